@@ -1,0 +1,141 @@
+package message
+
+import (
+	"math"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Names of the headers that carry a message's history. The broker writes x-death; the others are ours.
+const (
+	HeaderDeath              = "x-death"
+	HeaderRetryCount         = "x-retry-count"
+	HeaderFinalRetryCount    = "x-final-retry-count"
+	HeaderOriginalQueue      = "x-original-queue"
+	HeaderOriginalExchange   = "x-original-exchange"
+	HeaderOriginalRoutingKey = "x-original-routing-key"
+)
+
+// maxCount bounds every count read from a message. Headers are the publisher's to forge: a huge number must not
+// overflow the sum.
+const maxCount = math.MaxInt32
+
+type history struct {
+	retries       int
+	malformed     bool
+	returned      bool
+	exchange, key string
+}
+
+// RetryCount reads how many attempts on queue failed before:
+//
+//	max( x-retry-count + x-death[reason=rejected, queue].count , x-final-retry-count )
+//
+// A term that is absent or not a non-negative integer is 0; terms are clamped to 2^31-1. It never panics.
+func RetryCount(h amqp.Table, queue string) int { return readHistory(h, queue).retries }
+
+func readHistory(h amqp.Table, queue string) history {
+	var r history
+	own, hasOwn, malformed := findRejected(h, queue)
+	r.malformed = malformed
+	published, hasPublished := integer(h[HeaderRetryCount])
+	final, hasFinal := integer(h[HeaderFinalRetryCount])
+	r.retries = min(max(published+own.count, final), maxCount)
+
+	if r.returned = hasOwn || hasPublished || hasFinal; !r.returned {
+		return r
+	}
+	r.exchange, r.key = own.exchange, own.key
+	if s, ok := h[HeaderOriginalExchange].(string); ok && (hasPublished || hasFinal) {
+		r.exchange = s
+	}
+	if s, ok := h[HeaderOriginalRoutingKey].(string); ok && (hasPublished || hasFinal) {
+		r.key = s
+	}
+	return r
+}
+
+type death struct {
+	count         int
+	exchange, key string
+}
+
+// findRejected looks the queue's own "rejected" entry up, wherever it stands: the order of a third entry differs
+// between broker versions. Forged duplicates: the larger count wins. malformed is true for anything a broker would
+// not have written.
+func findRejected(h amqp.Table, queue string) (own death, found, malformed bool) {
+	raw, present := h[HeaderDeath]
+	if !present {
+		return death{}, false, false
+	}
+	entries, ok := raw.([]any)
+	if !ok {
+		return death{}, false, true
+	}
+	for _, e := range entries {
+		t, ok := e.(amqp.Table)
+		if !ok {
+			malformed = true
+			continue
+		}
+		d, reason, from, ok := readDeath(t)
+		malformed = malformed || !ok
+		if reason != "rejected" || from != queue {
+			continue
+		}
+		if !found || d.count > own.count {
+			own = d
+		}
+		found = true
+	}
+	return own, found, malformed || len(entries) == 0
+}
+
+// readDeath reads one x-death entry; ok is false when a field the broker relies on is missing or of a foreign type.
+func readDeath(t amqp.Table) (d death, reason, queue string, ok bool) {
+	var counted, reasoned, queued, routed bool
+	d.count, counted = integer(t["count"])
+	reason, reasoned = t["reason"].(string)
+	queue, queued = t["queue"].(string)
+	d.exchange, routed = t["exchange"].(string)
+	keys, keyed := t["routing-keys"].([]any)
+	for i, k := range keys {
+		s, isString := k.(string)
+		keyed = keyed && isString
+		if i == 0 {
+			d.key = s
+		}
+	}
+	return d, reason, queue, counted && reasoned && queued && routed && keyed
+}
+
+// integer reads v as a count: any AMQP integer type that is not negative, clamped to maxCount.
+func integer(v any) (int, bool) {
+	var n int64
+	switch v := v.(type) {
+	case int64:
+		n = v
+	case int32:
+		n = int64(v)
+	case int16:
+		n = int64(v)
+	case int8:
+		n = int64(v)
+	case uint8:
+		n = int64(v)
+	case uint16:
+		n = int64(v)
+	case uint32:
+		n = int64(v)
+	case uint64:
+		n = int64(min(v, maxCount))
+	case int:
+		n = int64(v)
+	default:
+		return 0, false
+	}
+	if n < 0 {
+		return 0, false
+	}
+	return int(min(n, maxCount)), true
+}

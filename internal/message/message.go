@@ -1,0 +1,74 @@
+// Package message holds the values that travel down the line from a delivery to its settlement: what arrived
+// (Message), what the app did with it (Outcome) and what was decided (Verdict). It does no I/O, reads no
+// configuration and decides nothing.
+package message
+
+import (
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Message is one delivery as the app will see it. The body and the header table are the broker client's own memory:
+// they are read, never written.
+type Message struct {
+	Body    []byte
+	Headers amqp.Table
+
+	ContentType     string
+	ContentEncoding string
+	MessageID       string
+	CorrelationID   string
+	ReplyTo         string
+	Type            string
+	AppID           string
+	UserID          string
+	Expiration      string    // milliseconds as decimal text, as AMQP carries it
+	Timestamp       time.Time // zero when the property is absent
+	Priority        uint8     // 0 also when the property is absent: the client library does not tell the two apart
+
+	Queue       string // the queue this delivery came from
+	Exchange    string // of this delivery
+	RoutingKey  string // of this delivery
+	Redelivered bool
+
+	// OriginalExchange and OriginalRoutingKey say where a message that came back from a retry was first published.
+	// HasOriginal is false for a first delivery.
+	OriginalExchange   string
+	OriginalRoutingKey string
+	HasOriginal        bool
+
+	RetryCount int  // failed attempts before this one; 0 on the first delivery
+	MaxRetries int  // of the topology plan
+	Malformed  bool // x-death is forged or broken: this message must never be rejected, see Settlement
+
+	// Trace is what goes to the app as traceparent, tracestate and baggage; an empty string is not sent.
+	Trace TraceContext
+}
+
+// TraceContext is a W3C trace context in its wire form.
+type TraceContext struct {
+	Traceparent, Tracestate, Baggage string
+}
+
+// LastAttempt reports whether a failure of this attempt would park the message.
+func (m *Message) LastAttempt() bool { return m.RetryCount >= m.MaxRetries }
+
+// FromDelivery copies a delivery's properties into m, replacing all of m. The retry count is read for queue by the
+// formula of RetryCount.
+func (m *Message) FromDelivery(d *amqp.Delivery, queue string, maxRetries int) {
+	*m = Message{
+		Body: d.Body, Headers: d.Headers,
+		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, MessageID: d.MessageId,
+		CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId, UserID: d.UserId,
+		Expiration: d.Expiration, Timestamp: d.Timestamp, Priority: d.Priority,
+		Queue: queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
+		MaxRetries: maxRetries,
+	}
+	if len(d.Headers) == 0 {
+		return
+	}
+	h := readHistory(d.Headers, queue)
+	m.RetryCount, m.Malformed = h.retries, h.malformed
+	m.OriginalExchange, m.OriginalRoutingKey, m.HasOriginal = h.exchange, h.key, h.returned
+}

@@ -1,0 +1,85 @@
+package message
+
+import "time"
+
+// Action is what becomes of a message.
+type Action uint8
+
+// The actions. Retry and Requeue come back; Ack, Park and Discard leave the queue; Release gives the delivery back
+// uncounted because nothing was learned about the message.
+const (
+	Ack Action = iota
+	Retry
+	Requeue
+	Park
+	Discard
+	Release
+	actions // number of actions
+)
+
+// Actions is the number of actions: they are the integers 0 … Actions-1.
+const Actions = int(actions)
+
+var actionNames = [Actions]string{"ack", "retry", "requeue", "park", "discard", "release"}
+
+// String returns the value of the outcome label and log field.
+func (a Action) String() string { return actionNames[a] }
+
+// Reason is the closed set of reasons: metric label, log field and (for Park) the x-final-reason header.
+type Reason uint8
+
+// The reasons, grouped by the actions they go with.
+const (
+	ReasonSuccess         Reason = iota // ack: 2xx
+	ReasonDisposition                   // any action the app asked for by header
+	ReasonConflict                      // 409
+	ReasonRateLimited                   // 429
+	ReasonTooEarly                      // 425
+	ReasonServerError                   // 5xx
+	ReasonClientError                   // any other 4xx
+	ReasonRedirect                      // 3xx
+	ReasonInvalidStatus                 // below 200 or above 599
+	ReasonTimeout                       // no answer in time
+	ReasonReset                         // connection broken after bytes were sent
+	ReasonMalformed                     // the answer is not HTTP
+	ReasonRefused                       // no byte was sent, and SIDECAR_APP_DOWN=retry counts it
+	ReasonMaxRetries                    // park
+	ReasonParkStatus                    // park: status listed in SIDECAR_PARK_ON_STATUS
+	ReasonTooLarge                      // park: body over SIDECAR_MAX_BODY
+	ReasonCrash                         // park: the message keeps killing app or sidecar
+	ReasonHeadersTooLarge               // park: a reject would push the header table over the frame size
+	ReasonMalformedDeath                // park: x-death is broken and the plan has no way to retry by publish
+	ReasonAppDown                       // release
+	ReasonPaused                        // release
+	ReasonShutdown                      // release
+	ReasonUndispatched                  // release: the consumer was cancelled before the message had its turn
+	reasons
+)
+
+// Reasons is the number of reasons: they are the integers 0 … Reasons-1.
+const Reasons = int(reasons)
+
+var reasonNames = [Reasons]string{
+	"success", "disposition", "conflict", "rate_limited", "too_early", "server_error", "client_error", "redirect",
+	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large", "crash",
+	"headers_too_large", "malformed_death", "app_down", "paused", "shutdown", "undispatched",
+}
+
+// String returns the value of the reason label, log field and x-final-reason header.
+func (r Reason) String() string { return reasonNames[r] }
+
+// Verdict is the judgement on one attempt. It says what, not how: the topology plan turns it into a Settlement.
+type Verdict struct {
+	Action Action
+	Reason Reason
+
+	// Delay is how long the message should wait before it is tried again, 0 for the plan's own delay. For Requeue it
+	// is the lower end of the local sleep and Jitter the width of the random part above it.
+	Delay, Jitter time.Duration
+
+	// Pause asks this replica to take nothing for that long, when the plan cannot make the message itself wait Delay.
+	Pause time.Duration
+
+	// Cause is the outcome that was judged: parking writes it down.
+	Cause Outcome
+}
