@@ -1,0 +1,52 @@
+# Run `make` to see what there is. Everything a target needs beyond Go, git and make it sets up itself.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Outside a git checkout (a release tarball) the binary says "dev" and "unknown".
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+##@ Use
+
+.PHONY: build
+build: ## build bin/sidecar, one static binary
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/sidecar ./cmd/sidecar
+
+.PHONY: demo
+demo: build ## watch four messages on a private broker: 200, 503 then 200, 425 then 200, 500 for ever (KEEP=1 leaves it running)
+	@scripts/demo.sh
+
+##@ Work on it
+
+.PHONY: test
+test: build ## all tests against a private broker, with the race detector (PKG=./internal/flow/ ARGS='-run TestX' narrow it)
+	@scripts/test.sh
+
+.PHONY: lint
+lint: ## import arrows, linters, formatting, go.mod, shell scripts; changes nothing
+	@scripts/lint.sh
+
+.PHONY: fmt
+fmt: ## rewrite Go sources in the project's format
+	@scripts/golangci.sh fmt
+
+.PHONY: generate
+generate: ## rewrite generated files (docs/configuration.md)
+	go generate ./...
+
+.PHONY: bench-micro
+bench-micro: ## Go benchmarks of the internal packages; needs no broker
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: clean
+clean: ## remove what the targets above built or downloaded into this directory
+	rm -rf bin .cache
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
