@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# test.sh: runs the tests against a private broker and ends with the runner's own summary.
+# PKG narrows the packages (default ./...), ARGS adds go test flags. bin/sidecar must be built: the black-box tests run it.
+# An AMQP_URL from outside is used instead of a private broker.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+runner=$(scripts/gotool.sh gotest.tools/gotestsum@v1.13.0)
+
+# The race detector needs cgo, and that a compiler with libc's headers: fresh images have neither.
+export CGO_ENABLED=1
+compiles() { printf '#include <stdlib.h>\n' | gcc -x c -fsyntax-only - 2>/dev/null; }
+race=(-race)
+if ! compiles && ! { scripts/need.sh gcc gcc libc6-dev && compiles; }; then
+  race=() CGO_ENABLED=0
+  echo "test: NO C COMPILER, RUNNING WITHOUT THE RACE DETECTOR" >&2
+fi
+
+read -r -a packages <<<"${PKG:-./...}"
+read -r -a extra <<<"${ARGS:-}"
+events=$(mktemp)
+trap 'rm -f "$events"' EXIT
+# -count=1: the tests depend on a broker and on bin/sidecar, which the test cache cannot see.
+suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
+  "${race[@]}" -shuffle=on -count=1 -timeout 15m "${extra[@]}" "${packages[@]}")
+
+if [ -n "${AMQP_URL:-}" ]; then "${suite[@]}"; else scripts/broker.sh run 0 "${suite[@]}"; fi
+
+# A test that skips itself proves nothing. (Packages without tests report a skip too, but no test name.)
+if skipped=$(grep '"Action":"skip"' "$events" | grep '"Test":'); then
+  echo "skipped tests count as failures:" >&2
+  echo "$skipped" >&2
+  exit 1
+fi
