@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# demo.sh             watch messages travel on a private broker; needs bin/sidecar (make demo builds it)
+# demo.sh stop DIR    stop what KEEP=1 left running
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# stop DIR: ends what the demonstration started, by the ids it wrote down, and removes the broker with its data.
+stop() {
+  local file pid
+  for file in "$1"/sidecar.pid "$1"/app*.pid; do
+    [ -s "$file" ] || continue
+    pid=$(cat "$file")
+    # After a while the number may be another process: only end what still is what we started.
+    if tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q -e 'bin/sidecar' -e 'app-python/app.py'; then
+      kill "$pid" 2>/dev/null || true
+      for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    fi
+  done
+  if [ -e "$1/broker/source" ]; then scripts/broker.sh rm "$1/broker"; fi
+  rm -rf "$1"
+}
+
+if [ "${1:-}" = stop ]; then
+  [ -e "${2:-}/.sidecar-demo" ] || { echo "demo.sh stop DIR: ${2:-nothing} is not a running demonstration" >&2; exit 64; }
+  stop "$2"
+  exit
+fi
+
+[ -x bin/sidecar ] || { echo "bin/sidecar is missing: run make demo" >&2; exit 1; }
+scripts/need.sh python3 python3-minimal
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/sidecar-demo.XXXXXX")
+touch "$dir/.sidecar-demo"
+trap 'stop "$dir"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+go build -o "$dir/demo" ./scripts/demo
+echo "starting a private RabbitMQ …"
+scripts/broker.sh start "$dir/broker" 0 >"$dir/broker.env"
+# shellcheck source=/dev/null
+. "$dir/broker.env"
+echo "RabbitMQ $BROKER_VERSION is up, app and sidecar follow."
+
+flags=(-amqp "$AMQP_URL" -dir "$dir")
+[ -z "${KEEP:-}" ] || flags+=(-keep)
+"$dir/demo" "${flags[@]}"
+
+# Only a demonstration that went as promised is left running.
+[ -z "${KEEP:-}" ] || trap - EXIT

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strconv"
+)
+
+// event is one line of a log that speaks of a message.
+type event struct {
+	message string
+	// of the app
+	answer  int // 0 for an event of the sidecar
+	attempt int
+	// of the sidecar
+	outcome, reason string
+	retries         int
+}
+
+var appLine = regexp.MustCompile(`^POST id=(\S+) delivery=\d+ attempt=(\d+) retries=\d+ status=(\d+)$`)
+
+func appEvent(line []byte) (event, bool) {
+	found := appLine.FindSubmatch(line)
+	if found == nil {
+		return event{}, false
+	}
+	e := event{message: string(found[1])}
+	e.attempt, _ = strconv.Atoi(string(found[2]))
+	e.answer, _ = strconv.Atoi(string(found[3]))
+	return e, true
+}
+
+func sidecarEvent(line []byte) (event, bool) {
+	var l struct {
+		MessageID  string `json:"message_id"`
+		Outcome    string `json:"outcome"`
+		Reason     string `json:"reason"`
+		RetryCount int    `json:"retry_count"`
+	}
+	if json.Unmarshal(line, &l) != nil || l.MessageID == "" || l.Outcome == "" {
+		return event{}, false
+	}
+	return event{message: l.MessageID, outcome: l.Outcome, reason: l.Reason, retries: l.RetryCount}, true
+}
+
+// follower reads on where it stopped, line by line.
+type follower struct {
+	child *child
+	parse func([]byte) (event, bool)
+	seen  int // lines
+}
+
+func (f *follower) news() []event {
+	var events []event
+	all := lines(f.child.output())
+	for _, line := range all[f.seen:] {
+		if e, ok := f.parse(line); ok {
+			events = append(events, e)
+		}
+	}
+	f.seen = len(all)
+	return events
+}

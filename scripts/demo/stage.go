@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// stage is a running app beside a running sidecar.
+type stage struct {
+	options
+	screen       *screen
+	app, sidecar *child
+}
+
+func (s *stage) play(ctx context.Context) error {
+	q, err := openQueues(s.amqpURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = q.close() }()
+
+	s.screen.title("Four messages for an app that does not always answer 200")
+	first := firstScene()
+	if err := s.publish(ctx, q, first); err != nil {
+		return err
+	}
+	sidecar := &follower{child: s.sidecar, parse: sidecarEvent}
+	if err := s.follow(ctx, first, sidecar); err != nil {
+		return err
+	}
+
+	s.screen.title("The app goes away, a message comes, the app comes back")
+	second := secondScene()
+	if err := s.whileAppIsAway(ctx, func() error { return s.publish(ctx, q, second) }); err != nil {
+		return err
+	}
+	if err := s.follow(ctx, second, sidecar); err != nil {
+		return err
+	}
+	return s.reckon(ctx, q, first, second)
+}
+
+func (s *stage) publish(ctx context.Context, q *queues, orders []*order) error {
+	for _, o := range orders {
+		if err := q.publish(ctx, o); err != nil {
+			return err
+		}
+		s.screen.line(o.id, "publish", o.story, plain)
+	}
+	return nil
+}
+
+// whileAppIsAway stops the app, waits until the sidecar has noticed, calls fn and brings the app back on its port.
+func (s *stage) whileAppIsAway(ctx context.Context, fn func() error) error {
+	s.screen.line("", "app", "stops", bad)
+	if err := s.app.stop(); err != nil {
+		return err
+	}
+	if err := fn(); err != nil {
+		return err
+	}
+	// Long enough that a sidecar which counted refused connections would have spent several attempts by now.
+	pause := time.NewTimer(4 * retryDelay)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-pause.C:
+	}
+	app, err := startApp(ctx, s.options, "app-again", port(s.app.address))
+	if app != nil {
+		s.app = app
+	}
+	if err == nil {
+		s.screen.line("", "app", "is back", good)
+	}
+	return err
+}
+
+// follow prints what happens to the orders until each is acked or parked.
+func (s *stage) follow(ctx context.Context, orders []*order, sidecar *follower) error {
+	byID := make(map[string]*order, len(orders))
+	for _, o := range orders {
+		byID[o.id] = o
+	}
+	app := &follower{child: s.app, parse: appEvent}
+	return s.sidecar.await(ctx, "done with every message", func() bool {
+		// The sidecar is read first and printed last: whatever it settled by now, the app had answered before.
+		settled, answered := sidecar.news(), app.news()
+		for _, e := range append(answered, settled...) {
+			if o := byID[e.message]; o != nil {
+				o.record(e)
+				s.screen.event(e)
+			}
+		}
+		for _, o := range orders {
+			if !o.done() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// reckon compares what happened with what was promised and shows what lies in the DLQ.
+func (s *stage) reckon(ctx context.Context, q *queues, scenes ...[]*order) error {
+	s.screen.title("What became of them")
+	var wrong []string
+	for _, scene := range scenes {
+		for _, o := range scene {
+			broken := o.broken()
+			s.screen.verdict(o, len(broken) == 0)
+			wrong = append(wrong, broken...)
+		}
+	}
+	parked, err := q.parked()
+	if err != nil {
+		return err
+	}
+	s.screen.title("In the dead-letter queue " + dlq)
+	s.screen.parked(parked)
+	wrong = append(wrong, brokenParking(parked, scenes[0][len(scenes[0])-1])...)
+	left, err := q.leftover(ctx)
+	if err != nil {
+		return err
+	}
+	if wrong = append(wrong, left...); len(wrong) > 0 {
+		return errors.New("not as promised:\n  " + strings.Join(wrong, "\n  "))
+	}
+	return nil
+}
+
+// stop ends the sidecar before the app, as a good pod does: what is in flight is still answered.
+func (s *stage) stop() error {
+	err := s.sidecar.stop()
+	if err == nil {
+		s.screen.say("\nSIGTERM: the sidecar drained and ended with exit code 0.")
+	} else {
+		err = fmt.Errorf("%w\n%s", err, s.sidecar.tail())
+	}
+	return errors.Join(err, s.app.stop())
+}
