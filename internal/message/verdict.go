@@ -50,9 +50,9 @@ const (
 	ReasonHeadersTooLarge               // park: a reject would push the header table over the frame size
 	ReasonMalformedDeath                // park: x-death is broken and the plan has no way to retry by publish
 	ReasonAppDown                       // release
-	ReasonPaused                        // release
 	ReasonShutdown                      // release
-	ReasonUndispatched                  // release: the consumer was cancelled before the message had its turn
+	ReasonUndispatched                  // release: the consumer or its session ended before the message had its turn
+	ReasonPanic                         // requeue: the sidecar itself failed over this message
 	reasons
 )
 
@@ -62,7 +62,7 @@ const Reasons = int(reasons)
 var reasonNames = [Reasons]string{
 	"success", "disposition", "conflict", "rate_limited", "too_early", "server_error", "client_error", "redirect",
 	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large", "crash",
-	"headers_too_large", "malformed_death", "app_down", "paused", "shutdown", "undispatched",
+	"headers_too_large", "malformed_death", "app_down", "shutdown", "undispatched", "panic",
 }
 
 // String returns the value of the reason label, log field and x-final-reason header.

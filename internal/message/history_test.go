@@ -1,0 +1,166 @@
+package message
+
+import (
+	"math"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func rejected(queue string, count any) amqp.Table {
+	return amqp.Table{
+		"count": count, "reason": "rejected", "queue": queue, "exchange": "wms.main-exchange",
+		"routing-keys": []any{"order.created"},
+	}
+}
+
+func expired(queue string) amqp.Table {
+	t := rejected(queue, int64(7))
+	t["reason"] = "expired"
+	return t
+}
+
+func TestRetryCount(t *testing.T) {
+	const q = "wms.queue.wms-cincout"
+	for _, c := range []struct {
+		name      string
+		headers   amqp.Table
+		want      int
+		malformed bool
+	}{
+		{"no headers", nil, 0, false},
+		{"first rejection", amqp.Table{"x-death": []any{rejected(q, int64(1))}}, 1, false},
+		{"the entry is looked up, not indexed", amqp.Table{"x-death": []any{expired("wms.retry-queue.wms-cincout"), expired(q), rejected(q, int64(3))}}, 3, false},
+		{"another queue's rejections", amqp.Table{"x-death": []any{rejected("other", int64(9))}}, 0, false},
+		{"expired only", amqp.Table{"x-death": []any{expired(q)}}, 0, false},
+		{"int8", amqp.Table{"x-death": []any{rejected(q, int8(4))}}, 4, false},
+		{"int16", amqp.Table{"x-death": []any{rejected(q, int16(4))}}, 4, false},
+		{"int32", amqp.Table{"x-death": []any{rejected(q, int32(4))}}, 4, false},
+		{"uint8", amqp.Table{"x-death": []any{rejected(q, uint8(4))}}, 4, false},
+		{"uint16", amqp.Table{"x-death": []any{rejected(q, uint16(4))}}, 4, false},
+		{"uint32", amqp.Table{"x-death": []any{rejected(q, uint32(4))}}, 4, false},
+		{"uint64 beyond int64", amqp.Table{"x-death": []any{rejected(q, uint64(math.MaxUint64))}}, math.MaxInt32, false},
+		{"own counter adds", amqp.Table{"x-retry-count": int32(2), "x-death": []any{rejected(q, int64(3))}}, 5, false},
+		{"parked before", amqp.Table{"x-final-retry-count": int32(10)}, 10, false},
+		{"parked before, broker restarted its count", amqp.Table{"x-final-retry-count": int32(10), "x-death": []any{rejected(q, int64(1))}}, 10, false},
+		{"parked before, count went on", amqp.Table{"x-final-retry-count": int32(10), "x-death": []any{rejected(q, int64(11))}}, 11, false},
+		{"own counter a string", amqp.Table{"x-retry-count": "3"}, 0, false},
+		{"own counter negative", amqp.Table{"x-retry-count": int64(-3)}, 0, false},
+		{"own counter a float", amqp.Table{"x-retry-count": 3.0}, 0, false},
+		{"sum does not overflow", amqp.Table{"x-retry-count": int64(math.MaxInt64), "x-death": []any{rejected(q, int64(math.MaxInt64))}}, math.MaxInt32, false},
+		{"forged 99", amqp.Table{"x-death": []any{rejected(q, int64(99))}}, 99, false},
+		{"two entries of one queue", amqp.Table{"x-death": []any{rejected(q, int64(2)), rejected(q, int64(5)), rejected(q, int64(3))}}, 5, false},
+		{"x-delivery-count is not read", amqp.Table{"x-delivery-count": int64(8), "x-acquired-count": int64(8)}, 0, false},
+
+		{"x-death a string", amqp.Table{"x-death": "99"}, 0, true},
+		{"x-death an int", amqp.Table{"x-death": int64(99)}, 0, true},
+		{"x-death nil", amqp.Table{"x-death": nil}, 0, true},
+		{"x-death a table", amqp.Table{"x-death": amqp.Table{}}, 0, true},
+		{"x-death empty", amqp.Table{"x-death": []any{}}, 0, true},
+		{"x-death of ints", amqp.Table{"x-death": []any{int64(1), int64(2)}}, 0, true},
+		{"table without count", amqp.Table{"x-death": []any{amqp.Table{"reason": "rejected", "queue": q}}}, 0, true},
+		{"count -1", amqp.Table{"x-death": []any{rejected(q, int64(-1))}}, 0, true},
+		{"count a string", amqp.Table{"x-death": []any{rejected(q, "3")}}, 0, true},
+		{"count nil", amqp.Table{"x-death": []any{rejected(q, nil)}}, 0, true},
+		{"a good entry beside a broken one", amqp.Table{"x-death": []any{rejected(q, int64(2)), "x"}}, 2, true},
+		{"routing keys of ints", amqp.Table{"x-death": []any{amqp.Table{
+			"count": int64(1), "reason": "rejected", "queue": q, "exchange": "", "routing-keys": []any{int64(1)},
+		}}}, 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := RetryCount(c.headers, q); got != c.want {
+				t.Errorf("RetryCount = %d, want %d", got, c.want)
+			}
+			var m Message
+			m.FromDelivery(&amqp.Delivery{Headers: c.headers}, q, 10)
+			if m.RetryCount != c.want || m.Malformed != c.malformed {
+				t.Errorf("RetryCount %d Malformed %v, want %d %v", m.RetryCount, m.Malformed, c.want, c.malformed)
+			}
+			if m.LastAttempt() != (c.want >= 10) {
+				t.Errorf("LastAttempt = %v at %d of 10", m.LastAttempt(), c.want)
+			}
+		})
+	}
+}
+
+func TestOriginal(t *testing.T) {
+	const q = "q"
+	for _, c := range []struct {
+		name          string
+		headers       amqp.Table
+		exchange, key string
+		returned      bool
+	}{
+		{"first delivery", amqp.Table{"a": "b"}, "", "", false},
+		{"first delivery with forged origin", amqp.Table{"x-original-exchange": "evil", "x-original-routing-key": "evil"}, "", "", false},
+		{"rejected by this queue", amqp.Table{"x-death": []any{rejected(q, int64(1))}}, "wms.main-exchange", "order.created", true},
+		{"rejected elsewhere", amqp.Table{"x-death": []any{rejected("other", int64(1))}}, "", "", false},
+		{"republished", amqp.Table{"x-retry-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k", true},
+		{"parked and moved back", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": "e", "x-original-routing-key": "k", "x-death": []any{rejected(q, int64(10))}}, "e", "k", true},
+		{"parked and moved back by somebody who dropped the origin", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": int32(1), "x-death": []any{rejected(q, int64(10))}}, "wms.main-exchange", "order.created", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var m Message
+			m.FromDelivery(&amqp.Delivery{Headers: c.headers}, q, 10)
+			if m.OriginalExchange != c.exchange || m.OriginalRoutingKey != c.key || m.HasOriginal != c.returned {
+				t.Errorf("%q %q %v, want %q %q %v", m.OriginalExchange, m.OriginalRoutingKey, m.HasOriginal, c.exchange, c.key, c.returned)
+			}
+		})
+	}
+}
+
+func TestFromDeliveryForgetsThePreviousMessage(t *testing.T) {
+	var m Message
+	m.FromDelivery(&amqp.Delivery{
+		MessageId: "1", Body: []byte("x"), Redelivered: true,
+		Headers: amqp.Table{"x-death": "broken", "x-retry-count": int32(4)},
+	}, "q", 3)
+	m.Trace.Traceparent = "old"
+	m.FromDelivery(&amqp.Delivery{}, "q", 3)
+	if m.MessageID != "" || m.Body != nil || m.Redelivered || m.RetryCount != 0 || m.Malformed || m.Trace != (TraceContext{}) {
+		t.Errorf("kept something of the previous message: %+v", m)
+	}
+}
+
+func TestNamesAreDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for r := range Reasons {
+		name := Reason(r).String()
+		if name == "" || seen[name] {
+			t.Errorf("reason %d has the name %q", r, name)
+		}
+		seen[name] = true
+	}
+	for a := range Actions {
+		if Action(a).String() == "" {
+			t.Errorf("action %d has no name", a)
+		}
+	}
+	for f := FailureNone + 1; f <= FailureInterrupted; f++ {
+		if f.String() == "" || f.String() == "unknown" {
+			t.Errorf("failure %d has no name", f)
+		}
+	}
+	if Failure(200).String() != "unknown" {
+		t.Error("a failure outside the set has a name of its own")
+	}
+}
+
+func FuzzRetryCount(f *testing.F) {
+	f.Add(int64(3), "rejected", "q", uint8(0))
+	f.Add(int64(-1), "expired", "", uint8(3))
+	f.Fuzz(func(t *testing.T, n int64, reason, queue string, shape uint8) {
+		counts := []any{n, int32(n), int16(n), int8(n), uint8(n), uint64(n), float64(n), reason, nil, []byte(queue), amqp.Table{"a": n}} //nolint:gosec // wrapping is the point
+		entry := amqp.Table{"count": counts[int(shape)%len(counts)], "reason": reason, "queue": queue}
+		for _, h := range []amqp.Table{
+			{"x-death": []any{entry}},
+			{"x-death": []any{entry, entry, n}},
+			{"x-death": counts[int(shape)%len(counts)]},
+			{"x-retry-count": counts[int(shape)%len(counts)], "x-final-retry-count": counts[int(shape/16)%len(counts)], "x-death": []any{entry}},
+		} {
+			if got := RetryCount(h, "q"); got < 0 || got > math.MaxInt32 {
+				t.Fatalf("RetryCount(%v) = %d", h, got)
+			}
+		}
+	})
+}
