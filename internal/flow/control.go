@@ -1,0 +1,165 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/message"
+)
+
+// Options of a Control.
+type Options struct {
+	Queue       string // metric label
+	Concurrency int
+
+	// Probe asks the app whether it is there; nil means yes. It bounds its own time.
+	Probe    func(ctx context.Context) error
+	Refused  func(error) bool // whether a probe's error means that nothing listens
+	Interval time.Duration    // between two probes
+
+	// CountRefused is SIDECAR_APP_DOWN=retry: an app that cannot be reached does not shut the gate, every message
+	// is tried and counted, and only the breaker limits the damage.
+	CountRefused bool
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Control is the gate together with what moves it: the probe, the breaker and the ramp.
+type Control struct {
+	*Gate
+	o       Options
+	ramp    *ramp
+	breaker *breaker
+	metrics *metrics
+
+	appUp    atomic.Bool
+	probing  sync.Mutex // one judgement on the app at a time: a refused POST and a probe must not interleave
+	failures int        // probes failed in a row
+}
+
+// probeFailures in a row take a running app for away. A refusal needs no second opinion.
+const probeFailures = 2
+
+// New returns a Control whose gate is shut until the first probe succeeds.
+func New(o Options) *Control {
+	m := newMetrics(o.Registerer, o.Queue)
+	c := &Control{Gate: newGate(m), o: o, ramp: newRamp(o.Concurrency, m), metrics: m}
+	c.breaker = newBreaker(o.Concurrency, c.trip)
+	if !o.CountRefused {
+		c.Hold(AppDown, "the app has not answered yet")
+	}
+	return c
+}
+
+// Run probes the app until ctx ends.
+func (c *Control) Run(ctx context.Context) error {
+	defer c.stop()
+	t := time.NewTicker(c.o.Interval)
+	defer t.Stop()
+	for {
+		c.judge(ctx, c.o.Probe(ctx))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// AppUp reports what the last probe or POST said of the app.
+func (c *Control) AppUp() bool { return c.appUp.Load() }
+
+// Limit is how many messages may be in flight.
+func (c *Control) Limit() int { return int(c.ramp.limit.Load()) }
+
+// Ramping reports whether Limit is still below the full concurrency.
+func (c *Control) Ramping() bool { return c.ramp.limit.Load() < c.ramp.full }
+
+// Report tells what one attempt showed. On the healthy path it costs a few atomic loads.
+func (c *Control) Report(m *message.Message, o *message.Outcome) {
+	switch {
+	case o.Failure == message.FailureNone && o.Status < 500:
+		if c.breaker.success() {
+			c.o.Logger.Info("breaker closed", "queue", c.o.Queue)
+		}
+		c.ramp.grow()
+	case o.Failure == message.FailureRefused && !c.o.CountRefused:
+		c.refused(o.Err)
+	case o.Failure == message.FailureNone && o.Status > 599, o.Failure == message.FailureMalformed,
+		o.Failure == message.FailureTooLarge, o.Failure == message.FailureInterrupted:
+		// Says nothing about the app's health: one message's trouble, or ours.
+	case o.Disposition != message.DispositionNone:
+		// An app that steers its messages is alive.
+		c.ramp.grow()
+	default:
+		c.breaker.failure(m.RetryCount == 0)
+	}
+}
+
+// PauseFor holds the gate because the app asked for it.
+func (c *Control) PauseFor(d time.Duration) {
+	if c.HoldFor(RetryAfter, d, "the app sent Retry-After", nil) {
+		c.o.Logger.Info("paused", "reason", string(RetryAfter), "queue", c.o.Queue, "for", d.String())
+	}
+}
+
+func (c *Control) trip(pause time.Duration) {
+	c.o.Logger.Warn("paused", "reason", string(Breaker), "queue", c.o.Queue, "for", pause.String(),
+		"detail", "the app fails everything")
+	c.HoldFor(Breaker, pause, "the app fails everything", func() {
+		c.ramp.restart(int(c.breaker.trial))
+		c.breaker.endPause()
+	})
+}
+
+// refused shuts the gate at once: a POST found nobody listening.
+func (c *Control) refused(err error) {
+	c.probing.Lock()
+	defer c.probing.Unlock()
+	c.down(err)
+}
+
+// judge takes a probe's result.
+func (c *Control) judge(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	c.probing.Lock()
+	defer c.probing.Unlock()
+	if err == nil {
+		c.failures = 0
+		c.up()
+		return
+	}
+	c.failures++
+	if !c.appUp.Load() || c.o.Refused(err) || c.failures >= probeFailures {
+		c.down(err)
+	}
+}
+
+func (c *Control) up() {
+	if !c.appUp.Swap(true) {
+		c.metrics.appUp.Set(1)
+		c.ramp.restart(1)
+		c.o.Logger.Info("app up", "queue", c.o.Queue)
+	}
+	c.Lift(AppDown)
+}
+
+func (c *Control) down(err error) {
+	was := c.appUp.Swap(false)
+	c.metrics.appUp.Set(0)
+	if c.o.CountRefused && c.o.Refused(err) {
+		return
+	}
+	if c.Hold(AppDown, fmt.Sprintf("the app does not answer: %v", err)) || was {
+		c.o.Logger.Warn("paused", "reason", string(AppDown), "queue", c.o.Queue, "error", err)
+	}
+}

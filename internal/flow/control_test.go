@@ -1,0 +1,327 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"sidecar/internal/message"
+)
+
+var (
+	errRefused = errors.New("connection refused")
+	errSick    = errors.New("503")
+)
+
+// app is an app as the probe sees it.
+type app struct{ err atomic.Pointer[error] }
+
+func (a *app) set(err error) { a.err.Store(&err) }
+
+func (a *app) probe(context.Context) error {
+	if p := a.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// start runs a Control against a in the current synctest bubble and stops it with the test.
+func start(t *testing.T, a *app, change func(*Options)) *Control {
+	t.Helper()
+	o := Options{
+		Queue: "q", Concurrency: 10, Probe: a.probe, Interval: time.Second,
+		Refused: func(err error) bool { return errors.Is(err, errRefused) },
+		Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: prometheus.NewRegistry(),
+	}
+	if change != nil {
+		change(&o)
+	}
+	c := New(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = c.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return c
+}
+
+func reasons(c *Control) []Reason {
+	var out []Reason
+	for _, h := range c.Holds() {
+		out = append(out, h.Reason)
+	}
+	return out
+}
+
+func (c *Control) answer(status, retries int) {
+	c.Report(&message.Message{RetryCount: retries}, &message.Outcome{Status: status})
+}
+
+func (c *Control) fail(f message.Failure) {
+	c.Report(&message.Message{}, &message.Outcome{Failure: f, Err: errRefused})
+}
+
+func TestNothingIsTakenBeforeTheAppAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &app{}
+		a.set(errSick)
+		c := start(t, a, nil)
+		time.Sleep(10 * time.Second)
+		if c.Open() || c.AppUp() || !slices.Equal(reasons(c), []Reason{AppDown}) {
+			t.Fatalf("open %v up %v holds %v before the first answer", c.Open(), c.AppUp(), c.Holds())
+		}
+		changed := c.Changed()
+		a.set(nil)
+		<-changed
+		if !c.Open() || !c.AppUp() || testutil.ToFloat64(c.metrics.appUp) != 1 {
+			t.Fatalf("still shut: %v", c.Holds())
+		}
+	})
+}
+
+func TestAppGoesAway(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		err    error
+		probes int // needed to believe it
+	}{{"refused", errRefused, 1}, {"sick", errSick, 2}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &app{}
+				c := start(t, a, nil)
+				time.Sleep(1500 * time.Millisecond)
+				a.set(tc.err)
+				for range tc.probes {
+					if !c.Open() {
+						t.Fatal("paused too early")
+					}
+					time.Sleep(time.Second)
+				}
+				if c.Open() {
+					t.Fatal("still open")
+				}
+				a.set(nil)
+				time.Sleep(time.Second)
+				if !c.Open() || c.Limit() != 1 {
+					t.Fatalf("open %v limit %d after the app came back, want a ramp from 1", c.Open(), c.Limit())
+				}
+			})
+		})
+	}
+}
+
+func TestRefusedPostPausesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, nil)
+		synctest.Wait()
+		c.fail(message.FailureRefused)
+		if c.Open() || c.AppUp() {
+			t.Fatal("a refused POST left the gate open")
+		}
+		time.Sleep(1100 * time.Millisecond)
+		if !c.Open() {
+			t.Fatal("the next probe found the app, the gate stayed shut")
+		}
+	})
+}
+
+func TestCountRefusedNeverHoldsForTheApp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &app{}
+		a.set(errRefused)
+		c := start(t, a, func(o *Options) { o.CountRefused = true })
+		time.Sleep(5 * time.Second)
+		c.fail(message.FailureRefused)
+		if !c.Open() || c.AppUp() {
+			t.Fatalf("open %v up %v, want open and not up", c.Open(), c.AppUp())
+		}
+		for range breakerThreshold {
+			c.fail(message.FailureRefused)
+		}
+		if !slices.Equal(reasons(c), []Reason{Breaker}) {
+			t.Fatalf("holds %v, want the breaker's", reasons(c))
+		}
+		a.set(errSick) // it listens again, but its health check says no
+		time.Sleep(3 * time.Second)
+		if !slices.Contains(reasons(c), AppDown) {
+			t.Fatalf("holds %v: a health check that fails pauses in this mode too", reasons(c))
+		}
+	})
+}
+
+func TestRampDoublesEachRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, nil)
+		synctest.Wait()
+		for want := 1; want <= 10; want++ {
+			if c.Limit() != want || c.Ramping() != (want < 10) {
+				t.Fatalf("limit %d ramping %v after %d answers", c.Limit(), c.Ramping(), want-1)
+			}
+			c.answer(200, 0)
+		}
+		c.answer(200, 0)
+		if c.Limit() != 10 || testutil.ToFloat64(c.metrics.limit) != 10 {
+			t.Fatalf("limit %d, want the full concurrency", c.Limit())
+		}
+	})
+}
+
+func TestBreakerTrips(t *testing.T) {
+	for name, report := range map[string]func(*Control){
+		"5xx":     func(c *Control) { c.answer(500, 0) },
+		"599":     func(c *Control) { c.answer(599, 0) },
+		"timeout": func(c *Control) { c.fail(message.FailureTimeout) },
+		"reset":   func(c *Control) { c.fail(message.FailureReset) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t, &app{}, nil)
+				synctest.Wait()
+				for range breakerThreshold - 1 {
+					report(c)
+				}
+				if !c.Open() {
+					t.Fatal("tripped below the threshold")
+				}
+				report(c)
+				if !slices.Equal(reasons(c), []Reason{Breaker}) {
+					t.Fatalf("holds %v after %d failures in a row", reasons(c), breakerThreshold)
+				}
+			})
+		})
+	}
+}
+
+func TestBreakerStaysShutFor(t *testing.T) {
+	for name, report := range map[string]func(*Control){
+		"an answer in between": func(c *Control) { c.answer(500, 0); c.answer(500, 0); c.answer(404, 0) },
+		"retried messages":     func(c *Control) { c.answer(500, 3) },
+		"invalid statuses":     func(c *Control) { c.answer(999, 0) },
+		"malformed answers":    func(c *Control) { c.fail(message.FailureMalformed) },
+		"too large messages":   func(c *Control) { c.fail(message.FailureTooLarge) },
+		"our own stop":         func(c *Control) { c.fail(message.FailureInterrupted) },
+		"an app that steers": func(c *Control) {
+			c.Report(&message.Message{}, &message.Outcome{Status: 500, Disposition: message.DispositionRetry})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t, &app{}, nil)
+				synctest.Wait()
+				for range 10 * breakerThreshold {
+					report(c)
+				}
+				if !c.Open() {
+					t.Fatalf("holds %v", c.Holds())
+				}
+			})
+		})
+	}
+}
+
+func TestBreakerTrialsAndCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, nil)
+		synctest.Wait()
+		for range breakerThreshold {
+			c.answer(500, 0)
+		}
+		for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
+			time.Sleep(pause*time.Second - time.Millisecond)
+			if c.Open() {
+				t.Fatalf("open before %ds had passed", pause)
+			}
+			time.Sleep(2 * time.Millisecond)
+			if !c.Open() || c.Limit() != breakerTrial {
+				t.Fatalf("after %ds: open %v, limit %d, want a trial of %d", pause, c.Open(), c.Limit(), breakerTrial)
+			}
+			for range breakerTrial {
+				c.answer(500, 4) // in a trial a retried message is evidence too
+			}
+		}
+		c.answer(200, 0) // a straggler: the pause is already running and stays
+		if c.Open() {
+			t.Fatal("a late answer ended the pause")
+		}
+		time.Sleep(11 * time.Second)
+		c.answer(200, 0)
+		for range breakerThreshold - 1 {
+			c.answer(500, 0)
+		}
+		if !c.Open() {
+			t.Fatal("one answer did not close the breaker")
+		}
+		c.answer(500, 0)
+		time.Sleep(1100 * time.Millisecond)
+		if !c.Open() {
+			t.Fatal("a closed breaker starts again with the shortest pause")
+		}
+	})
+}
+
+func TestHoldsAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, nil)
+		synctest.Wait()
+		if !c.Hold(Operator, "POST /pause") || c.Hold(Operator, "again") {
+			t.Fatal("Hold does not tell the first from the second")
+		}
+		c.PauseFor(time.Minute)
+		c.PauseFor(time.Second) // the longer one wins
+		time.Sleep(30 * time.Second)
+		if got := reasons(c); !slices.Equal(got, []Reason{Operator, RetryAfter}) {
+			t.Fatalf("holds %v", got)
+		}
+		if h := c.Holds(); !h[0].Until.IsZero() || h[1].Until.IsZero() {
+			t.Fatalf("only the timed hold has an end: %v", h)
+		}
+		if !c.Lift(Operator) || c.Lift(Operator) {
+			t.Fatal("Lift does not tell the first from the second")
+		}
+		if c.Open() {
+			t.Fatal("open although Retry-After still holds")
+		}
+		time.Sleep(31 * time.Second)
+		if !c.Open() || testutil.ToFloat64(c.metrics.paused[RetryAfter]) != 0 {
+			t.Fatalf("holds %v after the pause", c.Holds())
+		}
+	})
+}
+
+func TestTimedHoldProlongedOrReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, nil)
+		synctest.Wait()
+		c.PauseFor(time.Second)
+		c.PauseFor(3 * time.Second)
+		time.Sleep(2 * time.Second)
+		if c.Open() {
+			t.Fatal("the shorter timer ended the longer pause")
+		}
+		c.Hold(RetryAfter, "for good") // an untimed hold takes the timer's place
+		time.Sleep(time.Hour)
+		if c.Open() {
+			t.Fatal("a stopped timer lifted the hold")
+		}
+		if c.HoldFor(RetryAfter, time.Second, "", nil) {
+			t.Fatal("a timed hold replaced one without an end")
+		}
+	})
+}
+
+func BenchmarkReportHealthy(b *testing.B) {
+	c := New(Options{Queue: "q", Concurrency: 1, Registerer: prometheus.NewRegistry()})
+	m, o := &message.Message{}, &message.Outcome{Status: 204}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Report(m, o)
+	}
+}

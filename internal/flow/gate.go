@@ -1,0 +1,173 @@
+// Package flow decides when to take messages at all: not before the app answers, not while it is away or failing
+// everything, not while somebody asked for a pause. It never looks at a single message's fate, never settles and
+// never talks to the broker: the consumer asks it and obeys.
+package flow
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Reason says why nothing is taken. The set is closed: it is a metric label.
+type Reason string
+
+// The reasons to hold the gate shut.
+const (
+	AppDown    Reason = "app_down"    // the app does not answer, or has not answered yet
+	Breaker    Reason = "breaker"     // the app fails everything
+	RetryAfter Reason = "retry_after" // the app asked for a pause
+	Operator   Reason = "operator"    // POST /pause
+	Topology   Reason = "topology"    // a retried or parked message would be lost
+)
+
+// Reasons lists the closed set.
+var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology}
+
+// Hold is one reason that currently keeps the gate shut.
+type Hold struct {
+	Reason Reason
+	Detail string
+	Since  time.Time
+	Until  time.Time // zero when no time is set
+}
+
+// Gate is open when no reason holds it. Any goroutine may hold or lift; one consumer follows Changed.
+type Gate struct {
+	open atomic.Bool
+
+	mu      sync.Mutex
+	holds   map[Reason]*hold
+	changed chan struct{}
+	metrics *metrics
+}
+
+type hold struct {
+	Hold
+	timer *time.Timer
+}
+
+func newGate(m *metrics) *Gate {
+	g := &Gate{holds: make(map[Reason]*hold), changed: make(chan struct{}), metrics: m}
+	g.open.Store(true)
+	return g
+}
+
+// Open reports whether messages may be taken.
+func (g *Gate) Open() bool { return g.open.Load() }
+
+// Changed returns a channel that is closed at the next change. Take it before reading the state it guards.
+func (g *Gate) Changed() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.changed
+}
+
+// Hold shuts the gate for r until Lift(r). It reports whether r was not held before.
+func (g *Gate) Hold(r Reason, detail string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if h := g.holds[r]; h != nil {
+		h.stop()
+		h.Detail, h.Until = detail, time.Time{}
+		return false
+	}
+	g.add(r, &hold{Hold: Hold{Reason: r, Detail: detail, Since: time.Now()}})
+	return true
+}
+
+// HoldFor shuts the gate for r for d, then calls lifted (may be nil) in place of a plain Lift. A hold that already
+// lasts longer wins. It reports whether r was not held before.
+func (g *Gate) HoldFor(r Reason, d time.Duration, detail string, lifted func()) bool {
+	until := time.Now().Add(d)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.holds[r]
+	if h != nil && (h.Until.IsZero() || h.Until.After(until)) {
+		return false
+	}
+	fresh := h == nil
+	if fresh {
+		h = &hold{Hold: Hold{Reason: r, Since: time.Now()}}
+		g.add(r, h)
+	}
+	h.stop()
+	h.Detail, h.Until = detail, until
+	h.timer = time.AfterFunc(d, func() { g.expire(r, h, until, lifted) })
+	return fresh
+}
+
+// expire ends a timed hold, unless it has been lifted or prolonged meanwhile.
+func (g *Gate) expire(r Reason, h *hold, until time.Time, lifted func()) {
+	g.mu.Lock()
+	mine := g.holds[r] == h && h.Until.Equal(until)
+	g.mu.Unlock()
+	if !mine {
+		return
+	}
+	if lifted != nil {
+		lifted()
+	}
+	g.Lift(r)
+}
+
+// Lift takes r away. It reports whether r was held.
+func (g *Gate) Lift(r Reason) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.holds[r]
+	if h == nil {
+		return false
+	}
+	h.stop()
+	delete(g.holds, r)
+	g.metrics.paused[r].Set(0)
+	g.announce()
+	return true
+}
+
+// Holds returns what keeps the gate shut, oldest first.
+func (g *Gate) Holds() []Hold {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := make([]Hold, 0, len(g.holds))
+	for _, h := range g.holds {
+		out = append(out, h.Hold)
+	}
+	slices.SortFunc(out, func(a, b Hold) int { return a.Since.Compare(b.Since) })
+	return out
+}
+
+// stop ends all timers, so that nothing fires after the flow has ended.
+func (g *Gate) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range g.holds {
+		h.stop()
+	}
+}
+
+func (g *Gate) add(r Reason, h *hold) {
+	g.holds[r] = h
+	g.metrics.paused[r].Set(1)
+	g.announce()
+}
+
+// announce publishes the state and wakes whoever waits on Changed. The caller holds mu.
+func (g *Gate) announce() {
+	g.open.Store(len(g.holds) == 0)
+	g.wake()
+}
+
+func (g *Gate) wake() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+func (h *hold) stop() {
+	if h.timer != nil {
+		h.timer.Stop()
+		h.timer = nil
+	}
+}
