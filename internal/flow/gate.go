@@ -4,6 +4,7 @@
 package flow
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -135,7 +136,9 @@ func (g *Gate) Holds() []Hold {
 	for _, h := range g.holds {
 		out = append(out, h.Hold)
 	}
-	slices.SortFunc(out, func(a, b Hold) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(out, func(a, b Hold) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Reason, b.Reason))
+	})
 	return out
 }
 
