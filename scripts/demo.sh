@@ -11,7 +11,7 @@ stop() {
     [ -s "$file" ] || continue
     pid=$(cat "$file")
     # After a while the number may be another process: only end what still is what we started.
-    if tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q -e 'bin/sidecar' -e 'app-python/app.py'; then
+    if grep -qa -e 'bin/sidecar' -e 'app-python/app.py' "/proc/$pid/cmdline" 2>/dev/null; then
       kill "$pid" 2>/dev/null || true
       for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
     fi
@@ -31,7 +31,13 @@ scripts/need.sh python3 python3-minimal
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/sidecar-demo.XXXXXX")
 touch "$dir/.sidecar-demo"
-trap 'stop "$dir"' EXIT
+watcher=
+clean_up() {
+  trap '' INT TERM # a second Ctrl-C must not leave a broker behind
+  [ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
+  stop "$dir"
+}
+trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -44,7 +50,13 @@ echo "RabbitMQ $BROKER_VERSION is up, app and sidecar follow."
 
 flags=(-amqp "$AMQP_URL" -dir "$dir")
 [ -z "${KEEP:-}" ] || flags+=(-keep)
-"$dir/demo" "${flags[@]}"
+# In the background: bash runs a trap only between commands, and a SIGTERM must not wait for the end of the show.
+"$dir/demo" "${flags[@]}" &
+watcher=$!
+rc=0
+wait "$watcher" || rc=$?
+watcher=
+[ "$rc" = 0 ] || exit "$rc"
 
 # Only a demonstration that went as promised is left running.
 [ -z "${KEEP:-}" ] || trap - EXIT

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -70,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         answers = wish.get("answers") or [200]
         status = answers[min(delivery, len(answers)) - 1]
         time.sleep(wish.get("delay_ms", 0) / 1000)
-        print(f"POST id={message_id} delivery={delivery} attempt={self.headers.get('Amqp-Delivery-Attempt', '-')} "
+        print(f"{datetime.now(timezone.utc).isoformat()} POST id={message_id} delivery={delivery} attempt={self.headers.get('Amqp-Delivery-Attempt', '-')} "
               f"retries={self.headers.get('Amqp-Retry-Count', '-')} status={status}", flush=True)
         self.answer(status, wish.get("headers", {}))
 

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"regexp"
 	"strconv"
+	"time"
 )
 
 // event is one line of a log that speaks of a message.
 type event struct {
+	at      time.Time
 	message string
 	// of the app
 	answer  int // 0 for an event of the sidecar
@@ -17,30 +19,32 @@ type event struct {
 	retries         int
 }
 
-var appLine = regexp.MustCompile(`^POST id=(\S+) delivery=\d+ attempt=(\d+) retries=\d+ status=(\d+)$`)
+var appLine = regexp.MustCompile(`^(\S+) POST id=(\S+) delivery=\d+ attempt=(\d+) retries=\d+ status=(\d+)$`)
 
 func appEvent(line []byte) (event, bool) {
 	found := appLine.FindSubmatch(line)
 	if found == nil {
 		return event{}, false
 	}
-	e := event{message: string(found[1])}
-	e.attempt, _ = strconv.Atoi(string(found[2]))
-	e.answer, _ = strconv.Atoi(string(found[3]))
+	e := event{message: string(found[2])}
+	e.at, _ = time.Parse(time.RFC3339, string(found[1]))
+	e.attempt, _ = strconv.Atoi(string(found[3]))
+	e.answer, _ = strconv.Atoi(string(found[4]))
 	return e, true
 }
 
 func sidecarEvent(line []byte) (event, bool) {
 	var l struct {
-		MessageID  string `json:"message_id"`
-		Outcome    string `json:"outcome"`
-		Reason     string `json:"reason"`
-		RetryCount int    `json:"retry_count"`
+		Time       time.Time `json:"time"`
+		MessageID  string    `json:"message_id"`
+		Outcome    string    `json:"outcome"`
+		Reason     string    `json:"reason"`
+		RetryCount int       `json:"retry_count"`
 	}
 	if json.Unmarshal(line, &l) != nil || l.MessageID == "" || l.Outcome == "" {
 		return event{}, false
 	}
-	return event{message: l.MessageID, outcome: l.Outcome, reason: l.Reason, retries: l.RetryCount}, true
+	return event{at: l.Time, message: l.MessageID, outcome: l.Outcome, reason: l.Reason, retries: l.RetryCount}, true
 }
 
 // follower reads on where it stopped, line by line.

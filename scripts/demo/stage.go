@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -88,9 +89,11 @@ func (s *stage) follow(ctx context.Context, orders []*order, sidecar *follower) 
 	}
 	app := &follower{child: s.app, parse: appEvent}
 	return s.sidecar.await(ctx, "done with every message", func() bool {
-		// The sidecar is read first and printed last: whatever it settled by now, the app had answered before.
-		settled, answered := sidecar.news(), app.news()
-		for _, e := range append(answered, settled...) {
+		// The sidecar is read first: whatever it settled by now, the app's line about it can be read too.
+		settled := sidecar.news()
+		news := append(app.news(), settled...)
+		slices.SortStableFunc(news, func(a, b event) int { return a.at.Compare(b.at) })
+		for _, e := range news {
 			if o := byID[e.message]; o != nil {
 				o.record(e)
 				s.screen.event(e)
