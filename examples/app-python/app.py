@@ -6,7 +6,7 @@ The message body is JSON; everything in it is optional:
     {"answers": [503, 200], "delay_ms": 100, "headers": {"Retry-After": "2"}}
 
 The first delivery of a message gets the first answer, the second delivery the second, and so on; the last one repeats.
-A body that says nothing gets 200. Deliveries are told apart by Amqp-Message-Id, so give messages an id.
+A body that says nothing gets 200. A message is known by its Amqp-Message-Id, or by its body if it has none.
 
     usage: app.py [PORT]      default 8080, 0 takes a free one; listens on 127.0.0.1 only
 """
@@ -26,15 +26,15 @@ class App(ThreadingHTTPServer):
 
     def __init__(self, address):
         super().__init__(address, Handler)
-        self.deliveries = {}  # message id -> how often it came
+        self.deliveries = {}  # message -> how often it came
         self.busy = 0
         self.stopping = False
         self.changed = threading.Condition()
 
-    def next_delivery(self, message_id):
+    def next_delivery(self, message):
         with self.changed:
-            self.deliveries[message_id] = self.deliveries.get(message_id, 0) + 1
-            return self.deliveries[message_id]
+            self.deliveries[message] = self.deliveries.get(message, 0) + 1
+            return self.deliveries[message]
 
     def stop(self, *_):
         # shutdown() waits for serve_forever, which this thread may be in the middle of: ask from another one.
@@ -65,13 +65,14 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.changed.notify_all()
 
     def take_message(self):
-        wish = parse(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        message_id = self.headers.get("Amqp-Message-Id", "-")
-        delivery = self.server.next_delivery(message_id)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        wish = parse(body)
+        message_id = self.headers.get("Amqp-Message-Id")
+        delivery = self.server.next_delivery(message_id or body)
         answers = wish.get("answers") or [200]
         status = answers[min(delivery, len(answers)) - 1]
         time.sleep(wish.get("delay_ms", 0) / 1000)
-        print(f"{datetime.now(timezone.utc).isoformat()} POST id={message_id} delivery={delivery} attempt={self.headers.get('Amqp-Delivery-Attempt', '-')} "
+        print(f"{datetime.now(timezone.utc).isoformat()} POST id={message_id or '-'} delivery={delivery} attempt={self.headers.get('Amqp-Delivery-Attempt', '-')} "
               f"retries={self.headers.get('Amqp-Retry-Count', '-')} status={status}", flush=True)
         self.answer(status, wish.get("headers", {}))
 
