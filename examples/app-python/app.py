@@ -72,8 +72,9 @@ class Handler(BaseHTTPRequestHandler):
         answers = wish.get("answers") or [200]
         status = answers[min(delivery, len(answers)) - 1]
         time.sleep(wish.get("delay_ms", 0) / 1000)
-        print(f"{datetime.now(timezone.utc).isoformat()} POST id={message_id or '-'} delivery={delivery} attempt={self.headers.get('Amqp-Delivery-Attempt', '-')} "
-              f"retries={self.headers.get('Amqp-Retry-Count', '-')} status={status}", flush=True)
+        print(datetime.now(timezone.utc).isoformat(), "POST", f"id={message_id or '-'}", f"delivery={delivery}",
+              f"attempt={self.headers.get('Amqp-Delivery-Attempt', '-')}",
+              f"retries={self.headers.get('Amqp-Retry-Count', '-')}", f"status={status}", flush=True)
         self.answer(status, wish.get("headers", {}))
 
     def answer(self, status, headers):
