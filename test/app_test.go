@@ -1,0 +1,225 @@
+package test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// delivery is one request the app received.
+type delivery struct {
+	at            time.Time
+	nth           int // receipts of this id so far, from 1
+	id            string
+	method, uri   string
+	host, remote  string
+	header        http.Header
+	contentLength int64
+	encoding      []string // Transfer-Encoding
+	body          []byte
+}
+
+func (d *delivery) number(header string) int {
+	n, err := strconv.Atoi(d.header.Get(header))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// answer is what the app does with one request.
+type answer struct {
+	status int
+	header map[string]string
+	body   string
+	gate   <-chan struct{} // not nil: answer only once it is closed
+}
+
+func status(code int) answer { return answer{status: code} }
+
+// app is a web server that plays the user's service.
+type app struct {
+	t    testing.TB
+	addr string
+
+	mu     sync.Mutex
+	srv    *http.Server
+	got    []*delivery
+	byID   map[string][]answer
+	others func(*delivery) answer
+	health int
+}
+
+// newApp listens at once and answers 200 to everything until told otherwise.
+func newApp(t testing.TB) *app {
+	t.Helper()
+	a := &app{t: t, addr: freeAddr(t), byID: map[string][]answer{}, health: http.StatusOK}
+	a.others = func(*delivery) answer { return status(http.StatusOK) }
+	a.up()
+	t.Cleanup(a.down)
+	return a
+}
+
+var ports struct {
+	sync.Mutex
+	next int
+}
+
+// freeAddr picks a loopback port below the range the kernel hands to outgoing connections: nobody can take it while an
+// app or a proxy is down on purpose.
+func freeAddr(t testing.TB) string {
+	ports.Lock()
+	defer ports.Unlock()
+	for range 2 * 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 21400+ports.next%100)
+		ports.next++
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port between 21400 and 21499")
+	return ""
+}
+
+func (a *app) url() string { return "http://" + a.addr + "/" }
+
+func (a *app) up() {
+	a.t.Helper()
+	l, err := net.Listen("tcp", a.addr)
+	if err != nil {
+		a.t.Fatalf("the app cannot listen: %v", err)
+	}
+	a.serve(l)
+}
+
+func (a *app) serve(l net.Listener) {
+	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
+	a.mu.Lock()
+	a.srv = srv
+	a.mu.Unlock()
+	go func() { _ = srv.Serve(l) }()
+}
+
+// down closes the port and every connection, as a crash would.
+func (a *app) down() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = a.srv.Close()
+}
+
+// on plays the answers to the receipts of one id in turn; the last one repeats.
+func (a *app) on(id string, answers ...answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.byID[id] = answers
+}
+
+// otherwise answers every id that on does not.
+func (a *app) otherwise(f func(*delivery) answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.others = f
+}
+
+// healthy sets what GET answers.
+func (a *app) healthy(code int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.health = code
+}
+
+func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		a.mu.Lock()
+		code := a.health
+		a.mu.Unlock()
+		w.WriteHeader(code)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	d := &delivery{
+		at: time.Now(), id: r.Header.Get("Amqp-Message-Id"), method: r.Method, uri: r.RequestURI, host: r.Host, remote: r.RemoteAddr,
+		header: r.Header.Clone(), contentLength: r.ContentLength, encoding: r.TransferEncoding, body: body,
+	}
+	ans := a.record(d)
+	if ans.gate != nil {
+		select {
+		case <-ans.gate:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	for k, v := range ans.header {
+		w.Header().Set(k, v)
+	}
+	w.WriteHeader(ans.status)
+	_, _ = io.WriteString(w, ans.body)
+}
+
+func (a *app) record(d *delivery) answer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d.nth = 1
+	for _, g := range a.got {
+		if g.id == d.id {
+			d.nth++
+		}
+	}
+	a.got = append(a.got, d)
+	if list := a.byID[d.id]; len(list) > 0 {
+		return list[min(d.nth, len(list))-1]
+	}
+	return a.others(d)
+}
+
+// seen returns the receipts of one id, oldest first.
+func (a *app) seen(id string) []*delivery {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []*delivery
+	for _, d := range a.got {
+		if d.id == id {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// total counts all receipts.
+func (a *app) total() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.got)
+}
+
+// await waits for the nth receipt of an id and returns all of them.
+func (a *app) await(id string, n int) []*delivery {
+	a.t.Helper()
+	eventually(a.t, fmt.Sprintf("receipt %d of message %q", n, id), func() bool { return len(a.seen(id)) >= n })
+	return a.seen(id)
+}
+
+func (a *app) awaitAll(ids ...string) {
+	a.t.Helper()
+	for _, id := range ids {
+		a.await(id, 1)
+	}
+}
+
+// numbered returns name-0 … name-(n-1).
+func numbered(name string, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s-%d", name, i)
+	}
+	return ids
+}

@@ -1,0 +1,35 @@
+package test
+
+import (
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for something that must happen. It bounds a failing run and is no claim about
+// speed: a loaded machine may take nearly all of it.
+const patience = 45 * time.Second
+
+// eventually waits until cond holds and fails the test when it does not within patience.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	within(t, patience, what, cond)
+}
+
+func within(t testing.TB, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !cond(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for: %s", limit, what)
+		}
+	}
+}
+
+// stays watches for a while that cond goes on holding: for things that must not happen.
+func stays(t testing.TB, watch time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(watch); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if !cond() {
+			t.Fatalf("did not stay: %s", what)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestDLQGoneWhenParking: the broker confirms a publish to nowhere; the sidecar must not believe it.
+func TestDLQGoneWhenParking(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"declare", "verify"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", mode).seed()
+			gate := make(chan struct{})
+			sc.app.on("m", answer{status: 500, gate: gate}, status(500))
+			sc.send("m")
+			s := sc.run()
+			sc.app.await("m", 1)
+			sc.deleteQueue(sc.dlq())
+			close(gate)
+			// Declare mode may put the queue back by itself; verify mode must wait for us, with the message still its own.
+			eventually(t, "a failed park in the metrics, or the park", func() bool {
+				return s.metric("sidecar_park_failures_total") > 0 || sc.ready(sc.dlq()) > 0
+			})
+			if mode == "verify" {
+				if sc.ready(sc.dlq()) >= 0 {
+					t.Error("verify mode declared a queue")
+				}
+				if err := sc.declare(sc.dlq(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := sc.take(sc.dlq(), 1)[0]
+			if d.MessageId != "m" || asInt(d.Headers["x-final-status-code"]) != 500 {
+				t.Errorf("parked %q with %v", d.MessageId, d.Headers)
+			}
+			sc.settledAll(s, 0)
+		})
+	}
+}
+
+// TestDLQGoneAndKilled: what could not be parked is still in the service queue when the sidecar dies.
+func TestDLQGoneAndKilled(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify").seed()
+	gate := make(chan struct{})
+	sc.app.on("m", answer{status: 500, gate: gate}, status(500))
+	sc.send("m")
+	s := sc.run()
+	sc.app.await("m", 1)
+	sc.deleteQueue(sc.dlq())
+	close(gate)
+	eventually(t, "a failed park in the metrics", func() bool { return s.metric("sidecar_park_failures_total") > 0 })
+	s.kill()
+	eventually(t, "the message back in the service queue", func() bool { return sc.ready(sc.queue()) == 1 })
+}
+
+// TestFullDLQRefuses: a policy-like limit on the DLQ nacks the publish; nothing is lost.
+func TestFullDLQRefuses(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "none").seed()
+	sc.deleteQueue(sc.dlq())
+	if err := sc.declare(sc.dlq(), amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}); err != nil {
+		t.Fatal(err)
+	}
+	sc.app.otherwise(func(*delivery) answer { return status(500) })
+	ids := numbered("m", 4)
+	sc.send(ids...)
+	s := sc.run()
+	eventually(t, "a failed park in the metrics", func() bool { return s.metric("sidecar_park_failures_total") > 0 })
+	found := map[string]bool{}
+	for range ids {
+		found[sc.take(sc.dlq(), 1)[0].MessageId] = true // makes room for the next one
+	}
+	if len(found) != len(ids) {
+		t.Errorf("parked %v, want each of %v once", found, ids)
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestDangerousPropertiesAreNotCopied: expiration, user id, CC, transient mode.
+func TestDangerousPropertiesAreNotCopied(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "0").seed()
+	aside := sc.prefix + ".aside"
+	t.Cleanup(func() { sc.drop([]string{aside}, nil) })
+	if err := sc.declare(aside, nil); err != nil {
+		t.Fatal(err)
+	}
+	sc.app.otherwise(func(*delivery) answer { return status(500) })
+	m := message("m")
+	m.Expiration, m.UserId, m.DeliveryMode, m.ReplyTo = "3600000", brokerUser(t), amqp.Transient, "answers"
+	sc.sendMessage(m)
+	cc := message("cc")
+	cc.Headers = amqp.Table{"CC": []any{aside}, "BCC": []any{aside}}
+	sc.publish("", sc.queue(), cc)
+	if n := len(sc.take(aside, 2)); n != 2 {
+		t.Fatal("the broker did not copy the original")
+	}
+	s := sc.run()
+	for _, d := range sc.take(sc.dlq(), 2) {
+		if d.Expiration != "" || d.UserId != "" || d.DeliveryMode != amqp.Persistent || d.Headers["CC"] != nil || d.Headers["BCC"] != nil {
+			t.Errorf("%s: expiration %q, user id %q, mode %d, headers %v", d.MessageId, d.Expiration, d.UserId, d.DeliveryMode, d.Headers)
+		}
+		switch d.MessageId {
+		case "m":
+			if d.Headers["x-original-expiration"] != "3600000" || d.Headers["x-original-user-id"] != brokerUser(t) || d.ReplyTo != "answers" {
+				t.Errorf("m: %v", d.Headers)
+			}
+		case "cc":
+			if !strings.Contains(fmt.Sprint(d.Headers["x-original-cc"]), aside) {
+				t.Errorf("x-original-cc is %v", d.Headers["x-original-cc"])
+			}
+		}
+	}
+	sc.settledAll(s, 0)
+	if n := sc.ready(aside); n != 0 {
+		t.Errorf("parking sent %d second copies to the queue named in CC", n)
+	}
+}
+
+// TestForgedFinalHeadersAreReplaced: what a publisher says about parking is not ours.
+func TestForgedFinalHeadersAreReplaced(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "0").seed()
+	sc.app.on("m", status(500))
+	m := message("m")
+	m.Headers = amqp.Table{
+		"x-final-status-code": "forged", "x-final-error": "forged", "x-final-reason": "forged", "x-final-detail": "forged", "x-original-queue": "forged",
+		"x-final-problem-title": "forged", "x-final-retry-count": "forged",
+	}
+	sc.sendMessage(m)
+	s := sc.run()
+	d := sc.take(sc.dlq(), 1)[0]
+	for k, v := range d.Headers {
+		if v == "forged" {
+			t.Errorf("%s is still the publisher's", k)
+		}
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestHeaderTableNearTheFrameSize: one more x-death entry would kill the connection for ever.
+func TestHeaderTableNearTheFrameSize(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"classic", "quorum"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("MAX_RETRIES", "1", "QUEUE_TYPE", queueType)
+			sc.app.otherwise(func(d *delivery) answer {
+				if strings.HasPrefix(d.id, "near") {
+					return status(500)
+				}
+				return status(200)
+			})
+			s := sc.run()
+			sizes := []int{100_000, 126_000, 126_800, 127_500, 129_000, 130_000, 130_700, 130_900}
+			for i, n := range sizes {
+				sc.sendHeaders(fmt.Sprintf("near-%d", i), amqp.Table{"x-big": strings.Repeat("b", n), "x-small": "s"})
+			}
+			good := numbered("good", 10)
+			sc.send(good...)
+			sc.app.awaitAll(good...)
+			got := map[string]bool{}
+			for _, d := range sc.take(sc.dlq(), len(sizes)) {
+				got[d.MessageId] = true
+				if d.Headers["x-final-reason"] == nil || d.Headers["x-original-queue"] != sc.queue() {
+					t.Errorf("%s parked without its reason: %v", d.MessageId, keys(d.Headers))
+				}
+			}
+			if len(got) != len(sizes) {
+				t.Errorf("parked %v, want %d different ones", got, len(sizes))
+			}
+			sc.settledAll(s, 0)
+		})
+	}
+}
+
+func keys(h amqp.Table) []string {
+	var list []string
+	for k := range h {
+		list = append(list, k)
+	}
+	return list
+}

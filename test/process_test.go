@@ -1,0 +1,143 @@
+package test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// sidecar is one running process of the binary under test.
+type sidecar struct {
+	t              testing.TB
+	cmd            *exec.Cmd
+	log            *output
+	exited         chan struct{}
+	admin, control string // host:port as bound; set once the process has logged them
+}
+
+// launch starts `sidecar args…` with exactly that environment and does not wait for anything.
+func launch(t testing.TB, env map[string]string, args ...string) *sidecar {
+	t.Helper()
+	s := &sidecar{t: t, log: &output{}, exited: make(chan struct{})}
+	s.cmd = exec.Command(program, args...)
+	s.cmd.Env, s.cmd.SysProcAttr = environ(env), dieWithTest()
+	var readers sync.WaitGroup
+	for _, pipe := range []func() (io.ReadCloser, error){s.cmd.StdoutPipe, s.cmd.StderrPipe} {
+		r, err := pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		readers.Go(func() { s.log.follow(r) })
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatalf("start the sidecar: %v", err)
+	}
+	go func() {
+		readers.Wait()
+		_ = s.cmd.Wait()
+		close(s.exited)
+	}()
+	t.Cleanup(s.cleanup)
+	return s
+}
+
+// start runs the sidecar and waits until it serves.
+func start(t testing.TB, env map[string]string) *sidecar {
+	t.Helper()
+	s := launch(t, env)
+	eventually(t, "a log line `listening` with admin and control", func() bool {
+		if s.ended() {
+			t.Fatalf("the sidecar ended with %d", s.cmd.ProcessState.ExitCode())
+		}
+		for _, e := range s.log.find(func(e entry) bool { return e.is("listening") }) {
+			s.admin, s.control = e.text("admin"), e.text("control")
+		}
+		return s.admin != "" && s.control != ""
+	})
+	return s
+}
+
+func environ(env map[string]string) []string {
+	list := []string{"PATH=" + os.Getenv("PATH")}
+	for k, v := range env {
+		list = append(list, k+"="+v)
+	}
+	return list
+}
+
+func (s *sidecar) cleanup() {
+	if !s.ended() {
+		s.kill()
+	}
+	out := s.log.String()
+	if strings.Contains(out, "panic:") || strings.Contains(out, "DATA RACE") || strings.Contains(out, "fatal error:") {
+		s.t.Errorf("the sidecar crashed or raced:\n%s", s.log.tail(80))
+	} else if s.t.Failed() {
+		s.t.Logf("the sidecar's last lines:\n%s", s.log.tail(60))
+	}
+}
+
+func (s *sidecar) ended() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill is kill -9: no goodbye to the broker.
+func (s *sidecar) kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.exited
+}
+
+func (s *sidecar) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Fatalf("signal %v: %v", sig, err)
+	}
+}
+
+// exitCode waits for the end.
+func (s *sidecar) exitCode() int {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		s.t.Fatalf("the sidecar did not end within %v", patience)
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// stop is a Kubernetes stop: SIGTERM, and it must end with 0.
+func (s *sidecar) stop() {
+	s.t.Helper()
+	s.signal(syscall.SIGTERM)
+	if code := s.exitCode(); code != 0 {
+		s.t.Errorf("exit code after SIGTERM: %d, want 0", code)
+	}
+}
+
+func (s *sidecar) ready() bool {
+	status, _ := s.get(s.admin, "/readyz")
+	return status == http.StatusOK
+}
+
+func (s *sidecar) awaitReady() *sidecar {
+	s.t.Helper()
+	eventually(s.t, "GET /readyz is 200", func() bool {
+		if s.ended() {
+			s.t.Fatalf("the sidecar ended with %d", s.cmd.ProcessState.ExitCode())
+		}
+		return s.ready()
+	})
+	return s
+}
