@@ -1,0 +1,77 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log" //nolint:depguard // to capture what libraries print with it
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.opentelemetry.io/otel"
+)
+
+// AdoptLibraries sends what libraries print on their own (the standard log package, the AMQP client, the
+// OpenTelemetry SDK) to l as debug records of event "library", so that nothing but l writes to stdout or stderr.
+// Call it once, before any connection is made: the AMQP client's logger is an unguarded package variable.
+func AdoptLibraries(l *slog.Logger) {
+	log.SetFlags(0)
+	log.SetPrefix("")
+	log.SetOutput(StandardLog{Logger: l, Library: "log"})
+	amqp.SetLogger(amqpLog{l})
+	otel.SetLogger(logr.New(otelLog{l}))
+}
+
+// StandardLog is the output of a *log.Logger, one record per Write; http.Server.ErrorLog needs such a logger.
+type StandardLog struct {
+	Logger  *slog.Logger
+	Library string // names the source in the record
+}
+
+// Write implements io.Writer. It never fails.
+func (w StandardLog) Write(p []byte) (int, error) {
+	if w.Logger.Enabled(context.Background(), slog.LevelDebug) {
+		w.Logger.Debug("library", "library", w.Library, "text", string(bytes.TrimRight(p, "\n")))
+	}
+	return len(p), nil
+}
+
+type amqpLog struct{ logger *slog.Logger }
+
+// Printf implements amqp091.Logging.
+func (a amqpLog) Printf(format string, v ...any) {
+	if a.logger.Enabled(context.Background(), slog.LevelDebug) {
+		a.logger.Debug("library", "library", "amqp091", "text", fmt.Sprintf(format, v...))
+	}
+}
+
+// otelLog drops the SDK's key-value pairs: they hold whole configurations, resource attributes included.
+type otelLog struct{ logger *slog.Logger }
+
+// otelInfo is the verbosity of OpenTelemetry's informational messages; its debug messages come once per batch.
+const otelInfo = 4
+
+// Init implements logr.LogSink, as do the methods below.
+func (o otelLog) Init(logr.RuntimeInfo) {}
+
+// Enabled lets through what OpenTelemetry calls info, and more serious things.
+func (o otelLog) Enabled(level int) bool {
+	return level <= otelInfo && o.logger.Enabled(context.Background(), slog.LevelDebug)
+}
+
+// Info logs msg alone.
+func (o otelLog) Info(_ int, msg string, _ ...any) {
+	o.logger.Debug("library", "library", "opentelemetry", "text", msg)
+}
+
+// Error logs at debug like the rest: what fails for good also reaches otel.Handle, and that is logged as a warning.
+func (o otelLog) Error(err error, msg string, _ ...any) {
+	o.logger.Debug("library", "library", "opentelemetry", "text", msg, "error", err)
+}
+
+// WithValues drops the values.
+func (o otelLog) WithValues(...any) logr.LogSink { return o }
+
+// WithName drops the name.
+func (o otelLog) WithName(string) logr.LogSink { return o }
