@@ -1,0 +1,41 @@
+package telemetry
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestRegistry(t *testing.T) {
+	r := NewRegistry("1.2.3", "abc")
+	want := `
+# HELP sidecar_build_info Always 1; the labels say which build this is.
+# TYPE sidecar_build_info gauge
+sidecar_build_info{commit="abc",goversion="` + runtime.Version() + `",version="1.2.3"} 1
+# HELP sidecar_redriven_total Parked messages moved back into the flow (ok) or left parked because the move failed (failed).
+# TYPE sidecar_redriven_total counter
+sidecar_redriven_total{result="failed"} 0
+sidecar_redriven_total{result="ok"} 0
+`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "sidecar_build_info", "sidecar_redriven_total"); err != nil {
+		t.Error(err)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, f := range families {
+		names[f.GetName()] = true
+	}
+	for _, name := range []string{"go_goroutines", "process_cpu_seconds_total", "process_resident_memory_bytes"} {
+		if !names[name] {
+			t.Errorf("no %s", name)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(r, "sidecar_redriven_total"); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
