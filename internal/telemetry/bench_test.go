@@ -1,0 +1,44 @@
+package telemetry
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+var attrs = ProcessAttrs{MessageID: "m-1", Exchange: "wms.main-exchange", RoutingKey: "k", BodySize: 1024}
+
+func BenchmarkOffWithContext(b *testing.B) {
+	h := amqp.Table{"traceparent": parent, "tracestate": "a=1", "x-other": "y"}
+	benchmarkMessage(b, nil, h)
+}
+
+func BenchmarkOffWithoutContext(b *testing.B) { benchmarkMessage(b, nil, nil) }
+
+func benchmarkMessage(b *testing.B, t *Tracing, h amqp.Table) {
+	b.Helper()
+	b.ReportAllocs()
+	for b.Loop() {
+		message(t, h)
+	}
+}
+
+func message(t *Tracing, h amqp.Table) {
+	s := t.Process(CarrierFrom(h), attrs)
+	s.Client()
+	s.ClientEnd(204, "")
+	s.Settle("ack")
+	s.SettleEnd(nil)
+	_ = s.TraceID()
+	s.End("ack", "success", nil)
+}
+
+func TestOffAllocatesOnlyAFreshTraceparent(t *testing.T) {
+	with := amqp.Table{"traceparent": parent, "tracestate": "a=1", "baggage": "k=v"}
+	if n := testing.AllocsPerRun(100, func() { message(nil, with) }); n != 0 {
+		t.Errorf("%v allocations with a context, want 0", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { message(nil, nil) }); n != 1 {
+		t.Errorf("%v allocations without a context, want 1", n)
+	}
+}

@@ -1,0 +1,186 @@
+package telemetry
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	parent  = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	traceID = "0af7651916cd43dd8448eb211c80319c"
+)
+
+func TestValidTraceparent(t *testing.T) {
+	ids := "-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
+	for s, want := range map[string]bool{
+		parent:                 true,
+		"00" + ids + "00":      true,
+		"00" + ids + "ff":      true,
+		"01" + ids + "01":      true,
+		"fe" + ids + "01":      true,
+		"01" + ids + "01-more": true,
+		"01" + ids + "01-" + strings.Repeat("x", 200): true,
+
+		"":                        false,
+		"00":                      false,
+		parent[:54]:               false,
+		parent + "-more":          false, // version 00 ends here
+		parent + "\r\nHost: evil": false,
+		"ff" + ids + "01":         false,
+		"0x" + ids + "01":         false,
+		"00" + ids + "0g":         false,
+		"00" + ids + "0A":         false,
+		"01" + ids + "01more":     false,
+		"01" + ids + "01-\r\n":    false,
+		"01" + ids + "01-\x80":    false,
+		strings.ToUpper(parent):   false,
+		"01" + ids + "01-" + strings.Repeat("x", 300):                false,
+		"00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01":    false,
+		"00-0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331-01":    false,
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331_01":    false,
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01":    false,
+		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01":    false,
+		"00-0af7651916cd43dd8448eb211c80319\n-b7ad6b7169203331-01":   false,
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333\x00-01": false,
+	} {
+		if got := validTraceparent(s); got != want {
+			t.Errorf("%q: %v, want %v", s, got, want)
+		}
+	}
+}
+
+func TestNewTraceparentIsValidAndUnsampled(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 1000 {
+		s := newTraceparent()
+		if !validTraceparent(s) || !strings.HasSuffix(s, "-00") || seen[s] {
+			t.Fatalf("bad or repeated: %q", s)
+		}
+		seen[s] = true
+	}
+}
+
+func TestParseTraceparent(t *testing.T) {
+	sc := parseTraceparent(parent, "a=1,b=2")
+	if sc.TraceID().String() != traceID || sc.SpanID().String() != "b7ad6b7169203331" {
+		t.Errorf("ids: %v", sc)
+	}
+	if !sc.IsSampled() || !sc.IsRemote() || sc.TraceState().String() != "a=1,b=2" {
+		t.Errorf("got %+v", sc)
+	}
+	sc = parseTraceparent(parent, "not a list")
+	if !sc.IsValid() || sc.TraceState().Len() != 0 {
+		t.Errorf("a bad tracestate must not cost the parent: %+v", sc)
+	}
+}
+
+func TestCarrierFrom(t *testing.T) {
+	tests := map[string]struct {
+		headers amqp.Table
+		want    Carrier
+	}{
+		"nil":   {nil, Carrier{}},
+		"other": {amqp.Table{"x": "y"}, Carrier{}},
+		"text":  {amqp.Table{"traceparent": parent, "tracestate": "a=1", "baggage": "k=v"}, Carrier{parent, "a=1", "k=v"}},
+		"bytes": {amqp.Table{"traceparent": []byte(parent), "tracestate": []byte("a=1"), "baggage": []byte("k=v")}, Carrier{parent, "a=1", "k=v"}},
+		"upper": {amqp.Table{"Traceparent": parent, "TRACESTATE": "a=1"}, Carrier{}},
+		"types": {amqp.Table{"traceparent": int64(1), "tracestate": nil, "baggage": []any{"k=v"}}, Carrier{}},
+		"long": {amqp.Table{
+			"traceparent": strings.Repeat("0", 1<<20), "tracestate": []byte(strings.Repeat("a", 513)), "baggage": strings.Repeat("a", 8193),
+		}, Carrier{}},
+		"longest": {
+			amqp.Table{"tracestate": strings.Repeat("a", 512), "baggage": strings.Repeat("a", 8192)},
+			Carrier{Tracestate: strings.Repeat("a", 512), Baggage: strings.Repeat("a", 8192)},
+		},
+	}
+	for name, tt := range tests {
+		if got := CarrierFrom(tt.headers); got != tt.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestOffPassesAValidContextOn(t *testing.T) {
+	in := Carrier{parent, "vendor=1, other=2", "user=7"}
+	for name, tracing := range map[string]*Tracing{"nil": nil, "off": {}} {
+		s := tracing.Process(in, ProcessAttrs{MessageID: "m"})
+		if got := s.Client(); got != in {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if s.TraceID() != traceID {
+			t.Errorf("%s: trace id %q", name, s.TraceID())
+		}
+		s.ClientEnd(500, "")
+		s.Send("q")
+		s.SendEnd(nil)
+		s.Settle("ack")
+		s.SettleEnd(nil)
+		s.End("ack", "success", nil)
+	}
+}
+
+func TestOffReplacesOnlyWhatIsInvalid(t *testing.T) {
+	var off *Tracing
+	tests := map[string]struct{ in, want Carrier }{
+		"no context":          {Carrier{}, Carrier{}},
+		"orphaned tracestate": {Carrier{Tracestate: "a=1", Baggage: "k=v"}, Carrier{Baggage: "k=v"}},
+		"bad traceparent":     {Carrier{parent + "\r\nX: y", "a=1", "k=v"}, Carrier{Baggage: "k=v"}},
+		"bad tracestate":      {Carrier{parent, "a=1\r\nX: y", "k=v"}, Carrier{parent, "", "k=v"}},
+		"bad baggage":         {Carrier{parent, "a=1", "k=v\nX: y"}, Carrier{parent, "a=1", ""}},
+		"non-ASCII":           {Carrier{parent, "ä=1", "k=ö"}, Carrier{parent, "", ""}},
+		"DEL and NUL":         {Carrier{parent, "a=\x7f", "k=\x00"}, Carrier{parent, "", ""}},
+		"too long":            {Carrier{parent, strings.Repeat("a", 513), strings.Repeat("a", 8193)}, Carrier{parent, "", ""}},
+	}
+	for name, tt := range tests {
+		s := off.Process(tt.in, ProcessAttrs{})
+		got := s.Client()
+		if tt.want.Traceparent == "" {
+			if !validTraceparent(got.Traceparent) || s.TraceID() != got.Traceparent[3:35] {
+				t.Errorf("%s: no fresh traceparent: %q", name, got.Traceparent)
+			}
+			got.Traceparent = ""
+		}
+		if got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+func TestZeroSpan(t *testing.T) {
+	var s Span
+	if s.TraceID() != "" || s.Client() != (Carrier{}) {
+		t.Error("want nothing from the zero Span")
+	}
+	s.End("ack", "success", nil)
+}
+
+// Whatever a publisher writes, what goes on is a valid traceparent and values that HTTP accepts.
+func FuzzProcessOff(f *testing.F) {
+	f.Add(parent, "a=1", "k=v")
+	f.Add("01"+parent[2:]+"-x", "a=1\r\n", "\x00")
+	f.Fuzz(func(t *testing.T, p, state, baggage string) {
+		var off *Tracing
+		s := off.Process(CarrierFrom(amqp.Table{"traceparent": p, "tracestate": []byte(state), "baggage": baggage}), ProcessAttrs{})
+		c := s.Client()
+		if !validTraceparent(c.Traceparent) || len(s.TraceID()) != 32 {
+			t.Fatalf("%q", c.Traceparent)
+		}
+		r, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:1/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []string{c.Traceparent, c.Tracestate, c.Baggage} {
+			r.Header.Set("X", v)
+			if strings.ContainsAny(v, "\r\n\x00") || r.Write(discard{}) != nil {
+				t.Fatalf("not an HTTP field value: %q", v)
+			}
+		}
+	})
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

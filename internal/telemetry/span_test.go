@@ -1,0 +1,198 @@
+package telemetry
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+)
+
+func startTracing(t *testing.T, o TracingOptions) *Tracing {
+	t.Helper()
+	o.Enabled = true
+	tracing, err := NewTracing(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tracing
+}
+
+func flush(t *testing.T, tracing *Tracing) {
+	t.Helper()
+	if err := tracing.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSpansOfOneMessage(t *testing.T) {
+	c := newCollector(t)
+	tracing := startTracing(t, TracingOptions{
+		Queue: "wms.queue.a", AppURL: "http://user:secret@127.0.0.1:8080/in?key=secret", ServiceName: "wms-a", Version: "1.2.3",
+		Resource: map[string]string{"service.name": "overruled", "deployment.environment.name": "test"},
+		Exporter: ExporterOptions{Endpoint: c.URL},
+	})
+	s := tracing.Process(Carrier{parent, "a=1", "k=v"}, ProcessAttrs{
+		MessageID: "m-1", CorrelationID: "c-\xff", Exchange: "wms.main-exchange", RoutingKey: "\xfe", BodySize: 12, RetryCount: 10,
+	})
+	out := s.Client()
+	s.ClientEnd(503, "")
+	s.Send("wms.dlq.a")
+	s.SendEnd(nil)
+	s.Settle("ack")
+	s.SettleEnd(nil)
+	if s.TraceID() != traceID {
+		t.Errorf("trace id %q", s.TraceID())
+	}
+	s.End("park", "max_retries", nil)
+	s.End("ack", "success", nil)
+	flush(t, tracing)
+
+	if got := c.resource["service.name"]; got != "wms-a" {
+		t.Errorf("service.name = %v", got)
+	}
+	if c.resource["service.version"] != "1.2.3" || c.resource["deployment.environment.name"] != "test" {
+		t.Errorf("resource %v", c.resource)
+	}
+	root := c.spans["process wms.queue.a"]
+	check(t, "process", root, span{
+		traceID: traceID, parent: "b7ad6b7169203331", kind: tracepb.Span_SPAN_KIND_CONSUMER, status: tracepb.Status_STATUS_CODE_ERROR, state: "a=1",
+		attrs: map[string]any{
+			"messaging.system": "rabbitmq", "messaging.operation.type": "process", "messaging.operation.name": "process",
+			"messaging.destination.name": "wms.main-exchange:\uFFFD:wms.queue.a", "messaging.rabbitmq.destination.routing_key": "\uFFFD",
+			"messaging.message.id": "m-1", "messaging.message.conversation_id": "c-\uFFFD", "messaging.message.body.size": int64(12),
+			"sidecar.retry_count": int64(10), "sidecar.redelivered": false,
+			"sidecar.outcome": "park", "sidecar.reason": "max_retries", "error.type": "max_retries",
+		},
+	})
+	post := c.spans["POST"]
+	check(t, "POST", post, span{
+		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, status: tracepb.Status_STATUS_CODE_ERROR, state: "a=1",
+		attrs: map[string]any{
+			"http.request.method": "POST", "url.full": "http://127.0.0.1:8080/in", "server.address": "127.0.0.1", "server.port": int64(8080),
+			"http.response.status_code": int64(503), "error.type": "503",
+		},
+	})
+	if want := (Carrier{"00-" + traceID + "-" + post.id + "-01", "a=1", "k=v"}); out != want {
+		t.Errorf("to the app: %+v, want %+v", out, want)
+	}
+	check(t, "send", c.spans["send wms.dlq.a"], span{
+		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_PRODUCER, state: "a=1",
+		attrs: map[string]any{
+			"messaging.system": "rabbitmq", "messaging.operation.type": "send", "messaging.operation.name": "send",
+			"messaging.destination.name": "wms.dlq.a",
+		},
+	})
+	check(t, "settle", c.spans["settle wms.queue.a"], span{
+		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, state: "a=1",
+		attrs: map[string]any{
+			"messaging.system": "rabbitmq", "messaging.operation.type": "settle", "messaging.operation.name": "ack",
+			"messaging.destination.name": "wms.queue.a",
+		},
+	})
+}
+
+func check(t *testing.T, name string, got, want span) {
+	t.Helper()
+	if !maps.Equal(got.attrs, want.attrs) {
+		t.Errorf("%s: attributes\n%v\nwant\n%v", name, got.attrs, want.attrs)
+	}
+	if got.traceID != want.traceID || got.parent != want.parent || got.kind != want.kind || got.status != want.status ||
+		got.message != want.message || got.state != want.state {
+		t.Errorf("%s: %+v, want %+v", name, got, want)
+	}
+}
+
+func TestSpanWithoutParentStartsATrace(t *testing.T) {
+	c := newCollector(t)
+	tracing := startTracing(t, TracingOptions{Queue: "q", Exporter: ExporterOptions{Endpoint: c.URL}})
+	s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, ProcessAttrs{RoutingKey: "q"})
+	id := s.TraceID()
+	s.Client()
+	s.ClientEnd(204, "")
+	s.End("ack", "success", nil)
+	flush(t, tracing)
+
+	root := c.spans["process q"]
+	if root.parent != "" || root.traceID != id || root.state != "" || root.status != tracepb.Status_STATUS_CODE_UNSET {
+		t.Errorf("%+v", root)
+	}
+	if root.attrs["messaging.destination.name"] != "q" {
+		t.Errorf("destination %v", root.attrs["messaging.destination.name"])
+	}
+	if _, present := root.attrs["messaging.message.id"]; present {
+		t.Error("a message id was invented")
+	}
+	if post := c.spans["POST"]; post.status != tracepb.Status_STATUS_CODE_UNSET || post.attrs["http.response.status_code"] != int64(204) {
+		t.Errorf("%+v", post)
+	}
+}
+
+func TestFailuresAreMarked(t *testing.T) {
+	c := newCollector(t)
+	tracing := startTracing(t, TracingOptions{Queue: "q", Exporter: ExporterOptions{Endpoint: c.URL}})
+	cause := errors.New("no confirm \xff" + strings.Repeat("x", 1000))
+	s := tracing.Process(Carrier{}, ProcessAttrs{})
+	s.Client()
+	s.ClientEnd(0, "timeout")
+	s.ClientEnd(0, "ignored: none is open")
+	s.Send("d")
+	s.SendEnd(cause)
+	s.Settle("nack") // End closes it
+	s.End("release", "shutdown", cause)
+	flush(t, tracing)
+
+	if post := c.spans["POST"]; post.attrs["error.type"] != "timeout" || post.attrs["http.response.status_code"] != nil {
+		t.Errorf("%+v", post)
+	}
+	for _, name := range []string{"send d", "process q"} {
+		got := c.spans[name]
+		if got.status != tracepb.Status_STATUS_CODE_ERROR || !strings.HasPrefix(got.message, "no confirm \uFFFDx") || len(got.message) > 300 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if got.attrs["error.type"] != "_OTHER" {
+			t.Errorf("%s: error.type %v", name, got.attrs["error.type"])
+		}
+	}
+	if _, ok := c.spans["settle q"]; !ok {
+		t.Error("the open child was lost")
+	}
+}
+
+func TestUnsampledContextStillTravels(t *testing.T) {
+	c := newCollector(t)
+	tracing := startTracing(t, TracingOptions{Queue: "q", Sampler: "always_off", Exporter: ExporterOptions{Endpoint: c.URL}})
+	s := tracing.Process(Carrier{Traceparent: parent}, ProcessAttrs{})
+	out := s.Client()
+	s.ClientEnd(500, "")
+	s.Settle("ack")
+	s.SettleEnd(errors.New("x"))
+	s.End("ack", "success", nil)
+	flush(t, tracing)
+	if !validTraceparent(out.Traceparent) || out.Traceparent[3:35] != traceID || !strings.HasSuffix(out.Traceparent, "-00") {
+		t.Errorf("to the app: %q", out.Traceparent)
+	}
+	if len(c.spans) != 0 {
+		t.Errorf("recorded %v", c.spans)
+	}
+}
+
+func TestAppAttributes(t *testing.T) {
+	for raw, want := range map[string]map[string]any{
+		"http://127.0.0.1/":                 {"url.full": "http://127.0.0.1/", "server.address": "127.0.0.1", "server.port": int64(80)},
+		"https://app.example/x":             {"url.full": "https://app.example/x", "server.address": "app.example", "server.port": int64(443)},
+		"http://[::1]:81/#f":                {"url.full": "http://[::1]:81/", "server.address": "::1", "server.port": int64(81)},
+		"unix:///run/app.sock:/http/path?q": {"url.full": "unix:///run/app.sock:/http/path", "server.address": "/run/app.sock", "network.transport": "unix"},
+		"":                                  {},
+		"http://%zz/":                       {},
+	} {
+		got := make(map[string]any)
+		for _, kv := range appAttrs(raw) {
+			got[string(kv.Key)] = kv.Value.AsInterface()
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", raw, got, want)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel"
+)
+
+func TestNewTracingRefuses(t *testing.T) {
+	dir := t.TempDir()
+	junk := filepath.Join(dir, "junk.pem")
+	if err := os.WriteFile(junk, []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(dir, "missing.pem")
+	ok := "http://127.0.0.1:1"
+	for want, o := range map[string]TracingOptions{
+		"trace endpoint is not":         {Exporter: ExporterOptions{Endpoint: "x"}},
+		"trace sampler \"sometimes\"":   {Sampler: "sometimes", Exporter: ExporterOptions{Endpoint: ok}},
+		"trace sampler argument":        {Sampler: "traceidratio", SamplerArg: math.NaN(), Exporter: ExporterOptions{Endpoint: ok}},
+		"read trace collector CA: open": {Exporter: ExporterOptions{Endpoint: ok, CAFile: missing}},
+		"no certificate in it":          {Exporter: ExporterOptions{Endpoint: ok, CAFile: junk}},
+		"load trace client certificate": {Exporter: ExporterOptions{Endpoint: ok, CertFile: junk, KeyFile: missing}},
+	} {
+		o.Enabled = true
+		if _, err := NewTracing(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestSamplers(t *testing.T) {
+	for name, want := range map[string]string{
+		"": "ParentBased", "parentbased_always_on": "ParentBased", "parentbased_always_off": "ParentBased{root:AlwaysOff",
+		"always_on": "AlwaysOn", "always_off": "AlwaysOff", "traceidratio": "TraceIDRatioBased{0.25}",
+		"parentbased_traceidratio": "ParentBased{root:TraceIDRatioBased{0.25}",
+	} {
+		s, err := newSampler(name, 0.25)
+		if err != nil || !strings.HasPrefix(s.Description(), want) {
+			t.Errorf("%q: %v, %v", name, s, err)
+		}
+	}
+	for _, arg := range []float64{-0.1, 1.1, math.NaN(), math.Inf(1)} {
+		if _, err := newSampler("traceidratio", arg); !errors.Is(err, errRatio) {
+			t.Errorf("%v: %v", arg, err)
+		}
+	}
+}
+
+func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
+	hung := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hung:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() { close(hung); srv.Close() })
+	var out lockedBuffer
+	tracing := startTracing(t, TracingOptions{
+		Queue: "q", Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: srv.URL},
+	})
+	// More than the queue holds, with nobody taking them: none of this may block.
+	for range 3000 {
+		s := tracing.Process(Carrier{}, ProcessAttrs{})
+		s.Client()
+		s.End("ack", "success", nil)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := tracing.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestShutdownOff(t *testing.T) {
+	off, err := NewTracing(t.Context(), TracingOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var none *Tracing
+	if err := errors.Join(off.Shutdown(t.Context()), none.Shutdown(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		h := &throttle{logger: NewLogger(&out, "info", "json"), interval: time.Minute}
+		for range 121 {
+			h.Handle(errors.New("refused"))
+			time.Sleep(time.Second)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 3 {
+			t.Fatalf("%d lines in two minutes: %s", len(lines), out.String())
+		}
+		for i, want := range []string{`"suppressed":0}`, `"suppressed":59}`, `"suppressed":59}`} {
+			if !strings.Contains(lines[i], `"level":"warn","event":"trace_export_failed","error":"refused",`+want) {
+				t.Errorf("line %d: %s", i, lines[i])
+			}
+		}
+	})
+}
+
+func TestTracingErrorsReachTheLog(t *testing.T) {
+	var out lockedBuffer
+	c := newCollector(t)
+	c.answer = func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusUnauthorized) }
+	tracing := startTracing(t, TracingOptions{
+		Queue: "q", Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: c.URL},
+	})
+	s := tracing.Process(Carrier{}, ProcessAttrs{})
+	s.End("ack", "success", nil)
+	flush(t, tracing)
+	otel.Handle(errors.New("again"))
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "collector answered 401") {
+		t.Errorf("log: %s", got)
+	}
+}
