@@ -1,0 +1,127 @@
+package brokertest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Authority issues certificates for one test and keeps the files in a directory of the test.
+type Authority struct {
+	dir    string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	serial int64
+}
+
+// NewAuthority makes a certificate authority; its own certificate is in CAFile.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{dir: t.TempDir()}
+	a.key = newKey(t)
+	template := a.template("test authority")
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		t.Fatalf("make the authority's certificate: %v", err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatalf("parse the authority's certificate: %v", err)
+	}
+	writePEM(t, a.CAFile(), "CERTIFICATE", der)
+	return a
+}
+
+// CAFile is the PEM file with the authority's certificate.
+func (a *Authority) CAFile() string { return filepath.Join(a.dir, "ca.pem") }
+
+// Pool holds the authority's certificate.
+func (a *Authority) Pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// Issue writes NAME.pem and NAME.key for a certificate with the common name and the hosts, names or addresses, and
+// returns the files. Issuing a name again replaces its files, as a rotation does.
+func (a *Authority) Issue(t testing.TB, name string, hosts ...string) (certFile, keyFile string) {
+	t.Helper()
+	template := a.template(name)
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	key := newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatalf("issue certificate %q: %v", name, err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatalf("marshal the key of %q: %v", name, err)
+	}
+	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	writePEM(t, certFile, "CERTIFICATE", der)
+	writePEM(t, keyFile, "PRIVATE KEY", keyDER)
+	return certFile, keyFile
+}
+
+// ServerConfig is a server's configuration with a certificate for hosts.
+func (a *Authority) ServerConfig(t testing.TB, hosts ...string) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(a.Issue(t, "server", hosts...))
+	if err != nil {
+		t.Fatalf("load the server's certificate: %v", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+}
+
+// NewTLSProxy starts a Proxy that speaks TLS to its clients, as config says, and plain AMQP to the broker at target.
+func NewTLSProxy(t testing.TB, target string, config *tls.Config) *Proxy {
+	t.Helper()
+	return newProxy(t, target, func(c net.Conn) (net.Conn, error) {
+		server := tls.Server(c, config)
+		return server, server.Handshake()
+	})
+}
+
+func (a *Authority) template(name string) *x509.Certificate {
+	a.serial++
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(a.serial),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+	}
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatalf("make a key: %v", err)
+	}
+	return key
+}
+
+func writePEM(t testing.TB, path, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatalf("write %s: %v", path, err)
+	}
+}
