@@ -1,0 +1,138 @@
+package dispatch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
+)
+
+// attributes is a set of the CloudEvents attributes that every event must have.
+type attributes uint8
+
+const (
+	attrID attributes = 1 << iota
+	attrSource
+	attrType
+	attrSpecVersion
+)
+
+func requiredAttribute(name []byte) attributes {
+	switch string(name) {
+	case "id":
+		return attrID
+	case "source":
+		return attrSource
+	case "type":
+		return attrType
+	case "specversion":
+		return attrSpecVersion
+	}
+	return 0
+}
+
+// cutAttribute takes the CloudEvents prefix off a header key; the AMQP binding allows two.
+func cutAttribute(key string) (string, bool) {
+	const size = len("cloudevents_")
+	if len(key) < size || !strings.EqualFold(key[:size-1], "cloudevents") || key[size-1] != '_' && key[size-1] != ':' {
+		return "", false
+	}
+	return key[size:], true
+}
+
+// dataContentType is the event's content type, where the property that should hold it is empty.
+func dataContentType(h amqp.Table) string {
+	for _, k := range [...]string{"cloudEvents:datacontenttype", "cloudEvents_datacontenttype"} {
+		if s, ok := h[k].(string); ok {
+			return s
+		}
+	}
+	return ""
+}
+
+// attribute appends one attribute as ce-*; its value is passed on as it is, even where the specification would object.
+func (r *request) attribute(name string, v any) {
+	mark := len(r.out)
+	r.out = append(r.out, "ce-"...)
+	r.out = appendName(r.out, name)
+	attr := r.out[mark+len("ce-"):]
+	for i, c := range attr {
+		attr[i] = lower(c)
+	}
+	if len(attr) == 0 {
+		r.out = r.out[:mark]
+		r.leftOut++
+		return
+	}
+	// In binary mode Content-Type is this attribute.
+	if string(attr) == "datacontenttype" {
+		r.out = r.out[:mark]
+		return
+	}
+	required := requiredAttribute(attr)
+	if r.value(mark, v, escapeAttribute) {
+		r.ce |= required
+	}
+}
+
+// synthesise appends the required attributes that the message lacks, from what stays the same when the message comes
+// back. A message that holds a whole event in its body (structured mode) already has them.
+func (r *request) synthesise(m *message.Message) {
+	if len(m.ContentType) >= len("application/cloudevents") &&
+		strings.EqualFold(m.ContentType[:len("application/cloudevents")], "application/cloudevents") {
+		return
+	}
+	exchange, key := m.Exchange, m.RoutingKey
+	if m.HasOriginal {
+		exchange, key = m.OriginalExchange, m.OriginalRoutingKey
+	}
+	if r.ce&attrSpecVersion == 0 {
+		r.out = append(r.out, "ce-specversion: 1.0\r\n"...)
+	}
+	if r.ce&attrID == 0 {
+		r.out = append(r.out, "ce-id: "...)
+		if m.MessageID != "" && len(m.MessageID) <= maxValue {
+			r.out = appendEscaped(r.out, m.MessageID, escapeAttribute)
+		} else {
+			r.out = appendDigest(r.out, m, exchange, key)
+		}
+		r.out = append(r.out, '\r', '\n')
+	}
+	if r.ce&attrSource == 0 {
+		if exchange == "" {
+			exchange = "amq.default"
+		}
+		r.out = append(r.out, "ce-source: /exchanges/"...)
+		r.out = appendEscaped(r.out, exchange, escapePath)
+		r.out = append(r.out, '\r', '\n')
+	}
+	if r.ce&attrType == 0 {
+		r.out = append(r.out, "ce-type: "...)
+		r.out = appendEscaped(r.out, firstNonEmpty(m.Type, key, "amqp.message"), escapeAttribute)
+		r.out = append(r.out, '\r', '\n')
+	}
+}
+
+// appendDigest names an event without an id by its content. Two publications that agree in all of this get the same
+// id: a publisher that wants them told apart sets a message id.
+func appendDigest(dst []byte, m *message.Message, exchange, key string) []byte {
+	h := sha256.New()
+	for _, s := range [...]string{exchange, key, m.CorrelationID, m.Type, m.AppID, strconv.FormatInt(m.Timestamp.Unix(), 10)} {
+		h.Write(strconv.AppendQuote(nil, s))
+	}
+	h.Write(m.Body)
+	return hex.AppendEncode(dst, h.Sum(nil)[:16])
+}
+
+func firstNonEmpty(s ...string) string {
+	for _, v := range s {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}

@@ -1,0 +1,34 @@
+package dispatch
+
+import (
+	"strconv"
+	"strings"
+
+	"sidecar/internal/message"
+)
+
+const octetStream = "application/octet-stream"
+
+// content appends the headers that describe the body.
+//
+// A content type goes out byte for byte, '%' included: frameworks match on it and none decodes it. One that cannot
+// stand in a header is replaced, because an encoded one would only name a type nobody knows. A broken content encoding
+// is percent-encoded instead: without it the app would take a compressed body for plain text, with it the app objects.
+func (r *request) content(e *encoding, m *message.Message) {
+	t := m.ContentType
+	if t == "" && e.cloudEvents {
+		t = dataContentType(m.Headers)
+	}
+	if t == "" {
+		t = octetStream
+	} else if len(t) > maxValue || !printable(t) || strings.TrimSpace(t) != t {
+		t = octetStream
+		r.leftOut++
+	}
+	r.out = append(r.out, "Content-Type: "...)
+	r.out = append(r.out, t...)
+	r.out = append(r.out, "\r\nContent-Length: "...)
+	r.out = strconv.AppendInt(r.out, int64(len(m.Body)), 10)
+	r.out = append(r.out, '\r', '\n')
+	r.set("Content-Encoding: ", m.ContentEncoding)
+}

@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+)
+
+// dialer opens connections to one endpoint. It never consults the environment for a proxy.
+type dialer struct {
+	endpoint *endpoint
+	tls      *tls.Config // nil = plain
+}
+
+func newDialer(ep *endpoint, base *tls.Config) dialer {
+	if !ep.secure {
+		return dialer{endpoint: ep}
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if base != nil {
+		cfg = base.Clone()
+	}
+	// Offering h2 would let the server pick a protocol this client does not speak.
+	cfg.NextProtos = []string{"http/1.1"}
+	if cfg.ServerName == "" {
+		cfg.ServerName = ep.serverName
+	}
+	if cfg.ClientSessionCache == nil {
+		cfg.ClientSessionCache = tls.NewLRUClientSessionCache(8)
+	}
+	return dialer{endpoint: ep, tls: cfg}
+}
+
+// dial connects, TLS handshake included, before deadline. Whatever it fails with, no byte of a request was sent.
+func (d dialer) dial(ctx context.Context, deadline time.Time) (*conn, error) {
+	nd := net.Dialer{Deadline: deadline}
+	raw, err := nd.DialContext(ctx, d.endpoint.network, d.endpoint.address)
+	if err != nil {
+		return nil, err
+	}
+	if d.tls == nil {
+		return newConn(raw, nil), nil
+	}
+	handshake, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	secure := tls.Client(raw, d.tls)
+	if err := secure.HandshakeContext(handshake); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("tls handshake: %w", err)
+	}
+	return newConn(raw, secure), nil
+}

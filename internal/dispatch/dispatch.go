@@ -1,0 +1,156 @@
+// Package dispatch POSTs one message to the app and reports what it saw as a message.Outcome.
+//
+// It judges nothing: a 500, a refused connection and an answer that is not HTTP are facts, never errors of this
+// package. It keeps its own HTTP/1.1 client because a message is not a web page: the client never sends a request a
+// second time once a byte of it may have left, never follows a redirect, never asks the environment for a proxy, never
+// keeps a cookie, never inflates a body, and never lets a message header become a bare HTTP header unless it was
+// listed and is harmless. It does not pipeline, does not speak HTTP/2 and does not retry.
+package dispatch
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/message"
+)
+
+// Options configure a Target. The zero value of a field means the default given with it.
+type Options struct {
+	URL           string        // http://…, https://… or unix:///path/to.sock:/http/path
+	Timeout       time.Duration // whole attempt, from connect to the end of the bounded body; default 30s
+	RetryAfterMax time.Duration // what an app may ask for at most; default 5m
+	MaxBody       int64         // bytes; a larger message is not sent; default 16 MiB
+	HealthPath    string        // what Probe GETs; "" = Probe only connects
+	HealthTimeout time.Duration // of one Probe; default 1s
+
+	Forward     []string // globs over message header names to send as Amqp-Header-*; nil = every name
+	Passthrough []string // globs over names to send as bare headers, within the limits of deniedBare
+	CloudEvents bool     // binary content mode: cloudEvents_* and cloudEvents:* headers become ce-*
+
+	Token   func() string // bearer token, asked for every request; nil or "" = none
+	Version string        // for User-Agent
+
+	MaxIdle     int           // connections kept open between messages; default 16
+	IdleTimeout time.Duration // default 4s: below the 5s after which common app servers hang up
+	TLS         *tls.Config   // for https; nil = the system's roots
+
+	Queue      string // label of the metrics
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o *Options) setDefaults() {
+	def(&o.Timeout, 30*time.Second)
+	def(&o.RetryAfterMax, 5*time.Minute)
+	def(&o.MaxBody, 16<<20)
+	def(&o.HealthTimeout, time.Second)
+	def(&o.MaxIdle, 16)
+	def(&o.IdleTimeout, 4*time.Second)
+	def(&o.Version, "dev")
+	if o.Forward == nil {
+		o.Forward = []string{"*"}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func def[T comparable](v *T, d T) {
+	if *v == *new(T) {
+		*v = d
+	}
+}
+
+// Target is the app. It is safe for concurrent use.
+type Target struct {
+	endpoint      endpoint
+	dialer        dialer
+	encoding      *encoding
+	pool          *pool
+	metrics       *metrics
+	timeout       time.Duration
+	retryAfterMax time.Duration
+	maxBody       int64
+	health        []byte // the whole health request; nil = connect only
+	healthTimeout time.Duration
+}
+
+// New returns a Target for o.URL without connecting. It fails on a URL, health path or header glob that cannot work.
+func New(o Options) (*Target, error) {
+	o.setDefaults()
+	ep, err := parseEndpoint(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("app URL: %w", err)
+	}
+	enc := newEncoding(&ep, &o)
+	health, err := enc.healthRequest(&ep, o.HealthPath)
+	if err != nil {
+		return nil, fmt.Errorf("health path: %w", err)
+	}
+	return &Target{
+		endpoint:      ep,
+		dialer:        newDialer(&ep, o.TLS),
+		encoding:      enc,
+		pool:          newPool(o.MaxIdle, o.IdleTimeout),
+		metrics:       newMetrics(o.Registerer, o.Queue),
+		timeout:       o.Timeout,
+		retryAfterMax: o.RetryAfterMax,
+		maxBody:       o.MaxBody,
+		health:        health,
+		healthTimeout: o.HealthTimeout,
+	}, nil
+}
+
+// Dispatch POSTs m and reports what happened. It returns when the answer's status line, headers and bounded body are
+// in, or when there will be none. The end of ctx interrupts it at once; ctx should be one long-lived context shared by
+// all calls, because every connection is bound to the context it serves.
+//
+// m is only read, and not kept after the return.
+func (t *Target) Dispatch(ctx context.Context, m *message.Message) message.Outcome {
+	start := time.Now()
+	o := message.Outcome{RetryAfter: -1}
+	t.attempt(ctx, m, start, &o)
+	o.At = time.Now()
+	o.Elapsed = o.At.Sub(start)
+	t.metrics.count(&o)
+	return o
+}
+
+func (t *Target) attempt(ctx context.Context, m *message.Message, start time.Time, o *message.Outcome) {
+	if n := int64(len(m.Body)); n > t.maxBody {
+		o.Failure = message.FailureTooLarge
+		o.Err = fmt.Errorf("body too large: %d bytes, limit %d", n, t.maxBody)
+		return
+	}
+	if ctx.Err() != nil {
+		interrupted(ctx, o)
+		return
+	}
+	s := takeScratch()
+	defer s.release()
+	o.Truncated = s.request.encode(t.encoding, m)
+
+	x := exchange{target: t, ctx: ctx, scratch: s, body: m.Body, deadline: start.Add(t.timeout), out: o}
+	if c := t.pool.take(ctx, start); c != nil && x.over(c) {
+		return
+	}
+	// Either there was no idle connection, or the one taken died before it accepted a single byte: only then may the
+	// request go out on another.
+	c, err := t.dialer.dial(ctx, x.deadline)
+	if err != nil {
+		undialled(ctx, err, o)
+		return
+	}
+	if !x.over(c) {
+		o.Failure = message.FailureRefused
+		o.Err = errRefusedByReset
+	}
+}
+
+// Close closes the idle connections. Attempts under way finish; their connections are closed as they come back.
+func (t *Target) Close() { t.pool.close() }

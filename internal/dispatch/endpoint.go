@@ -1,0 +1,103 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// endpoint is where requests go, taken apart once.
+type endpoint struct {
+	network, address string // for the dialer
+	secure           bool
+	serverName       string
+	host             string // the Host header
+	target           string // the request target: path and query
+}
+
+// parseEndpoint reads an app URL. Its errors never repeat the URL, which may hold a secret by mistake.
+func parseEndpoint(raw string) (endpoint, error) {
+	if rest, ok := strings.CutPrefix(raw, "unix://"); ok {
+		return parseUnix(rest)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return endpoint{}, fmt.Errorf("parse: %w", err)
+	}
+	var ep endpoint
+	port := "80"
+	switch u.Scheme {
+	case "http":
+	case "https":
+		ep.secure, port = true, "443"
+	default:
+		return endpoint{}, errors.New("scheme must be http, https or unix")
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	switch n, err := strconv.ParseUint(port, 10, 16); {
+	case u.User != nil:
+		return endpoint{}, errors.New("user and password are not allowed")
+	case u.Fragment != "":
+		return endpoint{}, errors.New("a fragment is not allowed")
+	case u.Hostname() == "" || !printable(u.Host) || strings.Contains(u.Host, "%"):
+		return endpoint{}, errors.New("a plain host name or IP address is needed")
+	case err != nil || n == 0:
+		return endpoint{}, errors.New("port must be 1 to 65535")
+	}
+	ep.network, ep.address = "tcp", net.JoinHostPort(u.Hostname(), port)
+	ep.serverName, ep.host = u.Hostname(), u.Host
+	ep.target, err = requestTarget(u.RequestURI())
+	return ep, err
+}
+
+// parseUnix reads "/path/to.sock:/http/path"; the HTTP path starts at the first ":/" and may be missing.
+func parseUnix(rest string) (endpoint, error) {
+	socket, path, found := strings.Cut(rest, ":/")
+	if !strings.HasPrefix(socket, "/") {
+		return endpoint{}, errors.New("a unix URL needs an absolute socket path: unix:///path/to.sock:/http/path")
+	}
+	// The kernel's limit for a socket address; a longer path would fail on every dial.
+	if len(socket) > 107 {
+		return endpoint{}, errors.New("the socket path is longer than 107 bytes")
+	}
+	ep := endpoint{network: "unix", address: socket, host: "localhost"}
+	if !found {
+		ep.target = "/"
+		return ep, nil
+	}
+	var err error
+	ep.target, err = requestTarget("/" + path)
+	return ep, err
+}
+
+// requestTarget checks that s can stand in a request line as it is.
+func requestTarget(s string) (string, error) {
+	switch {
+	case !strings.HasPrefix(s, "/"):
+		return "", errors.New("the path must start with a slash")
+	case strings.HasPrefix(s, "//"):
+		return "", errors.New("the path must not start with two slashes: servers read it as a host")
+	case !printable(s) || strings.ContainsAny(s, " #"):
+		return "", errors.New("the path holds a byte that must be percent-encoded")
+	}
+	return s, nil
+}
+
+// printable reports whether s is ASCII without control characters.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+package dispatch
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"sidecar/internal/message"
+)
+
+const (
+	// smallBody is copied behind the head so that both leave in one write; a larger one goes out by writev.
+	smallBody = 4 << 10
+	// inlineBody fits the socket buffers of an app that does not read: writing it cannot block for long. While a larger
+	// one is written somebody must listen, because the app may answer and stop reading.
+	inlineBody = 64 << 10
+	// writeGrace is how long a write may still be under way when the answer is complete. Usually it is over and its
+	// goroutine has just not run yet.
+	writeGrace = 50 * time.Millisecond
+)
+
+// exchange is one attempt's request and answer on one connection.
+type exchange struct {
+	target   *Target
+	ctx      context.Context
+	scratch  *scratch
+	body     []byte
+	deadline time.Time
+	out      *message.Outcome
+}
+
+// over runs the exchange over c, fills out and disposes of c. It reports false, leaving out alone, only if provably
+// not one byte of the request was written.
+func (x *exchange) over(c *conn) bool {
+	if !c.bind(x.ctx) {
+		return false
+	}
+	if err := c.rw.SetDeadline(x.deadline); err != nil {
+		return x.unsent(c, err)
+	}
+	if len(x.body) > inlineBody {
+		return x.large(c)
+	}
+	w := x.write(c)
+	if w.nothing(c) {
+		return x.unsent(c, w.err)
+	}
+	// A failed write does not end the attempt: an app may answer before it has read everything, and close.
+	err := x.scratch.answer.read(c.rw)
+	x.finish(c, err, w.err == nil)
+	return true
+}
+
+// large writes from a goroutine of its own and reads at the same time.
+func (x *exchange) large(c *conn) bool {
+	written := make(chan write, 1)
+	go func() { written <- x.write(c) }()
+	err := x.scratch.answer.read(c.rw)
+	w := join(c, written, err == nil)
+	if err != nil && w.nothing(c) {
+		return x.unsent(c, err) // join may have stopped the writer itself: its error says nothing
+	}
+	x.finish(c, err, w.err == nil)
+	return true
+}
+
+// join waits for the writer: the body is the caller's memory again as soon as Dispatch returns.
+func join(c *conn, written <-chan write, answered bool) write {
+	if answered {
+		grace := time.NewTimer(writeGrace)
+		defer grace.Stop()
+		select {
+		case w := <-written:
+			return w
+		case <-grace.C:
+		}
+	}
+	c.raw.SetWriteDeadline(time.Unix(1, 0))
+	return <-written
+}
+
+// write is what became of writing a request.
+type write struct {
+	n   int64
+	err error
+}
+
+// nothing reports whether provably no byte went out. TLS may have sent a part of a record before it failed.
+func (w write) nothing(c *conn) bool { return w.err != nil && w.n == 0 && !c.secure }
+
+func (x *exchange) write(c *conn) write {
+	s := x.scratch
+	if len(x.body) <= smallBody {
+		s.request.out = append(s.request.out, x.body...)
+		n, err := c.rw.Write(s.request.out)
+		return write{int64(n), err}
+	}
+	s.parts = [2][]byte{s.request.out, x.body}
+	s.vector = net.Buffers(s.parts[:])
+	n, err := s.vector.WriteTo(c.rw)
+	return write{n, err}
+}
+
+// unsent ends an attempt of which nothing was written. It reports false if the reason is that the connection was dead
+// already: another may do better.
+func (x *exchange) unsent(c *conn, err error) bool {
+	defer c.close()
+	f, cause := classify(c, err)
+	if f == message.FailureReset {
+		return false
+	}
+	x.fail(f, cause)
+	return true
+}
+
+// finish turns the answer, or the lack of one, into the outcome.
+func (x *exchange) finish(c *conn, err error, wrote bool) {
+	a := &x.scratch.answer
+	if err != nil {
+		c.close()
+		x.fail(classify(c, err))
+		return
+	}
+	if a.reusable && wrote {
+		x.target.pool.put(c, time.Now(), a.keep)
+	} else {
+		c.close()
+	}
+	a.report(x.out, x.target.retryAfterMax)
+}
+
+func (x *exchange) fail(f message.Failure, cause error) {
+	x.out.Failure, x.out.Err = f, cause
+	if f == message.FailureInterrupted {
+		interrupted(x.ctx, x.out)
+	}
+}

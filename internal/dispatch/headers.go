@@ -1,0 +1,134 @@
+package dispatch
+
+import (
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The budget of a message's own headers. It keeps the request within what common servers accept: 8 KiB is the whole
+// header limit of some.
+const (
+	maxHeaders     = 100
+	maxHeaderBytes = 8 << 10
+	maxValue       = 2 << 10 // one value, encoded
+)
+
+const headerPrefix = "Amqp-Header-"
+
+// line is a header already written: where its name is, and a case-blind hash of the name.
+type line struct {
+	start, end int
+	hash       uint32
+}
+
+// headers appends the message's own headers in the order of their keys, so that the same message gives the same
+// request and of two names that become one the same always wins.
+func (r *request) headers(e *encoding, table amqp.Table) {
+	if len(table) == 0 {
+		return
+	}
+	keys := r.keys[:0]
+	for k := range table {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	r.keys = keys
+	for _, k := range keys {
+		r.header(e, k, table[k])
+	}
+}
+
+// header appends one header of the message under the name it may have, or leaves it out. What configuration or the
+// contract leaves out is not counted; what could not be said is.
+func (r *request) header(e *encoding, key string, v any) {
+	if isTrace(key) {
+		return // travels as Message.Trace, and must not contradict it
+	}
+	if e.cloudEvents {
+		if attr, ok := cutAttribute(key); ok {
+			r.attribute(attr, v)
+			return
+		}
+	}
+	mark := len(r.out)
+	r.out = append(r.out, headerPrefix...)
+	r.out = appendName(r.out, key)
+	name := r.out[mark+len(headerPrefix):]
+	switch {
+	case len(name) == 0:
+		r.out = r.out[:mark]
+		r.leftOut++
+		return
+	case isBookkeeping(name):
+		r.out = r.out[:mark]
+		return
+	case e.passthrough.match(key) && !deniedBare(name):
+		r.out = append(r.out[:mark], name...)
+	case !e.forward.match(key):
+		r.out = r.out[:mark]
+		return
+	}
+	r.value(mark, v, escapeValue)
+}
+
+// value completes the line whose name stands at out[mark:]. It takes the line back and returns false if the name is
+// taken or the budget does not allow for it.
+func (r *request) value(mark int, v any, e *escapes) bool {
+	l := line{start: mark, end: len(r.out), hash: foldedHash(r.out[mark:])}
+	ok := len(r.lines) < maxHeaders && !r.taken(l)
+	if ok {
+		r.out = append(r.out, ':', ' ')
+		start := len(r.out)
+		ok = r.appendAny(v, e) && len(r.out)-start <= maxValue
+		r.out = append(r.out, '\r', '\n')
+	}
+	size := len(r.out) - mark
+	if !ok || r.spent+size > maxHeaderBytes {
+		r.out = r.out[:mark]
+		r.leftOut++
+		return false
+	}
+	r.spent += size
+	r.lines = append(r.lines, l)
+	return true
+}
+
+func (r *request) taken(l line) bool {
+	for _, o := range r.lines {
+		if o.hash == l.hash && equalFold(r.out[o.start:o.end], r.out[l.start:l.end]) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendName appends key as the contract maps it: letters, digits and hyphens stay, '_', '.' and space become a
+// hyphen, every other byte is dropped.
+func appendName(dst []byte, key string) []byte {
+	for i := range len(key) {
+		switch c := key[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-':
+			dst = append(dst, c)
+		case c == '_', c == '.', c == ' ':
+			dst = append(dst, '-')
+		}
+	}
+	return dst
+}
+
+func isTrace(key string) bool {
+	return strings.EqualFold(key, "traceparent") || strings.EqualFold(key, "tracestate") || strings.EqualFold(key, "baggage")
+}
+
+// isBookkeeping reports whether a mapped name belongs to the broker's records or to ours. It looks at the mapped name,
+// so that a publisher's x_retry_count cannot pass for x-retry-count.
+func isBookkeeping(name []byte) bool {
+	if len(name) < 2 || name[0]|0x20 != 'x' || name[1] != '-' {
+		return false
+	}
+	return foldPrefix(name, "x-death") || foldPrefix(name, "x-first-death") || foldPrefix(name, "x-last-death") ||
+		foldPrefix(name, "x-final-") || foldPrefix(name, "x-redriven-") || foldPrefix(name, "x-retry-") ||
+		foldEqual(name, "x-delivery-count") || foldEqual(name, "x-acquired-count")
+}

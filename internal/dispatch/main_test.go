@@ -1,0 +1,87 @@
+package dispatch
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+func TestMain(m *testing.M) {
+	// No test may depend on the absence of a proxy: the client must not look for one.
+	os.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	os.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	goleak.VerifyTestMain(m)
+}
+
+// newTarget returns a Target for url with a generous timeout; each change may alter the options.
+func newTarget(tb testing.TB, url string, changes ...func(*Options)) *Target {
+	tb.Helper()
+	o := Options{URL: url, Timeout: 20 * time.Second, Version: "test", Queue: "q"}
+	for _, c := range changes {
+		c(&o)
+	}
+	t, err := New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(t.Close)
+	return t
+}
+
+func timeout(d time.Duration) func(*Options) { return func(o *Options) { o.Timeout = d } }
+
+func sample() *message.Message {
+	return &message.Message{
+		Body: []byte(`{"n":1}`), ContentType: "application/json", MessageID: "m-1",
+		Queue: "wms.queue.a", Exchange: "wms.main-exchange", RoutingKey: "order.created", MaxRetries: 10,
+	}
+}
+
+func dispatch(tb testing.TB, t *Target, m *message.Message) message.Outcome {
+	tb.Helper()
+	o := t.Dispatch(context.Background(), m)
+	if o.At.IsZero() || o.Elapsed <= 0 {
+		tb.Errorf("outcome without a time: %+v", o)
+	}
+	return o
+}
+
+func wantStatus(tb testing.TB, o message.Outcome, status int) {
+	tb.Helper()
+	if o.Failure != message.FailureNone || o.Status != status || o.Err != nil {
+		tb.Errorf("got status %d, failure %q (%v), want status %d", o.Status, o.Failure, o.Err, status)
+	}
+}
+
+func wantFailure(tb testing.TB, o message.Outcome, f message.Failure, text string) {
+	tb.Helper()
+	if o.Failure != f || o.Status != 0 || o.Err == nil {
+		tb.Fatalf("got status %d, failure %q (%v), want failure %q", o.Status, o.Failure, o.Err, f)
+	}
+	if !strings.Contains(o.Err.Error(), text) {
+		tb.Errorf("error %q does not say %q", o.Err, text)
+	}
+}
+
+// post dispatches m to an app that answers 204 and returns the request it got.
+func post(tb testing.TB, m *message.Message, changes ...func(*Options)) (*apptest.Request, message.Outcome) {
+	tb.Helper()
+	s := apptest.Listen(tb, apptest.Answer(apptest.Status(204)))
+	o := dispatch(tb, newTarget(tb, s.URL, changes...), m)
+	wantStatus(tb, o, 204)
+	got := s.Requests()
+	if len(got) != 1 {
+		tb.Fatalf("the app got %d requests, want 1", len(got))
+	}
+	if string(got[0].Body) != string(m.Body) {
+		tb.Errorf("the body changed: got %d bytes, want %d", len(got[0].Body), len(m.Body))
+	}
+	return got[0], o
+}

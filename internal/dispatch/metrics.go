@@ -1,0 +1,92 @@
+package dispatch
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/message"
+)
+
+// metrics count attempts. Every label comes from a closed set: the statuses 200 to 599, "invalid", the failures' names.
+type metrics struct {
+	requests  *prometheus.CounterVec // by code; queue is curried
+	byStatus  [400]atomic.Pointer[prometheus.Counter]
+	byFailure [message.FailureInterrupted + 1]atomic.Pointer[prometheus.Counter]
+	invalid   atomic.Pointer[prometheus.Counter]
+	durations [len(outcomes)]prometheus.Observer
+	truncated prometheus.Counter
+}
+
+var outcomes = [...]string{"2xx", "3xx", "4xx", "5xx", "error"}
+
+func newMetrics(r prometheus.Registerer, queue string) *metrics {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_http_requests_total",
+		Help: "Attempts to POST a message to the app, by status code or failure.",
+	}, []string{"queue", "code"})
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "sidecar_http_request_duration_seconds",
+		Help:    "Duration of an attempt, from connect to the end of the answer.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"queue", "outcome"})
+	m := &metrics{
+		requests: requests.MustCurryWith(prometheus.Labels{"queue": queue}),
+		truncated: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sidecar_headers_truncated_total",
+			Help: "Message headers left out of requests because they did not fit or could not be said.",
+		}),
+	}
+	for i, o := range outcomes {
+		m.durations[i] = durations.WithLabelValues(queue, o)
+	}
+	if r != nil {
+		r.MustRegister(requests, durations, m.truncated)
+	}
+	return m
+}
+
+// count records one outcome. A message too large to be sent was no request.
+func (m *metrics) count(o *message.Outcome) {
+	if o.Truncated > 0 {
+		m.truncated.Add(float64(o.Truncated))
+	}
+	if o.Failure == message.FailureTooLarge {
+		return
+	}
+	m.code(o).Inc()
+	m.durations[outcomeIndex(o)].Observe(o.Elapsed.Seconds())
+}
+
+func (m *metrics) code(o *message.Outcome) prometheus.Counter {
+	switch {
+	case o.Failure != message.FailureNone:
+		return m.resolve(&m.byFailure[o.Failure], o.Failure.String())
+	case o.Status < 200 || o.Status > 599:
+		return m.resolve(&m.invalid, "invalid")
+	}
+	slot := &m.byStatus[o.Status-200]
+	if c := slot.Load(); c != nil {
+		return *c
+	}
+	return m.resolve(slot, strconv.Itoa(o.Status))
+}
+
+// resolve looks a counter up once and keeps it. A series comes into being with its first attempt: 400 zeros would only
+// be noise.
+func (m *metrics) resolve(slot *atomic.Pointer[prometheus.Counter], code string) prometheus.Counter {
+	if c := slot.Load(); c != nil {
+		return *c
+	}
+	c := m.requests.WithLabelValues(code)
+	slot.Store(&c)
+	return c
+}
+
+func outcomeIndex(o *message.Outcome) int {
+	if o.Failure != message.FailureNone || o.Status < 200 || o.Status > 599 {
+		return len(outcomes) - 1
+	}
+	return o.Status/100 - 2
+}

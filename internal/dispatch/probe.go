@@ -1,0 +1,66 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// healthRequest is the whole request of a probe; nil if path is empty.
+func (e *encoding) healthRequest(ep *endpoint, path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	target, err := requestTarget(path)
+	if err != nil {
+		return nil, err
+	}
+	return appendStart(nil, "GET", target, ep.host, e.version), nil
+}
+
+// Probe asks whether the app is there: a GET of the health path must give a 2xx; without a health path the app must
+// accept a connection. Each probe has a connection of its own, so that it proves that the app still accepts, and an
+// answer to a probe can never be taken for the answer to a message.
+//
+// errors.Is(err, ErrRefused) when no connection came about.
+func (t *Target) Probe(ctx context.Context) error {
+	deadline := time.Now().Add(t.healthTimeout)
+	d := t.dialer
+	if t.health == nil {
+		d.tls = nil
+	}
+	c, err := d.dial(ctx, deadline)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("probe: %w", context.Cause(ctx))
+		}
+		return fmt.Errorf("probe: %w: %w", ErrRefused, dialError(err))
+	}
+	defer c.close()
+	if t.health == nil {
+		return nil
+	}
+	return t.probeHealth(ctx, c, deadline)
+}
+
+func (t *Target) probeHealth(ctx context.Context, c *conn, deadline time.Time) error {
+	c.bind(ctx)
+	s := takeScratch()
+	defer s.release()
+	head := append(s.request.out[:0], t.health...)
+	head = t.encoding.authorization(head)
+	head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
+	s.request.out = head
+	// A deadline or a write that fails shows in the read.
+	c.rw.SetDeadline(deadline)
+	c.rw.Write(head)
+	err := s.answer.read(c.rw)
+	if err != nil {
+		_, cause := classify(c, err)
+		return fmt.Errorf("probe: %w", cause)
+	}
+	if s.answer.status/100 != 2 {
+		return fmt.Errorf("probe: the app answered %d", s.answer.status)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package dispatch
+
+import (
+	"strconv"
+	"time"
+
+	"sidecar/internal/message"
+)
+
+// properties appends what the publisher set; a property that is absent gives no header.
+func (r *request) properties(m *message.Message) {
+	r.set("Amqp-Message-Id: ", m.MessageID)
+	r.set("Amqp-Correlation-Id: ", m.CorrelationID)
+	r.set("Amqp-Reply-To: ", m.ReplyTo)
+	r.set("Amqp-Type: ", m.Type)
+	r.set("Amqp-App-Id: ", m.AppID)
+	r.set("Amqp-User-Id: ", m.UserID)
+	if m.Priority > 0 {
+		r.number("Amqp-Priority: ", int64(m.Priority))
+	}
+	r.set("Amqp-Expiration: ", m.Expiration)
+	if !m.Timestamp.IsZero() {
+		r.timestamp(m.Timestamp)
+	}
+}
+
+// delivery appends what is known about this delivery and the attempts before it.
+func (r *request) delivery(m *message.Message) {
+	r.property("Amqp-Queue: ", m.Queue)
+	r.property("Amqp-Exchange: ", m.Exchange)
+	r.property("Amqp-Routing-Key: ", m.RoutingKey)
+	if m.HasOriginal {
+		r.property("Amqp-Original-Exchange: ", m.OriginalExchange)
+		r.property("Amqp-Original-Routing-Key: ", m.OriginalRoutingKey)
+	}
+	r.number("Amqp-Delivery-Attempt: ", int64(m.RetryCount)+1)
+	r.number("Amqp-Retry-Count: ", int64(m.RetryCount))
+	r.number("Amqp-Max-Retries: ", int64(m.MaxRetries))
+	if m.Redelivered {
+		r.out = append(r.out, "Amqp-Redelivered: true\r\n"...)
+	} else {
+		r.out = append(r.out, "Amqp-Redelivered: false\r\n"...)
+	}
+	if m.LastAttempt() {
+		r.out = append(r.out, "Amqp-Last-Attempt: true\r\n"...)
+	}
+}
+
+// set appends a property that is present.
+func (r *request) set(name, value string) {
+	if value != "" {
+		r.property(name, value)
+	}
+}
+
+// property appends name, which ends in ": ", and value. AMQP bounds its properties to 255 bytes; the limit is here for
+// a message that did not come from a broker.
+func (r *request) property(name, value string) {
+	mark := len(r.out)
+	r.out = append(r.out, name...)
+	start := len(r.out)
+	if len(value) <= maxValue {
+		r.out = appendEscaped(r.out, value, escapeValue)
+	}
+	if len(value) > maxValue || len(r.out)-start > maxValue {
+		r.out = r.out[:mark]
+		r.leftOut++
+		return
+	}
+	r.out = append(r.out, '\r', '\n')
+}
+
+func (r *request) number(name string, n int64) {
+	r.out = append(r.out, name...)
+	r.out = strconv.AppendInt(r.out, n, 10)
+	r.out = append(r.out, '\r', '\n')
+}
+
+// timestamp leaves out a time that RFC 3339 cannot say: an app that parses the header would fail on it, for ever.
+func (r *request) timestamp(t time.Time) {
+	t = t.UTC()
+	if !sayable(t) {
+		r.leftOut++
+		return
+	}
+	r.out = append(r.out, "Amqp-Timestamp: "...)
+	r.out = t.AppendFormat(r.out, time.RFC3339)
+	r.out = append(r.out, '\r', '\n')
+}
+
+func sayable(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
+
+// maxTrace bounds each trace header: W3C asks that 8192 bytes of baggage be passed on.
+const maxTrace = 8 << 10
+
+func (r *request) trace(t *message.TraceContext) {
+	r.bare("traceparent: ", t.Traceparent)
+	r.bare("tracestate: ", t.Tracestate)
+	r.bare("baggage: ", t.Baggage)
+}
+
+// bare appends a value byte for byte: baggage is percent-encoded already. One that cannot stand in a header is left out.
+func (r *request) bare(name, value string) {
+	switch {
+	case value == "":
+	case len(value) > maxTrace || !printable(value):
+		r.leftOut++
+	default:
+		r.out = append(r.out, name...)
+		r.out = append(r.out, value...)
+		r.out = append(r.out, '\r', '\n')
+	}
+}

@@ -1,0 +1,102 @@
+package dispatch
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"sidecar/internal/message"
+)
+
+// encoding is the part of every request that configuration decides.
+type encoding struct {
+	static      []byte // request line, Host and User-Agent
+	version     string
+	forward     globs
+	passthrough globs
+	cloudEvents bool
+	token       func() string
+	badToken    sync.Once
+	logger      *slog.Logger
+}
+
+func newEncoding(ep *endpoint, o *Options) *encoding {
+	e := &encoding{
+		forward:     newGlobs(o.Forward),
+		passthrough: newGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace)),
+		cloudEvents: o.CloudEvents, token: o.Token, version: o.Version, logger: o.Logger,
+	}
+	e.static = appendStart(nil, "POST", ep.target, ep.host, o.Version)
+	return e
+}
+
+func appendStart(dst []byte, method, target, host, version string) []byte {
+	dst = append(dst, method+" "+target+" HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: amqp-sidecar/"...)
+	dst = appendEscaped(dst, strings.ReplaceAll(version, " ", "-"), escapeValue)
+	return append(dst, '\r', '\n')
+}
+
+// authorization appends the bearer token, if there is one. A token that could not stand in a header is left out: a
+// request with a mangled secret helps nobody.
+func (e *encoding) authorization(dst []byte) []byte {
+	if e.token == nil {
+		return dst
+	}
+	t := e.token()
+	if t == "" {
+		return dst
+	}
+	if !printable(t) || strings.Contains(t, " ") {
+		e.badToken.Do(func() {
+			e.logger.Warn("the app token holds a space, control or non-ASCII character: requests go without it")
+		})
+		return dst
+	}
+	dst = append(dst, "Authorization: Bearer "...)
+	dst = append(dst, t...)
+	return append(dst, '\r', '\n')
+}
+
+// request is a buffer that heads are encoded into, and what that needs to remember.
+type request struct {
+	out     []byte
+	leftOut int // headers of the message that are not in out
+
+	keys  []string
+	lines []line // message headers written so far
+	spent int    // bytes of the budget used
+	json  []byte
+	ce    attributes // CloudEvents attributes written
+}
+
+// forget drops what points into the message.
+func (r *request) forget() {
+	clear(r.keys)
+	if cap(r.keys) > 1024 {
+		r.keys = nil
+	}
+}
+
+// encode writes the head for m, everything up to the body, and returns the number of message headers it left out.
+// The same message always gives the same bytes.
+func (r *request) encode(e *encoding, m *message.Message) int {
+	r.out = append(r.out[:0], e.static...)
+	r.leftOut, r.spent, r.ce = 0, 0, 0
+	r.lines = r.lines[:0]
+
+	r.out = e.authorization(r.out)
+	r.content(e, m)
+	r.properties(m)
+	r.delivery(m)
+	r.trace(&m.Trace)
+	r.headers(e, m.Headers)
+	if e.cloudEvents {
+		r.synthesise(m)
+	}
+	if r.leftOut > 0 {
+		r.number("Amqp-Headers-Truncated: ", int64(r.leftOut))
+	}
+	r.out = append(r.out, '\r', '\n')
+	return r.leftOut
+}

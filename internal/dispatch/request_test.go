@@ -1,0 +1,165 @@
+package dispatch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+func TestRequestBytes(t *testing.T) {
+	m := &message.Message{
+		Body: []byte("hello"), ContentType: "text/plain", ContentEncoding: "identity", MessageID: "id-1",
+		CorrelationID: "corr", ReplyTo: "reply", Type: "order", AppID: "shop", UserID: "guest", Expiration: "60000",
+		Timestamp: time.Date(2026, 7, 1, 12, 0, 0, 0, time.FixedZone("CEST", 7200)), Priority: 5,
+		Queue: "q", Exchange: "ex", RoutingKey: "a.b", Redelivered: true,
+		HasOriginal: true, OriginalExchange: "first", OriginalRoutingKey: "x.y", RetryCount: 3, MaxRetries: 3,
+		Trace: message.TraceContext{
+			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			Tracestate:  "a=b", Baggage: "k=v%20w",
+		},
+		Headers: amqp.Table{"tenant": "acme", "n": int32(7), "x-death": []any{}},
+	}
+	r, _ := post(t, m, func(o *Options) { o.Token = func() string { return "s3cret" } })
+	want := strings.Join([]string{
+		"POST / HTTP/1.1",
+		"Host: " + r.Header.Get("Host"),
+		"User-Agent: amqp-sidecar/test",
+		"Authorization: Bearer s3cret",
+		"Content-Type: text/plain",
+		"Content-Length: 5",
+		"Content-Encoding: identity",
+		"Amqp-Message-Id: id-1",
+		"Amqp-Correlation-Id: corr",
+		"Amqp-Reply-To: reply",
+		"Amqp-Type: order",
+		"Amqp-App-Id: shop",
+		"Amqp-User-Id: guest",
+		"Amqp-Priority: 5",
+		"Amqp-Expiration: 60000",
+		"Amqp-Timestamp: 2026-07-01T10:00:00Z",
+		"Amqp-Queue: q",
+		"Amqp-Exchange: ex",
+		"Amqp-Routing-Key: a.b",
+		"Amqp-Original-Exchange: first",
+		"Amqp-Original-Routing-Key: x.y",
+		"Amqp-Delivery-Attempt: 4",
+		"Amqp-Retry-Count: 3",
+		"Amqp-Max-Retries: 3",
+		"Amqp-Redelivered: true",
+		"Amqp-Last-Attempt: true",
+		"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"tracestate: a=b",
+		"baggage: k=v%20w",
+		"Amqp-Header-n: 7",
+		"Amqp-Header-tenant: acme",
+		"", "hello",
+	}, "\r\n")
+	if string(r.Raw) != want {
+		t.Errorf("got\n%s\nwant\n%s", r.Raw, want)
+	}
+}
+
+func TestRequestOfAMessageWithNothingSet(t *testing.T) {
+	r, _ := post(t, &message.Message{Queue: "q", MaxRetries: 10})
+	want := strings.Join([]string{
+		"POST / HTTP/1.1",
+		"Host: " + r.Header.Get("Host"),
+		"User-Agent: amqp-sidecar/test",
+		"Content-Type: application/octet-stream",
+		"Content-Length: 0",
+		"Amqp-Queue: q",
+		"Amqp-Exchange: ",
+		"Amqp-Routing-Key: ",
+		"Amqp-Delivery-Attempt: 1",
+		"Amqp-Retry-Count: 0",
+		"Amqp-Max-Retries: 10",
+		"Amqp-Redelivered: false",
+		"", "",
+	}, "\r\n")
+	if string(r.Raw) != want {
+		t.Errorf("got\n%s\nwant\n%s", r.Raw, want)
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	s := apptest.ListenUnix(t, apptest.Answer(apptest.Status(204)))
+	target := newTarget(t, s.URL+":/in/box?x=1")
+	for range 3 {
+		wantStatus(t, dispatch(t, target, sample()), 204)
+	}
+	if r := s.Requests()[0]; r.Target != "/in/box?x=1" || r.Header.Get("Host") != "localhost" {
+		t.Errorf("target %q, host %q", r.Target, r.Header.Get("Host"))
+	}
+	if s.Accepted() != 1 {
+		t.Errorf("%d connections, want 1", s.Accepted())
+	}
+}
+
+func TestTLS(t *testing.T) {
+	s, trust := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
+	target := newTarget(t, s.URL+"/in", func(o *Options) { o.TLS = trust })
+	for _, size := range []int{0, 100, smallBody + 1, inlineBody + 1} {
+		m := sample()
+		m.Body = make([]byte, size)
+		wantStatus(t, dispatch(t, target, m), 204)
+	}
+	if s.Accepted() != 1 {
+		t.Errorf("%d connections, want 1", s.Accepted())
+	}
+	for i, size := range []int{0, 100, smallBody + 1, inlineBody + 1} {
+		if n := len(s.Requests()[i].Body); n != size {
+			t.Errorf("body %d: got %d bytes, want %d", i, n, size)
+		}
+	}
+}
+
+func TestTLSOfAnUnknownAuthorityIsNoAttempt(t *testing.T) {
+	s, _ := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
+	wantFailure(t, dispatch(t, newTarget(t, s.URL), sample()), message.FailureRefused, "tls handshake")
+	if len(s.Requests()) != 0 {
+		t.Error("a request went out")
+	}
+}
+
+func TestTokenThatCannotStandInAHeaderIsLeftOut(t *testing.T) {
+	for _, token := range []string{"a\r\nX: y", "a b", "ü", ""} {
+		r, _ := post(t, sample(), func(o *Options) { o.Token = func() string { return token } })
+		if v, ok := r.Header["Authorization"]; ok {
+			t.Errorf("token %q: sent %q", token, v)
+		}
+	}
+}
+
+func TestTokenIsAskedForEveryRequest(t *testing.T) {
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	token := "one"
+	target := newTarget(t, s.URL, func(o *Options) { o.Token = func() string { return token } })
+	dispatch(t, target, sample())
+	token = "two"
+	dispatch(t, target, sample())
+	r := s.Requests()
+	if a, b := r[0].Header.Get("Authorization"), r[1].Header.Get("Authorization"); a != "Bearer one" || b != "Bearer two" {
+		t.Errorf("got %q and %q", a, b)
+	}
+}
+
+func TestTraceContextThatCannotStandInAHeaderIsLeftOutAndCounted(t *testing.T) {
+	m := sample()
+	m.Trace = message.TraceContext{
+		Traceparent: "00-x\r\nX-Evil: 1", Tracestate: strings.Repeat("a", maxTrace+1), Baggage: "k=ü",
+	}
+	r, o := post(t, m)
+	for _, n := range []string{"Traceparent", "Tracestate", "Baggage", "X-Evil"} {
+		if _, ok := r.Header[n]; ok {
+			t.Errorf("%s was sent", n)
+		}
+	}
+	if o.Truncated != 3 || r.Header.Get("Amqp-Headers-Truncated") != "3" {
+		t.Errorf("counted %d, header %q, want 3", o.Truncated, r.Header.Get("Amqp-Headers-Truncated"))
+	}
+}

@@ -1,0 +1,105 @@
+package dispatch
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode"
+	"unicode/utf8"
+
+	"sidecar/internal/message"
+)
+
+const (
+	maxReason  = 256     // bytes of Amqp-Reason
+	maxProblem = 1 << 10 // bytes of each field of a problem document
+)
+
+// disposition collects the Amqp-Disposition headers of one answer.
+type disposition struct {
+	value   message.Disposition
+	unknown bool
+}
+
+func (d *disposition) set(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	v := parseDisposition(b)
+	// Two that contradict each other are as good as a word nobody knows.
+	if v == message.DispositionNone || d.value != message.DispositionNone && d.value != v {
+		d.unknown = true
+	}
+	d.value = v
+}
+
+func (d *disposition) result() (message.Disposition, bool) {
+	if d.unknown {
+		return message.DispositionNone, true
+	}
+	return d.value, false
+}
+
+func parseDisposition(b []byte) message.Disposition {
+	switch {
+	case foldEqual(b, "ack"):
+		return message.DispositionAck
+	case foldEqual(b, "retry"):
+		return message.DispositionRetry
+	case foldEqual(b, "requeue"):
+		return message.DispositionRequeue
+	case foldEqual(b, "park"):
+		return message.DispositionPark
+	case foldEqual(b, "discard"):
+		return message.DispositionDiscard
+	}
+	return message.DispositionNone
+}
+
+func isProblem(contentType []byte) bool {
+	mediaType, _, _ := bytes.Cut(contentType, []byte{';'})
+	return foldEqual(bytes.Trim(mediaType, " \t"), "application/problem+json")
+}
+
+// parseProblem reads an RFC 9457 document; nil if it is not one. A member of the wrong type is skipped, as the RFC asks.
+func parseProblem(b []byte) *message.Problem {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(b, &members) != nil {
+		return nil
+	}
+	text := func(name string) string {
+		var s string
+		if json.Unmarshal(members[name], &s) != nil {
+			return ""
+		}
+		return clean([]byte(s), maxProblem)
+	}
+	p := message.Problem{Type: text("type"), Title: text("title"), Detail: text("detail")}
+	if p == (message.Problem{}) {
+		return nil
+	}
+	return &p
+}
+
+// clean makes text from the app fit for a log and a message header: valid UTF-8 of at most limit bytes, without control
+// and formatting characters, which could fake lines or reorder what a terminal shows. Line breaks and tabs become
+// spaces.
+func clean(b []byte, limit int) string {
+	out := make([]byte, 0, min(len(b), limit))
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		b = b[size:]
+		switch {
+		case r == utf8.RuneError && size == 1:
+			continue
+		case r == '\n' || r == '\r' || r == '\t':
+			r = ' '
+		case !unicode.IsGraphic(r):
+			continue
+		}
+		if len(out)+utf8.RuneLen(r) > limit {
+			break
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return string(out)
+}
