@@ -9,6 +9,8 @@ echo "lint: go vet"
 go vet ./...
 echo "lint: golangci-lint"
 scripts/golangci.sh run
+echo "lint: links in the documentation"
+scripts/links.sh
 
 mapfile -t shell < <(git ls-files '*.sh' .ci/run)
 echo "lint: ${#shell[@]} shell scripts"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh: runs the tests against a private broker and ends with the runner's own summary.
-# PKG narrows the packages (default ./...), ARGS adds go test flags. bin/sidecar must be built: the black-box tests run it.
+# PKG narrows the packages (default ./...), ARGS adds go test flags.
 # An AMQP_URL from outside is used instead of a private broker.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -20,7 +20,9 @@ read -r -a packages <<<"${PKG:-./...}"
 read -r -a extra <<<"${ARGS:-}"
 events=$(mktemp)
 trap 'rm -f "$events"' EXIT
-# -count=1: the tests depend on a broker and on bin/sidecar, which the test cache cannot see.
+# The black-box tests build the sidecar they run; with the detector, so that it sees the binary's races too.
+if ((${#race[@]})); then export SIDECAR_TEST_RACE=1; fi
+# -count=1: the tests depend on a broker and on the binary they build, which the test cache cannot see.
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
   "${race[@]}" -shuffle=on -count=1 -timeout 15m "${extra[@]}" "${packages[@]}")
 
