@@ -1,0 +1,73 @@
+package topology
+
+import (
+	"encoding/json"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The shape of a RabbitMQ definitions file, as far as a plan needs it.
+type definitions struct {
+	Exchanges []exchangeDefinition `json:"exchanges"`
+	Queues    []queueDefinition    `json:"queues"`
+	Bindings  []bindingDefinition  `json:"bindings"`
+}
+
+type exchangeDefinition struct {
+	Name       string     `json:"name"`
+	Vhost      string     `json:"vhost"`
+	Type       string     `json:"type"`
+	Durable    bool       `json:"durable"`
+	AutoDelete bool       `json:"auto_delete"`
+	Internal   bool       `json:"internal"`
+	Arguments  amqp.Table `json:"arguments"`
+}
+
+type queueDefinition struct {
+	Name       string     `json:"name"`
+	Vhost      string     `json:"vhost"`
+	Durable    bool       `json:"durable"`
+	AutoDelete bool       `json:"auto_delete"`
+	Arguments  amqp.Table `json:"arguments"`
+}
+
+type bindingDefinition struct {
+	Source          string     `json:"source"`
+	Vhost           string     `json:"vhost"`
+	Destination     string     `json:"destination"`
+	DestinationType string     `json:"destination_type"`
+	RoutingKey      string     `json:"routing_key"`
+	Arguments       amqp.Table `json:"arguments"`
+}
+
+// Definitions is the plan as a RabbitMQ definitions file for a virtual host, which has to exist: what
+// `rabbitmqctl import_definitions` takes. Exchanges of others are not in it and have to exist too.
+func (p *Plan) Definitions(vhost string) ([]byte, error) {
+	d := definitions{}
+	for _, e := range p.Exchanges {
+		if e.Type == "" || predeclared[e.Name] != "" {
+			continue
+		}
+		d.Exchanges = append(d.Exchanges, exchangeDefinition{
+			Name: e.Name, Vhost: vhost, Type: e.Type, Durable: true, Arguments: amqp.Table{},
+		})
+	}
+	for _, q := range p.Queues {
+		args := q.Args
+		if args == nil {
+			args = amqp.Table{}
+		}
+		d.Queues = append(d.Queues, queueDefinition{Name: q.Name, Vhost: vhost, Durable: true, Arguments: args})
+	}
+	for _, b := range p.Bindings {
+		d.Bindings = append(d.Bindings, bindingDefinition{
+			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: "queue", RoutingKey: b.Key, Arguments: amqp.Table{},
+		})
+	}
+	out, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write definitions of %s: %w", p.Service, err)
+	}
+	return append(out, '\n'), nil
+}

@@ -1,0 +1,183 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Ensure looks whether the broker would keep every message the plan retries or parks, and in ModeDeclare creates
+// what is missing. Objects that are there are never changed and never deleted: what does not fit is a Finding, and
+// with findings messages must not be consumed. An error is trouble with the session and says nothing about the
+// topology.
+//
+// In ModeVerify it asks passively, and compares properties as far as the user's rights go; bindings cannot be seen
+// over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a memory or disk alarm
+// is not read any more, and this may be the one that consumes.
+func Ensure(ctx context.Context, s Session, p *Plan, mode Mode) ([]Finding, error) {
+	if mode == ModeNone {
+		return nil, nil
+	}
+	e := ensurer{prober: prober{s: s}, p: p, mode: mode, reported: map[string]bool{}}
+	defer e.close(ctx)
+	for _, x := range p.Exchanges {
+		if err := e.exchange(ctx, x); err != nil {
+			return nil, err
+		}
+	}
+	for i := range p.Queues {
+		if err := e.queue(ctx, &p.Queues[i]); err != nil {
+			return nil, err
+		}
+	}
+	if mode == ModeDeclare {
+		for _, b := range p.Bindings {
+			if err := e.binding(ctx, b); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return e.findings, nil
+}
+
+type ensurer struct {
+	prober
+	p        *Plan
+	mode     Mode
+	findings []Finding
+	reported map[string]bool // objects that have a finding
+}
+
+func (e *ensurer) report(f Finding) {
+	e.findings = append(e.findings, f)
+	e.reported[f.Object] = true
+}
+
+func (e *ensurer) exchange(ctx context.Context, x Exchange) error {
+	_, err := e.look(ctx, exchangeOf(x))
+	return err
+}
+
+func (e *ensurer) queue(ctx context.Context, q *Queue) error {
+	o := queueOf(q)
+	compared, err := e.look(ctx, o)
+	if err != nil || !compared || q.Args[argType] != nil {
+		return err
+	}
+	// A virtual host can make quorum queues of declarations that name no type. Asked this way the queue is there
+	// already, and one that was declared without a type is the same as a classic one.
+	typed := amqp.Table{argType: typeClassic}
+	maps.Copy(typed, q.Args)
+	refusal, err := e.ask(ctx, "compare "+o.title, activeQueue(q.Name, typed))
+	if err == nil && refusal != nil {
+		e.judge(o, refusal)
+	}
+	return err
+}
+
+// look asks about one object. compared is true when it is there and its properties are as wanted.
+func (e *ensurer) look(ctx context.Context, o object) (compared bool, err error) {
+	if e.mode != ModeDeclare || o.active == nil {
+		refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
+		if err != nil {
+			return false, err
+		}
+		if refusal != nil {
+			e.absent(o, refusal)
+			return false, nil
+		}
+		if o.active == nil {
+			return false, nil
+		}
+	}
+	refusal, err := e.ask(ctx, "declare "+o.title, o.active)
+	switch {
+	case err != nil:
+		return false, err
+	case refusal == nil:
+		return true, nil
+	case refusal.Code == amqp.AccessRefused:
+		return false, e.mayNotDeclare(ctx, o, refusal)
+	}
+	e.judge(o, refusal)
+	return false, nil
+}
+
+// mayNotDeclare: looking is enough in verify mode, and for an exchange that is somebody else's to declare.
+func (e *ensurer) mayNotDeclare(ctx context.Context, o object, refusal *amqp.Error) error {
+	if e.mode != ModeDeclare {
+		return nil // it is there, see look
+	}
+	if o.spare {
+		absent, err := e.ask(ctx, "look for "+o.title, o.passive)
+		if err != nil || absent == nil {
+			return err
+		}
+	}
+	e.report(e.p.permissionFinding(o.title, o.name, o.needs, e.mode, refusal))
+	return nil
+}
+
+// absent reports an object that a passive question did not find.
+func (e *ensurer) absent(o object, refusal *amqp.Error) {
+	if refusal.Code != amqp.NotFound {
+		e.judge(o, refusal)
+		return
+	}
+	f := Finding{
+		Object: o.title, Problem: ProblemMissing, Wanted: "a durable " + o.kind, Found: "nothing",
+		Fix: "import what `sidecar plan --format definitions` prints, or set SIDECAR_TOPOLOGY_MODE=declare",
+	}
+	if o.active == nil {
+		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"
+	}
+	e.report(f)
+}
+
+// judge reports a refusal that is neither "missing" nor a matter of who may declare.
+func (e *ensurer) judge(o object, refusal *amqp.Error) {
+	property, found, ok := drifted(refusal)
+	switch {
+	case ok:
+		vhost := first(inVhost, refusal.Reason)
+		e.report(Finding{
+			Object: o.title, Problem: ProblemDrift, Wanted: fmt.Sprintf("%s %s", property, o.wanted(property)),
+			Found: found, Fix: o.fix(property, found, vhost),
+		})
+	case refusal.Code == amqp.AccessRefused:
+		e.report(e.p.permissionFinding(o.title, o.name, "read", e.mode, refusal))
+	default:
+		e.report(Finding{
+			Object: o.title, Problem: ProblemRefused, Wanted: "a durable, shared " + o.kind,
+			Found: fmt.Sprintf("%d %s", refusal.Code, refusal.Reason), Fix: "see the broker's log",
+		})
+	}
+}
+
+func (e *ensurer) binding(ctx context.Context, b Binding) error {
+	title := bindingObject(b)
+	refusal, err := e.ask(ctx, "declare "+title, func(ch *amqp.Channel) error {
+		return ch.QueueBind(b.Queue, b.Key, b.Exchange, false, nil)
+	})
+	if err != nil || refusal == nil {
+		return err
+	}
+	known := e.reported[queueObject(b.Queue)] || e.reported[exchangeObject(b.Exchange)]
+	switch {
+	case refusal.Code == amqp.AccessRefused:
+		needs, resource := "write", denied(refusal).resource
+		if resource == b.Exchange {
+			needs = "read"
+		}
+		e.report(e.p.permissionFinding(title, resource, needs, e.mode, refusal))
+	case refusal.Code == amqp.NotFound && known: // saying it again helps nobody
+	default:
+		e.report(Finding{
+			Object: title, Problem: ProblemRefused, Wanted: "the binding",
+			Found: fmt.Sprintf("%d %s", refusal.Code, refusal.Reason), Fix: "see the broker's log",
+		})
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package topology
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
+)
+
+// Headers that keep what a republished message cannot carry as a property or would act on the broker.
+const (
+	headerOriginalExpiration = "x-original-expiration"
+	headerOriginalUserID     = "x-original-user-id"
+	headerOriginalCC         = "x-original-cc"
+	headerOriginalBCC        = "x-original-bcc"
+)
+
+// ownHeaders is room in a copied table for the headers of ours.
+const ownHeaders = 16
+
+// bookkeeping reports whether a header is a broker's own record of where a message has been.
+func bookkeeping(key string) bool {
+	return deathRecord(key) || key == "x-delivery-count" || key == "x-acquired-count"
+}
+
+func deathRecord(key string) bool {
+	return key == message.HeaderDeath ||
+		strings.HasPrefix(key, "x-first-death-") || strings.HasPrefix(key, "x-last-death-")
+}
+
+// senderSelected reports whether a header makes the broker send a second copy elsewhere.
+func senderSelected(key string) bool { return key == "CC" || key == "BCC" }
+
+// copyHeaders copies m's header table without what drop names and without what cannot be published again. Nested
+// values are shared with the original: nobody writes to them.
+func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
+	h := make(amqp.Table, len(m.Headers)+ownHeaders)
+	for k, v := range m.Headers {
+		if len(k) <= maxName && !drop(k) {
+			h[k] = publishable(v)
+		}
+	}
+	return h
+}
+
+// setOrigin writes down where the message was first published.
+func setOrigin(h amqp.Table, m *message.Message) {
+	exchange, key := m.Exchange, m.RoutingKey
+	if m.HasOriginal {
+		exchange, key = m.OriginalExchange, m.OriginalRoutingKey
+	}
+	h[message.HeaderOriginalExchange], h[message.HeaderOriginalRoutingKey] = exchange, key
+}
+
+// keepDropped writes down what publishing and copyHeaders leave out. What an earlier republish wrote stays when the
+// message has nothing newer to say.
+func keepDropped(h amqp.Table, m *message.Message) {
+	if m.Expiration != "" {
+		h[headerOriginalExpiration] = m.Expiration
+	}
+	if m.UserID != "" {
+		h[headerOriginalUserID] = m.UserID
+	}
+	if cc, ok := m.Headers["CC"]; ok {
+		h[headerOriginalCC] = publishable(cc)
+	}
+	if bcc, ok := m.Headers["BCC"]; ok {
+		h[headerOriginalBCC] = publishable(bcc)
+	}
+}
+
+// publishable returns v as the client library can write it. Almost everything that was received can be; the rest
+// becomes the nearest type, in the end a text.
+func publishable(v any) any {
+	switch v := v.(type) {
+	case nil, bool, int8, int16, int32, int64, uint8, uint16, uint32, float32, float64, string, []byte, amqp.Decimal, time.Time:
+		return v
+	case int:
+		return int64(v) // the library would cut an int to 32 bits
+	case uint:
+		return unsigned(uint64(v))
+	case uint64:
+		return unsigned(v)
+	case amqp.Table:
+		return publishableTable(v)
+	case map[string]any:
+		return publishableTable(v)
+	case []any:
+		return publishableArray(v)
+	}
+	return fmt.Sprint(v)
+}
+
+func unsigned(v uint64) any {
+	if v <= math.MaxInt64 {
+		return int64(v)
+	}
+	return fmt.Sprint(v)
+}
+
+func publishableTable(t amqp.Table) amqp.Table {
+	c := make(amqp.Table, len(t))
+	for k, v := range t {
+		if len(k) <= maxName {
+			c[k] = publishable(v)
+		}
+	}
+	return c
+}
+
+func publishableArray(a []any) []any {
+	c := make([]any, len(a))
+	for i, v := range a {
+		c[i] = publishable(v)
+	}
+	return c
+}

@@ -1,0 +1,62 @@
+package topology
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxName is what fits an AMQP short string. A longer one does not fail alone: the client library gives up the whole
+// connection.
+const maxName = 255
+
+// defaultPrefix is the prefix of a service without a hyphen in its name.
+const defaultPrefix = "default"
+
+var serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
+
+// prefixOf returns the part of a service name before its first hyphen.
+func prefixOf(service string) string {
+	if prefix, _, found := strings.Cut(service, "-"); found {
+		return prefix
+	}
+	return defaultPrefix
+}
+
+// tierLabel writes a delay the short way: 30s, 5m, 1h30m, 500ms.
+func tierLabel(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// predeclared are the exchanges every virtual host has. Other names that begin with "amq." are refused by the broker.
+var predeclared = map[string]string{
+	"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic",
+	"amq.headers": "headers", "amq.match": "headers",
+}
+
+// checkName refuses what a broker or the client library would refuse, or silently change, in a name.
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%s has no name", what)
+	case len(name) > maxName:
+		return fmt.Errorf("%s %q is %d bytes long: names have at most %d", what, name, len(name), maxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%s %q is not UTF-8", what, name)
+	case strings.ContainsFunc(name, unicode.IsControl): // the broker strips line ends from the names of queues
+		return fmt.Errorf("%s %q holds a control character", what, name)
+	case strings.HasPrefix(name, "amq.") && predeclared[name] == "":
+		return fmt.Errorf("%s %q begins with amq., which the broker keeps for itself", what, name)
+	}
+	return nil
+}

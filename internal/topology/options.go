@@ -1,0 +1,53 @@
+package topology
+
+import "time"
+
+// The presets that have a name. Only PresetFanout can be built in this version.
+const (
+	PresetFanout      = "fanout"
+	PresetTopicTiers  = "topic-tiers"
+	PresetPerQueue    = "per-queue"
+	PresetDelayLadder = "delay-ladder"
+	PresetDeadLetter  = "dead-letter"
+)
+
+// Options says which topology to build. A preset fills only what is left at its zero value.
+type Options struct {
+	Preset  string // PresetFanout when empty
+	Service string // the whole service name; required
+
+	// Names. Each one can be set alone; those made from it follow (the prefix is in all of them).
+	Prefix        string
+	Exchange      string
+	ExchangeType  string
+	Queue         string
+	RetryExchange string
+	RetryQueue    string // with RetryDelays: what the tier queues' names start with
+	DLX           string
+	DLQ           string
+
+	// Bindings replace the preset's own; Binding.Queue is ignored, the service's queue is meant. An exchange that is
+	// not the main exchange has to exist: its type is its owner's.
+	Bindings []Binding
+
+	QueueType  string // "classic" or "quorum"
+	MaxRetries *int
+
+	RetryDelay time.Duration // one wait queue
+	// RetryDelays are tiers, ascending. nil means the preset's own, empty but not nil means no waiting at all.
+	RetryDelays []time.Duration
+
+	// MessageTTL and NoDeadLetter belong to PresetDeadLetter.
+	MessageTTL   time.Duration
+	NoDeadLetter bool
+}
+
+// Mode says what Ensure may do.
+type Mode string
+
+// The modes.
+const (
+	ModeDeclare Mode = "declare" // create what is missing
+	ModeVerify  Mode = "verify"  // look only
+	ModeNone    Mode = "none"    // not even look
+)

@@ -1,0 +1,99 @@
+package topology
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+)
+
+// Headers of a parked message, beside those that package message names.
+const (
+	headerFinalPrefix        = "x-final-"
+	headerFinalStatusCode    = "x-final-status-code" // int32, only when the app answered
+	headerFinalError         = "x-final-error"       // only when it did not
+	headerFinalReason        = "x-final-reason"
+	headerFinalDetail        = "x-final-detail" // only when the app gave one
+	headerFinalAt            = "x-final-at"     // RFC 3339, UTC: a text reads the same in every client
+	headerFinalProblemType   = "x-final-problem-type"
+	headerFinalProblemTitle  = "x-final-problem-title"
+	headerFinalProblemDetail = "x-final-problem-detail"
+
+	// headerFinalDropped counts the message's own headers that did not fit beside ours.
+	headerFinalDropped = "x-final-headers-dropped"
+)
+
+const (
+	maxText    = 1024 // bytes of x-final-error and of each problem field
+	finalAtFmt = "2006-01-02T15:04:05.000Z"
+)
+
+// parkPublication is m on its way to the dead-letter queue, with the reasons of v.
+func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.Publication {
+	h := copyHeaders(m, func(key string) bool {
+		return strings.HasPrefix(key, headerFinalPrefix) || senderSelected(key) || staleRecord(m, key)
+	})
+	h[message.HeaderOriginalQueue] = m.Queue
+	h[message.HeaderFinalRetryCount] = int32(min(max(m.RetryCount, 0), math.MaxInt32)) //nolint:gosec // bounded
+	h[headerFinalReason] = v.Reason.String()
+	setOrigin(h, m)
+	keepDropped(h, m)
+	describe(h, &v.Cause)
+	pub := &broker.Publication{Kind: kindPark, Exchange: p.Park.Exchange, Key: p.Park.Key, Msg: publishing(m, h)}
+	p.fit(&pub.Msg)
+	return pub
+}
+
+// staleRecord: x-death stays, as the record of the retries; when it is broken all of it goes. Delivery counts are
+// about a queue the message is leaving.
+func staleRecord(m *message.Message, key string) bool {
+	if deathRecord(key) {
+		return m.Malformed
+	}
+	return bookkeeping(key)
+}
+
+// describe writes down how the last attempt ended.
+func describe(h amqp.Table, o *message.Outcome) {
+	switch {
+	case o.Failure != message.FailureNone:
+		h[headerFinalError] = failureText(o)
+	case o.Status != 0:
+		h[headerFinalStatusCode] = int32(o.Status) //nolint:gosec // three digits
+	}
+	if !o.At.IsZero() {
+		h[headerFinalAt] = o.At.UTC().Format(finalAtFmt)
+	}
+	setText(h, headerFinalDetail, o.Detail)
+	if o.Problem != nil {
+		setText(h, headerFinalProblemType, o.Problem.Type)
+		setText(h, headerFinalProblemTitle, o.Problem.Title)
+		setText(h, headerFinalProblemDetail, o.Problem.Detail)
+	}
+}
+
+func setText(h amqp.Table, key, text string) {
+	if text != "" {
+		h[key] = plainText(text, maxText)
+	}
+}
+
+// failureText names the class of a failure and what is known about it.
+func failureText(o *message.Outcome) string {
+	class := o.Failure.String()
+	if o.Failure == message.FailureTooLarge {
+		class = "body too large"
+	}
+	if o.Err == nil {
+		return class
+	}
+	text := o.Err.Error()
+	if !strings.HasPrefix(text, class) {
+		text = fmt.Sprintf("%s: %s", class, text)
+	}
+	return plainText(text, maxText)
+}

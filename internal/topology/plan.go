@@ -1,0 +1,157 @@
+// Package topology says where messages live in the broker and how they leave: the exchanges, queues and bindings to
+// declare, the ways a message waits before it is tried again, and the place where it is parked. A topology is a
+// value (Plan), never a code path. Settlement is the only place that knows how a verdict leaves.
+//
+// It judges no message, publishes none and settles none. It never deletes anything in the broker, and it never
+// changes an object that another declaration owns: what does not fit becomes a Finding.
+package topology
+
+import (
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Plan is one topology: everything to declare and everything to route by. It is built once and never changed
+// afterwards; all its methods are safe for concurrent use.
+type Plan struct {
+	Preset  string
+	Service string
+
+	Exchanges []Exchange
+	Queues    []Queue // in an order in which every dead-letter target stands before the queue that needs it
+	Bindings  []Binding
+
+	// Queue is the service's own queue: the one that is consumed, and the one whose "rejected" x-death entries are
+	// attempts (see message.RetryCount).
+	Queue string
+
+	// Waits are the ways to wait, the shortest first. Without one there are no retries: what fails is parked.
+	Waits []WaitPath
+
+	// Tiered says that the waits are steps to choose from: by the delay the app asked for, else by the attempt.
+	Tiered bool
+
+	// Park is where messages go that are not tried again. A zero Route means there is no such place: they are
+	// discarded.
+	Park Route
+
+	// Redrive is the way back from the dead-letter queue to the service's queue.
+	Redrive Route
+
+	MaxRetries int  // failed attempts after the first delivery: the one after these parks
+	Quorum     bool // the durable variant: quorum queues with at-least-once dead-lettering
+
+	// StampQueue marks what is republished for a retry with the service's queue (HeaderRetryQueue), for topologies
+	// whose wait queues lead back through an exchange that other queues are bound to.
+	StampQueue bool
+
+	// CountHeader is a header that also carries the number of the coming attempt, as text, for other readers. It is
+	// written and never read. Empty means none.
+	CountHeader string
+
+	// FrameMax is the AMQP frame size, in bytes, that a message's headers and properties have to fit: DefaultFrameMax
+	// unless changed with WithFrameMax.
+	FrameMax int
+}
+
+// HeaderRetryQueue names the queue a republished message is meant for, see Plan.StampQueue.
+const HeaderRetryQueue = "x-retry-queue"
+
+// DefaultFrameMax is the frame size that RabbitMQ and the client library agree on when nobody says otherwise.
+const DefaultFrameMax = 131072
+
+// Exchange is an exchange of the plan. All exchanges are durable.
+type Exchange struct {
+	Name string
+	Type string // fanout, direct, topic or headers; empty: somebody else's, it only has to exist
+
+	// Shared marks an exchange that other services declare too: not being allowed to declare it is no fault as long
+	// as it exists.
+	Shared bool
+}
+
+// Kind says what a queue is for. Its text is the value of the metric label "kind".
+type Kind string
+
+// The kinds of queues.
+const (
+	KindMain  Kind = "main"
+	KindRetry Kind = "retry"
+	KindDLQ   Kind = "dlq"
+)
+
+// Queue is a queue of the plan. All queues are durable and non-exclusive.
+type Queue struct {
+	Name string
+	Kind Kind
+	Args amqp.Table // exactly the arguments of the declaration; nil for none
+}
+
+// Binding ties a queue to an exchange.
+type Binding struct {
+	Exchange, Key, Queue string
+}
+
+// Route is where to publish so that a message ends in Queue. An empty Exchange is the default exchange.
+type Route struct {
+	Exchange, Key, Queue string
+}
+
+// WaitPath is one way to wait: a queue that gives its messages back to the service's queue after Delay.
+type WaitPath struct {
+	Tier  string // Delay as it appears in names
+	Delay time.Duration
+	Route
+
+	// ByReject says that rejecting a message on the service's queue takes it here too. At most one path can say so.
+	ByReject bool
+}
+
+// WithFrameMax returns a copy of p for connections that agreed on another frame size. Sizes below DefaultFrameMax
+// only matter against a broker that was configured so.
+func (p *Plan) WithFrameMax(n int) *Plan {
+	c := *p
+	c.FrameMax = n
+	return &c
+}
+
+// WithoutReject returns a copy of p in which every retry leaves by a confirmed, mandatory publish. It is for the time
+// in which the binding behind the dead-letter route is not proven: a reject into a missing binding loses the message
+// without a trace, a publish comes back.
+func (p *Plan) WithoutReject() *Plan {
+	c := *p
+	c.Waits = make([]WaitPath, len(p.Waits))
+	for i, w := range p.Waits {
+		w.ByReject = false
+		c.Waits[i] = w
+	}
+	return &c
+}
+
+// queue finds a queue of the plan by its name; nil when the plan does not hold it.
+func (p *Plan) queue(name string) *Queue {
+	for i := range p.Queues {
+		if p.Queues[i].Name == name {
+			return &p.Queues[i]
+		}
+	}
+	return nil
+}
+
+// exchange finds an exchange of the plan by its name; nil when the plan does not hold it.
+func (p *Plan) exchange(name string) *Exchange {
+	for i := range p.Exchanges {
+		if p.Exchanges[i].Name == name {
+			return &p.Exchanges[i]
+		}
+	}
+	return nil
+}
+
+// deadLetter returns where the queue's dead letters are published; ok is false when they are dropped.
+func (q *Queue) deadLetter() (exchange, key string, ok bool) {
+	exchange, ok = q.Args[argDLX].(string)
+	key, _ = q.Args[argDLKey].(string)
+	return exchange, key, ok
+}

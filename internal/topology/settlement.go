@@ -1,0 +1,155 @@
+package topology
+
+import (
+	"time"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+)
+
+// Final is what happens to the original delivery in the end.
+type Final uint8
+
+// The finals. FinalReject is a nack without requeue: the broker dead-letters the message.
+const (
+	FinalAck Final = iota
+	FinalRequeue
+	FinalReject
+)
+
+// Settlement is a verdict in the terms of one topology: the only thing that settling obeys.
+type Settlement struct {
+	// Verdict as it is carried out and recorded. A retry that cannot leave safely becomes a park.
+	Verdict message.Verdict
+
+	// Publish goes first and must be confirmed before the original is settled; nil when there is nothing to publish.
+	Publish *broker.Publication
+	Final   Final
+
+	// Hold and Jitter belong to a requeue: sleep Hold plus a random part of Jitter here before settling.
+	Hold, Jitter time.Duration
+
+	// Pause asks this replica to take nothing for that long.
+	Pause time.Duration
+
+	// Detour belongs to a requeue too: when no sleeper is free the message waits in the broker instead. It is published
+	// and confirmed, then the original is acked; the retry count stays what it is. nil when there is no such way.
+	Detour *broker.Publication
+}
+
+// Kinds of publications, as the metrics name them.
+const (
+	kindPark  = broker.KindPark
+	kindRetry = broker.KindRetry
+)
+
+// Settlement turns a verdict on m into what has to be done in this topology. It is total and pure: it never fails,
+// changes neither m nor its header table, and the publications it returns do not refer to m. A verdict it does not
+// know gives the message back.
+func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
+	s := Settlement{Verdict: v, Final: FinalRequeue, Pause: v.Pause}
+	switch v.Action {
+	case message.Ack, message.Discard:
+		s.Final = FinalAck
+	case message.Park:
+		p.settlePark(&s, m)
+	case message.Retry:
+		p.settleRetry(&s, m)
+	case message.Requeue:
+		s.Hold, s.Jitter = v.Delay, v.Jitter
+		s.Detour = p.detour(m, v.Delay)
+	}
+	return s
+}
+
+// settlePark publishes the message to the dead-letter queue. Without one it is discarded.
+func (p *Plan) settlePark(s *Settlement, m *message.Message) {
+	s.Final = FinalAck
+	if p.Park == (Route{}) {
+		s.Verdict.Action = message.Discard
+		return
+	}
+	s.Publish = p.parkPublication(m, &s.Verdict)
+}
+
+// settleRetry sends the message to wait. A reject costs one frame, but only a message the broker itself can carry
+// round may leave by it; every other one is republished, and one that no frame could bring back is parked.
+func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
+	if len(p.Waits) == 0 {
+		p.parkInstead(s, m, message.ReasonMaxRetries)
+		return
+	}
+	w, covered := p.waitFor(m.RetryCount, s.Verdict.Delay)
+	if !covered {
+		s.Pause = max(s.Pause, s.Verdict.Delay)
+	}
+	if p.nearFrameMax(m) {
+		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
+		return
+	}
+	if w.ByReject && rejectable(m) {
+		s.Final = FinalReject
+		return
+	}
+	if w.Key == "" && w.Exchange == "" { // a path that only a reject can take
+		p.parkInstead(s, m, message.ReasonMalformedDeath)
+		return
+	}
+	s.Publish = p.retryPublication(m, w, m.RetryCount+1)
+	if p.overweight(&s.Publish.Msg, retryReserve) {
+		s.Publish = nil
+		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
+		return
+	}
+	s.Final = FinalAck
+}
+
+func (p *Plan) parkInstead(s *Settlement, m *message.Message, r message.Reason) {
+	s.Verdict.Action, s.Verdict.Reason, s.Verdict.Delay = message.Park, r, 0
+	p.settlePark(s, m)
+}
+
+// waitFor picks the path for a retry: the shortest one that covers the delay the app asked for, else the one of the
+// attempt, of which the last repeats. covered is false when the message would come back before that delay is over.
+func (p *Plan) waitFor(retries int, delay time.Duration) (w WaitPath, covered bool) {
+	if delay > 0 && p.Tiered {
+		for _, w := range p.Waits {
+			if w.Delay >= delay {
+				return w, true
+			}
+		}
+	}
+	return p.Waits[min(max(retries, 0), len(p.Waits)-1)], delay <= 0
+}
+
+// rejectable reports whether the broker may dead-letter m and still count it right. A broken x-death takes the queue
+// down with it on some versions. A message that came back from the dead-letter queue carries its count in a header:
+// the broker of some versions starts its own count again at one, so only a republish goes on counting.
+func rejectable(m *message.Message) bool {
+	if m.Malformed {
+		return false
+	}
+	_, redriven := m.Headers[message.HeaderFinalRetryCount]
+	return !redriven
+}
+
+// detour is the way round a full house of sleepers: the message waits in the broker, uncounted.
+func (p *Plan) detour(m *message.Message, delay time.Duration) *broker.Publication {
+	if len(p.Waits) == 0 || p.nearFrameMax(m) {
+		return nil
+	}
+	w := p.Waits[0]
+	for _, next := range p.Waits {
+		if w = next; w.Delay >= delay {
+			break
+		}
+	}
+	if w.Key == "" && w.Exchange == "" {
+		return nil
+	}
+	pub := p.retryPublication(m, w, m.RetryCount)
+	if p.overweight(&pub.Msg, retryReserve) {
+		return nil
+	}
+	return pub
+}

@@ -1,0 +1,109 @@
+package topology
+
+import (
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
+)
+
+// A message's properties, header table included, travel in one frame: they cannot be split. A peer that gets more
+// than the agreed frame size closes the connection, and a message that cannot be delivered would do so for ever.
+const (
+	frameOverhead = 8 + 12 // frame header and end, content class, weight and body size
+	propertyFlags = 2
+
+	// retryReserve is kept free for what the broker adds when it dead-letters a message: two x-death entries and the
+	// first and last death, with names of up to 255 bytes each.
+	retryReserve = 4096
+	// parkReserve is kept free for what a redrive adds to a parked message, and a broker on delivering it.
+	parkReserve = 1024
+)
+
+// nearFrameMax reports whether m, as it was received, leaves the broker no room for its bookkeeping.
+func (p *Plan) nearFrameMax(m *message.Message) bool {
+	pub := publishing(m, m.Headers)
+	pub.UserId, pub.Expiration = m.UserID, m.Expiration
+	return p.overweight(&pub, retryReserve)
+}
+
+// overweight reports whether the properties do not fit a frame with reserve bytes to spare.
+func (p *Plan) overweight(pub *amqp.Publishing, reserve int) bool {
+	return headerFrameSize(pub) > p.frameMax()-reserve
+}
+
+func (p *Plan) frameMax() int {
+	if p.FrameMax <= 0 {
+		return DefaultFrameMax
+	}
+	return p.FrameMax
+}
+
+// headerFrameSize is the size in bytes of the frame that carries pub's properties.
+func headerFrameSize(pub *amqp.Publishing) int {
+	n := frameOverhead + propertyFlags
+	for _, s := range []string{
+		pub.ContentType, pub.ContentEncoding, pub.CorrelationId, pub.ReplyTo, pub.Expiration,
+		pub.MessageId, pub.Type, pub.UserId, pub.AppId,
+	} {
+		if s != "" {
+			n += 1 + len(s)
+		}
+	}
+	if len(pub.Headers) > 0 {
+		n += tableSize(pub.Headers)
+	}
+	if pub.DeliveryMode != 0 {
+		n++
+	}
+	if pub.Priority != 0 {
+		n++
+	}
+	if !pub.Timestamp.IsZero() {
+		n += 8
+	}
+	return n
+}
+
+// tableSize is the size of t on the wire, its length prefix included.
+func tableSize(t amqp.Table) int {
+	n := 4
+	for k, v := range t {
+		n += entrySize(k, v)
+	}
+	return n
+}
+
+func entrySize(key string, v any) int { return 1 + len(key) + fieldSize(v) }
+
+// fieldSize is the size of a value with its type octet. Types that publishable replaces count as what they become.
+func fieldSize(v any) int {
+	switch v := v.(type) {
+	case nil:
+		return 1
+	case bool, int8, uint8:
+		return 2
+	case int16, uint16:
+		return 3
+	case int32, uint32, float32:
+		return 5
+	case amqp.Decimal:
+		return 6
+	case int64, float64, time.Time:
+		return 9
+	case string:
+		return 5 + len(v)
+	case []byte:
+		return 5 + len(v)
+	case amqp.Table:
+		return 1 + tableSize(v)
+	case []any:
+		n := 5
+		for _, e := range v {
+			n += fieldSize(e)
+		}
+		return n
+	}
+	return fieldSize(publishable(v))
+}

@@ -1,0 +1,73 @@
+package topology
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// DefaultEvery is how often a Watcher looks.
+const DefaultEvery = 15 * time.Second
+
+// WatchOptions says how to watch.
+type WatchOptions struct {
+	Plan       *Plan
+	Every      time.Duration // DefaultEvery when zero
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+
+	// Report is called after every look with what is missing: with nothing when all is there. It must not block. While
+	// something is missing a rejected message would be lost without a trace, so consumption has to pause.
+	Report func([]Finding)
+}
+
+// Watcher measures the queues of a plan and notices when a part of it is deleted under the running sidecar. There is
+// one per process; it watches one session at a time.
+type Watcher struct {
+	o       WatchOptions
+	metrics *metrics
+}
+
+// NewWatcher registers the metrics of a watcher. It does not look yet.
+func NewWatcher(o WatchOptions) *Watcher {
+	if o.Every <= 0 {
+		o.Every = DefaultEvery
+	}
+	return &Watcher{o: o, metrics: newMetrics(o.Registerer)}
+}
+
+// Watch looks at once and then again and again, on a channel of its own, until ctx ends or the session fails. It
+// returns the session's error, or nil when ctx ended. The depths it measured are forgotten then: old numbers would
+// look like news.
+func (w *Watcher) Watch(ctx context.Context, s Session) error {
+	e := ensurer{prober: prober{s: s}, p: w.o.Plan, mode: ModeVerify, reported: map[string]bool{}}
+	defer e.close(context.WithoutCancel(ctx))
+	defer w.metrics.ready.Reset()
+	t := time.NewTicker(w.o.Every)
+	defer t.Stop()
+	missing := 0
+	for {
+		depths, findings, err := e.depths(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.metrics.set(depths)
+		if len(findings) > 0 && len(findings) != missing {
+			for _, f := range findings {
+				w.o.Logger.Error("topology broken", "object", f.Object, "problem", string(f.Problem), "fix", f.Fix)
+			}
+		}
+		missing = len(findings)
+		w.o.Report(findings)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
