@@ -1,0 +1,328 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestBadValues is the list of bad configurations: each is refused with one line that names the variable. (What stands
+// in files is in secret_test.go and tls_test.go.)
+func TestBadValues(t *testing.T) {
+	long := strings.Repeat("n", 300)
+	for _, tc := range []struct{ env, says string }{
+		// Service name.
+		{"SIDECAR_SERVICE=", "required"},
+		{"SIDECAR_SERVICE=Wms Cincout", "not a service name"},
+		{"SIDECAR_SERVICE=../../x", "not a service name"},
+		{"SIDECAR_SERVICE=" + long, "bytes and may have 255"},
+		{"SIDECAR_SERVICE=a-" + strings.Repeat("n", 237), "bytes and may have 255"}, // a.retry-exchange.a-n… has 256
+		{"SIDECAR_SERVICE=-lead", "not a service name"},
+		{"SIDECAR_SERVICE=amq.foo", "reserved"},
+		{"SIDECAR_SERVICE=amq-foo", "reserved"}, // its prefix would be amq
+		{"SIDECAR_SERVICE=a-b\nc", "not a service name"},
+		{"SIDECAR_SERVICE=a-b\x00c", "not a service name"},
+		{"SIDECAR_SERVICE=größe", "not a service name"},
+
+		// Broker.
+		{"SIDECAR_AMQP_URL=http://127.0.0.1/", "must start with amqp:// or amqps://"},
+		{"SIDECAR_AMQP_URL=127.0.0.1:5672", "must start with"},
+		{"SIDECAR_AMQP_URL=amqp:127.0.0.1", "must start with"},
+		{"SIDECAR_AMQP_URL=amqp://u:p%zz@h/", "percent-encoded"},
+		{"SIDECAR_AMQP_URL=amqp://u:p/w@h/", "percent-encoded"},
+		{"SIDECAR_AMQP_URL=amqp://u:1/w@h/", "percent-encoded"}, // reads as host u, port 1, vhost w@h
+		{"SIDECAR_AMQP_URL=amqp://u:p#w@h/", "percent-encoded"},
+		{"SIDECAR_AMQP_URL=amqp://u:1?w@h/", "percent-encoded"},
+		{"SIDECAR_AMQP_URL=amqp://u:p w@h/", "space"},
+		{"SIDECAR_AMQP_URL=amqp://h/\n", "control character"},
+		{"SIDECAR_AMQP_URL=amqp:///vhost", "no host"},
+		{"SIDECAR_AMQP_URL=amqp://:5672/", "no host"},
+		{"SIDECAR_AMQP_URL=amqp://h:0/", "port"},
+		{"SIDECAR_AMQP_URL=amqp://h:70000/", "port"},
+		{"SIDECAR_AMQP_URL=amqp://h:/", "port"},
+		{"SIDECAR_AMQP_URL=amqp://h$/", "invalid host"},
+		{"SIDECAR_AMQP_URL=amqp://h/a/b", "vhost"},
+		{"SIDECAR_AMQP_URL=amqp://h/?heartbeat=0", "SIDECAR_AMQP_HEARTBEAT"},
+		{"SIDECAR_AMQP_URL=amqp://h/?auth_mechanism=external", "SIDECAR_AMQP_SASL"},
+		{"SIDECAR_AMQP_URL=amqp://h/?channel_max=5", "query parameters"},
+		{"SIDECAR_AMQP_URL=amqp://h/?", "query parameters"},
+		{"SIDECAR_AMQP_URL=amqp://a,,amqp://b", "URL 2 of 3: is empty"},
+		{"SIDECAR_AMQP_URL=amqp://a,", "URL 2 of 2: is empty"},
+		{"SIDECAR_AMQP_USERNAME=a\x00b", "NUL"},
+		{"SIDECAR_AMQP_SASL=PLAIN", "plain, external"},
+		{"SIDECAR_AMQP_TLS_SERVER_NAME=a b", "not a host name"},
+		{"SIDECAR_AMQP_HEARTBEAT=0", "not a duration"},
+		{"SIDECAR_AMQP_HEARTBEAT=0s", "1s to 5m"},
+		{"SIDECAR_AMQP_HEARTBEAT=1500ms", "whole number of seconds"},
+		{"SIDECAR_AMQP_HEARTBEAT=1h", "1s to 5m"},
+
+		// Window.
+		{"SIDECAR_PREFETCH=0", "1 to 65535"},
+		{"SIDECAR_PREFETCH=-1", "1 to 65535"},
+		{"SIDECAR_PREFETCH=65536", "1 to 65535"},
+		{"SIDECAR_PREFETCH=ten", "not a whole number"},
+		{"SIDECAR_PREFETCH=1e3", "not a whole number"},
+		{"SIDECAR_PREFETCH=+20", "not a whole number"},
+		{"SIDECAR_PREFETCH= 20", "not a whole number"},
+		{"SIDECAR_PREFETCH=99999999999999999999", "not a whole number"},
+		{"SIDECAR_PREFETCH=9", "at least SIDECAR_CONCURRENCY, which is 10"},
+		{"SIDECAR_CONCURRENCY=0", "1 to 10000"},
+		{"SIDECAR_CONCURRENCY=10001", "1 to 10000"},
+		{"SIDECAR_MAX_BODY=16MB", "KiB, MiB or GiB"},
+		{"SIDECAR_MAX_BODY=1.5MiB", "KiB, MiB or GiB"},
+		{"SIDECAR_MAX_BODY=16 MiB", "KiB, MiB or GiB"},
+		{"SIDECAR_MAX_BODY=MiB", "KiB, MiB or GiB"},
+		{"SIDECAR_MAX_BODY=-1", "KiB, MiB or GiB"},
+		{"SIDECAR_MAX_BODY=9999999999999GiB", "KiB, MiB or GiB"},
+		{"SIDECAR_MAX_BODY=0", "1 to 512MiB"},
+		{"SIDECAR_MAX_BODY=1GiB", "1 to 512MiB"},
+
+		// Times.
+		{"SIDECAR_APP_TIMEOUT=0s", "1ms to 20m"},
+		{"SIDECAR_APP_TIMEOUT=-5s", "1ms to 20m"},
+		{"SIDECAR_APP_TIMEOUT=5", "not a duration"},
+		{"SIDECAR_APP_TIMEOUT=1000h", "1ms to 20m"},
+		{"SIDECAR_APP_TIMEOUT=5 s", "not a duration"},
+		{"SIDECAR_RETRY_AFTER_MAX=24m31s", "1s to 24m"},
+		{"SIDECAR_RETRY_AFTER_MAX=0s", "1s to 24m"},
+		{"SIDECAR_SHUTDOWN_GRACE=-1s", "0s to 1h"},
+		{"SIDECAR_RETRY_DELAY=0s", "out of range"},
+		{"SIDECAR_RETRY_DELAY=1193h2m47.296s", "out of range"}, // 2^32 ms
+		{"SIDECAR_RETRY_DELAY=1500us", "whole number of milliseconds"},
+		{"SIDECAR_RETRY_DELAYS=0s", "out of range"},
+		{"SIDECAR_RETRY_DELAYS=1s,1193h2m47.296s", "out of range"},
+		{"SIDECAR_RETRY_DELAYS=5s,2s", "ascending"},
+		{"SIDECAR_RETRY_DELAYS=1s,1000ms", "ascending"},
+		{"SIDECAR_RETRY_DELAYS=1s,,2s", "item 2 of the list is empty"},
+		{"SIDECAR_RETRY_DELAYS=1s,2", `"2" is not a duration`},
+		{"SIDECAR_RETRY_DELAYS=" + strings.TrimSuffix(manyDelays(33), ","), "33 delays"},
+		{"SIDECAR_REQUEUE_DELAY_MIN=249ms", "250ms to 10m"},
+		{"SIDECAR_REQUEUE_DELAY_MIN=6s", "must not be larger than SIDECAR_REQUEUE_DELAY_MAX, which is 5s"},
+		{"SIDECAR_MAX_RETRIES=-1", "0 to 100000"},
+		{"SIDECAR_MAX_RETRIES=1e9", "not a whole number"},
+		{"SIDECAR_MAX_RETRIES=1000000000", "0 to 100000"},
+		{"SIDECAR_CRASH_LIMIT=-1", "0 to 1000"},
+
+		// Answers.
+		{"SIDECAR_PARK_ON_STATUS=400,200", "200 says that the app took the message"},
+		{"SIDECAR_PARK_ON_STATUS=299", "took the message"},
+		{"SIDECAR_PARK_ON_STATUS=abc", `"abc" is not a status code`},
+		{"SIDECAR_PARK_ON_STATUS=99", "not a status code"},
+		{"SIDECAR_PARK_ON_STATUS=4xx", "not a status code"},
+		{"SIDECAR_PARK_ON_STATUS=600", "never the status"},
+		{"SIDECAR_PARK_ON_STATUS=100", "never the status"},
+		{"SIDECAR_PARK_ON_STATUS=400,400", "twice"},
+		{"SIDECAR_PARK_ON_STATUS=400,", "empty"},
+		{"SIDECAR_APP_DOWN=Hold", "hold, retry"},
+
+		// App.
+		{"SIDECAR_APP_URL=file:///etc/passwd", "must start with"},
+		{"SIDECAR_APP_URL=//host/x", "must start with"},
+		{"SIDECAR_APP_URL=http:/x", "must start with"},
+		{"SIDECAR_APP_URL=127.0.0.1:8080", "must start with"},
+		{"SIDECAR_APP_URL=http://127.0.0.1//host/x", "starting with '//'"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a/../b", "'..'"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a/%2E./b", "'..'"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a/.", "'.'"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a\r\nX: y", "percent-encoded"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a%0D%0aX", "line break"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a%zz", "not a URL"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a b", "percent-encoded"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a#b", "fragment"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/#", "fragment"},
+		{"SIDECAR_APP_URL=http://me:hunter2@127.0.0.1/", "SIDECAR_APP_TOKEN"},
+		{"SIDECAR_APP_URL=http://169.254.169.254/latest", "link-local"},
+		{"SIDECAR_APP_URL=http://[::ffff:169.254.169.254]/", "link-local"},
+		{"SIDECAR_APP_URL=http://[fe80::1]/", "link-local"},
+		{"SIDECAR_APP_URL=http://2852039166/", "invalid host"}, // 169.254.169.254 to some resolvers
+		{"SIDECAR_APP_URL=http://169.254.43518/", "invalid host"},
+		{"SIDECAR_APP_URL=http://0xa9fea9fe/", "invalid host"},
+		{"SIDECAR_APP_URL=http:///x", "no host"},
+		{"SIDECAR_APP_URL=http://127.0.0.1:0/", "port"},
+		{"SIDECAR_APP_URL=http://127.0.0.1:70000/", "port"},
+		{"SIDECAR_APP_URL=unix://run/app.sock", "absolute path"},
+		{"SIDECAR_APP_URL=unix://", "absolute path"},
+		{"SIDECAR_APP_URL=unix:///a.sock:x", "must start with '/'"},
+		{"SIDECAR_APP_URL=unix:///a.sock:", "must start with '/'"},
+		{"SIDECAR_APP_URL=unix:///a.sock:/%zz", "not a path"},
+		{"SIDECAR_APP_URL=unix:///a.sock:/x/../y", "'..'"},
+		{"SIDECAR_APP_URL=unix:///a.sock?x=1", "socket path"},
+		{"SIDECAR_APP_URL=unix:///" + strings.Repeat("s", 107), "107 bytes"},
+		{"SIDECAR_APP_URL=http://127.0.0.1:9090/", "is the sidecar's own SIDECAR_ADMIN_ADDR"},
+		{"SIDECAR_APP_URL=http://localhost:9091/", "is the sidecar's own SIDECAR_CONTROL_ADDR"},
+		{"SIDECAR_APP_HEALTH_PATH=health", "must start with '/'"},
+		{"SIDECAR_APP_HEALTH_PATH=//host/health", "starting with '//'"},
+		{"SIDECAR_APP_HEALTH_PATH=/h#x", "fragment"},
+		{"SIDECAR_APP_TOKEN=a b", "space"},
+		{"SIDECAR_APP_TOKEN=a\r\nX: y", "control character"},
+
+		// Listeners.
+		{"SIDECAR_CONTROL_ADDR=0.0.0.0:9091", "needs SIDECAR_CONTROL_TOKEN"},
+		{"SIDECAR_CONTROL_ADDR=:9091", "needs SIDECAR_CONTROL_TOKEN"},
+		{"SIDECAR_CONTROL_ADDR=[::]:9091", "needs SIDECAR_CONTROL_TOKEN"},
+		{"SIDECAR_CONTROL_ADDR=host.example:9091", "needs SIDECAR_CONTROL_TOKEN"},
+		{"SIDECAR_CONTROL_ADDR=127.0.0.1:9090", "same port as SIDECAR_ADMIN_ADDR"},
+		{"SIDECAR_CONTROL_TOKEN=short", "shorter than 16"},
+		{"SIDECAR_CONTROL_TOKEN=0123456789 abcdef", "space"},
+		{"SIDECAR_ADMIN_ADDR=9090", "is not host:port"},
+		{"SIDECAR_ADMIN_ADDR=:http", "port outside"},
+		{"SIDECAR_ADMIN_ADDR=:65536", "port outside"},
+		{"SIDECAR_ADMIN_ADDR=a/b:80", "invalid host"},
+		{"SIDECAR_CONTROL_ADDR=9091", "is not host:port"},
+
+		// Headers.
+		{"SIDECAR_FORWARD_HEADERS=x-a,x-a", "twice"},
+		{"SIDECAR_FORWARD_HEADERS=x-a,X-A", "upper and lower case"},
+		{"SIDECAR_FORWARD_HEADERS=x-a,,x-b", "empty"},
+		{"SIDECAR_FORWARD_HEADERS=x-a, Host", "never forwarded"},
+		{"SIDECAR_FORWARD_HEADERS=content-length", "never forwarded"},
+		{"SIDECAR_FORWARD_HEADERS=x y", "not a header name"},
+		{"SIDECAR_FORWARD_HEADERS=x[a-z]", "not a header name"},
+		{"SIDECAR_PASSTHROUGH_HEADERS=*", "would let a message set the header host"},
+		{"SIDECAR_PASSTHROUGH_HEADERS=x-*", "x-forwarded-for"},
+		{"SIDECAR_PASSTHROUGH_HEADERS=Content-Type", "content-type"},
+		{"SIDECAR_PASSTHROUGH_HEADERS=amqp-foo", "amqp-foo"},
+		{"SIDECAR_PASSTHROUGH_HEADERS=a:b", "would let"},
+		{"SIDECAR_CLOUDEVENTS=structured", "off, binary"},
+		{"SIDECAR_CLOUDEVENTS=true", "off, binary"},
+
+		// Topology.
+		{"SIDECAR_TOPOLOGY=ring", "fanout, topic-tiers"},
+		{"SIDECAR_TOPOLOGY_MODE=auto", "declare, verify, none"},
+		{"SIDECAR_QUEUE_TYPE=stream", "classic, quorum"},
+		{"SIDECAR_DEAD_LETTER=yes", "enabled, disabled"},
+		{"SIDECAR_DEAD_LETTER=TRUE", "enabled, disabled"},
+		{"SIDECAR_DEAD_LETTER=1", "enabled, disabled"},
+		{"SIDECAR_DEAD_LETTER= enabled ", "enabled, disabled"},
+		{"SIDECAR_DEAD_LETTER=disabled", "SIDECAR_TOPOLOGY=dead-letter only"},
+		{"SIDECAR_MESSAGE_TTL=1h", "SIDECAR_TOPOLOGY=dead-letter only"},
+		{"SIDECAR_QUEUE=" + long, "longer than 255"},
+		{"SIDECAR_QUEUE=a\nb", "control character"},
+		{"SIDECAR_QUEUE=a\xffb", "UTF-8"},
+		{"SIDECAR_QUEUE= a", "space"},
+		{"SIDECAR_DLQ=amq.dlq", "reserved"},
+		{"SIDECAR_PREFIX=amq", "reserved"},
+		{"SIDECAR_EXCHANGE=amq.mine", "reserved"},
+		{"SIDECAR_EXCHANGE_TYPE=fan", "not an exchange type"},
+		{"SIDECAR_BINDINGS=orders", "is not exchange:key"},
+		{"SIDECAR_BINDINGS=:key", "is not exchange:key"},
+		{"SIDECAR_BINDINGS=a:b,a:b", "twice"},
+		{"SIDECAR_BINDINGS=a:" + long, "longer than 255"},
+		{"SIDECAR_BINDINGS=a:b\nc", "control character"},
+
+		// Process.
+		{"SIDECAR_LOG_LEVEL=INFO", "debug, info, warn, error"},
+		{"SIDECAR_LOG_FORMAT=logfmt", "json, text"},
+
+		// Names that are not ours.
+		{"SIDECAR_TLS_INSECURE_SKIP_VERIFY=true", "unknown name"},
+		{"SIDECAR_STATUS_MAP=200=DROP", "unknown name"},
+		{"SIDECAR_", "unknown name"},
+	} {
+		name, _, _ := strings.Cut(tc.env, "=")
+		if !strings.Contains(tc.env, "=") {
+			tc.env += "=x"
+		}
+		environ := []string{tc.env}
+		if name == "SIDECAR_SERVICE" && tc.env == "SIDECAR_SERVICE=" {
+			if _, err := Load(environ); err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%q: %v", tc.env, err)
+			}
+			continue
+		}
+		if line := refuse(t, name, environ...); !strings.Contains(line, tc.says) {
+			t.Errorf("%q: want %q in %s", tc.env, tc.says, line)
+		}
+	}
+}
+
+func manyDelays(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat("1", i/9+1) + string(rune('1'+i%9)) + "s,")
+	}
+	return b.String()
+}
+
+// TestBadCombinations are settings that are fine each on its own.
+func TestBadCombinations(t *testing.T) {
+	for _, tc := range []struct {
+		variable, says string
+		env            []string
+	}{
+		{"SIDECAR_PREFETCH", "at least SIDECAR_CONCURRENCY, which is 50", []string{"SIDECAR_CONCURRENCY=50", "SIDECAR_PREFETCH=49"}},
+		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_RETRY_AFTER_MAX=6m"}},
+		{"SIDECAR_REQUEUE_DELAY_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_REQUEUE_DELAY_MAX=6m"}},
+		{"SIDECAR_RETRY_DELAY", "only one of", []string{"SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s"}},
+		{"SIDECAR_RETRY_DELAY", "use SIDECAR_RETRY_DELAYS", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_RETRY_DELAY=1s"}},
+		{"SIDECAR_BINDINGS", "required for SIDECAR_TOPOLOGY=per-queue", []string{"SIDECAR_TOPOLOGY=per-queue"}},
+		{"SIDECAR_QUEUE", "required for SIDECAR_TOPOLOGY=dead-letter", []string{"SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b"}},
+		{"SIDECAR_EXCHANGE", "reserved", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_EXCHANGE=amq.topic"}},
+		{"SIDECAR_QUEUE", "may have 255", []string{"SIDECAR_TOPOLOGY=per-queue", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=" + strings.Repeat("q", 250)}},
+		{"SIDECAR_EXCHANGE", "may have 255", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_EXCHANGE=" + strings.Repeat("e", 250)}},
+		{"SIDECAR_SERVICE", "nothing does", []string{"SIDECAR_SERVICE=wms-", "SIDECAR_TOPOLOGY=topic-tiers"}},
+		{"SIDECAR_SERVICE", "may have 255", []string{"SIDECAR_SERVICE=w-" + strings.Repeat("n", 230), "SIDECAR_RETRY_DELAYS=11m22.333s"}},
+		{"SIDECAR_SERVICE", "may have 255", []string{"SIDECAR_SERVICE=w-" + strings.Repeat("n", 245), "SIDECAR_TOPOLOGY=delay-ladder", "SIDECAR_BINDINGS=a:b"}},
+		{"SIDECAR_AMQP_SASL", "every URL", []string{"SIDECAR_AMQP_SASL=external"}},
+		{"SIDECAR_AMQP_SASL", "client certificate", []string{"SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://127.0.0.1"}},
+		{"SIDECAR_AMQP_TLS_SERVER_NAME", "needs an amqps:// URL", []string{"SIDECAR_AMQP_TLS_SERVER_NAME=rabbit"}},
+		{"SIDECAR_AMQP_PASSWORD", "set together with SIDECAR_AMQP_PASSWORD_FILE", []string{"SIDECAR_AMQP_PASSWORD=x", "SIDECAR_AMQP_PASSWORD_FILE=/dev/null"}},
+		{"SIDECAR_CONTROL_ADDR", "same port", []string{"SIDECAR_ADMIN_ADDR=0.0.0.0:9091"}},
+		{"SIDECAR_APP_URL", "SIDECAR_ADMIN_ADDR", []string{"SIDECAR_APP_URL=http://127.0.0.1", "SIDECAR_ADMIN_ADDR=127.0.0.1:80"}},
+	} {
+		if line := refuse(t, tc.variable, tc.env...); !strings.Contains(line, tc.says) {
+			t.Errorf("%q: want %q in %s", tc.env, tc.says, line)
+		}
+	}
+	load(t, "SIDECAR_APP_URL=http://10.0.0.1:9090/") // another machine's port
+	load(t, "SIDECAR_APP_URL=http://127.0.0.1:9090/", "SIDECAR_ADMIN_ADDR=10.0.0.5:9090")
+}
+
+func TestWindowMustFitIntoMemory(t *testing.T) {
+	const mib = 1 << 20
+	base := []string{"SIDECAR_SERVICE=a-b"}
+	for _, tc := range []struct {
+		limit    int64
+		env      []string
+		refused  string
+		warnings int
+	}{
+		{0, []string{"SIDECAR_PREFETCH=65535"}, "", 0},
+		{128 * mib, nil, "", 1}, // the defaults must start in a small pod
+		{128 * mib, []string{"SIDECAR_CONCURRENCY=100"}, "", 1},
+		{128 * mib, []string{"SIDECAR_MAX_BODY=1MiB"}, "", 0},
+		{128 * mib, []string{"SIDECAR_PREFETCH=96", "SIDECAR_MAX_BODY=1MiB"}, "", 0},
+		{128 * mib, []string{"SIDECAR_PREFETCH=97", "SIDECAR_MAX_BODY=1MiB"}, "SIDECAR_PREFETCH", 0},
+		{128 * mib, []string{"SIDECAR_MAX_BODY=100MiB"}, "SIDECAR_MAX_BODY", 0},
+		{128 * mib, []string{"SIDECAR_MAX_BODY=1MB"}, "SIDECAR_MAX_BODY", 0},
+	} {
+		c, err := Load(append(tc.env, base...), MemoryLimit(tc.limit))
+		if tc.refused != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), tc.refused) {
+				t.Errorf("%q: got %v, want %s refused", tc.env, err, tc.refused)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", tc.env, err)
+			continue
+		}
+		if w := c.Warnings(); len(w) != tc.warnings {
+			t.Errorf("%q: warnings %q", tc.env, w)
+		}
+	}
+}
+
+func TestValuesThatLookBadAndAreNot(t *testing.T) {
+	for _, env := range []string{
+		"SIDECAR_AMQP_URL=amqp://u:p@ss@h/", "SIDECAR_AMQP_URL=amqp://h", "SIDECAR_AMQP_URL=amqp://h/", "SIDECAR_AMQP_URL=amqp://h/%2f",
+		"SIDECAR_AMQP_URL=amqps://u@[::1]:5671/v-host_1", "SIDECAR_AMQP_PASSWORD=p@:/?#[]% ü", "SIDECAR_SERVICE=noprefix", "SIDECAR_SERVICE=a-",
+		"SIDECAR_SERVICE=a-" + strings.Repeat("n", 236), "SIDECAR_QUEUE=" + strings.Repeat("q", 255), "SIDECAR_MAX_RETRIES=0",
+		"SIDECAR_RETRY_DELAY=1193h2m47.295s", "SIDECAR_SHUTDOWN_GRACE=0s", "SIDECAR_MAX_BODY=1048576", "SIDECAR_PREFETCH=10",
+		"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_CONTROL_TOKEN=0123456789abcdef", "SIDECAR_ADMIN_ADDR=localhost:9090", "SIDECAR_FORWARD_HEADERS=x-*",
+		"SIDECAR_RETRY_DELAYS=none",
+	} {
+		if _, err := Load([]string{env, "SIDECAR_SERVICE=wms-cincout"}); err != nil {
+			t.Errorf("%q: %v", env, err)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+// Package config turns environment variables into a Config and is the only reader of the environment. It connects to
+// nothing and declares nothing. It refuses to guess: a value it does not understand is a problem to report, never a
+// reason to fall back to a default, and every problem is reported in one go.
+//
+// The comments of the structs below are the text of docs/configuration.md.
+package config
+
+//go:generate go run ./gendoc ../../docs/configuration.md
+
+// Config is the whole configuration, checked. Printing it never shows a secret.
+type Config struct {
+	// Who consumes. All names in the broker are made from this one, unless they are set one by one (see *Topology*).
+	Service Service `section:"Service" prefix:"SIDECAR_"`
+
+	// Where RabbitMQ is and who we are there. Credentials and certificates are read again at every dial, so they can be
+	// rotated without a restart.
+	AMQP AMQP `section:"Broker" prefix:"SIDECAR_"`
+
+	// Where messages are POSTed to.
+	App App `section:"App" prefix:"SIDECAR_"`
+
+	// How many messages are held and POSTed at a time.
+	Window Window `section:"Concurrency and memory" prefix:"SIDECAR_"`
+
+	// What becomes of a message that did not get a 2xx.
+	Retry Retry `section:"Retries and parking" prefix:"SIDECAR_"`
+
+	// Exchanges, queues and bindings. A preset names everything; each name can be set alone.
+	Topology Topology `section:"Topology" prefix:"SIDECAR_"`
+
+	// What of a message becomes HTTP headers. No message header can set `Host`, `Content-Length`, `Authorization`,
+	// `Cookie` or any other header that means something to an HTTP server or proxy.
+	Request Request `section:"Request headers" prefix:"SIDECAR_"`
+
+	// The sidecar's own two listeners. Ports may be `:0`: the addresses in use are logged as `listening`.
+	Listen Listen `section:"Listeners" prefix:"SIDECAR_"`
+
+	// Stopping and logging.
+	Process Process `section:"Process" prefix:"SIDECAR_"`
+
+	// The standard OpenTelemetry variables, with their standard meaning (so durations are milliseconds here). Tracing is
+	// off, and costs nothing, until an endpoint is set. Wrong values are errors when tracing is on and warnings when it
+	// is off, because these variables are often set for a whole namespace. The batching and span limits (`OTEL_BSP_*`,
+	// `OTEL_SPAN_*`) are read by the OpenTelemetry SDK itself.
+	OTel OTel `section:"Tracing" prefix:"OTEL_"`
+
+	// Tracing is what the OTel variables come to; nil when tracing is off.
+	Tracing *Tracing
+
+	warnings []string
+	settings []Setting
+}
+
+// Warnings lists what is allowed but should be loud: one line each, naming the variable.
+func (c *Config) Warnings() []string { return append([]string(nil), c.warnings...) }

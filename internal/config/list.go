@@ -1,0 +1,118 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// List is a comma-separated list of distinct words.
+type List []string
+
+// Statuses is a list of distinct HTTP status codes.
+type Statuses []int
+
+// Delays is a list of delays. nil means that none were configured, empty that the configuration asks for none.
+type Delays []time.Duration
+
+// Binding ties the service's queue to an exchange.
+type Binding struct{ Exchange, Key string }
+
+// Bindings is a list of distinct bindings.
+type Bindings []Binding
+
+// noDelays is the value that asks for an empty list, because an empty value means unset.
+const noDelays = "none"
+
+// maxDelays bounds the number of delays: each is a queue.
+const maxDelays = 32
+
+// split cuts v at commas. Blanks around an item are allowed, because lists are wrapped in YAML; nothing else is.
+func split(v string) ([]string, error) {
+	items := strings.Split(v, ",")
+	seen := make(map[string]bool, len(items))
+	for i, item := range items {
+		item = strings.Trim(item, " \t")
+		switch {
+		case item == "":
+			return nil, fmt.Errorf("item %d of the list is empty", i+1)
+		case seen[item]:
+			return nil, fmt.Errorf("item %d of the list is there twice", i+1)
+		}
+		seen[item], items[i] = true, item
+	}
+	return items, nil
+}
+
+func parseList(v string) (List, error) { return split(v) }
+
+func parseStatuses(v string) (Statuses, error) {
+	items, err := split(v)
+	if err != nil {
+		return nil, err
+	}
+	var s Statuses
+	for _, item := range items {
+		n, err := strconv.Atoi(item)
+		switch {
+		case err != nil || len(item) != 3:
+			return nil, fmt.Errorf("%s is not a status code", shown(item))
+		case n >= 200 && n <= 299:
+			return nil, fmt.Errorf("%d says that the app took the message", n)
+		case n < 300 || n > 599:
+			return nil, fmt.Errorf("%d is never the status of an answer", n)
+		}
+		s = append(s, n)
+	}
+	return s, nil
+}
+
+var errAscending = errors.New("delays must be ascending")
+
+func parseDelays(v string) (Delays, error) {
+	if v == noDelays {
+		return Delays{}, nil
+	}
+	items, err := split(v)
+	if err != nil {
+		return nil, err
+	}
+	if len(items) > maxDelays {
+		return nil, fmt.Errorf("%d delays would make as many queues", len(items))
+	}
+	var d Delays
+	for _, item := range items {
+		n, err := parseDuration(item)
+		if err != nil {
+			return nil, fmt.Errorf("%s is %w", shown(item), err)
+		}
+		if len(d) > 0 && n <= d[len(d)-1] {
+			return nil, errAscending
+		}
+		d = append(d, n)
+	}
+	return d, nil
+}
+
+func parseBindings(v string) (Bindings, error) {
+	items, err := split(v)
+	if err != nil {
+		return nil, err
+	}
+	var b Bindings
+	for _, item := range items {
+		exchange, key, found := strings.Cut(item, ":")
+		if !found || exchange == "" {
+			return nil, fmt.Errorf("%s is not exchange:key", shown(item))
+		}
+		for _, name := range []string{exchange, key} {
+			if err := checkShortString(name); err != nil {
+				return nil, fmt.Errorf("%s %w", shown(name), err)
+			}
+		}
+		b = append(b, Binding{Exchange: exchange, Key: key})
+	}
+	return b, nil
+}

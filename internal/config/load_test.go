@@ -1,0 +1,218 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// load reads a configuration that has a service name and environ on top.
+func load(t testing.TB, environ ...string) *Config {
+	t.Helper()
+	c, err := Load(append(environ, "SIDECAR_SERVICE=wms-cincout"))
+	if err != nil {
+		t.Fatalf("load %q: %v", environ, err)
+	}
+	return c
+}
+
+// refuse demands that environ is refused with exactly one problem, with the variable, and returns its line.
+func refuse(t testing.TB, variable string, environ ...string) string {
+	t.Helper()
+	c, err := Load(append(environ, "SIDECAR_SERVICE=wms-cincout"))
+	var problems *Errors
+	if !errors.As(err, &problems) {
+		t.Fatalf("load %q: got error %v", environ, err)
+	}
+	if c != nil {
+		t.Errorf("load %q: a configuration and an error", environ)
+	}
+	if len(problems.Problems) != 1 || !problems.Has(variable) {
+		t.Fatalf("load %q: want one problem with %s, got:\n%v", environ, variable, err)
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("load %q: more than one line: %q", environ, err)
+	}
+	return err.Error()
+}
+
+func TestDefaultsAreThoseOfTheContract(t *testing.T) {
+	c := load(t)
+	urls, err := c.AMQP.URLs()
+	if err != nil || len(urls) != 1 || urls[0] != "amqp://guest:guest@127.0.0.1:5672/" {
+		t.Errorf("URLs: %q, %v", urls, err)
+	}
+	if c.AMQP.Username.IsSet() || c.AMQP.SASL != SASLPlain || c.AMQP.Heartbeat != 10*time.Second {
+		t.Errorf("AMQP: %+v", c.AMQP)
+	}
+	a := c.App
+	if a.URL != "http://127.0.0.1:8080/" || a.Timeout != 30*time.Second || a.HealthPath != "" ||
+		a.HealthInterval != time.Second || a.HealthTimeout != time.Second || a.Token.IsSet() {
+		t.Errorf("App: %+v", a)
+	}
+	if w := (Window{Concurrency: 10, Prefetch: 20, MaxBody: 16 << 20}); c.Window != w {
+		t.Errorf("Window: %+v", c.Window)
+	}
+	r := c.Retry
+	if r.MaxRetries != nil || r.Delay != 0 || r.Delays != nil || r.ParkOnStatus != nil || r.AppDown != AppDownHold ||
+		r.RequeueDelayMin != time.Second || r.RequeueDelayMax != 5*time.Second || r.RetryAfterMax != 5*time.Minute || r.CrashLimit != 0 {
+		t.Errorf("Retry: %+v", r)
+	}
+	p := c.Topology
+	if p.Preset != PresetFanout || p.Mode != "declare" || p.QueueType != "" || p.DeadLetter != Enabled || p.Bindings != nil || p.MessageTTL != 0 {
+		t.Errorf("Topology: %+v", p)
+	}
+	q := c.Request
+	if strings.Join(q.ForwardHeaders, ",") != "*" || strings.Join(q.PassthroughHeaders, ",") != "traceparent,tracestate,baggage" || q.CloudEvents != CloudEventsOff {
+		t.Errorf("Request: %+v", q)
+	}
+	if l := c.Listen; l.AdminAddr != ":9090" || l.ControlAddr != "127.0.0.1:9091" || l.ControlToken.IsSet() {
+		t.Errorf("Listen: %+v", l)
+	}
+	if p := (Process{ShutdownGrace: 25 * time.Second, LogLevel: "info", LogFormat: "json"}); c.Process != p {
+		t.Errorf("Process: %+v", c.Process)
+	}
+	if c.Tracing != nil {
+		t.Error("tracing is on")
+	}
+	if w := c.Warnings(); len(w) != 0 {
+		t.Errorf("warnings: %q", w)
+	}
+}
+
+func TestEveryVariableCanBeSet(t *testing.T) {
+	c := load(
+		t, "SIDECAR_MAX_RETRIES=0", "SIDECAR_RETRY_DELAYS=1s, 2m", "SIDECAR_PARK_ON_STATUS=400,413,422", "SIDECAR_APP_DOWN=retry",
+		"SIDECAR_REQUEUE_DELAY_MIN=250ms", "SIDECAR_REQUEUE_DELAY_MAX=250ms", "SIDECAR_RETRY_AFTER_MAX=1m30s", "SIDECAR_CRASH_LIMIT=3",
+		"SIDECAR_BINDINGS=a:b.*,a:c:d,e:", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_EXCHANGE_TYPE=x-delayed-message", "SIDECAR_QUEUE_TYPE=quorum",
+		"SIDECAR_MAX_BODY=1KiB", "SIDECAR_CONCURRENCY=7", "SIDECAR_FORWARD_HEADERS=x-*,App.Id", "SIDECAR_PASSTHROUGH_HEADERS=x-tenant-*",
+	)
+	if r := c.Retry; *r.MaxRetries != 0 || len(r.Delays) != 2 || r.Delays[1] != 2*time.Minute || len(r.ParkOnStatus) != 3 || r.ParkOnStatus[2] != 422 ||
+		r.AppDown != AppDownRetry || r.RetryAfterMax != 90*time.Second || r.CrashLimit != 3 {
+		t.Errorf("Retry: %+v", r)
+	}
+	want := Bindings{{"a", "b.*"}, {"a", "c:d"}, {"e", ""}}
+	if b := c.Topology.Bindings; len(b) != 3 || b[0] != want[0] || b[1] != want[1] || b[2] != want[2] {
+		t.Errorf("Bindings: %+v", b)
+	}
+	if c.Window.Prefetch != 14 || c.Window.MaxBody != 1024 {
+		t.Errorf("Window: %+v", c.Window)
+	}
+	if c := load(t, "SIDECAR_TOPOLOGY=delay-ladder", "SIDECAR_BINDINGS=a:b", "SIDECAR_RETRY_DELAYS=none"); c.Retry.Delays == nil || len(c.Retry.Delays) != 0 {
+		t.Errorf("none gives %#v", c.Retry.Delays)
+	}
+	for _, preset := range []string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter} {
+		load(t, "SIDECAR_TOPOLOGY="+preset, "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q")
+	}
+	d := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q", "SIDECAR_MESSAGE_TTL=1h", "SIDECAR_DEAD_LETTER=disabled")
+	if d.Topology.MessageTTL != time.Hour || d.Topology.DeadLetter != Disabled || len(d.Warnings()) != 1 {
+		t.Errorf("dead-letter: %+v, warnings %q", d.Topology, d.Warnings())
+	}
+}
+
+func TestEveryProblemInOneGo(t *testing.T) {
+	_, err := Load([]string{
+		"SIDECAR_CONCURENCY=5", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_APP_TIMEOUT=30", "SIDECAR_AMQP_URL=http://guest:hunter2@h/",
+		"SIDECAR_PREFETCH=0", "SIDECAR_LOG_FORMAT=xml", "SIDECAR_AAA=1",
+	})
+	want := []string{
+		`SIDECAR_SERVICE: required and not set; allowed: letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'`,
+		`SIDECAR_AMQP_URL=***: must start with amqp:// or amqps://; allowed: `,
+		`SIDECAR_APP_TIMEOUT="30": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 20m`,
+		`SIDECAR_PREFETCH="0": out of range; allowed: 1 to 65535`,
+		`SIDECAR_LOG_LEVEL="loud": not one of the words; allowed: debug, info, warn, error`,
+		`SIDECAR_LOG_FORMAT="xml": not one of the words; allowed: json, text`,
+		`SIDECAR_AAA: unknown name; the nearest known one is `,
+		`SIDECAR_CONCURENCY: unknown name; the nearest known one is SIDECAR_CONCURRENCY`,
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("got %d lines:\n%v", len(lines), err)
+	}
+	for i, line := range lines {
+		if !strings.HasPrefix(line, want[i]) {
+			t.Errorf("line %d:\n got %s\nwant %s", i, line, want[i])
+		}
+	}
+}
+
+func TestEmptyMeansUnset(t *testing.T) {
+	var environ []string
+	for _, s := range Describe(plain) {
+		for _, v := range s.Variables {
+			environ = append(environ, v.Name+"=")
+			if v.Twin != "" {
+				environ = append(environ, v.Twin+"=")
+			}
+		}
+	}
+	load(t, append(environ[1:], "SIDECAR_NO_SUCH_NAME=")...)
+	if _, err := Load(environ); err == nil {
+		t.Error("an empty service name is accepted")
+	}
+}
+
+// TestOnlyTheArgumentIsRead guards against the library's habit of falling back to the process's environment.
+func TestOnlyTheArgumentIsRead(t *testing.T) {
+	t.Setenv("SIDECAR_SERVICE", "from-process")
+	t.Setenv("SIDECAR_CONCURRENCY", "99")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+	if _, err := Load(nil); err == nil {
+		t.Error("the process's environment was read")
+	}
+	if c := load(t, "no equals sign", "=odd", "CONCURRENCY=5"); c.Window.Concurrency != 10 || c.Tracing != nil {
+		t.Errorf("the process's environment was read: %+v", c)
+	}
+}
+
+func TestFirstOfTwoCounts(t *testing.T) {
+	if c := load(t, "SIDECAR_CONCURRENCY=3", "SIDECAR_CONCURRENCY=4"); c.Window.Concurrency != 3 {
+		t.Errorf("concurrency %d", c.Window.Concurrency)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for _, tc := range []struct{ env, want string }{
+		{"SIDECAR_APP_URL=http://app.example:80/", "SIDECAR_APP_URL: the app is not on this machine: messages leave it, unencrypted"},
+		{"SIDECAR_APP_URL=https://app.example/", "SIDECAR_APP_URL: the app is not on this machine: messages leave it"},
+		{"SIDECAR_SERVICE=noprefix", `SIDECAR_SERVICE: "noprefix" has no hyphen`},
+		{"SIDECAR_AMQP_URL=amqp://me:pw@rabbit/", "SIDECAR_AMQP_URL: the link to the broker is not encrypted"},
+		{"SIDECAR_AMQP_URL=amqps://guest:pw@rabbit/", "SIDECAR_AMQP_URL: the user guest is refused"},
+		{"SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_URL: the user guest is refused"},
+		{"SIDECAR_ADMIN_PORT=9090", "SIDECAR_ADMIN_PORT: ignored, because Kubernetes"},
+	} {
+		c, err := Load([]string{tc.env, "SIDECAR_SERVICE=wms-cincout"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := c.Warnings(); len(w) != 1 || !strings.HasPrefix(w[0], tc.want) {
+			t.Errorf("%s: warnings %q", tc.env, w)
+		}
+	}
+	for _, quiet := range []string{
+		"SIDECAR_SERVICE=default-x", "SIDECAR_AMQP_URL=amqp://localhost", "SIDECAR_AMQP_URL=amqp://[::1]:5672/%2f",
+		"SIDECAR_APP_URL=http://localhost:3000/", "SIDECAR_APP_URL=http://[::1]:3000", "SIDECAR_APP_URL=unix:///run/a.sock:/x?y=1",
+		"SIDECAR_APP_URL=unix:///run/a.sock", "SIDECAR_APP_URL=https://127.1.2.3/a.b/..c", "SIDECAR_ADMIN_ADDR=:0", "SIDECAR_CONTROL_ADDR=[::1]:0",
+		"SIDECAR_CONTROL_ADDR=localhost:80", "SIDECAR_AMQP_URL=amqps://me:p%40%2f%3a@rabbit-0.example:5671/a%2fb, amqps://me@10.0.0.1",
+	} {
+		c, err := Load([]string{quiet, "SIDECAR_SERVICE=wms-cincout"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := c.Warnings(); len(w) != 0 {
+			t.Errorf("%s: warnings %q", quiet, w)
+		}
+	}
+}
+
+func TestSeveralWarnings(t *testing.T) {
+	c := load(t, "SIDECAR_APP_URL=http://app/", "SIDECAR_APP_TOKEN=abc", "SIDECAR_CONTROL_ADDR=:9091", "SIDECAR_CONTROL_TOKEN=0123456789abcdef")
+	if w := strings.Join(c.Warnings(), "\n"); strings.Count(w, "\n") != 2 || !strings.Contains(w, "SIDECAR_APP_TOKEN: goes over") ||
+		!strings.Contains(w, "SIDECAR_CONTROL_ADDR: can be reached") {
+		t.Errorf("warnings:\n%s", w)
+	}
+}

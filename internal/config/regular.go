@@ -1,0 +1,72 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+var errEmptyFile = errors.New("the file is empty")
+
+// readRegular reads a whole regular file of at most limit bytes. Symbolic links are followed, because Kubernetes mounts
+// every secret as one. Errors name neither the path nor the content.
+//
+// A named pipe would block in open for as long as nobody writes, and a device never ends: the type is checked before
+// the file is opened, O_NONBLOCK covers a change in between, and the check is repeated on what was opened.
+func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, cause(err)
+	}
+	if err := checkRegular(info); err != nil {
+		return nil, nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, cause(err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	if info, err = f.Stat(); err != nil {
+		return nil, nil, cause(err)
+	}
+	if err := checkRegular(info); err != nil {
+		return nil, nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, nil, cause(err)
+	}
+	if int64(len(b)) > limit {
+		return nil, nil, fmt.Errorf("the file is larger than %v", Size(limit))
+	}
+	return b, info, nil
+}
+
+func checkRegular(info fs.FileInfo) error {
+	kind := "something else"
+	switch m := info.Mode(); {
+	case m.IsRegular():
+		return nil
+	case m.IsDir():
+		kind = "a directory"
+	case m&fs.ModeNamedPipe != 0:
+		kind = "a named pipe"
+	case m&fs.ModeDevice != 0:
+		kind = "a device"
+	case m&fs.ModeSocket != 0:
+		kind = "a socket"
+	}
+	return fmt.Errorf("must be a regular file and is %s", kind)
+}
+
+// cause drops the path from an error of package os: a secret put into the wrong variable looks like a path.
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

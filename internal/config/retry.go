@@ -1,0 +1,71 @@
+package config
+
+import "time"
+
+// The values of SIDECAR_APP_DOWN.
+const (
+	AppDownHold  = "hold"
+	AppDownRetry = "retry"
+)
+
+// maxHeld bounds how long a delivery may stay unsettled. The broker closes the channel after 30 minutes.
+const maxHeld = 25 * time.Minute
+
+// Retry is what becomes of a message that did not get a 2xx.
+type Retry struct {
+	// Retries after the first attempt. `10` means that the 11th failed attempt parks the message, `0` that the first
+	// does.
+	MaxRetries *int `env:"MAX_RETRIES" preset:"10 for fanout; 3 for topic-tiers, per-queue and delay-ladder; 4 for dead-letter" range:"0..100000"` // nil = the preset's own
+
+	// How long a message waits in the retry queue. It is an argument of that queue: changing it
+	// later needs the queue deleted by hand. Not together with `SIDECAR_RETRY_DELAYS`.
+	Delay time.Duration `env:"RETRY_DELAY" preset:"5s for fanout and dead-letter, 15s for per-queue" range:"1ms..1193h2m47.295s" unit:"1ms"`
+
+	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. `none`: no tiers (with
+	// `delay-ladder`: straight to the dead-letter queue).
+	Delays Delays `env:"RETRY_DELAYS" preset:"30s,5m,30m for topic-tiers; 2s,5s,15s for delay-ladder; none for the others" range:"1ms..1193h2m47.295s" unit:"1ms" allowed:"at most 32 ascending durations separated by commas, or 'none'"` // nil = the preset's own, empty = none
+
+	// Answers that park a message at once.
+	ParkOnStatus Statuses `env:"PARK_ON_STATUS" allowed:"distinct status codes from 300 to 599 separated by commas"`
+
+	// What a connection that could not be opened means. `hold`: it says nothing about the message, so it is no attempt
+	// and the sidecar pauses until the app is back. `retry`: it is a failed attempt like any other and may park.
+	AppDown string `env:"APP_DOWN" envDefault:"hold" oneof:"hold|retry"`
+
+	// A message answered with 425 sleeps here for a random time between this …
+	RequeueDelayMin time.Duration `env:"REQUEUE_DELAY_MIN" envDefault:"1s" range:"250ms..10m"`
+
+	// … and this, and is then requeued without being counted.
+	RequeueDelayMax time.Duration `env:"REQUEUE_DELAY_MAX" envDefault:"5s" range:"250ms..10m"`
+
+	// The longest wait an app can ask for with `Retry-After`.
+	RetryAfterMax time.Duration `env:"RETRY_AFTER_MAX" envDefault:"5m" range:"1s..24m"`
+
+	// A message that was redelivered after this many crashes of app or sidecar is parked with the reason `crash`. `0`
+	// turns this off.
+	CrashLimit int `env:"CRASH_LIMIT" envDefault:"0" range:"0..1000"`
+}
+
+func (l *loader) checkRetry() {
+	const (
+		low, high, after, timeout = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX", "SIDECAR_RETRY_AFTER_MAX", "SIDECAR_APP_TIMEOUT"
+		delay, delays             = "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS"
+	)
+	r := l.cfg.Retry
+	if l.ok(low, high) && r.RequeueDelayMin > r.RequeueDelayMax {
+		l.reject(low, "must not be larger than %s, which is %v", high, r.RequeueDelayMax)
+	}
+	for name, wait := range map[string]time.Duration{after: r.RetryAfterMax, high: r.RequeueDelayMax} {
+		if l.ok(name, timeout) && l.cfg.App.Timeout+wait > maxHeld {
+			l.reject(name, "together with %s, which is %v, it must not be more than 25m: after 30 minutes the broker takes an "+
+				"unsettled message away", timeout, l.cfg.App.Timeout)
+		}
+	}
+	if l.isSet(delay) && l.isSet(delays) {
+		l.reject(delay, "only one of it and %s can be set", delays)
+		return
+	}
+	if p := l.cfg.Topology.Preset; l.isSet(delay) && (p == PresetTopicTiers || p == PresetDelayLadder) {
+		l.reject(delay, "%s has one delay per retry: use %s", p, delays)
+	}
+}

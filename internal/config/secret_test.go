@@ -1,0 +1,242 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const canary = "canary-7b1f"
+
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func valueOf(t testing.TB, s Secret) string {
+	t.Helper()
+	v, err := s.Value()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestSecretIsNeverPrinted(t *testing.T) {
+	s := literal("X", canary)
+	type holder struct {
+		Exported   Secret
+		unexported Secret
+		list       []Secret
+	}
+	h := holder{s, s, []Secret{s}}
+	var log strings.Builder
+	logger := slog.New(slog.NewJSONHandler(&log, nil))
+	logger.Info("x", "secret", s, "holder", h, "pointer", &s)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "secret", s, "holder", h)
+	j, err := json.Marshal(map[string]any{"s": s, "h": h, "p": &s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := []string{log.String(), string(j), s.String(), fmt.Sprint(s, &s, h, &h, fmt.Errorf("x: %v", s))}
+	for _, verb := range "vdsqxXboOUtTeEfFgGcpwz" {
+		for _, flags := range []string{"", "+", "#", "-20", "020", " ", ".3"} {
+			printed = append(printed, fmt.Sprintf("%"+flags+string(verb), s), fmt.Sprintf("%"+flags+string(verb), h), fmt.Sprintf("%"+flags+string(verb), &h))
+		}
+	}
+	hex := fmt.Sprintf("%x", canary)
+	for _, p := range printed {
+		if strings.Contains(p, canary) || strings.Contains(strings.ToLower(p), hex) || strings.Contains(p, fmt.Sprint([]byte(canary))) {
+			t.Errorf("the secret shows: %s", p)
+		}
+	}
+	if fmt.Sprintf("%v %s %q %#v", s, s, s, s) != "*** *** *** ***" {
+		t.Errorf("got %s", fmt.Sprintf("%v %s %q %#v", s, s, s, s))
+	}
+	if !strings.Contains(string(j), `"s":"***"`) {
+		t.Errorf("JSON: %s", j)
+	}
+}
+
+func TestConfigPrintsNoSecret(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f")
+	write(t, file, "0123456789"+canary)
+	c := load(
+		t, "SIDECAR_AMQP_URL=amqp://u:"+canary+"@h/", "SIDECAR_AMQP_USERNAME="+canary, "SIDECAR_AMQP_PASSWORD="+canary, "SIDECAR_APP_TOKEN="+canary,
+		"SIDECAR_CONTROL_TOKEN_FILE="+file, "OTEL_EXPORTER_OTLP_HEADERS=key="+canary, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318",
+	)
+	text := fmt.Sprintf("%v %+v %#v %+v %+v %q", c, *c, *c, c.Tracing, c.Effective(), c.Warnings())
+	if strings.Contains(text, canary) {
+		t.Errorf("a secret shows in %s", text)
+	}
+	if valueOf(t, c.AMQP.Password) != canary || valueOf(t, c.Tracing.Headers["key"]) != canary || !strings.HasSuffix(valueOf(t, c.Listen.ControlToken), canary) {
+		t.Error("a secret has lost its value")
+	}
+}
+
+func TestSecretFile(t *testing.T) {
+	for content, want := range map[string]string{
+		"pw": "pw", "pw\n": "pw", "pw\r\n": "pw", "pw\n\n": "pw\n", " pw ": " pw ", "p@:/?#[]%": "p@:/?#[]%",
+		strings.Repeat("x", maxSecret): strings.Repeat("x", maxSecret),
+	} {
+		file := filepath.Join(t.TempDir(), "f")
+		write(t, file, content)
+		c := load(t, "SIDECAR_AMQP_PASSWORD_FILE="+file)
+		if got := valueOf(t, c.AMQP.Password); got != want {
+			t.Errorf("%.20q is read as %.20q", content, got)
+		}
+	}
+}
+
+// TestSecretFileAsKubernetesMountsIt replaces the whole directory behind a symbolic link, as the kubelet does.
+func TestSecretFileAsKubernetesMountsIt(t *testing.T) {
+	dir := t.TempDir()
+	for version, pw := range map[string]string{"..1": "first", "..2": "again"} { // of one length
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, version, "password"), pw)
+	}
+	point := func(version string) {
+		tmp := filepath.Join(dir, "..data_tmp")
+		if err := os.Symlink(version, tmp); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(tmp, filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	point("..1")
+	if err := os.Symlink(filepath.Join("..data", "password"), filepath.Join(dir, "password")); err != nil {
+		t.Fatal(err)
+	}
+	c := load(t, "SIDECAR_AMQP_PASSWORD_FILE="+filepath.Join(dir, "password"))
+	if got := valueOf(t, c.AMQP.Password); got != "first" {
+		t.Errorf("got %q", got)
+	}
+	point("..2")
+	if got := valueOf(t, c.AMQP.Password); got != "again" {
+		t.Errorf("after the swap: %q", got)
+	}
+}
+
+func TestSecretFileIsReadAgainOnlyWhenItChanged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	write(t, file, "0000000000000001")
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(file, old, old); err != nil {
+		t.Fatal(err)
+	}
+	s := load(t, "SIDECAR_CONTROL_TOKEN_FILE="+file).Listen.ControlToken
+	write(t, file, "0000000000000002") // in place, then dressed up as unchanged
+	if err := os.Chtimes(file, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if got := valueOf(t, s); got != "0000000000000001" {
+		t.Errorf("an unchanged file was read again: %q", got)
+	}
+	if allocs := testing.AllocsPerRun(100, func() { _, _ = s.Value() }); allocs > 4 {
+		t.Errorf("%v allocations for an unchanged file", allocs)
+	}
+	write(t, file, "0000000000000003")
+	if got := valueOf(t, s); got != "0000000000000003" {
+		t.Errorf("got %q", got)
+	}
+	write(t, file, "0000000000000004") // of the same size, within the clock tick
+	if got := valueOf(t, s); got != "0000000000000004" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestSecretFileGoneBadKeepsTheLastGoodValue(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	write(t, file, "amqp://u:"+canary+"@h/")
+	c := load(t, "SIDECAR_AMQP_URL_FILE="+file)
+	for _, content := range []string{"amqp://u:" + canary + "@h:0/", "http://" + canary, "", strings.Repeat(canary, maxSecret)} {
+		write(t, file, content)
+		v, err := c.AMQP.URL.Value()
+		if err == nil || strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), "SIDECAR_AMQP_URL_FILE") {
+			t.Errorf("%.20q: %v", content, err)
+		}
+		if v != "amqp://u:"+canary+"@h/" {
+			t.Errorf("%.20q: lost the last good value, got %q", content, v)
+		}
+		if urls, err := c.AMQP.URLs(); err == nil || urls != nil {
+			t.Errorf("%.20q: URLs gives %q, %v", content, urls, err)
+		}
+	}
+	write(t, file, "amqp://a, amqp://b\n")
+	if urls, err := c.AMQP.URLs(); err != nil || len(urls) != 2 || urls[1] != "amqp://b" {
+		t.Errorf("URLs gives %q, %v", urls, err)
+	}
+}
+
+func TestSecretFileRefused(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	write(t, at("empty"), "")
+	write(t, at("newline"), "\n")
+	write(t, at("large"), strings.Repeat("x", maxSecret+1))
+	write(t, at("nul"), canary+"\x00")
+	if err := syscall.Mkfifo(at("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", at("socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Symlink(at("nowhere"), at("dangling")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(at("loop"), at("loop")); err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{
+		at("none"): "no such file", at("dangling"): "no such file", at("loop"): "too many levels", dir: "is a directory",
+		at("fifo"): "is a named pipe", at("socket"): "is a socket", "/dev/zero": "is a device", at("large"): "larger than 64KiB",
+		at("empty"): "is empty", at("newline"): "is empty", at("nul"): "NUL", at("empty") + "/x": "not a directory",
+		canary: "SIDECAR_AMQP_PASSWORD_FILE=***: ", // the password itself, in the wrong variable
+	} {
+		line := refuse(t, "SIDECAR_AMQP_PASSWORD_FILE", "SIDECAR_AMQP_PASSWORD_FILE="+path)
+		if !strings.Contains(line, says) || strings.Contains(line, canary) {
+			t.Errorf("%s: %s", path, line)
+		}
+	}
+	// A file that holds something else is not shown: neither a token with a line break nor a list of URLs is one.
+	for _, variable := range []string{"SIDECAR_APP_TOKEN_FILE", "SIDECAR_AMQP_URL_FILE", "SIDECAR_CONTROL_TOKEN_FILE"} {
+		write(t, at("other"), "root:"+canary+":1:2\ndaemon:x:2:3\n")
+		if line := refuse(t, variable, variable+"="+at("other")); strings.Contains(line, canary) || strings.Contains(line, "root") {
+			t.Errorf("the content shows: %s", line)
+		}
+	}
+}
+
+func TestUnsetSecret(t *testing.T) {
+	var s Secret
+	if v, err := s.Value(); v != "" || err != nil || s.IsSet() {
+		t.Errorf("got %q, %v, %v", v, err, s.IsSet())
+	}
+}
+
+func TestAMQPURLNeverShows(t *testing.T) {
+	for _, v := range []string{
+		"amqp://u:%s%%zz@h/", "amqp://u:1/%s@h/", "amqp://u:1?%s@h/", "amqp://u:1#%s@h/", "amqp://u:%s/x@h", "amqp://u:%s,x@h/", "%s", "amqps:%s",
+		"amqp://u:p@h/?%s", "amqp://u:p@h:%s/", "amqp://%s$/", "amqp://[%s/", "amqp://u:p@h/ %s", "amqp://u:1,%s@h", "amqp://u\n%s@h",
+	} {
+		line := refuse(t, "SIDECAR_AMQP_URL", "SIDECAR_AMQP_URL="+fmt.Sprintf(v, canary))
+		if strings.Contains(line, canary) || !strings.HasPrefix(line, "SIDECAR_AMQP_URL=***: ") {
+			t.Errorf("%s: %s", v, line)
+		}
+	}
+}

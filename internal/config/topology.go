@@ -1,0 +1,115 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// The values of SIDECAR_TOPOLOGY. A build need not support them all: topology.Build says which it does.
+const (
+	PresetFanout      = "fanout"
+	PresetTopicTiers  = "topic-tiers"
+	PresetPerQueue    = "per-queue"
+	PresetDelayLadder = "delay-ladder"
+	PresetDeadLetter  = "dead-letter"
+)
+
+// The values of SIDECAR_DEAD_LETTER.
+const (
+	Enabled  = "enabled"
+	Disabled = "disabled"
+)
+
+// Topology is which exchanges, queues and bindings there are. An empty field means the preset's own.
+type Topology struct {
+	// The arrangement of exchanges and queues; see the table of presets above.
+	Preset string `env:"TOPOLOGY" envDefault:"fanout" oneof:"fanout|topic-tiers|per-queue|delay-ladder|dead-letter"`
+
+	// `declare`: create what is missing. `verify`: only look, which needs no configure permission, and take no messages
+	// while something is missing. `none`: do not even look.
+	Mode string `env:"TOPOLOGY_MODE" envDefault:"declare" oneof:"declare|verify|none"`
+
+	// `quorum` loses no message even when the broker is killed and is recommended for new installations; `classic` can
+	// lose messages that wait for their retry at that moment. Queues cannot change their type once they exist.
+	QueueType string `env:"QUEUE_TYPE" preset:"quorum for delay-ladder, classic for the others" oneof:"classic|quorum"`
+
+	// First part of all names.
+	Prefix string `env:"PREFIX" derived:"part of SIDECAR_SERVICE before its first hyphen" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+
+	// The exchange that producers publish to.
+	Exchange string `env:"EXCHANGE" preset:"see above" allowed:"at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it"`
+
+	// Type of that exchange.
+	ExchangeType string `env:"EXCHANGE_TYPE" preset:"fanout for fanout, topic for the others" allowed:"'direct', 'fanout', 'topic', 'headers' or the 'x-…' type of a plugin"`
+
+	// The queue that is consumed.
+	Queue string `env:"QUEUE" preset:"see above; required for dead-letter" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+
+	// What the queue is bound to, e.g. `orders.events:order.*,orders.events:invoice.#`.
+	Bindings Bindings `env:"BINDINGS" preset:"see above; required for per-queue, delay-ladder and dead-letter" allowed:"'exchange:key', separated by commas; the key may be empty"`
+
+	// The exchange that leads to the retry queue.
+	RetryExchange string `env:"RETRY_EXCHANGE" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+
+	// The queue where messages wait for their retry; with several delays the first part of the queues' names.
+	RetryQueue string `env:"RETRY_QUEUE" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+
+	// The exchange that parked messages go through.
+	DLX string `env:"DLX" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+
+	// The queue where parked messages end.
+	DLQ string `env:"DLQ" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+
+	// Messages older than this leave the service's queue. Only with `dead-letter`.
+	MessageTTL time.Duration `env:"MESSAGE_TTL" otherwise:"none" range:"1ms..1193h2m47.295s" unit:"1ms"` // 0 = none
+
+	// `disabled`: there is no dead-letter queue, and a message that has used up its retries is discarded, logged and
+	// counted. Only with `dead-letter`.
+	DeadLetter string `env:"DEAD_LETTER" envDefault:"enabled" oneof:"enabled|disabled"`
+}
+
+func (l *loader) checkTopology() {
+	t := l.cfg.Topology
+	for name, value := range map[string]string{
+		"SIDECAR_PREFIX": t.Prefix, "SIDECAR_QUEUE": t.Queue, "SIDECAR_RETRY_EXCHANGE": t.RetryExchange,
+		"SIDECAR_RETRY_QUEUE": t.RetryQueue, "SIDECAR_DLX": t.DLX, "SIDECAR_DLQ": t.DLQ, "SIDECAR_EXCHANGE": t.Exchange,
+	} {
+		l.checkName(name, value)
+	}
+	if e := t.ExchangeType; l.isSet("SIDECAR_EXCHANGE_TYPE") && !exchangeType.MatchString(e) {
+		l.reject("SIDECAR_EXCHANGE_TYPE", "not an exchange type")
+	}
+	if !l.ok("SIDECAR_TOPOLOGY") {
+		return
+	}
+	l.checkPreset(t)
+	l.checkDerivedNames()
+}
+
+// checkPreset refuses settings the preset would not look at and asks for those it cannot do without.
+func (l *loader) checkPreset(t Topology) {
+	if t.Preset != PresetDeadLetter {
+		for _, name := range []string{"SIDECAR_MESSAGE_TTL", "SIDECAR_DEAD_LETTER"} {
+			if l.isSet(name) && l.ok(name) {
+				l.reject(name, "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s", PresetDeadLetter, t.Preset)
+			}
+		}
+	} else {
+		if t.Queue == "" {
+			l.require("SIDECAR_QUEUE", t.Preset)
+		}
+		if t.DeadLetter == Disabled {
+			l.warn("SIDECAR_DEAD_LETTER", "a message that has used up its retries is discarded: nothing keeps it")
+		}
+	}
+	switch t.Preset {
+	case PresetPerQueue, PresetDelayLadder, PresetDeadLetter:
+		if len(t.Bindings) == 0 && l.ok("SIDECAR_BINDINGS") {
+			l.require("SIDECAR_BINDINGS", t.Preset)
+		}
+	}
+	s := l.cfg.Service.Name
+	if (t.Preset == PresetTopicTiers || t.Preset == PresetDelayLadder) && t.Queue == "" && strings.Contains(s, "-") && rest(s) == "" {
+		l.reject("SIDECAR_SERVICE", "%s names the queue after what follows the first hyphen, and nothing does", t.Preset)
+	}
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// serviceLink is what Kubernetes injects for a Service called "sidecar" or "sidecar-…".
+	serviceLink = regexp.MustCompile(`^SIDECAR_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_.*)$`)
+	linkedPort  = regexp.MustCompile(`_SERVICE_PORT(_.*)?$|_PORT_\d+_(TCP|UDP|SCTP)_PORT$`)
+)
+
+// checkUnknown refuses names that look like ours and are not: a mistyped name would otherwise be a setting that
+// silently does nothing. The value is not shown, because what was mistyped may be the name of a secret.
+func (l *loader) checkUnknown() {
+	for _, name := range slices.Sorted(maps.Keys(l.env)) {
+		if !strings.HasPrefix(name, prefix) || slices.Contains(l.order, name) {
+			continue
+		}
+		nearest := l.nearest(name)
+		if serviceLink.MatchString(name) {
+			if !injected(name, l.env[name]) {
+				l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
+					"the nearest name the sidecar knows is "+nearest)
+			}
+			continue
+		}
+		l.problems = append(l.problems, Problem{Variable: shownName(name), Reason: "unknown name; the nearest known one is " + nearest})
+	}
+}
+
+// injected reports whether the value looks like one that Kubernetes makes.
+func injected(name, value string) bool {
+	switch {
+	case strings.HasSuffix(name, "_SERVICE_HOST"), strings.HasSuffix(name, "_ADDR"):
+		return validHost(value)
+	case linkedPort.MatchString(name):
+		return checkPort(value) == nil
+	case strings.HasSuffix(name, "_PROTO"):
+		return value == "tcp" || value == "udp" || value == "sctp"
+	}
+	return strings.Contains(value, "://")
+}
+
+// shownName keeps a name with strange characters on one line.
+func shownName(name string) string {
+	if q := shown(name); q != `"`+name+`"` {
+		return q
+	}
+	return name
+}
+
+// nearest is the known name that takes the fewest edits.
+func (l *loader) nearest(name string) string {
+	best, fewest := "", int(^uint(0)>>1)
+	for _, known := range l.order {
+		if !strings.HasPrefix(known, prefix) {
+			continue
+		}
+		if n := distance(strings.ToUpper(name[len(prefix):]), known[len(prefix):]); n < fewest {
+			best, fewest = known, n
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions, substitutions and swaps of neighbours between a and b.
+func distance(a, b string) int {
+	const longest = 64 // no known name is longer, and names from outside may be
+	a = a[:min(len(a), longest)]
+	var before, last []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before, last, row = last, row, make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
