@@ -1,0 +1,140 @@
+package test
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAppDownAtStart: nothing is consumed, nothing counted, and the process is fine.
+func TestAppDownAtStart(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seed()
+	sc.app.down()
+	ids := numbered("m", 20)
+	sc.send(ids...)
+	s := start(t, sc.env)
+	eventually(t, "GET /livez is 200", func() bool { status, _ := s.get(s.admin, "/livez"); return status == 200 })
+	stays(t, 2*time.Second, "the messages stay in the queue", func() bool { return sc.ready(sc.queue()) == 20 && !s.ended() })
+	if n := s.metric("sidecar_app_up"); n != 0 {
+		t.Errorf("sidecar_app_up is %v with the app down", n)
+	}
+	sc.app.up()
+	sc.app.awaitAll(ids...)
+	eventually(t, "sidecar_app_up is 1", func() bool { return s.metric("sidecar_app_up") == 1 })
+	sc.settledAll(s.awaitReady(), 0)
+	checkUncounted(t, sc, ids)
+}
+
+// TestAppDownForAWhile: longer than all retries together would take, and not one attempt is charged.
+func TestAppDownForAWhile(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"classic", "quorum"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("MAX_RETRIES", "2", "QUEUE_TYPE", queueType)
+			s := sc.run()
+			ids := numbered("m", 100)
+			sc.send(ids[:50]...)
+			sc.app.await("m-0", 1)
+			sc.app.down()
+			sc.send(ids[50:]...)
+			time.Sleep(5 * time.Second) // the fault itself: the app is away
+			sc.app.up()
+			sc.app.awaitAll(ids...)
+			for _, id := range ids {
+				s.awaitOutcome(id, "ack")
+			}
+			sc.settledAll(s, 0)
+			for _, id := range ids[50:] {
+				if n := sc.app.seen(id)[0].number("Amqp-Retry-Count"); n != 0 {
+					t.Errorf("%s was charged %d attempts for the app being down", id, n)
+				}
+			}
+		})
+	}
+}
+
+func checkUncounted(t *testing.T, sc *scene, ids []string) {
+	t.Helper()
+	for _, id := range ids {
+		list := sc.app.seen(id)
+		if len(list) != 1 || list[0].number("Amqp-Retry-Count") != 0 {
+			t.Errorf("%s: %d receipts, Amqp-Retry-Count %s", id, len(list), list[0].header.Get("Amqp-Retry-Count"))
+		}
+	}
+}
+
+// TestAppDownCountsWhenAskedTo: 004's Exception row to the letter.
+func TestAppDownCountsWhenAskedTo(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("APP_DOWN", "retry", "MAX_RETRIES", "1").seed()
+	s := sc.run()
+	sc.app.down()
+	sc.send("m")
+	d := sc.take(sc.dlq(), 1)[0]
+	if text, _ := d.Headers["x-final-error"].(string); text == "" || d.Headers["x-final-status-code"] != nil {
+		t.Errorf("x-final-error %v, x-final-status-code %v", d.Headers["x-final-error"], d.Headers["x-final-status-code"])
+	}
+	if asInt(d.Headers["x-final-retry-count"]) != 1 || d.Headers["x-final-reason"] != "max_retries" {
+		t.Errorf("parked with %v", d.Headers)
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestBreaker: an app that fails everything for a while must not push the whole backlog into the DLQ.
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seed()
+	sick := make(chan struct{})
+	sc.app.otherwise(func(*delivery) answer {
+		select {
+		case <-sick:
+			return status(200)
+		default:
+			return status(500)
+		}
+	})
+	ids := numbered("m", 200)
+	sc.send(ids...)
+	s := sc.run()
+	time.Sleep(6 * time.Second) // longer than eleven attempts at 300 ms take
+	close(sick)
+	for _, id := range ids {
+		s.awaitOutcome(id, "ack")
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestHealthPath decides when there is one.
+func TestHealthPath(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("APP_HEALTH_PATH", "/healthz", "APP_HEALTH_INTERVAL", "100ms").seed()
+	sc.app.healthy(503)
+	sc.send("m")
+	s := start(t, sc.env)
+	stays(t, 2*time.Second, "nothing is consumed while the health path says 503", func() bool { return sc.ready(sc.queue()) == 1 && sc.app.total() == 0 })
+	sc.app.healthy(204)
+	sc.app.await("m", 1)
+	sc.settledAll(s.awaitReady(), 0)
+	checkUncounted(t, sc, []string{"m"})
+}
+
+// TestPauseAndResume: on purpose is not a fault.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seed()
+	s := sc.run()
+	if status, body := s.post(s.control, "/pause"); status/100 != 2 {
+		t.Fatalf("POST /pause: %d %s", status, body)
+	}
+	eventually(t, "no consumer", func() bool { return sc.consumers(sc.queue()) == 0 })
+	eventually(t, "sidecar_paused is 1 for a reason", func() bool { return s.metric("sidecar_paused") >= 1 })
+	sc.send("m")
+	stays(t, time.Second, "paused and ready", func() bool { return sc.ready(sc.queue()) == 1 && s.ready() })
+	if status, body := s.post(s.control, "/resume"); status/100 != 2 {
+		t.Fatalf("POST /resume: %d %s", status, body)
+	}
+	sc.app.await("m", 1)
+	eventually(t, "sidecar_paused is 0", func() bool { return s.metric("sidecar_paused") == 0 })
+	sc.settledAll(s, 0)
+}

@@ -1,0 +1,300 @@
+package test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	r := command(t, nil, "version")
+	if r.code != 0 || !strings.Contains(r.stdout, "go1.") {
+		t.Errorf("exit %d: %s", r.code, r.all())
+	}
+}
+
+func TestUnknownCommand(t *testing.T) {
+	t.Parallel()
+	if r := command(t, valid(), "explode"); r.code == 0 || !strings.Contains(r.all(), "check") {
+		t.Errorf("exit %d for an unknown command, and it should name the known ones:\n%s", r.code, r.all())
+	}
+	if r := command(t, nil, "--help"); !strings.Contains(r.all(), "SIDECAR_SERVICE") && !strings.Contains(r.all(), "plan") {
+		t.Errorf("--help says:\n%s", r.all())
+	}
+}
+
+// TestConfigIsMasked: every value with its origin, no secret.
+func TestConfigIsMasked(t *testing.T) {
+	t.Parallel()
+	env := valid()
+	env["SIDECAR_AMQP_URL"] = "amqp://user:canary-url@h.example/"
+	env["SIDECAR_AMQP_PASSWORD"] = "canary-password"
+	env["SIDECAR_APP_TOKEN"] = "canary-app-token"
+	env["SIDECAR_CONTROL_TOKEN"] = "canary-control-token"
+	env["SIDECAR_RETRY_DELAY"] = "7s"
+	r := command(t, env, "config")
+	if r.code != 0 {
+		t.Fatalf("exit %d: %s", r.code, r.all())
+	}
+	if strings.Contains(r.all(), "canary") {
+		t.Errorf("a secret was printed:\n%s", r.all())
+	}
+	for _, want := range []string{"SIDECAR_SERVICE", "shop-orders", "SIDECAR_RETRY_DELAY", "7s", "SIDECAR_MAX_RETRIES", "10", "SIDECAR_AMQP_HEARTBEAT", "10s", "default", "***"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is not in:\n%s", want, r.stdout)
+		}
+	}
+	env["SIDECAR_RETRY_DELAY"] = "7"
+	if r := command(t, env, "config"); r.code != 64 {
+		t.Errorf("exit %d with a bad value, want 64", r.code)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		word string
+	}{
+		{[]string{"--status", "503", "--retry", "10"}, "park"}, {[]string{"--status", "503", "--retry", "9"}, "retry"}, {[]string{"--status", "204"}, "ack"},
+		{[]string{"--status", "425"}, "requeue"}, {[]string{"--status", "425", "--retry", "10"}, "park"}, {[]string{"--status", "404", "--retry", "0"}, "retry"},
+		{[]string{"--status", "200", "--retry", "10"}, "ack"}, {[]string{"--status", "302"}, "retry"},
+	} {
+		r := command(t, valid(), append([]string{"explain"}, c.args...)...)
+		if r.code != 0 || !strings.Contains(strings.ToLower(r.stdout), c.word) {
+			t.Errorf("explain %v: exit %d, no %q in %q", c.args, r.code, c.word, r.all())
+		}
+	}
+	env := valid()
+	env["SIDECAR_PARK_ON_STATUS"] = "422"
+	if r := command(t, env, "explain", "--status", "422"); !strings.Contains(strings.ToLower(r.stdout), "park") {
+		t.Errorf("explain of a status in SIDECAR_PARK_ON_STATUS: %s", r.all())
+	}
+	if r := command(t, valid(), "explain", "--status", "x"); r.code == 0 {
+		t.Errorf("explain of nonsense exits 0: %s", r.all())
+	}
+}
+
+// TestPlanOfEveryPreset needs no broker and names what the document names.
+func TestPlanOfEveryPreset(t *testing.T) {
+	t.Parallel()
+	for preset, names := range map[string][]string{
+		"fanout":       {"shop.main-exchange", "shop.queue.shop-orders", "shop.retry-exchange.shop-orders", "shop.retry-queue.shop-orders", "shop.dlq.shop-orders", "5000"},
+		"topic-tiers":  {"shop.events", "shop.events.retry", "shop.events.dlx", "shop.events.dlq", "shop.orders", "shop.orders.retry.30s", "shop.orders.retry.5m", "shop.orders.retry.30m", "orders.retry", "orders.*", "1800000"},
+		"per-queue":    {"domain.events", "q.shop-orders", "retry.q.shop-orders", "q.shop-orders.retry", "dlq.q.shop-orders", "q.shop-orders.dlq", "parking", "15000", "files.uploaded.*"},
+		"delay-ladder": {"shop.events", "shop.orders", "shop.orders.delay_2s", "shop.orders.delay_5s", "shop.orders.delay_15s", "shop.orders.dlq", "quorum"},
+		"dead-letter":  {"shop", "shop.dlx", "orders.q", "orders.q.retry", "orders.q.dlq", "5000"},
+	} {
+		env := valid()
+		env["SIDECAR_TOPOLOGY"] = preset
+		switch preset {
+		case "per-queue":
+			env["SIDECAR_BINDINGS"] = "domain.events:files.uploaded.*"
+		case "delay-ladder":
+			env["SIDECAR_BINDINGS"] = "shop.events:order.#"
+		case "dead-letter":
+			env["SIDECAR_QUEUE"], env["SIDECAR_BINDINGS"] = "orders.q", "shop:order.*"
+		}
+		defs := command(t, env, "plan", "--format", "definitions")
+		if defs.code != 0 {
+			t.Errorf("%s: exit %d: %s", preset, defs.code, defs.all())
+			continue
+		}
+		var doc struct {
+			Queues, Exchanges []struct{ Name string }
+			Bindings          []map[string]any
+		}
+		if err := json.Unmarshal([]byte(defs.stdout), &doc); err != nil || len(doc.Queues) < 3 || len(doc.Bindings) == 0 {
+			t.Errorf("%s: definitions: %v\n%s", preset, err, defs.stdout)
+		}
+		for _, n := range names {
+			if !strings.Contains(defs.stdout, `"`+n+`"`) && !strings.Contains(defs.stdout, ": "+n) && !strings.Contains(defs.stdout, ":"+n) {
+				t.Errorf("%s: %q is not in the definitions", preset, n)
+			}
+		}
+		text, mermaid := command(t, env, "plan"), command(t, env, "plan", "--format", "mermaid")
+		if text.code != 0 || mermaid.code != 0 || !strings.Contains(text.stdout, names[1]) || !strings.Contains(mermaid.stdout, "flowchart") {
+			t.Errorf("%s: text exits %d, mermaid %d:\n%s", preset, text.code, mermaid.code, mermaid.stdout)
+		}
+	}
+	if r := command(t, valid(), "plan", "--format", "yaml"); r.code == 0 {
+		t.Error("an unknown format exits 0")
+	}
+}
+
+// TestDefinitionsCanBeImported and then fit what run declares.
+func TestDefinitionsCanBeImported(t *testing.T) {
+	t.Parallel()
+	if brokerCtl == "" {
+		t.Log("BROKER_CTL is not set: the import itself is not tried")
+		return
+	}
+	for _, queueType := range []string{"classic", "quorum"} {
+		sc := newScene(t).with("QUEUE_TYPE", queueType)
+		r := command(t, sc.env, "plan", "--format", "definitions")
+		ctl(t, []byte(r.stdout), "import_definitions")
+		if sc.ready(sc.queue()) != 0 || sc.ready(sc.dlq()) != 0 || sc.ready(sc.retryQueue()) != 0 {
+			t.Fatal("the imported queues are not there")
+		}
+		sc.with("TOPOLOGY_MODE", "verify", "MAX_RETRIES", "1")
+		s := sc.run()
+		sc.app.on("bad", status(500))
+		sc.send("bad")
+		sc.take(sc.dlq(), 1)
+		sc.settledAll(s, 0)
+	}
+}
+
+// TestCheck: 0 when it fits, 1 with the object and the fix when it does not, and it changes nothing.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	r := command(t, sc.env, "check")
+	if sc.ready(sc.queue()) >= 0 || sc.ready(sc.dlq()) >= 0 {
+		t.Errorf("check declared queues:\n%s", r.all())
+	}
+	sc.seed()
+	if r := command(t, sc.env, "check"); r.code != 0 {
+		t.Errorf("exit %d with a topology that fits:\n%s", r.code, r.all())
+	}
+	sc.deleteQueue(sc.retryQueue())
+	if err := sc.declare(sc.retryQueue(), waitArgs(sc, 6000)); err != nil {
+		t.Fatal(err)
+	}
+	r = command(t, sc.env, "check")
+	if r.code != 1 {
+		t.Errorf("exit %d with a wrong TTL, want 1", r.code)
+	}
+	for _, want := range []string{sc.retryQueue(), "x-message-ttl", "6000", "300"} {
+		if !strings.Contains(r.all(), want) {
+			t.Errorf("%q is not in the finding:\n%s", want, r.all())
+		}
+	}
+	if err := sc.declare(sc.retryQueue(), waitArgs(sc, 6000)); err != nil {
+		t.Errorf("check changed the queue: %v", err)
+	}
+}
+
+// TestCheckInVerifyMode finds what is missing, and a broken chain.
+func TestCheckFindsAHole(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("TOPOLOGY_MODE", "verify").seed()
+	sc.deleteQueue(sc.dlq())
+	if r := command(t, sc.env, "check"); r.code != 1 || !strings.Contains(r.all(), sc.dlq()) {
+		t.Errorf("exit %d without a DLQ:\n%s", r.code, r.all())
+	}
+	if err := sc.declare(sc.dlq(), nil); err != nil {
+		t.Fatal(err)
+	}
+	sc.drop(nil, []string{sc.retryExchange()})
+	if r := command(t, sc.env, "check"); r.code != 1 || !strings.Contains(r.all(), sc.retryExchange()) {
+		t.Errorf("exit %d without a retry exchange:\n%s", r.code, r.all())
+	}
+}
+
+// TestCheckFindsAnUnboundRetryQueue: every object is there, and still each reject would be lost.
+func TestCheckFindsAnUnboundRetryQueue(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("TOPOLOGY_MODE", "verify").seed()
+	ch := sc.channel()
+	if err := ch.QueueUnbind(sc.retryQueue(), "retry", sc.retryExchange(), nil); err != nil {
+		t.Fatal(err)
+	}
+	_ = ch.Close()
+	if r := command(t, sc.env, "check"); r.code != 1 {
+		t.Errorf("exit %d with an unbound retry queue:\n%s", r.code, r.all())
+	}
+}
+
+func TestCheckWithoutABroker(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("AMQP_URL", "amqp://u:canary-secret@"+freeAddr(t)+"/")
+	r := command(t, sc.env, "check")
+	if r.code != 1 || strings.Contains(r.all(), "canary-secret") {
+		t.Errorf("exit %d without a broker, want 1:\n%s", r.code, r.all())
+	}
+}
+
+func TestHealthCommand(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	s := sc.run()
+	for _, probe := range [][]string{{"health"}, {"health", "live"}, {"health", "ready"}, {"health", "startup"}} {
+		if r := command(t, sc.running(s), probe...); r.code != 0 {
+			t.Errorf("%v: exit %d: %s", probe, r.code, r.all())
+		}
+	}
+	s.kill()
+	if r := command(t, sc.running(s), "health", "live"); r.code != 1 {
+		t.Errorf("health of a dead sidecar: exit %d, want 1", r.code)
+	}
+	if r := command(t, sc.running(s), "drain"); r.code != 1 {
+		t.Errorf("drain of a dead sidecar: exit %d, want 1: %s", r.code, r.all())
+	}
+}
+
+// TestDeadLetterCommands: list, show, redrive, discard, straight to the broker, no sidecar needed.
+func TestDeadLetterCommands(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "1").seed()
+	sc.app.otherwise(func(*delivery) answer { return status(500) })
+	sc.send("a", "b", "c")
+	s := sc.run()
+	eventually(t, "three parked messages", func() bool { return sc.ready(sc.dlq()) == 3 })
+	s.stop()
+	if r := command(t, sc.env, "dlq", "list"); r.code != 0 || !strings.Contains(r.stdout, "a") || !strings.Contains(r.stdout, "max_retries") {
+		t.Errorf("dlq list: exit %d: %s", r.code, r.all())
+	}
+	if r := command(t, sc.env, "dlq", "groups"); r.code != 0 || !strings.Contains(r.stdout, "3") {
+		t.Errorf("dlq groups: exit %d: %s", r.code, r.all())
+	}
+	eventually(t, "looking changed nothing", func() bool { return sc.ready(sc.dlq()) == 3 })
+	if r := command(t, sc.env, "dlq", "redrive"); r.code != 0 {
+		t.Errorf("dlq redrive: exit %d: %s", r.code, r.all())
+	}
+	if sc.ready(sc.dlq()) != 0 || sc.ready(sc.queue()) != 3 {
+		t.Errorf("after redrive: %d in the DLQ, %d in the service queue", sc.ready(sc.dlq()), sc.ready(sc.queue()))
+	}
+	s = sc.run()
+	eventually(t, "parked again after one try each", func() bool { return sc.ready(sc.dlq()) == 3 })
+	if n := sc.app.total(); n != 9 {
+		t.Errorf("%d receipts, want 3 messages × (2 attempts + 1)", n)
+	}
+	s.stop()
+	if r := command(t, sc.env, "dlq", "redrive", "--reset"); r.code != 0 {
+		t.Errorf("dlq redrive --reset: exit %d: %s", r.code, r.all())
+	}
+	sc.app.otherwise(func(d *delivery) answer {
+		if d.number("Amqp-Retry-Count") != 0 && d.nth == 4 {
+			t.Errorf("%s: Amqp-Retry-Count %s after --reset", d.id, d.header.Get("Amqp-Retry-Count"))
+		}
+		return status(200)
+	})
+	s = sc.run()
+	sc.app.await("c", 4)
+	sc.settledAll(s, 0)
+}
+
+// TestDrift: another service declared the retry queue with another TTL. The sidecar stays up, is not ready, says what and
+// how to fix it, consumes nothing, deletes nothing, and goes on when it is fixed.
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seedTTL(1000)
+	s := start(t, sc.env)
+	eventually(t, "a log line with queue, argument, both values", func() bool {
+		return s.log.mentions(sc.retryQueue(), "x-message-ttl", "1000", "300")
+	})
+	sc.send("m")
+	stays(t, 2*time.Second, "up, not ready, consuming nothing", func() bool { return !s.ended() && !s.ready() && sc.app.total() == 0 })
+	if status, body := s.get(s.admin, "/readyz"); status != 503 || !strings.Contains(body, "topology") {
+		t.Errorf("GET /readyz: %d %s", status, body)
+	}
+	if err := sc.declare(sc.retryQueue(), waitArgs(sc, 1000)); err != nil {
+		t.Errorf("the sidecar changed the foreign queue: %v", err)
+	}
+	sc.deleteQueue(sc.retryQueue())
+	within(t, 90*time.Second, "the message, once the queue is gone and may be declared right", func() bool { return len(sc.app.seen("m")) == 1 })
+	sc.settledAll(s.awaitReady(), 0)
+}

@@ -1,0 +1,186 @@
+package test
+
+import (
+	"testing"
+	"time"
+)
+
+// preset is one topology, shrunk to quick delays, and where its parked messages end.
+type preset struct {
+	name            string
+	env             []string
+	exchange, key   string
+	queue, dlq      string
+	retries         int
+	gaps            []time.Duration // lower bounds before retry 1, 2, …; the last repeats
+	queues, xchange []string        // to remove afterwards
+}
+
+func presets(p string) []preset {
+	ms := func(list ...int) []time.Duration {
+		var out []time.Duration
+		for _, n := range list {
+			out = append(out, time.Duration(n)*time.Millisecond)
+		}
+		return out
+	}
+	return []preset{
+		{
+			"fanout", []string{"MAX_RETRIES", "2", "RETRY_DELAY", "300ms"}, p + ".main-exchange", "order.created",
+			p + ".queue." + p + "-svc", p + ".dlq." + p + "-svc", 2, ms(300),
+			[]string{p + ".retry-queue." + p + "-svc"}, []string{p + ".retry-exchange." + p + "-svc"},
+		}, {
+			"fanout", []string{"MAX_RETRIES", "3", "RETRY_DELAYS", "300ms,600ms", "RETRY_DELAY", ""}, p + ".main-exchange", "order.created",
+			p + ".queue." + p + "-svc", p + ".dlq." + p + "-svc", 3, ms(300, 600, 600),
+			[]string{p + ".retry-queue." + p + "-svc.300ms", p + ".retry-queue." + p + "-svc.600ms"}, []string{p + ".retry-exchange." + p + "-svc"},
+		}, {
+			"topic-tiers", []string{"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", ""}, p + ".events", "svc.created",
+			p + ".svc", p + ".events.dlq", 3, ms(300, 500, 700),
+			[]string{p + ".svc.retry.300ms", p + ".svc.retry.500ms", p + ".svc.retry.700ms"}, []string{p + ".events.retry", p + ".events.dlx"},
+		}, {
+			"per-queue", []string{"RETRY_DELAY", "300ms", "EXCHANGE", p + ".ex", "BINDINGS", p + ".ex:order.#"}, p + ".ex", "order.created",
+			"q." + p + "-svc", "q." + p + "-svc.dlq", 3, ms(300), []string{"q." + p + "-svc.retry"}, []string{"retry.q." + p + "-svc", "dlq.q." + p + "-svc"},
+		}, {
+			"delay-ladder", []string{"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", "", "BINDINGS", p + ".events:order.#"}, p + ".events", "order.created",
+			p + ".svc", p + ".svc.dlq", 3, ms(300, 500, 700), []string{p + ".svc.delay_300ms", p + ".svc.delay_500ms", p + ".svc.delay_700ms"}, nil,
+		}, {
+			"dead-letter", []string{"RETRY_DELAY", "300ms", "QUEUE", p + ".orders", "BINDINGS", p + ":order.*"}, p, "order.created",
+			p + ".orders", p + ".orders.dlq", 4, ms(300), []string{p + ".orders.retry"}, []string{p + ".dlx"},
+		},
+	}
+}
+
+// TestEveryPreset keeps the same promises: a good message once, a late one as often as it takes, a bad one parked with
+// its reason after exactly its attempts, each wait at least as long as its tier; classic and quorum.
+func TestEveryPreset(t *testing.T) {
+	t.Parallel()
+	for i, name := range []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+		for _, queueType := range []string{"classic", "quorum"} {
+			t.Run(name+"/"+queueType, func(t *testing.T) {
+				t.Parallel()
+				sc := newScene(t)
+				exercise(t, sc, presets(sc.prefix)[i], queueType)
+			})
+		}
+	}
+}
+
+func exercise(t *testing.T, sc *scene, p preset, queueType string) {
+	t.Helper()
+	t.Cleanup(func() { sc.drop(append(p.queues, p.queue, p.dlq), append(p.xchange, p.exchange)) })
+	sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", queueType).with(p.env...)
+	sc.app.on("bad", status(500))
+	sc.app.on("late", status(500), status(200))
+	sc.app.on("early", status(425), status(200))
+	sc.with("REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms")
+	s := sc.run()
+	sc.publish(p.exchange, p.key, messages("bad", "late", "early", "good")...)
+	d := sc.take(p.dlq, 1)[0]
+	if d.MessageId != "bad" || asInt(d.Headers["x-final-status-code"]) != 500 || asInt(d.Headers["x-final-retry-count"]) != p.retries ||
+		d.Headers["x-final-reason"] != "max_retries" || d.Headers["x-original-queue"] != p.queue || d.Headers["x-original-exchange"] != p.exchange ||
+		d.Headers["x-original-routing-key"] != p.key || d.DeliveryMode != 2 {
+		t.Errorf("parked %q, mode %d, with %v", d.MessageId, d.DeliveryMode, d.Headers)
+	}
+	list := sc.app.seen("bad")
+	if len(list) != p.retries+1 {
+		t.Errorf("%d attempts, want %d", len(list), p.retries+1)
+	}
+	for i := 1; i < len(list); i++ {
+		least := p.gaps[min(i, len(p.gaps))-1]
+		if gap := list[i].at.Sub(list[i-1].at); gap < least {
+			t.Errorf("retry %d after %v, its queue holds for %v", i, gap, least)
+		}
+		h := list[i].header
+		if list[i].number("Amqp-Retry-Count") != i || h.Get("Amqp-Original-Exchange") != p.exchange || h.Get("Amqp-Original-Routing-Key") != p.key {
+			t.Errorf("retry %d: count %s, from %q key %q", i, h.Get("Amqp-Retry-Count"), h.Get("Amqp-Original-Exchange"), h.Get("Amqp-Original-Routing-Key"))
+		}
+	}
+	sc.app.await("late", 2)
+	if early := sc.app.await("early", 2); early[1].number("Amqp-Retry-Count") != 0 {
+		t.Error("a 425 was counted")
+	}
+	// Moved back by hand: one try, then parked again.
+	again := message("moved")
+	again.Headers = d.Headers
+	sc.app.on("moved", status(500))
+	sc.publish("", p.queue, again)
+	if d := sc.take(p.dlq, 1)[0]; d.MessageId != "moved" || len(sc.app.seen("moved")) != 1 {
+		t.Errorf("%q parked after %d attempts, want one", d.MessageId, len(sc.app.seen("moved")))
+	}
+	s.stop()
+	for _, q := range append(p.queues, p.queue, p.dlq) {
+		if n := sc.ready(q); n != 0 {
+			t.Errorf("%d messages in %s, want 0", n, q)
+		}
+	}
+	if n := len(sc.app.seen("good")); n != 1 {
+		t.Errorf("the good message was received %d times", n)
+	}
+}
+
+// TestForeignRetry: topic-tiers returns through a shared exchange; another service bound to everything must not try again
+// what was not its failure.
+func TestForeignRetry(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("TOPOLOGY", "topic-tiers", "RETRY_DELAYS", "300ms", "RETRY_DELAY", "")
+	p := sc.prefix
+	audit := newScene(t)
+	audit.with("SERVICE", p+"-audit", "TOPOLOGY", "topic-tiers", "RETRY_DELAYS", "300ms", "RETRY_DELAY", "", "BINDINGS", p+".events:#")
+	t.Cleanup(func() {
+		sc.drop([]string{p + ".svc", p + ".audit", p + ".svc.retry.300ms", p + ".audit.retry.300ms", p + ".events.dlq"}, []string{p + ".events", p + ".events.retry", p + ".events.dlx"})
+	})
+	sc.app.on("m", status(500), status(200))
+	s, a := sc.run(), audit.run()
+	sc.publish(p+".events", "svc.created", message("m"))
+	sc.app.await("m", 2)
+	audit.app.await("m", 1)
+	eventually(t, "the foreign retry counted", func() bool { return a.metric("sidecar_messages_settled_total", `reason="foreign_retry"`) == 1 })
+	if n := len(audit.app.seen("m")); n != 1 {
+		t.Errorf("the audit service received it %d times", n)
+	}
+	s.stop()
+	a.stop()
+}
+
+// TestDeadLetterDisabled: no DLQ to park in; at the limit the message is discarded, loudly and counted.
+func TestDeadLetterDisabled(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	p := sc.prefix
+	sc.with("TOPOLOGY", "dead-letter", "QUEUE", p+".q", "BINDINGS", p+":order.*", "DEAD_LETTER", "disabled", "MAX_RETRIES", "1")
+	t.Cleanup(func() { sc.drop([]string{p + ".q", p + ".q.retry"}, []string{p}) })
+	sc.app.on("bad", status(500))
+	s := sc.run()
+	sc.publish(p, "order.created", message("bad"), message("good"))
+	s.awaitOutcome("bad", "discard")
+	if n := s.metric("sidecar_messages_settled_total", `outcome="discard"`); n != 1 {
+		t.Errorf("%v discarded in the metrics", n)
+	}
+	if len(s.log.find(func(e entry) bool {
+		return e.text("message_id") == "bad" && e.text("outcome") == "discard" && e.text("level") != "DEBUG" && e.text("level") != "INFO"
+	})) == 0 {
+		t.Error("discarding a message is not loud")
+	}
+	if sc.ready(p+".q.dlq") >= 0 {
+		t.Error("a DLQ was declared")
+	}
+	sc.app.await("good", 1)
+	s.stop()
+}
+
+// TestNoTiersParksAtOnce: an empty ladder.
+func TestNoTiersParksAtOnce(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	p := sc.prefix
+	sc.with("TOPOLOGY", "delay-ladder", "BINDINGS", p+".events:order.#", "RETRY_DELAYS", "none", "RETRY_DELAY", "")
+	t.Cleanup(func() { sc.drop([]string{p + ".svc", p + ".svc.dlq"}, []string{p + ".events"}) })
+	sc.app.on("bad", status(500))
+	s := sc.run()
+	sc.publish(p+".events", "order.created", message("bad"))
+	sc.take(p+".svc.dlq", 1)
+	if n := len(sc.app.seen("bad")); n != 1 {
+		t.Errorf("%d attempts, want 1", n)
+	}
+	s.stop()
+}

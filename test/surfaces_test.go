@@ -1,0 +1,277 @@
+package test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// contractMetrics is the contract's list, type suffixes aside.
+var contractMetrics = []string{
+	"sidecar_messages_received_total", "sidecar_messages_settled_total", "sidecar_http_requests_total", "sidecar_http_request_duration_seconds",
+	"sidecar_message_age_seconds", "sidecar_message_retries", "sidecar_publish_confirm_duration_seconds", "sidecar_park_failures_total",
+	"sidecar_inflight_messages", "sidecar_delayed_messages", "sidecar_concurrency_limit", "sidecar_consumer_active", "sidecar_paused", "sidecar_app_up",
+	"sidecar_amqp_connected", "sidecar_amqp_blocked", "sidecar_amqp_reconnects_total", "sidecar_stale_deliveries_total", "sidecar_queue_messages_ready",
+	"sidecar_redriven_total", "sidecar_headers_truncated_total", "sidecar_build_info",
+}
+
+// TestMetrics: every name is there, counts are right, and no label comes from a message.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "1", "REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "250ms").seed()
+	sc.app.on("bad", status(500))
+	sc.app.on("early", status(425), status(200))
+	m := message("canary-id")
+	m.Type, m.AppId, m.Headers = "canary-type", "canary-app", amqp.Table{"canary-header": "canary-value"}
+	sc.publish(sc.exchange(), "canary.key", m)
+	sc.send("bad", "early", "good")
+	s := sc.run()
+	eventually(t, "everything settled", func() bool {
+		return sc.ready(sc.dlq()) == 1 && slices.Contains(s.log.outcomes("early"), "ack") && slices.Contains(s.log.outcomes("good"), "ack") && slices.Contains(s.log.outcomes("canary-id"), "ack")
+	})
+	eventually(t, "the depth of the DLQ", func() bool { return s.metric("sidecar_queue_messages_ready", `kind="dlq"`) == 1 })
+	_, text := s.get(s.admin, "/metrics")
+	for _, name := range contractMetrics {
+		if !strings.Contains(text, "# TYPE "+name+" ") {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if strings.Contains(text, "canary") {
+		t.Error("a label holds something from a message")
+	}
+	queue := `queue="` + sc.queue() + `"`
+	for _, c := range []struct {
+		want   float64
+		name   string
+		labels []string
+	}{
+		{3, "sidecar_messages_settled_total", []string{queue, `outcome="ack"`}}, {1, "sidecar_messages_settled_total", []string{queue, `outcome="retry"`}},
+		{1, "sidecar_messages_settled_total", []string{queue, `outcome="park"`, `reason="max_retries"`}},
+		{1, "sidecar_messages_settled_total", []string{queue, `outcome="requeue"`}}, {6, "sidecar_messages_received_total", []string{queue}},
+		{1, "sidecar_messages_received_total", []string{queue, `redelivered="true"`}}, {6, "sidecar_http_requests_total", []string{queue}},
+		{2, "sidecar_http_requests_total", []string{queue, `code="500"`}}, {6, "sidecar_http_request_duration_seconds_count", []string{queue}},
+		{0, "sidecar_inflight_messages", nil}, {0, "sidecar_delayed_messages", nil}, {1, "sidecar_consumer_active", []string{queue}}, {1, "sidecar_app_up", nil},
+		{1, "sidecar_amqp_connected", nil}, {0, "sidecar_amqp_blocked", nil}, {0, "sidecar_paused", nil}, {0, "sidecar_park_failures_total", nil},
+		{0, "sidecar_stale_deliveries_total", nil}, {1, "sidecar_publish_confirm_duration_seconds_count", []string{`kind="park"`}}, {1, "sidecar_build_info", nil},
+		{10, "sidecar_concurrency_limit", nil}, {0, "sidecar_queue_messages_ready", []string{`kind="main"`}}, {0, "sidecar_queue_messages_ready", []string{`kind="retry"`}},
+	} {
+		if got := s.metric(c.name, c.labels...); got != c.want {
+			t.Errorf("%s%v is %v, want %v", c.name, c.labels, got, c.want)
+		}
+	}
+}
+
+// TestOneLogLinePerSettledMessage with every field, and no secrets or payloads anywhere.
+func TestOneLogLinePerSettledMessage(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "1", "APP_TOKEN", "canary-app-token", "CONTROL_TOKEN", "canary-control-token").seed()
+	sc.app.otherwise(func(d *delivery) answer {
+		if d.id == "bad" {
+			return answer{status: 500, body: "canary-answer", header: map[string]string{"X-Answer": "canary-answer-header"}}
+		}
+		return status(200)
+	})
+	for _, id := range []string{"bad", "good"} {
+		m := message(id)
+		m.CorrelationId, m.Body, m.Headers = "corr-"+id, []byte("canary-body"), amqp.Table{"x-secret": "canary-header-value"}
+		sc.sendMessage(m)
+	}
+	s := sc.run()
+	s.awaitOutcome("good", "ack")
+	s.awaitOutcome("bad", "park")
+	want := map[string][]map[string]any{
+		"good": {{"outcome": "ack", "status": 200.0, "retry_count": 0.0, "level": "DEBUG"}},
+		"bad":  {{"outcome": "retry", "status": 500.0, "retry_count": 0.0}, {"outcome": "park", "reason": "max_retries", "status": 500.0, "retry_count": 1.0}},
+	}
+	for id, lines := range want {
+		got := s.log.settled(id)
+		if len(got) != len(lines) {
+			t.Fatalf("%s: %d lines, want %d: %v", id, len(got), len(lines), got)
+		}
+		for i, e := range got {
+			for _, k := range []string{"event", "queue", "message_id", "correlation_id", "routing_key", "status", "retry_count", "outcome", "reason", "duration_ms", "trace_id"} {
+				if _, there := e[k]; !there {
+					t.Errorf("%s: field %s is missing in %v", id, k, e)
+				}
+			}
+			lines[i]["queue"], lines[i]["correlation_id"] = sc.queue(), "corr-"+id
+			for k, v := range lines[i] {
+				if e[k] != v {
+					t.Errorf("%s line %d: %s is %v, want %v", id, i, k, e[k], v)
+				}
+			}
+			if id == "bad" && e["level"] == "DEBUG" {
+				t.Errorf("a failure is logged at debug: %v", e)
+			}
+			if h := sc.app.seen(id)[i].header.Get("Traceparent"); !strings.Contains(h, e.text("trace_id")) || e.text("trace_id") == "" {
+				t.Errorf("%s: trace_id %q, the app got traceparent %q", id, e.text("trace_id"), h)
+			}
+		}
+	}
+	_, metrics := s.get(s.admin, "/metrics")
+	_, ready := s.get(s.admin, "/readyz")
+	_, state := s.request(http.MethodGet, s.control, "/status", func(r *http.Request) { r.Header.Set("Authorization", "Bearer canary-control-token") })
+	s.stop()
+	for name, text := range map[string]string{"log": s.log.String(), "metrics": metrics, "readyz": ready, "status": state} {
+		for _, canary := range []string{"canary-app-token", "canary-control-token", "canary-answer", "canary-body", "canary-header-value"} {
+			if strings.Contains(text, canary) {
+				t.Errorf("%s holds %s", name, canary)
+			}
+		}
+		if u := strings.SplitN(strings.TrimPrefix(brokerURL, "amqp://"), "@", 2); len(u) == 2 && strings.Contains(text, u[0]) {
+			t.Errorf("%s holds the broker's credentials", name)
+		}
+	}
+	if n := sc.ready(sc.dlq()); n != 1 {
+		t.Errorf("%d messages in the DLQ", n)
+	}
+}
+
+// TestInfoLevelIsQuiet: a success is nothing to write home about.
+func TestInfoLevelIsQuiet(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("LOG_LEVEL", "info").seed()
+	s := sc.run()
+	ids := numbered("m", 50)
+	sc.send(ids...)
+	sc.app.awaitAll(ids...)
+	eventually(t, "all acked", func() bool { return s.metric("sidecar_messages_settled_total", `outcome="ack"`) == 50 })
+	for _, id := range ids {
+		if s.log.mentions(`"` + id + `"`) {
+			t.Fatalf("a success is logged at info:\n%s", s.log.tail(5))
+		}
+	}
+	s.stop()
+	for l := range strings.Lines(s.log.String()) {
+		if !json.Valid([]byte(l)) {
+			t.Errorf("not a JSON line: %q", l)
+		}
+	}
+}
+
+func TestHealthSurfaces(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	s := sc.run()
+	for _, path := range []string{"/livez", "/readyz", "/startupz", "/metrics"} {
+		if code, body := s.get(s.admin, path); code != 200 || body == "" {
+			t.Errorf("GET %s: %d %q", path, code, body)
+		}
+	}
+	if _, body := s.get(s.admin, "/readyz"); !json.Valid([]byte(body)) {
+		t.Errorf("GET /readyz is not JSON: %s", body)
+	}
+	// The admin listener is read-only and shows no payloads.
+	for _, path := range []string{"/pause", "/resume", "/drain", "/dlq/redrive", "/status", "/dlq", "/dlq/messages", "/debug/pprof/", "/debug/vars"} {
+		if code, body := s.post(s.admin, path); code/100 == 2 {
+			t.Errorf("POST %s on the admin listener: %d %s", path, code, body)
+		}
+		if code, body := s.get(s.admin, path); code/100 == 2 {
+			t.Errorf("GET %s on the admin listener: %d %s", path, code, body)
+		}
+	}
+	if !s.ready() || sc.consumers(sc.queue()) != 1 {
+		t.Error("the admin listener changed something")
+	}
+	if code, body := s.get(s.control, "/status"); code != 200 || !json.Valid([]byte(body)) {
+		t.Errorf("GET /status: %d %s", code, body)
+	}
+	if code, body := s.get(s.control, "/"); code != 200 || !strings.Contains(body, "<") {
+		t.Errorf("GET / console: %d", code)
+	}
+}
+
+// TestControlRefusesOtherPages: DNS rebinding, CSRF, methods, paths.
+func TestControlRefusesOtherPages(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	s := sc.run()
+	set := func(pairs ...string) func(*http.Request) {
+		return func(r *http.Request) {
+			for i := 0; i < len(pairs); i += 2 {
+				if pairs[i] == "Host" {
+					r.Host = pairs[i+1]
+				} else {
+					r.Header.Set(pairs[i], pairs[i+1])
+				}
+			}
+		}
+	}
+	for name, edit := range map[string]func(*http.Request){
+		"host": set("Host", "evil.example"), "host-port": set("Host", "evil.example:9091"), "origin": set("Origin", "http://evil.example"),
+		"origin-null": set("Origin", "null"), "cross-site": set("Sec-Fetch-Site", "cross-site"), "form": set("Content-Type", "application/x-www-form-urlencoded", "Origin", "http://evil.example"),
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			path := map[string]string{"GET": "/status", "POST": "/pause"}[method]
+			code, header, body := s.do(method, s.control, path, edit)
+			if code != 403 && code != 421 && code != 400 && code != 415 {
+				t.Errorf("%s %s with %s: %d %s", method, path, name, code, body)
+			}
+			if ct := header.Get("Content-Type"); !strings.HasPrefix(ct, "application/problem+json") {
+				t.Errorf("%s %s with %s: the error is %q, want a problem document", method, path, name, ct)
+			}
+			if header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s: CORS is allowed", name)
+			}
+		}
+	}
+	for _, method := range []string{"TRACE", "PUT", "DELETE", "OPTIONS"} {
+		if code, _ := s.request(method, s.control, "/pause", nil); code/100 == 2 {
+			t.Errorf("%s /pause: %d", method, code)
+		}
+	}
+	for _, path := range []string{"/pause", "/resume", "/drain"} {
+		if code, _ := s.get(s.control, path); code/100 == 2 {
+			t.Errorf("GET %s: %d", path, code)
+		}
+	}
+	if code, header, _ := s.do("GET", s.control, "/nowhere", nil); code != 404 || !strings.HasPrefix(header.Get("Content-Type"), "application/problem+json") {
+		t.Errorf("GET /nowhere: %d %s", code, header.Get("Content-Type"))
+	}
+	if !s.ready() || sc.consumers(sc.queue()) != 1 {
+		t.Error("one of the refused requests paused the sidecar")
+	}
+}
+
+func TestControlToken(t *testing.T) {
+	t.Parallel()
+	const token = "canary-0123456789abcdef"
+	sc := newScene(t).with("CONTROL_TOKEN", token)
+	s := sc.run()
+	bearer := func(v string) func(*http.Request) {
+		return func(r *http.Request) {
+			if v != "" {
+				r.Header.Set("Authorization", v)
+			}
+		}
+	}
+	for _, v := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + token, token, "Bearer " + token + "x", "Bearer " + strings.Repeat("x", 10000)} {
+		for method, path := range map[string]string{"GET": "/status", "POST": "/pause"} {
+			code, header, _ := s.do(method, s.control, path, bearer(v))
+			if code != 401 && code != 403 && code != 431 {
+				t.Errorf("%s %s with Authorization %.30q: %d", method, path, v, code)
+			}
+			if code == 401 && !strings.HasPrefix(header.Get("Content-Type"), "application/problem+json") {
+				t.Errorf("401 is %q, want a problem document", header.Get("Content-Type"))
+			}
+		}
+	}
+	for _, path := range []string{"/../status", "//status", "/%2e%2e/status", "/status/", "/status;x", "/dlq", "/dlq/messages"} {
+		if code, body := s.get(s.control, path); code/100 == 2 {
+			t.Errorf("GET %s without a token: %d %s", path, code, body)
+		}
+	}
+	if code, _ := s.request("GET", s.control, "/status", bearer("Bearer "+token)); code != 200 {
+		t.Errorf("GET /status with the token: %d", code)
+	}
+	if r := command(t, sc.running(s), "drain"); r.code != 0 {
+		t.Errorf("drain with the token in its environment: exit %d: %s", r.code, r.all())
+	}
+	if s.log.mentions(token) {
+		t.Error("the log holds the token")
+	}
+}

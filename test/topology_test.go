@@ -1,0 +1,218 @@
+package test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestDeclaresTheSeedObjects exactly: the broker accepts another service's declarations of the same objects, which it
+// does only when nothing differs.
+func TestDeclaresTheSeedObjects(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	delete(sc.env, "SIDECAR_RETRY_DELAY") // the default of 5 s
+	sc.run()
+	sc.seedTTL(5000)
+	if err := sc.declare(sc.retryQueue(), waitArgs(sc, 5001)); err == nil {
+		t.Fatal("the broker accepts another TTL: this test proves nothing")
+	}
+	for q, args := range map[string]amqp.Table{
+		sc.queue(): serviceArgs(sc), sc.retryQueue(): waitArgs(sc, 5000), sc.dlq(): {},
+	} {
+		checkArguments(t, q, args)
+	}
+	if n := sc.consumers(sc.queue()); n != 1 {
+		t.Errorf("%d consumers of the service queue", n)
+	}
+	if n := sc.consumers(sc.dlq()) + sc.consumers(sc.retryQueue()); n != 0 {
+		t.Errorf("%d consumers of retry queue and DLQ", n)
+	}
+}
+
+// checkArguments compares with what rabbitmqctl lists, to the last argument.
+func checkArguments(t *testing.T, queue string, want amqp.Table) {
+	t.Helper()
+	if brokerCtl == "" {
+		return
+	}
+	for _, row := range ctlRows(t, "list_queues", "name", "durable", "auto_delete", "exclusive", "arguments") {
+		if row["name"] != queue {
+			continue
+		}
+		if row["durable"] != true || row["auto_delete"] != false || row["exclusive"] != false {
+			t.Errorf("%s: %v", queue, row)
+		}
+		got := listedArguments(row["arguments"])
+		if len(got) != len(want) {
+			t.Errorf("%s has arguments %v, want exactly %v", queue, got, want)
+		}
+		for k, v := range want {
+			if fmt.Sprint(got[k]) != fmt.Sprint(v) {
+				t.Errorf("%s: %s is %v, want %v", queue, k, got[k], v)
+			}
+		}
+		return
+	}
+	t.Errorf("rabbitmqctl does not list %s", queue)
+}
+
+// listedArguments reads both shapes in which rabbitmqctl prints a table: an object, or a list of name, type, value.
+func listedArguments(v any) map[string]any {
+	args := map[string]any{}
+	switch v := v.(type) {
+	case map[string]any:
+		return v
+	case []any:
+		for _, e := range v {
+			if triple, ok := e.([]any); ok && len(triple) == 3 {
+				args[fmt.Sprint(triple[0])] = triple[2]
+			}
+		}
+	}
+	return args
+}
+
+// TestQuorumVariant: at-least-once dead-lettering, no silent delivery limit.
+func TestQuorumVariant(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("QUEUE_TYPE", "quorum", "MAX_RETRIES", "2")
+	s := sc.run()
+	durable := amqp.Table{"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+	with := func(more ...amqp.Table) amqp.Table {
+		args := amqp.Table{}
+		for _, m := range append([]amqp.Table{durable}, more...) {
+			for k, v := range m {
+				args[k] = v
+			}
+		}
+		return args
+	}
+	for q, args := range map[string]amqp.Table{
+		sc.queue():      with(serviceArgs(sc), amqp.Table{"x-delivery-limit": int32(2147483647)}),
+		sc.retryQueue(): with(waitArgs(sc, 300)),
+		sc.dlq():        {"x-queue-type": "quorum", "x-delivery-limit": int32(2147483647)},
+	} {
+		if err := sc.declare(q, args); err != nil {
+			t.Errorf("%s is declared otherwise: %v", q, err)
+		}
+		checkArguments(t, q, args)
+	}
+	sc.app.on("bad", status(500))
+	sc.app.on("late", status(503), status(200))
+	sc.send("bad", "late")
+	d := sc.take(sc.dlq(), 1)[0]
+	checkAttempts(t, sc, sc.app.seen("bad"), 2)
+	if d.MessageId != "bad" || asInt(d.Headers["x-final-retry-count"]) != 2 {
+		t.Errorf("parked %q with %v", d.MessageId, d.Headers)
+	}
+	sc.app.await("late", 2)
+	sc.settledAll(s, 0)
+}
+
+func TestServiceWithoutAHyphen(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	sc.service, sc.prefix = "bb"+token(), "default"
+	sc.env["SIDECAR_SERVICE"] = sc.service
+	s := sc.run()
+	sc.publish("", sc.queue(), message("m"))
+	sc.app.await("m", 1)
+	if sc.ready("default.dlq."+sc.service) != 0 || sc.ready("default.retry-queue."+sc.service) != 0 {
+		t.Error("the queues of a service without a hyphen are not under default")
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestEveryNameCanBeSet alone.
+func TestEveryNameCanBeSet(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "1")
+	p := sc.prefix
+	names := map[string]string{
+		"EXCHANGE": p + ".ex", "EXCHANGE_TYPE": "topic", "QUEUE": p + ".q", "BINDINGS": p + ".ex:a.#," + p + ".ex:b", "RETRY_EXCHANGE": p + ".rex",
+		"RETRY_QUEUE": p + ".rq", "DLQ": p + ".parked",
+	}
+	for k, v := range names {
+		sc.with(k, v)
+	}
+	t.Cleanup(func() { sc.drop([]string{p + ".q", p + ".rq", p + ".parked"}, []string{p + ".ex", p + ".rex"}) })
+	sc.app.on("bad", status(500))
+	s := sc.run()
+	sc.publish(p+".ex", "a.b.c", message("bad"))
+	sc.publish(p+".ex", "b", message("good"))
+	sc.app.await("good", 1)
+	d := sc.take(p+".parked", 1)[0]
+	if d.Headers["x-original-queue"] != p+".q" || len(sc.app.seen("bad")) != 2 {
+		t.Errorf("parked after %d attempts with %v", len(sc.app.seen("bad")), d.Headers)
+	}
+	if err := sc.declare(p+".rq", amqp.Table{"x-message-ttl": int32(300), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": p + ".q"}); err != nil {
+		t.Error(err)
+	}
+	if sc.ready(sc.queue()) >= 0 {
+		t.Error("the default queue was declared too")
+	}
+	s.stop()
+}
+
+// TestVerifyMode touches nothing, says what is missing and starts when it is there.
+func TestVerifyMode(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("TOPOLOGY_MODE", "verify")
+	s := start(t, sc.env)
+	eventually(t, "a log line naming a missing queue", func() bool { return s.log.mentions(sc.queue()) })
+	stays(t, time.Second, "up and not ready", func() bool { return !s.ended() && !s.ready() })
+	if sc.ready(sc.queue()) >= 0 || sc.ready(sc.dlq()) >= 0 {
+		t.Error("verify mode declared queues")
+	}
+	sc.seed().send("m")
+	within(t, 90*time.Second, "the message, once the topology is there", func() bool { return len(sc.app.seen("m")) == 1 })
+	sc.settledAll(s.awaitReady(), 0)
+}
+
+// TestVerifyModeNeedsNoConfigurePermission.
+func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
+	t.Parallel()
+	if brokerCtl == "" {
+		t.Log("BROKER_CTL is not set: no user without permissions to try it with")
+		return
+	}
+	sc := newScene(t).with("MAX_RETRIES", "1").seed()
+	user := "bb" + token()
+	ctl(t, nil, "add_user", user, "canary-password")
+	t.Cleanup(func() { ctl(t, nil, "delete_user", user) })
+	ctl(t, nil, "set_permissions", "-p", vhost(t), user, "^$", `^(amq\.default|`+sc.prefix+`\..*)$`, "^"+sc.prefix+`\..*$`)
+	sc.with("AMQP_USERNAME", user, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
+	s := sc.run()
+	sc.app.on("bad", status(500))
+	m := message("bad")
+	m.UserId = brokerUser(t) // copied, it would be refused: the sidecar is somebody else
+	sc.sendMessage(m)
+	d := sc.take(sc.dlq(), 1)[0]
+	if d.Headers["x-original-user-id"] != brokerUser(t) {
+		t.Errorf("x-original-user-id is %v", d.Headers["x-original-user-id"])
+	}
+	sc.settledAll(s, 0)
+	// Declare mode without the permission is a finding, not a crash.
+	sc.with("TOPOLOGY_MODE", "declare")
+	sc.deleteQueue(sc.dlq())
+	s = start(t, sc.env)
+	eventually(t, "a log line about the permission", func() bool { return s.log.mentions("permission") || s.log.mentions("access_refused") })
+	stays(t, time.Second, "up and not ready", func() bool { return !s.ended() && !s.ready() })
+	if s.log.mentions("canary-password") {
+		t.Error("the log holds the password")
+	}
+}
+
+// TestModeNone looks at nothing and just consumes.
+func TestModeNone(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("TOPOLOGY_MODE", "none").seedTTL(350)
+	sc.app.on("m", status(500), status(200))
+	sc.send("m")
+	s := sc.run()
+	sc.app.await("m", 2)
+	sc.settledAll(s, 0)
+}
