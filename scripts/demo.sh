@@ -27,7 +27,7 @@ if [ "${1:-}" = stop ]; then
 fi
 
 [ -x bin/sidecar ] || { echo "bin/sidecar is missing: run make demo" >&2; exit 1; }
-scripts/need.sh python3 python3-minimal
+scripts/need.sh python3 python3
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/sidecar-demo.XXXXXX")
 touch "$dir/.sidecar-demo"
