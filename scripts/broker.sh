@@ -315,7 +315,7 @@ remove() { # DIR
   [[ -e $dir/source ]] || die "$dir holds no broker of this script"
   stop "$dir" TERM
   if [[ -s $dir/container ]]; then docker rm -f -v "$(cat "$dir/container")" >/dev/null 2>&1 || true; fi
-  for p in $(cat "$dir/port" "$dir/ports" 2>/dev/null); do rm -f "$RESERVED/$p"; done
+  cat "$dir/port" "$dir/ports" 2>/dev/null | tr " " "\n" | while read -r p; do rm -f "$RESERVED/$p"; done || true
   rm -rf "$dir"
 }
 

@@ -4,13 +4,17 @@ import amqp "github.com/rabbitmq/amqp091-go"
 
 // Kinds of publications: what a message is sent somewhere for. They are the values of the metric label "kind".
 const (
-	KindPark  = "park"
-	KindRetry = "retry"
+	KindPark    = "park"
+	KindRetry   = "retry"
+	KindRedrive = "redrive"
+	KindOther   = "other" // what any other kind counts as
 )
 
-// Publication is a message to be published, mandatory and confirmed, in the place of another one.
+var kinds = []string{KindPark, KindRetry, KindRedrive, KindOther}
+
+// Publication is a message to be published, mandatory, persistent and confirmed, in the place of another one.
 type Publication struct {
-	Kind          string // KindPark or KindRetry
+	Kind          string
 	Exchange, Key string
 	Msg           amqp.Publishing
 }

@@ -1,0 +1,200 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Dialer makes sessions.
+type Dialer struct {
+	o          Options
+	metrics    *metrics
+	generation atomic.Uint64
+
+	mu   sync.Mutex
+	next int // which URL to try first
+}
+
+// NewDialer returns a Dialer; it connects to nothing yet.
+func NewDialer(o Options) *Dialer {
+	o.setDefaults()
+	return &Dialer{o: o, metrics: newMetrics(o.Registerer)}
+}
+
+// Dial tries every URL once, each with its own deadline, beginning with another one each time, and returns the first
+// session that stands. Every failed attempt is logged with its reason. The error joins them all and holds no secret.
+func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
+	targets, err := d.targets()
+	if err != nil {
+		d.o.Logger.Warn("broker connection failed", "connection", d.o.Name, "cause", string(causeOf(err)), "error", err)
+		return nil, err
+	}
+	var failed []error
+	for range targets {
+		if ctx.Err() != nil {
+			return nil, errors.Join(append(failed, context.Cause(ctx))...)
+		}
+		t := targets[d.turn(len(targets))]
+		s, err := d.dial(ctx, t)
+		if err == nil {
+			d.o.Logger.Info("broker connected", "connection", d.o.Name, "broker", t.addr(), "vhost", t.uri.Vhost,
+				"generation", s.Generation())
+			return s, nil
+		}
+		err = fmt.Errorf("connect to %s: %w", t.addr(), err)
+		d.o.Logger.Warn("broker connection failed", "connection", d.o.Name, "broker", t.addr(),
+			"cause", string(causeOf(err)), "error", err)
+		failed = append(failed, err)
+	}
+	return nil, errors.Join(failed...)
+}
+
+// turn moves on with every attempt, also after one that worked: a broker that takes connections and drops them must not
+// be the first choice for ever.
+func (d *Dialer) turn(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := d.next % n
+	d.next = i + 1
+	return i
+}
+
+// target is one URL with the credentials to use there.
+type target struct {
+	uri                amqp.URI
+	username, password string
+}
+
+func (t target) addr() string { return net.JoinHostPort(t.uri.Host, strconv.Itoa(t.uri.Port)) }
+
+func (d *Dialer) targets() ([]target, error) {
+	urls, err := d.o.URLs()
+	if err != nil {
+		return nil, &configError{fmt.Errorf("read the broker's URL: %w", err)}
+	}
+	if len(urls) == 0 {
+		return nil, &configError{errors.New("there is no broker URL")}
+	}
+	username, err := secret(d.o.Username)
+	if err != nil {
+		return nil, &configError{fmt.Errorf("read the broker's user name: %w", err)}
+	}
+	password, err := secret(d.o.Password)
+	if err != nil {
+		return nil, &configError{fmt.Errorf("read the broker's password: %w", err)}
+	}
+	targets := make([]target, len(urls))
+	for i, u := range urls {
+		uri, err := amqp.ParseURI(u)
+		if err != nil {
+			// The parser's text may quote the URL, and with it a password.
+			return nil, &configError{fmt.Errorf("broker URL %d of %d is malformed", i+1, len(urls))}
+		}
+		t := target{uri: uri, username: uri.Username, password: uri.Password}
+		if username != "" {
+			t.username = username
+		}
+		if password != "" {
+			t.password = password
+		}
+		targets[i] = t
+	}
+	return targets, nil
+}
+
+func secret(read func() (string, error)) (string, error) {
+	if read == nil {
+		return "", nil
+	}
+	return read()
+}
+
+// dial makes one session. Until it stands, a deadline or the end of ctx closes the socket, which ends every step.
+func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
+	defer cancel()
+	raw, err := dialTCP(ctx, t.addr())
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { kill(raw) })()
+	conn := raw
+	if t.uri.Scheme == "amqps" {
+		if conn, err = startTLS(ctx, raw, d.o.TLS, t.uri.Host); err != nil {
+			kill(raw)
+			return nil, inTime(ctx, err)
+		}
+	}
+	w := newWire(conn, raw, d.logHidden)
+	c, err := amqp.Open(w, d.config(t))
+	if err != nil {
+		kill(raw)
+		return nil, inTime(ctx, handshakeCause(err, w))
+	}
+	// Twice the negotiated interval: the broker sends a heartbeat every half.
+	idle := 2 * c.Config.Heartbeat
+	if idle <= 0 {
+		idle = 2 * d.o.Heartbeat
+	}
+	if err := w.established(idle, c.Config.FrameSize); err != nil {
+		kill(raw)
+		return nil, inTime(ctx, err)
+	}
+	return newSession(c, w, d), nil
+}
+
+func (d *Dialer) config(t target) amqp.Config {
+	var auth amqp.Authentication = &amqp.PlainAuth{Username: t.username, Password: t.password}
+	if d.o.External {
+		auth = &amqp.ExternalAuth{}
+	}
+	properties := amqp.Table{"product": "amqp-sidecar", "platform": "Go", "connection_name": d.o.Name}
+	if d.o.Version != "" {
+		properties["version"] = d.o.Version
+	}
+	return amqp.Config{
+		SASL:       []amqp.Authentication{auth},
+		Vhost:      t.uri.Vhost,
+		FrameSize:  frameMax,
+		Heartbeat:  max(d.o.Heartbeat.Truncate(time.Second), time.Second),
+		Properties: properties,
+		Locale:     "en_US",
+	}
+}
+
+// inTime says that time ran out when that is why a step failed.
+func inTime(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}
+
+// handshakeCause undoes two losses of the client library: it turns errors of the connection into text, and it calls
+// every connection that ends at the wrong moment a wrong password. The broker closes without a word on a wrong password,
+// so only a clean end counts as one.
+func handshakeCause(err error, w *wire) error {
+	var closed *amqp.Error
+	if errors.As(err, &closed) && closed.Server {
+		return err
+	}
+	cause := w.cause()
+	if cause == nil || isEOF(cause) && (errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost)) {
+		return err
+	}
+	return fmt.Errorf("handshake: %w", cause)
+}
+
+func (d *Dialer) logHidden(n int) {
+	d.o.Logger.Warn("header values of a message are unreadable and were hidden",
+		slog.String("connection", d.o.Name), slog.Int("values", n))
+}

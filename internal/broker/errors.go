@@ -1,0 +1,66 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// What can become of a call. Test with errors.Is; the text says more.
+var (
+	// ErrDisconnected: there is no connection, or it ended before the call could have had an effect.
+	ErrDisconnected = errors.New("not connected to the broker")
+	// ErrUnknown: the message was sent, and no confirm came before the deadline or the end of the connection. It may
+	// or may not have been taken.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrBlocked: the broker's memory or disk alarm blocks the connection; nothing was sent.
+	ErrBlocked = errors.New("blocked by the broker's resource alarm")
+	// ErrUnroutable: the message reached no queue, because no binding matches or the exchange is missing.
+	ErrUnroutable = errors.New("unroutable")
+	// ErrNacked: the broker did not take the message, for example because its queue is full.
+	ErrNacked = errors.New("nacked by the broker")
+	// ErrRefused: the broker closed the channel instead of taking the message; see RefusedError.
+	ErrRefused = errors.New("refused by the broker")
+	// ErrInvalid: the message cannot be written as AMQP; nothing was sent.
+	ErrInvalid = errors.New("not a valid AMQP message")
+	// ErrTooLarge: properties and headers do not fit one frame; nothing was sent.
+	ErrTooLarge = errors.New("properties and headers do not fit one frame")
+	// ErrCancelled: the broker ended the subscription, because the queue was deleted or moved.
+	ErrCancelled = errors.New("consumer cancelled by the broker")
+)
+
+// RefusedError is a channel that the broker closed on us, in its own words. A missing exchange (404) is also
+// ErrUnroutable.
+type RefusedError struct {
+	Code int    // AMQP reply code: 403, 404, 406 …
+	Text string // the broker's text: "NOT_FOUND - no exchange 'x' in vhost '/'"
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("refused by the broker: %d %s", e.Code, e.Text)
+}
+
+// Unwrap gives the client library's form of it.
+func (e *RefusedError) Unwrap() error {
+	return &amqp.Error{Code: e.Code, Reason: e.Text, Server: true, Recover: true}
+}
+
+// Is makes a RefusedError an ErrRefused and, for a missing exchange, an ErrUnroutable.
+func (e *RefusedError) Is(target error) bool {
+	return target == ErrRefused || target == ErrUnroutable && e.Code == amqp.NotFound
+}
+
+// ReturnedError is a message that the broker sent back because no queue would take it.
+type ReturnedError struct {
+	Exchange, Key string
+	Code          int
+	Text          string
+}
+
+func (e *ReturnedError) Error() string {
+	return fmt.Sprintf("returned by exchange %q for key %q: %d %s", e.Exchange, e.Key, e.Code, e.Text)
+}
+
+// Is makes a ReturnedError an ErrUnroutable.
+func (e *ReturnedError) Is(target error) bool { return target == ErrUnroutable }

@@ -1,0 +1,138 @@
+package broker
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics is shared by the dialers of one Registerer: connected and blocked speak of the whole process.
+type metrics struct {
+	*links
+	reconnects *prometheus.CounterVec
+	confirm    map[string]prometheus.Observer
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	reconnects := register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_amqp_reconnects_total",
+		Help: "Connections to the broker that were lost or could not be made, by cause.",
+	}, []string{"cause"}))
+	confirm := register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "sidecar_publish_confirm_duration_seconds",
+		Help:    "Time from publishing to the broker's confirm, by kind of publication.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"kind"}))
+	m := &metrics{
+		links: register(r, newLinks()), reconnects: reconnects, confirm: make(map[string]prometheus.Observer, len(kinds)),
+	}
+	for _, c := range causes {
+		reconnects.WithLabelValues(string(c))
+	}
+	for _, k := range kinds {
+		m.confirm[k] = confirm.WithLabelValues(k)
+	}
+	return m
+}
+
+// register returns the collector that is already there when another dialer was first.
+func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
+	if r == nil {
+		return c
+	}
+	err := r.Register(c)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		if existing, ok := already.ExistingCollector.(C); ok {
+			return existing
+		}
+	}
+	if err != nil {
+		panic(err) // two different metrics of one name: a mistake in this program
+	}
+	return c
+}
+
+func (m *metrics) reconnect(c cause) { m.reconnects.WithLabelValues(string(c)).Inc() }
+
+func (m *metrics) confirmed(kind string, d time.Duration) {
+	o, ok := m.confirm[kind]
+	if !ok {
+		o = m.confirm[KindOther]
+	}
+	o.Observe(d.Seconds())
+}
+
+// links are the supervised connections of the process.
+type links struct {
+	connected, blocked *prometheus.Desc
+
+	mu  sync.Mutex
+	all map[*link]struct{}
+}
+
+type link struct {
+	session *Session // nil while down
+}
+
+func newLinks() *links {
+	return &links{
+		connected: prometheus.NewDesc("sidecar_amqp_connected",
+			"1 while every connection to the broker that should be up is up.", nil, nil),
+		blocked: prometheus.NewDesc("sidecar_amqp_blocked",
+			"1 while the broker's resource alarm blocks a connection.", nil, nil),
+		all: map[*link]struct{}{},
+	}
+}
+
+func (l *links) addLink() *link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := &link{}
+	l.all[k] = struct{}{}
+	return k
+}
+
+func (l *links) removeLink(k *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.all, k)
+}
+
+func (l *links) linkUp(k *link, s *Session) { l.set(k, s) }
+func (l *links) linkDown(k *link)           { l.set(k, nil) }
+
+func (l *links) set(k *link, s *Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.session = s
+}
+
+// Describe implements prometheus.Collector.
+func (l *links) Describe(ch chan<- *prometheus.Desc) {
+	ch <- l.connected
+	ch <- l.blocked
+}
+
+// Collect implements prometheus.Collector.
+func (l *links) Collect(ch chan<- prometheus.Metric) {
+	l.mu.Lock()
+	connected, blocked := len(l.all) > 0, false
+	for k := range l.all {
+		up := k.session != nil && k.session.Err() == nil
+		connected = connected && up
+		blocked = blocked || up && k.session.Blocked()
+	}
+	l.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(l.connected, prometheus.GaugeValue, gauge(connected))
+	ch <- prometheus.MustNewConstMetric(l.blocked, prometheus.GaugeValue, gauge(blocked))
+}
+
+func gauge(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

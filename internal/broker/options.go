@@ -1,0 +1,62 @@
+// Package broker keeps connections to RabbitMQ. A Session is one connection and its channels and is never revived: what
+// was received on it can only be settled on it. Supervise replaces a lost session by a new one, for ever; a Publisher
+// publishes on a connection of its own and reports success only for what the broker confirmed and did not return.
+//
+// It declares nothing, decides nothing about messages, and never uses the client library's own recovery, which acks by
+// a bare tag across reconnects and so settles messages it never saw.
+package broker
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// frameMax is what we offer; the broker may lower it. It bounds the header table of a message.
+	frameMax = 131072
+
+	defaultTimeout   = 10 * time.Second
+	defaultHeartbeat = 10 * time.Second
+
+	// writeTimeout ends a connection on which one write makes no progress: the broker stopped reading.
+	writeTimeout = 30 * time.Second
+)
+
+// Options say where the broker is and how to get in. Every function is called on every dial, so that secrets may rotate.
+type Options struct {
+	URLs      func() ([]string, error) // amqp or amqps URLs, tried in turn
+	Username  func() (string, error)   // "" (or a nil function) leaves the URL's
+	Password  func() (string, error)   // "" (or a nil function) leaves the URL's
+	TLS       TLSOptions
+	External  bool          // SASL EXTERNAL: the client certificate says who we are
+	Heartbeat time.Duration // whole seconds; 0 = 10 s. A heartbeat in the URL is ignored
+	Timeout   time.Duration // for each dial and each call to the broker; 0 = 10 s
+	Name      string        // the connection's name in the broker's own tools
+	Version   string        // our version, for the same place
+	Logger    *slog.Logger  // nil = silent
+
+	// Registerer takes the metrics; nil = none. Dialers with the same Registerer share one set: they are the
+	// connections of one process.
+	Registerer prometheus.Registerer
+}
+
+// TLSOptions are PEM files, read again on every dial; "" = the system's authorities, no client certificate, and the
+// host of the URL as the name that the server must prove.
+type TLSOptions struct {
+	CAFile, CertFile, KeyFile string
+	ServerName                string
+}
+
+func (o *Options) setDefaults() {
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = defaultHeartbeat
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}

@@ -1,0 +1,158 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Subscription is a channel of one session that consumes one queue. Starting and stopping leaves the channel, and with
+// it every unsettled delivery, untouched.
+type Subscription struct {
+	session *Session
+	ch      *amqp.Channel
+	queue   string
+	starts  atomic.Uint64
+	tag     string // of the running consumer; Start and Stop are for one goroutine
+
+	once sync.Once
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// Subscribe opens a channel that will hold at most prefetch unsettled deliveries, 1 to 65535. It consumes nothing yet.
+func (s *Session) Subscribe(ctx context.Context, queue string, prefetch int) (*Subscription, error) {
+	if prefetch < 1 || prefetch > 65535 {
+		return nil, fmt.Errorf("subscribe to queue %q: prefetch %d is not between 1 and 65535", queue, prefetch)
+	}
+	ch, err := s.Channel(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to queue %q: %w", queue, err)
+	}
+	sub := &Subscription{session: s, ch: ch, queue: queue, done: make(chan struct{})}
+	// Buffered: the library delivers these from its reading goroutine.
+	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
+	cancels := ch.NotifyCancel(make(chan string, 1))
+	go sub.watch(closes, cancels)
+	if err := s.Do(ctx, "set the prefetch count", func() error { return ch.Qos(prefetch, 0, false) }); err != nil {
+		return nil, fmt.Errorf("subscribe to queue %q: %w", queue, err)
+	}
+	return sub, nil
+}
+
+// watch ends when the library has torn the channel down.
+func (s *Subscription) watch(closes <-chan *amqp.Error, cancels <-chan string) {
+	for {
+		select {
+		case tag, ok := <-cancels:
+			if !ok {
+				cancels = nil
+				continue
+			}
+			s.end(fmt.Errorf("consume queue %q: consumer %q: %w", s.queue, tag, ErrCancelled))
+		case e, ok := <-closes:
+			switch {
+			case !ok:
+				s.end(fmt.Errorf("consume queue %q: %w", s.queue, ErrDisconnected))
+				return
+			case e.Server && e.Recover:
+				s.end(fmt.Errorf("consume queue %q: %w", s.queue, &RefusedError{Code: e.Code, Text: e.Reason}))
+			default:
+				s.end(fmt.Errorf("consume queue %q: %w", s.queue, s.session.explain(e)))
+			}
+		}
+	}
+}
+
+func (s *Subscription) end(err error) {
+	s.once.Do(func() {
+		s.err = err
+		close(s.done)
+	})
+}
+
+// Done is closed when no more deliveries will come and none can be relied on to be settled: the channel or the
+// connection was closed, or the broker cancelled the consumer.
+func (s *Subscription) Done() <-chan struct{} { return s.done }
+
+// Err is nil while the subscription stands and says why it ended afterwards.
+func (s *Subscription) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Start begins to consume. The returned channel closes after Stop, once it is drained, or when the subscription ends;
+// then it drops what it still holds, which the broker delivers again.
+func (s *Subscription) Start(ctx context.Context) (<-chan amqp.Delivery, error) {
+	// A tag is never used twice: the broker closes the whole connection on a duplicate.
+	tag := fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.starts.Add(1))
+	var deliveries <-chan amqp.Delivery
+	err := s.session.Do(ctx, "consume", func() (err error) {
+		deliveries, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
+	}
+	s.tag = tag
+	return deliveries, nil
+}
+
+// Stop cancels the consumer and waits for the broker to say so: nothing new is delivered afterwards, what was delivered
+// before drains through the channel that Start returned and may still be settled.
+func (s *Subscription) Stop(ctx context.Context) error {
+	if s.tag == "" {
+		return nil
+	}
+	tag := s.tag
+	s.tag = ""
+	if err := s.session.Do(ctx, "cancel", func() error { return s.ch.Cancel(tag, false) }); err != nil {
+		return fmt.Errorf("stop consuming queue %q: %w", s.queue, s.explain(err))
+	}
+	return nil
+}
+
+// Ack removes the delivery from the queue; multiple: and every unsettled one before it on this subscription.
+func (s *Subscription) Ack(tag uint64, multiple bool) error {
+	return s.settled("ack", s.ch.Ack(tag, multiple))
+}
+
+// Requeue returns the delivery to its queue. It is a nack and never basic.reject, which newer brokers count against the
+// message's delivery limit.
+func (s *Subscription) Requeue(tag uint64) error {
+	return s.settled("requeue", s.ch.Nack(tag, false, true))
+}
+
+// Reject takes the delivery out of its queue and along the queue's dead-letter route; where there is none, or where it
+// leads nowhere, the message is lost.
+func (s *Subscription) Reject(tag uint64) error {
+	return s.settled("reject", s.ch.Nack(tag, false, false))
+}
+
+// settled turns an error of the library into one that says the delivery is somebody else's now. There is no answer to a
+// settlement: nil means it was written.
+func (s *Subscription) settled(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s on queue %q: %w", verb, s.queue, s.explain(s.session.explain(err)))
+}
+
+// explain prefers the reason why the subscription ended, and makes every failure of a closed channel an ErrDisconnected.
+func (s *Subscription) explain(err error) error {
+	if ended := s.Err(); ended != nil {
+		err = ended
+	}
+	if errors.Is(err, amqp.ErrClosed) && !errors.Is(err, ErrDisconnected) {
+		return fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	return err
+}

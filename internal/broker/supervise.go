@@ -1,0 +1,95 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/sethvargo/go-retry"
+)
+
+const (
+	backoffFirst = 500 * time.Millisecond
+	backoffLimit = 30 * time.Second
+
+	// steady is how long a session must have lived for the backoff to begin anew.
+	steady = 10 * time.Second
+)
+
+// Supervise keeps a session up: it dials until one stands, calls serve with it, closes it when serve returns, and begins
+// again, with a growing random pause, for ever. The context given to serve ends when the session does, with the reason
+// as its cause, and when ctx ends; in the latter case the session stays usable until serve returns.
+//
+// It returns nil when serve returned nil on a session that still stands, and the cause of ctx when ctx ended. Nothing
+// the broker does makes it return: wrong credentials may be corrected, a broker that is away comes back.
+func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s *Session) error) error {
+	link := d.metrics.addLink()
+	defer d.metrics.removeLink(link)
+	backoff := newBackoff()
+	for {
+		started := time.Now()
+		err := superviseOnce(ctx, d, link, serve)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		why := causeOf(err)
+		d.metrics.reconnect(why)
+		if time.Since(started) > steady {
+			backoff = newBackoff()
+		}
+		pause, _ := backoff.Next()
+		d.o.Logger.Warn("broker session over", "connection", d.o.Name, "cause", string(why), "error", err,
+			"retry_in", pause.Round(time.Millisecond).String())
+		if !sleep(ctx, pause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// superviseOnce returns nil only when serve was done with a session that still stood.
+func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(context.Context, *Session) error) error {
+	s, err := d.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	d.metrics.linkUp(link, s)
+	defer d.metrics.linkDown(link)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-s.Done():
+			cancel(s.Err())
+		case <-over:
+		}
+	}()
+	err = serve(ctx, s)
+	if ended := s.Err(); ended != nil {
+		return ended // whatever serve made of it
+	}
+	return err
+}
+
+// newBackoff doubles from half a second to thirty seconds and takes a random part of that, so that the replicas of a
+// broker that came back do not arrive together.
+func newBackoff() retry.Backoff {
+	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(backoffFirst)))
+}
+
+// sleep is false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,212 @@
+package broker
+
+import (
+	"encoding/binary"
+	"math"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	frameHead = 7 // type, channel, size
+	frameTail = 1 // end mark
+
+	typeHeader    = 2
+	typeHeartbeat = 8
+
+	// wireBuffer holds several small deliveries per read; the library's own buffer of 4 KiB would mean a system call
+	// for every few messages.
+	wireBuffer = 64 << 10
+
+	// maxHeaderFrame bounds what is held back for one content header. Brokers stay below frame_max except for the few
+	// hundred bytes that dead-lettering adds each time.
+	maxHeaderFrame = 1 << 20
+)
+
+// wire is the stream the client library sees. Between the socket, or TLS, and the library it does two things:
+//
+//	socket ──> buf ──> [ content header frames: defuse ] ──> library
+//	                   [ all others, bodies included: as they are ]
+//
+// and it keeps the deadlines. It deliberately has no SetReadDeadline: the library would call it, through another
+// goroutine, once per frame. Read is for one goroutine, Write for one at a time, as the library does it.
+type wire struct {
+	conn net.Conn // what is read and written: the socket, or TLS on top of it
+	raw  net.Conn // the socket; closing it ends every read and write at once
+	lost func(n int)
+
+	idle        atomic.Int64 // nanoseconds without a byte after which the peer counts as gone; 0 during the handshake
+	readArmed   time.Time
+	writeArmed  time.Time
+	frameLimit  atomic.Int64 // frame_max as negotiated
+	failure     atomic.Pointer[error]
+	passThrough bool // not AMQP frames: the library will say so
+
+	buf  []byte
+	r, w int
+	pass int // bytes of the current frame that may go to the library
+}
+
+func newWire(conn, raw net.Conn, lost func(n int)) *wire {
+	w := &wire{conn: conn, raw: raw, lost: lost, buf: make([]byte, wireBuffer)}
+	w.frameLimit.Store(frameMax)
+	return w
+}
+
+// established ends the handshake: from now on silence for longer than idle ends the connection, and so does a write
+// that does not move for writeTimeout.
+func (w *wire) established(idle time.Duration, frameLimit int) error {
+	if frameLimit > 0 {
+		w.frameLimit.Store(int64(frameLimit))
+	}
+	w.idle.Store(int64(idle))
+	// The reader is already inside Read with the handshake's deadline; this moves it.
+	return w.conn.SetDeadline(time.Now().Add(idle))
+}
+
+// fail keeps the first error of the connection: the library reduces it to its text.
+func (w *wire) fail(err error) error {
+	w.failure.CompareAndSwap(nil, &err)
+	return err
+}
+
+// cause is the first error of the connection, nil when there was none.
+func (w *wire) cause() error {
+	if err := w.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Read hands out whatever is known to be readable for the library.
+func (w *wire) Read(p []byte) (int, error) {
+	for {
+		n := 0
+		for n < len(p) && w.ready() {
+			c := copy(p[n:], w.buf[w.r:min(w.w, w.r+w.pass)])
+			n, w.r, w.pass = n+c, w.r+c, w.pass-c
+		}
+		if n > 0 || len(p) == 0 {
+			return n, nil
+		}
+		if w.r == w.w && w.pass >= len(p) && len(p) >= wireBuffer/4 {
+			// The library asks for a large piece of a body: straight into its memory.
+			n, err := w.receive(p)
+			w.pass -= n
+			return n, err
+		}
+		if err := w.fill(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// ready reports whether there are bytes that may go to the library, after looking at the next frame when a new one
+// begins.
+func (w *wire) ready() bool {
+	if w.r == w.w {
+		return false
+	}
+	return w.pass > 0 || w.next()
+}
+
+// next looks at the frame that begins at r and decides how much of it may pass; false means that more must be read.
+func (w *wire) next() bool {
+	have := w.w - w.r
+	if w.passThrough {
+		w.pass = have
+		return true
+	}
+	if have < frameHead {
+		return false
+	}
+	kind, size := w.buf[w.r], binary.BigEndian.Uint32(w.buf[w.r+3:])
+	switch {
+	case kind == 0 || kind > typeHeartbeat || size > math.MaxInt32-frameHead-frameTail:
+		w.passThrough = true
+		w.pass = have
+		return true
+	case kind != typeHeader || size > maxHeaderFrame:
+		w.pass = frameHead + int(size) + frameTail
+		return true
+	case have < frameHead+int(size)+frameTail:
+		return false
+	}
+	w.filter(int(size))
+	return true
+}
+
+// filter defuses the content header at r, which is complete. A payload that became shorter moves towards its end, so
+// that what follows the frame stays where it is.
+func (w *wire) filter(size int) {
+	body := w.r + frameHead
+	out, lost := defuse(w.buf[body:body+size], int(w.frameLimit.Load())-frameHead-frameTail)
+	if gone := size - len(out); gone > 0 {
+		copy(w.buf[body+gone:], out)
+		copy(w.buf[w.r+gone:], w.buf[w.r:w.r+frameHead])
+		w.r += gone
+		binary.BigEndian.PutUint32(w.buf[w.r+3:], uint32(len(out)))
+	}
+	w.pass = frameHead + len(out) + frameTail
+	if lost > 0 {
+		w.lost(lost)
+	}
+}
+
+// fill reads more, behind what is there. Only an incomplete frame can be there: it moves to the front, and a content
+// header larger than the buffer gets a larger buffer.
+func (w *wire) fill() error {
+	w.w = copy(w.buf, w.buf[w.r:w.w])
+	w.r = 0
+	if w.w == 0 && len(w.buf) > wireBuffer {
+		w.buf = make([]byte, wireBuffer)
+	}
+	if w.w == len(w.buf) {
+		w.buf = append(w.buf, make([]byte, len(w.buf))...)
+	}
+	n, err := w.receive(w.buf[w.w:])
+	w.w += n
+	if n > 0 {
+		return nil // an error comes again with the next read
+	}
+	return err
+}
+
+// receive reads from the connection. The deadline moves at most eight times per period: moving it costs more than
+// reading a small message.
+func (w *wire) receive(p []byte) (int, error) {
+	if idle := time.Duration(w.idle.Load()); idle > 0 {
+		if now := time.Now(); now.Sub(w.readArmed) > idle/8 {
+			w.readArmed = now
+			if err := w.conn.SetReadDeadline(now.Add(idle)); err != nil {
+				return 0, w.fail(err)
+			}
+		}
+	}
+	n, err := w.conn.Read(p)
+	if err != nil {
+		_ = w.fail(err)
+	}
+	return n, err
+}
+
+// Write writes all of p or ends the connection.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.idle.Load() > 0 {
+		if now := time.Now(); now.Sub(w.writeArmed) > writeTimeout/8 {
+			w.writeArmed = now
+			if err := w.conn.SetWriteDeadline(now.Add(writeTimeout)); err != nil {
+				return 0, w.fail(err)
+			}
+		}
+	}
+	n, err := w.conn.Write(p)
+	if err != nil {
+		_ = w.fail(err)
+	}
+	return n, err
+}
+
+// Close closes the socket. For TLS the farewell alert is left out: writing it could block.
+func (w *wire) Close() error { return w.raw.Close() }
