@@ -1,0 +1,22 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+)
+
+func printConfig(_ context.Context, in invocation) error {
+	cfg, err := in.load("config")
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(in.stdout, 0, 0, 2, ' ', 0)
+	for _, s := range cfg.Effective() {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Origin)
+	}
+	for _, warning := range cfg.Warnings() {
+		_, _ = fmt.Fprintf(in.stderr, "warning: %s\n", warning)
+	}
+	return w.Flush()
+}

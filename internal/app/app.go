@@ -1,0 +1,84 @@
+// Package app is the composition root: it builds every part from the configuration, starts them in order and stops
+// them in the opposite order. It holds no logic of its own about messages.
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/admin"
+	"sidecar/internal/broker"
+	"sidecar/internal/config"
+	"sidecar/internal/consume"
+	"sidecar/internal/dispatch"
+	"sidecar/internal/flow"
+	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
+)
+
+// Build says which build this is.
+type Build struct{ Version, Commit string }
+
+// App is one sidecar.
+type App struct {
+	cfg      *config.Config
+	build    Build
+	log      *slog.Logger
+	registry *prometheus.Registry
+	plan     *topology.Plan
+	started  time.Time
+
+	tracing   *telemetry.Tracing
+	target    *dispatch.Target
+	flow      *flow.Control
+	consuming *broker.Dialer
+	publisher *broker.Publisher
+	consumer  *consume.Consumer
+	watcher   *topology.Watcher
+	admin     *admin.Server
+
+	look      chan struct{} // asks for a look at the topology; capacity 1
+	fits      fitness       // whether the topology fits, as last seen
+	connected atomic.Bool   // the consume connection is up
+	drainAsk  chan struct{} // closed by the first request to drain
+	drainOnce sync.Once
+	draining  chan struct{} // closed when the drain begins
+	drained   chan struct{} // closed when it has ended
+}
+
+// New builds a sidecar that logs to w. It opens no connection. An error of the configuration is ErrConfig.
+func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
+	plan, err := newPlan(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{
+		cfg: cfg, build: build, plan: plan, started: time.Now(),
+		log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
+		registry: telemetry.NewRegistry(build.Version, build.Commit),
+		look:     make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
+	}
+	telemetry.AdoptLibraries(a.log)
+	if a.tracing, err = telemetry.NewTracing(context.Background(), tracingOptions(cfg, build, plan, a.log)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if a.target, err = dispatch.New(dispatchOptions(cfg, build, plan, a.log, a.registry)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	a.flow = flow.New(flowOptions(cfg, plan, a.target, a.log, a.registry))
+	a.newBroker()
+	a.consumer = consume.New(consume.Options{
+		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
+		Dispatcher: a.target, Publisher: a.publisher, Flow: a.flow, Tracing: a.tracing,
+		Logger: a.log, Registerer: a.registry,
+	})
+	a.admin = admin.New(a.adminOptions())
+	return a, nil
+}

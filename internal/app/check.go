@@ -1,0 +1,58 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/config"
+	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
+)
+
+// checkTimeout bounds a whole check: dialling every URL once and asking for every object.
+const checkTimeout = 30 * time.Second
+
+// ErrFindings ends a check that found something: a retried or parked message might be lost.
+var ErrFindings = errors.New("the topology does not fit")
+
+// Check connects, looks whether the broker would keep every retried and parked message, and prints to w what it finds
+// and how to fix it. It changes nothing.
+func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
+	plan, err := newPlan(cfg)
+	if err != nil {
+		return err
+	}
+	for _, warning := range cfg.Warnings() {
+		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
+	}
+	if !plan.Quorum {
+		_, _ = fmt.Fprintf(w, "warning  %s: classic queues can lose messages in retry transit when the broker is killed; "+
+			"SIDECAR_QUEUE_TYPE=quorum loses none\n", plan.Queue)
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	log := telemetry.NewLogger(io.Discard, "error", "text")
+	telemetry.AdoptLibraries(log)
+	s, err := broker.NewDialer(brokerOptions(cfg, "check", Build{}, log, nil)).Dial(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the broker: %w", err)
+	}
+	defer s.Close()
+	findings, err := topology.Ensure(ctx, s, plan, topology.ModeVerify)
+	if err != nil {
+		return err
+	}
+	for _, f := range findings {
+		_, _ = fmt.Fprintf(w, "problem  %s: %s\n         wanted  %s\n         found   %s\n         fix     %s\n",
+			f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
+	}
+	if len(findings) > 0 {
+		return fmt.Errorf("%w: %d problems", ErrFindings, len(findings))
+	}
+	_, _ = fmt.Fprintf(w, "ok       %s fits: retried messages wait and return, parked ones are kept in %s\n", plan.Queue, plan.Park.Queue)
+	return nil
+}

@@ -1,0 +1,137 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sidecar/internal/config"
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+// Question asks what would become of a message.
+type Question struct {
+	Status      int
+	Failure     string // name of a message.Failure, instead of Status
+	RetryCount  int
+	Disposition string
+	RetryAfter  time.Duration // negative: none
+}
+
+// Explain answers with the verdict, why, and how it leaves.
+func Explain(cfg *config.Config, q Question) (string, error) {
+	p, err := newPlan(cfg)
+	if err != nil {
+		return "", err
+	}
+	o, err := q.outcome(cfg)
+	if err != nil {
+		return "", err
+	}
+	m := &message.Message{
+		Queue: p.Queue, RetryCount: q.RetryCount, MaxRetries: p.MaxRetries,
+		Exchange: p.Exchanges[0].Name, HasOriginal: q.RetryCount > 0, OriginalExchange: p.Exchanges[0].Name,
+	}
+	s := p.Settlement(m, newPolicy(cfg).Decide(m, o))
+
+	var b strings.Builder
+	what := fmt.Sprintf("status %d", q.Status)
+	if q.Failure != "" {
+		what = q.Failure
+	}
+	fmt.Fprintf(&b, "%s at retry %d of %d: %s (reason %s)\n", what, q.RetryCount, p.MaxRetries, s.Verdict.Action, s.Verdict.Reason)
+	for _, line := range explainVerdict(s.Verdict, m) {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	for _, line := range explainSettlement(&s, p) {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	return b.String(), nil
+}
+
+func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
+	o := message.Outcome{Status: q.Status, RetryAfter: -1, At: time.Now()}
+	if q.RetryAfter >= 0 {
+		o.RetryAfter = min(q.RetryAfter, cfg.Retry.RetryAfterMax)
+	}
+	if q.Failure != "" {
+		i := slices.IndexFunc(failures, func(f message.Failure) bool { return f.String() == q.Failure })
+		if i < 0 {
+			return o, fmt.Errorf("failure %q is not one of refused, timeout, reset, malformed, too_large", q.Failure)
+		}
+		o.Failure = failures[i]
+	}
+	if q.Disposition != "" {
+		d, ok := dispositions[strings.ToLower(q.Disposition)]
+		if !ok {
+			return o, fmt.Errorf("disposition %q is not one of ack, retry, requeue, park, discard", q.Disposition)
+		}
+		o.Disposition = d
+	}
+	return o, nil
+}
+
+var failures = []message.Failure{
+	message.FailureRefused, message.FailureTimeout, message.FailureReset, message.FailureMalformed, message.FailureTooLarge,
+}
+
+var dispositions = map[string]message.Disposition{
+	"ack": message.DispositionAck, "retry": message.DispositionRetry, "requeue": message.DispositionRequeue,
+	"park": message.DispositionPark, "discard": message.DispositionDiscard,
+}
+
+func explainVerdict(v message.Verdict, m *message.Message) []string {
+	switch v.Action {
+	case message.Ack:
+		return []string{"the app took the message: it leaves the queue"}
+	case message.Discard:
+		return []string{"the app asked for it: the message is gone, and counted"}
+	case message.Release:
+		return []string{"this says nothing about the message: it goes back unharmed and uncounted, and consumption pauses until the app is back"}
+	case message.Requeue:
+		return []string{"not a failed attempt: the retry count stays as it is"}
+	case message.Retry:
+		return []string{fmt.Sprintf("a failed attempt: the next delivery is attempt %d with Amqp-Retry-Count %d", m.RetryCount+2, m.RetryCount+1)}
+	}
+	if v.Reason == message.ReasonMaxRetries {
+		return []string{fmt.Sprintf("attempt %d was the last one: all %d retries are used up", m.RetryCount+1, m.MaxRetries)}
+	}
+	return []string{"retrying would not help: the message is parked at once"}
+}
+
+func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
+	var lines []string
+	if s.Hold > 0 || s.Jitter > 0 {
+		lines = append(lines, fmt.Sprintf("sleeps %s to %s here, holding a prefetch slot but no worker", s.Hold, s.Hold+s.Jitter))
+	}
+	if s.Publish != nil {
+		lines = append(lines, fmt.Sprintf("published to %s, confirmed by the broker, then acked", place(s.Publish.Exchange, s.Publish.Key)))
+	}
+	switch s.Final {
+	case topology.FinalReject:
+		for _, w := range p.Waits {
+			if w.ByReject {
+				lines = append(lines, fmt.Sprintf("rejected: waits %s in %s, then returns to %s", w.Delay, w.Queue, p.Queue))
+			}
+		}
+	case topology.FinalRequeue:
+		lines = append(lines, "requeued by basic.nack: returns to the head of "+p.Queue)
+	case topology.FinalAck:
+		if s.Publish == nil {
+			lines = append(lines, "acked")
+		}
+	}
+	if pause := max(s.Pause, s.Verdict.Pause); pause > 0 {
+		lines = append(lines, fmt.Sprintf("this replica takes nothing for %s, as the app asked", pause))
+	}
+	return lines
+}
+
+func place(exchange, key string) string {
+	if exchange == "" {
+		return fmt.Sprintf("queue %s", key)
+	}
+	return fmt.Sprintf("exchange %s with key %q", exchange, key)
+}

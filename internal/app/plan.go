@@ -1,0 +1,74 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/config"
+	"sidecar/internal/retry"
+	"sidecar/internal/topology"
+)
+
+// ErrConfig marks what is wrong with the configuration but shows only when the topology is built from it.
+var ErrConfig = errors.New("configuration")
+
+// newPlan builds the topology the configuration asks for.
+func newPlan(cfg *config.Config) (*topology.Plan, error) {
+	t, r := &cfg.Topology, &cfg.Retry
+	bindings := make([]topology.Binding, 0, len(t.Bindings))
+	for _, b := range t.Bindings {
+		bindings = append(bindings, topology.Binding{Exchange: b.Exchange, Key: b.Key})
+	}
+	p, err := topology.Build(topology.Options{
+		Preset: t.Preset, Service: cfg.Service.Name, Prefix: t.Prefix, Exchange: t.Exchange,
+		ExchangeType: t.ExchangeType, Queue: t.Queue, RetryExchange: t.RetryExchange, RetryQueue: t.RetryQueue,
+		DLX: t.DLX, DLQ: t.DLQ, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
+		RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
+		NoDeadLetter: t.DeadLetter == config.Disabled,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return p, nil
+}
+
+func newPolicy(cfg *config.Config) retry.Policy {
+	return retry.Policy{
+		ParkOn:       retry.NewStatusSet(cfg.Retry.ParkOnStatus...),
+		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
+		RequeueMin:   cfg.Retry.RequeueDelayMin, RequeueMax: cfg.Retry.RequeueDelayMax,
+	}
+}
+
+// RenderPlan prints the configured topology as text, mermaid or definitions.
+func RenderPlan(cfg *config.Config, format string) (string, error) {
+	p, err := newPlan(cfg)
+	if err != nil {
+		return "", err
+	}
+	switch format {
+	case "text":
+		return p.Text(), nil
+	case "mermaid":
+		return p.Mermaid(), nil
+	case "definitions":
+		b, err := p.Definitions(vhost(cfg))
+		return string(b), err
+	}
+	return "", fmt.Errorf("format %q is not one of text, mermaid, definitions", format)
+}
+
+// vhost is the virtual host of the first URL: definitions name the one they are for.
+func vhost(cfg *config.Config) string {
+	urls, err := cfg.AMQP.URLs()
+	if err != nil || len(urls) == 0 {
+		return "/"
+	}
+	u, err := amqp.ParseURI(urls[0])
+	if err != nil {
+		return "/"
+	}
+	return u.Vhost
+}

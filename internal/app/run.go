@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/consume"
+)
+
+// Bounds of the steps after the drain.
+const (
+	adminStop = 2 * time.Second
+	flushStop = 3 * time.Second
+)
+
+// Run serves until ctx ends, then drains; now cuts the drain short. It returns nil after a drain, also one whose
+// grace expired: only what the sidecar cannot do without (its listeners) is an error.
+func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
+	addrs, err := a.admin.Listen()
+	if err != nil {
+		return err
+	}
+	for _, w := range a.cfg.Warnings() {
+		a.log.Warn("configuration", "warning", w)
+	}
+	a.log.Info("listening", "admin", addrs.Admin, "control", addrs.Control)
+	a.log.Info("started", "version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name,
+		"queue", a.plan.Queue, "topology", a.plan.Preset)
+
+	serving, stopServing := context.WithCancel(context.Background()) // admin: up to the very end
+	link, stopLink := context.WithCancel(context.Background())       // both connections and the probe
+	defer stopServing()
+	defer stopLink()
+	group, failed := errgroup.WithContext(context.Background())
+	group.Go(func() error { return a.admin.Serve(serving) })
+	group.Go(func() error { return a.flow.Run(link) })
+	group.Go(func() error { return ended(a.publisher.Run(link)) })
+	consuming := make(chan struct{})
+	group.Go(func() error {
+		defer close(consuming)
+		return ended(broker.Supervise(link, a.consuming, a.serve))
+	})
+
+	select {
+	case <-ctx.Done():
+	case <-a.drainAsk:
+	case <-failed.Done(): // a listener broke: drain, then report it
+	}
+	a.drain(now)
+	stopLink()
+	<-consuming
+	close(a.drained)
+	select {
+	case <-ctx.Done():
+	case <-failed.Done():
+	}
+	return a.stop(group, stopServing)
+}
+
+// ended takes the end of our own context for what it is.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// drain takes no more, finishes what is in hand within the grace, and gives the rest back.
+func (a *App) drain(now <-chan struct{}) {
+	close(a.draining)
+	grace := a.cfg.Process.ShutdownGrace
+	a.log.Info("draining", "inflight", a.consumer.Inflight(), "grace", grace)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), grace, consume.ErrGrace)
+	defer cancel()
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-now:
+			interrupt(consume.ErrNow)
+		case <-stop:
+		}
+	}()
+	d := a.consumer.Drain(ctx)
+	switch {
+	case d.Interrupted == 0:
+		a.log.Info("drained", "returned", d.Returned)
+	case errors.Is(context.Cause(ctx), consume.ErrNow):
+		a.log.Warn("stopped at once", "released", d.Interrupted, "returned", d.Returned)
+	default:
+		a.log.Warn(fmt.Sprintf("grace expired, released %d", d.Interrupted), "released", d.Interrupted, "returned", d.Returned)
+	}
+}
+
+// stop ends what is left, in the opposite order of the start, each step bounded.
+func (a *App) stop(group *errgroup.Group, stopServing func()) error {
+	ctx, cancel := context.WithTimeout(context.Background(), adminStop)
+	defer cancel()
+	errs := []error{a.admin.Shutdown(ctx)}
+	stopServing()
+	errs = append(errs, group.Wait())
+	a.target.Close()
+	ctx, cancel = context.WithTimeout(context.Background(), flushStop)
+	defer cancel()
+	if err := a.tracing.Shutdown(ctx); err != nil { // spans are not worth an exit code
+		a.log.Warn("traces not flushed", "error", err)
+	}
+	err := errors.Join(errs...)
+	a.log.Info("stopped")
+	return err
+}

@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/flow"
+	"sidecar/internal/topology"
+)
+
+// checkInterval is how often a topology that does not fit is looked at again.
+const checkInterval = 30 * time.Second
+
+// errSessionDone ends what runs beside a consumer that has ended.
+var errSessionDone = errors.New("session done")
+
+// serve is one broker session: first the topology, then messages, because a message rejected into a hole is lost.
+func (a *App) serve(ctx context.Context, s *broker.Session) error {
+	if err := a.ensure(ctx, s); err != nil {
+		return err
+	}
+	a.connected.Store(true)
+	defer a.connected.Store(false)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.watcher.Watch(ctx, s) })
+	group.Go(func() error { return a.repair(ctx, s) })
+	group.Go(func() error {
+		if err := a.consumer.Serve(ctx, s); err != nil {
+			return err
+		}
+		return errSessionDone
+	})
+	if err := group.Wait(); !errors.Is(err, errSessionDone) {
+		return err
+	}
+	return nil
+}
+
+// missing is told by the watcher what has gone since the topology was last looked at.
+func (a *App) missing(findings []topology.Finding) {
+	if len(findings) == 0 || a.cfg.Topology.Mode == string(topology.ModeNone) {
+		return
+	}
+	a.flow.Hold(flow.Topology, findings[0].String())
+	select {
+	case a.look <- struct{}{}:
+	default:
+	}
+}
+
+// repair looks at the topology again as soon as something is missing, and now and then while it does not fit.
+func (a *App) repair(ctx context.Context, s *broker.Session) error {
+	t := time.NewTicker(checkInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-a.look:
+		case <-t.C:
+			if !a.fits.bad() {
+				continue
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := a.ensure(ctx, s); err != nil {
+			return err
+		}
+	}
+}
+
+// ensure declares or verifies the topology and shuts the gate while it does not fit.
+func (a *App) ensure(ctx context.Context, s *broker.Session) error {
+	findings, err := topology.Ensure(ctx, s, a.plan, topology.Mode(a.cfg.Topology.Mode))
+	if err != nil {
+		return err
+	}
+	if a.fits.set(findings) {
+		for _, f := range findings {
+			a.log.Error("topology does not fit", "object", f.Object, "problem", string(f.Problem), "wanted", f.Wanted,
+				"found", f.Found, "fix", f.Fix)
+		}
+	}
+	if len(findings) > 0 {
+		a.flow.Hold(flow.Topology, findings[0].String())
+	} else if a.flow.Lift(flow.Topology) {
+		a.log.Info("topology fits", "queue", a.plan.Queue)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+// Package consume takes messages from one queue and settles them. It holds the line from delivery to settlement:
+// what a message is, what the app said, what that means and how it leaves are decided elsewhere and obeyed here. It
+// never POSTs, never judges and never reads configuration.
+package consume
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/flow"
+	"sidecar/internal/message"
+	"sidecar/internal/retry"
+	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
+)
+
+// Dispatcher POSTs one message and reports what the app said. Cancelling ctx interrupts the attempt.
+type Dispatcher interface {
+	Dispatch(ctx context.Context, m *message.Message) message.Outcome
+}
+
+// Publisher publishes with confirmation: nil means the broker has the message and routed it.
+type Publisher interface {
+	Publish(ctx context.Context, p *broker.Publication) error
+}
+
+// Options of a Consumer.
+type Options struct {
+	Plan        *topology.Plan
+	Policy      retry.Policy
+	Concurrency int // messages POSTed at once, over all sessions
+	Prefetch    int // unacked messages per session, at least Concurrency
+	Dispatcher  Dispatcher
+	Publisher   Publisher
+	Flow        *flow.Control
+	Tracing     *telemetry.Tracing
+	Logger      *slog.Logger
+	Registerer  prometheus.Registerer
+}
+
+// Consumer serves one broker session after the other with one pool of workers. The pool outlives sessions: answers
+// that are under way when a session is lost still occupy their worker, so that the app never sees more than
+// Concurrency messages at once.
+type Consumer struct {
+	o       Options
+	metrics *metrics
+
+	work  chan delivery // unbuffered: a delivery is either with the broker's client or with a worker
+	freed chan struct{} // a worker finished; capacity 1
+
+	inflight atomic.Int64 // being POSTed
+	delayed  atomic.Int64 // sleeping before a requeue
+	active   atomic.Bool  // a consumer is registered
+	returned atomic.Int64 // deliveries given back before their turn
+	cut      atomic.Int64 // attempts interrupted by a stop
+
+	stopping  chan struct{}   // closed: take no more
+	interrupt context.Context // ends: stop what runs
+	cancel    context.CancelCauseFunc
+
+	mu         sync.Mutex
+	stopped    bool
+	runs       sync.WaitGroup // sessions being served
+	background sync.WaitGroup // settlers, sleepers, publications
+	workers    sync.WaitGroup
+}
+
+// Causes of an interruption.
+var (
+	errStopping = errors.New("stopping")
+	ErrGrace    = errors.New("the shutdown grace expired")
+	ErrNow      = errors.New("told to stop now")
+)
+
+// New returns a Consumer with its workers running.
+func New(o Options) *Consumer {
+	c := &Consumer{
+		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
+	}
+	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
+	c.metrics = newMetrics(o.Registerer, o.Plan.Queue,
+		func() float64 { return float64(c.Inflight()) }, func() float64 { return float64(c.Delayed()) })
+	for range o.Concurrency {
+		w := &worker{c: c}
+		c.workers.Go(w.run)
+	}
+	return c
+}
+
+// Serve consumes on s until the consumer is told to stop (nil) or the session is lost (why). One call at a time.
+func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
+	c.mu.Lock()
+	if c.stopped {
+		c.mu.Unlock()
+		return nil
+	}
+	c.runs.Add(1)
+	c.mu.Unlock()
+	defer c.runs.Done()
+
+	sub, err := s.Subscribe(ctx, c.o.Plan.Queue, c.o.Prefetch)
+	if err != nil {
+		return err
+	}
+	r := newRun(c, s, sub)
+	defer r.close()
+	return r.consume(ctx)
+}
+
+// Stop takes no more messages. It returns at once; Drain waits.
+func (c *Consumer) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stopped {
+		c.stopped = true
+		close(c.stopping)
+	}
+}
+
+// Drained says how a drain went.
+type Drained struct {
+	Interrupted int64 // attempts cut short because the grace expired; their messages went back uncounted
+	Returned    int64 // deliveries given back before their turn
+}
+
+// Drain stops, waits until everything in hand is settled, interrupts what is left when ctx ends, and returns when
+// nothing is in hand any more. Nothing is dead-lettered, parked or counted by it.
+func (c *Consumer) Drain(ctx context.Context) Drained {
+	c.Stop()
+	before := c.returned.Load()
+	idle := make(chan struct{})
+	go func() {
+		c.runs.Wait()
+		c.waitIdle()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		c.cancel(context.Cause(ctx))
+		<-idle
+	}
+	close(c.work)
+	c.workers.Wait()
+	c.background.Wait()
+	c.cancel(nil)
+	return Drained{Interrupted: c.cut.Load(), Returned: c.returned.Load() - before}
+}
+
+// waitIdle waits for the attempts of sessions that are already gone: their answers change nothing, but the app
+// should be allowed to finish what it began.
+func (c *Consumer) waitIdle() {
+	for c.inflight.Load() > 0 {
+		t := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-c.freed:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// Inflight is how many messages are being POSTed.
+func (c *Consumer) Inflight() int64 { return max(0, c.inflight.Load()) }
+
+// Delayed is how many messages sleep before a requeue.
+func (c *Consumer) Delayed() int64 { return c.delayed.Load() }
+
+// Active reports whether a consumer is registered with the broker.
+func (c *Consumer) Active() bool { return c.active.Load() }
+
+func (c *Consumer) setActive(active bool) {
+	c.active.Store(active)
+	if active {
+		c.metrics.active.Set(1)
+	} else {
+		c.metrics.active.Set(0)
+	}
+}

@@ -1,0 +1,102 @@
+package consume
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"sidecar/internal/message"
+	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
+)
+
+// panicHold is how long a message rests that made the sidecar itself panic: it must not spin.
+const panicHold = 5 * time.Second
+
+// worker takes one message after the other. Its record is reused: the healthy path allocates nothing of its own.
+type worker struct {
+	c       *Consumer
+	rec     record
+	settled bool // the current delivery's fate has been handed on
+}
+
+func (w *worker) run() {
+	for d := range w.c.work {
+		w.guarded(d)
+		w.c.inflight.Add(-1)
+		select {
+		case w.c.freed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// guarded keeps a panic over one message from taking the others along.
+func (w *worker) guarded(d delivery) {
+	w.settled = false
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		w.c.o.Logger.Error("panic", "queue", w.c.o.Plan.Queue, "message_id", d.MessageId,
+			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		if !w.settled {
+			w.rec.s = topology.Settlement{
+				Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic},
+				Final:   topology.FinalRequeue, Hold: panicHold,
+			}
+			d.run.sleep(d.DeliveryTag, w.rec.keep())
+		}
+	}()
+	w.handle(d)
+}
+
+// handle is the line every message takes.
+func (w *worker) handle(d delivery) {
+	c, m := w.c, &w.rec.m
+	m.FromDelivery(&d.Delivery, c.o.Plan.Queue, c.o.Plan.MaxRetries)
+	if d.run.gone() { // the broker delivers it again: POSTing it now would double it
+		w.settled = true
+		d.run.finish(event{d.DeliveryTag, message.Release, message.ReasonUndispatched, finalRequeue})
+		return
+	}
+	w.rec.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.ProcessAttrs{
+		MessageID: m.MessageID, CorrelationID: m.CorrelationID, Exchange: m.Exchange, RoutingKey: m.RoutingKey,
+		BodySize: len(m.Body), RetryCount: m.RetryCount, Redelivered: m.Redelivered,
+	})
+	m.Trace = message.TraceContext(w.rec.span.Client())
+
+	o := c.o.Dispatcher.Dispatch(c.interrupt, m)
+	w.rec.span.ClientEnd(o.Status, o.Failure.String())
+	c.o.Flow.Report(m, &o)
+	v := c.o.Policy.Decide(m, o)
+	w.rec.s = c.o.Plan.Settlement(m, v)
+	if pause := max(w.rec.s.Pause, v.Pause); pause > 0 {
+		c.o.Flow.PauseFor(pause)
+	}
+	if v.Reason == message.ReasonShutdown {
+		c.cut.Add(1)
+	}
+	w.settled = true
+	w.settle(d)
+}
+
+// settle carries the settlement out: at once where it is a frame to the broker, beside the workers where it has to
+// wait for a confirm or for time to pass.
+func (w *worker) settle(d delivery) {
+	r, s, tag := d.run, &w.rec.s, d.DeliveryTag
+	switch {
+	case s.Publish != nil:
+		kept := w.rec.keep()
+		w.c.background.Go(func() { r.replace(tag, kept) })
+	case s.Hold > 0 || s.Jitter > 0:
+		r.sleep(tag, w.rec.keep())
+	case s.Verdict.Reason == message.ReasonAppDown:
+		r.release(tag)
+		w.c.record(&w.rec)
+	default:
+		r.finishWith(tag, &w.rec)
+		w.c.record(&w.rec)
+	}
+}

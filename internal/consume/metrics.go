@@ -1,0 +1,71 @@
+package consume
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/message"
+)
+
+type metrics struct {
+	received     [2]prometheus.Counter // by redelivered
+	settled      [message.Actions][message.Reasons]prometheus.Counter
+	age          prometheus.Observer
+	retries      prometheus.Observer
+	parkFailures prometheus.Counter
+	stale        prometheus.Counter
+	active       prometheus.Gauge
+}
+
+// newMetrics registers the consumer's metrics. inflight and delayed are read when scraped, so that keeping them
+// costs the hot path one atomic addition.
+func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() float64) *metrics {
+	received := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_messages_received_total", Help: "Deliveries received from the broker.",
+	}, []string{"queue", "redelivered"})
+	settled := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_messages_settled_total", Help: "Deliveries settled, by what became of the message and why.",
+	}, []string{"queue", "outcome", "reason"})
+	age := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "sidecar_message_age_seconds",
+		Help:    "Age of a message when it is received, by its timestamp property (whole seconds).",
+		Buckets: []float64{1, 5, 15, 60, 300, 1800, 7200, 43200, 259200},
+	}, []string{"queue"})
+	retries := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "sidecar_message_retries",
+		Help:    "Retries a message had behind it when it left the queue for good.",
+		Buckets: []float64{0, 1, 2, 3, 5, 10, 20, 50},
+	}, []string{"queue"})
+	parkFailures := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_park_failures_total",
+		Help: "Publishes to the dead-letter queue that failed; the message stays unacked and is tried again.",
+	}, []string{"queue"})
+	active := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sidecar_consumer_active", Help: "1 while a consumer is registered with the broker.",
+	}, []string{"queue"})
+	m := &metrics{
+		received: [2]prometheus.Counter{
+			received.WithLabelValues(queue, "false"), received.WithLabelValues(queue, "true"),
+		},
+		age: age.WithLabelValues(queue), retries: retries.WithLabelValues(queue),
+		parkFailures: parkFailures.WithLabelValues(queue), active: active.WithLabelValues(queue),
+		stale: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sidecar_stale_deliveries_total",
+			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
+		}),
+	}
+	for a := range message.Actions {
+		for r := range message.Reasons {
+			if possible(message.Action(a), message.Reason(r)) { //nolint:gosec // both are small
+				m.settled[a][r] = settled.WithLabelValues(queue, message.Action(a).String(), message.Reason(r).String()) //nolint:gosec // both are small
+			}
+		}
+	}
+	r.MustRegister(received, settled, age, retries, parkFailures, active, m.stale,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sidecar_inflight_messages", Help: "Messages being POSTed.",
+		}, inflight),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sidecar_delayed_messages", Help: "Messages sleeping locally before a requeue.",
+		}, delayed))
+	return m
+}

@@ -1,0 +1,29 @@
+package consume
+
+import "sidecar/internal/message"
+
+// possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.
+var possibleReasons = [message.Actions][]message.Reason{
+	message.Ack: {message.ReasonSuccess, message.ReasonDisposition},
+	message.Retry: {
+		message.ReasonDisposition, message.ReasonConflict, message.ReasonRateLimited, message.ReasonServerError,
+		message.ReasonClientError, message.ReasonRedirect, message.ReasonInvalidStatus, message.ReasonTimeout,
+		message.ReasonReset, message.ReasonMalformed, message.ReasonRefused,
+	},
+	message.Requeue: {message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic},
+	message.Park: {
+		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
+		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
+	},
+	message.Discard: {message.ReasonDisposition},
+	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched},
+}
+
+func possible(a message.Action, r message.Reason) bool {
+	for _, p := range possibleReasons[a] {
+		if p == r {
+			return true
+		}
+	}
+	return false
+}

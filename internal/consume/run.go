@@ -1,0 +1,296 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+)
+
+// nackGrace is how long a channel stays open after the last settlement of a stop: nacks sent right before
+// channel.close are undone by quorum queues of 3.10 and 4.0.
+const nackGrace = 200 * time.Millisecond
+
+// errPaused ends a stretch of consumption because the gate was shut.
+var errPaused = errors.New("paused")
+
+// run is the consumer on one session. A delivery belongs to its run: it is settled through it or not at all.
+type run struct {
+	c       *Consumer
+	session *broker.Session
+	sub     *broker.Subscription
+	settler *settler
+
+	outstanding sync.WaitGroup // deliveries received and not finished
+	sleepers    chan struct{}  // slots for messages that sleep locally
+
+	mu       sync.Mutex
+	active   bool     // the broker may deliver: what is given back now would return at once
+	deferred []uint64 // releases that wait until it may not
+}
+
+// delivery is one message in hand, with the run it belongs to.
+type delivery struct {
+	amqp.Delivery
+	run *run
+}
+
+func newRun(c *Consumer, s *broker.Session, sub *broker.Subscription) *run {
+	r := &run{
+		c: c, session: s, sub: sub, settler: newSettler(sub, c.o.Prefetch, c.metrics),
+		// At least one may sleep, also when the window leaves no room beside the workers.
+		sleepers: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),
+	}
+	c.background.Go(r.settler.run)
+	return r
+}
+
+// consume takes messages whenever the gate is open, until the consumer stops (nil) or the session ends (why).
+func (r *run) consume(ctx context.Context) error {
+	for {
+		if err := r.awaitOpen(ctx); err != nil {
+			return r.stopped(err)
+		}
+		deliveries, err := r.sub.Start(ctx)
+		if err != nil {
+			return fmt.Errorf("consume from %q: %w", r.c.o.Plan.Queue, err)
+		}
+		r.setActive(true)
+		err = r.pump(ctx, deliveries)
+		if !errors.Is(err, errPaused) && !errors.Is(err, errStopping) {
+			r.setActive(false)
+			return err
+		}
+		if err := r.cancel(ctx, deliveries); err != nil {
+			return err
+		}
+		if errors.Is(err, errStopping) {
+			return nil
+		}
+	}
+}
+
+// stopped turns a stop into the nil of a clean end.
+func (r *run) stopped(err error) error {
+	if errors.Is(err, errStopping) {
+		return nil
+	}
+	return err
+}
+
+func (r *run) awaitOpen(ctx context.Context) error {
+	for {
+		changed := r.c.o.Flow.Changed()
+		if r.c.o.Flow.Open() {
+			return r.stopOr(nil)
+		}
+		select {
+		case <-changed:
+		case <-r.c.stopping:
+			return errStopping
+		case <-r.sub.Done():
+			return r.lost(ctx)
+		}
+	}
+}
+
+func (r *run) stopOr(err error) error {
+	select {
+	case <-r.c.stopping:
+		return errStopping
+	default:
+		return err
+	}
+}
+
+// gone reports whether the run's session has ended.
+func (r *run) gone() bool {
+	select {
+	case <-r.sub.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// lost names why the subscription ended.
+func (r *run) lost(ctx context.Context) error {
+	if err := r.sub.Err(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// pump hands deliveries to the workers until the gate is shut (errPaused), the consumer stops (errStopping) or the
+// session ends.
+func (r *run) pump(ctx context.Context, deliveries <-chan amqp.Delivery) error {
+	for {
+		changed := r.c.o.Flow.Changed()
+		if !r.c.o.Flow.Open() {
+			return errPaused
+		}
+		r.flushDeferred() // the gate was shut and opened again before the consumer was cancelled
+		if err := r.pumpUntil(ctx, deliveries, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// pumpUntil is the hot loop between two changes of the gate.
+func (r *run) pumpUntil(ctx context.Context, deliveries <-chan amqp.Delivery, changed <-chan struct{}) error {
+	for {
+		select {
+		case d, ok := <-deliveries:
+			if !ok { // the server cancelled the consumer, or the channel is closing
+				select {
+				case <-r.sub.Done():
+				case <-ctx.Done():
+				}
+				return r.lost(ctx)
+			}
+			r.receive(&d)
+			if err := r.offer(ctx, delivery{d, r}); err != nil {
+				r.undispatched(d.DeliveryTag)
+				return err
+			}
+		case <-changed:
+			return nil
+		case <-r.c.stopping:
+			return errStopping
+		case <-r.sub.Done():
+			return r.lost(ctx)
+		}
+	}
+}
+
+// receive takes a delivery into the books: from here on it is outstanding until finish.
+func (r *run) receive(d *amqp.Delivery) {
+	r.outstanding.Add(1)
+	redelivered := 0
+	if d.Redelivered {
+		redelivered = 1
+	}
+	r.c.metrics.received[redelivered].Inc()
+	if !d.Timestamp.IsZero() {
+		r.c.metrics.age.Observe(max(0, time.Since(d.Timestamp).Seconds()))
+	}
+}
+
+// offer waits for a free worker, and while ramping up for the limit to allow one more in flight.
+func (r *run) offer(ctx context.Context, d delivery) error {
+	for {
+		changed := r.c.o.Flow.Changed()
+		if !r.c.o.Flow.Open() {
+			return errPaused
+		}
+		work, freed := r.c.work, chan struct{}(nil)
+		if r.c.o.Flow.Ramping() && r.c.inflight.Load() >= int64(r.c.o.Flow.Limit()) {
+			work, freed = nil, r.c.freed // a nil channel is never ready: wait for one to finish first
+		}
+		select {
+		case work <- d:
+			r.c.inflight.Add(1)
+			return nil
+		case <-freed:
+		case <-changed:
+		case <-r.c.stopping:
+			return errStopping
+		case <-r.sub.Done():
+			return r.lost(ctx)
+		}
+	}
+}
+
+// cancel ends the consumer on the broker's side and gives back, uncounted, what had not had its turn.
+func (r *run) cancel(ctx context.Context, deliveries <-chan amqp.Delivery) error {
+	if err := r.sub.Stop(ctx); err != nil {
+		r.setActive(false)
+		return fmt.Errorf("cancel the consumer of %q: %w", r.c.o.Plan.Queue, err)
+	}
+	for d := range deliveries {
+		r.receive(&d)
+		r.undispatched(d.DeliveryTag)
+	}
+	r.setActive(false)
+	r.flushDeferred()
+	return nil
+}
+
+func (r *run) undispatched(tag uint64) {
+	r.c.returned.Add(1)
+	r.finish(event{tag, message.Release, message.ReasonUndispatched, finalRequeue})
+}
+
+// finish hands a delivery's fate to the settler. Every delivery is finished exactly once.
+func (r *run) finish(e event) {
+	r.settler.events <- e
+	r.outstanding.Done()
+}
+
+// finishWith carries out what the record's settlement says, within a span of its own.
+func (r *run) finishWith(tag uint64, rec *record) {
+	s := &rec.s
+	rec.span.Settle(finalNames[s.Final])
+	r.finish(event{tag, s.Verdict.Action, s.Verdict.Reason, finals[s.Final]})
+	rec.span.SettleEnd(nil)
+}
+
+// release gives a delivery back because the app is away. While the consumer is still registered the broker would
+// send it straight back, so it waits for the cancel that the shut gate brings.
+func (r *run) release(tag uint64) {
+	r.mu.Lock()
+	if r.active {
+		r.deferred = append(r.deferred, tag)
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	r.finish(event{tag, message.Release, message.ReasonAppDown, finalRequeue})
+}
+
+func (r *run) flushDeferred() {
+	r.mu.Lock()
+	tags := r.deferred
+	r.deferred = nil
+	r.mu.Unlock()
+	for _, tag := range tags {
+		r.finish(event{tag, message.Release, message.ReasonAppDown, finalRequeue})
+	}
+}
+
+func (r *run) setActive(active bool) {
+	r.mu.Lock()
+	r.active = active
+	r.mu.Unlock()
+	r.c.setActive(active)
+}
+
+// close ends the run. On a live session it waits until everything in hand is finished and settled; on a dead one it
+// leaves the rest to the settler, which counts what arrives late as stale.
+func (r *run) close() {
+	r.flushDeferred()
+	finished := make(chan struct{})
+	r.c.background.Go(func() {
+		r.outstanding.Wait()
+		close(r.settler.events)
+		<-r.settler.done
+		close(finished)
+	})
+	select {
+	case <-finished:
+	case <-r.sub.Done():
+		return
+	}
+	t := time.NewTimer(nackGrace)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.sub.Done():
+	}
+}

@@ -1,0 +1,89 @@
+package consume
+
+import "math/bits"
+
+// window knows which delivery tags of one channel are finished, so that one multiple=true ack can take the longest
+// finished prefix and never passes over an unfinished delivery.
+//
+// Tags are 1, 2, 3 … without a gap and every delivery is finished once, so one bit per tag above the head is all
+// there is to know: a head stuck for minutes costs kilobytes.
+//
+//	tag    1 2 3 4 5 6 7 8
+//	       f f f . f f . .      f finished
+//	             ^ head: acks up to 3 may go as one; 5 and 6 wait for 4, or go singly
+type window struct {
+	head     uint64   // the smallest tag that is not finished
+	base     uint64   // tag of bit 0 of words[0]; head is within words[0] or just past the end
+	words    []uint64 // finished tags from base on
+	pending  []finished
+	prefetch int
+}
+
+// finished is a delivery that may be acked.
+type finished struct {
+	tag    uint64
+	reason uint8
+}
+
+func newWindow(prefetch int) *window { return &window{head: 1, base: 1, prefetch: prefetch} }
+
+// finish marks tag as settled by other means than an ack, or as about to be acked.
+func (w *window) finish(tag uint64) {
+	i := int((tag - w.base) / 64) //nolint:gosec // bounded by the deliveries of one session
+	for i >= len(w.words) {
+		w.words = append(w.words, 0)
+	}
+	w.words[i] |= 1 << ((tag - w.base) % 64)
+}
+
+// ack marks tag as finished and to be acked.
+func (w *window) ack(tag uint64, reason uint8) {
+	w.finish(tag)
+	w.pending = append(w.pending, finished{tag, reason})
+}
+
+// advance moves the head over everything finished and forgets what lies before it.
+func (w *window) advance() {
+	full := 0
+	for full < len(w.words) && w.words[full] == ^uint64(0) {
+		full++
+	}
+	if full > 0 {
+		w.words = w.words[:copy(w.words, w.words[full:])]
+		w.base += uint64(full) * 64
+	}
+	w.head = w.base
+	if len(w.words) > 0 {
+		w.head += uint64(bits.TrailingZeros64(^w.words[0])) //nolint:gosec // 0 to 63
+	}
+}
+
+// prefix takes the acks that lie before the head out of pending. last is the tag to ack, multiple whether the ack
+// covers more than it; taken is valid until the next call and empty when there is nothing to ack.
+func (w *window) prefix() (last uint64, multiple bool, taken []finished) {
+	w.advance()
+	// Partition in place: what stays behind the head goes to the front, what is taken to the back.
+	p := w.pending
+	i, j := 0, len(p)
+	for i < j {
+		if p[i].tag < w.head {
+			j--
+			p[i], p[j] = p[j], p[i]
+			last = max(last, p[j].tag)
+		} else {
+			i++
+		}
+	}
+	w.pending = p[:i]
+	return last, len(p)-j > 1, p[j:]
+}
+
+// behind takes all acks that wait behind the head.
+func (w *window) behind() []finished {
+	p := w.pending
+	w.pending = w.pending[:0]
+	return p
+}
+
+// crowded reports whether so much waits behind a stuck head that it would starve the prefetch window.
+func (w *window) crowded() bool { return len(w.pending) > w.prefetch/2 }

@@ -1,0 +1,108 @@
+package consume
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestWindowNeverPassesAnUnfinishedTag finishes random tags in random order by random means and checks every ack the
+// window proposes against a plain model of what the broker holds.
+func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		prefetch := 1 + r.IntN(200)
+		w := newWindow(prefetch)
+		outstanding := map[uint64]bool{} // held by the broker as unacked
+		open := []uint64{}               // not finished yet
+		finishedTags := map[uint64]bool{}
+		next := uint64(1)
+		stuck := uint64(r.IntN(2)) // with 1, tag 1 stays open to the end
+		settle := func(f finished) {
+			if !outstanding[f.tag] || !finishedTags[f.tag] {
+				t.Fatalf("seed %d: acked tag %d which is not finished and outstanding", seed, f.tag)
+			}
+			delete(outstanding, f.tag)
+		}
+		for range 3000 {
+			for len(outstanding) < prefetch {
+				outstanding[next], open, next = true, append(open, next), next+1
+			}
+			if len(open) > int(stuck) {
+				i := int(stuck) + r.IntN(len(open)-int(stuck))
+				tag := open[i]
+				open = slices.Delete(open, i, i+1)
+				finishedTags[tag] = true
+				if r.IntN(4) == 0 { // rejected: settled at once
+					delete(outstanding, tag)
+					w.finish(tag)
+				} else {
+					w.ack(tag, 0)
+				}
+			}
+			if r.IntN(3) != 0 && len(open) > int(stuck) {
+				continue
+			}
+			last, multiple, taken := w.prefix()
+			if multiple {
+				for tag := range outstanding {
+					if tag <= last && !finishedTags[tag] {
+						t.Fatalf("seed %d: ack up to %d passes over unfinished %d", seed, last, tag)
+					}
+				}
+			}
+			if len(taken) > 0 && !outstanding[last] {
+				t.Fatalf("seed %d: ack of %d which the broker no longer holds", seed, last)
+			}
+			for _, f := range slices.Clone(taken) {
+				settle(f)
+			}
+			if w.crowded() || len(open) == int(stuck) {
+				for _, f := range slices.Clone(w.behind()) {
+					settle(f)
+				}
+			}
+		}
+		for _, tag := range open {
+			w.finish(tag)
+		}
+		w.advance()
+		if w.head != next || len(w.words) > 1 {
+			t.Fatalf("seed %d: all %d tags are finished, head %d, %d words kept", seed, next-1, w.head, len(w.words))
+		}
+	}
+}
+
+func TestWindowStuckHead(t *testing.T) {
+	w := newWindow(4)
+	for tag := uint64(2); tag <= 4; tag++ {
+		w.ack(tag, 0)
+	}
+	if _, _, taken := w.prefix(); len(taken) != 0 {
+		t.Fatalf("took %v although 1 is unfinished", taken)
+	}
+	if !w.crowded() {
+		t.Fatal("3 of 4 wait behind the head and the window does not call that crowded")
+	}
+	if got := len(w.behind()); got != 3 {
+		t.Fatalf("took %d from behind the head, want 3", got)
+	}
+	w.ack(1, 0)
+	if last, multiple, taken := w.prefix(); last != 1 || multiple || len(taken) != 1 {
+		t.Fatalf("last %d multiple %v taken %v, want a single ack of 1", last, multiple, taken)
+	}
+	if w.head != 5 {
+		t.Fatalf("head %d, want 5", w.head)
+	}
+}
+
+func BenchmarkWindow(b *testing.B) {
+	b.ReportAllocs()
+	w := newWindow(100)
+	for tag := uint64(1); b.Loop(); tag++ {
+		w.ack(tag, 0)
+		if tag%32 == 0 {
+			w.prefix()
+		}
+	}
+}
