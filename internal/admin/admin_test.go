@@ -1,0 +1,155 @@
+package admin
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/telemetry"
+)
+
+func TestEveryAnswerIsProtected(t *testing.T) {
+	r := start(t, nil)
+	for _, addr := range []string{r.admin, r.control} {
+		for _, path := range []string{"/livez", "/status", "/nowhere"} {
+			h := r.do(http.MethodGet, addr, path, nil).Header
+			for name, want := range map[string]string{
+				"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+				"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Access-Control-Allow-Origin": "", "Server": "",
+			} {
+				if got := h.Get(name); got != want {
+					t.Errorf("%s: %s = %q, want %q", path, name, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestNothingElseIsServed(t *testing.T) {
+	r := start(t, nil)
+	for _, path := range []string{
+		"/", "/debug/pprof/", "/debug/pprof/heap", "/debug/vars", "/favicon.ico", "/config", "/livez/", "//livez", "/livez;x", "/LIVEZ",
+		"/%6civez", "/a/../livez", "/./livez", "/%2e%2e/livez", "/livez%00", "/livez%2f",
+	} {
+		r.wantProblem(path, r.do(http.MethodGet, r.admin, path, nil), http.StatusNotFound)
+	}
+	// Nothing of one listener is on the other.
+	for _, path := range []string{"/status", "/drain", "/pause", "/resume"} {
+		r.wantProblem(path, r.do(http.MethodGet, r.admin, path, nil), http.StatusNotFound)
+		r.wantProblem(path, r.do(http.MethodPost, r.admin, path, nil), http.StatusNotFound)
+	}
+	for _, path := range []string{"/livez", "/readyz", "/startupz", "/metrics", "/drained", "/debug/pprof/"} {
+		r.wantProblem(path, r.do(http.MethodGet, r.control, path, nil), http.StatusNotFound)
+	}
+}
+
+func TestListenRefuses(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for want, o := range map[string]Options{
+		"listen for admin: listen tcp":               {AdminAddr: taken.Addr().String(), ControlAddr: "127.0.0.1:0"},
+		"listen for control: listen tcp":             {AdminAddr: "127.0.0.1:0", ControlAddr: taken.Addr().String()},
+		"is not a loopback address and there is no ": {AdminAddr: "127.0.0.1:0", ControlAddr: "0.0.0.0:0"},
+	} {
+		o.Logger = telemetry.NewLogger(new(logBuffer), "info", "json")
+		o.State = newFakeState()
+		s := New(o)
+		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		// What was bound before the failure is free again.
+		if s.adminLn != nil {
+			l, err := net.Listen("tcp", s.adminLn.Addr().String())
+			if err != nil {
+				t.Errorf("still bound: %v", err)
+				continue
+			}
+			l.Close()
+		}
+	}
+}
+
+func TestServeReturnsWhatBroke(t *testing.T) {
+	s := New(Options{
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
+	})
+	if _, err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	s.controlLn.Close()
+	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve control:") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	s := New(Options{
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
+	})
+	if _, err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Serve(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
+	s := New(Options{
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
+	})
+	addrs, err := s.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, addr := range []string{addrs.Admin, addrs.Control} {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Errorf("still bound: %v", err)
+			continue
+		}
+		l.Close()
+	}
+}
+
+// A connection that sent nothing must neither hold the stop up nor make it fail.
+func TestShutdownCutsOffSilentConnections(t *testing.T) {
+	r := start(t, nil)
+	conn, err := net.Dial("tcp", r.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r.do(http.MethodGet, r.admin, "/livez", nil) // the silent one has been accepted by now
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is still open")
+	}
+}
+
+func TestAPanicIsAnAnswerAndALogLine(t *testing.T) {
+	r := start(t, func(o *Options) { o.State = panicking{newFakeState()} })
+	r.wantProblem("panic", r.do(http.MethodGet, r.control, "/status", nil), http.StatusInternalServerError)
+	if !strings.Contains(r.log.String(), `"event":"admin panic","panic":"boom"`) {
+		t.Errorf("log: %s", r.log)
+	}
+}
+
+type panicking struct{ *fakeState }
+
+func (panicking) Status() Status { panic("boom") }

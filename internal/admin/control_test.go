@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStatus(t *testing.T) {
+	r := start(t, nil)
+	since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	r.state.status = Status{
+		State: Paused, Version: "1.2.3", Started: since, Service: "wms-a", Queue: "wms.queue.a", Topology: "fanout",
+		Pauses:   []Pause{{Reason: "app_down", Detail: "connection refused", Since: since}, {Reason: "retry_after", Since: since, Until: since.Add(time.Minute)}},
+		Findings: []Finding{{Object: "queue \"wms.dlq.a\"", Problem: "missing", Fix: "declare it"}},
+		Consume:  Connection{Connected: true}, Publish: Connection{Error: "refused"}, App: App{URL: "http://127.0.0.1:8080/"},
+		Inflight: 3, Delayed: 1, Concurrency: 10, Prefetch: 20, MaxRetries: 10, RetryDelays: []string{"5s"},
+	}
+	got := r.do(http.MethodGet, r.control, "/status", nil)
+	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "application/json" {
+		t.Fatalf("%d %v", got.StatusCode, got.Header)
+	}
+	var back Status
+	if err := json.Unmarshal([]byte(got.body), &back); err != nil || !reflect.DeepEqual(back, r.state.status) {
+		t.Errorf("%v\n%+v\n%s", err, back, got.body)
+	}
+	for _, want := range []string{`"state":"paused"`, `"since":"2030-01-02T03:04:05Z"}`, `"until":"2030-01-02T03:05:05Z"}`, `"retry_delays":["5s"]`} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("no %s in %s", want, got.body)
+		}
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	r := start(t, nil)
+	for _, action := range []string{"pause", "resume"} {
+		got := r.do(http.MethodPost, r.control, "/"+action, nil)
+		if got.StatusCode != http.StatusOK || !strings.Contains(got.body, `"state":"`+r.state.Status().State+`"`) {
+			t.Errorf("%s: %d %s", action, got.StatusCode, got.body)
+		}
+	}
+	if r.state.called() != "pause,resume" {
+		t.Errorf("called %s", r.state.called())
+	}
+}
+
+func TestDrain(t *testing.T) {
+	r := start(t, nil)
+	r.state.onDrain = func() { close(r.state.draining) }
+	got := r.do(http.MethodPost, r.control, "/drain", nil)
+	if got.StatusCode != http.StatusAccepted || !strings.Contains(got.body, `"state":"draining"`) {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+	r.wantProblem("pause", r.do(http.MethodPost, r.control, "/pause", nil), http.StatusConflict)
+	r.wantProblem("resume", r.do(http.MethodPost, r.control, "/resume", nil), http.StatusConflict)
+	r.state.onDrain = nil
+	if got := r.do(http.MethodPost, r.control, "/drain", nil); got.StatusCode != http.StatusAccepted {
+		t.Errorf("again: %d", got.StatusCode)
+	}
+	if r.state.called() != "drain,drain" {
+		t.Errorf("called %s", r.state.called())
+	}
+}
+
+// The peer is who is at the other end of the connection, whatever the request claims.
+func TestChangesAreWrittenDown(t *testing.T) {
+	r := start(t, nil)
+	r.do(http.MethodPost, r.control, "/pause", func(q *http.Request) {
+		q.Header.Set("X-Forwarded-For", "203.0.113.9")
+		q.Header.Set("Forwarded", "for=203.0.113.9")
+		q.Header.Set("X-Real-Ip", "203.0.113.9")
+	})
+	log := r.log.String()
+	if !strings.Contains(log, `"level":"info","event":"control","action":"pause","peer":"127.0.0.1:`) || strings.Contains(log, "203.0.113.9") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestReadsAreNotWrittenDown(t *testing.T) {
+	r := start(t, nil)
+	r.do(http.MethodGet, r.control, "/status", nil)
+	if r.log.String() != "" {
+		t.Errorf("log: %s", r.log)
+	}
+}
+
+func TestBodies(t *testing.T) {
+	r := start(t, nil)
+	send := func(body string) reply {
+		return r.do(http.MethodPost, r.control, "/pause", func(q *http.Request) {
+			setBody(q, body)
+			q.Header.Set("Content-Type", "application/json; charset=utf-8")
+		})
+	}
+	for _, body := range []string{"{}", " {}\n", ""} {
+		if got := send(body); got.StatusCode != http.StatusOK {
+			t.Errorf("%q: %d %s", body, got.StatusCode, got.body)
+		}
+	}
+	for _, body := range []string{`{"for":"1h"}`, "[]", "null", "{}{}", "{", strings.Repeat("[", 10000), "{\x00}", "\xff\xfe{\x00}\x00", strings.Repeat("x", 1<<20)} {
+		r.wantProblem(body[:min(len(body), 20)], send(body), http.StatusBadRequest)
+	}
+	if r.state.called() != "pause,pause,pause" {
+		t.Errorf("called %s", r.state.called())
+	}
+	large := r.raw(r.control, "POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n{}")
+	r.wantProblem("1 GiB", large, http.StatusRequestEntityTooLarge)
+}
+
+func TestABodyThatEndsEarly(t *testing.T) {
+	got, detail := checkEmpty(nil, &http.Request{Body: io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{}))})
+	if got != http.StatusBadRequest || detail == "" {
+		t.Errorf("%d %q", got, detail)
+	}
+	got, _ = checkEmpty(nil, &http.Request{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", maxBody+1)))})
+	if got != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d", got)
+	}
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestControlRequestsAreBounded(t *testing.T) {
+	r := start(t, nil)
+	for range cap(r.busy) {
+		r.busy <- struct{}{}
+	}
+	r.wantProblem("full", r.do(http.MethodGet, r.control, "/status", nil), http.StatusServiceUnavailable)
+}
+
+func TestControlMethods(t *testing.T) {
+	r := start(t, nil)
+	for path, allow := range map[string]string{"/status": "GET, HEAD", "/drain": "POST", "/pause": "POST", "/resume": "POST"} {
+		for _, method := range []string{"GET", "HEAD", "POST"} {
+			if strings.Contains(allow, method) {
+				continue
+			}
+			got := r.do(method, r.control, path, nil)
+			r.wantProblem(method+" "+path, got, http.StatusMethodNotAllowed)
+			if got.Header.Get("Allow") != allow {
+				t.Errorf("%s: Allow %q", path, got.Header.Get("Allow"))
+			}
+		}
+		for _, method := range []string{"PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get", "PROPFIND"} {
+			r.wantProblem(method+" "+path, r.do(method, r.control, path, nil), http.StatusMethodNotAllowed)
+		}
+	}
+	r.wantProblem("CONNECT", r.raw(r.control, "CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n"), http.StatusMethodNotAllowed)
+	if got := r.do(http.MethodHead, r.control, "/status", nil); got.StatusCode != http.StatusOK {
+		t.Errorf("HEAD /status: %d", got.StatusCode)
+	}
+	if r.state.called() != "" {
+		t.Errorf("called %s", r.state.called())
+	}
+}

@@ -1,0 +1,311 @@
+package admin
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const token = "correct-horse-battery"
+
+func withToken(o *Options) { o.Token = func() string { return token } }
+
+func authorized(value string) func(*http.Request) {
+	return func(q *http.Request) { q.Header.Set("Authorization", value) }
+}
+
+func TestTokenGuardsEveryPath(t *testing.T) {
+	r := start(t, withToken)
+	paths := []string{
+		"/status", "/drain", "/pause", "/", "/nowhere", "/livez", "/metrics", "/status/", "//status", "/./status", "/a/../status",
+		"/%73tatus", "/%2e%2e/status", "/..%2fstatus", "/status;x", "/status%00", "/status?token=" + token, "/dlq/../status", "/status#x",
+	}
+	for _, method := range []string{"GET", "HEAD", "POST"} {
+		for _, path := range paths {
+			got := r.do(method, r.control, path, nil)
+			r.wantProblem(method+" "+path, got, http.StatusUnauthorized)
+			if got.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: no challenge", path)
+			}
+		}
+	}
+	for _, line := range []string{"GET http://127.0.0.1/status HTTP/1.1", "OPTIONS * HTTP/1.1", "GET /status HTTP/1.0"} {
+		got := r.raw(r.control, line+"\r\nHost: 127.0.0.1\r\n\r\n")
+		if got.StatusCode != http.StatusUnauthorized && got.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", line, got.StatusCode)
+		}
+	}
+	if r.state.called() != "" {
+		t.Errorf("called %s", r.state.called())
+	}
+}
+
+func TestToken(t *testing.T) {
+	r := start(t, withToken)
+	for _, good := range []string{"Bearer " + token, "bearer " + token} {
+		if got := r.do(http.MethodGet, r.control, "/status", authorized(good)); got.StatusCode != http.StatusOK {
+			t.Errorf("%q: %d", good, got.StatusCode)
+		}
+	}
+	for _, bad := range []string{
+		"Bearer", "Bearer ", token, "Basic " + token, "Bearer  " + token, "Bearer " + token + "x", "Bearer " + token[:len(token)-1],
+		"Bearer " + strings.ToUpper(token), "Bearer x", "Bearer " + token + "," + token, "Bearer " + strings.Repeat("x", 8000),
+	} {
+		got := r.do(http.MethodGet, r.control, "/status", authorized(bad))
+		r.wantProblem(bad[:min(len(bad), 40)], got, http.StatusUnauthorized)
+		if strings.Contains(got.body, token) {
+			t.Error("the answer shows the token")
+		}
+	}
+	twice := r.do(http.MethodGet, r.control, "/status", func(q *http.Request) {
+		q.Header["Authorization"] = []string{"Bearer wrong", "Bearer " + token}
+	})
+	r.wantProblem("two headers", twice, http.StatusUnauthorized)
+	if got := r.do(http.MethodGet, r.control, "/status", authorized("Bearer "+strings.Repeat("x", 1<<20))); got.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("1 MiB: %d", got.StatusCode)
+	}
+	// The health surface has no token.
+	if got := r.do(http.MethodGet, r.admin, "/livez", nil); got.StatusCode != http.StatusOK {
+		t.Errorf("/livez: %d", got.StatusCode)
+	}
+	if strings.Contains(r.log.String(), token) {
+		t.Error("the log shows the token")
+	}
+}
+
+// The file behind the token may be emptied while we run: that closes the door, it does not open it.
+func TestAnEmptyTokenLetsNobodyIn(t *testing.T) {
+	r := start(t, func(o *Options) { o.Token = func() string { return "" } })
+	for _, v := range []string{"", "Bearer", "Bearer "} {
+		r.wantProblem(v, r.do(http.MethodGet, r.control, "/status", authorized(v)), http.StatusUnauthorized)
+	}
+}
+
+func TestTheTokenMayChange(t *testing.T) {
+	current := make(chan string, 1)
+	r := start(t, func(o *Options) {
+		o.Token = func() string {
+			v := <-current
+			current <- v
+			return v
+		}
+	})
+	current <- "first-token-of-all"
+	if got := r.do(http.MethodGet, r.control, "/status", authorized("Bearer first-token-of-all")); got.StatusCode != http.StatusOK {
+		t.Errorf("first: %d", got.StatusCode)
+	}
+	<-current
+	current <- "second-token-of-all"
+	r.wantProblem("first, later", r.do(http.MethodGet, r.control, "/status", authorized("Bearer first-token-of-all")), http.StatusUnauthorized)
+}
+
+func TestHost(t *testing.T) {
+	r := start(t, nil)
+	_, port, _ := net.SplitHostPort(r.control)
+	for _, good := range []string{"127.0.0.1", "127.0.0.1:" + port, "127.0.0.1:1", "127.9.9.9", "localhost", "LocalHost:80", "[::1]", "[::1]:9091", "[::ffff:127.0.0.1]"} {
+		if got := r.raw(r.control, "GET /status HTTP/1.1\r\nHost: "+good+"\r\n\r\n"); got.StatusCode != http.StatusOK {
+			t.Errorf("%q: %d", good, got.StatusCode)
+		}
+	}
+	for _, bad := range []string{
+		"evil.example", "evil.example:" + port, "localhost.evil.example", "127.0.0.1.evil.example", "evil.localhost", "localhost.",
+		"0.0.0.0", "192.0.2.1", "[::]", "[2001:db8::1]", "2130706433", "0x7f000001", "localhost:80x", "[localhost]x", "", ":" + port, "[]",
+	} {
+		got := r.raw(r.control, "GET /status HTTP/1.1\r\nHost: "+bad+"\r\n\r\n")
+		if got.StatusCode != http.StatusMisdirectedRequest && got.StatusCode != http.StatusBadRequest {
+			t.Errorf("%q: %d", bad, got.StatusCode)
+		}
+	}
+	// The absolute form of the target counts, not the Host header beside it; and HTTP/1.0 may have none.
+	r.wantProblem("absolute", r.raw(r.control, "GET http://evil.example/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"), http.StatusMisdirectedRequest)
+	r.wantProblem("none", r.raw(r.control, "GET /status HTTP/1.0\r\n\r\n"), http.StatusMisdirectedRequest)
+	if got := r.raw(r.control, "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n"); got.StatusCode != http.StatusBadRequest {
+		t.Errorf("two: %d", got.StatusCode)
+	}
+}
+
+func TestHostsByBinding(t *testing.T) {
+	loopback, pod, all := addr("127.0.0.1"), addr("192.0.2.7"), addr("::")
+	for _, tt := range []struct {
+		name, configured string
+		bound            net.Addr
+		token            bool
+		host             string
+		want             bool
+	}{
+		{"a token on loopback does not open names", "127.0.0.1:9091", loopback, true, "evil.example", false},
+		{"the configured name", "Sidecar.internal:9091", loopback, false, "sidecar.INTERNAL:9091", true},
+		{"any name off loopback with a token", ":9091", all, true, "wms.svc", true},
+		{"but not none", ":9091", all, true, "", false},
+		{"the bound address", "192.0.2.7:9091", pod, false, "192.0.2.7:9091", true},
+		{"another address", "192.0.2.7:9091", pod, false, "192.0.2.8", false},
+		{"nothing is known of another kind of address", "x", &net.UnixAddr{Name: "x"}, false, "x", false},
+	} {
+		if got := newHosts(tt.configured, tt.bound, tt.token).allow(tt.host); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+func addr(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 9091} }
+
+func TestOtherSitesAreRefused(t *testing.T) {
+	r := start(t, nil)
+	ask := func(method, path, name string, values ...string) int {
+		return r.do(method, r.control, path, func(q *http.Request) { q.Header[name] = values }).StatusCode
+	}
+	own := "http://" + r.control
+	for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
+		for _, path := range []string{"/status", "/pause", "/nowhere"} {
+			for _, origin := range []string{"null", "http://evil.example", "http://127.0.0.1:1", "file://" + r.control, r.control, own + ".evil.example", "://", ""} {
+				if got := ask(method, path, "Origin", origin); got != http.StatusForbidden {
+					t.Errorf("%s %s Origin %q: %d", method, path, origin, got)
+				}
+			}
+			if got := ask(method, path, "Origin", own, "http://evil.example"); got != http.StatusForbidden {
+				t.Errorf("two origins: %d", got)
+			}
+			for _, site := range []string{"cross-site", "same-site", "", "x"} {
+				if got := ask(method, path, "Sec-Fetch-Site", site); got != http.StatusForbidden {
+					t.Errorf("%s %s Sec-Fetch-Site %q: %d", method, path, site, got)
+				}
+			}
+		}
+	}
+	if r.state.called() != "" {
+		t.Errorf("called %s", r.state.called())
+	}
+	for _, site := range []string{"same-origin", "none"} {
+		if got := ask("GET", "/status", "Sec-Fetch-Site", site); got != http.StatusOK {
+			t.Errorf("%s: %d", site, got)
+		}
+	}
+	if got := ask("POST", "/pause", "Origin", own); got != http.StatusOK {
+		t.Errorf("own origin: %d", got)
+	}
+}
+
+func TestSimpleRequestsAreRefused(t *testing.T) {
+	r := start(t, nil)
+	post := func(body string, types ...string) reply {
+		return r.do(http.MethodPost, r.control, "/pause", func(q *http.Request) {
+			setBody(q, body)
+			if types != nil {
+				q.Header["Content-Type"] = types
+			}
+		})
+	}
+	for _, ct := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/json", "application/jsonp", "", ";", "application/json, text/plain"} {
+		for _, body := range []string{"", "{}"} {
+			r.wantProblem(ct, post(body, ct), http.StatusUnsupportedMediaType)
+		}
+	}
+	r.wantProblem("two types", post("{}", "application/json", "text/plain"), http.StatusUnsupportedMediaType)
+	r.wantProblem("no type", post("{}"), http.StatusUnsupportedMediaType)
+	if r.state.called() != "" {
+		t.Errorf("called %s", r.state.called())
+	}
+	if got := post(""); got.StatusCode != http.StatusOK {
+		t.Errorf("no body, no type: %d", got.StatusCode)
+	}
+}
+
+func TestMethodOverridesAreRefused(t *testing.T) {
+	r := start(t, nil)
+	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "x-method-override"} {
+		got := r.do(http.MethodGet, r.control, "/status", func(q *http.Request) { q.Header.Set(name, "POST") })
+		r.wantProblem(name, got, http.StatusBadRequest)
+	}
+}
+
+// A second request hidden in the body of the first must never be read as one, and there is nothing to disagree about
+// when the connection ends with the answer.
+func TestSmuggling(t *testing.T) {
+	r := start(t, nil)
+	hidden := "POST /drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+	for name, head := range map[string]string{
+		"CL.TE":        "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n",
+		"TE.CL":        "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n",
+		"TE alone":     "Transfer-Encoding: chunked\r\n",
+		"TE odd":       "Transfer-Encoding: xchunked\r\n",
+		"TE space":     "Transfer-Encoding : chunked\r\n",
+		"TE twice":     "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+		"CL twice":     "Content-Length: 0\r\nContent-Length: 6\r\n",
+		"CL signed":    "Content-Length: +6\r\n",
+		"bare CR":      "X: y\rTransfer-Encoding: chunked\r\n",
+		"CL not a num": "Content-Length: 0x6\r\n",
+	} {
+		for _, addr := range []string{r.admin, r.control} {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := map[string]string{r.admin: "POST /livez", r.control: "POST /pause"}[addr]
+			_, _ = io.WriteString(conn, path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+head+"\r\n0\r\n\r\n"+hidden)
+			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			answers := 0
+			for in := bufio.NewReader(conn); ; answers++ {
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					break
+				}
+				if resp.StatusCode < 400 {
+					t.Errorf("%s: %d", name, resp.StatusCode)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			if answers != 1 {
+				t.Errorf("%s: %d answers", name, answers)
+			}
+			conn.Close()
+		}
+	}
+	if r.state.called() != "" {
+		t.Errorf("called %s", r.state.called())
+	}
+}
+
+func TestHeadersAreBounded(t *testing.T) {
+	r := start(t, nil)
+	for _, addr := range []string{r.admin, r.control} {
+		got := r.do(http.MethodGet, addr, "/", func(q *http.Request) { q.Header.Set("X", strings.Repeat("x", 32<<10)) })
+		if got.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%d", got.StatusCode)
+		}
+	}
+}
+
+func TestRefusalsAreWrittenDownButCannotFillTheLog(t *testing.T) {
+	r := start(t, withToken)
+	for range 50 {
+		r.do(http.MethodGet, r.control, "/status", func(q *http.Request) { q.Header.Set("X-Forwarded-For", "203.0.113.9") })
+	}
+	log := r.log.String()
+	n := strings.Count(log, `"event":"control refused"`)
+	if n == 0 || n > 25 {
+		t.Errorf("%d lines for 50 refusals", n)
+	}
+	if !strings.Contains(log, `"level":"warn","event":"control refused","peer":"127.0.0.1:`) || strings.Contains(log, "203.0.113.9") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestThrottle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var th throttle
+		var got []int
+		for range 21 {
+			th.do(func(suppressed int) { got = append(got, suppressed) })
+			time.Sleep(100 * time.Millisecond)
+		}
+		if len(got) != 3 || got[0] != 0 || got[1] != 9 || got[2] != 9 {
+			t.Errorf("%v", got)
+		}
+	})
+}

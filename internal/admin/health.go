@@ -1,0 +1,47 @@
+package admin
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"sidecar/internal/telemetry"
+)
+
+// adminRoutes is all that the admin listener has. It checks neither Host nor origin: probes and scrapers come by pod
+// address or any name, nothing here changes anything, and nothing here is secret.
+func (s *Server) adminRoutes() routes {
+	metrics := promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{
+		ErrorLog:      telemetry.LibraryLog(s.o.Logger, "prometheus"),
+		ErrorHandling: promhttp.ContinueOnError,
+		// A page is a few kilobytes; a compressor's state is most of a megabyte.
+		DisableCompression: true,
+	})
+	return routes{
+		"/livez":    get(live),
+		"/startupz": get(started),
+		"/readyz":   get(s.ready),
+		"/metrics":  get(s.scrapes.limit(metrics.ServeHTTP)),
+		"/drained":  get(s.waits.limit(s.drained)),
+	}
+}
+
+// live depends on nothing: restarting the sidecar repairs neither the broker nor the app.
+func live(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, map[string]bool{"live": true})
+}
+
+// started depends on nothing either: the startup probe of a native sidecar holds the app's start back, so waiting for
+// the app here would wait for ever.
+func started(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, map[string]bool{"started": true})
+}
+
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
+	r := s.o.State.Ready()
+	status := http.StatusOK
+	if !r.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	answer(w, status, r)
+}

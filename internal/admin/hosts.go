@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// hosts decides which Host headers the control listener answers to. A page that rebinds its own name to our address
+// still sends that name, so names are refused unless they are known. Off loopback, where any name may be right, the
+// token takes over: a rebound page does not have it.
+type hosts struct {
+	loopback bool       // the listener is bound to a loopback address
+	any      bool       // bound elsewhere, and a token is asked for
+	bound    netip.Addr // the listener's address
+	name     string     // the configured host, lower case
+}
+
+func newHosts(configured string, bound net.Addr, token bool) hosts {
+	var h hosts
+	if t, ok := bound.(*net.TCPAddr); ok {
+		h.bound = t.AddrPort().Addr().Unmap().WithZone("")
+	}
+	h.loopback = h.bound.IsLoopback()
+	h.any = token && !h.loopback
+	name, _, err := net.SplitHostPort(configured)
+	if err == nil {
+		h.name = strings.ToLower(name)
+	}
+	return h
+}
+
+// allow looks at a Host header. Its port is not compared: a port-forward has another one.
+func (h hosts) allow(host string) bool {
+	name, ok := hostname(host)
+	if !ok {
+		return false
+	}
+	if h.any || name == "localhost" || name == h.name {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	ip = ip.Unmap()
+	return ip.IsLoopback() || ip == h.bound
+}
+
+// hostname takes the port and an IPv6 address's brackets off. It reports false for what is no host.
+func hostname(host string) (string, bool) {
+	name := host
+	if n, port, err := net.SplitHostPort(host); err == nil {
+		if strings.Trim(port, "0123456789") != "" {
+			return "", false
+		}
+		name = n
+	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		name = host[1 : len(host)-1]
+	}
+	return strings.ToLower(name), name != ""
+}

@@ -1,0 +1,198 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/telemetry"
+)
+
+// fakeState is a State whose parts the tests set.
+type fakeState struct {
+	mu        sync.Mutex
+	readiness Readiness
+	status    Status
+	calls     []string
+	draining  chan struct{}
+	drained   chan struct{}
+	onDrain   func()
+}
+
+func newFakeState() *fakeState {
+	return &fakeState{
+		status:   Status{State: Consuming, Queue: "wms.queue.a"},
+		draining: make(chan struct{}), drained: make(chan struct{}),
+	}
+}
+
+func (f *fakeState) Ready() Readiness          { f.mu.Lock(); defer f.mu.Unlock(); return f.readiness }
+func (f *fakeState) Draining() <-chan struct{} { return f.draining }
+func (f *fakeState) Drained() <-chan struct{}  { return f.drained }
+func (f *fakeState) Pause()                    { f.become("pause", Paused) }
+func (f *fakeState) Resume()                   { f.become("resume", Consuming) }
+
+func (f *fakeState) Status() Status { f.mu.Lock(); defer f.mu.Unlock(); return f.status }
+
+func (f *fakeState) Drain() {
+	f.become("drain", Draining)
+	if f.onDrain != nil {
+		f.onDrain()
+	}
+}
+
+func (f *fakeState) become(call, state string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls, f.status.State = append(f.calls, call), state
+}
+
+func (f *fakeState) called() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.calls, ",")
+}
+
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// running is a Server on free loopback ports.
+type running struct {
+	*Server
+	t              *testing.T
+	state          *fakeState
+	log            *logBuffer
+	admin, control string
+}
+
+func start(t *testing.T, edit func(*Options)) *running {
+	t.Helper()
+	r := &running{t: t, state: newFakeState(), log: new(logBuffer)}
+	o := Options{
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: r.state, Grace: time.Minute,
+		Gatherer: prometheus.NewRegistry(), Logger: telemetry.NewLogger(r.log, "debug", "json"),
+	}
+	if edit != nil {
+		edit(&o)
+	}
+	r.Server = New(o)
+	addrs, err := r.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.admin, r.control = addrs.Admin, addrs.Control
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(context.Background()) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := r.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+type reply struct {
+	*http.Response
+	body string
+}
+
+func (r *running) do(method, addr, path string, edit func(*http.Request)) reply {
+	r.t.Helper()
+	req, err := http.NewRequest(method, "http://"+addr+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if edit != nil {
+		edit(req)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return reply{resp, string(b)}
+}
+
+// raw sends text as it is and reads one response.
+func (r *running) raw(addr, text string) reply {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, text); err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return reply{resp, string(b)}
+}
+
+// wantProblem checks status and that the answer is a problem document.
+func (r *running) wantProblem(what string, got reply, status int) {
+	r.t.Helper()
+	if got.StatusCode != status {
+		r.t.Errorf("%s: status %d, want %d: %s", what, got.StatusCode, status, got.body)
+		return
+	}
+	if ct := got.Header.Get("Content-Type"); ct != "application/problem+json" {
+		r.t.Errorf("%s: content type %q", what, ct)
+	}
+	var p problem
+	if got.Request != nil && got.Request.Method == http.MethodHead {
+		return
+	}
+	if err := json.Unmarshal([]byte(got.body), &p); err != nil || p.Status != status || p.Title != http.StatusText(status) || p.Type != "about:blank" {
+		r.t.Errorf("%s: %v in %s", what, err, got.body)
+	}
+}
+
+// setBody keeps the client from sending an empty body in chunks.
+func setBody(q *http.Request, body string) {
+	if body != "" {
+		q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	}
+}

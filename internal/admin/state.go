@@ -1,0 +1,94 @@
+package admin
+
+import "time"
+
+// State is what the sidecar tells about itself and lets itself be told. Every method returns at once.
+type State interface {
+	Ready() Readiness
+	Status() Status
+	Drain()                    // begins a drain; later calls change nothing
+	Draining() <-chan struct{} // closed when a drain has begun, whoever began it
+	Drained() <-chan struct{}  // closed when it has ended, in the grace or not
+	Pause()                    // takes no more messages until Resume
+	Resume()                   // ends Pause, and no other reason to pause
+}
+
+// Readiness says whether messages are consumed, or are not on purpose.
+type Readiness struct {
+	Ready  bool    `json:"ready"`
+	Checks []Check `json:"checks"`
+}
+
+// Check is one thing readiness depends on. Detail goes to anybody who can reach the admin port: no secrets.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// The values of Status.State.
+const (
+	Starting  = "starting"
+	Consuming = "consuming"
+	Paused    = "paused"
+	Draining  = "draining"
+	Drained   = "drained"
+)
+
+// Status is everything an operator asks first.
+type Status struct {
+	State   string    `json:"state"` // one of the constants above
+	Version string    `json:"version"`
+	Commit  string    `json:"commit,omitempty"`
+	Started time.Time `json:"started"`
+
+	Service  string `json:"service"`
+	Queue    string `json:"queue"`
+	Topology string `json:"topology"` // the preset's name
+
+	Pauses   []Pause   `json:"pauses"`   // why nothing is taken; empty when messages are
+	Findings []Finding `json:"findings"` // what is wrong with the topology
+
+	Consume Connection `json:"consume"`
+	Publish Connection `json:"publish"`
+	App     App        `json:"app"`
+
+	Inflight    int `json:"inflight"` // messages the app has now
+	Delayed     int `json:"delayed"`  // messages sleeping here before their requeue
+	Concurrency int `json:"concurrency"`
+	Prefetch    int `json:"prefetch"`
+
+	MaxRetries  int      `json:"max_retries"`
+	RetryDelays []string `json:"retry_delays"` // Go durations
+}
+
+// Pause is one reason why nothing is taken.
+type Pause struct {
+	Reason string    `json:"reason"` // the label value of sidecar_paused
+	Detail string    `json:"detail,omitempty"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"` // zero when no time is set
+}
+
+// Finding is one thing in the topology that would lose a message.
+type Finding struct {
+	Object  string `json:"object"`
+	Problem string `json:"problem"`
+	Wanted  string `json:"wanted,omitempty"`
+	Found   string `json:"found,omitempty"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+// Connection is one of the two connections to the broker.
+type Connection struct {
+	Connected bool   `json:"connected"`
+	Blocked   bool   `json:"blocked,omitempty"` // the broker has an alarm and takes no publishes
+	Error     string `json:"error,omitempty"`   // why it is down; no secrets
+}
+
+// App is the app beside the sidecar.
+type App struct {
+	Up    bool   `json:"up"`
+	URL   string `json:"url"` // without user and query
+	Error string `json:"error,omitempty"`
+}
