@@ -18,21 +18,26 @@ import (
 func AdoptLibraries(l *slog.Logger) {
 	log.SetFlags(0)
 	log.SetPrefix("")
-	log.SetOutput(StandardLog{Logger: l, Library: "log"})
+	log.SetOutput(standardLog{l, "log"})
 	amqp.SetLogger(amqpLog{l})
 	otel.SetLogger(logr.New(otelLog{l}))
 }
 
-// StandardLog is the output of a *log.Logger, one record per Write; http.Server.ErrorLog needs such a logger.
-type StandardLog struct {
-	Logger  *slog.Logger
-	Library string // names the source in the record
+// LibraryLog is a logger of the standard package for those who insist on one, such as http.Server.ErrorLog. library
+// names the source in the record.
+func LibraryLog(l *slog.Logger, library string) *log.Logger {
+	return log.New(standardLog{l, library}, "", 0)
+}
+
+type standardLog struct {
+	logger  *slog.Logger
+	library string
 }
 
 // Write implements io.Writer. It never fails.
-func (w StandardLog) Write(p []byte) (int, error) {
-	if w.Logger.Enabled(context.Background(), slog.LevelDebug) {
-		w.Logger.Debug("library", "library", w.Library, "text", string(bytes.TrimRight(p, "\n")))
+func (w standardLog) Write(p []byte) (int, error) {
+	if w.logger.Enabled(context.Background(), slog.LevelDebug) {
+		w.logger.Debug("library", "library", w.library, "text", string(bytes.TrimRight(p, "\n")))
 	}
 	return len(p), nil
 }

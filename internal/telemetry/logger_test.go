@@ -91,6 +91,7 @@ func TestLibrariesLogThroughUs(t *testing.T) {
 	AdoptLibraries(NewLogger(&out, "debug", "json"))
 
 	log.Printf("from log\n")
+	LibraryLog(NewLogger(&out, "debug", "json"), "http").Print("from http")
 	amqp.Logger.Printf("from %s", "amqp")
 	o := otelLog{NewLogger(&out, "debug", "json")}
 	o.Info(1, "from otel", "config", "not logged")
@@ -103,6 +104,7 @@ func TestLibrariesLogThroughUs(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"level":"debug","event":"library","library":"log","text":"from log"}`,
+		`"library":"http","text":"from http"}`,
 		`"library":"amqp091","text":"from amqp"}`,
 		`"library":"opentelemetry","text":"from otel"}`,
 		`"text":"from otel error","error":"cause"}`,

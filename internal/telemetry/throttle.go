@@ -29,5 +29,5 @@ func (t *throttle) Handle(err error) {
 	suppressed := t.suppressed
 	t.next, t.suppressed = now.Add(t.interval), 0
 	t.mu.Unlock()
-	t.logger.Warn("trace_export_failed", "error", err, "suppressed", suppressed)
+	t.logger.Warn("trace export failed", "error", err, "suppressed", suppressed)
 }

@@ -108,7 +108,7 @@ func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
 			t.Fatalf("%d lines in two minutes: %s", len(lines), out.String())
 		}
 		for i, want := range []string{`"suppressed":0}`, `"suppressed":59}`, `"suppressed":59}`} {
-			if !strings.Contains(lines[i], `"level":"warn","event":"trace_export_failed","error":"refused",`+want) {
+			if !strings.Contains(lines[i], `"level":"warn","event":"trace export failed","error":"refused",`+want) {
 				t.Errorf("line %d: %s", i, lines[i])
 			}
 		}
