@@ -35,9 +35,6 @@ func (l *loader) checkApp() {
 			l.reject(health, "%v", err)
 		}
 	}
-	if !l.ok(name) {
-		return
-	}
 	t, err := parseAppURL(a.URL)
 	if err != nil {
 		l.reject(name, "%v", err)

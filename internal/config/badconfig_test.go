@@ -273,6 +273,9 @@ func TestBadCombinations(t *testing.T) {
 			t.Errorf("%q: want %q in %s", tc.env, tc.says, line)
 		}
 	}
+	if _, err := Load([]string{"SIDECAR_SERVICE=nohyphen", "SIDECAR_TOPOLOGY=topic-tiers"}); err != nil {
+		t.Error(err)
+	}
 	load(t, "SIDECAR_APP_URL=http://10.0.0.1:9090/") // another machine's port
 	load(t, "SIDECAR_APP_URL=http://127.0.0.1:9090/", "SIDECAR_ADMIN_ADDR=10.0.0.5:9090")
 }
@@ -319,7 +322,7 @@ func TestValuesThatLookBadAndAreNot(t *testing.T) {
 		"SIDECAR_SERVICE=a-" + strings.Repeat("n", 236), "SIDECAR_QUEUE=" + strings.Repeat("q", 255), "SIDECAR_MAX_RETRIES=0",
 		"SIDECAR_RETRY_DELAY=1193h2m47.295s", "SIDECAR_SHUTDOWN_GRACE=0s", "SIDECAR_MAX_BODY=1048576", "SIDECAR_PREFETCH=10",
 		"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_CONTROL_TOKEN=0123456789abcdef", "SIDECAR_ADMIN_ADDR=localhost:9090", "SIDECAR_FORWARD_HEADERS=x-*",
-		"SIDECAR_RETRY_DELAYS=none",
+		"SIDECAR_RETRY_DELAYS=none", "SIDECAR_DEAD_LETTER=enabled",
 	} {
 		if _, err := Load([]string{env, "SIDECAR_SERVICE=wms-cincout"}); err != nil {
 			t.Errorf("%q: %v", env, err)

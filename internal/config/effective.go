@@ -64,9 +64,6 @@ func (l *loader) disguised(v *variable) string {
 	if v.name != "SIDECAR_AMQP_URL" {
 		return masked
 	}
-	list, err := l.cfg.AMQP.URL.Value()
-	if err != nil {
-		return masked
-	}
+	list, _ := l.cfg.AMQP.URL.Value() // with an error comes the last good value
 	return redactURLs(list)
 }

@@ -59,7 +59,7 @@ type OTel struct {
 	Disabled bool `env:"SDK_DISABLED" envDefault:"false" allowed:"'true' or 'false', in any case"`
 
 	// Name of the service in traces.
-	ServiceName string `env:"SERVICE_NAME" otherwise:"SIDECAR_SERVICE, unless the next one has a service.name"`
+	ServiceName string `env:"SERVICE_NAME" allowed:"any text" otherwise:"SIDECAR_SERVICE, unless the next one has a service.name"`
 
 	// More about the service: `name=value,name2=value2`, values percent-encoded.
 	ResourceAttributes string `env:"RESOURCE_ATTRIBUTES" allowed:"'name=value' pairs separated by commas, values percent-encoded"`

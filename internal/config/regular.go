@@ -18,24 +18,24 @@ var errEmptyFile = errors.New("the file is empty")
 // the file is opened, O_NONBLOCK covers a change in between, and the check is repeated on what was opened.
 func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
+	if err == nil {
+		err = checkRegular(info)
+	}
 	if err != nil {
 		return nil, nil, cause(err)
-	}
-	if err := checkRegular(info); err != nil {
-		return nil, nil, err
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, cause(err)
 	}
 	defer f.Close() //nolint:errcheck // nothing was written
-	if info, err = f.Stat(); err != nil {
-		return nil, nil, cause(err)
+	if info, err = f.Stat(); err == nil {
+		err = checkRegular(info)
 	}
-	if err := checkRegular(info); err != nil {
-		return nil, nil, err
+	var b []byte
+	if err == nil {
+		b, err = io.ReadAll(io.LimitReader(f, limit+1))
 	}
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, nil, cause(err)
 	}
@@ -64,8 +64,7 @@ func checkRegular(info fs.FileInfo) error {
 
 // cause drops the path from an error of package os: a secret put into the wrong variable looks like a path.
 func cause(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err

@@ -42,10 +42,10 @@ func checkCertificates(b []byte, now time.Time) error {
 			expired++
 		}
 	}
-	switch {
-	case found == 0:
+	if found == 0 {
 		return errors.New("holds no PEM certificate")
-	case found == expired:
+	}
+	if found == expired {
 		return errors.New("every certificate in it has expired")
 	}
 	return nil

@@ -89,8 +89,8 @@ func (l *loader) checkTopology() {
 // checkPreset refuses settings the preset would not look at and asks for those it cannot do without.
 func (l *loader) checkPreset(t Topology) {
 	if t.Preset != PresetDeadLetter {
-		for _, name := range []string{"SIDECAR_MESSAGE_TTL", "SIDECAR_DEAD_LETTER"} {
-			if l.isSet(name) && l.ok(name) {
+		for name, asked := range map[string]bool{"SIDECAR_MESSAGE_TTL": t.MessageTTL != 0, "SIDECAR_DEAD_LETTER": t.DeadLetter == Disabled} {
+			if asked && l.ok(name) {
 				l.reject(name, "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s", PresetDeadLetter, t.Preset)
 			}
 		}

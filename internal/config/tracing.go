@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"regexp"
 	"strings"
@@ -46,7 +47,7 @@ func (l *loader) checkOTel() {
 	t.Resource, t.ServiceName = l.otelResource()
 	t.CAFile, t.CertFile, t.KeyFile = l.otelTLS()
 	l.checkOTelProtocol()
-	if !(o.SamplerArg >= 0 && o.SamplerArg <= 1) { //nolint:staticcheck // also refuses NaN
+	if math.IsNaN(o.SamplerArg) || o.SamplerArg < 0 || o.SamplerArg > 1 {
 		l.reject("OTEL_TRACES_SAMPLER_ARG", "out of range")
 	}
 	l.cfg.Tracing = t

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+func TestEffective(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, "0123456789abcdef\n")
+	c := load(
+		t, "SIDECAR_AMQP_URL=amqps://me:"+canary+"@rabbit:5671/prod%2Fa, amqp://127.0.0.1", "SIDECAR_CONCURRENCY=8", "SIDECAR_APP_TIMEOUT=90s",
+		"SIDECAR_CONTROL_TOKEN_FILE="+file, "SIDECAR_APP_TOKEN="+canary, "SIDECAR_MAX_RETRIES=3",
+	)
+	got := map[string]Setting{}
+	for _, s := range c.Effective() {
+		if _, twice := got[s.Name]; twice {
+			t.Errorf("%s is there twice", s.Name)
+		}
+		got[s.Name] = s
+	}
+	for _, want := range []Setting{
+		{"SIDECAR_SERVICE", "wms-cincout", OriginEnvironment},
+		{"SIDECAR_AMQP_URL", "amqps://***@rabbit:5671/prod%2Fa,amqp://127.0.0.1", OriginEnvironment},
+		{"SIDECAR_AMQP_PASSWORD", "", OriginDefault},
+		{"SIDECAR_AMQP_HEARTBEAT", "10s", OriginDefault},
+		{"SIDECAR_APP_TIMEOUT", "90s", OriginEnvironment},
+		{"SIDECAR_APP_TOKEN", "***", OriginEnvironment},
+		{"SIDECAR_CONTROL_TOKEN", "***", OriginFile + file},
+		{"SIDECAR_PREFETCH", "16", OriginDerived},
+		{"SIDECAR_PREFIX", "wms", OriginDerived},
+		{"SIDECAR_MAX_RETRIES", "3", OriginEnvironment},
+		{"SIDECAR_RETRY_DELAY", "", OriginPreset},
+		{"SIDECAR_QUEUE", "", OriginPreset},
+		{"SIDECAR_MESSAGE_TTL", "", OriginDefault},
+		{"OTEL_EXPORTER_OTLP_TIMEOUT", "10000", OriginDefault},
+	} {
+		if got[want.Name] != want {
+			t.Errorf("got %+v, want %+v", got[want.Name], want)
+		}
+	}
+	if all := c.Effective(); all[0].Name != "SIDECAR_SERVICE" {
+		t.Errorf("starts with %+v", all[0])
+	}
+	if got := load(t).Effective()[1]; got.Value != "amqp://***@127.0.0.1:5672/" {
+		t.Errorf("got %+v", got)
+	}
+	if got := redactURLs("amqp://u:" + canary + "%zz@h"); got != masked {
+		t.Errorf("got %q for what is no URL", got)
+	}
+	if got := load(t, "SIDECAR_AMQP_URL=amqp://h").Effective()[1]; got.Value != "amqp://h" {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,18 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRegularFilesThatCannotBeRead takes two that fail for root too, as tests often run as root: a write-only switch of
+// the kernel cannot be opened, and nothing is mapped at address 0.
+func TestRegularFilesThatCannotBeRead(t *testing.T) {
+	for path, says := range map[string]string{
+		"/proc/sys/net/ipv4/route/flush": "permission denied", "/proc/self/mem": "input/output error",
+	} {
+		if line := refuse(t, "SIDECAR_AMQP_PASSWORD_FILE", "SIDECAR_AMQP_PASSWORD_FILE="+path); !strings.Contains(line, says) {
+			t.Errorf("%s: %s", path, line)
+		}
+	}
+}

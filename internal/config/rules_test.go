@@ -1,0 +1,56 @@
+package config
+
+import (
+	"reflect"
+	"testing"
+)
+
+// TestTagsAreSound holds the structs to what the rest of the package takes for granted.
+func TestTagsAreSound(t *testing.T) {
+	names := map[string]bool{}
+	known := map[string]bool{}
+	for _, s := range sections(&Config{}) {
+		if s.title == "" || s.prefix == "" {
+			t.Errorf("%s has no title or no prefix", s.field)
+		}
+		if target := reflect.TypeOf(s.target).Elem().Name(); target != s.field {
+			t.Errorf("Config.%s has the type %s: Describe takes them for the same", s.field, target)
+		}
+		for _, v := range s.variables {
+			if v.name == s.prefix || names[v.name] {
+				t.Errorf("%s.%s: no name, or one that is taken: %q", s.field, v.field, v.name)
+			}
+			names[v.name] = true
+			if v.allowed(plain) == "" {
+				t.Errorf("%s: nothing says what is allowed", v.name)
+			}
+			if v.otherwise(plain) == "" {
+				t.Errorf("%s: nothing says what counts when it is not set", v.name)
+			}
+			if bounds, found := v.tag.Lookup("range"); found {
+				if low, high := v.bounds(bounds); low >= high {
+					t.Errorf("%s: range %q", v.name, bounds)
+				}
+			}
+			if d, found := v.tag.Lookup("envDefault"); found {
+				known[v.name+"="+d] = true
+			}
+		}
+	}
+	// A default must be as good as a value: everything set to its default loads.
+	for set := range known {
+		load(t, set)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]Size{"0": 0, "1": 1, "1000": 1000, "1KiB": 1024, "1024": 1024, "3MiB": 3 << 20, "2GiB": 2 << 30} {
+		got, err := parseSize(text)
+		if err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+		if again, err := parseSize(got.String()); err != nil || again != got {
+			t.Errorf("%s prints as %s", text, got)
+		}
+	}
+}

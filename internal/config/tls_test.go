@@ -1,0 +1,100 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// certificate makes a self-signed certificate and its key in PEM.
+func certificate(t testing.TB, notAfter time.Time) (cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: notAfter.Add(-time.Hour), NotAfter: notAfter,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+}
+
+func TestTLSFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		write(t, path, content)
+		return path
+	}
+	cert, key := certificate(t, time.Now().Add(time.Hour))
+	_, otherKey := certificate(t, time.Now().Add(time.Hour))
+	oldCert, oldKey := certificate(t, time.Now().Add(-time.Hour))
+	good, goodKey := file("good", cert), file("good.key", key)
+	mismatch, old, expiredKey := file("other.key", otherKey), file("old", oldCert), file("old.key", oldKey)
+	bundle := file("bundle", "# comment\n"+oldCert+key+cert)
+	chain := file("chain", oldCert+cert)
+	text := file("text", "not PEM "+canary)
+	broken := file("broken", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(canary)})))
+	large := file("large", strings.Repeat("x", maxPEM+1))
+
+	const ca, crt, k = "SIDECAR_AMQP_TLS_CA_FILE", "SIDECAR_AMQP_TLS_CERT_FILE", "SIDECAR_AMQP_TLS_KEY_FILE"
+	for _, tc := range []struct {
+		variable, says string
+		env            []string
+	}{
+		{"", "", []string{ca + "=" + good}},
+		{"", "", []string{ca + "=" + bundle}},
+		{"", "", []string{crt + "=" + good, k + "=" + goodKey}},
+		{"", "", []string{crt + "=" + good, k + "=" + goodKey, "SIDECAR_AMQP_SASL=external"}},
+		{ca, "no such file", []string{ca + "=" + filepath.Join(dir, "none")}},
+		{ca, "is a directory", []string{ca + "=" + dir}},
+		{ca, "larger than 1MiB", []string{ca + "=" + large}},
+		{ca, "no PEM certificate", []string{ca + "=" + text}},
+		{ca, "no PEM certificate", []string{ca + "=" + goodKey}},
+		{ca, "cannot be parsed", []string{ca + "=" + broken}},
+		{ca, "has expired", []string{ca + "=" + old}},
+		{crt, "needs its key", []string{crt + "=" + good}},
+		{k, "needs its certificate", []string{k + "=" + goodKey}},
+		{crt, "no such file", []string{crt + "=" + filepath.Join(dir, "none"), k + "=" + goodKey}},
+		{k, "no such file", []string{crt + "=" + good, k + "=" + filepath.Join(dir, "none")}},
+		{k, "does not go with", []string{crt + "=" + good, k + "=" + mismatch}},
+		{k, "no PEM key", []string{crt + "=" + good, k + "=" + text}},
+		{crt, "no PEM certificate", []string{crt + "=" + text, k + "=" + goodKey}},
+		{crt, "has expired", []string{crt + "=" + old, k + "=" + expiredKey}},
+		{crt, "has expired", []string{crt + "=" + chain, k + "=" + expiredKey}}, // its leaf has
+	} {
+		env := append([]string{"SIDECAR_AMQP_URL=amqps://me:pw@rabbit"}, tc.env...)
+		if tc.variable == "" {
+			load(t, env...)
+			continue
+		}
+		if line := refuse(t, tc.variable, env...); !strings.Contains(line, tc.says) || strings.Contains(line, canary) {
+			t.Errorf("%q: want %q in %s", tc.env, tc.says, line)
+		}
+	}
+	// TLS settings next to plaintext URLs: whoever wrote them believes the link to be encrypted.
+	refuse(t, ca, ca+"="+good)
+	load(t, ca+"="+good, "SIDECAR_AMQP_URL=amqp://127.0.0.1,amqps://me@rabbit")
+
+	c := load(t, crt+"="+good, k+"="+goodKey, "SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_USERNAME=me")
+	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "not used") {
+		t.Errorf("warnings %q", w)
+	}
+}
