@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// event is one line of a log that speaks of a message.
+// event is one line of a log that speaks of a message, or of whether messages are taken at all.
 type event struct {
 	at      time.Time
 	message string
@@ -15,7 +15,7 @@ type event struct {
 	answer  int // 0 for an event of the sidecar
 	attempt int
 	// of the sidecar
-	outcome, reason string
+	outcome, reason string // of no message: outcome is "paused" or "app up"
 	retries         int
 }
 
@@ -36,12 +36,19 @@ func appEvent(line []byte) (event, bool) {
 func sidecarEvent(line []byte) (event, bool) {
 	var l struct {
 		Time       time.Time `json:"time"`
+		Event      string    `json:"event"`
 		MessageID  string    `json:"message_id"`
 		Outcome    string    `json:"outcome"`
 		Reason     string    `json:"reason"`
 		RetryCount int       `json:"retry_count"`
 	}
-	if json.Unmarshal(line, &l) != nil || l.MessageID == "" || l.Outcome == "" {
+	if json.Unmarshal(line, &l) != nil {
+		return event{}, false
+	}
+	if l.Event == "paused" || l.Event == "app up" {
+		return event{at: l.Time, outcome: l.Event, reason: l.Reason}, true
+	}
+	if l.MessageID == "" || l.Outcome == "" {
 		return event{}, false
 	}
 	return event{at: l.Time, message: l.MessageID, outcome: l.Outcome, reason: l.Reason, retries: l.RetryCount}, true

@@ -70,6 +70,12 @@ func (s *screen) event(e event) {
 		s.line(e.message, "sidecar", fmt.Sprintf("requeue (%s): back to its queue after a short sleep, not counted", e.reason), warn)
 	case "park":
 		s.line(e.message, "sidecar", fmt.Sprintf("park (%s): confirmed publish to %s, then ack", e.reason, dlq), bad)
+	case "release":
+		s.line(e.message, "sidecar", fmt.Sprintf("release (%s): given back to its queue, not counted", e.reason), warn)
+	case "paused":
+		s.line("", "sidecar", fmt.Sprintf("pauses (%s): takes nothing", e.reason), warn)
+	case "app up":
+		s.line("", "sidecar", "sees the app: takes messages", good)
 	default:
 		s.line(e.message, "sidecar", fmt.Sprintf("%s (%s)", e.outcome, e.reason), warn)
 	}

@@ -23,19 +23,20 @@ func (s *stage) play(ctx context.Context) error {
 	}
 	defer func() { _ = q.close() }()
 
+	sidecar := &follower{child: s.sidecar, parse: sidecarEvent}
+	sidecar.news() // how it started is another story
 	s.screen.title("Four messages for an app that does not always answer 200")
 	first := firstScene()
 	if err := s.publish(ctx, q, first); err != nil {
 		return err
 	}
-	sidecar := &follower{child: s.sidecar, parse: sidecarEvent}
 	if err := s.follow(ctx, first, sidecar); err != nil {
 		return err
 	}
 
 	s.screen.title("The app goes away, a message comes, the app comes back")
 	second := secondScene()
-	if err := s.whileAppIsAway(ctx, func() error { return s.publish(ctx, q, second) }); err != nil {
+	if err := s.takeAppAway(ctx, q, second, sidecar); err != nil {
 		return err
 	}
 	if err := s.follow(ctx, second, sidecar); err != nil {
@@ -54,22 +55,23 @@ func (s *stage) publish(ctx context.Context, q *queues, orders []*order) error {
 	return nil
 }
 
-// whileAppIsAway stops the app, waits until the sidecar has noticed, calls fn and brings the app back on its port.
-func (s *stage) whileAppIsAway(ctx context.Context, fn func() error) error {
+// takeAppAway stops the app, publishes, and brings the app back on its port.
+func (s *stage) takeAppAway(ctx context.Context, q *queues, orders []*order, sidecar *follower) error {
 	s.screen.line("", "app", "stops", bad)
 	if err := s.app.stop(); err != nil {
 		return err
 	}
-	if err := fn(); err != nil {
+	if err := s.publish(ctx, q, orders); err != nil {
 		return err
 	}
 	// Long enough that a sidecar which counted refused connections would have spent several attempts by now.
-	pause := time.NewTimer(4 * retryDelay)
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-pause.C:
+	back := time.Now().Add(4 * retryDelay)
+	err := s.sidecar.await(ctx, "patient", func() bool {
+		s.tell(orders, sidecar.news())
+		return time.Now().After(back)
+	})
+	if err != nil {
+		return err
 	}
 	app, err := startApp(ctx, s.options, "app-again", port(s.app.address))
 	if app != nil {
@@ -83,29 +85,29 @@ func (s *stage) whileAppIsAway(ctx context.Context, fn func() error) error {
 
 // follow prints what happens to the orders until each is acked or parked.
 func (s *stage) follow(ctx context.Context, orders []*order, sidecar *follower) error {
-	byID := make(map[string]*order, len(orders))
-	for _, o := range orders {
-		byID[o.id] = o
-	}
 	app := &follower{child: s.app, parse: appEvent}
 	return s.sidecar.await(ctx, "done with every message", func() bool {
 		// The sidecar is read first: whatever it settled by now, the app's line about it can be read too.
 		settled := sidecar.news()
-		news := append(app.news(), settled...)
-		slices.SortStableFunc(news, func(a, b event) int { return a.at.Compare(b.at) })
-		for _, e := range news {
-			if o := byID[e.message]; o != nil {
+		s.tell(orders, append(app.news(), settled...))
+		return !slices.ContainsFunc(orders, func(o *order) bool { return !o.done() })
+	})
+}
+
+// tell writes events down for their orders and prints them in the order in which they happened.
+func (s *stage) tell(orders []*order, events []event) {
+	slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
+	for _, e := range events {
+		if e.message == "" {
+			s.screen.event(e)
+		}
+		for _, o := range orders {
+			if o.id == e.message {
 				o.record(e)
 				s.screen.event(e)
 			}
 		}
-		for _, o := range orders {
-			if !o.done() {
-				return false
-			}
-		}
-		return true
-	})
+	}
 }
 
 // reckon compares what happened with what was promised and shows what lies in the DLQ.
