@@ -209,7 +209,7 @@ func ctl(t testing.TB, stdin []byte, args ...string) string {
 // ctlRows runs a list command and decodes its JSON.
 func ctlRows(t testing.TB, args ...string) []map[string]any {
 	t.Helper()
-	out := ctl(t, nil, append([]string{"-q", "--formatter", "json", "-p", vhost(t)}, args...)...)
+	out := ctl(t, nil, append([]string{"-q", "--formatter", "json"}, args...)...)
 	var rows []map[string]any
 	if i := strings.Index(out, "["); i >= 0 {
 		if err := json.Unmarshal([]byte(out[i:]), &rows); err != nil {

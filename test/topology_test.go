@@ -38,7 +38,7 @@ func checkArguments(t *testing.T, queue string, want amqp.Table) {
 	if brokerCtl == "" {
 		return
 	}
-	for _, row := range ctlRows(t, "list_queues", "name", "durable", "auto_delete", "exclusive", "arguments") {
+	for _, row := range ctlRows(t, "-p", vhost(t), "list_queues", "name", "durable", "auto_delete", "exclusive", "arguments") {
 		if row["name"] != queue {
 			continue
 		}
