@@ -7,14 +7,16 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk"
 	"go.opentelemetry.io/otel/sdk/resource"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
 func newResource(o *TracingOptions) *resource.Resource {
-	attrs := make([]attribute.KeyValue, 0, len(o.Resource)+2)
-	attrs = append(attrs, semconv.ServiceVersion(o.Version))
+	attrs := make([]attribute.KeyValue, 0, len(o.Resource)+5)
+	attrs = append(attrs, semconv.ServiceVersion(o.Version),
+		semconv.TelemetrySDKName("opentelemetry"), semconv.TelemetrySDKLanguageGo, semconv.TelemetrySDKVersion(sdk.Version()))
 	for k, v := range o.Resource {
 		attrs = append(attrs, attribute.String(k, v))
 	}

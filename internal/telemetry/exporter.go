@@ -29,7 +29,7 @@ const (
 )
 
 // exporter sends batches itself. The SDK's own HTTP client drags gRPC into the binary: see
-// docs/decisions/0005-otlp-without-grpc.md.
+// docs/decisions/0008-otlp-without-grpc.md.
 type exporter struct {
 	url       string
 	headers   map[string]string

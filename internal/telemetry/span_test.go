@@ -52,7 +52,7 @@ func TestSpansOfOneMessage(t *testing.T) {
 	if got := c.resource["service.name"]; got != "wms-a" {
 		t.Errorf("service.name = %v", got)
 	}
-	if c.resource["service.version"] != "1.2.3" || c.resource["deployment.environment.name"] != "test" {
+	if c.resource["telemetry.sdk.language"] != "go" || c.resource["service.version"] != "1.2.3" || c.resource["deployment.environment.name"] != "test" {
 		t.Errorf("resource %v", c.resource)
 	}
 	root := c.spans["process wms.queue.a"]
