@@ -85,7 +85,7 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 	c := load(
 		t, "SIDECAR_MAX_RETRIES=0", "SIDECAR_RETRY_DELAYS=1s, 2m", "SIDECAR_PARK_ON_STATUS=400,413,422", "SIDECAR_APP_DOWN=retry",
 		"SIDECAR_REQUEUE_DELAY_MIN=250ms", "SIDECAR_REQUEUE_DELAY_MAX=250ms", "SIDECAR_RETRY_AFTER_MAX=1m30s", "SIDECAR_CRASH_LIMIT=3",
-		"SIDECAR_BINDINGS=a:b.*,a:c:d,e:", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_EXCHANGE_TYPE=x-delayed-message", "SIDECAR_QUEUE_TYPE=quorum",
+		"SIDECAR_BINDINGS=a:b.*,a:c:d,e:", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_EXCHANGE_TYPE=headers", "SIDECAR_QUEUE_TYPE=quorum",
 		"SIDECAR_MAX_BODY=1KiB", "SIDECAR_CONCURRENCY=7", "SIDECAR_FORWARD_HEADERS=x-*,App.Id", "SIDECAR_PASSTHROUGH_HEADERS=x-tenant-*",
 	)
 	if r := c.Retry; *r.MaxRetries != 0 || len(r.Delays) != 2 || r.Delays[1] != 2*time.Minute || len(r.ParkOnStatus) != 3 || r.ParkOnStatus[2] != 422 ||

@@ -3,9 +3,9 @@ package config
 import (
 	"cmp"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -14,10 +14,8 @@ import (
 // connection, so no name may get as far as that.
 const maxName = 255
 
-var (
-	exchangeType = regexp.MustCompile(`^(direct|fanout|topic|headers|x-[a-z0-9-]{1,60})$`)
-	standard     = []string{"amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"}
-)
+// standard are the exchanges every vhost has.
+var standard = []string{"amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"}
 
 // checkShortString holds for everything AMQP sends as a short string: names and routing keys.
 func checkShortString(v string) error {
@@ -65,7 +63,7 @@ func rest(service string) string {
 
 // checkDerivedNames bounds what the preset makes of service, prefix, queue and exchange.
 func (l *loader) checkDerivedNames() {
-	if !l.ok("SIDECAR_SERVICE", "SIDECAR_PREFIX", "SIDECAR_QUEUE", "SIDECAR_EXCHANGE") {
+	if !l.ok("SIDECAR_SERVICE", "SIDECAR_PREFIX", "SIDECAR_QUEUE", "SIDECAR_EXCHANGE", "SIDECAR_RETRY_DELAYS") {
 		return
 	}
 	t := l.cfg.Topology
@@ -108,11 +106,23 @@ const shortTier = ".15s"
 
 // longestTier is the longest suffix that configured delays make, "" without any.
 func longestTier(delays Delays) string {
-	tier := ""
+	longest := ""
 	for _, d := range delays {
-		if text := "." + d.String(); len(text) > len(tier) {
-			tier = text
+		if tier := "." + tierName(d); len(tier) > len(longest) {
+			longest = tier
 		}
 	}
-	return tier
+	return longest
+}
+
+// tierName writes a delay as the topology does in names: 30s, 5m, 1h.
+func tierName(d time.Duration) string {
+	s := d.String()
+	if cut, found := strings.CutSuffix(s, "m0s"); found {
+		s = cut + "m"
+	}
+	if cut, found := strings.CutSuffix(s, "h0m"); found {
+		s = cut + "h"
+	}
+	return s
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -12,15 +13,15 @@ const (
 	CloudEventsBinary = "binary"
 )
 
-// Request is what of a message becomes HTTP headers. Patterns know one wildcard, `*`, and ignore case.
+// Request is what of a message becomes HTTP headers.
 type Request struct {
-	// Headers of the message that are sent as `Amqp-Header-<Name>`. `*` stands for any characters, upper and lower case
-	// are the same: `x-tenant,app-*`.
-	ForwardHeaders List `env:"FORWARD_HEADERS" envDefault:"*" allowed:"distinct header names or patterns separated by commas; none that HTTP gives a meaning to, such as 'Host'"`
+	// Headers of the message that are sent as `Amqp-Header-<Name>`. `*` stands for any characters, `?` for one; upper
+	// and lower case are the same: `x-tenant,app-*`.
+	ForwardHeaders List `env:"FORWARD_HEADERS" envDefault:"*" allowed:"distinct header names or patterns separated by commas; not 'Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Expect', 'Authorization', 'Cookie' or 'X-Forwarded-…'"`
 
 	// Headers of the message that are sent under their own name. A pattern that would match a header with a meaning in
 	// HTTP, such as `Authorization` or `X-Forwarded-For`, is refused, so `*` and `x-*` are.
-	PassthroughHeaders List `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; none that matches a header with a meaning in HTTP or one of the sidecar's own"`
+	PassthroughHeaders List `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; none that matches a header with a meaning in HTTP or a header of the sidecar"`
 
 	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, and required attributes that are missing
 	// are made up.
@@ -28,24 +29,22 @@ type Request struct {
 }
 
 var (
-	headerPattern = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~:-]+$`)
+	headerPattern = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.?^_|~:-]+$`)
 
-	// meaningful are headers that servers and proxies act on; a message must never set one.
-	meaningful = []string{
-		"host", "content-length", "transfer-encoding", "connection", "expect", "authorization", "cookie", "set-cookie", "te",
-		"trailer", "upgrade", "keep-alive", "proxy-authorization", "proxy-authenticate", "proxy-connection", "forwarded",
-		"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-forwarded-prefix",
-		"x-forwarded-server", "x-real-ip", "x-original-url", "x-rewrite-url", "x-http-method-override", "x-http-method",
-		"x-method-override", "range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "accept-encoding",
-	}
+	// neverSet are names nobody may put into either list: whoever names one expects what will not happen.
+	neverSet = strings.Fields(`
+		host content-length transfer-encoding connection expect authorization cookie
+		x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port`)
 
-	// own are headers the sidecar sets itself.
-	own = []string{
-		"content-type", "content-encoding", "user-agent", "amqp-message-id", "amqp-correlation-id", "amqp-reply-to",
-		"amqp-type", "amqp-app-id", "amqp-user-id", "amqp-priority", "amqp-expiration", "amqp-timestamp", "amqp-queue",
-		"amqp-exchange", "amqp-routing-key", "amqp-original-exchange", "amqp-original-routing-key", "amqp-delivery-attempt",
-		"amqp-retry-count", "amqp-max-retries", "amqp-redelivered", "amqp-last-attempt", "amqp-headers-truncated",
-	}
+	// neverBare are further names, and prefixes of names, that servers, proxies and frameworks act on or that are the
+	// sidecar's own. The dispatch refuses them too, header by header; here their patterns are.
+	neverBare = strings.Fields(`
+		keep-alive te trailer trailers upgrade http2-settings www-authenticate cookie2 set-cookie set-cookie2
+		forwarded via x-real-ip true-client-ip cf-connecting-ip fastly-client-ip x-client-ip x-cluster-client-ip
+		x-remote-addr x-remote-user remote-user x-original-url x-rewrite-url x-host
+		x-http-method x-http-method-override x-method-override user-agent accept-encoding date range
+		content-type proxy-authorization x-envoy-original-path sec-fetch-site if-match amqp-queue ce-id`)
+	neverBarePrefix = []string{"content-", "proxy-", "x-forwarded", "x-original-", "x-envoy-", "sec-", "if-", "amqp-", "ce-"}
 )
 
 func (l *loader) checkRequest() {
@@ -53,25 +52,44 @@ func (l *loader) checkRequest() {
 	r := l.cfg.Request
 	if l.ok(forward) && l.checkPatterns(forward, r.ForwardHeaders) {
 		for _, p := range r.ForwardHeaders {
-			// Under their prefix these are harmless, but whoever names one expects what will not happen.
-			if h := firstMatch(p, meaningful); h != "" && !strings.Contains(p, "*") {
-				l.reject(forward, "%s has a meaning in HTTP and is never forwarded", shown(p))
+			if slices.Contains(neverSet, mapped(p)) {
+				l.reject(forward, "no header of a message sets %s", shown(p))
 				return
 			}
 		}
 	}
 	if l.ok(through) && l.checkPatterns(through, r.PassthroughHeaders) {
 		for _, p := range r.PassthroughHeaders {
-			h := firstMatch(p, meaningful, own)
-			if strings.HasPrefix(strings.ToLower(p), "amqp-") || strings.Contains(p, ":") {
-				h = p
-			}
-			if h != "" {
+			if h := wouldSet(mapped(p)); h != "" {
 				l.reject(through, "%s would let a message set the header %s", shown(p), h)
 				return
 			}
 		}
 	}
+}
+
+// mapped is a pattern as it looks for the names that arrive: WSGI and CGI read X_Forwarded_For as X-Forwarded-For.
+func mapped(pattern string) string {
+	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(pattern))
+}
+
+// wouldSet is the first header that must not be set and that the pattern matches, "" if there is none.
+func wouldSet(pattern string) string {
+	literal, _, _ := strings.Cut(strings.ReplaceAll(pattern, "?", "*"), "*")
+	for _, prefix := range neverBarePrefix {
+		if strings.HasPrefix(literal, prefix) {
+			return prefix + "…"
+		}
+	}
+	for _, list := range [][]string{neverSet, neverBare} {
+		for _, h := range list {
+			// headerPattern lets no other metacharacter of path.Match through, and no header name holds a '/'.
+			if ok, err := path.Match(pattern, h); ok && err == nil {
+				return h
+			}
+		}
+	}
+	return ""
 }
 
 func (l *loader) checkPatterns(name string, patterns List) bool {
@@ -89,16 +107,4 @@ func (l *loader) checkPatterns(name string, patterns List) bool {
 		}
 	}
 	return true
-}
-
-func firstMatch(pattern string, names ...[]string) string {
-	for _, list := range names {
-		for _, h := range list {
-			// headerPattern lets no other metacharacter of path.Match through, and no header name holds a '/'.
-			if ok, err := path.Match(strings.ToLower(pattern), h); ok && err == nil {
-				return h
-			}
-		}
-	}
-	return ""
 }

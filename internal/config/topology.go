@@ -40,7 +40,7 @@ type Topology struct {
 	Exchange string `env:"EXCHANGE" preset:"see above" allowed:"at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it"`
 
 	// Type of that exchange.
-	ExchangeType string `env:"EXCHANGE_TYPE" preset:"fanout for fanout, topic for the others" allowed:"'direct', 'fanout', 'topic', 'headers' or the 'x-…' type of a plugin"`
+	ExchangeType string `env:"EXCHANGE_TYPE" preset:"fanout for fanout, topic for the others" oneof:"direct|fanout|topic|headers"`
 
 	// The queue that is consumed.
 	Queue string `env:"QUEUE" preset:"see above; required for dead-letter" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
@@ -75,9 +75,6 @@ func (l *loader) checkTopology() {
 		"SIDECAR_RETRY_QUEUE": t.RetryQueue, "SIDECAR_DLX": t.DLX, "SIDECAR_DLQ": t.DLQ, "SIDECAR_EXCHANGE": t.Exchange,
 	} {
 		l.checkName(name, value)
-	}
-	if e := t.ExchangeType; l.isSet("SIDECAR_EXCHANGE_TYPE") && !exchangeType.MatchString(e) {
-		l.reject("SIDECAR_EXCHANGE_TYPE", "not an exchange type")
 	}
 	if !l.ok("SIDECAR_TOPOLOGY") {
 		return

@@ -27,6 +27,15 @@ type Tracing struct {
 	SamplerArg float64
 }
 
+// HeaderValues returns the headers in the clear, for the exporter.
+func (t *Tracing) HeaderValues() map[string]string {
+	values := make(map[string]string, len(t.Headers))
+	for name, secret := range t.Headers {
+		values[name], _ = secret.Value() // from the environment: cannot fail
+	}
+	return values
+}
+
 func (o *OTel) on() bool {
 	return cmp.Or(o.TracesEndpoint, o.Endpoint) != "" && !o.Disabled && o.Exporter != "none"
 }
