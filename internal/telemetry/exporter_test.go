@@ -103,3 +103,16 @@ func TestExportDoesNotFollowRedirects(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// What is linked but never called still costs memory in every pod: docs/decisions/0008-otlp-without-grpc.md.
+func TestGRPCStaysOut(t *testing.T) {
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, banned := range []string{"google.golang.org/grpc", "otlptracehttp", "otlptracegrpc"} {
+		if strings.Contains(string(mod), banned) {
+			t.Errorf("go.mod requires %s", banned)
+		}
+	}
+}
