@@ -2,9 +2,11 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,11 +29,15 @@ func splitURLs(list string) []string {
 func checkAMQPURLs(list string) error {
 	urls := splitURLs(list)
 	for i, u := range urls {
-		if _, err := parseAMQPURL(u); err != nil {
-			if len(urls) == 1 {
-				return err
-			}
-			return errors.New("URL " + strconv.Itoa(i+1) + " of " + strconv.Itoa(len(urls)) + ": " + err.Error())
+		_, err := parseAMQPURL(u)
+		if err == nil && slices.Contains(urls[:i], u) {
+			err = errors.New("is there twice")
+		}
+		if err != nil && len(urls) > 1 {
+			err = fmt.Errorf("URL %d of %d: %w", i+1, len(urls), err)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

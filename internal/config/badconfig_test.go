@@ -46,6 +46,7 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_AMQP_URL=amqp://h/?channel_max=5", "query parameters"},
 		{"SIDECAR_AMQP_URL=amqp://h/?", "query parameters"},
 		{"SIDECAR_AMQP_URL=amqp://a,,amqp://b", "URL 2 of 3: is empty"},
+		{"SIDECAR_AMQP_URL=amqp://a, amqp://a", "URL 2 of 2: is there twice"},
 		{"SIDECAR_AMQP_URL=amqp://a,", "URL 2 of 2: is empty"},
 		{"SIDECAR_AMQP_USERNAME=a\x00b", "NUL"},
 		{"SIDECAR_AMQP_SASL=PLAIN", "plain, external"},
