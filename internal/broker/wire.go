@@ -36,7 +36,8 @@ type wire struct {
 	raw  net.Conn // the socket; closing it ends every read and write at once
 	lost func(n int)
 
-	idle        atomic.Int64 // nanoseconds without a byte after which the peer counts as gone; 0 during the handshake
+	idle        atomic.Int64  // nanoseconds without a byte after which the peer counts as gone; 0 during the handshake
+	stuck       time.Duration // how long one write may stand still
 	readArmed   time.Time
 	writeArmed  time.Time
 	frameLimit  atomic.Int64 // frame_max as negotiated
@@ -49,13 +50,13 @@ type wire struct {
 }
 
 func newWire(conn, raw net.Conn, lost func(n int)) *wire {
-	w := &wire{conn: conn, raw: raw, lost: lost, buf: make([]byte, wireBuffer)}
+	w := &wire{conn: conn, raw: raw, lost: lost, stuck: writeTimeout, buf: make([]byte, wireBuffer)}
 	w.frameLimit.Store(frameMax)
 	return w
 }
 
 // established ends the handshake: from now on silence for longer than idle ends the connection, and so does a write
-// that does not move for writeTimeout.
+// that stands still.
 func (w *wire) established(idle time.Duration, frameLimit int) error {
 	if frameLimit > 0 {
 		w.frameLimit.Store(int64(frameLimit))
@@ -194,9 +195,9 @@ func (w *wire) receive(p []byte) (int, error) {
 // Write writes all of p or ends the connection.
 func (w *wire) Write(p []byte) (int, error) {
 	if w.idle.Load() > 0 {
-		if now := time.Now(); now.Sub(w.writeArmed) > writeTimeout/8 {
+		if now := time.Now(); now.Sub(w.writeArmed) > w.stuck/8 {
 			w.writeArmed = now
-			if err := w.conn.SetWriteDeadline(now.Add(writeTimeout)); err != nil {
+			if err := w.conn.SetWriteDeadline(now.Add(w.stuck)); err != nil {
 				return 0, w.fail(err)
 			}
 		}

@@ -1,0 +1,176 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// stream is a random sequence of frames and what the library should see of it.
+func stream(r *rand.Rand) (sent, want []byte) {
+	noise := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		return b
+	}
+	for range 1 + r.IntN(40) {
+		kind, payload := byte(1), noise(r.IntN(300))
+		switch r.IntN(9) {
+		case 0:
+			kind, payload = 3, noise(r.IntN(200_000))
+		case 1:
+			kind, payload = 8, nil
+		case 2:
+			kind, payload = 2, header(field("deep", 'A', nested(30+r.IntN(6))...))
+		case 3:
+			kind, payload = 2, header(field("large", 'S', long(string(noise(100_000+r.IntN(60_000))))...), field("x", 'V'))
+		case 4:
+			kind, payload = 2, header(many(9000, func(int) []byte { return field("ab", 'V') }))
+		case 5:
+			kind, payload = 2, noise(r.IntN(40)) // no content header at all
+		case 6:
+			kind, payload = 2, header(field("a", 'S', long("b")...))
+		}
+		sent = append(sent, frame(kind, 1, payload)...)
+		if kind == 2 {
+			payload, _ = defuse(bytes.Clone(payload), frameMax-frameHead-frameTail)
+		}
+		want = append(want, frame(kind, 1, payload)...)
+	}
+	return sent, want
+}
+
+func TestWireFiltersHoweverTheBytesArrive(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		sent, want := stream(r)
+		client, server := net.Pipe()
+		go func() {
+			for rest := sent; len(rest) > 0; {
+				n := min(len(rest), 1+rand.N(1+rand.N(100_000)))
+				_, _ = server.Write(rest[:n])
+				rest = rest[n:]
+			}
+			_ = server.Close()
+		}()
+		w := newWire(client, client, func(int) {})
+		var got bytes.Buffer
+		for {
+			p := make([]byte, 1+r.IntN(1+r.IntN(70_000)))
+			n, err := w.Read(p)
+			got.Write(p[:n])
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil || n == 0 {
+				t.Fatalf("seed %d: read %d: %v", seed, n, err)
+			}
+		}
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Fatalf("seed %d: %d bytes instead of %d, or other ones", seed, got.Len(), len(want))
+		}
+		if !errors.Is(w.cause(), io.EOF) {
+			t.Errorf("seed %d: the end of the connection is kept as %v", seed, w.cause())
+		}
+	}
+}
+
+// What is no AMQP at all, an HTTP answer or the header of another protocol version, is the library's to judge.
+func TestWireLetsForeignBytesThrough(t *testing.T) {
+	for _, text := range []string{"AMQP\x00\x00\x09\x01", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x02\x00\x01\xff\xff\xff\xffabc", "\x02\x00"} {
+		client, server := net.Pipe()
+		go func() {
+			_, _ = server.Write([]byte(text))
+			_ = server.Close()
+		}()
+		got, err := io.ReadAll(newWire(client, client, func(int) {}))
+		if err != nil || string(got) != text && len(text) >= frameHead {
+			t.Errorf("%q became %q, %v", text, got, err)
+		}
+	}
+}
+
+func TestWireReportsWhatItHid(t *testing.T) {
+	client, server := net.Pipe()
+	go func() {
+		_, _ = server.Write(frame(2, 1, header(field("deep", 'A', nested(99)...))))
+		_ = server.Close()
+	}()
+	hidden := 0
+	if _, err := io.ReadAll(newWire(client, client, func(n int) { hidden += n })); err != nil || hidden != 1 {
+		t.Errorf("hidden %d, %v", hidden, err)
+	}
+}
+
+func TestWireEndsASilentConnection(t *testing.T) {
+	client, server := net.Pipe()
+	defer func() { _ = server.Close() }()
+	w := newWire(client, client, func(int) {})
+	if err := w.established(20*time.Millisecond, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || causeOf(err) != causeTimeout {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWireEndsAConnectionThatTakesNothing(t *testing.T) {
+	client, server := net.Pipe()
+	defer func() { _ = server.Close() }()
+	w := newWire(client, client, func(int) {})
+	w.stuck = 20 * time.Millisecond
+	if err := w.established(time.Hour, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("nobody reads this")); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(w.cause(), err) {
+		t.Errorf("got %v, kept %v", err, w.cause())
+	}
+}
+
+func BenchmarkWire(b *testing.B) {
+	var deliveries []byte
+	for range 64 {
+		deliveries = append(deliveries, frame(1, 1, method(60, 60, short("sidecar-1-1"), make([]byte, 9), short("ex"), short("key")))...)
+		deliveries = append(deliveries, frame(2, 1, header(field("a", 'S', long("value")...)))...)
+		deliveries = append(deliveries, frame(3, 1, make([]byte, 1024))...)
+	}
+	binary.BigEndian.PutUint16(deliveries[1:], 1)
+	for name, open := range map[string]func(net.Conn) io.Reader{
+		"wire":  func(c net.Conn) io.Reader { return newWire(c, c, func(int) {}) },
+		"plain": func(c net.Conn) io.Reader { return c },
+	} {
+		b.Run(name, func(b *testing.B) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = l.Close() }()
+			go func() {
+				c, err := l.Accept()
+				for err == nil {
+					_, err = c.Write(deliveries)
+				}
+			}()
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			r, p := open(c), make([]byte, 4096) // as the library reads
+			b.SetBytes(int64(len(deliveries)) / 64)
+			for b.Loop() {
+				if _, err := io.ReadFull(r, p[:len(deliveries)/64]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
