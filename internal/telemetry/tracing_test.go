@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
+	"go.uber.org/goleak"
 )
 
 func TestNewTracingRefuses(t *testing.T) {
@@ -59,6 +60,7 @@ func TestSamplers(t *testing.T) {
 }
 
 func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
+	before := goleak.IgnoreCurrent()
 	hung := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -66,7 +68,12 @@ func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}))
-	t.Cleanup(func() { close(hung); srv.Close() })
+	defer func() {
+		close(hung)
+		srv.Close()
+		// The batcher's goroutine ends too, a little later. Until then its errors would reach the next test's log.
+		goleak.VerifyNone(t, before)
+	}()
 	var out lockedBuffer
 	tracing := startTracing(t, TracingOptions{
 		Queue: "q", Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: srv.URL},
