@@ -40,11 +40,11 @@ func Listen(tb testing.TB, script func(*Conn)) *Server {
 func ListenTLS(tb testing.TB, script func(*Conn)) (*Server, *tls.Config) {
 	tb.Helper()
 	server, client := newCertificate(tb)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", server)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return start(tb, l, "https://"+l.Addr().String(), script), client
+	return start(tb, tls.NewListener(corkListener{l}, server), "https://"+l.Addr().String(), script), client
 }
 
 // ListenUnix is Listen on a Unix socket.

@@ -64,8 +64,7 @@ func (r *request) attribute(name string, v any) {
 		attr[i] = lower(c)
 	}
 	if len(attr) == 0 {
-		r.out = r.out[:mark]
-		r.leftOut++
+		r.takeBack(mark)
 		return
 	}
 	// In binary mode Content-Type is this attribute.

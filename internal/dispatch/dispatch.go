@@ -113,43 +113,29 @@ func New(o Options) (*Target, error) {
 // m is only read, and not kept after the return.
 func (t *Target) Dispatch(ctx context.Context, m *message.Message) message.Outcome {
 	start := time.Now()
-	o := message.Outcome{RetryAfter: -1}
-	t.attempt(ctx, m, start, &o)
+	o := t.post(ctx, m, start)
 	o.At = time.Now()
 	o.Elapsed = o.At.Sub(start)
 	t.metrics.count(&o)
 	return o
 }
 
-func (t *Target) attempt(ctx context.Context, m *message.Message, start time.Time, o *message.Outcome) {
+func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) message.Outcome {
+	o := message.Outcome{RetryAfter: -1}
 	if n := int64(len(m.Body)); n > t.maxBody {
 		o.Failure = message.FailureTooLarge
 		o.Err = fmt.Errorf("body too large: %d bytes, limit %d", n, t.maxBody)
-		return
+		return o
 	}
 	if ctx.Err() != nil {
-		interrupted(ctx, o)
-		return
+		interrupted(ctx, &o)
+		return o
 	}
-	s := takeScratch()
-	defer s.release()
-	o.Truncated = s.request.encode(t.encoding, m)
-
-	x := exchange{target: t, ctx: ctx, scratch: s, body: m.Body, deadline: start.Add(t.timeout), out: o}
-	if c := t.pool.take(ctx, start); c != nil && x.over(c) {
-		return
-	}
-	// Either there was no idle connection, or the one taken died before it accepted a single byte: only then may the
-	// request go out on another.
-	c, err := t.dialer.dial(ctx, x.deadline)
-	if err != nil {
-		undialled(ctx, err, o)
-		return
-	}
-	if !x.over(c) {
-		o.Failure = message.FailureRefused
-		o.Err = errRefusedByReset
-	}
+	x := newAttempt()
+	defer x.release()
+	x.target, x.ctx, x.out = t, ctx, o
+	x.run(m, start)
+	return x.out
 }
 
 // Close closes the idle connections. Attempts under way finish; their connections are closed as they come back.

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"net"
 	"time"
 
@@ -19,19 +18,9 @@ const (
 	writeGrace = 50 * time.Millisecond
 )
 
-// exchange is one attempt's request and answer on one connection.
-type exchange struct {
-	target   *Target
-	ctx      context.Context
-	scratch  *scratch
-	body     []byte
-	deadline time.Time
-	out      *message.Outcome
-}
-
-// over runs the exchange over c, fills out and disposes of c. It reports false, leaving out alone, only if provably
-// not one byte of the request was written.
-func (x *exchange) over(c *conn) bool {
+// over runs the attempt over c, fills out and disposes of c. It reports false, leaving out alone, only if provably not
+// one byte of the request was written.
+func (x *attempt) over(c *conn) bool {
 	if !c.bind(x.ctx) {
 		return false
 	}
@@ -46,16 +35,16 @@ func (x *exchange) over(c *conn) bool {
 		return x.unsent(c, w.err)
 	}
 	// A failed write does not end the attempt: an app may answer before it has read everything, and close.
-	err := x.scratch.answer.read(c.rw)
+	err := x.answer.read(c.rw)
 	x.finish(c, err, w.err == nil)
 	return true
 }
 
 // large writes from a goroutine of its own and reads at the same time.
-func (x *exchange) large(c *conn) bool {
+func (x *attempt) large(c *conn) bool {
 	written := make(chan write, 1)
 	go func() { written <- x.write(c) }()
-	err := x.scratch.answer.read(c.rw)
+	err := x.answer.read(c.rw)
 	w := join(c, written, err == nil)
 	if err != nil && w.nothing(c) {
 		return x.unsent(c, err) // join may have stopped the writer itself: its error says nothing
@@ -88,22 +77,21 @@ type write struct {
 // nothing reports whether provably no byte went out. TLS may have sent a part of a record before it failed.
 func (w write) nothing(c *conn) bool { return w.err != nil && w.n == 0 && !c.secure }
 
-func (x *exchange) write(c *conn) write {
-	s := x.scratch
+func (x *attempt) write(c *conn) write {
 	if len(x.body) <= smallBody {
-		s.request.out = append(s.request.out, x.body...)
-		n, err := c.rw.Write(s.request.out)
+		x.request.out = append(x.request.out, x.body...)
+		n, err := c.rw.Write(x.request.out)
 		return write{int64(n), err}
 	}
-	s.parts = [2][]byte{s.request.out, x.body}
-	s.vector = net.Buffers(s.parts[:])
-	n, err := s.vector.WriteTo(c.rw)
+	x.parts = [2][]byte{x.request.out, x.body}
+	x.vector = net.Buffers(x.parts[:])
+	n, err := x.vector.WriteTo(c.rw)
 	return write{n, err}
 }
 
 // unsent ends an attempt of which nothing was written. It reports false if the reason is that the connection was dead
 // already: another may do better.
-func (x *exchange) unsent(c *conn, err error) bool {
+func (x *attempt) unsent(c *conn, err error) bool {
 	defer c.close()
 	f, cause := classify(c, err)
 	if f == message.FailureReset {
@@ -114,8 +102,8 @@ func (x *exchange) unsent(c *conn, err error) bool {
 }
 
 // finish turns the answer, or the lack of one, into the outcome.
-func (x *exchange) finish(c *conn, err error, wrote bool) {
-	a := &x.scratch.answer
+func (x *attempt) finish(c *conn, err error, wrote bool) {
+	a := &x.answer
 	if err != nil {
 		c.close()
 		x.fail(classify(c, err))
@@ -126,12 +114,12 @@ func (x *exchange) finish(c *conn, err error, wrote bool) {
 	} else {
 		c.close()
 	}
-	a.report(x.out, x.target.retryAfterMax)
+	a.report(&x.out, x.target.retryAfterMax)
 }
 
-func (x *exchange) fail(f message.Failure, cause error) {
+func (x *attempt) fail(f message.Failure, cause error) {
 	x.out.Failure, x.out.Err = f, cause
 	if f == message.FailureInterrupted {
-		interrupted(x.ctx, x.out)
+		interrupted(x.ctx, &x.out)
 	}
 }

@@ -17,12 +17,6 @@ const (
 
 const headerPrefix = "Amqp-Header-"
 
-// line is a header already written: where its name is, and a case-blind hash of the name.
-type line struct {
-	start, end int
-	hash       uint32
-}
-
 // headers appends the message's own headers in the order of their keys, so that the same message gives the same
 // request and of two names that become one the same always wins.
 func (r *request) headers(e *encoding, table amqp.Table) {
@@ -35,6 +29,7 @@ func (r *request) headers(e *encoding, table amqp.Table) {
 	}
 	slices.Sort(keys)
 	r.keys = keys
+	r.names.reset()
 	for _, k := range keys {
 		r.header(e, k, table[k])
 	}
@@ -58,8 +53,7 @@ func (r *request) header(e *encoding, key string, v any) {
 	name := r.out[mark+len(headerPrefix):]
 	switch {
 	case len(name) == 0:
-		r.out = r.out[:mark]
-		r.leftOut++
+		r.takeBack(mark)
 		return
 	case isBookkeeping(name):
 		r.out = r.out[:mark]
@@ -76,31 +70,35 @@ func (r *request) header(e *encoding, key string, v any) {
 // value completes the line whose name stands at out[mark:]. It takes the line back and returns false if the name is
 // taken or the budget does not allow for it.
 func (r *request) value(mark int, v any, e *escapes) bool {
-	l := line{start: mark, end: len(r.out), hash: foldedHash(r.out[mark:])}
-	ok := len(r.lines) < maxHeaders && !r.taken(l)
-	if ok {
-		r.out = append(r.out, ':', ' ')
-		start := len(r.out)
-		ok = r.appendAny(v, e) && len(r.out)-start <= maxValue
-		r.out = append(r.out, '\r', '\n')
+	if r.names.used == maxHeaders {
+		return r.takeBack(mark)
 	}
+	name := span{mark, len(r.out)}
+	slot, found := r.names.find(r.out, name)
+	if found {
+		return r.takeBack(mark)
+	}
+	r.out = append(r.out, ':', ' ')
+	start := len(r.out)
+	if !r.appendAny(v, e) || len(r.out)-start > maxValue {
+		return r.takeBack(mark)
+	}
+	r.out = append(r.out, '\r', '\n')
 	size := len(r.out) - mark
-	if !ok || r.spent+size > maxHeaderBytes {
-		r.out = r.out[:mark]
-		r.leftOut++
-		return false
+	if r.spent+size > maxHeaderBytes {
+		return r.takeBack(mark)
 	}
 	r.spent += size
-	r.lines = append(r.lines, l)
+	r.names.spans[r.names.used] = name
+	r.names.used++
+	*slot = uint8(r.names.used)
 	return true
 }
 
-func (r *request) taken(l line) bool {
-	for _, o := range r.lines {
-		if o.hash == l.hash && equalFold(r.out[o.start:o.end], r.out[l.start:l.end]) {
-			return true
-		}
-	}
+// takeBack drops what stands at out[mark:] and counts it as left out.
+func (r *request) takeBack(mark int) bool {
+	r.out = r.out[:mark]
+	r.leftOut++
 	return false
 }
 

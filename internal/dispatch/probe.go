@@ -45,22 +45,22 @@ func (t *Target) Probe(ctx context.Context) error {
 
 func (t *Target) probeHealth(ctx context.Context, c *conn, deadline time.Time) error {
 	c.bind(ctx)
-	s := takeScratch()
-	defer s.release()
-	head := append(s.request.out[:0], t.health...)
+	x := newAttempt()
+	defer x.release()
+	head := append(x.request.out[:0], t.health...)
 	head = t.encoding.authorization(head)
 	head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
-	s.request.out = head
+	x.request.out = head
 	// A deadline or a write that fails shows in the read.
 	c.rw.SetDeadline(deadline)
 	c.rw.Write(head)
-	err := s.answer.read(c.rw)
+	err := x.answer.read(c.rw)
 	if err != nil {
 		_, cause := classify(c, err)
 		return fmt.Errorf("probe: %w", cause)
 	}
-	if s.answer.status/100 != 2 {
-		return fmt.Errorf("probe: the app answered %d", s.answer.status)
+	if x.answer.status/100 != 2 {
+		return fmt.Errorf("probe: the app answered %d", x.answer.status)
 	}
 	return nil
 }

@@ -63,8 +63,7 @@ func (r *request) property(name, value string) {
 		r.out = appendEscaped(r.out, value, escapeValue)
 	}
 	if len(value) > maxValue || len(r.out)-start > maxValue {
-		r.out = r.out[:mark]
-		r.leftOut++
+		r.takeBack(mark)
 		return
 	}
 	r.out = append(r.out, '\r', '\n')

@@ -64,8 +64,8 @@ type request struct {
 	leftOut int // headers of the message that are not in out
 
 	keys  []string
-	lines []line // message headers written so far
-	spent int    // bytes of the budget used
+	names names // message headers written so far
+	spent int   // bytes of the budget used
 	json  []byte
 	ce    attributes // CloudEvents attributes written
 }
@@ -83,7 +83,6 @@ func (r *request) forget() {
 func (r *request) encode(e *encoding, m *message.Message) int {
 	r.out = append(r.out[:0], e.static...)
 	r.leftOut, r.spent, r.ce = 0, 0, 0
-	r.lines = r.lines[:0]
 
 	r.out = e.authorization(r.out)
 	r.content(e, m)

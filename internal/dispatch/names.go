@@ -1,0 +1,30 @@
+package dispatch
+
+// names finds a header already written by a case-blind hash of its name: slots hold indexes into spans, plus one, and
+// are more than twice as many as headers can be written.
+type names struct {
+	spans [maxHeaders]span
+	used  int
+	slots [256]uint8
+}
+
+// span is where a name stands in the request.
+type span struct{ start, end int }
+
+func (n *names) reset() {
+	n.used = 0
+	clear(n.slots[:])
+}
+
+// find returns the slot that holds the name at s of b, or the free one where it belongs.
+func (n *names) find(b []byte, s span) (slot *uint8, found bool) {
+	for h := foldedHash(b[s.start:s.end]); ; h++ {
+		slot = &n.slots[uint8(h)]
+		if *slot == 0 {
+			return slot, false
+		}
+		if o := n.spans[*slot-1]; equalFold(b[o.start:o.end], b[s.start:s.end]) {
+			return slot, true
+		}
+	}
+}

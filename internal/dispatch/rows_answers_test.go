@@ -1,0 +1,215 @@
+package dispatch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+// TestHostileAnswers: rows 93 to 114 of the bad inputs that are one answer. conns is the number of connections two
+// messages in a row take: 1 if the connection may be used again.
+func TestHostileAnswers(t *testing.T) {
+	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for name, row := range map[string]struct {
+		answer  string
+		status  int
+		failure message.Failure
+		says    string
+		conns   int
+	}{
+		"94 204 with a body":               {"HTTP/1.1 204 No Content\r\n\r\nhello", 204, 0, "", 2},
+		"94 204 that announces a body":     {"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", 204, 0, "", 2},
+		"94 204 that announces chunks":     {"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", 204, 0, "", 2},
+		"94 304 that announces a body":     {"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304, 0, "", 2},
+		"94 204 with length 0":             {"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204, 0, "", 1},
+		"95 two lengths that differ":       {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 0, message.FailureMalformed, "header line", 2},
+		"95 two lengths that agree":        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab", 200, 0, "", 1},
+		"95 a list of lengths":             {"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nab", 0, message.FailureMalformed, "header line", 2},
+		"95 length with a sign":            {"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nab", 0, message.FailureMalformed, "header line", 2},
+		"95 length that is empty":          {"HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
+		"96 length and chunks":             {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, 0, "", 2},
+		"96 unknown coding":                {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 200, 0, "", 2},
+		"96 two codings":                   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, 0, "", 2},
+		"97 HTTP/0.9 junk":                 {"<html>hello</html>", 0, message.FailureMalformed, "not HTTP/1", 2},
+		"97 HTTP/0.9 by name":              {"HTTP/0.9 200 OK\r\n\r\n", 0, message.FailureMalformed, "not HTTP/1", 2},
+		"97 a mail server":                 {"220 mail.example ESMTP\r\n", 0, message.FailureMalformed, "not HTTP/1", 2},
+		"97 a blank line first":            {"\r\nHTTP/1.1 200 OK\r\n\r\n", 0, message.FailureMalformed, "not HTTP/1", 2},
+		"98 HTTP/1.0":                      {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, 0, "", 2},
+		"98 HTTP/1.0 that says keep-alive": {"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", 200, 0, "", 2},
+		"98 HTTP/1.0 with chunks":          {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, 0, "", 2},
+		"98 close":                         {"HTTP/1.1 200 OK\r\nConnection: Keep-Alive, Close\r\nContent-Length: 2\r\n\r\nok", 200, 0, "", 2},
+		"98 HTTP/1.2 is taken for 1.1":     {"HTTP/1.2 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, 0, "", 1},
+		"99 status line of 1 MiB":          {"HTTP/1.1 200 " + strings.Repeat("x", 1<<20) + "\r\n\r\n", 0, message.FailureMalformed, "64 KiB", 2},
+		"99 status line of 60 KiB":         {"HTTP/1.1 200 " + strings.Repeat("x", 60<<10) + "\r\nContent-Length: 0\r\n\r\n", 200, 0, "", 1},
+		"99 header block of 2 MiB":         {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 2000) + "\r\n", 0, message.FailureMalformed, "64 KiB", 2},
+		"100 chunks without end":           {chunked + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 1000), 200, 0, "", 2},
+		"100 one byte in each chunk":       {chunked + strings.Repeat("1\r\nx\r\n", 1000) + "0\r\n\r\n", 200, 0, "", 1},
+		"100 chunk size that is no number": {chunked + "zz\r\n", 200, 0, "", 2},
+		"100 chunk size that is missing":   {chunked + "\r\n\r\n", 200, 0, "", 2},
+		"100 chunk size beyond everything": {chunked + "ffffffffffffffffff\r\n", 200, 0, "", 2},
+		"100 chunk size of 2^60-1":         {chunked + "fffffffffffffff\r\n", 200, 0, "", 2},
+		"100 chunk longer than its size":   {chunked + "1\r\nxy\r\n0\r\n\r\n", 200, 0, "", 2},
+		"100 chunk line without CR":        {chunked + "1\nx\r\n0\r\n\r\n", 200, 0, "", 2},
+		"100 chunk line with a lone CR":    {chunked + "1\rx\r\nx\r\n0\r\n\r\n", 200, 0, "", 2},
+		"100 chunk with an extension":      {chunked + "1;a=b\r\nx\r\n0\r\n\r\n", 200, 0, "", 1},
+		"100 chunk extension of 100 KiB":   {chunked + "1;" + strings.Repeat("x", 100<<10) + "\r\nx\r\n0\r\n\r\n", 200, 0, "", 2},
+		"101 trailer":                      {chunked + "0\r\nX: y\r\n\r\n", 200, 0, "", 2},
+		"101 trailer bomb":                 {chunked + "0\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 2000) + "\r\n", 200, 0, "", 2},
+		"102 100 before the answer":        {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + apptest.Status(204), 204, 0, "", 1},
+		"102 100 ten thousand times":       {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10000) + apptest.Status(204), 0, message.FailureMalformed, "64 KiB", 2},
+		"102 101 is an answer":             {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n", 101, 0, "", 2},
+		"106 a redirect is not followed":   {apptest.Status(307, "Location: http://169.254.169.254/"), 307, 0, "", 1},
+		"107 a cookie is not kept":         {apptest.Status(200, "Set-Cookie: a=b"), 200, 0, "", 1},
+		"109 error body of 10 MiB":         {fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n", 10<<20) + strings.Repeat("\x1b[31m</script>\r\n", 700000), 500, 0, "", 2},
+		"109 body of exactly 64 KiB":       {fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n", maxAnswerBody) + strings.Repeat("x", maxAnswerBody), 500, 0, "", 1},
+		"110 two answers to one message":   {apptest.Status(204) + apptest.Status(500), 204, 0, "", 2},
+		"110 a byte too many":              {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxy", 200, 0, "", 2},
+		"112 HTTP/2 settings frame":        {"\x00\x00\x00\x04\x00\x00\x00\x00\x00", 0, message.FailureMalformed, "not HTTP/1", 2},
+		"112 HTTP/2 by name":               {"HTTP/2.0 200 OK\r\n\r\n", 0, message.FailureMalformed, "not HTTP/1", 2},
+		"lines that end in LF only":        {"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", 200, 0, "", 1},
+		"folded header":                    {"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length:\r\n\t2\r\n\r\nok", 200, 0, "", 1},
+		"first header folded":              {"HTTP/1.1 200 OK\r\n X: a\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
+		"header without a colon":           {"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
+		"header without a name":            {"HTTP/1.1 200 OK\r\n: v\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
+		"header with a NUL":                {"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
+		"space before the colon":           {"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok", 200, 0, "", 2},
+		"status line without a reason":     {"HTTP/1.1 204\r\n\r\n", 204, 0, "", 1},
+		"status line with more spaces":     {"HTTP/1.1   204  x\r\n\r\n", 204, 0, "", 1},
+		"status of two digits":             {"HTTP/1.1 20 OK\r\n\r\n", 0, message.FailureMalformed, "status line", 2},
+		"status of four digits":            {"HTTP/1.1 2000 OK\r\n\r\n", 0, message.FailureMalformed, "status line", 2},
+		"status with a sign":               {"HTTP/1.1 +20 OK\r\n\r\n", 0, message.FailureMalformed, "status line", 2},
+		"status missing":                   {"HTTP/1.1\r\n\r\n", 0, message.FailureMalformed, "status line", 2},
+		"body until the end of connection": {"HTTP/1.1 200 OK\r\n\r\nhello", 200, 0, "", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			closing := strings.Contains(name, "end of connection") || row.conns == 2 && row.failure == 0
+			s := apptest.Listen(t, func(c *apptest.Conn) {
+				for {
+					if _, err := c.Next(); err != nil {
+						return
+					}
+					c.Send(row.answer)
+					if closing {
+						return
+					}
+				}
+			})
+			target := newTarget(t, s.URL)
+			for range 2 {
+				o := dispatch(t, target, sample())
+				if row.failure != message.FailureNone {
+					wantFailure(t, o, row.failure, row.says)
+				} else {
+					wantStatus(t, o, row.status)
+				}
+			}
+			if n := s.Accepted(); n != row.conns {
+				t.Errorf("%d connections for two messages, want %d", n, row.conns)
+			}
+			if n := len(s.Requests()); n != 2 {
+				t.Errorf("%d requests for two messages", n)
+			}
+		})
+	}
+}
+
+// Row 93, B8: whatever three digits say is passed on as a fact.
+func TestEveryStatusIsAFact(t *testing.T) {
+	for _, status := range []int{0, 99, 101, 199, 200, 299, 300, 301, 302, 303, 304, 305, 306, 307, 308, 400, 418, 425, 429, 451, 499, 500, 503, 599, 600, 999} {
+		if status == 199 {
+			continue // an interim answer: see row 102
+		}
+		t.Run(fmt.Sprintf("%03d", status), func(t *testing.T) {
+			s := apptest.Listen(t, apptest.Answer(apptest.Status(status)))
+			wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), status)
+		})
+	}
+}
+
+func TestInterimAnswersAloneAreNoAnswer(t *testing.T) {
+	for name, script := range map[string]func(*apptest.Conn){
+		"103 100, then close": apptest.AnswerAndClose("HTTP/1.1 100 Continue\r\n\r\n"),
+		"93 199, then close":  apptest.AnswerAndClose("HTTP/1.1 199 Odd\r\n\r\n"),
+		"half a status line":  apptest.AnswerAndClose("HTTP/1.1 2"),
+		"half a header block": apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"),
+		"nothing":             apptest.AnswerAndClose(""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apptest.Listen(t, script)
+			wantFailure(t, dispatch(t, newTarget(t, s.URL), sample()), message.FailureReset, "closed the connection")
+			if n := len(s.Requests()); n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
+		})
+	}
+}
+
+// Row 104: after the headers nothing changes the status any more.
+func TestBrokenBodyDoesNotChangeTheStatus(t *testing.T) {
+	for name, answer := range map[string]string{
+		"B9 shorter than its length": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",
+		"chunk cut":                  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nabc",
+		"no chunk at all":            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apptest.Listen(t, func(c *apptest.Conn) {
+				if _, err := c.Next(); err == nil {
+					c.Send(answer)
+					c.Reset()
+				}
+			})
+			wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), 200)
+		})
+	}
+}
+
+// Row 110: an answer that comes when nobody asked must not be taken for the next message's.
+func TestUnsolicitedBytesPoisonTheConnection(t *testing.T) {
+	sent := make(chan struct{}, 10)
+	script := func(c *apptest.Conn) {
+		if _, err := c.Next(); err != nil {
+			return
+		}
+		c.Send(apptest.Status(204))
+		c.Send(apptest.Status(500))
+		sent <- struct{}{}
+		c.WaitClosed()
+	}
+	plain := apptest.Listen(t, script)
+	secure, trust := apptest.ListenTLS(t, script)
+	for _, s := range []*apptest.Server{plain, apptest.ListenUnix(t, script), secure} {
+		target := newTarget(t, s.URL, func(o *Options) { o.TLS = trust })
+		for range 3 {
+			wantStatus(t, dispatch(t, target, sample()), 204)
+			if t.Failed() {
+				return // a second request on the first connection would wait for ever
+			}
+			<-sent
+		}
+		if s.Accepted() != 3 {
+			t.Errorf("%s: %d connections, want 3", s.URL, s.Accepted())
+		}
+	}
+}
+
+// The same with TLS records that came in one segment: the second is out of the socket's sight.
+func TestUnsolicitedRecordPoisonsATLSConnection(t *testing.T) {
+	s, trust := apptest.ListenTLS(t, func(c *apptest.Conn) {
+		for {
+			if _, err := c.Next(); err != nil {
+				return
+			}
+			c.Together(apptest.Status(204), apptest.Status(500))
+		}
+	})
+	target := newTarget(t, s.URL, func(o *Options) { o.TLS = trust })
+	for range 20 {
+		wantStatus(t, dispatch(t, target, sample()), 204)
+	}
+	if s.Accepted() != 20 {
+		t.Errorf("%d connections, want 20", s.Accepted())
+	}
+}

@@ -1,0 +1,272 @@
+package dispatch
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/apptest"
+)
+
+func deep(n int) any {
+	var v any = "x"
+	for range n {
+		v = amqp.Table{"a": v}
+	}
+	return v
+}
+
+// TestHostileHeaders: rows 65 to 86 of the bad inputs. "(empty)" is a header without a value, "" an absent one.
+func TestHostileHeaders(t *testing.T) {
+	for name, row := range map[string]struct {
+		headers amqp.Table
+		want    map[string]string
+		left    int
+	}{
+		"65 value with a line break":     {amqp.Table{"X-A": "a\r\nX-Evil: 1"}, map[string]string{"Amqp-Header-X-A": "a%0D%0AX-Evil: 1"}, 0},
+		"66 value with a newline only":   {amqp.Table{"X-A": "a\nX-Evil: 1"}, map[string]string{"Amqp-Header-X-A": "a%0AX-Evil: 1"}, 0},
+		"67 value with a NUL":            {amqp.Table{"X-A": "\x00"}, map[string]string{"Amqp-Header-X-A": "%00"}, 0},
+		"68 value with a DEL":            {amqp.Table{"X-A": "\x7f"}, map[string]string{"Amqp-Header-X-A": "%7F"}, 0},
+		"69 key empty":                   {amqp.Table{"": "v"}, map[string]string{"Amqp-Header-": ""}, 1},
+		"70 key with a space":            {amqp.Table{"a b": "v"}, map[string]string{"Amqp-Header-A-B": "v"}, 0},
+		"70 key with a colon":            {amqp.Table{"a:b": "v"}, map[string]string{"Amqp-Header-Ab": "v"}, 0},
+		"70 key with a line break":       {amqp.Table{"a\r\nX-Evil: 1\r\nb": "v"}, map[string]string{"Amqp-Header-Ax-Evil-1b": "v"}, 0},
+		"70 key in Unicode":              {amqp.Table{"größe": "v"}, map[string]string{"Amqp-Header-Gre": "v"}, 0},
+		"70 key of nothing but others":   {amqp.Table{"日本": "v"}, nil, 1},
+		"70 key of HTTP/2":               {amqp.Table{":authority": "v"}, map[string]string{"Amqp-Header-Authority": "v"}, 0},
+		"70 key with dot, underscore":    {amqp.Table{"a.b_c": "v"}, map[string]string{"Amqp-Header-A-B-C": "v"}, 0},
+		"71 key of 255 bytes":            {amqp.Table{strings.Repeat("k", 255): "v"}, map[string]string{"Amqp-Header-" + strings.Repeat("k", 255): "v"}, 0},
+		"72 value of 1 MiB":              {amqp.Table{"a": strings.Repeat("v", 1<<20), "b": "w"}, map[string]string{"Amqp-Header-A": "", "Amqp-Header-B": "w"}, 1},
+		"72 value of exactly 2 KiB":      {amqp.Table{"a": strings.Repeat("v", maxValue)}, map[string]string{"Amqp-Header-A": strings.Repeat("v", maxValue)}, 0},
+		"72 value of 2 KiB once encoded": {amqp.Table{"a": strings.Repeat("%", maxValue/3+1)}, map[string]string{"Amqp-Header-A": ""}, 1},
+		"75 table 10 deep":               {amqp.Table{"t": deep(10)}, map[string]string{"Amqp-Header-T": strings.Repeat(`{"a":`, 10) + `"x"` + strings.Repeat("}", 10)}, 0},
+		"75 table 100 deep":              {amqp.Table{"t": deep(100)}, map[string]string{"Amqp-Header-T": ""}, 1},
+		"75 table 10000 deep":            {amqp.Table{"t": deep(10000)}, map[string]string{"Amqp-Header-T": ""}, 1},
+		"76 array of tables":             {amqp.Table{"t": []any{amqp.Table{"b": int8(1), "a": nil}, amqp.Table{}}}, map[string]string{"Amqp-Header-T": `[{"a":null,"b":1},{}]`}, 0},
+		"76 array of 5000":               {amqp.Table{"t": make([]any, 5000)}, map[string]string{"Amqp-Header-T": ""}, 1},
+		"76 JSON in Unicode":             {amqp.Table{"t": []any{"ü\xff\"\\\n\r\t\x01\x7f"}}, map[string]string{"Amqp-Header-T": `["%C3%BC%EF%BF%BD\"\\\n\r\t\u0001\u007F"]`}, 0},
+		"77 bytes that are text":         {amqp.Table{"b": []byte("a b")}, map[string]string{"Amqp-Header-B": "a b"}, 0},
+		"77 bytes that are not UTF-8":    {amqp.Table{"b": []byte{0xff, 0x00}}, map[string]string{"Amqp-Header-B": "/wA="}, 0},
+		"77 bytes in JSON":               {amqp.Table{"b": []any{[]byte{0xff, 0x00}, []byte("t")}}, map[string]string{"Amqp-Header-B": `["/wA=","t"]`}, 0},
+		"77 bytes over the limit":        {amqp.Table{"b": make([]byte, maxValue+1)}, map[string]string{"Amqp-Header-B": ""}, 1},
+		"77 string that is not UTF-8":    {amqp.Table{"b": "\xff"}, map[string]string{"Amqp-Header-B": "%FF"}, 0},
+		"78 void":                        {amqp.Table{"v": nil}, map[string]string{"Amqp-Header-V": "(empty)"}, 0},
+		"78 empty string":                {amqp.Table{"v": ""}, map[string]string{"Amqp-Header-V": "(empty)"}, 0},
+		"79 a type AMQP does not have":   {amqp.Table{"v": struct{}{}, "w": []any{struct{}{}}}, map[string]string{"Amqp-Header-V": "", "Amqp-Header-W": ""}, 2},
+		"85 a name in two cases":         {amqp.Table{"x-a": "lower", "X-A": "upper"}, map[string]string{"Amqp-Header-X-A": "upper"}, 1},
+		"85 two names become one":        {amqp.Table{"a_b": "underscore", "a.b": "dot"}, map[string]string{"Amqp-Header-A-B": "dot"}, 1},
+		"86 forged bookkeeping": {amqp.Table{
+			"X-Retry-Count": int64(0), "x_retry_count": int64(0), "X-Final-Status-Code": int64(1), "x-final.error": "e",
+			"x-redriven-at": "t", "x-death": "s", "X.Death": "s", "x-first-death-queue": "q", "x-last-death-queue": "q",
+			"x-delivery-count": int64(1), "x-acquired-count": int64(1), "x-deathly": "v", "x-delivery-counter": "kept",
+		}, map[string]string{"Amqp-Retry-Count": "0", "Amqp-Header-X-Delivery-Counter": "kept"}, 0},
+		"a space at either end survives": {amqp.Table{"a": "  x "}, map[string]string{"Amqp-Header-A": "%20 x%20"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := sample()
+			m.Headers = row.headers
+			r, o := post(t, m)
+			wantHeaders(t, r.Header, row.want)
+			expected := 0
+			for _, v := range row.want {
+				if v != "" {
+					expected++
+				}
+			}
+			if n := countPrefix(r.Header, headerPrefix); n > expected {
+				t.Errorf("got %d Amqp-Header-* headers, want at most %d: %v", n, expected, r.Header)
+			}
+			if _, ok := r.Header["X-Evil"]; ok {
+				t.Error("a header was injected")
+			}
+			wantLeftOut(t, r, o.Truncated, row.left)
+		})
+	}
+}
+
+func countPrefix(h http.Header, prefix string) int {
+	n := 0
+	for name := range h {
+		if strings.HasPrefix(name, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func wantLeftOut(tb testing.TB, r *apptest.Request, counted, want int) {
+	tb.Helper()
+	header := ""
+	if want > 0 {
+		header = fmt.Sprint(want)
+	}
+	if got := r.Header.Get("Amqp-Headers-Truncated"); counted != want || got != header {
+		tb.Errorf("left out: counted %d, header %q, want %d", counted, got, want)
+	}
+}
+
+// Row 79: every number AMQP has, as text and inside JSON.
+func TestScalarValues(t *testing.T) {
+	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for _, row := range []struct {
+		v          any
+		text, json string
+	}{
+		{true, "true", "true"},
+		{false, "false", "false"},
+		{int8(-128), "-128", "-128"},
+		{uint8(255), "255", "255"},
+		{int16(-32768), "-32768", "-32768"},
+		{uint16(65535), "65535", "65535"},
+		{int32(math.MinInt32), "-2147483648", "-2147483648"},
+		{uint32(math.MaxUint32), "4294967295", "4294967295"},
+		{int64(math.MinInt64), "-9223372036854775808", "-9223372036854775808"},
+		{uint64(math.MaxUint64), "18446744073709551615", "18446744073709551615"},
+		{int(-1), "-1", "-1"},
+		{float32(0.1), "0.1", "0.1"},
+		{float64(1e21), "1e+21", "1e+21"},
+		{float64(1e-7), "1e-07", "1e-07"},
+		{math.Copysign(0, -1), "-0", "-0"},
+		{math.NaN(), "NaN", `"NaN"`},
+		{math.Inf(1), "Infinity", `"Infinity"`},
+		{float32(math.Inf(-1)), "-Infinity", `"-Infinity"`},
+		{amqp.Decimal{Scale: 2, Value: 12345}, "123.45", "123.45"},
+		{amqp.Decimal{Scale: 0, Value: -7}, "-7", "-7"},
+		{amqp.Decimal{Scale: 3, Value: -7}, "-0.007", "-0.007"},
+		{amqp.Decimal{Scale: 3, Value: 123}, "0.123", "0.123"},
+		{amqp.Decimal{Scale: 1, Value: math.MinInt32}, "-214748364.8", "-214748364.8"},
+		{amqp.Decimal{Scale: 255, Value: 1}, "0." + strings.Repeat("0", 254) + "1", "0." + strings.Repeat("0", 254) + "1"},
+		{at, "2026-07-01T12:00:00Z", `"2026-07-01T12:00:00Z"`},
+		{time.Unix(math.MaxInt64/2, 0), "4611686018427387903", "4611686018427387903"},
+	} {
+		m := sample()
+		m.Headers = amqp.Table{"v": row.v, "j": []any{row.v}}
+		r, o := post(t, m)
+		wantHeaders(t, r.Header, map[string]string{"Amqp-Header-V": row.text, "Amqp-Header-J": "[" + row.json + "]"})
+		wantLeftOut(t, r, o.Truncated, 0)
+	}
+}
+
+// Rows 73 and 74.
+func TestHeaderBudget(t *testing.T) {
+	many := amqp.Table{}
+	for i := range 5000 {
+		many[fmt.Sprintf("h%04d", i)] = "v"
+	}
+	big := amqp.Table{}
+	for i := range 40 {
+		big[fmt.Sprintf("h%02d", i)] = strings.Repeat("v", 1000)
+	}
+	big["z"] = "small, last, fits"
+	for name, row := range map[string]struct {
+		headers amqp.Table
+		sent    int
+	}{
+		"73 5000 headers": {many, maxHeaders},
+		"74 40 KiB":       {big, 9}, // eight of 1019 bytes, and the small one
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := sample()
+			m.Headers = row.headers
+			r, o := post(t, m)
+			if n := countPrefix(r.Header, headerPrefix); n != row.sent {
+				t.Errorf("%d headers sent, want %d", n, row.sent)
+			}
+			wantLeftOut(t, r, o.Truncated, len(row.headers)-row.sent)
+			size := 0
+			for k, v := range r.Header {
+				if strings.HasPrefix(k, headerPrefix) {
+					size += len(k) + len(v[0]) + len(": \r\n")
+				}
+			}
+			if size > maxHeaderBytes {
+				t.Errorf("%d bytes of headers, budget %d", size, maxHeaderBytes)
+			}
+		})
+	}
+}
+
+// hostile are rows 80 to 83: names that mean something to a server when they stand bare.
+var hostile = []string{
+	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Trailer", "Connection", "Expect",
+	"Upgrade", "TE", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Authorization", "Cookie", "Set-Cookie",
+	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "X-Original-URL", "X-Rewrite-URL",
+	"X-HTTP-Method-Override", "User-Agent", "Amqp-Queue", "Amqp-Header-A", "ce-id",
+	"X_Forwarded_For", "transfer.encoding", "HOST", "Content_Length", "Ho:st", "Host\r\n", "amqp_last_attempt",
+}
+
+func TestNoMessageHeaderBecomesABareOne(t *testing.T) {
+	m := sample()
+	m.Headers = amqp.Table{}
+	for _, n := range hostile {
+		m.Headers[n] = "999"
+	}
+	for name, change := range map[string]func(*Options){
+		"by default":                        func(*Options) {},
+		"passing every name through":        func(o *Options) { o.Passthrough = []string{"*"} },
+		"passing them through by name":      func(o *Options) { o.Passthrough = hostile },
+		"passing through in CloudEvents":    func(o *Options) { o.Passthrough, o.CloudEvents = []string{"*"}, true },
+		"passing through, forwarding none":  func(o *Options) { o.Passthrough, o.Forward = []string{"*"}, []string{} },
+		"81 with connection naming headers": func(o *Options) { o.Passthrough = []string{"connection", "x-*"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := post(t, m, change)
+			for k, values := range r.Header {
+				if !strings.HasPrefix(k, headerPrefix) && len(values) > 0 && values[0] == "999" {
+					t.Errorf("%s: 999 stands bare", k)
+				}
+				if len(values) != 1 {
+					t.Errorf("%s came %d times", k, len(values))
+				}
+			}
+		})
+	}
+}
+
+// Row 84.
+func TestIdempotencyKeyMayPassThrough(t *testing.T) {
+	m := sample()
+	m.Headers = amqp.Table{"Idempotency-Key": "k", "x_tenant": "t", "other": "o"}
+	r, _ := post(t, m, func(o *Options) { o.Passthrough = []string{"idempotency-key", "X_*"} })
+	wantHeaders(t, r.Header, map[string]string{
+		"Idempotency-Key": "k", "X-Tenant": "t", "Amqp-Header-Other": "o",
+		"Amqp-Header-Idempotency-Key": "", "Amqp-Header-X-Tenant": "",
+	})
+}
+
+// Row 87: what the message says about the trace is the caller's to judge.
+func TestTraceHeadersComeOnlyFromTheTraceContext(t *testing.T) {
+	m := sample()
+	m.Headers = amqp.Table{"traceparent": "garbage", "TraceState": strings.Repeat("x", 2048), "baggage": "secret=1"}
+	m.Trace.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	r, o := post(t, m, func(o *Options) { o.Passthrough = []string{"traceparent", "tracestate", "baggage", "t*"} })
+	wantHeaders(t, r.Header, map[string]string{"Traceparent": m.Trace.Traceparent, "Tracestate": "", "Baggage": ""})
+	if n := countPrefix(r.Header, headerPrefix); n != 0 {
+		t.Errorf("%d Amqp-Header-* headers, want 0", n)
+	}
+	wantLeftOut(t, r, o.Truncated, 0)
+}
+
+func TestForwardHeadersChoosesByGlob(t *testing.T) {
+	m := sample()
+	m.Headers = amqp.Table{"X-Tenant": "1", "x-user": "2", "trace": "3", "y": "4", "tzb": "5"}
+	r, o := post(t, m, func(o *Options) { o.Forward = []string{"x-*", "t?b", "*ace"} })
+	wantHeaders(t, r.Header, map[string]string{
+		"Amqp-Header-X-Tenant": "1", "Amqp-Header-X-User": "2", "Amqp-Header-Trace": "3", "Amqp-Header-Tzb": "5",
+		"Amqp-Header-Y": "",
+	})
+	wantLeftOut(t, r, o.Truncated, 0) // left out by configuration is not counted
+}
+
+// Row 91.
+func TestSenderSelectedDistributionIsForwardedAsData(t *testing.T) {
+	m := sample()
+	m.Headers = amqp.Table{"CC": []any{"a", "b"}, "BCC": "c"}
+	r, _ := post(t, m)
+	wantHeaders(t, r.Header, map[string]string{"Amqp-Header-Cc": `["a","b"]`, "Amqp-Header-Bcc": "c"})
+}

@@ -1,0 +1,133 @@
+package dispatch
+
+import (
+	"bytes"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+// TestHostileMessages: rows 46 to 64 of the bad inputs. Each must reach the app as exactly one request with its body
+// byte for byte.
+func TestHostileMessages(t *testing.T) {
+	long := strings.Repeat("k", 255)
+	for name, row := range map[string]struct {
+		change func(*message.Message)
+		want   map[string]string // "" = absent
+		left   int
+	}{
+		"46 empty body":                     {func(m *message.Message) { m.Body = nil }, map[string]string{"Content-Length": "0"}, 0},
+		"47 one zero byte":                  {func(m *message.Message) { m.Body = []byte{0} }, map[string]string{"Content-Length": "1"}, 0},
+		"49 invalid UTF-8 called JSON":      {func(m *message.Message) { m.Body = []byte("\xff\xfe{") }, map[string]string{"Content-Type": "application/json"}, 0},
+		"50 compressed body is passed on":   {func(m *message.Message) { m.ContentEncoding = "gzip"; m.Body = []byte("\x1f\x8b") }, map[string]string{"Content-Encoding": "gzip"}, 0},
+		"51 content type missing":           {func(m *message.Message) { m.ContentType = "" }, map[string]string{"Content-Type": octetStream}, 0},
+		"52 content type with a line break": {func(m *message.Message) { m.ContentType = "text/plain\r\nX-Evil: 1" }, map[string]string{"Content-Type": octetStream}, 1},
+		"52 content type of 10 KiB":         {func(m *message.Message) { m.ContentType = strings.Repeat("a", 10<<10) }, map[string]string{"Content-Type": octetStream}, 1},
+		"52 content type multipart":         {func(m *message.Message) { m.ContentType = `multipart/form-data; boundary="a%20b"` }, map[string]string{"Content-Type": `multipart/form-data; boundary="a%20b"`}, 0},
+		"52 content type with odd spaces":   {func(m *message.Message) { m.ContentType = " text/plain" }, map[string]string{"Content-Type": octetStream}, 1},
+		"52 content type that is no type":   {func(m *message.Message) { m.ContentType = "json" }, map[string]string{"Content-Type": "json"}, 0},
+		"52 content encoding hostile":       {func(m *message.Message) { m.ContentEncoding = "gzip\r\nX-Evil: 1" }, map[string]string{"Content-Encoding": "gzip%0D%0AX-Evil: 1"}, 0},
+		"53 message id missing":             {func(m *message.Message) { m.MessageID = "" }, map[string]string{"Amqp-Message-Id": ""}, 0},
+		"54 message id of 255 bytes":        {func(m *message.Message) { m.MessageID = long }, map[string]string{"Amqp-Message-Id": long}, 0},
+		"54 message id with a line break":   {func(m *message.Message) { m.MessageID = "a\r\nX-Evil: 1" }, map[string]string{"Amqp-Message-Id": "a%0D%0AX-Evil: 1"}, 0},
+		"54 message id in Unicode":          {func(m *message.Message) { m.MessageID = "größe 100%" }, map[string]string{"Amqp-Message-Id": "gr%C3%B6%C3%9Fe 100%25"}, 0},
+		"56 timestamp 0":                    {func(m *message.Message) { m.Timestamp = time.Unix(0, 0) }, map[string]string{"Amqp-Timestamp": "1970-01-01T00:00:00Z"}, 0},
+		"56 timestamp in the year 9999":     {func(m *message.Message) { m.Timestamp = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) }, map[string]string{"Amqp-Timestamp": "9999-12-31T23:59:59Z"}, 0},
+		"56 timestamp beyond the year 9999": {func(m *message.Message) { m.Timestamp = time.Unix(math.MaxInt64/2, 0) }, map[string]string{"Amqp-Timestamp": ""}, 1},
+		"56 timestamp uint64 max":           {func(m *message.Message) { m.Timestamp = time.Unix(-1, 0) }, map[string]string{"Amqp-Timestamp": "1969-12-31T23:59:59Z"}, 0},
+		"56 timestamp far below zero":       {func(m *message.Message) { m.Timestamp = time.Unix(math.MinInt64, 0) }, map[string]string{"Amqp-Timestamp": ""}, 1},
+		"57 priority 255":                   {func(m *message.Message) { m.Priority = 255 }, map[string]string{"Amqp-Priority": "255"}, 0},
+		"58 expiration no number":           {func(m *message.Message) { m.Expiration = "abc" }, map[string]string{"Amqp-Expiration": "abc"}, 0},
+		"58 expiration 0":                   {func(m *message.Message) { m.Expiration = "0" }, map[string]string{"Amqp-Expiration": "0"}, 0},
+		"59 reply to with a line break":     {func(m *message.Message) { m.ReplyTo = "\r\n\r\nGET / HTTP/1.1" }, map[string]string{"Amqp-Reply-To": "%0D%0A%0D%0AGET / HTTP/1.1"}, 0},
+		"59 correlation id with a NUL":      {func(m *message.Message) { m.CorrelationID = "a\x00b\x7f" }, map[string]string{"Amqp-Correlation-Id": "a%00b%7F"}, 0},
+		"60 user id":                        {func(m *message.Message) { m.UserID = "guest" }, map[string]string{"Amqp-User-Id": "guest"}, 0},
+		"61 app id and type hostile":        {func(m *message.Message) { m.AppID, m.Type = "\t", " \n " }, map[string]string{"Amqp-App-Id": "%09", "Amqp-Type": "%20%0A%20"}, 0},
+		"62 routing key of 255 bytes":       {func(m *message.Message) { m.RoutingKey = long }, map[string]string{"Amqp-Routing-Key": long}, 0},
+		"62 routing key empty":              {func(m *message.Message) { m.RoutingKey = "" }, map[string]string{"Amqp-Routing-Key": "(empty)"}, 0},
+		"62 routing key with a NUL":         {func(m *message.Message) { m.RoutingKey = "a\x00" }, map[string]string{"Amqp-Routing-Key": "a%00"}, 0},
+		"62 key no broker would deliver":    {func(m *message.Message) { m.RoutingKey = strings.Repeat("é", maxValue) }, map[string]string{"Amqp-Routing-Key": ""}, 1},
+		"64 default exchange":               {func(m *message.Message) { m.Exchange = "" }, map[string]string{"Amqp-Exchange": "(empty)"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := sample()
+			row.change(m)
+			r, o := post(t, m)
+			wantHeaders(t, r.Header, row.want)
+			if _, ok := r.Header["X-Evil"]; ok {
+				t.Error("a header was injected")
+			}
+			if o.Truncated != row.left {
+				t.Errorf("%d headers counted as left out, want %d", o.Truncated, row.left)
+			}
+		})
+	}
+}
+
+// wantHeaders compares single values; "" stands for an absent header and "(empty)" for one without a value.
+func wantHeaders(tb testing.TB, got http.Header, want map[string]string) {
+	tb.Helper()
+	for name, v := range want {
+		values, ok := got[http.CanonicalHeaderKey(name)]
+		switch {
+		case v == "" && !ok:
+		case len(values) != 1:
+			tb.Errorf("%s: got %q, want one value %q", name, values, v)
+		case v == "(empty)" && values[0] == "", values[0] == v:
+		default:
+			tb.Errorf("%s: got %q, want %q", name, values[0], v)
+		}
+	}
+}
+
+// Row 48.
+func TestBodyOverTheLimitIsNotSent(t *testing.T) {
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	target := newTarget(t, s.URL, func(o *Options) { o.MaxBody = 16 << 20 })
+	m := sample()
+	m.Body = make([]byte, 16<<20)
+	wantStatus(t, dispatch(t, target, m), 204)
+	if got := s.Requests()[0].Body; !bytes.Equal(got, m.Body) {
+		t.Error("the body changed")
+	}
+	m.Body = make([]byte, 16<<20+1)
+	o := dispatch(t, target, m)
+	wantFailure(t, o, message.FailureTooLarge, "body too large: 16777217 bytes, limit 16777216")
+	if n := len(s.Requests()); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+// Row 55.
+func TestTheSameMessageIDTwiceIsTwoRequests(t *testing.T) {
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	target := newTarget(t, s.URL)
+	for range 2 {
+		wantStatus(t, dispatch(t, target, sample()), 204)
+	}
+	r := s.Requests()
+	if len(r) != 2 || !bytes.Equal(r[0].Raw, r[1].Raw) {
+		t.Errorf("got %d requests, or two that differ", len(r))
+	}
+}
+
+// Row 60, and the rule that bodies and headers stay the broker client's own.
+func TestMessageIsNotWrittenTo(t *testing.T) {
+	m := sample()
+	m.Body = bytes.Repeat([]byte("b"), 100)[:50]
+	m.Headers = amqp.Table{"a": []byte("x y"), "b": amqp.Table{"c": []any{"d"}}}
+	post(t, m)
+	if rest := m.Body[:100]; string(rest[50:]) != strings.Repeat("b", 50) {
+		t.Error("wrote behind the body")
+	}
+	if string(m.Headers["a"].([]byte)) != "x y" || len(m.Headers) != 2 {
+		t.Error("wrote to the headers")
+	}
+}
