@@ -44,7 +44,7 @@ type bindingDefinition struct {
 // Definitions is the plan as a RabbitMQ definitions file for a virtual host, which has to exist: what
 // `rabbitmqctl import_definitions` takes. Exchanges of others are not in it and have to exist too.
 func (p *Plan) Definitions(vhost string) ([]byte, error) {
-	d := definitions{}
+	d := definitions{Exchanges: []exchangeDefinition{}, Queues: []queueDefinition{}, Bindings: []bindingDefinition{}}
 	for _, e := range p.Exchanges {
 		if e.Type == "" || predeclared[e.Name] != "" {
 			continue

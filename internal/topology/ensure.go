@@ -139,6 +139,9 @@ func (e *ensurer) absent(o object, refusal *amqp.Error) {
 // judge reports a refusal that is neither "missing" nor a matter of who may declare.
 func (e *ensurer) judge(o object, refusal *amqp.Error) {
 	property, found, ok := drifted(refusal)
+	if property == argType && found == absentValue {
+		found = typeClassic // what older brokers call none
+	}
 	switch {
 	case ok:
 		vhost := first(inVhost, refusal.Reason)

@@ -53,8 +53,8 @@ func fixQueue(q *Queue, property, found, vhost string) string {
 	switch {
 	case property == argType && q.Args[argType] == nil && found == typeQuorum:
 		return "set SIDECAR_QUEUE_TYPE=quorum; this virtual host may turn declarations without a type into quorum queues, then delete the ones that were declared so"
-	case property == argType || property == argStrategy || property == argDeliveryLimit || property == argOverflow:
-		return fmt.Sprintf("set SIDECAR_QUEUE_TYPE as the queue was declared, or %s", again)
+	case property == argType:
+		return fmt.Sprintf("set SIDECAR_QUEUE_TYPE=%s, or %s", found, again)
 	}
 	return again
 }

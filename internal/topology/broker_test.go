@@ -1,0 +1,66 @@
+package topology
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// live is a real connection as a Session.
+type live struct{ conn *amqp.Connection }
+
+func (l live) Channel(context.Context) (*amqp.Channel, error)        { return l.conn.Channel() }
+func (l live) Do(_ context.Context, _ string, fn func() error) error { return fn() }
+func session(t testing.TB, url string) live                          { return live{brokertest.Conn(t, url)} }
+func channel(t testing.TB, url string) *amqp.Channel                 { return brokertest.Channel(t, url) }
+func publish(t testing.TB, url, exchange, key string, m amqp.Publishing) {
+	brokertest.Publish(t, channel(t, url), exchange, key, m)
+}
+
+func path(t testing.TB, raw string) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal("the URL cannot be parsed")
+	}
+	return strings.TrimPrefix(u.Path, "/")
+}
+
+// ensure fails the test on trouble with the session.
+func ensure(t testing.TB, url string, p *Plan, mode Mode) []Finding {
+	t.Helper()
+	f, err := Ensure(context.Background(), session(t, url), p, mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// fits fails the test when there is anything to say about the topology.
+func fits(t testing.TB, url string, p *Plan, mode Mode) {
+	t.Helper()
+	for _, f := range ensure(t, url, p, mode) {
+		t.Errorf("%s: %s", mode, f)
+	}
+}
+
+// user makes a user with the given rights in the virtual host of url, and returns its URL.
+func user(t testing.TB, raw string, p Permissions) string {
+	t.Helper()
+	name := brokertest.Name(t, "user")
+	brokertest.Ctl(t, "add_user", name, "secret")
+	brokertest.CtlLater(t, "delete_user", name)
+	brokertest.Ctl(t, "set_permissions", "-p", path(t, raw), name, p.Configure, p.Write, p.Read)
+	u, _ := url.Parse(raw)
+	u.User = url.UserPassword(name, "secret")
+	return u.String()
+}
+
+// soon is for what the broker does by itself.
+const soon = 20 * time.Second

@@ -1,0 +1,237 @@
+package topology
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// build fails the test when the options are refused.
+func build(t testing.TB, o Options) *Plan {
+	t.Helper()
+	p, err := Build(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func intp(n int) *int { return &n }
+
+// TestFanoutToTheLetter spells the agreement out: other services declare the same objects, so one argument more or
+// less and one side cannot start.
+func TestFanoutToTheLetter(t *testing.T) {
+	got := build(t, Options{Service: "wms-cincout"})
+	want := &Plan{
+		Preset: "fanout", Service: "wms-cincout",
+		Exchanges: []Exchange{
+			{Name: "wms.main-exchange", Type: "fanout", Shared: true},
+			{Name: "wms.retry-exchange.wms-cincout", Type: "direct"},
+		},
+		Queues: []Queue{
+			{Name: "wms.dlq.wms-cincout", Kind: KindDLQ},
+			{Name: "wms.retry-queue.wms-cincout", Kind: KindRetry, Args: amqp.Table{
+				"x-message-ttl": int64(5000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "wms.queue.wms-cincout",
+			}},
+			{Name: "wms.queue.wms-cincout", Kind: KindMain, Args: amqp.Table{
+				"x-dead-letter-exchange": "wms.retry-exchange.wms-cincout", "x-dead-letter-routing-key": "retry",
+			}},
+		},
+		Bindings: []Binding{
+			{Exchange: "wms.main-exchange", Queue: "wms.queue.wms-cincout"},
+			{Exchange: "wms.retry-exchange.wms-cincout", Key: "retry", Queue: "wms.retry-queue.wms-cincout"},
+		},
+		Queue: "wms.queue.wms-cincout",
+		Waits: []WaitPath{{
+			Tier: "5s", Delay: 5 * time.Second, ByReject: true,
+			Route: Route{"wms.retry-exchange.wms-cincout", "retry", "wms.retry-queue.wms-cincout"},
+		}},
+		Park:       Route{"", "wms.dlq.wms-cincout", "wms.dlq.wms-cincout"},
+		Redrive:    Route{"", "wms.queue.wms-cincout", "wms.queue.wms-cincout"},
+		MaxRetries: 10, FrameMax: 131072,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestFanoutQuorum(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
+	for name, want := range map[string]amqp.Table{
+		"wms.queue.wms-cincout": {
+			"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+			"x-delivery-limit":       int64(2147483647),
+			"x-dead-letter-exchange": "wms.retry-exchange.wms-cincout", "x-dead-letter-routing-key": "retry",
+		},
+		"wms.retry-queue.wms-cincout": {
+			"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+			"x-message-ttl":          int64(5000),
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "wms.queue.wms-cincout",
+		},
+		"wms.dlq.wms-cincout": {"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)},
+	} {
+		if got := p.queue(name).Args; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	if !p.Quorum {
+		t.Error("the plan does not say that it is durable")
+	}
+}
+
+func TestFanoutTiers(t *testing.T) {
+	p := build(t, Options{Service: "svc", RetryDelays: []time.Duration{30 * time.Second, 5 * time.Minute, 90 * time.Minute}})
+	var got []string
+	for _, w := range p.Waits {
+		if w.ByReject {
+			t.Errorf("tier %s leaves by reject", w.Tier)
+		}
+		got = append(got, w.Tier, w.Key, w.Queue)
+	}
+	want := []string{
+		"30s", "30s", "default.retry-queue.svc.30s",
+		"5m", "5m", "default.retry-queue.svc.5m",
+		"1h30m", "1h30m", "default.retry-queue.svc.1h30m",
+	}
+	if !reflect.DeepEqual(got, want) || !p.Tiered {
+		t.Errorf("tiers %v, want %v", got, want)
+	}
+	if got := p.reach("default.retry-exchange.svc", "retry"); !reflect.DeepEqual(got, []string{"default.retry-queue.svc"}) {
+		t.Errorf("the service queue's own dead letters reach %v", got)
+	}
+}
+
+func TestNaming(t *testing.T) {
+	for service, queue := range map[string]string{
+		"wms-cincout": "wms.queue.wms-cincout", "xyz-service": "xyz.queue.xyz-service", "a-b-c": "a.queue.a-b-c",
+		"noprefix": "default.queue.noprefix", "trailing-": "trailing.queue.trailing-", "v1.2_x": "default.queue.v1.2_x",
+	} {
+		if got := build(t, Options{Service: service}).Queue; got != queue {
+			t.Errorf("%s consumes %s, want %s", service, got, queue)
+		}
+	}
+}
+
+func TestTierLabel(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		500 * time.Millisecond: "500ms", 1500 * time.Millisecond: "1.5s", 5 * time.Second: "5s", time.Minute: "1m",
+		90 * time.Second: "1m30s", 30 * time.Minute: "30m", time.Hour: "1h", 10 * time.Hour: "10h",
+		time.Hour + 5*time.Second: "1h0m5s", time.Hour + 10*time.Minute: "1h10m",
+	} {
+		if got := tierLabel(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}
+
+// TestOverridesFillOverThePreset sets every name alone and looks at what follows it.
+func TestOverridesFillOverThePreset(t *testing.T) {
+	base := Options{Service: "wms-cincout"}
+	for _, c := range []struct {
+		name string
+		set  func(*Options)
+		look func(*Plan) string
+		want string
+	}{
+		{"prefix", func(o *Options) { o.Prefix = "p" }, func(p *Plan) string { return p.Exchanges[0].Name + " " + p.Queue }, "p.main-exchange p.queue.wms-cincout"},
+		{"exchange", func(o *Options) { o.Exchange = "x" }, func(p *Plan) string { return p.Exchanges[0].Name + p.Bindings[0].Exchange }, "xx"},
+		{"exchange type", func(o *Options) { o.ExchangeType = "topic" }, func(p *Plan) string { return p.Exchanges[0].Type + p.Bindings[0].Key }, "topic#"},
+		{"predeclared exchange", func(o *Options) { o.Exchange = "amq.fanout" }, func(p *Plan) string { return p.Bindings[0].Exchange }, "amq.fanout"},
+		{"queue", func(o *Options) { o.Queue = "q" }, func(p *Plan) string {
+			key, _ := p.queue("wms.retry-queue.wms-cincout").Args[argDLKey].(string)
+			return p.Queue + p.Bindings[0].Queue + p.Redrive.Key + key
+		}, "qqqq"},
+		{"retry exchange", func(o *Options) { o.RetryExchange = "r" }, func(p *Plan) string {
+			dlx, _ := p.queue(p.Queue).Args[argDLX].(string)
+			return p.Exchanges[1].Name + dlx + p.Waits[0].Exchange
+		}, "rrr"},
+		{"retry queue", func(o *Options) { o.RetryQueue = "r" }, func(p *Plan) string { return p.Waits[0].Queue }, "r"},
+		{"retry queue of tiers", func(o *Options) { o.RetryQueue, o.RetryDelays = "r", []time.Duration{time.Second} },
+			func(p *Plan) string { return p.Waits[0].Queue }, "r.1s"},
+		{"retry delay", func(o *Options) { o.RetryDelay = time.Minute }, func(p *Plan) string { return p.Waits[0].Tier }, "1m"},
+		{"dlq", func(o *Options) { o.DLQ = "d" }, func(p *Plan) string { return p.Park.Exchange + p.Park.Key + p.Park.Queue }, "dd"},
+		{"dlx", func(o *Options) { o.DLX = "x" }, func(p *Plan) string { return strings.Join(p.reach("x", p.Park.Key), " ") }, "wms.dlq.wms-cincout"},
+		{"bindings replace", func(o *Options) {
+			o.Bindings = []Binding{{Exchange: "other", Key: "a.*"}, {Exchange: "other", Key: "b"}}
+		},
+			func(p *Plan) string {
+				return p.Exchanges[0].Name + p.Exchanges[0].Type + " " + p.Bindings[0].Key + p.Bindings[1].Key + p.Exchanges[1].Name
+			}, "other a.*bwms.retry-exchange.wms-cincout"},
+		{"bindings to the main exchange", func(o *Options) {
+			o.ExchangeType, o.Bindings = "direct", []Binding{{Exchange: "wms.main-exchange", Key: "k"}}
+		}, func(p *Plan) string { return p.Exchanges[0].Name + p.Exchanges[0].Type }, "wms.main-exchangedirect"},
+		{"no retries", func(o *Options) { o.MaxRetries = intp(0) }, func(p *Plan) string { return strings.Repeat("x", p.MaxRetries) }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := base
+			c.set(&o)
+			if got := c.look(build(t, o)); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"no service", Options{}, "SIDECAR_SERVICE is required"},
+		{"leading hyphen", Options{Service: "-x"}, "SIDECAR_SERVICE"},
+		{"odd character", Options{Service: "a b"}, "SIDECAR_SERVICE"},
+		{"reserved service", Options{Service: "amq.x"}, "amq."},
+		{"reserved prefix", Options{Service: "x", Prefix: "amq"}, "amq."},
+		{"reserved prefix from the service", Options{Service: "amq-x"}, "amq."},
+		{"long service", Options{Service: strings.Repeat("x", 240)}, "at most 255"},
+		{"long dlq", Options{Service: "x", DLQ: strings.Repeat("x", 256)}, "at most 255"},
+		{"line end in a name", Options{Service: "x", Queue: "a\n"}, "control character"},
+		{"name not UTF-8", Options{Service: "x", Queue: "a\xff"}, "UTF-8"},
+		{"same queue twice", Options{Service: "x", DLQ: "q", Queue: "q"}, "two roles"},
+		{"same exchange twice", Options{Service: "x", Exchange: "e", RetryExchange: "e"}, "two roles"},
+		{"long key", Options{Service: "x", Bindings: []Binding{{Exchange: "e", Key: strings.Repeat("k", 256)}}}, "binding key"},
+		{"binding to the default exchange", Options{Service: "x", Bindings: []Binding{{Key: "k"}}}, "default exchange"},
+		{"queue type", Options{Service: "x", QueueType: "stream"}, "SIDECAR_QUEUE_TYPE"},
+		{"exchange type", Options{Service: "x", ExchangeType: "x-random"}, "SIDECAR_EXCHANGE_TYPE"},
+		{"predeclared of another type", Options{Service: "x", Exchange: "amq.topic"}, "broker's own"},
+		{"direct without bindings", Options{Service: "x", ExchangeType: "direct"}, "SIDECAR_BINDINGS"},
+		{"negative retries", Options{Service: "x", MaxRetries: intp(-1)}, "SIDECAR_MAX_RETRIES"},
+		{"endless retries", Options{Service: "x", MaxRetries: intp(1_000_001)}, "SIDECAR_MAX_RETRIES"},
+		{"negative delay", Options{Service: "x", RetryDelay: -time.Second}, "SIDECAR_RETRY_DELAY"},
+		{"delay below a millisecond", Options{Service: "x", RetryDelay: time.Microsecond}, "SIDECAR_RETRY_DELAY"},
+		{"delay of broken milliseconds", Options{Service: "x", RetryDelay: 1500 * time.Microsecond}, "whole milliseconds"},
+		{"delay over the broker's timer", Options{Service: "x", RetryDelay: 50 * 24 * time.Hour}, "SIDECAR_RETRY_DELAY"},
+		{"tiers not ascending", Options{Service: "x", RetryDelays: []time.Duration{time.Second, time.Second}}, "ascending"},
+		{"zero tier", Options{Service: "x", RetryDelays: []time.Duration{0}}, "SIDECAR_RETRY_DELAYS"},
+		{"no tiers at all", Options{Service: "x", RetryDelays: []time.Duration{}}, "SIDECAR_RETRY_DELAYS=none"},
+		{"message ttl", Options{Service: "x", MessageTTL: time.Second}, "SIDECAR_MESSAGE_TTL"},
+		{"no dead letter", Options{Service: "x", NoDeadLetter: true}, "SIDECAR_DEAD_LETTER"},
+		{"unknown preset", Options{Service: "x", Preset: "fan"}, "SIDECAR_TOPOLOGY=fan is not a topology"},
+		{"topic-tiers", Options{Service: "x", Preset: "topic-tiers"}, "SIDECAR_TOPOLOGY=topic-tiers is not available in this version"},
+		{"per-queue", Options{Service: "x", Preset: "per-queue"}, "not available in this version"},
+		{"delay-ladder", Options{Service: "x", Preset: "delay-ladder"}, "not available in this version"},
+		{"dead-letter", Options{Service: "x", Preset: "dead-letter"}, "not available in this version"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Build(c.o)
+			if err == nil || !strings.Contains(err.Error(), c.want) || p != nil {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestBuildReportsEverything: a wrong configuration is told in one go.
+func TestBuildReportsEverything(t *testing.T) {
+	_, err := Build(Options{QueueType: "x", ExchangeType: "y", MaxRetries: intp(-1), RetryDelay: -1})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if n := len(strings.Split(err.Error(), "\n")); n != 5 {
+		t.Errorf("%d lines, want 5:\n%v", n, err)
+	}
+}

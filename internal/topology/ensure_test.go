@@ -1,0 +1,292 @@
+package topology
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// variants are the fanout plans that are declared on a broker. No two share a name.
+func variants(t testing.TB) map[string]*Plan {
+	tiers := []time.Duration{50 * time.Millisecond, 100 * time.Millisecond}
+	return map[string]*Plan{
+		"classic":       build(t, Options{Service: "a-x", RetryDelay: 50 * time.Millisecond}),
+		"quorum":        build(t, Options{Service: "b-x", RetryDelay: 50 * time.Millisecond, QueueType: "quorum"}),
+		"classic tiers": build(t, Options{Service: "c-x", RetryDelays: tiers}),
+		"quorum tiers":  build(t, Options{Service: "d-x", RetryDelays: tiers, QueueType: "quorum"}),
+		"every override": build(t, Options{
+			Service: "wms-cincout", Prefix: "p", Exchange: "x", ExchangeType: "topic", Queue: "q", RetryExchange: "rx",
+			RetryQueue: "rq", DLX: "dx", DLQ: "d", Bindings: []Binding{{Exchange: "x", Key: "a.#"}, {Exchange: "amq.direct", Key: "k"}},
+			RetryDelay: 50 * time.Millisecond,
+		}),
+	}
+}
+
+func TestEnsure(t *testing.T) {
+	url := brokertest.Vhost(t)
+	for name, p := range variants(t) {
+		t.Run(name, func(t *testing.T) {
+			missing := ensure(t, url, p, ModeVerify)
+			want := len(p.Exchanges) + len(p.Queues)
+			if name == "every override" {
+				want-- // amq.direct is always there
+			}
+			if len(missing) != want {
+				t.Errorf("%d findings in an empty virtual host, want %d: %v", len(missing), want, missing)
+			}
+			for _, f := range missing {
+				if f.Problem != ProblemMissing {
+					t.Errorf("%s", f)
+				}
+			}
+			if f := ensure(t, url, p, ModeNone); f != nil {
+				t.Errorf("looked although told not to: %v", f)
+			}
+			fits(t, url, p, ModeDeclare)
+			fits(t, url, p, ModeVerify)
+			fits(t, url, p, ModeDeclare)
+			for _, w := range p.Waits {
+				publish(t, url, w.Exchange, w.Key, amqp.Publishing{})
+			}
+			publish(t, url, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
+			for range p.Waits {
+				brokertest.Get(t, url, p.Queue, soon)
+			}
+			brokertest.Get(t, url, p.Park.Queue, soon)
+		})
+	}
+}
+
+// TestOthersDeclareTheSame: services in other languages declare these queues with integers of 32 bits, and may say
+// that a classic queue is classic.
+func TestOthersDeclareTheSame(t *testing.T) {
+	url := brokertest.Vhost(t)
+	ch := channel(t, url)
+	p := build(t, Options{Service: "wms-cincout"})
+	for i := range p.Queues {
+		args := amqp.Table{"x-queue-type": "classic"}
+		for k, v := range p.Queues[i].Args {
+			if n, ok := v.(int64); ok {
+				v = int32(n) //nolint:gosec // 5000
+			}
+			args[k] = v
+		}
+		if _, err := ch.QueueDeclare(p.Queues[i].Name, true, false, false, false, args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fits(t, url, p, ModeDeclare)
+}
+
+func TestEnsureRepairs(t *testing.T) {
+	url := brokertest.Vhost(t)
+	p := build(t, Options{Service: "wms-cincout", RetryDelay: time.Millisecond})
+	fits(t, url, p, ModeDeclare)
+	w, ch := p.Waits[0], channel(t, url)
+	damage := map[string]func() error{
+		"binding":  func() error { return ch.QueueUnbind(w.Queue, w.Key, w.Exchange, nil) },
+		"queue":    func() error { _, err := ch.QueueDelete(w.Queue, false, false, false); return err },
+		"exchange": func() error { return ch.ExchangeDelete(w.Exchange, false, false) },
+	}
+	for name, do := range damage {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		fits(t, url, p, ModeDeclare)
+		publish(t, url, w.Exchange, w.Key, amqp.Publishing{Body: []byte(name)})
+		if d := brokertest.Get(t, url, p.Queue, soon); string(d.Body) != name {
+			t.Errorf("got %q", d.Body)
+		}
+	}
+}
+
+// TestEnsureFindsDrift declares one object differently at a time. Whatever it is, it is named with its value, and
+// nothing of it is touched.
+func TestEnsureFindsDrift(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	quorum := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
+	const own, wait, dlq = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout", "wms.dlq.wms-cincout"
+	queue := func(name string, durable bool, args amqp.Table) func(*amqp.Channel) error {
+		return func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(name, durable, false, false, false, args)
+			return err
+		}
+	}
+	exchange := func(name, kind string, durable bool, args amqp.Table) func(*amqp.Channel) error {
+		return func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclare(name, kind, durable, false, false, false, args)
+		}
+	}
+	waitWith := func(key string, v any) amqp.Table {
+		args := waitArgs(5*time.Second, "", own, false)
+		args[key] = v
+		return args
+	}
+	url := brokertest.Vhost(t)
+	for _, c := range []struct {
+		name, object string
+		plan         *Plan
+		declare      func(*amqp.Channel) error
+		wanted       string
+		found        string
+	}{
+		{"ttl", wait, p, queue(wait, true, waitWith("x-message-ttl", int32(6000))), "x-message-ttl 5000", "6000"},
+		{"no ttl", wait, p, queue(wait, true, serviceArgs("", own, false)), "x-message-ttl 5000", "none"},
+		{"more arguments", wait, p, queue(wait, true, waitWith("x-max-length", int32(5))), "x-max-length none", "5"},
+		{"no dead-letter exchange", own, p, queue(own, true, nil), "x-dead-letter-exchange wms.retry-exchange.wms-cincout", "none"},
+		{"other dead-letter key", own, p, queue(own, true, amqp.Table{
+			"x-dead-letter-exchange": "wms.retry-exchange.wms-cincout", "x-dead-letter-routing-key": "other",
+		}), "x-dead-letter-routing-key retry", "other"},
+		{"classic, quorum wanted", dlq, quorum, queue(dlq, true, nil), "x-queue-type quorum", "classic"},
+		{"quorum with a limit", dlq, quorum, queue(dlq, true, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 20}), "x-delivery-limit 2147483647", "20"},
+		{"quorum, classic wanted", dlq, p, queue(dlq, true, amqp.Table{"x-queue-type": "quorum"}), "x-queue-type classic", "quorum"},
+		{"exchange type", "wms.main-exchange", p, exchange("wms.main-exchange", "topic", true, nil), "type fanout", "topic"},
+		{"transient exchange", "wms.main-exchange", p, exchange("wms.main-exchange", "fanout", false, nil), "durable true", "false"},
+		{"alternate exchange", "wms.main-exchange", p, exchange("wms.main-exchange", "fanout", true, amqp.Table{"alternate-exchange": "amq.fanout"}),
+			"alternate-exchange none", "amq.fanout"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ch := channel(t, url)
+			t.Cleanup(func() { remove(t, ch, c.plan) })
+			if err := c.declare(ch); err != nil {
+				t.Fatal(err)
+			}
+			for _, mode := range []Mode{ModeDeclare, ModeVerify} {
+				f := ensure(t, url, c.plan, mode)
+				f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
+				if len(f) != 1 || f[0].Problem != ProblemDrift || !strings.Contains(f[0].Object, `"`+c.object+`"`) || f[0].Fix == "" {
+					t.Fatalf("%s: %v", mode, f)
+				}
+				if f[0].Wanted != c.wanted || f[0].Found != c.found {
+					t.Errorf("%s: wanted %q, found %q", mode, f[0].Wanted, f[0].Found)
+				}
+			}
+			if err := c.declare(ch); err != nil {
+				t.Errorf("the object was changed: %v", err)
+			}
+		})
+	}
+}
+
+// remove takes a plan's objects out of a virtual host.
+func remove(t testing.TB, ch *amqp.Channel, p *Plan) {
+	t.Helper()
+	for _, q := range p.Queues {
+		if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range p.Exchanges {
+		if err := ch.ExchangeDelete(e.Name, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestExclusiveQueueIsRefused: somebody's connection holds the name.
+func TestExclusiveQueueIsRefused(t *testing.T) {
+	url := brokertest.Vhost(t)
+	p := build(t, Options{Service: "wms-cincout"})
+	if _, err := channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	f := ensure(t, url, p, ModeVerify)
+	f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
+	if len(f) != 1 || f[0].Problem != ProblemRefused || !strings.Contains(f[0].Found, "405") {
+		t.Errorf("%v", f)
+	}
+}
+
+// TestVhostThatMakesQuorumQueues: a declaration without a type is not a classic queue there, and one with the broker's
+// own delivery limit loses messages.
+func TestVhostThatMakesQuorumQueues(t *testing.T) {
+	name := brokertest.Name(t, "vhost")
+	brokertest.Ctl(t, "add_vhost", name, "--default-queue-type", "quorum")
+	brokertest.CtlLater(t, "delete_vhost", name)
+	brokertest.Ctl(t, "set_permissions", "-p", name, "guest", ".*", ".*", ".*")
+	url := strings.TrimSuffix(brokertest.URL(t), "/") + "/" + name
+	f := ensure(t, url, build(t, Options{Service: "wms-cincout"}), ModeDeclare)
+	if len(f) != 3 || f[0].Found != "quorum" || !strings.Contains(f[0].Fix, "SIDECAR_QUEUE_TYPE=quorum") {
+		t.Errorf("%v", f)
+	}
+}
+
+func TestForeignExchange(t *testing.T) {
+	url := brokertest.Vhost(t)
+	p := build(t, Options{Service: "wms-cincout", Bindings: []Binding{{Exchange: "foreign", Key: "k"}}})
+	for _, mode := range []Mode{ModeDeclare, ModeVerify} {
+		f := ensure(t, url, p, mode)
+		if len(f) == 0 || f[0].Object != `exchange "foreign"` || f[0].Problem != ProblemMissing || !strings.Contains(f[0].Fix, "owner") {
+			t.Errorf("%s: %v", mode, f)
+		}
+		if mode == ModeDeclare && len(f) != 1 {
+			t.Errorf("said twice: %v", f)
+		}
+	}
+	if err := channel(t, url).ExchangeDeclare("foreign", "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	fits(t, url, p, ModeDeclare)
+	publish(t, url, "foreign", "k", amqp.Publishing{})
+}
+
+// TestDefinitions: what `sidecar plan` prints is what `sidecar run` wants to find.
+func TestDefinitions(t *testing.T) {
+	url := brokertest.Vhost(t)
+	for name, p := range variants(t) {
+		t.Run(name, func(t *testing.T) {
+			definitions, err := p.Definitions(path(t, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			importDefinitions(t, definitions)
+			fits(t, url, p, ModeVerify)
+			for _, w := range p.Waits {
+				publish(t, url, w.Exchange, w.Key, amqp.Publishing{})
+			}
+			publish(t, url, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
+			fits(t, url, p, ModeDeclare)
+		})
+	}
+}
+
+// importDefinitions runs rabbitmqctl import_definitions. The file is written by the node itself: the test may not
+// share a file system with it.
+func importDefinitions(t testing.TB, definitions []byte) {
+	t.Helper()
+	file := "/tmp/" + brokertest.Name(t, "definitions") + ".json"
+	brokertest.Ctl(t, "eval", fmt.Sprintf(`ok = file:write_file("%s", base64:decode("%s")).`, file, base64.StdEncoding.EncodeToString(definitions)))
+	brokertest.CtlLater(t, "eval", fmt.Sprintf(`file:delete("%s").`, file))
+	brokertest.Ctl(t, "import_definitions", file)
+}
+
+// TestSessionTrouble: a lost connection says nothing about the topology.
+func TestSessionTrouble(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	s := session(t, brokertest.URL(t))
+	if err := s.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, do := range map[string]func() error{
+		"ensure": func() error { _, err := Ensure(context.Background(), s, p, ModeDeclare); return err },
+		"verify": func() error { _, err := Ensure(context.Background(), s, p, ModeVerify); return err },
+		"depths": func() error { _, _, err := Depths(context.Background(), s, p); return err },
+		"writable": func() error {
+			_, err := CheckWritable(context.Background(), s, p, ModeDeclare)
+			return err
+		},
+	} {
+		if err := do(); !errors.Is(err, amqp.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

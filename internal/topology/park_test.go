@@ -1,0 +1,138 @@
+package topology
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+)
+
+var death = []any{amqp.Table{
+	"count": int64(10), "reason": "rejected", "queue": "wms.queue.wms-cincout", "exchange": "wms.main-exchange",
+	"routing-keys": []any{"orders.new"}, "time": time.Unix(1700000000, 0),
+}}
+
+// TestParkedMessage is the contract of a parked message, types included.
+func TestParkedMessage(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	stamp := time.Unix(1700000000, 0)
+	m := &message.Message{
+		Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageID: "id", CorrelationID: "c", ReplyTo: "r",
+		Type: "t", AppID: "app", UserID: "guest", Expiration: "60000", Timestamp: stamp, Priority: 7,
+		Queue: "wms.queue.wms-cincout", Exchange: "", RoutingKey: "wms.queue.wms-cincout", RetryCount: 10, MaxRetries: 10,
+		HasOriginal: true, OriginalExchange: "wms.main-exchange", OriginalRoutingKey: "orders.new",
+		Headers: amqp.Table{
+			"x-a": "1", "x-death": death, "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
+			"CC": []any{"elsewhere"}, "BCC": []any{"hidden"}, "x-delivery-count": int64(1), "x-acquired-count": int64(1),
+			"x-final-reason": "crash", "x-final-error": "an earlier park", "x-final-made-up": "forged", "x-original-queue": "forged",
+			"x-original-user-id": "forged",
+		},
+	}
+	before := maps.Clone(m.Headers)
+	v := message.Verdict{Action: message.Park, Reason: message.ReasonMaxRetries, Cause: message.Outcome{
+		Status: 503, Detail: "no stock", At: time.Date(2026, 3, 1, 12, 30, 0, 5e6, time.FixedZone("", 3600)),
+		Problem: &message.Problem{Type: "urn:stock", Title: "No stock", Detail: "none left"},
+	}}
+	got := p.Settlement(m, v).Publish
+	want := &broker.Publication{
+		Kind: "park", Exchange: "", Key: "wms.dlq.wms-cincout",
+		Msg: amqp.Publishing{
+			Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageId: "id", CorrelationId: "c", ReplyTo: "r",
+			Type: "t", AppId: "app", Timestamp: stamp, Priority: 7, DeliveryMode: amqp.Persistent,
+			Headers: amqp.Table{
+				"x-a": "1", "x-death": publishable(death), "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
+				"x-original-queue": "wms.queue.wms-cincout", "x-original-exchange": "wms.main-exchange",
+				"x-original-routing-key": "orders.new", "x-original-expiration": "60000", "x-original-user-id": "guest",
+				"x-original-cc": []any{"elsewhere"}, "x-original-bcc": []any{"hidden"},
+				"x-final-status-code": int32(503), "x-final-retry-count": int32(10), "x-final-reason": "max_retries",
+				"x-final-detail": "no stock", "x-final-at": "2026-03-01T11:30:00.005Z",
+				"x-final-problem-type": "urn:stock", "x-final-problem-title": "No stock", "x-final-problem-detail": "none left",
+			},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if !reflect.DeepEqual(m.Headers, before) {
+		t.Error("the message's own header table was changed")
+	}
+}
+
+func TestParkedFirstDelivery(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	h := p.Settlement(arrived(nil), verdict(message.Park, message.ReasonParkStatus)).Publish.Msg.Headers
+	want := amqp.Table{
+		"x-a": "1", "x-original-queue": "wms.queue.wms-cincout", "x-original-exchange": "wms.main-exchange", "x-original-routing-key": "rk",
+		"x-final-status-code": int32(503), "x-final-retry-count": int32(0), "x-final-reason": "park_status",
+	}
+	if !reflect.DeepEqual(h, want) {
+		t.Errorf("got %v\nwant %v", h, want)
+	}
+}
+
+// TestParkedMalformedDeath: a broken x-death would take down the queue of whoever rejects the parked message next.
+func TestParkedMalformedDeath(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	m := arrived(func(m *message.Message) {
+		m.Malformed, m.Headers["x-death"], m.Headers["x-last-death-queue"] = true, "zzz", int32(1)
+	})
+	h := p.Settlement(m, verdict(message.Park, message.ReasonMaxRetries)).Publish.Msg.Headers
+	for _, key := range []string{"x-death", "x-last-death-queue"} {
+		if _, there := h[key]; there {
+			t.Errorf("%s is still there", key)
+		}
+	}
+}
+
+// TestEarlierRepublishIsRemembered: what a retry by publish took off stays known until the message is parked.
+func TestEarlierRepublishIsRemembered(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	m := arrived(func(m *message.Message) {
+		m.Headers["x-original-expiration"], m.Headers["x-original-cc"] = "60000", []any{"elsewhere"}
+	})
+	h := p.Settlement(m, verdict(message.Park, message.ReasonMaxRetries)).Publish.Msg.Headers
+	if h["x-original-expiration"] != "60000" || !reflect.DeepEqual(h["x-original-cc"], []any{"elsewhere"}) {
+		t.Errorf("%v", h)
+	}
+}
+
+func TestHowTheAttemptEnded(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		o      message.Outcome
+		status any
+		text   any
+	}{
+		{"answered", message.Outcome{Status: 500, Err: errRefused}, int32(500), nil},
+		{"no attempt at all", message.Outcome{}, nil, nil},
+		{"refused", message.Outcome{Failure: message.FailureRefused, Err: errRefused}, nil, "refused: dial tcp 127.0.0.1:8080: connect: connection refused"},
+		{"class alone", message.Outcome{Failure: message.FailureTimeout}, nil, "timeout"},
+		{"class not said twice", message.Outcome{Failure: message.FailureReset, Err: errors.New("reset by peer")}, nil, "reset by peer"},
+		{"too large", message.Outcome{Failure: message.FailureTooLarge}, nil, "body too large"},
+		{"too large with sizes", message.Outcome{Failure: message.FailureTooLarge, Err: errors.New("17 bytes, at most 16")}, nil, "body too large: 17 bytes, at most 16"},
+		{"a status beside a failure means nothing", message.Outcome{Status: 200, Failure: message.FailureMalformed}, nil, "malformed"},
+		{"line ends", message.Outcome{Failure: message.FailureReset, Err: errors.New("a\r\nb\x1b[31m")}, nil, "reset: a  b [31m"},
+		{"not UTF-8", message.Outcome{Failure: message.FailureReset, Err: errors.New("\xff")}, nil, "reset: \uFFFD"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := amqp.Table{}
+			describe(h, &c.o)
+			if h["x-final-status-code"] != c.status || h["x-final-error"] != c.text {
+				t.Errorf("%v", h)
+			}
+		})
+	}
+	h := amqp.Table{}
+	describe(h, &message.Outcome{Failure: message.FailureReset, Err: errors.New(strings.Repeat("é", 1000))})
+	if s, _ := h["x-final-error"].(string); len(s) > 1024 || len(s) < 1020 || !utf8.ValidString(s) {
+		t.Errorf("%d bytes, valid %t", len(s), utf8.ValidString(s))
+	}
+}

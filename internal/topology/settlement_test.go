@@ -1,0 +1,313 @@
+package topology
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+)
+
+// arrived is a message on its way through the default plan of wms-cincout.
+func arrived(change func(*message.Message)) *message.Message {
+	m := &message.Message{
+		Body: []byte("body"), Queue: "wms.queue.wms-cincout", Exchange: "wms.main-exchange", RoutingKey: "rk", MaxRetries: 10,
+		Headers: amqp.Table{"x-a": "1"},
+	}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func verdict(a message.Action, r message.Reason) message.Verdict {
+	return message.Verdict{Action: a, Reason: r, Cause: message.Outcome{Status: 503}}
+}
+
+// TestSettlementOfEveryAction is the table of the package: what each verdict means in the fanout topology.
+func TestSettlementOfEveryAction(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	for _, c := range []struct {
+		name    string
+		v       message.Verdict
+		final   Final
+		publish string // kind and key
+	}{
+		{"ack", verdict(message.Ack, message.ReasonSuccess), FinalAck, ""},
+		{"discard", verdict(message.Discard, message.ReasonDisposition), FinalAck, ""},
+		{"retry", verdict(message.Retry, message.ReasonServerError), FinalReject, ""},
+		{"requeue", verdict(message.Requeue, message.ReasonTooEarly), FinalRequeue, ""},
+		{"release", verdict(message.Release, message.ReasonShutdown), FinalRequeue, ""},
+		{"park", verdict(message.Park, message.ReasonMaxRetries), FinalAck, "park wms.dlq.wms-cincout"},
+		{"unknown action", verdict(message.Action(200), message.ReasonSuccess), FinalRequeue, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := p.Settlement(arrived(nil), c.v)
+			publish := ""
+			if s.Publish != nil {
+				publish = s.Publish.Kind + " " + s.Publish.Exchange + s.Publish.Key
+			}
+			if s.Final != c.final || publish != c.publish || !reflect.DeepEqual(s.Verdict, c.v) {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestSettlementIsTotal walks every action, reason, plan and kind of message: nothing panics, and nothing leaves the
+// queue without a trace unless the verdict says so.
+func TestSettlementIsTotal(t *testing.T) {
+	plans := otherShapes()
+	plans["fanout"] = build(t, Options{Service: "wms-cincout"})
+	plans["fanout tiers"] = build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second, time.Minute}})
+	plans["fanout quorum"] = build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
+	plans["without reject"] = plans["fanout"].WithoutReject()
+	plans["zero"] = &Plan{}
+	messages := []*message.Message{
+		{}, arrived(nil),
+		arrived(func(m *message.Message) { m.Malformed, m.Headers = true, amqp.Table{"x-death": "zzz"} }),
+		arrived(func(m *message.Message) { m.RetryCount = math.MaxInt32 }),
+		arrived(func(m *message.Message) { m.RetryCount = -5 }),
+		arrived(func(m *message.Message) { m.Headers["big"] = strings.Repeat("x", 130000) }),
+	}
+	for name, p := range plans {
+		for a := range message.Actions + 1 {
+			for r := range message.Reasons {
+				for _, delay := range []time.Duration{-1, 0, time.Second, time.Hour} {
+					for _, m := range messages {
+						v := message.Verdict{Action: message.Action(a), Reason: message.Reason(r), Delay: delay}
+						s := p.Settlement(m, v)
+						gone := s.Final == FinalAck && s.Publish == nil
+						if gone && s.Verdict.Action != message.Ack && s.Verdict.Action != message.Discard {
+							t.Fatalf("%s: %+v on %+v leaves without a trace: %+v", name, v, m, s)
+						}
+						if s.Final == FinalReject && s.Publish != nil {
+							t.Fatalf("%s: both published and rejected", name)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRetryLeavesByPublish(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	death := []any{amqp.Table{"count": int64(2), "reason": "rejected", "queue": "wms.queue.wms-cincout", "exchange": "", "routing-keys": []any{"rk"}}}
+	for _, c := range []struct {
+		name   string
+		plan   *Plan
+		change func(*message.Message)
+		count  int32
+	}{
+		{"broken x-death", p, func(m *message.Message) { m.Malformed, m.Headers["x-death"] = true, "zzz" }, 1},
+		{"back from the dead-letter queue", p, func(m *message.Message) {
+			m.RetryCount, m.Headers["x-final-retry-count"], m.Headers["x-death"] = 3, int32(3), death
+		}, 4},
+		{"binding not proven", p.WithoutReject(), func(m *message.Message) { m.RetryCount, m.Headers["x-death"] = 2, death }, 3},
+		{"count at its limit", p.WithoutReject(), func(m *message.Message) { m.RetryCount = math.MaxInt32 }, math.MaxInt32},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := arrived(c.change)
+			s := c.plan.Settlement(m, verdict(message.Retry, message.ReasonServerError))
+			if s.Final != FinalAck || s.Publish == nil || s.Verdict.Action != message.Retry {
+				t.Fatalf("%+v", s)
+			}
+			if s.Publish.Kind != broker.KindRetry || s.Publish.Exchange != "wms.retry-exchange.wms-cincout" || s.Publish.Key != "retry" {
+				t.Errorf("goes to %+v", s.Publish)
+			}
+			h := s.Publish.Msg.Headers
+			if _, there := h["x-death"]; there || h["x-retry-count"] != c.count {
+				t.Errorf("headers %v, want x-retry-count %d and no x-death", h, c.count)
+			}
+		})
+	}
+	if !p.Waits[0].ByReject {
+		t.Error("WithoutReject changed the plan it came from")
+	}
+}
+
+func TestRetryChoosesATier(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second, 30 * time.Second, 5 * time.Minute}})
+	for _, c := range []struct {
+		name    string
+		retries int
+		delay   time.Duration
+		key     string
+		pause   time.Duration
+	}{
+		{"first failure", 0, 0, "1s", 0},
+		{"second", 1, 0, "30s", 0},
+		{"third", 2, 0, "5m", 0},
+		{"the last one repeats", 9, 0, "5m", 0},
+		{"a count nobody wrote", -1, 0, "1s", 0},
+		{"smallest that covers", 0, 20 * time.Second, "30s", 0},
+		{"covers exactly", 2, time.Second, "1s", 0},
+		{"nothing covers", 1, time.Hour, "30s", time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := verdict(message.Retry, message.ReasonRateLimited)
+			v.Delay = c.delay
+			s := p.Settlement(arrived(func(m *message.Message) { m.RetryCount = c.retries }), v)
+			if s.Publish == nil || s.Publish.Key != c.key || s.Pause != c.pause || s.Final != FinalAck {
+				t.Errorf("%+v, want key %s and a pause of %v", s, c.key, c.pause)
+			}
+		})
+	}
+}
+
+func TestRetryAfterWithoutTiersPauses(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	v := verdict(message.Retry, message.ReasonRateLimited)
+	v.Delay = 2 * time.Second
+	if s := p.Settlement(arrived(nil), v); s.Final != FinalReject || s.Pause != 2*time.Second {
+		t.Errorf("%+v", s)
+	}
+	v = verdict(message.Park, message.ReasonMaxRetries)
+	v.Pause = time.Minute
+	if s := p.Settlement(arrived(nil), v); s.Pause != time.Minute {
+		t.Errorf("the verdict's own pause is lost: %+v", s)
+	}
+}
+
+func TestRetryThatCannotLeaveParks(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	tiered := build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second}})
+	onlyReject := build(t, Options{Service: "wms-cincout"})
+	onlyReject.Waits[0].Route = Route{Queue: onlyReject.Waits[0].Queue}
+	big := func(n int) func(*message.Message) {
+		return func(m *message.Message) { m.Headers["big"] = strings.Repeat("x", n) }
+	}
+	for _, c := range []struct {
+		name   string
+		plan   *Plan
+		change func(*message.Message)
+		reason message.Reason
+	}{
+		{"headers near the frame size", p, big(127000), message.ReasonHeadersTooLarge},
+		{"with tiers too", tiered, big(127000), message.ReasonHeadersTooLarge},
+		{"headers that only fit as they came", tiered, big(126900), message.ReasonHeadersTooLarge},
+		{"no way but reject", onlyReject, func(m *message.Message) { m.Malformed = true }, message.ReasonMalformedDeath},
+		{"no way to wait", otherShapes()["straight to the dlq"], nil, message.ReasonMaxRetries},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := c.plan.Settlement(arrived(c.change), verdict(message.Retry, message.ReasonServerError))
+			if s.Verdict.Action != message.Park || s.Verdict.Reason != c.reason || s.Final != FinalAck {
+				t.Fatalf("%+v", s.Verdict)
+			}
+			if s.Publish == nil || s.Publish.Kind != broker.KindPark || s.Publish.Msg.Headers["x-final-reason"] != c.reason.String() {
+				t.Errorf("publishes %+v", s.Publish)
+			}
+			if s.Publish.Msg.Headers["x-final-status-code"] != int32(503) {
+				t.Error("the answer of the attempt is lost")
+			}
+		})
+	}
+	below := arrived(big(126000))
+	if s := p.Settlement(below, verdict(message.Retry, message.ReasonServerError)); s.Final != FinalReject {
+		t.Errorf("a table with room for the broker is rejected: %+v", s.Verdict)
+	}
+}
+
+func TestRequeueAndItsDetour(t *testing.T) {
+	tiered := build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second, 30 * time.Second}})
+	v := message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: 2 * time.Second, Jitter: 3 * time.Second}
+	s := tiered.Settlement(arrived(func(m *message.Message) {
+		m.RetryCount, m.Headers["x-death"] = 4, []any{}
+	}), v)
+	if s.Final != FinalRequeue || s.Hold != 2*time.Second || s.Jitter != 3*time.Second || s.Publish != nil {
+		t.Fatalf("%+v", s)
+	}
+	d := s.Detour
+	if d == nil || d.Kind != broker.KindRetry || d.Key != "30s" || d.Msg.Headers["x-retry-count"] != int32(4) {
+		t.Fatalf("detour %+v: it waits at least as long as asked and is not counted", d)
+	}
+	if _, there := d.Msg.Headers["x-death"]; there {
+		t.Error("a copied x-death would be counted once more")
+	}
+
+	v.Delay = time.Hour
+	if s := tiered.Settlement(arrived(nil), v); s.Detour == nil || s.Detour.Key != "30s" {
+		t.Errorf("the longest wait is nearest: %+v", s.Detour)
+	}
+	fanout := build(t, Options{Service: "wms-cincout"})
+	if s := fanout.Settlement(arrived(nil), v); s.Detour == nil || s.Detour.Key != "retry" {
+		t.Errorf("the retry queue is a detour too: %+v", s.Detour)
+	}
+	fanout.Waits[0].Route = Route{Queue: "x"}
+	for name, s := range map[string]Settlement{
+		"no queue to wait in":         otherShapes()["straight to the dlq"].Settlement(arrived(nil), v),
+		"no way but reject":           fanout.Settlement(arrived(nil), v),
+		"headers near the frame size": tiered.Settlement(arrived(func(m *message.Message) { m.Headers["b"] = strings.Repeat("x", 127500) }), v),
+		"headers that would not fit":  tiered.Settlement(arrived(func(m *message.Message) { m.Headers["b"] = strings.Repeat("x", 126900) }), v),
+	} {
+		if s.Detour != nil || s.Final != FinalRequeue {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// TestRetryPublicationKeepsTheMessage: everything a reader or the broker needs survives, nothing that would act on
+// the broker does.
+func TestRetryPublicationKeepsTheMessage(t *testing.T) {
+	at := time.Unix(1700000000, 0)
+	m := &message.Message{
+		Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageID: "id", CorrelationID: "c", ReplyTo: "r",
+		Type: "t", AppID: "app", UserID: "guest", Expiration: "60000", Timestamp: at, Priority: 7,
+		Queue: "wms.queue.wms-cincout", Exchange: "", RoutingKey: "wms.queue.wms-cincout",
+		HasOriginal: true, OriginalExchange: "wms.main-exchange", OriginalRoutingKey: "orders.new", RetryCount: 2,
+		Headers: amqp.Table{
+			"x-a": "1", "CC": []any{"elsewhere"}, "BCC": []any{"hidden"}, "x-death": []any{}, "x-first-death-queue": "q",
+			"x-last-death-reason": "rejected", "x-delivery-count": int64(3), "x-acquired-count": int64(4), "cc": "mine",
+		},
+	}
+	before := maps.Clone(m.Headers)
+	p := otherShapes()["topic-tiers"]
+	p.CountHeader = "x-delivery-count"
+	got := p.Settlement(m, verdict(message.Retry, message.ReasonServerError)).Publish
+	want := &broker.Publication{
+		Kind: "retry", Exchange: "freeflow.events.retry", Key: "user.5m",
+		Msg: amqp.Publishing{
+			Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageId: "id", CorrelationId: "c", ReplyTo: "r",
+			Type: "t", AppId: "app", Timestamp: at, Priority: 7, DeliveryMode: amqp.Persistent,
+			Headers: amqp.Table{
+				"x-a": "1", "cc": "mine", "x-retry-count": int32(3),
+				"x-original-exchange": "wms.main-exchange", "x-original-routing-key": "orders.new",
+				"x-original-expiration": "60000", "x-original-user-id": "guest",
+				"x-original-cc": []any{"elsewhere"}, "x-original-bcc": []any{"hidden"},
+				"x-retry-queue": "freeflow.user", "x-delivery-count": "4",
+			},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if !reflect.DeepEqual(m.Headers, before) {
+		t.Error("the message's own header table was changed")
+	}
+}
+
+func TestParkWithoutADeadLetterQueueDiscards(t *testing.T) {
+	s := otherShapes()["dead-letter disabled"].Settlement(arrived(nil), verdict(message.Park, message.ReasonMaxRetries))
+	if s.Verdict.Action != message.Discard || s.Verdict.Reason != message.ReasonMaxRetries || s.Final != FinalAck || s.Publish != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestAckAllocatesNothing: success is the common case.
+func TestAckAllocatesNothing(t *testing.T) {
+	p, m := build(t, Options{Service: "wms-cincout"}), arrived(nil)
+	v := verdict(message.Ack, message.ReasonSuccess)
+	if n := testing.AllocsPerRun(100, func() { p.Settlement(m, v) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+var errRefused = errors.New("dial tcp 127.0.0.1:8080: connect: connection refused")

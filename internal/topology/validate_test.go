@@ -1,0 +1,203 @@
+package topology
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestValidateRefuses breaks one rule at a time in a plan that is fine.
+func TestValidateRefuses(t *testing.T) {
+	const own, wait, dlq = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout", "wms.dlq.wms-cincout"
+	set := func(queue, arg string, v any) func(*Plan) {
+		return func(p *Plan) {
+			q := p.queue(queue)
+			if q.Args = maps.Clone(q.Args); q.Args == nil {
+				q.Args = amqp.Table{}
+			}
+			if q.Args[arg] = v; v == nil {
+				delete(q.Args, arg)
+			}
+		}
+	}
+	quorum := func(change func(*Plan)) func(*Plan) {
+		return func(p *Plan) {
+			*p = *build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
+			change(p)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		damage func(*Plan)
+		want   string
+	}{
+		{"own queue unknown", func(p *Plan) { p.Queue = "x" }, `the service's queue "x" is not in the plan`},
+		{"negative retries", func(p *Plan) { p.MaxRetries = -1 }, "at least 0"},
+		{"retries without waiting", func(p *Plan) { p.Waits = nil }, "no queue to wait in"},
+		{"exchange without a name", func(p *Plan) { p.Exchanges[0].Name = "" }, "no name"},
+		{"exchange of an unknown type", func(p *Plan) { p.Exchanges[0].Type = "x" }, `type "x"`},
+		{"bound to an unknown exchange", func(p *Plan) { p.Bindings[0].Exchange = "x" }, `exchange "x", which is not in the plan`},
+		{"unknown queue bound", func(p *Plan) { p.Bindings[0].Queue = "x" }, `queue "x" is not in the plan`},
+		{"dead letters into nothing", set(own, argDLKey, "other"), "dead letters would be lost"},
+		{"wait queue dead-letters into nothing", set(wait, argDLKey, "other"), "dead letters would be lost"},
+		{"two paths by reject", func(p *Plan) { p.Waits = append(p.Waits, p.Waits[0]) }, "one dead-letter route"},
+		{"reject without a dead-letter route", set(own, argDLX, nil), "does not dead-letter to"},
+		{"reject into two queues", func(p *Plan) {
+			p.Bindings = append(p.Bindings, Binding{Exchange: "wms.retry-exchange.wms-cincout", Key: "retry", Queue: dlq})
+		}, "alone"},
+		{"wait queue unknown", func(p *Plan) { p.Waits[0].Queue = "x" }, `queue "x" is not in the plan`},
+		{"one queue for two delays", func(p *Plan) {
+			w := p.Waits[0]
+			w.Delay, w.ByReject = time.Minute, false
+			p.Waits = append(p.Waits, w)
+		}, "every delay needs a queue of its own"},
+		{"delays not ascending", func(p *Plan) {
+			w := p.Waits[0]
+			w.Delay, w.ByReject = time.Second, false
+			p.Waits = append(p.Waits, w)
+		}, "ascending"},
+		{"wait queue without ttl", set(wait, argTTL, nil), "holds messages for 0 ms"},
+		{"wait queue with another ttl", set(wait, argTTL, int64(6000)), "holds messages for 6000 ms"},
+		{"wait route to nowhere", func(p *Plan) { p.Waits[0].Key = "x" }, "does not reach"},
+		{"wait queue leads elsewhere", set(wait, argDLKey, dlq), "does not lead back"},
+		{"wait queue without a way back", set(wait, argDLX, nil), "does not lead back"},
+		{"parks in no queue", func(p *Plan) { p.Park.Queue = "x" }, `dead-letter queue "x" is not in the plan`},
+		{"parks in the service's queue", func(p *Plan) { p.Park.Queue = own }, "is not in the plan"},
+		{"park route to nowhere", func(p *Plan) { p.Park.Key = "x" }, "does not reach"},
+		{"parked messages expire", set(dlq, argTTL, int64(1)), "must not have x-message-ttl"},
+		{"parked messages overflow", set(dlq, "x-max-length", int64(1)), "must not have x-max-length"},
+		{"parked messages overflow by size", set(dlq, "x-max-length-bytes", int64(1)), "must not have x-max-length-bytes"},
+		{"the dead-letter queue expires", set(dlq, "x-expires", int64(1)), "must not have x-expires"},
+		{"the dead-letter queue dead-letters", func(p *Plan) { set(dlq, argDLX, "")(p); set(dlq, argDLKey, own)(p) }, "must not have x-dead-letter-exchange"},
+		{"service queue with ttl", set(own, argTTL, int64(1)), "without a reject"},
+		{"service queue with max length", set(own, "x-max-length", int64(1)), "without a reject"},
+		{"service queue expires", set(own, "x-expires", int64(1)), "go away"},
+		{"consumer timeout", set(own, "x-consumer-timeout", int64(1)), "x-consumer-timeout is not used"},
+		{"native delayed retry", set(own, "x-delayed-retry-type", "all"), "x-delayed-retry-type is not used"},
+		{"classic among quorum", quorum(set(dlq, argType, nil)), "quorum is false"},
+		{"quorum among classic", set(dlq, argType, typeQuorum), "quorum is true"},
+		{"quorum with the broker's limit", quorum(set(own, argDeliveryLimit, nil)), "x-delivery-limit=2147483647"},
+		{"quorum with limit -1", quorum(set(own, argDeliveryLimit, int64(-1))), "x-delivery-limit=2147483647"},
+		{"quorum dlq with a limit", quorum(set(dlq, argDeliveryLimit, int64(20))), "x-delivery-limit=2147483647"},
+		{"quorum at most once", quorum(set(wait, argStrategy, nil)), "at-least-once"},
+		{"quorum drops its head", quorum(set(own, argOverflow, nil)), "reject-publish"},
+		{"returns through a shared exchange", func(p *Plan) {
+			p.Exchanges = append(p.Exchanges, Exchange{Name: "events", Type: "topic"})
+			p.Bindings = append(p.Bindings, Binding{Exchange: "events", Key: "rest.*", Queue: own})
+			set(wait, argDLX, "events")(p)
+			set(wait, argDLKey, "rest.retry")(p)
+		}, "has to stamp"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := build(t, Options{Service: "wms-cincout"})
+			c.damage(p)
+			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// otherShapes are plans as the other presets will make them: the rules and Settlement have to carry them already.
+func otherShapes() map[string]*Plan {
+	tiers := &Plan{
+		Preset: "topic-tiers", Service: "freeflow-user", Queue: "freeflow.user", MaxRetries: 2, Tiered: true, StampQueue: true,
+		Exchanges: []Exchange{
+			{Name: "freeflow.events", Type: "topic", Shared: true}, {Name: "freeflow.events.retry", Type: "direct", Shared: true},
+			{Name: "freeflow.events.dlx", Type: "fanout", Shared: true},
+		},
+		Queues: []Queue{
+			{Name: "freeflow.events.dlq", Kind: KindDLQ},
+			{Name: "freeflow.user.retry.30s", Kind: KindRetry, Args: waitArgs(30*time.Second, "freeflow.events", "user.retry", false)},
+			{Name: "freeflow.user.retry.5m", Kind: KindRetry, Args: waitArgs(5*time.Minute, "freeflow.events", "user.retry", false)},
+			{Name: "freeflow.user", Kind: KindMain, Args: amqp.Table{argDLX: "freeflow.events.dlx"}},
+		},
+		Bindings: []Binding{
+			{"freeflow.events", "user.*", "freeflow.user"},
+			{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"},
+			{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"},
+			{"freeflow.events.dlx", "", "freeflow.events.dlq"},
+		},
+		Waits: []WaitPath{
+			{Tier: "30s", Delay: 30 * time.Second, Route: Route{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"}},
+			{Tier: "5m", Delay: 5 * time.Minute, Route: Route{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"}},
+		},
+		Park: Route{"freeflow.events.dlx", "", "freeflow.events.dlq"},
+	}
+	perQueue := &Plan{
+		Preset: "per-queue", Service: "validator", Queue: "q.validator", MaxRetries: 3,
+		Exchanges: []Exchange{
+			{Name: "domain.events", Type: "topic", Shared: true}, {Name: "domain.commands", Type: "topic", Shared: true},
+			{Name: "retry.q.validator", Type: "direct"}, {Name: "dlq.q.validator", Type: "direct"},
+		},
+		Queues: []Queue{
+			{Name: "q.validator.dlq", Kind: KindDLQ},
+			{Name: "q.validator.retry", Kind: KindRetry, Args: waitArgs(15*time.Second, "", "q.validator", false)},
+			{Name: "q.validator", Kind: KindMain, Args: serviceArgs("retry.q.validator", "retry", false)},
+		},
+		Bindings: []Binding{
+			{"domain.events", "files.uploaded.*", "q.validator"}, {"retry.q.validator", "retry", "q.validator.retry"},
+			{"dlq.q.validator", "parking", "q.validator.dlq"},
+		},
+		Waits: []WaitPath{{Tier: "15s", Delay: 15 * time.Second, ByReject: true, Route: Route{"retry.q.validator", "retry", "q.validator.retry"}}},
+		Park:  Route{"dlq.q.validator", "parking", "q.validator.dlq"}, Redrive: Route{"retry.q.validator", "retry", "q.validator.retry"},
+	}
+	straight := &Plan{ // a delay ladder without steps
+		Preset: "delay-ladder", Service: "demo-order", Queue: "demo.order", Quorum: true, CountHeader: "x-delivery-count",
+		Queues: []Queue{
+			{Name: "demo.order.dlq", Kind: KindDLQ, Args: parkArgs(true)},
+			{Name: "demo.order", Kind: KindMain, Args: serviceArgs("", "demo.order.dlq", true)},
+		},
+		Park: Route{"", "demo.order.dlq", "demo.order.dlq"},
+	}
+	disabled := &Plan{ // dead-letter with SIDECAR_DEAD_LETTER=disabled
+		Preset: "dead-letter", Service: "orders", Queue: "orders", MaxRetries: 4,
+		Queues: []Queue{
+			{Name: "orders.retry", Kind: KindRetry, Args: waitArgs(5*time.Second, "", "orders", false)},
+			{Name: "orders", Kind: KindMain, Args: amqp.Table{argTTL: int64(300000)}},
+		},
+		Waits: []WaitPath{{Tier: "5s", Delay: 5 * time.Second, Route: Route{"", "orders.retry", "orders.retry"}}},
+	}
+	return map[string]*Plan{"topic-tiers": tiers, "per-queue": perQueue, "straight to the dlq": straight, "dead-letter disabled": disabled}
+}
+
+func TestValidateCarriesTheOtherShapes(t *testing.T) {
+	for name, p := range otherShapes() {
+		if err := p.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReach(t *testing.T) {
+	p := &Plan{
+		Queues: []Queue{{Name: "q"}, {Name: "r"}},
+		Exchanges: []Exchange{
+			{Name: "t", Type: "topic"}, {Name: "d", Type: "direct"}, {Name: "f", Type: "fanout"}, {Name: "h", Type: "headers"}, {Name: "foreign"},
+		},
+	}
+	for _, c := range []struct {
+		exchange, pattern, key string
+		want                   bool
+	}{
+		{"", "", "q", true}, {"", "", "nobody", false},
+		{"t", "a.*", "a.b", true}, {"t", "a.*", "a.b.c", false}, {"t", "a.*", "a", false},
+		{"t", "#", "", true}, {"t", "#", "a.b", true}, {"t", "a.#", "a", true}, {"t", "a.#", "a.b.c", true}, {"t", "a.#.z", "a.b.c.z", true},
+		{"t", "a.#.z", "a.b.c", false}, {"t", "", "", true}, {"t", "a", "b", false},
+		{"d", "k", "k", true}, {"d", "k", "l", false}, {"f", "k", "l", true}, {"h", "", "x", true},
+		{"foreign", "", "", false}, {"unknown", "", "", false},
+	} {
+		p.Bindings = []Binding{{c.exchange, c.pattern, "q"}, {c.exchange, c.pattern, "q"}}
+		want := []string{"q"}
+		if !c.want {
+			want = nil
+		}
+		if got := p.reach(c.exchange, c.key); !slices.Equal(got, want) {
+			t.Errorf("%+v: reaches %v", c, got)
+		}
+	}
+}
