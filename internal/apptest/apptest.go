@@ -17,6 +17,7 @@ type Server struct {
 	listener net.Listener
 	script   func(*Conn)
 	serving  sync.WaitGroup
+	closing  chan struct{}
 
 	mu       sync.Mutex
 	accepted int
@@ -70,7 +71,7 @@ func Refused(tb testing.TB) string {
 }
 
 func start(tb testing.TB, l net.Listener, url string, script func(*Conn)) *Server {
-	s := &Server{URL: url, listener: l, script: script, open: map[*Conn]struct{}{}}
+	s := &Server{URL: url, listener: l, script: script, open: map[*Conn]struct{}{}, closing: make(chan struct{})}
 	s.serving.Add(1)
 	go s.accept()
 	tb.Cleanup(s.Close)
@@ -119,6 +120,9 @@ func (s *Server) leave(c *Conn) {
 // something else than its connection must be let go before.
 func (s *Server) Close() {
 	s.mu.Lock()
+	if !s.stopped {
+		close(s.closing)
+	}
 	s.stopped = true
 	s.listener.Close()
 	for c := range s.open {

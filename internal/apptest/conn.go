@@ -92,6 +92,9 @@ func (c *Conn) Reset() {
 // WaitClosed blocks until the peer has closed, discarding what it still sends.
 func (c *Conn) WaitClosed() { io.Copy(io.Discard, c.in) }
 
+// Hold keeps the connection as it is, reading nothing, until the test ends.
+func (c *Conn) Hold() { <-c.server.closing }
+
 // Status is a complete answer without a body, after which the connection stays open.
 func Status(code int, headers ...string) string {
 	return fmt.Sprintf("HTTP/1.1 %03d Whatever\r\n%sContent-Length: 0\r\n\r\n", code, fields(headers))

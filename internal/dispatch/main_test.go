@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,4 +85,21 @@ func post(tb testing.TB, m *message.Message, changes ...func(*Options)) (*apptes
 		tb.Errorf("the body changed: got %d bytes, want %d", len(got[0].Body), len(m.Body))
 	}
 	return got[0], o
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// chunkHead and crlf frame a chunk of n bytes; an empty chunk would end the body and is left out.
+func chunkHead(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(n), 16) + "\r\n"
+}
+
+func crlf(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return "\r\n"
 }

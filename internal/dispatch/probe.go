@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"sidecar/internal/message"
 )
 
 // healthRequest is the whole request of a probe; nil if path is empty.
@@ -56,7 +58,10 @@ func (t *Target) probeHealth(ctx context.Context, c *conn, deadline time.Time) e
 	c.rw.Write(head)
 	err := x.answer.read(c.rw)
 	if err != nil {
-		_, cause := classify(c, err)
+		failure, cause := classify(c, err)
+		if failure == message.FailureInterrupted {
+			cause = context.Cause(ctx)
+		}
 		return fmt.Errorf("probe: %w", cause)
 	}
 	if x.answer.status/100 != 2 {

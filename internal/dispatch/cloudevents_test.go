@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
+)
+
+func cloudEvents(o *Options) { o.CloudEvents = true }
+
+func TestCloudEventsAttributes(t *testing.T) {
+	m := sample()
+	m.Headers = amqp.Table{
+		"cloudEvents_id": "e-1", "cloudEvents:source": "/shop", "cloudevents_type": "order.created",
+		"cloudEvents_specversion": "1.0", "cloudEvents:Subject": `a "b" ü`, "cloudEvents_sequence": int32(7),
+		"cloudEvents_datacontenttype": "text/plain", "cloudEvents_": "v", "cloudEventsX": "other", "tenant": "acme",
+	}
+	r, o := post(t, m, cloudEvents)
+	wantHeaders(t, r.Header, map[string]string{
+		"Ce-Id": "e-1", "Ce-Source": "/shop", "Ce-Type": "order.created", "Ce-Specversion": "1.0",
+		"Ce-Subject": "a%20%22b%22%20%C3%BC", "Ce-Sequence": "7", "Ce-Datacontenttype": "",
+		"Content-Type": "application/json", "Amqp-Header-Tenant": "acme", "Amqp-Header-Cloudeventsx": "other",
+		"Amqp-Header-Cloudevents-Id": "",
+	})
+	wantLeftOut(t, r, o.Truncated, 1)
+}
+
+func TestCloudEventsOffForwardsThemAsAnyOther(t *testing.T) {
+	m := sample()
+	m.Headers = amqp.Table{"cloudEvents_id": "e-1", "cloudEvents:type": "t"}
+	r, _ := post(t, m)
+	wantHeaders(t, r.Header, map[string]string{
+		"Amqp-Header-Cloudevents-Id": "e-1", "Amqp-Header-Cloudeventstype": "t", "Ce-Id": "", "Ce-Specversion": "",
+	})
+}
+
+func TestCloudEventsMissingAttributesAreMade(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*message.Message)
+		want   map[string]string
+	}{
+		"from properties": {func(m *message.Message) { m.Type = "shop order" }, map[string]string{
+			"Ce-Id": "m-1", "Ce-Source": "/exchanges/wms.main-exchange", "Ce-Type": "shop%20order", "Ce-Specversion": "1.0",
+		}},
+		"type from the key": {func(m *message.Message) {}, map[string]string{"Ce-Type": "order.created"}},
+		"where it was first published": {func(m *message.Message) {
+			m.HasOriginal, m.OriginalExchange, m.OriginalRoutingKey = true, "a b/ü", "first.key"
+		}, map[string]string{"Ce-Source": "/exchanges/a%20b%2F%C3%BC", "Ce-Type": "first.key"}},
+		"default exchange": {func(m *message.Message) { m.Exchange = "" }, map[string]string{"Ce-Source": "/exchanges/amq.default"}},
+		"nothing at all": {func(m *message.Message) { *m = message.Message{} }, map[string]string{
+			"Ce-Id": "692937e1d95631dd0dd7ffb860e7d9c6", "Ce-Type": "amqp.message",
+		}},
+		"only what is missing": {func(m *message.Message) { m.Headers = amqp.Table{"cloudEvents_type": "t"} }, map[string]string{
+			"Ce-Type": "t", "Ce-Id": "m-1",
+		}},
+		"92 an empty id is passed as it is": {func(m *message.Message) { m.Headers = amqp.Table{"cloudEvents_id": ""} }, map[string]string{
+			"Ce-Id": "(empty)",
+		}},
+		"an id too long to send": {func(m *message.Message) {
+			m.Headers = amqp.Table{"cloudEvents_id": strings.Repeat("x", maxValue+1)}
+		}, map[string]string{"Ce-Id": "m-1"}},
+		"structured mode": {func(m *message.Message) { m.ContentType = "Application/CloudEvents+json; charset=utf-8" }, map[string]string{
+			"Ce-Id": "", "Ce-Source": "", "Ce-Type": "", "Ce-Specversion": "",
+		}},
+		"content type of the event": {func(m *message.Message) {
+			m.ContentType, m.Headers = "", amqp.Table{"cloudEvents_datacontenttype": "text/csv"}
+		}, map[string]string{"Content-Type": "text/csv"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := sample()
+			row.change(m)
+			r, _ := post(t, m, cloudEvents)
+			wantHeaders(t, r.Header, row.want)
+		})
+	}
+}
+
+// A message without an id gets one that a redelivery gets too, and another content does not.
+func TestCloudEventsDigestIsStable(t *testing.T) {
+	id := func(change func(*message.Message)) string {
+		m := sample()
+		m.MessageID = ""
+		change(m)
+		r, _ := post(t, m, cloudEvents)
+		return r.Header.Get("Ce-Id")
+	}
+	first := id(func(*message.Message) {})
+	again := id(func(m *message.Message) {
+		m.Redelivered, m.RetryCount, m.Exchange, m.RoutingKey = true, 3, "", m.Queue
+		m.HasOriginal, m.OriginalExchange, m.OriginalRoutingKey = true, "wms.main-exchange", "order.created"
+	})
+	other := id(func(m *message.Message) { m.Body = []byte("other") })
+	if first != again || first == other || len(first) != 32 {
+		t.Errorf("first %q, again %q, other %q", first, again, other)
+	}
+}
+
+func TestCloudEventsNeverTwiceTheSameAttribute(t *testing.T) {
+	m := sample()
+	m.Headers = amqp.Table{"cloudEvents:id": "colon", "cloudEvents_id": "underscore", "cloudEvents_ID": "upper"}
+	r, o := post(t, m, cloudEvents)
+	if got := r.Header[http.CanonicalHeaderKey("ce-id")]; len(got) != 1 || got[0] != "colon" {
+		t.Errorf("got %q", got)
+	}
+	wantLeftOut(t, r, o.Truncated, 2)
+}

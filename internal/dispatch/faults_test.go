@@ -1,0 +1,367 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+func TestNothingListens(t *testing.T) {
+	for name, row := range map[string]struct{ url, says string }{
+		"B1 port closed":       {apptest.Refused(t), "refused"},
+		"no socket":            {"unix://" + t.TempDir() + "/none.sock", "no such file"},
+		"no such host":         {"http://app.invalid/", "lookup app.invalid"},
+		"port closed, secured": {strings.Replace(apptest.Refused(t), "http:", "https:", 1), "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantFailure(t, dispatch(t, newTarget(t, row.url), sample()), message.FailureRefused, row.says)
+		})
+	}
+}
+
+// A dial that gets no answer is told from an app that gets a request and gives none: only the first is no attempt.
+func TestDialTimeout(t *testing.T) {
+	s := apptest.Listen(t, func(c *apptest.Conn) { c.WaitClosed() })
+	url := strings.Replace(s.URL, "http:", "https:", 1) // a TLS handshake that is never answered
+	o := dispatch(t, newTarget(t, url, timeout(30*time.Millisecond)), sample())
+	wantFailure(t, o, message.FailureRefused, "dial timeout")
+}
+
+// B2.
+func TestAppDiesWithTheRequest(t *testing.T) {
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		if _, err := c.Next(); err == nil {
+			c.Reset()
+		}
+	})
+	wantFailure(t, dispatch(t, newTarget(t, s.URL), sample()), message.FailureReset, "reset")
+	if n := len(s.Requests()); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+// B3: the app hangs up on an idle connection. The next message notices before it sends anything.
+func TestIdleConnectionClosedByTheApp(t *testing.T) {
+	closed := make(chan struct{})
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		defer func() { c.Close(); closed <- struct{}{} }()
+		if _, err := c.Next(); err == nil {
+			c.Send(apptest.Status(204))
+		}
+	})
+	target := newTarget(t, s.URL)
+	for range 10 {
+		wantStatus(t, dispatch(t, target, sample()), 204)
+		<-closed
+	}
+	if n := len(s.Requests()); n != 10 {
+		t.Errorf("%d requests, want 10", n)
+	}
+}
+
+// B3 the other way round: a connection that took the request and died is never tried again.
+func TestRequestIsNeverRepeatedOnAReusedConnection(t *testing.T) {
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		for i := 0; ; i++ {
+			if _, err := c.Next(); err != nil {
+				return
+			}
+			if i == 1 {
+				return
+			}
+			c.Send(apptest.Status(204))
+		}
+	})
+	target := newTarget(t, s.URL)
+	wantStatus(t, dispatch(t, target, sample()), 204)
+	wantFailure(t, dispatch(t, target, sample()), message.FailureReset, "closed the connection")
+	if n := len(s.Requests()); n != 2 {
+		t.Errorf("%d requests for two messages", n)
+	}
+}
+
+// B4: the answer's body is drained, so that the connection lives on; too much of it costs the connection.
+func TestAnswerBodyIsDrained(t *testing.T) {
+	for size, conns := range map[int]int{0: 1, 1: 1, 5000: 1, maxAnswerBody: 1, maxAnswerBody + 1: 10, 1 << 20: 10} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
+			s := apptest.Listen(t, apptest.Answer(answer))
+			target := newTarget(t, s.URL)
+			for range 10 {
+				wantStatus(t, dispatch(t, target, sample()), 200)
+			}
+			if n := s.Accepted(); n != conns {
+				t.Errorf("%d connections, want %d", n, conns)
+			}
+		})
+	}
+}
+
+// B5.
+func TestAppThatNeverFinishes(t *testing.T) {
+	for name, row := range map[string]struct {
+		first, then string // then is repeated until the peer gives up
+		status      int
+	}{
+		"says nothing":           {"", "", 0},
+		"headers byte by byte":   {"HTTP/1.1 200 OK\r\nX: ", "y", 0},
+		"one header after other": {"HTTP/1.1 200 OK\r\n", "X: y\r\n", 0},
+		"interim for ever":       {"", "HTTP/1.1 102 Processing\r\n\r\n", 0},
+		"body byte by byte":      {"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", "y", 200},
+		"chunks for ever":        {"HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", 503},
+		"100 endless body":       {"HTTP/1.1 200 OK\r\n\r\n", "y", 200},
+		"body that never comes":  {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apptest.Listen(t, func(c *apptest.Conn) {
+				if _, err := c.Next(); err != nil {
+					return
+				}
+				c.Send(row.first)
+				tick := time.NewTicker(time.Millisecond)
+				defer tick.Stop()
+				for row.then != "" {
+					<-tick.C
+					if _, err := c.Write([]byte(row.then)); err != nil {
+						return
+					}
+				}
+				c.WaitClosed()
+			})
+			o := dispatch(t, newTarget(t, s.URL, timeout(50*time.Millisecond)), sample())
+			if row.status != 0 {
+				wantStatus(t, o, row.status)
+			} else {
+				wantFailure(t, o, message.FailureTimeout, "timeout")
+			}
+			if s.Accepted() != 1 {
+				t.Errorf("%d connections, want 1", s.Accepted())
+			}
+		})
+	}
+}
+
+// Rows 105 and B11: an app may answer before it has read the body, and stop reading.
+func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
+	for _, size := range []int{100, smallBody + 1, inlineBody, inlineBody + 1, 8 << 20} {
+		for name, end := range map[string]func(*apptest.Conn){
+			"keeps the connection": (*apptest.Conn).Hold,
+			"closes":               func(*apptest.Conn) {},
+		} {
+			t.Run(fmt.Sprintf("%d %s", size, name), func(t *testing.T) {
+				s := apptest.Listen(t, func(c *apptest.Conn) {
+					if _, err := c.Head(); err == nil {
+						c.Send(apptest.Status(413))
+						end(c)
+					}
+				})
+				m := sample()
+				m.Body = bytes.Repeat([]byte("b"), size)
+				wantStatus(t, dispatch(t, newTarget(t, s.URL), m), 413)
+			})
+		}
+	}
+}
+
+// A connection whose request was not read to its end is not used again, even if the answer was complete.
+func TestLargeBodiesShareAConnection(t *testing.T) {
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	target := newTarget(t, s.URL)
+	m := sample()
+	m.Body = bytes.Repeat([]byte("b"), 4<<20)
+	for range 5 {
+		wantStatus(t, dispatch(t, target, m), 204)
+	}
+	if s.Accepted() != 1 {
+		t.Errorf("%d connections, want 1", s.Accepted())
+	}
+	for _, r := range s.Requests() {
+		if !bytes.Equal(r.Body, m.Body) {
+			t.Error("the body changed")
+		}
+	}
+}
+
+func TestLargeBodyFailures(t *testing.T) {
+	for name, row := range map[string]struct {
+		script func(*apptest.Conn)
+		want   message.Failure
+		says   string
+	}{
+		"reset while writing":    {func(c *apptest.Conn) { c.Head(); c.Reset() }, message.FailureReset, "reset"},
+		"read and closed":        {func(c *apptest.Conn) { c.Next() }, message.FailureReset, "closed"},
+		"neither read nor said":  {func(c *apptest.Conn) { c.Head(); c.Hold() }, message.FailureTimeout, "timeout"},
+		"garbage instead":        {func(c *apptest.Conn) { c.Head(); c.Send("hello?\r\n"); c.Hold() }, message.FailureMalformed, "not HTTP"},
+		"read, but never answer": {func(c *apptest.Conn) { c.Next(); c.WaitClosed() }, message.FailureTimeout, "timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apptest.Listen(t, row.script)
+			m := sample()
+			m.Body = make([]byte, 8<<20)
+			wait := 20 * time.Second
+			if row.want == message.FailureTimeout {
+				wait = 100 * time.Millisecond
+			}
+			wantFailure(t, dispatch(t, newTarget(t, s.URL, timeout(wait)), m), row.want, row.says)
+			if s.Accepted() != 1 {
+				t.Errorf("%d connections, want 1", s.Accepted())
+			}
+		})
+	}
+}
+
+// B7: redirects of every kind are answers; the second server never hears of the message.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	other := apptest.Listen(t, apptest.Answer(apptest.Status(200)))
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		s := apptest.Listen(t, apptest.Answer(apptest.Status(status, "Location: "+other.URL+"/")))
+		wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), status)
+	}
+	if other.Accepted() != 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+// B12, B13, B14 and row 107: what the request never says and the client never keeps. TestMain sets HTTP_PROXY.
+func TestRequestAsksForNothingSpecial(t *testing.T) {
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(200, "Set-Cookie: a=b", "Content-Encoding: gzip")))
+	target := newTarget(t, s.URL)
+	for range 2 {
+		wantStatus(t, dispatch(t, target, sample()), 200)
+	}
+	for _, r := range s.Requests() {
+		for _, n := range []string{"Expect", "Accept-Encoding", "Cookie", "Connection", "Transfer-Encoding", "Te", "Upgrade"} {
+			if v, ok := r.Header[n]; ok {
+				t.Errorf("%s: %q", n, v)
+			}
+		}
+	}
+}
+
+// Row 114.
+func TestAnswerAfterTheTimeoutReachesNoOtherMessage(t *testing.T) {
+	release := make(chan struct{})
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		if _, err := c.Next(); err != nil {
+			return
+		}
+		if c.Number == 1 {
+			<-release
+			c.Send(apptest.Status(200))
+		} else {
+			c.Send(apptest.Status(500))
+		}
+		c.WaitClosed()
+	})
+	target := newTarget(t, s.URL, timeout(50*time.Millisecond))
+	wantFailure(t, dispatch(t, target, sample()), message.FailureTimeout, "timeout")
+	close(release)
+	wantStatus(t, dispatch(t, target, sample()), 500)
+}
+
+func TestContextInterruptsAtOnce(t *testing.T) {
+	stop := errors.New("stopping")
+	for name, row := range map[string]struct {
+		size   int
+		script func(*apptest.Conn, func())
+	}{
+		"while the app thinks":       {10, func(c *apptest.Conn, cancel func()) { c.Next(); cancel(); c.WaitClosed() }},
+		"within the headers":         {10, func(c *apptest.Conn, cancel func()) { c.Next(); c.Send("HTTP/1.1 2"); cancel(); c.WaitClosed() }},
+		"while a large body is sent": {8 << 20, func(c *apptest.Conn, cancel func()) { c.Head(); cancel(); c.Hold() }},
+		"on a connection used before": {10, func(c *apptest.Conn, cancel func()) {
+			c.Next()
+			c.Send(apptest.Status(204))
+			c.Next()
+			cancel()
+			c.WaitClosed()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			s := apptest.Listen(t, func(c *apptest.Conn) { row.script(c, func() { cancel(stop) }) })
+			target := newTarget(t, s.URL)
+			m := sample()
+			m.Body = make([]byte, row.size)
+			o := target.Dispatch(ctx, m)
+			if o.Failure == message.FailureNone {
+				o = target.Dispatch(ctx, m)
+			}
+			wantFailure(t, o, message.FailureInterrupted, "stopping")
+			if !errors.Is(o.Err, stop) {
+				t.Errorf("%v does not wrap the cause", o.Err)
+			}
+			o = target.Dispatch(ctx, m)
+			wantFailure(t, o, message.FailureInterrupted, "stopping")
+		})
+	}
+}
+
+func TestContextInterruptsTheDial(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := apptest.Listen(t, func(c *apptest.Conn) { cancel(); c.WaitClosed() })
+	target := newTarget(t, strings.Replace(s.URL, "http:", "https:", 1))
+	wantFailure(t, target.Dispatch(ctx, sample()), message.FailureInterrupted, "canceled")
+}
+
+// An answer that is complete when the context ends stays an answer.
+func TestContextThatEndsAfterTheHeadersChangesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		c.Next()
+		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345")
+		time.AfterFunc(20*time.Millisecond, cancel) // any time after the headers will do
+		c.WaitClosed()
+	})
+	wantStatus(t, newTarget(t, s.URL).Dispatch(ctx, sample()), 200)
+}
+
+// A connection that served a context which has ended serves no other.
+func TestConnectionsFollowTheirContext(t *testing.T) {
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	target := newTarget(t, s.URL)
+	first, cancel := context.WithCancel(context.Background())
+	second, cancelSecond := context.WithCancel(context.Background())
+	defer cancelSecond()
+	wantStatus(t, target.Dispatch(first, sample()), 204)
+	wantStatus(t, target.Dispatch(second, sample()), 204) // takes the connection over
+	cancel()
+	wantStatus(t, target.Dispatch(second, sample()), 204)
+	if s.Accepted() != 1 {
+		t.Errorf("%d connections, want 1", s.Accepted())
+	}
+	cancelSecond()
+	wantStatus(t, target.Dispatch(context.Background(), sample()), 204)
+	if s.Accepted() != 2 {
+		t.Errorf("%d connections, want 2", s.Accepted())
+	}
+}
+
+func TestConcurrentPostsOpenNoMoreConnectionsThanWorkers(t *testing.T) {
+	const workers, posts = 50, 5000
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	target := newTarget(t, s.URL, func(o *Options) { o.MaxIdle = workers })
+	ctx := t.Context()
+	var done sync.WaitGroup
+	for range workers {
+		done.Go(func() {
+			for range posts / workers {
+				wantStatus(t, target.Dispatch(ctx, sample()), 204)
+			}
+		})
+	}
+	done.Wait()
+	if n := s.Accepted(); n > workers {
+		t.Errorf("%d connections, want at most %d", n, workers)
+	}
+	if n := len(s.Requests()); n != posts {
+		t.Errorf("%d requests, want %d", n, posts)
+	}
+}

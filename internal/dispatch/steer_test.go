@@ -1,0 +1,200 @@
+package dispatch
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+// answered dispatches one message to an app that gives the raw answer.
+func answered(tb testing.TB, raw string, changes ...func(*Options)) message.Outcome {
+	tb.Helper()
+	s := apptest.Listen(tb, apptest.Answer(raw))
+	return dispatch(tb, newTarget(tb, s.URL, changes...), sample())
+}
+
+func TestDisposition(t *testing.T) {
+	for header, want := range map[string]struct {
+		d       message.Disposition
+		unknown bool
+	}{
+		"":                           {message.DispositionNone, false},
+		"Amqp-Disposition: ack":      {message.DispositionAck, false},
+		"amqp-disposition:RETRY":     {message.DispositionRetry, false},
+		"Amqp-Disposition: \tpark ":  {message.DispositionPark, false},
+		"Amqp-Disposition: Requeue":  {message.DispositionRequeue, false},
+		"Amqp-Disposition: discard":  {message.DispositionDiscard, false},
+		"Amqp-Disposition: drop":     {message.DispositionNone, true},
+		"Amqp-Disposition: ack, ack": {message.DispositionNone, true},
+		"Amqp-Disposition:":          {message.DispositionNone, false},
+		"Amqp-Disposition: ack\r\nAmqp-Disposition: ack":  {message.DispositionAck, false},
+		"Amqp-Disposition: ack\r\nAmqp-Disposition: park": {message.DispositionNone, true},
+		"Amqp-Disposition: x\r\nAmqp-Disposition: park":   {message.DispositionNone, true},
+		"Amqp-Disposition: park\r\n\r\nignored: yes":      {message.DispositionPark, false},
+	} {
+		o := answered(t, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n"+header+"\r\n\r\n")
+		wantStatus(t, o, 500)
+		if o.Disposition != want.d || o.Unknown != want.unknown {
+			t.Errorf("%q: got %d, unknown %v, want %d, %v", header, o.Disposition, o.Unknown, want.d, want.unknown)
+		}
+	}
+}
+
+// An interim answer's fields are not the answer's.
+func TestInterimAnswersSteerNothing(t *testing.T) {
+	o := answered(t, "HTTP/1.1 103 Early\r\nAmqp-Disposition: park\r\nRetry-After: 9\r\nAmqp-Reason: x\r\n\r\n"+apptest.Status(500))
+	wantStatus(t, o, 500)
+	if o.Disposition != message.DispositionNone || o.RetryAfter != -1 || o.Detail != "" {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestReason(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                             "",
+		"stock is empty":               "stock is empty",
+		"größe\x80\xff fehlt":          "größe fehlt",
+		"a\tb":                         "a b",
+		"right\u202eleft\u0085x":       "rightleftx",
+		strings.Repeat("x", 300):       strings.Repeat("x", 256),
+		strings.Repeat("é", 200):       strings.Repeat("é", 128),
+		"x" + strings.Repeat("é", 200): "x" + strings.Repeat("é", 127),
+	} {
+		o := answered(t, apptest.Status(422, "Amqp-Reason: "+value))
+		wantStatus(t, o, 422)
+		if o.Detail != want || !utf8.ValidString(o.Detail) {
+			t.Errorf("%q: got %q, want %q", value, o.Detail, want)
+		}
+	}
+	// A control character other than a tab makes the header line, and so the answer, malformed.
+	wantFailure(t, answered(t, apptest.Status(422, "Amqp-Reason: a\x1bb")), message.FailureMalformed, "header line")
+}
+
+func TestProblem(t *testing.T) {
+	const kind = "application/problem+json"
+	long := strings.Repeat("d", 2000)
+	for name, row := range map[string]struct {
+		contentType, body string
+		want              *message.Problem
+	}{
+		"complete":           {kind, `{"type":"urn:x","title":"T","status":422,"detail":"D","more":[1]}`, &message.Problem{Type: "urn:x", Title: "T", Detail: "D"}},
+		"with a charset":     {"Application/Problem+JSON; charset=utf-8", `{"title":"T"}`, &message.Problem{Title: "T"}},
+		"wrong types":        {kind, `{"type":1,"title":["a"],"detail":"D"}`, &message.Problem{Detail: "D"}},
+		"too long":           {kind, `{"detail":"` + long + `"}`, &message.Problem{Detail: long[:maxProblem]}},
+		"control characters": {kind, `{"detail":"a\u0000\u001b[31mb\nc"}`, &message.Problem{Detail: "a[31mb c"}},
+		"nothing of use":     {kind, `{"status":500}`, nil},
+		"not JSON":           {kind, `<html>`, nil},
+		"not an object":      {kind, `["a"]`, nil},
+		"null":               {kind, `null`, nil},
+		"empty":              {kind, ``, nil},
+		"too deep":           {kind, strings.Repeat("[", 20000), nil},
+		"plain JSON":         {"application/json", `{"title":"secret"}`, nil},
+		"no content type":    {"", `{"title":"secret"}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chunk := len(row.body) / 2
+			for framing, raw := range map[string]string{
+				"length": "Content-Length: " + itoa(len(row.body)) + "\r\n\r\n" + row.body,
+				"chunks": "Transfer-Encoding: chunked\r\n\r\n" + chunkHead(chunk) + row.body[:chunk] + crlf(chunk) + chunkHead(len(row.body)-chunk) + row.body[chunk:] + crlf(len(row.body)-chunk) + "0\r\n\r\n",
+			} {
+				o := answered(t, "HTTP/1.1 422 No\r\nContent-Type: "+row.contentType+"\r\n"+raw)
+				wantStatus(t, o, 422)
+				switch {
+				case row.want == nil && o.Problem != nil:
+					t.Errorf("%s: got %+v, want none", framing, *o.Problem)
+				case row.want != nil && (o.Problem == nil || *o.Problem != *row.want):
+					t.Errorf("%s: got %+v, want %+v", framing, o.Problem, *row.want)
+				}
+			}
+		})
+	}
+}
+
+func TestProblemUntilTheEndOfTheConnection(t *testing.T) {
+	s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.0 500 No\r\nContent-Type: application/problem+json\r\n\r\n{\"title\":\"T\"}"))
+	o := dispatch(t, newTarget(t, s.URL), sample())
+	if o.Problem == nil || o.Problem.Title != "T" {
+		t.Errorf("got %+v", o.Problem)
+	}
+}
+
+// A problem document of one message is not the next one's.
+func TestProblemIsForgotten(t *testing.T) {
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		c.Next()
+		c.Send("HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\nContent-Length: 13\r\n\r\n{\"title\":\"T\"}")
+		c.Next()
+		c.Send("HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\nContent-Length: 0\r\n\r\n")
+		c.Next()
+		c.Send(apptest.Status(500))
+	})
+	target := newTarget(t, s.URL)
+	if o := dispatch(t, target, sample()); o.Problem == nil {
+		t.Error("no problem document")
+	}
+	for range 2 {
+		if o := dispatch(t, target, sample()); o.Problem != nil {
+			t.Errorf("got %+v", o.Problem)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"0":                               0,
+		"7":                               7 * time.Second,
+		" 7 ":                             7 * time.Second,
+		"300":                             5 * time.Minute,
+		"301":                             5 * time.Minute,
+		"999999999":                       5 * time.Minute,
+		"99999999999999999999999999999":   5 * time.Minute,
+		"9223372037":                      5 * time.Minute,
+		"1e99":                            -1,
+		"-1":                              -1,
+		"+1":                              -1,
+		"1.5":                             -1,
+		"0x10":                            -1,
+		"":                                -1,
+		"soon":                            -1,
+		"7, 8":                            -1,
+		"Thu, 01 Jan 1970 00:00:00 GMT":   0,
+		"Fri, 31 Dec 9999 23:59:59 GMT":   5 * time.Minute,
+		"Friday, 31-Dec-60 23:59:59 GMT":  5 * time.Minute,
+		"Fri Dec 31 23:59:59 9999":        5 * time.Minute,
+		"Fri, 31 Dec 9999 23:59:59 +0100": -1,
+		"Fri, 99 Dec 9999 23:59:59 GMT":   -1,
+	} {
+		o := answered(t, apptest.Status(429, "Retry-After: "+value))
+		wantStatus(t, o, 429)
+		if o.RetryAfter != want {
+			t.Errorf("%q: got %v, want %v", value, o.RetryAfter, want)
+		}
+	}
+	if o := answered(t, apptest.Status(429)); o.RetryAfter != -1 {
+		t.Errorf("absent: got %v", o.RetryAfter)
+	}
+	o := answered(t, apptest.Status(429, "Retry-After: bad", "Retry-After: 3", "Retry-After: 4"))
+	if o.RetryAfter != 3*time.Second {
+		t.Errorf("several: got %v", o.RetryAfter)
+	}
+	o = answered(t, apptest.Status(429, "Retry-After: 2"), func(o *Options) { o.RetryAfterMax = 1500 * time.Millisecond })
+	if o.RetryAfter != 1500*time.Millisecond {
+		t.Errorf("capped below a second: got %v", o.RetryAfter)
+	}
+}
+
+func TestRetryAfterDateIsCountedFromNow(t *testing.T) {
+	var r retryAfter
+	r.set([]byte("Wed, 01 Jul 2026 12:00:30 GMT"))
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	if got := r.wait(now, time.Hour); got != 30*time.Second {
+		t.Errorf("got %v", got)
+	}
+	if got := r.wait(now, 10*time.Second); got != 10*time.Second {
+		t.Errorf("got %v", got)
+	}
+}
