@@ -54,6 +54,8 @@ func causeOf(err error) cause {
 		return causeConfig
 	case isTLS(err):
 		return causeTLS
+	case errors.Is(err, errNotAMQP):
+		return causeBroker
 	case errors.Is(err, ErrCancelled):
 		return causeCancelled
 	case errors.Is(err, ErrRefused):

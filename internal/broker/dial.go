@@ -137,8 +137,9 @@ func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 	w := newWire(conn, raw, d.logHidden)
 	c, err := amqp.Open(w, d.config(t))
 	if err != nil {
+		err = handshakeCause(err, w) // before our own end of the connection becomes its cause
 		kill(raw)
-		return nil, inTime(ctx, handshakeCause(err, w))
+		return nil, inTime(ctx, err)
 	}
 	// Twice the negotiated interval: the broker sends a heartbeat every half.
 	idle := 2 * c.Config.Heartbeat
@@ -180,15 +181,18 @@ func inTime(ctx context.Context, err error) error {
 }
 
 // handshakeCause undoes two losses of the client library: it turns errors of the connection into text, and it calls
-// every connection that ends at the wrong moment a wrong password. The broker closes without a word on a wrong password,
-// so only a clean end counts as one.
+// every connection that ends while the broker looks at credentials or virtual host a refusal. The broker does refuse a
+// login by ending the connection without a word, but a silent one has refused nothing.
 func handshakeCause(err error, w *wire) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server {
 		return err
 	}
 	cause := w.cause()
-	if cause == nil || isEOF(cause) && (errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost)) {
+	if cause == nil {
+		return err
+	}
+	if guess := errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost); guess && causeOf(cause) == causeNetwork {
 		return err
 	}
 	return fmt.Errorf("handshake: %w", cause)

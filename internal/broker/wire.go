@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"net"
 	"sync/atomic"
@@ -23,6 +24,9 @@ const (
 	// hundred bytes that dead-lettering adds each time.
 	maxHeaderFrame = 1 << 20
 )
+
+// errNotAMQP is why the library will give up: what answers is an HTTP server, or speaks another version of AMQP.
+var errNotAMQP = errors.New("the peer does not speak AMQP 0-9-1")
 
 // wire is the stream the client library sees. Between the socket, or TLS, and the library it does two things:
 //
@@ -125,6 +129,7 @@ func (w *wire) next() bool {
 	kind, size := w.buf[w.r], binary.BigEndian.Uint32(w.buf[w.r+3:])
 	switch {
 	case kind == 0 || kind > typeHeartbeat || size > math.MaxInt32-frameHead-frameTail:
+		_ = w.fail(errNotAMQP)
 		w.passThrough = true
 		w.pass = have
 		return true

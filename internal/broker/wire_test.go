@@ -49,7 +49,7 @@ func stream(r *rand.Rand) (sent, want []byte) {
 }
 
 func TestWireFiltersHoweverTheBytesArrive(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		sent, want := stream(r)
 		client, server := net.Pipe()

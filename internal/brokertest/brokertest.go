@@ -72,6 +72,24 @@ func Vhost(t testing.TB) string {
 	return base.String()
 }
 
+// User creates a user for this test alone, with all rights in the virtual host of the broker's URL, and returns its name.
+func User(t testing.TB, password string) string {
+	t.Helper()
+	base, err := url.Parse(URL(t))
+	if err != nil {
+		t.Fatal("AMQP_URL cannot be parsed")
+	}
+	name := Name(t, "user")
+	Ctl(t, "add_user", name, password)
+	CtlLater(t, "delete_user", name)
+	vhost := "/"
+	if len(base.Path) > 1 {
+		vhost = base.Path[1:]
+	}
+	Ctl(t, "set_permissions", "-p", vhost, name, ".*", ".*", ".*")
+	return name
+}
+
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
 // Name returns a name no other test, nor another run of this one, uses; it holds the test's name and label.

@@ -1,0 +1,167 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+)
+
+// deadURL refuses connections.
+func deadURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return "amqp://user:canary@" + l.Addr().String() + "/"
+}
+
+// listen takes connections and gives each to serve, which must end when it is closed.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			serve(c)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+	return "amqp://user:canary@" + l.Addr().String() + "/"
+}
+
+func TestDialTriesEveryURL(t *testing.T) {
+	var out logs
+	o := options(deadURL(t), brokertest.URL(t))
+	o.Logger = out.logger()
+	d := NewDialer(o)
+	for range 3 {
+		s, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+	if n := strings.Count(out.String(), "broker connection failed"); n == 0 {
+		t.Error("the dead broker was not logged")
+	}
+	if strings.Contains(out.String(), "canary") {
+		t.Errorf("a password was logged: %s", out.String())
+	}
+}
+
+func TestDialBeginsWithAnotherURLEachTime(t *testing.T) {
+	var first, second atomic.Int64
+	count := func(n *atomic.Int64) func(net.Conn) {
+		return func(c net.Conn) { n.Add(1); _ = c.Close() }
+	}
+	d := NewDialer(options(listen(t, count(&first)), listen(t, count(&second)), brokertest.URL(t)))
+	for range 6 {
+		s, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+	if first.Load() == 0 || second.Load() == 0 {
+		t.Errorf("tried %d and %d times", first.Load(), second.Load())
+	}
+}
+
+func TestDialNamesTheReason(t *testing.T) {
+	url := brokertest.URL(t)
+	silent := listen(t, func(net.Conn) {})
+	slammed := listen(t, func(c net.Conn) { _ = c.Close() })
+	http := listen(t, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")); _ = c.Close() })
+	tests := map[string]struct {
+		change func(*Options)
+		want   cause
+		text   string
+	}{
+		"refused":         {func(o *Options) { o.URLs = urls(deadURL(t)) }, causeNetwork, "refused"},
+		"no such host":    {func(o *Options) { o.URLs = urls("amqp://user:canary@host.invalid/") }, causeNetwork, "host.invalid"},
+		"silent":          {func(o *Options) { o.URLs, o.Timeout = urls(silent), 100*time.Millisecond }, causeTimeout, "deadline"},
+		"closed at once":  {func(o *Options) { o.URLs = urls(slammed) }, causeNetwork, ""},
+		"another service": {func(o *Options) { o.URLs = urls(http) }, causeBroker, "does not speak AMQP"},
+		"wrong password":  {func(o *Options) { o.Password = text("canary") }, causeAuth, ""},
+		"unknown vhost":   {func(o *Options) { o.URLs = urls(strings.TrimSuffix(url, "/") + "/missing") }, causeAuth, "missing"},
+		"malformed":       {func(o *Options) { o.URLs = urls("amqp://user:canary%zz@host/") }, causeConfig, "1 of 1"},
+		"no URL":          {func(o *Options) { o.URLs = urls() }, causeConfig, "no broker URL"},
+		"unreadable URL":  {func(o *Options) { o.URLs = func() ([]string, error) { return nil, errors.New("gone") } }, causeConfig, "gone"},
+		"unreadable user": {func(o *Options) { o.Username = unreadable }, causeConfig, "gone"},
+		"unreadable pass": {func(o *Options) { o.Password = unreadable }, causeConfig, "gone"},
+		"external":        {func(o *Options) { o.External = true }, causeAuth, "SASL"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out logs
+			o := options(url)
+			o.Logger = out.logger()
+			tt.change(&o)
+			_, err := NewDialer(o).Dial(t.Context())
+			if err == nil || causeOf(err) != tt.want || !strings.Contains(err.Error(), tt.text) {
+				t.Fatalf("%v is %s, want %s", err, causeOf(err), tt.want)
+			}
+			if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "cause="+string(tt.want)) {
+				t.Errorf("logged %d lines: %s", n, out.String())
+			}
+			if strings.Contains(err.Error()+out.String(), "canary") {
+				t.Errorf("a password is told: %v %s", err, out.String())
+			}
+		})
+	}
+}
+
+func urls(u ...string) func() ([]string, error) { return func() ([]string, error) { return u, nil } }
+
+func unreadable() (string, error) { return "", errors.New("gone") }
+
+func TestDialEndsWithItsContext(t *testing.T) {
+	o := options(listen(t, func(net.Conn) {}))
+	o.Timeout = time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := NewDialer(o).Dial(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := NewDialer(o).Dial(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCredentialsOverrideTheURL(t *testing.T) {
+	const password = "p@ss:w/rd% ?#"
+	user := brokertest.User(t, password)
+	o := options("amqp://nobody:wrong@" + strings.SplitN(brokertest.URL(t), "@", 2)[1])
+	o.Username, o.Password = text(user), text(password)
+	o.Name, o.Version = brokertest.Name(t, "shown"), "1.2.3"
+	dial(t, o)
+	brokertest.Eventually(t, 30*time.Second, "the connection in the broker's list", func() bool {
+		list := brokertest.Ctl(t, "list_connections", "user", "client_properties")
+		for _, line := range strings.Split(list, "\n") {
+			if strings.Contains(line, user) {
+				return strings.Contains(line, o.Name) && strings.Contains(line, "amqp-sidecar") && strings.Contains(line, "1.2.3")
+			}
+		}
+		return false
+	})
+}

@@ -1,0 +1,348 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+)
+
+func TestSessionConsumesAndSettles(t *testing.T) {
+	url := brokertest.URL(t)
+	q := queue(t)
+	brokertest.Send(t, url, q, "ack", "requeue", "reject", "ack too")
+	s := dial(t, options(url))
+	if s.Generation() != 1 || s.FrameMax() != frameMax || s.Blocked() || s.Err() != nil {
+		t.Errorf("a new session: generation %d, frame %d, blocked %v, %v", s.Generation(), s.FrameMax(), s.Blocked(), s.Err())
+	}
+	sub, deliveries := subscribe(t, s, q, 10)
+	if d := next(t, deliveries); sub.Ack(d.DeliveryTag, false) != nil {
+		t.Error("ack failed")
+	}
+	requeued := next(t, deliveries)
+	if d := next(t, deliveries); sub.Reject(d.DeliveryTag) != nil {
+		t.Error("reject failed")
+	}
+	if err := sub.Requeue(requeued.DeliveryTag); err != nil {
+		t.Error(err)
+	}
+	last := next(t, deliveries)
+	again := next(t, deliveries)
+	if string(again.Body) != "requeue" || !again.Redelivered {
+		t.Errorf("got %q, redelivered %v", again.Body, again.Redelivered)
+	}
+	if err := sub.Ack(max(last.DeliveryTag, again.DeliveryTag), true); err != nil {
+		t.Error(err)
+	}
+	brokertest.Eventually(t, 30*time.Second, "an empty queue", func() bool { return brokertest.Ready(t, url, q) == 0 })
+	s.Close()
+	if brokertest.WaitReady(t, url, q, 0); !errors.Is(sub.Err(), ErrDisconnected) {
+		t.Errorf("after close: %v", sub.Err())
+	}
+}
+
+func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
+	url := brokertest.URL(t)
+	q := queue(t)
+	s := dial(t, options(url))
+	sub, deliveries := subscribe(t, s, q, 10)
+	brokertest.Send(t, url, q, "one", "two")
+	first := next(t, deliveries)
+	if err := sub.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	drained := 0
+	for range deliveries {
+		drained++
+	}
+	brokertest.Send(t, url, q, "three")
+	brokertest.WaitReady(t, url, q, 1)
+	if err := sub.Ack(first.DeliveryTag, false); err != nil || drained > 1 {
+		t.Errorf("a delivery from before the stop: %v; drained %d", err, drained)
+	}
+	if err := sub.Stop(t.Context()); err != nil {
+		t.Errorf("stopped twice: %v", err)
+	}
+	deliveries, err := sub.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := next(t, deliveries); string(d.Body) != "three" || d.DeliveryTag != 3 {
+		t.Errorf("got %q as number %d on the same channel", d.Body, d.DeliveryTag)
+	}
+}
+
+// The reason for own sessions. The client library's recovery would open the same channel again, where the late ack of A
+// settles whatever has A's number by then.
+func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	q := queue(t)
+	brokertest.Send(t, url, q, "A", "B", "C")
+	d := NewDialer(options(proxy.URL(t, url)))
+	old, err := d.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, deliveries := subscribe(t, old, q, 1)
+	a := next(t, deliveries)
+
+	proxy.Cut()
+	ended(t, old.Done(), "the cut session")
+	fresh, err := d.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	if fresh.Generation() <= old.Generation() {
+		t.Errorf("generation %d after %d", fresh.Generation(), old.Generation())
+	}
+	freshSub, freshDeliveries := subscribe(t, fresh, q, 1)
+	held := next(t, freshDeliveries)
+	if held.DeliveryTag != a.DeliveryTag {
+		t.Fatalf("the tags differ, %d and %d: this proves nothing", held.DeliveryTag, a.DeliveryTag)
+	}
+
+	for _, settle := range []func() error{
+		func() error { return sub.Ack(a.DeliveryTag, false) },
+		func() error { return sub.Ack(a.DeliveryTag, true) },
+		func() error { return sub.Requeue(a.DeliveryTag) },
+		func() error { return sub.Reject(a.DeliveryTag) },
+		func() error { return a.Ack(false) },
+	} {
+		if err := settle(); err == nil {
+			t.Error("a late settlement succeeded")
+		}
+	}
+	if err := sub.Ack(a.DeliveryTag, false); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("a late ack: %v", err)
+	}
+	if err := freshSub.Err(); err != nil {
+		t.Errorf("the new session suffered: %v", err)
+	}
+	fresh.Close()
+	brokertest.WaitReady(t, url, q, 3)
+}
+
+func TestSessionEndsWithTheConnection(t *testing.T) {
+	url := brokertest.URL(t)
+	for name, cut := range map[string]func(*brokertest.Proxy){
+		"cut": (*brokertest.Proxy).Cut, "refused": (*brokertest.Proxy).Refuse,
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := brokertest.NewProxy(t, url)
+			s := dial(t, options(proxy.URL(t, url)))
+			sub, deliveries := subscribe(t, s, queue(t), 10)
+			cut(proxy)
+			ended(t, s.Done(), "the session")
+			ended(t, sub.Done(), "the subscription")
+			if err := s.Err(); !errors.Is(err, ErrDisconnected) || causeOf(err) != causeNetwork {
+				t.Errorf("%v is %s", err, causeOf(err))
+			}
+			for range deliveries { //nolint:revive // it must close
+			}
+			if _, err := s.Channel(t.Context()); !errors.Is(err, ErrDisconnected) {
+				t.Errorf("a channel on a dead session: %v", err)
+			}
+			if _, err := sub.Start(t.Context()); !errors.Is(err, ErrDisconnected) {
+				t.Errorf("start on a dead session: %v", err)
+			}
+		})
+	}
+}
+
+func TestHeartbeatsFindAHalfOpenLink(t *testing.T) {
+	url := brokertest.URL(t)
+	for name, direction := range map[string]brokertest.Direction{"both": brokertest.Both, "from the broker": brokertest.Down} {
+		t.Run(name, func(t *testing.T) {
+			proxy := brokertest.NewProxy(t, url)
+			o := options(proxy.URL(t, url+"?heartbeat=0")) // ours wins over the URL's
+			o.Heartbeat = time.Second
+			s := dial(t, o)
+			proxy.Stall(direction)
+			ended(t, s.Done(), "the session")
+			if err := s.Err(); causeOf(err) != causeTimeout {
+				t.Errorf("%v is %s", err, causeOf(err))
+			}
+			proxy.Restore(t)
+		})
+	}
+}
+
+func TestHeartbeatsKeepAnIdleSession(t *testing.T) {
+	o := options(brokertest.URL(t))
+	o.Heartbeat = time.Second
+	s := dial(t, o)
+	select {
+	case <-s.Done():
+		t.Errorf("an idle session ended: %v", s.Err())
+	case <-time.After(5 * time.Second):
+	}
+}
+
+func TestCallWithoutAnAnswerEndsTheSession(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	o := options(proxy.URL(t, url))
+	o.Timeout = 300 * time.Millisecond
+	s := dial(t, o)
+	proxy.Stall(brokertest.Both)
+	_, err := s.Channel(t.Context())
+	if !errors.Is(err, ErrDisconnected) || causeOf(err) != causeTimeout || !strings.Contains(err.Error(), "open a channel") {
+		t.Errorf("got %v, %s", err, causeOf(err))
+	}
+	ended(t, s.Done(), "the session")
+}
+
+func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	o := options(proxy.URL(t, url))
+	o.Timeout = time.Hour
+	s := dial(t, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Do(ctx, "nothing", func() error { t.Error("called"); return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call after the end of its context: %v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	if err := s.Do(ctx, "something", func() error { cancel(); return nil }); err != nil || s.Err() != nil {
+		t.Errorf("cancelled during the call: %v, session %v", err, s.Err())
+	}
+	proxy.Stall(brokertest.Both)
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Channel(ctx); causeOf(err) != causeTimeout {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCloseNeverHangs(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	s := dial(t, options(proxy.URL(t, url)))
+	proxy.Stall(brokertest.Both)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Close()
+		s.Close()
+		s.Kill()
+	}()
+	ended(t, done, "close")
+	if !errors.Is(s.Err(), ErrDisconnected) {
+		t.Errorf("got %v", s.Err())
+	}
+}
+
+func TestDoubleAckEndsTheSubscription(t *testing.T) {
+	url := brokertest.URL(t)
+	q := queue(t)
+	brokertest.Send(t, url, q, "x")
+	s := dial(t, options(url))
+	sub, deliveries := subscribe(t, s, q, 10)
+	d := next(t, deliveries)
+	for range 2 {
+		if err := sub.Ack(d.DeliveryTag, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended(t, sub.Done(), "the subscription")
+	var refused *RefusedError
+	if err := sub.Err(); !errors.As(err, &refused) || refused.Code != 406 || causeOf(err) != causeChannel {
+		t.Errorf("got %v, %s", err, causeOf(err))
+	}
+	if err := sub.Ack(d.DeliveryTag, false); !errors.Is(err, ErrRefused) {
+		t.Errorf("an ack afterwards: %v", err)
+	}
+	if s.Err() != nil {
+		t.Errorf("the connection went with the channel: %v", s.Err())
+	}
+}
+
+func TestDeletedQueueEndsTheSubscription(t *testing.T) {
+	url := brokertest.URL(t)
+	q := queue(t)
+	s := dial(t, options(url))
+	sub, deliveries := subscribe(t, s, q, 10)
+	if _, err := brokertest.Channel(t, url).QueueDelete(q, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, sub.Done(), "the subscription")
+	if err := sub.Err(); !errors.Is(err, ErrCancelled) || causeOf(err) != causeCancelled {
+		t.Errorf("got %v, %s", err, causeOf(err))
+	}
+	for range deliveries { //nolint:revive // it must close
+	}
+	if _, err := s.Subscribe(t.Context(), q, 10); err != nil {
+		t.Errorf("the session is unusable: %v", err)
+	}
+}
+
+func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
+	s := dial(t, options(brokertest.URL(t)))
+	for _, prefetch := range []int{-1, 0, 65536} {
+		if _, err := s.Subscribe(t.Context(), "any", prefetch); err == nil {
+			t.Errorf("prefetch %d was taken", prefetch)
+		}
+	}
+	sub, err := s.Subscribe(t.Context(), brokertest.Name(t, "missing"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *RefusedError
+	if _, err := sub.Start(t.Context()); !errors.As(err, &refused) || refused.Code != 404 {
+		t.Errorf("a missing queue: %v", err)
+	}
+	ended(t, sub.Done(), "the subscription")
+}
+
+func TestBrokerClosesTheConnection(t *testing.T) {
+	url := brokertest.URL(t)
+	user := brokertest.User(t, "secret")
+	o := options(url)
+	o.Username, o.Password = text(user), text("secret")
+	s := dial(t, o)
+	brokertest.Ctl(t, "close_all_user_connections", user, "told to")
+	ended(t, s.Done(), "the session")
+	if err := s.Err(); causeOf(err) != causeBroker || !strings.Contains(err.Error(), "told to") {
+		t.Errorf("%v is %s", err, causeOf(err))
+	}
+}
+
+// Every way to end a session, many times, at every moment: nothing may hang or stay behind (see TestMain).
+func TestConnectCutClose(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	d := NewDialer(options(proxy.URL(t, url)))
+	q := queue(t)
+	for i := range 60 {
+		s, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		sub, err := s.Subscribe(t.Context(), q, 5)
+		if err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		if i%2 == 0 {
+			if _, err := sub.Start(t.Context()); err != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+		}
+		switch i % 4 {
+		case 0:
+			go proxy.Cut()
+		case 1:
+			go s.Kill()
+		case 2:
+			proxy.Cut()
+		}
+		s.Close()
+		ended(t, s.Done(), "the session")
+		ended(t, sub.Done(), "the subscription")
+	}
+}

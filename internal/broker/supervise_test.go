@@ -1,0 +1,179 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/brokertest"
+)
+
+// wait is a serve function that keeps the session until it ends and says which it had.
+func wait(sessions chan<- *Session) func(context.Context, *Session) error {
+	return func(ctx context.Context, s *Session) error {
+		sessions <- s
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+}
+
+func TestSuperviseReplacesALostSession(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	r := prometheus.NewRegistry()
+	o := options(proxy.URL(t, url))
+	o.Registerer = r
+	var out logs
+	o.Logger = out.logger()
+	sessions := make(chan *Session, 10)
+	stop := supervise(t, NewDialer(o), wait(sessions))
+	for i := range 3 {
+		s := <-sessions
+		if s.Generation() != uint64(i+1) || value(t, r, "sidecar_amqp_connected") != 1 {
+			t.Errorf("round %d: generation %d, connected %v", i, s.Generation(), value(t, r, "sidecar_amqp_connected"))
+		}
+		if i == 2 {
+			break
+		}
+		proxy.Cut()
+		ended(t, s.Done(), "the cut session")
+	}
+	if n := reconnects(t, r, causeNetwork); n != 2 {
+		t.Errorf("%d reconnects", n)
+	}
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped with %v", err)
+	}
+	if value(t, r, "sidecar_amqp_connected") != 0 {
+		t.Error("still connected after the end")
+	}
+	if n := strings.Count(out.String(), "broker session over"); n != 2 {
+		t.Errorf("%d lines about lost sessions: %s", n, out.String())
+	}
+}
+
+func TestSuperviseWaitsForABrokerThatIsAway(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	r := prometheus.NewRegistry()
+	o := options(proxy.URL(t, url))
+	o.Registerer = r
+	proxy.Refuse()
+	sessions := make(chan *Session, 1)
+	supervise(t, NewDialer(o), wait(sessions))
+	brokertest.Eventually(t, 30*time.Second, "two failed attempts", func() bool { return reconnects(t, r, causeNetwork) >= 2 })
+	if value(t, r, "sidecar_amqp_connected") != 0 {
+		t.Error("connected to nothing")
+	}
+	proxy.Restore(t)
+	<-sessions
+}
+
+func TestSuperviseTakesACorrectedPassword(t *testing.T) {
+	user := brokertest.User(t, "right")
+	var password atomic.Value
+	password.Store("wrong")
+	r := prometheus.NewRegistry()
+	o := options(brokertest.URL(t))
+	o.Username, o.Registerer = text(user), r
+	o.Password = func() (string, error) { return password.Load().(string), nil }
+	sessions := make(chan *Session, 10)
+	supervise(t, NewDialer(o), wait(sessions))
+	brokertest.Eventually(t, 60*time.Second, "a refused login", func() bool { return reconnects(t, r, causeAuth) >= 1 })
+	password.Store("right")
+	s := <-sessions
+
+	// Rotated while the session stands: nothing happens until it is lost, and then the new one is used.
+	brokertest.Ctl(t, "change_password", user, "rotated")
+	password.Store("rotated")
+	if s.Err() != nil {
+		t.Errorf("a rotation ended the session: %v", s.Err())
+	}
+	s.Kill()
+	<-sessions
+}
+
+func TestSuperviseEndsWhenServeIsDone(t *testing.T) {
+	d := NewDialer(options(brokertest.URL(t)))
+	var s *Session
+	if err := Supervise(t.Context(), d, func(_ context.Context, got *Session) error { s = got; return nil }); err != nil {
+		t.Error(err)
+	}
+	if s.Err() == nil {
+		t.Error("the session was left open")
+	}
+}
+
+func TestSuperviseTriesAgainWhenServeFails(t *testing.T) {
+	r := prometheus.NewRegistry()
+	o := options(brokertest.URL(t))
+	o.Registerer = r
+	rounds := 0
+	err := Supervise(t.Context(), NewDialer(o), func(context.Context, *Session) error {
+		if rounds++; rounds < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if err != nil || rounds != 3 || reconnects(t, r, causeOther) != 2 {
+		t.Errorf("%v after %d rounds, %d reconnects", err, rounds, reconnects(t, r, causeOther))
+	}
+}
+
+// A session that was lost counts as lost, whatever serve returns about it.
+func TestSuperviseDoesNotTakeALostSessionForDone(t *testing.T) {
+	rounds := 0
+	err := Supervise(t.Context(), NewDialer(options(brokertest.URL(t))), func(_ context.Context, s *Session) error {
+		if rounds++; rounds == 1 {
+			s.Kill()
+		}
+		return nil
+	})
+	if err != nil || rounds != 2 {
+		t.Errorf("%v after %d rounds", err, rounds)
+	}
+}
+
+func TestSuperviseKeepsTheSessionWhileServeDrains(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	err := Supervise(ctx, NewDialer(options(brokertest.URL(t))), func(inner context.Context, s *Session) error {
+		cancel(stopped)
+		<-inner.Done()
+		if !errors.Is(context.Cause(inner), stopped) {
+			t.Errorf("cause %v", context.Cause(inner))
+		}
+		_, err := s.Channel(context.WithoutCancel(inner))
+		return err
+	})
+	if !errors.Is(err, stopped) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConnectedMeansAllConnections(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	r := prometheus.NewRegistry()
+	one, two := options(url), options(proxy.URL(t, url))
+	one.Registerer, two.Registerer = r, r
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	sessions := make(chan *Session, 10)
+	supervise(t, NewDialer(one), wait(sessions))
+	supervise(t, NewDialer(two), wait(sessions))
+	<-sessions
+	<-sessions
+	connected := func() bool { return value(t, r, "sidecar_amqp_connected") == 1 }
+	brokertest.Eventually(t, 10*time.Second, "connected", connected)
+	proxy.Refuse()
+	brokertest.Eventually(t, 10*time.Second, "one of two is not connected", func() bool { return !connected() })
+	proxy.Restore(t)
+	brokertest.Eventually(t, 60*time.Second, "connected again", connected)
+}

@@ -1,0 +1,142 @@
+package broker
+
+import (
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"sidecar/internal/brokertest"
+)
+
+// secure is the URL of a TLS proxy in front of the broker.
+func secure(t *testing.T, config *tls.Config) (*brokertest.Proxy, string) {
+	t.Helper()
+	url := brokertest.URL(t)
+	p := brokertest.NewTLSProxy(t, url, config)
+	return p, strings.Replace(p.URL(t, url), "amqp://", "amqps://", 1)
+}
+
+func TestTLSConsumes(t *testing.T) {
+	ca := brokertest.NewAuthority(t)
+	_, url := secure(t, ca.ServerConfig(t, "127.0.0.1"))
+	o := options(url)
+	o.TLS.CAFile = ca.CAFile()
+	s := dial(t, o)
+	q := queue(t)
+	body := strings.Repeat("x", 500_000)
+	brokertest.Send(t, brokertest.URL(t), q, body)
+	sub, deliveries := subscribe(t, s, q, 1)
+	if d := next(t, deliveries); string(d.Body) != body || sub.Ack(d.DeliveryTag, false) != nil {
+		t.Error("the message changed on its way")
+	}
+	s.Kill() // an abrupt end below TLS must leave nothing behind either
+}
+
+func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
+	ca, other := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
+	_, wrongName := secure(t, ca.ServerConfig(t, "broker.example"))
+	_, noName := secure(t, ca.ServerConfig(t))
+	_, right := secure(t, ca.ServerConfig(t, "127.0.0.1"))
+	old := ca.ServerConfig(t, "127.0.0.1")
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	_, oldTLS := secure(t, old)
+	noPEM := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(noPEM, []byte("not a certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := ca.Issue(t, "client")
+	_, otherKey := ca.Issue(t, "other client")
+	tests := map[string]struct {
+		url  string
+		tls  TLSOptions
+		text string
+	}{
+		"wrong name":         {wrongName, TLSOptions{CAFile: ca.CAFile()}, "127.0.0.1"},
+		"no name":            {noName, TLSOptions{CAFile: ca.CAFile()}, "127.0.0.1"},
+		"another name asked": {right, TLSOptions{CAFile: ca.CAFile(), ServerName: "broker.example"}, "broker.example"},
+		"another authority":  {right, TLSOptions{CAFile: other.CAFile()}, "unknown authority"},
+		"system authorities": {right, TLSOptions{}, "unknown authority"},
+		"an old protocol":    {oldTLS, TLSOptions{CAFile: ca.CAFile()}, "protocol version"},
+		"no CA file":         {right, TLSOptions{CAFile: "/does/not/exist"}, "/does/not/exist"},
+		"CA file not PEM":    {right, TLSOptions{CAFile: noPEM}, "no certificate"},
+		"key missing":        {right, TLSOptions{CAFile: ca.CAFile(), CertFile: certFile}, "both"},
+		"key of another":     {right, TLSOptions{CAFile: ca.CAFile(), CertFile: certFile, KeyFile: otherKey}, "match"},
+		"no TLS there":       {strings.Replace(brokertest.URL(t), "amqp://", "amqps://", 1), TLSOptions{CAFile: ca.CAFile()}, "TLS handshake"},
+	}
+	_ = keyFile
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := options(tt.url)
+			o.TLS = tt.tls
+			_, err := NewDialer(o).Dial(t.Context())
+			if err == nil || causeOf(err) != causeTLS || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%v is %s", err, causeOf(err))
+			}
+		})
+	}
+	o := options(wrongName)
+	o.TLS = TLSOptions{CAFile: ca.CAFile(), ServerName: "broker.example"}
+	dial(t, o)
+}
+
+func TestClientCertificateRotatesBetweenDials(t *testing.T) {
+	ca, stranger := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
+	config := ca.ServerConfig(t, "127.0.0.1")
+	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
+	var mu sync.Mutex
+	var seen []string
+	config.VerifyConnection = func(s tls.ConnectionState) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, s.PeerCertificates[0].SerialNumber.String())
+		return nil
+	}
+	_, url := secure(t, config)
+	o := options(url)
+	o.TLS.CAFile = ca.CAFile()
+	if _, err := NewDialer(o).Dial(t.Context()); causeOf(err) != causeTLS {
+		t.Errorf("without a certificate: %v is %s", err, causeOf(err))
+	}
+	o.TLS.CertFile, o.TLS.KeyFile = ca.Issue(t, "client")
+	d := NewDialer(o)
+	for range 2 {
+		s, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		ca.Issue(t, "client") // the same files, a new certificate
+	}
+	if mu.Lock(); len(seen) != 2 || seen[0] == seen[1] {
+		t.Errorf("serial numbers %v", seen)
+	}
+	mu.Unlock()
+	o.TLS.CertFile, o.TLS.KeyFile = stranger.Issue(t, "client")
+	if _, err := NewDialer(o).Dial(t.Context()); causeOf(err) != causeTLS {
+		t.Errorf("with a stranger's certificate: %v is %s", err, causeOf(err))
+	}
+}
+
+func TestSASLExternalLeavesTheCredentialsOut(t *testing.T) {
+	var wg sync.WaitGroup
+	var p *peer
+	url := listen(t, func(c net.Conn) {
+		p = &peer{conn: c}
+		wg.Go(func() { p.serve("PLAIN EXTERNAL") })
+	})
+	o := options(url)
+	o.External = true
+	s, err := NewDialer(o).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	wg.Wait()
+	if p.mechanism != "EXTERNAL" {
+		t.Errorf("the client chose %q", p.mechanism)
+	}
+}
