@@ -117,10 +117,10 @@ func (s state) name() string {
 		return admin.Drained
 	case closed(a.draining):
 		return admin.Draining
-	case a.consumer.Active():
-		return admin.Consuming
 	case a.connected.Load() && !a.flow.Open():
 		return admin.Paused
+	case a.consumer.Active():
+		return admin.Consuming
 	}
 	return admin.Starting
 }

@@ -15,7 +15,10 @@ var possibleReasons = [message.Actions][]message.Reason{
 		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
 		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
 	},
-	message.Discard: {message.ReasonDisposition},
+	message.Discard: { // with the reasons of a park, when the plan has no dead-letter queue
+		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
+		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
+	},
 	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched},
 }
 

@@ -50,7 +50,8 @@ const probeFailures = 2
 // New returns a Control whose gate is shut until the first probe succeeds.
 func New(o Options) *Control {
 	m := newMetrics(o.Registerer, o.Queue)
-	c := &Control{Gate: newGate(m), o: o, ramp: newRamp(o.Concurrency, m), metrics: m}
+	c := &Control{Gate: newGate(m), o: o, metrics: m}
+	c.ramp = newRamp(o.Concurrency, m, c.nudge)
 	c.breaker = newBreaker(o.Concurrency, c.trip)
 	if !o.CountRefused {
 		c.Hold(AppDown, "the app has not answered yet")
@@ -61,6 +62,7 @@ func New(o Options) *Control {
 // Run probes the app until ctx ends.
 func (c *Control) Run(ctx context.Context) error {
 	defer c.stop()
+	defer c.ramp.stop()
 	t := time.NewTicker(c.o.Interval)
 	defer t.Stop()
 	for {
@@ -88,6 +90,7 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 	case o.Failure == message.FailureNone && o.Status < 500:
 		if c.breaker.success() {
 			c.o.Logger.Info("breaker closed", "queue", c.o.Queue)
+			c.ramp.resume()
 		}
 		c.ramp.grow()
 	case o.Failure == message.FailureRefused && !c.o.CountRefused:
@@ -114,7 +117,7 @@ func (c *Control) trip(pause time.Duration) {
 	c.o.Logger.Warn("paused", "reason", string(Breaker), "queue", c.o.Queue, "for", pause.String(),
 		"detail", "the app fails everything")
 	c.HoldFor(Breaker, pause, "the app fails everything", func() {
-		c.ramp.restart(int(c.breaker.trial))
+		c.ramp.hold(c.breaker.trial)
 		c.breaker.endPause()
 	})
 }
@@ -147,7 +150,7 @@ func (c *Control) judge(ctx context.Context, err error) {
 func (c *Control) up() {
 	if !c.appUp.Swap(true) {
 		c.metrics.appUp.Set(1)
-		c.ramp.restart(1)
+		c.ramp.restart()
 		c.o.Logger.Info("app up", "queue", c.o.Queue)
 	}
 	c.Lift(AppDown)

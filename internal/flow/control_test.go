@@ -109,7 +109,7 @@ func TestAppGoesAway(t *testing.T) {
 					t.Fatal("still open")
 				}
 				a.set(nil)
-				time.Sleep(time.Second)
+				<-c.Changed()
 				if !c.Open() || c.Limit() != 1 {
 					t.Fatalf("open %v limit %d after the app came back, want a ramp from 1", c.Open(), c.Limit())
 				}
@@ -170,6 +170,46 @@ func TestRampDoublesEachRound(t *testing.T) {
 		c.answer(200, 0)
 		if c.Limit() != 10 || testutil.ToFloat64(c.metrics.limit) != 10 {
 			t.Fatalf("limit %d, want the full concurrency", c.Limit())
+		}
+	})
+}
+
+func TestRampGrowsWithTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, nil)
+		synctest.Wait()
+		for _, want := range []int{1, 2, 4, 8, 10, 10} {
+			if c.Limit() != want {
+				t.Fatalf("limit %d, want %d although nothing was answered yet", c.Limit(), want)
+			}
+			changed := c.Changed()
+			time.Sleep(rampStep + time.Millisecond/100)
+			select {
+			case <-changed:
+			default:
+				if want < 10 {
+					t.Fatal("nobody was told that the limit grew")
+				}
+			}
+		}
+	})
+}
+
+func TestTrialDoesNotGrowWithTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, nil)
+		synctest.Wait()
+		for range breakerThreshold {
+			c.answer(500, 0)
+		}
+		time.Sleep(3 * time.Second)
+		if !c.Open() || c.Limit() != breakerTrial {
+			t.Fatalf("open %v limit %d, want a trial of %d for as long as nothing is answered", c.Open(), c.Limit(), breakerTrial)
+		}
+		c.answer(200, 0)
+		time.Sleep(2 * rampStep)
+		if c.Limit() != 10 {
+			t.Fatalf("limit %d after the breaker closed", c.Limit())
 		}
 	})
 }

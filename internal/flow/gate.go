@@ -163,6 +163,13 @@ func (g *Gate) announce() {
 	g.wake()
 }
 
+// nudge wakes whoever waits on Changed although the gate stands as it stood.
+func (g *Gate) nudge() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wake()
+}
+
 func (g *Gate) wake() {
 	close(g.changed)
 	g.changed = make(chan struct{})

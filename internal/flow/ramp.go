@@ -1,6 +1,14 @@
 package flow
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// rampStep is how long a limit stands at the most: then it doubles, also without an answer. One slow message at the
+// start must not hold up all others.
+const rampStep = 100 * time.Millisecond
 
 // ramp bounds how many messages may be in flight. After an absence it starts at one and grows by one with every
 // answer, so it doubles each round: a cold app is not met by the whole window at once.
@@ -8,10 +16,14 @@ type ramp struct {
 	full    int32
 	limit   atomic.Int32
 	metrics *metrics
+	grown   func() // told when time let the limit grow
+
+	mu    sync.Mutex
+	timer *time.Timer
 }
 
-func newRamp(full int, m *metrics) *ramp {
-	r := &ramp{full: int32(full), metrics: m} //nolint:gosec // configuration bounds it to 10000
+func newRamp(full int, m *metrics, grown func()) *ramp {
+	r := &ramp{full: int32(full), metrics: m, grown: grown} //nolint:gosec // configuration bounds it to 10000
 	r.set(1)
 	return r
 }
@@ -21,19 +33,63 @@ func (r *ramp) set(n int32) {
 	r.metrics.limit.Set(float64(n))
 }
 
-// restart begins again with at most n in flight.
-func (r *ramp) restart(n int) { r.set(min(int32(n), r.full)) } //nolint:gosec // n is a small constant
+// restart begins again at one.
+func (r *ramp) restart() {
+	r.set(1)
+	r.resume()
+}
 
-// grow lets one more in flight. It reports whether the limit changed.
-func (r *ramp) grow() bool {
+// hold begins a trial of at most n, which only answers end.
+func (r *ramp) hold(n int32) {
+	r.stop()
+	r.set(min(n, r.full))
+}
+
+// resume lets time grow the limit.
+func (r *ramp) resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer == nil && r.limit.Load() < r.full {
+		r.timer = time.AfterFunc(rampStep, r.step)
+	}
+}
+
+func (r *ramp) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+}
+
+func (r *ramp) step() {
+	r.mu.Lock()
+	if r.timer == nil { // stopped while it fired
+		r.mu.Unlock()
+		return
+	}
+	n := min(2*r.limit.Load(), r.full)
+	r.set(n)
+	if n < r.full {
+		r.timer.Reset(rampStep)
+	} else {
+		r.timer = nil
+	}
+	r.mu.Unlock()
+	r.grown()
+}
+
+// grow lets one more in flight.
+func (r *ramp) grow() {
 	for {
 		n := r.limit.Load()
 		if n >= r.full {
-			return false
+			return
 		}
 		if r.limit.CompareAndSwap(n, n+1) {
 			r.metrics.limit.Set(float64(n + 1))
-			return true
+			return
 		}
 	}
 }

@@ -1,0 +1,457 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
+	"sidecar/internal/message"
+)
+
+func bodies(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("m%d", i)
+	}
+	return out
+}
+
+func TestEveryMessageIsAckedOnce(t *testing.T) {
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		s.add(m.MessageID)
+		return answer(204)
+	}), settings{concurrency: 8, prefetch: 16})
+	r.publish(bodies(500)...)
+	r.eventually("500 acks", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 500 })
+	if s.total() != 500 {
+		t.Errorf("%d attempts for 500 messages", s.total())
+	}
+	if d := r.drain(time.Second); d != (Drained{}) {
+		t.Errorf("an idle consumer drained %+v", d)
+	}
+	brokertest.WaitReady(t, r.url, r.plan.Queue, 0)
+}
+
+func TestAStuckMessageDoesNotHoldTheOthers(t *testing.T) {
+	release := make(chan struct{})
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if m.MessageID == "m0" {
+			<-release
+		}
+		return answer(200)
+	}), settings{concurrency: 2, prefetch: 4})
+	r.publish(bodies(60)...)
+	r.eventually("the 59 behind it", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 59 })
+	close(release)
+	r.eventually("all", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 60 })
+}
+
+func TestRetryUntilParked(t *testing.T) {
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if n := s.add(m.MessageID); n != m.RetryCount+1 {
+			t.Errorf("attempt %d carries retry count %d", n, m.RetryCount)
+		}
+		return answer(500)
+	}), settings{maxRetries: 3})
+	r.publish("a")
+	d := brokertest.Get(t, r.url, r.dlq(), soon)
+	if s.of("a") != 4 || d.Headers["x-final-reason"] != "max_retries" {
+		t.Errorf("%d attempts, parked for %v", s.of("a"), d.Headers["x-final-reason"])
+	}
+	if !strings.Contains(r.log.String(), eventMaxRetries) {
+		t.Errorf("no %s in the log", eventMaxRetries)
+	}
+	if got := r.count(message.Retry, message.ReasonServerError); got != 3 {
+		t.Errorf("%d retries counted, want 3", got)
+	}
+}
+
+func TestDispositionsLeaveTheirTrace(t *testing.T) {
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		o := answer(200)
+		o.Detail, o.Unknown = "because", m.MessageID == "unknown"
+		switch m.MessageID {
+		case "discard":
+			o.Disposition = message.DispositionDiscard
+		case "park":
+			o.Disposition = message.DispositionPark
+		}
+		return o
+	}), settings{})
+	r.publish("discard", "park", "unknown")
+	r.eventually("a discard", func() bool { return r.count(message.Discard, message.ReasonDisposition) == 1 })
+	r.eventually("a park", func() bool { return r.count(message.Park, message.ReasonDisposition) == 1 })
+	r.eventually("the status decides", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	for _, want := range []string{`"unknown_disposition":true`, `"detail":"because"`, `"outcome":"discard"`} {
+		if !strings.Contains(r.log.String(), want) {
+			t.Errorf("no %s in the log", want)
+		}
+	}
+	if d := brokertest.Get(t, r.url, r.dlq(), soon); d.MessageId != "park" {
+		t.Errorf("parked %q", d.MessageId)
+	}
+}
+
+func TestRequeueIsNotCounted(t *testing.T) {
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if m.RetryCount != 0 {
+			t.Errorf("a requeue was counted: %d", m.RetryCount)
+		}
+		if s.add(m.MessageID) < 4 {
+			return answer(425)
+		}
+		return answer(200)
+	}), settings{})
+	r.publish("a")
+	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	if got := r.count(message.Requeue, message.ReasonTooEarly); got != 3 {
+		t.Errorf("%d requeues, want 3", got)
+	}
+}
+
+// TestTooEarlyMessagesStarveNobody puts many times the window of messages that are never due before others that are.
+func TestTooEarlyMessagesStarveNobody(t *testing.T) {
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if strings.HasPrefix(m.MessageID, "early") {
+			if m.RetryCount != 0 {
+				t.Errorf("%s has retry count %d", m.MessageID, m.RetryCount)
+			}
+			return answer(425)
+		}
+		return answer(200)
+	}), settings{concurrency: 2, prefetch: 4})
+	var early []string
+	for i := range 60 {
+		early = append(early, fmt.Sprintf("early%d", i))
+	}
+	r.publish(append(early, bodies(20)...)...)
+	r.eventually("the 20 that are due", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 20 })
+}
+
+// failing fails the first publishes, then lets them through to the broker.
+type failing struct {
+	Publisher
+	left atomic.Int64
+}
+
+func (f *failing) Publish(ctx context.Context, p *broker.Publication) error {
+	if f.left.Add(-1) >= 0 {
+		return broker.ErrNacked
+	}
+	return f.Publisher.Publish(ctx, p)
+}
+
+func TestParkIsTriedUntilConfirmed(t *testing.T) {
+	f := &failing{}
+	f.left.Store(2)
+	r := start(t, always(500), settings{maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
+	r.publish("a")
+	if d := brokertest.Get(t, r.url, r.dlq(), soon); d.MessageId != "a" {
+		t.Errorf("parked %q", d.MessageId)
+	}
+	if got := testutil.ToFloat64(r.metrics().parkFailures); got != 2 {
+		t.Errorf("%v park failures counted, want 2", got)
+	}
+	brokertest.WaitReady(t, r.url, r.plan.Queue, 0)
+}
+
+func TestDrainGivesBackWhatCannotBeParked(t *testing.T) {
+	f := &failing{}
+	f.left.Store(1 << 30)
+	r := start(t, always(500), settings{maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
+	r.publish("a")
+	r.eventually("a failed park", func() bool { return testutil.ToFloat64(r.metrics().parkFailures) > 0 })
+	if d := r.drain(100 * time.Millisecond); d.Interrupted != 1 {
+		t.Errorf("drained %+v, want one interrupted", d)
+	}
+	brokertest.WaitReady(t, r.url, r.plan.Queue, 1)
+	brokertest.WaitReady(t, r.url, r.dlq(), 0)
+}
+
+func TestDetourThatFailsHoldsInstead(t *testing.T) {
+	f := &failing{}
+	f.left.Store(1 << 30)
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if s.add(m.MessageID) == 1 {
+			return answer(425)
+		}
+		return answer(200)
+	}), settings{concurrency: 2, prefetch: 2, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
+	r.publish("a", "b")
+	r.eventually("both acks", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 2 })
+}
+
+func TestPauseReturnsWhatHadNoTurn(t *testing.T) {
+	hold := make(chan struct{})
+	var posted atomic.Int64
+	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
+		posted.Add(1)
+		<-hold
+		return answer(200)
+	}), settings{concurrency: 1, prefetch: 10})
+	r.publish(bodies(30)...)
+	r.eventually("one in flight", func() bool { return r.Inflight() == 1 })
+	r.flow.Hold(flow.Operator, "test")
+	r.eventually("the consumer is cancelled", func() bool { return !r.Active() })
+	brokertest.WaitReady(t, r.url, r.plan.Queue, 29)
+	if n := posted.Load(); n != 1 {
+		t.Errorf("%d POSTs, want the one in flight", n)
+	}
+	close(hold)
+	r.flow.Lift(flow.Operator)
+	r.eventually("all acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 30 })
+}
+
+func TestAppThatIsAwayCostsNothing(t *testing.T) {
+	var away atomic.Bool
+	away.Store(true)
+	var attempts atomic.Int64
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if m.RetryCount != 0 {
+			t.Errorf("retry count %d after an absence", m.RetryCount)
+		}
+		if away.Load() {
+			attempts.Add(1)
+			return message.Outcome{Failure: message.FailureRefused, Err: errRefused, RetryAfter: -1}
+		}
+		return answer(200)
+	}), settings{probe: func(context.Context) error {
+		if away.Load() && attempts.Load() > 0 { // up at the start, away once somebody has noticed
+			return errRefused
+		}
+		return nil
+	}})
+	r.publish(bodies(50)...)
+	r.eventually("a refusal", func() bool { return attempts.Load() > 0 })
+	r.eventually("the pause", func() bool { return !r.flow.Open() && !r.Active() })
+	brokertest.WaitReady(t, r.url, r.plan.Queue, 50)
+	away.Store(false)
+	r.eventually("all acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 50 })
+	brokertest.WaitReady(t, r.url, r.dlq(), 0)
+}
+
+func TestRetryAfterPausesTheReplica(t *testing.T) {
+	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
+		o := answer(503)
+		o.RetryAfter = time.Hour
+		return o
+	}), settings{})
+	r.publish("a")
+	r.eventually("the pause", func() bool {
+		h := r.flow.Holds()
+		return len(h) == 1 && h[0].Reason == flow.RetryAfter && !r.Active()
+	})
+}
+
+func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
+	begun := make(chan struct{}, 8)
+	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
+		begun <- struct{}{}
+		time.Sleep(300 * time.Millisecond)
+		return answer(200)
+	}), settings{concurrency: 1, prefetch: 5})
+	r.publish(bodies(20)...)
+	<-begun
+	m := r.metrics()
+	d := r.drain(soon)
+	if d.Interrupted != 0 || d.Returned == 0 {
+		t.Errorf("drained %+v, want none interrupted and the prefetched ones returned", d)
+	}
+	acked := int(testutil.ToFloat64(m.settled[message.Ack][message.ReasonSuccess]))
+	brokertest.WaitReady(t, r.url, r.plan.Queue, 20-acked)
+	brokertest.WaitReady(t, r.url, r.dlq(), 0)
+	if err := <-r.ended; err != nil {
+		t.Errorf("Supervise: %v after a drain", err)
+	}
+}
+
+func TestDrainInterruptsWhenTheGraceExpires(t *testing.T) {
+	r := start(t, dispatcher(func(ctx context.Context, _ *message.Message) message.Outcome {
+		<-ctx.Done()
+		return message.Outcome{Failure: message.FailureInterrupted, Err: context.Cause(ctx), RetryAfter: -1}
+	}), settings{concurrency: 3, prefetch: 6})
+	r.publish(bodies(10)...)
+	r.eventually("three in flight", func() bool { return r.Inflight() == 1 || r.Inflight() == 3 })
+	if d := r.drain(50 * time.Millisecond); d.Interrupted == 0 {
+		t.Errorf("drained %+v", d)
+	}
+	brokertest.WaitReady(t, r.url, r.plan.Queue, 10)
+	brokertest.WaitReady(t, r.url, r.dlq(), 0)
+}
+
+func TestDrainWakesSleepers(t *testing.T) {
+	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
+		o := answer(425)
+		o.RetryAfter = time.Hour
+		return o
+	}), settings{})
+	r.publish("a", "b")
+	r.eventually("two sleepers", func() bool { return r.Delayed() == 2 })
+	if d := r.drain(soon); d.Interrupted != 0 {
+		t.Errorf("drained %+v: a sleeper is not an attempt", d)
+	}
+	brokertest.WaitReady(t, r.url, r.plan.Queue, 2)
+}
+
+func TestDrainWithoutABroker(t *testing.T) {
+	r := start(t, always(200), settings{})
+	r.publish("a")
+	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	r.proxy.Refuse()
+	r.proxy.Cut()
+	r.eventually("the link is down", func() bool { return !r.Active() })
+	r.drain(time.Second) // returns, which is the test
+}
+
+// TestLateAnswerOfALostSession is the stale-ack experiment: an answer that arrives after the reconnect must not touch
+// anything but its own, old, delivery, which the broker has requeued meanwhile.
+func TestLateAnswerOfALostSession(t *testing.T) {
+	hold := make(chan struct{})
+	var once sync.Once
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		s.add(m.MessageID)
+		if m.MessageID == "A" {
+			once.Do(func() { <-hold })
+		}
+		return answer(200)
+	}), settings{concurrency: 1, prefetch: 1})
+	r.publish("A", "B", "C")
+	r.eventually("A in flight", func() bool { return s.of("A") == 1 })
+	r.proxy.Cut()
+	r.eventually("a new session holds a delivery", func() bool {
+		return testutil.ToFloat64(r.metrics().received[0])+testutil.ToFloat64(r.metrics().received[1]) >= 2
+	})
+	close(hold)
+	r.eventually("all three acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 3 })
+	if s.of("A") != 2 || s.of("B") != 1 || s.of("C") != 1 {
+		t.Errorf("attempts A %d B %d C %d, want 2 1 1", s.of("A"), s.of("B"), s.of("C"))
+	}
+	if got := testutil.ToFloat64(r.metrics().stale); got != 1 {
+		t.Errorf("%v stale deliveries, want 1", got)
+	}
+}
+
+func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
+	hold := make(chan struct{})
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		s.add(m.MessageID)
+		<-hold
+		return answer(200)
+	}), settings{concurrency: 2, prefetch: 20})
+	r.publish(bodies(20)...)
+	r.eventually("in flight", func() bool { return r.Inflight() >= 1 })
+	before := s.total()
+	r.proxy.Refuse()
+	r.proxy.Cut()
+	r.eventually("the session is gone", func() bool { return !r.Active() })
+	if n := s.total(); n > 2 {
+		t.Errorf("%d POSTs (%d before the cut), at most the concurrency of 2 may be under way", n, before)
+	}
+	close(hold)
+	r.proxy.Restore(t)
+	r.eventually("all acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 20 })
+}
+
+func TestSleepersAndParksOfALostSessionEnd(t *testing.T) {
+	f := &failing{}
+	f.left.Store(1 << 30)
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if m.MessageID == "sleep" {
+			o := answer(425)
+			o.RetryAfter = time.Hour
+			return o
+		}
+		return answer(500)
+	}), settings{maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
+	r.publish("sleep", "park")
+	r.eventually("a sleeper and a stuck park", func() bool {
+		return r.Delayed() == 1 && testutil.ToFloat64(r.metrics().parkFailures) > 0
+	})
+	r.proxy.Refuse()
+	r.proxy.Cut()
+	r.eventually("both are given up", func() bool {
+		return r.Delayed() == 0 && testutil.ToFloat64(r.metrics().stale) == 2
+	})
+}
+
+func TestQueueDeletedUnderTheConsumer(t *testing.T) {
+	r := start(t, always(200), settings{})
+	r.publish("a")
+	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	ch := brokertest.Channel(t, r.url)
+	if _, err := ch.QueueDelete(r.plan.Queue, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	r.publish("b") // waits until the queue is declared again
+	r.eventually("the next ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 2 })
+}
+
+func TestAPanicTakesNobodyAlong(t *testing.T) {
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if m.MessageID == "bad" && s.add("bad") == 1 {
+			panic("a bug")
+		}
+		return answer(200)
+	}), settings{concurrency: 1, prefetch: 2})
+	r.publish("bad", "good")
+	r.eventually("the good one", func() bool { return r.count(message.Ack, message.ReasonSuccess) >= 1 })
+	r.eventually("the bad one", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 2 })
+	if got := r.count(message.Requeue, message.ReasonPanic); got != 1 {
+		t.Errorf("%d requeues for a panic, want 1", got)
+	}
+}
+
+func TestServeAfterStopDoesNothing(t *testing.T) {
+	r := start(t, always(200), settings{})
+	r.eventually("active", func() bool { return r.Active() })
+	c := r.Consumer
+	r.drain(time.Second)
+	if err := c.Serve(context.Background(), nil); err != nil {
+		t.Errorf("Serve after a drain: %v", err)
+	}
+}
+
+func TestSubscribeFails(t *testing.T) {
+	r := start(t, always(200), settings{})
+	r.eventually("active", func() bool { return r.Active() })
+	d := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{r.url}, nil }})
+	s, err := d.Dial(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	if err := r.Serve(context.Background(), s); !errors.Is(err, broker.ErrDisconnected) {
+		t.Errorf("Serve on a dead session: %v", err)
+	}
+	s.Close()
+}
+
+func TestMessageAgeAndRetriesAreObserved(t *testing.T) {
+	r := start(t, always(200), settings{})
+	r.eventuallyDeclared()
+	ch := brokertest.Channel(t, r.url)
+	brokertest.Publish(t, ch, "", r.plan.Queue, amqp.Publishing{Timestamp: time.Now().Add(-time.Minute), Body: []byte("x")})
+	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	if r.metrics().age == nil || r.metrics().retries == nil {
+		t.Fatal("no observers")
+	}
+}

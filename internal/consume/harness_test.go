@@ -1,0 +1,240 @@
+package consume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
+	"sidecar/internal/message"
+	"sidecar/internal/retry"
+	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
+)
+
+const soon = 20 * time.Second
+
+// dispatcher stands where the HTTP client stands: what the app answers is the test's to say.
+type dispatcher func(ctx context.Context, m *message.Message) message.Outcome
+
+func (d dispatcher) Dispatch(ctx context.Context, m *message.Message) message.Outcome { return d(ctx, m) }
+
+func answer(status int) message.Outcome {
+	return message.Outcome{Status: status, RetryAfter: -1, At: time.Now()}
+}
+
+// always answers every message the same.
+func always(status int) dispatcher {
+	return func(context.Context, *message.Message) message.Outcome { return answer(status) }
+}
+
+// rig is a Consumer on a real broker, through a link that can be cut.
+type rig struct {
+	*Consumer
+	t     *testing.T
+	url   string // straight to the broker
+	proxy *brokertest.Proxy
+	plan  *topology.Plan
+	flow  *flow.Control
+	log   *lines
+	ended chan error // Supervise's result
+	stop  context.CancelFunc
+}
+
+type settings struct {
+	concurrency, prefetch int
+	maxRetries            int
+	retryDelay            time.Duration
+	publisher             func(Publisher) Publisher
+	probe                 func(context.Context) error
+}
+
+// start declares a fanout topology of its own and consumes from it.
+func start(t *testing.T, d Dispatcher, s settings) *rig {
+	t.Helper()
+	if s.concurrency == 0 {
+		s.concurrency, s.prefetch = 4, 8
+	}
+	if s.maxRetries == 0 {
+		s.maxRetries = 10
+	}
+	if s.retryDelay == 0 {
+		s.retryDelay = 100 * time.Millisecond
+	}
+	if s.probe == nil {
+		s.probe = func(context.Context) error { return nil }
+	}
+	url := brokertest.URL(t)
+	plan, err := topology.Build(topology.Options{Service: brokertest.Name(t, "consume"), MaxRetries: &s.maxRetries, RetryDelay: s.retryDelay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, url: url, proxy: brokertest.NewProxy(t, url), plan: plan, log: &lines{}, ended: make(chan error, 1)}
+	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, "debug", "json")
+	dial := func(name string) *broker.Dialer {
+		return broker.NewDialer(broker.Options{
+			URLs: func() ([]string, error) { return []string{r.proxy.URL(t, url)}, nil }, Name: name, Registerer: registry,
+		})
+	}
+	r.flow = flow.New(flow.Options{
+		Queue: plan.Queue, Concurrency: s.concurrency, Probe: s.probe, Interval: 50 * time.Millisecond,
+		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: registry,
+	})
+	real := broker.NewPublisher(dial("publish"))
+	var publisher Publisher = real
+	if s.publisher != nil {
+		publisher = s.publisher(real)
+	}
+	r.Consumer = New(Options{
+		Plan: plan, Policy: retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond},
+		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
+		Logger: log, Registerer: registry,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.flow.Run(ctx) })
+	running.Go(func() { _ = real.Run(ctx) })
+	running.Go(func() {
+		r.ended <- broker.Supervise(ctx, dial("consume"), func(ctx context.Context, s *broker.Session) error {
+			if findings, err := topology.Ensure(ctx, s, plan, topology.ModeDeclare); err != nil || len(findings) > 0 {
+				t.Errorf("declare: %v %v", findings, err)
+			}
+			return r.Serve(ctx, s)
+		})
+	})
+	t.Cleanup(func() {
+		r.drain(0)
+		cancel()
+		running.Wait()
+		r.deleteTopology()
+		if t.Failed() {
+			t.Logf("log:\n%s", r.log.String())
+		}
+	})
+	return r
+}
+
+var errRefused = errors.New("connection refused")
+
+// drain drains once, also when the test has done it already.
+func (r *rig) drain(grace time.Duration) Drained {
+	if r.Consumer == nil {
+		return Drained{}
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), grace, ErrGrace)
+	defer cancel()
+	c := r.Consumer
+	r.Consumer = nil
+	return c.Drain(ctx)
+}
+
+func (r *rig) deleteTopology() {
+	ch := brokertest.Channel(r.t, r.url)
+	for _, q := range r.plan.Queues {
+		_, _ = ch.QueueDelete(q.Name, false, false, false)
+	}
+	for _, e := range r.plan.Exchanges {
+		if !e.Shared {
+			_ = ch.ExchangeDelete(e.Name, false, false)
+		}
+	}
+}
+
+// publish puts messages with the given bodies (also their ids) straight into the service's queue.
+func (r *rig) publish(bodies ...string) {
+	r.t.Helper()
+	r.eventuallyDeclared()
+	ch := brokertest.Channel(r.t, r.url)
+	for _, b := range bodies {
+		brokertest.Publish(r.t, ch, "", r.plan.Queue, amqp.Publishing{MessageId: b, Body: []byte(b), DeliveryMode: 2})
+	}
+}
+
+func (r *rig) eventuallyDeclared() {
+	r.t.Helper()
+	conn := brokertest.Conn(r.t, r.url)
+	brokertest.Eventually(r.t, soon, "the queue is declared", func() bool {
+		ch, err := conn.Channel()
+		if err != nil {
+			return false
+		}
+		defer ch.Close()
+		_, err = ch.QueueDeclarePassive(r.plan.Queue, true, false, false, false, nil)
+		return err == nil
+	})
+}
+
+func (r *rig) count(a message.Action, reason message.Reason) int {
+	return int(testutil.ToFloat64(r.metrics().settled[a][reason]))
+}
+
+func (r *rig) metrics() *metrics { return r.Consumer.metrics }
+
+// empty waits until nothing is ready or unacked in the service's queue any more.
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	brokertest.Eventually(r.t, soon, what, ok)
+}
+
+func (r *rig) dlq() string { return r.plan.Park.Queue }
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// seen counts attempts by message id.
+type seen struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (s *seen) add(id string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == nil {
+		s.n = map[string]int{}
+	}
+	s.n[id]++
+	return s.n[id]
+}
+
+func (s *seen) of(id string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n[id]
+}
+
+func (s *seen) total() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, k := range s.n {
+		n += k
+	}
+	return n
+}
