@@ -109,7 +109,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
 	if err != nil {
 		return err
 	}
-	r := newRun(c, s, sub)
+	r := newRun(c, sub)
 	defer r.close()
 	return r.consume(ctx)
 }

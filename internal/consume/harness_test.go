@@ -27,7 +27,9 @@ const soon = 20 * time.Second
 // dispatcher stands where the HTTP client stands: what the app answers is the test's to say.
 type dispatcher func(ctx context.Context, m *message.Message) message.Outcome
 
-func (d dispatcher) Dispatch(ctx context.Context, m *message.Message) message.Outcome { return d(ctx, m) }
+func (d dispatcher) Dispatch(ctx context.Context, m *message.Message) message.Outcome {
+	return d(ctx, m)
+}
 
 func answer(status int) message.Outcome {
 	return message.Outcome{Status: status, RetryAfter: -1, At: time.Now()}

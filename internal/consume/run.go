@@ -23,8 +23,8 @@ var errPaused = errors.New("paused")
 // run is the consumer on one session. A delivery belongs to its run: it is settled through it or not at all.
 type run struct {
 	c       *Consumer
-	session *broker.Session
 	sub     *broker.Subscription
+	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
 
 	outstanding sync.WaitGroup // deliveries received and not finished
@@ -41,9 +41,9 @@ type delivery struct {
 	run *run
 }
 
-func newRun(c *Consumer, s *broker.Session, sub *broker.Subscription) *run {
+func newRun(c *Consumer, sub *broker.Subscription) *run {
 	r := &run{
-		c: c, session: s, sub: sub, settler: newSettler(sub, c.o.Prefetch, c.metrics),
+		c: c, sub: sub, done: sub.Done(), settler: newSettler(sub, c.o.Prefetch, c.metrics),
 		// At least one may sleep, also when the window leaves no room beside the workers.
 		sleepers: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),
 	}
@@ -94,7 +94,7 @@ func (r *run) awaitOpen(ctx context.Context) error {
 		case <-changed:
 		case <-r.c.stopping:
 			return errStopping
-		case <-r.sub.Done():
+		case <-r.done:
 			return r.lost(ctx)
 		}
 	}
@@ -112,7 +112,7 @@ func (r *run) stopOr(err error) error {
 // gone reports whether the run's session has ended.
 func (r *run) gone() bool {
 	select {
-	case <-r.sub.Done():
+	case <-r.done:
 		return true
 	default:
 		return false
@@ -149,7 +149,7 @@ func (r *run) pumpUntil(ctx context.Context, deliveries <-chan amqp.Delivery, ch
 		case d, ok := <-deliveries:
 			if !ok { // the server cancelled the consumer, or the channel is closing
 				select {
-				case <-r.sub.Done():
+				case <-r.done:
 				case <-ctx.Done():
 				}
 				return r.lost(ctx)
@@ -163,7 +163,7 @@ func (r *run) pumpUntil(ctx context.Context, deliveries <-chan amqp.Delivery, ch
 			return nil
 		case <-r.c.stopping:
 			return errStopping
-		case <-r.sub.Done():
+		case <-r.done:
 			return r.lost(ctx)
 		}
 	}
@@ -201,7 +201,7 @@ func (r *run) offer(ctx context.Context, d delivery) error {
 		case <-changed:
 		case <-r.c.stopping:
 			return errStopping
-		case <-r.sub.Done():
+		case <-r.done:
 			return r.lost(ctx)
 		}
 	}
@@ -284,13 +284,13 @@ func (r *run) close() {
 	})
 	select {
 	case <-finished:
-	case <-r.sub.Done():
+	case <-r.done:
 		return
 	}
 	t := time.NewTimer(nackGrace)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-r.sub.Done():
+	case <-r.done:
 	}
 }

@@ -136,7 +136,7 @@ func (r *run) wait(d time.Duration, stop <-chan struct{}) waitEnd {
 	select {
 	case <-t.C:
 		return waited
-	case <-r.sub.Done():
+	case <-r.done:
 		return sessionGone
 	case <-stop:
 		return told
