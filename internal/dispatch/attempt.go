@@ -62,6 +62,7 @@ func (x *attempt) run(m *message.Message, start time.Time) {
 		undialled(x.ctx, err, &x.out)
 		return
 	}
+	c.bind(x.ctx)
 	if !x.over(c) {
 		x.out.Failure, x.out.Err = message.FailureRefused, errRefusedByReset
 	}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
@@ -111,7 +112,7 @@ func (r *request) synthesise(m *message.Message) {
 	}
 	if r.ce&attrType == 0 {
 		r.out = append(r.out, "ce-type: "...)
-		r.out = appendEscaped(r.out, firstNonEmpty(m.Type, key, "amqp.message"), escapeAttribute)
+		r.out = appendEscaped(r.out, cmp.Or(m.Type, key, "amqp.message"), escapeAttribute)
 		r.out = append(r.out, '\r', '\n')
 	}
 }
@@ -125,13 +126,4 @@ func appendDigest(dst []byte, m *message.Message, exchange, key string) []byte {
 	}
 	h.Write(m.Body)
 	return hex.AppendEncode(dst, h.Sum(nil)[:16])
-}
-
-func firstNonEmpty(s ...string) string {
-	for _, v := range s {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }

@@ -18,8 +18,8 @@ type conn struct {
 	secure bool
 
 	sys  syscall.RawConn
-	look func(fd uintptr) // fills seen; made once, so that looking allocates nothing
-	seen glimpse
+	look func(fd uintptr) // sets idle; made once, so that looking allocates nothing
+	idle bool
 
 	expires time.Time // when an idle connection is no longer trusted
 
@@ -33,10 +33,9 @@ func newConn(raw net.Conn, secure *tls.Conn) *conn {
 	if secure != nil {
 		c.rw, c.secure = secure, true
 	}
-	if s, ok := raw.(syscall.Conn); ok {
-		c.sys, _ = s.SyscallConn()
-	}
-	c.look = func(fd uintptr) { c.seen = peek(fd) }
+	// Both kinds of socket have a descriptor, and a fresh one can be asked for it.
+	c.sys, _ = raw.(syscall.Conn).SyscallConn()
+	c.look = func(fd uintptr) { c.idle = silent(fd) }
 	return c
 }
 
@@ -69,10 +68,7 @@ func (c *conn) bind(ctx context.Context) bool {
 // quiet reports whether an idle connection is still open and has nothing to say. A byte that arrives without a
 // question belongs to an answer that nobody asked for: the next answer read here would be taken for another message's.
 func (c *conn) quiet() bool {
-	if c.sys == nil || c.interrupted.Load() {
-		return false
-	}
-	if err := c.sys.Control(c.look); err != nil || c.seen != glimpseNothing {
+	if err := c.sys.Control(c.look); err != nil || !c.idle {
 		return false
 	}
 	return !c.secure || c.drained()
@@ -81,9 +77,7 @@ func (c *conn) quiet() bool {
 // drained reports whether the TLS layer holds no decrypted or complete record of its own: those are out of the
 // socket's sight. A read whose deadline has passed never touches the socket, it only sees what is already here.
 func (c *conn) drained() bool {
-	if err := c.rw.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		return false
-	}
+	c.rw.SetReadDeadline(time.Unix(1, 0))
 	var b [1]byte
 	n, err := c.rw.Read(b[:])
 	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)

@@ -12,11 +12,13 @@ import (
 type dialer struct {
 	endpoint *endpoint
 	tls      *tls.Config // nil = plain
+	connect  func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func newDialer(ep *endpoint, base *tls.Config) dialer {
+	d := dialer{endpoint: ep, connect: new(net.Dialer).DialContext}
 	if !ep.secure {
-		return dialer{endpoint: ep}
+		return d
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if base != nil {
@@ -30,23 +32,23 @@ func newDialer(ep *endpoint, base *tls.Config) dialer {
 	if cfg.ClientSessionCache == nil {
 		cfg.ClientSessionCache = tls.NewLRUClientSessionCache(8)
 	}
-	return dialer{endpoint: ep, tls: cfg}
+	d.tls = cfg
+	return d
 }
 
 // dial connects, TLS handshake included, before deadline. Whatever it fails with, no byte of a request was sent.
 func (d dialer) dial(ctx context.Context, deadline time.Time) (*conn, error) {
-	nd := net.Dialer{Deadline: deadline}
-	raw, err := nd.DialContext(ctx, d.endpoint.network, d.endpoint.address)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	raw, err := d.connect(ctx, d.endpoint.network, d.endpoint.address)
 	if err != nil {
 		return nil, err
 	}
 	if d.tls == nil {
 		return newConn(raw, nil), nil
 	}
-	handshake, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
 	secure := tls.Client(raw, d.tls)
-	if err := secure.HandshakeContext(handshake); err != nil {
+	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("tls handshake: %w", err)
 	}

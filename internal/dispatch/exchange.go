@@ -21,12 +21,7 @@ const (
 // over runs the attempt over c, fills out and disposes of c. It reports false, leaving out alone, only if provably not
 // one byte of the request was written.
 func (x *attempt) over(c *conn) bool {
-	if !c.bind(x.ctx) {
-		return false
-	}
-	if err := c.rw.SetDeadline(x.deadline); err != nil {
-		return x.unsent(c, err)
-	}
+	c.rw.SetDeadline(x.deadline) // on a connection that has gone the write says so
 	if len(x.body) > inlineBody {
 		return x.large(c)
 	}

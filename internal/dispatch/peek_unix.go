@@ -4,28 +4,10 @@ package dispatch
 
 import "syscall"
 
-// glimpse is what a look at an idle socket showed.
-type glimpse uint8
-
-const (
-	glimpseNothing glimpse = iota // open, no bytes waiting
-	glimpseBytes                  // somebody spoke out of turn
-	glimpseEnd                    // closed by the app, or broken
-)
-
-// peek looks at a socket without taking anything from it and without blocking.
-func peek(fd uintptr) glimpse {
+// silent reports whether a socket is open and has nothing to read, without taking anything from it and without
+// blocking. A closed one, like one with bytes, would return at once from a read.
+func silent(fd uintptr) bool {
 	var b [1]byte
-	for {
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		switch {
-		case err == syscall.EINTR:
-			continue
-		case err == syscall.EAGAIN:
-			return glimpseNothing
-		case err == nil && n > 0:
-			return glimpseBytes
-		}
-		return glimpseEnd
-	}
+	_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return err == syscall.EAGAIN
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -31,6 +32,44 @@ func TestIdleConnectionIsReaped(t *testing.T) {
 		for range 2 {
 			wantStatus(t, dispatch(t, target, sample()), 204)
 			<-closed
+		}
+	}
+}
+
+func TestReapLeavesTheFreshOnes(t *testing.T) {
+	p := newPool(10, time.Hour)
+	defer p.close()
+	for _, keep := range []time.Duration{0, noLimit} {
+		client, _ := pair(t, "tcp")
+		p.put(newConn(client, nil), time.Now(), keep)
+	}
+	p.reap()
+	if len(p.idle) != 1 || p.timer == nil {
+		t.Errorf("%d idle, timer %v, want 1 and a timer", len(p.idle), p.timer)
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		for name, disturb := range map[string]func(net.Conn){
+			"a byte": func(c net.Conn) { c.Write([]byte{0}) },
+			"end":    func(c net.Conn) { c.Close() },
+		} {
+			client, server := pair(t, network)
+			c := newConn(client, nil)
+			if !c.quiet() {
+				t.Errorf("%s: not quiet from the start", network)
+			}
+			disturb(server)
+			for deadline := time.Now().Add(10 * time.Second); c.quiet(); {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s, %s: still quiet", network, name)
+				}
+			}
+			client.Close()
+			if c.quiet() {
+				t.Errorf("%s: closed, but quiet", network)
+			}
 		}
 	}
 }

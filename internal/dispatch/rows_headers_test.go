@@ -21,6 +21,14 @@ func deep(n int) any {
 	return v
 }
 
+func wide(n int) amqp.Table {
+	t := amqp.Table{}
+	for i := range n {
+		t[fmt.Sprint(i)] = nil
+	}
+	return t
+}
+
 // TestHostileHeaders: rows 65 to 86 of the bad inputs. "(empty)" is a header without a value, "" an absent one.
 func TestHostileHeaders(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -48,6 +56,7 @@ func TestHostileHeaders(t *testing.T) {
 		"75 table 100 deep":              {amqp.Table{"t": deep(100)}, map[string]string{"Amqp-Header-T": ""}, 1},
 		"75 table 10000 deep":            {amqp.Table{"t": deep(10000)}, map[string]string{"Amqp-Header-T": ""}, 1},
 		"76 array of tables":             {amqp.Table{"t": []any{amqp.Table{"b": int8(1), "a": nil}, amqp.Table{}}}, map[string]string{"Amqp-Header-T": `[{"a":null,"b":1},{}]`}, 0},
+		"76 table of 5000":               {amqp.Table{"t": wide(5000)}, map[string]string{"Amqp-Header-T": ""}, 1},
 		"76 array of 5000":               {amqp.Table{"t": make([]any, 5000)}, map[string]string{"Amqp-Header-T": ""}, 1},
 		"76 JSON in Unicode":             {amqp.Table{"t": []any{"ü\xff\"\\\n\r\t\x01\x7f"}}, map[string]string{"Amqp-Header-T": `["%C3%BC%EF%BF%BD\"\\\n\r\t\u0001\u007F"]`}, 0},
 		"77 bytes that are text":         {amqp.Table{"b": []byte("a b")}, map[string]string{"Amqp-Header-B": "a b"}, 0},

@@ -26,9 +26,6 @@ func (r *request) appendAny(v any, e *escapes) bool {
 		if ok {
 			r.out = appendEscaped(r.out, r.json, e)
 		}
-		if cap(r.json) > keptBuffer {
-			r.json = nil
-		}
 		return ok
 	}
 	var ok bool
