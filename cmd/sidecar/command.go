@@ -112,5 +112,10 @@ func (in invocation) load(name string) (*config.Config, error) {
 	if err := in.parse(flag.NewFlagSet(name, flag.ContinueOnError), 0); err != nil {
 		return nil, err
 	}
-	return config.Load(in.environ)
+	return loadConfig(in.environ)
+}
+
+// loadConfig reads the configuration, with the container's memory limit to measure it against.
+func loadConfig(environ []string) (*config.Config, error) {
+	return config.Load(environ, config.MemoryLimit(app.MemoryLimit()))
 }

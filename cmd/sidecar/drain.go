@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"syscall"
 	"time"
 )
 
@@ -41,6 +43,10 @@ func drain(ctx context.Context, in invocation) error {
 	defer t.Stop()
 	for {
 		state, err := drainState(ctx, l)
+		if errors.Is(err, syscall.ECONNREFUSED) { // it has drained and ended meanwhile
+			_, err := fmt.Fprintln(in.stdout, "stopped")
+			return err
+		}
 		if err != nil {
 			return err
 		}

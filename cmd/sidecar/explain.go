@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sidecar/internal/app"
-	"sidecar/internal/config"
 )
 
 // explain needs no service to say what an answer means: without one it explains for an imaginary service.
@@ -37,7 +36,7 @@ func explain(_ context.Context, in invocation) error {
 	if !slices.ContainsFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, "SIDECAR_SERVICE=") }) {
 		environ = append(slices.Clone(environ), "SIDECAR_SERVICE=example-service")
 	}
-	cfg, err := config.Load(environ)
+	cfg, err := loadConfig(environ)
 	if err != nil {
 		return err
 	}

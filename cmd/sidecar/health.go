@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"sidecar/internal/config"
 )
 
 const healthTimeout = 3 * time.Second
@@ -29,7 +27,7 @@ func health(ctx context.Context, in invocation) error {
 	if !ok {
 		return fmt.Errorf("%w: health: %q is not one of live, ready, startup", errUsage, probe)
 	}
-	cfg, err := config.Load(in.environ)
+	cfg, err := loadConfig(in.environ)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"sidecar/internal/app"
-	"sidecar/internal/config"
 )
 
 func plan(_ context.Context, in invocation) error {
@@ -19,7 +18,7 @@ func plan(_ context.Context, in invocation) error {
 	if *format != "text" && *format != "mermaid" && *format != "definitions" {
 		return fmt.Errorf("%w: plan: --format %q is not one of text, mermaid, definitions", errUsage, *format)
 	}
-	cfg, err := config.Load(in.environ)
+	cfg, err := loadConfig(in.environ)
 	if err != nil {
 		return err
 	}

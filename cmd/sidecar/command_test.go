@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// call runs the command line in this process.
+func call(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, environ, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+var service = []string{"SIDECAR_SERVICE=wms-cincout"}
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		environ []string
+		args    []string
+		code    int
+		stdout  string // must contain
+		stderr  string // must contain
+	}{
+		{"help", nil, []string{"help"}, 0, "explain", ""},
+		{"-h", nil, []string{"-h"}, 0, "usage: sidecar", ""},
+		{"flag help", nil, []string{"plan", "-h"}, 0, "", "-format"},
+		{"unknown subcommand", nil, []string{"rnu"}, 64, "", `no subcommand "rnu"`},
+		{"version", nil, []string{"version"}, 0, "sidecar dev", ""},
+		{"version with an argument", nil, []string{"version", "x"}, 64, "", `unexpected argument "x"`},
+		{"run without a service", nil, nil, 64, "", "SIDECAR_SERVICE"},
+		{"run is the default", []string{"SIDECAR_SERVICE=a b"}, nil, 64, "", "SIDECAR_SERVICE"},
+		{"run with a flag", service, []string{"run", "--x"}, 64, "", "flag provided but not defined"},
+		{"a preset of a later version", append(service, "SIDECAR_TOPOLOGY=topic-tiers"), []string{"run"}, 64, "", "SIDECAR_TOPOLOGY=topic-tiers"},
+		{"config", append(service, "SIDECAR_AMQP_PASSWORD=hunter2"), []string{"config"}, 0, "wms.queue.wms-cincout", ""},
+		{"config with warnings", []string{"SIDECAR_SERVICE=lonely"}, []string{"config"}, 0, "default.queue.lonely", "warning: "},
+		{"config of another preset", append(service, "SIDECAR_TOPOLOGY=topic-tiers"), []string{"config"}, 64, "", "topic-tiers"},
+		{"config without a service", nil, []string{"config"}, 64, "", "SIDECAR_SERVICE"},
+		{"plan", service, []string{"plan"}, 0, "wms.retry-queue.wms-cincout", ""},
+		{"plan mermaid", service, []string{"plan", "--format", "mermaid"}, 0, "flowchart", ""},
+		{"plan definitions", service, []string{"plan", "--format=definitions"}, 0, `"wms.dlq.wms-cincout"`, ""},
+		{"plan in another format", service, []string{"plan", "--format", "yaml"}, 64, "", `"yaml"`},
+		{"plan without a service", nil, []string{"plan"}, 64, "", "SIDECAR_SERVICE"},
+		{"plan of another preset", append(service, "SIDECAR_TOPOLOGY=topic-tiers"), []string{"plan"}, 64, "", "topic-tiers"},
+		{"explain needs no service", nil, []string{"explain", "--status", "503", "--retry", "10"}, 0, "park (reason max_retries)", ""},
+		{"explain retry", service, []string{"explain", "--status", "503"}, 0, "waits 5s in wms.retry-queue.wms-cincout", ""},
+		{"explain ack", service, []string{"explain", "--status", "204"}, 0, "acked", ""},
+		{"explain requeue", service, []string{"explain", "--status", "425"}, 0, "sleeps 1s to 5s", ""},
+		{"explain pause", service, []string{"explain", "--status", "429", "--retry-after", "30s"}, 0, "takes nothing for 30s", ""},
+		{"explain refused", service, []string{"explain", "--failure", "refused"}, 0, "release (reason app_down)", ""},
+		{"explain disposition", service, []string{"explain", "--status", "500", "--disposition", "discard"}, 0, "discard (reason disposition)", ""},
+		{"explain park status", append(service, "SIDECAR_PARK_ON_STATUS=413"), []string{"explain", "--status", "413"}, 0, "retrying would not help", ""},
+		{"explain nothing", service, []string{"explain"}, 64, "", "--status or --failure"},
+		{"explain both", service, []string{"explain", "--status", "1", "--failure", "reset"}, 64, "", "--status or --failure"},
+		{"explain a status that is none", service, []string{"explain", "--status", "1000"}, 64, "", "1000"},
+		{"explain a negative retry", service, []string{"explain", "--status", "500", "--retry", "-1"}, 64, "", "-1"},
+		{"explain an unknown failure", service, []string{"explain", "--failure", "fire"}, 64, "", `"fire"`},
+		{"explain an unknown disposition", service, []string{"explain", "--status", "200", "--disposition", "x"}, 64, "", `"x"`},
+		{"explain with a bad variable", []string{"SIDECAR_PREFETCH=0"}, []string{"explain", "--status", "200"}, 64, "", "SIDECAR_PREFETCH"},
+		{"check without a broker", append(service, "SIDECAR_AMQP_URL=amqp://user:hunter2@127.0.0.1:1/"), []string{"check"}, 1, "", "connect to the broker"},
+		{"check without a service", nil, []string{"check"}, 64, "", "SIDECAR_SERVICE"},
+		{"check of another preset", append(service, "SIDECAR_TOPOLOGY=topic-tiers"), []string{"check"}, 64, "", "topic-tiers"},
+		{"health of nobody", append(service, "SIDECAR_ADMIN_ADDR=127.0.0.1:1"), []string{"health"}, 1, "", "SIDECAR_ADMIN_ADDR"},
+		{"health of what", service, []string{"health", "wealth"}, 64, "", `"wealth"`},
+		{"health at a random port", append(service, "SIDECAR_ADMIN_ADDR=:0"), []string{"health"}, 1, "", "port 0"},
+		{"health without a service", nil, []string{"health"}, 64, "", "SIDECAR_SERVICE"},
+		{"health with two arguments", service, []string{"health", "live", "ready"}, 64, "", `"ready"`},
+		{"drain nobody", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:1"), []string{"drain"}, 1, "", "SIDECAR_CONTROL_ADDR"},
+		{"drain at a random port", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:0"), []string{"drain"}, 1, "", "port 0"},
+		{"drain without a service", nil, []string{"drain"}, 64, "", "SIDECAR_SERVICE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := call(t, c.environ, c.args...)
+			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit %d, want %d\nstdout: %s\nwants: %s\nstderr: %s\nwants: %s", code, c.code, stdout, c.stdout, stderr, c.stderr)
+			}
+			if strings.Contains(stdout+stderr, "hunter2") {
+				t.Error("a password was printed")
+			}
+		})
+	}
+}
+
+// at starts a server that stands for a running sidecar and returns its address.
+func at(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+func TestHealthAsksTheRightPath(t *testing.T) {
+	for arg, path := range map[string]string{"live": "/livez", "ready": "/readyz", "startup": "/startupz", "": "/readyz"} {
+		addr := at(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != path {
+				t.Errorf("asked %s, want %s", r.URL.Path, path)
+			}
+			_, _ = w.Write([]byte(`{"ready":true}`))
+		})
+		args := []string{"health"}
+		if arg != "" {
+			args = append(args, arg)
+		}
+		if code, stdout, stderr := call(t, append(service, "SIDECAR_ADMIN_ADDR="+addr), args...); code != 0 || !strings.Contains(stdout, "ready") {
+			t.Errorf("%v: exit %d %s %s", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestHealthFails(t *testing.T) {
+	addr := at(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	if code, _, stderr := call(t, append(service, "SIDECAR_ADMIN_ADDR="+addr), "health"); code != 1 || !strings.Contains(stderr, "503") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+func TestHealthOfAWildcardAddress(t *testing.T) {
+	addr := at(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"", "0.0.0.0"} {
+		if code, _, stderr := call(t, append(service, "SIDECAR_ADMIN_ADDR="+host+":"+port), "health"); code != 0 {
+			t.Errorf("%q: exit %d: %s", host, code, stderr)
+		}
+	}
+}
+
+func TestDrainWaits(t *testing.T) {
+	states := []string{"consuming", "draining", "drained"}
+	asked := 0
+	addr := at(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer 0123456789abcdef" {
+			t.Errorf("Authorization %q", r.Header.Get("Authorization"))
+		}
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		_, _ = w.Write([]byte(`{"state":"` + states[min(asked, 2)] + `"}`))
+		asked++
+	})
+	code, stdout, stderr := call(t, append(service, "SIDECAR_CONTROL_ADDR="+addr, "SIDECAR_CONTROL_TOKEN=0123456789abcdef"), "drain")
+	if code != 0 || !strings.Contains(stdout, "drained") || asked != 3 {
+		t.Errorf("exit %d after %d looks: %s %s", code, asked, stdout, stderr)
+	}
+}
+
+func TestDrainFails(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"refused with status 401": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+		"status refused with status 500": func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
+			w.WriteHeader(http.StatusInternalServerError)
+		},
+		"read the sidecar's status": func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
+			_, _ = w.Write([]byte("not json"))
+		},
+	} {
+		addr := at(t, h)
+		if code, _, stderr := call(t, append(service, "SIDECAR_CONTROL_ADDR="+addr), "drain"); code != 1 || !strings.Contains(stderr, name) {
+			t.Errorf("%s: exit %d: %s", name, code, stderr)
+		}
+	}
+}
+
+// TestDrainOfASidecarThatEnds: the process may be gone before drain looks again.
+func TestDrainOfASidecarThatEnds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		c, err := l.Accept()
+		_ = l.Close() // before the answer: whoever comes next is refused
+		if err != nil {
+			return
+		}
+		_, _ = c.Read(make([]byte, 4096))
+		_, _ = c.Write([]byte("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
+		_ = c.Close()
+	}()
+	code, stdout, stderr := call(t, append(service, "SIDECAR_CONTROL_ADDR="+l.Addr().String()), "drain")
+	if code != 0 || !strings.Contains(stdout, "stopped") {
+		t.Errorf("exit %d: %s %s", code, stdout, stderr)
+	}
+}
