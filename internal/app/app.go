@@ -59,6 +59,9 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n := cfg.Retry.CrashLimit; n != 0 {
+		return nil, fmt.Errorf("%w: SIDECAR_CRASH_LIMIT=%d is not available in this version: use 0", ErrConfig, n)
+	}
 	a := &App{
 		cfg: cfg, build: build, plan: plan, started: time.Now(),
 		log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),

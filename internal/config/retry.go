@@ -42,7 +42,7 @@ type Retry struct {
 	RetryAfterMax time.Duration `env:"RETRY_AFTER_MAX" envDefault:"5m" range:"1s..24m"`
 
 	// A message that was redelivered after this many crashes of app or sidecar is parked with the reason `crash`. `0`
-	// turns this off.
+	// turns this off, and `sidecar run` of this version takes nothing else.
 	CrashLimit int `env:"CRASH_LIMIT" envDefault:"0" range:"0..1000"`
 }
 
