@@ -56,10 +56,11 @@ func parseDigits(b []byte) (int64, bool) {
 		if !digit(c) {
 			return 0, false
 		}
-		if n > (math.MaxInt64-9)/10 {
-			n = math.MaxInt64 / 10
+		if n < (math.MaxInt64-9)/10 {
+			n = n*10 + int64(c-'0')
+		} else {
+			n = math.MaxInt64
 		}
-		n = n*10 + int64(c-'0')
 	}
 	return n, true
 }

@@ -153,6 +153,8 @@ func TestRetryAfter(t *testing.T) {
 		"301":                             5 * time.Minute,
 		"999999999":                       5 * time.Minute,
 		"99999999999999999999999999999":   5 * time.Minute,
+		"99999999999999999999":            5 * time.Minute,
+		"9223372036854775807":             5 * time.Minute,
 		"9223372037":                      5 * time.Minute,
 		"1e99":                            -1,
 		"-1":                              -1,
