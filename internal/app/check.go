@@ -50,6 +50,10 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 		_, _ = fmt.Fprintf(w, "problem  %s: %s\n         wanted  %s\n         found   %s\n         fix     %s\n",
 			f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
 	}
+	if cfg.Topology.Mode != string(topology.ModeDeclare) {
+		_, _ = fmt.Fprintf(w, "note     bindings cannot be seen over AMQP: the sidecar proves the one behind its retries by publishing "+
+			"the first retry of each session instead of rejecting it\n")
+	}
 	if len(findings) > 0 {
 		return fmt.Errorf("%w: %d problems", ErrFindings, len(findings))
 	}

@@ -46,6 +46,11 @@ func (a *App) missing(findings []topology.Finding) {
 		return
 	}
 	a.flow.Hold(flow.Topology, findings[0].String())
+	a.askForLook()
+}
+
+// askForLook has the topology looked at soon: something was missing, or a message found no queue.
+func (a *App) askForLook() {
 	select {
 	case a.look <- struct{}{}:
 	default:

@@ -46,6 +46,7 @@ func BenchmarkSuccess(b *testing.B) {
 			}
 			c.metrics = newMetrics(registry, plan.Queue, func() float64 { return 0 }, func() float64 { return 0 })
 			r := &run{c: c, done: make(chan struct{}), settler: newSettler(discard{}, 64, c.metrics)}
+			r.plan.Store(plan)
 			go r.settler.run()
 			w := &worker{c: c}
 			d := delivery{amqp.Delivery{

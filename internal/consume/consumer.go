@@ -33,8 +33,17 @@ type Publisher interface {
 
 // Options of a Consumer.
 type Options struct {
-	Plan        *topology.Plan
-	Policy      retry.Policy
+	Plan   *topology.Plan
+	Policy retry.Policy
+
+	// Unproven says that nobody has made sure that the retry exchange leads to the wait queue: bindings cannot be seen
+	// over AMQP, and a reject into a missing one loses the message without a trace. The first retry of each session
+	// then leaves by a mandatory publish, which would come back; once one has got through, rejects are safe.
+	Unproven bool
+
+	// Unroutable is told when a publication found no queue, so that somebody looks at the topology. It must not block.
+	Unroutable func()
+
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
 	Dispatcher  Dispatcher

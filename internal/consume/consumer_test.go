@@ -455,3 +455,29 @@ func TestMessageAgeAndRetriesAreObserved(t *testing.T) {
 		t.Fatal("no observers")
 	}
 }
+
+// TestUnprovenBindingIsProvenByAPublish: with nobody to vouch for the binding, the first retry must not be a reject.
+func TestUnprovenBindingIsProvenByAPublish(t *testing.T) {
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if s.add(m.MessageID) <= 3 {
+			return answer(500)
+		}
+		return answer(200)
+	}), settings{concurrency: 1, prefetch: 1, unproven: true})
+	r.eventually("active", func() bool { return r.Active() })
+	ch := brokertest.Channel(t, r.url)
+	wait := r.plan.Waits[0]
+	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.publish("a")
+	r.eventually("the retry comes back to us", func() bool { return r.unroutable.Load() > 0 })
+	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	if got := r.count(message.Retry, message.ReasonServerError); got != 3 || s.of("a") != 4 {
+		t.Errorf("%d retries and %d attempts, want 3 and 4: nothing lost, nothing counted twice", got, s.of("a"))
+	}
+}

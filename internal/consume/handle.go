@@ -71,7 +71,7 @@ func (w *worker) handle(d delivery) {
 	w.rec.span.ClientEnd(o.Status, o.Failure.String())
 	c.o.Flow.Report(m, &o)
 	v := c.o.Policy.Decide(m, o)
-	w.rec.s = c.o.Plan.Settlement(m, v)
+	w.rec.s = d.run.plan.Load().Settlement(m, v)
 	if pause := max(w.rec.s.Pause, v.Pause); pause > 0 {
 		c.o.Flow.PauseFor(pause)
 	}

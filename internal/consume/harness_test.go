@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,13 +51,17 @@ type rig struct {
 	flow  *flow.Control
 	log   *lines
 	ended chan error // Supervise's result
-	stop  context.CancelFunc
+
+	unroutable atomic.Int64 // times the consumer asked for a look at the topology
+
+	stop context.CancelFunc
 }
 
 type settings struct {
 	concurrency, prefetch int
 	maxRetries            int
 	retryDelay            time.Duration
+	unproven              bool
 	publisher             func(Publisher) Publisher
 	probe                 func(context.Context) error
 }
@@ -98,6 +103,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		publisher = s.publisher(real)
 	}
 	r.Consumer = New(Options{
+		Unproven: s.unproven, Unroutable: func() { r.unroutable.Add(1) },
 		Plan: plan, Policy: retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond},
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,

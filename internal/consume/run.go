@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
+	"sidecar/internal/topology"
 )
 
 // nackGrace is how long a channel stays open after the last settlement of a stop: nacks sent right before
@@ -26,6 +28,7 @@ type run struct {
 	sub     *broker.Subscription
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
+	plan    atomic.Pointer[topology.Plan] // how verdicts leave, as far as it is proven on this session
 
 	outstanding sync.WaitGroup // deliveries received and not finished
 	sleepers    chan struct{}  // slots for messages that sleep locally
@@ -46,6 +49,10 @@ func newRun(c *Consumer, sub *broker.Subscription) *run {
 		c: c, sub: sub, done: sub.Done(), settler: newSettler(sub, c.o.Prefetch, c.metrics),
 		// At least one may sleep, also when the window leaves no room beside the workers.
 		sleepers: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),
+	}
+	r.plan.Store(c.o.Plan)
+	if c.o.Unproven {
+		r.plan.Store(c.o.Plan.WithoutReject())
 	}
 	c.background.Go(r.settler.run)
 	return r

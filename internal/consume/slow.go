@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -26,18 +27,13 @@ func (r *run) replace(tag uint64, rec *record) {
 	p := rec.s.Publish
 	for pause := publishPauseMin; ; pause = min(2*pause, publishPauseMax) {
 		rec.span.Send(destination(p))
-		err := r.publish(p)
+		err := r.publish(p, rec)
 		rec.span.SendEnd(err)
 		if err == nil {
 			r.finishWith(tag, rec)
 			r.c.record(rec)
 			return
 		}
-		if p.Kind == broker.KindPark {
-			r.c.metrics.parkFailures.Inc()
-		}
-		r.c.o.Logger.Warn("publish failed", "queue", r.c.o.Plan.Queue, "kind", p.Kind,
-			"exchange", p.Exchange, "key", p.Key, "message_id", rec.m.MessageID, "error", err)
 		switch r.wait(pause, r.c.interrupt.Done()) {
 		case waited:
 		case sessionGone:
@@ -51,10 +47,25 @@ func (r *run) replace(tag uint64, rec *record) {
 	}
 }
 
-func (r *run) publish(p *broker.Publication) error {
+func (r *run) publish(p *broker.Publication, rec *record) error {
 	ctx, cancel := context.WithTimeout(r.c.interrupt, publishTimeout)
 	defer cancel()
-	return r.c.o.Publisher.Publish(ctx, p)
+	err := r.c.o.Publisher.Publish(ctx, p)
+	if err == nil {
+		if p.Kind == broker.KindRetry {
+			r.plan.Store(r.c.o.Plan) // it got through, so a reject will
+		}
+		return nil
+	}
+	if p.Kind == broker.KindPark {
+		r.c.metrics.parkFailures.Inc()
+	}
+	r.c.o.Logger.Warn("publish failed", "queue", r.c.o.Plan.Queue, "kind", p.Kind,
+		"exchange", p.Exchange, "key", p.Key, "message_id", rec.m.MessageID, "error", err)
+	if r.c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
+		r.c.o.Unroutable()
+	}
+	return err
 }
 
 // abandon gives the original back, uncounted.
@@ -100,11 +111,9 @@ func (r *run) detour(rec *record) {
 		return
 	}
 	rec.span.Send(destination(p))
-	err := r.publish(p)
+	err := r.publish(p, rec)
 	rec.span.SendEnd(err)
 	if err != nil {
-		r.c.o.Logger.Warn("publish failed", "queue", r.c.o.Plan.Queue, "kind", p.Kind,
-			"exchange", p.Exchange, "key", p.Key, "message_id", rec.m.MessageID, "error", err)
 		r.hold(&rec.s)
 		return
 	}

@@ -2,6 +2,7 @@ package message
 
 import (
 	"math"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -23,6 +24,7 @@ const maxCount = math.MaxInt32
 type history struct {
 	retries       int
 	malformed     bool
+	looped        bool
 	returned      bool
 	exchange, key string
 }
@@ -36,8 +38,7 @@ func RetryCount(h amqp.Table, queue string) int { return readHistory(h, queue).r
 
 func readHistory(h amqp.Table, queue string) history {
 	var r history
-	own, hasOwn, malformed := findRejected(h, queue)
-	r.malformed = malformed
+	own, hasOwn := r.findRejected(h, queue)
 	published, hasPublished := integer(h[HeaderRetryCount])
 	final, hasFinal := integer(h[HeaderFinalRetryCount])
 	r.retries = min(max(published+own.count, final), maxCount)
@@ -61,34 +62,35 @@ type death struct {
 }
 
 // findRejected looks the queue's own "rejected" entry up, wherever it stands: the order of a third entry differs
-// between broker versions. Forged duplicates: the larger count wins. malformed is true for anything a broker would
-// not have written.
-func findRejected(h amqp.Table, queue string) (own death, found, malformed bool) {
+// between broker versions. Forged duplicates: the larger count wins. It notes anything a broker would not have written,
+// and entries that say the message left this queue in another way than by a reject.
+func (r *history) findRejected(h amqp.Table, queue string) (own death, found bool) {
 	raw, present := h[HeaderDeath]
 	if !present {
-		return death{}, false, false
+		return death{}, false
 	}
 	entries, ok := raw.([]any)
-	if !ok {
-		return death{}, false, true
-	}
+	r.malformed = !ok || len(entries) == 0
 	for _, e := range entries {
 		t, ok := e.(amqp.Table)
 		if !ok {
-			malformed = true
+			r.malformed = true
 			continue
 		}
 		d, reason, from, ok := readDeath(t)
-		malformed = malformed || !ok
-		if reason != "rejected" || from != queue {
-			continue
+		r.malformed = r.malformed || !ok
+		switch {
+		case from != queue:
+		case reason != "rejected":
+			r.looped = true
+		default:
+			if !found || d.count > own.count {
+				own = d
+			}
+			found = true
 		}
-		if !found || d.count > own.count {
-			own = d
-		}
-		found = true
 	}
-	return own, found, malformed || len(entries) == 0
+	return own, found
 }
 
 // readDeath reads one x-death entry; ok is false when a field the broker relies on is missing or of a foreign type.
@@ -106,8 +108,11 @@ func readDeath(t amqp.Table) (d death, reason, queue string, ok bool) {
 			d.key = s
 		}
 	}
-	return d, reason, queue, counted && reasoned && queued && routed && keyed
+	return d, reason, queue, counted && reasoned && queued && routed && keyed && slices.Contains(deathReasons, reason)
 }
+
+// deathReasons are what a broker writes.
+var deathReasons = []string{"rejected", "expired", "maxlen", "delivery_limit"}
 
 // integer reads v as a count: any AMQP integer type that is not negative, clamped to maxCount.
 func integer(v any) (int, bool) {

@@ -20,6 +20,9 @@ func expired(queue string) amqp.Table {
 	return t
 }
 
+// loops names the rows in which the message left its own queue by another way than a reject.
+var loops = map[string]bool{"the entry is looked up, not indexed": true, "expired only": true, "a reason no broker writes": true}
+
 func TestRetryCount(t *testing.T) {
 	const q = "wms.queue.wms-cincout"
 	for _, c := range []struct {
@@ -33,6 +36,10 @@ func TestRetryCount(t *testing.T) {
 		{"the entry is looked up, not indexed", amqp.Table{"x-death": []any{expired("wms.retry-queue.wms-cincout"), expired(q), rejected(q, int64(3))}}, 3, false},
 		{"another queue's rejections", amqp.Table{"x-death": []any{rejected("other", int64(9))}}, 0, false},
 		{"expired only", amqp.Table{"x-death": []any{expired(q)}}, 0, false},
+		{"expired from a wait queue", amqp.Table{"x-death": []any{expired("wms.retry-queue.wms-cincout"), rejected(q, int64(3))}}, 3, false},
+		{"a reason no broker writes", amqp.Table{"x-death": []any{amqp.Table{
+			"count": int64(1), "reason": "tired", "queue": q, "exchange": "", "routing-keys": []any{"k"},
+		}}}, 0, true},
 		{"int8", amqp.Table{"x-death": []any{rejected(q, int8(4))}}, 4, false},
 		{"int16", amqp.Table{"x-death": []any{rejected(q, int16(4))}}, 4, false},
 		{"int32", amqp.Table{"x-death": []any{rejected(q, int32(4))}}, 4, false},
@@ -75,6 +82,9 @@ func TestRetryCount(t *testing.T) {
 			m.FromDelivery(&amqp.Delivery{Headers: c.headers}, q, 10)
 			if m.RetryCount != c.want || m.Malformed != c.malformed {
 				t.Errorf("RetryCount %d Malformed %v, want %d %v", m.RetryCount, m.Malformed, c.want, c.malformed)
+			}
+			if _, looped := loops[c.name]; m.Looped != looped {
+				t.Errorf("Looped = %v", m.Looped)
 			}
 			if m.LastAttempt() != (c.want >= 10) {
 				t.Errorf("LastAttempt = %v at %d of 10", m.LastAttempt(), c.want)

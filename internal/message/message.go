@@ -40,7 +40,11 @@ type Message struct {
 
 	RetryCount int  // failed attempts before this one; 0 on the first delivery
 	MaxRetries int  // of the topology plan
-	Malformed  bool // x-death is forged or broken: this message must never be rejected, see Settlement
+	Malformed  bool // x-death is forged or broken: such a message must never be rejected, it takes a 3.10 queue down
+
+	// Looped: x-death says that the message once left this queue by expiry, length or delivery limit. Once rejected, a
+	// broker of the 3.x line takes its way back for an automatic cycle and drops it: it must never be rejected either.
+	Looped bool
 
 	// Trace is what goes to the app as traceparent, tracestate and baggage; an empty string is not sent.
 	Trace TraceContext
@@ -69,6 +73,6 @@ func (m *Message) FromDelivery(d *amqp.Delivery, queue string, maxRetries int) {
 		return
 	}
 	h := readHistory(d.Headers, queue)
-	m.RetryCount, m.Malformed = h.retries, h.malformed
+	m.RetryCount, m.Malformed, m.Looped = h.retries, h.malformed, h.looped
 	m.OriginalExchange, m.OriginalRoutingKey, m.HasOriginal = h.exchange, h.key, h.returned
 }

@@ -126,7 +126,7 @@ func (p *Plan) waitFor(retries int, delay time.Duration) (w WaitPath, covered bo
 // down with it on some versions. A message that came back from the dead-letter queue carries its count in a header:
 // the broker of some versions starts its own count again at one, so only a republish goes on counting.
 func rejectable(m *message.Message) bool {
-	if m.Malformed {
+	if m.Malformed || m.Looped {
 		return false
 	}
 	_, redriven := m.Headers[message.HeaderFinalRetryCount]
