@@ -124,13 +124,8 @@ func TestCheckWritable(t *testing.T) {
 	if err != nil || len(f) != 1 || f[0].Wanted != `write permission on "amq.default"` || !strings.Contains(f[0].Fix, "amq\\.default") {
 		t.Errorf("%v, %v", f, err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := CheckWritable(ctx, session(t, url), p, ModeVerify); err != nil && ctx.Err() == nil {
-		t.Error(err)
-	}
 	elsewhere := &Plan{Redrive: Route{Exchange: "x"}}
-	if f, err := CheckWritable(ctx, nil, elsewhere, ModeVerify); f != nil || err != nil {
+	if f, err := CheckWritable(context.Background(), nil, elsewhere, ModeVerify); f != nil || err != nil {
 		t.Errorf("nothing goes through the default exchange, but %v, %v", f, err)
 	}
 }

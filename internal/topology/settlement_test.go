@@ -194,6 +194,9 @@ func TestRetryThatCannotLeaveParks(t *testing.T) {
 		{"headers near the frame size", p, big(127000), message.ReasonHeadersTooLarge},
 		{"with tiers too", tiered, big(127000), message.ReasonHeadersTooLarge},
 		{"headers that only fit as they came", tiered, big(126900), message.ReasonHeadersTooLarge},
+		{"copy keys that the broker would double", p, func(m *message.Message) {
+			m.Headers["CC"] = []any{strings.Repeat("k", 200), strings.Repeat("k", 70000)}
+		}, message.ReasonHeadersTooLarge},
 		{"no way but reject", onlyReject, func(m *message.Message) { m.Malformed = true }, message.ReasonMalformedDeath},
 		{"no way to wait", otherShapes()["straight to the dlq"], nil, message.ReasonMaxRetries},
 	} {

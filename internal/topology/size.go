@@ -25,7 +25,11 @@ const (
 func (p *Plan) nearFrameMax(m *message.Message) bool {
 	pub := publishing(m, m.Headers)
 	pub.UserId, pub.Expiration = m.UserID, m.Expiration
-	return p.overweight(&pub, retryReserve)
+	reserve := retryReserve
+	if cc, ok := m.Headers["CC"]; ok {
+		reserve += fieldSize(cc) // copied into x-death as routing keys; from RabbitMQ 4.0 the header stays as well
+	}
+	return p.overweight(&pub, reserve)
 }
 
 // overweight reports whether the properties do not fit a frame with reserve bytes to spare.

@@ -1,0 +1,111 @@
+package topology
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
+)
+
+// filled makes properties whose frame has exactly size bytes.
+func filled(size int) amqp.Publishing {
+	pub := amqp.Publishing{
+		DeliveryMode: amqp.Persistent, ContentType: "a/b", MessageId: "id", Priority: 1, Type: "t",
+		Headers: amqp.Table{
+			"i8": int8(1), "u8": uint8(1), "i16": int16(1), "u16": uint16(1), "i32": int32(1), "u32": uint32(1), "i64": int64(1),
+			"f": float32(1), "d": 1.5, "t": true, "v": nil, "b": []byte{1, 2}, "dec": amqp.Decimal{Scale: 1, Value: 2},
+			"a": []any{"x", int32(1), amqp.Table{"k": "v"}}, "fill": "",
+		},
+	}
+	pub.Headers["fill"] = strings.Repeat("x", size-headerFrameSize(&pub))
+	return pub
+}
+
+// TestFrameSizeIsExact: our arithmetic is the broker's. It forgives the eight bytes around a frame and nothing more.
+func TestFrameSizeIsExact(t *testing.T) {
+	const forgiven = 8
+	url := brokertest.URL(t)
+	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
+	publish(t, url, "", queue, filled(DefaultFrameMax))
+	d := brokertest.Get(t, url, queue, soon)
+	if len(d.Headers) != 15 {
+		t.Errorf("%d headers came back", len(d.Headers))
+	}
+	publish(t, url, "", queue, filled(DefaultFrameMax+forgiven))
+
+	conn := brokertest.Conn(t, url)
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	if err := ch.Publish("", queue, true, false, filled(DefaultFrameMax+forgiven+1)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-closed:
+		if err == nil || err.Code != amqp.FrameError {
+			t.Errorf("one byte more: %v", err)
+		}
+	case <-time.After(soon):
+		t.Error("one byte more was taken")
+	}
+}
+
+// TestHeadersNearFrameMax: rejected, such a message would come back in a frame nobody can read. It is parked, and can
+// be read there.
+func TestHeadersNearFrameMax(t *testing.T) {
+	const deliveryCount = 64 // more than what a quorum queue adds on delivering
+	url := brokertest.Vhost(t)
+	for name, p := range journeys(t) {
+		t.Run(name, func(t *testing.T) {
+			j := newJourney(t, url, p)
+			for _, size := range []int{DefaultFrameMax - deliveryCount, DefaultFrameMax - 1000, DefaultFrameMax - retryReserve + 1} {
+				pub := filled(size)
+				brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "", pub)
+				d, m := j.next()
+				s := p.Settlement(m, failed(m))
+				j.settle(d, s)
+				if s.Verdict.Action != message.Park || s.Verdict.Reason != message.ReasonHeadersTooLarge {
+					t.Fatalf("%d bytes: %+v", size, s.Verdict)
+				}
+				got := j.parked()
+				if got.Headers["x-final-reason"] != "headers_too_large" || got.Headers["dec"] != pub.Headers["dec"] {
+					t.Errorf("%d bytes: %v", size, got.Headers["x-final-reason"])
+				}
+				if dropped := got.Headers["x-final-headers-dropped"]; (dropped != nil) != (got.Headers["fill"] == nil) {
+					t.Errorf("%d bytes: dropped %v", size, dropped)
+				}
+			}
+		})
+	}
+}
+
+// TestHeadersJustBelowTheReserve: the largest table that is rejected comes back whole, ten times.
+func TestHeadersJustBelowTheReserve(t *testing.T) {
+	url := brokertest.Vhost(t)
+	long := strings.Repeat("n", 100)
+	p := build(t, Options{Service: "a-" + long, RetryDelay: 1e6})
+	j := newJourney(t, url, p)
+	brokertest.Publish(t, j.ch, p.Exchanges[0].Name, strings.Repeat("k", 255), filled(DefaultFrameMax-retryReserve-1000))
+	rejected := 0
+	for {
+		d, m := j.next()
+		s := p.Settlement(m, failed(m))
+		j.settle(d, s)
+		if s.Final != FinalReject {
+			break
+		}
+		rejected++
+	}
+	if rejected == 0 {
+		t.Error("not rejected once")
+	}
+	if j.parked().Headers["fill"] == nil {
+		t.Error("the message's header was dropped")
+	}
+}
