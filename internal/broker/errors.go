@@ -16,6 +16,8 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrBlocked: the broker's memory or disk alarm blocks the connection; nothing was sent.
 	ErrBlocked = errors.New("blocked by the broker's resource alarm")
+	// ErrBusy: time ran out before a channel was free; nothing was sent.
+	ErrBusy = errors.New("no channel in time")
 	// ErrUnroutable: the message reached no queue, because no binding matches or the exchange is missing.
 	ErrUnroutable = errors.New("unroutable")
 	// ErrNacked: the broker did not take the message, for example because its queue is full.

@@ -17,7 +17,8 @@ type peer struct {
 	conn net.Conn
 	mu   sync.Mutex // one frame at a time
 
-	mechanism string // what the client chose; set before the handshake ends
+	mechanism string      // what the client chose; set before the handshake ends
+	headers   chan []byte // content headers received; may be nil
 }
 
 func frame(kind byte, channel uint16, payload ...[]byte) []byte {
@@ -71,8 +72,11 @@ func (p *peer) serve(mechanisms string) {
 		if _, err := io.ReadFull(p.conn, payload); err != nil {
 			return
 		}
-		if head[0] == 1 {
+		switch {
+		case head[0] == 1:
 			p.answer(binary.BigEndian.Uint16(head[1:]), payload)
+		case head[0] == 2 && p.headers != nil:
+			p.headers <- payload[:len(payload)-1]
 		}
 	}
 }
@@ -149,4 +153,27 @@ func (r *reader) deliver(t testing.TB, header []byte) (d amqp.Delivery, ok bool)
 		t.Fatalf("neither delivered nor refused: %x", header)
 		return d, false
 	}
+}
+
+// publishedHeader is the content header that the library writes for a message with these headers.
+func publishedHeader(t testing.TB, h amqp.Table) []byte {
+	t.Helper()
+	client, server := net.Pipe()
+	p := &peer{conn: server, headers: make(chan []byte, 1)}
+	var wg sync.WaitGroup
+	wg.Go(func() { p.serve("PLAIN") })
+	defer wg.Wait()
+	defer func() { _ = client.Close() }()
+	c, err := amqp.Open(client, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{}}, Properties: amqp.Table{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := c.Channel()
+	if err == nil {
+		err = ch.Publish("", "k", false, false, amqp.Publishing{Headers: h})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return <-p.headers
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -22,7 +22,9 @@ type Session struct {
 	generation uint64
 	timeout    time.Duration
 
-	blocked atomic.Bool
+	alarm     sync.Mutex
+	blocked   bool
+	unchanged chan struct{} // closed when blocked changes
 
 	once sync.Once
 	done chan struct{}
@@ -32,6 +34,7 @@ type Session struct {
 func newSession(c *amqp.Connection, w *wire, d *Dialer) *Session {
 	s := &Session{
 		conn: c, wire: w, generation: d.generation.Add(1), timeout: d.o.Timeout, done: make(chan struct{}),
+		unchanged: make(chan struct{}),
 	}
 	// Buffered: the library delivers these from its reading goroutine.
 	closes := c.NotifyClose(make(chan *amqp.Error, 1))
@@ -49,7 +52,7 @@ func (s *Session) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) 
 				blocks = nil
 				continue
 			}
-			s.blocked.Store(b.Active)
+			s.setBlocked(b.Active)
 		case e, ok := <-closes:
 			if !ok {
 				s.end(nil)
@@ -60,6 +63,23 @@ func (s *Session) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) 
 			kill(s.wire.raw)
 		}
 	}
+}
+
+func (s *Session) setBlocked(b bool) {
+	s.alarm.Lock()
+	defer s.alarm.Unlock()
+	if s.blocked != b {
+		s.blocked = b
+		close(s.unchanged)
+		s.unchanged = make(chan struct{})
+	}
+}
+
+// watchBlocked is Blocked with a channel that is closed when the answer changes.
+func (s *Session) watchBlocked() (blocked bool, changed <-chan struct{}) {
+	s.alarm.Lock()
+	defer s.alarm.Unlock()
+	return s.blocked, s.unchanged
 }
 
 // reason prefers what the broker said, then the error of the connection, of which the library keeps only the text.
@@ -98,9 +118,12 @@ func (s *Session) Err() error {
 	}
 }
 
-// Blocked reports whether the broker's resource alarm blocks this connection. A broker tells a connection only once it
-// has published.
-func (s *Session) Blocked() bool { return s.blocked.Load() }
+// Blocked reports whether the broker's resource alarm blocks this connection. The broker tells a connection only when
+// it has published during the alarm.
+func (s *Session) Blocked() bool {
+	b, _ := s.watchBlocked()
+	return b
+}
 
 // FrameMax is the negotiated size of a frame in bytes; a header table must fit into one, less its overhead.
 func (s *Session) FrameMax() int { return s.conn.Config.FrameSize }
@@ -123,33 +146,64 @@ func (s *Session) Do(ctx context.Context, name string, fn func() error) error {
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if err := s.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
 	limit := s.timeout
 	if at, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(at))
 	}
 	timer := time.AfterFunc(limit, func() { s.fail(&callTimeout{name}) })
 	defer timer.Stop()
+	return s.call(name, fn)
+}
+
+// doPatiently is Do for a call that may wait as long as the broker's alarm blocks the connection: silence is no fault
+// then. The caller must be able to wait.
+func (s *Session) doPatiently(name string, fn func() error) error {
+	returned := make(chan struct{})
+	defer close(returned)
+	go func() {
+		timer := time.NewTicker(s.timeout)
+		defer timer.Stop()
+		for {
+			select {
+			case <-returned:
+				return
+			case <-timer.C:
+				if !s.Blocked() {
+					s.fail(&callTimeout{name})
+					return
+				}
+			}
+		}
+	}()
+	return s.call(name, fn)
+}
+
+func (s *Session) call(name string, fn func() error) error {
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	if err := fn(); err != nil {
 		return fmt.Errorf("%s: %w", name, s.explain(err))
 	}
 	return nil
 }
 
-// explain replaces the library's "channel/connection is not open" by the reason, when the session is what ended.
+// explain turns what the library returned into why: a channel the broker closed, or a session that ended, of which the
+// library says "channel/connection is not open" or what its own write met.
 func (s *Session) explain(err error) error {
 	var closed *amqp.Error
-	if !errors.As(err, &closed) {
-		return err
-	}
-	if closed.Server && closed.Recover {
+	if errors.As(err, &closed) && closed.Server && closed.Recover {
 		return &RefusedError{Code: closed.Code, Text: closed.Reason}
 	}
 	if s.conn.IsClosed() {
 		<-s.done // the library marks itself closed a moment before it tells watch
-		return s.err
+	}
+	if ended := s.Err(); ended != nil {
+		return ended
+	}
+	var broken net.Error
+	if errors.As(err, &broken) {
+		return fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
 	return err
 }

@@ -1,0 +1,76 @@
+package broker
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// Each of these, published by anybody, makes an unprotected client lose its connection with every delivery, for ever:
+// the message goes back to the head of the queue, and nothing behind it is ever seen.
+func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
+	url := brokertest.URL(t)
+	for name, headers := range map[string][]byte{
+		"depth 33":           field("h", 'A', nested(33)...),
+		"depth 100":          field("h", 'A', nested(100)...),
+		"depth 10000":        field("h", 'A', nested(10000)...),
+		"20000 entries":      many(20000, func(i int) []byte { return field(fmt.Sprint(i), 'V') }),
+		"60000 empty names":  many(60000, func(int) []byte { return field("", 'V') }),
+		"20000 elements":     field("h", 'A', container(bytes.Repeat([]byte{'V'}, 20000))...),
+		"unsigned long":      field("h", 'L', 0, 0, 0, 0, 0, 0, 0, 1),
+		"unsigned long deep": field("h", 'A', nested(5, 'L', 0, 0, 0, 0, 0, 0, 0, 1)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := queue(t)
+			raw := brokertest.DialRaw(t, url)
+			for _, h := range [][]byte{headers, field("good", 'I', 0, 0, 0, 1)} {
+				if err := raw.Publish("", q, h, []byte("body")); err != nil {
+					t.Fatalf("the broker does not take it: %v", err)
+				}
+			}
+			sub, deliveries := subscribe(t, dial(t, options(url)), q, 10)
+			bad, good := next(t, deliveries), next(t, deliveries)
+			if string(bad.Body) != "body" || len(bad.Headers) == 0 || good.Headers["good"] != int32(1) {
+				t.Errorf("bad %q with %d headers, good %v", bad.Body, len(bad.Headers), good.Headers)
+			}
+			if err := sub.Ack(good.DeliveryTag, true); err != nil {
+				t.Error(err)
+			}
+			brokertest.WaitReady(t, url, q, 0)
+		})
+	}
+}
+
+// Dead-lettering adds x-death to a header table that just fitted one frame. The broker sends the result although it is
+// larger than the frame it agreed to.
+func TestHeadersThatOutgrewTheFrameDoNotBlockTheQueue(t *testing.T) {
+	url := brokertest.URL(t)
+	q := queue(t)
+	wait := brokertest.Queue(t, url, brokertest.Name(t, "wait"), amqp.Table{
+		"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": q,
+	})
+	raw := brokertest.DialRaw(t, url)
+	large := field("large", 'S', long(strings.Repeat("x", frameMax-100))...)
+	if err := raw.Publish("", wait, append(field("small", 'V'), large...), nil); err != nil {
+		t.Fatalf("the broker does not take it: %v", err)
+	}
+	brokertest.Eventually(t, 30*time.Second, "dead-lettered", func() bool { return brokertest.Ready(t, url, wait) == 0 })
+	brokertest.Send(t, url, q, "good")
+	sub, deliveries := subscribe(t, dial(t, options(url)), q, 10)
+	bad, good := next(t, deliveries), next(t, deliveries)
+	if string(good.Body) != "good" {
+		t.Errorf("got %q", good.Body)
+	}
+	if _, there := bad.Headers["small"]; !there || bad.Headers["x-death"] == nil || bad.Headers["large"] != nil {
+		t.Errorf("small, x-death or large is wrong in %d headers", len(bad.Headers))
+	}
+	if err := sub.Ack(good.DeliveryTag, true); err != nil {
+		t.Error(err)
+	}
+}

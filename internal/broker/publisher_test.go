@@ -1,0 +1,400 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// publisher runs a Publisher until the test ends.
+func publisher(t testing.TB, o Options) *Publisher {
+	t.Helper()
+	p := NewPublisher(NewDialer(o))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	connected(t, p)
+	return p
+}
+
+func connected(t testing.TB, p *Publisher) {
+	t.Helper()
+	brokertest.Eventually(t, 60*time.Second, "the publisher is connected", p.Connected)
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func parked(key string, body string) *Publication {
+	return &Publication{Kind: KindPark, Key: key, Msg: amqp.Publishing{
+		Headers: amqp.Table{"x-final-reason": "max_retries"}, Body: []byte(body), MessageId: "id",
+	}}
+}
+
+func TestPublishConfirmed(t *testing.T) {
+	url := brokertest.URL(t)
+	r := prometheus.NewRegistry()
+	o := options(url)
+	o.Registerer = r
+	p := publisher(t, o)
+	q := queue(t)
+	if err := p.Publish(t.Context(), parked(q, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	d := brokertest.Get(t, url, q, time.Second)
+	if string(d.Body) != "hello" || d.DeliveryMode != amqp.Persistent || d.MessageId != "id" || d.Headers["x-final-reason"] != "max_retries" {
+		t.Errorf("got %+v", d)
+	}
+	if n := value(t, r, "sidecar_publish_confirm_duration_seconds", "kind", KindPark); n != 1 {
+		t.Errorf("%v confirms observed", n)
+	}
+	if err := p.Publish(t.Context(), &Publication{Kind: "unheard of", Key: q}); err != nil {
+		t.Error(err)
+	}
+	if n := value(t, r, "sidecar_publish_confirm_duration_seconds", "kind", KindOther); n != 1 {
+		t.Errorf("%v confirms of an unknown kind observed", n)
+	}
+}
+
+func TestPublishMany(t *testing.T) {
+	url := brokertest.URL(t)
+	p := publisher(t, options(url))
+	q := queue(t)
+	const goroutines, each = 100, 20 // more than there are channels
+	var wg sync.WaitGroup
+	var failed, returned atomic.Int64
+	for g := range goroutines {
+		wg.Go(func() {
+			for i := range each {
+				if err := p.Publish(within(t, time.Minute), parked(q, fmt.Sprint(g, i))); err != nil {
+					failed.Add(1)
+				}
+				// Between the good ones: a return must be attributed to the message it belongs to.
+				if err := p.Publish(within(t, time.Minute), parked(q+"-missing", "")); errors.Is(err, ErrUnroutable) {
+					returned.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if failed.Load() != 0 || returned.Load() != goroutines*each {
+		t.Errorf("%d failed, %d of %d were returned", failed.Load(), returned.Load(), goroutines*each)
+	}
+	brokertest.WaitReady(t, url, q, goroutines*each)
+}
+
+func TestPublishFailures(t *testing.T) {
+	url := brokertest.URL(t)
+	p := publisher(t, options(url))
+	q := queue(t)
+	full := brokertest.Queue(t, url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+	brokertest.Send(t, url, full, "occupies it")
+	huge := strings.Repeat("x", frameMax)
+	long := strings.Repeat("x", 256)
+	tests := map[string]struct {
+		pub  Publication
+		want error
+		code int
+	}{
+		"no queue":            {Publication{Key: q + "-missing"}, ErrUnroutable, 0},
+		"no exchange":         {Publication{Exchange: q + "-missing", Key: q}, ErrUnroutable, 404},
+		"full":                {Publication{Key: full}, ErrNacked, 0},
+		"another's user id":   {Publication{Key: q, Msg: amqp.Publishing{UserId: "somebody"}}, ErrRefused, 406},
+		"bad expiration":      {Publication{Key: q, Msg: amqp.Publishing{Expiration: "soon"}}, ErrRefused, 406},
+		"long key":            {Publication{Key: long}, ErrInvalid, 0},
+		"long exchange":       {Publication{Exchange: long}, ErrInvalid, 0},
+		"long message id":     {Publication{Key: q, Msg: amqp.Publishing{MessageId: long}}, ErrInvalid, 0},
+		"long header name":    {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{long: 1}}}, ErrInvalid, 0},
+		"long name below":     {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": []any{amqp.Table{long: 1}}}}}, ErrInvalid, 0},
+		"no AMQP type":        {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": struct{}{}}}}, ErrInvalid, 0},
+		"no AMQP type below":  {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": []any{uint64(1)}}}}, ErrInvalid, 0},
+		"headers above frame": {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": huge}}}, ErrTooLarge, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := p.Publish(within(t, time.Minute), &tt.pub)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			var refused *RefusedError
+			if tt.code != 0 && (!errors.As(err, &refused) || refused.Code != tt.code || refused.Text == "") {
+				t.Errorf("got %v, want code %d", err, tt.code)
+			}
+			if err := p.Publish(within(t, time.Minute), parked(q, name)); err != nil {
+				t.Errorf("the next publish suffered: %v", err)
+			}
+		})
+	}
+	if p.current().session.Generation() != 1 {
+		t.Error("a failure cost the connection")
+	}
+	brokertest.WaitReady(t, url, q, len(tests))
+}
+
+// What fits is measured as the library writes it: one byte more would close the connection.
+func TestPublishHeadersThatJustFit(t *testing.T) {
+	url := brokertest.URL(t)
+	p := publisher(t, options(url))
+	q := queue(t)
+	room := func(n int) *Publication {
+		return &Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": strings.Repeat("x", n)}}}
+	}
+	largest := 0
+	for lo, hi := 1, frameMax; lo < hi; {
+		if mid := (lo + hi) / 2; room(mid).fits(frameMax) == nil {
+			largest, lo = mid, mid+1
+		} else {
+			hi = mid
+		}
+	}
+	if err := p.Publish(within(t, time.Minute), room(largest)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(within(t, time.Minute), room(largest+1)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+	if largest < frameMax-100 {
+		t.Errorf("only %d bytes fit", largest)
+	}
+	if p.current().session.Generation() != 1 {
+		t.Error("the broker closed the connection")
+	}
+}
+
+func TestTableSizeIsTheLibrarys(t *testing.T) {
+	table := amqp.Table{
+		"nil": nil, "bool": true, "byte": byte(1), "int8": int8(1), "int": 1, "int16": int16(1), "int32": int32(1),
+		"int64": int64(1), "uint16": uint16(1), "uint32": uint32(1), "float32": float32(1), "float64": 1.0,
+		"string": "text", "bytes": []byte("bytes"), "decimal": amqp.Decimal{Value: 1}, "time": time.Unix(1, 0),
+		"array": []any{nil, "a", []any{}}, "table": amqp.Table{"a": amqp.Table{}},
+	}
+	n, err := TableSize(table)
+	written := publishedHeader(t, table)
+	start, end, ok := headerTable(written)
+	if err != nil || !ok || n != end-start+4 {
+		t.Errorf("%d, %v; the library writes %d", n, err, end-start+4)
+	}
+}
+
+func TestPublishWithoutAConnection(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	p := publisher(t, options(proxy.URL(t, url)))
+	q := queue(t)
+	proxy.Refuse()
+	brokertest.Eventually(t, 10*time.Second, "not connected", func() bool { return !p.Connected() })
+	if err := p.Publish(t.Context(), parked(q, "")); !errors.Is(err, ErrDisconnected) || p.Blocked() {
+		t.Errorf("got %v, blocked %v", err, p.Blocked())
+	}
+	proxy.Restore(t)
+	connected(t, p)
+	if err := p.Publish(t.Context(), parked(q, "")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPublishCutBeforeTheConfirm(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	p := publisher(t, options(proxy.URL(t, url)))
+	q := queue(t)
+	if err := p.Publish(t.Context(), parked(q, "first")); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Stall(brokertest.Down)
+	result := make(chan error, 1)
+	go func() { result <- p.Publish(t.Context(), parked(q, "second")) }()
+	brokertest.WaitReady(t, url, q, 2) // it arrived; only the confirm is held back
+	proxy.Cut()
+	if err := <-result; !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v", err)
+	}
+	proxy.Restore(t)
+	connected(t, p)
+}
+
+func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	o := options(proxy.URL(t, url))
+	o.Timeout = 20 * time.Second
+	p := publisher(t, o)
+	q := queue(t)
+	if err := p.Publish(t.Context(), parked(q, "first")); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Stall(brokertest.Down)
+	if err := p.Publish(within(t, 200*time.Millisecond), parked(q, "late")); !errors.Is(err, ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	proxy.Restore(t)
+	// The late confirm of the given-up publish must not be taken for that of the next.
+	if err := p.Publish(within(t, time.Minute), parked(q+"-missing", "")); !errors.Is(err, ErrUnroutable) {
+		t.Errorf("got %v", err)
+	}
+	if p.current().session.Generation() != 1 {
+		t.Error("a late confirm cost the connection")
+	}
+}
+
+// A broker that stops reading fills the socket, and the write stands still for as long as the broker likes.
+func TestPublishStuckInTheWrite(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	p := publisher(t, options(proxy.URL(t, url)))
+	q := queue(t)
+	if err := p.Publish(within(t, time.Minute), parked(q, "first")); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Stall(brokertest.Both)
+	huge := parked(q, strings.Repeat("x", 32<<20))
+	var wg sync.WaitGroup
+	var stuck atomic.Int64
+	for range 3 {
+		wg.Go(func() {
+			switch err := p.Publish(within(t, 500*time.Millisecond), huge); {
+			case errors.Is(err, ErrUnknown):
+				stuck.Add(1)
+			case !errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrBusy): // opening a second channel
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if stuck.Load() != 1 || p.Connected() {
+		t.Errorf("%d were stuck, connected %v", stuck.Load(), p.Connected())
+	}
+	proxy.Cut()
+	proxy.Restore(t)
+	brokertest.Eventually(t, 60*time.Second, "a publish on a new connection", func() bool {
+		return p.Publish(within(t, time.Minute), parked(q, "")) == nil
+	})
+}
+
+func TestPublishWhileTheBrokerIsBlocked(t *testing.T) {
+	url := brokertest.URL(t)
+	r := prometheus.NewRegistry()
+	o := options(url)
+	o.Registerer = r
+	p := publisher(t, o)
+	q := queue(t)
+	if err := p.Publish(t.Context(), parked(q, "before")); err != nil {
+		t.Fatal(err)
+	}
+	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	// A connection learns of the alarm by its first publish, of which the broker reads the beginning.
+	first := make(chan error, 1)
+	go func() { first <- p.Publish(within(t, time.Minute), parked(q, "first during")) }()
+	brokertest.Eventually(t, 30*time.Second, "blocked", p.Blocked)
+	if err := p.Publish(t.Context(), parked(q, "during")); !errors.Is(err, ErrBlocked) {
+		t.Errorf("got %v", err)
+	}
+	if value(t, r, "sidecar_amqp_blocked") != 1 || value(t, r, "sidecar_amqp_connected") != 1 {
+		t.Error("the metrics do not say blocked and connected")
+	}
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.6")
+	brokertest.Eventually(t, 30*time.Second, "not blocked", func() bool { return !p.Blocked() })
+	if err := p.Publish(within(t, time.Minute), parked(q, "after")); err != nil {
+		t.Error(err)
+	}
+	if err := <-first; err != nil {
+		t.Errorf("the alarm was over in time, but: %v", err)
+	}
+	if p.current().session.Generation() != 1 || value(t, r, "sidecar_amqp_blocked") != 0 {
+		t.Errorf("generation %d", p.current().session.Generation())
+	}
+	brokertest.WaitReady(t, url, q, 3)
+}
+
+// While the alarm lasts, neither time running out nor many publishers may make new connections: on each the broker would
+// take one more copy when the alarm is over.
+func TestAlarmLeavesNoCopiesBehind(t *testing.T) {
+	url := brokertest.URL(t)
+	o := options(url)
+	o.Timeout = time.Second
+	q := queue(t)
+	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	p := publisher(t, o) // connected during the alarm: it does not know yet
+	var wg sync.WaitGroup
+	var unknown atomic.Int64
+	for range 100 {
+		wg.Go(func() {
+			switch err := p.Publish(within(t, 2*time.Second), parked(q, "x")); {
+			case errors.Is(err, ErrUnknown):
+				unknown.Add(1)
+			case !errors.Is(err, ErrBlocked):
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	time.Sleep(3 * time.Second) // longer than a call may take
+	if !p.Blocked() || p.current().session.Generation() != 1 || unknown.Load() != 1 {
+		t.Errorf("blocked %v, generation %d, %d unknown", p.Blocked(), p.current().session.Generation(), unknown.Load())
+	}
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.6")
+	brokertest.Eventually(t, 30*time.Second, "a publish after the alarm", func() bool {
+		return p.Publish(within(t, time.Minute), parked(q, "after")) == nil
+	})
+	brokertest.WaitReady(t, url, q, 2)
+}
+
+func TestPublishWaitsForAChannelNoLongerThanItsContext(t *testing.T) {
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	p := publisher(t, options(proxy.URL(t, url)))
+	for range maxChannels {
+		p.slots <- struct{}{}
+	}
+	if err := p.Publish(within(t, 50*time.Millisecond), parked("q", "")); !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPublisherStopsUnderLoad(t *testing.T) {
+	url := brokertest.URL(t)
+	q := queue(t)
+	for range 10 {
+		p := NewPublisher(NewDialer(options(url)))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = p.Run(ctx) })
+		connected(t, p)
+		for range 40 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					_ = p.Publish(within(t, time.Minute), parked(q, ""))
+				}
+			})
+		}
+		time.Sleep(20 * time.Millisecond)
+		cancel()
+		wg.Wait()
+		if p.Connected() {
+			t.Error("connected after the end")
+		}
+	}
+}
