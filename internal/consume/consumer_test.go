@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
@@ -257,151 +255,6 @@ func TestRetryAfterPausesTheReplica(t *testing.T) {
 		h := r.flow.Holds()
 		return len(h) == 1 && h[0].Reason == flow.RetryAfter && !r.Active()
 	})
-}
-
-func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
-	begun := make(chan struct{}, 8)
-	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
-		begun <- struct{}{}
-		time.Sleep(300 * time.Millisecond)
-		return answer(200)
-	}), settings{concurrency: 1, prefetch: 5})
-	r.publish(bodies(20)...)
-	<-begun
-	m := r.metrics()
-	d := r.drain(soon)
-	if d.Interrupted != 0 || d.Returned == 0 {
-		t.Errorf("drained %+v, want none interrupted and the prefetched ones returned", d)
-	}
-	acked := int(testutil.ToFloat64(m.settled[message.Ack][message.ReasonSuccess]))
-	brokertest.WaitReady(t, r.url, r.plan.Queue, 20-acked)
-	brokertest.WaitReady(t, r.url, r.dlq(), 0)
-	if err := <-r.ended; err != nil {
-		t.Errorf("Supervise: %v after a drain", err)
-	}
-}
-
-func TestDrainInterruptsWhenTheGraceExpires(t *testing.T) {
-	r := start(t, dispatcher(func(ctx context.Context, _ *message.Message) message.Outcome {
-		<-ctx.Done()
-		return message.Outcome{Failure: message.FailureInterrupted, Err: context.Cause(ctx), RetryAfter: -1}
-	}), settings{concurrency: 3, prefetch: 6})
-	r.publish(bodies(10)...)
-	r.eventually("three in flight", func() bool { return r.Inflight() == 1 || r.Inflight() == 3 })
-	if d := r.drain(50 * time.Millisecond); d.Interrupted == 0 {
-		t.Errorf("drained %+v", d)
-	}
-	brokertest.WaitReady(t, r.url, r.plan.Queue, 10)
-	brokertest.WaitReady(t, r.url, r.dlq(), 0)
-}
-
-func TestDrainWakesSleepers(t *testing.T) {
-	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
-		o := answer(425)
-		o.RetryAfter = time.Hour
-		return o
-	}), settings{})
-	r.publish("a", "b")
-	r.eventually("two sleepers", func() bool { return r.Delayed() == 2 })
-	if d := r.drain(soon); d.Interrupted != 0 {
-		t.Errorf("drained %+v: a sleeper is not an attempt", d)
-	}
-	brokertest.WaitReady(t, r.url, r.plan.Queue, 2)
-}
-
-func TestDrainWithoutABroker(t *testing.T) {
-	r := start(t, always(200), settings{})
-	r.publish("a")
-	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
-	r.proxy.Refuse()
-	r.proxy.Cut()
-	r.eventually("the link is down", func() bool { return !r.Active() })
-	r.drain(time.Second) // returns, which is the test
-}
-
-// TestLateAnswerOfALostSession is the stale-ack experiment: an answer that arrives after the reconnect must not touch
-// anything but its own, old, delivery, which the broker has requeued meanwhile.
-func TestLateAnswerOfALostSession(t *testing.T) {
-	hold := make(chan struct{})
-	var once sync.Once
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.add(m.MessageID)
-		if m.MessageID == "A" {
-			once.Do(func() { <-hold })
-		}
-		return answer(200)
-	}), settings{concurrency: 1, prefetch: 1})
-	r.publish("A", "B", "C")
-	r.eventually("A in flight", func() bool { return s.of("A") == 1 })
-	r.proxy.Cut()
-	r.eventually("a new session holds a delivery", func() bool {
-		return testutil.ToFloat64(r.metrics().received[0])+testutil.ToFloat64(r.metrics().received[1]) >= 2
-	})
-	close(hold)
-	r.eventually("all three acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 3 })
-	if s.of("A") != 2 || s.of("B") != 1 || s.of("C") != 1 {
-		t.Errorf("attempts A %d B %d C %d, want 2 1 1", s.of("A"), s.of("B"), s.of("C"))
-	}
-	if got := testutil.ToFloat64(r.metrics().stale); got != 1 {
-		t.Errorf("%v stale deliveries, want 1", got)
-	}
-}
-
-func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
-	hold := make(chan struct{})
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.add(m.MessageID)
-		<-hold
-		return answer(200)
-	}), settings{concurrency: 2, prefetch: 20})
-	r.publish(bodies(20)...)
-	r.eventually("in flight", func() bool { return r.Inflight() >= 1 })
-	before := s.total()
-	r.proxy.Refuse()
-	r.proxy.Cut()
-	r.eventually("the session is gone", func() bool { return !r.Active() })
-	if n := s.total(); n > 2 {
-		t.Errorf("%d POSTs (%d before the cut), at most the concurrency of 2 may be under way", n, before)
-	}
-	close(hold)
-	r.proxy.Restore(t)
-	r.eventually("all acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 20 })
-}
-
-func TestSleepersAndParksOfALostSessionEnd(t *testing.T) {
-	f := &failing{}
-	f.left.Store(1 << 30)
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if m.MessageID == "sleep" {
-			o := answer(425)
-			o.RetryAfter = time.Hour
-			return o
-		}
-		return answer(500)
-	}), settings{maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
-	r.publish("sleep", "park")
-	r.eventually("a sleeper and a stuck park", func() bool {
-		return r.Delayed() == 1 && testutil.ToFloat64(r.metrics().parkFailures) > 0
-	})
-	r.proxy.Refuse()
-	r.proxy.Cut()
-	r.eventually("both are given up", func() bool {
-		return r.Delayed() == 0 && testutil.ToFloat64(r.metrics().stale) == 2
-	})
-}
-
-func TestQueueDeletedUnderTheConsumer(t *testing.T) {
-	r := start(t, always(200), settings{})
-	r.publish("a")
-	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
-	ch := brokertest.Channel(t, r.url)
-	if _, err := ch.QueueDelete(r.plan.Queue, false, false, false); err != nil {
-		t.Fatal(err)
-	}
-	r.publish("b") // waits until the queue is declared again
-	r.eventually("the next ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 2 })
 }
 
 func TestAPanicTakesNobodyAlong(t *testing.T) {

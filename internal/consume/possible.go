@@ -1,6 +1,10 @@
 package consume
 
-import "sidecar/internal/message"
+import (
+	"slices"
+
+	"sidecar/internal/message"
+)
 
 // possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.
 var possibleReasons = [message.Actions][]message.Reason{
@@ -23,10 +27,5 @@ var possibleReasons = [message.Actions][]message.Reason{
 }
 
 func possible(a message.Action, r message.Reason) bool {
-	for _, p := range possibleReasons[a] {
-		if p == r {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(possibleReasons[a], r)
 }
