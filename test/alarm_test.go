@@ -1,7 +1,6 @@
 package test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +23,8 @@ func TestMemoryAlarm(t *testing.T) {
 	s := sc.run()
 	sc.app.await("bad", 1)
 
-	calm := func() { ctl(t, nil, "set_vm_memory_high_watermark", "0.4") }
-	ctl(t, nil, "set_vm_memory_high_watermark", "0.0000001")
+	calm := func() { ctl(t, "set_vm_memory_high_watermark", "0.4") }
+	ctl(t, "set_vm_memory_high_watermark", "0.0000001")
 	t.Cleanup(calm)
 	close(gate)
 	for _, id := range good {
@@ -53,9 +52,9 @@ func TestConnectionsClosedByAnOperator(t *testing.T) {
 	sc.app.on("bad", status(500))
 	s := sc.run()
 	closed := 0
-	for _, row := range ctlRows(t, "list_connections", "pid", "client_properties") {
-		if pid, ok := row["pid"].(string); ok && strings.Contains(fmt.Sprint(row["client_properties"]), sc.service) {
-			ctl(t, nil, "close_connection", pid, "operator")
+	for line := range strings.Lines(ctl(t, "-q", "list_connections", "pid", "client_properties")) {
+		if pid, rest, ok := strings.Cut(line, "\t"); ok && strings.Contains(rest, sc.service) {
+			ctl(t, "close_connection", pid, "operator")
 			closed++
 		}
 	}

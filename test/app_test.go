@@ -65,25 +65,40 @@ func newApp(t testing.TB) *app {
 	return a
 }
 
-var ports struct {
+// ports are the test's own, below the range the kernel hands to outgoing connections: nobody can take one while an app
+// or a proxy is down on purpose.
+const firstPort, lastPort = 21400, 21499
+
+var reserved struct {
 	sync.Mutex
-	next int
+	port map[int]bool
 }
 
-// freeAddr picks a loopback port below the range the kernel hands to outgoing connections: nobody can take it while an
-// app or a proxy is down on purpose.
+// freeAddr reserves a loopback address until the test ends.
 func freeAddr(t testing.TB) string {
-	ports.Lock()
-	defer ports.Unlock()
-	for range 2 * 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 21400+ports.next%100)
-		ports.next++
+	t.Helper()
+	reserved.Lock()
+	defer reserved.Unlock()
+	if reserved.port == nil {
+		reserved.port = map[int]bool{}
+	}
+	for p := firstPort; p <= lastPort; p++ {
+		addr := fmt.Sprintf("127.0.0.1:%d", p)
+		if reserved.port[p] {
+			continue
+		}
 		if l, err := net.Listen("tcp", addr); err == nil {
 			_ = l.Close()
+			reserved.port[p] = true
+			t.Cleanup(func() {
+				reserved.Lock()
+				defer reserved.Unlock()
+				delete(reserved.port, p)
+			})
 			return addr
 		}
 	}
-	t.Fatal("no free port between 21400 and 21499")
+	t.Fatalf("no free port between %d and %d", firstPort, lastPort)
 	return ""
 }
 

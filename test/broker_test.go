@@ -1,9 +1,9 @@
 package test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"os/exec"
 	"strings"
@@ -58,9 +58,9 @@ func (b *broker) publish(exchange, key string, messages ...amqp.Publishing) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for _, c := range confirms {
+	for i, c := range confirms {
 		if ok, err := c.WaitContext(ctx); err != nil || !ok {
-			b.t.Fatalf("publish to %q key %q: confirmed %v, %v", exchange, key, ok, err)
+			b.t.Fatalf("publish %q to %q key %q: confirmed %v, %v", messages[i].MessageId, exchange, key, ok, err)
 		}
 	}
 	select {
@@ -89,19 +89,22 @@ func (b *broker) look(queue string) (ready, consumers int) {
 	return q.Messages, q.Consumers
 }
 
-// take removes the next n messages of a queue, waiting for them.
+// take removes the next n messages of a queue, waiting for them and for the queue.
 func (b *broker) take(queue string, n int) []amqp.Delivery {
 	b.t.Helper()
-	ch := b.channel()
-	defer func() { _ = ch.Close() }()
 	var got []amqp.Delivery
-	eventually(b.t, "messages in "+queue, func() bool {
+	if n == 0 {
+		return nil
+	}
+	eventually(b.t, fmt.Sprintf("%d messages in %s", n, queue), func() bool {
+		if b.ready(queue) < 1 {
+			return false
+		}
+		ch := b.channel()
+		defer func() { _ = ch.Close() }()
 		for len(got) < n {
 			d, ok, err := ch.Get(queue, true)
-			if err != nil {
-				b.t.Fatalf("get from %q: %v", queue, err)
-			}
-			if !ok {
+			if err != nil || !ok {
 				return false
 			}
 			got = append(got, d)
@@ -195,10 +198,11 @@ func vhost(t testing.TB) string {
 }
 
 // ctl runs BROKER_CTL; tests that call it check brokerCtl first.
-func ctl(t testing.TB, stdin []byte, args ...string) string {
+func ctl(t testing.TB, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(brokerCtl, args...)
-	cmd.Stdin = bytes.NewReader(stdin)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, brokerCtl, args...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("rabbitmqctl %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -209,7 +213,7 @@ func ctl(t testing.TB, stdin []byte, args ...string) string {
 // ctlRows runs a list command and decodes its JSON.
 func ctlRows(t testing.TB, args ...string) []map[string]any {
 	t.Helper()
-	out := ctl(t, nil, append([]string{"-q", "--formatter", "json"}, args...)...)
+	out := ctl(t, append([]string{"-q", "--formatter", "json"}, args...)...)
 	var rows []map[string]any
 	if i := strings.Index(out, "["); i >= 0 {
 		if err := json.Unmarshal([]byte(out[i:]), &rows); err != nil {

@@ -134,7 +134,7 @@ func TestDefinitionsCanBeImported(t *testing.T) {
 	for _, queueType := range []string{"classic", "quorum"} {
 		sc := newScene(t).with("QUEUE_TYPE", queueType)
 		r := command(t, sc.env, "plan", "--format", "definitions")
-		ctl(t, []byte(r.stdout), "import_definitions")
+		importDefinitions(t, r.stdout)
 		if sc.ready(sc.queue()) != 0 || sc.ready(sc.dlq()) != 0 || sc.ready(sc.retryQueue()) != 0 {
 			t.Fatal("the imported queues are not there")
 		}
@@ -144,6 +144,16 @@ func TestDefinitionsCanBeImported(t *testing.T) {
 		sc.send("bad")
 		sc.take(sc.dlq(), 1)
 		sc.settledAll(s, 0)
+	}
+}
+
+// importDefinitions is what `rabbitmqctl import_definitions FILE` runs inside the node. The file itself may be out of the
+// node's sight, and standard input is not read everywhere.
+func importDefinitions(t *testing.T, json string) {
+	t.Helper()
+	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(json)
+	if out := ctl(t, "eval", `rabbit_definitions:import_raw(<<"`+quoted+`">>).`); !strings.Contains(out, "ok") {
+		t.Fatalf("import: %s", out)
 	}
 }
 

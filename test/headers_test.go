@@ -70,9 +70,16 @@ func TestNumbersWhoseTextIsFree(t *testing.T) {
 	t.Parallel()
 	sc, raw, s := headerScene(t)
 	sc.sendHeaders("numbers", amqp.Table{
-		"f32": float32(1.5), "f64": 0.1, "huge": 1e300, "nan": math.NaN(), "inf": math.Inf(-1), "void": nil,
+		"f32": float32(1.5), "f64": 0.1, "huge": 1e300, "void": nil,
 		"decimal": amqp.Decimal{Scale: 2, Value: 1234},
 	})
+	for id, v := range map[string]float64{"nan": math.NaN(), "inf": math.Inf(-1)} {
+		m := message(id)
+		m.Headers = amqp.Table{"v": v}
+		if sc.accepted(m) { // RabbitMQ up to 3.13 refuses them itself
+			raw.await(id, 1)
+		}
+	}
 	r := raw.await("numbers", 1)[0]
 	for key, want := range map[string]float64{"f32": 1.5, "f64": 0.1, "huge": 1e300, "decimal": 12.34} {
 		if got, err := strconv.ParseFloat(r.value(wantName(key)), 64); err != nil || got != want {

@@ -291,3 +291,22 @@ func TestAnswerAfterTheTimeout(t *testing.T) {
 	}
 	sc.settledAll(s, 0)
 }
+
+// TestHangingMessagesAtTheHead: SIDECAR_CONCURRENCY messages at once means that many hanging ones cost one timeout
+// together, also right after a start.
+func TestHangingMessagesAtTheHead(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("APP_TIMEOUT", "3s", "CONCURRENCY", "10", "MAX_RETRIES", "0").seed()
+	never := make(chan struct{})
+	t.Cleanup(func() { close(never) })
+	hang, good := numbered("hang", 20), numbered("good", 20)
+	for _, id := range hang {
+		sc.app.on(id, answer{gate: never})
+	}
+	sc.send(hang...)
+	sc.send(good...)
+	s := sc.run()
+	sc.app.awaitAll(good...)
+	sc.take(sc.dlq(), len(hang))
+	sc.settledAll(s, 0)
+}

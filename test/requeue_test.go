@@ -11,7 +11,7 @@ func TestTooEarlyIsNotCounted(t *testing.T) {
 	for _, queueType := range []string{"classic", "quorum"} {
 		t.Run(queueType, func(t *testing.T) {
 			t.Parallel()
-			sc := newScene(t).with("MAX_RETRIES", "2", "REQUEUE_DELAY_MIN", "1ms", "REQUEUE_DELAY_MAX", "2ms", "QUEUE_TYPE", queueType)
+			sc := newScene(t).with("MAX_RETRIES", "2", "REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "260ms", "QUEUE_TYPE", queueType)
 			early := status(425)
 			sc.app.on("m", early, early, early, early, early, early, early, early, status(500), early, status(200))
 			s := sc.run()

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"maps"
@@ -130,6 +131,39 @@ func (sc *scene) send(ids ...string) {
 func (sc *scene) sendMessage(m ...amqp.Publishing) {
 	sc.t.Helper()
 	sc.publish(sc.exchange(), "order.created", m...)
+}
+
+// warm sends messages until the sidecar dares to have n in flight: it meets a fresh app with one at a time.
+func (sc *scene) warm(s *sidecar, n int) {
+	sc.t.Helper()
+	ids := numbered("warm", 4*n)
+	for _, id := range ids {
+		sc.app.on(id, status(200))
+	}
+	sc.send(ids...)
+	for _, id := range ids {
+		s.awaitOutcome(id, "ack")
+	}
+	eventually(sc.t, "full concurrency", func() bool { return s.metric("sidecar_concurrency_limit") >= float64(n) })
+}
+
+// accepted publishes one message that not every broker takes, on a connection that the broker may close for it, and
+// reports whether this one took it.
+func (sc *scene) accepted(m amqp.Publishing) bool {
+	sc.t.Helper()
+	ch := dialBroker(sc.t).channel()
+	defer func() { _ = ch.Close() }()
+	if err := ch.Confirm(false); err != nil {
+		sc.t.Fatal(err)
+	}
+	c, err := ch.PublishWithDeferredConfirm(sc.exchange(), "order.created", true, false, m)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ok, err := c.WaitContext(ctx)
+	return ok && err == nil
 }
 
 // settledAll waits until the broker holds nothing of the service but n parked messages: the sidecar is stopped, so that

@@ -63,16 +63,18 @@ func TestStopWithABacklog(t *testing.T) {
 			gate := make(chan struct{})
 			sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
 			s := sc.run()
+			sc.warm(s, 2)
+			before := sc.app.total()
 			ids := numbered("m", 120)
 			sc.send(ids...)
-			eventually(t, "two messages in flight and a full window", func() bool { return sc.app.total() == 2 && sc.ready(sc.queue()) == 70 })
+			eventually(t, "two messages in flight and a full window", func() bool { return sc.app.total() == before+2 && sc.ready(sc.queue()) == 70 })
 			s.signal(syscall.SIGTERM)
 			eventually(t, "no longer ready", func() bool { return !s.ready() })
 			close(gate)
 			if code := s.exitCode(); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
 			}
-			sent := sc.app.total()
+			sent := sc.app.total() - before
 			eventually(t, "what was not sent is back", func() bool { return sc.ready(sc.queue()) == 120-sent })
 			s = sc.run()
 			sc.app.awaitAll(ids...)

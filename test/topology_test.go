@@ -42,14 +42,20 @@ func checkArguments(t *testing.T, queue string, want amqp.Table) {
 		if row["name"] != queue {
 			continue
 		}
-		if row["durable"] != true || row["auto_delete"] != false || row["exclusive"] != false {
+		if row["durable"] != true || row["auto_delete"] != false || row["exclusive"] == true {
 			t.Errorf("%s: %v", queue, row)
 		}
 		got := listedArguments(row["arguments"])
+		if got["x-queue-type"] == "classic" {
+			delete(got, "x-queue-type") // RabbitMQ 4 writes its own default into the list
+		}
 		if len(got) != len(want) {
 			t.Errorf("%s has arguments %v, want exactly %v", queue, got, want)
 		}
 		for k, v := range want {
+			if f, ok := got[k].(float64); ok {
+				got[k] = int64(f)
+			}
 			if fmt.Sprint(got[k]) != fmt.Sprint(v) {
 				t.Errorf("%s: %s is %v, want %v", queue, k, got[k], v)
 			}
@@ -104,7 +110,9 @@ func TestQuorumVariant(t *testing.T) {
 	sc.app.on("late", status(503), status(200))
 	sc.send("bad", "late")
 	d := sc.take(sc.dlq(), 1)[0]
-	checkAttempts(t, sc, sc.app.seen("bad"), 2)
+	if n := len(sc.app.seen("bad")); n != 3 {
+		t.Errorf("%d attempts, want 3", n)
+	}
 	if d.MessageId != "bad" || asInt(d.Headers["x-final-retry-count"]) != 2 {
 		t.Errorf("parked %q with %v", d.MessageId, d.Headers)
 	}
@@ -181,9 +189,9 @@ func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
 	}
 	sc := newScene(t).with("MAX_RETRIES", "1").seed()
 	user := "bb" + token()
-	ctl(t, nil, "add_user", user, "canary-password")
-	t.Cleanup(func() { ctl(t, nil, "delete_user", user) })
-	ctl(t, nil, "set_permissions", "-p", vhost(t), user, "^$", `^(amq\.default|`+sc.prefix+`\..*)$`, "^"+sc.prefix+`\..*$`)
+	ctl(t, "add_user", user, "canary-password")
+	t.Cleanup(func() { ctl(t, "delete_user", user) })
+	ctl(t, "set_permissions", "-p", vhost(t), user, "^$", `^(amq\.default|`+sc.prefix+`\..*)$`, "^"+sc.prefix+`\..*$`)
 	sc.with("AMQP_USERNAME", user, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
 	s := sc.run()
 	sc.app.on("bad", status(500))
