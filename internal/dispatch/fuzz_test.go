@@ -58,7 +58,8 @@ func FuzzAnswer(f *testing.F) {
 		x := newAttempt()
 		defer x.release()
 		a := &x.answer
-		err := a.read(&trickle{bytes.Clone(raw), int(step) + 1})
+		src := &trickle{bytes.Clone(raw), int(step) + 1}
+		err := a.read(src)
 		wantKnownError(t, err)
 		var o message.Outcome
 		if err == nil {
@@ -81,8 +82,9 @@ func FuzzAnswer(f *testing.F) {
 		if !a.reusable {
 			return
 		}
-		if _, err := io.Copy(io.Discard, theirs.Body); err != nil || theirs.Close || rest.Buffered() > 0 {
-			t.Fatalf("ours would use the connection again; net/http: %v, close %v, %d bytes left", err, theirs.Close, rest.Buffered())
+		if _, err := io.Copy(io.Discard, theirs.Body); err != nil || theirs.Close || rest.Buffered() != len(src.b) {
+			t.Fatalf("ours would use the connection again with %d bytes left; net/http: %v, close %v, %d bytes left",
+				len(src.b), err, theirs.Close, rest.Buffered())
 		}
 	})
 }
