@@ -196,6 +196,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"long key", Options{Service: "x", Bindings: []Binding{{Exchange: "e", Key: strings.Repeat("k", 256)}}}, "binding key"},
 		{"binding to the default exchange", Options{Service: "x", Bindings: []Binding{{Key: "k"}}}, "default exchange"},
 		{"queue type", Options{Service: "x", QueueType: "stream"}, "SIDECAR_QUEUE_TYPE"},
+		{"mode", Options{Service: "x", Mode: "create"}, "SIDECAR_TOPOLOGY_MODE"},
 		{"exchange type", Options{Service: "x", ExchangeType: "x-random"}, "SIDECAR_EXCHANGE_TYPE"},
 		{"predeclared of another type", Options{Service: "x", Exchange: "amq.topic"}, "broker's own"},
 		{"direct without bindings", Options{Service: "x", ExchangeType: "direct"}, "SIDECAR_BINDINGS"},
@@ -233,5 +234,18 @@ func TestBuildReportsEverything(t *testing.T) {
 	}
 	if n := len(strings.Split(err.Error(), "\n")); n != 5 {
 		t.Errorf("%d lines, want 5:\n%v", n, err)
+	}
+}
+
+// TestOnlyDeclareProvesTheReject: bindings cannot be seen, so without making them nothing is rejected.
+func TestOnlyDeclareProvesTheReject(t *testing.T) {
+	for mode, want := range map[Mode]bool{"": true, ModeDeclare: true, ModeVerify: false, ModeNone: false} {
+		p := build(t, Options{Service: "wms-cincout", Mode: mode})
+		if got := p.Waits[0].ByReject; got != want {
+			t.Errorf("mode %q: by reject %t", mode, got)
+		}
+		if err := p.Validate(); err != nil {
+			t.Errorf("mode %q: %v", mode, err)
+		}
 	}
 }

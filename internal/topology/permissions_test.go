@@ -120,12 +120,27 @@ func atLeast43(t testing.TB) bool {
 func TestCheckWritable(t *testing.T) {
 	url := brokertest.Vhost(t)
 	p := build(t, Options{Service: "wms-cincout"})
+	fits(t, url, p, ModeDeclare)
 	f, err := CheckWritable(context.Background(), session(t, user(t, url, Permissions{".*", "^x$", ".*"})), p, ModeVerify)
-	if err != nil || len(f) != 1 || f[0].Wanted != `write permission on "amq.default"` || !strings.Contains(f[0].Fix, "amq\\.default") {
-		t.Errorf("%v, %v", f, err)
+	if err != nil || len(f) != 2 {
+		t.Fatalf("%v, %v", f, err)
 	}
-	elsewhere := &Plan{Redrive: Route{Exchange: "x"}}
-	if f, err := CheckWritable(context.Background(), nil, elsewhere, ModeVerify); f != nil || err != nil {
-		t.Errorf("nothing goes through the default exchange, but %v, %v", f, err)
+	for i, name := range []string{"amq.default", "wms.retry-exchange.wms-cincout"} {
+		if f[i].Wanted != `write permission on "`+name+`"` || !strings.Contains(f[i].Fix, "amq\\.default") {
+			t.Errorf("%v", f[i])
+		}
+	}
+	for _, q := range p.Queues {
+		if n := brokertest.Ready(t, url, q.Name); n != 0 {
+			t.Errorf("%d messages in %s", n, q.Name)
+		}
+	}
+	shared := &Plan{Redrive: Route{Exchange: "x"}, Exchanges: []Exchange{{Name: "x", Type: "direct", Shared: true}}}
+	if f, err := CheckWritable(context.Background(), nil, shared, ModeVerify); f != nil || err != nil {
+		t.Errorf("a shared exchange was tried: %v, %v", f, err)
+	}
+	absent := build(t, Options{Service: "abs-ent"})
+	if f, err := CheckWritable(context.Background(), session(t, url), absent, ModeVerify); f != nil || err != nil {
+		t.Errorf("a missing exchange is not a matter of permissions: %v, %v", f, err)
 	}
 }
