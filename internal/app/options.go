@@ -64,8 +64,9 @@ func flowOptions(cfg *config.Config, plan *topology.Plan, target *dispatch.Targe
 	return flow.Options{
 		Queue: plan.Queue, Concurrency: cfg.Window.Concurrency, Probe: target.Probe,
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
-		Interval: cfg.App.HealthInterval, CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
-		Logger: log, Registerer: r,
+		Interval: cfg.App.HealthInterval, Connects: cfg.App.HealthPath == "",
+		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
+		Logger:       log, Registerer: r,
 	}
 }
 

@@ -24,6 +24,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	limitMemory(MemoryLimit())
 	addrs, err := a.admin.Listen()
 	if err != nil {
+		a.consumer.Drain(context.Background()) // ends its workers: nothing was taken yet
 		return err
 	}
 	for _, w := range a.cfg.Warnings() {

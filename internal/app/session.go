@@ -26,8 +26,17 @@ func (a *App) serve(ctx context.Context, s *broker.Session) error {
 	a.connected.Store(true)
 	defer a.connected.Store(false)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.watcher.Watch(ctx, s) })
-	group.Go(func() error { return a.repair(ctx, s) })
+	beside := func(watch func(context.Context) error) func() error {
+		return func() error {
+			err := watch(ctx)
+			if ctx.Err() == nil {
+				s.Kill() // nobody looks after the topology any more: begin anew
+			}
+			return err
+		}
+	}
+	group.Go(beside(func(ctx context.Context) error { return a.watcher.Watch(ctx, s) }))
+	group.Go(beside(func(ctx context.Context) error { return a.repair(ctx, s) }))
 	group.Go(func() error {
 		if err := a.consumer.Serve(ctx, s); err != nil {
 			return err

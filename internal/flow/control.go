@@ -23,6 +23,9 @@ type Options struct {
 	Refused  func(error) bool // whether a probe's error means that nothing listens
 	Interval time.Duration    // between two probes
 
+	// Connects says that a probe shows no more than an answered POST does: none is needed while messages are answered.
+	Connects bool
+
 	// CountRefused is SIDECAR_APP_DOWN=retry: an app that cannot be reached does not shut the gate, every message
 	// is tried and counted, and only the breaker limits the damage.
 	CountRefused bool
@@ -40,8 +43,9 @@ type Control struct {
 	metrics *metrics
 
 	appUp    atomic.Bool
-	probing  sync.Mutex // one judgement on the app at a time: a refused POST and a probe must not interleave
-	failures int        // probes failed in a row
+	answered atomic.Bool // since the last probe
+	probing  sync.Mutex  // one judgement on the app at a time: a refused POST and a probe must not interleave
+	failures int         // probes failed in a row
 }
 
 // probeFailures in a row take a running app for away. A refusal needs no second opinion.
@@ -66,7 +70,9 @@ func (c *Control) Run(ctx context.Context) error {
 	t := time.NewTicker(c.o.Interval)
 	defer t.Stop()
 	for {
-		c.judge(ctx, c.o.Probe(ctx))
+		if !c.answered.Swap(false) || !c.o.Connects || !c.appUp.Load() {
+			c.judge(ctx, c.o.Probe(ctx))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -86,6 +92,9 @@ func (c *Control) Ramping() bool { return c.ramp.limit.Load() < c.ramp.full }
 
 // Report tells what one attempt showed. On the healthy path it costs a few atomic loads.
 func (c *Control) Report(m *message.Message, o *message.Outcome) {
+	if o.Failure == message.FailureNone && !c.answered.Load() {
+		c.answered.Store(true)
+	}
 	switch {
 	case o.Failure == message.FailureNone && o.Status < 500:
 		if c.breaker.success() {

@@ -118,6 +118,30 @@ func TestAppGoesAway(t *testing.T) {
 	}
 }
 
+func TestAnswersStandInForProbes(t *testing.T) {
+	for _, connects := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var probes atomic.Int64
+			c := start(t, &app{}, func(o *Options) {
+				o.Connects = connects
+				o.Probe = func(context.Context) error { probes.Add(1); return nil }
+			})
+			time.Sleep(500 * time.Millisecond)
+			for range 10 {
+				c.answer(503, 0)
+				time.Sleep(time.Second)
+			}
+			if n := probes.Load(); connects && n != 1 || !connects && n != 11 {
+				t.Errorf("%d probes beside answered messages, connects %v", n, connects)
+			}
+			time.Sleep(10 * time.Second)
+			if n := probes.Load(); connects && n != 11 {
+				t.Errorf("%d probes after 10 idle seconds", n)
+			}
+		})
+	}
+}
+
 func TestRefusedPostPausesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, &app{}, nil)
