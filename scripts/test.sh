@@ -22,9 +22,10 @@ events=$(mktemp)
 trap 'rm -f "$events"' EXIT
 # The black-box tests build the sidecar they run; with the detector, so that it sees the binary's races too.
 if ((${#race[@]})); then export SIDECAR_TEST_RACE=1; fi
+# -p 1: the packages share a broker, and what some of them do to it (a memory alarm) reaches all others.
 # -count=1: the tests depend on a broker and on the binary they build, which the test cache cannot see.
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
-  "${race[@]}" -shuffle=on -count=1 -timeout 15m "${extra[@]}" "${packages[@]}")
+  "${race[@]}" -shuffle=on -p 1 -count=1 -timeout 15m "${extra[@]}" "${packages[@]}")
 
 if [ -n "${AMQP_URL:-}" ]; then "${suite[@]}"; else scripts/broker.sh run 0 "${suite[@]}"; fi
 
