@@ -53,6 +53,8 @@ type app struct {
 	byID   map[string][]answer
 	others func(*delivery) answer
 	health int
+
+	inflight, peak int
 }
 
 // newApp listens at once and answers 200 to everything until told otherwise.
@@ -166,6 +168,11 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header: r.Header.Clone(), contentLength: r.ContentLength, encoding: r.TransferEncoding, body: body,
 	}
 	ans := a.record(d)
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.inflight--
+	}()
 	if ans.gate != nil {
 		select {
 		case <-ans.gate:
@@ -190,6 +197,8 @@ func (a *app) record(d *delivery) answer {
 		}
 	}
 	a.got = append(a.got, d)
+	a.inflight++
+	a.peak = max(a.peak, a.inflight)
 	if list := a.byID[d.id]; len(list) > 0 {
 		return list[min(d.nth, len(list))-1]
 	}
@@ -207,6 +216,13 @@ func (a *app) seen(id string) []*delivery {
 		}
 	}
 	return list
+}
+
+// most is how many requests were open at once.
+func (a *app) most() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.peak
 }
 
 // total counts all receipts.

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"net"
@@ -308,6 +309,11 @@ func TestHostileProperties(t *testing.T) {
 	}
 	if got := unescape(t, raw.seen("evilkey")[0].value("Amqp-Routing-Key")); got != evil {
 		t.Errorf("the routing key reads back as %q", got)
+	}
+	for l := range strings.Lines(s.log.String()) {
+		if !json.Valid([]byte(l)) {
+			t.Errorf("a property broke a log line: %q", l)
+		}
 	}
 	raw.mu.Lock()
 	all := slices.Clone(raw.got)

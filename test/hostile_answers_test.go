@@ -179,6 +179,32 @@ func TestAnswerBeforeTheBodyWasRead(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
+// TestAnswerWhileTheBodyCannotBeSent: the app refuses by the headers, reads nothing more and keeps the connection open.
+// The answer is there; waiting for the body to leave would turn a 413 into a timeout.
+func TestAnswerWhileTheBodyCannotBeSent(t *testing.T) {
+	t.Parallel()
+	raw := newRawApp(t, func(c net.Conn, _ *rawRequest) bool { return say(c, ok200) })
+	raw.early = func(c net.Conn, r *rawRequest) bool {
+		if r.value("Amqp-Retry-Count") != "0" {
+			return false
+		}
+		say(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+		time.Sleep(6 * time.Second)
+		return true
+	}
+	sc := newScene(t).with("APP_URL", raw.url(), "APP_TIMEOUT", "3s").seed()
+	m := message("big")
+	m.Body = make([]byte, 12<<20)
+	sc.sendMessage(m)
+	s := sc.run()
+	eventually(t, "settlement", func() bool { return len(s.log.settled("big")) > 0 })
+	if e := s.log.settled("big")[0]; e["status"] != 413.0 || e.text("outcome") != "retry" {
+		t.Errorf("settled with status %v, outcome %v, reason %v; the app had answered 413", e["status"], e["outcome"], e["reason"])
+	}
+	raw.await("big", 1)
+	sc.settledAll(s, 0)
+}
+
 // TestDesynchronisedConnection: bytes that follow an answer are not the answer to the next message.
 func TestDesynchronisedConnection(t *testing.T) {
 	t.Parallel()

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/rand"
+	"encoding/pem"
 	"maps"
 	"net"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -243,6 +246,57 @@ func TestAppBehindAUnixSocket(t *testing.T) {
 	sc.app.awaitAll("a", "b")
 	if d := sc.app.seen("a")[0]; d.uri != "/in/box" || d.method != "POST" {
 		t.Errorf("%s %s, want POST /in/box", d.method, d.uri)
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestUnixSocketThatIsNotThereYet is an app that is down, not a failed attempt.
+func TestUnixSocketThatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "app.sock")
+	sc := newScene(t).with("APP_URL", "unix://"+path+":/", "MAX_RETRIES", "0").seed()
+	sc.app.down()
+	sc.send("a")
+	s := start(t, sc.env)
+	stays(t, 2*time.Second, "the message stays in the queue", func() bool { return sc.ready(sc.queue()) == 1 && !s.ended() })
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.app.serve(l)
+	sc.app.await("a", 1)
+	sc.settledAll(s.awaitReady(), 0)
+}
+
+// TestAppHostThatDoesNotExist is an app that is down, too.
+func TestAppHostThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("APP_URL", "http://no-such-host.invalid/", "MAX_RETRIES", "0").seed()
+	sc.send("a")
+	s := start(t, sc.env)
+	stays(t, 3*time.Second, "the message stays in the queue", func() bool { return sc.ready(sc.queue()) == 1 && !s.ended() })
+	s.stop()
+}
+
+// TestAppBehindTLS with a certificate of the system's store.
+func TestAppBehindTLS(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "1").seed()
+	srv := httptest.NewTLSServer(sc.app)
+	t.Cleanup(srv.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sc.with("APP_URL", srv.URL+"/in")
+	sc.env["SSL_CERT_FILE"] = ca
+	sc.app.on("bad", status(500))
+	ids := numbered("m", 30)
+	sc.send(append(ids, "bad")...)
+	s := sc.run()
+	sc.app.awaitAll(ids...)
+	if d := sc.take(sc.dlq(), 1)[0]; d.MessageId != "bad" || len(sc.app.seen("bad")) != 2 {
+		t.Errorf("parked %q after %d attempts", d.MessageId, len(sc.app.seen("bad")))
 	}
 	sc.settledAll(s, 0)
 }

@@ -170,6 +170,47 @@ func TestTwoSignals(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
+// TestStopWhileHeld: for whatever reason nothing is taken, SIGTERM still ends it.
+func TestStopWhileHeld(t *testing.T) {
+	t.Parallel()
+	for name, hold := range map[string]func(sc *scene) *sidecar{
+		"app down": func(sc *scene) *sidecar { sc.app.down(); return start(sc.t, sc.env) },
+		"paused":   func(sc *scene) *sidecar { s := sc.run(); s.post(s.control, "/pause"); return s },
+		"drift": func(sc *scene) *sidecar {
+			sc.deleteQueue(sc.dlq())
+			return start(sc.t, sc.with("TOPOLOGY_MODE", "verify").env)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).seed()
+			sc.send("m")
+			s := hold(sc)
+			time.Sleep(time.Second) // held, with a message waiting
+			s.stop()
+			if name != "paused" && sc.ready(sc.queue()) != 1 {
+				t.Errorf("%d messages in the queue, want 1", sc.ready(sc.queue()))
+			}
+		})
+	}
+}
+
+// TestStopWhileParkingFails: the message that has nowhere to go goes back.
+func TestStopWhileParkingFails(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify", "SHUTDOWN_GRACE", "2s").seed()
+	gate := make(chan struct{})
+	sc.app.on("m", answer{status: 500, gate: gate}, status(500))
+	sc.send("m")
+	s := sc.run()
+	sc.app.await("m", 1)
+	sc.deleteQueue(sc.dlq())
+	close(gate)
+	eventually(t, "a failed park in the metrics", func() bool { return s.metric("sidecar_park_failures_total") > 0 })
+	s.stop()
+	eventually(t, "the message back in the queue", func() bool { return sc.ready(sc.queue()) == 1 })
+}
+
 // TestDrainCommand is the preStop hook: it returns when nothing is in flight, and nothing more is taken.
 func TestDrainCommand(t *testing.T) {
 	t.Parallel()

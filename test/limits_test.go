@@ -1,0 +1,96 @@
+package test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestPortInUse is the one thing about the machine that ends the process: exit 1, naming the address.
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	taken := newApp(t)
+	for _, name := range []string{"ADMIN_ADDR", "CONTROL_ADDR"} {
+		env := valid()
+		env["SIDECAR_"+name] = taken.addr
+		if r := command(t, env, "run"); r.code != 1 || !strings.Contains(r.all(), taken.addr) {
+			t.Errorf("%s in use: exit %d, want 1 and the address:\n%s", name, r.code, r.all())
+		}
+	}
+}
+
+// TestLogsOnAFullDisk: a line that cannot be written is no reason to stop.
+func TestLogsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Logf("no /dev/full here: %v", err)
+		return
+	}
+	defer func() { _ = full.Close() }()
+	sc := newScene(t).seed()
+	sc.with("ADMIN_ADDR", freeAddr(t), "CONTROL_ADDR", freeAddr(t))
+	cmd := exec.Command(program)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = environ(sc.env), full, full, dieWithTest()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	ids := numbered("m", 50)
+	sc.send(ids...)
+	sc.app.awaitAll(ids...)
+	if sc.ready(sc.dlq()) != 0 {
+		t.Error("messages were parked")
+	}
+}
+
+// TestFewFileDescriptors: it may be slow, it must not lose, park or die.
+func TestFewFileDescriptors(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("CONCURRENCY", "50", "MAX_RETRIES", "0", "ADMIN_ADDR", freeAddr(t), "CONTROL_ADDR", freeAddr(t)).seed()
+	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: soon()} })
+	cmd := exec.Command("sh", "-c", "ulimit -n 32 && exec "+program)
+	cmd.Env, cmd.SysProcAttr = environ(sc.env), dieWithTest()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	ids := numbered("m", 300)
+	sc.send(ids...)
+	sc.app.awaitAll(ids...)
+	select {
+	case <-ended:
+		t.Error("the sidecar ended")
+	default:
+	}
+	if n := sc.ready(sc.dlq()); n != 0 {
+		t.Errorf("%d messages were parked for the lack of file descriptors", n)
+	}
+}
+
+// soon closes by itself, so that many requests are in flight at once.
+func soon() <-chan struct{} {
+	c := make(chan struct{})
+	time.AfterFunc(50*time.Millisecond, func() { close(c) })
+	return c
+}
+
+// TestTextLog is for people: not JSON, same events.
+func TestTextLog(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("LOG_FORMAT", "text").seed()
+	sc.send("m")
+	s := launch(t, sc.env)
+	sc.app.await("m", 1)
+	eventually(t, "the settled message in the log", func() bool { return s.log.mentions("m", "ack", sc.queue()) })
+	if strings.HasPrefix(s.log.String(), "{") {
+		t.Error("SIDECAR_LOG_FORMAT=text writes JSON")
+	}
+	s.stop()
+}

@@ -1,0 +1,89 @@
+package test
+
+import (
+	"testing"
+)
+
+// TestOneAtATimeKeepsTheOrder: the only order that is promised.
+func TestOneAtATimeKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("CONCURRENCY", "1", "PREFETCH", "1").seed()
+	ids := numbered("m", 200)
+	sc.send(ids...)
+	s := sc.run()
+	sc.app.awaitAll(ids...)
+	sc.app.mu.Lock()
+	for i, d := range sc.app.got {
+		if d.id != ids[i] {
+			t.Errorf("receipt %d is %s", i, d.id)
+			break
+		}
+	}
+	sc.app.mu.Unlock()
+	sc.settledAll(s, 0)
+}
+
+// TestNeverMoreAtOnceThanConcurrency, with a window of prefetched messages behind it.
+func TestNeverMoreAtOnceThanConcurrency(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("CONCURRENCY", "3", "PREFETCH", "40").seed()
+	sc.app.otherwise(func(d *delivery) answer {
+		if len(d.id)%2 == 0 && d.nth == 1 {
+			return answer{status: 500, gate: soon()}
+		}
+		return answer{status: 200, gate: soon()}
+	})
+	ids := numbered("m", 60)
+	sc.send(ids...)
+	s := sc.run()
+	for _, id := range ids {
+		s.awaitOutcome(id, "ack")
+	}
+	if n := sc.app.most(); n > 3 || n < 2 {
+		t.Errorf("%d requests at once with SIDECAR_CONCURRENCY=3", n)
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestTwoReplicas share a queue: each message once.
+func TestTwoReplicas(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seed()
+	a, b := sc.run(), sc.run()
+	ids := numbered("m", 400)
+	sc.send(ids...)
+	sc.app.awaitAll(ids...)
+	eventually(t, "both have worked", func() bool {
+		return a.metric("sidecar_messages_settled_total")+b.metric("sidecar_messages_settled_total") == 400
+	})
+	a.stop()
+	sc.settledAll(b, 0)
+	checkUncounted(t, sc, ids)
+}
+
+// TestRedeliveredAfterACrash: the app is told, the attempt is not counted.
+func TestRedeliveredAfterACrash(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"classic", "quorum"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("MAX_RETRIES", "1", "QUEUE_TYPE", queueType)
+			never := make(chan struct{})
+			t.Cleanup(func() { close(never) })
+			hang := answer{gate: never}
+			sc.app.on("m", hang, hang, hang, hang, status(200))
+			s := sc.run()
+			sc.send("m")
+			for i := range 4 {
+				d := sc.app.await("m", i+1)[i]
+				if want := map[bool]string{false: "false", true: "true"}[i > 0]; d.header.Get("Amqp-Redelivered") != want || d.number("Amqp-Retry-Count") != 0 {
+					t.Errorf("receipt %d: Amqp-Redelivered %s, Amqp-Retry-Count %s", i+1, d.header.Get("Amqp-Redelivered"), d.header.Get("Amqp-Retry-Count"))
+				}
+				s.kill()
+				s = sc.run()
+			}
+			sc.app.await("m", 5)
+			sc.settledAll(s, 0)
+		})
+	}
+}
