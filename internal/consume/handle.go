@@ -93,10 +93,9 @@ func (w *worker) settle(d delivery) {
 	case s.Hold > 0 || s.Jitter > 0:
 		r.sleep(tag, w.rec.keep())
 	case s.Verdict.Reason == message.ReasonAppDown:
-		r.release(tag)
 		w.c.record(&w.rec)
+		r.release(tag)
 	default:
 		r.finishWith(tag, &w.rec)
-		w.c.record(&w.rec)
 	}
 }

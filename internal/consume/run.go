@@ -240,12 +240,14 @@ func (r *run) finish(e event) {
 	r.outstanding.Done()
 }
 
-// finishWith carries out what the record's settlement says, within a span of its own.
+// finishWith writes the record and hands on what its settlement says. In this order: a requeued message can be back
+// and recorded again before this goroutine runs on.
 func (r *run) finishWith(tag uint64, rec *record) {
 	s := &rec.s
 	rec.span.Settle(finalNames[s.Final])
-	r.finish(event{tag, s.Verdict.Action, s.Verdict.Reason, finals[s.Final]})
 	rec.span.SettleEnd(nil)
+	r.c.record(rec)
+	r.finish(event{tag, s.Verdict.Action, s.Verdict.Reason, finals[s.Final]})
 }
 
 // release gives a delivery back because the app is away. While the consumer is still registered the broker would

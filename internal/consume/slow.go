@@ -31,7 +31,6 @@ func (r *run) replace(tag uint64, rec *record) {
 		rec.span.SendEnd(err)
 		if err == nil {
 			r.finishWith(tag, rec)
-			r.c.record(rec)
 			return
 		}
 		switch r.wait(pause, r.c.interrupt.Done()) {
@@ -72,7 +71,6 @@ func (r *run) publish(p *broker.Publication, rec *record) error {
 func (r *run) abandon(tag uint64, rec *record, reason message.Reason) {
 	rec.s.Verdict.Action, rec.s.Verdict.Reason, rec.s.Final = message.Release, reason, topology.FinalRequeue
 	r.finishWith(tag, rec)
-	r.c.record(rec)
 }
 
 // destination names where a publication goes: its exchange, or the queue when it goes there directly.
@@ -92,13 +90,11 @@ func (r *run) sleep(tag uint64, rec *record) {
 			r.hold(&rec.s)
 			<-r.sleepers
 			r.finishWith(tag, rec)
-			r.c.record(rec)
 		})
 	default:
 		r.c.background.Go(func() {
 			r.detour(rec)
 			r.finishWith(tag, rec)
-			r.c.record(rec)
 		})
 	}
 }
