@@ -223,7 +223,7 @@ func TestGoodValues(t *testing.T) {
 	for _, change := range []map[string]string{
 		{"SIDECAR_SERVICE": "noprefix"}, {"SIDECAR_SERVICE": "a.b_c-d.e"}, {"SIDECAR_MAX_RETRIES": "0"}, {"SIDECAR_AMQP_PASSWORD": "p@%zz/:?#"},
 		{"SIDECAR_AMQP_URL": "amqp://u:p@10.0.0.1/,amqps://u:p@h.example/v"}, {"SIDECAR_APP_URL": "http://127.0.0.1:1/a/b?c=d"}, {"SIDECAR_MAX_BODY": "1KiB"},
-		{"SIDECAR_CONTROL_ADDR": "0.0.0.0:0", "SIDECAR_CONTROL_TOKEN": "0123456789abcdef"}, {"SIDECAR_TOPOLOGY": "delay-ladder", "SIDECAR_BINDINGS": "x:y", "SIDECAR_RETRY_DELAYS": "none"},
+		{"SIDECAR_CONTROL_ADDR": "0.0.0.0:0", "SIDECAR_CONTROL_TOKEN": "0123456789abcdef"},
 		{"SIDECAR_PARK_ON_STATUS": "400, 413,422"}, {"SIDECAR_LOG_FORMAT": "json"}, {"SIDECAR_CONCURRENCY": "10000"},
 		{"SIDECAR_SHUTDOWN_GRACE": "0s"}, {"SIDECAR_AMQP_SASL": "plain"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +198,37 @@ func TestRetryQueueGoneAtRunTime(t *testing.T) {
 				sc.seed()
 			}
 			within(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
+			sc.settledAll(s, 0)
+		})
+	}
+}
+
+// TestUnboundRetryQueueLosesNothing: every object is there and still a reject would go nowhere. AMQP cannot show bindings,
+// so where the sidecar may not make them itself it must find out without risking the message.
+func TestUnboundRetryQueueLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"verify", "none", "declare"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("TOPOLOGY_MODE", mode).seed()
+			ch := sc.channel()
+			if err := ch.QueueUnbind(sc.retryQueue(), "retry", sc.retryExchange(), nil); err != nil {
+				t.Fatal(err)
+			}
+			_ = ch.Close()
+			sc.app.on("m", status(500), status(200))
+			sc.send("m")
+			s := start(t, sc.env)
+			sc.app.await("m", 1)
+			if mode != "declare" {
+				eventually(t, "a log line about the way that is not there", func() bool { return s.log.mentions(sc.retryExchange()) })
+				sc.bind(sc.retryQueue(), "retry", sc.retryExchange())
+			}
+			within(t, 90*time.Second, "the second attempt", func() bool { return slices.Contains(s.log.outcomes("m"), "ack") })
+			list := sc.app.seen("m")
+			if last := list[len(list)-1]; last.number("Amqp-Retry-Count") != len(list)-1 && mode == "declare" {
+				t.Errorf("%d receipts, the last with Amqp-Retry-Count %s", len(list), last.header.Get("Amqp-Retry-Count"))
+			}
 			sc.settledAll(s, 0)
 		})
 	}

@@ -45,7 +45,7 @@ func run(m *testing.M) int {
 	program = os.Getenv("SIDECAR_BIN")
 	if program == "" {
 		program = filepath.Join(dir, "sidecar")
-		if err := build(program); err != nil {
+		if err := build(program, raceBuild); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -54,10 +54,10 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func build(out string) error {
+func build(out string, race bool) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", out}
 	env := append(os.Environ(), "CGO_ENABLED=0")
-	if raceBuild {
+	if race {
 		args, env = []string{"build", "-race", "-o", out}, os.Environ()
 	}
 	cmd := exec.Command("go", append(args, "../cmd/sidecar")...)

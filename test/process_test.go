@@ -25,8 +25,13 @@ type sidecar struct {
 // launch starts `sidecar args…` with exactly that environment and does not wait for anything.
 func launch(t testing.TB, env map[string]string, args ...string) *sidecar {
 	t.Helper()
+	return launchBinary(t, program, env, args...)
+}
+
+func launchBinary(t testing.TB, binary string, env map[string]string, args ...string) *sidecar {
+	t.Helper()
 	s := &sidecar{t: t, log: &output{}, exited: make(chan struct{})}
-	s.cmd = exec.Command(program, args...)
+	s.cmd = exec.Command(binary, args...)
 	s.cmd.Env, s.cmd.SysProcAttr = environ(env), dieWithTest()
 	var readers sync.WaitGroup
 	for _, pipe := range []func() (io.ReadCloser, error){s.cmd.StdoutPipe, s.cmd.StderrPipe} {
@@ -51,7 +56,13 @@ func launch(t testing.TB, env map[string]string, args ...string) *sidecar {
 // start runs the sidecar and waits until it serves.
 func start(t testing.TB, env map[string]string) *sidecar {
 	t.Helper()
-	s := launch(t, env)
+	return launch(t, env).listening()
+}
+
+// listening waits for the line that tells the bound addresses.
+func (s *sidecar) listening() *sidecar {
+	t := s.t
+	t.Helper()
 	eventually(t, "a log line `listening` with admin and control", func() bool {
 		if s.ended() {
 			t.Fatalf("the sidecar ended with %d", s.cmd.ProcessState.ExitCode())
