@@ -169,9 +169,9 @@ docker_start() { # DIR PORT
   name=sidecar-broker-$port-$$
   # The image listens on all interfaces of the container; only the published port decides who can reach it.
   write_conf "listeners.tcp.default = 5672" >"$dir/90-extra.conf"
-  docker create --name "$name" --hostname localhost -p "127.0.0.1:$port:5672" "$IMAGE" >/dev/null
+  docker create --name "$name" -p "127.0.0.1:$port:5672" "$IMAGE" >/dev/null
   echo "$name" >"$dir/container"
-  docker cp -q "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null
+  docker cp "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null 2>&1
   docker start "$name" >/dev/null
   printf '#!/usr/bin/env bash\nexec docker exec -i %q rabbitmqctl "$@"\n' "$name" >"$dir/rabbitmqctl"
   chmod +x "$dir/rabbitmqctl"
@@ -239,11 +239,14 @@ native_stop() { # DIR SIGNAL
     kill -KILL -- "-$pid" 2>/dev/null || true
   fi
   rm -f "$dir/pid"
-  # A killed node keeps its epmd: it is the one that will be started again.
+  # A killed node keeps its epmd: it is the one that will be started again. epmd refuses to end while it still knows a
+  # node, which it forgets a moment after the node's end.
   if [[ $signal = TERM && -s $dir/ports ]]; then
     read -r _ epmd _ <"$dir/ports"
-    PATH=$PATH:/usr/lib/erlang/bin ERL_EPMD_PORT=$epmd ERL_EPMD_ADDRESS=127.0.0.1 \
-      epmd -kill -relaxed_command_check >/dev/null 2>&1 || true
+    for ((i = 0; i < 50; i++)); do
+      listening "$epmd" || break
+      PATH=$PATH:/usr/lib/erlang/bin ERL_EPMD_PORT=$epmd epmd -kill >/dev/null 2>&1 || sleep 0.1
+    done
   fi
 }
 
