@@ -157,7 +157,7 @@ func TestCredentialsOverrideTheURL(t *testing.T) {
 	dial(t, o)
 	brokertest.Eventually(t, 30*time.Second, "the connection in the broker's list", func() bool {
 		list := brokertest.Ctl(t, "list_connections", "user", "client_properties")
-		for _, line := range strings.Split(list, "\n") {
+		for line := range strings.SplitSeq(list, "\n") {
 			if strings.Contains(line, user) {
 				return strings.Contains(line, o.Name) && strings.Contains(line, "amqp-sidecar") && strings.Contains(line, "1.2.3")
 			}

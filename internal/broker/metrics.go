@@ -43,8 +43,7 @@ func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
 		return c
 	}
 	err := r.Register(c)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if existing, ok := already.ExistingCollector.(C); ok {
 			return existing
 		}

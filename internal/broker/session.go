@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -26,9 +26,10 @@ type Session struct {
 	blocked   bool
 	unchanged chan struct{} // closed when blocked changes
 
-	once sync.Once
-	done chan struct{}
-	err  error // set before done is closed
+	closing atomic.Bool // by us
+	once    sync.Once
+	done    chan struct{}
+	err     error // set before done is closed
 }
 
 func newSession(c *amqp.Connection, w *wire, d *Dialer) *Session {
@@ -55,7 +56,7 @@ func (s *Session) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) 
 			s.setBlocked(b.Active)
 		case e, ok := <-closes:
 			if !ok {
-				s.end(nil)
+				s.gone()
 				return
 			}
 			s.end(s.reason(e))
@@ -88,6 +89,15 @@ func (s *Session) reason(e *amqp.Error) error {
 		return cause
 	}
 	return e
+}
+
+// gone is the end without a word from the library: our own Close, or a connection that broke before we asked to be told.
+func (s *Session) gone() {
+	if s.closing.Load() {
+		s.end(nil)
+		return
+	}
+	s.end(s.wire.cause())
 }
 
 // end records why the session ended, the first time; nil is our own Close.
@@ -138,87 +148,6 @@ func (s *Session) Channel(ctx context.Context) (*amqp.Channel, error) {
 	return ch, err
 }
 
-// Do runs a blocking call of the client library, which knows no deadline. When fn has not returned after the call
-// timeout, or at the deadline of ctx if that is earlier, the session is killed, which makes fn return. The mere
-// cancellation of ctx does not interrupt a call: it would cost the session, and with it every unsettled delivery.
-// name says what fn does, for the error.
-func (s *Session) Do(ctx context.Context, name string, fn func() error) error {
-	if err := context.Cause(ctx); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	limit := s.timeout
-	if at, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(at))
-	}
-	timer := time.AfterFunc(limit, func() { s.fail(&callTimeout{name}) })
-	defer timer.Stop()
-	return s.call(name, fn)
-}
-
-// doPatiently is Do for a call that may wait as long as the broker's alarm blocks the connection: silence is no fault
-// then. The caller must be able to wait.
-func (s *Session) doPatiently(name string, fn func() error) error {
-	returned := make(chan struct{})
-	defer close(returned)
-	go func() {
-		timer := time.NewTicker(s.timeout)
-		defer timer.Stop()
-		for {
-			select {
-			case <-returned:
-				return
-			case <-timer.C:
-				if !s.Blocked() {
-					s.fail(&callTimeout{name})
-					return
-				}
-			}
-		}
-	}()
-	return s.call(name, fn)
-}
-
-func (s *Session) call(name string, fn func() error) error {
-	if err := s.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if err := fn(); err != nil {
-		return fmt.Errorf("%s: %w", name, s.explain(err))
-	}
-	return nil
-}
-
-// explain turns what the library returned into why: a channel the broker closed, or a session that ended, of which the
-// library says "channel/connection is not open" or what its own write met.
-func (s *Session) explain(err error) error {
-	var closed *amqp.Error
-	if errors.As(err, &closed) && closed.Server && closed.Recover {
-		return &RefusedError{Code: closed.Code, Text: closed.Reason}
-	}
-	if s.conn.IsClosed() {
-		<-s.done // the library marks itself closed a moment before it tells watch
-	}
-	if ended := s.Err(); ended != nil {
-		return ended
-	}
-	var broken net.Error
-	if errors.As(err, &broken) {
-		return fmt.Errorf("%w: %w", ErrDisconnected, err)
-	}
-	return err
-}
-
-// callTimeout is the reason of a session that was killed because a call had no answer.
-type callTimeout struct{ call string }
-
-func (e *callTimeout) Error() string { return e.call + ": no answer in time" }
-
-// Timeout makes it a timeout for every reader of net.Error.
-func (e *callTimeout) Timeout() bool { return true }
-
-// Temporary completes net.Error.
-func (e *callTimeout) Temporary() bool { return false }
-
 func (s *Session) fail(reason error) {
 	s.end(reason)
 	kill(s.wire.raw)
@@ -231,6 +160,7 @@ func (s *Session) Kill() { s.fail(errors.New("the session was killed")) }
 func (s *Session) Close() {
 	timer := time.AfterFunc(closeTimeout, func() { kill(s.wire.raw) })
 	defer timer.Stop()
+	s.closing.Store(true)
 	_ = s.conn.Close()
 	s.end(nil)
 	kill(s.wire.raw)

@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Do runs a blocking call of the client library, which knows no deadline. When fn has not returned after the call
+// timeout, or at the deadline of ctx if that is earlier, the session is killed, which makes fn return. The mere
+// cancellation of ctx does not interrupt a call: it would cost the session, and with it every unsettled delivery.
+// name says what fn does, for the error.
+func (s *Session) Do(ctx context.Context, name string, fn func() error) error {
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	limit := s.timeout
+	if at, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(at))
+	}
+	timer := time.AfterFunc(limit, func() { s.fail(&callTimeout{name}) })
+	defer timer.Stop()
+	return s.call(name, fn)
+}
+
+// doPatiently is Do for a call that may wait as long as the broker's alarm blocks the connection: silence is no fault
+// then. The caller must be able to wait.
+func (s *Session) doPatiently(name string, fn func() error) error {
+	returned := make(chan struct{})
+	defer close(returned)
+	go func() {
+		timer := time.NewTicker(s.timeout)
+		defer timer.Stop()
+		for {
+			select {
+			case <-returned:
+				return
+			case <-timer.C:
+				if !s.Blocked() {
+					s.fail(&callTimeout{name})
+					return
+				}
+			}
+		}
+	}()
+	return s.call(name, fn)
+}
+
+func (s *Session) call(name string, fn func() error) error {
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := fn(); err != nil {
+		return fmt.Errorf("%s: %w", name, s.explain(err))
+	}
+	return nil
+}
+
+// explain turns what the library returned into why: a channel the broker closed, or a session that ended, of which the
+// library says "channel/connection is not open" or what its own write met.
+func (s *Session) explain(err error) error {
+	var closed *amqp.Error
+	if errors.As(err, &closed) && closed.Server && closed.Recover {
+		return &RefusedError{Code: closed.Code, Text: closed.Reason}
+	}
+	if s.conn.IsClosed() {
+		<-s.done // the library marks itself closed a moment before it tells watch
+	}
+	if ended := s.Err(); ended != nil {
+		return ended
+	}
+	if _, broken := errors.AsType[net.Error](err); broken {
+		return fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	return err
+}
+
+// callTimeout is the reason of a session that was killed because a call had no answer.
+type callTimeout struct{ call string }
+
+func (e *callTimeout) Error() string { return e.call + ": no answer in time" }
+
+// Timeout makes it a timeout for every reader of net.Error.
+func (e *callTimeout) Timeout() bool { return true }
+
+// Temporary completes net.Error.
+func (e *callTimeout) Temporary() bool { return false }
