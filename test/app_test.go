@@ -3,6 +3,7 @@ package test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -67,41 +68,19 @@ func newApp(t testing.TB) *app {
 	return a
 }
 
-// ports are the test's own, below the range the kernel hands to outgoing connections: nobody can take one while an app
-// or a proxy is down on purpose.
-const firstPort, lastPort = 21400, 21499
-
-var reserved struct {
-	sync.Mutex
-	port map[int]bool
-}
-
-// freeAddr reserves a loopback address until the test ends.
+// freeAddr is a loopback address nobody else takes while an app or a proxy is down on purpose: Linux answers on all of
+// 127.0.0.0/8, so each gets a host of its own there.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	reserved.Lock()
-	defer reserved.Unlock()
-	if reserved.port == nil {
-		reserved.port = map[int]bool{}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
+	if err != nil {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
-	for p := firstPort; p <= lastPort; p++ {
-		addr := fmt.Sprintf("127.0.0.1:%d", p)
-		if reserved.port[p] {
-			continue
-		}
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			reserved.port[p] = true
-			t.Cleanup(func() {
-				reserved.Lock()
-				defer reserved.Unlock()
-				delete(reserved.port, p)
-			})
-			return addr
-		}
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("no free port between %d and %d", firstPort, lastPort)
-	return ""
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
 }
 
 func (a *app) url() string { return "http://" + a.addr + "/" }
