@@ -38,7 +38,6 @@ type fields struct {
 func (a *answer) forget() {
 	a.in.src = nil
 	a.fields = fields{}
-	a.problem = a.problem[:0]
 	if cap(a.problem) > keptBuffer {
 		a.problem = nil
 	}

@@ -76,12 +76,14 @@ func (f *fields) line(b []byte) bool {
 	return true
 }
 
-// setLength reads a Content-Length. Two that differ mean that somebody is wrong about where the answer ends.
+// setLength reads a Content-Length. Two that differ mean that somebody is wrong about where the answer ends; two that
+// agree are no reason to trust the connection.
 func (f *fields) setLength(b []byte) bool {
 	n, ok := parseDigits(b)
 	if !ok || f.length >= 0 && f.length != n {
 		return false
 	}
+	f.close = f.close || f.length >= 0
 	f.length = n
 	return true
 }

@@ -114,16 +114,3 @@ func TestNothingWrittenForAnotherReason(t *testing.T) {
 		}
 	})
 }
-
-// noProgress breaks io.Reader's contract as far as it can.
-type noProgress struct{}
-
-func (noProgress) Read([]byte) (int, error) { return 0, nil }
-
-func TestReaderThatNeverReads(t *testing.T) {
-	x := newAttempt()
-	defer x.release()
-	if err := x.answer.read(noProgress{}); err != io.ErrNoProgress {
-		t.Errorf("got %v", err)
-	}
-}
