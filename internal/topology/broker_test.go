@@ -9,16 +9,24 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 )
 
-// live is a real connection as a Session.
-type live struct{ conn *amqp.Connection }
+// session dials the way the sidecar does.
+func session(t testing.TB, url string) *broker.Session {
+	t.Helper()
+	s, err := broker.NewDialer(broker.Options{
+		URLs: func() ([]string, error) { return []string{url}, nil }, Name: "test " + t.Name(),
+	}).Dial(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
 
-func (l live) Channel(context.Context) (*amqp.Channel, error)        { return l.conn.Channel() }
-func (l live) Do(_ context.Context, _ string, fn func() error) error { return fn() }
-func session(t testing.TB, url string) live                          { return live{brokertest.Conn(t, url)} }
-func channel(t testing.TB, url string) *amqp.Channel                 { return brokertest.Channel(t, url) }
+func channel(t testing.TB, url string) *amqp.Channel { return brokertest.Channel(t, url) }
 func publish(t testing.TB, url, exchange, key string, m amqp.Publishing) {
 	brokertest.Publish(t, channel(t, url), exchange, key, m)
 }

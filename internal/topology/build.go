@@ -37,9 +37,6 @@ func Build(o Options) (*Plan, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Mode != "" && o.Mode != ModeDeclare {
-		p = p.WithoutReject()
-	}
 	return p, nil
 }
 
@@ -59,9 +56,6 @@ func (o *Options) check() error {
 	if o.QueueType != "" && o.QueueType != typeClassic && o.QueueType != typeQuorum {
 		refuse("SIDECAR_QUEUE_TYPE=%q: classic or quorum", o.QueueType)
 	}
-	if o.Mode != "" && !slices.Contains(modes, o.Mode) {
-		refuse("SIDECAR_TOPOLOGY_MODE=%q: declare, verify or none", o.Mode)
-	}
 	if t := o.ExchangeType; t != "" && !slices.Contains(exchangeTypes, t) {
 		refuse("SIDECAR_EXCHANGE_TYPE=%q: %s", t, strings.Join(exchangeTypes, ", "))
 	}
@@ -79,8 +73,6 @@ func (o *Options) check() error {
 	}
 	return errors.Join(errs...)
 }
-
-var modes = []Mode{ModeDeclare, ModeVerify, ModeNone}
 
 var exchangeTypes = []string{"fanout", "direct", "topic", "headers"}
 

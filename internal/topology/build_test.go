@@ -19,8 +19,6 @@ func build(t testing.TB, o Options) *Plan {
 	return p
 }
 
-func intp(n int) *int { return &n }
-
 // TestFanoutToTheLetter spells the agreement out: other services declare the same objects, so one argument more or
 // less and one side cannot start.
 func TestFanoutToTheLetter(t *testing.T) {
@@ -163,7 +161,7 @@ func TestOverridesFillOverThePreset(t *testing.T) {
 		{"bindings to the main exchange", func(o *Options) {
 			o.ExchangeType, o.Bindings = "direct", []Binding{{Exchange: "wms.main-exchange", Key: "k"}}
 		}, func(p *Plan) string { return p.Exchanges[0].Name + p.Exchanges[0].Type }, "wms.main-exchangedirect"},
-		{"no retries", func(o *Options) { o.MaxRetries = intp(0) }, func(p *Plan) string { return strings.Repeat("x", p.MaxRetries) }, ""},
+		{"no retries", func(o *Options) { o.MaxRetries = new(0) }, func(p *Plan) string { return strings.Repeat("x", p.MaxRetries) }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := base
@@ -196,12 +194,11 @@ func TestBuildRefuses(t *testing.T) {
 		{"long key", Options{Service: "x", Bindings: []Binding{{Exchange: "e", Key: strings.Repeat("k", 256)}}}, "binding key"},
 		{"binding to the default exchange", Options{Service: "x", Bindings: []Binding{{Key: "k"}}}, "default exchange"},
 		{"queue type", Options{Service: "x", QueueType: "stream"}, "SIDECAR_QUEUE_TYPE"},
-		{"mode", Options{Service: "x", Mode: "create"}, "SIDECAR_TOPOLOGY_MODE"},
 		{"exchange type", Options{Service: "x", ExchangeType: "x-random"}, "SIDECAR_EXCHANGE_TYPE"},
 		{"predeclared of another type", Options{Service: "x", Exchange: "amq.topic"}, "broker's own"},
 		{"direct without bindings", Options{Service: "x", ExchangeType: "direct"}, "SIDECAR_BINDINGS"},
-		{"negative retries", Options{Service: "x", MaxRetries: intp(-1)}, "SIDECAR_MAX_RETRIES"},
-		{"endless retries", Options{Service: "x", MaxRetries: intp(1_000_001)}, "SIDECAR_MAX_RETRIES"},
+		{"negative retries", Options{Service: "x", MaxRetries: new(-1)}, "SIDECAR_MAX_RETRIES"},
+		{"endless retries", Options{Service: "x", MaxRetries: new(1_000_001)}, "SIDECAR_MAX_RETRIES"},
 		{"negative delay", Options{Service: "x", RetryDelay: -time.Second}, "SIDECAR_RETRY_DELAY"},
 		{"delay below a millisecond", Options{Service: "x", RetryDelay: time.Microsecond}, "SIDECAR_RETRY_DELAY"},
 		{"delay of broken milliseconds", Options{Service: "x", RetryDelay: 1500 * time.Microsecond}, "whole milliseconds"},
@@ -228,24 +225,11 @@ func TestBuildRefuses(t *testing.T) {
 
 // TestBuildReportsEverything: a wrong configuration is told in one go.
 func TestBuildReportsEverything(t *testing.T) {
-	_, err := Build(Options{QueueType: "x", ExchangeType: "y", MaxRetries: intp(-1), RetryDelay: -1})
+	_, err := Build(Options{QueueType: "x", ExchangeType: "y", MaxRetries: new(-1), RetryDelay: -1})
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	if n := len(strings.Split(err.Error(), "\n")); n != 5 {
 		t.Errorf("%d lines, want 5:\n%v", n, err)
-	}
-}
-
-// TestOnlyDeclareProvesTheReject: bindings cannot be seen, so without making them nothing is rejected.
-func TestOnlyDeclareProvesTheReject(t *testing.T) {
-	for mode, want := range map[Mode]bool{"": true, ModeDeclare: true, ModeVerify: false, ModeNone: false} {
-		p := build(t, Options{Service: "wms-cincout", Mode: mode})
-		if got := p.Waits[0].ByReject; got != want {
-			t.Errorf("mode %q: by reject %t", mode, got)
-		}
-		if err := p.Validate(); err != nil {
-			t.Errorf("mode %q: %v", mode, err)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package topology
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -273,9 +272,7 @@ func importDefinitions(t testing.TB, definitions []byte) {
 func TestSessionTrouble(t *testing.T) {
 	p := build(t, Options{Service: "wms-cincout"})
 	s := session(t, brokertest.URL(t))
-	if err := s.conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s.Kill()
 	for name, do := range map[string]func() error{
 		"ensure": func() error { _, err := Ensure(context.Background(), s, p, ModeDeclare); return err },
 		"verify": func() error { _, err := Ensure(context.Background(), s, p, ModeVerify); return err },
@@ -285,8 +282,23 @@ func TestSessionTrouble(t *testing.T) {
 			return err
 		},
 	} {
-		if err := do(); !errors.Is(err, amqp.ErrClosed) {
-			t.Errorf("%s: %v", name, err)
+		if err := do(); err == nil {
+			t.Errorf("%s: a lost connection went unnoticed", name)
 		}
+	}
+}
+
+// TestOneQuestionTooMany: an answer that costs the connection is not an answer.
+func TestOneQuestionTooMany(t *testing.T) {
+	p := prober{s: session(t, brokertest.URL(t))}
+	refusal, err := p.ask(context.Background(), "ask for the impossible", func(ch *amqp.Channel) error {
+		if err := ch.Publish("", "x", false, true, amqp.Publishing{}); err != nil { // immediate: NOT_IMPLEMENTED
+			return err
+		}
+		_, err := ch.QueueDeclarePassive("x", true, false, false, false, nil)
+		return err
+	})
+	if refusal != nil || err == nil {
+		t.Errorf("%v, %v", refusal, err)
 	}
 }

@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -45,30 +47,35 @@ func (p *Plan) fit(pub *amqp.Publishing) {
 	}
 	dropped := int32(0)
 	over += entrySize(headerFinalDropped, dropped)
-	for over > 0 {
-		key, size := largest(pub.Headers)
-		if key == "" {
-			break // nothing left but ours
+	for _, e := range droppable(pub.Headers) {
+		if over <= 0 {
+			break
 		}
-		delete(pub.Headers, key)
-		over -= size
+		delete(pub.Headers, e.key)
+		over -= e.size
 		dropped++
 	}
 	pub.Headers[headerFinalDropped] = dropped
 }
 
-// largest finds the largest header that may be dropped; among equals the first by name, so that the result does not
+type sized struct {
+	key  string
+	size int
+}
+
+// droppable lists the headers of the message, the largest first; among equals by name, so that the result does not
 // depend on the order of a map.
-func largest(h amqp.Table) (key string, size int) {
+func droppable(h amqp.Table) []sized {
+	list := make([]sized, 0, len(h))
 	for k, v := range h {
-		if kept[k] || strings.HasPrefix(k, headerFinalPrefix) {
-			continue
-		}
-		if n := entrySize(k, v); n > size || n == size && k < key {
-			key, size = k, n
+		if !kept[k] && !strings.HasPrefix(k, headerFinalPrefix) {
+			list = append(list, sized{k, entrySize(k, v)})
 		}
 	}
-	return key, size
+	slices.SortFunc(list, func(a, b sized) int {
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.key, b.key))
+	})
+	return list
 }
 
 // plainText makes s one line of valid UTF-8 of at most limit bytes: it will be read in consoles and logs.

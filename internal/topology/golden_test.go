@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -58,5 +60,12 @@ func golden(t *testing.T, name, got string) {
 	}
 	if got != string(want) {
 		t.Errorf("%s differs (go test -update rewrites it):\n%s", name, got)
+	}
+}
+
+func TestDefinitionsThatCannotBeWritten(t *testing.T) {
+	p := &Plan{Service: "wms-cincout", Queues: []Queue{{Args: amqp.Table{"x": make(chan int)}}}}
+	if b, err := p.Definitions("/"); err == nil || b != nil || !strings.Contains(err.Error(), "wms-cincout") {
+		t.Errorf("%s, %v", b, err)
 	}
 }

@@ -30,10 +30,6 @@ type Options struct {
 	// not the main exchange has to exist: its type is its owner's.
 	Bindings []Binding
 
-	// Mode is what Ensure will be told. Unless it may declare, the binding behind a reject is not proven, and retries
-	// leave by publish: see Plan.WithoutReject. Empty means ModeDeclare.
-	Mode Mode
-
 	QueueType  string // "classic" or "quorum"
 	MaxRetries *int
 

@@ -1,10 +1,9 @@
 package topology
 
 import (
-	"time"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -27,7 +26,7 @@ func (p *Plan) nearFrameMax(m *message.Message) bool {
 	pub.UserId, pub.Expiration = m.UserID, m.Expiration
 	reserve := retryReserve
 	if cc, ok := m.Headers["CC"]; ok {
-		reserve += fieldSize(cc) // copied into x-death as routing keys; from RabbitMQ 4.0 the header stays as well
+		reserve += entrySize("CC", cc) // copied into x-death as routing keys; from RabbitMQ 4.0 the header stays as well
 	}
 	return p.overweight(&pub, reserve)
 }
@@ -70,44 +69,15 @@ func headerFrameSize(pub *amqp.Publishing) int {
 	return n
 }
 
-// tableSize is the size of t on the wire, its length prefix included.
+// tableSize is the size of t on the wire, its length prefix included. What cannot be written as it is counts as what
+// it becomes.
 func tableSize(t amqp.Table) int {
-	n := 4
-	for k, v := range t {
-		n += entrySize(k, v)
+	n, err := broker.TableSize(t)
+	if err != nil {
+		n, _ = broker.TableSize(publishableTable(t)) // which knows no other types
 	}
 	return n
 }
 
-func entrySize(key string, v any) int { return 1 + len(key) + fieldSize(v) }
-
-// fieldSize is the size of a value with its type octet. Types that publishable replaces count as what they become.
-func fieldSize(v any) int {
-	switch v := v.(type) {
-	case nil:
-		return 1
-	case bool, int8, uint8:
-		return 2
-	case int16, uint16:
-		return 3
-	case int32, uint32, float32:
-		return 5
-	case amqp.Decimal:
-		return 6
-	case int64, float64, time.Time:
-		return 9
-	case string:
-		return 5 + len(v)
-	case []byte:
-		return 5 + len(v)
-	case amqp.Table:
-		return 1 + tableSize(v)
-	case []any:
-		n := 5
-		for _, e := range v {
-			n += fieldSize(e)
-		}
-		return n
-	}
-	return fieldSize(publishable(v))
-}
+// entrySize is what one header adds to a table.
+func entrySize(key string, v any) int { return tableSize(amqp.Table{key: v}) - tableSize(nil) }

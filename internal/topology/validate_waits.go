@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -127,18 +128,8 @@ func foreignArguments(p *Plan) []error {
 			errs = append(errs, fmt.Errorf("queue %q must not have x-expires: the queue would go away with its messages", q.Name))
 		}
 	}
-	slices.SortFunc(errs, func(a, b error) int { return compareText(a, b) })
+	slices.SortFunc(errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return errs
-}
-
-func compareText(a, b error) int {
-	switch x, y := a.Error(), b.Error(); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
 }
 
 // sharedReturn: a retry that comes back through an exchange with other listeners reaches them too. The stamp lets

@@ -117,9 +117,7 @@ func TestWatchEndsWithItsSession(t *testing.T) {
 		Registerer: prometheus.NewRegistry(), Report: func([]Finding) {},
 	})
 	s := session(t, brokertest.URL(t))
-	if err := s.conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s.Kill()
 	if err := w.Watch(context.Background(), s); err == nil {
 		t.Error("a lost session is no reason to end well")
 	}
