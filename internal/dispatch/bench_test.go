@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -70,8 +69,7 @@ func BenchmarkDispatch(b *testing.B) {
 		b.Run(network+"/headers=10", func(b *testing.B) { benchDispatch(b, url, withHeaders) })
 		b.Run(network+"/parallel", func(b *testing.B) {
 			t := newTarget(b, url, func(o *Options) { o.MaxIdle = 64 })
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
+			ctx := b.Context()
 			b.SetParallelism(25)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
@@ -88,8 +86,7 @@ func BenchmarkDispatch(b *testing.B) {
 
 func benchDispatch(b *testing.B, url string, m *message.Message) {
 	t := newTarget(b, url)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
 		if o := t.Dispatch(ctx, m); o.Status != 204 {

@@ -86,3 +86,21 @@ func TestReaderThatNeverReads(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The hot path allocates nothing of its own.
+func TestNothingIsAllocatedForAMessage(t *testing.T) {
+	target := newTarget(t, "http://127.0.0.1:1/", func(o *Options) { o.Token = func() string { return "t" } })
+	m := benchMessage(10)
+	answer := strings.NewReader(typicalAnswer)
+	x := newAttempt()
+	defer x.release()
+	if n := testing.AllocsPerRun(100, func() {
+		x.request.encode(target.encoding, m)
+		answer.Reset(typicalAnswer)
+		if err := x.answer.read(answer); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -33,8 +33,9 @@ func newConn(raw net.Conn, secure *tls.Conn) *conn {
 	if secure != nil {
 		c.rw, c.secure = secure, true
 	}
-	// Both kinds of socket have a descriptor, and a fresh one can be asked for it.
-	c.sys, _ = raw.(syscall.Conn).SyscallConn()
+	if s, ok := raw.(syscall.Conn); ok {
+		c.sys, _ = s.SyscallConn()
+	}
 	c.look = func(fd uintptr) { c.idle = silent(fd) }
 	return c
 }
@@ -68,7 +69,8 @@ func (c *conn) bind(ctx context.Context) bool {
 // quiet reports whether an idle connection is still open and has nothing to say. A byte that arrives without a
 // question belongs to an answer that nobody asked for: the next answer read here would be taken for another message's.
 func (c *conn) quiet() bool {
-	if err := c.sys.Control(c.look); err != nil || !c.idle {
+	c.idle = false
+	if c.sys == nil || c.sys.Control(c.look) != nil || !c.idle {
 		return false
 	}
 	return !c.secure || c.drained()

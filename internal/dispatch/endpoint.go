@@ -25,8 +25,7 @@ func parseEndpoint(raw string) (endpoint, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
 		return endpoint{}, fmt.Errorf("parse: %w", err)

@@ -62,8 +62,8 @@ func appendTable(dst []byte, t amqp.Table, depth int) ([]byte, bool) {
 	if len(t) > maxValue/5 {
 		return dst, false
 	}
+	var ok bool
 	dst = append(dst, '{')
-	ok := true
 	for i, k := range slices.Sorted(maps.Keys(t)) {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -77,8 +77,8 @@ func appendTable(dst []byte, t amqp.Table, depth int) ([]byte, bool) {
 }
 
 func appendArray(dst []byte, a []any, depth int) ([]byte, bool) {
+	var ok bool
 	dst = append(dst, '[')
-	ok := true
 	for i, v := range a {
 		if i > 0 {
 			dst = append(dst, ',')

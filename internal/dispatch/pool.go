@@ -9,8 +9,8 @@ import (
 // pool keeps idle connections, last in first out: under a falling load the ones below age and are closed, while those
 // on top stay fresh.
 type pool struct {
-	max int
-	ttl time.Duration
+	limit int
+	ttl   time.Duration
 
 	mu     sync.Mutex
 	idle   []*conn
@@ -18,7 +18,7 @@ type pool struct {
 	closed bool
 }
 
-func newPool(max int, ttl time.Duration) *pool { return &pool{max: max, ttl: ttl} }
+func newPool(limit int, ttl time.Duration) *pool { return &pool{limit: limit, ttl: ttl} }
 
 // take returns a connection that was open and silent a moment ago, bound to ctx, or nil.
 func (p *pool) take(ctx context.Context, now time.Time) *conn {
@@ -52,7 +52,7 @@ func (p *pool) pop() *conn {
 func (p *pool) put(c *conn, now time.Time, keep time.Duration) {
 	c.expires = now.Add(min(keep, p.ttl))
 	p.mu.Lock()
-	full := p.closed || len(p.idle) >= p.max
+	full := p.closed || len(p.idle) >= p.limit
 	if !full {
 		p.idle = append(p.idle, c)
 		if p.timer == nil {

@@ -53,9 +53,8 @@ func (t *Target) probeHealth(ctx context.Context, c *conn, deadline time.Time) e
 	head = t.encoding.authorization(head)
 	head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
 	x.request.out = head
-	// A deadline or a write that fails shows in the read.
 	c.rw.SetDeadline(deadline)
-	c.rw.Write(head)
+	_, _ = c.rw.Write(head) // an app may answer before it has read everything; if it does not, the read says why
 	err := x.answer.read(c.rw)
 	if err != nil {
 		failure, cause := classify(c, err)
