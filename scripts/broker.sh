@@ -192,7 +192,8 @@ native_env() { # DIR PORT
     "RABBITMQ_BASE=$dir" "RABBITMQ_MNESIA_BASE=$dir/data" "RABBITMQ_LOG_BASE=$dir/log"
     "RABBITMQ_ENABLED_PLUGINS_FILE=$dir/enabled_plugins" "RABBITMQ_CONFIG_FILE=$dir/rabbitmq"
     "RABBITMQ_CONF_ENV_FILE=$dir/none" "RABBITMQ_GENERATED_CONFIG_DIR=$dir/generated"
-    "ERL_CRASH_DUMP=$dir/erl_crash.dump" "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}")
+    "ERL_CRASH_DUMP=$dir/erl_crash.dump"
+    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}")
 }
 
 native_start() { # DIR PORT
