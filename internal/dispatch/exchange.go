@@ -41,7 +41,10 @@ func (x *attempt) large(c *conn) bool {
 	go func() { written <- x.write(c) }()
 	err := x.answer.read(c.rw)
 	w := join(c, written, err == nil)
-	if err != nil && w.nothing(c) {
+	if w.nothing(c) {
+		if err == nil {
+			err = errUnasked
+		}
 		return x.unsent(c, err) // join may have stopped the writer itself: its error says nothing
 	}
 	x.finish(c, err, w.err == nil)
@@ -74,8 +77,10 @@ func (w write) nothing(c *conn) bool { return w.err != nil && w.n == 0 && !c.sec
 
 func (x *attempt) write(c *conn) write {
 	if len(x.body) <= smallBody {
-		x.request.out = append(x.request.out, x.body...)
-		n, err := c.rw.Write(x.request.out)
+		head := len(x.request.out)
+		whole := append(x.request.out, x.body...)
+		x.request.out = whole[:head] // grown, perhaps, but still the head alone: it may have to go out again
+		n, err := c.rw.Write(whole)
 		return write{int64(n), err}
 	}
 	x.parts = [2][]byte{x.request.out, x.body}

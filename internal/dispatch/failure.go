@@ -16,6 +16,7 @@ var ErrRefused = errors.New("app refused the connection")
 
 var (
 	errRefusedByReset = errors.New("connection refused: reset before anything was sent")
+	errUnasked        = errors.New("the app spoke before anything was sent")
 	errNoAnswer       = errors.New("timeout: the app did not answer in time")
 	errClosed         = errors.New("reset: the app closed the connection without an answer")
 )
