@@ -97,9 +97,12 @@ func TestDialNamesTheReason(t *testing.T) {
 		want   cause
 		text   string
 	}{
-		"refused":         {func(o *Options) { o.URLs = urls(deadURL(t)) }, causeNetwork, "refused"},
-		"no such host":    {func(o *Options) { o.URLs = urls("amqp://user:canary@host.invalid/") }, causeNetwork, "host.invalid"},
-		"silent":          {func(o *Options) { o.URLs, o.Timeout = urls(silent), 100*time.Millisecond }, causeTimeout, "deadline"},
+		"refused":      {func(o *Options) { o.URLs = urls(deadURL(t)) }, causeNetwork, "refused"},
+		"no such host": {func(o *Options) { o.URLs = urls("amqp://user:canary@host.invalid/") }, causeNetwork, "host.invalid"},
+		"silent":       {func(o *Options) { o.URLs, o.Timeout = urls(silent), 100*time.Millisecond }, causeTimeout, "deadline"},
+		"silent TLS": {func(o *Options) {
+			o.URLs, o.Timeout = urls(strings.Replace(silent, "amqp", "amqps", 1)), 100*time.Millisecond
+		}, causeTimeout, "deadline"},
 		"closed at once":  {func(o *Options) { o.URLs = urls(slammed) }, causeNetwork, ""},
 		"another service": {func(o *Options) { o.URLs = urls(http) }, causeBroker, "does not speak AMQP"},
 		"wrong password":  {func(o *Options) { o.Password = text("canary") }, causeAuth, ""},

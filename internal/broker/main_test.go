@@ -152,6 +152,12 @@ func TestMetricsFollowTheContract(t *testing.T) {
 	o.Registerer = r
 	NewDialer(o)
 	NewDialer(o) // the second connection of the same process
+	defer func() {
+		if recover() == nil {
+			t.Error("a metric of another kind and the same name was accepted")
+		}
+	}()
+	defer newMetrics(taken())
 	problems, err := testutil.GatherAndLint(r)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
@@ -164,4 +170,11 @@ func TestMetricsFollowTheContract(t *testing.T) {
 			t.Errorf("%s: %d series, %v", name, n, err)
 		}
 	}
+}
+
+// taken is a registry in which one of our names is something else.
+func taken() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "sidecar_amqp_reconnects_total"}))
+	return r
 }
