@@ -36,6 +36,12 @@ class App(ThreadingHTTPServer):
             self.deliveries[message] = self.deliveries.get(message, 0) + 1
             return self.deliveries[message]
 
+    def say(self, text):
+        # One write under a lock: print() writes its line end separately, and every request has a thread of its own.
+        with self.changed:
+            sys.stdout.write(f"{datetime.now(timezone.utc).isoformat()} {text}\n")
+            sys.stdout.flush()
+
     def stop(self, *_):
         # shutdown() waits for serve_forever, which this thread may be in the middle of: ask from another one.
         self.stopping = True
@@ -72,9 +78,9 @@ class Handler(BaseHTTPRequestHandler):
         answers = wish.get("answers") or [200]
         status = answers[min(delivery, len(answers)) - 1]
         time.sleep(wish.get("delay_ms", 0) / 1000)
-        print(datetime.now(timezone.utc).isoformat(), "POST", f"id={message_id or '-'}", f"delivery={delivery}",
-              f"attempt={self.headers.get('Amqp-Delivery-Attempt', '-')}",
-              f"retries={self.headers.get('Amqp-Retry-Count', '-')}", f"status={status}", flush=True)
+        self.server.say(f"POST id={message_id or '-'} delivery={delivery}"
+                        f" attempt={self.headers.get('Amqp-Delivery-Attempt', '-')}"
+                        f" retries={self.headers.get('Amqp-Retry-Count', '-')} status={status}")
         self.answer(status, wish.get("headers", {}))
 
     def answer(self, status, headers):

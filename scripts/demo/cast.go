@@ -21,7 +21,7 @@ func startApp(ctx context.Context, o options, name, port string) (*child, error)
 	if err != nil {
 		return nil, err
 	}
-	c, err := startChild(o, name, os.Environ(), python, "-u", o.app, port)
+	c, err := startChild(o, name, os.Environ(), python, o.app, port)
 	if err != nil {
 		return nil, err
 	}
