@@ -175,6 +175,6 @@ func TestMetricsFollowTheContract(t *testing.T) {
 // taken is a registry in which one of our names is something else.
 func taken() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "sidecar_amqp_reconnects_total"}))
+	r.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "sidecar_amqp_reconnects_total", Help: "not ours"}))
 	return r
 }
