@@ -41,6 +41,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	group, failed := errgroup.WithContext(context.Background())
 	group.Go(func() error { return a.admin.Serve(serving) })
 	group.Go(func() error { return a.flow.Run(link) })
+	group.Go(func() error { return a.rest(link) })
 	group.Go(func() error { return ended(a.publisher.Run(link)) })
 	consuming := make(chan struct{})
 	group.Go(func() error {

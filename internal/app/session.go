@@ -12,8 +12,9 @@ import (
 	"sidecar/internal/topology"
 )
 
-// checkInterval is how often a topology that does not fit is looked at again.
-const checkInterval = 30 * time.Second
+// checkInterval is how often a topology that does not fit is looked at again, and how often what we may declare is
+// declared again: a binding that has gone shows in no other way.
+const checkInterval = 15 * time.Second
 
 // errSessionDone ends what runs beside a consumer that has ended.
 var errSessionDone = errors.New("session done")
@@ -66,7 +67,7 @@ func (a *App) askForLook() {
 	}
 }
 
-// repair looks at the topology again as soon as something is missing, and now and then while it does not fit.
+// repair looks at the topology again as soon as something is missing, and now and then.
 func (a *App) repair(ctx context.Context, s *broker.Session) error {
 	t := time.NewTicker(checkInterval)
 	defer t.Stop()
@@ -74,7 +75,7 @@ func (a *App) repair(ctx context.Context, s *broker.Session) error {
 		select {
 		case <-a.look:
 		case <-t.C:
-			if !a.fits.bad() {
+			if !a.fits.bad() && a.cfg.Topology.Mode != string(topology.ModeDeclare) {
 				continue
 			}
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -72,6 +73,7 @@ func (s state) Ready() admin.Readiness {
 		{Name: "broker", OK: a.connected.Load()},
 		{Name: "topology", OK: looked && len(findings) == 0, Detail: topologyDetail},
 		consuming,
+		{Name: "publishing", OK: a.consumer.Stuck() == 0, Detail: stuckDetail(a.consumer.Stuck())},
 		{Name: "not_draining", OK: !closed(a.draining)},
 	}}
 	for _, c := range r.Checks {
@@ -119,10 +121,17 @@ func (s state) name() string {
 		return admin.Draining
 	case a.connected.Load() && !a.flow.Open():
 		return admin.Paused
-	case a.consumer.Active():
+	case a.connected.Load():
 		return admin.Consuming
 	}
 	return admin.Starting
+}
+
+func stuckDetail(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d messages wait for a park or retry publish that failed", n)
 }
 
 func closed(c <-chan struct{}) bool {

@@ -66,6 +66,7 @@ type Consumer struct {
 
 	inflight atomic.Int64 // being POSTed
 	delayed  atomic.Int64 // sleeping before a requeue
+	received atomic.Int64
 	active   atomic.Bool  // a consumer is registered
 	returned atomic.Int64 // deliveries given back before their turn
 	cut      atomic.Int64 // attempts interrupted by a stop
@@ -74,12 +75,20 @@ type Consumer struct {
 	interrupt context.Context // ends: stop what runs
 	cancel    context.CancelCauseFunc
 
+	overflow pace // requeues that found no sleeper's slot
+
+	stuckMu  sync.Mutex
+	stuckNow int
+
 	mu         sync.Mutex
 	stopped    bool
 	runs       sync.WaitGroup // sessions being served
 	background sync.WaitGroup // settlers, sleepers, publications
 	workers    sync.WaitGroup
 }
+
+// interruptBound is how long an interrupted attempt may take to notice.
+const interruptBound = 5 * time.Second
 
 // Causes of an interruption.
 var (
@@ -92,6 +101,7 @@ var (
 func New(o Options) *Consumer {
 	c := &Consumer{
 		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
+		overflow: pace{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, o.Plan.Queue,
@@ -154,7 +164,14 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	case <-idle:
 	case <-ctx.Done():
 		c.cancel(context.Cause(ctx))
-		<-idle
+		t := time.NewTimer(interruptBound)
+		defer t.Stop()
+		select {
+		case <-idle:
+		case <-t.C: // something does not let go; whatever it holds goes back to the queue with the connection
+			c.o.Logger.Error("drain stuck", "inflight", c.Inflight())
+			return Drained{Interrupted: c.cut.Load() + c.Inflight(), Returned: c.returned.Load() - before}
+		}
 	}
 	close(c.work)
 	c.workers.Wait()
@@ -181,6 +198,9 @@ func (c *Consumer) Inflight() int64 { return max(0, c.inflight.Load()) }
 
 // Delayed is how many messages sleep before a requeue.
 func (c *Consumer) Delayed() int64 { return c.delayed.Load() }
+
+// Received is how many deliveries there have been.
+func (c *Consumer) Received() int64 { return c.received.Load() }
 
 // Active reports whether a consumer is registered with the broker.
 func (c *Consumer) Active() bool { return c.active.Load() }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -70,9 +71,7 @@ func TestRetryUntilParked(t *testing.T) {
 	if s.of("a") != 4 || d.Headers["x-final-reason"] != "max_retries" {
 		t.Errorf("%d attempts, parked for %v", s.of("a"), d.Headers["x-final-reason"])
 	}
-	if !strings.Contains(r.log.String(), eventMaxRetries) {
-		t.Errorf("no %s in the log", eventMaxRetries)
-	}
+	r.eventually(eventMaxRetries+" in the log", func() bool { return strings.Contains(r.log.String(), eventMaxRetries) })
 	if got := r.count(message.Retry, message.ReasonServerError); got != 3 {
 		t.Errorf("%d retries counted, want 3", got)
 	}
@@ -166,6 +165,38 @@ func TestParkIsTriedUntilConfirmed(t *testing.T) {
 		t.Errorf("%v park failures counted, want 2", got)
 	}
 	brokertest.WaitReady(t, r.url, r.plan.Queue, 0)
+}
+
+// TestNothingCanBeParked: with every slot stuck nothing moves, which must show; once parking works all of it goes.
+func TestNothingCanBeParked(t *testing.T) {
+	f := &failing{}
+	f.left.Store(1 << 30)
+	r := start(t, always(500), settings{concurrency: 2, prefetch: 4, maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
+	r.publish(bodies(6)...)
+	r.eventually("the pause", func() bool {
+		h := r.flow.Holds()
+		return r.Stuck() >= 4 && len(h) == 1 && h[0].Reason == flow.Publishing
+	})
+	f.left.Store(0)
+	r.eventually("all parked", func() bool { return r.count(message.Park, message.ReasonMaxRetries) == 6 })
+	if r.Stuck() != 0 || !r.flow.Open() {
+		t.Errorf("%d stuck, holds %v", r.Stuck(), r.flow.Holds())
+	}
+}
+
+func TestPaceSpacesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pace{interval: time.Second}
+		for want := range 3 {
+			if d := p.reserve(); d != time.Duration(want)*time.Second {
+				t.Errorf("reservation %d is %v away", want, d)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if d := p.reserve(); d != 0 {
+			t.Errorf("after a rest the next is %v away", d)
+		}
+	})
 }
 
 func TestDrainGivesBackWhatCannotBeParked(t *testing.T) {

@@ -87,6 +87,8 @@ func (w *worker) handle(d delivery) {
 func (w *worker) settle(d delivery) {
 	r, s, tag := d.run, &w.rec.s, d.DeliveryTag
 	switch {
+	case r.gone(): // what became of this message is the next delivery's business: neither park nor copy it
+		r.abandon(tag, &w.rec, message.ReasonSessionLost)
 	case s.Publish != nil:
 		kept := w.rec.keep()
 		w.c.background.Go(func() { r.replace(tag, kept) })

@@ -23,7 +23,7 @@ var possibleReasons = [message.Actions][]message.Reason{
 		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
 		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
 	},
-	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched},
+	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched, message.ReasonSessionLost},
 }
 
 func possible(a message.Action, r message.Reason) bool {

@@ -179,6 +179,7 @@ func (r *run) pumpUntil(ctx context.Context, deliveries <-chan amqp.Delivery, ch
 // receive takes a delivery into the books: from here on it is outstanding until finish.
 func (r *run) receive(d *amqp.Delivery) {
 	r.outstanding.Add(1)
+	r.c.received.Add(1)
 	redelivered := 0
 	if d.Redelivered {
 		redelivered = 1
@@ -216,6 +217,9 @@ func (r *run) offer(ctx context.Context, d delivery) error {
 
 // cancel ends the consumer on the broker's side and gives back, uncounted, what had not had its turn.
 func (r *run) cancel(ctx context.Context, deliveries <-chan amqp.Delivery) error {
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	defer context.AfterFunc(r.c.interrupt, done)() // a broker that does not answer must not outlast the grace
 	if err := r.sub.Stop(ctx); err != nil {
 		r.setActive(false)
 		return fmt.Errorf("cancel the consumer of %q: %w", r.c.o.Plan.Queue, err)
@@ -257,6 +261,9 @@ func (r *run) release(tag uint64) {
 	if r.active {
 		r.deferred = append(r.deferred, tag)
 		r.mu.Unlock()
+		if r.c.o.Flow.Open() { // shut and opened again meanwhile: no cancel may come
+			r.flushDeferred()
+		}
 		return
 	}
 	r.mu.Unlock()

@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,31 @@ func TestLateAnswerOfALostSession(t *testing.T) {
 	if got := testutil.ToFloat64(r.metrics().stale); got != 1 {
 		t.Errorf("%v stale deliveries, want 1", got)
 	}
+}
+
+// TestLateFailureParksNothing: the message of a lost session has a second delivery with a fate of its own.
+func TestLateFailureParksNothing(t *testing.T) {
+	hold := make(chan struct{})
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if s.add(m.MessageID) == 1 {
+			<-hold
+			o := answer(200)
+			o.Disposition = message.DispositionPark
+			return o
+		}
+		return answer(200)
+	}), settings{concurrency: 2, prefetch: 2})
+	r.publish("A")
+	r.eventually("A in flight", func() bool { return s.of("A") == 1 })
+	r.proxy.Cut()
+	r.eventually("A acked on its second delivery", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	close(hold)
+	r.eventually("the late answer is stale", func() bool { return testutil.ToFloat64(r.metrics().stale) == 1 })
+	if !strings.Contains(r.log.String(), `"reason":"session_lost"`) || r.count(message.Park, message.ReasonDisposition) != 0 {
+		t.Error("the late answer was carried out")
+	}
+	brokertest.WaitReady(t, r.url, r.dlq(), 0)
 }
 
 func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {

@@ -25,7 +25,17 @@ const (
 // copy the original stays unacked, however long that takes.
 func (r *run) replace(tag uint64, rec *record) {
 	p := rec.s.Publish
+	stuck := false
+	defer func() {
+		if stuck {
+			r.c.stuck(-1)
+		}
+	}()
 	for pause := publishPauseMin; ; pause = min(2*pause, publishPauseMax) {
+		if r.gone() {
+			r.abandon(tag, rec, message.ReasonSessionLost)
+			return
+		}
 		rec.span.Send(destination(p))
 		err := r.publish(p, rec)
 		rec.span.SendEnd(err)
@@ -33,10 +43,14 @@ func (r *run) replace(tag uint64, rec *record) {
 			r.finishWith(tag, rec)
 			return
 		}
+		if !stuck {
+			stuck = true
+			r.c.stuck(1)
+		}
 		switch r.wait(pause, r.c.interrupt.Done()) {
 		case waited:
 		case sessionGone:
-			r.abandon(tag, rec, message.ReasonUndispatched)
+			r.abandon(tag, rec, message.ReasonSessionLost)
 			return
 		case told:
 			r.c.cut.Add(1)
@@ -93,7 +107,10 @@ func (r *run) sleep(tag uint64, rec *record) {
 		})
 	default:
 		r.c.background.Go(func() {
-			r.detour(rec)
+			// Bounded, or messages that are not due would go round as fast as the app can say so.
+			if r.wait(r.c.overflow.reserve(), r.c.stopping) == waited && !r.gone() {
+				r.detour(rec)
+			}
 			r.finishWith(tag, rec)
 		})
 	}

@@ -72,15 +72,17 @@ func (b *breaker) failure(first bool) {
 
 func (b *breaker) open() {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.inPause {
+		b.mu.Unlock()
 		return
 	}
 	b.pause = min(max(2*b.pause, breakerPauseMin), breakerPauseMax)
 	b.inPause = true
 	b.tripped.Store(true)
 	b.failures.Store(0)
-	b.trip(b.pause)
+	pause := b.pause
+	b.mu.Unlock()
+	b.trip(pause) // locks the gate, which locks this breaker when the pause ends
 }
 
 // endPause begins a trial.

@@ -21,10 +21,11 @@ const (
 	RetryAfter Reason = "retry_after" // the app asked for a pause
 	Operator   Reason = "operator"    // POST /pause
 	Topology   Reason = "topology"    // a retried or parked message would be lost
+	Publishing Reason = "publishing"  // every message in hand waits for a park or retry publish that keeps failing
 )
 
 // Reasons lists the closed set.
-var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology}
+var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publishing}
 
 // Hold is one reason that currently keeps the gate shut.
 type Hold struct {
@@ -78,8 +79,8 @@ func (g *Gate) Hold(r Reason, detail string) bool {
 	return true
 }
 
-// HoldFor shuts the gate for r for d, then calls lifted (may be nil) in place of a plain Lift. A hold that already
-// lasts longer wins. It reports whether r was not held before.
+// HoldFor shuts the gate for r for d and calls lifted (may be nil) right before it opens, while it is locked: lifted
+// must not use the gate. A hold that already lasts longer wins. It reports whether r was not held before.
 func (g *Gate) HoldFor(r Reason, d time.Duration, detail string, lifted func()) bool {
 	until := time.Now().Add(d)
 	g.mu.Lock()
@@ -102,15 +103,14 @@ func (g *Gate) HoldFor(r Reason, d time.Duration, detail string, lifted func()) 
 // expire ends a timed hold, unless it has been lifted or prolonged meanwhile.
 func (g *Gate) expire(r Reason, h *hold, until time.Time, lifted func()) {
 	g.mu.Lock()
-	mine := g.holds[r] == h && h.Until.Equal(until)
-	g.mu.Unlock()
-	if !mine {
+	defer g.mu.Unlock()
+	if g.holds[r] != h || !h.Until.Equal(until) {
 		return
 	}
 	if lifted != nil {
 		lifted()
 	}
-	g.Lift(r)
+	g.remove(r)
 }
 
 // Lift takes r away. It reports whether r was held.
@@ -122,10 +122,15 @@ func (g *Gate) Lift(r Reason) bool {
 		return false
 	}
 	h.stop()
+	g.remove(r)
+	return true
+}
+
+// remove takes r away. The caller holds mu.
+func (g *Gate) remove(r Reason) {
 	delete(g.holds, r)
 	g.metrics.paused[r].Set(0)
 	g.announce()
-	return true
 }
 
 // Holds returns what keeps the gate shut, oldest first.

@@ -52,6 +52,7 @@ const (
 	ReasonAppDown                       // release
 	ReasonShutdown                      // release
 	ReasonUndispatched                  // release: the consumer or its session ended before the message had its turn
+	ReasonSessionLost                   // release: the answer came after the session had gone; the broker delivers again
 	ReasonPanic                         // requeue: the sidecar itself failed over this message
 	reasons
 )
@@ -62,7 +63,7 @@ const Reasons = int(reasons)
 var reasonNames = [Reasons]string{
 	"success", "disposition", "conflict", "rate_limited", "too_early", "server_error", "client_error", "redirect",
 	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large", "crash",
-	"headers_too_large", "malformed_death", "app_down", "shutdown", "undispatched", "panic",
+	"headers_too_large", "malformed_death", "app_down", "shutdown", "undispatched", "session_lost", "panic",
 }
 
 // String returns the value of the reason label, log field and x-final-reason header.

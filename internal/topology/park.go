@@ -62,7 +62,7 @@ func describe(h amqp.Table, o *message.Outcome) {
 	switch {
 	case o.Failure != message.FailureNone:
 		h[headerFinalError] = failureText(o)
-	case o.Status != 0:
+	case o.Status != 0 || !o.At.IsZero(): // an answer of status 000 is an answer
 		h[headerFinalStatusCode] = int32(o.Status) //nolint:gosec // three digits
 	}
 	if !o.At.IsZero() {
