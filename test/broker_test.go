@@ -123,8 +123,11 @@ func (b *broker) deleteQueue(name string) {
 	}
 }
 
-// drop removes objects without caring whether they exist.
+// drop removes objects without caring whether they exist, and exchanges only when nothing else is bound to them.
 func (b *broker) drop(queues, exchanges []string) {
+	if b.conn.IsClosed() {
+		b = dialBroker(b.t)
+	}
 	for _, q := range queues {
 		if ch, err := b.conn.Channel(); err == nil {
 			_, _ = ch.QueueDelete(q, false, false, false)
@@ -133,7 +136,7 @@ func (b *broker) drop(queues, exchanges []string) {
 	}
 	for _, e := range exchanges {
 		if ch, err := b.conn.Channel(); err == nil {
-			_ = ch.ExchangeDelete(e, false, false)
+			_ = ch.ExchangeDelete(e, true, false)
 			_ = ch.Close()
 		}
 	}

@@ -87,13 +87,6 @@ func (p *proxy) freeze() (thaw func()) {
 	})
 }
 
-// open counts the links that stand now.
-func (p *proxy) open() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links)
-}
-
 func (p *proxy) join(client net.Conn) {
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {

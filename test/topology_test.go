@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -90,9 +91,7 @@ func TestQuorumVariant(t *testing.T) {
 	with := func(more ...amqp.Table) amqp.Table {
 		args := amqp.Table{}
 		for _, m := range append([]amqp.Table{durable}, more...) {
-			for k, v := range m {
-				args[k] = v
-			}
+			maps.Copy(args, m)
 		}
 		return args
 	}

@@ -128,7 +128,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
 	if err != nil {
 		return err
 	}
-	r := newRun(c, sub)
+	r := newRun(c, sub, s.Kill)
 	defer r.close()
 	return r.consume(ctx)
 }

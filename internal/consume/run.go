@@ -26,6 +26,7 @@ var errPaused = errors.New("paused")
 type run struct {
 	c       *Consumer
 	sub     *broker.Subscription
+	kill    func()          // ends the session at once
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
 	plan    atomic.Pointer[topology.Plan] // how verdicts leave, as far as it is proven on this session
@@ -44,9 +45,9 @@ type delivery struct {
 	run *run
 }
 
-func newRun(c *Consumer, sub *broker.Subscription) *run {
+func newRun(c *Consumer, sub *broker.Subscription, kill func()) *run {
 	r := &run{
-		c: c, sub: sub, done: sub.Done(), settler: newSettler(sub, c.o.Prefetch, c.metrics),
+		c: c, sub: sub, kill: kill, done: sub.Done(), settler: newSettler(sub, c.o.Prefetch, c.metrics),
 		// At least one may sleep, also when the window leaves no room beside the workers.
 		sleepers: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),
 	}
@@ -217,9 +218,7 @@ func (r *run) offer(ctx context.Context, d delivery) error {
 
 // cancel ends the consumer on the broker's side and gives back, uncounted, what had not had its turn.
 func (r *run) cancel(ctx context.Context, deliveries <-chan amqp.Delivery) error {
-	ctx, done := context.WithCancel(ctx)
-	defer done()
-	defer context.AfterFunc(r.c.interrupt, done)() // a broker that does not answer must not outlast the grace
+	defer context.AfterFunc(r.c.interrupt, r.kill)() // a broker that does not answer must not outlast the grace
 	if err := r.sub.Stop(ctx); err != nil {
 		r.setActive(false)
 		return fmt.Errorf("cancel the consumer of %q: %w", r.c.o.Plan.Queue, err)
