@@ -46,14 +46,20 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	writable, err := topology.CheckWritable(ctx, s, plan, topology.ModeVerify)
+	if err != nil {
+		return err
+	}
+	findings = append(findings, writable...)
 	for _, f := range findings {
 		_, _ = fmt.Fprintf(w, "problem  %s: %s\n         wanted  %s\n         found   %s\n         fix     %s\n",
 			f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
 	}
+	note := "sidecar run declares them at every connect and every 15 seconds"
 	if cfg.Topology.Mode != string(topology.ModeDeclare) {
-		_, _ = fmt.Fprintf(w, "note     bindings cannot be seen over AMQP: the sidecar proves the one behind its retries by publishing "+
-			"the first retry of each session instead of rejecting it\n")
+		note = "sidecar run publishes the first retry of each session instead of rejecting it, so that a missing one loses nothing"
 	}
+	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", note)
 	if len(findings) > 0 {
 		return fmt.Errorf("%w: %d problems", ErrFindings, len(findings))
 	}
