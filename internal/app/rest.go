@@ -26,6 +26,7 @@ func (a *App) rest(ctx context.Context) error {
 		}
 		if busy {
 			debug.FreeOSMemory()
+			debug.FreeOSMemory() // what a pool holds survives one collection
 			busy = false
 		}
 	}

@@ -41,6 +41,7 @@ func newMetrics(r prometheus.Registerer, queue string) *metrics {
 	for i, o := range outcomes {
 		m.durations[i] = durations.WithLabelValues(queue, o)
 	}
+	m.requests.WithLabelValues("200") // the name exists before the first message does
 	if r != nil {
 		r.MustRegister(requests, durations, m.truncated)
 	}
