@@ -123,6 +123,15 @@ func (b *broker) deleteQueue(name string) {
 	}
 }
 
+func (b *broker) deleteExchange(name string) {
+	b.t.Helper()
+	ch := b.channel()
+	defer func() { _ = ch.Close() }()
+	if err := ch.ExchangeDelete(name, false, false); err != nil {
+		b.t.Fatalf("delete exchange %q: %v", name, err)
+	}
+}
+
 // drop removes objects without caring whether they exist, and exchanges only when nothing else is bound to them.
 func (b *broker) drop(queues, exchanges []string) {
 	if b.conn.IsClosed() {

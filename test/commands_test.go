@@ -201,7 +201,7 @@ func TestCheckFindsAHole(t *testing.T) {
 	if err := sc.declare(sc.dlq(), nil); err != nil {
 		t.Fatal(err)
 	}
-	sc.drop(nil, []string{sc.retryExchange()})
+	sc.deleteExchange(sc.retryExchange())
 	if r := command(t, sc.env, "check"); r.code != 1 || !strings.Contains(r.all(), sc.retryExchange()) {
 		t.Errorf("exit %d without a retry exchange:\n%s", r.code, r.all())
 	}

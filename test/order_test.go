@@ -87,3 +87,35 @@ func TestRedeliveredAfterACrash(t *testing.T) {
 		})
 	}
 }
+
+// TestStuckHead: one message that takes for ever holds back nobody behind it, and when the sidecar dies everything that
+// was answered is gone from the queue and the stuck one, only it, is still there.
+func TestStuckHead(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"classic", "quorum"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("CONCURRENCY", "4", "PREFETCH", "8", "QUEUE_TYPE", queueType)
+			never := make(chan struct{})
+			t.Cleanup(func() { close(never) })
+			sc.app.on("stuck", answer{gate: never}, status(200))
+			s := sc.run()
+			sc.warm(s, 4)
+			sc.send("stuck")
+			sc.app.await("stuck", 1)
+			ids := numbered("m", 200)
+			sc.send(ids...)
+			for _, id := range ids {
+				s.awaitOutcome(id, "ack")
+			}
+			// A settlement is logged before its frame is on the wire; the metric counts what was really acked.
+			eventually(t, "all acks sent", func() bool { return s.metric("sidecar_messages_settled_total", `outcome="ack"`) == 216 })
+			s.kill()
+			eventually(t, "the stuck message, alone, back in the queue", func() bool { return sc.ready(sc.queue()) == 1 })
+			s = sc.run()
+			sc.app.await("stuck", 2)
+			sc.settledAll(s, 0)
+			checkUncounted(t, sc, ids)
+		})
+	}
+}

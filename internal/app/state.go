@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"sidecar/internal/admin"
@@ -73,7 +74,7 @@ func (s state) Ready() admin.Readiness {
 		{Name: "broker", OK: a.connected.Load()},
 		{Name: "topology", OK: looked && len(findings) == 0, Detail: topologyDetail},
 		consuming,
-		{Name: "publishing", OK: a.consumer.Stuck() == 0, Detail: stuckDetail(a.consumer.Stuck())},
+		{Name: "publishing", OK: !slices.Contains(paused, string(flow.Publishing)), Detail: stuckDetail(a.consumer.Stuck())},
 		{Name: "not_draining", OK: !closed(a.draining)},
 	}}
 	for _, c := range r.Checks {
