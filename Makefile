@@ -37,9 +37,17 @@ fmt: ## rewrite Go sources in the project's format
 generate: ## rewrite generated files (docs/configuration.md)
 	go generate ./...
 
+.PHONY: bench
+bench: build ## the figures of docs/performance.md on a private broker, beside a hand-written consumer (ARGS='-quick' for a first look, ARGS=-h for all)
+	@scripts/bench.sh $(ARGS)
+
 .PHONY: bench-micro
 bench-micro: ## Go benchmarks of the internal packages; needs no broker
 	go test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: bench-compare
+bench-compare: ## the same, against the committed baseline (PKG=./internal/dispatch narrows it)
+	@scripts/bench-compare.sh
 
 .PHONY: clean
 clean: ## remove what the targets above built or downloaded into this directory
