@@ -380,12 +380,3 @@ func TestTimedHoldProlongedOrReplaced(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkReportHealthy(b *testing.B) {
-	c := New(Options{Queue: "q", Concurrency: 1, Registerer: prometheus.NewRegistry()})
-	m, o := &message.Message{}, &message.Outcome{Status: 204}
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Report(m, o)
-	}
-}
