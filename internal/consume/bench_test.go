@@ -2,7 +2,9 @@ package consume
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -15,56 +17,266 @@ import (
 	"sidecar/internal/topology"
 )
 
-// discard settles into nothing: the benchmark measures what happens before the frame.
-type discard struct{}
+// counting settles into nothing and counts the frames that it would have taken.
+type counting struct{ frames int }
 
-func (discard) Ack(uint64, bool) error { return nil }
-func (discard) Requeue(uint64) error   { return nil }
-func (discard) Reject(uint64) error    { return nil }
-
-// BenchmarkSuccess is everything one acked message costs besides its POST and the broker client: reading the count,
-// trace context, judging, settling, metrics, the log line (below the level), with every feature on and tracing off.
-func BenchmarkSuccess(b *testing.B) {
-	for name, headers := range map[string]amqp.Table{
-		"with traceparent": {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
-		"without":          nil,
-	} {
-		b.Run(name, func(b *testing.B) {
-			plan, err := topology.Build(topology.Options{Service: "wms-cincout"})
-			if err != nil {
-				b.Fatal(err)
-			}
-			registry := prometheus.NewRegistry()
-			c := &Consumer{
-				work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
-				interrupt: context.Background(),
-			}
-			c.o = Options{
-				Plan: plan, Concurrency: 1, Prefetch: 2, Dispatcher: ok{}, Logger: telemetry.NewLogger(io.Discard, "info", "json"),
-				Flow: flow.New(flow.Options{Queue: plan.Queue, Concurrency: 1, Registerer: registry}),
-			}
-			c.metrics = newMetrics(registry, plan.Queue, func() float64 { return 0 }, func() float64 { return 0 })
-			r := &run{c: c, done: make(chan struct{}), settler: newSettler(discard{}, 64, c.metrics)}
-			r.plan.Store(plan)
-			go r.settler.run()
-			w := &worker{c: c}
-			d := delivery{amqp.Delivery{
-				Headers: headers, MessageId: "m", Exchange: "wms.main-exchange", Body: []byte("x"), Timestamp: time.Now(),
-			}, r}
-			b.ReportAllocs()
-			for b.Loop() {
-				d.DeliveryTag++
-				r.receive(&d.Delivery)
-				w.guarded(d)
-			}
-			close(r.settler.events)
-			<-r.settler.done
-		})
-	}
-}
+func (c *counting) Ack(uint64, bool) error { c.frames++; return nil }
+func (c *counting) Requeue(uint64) error   { c.frames++; return nil }
+func (c *counting) Reject(uint64) error    { c.frames++; return nil }
 
 type ok struct{}
 
 func (ok) Dispatch(context.Context, *message.Message) message.Outcome {
 	return message.Outcome{Status: 204, RetryAfter: -1}
+}
+
+func benchOptions(tb testing.TB, concurrency int) Options {
+	tb.Helper()
+	plan, err := topology.Build(topology.Options{Service: "wms-cincout"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	return Options{
+		Plan: plan, Concurrency: concurrency, Prefetch: 2 * concurrency, Dispatcher: ok{}, Registerer: registry,
+		Logger: telemetry.NewLogger(io.Discard, "info", "json"),
+		Flow: flow.New(flow.Options{
+			Queue: plan.Queue, Concurrency: concurrency, Registerer: registry,
+			CountRefused: true, // open without a probe
+		}),
+	}
+}
+
+func benchDelivery(headers amqp.Table) amqp.Delivery {
+	return amqp.Delivery{
+		Headers: headers, MessageId: "m", Exchange: "wms.main-exchange", Body: []byte("x"), Timestamp: time.Now(),
+	}
+}
+
+// line is everything one acked message passes through besides its POST and the broker client: reading the count, trace
+// context, judging, settling, metrics, the log line (below the level), with every feature on and tracing off. The
+// returned function takes one message through it.
+func line(tb testing.TB, headers amqp.Table) (next func()) {
+	tb.Helper()
+	c := New(benchOptions(tb, 1))
+	tb.Cleanup(func() { c.Drain(context.Background()) })
+	r := benchRun(tb, c)
+	w := &worker{c: c} // one of our own: no hand-over
+	d := delivery{benchDelivery(headers), r}
+	return func() {
+		d.DeliveryTag++
+		r.receive(&d.Delivery)
+		w.guarded(d)
+	}
+}
+
+// pumped is line with the hand-overs: from the broker client's channel to a worker, from there to the settler.
+func pumped(tb testing.TB, concurrency int) (next func()) {
+	tb.Helper()
+	c := New(benchOptions(tb, concurrency))
+	tb.Cleanup(func() { c.Drain(context.Background()) })
+	r := benchRun(tb, c)
+	deliveries := make(chan amqp.Delivery)
+	pumping := make(chan error)
+	go func() { pumping <- r.pump(context.Background(), deliveries) }()
+	tb.Cleanup(func() {
+		c.Stop()
+		<-pumping
+	})
+	d := benchDelivery(traced())
+	return func() {
+		d.DeliveryTag++
+		deliveries <- d
+	}
+}
+
+// benchRun is a run that settles into nothing.
+func benchRun(tb testing.TB, c *Consumer) *run {
+	tb.Helper()
+	r := &run{c: c, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics)}
+	r.plan.Store(c.o.Plan)
+	c.background.Go(r.settler.run)
+	tb.Cleanup(func() {
+		r.outstanding.Wait()
+		close(r.settler.events)
+	})
+	return r
+}
+
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func traced() amqp.Table { return amqp.Table{"traceparent": traceparent} }
+
+func retried() amqp.Table {
+	return amqp.Table{"traceparent": traceparent, "x-death": []any{amqp.Table{
+		"count": int64(1), "reason": "rejected", "queue": "wms.queue.wms-cincout", "exchange": "wms.main-exchange",
+		"routing-keys": []any{"order.created"},
+	}}}
+}
+
+func BenchmarkSuccess(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		headers amqp.Table
+	}{{"traced", traced()}, {"untraced", nil}, {"retried", retried()}} {
+		b.Run(c.name, func(b *testing.B) {
+			next := line(b, c.headers)
+			b.ReportAllocs()
+			for b.Loop() {
+				next()
+			}
+		})
+	}
+}
+
+// BenchmarkConsume is BenchmarkSuccess with two more hand-overs between goroutines, as every message takes them.
+func BenchmarkConsume(b *testing.B) {
+	for _, concurrency := range []int{1, 50} {
+		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
+			next := pumped(b, concurrency)
+			b.ReportAllocs()
+			for b.Loop() {
+				next()
+			}
+		})
+	}
+}
+
+// The healthy path allocates nothing, except the text of a trace context for a message that brought none.
+func TestSuccessAllocatesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		headers amqp.Table
+		want    float64
+	}{"traced": {traced(), 0}, "untraced": {nil, 1}, "retried": {retried(), 0}} {
+		if n := testing.AllocsPerRun(1000, line(t, c.headers)); n != c.want {
+			t.Errorf("%s: %v allocations, want %v", name, n, c.want)
+		}
+	}
+}
+
+func TestConsumingAllocatesNothing(t *testing.T) {
+	next := pumped(t, 8)
+	for range 1000 {
+		next() // until every worker has had one
+	}
+	if n := testing.AllocsPerRun(1000, next); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// arrival is an order in which deliveries finish: it repeats after len(arrival) tags, which it is a permutation of.
+type arrival struct {
+	name string
+	tags []uint64
+}
+
+const benchPrefetch = 100
+
+func arrivals() []arrival {
+	inOrder, reversed := make([]uint64, benchPrefetch), make([]uint64, benchPrefetch)
+	for i := range inOrder {
+		inOrder[i], reversed[i] = uint64(i+1), uint64(benchPrefetch-i)
+	}
+	random := make([]uint64, benchPrefetch)
+	for i, p := range rand.New(rand.NewPCG(1, 1)).Perm(benchPrefetch) {
+		random[i] = uint64(p + 1)
+	}
+	stuck := make([]uint64, 10_000) // the first of them finishes last
+	for i := range stuck {
+		stuck[i] = uint64((i+1)%len(stuck) + 1)
+	}
+	return []arrival{{"in-order", inOrder}, {"reversed", reversed}, {"random", random}, {"stuck-head", stuck}}
+}
+
+// next returns the tags one after the other, for ever.
+func (a arrival) next() func() uint64 {
+	i, base := 0, uint64(0)
+	return func() uint64 {
+		tag := base + a.tags[i]
+		if i++; i == len(a.tags) {
+			i, base = 0, base+uint64(len(a.tags))
+		}
+		return tag
+	}
+}
+
+// coalesce is the window as the settler drives it when every 32nd event finds the channel empty.
+func coalesce(a arrival) (ack func()) {
+	w, next, n := newWindow(benchPrefetch), a.next(), 0
+	return func() {
+		w.ack(next(), 0)
+		if n++; n%32 > 0 {
+			return
+		}
+		w.prefix()
+		if w.crowded() {
+			w.behind()
+		}
+	}
+}
+
+func BenchmarkWindow(b *testing.B) {
+	for _, a := range arrivals() {
+		b.Run(a.name, func(b *testing.B) {
+			ack := coalesce(a)
+			b.ReportAllocs()
+			for b.Loop() {
+				ack()
+			}
+		})
+	}
+}
+
+func TestWindowAllocatesNothing(t *testing.T) {
+	for _, a := range arrivals() {
+		ack := coalesce(a)
+		for range len(a.tags) {
+			ack() // until the window is as large as it gets
+		}
+		if n := testing.AllocsPerRun(1000, ack); n != 0 {
+			t.Errorf("%s: %v allocations", a.name, n)
+		}
+	}
+}
+
+// settling hands finished deliveries to a settler. frames is what they took; it may be asked once, at the end.
+func settling(tb testing.TB, a arrival) (finish func(), frames func() int) {
+	tb.Helper()
+	acker := &counting{}
+	m := newMetrics(prometheus.NewRegistry(), "q", func() float64 { return 0 }, func() float64 { return 0 })
+	s, next := newSettler(acker, benchPrefetch, m), a.next()
+	go s.run()
+	return func() { s.events <- event{next(), message.Ack, message.ReasonSuccess, finalAck} },
+		func() int {
+			close(s.events)
+			<-s.done
+			return acker.frames
+		}
+}
+
+// BenchmarkSettler also tells how many frames an ack takes when messages finish as fast as they can be settled.
+func BenchmarkSettler(b *testing.B) {
+	for _, a := range arrivals() {
+		b.Run(a.name, func(b *testing.B) {
+			finish, frames := settling(b, a)
+			b.ReportAllocs()
+			for b.Loop() {
+				finish()
+			}
+			b.ReportMetric(float64(frames())/float64(b.N), "frames/op")
+		})
+	}
+}
+
+func TestSettlerAllocatesNothing(t *testing.T) {
+	for _, a := range arrivals() {
+		finish, frames := settling(t, a)
+		for range len(a.tags) {
+			finish()
+		}
+		if n := testing.AllocsPerRun(1000, finish); n != 0 {
+			t.Errorf("%s: %v allocations", a.name, n)
+		}
+		frames()
+	}
 }

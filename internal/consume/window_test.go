@@ -95,14 +95,3 @@ func TestWindowStuckHead(t *testing.T) {
 		t.Fatalf("head %d, want 5", w.head)
 	}
 }
-
-func BenchmarkWindow(b *testing.B) {
-	b.ReportAllocs()
-	w := newWindow(100)
-	for tag := uint64(1); b.Loop(); tag++ {
-		w.ack(tag, 0)
-		if tag%32 == 0 {
-			w.prefix()
-		}
-	}
-}
