@@ -24,7 +24,7 @@ func deadURL(t *testing.T) string {
 }
 
 // listen takes connections and gives each to serve, which must end when it is closed.
-func listen(t *testing.T, serve func(net.Conn)) string {
+func listen(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

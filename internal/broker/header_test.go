@@ -295,24 +295,3 @@ func FuzzDefuse(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkDefuse(b *testing.B) {
-	death := append([]byte{'F'}, container(
-		field("count", 'l', 0, 0, 0, 0, 0, 0, 0, 1), field("reason", 'S', long("rejected")...),
-		field("queue", 'S', long("wms.queue.wms-cincout")...), field("time", 'T', 0, 0, 0, 0, 0, 0, 0, 1),
-		field("exchange", 'S', long("wms.main-exchange")...),
-		field("routing-keys", 'A', container(append([]byte{'S'}, long("key")...))...))...)
-	for name, h := range map[string][]byte{
-		"none":  append([]byte{0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0x10, 0, 2),
-		"small": header(field("a", 'S', long("value")...), field("b", 'I', 0, 0, 0, 1)),
-		"death": header(field("x-death", 'A', container(death, death)...)),
-		"64":    header(many(64, func(i int) []byte { return field(fmt.Sprintf("header-%d", i), 'S', long("value")...) })),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				defuse(h, frameMax)
-			}
-		})
-	}
-}

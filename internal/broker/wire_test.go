@@ -2,7 +2,6 @@ package broker
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -132,45 +131,5 @@ func TestWireEndsAConnectionThatTakesNothing(t *testing.T) {
 	}
 	if _, err := w.Write([]byte("nobody reads this")); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(w.cause(), err) {
 		t.Errorf("got %v, kept %v", err, w.cause())
-	}
-}
-
-func BenchmarkWire(b *testing.B) {
-	var deliveries []byte
-	for range 64 {
-		deliveries = append(deliveries, frame(1, 1, method(60, 60, short("sidecar-1-1"), make([]byte, 9), short("ex"), short("key")))...)
-		deliveries = append(deliveries, frame(2, 1, header(field("a", 'S', long("value")...)))...)
-		deliveries = append(deliveries, frame(3, 1, make([]byte, 1024))...)
-	}
-	binary.BigEndian.PutUint16(deliveries[1:], 1)
-	for name, open := range map[string]func(net.Conn) io.Reader{
-		"wire":  func(c net.Conn) io.Reader { return newWire(c, c, func(int) {}) },
-		"plain": func(c net.Conn) io.Reader { return c },
-	} {
-		b.Run(name, func(b *testing.B) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer func() { _ = l.Close() }()
-			go func() {
-				c, err := l.Accept()
-				for err == nil {
-					_, err = c.Write(deliveries)
-				}
-			}()
-			c, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer func() { _ = c.Close() }()
-			r, p := open(c), make([]byte, 4096) // as the library reads
-			b.SetBytes(int64(len(deliveries)) / 64)
-			for b.Loop() {
-				if _, err := io.ReadFull(r, p[:len(deliveries)/64]); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }
