@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
 	"sidecar/internal/brokertest"
@@ -59,32 +58,67 @@ func dial(t testing.TB, o Options) *Session {
 	return s
 }
 
-func subscribe(t testing.TB, s *Session, queue string, prefetch int) (*Subscription, <-chan amqp.Delivery) {
+func subscribe(t testing.TB, s *Session, queue string, prefetch int) (*Subscription, *inbox) {
 	t.Helper()
 	sub, err := s.Subscribe(t.Context(), queue, prefetch)
 	if err != nil {
 		t.Fatalf("subscribe: %v", err)
 	}
+	return sub, start(t, sub)
+}
+
+func start(t testing.TB, sub *Subscription) *inbox {
+	t.Helper()
 	deliveries, err := sub.Start(t.Context())
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	return sub, deliveries
+	return &inbox{q: deliveries}
+}
+
+// inbox takes deliveries one by one.
+type inbox struct {
+	q     *Deliveries
+	taken []*Delivery
+	ended bool
+}
+
+// next is the next delivery, nil after the last one.
+func (i *inbox) next(t testing.TB) *Delivery {
+	t.Helper()
+	for len(i.taken) == 0 && !i.ended {
+		select {
+		case <-i.q.Ready():
+			i.taken, i.ended = i.q.Take(nil)
+		case <-time.After(30 * time.Second):
+			t.Fatal("no delivery")
+		}
+	}
+	if len(i.taken) == 0 {
+		return nil
+	}
+	d := i.taken[0]
+	i.taken = i.taken[1:]
+	return d
+}
+
+// drain takes what is left until the deliveries end, and counts it.
+func (i *inbox) drain(t testing.TB) (n int) {
+	t.Helper()
+	for i.next(t) != nil {
+		n++
+	}
+	return n
 }
 
 // next is the next delivery; the test fails when none comes.
-func next(t testing.TB, deliveries <-chan amqp.Delivery) amqp.Delivery {
+func next(t testing.TB, i *inbox) *Delivery {
 	t.Helper()
-	select {
-	case d, ok := <-deliveries:
-		if !ok {
-			t.Fatal("the deliveries ended")
-		}
-		return d
-	case <-time.After(30 * time.Second):
-		t.Fatal("no delivery")
+	d := i.next(t)
+	if d == nil {
+		t.Fatal("the deliveries ended")
 	}
-	panic("unreachable")
+	return d
 }
 
 // ended waits for a Done channel.

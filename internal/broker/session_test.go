@@ -54,10 +54,7 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	if err := sub.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	drained := 0
-	for range deliveries {
-		drained++
-	}
+	drained := deliveries.drain(t)
 	brokertest.Send(t, url, q, "three")
 	brokertest.WaitReady(t, url, q, 1)
 	if err := sub.Ack(first.DeliveryTag, false); err != nil || drained > 1 {
@@ -66,10 +63,7 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	if err := sub.Stop(t.Context()); err != nil {
 		t.Errorf("stopped twice: %v", err)
 	}
-	deliveries, err := sub.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	deliveries = start(t, sub)
 	if d := next(t, deliveries); string(d.Body) != "three" || d.DeliveryTag != 3 {
 		t.Errorf("got %q as number %d on the same channel", d.Body, d.DeliveryTag)
 	}
@@ -142,8 +136,7 @@ func TestSessionEndsWithTheConnection(t *testing.T) {
 			if err := s.Err(); !errors.Is(err, ErrDisconnected) || causeOf(err) != causeNetwork {
 				t.Errorf("%v is %s", err, causeOf(err))
 			}
-			for range deliveries { //nolint:revive // it must close
-			}
+			deliveries.drain(t) // it must end
 			if _, err := s.Channel(t.Context()); !errors.Is(err, ErrDisconnected) {
 				t.Errorf("a channel on a dead session: %v", err)
 			}
@@ -275,8 +268,7 @@ func TestDeletedQueueEndsTheSubscription(t *testing.T) {
 	if err := sub.Err(); !errors.Is(err, ErrCancelled) || causeOf(err) != causeCancelled {
 		t.Errorf("got %v, %s", err, causeOf(err))
 	}
-	for range deliveries { //nolint:revive // it must close
-	}
+	deliveries.drain(t) // it must end
 	if _, err := s.Subscribe(t.Context(), q, 10); err != nil {
 		t.Errorf("the session is unusable: %v", err)
 	}

@@ -89,20 +89,29 @@ func (s *Subscription) Err() error {
 	}
 }
 
-// Start begins to consume. The returned channel closes after Stop, once it is drained, or when the subscription ends;
-// then it drops what it still holds, which the broker delivers again.
-func (s *Subscription) Start(ctx context.Context) (<-chan amqp.Delivery, error) {
+// Start begins to consume. What it returns ends after Stop or when the subscription ends; what it then still holds of
+// an ended subscription the broker delivers again.
+func (s *Subscription) Start(ctx context.Context) (*Deliveries, error) {
 	// A tag is never used twice: the broker closes the whole connection on a duplicate.
 	tag := fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.starts.Add(1))
-	var deliveries <-chan amqp.Delivery
+	deliveries := NewDeliveries()
+	in := &s.session.wire.intake
+	in.add(tag, deliveries) // before the broker can deliver
+	var none <-chan amqp.Delivery
 	err := s.session.Do(ctx, "consume", func() (err error) {
-		deliveries, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
+		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
 		return err
 	})
 	if err != nil {
+		in.remove(tag)
 		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
 	}
 	s.tag = tag
+	go func() {
+		for range none { //nolint:revive // the library's own end of the consumer; its deliveries never come this way
+		}
+		in.remove(tag)
+	}()
 	return deliveries, nil
 }
 

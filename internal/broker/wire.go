@@ -28,10 +28,11 @@ const (
 // errNotAMQP is why the library will give up: what answers is an HTTP server, or speaks another version of AMQP.
 var errNotAMQP = errors.New("the peer does not speak AMQP 0-9-1")
 
-// wire is the stream the client library sees. Between the socket, or TLS, and the library it does two things:
+// wire is the stream the client library sees. Between the socket, or TLS, and the library it does three things:
 //
-//	socket ──> buf ──> [ content header frames: defuse ] ──> library
-//	                   [ all others, bodies included: as they are ]
+//	socket ──> buf ──> [ deliveries to our consumers: intake ] ──> Deliveries
+//	                   [ other content headers: defuse ] ────────> library
+//	                   [ all others: as they are ] ──────────────> library
 //
 // and it keeps the deadlines. It deliberately has no SetReadDeadline: the library would call it, through another
 // goroutine, once per frame. Read is for one goroutine, Write for one at a time, as the library does it.
@@ -48,9 +49,12 @@ type wire struct {
 	failure     atomic.Pointer[error]
 	passThrough bool // not AMQP frames: the library will say so
 
-	buf  []byte
-	r, w int
-	pass int // bytes of the current frame that may go to the library
+	buf    []byte
+	r, w   int
+	pass   int   // bytes of the current frame that may go to the library
+	broken error // what the broker sent cannot be read on
+
+	intake intake
 }
 
 func newWire(conn, raw net.Conn, lost func(n int)) *wire {
@@ -95,28 +99,45 @@ func (w *wire) Read(p []byte) (int, error) {
 		if n > 0 || len(p) == 0 {
 			return n, nil
 		}
-		if w.r == w.w && w.pass >= len(p) && len(p) >= wireBuffer/4 {
-			// The library asks for a large piece of a body: straight into its memory.
+		if w.broken != nil {
+			return 0, w.fail(w.broken)
+		}
+		// A large piece of a body goes straight to where it belongs.
+		switch {
+		case w.r == w.w && w.pass >= len(p) && len(p) >= wireBuffer/4:
 			n, err := w.receive(p)
 			w.pass -= n
 			return n, err
-		}
-		if err := w.fill(); err != nil {
-			return 0, err
+		case w.r == w.w && w.intake.reading() && w.intake.left >= wireBuffer/4:
+			n, err := w.receive(w.intake.space())
+			w.intake.fill(n)
+			if n == 0 && err != nil {
+				return 0, err
+			}
+		default:
+			if err := w.fill(); err != nil {
+				return 0, err
+			}
 		}
 	}
 }
 
-// ready reports whether there are bytes that may go to the library, after looking at the next frame when a new one
+// ready reports whether there are bytes that may go to the library, after looking at the next frames when a new one
 // begins.
 func (w *wire) ready() bool {
-	if w.r == w.w {
-		return false
+	for w.r < w.w && w.pass == 0 && w.broken == nil {
+		if w.intake.reading() {
+			n, err := w.intake.take(w.buf[w.r:w.w])
+			w.r, w.broken = w.r+n, err
+		} else if !w.next() {
+			return false
+		}
 	}
-	return w.pass > 0 || w.next()
+	return w.r < w.w && w.broken == nil
 }
 
-// next looks at the frame that begins at r and decides how much of it may pass; false means that more must be read.
+// next looks at the frame that begins at r, takes it when it is the intake's, and decides how much of it may pass
+// otherwise; false means that more must be read.
 func (w *wire) next() bool {
 	have := w.w - w.r
 	if w.passThrough {
@@ -133,21 +154,46 @@ func (w *wire) next() bool {
 		w.passThrough = true
 		w.pass = have
 		return true
+	case w.intake.active.Load():
+		whose, n, err := w.intake.frame(w.buf[w.r:w.w], int(size), w.payloadLimit(), w.defuse)
+		if whose != libraries {
+			w.r, w.broken = w.r+n, err
+			return whose == ours
+		}
+	}
+	return w.letThrough(kind, size)
+}
+
+// letThrough decides about a frame that is the library's.
+func (w *wire) letThrough(kind byte, size uint32) bool {
+	switch {
 	case kind != typeHeader || size > maxHeaderFrame:
 		w.pass = frameHead + int(size) + frameTail
 		return true
-	case have < frameHead+int(size)+frameTail:
+	case w.w-w.r < frameHead+int(size)+frameTail:
 		return false
 	}
 	w.filter(int(size))
 	return true
 }
 
+// payloadLimit is how much a frame may hold, as negotiated.
+func (w *wire) payloadLimit() int { return int(w.frameLimit.Load()) - frameHead - frameTail }
+
+// defuse makes a content header readable, in place, and says so when that cost something.
+func (w *wire) defuse(payload []byte) []byte {
+	out, lost := defuse(payload, w.payloadLimit())
+	if lost > 0 {
+		w.lost(lost)
+	}
+	return out
+}
+
 // filter defuses the content header at r, which is complete. A payload that became shorter moves towards its end, so
 // that what follows the frame stays where it is.
 func (w *wire) filter(size int) {
 	body := w.r + frameHead
-	out, lost := defuse(w.buf[body:body+size], int(w.frameLimit.Load())-frameHead-frameTail)
+	out := w.defuse(w.buf[body : body+size])
 	if gone := size - len(out); gone > 0 {
 		copy(w.buf[body+gone:], out)
 		copy(w.buf[w.r+gone:], w.buf[w.r:w.r+frameHead])
@@ -155,9 +201,6 @@ func (w *wire) filter(size int) {
 		binary.BigEndian.PutUint32(w.buf[w.r+3:], uint32(len(out)))
 	}
 	w.pass = frameHead + len(out) + frameTail
-	if lost > 0 {
-		w.lost(lost)
-	}
 }
 
 // fill reads more, behind what is there. Only an incomplete frame can be there: it moves to the front, and a content

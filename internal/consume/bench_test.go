@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
@@ -47,10 +49,12 @@ func benchOptions(tb testing.TB, concurrency int) Options {
 	}
 }
 
-func benchDelivery(headers amqp.Table) amqp.Delivery {
-	return amqp.Delivery{
-		Headers: headers, MessageId: "m", Exchange: "wms.main-exchange", Body: []byte("x"), Timestamp: time.Now(),
-	}
+// benchDelivery is a delivery as it comes from the broker's client: in memory that an earlier one gave back.
+func benchDelivery(tag uint64, headers amqp.Table, at time.Time) *broker.Delivery {
+	d := broker.NewDelivery()
+	d.Body = append(d.Body, 'x')
+	d.DeliveryTag, d.Headers, d.MessageId, d.Exchange, d.Timestamp = tag, headers, "m", "wms.main-exchange", at
+	return d
 }
 
 // line is everything one acked message passes through besides its POST and the broker client: reading the count, trace
@@ -62,31 +66,36 @@ func line(tb testing.TB, headers amqp.Table) (next func()) {
 	tb.Cleanup(func() { c.Drain(context.Background()) })
 	r := benchRun(tb, c)
 	w := &worker{c: c} // one of our own: no hand-over
-	d := delivery{benchDelivery(headers), r}
+	tag, now := uint64(0), time.Now()
 	return func() {
-		d.DeliveryTag++
-		r.receive(&d.Delivery)
-		w.guarded(d)
+		tag++
+		d := benchDelivery(tag, headers, now)
+		r.receive(d)
+		w.guarded(delivery{d, r})
 	}
 }
 
-// pumped is line with the hand-overs: from the broker client's channel to a worker, from there to the settler.
+// pumped is line with the hand-overs: from what has been received to a worker, from there to the settler. Every call
+// waits for its message to reach a worker.
 func pumped(tb testing.TB, concurrency int) (next func()) {
 	tb.Helper()
 	c := New(benchOptions(tb, concurrency))
 	tb.Cleanup(func() { c.Drain(context.Background()) })
 	r := benchRun(tb, c)
-	deliveries := make(chan amqp.Delivery)
+	deliveries := broker.NewDeliveries()
 	pumping := make(chan error)
 	go func() { pumping <- r.pump(context.Background(), deliveries) }()
 	tb.Cleanup(func() {
 		c.Stop()
 		<-pumping
 	})
-	d := benchDelivery(traced())
+	tag, headers, now := uint64(0), traced(), time.Now()
 	return func() {
-		d.DeliveryTag++
-		deliveries <- d
+		tag++
+		deliveries.Add(benchDelivery(tag, headers, now))
+		for c.Received() < int64(tag) {
+			runtime.Gosched()
+		}
 	}
 }
 

@@ -55,10 +55,11 @@ func (w *worker) guarded(d delivery) {
 // handle is the line every message takes.
 func (w *worker) handle(d delivery) {
 	c, m := w.c, &w.rec.m
-	m.FromDelivery(&d.Delivery, c.o.Plan.Queue, c.o.Plan.MaxRetries)
+	m.FromDelivery(&d.Delivery.Delivery, c.o.Plan.Queue, c.o.Plan.MaxRetries)
 	if d.run.gone() { // the broker delivers it again: POSTing it now would double it
 		w.settled = true
 		d.run.finish(event{d.DeliveryTag, message.Release, message.ReasonUndispatched, finalRequeue})
+		w.free(d)
 		return
 	}
 	w.rec.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.ProcessAttrs{
@@ -99,5 +100,13 @@ func (w *worker) settle(d delivery) {
 		r.release(tag)
 	default:
 		r.finishWith(tag, &w.rec)
+		w.free(d)
+		return
 	}
+}
+
+// free gives the memory of a delivery back that nothing refers to: no publication was made of it, and its POST is over.
+func (w *worker) free(d delivery) {
+	w.rec.m.Body = nil
+	d.Free()
 }

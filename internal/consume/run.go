@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
@@ -34,6 +32,9 @@ type run struct {
 	outstanding sync.WaitGroup // deliveries received and not finished
 	sleepers    chan struct{}  // slots for messages that sleep locally
 
+	batch   []*broker.Delivery // memory of what was taken from the session last
+	pending []*broker.Delivery // the part of it that has not had its turn
+
 	mu       sync.Mutex
 	active   bool     // the broker may deliver: what is given back now would return at once
 	deferred []uint64 // releases that wait until it may not
@@ -41,7 +42,7 @@ type run struct {
 
 // delivery is one message in hand, with the run it belongs to.
 type delivery struct {
-	amqp.Delivery
+	*broker.Delivery
 	run *run
 }
 
@@ -137,7 +138,7 @@ func (r *run) lost(ctx context.Context) error {
 
 // pump hands deliveries to the workers until the gate is shut (errPaused), the consumer stops (errStopping) or the
 // session ends.
-func (r *run) pump(ctx context.Context, deliveries <-chan amqp.Delivery) error {
+func (r *run) pump(ctx context.Context, deliveries *broker.Deliveries) error {
 	for {
 		changed := r.c.o.Flow.Changed()
 		if !r.c.o.Flow.Open() {
@@ -151,21 +152,19 @@ func (r *run) pump(ctx context.Context, deliveries <-chan amqp.Delivery) error {
 }
 
 // pumpUntil is the hot loop between two changes of the gate.
-func (r *run) pumpUntil(ctx context.Context, deliveries <-chan amqp.Delivery, changed <-chan struct{}) error {
+func (r *run) pumpUntil(ctx context.Context, deliveries *broker.Deliveries, changed <-chan struct{}) error {
 	for {
+		if err := r.offerPending(ctx, changed); err != nil {
+			return err
+		}
 		select {
-		case d, ok := <-deliveries:
-			if !ok { // the server cancelled the consumer, or the channel is closing
+		case <-deliveries.Ready():
+			if ended := r.take(deliveries); ended { // the server cancelled the consumer, or the channel is closing
 				select {
 				case <-r.done:
 				case <-ctx.Done():
 				}
 				return r.lost(ctx)
-			}
-			r.receive(&d)
-			if err := r.offer(ctx, delivery{d, r}); err != nil {
-				r.undispatched(d.DeliveryTag)
-				return err
 			}
 		case <-changed:
 			return nil
@@ -177,8 +176,36 @@ func (r *run) pumpUntil(ctx context.Context, deliveries <-chan amqp.Delivery, ch
 	}
 }
 
+// take makes all that has arrived pending, of which there is none before. It reports whether no more will come.
+func (r *run) take(deliveries *broker.Deliveries) (ended bool) {
+	r.batch, ended = deliveries.Take(r.batch)
+	r.pending = r.batch
+	return ended
+}
+
+// next takes the next pending delivery into the books.
+func (r *run) next() *broker.Delivery {
+	d := r.pending[0]
+	r.pending[0] = nil
+	r.pending = r.pending[1:]
+	r.receive(d)
+	return d
+}
+
+// offerPending hands what is pending to the workers, each as one becomes free.
+func (r *run) offerPending(ctx context.Context, changed <-chan struct{}) error {
+	for len(r.pending) > 0 {
+		d := r.next()
+		if err := r.offer(ctx, delivery{d, r}, changed); err != nil {
+			r.undispatched(d)
+			return err
+		}
+	}
+	return nil
+}
+
 // receive takes a delivery into the books: from here on it is outstanding until finish.
-func (r *run) receive(d *amqp.Delivery) {
+func (r *run) receive(d *broker.Delivery) {
 	r.outstanding.Add(1)
 	r.c.received.Add(1)
 	redelivered := 0
@@ -191,10 +218,10 @@ func (r *run) receive(d *amqp.Delivery) {
 	}
 }
 
-// offer waits for a free worker, and while ramping up for the limit to allow one more in flight.
-func (r *run) offer(ctx context.Context, d delivery) error {
+// offer waits for a free worker, and while ramping up for the limit to allow one more in flight. changed is from
+// before the gate was last seen open.
+func (r *run) offer(ctx context.Context, d delivery, changed <-chan struct{}) error {
 	for {
-		changed := r.c.o.Flow.Changed()
 		if !r.c.o.Flow.Open() {
 			return errPaused
 		}
@@ -208,6 +235,7 @@ func (r *run) offer(ctx context.Context, d delivery) error {
 			return nil
 		case <-freed:
 		case <-changed:
+			changed = r.c.o.Flow.Changed()
 		case <-r.c.stopping:
 			return errStopping
 		case <-r.done:
@@ -217,24 +245,32 @@ func (r *run) offer(ctx context.Context, d delivery) error {
 }
 
 // cancel ends the consumer on the broker's side and gives back, uncounted, what had not had its turn.
-func (r *run) cancel(ctx context.Context, deliveries <-chan amqp.Delivery) error {
+func (r *run) cancel(ctx context.Context, deliveries *broker.Deliveries) error {
 	defer context.AfterFunc(r.c.interrupt, r.kill)() // a broker that does not answer must not outlast the grace
 	if err := r.sub.Stop(ctx); err != nil {
 		r.setActive(false)
 		return fmt.Errorf("cancel the consumer of %q: %w", r.c.o.Plan.Queue, err)
 	}
-	for d := range deliveries {
-		r.receive(&d)
-		r.undispatched(d.DeliveryTag)
+	for ended := false; ; {
+		for len(r.pending) > 0 {
+			r.undispatched(r.next())
+		}
+		if ended {
+			break
+		}
+		<-deliveries.Ready()
+		ended = r.take(deliveries)
 	}
 	r.setActive(false)
 	r.flushDeferred()
 	return nil
 }
 
-func (r *run) undispatched(tag uint64) {
+// undispatched gives a delivery back that had not had its turn.
+func (r *run) undispatched(d *broker.Delivery) {
 	r.c.returned.Add(1)
-	r.finish(event{tag, message.Release, message.ReasonUndispatched, finalRequeue})
+	r.finish(event{d.DeliveryTag, message.Release, message.ReasonUndispatched, finalRequeue})
+	d.Free()
 }
 
 // finish hands a delivery's fate to the settler. Every delivery is finished exactly once.

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"runtime"
 	"time"
 
 	"sidecar/internal/message"
@@ -76,6 +77,10 @@ func (s *settler) run() {
 				return
 			}
 			s.take(e)
+			s.takeWaiting()
+			// Let the workers that have their answers hand them in first: one frame then settles them all. With nobody
+			// ready to run this returns at once, so it is no delay.
+			runtime.Gosched()
 			s.takeWaiting()
 			s.flush()
 		case <-s.stuck.C:
