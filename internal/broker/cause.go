@@ -47,6 +47,7 @@ func causeOf(err error) cause {
 	var (
 		config *configError
 		closed *amqp.Error
+		broken protocolError
 		netErr net.Error
 	)
 	switch {
@@ -54,7 +55,7 @@ func causeOf(err error) cause {
 		return causeConfig
 	case isTLS(err):
 		return causeTLS
-	case errors.Is(err, errNotAMQP):
+	case errors.As(err, &broken):
 		return causeBroker
 	case errors.Is(err, ErrCancelled):
 		return causeCancelled

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"time"
@@ -20,6 +21,7 @@ const (
 	flagType          = 0x0020
 	flagUserID        = 0x0010
 	flagAppID         = 0x0008
+	flagReserved      = 0x0004
 )
 
 // cursor reads fields off a payload. The first field that does not fit makes it bad; what it reads then is zero.
@@ -111,9 +113,10 @@ func readDeliver(payload []byte) (m deliver, ok bool) {
 	return m, !c.bad
 }
 
-// readContent reads the payload of a content header, which defuse has looked at, into d. size is that of the body.
-// Bytes behind the last property are padding.
-func readContent(payload []byte, d *amqp.Delivery, last *texts) (size uint64, ok bool) {
+// readContent reads the payload of a content header, which defuse has looked at, into d. size is that of the body;
+// hidden says that the header table cannot be read: then one entry holds its bytes. Bytes behind the last property are
+// padding.
+func readContent(payload []byte, d *amqp.Delivery, last *texts) (size uint64, hidden, ok bool) {
 	c := cursor{b: payload}
 	c.bytes(4) // class and weight
 	size = c.uint64()
@@ -128,10 +131,7 @@ func readContent(payload []byte, d *amqp.Delivery, last *texts) (size uint64, ok
 	d.ContentType = text(flagContentType, &last.contentType)
 	d.ContentEncoding = text(flagContentEncoding, &last.contentEncoding)
 	if has(flagHeaders) {
-		var whole bool
-		if d.Headers, whole = readTable(c.long()); !whole {
-			return 0, false
-		}
+		d.Headers, hidden = headers(c.long())
 	}
 	if has(flagDeliveryMode) {
 		d.DeliveryMode = c.uint8()
@@ -155,5 +155,17 @@ func readContent(payload []byte, d *amqp.Delivery, last *texts) (size uint64, ok
 	d.Type = text(flagType, &last.kind)
 	d.UserId = text(flagUserID, &last.userID)
 	d.AppId = text(flagAppID, &last.appID)
-	return size, !c.bad
+	if has(flagReserved) {
+		c.short()
+	}
+	return size, hidden, !c.bad
+}
+
+// headers reads a header table. Refusing one that makes no sense would bring the same message back for ever.
+func headers(entries []byte) (t amqp.Table, hidden bool) {
+	t, whole := readTable(entries)
+	if whole {
+		return t, false
+	}
+	return amqp.Table{hiddenKey: bytes.Clone(entries)}, true
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"encoding/binary"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,13 +21,19 @@ const (
 	maxAhead = 1 << 20
 )
 
-// Why a connection is given up: no broker sends this, and a reader that guesses takes one message for another.
-var (
-	errBadDeliver = errors.New("the broker sent a malformed basic.deliver")
-	errBadContent = errors.New("the broker sent a malformed content header")
-	errBadBody    = errors.New("the broker sent a body of another length than announced")
-	errFrameEnd   = errors.New("the broker sent a frame without its end mark")
-	errFrameSize  = errors.New("the broker sent a frame larger than negotiated")
+// protocolError is why a connection is given up whose other end breaks the protocol: a reader that guesses takes one
+// message for another.
+type protocolError string
+
+func (e protocolError) Error() string { return string(e) }
+
+const (
+	errNotAMQP    = protocolError("the peer does not speak AMQP 0-9-1")
+	errBadDeliver = protocolError("the broker sent a malformed basic.deliver")
+	errBadContent = protocolError("the broker sent a malformed content header")
+	errBadBody    = protocolError("the broker sent a body of another length than announced")
+	errFrameEnd   = protocolError("the broker sent a frame without its end mark")
+	errFrameSize  = protocolError("the broker sent a frame larger than negotiated")
 )
 
 // intake takes the deliveries of our consumers off the stream before the client library sees them. The library would
@@ -43,6 +48,7 @@ var (
 // A consumer is known by its tag, which we choose and never use twice on a connection. Content that a method frame
 // interrupts is dropped, as the library drops it.
 type intake struct {
+	lost   func(n int) // told how many header values of a message nobody will see
 	active atomic.Bool // a consumer has been added: until then every frame is the library's
 
 	mu        sync.Mutex
@@ -103,7 +109,7 @@ const (
 
 // frame looks at the frame that begins b, of which at least the head is there. For a body frame of ours it uses the
 // head alone: take reads the rest. limit is the largest payload.
-func (in *intake) frame(b []byte, size, limit int, defuse func(header []byte) []byte) (whose claim, n int, err error) {
+func (in *intake) frame(b []byte, size, limit int) (whose claim, n int, err error) {
 	channel := binary.BigEndian.Uint16(b[1:])
 	total := frameHead + size + frameTail
 	switch b[0] {
@@ -121,7 +127,7 @@ func (in *intake) frame(b []byte, size, limit int, defuse func(header []byte) []
 		case b[total-1] != frameEnd:
 			return ours, 0, errFrameEnd
 		}
-		return ours, total, in.header(c, defuse(b[frameHead:frameHead+size]))
+		return ours, total, in.header(c, b[frameHead:frameHead+size], limit)
 	case typeBody:
 		c := in.contents[channel]
 		switch {
@@ -196,13 +202,20 @@ func (c *content) drop() {
 	c.to, c.d, c.headed, c.size = nil, nil, false, 0
 }
 
-func (in *intake) header(c *content, payload []byte) error {
+func (in *intake) header(c *content, payload []byte, limit int) error {
 	if c.headed {
 		return errBadContent
 	}
-	size, ok := readContent(payload, &c.d.Delivery, &c.last)
+	payload, lost := defuse(payload, limit)
+	size, hidden, ok := readContent(payload, &c.d.Delivery, &c.last)
 	if !ok {
 		return errBadContent
+	}
+	if hidden {
+		lost++
+	}
+	if lost > 0 {
+		in.lost(lost)
 	}
 	c.headed, c.size = true, size
 	if size == 0 {

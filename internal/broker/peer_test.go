@@ -19,6 +19,7 @@ type peer struct {
 
 	mechanism string      // what the client chose; set before the handshake ends
 	headers   chan []byte // content headers received; may be nil
+	consuming chan string // tags of consumers; may be nil
 }
 
 func frame(kind byte, channel uint16, payload ...[]byte) []byte {
@@ -99,6 +100,9 @@ func (p *peer) answer(channel uint16, payload []byte) {
 	case class == 60 && id == 20:
 		tag := payload[6+1+payload[6]:]
 		reply(60, 21, tag[:1+tag[0]]) // consume-ok
+		if p.consuming != nil {
+			p.consuming <- string(tag[1 : 1+tag[0]])
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"net"
 	"sync/atomic"
@@ -24,9 +23,6 @@ const (
 	// hundred bytes that dead-lettering adds each time.
 	maxHeaderFrame = 1 << 20
 )
-
-// errNotAMQP is why the library will give up: what answers is an HTTP server, or speaks another version of AMQP.
-var errNotAMQP = errors.New("the peer does not speak AMQP 0-9-1")
 
 // wire is the stream the client library sees. Between the socket, or TLS, and the library it does three things:
 //
@@ -60,6 +56,7 @@ type wire struct {
 func newWire(conn, raw net.Conn, lost func(n int)) *wire {
 	w := &wire{conn: conn, raw: raw, lost: lost, stuck: writeTimeout, buf: make([]byte, wireBuffer)}
 	w.frameLimit.Store(frameMax)
+	w.intake.lost = lost
 	return w
 }
 
@@ -150,12 +147,12 @@ func (w *wire) next() bool {
 	kind, size := w.buf[w.r], binary.BigEndian.Uint32(w.buf[w.r+3:])
 	switch {
 	case kind == 0 || kind > typeHeartbeat || size > math.MaxInt32-frameHead-frameTail:
-		_ = w.fail(errNotAMQP)
+		_ = w.fail(errNotAMQP) // an HTTP server, or another version of AMQP: the library will give up
 		w.passThrough = true
 		w.pass = have
 		return true
 	case w.intake.active.Load():
-		whose, n, err := w.intake.frame(w.buf[w.r:w.w], int(size), w.payloadLimit(), w.defuse)
+		whose, n, err := w.intake.frame(w.buf[w.r:w.w], int(size), w.payloadLimit())
 		if whose != libraries {
 			w.r, w.broken = w.r+n, err
 			return whose == ours
@@ -180,20 +177,11 @@ func (w *wire) letThrough(kind byte, size uint32) bool {
 // payloadLimit is how much a frame may hold, as negotiated.
 func (w *wire) payloadLimit() int { return int(w.frameLimit.Load()) - frameHead - frameTail }
 
-// defuse makes a content header readable, in place, and says so when that cost something.
-func (w *wire) defuse(payload []byte) []byte {
-	out, lost := defuse(payload, w.payloadLimit())
-	if lost > 0 {
-		w.lost(lost)
-	}
-	return out
-}
-
 // filter defuses the content header at r, which is complete. A payload that became shorter moves towards its end, so
 // that what follows the frame stays where it is.
 func (w *wire) filter(size int) {
 	body := w.r + frameHead
-	out := w.defuse(w.buf[body : body+size])
+	out, lost := defuse(w.buf[body:body+size], w.payloadLimit())
 	if gone := size - len(out); gone > 0 {
 		copy(w.buf[body+gone:], out)
 		copy(w.buf[w.r+gone:], w.buf[w.r:w.r+frameHead])
@@ -201,6 +189,9 @@ func (w *wire) filter(size int) {
 		binary.BigEndian.PutUint32(w.buf[w.r+3:], uint32(len(out)))
 	}
 	w.pass = frameHead + len(out) + frameTail
+	if lost > 0 {
+		w.lost(lost)
+	}
 }
 
 // fill reads more, behind what is there. Only an incomplete frame can be there: it moves to the front, and a content
