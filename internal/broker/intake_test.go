@@ -137,7 +137,7 @@ func TestIntakeTakesOurDeliveriesHoweverTheBytesArrive(t *testing.T) {
 			_ = server.Close()
 		}()
 		w := newWire(client, client, func(int) {})
-		boxes := map[string]*Deliveries{"ours-1": newDeliveries(), "ours-2": newDeliveries()}
+		boxes := map[string]*Deliveries{"ours-1": NewDeliveries(), "ours-2": NewDeliveries()}
 		for tag, q := range boxes {
 			w.intake.add(tag, q)
 		}
@@ -183,13 +183,13 @@ func compareInbox(t *testing.T, seed uint64, consumer string, q *Deliveries, wan
 
 // A consumer that has ended takes nothing more: the message is the broker's, and the frames are the library's to drop.
 func TestIntakeAfterTheEndOfAConsumer(t *testing.T) {
-	q := newDeliveries()
-	q.end()
-	if q.add(newDelivery()) {
+	q := NewDeliveries()
+	q.End()
+	if q.Add(NewDelivery()) {
 		t.Error("a delivery went where nobody looks any more")
 	}
 	in := &intake{}
-	in.add("gone", newDeliveries())
+	in.add("gone", NewDeliveries())
 	begin := deliverFrame(1, "gone", 1, false, "", "k")
 	if whose, _, err := in.frame(begin, len(begin)-frameHead-frameTail, frameMax); whose != ours || err != nil {
 		t.Fatalf("claimed %v, %v", whose, err)
@@ -242,7 +242,7 @@ func TestIntakeGivesABrokenConnectionUp(t *testing.T) {
 				_ = server.Close()
 			}()
 			w := newWire(client, client, func(int) {})
-			q := newDeliveries()
+			q := NewDeliveries()
 			w.intake.add("ours", q)
 			got, err := io.ReadAll(w)
 			_ = client.Close()
