@@ -42,6 +42,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	group.Go(func() error { return a.admin.Serve(serving) })
 	group.Go(func() error { return a.flow.Run(link) })
 	group.Go(func() error { return a.rest(link) })
+	group.Go(func() error { return a.cores(link) })
 	group.Go(func() error { return ended(a.publisher.Run(link)) })
 	consuming := make(chan struct{})
 	group.Go(func() error {

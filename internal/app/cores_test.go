@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+)
+
+func TestCoresFor(t *testing.T) {
+	for _, tt := range []struct {
+		now   int
+		share float64
+		want  int
+	}{
+		{1, 0, 1}, {1, 0.6, 1}, {1, 0.74, 1}, {1, 0.75, 8}, {1, 3, 8},
+		{8, 3, 8}, {8, 0.6, 8}, {8, 0.49, 1}, {8, 0, 1},
+	} {
+		if got := coresFor(tt.now, 8, tt.share); got != tt.want {
+			t.Errorf("%d cores, %v of one used: %d, want %d", tt.now, tt.share, got, tt.want)
+		}
+	}
+}
+
+func TestCoresFollowTheLoad(t *testing.T) {
+	before := runtime.GOMAXPROCS(2)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- (&App{log: slog.New(slog.DiscardHandler)}).cores(ctx) }()
+	await := func(n int) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); runtime.GOMAXPROCS(0) != n; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d cores, want %d", runtime.GOMAXPROCS(0), n)
+			}
+		}
+	}
+	await(1)
+	busy := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-busy:
+				return
+			default:
+			}
+		}
+	}()
+	await(2)
+	close(busy)
+	<-stopped
+	await(1)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What a container may use of one core is not for us to raise.
+func TestOneCoreStaysOne(t *testing.T) {
+	before := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	if err := (&App{}).cores(t.Context()); err != nil || runtime.GOMAXPROCS(0) != 1 {
+		t.Errorf("%d cores, %v", runtime.GOMAXPROCS(0), err)
+	}
+}
