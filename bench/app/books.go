@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// plan is what a run expects of the app.
+type plan struct {
+	Expect  int           `json:"expect"`  // messages, numbered from 0
+	Sleep   time.Duration `json:"sleep"`   // before each answer
+	Hold    bool          `json:"hold"`    // answer nothing before release
+	Latency bool          `json:"latency"` // bodies begin with the time they were published: keep how long they took
+}
+
+// goal is what wait waits for.
+type goal struct {
+	Received int           `json:"received"`
+	Inflight int           `json:"inflight"`
+	Timeout  time.Duration `json:"timeout"`
+}
+
+// stats is what a run leaves behind. Times are nanoseconds since 1970.
+type stats struct {
+	Received    int64   `json:"received"`
+	Distinct    int64   `json:"distinct"`
+	Unknown     int64   `json:"unknown"` // without a number of this run
+	Connections int64   `json:"connections"`
+	MaxInflight int64   `json:"max_inflight"`
+	Released    int64   `json:"released"`
+	First       int64   `json:"first"`
+	Last        int64   `json:"last"`
+	Latencies   []int64 `json:"latencies,omitempty"` // sorted, ns from publish to arrival
+}
+
+// books are the counts of one run after the other. What every request touches is atomic; the rest is behind mu.
+type books struct {
+	received, unknown, inflight, maxInflight, connections atomic.Int64
+	released, first, last                                 atomic.Int64
+	hold                                                  atomic.Pointer[chan struct{}] // nil: answer at once
+	seen                                                  atomic.Pointer[[]atomic.Uint64]
+	sleep                                                 atomic.Int64
+	latency                                               atomic.Bool
+	wanted                                                atomic.Int64 // received that somebody waits for
+	arrived                                               chan struct{}
+
+	mu        sync.Mutex
+	latencies []int64
+}
+
+func newBooks() *books {
+	b := &books{arrived: make(chan struct{}, 1)}
+	b.reset(plan{})
+	return b
+}
+
+func (b *books) reset(p plan) {
+	seen := make([]atomic.Uint64, p.Expect/64+1)
+	b.seen.Store(&seen)
+	for _, n := range []*atomic.Int64{
+		&b.received, &b.unknown, &b.maxInflight, &b.connections, &b.released, &b.first, &b.last, &b.wanted,
+	} {
+		n.Store(0)
+	}
+	b.sleep.Store(int64(p.Sleep))
+	b.latency.Store(p.Latency)
+	b.mu.Lock()
+	b.latencies = nil
+	b.mu.Unlock()
+	b.hold.Store(nil)
+	if p.Hold {
+		gate := make(chan struct{})
+		b.hold.Store(&gate)
+	}
+}
+
+func (b *books) release() {
+	b.released.Store(time.Now().UnixNano())
+	if gate := b.hold.Swap(nil); gate != nil {
+		close(*gate)
+	}
+}
+
+// begin takes a request into the books; number is negative when it has none.
+func (b *books) begin(number int64, published int64) {
+	now := time.Now().UnixNano()
+	b.first.CompareAndSwap(0, now)
+	b.last.Store(now)
+	inflight := b.inflight.Add(1)
+	for old := b.maxInflight.Load(); inflight > old && !b.maxInflight.CompareAndSwap(old, inflight); {
+		old = b.maxInflight.Load()
+	}
+	seen := *b.seen.Load()
+	if number < 0 || number/64 >= int64(len(seen)) {
+		b.unknown.Add(1)
+	} else {
+		seen[number/64].Or(1 << (number % 64))
+	}
+	if b.latency.Load() && published > 0 {
+		b.mu.Lock()
+		b.latencies = append(b.latencies, now-published)
+		b.mu.Unlock()
+	}
+	if b.received.Add(1) == b.wanted.Load() {
+		select {
+		case b.arrived <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// answerable returns when the answer to a request may go.
+func (b *books) answerable() {
+	if gate := b.hold.Load(); gate != nil {
+		<-*gate
+	}
+	if d := b.sleep.Load(); d > 0 {
+		time.Sleep(time.Duration(d))
+	}
+	b.inflight.Add(-1)
+}
+
+// wait returns when the goal is reached. Only a goal of requests in flight is polled for: nothing is measured then.
+func (b *books) wait(ctx context.Context, g goal) error {
+	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
+	defer cancel()
+	b.wanted.Store(int64(g.Received))
+	for b.received.Load() < int64(g.Received) || b.inflight.Load() < int64(g.Inflight) {
+		var poll <-chan time.Time
+		if g.Inflight > 0 {
+			poll = time.After(5 * time.Millisecond)
+		}
+		select {
+		case <-b.arrived:
+		case <-poll:
+		case <-ctx.Done():
+			return fmt.Errorf("received %d of %d, %d of %d in flight", b.received.Load(), g.Received, b.inflight.Load(), g.Inflight)
+		}
+	}
+	return nil
+}
+
+func (b *books) stats() stats {
+	s := stats{
+		Received: b.received.Load(), Unknown: b.unknown.Load(), Connections: b.connections.Load(),
+		MaxInflight: b.maxInflight.Load(), Released: b.released.Load(), First: b.first.Load(), Last: b.last.Load(),
+	}
+	seen := *b.seen.Load()
+	for i := range seen {
+		for w := seen[i].Load(); w != 0; w &= w - 1 {
+			s.Distinct++
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Latencies = slices.Sorted(slices.Values(b.latencies))
+	return s
+}

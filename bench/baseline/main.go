@@ -1,0 +1,101 @@
+// Command baseline is the consumer that a good engineer writes by hand in an afternoon: amqp091-go, N workers, a tuned
+// net/http client, one ack per message. It is what the sidecar is compared with, so it must stay honest: if you can
+// make it faster within its rules, do.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "baseline:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	workers, err := strconv.Atoi(os.Getenv("CONCURRENCY"))
+	if err != nil {
+		return fmt.Errorf("CONCURRENCY: %w", err)
+	}
+	conn, err := amqp.Dial(os.Getenv("AMQP_URL"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Qos(2*workers, 0, false); err != nil { // as the sidecar does
+		return err
+	}
+	deliveries, err := ch.Consume(os.Getenv("QUEUE"), "baseline", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		MaxIdleConns: workers, MaxIdleConnsPerHost: workers, MaxConnsPerHost: workers,
+		IdleConnTimeout: 90 * time.Second, DisableCompression: true, ForceAttemptHTTP2: false,
+		WriteBufferSize: 16 << 10, ReadBufferSize: 4 << 10,
+		DialContext: (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+	}}
+	url := os.Getenv("APP_URL")
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for d := range deliveries {
+				if err := settle(&d, post(client, url, &d)); err != nil {
+					fmt.Fprintln(os.Stderr, "baseline:", err)
+				}
+			}
+		})
+	}
+	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer cancel()
+	<-stop.Done()
+	if err := ch.Cancel("baseline", false); err != nil {
+		return err
+	}
+	running.Wait()
+	return nil
+}
+
+func settle(d *amqp.Delivery, handled bool) error {
+	if handled {
+		return d.Ack(false)
+	}
+	return d.Nack(false, true)
+}
+
+func post(client *http.Client, url string, d *amqp.Delivery) bool {
+	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(d.Body))
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Content-Type", d.ContentType)
+	req.Header.Set("Amqp-Message-Id", d.MessageId)
+	resp, err := client.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil { // or the connection is not used again
+		return false
+	}
+	return resp.StatusCode/100 == 2
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the resolution of the operating system's accounting: USER_HZ, 100 on every Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+// procStat is what /proc/PID/stat says of one process.
+type procStat struct {
+	parent int
+	cpu    time.Duration // user and system, of all its threads
+}
+
+func readStat(pid int) (procStat, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return procStat{}, err
+	}
+	// The name in brackets may hold anything, spaces and brackets included.
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 13 {
+		return procStat{}, fmt.Errorf("/proc/%d/stat holds %d fields", pid, len(f))
+	}
+	var n [3]int
+	for i, at := range []int{1, 11, 12} { // ppid, utime, stime
+		if n[i], err = strconv.Atoi(f[at]); err != nil {
+			return procStat{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+		}
+	}
+	return procStat{parent: n[0], cpu: time.Duration(n[1]+n[2]) * tick}, nil
+}
+
+// cpuOf is the CPU time of one process so far.
+func cpuOf(pid int) (time.Duration, error) {
+	s, err := readStat(pid)
+	return s.cpu, err
+}
+
+// cpuOfTree is the CPU time of a process and of everything it has started that still runs.
+func cpuOfTree(root int) (time.Duration, error) {
+	names, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	children, cpu := map[int][]int{}, map[int]time.Duration{}
+	for _, name := range names {
+		pid, _ := strconv.Atoi(filepath.Base(name))
+		s, err := readStat(pid)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		children[s.parent] = append(children[s.parent], pid)
+		cpu[pid] = s.cpu
+	}
+	if _, there := cpu[root]; !there {
+		return 0, fmt.Errorf("no process %d", root)
+	}
+	var sum time.Duration
+	for todo := []int{root}; len(todo) > 0; {
+		pid := todo[0]
+		todo = append(todo[1:], children[pid]...)
+		sum += cpu[pid]
+	}
+	return sum, nil
+}
+
+// memory is a process's resident memory in bytes, now and at its most.
+type memory struct{ now, peak int64 }
+
+func memoryOf(pid int) (memory, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return memory{}, err
+	}
+	var m memory
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseInt(f[1], 10, 64)
+		switch f[0] {
+		case "VmRSS:":
+			m.now = kib << 10
+		case "VmHWM:":
+			m.peak = kib << 10
+		}
+	}
+	if m.now == 0 {
+		return memory{}, fmt.Errorf("/proc/%d/status holds no VmRSS", pid)
+	}
+	return m, nil
+}
+
+// brokerPID is the process that scripts/broker.sh has started, whose tree the broker is.
+func brokerPID(dir string) (int, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		return 0, fmt.Errorf("the broker's process is unknown, was it started by scripts/broker.sh without docker? %w", err)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The service of the benchmark and what its queues are called by the default topology.
+const (
+	service    = "bench-app"
+	mainQueue  = "bench.queue.bench-app"
+	retryQueue = "bench.retry-queue.bench-app"
+	deadQueue  = "bench.dlq.bench-app"
+)
+
+// rig is what all runs share: the broker, the app, the binaries.
+type rig struct {
+	url       string // of the broker
+	version   string // of the broker
+	brokerPID int
+	dir       string // temporary
+	app       *process
+	appData   string // host:port
+	control   string // http://host:port
+	conn      *amqp.Connection
+	ch        *amqp.Channel
+	extra     []string // more environment for the sidecars
+}
+
+// process is a child with its output in a file.
+type process struct {
+	cmd *exec.Cmd
+	log string
+	out io.ReadCloser // standard output, when it was asked for
+}
+
+func (r *rig) start(name, path string, pipe bool, env ...string) (*process, error) {
+	log, err := os.CreateTemp(r.dir, name+"-*.log")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p := &process{cmd: exec.Command(path), log: log.Name()}
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}, env...)
+	p.cmd.Stderr = log
+	p.cmd.Stdout = log
+	if pipe {
+		p.cmd.Stdout = nil
+		if p.out, err = p.cmd.StdoutPipe(); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	return p, nil
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// stop ends the process as its platform would and returns what it says about that.
+func (p *process) stop() error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- p.cmd.Wait() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, p.tail())
+		}
+		return nil
+	case <-time.After(time.Minute):
+		_ = p.cmd.Process.Kill()
+		<-done
+		return fmt.Errorf("did not end within a minute of SIGTERM\n%s", p.tail())
+	}
+}
+
+// tail is the end of what the process wrote.
+func (p *process) tail() string {
+	b, _ := os.ReadFile(p.log)
+	return string(b[max(0, len(b)-2000):])
+}
+
+func newRig(o *options) (_ *rig, err error) {
+	r := &rig{url: os.Getenv("AMQP_URL"), version: os.Getenv("BROKER_VERSION"), extra: o.env}
+	if r.url == "" {
+		return nil, errors.New("AMQP_URL is unset: run it below scripts/broker.sh, as make bench does")
+	}
+	if r.brokerPID, err = brokerPID(os.Getenv("BROKER_DIR")); err != nil {
+		return nil, err
+	}
+	if r.dir, err = os.MkdirTemp("", "sidecar-bench-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	for _, name := range []string{"app", "baseline", "profile"} {
+		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(r.dir, name), "./bench/"+name)
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("go build ./bench/%s: %w\n%s", name, err, out)
+		}
+	}
+	if r.app, err = r.start("app", filepath.Join(r.dir, "app"), true); err != nil {
+		return nil, err
+	}
+	var ports struct{ Data, Control string }
+	if err := json.NewDecoder(r.app.out).Decode(&ports); err != nil {
+		return nil, fmt.Errorf("the app did not start: %w", err)
+	}
+	r.appData, r.control = ports.Data, "http://"+ports.Control
+	if r.conn, err = amqp.Dial(r.url); err != nil {
+		return nil, err
+	}
+	if r.ch, err = r.conn.Channel(); err != nil {
+		return nil, err
+	}
+	return r, r.ch.Confirm(false)
+}
+
+func (r *rig) close() {
+	if r.conn != nil {
+		_ = r.conn.Close()
+	}
+	if r.app != nil {
+		_ = r.app.cmd.Process.Kill()
+		_ = r.app.cmd.Wait()
+	}
+	_ = os.RemoveAll(r.dir)
+}
+
+// ask calls the app's control listener; in and out may be nil.
+func (r *rig) ask(method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), method, r.control+path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req) //nolint:forbidigo // a benchmark may use what is there
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		return fmt.Errorf("the app says %s: %s", path, bytes.TrimSpace(text))
+	}
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+// waitFor returns when the app has received that many messages and that many are in flight.
+func (r *rig) waitFor(received, inflight int) error {
+	return r.ask("POST", "/wait", map[string]any{"received": received, "inflight": inflight, "timeout": 10 * time.Minute}, nil)
+}
+
+// appPlan is what the app is told before a run.
+type appPlan struct {
+	Expect  int           `json:"expect"`
+	Sleep   time.Duration `json:"sleep"`
+	Hold    bool          `json:"hold"`
+	Latency bool          `json:"latency"`
+}
+
+// appStats is what the app says after it.
+type appStats struct {
+	Received    int64   `json:"received"`
+	Distinct    int64   `json:"distinct"`
+	Unknown     int64   `json:"unknown"`
+	Connections int64   `json:"connections"`
+	MaxInflight int64   `json:"max_inflight"`
+	Released    int64   `json:"released"`
+	First       int64   `json:"first"`
+	Last        int64   `json:"last"`
+	Latencies   []int64 `json:"latencies,omitempty"`
+}
+
+func (r *rig) stats() (s appStats, err error) {
+	err = r.ask("GET", "/stats", nil, &s)
+	return s, err
+}
+
+// load is what is put into the queue and how the app treats it.
+type load struct {
+	Messages    int           `json:"messages"`
+	Body        int           `json:"body_bytes"`
+	Headers     int           `json:"headers"`
+	Concurrency int           `json:"concurrency"`
+	Sleep       time.Duration `json:"app_sleep_ns"`
+}
+
+// message is the i-th message of a load.
+func (l load) message(i int) amqp.Publishing {
+	m := amqp.Publishing{
+		DeliveryMode: amqp.Persistent, ContentType: "application/octet-stream", MessageId: strconv.Itoa(i),
+		Body: bytes.Repeat([]byte{'x'}, l.Body),
+	}
+	if l.Headers > 0 {
+		m.Headers = make(amqp.Table, l.Headers)
+		for h := range l.Headers {
+			m.Headers[fmt.Sprintf("x-h-%02d", h)] = fmt.Sprintf("value-%02d-of-%d", h, i%10)
+		}
+	}
+	return m
+}
+
+// headerBytes is how large the headers of a load's messages are, names and values.
+func (l load) headerBytes() (n int) {
+	for k, v := range l.message(0).Headers {
+		text, _ := v.(string)
+		n += len(k) + len(text)
+	}
+	return n
+}
+
+// fill purges the queue and publishes the load, confirmed.
+func (r *rig) fill(l load) error {
+	for _, q := range []string{mainQueue, retryQueue, deadQueue} {
+		if _, err := r.ch.QueuePurge(q, false); err != nil {
+			return err
+		}
+	}
+	const window = 500
+	var waiting []*amqp.DeferredConfirmation
+	for i := range l.Messages {
+		c, err := r.ch.PublishWithDeferredConfirm("", mainQueue, true, false, l.message(i))
+		if err != nil {
+			return err
+		}
+		if waiting = append(waiting, c); len(waiting) < window && i+1 < l.Messages {
+			continue
+		}
+		for _, c := range waiting {
+			if !c.Wait() {
+				return errors.New("the broker refused a message")
+			}
+		}
+		waiting = waiting[:0]
+	}
+	return nil
+}
+
+// left counts what is in the queues when nobody consumes any more.
+func (r *rig) left() (map[string]int, error) {
+	n := map[string]int{}
+	for _, q := range []string{mainQueue, retryQueue, deadQueue} {
+		s, err := r.ch.QueueDeclarePassive(q, true, false, false, false, nil)
+		if err != nil {
+			return nil, fmt.Errorf("queue %s: %w", q, err)
+		}
+		n[strings.TrimSuffix(strings.TrimPrefix(q, "bench."), "."+service)] = s.Messages
+	}
+	return n, nil
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// candidate is something that consumes the queue and POSTs to the app.
+type candidate struct {
+	name    string
+	path    string
+	sidecar bool
+	env     []string
+}
+
+// launch starts a candidate for a load.
+func (r *rig) launch(c candidate, concurrency int) (*process, error) {
+	env := []string{
+		"AMQP_URL=" + r.url, "QUEUE=" + mainQueue, "APP_URL=http://" + r.appData + "/",
+		"CONCURRENCY=" + strconv.Itoa(concurrency),
+	}
+	if c.sidecar {
+		env = append([]string{
+			"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + r.url, "SIDECAR_APP_URL=http://" + r.appData + "/",
+			"SIDECAR_CONCURRENCY=" + strconv.Itoa(concurrency),
+			"SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0",
+		}, append(r.extra, c.env...)...)
+	}
+	return r.start(c.name, c.path, false, env...)
+}
+
+// run is what one run of one candidate showed.
+type run struct {
+	Candidate string         `json:"candidate"`
+	Load      load           `json:"load"`
+	Rate      float64        `json:"messages_per_s"` // from the release of the held answers to the last arrival
+	CPU       float64        `json:"cpu_s"`          // of the candidate, from the release until all is acked
+	Broker    float64        `json:"broker_cpu_s"`
+	App       float64        `json:"app_cpu_s"`
+	Peak      int64          `json:"peak_rss_bytes"`
+	Seconds   float64        `json:"seconds"`
+	Stats     appStats       `json:"app"`
+	Left      map[string]int `json:"left"`
+}
+
+// per10k is CPU seconds per 10,000 messages.
+func (r *run) per10k(cpu float64) float64 { return cpu / float64(r.Load.Messages) * 10_000 }
+
+// balance is the ledger of a run: nil when every message published was received once and none is left.
+func (r *run) balance() error {
+	var errs []error
+	n := int64(r.Load.Messages)
+	if r.Stats.Distinct != n {
+		errs = append(errs, fmt.Errorf("%d of %d messages never reached the app", n-r.Stats.Distinct, n))
+	}
+	if extra := r.Stats.Received - r.Stats.Unknown - r.Stats.Distinct; extra != 0 {
+		errs = append(errs, fmt.Errorf("%d duplicates", extra))
+	}
+	if r.Stats.Unknown != 0 {
+		errs = append(errs, fmt.Errorf("%d requests that no message was published for", r.Stats.Unknown))
+	}
+	for q, left := range r.Left {
+		if left != 0 {
+			errs = append(errs, fmt.Errorf("%d messages left in the %s", left, q))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("the ledger of %s does not balance: %w", r.Candidate, err)
+	}
+	return nil
+}
+
+// usage is the CPU time of everybody so far.
+type usage struct{ candidate, broker, app time.Duration }
+
+func (r *rig) usage(p *process) (u usage, err error) {
+	if u.candidate, err = cpuOf(p.pid()); err != nil {
+		return u, fmt.Errorf("%w\n%s", err, p.tail())
+	}
+	if u.broker, err = cpuOfTree(r.brokerPID); err != nil {
+		return u, err
+	}
+	u.app, err = cpuOf(r.app.pid())
+	return u, err
+}
+
+// Waits around what is measured.
+const (
+	filled  = 300 * time.Millisecond // for the prefetch window to fill once all workers have a message
+	settled = 300 * time.Millisecond // for the last acks to reach the broker
+)
+
+// drain is one run: the queue is filled, the candidate connects and takes its window while the app holds its answers,
+// then the clock starts.
+func (r *rig) drain(c candidate, l load) (*run, error) {
+	if err := r.ask("POST", "/reset", appPlan{Expect: l.Messages, Sleep: l.Sleep, Hold: true}, nil); err != nil {
+		return nil, err
+	}
+	if err := r.fill(l); err != nil {
+		return nil, fmt.Errorf("fill the queue: %w", err)
+	}
+	p, err := r.launch(c, l.Concurrency)
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.drained(p, c, l)
+	if stopErr := p.stop(); stopErr != nil {
+		err = errors.Join(err, fmt.Errorf("%s: %w", c.name, stopErr))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", c.name, err, p.tail())
+	}
+	if out.Left, err = r.left(); err != nil {
+		return nil, err
+	}
+	return out, out.balance()
+}
+
+func (r *rig) drained(p *process, c candidate, l load) (*run, error) {
+	if err := r.waitFor(0, min(l.Concurrency, l.Messages)); err != nil {
+		return nil, err
+	}
+	time.Sleep(filled)
+	before, err := r.usage(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.ask("POST", "/release", nil, nil); err != nil {
+		return nil, err
+	}
+	if err := r.waitFor(l.Messages, 0); err != nil {
+		return nil, err
+	}
+	time.Sleep(settled)
+	after, err := r.usage(p)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := memoryOf(p.pid())
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.stats()
+	if err != nil {
+		return nil, err
+	}
+	seconds := float64(s.Last-s.Released) / 1e9
+	return &run{
+		Candidate: c.name, Load: l, Seconds: seconds, Rate: float64(l.Messages) / seconds, Peak: mem.peak, Stats: s,
+		CPU:    (after.candidate - before.candidate).Seconds(),
+		Broker: (after.broker - before.broker).Seconds(),
+		App:    (after.app - before.app).Seconds(),
+	}, nil
+}
+
+// declare lets a sidecar make its queues.
+func (r *rig) declare(c candidate) error {
+	if err := r.ask("POST", "/reset", appPlan{}, nil); err != nil {
+		return err
+	}
+	p, err := r.launch(c, 1)
+	if err != nil {
+		return err
+	}
+	for range 100 {
+		time.Sleep(100 * time.Millisecond)
+		ch, err := r.conn.Channel()
+		if err != nil {
+			return err
+		}
+		_, err = ch.QueueDeclarePassive(deadQueue, true, false, false, false, nil)
+		_ = ch.Close()
+		if err == nil {
+			time.Sleep(settled)
+			return p.stop()
+		}
+	}
+	_ = p.stop()
+	return fmt.Errorf("the sidecar declared no queues within 10 s\n%s", p.tail())
+}
+
+// buildSidecar is what `make build` does, for a path that is not there.
+func buildSidecar(path string) error {
+	out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/sidecar").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build ./cmd/sidecar: %w\n%s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// scenario is one part of the benchmark. It writes what it finds into the result.
+type scenario struct {
+	name string
+	run  func(b *bench) error
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{"drained", (*bench).drained},
+		{"slow", (*bench).slow},
+		{"rate", (*bench).rate},
+		{"start", (*bench).starts},
+		{"idle", (*bench).idle},
+		{"growth", (*bench).growth},
+		{"profile", (*bench).profile},
+	}
+}
+
+// bench is one execution of the benchmark.
+type bench struct {
+	*rig
+
+	o          *options
+	sidecar    candidate
+	baseline   candidate
+	candidates []candidate // baseline, sidecar, further sidecars
+	result     *result
+}
+
+func newBench(o *options, r *rig) *bench {
+	b := &bench{
+		rig: r, o: o,
+		sidecar:  candidate{name: "sidecar", path: o.sidecar, sidecar: true},
+		baseline: candidate{name: "baseline", path: filepath.Join(r.dir, "baseline")},
+		result:   newResult(r, o),
+	}
+	b.candidates = []candidate{b.baseline, b.sidecar}
+	for _, a := range o.against {
+		b.candidates = append(b.candidates, candidate{name: a.name, path: a.path, sidecar: true})
+	}
+	return b
+}
+
+// size is a number of messages, or a tenth of it for a first look.
+func (b *bench) size(n int) int {
+	if b.o.quick {
+		return max(n/10, 1)
+	}
+	return n
+}
+
+// say reports progress.
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// rounds runs each of the steps once per round, in an order that rotates, so that what else the machine does falls on
+// all of them alike.
+func (b *bench) rounds(n int, steps ...func() error) error {
+	for i := range n {
+		at := i % len(steps)
+		for _, step := range slices.Concat(steps[at:], steps[:at]) {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// one runs a candidate once and reports it.
+func (b *bench) one(c candidate, l load) (*run, error) {
+	r, err := b.drain(c, l)
+	if err != nil {
+		return nil, err
+	}
+	b.say("  %-10s %8.0f msg/s   CPU s/10k %6.3f, broker %6.3f, app %6.3f   peak %5.1f MiB   %d connections, %d in flight",
+		c.name, r.Rate, r.per10k(r.CPU), r.per10k(r.Broker), r.per10k(r.App), mib(r.Peak), r.Stats.Connections, r.Stats.MaxInflight)
+	return r, nil
+}
+
+// collected runs every candidate with the load: once to warm up, then b.o.runs times, interleaved.
+func (b *bench) collected(l load, also ...func() error) ([]*run, error) {
+	var out []*run
+	keep := false
+	steps := slices.Clone(also)
+	for _, c := range b.candidates {
+		steps = append(steps, func() error {
+			r, err := b.one(c, l)
+			if err == nil && keep {
+				out = append(out, r)
+			}
+			return err
+		})
+	}
+	b.say("  warm-up")
+	if err := b.rounds(1, steps...); err != nil {
+		return nil, err
+	}
+	keep = true
+	b.say("  measured")
+	return out, b.rounds(b.o.runs, steps...)
+}
+
+// drained: a backlog, an app that answers at once.
+func (b *bench) drained() error {
+	runs, err := b.collected(load{Messages: b.o.messages, Body: 1024, Concurrency: 50})
+	b.result.Drained = runs
+	return err
+}
+
+// slow: an app that takes 10 ms. The ceiling is what the same app gives to connections that do nothing but ask.
+func (b *bench) slow() error {
+	l := load{Messages: b.size(30_000), Body: 1024, Concurrency: 100, Sleep: 10 * time.Millisecond}
+	ceiling := func() error {
+		rate, err := b.ceiling(l)
+		if err == nil {
+			b.say("  %-10s %8.0f msg/s", "ceiling", rate)
+			b.result.Ceilings = append(b.result.Ceilings, rate)
+		}
+		return err
+	}
+	runs, err := b.collected(l, ceiling)
+	if len(b.result.Ceilings) > b.o.runs {
+		b.result.Ceilings = b.result.Ceilings[1:] // the first was warm-up
+	}
+	b.result.Slow = runs
+	return err
+}
+
+// starts: how long from the start of the process to the first POST, with one message waiting.
+func (b *bench) starts() error {
+	n := 20
+	if b.o.quick {
+		n = 3
+	}
+	var steps []func() error
+	for _, c := range b.candidates {
+		steps = append(steps, func() error {
+			ms, err := b.firstPost(c)
+			if err == nil {
+				b.result.Start[c.name] = append(b.result.Start[c.name], ms)
+			}
+			return err
+		})
+	}
+	if err := b.rounds(n, steps...); err != nil {
+		return err
+	}
+	for _, c := range b.candidates {
+		b.say("  %-10s median %.0f ms", c.name, spreadOf(b.result.Start[c.name]).Median)
+	}
+	return nil
+}
+
+func (b *bench) firstPost(c candidate) (ms float64, err error) {
+	if err := b.ask("POST", "/reset", appPlan{Expect: 1}, nil); err != nil {
+		return 0, err
+	}
+	if err := b.fill(load{Messages: 1, Body: 1024}); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	p, err := b.launch(c, 50)
+	if err != nil {
+		return 0, err
+	}
+	err = b.waitFor(1, 0)
+	s, statsErr := b.stats()
+	return float64(s.First-begin.UnixNano()) / 1e6, errors.Join(err, statsErr, p.stop())
+}
+
+// idle: memory at rest, after the start and after a burst.
+func (b *bench) idle() error {
+	for range min(b.o.runs, 3) {
+		for _, c := range b.candidates {
+			fresh, rested, err := b.resting(c)
+			if err != nil {
+				return err
+			}
+			b.say("  %-10s %.1f MiB after the start, %.1f MiB after a burst", c.name, mib(fresh), mib(rested))
+			b.result.Idle[c.name] = append(b.result.Idle[c.name], idle{fresh, rested})
+		}
+	}
+	return nil
+}
+
+func (b *bench) resting(c candidate) (fresh, rested int64, err error) {
+	burst := load{Messages: b.size(30_000), Body: 1024}
+	if err := b.ask("POST", "/reset", appPlan{Expect: burst.Messages}, nil); err != nil {
+		return 0, 0, err
+	}
+	p, err := b.launch(c, 50)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+	time.Sleep(3 * time.Second)
+	m, err := memoryOf(p.pid())
+	if err != nil {
+		return 0, 0, err
+	}
+	fresh = m.now
+	if err := b.fill(burst); err != nil {
+		return 0, 0, err
+	}
+	if err := b.waitFor(burst.Messages, 0); err != nil {
+		return 0, 0, err
+	}
+	time.Sleep(12 * time.Second)
+	m, err = memoryOf(p.pid())
+	return fresh, m.now, err
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
