@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,7 @@ type books struct {
 	received, unknown, inflight, maxInflight, connections atomic.Int64
 	released, first, last                                 atomic.Int64
 	hold                                                  atomic.Pointer[chan struct{}] // nil: answer at once
-	seen                                                  atomic.Pointer[[]atomic.Uint64]
+	seen                                                  atomic.Pointer[numbers]
 	sleep                                                 atomic.Int64
 	latency                                               atomic.Bool
 	wanted                                                atomic.Int64 // received that somebody waits for
@@ -52,6 +53,12 @@ type books struct {
 	latencies []int64
 }
 
+// numbers are the messages of a run, with a bit for each that has come.
+type numbers struct {
+	expect int64
+	bits   []atomic.Uint64
+}
+
 func newBooks() *books {
 	b := &books{arrived: make(chan struct{}, 1)}
 	b.reset(plan{})
@@ -59,8 +66,7 @@ func newBooks() *books {
 }
 
 func (b *books) reset(p plan) {
-	seen := make([]atomic.Uint64, p.Expect/64+1)
-	b.seen.Store(&seen)
+	b.seen.Store(&numbers{int64(p.Expect), make([]atomic.Uint64, p.Expect/64+1)})
 	for _, n := range []*atomic.Int64{
 		&b.received, &b.unknown, &b.maxInflight, &b.connections, &b.released, &b.first, &b.last, &b.wanted,
 	} {
@@ -71,10 +77,13 @@ func (b *books) reset(p plan) {
 	b.mu.Lock()
 	b.latencies = nil
 	b.mu.Unlock()
-	b.hold.Store(nil)
+	var gate *chan struct{}
 	if p.Hold {
-		gate := make(chan struct{})
-		b.hold.Store(&gate)
+		held := make(chan struct{})
+		gate = &held
+	}
+	if old := b.hold.Swap(gate); old != nil {
+		close(*old) // whom a run that failed has left waiting
 	}
 }
 
@@ -85,8 +94,8 @@ func (b *books) release() {
 	}
 }
 
-// begin takes a request into the books; number is negative when it has none.
-func (b *books) begin(number int64, published int64) {
+// arrive takes a request that was read to its end into the books; number is negative when it has none.
+func (b *books) arrive(number int64, published int64) {
 	now := time.Now().UnixNano()
 	b.first.CompareAndSwap(0, now)
 	b.last.Store(now)
@@ -94,11 +103,10 @@ func (b *books) begin(number int64, published int64) {
 	for old := b.maxInflight.Load(); inflight > old && !b.maxInflight.CompareAndSwap(old, inflight); {
 		old = b.maxInflight.Load()
 	}
-	seen := *b.seen.Load()
-	if number < 0 || number/64 >= int64(len(seen)) {
+	if seen := b.seen.Load(); number < 0 || number >= seen.expect {
 		b.unknown.Add(1)
 	} else {
-		seen[number/64].Or(1 << (number % 64))
+		seen.bits[number/64].Or(1 << (number % 64))
 	}
 	if b.latency.Load() && published > 0 {
 		b.mu.Lock()
@@ -149,11 +157,9 @@ func (b *books) stats() stats {
 		Received: b.received.Load(), Unknown: b.unknown.Load(), Connections: b.connections.Load(),
 		MaxInflight: b.maxInflight.Load(), Released: b.released.Load(), First: b.first.Load(), Last: b.last.Load(),
 	}
-	seen := *b.seen.Load()
-	for i := range seen {
-		for w := seen[i].Load(); w != 0; w &= w - 1 {
-			s.Distinct++
-		}
+	seen := b.seen.Load()
+	for i := range seen.bits {
+		s.Distinct += int64(bits.OnesCount64(seen.bits[i].Load()))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

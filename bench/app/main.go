@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -21,11 +22,12 @@ func main() {
 }
 
 func run() error {
-	data, err := net.Listen("tcp", "127.0.0.1:0")
+	var listen net.ListenConfig
+	data, err := listen.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	control, err := net.Listen("tcp", "127.0.0.1:0")
+	control, err := listen.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,10 @@ import (
 	"strconv"
 )
 
-const bufferSize = 64 << 10
+const (
+	bufferSize = 64 << 10
+	timeSize   = 32 // of the time a body may begin with, and more
+)
 
 func (b *books) accept(l net.Listener) {
 	for {
@@ -29,7 +32,7 @@ var (
 
 // serve answers one request after the other: the clients do not pipeline.
 func (b *books) serve(c net.Conn) {
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	buf := make([]byte, bufferSize)
 	for {
 		have, head := 0, -1
@@ -50,21 +53,31 @@ func (b *books) serve(c net.Conn) {
 			}
 			continue
 		}
-		length := field(buf[:head+2], lengthIs)
-		body := buf[head+len(headEnd) : have]
-		number, published := field(buf[:head+2], numberIs), int64(0)
-		if b.latency.Load() && bytes.HasPrefix(body, timeIs) {
+		length, number, published := field(buf[:head+2], lengthIs), field(buf[:head+2], numberIs), int64(0)
+		begin := head + len(headEnd)
+		if length < 0 || begin+timeSize > len(buf) {
+			b.arrive(-1, 0)
+			b.inflight.Add(-1)
+			return // where the next request begins is unknown too
+		}
+		for int64(have-begin) < min(length, timeSize) { // the body may come apart from its head
+			n, err := c.Read(buf[have:])
+			if err != nil {
+				return
+			}
+			have += n
+		}
+		if body := buf[begin:have]; b.latency.Load() && bytes.HasPrefix(body, timeIs) {
 			published = digits(body[len(timeIs):])
 		}
-		b.begin(number, published)
-		for left := length - int64(len(body)); left > 0; {
+		for left := length - int64(have-begin); left > 0; {
 			n, err := c.Read(buf[:min(int64(len(buf)), left)])
 			if err != nil {
-				b.inflight.Add(-1)
 				return
 			}
 			left -= int64(n)
 		}
+		b.arrive(number, published)
 		b.answerable()
 		if _, err := c.Write(answer); err != nil {
 			return
@@ -74,11 +87,11 @@ func (b *books) serve(c net.Conn) {
 
 // field is the number behind name in a request's head, -1 when there is none.
 func field(head, name []byte) int64 {
-	i := bytes.Index(head, name)
-	if i < 0 {
+	_, value, found := bytes.Cut(head, name)
+	if !found {
 		return -1
 	}
-	return digits(head[i+len(name):])
+	return digits(value)
 }
 
 // digits reads the number that b begins with.

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startApp returns the books, the address of the data listener and the URL of the control listener.
+func startApp(t *testing.T) (b *books, data, control string) {
+	t.Helper()
+	b = newBooks()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go b.accept(l)
+	server := httptest.NewServer(b.control())
+	t.Cleanup(func() { _ = l.Close(); server.Close() })
+	return b, l.Addr().String(), server.URL
+}
+
+// tell calls the control listener and returns its status.
+func tell(t *testing.T, url, body string) int {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return resp.StatusCode
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func request(id, body string) string {
+	return fmt.Sprintf("POST / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\nAmqp-Message-Id: %s\r\n\r\n%s", len(body), id, body)
+}
+
+// send writes the parts one by one and reads one answer.
+func send(t *testing.T, c net.Conn, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if _, err := io.WriteString(c, p); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond) // so that the parts arrive apart; a test that they do not still passes
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusNoContent {
+		t.Fatalf("answered %s", resp.Status)
+	}
+}
+
+func TestEveryRequestIsInTheBooks(t *testing.T) {
+	b, data, control := startApp(t)
+	tell(t, control+"/reset", `{"expect":500,"latency":true}`)
+	c := dial(t, data)
+	send(t, c, request("0", ""))
+	send(t, c, request("1", "x"))
+	large := request("2", strings.Repeat("x", 3<<20))
+	send(t, c, large[:10], large[10:70], large[70:1<<20], large[1<<20:])
+	timed := request("3", fmt.Sprintf("t=%d ...............", time.Now().Add(-time.Hour).UnixNano()))
+	at := strings.Index(timed, "t=") + 5
+	send(t, c, timed[:at-5], timed[at-5:at], timed[at:])
+	send(t, c, request("3", "again"))
+	send(t, c, request("500", "behind the last one, in the same word of the bitmap"))
+	send(t, c, request("x", "no number"))
+	send(t, c, "GET /healthz HTTP/1.1\r\nHost: app\r\n\r\n") // a probe is no message
+	send(t, dial(t, data), request("499", "x"))
+
+	s := b.stats()
+	if s.Received != 8 || s.Distinct != 5 || s.Unknown != 2 || s.Connections != 2 || s.MaxInflight != 1 {
+		t.Errorf("in the books: %+v", s)
+	}
+	if len(s.Latencies) != 1 || time.Duration(s.Latencies[0]) < time.Hour {
+		t.Errorf("latencies: %v", s.Latencies)
+	}
+	if s.First == 0 || s.Last < s.First {
+		t.Errorf("first at %d, last at %d", s.First, s.Last)
+	}
+}
+
+func TestRequestThatBreaksOffIsNotReceived(t *testing.T) {
+	b, data, control := startApp(t)
+	tell(t, control+"/reset", `{"expect":10}`)
+	c := dial(t, data)
+	whole := request("0", strings.Repeat("x", 200<<10))
+	if _, err := io.WriteString(c, whole[:len(whole)-1]); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.(*net.TCPConn).CloseWrite()
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("half a request was answered")
+	}
+	if s := b.stats(); s.Received != 0 || s.Distinct != 0 {
+		t.Errorf("half a request was received: %+v", s)
+	}
+}
+
+func TestRequestWithoutALengthIsUnknown(t *testing.T) {
+	b, data, control := startApp(t)
+	tell(t, control+"/reset", `{"expect":10}`)
+	for _, head := range []string{
+		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"POST / HTTP/1.1\r\nContent-Length: 1\r\nX: " + strings.Repeat("x", bufferSize-60) + "\r\n\r\n",
+	} {
+		c := dial(t, data)
+		if _, err := io.WriteString(c, head); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("it was answered")
+		}
+	}
+	if s := b.stats(); s.Unknown != 2 {
+		t.Errorf("in the books: %+v", s)
+	}
+}
+
+func TestAnswersAreHeldUntilReleased(t *testing.T) {
+	b, data, control := startApp(t)
+	tell(t, control+"/reset", `{"expect":3,"hold":true}`)
+	answered := make(chan struct{}, 3)
+	for i := range 3 {
+		c := dial(t, data)
+		go func() {
+			_, _ = io.WriteString(c, request(fmt.Sprint(i), "x"))
+			_, _ = c.Read(make([]byte, 100))
+			answered <- struct{}{}
+		}()
+	}
+	if code := tell(t, control+"/wait", `{"inflight":3,"timeout":60000000000}`); code != http.StatusOK {
+		t.Fatalf("waited for 3 in flight: %d", code)
+	}
+	select {
+	case <-answered:
+		t.Fatal("an answer was not held")
+	default:
+	}
+	if s := b.stats(); s.Released != 0 {
+		t.Errorf("released at %d", s.Released)
+	}
+	tell(t, control+"/release", "")
+	for range 3 {
+		<-answered
+	}
+	if s := b.stats(); s.MaxInflight != 3 || s.Released < s.First {
+		t.Errorf("in the books: %+v", s)
+	}
+	if n := b.inflight.Load(); n != 0 {
+		t.Errorf("%d in flight after the last answer", n)
+	}
+}
+
+func TestResetLetsHeldAnswersGo(t *testing.T) {
+	b, data, control := startApp(t)
+	tell(t, control+"/reset", `{"expect":1,"hold":true}`)
+	done := make(chan struct{})
+	c := dial(t, data)
+	go func() {
+		defer close(done)
+		send(t, c, request("0", "x"))
+	}()
+	tell(t, control+"/wait", `{"inflight":1,"timeout":60000000000}`)
+	tell(t, control+"/reset", `{"expect":1}`)
+	<-done
+	if s := b.stats(); s.Received != 0 || s.Distinct != 0 || s.Connections != 0 {
+		t.Errorf("the books are not new: %+v", s)
+	}
+}
+
+func TestWaitEndsWithTheGoalOrItsTimeout(t *testing.T) {
+	_, data, control := startApp(t)
+	tell(t, control+"/reset", `{"expect":2}`)
+	if code := tell(t, control+"/wait", `{"received":1,"timeout":1000000}`); code != http.StatusGatewayTimeout {
+		t.Errorf("nothing has come: %d", code)
+	}
+	reached := make(chan int)
+	go func() { reached <- tell(t, control+"/wait", `{"received":2,"timeout":60000000000}`) }()
+	c := dial(t, data)
+	send(t, c, request("0", "x"))
+	send(t, c, request("1", "x"))
+	if code := <-reached; code != http.StatusOK {
+		t.Errorf("both have come: %d", code)
+	}
+	for _, path := range []string{"/reset", "/wait"} {
+		if code := tell(t, control+path, "nonsense"); code != http.StatusBadRequest {
+			t.Errorf("%s takes nonsense: %d", path, code)
+		}
+	}
+}
+
+func TestStatsAreJSON(t *testing.T) {
+	_, _, control := startApp(t)
+	resp, err := http.Get(control + "/stats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var s stats
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+}
