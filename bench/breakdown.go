@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os/exec"
@@ -57,8 +58,8 @@ func breakdownRules() []rule {
 const otherPart = "other"
 
 // breakdownOf attributes every sample of a CPU profile to one part, largest first within the order of the rules.
-func breakdownOf(file string) ([]part, error) {
-	cmd := exec.Command("go", "tool", "pprof", "-traces", file)
+func breakdownOf(ctx context.Context, file string) ([]part, error) {
+	cmd := exec.CommandContext(ctx, "go", "tool", "pprof", "-traces", file)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
@@ -84,7 +85,8 @@ func breakdown(traces io.Reader) ([]part, error) {
 		stack = nil
 	}
 	inside := false
-	for lines := bufio.NewScanner(traces); lines.Scan(); {
+	lines := bufio.NewScanner(traces)
+	for lines.Scan() {
 		line := lines.Text()
 		if strings.HasPrefix(strings.TrimSpace(line), "-----------+") {
 			flush()
@@ -97,14 +99,20 @@ func breakdown(traces io.Reader) ([]part, error) {
 		}
 		if len(stack) == 0 {
 			d, err := time.ParseDuration(f[0])
-			if err != nil || len(f) < 2 {
+			if err != nil {
 				return nil, fmt.Errorf("no sample in %q: %w", line, err)
+			}
+			if len(f) < 2 {
+				return nil, fmt.Errorf("no frame in %q", line)
 			}
 			value, f = d, f[1:]
 		}
 		stack = append(stack, f[0])
 	}
 	flush()
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
 	if total == 0 {
 		return nil, nil
 	}

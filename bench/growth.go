@@ -21,22 +21,33 @@ type point struct {
 	Load load   `json:"load"`
 	CPU  spread `json:"cpu_us_per_message"` // of the sidecar
 	Rate spread `json:"messages_per_s"`
+	Runs []*run `json:"runs"`
 }
+
+// What a load is unless a curve says otherwise.
+const (
+	usualConcurrency = 50
+	usualBody        = 1024
+)
 
 // growth: one property of the load at a time, the others as in the drained runs.
 func (b *bench) growth() error {
-	base := load{Messages: b.size(20_000), Body: 1024, Concurrency: 50}
+	base := load{Messages: b.size(20_000), Body: usualBody, Concurrency: usualConcurrency}
 	for _, axis := range []struct {
 		name, unit string
 		xs         []int
 		with       func(l load, x int) load
 	}{
 		{"backlog", "messages", []int{10_000, 100_000, 1_000_000}, func(l load, x int) load { l.Messages = b.size(x); return l }},
-		{"concurrency", "in flight", []int{1, 10, 50, 200, 1000}, func(l load, x int) load { l.Concurrency = x; return l }},
+		{"concurrency", "in flight", []int{1, 10, 50, 200, 1000}, func(l load, x int) load {
+			l.Concurrency = x
+			l.Messages = max(l.Messages, b.size(50*x)) // many times what is prefetched before the clock starts
+			return l
+		}},
 		{"headers", "headers", []int{0, 8, 16, 32, 64}, func(l load, x int) load { l.Headers = x; return l }},
 		{"body", "bytes", []int{0, 1 << 10, 16 << 10, 128 << 10, 1 << 20}, func(l load, x int) load {
 			l.Body = x
-			l.Messages = max(min(l.Messages, b.size(512<<20)/max(x, 1)), 50) // at most 512 MiB in the queue
+			l.Messages = min(l.Messages, max(512<<20/max(x, 1), 1)) // at most 512 MiB in the queue
 			return l
 		}},
 	} {
@@ -70,11 +81,11 @@ func (c *curve) finish(runs [][]*run) {
 	for i := range c.Points {
 		var cpu, rate []float64
 		for _, r := range runs[i] {
-			cpu = append(cpu, r.CPU/float64(r.Load.Messages)*1e6)
+			cpu = append(cpu, r.CPU/r.counted()*1e6)
 			rate = append(rate, r.Rate)
 		}
 		p := &c.Points[i]
-		p.CPU, p.Rate = spreadOf(cpu), spreadOf(rate)
+		p.CPU, p.Rate, p.Runs = spreadOf(cpu), spreadOf(rate), runs[i]
 		bytes, us = append(bytes, float64(p.Load.headerBytes())), append(us, p.CPU.Median)
 	}
 	if c.Name == "headers" {
@@ -82,17 +93,28 @@ func (c *curve) finish(runs [][]*run) {
 	}
 }
 
-// worst is the largest deviation of a curve's points from the value at x, as a share of it; points of other loads than
-// the bar speaks of are left out by from.
-func (c *curve) worst(x, from int) (deviation float64) {
-	var reference float64
+// reference is the point that the others are compared with: what the other curves have there, or else the first one.
+func (c *curve) reference() point {
 	for _, p := range c.Points {
-		if p.X == x {
-			reference = p.CPU.Median
+		if c.Name == "concurrency" && p.X == usualConcurrency || c.Name == "body" && p.X == usualBody {
+			return p
 		}
 	}
+	return c.Points[0]
+}
+
+// relative is a point's CPU per message in parts of the reference's; 1 where there is nothing to compare with.
+func (c *curve) relative(p point) float64 {
+	if reference := c.reference().CPU.Median; reference > 0 {
+		return p.CPU.Median / reference
+	}
+	return 1
+}
+
+// worst is the largest deviation of a point from the reference, as a share of it.
+func (c *curve) worst() (deviation float64) {
 	for _, p := range c.Points {
-		if d := p.CPU.Median/reference - 1; p.X >= from && abs(d) > abs(deviation) {
+		if d := c.relative(p) - 1; abs(d) > abs(deviation) {
 			deviation = d
 		}
 	}
@@ -109,7 +131,7 @@ func (b *bench) profile() error {
 	if err != nil {
 		return err
 	}
-	parts, err := breakdownOf(file)
+	parts, err := breakdownOf(b.ctx, file)
 	if err != nil {
 		return err
 	}

@@ -3,15 +3,18 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 type options struct {
@@ -68,6 +71,12 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
+	if o.runs < 1 || o.messages < 1 {
+		return nil, fmt.Errorf("%d runs of %d messages measure nothing", o.runs, o.messages)
+	}
+	if o.quick && o.docs {
+		return nil, errors.New("-quick measures nothing that belongs into the documentation")
+	}
 	if o.quick {
 		o.messages, o.runs = max(o.messages/10, 1), min(o.runs, 2)
 	}
@@ -87,7 +96,9 @@ func main() {
 		return
 	}
 	if err == nil {
-		err = measure(o, os.Stdout)
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = measure(ctx, o, os.Stdout)
+		stop()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -96,16 +107,16 @@ func main() {
 }
 
 // measure runs the scenarios and writes what they found.
-func measure(o *options, table io.Writer) error {
+func measure(ctx context.Context, o *options, table io.Writer) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
 	if _, err := os.Stat(o.sidecar); err != nil {
-		if err := buildSidecar(o.sidecar); err != nil {
+		if err := buildSidecar(ctx, o.sidecar); err != nil {
 			return err
 		}
 	}
-	r, err := newRig(o)
+	r, err := newRig(ctx, o)
 	if err != nil {
 		return err
 	}

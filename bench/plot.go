@@ -11,6 +11,7 @@ import (
 const (
 	plotWidth   = 960
 	panelHeight = 210
+	least       = 1e-6 // of a scale: a run may be too short for any CPU time
 	plotStyle   = `text{font:12px system-ui,sans-serif;fill:#24292f}.t{font-weight:600;font-size:14px}.n{fill:#57606a;font-size:11px}` +
 		`.axis{stroke:#8c959f;stroke-width:1;fill:none}.grid{stroke:#d0d7de;stroke-width:1}.bg{fill:#ffffff}` +
 		`.c0{fill:#0969da}.c1{fill:#bc4c00}.c2{fill:#6e7781}.l{stroke:#0969da;stroke-width:2;fill:none}.d{fill:#0969da}` +
@@ -56,6 +57,7 @@ func (r *result) drainedBars(b *strings.Builder, top float64) {
 		}
 		mostCPU, mostRate = max(mostCPU, sum), max(mostRate, spreadOf(each(own, rateOf)).Median)
 	}
+	mostCPU, mostRate = max(mostCPU, least), max(mostRate, least)
 	text(b, labels, top+16, "t", "start", "CPU seconds per 10,000 messages")
 	text(b, labels+left+60, top+16, "t", "start", "messages per second")
 	x := labels
@@ -88,7 +90,7 @@ func (c *curve) draw(b *strings.Builder, left, top, width, height float64) {
 	const marginLeft, marginRight, marginTop, marginBottom = 60.0, 20.0, 34.0, 40.0
 	x0, x1 := left+marginLeft, left+width-marginRight
 	y0, y1 := top+height-marginBottom, top+marginTop
-	most := 0.0
+	most := least
 	for _, p := range c.Points {
 		most = max(most, p.CPU.Max)
 	}

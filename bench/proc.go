@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -100,11 +103,26 @@ func memoryOf(pid int) (memory, error) {
 	return m, nil
 }
 
-// brokerPID is the process that scripts/broker.sh has started, whose tree the broker is.
-func brokerPID(dir string) (int, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "pid"))
-	if err != nil {
-		return 0, fmt.Errorf("the broker's process is unknown, was it started by scripts/broker.sh without docker? %w", err)
+// brokerPID is the process that scripts/broker.sh has started in dir, whose tree the broker is. It is 0 for a broker
+// from elsewhere (dir is empty) and for a container whose processes cannot be seen from here.
+func brokerPID(ctx context.Context, dir string) (int, error) {
+	if dir == "" {
+		return 0, nil
 	}
-	return strconv.Atoi(strings.TrimSpace(string(b)))
+	b, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if container, none := os.ReadFile(filepath.Join(dir, "container")); none == nil {
+		name := strings.TrimSpace(string(container))
+		b, err = exec.CommandContext(ctx, "docker", "inspect", "-f", "{{.State.Pid}}", name).Output()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find the broker's process: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0, fmt.Errorf("find the broker's process: %w", err)
+	}
+	if _, err := readStat(pid); errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	return pid, nil
 }

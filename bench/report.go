@@ -53,7 +53,7 @@ func number(v float64) string {
 	case a >= 10:
 		return fmt.Sprintf("%.1f", v)
 	}
-	return strings.TrimRight(fmt.Sprintf("%.3f", v), "0")
+	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
 }
 
 func (s spread) String() string {
@@ -72,7 +72,9 @@ func (r *result) figures() (out []figure) {
 	}
 	own, base := of(r.Drained, "sidecar"), of(r.Drained, "baseline")
 	add("sidecar CPU per 10k messages, C=50", each(own, cpuPer), " s", 0.30, 0.20, false)
-	add("broker CPU per 10k messages", each(own, brokerPer), " s", 0.45, 0.40, false)
+	if r.Machine.BrokerCPU {
+		add("broker CPU per 10k messages", each(own, brokerPer), " s", 0.45, 0.40, false)
+	}
 	add("drain rate ÷ hand-written consumer", ratios(each(own, rateOf), each(base, rateOf)), "", 1.6, 1.9, true)
 	add("slow app (10 ms, C=100): share of the ceiling", ratios(each(of(r.Slow, "sidecar"), rateOf), r.Ceilings), "", 0.95, 0.98, true)
 	var fresh, rested []float64
@@ -96,9 +98,9 @@ func (r *result) figures() (out []figure) {
 	for _, c := range r.Growth {
 		switch c.Name {
 		case "backlog":
-			add("CPU per message, largest change from 10k to 1M backlog", []float64{100 * abs(c.worst(10_000, 0))}, " %", 15, math.NaN(), false)
+			add("CPU per message, largest change from 10k to 1M backlog", []float64{100 * abs(c.worst())}, " %", 15, math.NaN(), false)
 		case "concurrency":
-			add("CPU per message, largest change from C=1 to C=1000", []float64{100 * abs(c.worst(50, 0))}, " %", 15, math.NaN(), false)
+			add("CPU per message, largest change from C=1 to C=1000", []float64{100 * abs(c.worst())}, " %", 15, math.NaN(), false)
 		case "headers":
 			add("CPU per message, largest distance from linear in header bytes", []float64{100 * c.bend()}, " %", 15, math.NaN(), false)
 		}
@@ -110,7 +112,9 @@ func (r *result) figures() (out []figure) {
 func (c *curve) bend() (worst float64) {
 	for _, p := range c.Points {
 		line := c.Base + c.PerByte*float64(p.Load.headerBytes())
-		worst = max(worst, abs(p.CPU.Median/line-1))
+		if line > 0 {
+			worst = max(worst, abs(p.CPU.Median/line-1))
+		}
 	}
 	return worst
 }
@@ -132,6 +136,12 @@ func (r *result) markdown(figures []figure) string {
 	m := r.Machine
 	fmt.Fprintf(&b, "Measured %s at %s, %s, RabbitMQ %s, %s, %d cores for everything, %s. Medians (ranges).\n",
 		m.Date, m.Commit, m.Go, m.Broker, m.CPU, m.Cores, m.Kernel)
+	if r.Quick {
+		fmt.Fprintf(&b, "\n**A quick look: a tenth of the messages. Backlogs, bodies and all figures are not those that are named.**\n")
+	}
+	if !m.BrokerCPU {
+		fmt.Fprintf(&b, "\nThe broker's processes cannot be seen from here: its CPU time is unknown and stands as 0.\n")
+	}
 	if len(figures) > 0 {
 		table(&b, []string{"figure", "measured", "bar", "stretch", ""}, func(row func(...string)) {
 			for _, f := range figures {
@@ -243,9 +253,19 @@ func (c *curve) markdown(b *strings.Builder) {
 	if c.Name == "headers" {
 		fmt.Fprintf(b, "\nFitted: %s µs and %s ns per byte of header names and values.\n", number(c.Base), number(1000*c.PerByte))
 	}
-	table(b, []string{c.Unit, "messages", "CPU µs per message", "msg/s"}, func(row func(...string)) {
+	head := []string{c.Unit, "messages", "CPU µs per message", fmt.Sprintf("÷ that of %d", c.reference().X), "msg/s"}
+	if c.Name == "headers" {
+		head = append(head, "header bytes")
+	}
+	table(b, head, func(row func(...string)) {
 		for _, p := range c.Points {
-			row(fmt.Sprint(p.X), fmt.Sprint(p.Load.Messages), p.CPU.String(), p.Rate.String())
+			cells := []string{
+				fmt.Sprint(p.X), fmt.Sprint(p.Load.Messages), p.CPU.String(), fmt.Sprintf("%.2f", c.relative(p)), p.Rate.String(),
+			}
+			if c.Name == "headers" {
+				cells = append(cells, fmt.Sprint(p.Load.headerBytes()))
+			}
+			row(cells...)
 		}
 	})
 }

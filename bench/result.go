@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"maps"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ type result struct {
 	Growth   []curve              `json:"growth,omitempty"`
 	Profile  []part               `json:"profile,omitempty"`
 	Binary   int64                `json:"binary_bytes"`
+	Quick    bool                 `json:"quick,omitempty"` // no figures to quote
 }
 
 // idle is resident memory at rest.
@@ -39,13 +41,16 @@ type machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
 	Kernel string `json:"kernel"`
+
+	BrokerCPU bool `json:"broker_cpu_known"`
 }
 
 func newResult(r *rig, o *options) *result {
-	res := &result{Start: map[string][]float64{}, Idle: map[string][]idle{}}
+	res := &result{Start: map[string][]float64{}, Idle: map[string][]idle{}, Quick: o.quick}
 	res.Machine = machine{
 		Date: time.Now().UTC().Format(time.DateOnly), Go: runtime.Version(), Broker: r.version, Cores: runtime.NumCPU(),
-		CPU: cpuModel(), Commit: output("git", "describe", "--always", "--dirty"), Kernel: output("uname", "-sr"),
+		CPU: cpuModel(), Commit: output(r.ctx, "git", "describe", "--always", "--dirty"),
+		Kernel: output(r.ctx, "uname", "-sr"), BrokerCPU: r.brokerPID != 0,
 	}
 	if s, err := os.Stat(o.sidecar); err == nil {
 		res.Binary = s.Size()
@@ -53,8 +58,8 @@ func newResult(r *rig, o *options) *result {
 	return res
 }
 
-func output(name string, args ...string) string {
-	b, err := exec.Command(name, args...).Output()
+func output(ctx context.Context, name string, args ...string) string {
+	b, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
 		return "unknown"
 	}

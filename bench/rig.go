@@ -29,13 +29,16 @@ const (
 
 // rig is what all runs share: the broker, the app, the binaries.
 type rig struct {
-	url       string // of the broker
-	version   string // of the broker
-	brokerPID int
-	dir       string // temporary
+	ctx       context.Context // ends when the benchmark is told to stop, and takes every child along
+	patience  time.Duration   // how long nothing may move before a wait is given up
+	url       string          // of the broker
+	version   string          // of the broker
+	brokerPID int             // 0: unknown, and so is its CPU time
+	dir       string          // temporary
 	app       *process
 	appData   string // host:port
 	control   string // http://host:port
+	client    http.Client
 	conn      *amqp.Connection
 	ch        *amqp.Channel
 	extra     []string // more environment for the sidecars
@@ -43,9 +46,11 @@ type rig struct {
 
 // process is a child with its output in a file.
 type process struct {
-	cmd *exec.Cmd
-	log string
-	out io.ReadCloser // standard output, when it was asked for
+	cmd   *exec.Cmd
+	log   string
+	out   io.ReadCloser // standard output, when it was asked for
+	ended chan struct{} // closed once err says how it ended
+	err   error
 }
 
 func (r *rig) start(name, path string, pipe bool, env ...string) (*process, error) {
@@ -53,8 +58,8 @@ func (r *rig) start(name, path string, pipe bool, env ...string) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	p := &process{cmd: exec.Command(path), log: log.Name()}
+	defer func() { _ = log.Close() }()
+	p := &process{cmd: exec.CommandContext(r.ctx, path), log: log.Name(), ended: make(chan struct{})}
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}, env...)
 	p.cmd.Stderr = log
 	p.cmd.Stdout = log
@@ -67,6 +72,10 @@ func (r *rig) start(name, path string, pipe bool, env ...string) (*process, erro
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
 	return p, nil
 }
 
@@ -77,19 +86,21 @@ func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() { done <- p.cmd.Wait() }()
 	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("%w\n%s", err, p.tail())
+	case <-p.ended:
+		if p.err != nil {
+			return fmt.Errorf("%w\n%s", p.err, p.tail())
 		}
 		return nil
 	case <-time.After(time.Minute):
-		_ = p.cmd.Process.Kill()
-		<-done
+		p.kill()
 		return fmt.Errorf("did not end within a minute of SIGTERM\n%s", p.tail())
 	}
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
 }
 
 // tail is the end of what the process wrote.
@@ -98,12 +109,15 @@ func (p *process) tail() string {
 	return string(b[max(0, len(b)-2000):])
 }
 
-func newRig(o *options) (_ *rig, err error) {
-	r := &rig{url: os.Getenv("AMQP_URL"), version: os.Getenv("BROKER_VERSION"), extra: o.env}
+func newRig(ctx context.Context, o *options) (_ *rig, err error) {
+	r := &rig{
+		ctx: ctx, patience: 30 * time.Second, client: http.Client{Transport: &http.Transport{}},
+		url: os.Getenv("AMQP_URL"), version: os.Getenv("BROKER_VERSION"), extra: o.env,
+	}
 	if r.url == "" {
 		return nil, errors.New("AMQP_URL is unset: run it below scripts/broker.sh, as make bench does")
 	}
-	if r.brokerPID, err = brokerPID(os.Getenv("BROKER_DIR")); err != nil {
+	if r.brokerPID, err = brokerPID(ctx, os.Getenv("BROKER_DIR")); err != nil {
 		return nil, err
 	}
 	if r.dir, err = os.MkdirTemp("", "sidecar-bench-"); err != nil {
@@ -115,7 +129,7 @@ func newRig(o *options) (_ *rig, err error) {
 		}
 	}()
 	for _, name := range []string{"app", "baseline", "profile"} {
-		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(r.dir, name), "./bench/"+name)
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(r.dir, name), "sidecar/bench/"+name)
 		if out, err := build.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("go build ./bench/%s: %w\n%s", name, err, out)
 		}
@@ -142,8 +156,7 @@ func (r *rig) close() {
 		_ = r.conn.Close()
 	}
 	if r.app != nil {
-		_ = r.app.cmd.Process.Kill()
-		_ = r.app.cmd.Wait()
+		r.app.kill()
 	}
 	_ = os.RemoveAll(r.dir)
 }
@@ -158,17 +171,20 @@ func (r *rig) ask(method, path string, in, out any) error {
 		}
 		body = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(context.Background(), method, r.control+path, body)
+	req, err := http.NewRequestWithContext(r.ctx, method, r.control+path, body)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:forbidigo // a benchmark may use what is there
+	resp, err := r.client.Do(req)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		if resp.StatusCode == http.StatusGatewayTimeout {
+			return fmt.Errorf("%w: %s", errNotYet, bytes.TrimSpace(text))
+		}
 		return fmt.Errorf("the app says %s: %s", path, bytes.TrimSpace(text))
 	}
 	if out == nil {
@@ -177,9 +193,44 @@ func (r *rig) ask(method, path string, in, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// waitFor returns when the app has received that many messages and that many are in flight.
+// errNotYet is the end of a wait's patience.
+var errNotYet = errors.New("not yet")
+
+// waitFor returns when the app has received that many messages and that many are in flight, or errNotYet.
 func (r *rig) waitFor(received, inflight int) error {
-	return r.ask("POST", "/wait", map[string]any{"received": received, "inflight": inflight, "timeout": 10 * time.Minute}, nil)
+	return r.ask("POST", "/wait", map[string]any{"received": received, "inflight": inflight, "timeout": r.patience}, nil)
+}
+
+// waitReceived returns when the app has received n messages from p, or when no more come: what is missing then is for
+// the ledger to say.
+func (r *rig) waitReceived(p *process, n int) error {
+	for before := int64(-1); ; {
+		if err := r.waitFor(n, 0); !errors.Is(err, errNotYet) {
+			return err
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("ended by itself: %w", errors.Join(errors.New("not asked to"), p.err))
+		default:
+		}
+		s, err := r.stats()
+		if err != nil || s.Received == before {
+			return err
+		}
+		before = s.Received
+	}
+}
+
+// pause waits unless the benchmark is told to stop.
+func (r *rig) pause(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
 }
 
 // appPlan is what the app is told before a run.
@@ -198,6 +249,7 @@ type appStats struct {
 	Connections int64   `json:"connections"`
 	MaxInflight int64   `json:"max_inflight"`
 	Released    int64   `json:"released"`
+	Held        int64   `json:"held"`
 	First       int64   `json:"first"`
 	Last        int64   `json:"last"`
 	Latencies   []int64 `json:"latencies,omitempty"`
@@ -259,8 +311,8 @@ func (r *rig) fill(l load) error {
 			continue
 		}
 		for _, c := range waiting {
-			if !c.Wait() {
-				return errors.New("the broker refused a message")
+			if ok, err := c.WaitContext(r.ctx); err != nil || !ok {
+				return errors.Join(errors.New("a message was not confirmed"), err)
 			}
 		}
 		waiting = waiting[:0]

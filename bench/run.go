@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -46,8 +47,12 @@ type run struct {
 	Left      map[string]int `json:"left"`
 }
 
+// counted is how many messages what was measured is shared by: those the app already held when the clock started are
+// not among them, which matters where few large messages meet many workers.
+func (r *run) counted() float64 { return float64(max(int64(r.Load.Messages)-r.Stats.Held, 1)) }
+
 // per10k is CPU seconds per 10,000 messages.
-func (r *run) per10k(cpu float64) float64 { return cpu / float64(r.Load.Messages) * 10_000 }
+func (r *run) per10k(cpu float64) float64 { return cpu / r.counted() * 10_000 }
 
 // balance is the ledger of a run: nil when every message published was received once and none is left.
 func (r *run) balance() error {
@@ -68,9 +73,24 @@ func (r *run) balance() error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("the ledger of %s does not balance: %w", r.Candidate, err)
+		return fmt.Errorf("the ledger of %s (%d messages, C=%d) does not balance: %w", r.Candidate, n, r.Load.Concurrency, err)
 	}
 	return nil
+}
+
+// account closes the books of a run whose candidate has ended: what comes late, or comes back, is in them.
+func (r *rig) account(out *run) (err error) {
+	if out.Stats, err = r.stats(); err != nil {
+		return err
+	}
+	if out.Left, err = r.left(); err != nil {
+		return err
+	}
+	if s := out.Stats; s.Last > s.Released && s.Released > 0 {
+		out.Seconds = float64(s.Last-s.Released) / 1e9
+		out.Rate = out.counted() / out.Seconds
+	}
+	return out.balance()
 }
 
 // usage is the CPU time of everybody so far.
@@ -80,8 +100,10 @@ func (r *rig) usage(p *process) (u usage, err error) {
 	if u.candidate, err = cpuOf(p.pid()); err != nil {
 		return u, fmt.Errorf("%w\n%s", err, p.tail())
 	}
-	if u.broker, err = cpuOfTree(r.brokerPID); err != nil {
-		return u, err
+	if r.brokerPID != 0 {
+		if u.broker, err = cpuOfTree(r.brokerPID); err != nil {
+			return u, err
+		}
 	}
 	u.app, err = cpuOf(r.app.pid())
 	return u, err
@@ -96,11 +118,16 @@ const (
 // drain is one run: the queue is filled, the candidate connects and takes its window while the app holds its answers,
 // then the clock starts.
 func (r *rig) drain(c candidate, l load) (*run, error) {
-	if err := r.ask("POST", "/reset", appPlan{Expect: l.Messages, Sleep: l.Sleep, Hold: true}, nil); err != nil {
-		return nil, err
-	}
 	if err := r.fill(l); err != nil {
 		return nil, fmt.Errorf("fill the queue: %w", err)
+	}
+	return r.drainFilled(c, l)
+}
+
+// drainFilled is drain on a queue that holds the load.
+func (r *rig) drainFilled(c candidate, l load) (*run, error) {
+	if err := r.ask("POST", "/reset", appPlan{Expect: l.Messages, Sleep: l.Sleep, Hold: true}, nil); err != nil {
+		return nil, err
 	}
 	p, err := r.launch(c, l.Concurrency)
 	if err != nil {
@@ -113,17 +140,16 @@ func (r *rig) drain(c candidate, l load) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", c.name, err, p.tail())
 	}
-	if out.Left, err = r.left(); err != nil {
-		return nil, err
-	}
-	return out, out.balance()
+	return out, r.account(out)
 }
 
 func (r *rig) drained(p *process, c candidate, l load) (*run, error) {
 	if err := r.waitFor(0, min(l.Concurrency, l.Messages)); err != nil {
 		return nil, err
 	}
-	time.Sleep(filled)
+	if err := r.pause(filled); err != nil {
+		return nil, err
+	}
 	before, err := r.usage(p)
 	if err != nil {
 		return nil, err
@@ -131,10 +157,12 @@ func (r *rig) drained(p *process, c candidate, l load) (*run, error) {
 	if err := r.ask("POST", "/release", nil, nil); err != nil {
 		return nil, err
 	}
-	if err := r.waitFor(l.Messages, 0); err != nil {
+	if err := r.waitReceived(p, l.Messages); err != nil {
 		return nil, err
 	}
-	time.Sleep(settled)
+	if err := r.pause(settled); err != nil {
+		return nil, err
+	}
 	after, err := r.usage(p)
 	if err != nil {
 		return nil, err
@@ -143,13 +171,8 @@ func (r *rig) drained(p *process, c candidate, l load) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.stats()
-	if err != nil {
-		return nil, err
-	}
-	seconds := float64(s.Last-s.Released) / 1e9
 	return &run{
-		Candidate: c.name, Load: l, Seconds: seconds, Rate: float64(l.Messages) / seconds, Peak: mem.peak, Stats: s,
+		Candidate: c.name, Load: l, Peak: mem.peak,
 		CPU:    (after.candidate - before.candidate).Seconds(),
 		Broker: (after.broker - before.broker).Seconds(),
 		App:    (after.app - before.app).Seconds(),
@@ -166,7 +189,9 @@ func (r *rig) declare(c candidate) error {
 		return err
 	}
 	for range 100 {
-		time.Sleep(100 * time.Millisecond)
+		if err := r.pause(100 * time.Millisecond); err != nil {
+			return err
+		}
 		ch, err := r.conn.Channel()
 		if err != nil {
 			return err
@@ -174,8 +199,7 @@ func (r *rig) declare(c candidate) error {
 		_, err = ch.QueueDeclarePassive(deadQueue, true, false, false, false, nil)
 		_ = ch.Close()
 		if err == nil {
-			time.Sleep(settled)
-			return p.stop()
+			return errors.Join(r.pause(settled), p.stop())
 		}
 	}
 	_ = p.stop()
@@ -183,8 +207,9 @@ func (r *rig) declare(c candidate) error {
 }
 
 // buildSidecar is what `make build` does, for a path that is not there.
-func buildSidecar(path string) error {
-	out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/sidecar").CombinedOutput()
+func buildSidecar(ctx context.Context, path string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "sidecar/cmd/sidecar")
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build ./cmd/sidecar: %w\n%s", err, out)
 	}

@@ -174,9 +174,12 @@ func (b *bench) firstPost(c candidate) (ms float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = b.waitFor(1, 0)
-	s, statsErr := b.stats()
-	return float64(s.First-begin.UnixNano()) / 1e6, errors.Join(err, statsErr, p.stop())
+	if err := errors.Join(b.waitReceived(p, 1), p.stop()); err != nil {
+		return 0, fmt.Errorf("%s: %w", c.name, err)
+	}
+	out := &run{Candidate: c.name, Load: load{Messages: 1, Concurrency: 50}}
+	err = b.account(out)
+	return float64(out.Stats.First-begin.UnixNano()) / 1e6, err
 }
 
 // idle: memory at rest, after the start and after a burst.
@@ -195,30 +198,41 @@ func (b *bench) idle() error {
 }
 
 func (b *bench) resting(c candidate) (fresh, rested int64, err error) {
-	burst := load{Messages: b.size(30_000), Body: 1024}
+	burst := load{Messages: b.size(30_000), Body: 1024, Concurrency: 50}
 	if err := b.ask("POST", "/reset", appPlan{Expect: burst.Messages}, nil); err != nil {
 		return 0, 0, err
 	}
-	p, err := b.launch(c, 50)
+	p, err := b.launch(c, burst.Concurrency)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	time.Sleep(3 * time.Second)
-	m, err := memoryOf(p.pid())
+	fresh, rested, err = b.restingAround(p, burst)
+	if err := errors.Join(err, p.stop()); err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", c.name, err)
+	}
+	return fresh, rested, b.account(&run{Candidate: c.name, Load: burst})
+}
+
+// restingAround is the memory of p before and after a burst.
+func (b *bench) restingAround(p *process, burst load) (fresh, rested int64, err error) {
+	if err := b.pause(3 * time.Second); err != nil {
+		return 0, 0, err
+	}
+	before, err := memoryOf(p.pid())
 	if err != nil {
 		return 0, 0, err
 	}
-	fresh = m.now
 	if err := b.fill(burst); err != nil {
 		return 0, 0, err
 	}
-	if err := b.waitFor(burst.Messages, 0); err != nil {
+	if err := b.waitReceived(p, burst.Messages); err != nil {
 		return 0, 0, err
 	}
-	time.Sleep(12 * time.Second)
-	m, err = memoryOf(p.pid())
-	return fresh, m.now, err
+	if err := b.pause(12 * time.Second); err != nil {
+		return 0, 0, err
+	}
+	after, err := memoryOf(p.pid())
+	return before.now, after.now, err
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }

@@ -163,7 +163,7 @@ func TestAnswersAreHeldUntilReleased(t *testing.T) {
 	for range 3 {
 		<-answered
 	}
-	if s := b.stats(); s.MaxInflight != 3 || s.Released < s.First {
+	if s := b.stats(); s.MaxInflight != 3 || s.Held != 3 || s.Released < s.First {
 		t.Errorf("in the books: %+v", s)
 	}
 	if n := b.inflight.Load(); n != 0 {

@@ -33,6 +33,7 @@ type stats struct {
 	Connections int64   `json:"connections"`
 	MaxInflight int64   `json:"max_inflight"`
 	Released    int64   `json:"released"`
+	Held        int64   `json:"held"` // received before the release
 	First       int64   `json:"first"`
 	Last        int64   `json:"last"`
 	Latencies   []int64 `json:"latencies,omitempty"` // sorted, ns from publish to arrival
@@ -41,7 +42,7 @@ type stats struct {
 // books are the counts of one run after the other. What every request touches is atomic; the rest is behind mu.
 type books struct {
 	received, unknown, inflight, maxInflight, connections atomic.Int64
-	released, first, last                                 atomic.Int64
+	released, held, first, last                           atomic.Int64
 	hold                                                  atomic.Pointer[chan struct{}] // nil: answer at once
 	seen                                                  atomic.Pointer[numbers]
 	sleep                                                 atomic.Int64
@@ -68,7 +69,7 @@ func newBooks() *books {
 func (b *books) reset(p plan) {
 	b.seen.Store(&numbers{int64(p.Expect), make([]atomic.Uint64, p.Expect/64+1)})
 	for _, n := range []*atomic.Int64{
-		&b.received, &b.unknown, &b.maxInflight, &b.connections, &b.released, &b.first, &b.last, &b.wanted,
+		&b.received, &b.unknown, &b.maxInflight, &b.connections, &b.released, &b.held, &b.first, &b.last, &b.wanted,
 	} {
 		n.Store(0)
 	}
@@ -88,6 +89,7 @@ func (b *books) reset(p plan) {
 }
 
 func (b *books) release() {
+	b.held.Store(b.received.Load())
 	b.released.Store(time.Now().UnixNano())
 	if gate := b.hold.Swap(nil); gate != nil {
 		close(*gate)
@@ -155,7 +157,7 @@ func (b *books) wait(ctx context.Context, g goal) error {
 func (b *books) stats() stats {
 	s := stats{
 		Received: b.received.Load(), Unknown: b.unknown.Load(), Connections: b.connections.Load(),
-		MaxInflight: b.maxInflight.Load(), Released: b.released.Load(), First: b.first.Load(), Last: b.last.Load(),
+		MaxInflight: b.maxInflight.Load(), Released: b.released.Load(), Held: b.held.Load(), First: b.first.Load(), Last: b.last.Load(),
 	}
 	seen := b.seen.Load()
 	for i := range seen.bits {
