@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBreakdownOfASample(t *testing.T) {
+	f, err := os.Open("testdata/traces.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	parts, err := breakdown(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{
+		"system call: write a request to the app":                 110,
+		"system call: read an answer from the app":                20,
+		"system call: write acks to the broker":                   1500,
+		"system call: read deliveries from the broker":            50,
+		"memory: allocation and garbage collection":               30, // although the AMQP library asked for it
+		"Go scheduler: switch goroutines, sleep and wake threads": 40,
+		otherPart: 250,
+	}
+	if len(parts) != len(want) {
+		t.Errorf("%d parts, want %d: %v", len(parts), len(want), parts)
+	}
+	for _, p := range parts {
+		if math.Abs(p.Share-want[p.Name]/2000) > 1e-9 {
+			t.Errorf("%q has %v, want %v", p.Name, p.Share, want[p.Name]/2000)
+		}
+	}
+}
+
+func TestBreakdownOfWhatIsNoProfile(t *testing.T) {
+	const line = "-----------+-----\n"
+	for name, c := range map[string]struct{ in, says string }{
+		"a value that is none":  {line + "  many   runtime.futex\n", "no sample"},
+		"a value without frame": {line + "  10ms\n", "no frame"},
+		"too long a line":       {line + "  10ms " + strings.Repeat("x", bufio.MaxScanTokenSize), bufio.ErrTooLong.Error()},
+	} {
+		if _, err := breakdown(strings.NewReader(c.in)); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, in := range map[string]string{
+		"nothing": "", "a heading": "File: x\nType: cpu\n", "an empty block": line + line, "no time": line + "  0s   runtime.futex\n",
+	} {
+		if parts, err := breakdown(strings.NewReader(in)); err != nil || parts != nil {
+			t.Errorf("%s: %v, %v", name, parts, err)
+		}
+	}
+}
+
+func TestBreakdownOfAProfile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cpu.pprof")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		t.Fatal(err)
+	}
+	before, err := cpuOf(os.Getpid())
+	for used := time.Duration(0); err == nil && used < 300*time.Millisecond; {
+		var now time.Duration
+		now, err = cpuOf(os.Getpid())
+		used = now - before
+	}
+	pprof.StopCPUProfile()
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := breakdownOf(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, p := range parts {
+		sum += p.Share
+	}
+	if math.Abs(sum-1) > 1e-9 {
+		t.Errorf("the parts add up to %v: %v", sum, parts)
+	}
+	if _, err := breakdownOf(t.Context(), "testdata/traces.txt"); err == nil {
+		t.Error("a text is no profile")
+	}
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+)
+
+func TestLedgerBalances(t *testing.T) {
+	good := func() *run {
+		return &run{
+			Candidate: "x", Load: load{Messages: 10}, Stats: appStats{Received: 10, Distinct: 10},
+			Left: map[string]int{"queue": 0, "retry-queue": 0, "dlq": 0},
+		}
+	}
+	if err := good().balance(); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+	for name, c := range map[string]struct {
+		change func(*run)
+		says   string
+	}{
+		"lost":             {func(r *run) { r.Stats.Received, r.Stats.Distinct = 9, 9 }, "1 of 10 messages never reached the app"},
+		"twice":            {func(r *run) { r.Stats.Received = 11 }, "1 duplicates"},
+		"one for another":  {func(r *run) { r.Stats.Distinct = 9 }, "1 duplicates"},
+		"unknown":          {func(r *run) { r.Stats.Received, r.Stats.Unknown = 11, 1 }, "1 requests that no message"},
+		"left":             {func(r *run) { r.Left["queue"] = 3 }, "3 messages left in the queue"},
+		"retried":          {func(r *run) { r.Left["retry-queue"] = 2 }, "2 messages left in the retry-queue"},
+		"parked":           {func(r *run) { r.Left["dlq"] = 1 }, "1 messages left in the dlq"},
+		"nothing received": {func(r *run) { r.Stats = appStats{} }, "10 of 10 messages"},
+	} {
+		r := good()
+		c.change(r)
+		if err := r.balance(); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// newTestBench is a benchmark of a few messages in a virtual host of its own.
+func newTestBench(t *testing.T) *bench {
+	t.Helper()
+	t.Setenv("AMQP_URL", brokertest.Vhost(t))
+	out := t.TempDir()
+	path := filepath.Join(out, "sidecar")
+	if err := buildSidecar(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	o, err := parse([]string{"-sidecar", path, "-against", "other=" + path, "-runs", "1", "-n", "500", "-out", out}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRig(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.close)
+	b := newBench(o, r)
+	if err := r.declare(b.sidecar); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestBenchLedger(t *testing.T) {
+	b := newTestBench(t)
+	l := load{Messages: 500, Body: 1024, Concurrency: 5}
+	runs, err := b.collected(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := candidatesOf(runs); len(runs) != 3 || len(names) != 3 {
+		t.Fatalf("%d runs of %q: one of each was asked for, and the warm-up does not count", len(runs), names)
+	}
+	for _, r := range runs {
+		if err := r.balance(); err != nil {
+			t.Error(err)
+		}
+		if r.Stats.MaxInflight != 5 || r.Stats.Held != 5 || r.Rate <= 0 || r.Peak <= 0 || r.Stats.Connections < 5 {
+			t.Errorf("%+v", r)
+		}
+	}
+	b.result.Drained = runs
+	headers := load{Messages: 100, Body: 10, Headers: 8, Concurrency: 5}
+	withHeaders, err := b.one(b.sidecar, headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := curve{Name: "headers", Unit: "headers", Points: []point{{X: 8, Load: headers}}}
+	c.finish([][]*run{{withHeaders}})
+	b.result.Growth = []curve{c}
+	if _, err := b.ceiling(load{Messages: 200, Body: 1024, Concurrency: 5, Sleep: time.Millisecond}); err != nil {
+		t.Errorf("ceiling: %v", err)
+	}
+	checkFiles(t, b)
+}
+
+// checkFiles writes the result and reads it as others would.
+func checkFiles(t *testing.T, b *bench) {
+	t.Helper()
+	var table bytes.Buffer
+	if err := b.result.write(b.o, &table); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"baseline", "sidecar", "other"} {
+		if !strings.Contains(table.String(), "| "+name+" |") {
+			t.Errorf("the table does not show %s:\n%s", name, table.String())
+		}
+	}
+	encoded, err := os.ReadFile(filepath.Join(b.o.out, "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back result
+	if err := json.Unmarshal(encoded, &back); err != nil || len(back.Drained) != 3 || len(back.Growth[0].Points[0].Runs) != 1 {
+		t.Errorf("result.json: %v\n%s", err, encoded)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, private := range []string{b.o.out, b.dir, `"` + host + `"`} {
+		if bytes.Contains(encoded, []byte(private)) {
+			t.Errorf("result.json tells %q", private)
+		}
+	}
+	plot, err := os.ReadFile(filepath.Join(b.o.out, "plot.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, plot)
+}
+
+// wellFormed fails the test when plot is no XML, or holds a number that is none.
+func wellFormed(t *testing.T, plot []byte) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(plot))
+	elements := 0
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the plot is no XML: %v", err)
+		}
+		if _, ok := token.(xml.StartElement); ok {
+			elements++
+		}
+	}
+	if elements < 2 || bytes.Contains(plot, []byte("NaN")) || bytes.Contains(plot, []byte("Inf")) {
+		t.Errorf("a plot of %d elements:\n%s", elements, plot)
+	}
+}
+
+func TestPlotOfRunsTooShortForAnyCPUTime(t *testing.T) {
+	r := &result{Drained: []*run{{Candidate: `<&"x`, Load: load{Messages: 1}}}, Growth: []curve{*points("body", []int{0, 1024}, 0, 0)}}
+	wellFormed(t, r.plot())
+	wellFormed(t, (&result{Growth: []curve{*points("body", []int{1}, 3)}}).plot())
+}
+
+// TestBenchNotices that a ledger does not balance when it should not, from the queue to the error.
+func TestBenchNotices(t *testing.T) {
+	b := newTestBench(t)
+	b.patience = time.Second // for what never comes
+	l := load{Messages: 50, Body: 100, Concurrency: 5}
+	for name, c := range map[string]struct {
+		spoil func() error
+		says  []string
+	}{
+		"a message that was lost": {
+			func() error { _, _, err := b.ch.Get(mainQueue, true); return err },
+			[]string{"1 of 50 messages never reached the app"},
+		},
+		"a message that was published twice": {
+			func() error { return b.publish(l, 7) },
+			[]string{"1 duplicates"},
+		},
+		"a message of another run": {
+			func() error { return b.publish(l, 50) },
+			[]string{"1 requests that no message was published for"},
+		},
+		"a lost message and a strange one": {
+			func() error { _, _, err := b.ch.Get(mainQueue, true); return errors.Join(err, b.publish(l, 51)) },
+			[]string{"1 of 50 messages never reached the app", "1 requests that no message was published for"},
+		},
+		"a message that was parked": {
+			func() error {
+				return errors.Join(b.publish(l, 3), b.ch.PublishWithContext(t.Context(), "", deadQueue, true, false, l.message(3)))
+			},
+			[]string{"1 duplicates", "1 messages left in the dlq"},
+		},
+	} {
+		if err := errors.Join(b.fill(l), c.spoil()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := b.drainFilled(b.sidecar, l)
+		for _, says := range c.says {
+			if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "sidecar (50 messages, C=5)") {
+				t.Errorf("%s: %v, want %q", name, err, says)
+			}
+		}
+	}
+}
+
+// publish adds the i-th message of a load to the queue, confirmed.
+func (b *bench) publish(l load, i int) error {
+	c, err := b.ch.PublishWithDeferredConfirm("", mainQueue, true, false, l.message(i))
+	if err != nil {
+		return err
+	}
+	if ok, err := c.WaitContext(b.ctx); err != nil || !ok {
+		return errors.Join(errors.New("not confirmed"), err)
+	}
+	return nil
+}
+
+func TestBenchWithoutABroker(t *testing.T) {
+	o, err := parse(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AMQP_URL", "")
+	if _, err := newRig(t.Context(), o); err == nil || !strings.Contains(err.Error(), "AMQP_URL") {
+		t.Errorf("no broker: %v", err)
+	}
+}
+
+// TestWaitEndsWithItsCandidate: nobody waits for the messages of a process that is gone.
+func TestWaitEndsWithItsCandidate(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "0 of 1", http.StatusGatewayTimeout)
+	})}
+	go func() { _ = stuck.Serve(l) }()
+	t.Cleanup(func() { _ = stuck.Close() })
+	r := &rig{ctx: context.Background(), dir: t.TempDir(), control: "http://" + l.Addr().String()}
+	p, err := r.start("gone", "/bin/false", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	if err := r.waitReceived(p, 1); err == nil || !strings.Contains(err.Error(), "ended by itself") {
+		t.Errorf("waited for a process that is gone: %v", err)
+	}
+	if err := p.stop(); err == nil {
+		t.Error("it ended well")
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// child starts a shell and returns its id and the first line it prints.
+func child(t *testing.T, script string) (pid int, line string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "sh", "-c", script)
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close(); _ = c.Wait() }) // the scripts end with their input
+	line, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Process.Pid, strings.TrimSpace(line)
+}
+
+// burn is a shell loop that needs some CPU.
+const burn = `i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done`
+
+func TestCPUOfATreeIsThatOfAllItsProcesses(t *testing.T) {
+	pid, line := child(t, `{ (`+burn+`; echo done; read -r x) <&3 & } 3<&0; wait`)
+	if line != "done" {
+		t.Fatalf("the child says %q", line)
+	}
+	own, err := cpuOf(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := cpuOfTree(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all-own < 2*tick {
+		t.Errorf("the tree has used %v, its root %v: what a child did is missing", all, own)
+	}
+	if own, err = cpuOf(os.Getpid()); err != nil || own < 0 {
+		t.Errorf("this process: %v, %v", own, err)
+	}
+}
+
+func TestProcessesThatAreGone(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "true")
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cpuOf(c.Process.Pid); err == nil {
+		t.Error("it has used CPU")
+	}
+	if _, err := cpuOfTree(c.Process.Pid); err == nil {
+		t.Error("it has a tree")
+	}
+	if _, err := memoryOf(c.Process.Pid); err == nil {
+		t.Error("it has memory")
+	}
+}
+
+func TestMemoryIsNowAndAtMost(t *testing.T) {
+	pid, _ := child(t, `echo up; read -r x`)
+	m, err := memoryOf(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.now < 1<<12 || m.peak < m.now || m.now > 1<<30 {
+		t.Errorf("a shell has %+v bytes", m)
+	}
+}
+
+func TestBrokersProcess(t *testing.T) {
+	pid, _ := child(t, `echo up; read -r x`)
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := brokerPID(t.Context(), ""); got != 0 || err != nil {
+		t.Errorf("of a broker from elsewhere: %d, %v", got, err)
+	}
+	if _, err := brokerPID(t.Context(), dir); err == nil {
+		t.Error("an empty directory holds a broker")
+	}
+	write("pid", fmt.Sprintln(pid))
+	if got, err := brokerPID(t.Context(), dir); got != pid || err != nil {
+		t.Errorf("%d, %v, want %d", got, err, pid)
+	}
+	write("pid", "nonsense")
+	if _, err := brokerPID(t.Context(), dir); err == nil {
+		t.Error("nonsense is a process")
+	}
+
+	// In docker the engine is asked; a machine in between, as of Docker Desktop, shows no such process here.
+	tools := t.TempDir()
+	docker := func(says string) {
+		t.Helper()
+		script := "#!/bin/sh\n[ \"$*\" = 'inspect -f {{.State.Pid}} some-broker' ] || exit 1\necho " + says + "\n"
+		if err := os.WriteFile(filepath.Join(tools, "docker"), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	write("container", "some-broker\n")
+	docker(strconv.Itoa(pid))
+	if got, err := brokerPID(t.Context(), dir); got != pid || err != nil {
+		t.Errorf("in docker: %d, %v, want %d", got, err, pid)
+	}
+	docker("999999999")
+	if got, err := brokerPID(t.Context(), dir); got != 0 || err != nil {
+		t.Errorf("in a docker whose processes are not here: %d, %v", got, err)
+	}
+	write("container", "another\n")
+	if _, err := brokerPID(t.Context(), dir); err == nil {
+		t.Error("docker failed and nobody says so")
+	}
+}
+
+func TestPauseEndsWithTheBenchmark(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	r := &rig{ctx: ctx}
+	if err := r.pause(time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := r.pause(time.Hour); err == nil {
+		t.Error("paused although the benchmark was told to stop")
+	}
+}
