@@ -21,7 +21,7 @@ var errSessionDone = errors.New("session done")
 
 // serve is one broker session: first the topology, then messages, because a message rejected into a hole is lost.
 func (a *App) serve(ctx context.Context, s *broker.Session) error {
-	if err := a.ensure(ctx, s); err != nil {
+	if err := a.ensureFirst(ctx, s); err != nil {
 		return err
 	}
 	a.connected.Store(true)
@@ -87,12 +87,31 @@ func (a *App) repair(ctx context.Context, s *broker.Session) error {
 	}
 }
 
+// ensureFirst is ensure at the start of a session. A topology that fits takes one round trip, whatever its size. A
+// broker that refused some of it once, or took too long over all of it together, is asked one by one ever after.
+func (a *App) ensureFirst(ctx context.Context, s *broker.Session) error {
+	if !a.oneByOne {
+		if topology.EnsureAtOnce(ctx, s, a.plan, topology.Mode(a.cfg.Topology.Mode)) {
+			a.take(nil)
+			return nil
+		}
+		a.oneByOne = true
+	}
+	return a.ensure(ctx, s)
+}
+
 // ensure declares or verifies the topology and shuts the gate while it does not fit.
 func (a *App) ensure(ctx context.Context, s *broker.Session) error {
 	findings, err := topology.Ensure(ctx, s, a.plan, topology.Mode(a.cfg.Topology.Mode))
 	if err != nil {
 		return err
 	}
+	a.take(findings)
+	return nil
+}
+
+// take acts on what a look at the topology has found.
+func (a *App) take(findings []topology.Finding) {
 	if a.fits.set(findings) {
 		for _, f := range findings {
 			a.log.Error("topology does not fit", "object", f.Object, "problem", string(f.Problem), "wanted", f.Wanted,
@@ -104,5 +123,4 @@ func (a *App) ensure(ctx context.Context, s *broker.Session) error {
 	} else if a.flow.Lift(flow.Topology) {
 		a.log.Info("topology fits", "queue", a.plan.Queue)
 	}
-	return nil
 }

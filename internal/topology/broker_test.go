@@ -40,12 +40,15 @@ func path(t testing.TB, raw string) string {
 	return strings.TrimPrefix(u.Path, "/")
 }
 
-// ensure fails the test on trouble with the session.
+// ensure fails the test on trouble with the session, and when looking at everything at once hides a finding.
 func ensure(t testing.TB, url string, p *Plan, mode Mode) []Finding {
 	t.Helper()
 	f, err := Ensure(context.Background(), session(t, url), p, mode)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if EnsureAtOnce(context.Background(), session(t, url), p, mode) && len(f) > 0 {
+		t.Errorf("%s: at once everything fits, one by one not: %v", mode, f)
 	}
 	return f
 }

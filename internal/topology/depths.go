@@ -17,7 +17,7 @@ type Depth struct {
 // parked message passes through is still there. What is gone is missing from the depths and named by a finding. A
 // queue the user may not see (from RabbitMQ 4.3) is missing without one. An error is trouble with the session.
 func Depths(ctx context.Context, s Session, p *Plan) ([]Depth, []Finding, error) {
-	e := ensurer{prober: prober{s: s}, p: p, mode: ModeVerify, reported: map[string]bool{}}
+	e := newEnsurer(s, p, ModeVerify)
 	defer e.close(ctx)
 	return e.depths(ctx)
 }
@@ -35,7 +35,7 @@ func (e *ensurer) depths(ctx context.Context) ([]Depth, []Finding, error) {
 	for i := range e.p.Queues {
 		q := &e.p.Queues[i]
 		var ready int
-		refusal, err := e.ask(ctx, "look for "+queueObject(q.Name), func(ch *amqp.Channel) error {
+		refusal, err := e.ask(ctx, "look for "+queueObject(q.Name), func(ch *amqp.Channel, _ bool) error {
 			state, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
 			ready = state.Messages
 			return err

@@ -20,26 +20,42 @@ func Ensure(ctx context.Context, s Session, p *Plan, mode Mode) ([]Finding, erro
 	if mode == ModeNone {
 		return nil, nil
 	}
-	e := ensurer{prober: prober{s: s}, p: p, mode: mode, reported: map[string]bool{}}
+	e := newEnsurer(s, p, mode)
 	defer e.close(ctx)
-	for _, x := range p.Exchanges {
-		if err := e.exchange(ctx, x); err != nil {
-			return nil, err
-		}
-	}
-	for i := range p.Queues {
-		if err := e.queue(ctx, &p.Queues[i]); err != nil {
-			return nil, err
-		}
-	}
-	if mode == ModeDeclare {
-		for _, b := range p.Bindings {
-			if err := e.binding(ctx, b); err != nil {
-				return nil, err
-			}
-		}
+	if err := e.walk(ctx); err != nil {
+		return nil, err
 	}
 	return e.findings, nil
+}
+
+// EnsureAtOnce is Ensure for a topology that most likely fits, in one round trip instead of one per object: it sends
+// the same questions without waiting for the answers in between. True means what Ensure says without findings. False
+// says nothing, for which object was refused, and why, is for Ensure to find out.
+//
+// All questions together have the time that Ensure gives to each, and the session is lost when it runs out.
+func EnsureAtOnce(ctx context.Context, s Session, p *Plan, mode Mode) bool {
+	if mode == ModeNone {
+		return true
+	}
+	var questions []question
+	e := newEnsurer(s, p, mode)
+	e.note = func(q question) { questions = append(questions, q) }
+	if err := e.walk(ctx); err != nil {
+		return false
+	}
+	e.note = nil
+	// The broker takes what comes on a channel in its order, and listens to nothing more on a channel of which it
+	// refused something: the answer to the last question is the answer to all.
+	refusal, err := e.ask(ctx, "look at the topology", func(ch *amqp.Channel, _ bool) error {
+		for i, q := range questions {
+			if err := q(ch, i < len(questions)-1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	go e.close(context.WithoutCancel(ctx)) // it ends with the session at the latest: nobody has to wait for it
+	return refusal == nil && err == nil
 }
 
 type ensurer struct {
@@ -48,6 +64,32 @@ type ensurer struct {
 	mode     Mode
 	findings []Finding
 	reported map[string]bool // objects that have a finding
+}
+
+func newEnsurer(s Session, p *Plan, mode Mode) *ensurer {
+	return &ensurer{prober: prober{s: s}, p: p, mode: mode, reported: map[string]bool{}}
+}
+
+// walk asks about every object and binding of the plan.
+func (e *ensurer) walk(ctx context.Context) error {
+	for _, x := range e.p.Exchanges {
+		if err := e.exchange(ctx, x); err != nil {
+			return err
+		}
+	}
+	for i := range e.p.Queues {
+		if err := e.queue(ctx, &e.p.Queues[i]); err != nil {
+			return err
+		}
+	}
+	if e.mode == ModeDeclare {
+		for _, b := range e.p.Bindings {
+			if err := e.binding(ctx, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (e *ensurer) report(f Finding) {
@@ -161,8 +203,8 @@ func (e *ensurer) judge(o object, refusal *amqp.Error) {
 
 func (e *ensurer) binding(ctx context.Context, b Binding) error {
 	title := bindingObject(b)
-	refusal, err := e.ask(ctx, "declare "+title, func(ch *amqp.Channel) error {
-		return ch.QueueBind(b.Queue, b.Key, b.Exchange, false, nil)
+	refusal, err := e.ask(ctx, "declare "+title, func(ch *amqp.Channel, noWait bool) error {
+		return ch.QueueBind(b.Queue, b.Key, b.Exchange, noWait, nil)
 	})
 	if err != nil || refusal == nil {
 		return err

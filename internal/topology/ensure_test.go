@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,89 @@ func TestEnsure(t *testing.T) {
 			brokertest.Get(t, url, p.Park.Queue, soon)
 		})
 	}
+}
+
+// TestEnsureAtOnce: one round trip makes what one by one would have been made, and notices each object that does not
+// fit, the first as well as the last.
+func TestEnsureAtOnce(t *testing.T) {
+	url := brokertest.Vhost(t)
+	atOnce := func(p *Plan, mode Mode) bool { return EnsureAtOnce(context.Background(), session(t, url), p, mode) }
+	for name, p := range variants(t) {
+		t.Run(name, func(t *testing.T) {
+			if atOnce(p, ModeVerify) {
+				t.Error("fits in an empty virtual host")
+			}
+			if !atOnce(p, ModeNone) {
+				t.Error("looked although told not to")
+			}
+			if !atOnce(p, ModeDeclare) {
+				t.Error("cannot be declared")
+			}
+			fits(t, url, p, ModeVerify)
+			for _, w := range p.Waits {
+				publish(t, url, w.Exchange, w.Key, amqp.Publishing{})
+				brokertest.Get(t, url, p.Queue, soon)
+			}
+			publish(t, url, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
+			brokertest.Get(t, url, p.Park.Queue, soon)
+			for _, mode := range []Mode{ModeVerify, ModeDeclare} {
+				if !atOnce(p, mode) {
+					t.Errorf("%s: does not fit", mode)
+				}
+			}
+			for i := range p.Queues {
+				q := &p.Queues[i]
+				ch := channel(t, url)
+				if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+					t.Fatal(err)
+				}
+				if atOnce(p, ModeVerify) {
+					t.Errorf("%s is gone and nobody noticed", q.Name)
+				}
+				if _, err := ch.QueueDeclare(q.Name, true, false, false, false, amqp.Table{"x-max-length": 1}); err != nil {
+					t.Fatal(err)
+				}
+				if atOnce(p, ModeVerify) || atOnce(p, ModeDeclare) {
+					t.Errorf("%s is different and nobody noticed", q.Name)
+				}
+				if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+					t.Fatal(err)
+				}
+				if !atOnce(p, ModeDeclare) {
+					t.Errorf("%s is not declared again", q.Name)
+				}
+			}
+		})
+	}
+}
+
+// TestEnsureAtOnceTakesOneRoundTrip: opening the channel, and asking.
+func TestEnsureAtOnceTakesOneRoundTrip(t *testing.T) {
+	url := brokertest.Vhost(t)
+	p := build(t, Options{Service: "wms-cincout"})
+	fits(t, url, p, ModeDeclare)
+	for _, mode := range []Mode{ModeDeclare, ModeVerify} {
+		s := &counted{Session: session(t, url)}
+		if !EnsureAtOnce(context.Background(), s, p, mode) {
+			t.Errorf("%s: does not fit", mode)
+		}
+		if n := s.asked.Load(); n != 1 {
+			t.Errorf("%s: %d calls to the broker, want 1", mode, n)
+		}
+	}
+}
+
+// counted counts the calls to the broker other than those that open and close channels.
+type counted struct {
+	Session
+	asked atomic.Int64
+}
+
+func (c *counted) Do(ctx context.Context, name string, fn func() error) error {
+	if name != "close channel" {
+		c.asked.Add(1)
+	}
+	return c.Session.Do(ctx, name, fn)
 }
 
 // TestOthersDeclareTheSame: services in other languages declare these queues with integers of 32 bits, and may say
@@ -273,6 +357,9 @@ func TestSessionTrouble(t *testing.T) {
 	p := build(t, Options{Service: "wms-cincout"})
 	s := session(t, brokertest.URL(t))
 	s.Kill()
+	if EnsureAtOnce(context.Background(), s, p, ModeDeclare) {
+		t.Error("a lost connection fits")
+	}
 	for name, do := range map[string]func() error{
 		"ensure": func() error { _, err := Ensure(context.Background(), s, p, ModeDeclare); return err },
 		"verify": func() error { _, err := Ensure(context.Background(), s, p, ModeVerify); return err },
@@ -291,7 +378,7 @@ func TestSessionTrouble(t *testing.T) {
 // TestOneQuestionTooMany: an answer that costs the connection is not an answer.
 func TestOneQuestionTooMany(t *testing.T) {
 	p := prober{s: session(t, brokertest.URL(t))}
-	refusal, err := p.ask(context.Background(), "ask for the impossible", func(ch *amqp.Channel) error {
+	refusal, err := p.ask(context.Background(), "ask for the impossible", func(ch *amqp.Channel, _ bool) error {
 		if err := ch.Publish("", "x", false, true, amqp.Publishing{}); err != nil { // immediate: NOT_IMPLEMENTED
 			return err
 		}

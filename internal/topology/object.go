@@ -9,10 +9,10 @@ type object struct {
 	kind    string // what it is, for the fix of one that is missing
 	wanted  func(property string) string
 	fix     func(property, found, vhost string) string
-	passive func(*amqp.Channel) error
-	active  func(*amqp.Channel) error // nil: somebody else's, it is never declared
-	spare   bool                      // without the right to declare it, being there is enough
-	needs   string                    // the permission that declaring takes, where the broker does not say which
+	passive question
+	active  question // nil: somebody else's, it is never declared
+	spare   bool     // without the right to declare it, being there is enough
+	needs   string   // the permission that declaring takes, where the broker does not say which
 }
 
 func exchangeOf(x Exchange) object {
@@ -24,8 +24,8 @@ func exchangeOf(x Exchange) object {
 	}
 	if x.Type != "" {
 		o.kind = x.Type + " exchange"
-		o.active = func(ch *amqp.Channel) error {
-			return ch.ExchangeDeclare(x.Name, x.Type, true, false, false, false, nil)
+		o.active = func(ch *amqp.Channel, noWait bool) error {
+			return ch.ExchangeDeclare(x.Name, x.Type, true, false, false, noWait, nil)
 		}
 	}
 	return o
@@ -36,8 +36,8 @@ func queueOf(q *Queue) object {
 		name: q.Name, title: queueObject(q.Name), kind: "queue", needs: "configure",
 		wanted: func(property string) string { return queueProperty(q, property) },
 		fix:    func(property, found, vhost string) string { return fixQueue(q, property, found, vhost) },
-		passive: func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
+		passive: func(ch *amqp.Channel, noWait bool) error {
+			_, err := ch.QueueDeclarePassive(q.Name, true, false, false, noWait, nil)
 			return err
 		},
 		active: activeQueue(q.Name, q.Args),
@@ -48,16 +48,16 @@ func queueOf(q *Queue) object {
 	return o
 }
 
-func activeQueue(name string, args amqp.Table) func(*amqp.Channel) error {
-	return func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(name, true, false, false, false, args)
+func activeQueue(name string, args amqp.Table) question {
+	return func(ch *amqp.Channel, noWait bool) error {
+		_, err := ch.QueueDeclare(name, true, false, false, noWait, args)
 		return err
 	}
 }
 
 // passiveExchange names a type because the protocol wants one; the broker does not look at it.
-func passiveExchange(name string) func(*amqp.Channel) error {
-	return func(ch *amqp.Channel) error {
-		return ch.ExchangeDeclarePassive(name, "direct", true, false, false, false, nil)
+func passiveExchange(name string) question {
+	return func(ch *amqp.Channel, noWait bool) error {
+		return ch.ExchangeDeclarePassive(name, "direct", true, false, false, noWait, nil)
 	}
 }

@@ -16,23 +16,32 @@ type Session interface {
 	Do(ctx context.Context, name string, fn func() error) error
 }
 
+// question asks the broker one thing. With noWait the broker answers only when it refuses.
+type question func(ch *amqp.Channel, noWait bool) error
+
 // prober asks the broker one thing at a time. The broker answers a refused question by closing the channel, so
 // channels are thrown away; the connection stays.
 type prober struct {
 	s  Session
 	ch *amqp.Channel
+
+	note func(question) // instead of asking; the question counts as answered well
 }
 
 // ask runs one question. refusal is the broker's answer when it closed the channel over it; err is trouble with the
 // connection, which answers nothing.
-func (p *prober) ask(ctx context.Context, name string, question func(*amqp.Channel) error) (refusal *amqp.Error, err error) {
+func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amqp.Error, err error) {
+	if p.note != nil {
+		p.note(q)
+		return nil, nil
+	}
 	if p.ch == nil || p.ch.IsClosed() {
 		if p.ch, err = p.s.Channel(ctx); err != nil {
 			return nil, fmt.Errorf("%s: open channel: %w", name, err)
 		}
 	}
 	ch := p.ch
-	err = p.s.Do(ctx, name, func() error { return question(ch) })
+	err = p.s.Do(ctx, name, func() error { return q(ch, false) })
 	if err == nil {
 		return nil, nil
 	}

@@ -42,7 +42,7 @@ func NewWatcher(o WatchOptions) *Watcher {
 // returns the session's error, or nil when ctx ended. The depths it measured are forgotten then: old numbers would
 // look like news.
 func (w *Watcher) Watch(ctx context.Context, s Session) error {
-	e := ensurer{prober: prober{s: s}, p: w.o.Plan, mode: ModeVerify, reported: map[string]bool{}}
+	e := newEnsurer(s, w.o.Plan, ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
 	defer w.metrics.ready.Reset()
 	t := time.NewTicker(w.o.Every)

@@ -27,7 +27,7 @@ func CheckWritable(ctx context.Context, s Session, p *Plan, mode Mode) ([]Findin
 			continue
 		}
 		title := "publishing to " + exchangeObject(name)
-		refusal, err := e.ask(ctx, title, func(ch *amqp.Channel) error { return publishAndReturn(ctx, ch, target) })
+		refusal, err := e.ask(ctx, title, func(ch *amqp.Channel, _ bool) error { return publishAndReturn(ctx, ch, target) })
 		if err != nil {
 			return nil, err
 		}
