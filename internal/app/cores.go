@@ -26,6 +26,7 @@ func (a *App) cores(ctx context.Context) error {
 	}
 	now := 1
 	runtime.GOMAXPROCS(now)
+	defer runtime.GOMAXPROCS(limit)
 	t := time.NewTicker(coresInterval)
 	defer t.Stop()
 	for last := time.Now(); ; {

@@ -55,8 +55,8 @@ func TestCoresFollowTheLoad(t *testing.T) {
 	<-stopped
 	await(1)
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	if err := <-ended; err != nil || runtime.GOMAXPROCS(0) != 2 {
+		t.Errorf("%v; %d cores in the end", err, runtime.GOMAXPROCS(0))
 	}
 }
 
