@@ -134,7 +134,7 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 			return nil, fmt.Errorf("go build ./bench/%s: %w\n%s", name, err, out)
 		}
 	}
-	if r.app, err = r.start("app", filepath.Join(r.dir, "app"), true); err != nil {
+	if r.app, err = r.start("app", filepath.Join(r.dir, "app"), true, "APP_SOCKET="+r.socket()); err != nil {
 		return nil, err
 	}
 	var ports struct{ Data, Control string }
@@ -150,6 +150,9 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	}
 	return r, r.ch.Confirm(false)
 }
+
+// socket is the path of the app's Unix socket.
+func (r *rig) socket() string { return filepath.Join(r.dir, "app.sock") }
 
 func (r *rig) close() {
 	if r.conn != nil {

@@ -24,11 +24,11 @@ func (r *rig) launch(c candidate, concurrency int) (*process, error) {
 		"CONCURRENCY=" + strconv.Itoa(concurrency),
 	}
 	if c.sidecar {
-		env = append([]string{
+		env = append(append([]string{
 			"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + r.url, "SIDECAR_APP_URL=http://" + r.appData + "/",
 			"SIDECAR_CONCURRENCY=" + strconv.Itoa(concurrency),
 			"SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0",
-		}, append(r.extra, c.env...)...)
+		}, r.extra...), c.env...)
 	}
 	return r.start(c.name, c.path, false, env...)
 }

@@ -89,11 +89,11 @@ func (b *bench) one(c candidate, l load) (*run, error) {
 }
 
 // collected runs every candidate with the load: once to warm up, then b.o.runs times, interleaved.
-func (b *bench) collected(l load, also ...func() error) ([]*run, error) {
+func (b *bench) collected(l load, candidates []candidate, also ...func() error) ([]*run, error) {
 	var out []*run
 	keep := false
 	steps := slices.Clone(also)
-	for _, c := range b.candidates {
+	for _, c := range candidates {
 		steps = append(steps, func() error {
 			r, err := b.one(c, l)
 			if err == nil && keep {
@@ -111,9 +111,11 @@ func (b *bench) collected(l load, also ...func() error) ([]*run, error) {
 	return out, b.rounds(b.o.runs, steps...)
 }
 
-// drained: a backlog, an app that answers at once.
+// drained: a backlog, an app that answers at once. Here the sidecar also runs with the app on a Unix socket.
 func (b *bench) drained() error {
-	runs, err := b.collected(load{Messages: b.o.messages, Body: 1024, Concurrency: 50})
+	unix := b.sidecar
+	unix.name, unix.env = "unix socket", []string{"SIDECAR_APP_URL=unix://" + b.socket() + ":/"}
+	runs, err := b.collected(load{Messages: b.o.messages, Body: 1024, Concurrency: 50}, append(slices.Clone(b.candidates), unix))
 	b.result.Drained = runs
 	return err
 }
@@ -129,7 +131,7 @@ func (b *bench) slow() error {
 		}
 		return err
 	}
-	runs, err := b.collected(l, ceiling)
+	runs, err := b.collected(l, b.candidates, ceiling)
 	if len(b.result.Ceilings) > b.o.runs {
 		b.result.Ceilings = b.result.Ceilings[1:] // the first was warm-up
 	}

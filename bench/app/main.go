@@ -1,7 +1,7 @@
 // Command app is the app of a benchmark: it answers every POST the same way, as cheaply as it can, and keeps the books.
 //
-// Its data listener speaks just enough HTTP/1.1 for the clients that are measured. The control listener, on its own
-// port, is only asked before and after a run.
+// Its data listeners, one on TCP and one on the Unix socket $APP_SOCKET, speak just enough HTTP/1.1 for the clients that
+// are measured. The control listener, on its own port, is only asked before and after a run.
 package main
 
 import (
@@ -33,6 +33,11 @@ func run() error {
 	}
 	b := newBooks()
 	go b.accept(data)
+	local, err := net.Listen("unix", os.Getenv("APP_SOCKET"))
+	if err != nil {
+		return fmt.Errorf("APP_SOCKET: %w", err)
+	}
+	go b.accept(local)
 	// The driver reads this line to learn the ports.
 	if err := json.NewEncoder(os.Stdout).Encode(map[string]string{
 		"data": data.Addr().String(), "control": control.Addr().String(),
