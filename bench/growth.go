@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
-// curve is how the sidecar's CPU per message grows with one property of the load.
+// curve is how a candidate's CPU per message grows with one property of the load.
 type curve struct {
 	Name   string  `json:"name"`
 	Unit   string  `json:"unit"`
@@ -19,7 +20,7 @@ type curve struct {
 type point struct {
 	X    int    `json:"x"`
 	Load load   `json:"load"`
-	CPU  spread `json:"cpu_us_per_message"` // of the sidecar
+	CPU  spread `json:"cpu_us_per_message"`
 	Rate spread `json:"messages_per_s"`
 	Runs []*run `json:"runs"`
 }
@@ -33,19 +34,22 @@ const (
 // growth: one property of the load at a time, the others as in the drained runs.
 func (b *bench) growth() error {
 	base := load{Messages: b.size(20_000), Body: usualBody, Concurrency: usualConcurrency}
+	concurrency := func(l load, x int) load {
+		l.Concurrency = x
+		l.Messages = max(l.Messages, b.size(50*x)) // many times what is prefetched before the clock starts
+		return l
+	}
 	for _, axis := range []struct {
 		name, unit string
+		who        candidate
 		xs         []int
 		with       func(l load, x int) load
 	}{
-		{"backlog", "messages", []int{10_000, 100_000, 1_000_000}, func(l load, x int) load { l.Messages = b.size(x); return l }},
-		{"concurrency", "in flight", []int{1, 10, 50, 200, 1000}, func(l load, x int) load {
-			l.Concurrency = x
-			l.Messages = max(l.Messages, b.size(50*x)) // many times what is prefetched before the clock starts
-			return l
-		}},
-		{"headers", "headers", []int{0, 8, 16, 32, 64}, func(l load, x int) load { l.Headers = x; return l }},
-		{"body", "bytes", []int{0, 1 << 10, 16 << 10, 128 << 10, 1 << 20}, func(l load, x int) load {
+		{"backlog", "messages", b.sidecar, []int{10_000, 100_000, 1_000_000}, func(l load, x int) load { l.Messages = b.size(x); return l }},
+		{"concurrency", "in flight", b.sidecar, []int{1, 10, 50, 200, 1000}, concurrency},
+		{"concurrency, baseline", "in flight", b.baseline, []int{1, 10, 50, 200, 1000}, concurrency},
+		{"headers", "headers", b.sidecar, []int{0, 8, 16, 32, 64}, func(l load, x int) load { l.Headers = x; return l }},
+		{"body", "bytes", b.sidecar, []int{0, 1 << 10, 16 << 10, 128 << 10, 1 << 20}, func(l load, x int) load {
 			l.Body = x
 			l.Messages = min(l.Messages, max(512<<20/max(x, 1), 1)) // at most 512 MiB in the queue
 			return l
@@ -62,7 +66,7 @@ func (b *bench) growth() error {
 					return nil // once is enough: a million messages are their own average
 				}
 				b.say("  %s %d, %d messages", axis.name, x, l.Messages)
-				r, err := b.one(b.sidecar, l)
+				r, err := b.one(axis.who, l)
 				runs[i] = append(runs[i], r)
 				return err
 			})
@@ -96,7 +100,7 @@ func (c *curve) finish(runs [][]*run) {
 // reference is the point that the others are compared with: what the other curves have there, or else the first one.
 func (c *curve) reference() point {
 	for _, p := range c.Points {
-		if c.Name == "concurrency" && p.X == usualConcurrency || c.Name == "body" && p.X == usualBody {
+		if strings.HasPrefix(c.Name, "concurrency") && p.X == usualConcurrency || c.Name == "body" && p.X == usualBody {
 			return p
 		}
 	}

@@ -77,7 +77,7 @@ func newTestBench(t *testing.T) *bench {
 func TestBenchLedger(t *testing.T) {
 	b := newTestBench(t)
 	l := load{Messages: 500, Body: 1024, Concurrency: 5}
-	runs, err := b.collected(l)
+	runs, err := b.collected(l, b.candidates)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func run() error {
 	}
 	b := newBooks()
 	go b.accept(data)
-	local, err := net.Listen("unix", os.Getenv("APP_SOCKET"))
+	local, err := listen.Listen(context.Background(), "unix", os.Getenv("APP_SOCKET"))
 	if err != nil {
 		return fmt.Errorf("APP_SOCKET: %w", err)
 	}

@@ -83,7 +83,7 @@ func settle(d *amqp.Delivery, handled bool) error {
 }
 
 func post(client *http.Client, url string, d *amqp.Delivery) bool {
-	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(d.Body))
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, bytes.NewReader(d.Body))
 	if err != nil {
 		return false
 	}
