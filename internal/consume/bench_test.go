@@ -219,7 +219,7 @@ func coalesce(a arrival) (ack func()) {
 		}
 		w.prefix()
 		if w.crowded() {
-			w.behind()
+			w.behind(0)
 		}
 	}
 }

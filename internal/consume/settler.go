@@ -8,9 +8,14 @@ import (
 	"sidecar/internal/topology"
 )
 
-// stuckAfter is how long a finished delivery may wait behind an unfinished one before it is acked singly. Long
-// enough that a batch forms, short enough that a slow message never holds the others' prefetch slots.
-const stuckAfter = 5 * time.Millisecond
+// A delivery that finished before an earlier one waits for it, so that one frame can ack both, but not for long: it
+// holds a prefetch slot, and would be delivered again if the connection broke now. stuckAfter is how long nothing may
+// move at the head before everything behind it is acked singly. While the head does move, a delivery is passed by it
+// soon, and waits for that patience times as long at the most.
+const (
+	stuckAfter = 5 * time.Millisecond
+	patience   = 20
+)
 
 // acker is the part of a subscription that settles.
 type acker interface {
@@ -52,6 +57,7 @@ type settler struct {
 	metrics *metrics
 	stuck   *time.Timer
 	armed   bool
+	head    uint64 // of the window when the timer was set
 	done    chan struct{}
 }
 
@@ -73,7 +79,7 @@ func (s *settler) run() {
 		case e, ok := <-s.events:
 			if !ok {
 				s.flushPrefix()
-				s.flushBehind()
+				s.flushBehind(0)
 				return
 			}
 			s.take(e)
@@ -84,11 +90,29 @@ func (s *settler) run() {
 			s.takeWaiting()
 			s.flush()
 		case <-s.stuck.C:
-			s.armed = false
-			s.flushPrefix()
-			s.flushBehind()
+			s.tick()
 		}
 	}
+}
+
+// tick looks after what has been waiting behind the head.
+func (s *settler) tick() {
+	s.armed = false
+	s.flushPrefix()
+	s.window.tick++
+	age := uint32(patience)
+	if s.window.head == s.head {
+		age = 0
+	}
+	s.flushBehind(age)
+	if len(s.window.pending) > 0 {
+		s.arm()
+	}
+}
+
+func (s *settler) arm() {
+	s.armed, s.head = true, s.window.head
+	s.stuck.Reset(stuckAfter)
 }
 
 // takeWaiting takes what is already there, but never more than a window: a flood must not postpone the flush.
@@ -128,10 +152,9 @@ func (s *settler) flush() {
 			s.stuck.Stop()
 		}
 	case s.window.crowded():
-		s.flushBehind()
+		s.flushBehind(0)
 	case !s.armed:
-		s.armed = true
-		s.stuck.Reset(stuckAfter)
+		s.arm()
 	}
 }
 
@@ -146,8 +169,9 @@ func (s *settler) flushPrefix() {
 	}
 }
 
-func (s *settler) flushBehind() {
-	for _, f := range s.window.behind() {
+// flushBehind acks singly what has waited behind the head for at least age ticks.
+func (s *settler) flushBehind(age uint32) {
+	for _, f := range s.window.behind(age) {
 		s.countAck(s.acker.Ack(f.tag, false), f)
 	}
 }

@@ -17,11 +17,13 @@ type window struct {
 	words    []uint64 // finished tags from base on
 	pending  []finished
 	prefetch int
+	tick     uint32 // of the settler's clock
 }
 
 // finished is a delivery that may be acked.
 type finished struct {
 	tag    uint64
+	since  uint32 // the tick in which it finished
 	reason uint8
 }
 
@@ -39,7 +41,7 @@ func (w *window) finish(tag uint64) {
 // ack marks tag as finished and to be acked.
 func (w *window) ack(tag uint64, reason uint8) {
 	w.finish(tag)
-	w.pending = append(w.pending, finished{tag, reason})
+	w.pending = append(w.pending, finished{tag, w.tick, reason})
 }
 
 // advance moves the head over everything finished and forgets what lies before it.
@@ -78,11 +80,21 @@ func (w *window) prefix() (last uint64, multiple bool, taken []finished) {
 	return last, len(p)-j > 1, p[j:]
 }
 
-// behind takes all acks that wait behind the head.
-func (w *window) behind() []finished {
+// behind takes the acks that have waited behind the head for at least age ticks; all of them for 0. They are valid
+// until the next call.
+func (w *window) behind(age uint32) []finished {
 	p := w.pending
-	w.pending = w.pending[:0]
-	return p
+	i, j := 0, len(p)
+	for i < j {
+		if w.tick-p[i].since >= age {
+			j--
+			p[i], p[j] = p[j], p[i]
+		} else {
+			i++
+		}
+	}
+	w.pending = p[:i]
+	return p[j:]
 }
 
 // crowded reports whether so much waits behind a stuck head that it would starve the prefetch window.

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestWindowNeverPassesAnUnfinishedTag finishes random tags in random order by random means and checks every ack the
@@ -58,7 +60,7 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 				settle(f)
 			}
 			if w.crowded() || len(open) == int(stuck) {
-				for _, f := range slices.Clone(w.behind()) {
+				for _, f := range slices.Clone(w.behind(0)) {
 					settle(f)
 				}
 			}
@@ -84,7 +86,7 @@ func TestWindowStuckHead(t *testing.T) {
 	if !w.crowded() {
 		t.Fatal("3 of 4 wait behind the head and the window does not call that crowded")
 	}
-	if got := len(w.behind()); got != 3 {
+	if got := len(w.behind(0)); got != 3 {
 		t.Fatalf("took %d from behind the head, want 3", got)
 	}
 	w.ack(1, 0)
@@ -94,4 +96,62 @@ func TestWindowStuckHead(t *testing.T) {
 	if w.head != 5 {
 		t.Fatalf("head %d, want 5", w.head)
 	}
+}
+
+// What waits behind a head that moves is passed by it soon; acking it singly at once would cost a frame per message as
+// soon as an answer takes longer than a tick.
+func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
+	a := &recording{}
+	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), "q", func() float64 { return 0 }, func() float64 { return 0 }))
+	s.stuck.Stop()
+	ack := func(tag uint64) {
+		s.take(event{tag: tag, final: finalAck})
+		s.flush()
+	}
+	ack(500)
+	head := uint64(1)
+	for range patience - 1 {
+		ack(head) // the head moves by one in every tick
+		s.tick()
+		if want := (acked{head, false}); a.last() != want {
+			t.Fatalf("acked %v, want %v", a.last(), want)
+		}
+		head++
+	}
+	ack(head)
+	s.tick()
+	if want := (acked{500, false}); a.last() != want {
+		t.Fatalf("acked %v after %d ticks, want %v", a.last(), patience, want)
+	}
+	frames := len(a.acks)
+	ack(600)
+	ack(601)
+	if s.tick(); len(a.acks) != frames+2 || len(s.window.pending) != 0 {
+		t.Fatalf("%d frames for two deliveries behind a head that does not move, %d left", len(a.acks)-frames, len(s.window.pending))
+	}
+	if s.tick(); s.armed {
+		t.Error("the clock runs although nothing waits")
+	}
+}
+
+type acked struct {
+	tag      uint64
+	multiple bool
+}
+
+// recording settles into a list.
+type recording struct{ acks []acked }
+
+func (r *recording) Ack(tag uint64, multiple bool) error {
+	r.acks = append(r.acks, acked{tag, multiple})
+	return nil
+}
+func (r *recording) Requeue(uint64) error { return nil }
+func (r *recording) Reject(uint64) error  { return nil }
+
+func (r *recording) last() acked {
+	if len(r.acks) == 0 {
+		return acked{}
+	}
+	return r.acks[len(r.acks)-1]
 }
