@@ -45,7 +45,7 @@ func (b *bench) growth() error {
 		xs         []int
 		with       func(l load, x int) load
 	}{
-		{"backlog", "messages", b.sidecar, []int{10_000, 100_000, 1_000_000}, func(l load, x int) load { l.Messages = b.size(x); return l }},
+		{"backlog", "backlog", b.sidecar, []int{10_000, 100_000, 1_000_000}, func(l load, x int) load { l.Messages = b.size(x); return l }},
 		{"concurrency", "in flight", b.sidecar, []int{1, 10, 50, 200, 1000}, concurrency},
 		{"concurrency, baseline", "in flight", b.baseline, []int{1, 10, 50, 200, 1000}, concurrency},
 		{"headers", "headers", b.sidecar, []int{0, 8, 16, 32, 64}, func(l load, x int) load { l.Headers = x; return l }},

@@ -74,8 +74,17 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	if o.runs < 1 || o.messages < 1 {
 		return nil, fmt.Errorf("%d runs of %d messages measure nothing", o.runs, o.messages)
 	}
-	if o.quick && o.docs {
-		return nil, errors.New("-quick measures nothing that belongs into the documentation")
+	if o.docs {
+		var partial []string
+		f.Visit(func(f *flag.Flag) {
+			if slices.Contains([]string{"quick", "only", "env", "n", "runs"}, f.Name) {
+				partial = append(partial, "-"+f.Name)
+			}
+		})
+		if len(partial) > 0 {
+			return nil, fmt.Errorf("%s: the documentation shows a whole run with the usual settings, and -docs replaces all of it",
+				strings.Join(partial, ", "))
+		}
 	}
 	if o.quick {
 		o.messages, o.runs = max(o.messages/10, 1), min(o.runs, 2)
@@ -131,7 +140,8 @@ func measure(ctx context.Context, o *options, table io.Writer) error {
 		}
 		b.say("%s", s.name)
 		if err := s.run(b); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			o.docs, o.strict = false, false // what was measured so far is worth a look, and nothing more
+			return errors.Join(fmt.Errorf("%s: %w", s.name, err), b.result.write(o, table))
 		}
 	}
 	return b.result.write(o, table)

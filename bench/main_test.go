@@ -27,7 +27,7 @@ func TestFlags(t *testing.T) {
 func TestFlagsThatAreWrong(t *testing.T) {
 	for _, args := range []string{
 		"-against x", "-against =/x", "-against x=", "-only drained,unknown", "-only", "-runs 0", "-runs -1", "-n 0", "-n x",
-		"-quick -docs", "-unknown", "surplus",
+		"-quick -docs", "-docs -only drained", "-docs -runs 1", "-docs -n 5", "-docs -env GOGC=50", "-unknown", "surplus",
 	} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%q was taken", args)

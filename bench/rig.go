@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -323,8 +324,28 @@ func (r *rig) fill(l load) error {
 	return nil
 }
 
-// left counts what is in the queues when nobody consumes any more.
-func (r *rig) left() (map[string]int, error) {
+// left counts what is in the queues when nobody consumes any more. The broker may take a moment to give back what a
+// candidate that has gone left unacked, so it is the same three times in a row.
+func (r *rig) left() (n map[string]int, err error) {
+	var last map[string]int
+	for same := 0; same < 3; {
+		if n, err = r.ready(); err != nil {
+			return nil, err
+		}
+		if same++; !maps.Equal(n, last) {
+			last, same = n, 1
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-r.ctx.Done():
+			return nil, context.Cause(r.ctx)
+		}
+	}
+	return n, nil
+}
+
+// ready counts what is ready in the queues.
+func (r *rig) ready() (map[string]int, error) {
 	n := map[string]int{}
 	for _, q := range []string{mainQueue, retryQueue, deadQueue} {
 		s, err := r.ch.QueueDeclarePassive(q, true, false, false, false, nil)

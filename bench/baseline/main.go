@@ -28,6 +28,9 @@ func main() {
 }
 
 func run() error {
+	// First of all: it may be told to stop as soon as its first message has arrived.
+	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer cancel()
 	workers, err := strconv.Atoi(os.Getenv("CONCURRENCY"))
 	if err != nil {
 		return fmt.Errorf("CONCURRENCY: %w", err)
@@ -65,8 +68,6 @@ func run() error {
 			}
 		})
 	}
-	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer cancel()
 	<-stop.Done()
 	if err := ch.Cancel("baseline", false); err != nil {
 		return err

@@ -47,6 +47,7 @@ type App struct {
 	look      chan struct{} // asks for a look at the topology; capacity 1
 	fits      fitness       // whether the topology fits, as last seen
 	oneByOne  bool          // how serve looks at it: see ensureFirst
+	atOnce    int           // how often looking at all of it at once has failed
 	connected atomic.Bool   // the consume connection is up
 	drainAsk  chan struct{} // closed by the first request to drain
 	drainOnce sync.Once

@@ -3,7 +3,10 @@ package app
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -66,5 +69,39 @@ func TestOneCoreStaysOne(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	if err := (&App{}).cores(t.Context()); err != nil || runtime.GOMAXPROCS(0) != 1 {
 		t.Errorf("%d cores, %v", runtime.GOMAXPROCS(0), err)
+	}
+}
+
+// TestCPUWanted: where the kernel does not account for waiting, or says something odd, what was used has to do.
+func TestCPUWanted(t *testing.T) {
+	thread := func(dir, name, schedstat string) string {
+		t.Helper()
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if schedstat != "" {
+			if err := os.WriteFile(filepath.Join(p, "schedstat"), []byte(schedstat), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	two := thread(thread(t.TempDir(), "1", "1000 500 7\n"), "2", "30 4 1\n")
+	if got := cpuWanted(thread(two, "3", "")); got != 1534 { // the third has ended
+		t.Errorf("%d ns wanted, want 1534", got)
+	}
+	self := strconv.Itoa(os.Getpid())
+	for name, dir := range map[string]string{
+		"no /proc":         filepath.Join(t.TempDir(), "missing"),
+		"no accounting":    thread(t.TempDir(), self, ""),
+		"another kernel's": thread(t.TempDir(), self, "lots\n"),
+	} {
+		if got, used := cpuWanted(dir), cpuUsed(); got <= 0 || got > used {
+			t.Errorf("%s: %v wanted, %v used", name, got, used)
+		}
+	}
+	if cpuWanted(tasks) < cpuUsed()/2 {
+		t.Error("the threads of this process have run")
 	}
 }

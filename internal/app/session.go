@@ -95,7 +95,10 @@ func (a *App) ensureFirst(ctx context.Context, s *broker.Session) error {
 			a.take(nil)
 			return nil
 		}
-		a.oneByOne = true
+		// A session that stands was told no. One that ended may have been cut, or have taken too long: that is found out
+		// by trying once more.
+		a.atOnce++
+		a.oneByOne = s.Err() == nil || a.atOnce > 1
 	}
 	return a.ensure(ctx, s)
 }

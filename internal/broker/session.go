@@ -20,6 +20,7 @@ type Session struct {
 	conn       *amqp.Connection
 	wire       *wire
 	generation uint64
+	consumers  atomic.Uint64 // started so far
 	timeout    time.Duration
 
 	alarm     sync.Mutex

@@ -69,6 +69,23 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	}
 }
 
+// Two consumers on one connection, each on a channel of its own: the intake knows them by their tags alone.
+func TestTwoSubscriptionsOfOneSession(t *testing.T) {
+	url := brokertest.URL(t)
+	one, other := queue(t), queue(t)
+	s := dial(t, options(url))
+	_, first := subscribe(t, s, one, 10)
+	_, second := subscribe(t, s, other, 10)
+	brokertest.Send(t, url, one, "for the first")
+	brokertest.Send(t, url, other, "for the second")
+	if d := next(t, first); string(d.Body) != "for the first" {
+		t.Errorf("the first got %q", d.Body)
+	}
+	if d := next(t, second); string(d.Body) != "for the second" {
+		t.Errorf("the second got %q", d.Body)
+	}
+}
+
 // The reason for own sessions. The client library's recovery would open the same channel again, where the late ack of A
 // settles whatever has A's number by then.
 func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -16,7 +15,6 @@ type Subscription struct {
 	session *Session
 	ch      *amqp.Channel
 	queue   string
-	starts  atomic.Uint64
 	tag     string // of the running consumer; Start and Stop are for one goroutine
 
 	once sync.Once
@@ -92,8 +90,8 @@ func (s *Subscription) Err() error {
 // Start begins to consume. What it returns ends after Stop or when the subscription ends; what it then still holds of
 // an ended subscription the broker delivers again.
 func (s *Subscription) Start(ctx context.Context) (*Deliveries, error) {
-	// A tag is never used twice: the broker closes the whole connection on a duplicate.
-	tag := fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.starts.Add(1))
+	// A tag is never used twice on a connection, on whatever channel: the intake knows consumers by their tags alone.
+	tag := fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.session.consumers.Add(1))
 	deliveries := NewDeliveries()
 	in := &s.session.wire.intake
 	in.add(tag, deliveries) // before the broker can deliver

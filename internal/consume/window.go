@@ -31,6 +31,9 @@ func newWindow(prefetch int) *window { return &window{head: 1, base: 1, prefetch
 
 // finish marks tag as settled by other means than an ack, or as about to be acked.
 func (w *window) finish(tag uint64) {
+	if tag < w.base {
+		return // finished before, and forgotten
+	}
 	i := int((tag - w.base) / 64) //nolint:gosec // bounded by the deliveries of one session
 	for i >= len(w.words) {
 		w.words = append(w.words, 0)
@@ -40,6 +43,9 @@ func (w *window) finish(tag uint64) {
 
 // ack marks tag as finished and to be acked.
 func (w *window) ack(tag uint64, reason uint8) {
+	if tag < w.base {
+		return
+	}
 	w.finish(tag)
 	w.pending = append(w.pending, finished{tag, w.tick, reason})
 }

@@ -155,3 +155,19 @@ func (r *recording) last() acked {
 	}
 	return r.acks[len(r.acks)-1]
 }
+
+// A tag that is finished twice, the second time when it has long been forgotten, changes nothing.
+func TestWindowForgetsWhatItHasFinished(t *testing.T) {
+	w := newWindow(64)
+	for tag := uint64(1); tag <= 64; tag++ {
+		w.ack(tag, 0)
+	}
+	if last, _, taken := w.prefix(); last != 64 || len(taken) != 64 {
+		t.Fatalf("acks up to %d, %d of them", last, len(taken))
+	}
+	w.finish(1)
+	w.ack(64, 0)
+	if last, _, taken := w.prefix(); last != 0 || len(taken) != 0 || len(w.words) != 0 {
+		t.Errorf("acks up to %d once more, %d of them", last, len(taken))
+	}
+}
