@@ -51,20 +51,6 @@ func presets(p string) []preset {
 	}
 }
 
-// offered reports whether this version has the preset. One that it has not is refused as what it is, with exit 64.
-func offered(t *testing.T, env map[string]string) bool {
-	t.Helper()
-	r := command(t, env, "plan")
-	if !strings.Contains(r.all(), "not available in this version") {
-		return true
-	}
-	if r.code != 64 || !strings.Contains(r.all(), "SIDECAR_TOPOLOGY="+env["SIDECAR_TOPOLOGY"]) || env["SIDECAR_TOPOLOGY"] == "fanout" {
-		t.Errorf("exit %d: %s", r.code, r.all())
-	}
-	t.Logf("SIDECAR_TOPOLOGY=%s is not in this version", env["SIDECAR_TOPOLOGY"])
-	return false
-}
-
 // TestEveryPreset keeps the same promises: a good message once, a late one as often as it takes, a bad one parked with
 // its reason after exactly its attempts, each wait at least as long as its tier; classic and quorum.
 func TestEveryPreset(t *testing.T) {
@@ -88,9 +74,6 @@ func exercise(t *testing.T, sc *scene, p preset, queueType string) {
 	sc.app.on("late", status(500), status(200))
 	sc.app.on("early", status(425), status(200))
 	sc.with("REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms")
-	if !offered(t, sc.env) {
-		return
-	}
 	s := sc.run()
 	sc.publish(p.exchange, p.key, messages("bad", "late", "early", "good")...)
 	d := sc.take(p.dlq, 1)[0]
@@ -148,9 +131,6 @@ func TestForeignRetry(t *testing.T) {
 		sc.drop([]string{p + ".svc", p + ".audit", p + ".svc.retry.300ms", p + ".audit.retry.300ms", p + ".events.dlq"}, []string{p + ".events", p + ".events.retry", p + ".events.dlx"})
 	})
 	sc.app.on("m", status(500), status(200))
-	if !offered(t, sc.env) {
-		return
-	}
 	s, a := sc.run(), audit.run()
 	sc.publish(p+".events", "svc.created", message("m"))
 	sc.app.await("m", 2)
@@ -171,9 +151,6 @@ func TestDeadLetterDisabled(t *testing.T) {
 	sc.with("TOPOLOGY", "dead-letter", "QUEUE", p+".q", "BINDINGS", p+":order.*", "DEAD_LETTER", "disabled", "MAX_RETRIES", "1")
 	t.Cleanup(func() { sc.drop([]string{p + ".q", p + ".q.retry"}, []string{p}) })
 	sc.app.on("bad", status(500))
-	if !offered(t, sc.env) {
-		return
-	}
 	s := sc.run()
 	sc.publish(p, "order.created", message("bad"), message("good"))
 	s.awaitOutcome("bad", "discard")
@@ -200,9 +177,6 @@ func TestNoTiersParksAtOnce(t *testing.T) {
 	sc.with("TOPOLOGY", "delay-ladder", "BINDINGS", p+".events:order.#", "RETRY_DELAYS", "none", "RETRY_DELAY", "")
 	t.Cleanup(func() { sc.drop([]string{p + ".svc", p + ".svc.dlq"}, []string{p + ".events"}) })
 	sc.app.on("bad", status(500))
-	if !offered(t, sc.env) {
-		return
-	}
 	s := sc.run()
 	sc.publish(p+".events", "order.created", message("bad"))
 	sc.take(p+".svc.dlq", 1)

@@ -16,22 +16,27 @@ var ErrConfig = errors.New("configuration")
 
 // newPlan builds the topology the configuration asks for.
 func newPlan(cfg *config.Config) (*topology.Plan, error) {
+	p, err := topology.Build(planOptions(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	p.Unverified = cfg.Topology.Mode == string(topology.ModeNone)
+	return p, nil
+}
+
+func planOptions(cfg *config.Config) topology.Options {
 	t, r := &cfg.Topology, &cfg.Retry
 	bindings := make([]topology.Binding, 0, len(t.Bindings))
 	for _, b := range t.Bindings {
 		bindings = append(bindings, topology.Binding{Exchange: b.Exchange, Key: b.Key})
 	}
-	p, err := topology.Build(topology.Options{
+	return topology.Options{
 		Preset: t.Preset, Service: cfg.Service.Name, Prefix: t.Prefix, Exchange: t.Exchange,
 		ExchangeType: t.ExchangeType, Queue: t.Queue, RetryExchange: t.RetryExchange, RetryQueue: t.RetryQueue,
 		DLX: t.DLX, DLQ: t.DLQ, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
 		RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
 		NoDeadLetter: t.DeadLetter == config.Disabled,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	return p, nil
 }
 
 func newPolicy(cfg *config.Config) retry.Policy {

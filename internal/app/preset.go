@@ -1,50 +1,52 @@
 package app
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"sidecar/internal/config"
 	"sidecar/internal/topology"
 )
 
-// PresetValues are the values the topology preset has given to the variables that were not set, by variable.
+// PresetValues are the values the topology preset has given to the variables that were not set, by variable. What the
+// topology does not have is empty.
 func PresetValues(cfg *config.Config) (map[string]string, error) {
 	p, err := newPlan(cfg)
 	if err != nil {
 		return nil, err
 	}
+	o, err := topology.Fill(planOptions(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	v := map[string]string{
-		"SIDECAR_QUEUE_TYPE": "classic", "SIDECAR_QUEUE": p.Queue, "SIDECAR_DLQ": p.Park.Queue,
-		"SIDECAR_MAX_RETRIES": strconv.Itoa(p.MaxRetries), "SIDECAR_RETRY_DELAYS": "none",
+		"SIDECAR_PREFIX": o.Prefix, "SIDECAR_EXCHANGE": o.Exchange, "SIDECAR_EXCHANGE_TYPE": o.ExchangeType,
+		"SIDECAR_QUEUE": o.Queue, "SIDECAR_QUEUE_TYPE": o.QueueType, "SIDECAR_RETRY_EXCHANGE": o.RetryExchange,
+		"SIDECAR_RETRY_QUEUE": o.RetryQueue, "SIDECAR_DLX": o.DLX, "SIDECAR_DLQ": o.DLQ,
+		"SIDECAR_MAX_RETRIES": strconv.Itoa(*o.MaxRetries), "SIDECAR_RETRY_DELAYS": delays(o.RetryDelays),
 	}
-	if p.Quorum {
-		v["SIDECAR_QUEUE_TYPE"] = "quorum"
+	if o.RetryDelays == nil {
+		v["SIDECAR_RETRY_DELAY"] = o.RetryDelay.String()
 	}
-	var delays []string
-	for _, w := range p.Waits {
-		delays = append(delays, w.Delay.String())
-		v["SIDECAR_RETRY_EXCHANGE"], v["SIDECAR_RETRY_QUEUE"] = w.Exchange, w.Queue
+	var bindings []string
+	for _, b := range p.Bindings {
+		if b.Queue == p.Queue {
+			bindings = append(bindings, b.Exchange+":"+b.Key)
+		}
 	}
-	if p.Tiered {
-		v["SIDECAR_RETRY_DELAYS"] = strings.Join(delays, ",")
-	} else {
-		v["SIDECAR_RETRY_DELAY"] = strings.Join(delays, ",")
-	}
-	v["SIDECAR_BINDINGS"] = mainBindings(p, v)
+	v["SIDECAR_BINDINGS"] = strings.Join(bindings, ",")
 	return v, nil
 }
 
-// mainBindings are the bindings of the service's own queue; the first one's exchange is the main exchange.
-func mainBindings(p *topology.Plan, v map[string]string) string {
-	var list []string
-	for _, b := range p.Bindings {
-		if b.Queue == p.Queue {
-			list = append(list, b.Exchange+":"+b.Key)
-		}
+func delays(list []time.Duration) string {
+	if len(list) == 0 {
+		return "none"
 	}
-	if e := p.Exchanges[0]; e.Type != "" {
-		v["SIDECAR_EXCHANGE"], v["SIDECAR_EXCHANGE_TYPE"] = e.Name, e.Type
+	texts := make([]string, len(list))
+	for i, d := range list {
+		texts[i] = d.String()
 	}
-	return strings.Join(list, ",")
+	return strings.Join(texts, ",")
 }

@@ -68,11 +68,18 @@ func (w *worker) handle(d delivery) {
 	})
 	m.Trace = message.TraceContext(w.rec.span.Client())
 
+	plan := d.run.plan.Load()
+	if plan.Foreign(m) {
+		w.rec.s = plan.Settlement(m, message.Verdict{Action: message.Ack, Reason: message.ReasonForeignRetry})
+		w.settled = true
+		w.settle(d)
+		return
+	}
 	o := c.o.Dispatcher.Dispatch(c.interrupt, m)
 	w.rec.span.ClientEnd(o.Status, o.Failure.String())
 	c.o.Flow.Report(m, &o)
 	v := c.o.Policy.Decide(m, o)
-	w.rec.s = d.run.plan.Load().Settlement(m, v)
+	w.rec.s = plan.Settlement(m, v)
 	if pause := max(w.rec.s.Pause, v.Pause); pause > 0 {
 		c.o.Flow.PauseFor(pause)
 	}

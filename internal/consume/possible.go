@@ -8,7 +8,7 @@ import (
 
 // possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.
 var possibleReasons = [message.Actions][]message.Reason{
-	message.Ack: {message.ReasonSuccess, message.ReasonDisposition},
+	message.Ack: {message.ReasonSuccess, message.ReasonDisposition, message.ReasonForeignRetry},
 	message.Retry: {
 		message.ReasonDisposition, message.ReasonConflict, message.ReasonRateLimited, message.ReasonServerError,
 		message.ReasonClientError, message.ReasonRedirect, message.ReasonInvalidStatus, message.ReasonTimeout,

@@ -21,6 +21,13 @@ const (
 // overflow the sum.
 const maxCount = math.MaxInt32
 
+// Deliveries is how often a quorum queue says it has delivered the message in vain, 0 elsewhere. It is good for
+// caution, never for counting attempts: brokers differ in what they count, and a publisher can write it.
+func Deliveries(h amqp.Table) int {
+	n, _ := integer(h["x-delivery-count"])
+	return n
+}
+
 type history struct {
 	retries       int
 	malformed     bool

@@ -54,6 +54,7 @@ const (
 	ReasonUndispatched                  // release: the consumer or its session ended before the message had its turn
 	ReasonSessionLost                   // release: the answer came after the session had gone; the broker delivers again
 	ReasonPanic                         // requeue: the sidecar itself failed over this message
+	ReasonForeignRetry                  // ack: a retry of another service, see topology.Plan.Foreign
 	reasons
 )
 
@@ -64,6 +65,7 @@ var reasonNames = [Reasons]string{
 	"success", "disposition", "conflict", "rate_limited", "too_early", "server_error", "client_error", "redirect",
 	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large", "crash",
 	"headers_too_large", "malformed_death", "app_down", "shutdown", "undispatched", "session_lost", "panic",
+	"foreign_retry",
 }
 
 // String returns the value of the reason label, log field and x-final-reason header.

@@ -174,6 +174,7 @@ func TestOverridesFillOverThePreset(t *testing.T) {
 }
 
 func TestBuildRefuses(t *testing.T) {
+	bound := []Binding{{Exchange: "e", Key: "k"}}
 	for _, c := range []struct {
 		name string
 		o    Options
@@ -209,10 +210,15 @@ func TestBuildRefuses(t *testing.T) {
 		{"message ttl", Options{Service: "x", MessageTTL: time.Second}, "SIDECAR_MESSAGE_TTL"},
 		{"no dead letter", Options{Service: "x", NoDeadLetter: true}, "SIDECAR_DEAD_LETTER"},
 		{"unknown preset", Options{Service: "x", Preset: "fan"}, "SIDECAR_TOPOLOGY=fan is not a topology"},
-		{"topic-tiers", Options{Service: "x", Preset: "topic-tiers"}, "SIDECAR_TOPOLOGY=topic-tiers is not available in this version"},
-		{"per-queue", Options{Service: "x", Preset: "per-queue"}, "not available in this version"},
-		{"delay-ladder", Options{Service: "x", Preset: "delay-ladder"}, "not available in this version"},
-		{"dead-letter", Options{Service: "x", Preset: "dead-letter"}, "not available in this version"},
+		{"per-queue without bindings", Options{Service: "x", Preset: PresetPerQueue}, "SIDECAR_BINDINGS is required with SIDECAR_TOPOLOGY=per-queue"},
+		{"delay-ladder without bindings", Options{Service: "x", Preset: PresetDelayLadder}, "SIDECAR_BINDINGS is required"},
+		{"dead-letter without a queue", Options{Service: "x", Preset: PresetDeadLetter, Bindings: bound}, "SIDECAR_QUEUE is required"},
+		{"nothing behind the hyphen", Options{Service: "x-", Preset: PresetTopicTiers}, "nothing does"},
+		{"one delay in a ladder", Options{Service: "x", Preset: PresetDelayLadder, Bindings: bound, RetryDelay: time.Second}, "use SIDECAR_RETRY_DELAYS"},
+		{"retries without delays", Options{Service: "x", Preset: PresetDelayLadder, Bindings: bound, RetryDelays: []time.Duration{}, MaxRetries: new(1)},
+			"nowhere to wait"},
+		{"a dlq that is disabled", Options{Service: "x", Preset: PresetDeadLetter, Queue: "q", Bindings: bound, NoDeadLetter: true, DLQ: "d"}, "what there is not"},
+		{"message ttl below a millisecond", Options{Service: "x", Preset: PresetDeadLetter, Queue: "q", Bindings: bound, MessageTTL: 1}, "SIDECAR_MESSAGE_TTL=1ns"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Build(c.o)

@@ -61,8 +61,12 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 		d.Queues = append(d.Queues, queueDefinition{Name: q.Name, Vhost: vhost, Durable: true, Arguments: args})
 	}
 	for _, b := range p.Bindings {
+		args := b.Args
+		if args == nil {
+			args = amqp.Table{}
+		}
 		d.Bindings = append(d.Bindings, bindingDefinition{
-			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: "queue", RoutingKey: b.Key, Arguments: amqp.Table{},
+			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: "queue", RoutingKey: b.Key, Arguments: args,
 		})
 	}
 	out, err := json.MarshalIndent(d, "", "  ")

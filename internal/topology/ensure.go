@@ -204,7 +204,7 @@ func (e *ensurer) judge(o object, refusal *amqp.Error) {
 func (e *ensurer) binding(ctx context.Context, b Binding) error {
 	title := bindingObject(b)
 	refusal, err := e.ask(ctx, "declare "+title, func(ch *amqp.Channel, noWait bool) error {
-		return ch.QueueBind(b.Queue, b.Key, b.Exchange, noWait, nil)
+		return ch.QueueBind(b.Queue, b.Key, b.Exchange, noWait, b.Args)
 	})
 	if err != nil || refusal == nil {
 		return err

@@ -223,7 +223,7 @@ func TestEnsureFindsDrift(t *testing.T) {
 		found        string
 	}{
 		{"ttl", wait, p, queue(wait, true, waitWith("x-message-ttl", int32(6000))), "x-message-ttl 5000", "6000"},
-		{"no ttl", wait, p, queue(wait, true, serviceArgs("", own, false)), "x-message-ttl 5000", "none"},
+		{"no ttl", wait, p, queue(wait, true, amqp.Table{argDLX: "", argDLKey: own}), "x-message-ttl 5000", "none"},
 		{"more arguments", wait, p, queue(wait, true, waitWith("x-max-length", int32(5))), "x-max-length none", "5"},
 		{"no dead-letter exchange", own, p, queue(own, true, nil), "x-dead-letter-exchange wms.retry-exchange.wms-cincout", "none"},
 		{"other dead-letter key", own, p, queue(own, true, amqp.Table{

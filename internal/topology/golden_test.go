@@ -36,7 +36,7 @@ func TestGolden(t *testing.T) {
 		golden(t, name+".mmd", p.Mermaid())
 		golden(t, name+".json", string(definitions))
 	}
-	for name, p := range otherShapes() {
+	for name, p := range otherShapes(t) {
 		if p.Text() == "" || !strings.HasPrefix(p.Mermaid(), "flowchart") {
 			t.Errorf("%s cannot be drawn", name)
 		}

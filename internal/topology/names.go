@@ -26,6 +26,14 @@ func prefixOf(service string) string {
 	return defaultPrefix
 }
 
+// restOf returns the part of a service name behind its first hyphen, all of it without one.
+func restOf(service string) string {
+	if _, rest, found := strings.Cut(service, "-"); found {
+		return rest
+	}
+	return service
+}
+
 // tierLabel writes a delay the short way: 30s, 5m, 1h30m, 500ms.
 func tierLabel(d time.Duration) string {
 	s := d.String()

@@ -33,7 +33,7 @@ func exchangeOf(x Exchange) object {
 
 func queueOf(q *Queue) object {
 	o := object{
-		name: q.Name, title: queueObject(q.Name), kind: "queue", needs: "configure",
+		name: q.Name, title: queueObject(q.Name), kind: "queue", spare: q.Shared, needs: "configure",
 		wanted: func(property string) string { return queueProperty(q, property) },
 		fix:    func(property, found, vhost string) string { return fixQueue(q, property, found, vhost) },
 		passive: func(ch *amqp.Channel, noWait bool) error {

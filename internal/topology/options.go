@@ -2,7 +2,7 @@ package topology
 
 import "time"
 
-// The presets that have a name. Only PresetFanout can be built in this version.
+// The presets.
 const (
 	PresetFanout      = "fanout"
 	PresetTopicTiers  = "topic-tiers"
@@ -27,7 +27,7 @@ type Options struct {
 	DLQ           string
 
 	// Bindings replace the preset's own; Binding.Queue is ignored, the service's queue is meant. An exchange that is
-	// not the main exchange has to exist: its type is its owner's.
+	// not a main exchange has to exist: its type is its owner's.
 	Bindings []Binding
 
 	QueueType  string // "classic" or "quorum"

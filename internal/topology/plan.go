@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
 )
 
 // Plan is one topology: everything to declare and everything to route by. It is built once and never changed
@@ -45,6 +47,9 @@ type Plan struct {
 	// StampQueue marks what is republished for a retry with the service's queue (HeaderRetryQueue), for topologies
 	// whose wait queues lead back through an exchange that other queues are bound to.
 	StampQueue bool
+
+	// Unverified says that nobody has compared the queues with the plan: their delivery limit may be finite.
+	Unverified bool
 
 	// CountHeader is a header that also carries the number of the coming attempt, as text, for other readers. It is
 	// written and never read. Empty means none.
@@ -86,11 +91,16 @@ type Queue struct {
 	Name string
 	Kind Kind
 	Args amqp.Table // exactly the arguments of the declaration; nil for none
+
+	// Shared marks a queue that other services declare too, see Exchange.Shared.
+	Shared bool
 }
 
 // Binding ties a queue to an exchange.
 type Binding struct {
 	Exchange, Key, Queue string
+
+	Args amqp.Table // what a headers exchange compares; nil for none
 }
 
 // Route is where to publish so that a message ends in Queue. An empty Exchange is the default exchange.
@@ -127,6 +137,17 @@ func (p *Plan) WithoutReject() *Plan {
 		c.Waits[i] = w
 	}
 	return &c
+}
+
+// Foreign reports whether m is the retry of another service that came by because its way back leads through an exchange
+// this service listens to. Its first delivery came by as well, so it is not lost by being acked. What somebody has put
+// into the queue by its name is meant for it, whatever its headers say.
+func (p *Plan) Foreign(m *message.Message) bool {
+	if !p.StampQueue || m.Exchange == "" {
+		return false
+	}
+	queue, ok := m.Headers[HeaderRetryQueue].(string)
+	return ok && queue != p.Queue
 }
 
 // queue finds a queue of the plan by its name; nil when the plan does not hold it.

@@ -29,8 +29,10 @@ func (p *Plan) matches(b Binding, key string) bool {
 		return false
 	}
 	switch e.Type {
-	case "fanout", "headers": // a headers binding without arguments matches everything
+	case "fanout":
 		return true
+	case "headers": // without arguments it matches everything, with them it takes a message to tell
+		return len(b.Args) == 0
 	case "direct":
 		return b.Key == key
 	case "topic":

@@ -64,7 +64,7 @@ func TestSettlementOfEveryAction(t *testing.T) {
 // TestSettlementIsTotal walks every action, reason, plan and kind of message: nothing panics, and nothing leaves the
 // queue without a trace unless the verdict says so.
 func TestSettlementIsTotal(t *testing.T) {
-	plans := otherShapes()
+	plans := otherShapes(t)
 	plans["fanout"] = build(t, Options{Service: "wms-cincout"})
 	plans["fanout tiers"] = build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second, time.Minute}})
 	plans["fanout quorum"] = build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
@@ -199,7 +199,7 @@ func TestRetryThatCannotLeaveParks(t *testing.T) {
 			m.Headers["CC"] = []any{strings.Repeat("k", 200), strings.Repeat("k", 70000)}
 		}, message.ReasonHeadersTooLarge},
 		{"no way but reject", onlyReject, func(m *message.Message) { m.Malformed = true }, message.ReasonMalformedDeath},
-		{"no way to wait", otherShapes()["straight to the dlq"], nil, message.ReasonMaxRetries},
+		{"no way to wait", otherShapes(t)["straight to the dlq"], nil, message.ReasonMaxRetries},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.plan.Settlement(arrived(c.change), verdict(message.Retry, message.ReasonServerError))
@@ -247,7 +247,7 @@ func TestRequeueAndItsDetour(t *testing.T) {
 	}
 	fanout.Waits[0].Route = Route{Queue: "x"}
 	for name, s := range map[string]Settlement{
-		"no queue to wait in":         otherShapes()["straight to the dlq"].Settlement(arrived(nil), v),
+		"no queue to wait in":         otherShapes(t)["straight to the dlq"].Settlement(arrived(nil), v),
 		"no way but reject":           fanout.Settlement(arrived(nil), v),
 		"headers near the frame size": tiered.Settlement(arrived(func(m *message.Message) { m.Headers["b"] = strings.Repeat("x", 127500) }), v),
 		"headers that would not fit":  tiered.Settlement(arrived(func(m *message.Message) { m.Headers["b"] = strings.Repeat("x", 126900) }), v),
@@ -273,7 +273,7 @@ func TestRetryPublicationKeepsTheMessage(t *testing.T) {
 		},
 	}
 	before := maps.Clone(m.Headers)
-	p := otherShapes()["topic-tiers"]
+	p := otherShapes(t)["topic-tiers"]
 	p.CountHeader = "x-delivery-count"
 	got := p.Settlement(m, verdict(message.Retry, message.ReasonServerError)).Publish
 	want := &broker.Publication{
@@ -299,7 +299,7 @@ func TestRetryPublicationKeepsTheMessage(t *testing.T) {
 }
 
 func TestParkWithoutADeadLetterQueueDiscards(t *testing.T) {
-	s := otherShapes()["dead-letter disabled"].Settlement(arrived(nil), verdict(message.Park, message.ReasonMaxRetries))
+	s := otherShapes(t)["dead-letter disabled"].Settlement(arrived(nil), verdict(message.Park, message.ReasonMaxRetries))
 	if s.Verdict.Action != message.Discard || s.Verdict.Reason != message.ReasonMaxRetries || s.Final != FinalAck || s.Publish != nil {
 		t.Errorf("%+v", s)
 	}

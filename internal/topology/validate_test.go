@@ -102,74 +102,23 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// otherShapes are plans as the other presets will make them: the rules and Settlement have to carry them already.
-func otherShapes() map[string]*Plan {
-	tiers := &Plan{
-		Preset: "topic-tiers", Service: "freeflow-user", Queue: "freeflow.user", MaxRetries: 2, Tiered: true, StampQueue: true,
-		Exchanges: []Exchange{
-			{Name: "freeflow.events", Type: "topic", Shared: true}, {Name: "freeflow.events.retry", Type: "direct", Shared: true},
-			{Name: "freeflow.events.dlx", Type: "fanout", Shared: true},
-		},
-		Queues: []Queue{
-			{Name: "freeflow.events.dlq", Kind: KindDLQ},
-			{Name: "freeflow.user.retry.30s", Kind: KindRetry, Args: waitArgs(30*time.Second, "freeflow.events", "user.retry", false)},
-			{Name: "freeflow.user.retry.5m", Kind: KindRetry, Args: waitArgs(5*time.Minute, "freeflow.events", "user.retry", false)},
-			{Name: "freeflow.user", Kind: KindMain, Args: amqp.Table{argDLX: "freeflow.events.dlx"}},
-		},
-		Bindings: []Binding{
-			{"freeflow.events", "user.*", "freeflow.user"},
-			{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"},
-			{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"},
-			{"freeflow.events.dlx", "", "freeflow.events.dlq"},
-		},
-		Waits: []WaitPath{
-			{Tier: "30s", Delay: 30 * time.Second, Route: Route{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"}},
-			{Tier: "5m", Delay: 5 * time.Minute, Route: Route{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"}},
-		},
-		Park: Route{"freeflow.events.dlx", "", "freeflow.events.dlq"},
-	}
-	perQueue := &Plan{
-		Preset: "per-queue", Service: "validator", Queue: "q.validator", MaxRetries: 3,
-		Exchanges: []Exchange{
-			{Name: "domain.events", Type: "topic", Shared: true}, {Name: "domain.commands", Type: "topic", Shared: true},
-			{Name: "retry.q.validator", Type: "direct"}, {Name: "dlq.q.validator", Type: "direct"},
-		},
-		Queues: []Queue{
-			{Name: "q.validator.dlq", Kind: KindDLQ},
-			{Name: "q.validator.retry", Kind: KindRetry, Args: waitArgs(15*time.Second, "", "q.validator", false)},
-			{Name: "q.validator", Kind: KindMain, Args: serviceArgs("retry.q.validator", "retry", false)},
-		},
-		Bindings: []Binding{
-			{"domain.events", "files.uploaded.*", "q.validator"}, {"retry.q.validator", "retry", "q.validator.retry"},
-			{"dlq.q.validator", "parking", "q.validator.dlq"},
-		},
-		Waits: []WaitPath{{Tier: "15s", Delay: 15 * time.Second, ByReject: true, Route: Route{"retry.q.validator", "retry", "q.validator.retry"}}},
-		Park:  Route{"dlq.q.validator", "parking", "q.validator.dlq"}, Redrive: Route{"retry.q.validator", "retry", "q.validator.retry"},
-	}
-	straight := &Plan{ // a delay ladder without steps
-		Preset: "delay-ladder", Service: "demo-order", Queue: "demo.order", Quorum: true, CountHeader: "x-delivery-count",
-		Queues: []Queue{
-			{Name: "demo.order.dlq", Kind: KindDLQ, Args: parkArgs(true)},
-			{Name: "demo.order", Kind: KindMain, Args: serviceArgs("", "demo.order.dlq", true)},
-		},
-		Park: Route{"", "demo.order.dlq", "demo.order.dlq"},
-	}
-	disabled := &Plan{ // dead-letter with SIDECAR_DEAD_LETTER=disabled
-		Preset: "dead-letter", Service: "orders", Queue: "orders", MaxRetries: 4,
-		Queues: []Queue{
-			{Name: "orders.retry", Kind: KindRetry, Args: waitArgs(5*time.Second, "", "orders", false)},
-			{Name: "orders", Kind: KindMain, Args: amqp.Table{argTTL: int64(300000)}},
-		},
-		Waits: []WaitPath{{Tier: "5s", Delay: 5 * time.Second, Route: Route{"", "orders.retry", "orders.retry"}}},
-	}
-	return map[string]*Plan{"topic-tiers": tiers, "per-queue": perQueue, "straight to the dlq": straight, "dead-letter disabled": disabled}
-}
-
-func TestValidateCarriesTheOtherShapes(t *testing.T) {
-	for name, p := range otherShapes() {
-		if err := p.Validate(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+// otherShapes are plans that differ most from the default one.
+func otherShapes(t testing.TB) map[string]*Plan {
+	return map[string]*Plan{
+		"topic-tiers": build(t, Options{
+			Preset: PresetTopicTiers, Service: "freeflow-user", RetryDelays: []time.Duration{30 * time.Second, 5 * time.Minute},
+		}),
+		"per-queue": build(t, Options{
+			Preset: PresetPerQueue, Service: "validator", Bindings: []Binding{{Exchange: "domain.events", Key: "files.uploaded.*"}},
+		}),
+		"straight to the dlq": build(t, Options{
+			Preset: PresetDelayLadder, Service: "demo-order", Bindings: []Binding{{Exchange: "demo.events", Key: "order.*"}},
+			RetryDelays: []time.Duration{},
+		}),
+		"dead-letter disabled": build(t, Options{
+			Preset: PresetDeadLetter, Service: "shop-orders", Queue: "orders", Bindings: []Binding{{Exchange: "shop", Key: "order.*"}},
+			MessageTTL: 5 * time.Minute, NoDeadLetter: true,
+		}),
 	}
 }
 
@@ -191,7 +140,8 @@ func TestReach(t *testing.T) {
 		{"d", "k", "k", true}, {"d", "k", "l", false}, {"f", "k", "l", true}, {"h", "", "x", true},
 		{"foreign", "", "", false}, {"unknown", "", "", false},
 	} {
-		p.Bindings = []Binding{{c.exchange, c.pattern, "q"}, {c.exchange, c.pattern, "q"}}
+		b := Binding{Exchange: c.exchange, Key: c.pattern, Queue: "q"}
+		p.Bindings = []Binding{b, b}
 		want := []string{"q"}
 		if !c.want {
 			want = nil

@@ -1,0 +1,139 @@
+package topology
+
+import (
+	"strconv"
+	"time"
+)
+
+// blueprint is a preset: names with holes in them, and defaults. {prefix}, {service} and {rest} are made from the
+// service's name, {exchange}, {queue}, {dlq} and {retry-queue} stand for what those options come to, {tier} for one delay.
+type blueprint struct {
+	exchanges    []string // the main exchanges, which producers publish to
+	exchangeType string
+	queue        string // empty: it has to be given
+	bindingKey   string // of the service's queue on a topic exchange; empty: the bindings have to be given
+	queueType    string
+
+	wait wait
+	park park
+
+	parksDeadLetters bool // the service's queue dead-letters to where messages are parked, not to where they wait
+	redrivesToWait   bool // a redriven message goes where retries wait, not straight to the service's queue
+	maxRetries       int  // 0: one for every delay
+	stamp            bool
+	countHeader      string
+
+	mayExpire   bool // MessageTTL has a meaning
+	mayDiscard  bool // NoDeadLetter has a meaning
+	mayNotRetry bool // a list of delays may be empty
+}
+
+// wait is how retries wait. A queue that is reached through the default exchange has its name for a key.
+type wait struct {
+	exchange     string // direct; empty: the default exchange
+	shared       bool   // other services declare that exchange too
+	queue        string // the only queue, or what the tiers' names start with
+	key          string // of the only queue; empty: its name
+	tierQueue    string
+	tierKey      string // empty: its name
+	tier         func(time.Duration) string
+	backExchange string // how messages come back; empty: the default exchange
+	backKey      string
+	delay        time.Duration   // one queue, unless tiers are asked for
+	delays       []time.Duration // tiers
+}
+
+// park is where messages end.
+type park struct {
+	exchange     string // empty: the default exchange
+	exchangeType string
+	queue        string
+	bindingKey   string
+	key          string // to publish with
+	keyed        bool   // the service's queue names the key in its own dead-letter route
+	shared       bool   // other services declare the exchange too
+	sharedQueue  bool   // and the queue
+}
+
+// blueprints are the presets. Nothing but this table knows them.
+var blueprints = map[string]*blueprint{
+	// main-exchange ─▶ queue ─reject▶ retry-exchange ─▶ retry-queue ─ttl▶ queue
+	//                    └─publish▶ dlq
+	PresetFanout: {
+		exchanges: []string{"{prefix}.main-exchange"}, exchangeType: "fanout",
+		queue: "{prefix}.queue.{service}", bindingKey: "#",
+		wait: wait{
+			exchange: "{prefix}.retry-exchange.{service}", queue: "{prefix}.retry-queue.{service}", key: "retry",
+			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: tierLabel, backKey: "{queue}", delay: 5 * time.Second,
+		},
+		park:       park{exchangeType: "direct", queue: "{prefix}.dlq.{service}", bindingKey: "{dlq}", key: "{dlq}"},
+		maxRetries: 10,
+	},
+
+	// events ─▶ queue ─publish▶ events.retry ─▶ queue.retry.30s ─ttl▶ events ─▶ queue, and whoever else listens
+	//             └─publish▶ events.dlx ─▶ events.dlq of all services
+	PresetTopicTiers: {
+		exchanges: []string{"{prefix}.events"}, exchangeType: "topic",
+		queue: "{prefix}.{rest}", bindingKey: "{rest}.*",
+		wait: wait{
+			exchange: "{exchange}.retry", shared: true, queue: "{prefix}.{rest}.retry",
+			tierQueue: "{retry-queue}.{tier}", tierKey: "{rest}.{tier}", tier: tierLabel,
+			backExchange: "{exchange}", backKey: "{rest}.retry",
+			delays: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute},
+		},
+		park: park{
+			exchange: "{exchange}.dlx", exchangeType: "fanout", queue: "{exchange}.dlq", key: "{queue}",
+			shared: true, sharedQueue: true,
+		},
+		parksDeadLetters: true, stamp: true,
+	},
+
+	// events ─▶ queue ─reject▶ retry.queue ─▶ queue.retry ─ttl▶ queue
+	//             └─publish▶ dlq.queue ─▶ queue.dlq
+	PresetPerQueue: {
+		exchanges: []string{"domain.events", "domain.commands"}, exchangeType: "topic",
+		queue: "q.{service}",
+		wait: wait{
+			exchange: "retry.{queue}", queue: "{queue}.retry", key: "retry",
+			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: tierLabel, backKey: "{queue}", delay: 15 * time.Second,
+		},
+		park:           park{exchange: "dlq.{queue}", exchangeType: "direct", queue: "{queue}.dlq", bindingKey: "parking", key: "parking"},
+		redrivesToWait: true, maxRetries: 3,
+	},
+
+	// events ─▶ queue ─publish▶ queue.delay_2s ─ttl▶ queue
+	//             └─publish▶ queue.dlq
+	PresetDelayLadder: {
+		exchanges: []string{"{prefix}.events"}, exchangeType: "topic",
+		queue: "{prefix}.{rest}", queueType: typeQuorum,
+		wait: wait{
+			queue: "{queue}.delay", tierQueue: "{retry-queue}_{tier}", tier: secondsLabel, backKey: "{queue}",
+			delays: []time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second},
+		},
+		park:             park{exchangeType: "direct", queue: "{queue}.dlq", bindingKey: "{dlq}", key: "{dlq}", keyed: true},
+		parksDeadLetters: true, countHeader: "x-delivery-count", mayNotRetry: true,
+	},
+
+	// exchange ─▶ queue ─publish▶ queue.retry ─ttl▶ queue
+	//               └─publish▶ exchange.dlx ─▶ queue.dlq
+	PresetDeadLetter: {
+		exchanges: []string{"{prefix}"}, exchangeType: "topic",
+		wait: wait{
+			queue: "{queue}.retry", tierQueue: "{retry-queue}.{tier}", tier: tierLabel, backKey: "{queue}", delay: 5 * time.Second,
+		},
+		park: park{
+			exchange: "{exchange}.dlx", exchangeType: "topic", queue: "{queue}.dlq", bindingKey: "{dlq}", key: "{dlq}",
+			keyed: true, shared: true,
+		},
+		parksDeadLetters: true, maxRetries: 4, mayExpire: true, mayDiscard: true,
+	},
+}
+
+// secondsLabel writes a delay the way delay ladders are named: 300s, not 5m. What is no whole number of seconds is
+// written like everywhere else.
+func secondsLabel(d time.Duration) string {
+	if d%time.Second == 0 {
+		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
+	}
+	return tierLabel(d)
+}

@@ -1,0 +1,237 @@
+package topology
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestPresetsToTheLetter spells out the names and arguments of systems that exist: whoever declares the same objects
+// must not be able to tell the difference.
+func TestPresetsToTheLetter(t *testing.T) {
+	const main, retry, dlq = KindMain, KindRetry, KindDLQ
+	waits := func(ttl int64, exchange, key string) amqp.Table {
+		return amqp.Table{"x-message-ttl": ttl, "x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key}
+	}
+	durable := func(t amqp.Table) amqp.Table {
+		t["x-queue-type"], t["x-dead-letter-strategy"], t["x-overflow"] = "quorum", "at-least-once", "reject-publish"
+		return t
+	}
+	limited := func(t amqp.Table) amqp.Table {
+		t["x-queue-type"], t["x-delivery-limit"] = "quorum", int64(2147483647)
+		return t
+	}
+	for _, c := range []struct {
+		name string
+		o    Options
+		want *Plan
+	}{
+		{"topic-tiers", Options{Preset: "topic-tiers", Service: "freeflow-user"}, &Plan{
+			Exchanges: []Exchange{
+				{"freeflow.events", "topic", true}, {"freeflow.events.retry", "direct", true}, {"freeflow.events.dlx", "fanout", true},
+			},
+			Queues: []Queue{
+				{Name: "freeflow.events.dlq", Kind: dlq, Shared: true},
+				{Name: "freeflow.user.retry.30s", Kind: retry, Args: waits(30_000, "freeflow.events", "user.retry")},
+				{Name: "freeflow.user.retry.5m", Kind: retry, Args: waits(300_000, "freeflow.events", "user.retry")},
+				{Name: "freeflow.user.retry.30m", Kind: retry, Args: waits(1_800_000, "freeflow.events", "user.retry")},
+				{Name: "freeflow.user", Kind: main, Args: amqp.Table{"x-dead-letter-exchange": "freeflow.events.dlx"}},
+			},
+			Bindings: []Binding{
+				{Exchange: "freeflow.events", Key: "user.*", Queue: "freeflow.user"},
+				{Exchange: "freeflow.events.dlx", Queue: "freeflow.events.dlq"},
+				{Exchange: "freeflow.events.retry", Key: "user.30s", Queue: "freeflow.user.retry.30s"},
+				{Exchange: "freeflow.events.retry", Key: "user.5m", Queue: "freeflow.user.retry.5m"},
+				{Exchange: "freeflow.events.retry", Key: "user.30m", Queue: "freeflow.user.retry.30m"},
+			},
+			Queue: "freeflow.user", Tiered: true, StampQueue: true, MaxRetries: 3,
+			Waits: []WaitPath{
+				{Tier: "30s", Delay: 30 * time.Second, Route: Route{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"}},
+				{Tier: "5m", Delay: 5 * time.Minute, Route: Route{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"}},
+				{Tier: "30m", Delay: 30 * time.Minute, Route: Route{"freeflow.events.retry", "user.30m", "freeflow.user.retry.30m"}},
+			},
+			Park: Route{"freeflow.events.dlx", "freeflow.user", "freeflow.events.dlq"}, Redrive: Route{"", "freeflow.user", "freeflow.user"},
+		}},
+		{"per-queue", Options{Preset: "per-queue", Service: "upload.commands", Bindings: []Binding{
+			{Exchange: "domain.commands", Key: "commands.upload.#"}, {Exchange: "domain.commands", Key: "commands.file.reprocess.*"},
+		}}, &Plan{
+			Exchanges: []Exchange{
+				{"domain.commands", "topic", true}, {"retry.q.upload.commands", "direct", false}, {"dlq.q.upload.commands", "direct", false},
+			},
+			Queues: []Queue{
+				{Name: "q.upload.commands.dlq", Kind: dlq},
+				{Name: "q.upload.commands.retry", Kind: retry, Args: waits(15_000, "", "q.upload.commands")},
+				{Name: "q.upload.commands", Kind: main, Args: amqp.Table{
+					"x-dead-letter-exchange": "retry.q.upload.commands", "x-dead-letter-routing-key": "retry",
+				}},
+			},
+			Bindings: []Binding{
+				{Exchange: "domain.commands", Key: "commands.upload.#", Queue: "q.upload.commands"},
+				{Exchange: "domain.commands", Key: "commands.file.reprocess.*", Queue: "q.upload.commands"},
+				{Exchange: "dlq.q.upload.commands", Key: "parking", Queue: "q.upload.commands.dlq"},
+				{Exchange: "retry.q.upload.commands", Key: "retry", Queue: "q.upload.commands.retry"},
+			},
+			Queue: "q.upload.commands", MaxRetries: 3,
+			Waits: []WaitPath{{
+				Tier: "15s", Delay: 15 * time.Second, ByReject: true, Route: Route{"retry.q.upload.commands", "retry", "q.upload.commands.retry"},
+			}},
+			Park:    Route{"dlq.q.upload.commands", "parking", "q.upload.commands.dlq"},
+			Redrive: Route{"retry.q.upload.commands", "retry", "q.upload.commands.retry"},
+		}},
+		{"delay-ladder", Options{
+			Preset: "delay-ladder", Service: "demo-order_processor", Bindings: []Binding{{Exchange: "demo.events", Key: "order.process"}},
+		}, &Plan{
+			Exchanges: []Exchange{{"demo.events", "topic", true}},
+			Queues: []Queue{
+				{Name: "demo.order_processor.dlq", Kind: dlq, Args: limited(amqp.Table{})},
+				{Name: "demo.order_processor.delay_2s", Kind: retry, Args: durable(waits(2_000, "", "demo.order_processor"))},
+				{Name: "demo.order_processor.delay_5s", Kind: retry, Args: durable(waits(5_000, "", "demo.order_processor"))},
+				{Name: "demo.order_processor.delay_15s", Kind: retry, Args: durable(waits(15_000, "", "demo.order_processor"))},
+				{Name: "demo.order_processor", Kind: main, Args: limited(durable(amqp.Table{
+					"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "demo.order_processor.dlq",
+				}))},
+			},
+			Bindings: []Binding{{Exchange: "demo.events", Key: "order.process", Queue: "demo.order_processor"}},
+			Queue:    "demo.order_processor", Tiered: true, Quorum: true, MaxRetries: 3, CountHeader: "x-delivery-count",
+			Waits: []WaitPath{
+				{Tier: "2s", Delay: 2 * time.Second, Route: Route{"", "demo.order_processor.delay_2s", "demo.order_processor.delay_2s"}},
+				{Tier: "5s", Delay: 5 * time.Second, Route: Route{"", "demo.order_processor.delay_5s", "demo.order_processor.delay_5s"}},
+				{Tier: "15s", Delay: 15 * time.Second, Route: Route{"", "demo.order_processor.delay_15s", "demo.order_processor.delay_15s"}},
+			},
+			Park: Route{"", "demo.order_processor.dlq", "demo.order_processor.dlq"}, Redrive: Route{"", "demo.order_processor", "demo.order_processor"},
+		}},
+		{"dead-letter", Options{
+			Preset: "dead-letter", Service: "foodies-order", Queue: "order-service.order-placed",
+			Bindings: []Binding{{Exchange: "foodies", Key: "order.placed"}}, MessageTTL: 5 * time.Minute,
+		}, &Plan{
+			Exchanges: []Exchange{{"foodies", "topic", true}, {"foodies.dlx", "topic", true}},
+			Queues: []Queue{
+				{Name: "order-service.order-placed.dlq", Kind: dlq},
+				{Name: "order-service.order-placed.retry", Kind: retry, Args: waits(5_000, "", "order-service.order-placed")},
+				{Name: "order-service.order-placed", Kind: main, Args: amqp.Table{
+					"x-dead-letter-exchange": "foodies.dlx", "x-dead-letter-routing-key": "order-service.order-placed.dlq",
+					"x-message-ttl": int64(300_000),
+				}},
+			},
+			Bindings: []Binding{
+				{Exchange: "foodies", Key: "order.placed", Queue: "order-service.order-placed"},
+				{Exchange: "foodies.dlx", Key: "order-service.order-placed.dlq", Queue: "order-service.order-placed.dlq"},
+			},
+			Queue: "order-service.order-placed", MaxRetries: 4,
+			Waits: []WaitPath{{
+				Tier: "5s", Delay: 5 * time.Second,
+				Route: Route{"", "order-service.order-placed.retry", "order-service.order-placed.retry"},
+			}},
+			Park:    Route{"foodies.dlx", "order-service.order-placed.dlq", "order-service.order-placed.dlq"},
+			Redrive: Route{"", "order-service.order-placed", "order-service.order-placed"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.want.Preset, c.want.Service, c.want.FrameMax = c.name, c.o.Service, DefaultFrameMax
+			got := build(t, c.o)
+			for _, part := range [][2]any{
+				{got.Exchanges, c.want.Exchanges}, {got.Queues, c.want.Queues}, {got.Bindings, c.want.Bindings}, {got.Waits, c.want.Waits},
+				{got, c.want},
+			} {
+				if !reflect.DeepEqual(part[0], part[1]) {
+					t.Fatalf("got  %+v\nwant %+v", part[0], part[1])
+				}
+			}
+		})
+	}
+}
+
+// TestPresetsFollowTheirOptions: what is set changes what is made from it, and nothing else.
+func TestPresetsFollowTheirOptions(t *testing.T) {
+	events := []Binding{{Exchange: "x.events", Key: "a.b"}}
+	tiers := Options{Preset: PresetTopicTiers, Service: "x-y"}
+	ladder := Options{Preset: PresetDelayLadder, Service: "x-y", Bindings: events}
+	perQueue := Options{Preset: PresetPerQueue, Service: "y", Bindings: []Binding{{Exchange: "domain.events", Key: "#"}}}
+	deadLetter := Options{Preset: PresetDeadLetter, Service: "x-y", Queue: "q", Bindings: []Binding{{Exchange: "x", Key: "#"}}}
+	exchange := func(p *Plan, i int) string { return p.Exchanges[i].Name + " " + p.Exchanges[i].Type }
+	queues := func(p *Plan) (names []string) {
+		for _, q := range p.Queues {
+			names = append(names, q.Name)
+		}
+		return names
+	}
+	for _, c := range []struct {
+		name string
+		o    Options
+		set  func(*Options)
+		look func(*Plan) any
+		want any
+	}{
+		{"the exchange names its retry and dead-letter exchanges", tiers, func(o *Options) { o.Exchange = "e" }, func(p *Plan) any {
+			return exchange(p, 0) + " " + exchange(p, 1) + " " + exchange(p, 2) + " " + p.Park.Queue
+		}, "e topic e.retry direct e.dlx fanout e.dlq"},
+		{"without a hyphen", tiers, func(o *Options) { o.Service = "y" }, func(p *Plan) any { return p.Queue + " " + p.Bindings[0].Key }, "default.y y.*"},
+		{"bindings that retries would not match get one more", tiers, func(o *Options) { o.Bindings = []Binding{{Exchange: "x.events", Key: "y.created"}} },
+			func(p *Plan) any { return p.Bindings[len(p.Bindings)-1] }, Binding{Exchange: "x.events", Key: "y.retry", Queue: "x.y"}},
+		{"so do bindings to other exchanges", tiers, func(o *Options) { o.Bindings = []Binding{{Exchange: "other", Key: "#"}} },
+			func(p *Plan) any { return exchange(p, 0) + exchange(p, 3) }, "other x.events topic"},
+		{"bindings that they match do not", tiers, func(o *Options) { o.Bindings = []Binding{{Exchange: "x.events", Key: "#"}} },
+			func(p *Plan) any { return len(p.Bindings) }, 5},
+		{"retries follow the delays", tiers, func(o *Options) { o.RetryDelays = []time.Duration{time.Second} }, func(p *Plan) any { return p.MaxRetries }, 1},
+		{"unless they are set", tiers, func(o *Options) { o.RetryDelays, o.MaxRetries = []time.Duration{time.Second}, new(7) },
+			func(p *Plan) any { return p.MaxRetries }, 7},
+		{"a dead-letter queue of its own", tiers, func(o *Options) { o.DLX, o.DLQ = "y.dlx", "y.dlq" }, func(p *Plan) any {
+			dlx, _ := p.queue("x.y").Args[argDLX].(string)
+			return dlx + " " + p.Park.Exchange + " " + p.Park.Queue
+		}, "y.dlx y.dlx y.dlq"},
+		{"classic or quorum", tiers, func(o *Options) { o.QueueType = "quorum" }, func(p *Plan) any { return p.queue("x.events.dlq").Args[argType] }, "quorum"},
+
+		{"two main exchanges", perQueue, func(o *Options) {
+			o.Bindings = []Binding{{Exchange: "domain.events", Key: "a"}, {Exchange: "domain.commands", Key: "b"}, {Exchange: "other", Key: "c"}}
+		}, func(p *Plan) any { return exchange(p, 0) + exchange(p, 1) + exchange(p, 2) }, "domain.events topicdomain.commands topicother "},
+		{"one when it is named", perQueue, func(o *Options) {
+			o.Exchange, o.Bindings = "e", []Binding{{Exchange: "e", Key: "a"}, {Exchange: "domain.commands", Key: "b"}}
+		}, func(p *Plan) any { return exchange(p, 0) + exchange(p, 1) }, "e topicdomain.commands "},
+		{"names made from the queue", perQueue, func(o *Options) { o.Queue = "z" }, func(p *Plan) any { return queues(p) }, []string{"z.dlq", "z.retry", "z"}},
+		{"tiers", perQueue, func(o *Options) { o.RetryDelays = []time.Duration{time.Second, time.Minute} },
+			func(p *Plan) any { return queues(p) }, []string{"q.y.dlq", "q.y.retry", "q.y.retry.1s", "q.y.retry.1m", "q.y"}},
+
+		{"delays are named in seconds", ladder, func(o *Options) { o.RetryDelays = []time.Duration{1500 * time.Millisecond, 5 * time.Minute} },
+			func(p *Plan) any { return p.Waits[0].Queue + " " + p.Waits[1].Queue }, "x.y.delay_1.5s x.y.delay_300s"},
+		{"no delays", ladder, func(o *Options) { o.RetryDelays = []time.Duration{} }, func(p *Plan) any {
+			return []any{p.MaxRetries, len(p.Waits), queues(p)}
+		}, []any{0, 0, []string{"x.y.dlq", "x.y"}}},
+		{"classic", ladder, func(o *Options) { o.QueueType = "classic" }, func(p *Plan) any { return p.Quorum || p.queue("x.y").Args[argType] != nil }, false},
+		{"an exchange before the delays", ladder, func(o *Options) { o.RetryExchange, o.RetryQueue = "r", "w" },
+			func(p *Plan) any { return p.Waits[0].Route }, Route{"r", "w_2s", "w_2s"}},
+		{"an exchange before the dead-letter queue", ladder, func(o *Options) { o.DLX = "d" }, func(p *Plan) any {
+			dlx, _ := p.queue("x.y").Args[argDLX].(string)
+			key, _ := p.queue("x.y").Args[argDLKey].(string)
+			return []any{dlx, key, p.Park}
+		}, []any{"d", "x.y.dlq", Route{"d", "x.y.dlq", "x.y.dlq"}}},
+
+		{"tiers without a plain retry queue", deadLetter, func(o *Options) { o.RetryDelays = []time.Duration{time.Second} },
+			func(p *Plan) any { return queues(p) }, []string{"q.dlq", "q.retry.1s", "q"}},
+		{"nothing kept", deadLetter, func(o *Options) { o.NoDeadLetter = true }, func(p *Plan) any { return []any{p.Park, queues(p), p.queue("q").Args} },
+			[]any{Route{}, []string{"q.retry", "q"}, amqp.Table(nil)}},
+		{"nothing kept, quorum", deadLetter, func(o *Options) { o.NoDeadLetter, o.QueueType = true, "quorum" },
+			func(p *Plan) any { return p.queue("q").Args }, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)}},
+	} {
+		t.Run(c.o.Preset+": "+c.name, func(t *testing.T) {
+			o := c.o
+			c.set(&o)
+			if got := c.look(build(t, o)); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestEveryPresetIsListed: the names the configuration knows are the ones that can be built.
+func TestEveryPresetIsListed(t *testing.T) {
+	for _, name := range []string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter} {
+		if blueprints[name] == nil {
+			t.Errorf("%s cannot be built", name)
+		}
+	}
+	if n := len(blueprints); n != 5 {
+		t.Errorf("%d presets", n)
+	}
+}
