@@ -35,7 +35,7 @@ func commands() []command {
 	return []command{
 		{"run", "consume the queue and POST to the app (the default)", runSidecar},
 		{"check", "connect and prove that retried and parked messages would be kept; changes nothing", check},
-		{"plan", "print what would be declared: --format text|mermaid|definitions; needs no broker", plan},
+		{"plan", "print what would be declared: --format text|mermaid|definitions|permissions; needs no broker", plan},
 		{"explain", "print the verdict on an answer and why: --status 503 --retry 10", explain},
 		{"config", "print the effective configuration, secrets masked", printConfig},
 		{"drain", "ask the running sidecar to drain and wait until it has", drain},

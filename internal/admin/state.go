@@ -48,6 +48,7 @@ type Status struct {
 
 	Pauses   []Pause   `json:"pauses"`   // why nothing is taken; empty when messages are
 	Findings []Finding `json:"findings"` // what is wrong with the topology
+	Warnings []string  `json:"warnings"` // what people should know although it works
 
 	Consume Connection `json:"consume"`
 	Publish Connection `json:"publish"`

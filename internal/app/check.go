@@ -29,9 +29,8 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	for _, warning := range cfg.Warnings() {
 		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
 	}
-	if !plan.Quorum {
-		_, _ = fmt.Fprintf(w, "warning  %s: classic queues can lose messages in retry transit when the broker is killed; "+
-			"SIDECAR_QUEUE_TYPE=quorum loses none\n", plan.Queue)
+	for _, warning := range plan.Warnings() {
+		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -46,11 +45,11 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	writable, err := topology.CheckWritable(ctx, s, plan, topology.ModeVerify)
+	permissions, err := topology.Preflight(ctx, s, plan, topology.Mode(cfg.Topology.Mode))
 	if err != nil {
 		return err
 	}
-	findings = append(findings, writable...)
+	findings = append(findings, permissions...)
 	for _, f := range findings {
 		_, _ = fmt.Fprintf(w, "problem  %s: %s\n         wanted  %s\n         found   %s\n         fix     %s\n",
 			f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
@@ -63,6 +62,10 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("%w: %d problems", ErrFindings, len(findings))
 	}
-	_, _ = fmt.Fprintf(w, "ok       %s fits: retried messages wait and return, parked ones are kept in %s\n", plan.Queue, plan.Park.Queue)
+	kept := "parked ones are kept in " + plan.Park.Queue
+	if plan.Park.Queue == "" {
+		kept = "those that have used up their retries are discarded"
+	}
+	_, _ = fmt.Fprintf(w, "ok       %s fits: retried messages wait and return, %s\n", plan.Queue, kept)
 	return nil
 }

@@ -7,31 +7,40 @@ import (
 	"sidecar/internal/topology"
 )
 
-// fitness remembers how the topology looked the last time, for the log, /readyz and /status.
+// aspect is one of the looks that are taken at the topology, each on the connection it is about.
+type aspect uint8
+
+const (
+	objects    aspect = iota // exchanges, queues and bindings: on the connection that consumes
+	publishing               // whether the user may publish: on the one that publishes
+	aspects
+)
+
+// fitness is what the last looks at the topology found.
 type fitness struct {
 	mu       sync.Mutex
-	looked   bool
-	findings []topology.Finding
+	looked   bool // at the objects
+	findings [aspects][]topology.Finding
 }
 
-// set reports whether anything is different from the last time.
-func (f *fitness) set(findings []topology.Finding) bool {
+// set remembers what a look found and reports whether that is news.
+func (f *fitness) set(of aspect, findings []topology.Finding) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed := !slices.Equal(f.findings, findings)
-	f.looked, f.findings = true, findings
+	changed := !slices.Equal(f.findings[of], findings)
+	f.looked = f.looked || of == objects
+	f.findings[of] = findings
 	return changed
 }
 
 func (f *fitness) bad() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.findings) > 0
+	all, _ := f.last()
+	return len(all) > 0
 }
 
-// last returns what was found; looked is false before the first look.
+// last returns what is wrong, of all aspects, and whether anybody has looked yet.
 func (f *fitness) last() (findings []topology.Finding, looked bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.findings), f.looked
+	return slices.Concat(f.findings[:]...), f.looked
 }

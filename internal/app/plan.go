@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -47,7 +48,10 @@ func newPolicy(cfg *config.Config) retry.Policy {
 	}
 }
 
-// RenderPlan prints the configured topology as text, mermaid or definitions.
+// PlanFormats are what RenderPlan can make of a plan.
+var PlanFormats = []string{"text", "mermaid", "definitions", "permissions"}
+
+// RenderPlan prints the configured topology in one of PlanFormats. Permissions are those of the configured mode.
 func RenderPlan(cfg *config.Config, format string) (string, error) {
 	p, err := newPlan(cfg)
 	if err != nil {
@@ -61,8 +65,10 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	case "definitions":
 		b, err := p.Definitions(vhost(cfg))
 		return string(b), err
+	case "permissions":
+		return p.Permissions(topology.Mode(cfg.Topology.Mode)).Text(vhost(cfg)), nil
 	}
-	return "", fmt.Errorf("format %q is not one of text, mermaid, definitions", format)
+	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
 }
 
 // vhost is the virtual host of the first URL: definitions name the one they are for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,7 +28,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 		a.consumer.Drain(context.Background()) // ends its workers: nothing was taken yet
 		return err
 	}
-	for _, w := range a.cfg.Warnings() {
+	for _, w := range a.warnings() {
 		a.log.Warn("configuration", "warning", w)
 	}
 	a.log.Info("listening", "admin", addrs.Admin, "control", addrs.Control)
@@ -65,6 +66,9 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	}
 	return a.stop(group, stopServing)
 }
+
+// warnings are about what works, and may surprise.
+func (a *App) warnings() []string { return slices.Concat([]string{}, a.cfg.Warnings(), a.plan.Warnings()) }
 
 // ended takes the end of our own context for what it is.
 func ended(err error) error {

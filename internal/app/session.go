@@ -92,7 +92,7 @@ func (a *App) repair(ctx context.Context, s *broker.Session) error {
 func (a *App) ensureFirst(ctx context.Context, s *broker.Session) error {
 	if !a.oneByOne {
 		if topology.EnsureAtOnce(ctx, s, a.plan, topology.Mode(a.cfg.Topology.Mode)) {
-			a.take(nil)
+			a.take(objects, nil)
 			return nil
 		}
 		// A session that stands was told no. One that ended may have been cut, or have taken too long: that is found out
@@ -109,21 +109,40 @@ func (a *App) ensure(ctx context.Context, s *broker.Session) error {
 	if err != nil {
 		return err
 	}
-	a.take(findings)
+	a.take(objects, findings)
 	return nil
 }
 
 // take acts on what a look at the topology has found.
-func (a *App) take(findings []topology.Finding) {
-	if a.fits.set(findings) {
+func (a *App) take(of aspect, findings []topology.Finding) {
+	if a.fits.set(of, findings) {
 		for _, f := range findings {
 			a.log.Error("topology does not fit", "object", f.Object, "problem", string(f.Problem), "wanted", f.Wanted,
 				"found", f.Found, "fix", f.Fix)
 		}
 	}
-	if len(findings) > 0 {
-		a.flow.Hold(flow.Topology, findings[0].String())
+	if all, _ := a.fits.last(); len(all) > 0 {
+		a.flow.Hold(flow.Topology, all[0].String())
 	} else if a.flow.Lift(flow.Topology) {
 		a.log.Info("topology fits", "queue", a.plan.Queue)
+	}
+}
+
+// mayPublish looks, for every connection that publishes, whether the user may publish what is retried and parked. While
+// it may not, nothing is consumed: a message could not leave.
+func (a *App) mayPublish(ctx context.Context, s *broker.Session) {
+	for {
+		findings, err := topology.MayPublish(ctx, s, a.plan, topology.Mode(a.cfg.Topology.Mode))
+		if err == nil {
+			a.take(publishing, findings)
+		}
+		if err == nil && len(findings) == 0 {
+			return
+		}
+		select {
+		case <-time.After(checkInterval):
+		case <-ctx.Done():
+			return
+		}
 	}
 }

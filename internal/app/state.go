@@ -17,6 +17,7 @@ import (
 func (a *App) newBroker() {
 	a.consuming = broker.NewDialer(brokerOptions(a.cfg, "consume", a.build, a.log, a.registry))
 	a.publisher = broker.NewPublisher(broker.NewDialer(brokerOptions(a.cfg, "publish", a.build, a.log, a.registry)))
+	a.publisher.Greet(a.mayPublish)
 	a.watcher = topology.NewWatcher(topology.WatchOptions{
 		Plan: a.plan, Logger: a.log, Registerer: a.registry, Report: a.missing,
 	})
@@ -92,7 +93,7 @@ func (s state) Status() admin.Status {
 	st := admin.Status{
 		State: s.name(), Version: a.build.Version, Commit: a.build.Commit, Started: a.started,
 		Service: a.cfg.Service.Name, Queue: a.plan.Queue, Topology: a.plan.Preset,
-		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, RetryDelays: []string{},
+		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, RetryDelays: []string{}, Warnings: a.warnings(),
 		Consume:  admin.Connection{Connected: a.connected.Load()},
 		Publish:  admin.Connection{Connected: a.publisher.Connected(), Blocked: a.publisher.Blocked()},
 		App:      admin.App{Up: a.flow.AppUp(), URL: shownURL(a.cfg.App.URL)},

@@ -15,6 +15,7 @@ const maxChannels = 32
 type Publisher struct {
 	dialer *Dialer
 	slots  chan struct{}
+	greet  func(context.Context, *Session) // see Greet; may be nil
 
 	mu   sync.Mutex
 	pool *pool // of the session that stands; nil while there is none
@@ -25,12 +26,21 @@ func NewPublisher(d *Dialer) *Publisher {
 	return &Publisher{dialer: d, slots: make(chan struct{}, maxChannels)}
 }
 
+// Greet has fn called beside the publishing for every connection that is made; its context ends with the connection. It
+// has to be set before Run.
+func (p *Publisher) Greet(fn func(context.Context, *Session)) { p.greet = fn }
+
 // Run keeps the publisher's connection up until ctx ends, and returns its cause. A publish under way then ends as
 // ErrUnknown.
 func (p *Publisher) Run(ctx context.Context) error {
 	return Supervise(ctx, p.dialer, func(ctx context.Context, s *Session) error {
 		p.use(newPool(s))
 		defer p.use(nil)
+		if p.greet != nil {
+			var greeting sync.WaitGroup
+			greeting.Go(func() { p.greet(ctx, s) })
+			defer greeting.Wait()
+		}
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})

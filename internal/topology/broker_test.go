@@ -73,5 +73,21 @@ func user(t testing.TB, raw string, p Permissions) string {
 	return u.String()
 }
 
+// oneUser makes a user, and returns a function that gives it other rights, which hold for new connections. rabbitmqctl
+// is slow: one call a time is all that is needed.
+func oneUser(t testing.TB, raw string) func(Permissions) string {
+	t.Helper()
+	name := brokertest.Name(t, "user")
+	brokertest.Ctl(t, "add_user", name, "secret")
+	brokertest.CtlLater(t, "delete_user", name)
+	u, _ := url.Parse(raw)
+	u.User = url.UserPassword(name, "secret")
+	return func(p Permissions) string {
+		t.Helper()
+		brokertest.Ctl(t, "set_permissions", "-p", path(t, raw), name, p.Configure, p.Write, p.Read)
+		return u.String()
+	}
+}
+
 // soon is for what the broker does by itself.
 const soon = 20 * time.Second

@@ -209,6 +209,9 @@ func (e *ensurer) binding(ctx context.Context, b Binding) error {
 	if err != nil || refusal == nil {
 		return err
 	}
+	if refusal.Code == amqp.AccessRefused && e.p.spareBinding(b) {
+		return nil // what is parked is published as mandatory, so a missing one will be told
+	}
 	known := e.reported[queueObject(b.Queue)] || e.reported[exchangeObject(b.Exchange)]
 	switch {
 	case refusal.Code == amqp.AccessRefused:

@@ -3,7 +3,9 @@ package topology
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,9 +17,27 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// variants are the fanout plans that are declared on a broker. No two share a name.
+// variants are the plans that are declared on a broker. No two share a name.
 func variants(t testing.TB) map[string]*Plan {
 	tiers := []time.Duration{50 * time.Millisecond, 100 * time.Millisecond}
+	plans := map[string]*Plan{}
+	for _, queueType := range []string{"classic", "quorum"} {
+		short := queueType[:1]
+		for name, o := range map[string]Options{
+			PresetTopicTiers:  {Service: short + "1-x", RetryDelays: tiers},
+			PresetPerQueue:    {Service: short + "x", RetryDelay: tiers[0], Exchange: short + ".events", Bindings: []Binding{{Exchange: short + ".events", Key: "a"}}},
+			PresetDelayLadder: {Service: short + "2-x", RetryDelays: tiers, Bindings: []Binding{{Exchange: short + "2.events", Key: "a"}}},
+			PresetDeadLetter:  {Service: short + "3-x", Queue: short + "x", RetryDelay: tiers[0], Bindings: []Binding{{Exchange: short + "3", Key: "a"}}},
+		} {
+			o.Preset, o.QueueType = name, queueType
+			plans[name+" "+queueType] = build(t, o)
+		}
+	}
+	maps.Copy(plans, fanouts(t, tiers))
+	return plans
+}
+
+func fanouts(t testing.TB, tiers []time.Duration) map[string]*Plan {
 	return map[string]*Plan{
 		"classic":       build(t, Options{Service: "a-x", RetryDelay: 50 * time.Millisecond}),
 		"quorum":        build(t, Options{Service: "b-x", RetryDelay: 50 * time.Millisecond, QueueType: "quorum"}),
@@ -322,19 +342,35 @@ func TestForeignExchange(t *testing.T) {
 	publish(t, url, "foreign", "k", amqp.Publishing{})
 }
 
-// TestDefinitions: what `sidecar plan` prints is what `sidecar run` wants to find.
+// TestDefinitions: what is imported is what would have been declared. All of it goes in one file, because rabbitmqctl
+// takes its time.
 func TestDefinitions(t *testing.T) {
 	url := brokertest.Vhost(t)
-	for name, p := range variants(t) {
+	plans := variants(t)
+	all := definitions{}
+	for _, p := range plans {
+		b, err := p.Definitions(path(t, url))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d definitions
+		if err := json.Unmarshal(b, &d); err != nil {
+			t.Fatal(err)
+		}
+		all.Exchanges, all.Queues = append(all.Exchanges, d.Exchanges...), append(all.Queues, d.Queues...)
+		all.Bindings = append(all.Bindings, d.Bindings...)
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	importDefinitions(t, b)
+	for name, p := range plans {
 		t.Run(name, func(t *testing.T) {
-			definitions, err := p.Definitions(path(t, url))
-			if err != nil {
-				t.Fatal(err)
-			}
-			importDefinitions(t, definitions)
 			fits(t, url, p, ModeVerify)
 			for _, w := range p.Waits {
 				publish(t, url, w.Exchange, w.Key, amqp.Publishing{})
+				brokertest.Get(t, url, p.Queue, soon)
 			}
 			publish(t, url, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
 			fits(t, url, p, ModeDeclare)
@@ -361,13 +397,11 @@ func TestSessionTrouble(t *testing.T) {
 		t.Error("a lost connection fits")
 	}
 	for name, do := range map[string]func() error{
-		"ensure": func() error { _, err := Ensure(context.Background(), s, p, ModeDeclare); return err },
-		"verify": func() error { _, err := Ensure(context.Background(), s, p, ModeVerify); return err },
-		"depths": func() error { _, _, err := Depths(context.Background(), s, p); return err },
-		"writable": func() error {
-			_, err := CheckWritable(context.Background(), s, p, ModeDeclare)
-			return err
-		},
+		"ensure":      func() error { _, err := Ensure(context.Background(), s, p, ModeDeclare); return err },
+		"verify":      func() error { _, err := Ensure(context.Background(), s, p, ModeVerify); return err },
+		"depths":      func() error { _, _, err := Depths(context.Background(), s, p); return err },
+		"preflight":   func() error { _, err := Preflight(context.Background(), s, p, ModeDeclare); return err },
+		"may publish": func() error { _, err := MayPublish(context.Background(), s, p, ModeDeclare); return err },
 	} {
 		if err := do(); err == nil {
 			t.Errorf("%s: a lost connection went unnoticed", name)

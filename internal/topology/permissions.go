@@ -33,7 +33,10 @@ func (p *Plan) Permissions(mode Mode) Permissions {
 	for _, b := range p.Bindings {
 		bound = append(bound, b.Queue)
 	}
-	published := p.publishTargets()
+	var published []string
+	for _, r := range p.publishRoutes() {
+		published = append(published, cmp.Or(r.Exchange, defaultExchange))
+	}
 	switch mode {
 	case ModeDeclare:
 		var ours []string
@@ -51,17 +54,17 @@ func (p *Plan) Permissions(mode Mode) Permissions {
 	return Permissions{Configure: expression(nil), Write: expression(published), Read: expression([]string{p.Queue})}
 }
 
-// publishTargets lists the exchanges that retries, parks and redrives are published to. Every wait path counts, also
-// one that usually leaves by reject: some messages cannot.
-func (p *Plan) publishTargets() []string {
-	targets := []string{cmp.Or(p.Redrive.Exchange, defaultExchange)}
+// publishRoutes lists where retries, parked and redriven messages are published to. Every wait path counts, also one
+// that usually leaves by reject: some messages cannot.
+func (p *Plan) publishRoutes() []Route {
+	routes := []Route{p.Redrive}
 	if p.Park != (Route{}) {
-		targets = append(targets, cmp.Or(p.Park.Exchange, defaultExchange))
+		routes = append(routes, p.Park)
 	}
 	for _, w := range p.Waits {
-		targets = append(targets, cmp.Or(w.Exchange, defaultExchange))
+		routes = append(routes, w.Route)
 	}
-	return targets
+	return routes
 }
 
 // expression matches exactly the given names.
@@ -75,6 +78,12 @@ func expression(names []string) string {
 	}
 	slices.Sort(quoted)
 	return "^(" + strings.Join(slices.Compact(quoted), "|") + ")$"
+}
+
+// Text is p for people and scripts: one line for each of the three expressions, and the command that grants them
+// to a user whose name is left to be filled in.
+func (p Permissions) Text(vhost string) string {
+	return fmt.Sprintf("configure  %s\nwrite      %s\nread       %s\n\n%s\n", p.Configure, p.Write, p.Read, p.command(vhost, ""))
 }
 
 // command is the rabbitmqctl line that grants p to user.

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,29 +14,48 @@ import (
 // TestPermissionsAreEnough: a user with exactly what Permissions says can do all that its mode needs.
 func TestPermissionsAreEnough(t *testing.T) {
 	url := brokertest.Vhost(t)
-	p := build(t, Options{Service: "wms-cincout"})
-	declarer := user(t, url, p.Permissions(ModeDeclare))
-	fits(t, declarer, p, ModeDeclare)
-	fits(t, declarer, p, ModeDeclare)
-
-	verifier := user(t, url, p.Permissions(ModeVerify))
-	fits(t, verifier, p, ModeVerify)
-	for _, u := range []string{declarer, verifier} {
-		f, err := CheckWritable(context.Background(), session(t, u), p, ModeVerify)
-		if err != nil || f != nil {
-			t.Errorf("%v, %v", f, err)
+	with := oneUser(t, url)
+	for name, p := range variants(t) {
+		if strings.HasSuffix(name, "quorum") { // the names are what counts
+			continue
 		}
-		depths, missing, err := Depths(context.Background(), session(t, u), p)
-		if err != nil || missing != nil || len(depths) != 3 {
-			t.Errorf("%v, %v, %v", depths, missing, err)
-		}
-		ch := channel(t, u)
-		brokertest.Publish(t, ch, p.Waits[0].Exchange, p.Waits[0].Key, amqp.Publishing{})
-		brokertest.Publish(t, ch, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
-		if _, _, err := ch.Get(p.Queue, true); err != nil {
-			t.Error(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			for _, mode := range []Mode{ModeDeclare, ModeVerify, ModeNone} {
+				u := with(p.Permissions(mode))
+				fits(t, u, p, mode)
+				if f, err := Preflight(context.Background(), session(t, u), p, mode); err != nil || f != nil {
+					t.Errorf("%s: %v, %v", mode, f, err)
+				}
+				ch := channel(t, u)
+				for _, w := range p.Waits {
+					brokertest.Publish(t, ch, w.Exchange, w.Key, amqp.Publishing{})
+				}
+				for range p.Waits {
+					get(t, ch, p.Queue)
+				}
+				brokertest.Publish(t, ch, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
+				if mode == ModeNone {
+					continue
+				}
+				depths, missing, err := Depths(context.Background(), session(t, u), p)
+				if err != nil || missing != nil || len(depths) != len(p.Queues) {
+					t.Errorf("%s: %v, %v, %v", mode, depths, missing, err)
+				}
+			}
+		})
 	}
+}
+
+// get takes one message with the rights of the channel's user.
+func get(t testing.TB, ch *amqp.Channel, queue string) {
+	t.Helper()
+	brokertest.Eventually(t, soon, "a message in "+queue, func() bool {
+		_, ok, err := ch.Get(queue, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	})
 }
 
 // TestPermissionsMissing takes one right away at a time. The finding names the right, the object, and the line that
@@ -117,30 +137,93 @@ func atLeast43(t testing.TB) bool {
 	return !strings.HasPrefix(v, "3.") && v >= "4.3"
 }
 
-func TestCheckWritable(t *testing.T) {
+// TestPreflight takes one right at a time, before and after the objects are there, and leaves nothing behind.
+func TestPreflight(t *testing.T) {
 	url := brokertest.Vhost(t)
-	p := build(t, Options{Service: "wms-cincout"})
+	with := oneUser(t, url)
+	const all, none = ".*", "^$"
+	for _, c := range []struct {
+		name        string
+		mode        Mode
+		permissions Permissions
+		want        []string // of the findings: object, right and resource
+	}{
+		{"everything", ModeDeclare, Permissions{all, all, all}, nil},
+		{"no configure", ModeDeclare, Permissions{none, all, all}, []string{
+			`declaring exchange "wms.retry-exchange.wms-cincout": configure on "wms.retry-exchange.wms-cincout"`,
+			`declaring queue "wms.dlq.wms-cincout": configure on "wms.dlq.wms-cincout"`,
+			`declaring queue "wms.retry-queue.wms-cincout": configure and read on "wms.retry-queue.wms-cincout"`,
+			`declaring queue "wms.queue.wms-cincout": configure and read on "wms.queue.wms-cincout"`,
+		}},
+		{"no configure, which verifying does not need", ModeVerify, Permissions{none, all, all}, nil},
+		{"no read", ModeVerify, Permissions{all, all, none}, []string{
+			`consuming from queue "wms.queue.wms-cincout": read on "wms.queue.wms-cincout"`,
+		}},
+		{"no read of the main exchange", ModeDeclare, Permissions{all, all, `^wms\.[^m].*`}, []string{
+			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": read on "wms.main-exchange"`,
+		}},
+		{"no write to the default exchange", ModeVerify, Permissions{all, `^wms.*`, all}, []string{
+			`publishing to exchange "amq.default": write on "amq.default"`,
+		}},
+		{"no write to the queue", ModeDeclare, Permissions{all, `^(amq\.default|wms\.retry-.*)$`, all}, []string{
+			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": write on "wms.queue.wms-cincout"`,
+		}},
+		{"no write at all", ModeNone, Permissions{all, none, all}, []string{
+			`publishing to exchange "amq.default": write on "amq.default"`,
+			`publishing to exchange "wms.retry-exchange.wms-cincout": write on "wms.retry-exchange.wms-cincout"`,
+		}},
+	} {
+		p := build(t, Options{Service: "wms-cincout"})
+		u := with(c.permissions)
+		for _, there := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, objects there %t", c.name, there), func(t *testing.T) {
+				ch := channel(t, url)
+				if there {
+					fits(t, url, p, ModeDeclare)
+				}
+				got, err := Preflight(context.Background(), session(t, u), p, c.mode)
+				if err != nil || len(got) != len(c.want) {
+					t.Errorf("%d findings, want %d: %v, %v", len(got), len(c.want), got, err)
+				}
+				for _, f := range got {
+					line := f.Object + ": " + strings.Replace(f.Wanted, " permission", "", 1)
+					if f.Problem != ProblemPermission || !said(c.want, line) {
+						t.Errorf("%s (%s)", line, f.Problem)
+					}
+				}
+				for _, q := range p.Queues {
+					if there {
+						if n := brokertest.Ready(t, url, q.Name); n != 0 {
+							t.Errorf("%d messages in %s", n, q.Name)
+						}
+						if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+							t.Error(err)
+						}
+					} else if _, err := channel(t, url).QueueDeclarePassive(q.Name, true, false, false, false, nil); err == nil {
+						t.Errorf("%s was declared", q.Name)
+					}
+				}
+				for _, x := range p.Exchanges {
+					_ = channel(t, url).ExchangeDelete(x.Name, false, false)
+				}
+			})
+		}
+	}
+}
+
+// TestOthersMayOwnWhatIsShared: the dead-letter queue of topic-tiers is declared by whoever comes first, perhaps under
+// another user.
+func TestOthersMayOwnWhatIsShared(t *testing.T) {
+	url := brokertest.Vhost(t)
+	p := build(t, Options{Preset: PresetTopicTiers, Service: "freeflow-user"})
 	fits(t, url, p, ModeDeclare)
-	f, err := CheckWritable(context.Background(), session(t, user(t, url, Permissions{".*", "^x$", ".*"})), p, ModeVerify)
-	if err != nil || len(f) != 2 {
-		t.Fatalf("%v, %v", f, err)
+	u := user(t, url, Permissions{`^freeflow\.user.*`, `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, `^freeflow\.(user.*|events.*)`})
+	fits(t, u, p, ModeDeclare)
+	u = user(t, url, Permissions{`^freeflow\.user.*`, `^(freeflow\.user.*|freeflow\.events(\.retry|\.dlx)?|amq\.default)$`, `^freeflow\.(user.*|events|events\.retry)$`})
+	if !atLeast43(t) { // which lets nobody see what he has no right on
+		fits(t, u, p, ModeDeclare)
 	}
-	for i, name := range []string{"amq.default", "wms.retry-exchange.wms-cincout"} {
-		if f[i].Wanted != `write permission on "`+name+`"` || !strings.Contains(f[i].Fix, "amq\\.default") {
-			t.Errorf("%v", f[i])
-		}
-	}
-	for _, q := range p.Queues {
-		if n := brokertest.Ready(t, url, q.Name); n != 0 {
-			t.Errorf("%d messages in %s", n, q.Name)
-		}
-	}
-	shared := &Plan{Redrive: Route{Exchange: "x"}, Exchanges: []Exchange{{Name: "x", Type: "direct", Shared: true}}}
-	if f, err := CheckWritable(context.Background(), nil, shared, ModeVerify); f != nil || err != nil {
-		t.Errorf("a shared exchange was tried: %v, %v", f, err)
-	}
-	absent := build(t, Options{Service: "abs-ent"})
-	if f, err := CheckWritable(context.Background(), session(t, url), absent, ModeVerify); f != nil || err != nil {
-		t.Errorf("a missing exchange is not a matter of permissions: %v, %v", f, err)
+	if f, err := Preflight(context.Background(), session(t, u), p, ModeDeclare); err != nil || f != nil {
+		t.Errorf("%v, %v", f, err)
 	}
 }

@@ -170,6 +170,13 @@ func (p *Plan) exchange(name string) *Exchange {
 	return nil
 }
 
+// spareBinding reports whether a binding ties two objects that others declare too: not being allowed to make it is no
+// fault.
+func (p *Plan) spareBinding(b Binding) bool {
+	x, q := p.exchange(b.Exchange), p.queue(b.Queue)
+	return x != nil && x.Shared && q != nil && q.Shared
+}
+
 // deadLetter returns where the queue's dead letters are published; ok is false when they are dropped.
 func (q *Queue) deadLetter() (exchange, key string, ok bool) {
 	exchange, ok = q.Args[argDLX].(string)

@@ -258,6 +258,72 @@ func TestRequeueAndItsDetour(t *testing.T) {
 	}
 }
 
+// TestRequeueOfUnknownQueues: where nobody knows the delivery limit a message does not come near it.
+func TestRequeueOfUnknownQueues(t *testing.T) {
+	v := message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: time.Second, Jitter: time.Second}
+	delivered := func(n any) *message.Message {
+		return arrived(func(m *message.Message) { m.RetryCount, m.Headers["x-delivery-count"] = 3, n })
+	}
+	p := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
+	if s := p.Settlement(delivered(int64(1000)), v); s.Final != FinalRequeue || s.Publish != nil {
+		t.Errorf("a queue without a limit: %+v", s)
+	}
+	p.Unverified = true
+	if s := p.Settlement(delivered(int64(9)), v); s.Final != FinalRequeue || s.Publish != nil || s.Detour == nil {
+		t.Errorf("far from any limit: %+v", s)
+	}
+	s := p.Settlement(delivered(int64(10)), v)
+	if s.Final != FinalAck || s.Publish == nil || s.Hold != 0 || s.Publish.Msg.Headers["x-retry-count"] != int32(3) || s.Verdict.Action != message.Requeue {
+		t.Errorf("near the limit: %+v", s)
+	}
+	if _, kept := s.Publish.Msg.Headers["x-delivery-count"]; kept {
+		t.Error("the copy begins with the count of the original")
+	}
+	for _, forged := range []any{"10", int64(-10), nil} {
+		if s := p.Settlement(delivered(forged), v); s.Final != FinalRequeue {
+			t.Errorf("%v: %+v", forged, s)
+		}
+	}
+	straight := otherShapes(t)["straight to the dlq"]
+	straight.Unverified = true
+	if s := straight.Settlement(delivered(int64(19)), v); s.Final != FinalRequeue {
+		t.Errorf("without a queue to wait in: %+v", s)
+	}
+}
+
+// TestForeign: what another service retries is told by its stamp, and only where it can come by by accident.
+func TestForeign(t *testing.T) {
+	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})
+	from := func(exchange string, stamp any) *message.Message {
+		return arrived(func(m *message.Message) {
+			if m.Exchange = exchange; stamp != nil {
+				m.Headers[HeaderRetryQueue] = stamp
+			}
+		})
+	}
+	for _, c := range []struct {
+		name string
+		p    *Plan
+		m    *message.Message
+		want bool
+	}{
+		{"another service's", tiers, from("freeflow.events", "freeflow.audit"), true},
+		{"its own", tiers, from("freeflow.events", "freeflow.user"), false},
+		{"no retry", tiers, from("freeflow.events", nil), false},
+		{"not a stamp", tiers, from("freeflow.events", int32(1)), false},
+		{"put here by name", tiers, from("", "freeflow.audit"), false},
+		{"a topology without stamps", fanout, from("wms.main-exchange", "freeflow.audit"), false},
+	} {
+		if got := c.p.Foreign(c.m); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+	parked := tiers.Settlement(from("freeflow.events", "freeflow.user"), verdict(message.Park, message.ReasonMaxRetries)).Publish
+	if _, there := parked.Msg.Headers[HeaderRetryQueue]; there {
+		t.Error("a parked message is still on its way to a queue")
+	}
+}
+
 // TestRetryPublicationKeepsTheMessage: everything a reader or the broker needs survives, nothing that would act on
 // the broker does.
 func TestRetryPublicationKeepsTheMessage(t *testing.T) {

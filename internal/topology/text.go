@@ -29,12 +29,13 @@ func (p *Plan) Text() string {
 		x := p.Bindings[i]
 		return x.Exchange + "\t" + quoteKey(x.Key) + "\t" + x.Queue
 	})
-	table(&b, "WHAT HAPPENS\tBY\tTO", len(p.Waits)+2, func(i int) string {
+	waits := min(len(p.Waits), p.MaxRetries) // others only serve messages that ask for their delay
+	table(&b, "WHAT HAPPENS\tBY\tTO", waits+2, func(i int) string {
 		switch {
 		case i == 0:
 			return "a message arrives\tconsume from\t" + p.Queue
-		case i <= len(p.Waits):
-			return p.Waits[i-1].sentence(i, len(p.Waits))
+		case i <= waits:
+			return p.Waits[i-1].sentence(i, p.MaxRetries, len(p.Waits))
 		case p.Park == (Route{}):
 			return "nothing is left to try\tack\tdiscarded"
 		}
@@ -43,12 +44,12 @@ func (p *Plan) Text() string {
 	return b.String()
 }
 
-func (w *WaitPath) sentence(attempt, of int) string {
+func (w *WaitPath) sentence(attempt, retries, of int) string {
 	when := "a failure waits " + w.Tier
 	if of > 1 {
 		when = fmt.Sprintf("failure %d waits %s", attempt, w.Tier)
 	}
-	if of > 1 && attempt == of {
+	if of > 1 && attempt == of && retries > of {
 		when = fmt.Sprintf("failure %d and later wait %s", attempt, w.Tier)
 	}
 	if w.ByReject {

@@ -68,6 +68,11 @@ func TestValidateRefuses(t *testing.T) {
 		{"parks in no queue", func(p *Plan) { p.Park.Queue = "x" }, `dead-letter queue "x" is not in the plan`},
 		{"parks in the service's queue", func(p *Plan) { p.Park.Queue = own }, "is not in the plan"},
 		{"park route to nowhere", func(p *Plan) { p.Park.Key = "x" }, "does not reach"},
+		{"park key is a pattern", func(p *Plan) {
+			p.Exchanges = append(p.Exchanges, Exchange{Name: "x", Type: "topic"})
+			p.Bindings = append(p.Bindings, Binding{Exchange: "x", Key: "a.*", Queue: dlq})
+			p.Park = Route{Exchange: "x", Key: "a.*", Queue: dlq}
+		}, "is a pattern"},
 		{"parked messages expire", set(dlq, argTTL, int64(1)), "must not have x-message-ttl"},
 		{"parked messages overflow", set(dlq, "x-max-length", int64(1)), "must not have x-max-length"},
 		{"parked messages overflow by size", set(dlq, "x-max-length-bytes", int64(1)), "must not have x-max-length-bytes"},

@@ -1,0 +1,44 @@
+package topology
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Warnings says what people should know about a plan that works, one sentence each.
+func (p *Plan) Warnings() []string {
+	var w []string
+	if !p.Quorum {
+		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is killed; "+
+			"SIDECAR_QUEUE_TYPE=quorum loses none", p.Queue))
+	}
+	for _, x := range p.Exchanges {
+		if x.Shared && !strings.Contains(p.Service, "-") && (x.Name == defaultPrefix || strings.HasPrefix(x.Name, defaultPrefix+".")) {
+			w = append(w, fmt.Sprintf("exchange %s is shared by all services without a hyphen in their name: set SIDECAR_PREFIX or SIDECAR_EXCHANGE if they are not one family", x.Name))
+			break
+		}
+	}
+	if exchange := p.returnsThrough(); exchange != "" {
+		w = append(w, fmt.Sprintf("retries come back through exchange %s: every other queue they match there gets them again; "+
+			"sidecars with this topology ack them unseen, other consumers have to take duplicates", exchange))
+	}
+	if q := p.queue(p.Queue); q != nil && q.Args[argTTL] != nil {
+		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death does", p.Queue, q.Args[argTTL]))
+	}
+	if p.Unverified {
+		w = append(w, "SIDECAR_TOPOLOGY_MODE=none: nobody looks whether retried and parked messages are kept")
+	}
+	return w
+}
+
+// returnsThrough names the exchange that retries come back through, if it is not the default one.
+func (p *Plan) returnsThrough() string {
+	for _, w := range p.Waits {
+		if q := p.queue(w.Queue); q != nil {
+			if exchange, _, _ := q.deadLetter(); exchange != "" {
+				return exchange
+			}
+		}
+	}
+	return ""
+}
