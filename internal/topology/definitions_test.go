@@ -1,0 +1,58 @@
+package topology
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// TestDefinitions: what is imported is what would have been declared. All of it goes in one file, because rabbitmqctl
+// takes its time.
+func TestDefinitions(t *testing.T) {
+	url := brokertest.Vhost(t)
+	plans := variants(t)
+	all := definitions{}
+	for _, p := range plans {
+		b, err := p.Definitions(path(t, url))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d definitions
+		if err := json.Unmarshal(b, &d); err != nil {
+			t.Fatal(err)
+		}
+		all.Exchanges, all.Queues = append(all.Exchanges, d.Exchanges...), append(all.Queues, d.Queues...)
+		all.Bindings = append(all.Bindings, d.Bindings...)
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	importDefinitions(t, b)
+	for name, p := range plans {
+		t.Run(name, func(t *testing.T) {
+			fits(t, url, p, ModeVerify)
+			for _, w := range p.Waits {
+				publish(t, url, w.Exchange, w.Key, amqp.Publishing{})
+				brokertest.Get(t, url, p.Queue, soon)
+			}
+			publish(t, url, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
+			fits(t, url, p, ModeDeclare)
+		})
+	}
+}
+
+// importDefinitions runs rabbitmqctl import_definitions. The file is written by the node itself: the test may not
+// share a file system with it.
+func importDefinitions(t testing.TB, definitions []byte) {
+	t.Helper()
+	file := "/tmp/" + brokertest.Name(t, "definitions") + ".json"
+	brokertest.Ctl(t, "eval", fmt.Sprintf(`ok = file:write_file("%s", base64:decode("%s")).`, file, base64.StdEncoding.EncodeToString(definitions)))
+	brokertest.CtlLater(t, "eval", fmt.Sprintf(`file:delete("%s").`, file))
+	brokertest.Ctl(t, "import_definitions", file)
+}
