@@ -390,12 +390,17 @@ native_start() { # DIR PORT
 }
 
 # native_alive DIR: the recorded group is still there and still a RabbitMQ; after a reboot the number may be another's.
+# For a moment after its start it is a copy of this script, and while one program replaces another it has no arguments.
 native_alive() {
-  local pid args
+  local pid args i
   pid=$(cat "$1/pid" 2>/dev/null) || return 1
-  kill -0 -- "-$pid" 2>/dev/null || return 1
-  if [[ -r /proc/$pid/cmdline ]]; then args=$(tr '\0' ' ' <"/proc/$pid/cmdline"); else args=$(ps -o args= -p "$pid"); fi
-  [[ $args == *rabbit* ]]
+  for ((i = 0; i < 5; i++)); do
+    kill -0 -- "-$pid" 2>/dev/null || return 1
+    if [[ -r /proc/$pid/cmdline ]]; then args=$(tr '\0' ' ' <"/proc/$pid/cmdline"); else args=$(ps -o args= -p "$pid"); fi
+    [[ -z $args ]] || break
+    sleep 0.02
+  done
+  [[ $args == *rabbit* || $args == *broker.sh* ]]
 }
 
 native_stop() { # DIR SIGNAL
