@@ -22,8 +22,8 @@
 #   SIDECAR_BROKER_VERSION=3.10|4.0|4.3            that version and no other; unset: whatever there is
 #   SIDECAR_BROKER=docker|installed|package|root   force one of them
 #   SIDECAR_BROKER_IMAGE                           docker image, default rabbitmq:VERSION, without a version rabbitmq:4
-#   SIDECAR_BROKER_CACHE                           where the roots are kept, default ~/.cache/sidecar-brokers; some
-#                                                  400 MB each, rm -rf is safe while no broker runs
+#   SIDECAR_BROKER_CACHE                           where the roots are kept, default ~/.cache/sidecar-brokers; 250 MB
+#                                                  each, rm -rf is safe while no broker runs
 #   SIDECAR_BROKER_MIRROR                          Debian mirror for the roots, default the one of the apt sources
 #   BROKER_EXTRA_CONF                              more lines for rabbitmq.conf
 #   BROKER_START_TIMEOUT                           seconds to wait for the node, default 120
@@ -34,6 +34,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 WANTED=${SIDECAR_BROKER_VERSION:-}
 IMAGE=${SIDECAR_BROKER_IMAGE:-rabbitmq:${WANTED:-4}}
 CACHE=${SIDECAR_BROKER_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/sidecar-brokers}
+[[ $CACHE = /* ]] || CACHE=$PWD/$CACHE
 RESERVED=${TMPDIR:-/tmp}/sidecar-broker-ports.$(id -u)
 
 say() { printf 'broker.sh: %s\n' "$*" >&2; }
@@ -320,11 +321,11 @@ build_root() (
 # and nothing of /etc may leak into the node. The node's name, and with it its data, hangs on a port that stays the same
 # when the node is started again on another AMQP port.
 write_inside() { # DIR PORT
-  local dir=$1 port=$2 dist epmd ctl home=$1 environment
+  local dir=$1 port=$2 dist epmd ctl home=$1 path=$PATH environment
   [[ -s $dir/ports ]] || echo "$(free_port) $(free_port) $(free_port)" >"$dir/ports"
   read -r dist epmd ctl <"$dir/ports"
-  if [[ -s $dir/root ]]; then home=/srv/broker; fi
-  environment=("PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/erlang/bin" LANG=C.UTF-8 "HOME=$home"
+  if [[ -s $dir/root ]]; then home=/srv/broker path=/usr/local/bin; fi
+  environment=("PATH=$path:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/erlang/bin" LANG=C.UTF-8 "HOME=$home"
     "RABBITMQ_NODENAME=sidecar-$dist@localhost" "RABBITMQ_NODE_PORT=$port" RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
     "RABBITMQ_DIST_PORT=$dist" "ERL_EPMD_PORT=$epmd" ERL_EPMD_ADDRESS=127.0.0.1
     "RABBITMQ_CTL_DIST_PORT_MIN=$ctl" "RABBITMQ_CTL_DIST_PORT_MAX=$((ctl + 50))"
