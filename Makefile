@@ -25,6 +25,10 @@ demo: build ## watch five messages on a private broker: 200, 503 then 200, 425 t
 test: build ## all tests against a private broker, with the race detector (PKG=./internal/flow/ ARGS='-run TestX' narrow it)
 	@scripts/test.sh
 
+.PHONY: test-brokers
+test-brokers: build ## the tests that talk to a broker, against RabbitMQ 3.10, 4.0 and 4.3 (VERSIONS='4.0 4.3', PKG and ARGS narrow it)
+	@scripts/test-brokers.sh
+
 .PHONY: lint
 lint: ## import arrows, linters, formatting, go.mod, shell scripts; changes nothing
 	@scripts/lint.sh

@@ -14,15 +14,27 @@
 #   BROKER_VERSION  what the node itself says, e.g. 4.0.5
 #   BROKER_DIR      DIR
 #
+# The shovel plugin is enabled wherever the server ships it.
+#
 # Where RabbitMQ comes from, the first that works: a docker engine, an installed rabbitmq-server, the
-# distribution's package (apt-get, as root or through sudo -n).
-#   SIDECAR_BROKER=docker|installed|package   force one of them
-#   SIDECAR_BROKER_IMAGE                      docker image, default rabbitmq:4
-#   BROKER_EXTRA_CONF                         more lines for rabbitmq.conf
-#   BROKER_START_TIMEOUT                      seconds to wait for the node, default 120
+# distribution's package (apt-get, as root or through sudo -n). Another version than the machine's own, without docker:
+# the package of the Debian release that carries it, in a root directory of its own (debootstrap and chroot, as root).
+#   SIDECAR_BROKER_VERSION=3.10|4.0|4.3            that version and no other; unset: whatever there is
+#   SIDECAR_BROKER=docker|installed|package|root   force one of them
+#   SIDECAR_BROKER_IMAGE                           docker image, default rabbitmq:VERSION, without a version rabbitmq:4
+#   SIDECAR_BROKER_CACHE                           where the roots are kept, default ~/.cache/sidecar-brokers; 250 MB
+#                                                  each, rm -rf is safe while no broker runs
+#   SIDECAR_BROKER_MIRROR                          Debian mirror for the roots, default the one of the apt sources
+#   BROKER_EXTRA_CONF                              more lines for rabbitmq.conf
+#   BROKER_START_TIMEOUT                           seconds to wait for the node, default 120
 set -euo pipefail
+shopt -s inherit_errexit
 
-IMAGE=${SIDECAR_BROKER_IMAGE:-rabbitmq:4}
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+WANTED=${SIDECAR_BROKER_VERSION:-}
+IMAGE=${SIDECAR_BROKER_IMAGE:-rabbitmq:${WANTED:-4}}
+CACHE=${SIDECAR_BROKER_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/sidecar-brokers}
+[[ $CACHE = /* ]] || CACHE=$PWD/$CACHE
 RESERVED=${TMPDIR:-/tmp}/sidecar-broker-ports.$(id -u)
 
 say() { printf 'broker.sh: %s\n' "$*" >&2; }
@@ -89,13 +101,49 @@ bin_dir() {
   dirname "$found"
 }
 
+# is_wanted VERSION: 4.0.5 and 4.0.5-6 are the wanted 4.0, 4.01 is not. Nothing wanted, everything is.
+is_wanted() { [[ -z $WANTED || $1 = "$WANTED" || $1 == "$WANTED"[.~+-]* ]]; }
+
+# installed_wanted: there is a server, and it is the wanted one. Where its files are tells the version in milliseconds,
+# rabbitmqctl takes a second.
+installed_wanted() {
+  local dir path
+  dir=$(bin_dir) || return 1
+  [[ -n $WANTED ]] || return 0
+  path=$(readlink -f "$dir/rabbitmq-server")
+  if [[ $path == */rabbitmq_server-*/* ]]; then
+    path=${path#*/rabbitmq_server-}
+    is_wanted "${path%%/*}"
+  else
+    is_wanted "$("$dir/rabbitmqctl" version 2>/dev/null | tail -n 1)"
+  fi
+}
+
+# packaged_wanted: what apt-get would install is the wanted version.
+packaged_wanted() {
+  local candidate
+  command -v apt-cache >/dev/null || return 1
+  [[ -n $WANTED ]] || return 0
+  package_lists
+  candidate=$(LC_ALL=C apt-cache policy rabbitmq-server | sed -n 's/^ *Candidate: *\([0-9]*:\)\{0,1\}//p')
+  is_wanted "$candidate"
+}
+
+# package_lists fetches apt's lists where there are none, as in a fresh image.
+package_lists() {
+  if [[ $(id -u) = 0 && -z $(apt-get indextargets 2>/dev/null) ]]; then
+    apt-get -o DPkg::Lock::Timeout=300 update -qq >/dev/null 2>&1 || say "apt-get update fails"
+  fi
+}
+
 docker_works() { command -v docker >/dev/null && docker info >/dev/null 2>&1; }
 
 have_image() { docker image inspect "$IMAGE" >/dev/null 2>&1 || docker pull -q "$IMAGE" >/dev/null 2>&1; }
 
-# source_of prints docker or installed, installing the package when there is nothing else.
+# source_of prints docker, installed or root, after getting what that needs.
 source_of() {
-  case ${SIDECAR_BROKER:-} in
+  local forced=${SIDECAR_BROKER:-}
+  case $forced in
     docker)
       docker_works || die "SIDECAR_BROKER=docker, but docker info fails"
       have_image || die "docker cannot get the image $IMAGE"
@@ -103,20 +151,35 @@ source_of() {
       return ;;
     installed)
       bin_dir >/dev/null || die "SIDECAR_BROKER=installed, but there is no rabbitmq-server"
+      installed_wanted || die "SIDECAR_BROKER=installed, but the installed rabbitmq-server is not $WANTED"
       echo installed
       return ;;
+    root)
+      [[ -n $WANTED ]] || die "SIDECAR_BROKER=root: say which version in SIDECAR_BROKER_VERSION"
+      build_root
+      echo root
+      return ;;
     package | '') ;;
-    *) die "SIDECAR_BROKER=$SIDECAR_BROKER: use docker, installed or package" ;;
+    *) die "SIDECAR_BROKER=$forced: use docker, installed, package or root" ;;
   esac
-  if [[ -z ${SIDECAR_BROKER:-} ]] && docker_works; then
+  if [[ -z $forced ]] && docker_works; then
     if have_image; then
       echo docker
       return
     fi
     say "docker cannot get the image $IMAGE; looking for an installed rabbitmq-server"
   fi
-  bin_dir >/dev/null || install_package
-  echo installed
+  # An installed server of another version stays what it is: upgrading the machine is not this script's business.
+  if installed_wanted; then
+    echo installed
+  elif [[ -z $WANTED ]] || { ! bin_dir >/dev/null && packaged_wanted; }; then
+    install_package
+    echo installed
+  else
+    [[ -z $forced ]] || die "SIDECAR_BROKER=package, but this machine's package is not RabbitMQ $WANTED"
+    build_root
+    echo root
+  fi
 }
 
 # install_package never lets the package start a broker of its own: a policy that forbids it is put in place for the
@@ -160,7 +223,7 @@ write_conf() { # LINE of the source, then what is common, then the caller's
 # --- a docker engine ------------------------------------------------------------------------------------------------
 
 docker_start() { # DIR PORT
-  local dir=$1 port=$2 name
+  local dir=$1 port=$2 name plugins
   if [[ -s $dir/container ]]; then
     name=$(cat "$dir/container")
     docker start "$name" >/dev/null
@@ -172,46 +235,154 @@ docker_start() { # DIR PORT
   docker create --name "$name" -p "127.0.0.1:$port:5672" "$IMAGE" >/dev/null
   echo "$name" >"$dir/container"
   docker cp "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null 2>&1
+  docker cp "$name:/etc/rabbitmq/enabled_plugins" "$dir/image_plugins" >/dev/null 2>&1 || echo "[]." >"$dir/image_plugins"
+  plugins=$(tr -d '[]. \n' <"$dir/image_plugins")
+  echo "[${plugins:+$plugins,}rabbitmq_shovel]." >"$dir/enabled_plugins"
+  chmod 644 "$dir/enabled_plugins"
+  docker cp "$dir/enabled_plugins" "$name:/etc/rabbitmq/enabled_plugins" >/dev/null 2>&1
   docker start "$name" >/dev/null
   printf '#!/usr/bin/env bash\nexec docker exec -i %q rabbitmqctl "$@"\n' "$name" >"$dir/rabbitmqctl"
   chmod +x "$dir/rabbitmqctl"
 }
 
-# --- an installed server --------------------------------------------------------------------------------------------
+# --- a root of its own ----------------------------------------------------------------------------------------------
 
-# native_env fills ENVIRONMENT: nothing of the caller's and nothing of /etc may leak into the node. The node's name, and
-# with it its data, hangs on a port that stays the same when the node is started again on another AMQP port.
-native_env() { # DIR PORT
-  local dir=$1 port=$2 dist epmd ctl
+# suite_of prints the Debian release that carries the wanted version.
+suite_of() {
+  case $WANTED in
+    3.10) echo bookworm ;;
+    4.0) echo trixie ;;
+    4.3) echo sid ;;
+    *) die "no Debian release is known to carry RabbitMQ $WANTED, only 3.10, 4.0 and 4.3: use one of them, or docker" ;;
+  esac
+}
+
+# mirror prints the Debian mirror that the machine's own apt sources use.
+mirror() {
+  if [[ -n ${SIDECAR_BROKER_MIRROR:-} ]]; then
+    echo "$SIDECAR_BROKER_MIRROR"
+    return
+  fi
+  package_lists
+  # shellcheck disable=SC2016 # the fields are apt's
+  apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' |
+    awk '$1 == "Debian" && $2 == "Debian" && $3 ~ /^https?:/ && !found++ { print $3 }'
+}
+
+# build_root makes the wanted version's root unless it is there. It appears under its name only when it is complete; of
+# two that want it the second waits. All mounts are in namespaces that end with their processes, so that neither a killed
+# build nor a killed broker leaves one behind.
+build_root() (
+  suite=$(suite_of)
+  root=$CACHE/$WANTED
+  hint="use docker, or set SIDECAR_BROKER_VERSION to the version of an installed rabbitmq-server"
+  [[ $(id -u) = 0 ]] || die "RabbitMQ $WANTED without docker is set up and run in a chroot, which needs root: $hint"
+  command -v apt-get >/dev/null || die "RabbitMQ $WANTED without docker needs a Debian-like machine: $hint"
+  unshare --mount true 2>/dev/null || die "RabbitMQ $WANTED without docker needs a root that may mount: $hint"
+  [[ ! -e $root ]] || exit 0
+
+  mkdir -p "$CACHE"
+  # debootstrap and all it runs inherit the lock: it is free when the last of them has ended.
+  exec 9>"$root.lock"
+  flock -n 9 || { say "waiting for the root of RabbitMQ $WANTED that another process builds"; flock 9; }
+  [[ ! -e $root ]] || exit 0
+  "$HERE/need.sh" debootstrap debootstrap || die "$hint"
+  from=$(mirror)
+  [[ -n $from ]] || die "the apt sources name no Debian mirror: set SIDECAR_BROKER_MIRROR, or use docker"
+  if [[ -z ${http_proxy:-} ]]; then
+    eval "$(apt-config shell http_proxy Acquire::http::Proxy)"
+    if [[ -n ${http_proxy:-} ]]; then export http_proxy; fi
+  fi
+  tmp=$root.tmp
+  log=$root.log
+  rm -rf "$tmp"
+  say "setting up RabbitMQ $WANTED from Debian $suite in $root, once (some minutes; log: $log)"
+  unshare --mount --propagation private env DEBIAN_FRONTEND=noninteractive debootstrap --force-check-gpg \
+    --variant=minbase --include=rabbitmq-server "$suite" "$tmp" "$from" >"$log" 2>&1 </dev/null || {
+    tail -n 20 "$log" >&2
+    rm -rf "$tmp"
+    die "debootstrap could not set up Debian $suite (log: $log)"
+  }
+  version=$(dpkg-query --admindir="$tmp/var/lib/dpkg" -W -f '${Version}' rabbitmq-server)
+  is_wanted "${version#*:}" || {
+    rm -rf "$tmp"
+    die "Debian $suite carries RabbitMQ ${version#*:} by now, not $WANTED: use docker"
+  }
+  # What the namespace of a broker mounts something on.
+  mkdir -p "$tmp/proc" "$tmp/srv/broker"
+  for f in dev/null dev/zero dev/random dev/urandom etc/hosts; do [[ -e $tmp/$f ]] || : >"$tmp/$f"; done
+  rm -rf "$tmp"/var/cache/apt/archives/*.deb "$tmp"/var/lib/apt/lists/*
+  mv -T "$tmp" "$root"
+)
+
+# --- an installed server, or one in a root --------------------------------------------------------------------------
+
+# write_inside makes DIR/inside, which becomes the command that it is given, where the server lives: nothing of the caller's
+# and nothing of /etc may leak into the node. The node's name, and with it its data, hangs on a port that stays the same
+# when the node is started again on another AMQP port.
+write_inside() { # DIR PORT
+  local dir=$1 port=$2 dist epmd ctl home=$1 path=$PATH environment
   [[ -s $dir/ports ]] || echo "$(free_port) $(free_port) $(free_port)" >"$dir/ports"
   read -r dist epmd ctl <"$dir/ports"
-  ENVIRONMENT=(env -i "PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/erlang/bin" LANG=C.UTF-8 "HOME=$dir"
+  if [[ -s $dir/root ]]; then home=/srv/broker path=/usr/local/bin; fi
+  environment=("PATH=$path:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/erlang/bin" LANG=C.UTF-8 "HOME=$home"
     "RABBITMQ_NODENAME=sidecar-$dist@localhost" "RABBITMQ_NODE_PORT=$port" RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
     "RABBITMQ_DIST_PORT=$dist" "ERL_EPMD_PORT=$epmd" ERL_EPMD_ADDRESS=127.0.0.1
     "RABBITMQ_CTL_DIST_PORT_MIN=$ctl" "RABBITMQ_CTL_DIST_PORT_MAX=$((ctl + 50))"
-    "RABBITMQ_BASE=$dir" "RABBITMQ_MNESIA_BASE=$dir/data" "RABBITMQ_LOG_BASE=$dir/log"
-    "RABBITMQ_ENABLED_PLUGINS_FILE=$dir/enabled_plugins" "RABBITMQ_CONFIG_FILE=$dir/rabbitmq"
-    "RABBITMQ_CONF_ENV_FILE=$dir/none" "RABBITMQ_GENERATED_CONFIG_DIR=$dir/generated"
-    "ERL_CRASH_DUMP=$dir/erl_crash.dump"
+    "RABBITMQ_BASE=$home" "RABBITMQ_MNESIA_BASE=$home/data" "RABBITMQ_LOG_BASE=$home/log"
+    "RABBITMQ_ENABLED_PLUGINS_FILE=$home/enabled_plugins" "RABBITMQ_CONFIG_FILE=$home/rabbitmq"
+    "RABBITMQ_CONF_ENV_FILE=$home/none" "RABBITMQ_GENERATED_CONFIG_DIR=$home/generated"
+    "ERL_CRASH_DUMP=$home/erl_crash.dump"
     "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}")
+  {
+    echo '#!/usr/bin/env bash'
+    # shellcheck disable=SC2016 # of the script that is written
+    echo 'PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin'
+    printf 'environment=(%s)\n' "$(printf '%q ' "${environment[@]}")"
+    if [[ -s $dir/root ]]; then
+      printf 'export dir=%q root=%q\n' "$dir" "$(cat "$dir/root")"
+      # The process keeps its number and its group through all of this.
+      cat <<'END'
+exec unshare --mount --propagation private bash -euc '
+  mount -t proc proc "$root/proc"
+  for d in null zero random urandom; do mount --bind "/dev/$d" "$root/dev/$d"; done
+  mount --bind /etc/hosts "$root/etc/hosts"
+  mount --bind "$dir" "$root/srv/broker"
+  exec chroot "$root" env -i "$@"
+' inside "${environment[@]}" "$@"
+END
+    else
+      # shellcheck disable=SC2016 # of the script that is written
+      echo 'exec env -i "${environment[@]}" "$@"'
+    fi
+  } >"$dir/inside"
+  chmod +x "$dir/inside"
+}
+
+# native_plugins BIN: what goes into enabled_plugins, for a server whose scripts are in BIN.
+native_plugins() {
+  local home
+  home=$(dirname "$(dirname "$(readlink -f "$1/rabbitmq-server")")")
+  if compgen -G "$home/plugins/rabbitmq_shovel-*" >/dev/null; then echo "[rabbitmq_shovel]."; else echo "[]."; fi
 }
 
 native_start() { # DIR PORT
-  local dir=$1 port=$2 bin
-  bin=$(bin_dir)
+  local dir=$1 port=$2 root='' bin
+  if [[ -s $dir/root ]]; then root=$(cat "$dir/root"); fi
+  if [[ -n $root ]]; then bin=/usr/lib/rabbitmq/bin; else bin=$(bin_dir); fi
   mkdir -p "$dir/data" "$dir/log" "$dir/generated"
-  native_env "$dir" "$port"
-  [[ -e $dir/enabled_plugins ]] || echo "[]." >"$dir/enabled_plugins"
+  write_inside "$dir" "$port"
+  [[ -e $dir/enabled_plugins ]] || native_plugins "$root$bin" >"$dir/enabled_plugins"
   if ! [[ -e $dir/.erlang.cookie ]]; then
     (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$dir/.erlang.cookie")
     chmod 400 "$dir/.erlang.cookie"
   fi
   write_conf "loopback_users.guest = true" >"$dir/rabbitmq.conf"
-  printf '#!/usr/bin/env bash\nexec %s %q "$@"\n' "$(printf '%q ' "${ENVIRONMENT[@]}")" "$bin/rabbitmqctl" >"$dir/rabbitmqctl"
+  printf '#!/usr/bin/env bash\nexec %q %q "$@"\n' "$dir/inside" "$bin/rabbitmqctl" >"$dir/rabbitmqctl"
   chmod +x "$dir/rabbitmqctl"
   # Its own process group, so that stop and kill reach the shell script and the Erlang machine below it.
   set -m
-  "${ENVIRONMENT[@]}" "$bin/rabbitmq-server" >"$dir/out" 2>&1 </dev/null &
+  "$dir/inside" "$bin/rabbitmq-server" >"$dir/out" 2>&1 </dev/null &
   set +m
   echo $! >"$dir/pid"
   disown
@@ -220,12 +391,17 @@ native_start() { # DIR PORT
 }
 
 # native_alive DIR: the recorded group is still there and still a RabbitMQ; after a reboot the number may be another's.
+# For a moment after its start it is a copy of this script, and while one program replaces another it has no arguments.
 native_alive() {
-  local pid args
+  local pid args i
   pid=$(cat "$1/pid" 2>/dev/null) || return 1
-  kill -0 -- "-$pid" 2>/dev/null || return 1
-  if [[ -r /proc/$pid/cmdline ]]; then args=$(tr '\0' ' ' <"/proc/$pid/cmdline"); else args=$(ps -o args= -p "$pid"); fi
-  [[ $args == *rabbit* ]]
+  for ((i = 0; i < 5; i++)); do
+    kill -0 -- "-$pid" 2>/dev/null || return 1
+    if [[ -r /proc/$pid/cmdline ]]; then args=$(tr '\0' ' ' <"/proc/$pid/cmdline"); else args=$(ps -o args= -p "$pid"); fi
+    [[ -z $args ]] || break
+    sleep 0.02
+  done
+  [[ $args == *rabbit* || $args == *broker.sh* ]]
 }
 
 native_stop() { # DIR SIGNAL
@@ -246,7 +422,7 @@ native_stop() { # DIR SIGNAL
     read -r _ epmd _ <"$dir/ports"
     for ((i = 0; i < 50; i++)); do
       listening "$epmd" || break
-      PATH=$PATH:/usr/lib/erlang/bin ERL_EPMD_PORT=$epmd epmd -kill >/dev/null 2>&1 || sleep 0.1
+      "$dir/inside" epmd -kill >/dev/null 2>&1 || sleep 0.1
     done
   fi
 }
@@ -281,6 +457,8 @@ start() { # DIR PORT
   port=$2
   if [[ $port = 0 && -s $dir/port ]]; then port=$(cat "$dir/port"); fi
   if [[ -s $dir/env ]] && alive "$dir" && greeting "$(cat "$dir/port")" >/dev/null; then
+    version=$(sed -n 's/^export BROKER_VERSION=//p' "$dir/env")
+    is_wanted "$version" || die "the broker in $dir runs and is RabbitMQ $version, not $WANTED"
     cat "$dir/env"
     return
   fi
@@ -291,10 +469,15 @@ start() { # DIR PORT
   fi
   if [[ -s $dir/source ]]; then source=$(cat "$dir/source"); else source=$(source_of); fi
   echo "$source" >"$dir/source"
+  if [[ $source = root && ! -s $dir/root ]]; then echo "$CACHE/$WANTED" >"$dir/root"; fi
   echo "$port" >"$dir/port"
   mkdir -p "$RESERVED"
   if [[ $source = docker ]]; then docker_start "$dir" "$port"; else native_start "$dir" "$port"; fi
   version=$(wait_ready "$dir" "$port")
+  is_wanted "$version" || {
+    stop "$dir" TERM
+    die "the broker says that it is RabbitMQ $version, not the wanted $WANTED (from: $source)"
+  }
   cat >"$dir/env" <<END
 export AMQP_URL=amqp://guest:guest@127.0.0.1:$port/
 export BROKER_CTL=$(printf %q "$dir/rabbitmqctl")
