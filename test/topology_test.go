@@ -179,40 +179,6 @@ func TestVerifyMode(t *testing.T) {
 	sc.settledAll(s.awaitReady(), 0)
 }
 
-// TestVerifyModeNeedsNoConfigurePermission.
-func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
-	t.Parallel()
-	if brokerCtl == "" {
-		t.Log("BROKER_CTL is not set: no user without permissions to try it with")
-		return
-	}
-	sc := newScene(t).with("MAX_RETRIES", "1").seed()
-	user := "bb" + token()
-	ctl(t, "add_user", user, "canary-password")
-	t.Cleanup(func() { ctl(t, "delete_user", user) })
-	ctl(t, "set_permissions", "-p", vhost(t), user, "^$", `^(amq\.default|`+sc.prefix+`\..*)$`, "^"+sc.prefix+`\..*$`)
-	sc.with("AMQP_USERNAME", user, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
-	s := sc.run()
-	sc.app.on("bad", status(500))
-	m := message("bad")
-	m.UserId = brokerUser(t) // copied, it would be refused: the sidecar is somebody else
-	sc.sendMessage(m)
-	d := sc.take(sc.dlq(), 1)[0]
-	if d.Headers["x-original-user-id"] != brokerUser(t) {
-		t.Errorf("x-original-user-id is %v", d.Headers["x-original-user-id"])
-	}
-	sc.settledAll(s, 0)
-	// Declare mode without the permission is a finding, not a crash.
-	sc.with("TOPOLOGY_MODE", "declare")
-	sc.deleteQueue(sc.dlq())
-	s = start(t, sc.env)
-	eventually(t, "a log line about the permission", func() bool { return s.log.mentions("permission") || s.log.mentions("access_refused") })
-	stays(t, time.Second, "up and not ready", func() bool { return !s.ended() && !s.ready() })
-	if s.log.mentions("canary-password") {
-		t.Error("the log holds the password")
-	}
-}
-
 // TestModeNone looks at nothing and just consumes.
 func TestModeNone(t *testing.T) {
 	t.Parallel()

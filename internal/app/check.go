@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"sidecar/internal/broker"
@@ -54,11 +55,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 		_, _ = fmt.Fprintf(w, "problem  %s: %s\n         wanted  %s\n         found   %s\n         fix     %s\n",
 			f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
 	}
-	note := "sidecar run declares them at every connect and every 15 seconds"
-	if cfg.Topology.Mode != string(topology.ModeDeclare) {
-		note = "sidecar run publishes the first retry of each session instead of rejecting it, so that a missing one loses nothing"
-	}
-	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", note)
+	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", withoutBindings(cfg, plan))
 	if len(findings) > 0 {
 		return fmt.Errorf("%w: %d problems", ErrFindings, len(findings))
 	}
@@ -68,4 +65,16 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	}
 	_, _ = fmt.Fprintf(w, "ok       %s fits: retried messages wait and return, %s\n", plan.Queue, kept)
 	return nil
+}
+
+// withoutBindings says why a missing binding loses nothing.
+func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
+	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject })
+	switch {
+	case !rejects:
+		return "retries and parked messages are published as mandatory: without a binding they come back, and the original stays"
+	case cfg.Topology.Mode == string(topology.ModeDeclare):
+		return "sidecar run declares bindings at every connect and every 15 seconds"
+	}
+	return "sidecar run publishes the first retry of each session instead of rejecting it, so that a missing one loses nothing"
 }

@@ -1,0 +1,143 @@
+package test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// account is a broker user whose rights the test says.
+type account struct {
+	t    testing.TB
+	name string
+}
+
+func newAccount(t testing.TB) account {
+	t.Helper()
+	a := account{t, "bb" + token()}
+	ctl(t, "add_user", a.name, "canary-password")
+	t.Cleanup(func() { ctl(t, "delete_user", a.name) })
+	return a
+}
+
+func (a account) may(configure, write, read string) {
+	a.t.Helper()
+	ctl(a.t, "set_permissions", "-p", vhost(a.t), a.name, configure, write, read)
+}
+
+// least gives the user what `sidecar plan --format permissions` asks for.
+func (a account) least(env map[string]string) {
+	a.t.Helper()
+	r := command(a.t, env, "plan", "--format", "permissions")
+	rights := map[string]string{}
+	for line := range strings.Lines(r.stdout) {
+		if f := strings.Fields(line); len(f) == 2 {
+			rights[f[0]] = f[1]
+		}
+	}
+	if r.code != 0 || len(rights) != 3 {
+		a.t.Fatalf("exit %d: %s", r.code, r.all())
+	}
+	if !strings.Contains(r.stdout, "rabbitmqctl set_permissions -p "+vhost(a.t)+" USER '"+rights["configure"]+"' '"+rights["write"]+"' '"+rights["read"]+"'") {
+		a.t.Errorf("no command to copy:\n%s", r.stdout)
+	}
+	a.may(rights["configure"], rights["write"], rights["read"])
+}
+
+// TestLeastPrivilege runs the sidecar of every preset as a user who may do exactly what the plan says, first declaring
+// and then only verifying; messages are retried and parked in both.
+func TestLeastPrivilege(t *testing.T) {
+	t.Parallel()
+	for i, name := range []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t)
+			p := presets(sc.prefix)[i]
+			t.Cleanup(func() { sc.drop(append(p.queues, p.queue, p.dlq), append(p.xchange, p.exchange)) })
+			sc.with("TOPOLOGY", p.name).with(p.env...)
+			user := newAccount(t)
+			sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
+			sc.app.on("late", status(500), status(200))
+			sc.app.on("bad", status(500))
+			for _, mode := range []string{"declare", "verify"} {
+				sc.with("TOPOLOGY_MODE", mode)
+				user.least(sc.env)
+				s := sc.run()
+				if r := command(t, sc.env, "check"); r.code != 0 {
+					t.Errorf("%s: check exits %d:\n%s", mode, r.code, r.all())
+				}
+				sc.publish(p.exchange, p.key, messages("late", "bad")...)
+				if d := sc.take(p.dlq, 1)[0]; d.MessageId != "bad" {
+					t.Errorf("%s: parked %q", mode, d.MessageId)
+				}
+				s.awaitOutcome("late", "ack")
+				if s.log.mentions("access_refused") || s.log.mentions("ACCESS_REFUSED") {
+					t.Errorf("%s: something was refused", mode)
+				}
+				s.stop()
+			}
+		})
+	}
+}
+
+// TestMayNotPublish: a user who may consume but not park would be stuck at the first failure. The sidecar says so before
+// it takes anything, and goes on when the right is given.
+func TestMayNotPublish(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seed()
+	user := newAccount(t)
+	sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
+	user.may("^$", `^`+sc.prefix+`\..*$`, `^`+sc.prefix+`\..*$`)
+	if r := command(t, sc.env, "check"); r.code != 1 || !strings.Contains(r.all(), `write permission on "amq.default"`) {
+		t.Errorf("check exits %d:\n%s", r.code, r.all())
+	}
+	s := start(t, sc.env)
+	eventually(t, "the finding in /status", func() bool {
+		_, body := s.get(s.control, "/status")
+		return strings.Contains(body, "amq.default") && strings.Contains(body, "permission")
+	})
+	eventually(t, "not ready", func() bool { return !s.ready() })
+	sc.send("m")
+	stays(t, time.Second, "up and taking nothing", func() bool { return !s.ended() && len(sc.app.seen("m")) == 0 })
+	user.least(sc.env)
+	// The rights of a connection are looked up anew only after a while, so make a new one.
+	s.stop()
+	s = start(t, sc.env).awaitReady()
+	sc.app.await("m", 1)
+	sc.settledAll(s, 0)
+}
+
+// TestVerifyModeNeedsNoConfigurePermission.
+func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
+	t.Parallel()
+	if brokerCtl == "" {
+		t.Log("BROKER_CTL is not set: no user without permissions to try it with")
+		return
+	}
+	sc := newScene(t).with("MAX_RETRIES", "1").seed()
+	user := "bb" + token()
+	ctl(t, "add_user", user, "canary-password")
+	t.Cleanup(func() { ctl(t, "delete_user", user) })
+	ctl(t, "set_permissions", "-p", vhost(t), user, "^$", `^(amq\.default|`+sc.prefix+`\..*)$`, "^"+sc.prefix+`\..*$`)
+	sc.with("AMQP_USERNAME", user, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
+	s := sc.run()
+	sc.app.on("bad", status(500))
+	m := message("bad")
+	m.UserId = brokerUser(t) // copied, it would be refused: the sidecar is somebody else
+	sc.sendMessage(m)
+	d := sc.take(sc.dlq(), 1)[0]
+	if d.Headers["x-original-user-id"] != brokerUser(t) {
+		t.Errorf("x-original-user-id is %v", d.Headers["x-original-user-id"])
+	}
+	sc.settledAll(s, 0)
+	// Declare mode without the permission is a finding, not a crash.
+	sc.with("TOPOLOGY_MODE", "declare")
+	sc.deleteQueue(sc.dlq())
+	s = start(t, sc.env)
+	eventually(t, "a log line about the permission", func() bool { return s.log.mentions("permission") || s.log.mentions("access_refused") })
+	stays(t, time.Second, "up and not ready", func() bool { return !s.ended() && !s.ready() })
+	if s.log.mentions("canary-password") {
+		t.Error("the log holds the password")
+	}
+}
+
