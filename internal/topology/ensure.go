@@ -104,7 +104,14 @@ func (e *ensurer) exchange(ctx context.Context, x Exchange) error {
 
 func (e *ensurer) queue(ctx context.Context, q *Queue) error {
 	o := queueOf(q)
+	before := len(e.findings)
 	compared, err := e.look(ctx, o)
+	if err == nil && len(e.findings) > before {
+		if f := e.findings[len(e.findings)-1]; f.Problem == ProblemDrift {
+			property, _, _ := strings.Cut(f.Wanted, " ")
+			return e.moreDrift(ctx, q, property, f.Found)
+		}
+	}
 	if err != nil || !compared || q.Args[argType] != nil {
 		return err
 	}
