@@ -2,8 +2,10 @@ package topology
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +88,45 @@ func TestGolden(t *testing.T) {
 	for name, p := range otherShapes(t) {
 		if p.Text() == "" || !strings.HasPrefix(p.Mermaid(), "flowchart") {
 			t.Errorf("%s cannot be drawn", name)
+		}
+	}
+}
+
+// mermaidLines are the few forms of Mermaid's grammar that a picture is made of. Texts stand in quotes, unless they are
+// ours; a quote inside one would end it.
+var mermaidLines = []*regexp.Regexp{
+	regexp.MustCompile(`^flowchart TD$`),
+	regexp.MustCompile(`^$`),
+	regexp.MustCompile(`^    ([a-z]+\d*)(?:\{\{"[^"]+"\}\}|\[\("[^"]+"\)\]|\(\["[^"]+"\]\)|\(\[[a-z]+\]\))$`),
+	regexp.MustCompile(`^    ([a-z]+\d*) (?:-->|<-->|-\.->)(?:\|(?:"[^"]+"|[A-Za-z0-9 :,]+)\|)? ([a-z]+\d*)$`),
+}
+
+// TestMermaidIsWellFormed: nothing here can run Mermaid, so every line has to be one of the known forms, and every arrow
+// has to lead from a node to a node.
+func TestMermaidIsWellFormed(t *testing.T) {
+	plans := goldens(t)
+	maps.Copy(plans, otherShapes(t))
+	plans["own"], _ = ownTopology()
+	for name, p := range plans {
+		nodes := map[string]bool{}
+		for line := range strings.Lines(p.Mermaid()) {
+			known := false
+			for i, form := range mermaidLines {
+				m := form.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+				known = known || m != nil
+				if i == 2 && m != nil {
+					nodes[m[1]] = true
+				}
+				if i == 3 && m != nil && (!nodes[m[1]] || !nodes[m[2]]) {
+					t.Errorf("%s: %q leads from or to nothing", name, line)
+				}
+			}
+			if !known {
+				t.Errorf("%s: %q is not Mermaid as we know it", name, line)
+			}
+		}
+		if len(nodes) != len(p.Exchanges)+len(p.Queues)+2 {
+			t.Errorf("%s: %d nodes", name, len(nodes))
 		}
 	}
 }
