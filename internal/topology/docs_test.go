@@ -5,6 +5,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
 )
 
 const docs = "../../docs/topologies.md"
@@ -17,15 +22,17 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	p := build(t, Options{Service: "wms-cincout"})
-	declare, verify := p.Permissions(ModeDeclare), p.Permissions(ModeVerify)
-	for name, block := range map[string]string{
-		"mermaid": "```mermaid\n" + p.Mermaid() + "```\n",
-		"plan":    "```\n" + p.Text() + "```\n",
-		"permissions": fmt.Sprintf("```sh\n# declare\n%s\n# verify\n%s\n```\n",
-			declare.command("/", "wms-cincout"), verify.command("/", "wms-cincout")),
-	} {
-		text = replaceBlock(t, text, name, block)
+	for preset, o := range shown {
+		p := show(t, preset, nil)
+		declare, verify := p.Permissions(ModeDeclare), p.Permissions(ModeVerify)
+		text = replaceBlock(t, text, "mermaid "+preset, "```mermaid\n"+p.Mermaid()+"```\n")
+		text = replaceBlock(t, text, "plan "+preset, "```\n"+p.Text()+"```\n")
+		text = replaceBlock(t, text, "permissions "+preset, fmt.Sprintf("```sh\n# declare\n%s\n# verify\n%s\n```\n",
+			declare.command("/", o.Service), verify.command("/", o.Service)))
+	}
+	text = replaceBlock(t, text, "own", "```go\n"+source(t, "docs_test.go", "func ownTopology")+"```\n")
+	if blocks := strings.Count(text, "<!-- generated: "); blocks != 3*len(blueprints)+1 {
+		t.Errorf("docs/topologies.md has %d generated blocks, want %d", blocks, 3*len(blueprints)+1)
 	}
 	if *update {
 		if err := os.WriteFile(docs, []byte(text), 0o644); err != nil {
@@ -38,12 +45,68 @@ func TestDocs(t *testing.T) {
 		PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter,
 		headerFinalStatusCode, headerFinalError, headerFinalReason, headerFinalDetail, headerFinalAt, headerFinalProblemType,
 		headerFinalProblemTitle, headerFinalProblemDetail, headerFinalDropped, headerOriginalExpiration, headerOriginalUserID,
-		headerOriginalCC, headerOriginalBCC,
+		headerOriginalCC, headerOriginalBCC, HeaderRetryQueue,
+		"SIDECAR_PREFIX", "SIDECAR_EXCHANGE", "SIDECAR_EXCHANGE_TYPE", "SIDECAR_QUEUE", "SIDECAR_BINDINGS", "SIDECAR_RETRY_EXCHANGE",
+		"SIDECAR_RETRY_QUEUE", "SIDECAR_DLX", "SIDECAR_DLQ", "SIDECAR_QUEUE_TYPE", "SIDECAR_MESSAGE_TTL", "SIDECAR_RETRY_DELAY",
 	}, exchangeTypes...) {
 		if !strings.Contains(text, "`"+word+"`") {
 			t.Errorf("docs/topologies.md does not mention %s", word)
 		}
 	}
+}
+
+// ownTopology is the example of docs/topologies.md.
+func ownTopology() (*Plan, error) {
+	waits := func(ms int64) amqp.Table {
+		return amqp.Table{"x-message-ttl": ms, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "mail.outbox"}
+	}
+	p := &Plan{
+		Preset: "mail", Service: "mail-sender", Queue: "mail.outbox", MaxRetries: 5, Tiered: true, FrameMax: DefaultFrameMax,
+		Exchanges: []Exchange{{Name: "mail", Type: "direct"}},
+		Queues: []Queue{
+			{Name: "mail.dead", Kind: KindDLQ},
+			{Name: "mail.later", Kind: KindRetry, Args: waits(60_000)},
+			{Name: "mail.tomorrow", Kind: KindRetry, Args: waits(86_400_000)},
+			{Name: "mail.outbox", Kind: KindMain},
+		},
+		Bindings: []Binding{{Exchange: "mail", Key: "send", Queue: "mail.outbox"}},
+		Waits: []WaitPath{
+			{Tier: "1m", Delay: time.Minute, Route: Route{Key: "mail.later", Queue: "mail.later"}},
+			{Tier: "24h", Delay: 24 * time.Hour, Route: Route{Key: "mail.tomorrow", Queue: "mail.tomorrow"}},
+		},
+		Park:    Route{Key: "mail.dead", Queue: "mail.dead"},
+		Redrive: Route{Key: "mail.outbox", Queue: "mail.outbox"},
+	}
+	return p, p.Validate()
+}
+
+// TestOwnTopology: a plan that no preset made is as good as any.
+func TestOwnTopology(t *testing.T) {
+	p, err := ownTopology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for retries, key := range []string{"mail.later", "mail.tomorrow", "mail.tomorrow"} {
+		s := p.Settlement(&message.Message{Queue: p.Queue, RetryCount: retries}, message.Verdict{Action: message.Retry})
+		if s.Publish == nil || s.Publish.Key != key || s.Final != FinalAck {
+			t.Errorf("retry %d: %+v", retries, s)
+		}
+	}
+}
+
+// source is a function as it stands in a file of this package.
+func source(t *testing.T, file, begin string) string {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "\n"+begin)
+	body, _, ok := strings.Cut(rest, "\n}\n")
+	if !ok {
+		t.Fatalf("%s has no %s", file, begin)
+	}
+	return begin + body + "\n}\n"
 }
 
 func replaceBlock(t *testing.T, text, name, block string) string {

@@ -2,8 +2,10 @@ package topology
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,21 +15,59 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// goldens are the plans whose pictures are kept.
-func goldens(t *testing.T) map[string]*Plan {
-	return map[string]*Plan{
-		"fanout":        build(t, Options{Service: "wms-cincout"}),
-		"fanout-quorum": build(t, Options{Service: "wms-cincout", QueueType: "quorum"}),
-		"fanout-tiers":  build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{30 * time.Second, 5 * time.Minute}}),
-		"fanout-foreign": build(t, Options{
-			Service: "wms-cincout", DLX: "wms.dlx", Exchange: "amq.topic", ExchangeType: "topic",
-			Bindings: []Binding{{Exchange: "amq.topic", Key: "a.#"}, {Exchange: "foreign", Key: `"k"`}},
-		}),
+// shown are the services that stand for the presets in docs/topologies.md and in examples/topologies.
+var shown = map[string]Options{
+	PresetFanout:     {Service: "wms-cincout"},
+	PresetTopicTiers: {Service: "freeflow-user"},
+	PresetPerQueue: {Service: "upload.commands", Bindings: []Binding{
+		{Exchange: "domain.commands", Key: "commands.upload.#"}, {Exchange: "domain.commands", Key: "commands.file.reprocess.*"},
+	}},
+	PresetDelayLadder: {Service: "demo-order_processor", Bindings: []Binding{{Exchange: "demo.events", Key: "order.process"}}},
+	PresetDeadLetter: {
+		Service: "order-service", Exchange: "foodies", Queue: "order-service.order-placed",
+		Bindings: []Binding{{Exchange: "foodies", Key: "order.placed"}},
+	},
+}
+
+// show builds the plan of a preset's service, with what set changes.
+func show(t *testing.T, preset string, set func(*Options)) *Plan {
+	t.Helper()
+	o := shown[preset]
+	o.Preset = preset
+	if set != nil {
+		set(&o)
 	}
+	return build(t, o)
+}
+
+// goldens are the plans whose pictures are kept: every preset as it is by default, in the other type of queue, and with
+// what only it can do.
+func goldens(t *testing.T) map[string]*Plan {
+	plans := map[string]*Plan{
+		"fanout-tiers": show(t, PresetFanout, func(o *Options) { o.RetryDelays = []time.Duration{30 * time.Second, 5 * time.Minute} }),
+		"fanout-foreign": show(t, PresetFanout, func(o *Options) {
+			o.DLX, o.Exchange, o.ExchangeType = "wms.dlx", "amq.topic", "topic"
+			o.Bindings = []Binding{{Exchange: "amq.topic", Key: "a.#"}, {Exchange: "foreign", Key: `"k"`}}
+		}),
+		"per-queue-tiers":      show(t, PresetPerQueue, func(o *Options) { o.RetryDelays = []time.Duration{15 * time.Second, time.Minute} }),
+		"delay-ladder-none":    show(t, PresetDelayLadder, func(o *Options) { o.RetryDelays = []time.Duration{} }),
+		"dead-letter-ttl":      show(t, PresetDeadLetter, func(o *Options) { o.MessageTTL = 5 * time.Minute }),
+		"dead-letter-disabled": show(t, PresetDeadLetter, func(o *Options) { o.NoDeadLetter = true }),
+	}
+	for preset := range shown {
+		plans[preset] = show(t, preset, nil)
+		other := typeQuorum
+		if plans[preset].Quorum {
+			other = typeClassic
+		}
+		plans[preset+"-"+other] = show(t, preset, func(o *Options) { o.QueueType = other })
+	}
+	return plans
 }
 
 func TestGolden(t *testing.T) {
-	for name, p := range goldens(t) {
+	plans := goldens(t)
+	for name, p := range plans {
 		definitions, err := p.Definitions("/")
 		if err != nil {
 			t.Fatal(err)
@@ -36,9 +76,57 @@ func TestGolden(t *testing.T) {
 		golden(t, name+".mmd", p.Mermaid())
 		golden(t, name+".json", string(definitions))
 	}
+	files, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if name := strings.TrimSuffix(f.Name(), filepath.Ext(f.Name())); plans[name] == nil {
+			t.Errorf("testdata/%s belongs to no plan", f.Name())
+		}
+	}
 	for name, p := range otherShapes(t) {
 		if p.Text() == "" || !strings.HasPrefix(p.Mermaid(), "flowchart") {
 			t.Errorf("%s cannot be drawn", name)
+		}
+	}
+}
+
+// mermaidLines are the few forms of Mermaid's grammar that a picture is made of. Texts stand in quotes, unless they are
+// ours; a quote inside one would end it.
+var mermaidLines = []*regexp.Regexp{
+	regexp.MustCompile(`^flowchart TD$`),
+	regexp.MustCompile(`^$`),
+	regexp.MustCompile(`^    ([a-z]+\d*)(?:\{\{"[^"]+"\}\}|\[\("[^"]+"\)\]|\(\["[^"]+"\]\)|\(\[[a-z]+\]\))$`),
+	regexp.MustCompile(`^    ([a-z]+\d*) (?:-->|<-->|-\.->)(?:\|(?:"[^"]+"|[A-Za-z0-9 :,]+)\|)? ([a-z]+\d*)$`),
+}
+
+// TestMermaidIsWellFormed: nothing here can run Mermaid, so every line has to be one of the known forms, and every arrow
+// has to lead from a node to a node.
+func TestMermaidIsWellFormed(t *testing.T) {
+	plans := goldens(t)
+	maps.Copy(plans, otherShapes(t))
+	plans["own"], _ = ownTopology()
+	for name, p := range plans {
+		nodes := map[string]bool{}
+		for line := range strings.Lines(p.Mermaid()) {
+			known := false
+			for i, form := range mermaidLines {
+				m := form.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+				known = known || m != nil
+				if i == 2 && m != nil {
+					nodes[m[1]] = true
+				}
+				if i == 3 && m != nil && (!nodes[m[1]] || !nodes[m[2]]) {
+					t.Errorf("%s: %q leads from or to nothing", name, line)
+				}
+			}
+			if !known {
+				t.Errorf("%s: %q is not Mermaid as we know it", name, line)
+			}
+		}
+		if len(nodes) != len(p.Exchanges)+len(p.Queues)+2 {
+			t.Errorf("%s: %d nodes", name, len(nodes))
 		}
 	}
 }
