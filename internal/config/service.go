@@ -40,8 +40,14 @@ func (l *loader) checkService() {
 		l.reject(name, "names that start with amq. are reserved by the broker")
 	case l.cfg.Topology.Prefix == "" && reserved.MatchString(l.cfg.Service.Prefix()):
 		l.reject(name, "its prefix would be amq, and names that start with amq. are reserved by the broker: set SIDECAR_PREFIX")
-	case l.cfg.Topology.Prefix == "" && l.cfg.Service.Prefix() == DefaultPrefix && !strings.Contains(s, "-"):
-		l.warn(name, "%q has no hyphen, so its prefix is %q: it shares exchanges with every other service without a hyphen",
-			s, DefaultPrefix)
+	case l.sharesDefault():
+		l.warn(name, "%q has no hyphen, so its prefix is %q: it shares the main exchange with every other service without a hyphen; "+
+			"SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it another", s, DefaultPrefix)
 	}
+}
+
+// sharesDefault reports whether the main exchange is named after no prefix at all.
+func (l *loader) sharesDefault() bool {
+	t := &l.cfg.Topology
+	return t.Prefix == "" && t.Exchange == "" && t.Preset != PresetPerQueue && !strings.Contains(l.cfg.Service.Name, "-")
 }

@@ -34,16 +34,6 @@ const (
 // Every integer argument is an int64. RabbitMQ compares integers by value whatever their width, so a queue that
 // another client declared with 32 bits is the same queue; it does tell integers from texts and floats.
 
-// serviceArgs are the arguments of a service's queue whose rejected messages go to exchange with key.
-func serviceArgs(exchange, key string, quorum bool) amqp.Table {
-	args := amqp.Table{argDLX: exchange, argDLKey: key}
-	if quorum {
-		keepDeadLetters(args)
-		args[argDeliveryLimit] = deliveryLimit
-	}
-	return args
-}
-
 // waitArgs are the arguments of a queue that holds messages for delay and then publishes them to exchange with key.
 func waitArgs(delay time.Duration, exchange, key string, quorum bool) amqp.Table {
 	args := amqp.Table{argTTL: delay.Milliseconds(), argDLX: exchange, argDLKey: key}

@@ -137,7 +137,7 @@ func (b *builder) park() {
 	if queue == "" {
 		return
 	}
-	b.p.Queues = append(b.p.Queues, Queue{Name: queue, Kind: KindDLQ, Args: parkArgs(b.p.Quorum), Shared: p.sharedQueue})
+	b.p.Queues = append(b.p.Queues, Queue{Name: queue, Kind: KindDLQ, Args: parkArgs(b.p.Quorum), Shared: p.sharedQueue && queue == b.names.Replace(p.queue)})
 	b.p.Park = Route{Exchange: b.o.DLX, Key: queue, Queue: queue}
 	if b.o.DLX == "" {
 		return

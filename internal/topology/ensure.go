@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )

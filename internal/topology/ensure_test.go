@@ -242,7 +242,6 @@ func TestEnsureFindsDrift(t *testing.T) {
 		{"ttl", wait, p, queue(wait, true, waitWith("x-message-ttl", int32(6000))), "x-message-ttl 5000", "6000"},
 		{"no ttl", wait, p, queue(wait, true, amqp.Table{argDLX: "", argDLKey: own}), "x-message-ttl 5000", "none"},
 		{"more arguments", wait, p, queue(wait, true, waitWith("x-max-length", int32(5))), "x-max-length none", "5"},
-		{"no dead-letter exchange", own, p, queue(own, true, nil), "x-dead-letter-exchange wms.retry-exchange.wms-cincout", "none"},
 		{"other dead-letter key", own, p, queue(own, true, amqp.Table{
 			"x-dead-letter-exchange": "wms.retry-exchange.wms-cincout", "x-dead-letter-routing-key": "other",
 		}), "x-dead-letter-routing-key retry", "other"},
@@ -274,6 +273,75 @@ func TestEnsureFindsDrift(t *testing.T) {
 				t.Errorf("the object was changed: %v", err)
 			}
 		})
+	}
+}
+
+// TestEnsureFindsAllDrift: the broker names one difference, we name all that it compares before the queue's type. The
+// queue that is looked at so closely is not touched, and one that goes away meanwhile is not made anew.
+func TestEnsureFindsAllDrift(t *testing.T) {
+	url := brokertest.Vhost(t)
+	ch := channel(t, url)
+	for _, quorum := range []bool{false, true} {
+		o, args := Options{Service: "wms-cincout"}, amqp.Table{argDLX: "amq.direct", "x-max-length": 7, "x-expires": 3600000}
+		want := map[string]string{
+			"x-dead-letter-exchange wms.retry-exchange.wms-cincout": "amq.direct", "x-dead-letter-routing-key retry": "none",
+			"x-max-length none": "7", "x-expires none": "3600000",
+		}
+		if quorum {
+			o.QueueType, args[argType] = typeQuorum, typeQuorum
+			want["x-overflow reject-publish"], want["x-dead-letter-strategy at-least-once"] = "none", "none"
+		}
+		p := build(t, o)
+		if _, err := ch.QueueDeclare(p.Queue, true, false, false, false, args); err != nil {
+			t.Fatal(err)
+		}
+		for _, mode := range []Mode{ModeDeclare, ModeVerify} {
+			got := map[string]string{}
+			for _, f := range ensure(t, url, p, mode) {
+				if f.Problem == ProblemDrift {
+					got[f.Wanted] = f.Found
+				}
+			}
+			for wanted, found := range want {
+				if got[wanted] != found {
+					t.Errorf("%s, quorum %t: wanted %s, found %q: %v", mode, quorum, wanted, found, got)
+				}
+			}
+		}
+		if _, err := ch.QueueDeclare(p.Queue, true, false, false, false, args); err != nil {
+			t.Errorf("the queue was changed: %v", err)
+		}
+		if _, err := ch.QueueDelete(p.Queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		e := newEnsurer(session(t, url), p, ModeDeclare)
+		if err := e.moreDrift(context.Background(), p.queue(p.Queue), "x-max-length", "7"); err != nil {
+			t.Error(err)
+		}
+		if _, err := channel(t, url).QueueDeclarePassive(p.Queue, true, false, false, false, nil); err == nil {
+			t.Error("a queue that had gone was declared by looking at it")
+		}
+		remove(t, ch, p)
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	for _, c := range []struct {
+		property, found string
+		want            any
+		ok              bool
+	}{
+		{"x-message-ttl", "6000", int64(6000), true}, {"x-message-ttl", "none", nil, true}, {"x-overflow", "drop-head", "drop-head", true},
+		{"x-max-length", "none", nil, false}, {"x-max-length", "many", int64(0), false}, {"x-max-length", unknown, nil, false},
+		{"durable", "false", int64(0), false},
+	} {
+		args := amqp.Table{"x-message-ttl": int64(5000)}
+		if c.property != "x-message-ttl" {
+			delete(args, "x-message-ttl")
+		}
+		if ok := adopt(args, c.property, c.found); ok != c.ok || args[c.property] != c.want {
+			t.Errorf("%s %s: %t, %v", c.property, c.found, ok, args)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func (d *drawing) publish(r Route, text string) {
 	d.arrow("sidecar", to, "-->", text)
 }
 
-// label quotes a text for Mermaid, which knows no escape but character codes.
+// label quotes a text for Mermaid, which takes it for Markdown and knows no escape but character codes.
 func label(s string) string {
-	return `"` + strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;").Replace(s) + `"`
+	return `"` + strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;", "#", "#35;", "*", "#42;").Replace(s) + `"`
 }

@@ -48,11 +48,12 @@ type Plan struct {
 	// whose wait queues lead back through an exchange that other queues are bound to.
 	StampQueue bool
 
-	// Unverified says that nobody has compared the queues with the plan: their delivery limit may be finite.
+	// Unverified says that nobody looks at the broker: the queues' delivery limit may be finite, and what a reject leads
+	// to may be gone at any time.
 	Unverified bool
 
 	// CountHeader is a header that also carries the number of the coming attempt, as text, for other readers. It is
-	// written and never read. Empty means none.
+	// written, and no attempt is counted by it. Empty means none.
 	CountHeader string
 
 	// FrameMax is the AMQP frame size, in bytes, that a message's headers and properties have to fit: DefaultFrameMax

@@ -1,9 +1,6 @@
 package topology
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Warnings says what people should know about a plan that works, one sentence each.
 func (p *Plan) Warnings() []string {
@@ -12,15 +9,13 @@ func (p *Plan) Warnings() []string {
 		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is killed; "+
 			"SIDECAR_QUEUE_TYPE=quorum loses none", p.Queue))
 	}
-	for _, x := range p.Exchanges {
-		if x.Shared && !strings.Contains(p.Service, "-") && (x.Name == defaultPrefix || strings.HasPrefix(x.Name, defaultPrefix+".")) {
-			w = append(w, fmt.Sprintf("exchange %s is shared by all services without a hyphen in their name: set SIDECAR_PREFIX or SIDECAR_EXCHANGE if they are not one family", x.Name))
-			break
-		}
-	}
 	if exchange := p.returnsThrough(); exchange != "" {
 		w = append(w, fmt.Sprintf("retries come back through exchange %s: every other queue they match there gets them again; "+
 			"sidecars with this topology ack them unseen, other consumers have to take duplicates", exchange))
+	}
+	if x, q := p.exchange(p.Park.Exchange), p.queue(p.Park.Queue); x != nil && x.Shared && x.Type == "fanout" && !q.Shared {
+		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: set SIDECAR_DLX as well as SIDECAR_DLQ",
+			x.Name, q.Name))
 	}
 	if q := p.queue(p.Queue); q != nil && q.Args[argTTL] != nil {
 		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death does", p.Queue, q.Args[argTTL]))

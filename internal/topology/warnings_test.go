@@ -16,10 +16,9 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"quorum", build(t, Options{Service: "wms-cincout", QueueType: "quorum"}), nil},
 		{"classic", build(t, Options{Service: "wms-cincout"}), []string{"classic queue"}},
-		{"no hyphen", build(t, Options{Service: "cincout", QueueType: "quorum"}), []string{"default.main-exchange is shared by all services without a hyphen"}},
-		{"no hyphen, own prefix", build(t, Options{Service: "cincout", Prefix: "wms", QueueType: "quorum"}), nil},
-		{"a family called default", build(t, Options{Service: "default-x", QueueType: "quorum"}), nil},
 		{"shared way back", shapes["topic-tiers"], []string{"classic queue", "retries come back through exchange freeflow.events"}},
+		{"a queue of its own behind a shared fanout", build(t, Options{Preset: PresetTopicTiers, Service: "x-y", DLQ: "y.dlq", QueueType: "quorum"}),
+			[]string{"retries come back", "x.events.dlx copies what any service parks"}},
 		{"messages expire", shapes["dead-letter disabled"], []string{"classic queue", "messages leave orders after 300000 ms"}},
 		{"not looked at", unverified, []string{"SIDECAR_TOPOLOGY_MODE=none"}},
 	} {
