@@ -140,4 +140,3 @@ func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
 		t.Error("the log holds the password")
 	}
 }
-

@@ -68,7 +68,9 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 }
 
 // warnings are about what works, and may surprise.
-func (a *App) warnings() []string { return slices.Concat([]string{}, a.cfg.Warnings(), a.plan.Warnings()) }
+func (a *App) warnings() []string {
+	return slices.Concat([]string{}, a.cfg.Warnings(), a.plan.Warnings())
+}
 
 // ended takes the end of our own context for what it is.
 func ended(err error) error {

@@ -61,6 +61,7 @@ type settings struct {
 	maxRetries            int
 	retryDelay            time.Duration
 	unproven              bool
+	unverified            bool // as in mode none: unproven, and it stays so
 	publisher             func(Publisher) Publisher
 	probe                 func(context.Context) error
 }
@@ -85,6 +86,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	plan.Unverified = s.unverified
 	r := &rig{t: t, url: url, proxy: brokertest.NewProxy(t, url), plan: plan, log: &lines{}, ended: make(chan error, 1)}
 	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, "debug", "json")
 	dial := func(name string) *broker.Dialer {
@@ -102,7 +104,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		publisher = s.publisher(real)
 	}
 	r.Consumer = New(Options{
-		Unproven: s.unproven, Unroutable: func() { r.unroutable.Add(1) },
+		Unproven: s.unproven || s.unverified, Unroutable: func() { r.unroutable.Add(1) },
 		Plan: plan, Policy: retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond},
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
