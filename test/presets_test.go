@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // preset is one topology, shrunk to quick delays, and where its parked messages end.
@@ -15,6 +17,34 @@ type preset struct {
 	retries         int
 	gaps            []time.Duration // lower bounds before retry 1, 2, …; the last repeats
 	queues, xchange []string        // to remove afterwards
+	back            [2]string       // exchange and key by which retries come back
+	dead            []string        // exchange and key of the service queue's own dead letters; no key: the message's
+}
+
+// arguments are what the preset's queues must be declared with, to the last one.
+func (p *preset) arguments(quorum bool) map[string]amqp.Table {
+	own := amqp.Table{"x-dead-letter-exchange": p.dead[0]}
+	if len(p.dead) > 1 {
+		own["x-dead-letter-routing-key"] = p.dead[1]
+	}
+	dlq := amqp.Table{}
+	all := map[string]amqp.Table{p.queue: own, p.dlq: dlq}
+	for i, q := range p.queues {
+		all[q] = amqp.Table{
+			"x-message-ttl": p.gaps[i].Milliseconds(), "x-dead-letter-exchange": p.back[0], "x-dead-letter-routing-key": p.back[1],
+		}
+	}
+	if !quorum {
+		return all
+	}
+	for q, args := range all {
+		args["x-queue-type"] = "quorum"
+		if q != p.dlq {
+			args["x-dead-letter-strategy"], args["x-overflow"] = "at-least-once", "reject-publish"
+		}
+	}
+	own["x-delivery-limit"], dlq["x-delivery-limit"] = 2147483647, 2147483647
+	return all
 }
 
 func presets(p string) []preset {
@@ -30,23 +60,29 @@ func presets(p string) []preset {
 			"fanout", []string{"MAX_RETRIES", "2", "RETRY_DELAY", "300ms"}, p + ".main-exchange", "order.created",
 			p + ".queue." + p + "-svc", p + ".dlq." + p + "-svc", 2, ms(300),
 			[]string{p + ".retry-queue." + p + "-svc"}, []string{p + ".retry-exchange." + p + "-svc"},
+			[2]string{"", p + ".queue." + p + "-svc"}, []string{p + ".retry-exchange." + p + "-svc", "retry"},
 		}, {
 			"fanout", []string{"MAX_RETRIES", "3", "RETRY_DELAYS", "300ms,600ms", "RETRY_DELAY", ""}, p + ".main-exchange", "order.created",
 			p + ".queue." + p + "-svc", p + ".dlq." + p + "-svc", 3, ms(300, 600, 600),
 			[]string{p + ".retry-queue." + p + "-svc.300ms", p + ".retry-queue." + p + "-svc.600ms"}, []string{p + ".retry-exchange." + p + "-svc"},
+			[2]string{"", p + ".queue." + p + "-svc"}, []string{p + ".retry-exchange." + p + "-svc", "retry"},
 		}, {
 			"topic-tiers", []string{"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", ""}, p + ".events", "svc.created",
 			p + ".svc", p + ".events.dlq", 3, ms(300, 500, 700),
 			[]string{p + ".svc.retry.300ms", p + ".svc.retry.500ms", p + ".svc.retry.700ms"}, []string{p + ".events.retry", p + ".events.dlx"},
+			[2]string{p + ".events", "svc.retry"}, []string{p + ".events.dlx"},
 		}, {
 			"per-queue", []string{"RETRY_DELAY", "300ms", "EXCHANGE", p + ".ex", "BINDINGS", p + ".ex:order.#"}, p + ".ex", "order.created",
 			"q." + p + "-svc", "q." + p + "-svc.dlq", 3, ms(300), []string{"q." + p + "-svc.retry"}, []string{"retry.q." + p + "-svc", "dlq.q." + p + "-svc"},
+			[2]string{"", "q." + p + "-svc"}, []string{"retry.q." + p + "-svc", "retry"},
 		}, {
 			"delay-ladder", []string{"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", "", "BINDINGS", p + ".events:order.#"}, p + ".events", "order.created",
 			p + ".svc", p + ".svc.dlq", 3, ms(300, 500, 700), []string{p + ".svc.delay_300ms", p + ".svc.delay_500ms", p + ".svc.delay_700ms"}, nil,
+			[2]string{"", p + ".svc"}, []string{"", p + ".svc.dlq"},
 		}, {
 			"dead-letter", []string{"RETRY_DELAY", "300ms", "QUEUE", p + ".orders", "BINDINGS", p + ":order.*"}, p, "order.created",
 			p + ".orders", p + ".orders.dlq", 4, ms(300), []string{p + ".orders.retry"}, []string{p + ".dlx"},
+			[2]string{"", p + ".orders"}, []string{p + ".dlx", p + ".orders.dlq"},
 		},
 	}
 }
@@ -75,6 +111,7 @@ func exercise(t *testing.T, sc *scene, p preset, queueType string) {
 	sc.app.on("early", status(425), status(200))
 	sc.with("REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms")
 	s := sc.run()
+	checkArguments(t, p.arguments(queueType == "quorum"))
 	sc.publish(p.exchange, p.key, messages("bad", "late", "early", "good")...)
 	d := sc.take(p.dlq, 1)[0]
 	if d.MessageId != "bad" || asInt(d.Headers["x-final-status-code"]) != 500 || asInt(d.Headers["x-final-retry-count"]) != p.retries ||

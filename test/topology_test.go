@@ -20,11 +20,7 @@ func TestDeclaresTheSeedObjects(t *testing.T) {
 	if err := sc.declare(sc.retryQueue(), waitArgs(sc, 5001)); err == nil {
 		t.Fatal("the broker accepts another TTL: this test proves nothing")
 	}
-	for q, args := range map[string]amqp.Table{
-		sc.queue(): serviceArgs(sc), sc.retryQueue(): waitArgs(sc, 5000), sc.dlq(): {},
-	} {
-		checkArguments(t, q, args)
-	}
+	checkArguments(t, map[string]amqp.Table{sc.queue(): serviceArgs(sc), sc.retryQueue(): waitArgs(sc, 5000), sc.dlq(): {}})
 	if n := sc.consumers(sc.queue()); n != 1 {
 		t.Errorf("%d consumers of the service queue", n)
 	}
@@ -34,15 +30,19 @@ func TestDeclaresTheSeedObjects(t *testing.T) {
 }
 
 // checkArguments compares with what rabbitmqctl lists, to the last argument.
-func checkArguments(t *testing.T, queue string, want amqp.Table) {
+func checkArguments(t *testing.T, want map[string]amqp.Table) {
 	t.Helper()
 	if brokerCtl == "" {
 		return
 	}
+	listed := map[string]bool{}
 	for _, row := range ctlRows(t, "-p", vhost(t), "list_queues", "name", "durable", "auto_delete", "exclusive", "arguments") {
-		if row["name"] != queue {
+		queue, _ := row["name"].(string)
+		args, ok := want[queue]
+		if !ok {
 			continue
 		}
+		listed[queue] = true
 		if row["durable"] != true || row["auto_delete"] != false || row["exclusive"] == true {
 			t.Errorf("%s: %v", queue, row)
 		}
@@ -50,10 +50,10 @@ func checkArguments(t *testing.T, queue string, want amqp.Table) {
 		if got["x-queue-type"] == "classic" {
 			delete(got, "x-queue-type") // RabbitMQ 4 writes its own default into the list
 		}
-		if len(got) != len(want) {
-			t.Errorf("%s has arguments %v, want exactly %v", queue, got, want)
+		if len(got) != len(args) {
+			t.Errorf("%s has arguments %v, want exactly %v", queue, got, args)
 		}
-		for k, v := range want {
+		for k, v := range args {
 			if f, ok := got[k].(float64); ok {
 				got[k] = int64(f)
 			}
@@ -61,9 +61,12 @@ func checkArguments(t *testing.T, queue string, want amqp.Table) {
 				t.Errorf("%s: %s is %v, want %v", queue, k, got[k], v)
 			}
 		}
-		return
 	}
-	t.Errorf("rabbitmqctl does not list %s", queue)
+	for queue := range want {
+		if !listed[queue] {
+			t.Errorf("rabbitmqctl does not list %s", queue)
+		}
+	}
 }
 
 // listedArguments reads both shapes in which rabbitmqctl prints a table: an object, or a list of name, type, value.
@@ -95,15 +98,16 @@ func TestQuorumVariant(t *testing.T) {
 		}
 		return args
 	}
-	for q, args := range map[string]amqp.Table{
+	want := map[string]amqp.Table{
 		sc.queue():      with(serviceArgs(sc), amqp.Table{"x-delivery-limit": int32(2147483647)}),
 		sc.retryQueue(): with(waitArgs(sc, 300)),
 		sc.dlq():        {"x-queue-type": "quorum", "x-delivery-limit": int32(2147483647)},
-	} {
+	}
+	checkArguments(t, want)
+	for q, args := range want {
 		if err := sc.declare(q, args); err != nil {
 			t.Errorf("%s is declared otherwise: %v", q, err)
 		}
-		checkArguments(t, q, args)
 	}
 	sc.app.on("bad", status(500))
 	sc.app.on("late", status(503), status(200))
