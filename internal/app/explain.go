@@ -108,6 +108,11 @@ func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 	}
 	if s.Publish != nil {
 		lines = append(lines, fmt.Sprintf("published to %s, confirmed by the broker, then acked", place(s.Publish.Exchange, s.Publish.Key)))
+		for _, w := range p.Waits {
+			if w.Exchange == s.Publish.Exchange && w.Key == s.Publish.Key {
+				lines = append(lines, fmt.Sprintf("waits %s in %s, then returns to %s", w.Delay, w.Queue, p.Queue))
+			}
+		}
 	}
 	switch s.Final {
 	case topology.FinalReject:
