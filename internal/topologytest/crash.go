@@ -1,0 +1,65 @@
+package topologytest
+
+import (
+	"context"
+	"testing"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+const (
+	crashTimes    = 25 // beyond every delivery limit that a broker has by itself
+	crashMessages = 10
+)
+
+// crashes: a consumer that dies over and over with messages in hand costs none of them. A delivery limit of the broker's
+// own would drop all of them on the way, or send them round without anybody having failed.
+func crashes(t *testing.T, plan *topology.Plan) {
+	url := brokertest.URL(t)
+	declare(t, url, plan)
+	ids := named("crash", crashMessages)
+	(&rig{plan: plan, url: url}).send(t, ids...)
+	for range crashTimes {
+		crash(t, url, plan)
+	}
+	brokertest.WaitReady(t, url, plan.Queue, crashMessages)
+	r := start(t, plan)
+	for _, id := range ids {
+		r.acked(t, id)
+		if list := r.app.receipts(id); len(list) != 1 || list[0].number("Amqp-Retry-Count") != 0 {
+			t.Errorf("%s was received %d times, Amqp-Retry-Count %q", id, len(list), list[0].header.Get("Amqp-Retry-Count"))
+		}
+	}
+	r.stop()
+	for _, q := range plan.Queues {
+		brokertest.WaitReady(t, url, q.Name, 0)
+	}
+}
+
+// crash takes all messages on a session and kills it.
+func crash(t *testing.T, url string, plan *topology.Plan) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s := dial(t, url)
+	defer s.Kill()
+	sub, err := s.Subscribe(ctx, plan.Queue, crashMessages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := sub.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var batch []*broker.Delivery
+	for n := 0; n < crashMessages; n += len(batch) {
+		select {
+		case <-deliveries.Ready():
+			batch, _ = deliveries.Take(batch)
+		case <-ctx.Done():
+			t.Fatalf("%d messages came, want %d", n, crashMessages)
+		}
+	}
+}

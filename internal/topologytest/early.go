@@ -1,0 +1,124 @@
+package topologytest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+const earlyTimes = 30 // beyond every delivery limit that a broker has by itself
+
+// tooEarly: a 425 is not counted, however often it comes. Where the first attempt is the last it parks like any failure.
+func tooEarly(t *testing.T, r *shared) {
+	ids := named("early", 5)
+	for _, id := range ids {
+		script := slices.Repeat([]answer{status(http.StatusTooEarly)}, earlyTimes)
+		r.app.on(id, append(script, status(http.StatusOK))...)
+	}
+	r.send(t, ids...)
+	for _, id := range ids {
+		if r.plan.MaxRetries == 0 {
+			if d := r.givenUp(t, id, "max_retries"); d != nil && d.Headers["x-final-status-code"] != int32(http.StatusTooEarly) {
+				t.Errorf("%s is parked with status %v", id, d.Headers["x-final-status-code"])
+			}
+			continue
+		}
+		r.acked(t, id)
+		list := r.app.receipts(id)
+		if len(list) != earlyTimes+1 {
+			t.Errorf("%s was received %d times, want %d", id, len(list), earlyTimes+1)
+		}
+		for i := range list {
+			if list[i].number("Amqp-Retry-Count") != 0 || list[i].number("Amqp-Delivery-Attempt") != 1 {
+				t.Errorf("%s, receipt %d: Amqp-Retry-Count %q", id, i, list[i].header.Get("Amqp-Retry-Count"))
+			}
+			if i > 0 && list[i].at.Sub(list[i-1].at) < requeueMin {
+				t.Errorf("%s: receipt %d came %v after the one before", id, i, list[i].at.Sub(list[i-1].at))
+			}
+		}
+	}
+}
+
+const retryAfterAsked = time.Second // the shortest there is: the header counts in seconds
+
+// retryAfter: the message does not come back before the time that the app asked for. With tiers it waits in the smallest
+// that covers it; with one retry queue it waits as always, and the sidecar takes nothing until the time is over.
+func retryAfter(t *testing.T, r *shared) {
+	const id = "retry-after"
+	r.app.on(id, status(http.StatusServiceUnavailable, "Retry-After: 1"), status(http.StatusConflict, "Amqp-Disposition: park"))
+	r.send(t, id)
+	d := r.givenUp(t, id, "disposition")
+	list := r.app.receipts(id)
+	if len(list) != 2 {
+		t.Fatalf("%d attempts, want 2", len(list))
+	}
+	if gap := list[1].at.Sub(list[0].at); gap < retryAfterAsked {
+		t.Errorf("came back after %v", gap)
+	}
+	if list[1].number("Amqp-Retry-Count") != 1 {
+		t.Errorf("Amqp-Retry-Count %q", list[1].header.Get("Amqp-Retry-Count"))
+	}
+	if d == nil {
+		return
+	}
+	want := r.plan.Waits[0].Queue
+	if r.plan.Tiered {
+		for _, w := range slices.Backward(r.plan.Waits) {
+			if w.Delay >= retryAfterAsked {
+				want = w.Queue
+			}
+		}
+	}
+	// The broker writes down where the message expired.
+	var waited []string
+	deaths, _ := d.Headers["x-death"].([]any)
+	for _, e := range deaths {
+		if entry, _ := e.(amqp.Table); entry["reason"] == "expired" {
+			waited = append(waited, fmt.Sprint(entry["queue"]))
+		}
+	}
+	if !slices.Equal(waited, []string{want}) {
+		t.Errorf("waited in %q, want %q", waited, want)
+	}
+}
+
+// senderProperties: what would make the broker refuse a copy, send it elsewhere too or throw it away is taken off
+// before the message is published again, and kept as text.
+func senderProperties(t *testing.T, r *shared) {
+	aside := brokertest.Queue(t, r.url, r.plan.Queue+".aside", nil)
+	user, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal("the broker's URL cannot be parsed")
+	}
+	const id = "properties"
+	r.app.on(id, failing())
+	m := message(id)
+	m.UserId, m.Expiration = user.User.Username(), "3600000"
+	m.Headers = amqp.Table{"CC": []any{aside}, "BCC": []any{aside}}
+	r.put(t, m)
+	d := r.givenUp(t, id, "max_retries")
+	if n := len(r.app.receipts(id)); n != r.plan.MaxRetries+1 {
+		t.Errorf("%d attempts, want %d", n, r.plan.MaxRetries+1)
+	}
+	brokertest.WaitReady(t, r.url, aside, 1) // CC and BCC name one queue, which gets one copy: the publisher's
+	if d == nil {
+		return
+	}
+	if d.UserId != "" || d.Expiration != "" || d.Headers["CC"] != nil || d.Headers["BCC"] != nil {
+		t.Errorf("user id %q, expiration %q, headers %v", d.UserId, d.Expiration, d.Headers)
+	}
+	if d.Headers["x-original-user-id"] != m.UserId || d.Headers["x-original-expiration"] != m.Expiration {
+		t.Errorf("x-original-user-id %v, x-original-expiration %v", d.Headers["x-original-user-id"], d.Headers["x-original-expiration"])
+	}
+	if !strings.Contains(fmt.Sprint(d.Headers["x-original-cc"]), aside) {
+		t.Errorf("x-original-cc %v", d.Headers["x-original-cc"])
+	}
+}

@@ -1,0 +1,183 @@
+package topologytest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+// forgedHistory: whatever a publisher claims about the past of a message, it has its try and ends: taken when the app
+// takes it, given up when it does not, and no neighbour is lost with it. (RabbitMQ 3.10 loses the queue's process when a
+// message with a broken x-death is rejected.)
+func forgedHistory(t *testing.T, r *shared) {
+	ids := map[string]bool{} // by id, whether the app takes it
+	ch := brokertest.Channel(t, r.url)
+	for name, headers := range forged(r.plan) {
+		for _, taken := range []bool{true, false} {
+			m := message(fmt.Sprintf("forged-%s-%t", name, taken))
+			m.Headers = headers
+			if !taken {
+				r.app.on(m.MessageId, failing())
+			}
+			if !accepted(t, ch, r.plan.Queue, m) { // a broker that refuses it itself closes the channel
+				ch = brokertest.Channel(t, r.url)
+				continue
+			}
+			ids[m.MessageId] = taken
+		}
+	}
+	if len(ids) < 40 {
+		t.Errorf("the broker takes only %d of the messages", len(ids))
+	}
+	for id, taken := range ids {
+		if taken {
+			r.acked(t, id)
+			if n := len(r.app.receipts(id)); n != 1 {
+				t.Errorf("%s was received %d times", id, n)
+			}
+			continue
+		}
+		d := r.givenUp(t, id, "max_retries")
+		if n := len(r.app.receipts(id)); n < 1 || n > r.plan.MaxRetries+1 {
+			t.Errorf("%s was received %d times", id, n)
+		}
+		if d != nil && (d.Headers["x-final-reason"] != "max_retries" || string(d.Body) != "body of "+id) {
+			t.Errorf("%s is parked as %q with %v", id, d.Body, d.Headers)
+		}
+	}
+	r.uncounted(t, ids)
+}
+
+// uncounted: what is no count of this queue's rejects is none, so these have all their attempts.
+func (r *shared) uncounted(t *testing.T, ids map[string]bool) {
+	t.Helper()
+	for _, name := range []string{"string", "empty", "negative", "text-count", "foreign", "expired", "maxlen", "delivery_limit", "retry-text", "retry-negative"} {
+		id := "forged-" + name + "-false"
+		if _, sent := ids[id]; !sent {
+			continue
+		}
+		list := r.app.receipts(id)
+		if len(list) != r.plan.MaxRetries+1 {
+			t.Errorf("%s: %d attempts, want %d", id, len(list), r.plan.MaxRetries+1)
+		}
+		for i := range list {
+			if list[i].number("Amqp-Retry-Count") != i {
+				t.Errorf("%s, receipt %d: Amqp-Retry-Count %q", id, i, list[i].header.Get("Amqp-Retry-Count"))
+			}
+		}
+	}
+}
+
+// accepted publishes a message that the broker may refuse.
+func accepted(t *testing.T, ch *amqp.Channel, queue string, m amqp.Publishing) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, m)
+	if err != nil {
+		t.Fatalf("publish %s: %v", m.MessageId, err)
+	}
+	ok, err := confirm.WaitContext(ctx)
+	return ok && err == nil
+}
+
+// forged are x-death and count headers that no broker wrote. Anybody who may publish can send them.
+func forged(p *topology.Plan) map[string]amqp.Table {
+	exchange, key, _ := front(p)
+	entry := func(edit ...any) amqp.Table {
+		e := amqp.Table{"queue": p.Queue, "reason": "rejected", "count": int64(1), "exchange": exchange, "routing-keys": []any{key}, "time": time.Now()}
+		for i := 0; i < len(edit); i += 2 {
+			e[edit[i].(string)] = edit[i+1]
+		}
+		return e
+	}
+	without := func(key string) amqp.Table {
+		e := entry()
+		delete(e, key)
+		return e
+	}
+	cases := map[string]amqp.Table{
+		"max": {"x-death": []any{entry("count", int64(math.MaxInt64))}}, "overflow": {"x-retry-count": int64(math.MaxInt64), "x-death": []any{entry()}},
+		"first-death": {"x-first-death-queue": int64(1), "x-first-death-reason": amqp.Table{}}, "last-death": {"x-last-death-queue": true},
+		"delivery-text": {"x-delivery-count": "zzz"}, "delivery-huge": {"x-delivery-count": int64(math.MaxInt64)}, "acquired": {"x-acquired-count": "zzz"},
+		"retry-text": {"x-retry-count": "7"}, "retry-negative": {"x-retry-count": int64(-7)}, "retry-nan": {"x-retry-count": math.NaN()},
+		"retry-huge": {"x-retry-count": int64(math.MaxInt64)}, "final-text": {"x-final-retry-count": "7"}, "final-huge": {"x-final-retry-count": int64(99)},
+		"final-table": {"x-final-retry-count": amqp.Table{}}, "stamped": {topology.HeaderRetryQueue: "somebody.else"},
+		"final-forged": {"x-final-reason": "forged", "x-final-status-code": "forged", "x-final-error": "forged", "x-original-queue": "forged"},
+	}
+	for name, death := range map[string]any{
+		"string": "rejected", "int": int64(7), "nil": nil, "table": amqp.Table{"count": int64(1)}, "empty": []any{},
+		"ints": []any{int64(1)}, "strings": []any{"a"}, "nested": []any{[]any{amqp.Table{}}}, "bare": []any{amqp.Table{}},
+		"no-count": []any{without("count")}, "no-queue": []any{without("queue")}, "no-keys": []any{without("routing-keys")}, "no-reason": []any{without("reason")},
+		"no-exchange": []any{without("exchange")}, "no-time": []any{without("time")},
+		"negative": []any{entry("count", int64(-1))}, "text-count": []any{entry("count", "99")}, "nil-count": []any{entry("count", nil)},
+		"float-count": []any{entry("count", math.NaN())}, "int-queue": []any{entry("queue", int64(1))}, "int-reason": []any{entry("reason", int64(1))},
+		"int-keys": []any{entry("routing-keys", int64(1))}, "mixed-keys": []any{entry("routing-keys", []any{int64(1)})},
+		"int-exchange": []any{entry("exchange", int64(1))}, "text-time": []any{entry("time", "yesterday")}, "unknown-reason": []any{entry("reason", "bored")},
+		"twice": []any{entry(), entry("count", int64(2))}, "foreign": []any{entry("queue", "other.queue", "count", int64(99))},
+		"expired": []any{entry("reason", "expired")}, "maxlen": []any{entry("reason", "maxlen")}, "delivery_limit": []any{entry("reason", "delivery_limit")},
+		"expired-99": []any{entry("reason", "expired", "count", int64(99))}, "hundred": hundred(),
+	} {
+		cases[name] = amqp.Table{"x-death": death}
+	}
+	return cases
+}
+
+// hundred are entries of as many queues.
+func hundred() []any {
+	var list []any
+	for i := range 100 {
+		list = append(list, amqp.Table{
+			"queue": fmt.Sprint("q", i), "reason": "expired", "count": int64(1), "exchange": "", "routing-keys": []any{"k"},
+		})
+	}
+	return list
+}
+
+// largeHeaders: one x-death entry more, and no client could read the message any more, which would then kill the
+// connection of everybody who tries. So it is parked for its size while it still can be.
+func largeHeaders(t *testing.T, r *shared) {
+	ids := map[string]string{} // the reason that is wanted, empty when it depends on names
+	for _, size := range []int{100_000, 126_000, 127_000, 127_500, 129_000, 130_000, 130_600} {
+		for _, taken := range []bool{true, false} {
+			m := message(fmt.Sprintf("large-%d-%t", size, taken))
+			m.Headers = amqp.Table{"large": strings.Repeat("x", size), "small": "s"}
+			if !taken {
+				r.app.on(m.MessageId, failing())
+				switch {
+				case size == 100_000 || len(r.plan.Waits) == 0:
+					ids[m.MessageId] = "max_retries"
+				case size >= 127_000:
+					ids[m.MessageId] = "headers_too_large"
+				default:
+					ids[m.MessageId] = ""
+				}
+			}
+			r.put(t, m)
+			if taken {
+				defer r.acked(t, m.MessageId)
+			}
+		}
+	}
+	for id, reason := range ids {
+		s := r.end(t, id, 1)
+		if reason == "" {
+			reason = s.Reason
+		}
+		d := r.givenUp(t, id, reason)
+		if d != nil && (d.Headers["x-final-reason"] != reason || d.Headers["small"] != "s") {
+			t.Errorf("%s is parked for %v, header small is %v", id, d.Headers["x-final-reason"], d.Headers["small"])
+		}
+	}
+	const good = "after-large"
+	r.send(t, good)
+	r.acked(t, good)
+}

@@ -1,0 +1,123 @@
+package topologytest
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
+	"sidecar/internal/topology"
+)
+
+// broken starts a sidecar, has it hold one message at the app, keeps it from repairing anything and deletes queues. What
+// it returns opens the gate before the app's answer, and lets the sidecar repair.
+func broken(t *testing.T, plan *topology.Plan, id string, script []answer, queues ...string) (r *rig, fail, repair func()) {
+	t.Helper()
+	url := brokertest.URL(t)
+	declare(t, url, plan)
+	r = start(t, plan)
+	gate := make(chan struct{})
+	r.app.on(id, append([]answer{r.app.held(gate, script[0])}, script[1:]...)...)
+	r.send(t, id)
+	r.app.await(t, id, 1)
+	r.repairing.Lock()
+	repair = sync.OnceFunc(r.repairing.Unlock)
+	t.Cleanup(repair)
+	ch := brokertest.Channel(t, url)
+	for _, q := range queues {
+		if _, err := ch.QueueDelete(q, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r, sync.OnceFunc(func() { close(gate) }), repair
+}
+
+// retryQueueDeleted: a retry that is published comes back from a hole and is kept until there is a queue again. A reject
+// into a hole is lost, and nobody can help it; but the sidecar sees the hole, takes nothing and closes it, and then
+// retries arrive again.
+func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
+	const id = "retried"
+	var queues []string
+	for _, w := range plan.Waits {
+		queues = append(queues, w.Queue)
+	}
+	r, fail, repair := broken(t, plan, id, []answer{failing(), status(http.StatusOK)}, queues...)
+	if plan.Waits[0].ByReject {
+		r.pauses(t)
+		repair()
+		r.resumes(t, queues...)
+		fail()
+	} else {
+		fail()
+		brokertest.Eventually(t, patience, "the retry comes back to the sidecar", func() bool { return r.unroutable.Load() > 0 })
+		if n := len(r.app.receipts(id)); n != 1 || len(r.log.finals(id)) != 0 {
+			t.Errorf("%d receipts, ended %v: want it unsettled", n, r.log.finals(id))
+		}
+		repair()
+	}
+	r.acked(t, id)
+	if list := r.app.receipts(id); len(list) != 2 || list[1].number("Amqp-Retry-Count") != 1 {
+		t.Errorf("%d receipts, Amqp-Retry-Count %q at last", len(list), list[len(list)-1].header.Get("Amqp-Retry-Count"))
+	}
+	r.resumes(t, queues...)
+	r.works(t)
+}
+
+// deadLetterQueueDeleted: what cannot be parked stays the sidecar's, unacked, until it can.
+func deadLetterQueueDeleted(t *testing.T, plan *topology.Plan) {
+	const id = "homeless"
+	r, fail, repair := broken(t, plan, id, []answer{status(http.StatusConflict, "Amqp-Disposition: park")}, plan.Park.Queue)
+	fail()
+	brokertest.Eventually(t, patience, "a park fails", func() bool {
+		return r.unroutable.Load() > 0 && r.metric(t, "sidecar_park_failures_total", nil) > 0
+	})
+	r.pauses(t)
+	if finals := r.log.finals(id); len(finals) != 0 {
+		t.Errorf("ended %v without a dead-letter queue", finals)
+	}
+	repair()
+	d := brokertest.Get(t, r.url, plan.Park.Queue, patience)
+	if d.MessageId != id || d.Headers["x-final-reason"] != "disposition" {
+		t.Errorf("%q is parked with %v", d.MessageId, d.Headers)
+	}
+	r.resumes(t, plan.Park.Queue)
+	r.works(t)
+}
+
+// pauses waits until the sidecar has seen that something is missing and takes nothing any more.
+func (r *rig) pauses(t *testing.T) {
+	t.Helper()
+	brokertest.Eventually(t, patience, "the sidecar takes nothing", func() bool {
+		return r.missing.Load() > 0 && r.brokenTopology() && !r.consumer.Active()
+	})
+}
+
+// resumes waits until the queues are there again, by nobody's doing but the sidecar's, and it takes messages.
+func (r *rig) resumes(t *testing.T, queues ...string) {
+	t.Helper()
+	brokertest.Eventually(t, patience, "the queues are there again", func() bool {
+		return !slices.ContainsFunc(queues, func(q string) bool { return brokertest.Ready(t, r.url, q) < 0 })
+	})
+	brokertest.Eventually(t, patience, "the sidecar takes messages", func() bool { return !r.brokenTopology() && r.consumer.Active() })
+}
+
+func (r *rig) brokenTopology() bool {
+	return slices.ContainsFunc(r.flow.Holds(), func(h flow.Hold) bool { return h.Reason == flow.Topology })
+}
+
+// works sends one more message all the way, and leaves nothing.
+func (r *rig) works(t *testing.T) {
+	t.Helper()
+	const id = "works"
+	if len(r.plan.Waits) > 0 {
+		r.app.on(id, failing(), status(http.StatusOK))
+	}
+	r.send(t, id)
+	r.acked(t, id)
+	r.stop()
+	for _, q := range r.plan.Queues {
+		brokertest.WaitReady(t, r.url, q.Name, 0)
+	}
+}

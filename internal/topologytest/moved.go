@@ -1,0 +1,91 @@
+package topologytest
+
+import (
+	"encoding/json"
+	"net/url"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+// movedByHand: a parked message that somebody publishes to the service's queue as it is has its one try, and is parked
+// again. It goes on counting where it was, whatever the broker makes of the x-death it brings along.
+func movedByHand(t *testing.T, r *shared) {
+	const id = "by-hand"
+	r.app.on(id, failing())
+	r.send(t, id)
+	first := r.givenUp(t, id, "max_retries")
+	again := message(id)
+	again.Headers = first.Headers
+	for n := 2; n <= 3; n++ {
+		r.put(t, again)
+		s := r.end(t, id, n)
+		if s.Outcome != "park" || s.Reason != "max_retries" {
+			t.Errorf("move %d ended by %s (%s)", n-1, s.Outcome, s.Reason)
+		}
+		d := r.lot.await(t, id, n)
+		r.parkedAgain(t, &d, r.app.receipts(id), n-1)
+		again.Headers = d.Headers
+	}
+}
+
+// parkedAgain looks at a message that was moved back moves times.
+func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, list []receipt, moves int) {
+	t.Helper()
+	if n := r.plan.MaxRetries + 1 + moves; len(list) != n {
+		t.Fatalf("%d attempts after %d moves, want %d", len(list), moves, n)
+	}
+	last := &list[len(list)-1]
+	if last.number("Amqp-Retry-Count") != r.plan.MaxRetries || last.header.Get("Amqp-Last-Attempt") != "true" {
+		t.Errorf("after %d moves: Amqp-Retry-Count %q, Amqp-Last-Attempt %q", moves, last.header.Get("Amqp-Retry-Count"), last.header.Get("Amqp-Last-Attempt"))
+	}
+	r.parkedWith(t, d, amqp.Table{
+		"x-final-reason": "max_retries", "x-final-retry-count": int32(r.plan.MaxRetries), "x-final-status-code": int32(409), //nolint:gosec // a few
+	})
+}
+
+// movedByShovel is the same with the broker's own tool for it.
+func movedByShovel(t *testing.T, plan *topology.Plan) {
+	const id = "by-shovel"
+	broker := brokertest.URL(t)
+	declare(t, broker, plan)
+	r := start(t, plan)
+	r.app.on(id, failing())
+	r.send(t, id)
+	r.end(t, id, 1)
+	brokertest.WaitReady(t, broker, plan.Park.Queue, 1)
+	shovel(t, broker, plan.Park.Queue, plan.Queue)
+	r.app.await(t, id, plan.MaxRetries+2)
+	if s := r.end(t, id, 2); s.Outcome != "park" || s.Reason != "max_retries" {
+		t.Errorf("ended by %s (%s)", s.Outcome, s.Reason)
+	}
+	d := brokertest.Get(t, broker, plan.Park.Queue, patience)
+	r.parkedAgain(t, &d, r.app.receipts(id), 1)
+	r.stop()
+	for _, q := range plan.Queues {
+		brokertest.WaitReady(t, broker, q.Name, 0)
+	}
+}
+
+// shovel moves what is in one queue now into another, and removes itself then.
+func shovel(t *testing.T, broker, from, to string) {
+	t.Helper()
+	vhost, path := "/", ""
+	if u, err := url.Parse(broker); err != nil {
+		t.Fatal("the broker's URL cannot be parsed")
+	} else if len(u.Path) > 1 {
+		vhost, path = u.Path[1:], "/"+url.PathEscape(u.Path[1:])
+	}
+	// Without a host the plugin connects inside the node: the broker may not listen where we reach it.
+	definition, err := json.Marshal(map[string]string{
+		"src-protocol": "amqp091", "src-uri": "amqp://" + path, "src-queue": from, "src-delete-after": "queue-length",
+		"dest-protocol": "amqp091", "dest-uri": "amqp://" + path, "dest-queue": to, "ack-mode": "on-confirm",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	brokertest.Ctl(t, "set_parameter", "-p", vhost, "shovel", from, string(definition))
+}

@@ -1,0 +1,247 @@
+package topologytest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/consume"
+	"sidecar/internal/dispatch"
+	"sidecar/internal/flow"
+	"sidecar/internal/retry"
+	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
+)
+
+const (
+	concurrency = 8
+	prefetch    = 64
+	requeueMin  = retry.MinRequeueDelay
+	requeueMax  = 300 * time.Millisecond
+)
+
+// rig is one sidecar on one plan: the parts and the order that app puts them in, without configuration and admin
+// surface, and an app on a real socket.
+type rig struct {
+	t    testing.TB
+	plan *topology.Plan
+	url  string
+	app  *app
+	log  *journal
+
+	registry *prometheus.Registry
+	flow     *flow.Control
+	consumer *consume.Consumer
+	watcher  *topology.Watcher
+	look     chan struct{}
+
+	repairing  sync.Mutex   // who holds it keeps the sidecar from declaring again
+	missing    atomic.Int64 // looks that found something missing
+	unroutable atomic.Int64 // publications that found no queue
+
+	stopOnce sync.Once
+	stop     func()
+}
+
+// watchEvery of the sidecar itself is 15 s, which nobody wants to wait for.
+const watchEvery = 500 * time.Millisecond
+
+// declare makes the plan's objects through a session of its own, and deletes them when the test ends.
+func declare(t testing.TB, url string, plan *topology.Plan) {
+	t.Helper()
+	t.Cleanup(func() { deleteTopology(t, url, plan) })
+	s := dial(t, url)
+	defer s.Close()
+	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	if err != nil || len(findings) > 0 {
+		t.Fatalf("declare: %v %v", findings, err)
+	}
+}
+
+func dial(t testing.TB, url string) *broker.Session {
+	t.Helper()
+	s, err := broker.NewDialer(broker.Options{URLs: urls(url), Name: "test " + t.Name()}).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func urls(url string) func() ([]string, error) {
+	return func() ([]string, error) { return []string{url}, nil }
+}
+
+func deleteTopology(t testing.TB, url string, plan *topology.Plan) {
+	t.Helper()
+	ch := brokertest.Channel(t, url)
+	for _, q := range plan.Queues {
+		if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+			t.Errorf("delete queue %q: %v", q.Name, err)
+		}
+	}
+	for _, x := range plan.Exchanges {
+		if err := ch.ExchangeDelete(x.Name, false, false); err != nil {
+			t.Errorf("delete exchange %q: %v", x.Name, err)
+		}
+	}
+}
+
+// start runs a sidecar on the plan, which has to be declared, until the test ends.
+func start(t testing.TB, plan *topology.Plan) *rig {
+	t.Helper()
+	r := &rig{
+		t: t, plan: plan, url: brokertest.URL(t), app: newApp(t), log: &journal{}, registry: prometheus.NewRegistry(),
+		look: make(chan struct{}, 1),
+	}
+	log := telemetry.NewLogger(r.log, "debug", "json")
+	dialer := func(name string) *broker.Dialer {
+		return broker.NewDialer(broker.Options{
+			URLs: urls(r.url), Name: "sidecar " + plan.Service + " " + name, Logger: log, Registerer: r.registry,
+		})
+	}
+	target, err := dispatch.New(dispatch.Options{
+		URL: r.app.url, MaxIdle: concurrency, Queue: plan.Queue, Logger: log, Registerer: r.registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.flow = flow.New(flow.Options{
+		Queue: plan.Queue, Concurrency: concurrency, Probe: target.Probe, Interval: time.Second, Connects: true,
+		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
+	})
+	r.watcher = topology.NewWatcher(topology.WatchOptions{
+		Plan: plan, Every: watchEvery, Logger: log, Registerer: r.registry, Report: r.report,
+	})
+	publisher := broker.NewPublisher(dialer("publish"))
+	r.consumer = consume.New(consume.Options{
+		Plan: plan, Policy: retry.Policy{RequeueMin: requeueMin, RequeueMax: requeueMax}, Concurrency: concurrency,
+		Prefetch: prefetch, Dispatcher: target, Publisher: publisher, Flow: r.flow, Logger: log, Registerer: r.registry,
+		Unroutable: func() { r.unroutable.Add(1); r.askForLook() },
+	})
+	r.run(dialer("consume"), publisher, target)
+	return r
+}
+
+// run starts the parts and says how they end: like app, first the consumer, then the links.
+func (r *rig) run(consuming *broker.Dialer, publisher *broker.Publisher, target *dispatch.Target) {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // it outlives the test's, to drain
+	var links sync.WaitGroup
+	links.Go(func() { _ = r.flow.Run(ctx) })
+	links.Go(func() { _ = publisher.Run(ctx) })
+	links.Go(func() { _ = broker.Supervise(ctx, consuming, r.serve) })
+	r.stop = func() {
+		r.stopOnce.Do(func() {
+			grace, done := context.WithTimeoutCause(ctx, 10*time.Second, consume.ErrGrace)
+			defer done()
+			r.consumer.Drain(grace)
+			cancel()
+			links.Wait()
+			target.Close()
+		})
+	}
+	r.t.Cleanup(func() {
+		r.stop()
+		if r.t.Failed() {
+			r.t.Logf("the last lines of the log:\n%s", r.log)
+		}
+	})
+}
+
+var errServed = errors.New("served")
+
+// serve is one session, as in app: the topology before any message, then somebody who looks after it beside the consumer.
+func (r *rig) serve(ctx context.Context, s *broker.Session) error {
+	if err := r.ensure(ctx, s); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.watcher.Watch(ctx, s) })
+	group.Go(func() error {
+		for {
+			select {
+			case <-r.look:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			if err := r.ensure(ctx, s); err != nil {
+				return err
+			}
+		}
+	})
+	group.Go(func() error {
+		if err := r.consumer.Serve(ctx, s); err != nil {
+			return err
+		}
+		return errServed
+	})
+	if err := group.Wait(); !errors.Is(err, errServed) {
+		return err
+	}
+	return nil
+}
+
+func (r *rig) ensure(ctx context.Context, s *broker.Session) error {
+	r.repairing.Lock()
+	defer r.repairing.Unlock()
+	findings, err := topology.Ensure(ctx, s, r.plan, topology.ModeDeclare)
+	if err != nil {
+		return err
+	}
+	if len(findings) > 0 {
+		r.flow.Hold(flow.Topology, findings[0].String())
+		return nil
+	}
+	r.flow.Lift(flow.Topology)
+	return nil
+}
+
+func (r *rig) report(findings []topology.Finding) {
+	if len(findings) == 0 {
+		return
+	}
+	r.missing.Add(1)
+	r.flow.Hold(flow.Topology, findings[0].String())
+	r.askForLook()
+}
+
+func (r *rig) askForLook() {
+	select {
+	case r.look <- struct{}{}:
+	default:
+	}
+}
+
+// metric reads a counter or gauge of the sidecar, summed over all label sets that hold the wanted pairs.
+func (r *rig) metric(t testing.TB, name string, labels map[string]string) int {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			wanted := 0
+			for _, l := range m.GetLabel() {
+				if v, ok := labels[l.GetName()]; ok && v == l.GetValue() {
+					wanted++
+				}
+			}
+			if wanted == len(labels) {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return int(sum)
+}
