@@ -71,6 +71,21 @@ func keepDropped(h amqp.Table, m *message.Message) {
 	if bcc, ok := m.Headers["BCC"]; ok {
 		h[headerOriginalBCC] = publishable(bcc)
 	}
+	keepDead(h, m)
+}
+
+// keepDead is the same for what a broker has taken off when it dead-lettered the message, and written into x-death.
+func keepDead(h amqp.Table, m *message.Message) {
+	deaths, _ := m.Headers[message.HeaderDeath].([]any)
+	for _, e := range deaths {
+		death, _ := e.(amqp.Table)
+		if s, ok := death["original-expiration"].(string); ok && h[headerOriginalExpiration] == nil {
+			h[headerOriginalExpiration] = s
+		}
+		if keys, _ := death["routing-keys"].([]any); len(keys) > 1 && h[headerOriginalCC] == nil {
+			h[headerOriginalCC] = publishableArray(keys[1:]) // up to 3.x, where CC itself goes
+		}
+	}
 }
 
 // publishable returns v as the client library can write it. Almost everything that was received can be; the rest
