@@ -45,12 +45,12 @@ func Exercise(t *testing.T, plan *topology.Plan) {
 // together lists what shares one sidecar and one set of queues: each works on messages of its own.
 func together(plan *topology.Plan) map[string]func(*testing.T, *shared) {
 	tests := map[string]func(*testing.T, *shared){
-		"success":            success,
-		"every attempt":      everyAttempt,
-		"no answer":          noAnswer,
-		"forged history":     forgedHistory,
-		"large headers":      largeHeaders,
-		"too early":          tooEarly,
+		"success":             success,
+		"every attempt":       everyAttempt,
+		"no answer":           noAnswer,
+		"forged history":      forgedHistory,
+		"large headers":       largeHeaders,
+		"too early":           tooEarly,
 		"sender's properties": senderProperties,
 	}
 	if len(plan.Waits) > 0 {

@@ -78,11 +78,11 @@ func deadLetterQueueDeleted(t *testing.T, plan *topology.Plan) {
 		t.Errorf("ended %v without a dead-letter queue", finals)
 	}
 	repair()
+	r.resumes(t, plan.Park.Queue)
 	d := brokertest.Get(t, r.url, plan.Park.Queue, patience)
 	if d.MessageId != id || d.Headers["x-final-reason"] != "disposition" {
 		t.Errorf("%q is parked with %v", d.MessageId, d.Headers)
 	}
-	r.resumes(t, plan.Park.Queue)
 	r.works(t)
 }
 

@@ -20,7 +20,9 @@ func presets() map[string]topology.Options {
 	p := fmt.Sprintf("t%08x", rand.Uint32())
 	two := 2
 	four := 4
-	bound := func(exchange, key string) []topology.Binding { return []topology.Binding{{Exchange: exchange, Key: key}} }
+	bound := func(exchange, key string) []topology.Binding {
+		return []topology.Binding{{Exchange: exchange, Key: key}}
+	}
 	return map[string]topology.Options{
 		"fanout":       {Preset: topology.PresetFanout, RetryDelay: brief, MaxRetries: &four},
 		"fanout tiers": {Preset: topology.PresetFanout, RetryDelays: tiers, MaxRetries: &four},

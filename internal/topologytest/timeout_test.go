@@ -1,0 +1,108 @@
+package topologytest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+// consumerTimeout is what the broker grants here instead of its half hour.
+const consumerTimeout = 2 * time.Second
+
+// TestConsumerTimeout holds a message longer than the broker waits for a consumer. However the broker puts it, the
+// sidecar finds its session gone, takes the message anew and acks it; the answer that came too late settles nothing.
+//
+//	RabbitMQ 3.10, 4.0         the channel is closed (406)
+//	RabbitMQ 4.3, quorum       the consumer is cancelled (basic.cancel)
+//	RabbitMQ 4.3, classic      nothing happens: the first answer acks
+//
+// It is not parallel: it changes the broker for everybody.
+func TestConsumerTimeout(t *testing.T) {
+	impatient(t)
+	version := brokertest.Version(t)
+	closes := strings.HasPrefix(version, "3.") || strings.HasPrefix(version, "4.0.")
+	t.Run("all", func(t *testing.T) {
+		for _, queueType := range []string{"classic", "quorum"} {
+			t.Run(queueType, func(t *testing.T) {
+				t.Parallel()
+				cause := ""
+				switch {
+				case closes:
+					cause = "channel"
+				case queueType == "quorum":
+					cause = "cancelled"
+				}
+				plan, err := topology.Build(topology.Options{
+					Service: fmt.Sprintf("s%08x-late", rand.Uint32()), QueueType: queueType, RetryDelay: brief,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				overdue(t, plan, cause)
+			})
+		}
+	})
+}
+
+// overdue: cause is why the session has to end while the message is held, empty when it must not.
+func overdue(t *testing.T, plan *topology.Plan, cause string) {
+	url := brokertest.URL(t)
+	declare(t, url, plan)
+	r := start(t, plan)
+	gate := make(chan struct{})
+	ids := named("overdue", 3)
+	for _, id := range ids {
+		r.app.on(id, r.app.held(gate, status(http.StatusOK)), status(http.StatusOK))
+	}
+	r.send(t, ids...)
+	want := 1
+	if cause == "" {
+		time.Sleep(3 * consumerTimeout) // what does not happen cannot be waited for
+	} else {
+		want = 2
+		brokertest.Eventually(t, patience, "the broker gives up on the consumer", func() bool {
+			return r.metric(t, "sidecar_amqp_reconnects_total", map[string]string{"cause": cause}) > 0
+		})
+	}
+	close(gate)
+	for _, id := range ids {
+		r.app.await(t, id, want)
+		r.acked(t, id)
+	}
+	r.stop()
+	for _, q := range plan.Queues {
+		brokertest.WaitReady(t, url, q.Name, 0)
+	}
+	for _, id := range ids {
+		if n, ends := len(r.app.receipts(id)), len(r.log.finals(id)); n != want || ends != 1 {
+			t.Errorf("%s: received %d times, want %d; acked %d times", id, n, want, ends)
+		}
+	}
+	if n := r.metric(t, "sidecar_amqp_reconnects_total", nil); cause == "" && n != 0 {
+		t.Errorf("%d new sessions on a broker that waits for ever", n)
+	}
+}
+
+// impatient makes the broker give up on consumers that hold a message for consumerTimeout, on channels opened from now
+// on, until the test ends.
+func impatient(t *testing.T) {
+	t.Helper()
+	set := func(timeout, tick string) string {
+		return fmt.Sprintf("application:set_env(rabbit, consumer_timeout, %s), application:set_env(rabbit, channel_tick_interval, %s).", timeout, tick)
+	}
+	out := brokertest.Ctl(t, "eval",
+		"{ok, T} = application:get_env(rabbit, consumer_timeout), {ok, I} = application:get_env(rabbit, channel_tick_interval), {T, I}.")
+	was := regexp.MustCompile(`^\{(\d+|undefined),(\d+)\}`).FindStringSubmatch(strings.TrimSpace(out))
+	if was == nil {
+		t.Fatalf("the broker's consumer timeout reads %q", out)
+	}
+	brokertest.CtlLater(t, "eval", set(was[1], was[2]))
+	brokertest.Ctl(t, "eval", set(fmt.Sprint(consumerTimeout.Milliseconds()), "500"))
+}
