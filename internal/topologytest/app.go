@@ -90,12 +90,11 @@ func (a *app) receipts(id string) []receipt {
 }
 
 // await waits until the message has been received n times.
-func (a *app) await(t testing.TB, id string, n int) []receipt {
+func (a *app) await(t testing.TB, id string, n int) {
 	t.Helper()
 	brokertest.Eventually(t, patience, "the app receives "+id+" "+strconv.Itoa(n)+" times", func() bool {
 		return len(a.receipts(id)) >= n
 	})
-	return a.receipts(id)
 }
 
 func status(code int, headers ...string) answer {

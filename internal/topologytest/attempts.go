@@ -1,6 +1,7 @@
 package topologytest
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
 	"testing"
@@ -66,9 +67,7 @@ func everyAttempt(t *testing.T, r *shared) {
 	m := full("always")
 	r.app.on(m.MessageId, problem(http.StatusUnprocessableEntity, `{"type":"urn:gone","title":"No customer","detail":"customer 7"}`))
 	exchange, key, headers := front(r.plan)
-	for k, v := range headers {
-		m.Headers[k] = v
-	}
+	maps.Copy(m.Headers, headers)
 	brokertest.Publish(t, brokertest.Channel(t, r.url), exchange, key, m)
 	d := r.givenUp(t, m.MessageId, "max_retries")
 	list := r.app.receipts(m.MessageId)

@@ -72,6 +72,9 @@ func alone(plan *topology.Plan) map[string]func(*testing.T, *topology.Plan) {
 		tests["dead-letter queue deleted"] = deadLetterQueueDeleted
 		tests["moved back by shovel"] = movedByShovel
 	}
+	if plan.Park.Exchange != "" || len(plan.Waits) > 0 && !plan.Waits[0].ByReject && plan.Waits[0].Exchange != "" {
+		tests["binding deleted"] = bindingDeleted
+	}
 	if plan.StampQueue {
 		tests["foreign retries"] = foreignRetries
 	}

@@ -30,7 +30,10 @@ func presets() map[string]topology.Options {
 		"per queue":    {Preset: topology.PresetPerQueue, RetryDelay: brief, Exchange: p + ".events", Bindings: bound(p+".events", "order.#")},
 		"delay ladder": {Preset: topology.PresetDelayLadder, RetryDelays: tiers, Bindings: bound(p+".events", "order.*")},
 		"no delays":    {Preset: topology.PresetDelayLadder, RetryDelays: []time.Duration{}, Bindings: bound(p+".events", "order.*")},
-		"dead letter":  {Preset: topology.PresetDeadLetter, RetryDelay: brief, MaxRetries: &two, Queue: p + ".orders", Bindings: bound(p, "order.created")},
+		"dead letter": {
+			Preset: topology.PresetDeadLetter, RetryDelay: brief, MaxRetries: &two, Queue: p + ".orders", Bindings: bound(p, "order.created"),
+			MessageTTL: time.Hour, // long enough for nothing to expire: what it does to retries is what matters
+		},
 		"no dead letter": {
 			Preset: topology.PresetDeadLetter, RetryDelay: brief, MaxRetries: &two, Queue: p + ".orders", Bindings: bound(p, "order.created"),
 			NoDeadLetter: true,
