@@ -59,6 +59,9 @@ func together(plan *topology.Plan) map[string]func(*testing.T, *shared) {
 	if plan.Park != (topology.Route{}) {
 		tests["moved back by hand"] = movedByHand
 	}
+	if plan.Park != (topology.Route{}) && plan.MaxRetries > 1 {
+		tests["moved back before its time"] = movedBeforeItsTime
+	}
 	return tests
 }
 

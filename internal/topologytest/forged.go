@@ -54,6 +54,11 @@ func forgedHistory(t *testing.T, r *shared) {
 		}
 	}
 	r.uncounted(t, ids)
+	for _, name := range []string{"max", "overflow", "retry-huge", "final-huge"} { // no retry is left, but the try is
+		if list := r.app.receipts("forged-" + name + "-false"); len(list) > 1 {
+			t.Errorf("%s: %d attempts, want one", name, len(list))
+		}
+	}
 }
 
 // uncounted: what is no count of this queue's rejects is none, so these have all their attempts.

@@ -2,7 +2,9 @@ package topologytest
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -29,6 +31,35 @@ func movedByHand(t *testing.T, r *shared) {
 		d := r.lot.await(t, id, n)
 		r.parkedAgain(t, &d, r.app.receipts(id), n-1)
 		again.Headers = d.Headers
+	}
+}
+
+// movedBeforeItsTime: a message that was parked with retries left has the rest of them when it is moved back.
+func movedBeforeItsTime(t *testing.T, r *shared) {
+	const id = "before-its-time"
+	r.app.on(id, failing(), status(http.StatusConflict, "Amqp-Disposition: park"), failing())
+	r.send(t, id)
+	first := r.givenUp(t, id, "disposition")
+	again := message(id)
+	again.Headers = first.Headers
+	r.put(t, again)
+	if s := r.end(t, id, 2); s.Outcome != "park" || s.Reason != "max_retries" {
+		t.Errorf("ended by %s (%s)", s.Outcome, s.Reason)
+	}
+	d := r.lot.await(t, id, 2)
+	if d.Headers["x-final-retry-count"] != int32(r.plan.MaxRetries) { //nolint:gosec // a few
+		t.Errorf("x-final-retry-count is %v", d.Headers["x-final-retry-count"])
+	}
+	var counts, want []int
+	for _, one := range r.app.receipts(id) {
+		counts = append(counts, one.number("Amqp-Retry-Count"))
+	}
+	for n := range r.plan.MaxRetries + 1 {
+		want = append(want, n)
+	}
+	want = slices.Insert(want, 1, 1) // the attempt that parked, and the first one after the move
+	if !slices.Equal(counts, want) {
+		t.Errorf("Amqp-Retry-Count %v, want %v", counts, want)
 	}
 }
 
