@@ -58,7 +58,11 @@ func newProxy(t testing.TB, target string, wrap func(net.Conn) (net.Conn, error)
 }
 
 // Addr is the host and port the proxy listens on; it stays the same when the proxy refuses for a while.
-func (p *Proxy) Addr() string { return p.addr }
+func (p *Proxy) Addr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.addr
+}
 
 // URL is base with the proxy's address instead of the broker's.
 func (p *Proxy) URL(t testing.TB, base string) string {
@@ -67,7 +71,7 @@ func (p *Proxy) URL(t testing.TB, base string) string {
 	if err != nil {
 		t.Fatal("the base URL cannot be parsed")
 	}
-	u.Host = p.addr
+	u.Host = p.Addr()
 	return u.String()
 }
 
