@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 case " $* " in *" -h "* | *" --help "*) exec go run ./bench -h ;; esac
-if [ -z "${SIDECAR_BROKER:-}" ]; then
-  export SIDECAR_BROKER=package
+if [ -z "${TEST_BROKER:-}" ]; then
+  export TEST_BROKER=package
 fi
 exec scripts/broker.sh run 0 go run ./bench "$@"

@@ -19,21 +19,21 @@
 # Where RabbitMQ comes from, the first that works: a docker engine, an installed rabbitmq-server, the
 # distribution's package (apt-get, as root or through sudo -n). Another version than the machine's own, without docker:
 # the package of the Debian release that carries it, in a root directory of its own (debootstrap and chroot, as root).
-#   SIDECAR_BROKER_VERSION=3.10|4.0|4.3            that version and no other; unset: whatever there is
-#   SIDECAR_BROKER=docker|installed|package|root   force one of them
-#   SIDECAR_BROKER_IMAGE                           docker image, default rabbitmq:VERSION, without a version rabbitmq:4
-#   SIDECAR_BROKER_CACHE                           where the roots are kept, default ~/.cache/sidecar-brokers; 250 MB
+#   TEST_BROKER_VERSION=3.10|4.0|4.3            that version and no other; unset: whatever there is
+#   TEST_BROKER=docker|installed|package|root   force one of them
+#   TEST_BROKER_IMAGE                           docker image, default rabbitmq:VERSION, without a version rabbitmq:4
+#   TEST_BROKER_CACHE                           where the roots are kept, default ~/.cache/sidecar-brokers; 250 MB
 #                                                  each, rm -rf is safe while no broker runs
-#   SIDECAR_BROKER_MIRROR                          Debian mirror for the roots, default the one of the apt sources
+#   TEST_BROKER_MIRROR                          Debian mirror for the roots, default the one of the apt sources
 #   BROKER_EXTRA_CONF                              more lines for rabbitmq.conf
 #   BROKER_START_TIMEOUT                           seconds to wait for the node, default 120
 set -euo pipefail
 shopt -s inherit_errexit
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-WANTED=${SIDECAR_BROKER_VERSION:-}
-IMAGE=${SIDECAR_BROKER_IMAGE:-rabbitmq:${WANTED:-4}}
-CACHE=${SIDECAR_BROKER_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/sidecar-brokers}
+WANTED=${TEST_BROKER_VERSION:-}
+IMAGE=${TEST_BROKER_IMAGE:-rabbitmq:${WANTED:-4}}
+CACHE=${TEST_BROKER_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/sidecar-brokers}
 [[ $CACHE = /* ]] || CACHE=$PWD/$CACHE
 RESERVED=${TMPDIR:-/tmp}/sidecar-broker-ports.$(id -u)
 
@@ -142,25 +142,25 @@ have_image() { docker image inspect "$IMAGE" >/dev/null 2>&1 || docker pull -q "
 
 # source_of prints docker, installed or root, after getting what that needs.
 source_of() {
-  local forced=${SIDECAR_BROKER:-}
+  local forced=${TEST_BROKER:-}
   case $forced in
     docker)
-      docker_works || die "SIDECAR_BROKER=docker, but docker info fails"
+      docker_works || die "TEST_BROKER=docker, but docker info fails"
       have_image || die "docker cannot get the image $IMAGE"
       echo docker
       return ;;
     installed)
-      bin_dir >/dev/null || die "SIDECAR_BROKER=installed, but there is no rabbitmq-server"
-      installed_wanted || die "SIDECAR_BROKER=installed, but the installed rabbitmq-server is not $WANTED"
+      bin_dir >/dev/null || die "TEST_BROKER=installed, but there is no rabbitmq-server"
+      installed_wanted || die "TEST_BROKER=installed, but the installed rabbitmq-server is not $WANTED"
       echo installed
       return ;;
     root)
-      [[ -n $WANTED ]] || die "SIDECAR_BROKER=root: say which version in SIDECAR_BROKER_VERSION"
+      [[ -n $WANTED ]] || die "TEST_BROKER=root: say which version in TEST_BROKER_VERSION"
       build_root
       echo root
       return ;;
     package | '') ;;
-    *) die "SIDECAR_BROKER=$forced: use docker, installed, package or root" ;;
+    *) die "TEST_BROKER=$forced: use docker, installed, package or root" ;;
   esac
   if [[ -z $forced ]] && docker_works; then
     if have_image; then
@@ -176,7 +176,7 @@ source_of() {
     install_package
     echo installed
   else
-    [[ -z $forced ]] || die "SIDECAR_BROKER=package, but this machine's package is not RabbitMQ $WANTED"
+    [[ -z $forced ]] || die "TEST_BROKER=package, but this machine's package is not RabbitMQ $WANTED"
     build_root
     echo root
   fi
@@ -259,8 +259,8 @@ suite_of() {
 
 # mirror prints the Debian mirror that the machine's own apt sources use.
 mirror() {
-  if [[ -n ${SIDECAR_BROKER_MIRROR:-} ]]; then
-    echo "$SIDECAR_BROKER_MIRROR"
+  if [[ -n ${TEST_BROKER_MIRROR:-} ]]; then
+    echo "$TEST_BROKER_MIRROR"
     return
   fi
   package_lists
@@ -275,7 +275,7 @@ mirror() {
 build_root() (
   suite=$(suite_of)
   root=$CACHE/$WANTED
-  hint="use docker, or set SIDECAR_BROKER_VERSION to the version of an installed rabbitmq-server"
+  hint="use docker, or set TEST_BROKER_VERSION to the version of an installed rabbitmq-server"
   [[ $(id -u) = 0 ]] || die "RabbitMQ $WANTED without docker is set up and run in a chroot, which needs root: $hint"
   command -v apt-get >/dev/null || die "RabbitMQ $WANTED without docker needs a Debian-like machine: $hint"
   unshare --mount true 2>/dev/null || die "RabbitMQ $WANTED without docker needs a root that may mount: $hint"
@@ -288,7 +288,7 @@ build_root() (
   [[ ! -e $root ]] || exit 0
   "$HERE/need.sh" debootstrap debootstrap || die "$hint"
   from=$(mirror)
-  [[ -n $from ]] || die "the apt sources name no Debian mirror: set SIDECAR_BROKER_MIRROR, or use docker"
+  [[ -n $from ]] || die "the apt sources name no Debian mirror: set TEST_BROKER_MIRROR, or use docker"
   if [[ -z ${http_proxy:-} ]]; then
     eval "$(apt-config shell http_proxy Acquire::http::Proxy)"
     if [[ -n ${http_proxy:-} ]]; then export http_proxy; fi

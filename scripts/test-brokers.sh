@@ -26,7 +26,7 @@ for version in "${versions[@]}"; do
   : >"$state/version"
   result=passed begin=$SECONDS
   # shellcheck disable=SC2016 # the inner script expands its own variables
-  PKG=$packages SIDECAR_BROKER_VERSION=$version scripts/broker.sh run 0 bash -c '
+  PKG=$packages TEST_BROKER_VERSION=$version scripts/broker.sh run 0 bash -c '
     echo "$BROKER_VERSION" >"$1"
     exec scripts/test.sh
   ' test-brokers "$state/version" 2>&1 | tee "$state/out" || result=FAILED failed=1
