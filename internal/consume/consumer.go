@@ -4,6 +4,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -38,8 +39,10 @@ type Options struct {
 
 	// Unproven says that nobody has made sure that the retry exchange leads to the wait queue: bindings cannot be seen
 	// over AMQP, and a reject into a missing one loses the message without a trace. The first retry of each session
-	// then leaves by a mandatory publish, which would come back; once one has got through, rejects are safe.
-	Unproven bool
+	// then leaves by a mandatory publish, which would come back; once one has got through, rejects are trusted until
+	// ProofLasts is over, when the next retry has to prove it again.
+	Unproven   bool
+	ProofLasts time.Duration // 15 s when zero
 
 	// Unroutable is told when a publication found no queue, so that somebody looks at the topology. It must not block.
 	Unroutable func()
@@ -90,6 +93,9 @@ type Consumer struct {
 // interruptBound is how long an interrupted attempt may take to notice.
 const interruptBound = 5 * time.Second
 
+// proofLasts is as long as topology.DefaultEvery, after which declared bindings are declared again.
+const proofLasts = 15 * time.Second
+
 // Causes of an interruption.
 var (
 	errStopping = errors.New("stopping")
@@ -99,6 +105,7 @@ var (
 
 // New returns a Consumer with its workers running.
 func New(o Options) *Consumer {
+	o.ProofLasts = cmp.Or(o.ProofLasts, proofLasts)
 	c := &Consumer{
 		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
 		overflow: pace{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},

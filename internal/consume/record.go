@@ -41,7 +41,9 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	level, event := slog.LevelInfo, "settled"
 	switch v.Action {
 	case message.Ack:
-		level = slog.LevelDebug
+		if v.Reason != message.ReasonForeignRetry { // gone without the app having seen it: somebody may look for it
+			level = slog.LevelDebug
+		}
 	case message.Park, message.Discard:
 		level = slog.LevelWarn
 		if v.Reason == message.ReasonMaxRetries {

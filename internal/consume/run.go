@@ -27,7 +27,9 @@ type run struct {
 	kill    func()          // ends the session at once
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
-	plan    atomic.Pointer[topology.Plan] // how verdicts leave, as far as it is proven on this session
+
+	plan     atomic.Pointer[topology.Plan] // how verdicts leave, as far as it is proven on this session
+	unproven *topology.Plan                // the plan while it is not; nil when somebody else vouches for it
 
 	outstanding sync.WaitGroup // deliveries received and not finished
 	sleepers    chan struct{}  // slots for messages that sleep locally
@@ -54,10 +56,19 @@ func newRun(c *Consumer, sub *broker.Subscription, kill func()) *run {
 	}
 	r.plan.Store(c.o.Plan)
 	if c.o.Unproven {
-		r.plan.Store(c.o.Plan.WithoutReject())
+		r.unproven = c.o.Plan.WithoutReject()
+		r.plan.Store(r.unproven)
 	}
 	c.background.Go(r.settler.run)
 	return r
+}
+
+// prove is told that a retry got through by a publish: for a while a reject will too.
+func (r *run) prove() {
+	if r.unproven == nil || r.c.o.Plan.Unverified || !r.plan.CompareAndSwap(r.unproven, r.c.o.Plan) {
+		return
+	}
+	time.AfterFunc(r.c.o.ProofLasts, func() { r.plan.Store(r.unproven) })
 }
 
 // consume takes messages whenever the gate is open, until the consumer stops (nil) or the session ends (why).

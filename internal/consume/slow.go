@@ -65,8 +65,8 @@ func (r *run) publish(p *broker.Publication, rec *record) error {
 	defer cancel()
 	err := r.c.o.Publisher.Publish(ctx, p)
 	if err == nil {
-		if p.Kind == broker.KindRetry && !r.c.o.Plan.Unverified {
-			r.plan.Store(r.c.o.Plan) // it got through, so a reject will, and somebody looks whether it stays so
+		if p.Kind == broker.KindRetry {
+			r.prove()
 		}
 		return nil
 	}
