@@ -50,7 +50,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	findings = append(findings, permissions...)
+	findings = append(unseen(cfg, findings, w), permissions...)
 	for _, f := range findings {
 		_, _ = fmt.Fprintf(w, "problem  %s: %s\n         wanted  %s\n         found   %s\n         fix     %s\n",
 			f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
@@ -59,22 +59,39 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("%w: %d problems", ErrFindings, len(findings))
 	}
-	kept := "parked ones are kept in " + plan.Park.Queue
+	kept := "parked ones go to " + plan.Park.Queue
 	if plan.Park.Queue == "" {
 		kept = "those that have used up their retries are discarded"
 	}
-	_, _ = fmt.Fprintf(w, "ok       %s fits: retried messages wait and return, %s\n", plan.Queue, kept)
+	_, _ = fmt.Fprintf(w, "ok       %s fits, as far as can be seen: retried messages wait and return, %s\n", plan.Queue, kept)
 	return nil
 }
 
-// withoutBindings says why a missing binding loses nothing.
+// unseen turns what the user may not look at into notes where the sidecar does not look either. It returns the rest.
+func unseen(cfg *config.Config, findings []topology.Finding, w io.Writer) []topology.Finding {
+	if cfg.Topology.Mode != string(topology.ModeNone) {
+		return findings
+	}
+	return slices.DeleteFunc(findings, func(f topology.Finding) bool {
+		if f.Problem != topology.ProblemPermission {
+			return false
+		}
+		_, _ = fmt.Fprintf(w, "note     %s cannot be seen with this user's permissions, which are enough to run with SIDECAR_TOPOLOGY_MODE=none\n", f.Object)
+		return true
+	})
+}
+
+// withoutBindings says what a missing binding does.
 func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject })
 	switch {
 	case !rejects:
 		return "retries and parked messages are published as mandatory: without a binding they come back, and the original stays"
 	case cfg.Topology.Mode == string(topology.ModeDeclare):
-		return "sidecar run declares bindings at every connect and every 15 seconds"
+		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between loses what is retried until then"
+	case cfg.Topology.Mode == string(topology.ModeNone):
+		return "sidecar run publishes every retry as mandatory: without a binding it comes back, and the original stays"
 	}
-	return "sidecar run publishes the first retry of each session instead of rejecting it, so that a missing one loses nothing"
+	return "sidecar run proves the way of retries with a mandatory publish, at every connect and every 15 seconds; a binding " +
+		"deleted in between loses what is retried until then"
 }

@@ -130,19 +130,32 @@ func (a *App) take(of aspect, findings []topology.Finding) {
 
 // mayPublish looks, for every connection that publishes, whether the user may publish what is retried and parked. While
 // it may not, nothing is consumed: a message could not leave.
-func (a *App) mayPublish(ctx context.Context, s *broker.Session) {
-	for {
-		findings, err := topology.MayPublish(ctx, s, a.plan, topology.Mode(a.cfg.Topology.Mode))
-		if err == nil {
-			a.take(publishing, findings)
-		}
-		if err == nil && len(findings) == 0 {
-			return
-		}
-		select {
-		case <-time.After(checkInterval):
-		case <-ctx.Done():
-			return
-		}
+func (a *App) mayPublish(ctx context.Context, s *broker.Session) (beside func(), err error) {
+	check, err := a.publishCheck(ctx, s)
+	if err != nil {
+		return nil, err
 	}
+	return func() {
+		for {
+			findings, err := check.Run(ctx)
+			if err != nil {
+				return // the session has ended
+			}
+			if a.take(publishing, findings); len(findings) == 0 {
+				return
+			}
+			select {
+			case <-time.After(checkInterval): // rights may have been given meanwhile
+			case <-ctx.Done():
+				return
+			}
+			if check, err = a.publishCheck(ctx, s); err != nil {
+				return
+			}
+		}
+	}, nil
+}
+
+func (a *App) publishCheck(ctx context.Context, s *broker.Session) (*topology.PublishCheck, error) {
+	return topology.NewPublishCheck(ctx, s, a.plan, topology.Mode(a.cfg.Topology.Mode))
 }

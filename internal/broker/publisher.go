@@ -15,7 +15,7 @@ const maxChannels = 32
 type Publisher struct {
 	dialer *Dialer
 	slots  chan struct{}
-	greet  func(context.Context, *Session) // see Greet; may be nil
+	greet  Greeting // see Greet; may be nil
 
 	mu   sync.Mutex
 	pool *pool // of the session that stands; nil while there is none
@@ -26,21 +26,29 @@ func NewPublisher(d *Dialer) *Publisher {
 	return &Publisher{dialer: d, slots: make(chan struct{}, maxChannels)}
 }
 
-// Greet has fn called beside the publishing for every connection that is made; its context ends with the connection. It
-// has to be set before Run.
-func (p *Publisher) Greet(fn func(context.Context, *Session)) { p.greet = fn }
+// Greeting prepares what somebody wants to do on a new connection, before anything is published on it: during a
+// resource alarm the broker reads nothing more after the first publish. What it returns runs beside the publishing and
+// ends with its context, which ends with the connection.
+type Greeting func(context.Context, *Session) (beside func(), err error)
+
+// Greet sets what happens on every connection that is made. It has to be set before Run.
+func (p *Publisher) Greet(g Greeting) { p.greet = g }
 
 // Run keeps the publisher's connection up until ctx ends, and returns its cause. A publish under way then ends as
 // ErrUnknown.
 func (p *Publisher) Run(ctx context.Context) error {
 	return Supervise(ctx, p.dialer, func(ctx context.Context, s *Session) error {
-		p.use(newPool(s))
-		defer p.use(nil)
 		if p.greet != nil {
+			beside, err := p.greet(ctx, s)
+			if err != nil {
+				return err
+			}
 			var greeting sync.WaitGroup
-			greeting.Go(func() { p.greet(ctx, s) })
+			greeting.Go(beside)
 			defer greeting.Wait()
 		}
+		p.use(newPool(s))
+		defer p.use(nil)
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})

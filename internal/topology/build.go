@@ -11,10 +11,13 @@ import (
 
 // Build makes the plan of a preset. The error joins everything that is wrong, one line each, in the words of the
 // configuration; the plan it returns has passed Validate.
-func Build(o Options) (*Plan, error) {
-	o, err := Fill(o)
+func Build(given Options) (*Plan, error) {
+	o, err := Fill(given)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.checkNames(&given); err != nil {
+		return nil, err // what Validate would say of such a plan is noise
 	}
 	b := builder{o: o, b: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
@@ -33,6 +36,7 @@ func Build(o Options) (*Plan, error) {
 	if err := b.p.Validate(); err != nil {
 		return nil, err
 	}
+	b.p.idle = o.idle(&given)
 	return b.p, nil
 }
 

@@ -55,6 +55,8 @@ func fixQueue(q *Queue, property, found, vhost string) string {
 		return "set SIDECAR_QUEUE_TYPE=quorum; this virtual host may turn declarations without a type into quorum queues, then delete the ones that were declared so"
 	case property == argType:
 		return fmt.Sprintf("set SIDECAR_QUEUE_TYPE=%s, or %s", found, again)
+	case property == argOverflow && q.Args[argType] != nil && found == absentValue: // what 3.10 says of a classic queue
+		return "set SIDECAR_QUEUE_TYPE=classic if it is a classic queue, or " + again
 	}
 	return again
 }
@@ -73,12 +75,15 @@ func (p *Plan) permissionFinding(title, name, needs string, mode Mode, refusal *
 	if d.permission == "" && d.resource != "" && d.resource != name {
 		needs = "write" // to the exchange that the declared queue dead-letters to
 	}
+	if mode == ModeDeclare {
+		needs = cmp.Or(d.permission, needs)
+	} // else: asked whether something is there, 4.3 names the right to declare it, which is more than it takes
 	fix := "widen the user's permissions, at least to: " + p.Permissions(mode).command(d.vhost, d.user)
 	if mode == ModeDeclare {
 		fix += "; or declare the objects some other way and set SIDECAR_TOPOLOGY_MODE=verify"
 	}
 	return Finding{
 		Object: title, Problem: ProblemPermission, Found: "access refused", Fix: fix,
-		Wanted: fmt.Sprintf("%s permission on %q", cmp.Or(d.permission, needs), cmp.Or(d.resource, name)),
+		Wanted: fmt.Sprintf("%s permission on %q", needs, cmp.Or(d.resource, name)),
 	}
 }

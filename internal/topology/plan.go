@@ -7,6 +7,7 @@
 package topology
 
 import (
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -59,6 +60,8 @@ type Plan struct {
 	// FrameMax is the AMQP frame size, in bytes, that a message's headers and properties have to fit: DefaultFrameMax
 	// unless changed with WithFrameMax.
 	FrameMax int
+
+	idle []string // settings it was built from that came to nothing, a sentence each
 }
 
 // HeaderRetryQueue names the queue a republished message is meant for, see Plan.StampQueue.
@@ -141,15 +144,33 @@ func (p *Plan) WithoutReject() *Plan {
 }
 
 // Foreign reports whether m is the retry of another service that came by because its way back leads through an exchange
-// this service listens to. Its first delivery came by as well, so it is not lost by being acked. What somebody has put
-// into the queue by its name is meant for it, whatever its headers say.
+// this service listens to. Its first delivery came by as well, so it is not lost by being acked. The stamp alone does not
+// say so: producers copy headers. What somebody has put into the queue by its name, or published with a key that no
+// retry comes back with, is meant for this service.
 func (p *Plan) Foreign(m *message.Message) bool {
 	if !p.StampQueue || m.Exchange == "" {
 		return false
 	}
 	queue, ok := m.Headers[HeaderRetryQueue].(string)
-	return ok && queue != p.Queue
+	return ok && queue != p.Queue && p.returnKey(m.RoutingKey)
 }
+
+// returnKey reports whether a retry of some service with this topology may come back with a key: it ends in the same
+// word as our own. Wait queues that leave the key as it is tell nothing.
+func (p *Plan) returnKey(key string) bool {
+	for _, w := range p.Waits {
+		if q := p.queue(w.Queue); q != nil {
+			exchange, back, _ := q.deadLetter()
+			if exchange != "" && back != "" {
+				return lastWord(key) == lastWord(back)
+			}
+		}
+	}
+	return true
+}
+
+// lastWord is what follows the last dot of a routing key.
+func lastWord(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
 // queue finds a queue of the plan by its name; nil when the plan does not hold it.
 func (p *Plan) queue(name string) *Queue {

@@ -25,20 +25,83 @@ const (
 func Preflight(ctx context.Context, s Session, p *Plan, mode Mode) ([]Finding, error) {
 	e := newEnsurer(s, p, mode)
 	defer e.close(context.WithoutCancel(ctx))
-	for _, look := range []func(context.Context) error{e.mayConsume, e.mayConfigure, e.mayBind, e.mayPublish} {
+	for _, look := range []func(context.Context) error{e.mayConsume, e.mayConfigure, e.mayBind} {
 		if err := look(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return e.findings, nil
+	publishing, err := NewPublishCheck(ctx, s, p, mode)
+	if err != nil {
+		return nil, err
+	}
+	findings, err := publishing.Run(ctx)
+	return append(e.findings, findings...), err
 }
 
-// MayPublish is the part of Preflight about publishing retries, parked and redriven messages.
-func MayPublish(ctx context.Context, s Session, p *Plan, mode Mode) ([]Finding, error) {
-	e := newEnsurer(s, p, mode)
-	defer e.close(context.WithoutCancel(ctx))
-	err := e.mayPublish(ctx)
-	return e.findings, err
+// PublishCheck is the part of Preflight about publishing retries, parked and redriven messages.
+type PublishCheck struct {
+	e      *ensurer
+	probes []*probe
+}
+
+// probe is one exchange to try, on a channel of its own.
+type probe struct {
+	route  Route
+	ch     *amqp.Channel
+	closed chan *amqp.Error
+}
+
+// NewPublishCheck opens the channels of a check. During a resource alarm the broker reads no further from a connection
+// that has published, so this has to come first: an open that is never answered would cost the session.
+func NewPublishCheck(ctx context.Context, s Session, p *Plan, mode Mode) (*PublishCheck, error) {
+	c := &PublishCheck{e: newEnsurer(s, p, mode)}
+	for _, r := range p.publishRoutes() {
+		if slices.ContainsFunc(c.probes, func(asked *probe) bool { return asked.route.Exchange == r.Exchange }) {
+			continue
+		}
+		ch, err := s.Channel(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("publish to exchange %q: %w", r.Exchange, err)
+		}
+		c.probes = append(c.probes, &probe{r, ch, ch.NotifyClose(make(chan *amqp.Error, 1))})
+	}
+	return c, nil
+}
+
+// Run tries each exchange once, with a message the broker refuses in any case. It takes as long as an alarm lasts: only
+// the end of ctx or of the session ends the wait. A check runs once.
+func (c *PublishCheck) Run(ctx context.Context) ([]Finding, error) {
+	for _, a := range c.probes {
+		err := c.e.s.Do(ctx, "publish", func() error {
+			return a.ch.PublishWithContext(ctx, a.route.Exchange, a.route.Key, true, false, amqp.Publishing{Expiration: noExpiration})
+		})
+		if err != nil {
+			return nil, fmt.Errorf("publish to exchange %q: %w", a.route.Exchange, err)
+		}
+	}
+	for _, a := range c.probes {
+		select {
+		case refusal := <-a.closed:
+			if err := c.judge(a.route.Exchange, refusal); err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return c.e.findings, nil
+}
+
+// judge reads the answer: of all that the broker may dislike about a probe only the user's rights matter.
+func (c *PublishCheck) judge(exchange string, refusal *amqp.Error) error {
+	if refusal == nil || !refusal.Server || !answersOnly(refusal.Code) {
+		return fmt.Errorf("publish to exchange %q: the connection ended before the broker answered", exchange)
+	}
+	if refusal.Code == amqp.AccessRefused {
+		e, name := c.e, cmp.Or(exchange, defaultExchange)
+		e.report(e.p.permissionFinding("publishing to "+exchangeObject(name), name, "write", e.mode, refusal))
+	}
+	return nil
 }
 
 func (e *ensurer) mayConsume(ctx context.Context) error {
@@ -48,17 +111,23 @@ func (e *ensurer) mayConsume(ctx context.Context) error {
 	})
 }
 
-// mayConfigure asks for the objects that are this service's own. Where others declare one too, being there is enough,
-// and whether it is there is for Ensure to say.
+// mayConfigure asks for the objects that are this service's own. Where others declare one too, being there is enough.
 func (e *ensurer) mayConfigure(ctx context.Context) error {
 	if e.mode != ModeDeclare {
 		return nil
 	}
 	for _, x := range e.p.Exchanges {
-		if x.Type == "" || x.Shared {
+		if x.Type == "" {
 			continue
 		}
-		err := e.may(ctx, "declaring "+exchangeObject(x.Name), x.Name, "configure", func(ch *amqp.Channel, _ bool) error {
+		there, err := e.sharedAndThere(ctx, x.Shared, exchangeOf(x))
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		err = e.may(ctx, "declaring "+exchangeObject(x.Name), x.Name, "configure", func(ch *amqp.Channel, _ bool) error {
 			return ch.ExchangeDeclare(x.Name, x.Type, true, false, false, false, amqp.Table{"alternate-exchange": noTTL})
 		})
 		if err != nil {
@@ -67,19 +136,32 @@ func (e *ensurer) mayConfigure(ctx context.Context) error {
 	}
 	for i := range e.p.Queues {
 		q := &e.p.Queues[i]
-		if q.Shared {
+		there, err := e.sharedAndThere(ctx, q.Shared, queueOf(q))
+		if err != nil {
+			return err
+		}
+		if there {
 			continue
 		}
 		args := amqp.Table{argTTL: noTTL}
 		if exchange, _, ok := q.deadLetter(); ok {
 			args[argDLX] = exchange
 		}
-		err := e.may(ctx, "declaring "+queueObject(q.Name), q.Name, queueOf(q).needs, activeQueue(q.Name, args))
+		err = e.may(ctx, "declaring "+queueObject(q.Name), q.Name, queueOf(q).needs, activeQueue(q.Name, args))
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sharedAndThere: what the user may not even look at is for Ensure to report.
+func (e *ensurer) sharedAndThere(ctx context.Context, shared bool, o object) (bool, error) {
+	if !shared {
+		return false, nil
+	}
+	refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
+	return refusal == nil || refusal.Code != amqp.NotFound, err
 }
 
 // mayBind takes a binding away that nobody has, which takes the same rights as making one.
@@ -99,42 +181,6 @@ func (e *ensurer) mayBind(ctx context.Context) error {
 		})
 		if err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// mayPublish tries each exchange once. The channel is asked to close by what is published, which takes as long as a
-// blocked connection is blocked: only ctx ends the wait.
-func (e *ensurer) mayPublish(ctx context.Context) error {
-	var asked []string
-	for _, r := range e.p.publishRoutes() {
-		if slices.Contains(asked, r.Exchange) {
-			continue
-		}
-		asked = append(asked, r.Exchange)
-		ch, err := e.s.Channel(ctx)
-		if err != nil {
-			return fmt.Errorf("publish to exchange %q: open channel: %w", r.Exchange, err)
-		}
-		closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-		err = e.s.Do(ctx, "publish", func() error {
-			return ch.PublishWithContext(ctx, r.Exchange, r.Key, true, false, amqp.Publishing{Expiration: noExpiration})
-		})
-		if err != nil {
-			return fmt.Errorf("publish to exchange %q: %w", r.Exchange, err)
-		}
-		select {
-		case refusal := <-closed:
-			if refusal == nil || !refusal.Server || !answersOnly(refusal.Code) {
-				return fmt.Errorf("publish to exchange %q: the connection ended before the broker answered", r.Exchange)
-			}
-			if refusal.Code == amqp.AccessRefused {
-				name := cmp.Or(r.Exchange, defaultExchange)
-				e.report(e.p.permissionFinding("publishing to "+exchangeObject(name), name, "write", e.mode, refusal))
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 	return nil

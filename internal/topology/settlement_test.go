@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -294,12 +295,21 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 // TestForeign: what another service retries is told by its stamp, and only where it can come by by accident.
 func TestForeign(t *testing.T) {
 	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})
-	from := func(exchange string, stamp any) *message.Message {
+	keyed := func(exchange, key string, stamp any) *message.Message {
 		return arrived(func(m *message.Message) {
-			if m.Exchange = exchange; stamp != nil {
+			if m.Exchange, m.RoutingKey = exchange, key; stamp != nil {
 				m.Headers[HeaderRetryQueue] = stamp
 			}
 		})
+	}
+	from := func(exchange string, stamp any) *message.Message { return keyed(exchange, "audit.retry", stamp) }
+	keep := *tiers
+	keep.Queues = slices.Clone(tiers.Queues)
+	for i := range keep.Queues {
+		if q := &keep.Queues[i]; q.Kind == KindRetry {
+			q.Args = maps.Clone(q.Args)
+			delete(q.Args, argDLKey)
+		}
 	}
 	for _, c := range []struct {
 		name string
@@ -308,7 +318,11 @@ func TestForeign(t *testing.T) {
 		want bool
 	}{
 		{"another service's", tiers, from("freeflow.events", "freeflow.audit"), true},
-		{"its own", tiers, from("freeflow.events", "freeflow.user"), false},
+		{"its own", tiers, keyed("freeflow.events", "user.retry", "freeflow.user"), false},
+		{"of another queue of this service", tiers, keyed("freeflow.events", "user.retry", "freeflow.user2"), true},
+		{"a first message with copied headers", tiers, keyed("freeflow.events", "user.created", "freeflow.audit"), false},
+		{"without a key", tiers, keyed("freeflow.events", "", "freeflow.audit"), false},
+		{"a way back that keeps the key", &keep, keyed("freeflow.events", "user.created", "freeflow.audit"), true},
 		{"no retry", tiers, from("freeflow.events", nil), false},
 		{"not a stamp", tiers, from("freeflow.events", int32(1)), false},
 		{"put here by name", tiers, from("", "freeflow.audit"), false},

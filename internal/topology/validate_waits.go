@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // waits: one queue per delay, because in a queue of mixed delays the message in front holds up the others; each one
@@ -51,7 +50,7 @@ func parking(p *Plan) []error {
 	if !slices.Equal(p.reach(p.Park.Exchange, p.Park.Key), []string{q.Name}) {
 		errs = append(errs, fmt.Errorf("parking: exchange %q with key %q does not reach %q alone", p.Park.Exchange, p.Park.Key, q.Name))
 	}
-	if x := p.exchange(p.Park.Exchange); x != nil && x.Type == "topic" && strings.ContainsAny(p.Park.Key, "*#") {
+	if x := p.exchange(p.Park.Exchange); x != nil && x.Type == "topic" && pattern(p.Park.Key) {
 		errs = append(errs, fmt.Errorf("parking: the key %q is a pattern to topic exchange %q: it would match what others park", p.Park.Key, x.Name))
 	}
 	for _, arg := range []string{argTTL, argDLX, "x-max-length", "x-max-length-bytes", "x-expires"} {

@@ -23,7 +23,7 @@ func (p *Plan) Warnings() []string {
 	if p.Unverified {
 		w = append(w, "SIDECAR_TOPOLOGY_MODE=none: nobody looks whether retried and parked messages are kept")
 	}
-	return w
+	return append(w, p.idle...)
 }
 
 // returnsThrough names the exchange that retries come back through, if it is not the default one.

@@ -20,6 +20,13 @@ func TestWarnings(t *testing.T) {
 		{"a queue of its own behind a shared fanout", build(t, Options{Preset: PresetTopicTiers, Service: "x-y", DLQ: "y.dlq", QueueType: "quorum"}),
 			[]string{"retries come back", "x.events.dlx copies what any service parks"}},
 		{"messages expire", shapes["dead-letter disabled"], []string{"classic queue", "messages leave orders after 300000 ms"}},
+		{"an exchange that nothing is bound to", build(t, Options{Service: "x-y", Exchange: "e", ExchangeType: "topic", QueueType: "quorum",
+			Bindings: []Binding{{Exchange: "others", Key: "k"}}}),
+			[]string{"SIDECAR_EXCHANGE_TYPE=topic is not used: SIDECAR_BINDINGS does not name exchange e", "SIDECAR_EXCHANGE=e is not used"}},
+		{"an exchange that names others", build(t, Options{Preset: PresetDeadLetter, Service: "x-y", Queue: "q", Exchange: "e", QueueType: "quorum",
+			Bindings: []Binding{{Exchange: "others", Key: "k"}}}), nil},
+		{"the second main exchange", build(t, Options{Preset: PresetPerQueue, Service: "x-y", ExchangeType: "direct", QueueType: "quorum",
+			Bindings: []Binding{{Exchange: "domain.commands", Key: "k"}}}), nil},
 		{"not looked at", unverified, []string{"SIDECAR_TOPOLOGY_MODE=none"}},
 	} {
 		got := c.p.Warnings()

@@ -1,0 +1,109 @@
+package topology
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+)
+
+// TestSessionTrouble: a lost connection says nothing about the topology.
+func TestSessionTrouble(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	s := session(t, brokertest.URL(t))
+	s.Kill()
+	if EnsureAtOnce(context.Background(), s, p, ModeDeclare) {
+		t.Error("a lost connection fits")
+	}
+	for name, do := range map[string]func() error{
+		"ensure":     func() error { _, err := Ensure(context.Background(), s, p, ModeDeclare); return err },
+		"verify":     func() error { _, err := Ensure(context.Background(), s, p, ModeVerify); return err },
+		"depths":     func() error { _, _, err := Depths(context.Background(), s, p); return err },
+		"preflight":  func() error { _, err := Preflight(context.Background(), s, p, ModeDeclare); return err },
+		"publishing": func() error { _, err := NewPublishCheck(context.Background(), s, p, ModeDeclare); return err },
+	} {
+		if err := do(); err == nil {
+			t.Errorf("%s: a lost connection went unnoticed", name)
+		}
+	}
+}
+
+// TestOneQuestionTooMany: an answer that costs the connection is not an answer.
+func TestOneQuestionTooMany(t *testing.T) {
+	p := prober{s: session(t, brokertest.URL(t))}
+	refusal, err := p.ask(context.Background(), "ask for the impossible", func(ch *amqp.Channel, _ bool) error {
+		if err := ch.Publish("", "x", false, true, amqp.Publishing{}); err != nil { // immediate: NOT_IMPLEMENTED
+			return err
+		}
+		_, err := ch.QueueDeclarePassive("x", true, false, false, false, nil)
+		return err
+	})
+	if refusal != nil || err == nil {
+		t.Errorf("%v, %v", refusal, err)
+	}
+}
+
+// TestPublishCheckOutlastsAnAlarm: the broker answers when the alarm is over, however long that takes, and the connection
+// stands all the while.
+func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	s, err := broker.NewDialer(broker.Options{
+		URLs: func() ([]string, error) { return []string{brokertest.URL(t)}, nil }, Name: "test", Timeout: time.Second,
+	}).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	check, err := NewPublishCheck(t.Context(), s, p, ModeDeclare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		findings, err := check.Run(t.Context())
+		if len(findings) > 0 {
+			t.Errorf("%v", findings)
+		}
+		answered <- err
+	}()
+	brokertest.Eventually(t, 30*time.Second, "blocked", s.Blocked)
+	select {
+	case err := <-answered:
+		t.Fatalf("during the alarm: %v", err)
+	case <-time.After(3 * time.Second): // longer than any call may take
+	}
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.6")
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	if err := s.Err(); err != nil {
+		t.Errorf("the connection ended: %v", err)
+	}
+}
+
+// TestPublishCheckEndsWithItsConnection.
+func TestPublishCheckEndsWithItsConnection(t *testing.T) {
+	p := build(t, Options{Service: "wms-cincout"})
+	for name, end := range map[string]func(*broker.Session, context.CancelFunc){
+		"before it publishes": func(s *broker.Session, _ context.CancelFunc) { s.Kill() },
+		"told to":             func(_ *broker.Session, cancel context.CancelFunc) { cancel() },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := session(t, brokertest.URL(t))
+		check, err := NewPublishCheck(ctx, s, p, ModeDeclare)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(s, cancel)
+		if _, err := check.Run(ctx); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		cancel()
+	}
+}
