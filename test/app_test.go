@@ -69,18 +69,22 @@ func newApp(t testing.TB) *app {
 }
 
 // freeAddr is a loopback address nobody else takes while an app or a proxy is down on purpose: Linux answers on all of
-// 127.0.0.0/8, so each gets a host of its own there.
+// 127.0.0.0/8, so each gets a host of its own there, and a port below those that the system hands out.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
-	if err != nil {
-		l, err = net.Listen("tcp", "127.0.0.1:0")
+	var err error
+	for range 100 {
+		port := 10000 + rand.IntN(20000)
+		for _, host := range []string{fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)), "127.0.0.1"} {
+			var l net.Listener
+			if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+				_ = l.Close()
+				return l.Addr().String()
+			}
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 func (a *app) url() string { return "http://" + a.addr + "/" }
