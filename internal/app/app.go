@@ -81,7 +81,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	a.newBroker()
 	a.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Unproven: cfg.Topology.Mode != string(topology.ModeDeclare), Unroutable: a.askForLook,
+		Unproven: cfg.Topology.Mode != string(topology.ModeDeclare), Unroutable: a.unroutable,
 		Dispatcher: a.target, Publisher: a.publisher, Flow: a.flow, Tracing: a.tracing,
 		Logger: a.log, Registerer: a.registry,
 	})

@@ -30,7 +30,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	for _, warning := range cfg.Warnings() {
 		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
 	}
-	for _, warning := range plan.Warnings() {
+	for _, warning := range slices.Concat(plan.Warnings(), unseenWay(cfg, plan)) {
 		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -46,7 +46,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	permissions, err := topology.Preflight(ctx, s, plan, topology.Mode(cfg.Topology.Mode))
+	permissions, err := preflight(ctx, s, plan, topology.Mode(cfg.Topology.Mode))
 	if err != nil {
 		return err
 	}
@@ -67,6 +67,37 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	return nil
 }
 
+// errBlocked ends a check that the broker does not answer.
+var errBlocked = errors.New("the broker blocks publishers (memory or disk alarm), so publishing cannot be tried: check again when the alarm is over")
+
+// blockedPoll is how often a check looks whether the broker has blocked its connection.
+const blockedPoll = 100 * time.Millisecond
+
+// preflight is topology.Preflight, which waits as long as an alarm lasts, for people who do not want to.
+func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode topology.Mode) ([]topology.Finding, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for t := time.NewTicker(blockedPoll); ; {
+			select {
+			case <-t.C:
+				if s.Blocked() {
+					cancel(errBlocked)
+				}
+			case <-ctx.Done():
+				t.Stop()
+				return
+			}
+		}
+	}()
+	findings, err := topology.Preflight(ctx, s, plan, mode)
+	if errors.Is(context.Cause(ctx), errBlocked) {
+		s.Kill() // it would not answer a goodbye either
+		return nil, errBlocked
+	}
+	return findings, err
+}
+
 // unseen turns what the user may not look at into notes where the sidecar does not look either. It returns the rest.
 func unseen(cfg *config.Config, findings []topology.Finding, w io.Writer) []topology.Finding {
 	if cfg.Topology.Mode != string(topology.ModeNone) {
@@ -81,10 +112,26 @@ func unseen(cfg *config.Config, findings []topology.Finding, w io.Writer) []topo
 	})
 }
 
+// unseenWay warns of a binding that nobody makes and nobody can see.
+func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
+	back := plan.WayBack()
+	if back == nil || cfg.Topology.Mode == string(topology.ModeDeclare) {
+		return nil
+	}
+	return []string{fmt.Sprintf("retries come back by a binding of %s to exchange %s that matches the key %s; nobody can look whether it exists, "+
+		"and without it classic queues lose every retried message: SIDECAR_TOPOLOGY_MODE=declare makes it", back.Queue, back.Exchange, back.Key)}
+}
+
 // withoutBindings says what a missing binding does.
 func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject })
-	switch {
+	declares := cfg.Topology.Mode == string(topology.ModeDeclare)
+	switch back := plan.WayBack(); {
+	case back != nil && declares:
+		return fmt.Sprintf("sidecar run declares them at every connect and every 15 seconds, also the one that retries come back by (%s to exchange %s, key %s)",
+			back.Queue, back.Exchange, back.Key)
+	case back != nil:
+		return "no publish can prove the one that retries come back by"
 	case !rejects:
 		return "retries and parked messages are published as mandatory: without a binding they come back, and the original stays"
 	case cfg.Topology.Mode == string(topology.ModeDeclare):

@@ -13,6 +13,7 @@ type aspect uint8
 const (
 	objects    aspect = iota // exchanges, queues and bindings: on the connection that consumes
 	publishing               // whether the user may publish: on the one that publishes
+	routes                   // what publishing has shown: a message that found no queue
 	aspects
 )
 

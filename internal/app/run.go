@@ -69,7 +69,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 
 // warnings are about what works, and may surprise.
 func (a *App) warnings() []string {
-	return slices.Concat([]string{}, a.cfg.Warnings(), a.plan.Warnings())
+	return slices.Concat([]string{}, a.cfg.Warnings(), a.plan.Warnings(), unseenWay(a.cfg, a.plan))
 }
 
 // ended takes the end of our own context for what it is.

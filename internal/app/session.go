@@ -59,6 +59,12 @@ func (a *App) missing(findings []topology.Finding) {
 	a.askForLook()
 }
 
+// unroutable is told that a publication found no queue. Whatever else would be taken could not leave either.
+func (a *App) unroutable(exchange, key string) {
+	a.take(routes, []topology.Finding{a.plan.Unroutable(exchange, key)})
+	a.askForLook()
+}
+
 // askForLook has the topology looked at soon: something was missing, or a message found no queue.
 func (a *App) askForLook() {
 	select {
@@ -67,22 +73,29 @@ func (a *App) askForLook() {
 	}
 }
 
-// repair looks at the topology again as soon as something is missing, and now and then.
+// repair looks at the topology again as soon as something is missing, and now and then. A route is only seen when it is
+// used: where it is not made anew by looking, messages have to try it again after a while.
 func (a *App) repair(ctx context.Context, s *broker.Session) error {
 	t := time.NewTicker(checkInterval)
 	defer t.Stop()
+	declares := a.cfg.Topology.Mode == string(topology.ModeDeclare)
 	for {
+		again := declares
 		select {
 		case <-a.look:
 		case <-t.C:
-			if !a.fits.bad() && a.cfg.Topology.Mode != string(topology.ModeDeclare) {
+			if !a.fits.bad() && !declares {
 				continue
 			}
+			again = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		if err := a.ensure(ctx, s); err != nil {
 			return err
+		}
+		if again {
+			a.take(routes, nil)
 		}
 	}
 }

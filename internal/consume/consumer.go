@@ -44,8 +44,8 @@ type Options struct {
 	Unproven   bool
 	ProofLasts time.Duration // 15 s when zero
 
-	// Unroutable is told when a publication found no queue, so that somebody looks at the topology. It must not block.
-	Unroutable func()
+	// Unroutable is told when a publication found no queue: bindings show in no other way. It must not block.
+	Unroutable func(exchange, key string)
 
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency

@@ -105,7 +105,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		publisher = s.publisher(real)
 	}
 	r.Consumer = New(Options{
-		Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func() { r.unroutable.Add(1) },
+		Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
 		Plan: plan, Policy: retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond},
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,

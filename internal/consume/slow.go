@@ -76,7 +76,7 @@ func (r *run) publish(p *broker.Publication, rec *record) error {
 	r.c.o.Logger.Warn("publish failed", "queue", r.c.o.Plan.Queue, "kind", p.Kind,
 		"exchange", p.Exchange, "key", p.Key, "message_id", rec.m.MessageID, "error", err)
 	if r.c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
-		r.c.o.Unroutable()
+		r.c.o.Unroutable(p.Exchange, p.Key)
 	}
 	return err
 }

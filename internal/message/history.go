@@ -32,6 +32,7 @@ type history struct {
 	retries       int
 	malformed     bool
 	looped        bool
+	moved         bool
 	returned      bool
 	exchange, key string
 }
@@ -78,6 +79,7 @@ func (r *history) findRejected(h amqp.Table, queue string) (own death, found boo
 	}
 	entries, ok := raw.([]any)
 	r.malformed = !ok || len(entries) == 0
+	returns := 0
 	for _, e := range entries {
 		t, ok := e.(amqp.Table)
 		if !ok {
@@ -88,6 +90,9 @@ func (r *history) findRejected(h amqp.Table, queue string) (own death, found boo
 		r.malformed = r.malformed || !ok
 		switch {
 		case from != queue:
+			if reason == "expired" {
+				returns = min(returns+d.count, maxCount)
+			}
 		case reason != "rejected":
 			r.looped = true
 		default:
@@ -97,6 +102,7 @@ func (r *history) findRejected(h amqp.Table, queue string) (own death, found boo
 			found = true
 		}
 	}
+	r.moved = own.count > returns
 	return own, found
 }
 

@@ -93,6 +93,46 @@ func TestRetryCount(t *testing.T) {
 	}
 }
 
+// TestOriginOfAMadeUpHistory: a count without an origin must not hide where this delivery came from.
+func TestOriginOfAMadeUpHistory(t *testing.T) {
+	var m Message
+	m.FromDelivery(&amqp.Delivery{Headers: amqp.Table{"x-retry-count": int32(2)}, Exchange: "demo.events", RoutingKey: "order.process"}, "q", 10)
+	if m.OriginalExchange != "demo.events" || m.OriginalRoutingKey != "order.process" {
+		t.Errorf("%q %q", m.OriginalExchange, m.OriginalRoutingKey)
+	}
+}
+
+// TestMoved: a message that was rejected more often than it came back was moved by hand, or its history is made up.
+func TestMoved(t *testing.T) {
+	const q, wait = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout"
+	waited := func(n int64) amqp.Table {
+		e := expired(wait)
+		e["count"] = n
+		return e
+	}
+	for _, c := range []struct {
+		name  string
+		death any
+		want  bool
+	}{
+		{"never rejected", nil, false},
+		{"came back every time", []any{waited(3), rejected(q, int64(3))}, false},
+		{"came back from two retry queues", []any{waited(2), rejected(q, int64(3)), expired("older")}, false},
+		{"taken out of the retry queue", []any{waited(2), rejected(q, int64(3))}, true},
+		{"taken out of it the first time", []any{rejected(q, int64(1))}, true},
+		{"rejected elsewhere", []any{rejected("other", int64(5))}, false},
+	} {
+		h := amqp.Table{"x-any": "thing"}
+		if c.death != nil {
+			h["x-death"] = c.death
+		}
+		var m Message
+		if m.FromDelivery(&amqp.Delivery{Headers: h}, q, 10); m.Moved != c.want {
+			t.Errorf("%s: %v", c.name, m.Moved)
+		}
+	}
+}
+
 func TestOriginal(t *testing.T) {
 	const q = "q"
 	for _, c := range []struct {
@@ -111,7 +151,7 @@ func TestOriginal(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var m Message
-			m.FromDelivery(&amqp.Delivery{Headers: c.headers}, q, 10)
+			m.FromDelivery(&amqp.Delivery{Headers: c.headers}, q, 10) // from the default exchange
 			if m.OriginalExchange != c.exchange || m.OriginalRoutingKey != c.key || m.HasOriginal != c.returned {
 				t.Errorf("%q %q %v, want %q %q %v", m.OriginalExchange, m.OriginalRoutingKey, m.HasOriginal, c.exchange, c.key, c.returned)
 			}

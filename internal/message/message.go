@@ -46,6 +46,10 @@ type Message struct {
 	// broker of the 3.x line takes its way back for an automatic cycle and drops it: it must never be rejected either.
 	Looped bool
 
+	// Moved: x-death says that the message was rejected here more often than it came back from waiting. Somebody moved
+	// it by hand, or made its history up: from RabbitMQ 4.0 the next reject would begin to count at one again.
+	Moved bool
+
 	// Trace is what goes to the app as traceparent, tracestate and baggage; an empty string is not sent.
 	Trace TraceContext
 }
@@ -73,6 +77,9 @@ func (m *Message) FromDelivery(d *amqp.Delivery, queue string, maxRetries int) {
 		return
 	}
 	h := readHistory(d.Headers, queue)
-	m.RetryCount, m.Malformed, m.Looped = h.retries, h.malformed, h.looped
+	m.RetryCount, m.Malformed, m.Looped, m.Moved = h.retries, h.malformed, h.looped, h.moved
 	m.OriginalExchange, m.OriginalRoutingKey, m.HasOriginal = h.exchange, h.key, h.returned
+	if h.exchange == "" && h.key == "" && d.Exchange != "" { // a history without an origin: this is the first we know of
+		m.OriginalExchange, m.OriginalRoutingKey = d.Exchange, d.RoutingKey
+	}
 }

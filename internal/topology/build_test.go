@@ -204,7 +204,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"binding to the default exchange", Options{Service: "x", Bindings: []Binding{{Key: "k"}}}, "default exchange"},
 		{"queue type", Options{Service: "x", QueueType: "stream"}, "SIDECAR_QUEUE_TYPE"},
 		{"exchange type", Options{Service: "x", ExchangeType: "x-random"}, "SIDECAR_EXCHANGE_TYPE"},
-		{"predeclared of another type", Options{Service: "x", Exchange: "amq.topic"}, "broker's own"},
+		{"predeclared of another type", Options{Service: "x", Exchange: "amq.topic"}, `SIDECAR_EXCHANGE="amq.topic" is the broker's own and of type topic`},
 		{"direct without bindings", Options{Service: "x", ExchangeType: "direct"}, "SIDECAR_BINDINGS"},
 		{"negative retries", Options{Service: "x", MaxRetries: new(-1)}, "SIDECAR_MAX_RETRIES"},
 		{"endless retries", Options{Service: "x", MaxRetries: new(1_000_001)}, "SIDECAR_MAX_RETRIES"},

@@ -54,7 +54,16 @@ func (o *Options) checkNames(given *Options) error {
 		}
 		errs = append(errs, fmt.Errorf("%s: the dead-letter queue is bound by its name %q, in which the words * and # match what others park", from, o.DLQ))
 	}
+	if t := predeclared[o.Exchange]; t != "" && t != o.ExchangeType && o.declaresMain() {
+		errs = append(errs, fmt.Errorf("SIDECAR_EXCHANGE=%q is the broker's own and of type %s: set SIDECAR_EXCHANGE_TYPE=%s as well, or use another exchange",
+			o.Exchange, t, t))
+	}
 	return errors.Join(errs...)
+}
+
+// declaresMain reports whether the main exchange is in the plan.
+func (o *Options) declaresMain() bool {
+	return len(o.Bindings) == 0 || slices.ContainsFunc(o.Bindings, func(x Binding) bool { return x.Exchange == o.Exchange })
 }
 
 func clashes(what string, all []named) []error {
@@ -78,7 +87,7 @@ func pattern(key string) bool {
 // idle names the settings that nothing is made from.
 func (o *Options) idle(given *Options) []string {
 	b := blueprints[o.Preset]
-	bound := len(o.Bindings) == 0 || slices.ContainsFunc(o.Bindings, func(x Binding) bool { return x.Exchange == o.Exchange })
+	bound := o.declaresMain()
 	for _, main := range b.exchanges[1:] { // they are of the same type
 		bound = bound || o.Exchange == b.exchanges[0] && slices.ContainsFunc(o.Bindings, func(x Binding) bool { return x.Exchange == main })
 	}

@@ -44,3 +44,22 @@ func exchangeObject(name string) string { return fmt.Sprintf("exchange %q", name
 func bindingObject(b Binding) string {
 	return fmt.Sprintf("binding of queue %q to exchange %q with key %q", b.Queue, b.Exchange, b.Key)
 }
+
+// Unroutable is the finding of a mandatory publish that came back.
+func (p *Plan) Unroutable(exchange, key string) Finding {
+	f := Finding{
+		Object: fmt.Sprintf("route %q of exchange %q", key, exchange), Problem: ProblemMissing, Wanted: "a queue at its end",
+		Found: "a message published there came back",
+		Fix:   "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare makes it; or import what `sidecar plan --format definitions` prints",
+	}
+	for _, r := range p.publishRoutes() {
+		switch {
+		case r.Exchange != exchange || r.Key != key:
+		case exchange == "":
+			f.Object, f.Wanted = queueObject(r.Queue), "a durable queue"
+		default:
+			f.Object, f.Wanted = bindingObject(Binding{Exchange: exchange, Key: key, Queue: r.Queue}), "the binding"
+		}
+	}
+	return f
+}

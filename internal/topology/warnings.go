@@ -26,14 +26,24 @@ func (p *Plan) Warnings() []string {
 	return append(w, p.idle...)
 }
 
-// returnsThrough names the exchange that retries come back through, if it is not the default one.
-func (p *Plan) returnsThrough() string {
+// WayBack is the binding by which retries come back to the service's queue, nil where they come through the default
+// exchange. No publish can prove it: what waits is lost without it, on classic queues, and waits for ever on quorum
+// queues.
+func (p *Plan) WayBack() *Binding {
 	for _, w := range p.Waits {
 		if q := p.queue(w.Queue); q != nil {
-			if exchange, _, _ := q.deadLetter(); exchange != "" {
-				return exchange
+			if exchange, key, _ := q.deadLetter(); exchange != "" {
+				return &Binding{Exchange: exchange, Key: key, Queue: p.Queue}
 			}
 		}
+	}
+	return nil
+}
+
+// returnsThrough names the exchange that retries come back through, if it is not the default one.
+func (p *Plan) returnsThrough() string {
+	if b := p.WayBack(); b != nil {
+		return b.Exchange
 	}
 	return ""
 }

@@ -61,6 +61,7 @@ func together(plan *topology.Plan) map[string]func(*testing.T, *shared) {
 	}
 	if plan.Park != (topology.Route{}) && plan.MaxRetries > 1 {
 		tests["moved back before its time"] = movedBeforeItsTime
+		tests["taken out of a retry queue"] = movedOutOfWaiting
 	}
 	return tests
 }

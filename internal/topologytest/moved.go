@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -60,6 +61,31 @@ func movedBeforeItsTime(t *testing.T, r *shared) {
 	want = slices.Insert(want, 1, 1) // the attempt that parked, and the first one after the move
 	if !slices.Equal(counts, want) {
 		t.Errorf("Amqp-Retry-Count %v, want %v", counts, want)
+	}
+}
+
+// movedOutOfWaiting: a message that somebody takes out of a retry queue and puts into the service's queue brings a count
+// along that is no broker's any more. From RabbitMQ 4.0 a reject would begin at one again.
+func movedOutOfWaiting(t *testing.T, r *shared) {
+	const id = "out-of-waiting"
+	retries := r.plan.MaxRetries - 1
+	r.app.on(id, failing())
+	m := message(id)
+	m.Headers = amqp.Table{"x-death": []any{amqp.Table{
+		"count": int64(retries), "reason": "rejected", "queue": r.plan.Queue, "exchange": "first", "routing-keys": []any{"key"},
+		"time": time.Now().Truncate(time.Second),
+	}}}
+	r.put(t, m)
+	d := r.givenUp(t, id, "max_retries")
+	var counts []int
+	for _, one := range r.app.receipts(id) {
+		counts = append(counts, one.number("Amqp-Retry-Count"))
+	}
+	if !slices.Equal(counts, []int{retries, retries + 1}) {
+		t.Errorf("Amqp-Retry-Count %v, want %d and one more", counts, retries)
+	}
+	if d.Headers["x-original-exchange"] != "first" || d.Headers["x-original-routing-key"] != "key" {
+		t.Errorf("comes from %v with %v", d.Headers["x-original-exchange"], d.Headers["x-original-routing-key"])
 	}
 }
 

@@ -124,7 +124,7 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 	r.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: retry.Policy{RequeueMin: requeueMin, RequeueMax: requeueMax}, Concurrency: concurrency,
 		Prefetch: prefetch, Dispatcher: target, Publisher: publisher, Flow: r.flow, Logger: log, Registerer: r.registry,
-		Unroutable: func() { r.unroutable.Add(1); r.askForLook() },
+		Unroutable: func(_, _ string) { r.unroutable.Add(1); r.askForLook() },
 	})
 	r.run(dialer("consume"), publisher, target)
 	return r

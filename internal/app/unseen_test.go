@@ -1,0 +1,79 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// TestReturnedRetryIsAFinding: a missing binding shows when a message comes back, and from then on nothing more is taken
+// until it may be tried again.
+func TestReturnedRetryIsAFinding(t *testing.T) {
+	var posts atomic.Int64
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if posts.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	defer app.Close()
+	name := brokertest.Name(t, "app")
+	declaring, _, stop := run(t, load(t, "SIDECAR_SERVICE="+name, "SIDECAR_APP_URL="+app.URL))
+	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return state{declaring}.Ready().Ready })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	plan := declaring.plan
+	ch := brokertest.Channel(t, brokertest.URL(t))
+	wait := plan.Waits[0]
+	a, _, _ := run(t, load(t, "SIDECAR_SERVICE="+name, "SIDECAR_APP_URL="+app.URL, "SIDECAR_TOPOLOGY_MODE=verify", "SIDECAR_RETRY_DELAY=5s"))
+	brokertest.Eventually(t, 20*time.Second, "the one that only looks", func() bool { return state{a}.Ready().Ready })
+	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
+		t.Fatal(err)
+	}
+	brokertest.Publish(t, ch, "", plan.Queue, amqp.Publishing{MessageId: "m", DeliveryMode: amqp.Persistent})
+	brokertest.Eventually(t, 20*time.Second, "the finding", func() bool {
+		st := state{a}.Status()
+		return len(st.Findings) == 1 && st.Findings[0].Problem == "missing" && strings.Contains(st.Findings[0].Object, wait.Queue) && st.State == "paused"
+	})
+	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	brokertest.Eventually(t, 40*time.Second, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.fits.bad() })
+}
+
+// TestCheckDuringAnAlarm: the broker answers nothing that was published, which is not the topology's fault.
+func TestCheckDuringAnAlarm(t *testing.T) {
+	cfg := load(t)
+	_, _, stop := run(t, cfg)
+	defer func() { _ = stop() }()
+	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	var out bytes.Buffer
+	if err := Check(t.Context(), cfg, &out); !errors.Is(err, errBlocked) {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestUnseenWayIsWarnedOf: where retries come back through an exchange and nobody declares, people must know.
+func TestUnseenWayIsWarnedOf(t *testing.T) {
+	for mode, want := range map[string]bool{"declare": false, "verify": true, "none": true} {
+		cfg := load(t, "SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_TOPOLOGY_MODE="+mode)
+		a, err := New(cfg, Build{}, &output{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(a.warnings(), "\n"), "user.retry"); got != want {
+			t.Errorf("%s: %v", mode, a.warnings())
+		}
+		a.consumer.Drain(t.Context())
+	}
+}
