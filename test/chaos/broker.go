@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// node is the broker that scripts/broker.sh has started.
+type node struct {
+	url     string // with a user that may do everything
+	dir     string
+	ctlPath string
+	script  string // scripts/broker.sh
+	version string
+}
+
+func nodeFromEnvironment(script string) (*node, error) {
+	n := &node{
+		url: os.Getenv("AMQP_URL"), dir: os.Getenv("BROKER_DIR"), ctlPath: os.Getenv("BROKER_CTL"),
+		version: os.Getenv("BROKER_VERSION"), script: script,
+	}
+	if n.url == "" || n.dir == "" || n.ctlPath == "" {
+		return nil, errors.New("AMQP_URL, BROKER_DIR and BROKER_CTL are not set: run this with scripts/chaos.sh")
+	}
+	return n, nil
+}
+
+func (n *node) addr() string {
+	u, err := url.Parse(n.url)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+func (n *node) ctl(args ...string) (string, error) {
+	out, err := exec.Command(n.ctlPath, args...).CombinedOutput() //nolint:gosec // the broker's own tool
+	if err != nil {
+		return "", fmt.Errorf("rabbitmqctl %s: %w: %s", args[0], err, out)
+	}
+	return string(out), nil
+}
+
+// kill ends the node without warning.
+func (n *node) kill() error { return n.sh("kill") }
+
+// start boots it again, on the same port with the same data.
+func (n *node) start() error { return n.sh("start") }
+
+func (n *node) sh(command string) error {
+	args := []string{command, n.dir}
+	if command == "start" {
+		args = append(args, "0")
+	}
+	out, err := exec.Command(n.script, args...).CombinedOutput() //nolint:gosec // the project's own script
+	if err != nil {
+		return fmt.Errorf("broker.sh %s: %w: %s", command, err, out)
+	}
+	return nil
+}
+
+// signal reaches the node's whole process group.
+func (n *node) signal(s syscall.Signal) error {
+	text, err := os.ReadFile(filepath.Join(n.dir, "pid"))
+	if err != nil {
+		return fmt.Errorf("the broker's process is not known: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(-pid, s)
+}
+
+// closeConnections closes the sidecar's connections of one kind as an operator would.
+func (n *node) closeConnections(kind string) error {
+	list, err := n.ctl("-q", "list_connections", "pid", "client_properties")
+	if err != nil {
+		return err
+	}
+	closed := 0
+	for line := range strings.Lines(list) {
+		if pid, rest, ok := strings.Cut(line, "\t"); ok && strings.Contains(rest, service+" "+kind) {
+			if _, err := n.ctl("close_connection", pid, "chaos"); err != nil {
+				return err
+			}
+			closed++
+		}
+	}
+	if closed == 0 {
+		return fmt.Errorf("no connection to %s", kind)
+	}
+	return nil
+}
+
+// with runs something on a channel of its own.
+func (n *node) with(do func(*amqp.Channel) error) error {
+	conn, err := amqp.DialConfig(n.url, amqp.Config{Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second)})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.CloseDeadline(time.Now().Add(time.Second)) }()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	return do(ch)
+}
+
+// ready counts the messages that wait in queues.
+func (n *node) ready(queues ...string) (int, error) {
+	sum := 0
+	err := n.with(func(ch *amqp.Channel) error {
+		for _, q := range queues {
+			state, err := ch.QueueDeclarePassive(q, true, false, false, false, nil)
+			if err != nil {
+				return err
+			}
+			sum += state.Messages
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// total counts the messages of queues, those that are unacked too.
+func (n *node) total(queues ...string) (int, error) {
+	list, err := n.ctl("-q", "list_queues", "name", "messages")
+	if err != nil {
+		return 0, err
+	}
+	sum := 0
+	for line := range strings.Lines(list) {
+		f := strings.Fields(line)
+		for _, q := range queues {
+			if len(f) == 2 && f[0] == q {
+				count, err := strconv.Atoi(f[1])
+				if err != nil {
+					return 0, err
+				}
+				sum += count
+			}
+		}
+	}
+	return sum, nil
+}
+
+// consumers counts who consumes from a queue.
+func (n *node) consumers(queue string) (count int, err error) {
+	err = n.with(func(ch *amqp.Channel) error {
+		state, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		count = state.Consumers
+		return err
+	})
+	return count, err
+}
+
+func (n *node) user(ctx context.Context, name, password string) error {
+	if _, err := n.ctl("add_user", name, password); err != nil {
+		return err
+	}
+	_, err := n.ctl("set_permissions", "-p", "/", name, ".*", ".*", ".*")
+	return errors.Join(err, ctx.Err())
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/wire"
+)
+
+// Bounds of what the driver waits for.
+const (
+	quietWithin   = 3 * time.Minute
+	recoverWithin = time.Minute
+)
+
+// drive runs all phases. An error is trouble with the run itself; what the sidecar does wrong is for the judge.
+func (r *rig) drive(ctx context.Context, list []due) error {
+	if err := r.phase("warm-up"); err != nil {
+		return err
+	}
+	if err := r.allow(r.run.WarmUp); err != nil {
+		return err
+	}
+	if err := r.settled(ctx); err != nil {
+		return err
+	}
+	if err := r.quiet(ctx, "quiet after the warm-up"); err != nil {
+		return err
+	}
+	if err := r.measure("before"); err != nil {
+		return err
+	}
+	if err := r.phase("faults"); err != nil {
+		return err
+	}
+	if err := r.storm(ctx, list); err != nil {
+		return err
+	}
+	if err := r.phase("heal"); err != nil {
+		return err
+	}
+	if err := r.heal(ctx); err != nil {
+		return err
+	}
+	return r.liveness(ctx)
+}
+
+func (r *rig) phase(name string) error {
+	say("%s, %d messages published", name, r.published.Load())
+	return r.phases.Write(ledger.Phase{Name: name, At: ledger.Now()})
+}
+
+// storm makes every fault when its message is published, and lets the publisher go on meanwhile.
+func (r *rig) storm(ctx context.Context, list []due) error {
+	var before sync.WaitGroup // the fault before, when this one overlaps with it
+	for i, d := range list {
+		if err := r.allow(d.At); err != nil {
+			return err
+		}
+		if err := r.settled(ctx); err != nil {
+			return err
+		}
+		next := r.run.Messages - r.run.Liveness
+		if i+1 < len(list) {
+			next = list[i+1].At
+		}
+		if err := r.allow(next); err != nil {
+			return err
+		}
+		if i+1 < len(list) && list[i+1].Overlap {
+			before.Go(func() { r.happen(ctx, d) })
+			continue
+		}
+		r.happen(ctx, d)
+		before.Wait()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	before.Wait()
+	return nil
+}
+
+// happen makes one fault and waits until messages arrive again.
+func (r *rig) happen(ctx context.Context, d due) {
+	f := byKind(d.Kind)
+	record := ledger.Fault{ID: d.ID, Kind: d.Kind, Class: f.class, At: d.At, Start: ledger.Now()}
+	err := f.do(ctx, r, d.Duration)
+	record.End = ledger.Now()
+	if err != nil {
+		record.Error = err.Error()
+	}
+	if r.recovered(ctx, record.End) {
+		record.Recovered = r.lastSeen.Load()
+	}
+	say("fault %d: %s after %d messages, %s, recovered after %s%s", d.ID, d.Kind, d.At, took(record.Start, record.End),
+		took(record.End, record.Recovered), failure(err))
+	if err := r.faults.Write(record); err != nil {
+		say("fault ledger: %v", err)
+	}
+}
+
+// recovered waits for a receipt after a time, and keeps messages coming meanwhile.
+func (r *rig) recovered(ctx context.Context, end int64) bool {
+	for limit := time.Now().Add(recoverWithin); time.Now().Before(limit) && ctx.Err() == nil; rest(ctx, 20*time.Millisecond) {
+		if r.lastSeen.Load() > end {
+			return true
+		}
+		if r.idle() {
+			r.extra(1)
+		}
+	}
+	return false
+}
+
+// idle reports whether the publisher has nothing to do.
+func (r *rig) idle() bool {
+	r.extending.Lock()
+	defer r.extending.Unlock()
+	return int(r.published.Load()) >= r.limit
+}
+
+// extra lets n more messages be published than planned so far.
+func (r *rig) extra(n int) {
+	r.extending.Lock()
+	defer r.extending.Unlock()
+	if err := r.allowed(r.limit + n); err != nil {
+		say("publisher: %v", err)
+	}
+	r.run.Messages = max(r.run.Messages, r.limit)
+}
+
+// heal undoes whatever may still be broken and waits until all is settled.
+func (r *rig) heal(ctx context.Context) error {
+	r.wire.Set(wire.Shape{})
+	_ = r.sidecar.signal(syscall.SIGCONT)
+	_ = r.app.signal(syscall.SIGCONT)
+	_ = r.app.signal(syscall.SIGUSR2)
+	if _, err := r.node.ctl("set_vm_memory_high_watermark", "0.6"); err != nil {
+		return err
+	}
+	r.probe("ready after the faults", until(ctx, recoverWithin, "ready", r.ready))
+	if err := r.settled(ctx); err != nil {
+		return err
+	}
+	return r.quiet(ctx, "everything settled after the faults")
+}
+
+// liveness publishes once more and looks whether everything works as on the first day.
+func (r *rig) liveness(ctx context.Context) error {
+	if err := r.phase("liveness"); err != nil {
+		return err
+	}
+	r.extra(r.run.Liveness)
+	if err := r.settled(ctx); err != nil {
+		return err
+	}
+	if err := r.quiet(ctx, "everything settled in the end"); err != nil {
+		return err
+	}
+	consumers, err := r.node.consumers(mainQueue)
+	if err == nil && consumers != 1 {
+		err = fmt.Errorf("%d consumers", consumers)
+	}
+	r.probe("one consumer", err)
+	if err := r.measure("after"); err != nil {
+		return err
+	}
+	if err := r.phase("drain"); err != nil {
+		return err
+	}
+	text, err := r.get(r.admin + "/metrics")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, ledger.MetricsFile), []byte(text), 0o600); err != nil {
+		return err
+	}
+	r.sidecar.stop(20 * time.Second)
+	for queue, to := range map[string]*ledger.Writer{deadQueue: r.parked, mainQueue: r.residual, retryQueue: r.residual} {
+		if _, err := r.drain(queue, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) probe(name string, err error) {
+	p := ledger.Probe{Name: name, OK: err == nil, At: ledger.Now()}
+	if err != nil {
+		p.Text = err.Error()
+	}
+	if err := r.probes.Write(p); err != nil {
+		say("probe ledger: %v", err)
+	}
+}
+
+// quiet waits until no queue but the dead-letter queue holds anything, unacked messages included, and nothing is in hand.
+func (r *rig) quiet(ctx context.Context, what string) error {
+	err := until(ctx, quietWithin, what, func() bool {
+		waiting, err := r.node.ready(mainQueue, retryQueue)
+		if err != nil || waiting > 0 || r.metric("sidecar_inflight_messages") != 0 || r.metric("sidecar_delayed_messages") != 0 {
+			return false
+		}
+		total, err := r.node.total(mainQueue, retryQueue)
+		return err == nil && total == 0
+	})
+	r.probe(what, err)
+	return ctx.Err()
+}
+
+// measure writes down what the sidecar and its connections to the app hold.
+func (r *rig) measure(label string) error {
+	pid := r.sidecar.pid()
+	m := ledger.Resources{Label: label, At: ledger.Now(), PID: pid, Goroutines: int(r.metric("go_goroutines"))}
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return err
+	}
+	m.Descriptors = len(open)
+	if m.RSS, err = resident(pid); err != nil {
+		return err
+	}
+	text, err := r.get("http://" + r.appAddr + "/connections")
+	if err != nil {
+		return err
+	}
+	if m.AppConns, err = strconv.Atoi(text); err != nil {
+		return err
+	}
+	return r.resources.Write(m)
+}
+
+// resident is the memory of a process in bytes.
+func resident(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		return 0, err
+	}
+	return pages * int64(os.Getpagesize()), nil
+}
+
+func took(from, to int64) time.Duration {
+	return time.Duration(max(0, to-from)).Round(time.Millisecond)
+}
+
+func failure(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ", FAILED: " + err.Error()
+}

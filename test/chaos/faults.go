@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/test/chaos/judge"
+	"sidecar/test/chaos/wire"
+)
+
+// fault is a kind of trouble.
+type fault struct {
+	kind     string
+	class    string // see package judge
+	weight   int
+	duration time.Duration // 0: it is over at once
+	alone    bool          // it must not overlap with another one
+	do       func(ctx context.Context, r *rig, d time.Duration) error
+}
+
+// faults are all kinds, in an order that never changes: a schedule names them by number.
+var faults = []fault{
+	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig, _ time.Duration) error { r.wire.Cut(); return nil }},
+	{"half-open", judge.ClassSidecar, 5, 40 * time.Second, true, shaped(wire.Shape{Hole: true})},
+	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
+	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Rate: 64 << 10})},
+	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Slice: 7})},
+	{"sidecar-kill", judge.ClassSidecar, 20, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGKILL)},
+	{"sidecar-term", judge.ClassSidecar, 15, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGTERM)},
+	{judge.SidecarStopped, judge.ClassSidecar, 5, 8 * time.Second, true, frozen(func(r *rig) *process { return r.sidecar })},
+	{"app-kill", judge.ClassApp, 15, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGKILL)},
+	{"app-term", judge.ClassApp, 5, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGTERM)},
+	{"app-stop", judge.ClassApp, 5, 5 * time.Second, true, frozen(func(r *rig) *process { return r.app })},
+	{"app-closed", judge.ClassApp, 5, 8 * time.Second, true, closed},
+	{"broker-stop", judge.ClassBroker, 8, 2 * time.Second, true, stopped},
+	{"broker-kill", judge.ClassBroker, 8, 0, true, killed},
+	{"broker-freeze", judge.ClassSidecar, 4, 12 * time.Second, true, brokerFrozen},
+	{"memory-alarm", judge.ClassPublish, 5, 5 * time.Second, true, alarm},
+	{"close-consumer", judge.ClassSidecar, 3, 0, false, connection("consume")},
+	{"close-publisher", judge.ClassPublish, 3, 0, false, connection("publish")},
+	{"password", judge.ClassSidecar, 3, 2 * time.Second, true, rotated},
+	{"dlq-delete", judge.ClassPublish, 3, 0, true, deleted},
+	{"redrive", judge.ClassPublish, 5, 0, false, func(ctx context.Context, r *rig, _ time.Duration) error { return r.redrive(ctx) }},
+}
+
+// rest waits; a fault that is interrupted ends early.
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func shaped(s wire.Shape) func(context.Context, *rig, time.Duration) error {
+	return func(ctx context.Context, r *rig, d time.Duration) error {
+		r.wire.Set(s)
+		rest(ctx, d)
+		r.wire.Set(wire.Shape{})
+		return nil
+	}
+}
+
+func again(which func(*rig) *process, s syscall.Signal) func(context.Context, *rig, time.Duration) error {
+	return func(ctx context.Context, r *rig, _ time.Duration) error {
+		p := which(r)
+		pid := p.pid()
+		if err := p.signal(s); err != nil {
+			return err
+		}
+		return p.again(ctx, pid)
+	}
+}
+
+func frozen(which func(*rig) *process) func(context.Context, *rig, time.Duration) error {
+	return func(ctx context.Context, r *rig, d time.Duration) error {
+		if err := which(r).signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		rest(ctx, d)
+		return which(r).signal(syscall.SIGCONT)
+	}
+}
+
+func closed(ctx context.Context, r *rig, d time.Duration) error {
+	if err := r.app.signal(syscall.SIGUSR1); err != nil {
+		return err
+	}
+	rest(ctx, d)
+	return r.app.signal(syscall.SIGUSR2)
+}
+
+func stopped(ctx context.Context, r *rig, d time.Duration) error {
+	if _, err := r.node.ctl("stop_app"); err != nil {
+		return err
+	}
+	rest(ctx, d)
+	_, err := r.node.ctl("start_app")
+	return err
+}
+
+func killed(_ context.Context, r *rig, _ time.Duration) error {
+	return errors.Join(r.node.kill(), r.node.start())
+}
+
+func brokerFrozen(ctx context.Context, r *rig, d time.Duration) error {
+	if err := r.node.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	rest(ctx, d)
+	return r.node.signal(syscall.SIGCONT)
+}
+
+func alarm(ctx context.Context, r *rig, d time.Duration) error {
+	if _, err := r.node.ctl("set_vm_memory_high_watermark", "0.0000001"); err != nil {
+		return err
+	}
+	rest(ctx, d)
+	_, err := r.node.ctl("set_vm_memory_high_watermark", "0.6")
+	return err
+}
+
+func connection(kind string) func(context.Context, *rig, time.Duration) error {
+	return func(ctx context.Context, r *rig, _ time.Duration) error {
+		var err error
+		// It may be away because of the fault before.
+		werr := until(ctx, 20*time.Second, "a connection to close", func() bool { err = r.node.closeConnections(kind); return err == nil })
+		if werr != nil {
+			return err
+		}
+		return nil
+	}
+}
+
+// rotated changes the password at the broker first, so that for a while the sidecar has the wrong one.
+func rotated(ctx context.Context, r *rig, d time.Duration) error {
+	next := r.nextPassword()
+	if _, err := r.node.ctl("change_password", brokerUser, next); err != nil {
+		return err
+	}
+	r.wire.Cut()
+	rest(ctx, d)
+	return r.putPassword(next)
+}
+
+// deleted takes the dead-letter queue away from under the sidecar, once it is empty.
+func deleted(ctx context.Context, r *rig, _ time.Duration) error {
+	for ctx.Err() == nil {
+		if _, err := r.drain(deadQueue, r.parked); err != nil {
+			return err
+		}
+		err := r.node.with(func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(deadQueue, false, true, false)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "not empty") {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// due is one fault of a schedule.
+type due struct {
+	ID       int           `json:"id"`
+	Kind     string        `json:"kind"`
+	At       int           `json:"at"` // messages published
+	Duration time.Duration `json:"duration_ns"`
+	Overlap  bool          `json:"overlap"` // it begins while the one before still goes on
+}
+
+// schedule draws n faults over the messages from first to last.
+func schedule(seed uint64, n, first, last int, kinds []string) ([]due, error) {
+	var able []fault
+	sum := 0
+	for _, f := range faults {
+		for _, kind := range kinds {
+			if kind == f.kind {
+				able, sum = append(able, f), sum+f.weight
+			}
+		}
+	}
+	if sum == 0 && n > 0 {
+		return nil, fmt.Errorf("no fault is called %s", strings.Join(kinds, " or "))
+	}
+	rng := rand.New(rand.NewPCG(seed, 0xfa017)) //nolint:gosec // reproducible, not secret
+	list := make([]due, n)
+	for i := range list {
+		f := pick(able, sum, rng)
+		if i < len(able) && n >= len(able) {
+			f = able[i] // each kind at least once
+		}
+		d := f.duration
+		if d > 0 && f.kind != "half-open" {
+			d = d/2 + time.Duration(rng.Int64N(int64(d)))
+		}
+		list[i] = due{Kind: f.kind, Duration: d, Overlap: rng.IntN(5) == 0 && !f.alone}
+	}
+	rng.Shuffle(n, func(a, b int) { list[a], list[b] = list[b], list[a] })
+	for i := range list {
+		list[i].ID, list[i].At = i+1, first+(last-first)*i/n
+		list[i].Overlap = list[i].Overlap && i > 0 && !byKind(list[i-1].Kind).alone && !list[i-1].Overlap
+	}
+	return list, nil
+}
+
+func pick(able []fault, sum int, rng *rand.Rand) fault {
+	n := rng.IntN(sum)
+	for _, f := range able {
+		if n -= f.weight; n < 0 {
+			return f
+		}
+	}
+	return able[len(able)-1]
+}
+
+func byKind(kind string) fault {
+	for _, f := range faults {
+		if f.kind == kind {
+			return f
+		}
+	}
+	return fault{}
+}
+
+func allKinds() []string {
+	var kinds []string
+	for _, f := range faults {
+		kinds = append(kinds, f.kind)
+	}
+	return kinds
+}

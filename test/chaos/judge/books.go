@@ -1,0 +1,228 @@
+// Package judge says whether a chaos run lost anything. It reads the ledgers of the run and nothing else; it runs when
+// everything has ended.
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/plan"
+)
+
+// Classes of faults, by what they may excuse.
+const (
+	ClassSidecar = "S" // an ack can be lost: what was unacked comes again
+	ClassApp     = "A" // an attempt can fail that the plan did not fail
+	ClassPublish = "P" // a confirm can be lost: a message can be parked twice
+	ClassBroker  = "B" // all of that, and what the broker had not synced
+)
+
+// margin is how long after a fault its effects may show: the time of an answer, of a settlement, of a redelivery.
+const margin = int64(2 * time.Second)
+
+// receipt is one request and its answer.
+type receipt struct {
+	at, answered int64
+	attempt      int
+	count        int
+	status       int // 0: nobody knows
+	failed       bool
+	sum, mark    string
+	odd          string
+}
+
+// clean reports whether the sidecar was told of success; maybe whether it may have been.
+func (r *receipt) clean() bool { return r.status >= 200 && r.status <= 299 && !r.failed }
+func (r *receipt) maybe(p plan.Plan) bool {
+	return r.status >= 200 && r.status <= 299 || r.status == 0 && p.Kind != plan.Never
+}
+
+// message is all that is known of one.
+type message struct {
+	pub      *ledger.Published // nil: nobody published it
+	plan     plan.Plan
+	receipts []receipt
+	parked   []*ledger.Parked
+	residual int
+	redriven []int64
+	unsure   bool // of a redrive nobody knows whether it happened
+}
+
+// life is from the first to the last that is known of the message.
+func (m *message) life() (from, to int64) {
+	from = m.pub.Sent
+	to = m.pub.Done
+	for i := range m.receipts {
+		to = max(to, m.receipts[i].at, m.receipts[i].answered)
+	}
+	return from, to
+}
+
+func (m *message) succeeded() bool {
+	return slices.ContainsFunc(m.receipts, func(r receipt) bool { return r.maybe(m.plan) })
+}
+
+// books are the ledgers of a run, by message.
+type books struct {
+	run       ledger.Run
+	messages  []message
+	strangers []string // ids that are none of the run's
+	faults    []ledger.Fault
+	probes    []ledger.Probe
+	exits     []ledger.Exit
+	resources []ledger.Resources
+}
+
+func open(dir string) (*books, error) {
+	b := &books{}
+	if err := ledger.ReadJSON(dir, ledger.RunFile, &b.run); err != nil {
+		return nil, err
+	}
+	b.messages = make([]message, b.run.Messages)
+	for _, read := range []func(string) error{b.published, b.received, b.drained, b.moved, b.others} {
+		if err := read(dir); err != nil {
+			return nil, err
+		}
+	}
+	for i := range b.messages {
+		slices.SortFunc(b.messages[i].receipts, func(x, y receipt) int { return cmp.Compare(x.at, y.at) })
+	}
+	return b, nil
+}
+
+// of finds the message of a record; nil, and a note, when it is none of the run's.
+func (b *books) of(seq int, id string) *message {
+	if seq < 0 || seq >= len(b.messages) || id != "" && id != plan.ID(b.run.ID, seq) {
+		b.strangers = append(b.strangers, fmt.Sprintf("%q (%d)", id, seq))
+		return nil
+	}
+	return &b.messages[seq]
+}
+
+func (b *books) published(dir string) error {
+	return ledger.Each(dir, ledger.PublishFile, func(p *ledger.Published) error {
+		m := b.of(p.Seq, p.ID)
+		if m == nil {
+			return nil
+		}
+		var err error
+		m.pub = p
+		m.plan, err = plan.Parse(p.Plan)
+		return err
+	})
+}
+
+func (b *books) received(dir string) error {
+	open := map[string]ledger.Receipt{}
+	err := ledger.Each(dir, ledger.AppFile, func(r *ledger.Receipt) error {
+		if r.Status == 0 {
+			open[r.Key] = *r
+			return nil
+		}
+		begun, there := open[r.Key]
+		if !there {
+			return fmt.Errorf("answer %s without a receipt", r.Key)
+		}
+		delete(open, r.Key)
+		b.receipt(&begun, r)
+		return nil
+	})
+	for _, r := range open {
+		b.receipt(&r, &ledger.Receipt{})
+	}
+	return err
+}
+
+func (b *books) receipt(begun, answered *ledger.Receipt) {
+	if m := b.of(begun.Seq, begun.ID); m != nil {
+		m.receipts = append(m.receipts, receipt{
+			at: begun.At, answered: answered.At, attempt: begun.Attempt, count: begun.Count, status: answered.Status,
+			failed: answered.Error != "", sum: begun.Sum, mark: begun.Mark, odd: begun.Odd,
+		})
+	}
+}
+
+func (b *books) drained(dir string) error {
+	err := ledger.Each(dir, ledger.ParkedFile, func(p *ledger.Parked) error {
+		if m := b.of(p.Seq, p.ID); m != nil {
+			m.parked = append(m.parked, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return ledger.Each(dir, ledger.ResidualFile, func(p *ledger.Parked) error {
+		if m := b.of(p.Seq, p.ID); m != nil {
+			m.residual++
+		}
+		return nil
+	})
+}
+
+func (b *books) moved(dir string) error {
+	return ledger.Each(dir, ledger.RedriveFile, func(r *ledger.Redriven) error {
+		m := b.of(r.Seq, r.ID)
+		switch {
+		case m == nil:
+		case r.Result == ledger.Confirmed:
+			m.redriven = append(m.redriven, r.At)
+		case r.Result == ledger.Unknown:
+			m.unsure = true
+		}
+		return nil
+	})
+}
+
+func (b *books) others(dir string) error {
+	collect := func(err error, next func() error) error {
+		if err != nil {
+			return err
+		}
+		return next()
+	}
+	err := ledger.Each(dir, ledger.FaultFile, func(f *ledger.Fault) error { b.faults = append(b.faults, *f); return nil })
+	err = collect(err, func() error {
+		return ledger.Each(dir, ledger.ProbeFile, func(p *ledger.Probe) error { b.probes = append(b.probes, *p); return nil })
+	})
+	err = collect(err, func() error {
+		return ledger.Each(dir, ledger.ExitFile, func(e *ledger.Exit) error { b.exits = append(b.exits, *e); return nil })
+	})
+	return collect(err, func() error {
+		return ledger.Each(dir, ledger.ResourceFile, func(r *ledger.Resources) error { b.resources = append(b.resources, *r); return nil })
+	})
+}
+
+// during returns the faults of some classes whose window, and the margin after it, overlaps a time.
+func (b *books) during(from, to int64, classes string) []*ledger.Fault {
+	var all []*ledger.Fault
+	for i := range b.faults {
+		f := &b.faults[i]
+		end := f.End
+		if f.Recovered > end {
+			end = f.Recovered
+		}
+		if f.Start <= to && end+margin >= from && slices.Contains([]byte(classes), f.Class[0]) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// attempts is how many attempts of one message the faults of a time can have failed: of the app, and a sidecar that was
+// stopped while the app answered. Each attempt begins at least one retry delay after the one before.
+func (b *books) attempts(from, to int64) int {
+	n := 0
+	for _, f := range b.during(from, to, ClassApp+ClassSidecar) {
+		if f.Class == ClassApp || f.Kind == SidecarStopped {
+			n += 1 + int((f.End-f.Start)/int64(b.run.RetryDelay))
+		}
+	}
+	return n
+}
+
+// SidecarStopped is the kind of the fault in which the sidecar does not run, but lives.
+const SidecarStopped = "sidecar-stop"

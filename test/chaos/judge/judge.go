@@ -1,0 +1,275 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/plan"
+)
+
+// Invariant is one statement that must hold.
+type Invariant struct {
+	ID         string   `json:"id"`
+	Statement  string   `json:"statement"`
+	Violations int      `json:"violations"`
+	Examples   []string `json:"examples,omitempty"`
+}
+
+// examples is how many violations are told; the rest is counted.
+const examples = 5
+
+// Verdict is what the judge says.
+type Verdict struct {
+	Run        ledger.Run     `json:"run"`
+	Invariants []*Invariant   `json:"invariants"`
+	Confirmed  int            `json:"confirmed"`
+	Unknown    int            `json:"unknown"`
+	Receipts   int            `json:"receipts"`
+	Parked     int            `json:"parked"`
+	Lost       int            `json:"lost"`
+	MayLose    bool           `json:"may_lose"` // lost is measured, not judged
+	Duplicates map[string]int `json:"explained_duplicates"`
+	Faults     []Recovery     `json:"faults"`
+	DelayP50   time.Duration  `json:"delay_p50_ns"` // from confirm to first receipt
+	DelayP99   time.Duration  `json:"delay_p99_ns"`
+	RetryP50   time.Duration  `json:"retry_p50_ns"` // from a failed answer to the next receipt
+	RetryP99   time.Duration  `json:"retry_p99_ns"`
+	Resources  []ledger.Resources
+}
+
+// Recovery is how long the faults of one kind took to get over, from their end to the next receipt.
+type Recovery struct {
+	Kind   string        `json:"kind"`
+	Count  int           `json:"count"`
+	Failed int           `json:"failed"` // could not be made to happen
+	P50    time.Duration `json:"p50_ns"`
+	Max    time.Duration `json:"max_ns"`
+}
+
+// OK reports whether every invariant holds.
+func (v *Verdict) OK() bool {
+	return !slices.ContainsFunc(v.Invariants, func(i *Invariant) bool { return i.Violations > 0 })
+}
+
+// Broken lists the invariants that do not hold.
+func (v *Verdict) Broken() []string {
+	var ids []string
+	for _, i := range v.Invariants {
+		if i.Violations > 0 {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
+// The invariants, in their order.
+var statements = []Invariant{
+	{ID: "I1", Statement: "no loss: what was confirmed was answered with 2xx, is parked, or is still in a queue; in the end no queue holds anything"},
+	{ID: "I2", Statement: "no false ack: what is gone was answered with 2xx"},
+	{ID: "I3", Statement: "no invention: what was received was published, unchanged, and made no header of its own"},
+	{ID: "I4", Statement: "what is parked says why, and truly"},
+	{ID: "I5", Statement: "without faults: exact receipts, exact counts, never before the delay"},
+	{ID: "I6", Statement: "a fault explains every duplicate, and no more of them than it can cause"},
+	{ID: "I7", Statement: "only what always fails is parked, and only what was tried is counted"},
+	{ID: "I8", Statement: "one at a time and nothing fails: first in, first out"},
+	{ID: "I9", Statement: "after every fault it goes on"},
+	{ID: "I10", Statement: "goroutines, descriptors, memory and connections are as before"},
+	{ID: "I11", Statement: "what the metrics count adds up"},
+	{ID: "I14", Statement: "a redriven message goes on counting: one try, then it is parked again"},
+	{ID: "I15", Statement: "no secret and no body in logs, metrics and headers"},
+}
+
+type judge struct {
+	*books
+	dir string
+	v   *Verdict
+	by  map[string]*Invariant
+}
+
+// Judge reads the run in dir.
+func Judge(dir string) (*Verdict, error) {
+	b, err := open(dir)
+	if err != nil {
+		return nil, err
+	}
+	j := &judge{books: b, dir: dir, v: &Verdict{Run: b.run, MayLose: b.run.MayLose, Duplicates: map[string]int{}, Resources: b.resources},
+		by: map[string]*Invariant{}}
+	for _, s := range statements {
+		j.by[s.ID] = &s
+		j.v.Invariants = append(j.v.Invariants, &s)
+	}
+	for _, s := range b.strangers {
+		j.violated("I3", "message %s is none of this run's", s)
+	}
+	dups := newDuplicates(j)
+	for seq := range j.messages {
+		m := &j.messages[seq]
+		if m.pub == nil {
+			if len(m.receipts)+len(m.parked) > 0 {
+				j.violated("I3", "message %d was received and never published", seq)
+			}
+			continue
+		}
+		j.message(m)
+		dups.look(m)
+	}
+	dups.bound()
+	j.order()
+	j.goesOn()
+	j.holds()
+	if err := j.metrics(); err != nil {
+		return nil, err
+	}
+	if err := j.secrets(); err != nil {
+		return nil, err
+	}
+	j.figures()
+	return j.v, nil
+}
+
+func (j *judge) violated(id, format string, args ...any) {
+	i := j.by[id]
+	if i.Violations++; len(i.Examples) < examples {
+		i.Examples = append(i.Examples, fmt.Sprintf(format, args...))
+	}
+}
+
+// message judges one message.
+func (j *judge) message(m *message) {
+	switch m.pub.Result {
+	case ledger.Confirmed:
+		j.v.Confirmed++
+	case ledger.Unknown:
+		j.v.Unknown++
+	}
+	j.v.Receipts += len(m.receipts)
+	j.v.Parked += min(1, len(m.parked))
+	j.kept(m)
+	j.unchanged(m)
+	from, to := m.life()
+	if m.pub.Result == ledger.Confirmed && len(j.during(from, to, "SAPB")) == 0 {
+		j.exact(m)
+	}
+	j.counted(m)
+	j.rightlyParked(m)
+}
+
+// kept is I1 and I2.
+func (j *judge) kept(m *message) {
+	if m.residual > 0 {
+		j.violated("I1", "message %d is still in a queue", m.pub.Seq)
+	}
+	if len(m.parked) > 0 || m.residual > 0 || m.succeeded() {
+		return
+	}
+	if m.pub.Result != ledger.Confirmed && len(m.receipts) == 0 {
+		return // it may never have existed
+	}
+	if j.run.MayLose && len(j.during(m.pub.Sent, ledger.Now(), ClassBroker)) > 0 {
+		j.v.Lost++ // measured
+		return
+	}
+	j.v.Lost++
+	if len(m.receipts) > 0 {
+		j.violated("I2", "message %d (%s) is gone: %d receipts, the last answered %d", m.pub.Seq, m.plan, len(m.receipts),
+			m.receipts[len(m.receipts)-1].status)
+		return
+	}
+	j.violated("I1", "message %d (%s) is gone and was never received", m.pub.Seq, m.plan)
+}
+
+// unchanged is I3.
+func (j *judge) unchanged(m *message) {
+	for i := range m.receipts {
+		r := &m.receipts[i]
+		switch {
+		case r.odd != "":
+			j.violated("I3", "message %d made the request header %s", m.pub.Seq, r.odd)
+		case r.sum != "" && r.sum != m.pub.Sum:
+			j.violated("I3", "message %d arrived with another body", m.pub.Seq)
+		case r.mark != plan.Mark(m.pub.ID):
+			j.violated("I3", "message %d arrived with the header %q", m.pub.Seq, r.mark)
+		}
+	}
+	for _, p := range m.parked {
+		if p.Sum != m.pub.Sum {
+			j.violated("I3", "message %d was parked with another body", m.pub.Seq)
+		}
+	}
+}
+
+// early is how much sooner than the delay a retry may seem to come: the app writes its answer down after it was sent.
+const early = int64(50 * time.Millisecond)
+
+// exact is I5, for a message in whose life nothing went wrong.
+func (j *judge) exact(m *message) {
+	want := m.plan.Receipts(j.run.MaxRetries) + len(m.redriven)
+	if len(m.receipts) != want {
+		j.violated("I5", "message %d (%s) was received %d times, want %d", m.pub.Seq, m.plan, len(m.receipts), want)
+	}
+	failed := 0
+	for i := range m.receipts {
+		r := &m.receipts[i]
+		if i > 0 {
+			before := &m.receipts[i-1]
+			if before.status != 425 && before.status != ledger.Hung && len(m.redriven) == 0 &&
+				r.at-before.answered < int64(j.run.RetryDelay)-early {
+				j.violated("I5", "message %d came again %s after it failed", m.pub.Seq, time.Duration(r.at-before.answered))
+			}
+		}
+		if r.count != min(failed, j.run.MaxRetries) || r.attempt != r.count+1 {
+			j.violated("I5", "message %d: receipt %d after %d failures said retry count %d, attempt %d", m.pub.Seq, i+1, failed, r.count, r.attempt)
+		}
+		if r.status != 425 && !r.clean() {
+			failed++
+		}
+	}
+}
+
+// counted is I7's second half and I14: no attempt is counted that was not made, and none is forgotten.
+func (j *judge) counted(m *message) {
+	failed := 0
+	for i := range m.receipts {
+		r := &m.receipts[i]
+		if r.count > failed && r.count > failed+j.attempts(m.pub.Sent, r.at) {
+			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.count, failed)
+		}
+		if i > 0 && r.count < m.receipts[i-1].count && len(j.during(m.receipts[i-1].at, r.at, "SPB")) == 0 {
+			id := "I5"
+			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.at }) {
+				id = "I14"
+			}
+			j.violated(id, "message %d: the retry count fell from %d to %d", m.pub.Seq, m.receipts[i-1].count, r.count)
+		}
+		if r.status != 425 && !r.clean() {
+			failed++
+		}
+	}
+}
+
+// order is I8.
+func (j *judge) order() {
+	if j.run.Concurrency != 1 || j.run.Prefetch != 1 || len(j.faults) > 0 {
+		return
+	}
+	type first struct {
+		seq int
+		at  int64
+	}
+	var all []first
+	for seq := range j.messages {
+		m := &j.messages[seq]
+		if m.pub != nil && m.plan.Kind == plan.OK && len(m.receipts) > 0 {
+			all = append(all, first{seq, m.receipts[0].at})
+		}
+	}
+	sort.Slice(all, func(a, b int) bool { return all[a].at < all[b].at })
+	for i := 1; i < len(all); i++ {
+		if all[i].seq < all[i-1].seq {
+			j.violated("I8", "message %d overtook message %d", all[i-1].seq, all[i].seq)
+		}
+	}
+}

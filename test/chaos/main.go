@@ -1,0 +1,263 @@
+// Command chaos proves that the sidecar loses nothing: a real broker, the unmodified binary, an app and a publisher that
+// write down everything, faults by the dozen, and a judge that reads what was written down. scripts/chaos.sh boots the
+// broker around it.
+//
+//	chaos run      a whole run; exits with 1 when the judge finds something
+//	chaos judge    judges a run again
+//	chaos app, chaos publish    parts of a run, in processes of their own
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"sidecar/test/chaos/app"
+	"sidecar/test/chaos/judge"
+	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/publish"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		_, _ = fmt.Fprintln(os.Stderr, "usage: chaos run|judge|app|publish [flags]")
+		os.Exit(64)
+	}
+	commands := map[string]func([]string) error{"run": runAll, "judge": judgeAgain, "app": serveApp, "publish": publishAll}
+	command := commands[os.Args[1]]
+	if command == nil {
+		_, _ = fmt.Fprintf(os.Stderr, "chaos: no command %q\n", os.Args[1])
+		os.Exit(64)
+	}
+	if err := command(os.Args[2:]); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+}
+
+func say(format string, args ...any) {
+	_, _ = fmt.Printf("%s "+format+"\n", append([]any{time.Now().Format("15:04:05")}, args...)...)
+}
+
+// options of a run.
+type options struct {
+	dir         string
+	sidecar     string
+	script      string
+	seed        uint64
+	messages    int
+	warmUp      int
+	liveness    int
+	faults      int
+	kinds       string
+	without     string
+	queueType   string
+	concurrency int
+	prefetch    int
+	rate        int
+	environ     []string
+}
+
+func parse(args []string) (options, error) {
+	o := options{}
+	f := flag.NewFlagSet("chaos run", flag.ContinueOnError)
+	f.StringVar(&o.dir, "dir", "", "directory for the ledgers; default a temporary one")
+	f.StringVar(&o.sidecar, "sidecar", "bin/sidecar", "the binary to try")
+	f.StringVar(&o.script, "broker", "scripts/broker.sh", "the script that kills and starts the broker")
+	f.Uint64Var(&o.seed, "seed", 0, "of plans and faults; 0 draws one")
+	f.IntVar(&o.messages, "messages", 20000, "messages while things break")
+	f.IntVar(&o.warmUp, "warm-up", 3000, "messages before")
+	f.IntVar(&o.liveness, "liveness", 1000, "messages afterwards")
+	f.IntVar(&o.faults, "faults", 21, "faults")
+	f.StringVar(&o.kinds, "kinds", strings.Join(allKinds(), ","), "kinds of faults to draw from")
+	f.StringVar(&o.without, "without", "", "kinds of faults to leave out")
+	f.StringVar(&o.queueType, "queue-type", "quorum", "classic or quorum")
+	f.IntVar(&o.concurrency, "concurrency", 16, "SIDECAR_CONCURRENCY")
+	f.IntVar(&o.prefetch, "prefetch", 0, "SIDECAR_PREFETCH; default twice the concurrency")
+	f.IntVar(&o.rate, "rate", 500, "messages published per second at most")
+	f.Func("env", "another variable of the sidecar, NAME=VALUE", func(s string) error { o.environ = append(o.environ, s); return nil })
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano()) //nolint:gosec // any number
+	}
+	if o.prefetch == 0 {
+		o.prefetch = 2 * o.concurrency
+	}
+	if o.dir == "" {
+		dir, err := os.MkdirTemp("", "sidecar-chaos-")
+		if err != nil {
+			return o, err
+		}
+		o.dir = dir
+	}
+	var err error
+	if o.dir, err = filepath.Abs(o.dir); err == nil {
+		o.sidecar, err = filepath.Abs(o.sidecar)
+	}
+	return o, errors.Join(err, os.MkdirAll(o.dir, 0o700))
+}
+
+// chosen are the kinds that may be drawn. Classic queues lose what is in retry transit when their broker is killed: that
+// is only done when it was asked for.
+func (o options) chosen() []string {
+	leave := strings.Split(o.without, ",")
+	if o.queueType == "classic" && o.kinds == strings.Join(allKinds(), ",") {
+		leave = append(leave, "broker-kill")
+	}
+	var kinds []string
+	for kind := range strings.SplitSeq(o.kinds, ",") {
+		keep := true
+		for _, l := range leave {
+			keep = keep && l != kind
+		}
+		if keep {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+func runAll(args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	n, err := nodeFromEnvironment(o.script)
+	if err != nil {
+		return err
+	}
+	list, err := schedule(o.seed, o.faults, o.warmUp, o.warmUp+o.messages, o.chosen())
+	if err != nil {
+		return err
+	}
+	run, err := describe(o, n)
+	if err != nil {
+		return err
+	}
+	if err := ledger.WriteJSON(o.dir, ledger.ScheduleFile, list); err != nil {
+		return err
+	}
+	say("seed %d, %d faults, %s queues, RabbitMQ %s, ledgers in %s", o.seed, len(list), o.queueType, n.version, o.dir)
+	for _, d := range list {
+		say("  scheduled: fault %d, %s after %d messages, %s", d.ID, d.Kind, d.At, d.Duration.Round(time.Millisecond))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	// The publisher of this process must be described before it starts, the run again when its length is known.
+	if err := ledger.WriteJSON(o.dir, ledger.RunFile, run); err != nil {
+		return err
+	}
+	r, err := newRig(o, run, n)
+	if err != nil {
+		return err
+	}
+	err = r.start(ctx)
+	if err == nil {
+		err = r.drive(ctx, list)
+	}
+	r.stop()
+	if werr := ledger.WriteJSON(o.dir, ledger.RunFile, r.run); err != nil || werr != nil {
+		return errors.Join(err, werr)
+	}
+	return verdict(o.dir)
+}
+
+func describe(o options, n *node) (ledger.Run, error) {
+	secret := make([]byte, 16)
+	if _, err := rand.Read(secret); err != nil {
+		return ledger.Run{}, err
+	}
+	binary, err := os.ReadFile(o.sidecar)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	sum := sha256.Sum256(binary)
+	commit, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		commit = []byte("unknown")
+	}
+	id := hex.EncodeToString(secret[:4])
+	return ledger.Run{
+		ID: id, Seed: o.seed, Commit: strings.TrimSpace(string(commit)), Binary: hex.EncodeToString(sum[:]),
+		BrokerVersion: n.version, QueueType: o.queueType, Messages: o.warmUp + o.messages, WarmUp: o.warmUp, Liveness: o.liveness,
+		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond,
+		AppTimeout: 2 * time.Second, Queue: mainQueue,
+		Secrets: []string{"canary-body-" + hex.EncodeToString(secret[4:10]), "canary-password-" + hex.EncodeToString(secret[10:])},
+		Replay:  replay(o), MayLose: o.queueType == "classic" && strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
+	}, nil
+}
+
+// replay is the command line that draws the same plans and faults again.
+func replay(o options) string {
+	return fmt.Sprintf("make chaos ARGS='-seed %d -messages %d -warm-up %d -liveness %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d'",
+		o.seed, o.messages, o.warmUp, o.liveness, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate)
+}
+
+func judgeAgain(args []string) error {
+	f := flag.NewFlagSet("chaos judge", flag.ContinueOnError)
+	dir := f.String("dir", ".", "directory with the ledgers")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	return verdict(*dir)
+}
+
+// errBroken ends a run in which an invariant does not hold.
+var errBroken = errors.New("invariants do not hold")
+
+func verdict(dir string) error {
+	v, err := judge.Judge(dir)
+	if err != nil {
+		return err
+	}
+	page := v.Markdown()
+	if err := ledger.WriteJSON(dir, ledger.ReportFile, v); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, ledger.ReportPage), []byte(page), 0o600); err != nil {
+		return err
+	}
+	_, _ = fmt.Print(page)
+	if !v.OK() {
+		return fmt.Errorf("%w: %s; ledgers in %s", errBroken, strings.Join(v.Broken(), ", "), dir)
+	}
+	return nil
+}
+
+func serveApp(args []string) error {
+	f := flag.NewFlagSet("chaos app", flag.ContinueOnError)
+	dir, addr := f.String("dir", ".", "directory of the ledgers"), f.String("addr", "127.0.0.1:8080", "where to listen")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	return app.Run(*dir, *addr)
+}
+
+func publishAll(args []string) error {
+	f := flag.NewFlagSet("chaos publish", flag.ContinueOnError)
+	dir, url := f.String("dir", ".", "directory of the ledgers"), f.String("url", "", "of the broker, several separated by commas")
+	rate, canary := f.Int("rate", 500, "messages per second at most"), f.String("canary", "", "a text that must turn up in no log")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	var run ledger.Run
+	if err := ledger.ReadJSON(*dir, ledger.RunFile, &run); err != nil {
+		return err
+	}
+	return publish.Run(publish.Options{
+		Dir: *dir, URL: strings.Split(*url, ","), Exchange: mainExchange, Run: run, Canary: *canary, Rate: *rate,
+	}, os.Stdin, os.Stdout)
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/wire"
+)
+
+// The service, and what the default topology calls its objects.
+const (
+	service      = "chaos-app"
+	mainExchange = "chaos.main-exchange"
+	mainQueue    = "chaos.queue.chaos-app"
+	retryQueue   = "chaos.retry-queue.chaos-app"
+	deadQueue    = "chaos.dlq.chaos-app"
+	brokerUser   = "chaos"
+)
+
+// rig is everything that runs: the broker behind a wire that breaks, the sidecar, the app and the publisher.
+type rig struct {
+	o    options
+	run  ledger.Run
+	dir  string
+	node *node
+	wire *wire.Proxy
+
+	sidecar *process
+	app     *process
+	appAddr string
+	admin   string
+	client  http.Client
+
+	publisher *exec.Cmd
+	limits    io.WriteCloser
+	extending sync.Mutex // guards limit, and the number of messages of the run
+	limit     int
+	published atomic.Int64
+
+	receipts atomic.Int64 // lines of the app's ledger that are receipts
+	lastSeen atomic.Int64 // when the last of them arrived
+
+	password  atomic.Value // string
+	passwords int
+	moving    sync.Mutex // one at a time empties the dead-letter queue
+
+	faults, phases, parked, residual, redriven, exits, resources, probes *ledger.Writer
+}
+
+func newRig(o options, run ledger.Run, n *node) (*rig, error) {
+	r := &rig{o: o, run: run, dir: o.dir, node: n, client: http.Client{Timeout: 2 * time.Second}}
+	for name, w := range map[string]**ledger.Writer{
+		ledger.FaultFile: &r.faults, ledger.PhaseFile: &r.phases, ledger.ParkedFile: &r.parked, ledger.ResidualFile: &r.residual,
+		ledger.RedriveFile: &r.redriven, ledger.ExitFile: &r.exits, ledger.ResourceFile: &r.resources, ledger.ProbeFile: &r.probes,
+	} {
+		var err error
+		if *w, err = ledger.Append(o.dir, name); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	r.wire, err = wire.Listen(n.addr())
+	return r, err
+}
+
+// start brings everything up and waits until the sidecar consumes.
+func (r *rig) start(ctx context.Context) error {
+	password := r.nextPassword()
+	if err := r.node.user(ctx, brokerUser, password); err != nil {
+		return err
+	}
+	if err := r.putPassword(password); err != nil {
+		return err
+	}
+	addrs, err := freeAddrs(3)
+	if err != nil {
+		return err
+	}
+	r.appAddr, r.admin = addrs[0], "http://"+addrs[1]
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if r.app, err = keep(func() *exec.Cmd { return r.command("app.out", self, nil, "app", "-dir", r.dir, "-addr", r.appAddr) }, nil); err != nil {
+		return err
+	}
+	environ := r.environ(addrs)
+	r.sidecar, err = keep(func() *exec.Cmd { return r.command(ledger.SidecarFile, r.o.sidecar, environ) },
+		func(e ledger.Exit) { _ = r.exits.Write(e) })
+	if err != nil {
+		return err
+	}
+	go r.follow(ctx)
+	if err := until(ctx, 30*time.Second, "the sidecar to be ready", r.ready); err != nil {
+		return err
+	}
+	return r.startPublisher(ctx, self)
+}
+
+func (r *rig) environ(addrs []string) []string {
+	u := url.URL{Scheme: "amqp", Host: r.wire.Addr(), Path: "/"}
+	env := []string{
+		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + u.String(), "SIDECAR_AMQP_USERNAME=" + brokerUser,
+		"SIDECAR_AMQP_PASSWORD_FILE=" + r.passwordFile(), "SIDECAR_APP_URL=http://" + r.appAddr + "/",
+		"SIDECAR_ADMIN_ADDR=" + addrs[1], "SIDECAR_CONTROL_ADDR=" + addrs[2],
+		"SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
+		"SIDECAR_MAX_RETRIES=" + strconv.Itoa(r.run.MaxRetries), "SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
+		"SIDECAR_CONCURRENCY=" + strconv.Itoa(r.run.Concurrency), "SIDECAR_PREFETCH=" + strconv.Itoa(r.run.Prefetch),
+		"SIDECAR_REQUEUE_DELAY_MIN=300ms", "SIDECAR_REQUEUE_DELAY_MAX=600ms", "SIDECAR_SHUTDOWN_GRACE=10s",
+	}
+	return append(env, r.o.environ...)
+}
+
+func (r *rig) command(log, path string, environ []string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, args...) //nolint:gosec // what the caller named
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}, environ...)
+	if f, err := os.OpenFile(filepath.Join(r.dir, log), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+		cmd.Stdout, cmd.Stderr = f, f
+	}
+	return cmd
+}
+
+func (r *rig) startPublisher(ctx context.Context, self string) error {
+	cmd := exec.CommandContext(ctx, self, "publish", "-dir", r.dir, "-url", r.node.url, "-rate", strconv.Itoa(r.o.rate),
+		"-canary", r.run.Secrets[0]) //nolint:gosec // this program
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = os.Stderr
+	r.publisher, r.limits = cmd, in
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			if n, err := strconv.ParseInt(s.Text(), 10, 64); err == nil {
+				r.published.Store(n)
+			}
+		}
+	}()
+	return nil
+}
+
+// allow lets the publisher go on up to n messages.
+func (r *rig) allow(n int) error {
+	r.extending.Lock()
+	defer r.extending.Unlock()
+	return r.allowed(n)
+}
+
+func (r *rig) allowed(n int) error {
+	if n <= r.limit {
+		return nil
+	}
+	r.limit = n
+	_, err := fmt.Fprintln(r.limits, n)
+	return err
+}
+
+// settled waits until all that may be published has its result.
+func (r *rig) settled(ctx context.Context) error {
+	return until(ctx, 10*time.Minute, "the publisher", r.idle)
+}
+
+// follow reads the app's ledger as it grows.
+func (r *rig) follow(ctx context.Context) {
+	var offset int64
+	for ctx.Err() == nil {
+		offset = r.read(offset)
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (r *rig) read(offset int64) int64 {
+	f, err := os.Open(filepath.Join(r.dir, ledger.AppFile))
+	if err != nil {
+		return offset
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.NewSectionReader(f, offset, 64<<20))
+	if err != nil {
+		return offset
+	}
+	end := bytes.LastIndexByte(text, '\n') + 1
+	for line := range bytes.Lines(text[:end]) {
+		if bytes.Contains(line, []byte(`"status":`)) {
+			continue
+		}
+		var receipt ledger.Receipt
+		if json.Unmarshal(line, &receipt) == nil {
+			r.receipts.Add(1)
+			r.lastSeen.Store(receipt.At)
+		}
+	}
+	return offset + int64(end)
+}
+
+func (r *rig) ready() bool {
+	text, err := r.get(r.admin + "/readyz")
+	return err == nil && strings.Contains(text, "true") || err == nil && text == ""
+}
+
+func (r *rig) get(url string) (string, error) {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	return string(text), err
+}
+
+// metric is the sum of a metric of the sidecar over its labels; -1 when it cannot be read.
+func (r *rig) metric(name string) float64 {
+	text, err := r.get(r.admin + "/metrics")
+	if err != nil {
+		return -1
+	}
+	sum := 0.0
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
+			f := strings.Fields(rest)
+			n, err := strconv.ParseFloat(f[len(f)-1], 64)
+			if err != nil {
+				return -1
+			}
+			sum += n
+		}
+	}
+	return sum
+}
+
+func (r *rig) passwordFile() string { return filepath.Join(r.dir, "password") }
+
+// nextPassword is a canary: it must turn up in no log.
+func (r *rig) nextPassword() string {
+	r.passwords++
+	return fmt.Sprintf("%s-%d", r.run.Secrets[1], r.passwords)
+}
+
+// putPassword replaces the file as Kubernetes does: never half written.
+func (r *rig) putPassword(password string) error {
+	next := r.passwordFile() + ".next"
+	if err := os.WriteFile(next, []byte(password), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, r.passwordFile())
+}
+
+// stop ends what runs, the sidecar first.
+func (r *rig) stop() {
+	if r.sidecar != nil {
+		r.sidecar.stop(20 * time.Second)
+	}
+	if r.limits != nil {
+		_ = r.limits.Close()
+		_ = r.publisher.Wait()
+	}
+	if r.app != nil {
+		r.app.stop(5 * time.Second)
+	}
+	r.wire.Close()
+	_, _ = r.node.ctl("delete_user", brokerUser)
+}
+
+// freeAddrs finds loopback addresses that nobody listens on, below the ports that the system hands out.
+func freeAddrs(n int) ([]string, error) {
+	var addrs []string
+	for port := 10000 + os.Getpid()%15000; port < 32000 && len(addrs) < n; port++ {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		addrs = append(addrs, addr)
+	}
+	if len(addrs) < n {
+		return nil, fmt.Errorf("no %d free ports", n)
+	}
+	return addrs, nil
+}
