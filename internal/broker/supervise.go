@@ -9,10 +9,15 @@ import (
 
 const (
 	backoffFirst = 500 * time.Millisecond
-	backoffLimit = 30 * time.Second
+	backoffLimit = 10 * time.Second
 
-	// steady is how long a session must have lived for the backoff to begin anew.
-	steady = 10 * time.Second
+	// authFactor makes the pauses longer after a refused password: somebody has to change something, and too many tries
+	// lock accounts.
+	authFactor = 3
+
+	// steady is how long a session must have lived for the backoff to begin anew. It is short, because a broker that
+	// restarts lets some connect and throws them out a moment later.
+	steady = time.Second
 )
 
 // Supervise keeps a session up: it dials until one stands, calls serve with it, closes it when serve returns, and begins
@@ -26,8 +31,7 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 	defer d.metrics.removeLink(link)
 	backoff := newBackoff()
 	for {
-		started := time.Now()
-		err := superviseOnce(ctx, d, link, serve)
+		stood, err := superviseOnce(ctx, d, link, serve)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -36,10 +40,13 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 		}
 		why := causeOf(err)
 		d.metrics.reconnect(why)
-		if time.Since(started) > steady {
+		if stood > steady {
 			backoff = newBackoff()
 		}
 		pause, _ := backoff.Next()
+		if why == causeAuth {
+			pause *= authFactor
+		}
 		d.o.Logger.Warn("broker session over", "connection", d.o.Name, "cause", string(why), "error", err,
 			"retry_in", pause.Round(time.Millisecond).String())
 		if !sleep(ctx, pause) {
@@ -48,13 +55,14 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 	}
 }
 
-// superviseOnce returns nil only when serve was done with a session that still stood.
-func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(context.Context, *Session) error) error {
+// superviseOnce returns nil only when serve was done with a session that still stood. stood is how long there was one.
+func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(context.Context, *Session) error) (stood time.Duration, err error) {
 	s, err := d.Dial(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer s.Close()
+	defer func(since time.Time) { stood = time.Since(since) }(time.Now())
 	d.metrics.linkUp(link, s)
 	defer d.metrics.linkDown(link)
 
@@ -71,12 +79,12 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(contex
 	}()
 	err = serve(ctx, s)
 	if ended := s.Err(); ended != nil {
-		return ended // whatever serve made of it
+		return 0, ended // whatever serve made of it
 	}
-	return err
+	return 0, err
 }
 
-// newBackoff doubles from half a second to thirty seconds and takes a random part of that, so that the replicas of a
+// newBackoff doubles from half a second to ten seconds and takes a random part of that, so that the replicas of a
 // broker that came back do not arrive together.
 func newBackoff() retry.Backoff {
 	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(backoffFirst)))

@@ -28,7 +28,7 @@ type fault struct {
 // faults are all kinds, in an order that never changes: a schedule names them by number.
 var faults = []fault{
 	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig, _ time.Duration) error { r.wire.Cut(); return nil }},
-	{"half-open", judge.ClassSidecar, 5, 40 * time.Second, true, shaped(wire.Shape{Hole: true})},
+	{"half-open", judge.ClassSidecar, 5, 40 * time.Second, true, halfOpen},
 	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
 	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Rate: 64 << 10})},
 	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Slice: 7})},
@@ -149,21 +149,44 @@ func rotated(ctx context.Context, r *rig, d time.Duration) error {
 	return r.putPassword(next)
 }
 
-// deleted takes the dead-letter queue away from under the sidecar, once it is empty.
-func deleted(ctx context.Context, r *rig, _ time.Duration) error {
-	for ctx.Err() == nil {
-		if _, err := r.drain(deadQueue, r.parked); err != nil {
-			return err
-		}
-		err := r.node.with(func(ch *amqp.Channel) error {
-			_, err := ch.QueueDelete(deadQueue, false, true, false)
-			return err
-		})
-		if err == nil || !strings.Contains(err.Error(), "not empty") {
-			return err
+// halfOpen swallows everything. The sidecar has to notice by itself, long before a kernel would.
+func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
+	r.wire.Set(wire.Shape{Hole: true})
+	defer r.wire.Set(wire.Shape{})
+	start := time.Now()
+	err := until(ctx, d, "the sidecar to notice", func() bool { return r.metric("sidecar_amqp_connected") == 0 })
+	if err == nil {
+		say("half-open link noticed after %s", time.Since(start).Round(time.Millisecond))
+		if took := time.Since(start); took > noticeWithin {
+			err = fmt.Errorf("noticed after %s", took)
 		}
 	}
-	return context.Cause(ctx)
+	r.probe("half-open link noticed within 35 s", err)
+	rest(ctx, d-time.Since(start))
+	return nil
+}
+
+const noticeWithin = 35 * time.Second
+
+// deleted takes the dead-letter queue away from under the sidecar. What it held was drained before; the sidecar is paused
+// meanwhile, because what is parked between the two would be lost by the deletion and not by the sidecar.
+func deleted(ctx context.Context, r *rig, _ time.Duration) error {
+	if err := r.post("/pause"); err != nil {
+		return err
+	}
+	err := until(ctx, time.Minute, "nothing in hand", func() bool {
+		return r.metric("sidecar_inflight_messages") == 0 && r.metric("sidecar_delayed_messages") == 0
+	})
+	if err == nil {
+		_, err = r.drain(deadQueue, r.parked)
+	}
+	if err == nil {
+		err = r.node.with(func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(deadQueue, false, false, false)
+			return err
+		})
+	}
+	return errors.Join(err, r.post("/resume"))
 }
 
 // due is one fault of a schedule.

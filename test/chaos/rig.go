@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -45,6 +46,7 @@ type rig struct {
 	app     *process
 	appAddr string
 	admin   string
+	control string
 	client  http.Client
 
 	publisher *exec.Cmd
@@ -92,7 +94,7 @@ func (r *rig) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.appAddr, r.admin = addrs[0], "http://"+addrs[1]
+	r.appAddr, r.admin, r.control = addrs[0], "http://"+addrs[1], "http://"+addrs[2]
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -236,6 +238,22 @@ func (r *rig) get(url string) (string, error) {
 		err = fmt.Errorf("%s: %s", url, resp.Status)
 	}
 	return string(text), err
+}
+
+// post asks the control listener for something.
+func (r *rig) post(path string) error {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, r.control+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode > 299 {
+		err = fmt.Errorf("POST %s: %s", path, resp.Status)
+	}
+	return errors.Join(err, resp.Body.Close())
 }
 
 // metric is the sum of a metric of the sidecar over its labels; -1 when it cannot be read.
