@@ -16,7 +16,6 @@ import (
 
 // Bounds of what the driver waits for.
 const (
-	quietWithin   = 3 * time.Minute
 	recoverWithin = time.Minute
 )
 
@@ -204,7 +203,7 @@ func (r *rig) probe(name string, err error) {
 
 // quiet waits until no queue but the dead-letter queue holds anything, unacked messages included, and nothing is in hand.
 func (r *rig) quiet(ctx context.Context, what string) error {
-	err := until(ctx, quietWithin, what, func() bool {
+	err := until(ctx, r.o.patience, what, func() bool {
 		waiting, err := r.node.ready(mainQueue, retryQueue)
 		if err != nil || waiting > 0 || r.metric("sidecar_inflight_messages") != 0 || r.metric("sidecar_delayed_messages") != 0 {
 			return false

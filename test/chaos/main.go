@@ -3,6 +3,7 @@
 // broker around it.
 //
 //	chaos run      a whole run; exits with 1 when the judge finds something
+//	chaos selftest builds sidecars with deliberate bugs and shows that the judge finds each
 //	chaos judge    judges a run again
 //	chaos app, chaos publish    parts of a run, in processes of their own
 package main
@@ -31,10 +32,10 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		_, _ = fmt.Fprintln(os.Stderr, "usage: chaos run|judge|app|publish [flags]")
+		_, _ = fmt.Fprintln(os.Stderr, "usage: chaos run|selftest|judge|app|publish [flags]")
 		os.Exit(64)
 	}
-	commands := map[string]func([]string) error{"run": runAll, "judge": judgeAgain, "app": serveApp, "publish": publishAll}
+	commands := map[string]func([]string) error{"run": runAll, "selftest": selfTest, "judge": judgeAgain, "app": serveApp, "publish": publishAll}
 	command := commands[os.Args[1]]
 	if command == nil {
 		_, _ = fmt.Fprintf(os.Stderr, "chaos: no command %q\n", os.Args[1])
@@ -66,6 +67,8 @@ type options struct {
 	concurrency int
 	prefetch    int
 	rate        int
+	never       int
+	patience    time.Duration
 	environ     []string
 }
 
@@ -86,6 +89,8 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.concurrency, "concurrency", 16, "SIDECAR_CONCURRENCY")
 	f.IntVar(&o.prefetch, "prefetch", 0, "SIDECAR_PREFETCH; default twice the concurrency")
 	f.IntVar(&o.rate, "rate", 500, "messages published per second at most")
+	f.IntVar(&o.never, "never", 0, "how many more of a hundred messages fail for ever")
+	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long everything may take to be settled")
 	f.Func("env", "another variable of the sidecar, NAME=VALUE", func(s string) error { o.environ = append(o.environ, s); return nil })
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -195,6 +200,7 @@ func describe(o options, n *node) (ledger.Run, error) {
 		BrokerVersion: n.version, QueueType: o.queueType, Messages: o.warmUp + o.messages, WarmUp: o.warmUp, Liveness: o.liveness,
 		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond,
 		AppTimeout: 2 * time.Second, Queue: mainQueue,
+		Never:   o.never,
 		Secrets: []string{"canary-body-" + hex.EncodeToString(secret[4:10]), "canary-password-" + hex.EncodeToString(secret[10:])},
 		Replay:  replay(o), MayLose: o.queueType == "classic" && strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
 	}, nil
@@ -202,8 +208,8 @@ func describe(o options, n *node) (ledger.Run, error) {
 
 // replay is the command line that draws the same plans and faults again.
 func replay(o options) string {
-	return fmt.Sprintf("make chaos ARGS='-seed %d -messages %d -warm-up %d -liveness %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d'",
-		o.seed, o.messages, o.warmUp, o.liveness, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate)
+	return fmt.Sprintf("make chaos ARGS='-seed %d -messages %d -warm-up %d -liveness %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d -never %d'",
+		o.seed, o.messages, o.warmUp, o.liveness, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never)
 }
 
 func judgeAgain(args []string) error {

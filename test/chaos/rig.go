@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/wire"
 )
@@ -307,6 +309,15 @@ func (r *rig) stop() {
 	}
 	r.wire.Close()
 	_, _ = r.node.ctl("delete_user", brokerUser)
+	_ = r.node.with(func(ch *amqp.Channel) error {
+		for _, q := range []string{mainQueue, retryQueue, deadQueue} {
+			_, _ = ch.QueueDelete(q, false, false, false)
+		}
+		for _, x := range []string{mainExchange, "chaos.retry-exchange.chaos-app"} {
+			_ = ch.ExchangeDelete(x, false, false)
+		}
+		return nil
+	})
 }
 
 // freeAddrs finds loopback addresses that nobody listens on, below the ports that the system hands out.

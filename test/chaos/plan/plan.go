@@ -48,9 +48,12 @@ var (
 )
 
 // Of draws the plan of message seq. It depends on nothing but its arguments. most bounds how often a plan fails before it
-// succeeds.
-func Of(seed uint64, seq, most int) Plan {
+// succeeds. never is how many more of a hundred messages than usual fail for ever.
+func Of(seed uint64, seq, most, never int) Plan {
 	r := rand.New(rand.NewPCG(seed, uint64(seq))) //nolint:gosec // reproducible, not secret
+	if r.IntN(100) < never {
+		return Plan{Kind: Never, Status: refusals[r.IntN(len(refusals))]}
+	}
 	switch n := r.IntN(200); {
 	case n < 176:
 		return Plan{Kind: OK}

@@ -155,7 +155,7 @@ func (p *Publisher) message(seq int) (*ledger.Published, amqp.Publishing, error)
 	if seq < p.o.Run.WarmUp {
 		most = 9
 	}
-	what := plan.Of(p.o.Run.Seed, seq, most)
+	what := plan.Of(p.o.Run.Seed, seq, most, p.o.Run.Never)
 	size := 200
 	if what.Kind == plan.Large {
 		size = plan.LargeBody

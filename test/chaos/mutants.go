@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// mutant is a sidecar with one deliberate bug. Its source is the product's with a few texts replaced, by an overlay of the
+// build: the product itself has no place where a bug could be switched on.
+type mutant struct {
+	name   string
+	edits  []edit
+	caught []string // invariants of which at least one must be broken
+	flags  []string // of the run that shows it
+}
+
+// edit replaces a text that stands in a file exactly once. When it does not any more the mutant is out of date, and that
+// is an error.
+type edit struct{ file, old, new string }
+
+const (
+	storm = "-messages=1500 -warm-up=300 -liveness=100"
+	parks = "-messages=1200 -warm-up=100 -liveness=100 -never=15"
+)
+
+// flags splits a line of flags.
+func flags(line ...string) []string { return strings.Fields(strings.Join(line, " ")) }
+
+var mutants = []mutant{
+	{
+		name: "acks before the POST",
+		edits: []edit{{
+			"internal/consume/handle.go", "	o := c.o.Dispatcher.Dispatch(c.interrupt, m)\n",
+			"	d.run.finish(event{d.DeliveryTag, message.Ack, message.ReasonSuccess, finalAck})\n	o := c.o.Dispatcher.Dispatch(c.interrupt, m)\n" +
+				"	if w.settled = o.OK(); true {\n		w.settled = true\n		return\n	}\n",
+		}},
+		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=3 -kinds=sidecar-kill"),
+	},
+	{
+		name:   "acks on 3xx",
+		edits:  []edit{{"internal/retry/policy.go", "	if o.OK() {\n", "	if o.OK() || o.Status/100 == 3 {\n"}},
+		caught: []string{"I2"}, flags: flags(parks, "-faults=0"),
+	},
+	{
+		name: "dead-letters what it has not begun when it stops",
+		edits: []edit{{
+			"internal/consume/run.go", "message.ReasonUndispatched, finalRequeue})\n	d.Free()", "message.ReasonUndispatched, finalReject})\n	d.Free()",
+		}},
+		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term,app-closed -rate=1500 -concurrency=2 -prefetch=64"),
+	},
+	{
+		name: "parks without waiting for the confirm",
+		edits: []edit{{
+			"internal/broker/pubchannel.go", "	select {\n	case <-confirm.Done():\n	case <-ctx.Done():\n", "	if err == nil {\n		return nil\n	}\n	select {\n	case <-confirm.Done():\n	case <-ctx.Done():\n",
+		}},
+		caught: []string{"I1", "I2"}, flags: flags(parks, "-faults=3 -kinds=dlq-delete"),
+	},
+	{
+		name: "parks without asking for what cannot be routed",
+		edits: []edit{{
+			"internal/broker/pubchannel.go", "pub.Exchange, pub.Key, true, false, msg)", "pub.Exchange, pub.Key, false, false, msg)",
+		}},
+		caught: []string{"I1", "I2"}, flags: flags(parks, "-faults=3 -kinds=dlq-delete"),
+	},
+	{
+		name: "leaves reconnecting to the client library",
+		edits: []edit{
+			{"internal/broker/dial.go", "		Properties: properties,\n", "		Properties: properties,\n		Recovery: &amqp.Recovery{},\n"},
+		},
+		caught: []string{"I1", "I2", "I6", "I9"}, flags: flags(storm, "-faults=4 -kinds=cut"),
+	},
+	{
+		name:   "acks everything before what has waited long",
+		edits:  []edit{{"internal/consume/settler.go", "s.countAck(s.acker.Ack(f.tag, false), f)", "s.countAck(s.acker.Ack(f.tag, true), f)"}},
+		caught: []string{"I1", "I2", "I6", "I9", "I11"}, flags: flags(storm, "-faults=4 -kinds=sidecar-kill -never=5"),
+	},
+	{
+		name: "acks what it has not begun when it stops",
+		edits: []edit{{
+			"internal/consume/run.go", "message.ReasonUndispatched, finalRequeue})\n	d.Free()", "message.ReasonUndispatched, finalAck})\n	d.Free()",
+		}},
+		caught: []string{"I1"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term,app-closed -rate=1500 -concurrency=2 -prefetch=64"),
+	},
+	{
+		name: "begins to count again when a message is moved back",
+		edits: []edit{{
+			"internal/message/history.go", "	if r.returned = hasOwn ||", "	if hasFinal {\n		r.retries = 0\n	}\n	if r.returned = hasOwn ||",
+		}},
+		caught: []string{"I14"}, flags: flags(parks, "-faults=3 -kinds=redrive"),
+	},
+	{
+		name: "tries once more than it may",
+		edits: []edit{{
+			"internal/message/message.go", "return m.RetryCount >= m.MaxRetries }", "return m.RetryCount > m.MaxRetries }",
+		}},
+		caught: []string{"I4", "I5"}, flags: flags(parks, "-faults=0"),
+	},
+	{
+		name: "POSTs again when the connection breaks",
+		edits: []edit{{
+			"internal/dispatch/attempt.go", "c != nil && x.over(c) {\n		return\n	}", "c != nil && x.over(c) && x.out.Failure != message.FailureReset {\n		return\n	}\n	x.out.Failure, x.out.Err = message.FailureNone, nil",
+		}},
+		caught: []string{"I5", "I6"}, flags: flags(storm, "-faults=0"),
+	},
+	{
+		name: "lets a header value end its line",
+		edits: []edit{{
+			"internal/dispatch/escape.go", "e[c] = c < 0x20 || c > 0x7e", "e[c] = c < 0x20 && c != '\\r' && c != '\\n' || c > 0x7e",
+		}},
+		caught: []string{"I3"}, flags: flags(storm, "-faults=0"),
+	},
+}
+
+// build compiles a mutant from the source tree in root.
+func (m *mutant) build(root, dir string) (binary string, err error) {
+	replace := map[string]string{}
+	for i, e := range m.edits {
+		path, err := filepath.Abs(filepath.Join(root, e.file))
+		if err != nil {
+			return "", err
+		}
+		text, err := os.ReadFile(path) //nolint:gosec // the source tree
+		if err != nil {
+			return "", err
+		}
+		if n := strings.Count(string(text), e.old); n != 1 {
+			return "", fmt.Errorf("mutant %q is out of date: %s holds %q %d times", m.name, e.file, e.old, n)
+		}
+		changed := filepath.Join(dir, fmt.Sprintf("edit%d.go", i))
+		if err := os.WriteFile(changed, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+			return "", err
+		}
+		replace[path] = changed
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		return "", err
+	}
+	binary = filepath.Join(dir, "sidecar")
+	cmd := exec.Command("go", "build", "-overlay", list, "-o", binary, "./cmd/sidecar") //nolint:gosec // the project's own build
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mutant %q: %w: %s", m.name, err, out)
+	}
+	return binary, nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sidecar/test/chaos/judge"
+	"sidecar/test/chaos/ledger"
+)
+
+// errMissed ends a self-test in which the judge missed a bug.
+var errMissed = errors.New("the judge missed a bug")
+
+// selfTest builds a sidecar for each deliberate bug, lets it run, and expects the judge to name an invariant of the
+// mutant. The product itself runs with the same flags, and nothing may be found.
+func selfTest(args []string) error {
+	f := flag.NewFlagSet("chaos selftest", flag.ContinueOnError)
+	root := f.String("root", ".", "the source tree")
+	only := f.String("only", "", "a part of the names to try")
+	seed := f.Uint64("seed", 1, "of every run")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	tried, missed := 0, 0
+	for i := range mutants {
+		m := &mutants[i]
+		if !strings.Contains(m.name, *only) {
+			continue
+		}
+		tried++
+		broken, err := m.try(*root, *seed)
+		if err != nil {
+			return err
+		}
+		word := "caught"
+		if !slices.ContainsFunc(m.caught, func(id string) bool { return slices.Contains(broken, id) }) {
+			missed++
+			word = "MISSED"
+		}
+		say("%s: a sidecar that %s; expected one of %s, broken: %s", word, m.name, strings.Join(m.caught, " "), strings.Join(broken, " "))
+	}
+	say("%d of %d deliberate bugs caught", tried-missed, tried)
+	if missed > 0 || tried == 0 {
+		return fmt.Errorf("%w: %d of %d", errMissed, missed, tried)
+	}
+	return nil
+}
+
+// try runs one mutant and returns the broken invariants.
+func (m *mutant) try(root string, seed uint64) ([]string, error) {
+	dir, err := os.MkdirTemp("", "sidecar-mutant-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary, err := m.build(root, dir)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"run", "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed), "-patience", "40s"}, m.flags...)
+	out, err := exec.Command(self, args...).CombinedOutput() //nolint:gosec // this program
+	var v judge.Verdict
+	if rerr := ledger.ReadJSON(filepath.Join(dir, "run"), ledger.ReportFile, &v); rerr != nil {
+		return nil, fmt.Errorf("mutant %q was not judged: %w: %s", m.name, errors.Join(err, rerr), out)
+	}
+	return v.Broken(), nil
+}
