@@ -41,6 +41,18 @@ fmt: ## rewrite Go sources in the project's format
 generate: ## rewrite generated files (docs/configuration.md)
 	go generate ./...
 
+.PHONY: chaos
+chaos: build ## 24,000 messages while 21 faults happen, and a judge who reads the ledgers; 4 minutes (ARGS='-seed 7 -queue-type classic', ARGS=-h for all)
+	@scripts/chaos.sh run $(ARGS)
+
+.PHONY: chaos-selftest
+chaos-selftest: build ## shows that the judge finds each of 12 deliberate bugs; 10 minutes
+	@scripts/chaos.sh selftest $(ARGS)
+
+.PHONY: soak
+soak: build ## a million messages, 200 faults; most of an hour (ARGS as for chaos, TEST_BROKER_VERSION=4.0 another broker)
+	@scripts/chaos.sh run -messages 1000000 -faults 200 -rate 2000 -warm-up 20000 $(ARGS)
+
 .PHONY: bench
 bench: build ## the figures of docs/performance.md on a private broker, beside a hand-written consumer (ARGS='-quick' for a first look, ARGS=-h for all)
 	@scripts/bench.sh $(ARGS)

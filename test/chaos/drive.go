@@ -201,11 +201,22 @@ func (r *rig) probe(name string, err error) {
 	}
 }
 
+// calm is how long nothing may be anywhere before everything counts as settled: a message can be between two queues.
+const calm = time.Second
+
 // quiet waits until no queue but the dead-letter queue holds anything, unacked messages included, and nothing is in hand.
 func (r *rig) quiet(ctx context.Context, what string) error {
+	var since time.Time
 	err := until(ctx, r.o.patience, what, func() bool {
 		waiting, err := r.node.ready(mainQueue, retryQueue)
-		if err != nil || waiting > 0 || r.metric("sidecar_inflight_messages") != 0 || r.metric("sidecar_delayed_messages") != 0 {
+		if err != nil || waiting > 0 || r.inHand() != 0 {
+			since = time.Time{}
+			return false
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if time.Since(since) < calm {
 			return false
 		}
 		total, err := r.node.total(mainQueue, retryQueue)
@@ -213,6 +224,15 @@ func (r *rig) quiet(ctx context.Context, what string) error {
 	})
 	r.probe(what, err)
 	return ctx.Err()
+}
+
+// inHand is how many deliveries the sidecar has not settled; not 0 when it cannot be asked.
+func (r *rig) inHand() float64 {
+	received := r.metric("sidecar_messages_received_total")
+	if received < 0 {
+		return -1
+	}
+	return received - r.metric("sidecar_messages_settled_total") - r.metric("sidecar_stale_deliveries_total")
 }
 
 // measure writes down what the sidecar and its connections to the app hold.

@@ -47,7 +47,7 @@ var faults = []fault{
 	{"close-publisher", judge.ClassPublish, 3, 0, false, connection("publish")},
 	{"password", judge.ClassSidecar, 3, 2 * time.Second, true, rotated},
 	{"dlq-delete", judge.ClassPublish, 3, 0, true, deleted},
-	{"redrive", judge.ClassPublish, 5, 0, false, func(ctx context.Context, r *rig, _ time.Duration) error { return r.redrive(ctx) }},
+	{"redrive", judge.ClassNone, 5, 0, false, func(ctx context.Context, r *rig, _ time.Duration) error { return r.redrive(ctx) }},
 }
 
 // rest waits; a fault that is interrupted ends early.

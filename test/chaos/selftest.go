@@ -28,16 +28,30 @@ func selfTest(args []string) error {
 		return err
 	}
 	tried, missed := 0, 0
+	controls := map[string]bool{}
 	for i := range mutants {
 		m := &mutants[i]
 		if !strings.Contains(m.name, *only) {
 			continue
 		}
 		tried++
-		broken, err := m.try(*root, *seed)
+		if flags := strings.Join(m.flags, " "); !controls[flags] {
+			controls[flags] = true
+			control := mutant{name: "has no bug", flags: m.flags}
+			v, err := control.try(*root, *seed)
+			if err != nil {
+				return err
+			}
+			if !v.OK() {
+				return fmt.Errorf("the sidecar itself does not pass %s:\n%s", flags, v.Markdown())
+			}
+			say("nothing: the sidecar itself, %s", flags)
+		}
+		v, err := m.try(*root, *seed)
 		if err != nil {
 			return err
 		}
+		broken := v.Broken()
 		word := "caught"
 		if !slices.ContainsFunc(m.caught, func(id string) bool { return slices.Contains(broken, id) }) {
 			missed++
@@ -52,8 +66,8 @@ func selfTest(args []string) error {
 	return nil
 }
 
-// try runs one mutant and returns the broken invariants.
-func (m *mutant) try(root string, seed uint64) ([]string, error) {
+// try runs one mutant and returns what the judge says of it.
+func (m *mutant) try(root string, seed uint64) (*judge.Verdict, error) {
 	dir, err := os.MkdirTemp("", "sidecar-mutant-")
 	if err != nil {
 		return nil, err
@@ -73,5 +87,5 @@ func (m *mutant) try(root string, seed uint64) ([]string, error) {
 	if rerr := ledger.ReadJSON(filepath.Join(dir, "run"), ledger.ReportFile, &v); rerr != nil {
 		return nil, fmt.Errorf("mutant %q was not judged: %w: %s", m.name, errors.Join(err, rerr), out)
 	}
-	return v.Broken(), nil
+	return &v, nil
 }

@@ -18,6 +18,7 @@ const (
 	ClassApp     = "A" // an attempt can fail that the plan did not fail
 	ClassPublish = "P" // a confirm can be lost: a message can be parked twice
 	ClassBroker  = "B" // all of that, and what the broker had not synced
+	ClassNone    = "N" // nothing: what an operator does must go well
 )
 
 // margin is how long after a fault its effects may show: the time of an answer, of a settlement, of a redelivery.

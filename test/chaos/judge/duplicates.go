@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"time"
 
 	"sidecar/test/chaos/ledger"
 )
@@ -14,6 +15,9 @@ type duplicates struct {
 }
 
 func newDuplicates(j *judge) *duplicates { return &duplicates{j, map[*ledger.Fault]int{}} }
+
+// parking is how long one publish to the dead-letter queue may wait for its confirm, after the last answer.
+const parking = int64(15 * time.Second)
 
 // settling is how long after its answer a message is surely settled, and the settlement sent.
 const settling = margin
@@ -31,9 +35,9 @@ func (d *duplicates) look(m *message) {
 	}
 	d.failures(m)
 	if n := len(m.parked) - 1; n > 0 {
-		from, _ := m.life()
+		from, to := m.life()
 		for range n {
-			d.explain(m, "parked again", from, m.parked[0].At, "SPB")
+			d.explain(m, "parked again", from, to+parking, "SPB")
 		}
 	}
 }

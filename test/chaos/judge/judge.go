@@ -147,38 +147,39 @@ func (j *judge) message(m *message) {
 	}
 	j.v.Receipts += len(m.receipts)
 	j.v.Parked += min(1, len(m.parked))
-	j.kept(m)
+	kept := j.kept(m)
 	j.unchanged(m)
 	from, to := m.life()
-	if m.pub.Result == ledger.Confirmed && len(j.during(from, to, "SAPB")) == 0 {
+	if kept && m.pub.Result == ledger.Confirmed && len(j.during(from, to, "SAPB")) == 0 {
 		j.exact(m)
 	}
 	j.counted(m)
 	j.rightlyParked(m)
 }
 
-// kept is I1 and I2.
-func (j *judge) kept(m *message) {
+// kept is I1 and I2; false for a message that is gone.
+func (j *judge) kept(m *message) bool {
 	if m.residual > 0 {
 		j.violated("I1", "message %d is still in a queue", m.pub.Seq)
 	}
 	if len(m.parked) > 0 || m.residual > 0 || m.succeeded() {
-		return
+		return true
 	}
 	if m.pub.Result != ledger.Confirmed && len(m.receipts) == 0 {
-		return // it may never have existed
+		return true // it may never have existed
 	}
 	if j.run.MayLose && len(j.during(m.pub.Sent, ledger.Now(), ClassBroker)) > 0 {
 		j.v.Lost++ // measured
-		return
+		return false
 	}
 	j.v.Lost++
 	if len(m.receipts) > 0 {
 		j.violated("I2", "message %d (%s) is gone: %d receipts, the last answered %d", m.pub.Seq, m.plan, len(m.receipts),
 			m.receipts[len(m.receipts)-1].status)
-		return
+		return false
 	}
 	j.violated("I1", "message %d (%s) is gone and was never received", m.pub.Seq, m.plan)
+	return false
 }
 
 // unchanged is I3.

@@ -53,7 +53,7 @@ type Run struct {
 	RetryDelay    time.Duration `json:"retry_delay_ns"`
 	AppTimeout    time.Duration `json:"app_timeout_ns"`
 	Queue         string        `json:"queue"`
-	Never         int           `json:"never"` // see plan.Of
+	Never         int           `json:"never"`   // see plan.Of
 	Secrets       []string      `json:"secrets"` // canaries: they must turn up nowhere
 	Replay        string        `json:"replay"`
 	// MayLose says that a broker that is killed may lose what is in retry transit: classic queues.
