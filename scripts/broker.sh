@@ -7,6 +7,7 @@
 #   broker.sh kill DIR                the same without warning (SIGKILL)
 #   broker.sh rm DIR                  stop and remove DIR
 #   broker.sh ctl DIR ARG...          rabbitmqctl for that node
+#   broker.sh port                    prints a port that is free and that the system hands out to nobody
 #
 # PORT 0 chooses a free port. CMD, and whoever evals the lines of start, sees
 #   AMQP_URL        amqp://guest:guest@127.0.0.1:PORT/
@@ -528,6 +529,7 @@ case ${1:-}:$# in
   rm:2) remove "$2" ;;
   ctl:[3-9] | ctl:[1-9][0-9]*) dir=$2 && shift 2 && exec "$dir/rabbitmqctl" "$@" ;;
   run:[3-9] | run:[1-9][0-9]*) shift && run "$@" ;;
+  port:1) mkdir -p "$RESERVED" && free_port ;;
   -h:1 | --help:1 | help:1) usage ;;
   *) usage >&2; exit 64 ;;
 esac

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# chaos.sh [run|selftest] [FLAG...]: test/chaos on a private broker that may be killed. -h lists the flags.
+# chaos.sh [run|selftest|cluster] [FLAG...]: test/chaos on a private broker that may be killed, or on three of them.
+# -h lists the flags.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command=run
-case ${1:-} in run | selftest) command=$1 && shift ;; esac
+case ${1:-} in run | selftest | cluster) command=$1 && shift ;; esac
 bin=$(mktemp -d "${TMPDIR:-/tmp}/sidecar-chaos-bin.XXXXXX")
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/chaos" ./test/chaos
-scripts/broker.sh run 0 "$bin/chaos" "$command" "$@"
+case $command in
+  cluster) scripts/cluster.sh "$bin/chaos" run "$@" ;;
+  *) scripts/broker.sh run 0 "$bin/chaos" "$command" "$@" ;;
+esac

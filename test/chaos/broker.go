@@ -25,15 +25,21 @@ type node struct {
 	version string
 }
 
-func nodeFromEnvironment(script string) (*node, error) {
-	n := &node{
-		url: os.Getenv("AMQP_URL"), dir: os.Getenv("BROKER_DIR"), ctlPath: os.Getenv("BROKER_CTL"),
-		version: os.Getenv("BROKER_VERSION"), script: script,
+// nodesFromEnvironment finds what scripts/broker.sh, or scripts/cluster.sh, says it has started.
+func nodesFromEnvironment(script string) ([]*node, error) {
+	version := os.Getenv("BROKER_VERSION")
+	urls, dirs := strings.Split(os.Getenv("AMQP_URLS"), ","), strings.Fields(os.Getenv("CLUSTER_DIRS"))
+	if len(dirs) == 0 {
+		urls, dirs = []string{os.Getenv("AMQP_URL")}, strings.Fields(os.Getenv("BROKER_DIR"))
 	}
-	if n.url == "" || n.dir == "" || n.ctlPath == "" {
-		return nil, errors.New("AMQP_URL, BROKER_DIR and BROKER_CTL are not set: run this with scripts/chaos.sh")
+	if len(dirs) == 0 || len(urls) != len(dirs) || urls[0] == "" {
+		return nil, errors.New("AMQP_URL and BROKER_DIR are not set: run this with scripts/chaos.sh")
 	}
-	return n, nil
+	var nodes []*node
+	for i, dir := range dirs {
+		nodes = append(nodes, &node{url: urls[i], dir: dir, ctlPath: filepath.Join(dir, "rabbitmqctl"), version: version, script: script})
+	}
+	return nodes, nil
 }
 
 func (n *node) addr() string {
@@ -50,6 +56,19 @@ func (n *node) ctl(args ...string) (string, error) {
 		return "", fmt.Errorf("rabbitmqctl %s: %w: %s", args[0], err, out)
 	}
 	return string(out), nil
+}
+
+// name is what the other nodes of a cluster call this one.
+func (n *node) name() (string, error) {
+	text, err := os.ReadFile(filepath.Join(n.dir, "ports"))
+	if err != nil {
+		return "", err
+	}
+	f := strings.Fields(string(text))
+	if len(f) == 0 {
+		return "", errors.New("the node has no name")
+	}
+	return "sidecar-" + f[0] + "@localhost", nil
 }
 
 // kill ends the node without warning.

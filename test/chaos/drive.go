@@ -138,7 +138,7 @@ func (r *rig) extra(n int) {
 
 // heal undoes whatever may still be broken and waits until all is settled.
 func (r *rig) heal(ctx context.Context) error {
-	r.wire.Set(wire.Shape{})
+	r.shape(wire.Shape{})
 	_ = r.sidecar.signal(syscall.SIGCONT)
 	_ = r.app.signal(syscall.SIGCONT)
 	_ = r.app.signal(syscall.SIGUSR2)

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,7 +30,7 @@ type fault struct {
 
 // faults are all kinds, in an order that never changes: a schedule names them by number.
 var faults = []fault{
-	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig, _ time.Duration) error { r.wire.Cut(); return nil }},
+	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig, _ time.Duration) error { r.cut(); return nil }},
 	{"half-open", judge.ClassSidecar, 5, 40 * time.Second, true, halfOpen},
 	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
 	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Rate: 64 << 10})},
@@ -47,8 +50,16 @@ var faults = []fault{
 	{"close-publisher", judge.ClassPublish, 3, 0, false, connection("publish")},
 	{"password", judge.ClassSidecar, 3, 2 * time.Second, true, rotated},
 	{"dlq-delete", judge.ClassPublish, 3, 0, true, deleted},
+	{"node-kill", judge.ClassBroker, 8, 0, true, nodeKilled},
+	{"partition", judge.ClassBroker, 5, 20 * time.Second, true, partitioned},
 	{"redrive", judge.ClassNone, 5, 0, false, func(ctx context.Context, r *rig, _ time.Duration) error { return r.redrive(ctx) }},
 }
+
+// Kinds that only a cluster has, and that only a single node has.
+var (
+	clustered = []string{"node-kill", "partition"}
+	single    = []string{"broker-stop", "broker-kill", "broker-freeze"}
+)
 
 // rest waits; a fault that is interrupted ends early.
 func rest(ctx context.Context, d time.Duration) {
@@ -60,9 +71,9 @@ func rest(ctx context.Context, d time.Duration) {
 
 func shaped(s wire.Shape) func(context.Context, *rig, time.Duration) error {
 	return func(ctx context.Context, r *rig, d time.Duration) error {
-		r.wire.Set(s)
+		r.shape(s)
 		rest(ctx, d)
-		r.wire.Set(wire.Shape{})
+		r.shape(wire.Shape{})
 		return nil
 	}
 }
@@ -144,15 +155,53 @@ func rotated(ctx context.Context, r *rig, d time.Duration) error {
 	if _, err := r.node.ctl("change_password", brokerUser, next); err != nil {
 		return err
 	}
-	r.wire.Cut()
+	r.cut()
 	rest(ctx, d)
 	return r.putPassword(next)
 }
 
+// nodeKilled kills one node of the cluster, another one each time, and boots it again.
+func nodeKilled(_ context.Context, r *rig, _ time.Duration) error {
+	n := r.nextNode()
+	return errors.Join(n.kill(), n.start())
+}
+
+// partitioned cuts one node off from the others: it forgets their cookie. The cookie comes back afterwards.
+func partitioned(ctx context.Context, r *rig, d time.Duration) error {
+	n := r.nextNode()
+	cookie, err := os.ReadFile(filepath.Join(n.dir, ".erlang.cookie"))
+	if err != nil {
+		return err
+	}
+	var away, back strings.Builder
+	for _, other := range r.nodes {
+		if other == n {
+			continue
+		}
+		name, err := other.name()
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(&away, "erlang:set_cookie('%s', nobody), erlang:disconnect_node('%s'), ", name, name)
+		_, _ = fmt.Fprintf(&back, "erlang:set_cookie('%s', '%s'), ", name, strings.TrimSpace(string(cookie)))
+	}
+	if _, err := n.ctl("eval", away.String()+"ok."); err != nil {
+		return err
+	}
+	rest(ctx, d)
+	if _, err := n.ctl("eval", back.String()+"ok."); err != nil {
+		return err
+	}
+	return until(ctx, 2*time.Minute, "the cluster to be whole again", func() bool {
+		nodes, err := n.ctl("-q", "eval", "length(rabbit_nodes:list_running()).")
+		return err == nil && strings.TrimSpace(nodes) == strconv.Itoa(len(r.nodes))
+	})
+}
+
 // halfOpen swallows everything. The sidecar has to notice by itself, long before a kernel would.
 func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
-	r.wire.Set(wire.Shape{Hole: true})
-	defer r.wire.Set(wire.Shape{})
+	r.shape(wire.Shape{Hole: true})
+	defer r.shape(wire.Shape{})
 	start := time.Now()
 	err := until(ctx, d, "the sidecar to notice", func() bool { return r.metric("sidecar_amqp_connected") == 0 })
 	if err == nil {

@@ -69,6 +69,7 @@ type options struct {
 	rate        int
 	never       int
 	patience    time.Duration
+	cluster     bool // of several nodes
 	environ     []string
 }
 
@@ -122,6 +123,11 @@ func (o options) chosen() []string {
 	if o.queueType == "classic" && o.kinds == strings.Join(allKinds(), ",") {
 		leave = append(leave, "broker-kill")
 	}
+	if o.cluster {
+		leave = append(leave, single...)
+	} else {
+		leave = append(leave, clustered...)
+	}
 	var kinds []string
 	for kind := range strings.SplitSeq(o.kinds, ",") {
 		keep := true
@@ -140,10 +146,12 @@ func runAll(args []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := nodeFromEnvironment(o.script)
+	nodes, err := nodesFromEnvironment(o.script)
 	if err != nil {
 		return err
 	}
+	o.cluster = len(nodes) > 1
+	n := nodes[0]
 	list, err := schedule(o.seed, o.faults, o.warmUp, o.warmUp+o.messages, o.chosen())
 	if err != nil {
 		return err
@@ -165,7 +173,7 @@ func runAll(args []string) error {
 	if err := ledger.WriteJSON(o.dir, ledger.RunFile, run); err != nil {
 		return err
 	}
-	r, err := newRig(o, run, n)
+	r, err := newRig(o, run, nodes)
 	if err != nil {
 		return err
 	}

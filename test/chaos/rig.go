@@ -38,11 +38,13 @@ const (
 
 // rig is everything that runs: the broker behind a wire that breaks, the sidecar, the app and the publisher.
 type rig struct {
-	o    options
-	run  ledger.Run
-	dir  string
-	node *node
-	wire *wire.Proxy
+	o     options
+	run   ledger.Run
+	dir   string
+	node  *node // the first one
+	nodes []*node
+	wires []*wire.Proxy // one for each node
+	nth   int           // which node the last fault of a cluster was about
 
 	sidecar *process
 	app     *process
@@ -67,8 +69,8 @@ type rig struct {
 	faults, phases, parked, residual, redriven, exits, resources, probes *ledger.Writer
 }
 
-func newRig(o options, run ledger.Run, n *node) (*rig, error) {
-	r := &rig{o: o, run: run, dir: o.dir, node: n, client: http.Client{Timeout: 2 * time.Second}}
+func newRig(o options, run ledger.Run, nodes []*node) (*rig, error) {
+	r := &rig{o: o, run: run, dir: o.dir, node: nodes[0], nodes: nodes, client: http.Client{Timeout: 2 * time.Second}}
 	for name, w := range map[string]**ledger.Writer{
 		ledger.FaultFile: &r.faults, ledger.PhaseFile: &r.phases, ledger.ParkedFile: &r.parked, ledger.ResidualFile: &r.residual,
 		ledger.RedriveFile: &r.redriven, ledger.ExitFile: &r.exits, ledger.ResourceFile: &r.resources, ledger.ProbeFile: &r.probes,
@@ -78,9 +80,43 @@ func newRig(o options, run ledger.Run, n *node) (*rig, error) {
 			return nil, err
 		}
 	}
-	var err error
-	r.wire, err = wire.Listen(n.addr())
-	return r, err
+	for _, n := range nodes {
+		w, err := wire.Listen(n.addr())
+		if err != nil {
+			return nil, err
+		}
+		r.wires = append(r.wires, w)
+	}
+	return r, nil
+}
+
+// shape changes what happens to the bytes between the sidecar and all nodes.
+func (r *rig) shape(s wire.Shape) {
+	for _, w := range r.wires {
+		w.Set(s)
+	}
+}
+
+// cut resets every connection of the sidecar.
+func (r *rig) cut() {
+	for _, w := range r.wires {
+		w.Cut()
+	}
+}
+
+// nextNode is another node each time.
+func (r *rig) nextNode() *node {
+	r.nth++
+	return r.nodes[r.nth%len(r.nodes)]
+}
+
+// urls are the addresses of all nodes, as the publisher has them.
+func (r *rig) urls() string {
+	var all []string
+	for _, n := range r.nodes {
+		all = append(all, n.url)
+	}
+	return strings.Join(all, ",")
 }
 
 // start brings everything up and waits until the sidecar consumes.
@@ -118,9 +154,13 @@ func (r *rig) start(ctx context.Context) error {
 }
 
 func (r *rig) environ(addrs []string) []string {
-	u := url.URL{Scheme: "amqp", Host: r.wire.Addr(), Path: "/"}
+	var urls []string
+	for _, w := range r.wires {
+		u := url.URL{Scheme: "amqp", Host: w.Addr(), Path: "/"}
+		urls = append(urls, u.String())
+	}
 	env := []string{
-		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + u.String(), "SIDECAR_AMQP_USERNAME=" + brokerUser,
+		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + strings.Join(urls, ","), "SIDECAR_AMQP_USERNAME=" + brokerUser,
 		"SIDECAR_AMQP_PASSWORD_FILE=" + r.passwordFile(), "SIDECAR_APP_URL=http://" + r.appAddr + "/",
 		"SIDECAR_ADMIN_ADDR=" + addrs[1], "SIDECAR_CONTROL_ADDR=" + addrs[2],
 		"SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
@@ -141,7 +181,7 @@ func (r *rig) command(log, path string, environ []string, args ...string) *exec.
 }
 
 func (r *rig) startPublisher(ctx context.Context, self string) error {
-	cmd := exec.CommandContext(ctx, self, "publish", "-dir", r.dir, "-url", r.node.url, "-rate", strconv.Itoa(r.o.rate),
+	cmd := exec.CommandContext(ctx, self, "publish", "-dir", r.dir, "-url", r.urls(), "-rate", strconv.Itoa(r.o.rate),
 		"-canary", r.run.Secrets[0]) //nolint:gosec // this program
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -307,7 +347,9 @@ func (r *rig) stop() {
 	if r.app != nil {
 		r.app.stop(5 * time.Second)
 	}
-	r.wire.Close()
+	for _, w := range r.wires {
+		w.Close()
+	}
 	_, _ = r.node.ctl("delete_user", brokerUser)
 	_ = r.node.with(func(ch *amqp.Channel) error {
 		for _, q := range []string{mainQueue, retryQueue, deadQueue} {
