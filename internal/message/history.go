@@ -11,6 +11,7 @@ import (
 const (
 	HeaderDeath              = "x-death"
 	HeaderRetryCount         = "x-retry-count"
+	HeaderCrashes            = "x-retry-crashes"
 	HeaderFinalRetryCount    = "x-final-retry-count"
 	HeaderOriginalQueue      = "x-original-queue"
 	HeaderOriginalExchange   = "x-original-exchange"
@@ -25,6 +26,13 @@ const maxCount = math.MaxInt32
 // caution, never for counting attempts: brokers differ in what they count, and a publisher can write it.
 func Deliveries(h amqp.Table) int {
 	n, _ := integer(h["x-delivery-count"])
+	return n
+}
+
+// Crashes is how many crashes a message says it has been through. A publisher can write it, so it only ever asks for
+// caution: a message is parked for a crash that was seen, never for one that it came with.
+func Crashes(h amqp.Table) int {
+	n, _ := integer(h[HeaderCrashes])
 	return n
 }
 

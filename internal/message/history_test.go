@@ -186,7 +186,7 @@ func TestNamesAreDistinct(t *testing.T) {
 			t.Errorf("action %d has no name", a)
 		}
 	}
-	for f := FailureNone + 1; f <= FailureInterrupted; f++ {
+	for f := FailureNone + 1; f <= FailureCrash; f++ {
 		if f.String() == "" || f.String() == "unknown" {
 			t.Errorf("failure %d has no name", f)
 		}

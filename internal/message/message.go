@@ -50,6 +50,10 @@ type Message struct {
 	// it by hand, or made its history up: from RabbitMQ 4.0 the next reject would begin to count at one again.
 	Moved bool
 
+	// Crashes of app or sidecar while they had the message, as far as somebody counts them. It differs from what the
+	// headers say when there has been another one since.
+	Crashes int
+
 	// Trace is what goes to the app as traceparent, tracestate and baggage; an empty string is not sent.
 	Trace TraceContext
 }
@@ -61,6 +65,9 @@ type TraceContext struct {
 
 // LastAttempt reports whether a failure of this attempt would park the message.
 func (m *Message) LastAttempt() bool { return m.RetryCount >= m.MaxRetries }
+
+// NewCrash reports whether the message was in a crash that its headers do not know of.
+func (m *Message) NewCrash() bool { return m.Crashes > 0 && m.Crashes != Crashes(m.Headers) }
 
 // FromDelivery copies a delivery's properties into m, replacing all of m. The retry count is read for queue by the
 // formula of RetryCount.

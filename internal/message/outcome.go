@@ -14,6 +14,7 @@ const (
 	FailureMalformed           // what came back is not an HTTP answer, or its header block is too large
 	FailureTooLarge            // the message body is over the limit; nothing was sent
 	FailureInterrupted         // the sidecar's own stop cut the attempt short
+	FailureCrash               // the sidecar ended or failed while it had the message: nobody saw what the app did
 )
 
 // String returns the closed-set name of f, used in metric labels and logs; "" for FailureNone.
@@ -33,6 +34,8 @@ func (f Failure) String() string {
 		return "too_large"
 	case FailureInterrupted:
 		return "interrupted"
+	case FailureCrash:
+		return "crash"
 	}
 	return "unknown"
 }

@@ -46,7 +46,7 @@ const (
 	ReasonMaxRetries                    // park
 	ReasonParkStatus                    // park: status listed in SIDECAR_PARK_ON_STATUS
 	ReasonTooLarge                      // park: body over SIDECAR_MAX_BODY
-	ReasonCrash                         // park: the message keeps killing app or sidecar
+	ReasonCrash                         // park: the message keeps killing app or sidecar; requeue: it may have, see package crash
 	ReasonHeadersTooLarge               // park: a reject would push the header table over the frame size
 	ReasonMalformedDeath                // park: x-death is broken and the plan has no way to retry by publish
 	ReasonAppDown                       // release

@@ -47,6 +47,13 @@ func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
 	return h
 }
 
+// setCrashes writes down how many crashes the message has been through. Nobody counts them: what it says itself stays.
+func setCrashes(h amqp.Table, m *message.Message) {
+	if m.Crashes > 0 {
+		h[message.HeaderCrashes] = int32(min(m.Crashes, math.MaxInt32)) //nolint:gosec // bounded
+	}
+}
+
 // setOrigin writes down where the message was first published.
 func setOrigin(h amqp.Table, m *message.Message) {
 	exchange, key := m.Exchange, m.RoutingKey

@@ -40,6 +40,7 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.P
 	h[message.HeaderOriginalQueue] = m.Queue
 	h[message.HeaderFinalRetryCount] = int32(min(max(m.RetryCount, 0), math.MaxInt32)) //nolint:gosec // bounded
 	h[headerFinalReason] = v.Reason.String()
+	setCrashes(h, m)
 	setOrigin(h, m)
 	keepDropped(h, m)
 	describe(h, &v.Cause)

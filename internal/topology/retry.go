@@ -16,6 +16,7 @@ func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *br
 	h := copyHeaders(m, func(key string) bool { return bookkeeping(key) || senderSelected(key) })
 	retries = min(max(retries, 0), math.MaxInt32)
 	h[message.HeaderRetryCount] = int32(retries) //nolint:gosec // bounded above
+	setCrashes(h, m)
 	setOrigin(h, m)
 	keepDropped(h, m)
 	if p.StampQueue {

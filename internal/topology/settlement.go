@@ -62,7 +62,7 @@ func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
 	case message.Requeue:
 		s.Hold, s.Jitter = v.Delay, v.Jitter
 		s.Detour = p.detour(m, v.Delay)
-		if s.Detour != nil && p.Unverified && message.Deliveries(m.Headers) >= safeRequeues {
+		if s.Detour != nil && (m.NewCrash() || p.Unverified && message.Deliveries(m.Headers) >= safeRequeues) {
 			s.Publish, s.Final, s.Hold, s.Jitter, s.Detour = s.Detour, FinalAck, 0, 0, nil
 		}
 	}
@@ -94,11 +94,12 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
 		return
 	}
-	if w.ByReject && rejectable(m) {
+	onlyByReject := w.Key == "" && w.Exchange == ""
+	if w.ByReject && rejectable(m) && (onlyByReject || !m.NewCrash()) { // a reject cannot write the crash down
 		s.Final = FinalReject
 		return
 	}
-	if w.Key == "" && w.Exchange == "" { // a path that only a reject can take
+	if onlyByReject {
 		p.parkInstead(s, m, message.ReasonMalformedDeath)
 		return
 	}

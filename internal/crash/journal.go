@@ -1,0 +1,161 @@
+package crash
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A journal is a file of fixed size that is written in place and never synced: it has to outlive the process, not the
+// machine. What is written is in the system's hands at once, so a kill -9 loses none of it.
+//
+//	header      64 bytes: magic, zeros
+//	slots       64 bytes each: what a worker has in hand, then what is suspected
+//
+//	slot        0 state  1 alone  4..8 CRC-32 of 1 and 8..36  8..12 crashes  12..20 time  20..36 identity
+//
+// Integers are little endian; the time is in seconds since 1970. A slot whose checksum is wrong is no slot.
+const (
+	magic    = "sidecar crash journal 1\n"
+	unit     = 64
+	maxSlots = 1 << 16
+	maxFiles = 64 // of one queue in one directory: one for each process
+)
+
+// States of a slot.
+const (
+	free      byte = 0
+	inHand    byte = 'F'
+	suspected byte = 'S'
+)
+
+var (
+	errForeign = errors.New("not a crash journal of this user")
+	errInUse   = errors.New("in use by another sidecar")
+)
+
+// entry is what a slot says.
+type entry struct {
+	state   byte
+	alone   bool   // nothing else was in hand at the last crash
+	crashes uint32 // that the message itself does not know of
+	at      int64  // seconds since 1970
+	id      identity
+}
+
+type journal struct {
+	f    *os.File
+	path string
+}
+
+// fileName is a journal's name: n tells the sidecars of one machine apart that serve the same queue.
+func fileName(queue string, n int) string {
+	sum := sha256.Sum256([]byte(queue))
+	return fmt.Sprintf("sidecar-%s-%d.journal", hex.EncodeToString(sum[:8]), n)
+}
+
+// openJournal takes the first journal of queue in dir that nobody uses, with what it says. Files of that name that are
+// something else are left alone. The error is the first one met, if no journal could be had.
+func openJournal(dir, queue string) (*journal, []entry, error) {
+	var first error
+	for n := range maxFiles {
+		path := filepath.Join(dir, fileName(queue, n))
+		f, err := openLocked(path)
+		if err == nil {
+			var said []entry
+			if said, err = read(f); err == nil {
+				return &journal{f: f, path: path}, said, nil
+			}
+			_ = f.Close()
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		if first == nil || errors.Is(first, errInUse) {
+			first = err
+		}
+	}
+	return nil, nil, first
+}
+
+// read returns what a journal says. An empty file, and one of zeros as a crash of the machine can leave it, is new.
+func read(f *os.File) ([]entry, error) {
+	b, err := io.ReadAll(io.LimitReader(f, (maxSlots+1)*unit))
+	if err != nil {
+		return nil, err
+	}
+	head := string(b[:min(len(b), len(magic))])
+	switch {
+	case head == magic:
+	case head == string(make([]byte, len(head))):
+		return nil, nil
+	default:
+		return nil, errForeign
+	}
+	var said []entry
+	for at := unit; at+unit <= len(b); at += unit {
+		if e, ok := decode(b[at : at+unit]); ok {
+			said = append(said, e)
+		}
+	}
+	return said, nil
+}
+
+func decode(b []byte) (e entry, ok bool) {
+	e = entry{
+		state: b[0], alone: b[1] == 1,
+		crashes: binary.LittleEndian.Uint32(b[8:]), at: int64(binary.LittleEndian.Uint64(b[12:])), id: identity(b[20:36]),
+	}
+	known := e.state == inHand || e.state == suspected
+	return e, known && checksum(b) == binary.LittleEndian.Uint32(b[4:])
+}
+
+func (e *entry) encode(b *[unit]byte) {
+	*b = [unit]byte{0: e.state}
+	if e.alone {
+		b[1] = 1
+	}
+	binary.LittleEndian.PutUint32(b[8:], e.crashes)
+	binary.LittleEndian.PutUint64(b[12:], uint64(e.at))
+	copy(b[20:36], e.id[:])
+	binary.LittleEndian.PutUint32(b[4:], checksum(b[:]))
+}
+
+func checksum(b []byte) uint32 {
+	return crc32.Update(crc32.ChecksumIEEE(b[1:2]), crc32.IEEETable, b[8:36])
+}
+
+// begin writes the whole file anew: no message in hand, and the suspects. It takes the room that the file will ever
+// need, so that a disk that fills up later does no harm.
+func (j *journal) begin(workers, room int, suspects []entry) error {
+	image := make([]byte, (1+workers+room)*unit)
+	copy(image, magic)
+	for i := range suspects {
+		suspects[i].encode((*[unit]byte)(image[(1+workers+i)*unit:]))
+	}
+	if _, err := j.f.WriteAt(image, 0); err != nil {
+		return err
+	}
+	return j.f.Truncate(int64(len(image)))
+}
+
+// write writes one slot; buf is the caller's, so that nothing is allocated for it.
+func (j *journal) write(slot int, e *entry, buf *[unit]byte) error {
+	e.encode(buf)
+	_, err := j.f.WriteAt(buf[:], int64(1+slot)*unit)
+	return err
+}
+
+var freed = []byte{free}
+
+func (j *journal) free(slot int) error {
+	_, err := j.f.WriteAt(freed, int64(1+slot)*unit)
+	return err
+}
+
+func now() int64 { return time.Now().Unix() }

@@ -1,0 +1,188 @@
+package crash
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// file is the journal that the first process of queue "q" uses.
+func file(dir string) string { return filepath.Join(dir, fileName("q", 0)) }
+
+// TestUnusableDirectory: a guard that was asked for and cannot work is a mistake to report.
+func TestUnusableDirectory(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]error{"/nowhere": fs.ErrNotExist, plain: syscall.ENOTDIR, "/proc": fs.ErrNotExist} {
+		if _, err := Open(Options{Dir: dir, Queue: "q", Limit: 1, Workers: 1}); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", dir, err, want)
+		}
+	}
+}
+
+// TestWhatIsNotAJournalIsLeftAlone and does not keep the sidecar from having one.
+func TestWhatIsNotAJournalIsLeftAlone(t *testing.T) {
+	target := filepath.Join(t.TempDir(), "target")
+	for name, plant := range map[string]func(path string) error{
+		"text":      func(p string) error { return os.WriteFile(p, []byte("somebody's notes\n"), 0o600) },
+		"huge":      func(p string) error { return errors.Join(os.WriteFile(p, []byte("x"), 0o600), os.Truncate(p, 1<<33)) },
+		"link":      func(p string) error { return errors.Join(os.WriteFile(target, nil, 0o600), os.Symlink(target, p)) },
+		"hard link": func(p string) error { return errors.Join(os.WriteFile(p+".2", nil, 0o600), os.Link(p+".2", p)) },
+		"pipe":      func(p string) error { return syscall.Mkfifo(p, 0o600) },
+		"directory": func(p string) error { return os.Mkdir(p, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := plant(file(dir)); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(file(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := begin(t, dir)
+			if p.journal.path != filepath.Join(dir, fileName("q", 1)) {
+				t.Errorf("uses %s", p.journal.path)
+			}
+			after, err := os.Lstat(file(dir))
+			if err != nil || after.Size() != before.Size() || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) {
+				t.Errorf("changed: %v %v, %v", before, after, err)
+			}
+		})
+	}
+	if info, err := os.Stat(target); err != nil || info.Size() != 0 {
+		t.Errorf("the target of the link was written: %v %v", info, err)
+	}
+}
+
+// TestDamagedJournals lose what is damaged, nothing else, and are used again.
+func TestDamagedJournals(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(b []byte) []byte
+		want   int // crashes of the message in the second slot
+	}{
+		"as it was":        {func(b []byte) []byte { return b }, 1},
+		"first slot":       {func(b []byte) []byte { b[unit+21]++; return b }, 1},
+		"its own slot":     {func(b []byte) []byte { b[2*unit+21]++; return b }, 0},
+		"unknown state":    {func(b []byte) []byte { b[2*unit] = 'x'; return b }, 0},
+		"cut in the slot":  {func(b []byte) []byte { return b[:2*unit+30] }, 0},
+		"cut in the magic": {func(b []byte) []byte { return b[:3] }, -1},
+		"empty":            {func([]byte) []byte { return nil }, 0},
+		"zeros":            {func(b []byte) []byte { return make([]byte, len(b)) }, 0},
+		"longer":           {func(b []byte) []byte { return append(b, make([]byte, (maxSlots+9)*unit)...) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := begin(t, dir)
+			p.enter(t, 0, arrived("a"))
+			p.enter(t, 1, arrived("b"))
+			p.die(t)
+			b, err := os.ReadFile(file(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := len(b)
+			if err := os.WriteFile(file(dir), c.damage(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p = begin(t, dir)
+			if c.want < 0 { // no journal of ours by its looks
+				if p.journal.path == file(dir) {
+					t.Error("used all the same")
+				}
+				return
+			}
+			if n, _ := met(p, redelivered("b")); n != c.want {
+				t.Errorf("%d crashes, want %d", n, c.want)
+			}
+			if info, err := os.Stat(file(dir)); err != nil || int(info.Size()) != size {
+				t.Errorf("size %v, want %d: %v", info, size, err)
+			}
+		})
+	}
+}
+
+// TestReplicasShareADirectory: each has a journal of its own, and a dead one's is taken by who comes next.
+func TestReplicasShareADirectory(t *testing.T) {
+	dir := t.TempDir()
+	a, b := begin(t, dir), begin(t, dir)
+	if a.journal.path == b.journal.path {
+		t.Fatal("one journal for two")
+	}
+	a.enter(t, 0, arrived("a"))
+	b.enter(t, 0, arrived("b"))
+	a.die(t)
+	c := begin(t, dir)
+	if n, _ := met(c, redelivered("a")); n != 1 {
+		t.Errorf("%d crashes of the dead one's message, want 1", n)
+	}
+	if n, _ := met(c, redelivered("b")); n != 0 {
+		t.Errorf("%d crashes of the living one's message, want 0", n)
+	}
+}
+
+func TestTooManyReplicas(t *testing.T) {
+	dir := t.TempDir()
+	for range maxFiles {
+		begin(t, dir)
+	}
+	if _, err := Open(Options{Dir: dir, Queue: "q", Limit: 1, Workers: 1}); !errors.Is(err, errInUse) {
+		t.Errorf("%v, want %v", err, errInUse)
+	}
+}
+
+// TestFullDisk: messages go on, one line says that crashes are not counted.
+func TestFullDisk(t *testing.T) {
+	p := begin(t, t.TempDir())
+	p.die(t)
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.journal.f = full
+	for range 3 {
+		p.enter(t, 0, arrived("a")).Leave(false)
+	}
+	if n := strings.Count(p.log.String(), "crash journal not written"); n != 1 {
+		t.Errorf("%d lines, want 1:\n%s", n, p.log)
+	}
+}
+
+func TestNothingIsAllocatedPerMessage(t *testing.T) {
+	p := begin(t, t.TempDir())
+	w, m := p.Watch(0), arrived("a")
+	ctx := t.Context()
+	n := testing.AllocsPerRun(100, func() {
+		w.Meet(m)
+		if err := w.Enter(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+		w.Leave(false)
+	})
+	if n > 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func BenchmarkMessage(b *testing.B) {
+	g, err := Open(Options{Dir: b.TempDir(), Queue: "q", Limit: 1, Workers: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer g.Close()
+	w, m := g.Watch(0), arrived("a")
+	m.Body = make([]byte, 1024)
+	for b.Loop() {
+		w.Meet(m)
+		if err := w.Enter(b.Context(), m); err != nil {
+			b.Fatal(err)
+		}
+		w.Leave(false)
+	}
+}
