@@ -38,7 +38,7 @@ func TestCommandLine(t *testing.T) {
 		{"run is the default", []string{"SIDECAR_SERVICE=a b"}, nil, 64, "", "SIDECAR_SERVICE"},
 		{"run with a flag", service, []string{"run", "--x"}, 64, "", "flag provided but not defined"},
 		{"a preset without what it needs", append(service, "SIDECAR_TOPOLOGY=per-queue"), []string{"run"}, 64, "", "SIDECAR_BINDINGS"},
-		{"a guard of a later version", append(service, "SIDECAR_CRASH_LIMIT=3"), []string{"run"}, 64, "", "SIDECAR_CRASH_LIMIT=3"},
+		{"a crash journal nowhere", append(service, "SIDECAR_CRASH_LIMIT=3", "SIDECAR_CRASH_DIR=/nowhere"), []string{"run"}, 64, "", "SIDECAR_CRASH_DIR=/nowhere"},
 		{"config", append(service, "SIDECAR_AMQP_PASSWORD=hunter2"), []string{"config"}, 0, "wms.queue.wms-cincout", ""},
 		{"config with warnings", []string{"SIDECAR_SERVICE=lonely"}, []string{"config"}, 0, "default.queue.lonely", "warning: "},
 		{"config of another preset", append(service, "SIDECAR_TOPOLOGY=topic-tiers"), []string{"config"}, 0, "wms.events.dlq", ""},

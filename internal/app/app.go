@@ -17,6 +17,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/config"
 	"sidecar/internal/consume"
+	"sidecar/internal/crash"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
 	"sidecar/internal/telemetry"
@@ -38,6 +39,7 @@ type App struct {
 	tracing   *telemetry.Tracing
 	target    *dispatch.Target
 	flow      *flow.Control
+	crashes   *crash.Guard // nil when crashes are not counted
 	consuming *broker.Dialer
 	publisher *broker.Publisher
 	consumer  *consume.Consumer
@@ -61,9 +63,6 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := cfg.Retry.CrashLimit; n != 0 {
-		return nil, fmt.Errorf("%w: SIDECAR_CRASH_LIMIT=%d is not available in this version: use 0", ErrConfig, n)
-	}
 	a := &App{
 		cfg: cfg, build: build, plan: plan, started: time.Now(),
 		log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
@@ -79,9 +78,13 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	}
 	a.flow = flow.New(flowOptions(cfg, plan, a.target, a.log, a.registry))
 	a.newBroker()
+	if a.crashes, err = newCrashGuard(cfg, plan, a.log); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	a.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		Unproven: cfg.Topology.Mode != string(topology.ModeDeclare), Unroutable: a.unroutable,
+		Crashes: a.crashes, AppGone: a.appGone,
 		Dispatcher: a.target, Publisher: a.publisher, Flow: a.flow, Tracing: a.tracing,
 		Logger: a.log, Registerer: a.registry,
 	})

@@ -26,6 +26,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	addrs, err := a.admin.Listen()
 	if err != nil {
 		a.consumer.Drain(context.Background()) // ends its workers: nothing was taken yet
+		a.closeCrashGuard()
 		return err
 	}
 	for _, w := range a.warnings() {
@@ -117,6 +118,7 @@ func (a *App) stop(group *errgroup.Group, stopServing func()) error {
 	stopServing()
 	errs = append(errs, group.Wait())
 	a.target.Close()
+	a.closeCrashGuard()
 	ctx, cancel = context.WithTimeout(context.Background(), flushStop)
 	defer cancel()
 	if err := a.tracing.Shutdown(ctx); err != nil { // spans are not worth an exit code

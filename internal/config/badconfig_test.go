@@ -103,6 +103,7 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_MAX_RETRIES=1e9", "not a whole number"},
 		{"SIDECAR_MAX_RETRIES=1000000000", "0 to 1000000"},
 		{"SIDECAR_CRASH_LIMIT=-1", "0 to 1000"},
+		{"SIDECAR_CRASH_DIR=crashes", "absolute path"},
 
 		// Answers.
 		{"SIDECAR_PARK_ON_STATUS=400,200", "200 says that the app took the message"},

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"path/filepath"
+	"time"
+)
 
 // The values of SIDECAR_APP_DOWN.
 const (
@@ -42,8 +45,13 @@ type Retry struct {
 	RetryAfterMax time.Duration `env:"RETRY_AFTER_MAX" envDefault:"5m" range:"1s..24m"`
 
 	// A message that was redelivered after this many crashes of app or sidecar is parked with the reason `crash`. `0`
-	// turns this off, and `sidecar run` of this version takes nothing else.
+	// turns this off: then nothing is counted and nothing is written to disk.
 	CrashLimit int `env:"CRASH_LIMIT" envDefault:"0" range:"0..1000"`
+
+	// Directory of the file that remembers, across a crash, which messages were in hand. It must be writable and survive
+	// a restart of the container: in Kubernetes an `emptyDir`. Replicas on one machine may share it. Nothing is written
+	// while `SIDECAR_CRASH_LIMIT` is `0`.
+	CrashDir string `env:"CRASH_DIR" envDefault:"/tmp" allowed:"an absolute path"`
 }
 
 func (l *loader) checkRetry() {
@@ -60,6 +68,9 @@ func (l *loader) checkRetry() {
 			l.reject(name, "together with %s, which is %v, it must not be more than 25m: after 30 minutes the broker takes an "+
 				"unsettled message away", timeout, l.cfg.App.Timeout)
 		}
+	}
+	if dir := "SIDECAR_CRASH_DIR"; l.ok(dir) && !filepath.IsAbs(r.CrashDir) {
+		l.reject(dir, "not an absolute path")
 	}
 	if l.isSet(delay) && l.isSet(delays) {
 		l.reject(delay, "only one of it and %s can be set", delays)

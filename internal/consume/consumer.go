@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/crash"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/retry"
@@ -46,6 +47,11 @@ type Options struct {
 
 	// Unroutable is told when a publication found no queue: bindings show in no other way. It must not block.
 	Unroutable func(exchange, key string)
+
+	// Crashes counts the crashes that messages have been through, with Concurrency workers; nil when nobody wants to
+	// know. AppGone looks, after a broken connection, whether nobody listens there any more; needed with Crashes.
+	Crashes *crash.Guard
+	AppGone func(ctx context.Context) bool
 
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
@@ -113,8 +119,11 @@ func New(o Options) *Consumer {
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, o.Plan.Queue,
 		func() float64 { return float64(c.Inflight()) }, func() float64 { return float64(c.Delayed()) })
-	for range o.Concurrency {
+	for n := range o.Concurrency {
 		w := &worker{c: c}
+		if o.Crashes != nil {
+			w.watch = o.Crashes.Watch(n)
+		}
 		c.workers.Go(w.run)
 	}
 	return c

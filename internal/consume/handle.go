@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"sidecar/internal/crash"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
@@ -13,11 +14,19 @@ import (
 // panicHold is how long a message rests that made the sidecar itself panic: it must not spin.
 const panicHold = 5 * time.Second
 
+// afterPanic is what becomes of such a message.
+var afterPanic = topology.Settlement{
+	Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic},
+	Final:   topology.FinalRequeue, Hold: panicHold,
+}
+
 // worker takes one message after the other. Its record is reused: the healthy path allocates nothing of its own.
 type worker struct {
 	c       *Consumer
 	rec     record
-	settled bool // the current delivery's fate has been handed on
+	settled bool         // the current delivery's fate has been handed on
+	watch   *crash.Watch // nil when crashes are not counted
+	met     bool         // watch knows the current message
 }
 
 func (w *worker) run() {
@@ -33,23 +42,25 @@ func (w *worker) run() {
 
 // guarded keeps a panic over one message from taking the others along.
 func (w *worker) guarded(d delivery) {
-	w.settled = false
+	w.settled, w.met, w.rec.suspicion = false, false, nil
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		w.c.o.Logger.Error("panic", "queue", w.c.o.Plan.Queue, "message_id", d.MessageId,
-			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		if !w.settled {
-			w.rec.s = topology.Settlement{
-				Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic},
-				Final:   topology.FinalRequeue, Hold: panicHold,
-			}
+		w.c.panicked(d.MessageId, p)
+		if !w.settled && !w.countPanic(d) {
+			w.rec.s = afterPanic
 			d.run.sleep(d.DeliveryTag, w.rec.keep())
 		}
 	}()
 	w.handle(d)
+}
+
+// panicked writes down that the sidecar failed over a message. It belongs into the deferred function that recovered.
+func (c *Consumer) panicked(messageID string, p any) {
+	c.o.Logger.Error("panic", "queue", c.o.Plan.Queue, "message_id", messageID,
+		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 }
 
 // handle is the line every message takes.
@@ -75,16 +86,25 @@ func (w *worker) handle(d delivery) {
 		w.settle(d)
 		return
 	}
+	if w.watch != nil && !w.admit(d, plan) {
+		return
+	}
 	o := c.o.Dispatcher.Dispatch(c.interrupt, m)
 	w.rec.span.ClientEnd(o.Status, o.Failure.String())
 	c.o.Flow.Report(m, &o)
 	v := c.o.Policy.Decide(m, o)
+	if w.watch != nil {
+		w.countAppCrash(&v)
+	}
 	w.rec.s = plan.Settlement(m, v)
 	if pause := max(w.rec.s.Pause, v.Pause); pause > 0 {
 		c.o.Flow.PauseFor(pause)
 	}
 	if v.Reason == message.ReasonShutdown {
 		c.cut.Add(1)
+	}
+	if w.watch != nil {
+		w.watch.Leave(w.comesBack())
 	}
 	w.settled = true
 	w.settle(d)
@@ -99,7 +119,7 @@ func (w *worker) settle(d delivery) {
 		r.abandon(tag, &w.rec, message.ReasonSessionLost)
 	case s.Publish != nil:
 		kept := w.rec.keep()
-		w.c.background.Go(func() { r.replace(tag, kept) })
+		r.beside(tag, kept, func() { r.replace(tag, kept) })
 	case s.Hold > 0 || s.Jitter > 0:
 		r.sleep(tag, w.rec.keep())
 	case s.Verdict.Reason == message.ReasonAppDown:

@@ -14,7 +14,7 @@ var possibleReasons = [message.Actions][]message.Reason{
 		message.ReasonClientError, message.ReasonRedirect, message.ReasonInvalidStatus, message.ReasonTimeout,
 		message.ReasonReset, message.ReasonMalformed, message.ReasonRefused,
 	},
-	message.Requeue: {message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic},
+	message.Requeue: {message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic, message.ReasonCrash},
 	message.Park: {
 		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
 		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,

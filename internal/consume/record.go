@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"sidecar/internal/crash"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
@@ -19,11 +20,15 @@ type record struct {
 	m    message.Message
 	s    topology.Settlement
 	span telemetry.Span
+
+	suspicion *crash.Claim // that this message ended an earlier process; nil when there is none
+	finished  bool         // the delivery's fate has been handed to the settler
 }
 
 // keep copies what is needed when the rest is done later: the worker reuses its record.
 func (r *record) keep() *record {
 	kept := *r
+	kept.finished = false
 	kept.m.Body, kept.m.Headers = nil, nil // may be megabytes, and nothing looks at them any more
 	return &kept
 }

@@ -297,6 +297,8 @@ func (r *run) finishWith(tag uint64, rec *record) {
 	rec.span.Settle(finalNames[s.Final])
 	rec.span.SettleEnd(nil)
 	r.c.record(rec)
+	rec.suspicion.Done(s.Final == topology.FinalAck)
+	rec.finished = true
 	r.finish(event{tag, s.Verdict.Action, s.Verdict.Reason, finals[s.Final]})
 }
 

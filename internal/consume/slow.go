@@ -21,6 +21,25 @@ const (
 	publishPauseMax = 10 * time.Second
 )
 
+// beside runs what waits, and keeps a panic over one message from taking the others along.
+func (r *run) beside(tag uint64, rec *record, wait func()) {
+	r.c.background.Go(func() {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			r.c.panicked(rec.m.MessageID, p)
+			if !rec.finished {
+				rec.s = afterPanic
+				r.hold(&rec.s)
+				r.finishWith(tag, rec)
+			}
+		}()
+		wait()
+	})
+}
+
 // replace publishes what takes the original's place, then settles the original. Until the broker has confirmed the
 // copy the original stays unacked, however long that takes.
 func (r *run) replace(tag uint64, rec *record) {
@@ -100,13 +119,13 @@ func destination(p *broker.Publication) string {
 func (r *run) sleep(tag uint64, rec *record) {
 	select {
 	case r.sleepers <- struct{}{}:
-		r.c.background.Go(func() {
+		r.beside(tag, rec, func() {
 			r.hold(&rec.s)
 			<-r.sleepers
 			r.finishWith(tag, rec)
 		})
 	default:
-		r.c.background.Go(func() {
+		r.beside(tag, rec, func() {
 			// Bounded, or messages that are not due would go round as fast as the app can say so.
 			if r.wait(r.c.overflow.reserve(), r.c.stopping) == waited && !r.gone() {
 				r.detour(rec)
