@@ -15,6 +15,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/crash"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/retry"
@@ -65,6 +66,10 @@ type settings struct {
 	proofLasts            time.Duration
 	publisher             func(Publisher) Publisher
 	probe                 func(context.Context) error
+	change                func(*topology.Plan)
+	crashes               *crash.Guard
+	guard                 func() *crash.Guard // the same, asked for after change
+	appGone               bool
 }
 
 // start declares a fanout topology of its own and consumes from it.
@@ -88,6 +93,12 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		t.Fatal(err)
 	}
 	plan.Unverified = s.unverified
+	if s.change != nil {
+		s.change(plan)
+	}
+	if s.guard != nil {
+		s.crashes = s.guard()
+	}
 	r := &rig{t: t, url: url, proxy: brokertest.NewProxy(t, url), plan: plan, log: &lines{}, ended: make(chan error, 1)}
 	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, "debug", "json")
 	dial := func(name string) *broker.Dialer {
@@ -107,6 +118,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	r.Consumer = New(Options{
 		Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
 		Plan: plan, Policy: retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond},
+		Crashes: s.crashes, AppGone: func(context.Context) bool { return s.appGone },
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})

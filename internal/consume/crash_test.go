@@ -1,0 +1,298 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/crash"
+	"sidecar/internal/message"
+	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
+)
+
+// guard counts crashes up to limit for four workers.
+func guard(t *testing.T, dir string, limit int) *crash.Guard {
+	t.Helper()
+	g, err := crash.Open(crash.Options{Dir: dir, Queue: "q", Limit: limit, Workers: 4, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// died is the directory of a process that died with these messages in hand.
+func died(t *testing.T, in ...*message.Message) string {
+	t.Helper()
+	dir, left := t.TempDir(), t.TempDir()
+	g := guard(t, dir, 1)
+	for n, m := range in {
+		w := g.Watch(n)
+		w.Meet(m)
+		if err := w.Enter(t.Context(), &message.Message{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v %v", files, err)
+	}
+	b, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(left, filepath.Base(files[0])), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// survivor publishes a message that says of itself that it has been through one crash: such a one is handled alone.
+func (r *rig) survivor(id string) {
+	r.t.Helper()
+	r.eventuallyDeclared()
+	brokertest.Publish(r.t, brokertest.Channel(r.t, r.url), "", r.plan.Queue, amqp.Publishing{
+		MessageId: id, Body: []byte(id), DeliveryMode: 2, Headers: amqp.Table{message.HeaderCrashes: int32(1)},
+	})
+}
+
+func (r *rig) parked() amqp.Delivery {
+	r.t.Helper()
+	var d amqp.Delivery
+	ch := brokertest.Channel(r.t, r.url)
+	r.eventually("a parked message", func() bool {
+		var ok bool
+		var err error
+		d, ok, err = ch.Get(r.dlq(), true)
+		return ok && err == nil
+	})
+	return d
+}
+
+// TestAPanicIsACrash: a message that the sidecar itself fails over does not go round for ever.
+func TestAPanicIsACrash(t *testing.T) {
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		s.add(m.MessageID)
+		if m.MessageID == "bad" {
+			panic("a bug")
+		}
+		return answer(200)
+	}), settings{crashes: guard(t, t.TempDir(), 3)})
+	r.publish("a", "bad", "b", "c")
+	d := r.parked()
+	if d.MessageId != "bad" || d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(3) ||
+		d.Headers["x-final-retry-count"] != int32(0) || d.Headers["x-final-error"] != errSidecarFailed.Error() {
+		t.Errorf("parked %s: %v", d.MessageId, d.Headers)
+	}
+	r.eventually("the others", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 3 })
+	if s.of("bad") != 3 || r.count(message.Requeue, message.ReasonPanic) != 2 {
+		t.Errorf("%d attempts and %d requeues, want 3 and 2", s.of("bad"), r.count(message.Requeue, message.ReasonPanic))
+	}
+}
+
+// TestAPanicIsACrashWithoutAnyWayToRetry: the journal keeps the count.
+func TestAPanicIsACrashWithoutAnyWayToRetry(t *testing.T) {
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		s.add(m.MessageID)
+		panic("a bug")
+	}), settings{crashes: guard(t, t.TempDir(), 2), change: func(p *topology.Plan) { p.Waits = nil }})
+	r.publish("bad")
+	if d := r.parked(); d.Headers["x-final-reason"] != "crash" || s.of("bad") != 2 {
+		t.Errorf("parked after %d attempts: %v", s.of("bad"), d.Headers)
+	}
+}
+
+// TestAPanicWhileJudgingAPanic must not end the process either.
+func TestAPanicWhileJudgingAPanic(t *testing.T) {
+	log := &lines{}
+	c := &Consumer{o: Options{Plan: &topology.Plan{}, Logger: telemetry.NewLogger(log, "debug", "json")}}
+	w := &worker{c: c, watch: guard(t, t.TempDir(), 1).Watch(0), met: true}
+	if w.countPanic(delivery{&broker.Delivery{}, &run{}}) { // a run without a plan
+		t.Error("settled")
+	}
+	if !strings.Contains(log.String(), `"event":"panic"`) {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// TestAPanicBesideTheWorkers: publishing happens on goroutines of its own.
+func TestAPanicBesideTheWorkers(t *testing.T) {
+	var once sync.Once
+	r := start(t, always(500), settings{publisher: func(p Publisher) Publisher {
+		return publisher(func(ctx context.Context, pub *broker.Publication) error {
+			once.Do(func() { panic("a bug") })
+			return p.Publish(ctx, pub)
+		})
+	}, change: func(p *topology.Plan) { p.MaxRetries = 0 }})
+	r.publish("a")
+	if d := r.parked(); d.MessageId != "a" || !d.Redelivered && r.count(message.Requeue, message.ReasonPanic) != 1 {
+		t.Errorf("parked %s after %d requeues", d.MessageId, r.count(message.Requeue, message.ReasonPanic))
+	}
+}
+
+// publisher stands before the real one.
+type publisher func(ctx context.Context, p *broker.Publication) error
+
+func (p publisher) Publish(ctx context.Context, pub *broker.Publication) error { return p(ctx, pub) }
+
+var errReset = errors.New("reset: the app closed the connection without an answer")
+
+func reset() message.Outcome {
+	o := answer(0)
+	o.Failure, o.Err = message.FailureReset, errReset
+	return o
+}
+
+// TestCrashesOfTheApp: the message that kills the app is parked, those that were there when it died are not.
+func TestCrashesOfTheApp(t *testing.T) {
+	var s seen
+	together := make(chan struct{})
+	var arrivals sync.WaitGroup
+	arrivals.Add(4)
+	go func() { arrivals.Wait(); close(together) }()
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if m.MessageID == "warm" {
+			return answer(200)
+		}
+		if s.add(m.MessageID) == 1 {
+			arrivals.Done()
+			<-together
+			return reset()
+		}
+		if m.MessageID == "bad" {
+			return reset()
+		}
+		return answer(200)
+	}), settings{crashes: guard(t, t.TempDir(), 2), appGone: true})
+	warm := r.warm()
+	r.publish("a", "bad", "b", "c")
+	d := r.parked()
+	if d.MessageId != "bad" || d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(2) ||
+		d.Headers["x-final-retry-count"] != int32(1) || d.Headers["x-final-error"] != errReset.Error() {
+		t.Errorf("parked %s: %v", d.MessageId, d.Headers)
+	}
+	r.eventually("the others", func() bool { return r.count(message.Ack, message.ReasonSuccess) == warm+3 })
+	if got := r.count(message.Retry, message.ReasonReset); got != 4 {
+		t.Errorf("%d retries, want 4: a broken connection is one, counted as ever", got)
+	}
+}
+
+// warm sends messages until the rig dares to have all in flight.
+func (r *rig) warm() (sent int) {
+	r.t.Helper()
+	for r.flow.Ramping() || sent == 0 {
+		r.publish("warm")
+		sent++
+		r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == sent })
+	}
+	return sent
+}
+
+// TestABrokenConnectionIsNoCrash while somebody still listens.
+func TestABrokenConnectionIsNoCrash(t *testing.T) {
+	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome { return reset() }),
+		settings{crashes: guard(t, t.TempDir(), 1), maxRetries: 1})
+	r.publish("a")
+	if d := r.parked(); d.Headers["x-final-reason"] != "max_retries" || d.Headers["x-retry-crashes"] != nil {
+		t.Errorf("parked: %v", d.Headers)
+	}
+}
+
+// TestASuspectIsParkedWithoutAnotherTry once it has had its crashes; before, its count is written down first.
+func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
+	for limit, tries := range map[int]int{2: 0, 3: 1} {
+		var s seen
+		in := &message.Message{MessageID: "bad", Body: []byte("bad")}
+		var r *rig
+		ready := make(chan struct{})
+		d := dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+			<-ready
+			if s.add(m.MessageID); m.Crashes != 2 {
+				t.Errorf("%d crashes, want 2", m.Crashes)
+			}
+			return answer(200)
+		})
+		// The name of the queue, which is the routing key, is known only now.
+		r = start(t, d, settings{change: func(p *topology.Plan) { in.RoutingKey = p.Queue }, guard: func() *crash.Guard {
+			return guard(t, died(t, in), limit)
+		}})
+		close(ready)
+		r.survivor("bad")
+		if tries == 0 {
+			if d := r.parked(); d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(2) ||
+				d.Headers["x-final-error"] != errSidecarEnded.Error() {
+				t.Errorf("parked: %v", d.Headers)
+			}
+		} else {
+			r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+			if got := r.count(message.Requeue, message.ReasonCrash); got != 1 {
+				t.Errorf("%d requeues for the crash, want 1", got)
+			}
+		}
+		if s.of("bad") != tries {
+			t.Errorf("limit %d: %d tries, want %d", limit, s.of("bad"), tries)
+		}
+	}
+}
+
+// hanging starts a rig in which the survivor "first" is being POSTed and "second" waits for its turn.
+func hanging(t *testing.T, s *seen) (r *rig, let chan struct{}, warm int) {
+	t.Helper()
+	let = make(chan struct{})
+	r = start(t, dispatcher(func(ctx context.Context, m *message.Message) message.Outcome {
+		s.add(m.MessageID)
+		if m.MessageID == "first" {
+			select {
+			case <-let:
+			case <-ctx.Done():
+				return message.Outcome{Failure: message.FailureInterrupted, Err: context.Cause(ctx), RetryAfter: -1}
+			}
+		}
+		return answer(200)
+	}), settings{crashes: guard(t, t.TempDir(), 2)})
+	warm = r.warm()
+	r.survivor("first")
+	r.eventually("the first", func() bool { return s.of("first") == 1 })
+	r.survivor("second")
+	r.eventually("both in hand", func() bool { return r.Inflight() == 2 })
+	return r, let, warm
+}
+
+// TestWaitingForATurnEndsWithTheDrain.
+func TestWaitingForATurnEndsWithTheDrain(t *testing.T) {
+	var s seen
+	r, _, _ := hanging(t, &s)
+	if d := r.drain(0); d.Interrupted != 2 || s.of("second") != 0 {
+		t.Errorf("interrupted %d, want 2; the second was POSTed %d times, want 0", d.Interrupted, s.of("second"))
+	}
+	ch := brokertest.Channel(t, r.url)
+	r.eventually("both back in the queue", func() bool {
+		q, err := ch.QueueDeclarePassive(r.plan.Queue, true, false, false, false, nil)
+		return err == nil && q.Messages == 2
+	})
+}
+
+// TestWaitingForATurnOutlastsTheSession: what the broker delivers again must not be POSTed by the old session too.
+func TestWaitingForATurnOutlastsTheSession(t *testing.T) {
+	var s seen
+	r, let, warm := hanging(t, &s)
+	r.proxy.Cut()
+	r.eventually("the same two again", func() bool { return r.Inflight() == 4 })
+	close(let)
+	r.eventually("the acks", func() bool { return r.count(message.Ack, message.ReasonSuccess) == warm+2 })
+	if s.of("second") != 1 {
+		t.Errorf("the second was POSTed %d times, want 1", s.of("second"))
+	}
+}
