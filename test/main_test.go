@@ -25,6 +25,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if addr := os.Getenv(mortalAddr); addr != "" {
+		os.Exit(serveMortally(addr))
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

@@ -1,0 +1,240 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// guarded is a scene that counts crashes, with a journal of its own.
+func guarded(t *testing.T, limit int, pairs ...string) *scene {
+	t.Helper()
+	return newScene(t).with("CRASH_LIMIT", strconv.Itoa(limit), "CRASH_DIR", t.TempDir()).with(pairs...)
+}
+
+// never is the gate of a handler that hangs until the test ends.
+func never(t *testing.T) answer {
+	t.Helper()
+	gate := make(chan struct{})
+	t.Cleanup(func() { close(gate) })
+	return answer{gate: gate}
+}
+
+// TestMessageThatKillsTheSidecar is parked after the limit, without another try. Those that were in hand with it, and
+// those behind it, are not.
+func TestMessageThatKillsTheSidecar(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"classic", "quorum"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := guarded(t, 3, "CONCURRENCY", "4", "QUEUE_TYPE", queueType)
+			hang := never(t)
+			sc.app.on("bad", hang)
+			near := numbered("near", 3)
+			for _, id := range near {
+				sc.app.on(id, hang, status(200))
+			}
+			s := sc.run()
+			sc.warm(s, 4)
+			sc.send(append(near, "bad")...)
+			sc.app.awaitAll(near...)
+			behind := numbered("behind", 20)
+			sc.send(behind...)
+			for i := range 3 {
+				d := sc.app.await("bad", i+1)[i]
+				if d.number("Amqp-Retry-Count") != 0 || d.header.Get("Amqp-Header-X-Retry-Crashes") != "" {
+					t.Errorf("receipt %d: %v", i+1, d.header)
+				}
+				s.kill()
+				s = sc.run()
+			}
+			d := sc.take(sc.dlq(), 1)[0]
+			h := d.Headers
+			if d.MessageId != "bad" || string(d.Body) != string(message("bad").Body) || h["x-final-reason"] != "crash" ||
+				!strings.HasPrefix(fmt.Sprint(h["x-final-error"]), "crash: ") || h["x-final-status-code"] != nil || h["x-final-at"] == nil ||
+				asInt(h["x-final-retry-count"]) != 0 || asInt(h["x-retry-crashes"]) != 3 || h["x-original-queue"] != sc.queue() ||
+				h["x-original-exchange"] != sc.exchange() || h["x-original-routing-key"] != "order.created" {
+				t.Errorf("parked %s: %v", d.MessageId, h)
+			}
+			sc.app.awaitAll(append(near, behind...)...)
+			for _, id := range near {
+				sc.app.await(id, 2)
+			}
+			if n := len(sc.app.seen("bad")); n != 3 {
+				t.Errorf("the message was POSTed %d times, want 3", n)
+			}
+			eventually(t, "the metric counts the park", func() bool {
+				return s.metric("sidecar_messages_settled_total", `outcome="park"`, `reason="crash"`) == 1
+			})
+			sc.settledAll(s, 0)
+		})
+	}
+}
+
+// TestParkedForACrashAndMovedBack: one try, then parked again.
+func TestParkedForACrashAndMovedBack(t *testing.T) {
+	t.Parallel()
+	sc := guarded(t, 2)
+	sc.app.on("bad", never(t))
+	s := sc.run()
+	sc.send("bad")
+	for i := range 2 {
+		sc.app.await("bad", i+1)
+		s.kill()
+		s = sc.run()
+	}
+	d := sc.take(sc.dlq(), 1)[0]
+	m := message("bad")
+	m.Headers = d.Headers
+	sc.publish("", sc.queue(), m)
+	sc.app.await("bad", 3)
+	s.kill()
+	s = sc.run()
+	if d := sc.take(sc.dlq(), 1)[0]; d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 3 {
+		t.Errorf("parked again: %v", d.Headers)
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestCrashesInEveryTopology, of which some have a way to publish a message anew and one has not.
+func TestCrashesInEveryTopology(t *testing.T) {
+	t.Parallel()
+	names := []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter", "delay-ladder-none"}
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sc := guarded(t, 2)
+			list := presets(sc.prefix)
+			p := list[min(i, 5)]
+			if name == "delay-ladder-none" {
+				p = list[4]
+				p.env = []string{"RETRY_DELAYS", "none", "RETRY_DELAY", "", "BINDINGS", sc.prefix + ".events:order.#"}
+			}
+			t.Cleanup(func() { sc.drop(append(p.queues, p.queue, p.dlq), append(p.xchange, p.exchange)) })
+			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", "classic").with(p.env...)
+			sc.app.on("bad", never(t))
+			s := sc.run()
+			sc.publish(p.exchange, p.key, messages("bad")...)
+			for i := range 2 {
+				if d := sc.app.await("bad", i+1)[i]; d.number("Amqp-Retry-Count") != 0 {
+					t.Errorf("receipt %d: Amqp-Retry-Count %d, want 0", i+1, d.number("Amqp-Retry-Count"))
+				}
+				s.kill()
+				s = sc.run()
+			}
+			d := sc.take(p.dlq, 1)[0]
+			if d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 2 || asInt(d.Headers["x-final-retry-count"]) != 0 {
+				t.Errorf("parked: %v", d.Headers)
+			}
+			if n := len(sc.app.seen("bad")); n != 2 {
+				t.Errorf("%d receipts, want 2", n)
+			}
+		})
+	}
+}
+
+// TestCrashesOfReplicasAddUp: the count travels with the message.
+func TestCrashesOfReplicasAddUp(t *testing.T) {
+	t.Parallel()
+	sc := guarded(t, 2)
+	sc.app.on("bad", never(t))
+	other := sc.envWith("SIDECAR_CRASH_DIR", t.TempDir())
+	a := sc.run()
+	sc.send("bad")
+	sc.app.await("bad", 1)
+	a.kill()
+	b := start(t, other)
+	sc.app.await("bad", 2) // b knows of nothing
+	b.kill()
+	a = sc.run() // writes its crash down
+	sc.app.await("bad", 3)
+	a.kill()
+	b = start(t, other) // adds its own
+	if d := sc.take(sc.dlq(), 1)[0]; d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 2 {
+		t.Errorf("parked: %v", d.Headers)
+	}
+	sc.settledAll(b, 0)
+}
+
+// TestStopsAreNoCrashes, not even one whose grace is over while the app still has the message.
+func TestStopsAreNoCrashes(t *testing.T) {
+	t.Parallel()
+	sc := guarded(t, 1, "SHUTDOWN_GRACE", "100ms")
+	hang := never(t)
+	sc.app.on("slow", hang, hang, hang, status(200))
+	s := sc.run()
+	sc.send("slow")
+	for i := range 3 {
+		sc.app.await("slow", i+1)
+		s.stop()
+		s = sc.run()
+	}
+	s.awaitOutcome("slow", "ack")
+	sc.settledAll(s, 0)
+}
+
+// TestNoCrashLimit: nothing is parked for a crash, and nothing is written.
+func TestNoCrashLimit(t *testing.T) {
+	t.Parallel()
+	sc := guarded(t, 0)
+	hang := never(t)
+	sc.app.on("m", hang, hang, hang, status(200))
+	s := sc.run()
+	sc.send("m")
+	for i := range 3 {
+		sc.app.await("m", i+1)
+		s.kill()
+		s = sc.run()
+	}
+	s.awaitOutcome("m", "ack")
+	if got := len(s.log.find(func(e entry) bool { return e.is("crash") })); got != 0 {
+		t.Errorf("%d log lines about crashes", got)
+	}
+	sc.settledAll(s, 0)
+	if files, err := os.ReadDir(sc.env["SIDECAR_CRASH_DIR"]); err != nil || len(files) > 0 {
+		t.Errorf("files: %v, %v", files, err)
+	}
+}
+
+// TestCrashJournalThatCannotBe is a mistake of the configuration.
+func TestCrashJournalThatCannotBe(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"/nowhere", file, "/proc", "relative"} {
+		refused(t, map[string]string{"SIDECAR_CRASH_LIMIT": "2", "SIDECAR_CRASH_DIR": dir}, "SIDECAR_CRASH_DIR", dir)
+	}
+}
+
+// TestCrashJournalOnAFullDisk: messages go on, and a line says that crashes are not counted.
+func TestCrashJournalOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	sc := guarded(t, 2).seed()
+	log := &output{}
+	cmd := exec.Command("sh", "-c", "ulimit -f 0 && exec "+program)
+	cmd.Env, cmd.SysProcAttr = environ(sc.env), dieWithTest()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { log.follow(out); _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	ids := numbered("m", 50)
+	sc.send(ids...)
+	sc.app.awaitAll(ids...)
+	eventually(t, "all settled", func() bool { return sc.ready(sc.queue()) == 0 && sc.ready(sc.dlq()) == 0 })
+	lines := log.find(func(e entry) bool { return e.is("crash journal not written") })
+	if len(lines) != 1 || lines[0].text("level") != "error" {
+		t.Errorf("%d lines, want one error:\n%s", len(lines), log.tail(20))
+	}
+}
