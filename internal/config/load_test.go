@@ -56,7 +56,8 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	}
 	r := c.Retry
 	if r.MaxRetries != nil || r.Delay != 0 || r.Delays != nil || r.ParkOnStatus != nil || r.AppDown != AppDownHold ||
-		r.RequeueDelayMin != time.Second || r.RequeueDelayMax != 5*time.Second || r.RetryAfterMax != 5*time.Minute || r.CrashLimit != 0 {
+		r.RequeueDelayMin != time.Second || r.RequeueDelayMax != 5*time.Second || r.RetryAfterMax != 5*time.Minute || r.CrashLimit != 0 ||
+		r.CrashDir != "/tmp" {
 		t.Errorf("Retry: %+v", r)
 	}
 	p := c.Topology
