@@ -23,7 +23,6 @@ func met(p process, m *message.Message) (crashes int, due bool) {
 func TestWhatWasInHandIsSuspected(t *testing.T) {
 	dir := t.TempDir()
 	p := begin(t, dir)
-	p.enter(t, 0, arrived("done")).Leave(false)
 	p.enter(t, 0, arrived("a"))
 	p.enter(t, 1, arrived("b"))
 	p.die(t)
@@ -33,12 +32,23 @@ func TestWhatWasInHandIsSuspected(t *testing.T) {
 		m    *message.Message
 		want int
 	}{
-		{redelivered("done"), 0}, {redelivered("other"), 0}, {redelivered("a"), 1}, {redelivered("b"), 1},
+		{redelivered("other"), 0}, {redelivered("a"), 1}, {redelivered("b"), 1},
 		{arrived("a"), 0}, // another message that looks the same: the broker has not delivered it before
 	} {
 		if n, due := met(p, c.m); n != c.want || due {
 			t.Errorf("%s: %d crashes, due %v; want %d, false", c.m.MessageID, n, due, c.want)
 		}
+	}
+}
+
+func TestWhatIsDoneIsNotSuspected(t *testing.T) {
+	dir := t.TempDir()
+	p := begin(t, dir)
+	p.enter(t, 0, arrived("a")).Leave(false)
+	p.die(t)
+	p = begin(t, dir)
+	if n, _ := met(p, redelivered("a")); n != 0 || len(p.suspects) != 0 {
+		t.Errorf("%d crashes, want 0", n)
 	}
 }
 
