@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(mortalAddr); addr != "" {
 		os.Exit(serveMortally(addr))
 	}
+	if addr := os.Getenv(appProcessEnv); addr != "" {
+		os.Exit(runAppProcess(addr))
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

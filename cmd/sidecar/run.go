@@ -22,6 +22,8 @@ func runSidecar(ctx context.Context, in invocation) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	now := make(chan struct{})
+	// Go ends a process whose standard output nobody reads any more. A log collector that died is no reason to stop.
+	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)

@@ -1,0 +1,116 @@
+package test
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// withAppProcess replaces the scene's app by one in a process of its own.
+func withAppProcess(t *testing.T, sc *scene) *appProcess {
+	t.Helper()
+	a := newAppProcess(t)
+	sc.with("APP_URL", a.url())
+	return a
+}
+
+// TestAppSuspended: a process that is stopped still has its port open, the kernel accepts for it. The sidecar must
+// find out by its timeouts, stop taking messages before the retries of all are used up, and go on by itself.
+func TestAppSuspended(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("APP_TIMEOUT", "500ms", "MAX_RETRIES", "3").seed()
+	app := withAppProcess(t, sc)
+	s := sc.run()
+	warm := numbered("warm", 40)
+	sc.send(warm...)
+	for _, id := range warm {
+		s.awaitOutcome(id, "ack")
+	}
+	app.signal(syscall.SIGSTOP)
+	t.Cleanup(func() { _ = app.cmd.Process.Signal(syscall.SIGCONT) })
+	ids := numbered("m", 60)
+	sc.send(ids...)
+	eventually(t, "a pause for the app's sake", func() bool {
+		return s.metric("sidecar_paused", `reason="breaker"`)+s.metric("sidecar_paused", `reason="app_down"`) > 0
+	})
+	// Longer than four attempts and their delays take: whoever went on would park now.
+	stays(t, 5*time.Second, "up, and nothing parked", func() bool { return !s.ended() && sc.ready(sc.dlq()) == 0 })
+	app.signal(syscall.SIGCONT)
+	within(t, 90*time.Second, "everything acked", func() bool {
+		return !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(s.log.outcomes(id), "ack") })
+	})
+	sc.settledAll(s, 0)
+}
+
+// TestAppKilledInTheHandler: whether the app did its work nobody can know, so the attempt counts and the message comes
+// again. What was waiting meanwhile is not charged.
+func TestAppKilledInTheHandler(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("CONCURRENCY", "4").seed()
+	app := withAppProcess(t, sc)
+	s := sc.run()
+	for round, hanging := range numbered("hang", 3) {
+		sc.send(hanging)
+		eventually(t, "the message in the handler", func() bool { return app.receipts(hanging) == 1 })
+		app.kill()
+		waiting := numbered(hanging+"-later", 20)
+		for i := range waiting {
+			waiting[i] = "m-" + waiting[i]
+		}
+		sc.send(waiting...)
+		eventually(t, "the app found down", func() bool { return s.metric("sidecar_app_up") == 0 })
+		app.start()
+		eventually(t, "settlement of the killed attempt", func() bool { return slices.Contains(s.log.outcomes(hanging), "ack") })
+		if list := s.log.outcomes(hanging); !slices.Equal(list, []string{"retry", "ack"}) || app.receipts(hanging) != 2 {
+			t.Errorf("round %d: %s settled as %v after %d receipts", round, hanging, list, app.receipts(hanging))
+		}
+		for _, id := range waiting {
+			s.awaitOutcome(id, "ack")
+			if last := s.log.settled(id); last[len(last)-1]["retry_count"] != 0.0 {
+				t.Errorf("%s was charged for the app's death: %v", id, s.log.outcomes(id))
+			}
+		}
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestBothStop: in a pod without a native sidecar container app and sidecar are told to end in any order. Nothing is
+// parked, nothing is lost, the sidecar ends within its grace, and the next pod finishes the work.
+func TestBothStop(t *testing.T) {
+	t.Parallel()
+	for name, order := range map[string]func(*sidecar, *appProcess){
+		"app first":     func(s *sidecar, a *appProcess) { a.signal(syscall.SIGTERM); a.wait(); s.signal(syscall.SIGTERM) },
+		"sidecar first": func(s *sidecar, a *appProcess) { s.signal(syscall.SIGTERM); s.exitCode(); a.signal(syscall.SIGTERM); a.wait() },
+		"together":      func(s *sidecar, a *appProcess) { s.signal(syscall.SIGTERM); a.signal(syscall.SIGTERM); a.wait() },
+		"app killed":    func(s *sidecar, a *appProcess) { a.kill(); s.signal(syscall.SIGTERM) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// Two, so that a request that dies with the app may count once in each of two rounds.
+			sc := newScene(t).with("MAX_RETRIES", "2").seed()
+			app := withAppProcess(t, sc)
+			ids := numbered("m", 3000)
+			sc.send(ids...)
+			for range 2 {
+				s := sc.run()
+				before := app.total()
+				eventually(t, "work under way", func() bool { return app.total() > before+100 })
+				order(s, app)
+				if code := s.exitCode(); code != 0 {
+					t.Errorf("exit code %d, want 0", code)
+				}
+				if left := sc.ready(sc.queue()); left == 0 {
+					t.Fatal("all was done before the stop: this proves nothing")
+				}
+				app.start()
+			}
+			s := sc.run()
+			eventually(t, "every message received", func() bool {
+				return !slices.ContainsFunc(ids, func(id string) bool { return app.receipts(id) == 0 })
+			})
+			eventually(t, "empty queues", func() bool { return sc.ready(sc.queue()) == 0 && sc.ready(sc.retryQueue()) == 0 && s.metric("sidecar_inflight_messages") == 0 })
+			sc.settledAll(s, 0)
+		})
+	}
+}

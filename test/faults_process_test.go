@@ -1,0 +1,207 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestFiftyStopsUnderLoad: five replicas at a time get SIGTERM in the middle of the work, ten times over. One attempt
+// that was counted would park its message here, and one that was interrupted would come twice.
+func TestFiftyStopsUnderLoad(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("CONCURRENCY", "4", "PREFETCH", "12", "MAX_RETRIES", "0").seed()
+	sc.app.otherwise(func(*delivery) answer { time.Sleep(10 * time.Millisecond); return status(200) })
+	const replicas, rounds, batch = 5, 10, 400
+	ids := numbered("m", rounds*batch)
+	for round := range rounds {
+		before := sc.app.total()
+		sc.send(ids[round*batch : (round+1)*batch]...)
+		var running []*sidecar
+		for range replicas {
+			running = append(running, start(t, sc.env))
+		}
+		eventually(t, "work under way", func() bool { return sc.app.total() >= before+100 })
+		for _, s := range running {
+			s.signal(syscall.SIGTERM)
+		}
+		for _, s := range running {
+			if code := s.exitCode(); code != 0 {
+				t.Errorf("round %d: exit code %d, want 0", round, code)
+			}
+		}
+		if n := sc.ready(sc.dlq()); n != 0 {
+			t.Fatalf("round %d: %d messages in the DLQ", round, n)
+		}
+	}
+	if left := sc.ready(sc.queue()); left == 0 {
+		t.Error("all was done before the last stop: this proves too little")
+	}
+	sc.app.otherwise(func(*delivery) answer { return status(200) })
+	s := sc.run()
+	sc.app.awaitAll(ids...)
+	sc.settledAll(s, 0)
+	checkUncounted(t, sc, ids)
+}
+
+// TestSidecarSuspended: a sidecar that stands still longer than its heartbeats allow wakes up to a dead session. The
+// app's answer that arrived meanwhile settles nothing, and the message comes again.
+func TestSidecarSuspended(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("AMQP_HEARTBEAT", "1s", "MAX_RETRIES", "0").seed()
+	gate := make(chan struct{})
+	sc.app.on("m", answer{status: 200, gate: gate}, status(200))
+	s := sc.run()
+	sc.send("m")
+	sc.app.await("m", 1)
+	s.signal(syscall.SIGSTOP)
+	eventually(t, "the broker gives the sidecar up", func() bool { return sc.ready(sc.queue()) == 1 && sc.consumers(sc.queue()) == 0 })
+	close(gate)
+	s.signal(syscall.SIGCONT)
+	list := sc.app.await("m", 2)
+	if list[1].header.Get("Amqp-Redelivered") != "true" || list[1].number("Amqp-Retry-Count") != 0 {
+		t.Errorf("second receipt: Amqp-Redelivered %s, Amqp-Retry-Count %s", list[1].header.Get("Amqp-Redelivered"), list[1].header.Get("Amqp-Retry-Count"))
+	}
+	s.awaitReady()
+	eventually(t, "the late answer counted as stale", func() bool { return s.metric("sidecar_stale_deliveries_total") > 0 })
+	sc.settledAll(s, 0)
+	if n := len(sc.app.seen("m")); n != 2 {
+		t.Errorf("%d receipts, want 2", n)
+	}
+}
+
+// TestThrottledToAFifthOfACore: as a container at its CPU limit runs, 20 ms of every 100. Heartbeats must not wait
+// behind the work.
+func TestThrottledToAFifthOfACore(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("AMQP_HEARTBEAT", "3s", "MAX_RETRIES", "0").seed()
+	sc.env["GOMAXPROCS"] = "1"
+	s := sc.run()
+	ids := numbered("m", 1500)
+	sc.send(ids...)
+	done := make(chan struct{})
+	throttled := make(chan struct{})
+	go func() {
+		defer close(throttled)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+			time.Sleep(80 * time.Millisecond)
+			_ = s.cmd.Process.Signal(syscall.SIGCONT)
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	release := func() { close(done); <-throttled }
+	sc.app.awaitAll(ids...)
+	time.Sleep(7 * time.Second) // idle and throttled: only heartbeats, and more than two of them
+	release()
+	if n := s.metric("sidecar_amqp_reconnects_total"); n != 0 {
+		t.Errorf("%v sessions were lost for the lack of CPU", n)
+	}
+	sc.settledAll(s, 0)
+	checkUncounted(t, sc, ids)
+}
+
+// TestWritesNoFile: a read-only root file system is enough. With a limit of zero bytes per file every write to one
+// fails and, on most systems, kills the writer.
+func TestWritesNoFile(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "1").seed()
+	sc.app.on("bad", status(500))
+	s := launchBinary(t, "/bin/sh", sc.env, "-c", "ulimit -f 0 && cd / && exec "+program).listening().awaitReady()
+	sc.send("bad", "good")
+	s.awaitOutcome("good", "ack")
+	s.awaitOutcome("bad", "park")
+	sc.settledAll(s, 1)
+}
+
+// TestLogReaderGone: the process that read the log died. By default that would kill a Go program at its next line.
+func TestLogReaderGone(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("ADMIN_ADDR", freeAddr(t), "CONTROL_ADDR", freeAddr(t)).seed()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	cmd := exec.Command(program)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = environ(sc.env), w, w, dieWithTest()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ids := numbered("m", 20)
+	sc.send(ids...)
+	sc.app.awaitAll(ids...)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the sidecar ended with %v", err)
+	}
+	if n := sc.ready(sc.queue()); n != 0 {
+		t.Errorf("%d messages left in the queue", n)
+	}
+}
+
+// TestMemoryOfABacklog: what waits in the broker costs nothing here. The backlog is larger than the limit, and the app
+// takes its time.
+func TestMemoryOfABacklog(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Log("no /proc here")
+		return
+	}
+	sc := newScene(t).with("LOG_LEVEL", "info", "CONCURRENCY", "5", "PREFETCH", "20").seed()
+	const size, count, limit = 64 << 10, 1600, 48 << 10 // bytes, messages, KiB
+	gate := make(chan struct{})
+	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
+	batch := make([]string, 0, 100)
+	for i, id := range numbered("m", count) {
+		if batch = append(batch, id); len(batch) < cap(batch) && i < count-1 {
+			continue
+		}
+		list := messages(batch...)
+		for j := range list {
+			list[j].Body = make([]byte, size)
+		}
+		sc.sendMessage(list...)
+		batch = batch[:0]
+	}
+	s := launchBinary(t, shipped(t), sc.env).listening().awaitReady()
+	eventually(t, "a full window", func() bool { return sc.ready(sc.queue()) == count-20 })
+	stays(t, 2*time.Second, "the window stays as it is", func() bool { return sc.ready(sc.queue()) == count-20 })
+	close(gate)
+	eventually(t, "an empty queue", func() bool { return sc.ready(sc.queue()) == 0 && s.metric("sidecar_inflight_messages") == 0 })
+	if peak := peakRSS(t, s.cmd.Process.Pid); peak > limit {
+		t.Errorf("%d KiB at its peak with %d MiB waiting in the broker, the limit is %d KiB", peak, size*count>>20, limit)
+	}
+	sc.settledAll(s, 0)
+}
+
+// peakRSS is the largest resident set that the process ever had, in KiB.
+func peakRSS(t testing.TB, pid int) (kib int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+			return kib
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
