@@ -80,10 +80,15 @@ func TestAppKilledInTheHandler(t *testing.T) {
 func TestBothStop(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string]func(*sidecar, *appProcess){
-		"app first":     func(s *sidecar, a *appProcess) { a.signal(syscall.SIGTERM); a.wait(); s.signal(syscall.SIGTERM) },
-		"sidecar first": func(s *sidecar, a *appProcess) { s.signal(syscall.SIGTERM); s.exitCode(); a.signal(syscall.SIGTERM); a.wait() },
-		"together":      func(s *sidecar, a *appProcess) { s.signal(syscall.SIGTERM); a.signal(syscall.SIGTERM); a.wait() },
-		"app killed":    func(s *sidecar, a *appProcess) { a.kill(); s.signal(syscall.SIGTERM) },
+		"app first": func(s *sidecar, a *appProcess) { a.signal(syscall.SIGTERM); a.wait(); s.signal(syscall.SIGTERM) },
+		"sidecar first": func(s *sidecar, a *appProcess) {
+			s.signal(syscall.SIGTERM)
+			s.exitCode()
+			a.signal(syscall.SIGTERM)
+			a.wait()
+		},
+		"together":   func(s *sidecar, a *appProcess) { s.signal(syscall.SIGTERM); a.signal(syscall.SIGTERM); a.wait() },
+		"app killed": func(s *sidecar, a *appProcess) { a.kill(); s.signal(syscall.SIGTERM) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +114,9 @@ func TestBothStop(t *testing.T) {
 			eventually(t, "every message received", func() bool {
 				return !slices.ContainsFunc(ids, func(id string) bool { return app.receipts(id) == 0 })
 			})
-			eventually(t, "empty queues", func() bool { return sc.ready(sc.queue()) == 0 && sc.ready(sc.retryQueue()) == 0 && s.metric("sidecar_inflight_messages") == 0 })
+			eventually(t, "empty queues", func() bool {
+				return sc.ready(sc.queue()) == 0 && sc.ready(sc.retryQueue()) == 0 && s.metric("sidecar_inflight_messages") == 0
+			})
 			sc.settledAll(s, 0)
 		})
 	}

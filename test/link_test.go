@@ -178,28 +178,36 @@ func TestRetryQueueGoneBeforeAReconnect(t *testing.T) {
 	}
 }
 
-// TestRetryQueueGoneAtRunTime: it is looked at from time to time. Once the sidecar knows, it repairs the chain or stops
-// taking messages; in no case does it go on rejecting into the hole.
+// TestRetryQueueGoneAtRunTime: it is looked at from time to time, and so is its exchange. Once the sidecar knows, it
+// repairs the chain or stops taking messages; in no case does it go on rejecting into the hole.
 func TestRetryQueueGoneAtRunTime(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"declare", "verify"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			sc := newScene(t).with("TOPOLOGY_MODE", mode).seed()
-			sc.app.on("m", status(500), status(200))
-			s := sc.run()
-			sc.deleteQueue(sc.retryQueue())
-			within(t, 90*time.Second, "repaired, or not ready and saying why", func() bool {
-				return sc.ready(sc.retryQueue()) == 0 || !s.ready() && s.log.mentions(sc.retryQueue())
+		for _, what := range []string{"queue", "exchange"} {
+			t.Run(mode+" "+what, func(t *testing.T) {
+				t.Parallel()
+				sc := newScene(t).with("TOPOLOGY_MODE", mode).seed()
+				sc.app.on("m", status(500), status(200))
+				s := sc.run()
+				gone := sc.retryQueue()
+				if what == "queue" {
+					sc.deleteQueue(gone)
+				} else {
+					gone = sc.retryExchange()
+					sc.deleteExchange(gone)
+				}
+				within(t, 90*time.Second, "repaired, or not ready and saying why", func() bool {
+					return s.log.mentions(gone) && (s.log.mentions("topology fits") || !s.ready())
+				})
+				sc.send("m")
+				if mode == "verify" {
+					stays(t, time.Second, "nothing is taken", func() bool { return sc.app.total() == 0 })
+					sc.seed()
+				}
+				within(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
+				sc.settledAll(s, 0)
 			})
-			sc.send("m")
-			if mode == "verify" {
-				stays(t, time.Second, "nothing is taken", func() bool { return sc.app.total() == 0 })
-				sc.seed()
-			}
-			within(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
-			sc.settledAll(s, 0)
-		})
+		}
 	}
 }
 

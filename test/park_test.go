@@ -82,7 +82,8 @@ func TestFullDLQRefuses(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestDangerousPropertiesAreNotCopied: expiration, user id, CC, transient mode.
+// TestDangerousPropertiesAreNotCopied: expiration, user id, CC, transient mode. The publisher is not the user that the
+// sidecar runs as: a broker refuses a copy that claims another's user id.
 func TestDangerousPropertiesAreNotCopied(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()
@@ -99,6 +100,11 @@ func TestDangerousPropertiesAreNotCopied(t *testing.T) {
 	cc.Headers = amqp.Table{"CC": []any{aside}, "BCC": []any{aside}}
 	sc.publish("", sc.queue(), cc)
 	sc.take(aside, 1) // the copy the publisher asked for
+	if brokerCtl != "" {
+		user := newAccount(t)
+		user.may(".*", ".*", ".*")
+		sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
+	}
 	s := sc.run()
 	for _, d := range sc.take(sc.dlq(), 2) {
 		if d.Expiration != "" || d.UserId != "" || d.DeliveryMode != amqp.Persistent || d.Headers["CC"] != nil || d.Headers["BCC"] != nil {

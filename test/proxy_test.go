@@ -20,7 +20,7 @@ type proxy struct {
 
 type link struct {
 	client, server net.Conn
-	mu             sync.Mutex // held while frozen
+	up, down       sync.Mutex // held while nothing may pass in that direction
 }
 
 func newProxy(t testing.TB, target string) *proxy {
@@ -73,16 +73,27 @@ func (p *proxy) cut() {
 // freeze lets no more bytes pass on today's links and tells neither side: a half-open connection. The returned
 // function thaws them.
 func (p *proxy) freeze() (thaw func()) {
+	return p.hold(func(l *link) []*sync.Mutex { return []*sync.Mutex{&l.up, &l.down} })
+}
+
+// mute lets nothing more come back from the broker on today's links; what the sidecar sends still arrives there.
+func (p *proxy) mute() (thaw func()) {
+	return p.hold(func(l *link) []*sync.Mutex { return []*sync.Mutex{&l.down} })
+}
+
+func (p *proxy) hold(which func(*link) []*sync.Mutex) (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var frozen []*link
+	var held []*sync.Mutex
 	for l := range p.links {
-		l.mu.Lock()
-		frozen = append(frozen, l)
+		for _, m := range which(l) {
+			m.Lock()
+			held = append(held, m)
+		}
 	}
 	return sync.OnceFunc(func() {
-		for _, l := range frozen {
-			l.mu.Unlock()
+		for _, m := range held {
+			m.Unlock()
 		}
 	})
 }
@@ -99,23 +110,23 @@ func (p *proxy) join(client net.Conn) {
 	p.dialed++
 	p.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { l.pump(server, client) })
-	both.Go(func() { l.pump(client, server) })
+	both.Go(func() { pump(server, client, &l.up) })
+	both.Go(func() { pump(client, server, &l.down) })
 	both.Wait()
 	p.mu.Lock()
 	delete(p.links, l)
 	p.mu.Unlock()
 }
 
-func (l *link) pump(to, from net.Conn) {
+func pump(to, from net.Conn, open *sync.Mutex) {
 	defer func() { _ = to.Close(); _ = from.Close() }()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			l.mu.Lock()
+			open.Lock()
 			_, werr := to.Write(buf[:n])
-			l.mu.Unlock()
+			open.Unlock()
 			if werr != nil {
 				return
 			}

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -256,11 +257,12 @@ func TestDrainedWithoutADrain(t *testing.T) {
 	s.awaitReady()
 }
 
-// TestKillLosesNothing: kill -9 in the middle of everything, ten times.
+// TestKillLosesNothing: kill -9 in the middle of everything, twenty times. What comes twice was in the window at a kill.
 func TestKillLosesNothing(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "3").seed()
-	ids, bad := numbered("m", 300), numbered("bad", 20)
+	const kills, prefetch = 20, 10
+	sc := newScene(t).with("MAX_RETRIES", "3", "CONCURRENCY", "5", "PREFETCH", fmt.Sprint(prefetch)).seed()
+	ids, bad := numbered("m", 600), numbered("bad", 20)
 	sc.app.otherwise(func(d *delivery) answer {
 		time.Sleep(5 * time.Millisecond)
 		if d.id[0] == 'b' {
@@ -268,10 +270,10 @@ func TestKillLosesNothing(t *testing.T) {
 		}
 		return status(200)
 	})
-	sc.send(ids[:150]...)
+	sc.send(ids[:300]...)
 	sc.send(bad...)
-	sc.send(ids[150:]...)
-	for range 8 {
+	sc.send(ids[300:]...)
+	for range kills {
 		s := sc.run()
 		before := sc.app.total()
 		within(t, patience, "some progress", func() bool { return sc.app.total() > before+10 || sc.ready(sc.queue()) == 0 })
@@ -293,6 +295,13 @@ func TestKillLosesNothing(t *testing.T) {
 		if id[0] != 'b' {
 			t.Errorf("%s is good and was parked", id)
 		}
+	}
+	twice := -len(ids)
+	for _, id := range ids {
+		twice += len(sc.app.seen(id))
+	}
+	if t.Logf("%d receipts too many in %d kills", twice, kills); twice > kills*prefetch {
+		t.Errorf("%d receipts too many, want at most %d for each of %d kills", twice, prefetch, kills)
 	}
 	s.stop()
 }

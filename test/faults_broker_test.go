@@ -1,0 +1,307 @@
+package test
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestBrokerRestarts is not parallel: it takes the broker from everybody. The message in flight comes again, uncounted.
+func TestBrokerRestarts(t *testing.T) {
+	if brokerCtl == "" {
+		t.Log("BROKER_CTL is not set: nobody can restart the broker")
+		return
+	}
+	sc := newScene(t).with("MAX_RETRIES", "0").seed()
+	s := sc.run()
+	t.Cleanup(func() { ctl(t, "start_app") })
+	for _, id := range numbered("m", 2) {
+		gate := make(chan struct{})
+		sc.app.on(id, answer{status: 200, gate: gate}, status(200))
+		sc.send(id)
+		sc.app.await(id, 1)
+		ctl(t, "stop_app")
+		eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
+		close(gate)
+		ctl(t, "start_app")
+		sc.broker = dialBroker(t)
+		s.awaitReady()
+		if d := sc.app.await(id, 2)[1]; d.number("Amqp-Retry-Count") != 0 {
+			t.Errorf("%s was charged for the restart: Amqp-Retry-Count %s", id, d.header.Get("Amqp-Retry-Count"))
+		}
+		s.awaitOutcome(id, "ack")
+	}
+	if n := s.metric("sidecar_amqp_reconnects_total", `cause="broker"`); n < 2 {
+		t.Errorf("%v sessions closed by the broker in two restarts", n)
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestBrokerSuspended is not parallel either. A broker that stands still says nothing; when it wakes up it still has
+// the sidecar's old consumer, for a moment beside the new one.
+func TestBrokerSuspended(t *testing.T) {
+	pid := brokerProcess(t)
+	if pid == 0 {
+		t.Log("the broker is no process of this machine's that could be stopped")
+		return
+	}
+	sc := newScene(t).with("AMQP_HEARTBEAT", "1s", "MAX_RETRIES", "0", "CONCURRENCY", "4", "PREFETCH", "8").seed()
+	s := sc.run()
+	sc.warm(s, 4)
+	before := sc.app.total()
+	gate := make(chan struct{})
+	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
+	ids := numbered("m", 40)
+	sc.send(ids...)
+	eventually(t, "four in flight", func() bool { return sc.app.total() == before+4 })
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReady()
+	close(gate)
+	sc.app.awaitAll(ids...)
+	for _, id := range ids {
+		s.awaitOutcome(id, "ack")
+	}
+	sc.settledAll(s, 0)
+	if n := sc.app.total() - before; n > 44 {
+		t.Errorf("%d receipts of 40 messages; only the four in flight may come twice", n)
+	}
+}
+
+// brokerProcess is the broker's process on this machine, 0 when there is none to be seen (it runs in a container).
+func brokerProcess(t *testing.T) int {
+	t.Helper()
+	if brokerCtl == "" {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.Trim(strings.TrimSpace(ctl(t, "-q", "eval", "os:getpid().")), `"`))
+	if err != nil {
+		return 0
+	}
+	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	if err != nil || !strings.HasPrefix(string(name), "beam") {
+		return 0
+	}
+	return pid
+}
+
+// TestAlarmWhileEverythingFails is not parallel, like every alarm. More messages are to be parked than the window holds,
+// and the broker takes none: consumption pauses and says so. Afterwards each is parked once.
+func TestAlarmWhileEverythingFails(t *testing.T) {
+	if brokerCtl == "" {
+		t.Log("BROKER_CTL is not set: nobody can raise an alarm")
+		return
+	}
+	sc := newScene(t).with("MAX_RETRIES", "0", "CONCURRENCY", "4", "PREFETCH", "8").seed()
+	sc.app.otherwise(func(*delivery) answer { return status(500) })
+	s := sc.run()
+	calm := func() { ctl(t, "set_vm_memory_high_watermark", "0.4") }
+	t.Cleanup(calm)
+	ids := numbered("m", 40)
+	sc.app.down()
+	sc.send(ids...)
+	ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	sc.app.up()
+	eventually(t, "a pause for the breaker or for what cannot be parked", func() bool {
+		return s.metric("sidecar_park_failures_total") > 0
+	})
+	stays(t, 2*time.Second, "up, and no more in hand than the window holds", func() bool {
+		return !s.ended() && sc.ready(sc.queue()) >= len(ids)-8
+	})
+	calm()
+	parked := map[string]int{}
+	for _, d := range sc.take(sc.dlq(), len(ids)) {
+		parked[d.MessageId]++
+	}
+	if len(parked) != len(ids) {
+		t.Errorf("parked %d different messages, want %d", len(parked), len(ids))
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestUserLosesAccess: the password changes under a running sidecar, then the user is gone. It never ends for it, it
+// says why, and it needs no restart once somebody has repaired it.
+func TestUserLosesAccess(t *testing.T) {
+	t.Parallel()
+	if brokerCtl == "" {
+		t.Log("BROKER_CTL is not set: nobody can change a user")
+		return
+	}
+	sc := newScene(t).seed()
+	user := newAccount(t)
+	user.may(".*", ".*", ".*")
+	file := filepath.Join(t.TempDir(), "password")
+	put := func(s string) {
+		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("canary-password")
+	s := sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD_FILE", file).run()
+	refusals := func() float64 { return s.metric("sidecar_amqp_reconnects_total", `cause="auth"`) }
+	lines := func() int { return len(s.log.find(func(e entry) bool { return e.text("cause") == "auth" })) }
+	for what, damage := range map[string]func(){
+		"another password": func() { ctl(t, "change_password", user.name, "canary-second") },
+		"no such user":     func() { ctl(t, "delete_user", user.name) },
+	} {
+		before, said := refusals(), lines()
+		damage()
+		if what == "another password" {
+			ctl(t, "close_all_user_connections", user.name, "rotation")
+		}
+		eventually(t, what+": a refused login", func() bool { return refusals() > before })
+		if s.ready() || s.ended() || lines() <= said {
+			t.Errorf("%s: ready %v, ended %v, %d lines that say why", what, s.ready(), s.ended(), lines()-said)
+		}
+		if what == "another password" {
+			put("canary-second")
+		} else {
+			put("canary-third")
+			ctl(t, "add_user", user.name, "canary-third")
+			user.may(".*", ".*", ".*")
+		}
+		s.awaitReady()
+	}
+	sc.send("m")
+	sc.app.await("m", 1)
+	if s.log.mentions("canary") {
+		t.Error("the log holds a password")
+	}
+	sc.settledAll(s, 0)
+}
+
+// TestVhostDeleted and made again, empty: the sidecar is back with its queues declared.
+func TestVhostDeleted(t *testing.T) {
+	t.Parallel()
+	if brokerCtl == "" {
+		t.Log("BROKER_CTL is not set: nobody can delete a vhost")
+		return
+	}
+	name := "bb" + token()
+	create := func() {
+		ctl(t, "add_vhost", name)
+		ctl(t, "set_permissions", "-p", name, brokerUser(t), ".*", ".*", ".*")
+	}
+	create()
+	t.Cleanup(func() { ctl(t, "delete_vhost", name) })
+	sc := newScene(t)
+	at := brokerURLWith(t, func(u *url.URL) { u.Path = "/" + name })
+	s := sc.with("AMQP_URL", at).run()
+	ctl(t, "delete_vhost", name)
+	eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
+	eventually(t, "a refusal counted", func() bool { return s.metric("sidecar_amqp_reconnects_total", `cause="auth"`) > 0 })
+	if s.ended() {
+		t.Fatal("the sidecar ended")
+	}
+	create()
+	s.awaitReady()
+	conn, err := amqp.Dial(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	there := &broker{t: t, conn: conn}
+	there.publish(sc.exchange(), "order.created", message("m"))
+	sc.app.await("m", 1)
+	s.stop()
+	if n := there.ready(sc.queue()); n != 0 {
+		t.Errorf("%d messages left in the queue", n)
+	}
+}
+
+// TestQueueInExclusiveUse: somebody else consumes alone. The sidecar waits, not ready, and takes over when it may.
+func TestQueueInExclusiveUse(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seed()
+	ch := sc.channel()
+	if _, err := ch.Consume(sc.queue(), "alone", false, true, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, sc.env)
+	eventually(t, "a log line about the refusal", func() bool { return s.log.mentions("access_refused", sc.queue()) })
+	stays(t, time.Second, "up and not ready", func() bool { return !s.ended() && !s.ready() })
+	_ = ch.Close()
+	s.awaitReady()
+	sc.send("m")
+	sc.app.await("m", 1)
+	sc.settledAll(s, 0)
+}
+
+// TestSingleActiveConsumer: the replica that gets nothing is as healthy as the one that gets all. (Such a queue is not
+// the one the plan wants, so only mode none takes it.)
+func TestSingleActiveConsumer(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("TOPOLOGY_MODE", "none").seed()
+	sc.deleteQueue(sc.queue())
+	args := serviceArgs(sc)
+	args["x-single-active-consumer"] = true
+	if err := sc.declare(sc.queue(), args); err != nil {
+		t.Fatal(err)
+	}
+	sc.bind(sc.queue(), "", sc.exchange())
+	first := sc.run()
+	second := sc.run()
+	sc.send(numbered("a", 20)...)
+	for _, id := range numbered("a", 20) {
+		first.awaitOutcome(id, "ack")
+	}
+	if !second.ready() || second.metric("sidecar_consumer_active") != 1 {
+		t.Error("the waiting replica is not ready")
+	}
+	first.kill()
+	sc.send(numbered("b", 20)...)
+	for _, id := range numbered("b", 20) {
+		second.awaitOutcome(id, "ack")
+	}
+	sc.settledAll(second, 0)
+}
+
+// TestParkWhoseConfirmIsLost: the copy is in the DLQ and nobody told the sidecar. It cannot know, so the original stays
+// and is parked again: twice, never not at all.
+func TestParkWhoseConfirmIsLost(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(sc *scene, s *sidecar, p *proxy) *sidecar{
+		"cut":    func(_ *scene, s *sidecar, p *proxy) *sidecar { p.cut(); return s },
+		"killed": func(sc *scene, s *sidecar, _ *proxy) *sidecar { s.kill(); return start(sc.t, sc.env) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("MAX_RETRIES", "0").seed()
+			p := linked(t, sc)
+			gate := make(chan struct{})
+			sc.app.on("m", answer{status: 500, gate: gate}, status(500))
+			s := sc.run()
+			sc.send("m")
+			sc.app.await("m", 1)
+			thaw := p.mute()
+			t.Cleanup(thaw)
+			close(gate)
+			eventually(t, "the copy in the DLQ", func() bool { return sc.ready(sc.dlq()) == 1 })
+			s = fault(sc, s, p)
+			thaw()
+			list := sc.take(sc.dlq(), 2)
+			for _, d := range list {
+				if d.MessageId != "m" || string(d.Body) != string(list[0].Body) || d.Headers["x-final-reason"] != "max_retries" || asInt(d.Headers["x-final-status-code"]) != 500 {
+					t.Errorf("parked %q: %v", d.MessageId, d.Headers)
+				}
+			}
+			sc.settledAll(s.awaitReady(), 0)
+			if n := len(sc.app.seen("m")); n != 2 {
+				t.Errorf("%d receipts, want 2", n)
+			}
+		})
+	}
+}
