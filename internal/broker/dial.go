@@ -85,7 +85,7 @@ func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 	w := newWire(conn, raw, d.logHidden)
 	c, err := amqp.Open(w, d.config(t))
 	if err != nil {
-		err = handshakeCause(err, w) // before our own end of the connection becomes its cause
+		err = handshakeCause(ctx, err, w) // before our own end of the connection becomes its cause
 		kill(raw)
 		return nil, inTime(ctx, err)
 	}
@@ -130,17 +130,18 @@ func inTime(ctx context.Context, err error) error {
 
 // handshakeCause undoes two losses of the client library: it turns errors of the connection into text, and it calls
 // every connection that ends while the broker looks at credentials or virtual host a refusal. The broker does refuse a
-// login by ending the connection without a word, but a silent one has refused nothing.
-func handshakeCause(err error, w *wire) error {
+// login by ending the connection without a word, but a silent one, whose connection we ended, has refused nothing.
+func handshakeCause(ctx context.Context, err error, w *wire) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server {
 		return err
 	}
-	cause := w.cause()
-	if cause == nil {
-		return err
+	guess := errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost)
+	if guess && ctx.Err() != nil {
+		return errors.New("handshake: no answer")
 	}
-	if guess := errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost); guess && causeOf(cause) == causeNetwork {
+	cause := w.cause()
+	if cause == nil || guess && causeOf(cause) == causeNetwork {
 		return err
 	}
 	return fmt.Errorf("handshake: %w", cause)

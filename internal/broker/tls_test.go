@@ -7,7 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/brokertest"
 )
@@ -119,6 +123,53 @@ func TestClientCertificateRotatesBetweenDials(t *testing.T) {
 	if _, err := NewDialer(o).Dial(t.Context()); causeOf(err) != causeTLS {
 		t.Errorf("with a stranger's certificate: %v is %s", err, causeOf(err))
 	}
+}
+
+// TestCertificatesRotateUnderARunningSession: the authority of both sides is replaced while a session stands. It stays;
+// the next one is made with the new files. In between, when only one of a pair has been written, the dialer goes on trying.
+func TestCertificatesRotateUnderARunningSession(t *testing.T) {
+	before, after := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
+	now := atomic.Pointer[brokertest.Authority]{}
+	now.Store(before)
+	configs := map[*brokertest.Authority]*tls.Config{}
+	for _, ca := range []*brokertest.Authority{before, after} {
+		c := ca.ServerConfig(t, "127.0.0.1")
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
+		configs[ca] = c
+	}
+	proxy, url := secure(t, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return configs[now.Load()], nil }})
+	dir := t.TempDir()
+	o := options(url)
+	o.TLS = TLSOptions{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	mount := func(from, to string) {
+		pem, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certFile, keyFile := before.Issue(t, "client")
+	mount(before.CAFile(), o.TLS.CAFile)
+	mount(certFile, o.TLS.CertFile)
+	mount(keyFile, o.TLS.KeyFile)
+	r := prometheus.NewRegistry()
+	o.Registerer = r
+	sessions := make(chan *Session, 10)
+	supervise(t, NewDialer(o), wait(sessions))
+	s := <-sessions
+	now.Store(after)
+	certFile, keyFile = after.Issue(t, "client")
+	mount(after.CAFile(), o.TLS.CAFile)
+	mount(certFile, o.TLS.CertFile)
+	if s.Err() != nil {
+		t.Errorf("the rotation ended the session: %v", s.Err())
+	}
+	proxy.Cut()
+	brokertest.Eventually(t, 60*time.Second, "an attempt with half a pair", func() bool { return reconnects(t, r, causeTLS) >= 1 })
+	mount(keyFile, o.TLS.KeyFile)
+	<-sessions
 }
 
 func TestSASLExternalLeavesTheCredentialsOut(t *testing.T) {

@@ -1,0 +1,54 @@
+package broker
+
+import (
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+)
+
+// A peer that vanished while we wait to send is found by TCP_USER_TIMEOUT, one that vanished while we are silent by
+// keepalive, and both before a minute is over: heartbeats alone do not cover the handshake of a slow broker.
+func TestSocketGivesAVanishedPeerUp(t *testing.T) {
+	c, err := dialTCP(t.Context(), brokerAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kill(c)
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		t.Fatalf("a %T", c)
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct{ level, option, value int }{
+		"TCP_USER_TIMEOUT, ms": {syscall.IPPROTO_TCP, tcpUserTimeout, int(30 * time.Second / time.Millisecond)},
+		"SO_KEEPALIVE":         {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
+		"TCP_KEEPIDLE, s":      {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 15},
+		"TCP_KEEPINTVL, s":     {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 5},
+		"TCP_KEEPCNT":          {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
+	} {
+		got, failed := 0, error(nil)
+		if err := raw.Control(func(fd uintptr) {
+			got, failed = syscall.GetsockoptInt(int(fd), want.level, want.option)
+		}); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+		if got != want.value {
+			t.Errorf("%s is %d, want %d", name, got, want.value)
+		}
+	}
+}
+
+func brokerAddr(t *testing.T) string {
+	t.Helper()
+	targets, err := NewDialer(options(brokertest.URL(t))).targets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return targets[0].addr()
+}
