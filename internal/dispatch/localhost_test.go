@@ -1,0 +1,57 @@
+package dispatch
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"sidecar/internal/apptest"
+)
+
+// B17: the name stands for two addresses and the app listens on one of them.
+func TestLocalhostFindsAnAppOnIPv4Only(t *testing.T) {
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	url := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	if url == s.URL {
+		t.Fatalf("the app listens on %s", s.URL)
+	}
+	for range 50 {
+		target := newTarget(t, url)
+		wantStatus(t, dispatch(t, target, sample()), 204)
+	}
+}
+
+// B13: an answer of a few kilobytes that says it is ten megabytes of zeros is taken as it comes.
+func TestCompressedAnswerIsNotInflated(t *testing.T) {
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	if _, err := io.CopyN(w, zeros{}, 10<<20); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	if bomb.Len() > maxAnswerBody {
+		t.Fatalf("the bomb has %d bytes", bomb.Len())
+	}
+	s := apptest.Listen(t, apptest.Answer(fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n"+
+		"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", bomb.Len(), bomb.String())))
+	target := newTarget(t, s.URL)
+	for range 3 {
+		o := dispatch(t, target, sample())
+		wantStatus(t, o, 500)
+		if o.Problem != nil {
+			t.Errorf("a problem was read: %+v", o.Problem)
+		}
+	}
+	if s.Accepted() != 1 {
+		t.Errorf("%d connections, want 1: the body was not read to its end", s.Accepted())
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
