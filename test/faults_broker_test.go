@@ -283,7 +283,11 @@ func TestParkWhoseConfirmIsLost(t *testing.T) {
 			p := linked(t, sc)
 			gate := make(chan struct{})
 			sc.app.on("m", answer{status: 500, gate: gate}, status(500))
+			sc.app.on("first", status(500))
 			s := sc.run()
+			sc.send("first")
+			sc.take(sc.dlq(), 1) // now there is a channel to publish on: opening one would wait for an answer
+			s.awaitOutcome("first", "park")
 			sc.send("m")
 			sc.app.await("m", 1)
 			thaw := p.mute()
