@@ -17,7 +17,7 @@ func TestFiftyStopsUnderLoad(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONCURRENCY", "4", "PREFETCH", "12", "MAX_RETRIES", "0").seed()
 	sc.app.otherwise(func(*delivery) answer { time.Sleep(10 * time.Millisecond); return status(200) })
-	const replicas, rounds, batch = 5, 10, 400
+	const replicas, rounds, batch = 5, 10, 300
 	ids := numbered("m", rounds*batch)
 	for round := range rounds {
 		before := sc.app.total()
