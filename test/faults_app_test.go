@@ -95,7 +95,7 @@ func TestBothStop(t *testing.T) {
 			// Two, so that a request that dies with the app may count once in each of two rounds.
 			sc := newScene(t).with("MAX_RETRIES", "2").seed()
 			app := withAppProcess(t, sc)
-			ids := numbered("m", 3000)
+			ids := numbered("m", 1200)
 			sc.send(ids...)
 			for range 2 {
 				s := sc.run()

@@ -18,13 +18,13 @@ func TestFiftyStopsUnderLoad(t *testing.T) {
 	sc := newScene(t).with("CONCURRENCY", "4", "PREFETCH", "12", "MAX_RETRIES", "0").seed()
 	sc.app.otherwise(func(*delivery) answer { time.Sleep(10 * time.Millisecond); return status(200) })
 	const replicas, rounds, batch = 5, 10, 300
-	ids := numbered("m", rounds*batch)
+	ids, binary := numbered("m", rounds*batch), shipped(t)
 	for round := range rounds {
 		before := sc.app.total()
 		sc.send(ids[round*batch : (round+1)*batch]...)
 		var running []*sidecar
 		for range replicas {
-			running = append(running, start(t, sc.env))
+			running = append(running, launchBinary(t, binary, sc.env).listening())
 		}
 		eventually(t, "work under way", func() bool { return sc.app.total() >= before+100 })
 		for _, s := range running {
@@ -82,7 +82,7 @@ func TestThrottledToAFifthOfACore(t *testing.T) {
 	sc := newScene(t).with("AMQP_HEARTBEAT", "3s", "MAX_RETRIES", "0").seed()
 	sc.env["GOMAXPROCS"] = "1"
 	s := sc.run()
-	ids := numbered("m", 1500)
+	ids := numbered("m", 500)
 	sc.send(ids...)
 	done := make(chan struct{})
 	throttled := make(chan struct{})

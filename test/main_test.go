@@ -19,6 +19,7 @@ import (
 
 var (
 	program   string // the sidecar under test
+	workDir   string // removed at the end
 	brokerURL string // AMQP_URL
 	brokerCtl string // BROKER_CTL, may be empty
 	raceBuild = os.Getenv("SIDECAR_TEST_RACE") != ""
@@ -41,16 +42,17 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "AMQP_URL is not set: these tests need a real RabbitMQ, for example amqp://guest:guest@127.0.0.1:5672/")
 		return 1
 	}
-	dir, err := os.MkdirTemp("", "sidecar-test-")
+	var err error
+	workDir, err = os.MkdirTemp("", "sidecar-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { _ = os.RemoveAll(workDir) }()
 
 	program = os.Getenv("SIDECAR_BIN")
 	if program == "" {
-		program = filepath.Join(dir, "sidecar")
+		program = filepath.Join(workDir, "sidecar")
 		if err := build(program, raceBuild); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

@@ -273,8 +273,9 @@ func TestKillLosesNothing(t *testing.T) {
 	sc.send(ids[:300]...)
 	sc.send(bad...)
 	sc.send(ids[300:]...)
+	binary := shipped(t)
 	for range kills {
-		s := sc.run()
+		s := launchBinary(t, binary, sc.env).listening().awaitReady()
 		before := sc.app.total()
 		within(t, patience, "some progress", func() bool { return sc.app.total() > before+10 || sc.ready(sc.queue()) == 0 })
 		s.kill()
