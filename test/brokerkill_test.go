@@ -77,7 +77,7 @@ func TestBrokerKilledWhileMessagesWaitForTheirRetry(t *testing.T) {
 	// RabbitMQ 3.10 writes the directory of its quorum queues up to three seconds late: one killed earlier comes back
 	// with an empty log and without a leader, whoever declared it.
 	time.Sleep(6 * time.Second)
-	ids := numbered("m", 2000)
+	ids := numbered("m", 1000)
 	for i := 0; i < len(ids); i += 500 {
 		sc.send(ids[i : i+500]...)
 	}

@@ -182,32 +182,30 @@ func TestRetryQueueGoneBeforeAReconnect(t *testing.T) {
 // repairs the chain or stops taking messages; in no case does it go on rejecting into the hole.
 func TestRetryQueueGoneAtRunTime(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"declare", "verify"} {
-		for _, what := range []string{"queue", "exchange"} {
-			t.Run(mode+" "+what, func(t *testing.T) {
-				t.Parallel()
-				sc := newScene(t).with("TOPOLOGY_MODE", mode).seed()
-				sc.app.on("m", status(500), status(200))
-				s := sc.run()
-				gone := sc.retryQueue()
-				if what == "queue" {
-					sc.deleteQueue(gone)
-				} else {
-					gone = sc.retryExchange()
-					sc.deleteExchange(gone)
-				}
-				within(t, 90*time.Second, "repaired, or not ready and saying why", func() bool {
-					return s.log.mentions(gone) && (s.log.mentions("topology fits") || !s.ready())
-				})
-				sc.send("m")
-				if mode == "verify" {
-					stays(t, time.Second, "nothing is taken", func() bool { return sc.app.total() == 0 })
-					sc.seed()
-				}
-				within(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
-				sc.settledAll(s, 0)
+	for _, tc := range []struct{ mode, what string }{{"declare", "queue"}, {"declare", "exchange"}, {"verify", "queue"}} {
+		t.Run(tc.mode+" "+tc.what, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("TOPOLOGY_MODE", tc.mode).seed()
+			sc.app.on("m", status(500), status(200))
+			s := sc.run()
+			gone := sc.retryQueue()
+			if tc.what == "queue" {
+				sc.deleteQueue(gone)
+			} else {
+				gone = sc.retryExchange()
+				sc.deleteExchange(gone)
+			}
+			within(t, 90*time.Second, "repaired, or not ready and saying why", func() bool {
+				return s.log.mentions(gone) && (s.log.mentions("topology fits") || !s.ready())
 			})
-		}
+			sc.send("m")
+			if tc.mode == "verify" {
+				stays(t, time.Second, "nothing is taken", func() bool { return sc.app.total() == 0 })
+				sc.seed()
+			}
+			within(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
+			sc.settledAll(s, 0)
+		})
 	}
 }
 
