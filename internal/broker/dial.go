@@ -70,7 +70,7 @@ func (d *Dialer) turn(n int) int {
 func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
-	raw, err := dialTCP(ctx, t.addr())
+	raw, err := d.o.Connect(ctx, t.addr())
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,9 @@
 package broker
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +39,9 @@ type Options struct {
 	Version   string        // our version, for the same place
 	Logger    *slog.Logger  // nil = silent
 
+	// Connect opens the connection to a host and port; nil = TCP with keepalive. TLS, if any, runs on top of it.
+	Connect func(ctx context.Context, addr string) (net.Conn, error)
+
 	// Registerer takes the metrics; nil = none. Dialers with the same Registerer share one set: they are the
 	// connections of one process.
 	Registerer prometheus.Registerer
@@ -55,6 +60,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
+	}
+	if o.Connect == nil {
+		o.Connect = dialTCP
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -251,8 +251,10 @@ func (b *Broker) Restore(s Saved) {
 
 // Idle reports whether none of the queues holds anything, ready or unacked.
 func (b *Broker) Idle(queues ...string) bool {
-	for _, q := range queues {
-		if ready, unacked := b.Count(q); ready+unacked > 0 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range queues {
+		if q := b.queues[name]; q != nil && len(q.ready)+len(q.undead)+q.unacked > 0 {
 			return false
 		}
 	}

@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/consume"
+	"sidecar/internal/flow"
+	"sidecar/internal/topology"
+)
+
+// Names of the sidecar's connections.
+const (
+	consuming  = "consume"
+	publishing = "publish"
+)
+
+// lookEvery is how often the topology is looked at, as in app.
+const lookEvery = 15 * time.Second
+
+// sidecar is one process: the parts in the order of app, without configuration, HTTP and signals.
+type sidecar struct {
+	w        *world
+	registry *prometheus.Registry
+	flow     *flow.Control
+	consumer *consume.Consumer
+	watcher  *topology.Watcher
+	look     chan struct{}
+	severed  atomic.Bool // killed: whatever it still does, nobody hears it
+
+	cancel context.CancelFunc
+	links  sync.WaitGroup
+	ended  sync.Once
+}
+
+var errServed = errors.New("served")
+
+func (w *world) startSidecar() *sidecar {
+	s := &sidecar{w: w, registry: prometheus.NewRegistry(), look: make(chan struct{}, 1)}
+	log := w.log
+	dialer := func(name string) *broker.Dialer {
+		return broker.NewDialer(broker.Options{
+			URLs: func() ([]string, error) { return []string{"amqp://guest:guest@model/"}, nil }, Name: name, Logger: log,
+			Registerer: s.registry, Connect: s.connect,
+		})
+	}
+	s.flow = flow.New(flow.Options{
+		Queue: w.plan.Queue, Concurrency: w.concurrency, Probe: w.app.probe, Interval: time.Second, Connects: true,
+		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: s.registry,
+	})
+	s.watcher = topology.NewWatcher(topology.WatchOptions{
+		Plan: w.plan, Every: lookEvery, Logger: log, Registerer: s.registry, Report: s.report,
+	})
+	real := broker.NewPublisher(dialer(publishing))
+	var publisher consume.Publisher = real
+	if w.bug.publisher != nil {
+		publisher = w.bug.publisher(real)
+	}
+	var target consume.Dispatcher = w.app
+	if w.bug.dispatcher != nil {
+		target = w.bug.dispatcher(w.app)
+	}
+	s.consumer = consume.New(consume.Options{
+		Plan: w.plan, Policy: w.policy, Unproven: w.mode != topology.ModeDeclare, Unroutable: s.askForLook,
+		Concurrency: w.concurrency, Prefetch: w.prefetch, Dispatcher: target, Publisher: publisher, Flow: s.flow,
+		Logger: log, Registerer: s.registry,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	consumeDialer := dialer(consuming)
+	s.links.Go(func() { _ = s.flow.Run(ctx) })
+	s.links.Go(func() { _ = real.Run(ctx) })
+	s.links.Go(func() { _ = broker.Supervise(ctx, consumeDialer, s.serve) })
+	return s
+}
+
+func (s *sidecar) connect(ctx context.Context, _ string) (net.Conn, error) {
+	if s.severed.Load() {
+		return nil, errRefused
+	}
+	conn, err := s.w.broker.Dial(ctx)
+	if err != nil || s.w.bug.tamper == nil {
+		return conn, err
+	}
+	return &tampered{Conn: conn, change: s.w.bug.tamper}, nil
+}
+
+// serve is one session, as in app: first the topology, then messages, and somebody who looks after it.
+func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
+	if !topology.EnsureAtOnce(ctx, session, s.w.plan, s.w.mode) {
+		if err := s.ensure(ctx, session); err != nil {
+			return err
+		}
+	} else {
+		s.flow.Lift(flow.Topology)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.watcher.Watch(ctx, session) })
+	group.Go(func() error { return s.repair(ctx, session) })
+	group.Go(func() error {
+		if err := s.consumer.Serve(ctx, session); err != nil {
+			return err
+		}
+		return errServed
+	})
+	if err := group.Wait(); !errors.Is(err, errServed) {
+		return err
+	}
+	return nil
+}
+
+func (s *sidecar) repair(ctx context.Context, session *broker.Session) error {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.look:
+		case <-t.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := s.ensure(ctx, session); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *sidecar) ensure(ctx context.Context, session *broker.Session) error {
+	findings, err := topology.Ensure(ctx, session, s.w.plan, s.w.mode)
+	if err != nil {
+		return err
+	}
+	if len(findings) > 0 {
+		s.flow.Hold(flow.Topology, findings[0].String())
+	} else {
+		s.flow.Lift(flow.Topology)
+	}
+	return nil
+}
+
+func (s *sidecar) report(findings []topology.Finding) {
+	if len(findings) > 0 {
+		s.flow.Hold(flow.Topology, findings[0].String())
+		s.askForLook()
+	}
+}
+
+func (s *sidecar) askForLook() {
+	select {
+	case s.look <- struct{}{}:
+	default:
+	}
+}
+
+// stop is a SIGTERM: drain within the grace, then close the connections. It returns when the process would have ended.
+func (s *sidecar) stop(grace time.Duration) {
+	s.ended.Do(func() {
+		ctx, done := context.WithTimeoutCause(context.Background(), grace, consume.ErrGrace)
+		defer done()
+		s.consumer.Drain(ctx)
+		s.cancel()
+		s.links.Wait()
+		s.w.keep(s)
+	})
+}
+
+// kill is a SIGKILL. Goroutines cannot be killed, but they can be cut off: nothing they do is heard from now on.
+func (s *sidecar) kill() {
+	s.severed.Store(true)
+	s.w.broker.Cut(consuming)
+	s.w.broker.Cut(publishing)
+	s.stop(0)
+}
+
+// keep writes a sidecar's metrics into the ledger.
+func (w *world) keep(s *sidecar) {
+	families, err := s.registry.Gather()
+	if err != nil {
+		panic(err)
+	}
+	b := books{settled: map[string]int{}}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			n := int(m.GetCounter().GetValue())
+			switch f.GetName() {
+			case "sidecar_messages_received_total":
+				b.received += n
+			case "sidecar_stale_deliveries_total":
+				b.stale += n
+			case "sidecar_messages_settled_total":
+				for _, l := range m.GetLabel() {
+					if l.GetName() == "outcome" {
+						b.settled[l.GetValue()] += n
+					}
+				}
+			}
+		}
+	}
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
+	w.ledger.books = append(w.ledger.books, b)
+}
+
+var silent = slog.New(slog.DiscardHandler)
