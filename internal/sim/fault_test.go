@@ -161,8 +161,8 @@ func (w *world) strike(f *fault) model.Effect {
 // await makes a fault happen that waits for its moment.
 func (w *world) await(f *fault) {
 	time.Sleep(f.delay)
-	w.process.Lock()
-	defer w.process.Unlock()
+	w.process <- struct{}{}
+	defer func() { <-w.process }()
 	if w.healed.Load() {
 		return
 	}

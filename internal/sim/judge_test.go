@@ -33,7 +33,7 @@ type judgement struct {
 	retries int // failures that were not the last of their message
 }
 
-func (l *ledger) judge(s *settings) []string {
+func (l *ledger) judge(s *settings) *judgement {
 	j := &judgement{ledger: l, s: s, parked: map[string][]model.Message{}, totals: map[kind]int{}}
 	j.exact = !slices.ContainsFunc(l.struck, (*fault).explains)
 	for _, m := range l.parked {
@@ -54,7 +54,7 @@ func (l *ledger) judge(s *settings) []string {
 	j.bounds()
 	j.order()
 	j.metrics()
-	return j.lines
+	return j
 }
 
 func (j *judgement) say(format string, args ...any) {

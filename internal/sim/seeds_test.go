@@ -2,6 +2,7 @@ package sim
 
 import (
 	"flag"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -16,29 +17,53 @@ var (
 	first = flag.Uint64("sim.seed", 1, "the first seed; with -sim.seeds=1 its log is printed")
 )
 
-// maxFailures ends a run that fails: more of them tell nothing new.
-const maxFailures = 5
+const (
+	maxFailures    = 5    // end a run that fails: more of them tell nothing new
+	representative = 1000 // seeds are enough for everything to have happened
+)
 
 // TestSeeds runs the sidecar with one seed after the other and judges each run.
 func TestSeeds(t *testing.T) {
-	var next, failed atomic.Int64
 	start := time.Now()
-	t.Run("all", func(t *testing.T) {
+	sum := &tally{}
+	sweep(t, *first, *seeds, func(t *testing.T, seed uint64) bool {
+		j := judged(t, seed, bug{}, logger(t))
+		sum.add(j)
+		if len(j.lines) > 0 {
+			t.Error(report(j))
+		}
+		return len(j.lines) > 0
+	})
+	t.Logf("%v: %s", time.Since(start).Round(time.Millisecond), sum)
+	if *seeds >= representative {
+		sum.complete(t)
+	}
+}
+
+// sweep tries one seed after the other on every core, until enough of them have failed.
+func sweep(t *testing.T, from uint64, n int, fails func(*testing.T, uint64) bool) {
+	var next, failed atomic.Int64
+	t.Run("seeds", func(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			t.Run("worker", func(t *testing.T) {
 				t.Parallel()
-				for i := next.Add(1) - 1; i < int64(*seeds) && failed.Load() < maxFailures; i = next.Add(1) - 1 {
-					seed := *first + uint64(i)
-					if lines := verdict(t, seed, bug{}, logger(t)); len(lines) > 0 {
+				for i := next.Add(1) - 1; i < int64(n) && failed.Load() < maxFailures; i = next.Add(1) - 1 {
+					if fails(t, from+uint64(i)) {
 						failed.Add(1)
-						t.Errorf("seed %d: %s\n  %s\nreplay: go test ./internal/sim -run TestSeeds -count=1 -v -sim.seeds=1 -sim.seed=%d",
-							seed, draw(seed), strings.Join(lines, "\n  "), seed)
 					}
 				}
 			})
 		}
 	})
-	t.Logf("%d seeds in %v", min(int(next.Load()), *seeds), time.Since(start).Round(time.Millisecond))
+}
+
+func report(j *judgement) string {
+	lines := append([]string{fmt.Sprintf("seed %d: %s", j.s.seed, j.s)}, j.lines...)
+	for _, f := range j.struck {
+		lines = append(lines, fmt.Sprintf("fault after %v: %s", f.at.Sub(j.began).Round(time.Millisecond), f))
+	}
+	lines = append(lines, fmt.Sprintf("replay: make sim SEED=%d", j.s.seed))
+	return strings.Join(lines, "\n  ")
 }
 
 // logger prints what happens when only one seed is looked at.
@@ -49,11 +74,9 @@ func logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// verdict runs a seed in a bubble of virtual time. A goroutine that is left behind fails the test.
-func verdict(t *testing.T, seed uint64, b bug, log *slog.Logger) (lines []string) {
+// judged runs a seed in a bubble of virtual time and judges it. A goroutine that is left behind fails the test.
+func judged(t *testing.T, seed uint64, b bug, log *slog.Logger) (j *judgement) {
 	s := draw(seed)
-	synctest.Test(t, func(*testing.T) {
-		lines = run(s, b, log).judge(s)
-	})
-	return lines
+	synctest.Test(t, func(*testing.T) { j = run(s, b, log).judge(s) })
+	return j
 }

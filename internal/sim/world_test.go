@@ -33,7 +33,7 @@ type world struct {
 	app     *app
 	ledger  *ledger
 	healed  atomic.Bool
-	process sync.Mutex // one sidecar, and one thing at a time that stops processes
+	process chan struct{} // held by who stops or starts a process; no lock, for time must pass meanwhile
 	sidecar *sidecar
 
 	mu      sync.Mutex
@@ -60,7 +60,7 @@ func run(s *settings, b bug, log *slog.Logger) *ledger {
 	if b.settings != nil {
 		b.settings(s)
 	}
-	w := &world{settings: s, bug: b, log: log, ledger: newLedger(), counts: map[string]*count{consuming: {}, publishing: {}}}
+	w := &world{settings: s, bug: b, log: log, ledger: newLedger(), counts: map[string]*count{consuming: {}, publishing: {}}, process: make(chan struct{}, 1)}
 	w.app = newApp(w.ledger, s.messages)
 	w.broker = model.New(model.Options{Version: s.version, Seed: s.seed, Latency: s.latency, Confirm: s.confirm, Hook: w.hook})
 	if s.mode != topology.ModeDeclare {
@@ -74,9 +74,9 @@ func run(s *settings, b bug, log *slog.Logger) *ledger {
 			w.waiting = append(w.waiting, f)
 		}
 	}
-	w.process.Lock()
+	w.process <- struct{}{}
 	w.sidecar = w.startSidecar()
-	w.process.Unlock()
+	<-w.process
 	others.Go(w.send)
 	time.Sleep(safety)
 	w.heal()
@@ -85,6 +85,7 @@ func run(s *settings, b bug, log *slog.Logger) *ledger {
 	w.sidecar.stop(2 * time.Minute)
 	w.ledger.park(w.broker.Take(w.plan.Park.Queue))
 	w.ledger.dropped = w.broker.Dropped()
+	w.broker.Stop() // a half-open connection may still stand
 	return w.ledger
 }
 
