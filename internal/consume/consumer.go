@@ -140,13 +140,24 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
 	c.mu.Unlock()
 	defer c.runs.Done()
 
-	sub, err := s.Subscribe(ctx, c.o.Plan.Queue, c.o.Prefetch)
+	var sub *broker.Subscription
+	err := c.interruptible(s.Kill, func() (err error) {
+		sub, err = s.Subscribe(ctx, c.o.Plan.Queue, c.o.Prefetch)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	r := newRun(c, sub, s.Kill)
 	defer r.close()
 	return r.consume(ctx)
+}
+
+// interruptible runs a call to the broker that an interruption ends by killing the session: a broker that does not
+// answer must not outlast the grace.
+func (c *Consumer) interruptible(kill func(), call func() error) error {
+	defer context.AfterFunc(c.interrupt, kill)()
+	return call()
 }
 
 // Stop takes no more messages. It returns at once; Drain waits.

@@ -77,7 +77,11 @@ func (r *run) consume(ctx context.Context) error {
 		if err := r.awaitOpen(ctx); err != nil {
 			return r.stopped(err)
 		}
-		deliveries, err := r.sub.Start(ctx)
+		var deliveries *broker.Deliveries
+		err := r.c.interruptible(r.kill, func() (err error) {
+			deliveries, err = r.sub.Start(ctx)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("consume from %q: %w", r.c.o.Plan.Queue, err)
 		}

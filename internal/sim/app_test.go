@@ -75,12 +75,12 @@ func (a *app) Dispatch(ctx context.Context, m *message.Message) message.Outcome 
 	p := a.parcels[m.MessageID]
 	switch {
 	case p == nil:
-		a.ledger.odd("message %q is nobody's", m.MessageID)
+		a.ledger.odd("I3 message %q is nobody's", m.MessageID)
 		return outcome(step{status: 200})
 	case sha256.Sum256(m.Body) != p.sum:
-		a.ledger.odd("%s came with another body", p.id)
+		a.ledger.odd("I3 %s came with another body", p.id)
 	case m.Headers["mine"] != p.id:
-		a.ledger.odd("%s came with header mine = %v", p.id, m.Headers["mine"])
+		a.ledger.odd("I3 %s came with header mine = %v", p.id, m.Headers["mine"])
 	}
 	s := p.step(a.ledger.attempts(p.id))
 	r := a.ledger.receive(p.id, m.RetryCount)

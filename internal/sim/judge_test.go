@@ -39,9 +39,7 @@ func (l *ledger) judge(s *settings) *judgement {
 	for _, m := range l.parked {
 		j.parked[m.MessageID] = append(j.parked[m.MessageID], m)
 	}
-	for _, line := range l.strange {
-		j.say("I3 %s", line)
-	}
+	j.lines = append(j.lines, l.strange...)
 	if !l.idle {
 		j.say("I9 not at rest after %v", liveness)
 	}

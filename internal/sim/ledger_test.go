@@ -16,7 +16,7 @@ type ledger struct {
 	order    []string             // in which they were sent
 	receipts map[string][]*receipt
 	first    []string // ids in the order of their first receipts
-	strange  []string // what belongs to nobody
+	strange  []string // what was seen to be wrong at once, with its invariant
 	parked   []model.Message
 	struck   []*fault // the faults that happened
 	idle     bool     // the queues were empty in the end

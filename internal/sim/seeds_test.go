@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -27,7 +28,7 @@ func TestSeeds(t *testing.T) {
 	start := time.Now()
 	sum := &tally{}
 	sweep(t, *first, *seeds, func(t *testing.T, seed uint64) bool {
-		j := judged(t, seed, bug{}, logger(t))
+		j := judged(t, seed, bug{}, logger())
 		sum.add(j)
 		if len(j.lines) > 0 {
 			t.Error(report(j))
@@ -67,11 +68,11 @@ func report(j *judgement) string {
 }
 
 // logger prints what happens when only one seed is looked at.
-func logger(t *testing.T) *slog.Logger {
+func logger() *slog.Logger {
 	if *seeds != 1 {
 		return silent
 	}
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // judged runs a seed in a bubble of virtual time and judges it. A goroutine that is left behind fails the test.

@@ -45,7 +45,7 @@ func chance(r *rand.Rand, n int) bool { return r.IntN(100) < n }
 func draw(seed uint64) *settings {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s := &settings{
-		seed: seed, version: one(r, versions...), mode: one(r, topology.ModeDeclare, topology.ModeDeclare, topology.ModeVerify),
+		seed: seed, version: one(r, versions...), mode: one(r, topology.ModeDeclare, topology.ModeDeclare, topology.ModeVerify, topology.ModeNone),
 		concurrency: 1 + r.IntN(6), policy: retry.Policy{
 			RequeueMin: between(r, retry.MinRequeueDelay, time.Second), RequeueMax: between(r, time.Second, 3*time.Second),
 		},
@@ -56,6 +56,7 @@ func draw(seed uint64) *settings {
 		s.latency, s.confirm = between(r, 0, 30*time.Millisecond), between(r, 0, 50*time.Millisecond)
 	}
 	s.preset, s.plan = drawPlan(r)
+	s.plan.Unverified = s.mode == topology.ModeNone
 	fifo := chance(r, 5) // the only order that is promised
 	if fifo {
 		s.concurrency, s.prefetch = 1, 1

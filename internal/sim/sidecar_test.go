@@ -24,6 +24,10 @@ const (
 	publishing = "publish"
 )
 
+// stopLate is how long a drain may outlast its grace: an attempt that is interrupted ends at once here, and the channel
+// stays open a moment for the last settlements.
+const stopLate = time.Second
+
 // lookEvery is how often the topology is looked at, as in app.
 const lookEvery = 15 * time.Second
 
@@ -58,7 +62,7 @@ func (w *world) startSidecar() *sidecar {
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: s.registry,
 	})
 	s.watcher = topology.NewWatcher(topology.WatchOptions{
-		Plan: w.plan, Every: lookEvery, Logger: log, Registerer: s.registry, Report: s.report,
+		Plan: w.used, Every: lookEvery, Logger: log, Registerer: s.registry, Report: s.report,
 	})
 	real := broker.NewPublisher(dialer(publishing))
 	var publisher consume.Publisher = real
@@ -70,7 +74,7 @@ func (w *world) startSidecar() *sidecar {
 		target = w.bug.dispatcher(w.app)
 	}
 	s.consumer = consume.New(consume.Options{
-		Plan: w.plan, Policy: w.policy, Unproven: w.mode != topology.ModeDeclare, Unroutable: s.askForLook,
+		Plan: w.used, Policy: w.policy, Unproven: w.mode != topology.ModeDeclare, Unroutable: s.askForLook,
 		Concurrency: w.concurrency, Prefetch: w.prefetch, Dispatcher: target, Publisher: publisher, Flow: s.flow,
 		Logger: log, Registerer: s.registry,
 	})
@@ -88,15 +92,15 @@ func (s *sidecar) connect(ctx context.Context, _ string) (net.Conn, error) {
 		return nil, errRefused
 	}
 	conn, err := s.w.broker.Dial(ctx)
-	if err != nil || s.w.bug.tamper == nil {
+	if err != nil || s.w.tamper == nil {
 		return conn, err
 	}
-	return &tampered{Conn: conn, change: s.w.bug.tamper}, nil
+	return &tampered{Conn: conn, change: s.w.tamper}, nil
 }
 
 // serve is one session, as in app: first the topology, then messages, and somebody who looks after it.
 func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
-	if !topology.EnsureAtOnce(ctx, session, s.w.plan, s.w.mode) {
+	if !topology.EnsureAtOnce(ctx, session, s.w.used, s.w.mode) {
 		if err := s.ensure(ctx, session); err != nil {
 			return err
 		}
@@ -135,7 +139,7 @@ func (s *sidecar) repair(ctx context.Context, session *broker.Session) error {
 }
 
 func (s *sidecar) ensure(ctx context.Context, session *broker.Session) error {
-	findings, err := topology.Ensure(ctx, session, s.w.plan, s.w.mode)
+	findings, err := topology.Ensure(ctx, session, s.w.used, s.w.mode)
 	if err != nil {
 		return err
 	}
@@ -166,7 +170,11 @@ func (s *sidecar) stop(grace time.Duration) {
 	s.ended.Do(func() {
 		ctx, done := context.WithTimeoutCause(context.Background(), grace, consume.ErrGrace)
 		defer done()
+		started := time.Now()
 		s.consumer.Drain(ctx)
+		if late := time.Since(started) - grace; late > stopLate {
+			s.w.ledger.odd("I9 a drain took %v longer than its grace", late)
+		}
 		s.cancel()
 		s.links.Wait()
 		s.w.keep(s)

@@ -28,6 +28,8 @@ const (
 type world struct {
 	*settings
 	bug     bug
+	used    *topology.Plan // settings.plan, unless the bug is in it
+	tamper  func([]byte) []byte
 	log     *slog.Logger
 	broker  *model.Broker
 	app     *app
@@ -51,16 +53,22 @@ type count struct{ steps, publishes int }
 type bug struct {
 	dispatcher func(consume.Dispatcher) consume.Dispatcher
 	publisher  func(consume.Publisher) consume.Publisher
-	tamper     func(frame []byte) []byte // every frame from the sidecar to the broker; nil drops it
-	settings   func(*settings)
+	tamper     func() func(frame []byte) []byte // in each run, every frame to the broker; nil drops it
+	plan       func(*topology.Plan)             // a copy, which the sidecar and the operator use
 }
 
 // run plays a seed and returns what was seen. It has to be called in a bubble of virtual time.
 func run(s *settings, b bug, log *slog.Logger) *ledger {
-	if b.settings != nil {
-		b.settings(s)
+	w := &world{settings: s, bug: b, used: s.plan, log: log, ledger: newLedger(), counts: map[string]*count{consuming: {}, publishing: {}}, process: make(chan struct{}, 1)}
+	if b.tamper != nil {
+		w.tamper = b.tamper()
 	}
-	w := &world{settings: s, bug: b, log: log, ledger: newLedger(), counts: map[string]*count{consuming: {}, publishing: {}}, process: make(chan struct{}, 1)}
+	if b.plan != nil {
+		broken := *s.plan
+		broken.Queues, broken.Waits = slices.Clone(s.plan.Queues), slices.Clone(s.plan.Waits)
+		b.plan(&broken)
+		w.used = &broken
+	}
 	w.app = newApp(w.ledger, s.messages)
 	w.broker = model.New(model.Options{Version: s.version, Seed: s.seed, Latency: s.latency, Confirm: s.confirm, Hook: w.hook})
 	if s.mode != topology.ModeDeclare {
@@ -100,7 +108,7 @@ func (w *world) declare() {
 		panic(err)
 	}
 	defer session.Close()
-	if findings, err := topology.Ensure(context.Background(), session, w.plan, topology.ModeDeclare); err != nil || len(findings) > 0 {
+	if findings, err := topology.Ensure(context.Background(), session, w.used, topology.ModeDeclare); err != nil || len(findings) > 0 {
 		panic(findings)
 	}
 }

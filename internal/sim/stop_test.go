@@ -1,0 +1,39 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sidecar/internal/topology"
+)
+
+// TestEveryStepFrozen stops a sidecar whose connection went silent at one step after the other: in the handshake, while
+// it subscribes, in the middle of its messages. Whatever it waits for then must not keep it from stopping, and the next
+// one finds everything.
+func TestEveryStepFrozen(t *testing.T) { everyStep(t, freeze, 50) }
+
+// TestEveryStepCut cuts the connection at each step, before and after the broker has carried it out.
+func TestEveryStepCut(t *testing.T) { everyStep(t, cut, 50) }
+
+func everyStep(t *testing.T, what trouble, steps int) {
+	for _, connection := range []string{consuming, publishing} {
+		for n := 1; n <= steps; n++ {
+			for _, after := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					s := draw(1)
+					s.mode, s.plan.Unverified = topology.ModeDeclare, false
+					s.messages = s.messages[:10]
+					s.concurrency, s.prefetch, s.latency, s.confirm = 2, 4, 0, 0
+					s.faults = []*fault{
+						{what: what, connection: connection, n: n, after: after},
+						{what: stopNow, delay: 3 * time.Second, lasts: 10 * time.Second},
+					}
+					if j := run(s, bug{}, silent).judge(s); len(j.lines) > 0 {
+						t.Error(report(j))
+					}
+				})
+			}
+		}
+	}
+}
