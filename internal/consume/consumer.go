@@ -185,6 +185,9 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	go func() {
 		c.runs.Wait()
 		c.waitIdle()
+		close(c.work)
+		c.workers.Wait()
+		c.background.Wait() // also publications of a session that is gone: an interruption ends them
 		close(idle)
 	}()
 	select {
@@ -200,9 +203,6 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 			return Drained{Interrupted: c.cut.Load() + c.Inflight(), Returned: c.returned.Load() - before}
 		}
 	}
-	close(c.work)
-	c.workers.Wait()
-	c.background.Wait()
 	c.cancel(nil)
 	return Drained{Interrupted: c.cut.Load(), Returned: c.returned.Load() - before}
 }

@@ -28,7 +28,7 @@ type judgement struct {
 	lines   []string
 	parked  map[string][]model.Message
 	exact   bool // nothing happened that could explain a duplicate
-	twice   int  // receipts after the message had been accepted
+	twice   int  // messages that were accepted once more
 	totals  map[kind]int
 	retries int // failures that were not the last of their message
 }
@@ -126,7 +126,6 @@ func (j *judgement) duplicates(p *parcel, receipts []*receipt) {
 	var gone time.Time // when the message had left for good
 	for _, r := range receipts {
 		if !gone.IsZero() && r.at.After(gone) {
-			j.twice++
 			j.explained(p.id, "delivered after it had been accepted", from, r.at)
 		}
 		if r.answered && !r.killed {
@@ -134,8 +133,11 @@ func (j *judgement) duplicates(p *parcel, receipts []*receipt) {
 				j.explained(p.id, "more attempts than its plan", from, r.at)
 			}
 		}
-		if gone.IsZero() && r.answered && (r.step.kind() == accepted || r.step.kind() == discarded) {
+		switch left := r.answered && (r.step.kind() == accepted || r.step.kind() == discarded); {
+		case left && gone.IsZero():
 			gone = r.done
+		case left:
+			j.twice++
 		}
 	}
 	if len(j.parked[p.id]) > 1 {
@@ -158,7 +160,7 @@ func (j *judgement) bounds() {
 		}
 	}
 	if j.twice > n*j.s.prefetch {
-		j.say("I6 %d deliveries of accepted messages: more than %d faults with %d messages in hand", j.twice, n, j.s.prefetch)
+		j.say("I6 %d messages were accepted once more: more than %d faults with %d messages in hand", j.twice, n, j.s.prefetch)
 	}
 }
 

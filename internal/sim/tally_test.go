@@ -47,7 +47,7 @@ func (y *tally) String() string {
 	for _, what := range slices.Sorted(maps.Keys(y.struck)) {
 		struck = append(struck, fmt.Sprintf("%s %d", what, y.struck[what]))
 	}
-	return fmt.Sprintf("%d runs (%d without a fault), %d messages, %d attempts, %d parked, %d delivered again after a fault; %d topologies on their versions; faults: %s",
+	return fmt.Sprintf("%d runs (%d without a fault), %d messages, %d attempts, %d parked, %d accepted twice after a fault; %d topologies on their versions; faults: %s",
 		y.runs, y.calm, y.messages, y.receipts, y.parked, y.twice, len(y.presets), strings.Join(struck, ", "))
 }
 
