@@ -29,6 +29,10 @@ test: build ## all tests against a private broker, with the race detector (PKG=.
 test-brokers: build ## the tests that talk to a broker, against RabbitMQ 3.10, 4.0 and 4.3 (VERSIONS='4.0 4.3', PKG and ARGS narrow it)
 	@scripts/test-brokers.sh
 
+.PHONY: sim
+sim: ## 10,000 seeds of the sidecar against a model of the broker under virtual time (SEEDS=… FROM=…; SEED=n replays one with its log, up to AGAIN=20 times until it fails)
+	@scripts/sim.sh
+
 .PHONY: lint
 lint: ## import arrows, linters, formatting, go.mod, shell scripts; changes nothing
 	@scripts/lint.sh

@@ -69,6 +69,21 @@ func TestDialTriesEveryURL(t *testing.T) {
 	}
 }
 
+func TestDialUsesItsOwnConnection(t *testing.T) {
+	o := options("amqp://user:canary@broker.test:5000/")
+	var asked string
+	o.Connect = func(_ context.Context, addr string) (net.Conn, error) {
+		asked = addr
+		return nil, errors.New("no way there")
+	}
+	if _, err := NewDialer(o).Dial(t.Context()); err == nil || !strings.Contains(err.Error(), "no way there") {
+		t.Errorf("dial: %v", err)
+	}
+	if asked != "broker.test:5000" {
+		t.Errorf("asked for %q", asked)
+	}
+}
+
 func TestDialBeginsWithAnotherURLEachTime(t *testing.T) {
 	var first, second atomic.Int64
 	count := func(n *atomic.Int64) func(net.Conn) {

@@ -24,13 +24,12 @@ import (
 //	I11  the sidecar's metrics say the same
 type judgement struct {
 	*ledger
-	s       *settings
-	lines   []string
-	parked  map[string][]model.Message
-	exact   bool // nothing happened that could explain a duplicate
-	twice   int  // messages that were accepted once more
-	totals  map[kind]int
-	retries int // failures that were not the last of their message
+	s      *settings
+	lines  []string
+	parked map[string][]model.Message
+	exact  bool // nothing happened that could explain a duplicate
+	twice  int  // messages that were accepted once more
+	totals map[kind]int
 }
 
 func (l *ledger) judge(s *settings) *judgement {

@@ -45,7 +45,7 @@ func chance(r *rand.Rand, n int) bool { return r.IntN(100) < n }
 func draw(seed uint64) *settings {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s := &settings{
-		seed: seed, version: one(r, versions...), mode: one(r, topology.ModeDeclare, topology.ModeDeclare, topology.ModeVerify, topology.ModeNone),
+		seed: seed, version: one(r, model.Versions...), mode: one(r, topology.ModeDeclare, topology.ModeDeclare, topology.ModeVerify, topology.ModeNone),
 		concurrency: 1 + r.IntN(6), policy: retry.Policy{
 			RequeueMin: between(r, retry.MinRequeueDelay, time.Second), RequeueMax: between(r, time.Second, 3*time.Second),
 		},

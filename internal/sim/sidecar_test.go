@@ -54,7 +54,8 @@ func (w *world) startSidecar() *sidecar {
 	dialer := func(name string) *broker.Dialer {
 		return broker.NewDialer(broker.Options{
 			URLs: func() ([]string, error) { return []string{"amqp://guest:guest@model/"}, nil }, Name: name, Logger: log,
-			Registerer: s.registry, Connect: s.connect,
+			Registerer: s.registry,
+			Connect:    func(ctx context.Context, _ string) (net.Conn, error) { return s.connect(ctx, name) },
 		})
 	}
 	s.flow = flow.New(flow.Options{
@@ -87,11 +88,11 @@ func (w *world) startSidecar() *sidecar {
 	return s
 }
 
-func (s *sidecar) connect(ctx context.Context, _ string) (net.Conn, error) {
+func (s *sidecar) connect(ctx context.Context, name string) (net.Conn, error) {
 	if s.severed.Load() {
 		return nil, errRefused
 	}
-	conn, err := s.w.broker.Dial(ctx)
+	conn, err := s.w.broker.Dial(ctx, name)
 	if err != nil || s.w.tamper == nil {
 		return conn, err
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sidecar/internal/sim/model"
 )
 
 // tally adds up what the runs have seen: a simulation in which nothing happens proves nothing.
@@ -59,7 +61,7 @@ func (y *tally) complete(t *testing.T) {
 			t.Errorf("no %s in %d runs", what, y.runs)
 		}
 	}
-	if y.calm == 0 || y.fifo == 0 || y.twice == 0 || y.parked == 0 || len(y.presets) < len(presets)*len(versions)-len(versions) {
+	if y.calm == 0 || y.fifo == 0 || y.twice == 0 || y.parked == 0 || len(y.presets) < len(presets)*len(model.Versions)-len(model.Versions) {
 		t.Errorf("too little happened: %s", y)
 	}
 }

@@ -101,7 +101,7 @@ func run(s *settings, b bug, log *slog.Logger) *ledger {
 func (w *world) declare() {
 	d := broker.NewDialer(broker.Options{
 		URLs: func() ([]string, error) { return []string{"amqp://model/"}, nil }, Name: "operator",
-		Connect: func(ctx context.Context, _ string) (net.Conn, error) { return w.broker.Dial(ctx) },
+		Connect: func(ctx context.Context, _ string) (net.Conn, error) { return w.broker.Dial(ctx, "operator") },
 	})
 	session, err := d.Dial(context.Background())
 	if err != nil {

@@ -88,7 +88,7 @@ func (ch *channel) refuse(code int, text string, class, method uint16) {
 	ch.method(20, 40, b)
 	ch.closing = true
 	ch.cancelAll()
-	ch.end(true)
+	ch.end()
 }
 
 func (ch *channel) cancelAll() {
@@ -98,8 +98,8 @@ func (ch *channel) cancelAll() {
 	ch.consumers = map[string]*consumer{}
 }
 
-// end gives back what is unacked. lost says that the connection went, or the channel was closed for a reason.
-func (ch *channel) end(bool) {
+// end gives back what is unacked.
+func (ch *channel) end() {
 	ch.ended = true
 	held := ch.unacked
 	ch.unacked = nil
@@ -210,7 +210,7 @@ func (ch *channel) published() {
 		ch.confirmed(seq, 80)
 		return
 	}
-	time.AfterFunc(time.Duration(b.random.Int64N(int64(b.o.Confirm))), func() {
+	time.AfterFunc(time.Duration(ch.s.random.Int64N(int64(b.o.Confirm))), func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		ch.confirmed(seq, 80)

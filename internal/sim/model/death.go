@@ -13,7 +13,6 @@ type death struct {
 	count                   int64
 	at                      time.Time
 	expiration              string // that the message had
-	n                       int    // in the order of first deaths
 }
 
 const headerDeath = "x-death"

@@ -2,7 +2,7 @@ package model
 
 // Step is one thing that a client asks for: a method, or a message with all of its content.
 type Step struct {
-	Connection    string // its name, by the client
+	Connection    string // its name
 	Class, Method uint16
 	After         bool // it has been carried out, and the answer is on its way
 }

@@ -20,7 +20,7 @@ func (s *server) channel(id, class, method uint16, r *reader) error {
 		return nil
 	case class == 20 && method == 40: // close
 		ch.cancelAll()
-		ch.end(false)
+		ch.end()
 		delete(s.channels, id)
 		s.method(id, 20, 41)
 		return nil

@@ -9,7 +9,6 @@ package model
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -18,12 +17,15 @@ import (
 // Version is the line of RabbitMQ whose rules count where they differ.
 type Version int
 
-// The lines that have been compared with real brokers.
+// The lines whose rules differ.
 const (
 	V310 Version = 310
 	V40  Version = 400
 	V43  Version = 430
 )
+
+// Versions are the lines that have been compared with real brokers, the oldest first.
+var Versions = []Version{V310, V40, V43}
 
 // String is the version as the broker tells it to clients.
 func (v Version) String() string {
@@ -54,8 +56,7 @@ type Options struct {
 
 // Broker holds the state that survives connections. All methods are safe for concurrent use.
 type Broker struct {
-	o      Options
-	random *rand.Rand
+	o Options
 
 	mu        sync.Mutex
 	changed   *sync.Cond // alarm or connections
@@ -65,6 +66,7 @@ type Broker struct {
 	down      bool
 	alarm     bool
 	lastName  int // of what clients leave unnamed
+	dialled   map[string]uint64
 	seq       uint64
 	dropped   []Dropped
 }
@@ -83,7 +85,7 @@ func New(o Options) *Broker {
 		o.Hook = func(Step) Effect { return None }
 	}
 	b := &Broker{
-		o: o, random: rand.New(rand.NewPCG(o.Seed, 1)), exchanges: map[string]*exchange{}, queues: map[string]*queue{},
+		o: o, dialled: map[string]uint64{}, exchanges: map[string]*exchange{}, queues: map[string]*queue{},
 		servers: map[*server]struct{}{},
 	}
 	b.changed = sync.NewCond(&b.mu)
@@ -140,7 +142,7 @@ func (b *Broker) Dropped() []Dropped {
 	return slices.Clone(b.dropped)
 }
 
-// Connections counts what stands, by the names that clients gave.
+// Connections counts what stands, by name.
 func (b *Broker) Connections() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

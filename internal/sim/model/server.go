@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"syscall"
@@ -30,7 +33,8 @@ type server struct {
 	conn     *conn
 	r        *bufio.Reader
 	number   int
-	name     string // by the client
+	name     string
+	random   *rand.Rand
 	channels map[uint16]*channel
 	out      []byte // a frame being made
 	interval time.Duration
@@ -42,8 +46,9 @@ type server struct {
 
 var errProtocol = errors.New("model: the client broke the protocol")
 
-// Dial connects to the broker.
-func (b *Broker) Dial(ctx context.Context) (net.Conn, error) {
+// Dial connects to the broker. What is random on the connection depends on the broker's seed, on which and on how many
+// connections of that name there have been: not on who else dials.
+func (b *Broker) Dial(ctx context.Context, name string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -52,9 +57,16 @@ func (b *Broker) Dial(ctx context.Context) (net.Conn, error) {
 	if b.down {
 		return nil, &net.OpError{Op: "dial", Net: "memory", Addr: addr{}, Err: syscall.ECONNREFUSED}
 	}
-	client, end := pipe(b.o.Latency, b.random)
+	b.dialled[name]++
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, name, b.dialled[name])
+	random := rand.New(rand.NewPCG(b.o.Seed, h.Sum64()))
+	client, end := pipe(b.o.Latency, random)
 	b.lastName++
-	s := &server{b: b, conn: end, r: bufio.NewReader(end), number: b.lastName, channels: map[uint16]*channel{}}
+	s := &server{
+		b: b, conn: end, r: bufio.NewReader(end), number: b.lastName, name: name, random: random,
+		channels: map[uint16]*channel{},
+	}
 	b.servers[s] = struct{}{}
 	go s.run()
 	return client, nil
@@ -171,7 +183,6 @@ func (s *server) control(class, method uint16, r *reader) error {
 	}
 	switch method {
 	case 11: // start-ok
-		s.name, _ = r.table()["connection_name"].(string)
 		tune := binary.BigEndian.AppendUint32([]byte{7, 255}, frameMax)
 		s.method(0, 10, 30, binary.BigEndian.AppendUint16(tune, uint16(heartbeat/time.Second)))
 	case 31: // tune-ok
@@ -257,7 +268,7 @@ func (s *server) end() {
 		s.channels[id].cancelAll()
 	}
 	for _, id := range ids {
-		s.channels[id].end(true)
+		s.channels[id].end()
 	}
 	s.b.changed.Broadcast()
 }

@@ -1,4 +1,4 @@
-package sim
+package calibrate
 
 import (
 	"flag"
@@ -18,18 +18,16 @@ import (
 
 var update = flag.Bool("update", false, "write what the real broker said as the golden transcript of its version")
 
-var versions = []model.Version{model.V310, model.V40, model.V43}
-
 func golden(v model.Version) string { return filepath.Join("testdata", "broker-"+v.String()+".golden") }
 
 // TestModelIsCalibrated compares the model with what the real brokers said.
 func TestModelIsCalibrated(t *testing.T) {
-	for _, v := range versions {
+	for _, v := range model.Versions {
 		t.Run(v.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := model.New(model.Options{Version: v, Seed: 1})
 				same(t, v, play(t, "script.", func() (*amqp.Connection, error) {
-					conn, err := b.Dial(t.Context())
+					conn, err := b.Dial(t.Context(), "script")
 					if err != nil {
 						return nil, err
 					}
@@ -64,7 +62,7 @@ func lineOf(t *testing.T, url string) model.Version {
 		t.Fatalf("the broker's version is %q: %v", said, err)
 	}
 	line := model.V310
-	for _, v := range versions {
+	for _, v := range model.Versions {
 		of := strings.Split(v.String(), ".")
 		x, _ := strconv.Atoi(of[0])
 		y, _ := strconv.Atoi(of[1])
@@ -81,10 +79,17 @@ func same(t *testing.T, v model.Version, said string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := strings.Split(string(b), "\n"), strings.Split(said, "\n")
+	if d := difference(string(b), said); d != "" {
+		t.Errorf("not what RabbitMQ %s said: %s", v, d)
+	}
+}
+
+// difference names the first line in which two transcripts differ, and its scene; "" when they are the same.
+func difference(golden, said string) string {
+	want, got := strings.Split(golden, "\n"), strings.Split(said, "\n")
 	scene := ""
 	for i := range max(len(want), len(got)) {
-		var w, g string
+		w, g := "nothing", "nothing"
 		if i < len(want) {
 			w = want[i]
 		}
@@ -95,8 +100,28 @@ func same(t *testing.T, v model.Version, said string) {
 			scene = w
 		}
 		if w != g {
-			t.Errorf("%s, line %d\nthe real %s: %s\nhere:        %s", scene, i+1, v, w, g)
-			return
+			return fmt.Sprintf("%s, line %d: want %q, got %q", scene, i+1, w, g)
 		}
+	}
+	return ""
+}
+
+// TestVersionsAreToldApart: the script shows where the versions differ, so a model of the wrong one does not pass.
+func TestVersionsAreToldApart(t *testing.T) {
+	said := map[model.Version]string{}
+	for _, v := range model.Versions {
+		b, err := os.ReadFile(golden(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for other, text := range said {
+			if difference(text, string(b)) == "" {
+				t.Errorf("%s and %s said the same", v, other)
+			}
+		}
+		said[v] = string(b)
+	}
+	if d := difference(said[model.V310], said[model.V310]); d != "" {
+		t.Errorf("a transcript differs from itself: %s", d)
 	}
 }

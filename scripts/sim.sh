@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# sim.sh: the sidecar against a model of the broker, one seed after the other. SEEDS (10000) from FROM (1), or SEED alone,
+# with its log, up to AGAIN (20) times until it fails.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Each run leaves little behind: collecting it less often takes a fifth off.
+export GOGC=${GOGC:-400}
+run=(go test ./internal/sim -run '^TestSeeds$' -v -timeout 30m)
+if [ -n "${SEED:-}" ]; then
+  exec "${run[@]}" -failfast -count="${AGAIN:-20}" -sim.seeds=1 -sim.seed="$SEED"
+fi
+"${run[@]}" -count=1 -sim.seeds="${SEEDS:-10000}" -sim.seed="${FROM:-1}" | { grep -v '^=== ' || true; }
