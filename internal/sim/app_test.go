@@ -19,6 +19,7 @@ var (
 // client stands.
 type app struct {
 	ledger  *ledger
+	held    func(id string) bool // whether the broker still counts on the sidecar for a message
 	parcels map[string]*parcel
 
 	mu   sync.Mutex
@@ -26,8 +27,8 @@ type app struct {
 	away bool
 }
 
-func newApp(l *ledger, parcels []*parcel) *app {
-	a := &app{ledger: l, parcels: map[string]*parcel{}, down: make(chan struct{})}
+func newApp(l *ledger, parcels []*parcel, held func(string) bool) *app {
+	a := &app{ledger: l, held: held, parcels: map[string]*parcel{}, down: make(chan struct{})}
 	for _, p := range parcels {
 		a.parcels[p.id] = p
 	}
@@ -83,7 +84,7 @@ func (a *app) Dispatch(ctx context.Context, m *message.Message) message.Outcome 
 		a.ledger.odd("I3 %s came with header mine = %v", p.id, m.Headers["mine"])
 	}
 	s := p.step(a.ledger.attempts(p.id))
-	r := a.ledger.receive(p.id, m.RetryCount)
+	r := a.ledger.receive(p.id, m.RetryCount, !a.held(p.id))
 	t := time.NewTimer(s.takes)
 	defer t.Stop()
 	select {

@@ -76,6 +76,14 @@ func (f *fault) reason(from, to time.Time) bool {
 	return f.explains() && !f.at.After(to) && !f.at.Add(f.window()).Before(from)
 }
 
+// hides reports whether the sidecar may not know yet that its session is gone.
+func (f *fault) hides(at time.Time) bool {
+	if f.what == freeze {
+		return f.reason(at, at)
+	}
+	return f.explains() && !f.at.After(at) && at.Sub(f.at) <= time.Millisecond
+}
+
 var troubles = []trouble{
 	cut, cut, cut, cut, freeze, withhold, withhold, refuse, holed, alarm, restart, unconsumed, sigterm, stopNow, kill, appAway,
 }

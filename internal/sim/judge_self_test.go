@@ -36,10 +36,11 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 			m.MessageID = id
 			l.parked = append(l.parked, m)
 		}},
-		"not at rest":               {"I9", func(l *ledger, _, _ string) { l.idle = false }},
-		"never sent":                {"I9", func(l *ledger, id, _ string) { delete(l.sent, id) }},
-		"a delivery nobody settled": {"I11", func(l *ledger, _, _ string) { l.books[0].received++ }},
-		"an ack too many":           {"I11", func(l *ledger, _, _ string) { l.books[0].received++; l.books[0].settled["ack"]++ }},
+		"POSTed from a dead session": {"I6", func(l *ledger, id, _ string) { lastOf(l, id).stale = true }},
+		"not at rest":                {"I9", func(l *ledger, _, _ string) { l.idle = false }},
+		"never sent":                 {"I9", func(l *ledger, id, _ string) { delete(l.sent, id) }},
+		"a delivery nobody settled":  {"I11", func(l *ledger, _, _ string) { l.books[0].received++ }},
+		"an ack too many":            {"I11", func(l *ledger, _, _ string) { l.books[0].received++; l.books[0].settled["ack"]++ }},
 		"twice, and no fault then": {"I6", func(l *ledger, id, _ string) {
 			l.struck = []*fault{{what: cut, at: l.began.Add(-time.Hour)}}
 			again(l, id)

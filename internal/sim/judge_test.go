@@ -80,6 +80,11 @@ func (j *judgement) message(p *parcel) {
 			j.say("I2 %s is gone without having been accepted: %s", p.id, j.story(p.id))
 		}
 	}
+	for _, r := range receipts {
+		if r.stale && !slices.ContainsFunc(j.struck, func(f *fault) bool { return f.hides(r.at) }) {
+			j.say("I6 %s was POSTed after %v, when the broker had taken it back: %s", p.id, r.at.Sub(j.began), j.story(p.id))
+		}
+	}
 	for _, m := range parked {
 		j.park(p, m, receipts)
 	}

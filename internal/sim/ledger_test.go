@@ -32,6 +32,7 @@ type receipt struct {
 	step     step
 	answered bool
 	killed   bool // the app went away with the answer
+	stale    bool // the broker had taken the message back when it was POSTed
 }
 
 // books are a sidecar's own metrics when it had drained.
@@ -51,10 +52,10 @@ func (l *ledger) publish(id string) {
 	l.order = append(l.order, id)
 }
 
-func (l *ledger) receive(id string, retries int) *receipt {
+func (l *ledger) receive(id string, retries int, stale bool) *receipt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := &receipt{at: time.Now(), retries: retries}
+	r := &receipt{at: time.Now(), retries: retries, stale: stale}
 	if len(l.receipts[id]) == 0 {
 		l.first = append(l.first, id)
 	}

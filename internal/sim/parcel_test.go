@@ -90,6 +90,10 @@ func drawParcel(r *rand.Rand, i, retries int) *parcel {
 		many(1+r.IntN(max(1, retries)), fail)
 	case n < 75: // always
 		good = fail()
+	case n < 77: // has used up its retries when it is not wanted yet
+		many(retries, fail)
+		many(1, func() step { return step{status: 425} })
+		good = fail() // an answer may have been lost on the way here: 425 for ever would never end
 	case n < 82:
 		many(1+r.IntN(3), func() step { return step{status: 425} })
 	case n < 86:

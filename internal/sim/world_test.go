@@ -69,7 +69,7 @@ func run(s *settings, b bug, log *slog.Logger) *ledger {
 		b.plan(&broken)
 		w.used = &broken
 	}
-	w.app = newApp(w.ledger, s.messages)
+	w.app = newApp(w.ledger, s.messages, func(id string) bool { return w.broker.Held(w.plan.Queue, id) })
 	w.broker = model.New(model.Options{Version: s.version, Seed: s.seed, Latency: s.latency, Confirm: s.confirm, Hook: w.hook})
 	if s.mode != topology.ModeDeclare {
 		w.declare()

@@ -135,6 +135,20 @@ func (b *Broker) Count(queue string) (ready, unacked int) {
 	return 0, 0
 }
 
+// Held reports whether somebody has a message from a queue that is not settled.
+func (b *Broker) Held(queue, id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.servers {
+		for _, ch := range s.channels {
+			if slices.ContainsFunc(ch.unacked, func(d *delivery) bool { return d.q.name == queue && d.e.m.p.MessageID == id }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Dropped returns what was thrown away so far: rejected into a hole, expired without a way on, or an automatic cycle.
 func (b *Broker) Dropped() []Dropped {
 	b.mu.Lock()
