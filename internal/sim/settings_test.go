@@ -61,7 +61,7 @@ func draw(seed uint64) *settings {
 	if fifo {
 		s.concurrency, s.prefetch = 1, 1
 	}
-	for i := range 8 + r.IntN(30) {
+	for i := range 6 + r.IntN(22) {
 		m := drawParcel(r, i, s.plan.MaxRetries)
 		if fifo {
 			m.steps = []step{{status: 200, takes: m.steps[0].takes}}

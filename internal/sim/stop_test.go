@@ -23,7 +23,7 @@ func everyStep(t *testing.T, what trouble, steps int) {
 				synctest.Test(t, func(t *testing.T) {
 					s := draw(1)
 					s.mode, s.plan.Unverified = topology.ModeDeclare, false
-					s.messages = s.messages[:10]
+					s.messages = s.messages[:min(10, len(s.messages))]
 					s.concurrency, s.prefetch, s.latency, s.confirm = 2, 4, 0, 0
 					s.faults = []*fault{
 						{what: what, connection: connection, n: n, after: after},
