@@ -80,15 +80,22 @@ func (s *Server) isDraining() bool {
 // taken for understood. It returns 0 when the body is fine.
 func checkEmpty(w http.ResponseWriter, r *http.Request) (status int, detail string) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	b = bytes.TrimSpace(b)
+	b = bytes.Trim(b, jsonSpace)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge, "The body is larger than 1 MiB."
 	case err != nil:
 		return http.StatusBadRequest, "The body ended early."
-	case len(b) > 0 && string(b) != "{}":
+	case len(b) > 0 && !emptyObject(b):
 		return http.StatusBadRequest, "The body must be empty or {}."
 	}
 	return 0, ""
+}
+
+// jsonSpace is white space in JSON; what Go takes for space is more.
+const jsonSpace = " \t\r\n"
+
+func emptyObject(b []byte) bool {
+	return len(b) >= 2 && b[0] == '{' && b[len(b)-1] == '}' && len(bytes.Trim(b[1:len(b)-1], jsonSpace)) == 0
 }

@@ -96,15 +96,15 @@ func TestBodies(t *testing.T) {
 			q.Header.Set("Content-Type", "application/json; charset=utf-8")
 		})
 	}
-	for _, body := range []string{"{}", " {}\n", ""} {
+	for _, body := range []string{"{}", " {}\n", "{ \t\r\n}", ""} {
 		if got := send(body); got.StatusCode != http.StatusOK {
 			t.Errorf("%q: %d %s", body, got.StatusCode, got.body)
 		}
 	}
-	for _, body := range []string{`{"for":"1h"}`, "[]", "null", "{}{}", "{", strings.Repeat("[", 10000), "{\x00}", "\xff\xfe{\x00}\x00", strings.Repeat("x", 1<<20)} {
+	for _, body := range []string{`{"for":"1h"}`, "[]", "null", "{}{}", "{", strings.Repeat("[", 10000), "{\x00}", "{}\f", "\u00a0", "{", "}", "\xff\xfe{\x00}\x00", strings.Repeat("x", 1<<20)} {
 		r.wantProblem(body[:min(len(body), 20)], send(body), http.StatusBadRequest)
 	}
-	if r.state.called() != "pause,pause,pause" {
+	if r.state.called() != "pause,pause,pause,pause" {
 		t.Errorf("called %s", r.state.called())
 	}
 	large := r.raw(r.control, "POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n{}")

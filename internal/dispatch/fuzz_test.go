@@ -3,7 +3,6 @@ package dispatch
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"math"
@@ -17,6 +16,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 )
 
@@ -206,7 +206,7 @@ func FuzzRequest(f *testing.F) {
 			o.Passthrough = []string{"*"}
 		}
 		target := newTarget(t, o.URL, func(p *Options) { *p = o; p.IdleTimeout, p.MaxIdle = 1, 1 })
-		v := grow(&tree, 0)
+		v := brokertest.Value(&tree)
 		m := &message.Message{
 			Body: body, ContentType: contentType, ContentEncoding: value, MessageID: id, CorrelationID: value, ReplyTo: key,
 			Type: value, AppID: name, UserID: key, Expiration: value, Priority: flags, Queue: name, Exchange: value,
@@ -274,70 +274,4 @@ func allowed(name string, o *Options) bool {
 		return true
 	}
 	return len(o.Passthrough) > 0 && !deniedBare([]byte(name))
-}
-
-// grow builds an AMQP value of any shape from bytes.
-func grow(b *[]byte, depth int) any {
-	next := func(n int) uint64 {
-		var buf [8]byte
-		*b = (*b)[copy(buf[:n], *b):]
-		return binary.LittleEndian.Uint64(buf[:])
-	}
-	switch next(1) % 18 {
-	case 0:
-		return nil
-	case 1:
-		return next(1)%2 == 0
-	case 2:
-		return int8(next(1))
-	case 3:
-		return uint8(next(1))
-	case 4:
-		return int16(next(2))
-	case 5:
-		return uint16(next(2))
-	case 6:
-		return int32(next(4))
-	case 7:
-		return uint32(next(4))
-	case 8:
-		return int64(next(8))
-	case 9:
-		return math.Float32frombits(uint32(next(4)))
-	case 10:
-		return math.Float64frombits(next(8))
-	case 11:
-		return time.Unix(int64(next(8)), 0)
-	case 12:
-		return amqp.Decimal{Scale: uint8(next(1)), Value: int32(next(4))}
-	case 13:
-		n := min(int(next(1)), len(*b))
-		s := string((*b)[:n])
-		*b = (*b)[n:]
-		return s
-	case 14:
-		n := min(int(next(1)), len(*b))
-		s := slices.Clone((*b)[:n])
-		*b = (*b)[n:]
-		return s
-	case 15:
-		var a []any
-		for range next(1) % 8 {
-			if depth > 100 {
-				break
-			}
-			a = append(a, grow(b, depth+1))
-		}
-		return a
-	case 16:
-		t := amqp.Table{}
-		for range next(1) % 8 {
-			if depth > 100 {
-				break
-			}
-			t[strconv.FormatUint(next(1), 36)] = grow(b, depth+1)
-		}
-		return t
-	}
-	return struct{}{}
 }

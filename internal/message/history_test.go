@@ -195,22 +195,3 @@ func TestNamesAreDistinct(t *testing.T) {
 		t.Error("a failure outside the set has a name of its own")
 	}
 }
-
-func FuzzRetryCount(f *testing.F) {
-	f.Add(int64(3), "rejected", "q", uint8(0))
-	f.Add(int64(-1), "expired", "", uint8(3))
-	f.Fuzz(func(t *testing.T, n int64, reason, queue string, shape uint8) {
-		counts := []any{n, int32(n), int16(n), int8(n), uint8(n), uint64(n), float64(n), reason, nil, []byte(queue), amqp.Table{"a": n}} //nolint:gosec // wrapping is the point
-		entry := amqp.Table{"count": counts[int(shape)%len(counts)], "reason": reason, "queue": queue}
-		for _, h := range []amqp.Table{
-			{"x-death": []any{entry}},
-			{"x-death": []any{entry, entry, n}},
-			{"x-death": counts[int(shape)%len(counts)]},
-			{"x-retry-count": counts[int(shape)%len(counts)], "x-final-retry-count": counts[int(shape/16)%len(counts)], "x-death": []any{entry}},
-		} {
-			if got := RetryCount(h, "q"); got < 0 || got > math.MaxInt32 {
-				t.Fatalf("RetryCount(%v) = %d", h, got)
-			}
-		}
-	})
-}

@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"sidecar/internal/telemetry"
+)
+
+// FuzzControl sends any request to the control listener's handlers. What changed something must have been a POST to
+// exactly that path, from this machine's own pages or none, with the token and without a field that means something;
+// every refusal must be a problem document; and neither answer nor log may hold the token. What is said here about a
+// request is said in other terms than in guard: over net/url and encoding/json.
+func FuzzControl(f *testing.F) {
+	own := "127.0.0.1:9091"
+	f.Add("POST", "/pause", own, "", "", "", "Bearer "+token, []byte{})
+	f.Fuzz(func(t *testing.T, method, target, host, origin, site, contentType, auth string, body []byte) {
+		r := parse(method, target, host, origin, site, contentType, auth, body)
+		if r == nil {
+			return
+		}
+		state, log := newFakeState(), new(logBuffer)
+		state.onDrain = func() { close(state.draining) }
+		s := New(Options{
+			AdminAddr: ":0", ControlAddr: own, Token: func() string { return token }, State: state,
+			Logger: telemetry.NewLogger(log, "debug", "json"),
+		})
+		s.hosts = newHosts(own, addr("127.0.0.1"), true)
+		w := httptest.NewRecorder()
+		s.control.Handler.ServeHTTP(w, r)
+
+		trusted := fromHere(r) && r.Header.Get("Authorization") != "" && len(r.Header["Authorization"]) == 1 && bearsToken(r)
+		if called := state.called(); called != "" && (!trusted || r.Method != http.MethodPost || r.URL.EscapedPath() != "/"+called || !emptyJSON(body)) {
+			t.Fatalf("%s %s called %s: host %q, %v, body %q", r.Method, r.RequestURI, called, r.Host, r.Header, body)
+		}
+		if w.Code == http.StatusOK && !trusted {
+			t.Fatalf("%s %s answered: host %q, %v", r.Method, r.RequestURI, r.Host, r.Header)
+		}
+		var p problem
+		if w.Code >= 400 && (json.Unmarshal(w.Body.Bytes(), &p) != nil || p.Status != w.Code || w.Header().Get("Content-Type") != "application/problem+json") {
+			t.Fatalf("%d is no problem document: %s", w.Code, w.Body)
+		}
+		if strings.Contains(w.Body.String()+log.String(), token) || w.Header().Get("Access-Control-Allow-Origin") != "" {
+			t.Fatalf("the answer or the log tells too much: %v %s %s", w.Header(), w.Body, log)
+		}
+	})
+}
+
+// FuzzControlBody sends any body with a request that is right otherwise: nothing at all and an empty JSON object are
+// taken, everything else is refused, and nothing changes then.
+func FuzzControlBody(f *testing.F) {
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		want := http.StatusOK
+		switch {
+		case len(body) > maxBody:
+			want = http.StatusRequestEntityTooLarge
+		case !emptyJSON(body):
+			want = http.StatusBadRequest
+		}
+		state := newFakeState()
+		s := New(Options{State: state, Logger: telemetry.NewLogger(new(logBuffer), "info", "json")})
+		s.hosts = newHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
+		r := parse("POST", "/pause", "127.0.0.1:9091", "", "", "application/json", "", body)
+		w := httptest.NewRecorder()
+		s.control.Handler.ServeHTTP(w, r)
+		if w.Code != want || (state.called() == "pause") != (want == http.StatusOK) {
+			t.Fatalf("%q: %d, want %d; called %s", body, w.Code, want, state.called())
+		}
+	})
+}
+
+// parse reads the request as the server would; nil when it would refuse it before any handler. A field may hold what
+// looks like the next line.
+func parse(method, target, host, origin, site, contentType, auth string, body []byte) *http.Request {
+	text := method + " " + target + " HTTP/1.1\r\nHost: " + host + "\r\n"
+	for name, v := range map[string]string{"Origin": origin, "Sec-Fetch-Site": site, "Content-Type": contentType, "Authorization": auth} {
+		if v != "" {
+			text += name + ": " + v + "\r\n"
+		}
+	}
+	text += fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
+	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(text), strings.NewReader(string(body)))))
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// fromHere: the request names this machine, and a page of another site did not send it.
+func fromHere(r *http.Request) bool {
+	u, err := url.Parse("http://" + r.Host)
+	if err != nil || u.Hostname() == "" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	if !strings.EqualFold(u.Hostname(), "localhost") && (ip == nil || !ip.IsLoopback()) {
+		return false
+	}
+	for _, v := range r.Header["Origin"] {
+		if !strings.EqualFold(v, "http://"+r.Host) && !strings.EqualFold(v, "https://"+r.Host) {
+			return false
+		}
+	}
+	for _, v := range r.Header["Sec-Fetch-Site"] {
+		if !slices.Contains([]string{"none", "same-origin"}, v) {
+			return false
+		}
+	}
+	return true
+}
+
+func bearsToken(r *http.Request) bool {
+	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "bearer") && rest == token
+}
+
+// emptyJSON: nothing but white space, or an object without members.
+func emptyJSON(b []byte) bool {
+	if strings.Trim(string(b), " \t\r\n") == "" {
+		return true
+	}
+	var members map[string]json.RawMessage
+	return json.Unmarshal(b, &members) == nil && members != nil && len(members) == 0
+}
