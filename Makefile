@@ -33,6 +33,14 @@ test-brokers: build ## the tests that talk to a broker, against RabbitMQ 3.10, 4
 sim: ## 10,000 seeds of the sidecar against a model of the broker under virtual time (SEEDS=… FROM=…; SEED=n replays one with its log, up to AGAIN=20 times until it fails)
 	@scripts/sim.sh
 
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (default 10m), one after the other; needs no broker (TARGETS='dispatch|FuzzLoad' narrows)
+	@scripts/fuzz.sh
+
+.PHONY: vuln
+vuln: ## known vulnerabilities in what the binary is made of; needs the database (VULNDB=https://… or file:///… names another)
+	@scripts/vuln.sh
+
 .PHONY: lint
 lint: ## import arrows, linters, formatting, go.mod, shell scripts; changes nothing
 	@scripts/lint.sh
