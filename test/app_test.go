@@ -54,6 +54,7 @@ type app struct {
 	byID   map[string][]answer
 	others func(*delivery) answer
 	health int
+	conns  map[net.Conn]struct{}
 
 	inflight, peak int
 }
@@ -61,7 +62,7 @@ type app struct {
 // newApp listens at once and answers 200 to everything until told otherwise.
 func newApp(t testing.TB) *app {
 	t.Helper()
-	a := &app{t: t, addr: freeAddr(t), byID: map[string][]answer{}, health: http.StatusOK}
+	a := &app{t: t, addr: freeAddr(t), byID: map[string][]answer{}, health: http.StatusOK, conns: map[net.Conn]struct{}{}}
 	a.others = func(*delivery) answer { return status(http.StatusOK) }
 	a.up()
 	t.Cleanup(a.down)
@@ -99,18 +100,37 @@ func (a *app) up() {
 }
 
 func (a *app) serve(l net.Listener) {
-	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
+	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute, ConnState: a.follow}
 	a.mu.Lock()
 	a.srv = srv
 	a.mu.Unlock()
 	go func() { _ = srv.Serve(l) }()
 }
 
+// follow keeps account of the open connections.
+func (a *app) follow(c net.Conn, s http.ConnState) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s == http.StateClosed || s == http.StateHijacked {
+		delete(a.conns, c)
+		return
+	}
+	a.conns[c] = struct{}{}
+}
+
+// connections is how many are open.
+func (a *app) connections() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.conns)
+}
+
 // down closes the port and every connection, as a crash would.
 func (a *app) down() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	_ = a.srv.Close()
+	srv := a.srv
+	a.mu.Unlock()
+	_ = srv.Close() // not under the lock: it tells follow of every connection
 }
 
 // on plays the answers to the receipts of one id in turn; the last one repeats.

@@ -50,6 +50,7 @@ var errUsage = errors.New("usage")
 // run chooses and runs the subcommand. It returns the exit code: 0 done or drained, 64 configuration or command line
 // wrong, 1 anything else.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	app.DisableCoreDumps() // before the first secret is read
 	name := "run"
 	if len(args) > 0 {
 		name, args = args[0], args[1:]

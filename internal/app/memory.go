@@ -11,8 +11,20 @@ import (
 // cgroupFiles hold the memory limit of the container: cgroup v2, then v1.
 var cgroupFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
-// MemoryLimit is the container's memory limit in bytes; 0 when there is none or it cannot be known.
-func MemoryLimit() int64 { return memoryLimit(cgroupFiles) }
+// MemoryLimit is what this process may use in bytes: the container's limit or GOMEMLIMIT, whichever is smaller; 0 when
+// there is none or it cannot be known.
+func MemoryLimit() int64 { return smaller(memoryLimit(cgroupFiles), debug.SetMemoryLimit(-1)) }
+
+// smaller takes 0 and what the runtime says without GOMEMLIMIT for no limit.
+func smaller(container, runtime int64) int64 {
+	switch {
+	case runtime == math.MaxInt64:
+		return container
+	case container == 0:
+		return runtime
+	}
+	return min(container, runtime)
+}
 
 func memoryLimit(files []string) int64 {
 	for _, name := range files {

@@ -35,6 +35,16 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+func TestSmallerLimit(t *testing.T) {
+	for _, c := range []struct{ container, runtime, want int64 }{
+		{0, math.MaxInt64, 0}, {5, math.MaxInt64, 5}, {0, 7, 7}, {5, 7, 5}, {9, 7, 7},
+	} {
+		if got := smaller(c.container, c.runtime); got != c.want {
+			t.Errorf("container %d, GOMEMLIMIT %d: %d, want %d", c.container, c.runtime, got, c.want)
+		}
+	}
+}
+
 func TestLimitMemory(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })

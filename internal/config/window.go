@@ -14,7 +14,8 @@ type Window struct {
 
 	// A message with a larger body is parked with the reason `too_large` and never POSTed. In the worst case prefetch
 	// bodies of this size are in memory: setting `SIDECAR_PREFETCH` to more than three quarters of the memory limit
-	// would hold is an error; a default that could be too much is a warning.
+	// would hold is an error; a default that could be too much is a warning. The limit is the container's, or
+	// `GOMEMLIMIT` when that is smaller.
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 }
 

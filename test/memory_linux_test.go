@@ -1,0 +1,89 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// rss is the memory of the process that is in RAM, in bytes.
+func (s *sidecar) rss() int {
+	s.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib int
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	s.t.Fatal("no VmRSS")
+	return 0
+}
+
+// TestWindowMustFitIntoMemory: prefetch × SIDECAR_MAX_BODY that cannot be held is refused at the start, when somebody
+// asked for it; the defaults start everywhere and say so.
+func TestWindowMustFitIntoMemory(t *testing.T) {
+	t.Parallel()
+	window := func(prefetch, maxBody string) map[string]string {
+		return map[string]string{"GOMEMLIMIT": "100MiB", "SIDECAR_PREFETCH": prefetch, "SIDECAR_MAX_BODY": maxBody}
+	}
+	refused(t, window("76", "1MiB"), "SIDECAR_PREFETCH", "SIDECAR_MAX_BODY=1MiB")
+	refused(t, window("", "76MiB"), "SIDECAR_MAX_BODY")
+	for _, fits := range []map[string]string{window("75", "1MiB"), window("", "")} {
+		env := valid()
+		for k, v := range fits {
+			env[k] = v
+		}
+		r := runBriefly(t, env)
+		if r.code != -1 {
+			t.Errorf("%v: exit %d: %s", fits, r.code, r.all())
+		}
+		if warned := strings.Contains(r.all(), "would not fit into the memory limit"); warned != (fits["SIDECAR_PREFETCH"] == "") {
+			t.Errorf("%v: warned %v: %s", fits, warned, r.all())
+		}
+	}
+}
+
+// TestMemoryIsBoundedByTheWindow: a backlog of large messages and an app that does not answer. What is held is the
+// window, not the backlog. The collector may let the heap grow to twice what is in use; the rest is an idle sidecar's 14
+// MiB and as much as one more window for what is being read and given back.
+func TestMemoryIsBoundedByTheWindow(t *testing.T) {
+	t.Parallel()
+	const (
+		mib      = 1 << 20
+		prefetch = 8
+		backlog  = 120
+	)
+	sc := newScene(t).with("CONCURRENCY", "4", "PREFETCH", fmt.Sprint(prefetch), "MAX_BODY", "1MiB", "LOG_LEVEL", "info").seed()
+	gate := make(chan struct{})
+	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
+	body := []byte(strings.Repeat("x", mib))
+	ids := numbered("m", backlog)
+	for _, id := range ids {
+		m := message(id)
+		m.Body = body
+		sc.sendMessage(m)
+	}
+	s := launchBinary(t, shipped(t), sc.env).listening().awaitReady()
+	eventually(t, "one attempt under way", func() bool { return s.metric("sidecar_inflight_messages") > 0 })
+	eventually(t, "a full window", func() bool { return sc.ready(sc.queue()) <= backlog-prefetch })
+	limit := 14*mib + 2*prefetch*mib + prefetch*mib
+	if held := s.rss(); held > limit {
+		t.Errorf("%d MiB while the app holds, the limit is %d", held/mib, limit/mib)
+	}
+	close(gate)
+	peak := 0
+	eventually(t, "the backlog is done", func() bool {
+		peak = max(peak, s.rss())
+		return s.metric("sidecar_messages_settled_total", `outcome="ack"`) >= backlog
+	})
+	t.Logf("at most %.1f MiB", float64(peak)/mib)
+	if peak > limit {
+		t.Errorf("%d MiB while the backlog of %d MiB was worked off, the limit is %d", peak/mib, backlog, limit/mib)
+	}
+	sc.settledAll(s, 0)
+}

@@ -1,0 +1,187 @@
+package test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// surfaces gathers everything that leaves a sidecar and is not meant for the broker or the app, by name.
+type surfaces map[string]string
+
+func (x surfaces) add(name, text string) { x[name] += text + "\n" }
+
+// clean reports every surface that holds one of the canaries.
+func (x surfaces) clean(t *testing.T, canaries ...string) {
+	t.Helper()
+	for name, text := range x {
+		if strings.TrimSpace(text) == "" {
+			t.Errorf("%s: nothing was gathered", name)
+		}
+		for _, c := range canaries {
+			if i := strings.Index(text, c); i >= 0 {
+				t.Errorf("%s holds %s: …%q", name, c, text[max(0, i-80):min(len(text), i+80)])
+			}
+		}
+	}
+}
+
+// collector takes spans and keeps what it was sent with.
+type collector struct {
+	mu     sync.Mutex
+	auth   string
+	bodies []byte
+}
+
+func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	b, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.auth = r.Header.Get("Authorization")
+	c.bodies = append(c.bodies, b...)
+}
+
+func (c *collector) seen() (auth, bodies string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.auth, string(c.bodies)
+}
+
+// Canaries: the secrets of the sidecar, and what belongs to messages and answers alone.
+var (
+	secretCanaries = []string{
+		"canary-amqp-password", "canary-url-password", "canary-app-token", "canary-control-token", "canary-otlp-token", "canary-wrong-password",
+	}
+	payloadCanaries = []string{"canary-body", "canary-header-value", "canary-answer-body", "canary-answer-header"}
+)
+
+// TestSecretsNeverShow runs a sidecar in which every secret is in use, lets messages succeed, fail and park, asks
+// everything it answers, runs every subcommand, and looks for the secrets and the payloads in all of it, in the end in
+// the stacks of a process that is told to dump them.
+func TestSecretsNeverShow(t *testing.T) {
+	t.Parallel()
+	sink := &collector{}
+	otlp := httptest.NewServer(sink)
+	t.Cleanup(otlp.Close)
+	sc := newScene(t).seed()
+	guarded(t, sc, otlp.URL)
+	sc.app.otherwise(func(d *delivery) answer {
+		if d.id == "bad" {
+			return answer{status: 500, body: "canary-answer-body", header: map[string]string{"X-Answer": "canary-answer-header"}}
+		}
+		return status(200)
+	})
+	for _, id := range []string{"good", "bad"} {
+		m := message(id)
+		m.Body, m.Headers = []byte("canary-body"), amqp.Table{"x-secret": "canary-header-value"}
+		sc.sendMessage(m)
+	}
+	s := sc.run()
+	s.awaitOutcome("good", "ack")
+	s.awaitOutcome("bad", "park")
+	if got := sc.app.seen("good")[0].header.Get("Authorization"); got != "Bearer canary-app-token" {
+		t.Errorf("the app got %q", got)
+	}
+	eventually(t, "spans with their token", func() bool { auth, _ := sink.seen(); return auth == "canary-otlp-token" })
+
+	out := surfaces{}
+	ask(s, out)
+	subcommands(t, sc, s, out)
+	if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.cmd.Process.Pid)); err == nil {
+		out.add("argv", string(cmdline))
+	}
+	_, spans := sink.seen()
+	out.add("spans", spans)
+	out.add("client properties", fmt.Sprint(ctlRows(t, "list_connections", "user", "client_properties")))
+	s.signal(syscall.SIGQUIT) // no drain: the runtime writes all stacks and ends the process
+	s.exitCode()
+	if !s.log.mentions("SIGQUIT") {
+		t.Error("no stacks were written")
+	}
+	out.add("log", s.log.String())
+	out.clean(t, append(secretCanaries, payloadCanaries...)...)
+
+	// The parked message is the message: its own payload stays, nothing else is added.
+	parked := sc.take(sc.dlq(), 1)[0]
+	if string(parked.Body) != "canary-body" {
+		t.Errorf("parked body %q", parked.Body)
+	}
+	surfaces{"parked headers": fmt.Sprint(parked.Headers)}.clean(t, append(secretCanaries, "canary-body", "canary-answer-body", "canary-answer-header")...)
+}
+
+// guarded gives the scene a broker user of its own and every secret there is, one of them from a file.
+func guarded(t *testing.T, sc *scene, otlp string) {
+	t.Helper()
+	user := "bb" + token()
+	ctl(t, "add_user", user, "canary-amqp-password")
+	t.Cleanup(func() { ctl(t, "delete_user", user) })
+	ctl(t, "set_permissions", "-p", vhost(t), user, ".*", ".*", ".*")
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("canary-amqp-password\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sc.with(
+		"AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.User = url.UserPassword("nobody", "canary-url-password") }),
+		"AMQP_USERNAME", user, "AMQP_PASSWORD_FILE", file,
+		"APP_TOKEN", "canary-app-token", "CONTROL_TOKEN", "canary-control-token", "MAX_RETRIES", "1",
+	)
+	sc.env["OTEL_EXPORTER_OTLP_ENDPOINT"], sc.env["OTEL_BSP_SCHEDULE_DELAY"] = otlp, "100"
+	sc.env["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=canary-otlp-token"
+}
+
+// ask gathers what both listeners answer, to those who may ask and to those who may not.
+func ask(s *sidecar, out surfaces) {
+	for _, path := range []string{"/livez", "/readyz", "/startupz", "/metrics", "/drained", "/nowhere"} {
+		_, body := s.get(s.admin, path)
+		out.add("admin "+path, body)
+	}
+	for _, auth := range []string{"", "Bearer canary-control-token", "Bearer canary-control-tokenx"} {
+		for _, path := range []string{"/status", "/nowhere", "/pause"} {
+			_, header, body := s.do(http.MethodGet, s.control, path, func(r *http.Request) { r.Header.Set("Authorization", auth) })
+			out.add("control "+path, body+fmt.Sprint(header))
+		}
+	}
+}
+
+// subcommands gathers what every one of them prints beside a running sidecar, with a wrong password too, and when the
+// configuration is wrong.
+func subcommands(t *testing.T, sc *scene, s *sidecar, out surfaces) {
+	t.Helper()
+	env := sc.running(s)
+	for _, args := range [][]string{
+		{"version"}, {"config"}, {"plan"}, {"plan", "--format", "mermaid"}, {"plan", "--format", "definitions"}, {"plan", "--format", "permissions"},
+		{"explain", "--status", "503"}, {"health"}, {"check"}, {"drain"},
+	} {
+		r := command(t, env, args...)
+		if r.code != 0 {
+			t.Errorf("%v: exit %d: %s", args, r.code, r.all())
+		}
+		out.add("sidecar "+strings.Join(args, " "), r.all())
+	}
+	delete(env, "SIDECAR_AMQP_PASSWORD_FILE")
+	env["SIDECAR_AMQP_PASSWORD"] = "canary-wrong-password"
+	r := command(t, env, "check")
+	if r.code != 1 {
+		t.Errorf("check with a wrong password: exit %d", r.code)
+	}
+	out.add("check, refused", r.all())
+	env["SIDECAR_RETRY_DELAY"], env["SIDECAR_APP_TOKN"] = "7", "canary-app-token"
+	env["SIDECAR_AMQP_URL"] = "http://u:canary-url-password@h/"
+	for _, args := range [][]string{{"run"}, {"config"}, {"check"}} {
+		r := command(t, env, args...)
+		if r.code != 64 {
+			t.Errorf("%v with a wrong configuration: exit %d", args, r.code)
+		}
+		out.add("refused configuration", r.all())
+	}
+}
