@@ -62,7 +62,7 @@ func defuse(payload []byte, limit int) (out []byte, lost int) {
 		return payload, lost
 	}
 	kept, dropped := shrink(table, len(payload)-limit)
-	binary.BigEndian.PutUint32(payload[start-4:], uint32(kept))
+	binary.BigEndian.PutUint32(payload[start-4:], uint32(kept)) // #nosec G115 -- at most the length of a frame
 	rest := copy(payload[start+kept:], payload[end:])
 	return payload[:start+kept+rest], lost + dropped
 }

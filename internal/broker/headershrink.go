@@ -66,7 +66,7 @@ func hide(table []byte) int {
 	}
 	kept = append(append(kept, byte(len(hiddenKey))), hiddenKey...)
 	value := len(table) - len(kept) - 5
-	kept = binary.BigEndian.AppendUint32(append(kept, opaque), uint32(value))
+	kept = binary.BigEndian.AppendUint32(append(kept, opaque), uint32(value)) // #nosec G115 -- at most the length of a frame
 	copy(table, kept)
 	copy(table[len(kept):], rest[:value])
 	return hidden

@@ -135,7 +135,7 @@ func (in *intake) frame(b []byte, size, limit int) (whose claim, n int, err erro
 			return libraries, 0, nil
 		case size > limit:
 			return ours, 0, errFrameSize
-		case !c.headed || uint64(size) > c.size-uint64(len(c.d.Body)):
+		case !c.headed || uint64(size) > c.size-uint64(len(c.d.Body)): // #nosec G115 -- a frame size is never negative
 			return ours, 0, errBadBody
 		}
 		in.body, in.left = c, size
@@ -222,7 +222,7 @@ func (in *intake) header(c *content, payload []byte, limit int) error {
 		c.complete()
 		return nil
 	}
-	c.d.Body = slices.Grow(c.d.Body, int(min(size, maxAhead)))
+	c.d.Body = slices.Grow(c.d.Body, int(min(size, maxAhead))) // #nosec G115 -- at most maxAhead
 	return nil
 }
 

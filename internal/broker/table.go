@@ -102,17 +102,17 @@ func (t *table) value(depth int) any {
 	case 'B':
 		return t.uint8()
 	case 'b':
-		return int8(t.uint8())
+		return int8(t.uint8()) // #nosec G115 -- the same bits with a sign, as on the wire
 	case 's':
-		return int16(t.uint16())
+		return int16(t.uint16()) // #nosec G115 -- the same bits with a sign, as on the wire
 	case 'u':
 		return t.uint16()
 	case 'I':
-		return int32(t.uint32())
+		return int32(t.uint32()) // #nosec G115 -- the same bits with a sign, as on the wire
 	case 'i':
 		return t.uint32()
 	case 'l':
-		return int64(t.uint64())
+		return int64(t.uint64()) // #nosec G115 -- the same bits with a sign, as on the wire
 	case 'f':
 		return math.Float32frombits(t.uint32())
 	case 'd':
@@ -120,7 +120,7 @@ func (t *table) value(depth int) any {
 	case 'D':
 		return t.decimal()
 	case 'T':
-		return time.Unix(int64(t.uint64()), 0)
+		return time.Unix(int64(t.uint64()), 0) // #nosec G115 -- the same bits with a sign, as on the wire
 	case 'S':
 		return t.part(t.size())
 	case 'x':
@@ -142,5 +142,5 @@ func (t *table) decimal() amqp.Decimal {
 	if b == nil {
 		return amqp.Decimal{}
 	}
-	return amqp.Decimal{Scale: b[0], Value: int32(binary.BigEndian.Uint32(b[1:]))}
+	return amqp.Decimal{Scale: b[0], Value: int32(binary.BigEndian.Uint32(b[1:]))} // #nosec G115 -- the same bits with a sign, as on the wire
 }

@@ -186,7 +186,7 @@ func (w *wire) filter(size int) {
 		copy(w.buf[body+gone:], out)
 		copy(w.buf[w.r+gone:], w.buf[w.r:w.r+frameHead])
 		w.r += gone
-		binary.BigEndian.PutUint32(w.buf[w.r+3:], uint32(len(out)))
+		binary.BigEndian.PutUint32(w.buf[w.r+3:], uint32(len(out))) // #nosec G115 -- at most the length of a frame
 	}
 	w.pass = frameHead + len(out) + frameTail
 	if lost > 0 {

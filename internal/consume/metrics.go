@@ -55,8 +55,8 @@ func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() 
 	}
 	for a := range message.Actions {
 		for r := range message.Reasons {
-			if possible(message.Action(a), message.Reason(r)) { //nolint:gosec // both are small
-				m.settled[a][r] = settled.WithLabelValues(queue, message.Action(a).String(), message.Reason(r).String()) //nolint:gosec // both are small
+			if possible(message.Action(a), message.Reason(r)) { // #nosec G115 -- both are small
+				m.settled[a][r] = settled.WithLabelValues(queue, message.Action(a).String(), message.Reason(r).String()) // #nosec G115 -- both are small
 			}
 		}
 	}

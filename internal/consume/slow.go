@@ -155,7 +155,7 @@ func (r *run) detour(rec *record) {
 func (r *run) hold(s *topology.Settlement) {
 	d := s.Hold
 	if s.Jitter > 0 {
-		d += rand.N(s.Jitter) //nolint:gosec // spreads load, guards nothing
+		d += rand.N(s.Jitter) // #nosec G404 -- spreads load, guards nothing
 	}
 	r.c.delayed.Add(1)
 	defer r.c.delayed.Add(-1)

@@ -34,7 +34,7 @@ func (w *window) finish(tag uint64) {
 	if tag < w.base {
 		return // finished before, and forgotten
 	}
-	i := int((tag - w.base) / 64) //nolint:gosec // bounded by the deliveries of one session
+	i := int((tag - w.base) / 64) // #nosec G115 -- bounded by the deliveries of one session
 	for i >= len(w.words) {
 		w.words = append(w.words, 0)
 	}
@@ -62,7 +62,7 @@ func (w *window) advance() {
 	}
 	w.head = w.base
 	if len(w.words) > 0 {
-		w.head += uint64(bits.TrailingZeros64(^w.words[0])) //nolint:gosec // 0 to 63
+		w.head += uint64(bits.TrailingZeros64(^w.words[0])) // #nosec G115 -- 0 to 63
 	}
 }
 

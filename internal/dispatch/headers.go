@@ -91,7 +91,7 @@ func (r *request) value(mark int, v any, e *escapes) bool {
 	r.spent += size
 	r.names.spans[r.names.used] = name
 	r.names.used++
-	*slot = uint8(r.names.used)
+	*slot = uint8(r.names.used) // #nosec G115 -- the set holds fewer than 256 names
 	return true
 }
 

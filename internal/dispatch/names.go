@@ -19,7 +19,7 @@ func (n *names) reset() {
 // find returns the slot that holds the name at s of b, or the free one where it belongs.
 func (n *names) find(b []byte, s span) (slot *uint8, found bool) {
 	for h := foldedHash(b[s.start:s.end]); ; h++ {
-		slot = &n.slots[uint8(h)]
+		slot = &n.slots[uint8(h)] // #nosec G115 -- the low bits are the slot
 		if *slot == 0 {
 			return slot, false
 		}

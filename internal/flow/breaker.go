@@ -34,8 +34,8 @@ type breaker struct {
 
 func newBreaker(concurrency int, trip func(time.Duration)) *breaker {
 	return &breaker{
-		threshold: int32(max(breakerThreshold, 2*concurrency)), //nolint:gosec // at most 20000
-		trial:     int32(min(breakerTrial, concurrency)),       //nolint:gosec // at most 5
+		threshold: int32(max(breakerThreshold, 2*concurrency)), // #nosec G115 -- at most 20000
+		trial:     int32(min(breakerTrial, concurrency)),       // #nosec G115 -- at most 5
 		trip:      trip,
 	}
 }

@@ -23,7 +23,7 @@ type ramp struct {
 }
 
 func newRamp(full int, m *metrics, grown func()) *ramp {
-	r := &ramp{full: int32(full), metrics: m, grown: grown} //nolint:gosec // configuration bounds it to 10000
+	r := &ramp{full: int32(full), metrics: m, grown: grown} // #nosec G115 -- configuration bounds it to 10000
 	r.set(1)
 	return r
 }

@@ -154,7 +154,7 @@ func integer(v any) (int, bool) {
 	case uint32:
 		n = int64(v)
 	case uint64:
-		n = int64(min(v, maxCount))
+		n = int64(min(v, maxCount)) // #nosec G115 -- clamped
 	case int:
 		n = int64(v)
 	default:

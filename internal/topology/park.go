@@ -38,7 +38,7 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.P
 		return strings.HasPrefix(key, headerFinalPrefix) || senderSelected(key) || staleRecord(m, key) || p.StampQueue && key == HeaderRetryQueue
 	})
 	h[message.HeaderOriginalQueue] = m.Queue
-	h[message.HeaderFinalRetryCount] = int32(min(max(m.RetryCount, 0), math.MaxInt32)) //nolint:gosec // bounded
+	h[message.HeaderFinalRetryCount] = int32(min(max(m.RetryCount, 0), math.MaxInt32)) // #nosec G115 -- bounded
 	h[headerFinalReason] = v.Reason.String()
 	setCrashes(h, m)
 	setOrigin(h, m)
@@ -64,7 +64,7 @@ func describe(h amqp.Table, o *message.Outcome) {
 	case o.Failure != message.FailureNone:
 		h[headerFinalError] = failureText(o)
 	case o.Status != 0 || !o.At.IsZero(): // an answer of status 000 is an answer
-		h[headerFinalStatusCode] = int32(o.Status) //nolint:gosec // three digits
+		h[headerFinalStatusCode] = int32(o.Status) // #nosec G115 -- three digits
 	}
 	if !o.At.IsZero() {
 		h[headerFinalAt] = o.At.UTC().Format(finalAtFmt)

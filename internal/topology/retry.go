@@ -15,7 +15,7 @@ import (
 func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *broker.Publication {
 	h := copyHeaders(m, func(key string) bool { return bookkeeping(key) || senderSelected(key) })
 	retries = min(max(retries, 0), math.MaxInt32)
-	h[message.HeaderRetryCount] = int32(retries) //nolint:gosec // bounded above
+	h[message.HeaderRetryCount] = int32(retries) // #nosec G115 -- bounded above
 	setCrashes(h, m)
 	setOrigin(h, m)
 	keepDropped(h, m)
