@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -35,9 +36,7 @@ func TestWindowMustFitIntoMemory(t *testing.T) {
 	refused(t, window("", "76MiB"), "SIDECAR_MAX_BODY")
 	for _, fits := range []map[string]string{window("75", "1MiB"), window("", "")} {
 		env := valid()
-		for k, v := range fits {
-			env[k] = v
-		}
+		maps.Copy(env, fits)
 		r := runBriefly(t, env)
 		if r.code != -1 {
 			t.Errorf("%v: exit %d: %s", fits, r.code, r.all())

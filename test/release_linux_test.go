@@ -1,0 +1,39 @@
+package test
+
+import (
+	"debug/buildinfo"
+	"debug/elf"
+	"os/exec"
+	"testing"
+)
+
+// TestReleaseBinaryStandsAlone: what `make build` makes needs no libc, loads no library, and tells nothing about the
+// machine it was built on.
+func TestReleaseBinaryStandsAlone(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("make", "-C", "..", "build").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const binary = "../bin/sidecar"
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if settings["CGO_ENABLED"] != "0" || settings["-trimpath"] != "true" {
+		t.Errorf("built with %v", settings)
+	}
+	f, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("it is linked dynamically: %v", p.Type)
+		}
+	}
+}

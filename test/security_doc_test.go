@@ -1,0 +1,75 @@
+package test
+
+import (
+	"go/ast"
+	"go/parser"
+	source "go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const securityDoc = "../docs/security.md"
+
+// securityDocTests finds the tests that a document names, the path of the package before each.
+var securityDocTests = regexp.MustCompile("`([a-z][a-z0-9_/]*) ((?:Test|Fuzz)[A-Za-z0-9_]+)`")
+
+// TestSecurityDocNamesItsTests: every goal of docs/security.md has a row, every row names a test that shows it or says
+// that the part it is about is yet to come, and every test that is named exists.
+func TestSecurityDocNamesItsTests(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(securityDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if m := regexp.MustCompile(`^\| (G\d+) `).FindStringSubmatch(line); m != nil {
+			rows[m[1]] += line
+		}
+	}
+	for _, goal := range []string{"G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12"} {
+		if row := rows[goal]; !securityDocTests.MatchString(row) && !strings.Contains(row, "comes with") {
+			t.Errorf("%s names no test and nothing that it comes with: %q", goal, row)
+		}
+	}
+	named := securityDocTests.FindAllStringSubmatch(string(b), -1)
+	functions := map[string]map[string]bool{}
+	for _, m := range named {
+		dir, name := m[1], m[2]
+		if functions[dir] == nil {
+			functions[dir] = testFunctions(t, dir)
+		}
+		if !functions[dir][name] {
+			t.Errorf("there is no %s in %s", name, dir)
+		}
+	}
+	// Whatever looks like a test must have been found above.
+	if words := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(string(b), -1); len(words) != len(named) {
+		t.Errorf("%d names of tests, and %d with their package", len(words), len(named))
+	}
+}
+
+// testFunctions lists the top-level functions in the test files of a package.
+func testFunctions(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("no tests in %q: %v", dir, err)
+	}
+	found := map[string]bool{}
+	for _, name := range files {
+		f, err := parser.ParseFile(source.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
+				found[fn.Name.Name] = true
+			}
+		}
+	}
+	return found
+}
