@@ -2,8 +2,13 @@ package broker
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"reflect"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -36,3 +41,59 @@ func FuzzTable(f *testing.F) {
 		}
 	})
 }
+
+// FuzzStream reads a connection on which the peer says anything, in pieces of one size and of another: the library must
+// see the same bytes, never more than were sent, our consumer the same deliveries, and the connection end for the same
+// reason.
+func FuzzStream(f *testing.F) {
+	f.Add(append(deliverFrame(1, "ours", 1, false, "e", "k"), contentFrame(1, "id", "v", 0)...), uint16(1))
+	f.Fuzz(func(t *testing.T, raw []byte, step uint16) {
+		passed, taken, err := readStream(raw, len(raw)+1)
+		again, takenAgain, errAgain := readStream(raw, int(step)+1)
+		if !bytes.Equal(passed, again) || taken != takenAgain || !errors.Is(errAgain, err) {
+			t.Fatalf("in one piece: %d bytes, %v\n%.2000s\nby %d: %d bytes, %v\n%.2000s", len(passed), err, taken, int(step)+1, len(again), errAgain, takenAgain)
+		}
+		var known protocolError
+		if len(passed) > len(raw) || err != io.EOF && !errors.As(err, &known) {
+			t.Fatalf("%d bytes became %d: %v", len(raw), len(passed), err)
+		}
+	})
+}
+
+// readStream returns what the library reads, what our consumer gets as text, and why it ended.
+func readStream(raw []byte, step int) (passed []byte, taken string, end error) {
+	conn := &pieces{rest: bytes.Clone(raw), step: step}
+	w := newWire(conn, conn, func(int) {})
+	q := NewDeliveries()
+	w.intake.add("ours", q)
+	passed, end = io.ReadAll(w)
+	if end == nil {
+		end = io.EOF
+	}
+	list, _ := q.Take(nil)
+	for _, d := range list {
+		taken += fmt.Sprintf("%d %v %q %q %q %v %x\n", d.DeliveryTag, d.Redelivered, d.Exchange, d.RoutingKey, d.MessageId, d.Headers, d.Body)
+	}
+	return passed, taken, end
+}
+
+// pieces is a connection whose peer has sent rest and gone; a read gives at most step bytes of it.
+type pieces struct {
+	net.Conn
+
+	rest []byte
+	step int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), p.step)], p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+func (p *pieces) Close() error                     { return nil }
+func (p *pieces) SetReadDeadline(time.Time) error  { return nil }
+func (p *pieces) SetWriteDeadline(time.Time) error { return nil }
