@@ -53,11 +53,10 @@ func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() 
 			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
 		}),
 	}
-	for a := range message.Actions {
-		for r := range message.Reasons {
-			if possible(message.Action(a), message.Reason(r)) { // #nosec G115 -- both are small
-				m.settled[a][r] = settled.WithLabelValues(queue, message.Action(a).String(), message.Reason(r).String()) // #nosec G115 -- both are small
-			}
+	for a, reasons := range possibleReasons {
+		action := message.Action(a) // #nosec G115 -- a handful
+		for _, reason := range reasons {
+			m.settled[action][reason] = settled.WithLabelValues(queue, action.String(), reason.String())
 		}
 	}
 	r.MustRegister(received, settled, age, retries, parkFailures, active, m.stale,

@@ -1,10 +1,6 @@
 package consume
 
-import (
-	"slices"
-
-	"sidecar/internal/message"
-)
+import "sidecar/internal/message"
 
 // possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.
 var possibleReasons = [message.Actions][]message.Reason{
@@ -24,8 +20,4 @@ var possibleReasons = [message.Actions][]message.Reason{
 		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
 	},
 	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched, message.ReasonSessionLost},
-}
-
-func possible(a message.Action, r message.Reason) bool {
-	return slices.Contains(possibleReasons[a], r)
 }
