@@ -74,7 +74,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	otlp := httptest.NewServer(sink)
 	t.Cleanup(otlp.Close)
 	sc := newScene(t).seed()
-	guarded(t, sc, otlp.URL)
+	withSecrets(t, sc, otlp.URL)
 	sc.app.otherwise(func(d *delivery) answer {
 		if d.id == "bad" {
 			return answer{status: 500, body: "canary-answer-body", header: map[string]string{"X-Answer": "canary-answer-header"}}
@@ -119,8 +119,8 @@ func TestSecretsNeverShow(t *testing.T) {
 	surfaces{"parked headers": fmt.Sprint(parked.Headers)}.clean(t, append(secretCanaries, "canary-body", "canary-answer-body", "canary-answer-header")...)
 }
 
-// guarded gives the scene a broker user of its own and every secret there is, one of them from a file.
-func guarded(t *testing.T, sc *scene, otlp string) {
+// withSecrets gives the scene a broker user of its own and every secret there is, one of them from a file.
+func withSecrets(t *testing.T, sc *scene, otlp string) {
 	t.Helper()
 	user := "bb" + token()
 	ctl(t, "add_user", user, "canary-amqp-password")

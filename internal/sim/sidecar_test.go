@@ -75,7 +75,7 @@ func (w *world) startSidecar() *sidecar {
 		target = w.bug.dispatcher(w.app)
 	}
 	s.consumer = consume.New(consume.Options{
-		Plan: w.used, Policy: w.policy, Unproven: w.mode != topology.ModeDeclare, Unroutable: s.askForLook,
+		Plan: w.used, Policy: w.policy, Unproven: w.mode != topology.ModeDeclare, Unroutable: func(_, _ string) { s.askForLook() },
 		Concurrency: w.concurrency, Prefetch: w.prefetch, Dispatcher: target, Publisher: publisher, Flow: s.flow,
 		Logger: log, Registerer: s.registry,
 	})
