@@ -51,7 +51,7 @@ func (n *node) addr() string {
 }
 
 func (n *node) ctl(args ...string) (string, error) {
-	out, err := exec.Command(n.ctlPath, args...).CombinedOutput() //nolint:gosec // the broker's own tool
+	out, err := exec.Command(n.ctlPath, args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("rabbitmqctl %s: %w: %s", args[0], err, out)
 	}
@@ -82,7 +82,7 @@ func (n *node) sh(command string) error {
 	if command == "start" {
 		args = append(args, "0")
 	}
-	out, err := exec.Command(n.script, args...).CombinedOutput() //nolint:gosec // the project's own script
+	out, err := exec.Command(n.script, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("broker.sh %s: %w: %s", command, err, out)
 	}

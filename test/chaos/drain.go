@@ -14,11 +14,10 @@ import (
 )
 
 // drain takes everything out of a queue and writes it down. A message is acked after its line was written.
-func (r *rig) drain(queue string, to *ledger.Writer) (int, error) {
+func (r *rig) drain(queue string, to *ledger.Writer) error {
 	r.moving.Lock()
 	defer r.moving.Unlock()
-	n := 0
-	err := r.node.with(func(ch *amqp.Channel) error {
+	return r.node.with(func(ch *amqp.Channel) error {
 		for {
 			d, ok, err := ch.Get(queue, false)
 			if err != nil || !ok {
@@ -30,10 +29,8 @@ func (r *rig) drain(queue string, to *ledger.Writer) (int, error) {
 			if err := d.Ack(false); err != nil {
 				return err
 			}
-			n++
 		}
 	})
-	return n, err
 }
 
 func record(d *amqp.Delivery) *ledger.Parked {

@@ -184,7 +184,7 @@ func (r *rig) liveness(ctx context.Context) error {
 	}
 	r.sidecar.stop(20 * time.Second)
 	for queue, to := range map[string]*ledger.Writer{deadQueue: r.parked, mainQueue: r.residual, retryQueue: r.residual} {
-		if _, err := r.drain(queue, to); err != nil {
+		if err := r.drain(queue, to); err != nil {
 			return err
 		}
 	}

@@ -221,7 +221,7 @@ func deleted(ctx context.Context, r *rig, _ time.Duration) error {
 		return r.metric("sidecar_inflight_messages") == 0 && r.metric("sidecar_delayed_messages") == 0
 	})
 	if err == nil {
-		_, err = r.drain(deadQueue, r.parked)
+		err = r.drain(deadQueue, r.parked)
 	}
 	if err == nil {
 		err = r.node.with(func(ch *amqp.Channel) error {
@@ -255,7 +255,7 @@ func schedule(seed uint64, n, first, last int, kinds []string) ([]due, error) {
 	if sum == 0 && n > 0 {
 		return nil, fmt.Errorf("no fault is called %s", strings.Join(kinds, " or "))
 	}
-	rng := rand.New(rand.NewPCG(seed, 0xfa017)) //nolint:gosec // reproducible, not secret
+	rng := rand.New(rand.NewPCG(seed, 0xfa017))
 	list := make([]due, n)
 	for i := range list {
 		f := pick(able, sum, rng)

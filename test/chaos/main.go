@@ -97,7 +97,7 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	if o.seed == 0 {
-		o.seed = uint64(time.Now().UnixNano()) //nolint:gosec // any number
+		o.seed = uint64(time.Now().UnixNano())
 	}
 	if o.prefetch == 0 {
 		o.prefetch = 2 * o.concurrency

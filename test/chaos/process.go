@@ -55,8 +55,7 @@ func (p *process) watch() {
 		p.mu.Lock()
 		over, exit := p.over, ledger.Exit{At: ledger.Now(), Wanted: p.wanted, Code: p.cmd.ProcessState.ExitCode()}
 		p.mu.Unlock()
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			if status, ok := failed.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 				exit.Signal = status.Signal().String()
 			}

@@ -82,7 +82,7 @@ func (m *mutant) try(root string, seed uint64) (*judge.Verdict, error) {
 		return nil, err
 	}
 	args := append([]string{"run", "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed), "-patience", "40s"}, m.flags...)
-	out, err := exec.Command(self, args...).CombinedOutput() //nolint:gosec // this program
+	out, err := exec.Command(self, args...).CombinedOutput()
 	var v judge.Verdict
 	if rerr := ledger.ReadJSON(filepath.Join(dir, "run"), ledger.ReportFile, &v); rerr != nil {
 		return nil, fmt.Errorf("mutant %q was not judged: %w: %s", m.name, errors.Join(err, rerr), out)

@@ -202,10 +202,7 @@ func (b *books) during(from, to int64, classes string) []*ledger.Fault {
 	var all []*ledger.Fault
 	for i := range b.faults {
 		f := &b.faults[i]
-		end := f.End
-		if f.Recovered > end {
-			end = f.Recovered
-		}
+		end := max(f.End, f.Recovered)
 		if f.Start <= to && end+margin >= from && slices.Contains([]byte(classes), f.Class[0]) {
 			all = append(all, f)
 		}

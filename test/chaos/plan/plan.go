@@ -50,7 +50,7 @@ var (
 // Of draws the plan of message seq. It depends on nothing but its arguments. most bounds how often a plan fails before it
 // succeeds. never is how many more of a hundred messages than usual fail for ever.
 func Of(seed uint64, seq, most, never int) Plan {
-	r := rand.New(rand.NewPCG(seed, uint64(seq))) //nolint:gosec // reproducible, not secret
+	r := rand.New(rand.NewPCG(seed, uint64(seq)))
 	if r.IntN(100) < never {
 		return Plan{Kind: Never, Status: refusals[r.IntN(len(refusals))]}
 	}

@@ -108,13 +108,13 @@ func (p *Publisher) session(ctx context.Context, url string, next int) int {
 // publish goes on until something breaks or ctx ends.
 func (p *Publisher) publish(ctx context.Context, ch *amqp.Channel, next int) int {
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	ctx, broken := context.WithCancelCause(ctx)
+	go func() { broken(<-closed) }()
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return next
-		case <-closed:
 			return next
 		case <-pace.C:
 		}
@@ -124,8 +124,6 @@ func (p *Publisher) publish(ctx context.Context, ch *amqp.Channel, next int) int
 			}
 			select {
 			case p.slots <- struct{}{}:
-			case <-closed:
-				return next
 			case <-ctx.Done():
 				return next
 			}

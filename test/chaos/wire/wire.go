@@ -163,7 +163,7 @@ func (p *Proxy) open(c net.Conn) Shape {
 func wait(s Shape, n int) {
 	d := s.Latency
 	if s.Jitter > 0 {
-		d += rand.N(s.Jitter) //nolint:gosec // a delay
+		d += rand.N(s.Jitter)
 	}
 	if s.Rate > 0 {
 		d += time.Duration(n) * time.Second / time.Duration(s.Rate)
