@@ -54,6 +54,7 @@ func say(format string, args ...any) {
 // options of a run.
 type options struct {
 	dir         string
+	page        string
 	sidecar     string
 	script      string
 	seed        uint64
@@ -77,6 +78,7 @@ func parse(args []string) (options, error) {
 	o := options{}
 	f := flag.NewFlagSet("chaos run", flag.ContinueOnError)
 	f.StringVar(&o.dir, "dir", "", "directory for the ledgers; default a temporary one")
+	f.StringVar(&o.page, "page", "", "another file to write the report to")
 	f.StringVar(&o.sidecar, "sidecar", "bin/sidecar", "the binary to try")
 	f.StringVar(&o.script, "broker", "scripts/broker.sh", "the script that kills and starts the broker")
 	f.Uint64Var(&o.seed, "seed", 0, "of plans and faults; 0 draws one")
@@ -185,7 +187,7 @@ func runAll(args []string) error {
 	if werr := ledger.WriteJSON(o.dir, ledger.RunFile, r.run); err != nil || werr != nil {
 		return errors.Join(err, werr)
 	}
-	return verdict(o.dir)
+	return verdict(o.dir, o.page)
 }
 
 func describe(o options, n *node) (ledger.Run, error) {
@@ -226,25 +228,31 @@ func judgeAgain(args []string) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	return verdict(*dir)
+	return verdict(*dir, "")
 }
 
 // errBroken ends a run in which an invariant does not hold.
 var errBroken = errors.New("invariants do not hold")
 
-func verdict(dir string) error {
+// verdict judges the run in dir, prints the report, and writes it there and to page, unless that is empty.
+func verdict(dir, page string) error {
 	v, err := judge.Judge(dir)
 	if err != nil {
 		return err
 	}
-	page := v.Markdown()
+	text := v.Markdown()
 	if err := ledger.WriteJSON(dir, ledger.ReportFile, v); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, ledger.ReportPage), []byte(page), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ledger.ReportPage), []byte(text), 0o600); err != nil {
 		return err
 	}
-	_, _ = fmt.Print(page)
+	if page != "" {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Print(text)
 	if !v.OK() {
 		return fmt.Errorf("%w: %s; ledgers in %s", errBroken, strings.Join(v.Broken(), ", "), dir)
 	}
