@@ -62,7 +62,7 @@ type app struct {
 // newApp listens at once and answers 200 to everything until told otherwise.
 func newApp(t testing.TB) *app {
 	t.Helper()
-	a := &app{t: t, addr: freeAddr(t), byID: map[string][]answer{}, health: http.StatusOK, conns: map[net.Conn]struct{}{}}
+	a := &app{t: t, addr: freeAddr(t), byID: map[string][]answer{}, health: http.StatusOK}
 	a.others = func(*delivery) answer { return status(http.StatusOK) }
 	a.up()
 	t.Cleanup(a.down)
@@ -114,6 +114,9 @@ func (a *app) follow(c net.Conn, s http.ConnState) {
 	if s == http.StateClosed || s == http.StateHijacked {
 		delete(a.conns, c)
 		return
+	}
+	if a.conns == nil {
+		a.conns = map[net.Conn]struct{}{}
 	}
 	a.conns[c] = struct{}{}
 }
