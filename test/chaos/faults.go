@@ -38,7 +38,7 @@ var faults = []fault{
 	{judge.SidecarStopped, judge.ClassSidecar, 5, 8 * time.Second, true, frozen(func(r *rig) *process { return r.sidecar })},
 	{"app-kill", judge.ClassApp, 15, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGKILL)},
 	{"app-term", judge.ClassApp, 5, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGTERM)},
-	{"app-stop", judge.ClassApp, 5, 5 * time.Second, true, frozen(func(r *rig) *process { return r.app })},
+	{judge.AppStopped, judge.ClassApp, 5, 5 * time.Second, true, frozen(func(r *rig) *process { return r.app })},
 	{"app-closed", judge.ClassApp, 5, 8 * time.Second, true, closed},
 	{"broker-stop", judge.ClassBroker, 8, 2 * time.Second, true, stopped},
 	{"broker-kill", judge.ClassBroker, 8, 0, true, killed},

@@ -70,6 +70,7 @@ type options struct {
 	rate        int
 	never       int
 	patience    time.Duration
+	appTimeout  time.Duration
 	cluster     bool // of several nodes
 	environ     []string
 }
@@ -93,6 +94,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.prefetch, "prefetch", 0, "SIDECAR_PREFETCH; default twice the concurrency")
 	f.IntVar(&o.rate, "rate", 500, "messages published per second at most")
 	f.IntVar(&o.never, "never", 0, "how many more of a hundred messages fail for ever")
+	f.DurationVar(&o.appTimeout, "app-timeout", 2*time.Second, "SIDECAR_APP_TIMEOUT")
 	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long everything may take to be settled")
 	f.Func("env", "another variable of the sidecar, NAME=VALUE", func(s string) error { o.environ = append(o.environ, s); return nil })
 	if err := f.Parse(args); err != nil {
@@ -209,7 +211,7 @@ func describe(o options, n *node) (ledger.Run, error) {
 		ID: id, Seed: o.seed, Commit: strings.TrimSpace(string(commit)), Binary: hex.EncodeToString(sum[:]),
 		BrokerVersion: n.version, QueueType: o.queueType, Messages: o.warmUp + o.messages, WarmUp: o.warmUp, Liveness: o.liveness,
 		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond,
-		AppTimeout: 2 * time.Second, Queue: mainQueue,
+		AppTimeout: o.appTimeout, Queue: mainQueue,
 		Never:   o.never,
 		Secrets: []string{"canary-body-" + hex.EncodeToString(secret[4:10]), "canary-password-" + hex.EncodeToString(secret[10:])},
 		Replay:  replay(o), MayLose: o.queueType == "classic" && strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
@@ -218,8 +220,8 @@ func describe(o options, n *node) (ledger.Run, error) {
 
 // replay is the command line that draws the same plans and faults again.
 func replay(o options) string {
-	return fmt.Sprintf("make chaos ARGS='-seed %d -messages %d -warm-up %d -liveness %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d -never %d'",
-		o.seed, o.messages, o.warmUp, o.liveness, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never)
+	return fmt.Sprintf("make chaos ARGS='-seed %d -messages %d -warm-up %d -liveness %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d -never %d -app-timeout %s'",
+		o.seed, o.messages, o.warmUp, o.liveness, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never, o.appTimeout)
 }
 
 func judgeAgain(args []string) error {

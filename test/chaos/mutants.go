@@ -50,7 +50,7 @@ var mutants = []mutant{
 		edits: []edit{{
 			"internal/consume/run.go", "message.ReasonUndispatched, finalRequeue})\n	d.Free()", "message.ReasonUndispatched, finalReject})\n	d.Free()",
 		}},
-		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term,app-closed -rate=1500 -concurrency=2 -prefetch=64"),
+		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
 	},
 	{
 		name: "parks without waiting for the confirm",
@@ -66,12 +66,18 @@ var mutants = []mutant{
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(parks, "-faults=3 -kinds=dlq-delete"),
 	},
-	{
-		name: "leaves reconnecting to the client library",
+	{ // what a client library does that revives connections behind one's back
+		name: "settles on whatever connection stands",
 		edits: []edit{
-			{"internal/broker/dial.go", "		Properties: properties,\n", "		Properties: properties,\n		Recovery: &amqp.Recovery{},\n"},
+			{"internal/broker/subscription.go", "	\"sync\"\n", "	\"sync\"\n	\"sync/atomic\"\n"},
+			{"internal/broker/subscription.go", "// watch ends when", "var standing atomic.Pointer[amqp.Channel]\n\n// watch ends when"},
+			{"internal/broker/subscription.go", "	sub := &Subscription{", "	standing.Store(ch)\n	sub := &Subscription{"},
+			{"internal/broker/subscription.go", "s.ch.Ack(tag, multiple)", "standing.Load().Ack(tag, multiple)"},
+			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, true)", "standing.Load().Nack(tag, false, true)"},
+			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, false)", "standing.Load().Nack(tag, false, false)"},
+			{"internal/consume/handle.go", "	case r.gone(): // what", "	case false: // what"},
 		},
-		caught: []string{"I1", "I2", "I6", "I9"}, flags: flags(storm, "-faults=4 -kinds=cut"),
+		caught: []string{"I1", "I2", "I5", "I6", "I7"}, flags: flags("-messages=6000 -warm-up=100 -liveness=100 -faults=6 -kinds=cut -rate=150 -app-timeout=6s"),
 	},
 	{
 		name:   "acks everything before what has waited long",
@@ -83,7 +89,7 @@ var mutants = []mutant{
 		edits: []edit{{
 			"internal/consume/run.go", "message.ReasonUndispatched, finalRequeue})\n	d.Free()", "message.ReasonUndispatched, finalAck})\n	d.Free()",
 		}},
-		caught: []string{"I1"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term,app-closed -rate=1500 -concurrency=2 -prefetch=64"),
+		caught: []string{"I1"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
 	},
 	{
 		name: "begins to count again when a message is moved back",
@@ -117,24 +123,30 @@ var mutants = []mutant{
 
 // build compiles a mutant from the source tree in root.
 func (m *mutant) build(root, dir string) (binary string, err error) {
-	replace := map[string]string{}
-	for i, e := range m.edits {
+	texts := map[string]string{}
+	for _, e := range m.edits {
 		path, err := filepath.Abs(filepath.Join(root, e.file))
 		if err != nil {
 			return "", err
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return "", err
+		if texts[path] == "" {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			texts[path] = string(text)
 		}
-		if n := strings.Count(string(text), e.old); n != 1 {
+		if n := strings.Count(texts[path], e.old); n != 1 {
 			return "", fmt.Errorf("mutant %q is out of date: %s holds %q %d times", m.name, e.file, e.old, n)
 		}
-		changed := filepath.Join(dir, fmt.Sprintf("edit%d.go", i))
-		if err := os.WriteFile(changed, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+		texts[path] = strings.Replace(texts[path], e.old, e.new, 1)
+	}
+	replace := map[string]string{}
+	for path, text := range texts {
+		replace[path] = filepath.Join(dir, fmt.Sprintf("edit%d.go", len(replace)))
+		if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
 			return "", err
 		}
-		replace[path] = changed
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

@@ -210,17 +210,24 @@ func (b *books) during(from, to int64, classes string) []*ledger.Fault {
 	return all
 }
 
-// attempts is how many attempts of one message the faults of a time can have failed: of the app, and a sidecar that was
-// stopped while the app answered. Each attempt begins at least one retry delay after the one before.
+// attempts is how many attempts of one message the faults of a time can have failed. A refused connection is no attempt,
+// so an app that is away fails what it had in hand, and perhaps what met it on its way out or in. Who does not run lets
+// attempts time out, one after the other.
 func (b *books) attempts(from, to int64) int {
 	n := 0
 	for _, f := range b.during(from, to, ClassApp+ClassSidecar) {
-		if f.Class == ClassApp || f.Kind == SidecarStopped {
-			n += 1 + int((f.End-f.Start)/int64(b.run.RetryDelay))
+		switch {
+		case f.Kind == SidecarStopped || f.Kind == AppStopped:
+			n += 1 + int((f.End-f.Start)/int64(b.run.AppTimeout+b.run.RetryDelay))
+		case f.Class == ClassApp:
+			n += 2
 		}
 	}
 	return n
 }
 
-// SidecarStopped is the kind of the fault in which the sidecar does not run, but lives.
-const SidecarStopped = "sidecar-stop"
+// Kinds of faults in which somebody does not run, but lives.
+const (
+	SidecarStopped = "sidecar-stop"
+	AppStopped     = "app-stop"
+)
