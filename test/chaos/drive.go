@@ -66,6 +66,9 @@ func (r *rig) storm(ctx context.Context, list []due) error {
 		if err := r.settled(ctx); err != nil {
 			return err
 		}
+		if err := r.keepUp(ctx); err != nil {
+			return err
+		}
 		next := r.run.Messages - r.run.Liveness
 		if i+1 < len(list) {
 			next = list[i+1].At
@@ -86,6 +89,18 @@ func (r *rig) storm(ctx context.Context, list []due) error {
 	before.Wait()
 	return nil
 }
+
+// keepUp waits until the sidecar has caught up with the publisher, more or less. Retries go to the end of the queue: behind
+// an endless backlog no message would ever use them up.
+func (r *rig) keepUp(ctx context.Context) error {
+	return until(ctx, r.o.patience, "the sidecar to keep up", func() bool {
+		waiting, err := r.node.ready(mainQueue)
+		return err == nil && waiting < backlog*r.o.rate
+	})
+}
+
+// backlog is how many seconds the sidecar may lag behind the publisher when the next fault begins.
+const backlog = 10
 
 // happen makes one fault and waits until messages arrive again.
 func (r *rig) happen(ctx context.Context, d due) {
