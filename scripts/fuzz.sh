@@ -13,6 +13,9 @@ mapfile -t targets < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+'
   sed -E 's|/[^/]+:func | |' | grep -E -- "${TARGETS:-.}" | sort)
 ((${#targets[@]})) || { echo "fuzz: no target matches ${TARGETS:-}" >&2; exit 64; }
 
+# A busy machine lets Go's fuzzer miss its own end by a moment; it then reports that as a failure of the target.
+ended_in_time() { grep -qx ' *context deadline exceeded' "$1" && ! grep -qE 'Failing input|panic:|fatal error' "$1"; }
+
 failed=0 summary=()
 for t in "${targets[@]}"; do
   read -r dir name <<<"$t"
@@ -21,7 +24,10 @@ for t in "${targets[@]}"; do
   result=ok
   # Minimising is bounded: by default each new input may take a minute, in which nothing else is tried.
   go test -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 1s -timeout 0 "./$dir" >"$log" 2>&1 ||
-    { result=FAILED failed=1; grep -v '^fuzz: elapsed' "$log" | tail -n 40 >&2; }
+    if ended_in_time "$log"; then :; else
+      result=FAILED failed=1
+      grep -v '^fuzz: elapsed' "$log" | tail -n 40 >&2
+    fi
   execs=$(grep -oE 'execs: [0-9]+' "$log" | tail -n 1 | grep -oE '[0-9]+' || echo 0)
   found=$(grep -oE 'interesting: [0-9]+ \(total: [0-9]+' "$log" | tail -n 1 | sed -E 's/interesting: ([0-9]+) \(total: ([0-9]+)/\1 \2/' || true)
   summary+=("$(printf '%-6s  %-22s %-16s %10s execs  %s new of %s inputs' "$result" "$dir" "$name" "$execs" ${found:-0 0})")
