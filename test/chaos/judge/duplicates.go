@@ -27,7 +27,7 @@ func (d *duplicates) look(m *message) {
 	for i := range m.receipts {
 		r := &m.receipts[i]
 		if done >= 0 {
-			d.explain(m, "received again after success", m.receipts[done].at, m.receipts[done].answered+settling, ClassSidecar+ClassBroker)
+			d.explain(m, "received again after success", d.j.successes(m, i, done))
 		}
 		if r.clean() {
 			done = i
@@ -37,7 +37,7 @@ func (d *duplicates) look(m *message) {
 	if n := len(m.parked) - 1; n > 0 {
 		from, to := m.life()
 		for range n {
-			d.explain(m, "parked again", from, to+parking, "SPB")
+			d.explain(m, "parked again", d.j.during(from, to+parking, "SPB"))
 		}
 	}
 }
@@ -53,17 +53,16 @@ func (d *duplicates) failures(m *message) {
 		if answered == 0 {
 			answered = before.at + int64(d.j.run.AppTimeout)
 		}
-		d.explain(m, "tried again uncounted", before.at, answered+settling, "SAPB")
+		d.explain(m, "tried again uncounted", append(d.j.during(before.at, answered+settling, "SAPB"), d.j.doubled(m, i)...))
 	}
 }
 
 // explain finds the fault behind one duplicate: the one that can cause the most is blamed.
-func (d *duplicates) explain(m *message, what string, from, to int64, classes string) {
+func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) {
 	if m.unsure {
 		d.j.v.Duplicates["redrive"]++
 		return
 	}
-	faults := d.j.during(from, to, classes)
 	if len(faults) == 0 {
 		d.j.violated("I6", "message %d (%s): %s, and no fault explains it", m.pub.Seq, m.plan, what)
 		return
@@ -90,4 +89,31 @@ func (d *duplicates) bound() {
 			d.j.violated("I6", "%s explains at most %d duplicates, there are %d", fmt.Sprintf("fault %d (%s)", f.ID, f.Kind), 2*limit, n)
 		}
 	}
+}
+
+// successes are the faults that explain receipt n although receipt done was answered with success: the ack was lost, the
+// message is there twice, or the app was stopped and answered a request that nobody waited for any more.
+func (b *books) successes(m *message, n, done int) []*ledger.Fault {
+	r := &m.receipts[done]
+	faults := append(b.during(r.at, r.answered+settling, ClassSidecar+ClassBroker), b.doubled(m, n)...)
+	for _, f := range b.during(r.at, r.answered, ClassApp) {
+		if f.Kind == AppStopped {
+			faults = append(faults, f)
+		}
+	}
+	return faults
+}
+
+// rollback is how much a killed broker may have forgotten.
+const rollback = int64(10 * time.Second)
+
+// doubled are the faults of the broker after which receipt n may be that of a second copy: the message had just been
+// settled when the broker forgot what it had not written down. Both copies live on.
+func (b *books) doubled(m *message, n int) []*ledger.Fault {
+	var faults []*ledger.Fault
+	for k := range n {
+		r := &m.receipts[k]
+		faults = append(faults, b.during(r.at, max(r.at, r.answered)+rollback, ClassBroker)...)
+	}
+	return faults
 }

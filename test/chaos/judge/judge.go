@@ -238,7 +238,7 @@ func (j *judge) counted(m *message) {
 		if r.count > failed && r.count > failed+j.attempts(m.pub.Sent, r.at) {
 			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.count, failed)
 		}
-		if i > 0 && r.count < m.receipts[i-1].count && len(j.during(m.receipts[i-1].at, r.at, "SPB")) == 0 {
+		if i > 0 && r.count < m.receipts[i-1].count && len(j.during(m.receipts[i-1].at, r.at, "SPB"))+len(j.doubled(m, i)) == 0 {
 			id := "I5"
 			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.at }) {
 				id = "I14"

@@ -193,6 +193,14 @@ func TestJudge(t *testing.T) {
 		{"a duplicate out of nothing", func(s *story) { s.receive(okay, 2*time.Second, 0, 200) }, []string{"I5", "I6"}},
 		{"parked twice out of nothing", func(s *story) { s.park(given) }, []string{"I6"}},
 		{"a duplicate without its fault", func(s *story) { s.faults = nil }, []string{"I5", "I6"}},
+		{"a copy that a killed broker left, long after", func(s *story) {
+			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: "broker-kill", Class: ClassBroker, Start: at(2 * time.Second), End: at(3 * time.Second), Recovered: at(4 * time.Second)})
+			s.receive(okay, 50*time.Second, 0, 200)
+		}, nil},
+		{"answered when nobody waited any more", func(s *story) {
+			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: AppStopped, Class: ClassApp, Start: at(time.Second / 2), End: at(time.Second), Recovered: at(time.Second + 1)})
+			s.receive(okay, 10*time.Second, 1, 200)
+		}, nil},
 		{"too many duplicates for one fault", func(s *story) {
 			for range 2*s.run.Prefetch + 1 {
 				s.receive(again, 61*time.Second, 0, 200)
