@@ -187,7 +187,7 @@ func partitioned(ctx context.Context, r *rig, d time.Duration) error {
 		return err
 	}
 	return until(ctx, 2*time.Minute, "the cluster to be whole again", func() bool {
-		nodes, err := n.ctl("-q", "eval", "length(rabbit_nodes:list_running()).")
+		nodes, err := n.ctl("-q", "eval", "length(nodes()) + 1.")
 		return err == nil && strings.TrimSpace(nodes) == strconv.Itoa(len(r.nodes))
 	})
 }
