@@ -125,10 +125,11 @@ func cutLine(b []byte) (line, rest []byte) {
 	return line, rest
 }
 
-// cutFolded takes a header line with its continuation lines off b. The line ends between become spaces, in place.
+// cutFolded takes a header line with its continuation lines off b. The line ends between become spaces, in place. A line
+// without a colon has no continuation: it is no header, and what follows must not make it one.
 func cutFolded(b []byte) (line, rest []byte) {
 	line, rest = cutLine(b)
-	for len(line) > 0 && len(rest) > 0 && blank(rest[0]) {
+	for len(line) > 0 && len(rest) > 0 && blank(rest[0]) && bytes.IndexByte(line, ':') >= 0 {
 		next, after := cutLine(rest)
 		start := len(b) - len(rest)
 		for i := len(line); i < start; i++ {
