@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/sethvargo/go-retry"
@@ -14,6 +15,9 @@ const (
 	// authFactor makes the pauses longer after a refused password: somebody has to change something, and too many tries
 	// lock accounts.
 	authFactor = 3
+
+	// look is how often somebody looks whether the credentials have been replaced.
+	look = time.Second
 
 	// steady is how long a session must have lived for the backoff to begin anew. It is short, because a broker that
 	// restarts lets some connect and throws them out a moment later.
@@ -31,6 +35,7 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 	defer d.metrics.removeLink(link)
 	backoff := newBackoff()
 	for {
+		credentials := d.credentials()
 		stood, err := superviseOnce(ctx, d, link, serve)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -49,7 +54,11 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 		}
 		d.o.Logger.Warn("broker session over", "connection", d.o.Name, "cause", string(why), "error", err,
 			"retry_in", pause.Round(time.Millisecond).String())
-		if !sleep(ctx, pause) {
+		wait := func() bool { return sleep(ctx, pause) }
+		if why == causeAuth || why == causeConfig {
+			wait = func() bool { return d.sleepUnlessChanged(ctx, pause, credentials) }
+		}
+		if !wait() {
 			return context.Cause(ctx)
 		}
 	}
@@ -88,6 +97,18 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(contex
 // broker that came back do not arrive together.
 func newBackoff() retry.Backoff {
 	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(backoffFirst)))
+}
+
+// sleepUnlessChanged sleeps for pause at most: it ends as soon as the credentials are others than those that were refused.
+// A secret that is rotated a moment too late must not cost the pause that protects the account. It is false when ctx
+// ended first.
+func (d *Dialer) sleepUnlessChanged(ctx context.Context, pause time.Duration, refused []target) bool {
+	for ; pause > 0 && reflect.DeepEqual(d.credentials(), refused); pause -= look {
+		if !sleep(ctx, min(pause, look)) {
+			return false
+		}
+	}
+	return true
 }
 
 // sleep is false when ctx ended first.

@@ -23,6 +23,51 @@ func wait(sessions chan<- *Session) func(context.Context, *Session) error {
 	}
 }
 
+// TestReplacedCredentialsEndThePause: who waits after a refusal looks whether there is something new to try. The pause is
+// longer than any test.
+func TestReplacedCredentialsEndThePause(t *testing.T) {
+	for name, unreadable := range map[string]bool{"refused": false, "unreadable": true} {
+		t.Run(name, func(t *testing.T) {
+			var password atomic.Value
+			password.Store("old")
+			asked := make(chan struct{}, 100)
+			o := options("amqp://127.0.0.1:1")
+			o.Password = func() (string, error) {
+				asked <- struct{}{}
+				if unreadable && password.Load() == "old" {
+					return "", errors.New("no such file")
+				}
+				return password.Load().(string), nil
+			}
+			d := NewDialer(o)
+			refused := d.credentials()
+			over := make(chan bool, 1)
+			go func() { over <- d.sleepUnlessChanged(t.Context(), 24*time.Hour, refused) }()
+			for range 3 { // once for refused, and twice without having changed
+				<-asked
+			}
+			select {
+			case <-over:
+				t.Fatal("the pause ended for nothing")
+			default:
+			}
+			password.Store("new")
+			if !<-over {
+				t.Error("said that the context had ended")
+			}
+		})
+	}
+}
+
+func TestPauseEndsWithTheContext(t *testing.T) {
+	d := NewDialer(options("amqp://127.0.0.1:1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d.sleepUnlessChanged(ctx, 24*time.Hour, d.credentials()) {
+		t.Error("slept")
+	}
+}
+
 func TestSuperviseReplacesALostSession(t *testing.T) {
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)

@@ -52,6 +52,12 @@ func (d *Dialer) targets() ([]target, error) {
 	return targets, nil
 }
 
+// credentials are the targets as they can be read now, none when they cannot.
+func (d *Dialer) credentials() []target {
+	targets, _ := d.targets() // Dial reports it
+	return targets
+}
+
 func secret(read func() (string, error)) (string, error) {
 	if read == nil {
 		return "", nil
