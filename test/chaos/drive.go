@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/plan"
 	"sidecar/test/chaos/wire"
 )
 
@@ -31,6 +32,9 @@ func (r *rig) drive(ctx context.Context, list []due) error {
 		return err
 	}
 	if err := r.quiet(ctx, "quiet after the warm-up"); err != nil {
+		return err
+	}
+	if err := r.slow(ctx); err != nil {
 		return err
 	}
 	if err := r.measure("before"); err != nil {
@@ -128,7 +132,7 @@ func (r *rig) recovered(ctx context.Context, end int64) bool {
 			return true
 		}
 		if r.idle() {
-			r.extra(1)
+			r.extra(1, "")
 		}
 	}
 	return false
@@ -141,11 +145,11 @@ func (r *rig) idle() bool {
 	return int(r.published.Load()) >= r.limit
 }
 
-// extra lets n more messages be published than planned so far.
-func (r *rig) extra(n int) {
+// extra lets n more messages be published than planned so far; of their own kind, unless that is empty.
+func (r *rig) extra(n int, kind plan.Kind) {
 	r.extending.Lock()
 	defer r.extending.Unlock()
-	if err := r.allowed(r.limit + n); err != nil {
+	if err := r.allowed(r.limit+n, kind); err != nil {
 		say("publisher: %v", err)
 	}
 	r.run.Messages = max(r.run.Messages, r.limit)
@@ -172,11 +176,14 @@ func (r *rig) liveness(ctx context.Context) error {
 	if err := r.phase("liveness"); err != nil {
 		return err
 	}
-	r.extra(r.run.Liveness)
+	r.extra(r.run.Liveness, "")
 	if err := r.settled(ctx); err != nil {
 		return err
 	}
 	if err := r.quiet(ctx, "everything settled in the end"); err != nil {
+		return err
+	}
+	if err := r.slow(ctx); err != nil {
 		return err
 	}
 	consumers, err := r.node.consumers(mainQueue)
@@ -204,6 +211,16 @@ func (r *rig) liveness(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// slow lets an app answer that takes its time, so that the judge sees whether the sidecar still does as much at once. It
+// is a second of the publisher's work at most, else that would be what is seen.
+func (r *rig) slow(ctx context.Context) error {
+	r.extra(min(20*r.run.Concurrency, r.o.rate), plan.Slow)
+	if err := r.settled(ctx); err != nil {
+		return err
+	}
+	return r.quiet(ctx, "quiet after slow answers")
 }
 
 func (r *rig) probe(name string, err error) {

@@ -34,7 +34,7 @@ var faults = []fault{
 	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Rate: 64 << 10})},
 	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Slice: 7})},
 	{"sidecar-kill", judge.ClassSidecar, 20, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGKILL)},
-	{"sidecar-term", judge.ClassSidecar, 15, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGTERM)},
+	{judge.SidecarEnded, judge.ClassNone, 15, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGTERM)},
 	{judge.SidecarStopped, judge.ClassSidecar, 5, 8 * time.Second, true, frozen(func(r *rig) *process { return r.sidecar })},
 	{"app-kill", judge.ClassApp, 15, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGKILL)},
 	{"app-term", judge.ClassApp, 5, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGTERM)},

@@ -167,6 +167,7 @@ func runAll(args []string) error {
 	if err := ledger.WriteJSON(o.dir, ledger.ScheduleFile, list); err != nil {
 		return err
 	}
+	run.Schedule = hash(list)
 	say("seed %d, %d faults, %s queues, RabbitMQ %s, ledgers in %s", o.seed, len(list), o.queueType, n.version, o.dir)
 	for _, d := range list {
 		say("  scheduled: fault %d, %s after %d messages, %s", d.ID, d.Kind, d.At, d.Duration.Round(time.Millisecond))
@@ -210,12 +211,21 @@ func describe(o options, n *node) (ledger.Run, error) {
 	return ledger.Run{
 		ID: id, Seed: o.seed, Commit: strings.TrimSpace(string(commit)), Binary: hex.EncodeToString(sum[:]),
 		BrokerVersion: n.version, QueueType: o.queueType, Messages: o.warmUp + o.messages, WarmUp: o.warmUp, Liveness: o.liveness,
-		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond,
+		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond, RequeueDelay: 300 * time.Millisecond,
 		AppTimeout: o.appTimeout, Queue: mainQueue,
 		Never:   o.never,
 		Secrets: []string{"canary-body-" + hex.EncodeToString(secret[4:10]), "canary-password-" + hex.EncodeToString(secret[10:])},
 		Replay:  replay(o), MayLose: o.queueType == "classic" && strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
 	}, nil
+}
+
+// hash of a schedule: two runs with the same one met the same faults.
+func hash(list []due) string {
+	h := sha256.New()
+	for _, d := range list {
+		_, _ = fmt.Fprintln(h, d)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // replay is the command line that draws the same plans and faults again.

@@ -23,6 +23,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/plan"
 	"sidecar/test/chaos/wire"
 )
 
@@ -165,7 +166,8 @@ func (r *rig) environ(addrs []string) []string {
 		"SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
 		"SIDECAR_MAX_RETRIES=" + strconv.Itoa(r.run.MaxRetries), "SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
 		"SIDECAR_CONCURRENCY=" + strconv.Itoa(r.run.Concurrency), "SIDECAR_PREFETCH=" + strconv.Itoa(r.run.Prefetch),
-		"SIDECAR_REQUEUE_DELAY_MIN=300ms", "SIDECAR_REQUEUE_DELAY_MAX=600ms", "SIDECAR_SHUTDOWN_GRACE=10s",
+		"SIDECAR_REQUEUE_DELAY_MIN=" + r.run.RequeueDelay.String(), "SIDECAR_REQUEUE_DELAY_MAX=" + (2 * r.run.RequeueDelay).String(),
+		"SIDECAR_SHUTDOWN_GRACE=10s",
 	}
 	return append(env, r.o.environ...)
 }
@@ -209,15 +211,16 @@ func (r *rig) startPublisher(ctx context.Context, self string) error {
 func (r *rig) allow(n int) error {
 	r.extending.Lock()
 	defer r.extending.Unlock()
-	return r.allowed(n)
+	return r.allowed(n, "")
 }
 
-func (r *rig) allowed(n int) error {
+// allowed is allow for those that hold extending; kind is that of the messages in between.
+func (r *rig) allowed(n int, kind plan.Kind) error {
 	if n <= r.limit {
 		return nil
 	}
 	r.limit = n
-	_, err := fmt.Fprintln(r.limits, n)
+	_, err := fmt.Fprintln(r.limits, n, kind)
 	return err
 }
 

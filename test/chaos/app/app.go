@@ -164,6 +164,9 @@ func (a *App) count(seq int) int {
 
 func (a *App) act(w http.ResponseWriter, r *http.Request, answer plan.Answer, receipt ledger.Receipt) {
 	done := ledger.Receipt{Key: receipt.Key, Seq: receipt.Seq, Status: answer.Status}
+	if answer.Slow {
+		time.Sleep(plan.SlowAnswer)
+	}
 	var err error
 	switch {
 	case answer.Hang:

@@ -231,3 +231,6 @@ const (
 	SidecarStopped = "sidecar-stop"
 	AppStopped     = "app-stop"
 )
+
+// SidecarEnded is the kind of fault that ends a sidecar in an orderly way and starts another one.
+const SidecarEnded = "sidecar-term"

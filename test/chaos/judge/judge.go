@@ -38,6 +38,7 @@ type Verdict struct {
 	RetryP50   time.Duration  `json:"retry_p50_ns"` // from a failed answer to the next receipt
 	RetryP99   time.Duration  `json:"retry_p99_ns"`
 	Resources  []ledger.Resources
+	Rates      []float64 `json:"slow_answers_per_second"` // before and after the faults
 }
 
 // Recovery is how long the faults of one kind took to get over, from their end to the next receipt.
@@ -118,6 +119,7 @@ func Judge(dir string) (*Verdict, error) {
 	}
 	dups.bound()
 	j.order()
+	j.keepsUp()
 	j.goesOn()
 	j.holds()
 	if err := j.metrics(); err != nil {
@@ -214,12 +216,14 @@ func (j *judge) exact(m *message) {
 	failed := 0
 	for i := range m.receipts {
 		r := &m.receipts[i]
-		if i > 0 {
+		if i > 0 && len(m.redriven) == 0 {
 			before := &m.receipts[i-1]
-			if before.status != 425 && before.status != ledger.Hung && len(m.redriven) == 0 &&
-				r.at-before.answered < int64(j.run.RetryDelay)-early {
-				j.violated("I5", "message %d came again %s after it failed", m.pub.Seq, time.Duration(r.at-before.answered))
+			if pause := r.at - before.answered; pause < int64(j.delay(before, r))-early {
+				j.violated("I5", "message %d came again %s after %d", m.pub.Seq, time.Duration(pause), before.status)
 			}
+		}
+		if took := time.Duration(r.answered - r.at); r.status == ledger.Hung && took > j.run.AppTimeout+patience {
+			j.violated("I9", "message %d was waited for for %s", m.pub.Seq, took)
 		}
 		if r.count != min(failed, j.run.MaxRetries) || r.attempt != r.count+1 {
 			j.violated("I5", "message %d: receipt %d after %d failures said retry count %d, attempt %d", m.pub.Seq, i+1, failed, r.count, r.attempt)
@@ -228,6 +232,25 @@ func (j *judge) exact(m *message) {
 			failed++
 		}
 	}
+}
+
+// patience is how much longer than its timeout an attempt may be under way.
+const patience = 5 * time.Second
+
+// delay is how long a message must stay away at least between two receipts, of which the first was no success.
+func (j *judge) delay(before, r *receipt) time.Duration {
+	switch before.status {
+	case ledger.Hung: // the sidecar gave up before the app noticed
+		return 0
+	case 425:
+		for _, f := range j.during(before.at, r.at, ClassNone) {
+			if f.Kind == SidecarEnded { // wakes who sleeps
+				return 0
+			}
+		}
+		return min(j.run.RequeueDelay, j.run.RetryDelay) // what cannot sleep in the sidecar waits like a retry
+	}
+	return j.run.RetryDelay
 }
 
 // counted is I7's second half and I14: no attempt is counted that was not made, and none is forgotten.

@@ -37,7 +37,8 @@ const (
 	given
 	again
 	moved
-	count
+	slow  // and the next three
+	count = slow + 5
 )
 
 const retries, delay = 2, 300 * time.Millisecond
@@ -45,7 +46,7 @@ const retries, delay = 2, 300 * time.Millisecond
 func tell() *story {
 	s := &story{
 		run: ledger.Run{ID: "r", Messages: count, Concurrency: 2, Prefetch: 4, MaxRetries: retries, RetryDelay: delay,
-			AppTimeout: time.Second, Queue: "q", Secrets: []string{"canary"}},
+			RequeueDelay: delay, AppTimeout: time.Second, Queue: "q", Secrets: []string{"canary"}},
 		faults:    []ledger.Fault{{ID: 1, Kind: "cut", Class: ClassSidecar, Start: at(60 * time.Second), End: at(60 * time.Second), Recovered: at(61 * time.Second)}},
 		probes:    []ledger.Probe{{Name: "ready", OK: true}},
 		exits:     []ledger.Exit{{Wanted: true}, {Code: -1, Signal: "killed", Wanted: true}},
@@ -53,7 +54,8 @@ func tell() *story {
 		metrics:   "sidecar_messages_received_total{queue=\"q\"} 9\nsidecar_messages_settled_total{queue=\"q\"} 8\nsidecar_stale_deliveries_total 1\n",
 		log:       "nothing to see\n",
 	}
-	for seq, p := range []plan.Plan{{Kind: plan.OK}, {Kind: plan.Fail, K: 2, Status: 503}, {Kind: plan.Never, Status: 500}, {Kind: plan.OK}, {Kind: plan.Never, Status: 500}} {
+	for seq, p := range []plan.Plan{{Kind: plan.OK}, {Kind: plan.Fail, K: 2, Status: 503}, {Kind: plan.Never, Status: 500}, {Kind: plan.OK}, {Kind: plan.Never, Status: 500},
+		{Kind: plan.Slow}, {Kind: plan.Slow}, {Kind: plan.OK}, {Kind: plan.Slow}, {Kind: plan.Slow}} {
 		id := plan.ID("r", seq)
 		s.published = append(s.published, ledger.Published{Seq: seq, ID: id, Sum: "sum", Plan: p.String(), Sent: at(time.Duration(seq) * time.Second),
 			Done: at(time.Duration(seq)*time.Second + 1), Result: ledger.Confirmed})
@@ -72,6 +74,9 @@ func tell() *story {
 	s.receive(moved, 8*time.Second, retries, 500)
 	s.receive(again, 60*time.Second, 0, 200)
 	s.receive(again, 61*time.Second, 0, 200)
+	for n := range 5 { // two before, one that is not slow, two after
+		s.receive(slow+n, 20*time.Second+time.Duration(n)*100*time.Millisecond, 0, 200)
+	}
 	s.park(given)
 	s.park(moved)
 	return s
@@ -190,6 +195,35 @@ func TestJudge(t *testing.T) {
 		}, []string{"I5"}},
 		{"one attempt too many", func(s *story) { s.receive(given, 3*time.Second+4*delay, 2, 500) }, []string{"I5", "I6"}},
 		{"too early", func(s *story) { s.of(failed, 2).At -= int64(delay) / 2; s.of(failed, 3).At -= int64(delay) / 2 }, []string{"I5"}},
+		{"425, too early", func(s *story) {
+			s.published[okay].Plan = plan.Plan{Kind: plan.Early, K: 1}.String()
+			s.of(okay, 1).Status = 425
+			s.receive(okay, time.Second+delay/2, 0, 200)
+		}, []string{"I5"}},
+		{"425, too early because of a stop", func(s *story) {
+			s.published[okay].Plan = plan.Plan{Kind: plan.Early, K: 1}.String()
+			s.of(okay, 1).Status = 425
+			s.receive(okay, time.Second+delay/2, 0, 200)
+			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: SidecarEnded, Class: ClassNone, Start: at(time.Second), End: at(time.Second + 1), Recovered: at(2 * time.Second)})
+		}, nil},
+		{"a duplicate after a stop", func(s *story) {
+			s.receive(okay, 2*time.Second, 0, 200)
+			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: SidecarEnded, Class: ClassNone, Start: at(time.Second), End: at(time.Second + 1), Recovered: at(2 * time.Second)})
+		}, []string{"I5", "I6"}},
+		{"waited for far too long", func(s *story) {
+			s.published[okay].Plan = plan.Plan{Kind: plan.Timeout}.String()
+			s.of(okay, 1).Status, s.of(okay, 1).At = ledger.Hung, at(20*time.Second)
+			s.receive(okay, 21*time.Second, 1, 200)
+		}, []string{"I9"}},
+		{"slower afterwards", func(s *story) {
+			s.of(slow+4, 0).At += int64(time.Second)
+			s.of(slow+4, 1).At += int64(time.Second)
+		}, []string{"I9"}},
+		{"nobody looked how fast", func(s *story) {
+			for n := range 5 {
+				s.published[slow+n].Plan = plan.Plan{Kind: plan.OK}.String()
+			}
+		}, []string{"I9"}},
 		{"a duplicate out of nothing", func(s *story) { s.receive(okay, 2*time.Second, 0, 200) }, []string{"I5", "I6"}},
 		{"parked twice out of nothing", func(s *story) { s.park(given) }, []string{"I6"}},
 		{"a duplicate without its fault", func(s *story) { s.faults = nil }, []string{"I5", "I6"}},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/plan"
 )
 
 // Bounds of recovery, from the end of a fault to the next receipt.
@@ -59,6 +60,38 @@ func (j *judge) goesOn() {
 		all := byKind[kind]
 		slices.Sort(all)
 		j.v.Faults = append(j.v.Faults, Recovery{kind, len(all), failed[kind], quantile(all, 0.5), all[len(all)-1]})
+	}
+}
+
+// keepsUp is the last part of I9: a slow app is served as fast after the faults as before, more or less. Slow messages
+// come in groups, before the faults and after.
+func (j *judge) keepsUp() {
+	var from, to int64
+	n := 0
+	end := func() {
+		if n > 1 && to > from {
+			j.v.Rates = append(j.v.Rates, float64(n)/time.Duration(to-from).Seconds())
+		}
+		n = 0
+	}
+	for i := range j.messages {
+		m := &j.messages[i]
+		if m.pub == nil || m.plan.Kind != plan.Slow || len(m.receipts) == 0 {
+			end()
+			continue
+		}
+		if first := m.receipts[0].at; n == 0 || first < from {
+			from = first
+		}
+		to = max(to, m.receipts[len(m.receipts)-1].answered)
+		n++
+	}
+	end()
+	switch r := j.v.Rates; {
+	case len(r) < 2:
+		j.violated("I9", "nobody measured how fast a slow app is served before and after the faults")
+	case r[len(r)-1] < r[0]/2:
+		j.violated("I9", "a slow app answered %.0f messages per second before the faults and %.0f after", r[0], r[len(r)-1])
 	}
 }
 

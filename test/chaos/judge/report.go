@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sidecar/test/chaos/plan"
 )
 
 // Markdown is the verdict on one page.
@@ -49,11 +51,14 @@ func (v *Verdict) Markdown() string {
 	}
 	say("\nFrom confirm to first receipt: p50 %s, p99 %s. From a failed answer to the next receipt: p50 %s, p99 %s (delay %s).",
 		short(v.DelayP50), short(v.DelayP99), short(v.RetryP50), short(v.RetryP99), r.RetryDelay)
+	if len(v.Rates) > 1 {
+		say("\nAn app that takes %s answered %.0f messages per second before the faults and %.0f after.", plan.SlowAnswer, v.Rates[0], v.Rates[len(v.Rates)-1])
+	}
 	for _, m := range v.Resources {
 		say("\nThe sidecar %s: %d goroutines, %d descriptors, %.1f MiB resident, %d connections to the app.", m.Label, m.Goroutines, m.Descriptors,
 			float64(m.RSS)/(1<<20), m.AppConns)
 	}
-	say("\nreplay: `%s`", r.Replay)
+	say("\nschedule sha256 %.16s…, replay: `%s`", r.Schedule, r.Replay)
 	return b.String()
 }
 

@@ -51,11 +51,13 @@ type Run struct {
 	Prefetch      int           `json:"prefetch"`
 	MaxRetries    int           `json:"max_retries"`
 	RetryDelay    time.Duration `json:"retry_delay_ns"`
+	RequeueDelay  time.Duration `json:"requeue_delay_ns"` // the shortest after 425
 	AppTimeout    time.Duration `json:"app_timeout_ns"`
 	Queue         string        `json:"queue"`
 	Never         int           `json:"never"`   // see plan.Of
 	Secrets       []string      `json:"secrets"` // canaries: they must turn up nowhere
 	Replay        string        `json:"replay"`
+	Schedule      string        `json:"schedule_sha256"`
 	// MayLose says that a broker that is killed may lose what is in retry transit: classic queues.
 	MayLose bool `json:"may_lose"`
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Kind of a plan.
@@ -23,10 +24,15 @@ const (
 	Timeout Kind = "timeout" // no answer at all, then 200
 	Large   Kind = "large"   // 200 to a large body
 	Hostile Kind = "hostile" // 200 to headers that try to become HTTP headers
+	Slow    Kind = "slow"    // 200 after SlowAnswer; never drawn, see publish.Run
 )
 
 // LargeBody is the size of a large body in bytes.
 const LargeBody = 512 << 10
+
+// SlowAnswer is how long the app takes for a slow message. It is long enough for the sidecar's concurrency to decide how
+// many of them are answered in a second, not the machine.
+const SlowAnswer = 100 * time.Millisecond
 
 // Plan of one message.
 type Plan struct {
@@ -40,6 +46,7 @@ type Answer struct {
 	Status int  // 0: none
 	Early  bool // no answer, before the body is read
 	Hang   bool // no answer, and the connection stays
+	Slow   bool // not before SlowAnswer
 }
 
 var (
@@ -102,7 +109,7 @@ func (p Plan) Answer(n int) Answer {
 	case p.Kind == Never:
 		return Answer{Status: p.Status}
 	case n > p.Failures()+p.Postponed():
-		return Answer{Status: 200}
+		return Answer{Status: 200, Slow: p.Kind == Slow}
 	}
 	switch p.Kind {
 	case Fail:

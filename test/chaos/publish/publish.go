@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,13 +41,18 @@ type Publisher struct {
 	done  atomic.Int64 // messages whose result is written down
 
 	mu      sync.Mutex
+	slow    []span                       // messages that have the plan of that name
 	waiting map[uint64]*ledger.Published // by delivery tag of the channel that stands
 	byID    map[string]*ledger.Published
 	slots   chan struct{}
 }
 
-// Run publishes until in ends. Each line of in is a number: messages up to it may be published. Each line of out is a
-// number: so many have their result.
+// span is the messages from one up to another, without that one.
+type span struct{ from, to int }
+
+// Run publishes until in ends. Each line of in is a number: messages up to it may be published; "slow" behind it gives
+// those between the number before and this one the plan of that name. Each line of out is a number: so many have their
+// result.
 func Run(o Options, in io.Reader, out io.Writer) error {
 	p := &Publisher{o: o, slots: make(chan struct{}, window)}
 	var err error
@@ -57,8 +64,9 @@ func Run(o Options, in io.Reader, out io.Writer) error {
 	go func() {
 		defer cancel()
 		for s := bufio.NewScanner(in); s.Scan(); {
-			if n, err := strconv.ParseInt(s.Text(), 10, 64); err == nil {
-				p.limit.Store(n)
+			limit, kind, _ := strings.Cut(s.Text(), " ")
+			if n, err := strconv.ParseInt(limit, 10, 64); err == nil {
+				p.allow(n, kind)
 			}
 		}
 	}()
@@ -74,6 +82,31 @@ func Run(o Options, in io.Reader, out io.Writer) error {
 		next = p.session(ctx, o.URL[n%len(o.URL)], next)
 	}
 	return p.log.Close()
+}
+
+// allow lets messages up to n be published.
+func (p *Publisher) allow(n int64, kind string) {
+	if kind == string(plan.Slow) {
+		p.mu.Lock()
+		p.slow = append(p.slow, span{int(p.limit.Load()), int(n)})
+		p.mu.Unlock()
+	}
+	p.limit.Store(n)
+}
+
+// plan of message seq.
+func (p *Publisher) plan(seq int) plan.Plan {
+	p.mu.Lock()
+	slow := slices.ContainsFunc(p.slow, func(s span) bool { return seq >= s.from && seq < s.to })
+	p.mu.Unlock()
+	if slow {
+		return plan.Plan{Kind: plan.Slow}
+	}
+	most := 4 // failures of the app's own beside those that faults add
+	if seq < p.o.Run.WarmUp {
+		most = 9
+	}
+	return plan.Of(p.o.Run.Seed, seq, most, p.o.Run.Never)
 }
 
 // session publishes on one connection from message next on, and returns the first one that was not begun.
@@ -149,11 +182,7 @@ func (p *Publisher) send(ch *amqp.Channel, seq int) error {
 }
 
 func (p *Publisher) message(seq int) (*ledger.Published, amqp.Publishing, error) {
-	most := 4 // failures of the app's own beside those that faults add
-	if seq < p.o.Run.WarmUp {
-		most = 9
-	}
-	what := plan.Of(p.o.Run.Seed, seq, most, p.o.Run.Never)
+	what := p.plan(seq)
 	size := 200
 	if what.Kind == plan.Large {
 		size = plan.LargeBody
