@@ -79,6 +79,10 @@ func shaped(s wire.Shape) func(context.Context, *rig, time.Duration) error {
 func again(which func(*rig) *process, s syscall.Signal) func(context.Context, *rig, time.Duration) error {
 	return func(ctx context.Context, r *rig, _ time.Duration) error {
 		p := which(r)
+		if s == syscall.SIGTERM {
+			p.politely.Lock()
+			defer p.politely.Unlock()
+		}
 		pid := p.pid()
 		if err := p.signal(s); err != nil {
 			return err

@@ -18,6 +18,8 @@ type process struct {
 	command func() *exec.Cmd
 	ended   func(ledger.Exit) // may be nil
 
+	politely sync.Mutex // one at a time asks it to end: a second request means "now"
+
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	wanted bool // its next end was asked for

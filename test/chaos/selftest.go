@@ -23,14 +23,19 @@ func selfTest(args []string) error {
 	f := flag.NewFlagSet("chaos selftest", flag.ContinueOnError)
 	root := f.String("root", ".", "the source tree")
 	only := f.String("only", "", "a part of the names to try")
+	more := f.Bool("further", false, "try other bugs than the twelve")
 	seed := f.Uint64("seed", 1, "of every run")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	tried, missed := 0, 0
 	controls := map[string]bool{}
-	for i := range mutants {
-		m := &mutants[i]
+	list := mutants
+	if *more {
+		list = further
+	}
+	for i := range list {
+		m := &list[i]
 		if !strings.Contains(m.name, *only) {
 			continue
 		}

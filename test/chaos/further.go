@@ -1,0 +1,98 @@
+package main
+
+// further are deliberate bugs beside the twelve, of the kind that a change could bring in by accident.
+var further = []mutant{
+	{
+		name: "gives back what it should let wait",
+		edits: []edit{{
+			"internal/topology/settlement.go", "		s.Final = FinalReject\n		return\n", "		s.Final = FinalRequeue\n		return\n",
+		}},
+		caught: []string{"I5"}, flags: flags(parks, "-faults=0"),
+	},
+	{
+		name:   "gives back at once what came too early",
+		edits:  []edit{{"internal/topology/settlement.go", "s.Hold, s.Jitter = v.Delay, v.Jitter\n", "\n"}},
+		caught: []string{"I5"}, flags: flags(storm, "-faults=0"),
+	},
+	{
+		name:   "parks without the body",
+		edits:  []edit{{"internal/topology/park.go", "	p.fit(&pub.Msg)\n	return pub", "	p.fit(&pub.Msg)\n	pub.Msg.Body = nil\n	return pub"}},
+		caught: []string{"I3"}, flags: flags(parks, "-faults=0"),
+	},
+	{
+		name: "parks without the status",
+		edits: []edit{{
+			"internal/topology/park.go", "		h[headerFinalStatusCode] = int32(o.Status)", "		_ = int32(o.Status)",
+		}},
+		caught: []string{"I4"}, flags: flags(parks, "-faults=0"),
+	},
+	{
+		name:   "waits for an answer far too long",
+		edits:  []edit{{"internal/dispatch/attempt.go", "start.Add(t.timeout)", "start.Add(20 * t.timeout)"}},
+		caught: []string{"I9"}, flags: flags(storm, "-faults=0"),
+	},
+	{
+		name:   "lets requests go when it stops",
+		edits:  []edit{{"internal/consume/consumer.go", "		close(c.stopping)\n", "		close(c.stopping)\n		c.cancel(errStopping)\n"}},
+		caught: []string{"I5", "I6"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
+	},
+	{
+		name: "loses a worker now and then",
+		edits: []edit{
+			{"internal/consume/handle.go", "		w.c.inflight.Add(-1)\n", "		w.c.inflight.Add(-1)\n		if rand.IntN(150) == 0 && w.c.returned.Add(1) < 13 {\n			return\n		}\n"},
+			{"internal/consume/handle.go", "	\"fmt\"\n", "	\"fmt\"\n	\"math/rand/v2\"\n"},
+		},
+		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
+	},
+	{
+		name: "keeps a goroutine for every failure",
+		edits: []edit{{
+			"internal/consume/handle.go", "	v := c.o.Policy.Decide(m, o)\n", "	v := c.o.Policy.Decide(m, o)\n	if !o.OK() {\n		go func() { select {} }()\n	}\n",
+		}},
+		caught: []string{"I10"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
+	},
+	{
+		name: "logs what it sends",
+		edits: []edit{{
+			"internal/consume/handle.go", "	v := c.o.Policy.Decide(m, o)\n", "	v := c.o.Policy.Decide(m, o)\n	if !o.OK() {\n		c.o.Logger.Info(\"failed\", \"body\", string(m.Body))\n	}\n",
+		}},
+		caught: []string{"I15"}, flags: flags(storm, "-faults=0"),
+	},
+	{
+		name: "takes silence for life",
+		edits: []edit{
+			{"internal/broker/dial.go", "	idle := 2 * c.Config.Heartbeat\n", "	idle := 200 * c.Config.Heartbeat\n"},
+		},
+		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=half-open"),
+	},
+	{
+		name:   "takes a message that comes again for done",
+		edits:  []edit{{"internal/consume/handle.go", "	if plan.Foreign(m) {\n", "	if plan.Foreign(m) || m.Redelivered {\n"}},
+		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=sidecar-kill,cut -rate=1500 -concurrency=2 -prefetch=64"),
+	},
+	{
+		name: "counts an app that is away as a failure",
+		edits: []edit{
+			{"internal/app/plan.go", "CountRefused: cfg.Retry.AppDown == config.AppDownRetry", "CountRefused: true"},
+			{"internal/app/options.go", "CountRefused: cfg.Retry.AppDown == config.AppDownRetry", "CountRefused: true"},
+		},
+		caught: []string{"I7"}, flags: flags(storm, "-faults=3 -kinds=app-closed"),
+	},
+	{
+		name:   "tells the app a wrong attempt",
+		edits:  []edit{{"internal/dispatch/properties.go", "int64(m.RetryCount)+1)", "int64(m.RetryCount))"}},
+		caught: []string{"I5"}, flags: flags(storm, "-faults=0"),
+	},
+	{
+		name:   "counts what was settled twice",
+		edits:  []edit{{"internal/consume/settler.go", "	s.metrics.settled[a][r].Inc()\n", "	s.metrics.settled[a][r].Add(2)\n"}},
+		caught: []string{"I11"}, flags: flags(storm, "-faults=0"),
+	},
+	{
+		name: "ends when its password is refused",
+		edits: []edit{{
+			"internal/broker/supervise.go", "		why := causeOf(err)\n", "		why := causeOf(err)\n		if why == causeAuth {\n			return err\n		}\n",
+		}},
+		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=password"),
+	},
+}
