@@ -134,7 +134,7 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 		return "no publish can prove the one that retries come back by"
 	case !rejects:
 		return "retries and parked messages are published as mandatory: without a binding they come back, and the original stays"
-	case cfg.Topology.Mode == string(topology.ModeDeclare):
+	case declares:
 		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between loses what is retried until then"
 	case cfg.Topology.Mode == string(topology.ModeNone):
 		return "sidecar run publishes every retry as mandatory: without a binding it comes back, and the original stays"

@@ -43,7 +43,7 @@ type Options struct {
 	// then leaves by a mandatory publish, which would come back; once one has got through, rejects are trusted until
 	// ProofLasts is over, when the next retry has to prove it again.
 	Unproven   bool
-	ProofLasts time.Duration // 15 s when zero
+	ProofLasts time.Duration // topology.DefaultEvery when zero: declared bindings are declared again as often
 
 	// Unroutable is told when a publication found no queue: bindings show in no other way. It must not block.
 	Unroutable func(exchange, key string)
@@ -99,9 +99,6 @@ type Consumer struct {
 // interruptBound is how long an interrupted attempt may take to notice.
 const interruptBound = 5 * time.Second
 
-// proofLasts is as long as topology.DefaultEvery, after which declared bindings are declared again.
-const proofLasts = 15 * time.Second
-
 // Causes of an interruption.
 var (
 	errStopping = errors.New("stopping")
@@ -111,7 +108,7 @@ var (
 
 // New returns a Consumer with its workers running.
 func New(o Options) *Consumer {
-	o.ProofLasts = cmp.Or(o.ProofLasts, proofLasts)
+	o.ProofLasts = cmp.Or(o.ProofLasts, topology.DefaultEvery)
 	c := &Consumer{
 		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
 		overflow: pace{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},

@@ -9,6 +9,20 @@ import (
 	"sidecar/internal/message"
 )
 
+// withoutBinding publishes a message whose retry comes back, because nothing leads to the wait queue, and then binds it again.
+func (r *rig) withoutBinding(id string) {
+	r.t.Helper()
+	ch, wait := brokertest.Channel(r.t, r.url), r.plan.Waits[0]
+	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.publish(id)
+	r.eventually("the retry comes back to us", func() bool { return r.unroutable.Load() > 0 })
+	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // TestUnprovenBindingIsProvenByAPublish: with nobody to vouch for the binding, the first retry must not be a reject.
 func TestUnprovenBindingIsProvenByAPublish(t *testing.T) {
 	var s seen
@@ -19,16 +33,7 @@ func TestUnprovenBindingIsProvenByAPublish(t *testing.T) {
 		return answer(200)
 	}), settings{concurrency: 1, prefetch: 1, unproven: true})
 	r.eventually("active", func() bool { return r.Active() })
-	ch := brokertest.Channel(t, r.url)
-	wait := r.plan.Waits[0]
-	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
-		t.Fatal(err)
-	}
-	r.publish("a")
-	r.eventually("the retry comes back to us", func() bool { return r.unroutable.Load() > 0 })
-	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.withoutBinding("a")
 	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
 	if got := r.count(message.Retry, message.ReasonServerError); got != 3 || s.of("a") != 4 {
 		t.Errorf("%d retries and %d attempts, want 3 and 4: nothing lost, nothing counted twice", got, s.of("a"))
@@ -46,15 +51,7 @@ func TestProofIsRenewed(t *testing.T) {
 	}), settings{concurrency: 1, prefetch: 1, unproven: true, proofLasts: time.Millisecond})
 	r.publish("a")
 	r.eventually("the proof", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
-	ch, wait := brokertest.Channel(t, r.url), r.plan.Waits[0]
-	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
-		t.Fatal(err)
-	}
-	r.publish("b")
-	r.eventually("the retry comes back to us", func() bool { return r.unroutable.Load() > 0 })
-	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.withoutBinding("b")
 	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 2 })
 }
 
@@ -70,15 +67,7 @@ func TestUnverifiedNeverRejects(t *testing.T) {
 	}), settings{concurrency: 1, prefetch: 1, unverified: true})
 	r.publish("a")
 	r.eventually("a retry that got through", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
-	ch, wait := brokertest.Channel(t, r.url), r.plan.Waits[0]
-	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
-		t.Fatal(err)
-	}
-	r.publish("b")
-	r.eventually("the next one comes back to us", func() bool { return r.unroutable.Load() > 0 })
-	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.withoutBinding("b")
 	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 2 })
 	if s.of("b") != 2 {
 		t.Errorf("%d attempts, want 2", s.of("b"))

@@ -158,15 +158,8 @@ func (p *Plan) Foreign(m *message.Message) bool {
 // returnKey reports whether a retry of some service with this topology may come back with a key: it ends in the same
 // word as our own. Wait queues that leave the key as it is tell nothing.
 func (p *Plan) returnKey(key string) bool {
-	for _, w := range p.Waits {
-		if q := p.queue(w.Queue); q != nil {
-			exchange, back, _ := q.deadLetter()
-			if exchange != "" && back != "" {
-				return lastWord(key) == lastWord(back)
-			}
-		}
-	}
-	return true
+	back := p.WayBack()
+	return back == nil || back.Key == "" || lastWord(key) == lastWord(back.Key)
 }
 
 // lastWord is what follows the last dot of a routing key.

@@ -41,7 +41,7 @@ func Preflight(ctx context.Context, s Session, p *Plan, mode Mode) ([]Finding, e
 // PublishCheck is the part of Preflight about publishing retries, parked and redriven messages.
 type PublishCheck struct {
 	e      *ensurer
-	probes []*probe
+	probes []probe
 }
 
 // probe is one exchange to try, on a channel of its own.
@@ -56,14 +56,14 @@ type probe struct {
 func NewPublishCheck(ctx context.Context, s Session, p *Plan, mode Mode) (*PublishCheck, error) {
 	c := &PublishCheck{e: newEnsurer(s, p, mode)}
 	for _, r := range p.publishRoutes() {
-		if slices.ContainsFunc(c.probes, func(asked *probe) bool { return asked.route.Exchange == r.Exchange }) {
+		if slices.ContainsFunc(c.probes, func(asked probe) bool { return asked.route.Exchange == r.Exchange }) {
 			continue
 		}
 		ch, err := s.Channel(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("publish to exchange %q: %w", r.Exchange, err)
 		}
-		c.probes = append(c.probes, &probe{r, ch, ch.NotifyClose(make(chan *amqp.Error, 1))})
+		c.probes = append(c.probes, probe{r, ch, ch.NotifyClose(make(chan *amqp.Error, 1))})
 	}
 	return c, nil
 }

@@ -51,3 +51,17 @@ func topicMatch(pattern, words []string) bool {
 	}
 	return len(words) > 0 && (pattern[0] == "*" || pattern[0] == words[0]) && topicMatch(pattern[1:], words[1:])
 }
+
+// WayBack is the binding by which retries come back to the service's queue, nil where they come through the default
+// exchange. No publish can prove it: what waits is lost without it, on classic queues, and waits for ever on quorum
+// queues.
+func (p *Plan) WayBack() *Binding {
+	for _, w := range p.Waits {
+		if q := p.queue(w.Queue); q != nil {
+			if exchange, key, _ := q.deadLetter(); exchange != "" {
+				return &Binding{Exchange: exchange, Key: key, Queue: p.Queue}
+			}
+		}
+	}
+	return nil
+}

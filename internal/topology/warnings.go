@@ -9,9 +9,9 @@ func (p *Plan) Warnings() []string {
 		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is killed; "+
 			"SIDECAR_QUEUE_TYPE=quorum loses none", p.Queue))
 	}
-	if exchange := p.returnsThrough(); exchange != "" {
+	if back := p.WayBack(); back != nil {
 		w = append(w, fmt.Sprintf("retries come back through exchange %s: every other queue they match there gets them again; "+
-			"sidecars with this topology ack them unseen, other consumers have to take duplicates", exchange))
+			"sidecars with this topology ack them unseen, other consumers have to take duplicates", back.Exchange))
 	}
 	if x, q := p.exchange(p.Park.Exchange), p.queue(p.Park.Queue); x != nil && x.Shared && x.Type == "fanout" && !q.Shared {
 		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: set SIDECAR_DLX as well as SIDECAR_DLQ",
@@ -24,26 +24,4 @@ func (p *Plan) Warnings() []string {
 		w = append(w, "SIDECAR_TOPOLOGY_MODE=none: nobody looks whether retried and parked messages are kept")
 	}
 	return append(w, p.idle...)
-}
-
-// WayBack is the binding by which retries come back to the service's queue, nil where they come through the default
-// exchange. No publish can prove it: what waits is lost without it, on classic queues, and waits for ever on quorum
-// queues.
-func (p *Plan) WayBack() *Binding {
-	for _, w := range p.Waits {
-		if q := p.queue(w.Queue); q != nil {
-			if exchange, key, _ := q.deadLetter(); exchange != "" {
-				return &Binding{Exchange: exchange, Key: key, Queue: p.Queue}
-			}
-		}
-	}
-	return nil
-}
-
-// returnsThrough names the exchange that retries come back through, if it is not the default one.
-func (p *Plan) returnsThrough() string {
-	if b := p.WayBack(); b != nil {
-		return b.Exchange
-	}
-	return ""
 }
