@@ -116,7 +116,7 @@ func (in invocation) load(name string) (*config.Config, error) {
 	return loadConfig(in.environ)
 }
 
-// loadConfig reads the configuration, with the container's memory limit to measure it against.
+// loadConfig reads the configuration, with the container's memory limit to measure it against and the topology's judgement.
 func loadConfig(environ []string) (*config.Config, error) {
-	return config.Load(environ, config.MemoryLimit(app.MemoryLimit()))
+	return config.Load(environ, config.MemoryLimit(app.MemoryLimit()), app.TopologyRule())
 }

@@ -14,7 +14,7 @@ func printConfig(_ context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
-	preset, err := app.PresetValues(cfg)
+	preset, warnings, err := app.PresetValues(cfg)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func printConfig(_ context.Context, in invocation) error {
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Origin)
 	}
-	for _, warning := range cfg.Warnings() {
+	for _, warning := range append(cfg.Warnings(), warnings...) {
 		_, _ = fmt.Fprintf(in.stderr, "warning: %s\n", warning)
 	}
 	return w.Flush()

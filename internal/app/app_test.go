@@ -46,7 +46,7 @@ func load(t *testing.T, more ...string) *config.Config {
 	environ := append(more,
 		"SIDECAR_SERVICE="+brokertest.Name(t, "app"), "SIDECAR_AMQP_URL="+brokertest.URL(t),
 		"SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0", "SIDECAR_SHUTDOWN_GRACE=5s")
-	cfg, err := config.Load(environ)
+	cfg, err := config.Load(environ, TopologyRule())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestRenderPlanRefusesOtherFormats(t *testing.T) {
 }
 
 func TestPresetValuesOfTiers(t *testing.T) {
-	v, err := PresetValues(load(t, "SIDECAR_RETRY_DELAYS=1s,10s", "SIDECAR_QUEUE_TYPE=quorum"))
+	v, _, err := PresetValues(load(t, "SIDECAR_RETRY_DELAYS=1s,10s", "SIDECAR_QUEUE_TYPE=quorum"))
 	if err != nil || v["SIDECAR_QUEUE_TYPE"] != "quorum" || v["SIDECAR_RETRY_DELAYS"] != "1s,10s" {
 		t.Errorf("%v %v", v, err)
 	}

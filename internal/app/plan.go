@@ -12,8 +12,17 @@ import (
 	"sidecar/internal/topology"
 )
 
-// ErrConfig marks what is wrong with the configuration but shows only when the topology is built from it.
+// ErrConfig marks what is wrong with the configuration but shows only when something is built from it.
 var ErrConfig = errors.New("configuration")
+
+// TopologyRule makes config.Load report what keeps the topology from being built together with everything else.
+func TopologyRule() config.Option {
+	return config.Rule(func(cfg *config.Config, reject func(reason string, variables ...string)) {
+		for _, m := range topology.Check(planOptions(cfg)) {
+			reject(m.Reason, m.Variables...)
+		}
+	})
+}
 
 // newPlan builds the topology the configuration asks for.
 func newPlan(cfg *config.Config) (*topology.Plan, error) {

@@ -1,35 +1,24 @@
 package app
 
 import (
-	"fmt"
-	"strconv"
+	"cmp"
+	"slices"
 	"strings"
-	"time"
 
 	"sidecar/internal/config"
 	"sidecar/internal/topology"
 )
 
 // PresetValues are the values the topology preset has given to the variables that were not set, by variable. What the
-// topology does not have is empty.
-func PresetValues(cfg *config.Config) (map[string]string, error) {
+// topology does not have is empty. The warnings are the plan's, a sentence each.
+func PresetValues(cfg *config.Config) (values map[string]string, warnings []string, err error) {
 	p, err := newPlan(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	o, err := topology.Fill(planOptions(cfg))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	v := map[string]string{
-		"SIDECAR_PREFIX": o.Prefix, "SIDECAR_EXCHANGE": o.Exchange, "SIDECAR_EXCHANGE_TYPE": o.ExchangeType,
-		"SIDECAR_QUEUE": o.Queue, "SIDECAR_QUEUE_TYPE": o.QueueType, "SIDECAR_RETRY_EXCHANGE": o.RetryExchange,
-		"SIDECAR_RETRY_QUEUE": o.RetryQueue, "SIDECAR_DLX": o.DLX, "SIDECAR_DLQ": o.DLQ,
-		"SIDECAR_MAX_RETRIES": strconv.Itoa(*o.MaxRetries), "SIDECAR_RETRY_DELAYS": delays(o.RetryDelays),
-	}
-	if o.RetryDelays == nil {
-		v["SIDECAR_RETRY_DELAY"] = o.RetryDelay.String()
-	}
+	o := topology.Fill(planOptions(cfg))
+	v := o.Values()
+	v["SIDECAR_RETRY_DELAYS"] = cmp.Or(v["SIDECAR_RETRY_DELAYS"], "none")
 	var bindings []string
 	for _, b := range p.Bindings {
 		if b.Queue == p.Queue {
@@ -37,16 +26,5 @@ func PresetValues(cfg *config.Config) (map[string]string, error) {
 		}
 	}
 	v["SIDECAR_BINDINGS"] = strings.Join(bindings, ",")
-	return v, nil
-}
-
-func delays(list []time.Duration) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	texts := make([]string, len(list))
-	for i, d := range list {
-		texts[i] = d.String()
-	}
-	return strings.Join(texts, ",")
+	return v, slices.Concat(p.Warnings(), unseenWay(cfg, p)), nil
 }

@@ -20,6 +20,22 @@ type Option func(*loader)
 // window that could not be held; 0 means unknown, and nothing is refused.
 func MemoryLimit(bytes int64) Option { return func(l *loader) { l.memory = bytes } }
 
+// Rule adds a judgement on the configuration as a whole, by a package that knows more about it. It is called when the
+// variables have been judged one by one, with everything that could be understood and the defaults for the rest. reject
+// records a problem with the first of the variables that the reason rests on; it leaves out what may follow from a problem
+// that one of them has already.
+func Rule(judge func(c *Config, reject func(reason string, variables ...string))) Option {
+	return func(l *loader) {
+		l.rules = append(l.rules, func() {
+			judge(l.cfg, func(reason string, variables ...string) {
+				if l.ok(variables...) {
+					l.reject(variables[0], "%s", reason)
+				}
+			})
+		})
+	}
+}
+
 // Load reads environ, a list of NAME=value as os.Environ returns it, and nothing else but the files it names. The error
 // is always *Errors and lists every problem.
 func Load(environ []string, options ...Option) (*Config, error) {
@@ -40,6 +56,9 @@ func Load(environ []string, options ...Option) (*Config, error) {
 	l.checkRequest()
 	l.checkOTel()
 	l.checkUnknown()
+	for _, judge := range l.rules {
+		judge()
+	}
 	if len(l.problems) > 0 {
 		return nil, &Errors{Problems: l.sorted()}
 	}
@@ -56,6 +75,7 @@ type loader struct {
 	byName   map[string]*variable
 	order    []string // names of variables, twins included, as documented
 	memory   int64    // bytes, 0 = unknown
+	rules    []func() // from outside
 
 	problems []Problem
 	warnings []string
@@ -161,11 +181,6 @@ func (l *loader) reject(name, format string, args ...any) {
 	v.bad = true
 	p := Problem{Variable: v.key(), Value: v.shown(), Reason: fmt.Sprintf(format, args...), Allowed: v.allowed(plain)}
 	l.problems = append(l.problems, p)
-}
-
-// require records that a variable is missing.
-func (l *loader) require(name, preset string) {
-	l.reject(name, "required for SIDECAR_TOPOLOGY=%s and not set", preset)
 }
 
 // demoteOTel turns problems with OpenTelemetry variables into warnings.

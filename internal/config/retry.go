@@ -74,13 +74,5 @@ func (l *loader) checkRetry() {
 	}
 	if l.isSet(delay) && l.isSet(delays) {
 		l.reject(delay, "only one of it and %s can be set", delays)
-		return
-	}
-	p := l.cfg.Topology.Preset
-	if r.Delays != nil && len(r.Delays) == 0 && p != PresetDelayLadder {
-		l.reject(delays, "none is for SIDECAR_TOPOLOGY=%s only; with SIDECAR_MAX_RETRIES=0 the first failure parks", PresetDelayLadder)
-	}
-	if l.isSet(delay) && (p == PresetTopicTiers || p == PresetDelayLadder) {
-		l.reject(delay, "%s has one delay per retry: use %s", p, delays)
 	}
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"reflect"
 	"testing"
-	"time"
 )
 
 // TestTagsAreSound holds the structs to what the rest of the package takes for granted.
@@ -52,17 +51,6 @@ func TestSizes(t *testing.T) {
 		}
 		if again, err := parseSize(got.String()); err != nil || again != got {
 			t.Errorf("%s prints as %s", text, got)
-		}
-	}
-}
-
-func TestTierNames(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		30 * time.Second: "30s", 5 * time.Minute: "5m", time.Hour: "1h", 90 * time.Minute: "1h30m", 10*time.Hour + 5*time.Second: "10h0m5s",
-		500 * time.Millisecond: "500ms", 20 * time.Second: "20s",
-	} {
-		if got := tierName(d); got != want {
-			t.Errorf("%v is called %s, want %s", d, got, want)
 		}
 	}
 }

@@ -23,10 +23,7 @@ func (s Service) Prefix() string {
 	return DefaultPrefix
 }
 
-var (
-	serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
-	reserved    = regexp.MustCompile(`^amq(\.|$)`)
-)
+var serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
 
 func (l *loader) checkService() {
 	const name = "SIDECAR_SERVICE"
@@ -38,16 +35,5 @@ func (l *loader) checkService() {
 		l.reject(name, "not a service name")
 	case strings.HasPrefix(s, "amq."):
 		l.reject(name, "names that start with amq. are reserved by the broker")
-	case l.cfg.Topology.Prefix == "" && reserved.MatchString(l.cfg.Service.Prefix()):
-		l.reject(name, "its prefix would be amq, and names that start with amq. are reserved by the broker: set SIDECAR_PREFIX")
-	case l.sharesDefault():
-		l.warn(name, "%q has no hyphen, so its prefix is %q: it shares the main exchange with every other service without a hyphen; "+
-			"SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it another", s, DefaultPrefix)
 	}
-}
-
-// sharesDefault reports whether the main exchange is named after no prefix at all.
-func (l *loader) sharesDefault() bool {
-	t := &l.cfg.Topology
-	return t.Prefix == "" && t.Exchange == "" && t.Preset != PresetPerQueue && !strings.Contains(l.cfg.Service.Name, "-")
 }

@@ -1,18 +1,6 @@
 package config
 
-import (
-	"strings"
-	"time"
-)
-
-// The values of SIDECAR_TOPOLOGY. A build need not support them all: topology.Build says which it does.
-const (
-	PresetFanout      = "fanout"
-	PresetTopicTiers  = "topic-tiers"
-	PresetPerQueue    = "per-queue"
-	PresetDelayLadder = "delay-ladder"
-	PresetDeadLetter  = "dead-letter"
-)
+import "time"
 
 // The values of SIDECAR_DEAD_LETTER.
 const (
@@ -68,6 +56,7 @@ type Topology struct {
 	DeadLetter string `env:"DEAD_LETTER" envDefault:"enabled" oneof:"enabled|disabled"`
 }
 
+// checkTopology looks at the names alone. What the preset makes of them is for a Rule to judge.
 func (l *loader) checkTopology() {
 	t := l.cfg.Topology
 	for name, value := range map[string]string{
@@ -75,38 +64,5 @@ func (l *loader) checkTopology() {
 		"SIDECAR_RETRY_QUEUE": t.RetryQueue, "SIDECAR_DLX": t.DLX, "SIDECAR_DLQ": t.DLQ, "SIDECAR_EXCHANGE": t.Exchange,
 	} {
 		l.checkName(name, value)
-	}
-	if !l.ok("SIDECAR_TOPOLOGY") {
-		return
-	}
-	l.checkPreset(t)
-	l.checkDerivedNames()
-}
-
-// checkPreset refuses settings the preset would not look at and asks for those it cannot do without.
-func (l *loader) checkPreset(t Topology) {
-	if t.Preset != PresetDeadLetter {
-		for name, asked := range map[string]bool{"SIDECAR_MESSAGE_TTL": t.MessageTTL != 0, "SIDECAR_DEAD_LETTER": t.DeadLetter == Disabled} {
-			if asked && l.ok(name) {
-				l.reject(name, "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s", PresetDeadLetter, t.Preset)
-			}
-		}
-	} else {
-		if t.Queue == "" {
-			l.require("SIDECAR_QUEUE", t.Preset)
-		}
-		if t.DeadLetter == Disabled {
-			l.warn("SIDECAR_DEAD_LETTER", "a message that has used up its retries is discarded: nothing keeps it")
-		}
-	}
-	switch t.Preset {
-	case PresetPerQueue, PresetDelayLadder, PresetDeadLetter:
-		if len(t.Bindings) == 0 && l.ok("SIDECAR_BINDINGS") {
-			l.require("SIDECAR_BINDINGS", t.Preset)
-		}
-	}
-	s := l.cfg.Service.Name
-	if (t.Preset == PresetTopicTiers || t.Preset == PresetDelayLadder) && t.Queue == "" && strings.Contains(s, "-") && rest(s) == "" {
-		l.reject("SIDECAR_SERVICE", "%s names the queue after what follows the first hyphen, and nothing does", t.Preset)
 	}
 }

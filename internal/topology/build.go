@@ -12,13 +12,10 @@ import (
 // Build makes the plan of a preset. The error joins everything that is wrong, one line each, in the words of the
 // configuration; the plan it returns has passed Validate.
 func Build(given Options) (*Plan, error) {
-	o, err := Fill(given)
-	if err != nil {
-		return nil, err
-	}
-	if err := o.checkNames(&given); err != nil {
+	if err := refusal(&given); err != nil {
 		return nil, err // what Validate would say of such a plan is noise
 	}
+	o := Fill(given)
 	b := builder{o: o, b: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries, FrameMax: DefaultFrameMax,
@@ -36,33 +33,22 @@ func Build(given Options) (*Plan, error) {
 	if err := b.p.Validate(); err != nil {
 		return nil, err
 	}
-	b.p.idle = o.idle(&given)
+	b.p.notes = o.notes(&given)
 	return b.p, nil
 }
 
 // Fill gives every option that was left open the value of the preset. An option that stays empty names something that
-// the topology does not have.
-func Fill(o Options) (Options, error) {
+// the topology does not have. Options that Check refuses are filled as far as they go.
+func Fill(o Options) Options {
 	o.Preset = cmp.Or(o.Preset, PresetFanout)
-	if err := o.check(); err != nil {
-		return o, err
-	}
 	b := blueprints[o.Preset]
+	if b == nil {
+		return o
+	}
 	o.QueueType = cmp.Or(o.QueueType, b.queueType, typeClassic)
 	o.ExchangeType = cmp.Or(o.ExchangeType, b.exchangeType)
-	o.Prefix = cmp.Or(o.Prefix, prefixOf(o.Service))
-	for _, name := range []struct {
-		value    *string
-		template string
-	}{
-		{&o.Exchange, b.exchanges[0]},
-		{&o.Queue, b.queue},
-		{&o.RetryExchange, b.wait.exchange},
-		{&o.RetryQueue, b.wait.queue},
-		{&o.DLX, b.park.exchange},
-		{&o.DLQ, b.park.queue},
-	} { // in this order: the later ones are made from the earlier ones
-		*name.value = cmp.Or(*name.value, o.names().Replace(name.template))
+	for _, n := range o.settable(b) {
+		*n.value = cmp.Or(*n.value, o.names().Replace(n.template))
 	}
 	if o.NoDeadLetter {
 		o.DLX, o.DLQ = "", ""
@@ -80,13 +66,46 @@ func Fill(o Options) (Options, error) {
 		}
 		o.MaxRetries = &n
 	}
-	return o, nil
+	return o
+}
+
+// settable is a name that can be set alone.
+type settable struct {
+	variable string
+	value    *string
+	template string // that it is made from otherwise; empty: nothing
+}
+
+// settable lists the names of o, each behind those it may be made from.
+func (o *Options) settable(b *blueprint) []settable {
+	return []settable{
+		{"SIDECAR_PREFIX", &o.Prefix, "{first}"},
+		{"SIDECAR_EXCHANGE", &o.Exchange, b.exchanges[0]},
+		{"SIDECAR_QUEUE", &o.Queue, b.queue},
+		{"SIDECAR_RETRY_EXCHANGE", &o.RetryExchange, b.wait.exchange},
+		{"SIDECAR_RETRY_QUEUE", &o.RetryQueue, b.wait.queue},
+		{"SIDECAR_DLX", &o.DLX, b.park.exchange},
+		{"SIDECAR_DLQ", &o.DLQ, b.park.queue},
+	}
 }
 
 // names fills the holes of a blueprint.
 func (o *Options) names() *strings.Replacer {
-	return strings.NewReplacer("{prefix}", o.Prefix, "{service}", o.Service, "{rest}", restOf(o.Service),
+	return strings.NewReplacer("{first}", prefixOf(o.Service), "{prefix}", o.Prefix, "{service}", o.Service, "{rest}", restOf(o.Service),
 		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)
+}
+
+// plainRetryQueue reports whether there is the one retry queue, of filled options. Where the service's queue dead-letters
+// to it, it exists with tiers too: the queue keeps its dead-letter route, so that tiers can be switched on and off without
+// deleting it, and what the broker or another consumer dead-letters must arrive somewhere.
+func (o *Options) plainRetryQueue(b *blueprint) bool {
+	return o.RetryDelays == nil || !b.parksDeadLetters
+}
+
+// tierNames are the queue of a tier and the key that leads to it; an empty key is the queue's name.
+func (o *Options) tierNames(b *blueprint, d time.Duration) (queue, key string) {
+	names, tier := o.names(), strings.NewReplacer("{tier}", b.wait.tier(d))
+	return tier.Replace(names.Replace(b.wait.tierQueue)), tier.Replace(names.Replace(b.wait.tierKey))
 }
 
 type builder struct {
@@ -151,12 +170,10 @@ func (b *builder) park() {
 	b.p.Bindings = append(b.p.Bindings, Binding{Exchange: b.o.DLX, Key: b.names.Replace(p.bindingKey), Queue: queue})
 }
 
-// wait lays the ways to wait. Where the service's queue dead-letters to the one retry queue, that queue exists with
-// tiers too: the queue keeps its dead-letter route, so that tiers can be switched on and off without deleting it, and
-// what the broker or another consumer dead-letters must arrive somewhere.
+// wait lays the ways to wait.
 func (b *builder) wait() {
 	w := &b.b.wait
-	if !b.p.Tiered || !b.b.parksDeadLetters {
+	if b.o.plainRetryQueue(b.b) {
 		one := b.waitQueue(b.o.RetryQueue, w.key, cmp.Or(b.o.RetryDelay, w.delay))
 		one.ByReject = !b.p.Tiered && !b.b.parksDeadLetters
 		if !b.p.Tiered {
@@ -167,8 +184,8 @@ func (b *builder) wait() {
 		}
 	}
 	for _, d := range b.o.RetryDelays {
-		tier := strings.NewReplacer("{tier}", w.tier(d))
-		path := b.waitQueue(tier.Replace(b.names.Replace(w.tierQueue)), tier.Replace(b.names.Replace(w.tierKey)), d)
+		queue, key := b.o.tierNames(b.b, d)
+		path := b.waitQueue(queue, key, d)
 		path.Tier = w.tier(d)
 		b.p.Waits = append(b.p.Waits, path)
 	}

@@ -1,7 +1,7 @@
 package topology
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,78 +16,95 @@ const (
 
 var exchangeTypes = []string{"fanout", "direct", "topic", "headers"}
 
-// check refuses options that no preset, or not this one, can do anything with.
-func (o *Options) check() error {
-	b := blueprints[o.Preset]
-	if b == nil {
-		return fmt.Errorf("SIDECAR_TOPOLOGY=%s is not a topology: use %s", o.Preset,
-			strings.Join(slices.Sorted(maps.Keys(blueprints)), ", "))
-	}
-	var errs []error
-	refuse := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
+// on are the variables of a Mistake.
+type on []string
+
+// checker collects while it goes: no check ends the others.
+type checker struct {
+	given, o Options // as set, and filled
+	b        *blueprint
+	made     map[string]string // templates of the names that were not given, by the variable that would set them
+	mistakes []Mistake
+}
+
+func newChecker(given Options) *checker {
+	given.Preset = cmp.Or(given.Preset, PresetFanout)
+	c := &checker{given: given, o: Fill(given), b: blueprints[given.Preset], made: map[string]string{}}
+	if c.b != nil {
+		for _, n := range c.given.settable(c.b) {
+			if *n.value == "" {
+				c.made[n.variable] = n.template
+			}
 		}
 	}
-	switch {
-	case o.Service == "":
-		refuse(true, "SIDECAR_SERVICE is required")
-	case !serviceName.MatchString(o.Service):
-		refuse(true, "SIDECAR_SERVICE=%q: only letters, digits, '.', '_' and '-', not beginning with '-'", o.Service)
-	case strings.HasPrefix(o.Service, "amq."):
-		refuse(true, "SIDECAR_SERVICE=%q: names that begin with amq. are the broker's", o.Service)
-	case strings.Contains(b.queue, "{rest}") && o.Queue == "" && restOf(o.Service) == "":
-		refuse(true, "SIDECAR_SERVICE=%q: %s names the queue after what follows the first hyphen, and nothing does", o.Service, o.Preset)
+	return c
+}
+
+func (c *checker) refuse(wrong bool, variables on, format string, args ...any) {
+	if wrong {
+		c.mistakes = append(c.mistakes, Mistake{variables, fmt.Sprintf(format, args...)})
 	}
-	refuse(o.QueueType != "" && o.QueueType != typeClassic && o.QueueType != typeQuorum,
-		"SIDECAR_QUEUE_TYPE=%q: classic or quorum", o.QueueType)
-	refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType),
-		"SIDECAR_EXCHANGE_TYPE=%q: %s", o.ExchangeType, strings.Join(exchangeTypes, ", "))
-	refuse(o.Queue == "" && b.queue == "", "SIDECAR_QUEUE is required with SIDECAR_TOPOLOGY=%s", o.Preset)
-	refuse(len(o.Bindings) == 0 && b.bindingKey == "", "SIDECAR_BINDINGS is required with SIDECAR_TOPOLOGY=%s", o.Preset)
-	refuse(len(o.Bindings) == 0 && b.bindingKey != "" && o.ExchangeType == "direct",
-		"SIDECAR_EXCHANGE_TYPE=direct needs SIDECAR_BINDINGS: a direct exchange routes by key")
-	refuse(o.MessageTTL != 0 && !b.mayExpire, "SIDECAR_MESSAGE_TTL: only with SIDECAR_TOPOLOGY=%s", PresetDeadLetter)
-	refuse(o.NoDeadLetter && !b.mayDiscard, "SIDECAR_DEAD_LETTER=disabled: only with SIDECAR_TOPOLOGY=%s", PresetDeadLetter)
-	refuse(o.NoDeadLetter && (o.DLX != "" || o.DLQ != ""), "SIDECAR_DEAD_LETTER=disabled: SIDECAR_DLX and SIDECAR_DLQ name what there is not")
-	return errors.Join(append(errs, o.checkRetries(b)...)...)
+}
+
+// presetsWith lists the presets that have something.
+func presetsWith(has func(*blueprint) bool) string {
+	return strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(blueprints)), func(name string) bool {
+		return !has(blueprints[name])
+	}), ", ")
+}
+
+// checkOptions refuses what no preset, or not this one, can do anything with.
+func (c *checker) checkOptions() {
+	o, b := &c.given, c.b
+	service := on{"SIDECAR_SERVICE"}
+	c.refuse(o.Service == "", service, "required and not set")
+	c.refuse(o.Service != "" && !serviceName.MatchString(o.Service), service, "only letters, digits, '.', '_' and '-', not beginning with '-'")
+	c.refuse(reserved(o.Service), service, "%s", reservedFault)
+	c.refuse(o.Queue == "" && strings.Contains(b.queue, "{rest}") && restOf(o.Service) == "", on{"SIDECAR_SERVICE", "SIDECAR_QUEUE"},
+		"%s names the queue after what follows the first hyphen, and nothing does", o.Preset)
+
+	c.refuse(o.QueueType != "" && o.QueueType != typeClassic && o.QueueType != typeQuorum, on{"SIDECAR_QUEUE_TYPE"}, "%s or %s", typeClassic, typeQuorum)
+	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
+		"use one of %s", strings.Join(exchangeTypes, ", "))
+	c.refuse(o.Queue == "" && b.queue == "", on{"SIDECAR_QUEUE"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
+	c.refuse(len(o.Bindings) == 0 && b.bindingKey == "", on{"SIDECAR_BINDINGS"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
+	c.refuse(len(o.Bindings) == 0 && b.bindingKey != "" && o.ExchangeType == "direct", on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_BINDINGS"},
+		"needs SIDECAR_BINDINGS: a direct exchange routes by key")
+
+	const only = "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s"
+	expiring := presetsWith(func(b *blueprint) bool { return b.mayExpire })
+	c.refuse(o.MessageTTL != 0 && !b.mayExpire, on{"SIDECAR_MESSAGE_TTL"}, only, expiring, o.Preset)
+	c.checkDelay("SIDECAR_MESSAGE_TTL", o.MessageTTL)
+	discarding := presetsWith(func(b *blueprint) bool { return b.mayDiscard })
+	c.refuse(o.NoDeadLetter && !b.mayDiscard, on{"SIDECAR_DEAD_LETTER"}, only, discarding, o.Preset)
+	c.refuse(o.NoDeadLetter && (o.DLX != "" || o.DLQ != ""), on{"SIDECAR_DEAD_LETTER", "SIDECAR_DLX", "SIDECAR_DLQ"},
+		"SIDECAR_DLX and SIDECAR_DLQ name what there is not")
 }
 
 // checkRetries looks at how often and how long.
-func (o *Options) checkRetries(b *blueprint) []error {
-	var errs []error
-	refuse := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+func (c *checker) checkRetries() {
+	o := &c.given
+	const delays = "SIDECAR_RETRY_DELAYS"
 	none := o.RetryDelays != nil && len(o.RetryDelays) == 0
-	refuse(none && !b.mayNotRetry,
-		"SIDECAR_RETRY_DELAYS=none: only with SIDECAR_TOPOLOGY=%s; SIDECAR_MAX_RETRIES=0 parks at the first failure", PresetDelayLadder)
-	refuse(o.RetryDelay != 0 && len(b.wait.delays) > 0, "SIDECAR_RETRY_DELAY: %s has one delay per retry, use SIDECAR_RETRY_DELAYS", o.Preset)
+	c.refuse(none && !c.b.mayNotRetry, on{delays}, "none is for SIDECAR_TOPOLOGY=%s only; with SIDECAR_MAX_RETRIES=0 the first failure parks",
+		presetsWith(func(b *blueprint) bool { return b.mayNotRetry }))
+	c.refuse(o.RetryDelay != 0 && len(c.b.wait.delays) > 0, on{"SIDECAR_RETRY_DELAY"}, "%s has one delay per retry: use %s", o.Preset, delays)
 	if n := o.MaxRetries; n != nil {
-		refuse(*n < 0 || *n > maxRetriesLimit, "SIDECAR_MAX_RETRIES=%d: 0 to %d", *n, maxRetriesLimit)
-		refuse(*n > 0 && none, "SIDECAR_MAX_RETRIES=%d: with SIDECAR_RETRY_DELAYS=none there is nowhere to wait, only 0 is possible", *n)
+		c.refuse(*n < 0 || *n > maxRetriesLimit, on{"SIDECAR_MAX_RETRIES"}, "0 to %d", maxRetriesLimit)
+		c.refuse(*n > 0 && none, on{"SIDECAR_MAX_RETRIES", delays}, "with %s=none there is nowhere to wait, only 0 is possible", delays)
 	}
-	for name, d := range map[string]time.Duration{"SIDECAR_RETRY_DELAY": o.RetryDelay, "SIDECAR_MESSAGE_TTL": o.MessageTTL} {
-		if d != 0 {
-			errs = append(errs, checkDelay(name, d))
+	c.checkDelay("SIDECAR_RETRY_DELAY", o.RetryDelay)
+	for i, d := range o.RetryDelays {
+		c.refuse(d == 0, on{delays}, "1ms to %s", maxTTL)
+		c.checkDelay(delays, d)
+		if i > 0 {
+			c.refuse(d <= o.RetryDelays[i-1], on{delays}, "%s after %s: delays must be ascending", d, o.RetryDelays[i-1])
 		}
 	}
-	for i, d := range o.RetryDelays {
-		errs = append(errs, checkDelay("SIDECAR_RETRY_DELAYS", d))
-		refuse(i > 0 && d <= o.RetryDelays[max(i-1, 0)],
-			"SIDECAR_RETRY_DELAYS: %s after %s: delays must be ascending", d, o.RetryDelays[max(i-1, 0)])
-	}
-	return errs
 }
 
-func checkDelay(variable string, d time.Duration) error {
-	switch {
-	case d < time.Millisecond || d > maxTTL:
-		return fmt.Errorf("%s=%s: 1ms to %s", variable, d, maxTTL)
-	case d%time.Millisecond != 0:
-		return fmt.Errorf("%s=%s: the broker counts whole milliseconds", variable, d)
-	}
-	return nil
+// checkDelay refuses what no broker can time; 0 means that nothing was set.
+func (c *checker) checkDelay(variable string, d time.Duration) {
+	c.refuse(d != 0 && (d < time.Millisecond || d > maxTTL), on{variable}, "1ms to %s", maxTTL)
+	c.refuse(d%time.Millisecond != 0, on{variable}, "the broker counts whole milliseconds")
 }

@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -52,19 +53,45 @@ var predeclared = map[string]string{
 	"amq.headers": "headers", "amq.match": "headers",
 }
 
-// checkName refuses what a broker or the client library would refuse, or silently change, in a name.
+// nameFault says what a broker or the client library would refuse, or silently change, in a name or a routing key; "" for
+// nothing.
+func nameFault(name string) string {
+	switch {
+	case len(name) > maxName:
+		return fmt.Sprintf("has %d bytes and may have %d", len(name), maxName)
+	case !utf8.ValidString(name):
+		return "is not UTF-8"
+	case strings.ContainsFunc(name, unicode.IsControl): // the broker strips line ends from the names of queues
+		return "holds a control character"
+	}
+	return ""
+}
+
+// reserved reports whether the broker keeps a name for itself. Those of predeclared exist and can be used.
+func reserved(name string) bool { return strings.HasPrefix(name, "amq.") }
+
+const reservedFault = "starts with amq. and is reserved by the broker"
+
+// checkName refuses what is not fit to be the name of an object.
 func checkName(what, name string) error {
+	fault := nameFault(name)
 	switch {
 	case name == "":
 		return fmt.Errorf("%s has no name", what)
-	case len(name) > maxName:
-		return fmt.Errorf("%s %q is %d bytes long: names have at most %d", what, name, len(name), maxName)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%s %q is not UTF-8", what, name)
-	case strings.ContainsFunc(name, unicode.IsControl): // the broker strips line ends from the names of queues
-		return fmt.Errorf("%s %q holds a control character", what, name)
-	case strings.HasPrefix(name, "amq.") && predeclared[name] == "":
-		return fmt.Errorf("%s %q begins with amq., which the broker keeps for itself", what, name)
+	case fault == "" && reserved(name) && predeclared[name] == "":
+		fault = reservedFault
+	}
+	if fault != "" {
+		return fmt.Errorf("%s %s %s", what, brief(name), fault)
 	}
 	return nil
+}
+
+// brief quotes a name for a sentence, the beginning of a very long one.
+func brief(name string) string {
+	const longest = 60
+	if len(name) > longest {
+		return fmt.Sprintf("%q…", name[:longest])
+	}
+	return strconv.Quote(name)
 }

@@ -61,7 +61,7 @@ type Plan struct {
 	// unless changed with WithFrameMax.
 	FrameMax int
 
-	idle []string // settings it was built from that came to nothing, a sentence each
+	notes []string // what its settings came to that may surprise, a sentence each
 }
 
 // HeaderRetryQueue names the queue a republished message is meant for, see Plan.StampQueue.

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// blueprint is a preset: names with holes in them, and defaults. {prefix}, {service} and {rest} are made from the
-// service's name, {exchange}, {queue}, {dlq} and {retry-queue} stand for what those options come to, {tier} for one delay.
+// blueprint is a preset: names with holes in them, and defaults. {service} and {rest} are the service's name and what
+// follows its first hyphen; {prefix}, {exchange}, {queue}, {dlq} and {retry-queue} stand for what those options come to,
+// {tier} for one delay.
 type blueprint struct {
 	exchanges    []string // the main exchanges, which producers publish to
 	exchangeType string

@@ -1,6 +1,10 @@
 package topology
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Warnings says what people should know about a plan that works, one sentence each.
 func (p *Plan) Warnings() []string {
@@ -20,8 +24,42 @@ func (p *Plan) Warnings() []string {
 	if q := p.queue(p.Queue); q != nil && q.Args[argTTL] != nil {
 		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death does", p.Queue, q.Args[argTTL]))
 	}
+	if p.Park == (Route{}) {
+		w = append(w, "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded: nothing keeps it")
+	}
 	if p.Unverified {
 		w = append(w, "SIDECAR_TOPOLOGY_MODE=none: nobody looks whether retried and parked messages are kept")
 	}
-	return append(w, p.idle...)
+	return append(w, p.notes...)
+}
+
+// notes says what settings come to that may surprise; o is filled.
+func (o *Options) notes(given *Options) []string {
+	notes := o.idle(given)
+	if given.Prefix == "" && given.Exchange == "" && strings.Contains(blueprints[o.Preset].exchanges[0], "{prefix}") && !strings.Contains(o.Service, "-") {
+		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main exchange with every other service "+
+			"without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it another", o.Service, o.Prefix))
+	}
+	return notes
+}
+
+// idle names the settings that nothing is made from.
+func (o *Options) idle(given *Options) []string {
+	b := blueprints[o.Preset]
+	bound := o.declaresMain(b)
+	for _, main := range b.exchanges[1:] { // they are of the same type
+		bound = bound || o.Exchange == b.exchanges[0] && slices.ContainsFunc(o.Bindings, func(x Binding) bool { return x.Exchange == main })
+	}
+	if bound {
+		return nil
+	}
+	var idle []string
+	if given.ExchangeType != "" {
+		idle = append(idle, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name exchange %s", given.ExchangeType, o.Exchange))
+	}
+	makesNames := strings.Contains(b.wait.exchange+b.wait.backExchange, "{exchange}") || strings.Contains(b.park.exchange, "{exchange}")
+	if given.Exchange != "" && !makesNames {
+		idle = append(idle, fmt.Sprintf("SIDECAR_EXCHANGE=%s is not used: SIDECAR_BINDINGS does not name it", given.Exchange))
+	}
+	return idle
 }

@@ -19,7 +19,7 @@ func TestWarnings(t *testing.T) {
 		{"shared way back", shapes["topic-tiers"], []string{"classic queue", "retries come back through exchange freeflow.events"}},
 		{"a queue of its own behind a shared fanout", build(t, Options{Preset: PresetTopicTiers, Service: "x-y", DLQ: "y.dlq", QueueType: "quorum"}),
 			[]string{"retries come back", "x.events.dlx copies what any service parks"}},
-		{"messages expire", shapes["dead-letter disabled"], []string{"classic queue", "messages leave orders after 300000 ms"}},
+		{"messages expire", shapes["dead-letter disabled"], []string{"classic queue", "messages leave orders after 300000 ms", "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded"}},
 		{"an exchange that nothing is bound to", build(t, Options{Service: "x-y", Exchange: "e", ExchangeType: "topic", QueueType: "quorum",
 			Bindings: []Binding{{Exchange: "others", Key: "k"}}}),
 			[]string{"SIDECAR_EXCHANGE_TYPE=topic is not used: SIDECAR_BINDINGS does not name exchange e", "SIDECAR_EXCHANGE=e is not used"}},
@@ -27,6 +27,12 @@ func TestWarnings(t *testing.T) {
 			Bindings: []Binding{{Exchange: "others", Key: "k"}}}), nil},
 		{"the second main exchange", build(t, Options{Preset: PresetPerQueue, Service: "x-y", ExchangeType: "direct", QueueType: "quorum",
 			Bindings: []Binding{{Exchange: "domain.commands", Key: "k"}}}), nil},
+		{"no hyphen", build(t, Options{Service: "noprefix", QueueType: "quorum"}), []string{`SIDECAR_SERVICE: "noprefix" has no hyphen`}},
+		{"no hyphen, and a prefix", build(t, Options{Service: "noprefix", Prefix: "p", QueueType: "quorum"}), nil},
+		{"no hyphen, and an exchange", build(t, Options{Service: "noprefix", Exchange: "e", QueueType: "quorum"}), nil},
+		{"no hyphen where nothing is named after the prefix", build(t, Options{Preset: PresetPerQueue, Service: "noprefix", QueueType: "quorum",
+			Bindings: []Binding{{Exchange: "domain.events", Key: "k"}}}), nil},
+		{"a prefix that is the default", build(t, Options{Service: "default-x", QueueType: "quorum"}), nil},
 		{"not looked at", unverified, []string{"SIDECAR_TOPOLOGY_MODE=none"}},
 	} {
 		got := c.p.Warnings()

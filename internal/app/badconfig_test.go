@@ -1,0 +1,155 @@
+package app
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sidecar/internal/config"
+)
+
+// judged loads a configuration as the sidecar does.
+func judged(environ ...string) (*config.Config, error) {
+	return config.Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), TopologyRule())
+}
+
+// refused demands that environ is refused with exactly one problem, with the variable, and returns its line.
+func refused(t *testing.T, variable string, environ ...string) string {
+	t.Helper()
+	_, err := judged(environ...)
+	problems, ok := errors.AsType[*config.Errors](err)
+	if !ok || len(problems.Problems) != 1 || !problems.Has(variable) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("load %q: want one problem with %s, got:\n%v", environ, variable, err)
+	}
+	return err.Error()
+}
+
+// TestBadTopologies is the list of configurations that no topology can be built from: each is refused with one line that
+// names the variable.
+func TestBadTopologies(t *testing.T) {
+	for _, tc := range []struct{ env, says string }{
+		{"SIDECAR_SERVICE=" + strings.Repeat("n", 300), "bytes and may have 255"},
+		{"SIDECAR_SERVICE=a-" + strings.Repeat("n", 237), "bytes and may have 255"}, // a.retry-exchange.a-n… has 256
+		{"SIDECAR_SERVICE=amq-foo", "reserved"},                                     // its prefix would be amq
+		{"SIDECAR_RETRY_DELAYS=none", "SIDECAR_TOPOLOGY=delay-ladder only"},
+		{"SIDECAR_DEAD_LETTER=disabled", "SIDECAR_TOPOLOGY=dead-letter only"},
+		{"SIDECAR_MESSAGE_TTL=1h", "SIDECAR_TOPOLOGY=dead-letter only"},
+		{"SIDECAR_PREFIX=amq", "reserved"},
+	} {
+		name, _, _ := strings.Cut(tc.env, "=")
+		if line := refused(t, name, tc.env); !strings.Contains(line, tc.says) {
+			t.Errorf("%q: want %q in %s", tc.env, tc.says, line)
+		}
+	}
+	for _, tc := range []struct {
+		variable, says string
+		env            []string
+	}{
+		{"SIDECAR_RETRY_DELAY", "use SIDECAR_RETRY_DELAYS", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_RETRY_DELAY=1s"}},
+		{"SIDECAR_BINDINGS", "required for SIDECAR_TOPOLOGY=per-queue", []string{"SIDECAR_TOPOLOGY=per-queue"}},
+		{"SIDECAR_QUEUE", "required for SIDECAR_TOPOLOGY=dead-letter", []string{"SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b"}},
+		{"SIDECAR_EXCHANGE", "reserved", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_EXCHANGE=amq.topic"}},
+		{"SIDECAR_QUEUE", "may have 255", []string{"SIDECAR_TOPOLOGY=per-queue", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=" + strings.Repeat("q", 250)}},
+		{"SIDECAR_EXCHANGE", "may have 255", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_EXCHANGE=" + strings.Repeat("e", 250)}},
+		{"SIDECAR_SERVICE", "nothing does", []string{"SIDECAR_SERVICE=wms-", "SIDECAR_TOPOLOGY=topic-tiers"}},
+		{"SIDECAR_SERVICE", "may have 255", []string{"SIDECAR_SERVICE=w-" + strings.Repeat("n", 230), "SIDECAR_RETRY_DELAYS=1s,11m22.333s"}},
+		{"SIDECAR_SERVICE", "may have 255", []string{"SIDECAR_SERVICE=w-" + strings.Repeat("n", 245), "SIDECAR_TOPOLOGY=delay-ladder", "SIDECAR_BINDINGS=a:b"}},
+		{"SIDECAR_DLQ", "two queues", []string{"SIDECAR_QUEUE=q", "SIDECAR_DLQ=q"}},
+		{"SIDECAR_EXCHANGE", "set SIDECAR_EXCHANGE_TYPE=topic", []string{"SIDECAR_EXCHANGE=amq.topic"}},
+		{"SIDECAR_EXCHANGE_TYPE", "needs SIDECAR_BINDINGS", []string{"SIDECAR_EXCHANGE_TYPE=direct"}},
+		{"SIDECAR_BINDINGS", "reserved", []string{"SIDECAR_BINDINGS=amq.mine:k"}},
+		{"SIDECAR_BINDINGS", "carries retries", []string{"SIDECAR_BINDINGS=wms.retry-exchange.wms-cincout:k"}},
+		{"SIDECAR_MAX_RETRIES", "nowhere to wait", []string{"SIDECAR_TOPOLOGY=delay-ladder", "SIDECAR_BINDINGS=a:b", "SIDECAR_RETRY_DELAYS=none", "SIDECAR_MAX_RETRIES=1"}},
+		{"SIDECAR_DEAD_LETTER", "what there is not", []string{"SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_DLQ=d"}},
+		{"SIDECAR_QUEUE", "* and #", []string{"SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=a.*"}},
+		{"SIDECAR_RETRY_QUEUE", "may have 255", []string{"SIDECAR_RETRY_QUEUE=" + strings.Repeat("r", 254), "SIDECAR_RETRY_DELAYS=1s"}},
+	} {
+		if line := refused(t, tc.variable, tc.env...); !strings.Contains(line, tc.says) {
+			t.Errorf("%q: want %q in %s", tc.env, tc.says, line)
+		}
+	}
+}
+
+// TestOneProblemEach: what the topology makes of a bad value is no second problem.
+func TestOneProblemEach(t *testing.T) {
+	for _, env := range []string{
+		"SIDECAR_SERVICE=a b", "SIDECAR_SERVICE=amq.foo", "SIDECAR_TOPOLOGY=ring", "SIDECAR_QUEUE_TYPE=stream", "SIDECAR_EXCHANGE_TYPE=ring",
+		"SIDECAR_DEAD_LETTER=yes", "SIDECAR_MESSAGE_TTL=-1s", "SIDECAR_MAX_RETRIES=-1", "SIDECAR_RETRY_DELAY=0s", "SIDECAR_RETRY_DELAY=1500us",
+		"SIDECAR_RETRY_DELAYS=5s,2s", "SIDECAR_RETRY_DELAYS=0s", "SIDECAR_PREFIX=amq.", "SIDECAR_QUEUE=a\nb", "SIDECAR_DLQ=amq.dlq",
+		"SIDECAR_QUEUE=" + strings.Repeat("q", 300), "SIDECAR_EXCHANGE=amq.mine", "SIDECAR_RETRY_EXCHANGE=a\xff", "SIDECAR_BINDINGS=orders",
+	} {
+		name, _, _ := strings.Cut(env, "=")
+		refused(t, name, env)
+		for _, preset := range []string{"topic-tiers", "delay-ladder"} { // which name the most after others
+			if name != "SIDECAR_TOPOLOGY" && name != "SIDECAR_MESSAGE_TTL" && name != "SIDECAR_RETRY_DELAY" {
+				refused(t, name, env, "SIDECAR_TOPOLOGY="+preset, "SIDECAR_BINDINGS=a:b")
+			}
+		}
+	}
+	refused(t, "SIDECAR_RETRY_DELAY", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s")
+	refused(t, "SIDECAR_BINDINGS", "SIDECAR_TOPOLOGY=per-queue", "SIDECAR_BINDINGS=orders")
+}
+
+// TestAllInOneGo: variables that are wrong alone and those that the topology cannot do with stand in one list.
+func TestAllInOneGo(t *testing.T) {
+	_, err := judged("SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=a\nb", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_RETRY_DELAYS=none", "SIDECAR_APP_TIMEOUT=5")
+	want := []string{
+		`SIDECAR_APP_TIMEOUT="5": not a duration`,
+		`SIDECAR_RETRY_DELAYS="none": none is for SIDECAR_TOPOLOGY=delay-ladder only; with SIDECAR_MAX_RETRIES=0 the first failure parks; allowed: `,
+		`SIDECAR_QUEUE="a\nb": holds a control character; allowed: `,
+		`SIDECAR_BINDINGS: required for SIDECAR_TOPOLOGY=dead-letter and not set; allowed: `,
+		`SIDECAR_LOG_LEVEL="loud": not one of the words`,
+	}
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d:\n%v", len(lines), len(want), err)
+	}
+	for i, line := range lines {
+		if !strings.HasPrefix(line, want[i]) {
+			t.Errorf("line %d:\n got %s\nwant %s", i, line, want[i])
+		}
+	}
+}
+
+// TestTopologiesThatLookBadAndAreNot.
+func TestTopologiesThatLookBadAndAreNot(t *testing.T) {
+	long := strings.Repeat("n", 236)
+	for _, env := range [][]string{
+		{"SIDECAR_SERVICE=noprefix"}, {"SIDECAR_SERVICE=a-"}, {"SIDECAR_SERVICE=a-" + long}, {"SIDECAR_SERVICE=w-" + long},
+		{"SIDECAR_QUEUE=" + strings.Repeat("q", 255)}, {"SIDECAR_MAX_RETRIES=0"}, {"SIDECAR_RETRY_DELAY=1193h2m47.295s"}, {"SIDECAR_DEAD_LETTER=enabled"},
+		{"SIDECAR_SERVICE=nohyphen", "SIDECAR_TOPOLOGY=topic-tiers"}, {"SIDECAR_EXCHANGE=amq.topic", "SIDECAR_EXCHANGE_TYPE=topic"},
+		{"SIDECAR_TOPOLOGY=delay-ladder", "SIDECAR_BINDINGS=a:b", "SIDECAR_RETRY_DELAYS=none"},
+		{"SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q", "SIDECAR_MESSAGE_TTL=1h", "SIDECAR_DEAD_LETTER=disabled"},
+	} {
+		cfg, err := judged(env...)
+		if err != nil {
+			t.Errorf("%q: %v", env, err)
+			continue
+		}
+		if _, err := newPlan(cfg); err != nil {
+			t.Errorf("%q: %v", env, err)
+		}
+	}
+}
+
+// TestUnjudgedConfiguration: whoever loads without the rule learns from the plan, and in time.
+func TestUnjudgedConfiguration(t *testing.T) {
+	cfg, err := config.Load([]string{"SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=per-queue"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, use := range map[string]func() error{
+		"New":          func() error { _, err := New(cfg, Build{}, &output{}); return err },
+		"RenderPlan":   func() error { _, err := RenderPlan(cfg, "text"); return err },
+		"PresetValues": func() error { _, _, err := PresetValues(cfg); return err },
+		"Explain":      func() error { _, err := Explain(cfg, Question{Status: 200}); return err },
+		"Check":        func() error { return Check(t.Context(), cfg, &output{}) },
+	} {
+		if err := use(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "SIDECAR_BINDINGS") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
