@@ -88,6 +88,7 @@ func TestOneProblemEach(t *testing.T) {
 	}
 	refused(t, "SIDECAR_RETRY_DELAY", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s")
 	refused(t, "SIDECAR_BINDINGS", "SIDECAR_TOPOLOGY=per-queue", "SIDECAR_BINDINGS=orders")
+	refused(t, "SIDECAR_TOPOLOGY", "SIDECAR_TOPOLOGY=ring", "SIDECAR_QUEUE=q", "SIDECAR_DLQ=q", "SIDECAR_DEAD_LETTER=disabled")
 }
 
 // TestAllInOneGo: variables that are wrong alone and those that the topology cannot do with stand in one list.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,30 @@ func TestCheckDuringAnAlarm(t *testing.T) {
 	var out bytes.Buffer
 	if err := Check(t.Context(), cfg, &out); !errors.Is(err, errBlocked) {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestWarnedOnce: what the configuration and what the plan has to say is one list.
+func TestWarnedOnce(t *testing.T) {
+	cfg := load(t, "SIDECAR_SERVICE=nohyphen", "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=q", "SIDECAR_BINDINGS=a:b", "SIDECAR_DEAD_LETTER=disabled",
+		"SIDECAR_APP_URL=http://192.0.2.1/")
+	a, err := New(cfg, Build{}, &output{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.consumer.Drain(t.Context())
+	_, ofPlan, err := PresetValues(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := append(cfg.Warnings(), ofPlan...)
+	if !slices.Equal(printed, a.warnings()) {
+		t.Errorf("printed %q, logged %q", printed, a.warnings())
+	}
+	for _, want := range []string{"has no hyphen", "is discarded", "is a classic queue", "SIDECAR_APP_URL"} {
+		if n := strings.Count(strings.Join(printed, "\n"), want); n != 1 {
+			t.Errorf("%q is there %d times: %q", want, n, printed)
+		}
 	}
 }
 
