@@ -61,10 +61,16 @@ func run(t *testing.T, cfg *config.Config) (*App, *output, func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return a, log, start(t, a, log)
+}
+
+// start runs a until the test stops it, and deletes what its plan names in the end.
+func start(t *testing.T, a *App, log *output) (stop func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx, make(chan struct{})) }()
-	stop := sync.OnceValue(func() error { cancel(); return <-ended })
+	stop = sync.OnceValue(func() error { cancel(); return <-ended })
 	t.Cleanup(func() {
 		_ = stop()
 		ch := brokertest.Channel(t, brokertest.URL(t))
@@ -78,7 +84,7 @@ func run(t *testing.T, cfg *config.Config) (*App, *output, func() error) {
 			t.Logf("log:\n%s", log)
 		}
 	})
-	return a, log, stop
+	return stop
 }
 
 func TestDriftKeepsItUpAndUnready(t *testing.T) {

@@ -24,6 +24,9 @@ func (a *App) serve(ctx context.Context, s *broker.Session) error {
 	if err := a.ensureFirst(ctx, s); err != nil {
 		return err
 	}
+	// The look that was to follow a returned publication may have ended with the session before. This one stands for it:
+	// what it could not repair shows again at the next publication.
+	a.take(routes, nil)
 	a.connected.Store(true)
 	defer a.connected.Store(false)
 	group, ctx := errgroup.WithContext(ctx)
