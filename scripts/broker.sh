@@ -24,10 +24,10 @@
 #   TEST_BROKER=docker|installed|package|root   force one of them
 #   TEST_BROKER_IMAGE                           docker image, default rabbitmq:VERSION, without a version rabbitmq:4
 #   TEST_BROKER_CACHE                           where the roots are kept, default ~/.cache/sidecar-brokers; 250 MB
-#                                                  each, rm -rf is safe while no broker runs
+#                                               each, rm -rf is safe while no broker runs
 #   TEST_BROKER_MIRROR                          Debian mirror for the roots, default the one of the apt sources
-#   BROKER_EXTRA_CONF                              more lines for rabbitmq.conf
-#   BROKER_START_TIMEOUT                           seconds to wait for the node, default 120
+#   BROKER_EXTRA_CONF                           more lines for rabbitmq.conf
+#   BROKER_START_TIMEOUT                        seconds to wait for the node, default 120
 set -euo pipefail
 shopt -s inherit_errexit
 
