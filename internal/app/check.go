@@ -126,19 +126,23 @@ func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject })
 	declares := cfg.Topology.Mode == string(topology.ModeDeclare)
+	lost := "loses"
+	if plan.Quorum { // the broker keeps what it cannot route, and tries it again every three minutes
+		lost = "holds up"
+	}
 	switch back := plan.WayBack(); {
 	case back != nil && declares:
-		return fmt.Sprintf("sidecar run declares them at every connect and every 15 seconds, also the one that retries come back by (%s to exchange %s, key %s)",
-			back.Queue, back.Exchange, back.Key)
+		return fmt.Sprintf("sidecar run declares them at every connect and every 15 seconds, also the one that retries come back by (%s to exchange %s, key %s), "+
+			"which %s what comes back while it is deleted", back.Queue, back.Exchange, back.Key, lost)
 	case back != nil:
 		return "no publish can prove the one that retries come back by"
 	case !rejects:
 		return "retries and parked messages are published as mandatory: without a binding they come back, and the original stays"
 	case declares:
-		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between loses what is retried until then"
+		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between " + lost + " what is retried until then"
 	case cfg.Topology.Mode == string(topology.ModeNone):
 		return "sidecar run publishes every retry as mandatory: without a binding it comes back, and the original stays"
 	}
 	return "sidecar run proves the way of retries with a mandatory publish, at every connect and every 15 seconds; a binding " +
-		"deleted in between loses what is retried until then"
+		"deleted in between " + lost + " what is retried until then"
 }

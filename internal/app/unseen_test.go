@@ -102,3 +102,30 @@ func TestUnseenWayIsWarnedOf(t *testing.T) {
 		a.consumer.Drain(t.Context())
 	}
 }
+
+// TestCheckSaysWhatAMissingBindingDoes: it loses what a classic queue dead-letters, and holds up what a quorum queue does.
+func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
+	tiers := []string{"SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers"}
+	for _, tc := range []struct {
+		env  []string
+		want string
+	}{
+		{nil, "deleted in between loses"},
+		{[]string{"SIDECAR_QUEUE_TYPE=quorum"}, "deleted in between holds up"},
+		{[]string{"SIDECAR_TOPOLOGY_MODE=verify"}, "proves the way of retries with a mandatory publish, at every connect and every 15 seconds; a binding deleted in between loses"},
+		{[]string{"SIDECAR_TOPOLOGY_MODE=none"}, "publishes every retry as mandatory"},
+		{[]string{"SIDECAR_RETRY_DELAYS=1s"}, "are published as mandatory"},
+		{tiers, "(freeflow.user to exchange freeflow.events, key user.retry), which loses what comes back while it is deleted"},
+		{append([]string{"SIDECAR_QUEUE_TYPE=quorum"}, tiers...), "which holds up what comes back"},
+		{append([]string{"SIDECAR_TOPOLOGY_MODE=verify"}, tiers...), "no publish can prove"},
+	} {
+		cfg := load(t, tc.env...)
+		plan, err := newPlan(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := withoutBindings(cfg, plan); !strings.Contains(got, tc.want) {
+			t.Errorf("%v: %q, want %q", tc.env, got, tc.want)
+		}
+	}
+}
