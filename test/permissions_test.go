@@ -105,6 +105,29 @@ func TestMayNotPublish(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
+// TestWriteRightTakenAway: the broker refuses the publish, the original stays, and goes on when the right is back.
+func TestWriteRightTakenAway(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify").seed()
+	user := newAccount(t)
+	sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
+	user.least(sc.env)
+	s := sc.run()
+	sc.app.on("m", status(500))
+	user.may("^$", "^$", `^`+sc.prefix+`\..*$`)
+	sc.send("m")
+	eventually(t, "a park that is refused, in log, metrics and a ready /readyz", func() bool {
+		code, body := s.get(s.admin, "/readyz")
+		return code == 200 && strings.Contains(body, "1 messages wait for a park or retry publish") &&
+			s.metric("sidecar_park_failures_total") > 0 && s.log.mentions("refused by the broker: 403")
+	})
+	user.least(sc.env)
+	if d := sc.take(sc.dlq(), 1)[0]; d.MessageId != "m" {
+		t.Errorf("parked %q", d.MessageId)
+	}
+	sc.settledAll(s, 0)
+}
+
 // TestVerifyModeNeedsNoConfigurePermission.
 func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
 	t.Parallel()
