@@ -1,6 +1,8 @@
 package test
 
 import (
+	"context"
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // linked puts a proxy between the scene's sidecar and the broker.
@@ -238,6 +242,37 @@ func TestUnboundRetryQueueLosesNothing(t *testing.T) {
 			sc.settledAll(s, 0)
 		})
 	}
+}
+
+// TestUnboundAtRunTime: nobody can see that a binding has gone, so in declare mode it is made again now and then.
+func TestUnboundAtRunTime(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	s := sc.run()
+	ch := sc.channel()
+	if err := errors.Join(ch.Confirm(false), ch.QueueUnbind(sc.retryQueue(), "retry", sc.retryExchange(), nil)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	returned := ch.NotifyReturn(make(chan amqp.Return, 1))
+	within(t, 90*time.Second, "a way to the retry queue, and through it", func() bool {
+		confirm, err := ch.PublishWithDeferredConfirm(sc.retryExchange(), "retry", true, false, message("m"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := confirm.WaitContext(ctx); err != nil || !ok {
+			t.Fatalf("confirmed %v: %v", ok, err)
+		}
+		select {
+		case <-returned: // before the confirm, as brokers do
+			return false
+		default:
+			return true
+		}
+	})
+	sc.app.await("m", 1)
+	sc.settledAll(s, 0)
 }
 
 // TestWrongPasswordNeverExits and never prints it; the right one in the file is enough to heal.
