@@ -61,7 +61,7 @@ var further = []mutant{
 	{
 		name: "takes silence for life",
 		edits: []edit{
-			{"internal/broker/dial.go", "	idle := 2 * c.Config.Heartbeat\n", "	idle := 200 * c.Config.Heartbeat\n"},
+			{"internal/broker/dial.go", "max(d.o.Heartbeat.Truncate(time.Second), time.Second)", "time.Hour"},
 		},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=half-open"),
 	},
