@@ -210,27 +210,5 @@ func (b *books) during(from, to int64, classes string) []*ledger.Fault {
 	return all
 }
 
-// attempts is how many attempts of one message the faults of a time can have failed. A refused connection is no attempt,
-// so an app that is away fails what it had in hand, and perhaps what met it on its way out or in. Who does not run lets
-// attempts time out, one after the other.
-func (b *books) attempts(from, to int64) int {
-	n := 0
-	for _, f := range b.during(from, to, ClassApp+ClassSidecar) {
-		switch {
-		case f.Kind == SidecarStopped || f.Kind == AppStopped:
-			n += 1 + int((f.End-f.Start)/int64(b.run.AppTimeout+b.run.RetryDelay))
-		case f.Class == ClassApp:
-			n += 2
-		}
-	}
-	return n
-}
-
-// Kinds of faults in which somebody does not run, but lives.
-const (
-	SidecarStopped = "sidecar-stop"
-	AppStopped     = "app-stop"
-)
-
 // SidecarEnded is the kind of fault that ends a sidecar in an orderly way and starts another one.
 const SidecarEnded = "sidecar-term"

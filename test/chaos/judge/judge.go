@@ -85,9 +85,10 @@ var statements = []Invariant{
 
 type judge struct {
 	*books
-	dir string
-	v   *Verdict
-	by  map[string]*Invariant
+	dir    string
+	v      *Verdict
+	by     map[string]*Invariant
+	blamed map[*ledger.Fault]int // attempts that were counted and that the app never saw
 }
 
 // Judge reads the run in dir.
@@ -97,7 +98,7 @@ func Judge(dir string) (*Verdict, error) {
 		return nil, err
 	}
 	j := &judge{books: b, dir: dir, v: &Verdict{Run: b.run, MayLose: b.run.MayLose, Duplicates: map[string]int{}, Resources: b.resources},
-		by: map[string]*Invariant{}}
+		by: map[string]*Invariant{}, blamed: map[*ledger.Fault]int{}}
 	for _, s := range statements {
 		j.by[s.ID] = &s
 		j.v.Invariants = append(j.v.Invariants, &s)
@@ -118,6 +119,7 @@ func Judge(dir string) (*Verdict, error) {
 		dups.look(m)
 	}
 	dups.bound()
+	j.boundUnseen()
 	j.order()
 	j.keepsUp()
 	j.goesOn()
@@ -261,6 +263,7 @@ func (j *judge) counted(m *message) {
 		if r.count > failed && r.count > failed+j.attempts(m.pub.Sent, r.at) {
 			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.count, failed)
 		}
+		j.unseen(m, i)
 		if i > 0 && r.count < m.receipts[i-1].count && len(j.during(m.receipts[i-1].at, r.at, "SPB"))+len(j.doubled(m, i)) == 0 {
 			id := "I5"
 			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.at }) {

@@ -119,6 +119,23 @@ func (s *story) of(seq, n int) *ledger.Receipt {
 	panic("no such receipt")
 }
 
+// away lets the app be away while messages wait, each with as many attempts that it never saw.
+func (s *story) away(attempts int) {
+	s.run.Concurrency, s.run.MaxRetries = 2, 10
+	s.drop(given, true, true)
+	s.drop(moved, true, true)
+	s.redriven = nil
+	for _, seq := range []int{given, moved} {
+		s.published[seq].Plan = plan.Plan{Kind: plan.OK}.String()
+	}
+	for _, seq := range []int{okay, given, moved} {
+		s.drop(seq, true, false)
+		s.published[seq].Sent, s.published[seq].Done = at(30*time.Second), at(30*time.Second+1)
+		s.receive(seq, 33*time.Second, attempts, 200)
+	}
+	s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: "app-closed", Class: ClassApp, Start: at(29 * time.Second), End: at(32 * time.Second), Recovered: at(33 * time.Second)})
+}
+
 func write[T any](t *testing.T, dir, name string, records []T) {
 	t.Helper()
 	w, err := ledger.Append(dir, name)
@@ -242,6 +259,12 @@ func TestJudge(t *testing.T) {
 		}, []string{"I6"}},
 		{"parked without having failed", func(s *story) { s.park(okay) }, []string{"I4", "I7"}},
 		{"counted without an attempt", func(s *story) { s.of(okay, 0).Count, s.of(okay, 0).Attempt = 3, 4 }, []string{"I5", "I7"}},
+		{"one counted attempt that the app never saw, because it was away", func(s *story) {
+			s.away(1)
+		}, nil},
+		{"too many of them", func(s *story) {
+			s.away(2)
+		}, []string{"I7"}},
 		{"out of order", func(s *story) {
 			s.run.Concurrency, s.run.Prefetch, s.faults = 1, 1, nil
 			s.drop(again, true, false)
