@@ -95,9 +95,12 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.rate, "rate", 500, "messages published per second at most")
 	f.IntVar(&o.never, "never", 0, "how many more of a hundred messages fail for ever")
 	f.DurationVar(&o.appTimeout, "app-timeout", 2*time.Second, "SIDECAR_APP_TIMEOUT")
-	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long everything may take to be settled")
+	f.DurationVar(&o.patience, "patience", 0, "how long everything may take to be settled; default 3m and the time spent on answers that never come")
 	f.Func("env", "another variable of the sidecar, NAME=VALUE", func(s string) error { o.environ = append(o.environ, s); return nil })
 	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if err := o.check(); err != nil {
 		return o, err
 	}
 	if o.seed == 0 {
@@ -105,6 +108,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.prefetch == 0 {
 		o.prefetch = 2 * o.concurrency
+	}
+	if o.patience == 0 { // one message in a hundred meets an app that does not answer
+		o.patience = 3*time.Minute + time.Duration(o.messages/100/o.concurrency)*o.appTimeout
 	}
 	if o.dir == "" {
 		dir, err := os.MkdirTemp("", "sidecar-chaos-")
@@ -118,6 +124,29 @@ func parse(args []string) (options, error) {
 		o.sidecar, err = filepath.Abs(o.sidecar)
 	}
 	return o, errors.Join(err, os.MkdirAll(o.dir, 0o700))
+}
+
+// check refuses what would make another run than the one that was asked for.
+func (o options) check() error {
+	for name, n := range map[string]int{"messages": o.messages, "concurrency": o.concurrency, "rate": o.rate} {
+		if n < 1 {
+			return fmt.Errorf("-%s %d: 1 or more", name, n)
+		}
+	}
+	for name, n := range map[string]int{"warm-up": o.warmUp, "liveness": o.liveness, "faults": o.faults, "prefetch": o.prefetch, "never": o.never} {
+		if n < 0 {
+			return fmt.Errorf("-%s %d: 0 or more", name, n)
+		}
+	}
+	if o.queueType != "classic" && o.queueType != "quorum" {
+		return fmt.Errorf("-queue-type %s: classic or quorum", o.queueType)
+	}
+	for kind := range strings.SplitSeq(o.kinds+","+o.without, ",") {
+		if kind != "" && byKind(kind).kind == "" {
+			return fmt.Errorf("-kinds or -without: %s is none of %s", kind, strings.Join(allKinds(), ", "))
+		}
+	}
+	return nil
 }
 
 // chosen are the kinds that may be drawn. Classic queues lose what is in retry transit when their broker is killed: that
