@@ -185,6 +185,18 @@ func (n *node) consumers(queue string) (count int, err error) {
 	return count, err
 }
 
+// window is an error when the consumer of a queue may hold another number of messages than want.
+func (n *node) window(queue string, want int) error {
+	out, err := n.ctl("-q", "list_consumers", "queue_name", "prefetch_count")
+	if err != nil {
+		return err
+	}
+	if line := fmt.Sprintf("%s\t%d\n", queue, want); !strings.Contains(out, line) {
+		return fmt.Errorf("not %q: %q", line, out)
+	}
+	return nil
+}
+
 func (n *node) user(ctx context.Context, name, password string) error {
 	if _, err := n.ctl("add_user", name, password); err != nil {
 		return err

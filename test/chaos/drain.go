@@ -38,6 +38,7 @@ func record(d *amqp.Delivery) *ledger.Parked {
 		Seq: sequence(d.MessageId), ID: d.MessageId, Sum: plan.Sum(d.Body), At: ledger.Now(), Headers: map[string]string{},
 		Types: map[string]string{}, Persistent: d.DeliveryMode == amqp.Persistent, Expiration: d.Expiration,
 	}
+	p.Changed = d.ContentType != plan.ContentType || d.Type != plan.Type || d.CorrelationId != d.MessageId
 	for k, v := range d.Headers {
 		switch v := v.(type) {
 		case string:
@@ -90,7 +91,8 @@ func (r *rig) moveBack(ctx context.Context, ch *amqp.Channel, returns <-chan amq
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", mainQueue, true, false, amqp.Publishing{
-		Headers: d.Headers, ContentType: d.ContentType, DeliveryMode: d.DeliveryMode, MessageId: d.MessageId, Body: d.Body,
+		Headers: d.Headers, ContentType: d.ContentType, Type: d.Type, CorrelationId: d.CorrelationId,
+		DeliveryMode: d.DeliveryMode, MessageId: d.MessageId, Body: d.Body,
 	})
 	if err == nil {
 		var acked bool

@@ -191,6 +191,7 @@ func (r *rig) liveness(ctx context.Context) error {
 		err = fmt.Errorf("%d consumers", consumers)
 	}
 	r.probe("one consumer", err)
+	r.probe("a window of the configured size", r.node.window(mainQueue, r.run.Prefetch))
 	if err := r.measure("after"); err != nil {
 		return err
 	}

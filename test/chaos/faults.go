@@ -257,7 +257,7 @@ func schedule(seed uint64, n, first, last int, kinds []string) ([]due, error) {
 		}
 	}
 	if sum == 0 && n > 0 {
-		return nil, fmt.Errorf("no fault is called %s", strings.Join(kinds, " or "))
+		return nil, errors.New("no kind of fault is left to draw")
 	}
 	rng := rand.New(rand.NewPCG(seed, 0xfa017))
 	list := make([]due, n)

@@ -134,7 +134,7 @@ func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get("Amqp-Message-Id")
 	receipt := ledger.Receipt{
 		Key: fmt.Sprintf("%d.%d", a.start, a.next.Add(1)), ID: id, Seq: sequence(id),
-		Mark: r.Header.Get("Amqp-Header-" + plan.HeaderMark), Odd: odd(r),
+		Mark: r.Header.Get("Amqp-Header-" + plan.HeaderMark), Odd: odd(r, id),
 	}
 	receipt.Attempt, _ = strconv.Atoi(r.Header.Get("Amqp-Delivery-Attempt"))
 	receipt.Count, _ = strconv.Atoi(r.Header.Get("Amqp-Retry-Count"))
@@ -237,8 +237,13 @@ func sequence(id string) int {
 	return n
 }
 
-// odd names a request header that no message may cause.
-func odd(r *http.Request) string {
+// odd names a request header that no message may cause, or a property that did not arrive.
+func odd(r *http.Request, id string) string {
+	for name, want := range map[string]string{"Content-Type": plan.ContentType, "Amqp-Type": plan.Type, "Amqp-Correlation-Id": id} {
+		if got := r.Header.Get(name); got != want {
+			return name + ": " + got
+		}
+	}
 	for name := range r.Header {
 		switch name {
 		case "X-Injected", "Authorization", "Cookie", "X-Forwarded-For", "Expect", "Transfer-Encoding":

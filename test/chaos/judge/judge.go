@@ -77,7 +77,7 @@ var statements = []Invariant{
 	{ID: "I7", Statement: "only what always fails is parked, and only what was tried is counted"},
 	{ID: "I8", Statement: "one at a time and nothing fails: first in, first out"},
 	{ID: "I9", Statement: "after every fault it goes on"},
-	{ID: "I10", Statement: "goroutines, descriptors, memory and connections are as before"},
+	{ID: "I10", Statement: "goroutines, descriptors, memory and connections are as before, and no more requests are under way than allowed"},
 	{ID: "I11", Statement: "what the metrics count adds up"},
 	{ID: "I14", Statement: "a redriven message goes on counting: one try, then it is parked again"},
 	{ID: "I15", Statement: "no secret and no body in logs, metrics and headers"},
@@ -192,7 +192,7 @@ func (j *judge) unchanged(m *message) {
 		r := &m.receipts[i]
 		switch {
 		case r.odd != "":
-			j.violated("I3", "message %d made the request header %s", m.pub.Seq, r.odd)
+			j.violated("I3", "message %d arrived with %s", m.pub.Seq, r.odd)
 		case r.sum != "" && r.sum != m.pub.Sum:
 			j.violated("I3", "message %d arrived with another body", m.pub.Seq)
 		case r.mark != plan.Mark(m.pub.ID):
@@ -200,8 +200,8 @@ func (j *judge) unchanged(m *message) {
 		}
 	}
 	for _, p := range m.parked {
-		if p.Sum != m.pub.Sum {
-			j.violated("I3", "message %d was parked with another body", m.pub.Seq)
+		if p.Sum != m.pub.Sum || p.Changed || p.Headers[plan.HeaderMark] != plan.Mark(m.pub.ID) {
+			j.violated("I3", "message %d was parked with another body, property or header", m.pub.Seq)
 		}
 	}
 }

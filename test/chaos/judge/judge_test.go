@@ -92,7 +92,7 @@ func (s *story) receive(seq int, when time.Duration, retryCount, status int) {
 
 func (s *story) park(seq int) {
 	s.parked = append(s.parked, ledger.Parked{Seq: seq, ID: plan.ID("r", seq), Sum: "sum", At: at(100 * time.Second), Persistent: true,
-		Headers: map[string]string{"x-original-queue": "q", "x-final-retry-count": "2", "x-final-reason": "max_retries", "x-final-status-code": "500"},
+		Headers: map[string]string{plan.HeaderMark: plan.Mark(plan.ID("r", seq)), "x-original-queue": "q", "x-final-retry-count": "2", "x-final-reason": "max_retries", "x-final-status-code": "500"},
 		Types:   map[string]string{"x-final-retry-count": "int32", "x-final-status-code": "int32"}})
 }
 
@@ -200,6 +200,8 @@ func TestJudge(t *testing.T) {
 		{"another header", func(s *story) { s.of(okay, 0).Mark = "other" }, []string{"I3"}},
 		{"a header of its own", func(s *story) { s.of(okay, 0).Odd = "X-Injected" }, []string{"I3"}},
 		{"parked with another body", func(s *story) { s.parked[0].Sum = "other" }, []string{"I3"}},
+		{"parked with another property", func(s *story) { s.parked[0].Changed = true }, []string{"I3"}},
+		{"parked without its headers", func(s *story) { delete(s.parked[0].Headers, plan.HeaderMark) }, []string{"I3"}},
 		{"parked without the count", func(s *story) { delete(s.parked[0].Headers, "x-final-retry-count") }, []string{"I4"}},
 		{"parked with a count as text", func(s *story) { s.parked[0].Types["x-final-retry-count"] = "string" }, []string{"I4"}},
 		{"parked with a status the app never gave", func(s *story) { s.parked[0].Headers["x-final-status-code"] = "503" }, []string{"I4"}},
@@ -236,6 +238,10 @@ func TestJudge(t *testing.T) {
 			s.of(slow+4, 0).At += int64(time.Second)
 			s.of(slow+4, 1).At += int64(time.Second)
 		}, []string{"I9"}},
+		{"more at once than allowed", func(s *story) {
+			s.run.Concurrency = 1
+			s.of(slow+4, 0).At = s.of(slow+3, 0).At + int64(50*time.Millisecond)
+		}, []string{"I10"}},
 		{"nobody looked how fast", func(s *story) {
 			for n := range 5 {
 				s.published[slow+n].Plan = plan.Plan{Kind: plan.OK}.String()

@@ -67,6 +67,7 @@ func (j *judge) goesOn() {
 // come in groups, before the faults and after.
 func (j *judge) keepsUp() {
 	var from, to int64
+	var begun []int64
 	n := 0
 	end := func() {
 		if n > 1 && to > from {
@@ -84,9 +85,16 @@ func (j *judge) keepsUp() {
 			from = first
 		}
 		to = max(to, m.receipts[len(m.receipts)-1].answered)
+		begun = append(begun, m.receipts[0].at)
 		n++
 	}
 	end()
+	slices.Sort(begun)
+	for i := j.run.Concurrency; i < len(begun); i++ { // each is surely under way for as long as the app takes
+		if begun[i]-begun[i-j.run.Concurrency] < int64(plan.SlowAnswer) {
+			j.violated("I10", "more than %d requests were under way", j.run.Concurrency)
+		}
+	}
 	switch r := j.v.Rates; {
 	case len(r) < 2:
 		j.violated("I9", "nobody measured how fast a slow app is served before and after the faults")

@@ -94,7 +94,7 @@ type Receipt struct {
 	Attempt int    `json:"attempt,omitempty"`
 	Count   int    `json:"count,omitempty"` // the retry count the sidecar told
 	Mark    string `json:"mark,omitempty"`  // the header that every message carries
-	Odd     string `json:"odd,omitempty"`   // a header that no message may cause
+	Odd     string `json:"odd,omitempty"`   // a header that no message may cause, or a property that changed
 	At      int64  `json:"at"`
 	Status  int    `json:"status,omitempty"` // Aborted, Hung or the status
 	Error   string `json:"error,omitempty"`  // of writing the answer
@@ -135,6 +135,7 @@ type Parked struct {
 	Types      map[string]string `json:"types"`
 	Persistent bool              `json:"persistent"`
 	Expiration string            `json:"expiration,omitempty"`
+	Changed    bool              `json:"changed,omitempty"` // a property is not as it was published
 }
 
 // Redriven is one message that was moved back from the dead-letter queue by hand.

@@ -41,6 +41,12 @@ const (
 	HeaderMark = "chaos-mark"
 )
 
+// Properties that every message has, besides its id as correlation id.
+const (
+	ContentType = "application/x-chaos"
+	Type        = "chaos.message"
+)
+
 // Sum of some bytes, short and good enough to tell them apart.
 func Sum(b []byte) string {
 	sum := sha256.Sum256(b)

@@ -200,7 +200,7 @@ func (p *Publisher) message(seq int) (*ledger.Published, amqp.Publishing, error)
 		headers["expect"], headers["transfer-encoding"], headers["x-forwarded-for"] = "100-continue", "chunked", "10.0.0.1"
 	}
 	return &ledger.Published{Seq: seq, ID: id, Sum: plan.Sum(body), Plan: what.String()}, amqp.Publishing{
-		MessageId: id, ContentType: "application/octet-stream", DeliveryMode: amqp.Persistent, Body: body, Headers: headers,
+		MessageId: id, CorrelationId: id, ContentType: plan.ContentType, Type: plan.Type, DeliveryMode: amqp.Persistent, Body: body, Headers: headers,
 	}, nil
 }
 
