@@ -95,4 +95,19 @@ var further = []mutant{
 		}},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=password"),
 	},
+	{
+		name:   "leaves a property out",
+		edits:  []edit{{"internal/dispatch/properties.go", "	r.set(\"Amqp-Correlation-Id: \", m.CorrelationID)\n", ""}},
+		caught: []string{"I3"}, flags: flags(storm, "-faults=0"),
+	},
+	{
+		name:   "asks for no window",
+		edits:  []edit{{"internal/broker/subscription.go", "ch.Qos(prefetch, 0, false)", "ch.Qos(0*prefetch, 0, false)"}},
+		caught: []string{"I9"}, flags: flags(storm, "-faults=0"),
+	},
+	{
+		name:   "lets more requests go than it may",
+		edits:  []edit{{"internal/consume/consumer.go", "	for n := range o.Concurrency {\n", "	for n := range 2 * o.Concurrency {\n"}},
+		caught: []string{"I10"}, flags: flags(storm, "-faults=0"),
+	},
 }
