@@ -59,13 +59,6 @@ var further = []mutant{
 		caught: []string{"I15"}, flags: flags(storm, "-faults=0"),
 	},
 	{
-		name: "takes silence for life",
-		edits: []edit{
-			{"internal/broker/dial.go", "max(d.o.Heartbeat.Truncate(time.Second), time.Second)", "time.Hour"},
-		},
-		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=half-open"),
-	},
-	{
 		name:   "takes a message that comes again for done",
 		edits:  []edit{{"internal/consume/handle.go", "	if plan.Foreign(m) {\n", "	if plan.Foreign(m) || m.Redelivered {\n"}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=sidecar-kill,cut -rate=1500 -concurrency=2 -prefetch=64"),
