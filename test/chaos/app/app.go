@@ -167,6 +167,7 @@ func (a *App) act(w http.ResponseWriter, r *http.Request, answer plan.Answer, re
 	if answer.Slow {
 		time.Sleep(plan.SlowAnswer)
 	}
+	done.Begun = ledger.Now()
 	var err error
 	switch {
 	case answer.Hang:

@@ -27,6 +27,7 @@ const margin = int64(2 * time.Second)
 // receipt is one request and its answer.
 type receipt struct {
 	at, answered int64
+	begun        int64 // the answer: nobody can have seen it earlier
 	attempt      int
 	count        int
 	status       int // 0: nobody knows
@@ -140,7 +141,7 @@ func (b *books) received(dir string) error {
 func (b *books) receipt(begun, answered *ledger.Receipt) {
 	if m := b.of(begun.Seq, begun.ID); m != nil {
 		m.receipts = append(m.receipts, receipt{
-			at: begun.At, answered: answered.At, attempt: begun.Attempt, count: begun.Count, status: answered.Status,
+			at: begun.At, answered: answered.At, begun: answered.Begun, attempt: begun.Attempt, count: begun.Count, status: answered.Status,
 			failed: answered.Error != "", sum: begun.Sum, mark: begun.Mark, odd: begun.Odd,
 		})
 	}

@@ -206,8 +206,8 @@ func (j *judge) unchanged(m *message) {
 	}
 }
 
-// early is how much sooner than the delay a retry may seem to come: the app writes its answer down after it was sent.
-const early = int64(50 * time.Millisecond)
+// early is how much sooner than the delay a retry may seem to come: brokers count in milliseconds.
+const early = int64(5 * time.Millisecond)
 
 // exact is I5, for a message in whose life nothing went wrong.
 func (j *judge) exact(m *message) {
@@ -220,7 +220,7 @@ func (j *judge) exact(m *message) {
 		r := &m.receipts[i]
 		if i > 0 && len(m.redriven) == 0 {
 			before := &m.receipts[i-1]
-			if pause := r.at - before.answered; pause < int64(j.delay(before, r))-early {
+			if pause := r.at - before.begun; pause < int64(j.delay(before, r))-early {
 				j.violated("I5", "message %d came again %s after %d", m.pub.Seq, time.Duration(pause), before.status)
 			}
 		}

@@ -87,7 +87,7 @@ func (s *story) receive(seq int, when time.Duration, retryCount, status int) {
 	id := plan.ID("r", seq)
 	s.receipts = append(s.receipts,
 		ledger.Receipt{Key: key, Seq: seq, ID: id, Sum: "sum", Attempt: retryCount + 1, Count: retryCount, Mark: plan.Mark(id), At: at(when)},
-		ledger.Receipt{Key: key, Seq: seq, Status: status, At: at(when + time.Millisecond)})
+		ledger.Receipt{Key: key, Seq: seq, Status: status, Begun: at(when), At: at(when + time.Millisecond)})
 }
 
 func (s *story) park(seq int) {
@@ -214,6 +214,7 @@ func TestJudge(t *testing.T) {
 		}, []string{"I5"}},
 		{"one attempt too many", func(s *story) { s.receive(given, 3*time.Second+4*delay, 2, 500) }, []string{"I5", "I6"}},
 		{"too early", func(s *story) { s.of(failed, 2).At -= int64(delay) / 2; s.of(failed, 3).At -= int64(delay) / 2 }, []string{"I5"}},
+		{"an answer written down late", func(s *story) { s.of(failed, 1).At += int64(delay) / 2 }, nil},
 		{"425, too early", func(s *story) {
 			s.published[okay].Plan = plan.Plan{Kind: plan.Early, K: 1}.String()
 			s.of(okay, 1).Status = 425

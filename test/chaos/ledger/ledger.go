@@ -96,6 +96,7 @@ type Receipt struct {
 	Mark    string `json:"mark,omitempty"`  // the header that every message carries
 	Odd     string `json:"odd,omitempty"`   // a header that no message may cause, or a property that changed
 	At      int64  `json:"at"`
+	Begun   int64  `json:"begun,omitempty"`  // when the answer began to be written
 	Status  int    `json:"status,omitempty"` // Aborted, Hung or the status
 	Error   string `json:"error,omitempty"`  // of writing the answer
 }
