@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"sidecar/test/chaos/judge"
 	"sidecar/test/chaos/ledger"
@@ -28,6 +32,8 @@ func selfTest(args []string) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	tried, missed := 0, 0
 	controls := map[string]bool{}
 	list := mutants
@@ -43,7 +49,7 @@ func selfTest(args []string) error {
 		if flags := strings.Join(m.flags, " "); !controls[flags] {
 			controls[flags] = true
 			control := mutant{name: "has no bug", flags: m.flags}
-			v, err := control.try(*root, *seed)
+			v, err := control.try(ctx, *root, *seed)
 			if err != nil {
 				return err
 			}
@@ -52,7 +58,7 @@ func selfTest(args []string) error {
 			}
 			say("nothing: the sidecar itself, %s", flags)
 		}
-		v, err := m.try(*root, *seed)
+		v, err := m.try(ctx, *root, *seed)
 		if err != nil {
 			return err
 		}
@@ -72,7 +78,7 @@ func selfTest(args []string) error {
 }
 
 // try runs one mutant and returns what the judge says of it.
-func (m *mutant) try(root string, seed uint64) (*judge.Verdict, error) {
+func (m *mutant) try(ctx context.Context, root string, seed uint64) (*judge.Verdict, error) {
 	dir, err := os.MkdirTemp("", "sidecar-mutant-")
 	if err != nil {
 		return nil, err
@@ -87,7 +93,13 @@ func (m *mutant) try(root string, seed uint64) (*judge.Verdict, error) {
 		return nil, err
 	}
 	args := append([]string{"run", "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed), "-patience", "40s"}, m.flags...)
-	out, err := exec.Command(self, args...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it takes its own processes along
+	cmd.WaitDelay = time.Minute
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	var v judge.Verdict
 	if rerr := ledger.ReadJSON(filepath.Join(dir, "run"), ledger.ReportFile, &v); rerr != nil {
 		return nil, fmt.Errorf("mutant %q was not judged: %w: %s", m.name, errors.Join(err, rerr), out)
