@@ -62,9 +62,10 @@ func (r *rig) phase(name string) error {
 
 // storm makes every fault when its message is published, and lets the publisher go on meanwhile.
 func (r *rig) storm(ctx context.Context, list []due) error {
+	last := r.run.WarmUp + r.o.messages - r.run.Liveness + r.slowed
 	var before sync.WaitGroup // the fault before, when this one overlaps with it
 	for i, d := range list {
-		if err := r.allow(d.At); err != nil {
+		if err := r.allow(d.At + r.slowed); err != nil {
 			return err
 		}
 		if err := r.settled(ctx); err != nil {
@@ -73,9 +74,9 @@ func (r *rig) storm(ctx context.Context, list []due) error {
 		if err := r.keepUp(ctx); err != nil {
 			return err
 		}
-		next := r.run.Messages - r.run.Liveness
+		next := last
 		if i+1 < len(list) {
-			next = list[i+1].At
+			next = list[i+1].At + r.slowed
 		}
 		if err := r.allow(next); err != nil {
 			return err
@@ -91,7 +92,7 @@ func (r *rig) storm(ctx context.Context, list []due) error {
 		}
 	}
 	before.Wait()
-	return r.allow(r.run.Messages - r.run.Liveness) // all of them, when there are no faults
+	return r.allow(last) // when there are no faults
 }
 
 // keepUp waits until the sidecar has caught up with the publisher, more or less. Retries go to the end of the queue: behind
@@ -152,7 +153,6 @@ func (r *rig) extra(n int, kind plan.Kind) {
 	if err := r.allowed(r.limit+n, kind); err != nil {
 		say("publisher: %v", err)
 	}
-	r.run.Messages = max(r.run.Messages, r.limit)
 }
 
 // heal undoes whatever may still be broken and waits until all is settled.
@@ -217,7 +217,9 @@ func (r *rig) liveness(ctx context.Context) error {
 // slow lets an app answer that takes its time, so that the judge sees whether the sidecar still does as much at once. It
 // is a second of the publisher's work at most, else that would be what is seen.
 func (r *rig) slow(ctx context.Context) error {
-	r.extra(min(20*r.run.Concurrency, r.o.rate), plan.Slow)
+	n := min(20*r.run.Concurrency, r.o.rate)
+	r.extra(n, plan.Slow)
+	r.slowed += n
 	if err := r.settled(ctx); err != nil {
 		return err
 	}

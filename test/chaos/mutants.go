@@ -25,6 +25,9 @@ type edit struct{ file, old, new string }
 const (
 	storm = "-messages=1500 -warm-up=300 -liveness=100"
 	parks = "-messages=1200 -warm-up=100 -liveness=100 -never=15"
+
+	// Long enough for messages to use up their retries while faults happen.
+	lasting = "-messages=4000 -warm-up=100 -liveness=100 -never=15"
 )
 
 // flags splits a line of flags.
@@ -57,14 +60,14 @@ var mutants = []mutant{
 		edits: []edit{{
 			"internal/broker/pubchannel.go", "	select {\n	case <-confirm.Done():\n	case <-ctx.Done():\n", "	if err == nil {\n		return nil\n	}\n	select {\n	case <-confirm.Done():\n	case <-ctx.Done():\n",
 		}},
-		caught: []string{"I1", "I2"}, flags: flags(parks, "-faults=3 -kinds=dlq-delete"),
+		caught: []string{"I1", "I2"}, flags: flags(lasting, "-faults=3 -kinds=dlq-delete"),
 	},
 	{
 		name: "parks without asking for what cannot be routed",
 		edits: []edit{{
 			"internal/broker/pubchannel.go", "pub.Exchange, pub.Key, true, false, msg)", "pub.Exchange, pub.Key, false, false, msg)",
 		}},
-		caught: []string{"I1", "I2"}, flags: flags(parks, "-faults=3 -kinds=dlq-delete"),
+		caught: []string{"I1", "I2"}, flags: flags(lasting, "-faults=3 -kinds=dlq-delete"),
 	},
 	{ // what a client library does that revives connections behind one's back
 		name: "settles on whatever connection stands",

@@ -58,6 +58,7 @@ type rig struct {
 	limits    io.WriteCloser
 	extending sync.Mutex // guards limit, and the number of messages of the run
 	limit     int
+	slowed    int // slow messages so far, which the schedule does not count
 	published atomic.Int64
 
 	receipts atomic.Int64 // lines of the app's ledger that are receipts
@@ -219,7 +220,7 @@ func (r *rig) allowed(n int, kind plan.Kind) error {
 	if n <= r.limit {
 		return nil
 	}
-	r.limit = n
+	r.limit, r.run.Messages = n, max(r.run.Messages, n)
 	_, err := fmt.Fprintln(r.limits, n, kind)
 	return err
 }
