@@ -4,6 +4,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+for name in SEEDS FROM SEED AGAIN; do
+  [[ ${!name:-1} =~ ^[0-9]+$ ]] || { echo "sim: $name=${!name} is not a number" >&2; exit 64; }
+done
+
 # Each run leaves little behind: collecting it less often takes a fifth off.
 export GOGC=${GOGC:-400}
 run=(go test ./internal/sim -run '^TestSeeds$' -v -timeout 30m)

@@ -185,6 +185,12 @@ func (n *node) consumers(queue string) (count int, err error) {
 	return count, err
 }
 
+// branch is the version as TEST_BROKER_VERSION has it, e.g. 4.0.
+func (n *node) branch() string {
+	f := strings.SplitN(n.version, ".", 3)
+	return strings.Join(f[:min(2, len(f))], ".")
+}
+
 // window is an error when the consumer of a queue may hold another number of messages than want.
 func (n *node) window(queue string, want int) error {
 	out, err := n.ctl("-q", "list_consumers", "queue_name", "prefetch_count")

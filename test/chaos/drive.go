@@ -18,6 +18,7 @@ import (
 // Bounds of what the driver waits for.
 const (
 	recoverWithin = time.Minute
+	readyWithin   = 15 * time.Second
 )
 
 // drive runs all phases. An error is trouble with the run itself; what the sidecar does wrong is for the judge.
@@ -34,13 +35,16 @@ func (r *rig) drive(ctx context.Context, list []due) error {
 	if err := r.quiet(ctx, "quiet after the warm-up"); err != nil {
 		return err
 	}
-	if err := r.slow(ctx); err != nil {
+	if err := r.calibrate(ctx); err != nil {
+		return err
+	}
+	if err := r.scrape(ledger.WarmUpMetrics); err != nil {
 		return err
 	}
 	if err := r.measure("before"); err != nil {
 		return err
 	}
-	if err := r.phase("faults"); err != nil {
+	if err := r.phase(ledger.Storm); err != nil {
 		return err
 	}
 	if err := r.storm(ctx, list); err != nil {
@@ -62,10 +66,10 @@ func (r *rig) phase(name string) error {
 
 // storm makes every fault when its message is published, and lets the publisher go on meanwhile.
 func (r *rig) storm(ctx context.Context, list []due) error {
-	last := r.run.WarmUp + r.o.messages - r.run.Liveness + r.slowed
+	last := r.run.WarmUp + r.o.messages - r.run.Liveness + r.ordered
 	var before sync.WaitGroup // the fault before, when this one overlaps with it
 	for i, d := range list {
-		if err := r.allow(d.At + r.slowed); err != nil {
+		if err := r.allow(d.At + r.ordered); err != nil {
 			return err
 		}
 		if err := r.settled(ctx); err != nil {
@@ -76,7 +80,7 @@ func (r *rig) storm(ctx context.Context, list []due) error {
 		}
 		next := last
 		if i+1 < len(list) {
-			next = list[i+1].At + r.slowed
+			next = list[i+1].At + r.ordered
 		}
 		if err := r.allow(next); err != nil {
 			return err
@@ -164,7 +168,7 @@ func (r *rig) heal(ctx context.Context) error {
 	if _, err := r.node.ctl("set_vm_memory_high_watermark", "0.6"); err != nil {
 		return err
 	}
-	r.probe("ready after the faults", until(ctx, recoverWithin, "ready", r.ready))
+	r.probe("ready after the faults", until(ctx, readyWithin, "ready", r.ready))
 	if err := r.settled(ctx); err != nil {
 		return err
 	}
@@ -183,7 +187,7 @@ func (r *rig) liveness(ctx context.Context) error {
 	if err := r.quiet(ctx, "everything settled in the end"); err != nil {
 		return err
 	}
-	if err := r.slow(ctx); err != nil {
+	if err := r.calibrate(ctx); err != nil {
 		return err
 	}
 	consumers, err := r.node.consumers(mainQueue)
@@ -198,14 +202,10 @@ func (r *rig) liveness(ctx context.Context) error {
 	if err := r.phase("drain"); err != nil {
 		return err
 	}
-	text, err := r.get(r.admin + "/metrics")
-	if err != nil {
+	if err := r.scrape(ledger.MetricsFile); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, ledger.MetricsFile), []byte(text), 0o600); err != nil {
-		return err
-	}
-	r.sidecar.stop(20 * time.Second)
+	r.sidecar.stop(r.run.Grace + 10*time.Second)
 	for queue, to := range map[string]*ledger.Writer{deadQueue: r.parked, mainQueue: r.residual, retryQueue: r.residual} {
 		if err := r.drain(queue, to); err != nil {
 			return err
@@ -214,16 +214,36 @@ func (r *rig) liveness(ctx context.Context) error {
 	return nil
 }
 
-// slow lets an app answer that takes its time, so that the judge sees whether the sidecar still does as much at once. It
-// is a second of the publisher's work at most, else that would be what is seen.
-func (r *rig) slow(ctx context.Context) error {
-	n := min(20*r.run.Concurrency, r.o.rate)
-	r.extra(n, plan.Slow)
-	r.slowed += n
-	if err := r.settled(ctx); err != nil {
+// calibrate publishes what the judge compares before and after the faults, when nothing else is to do: messages for an app
+// that takes its time show whether the sidecar still does as much at once, messages that fail once whether retries come
+// in time. The slow ones are a second of the publisher's work at most, else that would be what is seen.
+func (r *rig) calibrate(ctx context.Context) error {
+	for _, g := range []struct {
+		kind plan.Kind
+		n    int
+	}{{plan.Slow, min(20*r.run.Concurrency, r.o.rate)}, {plan.Prompt, prompt}} {
+		r.extra(g.n, g.kind)
+		r.ordered += g.n
+		if err := r.settled(ctx); err != nil {
+			return err
+		}
+		if err := r.quiet(ctx, "quiet after "+string(g.kind)+" messages"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prompt is how many messages show how soon retries come.
+const prompt = 20
+
+// scrape writes the sidecar's metrics down.
+func (r *rig) scrape(file string) error {
+	text, err := r.get(r.admin + "/metrics")
+	if err != nil {
 		return err
 	}
-	return r.quiet(ctx, "quiet after slow answers")
+	return os.WriteFile(filepath.Join(r.dir, file), []byte(text), 0o600)
 }
 
 func (r *rig) probe(name string, err error) {

@@ -35,6 +35,7 @@ var faults = []fault{
 	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Slice: 7})},
 	{"sidecar-kill", judge.ClassSidecar, 20, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGKILL)},
 	{judge.SidecarEnded, judge.ClassNone, 15, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGTERM)},
+	{"sidecar-hurry", judge.ClassSidecar, 5, 0, false, hurried},
 	{judge.SidecarStopped, judge.ClassSidecar, 5, 8 * time.Second, true, frozen(func(r *rig) *process { return r.sidecar })},
 	{"app-kill", judge.ClassApp, 15, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGKILL)},
 	{"app-term", judge.ClassApp, 5, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGTERM)},
@@ -89,6 +90,22 @@ func again(which func(*rig) *process, s syscall.Signal) func(context.Context, *r
 		}
 		return p.again(ctx, pid)
 	}
+}
+
+// hurried asks twice: what is in hand is interrupted.
+func hurried(ctx context.Context, r *rig, _ time.Duration) error {
+	p := r.sidecar
+	p.politely.Lock()
+	defer p.politely.Unlock()
+	pid := p.pid()
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	rest(ctx, 50*time.Millisecond)
+	if p.pid() == pid {
+		_ = p.signal(syscall.SIGTERM) // it may just have ended
+	}
+	return p.again(ctx, pid)
 }
 
 func frozen(which func(*rig) *process) func(context.Context, *rig, time.Duration) error {
@@ -227,7 +244,9 @@ func deleted(ctx context.Context, r *rig, _ time.Duration) error {
 	if err == nil {
 		err = r.drain(deadQueue, r.parked)
 	}
-	if err == nil {
+	if gone, ok := errors.AsType[*amqp.Error](err); ok && gone.Code == amqp.NotFound {
+		err = nil // nothing was parked since it was deleted the last time
+	} else if err == nil {
 		err = r.node.with(func(ch *amqp.Channel) error {
 			_, err := ch.QueueDelete(deadQueue, false, false, false)
 			return err
@@ -245,8 +264,8 @@ type due struct {
 	Overlap  bool          `json:"overlap"` // it begins while the one before still goes on
 }
 
-// schedule draws n faults over the messages from first to last.
-func schedule(seed uint64, n, first, last int, kinds []string) ([]due, error) {
+// schedule draws n faults over the messages from first to last. stretch makes those that last longer.
+func schedule(seed uint64, n, first, last int, stretch float64, kinds []string) ([]due, error) {
 	var able []fault
 	sum := 0
 	for _, f := range faults {
@@ -268,7 +287,7 @@ func schedule(seed uint64, n, first, last int, kinds []string) ([]due, error) {
 		}
 		d := f.duration
 		if d > 0 && f.kind != "half-open" {
-			d = d/2 + time.Duration(rng.Int64N(int64(d)))
+			d = time.Duration(float64(d/2+time.Duration(rng.Int64N(int64(d)))) * stretch)
 		}
 		list[i] = due{Kind: f.kind, Duration: d, Overlap: rng.IntN(5) == 0 && !f.alone}
 	}

@@ -41,7 +41,9 @@ func main() {
 		_, _ = fmt.Fprintf(os.Stderr, "chaos: no command %q\n", os.Args[1])
 		os.Exit(64)
 	}
-	if err := command(os.Args[2:]); err != nil {
+	switch err := command(os.Args[2:]); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
 		_, _ = fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
@@ -69,9 +71,11 @@ type options struct {
 	prefetch    int
 	rate        int
 	never       int
+	stretch     float64
 	patience    time.Duration
 	appTimeout  time.Duration
 	cluster     bool // of several nodes
+	temporary   bool // dir is kept only when something is wrong
 	environ     []string
 }
 
@@ -86,7 +90,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.messages, "messages", 20000, "messages while things break")
 	f.IntVar(&o.warmUp, "warm-up", 3000, "messages before")
 	f.IntVar(&o.liveness, "liveness", 1000, "messages afterwards")
-	f.IntVar(&o.faults, "faults", 21, "faults")
+	f.IntVar(&o.faults, "faults", 22, "faults")
 	f.StringVar(&o.kinds, "kinds", strings.Join(allKinds(), ","), "kinds of faults to draw from")
 	f.StringVar(&o.without, "without", "", "kinds of faults to leave out")
 	f.StringVar(&o.queueType, "queue-type", "quorum", "classic or quorum")
@@ -94,6 +98,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.prefetch, "prefetch", 0, "SIDECAR_PREFETCH; default twice the concurrency")
 	f.IntVar(&o.rate, "rate", 500, "messages published per second at most")
 	f.IntVar(&o.never, "never", 0, "how many more of a hundred messages fail for ever")
+	f.Float64Var(&o.stretch, "stretch", 1, "how much longer than usual faults last that last at all")
 	f.DurationVar(&o.appTimeout, "app-timeout", 2*time.Second, "SIDECAR_APP_TIMEOUT")
 	f.DurationVar(&o.patience, "patience", 0, "how long everything may take to be settled; default 3m and the time spent on answers that never come")
 	f.Func("env", "another variable of the sidecar, NAME=VALUE", func(s string) error { o.environ = append(o.environ, s); return nil })
@@ -117,7 +122,7 @@ func parse(args []string) (options, error) {
 		if err != nil {
 			return o, err
 		}
-		o.dir = dir
+		o.dir, o.temporary = dir, true
 	}
 	var err error
 	if o.dir, err = filepath.Abs(o.dir); err == nil {
@@ -137,6 +142,9 @@ func (o options) check() error {
 		if n < 0 {
 			return fmt.Errorf("-%s %d: 0 or more", name, n)
 		}
+	}
+	if o.stretch <= 0 {
+		return fmt.Errorf("-stretch %v: more than 0", o.stretch)
 	}
 	if o.queueType != "classic" && o.queueType != "quorum" {
 		return fmt.Errorf("-queue-type %s: classic or quorum", o.queueType)
@@ -179,13 +187,21 @@ func runAll(args []string) error {
 	if err != nil {
 		return err
 	}
+	err = o.run()
+	if o.temporary && !errors.Is(err, errBroken) {
+		return errors.Join(err, os.RemoveAll(o.dir))
+	}
+	return err
+}
+
+func (o options) run() error {
 	nodes, err := nodesFromEnvironment(o.script)
 	if err != nil {
 		return err
 	}
 	o.cluster = len(nodes) > 1
 	n := nodes[0]
-	list, err := schedule(o.seed, o.faults, o.warmUp, o.warmUp+o.messages, o.chosen())
+	list, err := schedule(o.seed, o.faults, o.warmUp, o.warmUp+o.messages, o.stretch, o.chosen())
 	if err != nil {
 		return err
 	}
@@ -241,10 +257,10 @@ func describe(o options, n *node) (ledger.Run, error) {
 		ID: id, Seed: o.seed, Commit: strings.TrimSpace(string(commit)), Binary: hex.EncodeToString(sum[:]),
 		BrokerVersion: n.version, QueueType: o.queueType, Messages: o.warmUp + o.messages, WarmUp: o.warmUp, Liveness: o.liveness,
 		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond, RequeueDelay: 300 * time.Millisecond,
-		AppTimeout: o.appTimeout, Queue: mainQueue,
+		AppTimeout: o.appTimeout, Grace: o.appTimeout + 8*time.Second, Queue: mainQueue, // a stop must interrupt nothing
 		Never:   o.never,
 		Secrets: []string{"canary-body-" + hex.EncodeToString(secret[4:10]), "canary-password-" + hex.EncodeToString(secret[10:])},
-		Replay:  replay(o), MayLose: o.queueType == "classic" && strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
+		Replay:  replay(o, n.branch()), MayLose: o.queueType == "classic" && strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
 	}, nil
 }
 
@@ -258,9 +274,17 @@ func hash(list []due) string {
 }
 
 // replay is the command line that draws the same plans and faults again.
-func replay(o options) string {
-	return fmt.Sprintf("make chaos ARGS='-seed %d -messages %d -warm-up %d -liveness %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d -never %d -app-timeout %s'",
-		o.seed, o.messages, o.warmUp, o.liveness, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never, o.appTimeout)
+func replay(o options, version string) string {
+	command := "scripts/chaos.sh run"
+	if o.cluster {
+		command = "scripts/chaos.sh cluster"
+	}
+	var more strings.Builder
+	for _, e := range o.environ {
+		_, _ = fmt.Fprintf(&more, " -env %q", e)
+	}
+	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d -never %d -stretch %v -app-timeout %s%s",
+		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never, o.stretch, o.appTimeout, more.String())
 }
 
 func judgeAgain(args []string) error {

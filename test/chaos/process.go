@@ -20,11 +20,11 @@ type process struct {
 
 	politely sync.Mutex // one at a time asks it to end: a second request means "now"
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	wanted bool // its next end was asked for
-	over   bool
-	done   chan struct{}
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	asked ledger.Exit // what asked for its next end
+	over  bool
+	done  chan struct{}
 }
 
 // restartDelay is how long a child stays away at least.
@@ -46,7 +46,7 @@ func (p *process) launch() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	p.cmd, p.wanted = cmd, false
+	p.cmd, p.asked = cmd, ledger.Exit{}
 	return nil
 }
 
@@ -55,7 +55,8 @@ func (p *process) watch() {
 	for {
 		err := p.cmd.Wait()
 		p.mu.Lock()
-		over, exit := p.over, ledger.Exit{At: ledger.Now(), Wanted: p.wanted, Code: p.cmd.ProcessState.ExitCode()}
+		over, exit := p.over, p.asked
+		exit.At, exit.Code = ledger.Now(), p.cmd.ProcessState.ExitCode()
 		p.mu.Unlock()
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			if status, ok := failed.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -80,8 +81,11 @@ func (p *process) watch() {
 func (p *process) signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s == syscall.SIGKILL || s == syscall.SIGTERM {
-		p.wanted = true
+	switch {
+	case s == syscall.SIGTERM && p.asked.Wanted:
+		p.asked.Twice = true
+	case s == syscall.SIGKILL, s == syscall.SIGTERM:
+		p.asked = ledger.Exit{Wanted: true, Asked: s.String(), AskedAt: ledger.Now()}
 	}
 	return p.cmd.Process.Signal(s)
 }
@@ -102,7 +106,9 @@ func (p *process) stop(patience time.Duration) {
 	select {
 	case <-p.done:
 	case <-time.After(patience):
-		_ = p.signal(syscall.SIGKILL)
+		p.mu.Lock()
+		_ = p.cmd.Process.Kill() // nobody asked for this end: the judge must see it
+		p.mu.Unlock()
 		<-p.done
 	}
 }

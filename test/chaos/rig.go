@@ -58,7 +58,7 @@ type rig struct {
 	limits    io.WriteCloser
 	extending sync.Mutex // guards limit, and the number of messages of the run
 	limit     int
-	slowed    int // slow messages so far, which the schedule does not count
+	ordered   int // messages of calibrate so far, which the schedule does not count
 	published atomic.Int64
 
 	receipts atomic.Int64 // lines of the app's ledger that are receipts
@@ -168,7 +168,7 @@ func (r *rig) environ(addrs []string) []string {
 		"SIDECAR_MAX_RETRIES=" + strconv.Itoa(r.run.MaxRetries), "SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
 		"SIDECAR_CONCURRENCY=" + strconv.Itoa(r.run.Concurrency), "SIDECAR_PREFETCH=" + strconv.Itoa(r.run.Prefetch),
 		"SIDECAR_REQUEUE_DELAY_MIN=" + r.run.RequeueDelay.String(), "SIDECAR_REQUEUE_DELAY_MAX=" + (2 * r.run.RequeueDelay).String(),
-		"SIDECAR_SHUTDOWN_GRACE=10s",
+		"SIDECAR_SHUTDOWN_GRACE=" + r.run.Grace.String(),
 	}
 	return append(env, r.o.environ...)
 }
@@ -353,6 +353,7 @@ func (r *rig) stop() {
 	for _, w := range r.wires {
 		w.Close()
 	}
+	_ = os.Remove(r.passwordFile())
 	_, _ = r.node.ctl("delete_user", brokerUser)
 	_ = r.node.with(func(ch *amqp.Channel) error {
 		for _, q := range []string{mainQueue, retryQueue, deadQueue} {

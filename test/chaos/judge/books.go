@@ -12,6 +12,12 @@ import (
 	"sidecar/test/chaos/plan"
 )
 
+// Kinds of faults after which a classic queue may lack what was in retry transit.
+const (
+	brokerKilled = "broker-kill"
+	nodeKilled   = "node-kill"
+)
+
 // Classes of faults, by what they may excuse.
 const (
 	ClassSidecar = "S" // an ack can be lost: what was unacked comes again
@@ -36,11 +42,11 @@ type receipt struct {
 	odd          string
 }
 
-// clean reports whether the sidecar was told of success; maybe whether it may have been.
-func (r *receipt) clean() bool { return r.status >= 200 && r.status <= 299 && !r.failed }
-func (r *receipt) maybe(p plan.Plan) bool {
-	return r.status >= 200 && r.status <= 299 || r.status == 0 && p.Kind != plan.Never
-}
+// success is an answer of 2xx.
+func success(status int) bool { return status >= 200 && status <= 299 }
+
+// clean reports whether the sidecar was told of success.
+func (r *receipt) clean() bool { return success(r.status) && !r.failed }
 
 // message is all that is known of one.
 type message struct {
@@ -63,8 +69,15 @@ func (m *message) life() (from, to int64) {
 	return from, to
 }
 
+// succeeded reports whether the sidecar may have been told of success. An app that was killed left an answer out of its
+// ledger; what it was is in the plan.
 func (m *message) succeeded() bool {
-	return slices.ContainsFunc(m.receipts, func(r receipt) bool { return r.maybe(m.plan) })
+	for i := range m.receipts {
+		if s := m.receipts[i].status; success(s) || s == 0 && success(m.plan.Answer(i+1).Status) {
+			return true
+		}
+	}
+	return false
 }
 
 // books are the ledgers of a run, by message.
@@ -76,6 +89,7 @@ type books struct {
 	probes    []ledger.Probe
 	exits     []ledger.Exit
 	resources []ledger.Resources
+	stormAt   int64 // when the faults began
 }
 
 func open(dir string) (*books, error) {
@@ -187,6 +201,14 @@ func (b *books) others(dir string) error {
 		return next()
 	}
 	err := ledger.Each(dir, ledger.FaultFile, func(f *ledger.Fault) error { b.faults = append(b.faults, *f); return nil })
+	err = collect(err, func() error {
+		return ledger.Each(dir, ledger.PhaseFile, func(p *ledger.Phase) error {
+			if p.Name == ledger.Storm {
+				b.stormAt = p.At
+			}
+			return nil
+		})
+	})
 	err = collect(err, func() error {
 		return ledger.Each(dir, ledger.ProbeFile, func(p *ledger.Probe) error { b.probes = append(b.probes, *p); return nil })
 	})

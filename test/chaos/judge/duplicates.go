@@ -10,11 +10,14 @@ import (
 // duplicates is I6: every receipt beyond a success, and every copy beyond the first in the dead-letter queue, needs a fault
 // that lost the word about the one before.
 type duplicates struct {
-	j  *judge
-	by map[*ledger.Fault]int
+	j    *judge
+	by   map[*ledger.Fault]int
+	late map[*ledger.Fault]int // that began when the session had ended
 }
 
-func newDuplicates(j *judge) *duplicates { return &duplicates{j, map[*ledger.Fault]int{}} }
+func newDuplicates(j *judge) *duplicates {
+	return &duplicates{j, map[*ledger.Fault]int{}, map[*ledger.Fault]int{}}
+}
 
 // parking is how long one publish to the dead-letter queue may wait for its confirm, after the last answer.
 const parking = int64(15 * time.Second)
@@ -27,7 +30,9 @@ func (d *duplicates) look(m *message) {
 	for i := range m.receipts {
 		r := &m.receipts[i]
 		if done >= 0 {
-			d.explain(m, "received again after success", d.j.successes(m, i, done))
+			if f := d.explain(m, "received again after success", d.j.successes(m, i, done)); f != nil && cuts(f) && m.receipts[done].at > f.End {
+				d.late[f]++
+			}
 		}
 		if r.clean() {
 			done = i
@@ -58,14 +63,14 @@ func (d *duplicates) failures(m *message) {
 }
 
 // explain finds the fault behind one duplicate: the one that can cause the most is blamed.
-func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) {
+func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) *ledger.Fault {
 	if m.unsure {
 		d.j.v.Duplicates["redrive"]++
-		return
+		return nil
 	}
 	if len(faults) == 0 {
 		d.j.violated("I6", "message %d (%s): %s, and no fault explains it", m.pub.Seq, m.plan, what)
-		return
+		return nil
 	}
 	blamed := faults[0]
 	for _, f := range faults {
@@ -75,10 +80,23 @@ func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) {
 	}
 	d.by[blamed]++
 	d.j.v.Duplicates[blamed.Class]++
+	return blamed
 }
+
+// noticing is how many messages the workers may begin, beside those in their hands, until they notice that the session has
+// ended.
+const noticing = 4
+
+// cuts reports whether a fault ends sessions at one moment.
+func cuts(f *ledger.Fault) bool { return f.Kind == "cut" || f.Kind == "close-consumer" }
 
 // bound checks that no fault is blamed for more than it can do.
 func (d *duplicates) bound() {
+	for f, n := range d.late {
+		if most := 2*d.j.run.Concurrency + noticing; n > most {
+			d.j.violated("I6", "fault %d (%s): %d messages of the dead session were sent to the app, at most %d could be", f.ID, f.Kind, n, most)
+		}
+	}
 	for f, n := range d.by {
 		limit := d.j.run.Prefetch
 		if f.Class == ClassApp {

@@ -15,6 +15,7 @@ type Invariant struct {
 	ID         string   `json:"id"`
 	Statement  string   `json:"statement"`
 	Violations int      `json:"violations"`
+	Idle       bool     `json:"idle,omitempty"` // the run had nothing it speaks about
 	Examples   []string `json:"examples,omitempty"`
 }
 
@@ -119,9 +120,11 @@ func Judge(dir string) (*Verdict, error) {
 		dups.look(m)
 	}
 	dups.bound()
+	j.by["I14"].Idle = !slices.ContainsFunc(j.messages, func(m message) bool { return len(m.redriven) > 0 })
 	j.boundUnseen()
 	j.order()
 	j.keepsUp()
+	j.inTime()
 	j.goesOn()
 	j.holds()
 	if err := j.metrics(); err != nil {
@@ -172,11 +175,10 @@ func (j *judge) kept(m *message) bool {
 	if m.pub.Result != ledger.Confirmed && len(m.receipts) == 0 {
 		return true // it may never have existed
 	}
-	if j.run.MayLose && len(j.during(m.pub.Sent, ledger.Now(), ClassBroker)) > 0 {
-		j.v.Lost++ // measured
-		return false
-	}
 	j.v.Lost++
+	if j.run.MayLose && j.inTransit(m) {
+		return false // measured
+	}
 	if len(m.receipts) > 0 {
 		j.violated("I2", "message %d (%s) is gone: %d receipts, the last answered %d", m.pub.Seq, m.plan, len(m.receipts),
 			m.receipts[len(m.receipts)-1].status)
@@ -184,6 +186,22 @@ func (j *judge) kept(m *message) bool {
 	}
 	j.violated("I1", "message %d (%s) is gone and was never received", m.pub.Seq, m.plan)
 	return false
+}
+
+// inTransit reports whether a broker was killed while the message, or what the broker had not yet written down of it, was
+// on its way through the retry queue.
+func (j *judge) inTransit(m *message) bool {
+	if len(m.receipts) == 0 {
+		return false
+	}
+	last := &m.receipts[len(m.receipts)-1]
+	if last.status == 425 {
+		return false
+	}
+	to := max(last.answered, last.at+int64(j.run.AppTimeout)) + int64(j.run.RetryDelay) + rollback
+	return slices.ContainsFunc(j.faults, func(f ledger.Fault) bool {
+		return (f.Kind == brokerKilled || f.Kind == nodeKilled) && f.Start >= last.at && f.Start <= to
+	})
 }
 
 // unchanged is I3.
@@ -280,6 +298,7 @@ func (j *judge) counted(m *message) {
 // order is I8.
 func (j *judge) order() {
 	if j.run.Concurrency != 1 || j.run.Prefetch != 1 || len(j.faults) > 0 {
+		j.by["I8"].Idle = true
 		return
 	}
 	type first struct {

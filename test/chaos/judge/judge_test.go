@@ -25,6 +25,8 @@ type story struct {
 	exits     []ledger.Exit
 	resources []ledger.Resources
 	metrics   string
+	warmUp    string // metrics of it
+	storm     int64  // when it ended
 	log       string
 }
 
@@ -37,8 +39,9 @@ const (
 	given
 	again
 	moved
-	slow  // and the next three
-	count = slow + 5
+	slow              // and the next three
+	prompt = slow + 5 // and one in between that is none
+	count  = prompt + 3
 )
 
 const retries, delay = 2, 300 * time.Millisecond
@@ -49,13 +52,16 @@ func tell() *story {
 			RequeueDelay: delay, AppTimeout: time.Second, Queue: "q", Secrets: []string{"canary"}},
 		faults:    []ledger.Fault{{ID: 1, Kind: "cut", Class: ClassSidecar, Start: at(60 * time.Second), End: at(60 * time.Second), Recovered: at(61 * time.Second)}},
 		probes:    []ledger.Probe{{Name: "ready", OK: true}},
-		exits:     []ledger.Exit{{Wanted: true}, {Code: -1, Signal: "killed", Wanted: true}},
+		exits:     []ledger.Exit{{Wanted: true, Asked: "terminated", AskedAt: at(time.Minute), At: at(time.Minute)}, {Code: -1, Signal: "killed", Wanted: true, Asked: "killed"}},
 		resources: []ledger.Resources{{Label: "before", Goroutines: 40, RSS: 16 << 20}, {Label: "after", Goroutines: 41, RSS: 17 << 20}},
 		metrics:   "sidecar_messages_received_total{queue=\"q\"} 9\nsidecar_messages_settled_total{queue=\"q\"} 8\nsidecar_stale_deliveries_total 1\n",
+		warmUp:    "sidecar_messages_settled_total{outcome=\"ack\",reason=\"a\"} 0\n",
+		storm:     at(time.Millisecond),
 		log:       "nothing to see\n",
 	}
 	for seq, p := range []plan.Plan{{Kind: plan.OK}, {Kind: plan.Fail, K: 2, Status: 503}, {Kind: plan.Never, Status: 500}, {Kind: plan.OK}, {Kind: plan.Never, Status: 500},
-		{Kind: plan.Slow}, {Kind: plan.Slow}, {Kind: plan.OK}, {Kind: plan.Slow}, {Kind: plan.Slow}} {
+		{Kind: plan.Slow}, {Kind: plan.Slow}, {Kind: plan.OK}, {Kind: plan.Slow}, {Kind: plan.Slow},
+		{Kind: plan.Prompt}, {Kind: plan.OK}, {Kind: plan.Prompt}} {
 		id := plan.ID("r", seq)
 		s.published = append(s.published, ledger.Published{Seq: seq, ID: id, Sum: "sum", Plan: p.String(), Sent: at(time.Duration(seq) * time.Second),
 			Done: at(time.Duration(seq)*time.Second + 1), Result: ledger.Confirmed})
@@ -76,6 +82,11 @@ func tell() *story {
 	s.receive(again, 61*time.Second, 0, 200)
 	for n := range 5 { // two before, one that is not slow, two after
 		s.receive(slow+n, 20*time.Second+time.Duration(n)*100*time.Millisecond, 0, 200)
+	}
+	for n, statuses := range [][]int{{503, 200}, {200}, {503, 200}} {
+		for i, status := range statuses {
+			s.receive(prompt+n, 30*time.Second+time.Duration(n)*time.Second+time.Duration(i)*(delay+10*time.Millisecond), i, status)
+		}
 	}
 	s.park(given)
 	s.park(moved)
@@ -164,10 +175,11 @@ func (s *story) judged(t *testing.T) *Verdict {
 	write(t, dir, ledger.ResidualFile, s.residual)
 	write(t, dir, ledger.RedriveFile, s.redriven)
 	write(t, dir, ledger.FaultFile, s.faults)
+	write(t, dir, ledger.PhaseFile, []ledger.Phase{{Name: "warm-up"}, {Name: ledger.Storm, At: s.storm}})
 	write(t, dir, ledger.ProbeFile, s.probes)
 	write(t, dir, ledger.ExitFile, s.exits)
 	write(t, dir, ledger.ResourceFile, s.resources)
-	for name, text := range map[string]string{ledger.MetricsFile: s.metrics, ledger.SidecarFile: s.log} {
+	for name, text := range map[string]string{ledger.MetricsFile: s.metrics, ledger.WarmUpMetrics: s.warmUp, ledger.SidecarFile: s.log} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -190,6 +202,10 @@ func TestJudge(t *testing.T) {
 		{"never received, never parked", func(s *story) { s.drop(okay, true, false) }, []string{"I1"}},
 		{"received, never answered with 2xx", func(s *story) { s.of(okay, 1).Status = 500 }, []string{"I2"}},
 		{"received and gone", func(s *story) { s.drop(given, false, true) }, []string{"I2"}},
+		{"an answer that nobody wrote down cannot have been 2xx", func(s *story) {
+			s.published[okay].Plan = plan.Plan{Kind: plan.Timeout}.String()
+			s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq == okay && r.Status != 0 })
+		}, []string{"I2"}},
 		{"an answer that nobody wrote down may have been 2xx", func(s *story) {
 			s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq == okay && r.Status != 0 })
 		}, nil},
@@ -281,7 +297,31 @@ func TestJudge(t *testing.T) {
 		{"late after a cut", func(s *story) { s.faults[0].Recovered = at(80 * time.Second) }, []string{"I9"}},
 		{"a probe", func(s *story) { s.probes[0].OK = false }, []string{"I9"}},
 		{"ended by itself", func(s *story) { s.exits[0] = ledger.Exit{Code: 2} }, []string{"I9"}},
-		{"stopped badly", func(s *story) { s.exits[0] = ledger.Exit{Code: 1, Wanted: true} }, []string{"I9"}},
+		{"stopped badly", func(s *story) { s.exits[0].Code = 1 }, []string{"I9"}},
+		{"stopped in a hurry", func(s *story) { s.exits[0].Code, s.exits[0].Twice = 1, true }, nil},
+		{"had to be killed", func(s *story) { s.exits[0].Code, s.exits[0].Signal = -1, "killed" }, []string{"I9"}},
+		{"took too long to stop", func(s *story) { s.exits[0].At += int64(time.Minute) }, []string{"I9"}},
+		{"a fault that did not happen", func(s *story) { s.faults[0].Error = "no such process" }, []string{"I9"}},
+		{"retries that come late", func(s *story) {
+			s.of(prompt, 2).At += int64(5 * time.Second)
+			s.of(prompt, 3).At += int64(5 * time.Second)
+		}, []string{"I5"}},
+		{"nobody looked how soon", func(s *story) {
+			for _, n := range []int{prompt, prompt + 2} {
+				s.published[n].Plan = plan.Plan{Kind: plan.Fail, K: 1, Status: 503}.String()
+			}
+		}, []string{"I5"}},
+		{"counted rightly", func(s *story) {
+			s.storm = at(2*time.Second + delay/2)
+			s.warmUp = "sidecar_messages_settled_total{outcome=\"ack\",reason=\"a\"} 1\nsidecar_messages_settled_total{outcome=\"retry\",reason=\"a\"} 1\n" +
+				"sidecar_messages_settled_total{outcome=\"retry\",reason=\"b\"} 0\n"
+		}, nil},
+		{"counted as something else", func(s *story) {
+			s.storm = at(2*time.Second + delay/2)
+			s.warmUp = "sidecar_messages_settled_total{outcome=\"ack\",reason=\"a\"} 2\n"
+		}, []string{"I11"}},
+		{"not counted at all", func(s *story) { s.storm, s.warmUp = at(2*time.Second+delay/2), "" }, []string{"I11"}},
+		{"no beginning of the faults", func(s *story) { s.storm = 0 }, []string{"I11"}},
 		{"goroutines", func(s *story) { s.resources[1].Goroutines = 80 }, []string{"I10"}},
 		{"memory", func(s *story) { s.resources[1].RSS = 64 << 20 }, []string{"I10"}},
 		{"not measured", func(s *story) { s.resources = nil }, []string{"I10"}},
@@ -301,14 +341,36 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeMeasures: on classic queues the loss of a killed broker is told, and no more than told.
+// TestJudgeMeasures: on classic queues the loss of a killed broker is told, and no more than told: of what was on its way
+// through the retry queue, and of nothing else.
 func TestJudgeMeasures(t *testing.T) {
-	s := tell()
-	s.run.MayLose = true
-	s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: "broker-kill", Class: ClassBroker, Start: at(10 * time.Second), End: at(11 * time.Second), Recovered: at(12 * time.Second)})
-	s.drop(okay, true, false)
-	if v := s.judged(t); v.Lost != 1 || len(v.Broken()) > 0 {
-		t.Errorf("lost %d, broken %v", v.Lost, v.Broken())
+	kill := ledger.Fault{ID: 2, Kind: brokerKilled, Class: ClassBroker, Start: at(2*time.Second + delay), End: at(3 * time.Second), Recovered: at(4 * time.Second)}
+	for _, c := range []struct {
+		name   string
+		change func(*story)
+		want   []string
+	}{
+		{"in transit", func(*story) {}, nil},
+		{"long before", func(s *story) { s.faults[1].Start, s.faults[1].End = at(30*time.Second), at(31*time.Second) }, []string{"I2"}},
+		{"an orderly stop", func(s *story) { s.faults[1].Kind = "broker-stop" }, []string{"I2"}},
+		{"never received", func(s *story) { s.drop(failed, true, false) }, []string{"I1"}},
+		{"given back", func(s *story) { s.of(failed, 1).Status = 425 }, []string{"I2"}},
+		{"quorum", func(s *story) { s.run.MayLose = false }, []string{"I2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := tell()
+			s.run.MayLose = true
+			s.faults = append(s.faults, kill)
+			for range 2 { // of its attempts only the first is known
+				key := s.of(failed, 2).Key
+				s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Key == key })
+			}
+			c.change(s)
+			v := s.judged(t)
+			if got := v.Broken(); v.Lost != 1 || !slices.Equal(got, c.want) {
+				t.Errorf("lost %d, broken %v, want %v\n%s", v.Lost, got, c.want, v.Markdown())
+			}
+		})
 	}
 }
 

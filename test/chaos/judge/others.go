@@ -7,13 +7,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
+	"syscall"
 	"time"
 
 	"sidecar/test/chaos/ledger"
-	"sidecar/test/chaos/plan"
 )
 
 // Bounds of recovery, from the end of a fault to the next receipt.
@@ -21,6 +19,9 @@ const (
 	recoverCut = 15 * time.Second
 	recoverAny = 35 * time.Second
 )
+
+// overGrace is how much longer than its grace the sidecar may take to end, with a broker that does not answer.
+const overGrace = 8 * time.Second
 
 // goesOn is I9.
 func (j *judge) goesOn() {
@@ -33,8 +34,13 @@ func (j *judge) goesOn() {
 		switch {
 		case !e.Wanted:
 			j.violated("I9", "the sidecar ended by itself: exit %d %s", e.Code, e.Signal)
-		case e.Signal == "" && e.Code != 0:
-			j.violated("I9", "the sidecar was told to stop and exited with %d", e.Code)
+		case e.Asked != syscall.SIGTERM.String():
+		case e.Signal != "":
+			j.violated("I9", "the sidecar was asked to stop and had to be killed")
+		case e.Code != 0 && !e.Twice:
+			j.violated("I9", "the sidecar was asked to stop and exited with %d", e.Code)
+		case time.Duration(e.At-e.AskedAt) > j.run.Grace+overGrace:
+			j.violated("I9", "the sidecar took %s to stop", time.Duration(e.At-e.AskedAt))
 		}
 	}
 	byKind := map[string][]time.Duration{}
@@ -43,6 +49,7 @@ func (j *judge) goesOn() {
 		f := &j.faults[i]
 		if f.Error != "" {
 			failed[f.Kind]++
+			j.violated("I9", "fault %d (%s) could not be made to happen: %s", f.ID, f.Kind, f.Error)
 			byKind[f.Kind] = append(byKind[f.Kind], 0)
 			continue
 		}
@@ -63,50 +70,10 @@ func (j *judge) goesOn() {
 	}
 }
 
-// keepsUp is the last part of I9: a slow app is served as fast after the faults as before, more or less. Slow messages
-// come in groups, before the faults and after.
-func (j *judge) keepsUp() {
-	var from, to int64
-	var begun []int64
-	n := 0
-	end := func() {
-		if n > 1 && to > from {
-			j.v.Rates = append(j.v.Rates, float64(n)/time.Duration(to-from).Seconds())
-		}
-		n = 0
-	}
-	for i := range j.messages {
-		m := &j.messages[i]
-		if m.pub == nil || m.plan.Kind != plan.Slow || len(m.receipts) == 0 {
-			end()
-			continue
-		}
-		if first := m.receipts[0].at; n == 0 || first < from {
-			from = first
-		}
-		to = max(to, m.receipts[len(m.receipts)-1].answered)
-		begun = append(begun, m.receipts[0].at)
-		n++
-	}
-	end()
-	slices.Sort(begun)
-	for i := j.run.Concurrency; i < len(begun); i++ { // each is surely under way for as long as the app takes
-		if begun[i]-begun[i-j.run.Concurrency] < int64(plan.SlowAnswer) {
-			j.violated("I10", "more than %d requests were under way", j.run.Concurrency)
-		}
-	}
-	switch r := j.v.Rates; {
-	case len(r) < 2:
-		j.violated("I9", "nobody measured how fast a slow app is served before and after the faults")
-	case r[len(r)-1] < r[0]/2:
-		j.violated("I9", "a slow app answered %.0f messages per second before the faults and %.0f after", r[0], r[len(r)-1])
-	}
-}
-
 // Slack of I10 beside its 5 %: what a garbage collector, a resolver or a keep-alive may hold.
 const (
-	slackCount = 8
-	slackBytes = 8 << 20
+	slackCount = 4
+	slackBytes = 4 << 20
 )
 
 // holds is I10.
@@ -132,36 +99,8 @@ func (j *judge) holds() {
 	more("goroutines", int64(before.Goroutines), int64(after.Goroutines), slackCount)
 	more("descriptors", int64(before.Descriptors), int64(after.Descriptors), slackCount)
 	more("bytes of resident memory", before.RSS, after.RSS, slackBytes)
-	more("connections to the app", int64(before.AppConns), int64(after.AppConns), slackCount)
-}
-
-var sample = regexp.MustCompile(`(?m)^(sidecar_\w+)(\{[^}]*\})? ([0-9.e+]+)$`)
-
-// metrics is I11, of the sidecar that was there in the end and had settled everything.
-func (j *judge) metrics() error {
-	text, err := os.ReadFile(filepath.Join(j.dir, ledger.MetricsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		j.violated("I11", "the metrics were not read")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	sums := map[string]float64{}
-	for _, s := range sample.FindAllSubmatch(text, -1) {
-		n, err := strconv.ParseFloat(string(s[3]), 64)
-		if err != nil {
-			return err
-		}
-		sums[string(s[1])] += n
-	}
-	received := sums["sidecar_messages_received_total"]
-	settled := sums["sidecar_messages_settled_total"] + sums["sidecar_stale_deliveries_total"]
-	if received != settled || sums["sidecar_inflight_messages"] != 0 || sums["sidecar_delayed_messages"] != 0 {
-		j.violated("I11", "received %v, settled %v, in flight %v, delayed %v", received, settled,
-			sums["sidecar_inflight_messages"], sums["sidecar_delayed_messages"])
-	}
-	return nil
+	// Idle ones are given up one after the other: how many are left depends on when one looks.
+	more("connections to the app", int64(before.AppConns), int64(after.AppConns), int64(j.run.Concurrency))
 }
 
 // secrets is I15.

@@ -16,6 +16,9 @@ func (v *Verdict) Markdown() string {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\n", args...) }
 	r := &v.Run
 	word := "nothing lost"
+	if v.Lost > 0 {
+		word = fmt.Sprintf("%d lost by killed brokers, as classic queues can", v.Lost)
+	}
 	if !v.OK() {
 		word = "INVARIANTS BROKEN: " + strings.Join(v.Broken(), ", ")
 	}
@@ -35,6 +38,9 @@ func (v *Verdict) Markdown() string {
 	say("| invariant | holds | |\n|---|---|---|")
 	for _, i := range v.Invariants {
 		holds := "yes"
+		if i.Idle {
+			holds = "–"
+		}
 		if i.Violations > 0 {
 			holds = fmt.Sprintf("**no, %d times**", i.Violations)
 		}

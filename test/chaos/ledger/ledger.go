@@ -28,6 +28,7 @@ const (
 	ResourceFile  = "resource.log"
 	ProbeFile     = "probe.log"
 	MetricsFile   = "metrics.txt"
+	WarmUpMetrics = "metrics-warm-up.txt" // of the first sidecar, when everything so far was settled
 	SidecarFile   = "sidecar.log"
 	ScheduleFile  = "schedule.json"
 	ReportFile    = "chaos-report.json"
@@ -53,6 +54,7 @@ type Run struct {
 	RetryDelay    time.Duration `json:"retry_delay_ns"`
 	RequeueDelay  time.Duration `json:"requeue_delay_ns"` // the shortest after 425
 	AppTimeout    time.Duration `json:"app_timeout_ns"`
+	Grace         time.Duration `json:"grace_ns"`
 	Queue         string        `json:"queue"`
 	Never         int           `json:"never"`   // see plan.Of
 	Secrets       []string      `json:"secrets"` // canaries: they must turn up nowhere
@@ -120,6 +122,9 @@ type Fault struct {
 	Recovered int64 `json:"recovered,omitempty"`
 }
 
+// Storm is the phase in which things break.
+const Storm = "faults"
+
 // Phase is the beginning of one.
 type Phase struct {
 	Name string `json:"name"`
@@ -153,6 +158,10 @@ type Exit struct {
 	Code   int    `json:"code"` // -1: ended by a signal
 	Signal string `json:"signal,omitempty"`
 	Wanted bool   `json:"wanted"`
+	// Asked is the signal that asked for it, AskedAt when. Twice means that it was asked to hurry.
+	Asked   string `json:"asked,omitempty"`
+	AskedAt int64  `json:"asked_at,omitempty"`
+	Twice   bool   `json:"twice,omitempty"`
 }
 
 // Resources are what the sidecar and the app hold.

@@ -25,6 +25,7 @@ const (
 	Large   Kind = "large"   // 200 to a large body
 	Hostile Kind = "hostile" // 200 to headers that try to become HTTP headers
 	Slow    Kind = "slow"    // 200 after SlowAnswer; never drawn, see publish.Run
+	Prompt  Kind = "prompt"  // 503, then 200, when nothing else is to do; never drawn either
 )
 
 // LargeBody is the size of a large body in bytes.
@@ -114,6 +115,8 @@ func (p Plan) Answer(n int) Answer {
 	switch p.Kind {
 	case Fail:
 		return Answer{Status: p.Status}
+	case Prompt:
+		return Answer{Status: 503}
 	case Early:
 		return Answer{Status: 425}
 	case Before:
@@ -131,7 +134,7 @@ func (p Plan) Failures() int {
 	switch p.Kind {
 	case Fail:
 		return p.K
-	case Before, After, Timeout:
+	case Before, After, Timeout, Prompt:
 		return 1
 	}
 	return 0

@@ -41,17 +41,20 @@ type Publisher struct {
 	done  atomic.Int64 // messages whose result is written down
 
 	mu      sync.Mutex
-	slow    []span                       // messages that have the plan of that name
+	ordered []span                       // messages whose plan is not drawn
 	waiting map[uint64]*ledger.Published // by delivery tag of the channel that stands
 	byID    map[string]*ledger.Published
 	slots   chan struct{}
 }
 
-// span is the messages from one up to another, without that one.
-type span struct{ from, to int }
+// span is the messages from one up to another, without that one, and the kind of their plan.
+type span struct {
+	from, to int
+	kind     plan.Kind
+}
 
-// Run publishes until in ends. Each line of in is a number: messages up to it may be published; "slow" behind it gives
-// those between the number before and this one the plan of that name. Each line of out is a number: so many have their
+// Run publishes until in ends. Each line of in is a number: messages up to it may be published; the name of a kind of plan
+// behind it is for those between the number before and this one. Each line of out is a number: so many have their
 // result.
 func Run(o Options, in io.Reader, out io.Writer) error {
 	p := &Publisher{o: o, slots: make(chan struct{}, window)}
@@ -86,9 +89,9 @@ func Run(o Options, in io.Reader, out io.Writer) error {
 
 // allow lets messages up to n be published.
 func (p *Publisher) allow(n int64, kind string) {
-	if kind == string(plan.Slow) {
+	if kind != "" {
 		p.mu.Lock()
-		p.slow = append(p.slow, span{int(p.limit.Load()), int(n)})
+		p.ordered = append(p.ordered, span{int(p.limit.Load()), int(n), plan.Kind(kind)})
 		p.mu.Unlock()
 	}
 	p.limit.Store(n)
@@ -97,10 +100,10 @@ func (p *Publisher) allow(n int64, kind string) {
 // plan of message seq.
 func (p *Publisher) plan(seq int) plan.Plan {
 	p.mu.Lock()
-	slow := slices.ContainsFunc(p.slow, func(s span) bool { return seq >= s.from && seq < s.to })
+	i := slices.IndexFunc(p.ordered, func(s span) bool { return seq >= s.from && seq < s.to })
 	p.mu.Unlock()
-	if slow {
-		return plan.Plan{Kind: plan.Slow}
+	if i >= 0 {
+		return plan.Plan{Kind: p.ordered[i].kind}
 	}
 	most := 4 // failures of the app's own beside those that faults add
 	if seq < p.o.Run.WarmUp {
