@@ -200,7 +200,8 @@ func (j *judge) inTransit(m *message) bool {
 	}
 	to := max(last.answered, last.at+int64(j.run.AppTimeout)) + int64(j.run.RetryDelay) + rollback
 	return slices.ContainsFunc(j.faults, func(f ledger.Fault) bool {
-		return (f.Kind == brokerKilled || f.Kind == nodeKilled) && f.Start >= last.at && f.Start <= to
+		// The kill is somewhere between start and end.
+		return (f.Kind == brokerKilled || f.Kind == nodeKilled) && f.End >= last.at && f.Start <= to
 	})
 }
 
