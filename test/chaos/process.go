@@ -46,7 +46,7 @@ func (p *process) launch() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	p.cmd, p.asked = cmd, ledger.Exit{}
+	p.cmd, p.asked = cmd, ledger.Exit{Started: ledger.Now()}
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (p *process) signal(s syscall.Signal) error {
 	case s == syscall.SIGTERM && p.asked.Wanted:
 		p.asked.Twice = true
 	case s == syscall.SIGKILL, s == syscall.SIGTERM:
-		p.asked = ledger.Exit{Wanted: true, Asked: s.String(), AskedAt: ledger.Now()}
+		p.asked.Wanted, p.asked.Asked, p.asked.AskedAt = true, s.String(), ledger.Now()
 	}
 	return p.cmd.Process.Signal(s)
 }

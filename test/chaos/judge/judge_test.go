@@ -300,6 +300,10 @@ func TestJudge(t *testing.T) {
 		{"stopped badly", func(s *story) { s.exits[0].Code = 1 }, []string{"I9"}},
 		{"stopped in a hurry", func(s *story) { s.exits[0].Code, s.exits[0].Twice = 1, true }, nil},
 		{"had to be killed", func(s *story) { s.exits[0].Code, s.exits[0].Signal = -1, "killed" }, []string{"I9"}},
+		{"ended before it could listen", func(s *story) {
+			s.exits[0].Code, s.exits[0].Signal, s.exits[0].Started = -1, "terminated", s.exits[0].AskedAt-int64(10*time.Millisecond)
+		}, nil},
+		{"ended without listening", func(s *story) { s.exits[0].Code, s.exits[0].Signal = -1, "terminated" }, []string{"I9"}},
 		{"took too long to stop", func(s *story) { s.exits[0].At += int64(time.Minute) }, []string{"I9"}},
 		{"a fault that did not happen", func(s *story) { s.faults[0].Error = "no such process" }, []string{"I9"}},
 		{"retries that come late", func(s *story) {

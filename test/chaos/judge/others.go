@@ -23,6 +23,9 @@ const (
 // overGrace is how much longer than its grace the sidecar may take to end, with a broker that does not answer.
 const overGrace = 8 * time.Second
 
+// starting is how long a process may take until it listens to signals; one that comes earlier simply ends it.
+const starting = 2 * time.Second
+
 // goesOn is I9.
 func (j *judge) goesOn() {
 	for _, p := range j.probes {
@@ -35,6 +38,7 @@ func (j *judge) goesOn() {
 		case !e.Wanted:
 			j.violated("I9", "the sidecar ended by itself: exit %d %s", e.Code, e.Signal)
 		case e.Asked != syscall.SIGTERM.String():
+		case e.Signal == e.Asked && time.Duration(e.AskedAt-e.Started) < starting:
 		case e.Signal != "":
 			j.violated("I9", "the sidecar was asked to stop and had to be killed")
 		case e.Code != 0 && !e.Twice:

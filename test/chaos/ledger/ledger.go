@@ -154,10 +154,11 @@ type Redriven struct {
 
 // Exit is the end of a sidecar process.
 type Exit struct {
-	At     int64  `json:"at"`
-	Code   int    `json:"code"` // -1: ended by a signal
-	Signal string `json:"signal,omitempty"`
-	Wanted bool   `json:"wanted"`
+	At      int64  `json:"at"`
+	Code    int    `json:"code"` // -1: ended by a signal
+	Signal  string `json:"signal,omitempty"`
+	Wanted  bool   `json:"wanted"`
+	Started int64  `json:"started"`
 	// Asked is the signal that asked for it, AskedAt when. Twice means that it was asked to hurry.
 	Asked   string `json:"asked,omitempty"`
 	AskedAt int64  `json:"asked_at,omitempty"`
