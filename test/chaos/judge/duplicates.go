@@ -19,7 +19,7 @@ func newDuplicates(j *judge) *duplicates {
 	return &duplicates{j, map[*ledger.Fault]int{}, map[*ledger.Fault]int{}}
 }
 
-// parking is how long one publish to the dead-letter queue may wait for its confirm, after the last answer.
+// parking is how long a publish of the sidecar may wait for its confirm, after the answer.
 const parking = int64(15 * time.Second)
 
 // settling is how long after its answer a message is surely settled, and the settlement sent.
@@ -125,13 +125,18 @@ func (b *books) successes(m *message, n, done int) []*ledger.Fault {
 // rollback is how much a killed broker may have forgotten.
 const rollback = int64(10 * time.Second)
 
-// doubled are the faults of the broker after which receipt n may be that of a second copy: the message had just been
-// settled when the broker forgot what it had not written down. Both copies live on.
+// doubled are the faults after which receipt n may be that of a second copy. Both copies live on. Either the message had
+// just been settled when the broker forgot what it had not written down; or it was being published anew, because too many
+// slept or because it had been moved by hand, when the confirm was lost.
 func (b *books) doubled(m *message, n int) []*ledger.Fault {
 	var faults []*ledger.Fault
 	for k := range n {
 		r := &m.receipts[k]
-		faults = append(faults, b.during(r.at, max(r.at, r.answered)+rollback, ClassBroker)...)
+		answered := max(r.at, r.answered)
+		faults = append(faults, b.during(r.at, answered+rollback, ClassBroker)...)
+		if r.status == 425 || len(m.redriven) > 0 && !r.clean() {
+			faults = append(faults, b.during(r.at, answered+parking, ClassSidecar+ClassPublish)...)
+		}
 	}
 	return faults
 }
