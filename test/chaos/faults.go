@@ -84,6 +84,9 @@ func again(which func(*rig) *process, s syscall.Signal) func(context.Context, *r
 			p.politely.Lock()
 			defer p.politely.Unlock()
 		}
+		if p == r.sidecar {
+			r.fill(ctx)
+		}
 		pid := p.pid()
 		if err := p.signal(s); err != nil {
 			return err
@@ -97,6 +100,7 @@ func hurried(ctx context.Context, r *rig, _ time.Duration) error {
 	p := r.sidecar
 	p.politely.Lock()
 	defer p.politely.Unlock()
+	r.fill(ctx)
 	pid := p.pid()
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
@@ -252,8 +256,41 @@ func deleted(ctx context.Context, r *rig, _ time.Duration) error {
 			return err
 		})
 	}
-	return errors.Join(err, r.post("/resume"))
+	err = errors.Join(err, r.post("/resume"))
+	r.keepDeleted(ctx)
+	return err
 }
+
+// fill lets messages wait, and stops the sidecar from taking them no sooner than a moment before it is to end: a window that
+// is empty has nothing to lose. It may fail where another fault is under way.
+func (r *rig) fill(ctx context.Context) {
+	if r.post("/pause") != nil {
+		return
+	}
+	_ = until(ctx, 3*time.Second, "messages to wait", func() bool {
+		n, err := r.node.ready(mainQueue)
+		return err == nil && n >= 4*r.run.Prefetch
+	})
+	_ = r.post("/resume")
+	rest(ctx, 30*time.Millisecond)
+}
+
+// keepDeleted deletes the dead-letter queue again as long as nothing is in it, until a message was parked, or ought to be:
+// a sidecar that looks at the right moment would have it back before anything can go wrong.
+func (r *rig) keepDeleted(ctx context.Context) {
+	before := r.metric(parkedTotal)
+	_ = until(ctx, 10*time.Second, "a message to be parked", func() bool {
+		err := r.node.with(func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(deadQueue, false, true, false)
+			return err
+		})
+		refused, ok := errors.AsType[*amqp.Error](err)
+		return ok && refused.Code == amqp.PreconditionFailed || before >= 0 && r.metric(parkedTotal) > before
+	})
+}
+
+// parkedTotal is the metric of parked messages.
+const parkedTotal = `sidecar_messages_settled_total{outcome="park"`
 
 // due is one fault of a schedule.
 type due struct {

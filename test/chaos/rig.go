@@ -301,7 +301,7 @@ func (r *rig) post(path string) error {
 	return errors.Join(err, resp.Body.Close())
 }
 
-// metric is the sum of a metric of the sidecar over its labels; -1 when it cannot be read.
+// metric is the sum of a metric of the sidecar over its labels, of which name may hold the first ones; -1 when it cannot be read.
 func (r *rig) metric(name string) float64 {
 	text, err := r.get(r.admin + "/metrics")
 	if err != nil {
@@ -309,7 +309,7 @@ func (r *rig) metric(name string) float64 {
 	}
 	sum := 0.0
 	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
+		if rest, ok := strings.CutPrefix(line, name); ok && strings.ContainsRune(" {,", rune(rest[0])) {
 			f := strings.Fields(rest)
 			n, err := strconv.ParseFloat(f[len(f)-1], 64)
 			if err != nil {
