@@ -12,6 +12,9 @@ scripts/golangci.sh run
 echo "lint: links in the documentation"
 scripts/links.sh
 
+echo "lint: no program and nothing large is kept"
+git ls-files -z | xargs -0 -r stat -c '%s %n' | awk '$1 > 1048576 {print "lint: " $2 " has " $1 " bytes"; bad = 1} END {exit bad}'
+
 mapfile -t shell < <(git ls-files '*.sh' .ci/run)
 echo "lint: ${#shell[@]} shell scripts"
 for f in "${shell[@]}"; do bash -n "$f"; done
