@@ -88,15 +88,23 @@ func freeAddr(t testing.TB) string {
 	return ""
 }
 
+// listen opens an address that somebody closed a moment ago. A process that was being started at that time holds a copy of
+// the socket until it has become its program, which is no reason to give up.
+func listen(t testing.TB, addr string) (l net.Listener) {
+	t.Helper()
+	eventually(t, "listening on "+addr, func() bool {
+		var err error
+		l, err = net.Listen("tcp", addr)
+		return err == nil
+	})
+	return l
+}
+
 func (a *app) url() string { return "http://" + a.addr + "/" }
 
 func (a *app) up() {
 	a.t.Helper()
-	l, err := net.Listen("tcp", a.addr)
-	if err != nil {
-		a.t.Fatalf("the app cannot listen: %v", err)
-	}
-	a.serve(l)
+	a.serve(listen(a.t, a.addr))
 }
 
 func (a *app) serve(l net.Listener) {

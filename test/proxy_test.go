@@ -34,10 +34,7 @@ func newProxy(t testing.TB, target string) *proxy {
 // up opens the port.
 func (p *proxy) up() {
 	p.t.Helper()
-	l, err := net.Listen("tcp", p.addr)
-	if err != nil {
-		p.t.Fatalf("the proxy cannot listen: %v", err)
-	}
+	l := listen(p.t, p.addr)
 	p.mu.Lock()
 	p.l = l
 	p.mu.Unlock()
