@@ -231,52 +231,6 @@ func TestHealthCommand(t *testing.T) {
 	}
 }
 
-// TestDeadLetterCommands: list, show, redrive, discard, straight to the broker, no sidecar needed.
-func TestDeadLetterCommands(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1").seed()
-	if r := command(t, sc.env, "dlq", "list"); r.code == 64 && strings.Contains(r.all(), `no subcommand "dlq"`) {
-		t.Log("sidecar dlq is not in this version")
-		return
-	}
-	sc.app.otherwise(func(*delivery) answer { return status(500) })
-	sc.send("a", "b", "c")
-	s := sc.run()
-	eventually(t, "three parked messages", func() bool { return sc.ready(sc.dlq()) == 3 })
-	s.stop()
-	if r := command(t, sc.env, "dlq", "list"); r.code != 0 || !strings.Contains(r.stdout, "a") || !strings.Contains(r.stdout, "max_retries") {
-		t.Errorf("dlq list: exit %d: %s", r.code, r.all())
-	}
-	if r := command(t, sc.env, "dlq", "groups"); r.code != 0 || !strings.Contains(r.stdout, "3") {
-		t.Errorf("dlq groups: exit %d: %s", r.code, r.all())
-	}
-	eventually(t, "looking changed nothing", func() bool { return sc.ready(sc.dlq()) == 3 })
-	if r := command(t, sc.env, "dlq", "redrive"); r.code != 0 {
-		t.Errorf("dlq redrive: exit %d: %s", r.code, r.all())
-	}
-	if sc.ready(sc.dlq()) != 0 || sc.ready(sc.queue()) != 3 {
-		t.Errorf("after redrive: %d in the DLQ, %d in the service queue", sc.ready(sc.dlq()), sc.ready(sc.queue()))
-	}
-	s = sc.run()
-	eventually(t, "parked again after one try each", func() bool { return sc.ready(sc.dlq()) == 3 })
-	if n := sc.app.total(); n != 9 {
-		t.Errorf("%d receipts, want 3 messages × (2 attempts + 1)", n)
-	}
-	s.stop()
-	if r := command(t, sc.env, "dlq", "redrive", "--reset"); r.code != 0 {
-		t.Errorf("dlq redrive --reset: exit %d: %s", r.code, r.all())
-	}
-	sc.app.otherwise(func(d *delivery) answer {
-		if d.number("Amqp-Retry-Count") != 0 && d.nth == 4 {
-			t.Errorf("%s: Amqp-Retry-Count %s after --reset", d.id, d.header.Get("Amqp-Retry-Count"))
-		}
-		return status(200)
-	})
-	s = sc.run()
-	sc.app.await("c", 4)
-	sc.settledAll(s, 0)
-}
-
 // TestDrift: another service declared the retry queue with another TTL. The sidecar stays up, is not ready, says what and
 // how to fix it, consumes nothing, deletes nothing, and goes on when it is fixed.
 func TestDrift(t *testing.T) {
