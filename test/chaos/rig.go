@@ -235,7 +235,7 @@ func (r *rig) follow(ctx context.Context) {
 	var offset int64
 	for ctx.Err() == nil {
 		offset = r.read(offset)
-		time.Sleep(10 * time.Millisecond)
+		rest(ctx, 10*time.Millisecond)
 	}
 }
 

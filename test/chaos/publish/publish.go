@@ -77,7 +77,7 @@ func Run(o Options, in io.Reader, out io.Writer) error {
 		for ctx.Err() == nil {
 			_, _ = fmt.Fprintln(out, p.done.Load())
 			_ = p.log.Sync()
-			time.Sleep(50 * time.Millisecond)
+			pause(ctx, 50*time.Millisecond)
 		}
 	}()
 	next := 0
