@@ -5,6 +5,7 @@
 #   broker.sh start DIR PORT          boot and leave running; prints the export lines to eval
 #   broker.sh stop DIR                stop, keep the data (start DIR PORT boots the same node again)
 #   broker.sh kill DIR                the same without warning (SIGKILL)
+#   broker.sh freeze DIR, thaw DIR    stand still (SIGSTOP) and go on
 #   broker.sh rm DIR                  stop and remove DIR
 #   broker.sh ctl DIR ARG...          rabbitmqctl for that node
 #   broker.sh port                    prints a port that is free and that the system hands out to nobody
@@ -498,6 +499,17 @@ stop() { # DIR TERM|KILL
   fi
 }
 
+freeze() { # DIR STOP|CONT
+  local dir=$1 signal=$2 verb=pause
+  if [[ -s $dir/container ]]; then
+    if [[ $signal = CONT ]]; then verb=unpause; fi
+    docker "$verb" "$(cat "$dir/container")" >/dev/null
+  else
+    native_alive "$dir" || die "no broker runs in $dir"
+    kill "-$signal" -- "-$(cat "$dir/pid")"
+  fi
+}
+
 remove() { # DIR
   local dir=$1 p
   [[ -e $dir/source ]] || die "$dir holds no broker of this script"
@@ -526,6 +538,8 @@ case ${1:-}:$# in
   start:3) start "$2" "$3" ;;
   stop:2) stop "$2" TERM ;;
   kill:2) stop "$2" KILL ;;
+  freeze:2) freeze "$2" STOP ;;
+  thaw:2) freeze "$2" CONT ;;
   rm:2) remove "$2" ;;
   ctl:[3-9] | ctl:[1-9][0-9]*) dir=$2 && shift 2 && exec "$dir/rabbitmqctl" "$@" ;;
   run:[3-9] | run:[1-9][0-9]*) shift && run "$@" ;;

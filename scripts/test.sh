@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh: runs the tests against a private broker and ends with the runner's own summary.
 # PKG narrows the packages (default ./...), ARGS adds go test flags.
-# An AMQP_URL from outside is used instead of a private broker.
+# The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR) is used instead of a private one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

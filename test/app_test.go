@@ -88,15 +88,22 @@ func freeAddr(t testing.TB) string {
 	return ""
 }
 
-// listen opens an address that somebody closed a moment ago. A process that was being started at that time holds a copy of
-// the socket until it has become its program, which is no reason to give up.
-func listen(t testing.TB, addr string) (l net.Listener) {
+// listenWithin opens an address that somebody closed a moment ago. A process that was being started at that time holds a
+// copy of the socket until it has become its program, which is no reason to give up.
+func listenWithin(limit time.Duration, addr string) (l net.Listener, err error) {
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		if l, err = net.Listen("tcp", addr); err == nil || time.Now().After(end) {
+			return l, err
+		}
+	}
+}
+
+func listen(t testing.TB, addr string) net.Listener {
 	t.Helper()
-	eventually(t, "listening on "+addr, func() bool {
-		var err error
-		l, err = net.Listen("tcp", addr)
-		return err == nil
-	})
+	l, err := listenWithin(patience, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return l
 }
 

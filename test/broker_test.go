@@ -209,7 +209,7 @@ func vhost(t testing.TB) string {
 	return u.Vhost
 }
 
-// ctl runs BROKER_CTL; tests that call it check brokerCtl first.
+// ctl runs BROKER_CTL.
 func ctl(t testing.TB, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -220,6 +220,14 @@ func ctl(t testing.TB, args ...string) string {
 		t.Fatalf("rabbitmqctl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// brokerScript runs a command of scripts/broker.sh on the broker.
+func brokerScript(t testing.TB, command string) {
+	t.Helper()
+	if out, err := exec.Command("../scripts/broker.sh", command, brokerDir).CombinedOutput(); err != nil {
+		t.Fatalf("broker.sh %s: %v\n%s", command, err, out)
+	}
 }
 
 // ctlRows runs a list command and decodes its JSON.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -105,7 +104,7 @@ func (a *appProcess) wait() { _ = a.cmd.Wait() }
 // milliseconds, never to the first receipt of an id that begins with "hang". SIGTERM ends it as a good web server ends:
 // nothing new is accepted, what has begun is answered.
 func runAppProcess(addr string) int {
-	l, err := net.Listen("tcp", addr)
+	l, err := listenWithin(patience, addr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -5,9 +5,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,10 +13,6 @@ import (
 
 // TestBrokerRestarts is not parallel: it takes the broker from everybody. The message in flight comes again, uncounted.
 func TestBrokerRestarts(t *testing.T) {
-	if brokerCtl == "" {
-		t.Log("BROKER_CTL is not set: nobody can restart the broker")
-		return
-	}
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	s := sc.run()
 	t.Cleanup(func() { ctl(t, "start_app") })
@@ -48,11 +41,6 @@ func TestBrokerRestarts(t *testing.T) {
 // TestBrokerSuspended is not parallel either. A broker that stands still says nothing; when it wakes up it still has
 // the sidecar's old consumer, for a moment beside the new one.
 func TestBrokerSuspended(t *testing.T) {
-	pid := brokerProcess(t)
-	if pid == 0 {
-		t.Log("the broker is no process of this machine's that could be stopped")
-		return
-	}
 	sc := newScene(t).with("AMQP_HEARTBEAT", "1s", "MAX_RETRIES", "0", "CONCURRENCY", "4", "PREFETCH", "8").seed()
 	s := sc.run()
 	sc.warm(s, 4)
@@ -62,14 +50,10 @@ func TestBrokerSuspended(t *testing.T) {
 	ids := numbered("m", 40)
 	sc.send(ids...)
 	eventually(t, "four in flight", func() bool { return sc.app.total() == before+4 })
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { brokerScript(t, "thaw") })
+	brokerScript(t, "freeze")
 	eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	brokerScript(t, "thaw")
 	s.awaitReady()
 	close(gate)
 	sc.app.awaitAll(ids...)
@@ -82,31 +66,10 @@ func TestBrokerSuspended(t *testing.T) {
 	}
 }
 
-// brokerProcess is the broker's process on this machine, 0 when there is none to be seen (it runs in a container).
-func brokerProcess(t *testing.T) int {
-	t.Helper()
-	if brokerCtl == "" {
-		return 0
-	}
-	pid, err := strconv.Atoi(strings.Trim(strings.TrimSpace(ctl(t, "-q", "eval", "os:getpid().")), `"`))
-	if err != nil {
-		return 0
-	}
-	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-	if err != nil || !strings.HasPrefix(string(name), "beam") {
-		return 0
-	}
-	return pid
-}
-
 // TestAlarmWhileEverythingFails is not parallel, like every alarm. More messages are to be parked than the window holds,
 // and the broker takes none: no more are taken. Afterwards each is parked, and once: but for the publish by which the
 // sidecar learned of the alarm, which may have run out of time with the copy already there.
 func TestAlarmWhileEverythingFails(t *testing.T) {
-	if brokerCtl == "" {
-		t.Log("BROKER_CTL is not set: nobody can raise an alarm")
-		return
-	}
 	const prefetch = 8
 	sc := newScene(t).with("MAX_RETRIES", "0", "CONCURRENCY", "4", "PREFETCH", fmt.Sprint(prefetch)).seed()
 	sc.app.otherwise(func(*delivery) answer { return status(409) }) // a 500 would let the breaker pause before
@@ -144,10 +107,6 @@ func TestAlarmWhileEverythingFails(t *testing.T) {
 // says why, and it needs no restart once somebody has repaired it.
 func TestUserLosesAccess(t *testing.T) {
 	t.Parallel()
-	if brokerCtl == "" {
-		t.Log("BROKER_CTL is not set: nobody can change a user")
-		return
-	}
 	sc := newScene(t).seed()
 	user := newAccount(t)
 	user.may(".*", ".*", ".*")
@@ -194,10 +153,6 @@ func TestUserLosesAccess(t *testing.T) {
 // TestVhostDeleted and made again, empty: the sidecar is back with its queues declared.
 func TestVhostDeleted(t *testing.T) {
 	t.Parallel()
-	if brokerCtl == "" {
-		t.Log("BROKER_CTL is not set: nobody can delete a vhost")
-		return
-	}
 	name := "bb" + token()
 	create := func() {
 		ctl(t, "add_vhost", name)

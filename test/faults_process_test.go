@@ -1,11 +1,8 @@
 package test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -153,55 +150,4 @@ func TestLogReaderGone(t *testing.T) {
 	if n := sc.ready(sc.queue()); n != 0 {
 		t.Errorf("%d messages left in the queue", n)
 	}
-}
-
-// TestMemoryOfABacklog: what waits in the broker costs nothing here. The backlog is larger than the limit, and the app
-// takes its time.
-func TestMemoryOfABacklog(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Log("no /proc here")
-		return
-	}
-	sc := newScene(t).with("LOG_LEVEL", "info", "CONCURRENCY", "5", "PREFETCH", "20").seed()
-	const size, count, limit = 64 << 10, 1600, 48 << 10 // bytes, messages, KiB
-	gate := make(chan struct{})
-	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
-	batch := make([]string, 0, 100)
-	for i, id := range numbered("m", count) {
-		if batch = append(batch, id); len(batch) < cap(batch) && i < count-1 {
-			continue
-		}
-		list := messages(batch...)
-		for j := range list {
-			list[j].Body = make([]byte, size)
-		}
-		sc.sendMessage(list...)
-		batch = batch[:0]
-	}
-	s := launchBinary(t, shipped(t), sc.env).listening().awaitReady()
-	eventually(t, "a full window", func() bool { return sc.ready(sc.queue()) == count-20 })
-	stays(t, 2*time.Second, "the window stays as it is", func() bool { return sc.ready(sc.queue()) == count-20 })
-	close(gate)
-	eventually(t, "an empty queue", func() bool { return sc.ready(sc.queue()) == 0 && s.metric("sidecar_inflight_messages") == 0 })
-	if peak := peakRSS(t, s.cmd.Process.Pid); peak > limit {
-		t.Errorf("%d KiB at its peak with %d MiB waiting in the broker, the limit is %d KiB", peak, size*count>>20, limit)
-	}
-	sc.settledAll(s, 0)
-}
-
-// peakRSS is the largest resident set that the process ever had, in KiB.
-func peakRSS(t testing.TB, pid int) (kib int) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-			return kib
-		}
-	}
-	t.Fatal("no VmHWM")
-	return 0
 }

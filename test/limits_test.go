@@ -26,8 +26,7 @@ func TestLogsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Logf("no /dev/full here: %v", err)
-		return
+		t.Fatal(err)
 	}
 	defer func() { _ = full.Close() }()
 	sc := newScene(t).seed()

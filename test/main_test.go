@@ -3,7 +3,8 @@
 // here fails only when a promise to a user is broken.
 //
 //	AMQP_URL            a RabbitMQ of which the tests may declare and delete objects; required
-//	BROKER_CTL          a rabbitmqctl for that broker; adds the checks that need one
+//	BROKER_CTL          a rabbitmqctl for that broker; required
+//	BROKER_DIR          where scripts/broker.sh keeps that broker; required
 //	SIDECAR_BIN         test this binary instead of building one
 //	SIDECAR_TEST_RACE=1 build the sidecar with the race detector
 package test
@@ -21,7 +22,8 @@ var (
 	program   string // the sidecar under test
 	workDir   string // removed at the end
 	brokerURL string // AMQP_URL
-	brokerCtl string // BROKER_CTL, may be empty
+	brokerCtl string // BROKER_CTL
+	brokerDir string // BROKER_DIR
 	raceBuild = os.Getenv("SIDECAR_TEST_RACE") != ""
 )
 
@@ -37,9 +39,9 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	brokerURL, brokerCtl = os.Getenv("AMQP_URL"), os.Getenv("BROKER_CTL")
-	if brokerURL == "" {
-		fmt.Fprintln(os.Stderr, "AMQP_URL is not set: these tests need a real RabbitMQ, for example amqp://guest:guest@127.0.0.1:5672/")
+	brokerURL, brokerCtl, brokerDir = os.Getenv("AMQP_URL"), os.Getenv("BROKER_CTL"), os.Getenv("BROKER_DIR")
+	if brokerURL == "" || brokerCtl == "" || brokerDir == "" {
+		fmt.Fprintln(os.Stderr, "AMQP_URL, BROKER_CTL or BROKER_DIR is not set: these tests need a real RabbitMQ, run them below scripts/broker.sh run 0 …")
 		return 1
 	}
 	var err error

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // rss is the memory of the process that is in RAM, in bytes.
@@ -85,4 +86,64 @@ func TestMemoryIsBoundedByTheWindow(t *testing.T) {
 		t.Errorf("%d MiB while the backlog of %d MiB was worked off, the limit is %d", peak/mib, backlog, limit/mib)
 	}
 	sc.settledAll(s, 0)
+}
+
+// TestIdleMemory: what the kernel says about a sidecar that waits.
+func TestIdleMemory(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("LOG_LEVEL", "info")
+	s := launchBinary(t, shipped(t), sc.env).listening().awaitReady()
+	time.Sleep(5 * time.Second) // idle is what is measured
+	rss := s.rss()
+	t.Logf("%.1f MiB", float64(rss)/(1<<20))
+	if rss > 14<<20 {
+		t.Errorf("idle RSS is %.1f MiB, the limit is 14", float64(rss)/(1<<20))
+	}
+}
+
+// TestMemoryOfABacklog: what waits in the broker costs nothing here. The backlog is larger than the limit, and the app
+// takes its time.
+func TestMemoryOfABacklog(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("LOG_LEVEL", "info", "CONCURRENCY", "5", "PREFETCH", "20").seed()
+	const size, count, limit = 64 << 10, 1600, 48 << 10 // bytes, messages, KiB
+	gate := make(chan struct{})
+	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
+	batch := make([]string, 0, 100)
+	for i, id := range numbered("m", count) {
+		if batch = append(batch, id); len(batch) < cap(batch) && i < count-1 {
+			continue
+		}
+		list := messages(batch...)
+		for j := range list {
+			list[j].Body = make([]byte, size)
+		}
+		sc.sendMessage(list...)
+		batch = batch[:0]
+	}
+	s := launchBinary(t, shipped(t), sc.env).listening().awaitReady()
+	eventually(t, "a full window", func() bool { return sc.ready(sc.queue()) == count-20 })
+	stays(t, 2*time.Second, "the window stays as it is", func() bool { return sc.ready(sc.queue()) == count-20 })
+	close(gate)
+	eventually(t, "an empty queue", func() bool { return sc.ready(sc.queue()) == 0 && s.metric("sidecar_inflight_messages") == 0 })
+	if peak := peakRSS(t, s.cmd.Process.Pid); peak > limit {
+		t.Errorf("%d KiB at its peak with %d MiB waiting in the broker, the limit is %d KiB", peak, size*count>>20, limit)
+	}
+	sc.settledAll(s, 0)
+}
+
+// peakRSS is the largest resident set that the process ever had, in KiB.
+func peakRSS(t testing.TB, pid int) (kib int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+			return kib
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
 }

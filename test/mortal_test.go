@@ -17,7 +17,12 @@ const mortalAddr = "SIDECAR_TEST_MORTAL_APP"
 
 // serveMortally is such an app: everything else is answered with 200, after a moment in which "bad" can arrive.
 func serveMortally(addr string) int {
-	err := http.ListenAndServe(addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // lives for seconds
+	l, err := listenWithin(patience, addr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // lives for seconds
 		id := r.Header.Get("Amqp-Message-Id")
 		fmt.Println(id)
 		if strings.HasPrefix(id, "bad") {

@@ -100,11 +100,9 @@ func TestDangerousPropertiesAreNotCopied(t *testing.T) {
 	cc.Headers = amqp.Table{"CC": []any{aside}, "BCC": []any{aside}}
 	sc.publish("", sc.queue(), cc)
 	sc.take(aside, 1) // the copy the publisher asked for
-	if brokerCtl != "" {
-		user := newAccount(t)
-		user.may(".*", ".*", ".*")
-		sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
-	}
+	user := newAccount(t)
+	user.may(".*", ".*", ".*")
+	sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
 	s := sc.run()
 	for _, d := range sc.take(sc.dlq(), 2) {
 		if d.Expiration != "" || d.UserId != "" || d.DeliveryMode != amqp.Persistent || d.Headers["CC"] != nil || d.Headers["BCC"] != nil {

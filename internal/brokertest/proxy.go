@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy stands between the code under test and the broker and breaks the link on demand.
@@ -85,10 +86,13 @@ func (p *Proxy) Restore(t testing.TB) {
 	if p.listener != nil {
 		return
 	}
-	l, err := net.Listen("tcp", p.addr)
-	if err != nil {
-		t.Fatalf("listen for the proxy: %v", err)
-	}
+	// A process that was being started when the port was closed holds a copy of the socket for a moment.
+	var l net.Listener
+	Eventually(t, 30*time.Second, "listening on "+p.addr, func() bool {
+		var err error
+		l, err = net.Listen("tcp", p.addr)
+		return err == nil
+	})
 	p.listener, p.addr = l, l.Addr().String()
 	p.wg.Add(1)
 	go p.accept(l)
