@@ -236,9 +236,28 @@ func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
 
 const noticeWithin = 35 * time.Second
 
-// deleted takes the dead-letter queue away from under the sidecar. What it held was drained before; the sidecar is paused
-// meanwhile, because what is parked between the two would be lost by the deletion and not by the sidecar.
+// deleted takes the dead-letter queue away from under the sidecar until a message that was to be parked has come back: a
+// sidecar that looks at the right moment would have the queue back before anything can go wrong.
 func deleted(ctx context.Context, r *rig, _ time.Duration) error {
+	for range 3 {
+		parked, failed := r.metric(parkedTotal), r.metric(parkFailures)
+		if err := r.deleteDeadLetters(ctx); err != nil {
+			return err
+		}
+		_ = until(ctx, 10*time.Second, "a message to be parked", func() bool {
+			return r.metric(parkFailures) > failed || r.metric(parkedTotal) > parked
+		})
+		if r.metric(parkFailures) > failed {
+			break
+		}
+	}
+	return nil
+}
+
+// deleteDeadLetters deletes the dead-letter queue. What it held was drained before; the sidecar is paused meanwhile, because
+// the broker confirms what arrives while a queue is being deleted, even if only an empty one may be: such a message would be
+// lost by the deletion and not by the sidecar.
+func (r *rig) deleteDeadLetters(ctx context.Context) error {
 	if err := r.post("/pause"); err != nil {
 		return err
 	}
@@ -256,9 +275,7 @@ func deleted(ctx context.Context, r *rig, _ time.Duration) error {
 			return err
 		})
 	}
-	err = errors.Join(err, r.post("/resume"))
-	r.keepDeleted(ctx)
-	return err
+	return errors.Join(err, r.post("/resume"))
 }
 
 // fill lets messages wait, and stops the sidecar from taking them no sooner than a moment before it is to end: a window that
@@ -275,22 +292,11 @@ func (r *rig) fill(ctx context.Context) {
 	rest(ctx, 30*time.Millisecond)
 }
 
-// keepDeleted deletes the dead-letter queue again as long as nothing is in it, until a message was parked, or ought to be:
-// a sidecar that looks at the right moment would have it back before anything can go wrong.
-func (r *rig) keepDeleted(ctx context.Context) {
-	before := r.metric(parkedTotal)
-	_ = until(ctx, 10*time.Second, "a message to be parked", func() bool {
-		err := r.node.with(func(ch *amqp.Channel) error {
-			_, err := ch.QueueDelete(deadQueue, false, true, false)
-			return err
-		})
-		refused, ok := errors.AsType[*amqp.Error](err)
-		return ok && refused.Code == amqp.PreconditionFailed || before >= 0 && r.metric(parkedTotal) > before
-	})
-}
-
-// parkedTotal is the metric of parked messages.
-const parkedTotal = `sidecar_messages_settled_total{outcome="park"`
+// What became of messages that were to be parked.
+const (
+	parkedTotal  = `sidecar_messages_settled_total{outcome="park"`
+	parkFailures = "sidecar_park_failures_total"
+)
 
 // due is one fault of a schedule.
 type due struct {

@@ -1,7 +1,7 @@
 package judge
 
 import (
-	"fmt"
+	"math"
 	"time"
 
 	"sidecar/test/chaos/ledger"
@@ -62,7 +62,7 @@ func (d *duplicates) failures(m *message) {
 	}
 }
 
-// explain finds the fault behind one duplicate: the one that can cause the most is blamed.
+// explain finds the fault behind one duplicate: the one that can cause the most beside what it is blamed for already.
 func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) *ledger.Fault {
 	if m.unsure {
 		d.j.v.Duplicates["redrive"]++
@@ -74,7 +74,7 @@ func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) *l
 	}
 	blamed := faults[0]
 	for _, f := range faults {
-		if f.Class == ClassBroker {
+		if d.room(f) > d.room(blamed) {
 			blamed = f
 		}
 	}
@@ -98,15 +98,23 @@ func (d *duplicates) bound() {
 		}
 	}
 	for f, n := range d.by {
-		limit := d.j.run.Prefetch
-		if f.Class == ClassApp {
-			limit = d.j.run.Concurrency * (1 + int((f.End-f.Start)/int64(d.j.run.AppTimeout)))
-		}
-		// Some faults are several: a connection can break again while it is narrow or slow.
-		if f.Class != ClassBroker && n > 2*limit {
-			d.j.violated("I6", "%s explains at most %d duplicates, there are %d", fmt.Sprintf("fault %d (%s)", f.ID, f.Kind), 2*limit, n)
+		if d.room(f) < 0 {
+			d.j.violated("I6", "fault %d (%s) explains at most %d duplicates, there are %d", f.ID, f.Kind, d.room(f)+n, n)
 		}
 	}
+}
+
+// room is how many more duplicates a fault can explain.
+func (d *duplicates) room(f *ledger.Fault) int {
+	if f.Class == ClassBroker {
+		return math.MaxInt
+	}
+	limit := d.j.run.Prefetch
+	if f.Class == ClassApp {
+		limit = d.j.run.Concurrency * (1 + int((f.End-f.Start)/int64(d.j.run.AppTimeout)))
+	}
+	// Some faults are several: a connection can break again while it is narrow or slow.
+	return 2*limit - d.by[f]
 }
 
 // successes are the faults that explain receipt n although receipt done was answered with success: the ack was lost, the

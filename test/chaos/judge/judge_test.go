@@ -107,6 +107,12 @@ func TestJudge(t *testing.T) {
 				s.receive(again, 61*time.Second, 0, 200)
 			}
 		}, []string{"I6"}},
+		{"as many, which two faults share", func(s *story) {
+			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: AppStopped, Class: ClassApp, Start: at(55 * time.Second), End: at(61 * time.Second), Recovered: at(62 * time.Second)})
+			for range 2*s.run.Prefetch + 1 {
+				s.receive(again, 61*time.Second, 0, 200)
+			}
+		}, nil},
 		{"parked without having failed", func(s *story) { s.park(okay) }, []string{"I4", "I7"}},
 		{"counted without an attempt", func(s *story) { s.of(okay, 0).Count, s.of(okay, 0).Attempt = 3, 4 }, []string{"I5", "I7"}},
 		{"one counted attempt that the app never saw, because it was away", func(s *story) {
