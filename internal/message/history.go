@@ -12,6 +12,7 @@ const (
 	HeaderDeath              = "x-death"
 	HeaderRetryCount         = "x-retry-count"
 	HeaderCrashes            = "x-retry-crashes"
+	HeaderReply              = "x-redriven-reply-to" // where whoever redrove the message wants to be told its verdict
 	HeaderFinalRetryCount    = "x-final-retry-count"
 	HeaderOriginalQueue      = "x-original-queue"
 	HeaderOriginalExchange   = "x-original-exchange"
@@ -25,14 +26,14 @@ const maxCount = math.MaxInt32
 // Deliveries is how often a quorum queue says it has delivered the message in vain, 0 elsewhere. It is good for
 // caution, never for counting attempts: brokers differ in what they count, and a publisher can write it.
 func Deliveries(h amqp.Table) int {
-	n, _ := integer(h["x-delivery-count"])
+	n, _ := Integer(h["x-delivery-count"])
 	return n
 }
 
 // Crashes is how many crashes a message says it has been through. A publisher can write it, so it only ever asks for
 // caution: a message is parked for a crash that was seen, never for one that it came with.
 func Crashes(h amqp.Table) int {
-	n, _ := integer(h[HeaderCrashes])
+	n, _ := Integer(h[HeaderCrashes])
 	return n
 }
 
@@ -55,8 +56,8 @@ func RetryCount(h amqp.Table, queue string) int { return readHistory(h, queue).r
 func readHistory(h amqp.Table, queue string) history {
 	var r history
 	own, hasOwn := r.findRejected(h, queue)
-	published, hasPublished := integer(h[HeaderRetryCount])
-	final, hasFinal := integer(h[HeaderFinalRetryCount])
+	published, hasPublished := Integer(h[HeaderRetryCount])
+	final, hasFinal := Integer(h[HeaderFinalRetryCount])
 	r.retries = min(max(published+own.count, final), maxCount)
 
 	if r.returned = hasOwn || hasPublished || hasFinal; !r.returned {
@@ -117,7 +118,7 @@ func (r *history) findRejected(h amqp.Table, queue string) (own death, found boo
 // readDeath reads one x-death entry; ok is false when a field the broker relies on is missing or of a foreign type.
 func readDeath(t amqp.Table) (d death, reason, queue string, ok bool) {
 	var counted, reasoned, queued, routed bool
-	d.count, counted = integer(t["count"])
+	d.count, counted = Integer(t["count"])
 	reason, reasoned = t["reason"].(string)
 	queue, queued = t["queue"].(string)
 	d.exchange, routed = t["exchange"].(string)
@@ -135,8 +136,8 @@ func readDeath(t amqp.Table) (d death, reason, queue string, ok bool) {
 // deathReasons are what a broker writes.
 var deathReasons = []string{"rejected", "expired", "maxlen", "delivery_limit"}
 
-// integer reads v as a count: any AMQP integer type that is not negative, clamped to maxCount.
-func integer(v any) (int, bool) {
+// Integer reads v as a count: any AMQP integer type that is not negative, clamped to maxCount.
+func Integer(v any) (int, bool) {
 	var n int64
 	switch v := v.(type) {
 	case int64:

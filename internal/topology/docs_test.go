@@ -43,8 +43,8 @@ func TestDocs(t *testing.T) {
 	}
 	for _, word := range append([]string{
 		PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter,
-		headerFinalStatusCode, headerFinalError, headerFinalReason, headerFinalDetail, headerFinalAt, headerFinalProblemType,
-		headerFinalProblemTitle, headerFinalProblemDetail, headerFinalDropped, headerOriginalExpiration, headerOriginalUserID,
+		HeaderFinalStatusCode, HeaderFinalError, HeaderFinalReason, HeaderFinalDetail, HeaderFinalAt, HeaderFinalProblemType,
+		HeaderFinalProblemTitle, HeaderFinalProblemDetail, headerFinalDropped, headerOriginalExpiration, headerOriginalUserID,
 		headerOriginalCC, headerOriginalBCC, HeaderRetryQueue,
 		"SIDECAR_PREFIX", "SIDECAR_EXCHANGE", "SIDECAR_EXCHANGE_TYPE", "SIDECAR_QUEUE", "SIDECAR_BINDINGS", "SIDECAR_RETRY_EXCHANGE",
 		"SIDECAR_RETRY_QUEUE", "SIDECAR_DLX", "SIDECAR_DLQ", "SIDECAR_QUEUE_TYPE", "SIDECAR_MESSAGE_TTL", "SIDECAR_RETRY_DELAY",

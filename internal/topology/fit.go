@@ -17,7 +17,7 @@ const shortText = 64
 
 // cuttable are the texts of ours that may be long, the most dispensable first.
 var cuttable = []string{
-	headerFinalProblemDetail, headerFinalProblemTitle, headerFinalProblemType, headerFinalError, headerFinalDetail,
+	HeaderFinalProblemDetail, HeaderFinalProblemTitle, HeaderFinalProblemType, HeaderFinalError, HeaderFinalDetail,
 }
 
 // kept are the headers of ours that are never dropped; x-final-* are not either. Together they are small.

@@ -102,10 +102,10 @@ func wantHarmless(t *testing.T, p *Plan, pub *amqp.Publishing) {
 func wantParked(t *testing.T, m *message.Message, pub *amqp.Publishing, o *message.Outcome) {
 	t.Helper()
 	h := pub.Headers
-	_, failed := h[headerFinalError].(string)
-	_, answered := h[headerFinalStatusCode].(int32)
+	_, failed := h[HeaderFinalError].(string)
+	_, answered := h[HeaderFinalStatusCode].(int32)
 	if failed == answered || failed != (o.Failure != message.FailureNone) {
-		t.Fatalf("status %v, error %v", h[headerFinalStatusCode], h[headerFinalError])
+		t.Fatalf("status %v, error %v", h[HeaderFinalStatusCode], h[HeaderFinalError])
 	}
 	if h[message.HeaderOriginalQueue] != m.Queue || h[message.HeaderFinalRetryCount] != int32(m.RetryCount) || string(pub.Body) != string(m.Body) {
 		t.Fatalf("%v", h)

@@ -14,14 +14,14 @@ import (
 // Headers of a parked message, beside those that package message names.
 const (
 	headerFinalPrefix        = "x-final-"
-	headerFinalStatusCode    = "x-final-status-code" // int32, only when the app answered
-	headerFinalError         = "x-final-error"       // only when it did not
-	headerFinalReason        = "x-final-reason"
-	headerFinalDetail        = "x-final-detail" // only when the app gave one
-	headerFinalAt            = "x-final-at"     // RFC 3339, UTC: a text reads the same in every client
-	headerFinalProblemType   = "x-final-problem-type"
-	headerFinalProblemTitle  = "x-final-problem-title"
-	headerFinalProblemDetail = "x-final-problem-detail"
+	HeaderFinalStatusCode    = "x-final-status-code" // int32, only when the app answered
+	HeaderFinalError         = "x-final-error"       // only when it did not
+	HeaderFinalReason        = "x-final-reason"
+	HeaderFinalDetail        = "x-final-detail" // only when the app gave one
+	HeaderFinalAt            = "x-final-at"     // RFC 3339, UTC: a text reads the same in every client
+	HeaderFinalProblemType   = "x-final-problem-type"
+	HeaderFinalProblemTitle  = "x-final-problem-title"
+	HeaderFinalProblemDetail = "x-final-problem-detail"
 
 	// headerFinalDropped counts the message's own headers that did not fit beside ours.
 	headerFinalDropped = "x-final-headers-dropped"
@@ -39,7 +39,7 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.P
 	})
 	h[message.HeaderOriginalQueue] = m.Queue
 	h[message.HeaderFinalRetryCount] = int32(min(max(m.RetryCount, 0), math.MaxInt32)) // #nosec G115 -- bounded
-	h[headerFinalReason] = v.Reason.String()
+	h[HeaderFinalReason] = v.Reason.String()
 	setCrashes(h, m)
 	setOrigin(h, m)
 	keepDropped(h, m)
@@ -62,18 +62,18 @@ func staleRecord(m *message.Message, key string) bool {
 func describe(h amqp.Table, o *message.Outcome) {
 	switch {
 	case o.Failure != message.FailureNone:
-		h[headerFinalError] = failureText(o)
+		h[HeaderFinalError] = failureText(o)
 	case o.Status != 0 || !o.At.IsZero(): // an answer of status 000 is an answer
-		h[headerFinalStatusCode] = int32(o.Status) // #nosec G115 -- three digits
+		h[HeaderFinalStatusCode] = int32(o.Status) // #nosec G115 -- three digits
 	}
 	if !o.At.IsZero() {
-		h[headerFinalAt] = o.At.UTC().Format(finalAtFmt)
+		h[HeaderFinalAt] = o.At.UTC().Format(finalAtFmt)
 	}
-	setText(h, headerFinalDetail, o.Detail)
+	setText(h, HeaderFinalDetail, o.Detail)
 	if o.Problem != nil {
-		setText(h, headerFinalProblemType, o.Problem.Type)
-		setText(h, headerFinalProblemTitle, o.Problem.Title)
-		setText(h, headerFinalProblemDetail, o.Problem.Detail)
+		setText(h, HeaderFinalProblemType, o.Problem.Type)
+		setText(h, HeaderFinalProblemTitle, o.Problem.Title)
+		setText(h, HeaderFinalProblemDetail, o.Problem.Detail)
 	}
 }
 

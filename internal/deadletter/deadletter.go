@@ -1,0 +1,142 @@
+// Package deadletter looks into a dead-letter queue and acts on what is parked there: list, group, show, redrive, discard,
+// export, import. It speaks AMQP and nothing else: no management API, no plugin, no database.
+//
+// Every operation takes messages unacked on a session of its own, decides, and gives back in one frame what it has not
+// moved or discarded, so that all of it keeps its place. What is moved is published, mandatory and confirmed, and acked
+// after that: a crash at any point leaves a message where it was, or where it was to go, or in both places, never nowhere.
+// An operation is bounded by the number of messages at its start, so it ends also when all it moves comes back.
+//
+// Two operations at a time on one queue would hide messages from each other. They exclude each other: within a process by a
+// lock, between processes by looking whether anybody else consumes the queue.
+package deadletter
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/topology"
+)
+
+// What can be wrong with an operation, beside the errors of package broker. Test with errors.Is; the text says more.
+var (
+	// ErrNoQueue: the topology has no dead-letter queue.
+	ErrNoQueue = errors.New("this topology has no dead-letter queue")
+	// ErrMissing: the dead-letter queue does not exist in the broker.
+	ErrMissing = errors.New("the dead-letter queue does not exist")
+	// ErrInUse: another operation runs on the queue, here or elsewhere, or something else consumes it.
+	ErrInUse = errors.New("the dead-letter queue is in use")
+	// ErrNotFound: no parked message matches what was asked for by its id.
+	ErrNotFound = errors.New("no such parked message")
+	// ErrCanary: a message that was sent ahead failed again, or nothing was heard of it in time. The rest has not been touched.
+	ErrCanary = errors.New("the canary failed")
+	// ErrStopped: the operation ended before its end because of a failure that would have met the next message too.
+	ErrStopped = errors.New("stopped")
+	// ErrInvalid: a filter, an option or a line of an import makes no sense. The text names it.
+	ErrInvalid = errors.New("invalid")
+)
+
+// Options say which queue, and how to reach it.
+type Options struct {
+	Plan   *topology.Plan
+	Broker broker.Options // Name gets the operation's name appended; nothing is registered for these connections
+	By     string         // who acts: goes into x-redriven-by
+
+	Logger     *slog.Logger          // nil = silent
+	Registerer prometheus.Registerer // takes sidecar_redriven_total; nil = none
+}
+
+// Queue is the dead-letter queue of one service. Its methods are safe for concurrent use; each opens connections of its own
+// and closes them.
+type Queue struct {
+	o       Options
+	name    string
+	dialer  *broker.Dialer
+	metrics *metrics
+	mu      sync.Mutex // held by the operation that runs
+}
+
+// New returns the queue that the plan parks in. ErrNoQueue when there is none. It connects to nothing yet.
+func New(o Options) (*Queue, error) {
+	if o.Plan.Park.Queue == "" {
+		return nil, ErrNoQueue
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Broker.Registerer = nil // a connection that comes and goes is no news
+	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer)}, nil
+}
+
+// Name is the queue's name in the broker.
+func (q *Queue) Name() string { return q.name }
+
+// Scan bounds what is looked at.
+type Scan struct {
+	Limit int // matching messages at most; 0 = all
+	Depth int // messages looked at, from the head of the queue; 0 = all there were at the start
+}
+
+// Summary says what a look has covered.
+type Summary struct {
+	Queue   string `json:"queue"`
+	Total   int    `json:"total"`   // ready messages at the start
+	Scanned int    `json:"scanned"` // of those, looked at
+	Matched int    `json:"matched"` // of those, matching
+}
+
+// Complete reports whether nothing was left out by the bounds.
+func (s *Summary) Complete() bool { return s.Scanned >= s.Total }
+
+// Progress is how far an operation has come. All counts only grow.
+type Progress struct {
+	Total   int `json:"total"`   // messages at the start; lines are not counted beforehand by an import
+	Scanned int `json:"scanned"` // looked at
+	Matched int `json:"matched"` // that the selection chose
+	Done    int `json:"done"`    // redriven, discarded, exported or imported
+	Failed  int `json:"failed"`  // that could not be moved; they stay where they are
+	Skipped int `json:"skipped"` // another service's, in a queue that services share: never touched
+
+	Canary CanaryProgress `json:"canary,omitzero"`
+}
+
+// CanaryProgress is what became of the messages that were sent ahead.
+type CanaryProgress struct {
+	Sent int      `json:"sent"`
+	Good int      `json:"good"` // acked
+	Bad  int      `json:"bad"`  // failed again
+	Done bool     `json:"done"` // all were good: the rest follows
+	Last *Verdict `json:"last,omitempty"`
+}
+
+// Verdict is what the sidecar that got a redriven message says about it.
+type Verdict struct {
+	MessageID string `json:"message_id,omitempty"`
+	Outcome   string `json:"outcome"` // ack, retry, park, discard
+	Reason    string `json:"reason,omitempty"`
+	Status    int    `json:"status,omitempty"`
+}
+
+// Selection says which messages an action is for.
+type Selection struct {
+	Filter Filter
+	Limit  int // at most so many; 0 = all that match
+}
+
+// Redrive says how messages go back into the flow.
+type Redrive struct {
+	Selection
+	DryRun bool    // count, move nothing
+	Reset  bool    // as if never tried: full fresh attempts. Otherwise the count goes on: one try, then parked again
+	Rate   float64 // messages per second at the most; 0 = as fast as they are confirmed
+	Canary int     // send so many first and wait for their verdicts; 0 = none
+
+	CanaryTimeout time.Duration // for all verdicts together, beside the time a redriven message waits; 0 = one minute
+}
+
+// Report is told how far an operation has come, a few times per second and at its end. It must not block.
+type Report func(Progress)

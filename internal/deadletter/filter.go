@@ -1,0 +1,183 @@
+package deadletter
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sidecar/internal/message"
+)
+
+// Filter chooses messages. A message has to meet every condition that is set; of values given to one condition, any. The
+// zero Filter chooses all.
+type Filter struct {
+	IDs      []string // message ids or Refs
+	Statuses []string // "503" or a class: "5xx"; "none": no answer at all
+	Reasons  []string
+	Group    string // id of a Group
+	Error    string // part of the error, detail or problem texts, whatever the case
+
+	RoutingKeys []string // patterns with * and ?
+	Headers     []HeaderMatch
+
+	Before, After time.Time // of ParkedAt; zero = any. A message of which nobody says when it was parked matches neither
+}
+
+// HeaderMatch is a header and a pattern for its value as text. An empty pattern asks only for the header.
+type HeaderMatch struct{ Name, Pattern string }
+
+// Conditions are the names that Set knows, with what they mean to people.
+var Conditions = [][2]string{
+	{"status", "status of the last answer: 503, 5xx, or none for those without one"},
+	{"reason", "why it was parked: max_retries, park_status, disposition, too_large, crash, ..."},
+	{"older", "parked longer ago than this: 90s, 15m, 2h, 7d"},
+	{"newer", "parked less long ago than this"},
+	{"routing-key", "routing key it was first published with; * stands for anything"},
+	{"header", "a header and its value, NAME=VALUE; * stands for anything, NAME alone for any value"},
+	{"error", "part of the error or problem text"},
+	{"group", "id of a group, as groups prints it"},
+	{"id", "message id, or the reference that list prints"},
+}
+
+// Set adds a condition by its name as in Conditions. An error is ErrInvalid and names condition and value.
+func (f *Filter) Set(name, value string) error {
+	bad := func(allowed string) error {
+		return fmt.Errorf("%w: %s %.100q: %s", ErrInvalid, name, value, allowed)
+	}
+	if value == "" {
+		return bad("must not be empty")
+	}
+	switch name {
+	case "status":
+		if !isStatus(value) {
+			return bad("want a status such as 503, a class such as 5xx, or none")
+		}
+		f.Statuses = append(f.Statuses, value)
+	case "reason":
+		if !isReason(value) {
+			return bad("is not a reason that a message is parked for")
+		}
+		f.Reasons = append(f.Reasons, value)
+	case "older", "newer":
+		d, err := parseAge(value)
+		if err != nil {
+			return bad("want a duration such as 90s, 15m, 2h or 7d")
+		}
+		at := time.Now().Add(-d)
+		if name == "older" {
+			f.Before = at
+		} else {
+			f.After = at
+		}
+	case "routing-key":
+		f.RoutingKeys = append(f.RoutingKeys, value)
+	case "header":
+		key, pattern, _ := strings.Cut(value, "=")
+		if key == "" {
+			return bad("want NAME=VALUE or NAME")
+		}
+		f.Headers = append(f.Headers, HeaderMatch{key, pattern})
+	case "error":
+		f.Error = value
+	case "group":
+		f.Group = value
+	case "id":
+		f.IDs = append(f.IDs, value)
+	default:
+		return fmt.Errorf("%w: there is no condition %.100q", ErrInvalid, name)
+	}
+	return nil
+}
+
+// Empty reports whether the filter chooses every message.
+func (f *Filter) Empty() bool {
+	return len(f.IDs)+len(f.Statuses)+len(f.Reasons)+len(f.RoutingKeys)+len(f.Headers) == 0 &&
+		f.Group == "" && f.Error == "" && f.Before.IsZero() && f.After.IsZero()
+}
+
+// Match reports whether the filter chooses m.
+func (f *Filter) Match(m *Message) bool {
+	anyOf := func(values []string, fits func(string) bool) bool {
+		return len(values) == 0 || slices.ContainsFunc(values, fits)
+	}
+	return anyOf(f.Statuses, m.hasStatus) &&
+		anyOf(f.Reasons, func(r string) bool { return r == m.Reason }) &&
+		anyOf(f.RoutingKeys, func(p string) bool { return glob(p, m.RoutingKey) }) &&
+		(f.Before.IsZero() || !m.ParkedAt.IsZero() && m.ParkedAt.Before(f.Before)) &&
+		(f.After.IsZero() || !m.ParkedAt.IsZero() && m.ParkedAt.After(f.After)) &&
+		(f.Error == "" || m.mentions(f.Error)) &&
+		!slices.ContainsFunc(f.Headers, func(h HeaderMatch) bool { return !m.hasHeader(h) }) &&
+		(f.Group == "" || m.Group().ID == f.Group) &&
+		anyOf(f.IDs, m.is) // last: a Ref is a digest of everything
+}
+
+func (m *Message) hasStatus(s string) bool {
+	switch {
+	case s == "none":
+		return m.Status == 0
+	case strings.HasSuffix(s, "xx"):
+		return m.Status/100 == int(s[0]-'0')
+	}
+	return strconv.Itoa(m.Status) == s
+}
+
+func (m *Message) mentions(part string) bool {
+	part = strings.ToLower(part)
+	return slices.ContainsFunc([]string{m.Error, m.Detail, m.ProblemType, m.ProblemTitle, m.ProblemDetail}, func(s string) bool {
+		return strings.Contains(strings.ToLower(s), part)
+	})
+}
+
+func (m *Message) hasHeader(h HeaderMatch) bool {
+	v, ok := m.Properties.Headers[h.Name]
+	return ok && (h.Pattern == "" || glob(h.Pattern, PlainText(v)))
+}
+
+func isStatus(s string) bool {
+	if s == "none" || len(s) == 3 && s[0] >= '1' && s[0] <= '9' && s[1:] == "xx" {
+		return true
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && len(s) == 3 && n <= 999
+}
+
+// isReason: ours are a closed set, the broker's own are not.
+func isReason(s string) bool {
+	if strings.HasPrefix(s, "broker:") {
+		return true
+	}
+	for r := range message.Reasons {
+		if message.Reason(r).String() == s { //nolint:gosec // the reasons are the integers below Reasons
+			return true
+		}
+	}
+	return false
+}
+
+// parseAge is time.ParseDuration with days.
+func parseAge(s string) (time.Duration, error) {
+	unit := time.Duration(1)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		s, unit = days+"h", 24
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, err
+	}
+	if d < 0 || d > time.Duration(1<<62)/unit {
+		return 0, fmt.Errorf("out of range")
+	}
+	return d * unit, nil
+}
+
+// glob matches * and ? against all of s, slashes included. A pattern never fails: what is not special stands for itself.
+func glob(pattern, s string) bool {
+	// path.Match stops at slashes, of which a routing key may have some, and knows more special bytes.
+	const slash = "\x00"
+	quoted := strings.NewReplacer(`\`, `\\`, `[`, `\[`, "/", slash).Replace(pattern)
+	ok, err := path.Match(quoted, strings.ReplaceAll(s, "/", slash))
+	return ok && err == nil
+}

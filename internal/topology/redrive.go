@@ -1,0 +1,91 @@
+package topology
+
+import (
+	"maps"
+	"math"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+)
+
+// Headers of a message that was moved from the dead-letter queue back into the flow.
+const (
+	HeaderRedrivenAt    = "x-redriven-at"    // RFC 3339, UTC
+	HeaderRedrivenBy    = "x-redriven-by"    // who asked for it
+	HeaderRedrivenCount = "x-redriven-count" // int32, this time included
+	HeaderRedrivenFrom  = "x-redriven-from"  // the dead-letter queue
+)
+
+// Redriving says who moves a message back, and how.
+type Redriving struct {
+	By    string
+	At    time.Time
+	Count int    // how often it has been moved before
+	Reply string // see message.HeaderReply; "" asks for no verdict
+	// Reset makes the message one that was never tried. Where it was first published stays known.
+	Reset bool
+}
+
+// RedrivePublication is m, a message that was parked, on its way back into the flow. fits is false when its headers do not
+// fit a frame any more.
+//
+// Without Reset it goes on counting: x-final-retry-count says what it has used up, also to brokers that ignore the x-death
+// of a publisher.
+func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *broker.Publication, fits bool) {
+	h := copyHeaders(m, func(key string) bool {
+		return bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
+			r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || key == message.HeaderCrashes || key == HeaderRetryQueue)
+	})
+	if m.HasOriginal {
+		setOrigin(h, m)
+	}
+	keepDropped(h, m)
+	if r.Reset {
+		h[message.HeaderRetryCount] = int32(0) // the origin is only believed of messages that have been tried
+	}
+	h[HeaderRedrivenAt] = r.At.UTC().Format(finalAtFmt)
+	h[HeaderRedrivenBy] = plainText(r.By, maxName)
+	h[HeaderRedrivenCount] = int32(min(max(r.Count, 0)+1, math.MaxInt32)) //nolint:gosec // bounded
+	h[HeaderRedrivenFrom] = p.Park.Queue
+	if r.Reply != "" {
+		h[message.HeaderReply] = r.Reply
+	}
+	pub = &broker.Publication{Kind: broker.KindRedrive, Exchange: p.Redrive.Exchange, Key: p.Redrive.Key, Msg: publishing(m, h)}
+	return pub, !p.overweight(&pub.Msg, 0)
+}
+
+// RestorePublication is d on its way into the dead-letter queue as it is: one that was taken out of it before. What would
+// act on the broker becomes a header.
+func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *broker.Publication, fits bool) {
+	var m message.Message
+	m.FromDelivery(d, p.Queue, p.MaxRetries)
+	h := copyHeaders(&m, func(key string) bool { return bookkeeping(key) && !deathRecord(key) || senderSelected(key) })
+	keepDropped(h, &message.Message{Headers: withoutDeaths(m.Headers), UserID: m.UserID})
+	pub = &broker.Publication{Kind: broker.KindOther, Exchange: p.Park.Exchange, Key: p.Park.Key, Msg: publishing(&m, h)}
+	pub.Msg.Expiration = m.Expiration
+	if len(m.Headers) == 0 {
+		pub.Msg.Headers = nil
+	}
+	return pub, !p.overweight(&pub.Msg, 0)
+}
+
+// withoutDeaths leaves out what keepDead would look at: what the broker took off long ago is no news.
+func withoutDeaths(h amqp.Table) amqp.Table {
+	h = maps.Clone(h)
+	delete(h, message.HeaderDeath)
+	return h
+}
+
+// Owns reports whether a parked message that comes from queue is this service's to move. queue is "" when nobody knows:
+// then it is, unless several services park in the same queue.
+func (p *Plan) Owns(queue string) bool {
+	if queue == "" {
+		q := p.queue(p.Park.Queue)
+		return q == nil || !q.Shared
+	}
+	return p.queue(queue) != nil
+}
