@@ -1,0 +1,141 @@
+package deadletter
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// View is one line of a list: what people ask first about a parked message, without its body. It holds none of the
+// message's memory.
+type View struct {
+	Ref       string `json:"ref"`
+	Position  int    `json:"position"`
+	MessageID string `json:"message_id"`
+	Reason    string `json:"reason"`
+	Status    int    `json:"status,omitempty"`
+	Error     string `json:"error,omitempty"`
+	Detail    string `json:"detail,omitempty"`
+
+	Problem *Problem `json:"problem,omitempty"`
+
+	RetryCount   int       `json:"retry_count"`
+	RedriveCount int       `json:"redrive_count"`
+	ParkedAt     time.Time `json:"parked_at,omitzero"`
+
+	OriginalQueue    string `json:"original_queue"`
+	OriginalExchange string `json:"original_exchange"`
+	RoutingKey       string `json:"routing_key"`
+	ContentType      string `json:"content_type,omitempty"`
+	Size             int    `json:"size"` // of the body, in bytes
+	Foreign          bool   `json:"foreign,omitempty"`
+	Group            string `json:"group"`
+}
+
+// Problem is what the app said in an RFC 9457 answer.
+type Problem struct {
+	Type   string `json:"type,omitempty"`
+	Title  string `json:"title,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Full is a message with everything in it.
+type Full struct {
+	View
+	Exchange   Text       `json:"exchange"` // of the delivery from the dead-letter queue
+	Key        Text       `json:"key"`      // likewise
+	Properties Properties `json:"properties"`
+	Headers    Headers    `json:"headers"`
+	Journey    []Step     `json:"journey"`
+	Body       *Body      `json:"body,omitempty"`
+}
+
+// Body is a message body for people: at most so many bytes of it.
+type Body struct {
+	Format    string `json:"format"` // json (indented), text, hex (a dump) or empty
+	Text      string `json:"text"`
+	Size      int    `json:"size"`      // in bytes, of all of it
+	Truncated bool   `json:"truncated"` // Text is of the beginning only
+}
+
+// View returns what a list shows of m.
+func (m *Message) View() View {
+	v := View{
+		Ref: m.Ref(), Position: m.Position, MessageID: valid(m.MessageID), Reason: valid(m.Reason), Status: m.Status,
+		Error: valid(m.Error), Detail: valid(m.Detail), RetryCount: m.RetryCount, RedriveCount: m.RedriveCount,
+		ParkedAt: m.ParkedAt.UTC(), OriginalQueue: valid(m.OriginalQueue), OriginalExchange: valid(m.OriginalExchange),
+		RoutingKey: valid(m.RoutingKey), ContentType: valid(m.ContentType), Size: m.Size, Foreign: m.Foreign, Group: m.Group().ID,
+	}
+	if m.ProblemType != "" || m.ProblemTitle != "" || m.ProblemDetail != "" {
+		v.Problem = &Problem{valid(m.ProblemType), valid(m.ProblemTitle), valid(m.ProblemDetail)}
+	}
+	return v
+}
+
+// Full returns all of m, with at most maxBody bytes of its body; 0 or less leaves the body out.
+func (m *Message) Full(maxBody int) *Full {
+	r := m.Record()
+	f := &Full{
+		View: m.View(), Exchange: r.Exchange, Key: r.RoutingKey, Properties: r.Properties,
+		Headers: Headers(m.Properties.Headers), Journey: m.Journey(),
+	}
+	if f.Headers == nil {
+		f.Headers = Headers{}
+	}
+	if f.Journey == nil {
+		f.Journey = []Step{}
+	}
+	if maxBody > 0 {
+		f.Body = showBody(m.Properties.Body, maxBody)
+	}
+	return f
+}
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// showBody makes text of a body: indented when it is JSON, as it is when it is text, a dump of bytes otherwise.
+func showBody(b []byte, limit int) *Body {
+	s := &Body{Format: "empty", Size: len(b)}
+	if len(b) == 0 {
+		return s
+	}
+	var indented bytes.Buffer
+	// Indenting can multiply the size: what does not fit is shown as the text that it is.
+	if len(b) <= limit && json.Valid(b) && json.Indent(&indented, b, "", "  ") == nil && indented.Len() <= 4*limit {
+		s.Format, s.Text = "json", strings.ToValidUTF8(indented.String(), "\uFFFD")
+		return s
+	}
+	s.Truncated = len(b) > limit
+	b = b[:min(len(b), limit)]
+	if t, ok := textOf(b, s.Truncated); ok {
+		s.Format, s.Text = "text", t
+		return s
+	}
+	s.Format, s.Text = "hex", hex.Dump(b)
+	return s
+}
+
+// textOf returns b as text when it is some; a cut may have gone through its last rune.
+func textOf(b []byte, cut bool) (string, bool) {
+	if cut {
+		for n := 1; n < utf8.UTFMax && n <= len(b) && !utf8.Valid(b); n++ {
+			if utf8.RuneStart(b[len(b)-n]) {
+				b = b[:len(b)-n]
+				break
+			}
+		}
+	}
+	if !utf8.Valid(b) {
+		return "", false
+	}
+	for _, r := range string(b) {
+		if unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' {
+			return "", false
+		}
+	}
+	return string(b), true
+}
