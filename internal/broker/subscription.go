@@ -90,27 +90,35 @@ func (s *Subscription) Err() error {
 // Start begins to consume. What it returns ends after Stop or when the subscription ends; what it then still holds of
 // an ended subscription the broker delivers again.
 func (s *Subscription) Start(ctx context.Context) (*Deliveries, error) {
+	tag, deliveries, err := s.consume(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.tag = tag
+	return deliveries, nil
+}
+
+func (s *Subscription) consume(ctx context.Context) (tag string, deliveries *Deliveries, err error) {
 	// A tag is never used twice on a connection, on whatever channel: the intake knows consumers by their tags alone.
-	tag := fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.session.consumers.Add(1))
-	deliveries := NewDeliveries()
+	tag = fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.session.consumers.Add(1))
+	deliveries = NewDeliveries()
 	in := &s.session.wire.intake
 	in.add(tag, deliveries) // before the broker can deliver
 	var none <-chan amqp.Delivery
-	err := s.session.Do(ctx, "consume", func() (err error) {
+	err = s.session.Do(ctx, "consume", func() (err error) {
 		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
 		return err
 	})
 	if err != nil {
 		in.remove(tag)
-		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
+		return "", nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
 	}
-	s.tag = tag
 	go func() {
 		for range none { //nolint:revive // the library's own end of the consumer; its deliveries never come this way
 		}
 		in.remove(tag)
 	}()
-	return deliveries, nil
+	return tag, deliveries, nil
 }
 
 // Stop cancels the consumer and waits for the broker to say so: nothing new is delivered afterwards, what was delivered
@@ -121,11 +129,44 @@ func (s *Subscription) Stop(ctx context.Context) error {
 	}
 	tag := s.tag
 	s.tag = ""
+	return s.cancel(ctx, tag)
+}
+
+func (s *Subscription) cancel(ctx context.Context, tag string) error {
 	if err := s.session.Do(ctx, "cancel", func() error { return s.ch.Cancel(tag, false) }); err != nil {
 		return fmt.Errorf("stop consuming queue %q: %w", s.queue, s.explain(err))
 	}
 	return nil
 }
+
+// Consumer is one of several consumers of a subscription, with a window of its own.
+type Consumer struct {
+	*Deliveries
+
+	sub *Subscription
+	tag string
+}
+
+// Consume begins another consumer, which will hold at most prefetch unsettled deliveries, 1 to 65535. It is for who wants
+// to hold more than one window: the deliveries of all consumers of a subscription are settled on it, also those of consumers
+// that have been stopped. It must not be mixed with Start. One goroutine at a time may call it.
+func (s *Subscription) Consume(ctx context.Context, prefetch int) (*Consumer, error) {
+	if prefetch < 1 || prefetch > 65535 {
+		return nil, fmt.Errorf("consume queue %q: prefetch %d is not between 1 and 65535", s.queue, prefetch)
+	}
+	// The broker takes the count for consumers that begin from now on.
+	if err := s.session.Do(ctx, "set the prefetch count", func() error { return s.ch.Qos(prefetch, 0, false) }); err != nil {
+		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
+	}
+	tag, deliveries, err := s.consume(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Consumer{Deliveries: deliveries, sub: s, tag: tag}, nil
+}
+
+// Stop is Subscription.Stop for this consumer.
+func (c *Consumer) Stop(ctx context.Context) error { return c.sub.cancel(ctx, c.tag) }
 
 // Ack removes the delivery from the queue; multiple: and every unsettled one before it on this subscription.
 func (s *Subscription) Ack(tag uint64, multiple bool) error {
@@ -136,6 +177,18 @@ func (s *Subscription) Ack(tag uint64, multiple bool) error {
 // message's delivery limit.
 func (s *Subscription) Requeue(tag uint64) error {
 	return s.settled("requeue", s.ch.Nack(tag, false, true))
+}
+
+// RequeueAll returns every unsettled delivery of the subscription to its queue in one frame, which keeps their order, and
+// waits until the broker has done it. No consumer may be running: it would get them again.
+func (s *Subscription) RequeueAll(ctx context.Context) error {
+	err := s.session.Do(ctx, "requeue all", func() error {
+		if err := s.ch.Nack(0, true, true); err != nil {
+			return err
+		}
+		return s.ch.Qos(1, 0, false) // a nack has no answer: whatever is answered next comes after it
+	})
+	return s.settled("requeue all", err)
 }
 
 // Reject takes the delivery out of its queue and along the queue's dead-letter route; where there is none, or where it

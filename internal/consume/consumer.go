@@ -84,7 +84,8 @@ type Consumer struct {
 	interrupt context.Context // ends: stop what runs
 	cancel    context.CancelCauseFunc
 
-	overflow pace // requeues that found no sleeper's slot
+	telling  chan struct{} // slots for verdicts that are being told
+	overflow pace          // requeues that found no sleeper's slot
 
 	stuckMu  sync.Mutex
 	stuckNow int
@@ -111,6 +112,7 @@ func New(o Options) *Consumer {
 	o.ProofLasts = cmp.Or(o.ProofLasts, topology.DefaultEvery)
 	c := &Consumer{
 		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
+		telling:  make(chan struct{}, maxTelling),
 		overflow: pace{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())

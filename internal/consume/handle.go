@@ -67,6 +67,7 @@ func (c *Consumer) panicked(messageID string, p any) {
 func (w *worker) handle(d delivery) {
 	c, m := w.c, &w.rec.m
 	m.FromDelivery(&d.Delivery.Delivery, c.o.Plan.Queue, c.o.Plan.MaxRetries)
+	w.rec.reply, w.rec.token = message.Reply(m.Headers)
 	if d.run.gone() { // the broker delivers it again: POSTing it now would double it
 		w.settled = true
 		d.run.finish(event{d.DeliveryTag, message.Release, message.ReasonUndispatched, finalRequeue})

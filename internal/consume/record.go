@@ -22,7 +22,9 @@ type record struct {
 	span telemetry.Span
 
 	suspicion *crash.Claim // that this message ended an earlier process; nil when there is none
-	finished  bool         // the delivery's fate has been handed to the settler
+	reply     string       // where the verdict wants to be told, see message.Reply; "" nowhere
+	token     string
+	finished  bool // the delivery's fate has been handed to the settler
 }
 
 // keep copies what is needed when the rest is done later: the worker reuses its record.

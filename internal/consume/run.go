@@ -301,6 +301,9 @@ func (r *run) finishWith(tag uint64, rec *record) {
 	rec.span.Settle(finalNames[s.Final])
 	rec.span.SettleEnd(nil)
 	r.c.record(rec)
+	if rec.reply != "" {
+		r.c.tell(rec)
+	}
 	rec.suspicion.Done(s.Final == topology.FinalAck)
 	rec.finished = true
 	r.finish(event{tag, s.Verdict.Action, s.Verdict.Reason, finals[s.Final]})

@@ -12,7 +12,6 @@ const (
 	HeaderDeath              = "x-death"
 	HeaderRetryCount         = "x-retry-count"
 	HeaderCrashes            = "x-retry-crashes"
-	HeaderReply              = "x-redriven-reply-to" // where whoever redrove the message wants to be told its verdict
 	HeaderFinalRetryCount    = "x-final-retry-count"
 	HeaderOriginalQueue      = "x-original-queue"
 	HeaderOriginalExchange   = "x-original-exchange"

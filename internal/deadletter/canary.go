@@ -1,0 +1,173 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+)
+
+const (
+	// maxCanary bounds how many are sent ahead: all that fit on their way at once.
+	maxCanary = 1000
+	// canaryTimeout is how long all verdicts together may take when nobody says otherwise.
+	canaryTimeout = time.Minute
+)
+
+// canary sends some messages ahead and listens for what becomes of them. Each carries an address, and the sidecar that has
+// settled it publishes its verdict there: the broker's direct reply-to, which needs no queue and no right to declare one, and
+// ends with the connection. Whoever watched the queues instead could tell a message that failed, but not one that was taken
+// from one that waits.
+type canary struct {
+	size    int
+	timeout time.Duration
+	address string
+	replies <-chan amqp.Delivery
+	sent    int
+
+	mu  sync.Mutex
+	p   CanaryProgress
+	met map[string]bool // tokens of those whose verdict is in
+}
+
+// direct is the broker's name for "reply to me".
+const direct = "amq.rabbitmq.reply-to"
+
+func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (*canary, error) {
+	c := &canary{size: r.Canary, timeout: r.CanaryTimeout, met: map[string]bool{}}
+	if c.timeout <= 0 {
+		c.timeout = canaryTimeout
+	}
+	for _, w := range q.o.Plan.Waits {
+		if w.Route == q.o.Plan.Redrive {
+			c.timeout += w.Delay // the way back leads through a queue in which messages wait
+		}
+	}
+	ch, err := s.Channel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
+	err = s.Do(ctx, "ask for verdicts", func() (err error) {
+		if c.replies, err = ch.Consume(direct, "", true, false, false, false, nil); err != nil {
+			return err
+		}
+		// The broker writes our address into whatever we publish on this channel with its name for us. Nobody gets this one, so
+		// it comes back, address and all.
+		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%d", q.name, time.Now().UnixNano())
+		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: direct})
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case back := <-returns:
+		c.address = back.ReplyTo
+		return c, nil
+	case <-time.After(confirming):
+		return nil, errors.New("ask for verdicts: no answer from the broker")
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// cut makes a routing key of s that is not too long.
+func cut(s string) string { return s[max(0, len(s)-255):] }
+
+// next is the address that the next message carries; "" when enough have been sent.
+func (c *canary) next(*Message) string {
+	if c.full() {
+		return ""
+	}
+	c.sent++
+	c.mu.Lock()
+	c.p.Sent = c.sent
+	c.mu.Unlock()
+	return message.ReplyTo(c.address, strconv.Itoa(c.sent))
+}
+
+// forget takes the last next back.
+func (c *canary) forget() {
+	c.sent--
+	c.mu.Lock()
+	c.p.Sent = c.sent
+	c.mu.Unlock()
+}
+
+// full reports whether all have been sent and none has been waited for.
+func (c *canary) full() bool { return c.sent >= c.size }
+
+func (c *canary) progress() CanaryProgress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.p
+}
+
+// sing waits for the verdicts on what has been sent ahead. Afterwards there is no canary any more.
+func (v *mover) sing(ctx context.Context) error {
+	c := v.canary
+	if c.progress().Done {
+		return nil
+	}
+	t := time.NewTimer(c.timeout)
+	defer t.Stop()
+	for c.progress().Good < c.sent {
+		select {
+		case d, ok := <-c.replies:
+			if !ok {
+				return v.w.s.Err()
+			}
+			if err := c.hear(&d); err != nil {
+				return err
+			}
+		case <-v.failed:
+			return nil
+		case <-t.C:
+			p := c.progress()
+			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not paused?",
+				ErrCanary, p.Sent-p.Good, p.Sent, c.timeout)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	c.mu.Lock()
+	c.p.Done = true
+	c.mu.Unlock()
+	return nil
+}
+
+// hear takes one verdict. The same message may be told of more than once.
+func (c *canary) hear(d *amqp.Delivery) error {
+	n, err := strconv.Atoi(d.CorrelationId)
+	if err != nil || n < 1 || n > c.sent {
+		return nil // not an answer to anything we asked
+	}
+	var v Verdict
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return nil //nolint:nilerr // somebody else's
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.p.Last = &v
+	if v.Outcome == "ack" || v.Outcome == "discard" {
+		if !c.met[d.CorrelationId] {
+			c.met[d.CorrelationId] = true
+			c.p.Good++
+		}
+		return nil
+	}
+	c.p.Bad++
+	what := v.Reason
+	if v.Status != 0 {
+		what = fmt.Sprintf("%s, status %d", v.Reason, v.Status)
+	}
+	return fmt.Errorf("%w: message %q failed again: %s (%s); the rest stays parked", ErrCanary, v.MessageID, v.Outcome, what)
+}

@@ -1,0 +1,130 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+)
+
+const (
+	// lockTries is how often an operation tries to be alone with the queue: a look takes a moment.
+	lockTries = 4
+	lockPause = 400 * time.Millisecond
+
+	// lockWait is how long a look waits for the operation of this process that runs.
+	lockWait = 5 * time.Second
+
+	// farewell bounds what has to be done at the end, also when the operation was told to end.
+	farewell = 30 * time.Second
+)
+
+// lock excludes the other operations of this process. patient: wait for the end of the one that runs.
+func (q *Queue) lock(ctx context.Context, patient bool) (unlock func(), err error) {
+	limit := time.Now().Add(lockWait)
+	for !q.mu.TryLock() {
+		if !patient || time.Now().After(limit) {
+			return nil, fmt.Errorf("%w: another operation runs on %q", ErrInUse, q.name)
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	return q.mu.Unlock, nil
+}
+
+// claim makes sure that nobody else consumes the queue: of two that claim at the same time, each first becomes a consumer
+// and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as long as the
+// operation lasts, and it dies with the connection. It takes one message, the first.
+func (w *walk) claim(ctx context.Context) error {
+	for try := 1; ; try++ {
+		alone, err := w.tryClaim(ctx)
+		if alone || err != nil {
+			return err
+		}
+		if try == lockTries {
+			return fmt.Errorf("%w: another operation runs on %q, or something else consumes it", ErrInUse, w.q.name)
+		}
+		if err := pause(ctx, lockPause/4+rand.N(lockPause)); err != nil { // #nosec G404 -- no secret
+			return err
+		}
+	}
+}
+
+func (w *walk) tryClaim(ctx context.Context) (alone bool, err error) {
+	d, err := w.q.depth(ctx, w.s)
+	if err != nil || d.Consumers > 0 {
+		return false, err
+	}
+	w.total = d.Ready
+	if d.Ready == 0 {
+		return true, nil // nothing to be alone with
+	}
+	if w.guard, err = w.sub.Consume(ctx, 1); err != nil {
+		return false, w.q.explain(err)
+	}
+	if d, err = w.q.depth(ctx, w.s); err != nil || d.Consumers == 1 {
+		return err == nil, err
+	}
+	if err := w.guard.Stop(ctx); err != nil {
+		return false, err
+	}
+	w.guard = nil
+	return false, w.sub.RequeueAll(ctx)
+}
+
+// Depth is what the broker says about the queue, without looking into it.
+type Depth struct {
+	Ready     int // messages nobody holds
+	Consumers int // operations that run, or whatever else consumes the queue
+}
+
+// Depth asks the broker. It excludes nothing else.
+func (q *Queue) Depth(ctx context.Context) (Depth, error) {
+	s, err := q.dialer.Dial(ctx)
+	if err != nil {
+		return Depth{}, err
+	}
+	defer s.Close()
+	return q.depth(ctx, s)
+}
+
+func (q *Queue) depth(ctx context.Context, s *broker.Session) (Depth, error) {
+	ch, err := s.Channel(ctx) // a channel of its own: the broker closes it over a queue that is missing
+	if err != nil {
+		return Depth{}, err
+	}
+	var state amqp.Queue
+	err = s.Do(ctx, fmt.Sprintf("look at queue %q", q.name), func() (err error) {
+		if state, err = ch.QueueDeclarePassive(q.name, true, false, false, false, nil); err != nil {
+			return err
+		}
+		return ch.Close()
+	})
+	return Depth{Ready: state.Messages, Consumers: state.Consumers}, q.explain(err)
+}
+
+// explain makes ErrMissing of the broker's 404.
+func (q *Queue) explain(err error) error {
+	if refused, ok := errors.AsType[*broker.RefusedError](err); ok && refused.Code == amqp.NotFound {
+		return fmt.Errorf("%w: %w", ErrMissing, err)
+	}
+	return err
+}
+
+// pause waits; the error is the cause of ctx, which ended first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

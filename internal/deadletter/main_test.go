@@ -1,0 +1,230 @@
+package deadletter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit)) }
+
+// rig is a topology of its own in a real broker, and the queue that is looked into.
+type rig struct {
+	*Queue
+	t    testing.TB
+	url  string
+	plan *topology.Plan
+	log  *logBuffer
+}
+
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newRig declares the topology that change makes of a fanout one.
+func newRig(t testing.TB, change func(*topology.Options)) *rig {
+	t.Helper()
+	url := brokertest.URL(t)
+	service := brokertest.Name(t, "svc")
+	o := topology.Options{Preset: topology.PresetFanout, Service: service}
+	if change != nil {
+		change(&o)
+	}
+	plan, err := topology.Build(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, url: url, plan: plan, log: &logBuffer{}}
+	s, err := broker.NewDialer(r.broker()).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	if err != nil || len(findings) > 0 {
+		t.Fatal(findings, err)
+	}
+	t.Cleanup(func() {
+		ch := brokertest.Channel(t, url)
+		for _, q := range plan.Queues {
+			_, _ = ch.QueueDelete(q.Name, false, false, false)
+		}
+		for _, x := range plan.Exchanges {
+			_ = ch.ExchangeDelete(x.Name, false, false)
+		}
+	})
+	r.Queue = r.another()
+	return r
+}
+
+// another is what another process would make of the same configuration.
+func (r *rig) another() *Queue {
+	r.t.Helper()
+	q, err := New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody", Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return q
+}
+
+func (r *rig) broker() broker.Options {
+	return broker.Options{URLs: func() ([]string, error) { return []string{r.url}, nil }, Timeout: 10 * time.Second, Name: "test " + r.t.Name()}
+}
+
+func quorum(o *topology.Options) { o.QueueType = "quorum" }
+
+// redeclare gives the dead-letter queue other arguments.
+func (r *rig) redeclare(args amqp.Table) {
+	r.t.Helper()
+	ch := brokertest.Channel(r.t, r.url)
+	if _, err := ch.QueueDelete(r.name, false, false, false); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(r.name, true, false, false, false, args); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, b := range r.plan.Bindings {
+		if b.Queue == r.name {
+			if err := ch.QueueBind(b.Queue, b.Key, b.Exchange, false, nil); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// parked is a message as the sidecar parks it.
+func (r *rig) parked(id string, more amqp.Table) amqp.Publishing {
+	h := amqp.Table{
+		"x-original-queue": r.plan.Queue, "x-original-exchange": "orders", "x-original-routing-key": "order.created",
+		"x-final-reason": "max_retries", "x-final-status-code": int32(503), "x-final-retry-count": int32(10),
+		"x-final-at": "2026-11-20T10:00:00.000Z",
+	}
+	for k, v := range more {
+		if h[k] = v; v == nil {
+			delete(h, k)
+		}
+	}
+	return amqp.Publishing{MessageId: id, ContentType: "application/json", Headers: h, Body: fmt.Appendf(nil, `{"id":%q}`, id)}
+}
+
+// park puts messages into the dead-letter queue, in their order.
+func (r *rig) park(list ...amqp.Publishing) {
+	r.t.Helper()
+	ch := brokertest.Channel(r.t, r.url)
+	for _, m := range list {
+		m.DeliveryMode = amqp.Persistent
+		if err := ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	brokertest.Publish(r.t, ch, "", r.name, r.parked("last", nil)) // whose confirm is that of all before it
+	r.takeLast()
+}
+
+func (r *rig) takeLast() {
+	r.t.Helper()
+	n := brokertest.Ready(r.t, r.url, r.name)
+	ch := brokertest.Channel(r.t, r.url)
+	for range n {
+		d, ok, err := ch.Get(r.name, false)
+		if err != nil || !ok {
+			r.t.Fatal(ok, err)
+		}
+		if d.MessageId == "last" {
+			if err := d.Ack(false); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	if err := ch.Nack(0, true, true); err != nil {
+		r.t.Fatal(err)
+	}
+	brokertest.WaitReady(r.t, r.url, r.name, n-1)
+}
+
+// numbered are n parked messages, "m0001" …
+func (r *rig) numbered(n int) []amqp.Publishing {
+	list := make([]amqp.Publishing, n)
+	for i := range list {
+		list[i] = r.parked(fmt.Sprintf("m%04d", i+1), nil)
+	}
+	return list
+}
+
+// drain takes everything out of a queue, in its order.
+func (r *rig) drain(queue string) []amqp.Delivery {
+	r.t.Helper()
+	ch := brokertest.Channel(r.t, r.url)
+	var all []amqp.Delivery
+	for {
+		d, ok, err := ch.Get(queue, true)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if !ok {
+			return all
+		}
+		all = append(all, d)
+	}
+}
+
+func ids(list []amqp.Delivery) []string {
+	all := make([]string, len(list))
+	for i := range list {
+		all[i] = list[i].MessageId
+	}
+	return all
+}
+
+func (r *rig) browse(f Filter, s Scan) ([]View, Summary) {
+	r.t.Helper()
+	var views []View
+	sum, err := r.Browse(r.t.Context(), f, s, func(m *Message) error {
+		views = append(views, m.View())
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return views, sum
+}
+
+func filter(t testing.TB, conditions ...string) Filter {
+	t.Helper()
+	var f Filter
+	for i := 0; i < len(conditions); i += 2 {
+		if err := f.Set(conditions[i], conditions[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+var _ = []any{errors.Is, io.EOF, context.Background}

@@ -1,0 +1,92 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+// careful is how often messages may have been given back to a queue of which the delivery limit is near or not known.
+const careful = 10
+
+// fresh opens a walk on a queue whose messages may be given back. A quorum queue drops a message that has been given back
+// more often than its delivery limit says; the dead-letter queues that the sidecar declares have none, others may. There
+// the messages are moved round once, from the head to the tail of the same queue and all of them, so that they keep their
+// order and their count begins anew. The head is what looks have touched most often, so it tells for all.
+func (q *Queue) fresh(ctx context.Context) (*walk, error) {
+	w, err := q.open(ctx)
+	if err != nil || w.total == 0 {
+		return w, err
+	}
+	worn, err := w.worn(ctx)
+	if err == nil && !worn {
+		return w, nil
+	}
+	if err == nil {
+		err = q.renew(ctx, w)
+	}
+	if err = errors.Join(err, w.close()); err != nil {
+		return nil, err
+	}
+	return q.open(ctx)
+}
+
+// worn looks at the first message, which then waits to be next.
+func (w *walk) worn(ctx context.Context) (bool, error) {
+	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
+		if _, err := w.receive(ctx, w.guard); err != nil {
+			return false, err
+		}
+		if quiet > stalled {
+			return false, w.stalled()
+		}
+	}
+	if w.waiting[0].Headers == nil {
+		return false, nil
+	}
+	n := message.Deliveries(w.waiting[0].Headers)
+	if n == 0 {
+		return false, nil
+	}
+	limit, err := topology.DeliveryLimit(ctx, w.s, w.q.name)
+	if err != nil {
+		return false, err
+	}
+	return limit != topology.Unlimited && n >= min(careful, max(limit-1, 1)), nil
+}
+
+// renew moves every message of w to the tail of its own queue, one after the other.
+func (q *Queue) renew(ctx context.Context, w *walk) error {
+	p, stop, err := q.publisher(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name, "messages", w.total)
+	for {
+		d, err := w.next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		pub, fits := q.o.Plan.RestorePublication(&d.Delivery)
+		if !fits {
+			return fmt.Errorf("renew queue %q: the headers of message %q leave no room", q.name, d.MessageId)
+		}
+		if err := publish(p, pub); err != nil {
+			return fmt.Errorf("renew queue %q: %w", q.name, err)
+		}
+		tag := d.DeliveryTag
+		d.Free()
+		if err := w.ack(tag); err != nil {
+			return err
+		}
+	}
+}
