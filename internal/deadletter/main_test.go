@@ -92,7 +92,8 @@ func (r *rig) another() *Queue {
 }
 
 func (r *rig) broker() broker.Options {
-	return broker.Options{URLs: func() ([]string, error) { return []string{r.url}, nil }, Timeout: 10 * time.Second, Name: "test " + r.t.Name()}
+	url := r.url // as it is now
+	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 10 * time.Second, Name: "test " + r.t.Name()}
 }
 
 func quorum(o *topology.Options) { o.QueueType = "quorum" }

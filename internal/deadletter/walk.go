@@ -92,7 +92,7 @@ func (w *walk) of(tag uint64) *span {
 // current reports whether a message is of the window that is open.
 func (w *walk) current(tag uint64) bool {
 	last := w.spans[len(w.spans)-1].first
-	return w.window != nil && last != 0 && tag >= last
+	return len(w.spans) > 1 && last != 0 && tag >= last
 }
 
 // open connects and makes sure to be alone. The walk must be closed.

@@ -1,0 +1,398 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+var presets = map[string]func(*topology.Options){
+	"fanout": nil,
+	"quorum": quorum,
+	"per-queue": func(o *topology.Options) {
+		o.Preset, o.Bindings = topology.PresetPerQueue, bindings("domain.events")
+	},
+	"topic-tiers": func(o *topology.Options) { o.Preset = topology.PresetTopicTiers },
+	"delay-ladder": func(o *topology.Options) {
+		o.Preset, o.Exchange, o.Bindings = topology.PresetDelayLadder, o.Service+".events", bindings(o.Service+".events")
+	},
+	"dead-letter": func(o *topology.Options) {
+		o.Preset, o.Prefix, o.Queue = topology.PresetDeadLetter, o.Service+".x", o.Service+".x.in"
+		o.Bindings = bindings(o.Prefix)
+	},
+}
+
+func bindings(exchange string) []topology.Binding {
+	return []topology.Binding{{Exchange: exchange, Key: "x.*"}}
+}
+
+func (r *rig) redrive(o Redrive) Progress {
+	r.t.Helper()
+	p, err := r.Redrive(r.t.Context(), o, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// TestWayBack: in every topology a parked message goes where the plan says, says who moved it, and goes on counting or
+// begins anew.
+func TestWayBack(t *testing.T) {
+	for name, change := range presets {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, change)
+			first := r.parked("one", amqp.Table{
+				"tenant": "acme", "x-retry-count": int32(3), "x-retry-crashes": int32(2), "x-redriven-count": int32(1), "x-redriven-reply-to": "old",
+				"x-death": []any{amqp.Table{"queue": r.plan.Queue, "reason": "rejected", "count": int64(4), "exchange": "orders", "routing-keys": []any{"order.created"}, "time": time.Unix(1700000000, 0)}},
+			})
+			first.CorrelationId, first.ReplyTo, first.Priority, first.Timestamp, first.Type, first.AppId, first.ContentEncoding = "c", "answers", 3, time.Unix(1700000000, 0), "type", "app", "gzip"
+			r.park(first, first)
+			if p := r.redrive(Redrive{Selection: Selection{Limit: 1}}); p.Done != 1 || p.Matched != 1 || p.Total != 2 {
+				t.Fatalf("%+v", p)
+			}
+			r.redrive(Redrive{Reset: true})
+			got := r.drain(r.plan.Redrive.Queue)
+			if len(got) != 2 {
+				t.Fatalf("%d messages in %s", len(got), r.plan.Redrive.Queue)
+			}
+			for i, d := range got {
+				if d.MessageId != "one" || string(d.Body) != string(first.Body) || d.CorrelationId != "c" || d.ReplyTo != "answers" || d.Priority != 3 ||
+					!d.Timestamp.Equal(first.Timestamp) || d.Type != "type" || d.AppId != "app" || d.ContentEncoding != "gzip" || d.Headers["tenant"] != "acme" || d.DeliveryMode != amqp.Persistent {
+					t.Errorf("%d is another message: %+v", i, d)
+				}
+				h := d.Headers
+				if at, err := time.Parse(time.RFC3339, fmt.Sprint(h["x-redriven-at"])); err != nil || time.Since(at) > time.Hour {
+					t.Errorf("x-redriven-at %v", h["x-redriven-at"])
+				}
+				if h["x-redriven-by"] != "somebody" || h["x-redriven-count"] != int32(2) || h["x-redriven-from"] != r.name || h["x-redriven-reply-to"] != nil {
+					t.Errorf("%v", h)
+				}
+				var m message.Message
+				m.FromDelivery(&d, r.plan.Queue, r.plan.MaxRetries)
+				if m.OriginalExchange != "orders" || m.OriginalRoutingKey != "order.created" {
+					t.Errorf("%d comes from %q with %q", i, m.OriginalExchange, m.OriginalRoutingKey)
+				}
+				if i == 0 && (m.RetryCount != 10 || h["x-death"] == nil || h["x-final-reason"] != "max_retries" || m.Malformed) {
+					t.Errorf("does not go on counting: %d %v", m.RetryCount, h)
+				}
+				if i == 1 && (m.RetryCount != 0 || h["x-death"] != nil || h["x-final-retry-count"] != nil || h["x-final-reason"] != nil || h["x-retry-crashes"] != nil || m.Crashes != 0) {
+					t.Errorf("does not begin anew: %d %v", m.RetryCount, h)
+				}
+			}
+			if n := brokertest.Ready(t, r.url, r.name); n != 0 {
+				t.Errorf("%d left in the dead-letter queue", n)
+			}
+		})
+	}
+}
+
+// TestRedriveEnds: an app that fails for ever brings back as many as are moved. What was there at the start is moved once.
+func TestRedriveEnds(t *testing.T) {
+	for _, change := range []string{"fanout", "quorum"} {
+		t.Run(change, func(t *testing.T) {
+			r := newRig(t, presets[change])
+			const n = 500
+			r.park(r.numbered(n)...)
+			ch := brokertest.Channel(t, r.url)
+			back, err := ch.Consume(r.plan.Queue, "", false, false, false, false, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var came atomic.Int64
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for d := range back {
+					came.Add(1)
+					_ = ch.PublishWithContext(context.Background(), "", r.name, false, false, amqp.Publishing{MessageId: d.MessageId, Headers: d.Headers, Body: d.Body})
+					_ = d.Ack(false)
+				}
+			}()
+			if p := r.redrive(Redrive{}); p.Done != n || p.Total != n {
+				t.Errorf("%+v", p)
+			}
+			brokertest.Eventually(t, 30*time.Second, "everything parked again", func() bool {
+				return came.Load() == n && brokertest.Ready(t, r.url, r.name) == n
+			})
+			_ = ch.Close()
+			<-ended
+			seen := map[string]int{}
+			for _, d := range r.drain(r.name) {
+				seen[d.MessageId]++
+				if d.Headers["x-redriven-count"] != int32(1) {
+					t.Errorf("%s was moved %v times", d.MessageId, d.Headers["x-redriven-count"])
+				}
+			}
+			if len(seen) != n {
+				t.Errorf("%d different messages", len(seen))
+			}
+		})
+	}
+}
+
+func TestSelection(t *testing.T) {
+	r := newRig(t, nil)
+	other := r.parked("foreign", amqp.Table{"x-original-queue": "another.queue"})
+	other.Headers["x-final-status-code"] = int32(409)
+	r.park(append(r.numbered(10), other, r.parked("odd", amqp.Table{"x-final-status-code": int32(409)}))...)
+	odd := Selection{Filter: filter(t, "status", "409")}
+	for _, act := range []func() (Progress, error){
+		func() (Progress, error) {
+			return r.Redrive(t.Context(), Redrive{Selection: odd, DryRun: true, Canary: 3}, nil)
+		},
+		func() (Progress, error) { return r.Discard(t.Context(), odd, true, nil) },
+	} {
+		if p, err := act(); err != nil || p.Matched != 1 || p.Skipped != 1 || p.Done != 0 || p.Scanned != 12 {
+			t.Errorf("%+v %v", p, err)
+		}
+	}
+	if n := brokertest.Ready(t, r.url, r.name); n != 12 {
+		t.Fatalf("a dry run has left %d", n)
+	}
+	if p := r.redrive(Redrive{Selection: odd}); p.Done != 1 || p.Skipped != 1 {
+		t.Errorf("%+v", p)
+	}
+	if p := r.redrive(Redrive{Selection: Selection{Limit: 4}, Rate: 1000}); p.Done != 4 || p.Matched != 4 {
+		t.Errorf("%+v", p)
+	}
+	if got := ids(r.drain(r.plan.Queue)); !slices.Equal(got[:1], []string{"odd"}) || len(got) != 5 {
+		t.Errorf("moved %v", got)
+	}
+	if p, err := r.Discard(t.Context(), Selection{}, false, nil); err != nil || p.Done != 6 || p.Skipped != 1 {
+		t.Errorf("%+v %v", p, err)
+	}
+	if got := ids(r.drain(r.name)); !slices.Equal(got, []string{"foreign"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+func TestRedriveRefuses(t *testing.T) {
+	r := newRig(t, nil)
+	for _, o := range []Redrive{{Selection: Selection{Limit: -1}}, {Canary: -1}, {Canary: 1001}, {Rate: -1}, {Rate: 1e-9}} {
+		if _, err := r.Redrive(t.Context(), o, nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// TestNoWayBack: when the service's queue is gone nothing is moved, and nothing is lost.
+func TestNoWayBack(t *testing.T) {
+	r := newRig(t, nil)
+	list := r.numbered(100)
+	r.park(list...)
+	if _, err := brokertest.Channel(t, r.url).QueueDelete(r.plan.Queue, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	r.o.Registerer = registry
+	q, err := New(r.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := q.Redrive(t.Context(), Redrive{}, nil)
+	if !errors.Is(err, ErrStopped) || !errors.Is(err, broker.ErrUnroutable) || p.Done != 0 || p.Failed == 0 {
+		t.Errorf("%+v %v", p, err)
+	}
+	if got := ids(r.drain(r.name)); len(got) != 100 || !slices.IsSorted(got) {
+		t.Errorf("%d left: %v", len(got), got)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`
+# HELP sidecar_redriven_total Parked messages moved back into the flow (ok) or left parked because the move failed (failed).
+# TYPE sidecar_redriven_total counter
+sidecar_redriven_total{result="failed"} %d
+sidecar_redriven_total{result="ok"} 0
+`, p.Failed))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoRoomForMoreHeaders: a message that cannot carry the headers of a redrive stays, and the others go.
+func TestNoRoomForMoreHeaders(t *testing.T) {
+	r := newRig(t, nil)
+	full := r.parked("full", amqp.Table{"big": strings.Repeat("x", 130_700)})
+	r.park(r.parked("a", nil), full, r.parked("b", nil))
+	if p := r.redrive(Redrive{}); p.Done != 2 || p.Failed != 1 {
+		t.Errorf("%+v", p)
+	}
+	if got := ids(r.drain(r.name)); !slices.Equal(got, []string{"full"}) {
+		t.Errorf("left %v", got)
+	}
+	if !strings.Contains(r.log.String(), "message_id=full") {
+		t.Errorf("log: %s", r.log)
+	}
+}
+
+// TestToldToEnd: an operation that is told to end finishes what is under way and gives the rest back.
+func TestToldToEnd(t *testing.T) {
+	r := newRig(t, nil)
+	r.park(r.numbered(300)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := r.Redrive(ctx, Redrive{Rate: 200}, func(p Progress) {
+		if p.Done > 0 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || p.Done == 0 || p.Done == 300 {
+		t.Errorf("%+v %v", p, err)
+	}
+	moved, left := ids(r.drain(r.plan.Queue)), ids(r.drain(r.name))
+	if len(moved) != p.Done || len(moved)+len(left) != 300 || !slices.IsSorted(left) {
+		t.Errorf("%d moved, %d left, %+v", len(moved), len(left), p)
+	}
+}
+
+// TestCut: whatever moment the connections break in, every message is parked, or on its way, or both.
+func TestCut(t *testing.T) {
+	for round := range 6 {
+		r := newRig(t, []func(*topology.Options){nil, quorum}[round%2])
+		proxy := brokertest.NewProxy(t, r.url)
+		list := r.numbered(1500)
+		r.park(list...)
+		through := r.url
+		r.url = proxy.URL(t, through)
+		q := r.another()
+		r.url = through
+		var cut sync.Once
+		p, err := q.Redrive(t.Context(), Redrive{Rate: 1000}, func(p Progress) {
+			if p.Done > 20*round {
+				cut.Do(proxy.Cut)
+			}
+		})
+		if !errors.Is(err, ErrStopped) {
+			t.Errorf("%+v, %v", p, err)
+		}
+		all := map[string]bool{}
+		brokertest.Eventually(t, 30*time.Second, "every message somewhere", func() bool {
+			for _, d := range append(r.drain(r.plan.Queue), r.drain(r.name)...) {
+				all[d.MessageId] = true
+			}
+			return len(all) == len(list)
+		})
+	}
+}
+
+// TestAlarm: a broker that takes no publishes ends the operation, and nothing is lost.
+func TestAlarm(t *testing.T) {
+	r := newRig(t, nil)
+	r.park(r.numbered(50)...)
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	undone := false
+	undo := func() {
+		if !undone {
+			undone = true
+			brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.4")
+		}
+	}
+	defer undo()
+	r.o.Broker.Timeout = 2 * time.Second
+	p, err := r.another().Redrive(t.Context(), Redrive{}, nil)
+	undo()
+	if !errors.Is(err, ErrStopped) || p.Done != 0 {
+		t.Errorf("%+v %v", p, err)
+	}
+	all := map[string]bool{}
+	brokertest.Eventually(t, 60*time.Second, "every message somewhere", func() bool {
+		for _, d := range append(r.drain(r.plan.Queue), r.drain(r.name)...) {
+			all[d.MessageId] = true
+		}
+		return len(all) == 50
+	})
+}
+
+// settling is what a sidecar does with redriven messages: it tells the verdict to whoever asks, and parks or takes them.
+func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *Verdict) (stop func()) {
+	ch := brokertest.Channel(r.t, r.url)
+	come, err := ch.Consume(r.plan.Queue, "", false, false, false, false, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n := 0
+		for d := range come {
+			n++
+			address, token := message.Reply(d.Headers)
+			if v := verdict(n, &d); v != nil && address != "" {
+				body, _ := json.Marshal(v)
+				for range 2 { // it may come twice
+					_ = ch.PublishWithContext(context.Background(), "", address, false, false, amqp.Publishing{CorrelationId: token, Body: body})
+				}
+				_ = ch.PublishWithContext(context.Background(), "", address, false, false, amqp.Publishing{CorrelationId: "x", Body: []byte("nonsense")})
+			}
+			_ = d.Ack(false)
+		}
+	}()
+	return func() {
+		_ = ch.Close()
+		<-ended
+	}
+}
+
+func TestCanary(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		verdict func(n int, d *amqp.Delivery) *Verdict
+		park    int
+		want    CanaryProgress
+		done    int
+		err     string
+	}{
+		{"all good", func(int, *amqp.Delivery) *Verdict { return &Verdict{Outcome: "ack"} }, 20, CanaryProgress{Sent: 3, Good: 3, Done: true}, 20, ""},
+		{"fewer than asked for", func(int, *amqp.Delivery) *Verdict { return &Verdict{Outcome: "discard"} }, 2, CanaryProgress{Sent: 2, Good: 2, Done: true}, 2, ""},
+		{"parked again", func(n int, d *amqp.Delivery) *Verdict {
+			if n == 2 {
+				return &Verdict{MessageID: d.MessageId, Outcome: "park", Reason: "max_retries", Status: 503}
+			}
+			return &Verdict{Outcome: "ack"}
+		}, 20, CanaryProgress{Sent: 3, Bad: 1}, 3, "failed again: park (max_retries, status 503)"},
+		{"nobody says anything", func(int, *amqp.Delivery) *Verdict { return nil }, 20, CanaryProgress{Sent: 3}, 3, "3 of 3 messages have no verdict after 2s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.park(r.numbered(c.park)...)
+			defer r.settling(c.verdict)()
+			p, err := r.Redrive(t.Context(), Redrive{Canary: 3, CanaryTimeout: 2 * time.Second}, nil)
+			if c.err == "" && err != nil || c.err != "" && (!errors.Is(err, ErrCanary) || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("%v", err)
+			}
+			got := p.Canary
+			if c.want.Bad > 0 {
+				got.Good = 0 // others may have been told of before
+			}
+			if got.Last = nil; got != c.want || p.Done != c.done {
+				t.Errorf("%+v, %d done", p.Canary, p.Done)
+			}
+			brokertest.WaitReady(t, r.url, r.name, c.park-c.done)
+		})
+	}
+}
+
+// TestCanaryOfAFailedMove: when the canary itself cannot be sent, nobody waits for it.
+func TestCanaryOfAFailedMove(t *testing.T) {
+	r := newRig(t, nil)
+	r.park(r.numbered(5)...)
+	if _, err := brokertest.Channel(t, r.url).QueueDelete(r.plan.Queue, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); !errors.Is(err, broker.ErrUnroutable) || p.Done != 0 {
+		t.Errorf("%+v %v", p, err)
+	}
+	brokertest.WaitReady(t, r.url, r.name, 5)
+}

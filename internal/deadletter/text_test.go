@@ -1,0 +1,186 @@
+package deadletter
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"encoding/json"
+)
+
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]float64{"20/s": 20, "120/m": 2, "7200/h": 2, "5": 5, "0.5": 0.5, "1e3/s": 1000} {
+		if got, err := ParseRate(text); err != nil || got != want {
+			t.Errorf("%s: %v %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "x", "20/d", "0", "-1/s", "NaN", "Inf", "20/", "/s", "20/s/s", "1e-9"} {
+		if got, err := ParseRate(text); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v %v", text, got, err)
+		}
+	}
+}
+
+func TestConditionsThatMakeNoSense(t *testing.T) {
+	for _, c := range [][2]string{
+		{"status", "abc"}, {"status", "5"}, {"status", "0xx"}, {"status", "1000"}, {"status", "+50"}, {"status", ""}, {"reason", "because"}, {"older", "5"}, {"older", "-5m"},
+		{"older", "999999999999d"}, {"newer", "x"}, {"header", "=x"}, {"colour", "red"}, {"group", ""},
+	} {
+		var f Filter
+		if err := f.Set(c[0], c[1]); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c[0]) || !f.Empty() {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	for _, c := range Conditions {
+		var f Filter
+		value := map[string]string{"status": "5xx", "reason": "crash", "older": "7d", "newer": "90s"}[c[0]]
+		if value == "" {
+			value = "x"
+		}
+		if err := f.Set(c[0], value); err != nil || f.Empty() {
+			t.Errorf("%s: %v", c[0], err)
+		}
+	}
+}
+
+func TestGlob(t *testing.T) {
+	for _, c := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"*", "", true}, {"*", "a/b.c", true}, {"a*c", "a/b/c", true}, {"a?c", "a/c", true}, {"a?c", "ac", false}, {"[ab]", "a", false}, {"[ab]", "[ab]", true},
+		{`a\b`, `a\b`, true}, {"a", "A", false}, {"é*", "été", true}, {"", "", true}, {"", "a", false},
+	} {
+		if glob(c.pattern, c.s) != c.want {
+			t.Errorf("%q %q", c.pattern, c.s)
+		}
+	}
+}
+
+func TestNormalise(t *testing.T) {
+	same := func(a, b string) {
+		t.Helper()
+		if normalise(a) != normalise(b) {
+			t.Errorf("%q and %q differ: %q %q", a, b, normalise(a), normalise(b))
+		}
+	}
+	same(`order 4711 of "acme" not found`, `order 12 of "other" not found`)
+	same("timeout: 10.0.0.7:8080 after 30s", "timeout: 10.0.1.12:8080 after 30s")
+	same("no row 550e8400-e29b-41d4-a716-446655440000", "no row 123e4567-e89b-12d3-a456-426614174000")
+	same("object 0xdeadbeef is gone", "object 0x1234 is gone")
+	if normalise("no such user") == normalise("no such order") {
+		t.Error("different errors look the same")
+	}
+	if n := normalise(strings.Repeat("é ", 500)); len(n) > maxNormal+len("…") || !strings.HasSuffix(n, "…") {
+		t.Errorf("%d bytes", len(n))
+	}
+}
+
+// everything holds a value of every type that AMQP has, and some that are hard to write down.
+func everything() amqp.Table {
+	return amqp.Table{
+		"void": nil, "yes": true, "i8": int8(-8), "u8": uint8(200), "i16": int16(-300), "u16": uint16(60000), "i32": int32(-70000), "u32": uint32(4e9),
+		"i64": int64(math.MinInt64), "max": int64(math.MaxInt64), "f32": float32(1.1), "f64": 1.1, "nan": math.NaN(), "inf": math.Inf(-1), "zero": math.Copysign(0, -1),
+		"decimal": amqp.Decimal{Scale: 2, Value: -12345}, "text": "<b>é</b>\u2028", "broken": "a\xff\x00b", "bytes": []byte{0, 255, 1}, "none": []byte{}, "time": time.Unix(1700000000, 0),
+		"far": time.Unix(1<<60, 0), "array": []any{int32(1), "x", []any{}, amqp.Table{"k": nil}}, "table": amqp.Table{"n": amqp.Table{"n": int64(1)}, "empty": amqp.Table{}},
+		"base64:x": "key", "\xff\xfe": "key", "": "no key",
+	}
+}
+
+func TestValuesSurviveJSON(t *testing.T) {
+	b, err := json.Marshal(Headers(everything()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Headers
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	want := everything()
+	if !math.IsNaN(back["nan"].(float64)) || !math.Signbit(back["zero"].(float64)) {
+		t.Errorf("nan %v, zero %v", back["nan"], back["zero"])
+	}
+	delete(back, "nan")
+	delete(want, "nan")
+	if !reflect.DeepEqual(amqp.Table(back), want) {
+		for k, v := range want {
+			if !reflect.DeepEqual(back[k], v) {
+				t.Errorf("%q: %#v, want %#v", k, back[k], v)
+			}
+		}
+	}
+}
+
+func TestRecordsThatMakeNoSense(t *testing.T) {
+	for _, line := range []string{
+		``, `x`, `[]`, `{}`, `{"format":2}`, `{"format":1,"colour":"red"}`, `{"format":1} {}`, `{"format":1,"body":"!"}`, `{"format":1,"headers":{"a":1}}`,
+		`{"format":1,"headers":{"a":{"type":"int32"}}}`, `{"format":1,"headers":{"a":{"type":"int8","value":300}}}`, `{"format":1,"headers":{"a":{"type":"colour","value":1}}}`,
+		`{"format":1,"headers":{"a":{"type":"void","value":1}}}`, `{"format":1,"headers":{"a":{"type":"int32","base64":"AA=="}}}`, `{"format":1,"headers":{"base64:!":{"type":"void"}}}`,
+		`{"format":1,"headers":{"a":{"type":"string","base64":"!"}}}`, `{"format":1,"headers":{"a":{"type":"float64","value":"x"}}}`, `{"format":1,"headers":{"a":{"type":"uint8","value":-1}}}`,
+		`{"format":1,"properties":{"message_id":{"base64":"!"}}}`, `{"format":1,"properties":{"message_id":{}}}`, `{"format":1,"properties":{"message_id":7}}`,
+	} {
+		if r, err := readRecord([]byte(line)); err == nil {
+			t.Errorf("%s: %+v", line, r)
+		}
+	}
+}
+
+func TestShowBody(t *testing.T) {
+	for _, c := range []struct {
+		name, body, format, text string
+		limit                    int
+		truncated                bool
+	}{
+		{"empty", "", "empty", "", 10, false},
+		{"json", `{"a":[1]}`, "json", "{\n  \"a\": [\n    1\n  ]\n}", 100, false},
+		{"text", "hé\tllo", "text", "hé\tllo", 100, false},
+		{"a cut through a rune", "aé", "text", "a", 2, true},
+		{"json that is cut", `{"a":1}`, "text", `{"a"`, 4, true},
+		{"bytes", "\x00\xff", "hex", "00000000  00 ff                                             |..|\n", 100, false},
+		{"terminal control", "\x1b[31mred", "hex", "00000000  1b 5b 33 31 6d 72 65 64                           |.[31mred|\n", 100, false},
+		{"json with broken text", "\"\xff\"", "json", "\"\uFFFD\"", 100, false},
+	} {
+		b := showBody([]byte(c.body), c.limit)
+		if b.Format != c.format || b.Text != c.text || b.Truncated != c.truncated || b.Size != len(c.body) {
+			t.Errorf("%s: %+v", c.name, b)
+		}
+	}
+	deep := bytes.Repeat([]byte("["), 20000)
+	deep = append(deep, bytes.Repeat([]byte("]"), 20000)...)
+	if b := showBody(deep, 64<<10); len(b.Text) > 5*64<<10 {
+		t.Errorf("%d bytes of %d", len(b.Text), len(deep))
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	b, err := json.Marshal(Headers(everything()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`{"format":1,"exchange":"","routing_key":"k","properties":{"message_id":"m","timestamp":5},"headers":` + string(b) + `,"body":"AAEC"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := readRecord(line)
+		if err != nil {
+			return
+		}
+		m := Message{Properties: r.delivery()}
+		again, err := json.Marshal(m.Record())
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := readRecord(again)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, again)
+		}
+		third, err := json.Marshal((&Message{Properties: back.delivery()}).Record())
+		if err != nil || !bytes.Equal(again, third) {
+			t.Errorf("%s\n%s", again, third)
+		}
+	})
+}
