@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,6 +140,17 @@ func (s *Session) Blocked() bool {
 
 // FrameMax is the negotiated size of a frame in bytes; a header table must fit into one, less its overhead.
 func (s *Session) FrameMax() int { return s.conn.Config.FrameSize }
+
+// Major is the first number of the broker's version, 0 when it does not tell.
+func (s *Session) Major() int {
+	version, _ := s.conn.Properties["version"].(string)
+	major, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(major)
+	if err != nil {
+		return 0
+	}
+	return n
+}
 
 // Channel opens a channel.
 func (s *Session) Channel(ctx context.Context) (*amqp.Channel, error) {

@@ -179,16 +179,16 @@ func (s *Subscription) Requeue(tag uint64) error {
 	return s.settled("requeue", s.ch.Nack(tag, false, true))
 }
 
-// RequeueAll returns every unsettled delivery of the subscription to its queue in one frame, which keeps their order, and
-// waits until the broker has done it. No consumer may be running: it would get them again.
-func (s *Subscription) RequeueAll(ctx context.Context) error {
-	err := s.session.Do(ctx, "requeue all", func() error {
-		if err := s.ch.Nack(0, true, true); err != nil {
+// RequeueUpTo returns the unsettled delivery tag and every unsettled one before it to the queue, and waits until the broker
+// has read that; 0 is all there are. No consumer may be running: it would get them again.
+func (s *Subscription) RequeueUpTo(ctx context.Context, tag uint64) error {
+	err := s.session.Do(ctx, "requeue", func() error {
+		if err := s.ch.Nack(tag, true, true); err != nil {
 			return err
 		}
 		return s.ch.Qos(1, 0, false) // a nack has no answer: whatever is answered next comes after it
 	})
-	return s.settled("requeue all", err)
+	return s.settled("requeue", err)
 }
 
 // Reject takes the delivery out of its queue and along the queue's dead-letter route; where there is none, or where it

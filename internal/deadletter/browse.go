@@ -27,7 +27,7 @@ func (q *Queue) browse(ctx context.Context, f Filter, s Scan, visit func(*Messag
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	sum.Total = w.total
+	sum.Total = w.ready
 	w.bound(s, f.Empty())
 	for (s.Limit == 0 || sum.Matched < s.Limit) && (s.Depth == 0 || sum.Scanned < s.Depth) {
 		d, err := w.next(ctx)

@@ -21,7 +21,8 @@ const (
 	lockWait = 5 * time.Second
 
 	// farewell bounds what has to be done at the end, also when the operation was told to end.
-	farewell = 30 * time.Second
+	farewell     = 30 * time.Second
+	farewellEach = 200 * time.Microsecond // more, for every message of the queue
 )
 
 // lock excludes the other operations of this process. patient: wait for the end of the one that runs.
@@ -61,7 +62,7 @@ func (w *walk) tryClaim(ctx context.Context) (alone bool, err error) {
 	if err != nil || d.Consumers > 0 {
 		return false, err
 	}
-	w.total = d.Ready
+	w.ready, w.total = d.Ready, d.Ready
 	if d.Ready == 0 {
 		return true, nil // nothing to be alone with
 	}
@@ -75,7 +76,7 @@ func (w *walk) tryClaim(ctx context.Context) (alone bool, err error) {
 		return false, err
 	}
 	w.guard = nil
-	return false, w.sub.RequeueAll(ctx)
+	return false, w.sub.RequeueUpTo(ctx, 0)
 }
 
 // Depth is what the broker says about the queue, without looking into it.

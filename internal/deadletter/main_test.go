@@ -2,10 +2,7 @@ package deadletter
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -138,35 +135,22 @@ func (r *rig) parked(id string, more amqp.Table) amqp.Publishing {
 func (r *rig) park(list ...amqp.Publishing) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	for _, m := range list {
+	confirms := make([]*amqp.DeferredConfirmation, len(list))
+	for i, m := range list {
 		m.DeliveryMode = amqp.Persistent
-		if err := ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m); err != nil {
+		var err error
+		if confirms[i], err = ch.PublishWithDeferredConfirm("", r.name, true, false, m); err != nil {
 			r.t.Fatal(err)
 		}
 	}
-	brokertest.Publish(r.t, ch, "", r.name, r.parked("last", nil)) // whose confirm is that of all before it
-	r.takeLast()
-}
-
-func (r *rig) takeLast() {
-	r.t.Helper()
-	n := brokertest.Ready(r.t, r.url, r.name)
-	ch := brokertest.Channel(r.t, r.url)
-	for range n {
-		d, ok, err := ch.Get(r.name, false)
-		if err != nil || !ok {
-			r.t.Fatal(ok, err)
-		}
-		if d.MessageId == "last" {
-			if err := d.Ack(false); err != nil {
-				r.t.Fatal(err)
-			}
+	for _, c := range confirms {
+		if !c.Wait() {
+			r.t.Fatal("not confirmed")
 		}
 	}
-	if err := ch.Nack(0, true, true); err != nil {
-		r.t.Fatal(err)
-	}
-	brokertest.WaitReady(r.t, r.url, r.name, n-1)
+	brokertest.Eventually(r.t, 30*time.Second, "all messages in the queue", func() bool {
+		return brokertest.Ready(r.t, r.url, r.name) >= len(list)
+	})
 }
 
 // numbered are n parked messages, "m0001" …
@@ -226,5 +210,3 @@ func filter(t testing.TB, conditions ...string) Filter {
 	}
 	return f
 }
-
-var _ = []any{errors.Is, io.EOF, context.Background}

@@ -46,6 +46,7 @@ type errand struct {
 func (v *mover) run(ctx context.Context, report Report) (Progress, error) {
 	v.todo, v.failed = make(chan errand), make(chan struct{})
 	v.p.Total = v.w.total
+	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && !v.dry
 	for range movers {
 		v.work.Go(v.errands)
 	}

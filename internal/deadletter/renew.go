@@ -11,7 +11,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// careful is how often messages may have been given back to a queue of which the delivery limit is near or not known.
+// careful is how often messages may have been given back to a queue of which the delivery limit is not known. The smallest
+// in common use is 20, which brokers from RabbitMQ 4.0 give to a queue that names none.
 const careful = 10
 
 // fresh opens a walk on a queue whose messages may be given back. A quorum queue drops a message that has been given back
@@ -20,7 +21,7 @@ const careful = 10
 // order and their count begins anew. The head is what looks have touched most often, so it tells for all.
 func (q *Queue) fresh(ctx context.Context) (*walk, error) {
 	w, err := q.open(ctx)
-	if err != nil || w.total == 0 {
+	if err != nil || w.ready == 0 {
 		return w, err
 	}
 	worn, err := w.worn(ctx)
@@ -38,6 +39,9 @@ func (q *Queue) fresh(ctx context.Context) (*walk, error) {
 
 // worn looks at the first message, which then waits to be next.
 func (w *walk) worn(ctx context.Context) (bool, error) {
+	if w.kept.Known && (!w.kept.Quorum || w.kept.Limit == topology.Unlimited) {
+		return false, nil
+	}
 	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
 		if _, err := w.receive(ctx, w.guard); err != nil {
 			return false, err
@@ -49,15 +53,11 @@ func (w *walk) worn(ctx context.Context) (bool, error) {
 	if w.waiting[0].Headers == nil {
 		return false, nil
 	}
-	n := message.Deliveries(w.waiting[0].Headers)
-	if n == 0 {
-		return false, nil
+	most := careful
+	if w.kept.Limit > 0 {
+		most = min(most, max(w.kept.Limit-1, 1))
 	}
-	limit, err := topology.DeliveryLimit(ctx, w.s, w.q.name)
-	if err != nil {
-		return false, err
-	}
-	return limit != topology.Unlimited && n >= min(careful, max(limit-1, 1)), nil
+	return message.Deliveries(w.waiting[0].Headers) >= most, nil
 }
 
 // renew moves every message of w to the tail of its own queue, one after the other.
@@ -67,6 +67,7 @@ func (q *Queue) renew(ctx context.Context, w *walk) error {
 		return err
 	}
 	defer stop()
+	w.exact = true // a copy that came round already would be given back in the end
 	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name, "messages", w.total)
 	for {
 		d, err := w.next(ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/topology"
 )
 
 const (
@@ -15,6 +16,9 @@ const (
 	// maxWindow bounds how many messages are on their way to us at once. It bounds memory as well: nobody knows how large
 	// the next message is.
 	maxWindow = 500
+	// orderedWindow is the largest window that RabbitMQ before 4.0 gives back in its order: a quorum queue keeps what one
+	// consumer holds in a map, and Erlang's maps forget the order of more than 32 keys.
+	orderedWindow = 32
 	// windowBytes is what a window may hold of messages as large as the largest so far.
 	windowBytes = 16 << 20
 
@@ -34,15 +38,23 @@ const (
 //	                      42 …  total
 //	        └──────── nack, all at once ────────┘ keeps their order
 //
+// A quorum queue keeps what was given back apart, before everything else, and adds to its end: who takes some of it and gives
+// that back has put it behind the rest. So all of it is taken before anything is given back, see restore.
+//
 // next is for one goroutine; ack is for any.
 type walk struct {
 	q     *Queue
 	s     *broker.Session
 	sub   *broker.Subscription
 	guard *broker.Consumer
+	kept  topology.Kept
 
-	total   int // ready messages at the start: what comes after them is not looked at
-	seen    int
+	ready int  // messages at the start: what comes after them is not looked at
+	total int  // of those, how many are to be looked at
+	seen  int  // of those, how many have been given out
+	exact bool // take no message beyond total: a window's consumer is cancelled before the first of it is given out
+	empty bool // nothing is expected to stay
+	again bool // the last message taken comes from what a quorum queue keeps apart
 
 	window  *broker.Consumer
 	size    int // of the window
@@ -51,14 +63,36 @@ type walk struct {
 	buffer  []*broker.Delivery
 
 	mu       sync.Mutex
-	first    uint64 // delivery tag of the window's first message; 0 until it came
+	spans    []span // of all windows so far, the guard's first
 	taken    int    // by the window, acked or not
 	acked    int    // of those
-	kept     int    // of those, told to stay
-	held     int    // delivered and not acked, by whatever consumer
+	staying  int    // of those, told to stay
 	guardTag uint64
 	drop     bool          // the guard's message is to be acked in the end
 	freed    chan struct{} // holds a value when acked has changed
+}
+
+// span is what one consumer has taken.
+type span struct {
+	first uint64 // delivery tag; 0 until something came
+	kept  uint64 // the last that stays; 0: none
+	held  int    // taken and not acked
+}
+
+// of finds the span of a delivery: one of the last.
+func (w *walk) of(tag uint64) *span {
+	for i := len(w.spans) - 1; i > 0; i-- {
+		if s := &w.spans[i]; s.first != 0 && tag >= s.first {
+			return s
+		}
+	}
+	return &w.spans[0]
+}
+
+// current reports whether a message is of the window that is open.
+func (w *walk) current(tag uint64) bool {
+	last := w.spans[len(w.spans)-1].first
+	return w.window != nil && last != 0 && tag >= last
 }
 
 // open connects and makes sure to be alone. The walk must be closed.
@@ -67,9 +101,12 @@ func (q *Queue) open(ctx context.Context) (*walk, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{q: q, s: s, freed: make(chan struct{}, 1)}
+	w := &walk{q: q, s: s, freed: make(chan struct{}, 1), spans: []span{{}}}
 	if w.sub, err = s.Subscribe(ctx, q.name, 1); err == nil {
 		err = w.claim(ctx)
+	}
+	if err == nil && w.ready > 0 {
+		w.kept, err = topology.Keeping(ctx, s, q.name)
 	}
 	if err != nil {
 		s.Close() // which gives back what the guard may have taken
@@ -102,6 +139,9 @@ func (w *walk) next(ctx context.Context) (*broker.Delivery, error) {
 			}
 		}
 		came, err := w.receive(ctx, w.window)
+		if w.exact && err == nil {
+			err = w.wholly(ctx)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -166,16 +206,50 @@ func (w *walk) receive(ctx context.Context, c *broker.Consumer) (came bool, err 
 func (w *walk) collect(c *broker.Consumer) (came bool) {
 	w.buffer, _ = c.Take(w.buffer)
 	w.mu.Lock()
-	w.held += len(w.buffer)
-	if c == w.window && len(w.buffer) > 0 {
-		if w.first == 0 {
-			w.first = w.buffer[0].DeliveryTag
-		}
+	s := &w.spans[0]
+	if c == w.window {
+		s = &w.spans[len(w.spans)-1]
 		w.taken += len(w.buffer)
 	}
+	if s.held += len(w.buffer); len(w.buffer) > 0 && s.first == 0 {
+		s.first = w.buffer[0].DeliveryTag
+	}
 	w.mu.Unlock()
+	if n := len(w.buffer); n > 0 {
+		w.again = wasReturned(w.buffer[n-1])
+	}
 	w.waiting = append(w.waiting, w.buffer...)
 	return len(w.buffer) > 0
+}
+
+// wasReturned reports whether a quorum queue has the message back from somebody. Classic queues put it in its place again.
+func wasReturned(d *broker.Delivery) bool {
+	_, counted := d.Headers["x-delivery-count"]
+	_, acquired := d.Headers["x-acquired-count"] // all that newer brokers count
+	return d.Redelivered && (counted || acquired)
+}
+
+// toTail: before RabbitMQ 4.0 a quorum queue without a delivery limit puts what is given back behind everything else. Only
+// giving back all of it leaves its order.
+func (w *walk) toTail() bool {
+	return w.kept.Quorum && w.kept.Limit == 0 && w.s.Major() < 4
+}
+
+// wholly waits until the window is full and cancels its consumer.
+func (w *walk) wholly(ctx context.Context) error {
+	for quiet := time.Duration(0); w.taken < w.size; {
+		came, err := w.receive(ctx, w.window)
+		if err != nil {
+			return err
+		}
+		if quiet += idle; came {
+			quiet = 0
+		}
+		if quiet > stalled {
+			return w.stalled()
+		}
+	}
+	return w.window.Stop(ctx)
 }
 
 // full reports whether the window cannot take more and something is gained by another one: it is half full of what stays,
@@ -183,14 +257,17 @@ func (w *walk) collect(c *broker.Consumer) (came bool) {
 func (w *walk) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.taken-w.acked >= w.size && (2*w.kept >= w.size || w.size < w.nextSize())
+	if w.exact {
+		return true // whoever asks has been given all of it
+	}
+	return w.taken-w.acked >= w.size && (2*w.staying >= w.size || w.size < w.nextSize())
 }
 
 // nextSize is the size the next window would have.
 func (w *walk) nextSize() int {
 	n := firstWindow
 	if w.size > 0 {
-		n = min(4*w.size, maxWindow)
+		n = min(4*w.size, w.largestWindow())
 	}
 	if w.largest > 0 {
 		n = min(n, max(windowBytes/w.largest, 1))
@@ -198,17 +275,27 @@ func (w *walk) nextSize() int {
 	return max(min(n, w.total-w.seen), 1)
 }
 
+func (w *walk) largestWindow() int {
+	if w.empty || w.s.Major() >= 4 || w.kept.Known && !w.kept.Quorum {
+		return maxWindow
+	}
+	return orderedWindow
+}
+
 // roll begins the next window. The old consumer goes first, so that the messages come in their order.
 func (w *walk) roll(ctx context.Context) error {
 	size := w.nextSize()
-	if w.window != nil {
+	if w.window != nil && !w.exact {
 		if err := w.window.Stop(ctx); err != nil {
 			return err
 		}
-		w.collect(w.window)
+		if w.collect(w.window) {
+			return nil // first those; it is as full afterwards
+		}
 	}
 	w.mu.Lock()
-	w.first, w.taken, w.acked, w.kept = 0, 0, 0, 0
+	w.spans = append(w.spans, span{})
+	w.taken, w.acked, w.staying = 0, 0, 0
 	w.mu.Unlock()
 	var err error
 	w.size = size
@@ -248,12 +335,15 @@ func (w *walk) stalled() error {
 
 // keep says that d stays where it is. Its memory is given back.
 func (w *walk) keep(d *broker.Delivery) {
-	w.mu.Lock()
-	if w.first != 0 && d.DeliveryTag >= w.first {
-		w.kept++
-	}
-	w.mu.Unlock()
+	tag := d.DeliveryTag
 	d.Free()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current(tag) {
+		w.staying++
+	}
+	s := w.of(tag)
+	s.kept = max(s.kept, tag)
 }
 
 // ack removes a message from the queue. The guard's goes last: it holds the place of the guard, which would take another
@@ -264,9 +354,9 @@ func (w *walk) ack(tag uint64) error {
 	if guard {
 		w.drop = true
 	} else {
-		w.held--
+		w.of(tag).held--
 	}
-	if !guard && w.first != 0 && tag >= w.first {
+	if !guard && w.current(tag) {
 		w.acked++
 	}
 	w.mu.Unlock()
@@ -279,57 +369,4 @@ func (w *walk) ack(tag uint64) error {
 	default:
 	}
 	return err
-}
-
-// close gives everything back that has not been acked, in its order, and waits until the broker has it. Nothing may be
-// under way any more. On a session that has ended the broker does all of it by itself; the guard's message then comes back
-// although it may have been moved.
-func (w *walk) close() error {
-	defer w.s.Close()
-	if w.s.Err() != nil || w.sub.Err() != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
-	defer cancel()
-	for _, c := range []*broker.Consumer{w.window, w.guard} {
-		if c == nil {
-			continue
-		}
-		if err := c.Stop(ctx); err != nil {
-			return err
-		}
-		w.collect(c) // what came meanwhile is held too
-	}
-	if w.drop {
-		w.held--
-		if err := w.sub.Ack(w.guardTag, false); err != nil {
-			return err
-		}
-	}
-	if w.held == 0 {
-		return w.sub.RequeueAll(ctx) // for its answer: the acks are with the broker then
-	}
-	d, err := w.q.depth(ctx, w.s)
-	if err != nil {
-		return err
-	}
-	if err := w.sub.RequeueAll(ctx); err != nil {
-		return err
-	}
-	return w.settle(ctx, d.Ready+w.held)
-}
-
-// settle waits until the queue counts what was given back: a classic queue answers questions before it does its work, and
-// whoever came next would take it for emptier than it is. A queue that drops messages never gets there.
-func (w *walk) settle(ctx context.Context, ready int) error {
-	for limit := time.Now().Add(farewell / 2); time.Now().Before(limit); {
-		d, err := w.q.depth(ctx, w.s)
-		if err != nil || d.Ready >= ready {
-			return err
-		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return nil //nolint:nilerr // time is up, and everything has been given back
-		}
-	}
-	return nil
 }

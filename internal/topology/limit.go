@@ -11,29 +11,34 @@ import (
 // Unlimited is a delivery limit that no message reaches.
 const Unlimited = math.MaxInt32
 
-// assumedLimit is taken for the delivery limit of a quorum queue of which nobody knows it: what brokers from RabbitMQ 4.0
-// give to a queue that names none.
-const assumedLimit = 20
+// Kept is how a queue keeps the messages that are given back to it.
+type Kept struct {
+	Known  bool // false: the user may not ask; nothing else is said
+	Quorum bool
+	Limit  int // how often a message may be given back before a quorum queue drops it; 0: the queue names none
+}
 
-// DeliveryLimit asks how often a message may be given back to a queue before a quorum queue drops it. It asks by declaring
-// the queue, which has to exist, as one without a limit: what is refused names the limit. Where the user may not declare,
-// the limit is assumed to be the smallest in common use. A limit set by a policy cannot be seen over AMQP. On a classic
-// queue the number means nothing.
-func DeliveryLimit(ctx context.Context, s Session, queue string) (int, error) {
+// Keeping asks how a queue, which has to exist, keeps what is given back to it. It asks by declaring it as a quorum queue
+// without a limit: a refusal names what is different. A limit set by a policy cannot be seen over AMQP.
+func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 	p := prober{s: s}
 	defer p.close(ctx)
 	args := amqp.Table{argType: typeQuorum, argDeliveryLimit: deliveryLimit}
-	refusal, err := p.ask(ctx, "ask for the delivery limit of "+queueObject(queue), activeQueue(queue, args))
+	refusal, err := p.ask(ctx, "ask for the type of "+queueObject(queue), activeQueue(queue, args))
 	if err != nil {
-		return 0, err
+		return Kept{}, err
 	}
 	if refusal == nil {
-		return Unlimited, nil
+		return Kept{Known: true, Quorum: true, Limit: Unlimited}, nil
 	}
-	if property, found, ok := drifted(refusal); ok && property == argDeliveryLimit {
-		if n, err := strconv.Atoi(found); err == nil {
-			return min(n, Unlimited), nil
-		}
+	switch property, found, ok := drifted(refusal); {
+	case !ok:
+		return Kept{}, nil
+	case property == argType:
+		return Kept{Known: true}, nil
+	case property == argDeliveryLimit:
+		n, _ := strconv.Atoi(found)
+		return Kept{Known: true, Quorum: true, Limit: min(n, Unlimited)}, nil
 	}
-	return assumedLimit, nil
+	return Kept{}, nil // it differs in something else first
 }

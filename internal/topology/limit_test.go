@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDeliveryLimit: what the broker says about a queue somebody else has declared.
-func TestDeliveryLimit(t *testing.T) {
+// TestKeeping: what the broker says about a queue somebody else has declared.
+func TestKeeping(t *testing.T) {
 	url := brokertest.URL(t)
 	s, err := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 10 * time.Second}).Dial(t.Context())
 	if err != nil {
@@ -19,19 +19,19 @@ func TestDeliveryLimit(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args amqp.Table
-		want int
+		want Kept
 	}{
-		{"classic", nil, assumedLimit},
-		{"as we declare it", parkArgs(true), Unlimited},
-		{"none", amqp.Table{argType: typeQuorum}, assumedLimit},
-		{"five", amqp.Table{argType: typeQuorum, argDeliveryLimit: int32(5)}, 5},
-		{"with a dead-letter exchange", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(7), argDLX: "elsewhere"}, assumedLimit},
+		{"classic", nil, Kept{Known: true}},
+		{"as we declare it", parkArgs(true), Kept{true, true, Unlimited}},
+		{"none", amqp.Table{argType: typeQuorum}, Kept{true, true, 0}},
+		{"five", amqp.Table{argType: typeQuorum, argDeliveryLimit: int32(5)}, Kept{true, true, 5}},
+		{"with a dead-letter exchange", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(7), argDLX: "elsewhere"}, Kept{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), c.args)
-			n, err := DeliveryLimit(t.Context(), s, queue)
+			n, err := Keeping(t.Context(), s, queue)
 			if err != nil || n != c.want {
-				t.Errorf("%d, %v; want %d", n, err, c.want)
+				t.Errorf("%+v, %v; want %+v", n, err, c.want)
 			}
 		})
 	}

@@ -1,0 +1,120 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// close gives everything back that has not been acked, in its order, and waits until the broker has it. Nothing may be
+// under way any more. On a session that has ended the broker does all of it by itself; the guard's message then comes back
+// although it may have been moved.
+func (w *walk) close() error {
+	defer w.s.Close()
+	if w.s.Err() != nil || w.sub.Err() != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), farewell+time.Duration(w.ready)*farewellEach)
+	defer cancel()
+	if err := w.restore(ctx); err != nil {
+		return err
+	}
+	if w.guard != nil {
+		if err := w.guard.Stop(ctx); err != nil {
+			return err
+		}
+		w.collect(w.guard)
+	}
+	if w.drop {
+		w.spans[0].held, w.spans[0].kept = 0, 0
+		if err := w.sub.Ack(w.guardTag, false); err != nil {
+			return err
+		}
+	}
+	return w.giveBack(ctx)
+}
+
+// giveBack returns what is held, window by window: a quorum queue forgets the order of several consumers that give back at
+// once. It also forgets the order of more than so many commands that it has not carried out yet, so every few windows it is
+// waited for.
+func (w *walk) giveBack(ctx context.Context) error {
+	const patient = 16
+	d, err := w.q.depth(ctx, w.s)
+	if err != nil {
+		return err
+	}
+	ready, waiting := d.Ready, 0
+	for i := range w.spans {
+		s := &w.spans[i]
+		if s.kept == 0 || i == len(w.spans)-1 {
+			continue // the rest goes with the last one
+		}
+		if err := w.sub.RequeueUpTo(ctx, s.kept); err != nil {
+			return err
+		}
+		ready += s.held
+		s.held = 0
+		if waiting++; waiting%patient == 0 {
+			if err := w.settle(ctx, ready); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range w.spans {
+		ready += w.spans[i].held
+	}
+	if err := w.sub.RequeueUpTo(ctx, 0); err != nil { // also when nothing is held: the acks are with the broker then
+		return err
+	}
+	return w.settle(ctx, ready)
+}
+
+// restore ends the window. Before that it takes the rest of what a quorum queue keeps apart, so that giving back all of it
+// leaves its order.
+func (w *walk) restore(ctx context.Context) error {
+	w.total = w.ready
+	for {
+		for len(w.waiting) > 0 {
+			w.keep(w.waiting[0])
+			w.waiting = w.waiting[1:]
+			w.seen++
+		}
+		if w.window != nil {
+			if err := w.window.Stop(ctx); err != nil {
+				return err
+			}
+			w.collect(w.window)
+			w.window, w.size = nil, max(w.size, 1)
+		}
+		if len(w.waiting) > 0 {
+			continue
+		}
+		if w.exact || w.seen == 0 || !w.again && !w.toTail() {
+			return nil
+		}
+		d, err := w.next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.keep(d)
+	}
+}
+
+// settle waits until the queue counts what was given back: a classic queue answers questions before it does its work, and
+// whoever came next would take it for emptier than it is. A queue that drops messages never gets there.
+func (w *walk) settle(ctx context.Context, ready int) error {
+	for limit := time.Now().Add(farewell / 2); time.Now().Before(limit); {
+		d, err := w.q.depth(ctx, w.s)
+		if err != nil || d.Ready >= ready {
+			return err
+		}
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return nil //nolint:nilerr // time is up, and everything has been given back
+		}
+	}
+	return nil
+}

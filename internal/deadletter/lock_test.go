@@ -1,0 +1,105 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"sidecar/internal/brokertest"
+)
+
+// TestOneAtATime: of two that want the queue in the same moment, in two processes, never both get it, and every message is
+// moved once.
+func TestOneAtATime(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum without a limit"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.redeclare(kinds[kind])
+			r.park(r.numbered(400)...)
+			var work sync.WaitGroup
+			var mu sync.Mutex
+			done, refused := 0, 0
+			for range 4 {
+				q := r.another()
+				work.Go(func() {
+					p, err := q.Redrive(context.Background(), Redrive{}, nil)
+					mu.Lock()
+					defer mu.Unlock()
+					done += p.Done
+					if errors.Is(err, ErrInUse) {
+						refused++
+					} else if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			work.Wait()
+			if got := r.drain(r.plan.Queue); len(got) != 400 || done != 400 {
+				t.Errorf("%d messages moved, %d said to be, %d refused", len(got), done, refused)
+			}
+		})
+	}
+}
+
+// TestInUse: an operation of this process is refused at once, one elsewhere after some tries; a look waits a while.
+func TestInUse(t *testing.T) {
+	r := newRig(t, nil)
+	r.park(r.numbered(10)...)
+	holding, release := make(chan struct{}), make(chan struct{})
+	ended := make(chan error)
+	go func() {
+		_, err := r.Browse(context.Background(), Filter{}, Scan{}, func(m *Message) error {
+			if m.Position == 1 {
+				close(holding)
+				<-release
+			}
+			return nil
+		})
+		ended <- err
+	}()
+	<-holding
+	if _, err := r.Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
+		t.Errorf("redrive beside a look: %v", err)
+	}
+	if _, err := r.Discard(t.Context(), Selection{}, false, nil); !errors.Is(err, ErrInUse) {
+		t.Errorf("discard beside a look: %v", err)
+	}
+	if _, err := r.another().Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
+		t.Errorf("redrive beside another process: %v", err)
+	}
+	waiting := make(chan error)
+	go func() {
+		_, err := r.Browse(context.Background(), Filter{}, Scan{}, func(*Message) error { return nil })
+		waiting <- err
+	}()
+	close(release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := <-waiting; err != nil {
+		t.Errorf("a look that waited: %v", err)
+	}
+	brokertest.WaitReady(t, r.url, r.name, 10)
+}
+
+// TestAStrangerConsumes: whatever else consumes the queue, it is left alone.
+func TestAStrangerConsumes(t *testing.T) {
+	r := newRig(t, nil)
+	ch := brokertest.Channel(t, r.url)
+	if err := ch.Qos(1, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.Consume(r.name, "", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	r2 := r.another()
+	if _, err := r2.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	if _, err := r2.Browse(ctx, Filter{}, Scan{}, nil); err == nil || errors.Is(err, ErrInUse) {
+		t.Errorf("told to end: %v", err)
+	}
+}
