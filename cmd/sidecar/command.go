@@ -22,6 +22,7 @@ const (
 type invocation struct {
 	args           []string
 	environ        []string
+	stdin          io.Reader
 	stdout, stderr io.Writer
 }
 
@@ -38,6 +39,7 @@ func commands() []command {
 		{"plan", "print what would be declared: --format text|mermaid|definitions|permissions; needs no broker", plan},
 		{"explain", "print the verdict on an answer and why: --status 503 --retry 10", explain},
 		{"config", "print the effective configuration, secrets masked", printConfig},
+		{"dlq", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar", dlq},
 		{"drain", "ask the running sidecar to drain and wait until it has", drain},
 		{"health", "ask the running sidecar whether it is live|ready|startup (default ready)", health},
 		{"version", "print version, commit and Go version", printVersion},
@@ -49,7 +51,7 @@ var errUsage = errors.New("usage")
 
 // run chooses and runs the subcommand. It returns the exit code: 0 done or drained, 64 configuration or command line
 // wrong, 1 anything else.
-func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	app.DisableCoreDumps() // before the first secret is read
 	name := "run"
 	if len(args) > 0 {
@@ -61,7 +63,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	for _, c := range commands() {
 		if c.name == name {
-			return exitCode(c.run(ctx, invocation{args, environ, stdout, stderr}), stderr)
+			return exitCode(c.run(ctx, invocation{args, environ, stdin, stdout, stderr}), stderr)
 		}
 	}
 	_, _ = fmt.Fprintf(stderr, "sidecar: no subcommand %q\n", name)

@@ -13,7 +13,7 @@ import (
 func call(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), args, environ, &out, &errs)
+	code = run(t.Context(), args, environ, strings.NewReader(""), &out, &errs)
 	return code, out.String(), errs.String()
 }
 

@@ -66,12 +66,14 @@ func (f *Filter) Set(name, value string) error {
 		if err != nil {
 			return bad("want a duration such as 90s, 15m, 2h or 7d")
 		}
-		at := time.Now().Add(-d)
-		if name == "older" {
-			f.Before = at
-		} else {
-			f.After = at
+		at := &f.Before
+		if name == "newer" {
+			at = &f.After
 		}
+		if !at.IsZero() {
+			return bad("is given twice")
+		}
+		*at = time.Now().Add(-d)
 	case "routing-key":
 		f.RoutingKeys = append(f.RoutingKeys, value)
 	case "header":
@@ -80,10 +82,15 @@ func (f *Filter) Set(name, value string) error {
 			return bad("want NAME=VALUE or NAME")
 		}
 		f.Headers = append(f.Headers, HeaderMatch{key, pattern})
-	case "error":
-		f.Error = value
-	case "group":
-		f.Group = value
+	case "error", "group":
+		text := &f.Error
+		if name == "group" {
+			text = &f.Group
+		}
+		if *text != "" { // the last one must not win in silence: people discard by this
+			return bad("is given twice")
+		}
+		*text = value
 	case "id":
 		f.IDs = append(f.IDs, value)
 	default:

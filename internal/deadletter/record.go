@@ -100,6 +100,9 @@ func (m *Message) Record() *Record {
 			r.Headers[k] = v
 		}
 	}
+	if r.Body == nil { // an empty body comes as either, and is one thing in JSON
+		r.Body = []byte{}
+	}
 	return r
 }
 

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"sidecar/internal/deadletter"
+)
+
+// dlqCommand is one of the commands below `sidecar dlq`.
+type dlqCommand struct {
+	name, arguments, summary string
+	run                      func(ctx context.Context, c *dlqCall) error
+	examples                 []string // what follows `sidecar dlq`, without the name
+}
+
+// dlqCommands in the order of the help text.
+func dlqCommands() []dlqCommand {
+	return []dlqCommand{
+		{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
+			"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
+		}},
+		{"groups", "[conditions]", "what fails in the same way, and how often, the largest group first", dlqGroups, []string{
+			"", "--reason max_retries --json",
+		}},
+		{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow, []string{
+			"order-4711", "3f2a90c41b7d6e58 --json",
+		}},
+		{"redrive", "[ID...] [conditions]", "back into the flow, one try each unless --reset; without a condition all", dlqRedrive, []string{
+			"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
+		}},
+		{"discard", "ID...|conditions|--all", "delete messages for good", dlqDiscard, []string{
+			"--dry-run --status 422", "--status 422 --older 7d --yes",
+		}},
+		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay parked", dlqExport, []string{
+			"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
+		}},
+		{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
+			"parked.jsonl", "--skip 1200 parked.jsonl",
+		}},
+		{"purge", "", "delete everything of this service that is parked, for good", dlqPurge, []string{"--yes"}},
+	}
+}
+
+// dlq chooses and runs a command on the dead-letter queue. The first SIGINT or SIGTERM ends it at a safe point, the second
+// at once.
+func dlq(ctx context.Context, in invocation) error {
+	if len(in.args) == 0 {
+		printDLQHelp(in.stderr)
+		return fmt.Errorf("%w: dlq: a command is missing", errUsage)
+	}
+	name := in.args[0]
+	if name == "-h" || name == "-help" || name == "--help" || name == "help" {
+		printDLQHelp(in.stdout)
+		return nil
+	}
+	all := dlqCommands()
+	i := slices.IndexFunc(all, func(c dlqCommand) bool { return c.name == name })
+	if i < 0 {
+		names := make([]string, len(all))
+		for i, c := range all {
+			names[i] = c.name
+		}
+		return fmt.Errorf("%w: dlq: no command %q; there are %s", errUsage, name, strings.Join(names, ", "))
+	}
+	// A reader that goes away shows as an error of the write: what is unacked must be given back before the end.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	in.args = in.args[1:]
+	return all[i].run(ctx, newDLQCall(in, all[i]))
+}
+
+func printDLQHelp(w io.Writer) {
+	_, _ = fmt.Fprint(w, "usage: sidecar dlq COMMAND\n\nWorks on the dead-letter queue of the configured topology, straight in the broker. "+
+		"The environment is that of sidecar run;\nno sidecar needs to run.\n\n")
+	for _, c := range dlqCommands() {
+		_, _ = fmt.Fprintf(w, "  %-7s  %-22s  %s\n", c.name, c.arguments, c.summary)
+	}
+	_, _ = fmt.Fprint(w, "\nConditions choose messages. All that are given must hold; of several values for one, any:\n\n")
+	for _, c := range deadletter.Conditions {
+		_, _ = fmt.Fprintf(w, "  --%-13s  %s\n", c[0], c[1])
+	}
+	_, _ = fmt.Fprint(w, `
+From an alert to a repaired queue:
+
+  sidecar dlq groups                                     what fails, and how often
+  sidecar dlq list --group 5b7c0d1e9f24                  which messages
+  sidecar dlq show order-4711                            all about one, with its body
+  sidecar dlq redrive --group 5b7c0d1e9f24 --canary 3    three first; the rest when they went well
+
+Looking changes nothing. Two commands at a time on one queue exclude each other. Every command takes --json for scripts and
+--help. Exit codes: 0 done, also when nothing matched; 64 command line or configuration wrong; 1 anything else.
+`)
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sidecar/internal/deadletter"
+)
+
+func TestOutcome(t *testing.T) {
+	redrive, imports := action{"redrive", "redriven", stays}, action{"import", "imported", ""}
+	for want, c := range map[string]struct {
+		a   action
+		dry bool
+		p   deadletter.Progress
+	}{
+		"the queue is empty: nothing to redrive":                   {redrive, false, deadletter.Progress{}},
+		"nothing to redrive: none of 7 messages was chosen":        {redrive, false, deadletter.Progress{Total: 7, Scanned: 7}},
+		"5 of 7 messages redriven":                                 {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 5}},
+		"5 of 7 messages would be redriven; nothing was changed":   {redrive, true, deadletter.Progress{Total: 7, Matched: 5}},
+		"4 of 7 messages redriven, 1 could not be and stay parked": {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 4, Failed: 1}},
+		"5 of 7 messages redriven, 2 of other services left alone": {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 5, Skipped: 2}},
+		"3 of 7 messages redriven; canary: 3 sent, 2 good, 1 bad":  {redrive, false, deadletter.Progress{Total: 7, Matched: 3, Done: 3, Canary: deadletter.CanaryProgress{Sent: 3, Good: 2, Bad: 1}}},
+		"1 message imported":                                       {imports, false, deadletter.Progress{Matched: 1, Done: 1}},
+		"0 messages imported":                                      {imports, false, deadletter.Progress{}},
+	} {
+		if got := outcome(c.a, c.dry, &c.p); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// reported is what a command leaves behind that has come so far.
+func reported(t *testing.T, args []string, p deadletter.Progress, err error) (stdout string, failed error) {
+	t.Helper()
+	var out bytes.Buffer
+	c := newDLQCall(invocation{args: args, stdout: &out}, dlqCommand{name: "redrive"})
+	c.takesConditions()
+	c.count(&c.limit, "limit", "")
+	if err := errors.Join(c.parse(-1), c.ids()); err != nil {
+		t.Fatal(err)
+	}
+	failed = c.report(t.Context(), anyQueue(t), action{"redrive", "redriven", stays}, false, &p, err)
+	return out.String(), failed
+}
+
+func TestReport(t *testing.T) {
+	all := deadletter.Progress{Total: 7, Scanned: 7, Matched: 2, Done: 2}
+	for _, c := range []struct {
+		args   []string
+		p      deadletter.Progress
+		err    error
+		stdout string
+		failed string // "" = nothing did
+	}{
+		{nil, all, nil, "2 of 7 messages redriven\n", ""},
+		{[]string{"a", "b"}, all, nil, "2 of 7 messages redriven\n", ""},
+		{[]string{"a", "b", "c"}, all, nil, "2 of 7", "only 2 of the 3 messages asked for were found"},
+		{[]string{"a", "b", "c", "--limit", "2"}, all, nil, "2 of 7", ""},
+		{[]string{"a\x1b"}, deadletter.Progress{Total: 7, Scanned: 7}, nil, "nothing to redrive", `no parked message "a\x1b"`},
+		{[]string{"a"}, deadletter.Progress{Total: 7, Scanned: 7, Skipped: 1}, nil, "1 of other services left alone", ""},
+		{[]string{"a"}, deadletter.Progress{}, nil, "", `no parked message "a"`},
+		{nil, deadletter.Progress{Total: 7, Scanned: 7, Matched: 3, Done: 2, Failed: 1}, nil, "1 could not be", "1 message could not be redriven and stay parked"},
+		{nil, all, deadletter.ErrStopped, "2 of 7 messages redriven\n", "stopped: 2 redriven, the rest is still in the queue: run the same command again"},
+		{nil, deadletter.Progress{}, deadletter.ErrStopped, "", "stopped: nothing was changed"},
+	} {
+		stdout, err := reported(t, c.args, c.p, c.err)
+		if !strings.Contains(stdout, c.stdout) || c.stdout == "" && stdout != "" {
+			t.Errorf("%v: %q, want %q", c, stdout, c.stdout)
+		}
+		if (err == nil) != (c.failed == "") || err != nil && !strings.Contains(err.Error(), c.failed) {
+			t.Errorf("%v: %v, want %q", c, err, c.failed)
+		}
+		stdout, jerr := reported(t, append([]string{"--json"}, c.args...), c.p, c.err)
+		var r actionResult
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Done != c.p.Done || r.Total != c.p.Total || r.Action != "redrive" || r.Queue != "wms.dlq.wms-cincout" {
+			t.Errorf("%v: %s, %v", c, stdout, err)
+		}
+		if (jerr == nil) != (r.Error == "") || jerr != nil && jerr.Error() != r.Error || (jerr == nil) != (err == nil) {
+			t.Errorf("%v: %v and %q", c, jerr, r.Error)
+		}
+	}
+}
+
+// TestReportNobodyCanRead: what has been done is said on the other stream then.
+func TestReportNobodyCanRead(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		c := newDLQCall(invocation{stdout: full{}}, dlqCommand{name: "redrive"})
+		c.json = asJSON
+		p := deadletter.Progress{Total: 2, Matched: 2, Done: 2}
+		err := c.report(t.Context(), anyQueue(t), action{"redrive", "redriven", stays}, false, &p, nil)
+		if !errors.Is(err, errFull) || !strings.Contains(err.Error(), "2 redriven, but") {
+			t.Errorf("%v", err)
+		}
+	}
+	c := newDLQCall(invocation{stdout: full{}}, dlqCommand{name: "list"})
+	c.say("x")
+	if err := c.look(t.Context(), anyQueue(t), nil); !errors.Is(err, errFull) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	q := anyQueue(t)
+	a := action{"discard", "discarded", stays}
+	ask := func(ctx context.Context, in string) (string, error) {
+		var errs bytes.Buffer
+		c := newDLQCall(invocation{stdin: strings.NewReader(in), stderr: &errs}, dlqCommand{name: "discard"})
+		err := c.confirm(ctx, q, a, &deadletter.Progress{Total: 9, Matched: 3})
+		return errs.String(), err
+	}
+	if asked, err := ask(t.Context(), " wms.dlq.wms-cincout\n"); err != nil || !strings.Contains(asked, "3 of 9 messages in wms.dlq.wms-cincout would be discarded for good") {
+		t.Errorf("%q, %v", asked, err)
+	}
+	for _, in := range []string{"", "\n", "y\n", "yes\n", "wms.dlq\n"} {
+		if _, err := ask(t.Context(), in); err == nil || !strings.Contains(err.Error(), "nothing was discarded") {
+			t.Errorf("%q: %v", in, err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	r, w, err := os.Pipe() // nobody types anything
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	c := newDLQCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, dlqCommand{name: "discard"})
+	if err := c.confirm(ctx, q, a, &deadletter.Progress{}); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestUnfinishedFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "parked.jsonl")
+	begin := func(force bool) (*unfinished, error) {
+		f, err := newFile(name, force)
+		if err == nil {
+			_, err = f.WriteString("new")
+		}
+		return f, err
+	}
+	holds := func(want string, files int) {
+		t.Helper()
+		b, _ := os.ReadFile(name)
+		all, err := os.ReadDir(filepath.Dir(name))
+		if string(b) != want || len(all) != files || err != nil {
+			t.Fatalf("%q in %d files, want %q in %d", b, len(all), want, files)
+		}
+	}
+	f, err := begin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds("", 1) // under its own name only
+	f.abandon()
+	holds("", 0)
+
+	first, err := begin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := begin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.finish(); err == nil || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("a file that came meanwhile was replaced: %v", err)
+	}
+	holds("new", 1)
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+
+	if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin(false); err == nil {
+		t.Error("an existing file may be replaced without --force")
+	}
+	if f, err = begin(true); err != nil {
+		t.Fatal(err)
+	}
+	holds("old", 2)
+	if err := f.finish(); err != nil {
+		t.Fatal(err)
+	}
+	holds("new", 1)
+
+	f, err = begin(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close() // so that it cannot be synced
+	if err := f.finish(); err == nil {
+		t.Error("what the disk has not taken got its name")
+	}
+	holds("new", 1)
+	if _, err := newFile(filepath.Dir(name), true); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a directory: %v", err)
+	}
+	if _, err := newFile(filepath.Join(name, "below"), false); err == nil {
+		t.Error("a file below a file")
+	}
+}

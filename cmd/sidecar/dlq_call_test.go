@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sidecar/internal/deadletter"
+)
+
+// nowhere is an environment whose broker refuses at once: whatever gets past the command line exits 1 there.
+var nowhere = append(slices.Clone(service), "SIDECAR_AMQP_URL=amqp://user:hunter2@127.0.0.1:1/")
+
+func TestDLQCommandLine(t *testing.T) {
+	const away = "the broker cannot be reached"
+	for _, c := range []struct {
+		line   string // words are separated by one space each
+		code   int
+		stdout string // must contain
+		stderr string // must contain
+	}{
+		{"dlq", 64, "", "From an alert to a repaired queue"},
+		{"dlq --help", 0, "dlq redrive --group", ""},
+		{"dlq -h", 0, "usage: sidecar dlq COMMAND", ""},
+		{"dlq help", 0, "--routing-key", ""},
+		{"dlq explode", 64, "", `no command "explode"; there are list, groups, show, redrive, discard, export, import, purge`},
+		{"dlq list -h", 0, "--scan N", ""},
+		{"dlq list --help", 0, "sidecar dlq list --status 5xx", ""},
+		{"dlq redrive -h", 0, "--canary-timeout", ""},
+		{"dlq show m --help", 0, "--max-body SIZE", ""},
+		{"dlq purge --help", 0, "usage: sidecar dlq purge  [flags]", ""},
+
+		{"dlq list", 1, "", away},
+		{"dlq list --limit 5 --scan=100 -status 503 --status=5xx -q", 1, "", away},
+		{"dlq list x", 64, "", `unexpected argument "x"`},
+		{"dlq list --limit -1", 64, "", `"-1" for flag -limit`},
+		{"dlq list --limit 1e9", 64, "", `"1e9" for flag -limit`},
+		{"dlq list --limit", 64, "", "flag needs an argument: -limit"},
+		{"dlq list --scan many", 64, "", `"many" for flag -scan`},
+		{"dlq list --nope", 64, "", "-nope"},
+		{"dlq list --status 99", 64, "", `--status "99": want a status`},
+		{"dlq list --status 6666", 64, "", `--status "6666"`},
+		{"dlq list --status none --status abc", 64, "", `--status "abc"`},
+		{"dlq list --reason bored", 64, "", `--reason "bored"`},
+		{"dlq list --older 5", 64, "", `--older "5": want a duration`},
+		{"dlq list --newer soon", 64, "", `--newer "soon"`},
+		{"dlq list --older 1h --older 2h", 64, "", `--older "2h": is given twice`},
+		{"dlq list --newer 1h --newer 2h", 64, "", `--newer "2h": is given twice`},
+		{"dlq list --error a --error b", 64, "", `--error "b": is given twice`},
+		{"dlq list --group a --group b", 64, "", `--group "b": is given twice`},
+		{"dlq list --header =x", 64, "", `--header "=x"`},
+		{"dlq list --header=", 64, "", `--header "": must not be empty`},
+		{"dlq list --reason max_retries --routing-key a.* --header k=v --error x --group y --id z --older 7d --newer 9d", 1, "", away},
+
+		{"dlq groups", 1, "", away},
+		{"dlq groups --scan -1", 64, "", "-scan"},
+		{"dlq groups --limit 1", 64, "", "-limit"},
+
+		{"dlq show", 64, "", "give a message id or a reference"},
+		{"dlq show a b", 64, "", `unexpected argument "b"`},
+		{"dlq show --json m", 1, "", away},
+		{"dlq show m --json --no-body", 1, "", away},
+		{"dlq show m --max-body 1MiB", 1, "", away},
+		{"dlq show m --max-body 64KB", 64, "", `"64KB" for flag -max-body`},
+		{"dlq show m --max-body -1", 64, "", `"-1" for flag -max-body`},
+		{"dlq show m --status 503", 64, "", "-status"},
+		{"dlq show -- --json", 1, "", away}, // an id that looks like a flag
+
+		{"dlq redrive", 1, "", away},
+		{"dlq redrive --all --yes", 1, "", away},
+		{"dlq redrive a b --reset c --rate 20/s --limit 5 --canary 3 --canary-timeout 90s --dry-run", 1, "", away},
+		{"dlq redrive --all a", 64, "", "--all and a condition"},
+		{"dlq redrive --all --status 503", 64, "", "--all and a condition"},
+		{"dlq redrive --rate fast", 64, "", `"fast" for flag -rate`},
+		{"dlq redrive --rate 0/s", 64, "", `"0/s" for flag -rate`},
+		{"dlq redrive --rate -5/s", 64, "", `-rate`},
+		{"dlq redrive --rate NaN/s", 64, "", `"NaN/s" for flag -rate`},
+		{"dlq redrive --rate Inf", 64, "", `"Inf" for flag -rate`},
+		{"dlq redrive --rate 5/d", 64, "", `"5/d" for flag -rate`},
+		{"dlq redrive --canary -3", 64, "", `"-3" for flag -canary`},
+		{"dlq redrive --canary 1001", 64, "", "canary 1001 is more than"},
+		{"dlq redrive --canary-timeout 0s", 64, "", `"0s" for flag -canary-timeout`},
+		{"dlq redrive --canary-timeout soon", 64, "", `"soon" for flag -canary-timeout`},
+		{"dlq redrive --reset=maybe", 64, "", "maybe"},
+
+		{"dlq discard", 64, "", "say which messages"},
+		{"dlq discard --limit 5 --yes", 64, "", "say which messages"},
+		{"dlq discard --all --status 503 --yes", 64, "", "--all and a condition"},
+		{"dlq discard --status 503", 64, "", "say so with --yes"},
+		{"dlq discard m", 64, "", "say so with --yes"},
+		{"dlq discard --all --yes", 1, "", away},
+		{"dlq discard m --dry-run", 1, "", away},
+		{"dlq purge", 64, "", "say so with --yes"},
+		{"dlq purge --status 503 --yes", 64, "", "-status"},
+		{"dlq purge all --yes", 64, "", `unexpected argument "all"`},
+		{"dlq purge --yes", 1, "", away},
+
+		{"dlq export", 1, "", away},
+		{"dlq export -", 1, "", away},
+		{"dlq export - --json", 64, "", "--json needs a file"},
+		{"dlq export a b", 64, "", `unexpected argument "b"`},
+		{"dlq export  --status 503", 64, "", "the file has no name"},
+		{"dlq export /nowhere/at/all", 1, "", "/nowhere/at/all"},
+		{"dlq export /", 1, "", "not a regular file"},
+		{"dlq export command_test.go", 1, "", "--force to replace it"},
+		{"dlq import", 1, "", away},
+		{"dlq import - --skip 3", 1, "", away},
+		{"dlq import --skip x", 64, "", `"x" for flag -skip`},
+		{"dlq import /nowhere", 1, "", "/nowhere"},
+		{"dlq import a b", 64, "", `unexpected argument "b"`},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			args := strings.Split(c.line, " ")
+			code, stdout, stderr := call(t, nowhere, args...)
+			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit %d, want %d\nstdout: %s\nwants: %s\nstderr: %s\nwants: %s", code, c.code, stdout, c.stdout, stderr, c.stderr)
+			}
+			if strings.Contains(stdout+stderr, "hunter2") {
+				t.Error("a password was printed")
+			}
+			if code != 0 && len(args) > 1 && strings.Count(stderr, "\n") != 1 {
+				t.Errorf("not one line: %q", stderr)
+			}
+		})
+	}
+	if left, _ := os.ReadDir("."); slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), ".part") }) {
+		t.Error("an unfinished file was left behind")
+	}
+}
+
+func TestDLQConfiguration(t *testing.T) {
+	for name, c := range map[string]struct {
+		environ []string
+		stderr  string
+	}{
+		"no service":         {nil, "SIDECAR_SERVICE"},
+		"a wrong variable":   {append(service, "SIDECAR_PREFETCH=0"), "SIDECAR_PREFETCH"},
+		"no such queue":      {append(service, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=q", "SIDECAR_BINDINGS=a:b", "SIDECAR_DEAD_LETTER=disabled"), "no dead-letter queue"},
+		"an unusable preset": {append(service, "SIDECAR_TOPOLOGY=per-queue"), "SIDECAR_BINDINGS"},
+	} {
+		for _, command := range []string{"list", "redrive", "export", "import"} {
+			if code, _, stderr := call(t, c.environ, "dlq", command); code != 64 || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("%s, %s: exit %d: %s", name, command, code, stderr)
+			}
+		}
+	}
+}
+
+// TestDLQFailureAsJSON: scripts get the reason on standard output too, people on standard error.
+func TestDLQFailureAsJSON(t *testing.T) {
+	code, stdout, stderr := call(t, nowhere, "dlq", "redrive", "--json")
+	if code != 1 || !strings.Contains(stdout, `"action":"redrive"`) || !strings.Contains(stdout, `"error":"dlq redrive: the broker cannot be reached`) || stderr == "" {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+}
+
+func TestDLQFlagsStandAnywhere(t *testing.T) {
+	for line, want := range map[string][]string{
+		"a b":                        {"a", "b"},
+		"--json a --limit 5 b":       {"a", "b"},
+		"a --limit=5 --json b c":     {"a", "b", "c"},
+		"a -- --json":                {"a", "--json"},
+		"-- -- b":                    {"--", "b"},
+		"--limit 5 -":                {"-"},
+		"--status 503 a -status 5xx": {"a"},
+	} {
+		c := newDLQCall(invocation{args: strings.Split(line, " ")}, dlqCommand{name: "x"})
+		c.takesConditions()
+		c.count(&c.limit, "limit", "")
+		if err := c.parse(-1); err != nil || !slices.Equal(c.words, want) {
+			t.Errorf("%q: %q, %v", line, c.words, err)
+		}
+		if c.json != (strings.Contains(line, "--json") && !strings.Contains(line, "-- --json")) || (c.limit == 5) != strings.Contains(line, "limit") {
+			t.Errorf("%q: json %v, limit %d", line, c.json, c.limit)
+		}
+	}
+}
+
+func TestActor(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, at, _ := strings.Cut(actor(), "@"); name == "" || at != host {
+		t.Errorf("%q", actor())
+	}
+}
+
+// anyQueue is a queue that nobody connects to.
+func anyQueue(t *testing.T) *deadletter.Queue {
+	t.Helper()
+	q, err := newDLQCall(invocation{environ: nowhere}, dlqCommand{name: "x"}).open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// TestExplain: every way an operation can end is one sentence that says what to do.
+func TestExplain(t *testing.T) {
+	q := anyQueue(t)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for want, c := range map[string]struct {
+		ctx context.Context
+		err error
+	}{
+		"dlq redrive: stopped by a signal: 5 redriven":                          {stopped, errors.New("cut")},
+		"dlq redrive: the dead-letter queue wms.dlq.wms-cincout does not exist": {t.Context(), deadletter.ErrMissing},
+		"dlq redrive: wms.dlq.wms-cincout is in use":                            {t.Context(), deadletter.ErrInUse},
+		"sidecar dlq list prints the references":                                {t.Context(), deadletter.ErrNotFound},
+		"dlq redrive: the canary failed":                                        {t.Context(), deadletter.ErrCanary},
+		`dlq redrive: stopped; no\x1b way: 5 redriven`:                          {t.Context(), errors.Join(deadletter.ErrStopped, errors.New("no\x1b way"))},
+		"the broker cannot be reached (dial: refused): 5":                       {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
+		"usage: dlq redrive: rate 7 is not one (sidecar dlq":                    {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
+	} {
+		err := newDLQCall(invocation{}, dlqCommand{name: "redrive"}).explain(c.ctx, q, c.err, "5 redriven")
+		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Errorf("%v: %v, want %s", c.err, err, want)
+		}
+		if usage := strings.HasPrefix(want, "usage"); errors.Is(err, errUsage) != usage || !usage && !errors.Is(err, c.err) {
+			t.Errorf("%v became %#v", c.err, err)
+		}
+	}
+	if err := newDLQCall(invocation{}, dlqCommand{}).explain(t.Context(), q, nil, ""); err != nil {
+		t.Error(err)
+	}
+}

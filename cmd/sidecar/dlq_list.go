@@ -1,0 +1,94 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"sidecar/internal/deadletter"
+)
+
+var listColumns = []column{
+	{title: "REF"}, {title: "PARKED"}, {title: "REASON"}, {title: "STATUS/ERROR", least: 12},
+	{title: "RETRIES", right: true, rank: 3}, {title: "REDRIVEN", right: true, rank: 2},
+	{title: "ROUTING KEY", least: 8, rank: 4}, {title: "SIZE", right: true, rank: 1}, {title: "MESSAGE ID", least: 12},
+}
+
+func dlqList(ctx context.Context, c *dlqCall) error {
+	c.takesConditions()
+	scan := deadletter.Scan{Limit: 20}
+	c.count(&scan.Limit, "limit", "show at most `N` messages; 0 = all (default 20)")
+	c.count(&scan.Depth, "scan", "look at most at `N` messages, from the head of the queue; 0 = all (default 0)")
+	if err := c.parse(0); err != nil {
+		return err
+	}
+	q, err := c.open()
+	if err != nil {
+		return err
+	}
+	return c.look(ctx, q, c.list(ctx, q, scan))
+}
+
+func (c *dlqCall) list(ctx context.Context, q *deadletter.Queue, scan deadletter.Scan) error {
+	t, now := c.table(listColumns), time.Now()
+	s, err := q.Browse(ctx, c.filter, scan, func(m *deadletter.Message) error {
+		v := m.View()
+		if c.json {
+			return c.document(v)
+		}
+		return t.add(listRow(&v, now)...)
+	})
+	if c.json {
+		return err
+	}
+	if err = errors.Join(err, t.flush()); err == nil {
+		c.say("%s", listed(&s, scan.Limit))
+	}
+	return err
+}
+
+// table is one for people, on standard output.
+func (c *dlqCall) table(columns []column) *table {
+	width, _ := terminalWidth(c.stdout)
+	return &table{w: c.out, columns: columns, width: width}
+}
+
+func listRow(v *deadletter.View, now time.Time) []string {
+	id := v.MessageID
+	if v.Foreign {
+		id += " (of " + v.OriginalQueue + ", another service's)"
+	}
+	return []string{
+		v.Ref, ago(v.ParkedAt, now), v.Reason, failureText(v), strconv.Itoa(v.RetryCount), strconv.Itoa(v.RedriveCount),
+		v.RoutingKey, bytesText(v.Size), id,
+	}
+}
+
+// failureText is the status of the last answer and what came with it, or the error.
+func failureText(v *deadletter.View) string {
+	text := cmp.Or(v.Error, v.Detail)
+	if v.Problem != nil {
+		text = cmp.Or(v.Problem.Title, v.Problem.Type, v.Problem.Detail, text)
+	}
+	switch {
+	case v.Status == 0:
+		return text
+	case text == "":
+		return strconv.Itoa(v.Status)
+	}
+	return strconv.Itoa(v.Status) + " " + text
+}
+
+// listed says how much of the queue a list has shown.
+func listed(s *deadletter.Summary, limit int) string {
+	text := strconv.Itoa(s.Matched) + " of " + number(s.Total, "message") + " shown"
+	switch {
+	case s.Complete():
+		return text
+	case limit > 0 && s.Matched >= limit:
+		return text + ", " + strconv.Itoa(s.Scanned) + " looked at: more with --limit"
+	}
+	return text + ", " + strconv.Itoa(s.Scanned) + " looked at: more with --scan"
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sidecar/internal/deadletter"
+)
+
+func dlqShow(ctx context.Context, c *dlqCall) error {
+	maxBody := 64 << 10
+	c.flags.Func("max-body", "show at most `SIZE` of the body: a number of bytes, or one followed by KiB or MiB (default 64KiB)", func(v string) (err error) {
+		maxBody, err = parseBytes(v)
+		return err
+	})
+	noBody := c.flags.Bool("no-body", false, "leave the body out")
+	if err := c.parse(1); err != nil {
+		return err
+	}
+	if len(c.words) == 0 || c.words[0] == "" {
+		return c.misuse("give a message id or a reference, as list prints them")
+	}
+	if *noBody {
+		maxBody = 0
+	}
+	q, err := c.open()
+	if err != nil {
+		return err
+	}
+	m, more, err := q.Find(ctx, c.words[0], maxBody)
+	switch {
+	case err != nil:
+	case c.json:
+		err = c.document(m)
+	default:
+		c.show(m, time.Now())
+	}
+	if err == nil && more > 0 {
+		c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s tells their references", number(more, "other message"), m.MessageID)
+	}
+	return c.look(ctx, q, err)
+}
+
+// parseBytes reads "65536", "64KiB" or "1MiB".
+func parseBytes(v string) (int, error) {
+	digits, unit := v, 1
+	if d, found := strings.CutSuffix(v, "KiB"); found {
+		digits, unit = d, 1<<10
+	} else if d, found := strings.CutSuffix(v, "MiB"); found {
+		digits, unit = d, 1<<20
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || n > 1<<30/unit {
+		return 0, fmt.Errorf("want a number of bytes, such as 65536 or 64KiB")
+	}
+	return n * unit, nil
+}
+
+// show writes all of m for people.
+func (c *dlqCall) show(m *deadletter.Full, now time.Time) {
+	c.showFacts(m, now)
+	c.showProperties(&m.Properties)
+	c.showHeaders(m.Headers)
+	c.showJourney(m)
+	if m.Body != nil {
+		c.showBody(m.Body)
+	}
+}
+
+// row writes one name and its value, unless there is none.
+func (c *dlqCall) row(name, value string) {
+	if value != "" {
+		c.say("  %-16s  %s", name, printable(value))
+	}
+}
+
+func (c *dlqCall) showFacts(m *deadletter.Full, now time.Time) {
+	c.say("message")
+	c.row("message id", cmp.Or(m.MessageID, "-"))
+	c.row("reference", m.Ref)
+	c.row("position", strconv.Itoa(m.Position)+" from the head of the queue")
+	c.row("parked", stamp(m.ParkedAt, now))
+	c.row("reason", cmp.Or(m.Reason, "-"))
+	if m.Status != 0 {
+		c.row("status", strconv.Itoa(m.Status))
+	}
+	c.row("error", m.Error)
+	c.row("detail", m.Detail)
+	if p := m.Problem; p != nil {
+		c.row("problem type", p.Type)
+		c.row("problem title", p.Title)
+		c.row("problem detail", p.Detail)
+	}
+	c.row("retries", strconv.Itoa(m.RetryCount))
+	c.row("redriven", number(m.RedriveCount, "time"))
+	c.row("service's queue", m.OriginalQueue)
+	if m.Foreign {
+		c.row("", "another service's message: redrive and discard leave it alone")
+	}
+	c.row("published to", fmt.Sprintf("exchange %q, routing key %q", m.OriginalExchange, m.RoutingKey))
+	c.row("group", m.Group)
+}
+
+func (c *dlqCall) showProperties(p *deadletter.Properties) {
+	c.say("\nproperties")
+	c.row("content type", string(p.ContentType))
+	c.row("content encoding", string(p.ContentEncoding))
+	if p.DeliveryMode != 0 {
+		c.row("delivery mode", strconv.Itoa(int(p.DeliveryMode)))
+	}
+	if p.Priority != 0 {
+		c.row("priority", strconv.Itoa(int(p.Priority)))
+	}
+	c.row("correlation id", string(p.CorrelationID))
+	c.row("reply to", string(p.ReplyTo))
+	c.row("expiration", string(p.Expiration))
+	c.row("message id", string(p.MessageID))
+	if p.Timestamp != nil {
+		c.row("timestamp", time.Unix(*p.Timestamp, 0).UTC().Format(time.RFC3339))
+	}
+	c.row("type", string(p.Type))
+	c.row("user id", string(p.UserID))
+	c.row("app id", string(p.AppID))
+}
+
+func (c *dlqCall) showHeaders(h deadletter.Headers) {
+	if len(h) == 0 {
+		return
+	}
+	names := make([]string, 0, len(h))
+	wide := 0
+	for name := range h {
+		names = append(names, name)
+		wide = max(wide, min(len(printable(name)), 32))
+	}
+	slices.Sort(names)
+	c.say("\nheaders")
+	for _, name := range names {
+		c.say("  %-*s  %-9s  %s", wide, printable(name), typeName(h[name]), printable(deadletter.PlainText(h[name])))
+	}
+}
+
+// typeName is the AMQP type of a header value.
+func typeName(v any) string {
+	var typed struct{ Type string }
+	b, err := json.Marshal(deadletter.Value{V: v})
+	if err == nil {
+		err = json.Unmarshal(b, &typed)
+	}
+	if err != nil {
+		return "?"
+	}
+	return typed.Type
+}
+
+// showJourney tells what the broker remembers of the message's way, the first thing first: it keeps it the other way round.
+func (c *dlqCall) showJourney(m *deadletter.Full) {
+	if len(m.Journey) == 0 {
+		return
+	}
+	c.say("\njourney (x-death, from its beginning)")
+	n := 0
+	for _, s := range slices.Backward(m.Journey) {
+		n++
+		by := fmt.Sprintf("come by exchange %q", s.Exchange)
+		if len(s.RoutingKeys) > 0 {
+			by += " with key " + strconv.Quote(strings.Join(s.RoutingKeys, ", "))
+		}
+		at := ""
+		if !s.At.IsZero() {
+			at = ", at first " + s.At.UTC().Format(time.RFC3339)
+		}
+		c.say("  %d. %s", n, printable(fmt.Sprintf("left %s: %s, %s%s; %s", s.Queue, s.Reason, number(s.Count, "time"), at, by)))
+	}
+}
+
+func (c *dlqCall) showBody(b *deadletter.Body) {
+	how := b.Format
+	if b.Truncated {
+		how += ", only its beginning: more with --max-body"
+	}
+	c.say("\nbody (%s, %s)", bytesText(b.Size), how)
+	if b.Text != "" {
+		c.say("%s", strings.TrimSuffix(printableLines(b.Text), "\n"))
+	}
+}
+
+// stamp is a time for people, with its age.
+func stamp(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339) + " (" + ago(t, now) + ")"
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// column of a table. When the terminal is narrow, columns with a least width are cut down to it, the widest first; then
+// those with a rank are left out, the lowest first.
+type column struct {
+	title string
+	right bool // aligned
+	least int
+	rank  int
+}
+
+const (
+	tableSample = 100 // rows that decide how wide the columns are: the rest is not kept
+	widestCell  = 60  // where there is no terminal to fit, except in the last column
+	columnGap   = "  "
+)
+
+// table writes rows in columns. It keeps the first rows only, so a table may be of any length.
+type table struct {
+	w       io.Writer
+	columns []column
+	width   int // of the terminal; 0 = there is none
+	rows    [][]string
+	widths  []int // once decided; 0 = the column is left out
+}
+
+// add makes a row of cells, whose text may come from anywhere.
+func (t *table) add(cells ...string) error {
+	for i, c := range cells {
+		if cells[i] = printable(c); c == "" {
+			cells[i] = "-"
+		}
+	}
+	if t.widths != nil {
+		return t.write(cells)
+	}
+	t.rows = append(t.rows, cells)
+	if len(t.rows) < tableSample {
+		return nil
+	}
+	return t.flush()
+}
+
+// flush writes what is still kept. A table without rows writes nothing.
+func (t *table) flush() error {
+	if t.widths != nil || len(t.rows) == 0 {
+		return nil
+	}
+	t.widths = t.layout()
+	titles := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		titles[i] = c.title
+	}
+	if err := t.write(titles); err != nil {
+		return err
+	}
+	for _, r := range t.rows {
+		if err := t.write(r); err != nil {
+			return err
+		}
+	}
+	t.rows = nil
+	return nil
+}
+
+// layout decides how wide each column is.
+func (t *table) layout() []int {
+	natural := make([]int, len(t.columns))
+	for i, c := range t.columns {
+		natural[i] = utf8.RuneCountInString(c.title)
+		for _, r := range t.rows {
+			natural[i] = max(natural[i], utf8.RuneCountInString(r[i]))
+		}
+		if i < len(t.columns)-1 {
+			natural[i] = min(natural[i], widestCell)
+		}
+	}
+	for t.width > 0 {
+		widths := slices.Clone(natural)
+		if t.shrink(widths) || !t.leaveOut(natural) {
+			return widths
+		}
+	}
+	return natural
+}
+
+// shrink cuts columns down until the table fits; false when it cannot.
+func (t *table) shrink(widths []int) bool {
+	for total(widths) > t.width {
+		widest := -1
+		for i, c := range t.columns {
+			if c.least > 0 && widths[i] > c.least && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return false
+		}
+		widths[widest]--
+	}
+	return true
+}
+
+// leaveOut leaves out the least important column there still is; false when none may be.
+func (t *table) leaveOut(widths []int) bool {
+	least := -1
+	for i, c := range t.columns {
+		if c.rank > 0 && widths[i] > 0 && (least < 0 || c.rank < t.columns[least].rank) {
+			least = i
+		}
+	}
+	if least < 0 {
+		return false
+	}
+	widths[least] = 0
+	return true
+}
+
+func total(widths []int) int {
+	sum := -len(columnGap)
+	for _, w := range widths {
+		if w > 0 {
+			sum += w + len(columnGap)
+		}
+	}
+	return sum
+}
+
+func (t *table) write(cells []string) error {
+	var b strings.Builder
+	last := len(cells) - 1
+	for i, cell := range cells {
+		w := t.widths[i]
+		if w == 0 {
+			continue
+		}
+		switch {
+		case t.width > 0:
+			cell = cut(cell, w)
+		case i < last: // a row behind the sample may be wider: a file has room
+			cell = cut(cell, widestCell)
+		}
+		pad := strings.Repeat(" ", max(w-utf8.RuneCountInString(cell), 0))
+		if t.columns[i].right {
+			cell = pad + cell
+		} else {
+			cell += pad
+		}
+		b.WriteString(cell)
+		b.WriteString(columnGap)
+	}
+	_, err := io.WriteString(t.w, strings.TrimRight(b.String(), " ")+"\n")
+	return err
+}

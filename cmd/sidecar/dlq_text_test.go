@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// TestNothingHarmsATerminal goes through all characters there are.
+func TestNothingHarmsATerminal(t *testing.T) {
+	harmful := func(r rune) bool { return !unicode.IsPrint(r) }
+	const together = 1024
+	for first := rune(0); first <= unicode.MaxRune; first += together {
+		var all, harmless strings.Builder
+		for r := first; r < first+together; r++ {
+			if utf8.ValidRune(r) {
+				all.WriteRune(r)
+			}
+			if utf8.ValidRune(r) && !harmful(r) {
+				harmless.WriteRune(r)
+			}
+		}
+		s := all.String()
+		if got := printable(s); strings.ContainsFunc(got, harmful) || printable(harmless.String()) != harmless.String() {
+			t.Fatalf("%q is printed as %q", s, got)
+		}
+		plain, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		escaped := escapeJSON(plain)
+		var back string
+		if err := json.Unmarshal(escaped, &back); err != nil || back != s || bytes.ContainsFunc(escaped, harmful) {
+			t.Fatalf("%q became %q, which is %q, %v", s, escaped, back, err)
+		}
+	}
+	if got := printable("bad\xff\xfe"); got != "bad��" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestPrintableLines(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\r\nb\n":          "a\nb\n",
+		"over\rwritten":     `over\rwritten`,
+		"tab\tstays":        "tab\tstays",
+		"\x1b[2Jx\n\u202ey": `\x1b[2Jx` + "\n" + `\u202ey`,
+	} {
+		if got := printableLines(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestEscapingInPieces: however a stream is cut, its characters stay whole.
+func TestEscapingInPieces(t *testing.T) {
+	in := []byte("{\"a\":\"é\u009b€\u202e😀\U000e0001\"}\n{\"b\":\"\u007f\"}\n")
+	want := `{"a":"é\u009b€\u202e😀\udb40\udc01"}` + "\n" + `{"b":"\u007f"}` + "\n"
+	for size := 1; size <= len(in); size++ {
+		var out bytes.Buffer
+		w := &escaping{w: &out}
+		for rest := in; len(rest) > 0; {
+			n := min(size, len(rest))
+			if got, err := w.Write(rest[:n]); got != n || err != nil {
+				t.Fatal(got, err)
+			}
+			rest = rest[n:]
+		}
+		if out.String() != want {
+			t.Errorf("in pieces of %d: %q", size, out.String())
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "now", 0: "now", 59 * time.Second: "59s ago", time.Minute: "1m ago", 3*time.Minute + 50*time.Second: "3m ago",
+		47 * time.Hour: "47h ago", 48 * time.Hour: "2d ago", 400 * 24 * time.Hour: "400d ago",
+	} {
+		if got := ago(now.Add(-d), now); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+	if got := ago(time.Time{}, now); got != "-" {
+		t.Errorf("unknown: %q", got)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 20: "5.0 MiB"} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	for s, want := range map[string]int{"0": 0, "77": 77, "64KiB": 65536, "1MiB": 1 << 20} {
+		if got, err := parseBytes(s); got != want || err != nil {
+			t.Errorf("%s: %d, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "KiB", "1KB", "-1", "1.5KiB", "1 KiB", "99999999999", "2000MiB", "1KiBMiB"} {
+		if got, err := parseBytes(s); err == nil {
+			t.Errorf("%q: %d", s, got)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultWidth is taken for the width of a terminal that does not tell.
+const defaultWidth = 80
+
+// terminalWidth is how many columns the terminal behind a stream has. ok is false when there is none: /dev/null is a
+// character device too, but has no size.
+func terminalWidth(stream any) (columns int, ok bool) {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) //nolint:gosec // a file descriptor is a small number
+	if err != nil {
+		return 0, false
+	}
+	if size.Col == 0 {
+		return defaultWidth, true
+	}
+	return int(size.Col), true
+}

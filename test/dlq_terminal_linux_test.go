@@ -1,0 +1,202 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a command that runs on a terminal of that many columns, with all three streams.
+type terminal struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	keys   *os.File
+	exited chan struct{}
+
+	mu     sync.Mutex
+	screen strings.Builder
+}
+
+func onTerminal(t testing.TB, columns int, env map[string]string, args ...string) *terminal {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(keys.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
+		t.Fatal(err)
+	}
+	line, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &terminal{t: t, cmd: exec.Command(program, args...), keys: keys, exited: make(chan struct{})}
+	x.cmd.Env, x.cmd.SysProcAttr = environ(env), dieWithTest()
+	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = line, line, line
+	if err := x.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = line.Close()
+	go x.watch()
+	t.Cleanup(func() {
+		_ = x.cmd.Process.Kill()
+		<-x.exited
+		_ = keys.Close()
+	})
+	return x
+}
+
+// watch reads until the command has closed the terminal.
+func (x *terminal) watch() {
+	buf := make([]byte, 4096)
+	for {
+		n, err := x.keys.Read(buf)
+		x.mu.Lock()
+		x.screen.Write(buf[:n])
+		x.mu.Unlock()
+		if err != nil {
+			break
+		}
+	}
+	_ = x.cmd.Wait()
+	close(x.exited)
+}
+
+// seen is all that was written, with the terminal's own line ends taken back.
+func (x *terminal) seen() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return strings.ReplaceAll(x.screen.String(), "\r\n", "\n")
+}
+
+func (x *terminal) await(text string) {
+	x.t.Helper()
+	eventually(x.t, text, func() bool { return strings.Contains(x.seen(), text) })
+}
+
+func (x *terminal) press(keys string) {
+	x.t.Helper()
+	if _, err := x.keys.WriteString(keys); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *terminal) ends(code int) {
+	x.t.Helper()
+	eventually(x.t, "the end of the command", func() bool {
+		select {
+		case <-x.exited:
+			return true
+		default:
+			return false
+		}
+	})
+	if got := x.cmd.ProcessState.ExitCode(); got != code {
+		x.t.Errorf("exit %d, want %d:\n%s", got, code, x.seen())
+	}
+}
+
+// TestDLQAsksOnATerminal: only the queue's name deletes anything, and it is clear beforehand how much.
+func TestDLQAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).declared()
+	sc.parkIDs(503, "a", "b")
+	sc.parkIDs(422, "c")
+	for _, answer := range []string{"yes\n", "\n", "\x04"} {
+		x := onTerminal(t, 100, sc.env, "dlq", "purge")
+		x.await("3 of 3 messages in " + sc.dlq() + " would be deleted for good. Type the queue's name to go on: ")
+		x.press(answer)
+		x.ends(1)
+		if !strings.Contains(x.seen(), "nothing was deleted") {
+			t.Errorf("%q: %s", answer, x.seen())
+		}
+	}
+	x := onTerminal(t, 100, sc.env, "dlq", "purge")
+	x.await("Type the queue's name")
+	if err := x.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	x.ends(1)
+	if n := sc.ready(sc.dlq()); n != 3 || !strings.Contains(x.seen(), "stopped by a signal: nothing was deleted") {
+		t.Errorf("%d left:\n%s", n, x.seen())
+	}
+
+	x = onTerminal(t, 100, sc.env, "dlq", "discard", "--status", "503")
+	x.await("2 of 3 messages in " + sc.dlq() + " would be discarded for good")
+	sc.parkIDs(503, "later") // it was not asked about
+	x.press(sc.dlq() + "\n")
+	x.ends(0)
+	if got := sc.listedIDs(); !slices.Equal(got, []string{"c", "later"}) || !strings.Contains(x.seen(), "messages discarded\n") {
+		t.Errorf("%q are left:\n%s", got, x.seen())
+	}
+	x = onTerminal(t, 100, sc.env, "dlq", "discard", "--status", "599")
+	x.ends(0)
+	if !strings.Contains(x.seen(), "nothing to discard") {
+		t.Errorf("%s", x.seen())
+	}
+}
+
+// TestDLQListFitsTheTerminal: no line is wider than the terminal.
+func TestDLQListFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).declared()
+	m := parked(strings.Repeat("long-", 30), 503)
+	m.Headers["x-original-routing-key"] = strings.Repeat("key.", 30)
+	m.Headers["x-final-problem-title"] = strings.Repeat("words ", 30)
+	sc.park(m)
+	for _, columns := range []int{80, 100, 120} {
+		for _, command := range []string{"list", "groups"} {
+			x := onTerminal(t, columns, sc.env, "dlq", command)
+			x.ends(0)
+			lines := strings.Split(strings.TrimSpace(x.seen()), "\n")
+			if len(lines) != 3 || !strings.Contains(x.seen(), "max_retries") {
+				t.Errorf("%d columns:\n%s", columns, x.seen())
+			}
+			for _, l := range lines {
+				if n := utf8.RuneCountInString(l); n > columns {
+					t.Errorf("%d of %d columns: %s", n, columns, l)
+				}
+			}
+		}
+	}
+}
+
+// TestDLQProgressOnATerminal: a bar while it lasts, the result in its place.
+func TestDLQProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).declared()
+	ids := numbered("m", 30)
+	sc.parkIDs(503, ids...)
+	x := onTerminal(t, 100, sc.env, "dlq", "redrive", "--rate", "20/s", "--limit", "20")
+	x.await("\r[##")
+	x.ends(0)
+	if seen := x.seen(); !strings.Contains(seen, "% ") || !strings.Contains(seen, " left") || !strings.HasSuffix(seen, "\r\x1b[K20 of 30 messages redriven\n") {
+		t.Errorf("%q", seen)
+	}
+	x = onTerminal(t, 100, sc.env, "dlq", "redrive", "--rate", "20/s", "--quiet")
+	x.ends(0)
+	if seen := x.seen(); seen != "10 of 10 messages redriven\n" {
+		t.Errorf("%q", seen)
+	}
+	x = onTerminal(t, 100, sc.env, "dlq", "import")
+	x.ends(64)
+	if !strings.Contains(x.seen(), "give a file") {
+		t.Errorf("%s", x.seen())
+	}
+}
