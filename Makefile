@@ -69,6 +69,10 @@ soak: build ## a million messages, 200 faults; most of an hour (ARGS as for chao
 bench: build ## the figures of docs/performance.md on a private broker, beside a hand-written consumer (ARGS='-quick' for a first look, ARGS=-h for all)
 	@scripts/bench.sh $(ARGS)
 
+.PHONY: bench-deadletter
+bench-deadletter: build ## how long the dlq commands take and what memory they need (ARGS='-n 20000,1000000 -queue-type quorum')
+	@scripts/bench-deadletter.sh $(ARGS)
+
 .PHONY: bench-micro
 bench-micro: ## Go benchmarks of the internal packages; needs no broker
 	go test -run '^$$' -bench . -benchmem ./internal/...

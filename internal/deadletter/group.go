@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -48,15 +49,17 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// variable is what differs between two reports of one error: quoted texts, addresses, identifiers and numbers.
-var variable = regexp.MustCompile(`"[^"]*"|'[^']*'|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\b|[0-9]+(?:[.:][0-9]+)*`)
+// variable finds what differs between two reports of one error: quoted texts, addresses, identifiers and numbers.
+var variable = sync.OnceValue(func() *regexp.Regexp { // hardly any process of ours ever needs it
+	return regexp.MustCompile(`"[^"]*"|'[^']*'|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\b|[0-9]+(?:[.:][0-9]+)*`)
+})
 
 // maxNormal bounds a normalised error, in bytes: it is shown in a table.
 const maxNormal = 160
 
 // normalise takes out of an error what differs from one message to the next, so that equal failures look equal.
 func normalise(s string) string {
-	s = strings.Join(strings.Fields(variable.ReplaceAllString(s, "…")), " ")
+	s = strings.Join(strings.Fields(variable().ReplaceAllString(s, "…")), " ")
 	if len(s) > maxNormal {
 		s = strings.ToValidUTF8(s[:maxNormal], "") + "…"
 	}
