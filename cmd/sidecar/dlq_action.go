@@ -31,7 +31,7 @@ func (c *dlqCall) report(ctx context.Context, q *deadletter.Queue, a action, dry
 	}
 	failed := c.explain(ctx, q, err, rest)
 	if failed == nil && p.Failed > 0 {
-		failed = c.failed(nil, "%s could not be %s and stay parked: sidecar dlq show tells what is special about them", number(p.Failed, "message"), a.done)
+		failed = c.failed(nil, "%s could not be %s, still parked: sidecar dlq show tells what is special about what is left", number(p.Failed, "message"), a.done)
 	}
 	if failed == nil {
 		failed = c.missing(p)
@@ -68,7 +68,7 @@ func outcome(a action, dry bool, p *deadletter.Progress) string {
 		text = "nothing to " + a.name + ": none of " + total + " was chosen"
 	}
 	if p.Failed > 0 {
-		text += ", " + strconv.Itoa(p.Failed) + " could not be and stay parked"
+		text += ", " + strconv.Itoa(p.Failed) + " could not be and still parked"
 	}
 	if p.Skipped > 0 {
 		text += ", " + strconv.Itoa(p.Skipped) + " of other services left alone"

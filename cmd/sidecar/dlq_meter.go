@@ -121,7 +121,7 @@ func (m *meter) text(p *deadletter.Progress) string {
 		rate, pace = float64(last.done-first.done)/s, float64(last.scanned-first.scanned)/s
 	}
 	text := fmt.Sprintf("%d %s, %.0f/s", p.Done, m.done, rate)
-	if p.Total == 0 { // an import does not know what comes
+	if p.Total == 0 { // an import and an export do not know what comes
 		return text
 	}
 	// Whatever comes first ends it.
