@@ -12,24 +12,27 @@ import (
 	"sidecar/internal/broker"
 )
 
-// movers is how many messages are published at once: as many as a Publisher has channels.
-const movers = 32
+// underway bounds the messages that are on their way and not yet acked.
+const underway = 256
 
 // mover takes what a selection chooses out of the queue: each message is handed to act, and acked when act is done with it.
+//
+//	walk ──> choose, act, send ──> todo ──> finish: confirm, ack
+//	          in their order                 in their order
 type mover struct {
 	q      *Queue
 	w      *walk
 	s      Selection
+	all    bool // also what is another service's
 	dry    bool
 	rate   float64
 	canary *canary // nil: none is sent ahead
-	// act makes what has to happen before the message is acked. It runs in the goroutine of run, on the message's memory;
-	// what it returns runs beside others and may be nil. ok is false when this message cannot go.
-	act func(m *Message) (do func() error, ok bool)
+	// act makes what has to happen before the message is acked; ok is false when this message cannot go. What it returns
+	// begins it, and what that returns waits for its end; both may be nil.
+	act func(m *Message) (begin func() (end func() error, err error), ok bool)
 	log *slog.Logger
 
 	todo chan errand
-	work sync.WaitGroup
 
 	mu      sync.Mutex
 	p       Progress
@@ -38,34 +41,47 @@ type mover struct {
 }
 
 type errand struct {
-	d  *broker.Delivery
-	do func() error
+	d   *broker.Delivery
+	end func() error
 }
 
-// run goes through the queue. What it returns with an error is what has been done by then.
+// run goes through the queue and closes the walk. What it returns with an error is what has been done by then.
 func (v *mover) run(ctx context.Context, report Report) (Progress, error) {
-	v.todo, v.failed = make(chan errand), make(chan struct{})
-	v.p.Total = v.w.total
-	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && !v.dry
-	for range movers {
-		v.work.Go(v.errands)
-	}
 	stop := v.reporting(report)
-	err := v.walk(ctx)
-	close(v.todo)
-	v.work.Wait()
+	p, err := v.carry(ctx)
 	if cerr := v.w.close(); err == nil && cerr != nil {
 		err = fmt.Errorf("give back what stays in queue %q: %w", v.q.name, cerr)
 	}
 	stop()
-	p := v.progress()
-	if v.failure != nil {
-		err = v.failure
-	}
 	if err != nil && !errors.Is(err, ErrCanary) && !errors.Is(err, ErrStopped) && !errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	return p, err
+}
+
+// carry goes through the queue. Nothing is under way any more when it returns.
+func (v *mover) carry(ctx context.Context) (Progress, error) {
+	v.begin()
+	var work sync.WaitGroup
+	work.Go(v.finishAll)
+	err := v.walk(ctx)
+	close(v.todo)
+	work.Wait()
+	if v.failure != nil {
+		err = v.failure
+	}
+	return v.progress(), err
+}
+
+func (v *mover) begin() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.todo != nil {
+		return // reporting was first
+	}
+	v.todo, v.failed = make(chan errand, underway), make(chan struct{})
+	v.p.Total = v.w.ready
+	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && !v.dry
 }
 
 func (v *mover) walk(ctx context.Context) error {
@@ -78,7 +94,7 @@ func (v *mover) walk(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		chosen, do := v.choose(d)
+		chosen, begin := v.choose(d)
 		if !chosen {
 			v.w.keep(d)
 			continue
@@ -87,12 +103,14 @@ func (v *mover) walk(ctx context.Context) error {
 			v.w.keep(d)
 			return err
 		}
-		select {
-		case v.todo <- errand{d, do}:
-		case <-v.failed:
-			v.w.keep(d)
-			return nil
+		var end func() error
+		if begin != nil {
+			if end, err = begin(); err != nil {
+				v.count(d, err)
+				continue
+			}
 		}
+		v.todo <- errand{d, end}
 		if v.canary != nil && v.canary.full() {
 			if err := v.sing(ctx); err != nil {
 				return err
@@ -116,19 +134,20 @@ func (v *mover) next(ctx context.Context) (*broker.Delivery, error) {
 }
 
 // choose judges one message and counts it.
-func (v *mover) choose(d *broker.Delivery) (chosen bool, do func() error) {
+func (v *mover) choose(d *broker.Delivery) (chosen bool, begin func() (func() error, error)) {
 	m := v.q.read(&d.Delivery, v.w.seen)
 	matches := v.s.Filter.Match(&m)
+	foreign := m.Foreign && !v.all
 	ok := false
-	if matches && !m.Foreign && !v.dry {
-		do, ok = v.act(&m)
+	if matches && !foreign && !v.dry {
+		begin, ok = v.act(&m)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.p.Scanned++
 	switch {
 	case !matches:
-	case m.Foreign:
+	case foreign:
 		v.p.Skipped++
 	default:
 		v.p.Matched++
@@ -136,31 +155,33 @@ func (v *mover) choose(d *broker.Delivery) (chosen bool, do func() error) {
 			v.p.Failed++
 		}
 	}
-	return ok, do
+	return ok, begin
 }
 
-// errands does what is to be done with one message after the other.
-func (v *mover) errands() {
+// finishAll waits for one message after the other and acks it.
+func (v *mover) finishAll() {
 	for e := range v.todo {
-		v.finish(e)
+		var err error
+		if e.end != nil {
+			err = e.end()
+		}
+		if err == nil {
+			if err = v.w.ack(e.d.DeliveryTag); err != nil && e.end != nil {
+				// It has arrived, and the broker brings the original back: the message is in both places now.
+				err = fmt.Errorf("message %q is on its way and parked still: %w", e.d.MessageId, err)
+			}
+		}
+		v.count(e.d, err)
 	}
 }
 
-func (v *mover) finish(e errand) {
-	var err error
-	if e.do != nil {
-		err = e.do()
-	}
+// count writes down what has become of a message. One that did not go stays.
+func (v *mover) count(d *broker.Delivery, err error) {
 	if err == nil {
-		err = v.w.ack(e.d.DeliveryTag)
-		if e.do != nil && err != nil {
-			// It has arrived, and the broker brings the original back: the message is in both places now.
-			err = fmt.Errorf("message %q is on its way and parked still: %w", e.d.MessageId, err)
-		}
-		e.d.Free()
+		d.Free()
 	} else {
-		v.log.Warn("parked message not moved", "queue", v.q.name, "message_id", e.d.MessageId, "error", err)
-		v.w.keep(e.d)
+		v.log.Warn("parked message not moved", "queue", v.q.name, "message_id", d.MessageId, "error", err)
+		v.w.keep(d)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -186,7 +207,10 @@ func (v *mover) progress() Progress {
 }
 
 // reporting tells report how far it has come, now and then and at the end.
-func (v *mover) reporting(report Report) (stop func()) { return reporting(report, v.progress) }
+func (v *mover) reporting(report Report) (stop func()) {
+	v.begin()
+	return reporting(report, v.progress)
+}
 
 const reportEvery = 250 * time.Millisecond
 
@@ -228,7 +252,7 @@ func (q *Queue) Discard(ctx context.Context, s Selection, dry bool, report Repor
 	}
 	v := mover{
 		q: q, w: w, s: s, dry: dry, log: q.o.Logger,
-		act: func(*Message) (func() error, bool) { return nil, true },
+		act: func(*Message) (func() (func() error, error), bool) { return nil, true },
 	}
 	return v.run(ctx, report)
 }

@@ -16,9 +16,9 @@ const (
 	confirming = 30 * time.Second
 )
 
-// publisher connects one that lives until stop is called.
-func (q *Queue) publisher(ctx context.Context) (p *broker.Publisher, stop func(), err error) {
-	p = broker.NewPublisher(q.dialer)
+// pipe connects to publish. It lives until stop is called.
+func (q *Queue) pipe(ctx context.Context) (pipe *broker.Pipe, stop func(), err error) {
+	p := broker.NewPublisher(q.dialer)
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
@@ -39,14 +39,27 @@ func (q *Queue) publisher(ctx context.Context) (p *broker.Publisher, stop func()
 			return nil, nil, err
 		}
 	}
-	return p, stop, nil
+	if pipe, err = p.Pipe(ctx); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return pipe, stop, nil
 }
 
-// publish is not interrupted by the end of an operation: whether the message has arrived must be known.
-func publish(p *broker.Publisher, pub *broker.Publication) error {
+// send puts one message into the pipe. It is not interrupted by the end of an operation: whether the message has arrived
+// must be known. The function it returns waits for the confirm.
+func send(p *broker.Pipe, pub *broker.Publication) (confirmed func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirming)
 	defer cancel()
-	return p.Publish(ctx, pub)
+	r, err := p.Send(ctx, pub)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), confirming)
+		defer cancel()
+		return r.Wait(ctx)
+	}, nil
 }
 
 // alone reports whether a publish failed for a reason that lies in this message.

@@ -36,7 +36,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 		v.dry = true
 		return v.run(ctx, report)
 	}
-	p, stop, err := q.publisher(ctx)
+	pipe, stop, err := q.pipe(ctx)
 	if err != nil {
 		return Progress{}, errors.Join(err, w.close())
 	}
@@ -46,15 +46,18 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 			return Progress{}, errors.Join(err, w.close())
 		}
 	}
-	v.act = func(m *Message) (func() error, bool) { return q.redriving(p, &r, v.canary, m) }
+	v.act = func(m *Message) (func() (func() error, error), bool) {
+		pub, ok := q.redriven(&r, v.canary, m)
+		return func() (func() error, error) { return send(pipe, pub) }, ok
+	}
 	progress, err := v.run(ctx, report)
 	q.metrics.ok.Add(float64(progress.Done))
 	q.metrics.failed.Add(float64(progress.Failed))
 	return progress, err
 }
 
-// redriving makes the publication of one message.
-func (q *Queue) redriving(p *broker.Publisher, r *Redrive, c *canary, m *Message) (do func() error, ok bool) {
+// redriven makes the publication of one message.
+func (q *Queue) redriven(r *Redrive, c *canary, m *Message) (pub *broker.Publication, ok bool) {
 	how := topology.Redriving{By: q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset}
 	if c != nil {
 		how.Reply = c.next(m)
@@ -69,7 +72,7 @@ func (q *Queue) redriving(p *broker.Publisher, r *Redrive, c *canary, m *Message
 		}
 		return nil, false
 	}
-	return func() error { return publish(p, pub) }, true
+	return pub, true
 }
 
 func (r *Redrive) check() error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"sidecar/internal/message"
@@ -62,32 +61,26 @@ func (w *walk) worn(ctx context.Context) (bool, error) {
 
 // renew moves every message of w to the tail of its own queue, one after the other.
 func (q *Queue) renew(ctx context.Context, w *walk) error {
-	p, stop, err := q.publisher(ctx)
+	pipe, stop, err := q.pipe(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	w.exact = true // a copy that came round already would be given back in the end
-	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name, "messages", w.total)
-	for {
-		d, err := w.next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		pub, fits := q.o.Plan.RestorePublication(&d.Delivery)
-		if !fits {
-			return fmt.Errorf("renew queue %q: the headers of message %q leave no room", q.name, d.MessageId)
-		}
-		if err := publish(p, pub); err != nil {
-			return fmt.Errorf("renew queue %q: %w", q.name, err)
-		}
-		tag := d.DeliveryTag
-		d.Free()
-		if err := w.ack(tag); err != nil {
-			return err
-		}
+	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name, "messages", w.ready)
+	v := mover{
+		q: q, w: w, log: q.o.Logger, all: true,
+		act: func(m *Message) (func() (func() error, error), bool) {
+			pub, fits := q.o.Plan.RestorePublication(&m.Properties)
+			return func() (func() error, error) { return send(pipe, pub) }, fits
+		},
 	}
+	p, err := v.carry(ctx)
+	if err == nil && p.Failed > 0 {
+		err = fmt.Errorf("%d messages leave no room in their headers", p.Failed)
+	}
+	if err != nil {
+		return fmt.Errorf("renew queue %q: %w", q.name, err)
+	}
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"sidecar/internal/broker"
 )
 
 // Export writes what s selects to w, one Record per line, and leaves it where it is.
@@ -39,50 +41,97 @@ func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Rep
 const maxLine = 192 << 20
 
 // Import parks every Record that r holds, in their order, after skipping so many lines. It stops at the first line that
-// makes no sense (ErrInvalid) or cannot be parked, and names it: all before it are parked, none behind it.
+// makes no sense (ErrInvalid) or cannot be parked, and names it: all before it are parked. None behind it is, unless the
+// connection broke: then the text says from which line on it is not known.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
 	unlock, err := q.lock(ctx, false)
 	if err != nil {
 		return Progress{}, err
 	}
 	defer unlock()
-	if d, err := q.Depth(ctx); err != nil {
-		return Progress{Total: d.Ready}, err // before the first line is read: the queue may be missing
+	if _, err := q.Depth(ctx); err != nil {
+		return Progress{}, err // before the first line is read: the queue may be missing
 	}
-	p, stop, err := q.publisher(ctx)
+	pipe, stop, err := q.pipe(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
 	defer stop()
-	tally := newTally(report)
-	err = eachLine(r, func(n int, line []byte) error {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		tally.add(func(p *Progress) { p.Scanned = n })
-		line = bytes.TrimSpace(line)
-		if n <= skip || len(line) == 0 {
-			return nil
-		}
-		record, err := readRecord(line)
-		if err != nil {
-			return fmt.Errorf("%w: line %d: %w", ErrInvalid, n, err)
-		}
-		d := record.delivery()
-		pub, fits := q.o.Plan.RestorePublication(&d)
-		if !fits {
-			return fmt.Errorf("%w: line %d: its headers do not fit a frame", ErrInvalid, n)
-		}
-		if err := publish(p, pub); err != nil {
-			if alone(err) {
-				return fmt.Errorf("%w: line %d: %w", ErrInvalid, n, err)
-			}
-			return fmt.Errorf("%w: line %d: %w", ErrStopped, n, err)
-		}
-		tally.add(func(p *Progress) { p.Matched, p.Done = p.Matched+1, p.Done+1 })
+	i := importer{q: q, pipe: pipe, tally: newTally(report), skip: skip, sent: make(chan sentLine, underway), failed: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.confirmAll()
+	}()
+	err = eachLine(r, func(n int, line []byte) error { return i.line(ctx, n, line) })
+	close(i.sent)
+	<-ended
+	if i.failure != nil {
+		err = i.failure
+	}
+	return i.tally.stop(), err
+}
+
+type importer struct {
+	q       *Queue
+	pipe    *broker.Pipe
+	tally   *tally
+	skip    int
+	sent    chan sentLine
+	failed  chan struct{} // closed with failure
+	failure error
+}
+
+type sentLine struct {
+	n   int
+	end func() error
+}
+
+func (i *importer) line(ctx context.Context, n int, line []byte) error {
+	select {
+	case <-i.failed:
+		return ErrStopped // failure says more
+	case <-ctx.Done():
+		return fmt.Errorf("before line %d: %w", n, context.Cause(ctx))
+	default:
+	}
+	i.tally.add(func(p *Progress) { p.Scanned = n })
+	line = bytes.TrimSpace(line)
+	if n <= i.skip || len(line) == 0 {
 		return nil
-	})
-	return tally.stop(), err
+	}
+	record, err := readRecord(line)
+	if err != nil {
+		return fmt.Errorf("%w: line %d: %w", ErrInvalid, n, err)
+	}
+	d := record.delivery()
+	pub, fits := i.q.o.Plan.RestorePublication(&d)
+	if !fits {
+		return fmt.Errorf("%w: line %d: its headers do not fit a frame", ErrInvalid, n)
+	}
+	i.tally.add(func(p *Progress) { p.Matched++ })
+	end, err := send(i.pipe, pub)
+	if err != nil && alone(err) {
+		return fmt.Errorf("%w: line %d: %w", ErrInvalid, n, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: line %d: %w", ErrStopped, n, err)
+	}
+	i.sent <- sentLine{n, end}
+	return nil
+}
+
+// confirmAll waits for the confirms in the order of the lines.
+func (i *importer) confirmAll() {
+	for s := range i.sent {
+		switch err := s.end(); {
+		case err == nil:
+			i.tally.add(func(p *Progress) { p.Done++ })
+		case i.failure == nil:
+			i.failure = fmt.Errorf("%w: line %d and all behind it may or may not be parked: %w", ErrStopped, s.n, err)
+			close(i.failed)
+		}
+	}
 }
 
 // eachLine calls do with every line and its number, from 1.

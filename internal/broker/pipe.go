@@ -1,0 +1,247 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// pipeWindow is how many messages of a Pipe may wait for their confirms.
+const pipeWindow = 256
+
+// Pipe publishes many messages on one channel of one session, in their order, without waiting for each: a broker confirms
+// a stream of them with far less work than the same messages one by one. Send is for one goroutine; the receipts are for any.
+type Pipe struct {
+	session *Session
+	ch      *amqp.Channel
+	returns chan amqp.Return
+	closes  chan *amqp.Error
+	slots   chan struct{}
+	metrics *metrics
+	proven  bool // the broker has answered: until then one message goes alone, see pool
+
+	mu       sync.Mutex
+	inflight map[*Receipt]struct{}
+	why      error // the channel has been closed
+}
+
+// Receipt is one message on its way. Wait has to be called once for each.
+type Receipt struct {
+	pipe     *Pipe
+	pub      *Publication
+	confirm  *amqp.DeferredConfirmation
+	sent     time.Time
+	returned *ReturnedError
+}
+
+// Pipe opens a pipe on the connection that stands. It ends with that connection, or when it is closed.
+func (p *Publisher) Pipe(ctx context.Context) (*Pipe, error) {
+	l := p.current()
+	if l == nil {
+		return nil, ErrDisconnected
+	}
+	c := &Pipe{session: l.session, slots: make(chan struct{}, pipeWindow), metrics: p.dialer.metrics, inflight: map[*Receipt]struct{}{}}
+	err := l.session.Do(ctx, "open a channel", func() (err error) {
+		if c.ch, err = l.session.conn.Channel(); err != nil {
+			return err
+		}
+		// Buffered: the library delivers these from its reading goroutine. There are never more returns than messages under way.
+		c.returns = c.ch.NotifyReturn(make(chan amqp.Return, pipeWindow))
+		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1))
+		return c.ch.Confirm(false)
+	})
+	return c, err
+}
+
+// Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of Publisher.Publish
+// for which nothing was sent, and ErrUnknown; Wait knows the others. The message must not be changed before Wait returns.
+func (c *Pipe) Send(ctx context.Context, pub *Publication) (*Receipt, error) {
+	r, err := c.send(ctx, pub)
+	if err != nil {
+		return nil, fmt.Errorf("publish to exchange %q with key %q: %w", pub.Exchange, pub.Key, err)
+	}
+	if !c.proven {
+		// It is waited for here, and once more by Wait, which then knows at once.
+		c.proven = r.confirmed(ctx) == nil && r.confirm.Acked()
+	}
+	return r, nil
+}
+
+func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
+	if err := pub.fits(c.session.FrameMax()); err != nil {
+		return nil, err
+	}
+	if c.session.Blocked() {
+		return nil, ErrBlocked
+	}
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
+	case <-c.session.Done():
+		return nil, c.session.Err()
+	}
+	msg := pub.Msg
+	msg.DeliveryMode = amqp.Persistent
+	r := &Receipt{pipe: c, pub: pub, sent: time.Now()}
+	c.mu.Lock()
+	c.inflight[r] = struct{}{} // before its return can come
+	c.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })
+	confirm, err := c.ch.PublishWithDeferredConfirm(pub.Exchange, pub.Key, true, false, msg)
+	stop()
+	if err != nil {
+		c.forget(r)
+		if errors.Is(err, amqp.ErrClosed) {
+			return nil, fmt.Errorf("%w: %w", ErrDisconnected, c.reason())
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, c.session.explain(err))
+	}
+	r.confirm = confirm
+	return r, nil
+}
+
+func (c *Pipe) forget(r *Receipt) {
+	c.mu.Lock()
+	delete(c.inflight, r)
+	c.mu.Unlock()
+	<-c.slots
+}
+
+// Wait returns nil when the broker has the message and has routed it. The errors are ErrUnroutable, ErrNacked and
+// ErrUnknown; a channel that the broker closes over one message, which the text then says, leaves all that were under way
+// unknown.
+func (r *Receipt) Wait(ctx context.Context) error {
+	defer r.pipe.forget(r)
+	if err := r.wait(ctx); err != nil {
+		return fmt.Errorf("publish to exchange %q with key %q: %w", r.pub.Exchange, r.pub.Key, err)
+	}
+	r.pipe.metrics.confirmed(r.pub.Kind, time.Since(r.sent))
+	return nil
+}
+
+func (r *Receipt) wait(ctx context.Context) error {
+	c := r.pipe
+	if err := r.confirmed(ctx); err != nil {
+		return err
+	}
+	if !r.confirm.Acked() {
+		if why := c.reason(); why != nil {
+			return fmt.Errorf("%w: %w", ErrUnknown, why)
+		}
+		return ErrNacked
+	}
+	// The broker returns a message before it confirms it, so its return is here by now.
+	c.collect()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.returned != nil {
+		return r.returned
+	}
+	return nil
+}
+
+// blockedPatience is how long a confirm is waited for while an alarm blocks the connection: what the broker had read by then
+// it still confirms, what it has not it may read when the alarm is over.
+const blockedPatience = 2 * time.Second
+
+// confirmed waits for the broker's answer.
+func (r *Receipt) confirmed(ctx context.Context) error {
+	for {
+		blocked, changed := r.pipe.session.watchBlocked()
+		var patience <-chan time.Time
+		if blocked {
+			t := time.NewTimer(blockedPatience)
+			defer t.Stop()
+			patience = t.C
+		}
+		select {
+		case <-r.confirm.Done():
+			return nil
+		case <-changed:
+			continue
+		case <-patience:
+		case <-ctx.Done():
+		}
+		select {
+		case <-r.confirm.Done(): // both: the confirm counts
+			return nil
+		default:
+		}
+		if blocked {
+			return fmt.Errorf("%w: %w", ErrUnknown, ErrBlocked)
+		}
+		return fmt.Errorf("%w: no confirm in time: %w", ErrUnknown, context.Cause(ctx))
+	}
+}
+
+// collect tells the messages that have come back. A return says nothing of which message it is but the message itself: of
+// two that are the same to the last byte it does not matter which one is taken for it. One that is like none of them (the
+// library may read a header value back in another form) is taken for all: what was thought to be lost may then be there
+// twice, and never the other way round.
+func (c *Pipe) collect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		select {
+		case back := <-c.returns:
+			c.tell(&back)
+		default:
+			return
+		}
+	}
+}
+
+func (c *Pipe) tell(back *amqp.Return) {
+	why := &ReturnedError{Exchange: back.Exchange, Key: back.RoutingKey, Code: int(back.ReplyCode), Text: back.ReplyText}
+	for r := range c.inflight {
+		if r.returned == nil && r.is(back) {
+			r.returned = why
+			return
+		}
+	}
+	for r := range c.inflight {
+		r.returned = why
+	}
+}
+
+// is compares everything that a message is made of.
+func (r *Receipt) is(back *amqp.Return) bool {
+	m := &r.pub.Msg
+	return r.pub.Exchange == back.Exchange && r.pub.Key == back.RoutingKey && m.MessageId == back.MessageId &&
+		m.CorrelationId == back.CorrelationId && m.ContentType == back.ContentType && m.ContentEncoding == back.ContentEncoding &&
+		m.Priority == back.Priority && m.ReplyTo == back.ReplyTo && m.Expiration == back.Expiration && m.Type == back.Type &&
+		m.AppId == back.AppId && m.UserId == back.UserId && m.Timestamp.Equal(back.Timestamp) && bytes.Equal(m.Body, back.Body) &&
+		(len(m.Headers) == 0 && len(back.Headers) == 0 || reflect.DeepEqual(m.Headers, back.Headers))
+}
+
+// reason is why the channel has been closed; nil while it is open.
+func (c *Pipe) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.why != nil {
+		return c.why
+	}
+	select {
+	case e, ok := <-c.closes:
+		switch {
+		case ok && e.Server && e.Recover:
+			c.why = &RefusedError{Code: e.Code, Text: e.Reason}
+		case ok:
+			c.why = c.session.explain(e)
+		default:
+			c.why = fmt.Errorf("%w: the channel was closed before the confirm", ErrDisconnected)
+		}
+	default:
+	}
+	return c.why
+}
+
+// Close ends the pipe. What is under way then is ErrUnknown.
+func (c *Pipe) Close() { _ = c.session.doPatiently("close a channel", c.ch.Close) }
