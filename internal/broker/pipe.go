@@ -190,7 +190,10 @@ func (c *Pipe) collect() {
 	defer c.mu.Unlock()
 	for {
 		select {
-		case back := <-c.returns:
+		case back, ok := <-c.returns:
+			if !ok { // the library closes it with the channel
+				return
+			}
 			c.tell(&back)
 		default:
 			return

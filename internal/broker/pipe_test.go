@@ -1,0 +1,197 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+func pipe(t testing.TB, p *Publisher) *Pipe {
+	t.Helper()
+	c, err := p.Pipe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func numbered(key string, n int) *Publication {
+	return &Publication{Kind: KindRedrive, Key: key, Msg: amqp.Publishing{MessageId: fmt.Sprint(n), Body: fmt.Append(nil, n)}}
+}
+
+// TestPipeKeepsOrder: many messages under way at once arrive in their order, each confirmed.
+func TestPipeKeepsOrder(t *testing.T) {
+	url := brokertest.URL(t)
+	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
+	o := options(url)
+	o.Registerer = prometheus.NewRegistry()
+	c := pipe(t, publisher(t, o))
+	defer c.Close()
+	const n = 1000
+	receipts := make(chan *Receipt, n)
+	failed := make(chan error, n)
+	go func() {
+		defer close(failed)
+		for r := range receipts {
+			failed <- r.Wait(within(t, 30*time.Second))
+		}
+	}()
+	for i := range n {
+		r, err := c.Send(t.Context(), numbered(queue, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipts <- r
+	}
+	close(receipts)
+	for err := range failed {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		if d := brokertest.Get(t, url, queue, 10*time.Second); d.MessageId != fmt.Sprint(i) || d.DeliveryMode != amqp.Persistent {
+			t.Fatalf("message %d is %s", i, d.MessageId)
+		}
+		if i == 20 {
+			break
+		}
+	}
+}
+
+// TestPipeTellsWhatCameBack: of many under way exactly those that found no queue failed, also when others are like them.
+func TestPipeTellsWhatCameBack(t *testing.T) {
+	url := brokertest.URL(t)
+	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
+	nowhere := brokertest.Name(t, "nowhere")
+	c := pipe(t, publisher(t, options(url)))
+	defer c.Close()
+	headers := func(i int) amqp.Table {
+		return amqp.Table{"n": int32(i), "at": time.Unix(int64(i), 0), "list": []any{int64(1), "x"}, "t": amqp.Table{"b": []byte{1}}} //nolint:gosec // small
+	}
+	var receipts []*Receipt
+	for i := range 200 {
+		pub := numbered(queue, i%10) // the same id and body many times
+		pub.Msg.Headers = headers(i)
+		if i%7 == 3 {
+			pub.Key = nowhere
+		}
+		r, err := c.Send(t.Context(), pub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipts = append(receipts, r)
+	}
+	for i, r := range receipts {
+		if err := r.Wait(within(t, 30*time.Second)); errors.Is(err, ErrUnroutable) != (i%7 == 3) || i%7 != 3 && err != nil {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+}
+
+// TestPipeDoesNotGuess: a message that comes back in another form than it was sent in counts for all that are under way.
+func TestPipeDoesNotGuess(t *testing.T) {
+	url := brokertest.URL(t)
+	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
+	c := pipe(t, publisher(t, options(url)))
+	defer c.Close()
+	odd := numbered(brokertest.Name(t, "nowhere"), 2)
+	odd.Msg.Headers = amqp.Table{"f": float32(math.NaN())}
+	var receipts []*Receipt
+	for _, pub := range []*Publication{numbered(queue, 0), numbered(queue, 1), odd} {
+		r, err := c.Send(t.Context(), pub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipts = append(receipts, r)
+	}
+	if err := receipts[2].Wait(within(t, 30*time.Second)); err == nil {
+		t.Error("what came back is taken for routed")
+	}
+	for _, r := range receipts[:2] {
+		if err := r.Wait(within(t, 30*time.Second)); err != nil && !errors.Is(err, ErrUnroutable) && !errors.Is(err, ErrUnknown) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestPipeEnds: a channel that the broker closes, a connection that breaks, and a message that cannot be written.
+func TestPipeEnds(t *testing.T) {
+	url := brokertest.URL(t)
+	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
+	proxy := brokertest.NewProxy(t, url)
+	p := publisher(t, options(proxy.URL(t, url)))
+	c := pipe(t, p)
+	if _, err := c.Send(t.Context(), &Publication{Key: queue, Msg: amqp.Publishing{Headers: amqp.Table{"x": struct{}{}}}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a header of no AMQP type: %v", err)
+	}
+	first, err := c.Send(t.Context(), numbered(queue, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(t.Context()); err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	missing := &Publication{Exchange: brokertest.Name(t, "missing"), Key: queue}
+	r, err := c.Send(t.Context(), missing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wait(within(t, 30*time.Second)); !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnknown) {
+		t.Errorf("a missing exchange: %v", err)
+	}
+	if r, err := c.Send(t.Context(), numbered(queue, 2)); err == nil {
+		t.Errorf("sent on a closed channel: %v", r.Wait(within(t, 30*time.Second)))
+	} else if !errors.Is(err, ErrDisconnected) {
+		t.Errorf("%v", err)
+	}
+
+	c = pipe(t, p)
+	proxy.Stall(brokertest.Both)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	r, err = c.Send(ctx, numbered(queue, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wait(ctx); !errors.Is(err, ErrUnknown) {
+		t.Errorf("no confirm: %v", err)
+	}
+	if r, err = c.Send(t.Context(), numbered(queue, 4)); err == nil {
+		proxy.Cut()
+		err = r.Wait(within(t, 30*time.Second))
+	}
+	if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrDisconnected) {
+		t.Errorf("a broken connection: %v", err)
+	}
+	if _, err := NewPublisher(NewDialer(options(url))).Pipe(t.Context()); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("never connected: %v", err)
+	}
+}
+
+// TestPipeInAnAlarm: what the broker does not read is not waited for until the alarm is over.
+func TestPipeInAnAlarm(t *testing.T) {
+	url := brokertest.URL(t)
+	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
+	c := pipe(t, publisher(t, options(url)))
+	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.4")
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	r, err := c.Send(t.Context(), numbered(queue, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wait(t.Context()); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrBlocked) {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Send(t.Context(), numbered(queue, 2)); !errors.Is(err, ErrBlocked) {
+		t.Errorf("%v", err)
+	}
+}
