@@ -165,7 +165,7 @@ func TestPipeEnds(t *testing.T) {
 	if err := r.Wait(ctx); !errors.Is(err, ErrUnknown) {
 		t.Errorf("no confirm: %v", err)
 	}
-	if r, err = c.Send(t.Context(), numbered(queue, 4)); err == nil {
+	if r, err = c.Send(within(t, 300*time.Millisecond), numbered(queue, 4)); err == nil {
 		proxy.Cut()
 		err = r.Wait(within(t, 30*time.Second))
 	}
