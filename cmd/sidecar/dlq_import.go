@@ -29,11 +29,13 @@ func dlqImport(ctx context.Context, c *dlqCall) error {
 	m := c.meter("imported", 0)
 	p, err := q.Import(ctx, from, skip, m.report)
 	m.stop()
-	if errors.Is(err, deadletter.ErrInvalid) { // a line, not the command line
-		err = fmt.Errorf("%s", strings.TrimPrefix(err.Error(), deadletter.ErrInvalid.Error()+": "))
+	next := skip
+	if at, ok := errors.AsType[*deadletter.LineError](err); ok {
+		next = max(skip, at.Line-1)                // all before it are parked
+		if errors.Is(err, deadletter.ErrInvalid) { // the line, not the command line
+			err = fmt.Errorf("line %d: %s", at.Line, strings.TrimPrefix(at.Err.Error(), deadletter.ErrInvalid.Error()+": "))
+		}
 	}
-	// All lines before the one that failed are parked, and each is one message unless it is empty.
-	next := max(skip+p.Done, p.Scanned-1)
 	return c.report(ctx, q, action{"import", "imported", fmt.Sprintf("go on with --skip %d", next)}, false, &p, err)
 }
 

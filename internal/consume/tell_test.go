@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +37,7 @@ func (r *rig) redriven(id, reply string, more amqp.Table) {
 	r.t.Helper()
 	r.eventuallyDeclared()
 	h := amqp.Table{message.HeaderReply: reply}
-	for k, v := range more {
-		h[k] = v
-	}
+	maps.Copy(h, more)
 	brokertest.Publish(r.t, brokertest.Channel(r.t, r.url), "", r.plan.Queue, amqp.Publishing{MessageId: id, Headers: h})
 }
 

@@ -17,10 +17,11 @@ func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Messag
 		return Summary{Queue: q.name}, err
 	}
 	defer unlock()
-	return q.browse(ctx, f, s, visit)
+	return q.browse(ctx, f, s, func(int) {}, visit)
 }
 
-func (q *Queue) browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (sum Summary, err error) {
+// browse is Browse under the lock. begun is told how many messages there are.
+func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total int), visit func(*Message) error) (sum Summary, err error) {
 	sum.Queue = q.name
 	w, err := q.fresh(ctx)
 	if err != nil {
@@ -28,6 +29,7 @@ func (q *Queue) browse(ctx context.Context, f Filter, s Scan, visit func(*Messag
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	sum.Total = w.ready
+	begun(w.ready)
 	w.bound(s, f.Empty())
 	for (s.Limit == 0 || sum.Matched < s.Limit) && (s.Depth == 0 || sum.Scanned < s.Depth) {
 		d, err := w.next(ctx)

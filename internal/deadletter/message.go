@@ -2,7 +2,6 @@ package deadletter
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
@@ -121,13 +120,3 @@ func number(h amqp.Table, key string) int {
 
 // refLength is the length of a Ref: 64 bits of a digest, in hexadecimal.
 const refLength = 16
-
-// sortedKeys are the keys of a table in their order.
-func sortedKeys(t amqp.Table) []string {
-	keys := make([]string, 0, len(t))
-	for k := range t {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}

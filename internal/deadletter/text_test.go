@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"math"
 	"reflect"
@@ -10,8 +11,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"encoding/json"
 )
 
 func TestParseRate(t *testing.T) {

@@ -23,7 +23,9 @@ func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Rep
 	enc := json.NewEncoder(buffered)
 	enc.SetEscapeHTML(false)
 	tally := newTally(report)
-	sum, err := q.browse(ctx, s.Filter, Scan{Limit: s.Limit}, func(m *Message) error {
+	sum, err := q.browse(ctx, s.Filter, Scan{Limit: s.Limit}, func(total int) {
+		tally.add(func(p *Progress) { p.Total = total })
+	}, func(m *Message) error {
 		if err := enc.Encode(m.Record()); err != nil {
 			return fmt.Errorf("write message %d: %w", m.Position, err)
 		}
@@ -33,16 +35,27 @@ func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Rep
 	if ferr := buffered.Flush(); err == nil && ferr != nil {
 		err = fmt.Errorf("write the export: %w", ferr)
 	}
-	tally.add(func(p *Progress) { p.Total, p.Scanned = sum.Total, sum.Scanned })
+	tally.add(func(p *Progress) { p.Scanned = sum.Scanned })
 	return tally.stop(), err
 }
 
 // maxLine bounds one line of an import, in bytes: a body of 128 MiB, which no broker takes, is less.
 const maxLine = 192 << 20
 
+// LineError is why an import ended before its end, and the first line that is not parked for certain.
+type LineError struct {
+	Line int // from 1
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap gives the reason.
+func (e *LineError) Unwrap() error { return e.Err }
+
 // Import parks every Record that r holds, in their order, after skipping so many lines. It stops at the first line that
-// makes no sense (ErrInvalid) or cannot be parked, and names it: all before it are parked. None behind it is, unless the
-// connection broke: then the text says from which line on it is not known.
+// makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked. None behind it is,
+// unless the connection broke: then nobody knows.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
 	unlock, err := q.lock(ctx, false)
 	if err != nil {
@@ -92,7 +105,7 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	case <-i.failed:
 		return ErrStopped // failure says more
 	case <-ctx.Done():
-		return fmt.Errorf("before line %d: %w", n, context.Cause(ctx))
+		return &LineError{n, context.Cause(ctx)}
 	default:
 	}
 	i.tally.add(func(p *Progress) { p.Scanned = n })
@@ -102,20 +115,20 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	}
 	record, err := readRecord(line)
 	if err != nil {
-		return fmt.Errorf("%w: line %d: %w", ErrInvalid, n, err)
+		return &LineError{n, fmt.Errorf("%w: %w", ErrInvalid, err)}
 	}
 	d := record.delivery()
 	pub, fits := i.q.o.Plan.RestorePublication(&d)
 	if !fits {
-		return fmt.Errorf("%w: line %d: its headers do not fit a frame", ErrInvalid, n)
+		return &LineError{n, fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)}
 	}
 	i.tally.add(func(p *Progress) { p.Matched++ })
 	end, err := send(i.pipe, pub)
 	if err != nil && alone(err) {
-		return fmt.Errorf("%w: line %d: %w", ErrInvalid, n, err)
+		return &LineError{n, fmt.Errorf("%w: %w", ErrInvalid, err)}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: line %d: %w", ErrStopped, n, err)
+		return &LineError{n, fmt.Errorf("%w: %w", ErrStopped, err)}
 	}
 	i.sent <- sentLine{n, end}
 	return nil
@@ -128,7 +141,7 @@ func (i *importer) confirmAll() {
 		case err == nil:
 			i.tally.add(func(p *Progress) { p.Done++ })
 		case i.failure == nil:
-			i.failure = fmt.Errorf("%w: line %d and all behind it may or may not be parked: %w", ErrStopped, s.n, err)
+			i.failure = &LineError{s.n, fmt.Errorf("%w: it and all behind it may or may not be parked: %w", ErrStopped, err)}
 			close(i.failed)
 		}
 	}
@@ -146,9 +159,9 @@ func eachLine(r io.Reader, do func(n int, line []byte) error) error {
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return fmt.Errorf("%w: line %d is longer than %d MiB", ErrInvalid, n+1, maxLine>>20)
+		return &LineError{n + 1, fmt.Errorf("%w: it is longer than %d MiB", ErrInvalid, maxLine>>20)}
 	} else if err != nil {
-		return fmt.Errorf("read line %d: %w", n+1, err)
+		return &LineError{n + 1, err}
 	}
 	return nil
 }

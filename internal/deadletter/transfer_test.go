@@ -85,8 +85,8 @@ func (r *rig) look() []amqp.Delivery {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	list := make([]amqp.Delivery, brokertest.Ready(r.t, r.url, r.name))
-	for n := 0; ; n++ {
+	var list []amqp.Delivery
+	for {
 		select {
 		case d := <-come:
 			delete(d.Headers, "x-delivery-count")
@@ -95,14 +95,11 @@ func (r *rig) look() []amqp.Delivery {
 				d.Headers = nil // absent or empty: brokers differ in what they make of it
 			}
 			d.Acknowledger, d.ConsumerTag, d.DeliveryTag, d.Redelivered = nil, "", 0, false
-			if n >= len(list) {
-				list = append(list, amqp.Delivery{})
-			}
-			list[n] = d
+			list = append(list, d)
 		case <-time.After(500 * time.Millisecond):
 			_ = ch.Close()
-			brokertest.WaitReady(r.t, r.url, r.name, n)
-			return list[:n]
+			brokertest.WaitReady(r.t, r.url, r.name, len(list))
+			return list
 		}
 	}
 }

@@ -1,11 +1,13 @@
 package topology
 
 import (
-	amqp "github.com/rabbitmq/amqp091-go"
-	"sidecar/internal/broker"
-	"sidecar/internal/brokertest"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
 )
 
 // TestKeeping: what the broker says about a queue somebody else has declared.
