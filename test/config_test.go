@@ -73,7 +73,7 @@ func TestBadValues(t *testing.T) {
 		{"APP_DOWN", "panic"}, {"REQUEUE_DELAY_MIN", "-1s"}, {"REQUEUE_DELAY_MIN", "1"}, {"RETRY_AFTER_MAX", "x"}, {"MAX_BODY", "-1"}, {"MAX_BODY", "16MB!"}, {"MAX_BODY", "0"},
 		{"FORWARD_HEADERS", "a,,b"}, {"PASSTHROUGH_HEADERS", "host"}, {"PASSTHROUGH_HEADERS", "Content-Length"}, {"PASSTHROUGH_HEADERS", "transfer-encoding"},
 		{"PASSTHROUGH_HEADERS", "authorization"}, {"CLOUDEVENTS", "yes"}, {"ADMIN_ADDR", "nowhere"}, {"ADMIN_ADDR", "127.0.0.1:99999"},
-		{"CONTROL_ADDR", "0.0.0.0:0"}, {"CONTROL_ADDR", ":9091"}, {"CONTROL_ADDR", "[::]:9091"}, {"CONTROL_TOKEN", "short"},
+		{"CONTROL_ADDR", "0.0.0.0:0"}, {"CONTROL_ADDR", ":9091"}, {"CONTROL_ADDR", "[::]:9091"}, {"CONTROL_TOKEN", "short"}, {"CONTROL_READ_TOKEN", "0123456789abcdef"},
 		{"SHUTDOWN_GRACE", "-1s"}, {"SHUTDOWN_GRACE", "25"}, {"LOG_LEVEL", "loud"}, {"LOG_FORMAT", "xml"},
 		{"PREFIX", "amq."}, {"QUEUE", long}, {"DLQ", "amq.dlq"}, {"EXCHANGE_TYPE", "ring"}, {"BINDINGS", "no-colon"},
 	}
@@ -144,7 +144,11 @@ func TestCrossChecks(t *testing.T) {
 	refused(t, map[string]string{"SIDECAR_CONCURRENCY": "100", "SIDECAR_PREFETCH": "50"}, "SIDECAR_PREFETCH")
 	refused(t, map[string]string{"SIDECAR_ADMIN_ADDR": "127.0.0.1:21499", "SIDECAR_CONTROL_ADDR": "127.0.0.1:21499"}, "SIDECAR_CONTROL_ADDR")
 	refused(t, map[string]string{"SIDECAR_CONTROL_ADDR": "0.0.0.0:0", "SIDECAR_CONTROL_TOKEN": "short"}, "SIDECAR_CONTROL_TOKEN")
-	for _, n := range []string{"AMQP_URL", "AMQP_PASSWORD", "APP_TOKEN", "CONTROL_TOKEN"} {
+	same := refused(t, map[string]string{"SIDECAR_CONTROL_TOKEN": "canary-0123456789", "SIDECAR_CONTROL_READ_TOKEN": "canary-0123456789"}, "SIDECAR_CONTROL_READ_TOKEN")
+	if strings.Contains(same.all(), "canary") {
+		t.Errorf("a secret was printed:\n%s", same.all())
+	}
+	for _, n := range []string{"AMQP_URL", "AMQP_PASSWORD", "APP_TOKEN", "CONTROL_TOKEN", "CONTROL_READ_TOKEN"} {
 		r := refused(t, map[string]string{"SIDECAR_" + n: "amqp://u:canary-env-secret@h/", "SIDECAR_" + n + "_FILE": file}, "SIDECAR_"+n+"_FILE")
 		if strings.Contains(r.all(), "canary") {
 			t.Errorf("a secret was printed:\n%s", r.all())

@@ -162,6 +162,9 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_CONTROL_ADDR=127.0.0.1:9090", "same port as SIDECAR_ADMIN_ADDR"},
 		{"SIDECAR_CONTROL_TOKEN=short", "shorter than 16"},
 		{"SIDECAR_CONTROL_TOKEN=0123456789 abcdef", "space"},
+		{"SIDECAR_CONTROL_READ_TOKEN=short", "shorter than 16"},
+		{"SIDECAR_CONTROL_READ_TOKEN=0123456789 abcdef", "space"},
+		{"SIDECAR_CONTROL_READ_TOKEN=0123456789abcdef", "needs SIDECAR_CONTROL_TOKEN"},
 		{"SIDECAR_ADMIN_ADDR=9090", "is not host:port"},
 		{"SIDECAR_ADMIN_ADDR=:http", "port outside"},
 		{"SIDECAR_ADMIN_ADDR=:65536", "port outside"},
@@ -258,6 +261,7 @@ func TestBadCombinations(t *testing.T) {
 		{"SIDECAR_AMQP_SASL", "client certificate", []string{"SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://127.0.0.1"}},
 		{"SIDECAR_AMQP_TLS_SERVER_NAME", "needs an amqps:// URL", []string{"SIDECAR_AMQP_TLS_SERVER_NAME=rabbit"}},
 		{"SIDECAR_AMQP_PASSWORD", "set together with SIDECAR_AMQP_PASSWORD_FILE", []string{"SIDECAR_AMQP_PASSWORD=x", "SIDECAR_AMQP_PASSWORD_FILE=/dev/null"}},
+		{"SIDECAR_CONTROL_READ_TOKEN", "same as SIDECAR_CONTROL_TOKEN", []string{"SIDECAR_CONTROL_TOKEN=0123456789abcdef", "SIDECAR_CONTROL_READ_TOKEN=0123456789abcdef"}},
 		{"SIDECAR_CONTROL_ADDR", "same port", []string{"SIDECAR_ADMIN_ADDR=0.0.0.0:9091"}},
 		{"SIDECAR_APP_URL", "SIDECAR_ADMIN_ADDR", []string{"SIDECAR_APP_URL=http://127.0.0.1", "SIDECAR_ADMIN_ADDR=127.0.0.1:80"}},
 	} {

@@ -19,13 +19,17 @@ type Listen struct {
 	// `SIDECAR_CONTROL_TOKEN` when it can be reached from other machines.
 	ControlAddr string `env:"CONTROL_ADDR" envDefault:"127.0.0.1:9091" allowed:"'host:port', the port is 0 to 65535"`
 
-	// Asked for as `Authorization: Bearer …` on the control listener.
+	// Asked for as `Authorization: Bearer …` on the control listener. It allows everything there.
 	ControlToken Secret `env:"CONTROL_TOKEN" allowed:"at least 16 visible ASCII characters, no spaces"`
+
+	// A second token, which only reads and is shown no message bodies. Needs `SIDECAR_CONTROL_TOKEN`, and is another one.
+	ControlReadToken Secret `env:"CONTROL_READ_TOKEN" allowed:"at least 16 visible ASCII characters, no spaces"`
 }
 
 func (l *loader) checkListen() {
 	const admin, control, token = "SIDECAR_ADMIN_ADDR", "SIDECAR_CONTROL_ADDR", "SIDECAR_CONTROL_TOKEN"
 	n := l.cfg.Listen
+	l.checkReadToken()
 	_, adminPort, err := parseAddr(n.AdminAddr)
 	if err != nil {
 		l.reject(admin, "%v", err)
@@ -47,6 +51,22 @@ func (l *loader) checkListen() {
 		return
 	}
 	l.warn(control, "can be reached from other machines, and its token and all messages it shows travel unencrypted")
+}
+
+// checkReadToken refuses a token that would be the only one, so that nobody could change anything, or would be no other.
+func (l *loader) checkReadToken() {
+	const token, read = "SIDECAR_CONTROL_TOKEN", "SIDECAR_CONTROL_READ_TOKEN"
+	if !l.isSet(read) || !l.ok(token, read) {
+		return
+	}
+	if !l.isSet(token) {
+		l.reject(read, "needs %s, which alone may change anything", token)
+		return
+	}
+	write, _ := l.cfg.Listen.ControlToken.Value() // both were read a moment ago
+	if only, _ := l.cfg.Listen.ControlReadToken.Value(); only == write {
+		l.reject(read, "is the same as %s", token)
+	}
 }
 
 func checkControlToken(v string) error {

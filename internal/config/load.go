@@ -173,6 +173,7 @@ func (l *loader) readSecrets() {
 var secretChecks = map[string]func(string) error{
 	"SIDECAR_AMQP_URL": checkAMQPURLs, "SIDECAR_AMQP_USERNAME": checkCredential, "SIDECAR_AMQP_PASSWORD": checkCredential,
 	"SIDECAR_APP_TOKEN": checkToken, "SIDECAR_CONTROL_TOKEN": checkControlToken,
+	"SIDECAR_CONTROL_READ_TOKEN": checkControlToken,
 }
 
 // reject records a problem with a variable, whose value it adds.

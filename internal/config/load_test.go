@@ -68,7 +68,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	if strings.Join(q.ForwardHeaders, ",") != "*" || strings.Join(q.PassthroughHeaders, ",") != "traceparent,tracestate,baggage" || q.CloudEvents != CloudEventsOff {
 		t.Errorf("Request: %+v", q)
 	}
-	if l := c.Listen; l.AdminAddr != ":9090" || l.ControlAddr != "127.0.0.1:9091" || l.ControlToken.IsSet() {
+	if l := c.Listen; l.AdminAddr != ":9090" || l.ControlAddr != "127.0.0.1:9091" || l.ControlToken.IsSet() || l.ControlReadToken.IsSet() {
 		t.Errorf("Listen: %+v", l)
 	}
 	if p := (Process{ShutdownGrace: 25 * time.Second, LogLevel: "info", LogFormat: "json"}); c.Process != p {

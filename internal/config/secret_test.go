@@ -214,11 +214,29 @@ func TestSecretFileRefused(t *testing.T) {
 		}
 	}
 	// A file that holds something else is not shown: neither a token with a line break nor a list of URLs is one.
-	for _, variable := range []string{"SIDECAR_APP_TOKEN_FILE", "SIDECAR_AMQP_URL_FILE", "SIDECAR_CONTROL_TOKEN_FILE"} {
+	for _, variable := range []string{"SIDECAR_APP_TOKEN_FILE", "SIDECAR_AMQP_URL_FILE", "SIDECAR_CONTROL_TOKEN_FILE", "SIDECAR_CONTROL_READ_TOKEN_FILE"} {
 		write(t, at("other"), "root:"+canary+":1:2\ndaemon:x:2:3\n")
 		if line := refuse(t, variable, variable+"="+at("other")); strings.Contains(line, canary) || strings.Contains(line, "root") {
 			t.Errorf("the content shows: %s", line)
 		}
+	}
+}
+
+// TestControlTokens: neither of the two shows when they are refused for being the same, wherever they come from.
+func TestControlTokens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	write(t, file, "0123456789"+canary+"\n")
+	for _, env := range [][]string{
+		{"SIDECAR_CONTROL_TOKEN=0123456789" + canary, "SIDECAR_CONTROL_READ_TOKEN_FILE=" + file},
+		{"SIDECAR_CONTROL_TOKEN_FILE=" + file, "SIDECAR_CONTROL_READ_TOKEN_FILE=" + file},
+	} {
+		if line := refuse(t, "SIDECAR_CONTROL_READ_TOKEN_FILE", env...); !strings.Contains(line, "is the same as") || strings.Contains(line, canary) {
+			t.Errorf("%s", line)
+		}
+	}
+	l := load(t, "SIDECAR_CONTROL_TOKEN_FILE="+file, "SIDECAR_CONTROL_READ_TOKEN=another-0123456789").Listen
+	if valueOf(t, l.ControlToken) != "0123456789"+canary || valueOf(t, l.ControlReadToken) != "another-0123456789" {
+		t.Error("a token has another value")
 	}
 }
 
