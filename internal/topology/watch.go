@@ -3,6 +3,7 @@ package topology
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +15,8 @@ const DefaultEvery = 15 * time.Second
 // WatchOptions says how to watch.
 type WatchOptions struct {
 	Plan       *Plan
-	Every      time.Duration // DefaultEvery when zero
+	Every      time.Duration   // DefaultEvery when zero
+	Ask        <-chan struct{} // asks for a look between two others; may be nil
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 
@@ -28,6 +30,7 @@ type WatchOptions struct {
 type Watcher struct {
 	o       WatchOptions
 	metrics *metrics
+	last    atomic.Pointer[[]Depth]
 }
 
 // NewWatcher registers the metrics of a watcher. It does not look yet.
@@ -38,6 +41,14 @@ func NewWatcher(o WatchOptions) *Watcher {
 	return &Watcher{o: o, metrics: newMetrics(o.Registerer)}
 }
 
+// Depths are the last ones measured, in the plan's order; nil while nobody watches. They must not be changed.
+func (w *Watcher) Depths() []Depth {
+	if last := w.last.Load(); last != nil {
+		return *last
+	}
+	return nil
+}
+
 // Watch looks at once and then again and again, on a channel of its own, until ctx ends or the session fails. It
 // returns the session's error, or nil when ctx ended. The depths it measured are forgotten then: old numbers would
 // look like news.
@@ -45,6 +56,7 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 	e := newEnsurer(s, w.o.Plan, ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
 	defer w.metrics.ready.Reset()
+	defer w.last.Store(nil)
 	t := time.NewTicker(w.o.Every)
 	defer t.Stop()
 	missing := 0
@@ -57,6 +69,7 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 			return err
 		}
 		w.metrics.set(depths)
+		w.last.Store(&depths)
 		if len(findings) > 0 && len(findings) != missing {
 			for _, f := range findings {
 				w.o.Logger.Error("topology broken", "object", f.Object, "problem", string(f.Problem), "fix", f.Fix)
@@ -68,6 +81,7 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
+		case <-w.o.Ask:
 		}
 	}
 }

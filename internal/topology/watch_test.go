@@ -111,6 +111,51 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchOnRequest: whoever looks at the depths can have newer ones.
+func TestWatchOnRequest(t *testing.T) {
+	url := brokertest.URL(t)
+	p := build(t, Options{Service: brokertest.Name(t, "svc")})
+	fits(t, url, p, ModeDeclare)
+	t.Cleanup(func() {
+		ch := channel(t, url)
+		for _, q := range p.Queues {
+			_, _ = ch.QueueDelete(q.Name, false, false, false)
+		}
+		for _, x := range p.Exchanges {
+			_ = ch.ExchangeDelete(x.Name, false, false)
+		}
+	})
+	ask, looked := make(chan struct{}), make(chan struct{})
+	w := NewWatcher(WatchOptions{
+		Plan: p, Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Report: func([]Finding) { looked <- struct{}{} },
+	})
+	if d := w.Depths(); d != nil {
+		t.Errorf("nobody watches, and yet: %v", d)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- w.Watch(ctx, session(t, url)) }()
+	<-looked
+	if d := w.Depths(); len(d) != 3 || d[2] != (Depth{p.Queue, KindMain, 0}) {
+		t.Errorf("%v", d)
+	}
+	brokertest.Send(t, url, p.Queue, "x")
+	brokertest.WaitReady(t, url, p.Queue, 1)
+	ask <- struct{}{}
+	<-looked
+	if d := w.Depths(); len(d) != 3 || d[2].Ready != 1 {
+		t.Errorf("%v", d)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if d := w.Depths(); d != nil {
+		t.Errorf("nobody watches any more, and yet: %v", d)
+	}
+}
+
 func TestWatchEndsWithItsSession(t *testing.T) {
 	w := NewWatcher(WatchOptions{
 		Plan: build(t, Options{Service: "wms-cincout"}), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
