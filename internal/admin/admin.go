@@ -1,7 +1,7 @@
 // Package admin serves the sidecar's two HTTP surfaces. The admin listener reads: health, metrics, and whether a drain
-// has ended; anybody who reaches the port may. The control listener changes things: drain, pause, resume. It knows
-// nothing of messages, brokers or the app and decides nothing about them: it asks a State and tells it. It serves no
-// profiles, no variables and no CORS.
+// has ended; anybody who reaches the port may. The control listener changes things (drain, pause, resume, the dead-letter
+// queue) and shows messages. It knows nothing of brokers or the app and decides nothing about messages: it asks a State and
+// a deadletter.Queue, and tells them. It serves no profiles, no variables and no CORS.
 package admin
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/deadletter"
 	"sidecar/internal/telemetry"
 )
 
@@ -26,9 +27,16 @@ type Options struct {
 	// Token returns the bearer token that every control request must carry. nil means no token is asked for, which
 	// only a loopback ControlAddr allows. A Token that returns "" lets nobody in: its file may be gone.
 	Token func() string
+	// ReadToken returns the token that only reads; nil means there is none.
+	ReadToken func() string
 
 	Grace    time.Duration // of a drain; bounds /drained
 	State    State
+	Topology Topology
+	// DeadLetters is the dead-letter queue; nil means the topology has none.
+	DeadLetters *deadletter.Queue
+	Console     map[string]Static // the console's files by their exact paths
+
 	Gatherer prometheus.Gatherer
 	Logger   *slog.Logger
 }
@@ -45,6 +53,10 @@ type Server struct {
 	hosts                hosts
 	refusals             throttle
 	scrapes, waits, busy slots
+	streams, depths      slots
+	turns                chan struct{} // of looks into the dead-letter queue
+	operations           *operations
+	flow                 flowCache
 
 	stopping chan struct{} // closed by Shutdown: waiting requests end
 	stopOnce sync.Once
@@ -63,10 +75,11 @@ const (
 func New(o Options) *Server {
 	s := &Server{
 		o: o, stopping: make(chan struct{}),
-		scrapes: make(slots, 4), waits: make(slots, 32), busy: make(slots, 32),
+		scrapes: make(slots, 4), waits: make(slots, 32), busy: make(slots, 32), streams: make(slots, 8), depths: make(slots, 4),
+		turns: make(chan struct{}, 2), operations: newOperations(o.Logger),
 	}
 	s.admin = s.server(s.adminRoutes())
-	s.control = s.server(s.guard(s.controlRoutes()))
+	s.control = s.server(s.guard(s.busy.limit(s.controlRoutes().ServeHTTP)))
 	return s
 }
 
@@ -127,9 +140,10 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 // Shutdown lets running requests finish until ctx ends, then cuts them off; that is no error. Requests waiting on
-// /drained are answered at once.
+// /drained are answered at once. An operation on the dead-letter queue ends at a safe point.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
+	s.operations.wait(ctx) // before the requests: one of them may wait for it
 	done := make(chan error, 2)
 	for _, srv := range []*http.Server{s.admin, s.control} {
 		go func() { done <- srv.Shutdown(ctx) }()
@@ -141,7 +155,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
+func (s *Server) stop() {
+	s.stopOnce.Do(func() {
+		close(s.stopping)
+		s.operations.stop()
+	})
+}
 
 // close ends everything now. The listeners are closed here too because a server that never served does not know its.
 func (s *Server) close() {

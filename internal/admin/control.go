@@ -2,21 +2,29 @@ package admin
 
 import (
 	"bytes"
-	"errors"
-	"io"
+	"maps"
 	"net/http"
 	"time"
 )
 
-// controlRoutes is all that the control listener has, behind guard.
-func (s *Server) controlRoutes() http.Handler {
+// controlRoutes is all that the control listener has behind guard, beside the console.
+func (s *Server) controlRoutes() routes {
 	t := routes{
 		"/status": get(s.status),
 		"/drain":  post(s.change("drain", s.drain)),
 		"/pause":  post(s.change("pause", s.pause)),
 		"/resume": post(s.change("resume", s.resume)),
+
+		"/topology":     get(s.topology),
+		"/openapi.json": get(openAPI),
+		"/events":       get(s.streams.limit(s.events)),
 	}
-	return s.busy.limit(t.ServeHTTP)
+	maps.Copy(t, s.deadLetterRoutes())
+	return t
+}
+
+func (s *Server) topology(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, s.o.Topology)
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
@@ -57,14 +65,20 @@ func (s *Server) change(action string, do func(*http.Request) int) http.HandlerF
 			return
 		}
 		status := do(r)
-		// The peer's address, not X-Forwarded-For: anybody can write that.
-		s.o.Logger.Info("control", "action", action, "peer", r.RemoteAddr, "status", status)
+		s.audit(r, action, status)
 		if status == http.StatusConflict {
 			refuse(w, status, "The sidecar is draining and will take no more messages.")
 			return
 		}
 		answer(w, status, s.o.State.Status())
 	}
+}
+
+// audit writes down who has done what. The peer's address, not X-Forwarded-For: anybody can write that.
+func (s *Server) audit(r *http.Request, action string, status int, more ...any) {
+	s.o.Logger.Info("control", append([]any{
+		"action", action, "peer", r.RemoteAddr, "scope", callerScope(r).String(), "status", status,
+	}, more...)...)
 }
 
 func (s *Server) isDraining() bool {
@@ -79,18 +93,11 @@ func (s *Server) isDraining() bool {
 // checkEmpty reads the body, which may be nothing or an empty JSON object: a field that is not understood must not be
 // taken for understood. It returns 0 when the body is fine.
 func checkEmpty(w http.ResponseWriter, r *http.Request) (status int, detail string) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	b = bytes.Trim(b, jsonSpace)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return http.StatusRequestEntityTooLarge, "The body is larger than 1 MiB."
-	case err != nil:
-		return http.StatusBadRequest, "The body ended early."
-	case len(b) > 0 && !emptyObject(b):
+	b, status, detail := readBody(w, r)
+	if b = bytes.Trim(b, jsonSpace); status == 0 && len(b) > 0 && !emptyObject(b) {
 		return http.StatusBadRequest, "The body must be empty or {}."
 	}
-	return 0, ""
+	return status, detail
 }
 
 // jsonSpace is white space in JSON; what Go takes for space is more.

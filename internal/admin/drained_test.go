@@ -20,7 +20,7 @@ func askDrained(ctx context.Context, s *Server) *httptest.ResponseRecorder {
 }
 
 func waiting(f *fakeState, grace time.Duration) *Server {
-	return &Server{o: Options{State: f, Grace: grace}, stopping: make(chan struct{})}
+	return &Server{o: Options{State: f, Grace: grace}, stopping: make(chan struct{}), operations: newOperations(nil)}
 }
 
 func TestDrainedWithoutADrain(t *testing.T) {

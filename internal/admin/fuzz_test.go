@@ -2,9 +2,11 @@ package admin
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,15 +15,18 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/deadletter"
+	"sidecar/internal/openapitest"
 	"sidecar/internal/telemetry"
 )
 
 // FuzzControl sends any request to the control listener's handlers. What changed something must have been a POST to
 // exactly that path, from this machine's own pages or none, with the token and without a field that means something;
-// every refusal must be a problem document; and neither answer nor log may hold the token. What is said here about a
+// every refusal must be a problem document; and neither answer nor log may hold a token. With the read token nothing changes. What is said here about a
 // request is said in other terms than in guard: over net/url and encoding/json.
 func FuzzControl(f *testing.F) {
 	own := "127.0.0.1:9091"
+	q := away(f)
 	f.Add("POST", "/pause", own, "", "", "", "Bearer "+token, []byte{})
 	f.Fuzz(func(t *testing.T, method, target, host, origin, site, contentType, auth string, body []byte) {
 		r := parse(method, target, host, origin, site, contentType, auth, body)
@@ -31,25 +36,27 @@ func FuzzControl(f *testing.F) {
 		state, log := newFakeState(), new(logBuffer)
 		state.onDrain = func() { close(state.draining) }
 		s := New(Options{
-			AdminAddr: ":0", ControlAddr: own, Token: func() string { return token }, State: state,
-			Logger: telemetry.NewLogger(log, "debug", "json"),
+			AdminAddr: ":0", ControlAddr: own, Token: func() string { return token }, ReadToken: func() string { return readToken },
+			State: state, DeadLetters: q, Logger: telemetry.NewLogger(log, "debug", "json"),
 		})
 		s.hosts = newHosts(own, addr("127.0.0.1"), true)
+		s.stop() // so that streams end and no operation begins
 		w := httptest.NewRecorder()
 		s.control.Handler.ServeHTTP(w, r)
 
-		trusted := fromHere(r) && r.Header.Get("Authorization") != "" && len(r.Header["Authorization"]) == 1 && bearsToken(r)
-		if called := state.called(); called != "" && (!trusted || r.Method != http.MethodPost || r.URL.EscapedPath() != "/"+called || !emptyJSON(body)) {
+		once := fromHere(r) && len(r.Header["Authorization"]) == 1
+		trusted := once && (bears(r, token) || r.Method != http.MethodPost && bears(r, readToken))
+		if called := state.called(); called != "" && (!trusted || !bears(r, token) || r.Method != http.MethodPost || r.URL.EscapedPath() != "/"+called || !emptyJSON(body)) {
 			t.Fatalf("%s %s called %s: host %q, %v, body %q", r.Method, r.RequestURI, called, r.Host, r.Header, body)
 		}
-		if w.Code == http.StatusOK && !trusted {
+		if (w.Code < 400 || w.Code == http.StatusNotFound || w.Code == http.StatusServiceUnavailable) && !trusted {
 			t.Fatalf("%s %s answered: host %q, %v", r.Method, r.RequestURI, r.Host, r.Header)
 		}
 		var p problem
 		if w.Code >= 400 && (json.Unmarshal(w.Body.Bytes(), &p) != nil || p.Status != w.Code || w.Header().Get("Content-Type") != "application/problem+json") {
 			t.Fatalf("%d is no problem document: %s", w.Code, w.Body)
 		}
-		if strings.Contains(w.Body.String()+log.String(), token) || w.Header().Get("Access-Control-Allow-Origin") != "" {
+		if strings.Contains(w.Body.String()+log.String(), token) || strings.Contains(w.Body.String()+log.String(), readToken) || w.Header().Get("Access-Control-Allow-Origin") != "" {
 			t.Fatalf("the answer or the log tells too much: %v %s %s", w.Header(), w.Body, log)
 		}
 	})
@@ -75,6 +82,109 @@ func FuzzControlBody(f *testing.F) {
 		s.control.Handler.ServeHTTP(w, r)
 		if w.Code != want || (state.called() == "pause") != (want == http.StatusOK) {
 			t.Fatalf("%q: %d, want %d; called %s", body, w.Code, want, state.called())
+		}
+	})
+}
+
+// FuzzAction reads any body as each of the actions. One that is taken is JSON as the OpenAPI document describes it, says
+// each thing once, and never means all messages when it does not say so.
+func FuzzAction(f *testing.F) {
+	document := openapitest.Load(f, openAPIDocument)
+	f.Add([]byte(`{"all":true}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var redrive redriveRequest
+		if decode(body, &redrive) == nil {
+			if d, err := redrive.read(); err == nil {
+				document.Body(t, "/dlq/redrive", body)
+				meansIt(t, body, d.Selection, redrive.All)
+				if d.Rate < 0 || math.IsNaN(d.Rate) || math.IsInf(d.Rate, 0) || d.Canary < 0 {
+					t.Fatalf("%s: %+v", body, d)
+				}
+			}
+		}
+		var discard discardRequest
+		if decode(body, &discard) == nil {
+			if s, err := discard.read(); err == nil && (discard.DryRun || discard.Confirm != "") {
+				document.Body(t, "/dlq/discard", body)
+				meansIt(t, body, s, discard.All)
+			}
+		}
+		var purge purgeRequest
+		if decode(body, &purge) == nil && purge.Confirm != "" {
+			document.Body(t, "/dlq/purge", body)
+			meansIt(t, body, deadletter.Selection{}, true)
+		}
+	})
+}
+
+func meansIt(t *testing.T, body []byte, s deadletter.Selection, all bool) {
+	if s.Filter.Empty() != all || s.Limit < 0 {
+		t.Fatalf("%s: %+v", body, s)
+	}
+	// What is said twice does not survive being read.
+	var v any
+	if err := json.Unmarshal(body, &v); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	if fields(v) != keys(body) {
+		t.Fatalf("%s says something twice", body)
+	}
+}
+
+// fields counts the fields of all objects in v.
+func fields(v any) (n int) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			n += 1 + fields(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += fields(e)
+		}
+	}
+	return n
+}
+
+// keys counts the names of fields in a JSON text.
+func keys(body []byte) (n int) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	for {
+		v, err := d.Token()
+		if err != nil {
+			return n
+		}
+		_, text := v.(string)
+		if rest := bytes.TrimLeft(body[d.InputOffset():], jsonSpace); text && bytes.HasPrefix(rest, []byte(":")) {
+			n++
+		}
+	}
+}
+
+// FuzzQuery reads any query as that of a list. One that is taken is as the OpenAPI document describes it, within the
+// bounds, and filters by all that it says.
+func FuzzQuery(f *testing.F) {
+	document := openapitest.Load(f, openAPIDocument)
+	f.Add("limit=1")
+	f.Fuzz(func(t *testing.T, query string) {
+		r := &http.Request{URL: &url.URL{Path: "/admin/dlq/queues/q/messages", RawQuery: query}}
+		l, err := readQuery(r, parameters{limit: true, scan: true, body: true, conditions: true})
+		if err != nil {
+			return
+		}
+		document.Check(t, &openapitest.Exchange{
+			Method: http.MethodGet, URL: r.URL, Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+			Answer: []byte(`{"summary":{"queue":"q","total":0,"scanned":0,"matched":0,"complete":true},"messages":[]}`),
+		})
+		if l.scan.Limit < 1 || l.scan.Limit > 1000 || l.scan.Depth < 1 || l.scan.Depth > 1_000_000 {
+			t.Fatalf("%s: %+v", query, l.scan)
+		}
+		values := r.URL.Query()
+		for _, name := range []string{"limit", "scan", "body"} {
+			values.Del(name)
+		}
+		if l.filter.Empty() != (len(values) == 0) || l.bodies != (r.URL.Query().Get("body") == "true") {
+			t.Fatalf("%s: %+v", query, l)
 		}
 	})
 }
@@ -119,7 +229,7 @@ func fromHere(r *http.Request) bool {
 	return true
 }
 
-func bearsToken(r *http.Request) bool {
+func bears(r *http.Request, token string) bool {
 	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.EqualFold(scheme, "bearer") && rest == token
 }

@@ -15,11 +15,21 @@ const maxToken = 4096
 // guard stands before the control routes as a whole, so that no path, known or unknown, is outside of it. A web page
 // in the operator's browser can reach loopback too: by a name of its own that resolves to 127.0.0.1 (Host), or across
 // origins (Origin, Sec-Fetch-Site, the content types a form can send).
+//
+// What is let through carries its scope. A read token is for GET and HEAD alone: no path that changes something is a GET.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, detail := s.check(r)
+		status, detail := s.checkOrigin(r)
+		if status == 0 && s.console(w, r) {
+			return
+		}
+		may := nobody
 		if status == 0 {
-			next.ServeHTTP(w, r)
+			may = s.scopeOf(r)
+			status, detail = checkRequest(r, may)
+		}
+		if status == 0 {
+			next.ServeHTTP(w, withScope(r, may))
 			return
 		}
 		s.refusals.do(func(suppressed int) {
@@ -37,8 +47,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// check returns 0 for a request that may go on.
-func (s *Server) check(r *http.Request) (status int, detail string) {
+// checkOrigin looks where a request comes from. It returns 0 for one that may go on.
+func (s *Server) checkOrigin(r *http.Request) (status int, detail string) {
 	switch {
 	case !s.hosts.allow(r.Host):
 		return http.StatusMisdirectedRequest, "The Host header names another server."
@@ -48,8 +58,17 @@ func (s *Server) check(r *http.Request) (status int, detail string) {
 		return http.StatusMethodNotAllowed, ""
 	case overridesMethod(r):
 		return http.StatusBadRequest, "Method override headers are refused."
-	case s.o.Token != nil && !hasToken(r, s.o.Token()):
+	}
+	return 0, ""
+}
+
+// checkRequest looks at what a request is and who may make it. It returns 0 for one that may go on.
+func checkRequest(r *http.Request, may scope) (status int, detail string) {
+	switch {
+	case may == nobody:
 		return http.StatusUnauthorized, "A valid bearer token is required."
+	case may != writer && r.Method == http.MethodPost:
+		return http.StatusForbidden, "This token may only read."
 	case r.ContentLength > maxBody:
 		return http.StatusRequestEntityTooLarge, "The body is larger than 1 MiB."
 	case !isJSON(r):

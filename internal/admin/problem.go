@@ -2,10 +2,15 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
+
+	"sidecar/internal/deadletter"
 )
 
-// problem is an RFC 9457 document. Its detail never repeats anything of the request.
+// problem is an RFC 9457 document. Of the request, its detail repeats nothing but names and values of a filter, quoted
+// and cut.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -24,4 +29,40 @@ func write(w http.ResponseWriter, status int, contentType string, v any) {
 	w.WriteHeader(status)
 	// Only a client that is gone can fail this.
 	_ = json.NewEncoder(w).Encode(v)
+}
+
+// statusOf says what an error of package deadletter is in HTTP. What it does not name is trouble with the broker, which
+// passes.
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, deadletter.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, deadletter.ErrNoQueue), errors.Is(err, deadletter.ErrMissing), errors.Is(err, deadletter.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, deadletter.ErrInUse):
+		return http.StatusConflict
+	}
+	return http.StatusServiceUnavailable
+}
+
+// maxDetail bounds the text of an error, in bytes: it may join one for each of the broker's URLs.
+const maxDetail = 1 << 10
+
+// refuseError answers with the problem that err is and returns its status.
+func refuseError(w http.ResponseWriter, err error) int {
+	status := statusOf(err)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	refuse(w, status, sentence(err))
+	return status
+}
+
+// sentence is the text of err for people, in one line.
+func sentence(err error) string {
+	s := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\n", "; ")
+	if len(s) > maxDetail {
+		s = strings.ToValidUTF8(s[:maxDetail], "") + "…"
+	}
+	return s
 }

@@ -7,12 +7,14 @@ import (
 )
 
 // routes maps an exact path to its handlers by method. It is no http.ServeMux because that cleans and redirects:
-// here a path that is not spelled as in the table does not exist.
+// here a path that is not spelled as in the table does not exist. The one exception is a segment {id}, which stands for an
+// identifier of ours, see isID.
 type routes map[string]map[string]http.HandlerFunc
 
+const idSegment = "{id}"
+
 func (t routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// The escaped form: "/%64rain" must not be "/drain".
-	byMethod := t[r.URL.EscapedPath()]
+	byMethod := t.find(r)
 	if byMethod == nil {
 		refuse(w, http.StatusNotFound, "")
 		return
@@ -29,6 +31,25 @@ func (t routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h(w, r)
 }
+
+// find looks at the escaped form of the path: "/%64rain" must not be "/drain". In that form no path has braces.
+func (t routes) find(r *http.Request) map[string]http.HandlerFunc {
+	path := r.URL.EscapedPath()
+	if byMethod := t[path]; byMethod != nil {
+		return byMethod
+	}
+	segments := strings.Split(path, "/")
+	i := slices.IndexFunc(segments, isID)
+	if i < 0 {
+		return nil
+	}
+	r.SetPathValue("id", segments[i])
+	segments[i] = idSegment
+	return t[strings.Join(segments, "/")]
+}
+
+// isID reports whether s is like a reference to a message or the id of an operation: sixteen hexadecimal digits.
+func isID(s string) bool { return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == "" }
 
 func allowed(byMethod map[string]http.HandlerFunc) string {
 	var names []string

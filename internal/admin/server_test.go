@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/openapitest"
 	"sidecar/internal/telemetry"
 )
 
@@ -23,6 +24,8 @@ type fakeState struct {
 	mu        sync.Mutex
 	readiness Readiness
 	status    Status
+	flow      Flow
+	flows     int // how often it was asked for
 	calls     []string
 	draining  chan struct{}
 	drained   chan struct{}
@@ -31,7 +34,10 @@ type fakeState struct {
 
 func newFakeState() *fakeState {
 	return &fakeState{
-		status:   Status{State: Consuming, Queue: "wms.queue.a"},
+		status: Status{
+			State: Consuming, Queue: "wms.queue.a", Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}, RetryDelays: []string{},
+		},
+		flow:     Flow{Settled: map[string]uint64{"ack": 1, "retry": 0, "requeue": 0, "park": 0, "discard": 0, "release": 0}},
 		draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 }
@@ -43,6 +49,13 @@ func (f *fakeState) Pause()                    { f.become("pause", Paused) }
 func (f *fakeState) Resume()                   { f.become("resume", Consuming) }
 
 func (f *fakeState) Status() Status { f.mu.Lock(); defer f.mu.Unlock(); return f.status }
+
+func (f *fakeState) Flow() Flow {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flows++
+	return f.flow
+}
 
 func (f *fakeState) Drain() {
 	f.become("drain", Draining)
@@ -87,11 +100,12 @@ type running struct {
 	state          *fakeState
 	log            *logBuffer
 	admin, control string
+	document       *openapitest.Document
 }
 
 func start(t *testing.T, edit func(*Options)) *running {
 	t.Helper()
-	r := &running{t: t, state: newFakeState(), log: new(logBuffer)}
+	r := &running{t: t, state: newFakeState(), log: new(logBuffer), document: openapitest.Load(t, openAPIDocument)}
 	o := Options{
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: r.state, Grace: time.Minute,
 		Gatherer: prometheus.NewRegistry(), Logger: telemetry.NewLogger(r.log, "debug", "json"),
@@ -130,6 +144,7 @@ type reply struct {
 	body string
 }
 
+// do sends one request. What the control listener makes of it is compared with its OpenAPI document.
 func (r *running) do(method, addr, path string, edit func(*http.Request)) reply {
 	r.t.Helper()
 	req, err := http.NewRequest(method, "http://"+addr+path, nil)
@@ -139,6 +154,11 @@ func (r *running) do(method, addr, path string, edit func(*http.Request)) reply 
 	if edit != nil {
 		edit(req)
 	}
+	var sent []byte
+	if req.Body != nil {
+		sent, _ = io.ReadAll(req.Body)
+		req.Body = io.NopCloser(bytes.NewReader(sent))
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
@@ -147,6 +167,12 @@ func (r *running) do(method, addr, path string, edit func(*http.Request)) reply 
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if _, page := r.o.Console[path]; addr == r.control && !page {
+		r.document.Check(r.t, &openapitest.Exchange{
+			Method: method, URL: req.URL, Type: req.Header.Get("Content-Type"), Body: sent,
+			Status: resp.StatusCode, Header: resp.Header, Answer: b,
+		})
 	}
 	return reply{resp, string(b)}
 }

@@ -6,6 +6,7 @@ import "time"
 type State interface {
 	Ready() Readiness
 	Status() Status
+	Flow() Flow                // asked for about once a second while somebody listens to /events
 	Drain()                    // begins a drain; later calls change nothing
 	Draining() <-chan struct{} // closed when a drain has begun, whoever began it
 	Drained() <-chan struct{}  // closed when it has ended, in the grace or not

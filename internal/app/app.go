@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"sidecar/internal/config"
 	"sidecar/internal/consume"
 	"sidecar/internal/crash"
+	"sidecar/internal/deadletter"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
 	"sidecar/internal/telemetry"
@@ -46,6 +48,10 @@ type App struct {
 	watcher   *topology.Watcher
 	admin     *admin.Server
 
+	deadLetters *deadletter.Queue // nil: the topology has none
+	measure     chan struct{}     // asks for the depths of the queues; capacity 1
+	asked       atomic.Int64      // when it was last asked for them, in Unix nanoseconds
+
 	look      chan struct{} // asks for a look at the topology; capacity 1
 	fits      fitness       // whether the topology fits, as last seen
 	oneByOne  bool          // how serve looks at it: see ensureFirst
@@ -67,7 +73,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		cfg: cfg, build: build, plan: plan, started: time.Now(),
 		log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
 		registry: telemetry.NewRegistry(build.Version, build.Commit),
-		look:     make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
+		look:     make(chan struct{}, 1), measure: make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	telemetry.AdoptLibraries(a.log)
 	if a.tracing, err = telemetry.NewTracing(context.Background(), tracingOptions(cfg, build, plan, a.log)); err != nil {
@@ -88,6 +94,10 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		Dispatcher: a.target, Publisher: a.publisher, Flow: a.flow, Tracing: a.tracing,
 		Logger: a.log, Registerer: a.registry,
 	})
+	a.deadLetters, err = newDeadLetters(cfg, build, plan, apiActor(), a.log, a.registry)
+	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	a.admin = admin.New(a.adminOptions())
 	return a, nil
 }

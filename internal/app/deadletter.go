@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/topology"
 )
 
 // DeadLetters builds the dead-letter queue of the configured topology; by says who acts on it. It connects to nothing yet.
@@ -16,11 +20,27 @@ func DeadLetters(cfg *config.Config, build Build, by string, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	q, err := deadletter.New(deadletter.Options{
-		Plan: plan, Broker: brokerOptions(cfg, "dlq", build, log, nil), By: by, Logger: log,
-	})
+	q, err := newDeadLetters(cfg, build, plan, by, log, nil)
 	if errors.Is(err, deadletter.ErrNoQueue) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	return q, err
+}
+
+// newDeadLetters connects in silence: every look makes a connection of its own, and what keeps it from that is an answer.
+func newDeadLetters(
+	cfg *config.Config, build Build, plan *topology.Plan, by string, log *slog.Logger, r prometheus.Registerer,
+) (*deadletter.Queue, error) {
+	return deadletter.New(deadletter.Options{
+		Plan: plan, Broker: brokerOptions(cfg, "dlq", build, nil, nil), By: by, Logger: log, Registerer: r,
+	})
+}
+
+// apiActor says who acts when it is asked for over HTTP: which process. Who has asked it is in its log.
+func apiActor() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "api"
+	}
+	return "api@" + host
 }

@@ -19,17 +19,20 @@ func (a *App) newBroker() {
 	a.publisher = broker.NewPublisher(broker.NewDialer(brokerOptions(a.cfg, "publish", a.build, a.log, a.registry)))
 	a.publisher.Greet(a.mayPublish)
 	a.watcher = topology.NewWatcher(topology.WatchOptions{
-		Plan: a.plan, Logger: a.log, Registerer: a.registry, Report: a.missing,
+		Plan: a.plan, Logger: a.log, Registerer: a.registry, Report: a.missing, Ask: a.measure,
 	})
 }
 
 func (a *App) adminOptions() admin.Options {
 	o := admin.Options{
 		AdminAddr: a.cfg.Listen.AdminAddr, ControlAddr: a.cfg.Listen.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
-		State: state{a}, Gatherer: a.registry, Logger: a.log,
+		State: state{a}, Topology: picture(a.plan), DeadLetters: a.deadLetters, Gatherer: a.registry, Logger: a.log,
 	}
 	if a.cfg.Listen.ControlToken.IsSet() {
 		o.Token = secret(a.cfg.Listen.ControlToken, a.log)
+	}
+	if a.cfg.Listen.ControlReadToken.IsSet() {
+		o.ReadToken = secret(a.cfg.Listen.ControlReadToken, a.log)
 	}
 	return o
 }

@@ -1,0 +1,522 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/deadletter"
+	"sidecar/internal/topology"
+)
+
+func TestRedrive(t *testing.T) {
+	p := startParking(t, nil, nil)
+	p.park("a", 503, "{}")
+	p.park("b", 404, "{}")
+	p.park("c", 503, "{}")
+	brokertest.WaitReady(t, p.url, p.dlq(), 3)
+	p.get("/dlq/operations", nil)
+
+	op := p.ended(p.begin("/dlq/redrive", `{"all":true,"dry_run":true}`).ID)
+	if op.State != opSucceeded || !op.DryRun || op.Progress.Matched != 3 || op.Progress.Done != 0 {
+		t.Errorf("%+v", op)
+	}
+	op = p.ended(p.begin("/dlq/redrive", `{"filter":{"status":["503"]},"limit":1,"rate":"100/s","reset":true}`).ID)
+	if op.State != opSucceeded || op.Kind != "redrive" || op.Progress.Done != 1 || op.Ended.IsZero() || !strings.HasPrefix(op.By, "127.0.0.1:") {
+		t.Errorf("%+v", op)
+	}
+	op = p.ended(p.begin("/dlq/redrive", `{"filter":{"status":"503"}}`).ID)
+	if op.Progress.Done != 1 || brokertest.Ready(t, p.url, p.dlq()) != 1 || brokertest.Ready(t, p.url, p.plan.Queue) != 2 {
+		t.Errorf("%+v", op)
+	}
+	d := brokertest.Get(t, p.url, p.plan.Queue, time.Minute)
+	if d.MessageId != "a" || d.Headers["x-redriven-by"] != "api@test" {
+		t.Errorf("%s %v", d.MessageId, d.Headers)
+	}
+	var all struct{ Operations []Operation }
+	if p.get("/dlq/operations", &all); len(all.Operations) != 3 || all.Operations[0].ID != op.ID || !all.Operations[2].DryRun {
+		t.Errorf("%+v", all)
+	}
+	if request, _ := op.Request.(map[string]any); request["filter"] == nil {
+		t.Errorf("request %v", op.Request)
+	}
+	log := p.log.lines(`"event":"control","action":"redrive","peer":"127.0.0.1:`, `"scope":"write","status":202`, op.ID)
+	end := p.log.lines(`"event":"control operation ended","action":"redrive"`, op.ID, `"state":"succeeded"`, `"done":1`)
+	if len(log) != 1 || len(end) != 1 {
+		t.Errorf("log: %s", p.log)
+	}
+}
+
+func TestDiscardAndPurge(t *testing.T) {
+	p := startParking(t, nil, nil)
+	p.park("a", 503, "{}")
+	p.park("b", 404, "{}")
+	p.park("c", 503, "{}")
+	brokertest.WaitReady(t, p.url, p.dlq(), 3)
+	for path, bodies := range map[string][]string{
+		"/dlq/discard": {`{"all":true}`, `{"all":true,"confirm":""}`, `{"all":true,"confirm":"` + p.plan.Queue + `"}`, `{"confirm":"` + p.dlq() + `"}`, `{"all":true,"dry_run":false}`},
+		"/dlq/purge":   {"{}", "", `{"confirm":"x"}`, `{"confirm":"` + p.dlq() + `","all":true}`, `{"confirm":true}`},
+	} {
+		for _, body := range bodies {
+			p.wantProblem(path+" "+body, p.post(path, body), http.StatusBadRequest)
+		}
+	}
+	if op := p.ended(p.begin("/dlq/discard", `{"filter":{"status":"404"},"dry_run":true}`).ID); op.Progress.Matched != 1 || op.Progress.Done != 0 {
+		t.Errorf("%+v", op)
+	}
+	if op := p.ended(p.begin("/dlq/discard", `{"filter":{"status":"404"},"confirm":"`+p.dlq()+`"}`).ID); op.Kind != "discard" || op.Progress.Done != 1 {
+		t.Errorf("%+v", op)
+	}
+	var list page
+	if p.get("/dlq/messages", &list); list.ids() != "a c" {
+		t.Errorf("left: %s", list.ids())
+	}
+	if op := p.ended(p.begin("/dlq/purge", `{"confirm":"`+p.dlq()+`"}`).ID); op.Kind != "purge" || op.Progress.Done != 2 || op.DryRun {
+		t.Errorf("%+v", op)
+	}
+	if p.get("/dlq/messages", &list); len(list.Messages) != 0 {
+		t.Errorf("left: %s", list.ids())
+	}
+	if n := len(p.log.lines(`"event":"control","action":"discard"`, `"status":400`)); n != 5 {
+		t.Errorf("%d refused actions are written down: %s", n, p.log)
+	}
+}
+
+func TestBadActions(t *testing.T) {
+	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
+	for _, body := range []string{
+		"", "{}", "null", "[]", "1", `"x"`, `{"all":false}`, `{"filter":{}}`, `{"filter":{"status":[]}}`, `{"all":true,"filter":{"status":"503"}}`, `{"filter":null}`,
+		`{"all":null}`, `{"filter":{"status":null}}`, `{"all":"true"}`, `{"all":1}`, `{"all":true,"limit":-1}`, `{"all":true,"limit":1e9}`, `{"all":true,"limit":1000001}`,
+		`{"all":true,"limit":1.5}`, `{"all":true,"limit":1.0}`, `{"all":true,"limit":NaN}`, `{"all":true,"limit":Infinity}`, `{"all":true,"limit":"10"}`, `{"all":true,"limit":"x"}`,
+		`{"all":true,"limit":99999999999999999999}`, `{"all":true,"limit":[1]}`, `{"all":true,"limit":01}`, `{"all":true,"limit":1,"limit":2}`, `{"all":true,"limit":1,"LIMIT":2}`,
+		`{"ALL":true}`, `{"all":true,"\u0061ll":true}`, `{"all":true,"ſcan":1}`, `{"filter":{"status":"503"},"filter":{"status":"404"}}`, `{"filter":{"status":"503","status":"404"}}`,
+		`{"all":true,"canary":-1}`, `{"all":true,"canary":1001}`, `{"all":true,"canary":"3"}`, `{"all":true,"rate":20}`, `{"all":true,"rate":"20/x"}`, `{"all":true,"rate":"-1/s"}`,
+		`{"all":true,"rate":"NaN"}`, `{"all":true,"rate":"Inf/s"}`, `{"all":true,"rate":"0"}`, `{"all":true,"reset":"yes"}`, `{"all":true,"dry_run":1}`, `{"all":true,"confirm":"x"}`,
+		`{"filter":{"statuz":"503"}}`, `{"filter":{"status":503}}`, `{"filter":{"status":[503]}}`, `{"filter":{"status":"abc"}}`, `{"filter":{"older":"1"}}`, `{"filter":{"older":["1h","2h"]}}`,
+		`{"filter":{"error":["a","b"]}}`, `{"filter":{"routing_key":"x"}}`, `{"filter":"status=503"}`, `{"filter":[]}`, `{"filter":{"header":"=x"}}`, `{"filter":{"id":""}}`,
+		`{"filter":{"id":[` + strings.Repeat(`"x",`, 1000) + `"x"]}}`, `{"all":true}x`, `{"all":true}{"all":true}`, `{"all":true}}`, `{"all":true,}`, `{"all":true`, `{all:true}`, "{'all':true}",
+		"\ufeff" + `{"all":true}`, "\xff\xfe{\x00}\x00", "{\x00\"\x00", `{"all":true,"filter":{"id":"` + "\xff" + `"}}`, `{"filter":{"id":{"a":{}}}}`, strings.Repeat(`{"filter":`, 10000),
+		strings.Repeat("[", 100000), `{"filter":` + strings.Repeat("[", 17) + strings.Repeat("]", 17) + "}", `{"all":tru` + "e\x00}", `{"all":true}` + "\f", strings.Repeat(" ", 1<<20),
+	} {
+		for _, path := range []string{"/dlq/redrive", "/dlq/discard"} {
+			got := r.post(path, body)
+			r.wantProblem(path+" "+body[:min(len(body), 60)], got, http.StatusBadRequest)
+			if !strings.Contains(got.body, `"detail":"invalid: `) {
+				t.Errorf("%.60s: %s", body, got.body)
+			}
+		}
+	}
+	large := r.raw(r.control, "POST /dlq/redrive HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1048577\r\n\r\n{}")
+	r.wantProblem("large", large, http.StatusRequestEntityTooLarge)
+	for _, ct := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
+		for _, path := range []string{"/dlq/redrive", "/dlq/purge", "/admin/dlq/queues/wms.dlq.wms-a/re-drive", "/dlq/operations/0123456789abcdef/cancel"} {
+			got := r.do(http.MethodPost, r.control, path, func(q *http.Request) {
+				setBody(q, `{"all":true}`)
+				q.Header.Set("Content-Type", ct)
+			})
+			r.wantProblem(path+" "+ct, got, http.StatusUnsupportedMediaType)
+		}
+	}
+	r.wantProblem("cancel", r.post("/dlq/operations/0123456789abcdef/cancel", `{"x":1}`), http.StatusBadRequest)
+	if list, _ := r.operations.since(0); len(list) != 0 {
+		t.Errorf("%d operations have begun", len(list))
+	}
+}
+
+// TestDepthOfJSON: no deeper than sixteen, whatever would be made of it.
+func TestDepthOfJSON(t *testing.T) {
+	nested := func(n int) []byte { return []byte(`{"a":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + "}") }
+	if err := inspect(nested(maxDepth)); err != nil {
+		t.Error(err)
+	}
+	for _, b := range [][]byte{nested(maxDepth + 1), []byte(strings.Repeat(`{"a":`, 100_000))} {
+		if err := inspect(b); err == nil || !strings.Contains(err.Error(), "nested more than 16 deep") {
+			t.Errorf("%.30s: %v", b, err)
+		}
+	}
+}
+
+// TestOneOperationAtATime: the second is refused at once, whatever it is and wherever it comes from, and so are looks.
+func TestOneOperationAtATime(t *testing.T) {
+	t.Parallel()
+	p := startParking(t, nil, nil)
+	p.parkMany(50)
+	op := p.begin("/dlq/redrive", `{"all":true,"rate":"1/s"}`)
+	if op.State != opRunning {
+		t.Fatalf("%+v", op)
+	}
+	queue := "/admin/dlq/queues/" + p.dlq()
+	for path, body := range map[string]string{
+		"/dlq/redrive": `{"all":true}`, "/dlq/discard": `{"all":true,"dry_run":true}`, "/dlq/purge": `{"confirm":"` + p.dlq() + `"}`, queue + "/re-drive": `{"limit":10}`,
+	} {
+		got := p.post(path, body)
+		if p.wantProblem(path, got, http.StatusConflict); !strings.Contains(got.body, "redrive "+op.ID+" runs") {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
+	for _, path := range []string{"/dlq/messages", "/dlq/groups", "/dlq/messages/0123456789abcdef", queue + "/messages"} {
+		got := p.do(http.MethodGet, p.control, path, nil)
+		if p.wantProblem(path, got, http.StatusConflict); !strings.Contains(got.body, "redrive "+op.ID+" runs") {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
+	var state struct{ Operation *Operation }
+	if p.get("/dlq", &state); state.Operation == nil || state.Operation.ID != op.ID {
+		t.Errorf("%+v", state)
+	}
+	// Another process.
+	o := start(t, func(o *Options) { o.DeadLetters = queueOf(t, p.plan, p.url) })
+	for path, body := range map[string]string{"/dlq/redrive": `{"all":true}`, queue + "/re-drive": ""} {
+		o.wantProblem("elsewhere "+path, o.post(path, body), http.StatusConflict)
+	}
+	o.wantProblem("elsewhere", o.do(http.MethodGet, o.control, "/dlq/messages", nil), http.StatusConflict)
+
+	got := p.post("/dlq/operations/"+op.ID+"/cancel", "")
+	p.decode("cancel", got, http.StatusAccepted, &op)
+	op = p.ended(op.ID)
+	moved := brokertest.Ready(t, p.url, p.plan.Queue)
+	if op.State != opCancelled || op.Error != "cancelled" || op.Progress.Done != moved || moved == 50 {
+		t.Errorf("%+v, %d moved", op, moved)
+	}
+	brokertest.WaitReady(t, p.url, p.dlq(), 50-moved)
+	if again := p.post("/dlq/operations/"+op.ID+"/cancel", "{}"); again.StatusCode != http.StatusAccepted || p.ended(op.ID).State != opCancelled {
+		t.Errorf("again: %d", again.StatusCode)
+	}
+	if len(p.log.lines(`"event":"control","action":"cancel"`, op.ID)) != 2 || len(p.log.lines(`"state":"cancelled"`, op.ID)) != 1 {
+		t.Errorf("log: %s", p.log)
+	}
+}
+
+// TestAnOperationWaitsForLooks: an operation that begins during a look is not refused for it.
+func TestAnOperationWaitsForLooks(t *testing.T) {
+	t.Parallel()
+	p := startParking(t, nil, nil)
+	p.park("a", 503, "{}")
+	p.turns <- struct{}{} // a look is under way
+	op := p.begin("/dlq/redrive", `{"all":true}`)
+	if op.State != opRunning {
+		t.Errorf("%+v", op)
+	}
+	p.wantProblem("look", p.do(http.MethodGet, p.control, "/dlq/messages", nil), http.StatusConflict)
+	<-p.turns
+	if op = p.ended(op.ID); op.State != opSucceeded || op.Progress.Done != 1 {
+		t.Errorf("%+v", op)
+	}
+	p.turns <- struct{}{}
+	op = p.begin("/dlq/redrive", `{"all":true}`)
+	p.post("/dlq/operations/"+op.ID+"/cancel", "")
+	if op = p.ended(op.ID); op.State != opCancelled || len(p.turns) != 1 {
+		t.Errorf("%+v, %d turns", op, len(p.turns))
+	}
+}
+
+func TestLooksAreBounded(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
+	for range cap(r.turns) {
+		r.turns <- struct{}{}
+	}
+	got := r.do(http.MethodGet, r.control, "/dlq/messages", nil)
+	if r.wantProblem("no turn", got, http.StatusConflict); !strings.Contains(got.body, "others look") {
+		t.Errorf("%s", got.body)
+	}
+	for range cap(r.depths) {
+		r.depths <- struct{}{}
+	}
+	for _, path := range []string{"/dlq", "/admin/dlq/queues"} {
+		r.wantProblem(path, r.do(http.MethodGet, r.control, path, nil), http.StatusServiceUnavailable)
+	}
+}
+
+// TestABrokerThatIsSilent: the answer comes within the listener's bounds.
+func TestABrokerThatIsSilent(t *testing.T) {
+	t.Parallel()
+	p := startParking(t, nil, nil)
+	proxy := brokertest.NewProxy(t, p.url)
+	o := brokerOf(proxy.URL(t, p.url))
+	o.Timeout = time.Hour
+	q, err := deadletter.New(deadletter.Options{Plan: p.plan, Broker: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Stall(brokertest.Both)
+	r := start(t, func(o *Options) { o.DeadLetters = q })
+	got := r.do(http.MethodGet, r.control, "/dlq", nil)
+	if r.wantProblem("/dlq", got, http.StatusServiceUnavailable); !strings.Contains(got.body, "does not answer") {
+		t.Errorf("%s", got.body)
+	}
+	op := r.begin("/dlq/redrive", `{"all":true}`) // which can be cancelled also then
+	r.post("/dlq/operations/"+op.ID+"/cancel", "")
+	if op = r.ended(op.ID); op.State != opCancelled {
+		t.Errorf("%+v", op)
+	}
+}
+
+// TestALinkThatBreaks in the middle of a redrive: the operation says so, and no message is gone.
+func TestALinkThatBreaks(t *testing.T) {
+	t.Parallel()
+	p := startParking(t, nil, nil)
+	p.parkMany(20)
+	proxy := brokertest.NewProxy(t, p.url)
+	r := start(t, func(o *Options) { o.DeadLetters = queueOf(t, p.plan, proxy.URL(t, p.url)) })
+	op := r.begin("/dlq/redrive", `{"all":true,"rate":"5/s"}`)
+	brokertest.Eventually(t, time.Minute, "some were moved", func() bool { return brokertest.Ready(t, p.url, p.plan.Queue) > 2 })
+	proxy.Refuse()
+	if op = r.ended(op.ID); op.State != opFailed || op.Error == "" || op.Progress.Done == 0 {
+		t.Errorf("%+v", op)
+	}
+	brokertest.Eventually(t, time.Minute, "all are somewhere", func() bool {
+		return brokertest.Ready(t, p.url, p.plan.Queue)+brokertest.Ready(t, p.url, p.dlq()) >= 20
+	})
+	r.wantProblem("then", r.post("/dlq/redrive", `{"all":true}`), http.StatusServiceUnavailable)
+	proxy.Restore(t)
+	if op = r.ended(r.begin("/dlq/redrive", `{"all":true}`).ID); op.State != opSucceeded {
+		t.Errorf("again: %+v", op)
+	}
+	if n := brokertest.Ready(t, p.url, p.plan.Queue); n < 20 || n > 21 {
+		t.Errorf("%d messages of 20", n)
+	}
+}
+
+// TestASharedQueue: with this preset several services park in one queue. Another one's messages are seen, and not touched.
+func TestASharedQueue(t *testing.T) {
+	p := startParking(t, func(o *topology.Options) {
+		o.Preset, o.Service, o.Prefix = topology.PresetTopicTiers, "svc-"+brokertest.Name(t, "x")[len(t.Name()):], brokertest.Name(t, "p")
+		o.RetryDelay = 0
+	}, nil)
+	p.park("mine", 503, "{}")
+	m := p.message("other", 503, "{}")
+	m.Headers["x-original-queue"] = "other.queue"
+	brokertest.Publish(t, brokertest.Channel(t, p.url), "", p.dlq(), m)
+	brokertest.WaitReady(t, p.url, p.dlq(), 2)
+	op := p.ended(p.begin("/dlq/purge", `{"confirm":"`+p.dlq()+`"}`).ID)
+	var list page
+	p.get("/dlq/messages", &list)
+	if op.Progress.Done != 1 || op.Progress.Skipped != 1 || list.ids() != "other" || !list.Messages[0].Foreign {
+		t.Errorf("%+v %s", op.Progress, list.ids())
+	}
+}
+
+func TestTheExistingAdminInterface(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	p := startParking(t, func(o *topology.Options) {
+		o.Preset, o.Bindings = topology.PresetPerQueue, []topology.Binding{{Exchange: "amq.topic", Key: brokertest.Name(t, "key")}}
+	}, func(o *Options) { o.Gatherer = registry })
+	p.parkMany(15)
+	var queues struct {
+		Queues []struct {
+			Name, Service, Queue string
+			Messages, Consumers  int
+		}
+	}
+	p.get("/admin/dlq/queues", &queues)
+	if q := queues.Queues; len(q) != 1 || q[0].Name != p.dlq() || q[0].Messages != 15 || q[0].Service != p.plan.Service || q[0].Queue != p.plan.Queue {
+		t.Errorf("%+v", q)
+	}
+	path := "/admin/dlq/queues/" + p.dlq()
+	var list page
+	if p.get(path+"/messages?limit=20", &list); len(list.Messages) != 15 {
+		t.Errorf("%d messages", len(list.Messages))
+	}
+	for _, body := range []string{
+		`{"limit":0}`, `{"limit":-1}`, `{"limit":1e9}`, `{"limit":1001}`, `{"limit":NaN}`, `{"limit":"x"}`, `{"limit":"10"}`, `{"limit":null}`, `{"limit":1.5}`,
+		`{"limit":1,"all":true}`, `{"limit":1}{`, "[]", "null", `{"Limit":1}`,
+	} {
+		p.wantProblem(body, p.post(path+"/re-drive", body), http.StatusBadRequest)
+	}
+	for i, c := range []struct {
+		body string
+		want redriven
+	}{
+		{`{"limit":3}`, redriven{p.dlq(), 3, 3, 0, 12}}, {"", redriven{p.dlq(), 10, 10, 0, 2}}, {" {} ", redriven{p.dlq(), 10, 2, 0, 0}}, {"{}", redriven{p.dlq(), 10, 0, 0, 0}},
+	} {
+		var got redriven
+		if p.decode(c.body, p.post(path+"/re-drive", c.body), http.StatusOK, &got); got != c.want {
+			t.Errorf("%d: %+v, want %+v", i, got, c.want)
+		}
+	}
+	// By way of the retry exchange, as the preset says.
+	if n := brokertest.Ready(t, p.url, p.plan.Waits[0].Queue); n != 15 {
+		t.Errorf("%d messages wait", n)
+	}
+	if n := len(p.log.lines(`"event":"control","action":"redrive"`, `"status":200`)); n != 4 {
+		t.Errorf("%d lines: %s", n, p.log)
+	}
+}
+
+// TestARedriveThatFailsInTheMiddle says how far it has come.
+func TestARedriveThatFailsInTheMiddle(t *testing.T) {
+	p := startParking(t, nil, nil)
+	p.parkMany(10)
+	// The service's queue takes four of them.
+	ch := brokertest.Channel(t, p.url)
+	if _, err := ch.QueueDelete(p.plan.Queue, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	full := amqp.Table{"x-max-length": int32(4), "x-overflow": "reject-publish"}
+	if _, err := ch.QueueDeclare(p.plan.Queue, true, false, false, false, full); err != nil {
+		t.Fatal(err)
+	}
+	got := p.post("/admin/dlq/queues/"+p.dlq()+"/re-drive", "")
+	p.wantProblem("full", got, http.StatusServiceUnavailable)
+	if moved := brokertest.Ready(t, p.url, p.plan.Queue); moved == 0 || !strings.Contains(got.body, "messages were redriven before") {
+		t.Errorf("%d moved: %s", moved, got.body)
+	}
+	if len(p.log.lines(`"event":"control","action":"redrive"`, `"status":503`)) != 1 {
+		t.Errorf("log: %s", p.log)
+	}
+	op := p.begin("/dlq/redrive", `{"all":true}`)
+	if op = p.ended(op.ID); op.State != opFailed || op.Error == "" || op.Progress.Failed == 0 {
+		t.Errorf("%+v", op)
+	}
+	if len(p.log.lines(`"level":"warn","event":"control operation ended"`, `"state":"failed"`)) != 2 {
+		t.Errorf("log: %s", p.log)
+	}
+}
+
+// TestAClientThatLeaves: the redrive goes on to its end.
+func TestAClientThatLeaves(t *testing.T) {
+	p := startParking(t, nil, nil)
+	p.parkMany(20)
+	p.turns <- struct{}{} // the redrive waits for a look, so that the client is gone before it begins
+	conn, err := net.Dial("tcp", p.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
+	_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"limit\":15}")
+	var list []Operation
+	brokertest.Eventually(t, time.Minute, "it has begun", func() bool {
+		list, _ = p.operations.since(0)
+		return len(list) == 1
+	})
+	conn.Close()
+	brokertest.Eventually(t, time.Minute, "the request has ended", func() bool { return len(p.busy) == 0 })
+	<-p.turns
+	if op := p.ended(list[0].ID); op.State != opSucceeded || op.Progress.Done != 15 {
+		t.Errorf("%+v", op)
+	}
+	if len(p.log.lines(`"event":"control","action":"redrive"`, `"status":202`)) != 1 {
+		t.Errorf("log: %s", p.log)
+	}
+	if n := brokertest.Ready(t, p.url, p.plan.Queue); n != 15 {
+		t.Errorf("%d moved", n)
+	}
+}
+
+// TestShutdownEndsAnOperation at a safe point, and tells whoever waits for it.
+func TestShutdownEndsAnOperation(t *testing.T) {
+	t.Parallel()
+	p := startParking(t, nil, nil)
+	p.parkMany(30)
+	op := p.begin("/dlq/redrive", `{"all":true,"rate":"2/s"}`)
+	brokertest.Eventually(t, time.Minute, "one was moved", func() bool { return brokertest.Ready(t, p.url, p.plan.Queue) > 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := p.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	got := p.operations.copy(p.operations.find(op.ID))
+	moved := brokertest.Ready(t, p.url, p.plan.Queue)
+	if got.State != opCancelled || got.Error != "the sidecar stops" || got.Progress.Done != moved {
+		t.Errorf("%+v, %d moved", got, moved)
+	}
+	brokertest.WaitReady(t, p.url, p.dlq(), 30-moved)
+	if _, err := p.operations.begin(Operation{}, nil); err != errStopping {
+		t.Errorf("another one: %v", err)
+	}
+}
+
+func TestShutdownAnswersWhoWaits(t *testing.T) {
+	p := startParking(t, nil, nil)
+	p.park("a", 503, "{}")
+	p.turns <- struct{}{} // a look that does not end
+	conn, err := net.Dial("tcp", p.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
+	_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
+	brokertest.Eventually(t, time.Minute, "it has begun", func() bool { _, runs := p.operations.now(); return runs })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_ = p.Shutdown(ctx)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(b), "the sidecar stops") {
+		t.Errorf("%d %s", resp.StatusCode, b)
+	}
+	if n := brokertest.Ready(t, p.url, p.dlq()); n != 1 {
+		t.Errorf("%d parked", n)
+	}
+}
+
+// TestShutdownEndsALook that waits for a broker.
+func TestShutdownEndsALook(t *testing.T) {
+	t.Parallel()
+	p := startParking(t, nil, nil)
+	proxy := brokertest.NewProxy(t, p.url)
+	proxy.Stall(brokertest.Both)
+	r := start(t, func(o *Options) {
+		b := brokerOf(proxy.URL(t, p.url))
+		b.Timeout = time.Hour
+		o.DeadLetters, _ = deadletter.New(deadletter.Options{Plan: p.plan, Broker: b})
+	})
+	answered := make(chan reply)
+	go func() { answered <- r.do(http.MethodGet, r.control, "/dlq/messages", nil) }()
+	brokertest.Eventually(t, time.Minute, "it looks", func() bool { return len(r.turns) == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_ = r.Shutdown(ctx)
+	got := <-answered
+	if r.wantProblem("look", got, http.StatusServiceUnavailable); !strings.Contains(got.body, "the sidecar stops") {
+		t.Errorf("%s", got.body)
+	}
+}
+
+func TestCanary(t *testing.T) {
+	t.Parallel()
+	p := startParking(t, nil, nil)
+	p.parkMany(5)
+	op := p.begin("/dlq/redrive", `{"all":true,"canary":2}`)
+	brokertest.Eventually(t, time.Minute, "two were sent", func() bool {
+		var now Operation
+		p.get("/dlq/operations/"+op.ID, &now)
+		return now.Progress.Canary.Sent == 2
+	})
+	if n := brokertest.Ready(t, p.url, p.plan.Queue); n != 2 {
+		t.Errorf("%d in the queue", n)
+	}
+	p.post("/dlq/operations/"+op.ID+"/cancel", "") // nobody consumes, so no verdict comes
+	if op = p.ended(op.ID); op.State != opCancelled || op.Progress.Done != 2 {
+		t.Errorf("%+v", op)
+	}
+}
+
+func TestLargeRequestsAreNotRepeated(t *testing.T) {
+	ids := strings.Repeat(`"`+strings.Repeat("x", 100)+`",`, 99)
+	var q redriveRequest
+	if err := decode([]byte(`{"filter":{"id":[`+ids+`"y"]}}`), &q); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := echo(q).(map[string]int); !ok || got["omitted_bytes"] < maxEcho {
+		t.Errorf("%v", echo(q))
+	}
+	if d, err := q.read(); err != nil || len(d.Filter.IDs) != 100 {
+		t.Errorf("%v %d", err, len(d.Filter.IDs))
+	}
+}

@@ -1,0 +1,192 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/deadletter"
+	"sidecar/internal/topology"
+)
+
+// parking is a server over a topology of its own in a real broker. Nobody consumes: what is redriven stays in the service's
+// queue.
+type parking struct {
+	*running
+	url  string
+	plan *topology.Plan
+}
+
+// startParking declares the topology that change makes of a fanout one.
+func startParking(t *testing.T, change func(*topology.Options), edit func(*Options)) *parking {
+	t.Helper()
+	o := topology.Options{Preset: topology.PresetFanout, Service: brokertest.Name(t, "svc") + "-a", RetryDelay: time.Hour}
+	if change != nil {
+		change(&o)
+	}
+	plan, err := topology.Build(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &parking{url: brokertest.URL(t), plan: plan}
+	s, err := broker.NewDialer(brokerOf(p.url)).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	if err != nil || len(findings) > 0 {
+		t.Fatal(findings, err)
+	}
+	t.Cleanup(func() {
+		ch := brokertest.Channel(t, p.url)
+		for _, q := range plan.Queues {
+			_, _ = ch.QueueDelete(q.Name, false, false, false)
+		}
+		for _, x := range plan.Exchanges {
+			_ = ch.ExchangeDelete(x.Name, false, false)
+		}
+	})
+	p.running = start(t, func(o *Options) {
+		o.DeadLetters = queueOf(t, plan, p.url)
+		o.Topology = Topology{Service: plan.Service, Queue: plan.Queue, Exchanges: []Exchange{}, Queues: []Queue{}, Bindings: []Binding{}, Waits: []Wait{}}
+		if edit != nil {
+			edit(o)
+		}
+	})
+	return p
+}
+
+func brokerOf(url string) broker.Options {
+	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 5 * time.Second, Name: "test admin"}
+}
+
+func queueOf(t testing.TB, plan *topology.Plan, url string) *deadletter.Queue {
+	t.Helper()
+	q, err := deadletter.New(deadletter.Options{Plan: plan, Broker: brokerOf(url), By: "api@test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// away is a dead-letter queue behind a broker that is not there.
+func away(t testing.TB) *deadletter.Queue {
+	t.Helper()
+	plan, err := topology.Build(topology.Options{Preset: topology.PresetFanout, Service: "wms-a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queueOf(t, plan, "amqp://guest:guest@127.0.0.1:1/")
+}
+
+func (p *parking) dlq() string { return p.plan.Park.Queue }
+
+// park puts a message into the dead-letter queue as the sidecar would.
+func (p *parking) park(id string, status int, body string) {
+	p.t.Helper()
+	brokertest.Publish(p.t, brokertest.Channel(p.t, p.url), "", p.dlq(), p.message(id, status, body))
+}
+
+// parkMany parks n messages, "m1" …, whose last answer was a 503.
+func (p *parking) parkMany(n int) {
+	p.t.Helper()
+	ch := brokertest.Channel(p.t, p.url)
+	for i := range n - 1 {
+		m := p.message(fmt.Sprintf("m%d", i+1), 503, "{}")
+		m.DeliveryMode = amqp.Persistent
+		if err := ch.PublishWithContext(p.t.Context(), "", p.dlq(), true, false, m); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.park(fmt.Sprintf("m%d", n), 503, "{}")
+	brokertest.WaitReady(p.t, p.url, p.dlq(), n)
+}
+
+func (p *parking) message(id string, status int, body string) amqp.Publishing {
+	return amqp.Publishing{
+		MessageId: id, ContentType: "application/json", Body: []byte(body),
+		Headers: amqp.Table{
+			"x-original-queue": p.plan.Queue, "x-original-exchange": "orders", "x-original-routing-key": "order.created",
+			"x-final-reason": "max_retries", "x-final-status-code": int32(status), "x-final-retry-count": int32(10), // #nosec G115 -- three digits
+			"x-final-at": "2026-11-20T10:00:00.000Z", "x-numbers": []any{int64(1) << 60, amqp.Table{"deep": 1.5}}, "x-bytes": []byte{0xff, 0},
+		},
+	}
+}
+
+// get asks and decodes; the answer must be a 200.
+func (p *parking) get(path string, into any) {
+	p.t.Helper()
+	p.decode("GET "+path, p.do(http.MethodGet, p.control, path, nil), http.StatusOK, into)
+}
+
+func (r *running) decode(what string, got reply, status int, into any) {
+	r.t.Helper()
+	if got.StatusCode != status {
+		r.t.Fatalf("%s: %d %s", what, got.StatusCode, got.body)
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal([]byte(got.body), into); err != nil {
+		r.t.Fatalf("%s: %v: %s", what, err, got.body)
+	}
+}
+
+// post sends a JSON body.
+func (r *running) post(path, body string) reply {
+	r.t.Helper()
+	return r.do(http.MethodPost, r.control, path, jsonBody(body))
+}
+
+func jsonBody(body string) func(*http.Request) {
+	return func(q *http.Request) {
+		setBody(q, body)
+		q.Header.Set("Content-Type", "application/json")
+	}
+}
+
+// begin starts an operation and returns it.
+func (r *running) begin(path, body string) Operation {
+	r.t.Helper()
+	got := r.post(path, body)
+	var op Operation
+	r.decode("POST "+path+" "+body, got, http.StatusAccepted, &op)
+	if got.Header.Get("Location") != "/dlq/operations/"+op.ID {
+		r.t.Errorf("Location %q for operation %s", got.Header.Get("Location"), op.ID)
+	}
+	return op
+}
+
+// ended waits for the end of an operation.
+func (r *running) ended(id string) Operation {
+	r.t.Helper()
+	var op Operation
+	brokertest.Eventually(r.t, time.Minute, "operation "+id+" has ended", func() bool {
+		r.decode("operation", r.do(http.MethodGet, r.control, "/dlq/operations/"+id, nil), http.StatusOK, &op)
+		return op.State != opRunning
+	})
+	return op
+}
+
+// lines are the log lines that hold all parts.
+func (l *logBuffer) lines(parts ...string) []string {
+	var found []string
+	for line := range strings.Lines(l.String()) {
+		all := true
+		for _, part := range parts {
+			all = all && strings.Contains(line, part)
+		}
+		if all {
+			found = append(found, line)
+		}
+	}
+	return found
+}

@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+
+	"sidecar/internal/deadletter"
+)
+
+// The paths below /admin/dlq are those of an existing admin interface that this one can stand in for: one request, and the
+// answer when it is done.
+
+const defaultRedriveLimit = 10
+
+func (s *Server) queues(w http.ResponseWriter, r *http.Request) {
+	d, ok := s.depth(w, r)
+	if !ok {
+		return
+	}
+	type queue struct {
+		Name      string `json:"name"`
+		Messages  int    `json:"messages"` // that nobody holds
+		Consumers int    `json:"consumers"`
+		Service   string `json:"service"`
+		Queue     string `json:"queue"` // whose dead letters they are
+	}
+	answer(w, http.StatusOK, map[string][]queue{"queues": {{
+		s.o.DeadLetters.Name(), d.Ready, d.Consumers, s.o.Topology.Service, s.o.Topology.Queue,
+	}}})
+}
+
+type redriveNowRequest struct {
+	Limit *int `json:"limit"`
+}
+
+// redriven is how a redrive ended.
+type redriven struct {
+	Queue     string `json:"queue"`
+	Requested int    `json:"requested"`
+	Redriven  int    `json:"redriven"`
+	Failed    int    `json:"failed"`
+	Remaining int    `json:"remaining"` // of the messages at the start
+}
+
+// redriveNow answers when the redrive has ended. It goes on when the client is gone.
+func (s *Server) redriveNow(w http.ResponseWriter, r *http.Request) {
+	limit, ok := s.readLimit(w, r)
+	if !ok {
+		return
+	}
+	d := deadletter.Redrive{Selection: deadletter.Selection{Limit: limit}}
+	op := Operation{Kind: "redrive", Request: echo(redriveRequest{choice: choice{All: true, Limit: limit}})}
+	t, err := s.begin(r, op, s.redriving(d))
+	if err != nil {
+		s.audit(r, "redrive", refuseError(w, err))
+		return
+	}
+	s.unhurried(w)
+	select {
+	case <-t.done:
+	case <-r.Context().Done():
+		s.audit(r, "redrive", http.StatusAccepted, "operation", t.ID) // nobody is told, and it goes on
+		return
+	}
+	s.hurried(w)
+	op = s.operations.copy(t)
+	p, err := op.Progress, t.err
+	if err != nil && p.Done > 0 {
+		err = fmt.Errorf("%w; %d messages were redriven before", err, p.Done)
+	}
+	if err != nil {
+		s.audit(r, "redrive", refuseError(w, err), "operation", t.ID)
+		return
+	}
+	s.audit(r, "redrive", http.StatusOK, "operation", t.ID)
+	answer(w, http.StatusOK, redriven{s.o.DeadLetters.Name(), limit, p.Done, p.Failed, max(0, p.Total-p.Done)})
+}
+
+func (s *Server) readLimit(w http.ResponseWriter, r *http.Request) (limit int, ok bool) {
+	b, status, detail := readBody(w, r)
+	limit = defaultRedriveLimit
+	if status == 0 && len(bytes.Trim(b, jsonSpace)) > 0 {
+		var q redriveNowRequest
+		err := decode(b, &q)
+		if q.Limit != nil {
+			limit = *q.Limit
+		}
+		if err == nil && (limit < 1 || limit > maxList) {
+			err = fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
+		}
+		if err != nil {
+			status, detail = statusOf(err), sentence(err)
+		}
+	}
+	if status != 0 {
+		s.audit(r, "redrive", status)
+		refuse(w, status, detail)
+	}
+	return limit, status == 0
+}

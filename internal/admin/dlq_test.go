@@ -1,0 +1,277 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/deadletter"
+	"sidecar/internal/topology"
+)
+
+type page struct {
+	Summary  summary  `json:"summary"`
+	Messages []listed `json:"messages"`
+}
+
+func (p *page) ids() string {
+	var all []string
+	for _, m := range p.Messages {
+		all = append(all, m.MessageID)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestDeadLettersAreListed(t *testing.T) {
+	p := startParking(t, nil, nil)
+	p.park("a", 503, `{"amount":1}`)
+	p.park("b", 404, "no JSON")
+	p.park("c", 503, "\xff\x00")
+	brokertest.WaitReady(t, p.url, p.dlq(), 3)
+
+	var state struct {
+		Queue            string
+		Ready, Consumers int
+	}
+	if p.get("/dlq", &state); state.Queue != p.dlq() || state.Ready != 3 || state.Consumers != 0 {
+		t.Errorf("%+v", state)
+	}
+	for query, want := range map[string]string{
+		"": "a b c", "?limit=2": "a b", "?status=503": "a c", "?status=404&status=503": "a b c", "?status=4xx": "b", "?scan=1": "a",
+		"?id=c&id=b": "b c", "?reason=max_retries&routing-key=order.*&header=x-original-queue": "a b c", "?newer=1s": "", "?older=1h": "a b c",
+		"?error=boom": "", "?limit=1000&scan=1000000": "a b c",
+	} {
+		var got page
+		p.get("/dlq/messages"+query, &got)
+		if got.ids() != want || got.Summary.Total != 3 || got.Summary.Queue != p.dlq() {
+			t.Errorf("%s: %s, want %s (%+v)", query, got.ids(), want, got.Summary)
+		}
+		if whole := !strings.Contains(query, "limit=2") && !strings.Contains(query, "scan=1"); whole != got.Summary.Complete && query != "?limit=1000&scan=1000000" {
+			t.Errorf("%s: complete is %v", query, got.Summary.Complete)
+		}
+	}
+	var groups struct {
+		Summary summary
+		Groups  []deadletter.Group
+	}
+	if p.get("/dlq/groups", &groups); len(groups.Groups) != 2 || groups.Groups[0].Count != 2 || groups.Groups[0].Status != 503 {
+		t.Errorf("%+v", groups)
+	}
+	var one page
+	if p.get("/dlq/messages?group="+groups.Groups[1].ID, &one); one.ids() != "b" {
+		t.Errorf("group: %s", one.ids())
+	}
+	if p.get("/dlq/groups?status=404", &groups); len(groups.Groups) != 1 || groups.Summary.Matched != 1 {
+		t.Errorf("%+v", groups)
+	}
+	p.get("/dlq/groups?status=500", &groups) // an empty list is one
+	if log := p.log.String(); strings.Contains(log, `"event":"control"`) {
+		t.Errorf("looking is written down: %s", log)
+	}
+}
+
+func TestOneMessageInFull(t *testing.T) {
+	p := startParking(t, nil, nil)
+	p.park("a", 503, `{"amount":1}`)
+	p.park("large", 503, strings.Repeat("x", maxShown+1))
+	var list page
+	p.get("/dlq/messages", &list)
+	path := "/dlq/messages/" + list.Messages[0].Ref
+	var m deadletter.Full
+	if p.get(path, &m); m.MessageID != "a" || m.Body != nil || m.Headers["x-final-status-code"] != int32(503) || len(m.Journey) != 0 {
+		t.Errorf("%+v", m)
+	}
+	if p.get(path+"?body=false", &m); m.Body != nil {
+		t.Error("a body that was not asked for")
+	}
+	if len(p.log.lines("show bodies")) != 0 {
+		t.Error("written down that bodies were shown")
+	}
+	if p.get(path+"?body=true", &m); m.Body == nil || m.Body.Format != "json" || !strings.Contains(m.Body.Text, `"amount": 1`) {
+		t.Errorf("%+v", m.Body)
+	}
+	if len(p.log.lines(`"event":"control","action":"show bodies","peer":"127.0.0.1:`, `"message":"`+list.Messages[0].Ref)) != 1 {
+		t.Errorf("log: %s", p.log)
+	}
+	p.get("/dlq/messages/"+list.Messages[1].Ref+"?body=true", &m)
+	if m.Body.Size != maxShown+1 || len(m.Body.Text) != maxShown || !m.Body.Truncated {
+		t.Errorf("%d of %d bytes", len(m.Body.Text), m.Body.Size)
+	}
+	p.wantProblem("another", p.do(http.MethodGet, p.control, "/dlq/messages/0123456789abcdef", nil), http.StatusNotFound)
+	for _, query := range []string{"?body=1", "?body=true&body=true", "?body", "?limit=1", "?status=503", "?body=TRUE"} {
+		p.wantProblem(query, p.do(http.MethodGet, p.control, path+query, nil), http.StatusBadRequest)
+	}
+	if got := p.do(http.MethodHead, p.control, path, nil); got.StatusCode != http.StatusOK || got.body != "" {
+		t.Errorf("HEAD: %d %s", got.StatusCode, got.body)
+	}
+}
+
+// TestBodiesOfAList: only on the path of the existing admin interface, and no more than fits.
+func TestBodiesOfAList(t *testing.T) {
+	p := startParking(t, nil, nil)
+	large := strings.Repeat("y", 1<<20)
+	for i := range 5 + maxShownTotal/maxShown {
+		p.park(fmt.Sprint(i), 500, large[:maxShown+i])
+	}
+	path := "/admin/dlq/queues/" + p.dlq() + "/messages?limit=1000"
+	var got page
+	if p.get(path, &got); got.Messages[0].Body != nil {
+		t.Error("a body that was not asked for")
+	}
+	p.get(path+"&body=true", &got)
+	total := 0
+	for i, m := range got.Messages {
+		if with := m.Body != nil; with != (i < maxShownTotal/maxShown) {
+			t.Errorf("message %d of %d: body %v", i, len(got.Messages), with)
+		}
+		if m.Body != nil {
+			total += len(m.Body.Text)
+		}
+	}
+	if total != maxShownTotal {
+		t.Errorf("%d bytes", total)
+	}
+	p.wantProblem("not here", p.do(http.MethodGet, p.control, "/dlq/messages?body=true", nil), http.StatusBadRequest)
+}
+
+func TestBadQueries(t *testing.T) {
+	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
+	queue := "/admin/dlq/queues/wms.dlq.wms-a/messages"
+	for _, path := range []string{"/dlq/messages", queue} {
+		for _, query := range []string{
+			"limit=0", "limit=-1", "limit=1e9", "limit=1001", "limit=NaN", "limit=x", "limit=", "limit", "limit=%22x%22", "limit=1.0", "limit=+1", "limit=%2B1",
+			"limit=0x10", "limit=99999999999999999999", "limit=1&limit=2", "scan=0", "scan=1000001", "scan=1e3", "status=200=", "status=", "status=6000",
+			"reason=x", "older=1", "older=-1h", "older=1h&older=2h", "newer=1h&newer=1h", "error=a&error=b", "group=a&group=b", "header==x", "header=",
+			"id=", "Limit=1", "statuz=503", "routing_key=x", "a;b", "limit=1;scan=1", "%zz", "status=%zz", "=1", strings.Repeat("id=x&", 1001) + "id=x",
+		} {
+			r.wantProblem(path+"?"+query[:min(len(query), 50)], r.do(http.MethodGet, r.control, path+"?"+query, nil), http.StatusBadRequest)
+		}
+	}
+	for _, query := range []string{"limit=1", "x=1", "status=x", "body=true"} {
+		r.wantProblem("groups?"+query, r.do(http.MethodGet, r.control, "/dlq/groups?"+query, nil), http.StatusBadRequest)
+	}
+	// What is right is asked of the broker, which is away.
+	for _, path := range []string{"/dlq/messages?limit=1", queue + "?limit=1000&body=false", "/dlq/groups", "/dlq", "/admin/dlq/queues", "/dlq/messages/0123456789abcdef"} {
+		got := r.do(http.MethodGet, r.control, path, nil)
+		r.wantProblem(path, got, http.StatusServiceUnavailable)
+		if got.Header.Get("Retry-After") == "" || !strings.Contains(got.body, "127.0.0.1:1") || strings.Contains(got.body, "guest:guest") {
+			t.Errorf("%s: %v %s", path, got.Header, got.body)
+		}
+	}
+	for path, body := range map[string]string{"/dlq/redrive": `{"all":true}`, "/dlq/purge": `{"confirm":"wms.dlq.wms-a"}`, "/admin/dlq/queues/wms.dlq.wms-a/re-drive": ""} {
+		got := r.post(path, body)
+		r.wantProblem(path, got, http.StatusServiceUnavailable)
+		if got.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", path)
+		}
+	}
+}
+
+func TestNoDeadLetterQueue(t *testing.T) {
+	r := start(t, nil)
+	for path, byMethod := range r.deadLetterRoutes() {
+		for method := range byMethod {
+			path := strings.Replace(path, idSegment, "0123456789abcdef", 1)
+			got := r.do(method, r.control, path, jsonBody("{}"))
+			r.wantProblem(method+" "+path, got, http.StatusNotFound)
+			if !strings.Contains(got.body, "no dead-letter queue") {
+				t.Errorf("%s", got.body)
+			}
+		}
+	}
+}
+
+// TestAMissingQueue: it is in the topology, and not in the broker.
+func TestAMissingQueue(t *testing.T) {
+	p := startParking(t, nil, nil)
+	if _, err := brokertest.Channel(t, p.url).QueueDelete(p.dlq(), false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	queue := "/admin/dlq/queues/" + p.dlq()
+	for _, path := range []string{"/dlq", "/dlq/messages", "/dlq/groups", "/dlq/messages/0123456789abcdef", "/admin/dlq/queues", queue + "/messages"} {
+		p.wantProblem(path, p.do(http.MethodGet, p.control, path, nil), http.StatusNotFound)
+	}
+	for path, body := range map[string]string{
+		"/dlq/redrive": `{"all":true}`, "/dlq/discard": `{"all":true,"dry_run":true}`, "/dlq/purge": `{"confirm":"` + p.dlq() + `"}`, queue + "/re-drive": "",
+	} {
+		p.wantProblem(path, p.post(path, body), http.StatusNotFound)
+	}
+}
+
+// TestQueueNames: the one that is known is known by its percent-encoded form alone, and nobody asks the broker about
+// another one: this one is away, which would be a 503.
+func TestQueueNames(t *testing.T) {
+	const name = `a/b c%é"<img>..;x`
+	plan, err := topology.Build(topology.Options{Preset: topology.PresetFanout, Service: "wms-a", DLQ: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(o *Options) { o.DeadLetters = queueOf(t, plan, "amqp://guest:guest@127.0.0.1:1/") })
+	const known = "a%2Fb%20c%25%C3%A9%22%3Cimg%3E..%3Bx"
+	r.wantProblem(known, r.do(http.MethodGet, r.control, "/admin/dlq/queues/"+known+"/messages", nil), http.StatusServiceUnavailable)
+	r.wantProblem(known, r.post("/admin/dlq/queues/"+known+"/re-drive", "{}"), http.StatusServiceUnavailable)
+	for _, other := range []string{
+		"a/b%20c%25%C3%A9%22%3Cimg%3E..%3Bx", "a%2fb%20c%25%c3%a9%22%3cimg%3e..%3bx", "%61%2Fb%20c%25%C3%A9%22%3Cimg%3E..%3Bx", known + "x", "",
+		known + "/", "../" + known, "other.dlq", "amq.rabbitmq.trace", "..", "wms.queue.wms-a", "%2e%2e", "..%2f" + known, "{queue}", "%00", "0123456789abcdef",
+	} {
+		for _, path := range []string{"/admin/dlq/queues/" + other + "/messages", "/admin/dlq/queues/" + other + "/re-drive"} {
+			r.wantProblem(path, r.do(http.MethodGet, r.control, path, nil), http.StatusNotFound)
+			r.wantProblem(path, r.post(path, "{}"), http.StatusNotFound)
+		}
+	}
+}
+
+func TestPathsWithIdentifiers(t *testing.T) {
+	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
+	const id = "0123456789abcdef"
+	for _, path := range []string{
+		"/dlq/messages/{id}", "/dlq/messages/%7Bid%7D", "/dlq/messages/" + id + "/", "/dlq/messages/" + id + "/cancel", "/dlq/messages/" + id[1:], "/dlq/messages/" + id + "0",
+		"/dlq/messages/0123456789ABCDEF", "/dlq/messages/012345678%39abcdef", "/dlq/messages//" + id, "//dlq/messages/" + id, "/dlq/" + id, "/" + id, "/dlq/messages/" + id + ";x",
+		"/dlq/operations/" + id + "/" + id, "/dlq/operations/" + id + "/cancel/", "/dlq/messages/../messages/" + id, "/admin/dlq/queues/" + id + "/messages",
+		"/dlq/", "/dlq;x", "/dlq/.", "/dlq/%2e%2e/status", "/admin/../metrics", "/admin/%2e%2e/metrics", "/DLQ", "/admin/dlq", "/admin/dlq/queues/",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			r.wantProblem(method+" "+path, r.do(method, r.control, path, nil), http.StatusNotFound)
+		}
+	}
+	for _, path := range []string{"/dlq/operations/" + id, "/dlq/operations/" + id + "/cancel"} {
+		method := map[bool]string{true: http.MethodPost, false: http.MethodGet}[strings.HasSuffix(path, "cancel")]
+		got := r.do(method, r.control, path, nil)
+		if r.wantProblem(path, got, http.StatusNotFound); !strings.Contains(got.body, "operation") {
+			t.Errorf("%s", got.body)
+		}
+	}
+}
+
+// TestAMessageIsData: whatever a message holds is text in JSON that no browser takes for a page.
+func TestAMessageIsData(t *testing.T) {
+	p := startParking(t, nil, nil)
+	const evil = `<img src=x onerror=alert(1)>"'&` + "\u2028"
+	m := p.message(evil, 500, evil)
+	for _, h := range []string{"x-original-queue", "x-original-exchange", "x-original-routing-key", "x-final-reason", "x-final-error", "x-final-detail", "x-final-problem-title", evil} {
+		m.Headers[h] = evil
+	}
+	m.ContentType, m.CorrelationId, m.AppId = evil, "\xff\xfe", evil
+	m.Headers["x-death"] = []any{amqp.Table{"queue": evil, "reason": evil, "count": int64(1), "exchange": evil, "routing-keys": []any{evil}}, "no table"}
+	brokertest.Publish(t, brokertest.Channel(t, p.url), "", p.dlq(), m)
+	brokertest.WaitReady(t, p.url, p.dlq(), 1)
+	var list page
+	p.get("/dlq/messages", &list)
+	paths := []string{"/dlq/messages", "/dlq/groups", "/dlq/messages/" + list.Messages[0].Ref + "?body=true"}
+	for _, path := range paths {
+		got := p.do(http.MethodGet, p.control, path, nil)
+		if ct := got.Header.Get("Content-Type"); ct != "application/json" || got.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %s", path, ct)
+		}
+		if strings.ContainsAny(got.body, "<>") || !strings.Contains(got.body, `\u003cimg src=x onerror=alert(1)\u003e`) {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
+	if list.Messages[0].MessageID != evil {
+		t.Errorf("%q", list.Messages[0].MessageID)
+	}
+}

@@ -1,0 +1,40 @@
+package admin
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sidecar/internal/openapitest"
+)
+
+// TestTheDocumentHasEveryRoute, and nothing else.
+func TestTheDocumentHasEveryRoute(t *testing.T) {
+	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
+	name := regexp.MustCompile(`\{[a-z]+\}`)
+	var documented, routed []string
+	for _, op := range openapitest.Load(t, openAPIDocument).Operations() {
+		documented = append(documented, name.ReplaceAllString(op, "{}"))
+	}
+	for path, byMethod := range r.controlRoutes() {
+		path = strings.ReplaceAll(path, "/admin/dlq/queues/"+r.o.DeadLetters.Name()+"/", "/admin/dlq/queues/{}/")
+		for method := range byMethod {
+			routed = append(routed, method+" "+name.ReplaceAllString(path, "{}"))
+		}
+	}
+	slices.Sort(documented)
+	slices.Sort(routed)
+	if !slices.Equal(documented, routed) {
+		t.Errorf("documented: %v\nserved: %v", documented, routed)
+	}
+}
+
+func TestTheDocumentIsServed(t *testing.T) {
+	r := start(t, withTokens)
+	got := r.do(http.MethodGet, r.control, "/openapi.json", authorized("Bearer "+readToken))
+	if got.StatusCode != http.StatusOK || got.body != string(openAPIDocument) {
+		t.Errorf("%d %.100s", got.StatusCode, got.body)
+	}
+}
