@@ -13,8 +13,8 @@ import (
 
 const (
 	depthTime = requestTimeout - 2*time.Second
-	// lookTime bounds a look: a million messages take a minute.
-	lookTime = 3 * time.Minute
+	// lookTime bounds a look: a million messages take minutes. Who does not want to wait leaves, or says scan.
+	lookTime = 10 * time.Minute
 	// turnWait is how long a look waits for its turn.
 	turnWait = 5 * time.Second
 
