@@ -24,8 +24,9 @@ const (
 
 	// idle is how long nothing must have come for the broker to be asked whether there is anything left.
 	idle = 250 * time.Millisecond
-	// stalled is how long a queue that says it has messages may deliver none.
-	stalled = 20 * time.Second
+	// stalled is how long a queue that says it has messages may deliver none. A quorum queue of a million may be busy with
+	// itself for a while.
+	stalled = 2 * time.Minute
 )
 
 // walk takes the messages of the queue one after the other, without settling them, and gives back at its end what has not
