@@ -57,15 +57,50 @@ func TestSidecarGone(t *testing.T) {
 	b.until("#operation", "The sidecar was restarted")
 }
 
+// listen takes a stream of events as a page does, and reports whether there was one left.
+func (sc *scene) listen() (end func(), ok bool) {
+	sc.t.Helper()
+	res, err := http.Get("http://" + sc.control + "/events")
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	end = func() { _ = res.Body.Close() }
+	sc.t.Cleanup(end)
+	return end, res.StatusCode == http.StatusOK
+}
+
+// TestHiddenPage: a page that nobody sees leaves its stream to others after a while, and takes one again when it is seen.
+func TestHiddenPage(t *testing.T) {
+	sc := newScene(t).run()
+	b := sc.open(`const later = setTimeout; window.setTimeout = (f, ms) => later(f, ms > 60000 ? 10 : ms); // minutes are no time here
+		let hidden = false; Object.defineProperty(document, "hidden", { get: () => hidden });
+		window.hide = (h) => { hidden = h; document.dispatchEvent(new Event("visibilitychange")); return true; };`)
+	b.until("#link", "Live")
+	for range 7 {
+		if _, ok := sc.listen(); !ok {
+			t.Fatal("there were no eight streams")
+		}
+	}
+	eval[bool](b, "hide(true)")
+	var end func()
+	eventually(t, "the page has left its stream", func() (ok bool) {
+		end, ok = sc.listen()
+		return ok
+	})
+	end()
+	eval[bool](b, "hide(false)")
+	b.expect("503") // the sidecar may need a moment to see that there is one again
+	b.until("#link", "Live")
+	eventually(t, "news", func() bool { return b.asked("/events") >= 2 && !strings.Contains(b.text("#link"), "nothing new") })
+}
+
 // TestTooManyPages: the sidecar serves eight streams; the ninth page says why it has none.
 func TestTooManyPages(t *testing.T) {
 	sc := newScene(t).run()
 	for range 8 {
-		res, err := http.Get("http://" + sc.control + "/events")
-		if err != nil || res.StatusCode != http.StatusOK {
-			t.Fatal(err, res.StatusCode)
+		if _, ok := sc.listen(); !ok {
+			t.Fatal("there were no eight streams")
 		}
-		t.Cleanup(func() { _ = res.Body.Close() })
 	}
 	b := sc.open()
 	b.expect("503")

@@ -35,8 +35,8 @@ type tab struct {
 	expected []string // parts of complaints that the test provokes
 }
 
-// open shows the console of a scene, 1280 by 900 and light.
-func (sc *scene) open() *tab {
+// open shows the console of a scene, 1280 by 900 and light. The scripts, if any, run before the page's own.
+func (sc *scene) open(scripts ...string) *tab {
 	sc.t.Helper()
 	ctx, cancel := chromedp.NewContext(chrome, chromedp.WithNewBrowserContext())
 	b := &tab{t: sc.t, ctx: ctx, origin: "http://" + sc.control}
@@ -56,6 +56,12 @@ func (sc *scene) open() *tab {
 		return err
 	}), chromedp.EmulateViewport(1280, 900))
 	b.scheme("light")
+	for _, script := range scripts {
+		b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+			return err
+		}))
+	}
 	b.do(chromedp.Navigate(b.origin + "/"))
 	return b
 }
@@ -155,10 +161,10 @@ func quote(s string) string {
 	return string(q)
 }
 
-// text is what is to be read in an element; "" when there is none.
+// text is what is to be read in an element; "" when there is none, or none to be seen.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
-	return eval[string](b, `document.querySelector(`+quote(selector)+`)?.innerText ?? document.querySelector(`+quote(selector)+`)?.textContent ?? ""`)
+	return eval[string](b, `((e) => e?.checkVisibility() ? e.innerText ?? e.textContent : "")(document.querySelector(`+quote(selector)+`))`)
 }
 
 // until waits for a text to be read in an element.
@@ -267,6 +273,21 @@ func (b *tab) shot(name string) {
 	} else {
 		picture, err = chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(shots, name+".png"), picture, 0o600)
+	}
+	if err != nil {
+		b.t.Errorf("picture %s: %v", name, err)
+	}
+}
+
+// window keeps a picture of what is on the screen when an element is at its top.
+func (b *tab) window(name, selector string) {
+	b.t.Helper()
+	eval[bool](b, `(document.querySelector(`+quote(selector)+`).scrollIntoView({ block: "start", behavior: "instant" }), true)`)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err == nil {
 		err = os.WriteFile(filepath.Join(shots, name+".png"), picture, 0o600)
 	}

@@ -57,6 +57,9 @@ func (sc *scene) with(pairs ...string) *scene {
 	return sc
 }
 
+// url is where the sidecar finds the broker.
+func (sc *scene) url() string { return sc.env["SIDECAR_AMQP_URL"] }
+
 func (sc *scene) exchange() string { return sc.prefix + ".main-exchange" }
 func (sc *scene) queue() string    { return sc.prefix + ".queue." + sc.name }
 func (sc *scene) dlq() string      { return sc.prefix + ".dlq." + sc.name }
@@ -121,7 +124,7 @@ func (sc *scene) run() *scene {
 
 // remove deletes what the sidecar has declared.
 func (sc *scene) remove() {
-	conn, err := amqp.Dial(brokertest.URL(sc.t))
+	conn, err := amqp.Dial(sc.url())
 	if err != nil {
 		sc.t.Error(err)
 		return
@@ -197,7 +200,7 @@ func (sc *scene) get(path string, into any) {
 // publish is confirmed and mandatory.
 func (sc *scene) publish(key string, messages ...amqp.Publishing) {
 	sc.t.Helper()
-	ch := brokertest.Channel(sc.t, brokertest.URL(sc.t))
+	ch := brokertest.Channel(sc.t, sc.url())
 	for _, m := range messages {
 		brokertest.Publish(sc.t, ch, sc.exchange(), key, m)
 	}
@@ -219,7 +222,7 @@ func (sc *scene) parked(n int) {
 	eventually(sc.t, "so many parked messages", func() bool { return sc.ready(sc.dlq()) == n })
 }
 
-func (sc *scene) ready(queue string) int { return brokertest.Ready(sc.t, brokertest.URL(sc.t), queue) }
+func (sc *scene) ready(queue string) int { return brokertest.Ready(sc.t, sc.url(), queue) }
 
 func message(id string) amqp.Publishing {
 	return amqp.Publishing{MessageId: id, ContentType: "application/json", DeliveryMode: amqp.Persistent, Body: []byte(`{"id":"` + id + `"}`)}
@@ -236,12 +239,13 @@ type app struct {
 	mu      sync.Mutex
 	answers map[string]int // status by message id; others get 200
 	problem map[string]string
+	again   map[string]bool // answers that are given once
 	got     map[string]int
 }
 
 func newApp(t testing.TB) *app {
 	t.Helper()
-	a := &app{answers: map[string]int{}, problem: map[string]string{}, got: map[string]int{}}
+	a := &app{answers: map[string]int{}, problem: map[string]string{}, again: map[string]bool{}, got: map[string]int{}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
@@ -253,6 +257,9 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.got[id]++
 	code, problem := a.answers[id], a.problem[id]
+	if a.again[id] {
+		a.answers[id] = 0
+	}
 	a.mu.Unlock()
 	if code == 0 {
 		code = http.StatusOK
@@ -266,6 +273,14 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // on sets the answer to a message; 0 is success.
 func (a *app) on(id string, status int) { a.explain(id, status, "") }
+
+// once fails a message and takes it the next time.
+func (a *app) once(id string, status int) {
+	a.on(id, status)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.again[id] = true
+}
 
 func (a *app) explain(id string, status int, problem string) {
 	a.mu.Lock()

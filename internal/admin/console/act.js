@@ -49,6 +49,7 @@ async function countFirst() {
   put(byId('act-count'), 'Counting …');
   try {
     const begun = await post(`dlq/${kind}`, { ...selected(), dry_run: true });
+    if (!byId('act').open) return cancel(begun.id);
     counting = begun.id;
     const run = await ended(begun.id);
     if (counting !== begun.id || !byId('act').open) return;
@@ -66,6 +67,9 @@ async function countFirst() {
   counting = '';
   label();
 }
+
+// Nobody waits for a count any more: the queue is wanted back.
+const cancel = (id) => post(`dlq/operations/${encodeURIComponent(id)}/cancel`).catch(() => {});
 
 const limit = () => byId('act-limit').value ? Math.max(0, Math.floor(byId('act-limit').valueAsNumber) || 0) : 0;
 const expected = () => limit() > 0 ? Math.min(limit(), matched) : matched;
@@ -126,9 +130,8 @@ export function startAct() {
   byId('act-form').addEventListener('submit', submit);
   byId('act-limit').addEventListener('input', () => matched !== null && label());
   byId('act-again').addEventListener('click', countFirst);
-  // Nobody waits for a count any more: the queue is wanted back.
   byId('act').addEventListener('close', () => {
-    if (counting) post(`dlq/operations/${encodeURIComponent(counting)}/cancel`).catch(() => {});
+    if (counting) cancel(counting);
     counting = '';
   });
 }

@@ -26,6 +26,7 @@ export class Problem extends Error {
 
 async function request(method, path, body, signal) {
   const headers = {};
+  const used = token;
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   let answer;
@@ -37,6 +38,8 @@ async function request(method, path, body, signal) {
   }
   if (answer.ok) return answer;
   const said = await answer.json().catch(() => ({}));
+  // Another token may have been given meanwhile. This answer says nothing about that one.
+  if (used !== token) throw new Problem(0, 'The token has changed.');
   if (answer.status === 401) session.dispatchEvent(new Event('token'));
   if (answer.status === 403 && token && (method === 'POST' || path.includes('body=true'))) {
     session.readOnly = true;

@@ -12,7 +12,9 @@ import { deadLetterQueue, hasTopology, loadTopology, showDepths, startTopology }
 const STALE = 5; // seconds without an event
 const DEAD = 20; // seconds without anything: the connection is taken for lost. A comment comes every 15 s
 const LONGEST = 15; // seconds between two attempts
+const HIDDEN = 5 * 60; // seconds that a page nobody sees keeps its stream: the sidecar serves a few only
 const OTHER_TOKEN = 'another token';
+const ASLEEP = 'nobody looks';
 
 const link = { stream: null, heard: 0, flow: 0, wake: () => {}, next: 0, up: false };
 
@@ -74,8 +76,10 @@ async function stayConnected() {
     } catch (e) {
       problem = e.status ? e.message : '';
       if (!(e instanceof Problem) && !stream.signal.aborted) console.error(e);
-      if (e.status === 401) await new Promise((resolve) => { link.wake = resolve; });
-      if (e.status === 401 || stream.signal.reason === OTHER_TOKEN) {
+      const { reason } = stream.signal;
+      if (e.status === 401 || reason === ASLEEP) await new Promise((resolve) => { link.wake = resolve; });
+      if (e.status === 401 || reason === ASLEEP || reason === OTHER_TOKEN) {
+        link.up = false;
         pause = 0.5;
         continue;
       }
@@ -134,6 +138,11 @@ function startToken() {
 }
 
 for (const b of document.querySelectorAll('[data-close]')) b.addEventListener('click', () => b.closest('dialog').close());
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(link.sleep);
+  if (document.hidden) link.sleep = setTimeout(() => link.stream.abort(ASLEEP), HIDDEN * 1000);
+  else link.wake();
+});
 byId('link-now').addEventListener('click', () => link.wake());
 startFlow();
 startTopology();
@@ -145,6 +154,6 @@ startToken();
 setInterval(() => {
   tick();
   showLink();
-  if (link.up && Date.now() - link.heard > DEAD * 1000) link.stream.abort();
+  if (link.up && link.stream.signal.reason !== ASLEEP && Date.now() - link.heard > DEAD * 1000) link.stream.abort();
 }, 1000);
 stayConnected();

@@ -30,7 +30,7 @@ function stamp(seconds) {
 
 function valueText(v) {
   const p = plain(v);
-  return p === null ? '' : typeof p === 'object' ? JSON.stringify(p, null, 1) : String(p);
+  return p === null ? '' : typeof p === 'object' ? JSON.stringify(p) : String(p);
 }
 
 const section = (title, ...content) => el('section', {}, el('h4', {}, title), ...content);
