@@ -53,10 +53,10 @@ func run(m *testing.M) int {
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)...)
 	defer end()
-	var stop context.CancelFunc
-	chrome, stop = chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
+	browser, stop := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
 	defer stop()
-	if err := chromedp.Do(chrome); err != nil {
+	chrome = browser
+	if err := chromedp.Do(browser); err != nil {
 		fmt.Fprintln(os.Stderr, "start the browser:", err)
 		return 1
 	}
