@@ -11,6 +11,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,24 +44,34 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	var stop func()
+	if chrome, stop, err = startBrowser(filepath.Join(dir, "profile")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer stop()
+	return m.Run()
+}
+
+func startBrowser(profile string) (browser context.Context, stop func(), err error) {
 	path := os.Getenv("CONSOLE_BROWSER")
 	if path == "" {
-		fmt.Fprintln(os.Stderr, "CONSOLE_BROWSER is not set: these tests need a real Chromium, run them with scripts/test.sh")
-		return 1
+		return nil, nil, errors.New("CONSOLE_BROWSER is not set: these tests need a real Chromium, run them with scripts/test.sh")
 	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(dir, "profile")), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)...)
-	defer end()
-	browser, stop := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
-	defer stop()
-	chrome = browser
-	if err := chromedp.Do(browser); err != nil {
-		fmt.Fprintln(os.Stderr, "start the browser:", err)
-		return 1
+	browser, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
+	stop = func() {
+		cancel()
+		end()
 	}
-	return m.Run()
+	if err := chromedp.Do(browser); err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("start the browser: %w", err)
+	}
+	return browser, stop, nil
 }
 
 func prepare(dir string) error {
