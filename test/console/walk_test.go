@@ -12,8 +12,8 @@ func TestKeyboard(t *testing.T) {
 	sc := newScene(t).run()
 	sc.app.explain("order-1", 503, `{"type":"https://errors.example/db","title":"Database is away","detail":"after 5 s"}`)
 	sc.publish("order.created", message("order-1"))
+	sc.parked(1)
 	sc.park(422, "order.cancelled", "order-2")
-	sc.parked(2)
 	b := sc.open()
 	b.until("#depth", "2 parked")
 
