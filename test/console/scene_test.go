@@ -197,6 +197,32 @@ func (sc *scene) get(path string, into any) {
 	}
 }
 
+// flow hands on the flow events of the sidecar until the function has seen enough.
+func (sc *scene) flow(enough func(data []byte) bool) {
+	sc.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+sc.control+"/events", nil)
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	event := ""
+	for in := bufio.NewScanner(res.Body); in.Scan(); {
+		if name, ok := strings.CutPrefix(in.Text(), "event: "); ok {
+			event = name
+		}
+		if data, ok := strings.CutPrefix(in.Text(), "data: "); ok && event == "flow" && enough([]byte(data)) {
+			return
+		}
+	}
+	sc.t.Fatal("the events ended too early")
+}
+
 // publish is confirmed and mandatory.
 func (sc *scene) publish(key string, messages ...amqp.Publishing) {
 	sc.t.Helper()
