@@ -104,7 +104,9 @@ func TestHeldIsStillParked(t *testing.T) {
 	b.until("#depth", "9 parked")
 	eval[bool](b, `(() => { window.depths = []; const d = document.querySelector("#depth");
 		new MutationObserver(() => depths.push(d.textContent)).observe(d, { childList: true, characterData: true, subtree: true }); return true })()`)
-	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"rate":"0.01/s"}`); code != http.StatusAccepted {
+	code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"rate":"0.01/s"}`)
+	var begun struct{ ID string }
+	if err := json.Unmarshal([]byte(body), &begun); err != nil || code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, body)
 	}
 	var events struct {
@@ -125,6 +127,13 @@ func TestHeldIsStillParked(t *testing.T) {
 		}
 		return low == 4
 	})
+	b.click("Look into the queue")
+	b.expect("409")
+	b.until("#view", "in use")
+	b.click("Cancel")
+	b.until("#view h3", "9 messages")
+	rest := 0
+	sc.flow(func([]byte) bool { rest++; return rest == 6 })
 	if seen := eval[[]string](b, "depths"); slices.ContainsFunc(seen, func(s string) bool { return s != "8 parked" && s != "9 parked" }) {
 		t.Errorf("the page said %q", seen)
 	}

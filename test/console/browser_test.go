@@ -313,14 +313,16 @@ func (b *tab) inspect(name string) {
 	b.fits(name)
 }
 
-// fits checks that nothing sticks out to the right.
+// fits checks that nothing sticks out to the right, and no name out of its box in the drawing.
 func (b *tab) fits(what string) {
 	b.t.Helper()
 	var wide []string
 	find := `(() => {
 		const limit = document.documentElement.clientWidth;
+		const drawn = [...document.querySelectorAll("#drawing .box")].filter((g) => [...g.querySelectorAll("text")].some((t) =>
+			t.getBoundingClientRect().right > g.querySelector("rect").getBoundingClientRect().right));
 		const out = [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && !e.closest(".unseen, .skip") &&
-			e.getBoundingClientRect().right > limit + 1);
+			e.getBoundingClientRect().right > limit + 1).concat(drawn);
 		return out.slice(0, 5).map((e) => e.tagName + "." + e.id + ": " + (e.textContent ?? "").slice(0, 60));
 	})()`
 	// A drawing follows the width of the window a moment later.

@@ -19,7 +19,8 @@ export function useToken(value) {
 // Problem is an answer that is none: a problem document, or no answer at all (status 0).
 export class Problem extends Error {
   constructor(status, title, detail) {
-    super(detail || (status ? `${status} ${title}` : title));
+    const text = detail || (status ? `${status} ${title}` : title);
+    super(text.charAt(0).toUpperCase() + text.slice(1));
     this.status = status;
   }
 }

@@ -35,13 +35,20 @@ function onEvent(name, data) {
   if (name === 'operation') showOperation(data);
 }
 
+const MEASURED = 4; // seconds after which a depth is surely newer than what has ended before
+
 let parked = 0;
+let heldUntil = 0;
+
+const leftBy = (o) => o.progress.total - (o.dry_run ? 0 : o.progress.done);
 
 // What an operation or a look holds is parked still, although the broker does not count it as ready.
 function parkedNow(ready) {
   const o = running();
-  if (o?.progress.total) parked = Math.max(ready, o.progress.total - (o.dry_run ? 0 : o.progress.done));
-  else if (!isLooking()) parked = ready;
+  const held = o?.progress.total > 0 || isLooking();
+  if (held) heldUntil = Date.now() + MEASURED * 1000;
+  if (o?.progress.total > 0) parked = Math.max(ready, leftBy(o));
+  else parked = Date.now() < heldUntil ? Math.max(ready, parked) : ready;
   return parked;
 }
 
@@ -149,7 +156,10 @@ startTopology();
 startState();
 startParked();
 startAct();
-startOperations((o) => { if (o.kind !== 'redrive' || o.progress.done > 0) reload(); });
+startOperations((o) => {
+  parked = leftBy(o);
+  if (o.kind !== 'redrive' || o.progress.done > 0) reload();
+});
 startToken();
 setInterval(() => {
   tick();

@@ -38,10 +38,11 @@ function pauseLine(p) {
     `. ${reasons[p.reason]?.[1] ?? ''} `, p.detail && el('span', { class: 'detail' }, visible(p.detail)));
 }
 
-function findingLine(f) {
+// The fix is said once for those in a row that have the same.
+function findingLine(f, i, all) {
   return el('li', {}, el('strong', {}, visible(f.object)), `: ${visible(f.problem)}.`,
     f.wanted && ` Wanted: ${visible(f.wanted)}.`, f.found && ` Found: ${visible(f.found)}.`,
-    f.fix && el('span', { class: 'fix' }, 'Fix: ', visible(f.fix)));
+    f.fix && f.fix !== all[i + 1]?.fix && el('span', { class: 'fix' }, 'Fix: ', visible(f.fix)));
 }
 
 let last; // the status shown
@@ -68,7 +69,7 @@ export function showStatus(s) {
   const warnings = s.warnings.length > 0 && el('li', {}, el('details', {}, el('summary', {}, `${count(s.warnings.length, 'thing')} that may surprise`),
     el('ul', {}, s.warnings.map((w) => el('li', {}, visible(w))))));
   fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine),
-    s.consume.connected && !going ? s.pauses.map(pauseLine) : [], publish && el('li', {}, publish), warnings);
+    s.consume.connected && !going ? s.pauses.filter((p) => p.reason !== 'topology' || s.findings.length === 0).map(pauseLine) : [], publish && el('li', {}, publish), warnings);
 }
 
 const byOperator = (s) => s.pauses.some((p) => p.reason === 'operator');

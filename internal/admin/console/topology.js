@@ -100,6 +100,13 @@ function draw() {
     list.flatMap((box) => lines(box, right, list)), list.map((box) => drawn(box, right)));
   const legend = el('p', { class: 'hint' }, 'On the right, what comes back: solid after its wait, dashed when it is redriven.');
   fill(byId('drawing'), undefined, picture, list.some((b) => b.back) && legend);
+  for (const text of picture.querySelectorAll('text[data-room]')) shorten(text);
+}
+
+// shorten takes from the middle of a name as much as it must to fit its box.
+function shorten(text) {
+  const all = text.textContent;
+  for (let n = all.length; n > 8 && text.getComputedTextLength() > Number(text.dataset.room); n--) text.textContent = middle(all, n - 1);
 }
 
 const arrowHead = () => svg('defs', {}, svg('marker', { id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto' },
@@ -124,11 +131,11 @@ function lines(box, right, list) {
 
 function drawn(box, right) {
   const wide = right - box.x;
-  const fits = Math.floor((wide - (box.queue ? 90 : 20)) / 7.2);
+  const room = wide - (box.queue ? 90 : 20);
   return svg('g', { class: `box ${box.kind}` }, svg('title', {}, visible(box.name)),
     svg('rect', { x: box.x, y: box.y, width: wide, height: HIGH, rx: 6 }),
-    svg('text', { class: 'caption', x: box.x + 10, y: box.y + 16 }, middle(box.caption, Math.floor((wide - (box.queue ? 70 : 20)) / 6))),
-    svg('text', { x: box.x + 10, y: box.y + 34 }, middle(box.name, fits)),
+    svg('text', { class: 'caption', 'data-room': room, x: box.x + 10, y: box.y + 16 }, middle(box.caption, 120)),
+    svg('text', { 'data-room': room, x: box.x + 10, y: box.y + 34 }, middle(box.name, 120)),
     box.queue && svg('text', { class: 'caption', x: right - 10, y: box.y + 16, 'text-anchor': 'end' }, 'messages'),
     box.queue && live(box.queue, svg('text', { class: 'depth', x: right - 10, y: box.y + 35, 'text-anchor': 'end' })));
 }
@@ -140,11 +147,11 @@ function table(caption, heads, rows) {
 
 function tables() {
   const waits = new Map(plan.waits.map((w) => [w.queue, w.delay]));
-  const shared = (o) => o.shared ? 'yes' : 'no';
+  const is = (o, ...words) => [...words, o.shared && 'shared with other services'].filter(Boolean).join(', ');
   const kinds = { main: 'the service’s queue', retry: 'retry queue', dlq: 'dead-letter queue' };
   fill(byId('topology-tables'), undefined,
-    table('Queues', ['Name', 'Is', 'Waits', 'Shared', 'Messages'], plan.queues.map((q) =>
-      [q.name, kinds[q.kind] ?? q.kind, waits.get(q.name) ?? '', shared(q), live(q.name, el('td', { class: 'number' }))])),
-    table('Exchanges', ['Name', 'Type', 'Shared'], plan.exchanges.map((x) => [x.name, x.type || 'another’s', shared(x)])),
+    table('Queues', ['Name', 'Is', 'Messages'], plan.queues.map((q) =>
+      [q.name, is(q, kinds[q.kind] ?? q.kind, waits.has(q.name) && `waits ${waits.get(q.name)}`), live(q.name, el('td', { class: 'number' }))])),
+    table('Exchanges', ['Name', 'Is'], plan.exchanges.map((x) => [x.name, is(x, x.type || 'another’s')])),
     table('Bindings', ['Exchange', 'Key', 'Queue'], plan.bindings.map((b) => [b.exchange, b.key || 'none', b.queue])));
 }
