@@ -83,7 +83,7 @@ bench-compare: ## the same, against the committed baseline (PKG=./internal/dispa
 
 .PHONY: clean
 clean: ## remove what the targets above built or downloaded into this directory
-	rm -rf bin .cache
+	rm -rf bin .cache test/console/screenshots
 
 .PHONY: help
 help: ## this list

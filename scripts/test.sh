@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # test.sh: runs the tests against a private broker and ends with the runner's own summary.
 # PKG narrows the packages (default ./...), ARGS adds go test flags.
+# The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
+# fetched. CONSOLE_SCREENSHOTS says where its pictures go (default test/console/screenshots).
 # The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR) is used instead of a private one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,6 +19,15 @@ if ! compiles && ! { scripts/need.sh gcc gcc libc6-dev && compiles; }; then
 fi
 
 read -r -a packages <<<"${PKG:-./...}"
+# The console is tested in a real browser. Only its tests need one.
+if go list "${packages[@]}" | grep '/test/console$' >/dev/null; then
+  if [ -z "${CONSOLE_BROWSER:-}" ]; then
+    scripts/need.sh chromium chromium fonts-dejavu-core
+    CONSOLE_BROWSER=$(command -v chromium)
+  fi
+  CONSOLE_AXE=${CONSOLE_AXE:-$(scripts/axe.sh)}
+  export CONSOLE_BROWSER CONSOLE_AXE
+fi
 read -r -a extra <<<"${ARGS:-}"
 events=$(mktemp)
 trap 'rm -f "$events"' EXIT

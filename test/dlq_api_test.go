@@ -350,7 +350,7 @@ func TestDeadLetterAPITokens(t *testing.T) {
 	none, wrong := *w, *w
 	none.bearer, wrong.bearer = "", "canary-wrong-0123456789"
 	for _, c := range []control{none, wrong} {
-		for _, path := range []string{"/", "/dlq", message, "/events", "/openapi.json", "/nowhere", "/admin/../metrics"} {
+		for _, path := range []string{"/console", "/dlq", message, "/events", "/openapi.json", "/nowhere", "/admin/../metrics"} {
 			c.want(401, "GET", path, "", nil)
 		}
 		c.want(401, "POST", "/dlq/redrive", `{"all":true}`, nil)

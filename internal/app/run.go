@@ -68,9 +68,9 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	return a.stop(group, stopServing)
 }
 
-// warnings are about what works, and may surprise.
+// warnings are about what works, and may surprise. Never nil: in JSON they are a list, also when there are none.
 func (a *App) warnings() []string {
-	return slices.Concat([]string{}, a.cfg.Warnings(), a.plan.Warnings(), unseenWay(a.cfg, a.plan))
+	return append([]string{}, slices.Concat(a.cfg.Warnings(), a.plan.Warnings(), unseenWay(a.cfg, a.plan))...)
 }
 
 // ended takes the end of our own context for what it is.

@@ -26,7 +26,8 @@ func (a *App) newBroker() {
 func (a *App) adminOptions() admin.Options {
 	o := admin.Options{
 		AdminAddr: a.cfg.Listen.AdminAddr, ControlAddr: a.cfg.Listen.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
-		State: state{a}, Topology: picture(a.plan), DeadLetters: a.deadLetters, Gatherer: a.registry, Logger: a.log,
+		State: state{a}, Topology: picture(a.plan), DeadLetters: a.deadLetters, Console: admin.ConsoleFiles(),
+		Gatherer: a.registry, Logger: a.log,
 	}
 	if a.cfg.Listen.ControlToken.IsSet() {
 		o.Token = secret(a.cfg.Listen.ControlToken, a.log)

@@ -1,0 +1,110 @@
+// The state in one look: what the sidecar does, why it does not, and the three things to tell it.
+
+import { post } from './api.js';
+import { ago, byId, count, el, fill, put, visible } from './dom.js';
+
+// Why nothing is taken: in the title, and what comes of it.
+const reasons = {
+  app_down: ['the app does not answer', 'It goes on by itself when the app answers.'],
+  breaker: ['the app fails everything', 'A few messages are tried from time to time. It goes on when one succeeds.'],
+  retry_after: ['the app asked for time', 'It goes on by itself.'],
+  operator: ['by an operator', 'It stays so until it is resumed or restarted.'],
+  topology: ['a message would be lost', 'It looks again every 15 s.'],
+  publishing: ['parking and retrying fail', 'Every message in hand waits for that.'],
+};
+
+// judge says in a word, a tone and lines what a status means.
+function judge(s) {
+  const hand = s.inflight + s.delayed;
+  if (s.state === 'drained') return ['Drained', 'hold', ['Nothing is taken any more. It consumes again after a restart of its process.']];
+  if (s.state === 'draining') return ['Draining', 'hold', [`Takes no more messages. ${hand} in hand.`]];
+  if (!s.consume.connected) {
+    return ['Broker away', 'bad', [
+      s.consume.error && `The broker connection: ${visible(s.consume.error)}`,
+      'It dials again by itself; no restart is needed. The messages wait in the broker.',
+    ]];
+  }
+  if (s.findings.length > 0) return ['Topology does not fit', 'bad', ['Nothing is taken, because a message would be lost. It looks again every 15 s.']];
+  if (s.state === 'paused') {
+    const main = s.pauses.find((p) => p.reason !== 'operator') ?? s.pauses[0];
+    return [`Paused: ${reasons[main?.reason]?.[0] ?? 'nobody says why'}`, !main || main.reason === 'operator' ? 'hold' : 'bad', []];
+  }
+  if (s.state === 'starting') return ['Starting', 'hold', []];
+  return ['Consuming', 'good', [s.app.up && s.publish.connected && !s.publish.blocked && 'Broker and app are there.']];
+}
+
+function pauseLine(p) {
+  return el('li', {}, el('strong', {}, p.reason), ' since ', ago(p.since, true), p.until && [', until ', ago(p.until, true)],
+    `. ${reasons[p.reason]?.[1] ?? ''} `, p.detail && el('span', { class: 'detail' }, visible(p.detail)));
+}
+
+// The fix is said once for those in a row that have the same.
+function findingLine(f, i, all) {
+  return el('li', {}, el('strong', {}, visible(f.object)), `: ${visible(f.problem)}.`,
+    f.wanted && ` Wanted: ${visible(f.wanted)}.`, f.found && ` Found: ${visible(f.found)}.`,
+    f.fix && f.fix !== all[i + 1]?.fix && el('span', { class: 'fix' }, 'Fix: ', visible(f.fix)));
+}
+
+let last; // the status shown
+let shown = ''; // the lines shown, to leave them alone while they are the same
+
+export function showStatus(s) {
+  last = s;
+  const [word, tone, said] = judge(s);
+  put(byId('service'), visible(s.service));
+  put(byId('queue'), visible(s.queue));
+  put(byId('version'), visible(s.version));
+  document.title = `${word} · ${visible(s.service)}`;
+  byId('state').dataset.tone = tone;
+  put(byId('state-title'), word);
+  byId('pause').textContent = byOperator(s) ? 'Resume' : 'Pause';
+  const going = s.state === 'draining' || s.state === 'drained';
+  byId('pause').hidden = byId('drain').hidden = going;
+
+  const publish = s.publish.blocked ? 'The broker has a resource alarm and takes no publishes: parking and retrying wait.'
+    : s.consume.connected && !s.publish.connected ? 'The connection that publishes is down: parking and retrying wait.' : '';
+  const key = JSON.stringify([word, said, s.pauses, s.findings, publish, s.warnings, s.app]);
+  if (key === shown) return;
+  shown = key;
+  const warnings = s.warnings.length > 0 && el('li', {}, el('details', {}, el('summary', {}, `${count(s.warnings.length, 'thing')} that may surprise`),
+    el('ul', {}, s.warnings.map((w) => el('li', {}, visible(w))))));
+  fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine),
+    s.consume.connected && !going ? s.pauses.filter((p) => p.reason !== 'topology' || s.findings.length === 0).map(pauseLine) : [], publish && el('li', {}, publish), warnings);
+}
+
+const byOperator = (s) => s.pauses.some((p) => p.reason === 'operator');
+
+// lost replaces the state while nothing is heard: an old state must not look like the present one.
+export function lost(since) {
+  if (!last) return put(byId('state-title'), 'No news from the sidecar');
+  const word = judge(last)[0];
+  shown = '';
+  document.title = `No news · ${visible(last.service)}`;
+  byId('state').dataset.tone = 'idle';
+  put(byId('state-title'), 'No news from the sidecar');
+  fill(byId('state-lines'), byId('main'), el('li', {}, `Last seen: ${word}, `, ago(since), '. All below is of that time.'));
+}
+
+async function tell(path, button) {
+  if (button.ariaBusy === 'true') return false;
+  button.ariaBusy = 'true';
+  const problem = button.closest('dialog, section').querySelector('.problem');
+  problem.textContent = '';
+  try {
+    showStatus(await post(path));
+    return true;
+  } catch (e) {
+    problem.textContent = e.message;
+    return false;
+  } finally {
+    button.ariaBusy = null;
+  }
+}
+
+export function startState() {
+  byId('pause').addEventListener('click', (e) => tell(byOperator(last) ? 'resume' : 'pause', e.target));
+  byId('drain').addEventListener('click', () => byId('drain-dialog').showModal());
+  byId('drain-go').addEventListener('click', async (e) => {
+    if (await tell('drain', e.target)) byId('drain-dialog').close();
+  });
+}

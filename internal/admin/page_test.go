@@ -1,0 +1,81 @@
+package admin
+
+import (
+	"bytes"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestPageFiles: the page is whole, small, and has nothing that its policy would stop or that would make markup of text.
+func TestPageFiles(t *testing.T) {
+	files := ConsoleFiles()
+	total := 0
+	for at, f := range files {
+		total += len(f.Body)
+		if f.ContentType == "" {
+			t.Errorf("%s has no type", at)
+		}
+		if n := bytes.Count(f.Body, []byte("\n")); n > 400 {
+			t.Errorf("%s has %d lines", at, n)
+		}
+		text := strings.ReplaceAll(string(f.Body), "http://www.w3.org/2000/svg", "")
+		for _, never := range []string{
+			"://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "srcdoc", "javascript:",
+			"<style", " style=", "<script>", "@import", "setTimeout('", "localStorage", "document.cookie", "DOMParser", "setHTML",
+		} {
+			if strings.Contains(text, never) {
+				t.Errorf("%s holds %s", at, never)
+			}
+		}
+		if on := regexp.MustCompile(`<[^>]* on[a-z]+=`).FindString(text); on != "" {
+			t.Errorf("%s has a handler in its markup: %s", at, on)
+		}
+		for _, m := range regexp.MustCompile(`(?:from|src=|href=) ?["']([^"'#][^"']*)["']`).FindAllStringSubmatch(text, -1) {
+			if _, ok := files[path.Join(path.Dir(at), m[1])]; !ok {
+				t.Errorf("%s asks for %s, which is not there", at, m[1])
+			}
+		}
+	}
+	if files["/"].Body == nil || files["/console.js"].Body == nil || files["/console.css"].Body == nil || len(files) < 10 {
+		t.Errorf("%d files", len(files))
+	}
+	if total > 96<<10 {
+		t.Errorf("%d bytes are much for a page", total)
+	}
+	t.Logf("%d files, %d bytes", len(files), total)
+}
+
+// TestPageIDs: what the scripts look for by its id is in the page, once.
+func TestPageIDs(t *testing.T) {
+	files := ConsoleFiles()
+	page := string(files["/"].Body)
+	ids := map[string]int{}
+	for _, m := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		ids[m[1]]++
+	}
+	for id, n := range ids {
+		if n > 1 {
+			t.Errorf("%d elements %s", n, id)
+		}
+	}
+	asked := 0
+	for at, f := range files {
+		for _, m := range regexp.MustCompile(`byId\('([^']+)'\)`).FindAllStringSubmatch(string(f.Body), -1) {
+			if asked++; ids[m[1]] == 0 {
+				t.Errorf("%s looks for %s, which is not in the page", at, m[1])
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?:for|list|aria-labelledby|aria-describedby)="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		for id := range strings.FieldsSeq(m[1]) {
+			if ids[id] == 0 && id != "redrive" && id != "discard" {
+				t.Errorf("the page refers to %s, which is not in it", id)
+			}
+		}
+	}
+	if asked < 50 {
+		t.Errorf("only %d ids are looked for", asked)
+	}
+}

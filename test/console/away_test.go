@@ -1,0 +1,112 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"sidecar/internal/brokertest"
+)
+
+// TestBrokerAway: the page says so, and that nothing has to be done; it goes on by itself.
+func TestBrokerAway(t *testing.T) {
+	sc := newScene(t)
+	proxy := brokertest.NewProxy(t, brokertest.URL(t))
+	sc.with("AMQP_URL", proxy.URL(t, brokertest.URL(t))).run()
+	sc.park(500, "order.created", "order-1")
+	b := sc.open()
+	b.until("#state-title", "Consuming")
+	proxy.Refuse()
+	b.until("#state-title", "Broker away")
+	b.until("#state-lines", "no restart is needed")
+	b.until("#facts", "no connection for consuming")
+	b.inspect("broker-away")
+	b.expect("503")
+	b.click("Look into the queue")
+	b.until("#view h3", "could not be looked at")
+	proxy.Restore(t)
+	b.until("#state-title", "Consuming")
+	b.click("Try again")
+	b.until("#view h3", "1 message in 1 group")
+}
+
+// TestSidecarGone: an old picture must not look like the present, and the page finds back to a sidecar that was restarted.
+func TestSidecarGone(t *testing.T) {
+	sc := newScene(t).with("CONTROL_ADDR", freePort(t)).run()
+	sc.park(500, "order.created", numbered("order", 9)...)
+	b := sc.open()
+	b.until("#state-title", "Consuming")
+	b.click("Look into the queue")
+	b.until("#view h3", "9 messages")
+	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"rate":"0.1/s"}`); code != http.StatusAccepted {
+		t.Fatalf("%d %s", code, body)
+	}
+	b.until("#operation", "Redriving")
+	b.expect("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+	sc.kill()
+	b.until("#link", "Disconnected")
+	b.until("#link", "Again in")
+	b.until("#state-title", "No news from the sidecar")
+	b.until("#state-lines", "Last seen: Consuming")
+	b.inspect("disconnected")
+	b.click("Pause")
+	b.until("#state-problem", "does not answer")
+	sc.start()
+	b.until("#link", "Live")
+	b.until("#state-title", "Consuming")
+	b.until("#operation", "The sidecar was restarted")
+}
+
+// listen takes a stream of events as a page does, and reports whether there was one left.
+func (sc *scene) listen() (end func(), ok bool) {
+	sc.t.Helper()
+	res, err := http.Get("http://" + sc.control + "/events")
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	end = func() { _ = res.Body.Close() }
+	sc.t.Cleanup(end)
+	return end, res.StatusCode == http.StatusOK
+}
+
+// TestHiddenPage: a page that nobody sees leaves its stream to others after a while, and takes one again when it is seen.
+func TestHiddenPage(t *testing.T) {
+	sc := newScene(t).run()
+	b := sc.open(`const later = setTimeout; window.setTimeout = (f, ms) => later(f, ms > 60000 ? 10 : ms); // minutes are no time here
+		let hidden = false; Object.defineProperty(document, "hidden", { get: () => hidden });
+		window.hide = (h) => { hidden = h; document.dispatchEvent(new Event("visibilitychange")); return true; };`)
+	b.until("#link", "Live")
+	for range 7 {
+		if _, ok := sc.listen(); !ok {
+			t.Fatal("there were no eight streams")
+		}
+	}
+	eval[bool](b, "hide(true)")
+	var end func()
+	eventually(t, "the page has left its stream", func() (ok bool) {
+		end, ok = sc.listen()
+		return ok
+	})
+	end()
+	eval[bool](b, "hide(false)")
+	b.expect("503") // the sidecar may need a moment to see that there is one again
+	b.until("#link", "Live")
+	eventually(t, "news", func() bool { return b.asked("/events") >= 2 && !strings.Contains(b.text("#link"), "nothing new") })
+}
+
+// TestTooManyPages: the sidecar serves eight streams; the ninth page says why it has none.
+func TestTooManyPages(t *testing.T) {
+	sc := newScene(t).run()
+	for range 8 {
+		if _, ok := sc.listen(); !ok {
+			t.Fatal("there were no eight streams")
+		}
+	}
+	b := sc.open()
+	b.expect("503")
+	b.until("#link", "Disconnected")
+	b.until("#link", "at once")
+	if s := b.text("#state-title"); strings.Contains(s, "Consuming") {
+		t.Errorf("it says %q", s)
+	}
+}

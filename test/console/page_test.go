@@ -1,0 +1,212 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// TestPage: what flows is on the screen by itself, and nothing has looked into the dead-letter queue for it.
+func TestPage(t *testing.T) {
+	sc := newScene(t).with("MAX_RETRIES", "1").run()
+	b := sc.open()
+	b.until("#state-title", "Consuming")
+	b.until("#link", "Live")
+	if got := b.text("h1"); got != sc.name {
+		t.Errorf("the page is about %q", got)
+	}
+	for i := range 30 {
+		id := "m" + string(rune('a'+i))
+		if i%10 == 0 {
+			sc.app.on(id, 503)
+		}
+		sc.publish("order.created", message(id))
+	}
+	// Three failed twice each: a retry, then parked.
+	b.until("#rates", "27 in all")
+	b.until("#rates", "3 in all")
+	b.until("#depth", "3 parked")
+	b.until("#drawing", sc.dlq())
+	for _, want := range []string{sc.exchange(), sc.queue(), "retry queue · waits 200ms", "dead-letter queue"} {
+		if !strings.Contains(b.text("#drawing"), want) {
+			t.Errorf("the drawing lacks %q: %q", want, b.text("#drawing"))
+		}
+	}
+	eventually(t, "the drawn depth", func() bool { return strings.TrimSpace(b.text("#drawing .dlq .depth")) == "3" })
+	if label := eval[string](b, `document.querySelector("#rates svg").getAttribute("aria-label")`); !strings.Contains(label, "ack: now ") {
+		t.Errorf("the first curve is called %q", label)
+	}
+	b.click("The same as tables")
+	b.until("#topology-tables", "dead-letter queue")
+	b.click("1 thing that may surprise")
+	b.inspect("flow")
+	for _, path := range []string{"/dlq", "/dlq/groups", "/dlq/messages"} {
+		if n := b.asked(path); n > 0 {
+			t.Errorf("%d requests for %s without being asked for", n, path)
+		}
+	}
+	if n := b.asked("/events"); n != 1 {
+		t.Errorf("%d streams of events", n)
+	}
+}
+
+// TestFiles: the page and all it loads come with the policy, whole, and only from their exact paths.
+func TestFiles(t *testing.T) {
+	sc := newScene(t).with("CONTROL_TOKEN", "0123456789abcdef").run()
+	b := sc.open()
+	b.until("#token-form", "A token is needed")
+	b.expect("401")
+	paths := eval[[]string](b, `performance.getEntriesByType("resource").map((e) => new URL(e.name).pathname)`)
+	paths = append(paths, "/")
+	if len(paths) < 10 {
+		t.Fatalf("the page is made of %q", paths)
+	}
+	for _, path := range paths {
+		if path == "/events" || path == "/topology" {
+			continue
+		}
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			req, _ := http.NewRequest(method, "http://"+sc.control+path, nil)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			h := res.Header
+			kind := map[string]string{"/": "text/html", ".js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}[path[max(0, len(path)-3):]]
+			if res.StatusCode != http.StatusOK || h.Get("Content-Security-Policy") != policy || !strings.HasPrefix(h.Get("Content-Type"), kind) ||
+				kind == "" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s %s: %d %v", method, path, res.StatusCode, h)
+			}
+		}
+	}
+	for _, path := range []string{"/console", "/console/", "/index.html", "/console/index.html", "/console/../console.js", "//console.js", "/console.js/", "/%63onsole.js"} {
+		if code, body := sc.call(http.MethodGet, path, ""); code != http.StatusNotFound {
+			t.Errorf("GET %s: %d %s", path, code, body)
+		}
+	}
+}
+
+// TestTopologies: every preset can be drawn, on any screen, and the drawing names its queues with their depths.
+func TestTopologies(t *testing.T) {
+	for name, env := range map[string][]string{
+		"topic-tiers":  {"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", "", "MAX_RETRIES", "3"},
+		"per-queue":    {"EXCHANGE", "ex", "BINDINGS", "ex:order.#,ex:stock.*"},
+		"delay-ladder": {"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", "", "BINDINGS", "ex:order.#", "MAX_RETRIES", "3"},
+		"dead-letter":  {"QUEUE", "own", "BINDINGS", "ex:order.*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sc := newScene(t)
+			for i, v := range env { // names of this test alone
+				v = strings.ReplaceAll(v, "ex:", sc.prefix+".ex:")
+				if v == "ex" || v == "own" {
+					v = sc.prefix + "." + v
+				}
+				env[i] = v
+			}
+			sc.with("TOPOLOGY", name).with(env...)
+			declareTopic(t, sc.prefix+".ex")
+			sc.run()
+			b := sc.open()
+			b.until("#preset", name)
+			b.until("#drawing", "dead-letter queue")
+			for _, q := range sc.plan.Queues {
+				if !strings.Contains(eval[string](b, `[...document.querySelectorAll("#drawing title")].map((e) => e.textContent).join(" ")`), q.Name) {
+					t.Errorf("%s is not drawn", q.Name)
+				}
+			}
+			eventually(t, "a depth for each queue", func() bool {
+				return eval[string](b, `[...document.querySelectorAll("#drawing .depth")].map((e) => e.textContent).join("")`) == strings.Repeat("0", len(sc.plan.Queues))
+			})
+			b.inspect("topology-" + name)
+		})
+	}
+}
+
+// declareTopic makes an exchange that a binding needs and that somebody else owns.
+func declareTopic(t *testing.T, name string) {
+	t.Helper()
+	ch := brokertest.Channel(t, brokertest.URL(t))
+	if err := ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ch.ExchangeDelete(name, false, false); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPauseResumeDrain: the buttons do what they say, and the state says what has become of it.
+func TestPauseResumeDrain(t *testing.T) {
+	sc := newScene(t).run()
+	b := sc.open()
+	b.until("#state-title", "Consuming")
+	b.click("Pause")
+	b.until("#state-title", "Paused: by an operator")
+	b.until("#state-lines", "operator since")
+	eventually(t, "the sidecar is paused", func() bool { return sc.status().State == "paused" })
+	b.inspect("paused")
+	b.click("Resume")
+	b.until("#state-title", "Consuming")
+	eventually(t, "the sidecar consumes", func() bool { return sc.status().State == "consuming" })
+
+	b.click("Drain …")
+	b.until("dialog[open]", "There is no way back")
+	b.inspect("drain")
+	b.click("Keep it running")
+	if got := b.focused(); !strings.HasPrefix(got, "drain:") {
+		t.Errorf("the focus went to %q", got)
+	}
+	if s := sc.status().State; s != "consuming" {
+		t.Fatalf("it is %s although nobody confirmed", s)
+	}
+	b.click("Drain …")
+	b.click("Drain")
+	b.until("#state-title", "Drained")
+	if b.visible("#pause") || b.visible("#drain") {
+		t.Error("what is over can still be pressed")
+	}
+}
+
+// TestAppDown, TestUnfit, …: what is wrong is on the screen in words, with what to do.
+func TestAppDown(t *testing.T) {
+	sc := newScene(t).run()
+	b := sc.open()
+	b.until("#state-title", "Consuming")
+	sc.app.Close()
+	b.until("#state-title", "Paused: the app does not answer")
+	b.until("#state-lines", "refused")
+	b.until("#facts", "does not answer")
+	b.inspect("app-down")
+}
+
+func TestTopologyThatDoesNotFit(t *testing.T) {
+	sc := newScene(t).with("TOPOLOGY_MODE", "verify").start()
+	b := sc.open()
+	b.until("#state-title", "Topology does not fit")
+	b.until("#state-lines", sc.dlq())
+	b.until("#state-lines", "Fix: ")
+	b.inspect("unfit")
+	b.click("Look into the queue")
+	b.expect("404")
+	b.until("#view", "does not exist")
+	b.inspect("no-queue")
+}
+
+func TestNoDeadLetterQueue(t *testing.T) {
+	sc := newScene(t)
+	declareTopic(t, sc.prefix+".ex")
+	sc.with("TOPOLOGY", "dead-letter", "QUEUE", sc.prefix+".own", "BINDINGS", sc.prefix+".ex:order.*", "DEAD_LETTER", "disabled").run()
+	b := sc.open()
+	b.until("#parked", "no dead-letter queue")
+	if b.visible("#look") {
+		t.Error("there is a button to look into no queue")
+	}
+}

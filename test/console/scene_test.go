@@ -1,0 +1,353 @@
+package console
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// scene is a service of its own: an app, a sidecar beside it, and the queues they have in the broker.
+type scene struct {
+	t       testing.TB
+	name    string // of the service
+	prefix  string
+	app     *app
+	env     map[string]string
+	cmd     *exec.Cmd
+	log     *lines
+	control string // host:port
+	plan    plan
+}
+
+// newScene prepares everything; nothing runs yet but the app.
+func newScene(t testing.TB, pairs ...string) *scene {
+	t.Helper()
+	b := make([]byte, 4)
+	_, _ = rand.Read(b)
+	prefix := "con" + hex.EncodeToString(b)
+	sc := &scene{t: t, prefix: prefix, name: prefix + "-shop", app: newApp(t)}
+	sc.env = map[string]string{
+		"SIDECAR_SERVICE": sc.name, "SIDECAR_AMQP_URL": brokertest.URL(t), "SIDECAR_APP_URL": sc.app.URL,
+		"SIDECAR_ADMIN_ADDR": "127.0.0.1:0", "SIDECAR_CONTROL_ADDR": "127.0.0.1:0",
+		"SIDECAR_RETRY_DELAY": "200ms", "SIDECAR_MAX_RETRIES": "0",
+	}
+	return sc.with(pairs...)
+}
+
+// with sets variables: pairs of a name without SIDECAR_ and a value.
+func (sc *scene) with(pairs ...string) *scene {
+	for i := 0; i < len(pairs); i += 2 {
+		sc.env["SIDECAR_"+pairs[i]] = pairs[i+1]
+	}
+	return sc
+}
+
+// url is where the sidecar finds the broker.
+func (sc *scene) url() string { return sc.env["SIDECAR_AMQP_URL"] }
+
+func (sc *scene) exchange() string { return sc.prefix + ".main-exchange" }
+func (sc *scene) queue() string    { return sc.prefix + ".queue." + sc.name }
+func (sc *scene) dlq() string      { return sc.prefix + ".dlq." + sc.name }
+
+// start runs the sidecar until the test ends, and waits until it serves.
+func (sc *scene) start() *scene {
+	sc.t.Helper()
+	sc.cmd = exec.Command(program)
+	sc.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	for k, v := range sc.env {
+		sc.cmd.Env = append(sc.cmd.Env, k+"="+v)
+	}
+	sc.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := sc.cmd.StdoutPipe()
+	if err == nil {
+		sc.cmd.Stderr = sc.cmd.Stdout
+		err = sc.cmd.Start()
+	}
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	log := &lines{}
+	sc.log, sc.control = log, ""
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		log.follow(out)
+	}()
+	cmd := sc.cmd
+	sc.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		_ = cmd.Wait()
+		text := log.String()
+		if strings.Contains(text, "panic") || strings.Contains(text, "DATA RACE") {
+			sc.t.Errorf("the sidecar failed:\n%s", text)
+		} else if sc.t.Failed() {
+			sc.t.Logf("the sidecar said:\n%s", text)
+		}
+	})
+	eventually(sc.t, "the sidecar listens", func() bool {
+		for line := range strings.Lines(log.String()) {
+			var e struct{ Event, Control string }
+			if json.Unmarshal([]byte(line), &e) == nil && e.Event == "listening" {
+				sc.control = e.Control
+			}
+		}
+		return sc.control != ""
+	})
+	return sc
+}
+
+// run starts the sidecar, waits until it consumes, and removes its queues when the test ends.
+func (sc *scene) run() *scene {
+	sc.t.Helper()
+	sc.t.Cleanup(sc.remove) // after the sidecar has ended, which would declare them again
+	sc.start()
+	eventually(sc.t, "the sidecar consumes", func() bool { return sc.status().State == "consuming" })
+	sc.get("/topology", &sc.plan)
+	return sc
+}
+
+// remove deletes what the sidecar has declared.
+func (sc *scene) remove() {
+	conn, err := amqp.Dial(sc.url())
+	if err != nil {
+		sc.t.Error(err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	drop := func(name string, do func(*amqp.Channel) error) {
+		ch, err := conn.Channel()
+		if err == nil {
+			err = do(ch)
+			_ = ch.Close()
+		}
+		if err != nil && !strings.Contains(err.Error(), "NOT_FOUND") {
+			sc.t.Errorf("remove %s: %v", name, err)
+		}
+	}
+	for _, q := range sc.plan.Queues {
+		drop(q.Name, func(ch *amqp.Channel) error { _, err := ch.QueueDelete(q.Name, false, false, false); return err })
+	}
+	for _, x := range sc.plan.Exchanges {
+		if strings.Contains(x.Name, sc.prefix) {
+			drop(x.Name, func(ch *amqp.Channel) error { return ch.ExchangeDelete(x.Name, false, false) })
+		}
+	}
+}
+
+// plan is the topology as the sidecar tells it.
+type plan struct{ Queues, Exchanges []struct{ Name string } }
+
+// kill ends the sidecar as a crash would.
+func (sc *scene) kill() {
+	sc.t.Helper()
+	_ = sc.cmd.Process.Kill()
+}
+
+type status struct{ State string }
+
+func (sc *scene) status() (s status) {
+	sc.get("/status", &s)
+	return s
+}
+
+// call asks the control listener itself, with the write token if there is one.
+func (sc *scene) call(method, path, body string) (int, string) {
+	sc.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+sc.control+path, strings.NewReader(body))
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if token := sc.env["SIDECAR_CONTROL_TOKEN"]; token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := (&http.Client{Timeout: patience}).Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(b)
+}
+
+func (sc *scene) get(path string, into any) {
+	sc.t.Helper()
+	if code, body := sc.call(http.MethodGet, path, ""); code == http.StatusOK {
+		if err := json.Unmarshal([]byte(body), into); err != nil {
+			sc.t.Fatalf("GET %s: %v in %s", path, err, body)
+		}
+	}
+}
+
+// flow hands on the flow events of the sidecar until the function has seen enough.
+func (sc *scene) flow(enough func(data []byte) bool) {
+	sc.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+sc.control+"/events", nil)
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	event := ""
+	for in := bufio.NewScanner(res.Body); in.Scan(); {
+		if name, ok := strings.CutPrefix(in.Text(), "event: "); ok {
+			event = name
+		}
+		if data, ok := strings.CutPrefix(in.Text(), "data: "); ok && event == "flow" && enough([]byte(data)) {
+			return
+		}
+	}
+	sc.t.Fatal("the events ended too early")
+}
+
+// publish is confirmed and mandatory.
+func (sc *scene) publish(key string, messages ...amqp.Publishing) {
+	sc.t.Helper()
+	ch := brokertest.Channel(sc.t, sc.url())
+	for _, m := range messages {
+		brokertest.Publish(sc.t, ch, sc.exchange(), key, m)
+	}
+}
+
+// park publishes messages that fail with a status, and waits until all are parked.
+func (sc *scene) park(status int, key string, ids ...string) {
+	sc.t.Helper()
+	before := max(sc.ready(sc.dlq()), 0)
+	for _, id := range ids {
+		sc.app.on(id, status)
+		sc.publish(key, message(id))
+	}
+	sc.parked(before + len(ids))
+}
+
+func (sc *scene) parked(n int) {
+	sc.t.Helper()
+	eventually(sc.t, "so many parked messages", func() bool { return sc.ready(sc.dlq()) == n })
+}
+
+func (sc *scene) ready(queue string) int { return brokertest.Ready(sc.t, sc.url(), queue) }
+
+func message(id string) amqp.Publishing {
+	return amqp.Publishing{MessageId: id, ContentType: "application/json", DeliveryMode: amqp.Persistent, Body: []byte(`{"id":"` + id + `"}`)}
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	brokertest.Eventually(t, patience, what, ok)
+}
+
+// app plays the user's service.
+type app struct {
+	*httptest.Server
+	mu      sync.Mutex
+	answers map[string]int // status by message id; others get 200
+	problem map[string]string
+	again   map[string]bool // answers that are given once
+	got     map[string]int
+}
+
+func newApp(t testing.TB) *app {
+	t.Helper()
+	a := &app{answers: map[string]int{}, problem: map[string]string{}, again: map[string]bool{}, got: map[string]int{}}
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	id := r.Header.Get("Amqp-Message-Id")
+	a.mu.Lock()
+	a.got[id]++
+	code, problem := a.answers[id], a.problem[id]
+	if a.again[id] {
+		a.answers[id] = 0
+	}
+	a.mu.Unlock()
+	if code == 0 {
+		code = http.StatusOK
+	}
+	if problem != "" {
+		w.Header().Set("Content-Type", "application/problem+json")
+	}
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, problem)
+}
+
+// on sets the answer to a message; 0 is success.
+func (a *app) on(id string, status int) { a.explain(id, status, "") }
+
+// once fails a message and takes it the next time.
+func (a *app) once(id string, status int) {
+	a.on(id, status)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.again[id] = true
+}
+
+func (a *app) explain(id string, status int, problem string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answers[id], a.problem[id] = status, problem
+}
+
+func (a *app) seen(id string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.got[id]
+}
+
+// lines is what a process has written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) follow(r io.Reader) {
+	for in := bufio.NewReader(r); ; {
+		s, err := in.ReadString('\n')
+		l.mu.Lock()
+		l.text.WriteString(s)
+		l.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// freePort is an address that a sidecar can be started on again.
+func freePort(t testing.TB) string {
+	t.Helper()
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	return strings.TrimPrefix(s.URL, "http://")
+}

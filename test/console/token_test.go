@@ -1,0 +1,76 @@
+package console
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+)
+
+const (
+	writeToken = "write-0123456789abcdef"
+	readToken  = "read-0123456789abcdef"
+)
+
+// TestToken: the page asks for it, says when it is wrong, and keeps it for this tab only.
+func TestToken(t *testing.T) {
+	sc := newScene(t).with("CONTROL_TOKEN", writeToken, "CONTROL_READ_TOKEN", readToken).run()
+	sc.park(500, "order.created", "order-1")
+	b := sc.open()
+	b.expect("401", "403")
+	b.until("#token-form", "A token is needed")
+	b.inspect("token")
+	if got := b.focused(); !strings.HasPrefix(got, "token:") {
+		t.Errorf("the focus is on %q", got)
+	}
+	if b.visible("#content") {
+		t.Error("there is something to see without a token")
+	}
+	b.keys("wrong" + kb.Enter)
+	b.until("#token-error", "refuses this token")
+	b.keys(writeToken + kb.Enter)
+	b.until("#state-title", "Consuming")
+	b.click("Look into the queue")
+	b.until("#view h3", "1 message")
+	kept := eval[string](b, `JSON.stringify([Object.values(sessionStorage), Object.values(localStorage), document.cookie])`)
+	if kept != `[["`+writeToken+`"],[],""]` {
+		t.Errorf("kept: %s", kept)
+	}
+	if strings.Contains(eval[string](b, `document.documentElement.outerHTML + location.href`), writeToken) {
+		t.Error("the token is in the page")
+	}
+	b.click("Forget token")
+	b.until("#token-form", "A token is needed")
+	if kept := eval[int](b, `sessionStorage.length`); kept != 0 {
+		t.Error("it was not forgotten")
+	}
+}
+
+// TestReadToken: it sees, and is told why it may not do.
+func TestReadToken(t *testing.T) {
+	sc := newScene(t).with("CONTROL_TOKEN", writeToken, "CONTROL_READ_TOKEN", readToken).run()
+	sc.park(500, "order.created", "order-1")
+	b := sc.open()
+	b.expect("401", "403")
+	b.until("#token-form", "A token is needed")
+	b.keys(readToken + kb.Enter)
+	b.until("#state-title", "Consuming")
+	b.click("Look into the queue")
+	b.until("#view h3", "1 message")
+	b.open("500")
+	b.open("order-1")
+	b.until("#view h3", "order-1")
+	b.click("Show body")
+	b.until("#view", "This token may only read")
+	b.until("#read-only", "need the control token")
+	if n := eval[int](b, `document.querySelectorAll("[data-writes]:not(:disabled)").length`); n > 0 {
+		t.Errorf("%d buttons can still be pressed", n)
+	}
+	b.inspect("read-only")
+	b.click("Use another token")
+	b.until("#token-form", "A token is needed")
+	b.keys(writeToken + kb.Enter)
+	b.until("#state-title", "Consuming")
+	b.click("Show body")
+	b.until("#view pre", "order-1")
+}
