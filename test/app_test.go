@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -51,6 +52,7 @@ type app struct {
 	mu     sync.Mutex
 	srv    *http.Server
 	got    []*delivery
+	ofID   map[string][]*delivery // the same by their ids
 	byID   map[string][]answer
 	others func(*delivery) answer
 	health int
@@ -211,13 +213,11 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *app) record(d *delivery) answer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d.nth = 1
-	for _, g := range a.got {
-		if g.id == d.id {
-			d.nth++
-		}
+	if a.ofID == nil {
+		a.ofID = map[string][]*delivery{}
 	}
-	a.got = append(a.got, d)
+	d.nth = len(a.ofID[d.id]) + 1
+	a.got, a.ofID[d.id] = append(a.got, d), append(a.ofID[d.id], d)
 	a.inflight++
 	a.peak = max(a.peak, a.inflight)
 	if list := a.byID[d.id]; len(list) > 0 {
@@ -230,13 +230,7 @@ func (a *app) record(d *delivery) answer {
 func (a *app) seen(id string) []*delivery {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var list []*delivery
-	for _, d := range a.got {
-		if d.id == id {
-			list = append(list, d)
-		}
-	}
-	return list
+	return slices.Clone(a.ofID[id])
 }
 
 // most is how many requests were open at once.

@@ -85,6 +85,7 @@ type Consumer struct {
 	cancel    context.CancelCauseFunc
 
 	telling  chan struct{} // slots for verdicts that are being told
+	untold   chan struct{} // slots for those and for all that wait
 	overflow pace          // requeues that found no sleeper's slot
 
 	stuckMu  sync.Mutex
@@ -113,6 +114,7 @@ func New(o Options) *Consumer {
 	c := &Consumer{
 		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
 		telling:  make(chan struct{}, maxTelling),
+		untold:   make(chan struct{}, maxUntold),
 		overflow: pace{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())

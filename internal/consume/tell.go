@@ -11,9 +11,13 @@ import (
 	"sidecar/internal/message"
 )
 
-// maxTelling bounds the verdicts that are being told at once. More are not told: whoever redrives some messages to see how
-// they fare sends few.
-const maxTelling = 16
+const (
+	// maxTelling bounds the verdicts that are being told at once: they must not crowd out what has to be published.
+	maxTelling = 16
+	// maxUntold bounds those and all that wait for their turn: as many as one canary may send ahead. More are not told:
+	// whoever forges the question a thousand times gets no answer.
+	maxUntold = 1000
+)
 
 // verdict is what is told of a message: JSON, without anything of the message but its id.
 type verdict struct {
@@ -34,7 +38,7 @@ func (c *Consumer) tell(r *record) {
 		return
 	}
 	select {
-	case c.telling <- struct{}{}:
+	case c.untold <- struct{}{}:
 	default:
 		return
 	}
@@ -46,11 +50,17 @@ func (c *Consumer) tell(r *record) {
 		ContentType: "application/json", CorrelationId: r.token, Body: body,
 	}}
 	c.background.Go(func() {
-		defer func() { <-c.telling }()
+		defer func() { <-c.untold }()
 		ctx, cancel := context.WithTimeout(c.interrupt, publishTimeout)
 		defer cancel()
-		if err == nil {
-			err = c.o.Publisher.Publish(ctx, pub)
+		select {
+		case c.telling <- struct{}{}:
+			defer func() { <-c.telling }()
+			if err == nil {
+				err = c.o.Publisher.Publish(ctx, pub)
+			}
+		case <-ctx.Done():
+			err = context.Cause(ctx)
 		}
 		if err != nil {
 			c.o.Logger.Debug("verdict not told", "queue", c.o.Plan.Queue, "message_id", id, "error", err)

@@ -32,7 +32,10 @@ func (w *walk) close() error {
 			return err
 		}
 	}
-	return w.giveBack(ctx)
+	if err := w.giveBack(ctx); err != nil {
+		return err
+	}
+	return w.release(ctx)
 }
 
 // giveBack returns what is held, window by window: a quorum queue forgets the order of several consumers that give back at

@@ -42,9 +42,15 @@ func (q *Queue) lock(ctx context.Context, patient bool) (unlock func(), err erro
 // claim makes sure that nobody else consumes the queue: of two that claim at the same time, each first becomes a consumer
 // and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as long as the
 // operation lasts, and it dies with the connection. It takes one message, the first.
+//
+// The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue whoever gives up puts
+// its own behind others; and a guard that ends leaves a moment in which not all has been given back.
 func (w *walk) claim(ctx context.Context) error {
 	for try := 1; ; try++ {
-		alone, err := w.tryClaim(ctx)
+		alone, err := w.exclude(ctx)
+		if alone && err == nil {
+			alone, err = w.tryClaim(ctx)
+		}
 		if alone || err != nil {
 			return err
 		}
@@ -58,25 +64,50 @@ func (w *walk) claim(ctx context.Context) error {
 }
 
 func (w *walk) tryClaim(ctx context.Context) (alone bool, err error) {
-	d, err := w.q.depth(ctx, w.s)
-	if err != nil || d.Consumers > 0 {
+	before, err := w.q.depth(ctx, w.s)
+	if err != nil || before.Consumers > 0 {
 		return false, err
-	}
-	w.ready, w.total = d.Ready, d.Ready
-	if d.Ready == 0 {
-		return true, nil // nothing to be alone with
 	}
 	if w.guard, err = w.sub.Consume(ctx, 1); err != nil {
 		return false, w.q.explain(err)
 	}
-	if d, err = w.q.depth(ctx, w.s); err != nil || d.Consumers == 1 {
-		return err == nil, err
+	d, err := w.q.depth(ctx, w.s)
+	if err == nil && d.Consumers == 1 && !w.locked {
+		d, err = w.calm(ctx, d)
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case d.Consumers == 0:
+		// A quorum queue without a leader has nothing and nobody, says the broker.
+		return false, fmt.Errorf("%w: queue %q does not say what it holds", ErrStopped, w.q.name)
+	case d.Consumers == 1:
+		if before.Ready+d.Ready > 0 {
+			w.ready = d.Ready + 1 // the guard's
+		}
+		w.total = w.ready
+		return true, nil
 	}
 	if err := w.guard.Stop(ctx); err != nil {
 		return false, err
 	}
 	w.guard = nil
 	return false, w.sub.RequeueUpTo(ctx, 0)
+}
+
+// calm waits until the queue does not grow any more: without the lock somebody may be giving back what was held.
+func (w *walk) calm(ctx context.Context, d Depth) (Depth, error) {
+	for range 20 {
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return d, err
+		}
+		next, err := w.q.depth(ctx, w.s)
+		if err != nil || next.Ready <= d.Ready {
+			return next, err
+		}
+		d = next
+	}
+	return d, nil
 }
 
 // Depth is what the broker says about the queue, without looking into it.

@@ -3,10 +3,15 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"net/url"
 	"sync"
 	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
 )
 
 // TestOneAtATime: of two that want the queue in the same moment, in two processes, never both get it, and every message is
@@ -101,5 +106,83 @@ func TestAStrangerConsumes(t *testing.T) {
 	cancel(errors.New("enough"))
 	if _, err := r2.Browse(ctx, Filter{}, Scan{}, nil); err == nil || errors.Is(err, ErrInUse) {
 		t.Errorf("told to end: %v", err)
+	}
+}
+
+// TestLock: who does not get the lock touches no message, and the lock is gone as soon as an operation has ended.
+func TestLock(t *testing.T) {
+	r := newRig(t, nil)
+	r.park(r.numbered(3)...)
+	other := brokertest.Channel(t, r.url)
+	take := func() {
+		t.Helper()
+		if _, err := other.QueueDeclare(r.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take()
+	if _, err := r.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
+		t.Errorf("locked by another connection: %v", err)
+	}
+	if d := brokertest.Get(t, r.url, r.name, 10*time.Second); d.Redelivered || d.MessageId != "m0001" {
+		t.Errorf("%s was taken before", d.MessageId)
+	}
+	if _, err := other.QueueDelete(r.lockName(), false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if sum, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil || sum.Total != 2 {
+			t.Errorf("%+v, %v", sum, err)
+		}
+		take()
+		if _, err := other.QueueDelete(r.lockName(), false, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWithoutTheRightToLock: the guard alone keeps others out.
+func TestWithoutTheRightToLock(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t, map[string]func(*topology.Options){"quorum": quorum}[kind])
+			r.park(r.numbered(300)...)
+			u, err := url.Parse(r.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			user := brokertest.User(t, "secret")
+			brokertest.Ctl(t, "set_permissions", user, "^$", ".*", ".*")
+			u.User = url.UserPassword(user, "secret")
+			own := r.url
+			r.url = u.String()
+			q, other := r.another(), r.another()
+			r.url = own
+			ctx, cancel := context.WithCancel(t.Context())
+			begun, ended := make(chan struct{}), make(chan struct{})
+			begin := sync.OnceFunc(func() { close(begun) })
+			go func() {
+				defer close(ended)
+				p, err := q.Redrive(ctx, Redrive{Rate: 20}, func(p Progress) {
+					if p.Done > 0 {
+						begin()
+					}
+				})
+				if !errors.Is(err, context.Canceled) || p.Done == 0 || p.Total != 300 {
+					t.Errorf("%+v, %v", p, err)
+				}
+			}()
+			<-begun
+			if _, err := other.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
+				t.Errorf("while another works: %v", err)
+			}
+			cancel()
+			<-ended
+			moved := brokertest.Ready(t, r.url, r.plan.Queue)
+			sum, err := other.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil })
+			if err != nil || moved == 0 || sum.Total != 300-moved || sum.Scanned != sum.Total {
+				t.Errorf("%d moved, %+v, %v", moved, sum, err)
+			}
+		})
 	}
 }

@@ -44,11 +44,12 @@ const (
 //
 // next is for one goroutine; ack is for any.
 type walk struct {
-	q     *Queue
-	s     *broker.Session
-	sub   *broker.Subscription
-	guard *broker.Consumer
-	kept  topology.Kept
+	q      *Queue
+	s      *broker.Session
+	locked bool
+	sub    *broker.Subscription
+	guard  *broker.Consumer
+	kept   topology.Kept
 
 	ready int  // messages at the start: what comes after them is not looked at
 	total int  // of those, how many are to be looked at
@@ -312,7 +313,7 @@ func (w *walk) dry(ctx context.Context, quiet time.Duration) (over bool, err err
 	switch {
 	case err != nil:
 		return false, err
-	case d.Ready == 0:
+	case d.Ready == 0 && d.Consumers > 0: // the guard is one: without any the queue has no leader, and nobody knows
 		if w.collect(w.window) {
 			return false, nil
 		}
