@@ -15,7 +15,7 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
 	name := regexp.MustCompile(`\{[a-z]+\}`)
 	var documented, routed []string
-	for _, op := range openapitest.Load(t, openAPIDocument).Operations() {
+	for _, op := range openapitest.Load(t, []byte(openAPIDocument)).Operations() {
 		documented = append(documented, name.ReplaceAllString(op, "{}"))
 	}
 	for path, byMethod := range r.controlRoutes() {
