@@ -16,7 +16,7 @@ build: ## build bin/sidecar, one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/sidecar ./cmd/sidecar
 
 .PHONY: demo
-demo: build ## watch five messages on a private broker: 200, 503 then 200, 425 then 200, 500 for ever, and one for an app that is away (KEEP=1 leaves it running)
+demo: build ## watch five messages on a private broker: 200, 503 then 200, 425 then 200, 500 until it is parked and brought back, and one for an app that is away (KEEP=1 leaves it running)
 	@scripts/demo.sh
 
 ##@ Work on it

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ type canary struct {
 	timeout time.Duration
 	address string
 	replies <-chan amqp.Delivery
+	closes  <-chan *amqp.Error // of the channel they come on
 	sent    int
 
 	mu  sync.Mutex
@@ -56,6 +58,7 @@ func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (*
 		return nil, err
 	}
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
+	c.closes = ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = s.Do(ctx, "ask for verdicts", func() (err error) {
 		if c.replies, err = ch.Consume(direct, "", true, false, false, false, nil); err != nil {
 			return err
@@ -69,7 +72,10 @@ func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (*
 		return nil, err
 	}
 	select {
-	case back := <-returns:
+	case back, ok := <-returns:
+		if !ok { // without the right to publish to the default exchange
+			return nil, fmt.Errorf("ask for verdicts: %w", c.deaf(s))
+		}
 		c.address = back.ReplyTo
 		return c, nil
 	case <-time.After(confirming):
@@ -123,7 +129,7 @@ func (v *mover) sing(ctx context.Context) error {
 		select {
 		case d, ok := <-c.replies:
 			if !ok {
-				return v.w.s.Err()
+				return fmt.Errorf("no verdict can be heard any more: %w", c.deaf(v.w.s))
 			}
 			if err := c.hear(&d); err != nil {
 				return err
@@ -142,6 +148,14 @@ func (v *mover) sing(ctx context.Context) error {
 	c.p.Done = true
 	c.mu.Unlock()
 	return nil
+}
+
+// deaf is why no verdict can be heard any more. It is never nil: whoever does not know must not go on.
+func (c *canary) deaf(s *broker.Session) error {
+	if e, ok := <-c.closes; ok && e.Server && e.Recover { // the library tells this one first, or closes it
+		return &broker.RefusedError{Code: e.Code, Text: e.Reason}
+	}
+	return cmp.Or(s.Err(), broker.ErrDisconnected)
 }
 
 // hear takes one verdict. The same message may be told of more than once.

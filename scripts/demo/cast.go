@@ -45,7 +45,21 @@ func port(address string) string {
 
 // startSidecar starts the sidecar with nothing but environment variables and waits until it is ready.
 func startSidecar(ctx context.Context, o options, app string) (*child, error) {
-	c, err := startChild(o, "sidecar", []string{
+	c, err := startChild(o, "sidecar", environment(o, app), o.sidecar, "run")
+	if err != nil {
+		return nil, err
+	}
+	return c, c.await(ctx, "ready", func() bool {
+		if c.address == "" {
+			c.address = adminAddress(c.output())
+		}
+		return c.address != "" && ready(ctx, c.address)
+	})
+}
+
+// environment is the whole configuration, of the sidecar and of its commands.
+func environment(o options, app string) []string {
+	return []string{
 		"SIDECAR_SERVICE=" + service,
 		"SIDECAR_AMQP_URL=" + o.amqpURL,
 		"SIDECAR_APP_URL=" + app,
@@ -57,16 +71,7 @@ func startSidecar(ctx context.Context, o options, app string) (*child, error) {
 		"SIDECAR_ADMIN_ADDR=127.0.0.1:0",
 		"SIDECAR_CONTROL_ADDR=127.0.0.1:0",
 		"SIDECAR_LOG_LEVEL=debug", // a success is logged at debug
-	}, o.sidecar, "run")
-	if err != nil {
-		return nil, err
 	}
-	return c, c.await(ctx, "ready", func() bool {
-		if c.address == "" {
-			c.address = adminAddress(c.output())
-		}
-		return c.address != "" && ready(ctx, c.address)
-	})
 }
 
 // adminAddress finds the address the sidecar bound, in its line "listening".

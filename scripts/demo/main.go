@@ -1,6 +1,6 @@
 // Command demo shows what the sidecar does with messages whose app succeeds, fails for a while, is too early, fails for
-// ever or is away. It prints every message's journey as it happens, and fails if one of them is not as promised: it is
-// no test of the sidecar, but it does not show anything that is not true either.
+// too long or is away, and how what was parked comes back. It prints every message's journey as it happens, and fails if
+// one of them is not as promised: it is no test of the sidecar, but it does not show anything that is not true either.
 //
 // It is started by scripts/demo.sh, which provides the broker, the binary and Python.
 package main

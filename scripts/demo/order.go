@@ -38,15 +38,20 @@ func firstScene() []*order {
 			answers: []int{425, 200}, outcomes: []string{"requeue", "ack"},
 		},
 		{
-			id: "broken", story: "500 for ever: parked after " + strconv.Itoa(maxRetries+1) + " attempts",
-			body:     `{"answers":[500]}`,
+			id: "broken", story: "500 again and again: parked after " + strconv.Itoa(maxRetries+1) + " attempts",
+			body:     `{"answers":[` + strings.Repeat("500,", maxRetries+1) + `200]}`, // by then the app is repaired
 			answers:  slices.Repeat([]int{500}, maxRetries+1),
 			outcomes: append(slices.Repeat([]string{"retry"}, maxRetries), "park"), wantRetries: maxRetries,
 		},
 	}
 }
 
+// secondScene is the parked message, brought back: it goes on counting, and has one try.
 func secondScene() []*order {
+	return []*order{{id: "broken", answers: []int{200}, outcomes: []string{"ack"}, wantRetries: maxRetries}}
+}
+
+func thirdScene() []*order {
 	return []*order{{
 		id: "patient", story: "published while the app is away: no attempt is counted",
 		body:    `{"answers":[200]}`,

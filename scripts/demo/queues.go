@@ -77,7 +77,7 @@ func (q *queues) leftover(ctx context.Context) ([]string, error) {
 	deadline := time.Now().Add(5 * time.Second)
 	for {
 		var left []string
-		for _, name := range []string{mainQueue, retryQueue} {
+		for _, name := range []string{mainQueue, retryQueue, dlq} {
 			state, err := q.ch.QueueDeclarePassive(name, true, false, false, false, nil)
 			if err != nil {
 				return nil, fmt.Errorf("look at %s: %w", name, err)

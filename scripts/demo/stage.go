@@ -30,19 +30,42 @@ func (s *stage) play(ctx context.Context) error {
 	if err := s.publish(ctx, q, first); err != nil {
 		return err
 	}
-	if err := s.follow(ctx, first, sidecar); err != nil {
+	app := s.listen()
+	if err := s.follow(ctx, first, app, sidecar); err != nil {
+		return err
+	}
+
+	wrong, err := s.lookAtDLQ(q, first[len(first)-1])
+	if err != nil {
+		return err
+	}
+
+	s.screen.title("The app is repaired: what is parked comes back")
+	second := secondScene()
+	if err := s.bringBack(ctx, second, app, sidecar); err != nil {
 		return err
 	}
 
 	s.screen.title("The app goes away, a message comes, the app comes back")
-	second := secondScene()
-	if err := s.takeAppAway(ctx, q, second, sidecar); err != nil {
+	third := thirdScene()
+	if err := s.takeAppAway(ctx, q, third, sidecar); err != nil {
 		return err
 	}
-	if err := s.follow(ctx, second, sidecar); err != nil {
+	if err := s.follow(ctx, third, s.listen(), sidecar); err != nil {
 		return err
 	}
-	return s.reckon(ctx, q, first, second)
+	return s.reckon(ctx, q, wrong, first, second, third)
+}
+
+// lookAtDLQ shows what lies in the dead-letter queue and lists how it differs from what was promised.
+func (s *stage) lookAtDLQ(q *queues, o *order) (wrong []string, err error) {
+	parked, err := q.parked()
+	if err != nil {
+		return nil, err
+	}
+	s.screen.title("In the dead-letter queue " + dlq)
+	s.screen.parked(parked)
+	return brokenParking(parked, o), nil
 }
 
 func (s *stage) publish(ctx context.Context, q *queues, orders []*order) error {
@@ -83,9 +106,11 @@ func (s *stage) takeAppAway(ctx context.Context, q *queues, orders []*order, sid
 	return err
 }
 
+// listen hears all that the app on stage has said.
+func (s *stage) listen() *follower { return &follower{child: s.app, parse: appEvent} }
+
 // follow prints what happens to the orders until each is acked or parked.
-func (s *stage) follow(ctx context.Context, orders []*order, sidecar *follower) error {
-	app := &follower{child: s.app, parse: appEvent}
+func (s *stage) follow(ctx context.Context, orders []*order, app, sidecar *follower) error {
 	return s.sidecar.await(ctx, "done with every message", func() bool {
 		// The sidecar is read first: whatever it settled by now, the app's line about it can be read too.
 		settled := sidecar.news()
@@ -110,10 +135,9 @@ func (s *stage) tell(orders []*order, events []event) {
 	}
 }
 
-// reckon compares what happened with what was promised and shows what lies in the DLQ.
-func (s *stage) reckon(ctx context.Context, q *queues, scenes ...[]*order) error {
+// reckon compares what happened with what was promised; wrong is what differed before.
+func (s *stage) reckon(ctx context.Context, q *queues, wrong []string, scenes ...[]*order) error {
 	s.screen.title("What became of them")
-	var wrong []string
 	for _, scene := range scenes {
 		for _, o := range scene {
 			broken := o.broken()
@@ -121,13 +145,6 @@ func (s *stage) reckon(ctx context.Context, q *queues, scenes ...[]*order) error
 			wrong = append(wrong, broken...)
 		}
 	}
-	parked, err := q.parked()
-	if err != nil {
-		return err
-	}
-	s.screen.title("In the dead-letter queue " + dlq)
-	s.screen.parked(parked)
-	wrong = append(wrong, brokenParking(parked, scenes[0][len(scenes[0])-1])...)
 	left, err := q.leftover(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,66 @@
+package deadletter
+
+import (
+	"errors"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+// TestCanaryNeedsAnAddress: a user who may not publish to the default exchange, through which verdicts come, is told so, and
+// nothing is moved without them.
+func TestCanaryNeedsAnAddress(t *testing.T) {
+	r := newRig(t, func(o *topology.Options) {
+		o.Preset, o.Bindings = topology.PresetPerQueue, []topology.Binding{{Exchange: "domain.events", Key: o.Service}}
+	})
+	r.park(r.numbered(5)...)
+	const password = "a-password-for-one-test"
+	name := brokertest.User(t, password)
+	p := r.plan.Permissions(topology.ModeVerify)
+	brokertest.Ctl(t, "set_permissions", "-p", "/", name, p.Configure, p.Write, p.Read)
+	u, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := r.url
+	u.User = url.UserPassword(name, password)
+	r.url = u.String()
+	q := r.another()
+	r.url = all
+	done, err := q.Redrive(t.Context(), Redrive{Canary: 2}, nil)
+	if refused, ok := errors.AsType[*broker.RefusedError](err); !ok || refused.Code != 403 || done.Done != 0 {
+		t.Errorf("%+v %v", done, err)
+	}
+	brokertest.WaitReady(t, r.url, r.name, 5)
+	if done, err = q.Redrive(t.Context(), Redrive{}, nil); err != nil || done.Done != 5 {
+		t.Errorf("without a canary: %+v %v", done, err)
+	}
+}
+
+// TestCanaryUnheard: whoever cannot hear the verdicts any more moves nothing else.
+func TestCanaryUnheard(t *testing.T) {
+	r := newRig(t, nil)
+	r.park(r.numbered(20)...)
+	proxy := brokertest.NewProxy(t, r.url)
+	through := r.url
+	r.url = proxy.URL(t, through)
+	q := r.another()
+	r.url = through
+	var cut sync.Once
+	p, err := q.Redrive(t.Context(), Redrive{Canary: 3}, func(p Progress) {
+		if p.Done > 0 {
+			cut.Do(proxy.Cut)
+		}
+	})
+	if !errors.Is(err, ErrStopped) || p.Canary.Done || p.Done > 3 {
+		t.Errorf("%+v %v", p, err)
+	}
+	brokertest.Eventually(t, 30*time.Second, "the rest in the queue", func() bool {
+		return brokertest.Ready(t, r.url, r.name) >= 17
+	})
+}

@@ -1,0 +1,68 @@
+package test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// dlqLine finds a command as it is to be typed.
+var dlqLine = regexp.MustCompile(`(?m)^(?:\$ )?(sidecar dlq .*)$`)
+
+// TestDLQDocsAreTypedRight: every `sidecar dlq …` that README.md and docs/operations.md give to be typed is understood. There
+// is no broker, so each gets as far as that; what deletes asks first, and there is nobody to ask.
+func TestDLQDocsAreTypedRight(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	if err := os.Symlink(program, filepath.Join(path, "sidecar")); err != nil {
+		t.Fatal(err)
+	}
+	env := append(environ(map[string]string{
+		"SIDECAR_SERVICE": "wms-cincout", "SIDECAR_AMQP_URL": "amqp://" + freeAddr(t) + "/",
+	}), "PATH="+path+":"+os.Getenv("PATH"))
+	for file, least := range map[string]int{"../README.md": 4, "../docs/operations.md": 20} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := dlqLine.FindAllSubmatch(b, -1)
+		if len(lines) < least {
+			t.Errorf("%s: %d commands, there were %d", file, len(lines), least)
+		}
+		for _, line := range lines {
+			typeIn(t, env, string(line[1]))
+		}
+	}
+}
+
+// typeIn runs one line in a directory that holds what an import would read.
+func typeIn(t *testing.T, env []string, line string) {
+	t.Helper()
+	dir := t.TempDir()
+	if strings.HasPrefix(line, "sidecar dlq import") {
+		for _, word := range strings.Fields(line) {
+			if strings.HasSuffix(word, ".jsonl") {
+				if err := os.WriteFile(filepath.Join(dir, word), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	var stderr bytes.Buffer
+	shell := exec.CommandContext(t.Context(), "sh", "-c", line)
+	shell.Dir, shell.Env, shell.Stderr = dir, env, &stderr
+	err := shell.Run()
+	asks := strings.HasPrefix(line, "sidecar dlq discard") && !strings.Contains(line, "--yes") && !strings.Contains(line, "--dry-run")
+	code, says := 1, "the broker cannot be reached"
+	if asks {
+		code, says = 64, "say so with --yes"
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != code || !strings.Contains(stderr.String(), says) {
+		t.Errorf("%s: %v, want %d and %q:\n%s", line, err, code, says, stderr.String())
+	}
+}
