@@ -34,7 +34,7 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 func TestTheDocumentIsServed(t *testing.T) {
 	r := start(t, withTokens)
 	got := r.do(http.MethodGet, r.control, "/openapi.json", authorized("Bearer "+readToken))
-	if got.StatusCode != http.StatusOK || got.body != string(openAPIDocument) {
+	if got.StatusCode != http.StatusOK || got.body != openAPIDocument {
 		t.Errorf("%d %.100s", got.StatusCode, got.body)
 	}
 }
