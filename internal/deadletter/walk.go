@@ -15,7 +15,7 @@ const (
 	firstWindow = 8
 	// maxWindow bounds how many messages are on their way to us at once. It bounds memory as well: nobody knows how large
 	// the next message is.
-	maxWindow = 500
+	maxWindow = 4000
 	// orderedWindow is the largest window that RabbitMQ before 4.0 gives back in its order: a quorum queue keeps what one
 	// consumer holds in a map, and Erlang's maps forget the order of more than 32 keys.
 	orderedWindow = 32
