@@ -45,7 +45,7 @@ func typeIn(t *testing.T, env []string, line string) {
 	t.Helper()
 	dir := t.TempDir()
 	if strings.HasPrefix(line, "sidecar dlq import") {
-		for _, word := range strings.Fields(line) {
+		for word := range strings.FieldsSeq(line) {
 			if strings.HasSuffix(word, ".jsonl") {
 				if err := os.WriteFile(filepath.Join(dir, word), nil, 0o600); err != nil {
 					t.Fatal(err)
