@@ -9,7 +9,7 @@ import (
 // be there before it can ask for one.
 type Static struct {
 	ContentType string
-	Body        []byte
+	Read        func() []byte // hardly any process of ours is ever asked for it: nothing is kept
 }
 
 // consolePolicy lets the page load what is its own, and nothing else, and lets no other page frame it.
@@ -26,7 +26,8 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Content-Security-Policy", consolePolicy)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Type", f.ContentType)
-	h.Set("Content-Length", strconv.Itoa(len(f.Body)))
-	_, _ = w.Write(f.Body) // only a client that is gone can fail this; net/http leaves it out for HEAD
+	body := f.Read()
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // only a client that is gone can fail this; net/http leaves it out for HEAD
 	return true
 }

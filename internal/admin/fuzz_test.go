@@ -89,7 +89,7 @@ func FuzzControlBody(f *testing.F) {
 // FuzzAction reads any body as each of the actions. One that is taken is JSON as the OpenAPI document describes it, says
 // each thing once, and never means all messages when it does not say so.
 func FuzzAction(f *testing.F) {
-	document := openapitest.Load(f, openAPIDocument)
+	document := openapitest.Load(f, []byte(openAPIDocument))
 	f.Add([]byte(`{"all":true}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var redrive redriveRequest
@@ -164,7 +164,7 @@ func keys(body []byte) (n int) {
 // FuzzQuery reads any query as that of a list. One that is taken is as the OpenAPI document describes it, within the
 // bounds, and filters by all that it says.
 func FuzzQuery(f *testing.F) {
-	document := openapitest.Load(f, openAPIDocument)
+	document := openapitest.Load(f, []byte(openAPIDocument))
 	f.Add("limit=1")
 	f.Fuzz(func(t *testing.T, query string) {
 		r := &http.Request{URL: &url.URL{Path: "/admin/dlq/queues/q/messages", RawQuery: query}}

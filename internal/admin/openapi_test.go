@@ -15,7 +15,7 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
 	name := regexp.MustCompile(`\{[a-z]+\}`)
 	var documented, routed []string
-	for _, op := range openapitest.Load(t, openAPIDocument).Operations() {
+	for _, op := range openapitest.Load(t, []byte(openAPIDocument)).Operations() {
 		documented = append(documented, name.ReplaceAllString(op, "{}"))
 	}
 	for path, byMethod := range r.controlRoutes() {
@@ -34,7 +34,7 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 func TestTheDocumentIsServed(t *testing.T) {
 	r := start(t, withTokens)
 	got := r.do(http.MethodGet, r.control, "/openapi.json", authorized("Bearer "+readToken))
-	if got.StatusCode != http.StatusOK || got.body != string(openAPIDocument) {
+	if got.StatusCode != http.StatusOK || got.body != openAPIDocument {
 		t.Errorf("%d %.100s", got.StatusCode, got.body)
 	}
 }

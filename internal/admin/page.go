@@ -21,7 +21,6 @@ func ConsoleFiles() map[string]Static {
 	files := map[string]Static{}
 	entries, _ := embedded.ReadDir("console") // what is embedded is there
 	for _, e := range entries {
-		body, _ := embedded.ReadFile("console/" + e.Name())
 		at := "/console/" + e.Name()
 		switch {
 		case e.Name() == "index.html":
@@ -29,7 +28,10 @@ func ConsoleFiles() map[string]Static {
 		case strings.HasPrefix(e.Name(), "console."):
 			at = "/" + e.Name()
 		}
-		files[at] = Static{ContentType: contentTypes[path.Ext(e.Name())], Body: body}
+		files[at] = Static{ContentType: contentTypes[path.Ext(e.Name())], Read: func() []byte {
+			body, _ := embedded.ReadFile("console/" + e.Name())
+			return body
+		}}
 	}
 	return files
 }

@@ -13,14 +13,14 @@ func TestPageFiles(t *testing.T) {
 	files := ConsoleFiles()
 	total := 0
 	for at, f := range files {
-		total += len(f.Body)
+		total += len(f.Read())
 		if f.ContentType == "" {
 			t.Errorf("%s has no type", at)
 		}
-		if n := bytes.Count(f.Body, []byte("\n")); n > 400 {
+		if n := bytes.Count(f.Read(), []byte("\n")); n > 400 {
 			t.Errorf("%s has %d lines", at, n)
 		}
-		text := strings.ReplaceAll(string(f.Body), "http://www.w3.org/2000/svg", "")
+		text := strings.ReplaceAll(string(f.Read()), "http://www.w3.org/2000/svg", "")
 		for _, never := range []string{
 			"://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "srcdoc", "javascript:",
 			"<style", " style=", "<script>", "@import", "setTimeout('", "localStorage", "document.cookie", "DOMParser", "setHTML",
@@ -38,7 +38,7 @@ func TestPageFiles(t *testing.T) {
 			}
 		}
 	}
-	if files["/"].Body == nil || files["/console.js"].Body == nil || files["/console.css"].Body == nil || len(files) < 10 {
+	if files["/"].Read == nil || files["/console.js"].Read == nil || files["/console.css"].Read == nil || len(files) < 10 {
 		t.Errorf("%d files", len(files))
 	}
 	if total > 96<<10 {
@@ -50,7 +50,7 @@ func TestPageFiles(t *testing.T) {
 // TestPageIDs: what the scripts look for by its id is in the page, once.
 func TestPageIDs(t *testing.T) {
 	files := ConsoleFiles()
-	page := string(files["/"].Body)
+	page := string(files["/"].Read())
 	ids := map[string]int{}
 	for _, m := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		ids[m[1]]++
@@ -62,7 +62,7 @@ func TestPageIDs(t *testing.T) {
 	}
 	asked := 0
 	for at, f := range files {
-		for _, m := range regexp.MustCompile(`byId\('([^']+)'\)`).FindAllStringSubmatch(string(f.Body), -1) {
+		for _, m := range regexp.MustCompile(`byId\('([^']+)'\)`).FindAllStringSubmatch(string(f.Read()), -1) {
 			if asked++; ids[m[1]] == 0 {
 				t.Errorf("%s looks for %s, which is not in the page", at, m[1])
 			}

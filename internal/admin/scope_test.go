@@ -97,14 +97,14 @@ func TestConsoleFiles(t *testing.T) {
 	r := start(t, func(o *Options) {
 		withTokens(o)
 		o.Console = map[string]Static{
-			"/": {"text/html; charset=utf-8", []byte("<!doctype html>")}, "/console.js": {"text/javascript; charset=utf-8", []byte("1")},
+			"/": {"text/html; charset=utf-8", func() []byte { return []byte("<!doctype html>") }}, "/console.js": {"text/javascript; charset=utf-8", func() []byte { return []byte("1") }},
 		}
 	})
 	for path, f := range r.o.Console {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			got := r.do(method, r.control, path, nil)
-			want := map[string]string{http.MethodGet: string(f.Body)}[method]
-			if got.StatusCode != http.StatusOK || got.body != want || got.Header.Get("Content-Type") != f.ContentType || got.ContentLength != int64(len(f.Body)) {
+			want := map[string]string{http.MethodGet: string(f.Read())}[method]
+			if got.StatusCode != http.StatusOK || got.body != want || got.Header.Get("Content-Type") != f.ContentType || got.ContentLength != int64(len(f.Read())) {
 				t.Errorf("%s %s: %d %v %q", method, path, got.StatusCode, got.Header, got.body)
 			}
 			for name, want := range map[string]string{

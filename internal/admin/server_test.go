@@ -105,7 +105,7 @@ type running struct {
 
 func start(t *testing.T, edit func(*Options)) *running {
 	t.Helper()
-	r := &running{t: t, state: newFakeState(), log: new(logBuffer), document: openapitest.Load(t, openAPIDocument)}
+	r := &running{t: t, state: newFakeState(), log: new(logBuffer), document: openapitest.Load(t, []byte(openAPIDocument))}
 	o := Options{
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: r.state, Grace: time.Minute,
 		Gatherer: prometheus.NewRegistry(), Logger: telemetry.NewLogger(r.log, "debug", "json"),

@@ -35,6 +35,7 @@ type Options struct {
 	External  bool          // SASL EXTERNAL: the client certificate says who we are
 	Heartbeat time.Duration // whole seconds; 0 = 10 s. A heartbeat in the URL is ignored
 	Timeout   time.Duration // for each dial and each call to the broker; 0 = 10 s
+	Patience  time.Duration // for each call, where that is more than Timeout: a queue may be busy with itself
 	Name      string        // the connection's name in the broker's own tools
 	Version   string        // our version, for the same place
 	Logger    *slog.Logger  // nil = silent

@@ -37,7 +37,7 @@ type Session struct {
 
 func newSession(c *amqp.Connection, w *wire, d *Dialer) *Session {
 	s := &Session{
-		conn: c, wire: w, generation: d.generation.Add(1), timeout: d.o.Timeout, done: make(chan struct{}),
+		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), done: make(chan struct{}),
 		unchanged: make(chan struct{}),
 	}
 	// Buffered: the library delivers these from its reading goroutine.

@@ -183,5 +183,9 @@ func (c *canary) hear(d *amqp.Delivery) error {
 	if v.Status != 0 {
 		what = fmt.Sprintf("%s, status %d", v.Reason, v.Status)
 	}
-	return fmt.Errorf("%w: message %q failed again: %s (%s); the rest stays parked", ErrCanary, v.MessageID, v.Outcome, what)
+	who := "a message without an id"
+	if v.MessageID != "" {
+		who = fmt.Sprintf("message %q", v.MessageID)
+	}
+	return fmt.Errorf("%w: %s failed again: %s (%s); the rest stays parked", ErrCanary, who, v.Outcome, what)
 }

@@ -68,9 +68,14 @@ func New(o Options) (*Queue, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Broker.Patience = callPatience
 	o.Broker.Registerer = nil // a connection that comes and goes is no news
 	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer)}, nil
 }
+
+// callPatience is how long the broker may take to answer: a classic queue that has a million messages taken and given back
+// is busy for a while.
+const callPatience = time.Minute
 
 // Name is the queue's name in the broker.
 func (q *Queue) Name() string { return q.name }

@@ -40,7 +40,8 @@ func (w *walk) close() error {
 
 // giveBack returns what is held, window by window: a quorum queue forgets the order of several consumers that give back at
 // once. It also forgets the order of more than so many commands that it has not carried out yet, so every few windows it is
-// waited for.
+// waited for. A classic queue puts each message into its place, which takes it the longer the more there are: it gets all at
+// once.
 func (w *walk) giveBack(ctx context.Context) error {
 	const patient = 16
 	d, err := w.q.depth(ctx, w.s)
@@ -50,7 +51,7 @@ func (w *walk) giveBack(ctx context.Context) error {
 	ready, waiting := d.Ready, 0
 	for i := range w.spans {
 		s := &w.spans[i]
-		if s.kept == 0 || i == len(w.spans)-1 {
+		if s.kept == 0 || i == len(w.spans)-1 || w.kept.Known && !w.kept.Quorum {
 			continue // the rest goes with the last one
 		}
 		if err := w.sub.RequeueUpTo(ctx, s.kept); err != nil {
