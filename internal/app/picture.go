@@ -40,7 +40,7 @@ const askEvery = 2 * time.Second
 // Flow is asked for while somebody listens, who then wants to see depths that are newer than those of the metrics.
 func (s state) Flow() admin.Flow {
 	a := s.a
-	if now := time.Now().UnixNano(); now-a.asked.Load() >= int64(askEvery) {
+	if now := int64(time.Since(a.started)); now-a.asked.Load() >= int64(askEvery) {
 		a.asked.Store(now)
 		select {
 		case a.measure <- struct{}{}:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -65,7 +66,7 @@ func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (*
 		}
 		// The broker writes our address into whatever we publish on this channel with its name for us. Nobody gets this one, so
 		// it comes back, address and all.
-		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%d", q.name, time.Now().UnixNano())
+		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- nobody else's name, no secret
 		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: direct})
 	})
 	if err != nil {
