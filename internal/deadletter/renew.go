@@ -42,7 +42,7 @@ func (w *walk) worn(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
-		if _, err := w.receive(ctx, w.guard); err != nil {
+		if _, err := w.receive(ctx, w.guard, idle); err != nil {
 			return false, err
 		}
 		if quiet > stalled {
