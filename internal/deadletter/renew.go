@@ -75,8 +75,8 @@ func (q *Queue) renew(ctx context.Context, w *walk) error {
 			return func() (func() error, error) { return send(pipe, pub) }, fits
 		},
 	}
-	p, err := v.carry(ctx)
-	if err == nil && p.Failed > 0 {
+	err = v.carry(ctx)
+	if p := v.progress(); err == nil && p.Failed > 0 {
 		err = fmt.Errorf("%d messages leave no room in their headers", p.Failed)
 	}
 	if err != nil {
