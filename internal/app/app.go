@@ -50,7 +50,7 @@ type App struct {
 
 	deadLetters *deadletter.Queue // nil: the topology has none
 	measure     chan struct{}     // asks for the depths of the queues; capacity 1
-	asked       atomic.Int64      // when it was last asked for them, in Unix nanoseconds
+	asked       atomic.Int64      // when it was last asked for them, in nanoseconds since the start
 
 	look      chan struct{} // asks for a look at the topology; capacity 1
 	fits      fitness       // whether the topology fits, as last seen
@@ -75,6 +75,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		registry: telemetry.NewRegistry(build.Version, build.Commit),
 		look:     make(chan struct{}, 1), measure: make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
+	a.asked.Store(-int64(askEvery)) // the first time is at once
 	telemetry.AdoptLibraries(a.log)
 	if a.tracing, err = telemetry.NewTracing(context.Background(), tracingOptions(cfg, build, plan, a.log)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -29,12 +29,14 @@ const (
 // ends with the connection. Whoever watched the queues instead could tell a message that failed, but not one that was taken
 // from one that waits.
 type canary struct {
-	size    int
-	timeout time.Duration
-	address string
-	replies <-chan amqp.Delivery
-	closes  <-chan *amqp.Error // of the channel they come on
-	sent    int
+	s        *broker.Session // of its own: an alarm blocks a connection that publishes, and the acks must go through
+	size     int
+	timeout  time.Duration
+	deadline time.Time // zero until the wait begins
+	address  string
+	replies  <-chan amqp.Delivery
+	closes   <-chan *amqp.Error // of the channel they come on
+	sent     int
 
 	mu  sync.Mutex
 	p   CanaryProgress
@@ -44,8 +46,18 @@ type canary struct {
 // direct is the broker's name for "reply to me".
 const direct = "amq.rabbitmq.reply-to"
 
-func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (*canary, error) {
-	c := &canary{size: r.Canary, timeout: r.CanaryTimeout, met: map[string]bool{}}
+// newCanary connects. Its session must be closed.
+func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error) {
+	s, err := q.dialer.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	c := &canary{s: s, size: r.Canary, timeout: r.CanaryTimeout, met: map[string]bool{}}
 	if c.timeout <= 0 {
 		c.timeout = canaryTimeout
 	}
@@ -124,20 +136,33 @@ func (v *mover) sing(ctx context.Context) error {
 	if c.progress().Done {
 		return nil
 	}
-	t := time.NewTimer(c.timeout)
-	defer t.Stop()
+	if c.deadline.IsZero() {
+		c.deadline = time.Now().Add(c.timeout)
+	}
+	over := time.NewTimer(time.Until(c.deadline))
+	defer over.Stop()
+	var held <-chan time.Time
+	if v.hold > 0 {
+		t := time.NewTimer(max(v.hold-time.Since(v.w.since), time.Second))
+		defer t.Stop()
+		held = t.C
+	}
 	for c.progress().Good < c.sent {
 		select {
 		case d, ok := <-c.replies:
 			if !ok {
-				return fmt.Errorf("no verdict can be heard any more: %w", c.deaf(v.w.s))
+				return fmt.Errorf("no verdict can be heard any more: %w", c.deaf(c.s))
 			}
 			if err := c.hear(&d); err != nil {
 				return err
 			}
 		case <-v.failed:
 			return nil
-		case <-t.C:
+		case <-v.w.s.Done():
+			return v.w.s.Err()
+		case <-held:
+			return errHeld
+		case <-over.C:
 			p := c.progress()
 			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not paused?",
 				ErrCanary, p.Sent-p.Good, p.Sent, c.timeout)

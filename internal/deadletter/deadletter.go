@@ -57,6 +57,7 @@ type Queue struct {
 	name    string
 	dialer  *broker.Dialer
 	metrics *metrics
+	hold    time.Duration
 	mu      sync.Mutex // held by the operation that runs
 }
 
@@ -70,7 +71,7 @@ func New(o Options) (*Queue, error) {
 	}
 	o.Broker.Patience = callPatience
 	o.Broker.Registerer = nil // a connection that comes and goes is no news
-	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer)}, nil
+	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer), hold: holding}, nil
 }
 
 // callPatience is how long the broker may take to answer: a classic queue that has a million messages taken and given back

@@ -85,7 +85,7 @@ func (w *walk) restore(ctx context.Context) error {
 			w.seen++
 		}
 		if w.window != nil {
-			if err := w.window.Stop(ctx); err != nil {
+			if err := w.endWindow(ctx); err != nil {
 				return err
 			}
 			w.collect(w.window)
@@ -106,6 +106,43 @@ func (w *walk) restore(ctx context.Context) error {
 		}
 		w.keep(d)
 	}
+}
+
+// endWindow cancels the window's consumer once nothing is on its way to it any more: what a quorum queue has assigned to a
+// consumer that is cancelled before it gets it, it takes back by itself. It counts that against the delivery limit, and puts
+// it before everything that is given back afterwards.
+func (w *walk) endWindow(ctx context.Context) error {
+	w.acks.Lock()
+	defer w.acks.Unlock()
+	if err := w.quiet(ctx); err != nil {
+		return err
+	}
+	return w.window.Stop(ctx)
+}
+
+// quiet waits until nothing is on its way to the window. Every ack brings another message, so something is until the window
+// is full again, or the queue is empty.
+func (w *walk) quiet(ctx context.Context) error {
+	const (
+		arriving = 50 * time.Millisecond // for what the queue has already let go
+		giveUp   = 5 * time.Second
+	)
+	if w.exact || w.kept.Known && !w.kept.Quorum {
+		return nil
+	}
+	limit, empty := time.Now().Add(giveUp), false
+	for !w.busy() && time.Now().Before(limit) {
+		came, err := w.receive(ctx, w.window, arriving)
+		if err != nil || empty && !came {
+			return err
+		}
+		d, err := w.q.depth(ctx, w.s)
+		if err != nil {
+			return err
+		}
+		empty = d.Ready == 0
+	}
+	return nil
 }
 
 // settle waits until the queue counts what was given back: a classic queue answers questions before it does its work, and

@@ -25,14 +25,17 @@ type mover struct {
 	s      Selection
 	all    bool // also what is another service's
 	dry    bool
-	rate   float64
+	pace   pace
 	canary *canary // nil: none is sent ahead
 	// act makes what has to happen before the message is acked; ok is false when this message cannot go. What it returns
 	// begins it, and what that returns waits for its end; both may be nil.
 	act func(m *Message) (begin func() (end func() error, err error), ok bool)
 	log *slog.Logger
 
-	todo chan errand
+	hold  time.Duration // how long messages may be held at a time; 0: until the end
+	known int           // messages at the head of the queue that have been looked at before and stay
+	newly int           // messages looked at in this round that had not been before
+	todo  chan errand
 
 	mu      sync.Mutex
 	p       Progress
@@ -45,23 +48,32 @@ type errand struct {
 	end func() error
 }
 
-// run goes through the queue and closes the walk. What it returns with an error is what has been done by then.
+// run goes through the queue, in as many rounds as it takes, and closes the walk. What it returns with an error is what has
+// been done by then.
 func (v *mover) run(ctx context.Context, report Report) (Progress, error) {
+	v.hold = v.q.hold
 	stop := v.reporting(report)
-	p, err := v.carry(ctx)
-	if cerr := v.w.close(); err == nil && cerr != nil {
-		err = fmt.Errorf("give back what stays in queue %q: %w", v.q.name, cerr)
+	err := v.carry(ctx)
+	for errors.Is(err, errHeld) {
+		if err = v.reopen(ctx); err == nil {
+			err = v.carry(ctx)
+		}
+	}
+	if cerr := v.putBack(); err == nil {
+		err = cerr
 	}
 	stop()
 	if err != nil && !errors.Is(err, ErrCanary) && !errors.Is(err, ErrStopped) && !errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w: %w", ErrStopped, err)
 	}
-	return p, err
+	return v.progress(), err
 }
 
-// carry goes through the queue. Nothing is under way any more when it returns.
-func (v *mover) carry(ctx context.Context) (Progress, error) {
+// carry goes through the queue once. Nothing is under way any more when it returns.
+func (v *mover) carry(ctx context.Context) error {
 	v.begin()
+	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && !v.dry
+	v.todo = make(chan errand, underway)
 	var work sync.WaitGroup
 	work.Go(v.finishAll)
 	err := v.walk(ctx)
@@ -70,23 +82,28 @@ func (v *mover) carry(ctx context.Context) (Progress, error) {
 	if v.failure != nil {
 		err = v.failure
 	}
-	return v.progress(), err
+	return err
 }
 
 func (v *mover) begin() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.todo != nil {
-		return // reporting was first
+	if v.failed == nil { // neither a report nor a round before
+		v.failed = make(chan struct{})
+		v.p.Total = v.w.ready
 	}
-	v.todo, v.failed = make(chan errand, underway), make(chan struct{})
-	v.p.Total = v.w.ready
-	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && !v.dry
 }
 
 func (v *mover) walk(ctx context.Context) error {
-	pace := newPace(v.rate)
 	for v.s.Limit == 0 || v.p.Matched < v.s.Limit {
+		if v.canary != nil && v.canary.full() {
+			if err := v.sing(ctx); err != nil {
+				return err
+			}
+		}
+		if v.spent(0) {
+			return errHeld
+		}
 		d, err := v.next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
@@ -94,32 +111,50 @@ func (v *mover) walk(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		chosen, begin := v.choose(d)
-		if !chosen {
-			v.w.keep(d)
-			continue
-		}
-		if err := pace.wait(ctx); err != nil {
-			v.w.keep(d)
+		if err := v.one(ctx, d); err != nil {
 			return err
-		}
-		var end func() error
-		if begin != nil {
-			if end, err = begin(); err != nil {
-				v.count(d, err)
-				continue
-			}
-		}
-		v.todo <- errand{d, end}
-		if v.canary != nil && v.canary.full() {
-			if err := v.sing(ctx); err != nil {
-				return err
-			}
 		}
 	}
 	if v.canary != nil && v.canary.sent > 0 { // there were fewer than asked for
 		return v.sing(ctx)
 	}
+	return nil
+}
+
+// one judges one message and sends it on its way, or keeps it.
+func (v *mover) one(ctx context.Context, d *broker.Delivery) error {
+	if v.known > 0 {
+		v.known--
+		v.w.keep(d)
+		return nil
+	}
+	m := v.q.read(&d.Delivery, v.w.seen)
+	chosen := v.s.Filter.Match(&m)
+	if chosen && !v.dry && (v.all || !m.Foreign) {
+		if v.spent(v.pace.due()) {
+			v.w.keep(d) // it comes again
+			return errHeld
+		}
+		if err := v.pace.wait(ctx); err != nil {
+			v.w.keep(d)
+			return err
+		}
+	}
+	v.newly++
+	ok, begin := v.choose(&m, chosen)
+	if !ok {
+		v.w.keep(d)
+		return nil
+	}
+	var end func() error
+	if begin != nil {
+		var err error
+		if end, err = begin(); err != nil {
+			v.count(d, err)
+			return nil
+		}
+	}
+	v.todo <- errand{d, end}
 	return nil
 }
 
@@ -133,20 +168,17 @@ func (v *mover) next(ctx context.Context) (*broker.Delivery, error) {
 	}
 }
 
-// choose judges one message and counts it.
-func (v *mover) choose(d *broker.Delivery) (chosen bool, begin func() (func() error, error)) {
-	m := v.q.read(&d.Delivery, v.w.seen)
-	matches := v.s.Filter.Match(&m)
+// choose counts a message and makes what has to happen to it; ok is false when it stays.
+func (v *mover) choose(m *Message, chosen bool) (ok bool, begin func() (func() error, error)) {
 	foreign := m.Foreign && !v.all
-	ok := false
-	if matches && !foreign && !v.dry {
-		begin, ok = v.act(&m)
+	if chosen && !foreign && !v.dry {
+		begin, ok = v.act(m)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.p.Scanned++
 	switch {
-	case !matches:
+	case !chosen:
 	case foreign:
 		v.p.Skipped++
 	default:
@@ -255,34 +287,4 @@ func (q *Queue) Discard(ctx context.Context, s Selection, dry bool, report Repor
 		act: func(*Message) (func() (func() error, error), bool) { return nil, true },
 	}
 	return v.run(ctx, report)
-}
-
-// pace spreads messages over time.
-type pace struct {
-	every time.Duration // 0: no limit
-	next  time.Time
-}
-
-func newPace(perSecond float64) *pace {
-	p := &pace{next: time.Now()}
-	if perSecond > 0 {
-		p.every = time.Duration(float64(time.Second) / perSecond)
-	}
-	return p
-}
-
-// wait returns when the next message may go. Time that was lost is not made up for: a limit is a limit.
-func (p *pace) wait(ctx context.Context) error {
-	if p.every == 0 {
-		return nil
-	}
-	now := time.Now()
-	if d := p.next.Sub(now); d > 0 {
-		if err := pause(ctx, d); err != nil {
-			return err
-		}
-		now = p.next
-	}
-	p.next = now.Add(p.every)
-	return nil
 }

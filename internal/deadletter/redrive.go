@@ -31,7 +31,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	if err != nil {
 		return Progress{}, err
 	}
-	v := mover{q: q, w: w, s: r.Selection, dry: r.DryRun, rate: r.Rate, log: q.o.Logger}
+	v := mover{q: q, w: w, s: r.Selection, dry: r.DryRun, pace: newPace(r.Rate), log: q.o.Logger}
 	if r.DryRun || w.total == 0 {
 		v.dry = true
 		return v.run(ctx, report)
@@ -42,9 +42,10 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	}
 	defer stop()
 	if r.Canary > 0 {
-		if v.canary, err = q.newCanary(ctx, w.s, &r); err != nil {
+		if v.canary, err = q.newCanary(ctx, &r); err != nil {
 			return Progress{}, errors.Join(err, w.close())
 		}
+		defer v.canary.s.Close()
 	}
 	v.act = func(m *Message) (func() (func() error, error), bool) {
 		pub, ok := q.redriven(&r, v.canary, m)
@@ -67,7 +68,7 @@ func (q *Queue) redriven(r *Redrive, c *canary, m *Message) (pub *broker.Publica
 	pub, fits := q.o.Plan.RedrivePublication(&received, how)
 	if !fits {
 		q.o.Logger.Warn("parked message not moved: its headers leave no room for those of a redrive", "queue", q.name, "message_id", m.MessageID)
-		if c != nil {
+		if how.Reply != "" {
 			c.forget()
 		}
 		return nil, false

@@ -42,7 +42,7 @@ func (w *walk) worn(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
-		if _, err := w.receive(ctx, w.guard); err != nil {
+		if _, err := w.receive(ctx, w.guard, idle); err != nil {
 			return false, err
 		}
 		if quiet > stalled {
@@ -75,8 +75,8 @@ func (q *Queue) renew(ctx context.Context, w *walk) error {
 			return func() (func() error, error) { return send(pipe, pub) }, fits
 		},
 	}
-	p, err := v.carry(ctx)
-	if err == nil && p.Failed > 0 {
+	err = v.carry(ctx)
+	if p := v.progress(); err == nil && p.Failed > 0 {
 		err = fmt.Errorf("%d messages leave no room in their headers", p.Failed)
 	}
 	if err != nil {

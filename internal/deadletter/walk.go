@@ -50,6 +50,7 @@ type walk struct {
 	sub    *broker.Subscription
 	guard  *broker.Consumer
 	kept   topology.Kept
+	since  time.Time // the first message may have been held from then on
 
 	ready int  // messages at the start: what comes after them is not looked at
 	total int  // of those, how many are to be looked at
@@ -64,6 +65,7 @@ type walk struct {
 	waiting []*broker.Delivery
 	buffer  []*broker.Delivery
 
+	acks     sync.Mutex // held by whoever acks, and while a window ends
 	mu       sync.Mutex
 	spans    []span // of all windows so far, the guard's first
 	taken    int    // by the window, acked or not
@@ -103,7 +105,7 @@ func (q *Queue) open(ctx context.Context) (*walk, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{q: q, s: s, freed: make(chan struct{}, 1), spans: []span{{}}}
+	w := &walk{q: q, s: s, since: time.Now(), freed: make(chan struct{}, 1), spans: []span{{}}}
 	if w.sub, err = s.Subscribe(ctx, q.name, 1); err == nil {
 		err = w.claim(ctx)
 	}
@@ -140,7 +142,7 @@ func (w *walk) next(ctx context.Context) (*broker.Delivery, error) {
 				return nil, err
 			}
 		}
-		came, err := w.receive(ctx, w.window)
+		came, err := w.receive(ctx, w.window, idle)
 		if w.exact && err == nil {
 			err = w.wholly(ctx)
 		}
@@ -163,7 +165,7 @@ func (w *walk) next(ctx context.Context) (*broker.Delivery, error) {
 // fromGuard returns the message that the guard has taken.
 func (w *walk) fromGuard(ctx context.Context) (*broker.Delivery, error) {
 	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
-		if _, err := w.receive(ctx, w.guard); err != nil {
+		if _, err := w.receive(ctx, w.guard, idle); err != nil {
 			return nil, err
 		}
 		if quiet > stalled {
@@ -186,8 +188,8 @@ func (w *walk) met(d *broker.Delivery) {
 }
 
 // receive waits a moment for messages and puts what came behind waiting.
-func (w *walk) receive(ctx context.Context, c *broker.Consumer) (came bool, err error) {
-	t := time.NewTimer(idle)
+func (w *walk) receive(ctx context.Context, c *broker.Consumer, patience time.Duration) (came bool, err error) {
+	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
 	case <-c.Ready():
@@ -240,7 +242,7 @@ func (w *walk) toTail() bool {
 // wholly waits until the window is full and cancels its consumer.
 func (w *walk) wholly(ctx context.Context) error {
 	for quiet := time.Duration(0); w.taken < w.size; {
-		came, err := w.receive(ctx, w.window)
+		came, err := w.receive(ctx, w.window, idle)
 		if err != nil {
 			return err
 		}
@@ -288,7 +290,7 @@ func (w *walk) largestWindow() int {
 func (w *walk) roll(ctx context.Context) error {
 	size := w.nextSize()
 	if w.window != nil && !w.exact {
-		if err := w.window.Stop(ctx); err != nil {
+		if err := w.endWindow(ctx); err != nil {
 			return err
 		}
 		if w.collect(w.window) {
@@ -351,6 +353,8 @@ func (w *walk) keep(d *broker.Delivery) {
 // ack removes a message from the queue. The guard's goes last: it holds the place of the guard, which would take another
 // one out of its order.
 func (w *walk) ack(tag uint64) error {
+	w.acks.Lock()
+	defer w.acks.Unlock()
 	w.mu.Lock()
 	guard := tag == w.guardTag
 	if guard {

@@ -1,0 +1,150 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// back parks again whatever comes to the service, until stop: an app that fails everything.
+func (r *rig) back() (stop func()) {
+	return r.settling(func(_ int, d *amqp.Delivery) *Verdict {
+		ch := brokertest.Channel(r.t, r.url)
+		defer func() { _ = ch.Close() }()
+		m := r.parked(d.MessageId, amqp.Table{"x-redriven-count": d.Headers["x-redriven-count"]})
+		if err := ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m); err != nil {
+			r.t.Error(err)
+		}
+		return nil
+	})
+}
+
+// TestRounds: who takes long gives everything back now and then and goes on where it was, so that the broker does not lose
+// its patience. Nothing is moved twice or left out, whatever stays and whatever comes back meanwhile.
+func TestRounds(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum without a limit", "quorum that names none", "quorum with 20"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.redeclare(kinds[kind])
+			var list []amqp.Publishing
+			var moving, staying []string
+			for i, m := range r.numbered(150) {
+				if i%3 == 0 {
+					m.Headers["x-final-status-code"] = int32(422)
+					staying = append(staying, m.MessageId)
+				} else {
+					moving = append(moving, m.MessageId)
+				}
+				list = append(list, m)
+			}
+			r.park(list...)
+			r.hold = 250 * time.Millisecond
+			p, err := r.Redrive(t.Context(), Redrive{Selection: Selection{Filter: filter(t, "status", "503")}, Rate: 80}, nil)
+			if err != nil || p.Total != 150 || p.Scanned != 150 || p.Matched != 100 || p.Done != 100 || p.Failed != 0 {
+				t.Errorf("%+v, %v", p, err)
+			}
+			if got := ids(r.drain(r.plan.Queue)); !slices.Equal(got, moving) {
+				t.Errorf("%d moved, or not in order: %q", len(got), got)
+			}
+			if got := ids(r.drain(r.name)); !slices.Equal(got, staying) {
+				t.Errorf("%d stayed, or not in order: %q", len(got), got)
+			}
+
+			r.park(list...)
+			stop := r.back()
+			p, err = r.Redrive(t.Context(), Redrive{Rate: 150}, nil)
+			if err != nil || p.Total != 150 || p.Done != 150 {
+				t.Errorf("all of them, and all come back: %+v, %v", p, err)
+			}
+			brokertest.WaitReady(t, r.url, r.name, 150)
+			stop()
+			if kind == "quorum that names none" && strings.HasPrefix(brokertest.Version(t), "3.") {
+				return // what comes back there is before what is given back
+			}
+			for _, d := range r.drain(r.name) {
+				if n := number(d.Headers, "x-redriven-count"); n != 1 {
+					t.Errorf("%s was moved %d times", d.MessageId, n)
+				}
+			}
+		})
+	}
+}
+
+// TestNothingIsHeldBetween: with a rate so slow that the broker would lose its patience between two messages, nobody
+// holds anything until the next may go, and others may look. The canary goes on through all of it.
+func TestNothingIsHeldBetween(t *testing.T) {
+	r := newRig(t, nil)
+	r.park(r.numbered(4)...)
+	r.hold = 50 * time.Millisecond
+	defer r.settling(func(int, *amqp.Delivery) *Verdict { return &Verdict{Outcome: "ack"} })()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var looks sync.WaitGroup
+	looks.Go(func() {
+		q := r.another()
+		brokertest.Eventually(t, 30*time.Second, "a look in between", func() bool {
+			sum, err := q.Browse(ctx, Filter{}, Scan{}, func(*Message) error { return nil })
+			if err == nil {
+				time.Sleep(200 * time.Millisecond) // the operation wants its turn too
+			}
+			return err == nil && sum.Total == 2
+		})
+	})
+	p, err := r.Redrive(t.Context(), Redrive{Rate: 0.4, Canary: 3}, nil)
+	looks.Wait()
+	if err != nil || p.Done != 4 || p.Scanned != 4 || p.Canary.Good != 3 || !p.Canary.Done {
+		t.Errorf("%+v, %v", p, err)
+	}
+	r.park(r.numbered(2)...)
+	q := r.another()
+	q.hold = 50 * time.Millisecond
+	var moved sync.Once
+	if p, err = q.Redrive(ctx, Redrive{Rate: 0.01}, func(p Progress) {
+		if p.Done > 0 {
+			moved.Do(cancel)
+		}
+	}); !errors.Is(err, context.Canceled) || p.Done != 1 {
+		t.Errorf("told to end between two messages: %+v, %v", p, err)
+	}
+	brokertest.WaitReady(t, r.url, r.name, 1)
+}
+
+// TestImpatientBroker: it takes back what somebody holds for longer than its consumer_timeout, and ends the operation. In rounds
+// that are shorter an operation goes on for as long as it takes.
+func TestImpatientBroker(t *testing.T) {
+	set := func(timeout, tick string) string {
+		return "application:set_env(rabbit, consumer_timeout, " + timeout + "), application:set_env(rabbit, channel_tick_interval, " + tick + ")."
+	}
+	was := regexp.MustCompile(`^\{(\d+|undefined),(\d+)\}`).FindStringSubmatch(brokertest.Ctl(t, "eval",
+		"{ok, T} = application:get_env(rabbit, consumer_timeout), {ok, I} = application:get_env(rabbit, channel_tick_interval), {T, I}."))
+	if was == nil {
+		t.Fatal("the broker does not tell its consumer timeout")
+	}
+	brokertest.CtlLater(t, "eval", set(was[1], was[2]))
+	brokertest.Ctl(t, "eval", set("2000", "250"))
+	r := newRig(t, quorum) // RabbitMQ 4.3 is patient with others
+	r.park(r.numbered(90)...)
+	r.hold = 0
+	if p, err := r.Redrive(t.Context(), Redrive{Rate: 5}, nil); !errors.Is(err, ErrStopped) || p.Done == 90 {
+		t.Errorf("the broker is patient: %+v, %v", p, err)
+	}
+	_ = r.drain(r.plan.Queue)
+	_ = r.drain(r.name)
+	r.park(r.numbered(30)...)
+	r.hold = 500 * time.Millisecond
+	if p, err := r.Redrive(t.Context(), Redrive{Rate: 5}, nil); err != nil || p.Done != 30 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if got := ids(r.drain(r.plan.Queue)); len(got) != 30 || !slices.IsSorted(got) {
+		t.Errorf("%d moved: %q", len(got), got)
+	}
+}
