@@ -396,3 +396,26 @@ func TestCanaryOfAFailedMove(t *testing.T) {
 	}
 	brokertest.WaitReady(t, r.url, r.name, 5)
 }
+
+// TestEverySecond: what stays and what goes alternate, so windows end while messages are under way.
+func TestEverySecond(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum without a limit"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.redeclare(kinds[kind])
+			list := r.numbered(3000)
+			for i := range list {
+				if i%2 == 1 {
+					list[i].Headers["x-final-status-code"] = int32(409)
+				}
+			}
+			r.park(list...)
+			if p := r.redrive(Redrive{Selection: Selection{Filter: filter(t, "status", "409")}}); p.Done != 1500 || p.Scanned != 3000 {
+				t.Errorf("%+v", p)
+			}
+			if moved, left := ids(r.drain(r.plan.Queue)), ids(r.drain(r.name)); len(moved) != 1500 || len(left) != 1500 || !slices.IsSorted(moved) || !slices.IsSorted(left) {
+				t.Errorf("%d moved, %d left, sorted %v %v", len(moved), len(left), slices.IsSorted(moved), slices.IsSorted(left))
+			}
+		})
+	}
+}

@@ -141,6 +141,9 @@ func (w *walk) next(ctx context.Context) (*broker.Delivery, error) {
 			if err := w.roll(ctx); err != nil {
 				return nil, err
 			}
+			if w.window == nil {
+				continue
+			}
 		}
 		came, err := w.receive(ctx, w.window, idle)
 		if w.exact && err == nil {
@@ -293,8 +296,10 @@ func (w *walk) roll(ctx context.Context) error {
 		if err := w.endWindow(ctx); err != nil {
 			return err
 		}
-		if w.collect(w.window) {
-			return nil // first those; it is as full afterwards
+		came := w.collect(w.window)
+		w.window = nil // a consumer that has ended always has something to say, and never anything new
+		if came {
+			return nil // first those; the next one begins when they have been given out
 		}
 	}
 	w.mu.Lock()
