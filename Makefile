@@ -7,13 +7,15 @@ MAKEFLAGS += --no-print-directory
 # Outside a git checkout (a release tarball) the binary says "dev" and "unknown".
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+# Nothing here speaks HTTP/2: without it the binary, and with it what a sidecar keeps in memory, is half a megabyte smaller.
+TAGS := nethttpomithttp2
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 ##@ Use
 
 .PHONY: build
 build: ## build bin/sidecar, one static binary
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/sidecar ./cmd/sidecar
+	CGO_ENABLED=0 go build -trimpath -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/sidecar ./cmd/sidecar
 
 .PHONY: demo
 demo: build ## watch five messages on a private broker: 200, 503 then 200, 425 then 200, 500 until it is parked and brought back, and one for an app that is away (KEEP=1 leaves it running)

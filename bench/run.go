@@ -208,7 +208,7 @@ func (r *rig) declare(c candidate) error {
 
 // buildSidecar is what `make build` does, for a path that is not there.
 func buildSidecar(ctx context.Context, path string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "sidecar/cmd/sidecar")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "nethttpomithttp2", "-ldflags", "-s -w", "-o", path, "sidecar/cmd/sidecar")
 	out, err := build.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build ./cmd/sidecar: %w\n%s", err, out)

@@ -65,7 +65,7 @@ func run(m *testing.M) int {
 }
 
 func build(out string, race bool) error {
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", out}
+	args := []string{"build", "-trimpath", "-tags", "nethttpomithttp2", "-ldflags", "-s -w", "-o", out} // as the Makefile does
 	env := append(os.Environ(), "CGO_ENABLED=0")
 	if race {
 		args, env = []string{"build", "-race", "-o", out}, os.Environ()

@@ -94,7 +94,7 @@ func prepare(dir string) error {
 		return nil
 	}
 	program = filepath.Join(dir, "sidecar")
-	args, env := []string{"build", "-trimpath", "-o", program}, append(os.Environ(), "CGO_ENABLED=0")
+	args, env := []string{"build", "-trimpath", "-tags", "nethttpomithttp2", "-o", program}, append(os.Environ(), "CGO_ENABLED=0")
 	if os.Getenv("SIDECAR_TEST_RACE") != "" {
 		args, env = []string{"build", "-race", "-o", program}, os.Environ()
 	}
