@@ -1,13 +1,13 @@
 // Package deadletter looks into a dead-letter queue and acts on what is parked there: list, group, show, redrive, discard,
 // export, import. It speaks AMQP and nothing else: no management API, no plugin, no database.
 //
-// Every operation takes messages unacked on a session of its own, decides, and gives back in one frame what it has not
-// moved or discarded, so that all of it keeps its place. What is moved is published, mandatory and confirmed, and acked
-// after that: a crash at any point leaves a message where it was, or where it was to go, or in both places, never nowhere.
-// An operation is bounded by the number of messages at its start, so it ends also when all it moves comes back.
+// Every operation takes messages unacked on a session of its own, decides, and gives back what it has not moved or
+// discarded in a way that keeps the place of each. What is moved is published, mandatory and confirmed, and acked after
+// that: a crash at any point leaves a message where it was, or where it was to go, or in both places, never nowhere. An
+// operation is bounded by the number of messages at its start, so it ends also when all it moves comes back.
 //
 // Two operations at a time on one queue would hide messages from each other. They exclude each other: within a process by a
-// lock, between processes by looking whether anybody else consumes the queue.
+// mutex, between processes by an exclusive queue, and strangers by looking whether anybody else consumes the queue.
 package deadletter
 
 import (
