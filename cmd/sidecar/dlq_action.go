@@ -81,15 +81,12 @@ func outcome(a action, dry bool, p *deadletter.Progress) string {
 
 // missing complains about ids that were asked for and are not there.
 func (c *dlqCall) missing(p *deadletter.Progress) error {
-	asked, found := len(c.filter.IDs), p.Matched+p.Skipped
-	if c.limit > 0 {
-		asked = min(asked, c.limit)
-	}
-	switch {
-	case found >= asked:
+	unmet := c.filter.Unmet()
+	switch found := p.Matched + p.Skipped; {
+	case len(unmet) == 0, c.limit > 0 && found >= c.limit:
 		return nil
-	case asked == 1:
-		return c.failed(deadletter.ErrNotFound, "no parked message %q, or none that meets the other conditions: sidecar dlq list prints those there are", c.filter.IDs[0])
+	case len(unmet) == 1:
+		return c.failed(deadletter.ErrNotFound, "no parked message %q, or none that meets the other conditions: sidecar dlq list prints those there are", unmet[0])
 	}
-	return c.failed(deadletter.ErrNotFound, "only %d of the %d messages asked for were found: sidecar dlq list prints those there are", found, asked)
+	return c.failed(deadletter.ErrNotFound, "%d of the messages asked for were not found, %q the first: sidecar dlq list prints those there are", len(unmet), unmet[0])
 }

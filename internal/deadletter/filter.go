@@ -23,11 +23,16 @@ type Filter struct {
 	RoutingKeys []string // patterns with * and ?
 	Headers     []HeaderMatch
 
+	met map[string]bool // of IDs, those that a message has had; shared by copies of the filter
+
 	Before, After time.Time // of ParkedAt; zero = any. A message of which nobody says when it was parked matches neither
 }
 
-// HeaderMatch is a header and a pattern for its value as text. An empty pattern asks only for the header.
-type HeaderMatch struct{ Name, Pattern string }
+// HeaderMatch is a header and a pattern for its value as text, or only the header.
+type HeaderMatch struct {
+	Name, Pattern string
+	Any           bool // whatever its value
+}
 
 // Conditions are the names that Set knows, with what they mean to people.
 var Conditions = [][2]string{
@@ -77,11 +82,11 @@ func (f *Filter) Set(name, value string) error {
 	case "routing-key":
 		f.RoutingKeys = append(f.RoutingKeys, value)
 	case "header":
-		key, pattern, _ := strings.Cut(value, "=")
+		key, pattern, valued := strings.Cut(value, "=")
 		if key == "" {
 			return bad("want NAME=VALUE or NAME")
 		}
-		f.Headers = append(f.Headers, HeaderMatch{key, pattern})
+		f.Headers = append(f.Headers, HeaderMatch{key, pattern, !valued})
 	case "error", "group":
 		text := &f.Error
 		if name == "group" {
@@ -93,6 +98,9 @@ func (f *Filter) Set(name, value string) error {
 		*text = value
 	case "id":
 		f.IDs = append(f.IDs, value)
+		if f.met == nil {
+			f.met = map[string]bool{}
+		}
 	default:
 		return fmt.Errorf("%w: there is no condition %.100q", ErrInvalid, name)
 	}
@@ -118,7 +126,26 @@ func (f *Filter) Match(m *Message) bool {
 		(f.Error == "" || m.mentions(f.Error)) &&
 		!slices.ContainsFunc(f.Headers, func(h HeaderMatch) bool { return !m.hasHeader(h) }) &&
 		(f.Group == "" || m.Group().ID == f.Group) &&
-		anyOf(f.IDs, m.is) // last: a Ref is a digest of everything
+		f.matchID(m) // last: a Ref is a digest of everything
+}
+
+// matchID looks for every id, so that those that no message has are known in the end.
+func (f *Filter) matchID(m *Message) bool {
+	found := len(f.IDs) == 0
+	for _, id := range f.IDs {
+		if m.is(id) {
+			found = true
+			if f.met != nil {
+				f.met[id] = true
+			}
+		}
+	}
+	return found
+}
+
+// Unmet are the ids that no message has had since the filter was made, as far as it was asked.
+func (f *Filter) Unmet() []string {
+	return slices.DeleteFunc(slices.Clone(f.IDs), func(id string) bool { return f.met[id] })
 }
 
 func (m *Message) hasStatus(s string) bool {
@@ -140,7 +167,7 @@ func (m *Message) mentions(part string) bool {
 
 func (m *Message) hasHeader(h HeaderMatch) bool {
 	v, ok := m.Properties.Headers[h.Name]
-	return ok && (h.Pattern == "" || glob(h.Pattern, PlainText(v)))
+	return ok && (h.Any || glob(h.Pattern, PlainText(v)))
 }
 
 func isStatus(s string) bool {

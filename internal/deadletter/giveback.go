@@ -80,6 +80,9 @@ func (w *walk) restore(ctx context.Context) error {
 	w.total = w.ready
 	for {
 		for len(w.waiting) > 0 {
+			if w.guardTag == 0 { // it has been looked at and not been given out
+				w.guardTag = w.waiting[0].DeliveryTag
+			}
 			w.keep(w.waiting[0])
 			w.waiting = w.waiting[1:]
 			w.seen++
@@ -148,7 +151,7 @@ func (w *walk) quiet(ctx context.Context) error {
 // settle waits until the queue counts what was given back: a classic queue answers questions before it does its work, and
 // whoever came next would take it for emptier than it is. A queue that drops messages never gets there.
 func (w *walk) settle(ctx context.Context, ready int) error {
-	for limit := time.Now().Add(farewell / 2); time.Now().Before(limit); {
+	for limit := time.Now().Add(farewell/2 + time.Duration(w.ready)*farewellEach/2); time.Now().Before(limit); {
 		d, err := w.q.depth(ctx, w.s)
 		if err != nil || d.Ready >= ready {
 			return err

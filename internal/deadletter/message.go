@@ -56,7 +56,7 @@ func (q *Queue) read(d *amqp.Delivery, position int) Message {
 		p.OriginalExchange, p.RoutingKey = d.Exchange, d.RoutingKey
 	}
 	if at, err := time.Parse(time.RFC3339, text(h, topology.HeaderFinalAt)); err == nil {
-		p.ParkedAt = at
+		p.ParkedAt = sensible(at)
 	}
 	if steps := p.Journey(); len(steps) > 0 && p.Reason == "" {
 		p.Reason, p.ParkedAt = "broker:"+steps[0].Reason, steps[0].At
@@ -85,7 +85,8 @@ func (m *Message) Journey() []Step {
 			continue
 		}
 		s := Step{Queue: text(t, "queue"), Reason: text(t, "reason"), Count: number(t, "count"), Exchange: text(t, "exchange")}
-		s.At, _ = t["time"].(time.Time)
+		at, _ := t["time"].(time.Time)
+		s.At = sensible(at)
 		keys, _ := t["routing-keys"].([]any)
 		for _, k := range keys {
 			if key, ok := k.(string); ok {
@@ -95,6 +96,14 @@ func (m *Message) Journey() []Step {
 		steps = append(steps, s)
 	}
 	return steps
+}
+
+// sensible is at, or no time at all when a publisher has made one up that no calendar has: JSON cannot write it.
+func sensible(at time.Time) time.Time {
+	if at = at.UTC(); at.Year() < 1 || at.Year() > 9999 {
+		return time.Time{}
+	}
+	return at
 }
 
 // is reports whether id names the message: by its message id or by its Ref.

@@ -134,6 +134,9 @@ func readRecord(line []byte) (*Record, error) {
 	if r.Format != recordFormat {
 		return nil, fmt.Errorf("format %d is not %d", r.Format, recordFormat)
 	}
+	if r.Body == nil {
+		return nil, errors.New("there is no body; that of an empty message is \"\"")
+	}
 	return &r, nil
 }
 

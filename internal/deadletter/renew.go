@@ -10,9 +10,12 @@ import (
 	"sidecar/internal/topology"
 )
 
-// careful is how often messages may have been given back to a queue of which the delivery limit is not known. The smallest
-// in common use is 20, which brokers from RabbitMQ 4.0 give to a queue that names none.
-const careful = 10
+const (
+	// careful is how often messages may have been given back to a queue that has, or may have, a delivery limit.
+	careful = 10
+	// assumedLimit is taken for a limit that nobody knows: brokers from RabbitMQ 4.0 give it to a queue that names none.
+	assumedLimit = 20
+)
 
 // fresh opens a walk on a queue whose messages may be given back. A quorum queue drops a message that has been given back
 // more often than its delivery limit says; the dead-letter queues that the sidecar declares have none, others may. There
@@ -23,12 +26,19 @@ func (q *Queue) fresh(ctx context.Context) (*walk, error) {
 	if err != nil || w.ready == 0 {
 		return w, err
 	}
-	worn, err := w.worn(ctx)
+	worn, last, err := w.worn(ctx)
 	if err == nil && !worn {
 		return w, nil
 	}
 	if err == nil {
-		err = q.renew(ctx, w)
+		if err = q.renew(ctx, w); err != nil {
+			w.unfinished()
+		}
+		if err != nil && !last {
+			// Who may only read can still look, for as long as it does no harm.
+			q.o.Logger.Warn("dead-letter queue not renewed", "queue", q.name, "error", err)
+			err = nil
+		}
 	}
 	if err = errors.Join(err, w.close()); err != nil {
 		return nil, err
@@ -36,27 +46,41 @@ func (q *Queue) fresh(ctx context.Context) (*walk, error) {
 	return q.open(ctx)
 }
 
-// worn looks at the first message, which then waits to be next.
-func (w *walk) worn(ctx context.Context) (bool, error) {
+// unfinished makes a walk that was to move everything one that gives everything back to its place.
+func (w *walk) unfinished() {
+	w.exact = false
+	if w.window == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	_ = w.window.Stop(ctx) // most likely it has been; a session that is lost needs none
+	w.collect(w.window)
+	w.window = nil
+}
+
+// worn looks at the first message, which then waits to be next. last: giving back once more may be too often.
+func (w *walk) worn(ctx context.Context) (worn, last bool, err error) {
 	if w.kept.Known && (!w.kept.Quorum || w.kept.Limit == topology.Unlimited) {
-		return false, nil
+		return false, false, nil
 	}
 	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
 		if _, err := w.receive(ctx, w.guard, idle); err != nil {
-			return false, err
+			return false, false, err
 		}
 		if quiet > stalled {
-			return false, w.stalled()
+			return false, false, w.stalled()
 		}
 	}
 	if w.waiting[0].Headers == nil {
-		return false, nil
+		return false, false, nil
 	}
-	most := careful
+	limit := assumedLimit
 	if w.kept.Limit > 0 {
-		most = min(most, max(w.kept.Limit-1, 1))
+		limit = w.kept.Limit
 	}
-	return message.Deliveries(w.waiting[0].Headers) >= most, nil
+	n, most := message.Deliveries(w.waiting[0].Headers), max(limit-1, 1)
+	return n >= min(careful, most), n >= most-1, nil
 }
 
 // renew moves every message of w to the tail of its own queue, one after the other.

@@ -210,6 +210,9 @@ func readNumber(kind string, b json.RawMessage) (any, error) {
 
 func plainly[T any](b json.RawMessage) (any, error) {
 	var v T
+	if string(b) == "null" {
+		return nil, errors.New("null is of type void")
+	}
 	err := json.Unmarshal(b, &v)
 	return v, err
 }

@@ -1,0 +1,85 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestTimesThatNoCalendarHas: whatever a publisher wrote, what is shown can be written as JSON.
+func TestTimesThatNoCalendarHas(t *testing.T) {
+	r := newRig(t, nil)
+	r.park(
+		r.parked("late", amqp.Table{"x-final-at": "9999-12-31T23:59:59-23:59"}),
+		r.parked("death", amqp.Table{"x-final-at": nil, "x-final-reason": nil, "x-death": []any{amqp.Table{"queue": r.plan.Queue, "reason": "expired", "count": int64(1), "exchange": "x", "routing-keys": []any{}, "time": time.Date(9998, 12, 31, 0, 0, 0, 0, time.UTC)}}}),
+	)
+	views, _ := r.browse(Filter{}, Scan{})
+	if _, err := json.Marshal(views); err != nil || len(views) != 2 || !views[0].ParkedAt.IsZero() {
+		t.Errorf("%+v %v", views, err)
+	}
+	for _, at := range []time.Time{time.Unix(1<<55, 0), time.Unix(-1<<55, 0)} {
+		m := Message{Properties: amqp.Delivery{Headers: amqp.Table{"x-death": []any{amqp.Table{"time": at}}}}}
+		if _, err := json.Marshal(m.Full(10)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestUnmet(t *testing.T) {
+	f := filter(t, "id", "a", "id", "b", "id", "c", "status", "503")
+	again := f // what was met is known to all copies
+	again.Match(&Message{MessageID: "a", Status: 503})
+	again.Match(&Message{MessageID: "b", Status: 200})
+	if got := strings.Join(f.Unmet(), ","); got != "b,c" {
+		t.Errorf("unmet %s", got)
+	}
+}
+
+func TestHeaderWithoutAValue(t *testing.T) {
+	m := Message{Properties: amqp.Delivery{Headers: amqp.Table{"n": "7", "e": ""}}}
+	for condition, want := range map[string]bool{"n": true, "n=": false, "e=": true, "e": true, "n=7": true, "x": false} {
+		if f := filter(t, "header", condition); f.Match(&m) != want {
+			t.Errorf("%s: %v", condition, !want)
+		}
+	}
+}
+
+// TestRenewalFails: who may not move the messages round can look as long as that does no harm, and not longer.
+func TestRenewalFails(t *testing.T) {
+	r := newRig(t, nil)
+	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(14)})
+	list := r.numbered(40)
+	r.park(list...)
+	plan := *r.plan
+	plan.Park.Exchange = "no.such.exchange"
+	r.plan = &plan
+	q := r.another()
+	looks := 0
+	for ; looks < 30; looks++ {
+		sum, err := q.Browse(t.Context(), Filter{}, Scan{Limit: 3}, func(m *Message) error {
+			if m.MessageID != list[m.Position-1].MessageId {
+				return errors.New(m.MessageID + " is first")
+			}
+			return nil
+		})
+		if err != nil {
+			if !strings.Contains(err.Error(), "renew queue") {
+				t.Errorf("look %d: %v", looks, err)
+			}
+			break
+		}
+		if sum.Total != len(list) {
+			t.Fatalf("look %d: %+v", looks, sum)
+		}
+	}
+	if looks == 30 {
+		t.Log("this broker does not count what is given back") // 4.3
+	}
+	if got := ids(r.drain(r.name)); len(got) != len(list) {
+		t.Errorf("%d left", len(got))
+	}
+}
