@@ -247,6 +247,13 @@ func (a *app) total() int {
 	return len(a.got)
 }
 
+// different counts the ids that have been received.
+func (a *app) different() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.ofID)
+}
+
 // await waits for the nth receipt of an id and returns all of them.
 func (a *app) await(id string, n int) []*delivery {
 	a.t.Helper()

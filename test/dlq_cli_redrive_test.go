@@ -65,7 +65,7 @@ func TestDLQRedriveReset(t *testing.T) {
 	if n := len(sc.app.seen("b")); n != 2 {
 		t.Errorf("b came %d times", n)
 	}
-	if r := sc.cli(1, "redrive", "a", "gone"); !strings.Contains(r.stderr, "only 1 of the 2 messages") {
+	if r := sc.cli(1, "redrive", "a", "gone"); !strings.Contains(r.stderr, `no parked message "gone"`) {
 		t.Errorf("%q", r.stderr)
 	}
 	if r := sc.cli(1, "redrive", "gone"); !strings.Contains(r.stderr, `"gone"`) {

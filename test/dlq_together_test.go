@@ -57,3 +57,88 @@ func TestDLQLooksTogether(t *testing.T) {
 		})
 	}
 }
+
+// TestDLQRedrivesTogether: four that redrive at the same time, again and again until nothing is left. Nobody has been
+// killed, so every message comes once.
+func TestDLQRedrivesTogether(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"classic", "quorum"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("QUEUE_TYPE", queueType, "CONCURRENCY", "30", "LOG_LEVEL", "info")
+			s := sc.run()
+			ids := numbered("m", 1200)
+			sc.parkMany(503, ids...)
+			var work sync.WaitGroup
+			var mu sync.Mutex
+			moved, turns := 0, 0
+			over := func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return moved >= len(ids)
+			}
+			for range 4 {
+				work.Go(func() {
+					for !over() && !t.Failed() {
+						r := command(t, sc.env, "dlq", "redrive", "--limit", "150", "--json", "-q")
+						if r.refused() {
+							continue
+						}
+						var d done
+						if err := json.Unmarshal([]byte(r.stdout), &d); err != nil || r.code != 0 {
+							t.Errorf("exit %d: %s", r.code, r.all())
+						}
+						mu.Lock()
+						moved, turns = moved+d.Done, turns+1
+						mu.Unlock()
+					}
+				})
+			}
+			work.Wait()
+			if moved != len(ids) {
+				t.Errorf("%d messages, said to be moved in %d turns: %d", len(ids), turns, moved)
+			}
+			for _, id := range ids {
+				if n := len(sc.app.await(id, 1)); n != 1 {
+					t.Errorf("%s came %d times", id, n)
+				}
+			}
+			sc.settledAll(s, 0)
+		})
+	}
+}
+
+// TestDLQRedriveOfAThousandThatFail ends by itself: each is tried once more, goes on counting and is parked again.
+func TestDLQRedriveOfAThousandThatFail(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"classic", "quorum"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("QUEUE_TYPE", queueType, "MAX_RETRIES", "1", "CONCURRENCY", "30", "LOG_LEVEL", "info")
+			sc.app.otherwise(func(*delivery) answer { return status(409) }) // a 500 would let the breaker pause before
+			s := sc.run()
+			ids := numbered("m", 1000)
+			sc.send(ids...)
+			within(t, 2*patience, "all parked", func() bool { return sc.ready(sc.dlq()) == len(ids) })
+			if d := sc.acted("redrive"); d.Done != len(ids) || d.Total != len(ids) || d.Failed != 0 {
+				t.Errorf("%+v", d)
+			}
+			within(t, 2*patience, "all tried and parked again", func() bool {
+				return sc.app.total() >= 3*len(ids) && sc.ready(sc.dlq()) == len(ids)
+			})
+			sc.settledAll(s, len(ids))
+			for _, id := range ids {
+				seen := sc.app.seen(id)
+				if last := seen[len(seen)-1]; len(seen) != 3 || last.number("Amqp-Retry-Count") != 1 || last.header.Get("Amqp-Last-Attempt") != "true" {
+					t.Errorf("%s came %d times, the last with %v", id, len(seen), last.header)
+				}
+			}
+			for _, d := range sc.take(sc.dlq(), len(ids)) {
+				h := d.Headers
+				if asInt(h["x-redriven-count"]) != 1 || asInt(h["x-final-retry-count"]) != 1 || asInt(h["x-final-status-code"]) != 409 || h["x-final-reason"] != "max_retries" {
+					t.Errorf("%s: %v", d.MessageId, h)
+				}
+			}
+		})
+	}
+}
