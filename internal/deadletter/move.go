@@ -72,7 +72,6 @@ func (v *mover) run(ctx context.Context, report Report) (Progress, error) {
 // carry goes through the queue once. Nothing is under way any more when it returns.
 func (v *mover) carry(ctx context.Context) error {
 	v.begin()
-	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && !v.dry
 	v.todo = make(chan errand, underway)
 	var work sync.WaitGroup
 	work.Go(v.finishAll)

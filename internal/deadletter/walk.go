@@ -56,7 +56,6 @@ type walk struct {
 	total int  // of those, how many are to be looked at
 	seen  int  // of those, how many have been given out
 	exact bool // take no message beyond total: a window's consumer is cancelled before the first of it is given out
-	empty bool // nothing is expected to stay
 	again bool // the last message taken comes from what a quorum queue keeps apart
 
 	window  *broker.Consumer
@@ -283,7 +282,7 @@ func (w *walk) nextSize() int {
 }
 
 func (w *walk) largestWindow() int {
-	if w.empty || w.s.Major() >= 4 || w.kept.Known && !w.kept.Quorum {
+	if w.s.Major() >= 4 || w.kept.Known && !w.kept.Quorum {
 		return maxWindow
 	}
 	return orderedWindow
