@@ -78,11 +78,15 @@ func (w *walk) giveBack(ctx context.Context) error {
 // leaves its order.
 func (w *walk) restore(ctx context.Context) error {
 	w.total = w.ready
+	if w.guard != nil && w.guardTag == 0 && w.ready > 0 { // it may be the first of what is kept apart
+		d, err := w.fromGuard(ctx)
+		if err != nil {
+			return err
+		}
+		w.keep(d)
+	}
 	for {
 		for len(w.waiting) > 0 {
-			if w.guardTag == 0 { // it has been looked at and not been given out
-				w.guardTag = w.waiting[0].DeliveryTag
-			}
 			w.keep(w.waiting[0])
 			w.waiting = w.waiting[1:]
 			w.seen++

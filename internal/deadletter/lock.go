@@ -68,6 +68,7 @@ func (w *walk) tryClaim(ctx context.Context) (alone bool, err error) {
 	if err != nil || before.Consumers > 0 {
 		return false, err
 	}
+	w.ready = before.Ready
 	if w.guard, err = w.sub.Consume(ctx, 1); err != nil {
 		return false, w.q.explain(err)
 	}

@@ -111,11 +111,15 @@ func (q *Queue) open(ctx context.Context) (*walk, error) {
 	if err == nil && w.ready > 0 {
 		w.kept, err = topology.Keeping(ctx, s, q.name)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return w, nil
+	case w.guard != nil && ctx.Err() != nil: // told to end: the guard's message still has a place
+		_ = w.close()
+	default:
 		s.Close() // which gives back what the guard may have taken
-		return nil, err
 	}
-	return w, nil
+	return nil, err
 }
 
 // next returns the next message, which is the caller's until it has told keep or ack. io.EOF after the last one.
