@@ -61,7 +61,8 @@ func TestListFitsTheTerminal(t *testing.T) {
 func TestListRows(t *testing.T) {
 	foreign := deadletter.View{Ref: "r", MessageID: "m", Foreign: true, OriginalQueue: "their.queue", Error: "timeout"}
 	hostile := aView
-	hostile.MessageID, hostile.RoutingKey, hostile.Problem.Title = "\x1b[2Jm\nn", "\u202ek\r", "\u009b31m"
+	hostile.MessageID, hostile.RoutingKey = "\x1b[2Jm\nn", "\u202ek\r"
+	hostile.Problem = &deadletter.Problem{Title: "\u009b31m"}
 	lines := drawn(t, 0, foreign, hostile, deadletter.View{})
 	if !strings.Contains(lines[1], "timeout") || !strings.HasSuffix(lines[1], "m (of their.queue, another service's)") {
 		t.Errorf("%q", lines[1])
