@@ -12,6 +12,8 @@ import (
 // Browse calls visit for every matching message from the head of the queue on, foreign ones included, and puts all back
 // in their places. The message is valid until visit returns. An error of visit ends the look and is returned.
 func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (Summary, error) {
+	ctx, stop := undated(ctx)
+	defer stop()
 	unlock, err := q.lock(ctx, true)
 	if err != nil {
 		return Summary{Queue: q.name}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -12,7 +13,7 @@ import (
 // although it may have been moved.
 func (w *walk) close() error {
 	defer w.s.Close()
-	if w.s.Err() != nil || w.sub.Err() != nil {
+	if w.guard == nil || w.s.Err() != nil || w.sub.Err() != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), farewell+time.Duration(w.ready)*farewellEach)
@@ -20,12 +21,10 @@ func (w *walk) close() error {
 	if err := w.restore(ctx); err != nil {
 		return err
 	}
-	if w.guard != nil {
-		if err := w.guard.Stop(ctx); err != nil {
-			return err
-		}
-		w.collect(w.guard)
+	if err := w.guard.Stop(ctx); err != nil {
+		return err
 	}
+	w.collect(w.guard)
 	if w.drop {
 		w.spans[0].held, w.spans[0].kept = 0, 0
 		if err := w.sub.Ack(w.guardTag, false); err != nil {
@@ -51,17 +50,19 @@ func (w *walk) giveBack(ctx context.Context) error {
 	ready, waiting := d.Ready, 0
 	for i := range w.spans {
 		s := &w.spans[i]
-		if s.kept == 0 || i == len(w.spans)-1 || w.kept.Known && !w.kept.Quorum {
-			continue // the rest goes with the last one
+		if w.kept.Known && !w.kept.Quorum {
+			break
 		}
-		if err := w.sub.RequeueUpTo(ctx, s.kept); err != nil {
-			return err
-		}
-		ready += s.held
-		s.held = 0
-		if waiting++; waiting%patient == 0 {
-			if err := w.settle(ctx, ready); err != nil {
+		for _, part := range s.parts(i == len(w.spans)-1) {
+			if err := w.sub.RequeueUpTo(ctx, part.last); err != nil {
 				return err
+			}
+			ready += part.held
+			s.held -= part.held
+			if waiting++; waiting%patient == 0 {
+				if err := w.settle(ctx, ready); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -74,11 +75,34 @@ func (w *walk) giveBack(ctx context.Context) error {
 	return w.settle(ctx, ready)
 }
 
+// part is what is given back at once.
+type part struct {
+	last uint64 // delivery tag
+	held int
+}
+
+// parts divides what stays of a window; of the last one the rest goes with everything.
+func (s *span) parts(last bool) (parts []part) {
+	if s.kept == 0 {
+		return nil
+	}
+	slices.Sort(s.stays)
+	rest := s.held
+	for stays := s.stays; len(stays) > orderedWindow; stays = stays[orderedWindow:] {
+		parts = append(parts, part{stays[orderedWindow-1], orderedWindow})
+		rest -= orderedWindow
+	}
+	if !last {
+		parts = append(parts, part{s.kept, rest})
+	}
+	return parts
+}
+
 // restore ends the window. Before that it takes the rest of what a quorum queue keeps apart, so that giving back all of it
 // leaves its order.
 func (w *walk) restore(ctx context.Context) error {
-	w.total = w.ready
-	if w.guard != nil && w.guardTag == 0 && w.ready > 0 { // it may be the first of what is kept apart
+	w.total, w.empty = w.ready, false
+	if w.guardTag == 0 && w.ready > 0 { // it may be the first of what is kept apart
 		d, err := w.fromGuard(ctx)
 		if err != nil {
 			return err

@@ -111,6 +111,17 @@ func (w *walk) calm(ctx context.Context, d Depth) (Depth, error) {
 	return d, nil
 }
 
+// undated is ctx without its deadline: a call to the broker that a deadline cuts off costs the session, and with it the
+// order of all that is held, and one return of each. It ends when ctx does.
+func undated(ctx context.Context) (context.Context, func()) {
+	free, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return free, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // Depth is what the broker says about the queue, without looking into it.
 type Depth struct {
 	Ready     int // messages nobody holds

@@ -72,6 +72,7 @@ func (v *mover) run(ctx context.Context, report Report) (Progress, error) {
 // carry goes through the queue once. Nothing is under way any more when it returns.
 func (v *mover) carry(ctx context.Context) error {
 	v.begin()
+	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && !v.dry
 	v.todo = make(chan errand, underway)
 	var work sync.WaitGroup
 	work.Go(v.finishAll)
@@ -272,6 +273,8 @@ func reporting(report Report, progress func() Progress) (stop func()) {
 
 // Discard deletes what s selects. dry: count, delete nothing. It is otherwise like Redrive.
 func (q *Queue) Discard(ctx context.Context, s Selection, dry bool, report Report) (Progress, error) {
+	ctx, stop := undated(ctx)
+	defer stop()
 	unlock, err := q.lock(ctx, false)
 	if err != nil {
 		return Progress{}, err

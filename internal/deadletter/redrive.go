@@ -19,6 +19,8 @@ import (
 // that cannot be published by itself is counted as failed and stays. When ctx ends, it finishes what is under way. It can
 // always be run again: what has been moved is not there any more.
 func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress, error) {
+	ctx, stop := undated(ctx)
+	defer stop()
 	if err := r.check(); err != nil {
 		return Progress{}, err
 	}

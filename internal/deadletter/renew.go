@@ -79,12 +79,15 @@ func (w *walk) worn(ctx context.Context) (worn, last bool, err error) {
 	if w.kept.Limit > 0 {
 		limit = w.kept.Limit
 	}
-	n, most := message.Deliveries(w.waiting[0].Headers), max(limit-1, 1)
-	return n >= min(careful, most), n >= most-1, nil
+	n := message.Deliveries(w.waiting[0].Headers)
+	// Half of it at the most: what is left is for operations that are killed.
+	return n >= min(careful, max(limit/2, 1)), n >= max(limit-1, 1)-1, nil
 }
 
-// renew moves every message of w to the tail of its own queue, one after the other.
+// renew moves every message of w to the tail of its own queue, one after the other. It goes on when ctx ends: giving back
+// is what the messages cannot stand much more of.
 func (q *Queue) renew(ctx context.Context, w *walk) error {
+	ctx = context.WithoutCancel(ctx)
 	pipe, stop, err := q.pipe(ctx)
 	if err != nil {
 		return err

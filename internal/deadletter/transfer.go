@@ -14,6 +14,8 @@ import (
 
 // Export writes what s selects to w, one Record per line, and leaves it where it is.
 func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Report) (Progress, error) {
+	ctx, stop := undated(ctx)
+	defer stop()
 	unlock, err := q.lock(ctx, true)
 	if err != nil {
 		return Progress{}, err
@@ -57,6 +59,8 @@ func (e *LineError) Unwrap() error { return e.Err }
 // makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked. None behind it is,
 // unless the connection broke: then nobody knows.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
+	ctx, stop := undated(ctx)
+	defer stop()
 	unlock, err := q.lock(ctx, false)
 	if err != nil {
 		return Progress{}, err

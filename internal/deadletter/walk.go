@@ -1,7 +1,9 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -56,6 +58,7 @@ type walk struct {
 	total int  // of those, how many are to be looked at
 	seen  int  // of those, how many have been given out
 	exact bool // take no message beyond total: a window's consumer is cancelled before the first of it is given out
+	empty bool // nothing is expected to stay
 	again bool // the last message taken comes from what a quorum queue keeps apart
 
 	window  *broker.Consumer
@@ -77,9 +80,10 @@ type walk struct {
 
 // span is what one consumer has taken.
 type span struct {
-	first uint64 // delivery tag; 0 until something came
-	kept  uint64 // the last that stays; 0: none
-	held  int    // taken and not acked
+	first uint64   // delivery tag; 0 until something came
+	kept  uint64   // the last that stays; 0: none
+	held  int      // taken and not acked
+	stays []uint64 // all that stay, if the window is too large to give them back at once
 }
 
 // of finds the span of a delivery: one of the last.
@@ -108,18 +112,15 @@ func (q *Queue) open(ctx context.Context) (*walk, error) {
 	if w.sub, err = s.Subscribe(ctx, q.name, 1); err == nil {
 		err = w.claim(ctx)
 	}
-	if err == nil && w.ready > 0 {
-		w.kept, err = topology.Keeping(ctx, s, q.name)
+	if w.guard != nil && w.ready > 0 {
+		// Also when ctx has ended meanwhile: how the guard's message is given back depends on it.
+		kept, kerr := topology.Keeping(context.WithoutCancel(ctx), s, q.name)
+		w.kept, err = kept, cmp.Or(err, kerr)
 	}
-	switch {
-	case err == nil:
-		return w, nil
-	case w.guard != nil && ctx.Err() != nil: // told to end: the guard's message still has a place
-		_ = w.close()
-	default:
-		s.Close() // which gives back what the guard may have taken
+	if err != nil {
+		return nil, errors.Join(err, w.close())
 	}
-	return nil, err
+	return w, nil
 }
 
 // next returns the next message, which is the caller's until it has told keep or ack. io.EOF after the last one.
@@ -286,11 +287,14 @@ func (w *walk) nextSize() int {
 }
 
 func (w *walk) largestWindow() int {
-	if w.s.Major() >= 4 || w.kept.Known && !w.kept.Quorum {
-		return maxWindow
+	if w.unordered() && !w.empty {
+		return orderedWindow
 	}
-	return orderedWindow
+	return maxWindow
 }
+
+// unordered reports whether the queue may forget the order of more than orderedWindow that are given back at once.
+func (w *walk) unordered() bool { return w.s.Major() < 4 && (w.kept.Quorum || !w.kept.Known) }
 
 // roll begins the next window. The old consumer goes first, so that the messages come in their order.
 func (w *walk) roll(ctx context.Context) error {
@@ -307,10 +311,9 @@ func (w *walk) roll(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	w.spans = append(w.spans, span{})
-	w.taken, w.acked, w.staying = 0, 0, 0
+	w.taken, w.acked, w.staying, w.size = 0, 0, 0, size
 	w.mu.Unlock()
 	var err error
-	w.size = size
 	if w.window, err = w.sub.Consume(ctx, size); err != nil {
 		return w.q.explain(err)
 	}
@@ -356,6 +359,9 @@ func (w *walk) keep(d *broker.Delivery) {
 	}
 	s := w.of(tag)
 	s.kept = max(s.kept, tag)
+	if w.size > orderedWindow && w.unordered() {
+		s.stays = append(s.stays, tag)
+	}
 }
 
 // ack removes a message from the queue. The guard's goes last: it holds the place of the guard, which would take another
