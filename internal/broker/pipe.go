@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Pipe struct {
 	slots   chan struct{}
 	metrics *metrics
 	proven  bool // the broker has answered: until then one message goes alone, see pool
+	tried   int  // bytes of the largest body that the broker takes, as far as is known; -1: nothing is
 
 	mu       sync.Mutex
 	inflight map[*Receipt]struct{}
@@ -46,7 +48,7 @@ func (p *Publisher) Pipe(ctx context.Context) (*Pipe, error) {
 	if l == nil {
 		return nil, ErrDisconnected
 	}
-	c := &Pipe{session: l.session, slots: make(chan struct{}, pipeWindow), metrics: p.dialer.metrics, inflight: map[*Receipt]struct{}{}}
+	c := &Pipe{session: l.session, slots: make(chan struct{}, pipeWindow), metrics: p.dialer.metrics, inflight: map[*Receipt]struct{}{}, tried: -1}
 	err := l.session.Do(ctx, "open a channel", func() (err error) {
 		if c.ch, err = l.session.conn.Channel(); err != nil {
 			return err
@@ -59,10 +61,23 @@ func (p *Publisher) Pipe(ctx context.Context) (*Pipe, error) {
 	return c, err
 }
 
-// Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of Publisher.Publish
-// for which nothing was sent, and ErrUnknown; Wait knows the others. The message must not be changed before Wait returns.
+// Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of Try, of
+// Publisher.Publish for which nothing was sent, and ErrUnknown; Wait knows the others. The message must not be changed before
+// Wait returns.
+//
+// The broker closes the channel over a message that is too large for it, and leaves all that are under way unknown. So one
+// that is larger than all before it is tried first; of many there are few of those.
 func (c *Pipe) Send(ctx context.Context, pub *Publication) (*Receipt, error) {
-	r, err := c.send(ctx, pub)
+	var r *Receipt
+	var err error
+	if size := len(pub.Msg.Body); size > c.tried {
+		if err = c.Try(ctx, pub); err == nil {
+			c.tried = size
+		}
+	}
+	if err == nil {
+		r, err = c.send(ctx, pub)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("publish to exchange %q with key %q: %w", pub.Exchange, pub.Key, err)
 	}
@@ -99,7 +114,7 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 	if err != nil {
 		c.forget(r)
 		if errors.Is(err, amqp.ErrClosed) {
-			return nil, fmt.Errorf("%w: %w", ErrDisconnected, c.reason())
+			return nil, fmt.Errorf("%w: %w", ErrDisconnected, cmp.Or(c.reason(), err))
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnknown, c.session.explain(err))
 	}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -77,6 +78,9 @@ func (p *Publication) fits(frameMax int) error {
 			return fmt.Errorf("%w: %s of %d bytes", ErrInvalid, name, len(s))
 		}
 		size += 1 + len(s)
+	}
+	if _, err := strconv.ParseUint(m.Expiration, 10, 32); err != nil && m.Expiration != "" {
+		return fmt.Errorf("%w: expiration %.40q: want milliseconds", ErrInvalid, m.Expiration)
 	}
 	table, err := TableSize(m.Headers)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,17 @@ func User(t testing.TB, password string) string {
 	}
 	Ctl(t, "set_permissions", "-p", vhost, name, ".*", ".*", ".*")
 	return name
+}
+
+// MaxSize makes the broker refuse larger bodies than that, in bytes, until the test has ended. Channels that are open already
+// keep what they have.
+func MaxSize(t testing.TB, bytes int) {
+	t.Helper()
+	// Newer brokers read it from a place of its own.
+	const set = "application:set_env(rabbit, max_message_size, %s), persistent_term:put(max_message_size, %s)."
+	was := strings.TrimSpace(Ctl(t, "eval", "{ok, N} = application:get_env(rabbit, max_message_size), N."))
+	CtlLater(t, "eval", fmt.Sprintf(set, was, was))
+	Ctl(t, "eval", fmt.Sprintf(set, strconv.Itoa(bytes), strconv.Itoa(bytes)))
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)

@@ -13,32 +13,67 @@ const Unlimited = math.MaxInt32
 
 // Kept is how a queue keeps the messages that are given back to it.
 type Kept struct {
-	Known  bool // false: the user may not ask; nothing else is said
+	Known  bool // false: the user may not ask, or the broker does not say; of what follows nothing is known
 	Quorum bool
-	Limit  int // how often a message may be given back before a quorum queue drops it; 0: the queue names none
+	Named  bool // a quorum queue names a delivery limit
+	Limit  int  // that limit: how often a message may be given back before the queue drops it; negative: no end
+
+	Vanishes bool // auto-delete: the queue is deleted with its last consumer
+	Single   bool // one consumer gets everything, all others nothing
 }
 
 // Keeping asks how a queue, which has to exist, keeps what is given back to it. It asks by declaring it as a quorum queue
-// without a limit: a refusal names what is different. A limit set by a policy cannot be seen over AMQP.
+// without a limit. A refusal names the first thing that is different; with that one as it is it asks again. A limit set by
+// a policy cannot be seen over AMQP.
 func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
+	const most = 16 // arguments that a queue may have
 	p := prober{s: s}
 	defer p.close(ctx)
+	k := Kept{Quorum: true, Named: true, Limit: Unlimited}
 	args := amqp.Table{argType: typeQuorum, argDeliveryLimit: deliveryLimit}
-	refusal, err := p.ask(ctx, "ask for the type of "+queueObject(queue), activeQueue(queue, args))
-	if err != nil {
-		return Kept{}, err
+	for range most {
+		refusal, err := p.ask(ctx, "ask for the type of "+queueObject(queue), activeQueue(queue, args))
+		if err != nil {
+			return Kept{}, err
+		}
+		if refusal == nil {
+			k.Known = true
+			return k, nil
+		}
+		property, found, ok := drifted(refusal)
+		if !ok {
+			return Kept{Known: !k.Quorum}, nil
+		}
+		if !k.learn(args, property, found) {
+			return k, nil
+		}
 	}
-	if refusal == nil {
-		return Kept{Known: true, Quorum: true, Limit: Unlimited}, nil
+	return Kept{}, nil
+}
+
+// learn writes down what a refusal says. more: it has to be asked again, with args as they are now.
+func (k *Kept) learn(args amqp.Table, property, found string) (more bool) {
+	switch property {
+	case "auto_delete":
+		*k = Kept{Known: true, Vanishes: true}
+		return false
+	case argNever:
+		*k = Kept{Known: true, Single: true}
+		return false
+	case argType:
+		*k = Kept{Quorum: false}
+		delete(args, argDeliveryLimit) // others do not have it
+	case argDeliveryLimit:
+		n, err := strconv.Atoi(found)
+		if k.Named, k.Limit = err == nil, min(n, Unlimited); err != nil && found != absentValue {
+			*k = Kept{}
+			return false
+		}
 	}
-	switch property, found, ok := drifted(refusal); {
-	case !ok:
-		return Kept{}, nil
-	case property == argType:
-		return Kept{Known: true}, nil
-	case property == argDeliveryLimit:
-		n, _ := strconv.Atoi(found)
-		return Kept{Known: true, Quorum: true, Limit: min(n, Unlimited)}, nil
+	if adopt(args, property, found) {
+		return true
 	}
-	return Kept{}, nil // it differs in something else first
+	// What has been seen of the type is enough for a queue that is none.
+	*k = Kept{Known: !k.Quorum}
+	return false
 }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 )
+
+func limited(n int) Kept { return Kept{Known: true, Quorum: true, Named: true, Limit: n} }
 
 // TestKeeping: what the broker says about a queue somebody else has declared.
 func TestKeeping(t *testing.T) {
@@ -24,16 +27,40 @@ func TestKeeping(t *testing.T) {
 		want Kept
 	}{
 		{"classic", nil, Kept{Known: true}},
-		{"as we declare it", parkArgs(true), Kept{true, true, Unlimited}},
-		{"none", amqp.Table{argType: typeQuorum}, Kept{true, true, 0}},
-		{"five", amqp.Table{argType: typeQuorum, argDeliveryLimit: int32(5)}, Kept{true, true, 5}},
-		{"with a dead-letter exchange", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(7), argDLX: "elsewhere"}, Kept{}},
+		{"classic with more", amqp.Table{"x-max-length": int64(10), argDLX: "elsewhere", "x-queue-mode": "lazy"}, Kept{Known: true}},
+		{"as we declare it", parkArgs(true), limited(Unlimited)},
+		{"none", amqp.Table{argType: typeQuorum}, Kept{Known: true, Quorum: true}},
+		{"none, and more", amqp.Table{argType: typeQuorum, "x-max-length": int64(10)}, Kept{Known: true, Quorum: true}},
+		{"five", amqp.Table{argType: typeQuorum, argDeliveryLimit: int32(5)}, limited(5)},
+		{"nothing at all", amqp.Table{argType: typeQuorum, argDeliveryLimit: int32(0)}, limited(0)},
+		{"with a dead-letter exchange", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(7), argDLX: "elsewhere"}, limited(7)},
+		{"with a size", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(3), "x-quorum-initial-group-size": int64(1), "x-max-length": int64(10)}, limited(3)},
+		{"one consumer", amqp.Table{argNever: true}, Kept{Known: true, Single: true}},
+		{"quorum, one consumer", amqp.Table{argType: typeQuorum, argNever: true, argDeliveryLimit: int64(3)}, Kept{Known: true, Single: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), c.args)
 			n, err := Keeping(t.Context(), s, queue)
 			if err != nil || n != c.want {
 				t.Errorf("%+v, %v; want %+v", n, err, c.want)
+			}
+		})
+	}
+	t.Run("auto-delete", func(t *testing.T) {
+		queue, ch := brokertest.Name(t, "q"), brokertest.Channel(t, url)
+		if _, err := ch.QueueDeclare(queue, true, true, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = ch.QueueDelete(queue, false, false, false) }()
+		if n, err := Keeping(t.Context(), s, queue); err != nil || n != (Kept{Known: true, Vanishes: true}) {
+			t.Errorf("%+v, %v", n, err)
+		}
+	})
+	if !strings.HasPrefix(brokertest.Version(t), "3.") {
+		t.Run("no end", func(t *testing.T) {
+			queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(-1)})
+			if n, err := Keeping(t.Context(), s, queue); err != nil || n != limited(-1) {
+				t.Errorf("%+v, %v", n, err)
 			}
 		})
 	}
