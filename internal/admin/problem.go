@@ -42,7 +42,7 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, deadletter.ErrNoQueue), errors.Is(err, deadletter.ErrMissing), errors.Is(err, deadletter.ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, deadletter.ErrInUse):
+	case errors.Is(err, deadletter.ErrInUse), errors.Is(err, deadletter.ErrUnfit):
 		return http.StatusConflict
 	}
 	return http.StatusServiceUnavailable

@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// careful is how often messages may have been given back to a queue that has, or may have, a delivery limit.
-	careful = 10
-	// assumedLimit is taken for a limit that nobody knows: brokers from RabbitMQ 4.0 give it to a queue that names none.
-	assumedLimit = 20
+	// careful is how often messages may have been given back to a queue that has, or may have, a delivery limit: a policy
+	// may set a lower one than the queue's own, and nobody can see it.
+	careful = 4
+	// defaultLimit is the limit of a queue that names none, on brokers from RabbitMQ 4.0.
+	defaultLimit = 20
 )
 
 // fresh opens a walk on a queue whose messages may be given back. A quorum queue drops a message that has been given back
@@ -26,29 +27,40 @@ func (q *Queue) fresh(ctx context.Context) (*walk, error) {
 	if err != nil || w.ready == 0 {
 		return w, err
 	}
-	worn, last, err := w.worn(ctx)
-	if err == nil && !worn {
+	ctx = context.WithoutCancel(ctx) // giving back is what the messages cannot stand much more of
+	count, limit, err := w.wear(ctx)
+	if err == nil && count < min(careful, max(limit/2, 1)) {
 		return w, nil
 	}
+	last := count >= max(limit/2, 1) // what is left is for operations that are killed
 	if err == nil {
-		if err = q.renew(ctx, w); err != nil {
-			w.unfinished()
-		}
-		if err != nil && !last {
-			// Who may only read can still look, for as long as it does no harm.
-			q.o.Logger.Warn("dead-letter queue not renewed", "queue", q.name, "error", err)
-			err = nil
-		}
+		err = q.renew(ctx, w, last)
 	}
-	if err = errors.Join(err, w.close()); err != nil {
+	switch {
+	case err == nil:
+	case last || w.s.Err() != nil:
+		// When none could be moved, no more is given back than has been taken, and never mind its place. Otherwise the others
+		// are new.
+		w.unfinished(last && w.seen == 0)
+		return nil, errors.Join(err, w.close())
+	default:
+		// Who may only read can still look, for as long as it does no harm.
+		q.o.Logger.Warn("dead-letter queue not renewed", "queue", q.name, "error", err)
+		if w.seen == 0 {
+			return w, nil
+		}
+		w.unfinished(false)
+	}
+	if err = w.close(); err != nil {
 		return nil, err
 	}
 	return q.open(ctx)
 }
 
-// unfinished makes a walk that was to move everything one that gives everything back to its place.
-func (w *walk) unfinished() {
-	w.exact = false
+// unfinished makes a walk that was to move everything one that gives everything back to its place, or one that gives back no
+// more than it has taken.
+func (w *walk) unfinished(noMore bool) {
+	w.exact = noMore
 	if w.window == nil {
 		return
 	}
@@ -59,40 +71,55 @@ func (w *walk) unfinished() {
 	w.window = nil
 }
 
-// worn looks at the first message, which then waits to be next. last: giving back once more may be too often.
-func (w *walk) worn(ctx context.Context) (worn, last bool, err error) {
-	if w.kept.Known && (!w.kept.Quorum || w.kept.Limit == topology.Unlimited) {
-		return false, false, nil
+// wear looks at the first message, which then waits to be next: how often it has been given back, and how often it may be.
+func (w *walk) wear(ctx context.Context) (count, limit int, err error) {
+	if w.kept.Known && (!w.kept.Quorum || w.kept.Limit < 0 || w.kept.Limit == topology.Unlimited) {
+		return 0, topology.Unlimited, nil
 	}
 	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
 		if _, err := w.receive(ctx, w.guard, idle); err != nil {
-			return false, false, err
+			return 0, 0, err
 		}
 		if quiet > stalled {
-			return false, false, w.stalled()
+			return 0, 0, w.stalled()
 		}
 	}
-	if w.waiting[0].Headers == nil {
-		return false, false, nil
-	}
-	limit := assumedLimit
-	if w.kept.Limit > 0 {
+	switch {
+	case !w.kept.Known:
+		limit = 1 // it may be that
+	case w.kept.Named:
 		limit = w.kept.Limit
+	default:
+		limit = defaultLimit
 	}
-	n := message.Deliveries(w.waiting[0].Headers)
-	// Half of it at the most: what is left is for operations that are killed.
-	return n >= min(careful, max(limit/2, 1)), n >= max(limit-1, 1)-1, nil
+	return message.Deliveries(w.waiting[0].Headers), limit, nil
 }
 
-// renew moves every message of w to the tail of its own queue, one after the other. It goes on when ctx ends: giving back
-// is what the messages cannot stand much more of.
-func (q *Queue) renew(ctx context.Context, w *walk) error {
-	ctx = context.WithoutCancel(ctx)
+// renew moves every message of w to the tail of its own queue, one after the other. An error with no message of w seen means
+// that none can be moved. last: none may be given back any more.
+func (q *Queue) renew(ctx context.Context, w *walk, last bool) error {
+	err := q.moveRound(ctx, w)
+	switch {
+	case err == nil:
+		return nil
+	case last:
+		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop what is given back to it once more, and its messages "+
+			"cannot be published again to begin their count anew: %w", ErrUnfit, q.name, err)
+	}
+	return fmt.Errorf("renew queue %q: %w", q.name, err)
+}
+
+func (q *Queue) moveRound(ctx context.Context, w *walk) error {
 	pipe, stop, err := q.pipe(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	if pub, fits := q.o.Plan.RestorePublication(&w.waiting[0].Delivery); fits {
+		if err := pipe.Try(ctx, pub); err != nil && !alone(err) {
+			return err
+		}
+	}
 	w.exact = true // a copy that came round already would be given back in the end
 	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name, "messages", w.ready)
 	v := mover{
@@ -104,10 +131,7 @@ func (q *Queue) renew(ctx context.Context, w *walk) error {
 	}
 	err = v.carry(ctx)
 	if p := v.progress(); err == nil && p.Failed > 0 {
-		err = fmt.Errorf("%d messages leave no room in their headers", p.Failed)
+		err = fmt.Errorf("%d messages cannot be published again, see the log", p.Failed)
 	}
-	if err != nil {
-		return fmt.Errorf("renew queue %q: %w", q.name, err)
-	}
-	return nil
+	return err
 }

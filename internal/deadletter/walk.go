@@ -1,9 +1,7 @@
 package deadletter
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -52,6 +50,7 @@ type walk struct {
 	sub    *broker.Subscription
 	guard  *broker.Consumer
 	kept   topology.Kept
+	asked  bool // kept is what the broker has said
 	since  time.Time // the first message may have been held from then on
 
 	ready int  // messages at the start: what comes after them is not looked at
@@ -102,25 +101,49 @@ func (w *walk) current(tag uint64) bool {
 	return len(w.spans) > 1 && last != 0 && tag >= last
 }
 
-// open connects and makes sure to be alone. The walk must be closed.
+// open connects and makes sure to be alone. The walk must be closed. Once connected it is not interrupted: whoever is told to
+// end in the middle cannot know how to give back what the guard has taken.
 func (q *Queue) open(ctx context.Context) (*walk, error) {
 	s, err := q.dialer.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
+	ctx = context.WithoutCancel(ctx)
 	w := &walk{q: q, s: s, since: time.Now(), freed: make(chan struct{}, 1), spans: []span{{}}}
-	if w.sub, err = s.Subscribe(ctx, q.name, 1); err == nil {
-		err = w.claim(ctx)
+	if err = w.keeping(ctx); err == nil {
+		if w.sub, err = s.Subscribe(ctx, q.name, 1); err == nil {
+			err = w.claim(ctx)
+		}
 	}
-	if w.guard != nil && w.ready > 0 {
-		// Also when ctx has ended meanwhile: how the guard's message is given back depends on it.
-		kept, kerr := topology.Keeping(context.WithoutCancel(ctx), s, q.name)
-		w.kept, err = kept, cmp.Or(err, kerr)
+	if err == nil && w.ready > 0 && !w.asked {
+		err = w.keeping(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, w.close())
+		s.Close() // which gives back what the guard may have taken
+		return nil, err
 	}
 	return w, nil
+}
+
+// keeping asks how the queue keeps what is given back to it, and refuses a queue in which a look does harm.
+func (w *walk) keeping(ctx context.Context) error {
+	d, err := w.q.depth(ctx, w.s)
+	if err != nil || d.Ready == 0 && w.ready == 0 {
+		return err // a queue that is not there must not be declared
+	}
+	w.asked = true
+	if w.kept, err = topology.Keeping(ctx, w.s, w.q.name); err != nil {
+		return err
+	}
+	switch {
+	case w.kept.Vanishes:
+		return fmt.Errorf("%w: queue %q is auto-delete: whoever looks into it deletes it, with its messages", ErrUnfit, w.q.name)
+	case w.kept.Single:
+		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from a look", ErrUnfit, w.q.name)
+	case w.kept.Named && w.kept.Limit == 0:
+		return fmt.Errorf("%w: queue %q has a delivery limit of 0: whoever looks into it loses what was seen", ErrUnfit, w.q.name)
+	}
+	return nil
 }
 
 // next returns the next message, which is the caller's until it has told keep or ack. io.EOF after the last one.
@@ -240,10 +263,10 @@ func wasReturned(d *broker.Delivery) bool {
 	return d.Redelivered && (counted || acquired)
 }
 
-// toTail: before RabbitMQ 4.0 a quorum queue without a delivery limit puts what is given back behind everything else. Only
-// giving back all of it leaves its order.
+// toTail: a quorum queue without a delivery limit puts what is given back behind everything else: before RabbitMQ 4.0 one that
+// names none, since then one that names a negative limit. Only giving back all of it leaves its order.
 func (w *walk) toTail() bool {
-	return w.kept.Quorum && w.kept.Limit == 0 && w.s.Major() < 4
+	return w.kept.Quorum && (w.kept.Limit < 0 || !w.kept.Named && w.s.Major() < 4)
 }
 
 // wholly waits until the window is full and cancels its consumer.
