@@ -2,7 +2,6 @@ package deadletter
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -45,41 +44,5 @@ func TestHeaderWithoutAValue(t *testing.T) {
 		if f := filter(t, "header", condition); f.Match(&m) != want {
 			t.Errorf("%s: %v", condition, !want)
 		}
-	}
-}
-
-// TestRenewalFails: who may not move the messages round can look as long as that does no harm, and not longer.
-func TestRenewalFails(t *testing.T) {
-	r := newRig(t, nil)
-	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(14)})
-	list := r.numbered(40)
-	r.park(list...)
-	plan := *r.plan
-	plan.Park.Exchange = "no.such.exchange"
-	r.plan = &plan
-	q := r.another()
-	looks := 0
-	for ; looks < 30; looks++ {
-		sum, err := q.Browse(t.Context(), Filter{}, Scan{Limit: 3}, func(m *Message) error {
-			if m.MessageID != list[m.Position-1].MessageId {
-				return errors.New(m.MessageID + " is first")
-			}
-			return nil
-		})
-		if err != nil {
-			if !strings.Contains(err.Error(), "renew queue") {
-				t.Errorf("look %d: %v", looks, err)
-			}
-			break
-		}
-		if sum.Total != len(list) {
-			t.Fatalf("look %d: %+v", looks, sum)
-		}
-	}
-	if looks == 30 {
-		t.Log("this broker does not count what is given back") // 4.3
-	}
-	if got := ids(r.drain(r.name)); len(got) != len(list) {
-		t.Errorf("%d left", len(got))
 	}
 }

@@ -85,7 +85,7 @@ func (w *walk) wear(ctx context.Context) (count, limit int, err error) {
 		}
 	}
 	switch {
-	case !w.kept.Known:
+	case !w.kept.Known && w.kept.Quorum:
 		limit = 1 // it may be that
 	case w.kept.Named:
 		limit = w.kept.Limit

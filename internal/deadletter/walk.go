@@ -125,27 +125,6 @@ func (q *Queue) open(ctx context.Context) (*walk, error) {
 	return w, nil
 }
 
-// keeping asks how the queue keeps what is given back to it, and refuses a queue in which a look does harm.
-func (w *walk) keeping(ctx context.Context) error {
-	d, err := w.q.depth(ctx, w.s)
-	if err != nil || d.Ready == 0 && w.ready == 0 {
-		return err // a queue that is not there must not be declared
-	}
-	w.asked = true
-	if w.kept, err = topology.Keeping(ctx, w.s, w.q.name); err != nil {
-		return err
-	}
-	switch {
-	case w.kept.Vanishes:
-		return fmt.Errorf("%w: queue %q is auto-delete: whoever looks into it deletes it, with its messages", ErrUnfit, w.q.name)
-	case w.kept.Single:
-		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from a look", ErrUnfit, w.q.name)
-	case w.kept.Named && w.kept.Limit == 0:
-		return fmt.Errorf("%w: queue %q has a delivery limit of 0: whoever looks into it loses what was seen", ErrUnfit, w.q.name)
-	}
-	return nil
-}
-
 // next returns the next message, which is the caller's until it has told keep or ack. io.EOF after the last one.
 func (w *walk) next(ctx context.Context) (*broker.Delivery, error) {
 	if w.seen >= w.total {

@@ -1,0 +1,217 @@
+package deadletter
+
+import (
+	"bytes"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+// kept fails unless the queue holds just these messages, in this order.
+func (r *rig) kept(list []amqp.Publishing) {
+	r.t.Helper()
+	got := ids(r.drain(r.name))
+	if len(got) != len(list) || !slices.IsSorted(got) {
+		r.t.Errorf("%d of %d left, or not in order: %q", len(got), len(list), got)
+	}
+}
+
+// looksInOrder looks until that is refused, at the most so often, and says how often it was not.
+func (r *rig) looksInOrder(q *Queue, list []amqp.Publishing, most int) (looks int, err error) {
+	r.t.Helper()
+	for ; looks < most; looks++ {
+		sum, err := q.Browse(r.t.Context(), Filter{}, Scan{Limit: 3}, func(m *Message) error {
+			if m.MessageID != list[m.Position-1].MessageId {
+				return errors.New(m.MessageID + " is first")
+			}
+			return nil
+		})
+		if err != nil {
+			return looks, err
+		}
+		if sum.Total != len(list) {
+			r.t.Fatalf("look %d: %+v", looks, sum)
+		}
+	}
+	return looks, nil
+}
+
+// TestRenewalFails: who may not move the messages round can look as long as that does no harm, and not longer; being refused
+// does none either.
+func TestRenewalFails(t *testing.T) {
+	r := newRig(t, nil)
+	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(14)})
+	list := r.numbered(40)
+	r.park(list...)
+	plan := *r.plan
+	plan.Park.Exchange = "no.such.exchange"
+	r.plan = &plan
+	q := r.another()
+	looks, err := r.looksInOrder(q, list, 60)
+	if err != nil && (looks < 7 || !errors.Is(err, ErrUnfit)) {
+		t.Errorf("look %d: %v", looks, err)
+	}
+	for ; err != nil && looks < 60; looks++ { // newer brokers do not count what is given back
+		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); !errors.Is(err, ErrUnfit) && err != nil {
+			t.Errorf("look %d: %v", looks, err)
+		}
+	}
+	if got := r.drain(r.name); len(got) != len(list) {
+		t.Errorf("%d left", len(got))
+	}
+}
+
+// TestLimitAmongOtherArguments: the limit is seen beside whatever else a queue has.
+func TestLimitAmongOtherArguments(t *testing.T) {
+	for name, args := range map[string]amqp.Table{
+		"length": {"x-delivery-limit": int64(3), "x-max-length": int64(100_000)},
+		"chain":  {"x-delivery-limit": int64(9), "x-dead-letter-exchange": "nowhere", "x-overflow": "drop-head"},
+		"size":   {"x-delivery-limit": int64(1), "x-quorum-initial-group-size": int64(1), "x-max-length": int64(100_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args["x-queue-type"] = "quorum"
+			r := newRig(t, nil)
+			r.redeclare(args)
+			list := r.numbered(30)
+			r.park(list...)
+			if looks, err := r.looksInOrder(r.Queue, list, 25); err != nil {
+				t.Errorf("look %d: %v", looks, err)
+			}
+			r.kept(list)
+		})
+	}
+}
+
+// TestNegativeLimit: such a queue puts behind everything else what is given back to it.
+func TestNegativeLimit(t *testing.T) {
+	if strings.HasPrefix(brokertest.Version(t), "3.") {
+		return // refuses to declare it
+	}
+	r := newRig(t, nil)
+	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(-1)})
+	list := r.numbered(30)
+	r.park(list...)
+	if looks, err := r.looksInOrder(r.Queue, list, 3); err != nil {
+		t.Errorf("look %d: %v", looks, err)
+	}
+	r.redrive(Redrive{Selection: Selection{Limit: 2}})
+	r.kept(list[2:])
+}
+
+// TestWhoMayOnlyRead: who can neither see the limit of a queue nor publish its messages again may not look into one that counts.
+func TestWhoMayOnlyRead(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum that names none", "quorum with 3"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.redeclare(kinds[kind])
+			list := r.numbered(30)
+			r.park(list...)
+			const password = "a-password-for-one-test"
+			name := brokertest.User(t, password)
+			brokertest.Ctl(t, "set_permissions", "-p", "/", name, "", "", ".*")
+			u, err := url.Parse(r.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := r.url
+			u.User = url.UserPassword(name, password)
+			r.url = u.String()
+			q := r.another()
+			r.url = all
+			refused := 0
+			for range 8 {
+				_, err := q.Browse(t.Context(), Filter{}, Scan{Limit: 3}, func(*Message) error { return nil })
+				if errors.Is(err, ErrUnfit) {
+					refused++
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+			if got := r.drain(r.name); len(got) != len(list) || kind == "classic" && refused > 0 || refused > 0 && got[0].Redelivered {
+				t.Errorf("%d left, %d looks refused", len(got), refused)
+			}
+		})
+	}
+}
+
+// TestTooLargeForTheBroker: one message that the broker would not take a second time does not hold up the others, and costs
+// nothing twice.
+func TestTooLargeForTheBroker(t *testing.T) {
+	r := newRig(t, nil)
+	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(20)})
+	list := r.numbered(61)
+	list[20].Body = make([]byte, 60_000)
+	r.park(list...)
+	var exported bytes.Buffer
+	if _, err := r.Export(t.Context(), &exported, Selection{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	brokertest.MaxSize(t, 50_000)
+	for i := range 12 {
+		if _, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil && !errors.Is(err, ErrUnfit) {
+			t.Errorf("look %d: %v", i, err)
+		}
+	}
+	brokertest.WaitReady(t, r.url, r.name, 61)
+	p, err := r.Redrive(t.Context(), Redrive{}, nil)
+	if err != nil && !errors.Is(err, ErrUnfit) {
+		t.Errorf("%+v %v", p, err)
+	}
+	left, moved := ids(r.drain(r.name)), ids(r.drain(r.plan.Queue))
+	if len(left)+len(moved) != 61 || !slices.Contains(left, "m0021") || err == nil && len(left) != 1 {
+		t.Errorf("%v; %d moved, left: %q", err, len(moved), left)
+	}
+
+	p, err = r.Import(t.Context(), &exported, 0, nil)
+	if at, ok := errors.AsType[*LineError](err); !ok || at.Line != 21 || !errors.Is(err, ErrInvalid) || p.Done != 20 {
+		t.Errorf("%+v %v", p, err)
+	}
+	brokertest.WaitReady(t, r.url, r.name, 20)
+}
+
+// TestUnfitQueues: where a look would lose messages there is none.
+func TestUnfitQueues(t *testing.T) {
+	for name, args := range map[string]amqp.Table{
+		"auto-delete":            nil,
+		"single-active-consumer": {"x-single-active-consumer": true},
+		"delivery limit of 0":    {"x-queue-type": "quorum", "x-delivery-limit": int64(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			ch := brokertest.Channel(t, r.url)
+			if _, err := ch.QueueDelete(r.name, false, false, false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ch.QueueDeclare(r.name, true, args == nil, false, false, args); err != nil {
+				t.Fatal(err)
+			}
+			r.park(r.numbered(5)...)
+			_, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil })
+			if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), name) {
+				t.Errorf("look: %v", err)
+			}
+			if p, err := r.Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrUnfit) || p.Done != 0 {
+				t.Errorf("redrive: %+v %v", p, err)
+			}
+			brokertest.WaitReady(t, r.url, r.name, 5)
+		})
+	}
+}
+
+// TestImportOfAnExpirationThatIsNone: the line is named, and what came before it is parked.
+func TestImportOfAnExpirationThatIsNone(t *testing.T) {
+	r := newRig(t, func(o *topology.Options) { o.QueueType = "quorum" })
+	lines := `{"format":1,"exchange":"","routing_key":"k","properties":{"message_id":"a"},"body":"eA=="}` + "\n" +
+		`{"format":1,"exchange":"","routing_key":"k","properties":{"message_id":"b","expiration":"abc"},"body":"eA=="}` + "\n"
+	p, err := r.Import(t.Context(), strings.NewReader(lines), 0, nil)
+	if at, ok := errors.AsType[*LineError](err); !ok || at.Line != 2 || !errors.Is(err, ErrInvalid) {
+		t.Errorf("%+v %v", p, err)
+	}
+}
