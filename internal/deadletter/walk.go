@@ -50,7 +50,7 @@ type walk struct {
 	sub    *broker.Subscription
 	guard  *broker.Consumer
 	kept   topology.Kept
-	asked  bool // kept is what the broker has said
+	asked  bool      // kept is what the broker has said
 	since  time.Time // the first message may have been held from then on
 
 	ready int  // messages at the start: what comes after them is not looked at
