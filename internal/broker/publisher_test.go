@@ -121,7 +121,7 @@ func TestPublishFailures(t *testing.T) {
 		"no exchange":         {Publication{Exchange: q + "-missing", Key: q}, ErrUnroutable, 404},
 		"full":                {Publication{Key: full}, ErrNacked, 0},
 		"another's user id":   {Publication{Key: q, Msg: amqp.Publishing{UserId: "somebody"}}, ErrRefused, 406},
-		"bad expiration":      {Publication{Key: q, Msg: amqp.Publishing{Expiration: "soon"}}, ErrRefused, 406},
+		"bad expiration":      {Publication{Key: q, Msg: amqp.Publishing{Expiration: "soon"}}, ErrInvalid, 0},
 		"long key":            {Publication{Key: long}, ErrInvalid, 0},
 		"long exchange":       {Publication{Exchange: long}, ErrInvalid, 0},
 		"long message id":     {Publication{Key: q, Msg: amqp.Publishing{MessageId: long}}, ErrInvalid, 0},

@@ -182,12 +182,17 @@ func (b *tab) click(text string) {
 	b.press(find + "[0]")
 }
 
-// press clicks with the mouse on the element that an expression gives.
+// press clicks with the mouse on the element that an expression gives. What arrives meanwhile may have moved it: then the
+// mouse has met something else, and aims again.
 func (b *tab) press(element string) {
 	b.t.Helper()
-	at := eval[[]float64](b, `(() => { const e = `+element+`; e.scrollIntoView({ block: "center", behavior: "instant" });
-		const r = e.getBoundingClientRect(); return [r.x + Math.min(r.width, 60) / 2, r.y + r.height / 2] })()`)
-	b.do(chromedp.MouseClickXY(at[0], at[1]))
+	eventually(b.t, "a click on "+element, func() bool {
+		at := eval[[]float64](b, `(() => { const e = `+element+`; e.scrollIntoView({ block: "center", behavior: "instant" });
+			window.pressed = false; e.addEventListener("click", () => { window.pressed = true }, { capture: true, once: true });
+			const r = e.getBoundingClientRect(); return [r.x + Math.min(r.width, 60) / 2, r.y + r.height / 2] })()`)
+		b.do(chromedp.MouseClickXY(at[0], at[1]))
+		return eval[bool](b, `window.pressed`)
+	})
 }
 
 // open clicks on the group, or the message, whose button holds a text.
