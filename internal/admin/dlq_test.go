@@ -202,6 +202,23 @@ func TestAMissingQueue(t *testing.T) {
 	}
 }
 
+// TestAnUnfitQueue: a queue that a look would harm is a conflict, not trouble that passes.
+func TestAnUnfitQueue(t *testing.T) {
+	p := startParking(t, nil, nil)
+	ch := brokertest.Channel(t, p.url)
+	if _, err := ch.QueueDelete(p.dlq(), false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	brokertest.Queue(t, p.url, p.dlq(), amqp.Table{"x-single-active-consumer": true})
+	brokertest.Send(t, p.url, p.dlq(), "kept")
+	brokertest.WaitReady(t, p.url, p.dlq(), 1)
+	got := p.do(http.MethodGet, p.control, "/dlq/messages", nil)
+	if p.wantProblem("look", got, http.StatusConflict); !strings.Contains(got.body, "x-single-active-consumer") {
+		t.Error(got.body)
+	}
+	brokertest.WaitReady(t, p.url, p.dlq(), 1)
+}
+
 // TestQueueNames: the one that is known is known by its percent-encoded form alone, and nobody asks the broker about
 // another one: this one is away, which would be a 503.
 func TestQueueNames(t *testing.T) {

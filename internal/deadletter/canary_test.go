@@ -2,7 +2,6 @@ package deadletter
 
 import (
 	"errors"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -19,19 +18,8 @@ func TestCanaryNeedsAnAddress(t *testing.T) {
 		o.Preset, o.Bindings = topology.PresetPerQueue, []topology.Binding{{Exchange: "domain.events", Key: o.Service}}
 	})
 	r.park(r.numbered(5)...)
-	const password = "a-password-for-one-test"
-	name := brokertest.User(t, password)
 	p := r.plan.Permissions(topology.ModeVerify)
-	brokertest.Ctl(t, "set_permissions", "-p", "/", name, p.Configure, p.Write, p.Read)
-	u, err := url.Parse(r.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := r.url
-	u.User = url.UserPassword(name, password)
-	r.url = u.String()
-	q := r.another()
-	r.url = all
+	q := r.as(p.Configure, p.Write, p.Read)
 	done, err := q.Redrive(t.Context(), Redrive{Canary: 2}, nil)
 	if refused, ok := errors.AsType[*broker.RefusedError](err); !ok || refused.Code != 403 || done.Done != 0 {
 		t.Errorf("%+v %v", done, err)

@@ -30,7 +30,8 @@ var (
 	ErrMissing = errors.New("the dead-letter queue does not exist")
 	// ErrInUse: another operation runs on the queue, here or elsewhere, or something else consumes it.
 	ErrInUse = errors.New("the dead-letter queue is in use")
-	// ErrUnfit: the queue is made, or used, in such a way that even a look would lose messages. Nothing was done.
+	// ErrUnfit: the queue is made, or used, in such a way that even a look would lose messages. Nothing has
+	// left it.
 	ErrUnfit = errors.New("this dead-letter queue is better not touched")
 	// ErrNotFound: no parked message matches what was asked for by its id.
 	ErrNotFound = errors.New("no such parked message")

@@ -3,7 +3,6 @@ package deadletter
 import (
 	"context"
 	"errors"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -147,17 +146,7 @@ func TestWithoutTheRightToLock(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, map[string]func(*topology.Options){"quorum": quorum}[kind])
 			r.park(r.numbered(300)...)
-			u, err := url.Parse(r.url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			user := brokertest.User(t, "secret")
-			brokertest.Ctl(t, "set_permissions", user, "^$", ".*", ".*")
-			u.User = url.UserPassword(user, "secret")
-			own := r.url
-			r.url = u.String()
-			q, other := r.another(), r.another()
-			r.url = own
+			q, other := r.as("^$", ".*", ".*"), r.as("^$", ".*", ".*")
 			ctx, cancel := context.WithCancel(t.Context())
 			begun, ended := make(chan struct{}), make(chan struct{})
 			begin := sync.OnceFunc(func() { close(begun) })

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"sync"
 	"testing"
@@ -89,6 +90,22 @@ func (r *rig) another() *Queue {
 		r.t.Fatal(err)
 	}
 	return q
+}
+
+// as is another process whose user has these rights and no others.
+func (r *rig) as(configure, write, read string) *Queue {
+	r.t.Helper()
+	const password = "a-password-for-one-test"
+	name := brokertest.User(r.t, password)
+	brokertest.Ctl(r.t, "set_permissions", "-p", "/", name, configure, write, read)
+	u, err := url.Parse(r.url)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	u.User = url.UserPassword(name, password)
+	theirs := *r
+	theirs.url = u.String()
+	return theirs.another()
 }
 
 func (r *rig) broker() broker.Options {

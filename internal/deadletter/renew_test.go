@@ -3,7 +3,6 @@ package deadletter
 import (
 	"bytes"
 	"errors"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -113,18 +112,7 @@ func TestWhoMayOnlyRead(t *testing.T) {
 			r.redeclare(kinds[kind])
 			list := r.numbered(30)
 			r.park(list...)
-			const password = "a-password-for-one-test"
-			name := brokertest.User(t, password)
-			brokertest.Ctl(t, "set_permissions", "-p", "/", name, "", "", ".*")
-			u, err := url.Parse(r.url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := r.url
-			u.User = url.UserPassword(name, password)
-			r.url = u.String()
-			q := r.another()
-			r.url = all
+			q := r.as("", "", ".*")
 			refused := 0
 			for range 8 {
 				_, err := q.Browse(t.Context(), Filter{}, Scan{Limit: 3}, func(*Message) error { return nil })
@@ -137,6 +125,22 @@ func TestWhoMayOnlyRead(t *testing.T) {
 			if got := r.drain(r.name); len(got) != len(list) || kind == "classic" && refused > 0 || refused > 0 && got[0].Redelivered {
 				t.Errorf("%d left, %d looks refused", len(got), refused)
 			}
+		})
+	}
+}
+
+// TestWhoMayNotConfigure: who cannot see a limit but may publish takes it for the lowest, and moves the messages round in time.
+func TestWhoMayNotConfigure(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum that names none", "quorum with 1"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.redeclare(kinds[kind])
+			list := r.numbered(30)
+			r.park(list...)
+			if looks, err := r.looksInOrder(r.as("", ".*", ".*"), list, 6); err != nil {
+				t.Errorf("look %d: %v", looks, err)
+			}
+			r.kept(list)
 		})
 	}
 }

@@ -58,8 +58,14 @@ func (k *Kept) learn(args amqp.Table, property, found string) (more bool) {
 		*k = Kept{Known: true, Vanishes: true}
 		return false
 	case argNever:
-		*k = Kept{Known: true, Single: true}
-		return false
+		switch found {
+		case "true":
+			*k = Kept{Known: true, Single: true}
+			return false
+		case "false":
+			args[argNever] = false
+			return true
+		}
 	case argType:
 		*k = Kept{Quorum: false}
 		delete(args, argDeliveryLimit) // others do not have it

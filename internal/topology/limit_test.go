@@ -35,6 +35,7 @@ func TestKeeping(t *testing.T) {
 		{"nothing at all", amqp.Table{argType: typeQuorum, argDeliveryLimit: int32(0)}, limited(0)},
 		{"with a dead-letter exchange", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(7), argDLX: "elsewhere"}, limited(7)},
 		{"with a size", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(3), "x-quorum-initial-group-size": int64(1), "x-max-length": int64(10)}, limited(3)},
+		{"all consumers, expressly", amqp.Table{argType: typeQuorum, argNever: false, argDeliveryLimit: int64(3)}, limited(3)},
 		{"one consumer", amqp.Table{argNever: true}, Kept{Known: true, Single: true}},
 		{"quorum, one consumer", amqp.Table{argType: typeQuorum, argNever: true, argDeliveryLimit: int64(3)}, Kept{Known: true, Single: true}},
 	} {
