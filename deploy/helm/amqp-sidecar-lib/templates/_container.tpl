@@ -1,0 +1,124 @@
+{{- /* The port of an address such as :9090. */ -}}
+{{- define "amqp-sidecar-lib.port" -}}
+{{- regexFind "[0-9]+$" (toString .) -}}
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.adminPort" -}}
+{{- include "amqp-sidecar-lib.port" ((include "amqp-sidecar-lib.settings" . | fromJson).env.SIDECAR_ADMIN_ADDR | default ":9090") -}}
+{{- end -}}
+
+{{- /* The sidecar's container, as the one item of a list. It belongs into initContainers, or, with sidecar.native=false, into
+containers. */ -}}
+{{- define "amqp-sidecar-lib.container" -}}
+{{- include "amqp-sidecar-lib.validate" . -}}
+{{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- $v := $s.values -}}
+{{- $port := include "amqp-sidecar-lib.adminPort" . | int -}}
+- name: sidecar
+  image: {{ include "amqp-sidecar-lib.image" . | quote }}
+  {{- with $v.image.pullPolicy }}
+  imagePullPolicy: {{ . }}
+  {{- end }}
+  {{- if $v.sidecar.native }}
+  restartPolicy: Always
+  {{- end }}
+  env:
+    {{- include "amqp-sidecar-lib.env" . | nindent 4 }}
+  {{- with $v.extraEnvFrom }}
+  envFrom:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  ports:
+    - name: sidecar-admin
+      containerPort: {{ $port }}
+      protocol: TCP
+  startupProbe:
+    httpGet: {path: /startupz, port: {{ $port }}}
+    periodSeconds: 1
+    failureThreshold: 30
+  livenessProbe:
+    httpGet: {path: /livez, port: {{ $port }}}
+    periodSeconds: 10
+    timeoutSeconds: 3
+    failureThreshold: 3
+  {{- if ne $v.sidecar.readiness "none" }}
+  readinessProbe:
+    httpGet: {path: {{ ternary "/readyz/broker" "/readyz" (eq $v.sidecar.readiness "broker") }}, port: {{ $port }}}
+    periodSeconds: 5
+    timeoutSeconds: 3
+    failureThreshold: 3
+  {{- end }}
+  {{- if $v.sidecar.preStop }}
+  lifecycle:
+    preStop:
+      exec:
+        command: ["/sidecar", "drain"]
+  {{- end }}
+  {{- with $v.sidecar.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $v.sidecar.securityContext }}
+  securityContext:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with (include "amqp-sidecar-lib.mounts" . | fromJson).mounts }}
+  volumeMounts:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{- /* The app's side of a stop, for its container's lifecycle. The hook is asked of the pod's address; its port is a number,
+because a name would be looked for in the app's own container. */ -}}
+{{- define "amqp-sidecar-lib.appPreStop" -}}
+{{- if (include "amqp-sidecar-lib.values" . | fromJson).sidecar.preStop -}}
+preStop:
+  httpGet:
+    path: /drained
+    port: {{ include "amqp-sidecar-lib.adminPort" . }}
+{{- end -}}
+{{- end -}}
+
+{{- /* What the pod's specification needs besides containers and volumes. Service links would put a variable for every Service of
+the namespace into the environment, and nothing here needs a token for the API server. */ -}}
+{{- define "amqp-sidecar-lib.podSpec" -}}
+enableServiceLinks: false
+automountServiceAccountToken: false
+terminationGracePeriodSeconds: {{ (include "amqp-sidecar-lib.values" . | fromJson).terminationGracePeriodSeconds | int }}
+{{- end -}}
+
+{{- /* Annotations of the pod: the name of the service, and a checksum of where broker.url leads. The sidecar reads a changed Secret
+again by itself, but dials another broker only when the link to this one breaks: a new address rolls the pods, a new password does
+not. The credentials are not in the checksum, which everybody who sees the pod can read. */ -}}
+{{- define "amqp-sidecar-lib.podAnnotations" -}}
+{{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- with $s.env.SIDECAR_SERVICE }}
+amqp-sidecar/service: {{ . | quote }}
+{{- end }}
+{{- with $s.values.broker.url }}
+checksum/amqp-sidecar-broker: {{ regexReplaceAll "://[^@/,]*@" . "://" | sha256sum | trunc 16 | quote }}
+{{- end }}
+{{- end -}}
+
+{{- /* The Secret that holds broker.url; nothing with an existing one. */ -}}
+{{- define "amqp-sidecar-lib.secret" -}}
+{{- $v := include "amqp-sidecar-lib.values" . | fromJson -}}
+{{- if and $v.broker.url (not $v.broker.existingSecret) -}}
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ include "amqp-sidecar-lib.name" . }}-broker
+  namespace: {{ .root.Release.Namespace }}
+  {{- with .labels }}
+  labels:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+type: Opaque
+stringData:
+  url: {{ $v.broker.url | quote }}
+{{- end -}}
+{{- end -}}

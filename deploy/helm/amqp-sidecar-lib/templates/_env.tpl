@@ -1,0 +1,163 @@
+{{- /* Which value sets which variable. What a value that is empty comes to is the sidecar's own default, so nothing is
+rendered for it and extraEnv may set it. */ -}}
+{{- define "amqp-sidecar-lib.typed" -}}
+SIDECAR_AMQP_HEARTBEAT: broker.heartbeat
+SIDECAR_AMQP_SASL: broker.sasl
+SIDECAR_AMQP_TLS_SERVER_NAME: broker.tls.serverName
+SIDECAR_APP_DOWN: dispatch.appDown
+SIDECAR_APP_HEALTH_INTERVAL: dispatch.healthInterval
+SIDECAR_APP_HEALTH_PATH: app.healthPath
+SIDECAR_APP_HEALTH_TIMEOUT: dispatch.healthTimeout
+SIDECAR_APP_TIMEOUT: dispatch.timeout
+SIDECAR_BINDINGS: topology.bindings
+SIDECAR_CLOUDEVENTS: dispatch.cloudEvents
+SIDECAR_CONCURRENCY: flow.concurrency
+SIDECAR_CONTROL_ADDR: sidecar.control.address
+SIDECAR_CRASH_LIMIT: dispatch.crashLimit
+SIDECAR_DEAD_LETTER: topology.deadLetter
+SIDECAR_DLQ: topology.dlq
+SIDECAR_DLX: topology.dlx
+SIDECAR_EXCHANGE: topology.exchange
+SIDECAR_EXCHANGE_TYPE: topology.exchangeType
+SIDECAR_FORWARD_HEADERS: dispatch.forwardHeaders
+SIDECAR_LOG_FORMAT: sidecar.logFormat
+SIDECAR_LOG_LEVEL: sidecar.logLevel
+SIDECAR_MAX_BODY: flow.maxBody
+SIDECAR_MAX_RETRIES: topology.maxRetries
+SIDECAR_MESSAGE_TTL: topology.messageTTL
+SIDECAR_PARK_ON_STATUS: dispatch.parkOnStatus
+SIDECAR_PASSTHROUGH_HEADERS: dispatch.passthroughHeaders
+SIDECAR_PREFETCH: flow.prefetch
+SIDECAR_PREFIX: topology.prefix
+SIDECAR_QUEUE: topology.queue
+SIDECAR_QUEUE_TYPE: topology.queueType
+SIDECAR_REQUEUE_DELAY_MAX: dispatch.requeueDelayMax
+SIDECAR_REQUEUE_DELAY_MIN: dispatch.requeueDelayMin
+SIDECAR_RETRY_AFTER_MAX: dispatch.retryAfterMax
+SIDECAR_RETRY_DELAY: topology.retryDelay
+SIDECAR_RETRY_DELAYS: topology.retryDelays
+SIDECAR_RETRY_EXCHANGE: topology.retryExchange
+SIDECAR_RETRY_QUEUE: topology.retryQueue
+SIDECAR_SERVICE: service.name
+SIDECAR_SHUTDOWN_GRACE: sidecar.shutdownGrace
+SIDECAR_TOPOLOGY: topology.preset
+SIDECAR_TOPOLOGY_MODE: topology.mode
+OTEL_EXPORTER_OTLP_ENDPOINT: tracing.endpoint
+OTEL_RESOURCE_ATTRIBUTES: tracing.resourceAttributes
+OTEL_SERVICE_NAME: tracing.serviceName
+OTEL_TRACES_SAMPLER: tracing.sampler
+OTEL_TRACES_SAMPLER_ARG: tracing.samplerArg
+{{- end -}}
+
+{{- /* Where files are in the sidecar's container, by what they are for. Directories, not single files: those that are
+mounted alone (subPath) never change, and a secret is rotated by changing the file. */ -}}
+{{- define "amqp-sidecar-lib.directories" -}}
+{broker: /etc/amqp-sidecar/broker, tls: /etc/amqp-sidecar/tls, control: /etc/amqp-sidecar/control, app: /etc/amqp-sidecar/app, crash: /var/lib/amqp-sidecar}
+{{- end -}}
+
+{{- /* Variables that come from more than one value, or name a file: {variable: {value, from}}. */ -}}
+{{- define "amqp-sidecar-lib.made" -}}
+{{- $v := .values -}}
+{{- $dir := include "amqp-sidecar-lib.directories" . | fromYaml -}}
+{{- $made := dict -}}
+{{- $b := $v.broker -}}
+{{- if or $b.url $b.existingSecret -}}
+{{- $_ := set $made "SIDECAR_AMQP_URL_FILE" (dict "value" (printf "%s/url" $dir.broker) "from" (ternary "broker.url" "broker.existingSecret" (not (empty $b.url)))) -}}
+{{- end -}}
+{{- if and $b.existingSecret $b.usernameKey -}}
+{{- $_ := set $made "SIDECAR_AMQP_USERNAME_FILE" (dict "value" (printf "%s/username" $dir.broker) "from" "broker.usernameKey") -}}
+{{- end -}}
+{{- if and $b.existingSecret $b.passwordKey -}}
+{{- $_ := set $made "SIDECAR_AMQP_PASSWORD_FILE" (dict "value" (printf "%s/password" $dir.broker) "from" "broker.passwordKey") -}}
+{{- end -}}
+{{- if $b.tls.existingSecret -}}
+{{- if $b.tls.caKey -}}
+{{- $_ := set $made "SIDECAR_AMQP_TLS_CA_FILE" (dict "value" (printf "%s/ca.crt" $dir.tls) "from" "broker.tls.caKey") -}}
+{{- end -}}
+{{- if $b.tls.certKey -}}
+{{- $_ := set $made "SIDECAR_AMQP_TLS_CERT_FILE" (dict "value" (printf "%s/tls.crt" $dir.tls) "from" "broker.tls.certKey") -}}
+{{- end -}}
+{{- if $b.tls.keyKey -}}
+{{- $_ := set $made "SIDECAR_AMQP_TLS_KEY_FILE" (dict "value" (printf "%s/tls.key" $dir.tls) "from" "broker.tls.keyKey") -}}
+{{- end -}}
+{{- end -}}
+{{- with $v.sidecar.control -}}
+{{- if and .existingSecret .tokenKey -}}
+{{- $_ := set $made "SIDECAR_CONTROL_TOKEN_FILE" (dict "value" (printf "%s/token" $dir.control) "from" "sidecar.control.tokenKey") -}}
+{{- end -}}
+{{- if and .existingSecret .readTokenKey -}}
+{{- $_ := set $made "SIDECAR_CONTROL_READ_TOKEN_FILE" (dict "value" (printf "%s/read-token" $dir.control) "from" "sidecar.control.readTokenKey") -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.app.tokenSecret.name -}}
+{{- $_ := set $made "SIDECAR_APP_TOKEN_FILE" (dict "value" (printf "%s/token" $dir.app) "from" "app.tokenSecret") -}}
+{{- end -}}
+{{- if $v.app.url -}}
+{{- $_ := set $made "SIDECAR_APP_URL" (dict "value" $v.app.url "from" "app.url") -}}
+{{- else if or $v.app.port $v.app.path -}}
+{{- $from := list (ternary "app.port" "" (not (empty $v.app.port))) (ternary "app.path" "" (not (empty $v.app.path))) | compact | join " and " -}}
+{{- $_ := set $made "SIDECAR_APP_URL" (dict "value" (printf "http://127.0.0.1:%v/%s" (int ($v.app.port | default 8080)) (trimPrefix "/" $v.app.path)) "from" $from) -}}
+{{- end -}}
+{{- if $v.sidecar.adminPort -}}
+{{- $_ := set $made "SIDECAR_ADMIN_ADDR" (dict "value" (printf ":%d" (int $v.sidecar.adminPort)) "from" "sidecar.adminPort") -}}
+{{- end -}}
+{{- if $v.tracing.headersSecret.name -}}
+{{- $ref := dict "secretKeyRef" (dict "name" $v.tracing.headersSecret.name "key" $v.tracing.headersSecret.key) -}}
+{{- $_ := set $made "OTEL_EXPORTER_OTLP_HEADERS" (dict "valueFrom" $ref "from" "tracing.headersSecret") -}}
+{{- end -}}
+{{- toJson $made -}}
+{{- end -}}
+
+{{- /* All there is to know of a context (dict "root" $ "values" <subtree>), as JSON:
+  values  the values with defaults
+  typed   {variable: {value or valueFrom, from}} of the values that are set
+  given   {variable: {value or valueFrom}} of extraEnv
+  env     {variable: text} as the sidecar will see it, defaults that the chart makes included; null where only the cluster knows
+*/ -}}
+{{- define "amqp-sidecar-lib.settings" -}}
+{{- $v := include "amqp-sidecar-lib.values" . | fromJson -}}
+{{- $typed := include "amqp-sidecar-lib.made" (dict "values" $v) | fromJson -}}
+{{- range $variable, $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}
+{{- $value := $v -}}
+{{- range splitList "." $path -}}
+{{- $value = ternary (get ($value | default dict) .) nil (kindIs "map" $value) -}}
+{{- end -}}
+{{- if kindIs "map" $value -}}
+{{- $pairs := list -}}
+{{- range $k, $x := $value -}}{{- $pairs = append $pairs (printf "%s=%s" $k (include "amqp-sidecar-lib.text" $x | urlquery | replace "+" "%20")) -}}{{- end -}}
+{{- $value = join "," $pairs -}}
+{{- end -}}
+{{- with include "amqp-sidecar-lib.text" $value -}}
+{{- $_ := set $typed $variable (dict "value" . "from" $path) -}}
+{{- end -}}
+{{- end -}}
+{{- $given := dict -}}
+{{- range $v.extraEnv -}}
+{{- $_ := set $given .name . -}}
+{{- end -}}
+{{- $env := dict "SIDECAR_SERVICE" .root.Release.Name "SIDECAR_APP_URL" "http://127.0.0.1:8080/" "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_SHUTDOWN_GRACE" "25s" -}}
+{{- range $set := list $typed $given -}}
+{{- range $variable, $x := $set -}}
+{{- $_ := set $env $variable (ternary nil (include "amqp-sidecar-lib.text" $x.value) (hasKey $x "valueFrom")) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "values" $v "typed" $typed "given" $given "env" $env | toJson -}}
+{{- end -}}
+
+{{- /* The list for env of the sidecar's container: what values set, then extraEnv as it was given. */ -}}
+{{- define "amqp-sidecar-lib.env" -}}
+{{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- $list := list -}}
+{{- if not (hasKey $s.given "SIDECAR_SERVICE") -}}
+{{- $list = append $list (dict "name" "SIDECAR_SERVICE" "value" $s.env.SIDECAR_SERVICE) -}}
+{{- end -}}
+{{- range $variable, $x := $s.typed -}}
+{{- if and (ne $variable "SIDECAR_SERVICE") (not (hasKey $s.given $variable)) -}}
+{{- $list = append $list (merge (dict "name" $variable) (omit $x "from")) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $s.env.SIDECAR_CRASH_LIMIT (ne $s.env.SIDECAR_CRASH_LIMIT "0") (not (hasKey $s.given "SIDECAR_CRASH_DIR")) -}}
+{{- $list = append $list (dict "name" "SIDECAR_CRASH_DIR" "value" (include "amqp-sidecar-lib.directories" . | fromYaml).crash) -}}
+{{- end -}}
+{{- toYaml (concat $list $s.values.extraEnv) -}}
+{{- end -}}

@@ -1,0 +1,148 @@
+{{- /* The presets as the sidecar builds them (internal/topology/presets.go). {prefix}, {service} and the rest are filled in
+amqp-sidecar-lib.plan; scripts/charts.sh compares the result with `sidecar plan` for every preset. */ -}}
+{{- define "amqp-sidecar-lib.presets" -}}
+fanout:
+  exchanges: ["{prefix}.main-exchange"]
+  exchangeType: fanout
+  queue: "{prefix}.queue.{service}"
+  bindingKey: "#"
+  retryExchange: "{prefix}.retry-exchange.{service}"
+  retryQueue: "{prefix}.retry-queue.{service}"
+  tierQueue: "{retry-queue}.{tier}"
+  delay: 5s
+  dlq: "{prefix}.dlq.{service}"
+  maxRetries: 10
+  rejects: true
+topic-tiers:
+  exchanges: ["{prefix}.events"]
+  exchangeType: topic
+  queue: "{prefix}.{rest}"
+  bindingKey: "{rest}.*"
+  retryExchange: "{exchange}.retry"
+  retryQueue: "{prefix}.{rest}.retry"
+  tierQueue: "{retry-queue}.{tier}"
+  delays: [30s, 5m, 30m]
+  dlx: "{exchange}.dlx"
+  dlq: "{exchange}.dlq"
+per-queue:
+  exchanges: [domain.events, domain.commands]
+  exchangeType: topic
+  queue: "q.{service}"
+  retryExchange: "retry.{queue}"
+  retryQueue: "{queue}.retry"
+  tierQueue: "{retry-queue}.{tier}"
+  delay: 15s
+  dlx: "dlq.{queue}"
+  dlq: "{queue}.dlq"
+  maxRetries: 3
+  rejects: true
+delay-ladder:
+  exchanges: ["{prefix}.events"]
+  exchangeType: topic
+  queue: "{prefix}.{rest}"
+  queueType: quorum
+  retryQueue: "{queue}.delay"
+  tierQueue: "{retry-queue}_{seconds}"
+  delays: [2s, 5s, 15s]
+  dlq: "{queue}.dlq"
+dead-letter:
+  exchanges: ["{prefix}"]
+  exchangeType: topic
+  retryQueue: "{queue}.retry"
+  tierQueue: "{retry-queue}.{tier}"
+  delay: 5s
+  dlx: "{exchange}.dlx"
+  dlq: "{queue}.dlq"
+  maxRetries: 4
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.fill" -}}
+{{- $text := .text -}}
+{{- range $hole, $value := .names -}}
+{{- $text = replace $hole $value $text -}}
+{{- end -}}
+{{- $text -}}
+{{- end -}}
+
+{{- /* What the sidecar will declare, as JSON; {} where only the cluster knows a variable that decides it. */ -}}
+{{- define "amqp-sidecar-lib.plan" -}}
+{{- $env := (include "amqp-sidecar-lib.settings" . | fromJson).env -}}
+{{- $known := true -}}
+{{- range tuple "SERVICE" "TOPOLOGY" "PREFIX" "EXCHANGE" "EXCHANGE_TYPE" "QUEUE" "BINDINGS" "RETRY_EXCHANGE" "RETRY_QUEUE" "DLX" "DLQ" "RETRY_DELAY" "RETRY_DELAYS" "MAX_RETRIES" "QUEUE_TYPE" "DEAD_LETTER" -}}
+{{- $name := printf "SIDECAR_%s" . -}}
+{{- if and (hasKey $env $name) (kindIs "invalid" (get $env $name)) -}}{{- $known = false -}}{{- end -}}
+{{- end -}}
+{{- $preset := $env.SIDECAR_TOPOLOGY | default "fanout" -}}
+{{- $p := get (include "amqp-sidecar-lib.presets" . | fromYaml) $preset -}}
+{{- if and $known $p -}}
+{{- $service := $env.SIDECAR_SERVICE -}}
+{{- $cut := splitn "-" 2 $service -}}
+{{- $hyphen := contains "-" $service -}}
+{{- $prefix := $env.SIDECAR_PREFIX | default (ternary $cut._0 "default" $hyphen) -}}
+{{- $names := dict "{service}" $service "{rest}" (ternary $cut._1 $service $hyphen) "{prefix}" $prefix -}}
+{{- $plan := dict "preset" $preset "exchangeType" ($env.SIDECAR_EXCHANGE_TYPE | default $p.exchangeType) "queueType" ($env.SIDECAR_QUEUE_TYPE | default $p.queueType | default "classic") -}}
+{{- range tuple (list "exchange" "EXCHANGE" (first $p.exchanges)) (list "queue" "QUEUE" $p.queue) (list "retryExchange" "RETRY_EXCHANGE" $p.retryExchange) (list "retryQueue" "RETRY_QUEUE" $p.retryQueue) (list "dlx" "DLX" $p.dlx) (list "dlq" "DLQ" $p.dlq) -}}
+{{- $value := get $env (printf "SIDECAR_%s" (index . 1)) | default (include "amqp-sidecar-lib.fill" (dict "text" (index . 2 | default "") "names" $names)) -}}
+{{- $_ := set $plan (index . 0) $value -}}
+{{- $_ := set $names (printf "{%s}" (kebabcase (index . 0))) $value -}}
+{{- end -}}
+{{- if eq ($env.SIDECAR_DEAD_LETTER | default "") "disabled" -}}
+{{- $plan = merge (dict "dlx" "" "dlq" "") $plan -}}
+{{- end -}}
+{{- $delays := $p.delays | default list -}}
+{{- with $env.SIDECAR_RETRY_DELAYS -}}
+{{- $delays = ternary list (splitList "," .) (eq . "none") -}}
+{{- end -}}
+{{- $tiered := or (not (empty $env.SIDECAR_RETRY_DELAYS)) (not (empty $p.delays)) -}}
+{{- $waits := list -}}
+{{- if not $tiered -}}
+{{- $waits = append $waits (dict "queue" $plan.retryQueue "delay" ($env.SIDECAR_RETRY_DELAY | default $p.delay)) -}}
+{{- else if $p.rejects -}}
+{{- $_ := set $plan "idle" $plan.retryQueue -}}
+{{- end -}}
+{{- range $delays -}}
+{{- $ms := include "amqp-sidecar-lib.milliseconds" (trim .) | int64 -}}
+{{- $tier := include "amqp-sidecar-lib.tier" $ms -}}
+{{- $seconds := ternary (printf "%ds" (div $ms 1000)) $tier (eq (mod $ms 1000) 0) -}}
+{{- $queue := include "amqp-sidecar-lib.fill" (dict "text" $p.tierQueue "names" (merge (dict "{tier}" $tier "{seconds}" $seconds) $names)) -}}
+{{- $waits = append $waits (dict "queue" $queue "delay" (trim .)) -}}
+{{- end -}}
+{{- $_ := set $plan "waits" $waits -}}
+{{- $_ := set $plan "maxRetries" ($env.SIDECAR_MAX_RETRIES | default ($p.maxRetries | default (len $delays)) | toString) -}}
+{{- $bindings := list -}}
+{{- with $env.SIDECAR_BINDINGS -}}
+{{- range splitList "," . -}}{{- $bindings = append $bindings (trim .) -}}{{- end -}}
+{{- else -}}
+{{- $key := ternary (include "amqp-sidecar-lib.fill" (dict "text" ($p.bindingKey | default "") "names" $names)) "" (eq $plan.exchangeType "topic") -}}
+{{- $bindings = list (printf "%s:%s" $plan.exchange $key) -}}
+{{- end -}}
+{{- $_ := set $plan "bindings" $bindings -}}
+{{- toJson $plan -}}
+{{- else -}}
+{}
+{{- end -}}
+{{- end -}}
+
+{{- /* The plan for people. */ -}}
+{{- define "amqp-sidecar-lib.topology" -}}
+{{- $p := include "amqp-sidecar-lib.plan" . | fromJson -}}
+{{- if not $p -}}
+decided by variables that only the cluster knows; `sidecar plan` in the container prints it
+{{- else -}}
+preset       {{ $p.preset }}, {{ $p.queueType }} queues
+consumes     {{ $p.queue }}
+{{- range $p.bindings }}
+{{- $at := splitn ":" 2 . }}
+  bound to   {{ $at._0 }}{{ if eq $at._0 $p.exchange }} ({{ $p.exchangeType }}){{ end }}{{ with $at._1 }}, key {{ . }}{{ end }}
+{{- end }}
+{{- range $p.waits }}
+retries in   {{ .queue }} for {{ .delay }}{{ with $p.retryExchange }}, through {{ . }}{{ end }}
+{{- else }}
+retries      never
+{{- end }}
+{{- with $p.idle }}
+(also)       {{ . }}, for what others dead-letter
+{{- end }}
+parks in     {{ if $p.dlq }}{{ $p.dlq }}{{ with $p.dlx }}, through {{ . }}{{ end }}, after {{ $p.maxRetries }} retries{{ else }}nothing: after {{ $p.maxRetries }} retries a message is discarded{{ end }}
+{{- end -}}
+{{- end -}}

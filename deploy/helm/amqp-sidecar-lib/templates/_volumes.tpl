@@ -1,0 +1,54 @@
+{{- /* Volumes of the pod, and where the sidecar's container mounts them: JSON {volumes, mounts}. Secrets are mounted into the
+sidecar's container alone, so 0444 lets its user read them whatever the pod's fsGroup is. */ -}}
+{{- define "amqp-sidecar-lib.mounts" -}}
+{{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- $v := $s.values -}}
+{{- $dir := include "amqp-sidecar-lib.directories" . | fromYaml -}}
+{{- $secrets := dict -}}
+{{- with $v.broker -}}
+{{- if or .url .existingSecret -}}
+{{- $items := list (dict "key" (ternary "url" .existingSecretKey (empty .existingSecret)) "path" "url") -}}
+{{- if and .existingSecret .usernameKey -}}{{- $items = append $items (dict "key" .usernameKey "path" "username") -}}{{- end -}}
+{{- if and .existingSecret .passwordKey -}}{{- $items = append $items (dict "key" .passwordKey "path" "password") -}}{{- end -}}
+{{- $_ := set $secrets "broker" (dict "name" (.existingSecret | default (printf "%s-broker" (include "amqp-sidecar-lib.name" $))) "items" $items) -}}
+{{- end -}}
+{{- if .tls.existingSecret -}}
+{{- $items := list -}}
+{{- range $key, $path := dict "caKey" "ca.crt" "certKey" "tls.crt" "keyKey" "tls.key" -}}
+{{- with get $v.broker.tls $key -}}{{- $items = append $items (dict "key" . "path" $path) -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $secrets "tls" (dict "name" .tls.existingSecret "items" $items) -}}
+{{- end -}}
+{{- end -}}
+{{- with $v.sidecar.control -}}
+{{- if .existingSecret -}}
+{{- $items := list (dict "key" .tokenKey "path" "token") -}}
+{{- with .readTokenKey -}}{{- $items = append $items (dict "key" . "path" "read-token") -}}{{- end -}}
+{{- $_ := set $secrets "control" (dict "name" .existingSecret "items" $items) -}}
+{{- end -}}
+{{- end -}}
+{{- with $v.app.tokenSecret -}}
+{{- if .name -}}
+{{- $_ := set $secrets "app" (dict "name" .name "items" (list (dict "key" .key "path" "token"))) -}}
+{{- end -}}
+{{- end -}}
+{{- $volumes := list -}}
+{{- $mounts := list -}}
+{{- range $what, $x := $secrets -}}
+{{- $name := printf "amqp-sidecar-%s" $what -}}
+{{- $volumes = append $volumes (dict "name" $name "secret" (dict "secretName" $x.name "defaultMode" 0444 "items" $x.items)) -}}
+{{- $mounts = append $mounts (dict "name" $name "mountPath" (get $dir $what) "readOnly" true) -}}
+{{- end -}}
+{{- $limit := $s.env.SIDECAR_CRASH_LIMIT -}}
+{{- if or (and (hasKey $s.env "SIDECAR_CRASH_LIMIT") (kindIs "invalid" $limit)) (and $limit (ne $limit "0")) -}}
+{{- $volumes = append $volumes (dict "name" "amqp-sidecar-crash" "emptyDir" (dict "sizeLimit" "16Mi")) -}}
+{{- $mounts = append $mounts (dict "name" "amqp-sidecar-crash" "mountPath" ($s.env.SIDECAR_CRASH_DIR | default $dir.crash)) -}}
+{{- end -}}
+{{- dict "volumes" (concat $volumes $v.extraVolumes) "mounts" (concat $mounts $v.extraVolumeMounts) | toJson -}}
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.volumes" -}}
+{{- with (include "amqp-sidecar-lib.mounts" . | fromJson).volumes -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}

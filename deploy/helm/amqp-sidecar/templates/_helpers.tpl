@@ -1,0 +1,49 @@
+{{- define "amqp-sidecar.fullname" -}}
+{{- $name := .Values.nameOverride | default .Chart.Name -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "amqp-sidecar.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "amqp-sidecar.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "amqp-sidecar.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* metadata of an object: (list $ "-suffix" labels annotations). */ -}}
+{{- define "amqp-sidecar.metadata" -}}
+{{- $ := index . 0 -}}
+name: {{ include "amqp-sidecar.fullname" $ }}{{ index . 1 }}
+namespace: {{ $.Release.Namespace }}
+labels:
+  {{- include "amqp-sidecar.labels" $ | nindent 2 }}
+  {{- with index . 2 }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (index . 3 | default dict) ($.Values.commonAnnotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "amqp-sidecar.serviceAccountName" -}}
+{{- if (.Values.serviceAccount).create -}}
+{{- .Values.serviceAccount.name | default (include "amqp-sidecar.fullname" .) -}}
+{{- else -}}
+{{- (.Values.serviceAccount).name | default "default" -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,95 @@
+{{- /* The pod template of whatever runs it. */ -}}
+{{- define "amqp-sidecar.pod" -}}
+{{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) -}}
+{{- $app := .Values.app | default dict -}}
+{{- $native := (.Values.sidecar).native -}}
+metadata:
+  labels:
+    {{- /* Not the chart's version: an upgrade that changes nothing in a pod shall not replace it. */}}
+    {{- include "amqp-sidecar.selectorLabels" . | nindent 4 }}
+    {{- with merge (dict) (.Values.podLabels | default dict) (.Values.commonLabels | default dict) }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    kubectl.kubernetes.io/default-container: app
+    {{- include "amqp-sidecar-lib.podAnnotations" $lib | trim | nindent 4 }}
+    {{- with merge (dict) (.Values.podAnnotations | default dict) (.Values.commonAnnotations | default dict) }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  {{- $spec := include "amqp-sidecar-lib.podSpec" $lib | fromYaml }}
+  {{- $spec = set $spec "automountServiceAccountToken" ((.Values.serviceAccount).automountToken | default false) }}
+  {{- toYaml $spec | nindent 2 }}
+  serviceAccountName: {{ include "amqp-sidecar.serviceAccountName" . }}
+  {{- if ne .Values.workload.kind "Deployment" }}
+  restartPolicy: {{ .Values.workload.restartPolicy }}
+  {{- end }}
+  {{- range $field := list "imagePullSecrets" "affinity" "tolerations" "nodeSelector" "priorityClassName" "runtimeClassName" }}
+  {{- with get $.Values $field }}
+  {{- toYaml (dict $field .) | nindent 2 }}
+  {{- end }}
+  {{- end }}
+  {{- with .Values.podSecurityContext }}
+  securityContext:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- range . }}
+    - {{- merge (dict) . (dict "labelSelector" (dict "matchLabels" (include "amqp-sidecar.selectorLabels" $ | fromYaml))) | toYaml | nindent 6 }}
+    {{- end }}
+  {{- end }}
+  {{- if or $native .Values.extraInitContainers }}
+  initContainers:
+    {{- with .Values.extraInitContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- if $native }}
+    {{- include "amqp-sidecar-lib.container" $lib | nindent 4 }}
+    {{- end }}
+  {{- end }}
+  containers:
+    - name: app
+      image: {{ $app.image | quote }}
+      {{- with $app.imagePullPolicy }}
+      imagePullPolicy: {{ . }}
+      {{- end }}
+      {{- range $field := list "command" "args" "env" "envFrom" "resources" "securityContext" "volumeMounts" }}
+      {{- with get $app $field }}
+      {{ $field }}:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      {{- range $field := list "startup" "liveness" "readiness" }}
+      {{- with get ($app.probes | default dict) $field }}
+      {{ $field }}Probe:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      {{- with merge (dict) (include "amqp-sidecar-lib.appPreStop" $lib | fromYaml) ($app.lifecycle | default dict) }}
+      lifecycle:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- if not $native }}
+    {{- include "amqp-sidecar-lib.container" $lib | nindent 4 }}
+    {{- end }}
+    {{- with .Values.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with include "amqp-sidecar-lib.volumes" $lib }}
+  volumes:
+    {{- . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{- /* The specification of a Job. */ -}}
+{{- define "amqp-sidecar.job" -}}
+{{- range $field := list "parallelism" "completions" "backoffLimit" "activeDeadlineSeconds" "ttlSecondsAfterFinished" }}
+{{- $value := get $.Values.workload $field }}
+{{- if not (kindIs "invalid" $value) }}
+{{ $field }}: {{ int $value }}
+{{- end }}
+{{- end }}
+template:
+  {{- include "amqp-sidecar.pod" . | nindent 2 }}
+{{- end -}}

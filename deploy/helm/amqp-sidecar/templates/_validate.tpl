@@ -1,0 +1,2 @@
+{{- define "amqp-sidecar.validate" -}}
+{{- end -}}
