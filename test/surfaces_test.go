@@ -17,7 +17,7 @@ var contractMetrics = []string{
 	"sidecar_message_age_seconds", "sidecar_message_retries", "sidecar_publish_confirm_duration_seconds", "sidecar_park_failures_total",
 	"sidecar_inflight_messages", "sidecar_delayed_messages", "sidecar_concurrency_limit", "sidecar_consumer_active", "sidecar_paused", "sidecar_app_up",
 	"sidecar_amqp_connected", "sidecar_amqp_blocked", "sidecar_amqp_reconnects_total", "sidecar_stale_deliveries_total", "sidecar_queue_messages_ready",
-	"sidecar_redriven_total", "sidecar_headers_truncated_total", "sidecar_build_info",
+	"sidecar_redriven_total", "sidecar_headers_truncated_total", "sidecar_build_info", "sidecar_max_retries",
 }
 
 // TestMetrics: every name is there, counts are right, and no label comes from a message.
@@ -59,6 +59,7 @@ func TestMetrics(t *testing.T) {
 		{1, "sidecar_amqp_connected", nil}, {0, "sidecar_amqp_blocked", nil}, {0, "sidecar_paused", nil}, {0, "sidecar_park_failures_total", nil},
 		{0, "sidecar_stale_deliveries_total", nil}, {1, "sidecar_publish_confirm_duration_seconds_count", []string{`kind="park"`}}, {1, "sidecar_build_info", nil},
 		{0, "sidecar_queue_messages_ready", []string{`kind="main"`}}, {0, "sidecar_queue_messages_ready", []string{`kind="retry"`}},
+		{1, "sidecar_max_retries", []string{queue}},
 	} {
 		if got := s.metric(c.name, c.labels...); got != c.want {
 			t.Errorf("%s%v is %v, want %v", c.name, c.labels, got, c.want)

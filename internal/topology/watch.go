@@ -38,7 +38,7 @@ func NewWatcher(o WatchOptions) *Watcher {
 	if o.Every <= 0 {
 		o.Every = DefaultEvery
 	}
-	return &Watcher{o: o, metrics: newMetrics(o.Registerer)}
+	return &Watcher{o: o, metrics: newMetrics(o.Registerer, o.Plan)}
 }
 
 // Depths are the last ones measured, in the plan's order; nil while nobody watches. They must not be changed.
@@ -55,7 +55,7 @@ func (w *Watcher) Depths() []Depth {
 func (w *Watcher) Watch(ctx context.Context, s Session) error {
 	e := newEnsurer(s, w.o.Plan, ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
-	defer w.metrics.ready.Reset()
+	defer w.metrics.set(nil)
 	defer w.last.Store(nil)
 	t := time.NewTicker(w.o.Every)
 	defer t.Stop()

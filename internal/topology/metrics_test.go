@@ -1,0 +1,61 @@
+package topology
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestDepthsHaveNoGap: a scrape between two looks, or in the middle of one, sees every queue that is there.
+func TestDepthsHaveNoGap(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := newMetrics(registry, build(t, Options{Service: "wms-cincout"}))
+	depths := []Depth{{"main", KindMain, 1}, {"retry", KindRetry, 2}, {"dlq", KindDLQ, 3}}
+	m.set(depths)
+	var looks sync.WaitGroup
+	stop := make(chan struct{})
+	looks.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				m.set(depths)
+			}
+		}
+	})
+	for range 2000 {
+		if got := gauges(t, registry); len(got) != len(depths) {
+			t.Errorf("a scrape sees only %v", got)
+			break
+		}
+	}
+	close(stop)
+	looks.Wait()
+	m.set(depths[:2])
+	if got := gauges(t, registry); len(got) != 2 || got["dlq dlq"] != 0 {
+		t.Errorf("a queue that is gone is still shown: %v", got)
+	}
+}
+
+func TestMaxRetries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	p := build(t, Options{Service: "wms-cincout"})
+	newMetrics(registry, p)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "sidecar_max_retries" {
+			continue
+		}
+		m := f.GetMetric()[0]
+		if l := m.GetLabel()[0]; l.GetName() != "queue" || l.GetValue() != p.Queue || m.GetGauge().GetValue() != 10 {
+			t.Errorf("%v", m)
+		}
+		return
+	}
+	t.Error("no sidecar_max_retries before the first look")
+}
