@@ -5,17 +5,29 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 # Outside a git checkout (a release tarball) the binary says "dev" and "unknown".
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The tag v1.2.3 is version 1.2.3, as in the names of images and charts.
+VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null || echo dev))
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # Nothing here speaks HTTP/2: without it the binary, and with it what a sidecar keeps in memory, is half a megabyte smaller.
 TAGS := nethttpomithttp2
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+OUT ?= bin/sidecar
+
+# print-X is the value of X, for scripts.
+.PHONY: print-%
+print-%:
+	@echo "$($*)"
 
 ##@ Use
 
 .PHONY: build
 build: ## build bin/sidecar, one static binary
-	CGO_ENABLED=0 go build -trimpath -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/sidecar ./cmd/sidecar
+	@# The same commit, platform and compiler give the same bytes wherever they are built: no path, no state of the checkout.
+	CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o $(OUT) ./cmd/sidecar
+
+.PHONY: image
+image: ## build the container image amqp-sidecar:dev, with a docker engine or without one (ARGS='-t NAME:TAG -o FILE.tar -p linux/arm64')
+	@scripts/image.sh build $(ARGS)
 
 .PHONY: demo
 demo: build ## watch five messages on a private broker: 200, 503 then 200, 425 then 200, 500 until it is parked and brought back, and one for an app that is away (KEEP=1 leaves it running)
@@ -30,6 +42,10 @@ test: build ## all tests against a private broker, with the race detector (PKG=.
 .PHONY: test-brokers
 test-brokers: build ## the tests that talk to a broker, against RabbitMQ 3.10, 4.0 and 4.3 (VERSIONS='4.0 4.3', PKG and ARGS narrow it)
 	@scripts/test-brokers.sh
+
+.PHONY: test-image
+test-image: ## build the image and see that it is small, locked down, reproducible, handles a message and drains
+	@scripts/image.sh test
 
 .PHONY: sim
 sim: ## 10,000 seeds of the sidecar against a model of the broker under virtual time (SEEDS=… FROM=…; SEED=n replays one with its log, up to AGAIN=20 times until it fails)
