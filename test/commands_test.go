@@ -72,6 +72,21 @@ func TestExplain(t *testing.T) {
 	if r := command(t, env, "explain", "--status", "422"); !strings.Contains(strings.ToLower(r.stdout), "park") {
 		t.Errorf("explain of a status in SIDECAR_PARK_ON_STATUS: %s", r.all())
 	}
+	env["SIDECAR_RESPONSE_DIALECT"] = "dapr"
+	for body, words := range map[string][]string{
+		`{"status":"SUCCESS"}`: {"ack", "success"}, `{"status":"RETRY"}`: {"retry", "disposition", "dapr: RETRY"},
+		`{"status":"DROP"}`: {"park", "disposition", "dapr: DROP"}, "": {"ack", "success"},
+	} {
+		r := command(t, env, "explain", "--status", "200", "--body", body)
+		for _, word := range words {
+			if r.code != 0 || !strings.Contains(r.stdout, word) {
+				t.Errorf("explain of the body %s: exit %d, no %q in %q", body, r.code, word, r.all())
+			}
+		}
+	}
+	if r := command(t, valid(), "explain", "--status", "200", "--body", "{}"); r.code != 64 || !strings.Contains(r.all(), "SIDECAR_RESPONSE_DIALECT") {
+		t.Errorf("explain of a body that says nothing: exit %d, %s", r.code, r.all())
+	}
 	if r := command(t, valid(), "explain", "--status", "x"); r.code == 0 {
 		t.Errorf("explain of nonsense exits 0: %s", r.all())
 	}

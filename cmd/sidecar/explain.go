@@ -19,6 +19,7 @@ func explain(_ context.Context, in invocation) error {
 	flags.StringVar(&q.Failure, "failure", "", "instead of a status: refused, timeout, reset, malformed or too_large")
 	flags.IntVar(&q.RetryCount, "retry", 0, "retries the message has behind it (Amqp-Retry-Count)")
 	flags.StringVar(&q.Disposition, "disposition", "", "Amqp-Disposition of the answer")
+	flags.StringVar(&q.Body, "body", "", "body of the answer, for SIDECAR_RESPONSE_DIALECT")
 	flags.DurationVar(&q.RetryAfter, "retry-after", -1*time.Second, "Retry-After of the answer")
 	if err := in.parse(flags, 0); err != nil {
 		return err

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"sidecar/internal/config"
+	"sidecar/internal/dispatch"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -17,6 +19,7 @@ type Question struct {
 	Failure     string // name of a message.Failure, instead of Status
 	RetryCount  int
 	Disposition string
+	Body        string        // of the answer
 	RetryAfter  time.Duration // negative: none
 }
 
@@ -42,6 +45,9 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 		what = q.Failure
 	}
 	fmt.Fprintf(&b, "%s at retry %d of %d: %s (reason %s)\n", what, q.RetryCount, p.MaxRetries, s.Verdict.Action, s.Verdict.Reason)
+	if o.Detail != "" {
+		fmt.Fprintf(&b, "  detail: %s\n", o.Detail)
+	}
 	for _, line := range explainVerdict(s.Verdict, m) {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
@@ -69,6 +75,11 @@ func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
 			return o, fmt.Errorf("disposition %q is not one of ack, retry, requeue, park, discard", q.Disposition)
 		}
 		o.Disposition = d
+	}
+	if cfg.App.ResponseDialect == config.DialectDapr {
+		dispatch.DaprAnswer([]byte(q.Body), &o)
+	} else if q.Body != "" {
+		return o, errors.New("a body says nothing while SIDECAR_RESPONSE_DIALECT is off")
 	}
 	return o, nil
 }

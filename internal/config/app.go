@@ -2,7 +2,13 @@ package config
 
 import "time"
 
-// App is where messages are POSTed to.
+// The values of SIDECAR_RESPONSE_DIALECT.
+const (
+	DialectOff  = "off"
+	DialectDapr = "dapr"
+)
+
+// App is where messages are POSTed to, and how it answers.
 type App struct {
 	// Messages are POSTed to exactly this URL. `unix:///run/app.sock:/events` means the path `/events` over the Unix
 	// socket `/run/app.sock`. Anything but this machine gets a warning: the sidecar is meant to sit beside its app.
@@ -25,6 +31,11 @@ type App struct {
 
 	// Time for one look.
 	HealthTimeout time.Duration `env:"APP_HEALTH_TIMEOUT" envDefault:"1s" range:"1ms..1m"`
+
+	// `dapr`: the body of a 2xx may be what a Dapr subscriber answers. `{"status":"RETRY"}` retries, `"DROP"` parks,
+	// `"SUCCESS"`, no status or no such JSON acks, any other status retries. `Amqp-Disposition` overrules it, and other
+	// statuses than 2xx mean what they always mean. `off`: bodies say nothing.
+	ResponseDialect string `env:"RESPONSE_DIALECT" envDefault:"off" oneof:"off|dapr"`
 }
 
 func (l *loader) checkApp() {

@@ -16,7 +16,7 @@ type Config struct {
 	// rotated without a restart.
 	AMQP AMQP `section:"Broker" prefix:"SIDECAR_"`
 
-	// Where messages are POSTed to.
+	// Where messages are POSTed to, and how the answers are read.
 	App App `section:"App" prefix:"SIDECAR_"`
 
 	// How many messages are held and POSTed at a time.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"time"
 
@@ -9,9 +10,10 @@ import (
 )
 
 // answer reads one HTTP/1 answer. What is kept of it are facts for the outcome and whether the connection may serve
-// another message; the body is read to get it out of the way, and kept only if it is a problem document.
+// another message; the body is read to get it out of the way, and kept only if it may say something.
 type answer struct {
-	in reader
+	in   reader
+	dapr bool // the body of a 2xx may say what becomes of the message
 
 	status int
 	minor  byte // of HTTP/1.minor
@@ -19,7 +21,9 @@ type answer struct {
 	keep   time.Duration // how long the app keeps an idle connection, as far as it says
 
 	reusable bool
-	problem  []byte
+	keeps    bool   // the body is kept
+	whole    bool   // it was read to its end
+	kept     []byte // what was read of it
 }
 
 // fields are the header fields that matter.
@@ -36,18 +40,18 @@ type fields struct {
 }
 
 func (a *answer) forget() {
-	a.in.src = nil
+	a.in.src, a.dapr = nil, false
 	a.fields = fields{}
-	if cap(a.problem) > keptBuffer {
-		a.problem = nil
+	if cap(a.kept) > keptBuffer {
+		a.kept = nil
 	}
 }
 
 // read reads an answer from src. The error is nil once there is a status line with complete headers, whatever becomes
-// of the body: the app has answered.
+// of the body: the app has answered. Only where the body is a part of the answer, a body that breaks off is an error.
 func (a *answer) read(src io.Reader) error {
 	a.in.reset(src)
-	a.reusable, a.problem = false, a.problem[:0]
+	a.reusable, a.kept = false, a.kept[:0]
 	for budget := maxHead; ; {
 		head, err := a.in.head(budget)
 		if err != nil {
@@ -62,8 +66,15 @@ func (a *answer) read(src io.Reader) error {
 			break
 		}
 	}
-	a.reusable = a.body() && a.in.pos == a.in.end
+	speaks := a.dapr && a.status/100 == 2
+	a.keeps = a.fields.isProblem || speaks
+	clean, err := a.body()
+	a.whole = err == nil
+	a.reusable = a.whole && clean && a.in.pos == a.in.end
 	a.keep = a.fields.keepAlive
+	if speaks && !errors.Is(err, errLongBody) {
+		return err
+	}
 	return nil
 }
 
@@ -150,6 +161,9 @@ func (a *answer) report(o *message.Outcome, retryAfterMax time.Duration) {
 	o.Disposition, o.Unknown = f.disposition.result()
 	o.Detail = f.reason
 	if f.isProblem {
-		o.Problem = parseProblem(a.problem)
+		o.Problem = parseProblem(a.kept)
+	}
+	if a.dapr && a.whole {
+		DaprAnswer(a.kept, o)
 	}
 }

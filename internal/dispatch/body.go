@@ -1,31 +1,57 @@
 package dispatch
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+	"io"
+)
 
 // maxAnswerBody bounds what is read of an answer's body, framing included. An app that sends more pays with its
 // connection.
 const maxAnswerBody = 64 << 10
 
-// body gets the body out of the way. It reports whether the connection stands exactly at the end of the answer and may
-// be used again; everything doubtful says no, nothing doubtful changes the status.
-func (a *answer) body() bool {
+// Why a body was not read to its end, apart from what the connection itself says. None of them changes the status.
+var (
+	errLongBody = errors.New("the answer's body is larger than 64 KiB")
+	errCutShort = errors.New("the connection ended within the answer's body")
+)
+
+const errChunk = malformedError("bad chunk")
+
+// body gets the body out of the way. Without an error it was read to its end, and clean says whether the connection
+// stands exactly there and may be used again; everything doubtful says no.
+func (a *answer) body() (clean bool, err error) {
 	f := &a.fields
 	// A length beside a transfer coding, or HTTP/1.0, whose connections mean what each server likes: not again.
-	clean := a.minor != '0' && !f.close && (!f.coded || f.length < 0)
+	clean = a.minor != '0' && !f.close && (!f.coded || f.length < 0)
 	left := budget(maxAnswerBody)
 	switch {
 	case a.status == 101:
-		return false
+		return false, nil
 	case a.status == 204, a.status == 304:
 		// These have no body. One that is announced may come all the same.
-		return clean && f.length <= 0 && !f.coded
+		return clean && f.length <= 0 && !f.coded, nil
 	case f.chunked && a.minor != '0':
-		return a.chunks(&left) && clean
+		trailers, err := a.chunks(&left)
+		return clean && !trailers, err
+	case f.length > maxAnswerBody && !f.coded:
+		return false, errLongBody
 	case f.length >= 0 && !f.coded:
-		return f.length <= maxAnswerBody && a.discard(f.length, &left) && clean
+		return clean, a.discard(f.length, &left)
 	}
-	a.rest(&left)
-	return false
+	return false, a.rest(&left)
+}
+
+// more reads on within a body.
+func (a *answer) more() error {
+	err := a.in.more(len(a.in.buf))
+	switch {
+	case errors.Is(err, io.EOF):
+		return errCutShort
+	case errors.Is(err, errTooLong):
+		return errLongBody
+	}
+	return err
 }
 
 // budget is how many more bytes of a body may be used.
@@ -36,84 +62,99 @@ func (l *budget) spend(n int64) bool {
 	return *l >= 0
 }
 
-// discard takes n bytes out of the window, keeping them only for a problem document.
-func (a *answer) discard(n int64, left *budget) bool {
+// discard takes n bytes out of the window, and keeps them if the body may say something.
+func (a *answer) discard(n int64, left *budget) error {
 	for n > 0 {
 		b := a.in.buffered()
 		if len(b) == 0 {
-			if a.in.more(len(a.in.buf)) != nil {
-				return false
+			if err := a.more(); err != nil {
+				return err
 			}
 			continue
 		}
 		b = b[:min(int64(len(b)), n)]
 		if !left.spend(int64(len(b))) {
-			return false
+			return errLongBody
 		}
-		if a.fields.isProblem {
-			a.problem = append(a.problem, b...)
+		if a.keeps {
+			a.kept = append(a.kept, b...)
 		}
 		a.in.pos += len(b)
 		n -= int64(len(b))
 	}
-	return true
+	return nil
 }
 
 // rest reads to the end of the connection, or of the budget.
-func (a *answer) rest(left *budget) {
+func (a *answer) rest(left *budget) error {
 	for {
-		if !a.discard(int64(len(a.in.buffered())), left) || a.in.more(len(a.in.buf)) != nil {
-			return
+		if err := a.discard(int64(len(a.in.buffered())), left); err != nil {
+			return err
+		}
+		if err := a.more(); errors.Is(err, errCutShort) { // this body has no other end
+			return nil
+		} else if err != nil {
+			return err
 		}
 	}
 }
 
 // chunks reads a chunked body. Trailers are read and forgotten, but end the connection's life: nothing here needs them.
-func (a *answer) chunks(left *budget) bool {
+func (a *answer) chunks(left *budget) (trailers bool, err error) {
 	for {
-		line, ok := a.chunkLine(left)
-		if !ok {
-			return false
+		line, err := a.chunkLine(left)
+		if err != nil {
+			return false, err
 		}
 		size, ok := chunkSize(line)
-		if !ok || size > maxAnswerBody {
-			return false
+		switch {
+		case !ok:
+			return false, errChunk
+		case size > maxAnswerBody:
+			return false, errLongBody
+		case size == 0:
+			return a.trailers(left)
 		}
-		if size == 0 {
-			break
+		if err := a.discard(size, left); err != nil {
+			return false, err
 		}
-		if !a.discard(size, left) {
-			return false
+		if line, err = a.chunkLine(left); err != nil {
+			return false, err
 		}
-		if line, ok = a.chunkLine(left); !ok || len(line) > 0 {
-			return false
+		if len(line) > 0 {
+			return false, errChunk
 		}
 	}
-	for trailers := 0; ; trailers++ {
-		line, ok := a.chunkLine(left)
-		if !ok {
-			return false
+}
+
+// trailers reads to the blank line and reports whether there was anything before it.
+func (a *answer) trailers(left *budget) (found bool, err error) {
+	for {
+		line, err := a.chunkLine(left)
+		if err != nil || len(line) == 0 {
+			return found, err
 		}
-		if len(line) == 0 {
-			return trailers == 0
-		}
+		found = true
 	}
 }
 
 // chunkLine takes a line that ends in CRLF, without it. Here a bare LF or CR is no line end: peers that disagree about
 // that disagree about where the next chunk starts.
-func (a *answer) chunkLine(left *budget) ([]byte, bool) {
+func (a *answer) chunkLine(left *budget) ([]byte, error) {
 	for {
 		b := a.in.buffered()
 		if i := bytes.IndexByte(b, '\n'); i >= 0 {
 			a.in.pos += i + 1
-			if !left.spend(int64(i+1)) || i == 0 || bytes.IndexByte(b[:i], '\r') != i-1 {
-				return nil, false
+			switch {
+			case !left.spend(int64(i + 1)):
+				return nil, errLongBody
+			case i == 0, bytes.IndexByte(b[:i], '\r') != i-1:
+				return nil, errChunk
 			}
-			return b[:i-1], true
+			return b[:i-1], nil
 		}
-		if a.in.more(len(a.in.buf)) != nil {
-			return nil, false
+		if err := a.more(); err != nil {
+			return nil, err
 		}
 	}
 }

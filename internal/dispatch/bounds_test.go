@@ -45,8 +45,8 @@ func TestAnswersAreReadWithinBounds(t *testing.T) {
 		if failed := err != nil; failed != (err == errTooLong) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if limit := maxHead + maxAnswerBody + 8<<10; e.read > limit || cap(x.answer.problem) > limit {
-			t.Errorf("%s: read %d bytes, kept %d", name, e.read, cap(x.answer.problem))
+		if limit := maxHead + maxAnswerBody + 8<<10; e.read > limit || cap(x.answer.kept) > limit {
+			t.Errorf("%s: read %d bytes, kept %d", name, e.read, cap(x.answer.kept))
 		}
 		if x.answer.reusable {
 			t.Errorf("%s: the connection would be used again", name)

@@ -32,6 +32,8 @@ type Options struct {
 	Passthrough []string // globs over names to send as bare headers, within the limits of deniedBare
 	CloudEvents bool     // binary content mode: cloudEvents_* and cloudEvents:* headers become ce-*
 
+	Dapr bool // the body of a 2xx may hold the status of a Dapr subscriber, see DaprAnswer
+
 	Token   func() string // bearer token, asked for every request; nil or "" = none
 	Version string        // for User-Agent
 
@@ -76,6 +78,7 @@ type Target struct {
 	timeout       time.Duration
 	retryAfterMax time.Duration
 	maxBody       int64
+	dapr          bool
 	health        []byte // the whole health request; nil = connect only
 	healthTimeout time.Duration
 }
@@ -101,6 +104,7 @@ func New(o Options) (*Target, error) {
 		timeout:       o.Timeout,
 		retryAfterMax: o.RetryAfterMax,
 		maxBody:       o.MaxBody,
+		dapr:          o.Dapr,
 		health:        health,
 		healthTimeout: o.HealthTimeout,
 	}, nil
@@ -133,7 +137,7 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	}
 	x := newAttempt()
 	defer x.release()
-	x.target, x.ctx, x.out = t, ctx, o
+	x.target, x.ctx, x.out, x.answer.dapr = t, ctx, o, t.dapr
 	x.run(m, start)
 	return x.out
 }

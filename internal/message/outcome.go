@@ -40,7 +40,8 @@ func (f Failure) String() string {
 	return "unknown"
 }
 
-// Disposition is what the app asked for in its Amqp-Disposition response header.
+// Disposition is what the app asked for in its Amqp-Disposition response header, or in its body in the words of another
+// contract.
 type Disposition uint8
 
 // The dispositions an app may ask for; DispositionNone lets the status decide.
@@ -65,8 +66,8 @@ type Outcome struct {
 	Err         error         // the cause behind a Failure, for x-final-error and the log; never holds a secret
 	RetryAfter  time.Duration // from Retry-After, already capped; negative when absent or not understood
 	Disposition Disposition
-	Unknown     bool   // the Amqp-Disposition header held a word outside the set
-	Detail      string // Amqp-Reason, at most 256 bytes of valid UTF-8 without control characters
+	Unknown     bool   // the app asked in a word outside the set
+	Detail      string // Amqp-Reason, at most 256 bytes of valid UTF-8 without control characters, or what the body asked for
 	Problem     *Problem
 	Truncated   int           // headers of the message that did not fit the request's budget
 	Elapsed     time.Duration // of the attempt

@@ -31,7 +31,7 @@ type Reason uint8
 // The reasons, grouped by the actions they go with.
 const (
 	ReasonSuccess         Reason = iota // ack: 2xx
-	ReasonDisposition                   // any action the app asked for by header
+	ReasonDisposition                   // any action the app asked for by header or body
 	ReasonConflict                      // 409
 	ReasonRateLimited                   // 429
 	ReasonTooEarly                      // 425

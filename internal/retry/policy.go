@@ -26,7 +26,7 @@ type Policy struct {
 }
 
 // Decide judges the outcome o of one attempt on m. Order matters: what the sidecar itself caused comes first, then
-// what the app asked for by header, then the status.
+// what the app asked for in so many words, then the status.
 func (p Policy) Decide(m *message.Message, o message.Outcome) message.Verdict {
 	v := p.judge(&o)
 	v.Cause = o

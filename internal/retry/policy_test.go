@@ -108,6 +108,7 @@ func TestDecideDisposition(t *testing.T) {
 		{message.DispositionPark, 200, 0, message.Park, message.ReasonDisposition},
 		{message.DispositionDiscard, 500, 10, message.Discard, message.ReasonDisposition},
 		{message.DispositionRetry, 413, 0, message.Retry, message.ReasonDisposition},
+		{message.DispositionPark, 200, 10, message.Park, message.ReasonDisposition},
 	} {
 		t.Run(fmt.Sprintf("%d answer %d retry %d", c.disposition, c.status, c.retries), func(t *testing.T) {
 			m := &message.Message{RetryCount: c.retries, MaxRetries: 10}

@@ -1,0 +1,286 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+func dapr(o *Options) { o.Dapr = true }
+
+// said is what the app asked for.
+type said struct {
+	d       message.Disposition
+	unknown bool
+	detail  string
+}
+
+func heard(o message.Outcome) said { return said{o.Disposition, o.Unknown, o.Detail} }
+
+var (
+	saidNothing = said{}
+	saidRetry   = said{message.DispositionRetry, false, "dapr: RETRY"}
+	saidDrop    = said{message.DispositionPark, false, "dapr: DROP"}
+	saidUnknown = said{message.DispositionRetry, true, "dapr: unknown status"}
+)
+
+// framings are the ways in which a body can be sent.
+func framings(body string) map[string]string {
+	half := len(body) / 2
+	return map[string]string{
+		"length": "Content-Length: " + itoa(len(body)) + "\r\n\r\n" + body,
+		"chunks": "Transfer-Encoding: chunked\r\n\r\n" + chunkHead(half) + body[:half] + crlf(half) + chunkHead(len(body)-half) + body[half:] + crlf(len(body)-half) + "0\r\n\r\n",
+	}
+}
+
+func TestDaprBodies(t *testing.T) {
+	for body, want := range map[string]said{
+		`{"status":"SUCCESS"}`:                 saidNothing,
+		`{"status":"RETRY"}`:                   saidRetry,
+		`{"status":"DROP"}`:                    saidDrop,
+		`{"status":"retry"}`:                   saidUnknown,
+		`{"status":"success"}`:                 saidUnknown,
+		`{"status":"ok"}`:                      saidUnknown,
+		`{"status":" RETRY"}`:                  saidUnknown,
+		`{"status":""}`:                        saidNothing,
+		`{"status":null}`:                      saidNothing,
+		`{"status":5}`:                         saidNothing,
+		`{"status":["RETRY"]}`:                 saidNothing,
+		`{"id":7}`:                             saidNothing,
+		`{}`:                                   saidNothing,
+		``:                                     saidNothing,
+		`ok`:                                   saidNothing,
+		`"RETRY"`:                              saidNothing,
+		`null`:                                 saidNothing,
+		`[{"status":"RETRY"}]`:                 saidNothing,
+		`{"status":"RETRY"`:                    saidNothing,
+		`{"status":"RETRY",}`:                  saidNothing,
+		`{"a":{"status":"RETRY"}}`:             saidNothing,
+		`{"id":7,"status":"RETRY"}`:            saidRetry,
+		` {"\u0073tatus" : "R\u0045TRY"} more`: saidRetry,
+		"\r\n\t{\"status\":\"DROP\"}\n":        saidDrop,
+		`{"Status":"DROP"}`:                    saidDrop,
+		`{"status":"RETRY"}{"status":"DROP"}`:  saidRetry,
+		`{"status":"RETRY","status":"DROP"}`:   saidDrop,
+		`{"status":"RETRY","more":tru}`:        saidNothing,
+		"\ufeff{\"status\":\"RETRY\"}":         saidNothing,
+		`{"status":"SECRET-` + "\n" + `"}`:     saidNothing,
+		`{"status":"canary of the body"}`:      saidUnknown,
+		strings.Repeat(`{"status":`, 11000):    saidNothing,
+		`{"status":"DROP","pad":"` + strings.Repeat("p", 60<<10) + `"}`: saidDrop,
+	} {
+		for framing, raw := range framings(body) {
+			o := answered(t, "HTTP/1.1 200 OK\r\n"+raw, dapr)
+			wantStatus(t, o, 200)
+			if got := heard(o); got != want {
+				t.Errorf("%.60q by %s: got %+v, want %+v", body, framing, got, want)
+			}
+			if o := answered(t, "HTTP/1.1 200 OK\r\n"+raw); heard(o) != saidNothing || !o.OK() {
+				t.Errorf("%.60q by %s, off: got %+v", body, framing, heard(o))
+			}
+		}
+	}
+}
+
+// Only a 2xx is asked for its body, the content type of that makes no difference, and the header comes first.
+func TestDaprAnswers(t *testing.T) {
+	const drop = `{"status":"DROP"}`
+	for name, row := range map[string]struct {
+		line string
+		want said
+	}{
+		"201":                        {"201 Created", saidDrop},
+		"as a problem document":      {"200 OK\r\nContent-Type: application/problem+json", saidDrop},
+		"as HTML":                    {"200 OK\r\nContent-Type: text/html", saidDrop},
+		"404":                        {"404 No", saidNothing},
+		"500":                        {"500 No", saidNothing},
+		"302":                        {"302 There", saidNothing},
+		"header":                     {"200 OK\r\nAmqp-Disposition: ack", said{d: message.DispositionAck}},
+		"header with a reason":       {"200 OK\r\nAmqp-Disposition: retry\r\nAmqp-Reason: r", said{d: message.DispositionRetry, detail: "r"}},
+		"a reason alone":             {"200 OK\r\nAmqp-Reason: r", said{d: message.DispositionPark, detail: "r"}},
+		"header with a strange word": {"200 OK\r\nAmqp-Disposition: explode", said{message.DispositionPark, true, "dapr: DROP"}},
+	} {
+		for framing, raw := range framings(drop) {
+			o := answered(t, "HTTP/1.1 "+row.line+"\r\n"+raw, dapr)
+			if got := heard(o); got != row.want || o.Failure != message.FailureNone {
+				t.Errorf("%s by %s: got %+v, failure %q, want %+v", name, framing, got, o.Failure, row.want)
+			}
+		}
+	}
+	s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.0 200 OK\r\n\r\n"+drop))
+	if o := dispatch(t, newTarget(t, s.URL, dapr), sample()); heard(o) != saidDrop {
+		t.Errorf("until the end of the connection: got %+v", heard(o))
+	}
+	if o := answered(t, apptest.Status(204), dapr); heard(o) != saidNothing || o.Status != 204 {
+		t.Errorf("204: got %+v", heard(o))
+	}
+}
+
+// A body beyond what is read says nothing, however it begins and however it is sent.
+func TestDaprLongBody(t *testing.T) {
+	long := `{"status":"DROP"}` + strings.Repeat(" ", maxAnswerBody)
+	for framing, raw := range framings(long) {
+		o := answered(t, "HTTP/1.1 200 OK\r\n"+raw, dapr)
+		wantStatus(t, o, 200)
+		if heard(o) != saidNothing {
+			t.Errorf("%s: got %+v", framing, heard(o))
+		}
+	}
+	s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+long))
+	o := dispatch(t, newTarget(t, s.URL, dapr), sample())
+	wantStatus(t, o, 200)
+	if heard(o) != saidNothing {
+		t.Errorf("until the end: got %+v", heard(o))
+	}
+}
+
+// Where the body is a part of the answer, half a body is no answer. It is one where the status says everything.
+func TestDaprBrokenBody(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer, says string
+		failure      message.Failure
+	}{
+		"short of its length": {"Content-Length: 40\r\n\r\n{\"status\":\"RETRY\"}", "within the answer's body", message.FailureReset},
+		"between chunks":      {"Transfer-Encoding: chunked\r\n\r\n12\r\n{\"status\":\"RETRY\"}\r\n", "within the answer's body", message.FailureReset},
+		"within a chunk":      {"Transfer-Encoding: chunked\r\n\r\n12\r\n{\"sta", "within the answer's body", message.FailureReset},
+		"a bad chunk":         {"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "bad chunk", message.FailureMalformed},
+		"a chunk too long":    {"Transfer-Encoding: chunked\r\n\r\n2\r\n{}}\r\n0\r\n\r\n", "bad chunk", message.FailureMalformed},
+	} {
+		for status, head := range map[int]string{200: "HTTP/1.1 200 OK\r\n", 500: "HTTP/1.1 500 No\r\n"} {
+			s := apptest.Listen(t, apptest.AnswerAndClose(head+row.answer))
+			wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), status)
+			o := dispatch(t, newTarget(t, s.URL, dapr), sample())
+			if status == 500 {
+				wantStatus(t, o, 500)
+				continue
+			}
+			t.Run(name, func(t *testing.T) { wantFailure(t, o, row.failure, row.says) })
+		}
+	}
+}
+
+func TestDaprBodyThatDoesNotEnd(t *testing.T) {
+	hold := make(chan struct{})
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		c.Next()
+		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n{")
+		<-hold
+	})
+	defer close(hold)
+	o := dispatch(t, newTarget(t, s.URL, dapr, timeout(200*time.Millisecond)), sample())
+	wantFailure(t, o, message.FailureTimeout, "in time")
+
+	ctx, stop := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { stop(errors.New("drain")) })
+	o = newTarget(t, s.URL, dapr).Dispatch(ctx, sample())
+	wantFailure(t, o, message.FailureInterrupted, "drain")
+}
+
+// What one message was told is not told to the next.
+func TestDaprBodyIsForgotten(t *testing.T) {
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		for _, body := range []string{`{"status":"DROP"}`, ``, `{}`} {
+			c.Next()
+			c.Send("HTTP/1.1 200 OK\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n" + body)
+		}
+	})
+	target := newTarget(t, s.URL, dapr)
+	for i, want := range []said{saidDrop, saidNothing, saidNothing} {
+		if got := heard(dispatch(t, target, sample())); got != want {
+			t.Errorf("answer %d: got %+v, want %+v", i, got, want)
+		}
+	}
+	if n := s.Accepted(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// FuzzDapr reads a body in both framings and in pieces of any size. What is heard must be the same each time, from the
+// closed set, and what the standard library finds in the same JSON when it is asked in another way.
+func FuzzDapr(f *testing.F) {
+	for _, seed := range []string{
+		`{"status":"SUCCESS"}`, `{"status":"RETRY"}`, `{"status":"DROP"}`, `{"status":"drop"}`, `{"status":""}`, `{"status":null}`,
+		`{"status":1}`, `{"a":{"status":"DROP"}}`, `{"Status":"DROP"}`, `{"\u0073tatus":"RETRY"} x`, `{"status":"RETRY","status":"DROP"}`,
+		`{"status":"RETRY"`, `[{"status":"RETRY"}]`, `"RETRY"`, `ok`, "", "\ufeff{}", "{\"\xff\":1,\"status\":\"\xff\"}",
+	} {
+		f.Add([]byte(seed), uint8(0))
+		f.Add([]byte(seed), uint8(200))
+	}
+	f.Fuzz(func(t *testing.T, body []byte, step uint8) {
+		want := wantHeard(body)
+		for framing, raw := range framings(string(body)) {
+			x := newAttempt()
+			x.answer.dapr = true
+			err := x.answer.read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1})
+			if err != nil {
+				t.Fatalf("%s: %v", framing, err)
+			}
+			var o message.Outcome
+			x.answer.report(&o, time.Minute)
+			if got := heard(o); got != want {
+				t.Fatalf("%s: got %+v, want %+v", framing, got, want)
+			}
+			x.release()
+		}
+	})
+}
+
+func wantHeard(body []byte) said {
+	words := map[string]said{"": saidNothing, "SUCCESS": saidNothing, "RETRY": saidRetry, "DROP": saidDrop}
+	var first json.RawMessage
+	var object struct{ Status string }
+	if len(body) > maxAnswerBody-100 { // the framing counts too
+		return saidNothing
+	}
+	if json.NewDecoder(strings.NewReader(string(body))).Decode(&first) != nil || json.Unmarshal(first, &object) != nil {
+		return saidNothing
+	}
+	if want, known := words[object.Status]; known {
+		return want
+	}
+	return saidUnknown
+}
+
+func daprAnswers() []sent {
+	answer := func(body string) string {
+		return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n" + body
+	}
+	return []sent{
+		{"204", typicalAnswer}, {"text", answer("ok")}, {"success", answer(`{"status":"SUCCESS"}`)}, {"retry", answer(`{"status":"RETRY"}`)},
+		{"drop-4K", answer(`{"status":"DROP","pad":"` + strings.Repeat("p", 4<<10) + `"}`)},
+	}
+}
+
+func BenchmarkDaprAnswer(b *testing.B) {
+	for _, a := range daprAnswers() {
+		b.Run(a.name, func(b *testing.B) {
+			x := newAttempt()
+			defer x.release()
+			x.answer.dapr = true
+			next := parse(b, x, a.text)
+			b.ReportAllocs()
+			for b.Loop() {
+				x.out = message.Outcome{}
+				next()
+			}
+		})
+	}
+}
+
+// An answer without a JSON object costs nothing with the dialect on either.
+func TestDaprAnswersWithoutJSONAllocateNothing(t *testing.T) {
+	for _, a := range daprAnswers()[:2] {
+		x := newAttempt()
+		x.answer.dapr = true
+		if n := testing.AllocsPerRun(100, parse(t, x, a.text)); n != 0 {
+			t.Errorf("%s: %v allocations", a.name, n)
+		}
+		x.release()
+	}
+}
