@@ -68,7 +68,7 @@ fmt: ## rewrite Go sources in the project's format
 	@scripts/golangci.sh fmt
 
 .PHONY: generate
-generate: ## rewrite generated files (docs/configuration.md)
+generate: ## rewrite generated files (docs/configuration.md, tables of the Helm charts)
 	go generate ./...
 
 .PHONY: chaos

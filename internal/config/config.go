@@ -5,7 +5,7 @@
 // The comments of the structs below are the text of docs/configuration.md.
 package config
 
-//go:generate go run ./gendoc ../../docs/configuration.md
+//go:generate go run ./gendoc ../../docs/configuration.md ../../deploy/helm/amqp-sidecar-lib/templates/_variables.tpl
 
 // Config is the whole configuration, checked. Printing it never shows a secret.
 type Config struct {

@@ -11,26 +11,29 @@ import (
 	"sidecar/internal/config"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/configuration.md")
+var update = flag.Bool("update", false, "rewrite the generated files")
 
-const page = "../../../docs/configuration.md"
-
-func TestPageIsUpToDate(t *testing.T) {
-	want, err := render("..")
+func TestFilesAreUpToDate(t *testing.T) {
+	page, err := render("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+	for name, want := range map[string]string{
+		"../../../docs/configuration.md":                                 page,
+		"../../../deploy/helm/amqp-sidecar-lib/templates/_variables.tpl": template(),
+	} {
+		if *update {
+			if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(name)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is not what the structs say: run go generate ./internal/config", page)
+		if string(got) != want {
+			t.Errorf("%s is not what the structs say: run go generate ./internal/config", name)
+		}
 	}
 }
 
