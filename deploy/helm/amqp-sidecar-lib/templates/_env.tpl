@@ -33,6 +33,7 @@ SIDECAR_QUEUE: topology.queue
 SIDECAR_QUEUE_TYPE: topology.queueType
 SIDECAR_REQUEUE_DELAY_MAX: dispatch.requeueDelayMax
 SIDECAR_REQUEUE_DELAY_MIN: dispatch.requeueDelayMin
+SIDECAR_RESPONSE_DIALECT: dispatch.responseDialect
 SIDECAR_RETRY_AFTER_MAX: dispatch.retryAfterMax
 SIDECAR_RETRY_DELAY: topology.retryDelay
 SIDECAR_RETRY_DELAYS: topology.retryDelays
@@ -112,6 +113,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
   values  the values with defaults
   typed   {variable: {value or valueFrom, from}} of the values that are set
   given   {variable: {value or valueFrom}} of extraEnv
+  at      {variable: where it is set, for messages}
   env     {variable: text} as the sidecar will see it, defaults that the chart makes included; null where only the cluster knows
 */ -}}
 {{- define "amqp-sidecar-lib.settings" -}}
@@ -133,7 +135,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- end -}}
 {{- $given := dict -}}
 {{- range $v.extraEnv -}}
-{{- $_ := set $given .name . -}}
+{{- if and (kindIs "map" .) .name -}}{{- $_ := set $given .name . -}}{{- end -}}
 {{- end -}}
 {{- $env := dict "SIDECAR_SERVICE" .root.Release.Name "SIDECAR_APP_URL" "http://127.0.0.1:8080/" "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_SHUTDOWN_GRACE" "25s" -}}
 {{- range $set := list $typed $given -}}
@@ -141,7 +143,16 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- $_ := set $env $variable (ternary nil (include "amqp-sidecar-lib.text" $x.value) (hasKey $x "valueFrom")) -}}
 {{- end -}}
 {{- end -}}
-{{- dict "values" $v "typed" $typed "given" $given "env" $env | toJson -}}
+{{- if and (kindIs "bool" $v.tracing.enabled) (not $v.tracing.enabled) -}}
+{{- range $variable := keys $typed -}}
+{{- if hasPrefix "OTEL_" $variable -}}{{- $_ := unset $typed $variable -}}{{- $_ := unset $env $variable -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $at := dict "SIDECAR_ADMIN_ADDR" "sidecar.adminPort" "SIDECAR_APP_URL" "app.port" "SIDECAR_CRASH_DIR" "extraEnv SIDECAR_CRASH_DIR" -}}
+{{- range $variable, $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}{{- $_ := set $at $variable $path -}}{{- end -}}
+{{- range $variable, $x := $typed -}}{{- $_ := set $at $variable $x.from -}}{{- end -}}
+{{- range $variable := keys $given -}}{{- $_ := set $at $variable (printf "extraEnv %s" $variable) -}}{{- end -}}
+{{- dict "values" $v "typed" $typed "given" $given "env" $env "at" $at | toJson -}}
 {{- end -}}
 
 {{- /* The list for env of the sidecar's container: what values set, then extraEnv as it was given. */ -}}

@@ -9,8 +9,17 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "amqp-sidecar.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- /* The pod of helm test has a name of its own: nothing that selects the app's pods shall count it. */ -}}
+{{- define "amqp-sidecar.testName" -}}
+{{- include "amqp-sidecar.name" . }}-test
+{{- end -}}
+
 {{- define "amqp-sidecar.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: {{ include "amqp-sidecar.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
@@ -46,4 +55,10 @@ annotations:
 {{- else -}}
 {{- (.Values.serviceAccount).name | default "default" -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* How fast pods come and go. One that goes gives its messages back, so fewer are wanted only when that lasts. */ -}}
+{{- define "amqp-sidecar.behavior" -}}
+{{- $default := dict "scaleDown" (dict "stabilizationWindowSeconds" (int .Values.autoscaling.scaleDownStabilizationSeconds)) -}}
+{{- toYaml (merge (dict) (.Values.autoscaling.behavior | default dict) (ternary (dict) $default (hasKey (.Values.autoscaling.behavior | default dict) "scaleDown"))) -}}
 {{- end -}}

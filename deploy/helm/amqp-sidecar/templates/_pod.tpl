@@ -85,9 +85,8 @@ spec:
 {{- /* The specification of a Job. */ -}}
 {{- define "amqp-sidecar.job" -}}
 {{- range $field := list "parallelism" "completions" "backoffLimit" "activeDeadlineSeconds" "ttlSecondsAfterFinished" }}
-{{- $value := get $.Values.workload $field }}
-{{- if not (kindIs "invalid" $value) }}
-{{ $field }}: {{ int $value }}
+{{- with include "amqp-sidecar-lib.text" (get $.Values.workload $field) }}
+{{ $field }}: {{ . }}
 {{- end }}
 {{- end }}
 template:

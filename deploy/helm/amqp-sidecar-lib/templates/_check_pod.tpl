@@ -1,0 +1,149 @@
+{{- define "amqp-sidecar-lib.check.app" -}}
+{{- $a := .v.app -}}
+{{- if and $a.url (or $a.port $a.path) }}
+- app.url: port and path are set as well, and the URL has both. Keep app.url, or app.port and app.path
+{{- end }}
+{{- $url := get .env "SIDECAR_APP_URL" | default "http://127.0.0.1:8080/" -}}
+{{- if not (regexMatch "^(https?://[^/@?#]+|unix:///[^:]+:/)" $url) }}
+- {{ .at.SIDECAR_APP_URL }}: {{ quote $url }} is no URL of an app. Write http://127.0.0.1:8080/path, or unix:///path/to.sock:/path
+{{- else if regexMatch "^https?://[^/]*(/.*)?(//|/\\.\\.(/|$)|#)" $url }}
+- {{ ternary "app.path" .at.SIDECAR_APP_URL (not (empty $a.path)) }}: {{ quote $url }} has //, .. or a fragment in it, which the sidecar refuses. Messages are POSTed to exactly this URL
+{{- else -}}
+{{- $local := regexFind "^https?://(127\\.[0-9.]+|localhost|\\[::1\\])(:[0-9]+)?" $url -}}
+{{- if $local -}}
+{{- $port := regexFind ":[0-9]+$" $local | trimPrefix ":" | default (ternary "443" "80" (hasPrefix "https" $url)) -}}
+{{- range $variable, $default := dict "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_CONTROL_ADDR" "127.0.0.1:9091" -}}
+{{- if eq $port (include "amqp-sidecar-lib.port" (get $.env $variable | default $default)) }}
+- {{ $.at.SIDECAR_APP_URL }}: {{ $port }} is the port of the sidecar's own listener ({{ $variable }}), and the two share the pod's network. Let the app listen on another one, or move the sidecar's ({{ get $.at $variable }})
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with get .env "SIDECAR_APP_HEALTH_PATH" }}
+{{- if not (regexMatch "^/([^/#]|$)" .) }}
+- {{ $.at.SIDECAR_APP_HEALTH_PATH }}: {{ quote . }} is a path and begins with one /, e.g. /healthz
+{{- end }}
+{{- end }}
+{{- if and $a.tokenSecret.name (not $a.tokenSecret.key) }}
+- app.tokenSecret.key: is empty. Name the key of {{ $a.tokenSecret.name }} that holds the token
+{{- end }}
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.check.times" -}}
+{{- $env := .env -}}
+{{- $ms := dict -}}
+{{- range $variable, $default := dict "APP_TIMEOUT" "30s" "REQUEUE_DELAY_MIN" "1s" "REQUEUE_DELAY_MAX" "5s" "RETRY_AFTER_MAX" "5m" -}}
+{{- $_ := set $ms $variable (include "amqp-sidecar-lib.milliseconds" (get $env (printf "SIDECAR_%s" $variable) | default $default) | int64) -}}
+{{- end -}}
+{{- if gt (int64 $ms.REQUEUE_DELAY_MIN) (int64 $ms.REQUEUE_DELAY_MAX) }}
+- {{ .at.SIDECAR_REQUEUE_DELAY_MIN }}: is longer than {{ .at.SIDECAR_REQUEUE_DELAY_MAX }} ({{ get $env "SIDECAR_REQUEUE_DELAY_MAX" | default "5s" }}). A 425 sleeps for a time between the two: raise the latter
+{{- end }}
+{{- range $variable := list "RETRY_AFTER_MAX" "REQUEUE_DELAY_MAX" -}}
+{{- if gt (add (get $ms $variable) $ms.APP_TIMEOUT) 1500000 }}
+- {{ get $.at (printf "SIDECAR_%s" $variable) }}: together with {{ $.at.SIDECAR_APP_TIMEOUT }} it is more than 25m, and after 30 minutes the broker takes an unsettled message away. Lower one of them
+{{- end }}
+{{- end -}}
+{{- $seen := list -}}
+{{- range splitList "," (get $env "SIDECAR_PARK_ON_STATUS" | default "") -}}
+{{- with trim . -}}
+{{- if not (regexMatch "^[345][0-9][0-9]$" .) }}
+- {{ $.at.SIDECAR_PARK_ON_STATUS }}: {{ quote . }} is no status from 300 to 599{{ if regexMatch "^2" . }}; a 2xx means that the message is done{{ end }}
+{{- else if has . $seen }}
+- {{ $.at.SIDECAR_PARK_ON_STATUS }}: {{ . }} is there twice
+{{- end }}
+{{- $seen = append $seen . -}}
+{{- end -}}
+{{- end -}}
+{{- with get $env "SIDECAR_CRASH_DIR" }}
+{{- if not (hasPrefix "/" .) }}
+- {{ $.at.SIDECAR_CRASH_DIR }}: {{ quote . }} is no absolute path
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.check.flow" -}}
+{{- $concurrency := get .env "SIDECAR_CONCURRENCY" | default "10" | int64 -}}
+{{- $prefetch := get .env "SIDECAR_PREFETCH" | default "0" | int64 -}}
+{{- if and $prefetch (lt $prefetch $concurrency) }}
+- {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} is less than the concurrency ({{ $concurrency }}), so some workers would never have a message. Raise it to {{ $concurrency }} at least, or leave it empty for {{ mul 2 $concurrency }}
+{{- end }}
+{{- $limit := include "amqp-sidecar-lib.bytes" (((.v.sidecar.resources).limits).memory | default "") -}}
+{{- if $limit -}}
+{{- $budget := mul (div (int64 $limit) 4) 3 -}}
+{{- $body := include "amqp-sidecar-lib.bytes" (get .env "SIDECAR_MAX_BODY" | default "16MiB") | int64 -}}
+{{- $memory := printf "sidecar.resources.limits.memory (%v)" .v.sidecar.resources.limits.memory -}}
+{{- if gt $body $budget }}
+- {{ .at.SIDECAR_MAX_BODY }}: one message of {{ get .env "SIDECAR_MAX_BODY" | default "16MiB" }} does not fit into three quarters of {{ $memory }}, and the sidecar refuses to start. Lower it, or raise the limit
+{{- else if gt (mul $prefetch $body) $budget }}
+- {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} messages of {{ get .env "SIDECAR_MAX_BODY" | default "16MiB" }} (flow.maxBody) do not fit into three quarters of {{ $memory }}, and the sidecar refuses to start. Lower flow.maxBody to what your messages need ({{ div (div $budget $prefetch) 1024 }}KiB fit), lower the prefetch, or raise the limit to {{ add1 (div (mul $prefetch $body 4) 3145728) }}Mi
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.check.control" -}}
+{{- $c := .v.sidecar.control -}}
+{{- $admin := get .env "SIDECAR_ADMIN_ADDR" | default ":9090" -}}
+{{- $address := get .env "SIDECAR_CONTROL_ADDR" | default "127.0.0.1:9091" -}}
+{{- $loopback := "^(127\\.[0-9.]+|localhost|\\[::1\\]):[0-9]+$" -}}
+{{- if not (regexMatch ":[0-9]+$" $admin) }}
+- {{ .at.SIDECAR_ADMIN_ADDR }}: {{ quote $admin }} is no address. Write :9090
+{{- else if regexMatch $loopback $admin }}
+- {{ .at.SIDECAR_ADMIN_ADDR }}: {{ quote $admin }} is loopback, and probes, the app's preStop hook and Prometheus come to the pod's address. Write :{{ include "amqp-sidecar-lib.port" $admin }}
+{{- else if hasSuffix ":0" $admin }}
+- {{ .at.SIDECAR_ADMIN_ADDR }}: port 0 is chosen at the start, and probes have to know it before. Write :9090
+{{- end }}
+{{- if not (regexMatch ":[0-9]+$" $address) }}
+- {{ .at.SIDECAR_CONTROL_ADDR }}: {{ quote $address }} is no address. Write 127.0.0.1:9091
+{{- else }}
+{{- if eq (include "amqp-sidecar-lib.port" $address) (include "amqp-sidecar-lib.port" $admin) }}
+- {{ .at.SIDECAR_CONTROL_ADDR }}: has the port of {{ .at.SIDECAR_ADMIN_ADDR }} ({{ include "amqp-sidecar-lib.port" $admin }}), and two listeners cannot share one. Write 127.0.0.1:9091
+{{- end }}
+{{- if and (hasSuffix ":0" $address) .v.sidecar.preStop }}
+- {{ .at.SIDECAR_CONTROL_ADDR }}: port 0 is chosen at the start, and the preStop hook (sidecar drain) has to know it. Write 127.0.0.1:9091
+{{- end }}
+{{- $token := or $c.existingSecret (hasKey .given "SIDECAR_CONTROL_TOKEN") (hasKey .given "SIDECAR_CONTROL_TOKEN_FILE") .v.extraEnvFrom -}}
+{{- if and (not (regexMatch $loopback $address)) (not $token) }}
+- {{ .at.SIDECAR_CONTROL_ADDR }}: {{ quote $address }} can be reached from other pods, which could drain the sidecar and read and delete parked messages: the sidecar refuses to start so without a token. Set sidecar.control.existingSecret to a Secret with one of 16 characters or more (key {{ $c.tokenKey | default "token" }}), or write 127.0.0.1:9091
+{{- end }}
+{{- end }}
+{{- if and $c.existingSecret (not $c.tokenKey) }}
+- sidecar.control.tokenKey: is empty. {{ if $c.readTokenKey }}The read token needs one that may change things. {{ end }}Name the key of {{ $c.existingSecret }} that holds the token
+{{- end }}
+{{- if and $c.readTokenKey (not $c.existingSecret) }}
+- sidecar.control.readTokenKey: names a key of sidecar.control.existingSecret, and that is not set. Name the Secret with both tokens
+{{- else if and $c.readTokenKey (eq $c.readTokenKey $c.tokenKey) }}
+- sidecar.control.readTokenKey: is the key of the token that allows everything ({{ $c.tokenKey }}), and the sidecar refuses two equal tokens. Name another key
+{{- end }}
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.check.pod" -}}
+{{- $v := .v -}}
+{{- if not (has $v.sidecar.readiness (list "none" "broker" "consuming")) }}
+- sidecar.readiness: {{ toString $v.sidecar.readiness | quote }} is none of none, broker, consuming
+{{- end }}
+{{- range $key := list "native" "preStop" }}
+{{- if not (kindIs "bool" (get $v.sidecar $key)) }}
+- sidecar.{{ $key }}: {{ get $v.sidecar $key | toJson }} is neither true nor false
+{{- end }}
+{{- end }}
+{{- if and $v.sidecar.native (semverCompare "<1.29.0-0" .root.Capabilities.KubeVersion.Version) }}
+- sidecar.native: Kubernetes {{ .root.Capabilities.KubeVersion.Version }} has no native sidecars, they came with 1.29: it would run the sidecar as an init container that never ends, and the app would never start. Set sidecar.native=false; the README says what is lost
+{{- end }}
+{{- $grace := include "amqp-sidecar-lib.milliseconds" (get .env "SIDECAR_SHUTDOWN_GRACE" | default "25s") -}}
+{{- $stop := include "amqp-sidecar-lib.milliseconds" $v.app.stopTimeout -}}
+{{- if not $stop }}
+- app.stopTimeout: {{ toString $v.app.stopTimeout | quote }} is no duration. Write a number with a unit, e.g. 10s
+{{- else if $grace -}}
+{{- $need := div (add (int64 $grace) (int64 $stop) 999) 1000 -}}
+{{- if gt (int64 $need) (int64 $v.terminationGracePeriodSeconds) }}
+- terminationGracePeriodSeconds: {{ int64 $v.terminationGracePeriodSeconds }} is less than {{ .at.SIDECAR_SHUTDOWN_GRACE }} ({{ get .env "SIDECAR_SHUTDOWN_GRACE" | default "25s" }}) and app.stopTimeout ({{ $v.app.stopTimeout }}) together: the kubelet would kill the app, or the sidecar with messages in hand, before the drain has ended. Raise it to {{ $need }} at least, or lower one of the two
+{{- end }}
+{{- end }}
+{{- range $kind, $list := dict "extraVolumes" $v.extraVolumes -}}
+{{- range $list -}}
+{{- if hasPrefix "amqp-sidecar-" (.name | default "") }}
+- {{ $kind }}: the name {{ quote .name }} begins like those of the sidecar's own volumes. Choose another
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
