@@ -35,3 +35,18 @@ func TestCloudEventsBinary(t *testing.T) {
 		}
 	}
 }
+
+// An envelope as Dapr's component publishes it arrives as one, byte for byte.
+func TestCloudEventsStructured(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("CLOUDEVENTS", "structured").seed()
+	m := message("envelope")
+	m.ContentType = "text/plain"
+	m.Body = []byte(`{"specversion":"1.0","id":"e-1","source":"shop","type":"com.dapr.event.sent","datacontenttype":"application/json","data":{"n":1}}`)
+	sc.sendMessage(m)
+	sc.run()
+	got := sc.app.await("envelope", 1)[0]
+	if ct := got.header.Get("Content-Type"); ct != "application/cloudevents+json" || string(got.body) != string(m.Body) {
+		t.Errorf("content type %q, body %s", ct, got.body)
+	}
+}

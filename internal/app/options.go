@@ -44,6 +44,7 @@ func dispatchOptions(cfg *config.Config, build Build, plan *topology.Plan, log *
 		MaxBody: int64(cfg.Window.MaxBody), HealthPath: cfg.App.HealthPath, HealthTimeout: cfg.App.HealthTimeout,
 		Forward: cfg.Request.ForwardHeaders, Passthrough: cfg.Request.PassthroughHeaders,
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary,
+		Envelopes:   cfg.Request.CloudEvents == config.CloudEventsStructured,
 		Dapr:        cfg.App.ResponseDialect == config.DialectDapr,
 		Token:       secret(cfg.App.Token, log), Version: build.Version, MaxIdle: cfg.Window.Concurrency,
 		Queue: plan.Queue, Logger: log, Registerer: r,

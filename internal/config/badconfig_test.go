@@ -187,8 +187,10 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_PASSTHROUGH_HEADERS=amqp-foo", "amqp-"},
 		{"SIDECAR_PASSTHROUGH_HEADERS=c*", "content-length"},
 		{"SIDECAR_PASSTHROUGH_HEADERS=*-id", "ce-id"},
-		{"SIDECAR_CLOUDEVENTS=structured", "off, binary"},
-		{"SIDECAR_CLOUDEVENTS=true", "off, binary"},
+		{"SIDECAR_CLOUDEVENTS=batch", "off, binary, structured"},
+		{"SIDECAR_CLOUDEVENTS=true", "off, binary, structured"},
+		{"SIDECAR_RESPONSE_DIALECT=Dapr", "off, dapr"},
+		{"SIDECAR_RESPONSE_DIALECT=true", "off, dapr"},
 
 		// Topology.
 		{"SIDECAR_TOPOLOGY=ring", "fanout, topic-tiers"},

@@ -9,8 +9,9 @@ import (
 
 // The values of SIDECAR_CLOUDEVENTS.
 const (
-	CloudEventsOff    = "off"
-	CloudEventsBinary = "binary"
+	CloudEventsOff        = "off"
+	CloudEventsBinary     = "binary"
+	CloudEventsStructured = "structured"
 )
 
 // Request is what of a message becomes HTTP headers.
@@ -24,8 +25,9 @@ type Request struct {
 	PassthroughHeaders List `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; none that matches a header with a meaning in HTTP or a header of the sidecar"`
 
 	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, and required attributes that are missing
-	// are made up.
-	CloudEvents string `env:"CLOUDEVENTS" envDefault:"off" oneof:"off|binary"`
+	// are made up. `structured`: every body is a CloudEvents envelope in JSON, as Dapr publishes them, and is sent as
+	// `application/cloudevents+json` unless the message's own content type says that already.
+	CloudEvents string `env:"CLOUDEVENTS" envDefault:"off" oneof:"off|binary|structured"`
 }
 
 var (

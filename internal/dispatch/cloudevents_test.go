@@ -108,3 +108,24 @@ func TestCloudEventsNeverTwiceTheSameAttribute(t *testing.T) {
 	}
 	wantLeftOut(t, r, o.Truncated, 2)
 }
+
+// In structured mode the body is an envelope, and only the content type has to say so.
+func TestEnvelopes(t *testing.T) {
+	for own, want := range map[string]string{
+		"text/plain":                   envelope,
+		"application/json":             envelope,
+		"":                             envelope,
+		"broken\r\nX: y":               envelope,
+		"application/cloudevents+json": envelope,
+		"application/cloudevents+json; charset=utf-8": "application/cloudevents+json; charset=utf-8",
+		"Application/CloudEvents+JSON":                "Application/CloudEvents+JSON",
+		"application/cloudevents-batch+json":          "application/cloudevents-batch+json",
+	} {
+		m := sample()
+		m.ContentType = own
+		m.Headers = amqp.Table{"cloudEvents_id": "e-1"}
+		r, o := post(t, m, func(o *Options) { o.Envelopes = true })
+		wantHeaders(t, r.Header, map[string]string{"Content-Type": want, "Ce-Id": "", "Amqp-Header-Cloudevents-Id": "e-1"})
+		wantLeftOut(t, r, o.Truncated, 0)
+	}
+}

@@ -7,7 +7,12 @@ import (
 	"sidecar/internal/message"
 )
 
-const octetStream = "application/octet-stream"
+const (
+	octetStream = "application/octet-stream"
+
+	envelope     = "application/cloudevents+json"
+	envelopeKind = "application/cloudevents" // and perhaps a suffix, or parameters
+)
 
 // content appends the headers that describe the body.
 //
@@ -19,9 +24,13 @@ func (r *request) content(e *encoding, m *message.Message) {
 	if t == "" && e.cloudEvents {
 		t = dataContentType(m.Headers)
 	}
-	if t == "" {
+	switch {
+	case e.envelopes && !strings.EqualFold(t[:min(len(t), len(envelopeKind))], envelopeKind):
+		// Dapr's component for RabbitMQ publishes envelopes as text/plain, which no app takes for one.
+		t = envelope
+	case t == "":
 		t = octetStream
-	} else if len(t) > maxValue || !printable(t) || strings.TrimSpace(t) != t {
+	case len(t) > maxValue || !printable(t) || strings.TrimSpace(t) != t:
 		t = octetStream
 		r.leftOut++
 	}

@@ -31,6 +31,7 @@ type Options struct {
 	Forward     []string // globs over message header names to send as Amqp-Header-*; nil = every name
 	Passthrough []string // globs over names to send as bare headers, within the limits of deniedBare
 	CloudEvents bool     // binary content mode: cloudEvents_* and cloudEvents:* headers become ce-*
+	Envelopes   bool     // structured content mode: bodies are CloudEvents in JSON, whatever their content type says
 
 	Dapr bool // the body of a 2xx may hold the status of a Dapr subscriber, see DaprAnswer
 

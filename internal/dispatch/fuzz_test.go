@@ -196,10 +196,11 @@ func FuzzRequest(f *testing.F) {
 	f.Add("text/plain", "id", "key", "X-A", "a\r\nX-Injected: 1", []byte("body"), []byte("\x00\x01\x02\x03"), uint8(0))
 	f.Add("a\r\nb", "\x00", "ü", "cloudEvents_id", "%", []byte(""), []byte("\x0e\x0f\x0d\x0d\x00\x10\x0e"), uint8(1))
 	f.Add("", "", "", "Content-Length", "999", []byte("GET / HTTP/1.1\r\n\r\n"), []byte("\x05\xff\xff\x06\x7f\xf0\x07"), uint8(3))
+	f.Add("text/plain", "id", "key", "n", "v", []byte("{}"), []byte("\x00"), uint8(8))
 	f.Add("x", "y", "z", "x_retry_count", "5", []byte("b"), []byte("\x0b\x80\x00\x00\x00\x00\x00\x00\x00\x0c\xff\x01"), uint8(2))
 	f.Fuzz(func(t *testing.T, contentType, id, key, name, value string, body, tree []byte, flags uint8) {
 		o := Options{
-			URL: "http://app.example/in", CloudEvents: flags&1 != 0, Token: func() string { return id },
+			URL: "http://app.example/in", CloudEvents: flags&1 != 0, Envelopes: flags&8 != 0, Token: func() string { return id },
 			Passthrough: []string{}, Version: value,
 		}
 		if flags&2 != 0 {

@@ -16,6 +16,7 @@ type encoding struct {
 	forward     globs
 	passthrough globs
 	cloudEvents bool
+	envelopes   bool
 	token       func() string
 	badToken    sync.Once
 	logger      *slog.Logger
@@ -25,7 +26,7 @@ func newEncoding(ep *endpoint, o *Options) *encoding {
 	e := &encoding{
 		forward:     newGlobs(o.Forward),
 		passthrough: newGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace)),
-		cloudEvents: o.CloudEvents, token: o.Token, version: o.Version, logger: o.Logger,
+		cloudEvents: o.CloudEvents, envelopes: o.Envelopes, token: o.Token, version: o.Version, logger: o.Logger,
 	}
 	e.static = appendStart(nil, "POST", ep.target, ep.host, o.Version)
 	return e
