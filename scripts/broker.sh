@@ -8,6 +8,7 @@
 #   broker.sh freeze DIR, thaw DIR    stand still (SIGSTOP) and go on
 #   broker.sh rm DIR                  stop and remove DIR
 #   broker.sh ctl DIR ARG...          rabbitmqctl for that node
+#   broker.sh get                     only fetches what a start would fetch, for a place without a network
 #   broker.sh port                    prints a port that is free and that the system hands out to nobody
 #
 # PORT 0 chooses a free port. CMD, and whoever evals the lines of start, sees
@@ -27,6 +28,8 @@
 #   TEST_BROKER_CACHE                           where the roots are kept, default ~/.cache/sidecar-brokers; 250 MB
 #                                               each, rm -rf is safe while no broker runs
 #   TEST_BROKER_MIRROR                          Debian mirror for the roots, default the one of the apt sources
+#   BROKER_LISTEN                               address that AMQP clients reach it on, default 127.0.0.1; 0.0.0.0 is
+#                                               any. guest can log in from this machine only, but for docker
 #   BROKER_EXTRA_CONF                           more lines for rabbitmq.conf
 #   BROKER_START_TIMEOUT                        seconds to wait for the node, default 120
 set -euo pipefail
@@ -37,6 +40,7 @@ WANTED=${TEST_BROKER_VERSION:-}
 IMAGE=${TEST_BROKER_IMAGE:-rabbitmq:${WANTED:-4}}
 CACHE=${TEST_BROKER_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/sidecar-brokers}
 [[ $CACHE = /* ]] || CACHE=$PWD/$CACHE
+LISTEN=${BROKER_LISTEN:-127.0.0.1}
 RESERVED=${TMPDIR:-/tmp}/sidecar-broker-ports.$(id -u)
 
 say() { printf 'broker.sh: %s\n' "$*" >&2; }
@@ -234,7 +238,7 @@ docker_start() { # DIR PORT
   name=sidecar-broker-$port-$$
   # The image listens on all interfaces of the container; only the published port decides who can reach it.
   write_conf "listeners.tcp.default = 5672" >"$dir/90-extra.conf"
-  docker create --name "$name" -p "127.0.0.1:$port:5672" "$IMAGE" >/dev/null
+  docker create --name "$name" -p "$LISTEN:$port:5672" "$IMAGE" >/dev/null
   echo "$name" >"$dir/container"
   docker cp "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null 2>&1
   docker cp "$name:/etc/rabbitmq/enabled_plugins" "$dir/image_plugins" >/dev/null 2>&1 || echo "[]." >"$dir/image_plugins"
@@ -328,7 +332,7 @@ write_inside() { # DIR PORT
   read -r dist epmd ctl <"$dir/ports"
   if [[ -s $dir/root ]]; then home=/srv/broker path=/usr/local/bin; fi
   environment=("PATH=$path:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/erlang/bin" LANG=C.UTF-8 "HOME=$home"
-    "RABBITMQ_NODENAME=sidecar-$dist@localhost" "RABBITMQ_NODE_PORT=$port" RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
+    "RABBITMQ_NODENAME=sidecar-$dist@localhost" "RABBITMQ_NODE_PORT=$port" "RABBITMQ_NODE_IP_ADDRESS=$LISTEN"
     "RABBITMQ_DIST_PORT=$dist" "ERL_EPMD_PORT=$epmd" ERL_EPMD_ADDRESS=127.0.0.1
     "RABBITMQ_CTL_DIST_PORT_MIN=$ctl" "RABBITMQ_CTL_DIST_PORT_MAX=$((ctl + 50))"
     "RABBITMQ_BASE=$home" "RABBITMQ_MNESIA_BASE=$home/data" "RABBITMQ_LOG_BASE=$home/log"
@@ -543,6 +547,7 @@ case ${1:-}:$# in
   rm:2) remove "$2" ;;
   ctl:[3-9] | ctl:[1-9][0-9]*) dir=$2 && shift 2 && exec "$dir/rabbitmqctl" "$@" ;;
   run:[3-9] | run:[1-9][0-9]*) shift && run "$@" ;;
+  get:1) source_of >/dev/null ;;
   port:1) mkdir -p "$RESERVED" && free_port ;;
   -h:1 | --help:1 | help:1) usage ;;
   *) usage >&2; exit 64 ;;
