@@ -47,6 +47,10 @@ test-brokers: build ## the tests that talk to a broker, against RabbitMQ 3.10, 4
 test-image: ## build the image and see that it is small, locked down, reproducible, handles a message and drains
 	@scripts/image.sh test
 
+.PHONY: test-kubernetes
+test-kubernetes: build ## the charts and the sidecar in pods, on a real Kubernetes of one node that it sets up itself; Linux and root (ARGS='-run TestRollout -v' narrows, KUBECONFIG takes another cluster)
+	@scripts/kubernetes.sh
+
 .PHONY: sim
 sim: ## 10,000 seeds of the sidecar against a model of the broker under virtual time (SEEDS=… FROM=…; SEED=n replays one with its log, up to AGAIN=20 times until it fails)
 	@scripts/sim.sh

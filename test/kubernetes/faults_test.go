@@ -1,0 +1,124 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The sidecar's process is killed: the app stays, and what was in flight comes again.
+func TestKillOfSidecar(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.install(s.collectorValue()...)
+	before := s.waitReady(s.ofRelease())
+	stop := s.load(50*time.Millisecond, order{Work: "100ms"})
+	inHand := s.publish(order{Work: "20s"})
+	s.waitBegun(inHand...)
+
+	s.killContainer(before, "sidecar")
+	s.waitPod(s.ofRelease(), "has its sidecar again", func(p pod) bool {
+		return p.ready() && p.container("sidecar").RestartCount == 1
+	})
+	after := s.publish(order{})
+	ids := slices.Concat(stop(), inHand, after)
+
+	s.ledger.waitHandled(t, ids...)
+	if p := s.waitReady(s.ofRelease()); p.Metadata.Name != before.Metadata.Name || p.container("app").RestartCount != 0 {
+		t.Errorf("pod %s became %s, whose app was restarted %d times", before.Metadata.Name, p.Metadata.Name, p.container("app").RestartCount)
+	}
+	if boots := s.ledger.all("boot"); len(boots) != 1 {
+		t.Errorf("the app started %d times", len(boots))
+	}
+	if n := s.ledger.count("begin")[inHand[0]]; n != 2 {
+		t.Errorf("the message in flight came %d times", n)
+	}
+	s.broker.empty(dlqOf(s.service))
+	s.broker.empty(queueOf(s.service))
+}
+
+// A message over which the app runs out of memory is parked after so many crashes; all others are handled.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.install(append(s.collectorValue(), "--set", "app.resources.limits.memory=64Mi", "--set", "dispatch.crashLimit=1",
+		"--set", "flow.concurrency=2")...)
+	s.waitReady(s.ofRelease())
+	before := s.publish(make([]order, 10)...)
+	poison := s.publish(order{Then: "oom"})
+	after := s.publish(make([]order, 10)...)
+
+	eventually(t, "parked message", func() error {
+		n, err := s.broker.messages(dlqOf(s.service))
+		if err == nil && n != 1 {
+			err = fmt.Errorf("the dead-letter queue has %d messages", n)
+		}
+		return err
+	})
+	s.ledger.waitHandled(t, append(before, after...)...)
+	if parked := s.broker.get(dlqOf(s.service)); parked.MessageId != poison[0] || parked.Headers["x-final-reason"] != "crash" {
+		t.Errorf("message %s is parked with the reason %v; the poison is %s", parked.MessageId, parked.Headers["x-final-reason"], poison[0])
+	}
+	p := s.waitReady(s.ofRelease())
+	if app := p.container("app"); app.RestartCount == 0 || app.LastState.Terminated == nil || app.LastState.Terminated.Reason != "OOMKilled" {
+		t.Errorf("the app was restarted %d times, the last time after %+v", app.RestartCount, app.LastState.Terminated)
+	}
+	if n := p.container("sidecar").RestartCount; n != 0 {
+		t.Errorf("the sidecar was restarted %d times", n)
+	}
+	s.broker.empty(queueOf(s.service))
+}
+
+// The app's own liveness probe fails: only the app is restarted, and its preStop hook does not wait for a drain that nobody
+// has begun.
+func TestLivenessOfApp(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.install(append(s.collectorValue(), "--set-json",
+		`app.probes.liveness={"httpGet":{"path":"/healthz","port":8080},"periodSeconds":1,"failureThreshold":2}`)...)
+	before := s.waitReady(s.ofRelease())
+	s.ledger.waitHandled(t, s.publish(order{Then: "sick"})...)
+
+	after := s.waitPod(s.ofRelease(), "has restarted its app", func(p pod) bool {
+		return p.ready() && p.container("app").RestartCount == 1
+	})
+	s.ledger.waitHandled(t, s.publish(order{})...)
+	if after.Metadata.Name != before.Metadata.Name || after.container("sidecar").RestartCount != 0 {
+		t.Errorf("pod %s became %s, whose sidecar was restarted %d times", before.Metadata.Name, after.Metadata.Name,
+			after.container("sidecar").RestartCount)
+	}
+	terms := s.ledger.all("sigterm")
+	if len(terms) != 1 || terms[0].Sidecar != "consuming" {
+		t.Errorf("SIGTERM for the app: %+v; the sidecar should have been consuming", terms)
+	}
+	s.broker.empty(dlqOf(s.service))
+}
+
+// A broker that is away does not keep the pod from being ready and the app from being served.
+func TestBrokerAway(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	link := s.newForwarder()
+	s.secret("broker", link.url)
+	s.install()
+	p := s.waitReady(s.ofRelease())
+	s.kubectl("get", "--raw", s.proxyPath(p, "8080", "/healthz"))
+	if out, err := s.tryKubectl("", "get", "--raw", s.proxyPath(p, "9090", "/readyz")); err == nil {
+		t.Errorf("the sidecar says that it is ready: %s", out)
+	}
+
+	link.open()
+	s.ledger.waitHandled(t, s.publish(order{})...)
+	after := s.waitReady(s.ofRelease())
+	if n := after.container("sidecar").RestartCount; n != 0 || after.Metadata.Name != p.Metadata.Name {
+		t.Errorf("pod %s became %s, whose sidecar was restarted %d times", p.Metadata.Name, after.Metadata.Name, n)
+	}
+}
+
+// proxyPath is the path below which the API server passes requests on to a port of a pod.
+func (s *scene) proxyPath(p pod, port, path string) string {
+	return "/api/v1/namespaces/" + s.namespace + "/pods/" + p.Metadata.Name + ":" + port + "/proxy" + path
+}

@@ -1,0 +1,224 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A rolling update under load loses nothing, repeats nothing and counts nothing, and the app of a pod that ends gets SIGTERM
+// only when the sidecar has nothing left in its hands.
+func TestRollout(t *testing.T) {
+	for name, native := range map[string]string{"native": "true", "classic": "false"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			values := append(s.collectorValue(), "--set", "replicaCount=2", "--set", "sidecar.native="+native)
+			s.install(values...)
+			old := s.waitPods(2)
+			logs := map[string]*followed{}
+			for _, p := range old {
+				logs[p] = s.follow(p)
+			}
+			stop := s.load(25*time.Millisecond, order{Work: "300ms"})
+			slow := s.publish(slices.Repeat([]order{{Work: "8s"}}, 4)...)
+			s.waitBegun(slow...)
+
+			s.upgrade(append(values, "--set", "podAnnotations.rollout=second")...)
+			s.waitGone(old...)
+			gone := time.Now()
+			s.waitPods(2)
+			ids := append(stop(), slow...)
+			t.Logf("%d messages", len(ids))
+
+			s.ledger.waitHandled(t, ids...)
+			s.ledger.exactlyOnce(t, ids...)
+			returned := 0
+			for _, p := range old {
+				drained, _ := logs[p].find("drained")
+				returned += drained.Returned
+				s.drainedFirst(p, logs[p], native == "true")
+				s.timeline(p, logs[p], gone)
+			}
+			again := 0
+			for _, e := range s.ledger.all("begin") {
+				if e.Again == "true" {
+					again++
+				}
+			}
+			if again > returned {
+				t.Errorf("%d messages came again, only %d were given back unseen", again, returned)
+			}
+			for _, q := range []string{queueOf(s.service), retryOf(s.service), dlqOf(s.service)} {
+				s.broker.empty(q)
+			}
+		})
+	}
+}
+
+// collectorValue tells the app where the collector is before the first message does, so that a pod that never gets one
+// reports too.
+func (s *scene) collectorValue() []string {
+	return []string{"--set", "app.env[0].name=COLLECTOR", "--set", "app.env[0].value=" + s.ledger.url}
+}
+
+// waitPods waits until the release has exactly n pods, all of them ready, and returns their names.
+func (s *scene) waitPods(n int) []string {
+	s.t.Helper()
+	var names []string
+	eventually(s.t, fmt.Sprintf("%d ready pods", n), func() error {
+		names = nil
+		for _, p := range s.pods(s.ofRelease()) {
+			if !p.ready() || p.Metadata.DeletionTimestamp != "" {
+				return fmt.Errorf("pod %s is in phase %s, ready %t", p.Metadata.Name, p.Status.Phase, p.ready())
+			}
+			names = append(names, p.Metadata.Name)
+		}
+		if len(names) != n {
+			return fmt.Errorf("there are %d", len(names))
+		}
+		return nil
+	})
+	return names
+}
+
+// waitGone waits until these pods have ended.
+func (s *scene) waitGone(names ...string) {
+	s.t.Helper()
+	eventually(s.t, "end of the old pods", func() error {
+		for _, p := range s.pods("") {
+			if slices.Contains(names, p.Metadata.Name) {
+				return fmt.Errorf("pod %s is still there", p.Metadata.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// waitBegun waits until an app has these messages in its hands.
+func (s *scene) waitBegun(ids ...string) {
+	s.t.Helper()
+	eventually(s.t, "messages in the app's hands", func() error {
+		begun := s.ledger.count("begin")
+		for _, id := range ids {
+			if begun[id] == 0 {
+				return fmt.Errorf("%s is not", id)
+			}
+		}
+		return nil
+	})
+}
+
+// followed is the log of a pod's sidecar, which would be gone with the pod.
+type followed struct {
+	mu    sync.Mutex
+	lines []line
+	ended chan struct{}
+}
+
+type line struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Inflight int       `json:"inflight"`
+	Returned int       `json:"returned"`
+}
+
+func (s *scene) follow(pod string) *followed {
+	s.t.Helper()
+	f := &followed{ended: make(chan struct{})}
+	c := exec.Command("kubectl", "--namespace", s.namespace, "logs", "--follow", pod, "-c", "sidecar")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Process.Kill(); <-f.ended; _ = c.Wait() })
+	go func() {
+		defer close(f.ended)
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			var l line
+			if json.Unmarshal(scan.Bytes(), &l) == nil {
+				f.mu.Lock()
+				f.lines = append(f.lines, l)
+				f.mu.Unlock()
+			}
+		}
+	}()
+	return f
+}
+
+// find returns the first line of an event, after the log has ended.
+func (f *followed) find(event string) (line, bool) {
+	<-f.ended
+	i := slices.IndexFunc(f.lines, func(l line) bool { return l.Event == event })
+	if i < 0 {
+		return line{}, false
+	}
+	return f.lines[i], true
+}
+
+// drainedFirst: when the app of this pod got SIGTERM it had no message in its hands, and the sidecar beside it had drained.
+func (s *scene) drainedFirst(pod string, log *followed, native bool) {
+	s.t.Helper()
+	terms := slices.DeleteFunc(s.ledger.all("sigterm"), func(e event) bool { return e.Pod != pod })
+	if len(terms) != 1 {
+		s.t.Errorf("the app of pod %s got SIGTERM %d times", pod, len(terms))
+		return
+	}
+	// The native sidecar stays until the app is gone. The classic one is told to stop when its own hook is through.
+	if state := terms[0].Sidecar; state != "drained" && (native || state != "gone") {
+		s.t.Errorf("when the app of pod %s got SIGTERM, the sidecar was %s", pod, state)
+	}
+	if n := terms[0].Inflight; n != 0 {
+		s.t.Errorf("when the app of pod %s got SIGTERM, it had %d messages in its hands", pod, n)
+	}
+	all := s.ledger.all()
+	for _, e := range all[slices.Index(all, terms[0])+1:] {
+		if e.Pod == pod {
+			s.t.Errorf("pod %s: %s %s after SIGTERM", pod, e.Kind, e.ID)
+		}
+	}
+	if _, found := log.find("drained"); !found {
+		s.t.Errorf("the sidecar of pod %s does not say that it has drained", pod)
+	}
+}
+
+// timeline logs what happened when in the end of a pod.
+func (s *scene) timeline(pod string, log *followed, gone time.Time) {
+	s.t.Helper()
+	begin, found := log.find("draining")
+	if !found {
+		s.t.Errorf("the sidecar of pod %s did not drain", pod)
+		return
+	}
+	at := func(t time.Time) string { return fmt.Sprintf("%+.3fs", t.Sub(begin.Time).Seconds()) }
+	text := []string{fmt.Sprintf("draining, %d in flight", begin.Inflight)}
+	for _, e := range s.ledger.all("end", "sigterm") {
+		if e.Pod != pod || e.At.Before(begin.Time) {
+			continue
+		}
+		if e.Kind == "sigterm" {
+			text = append(text, at(e.At)+" SIGTERM for the app")
+		} else if len(text) < 2 || !strings.Contains(text[len(text)-1], "handled") {
+			text = append(text, at(e.At)+" handled")
+		} else {
+			text[len(text)-1] = at(e.At) + " the last one handled"
+		}
+	}
+	for _, name := range []string{"drained", "stopped"} {
+		if l, found := log.find(name); found {
+			text = append(text, at(l.Time)+" "+name)
+		}
+	}
+	s.t.Logf("%s: %s; %s both pods gone", pod, strings.Join(text, "; "), at(gone))
+}
