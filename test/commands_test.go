@@ -160,7 +160,7 @@ func TestDefinitionsCanBeImported(t *testing.T) {
 
 // importDefinitions is what `rabbitmqctl import_definitions FILE` runs inside the node. The file itself may be out of the
 // node's sight, and standard input is not read everywhere.
-func importDefinitions(t *testing.T, json string) {
+func importDefinitions(t testing.TB, json string) {
 	t.Helper()
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(json)
 	if out := ctl(t, "eval", `rabbit_definitions:import_raw(<<"`+quoted+`">>).`); !strings.Contains(out, "ok") {

@@ -1,0 +1,291 @@
+package test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Queues as others have declared them, and what Dapr's component for RabbitMQ makes of its metadata.
+var foreignQueues = map[string]struct {
+	args       amqp.Table
+	autoDelete bool
+}{
+	"by hand":                 {args: amqp.Table{"x-max-priority": int32(5), "x-dead-letter-exchange": "dead.by.hand"}},
+	"quorum by hand":          {args: amqp.Table{"x-queue-type": "quorum"}},
+	"dapr":                    {args: amqp.Table{"x-queue-type": "classic"}},
+	"dapr enableDeadLetter":   {args: amqp.Table{"x-queue-type": "classic", "x-dead-letter-exchange": "dlx-billing-orders"}},
+	"dapr maxLen":             {args: amqp.Table{"x-max-length": int64(3000)}},
+	"dapr deletedWhenUnused":  {autoDelete: true, args: amqp.Table{"x-queue-type": "classic"}},
+	"dapr, an older one, too": {},
+}
+
+// migration is a queue of somebody else's, with an exchange of that name, and the two programs of examples/migration.
+type migration struct {
+	*scene
+	queue, appAddr string
+	before, after  string // programs
+	handled        []*output
+}
+
+func newMigration(t *testing.T, args amqp.Table, autoDelete bool) *migration {
+	t.Helper()
+	m := &migration{scene: newScene(t), appAddr: freeAddr(t)}
+	m.queue = m.prefix + "-orders"
+	m.before, m.after = exampleProgram(t, "before"), exampleProgram(t, "after")
+	m.with("APP_URL", "http://"+m.appAddr+"/orders", "PARK_ON_STATUS", "422", "BINDINGS", m.queue+":")
+	t.Cleanup(func() { m.drop([]string{m.queue, m.scene.queue()}, []string{m.queue}) })
+	ch := m.channel()
+	defer func() { _ = ch.Close() }()
+	if err := ch.ExchangeDeclare(m.queue, "fanout", true, autoDelete, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(m.queue, true, autoDelete, false, false, args); err != nil {
+		t.Fatal(err)
+	}
+	m.bind(m.queue, "", m.queue)
+	return m
+}
+
+// exampleProgram builds a program of examples/migration.
+func exampleProgram(t *testing.T, name string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), name)
+	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", out, "../examples/migration/"+name).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, text)
+	}
+	return out
+}
+
+// start runs a program until it says that word.
+func (m *migration) start(program, word string, args ...string) *sidecar {
+	m.t.Helper()
+	p := launchBinary(m.t, program, nil, args...)
+	m.handled = append(m.handled, p.log)
+	eventually(m.t, program+" says "+word, func() bool { return word == "" || p.log.mentions(word) })
+	return p
+}
+
+func (m *migration) startBefore() *sidecar {
+	m.t.Helper()
+	return m.start(m.before, "consuming", "-url", brokerURL, "-queue", m.queue)
+}
+
+// order publishes orders 0 … n-1 of that name and returns the name's ids.
+func (m *migration) order(name string, n, amount int) (ids []string) {
+	m.t.Helper()
+	for i := range n {
+		id := fmt.Sprintf("%s-%d", name, i)
+		ids = append(ids, id)
+		m.publish(m.queue, "", amqp.Publishing{
+			MessageId: id, ContentType: "application/json", DeliveryMode: amqp.Persistent,
+			Body: fmt.Appendf(nil, `{"id":"%s","amount":%d}`, id, amount),
+		})
+	}
+	return ids
+}
+
+// billed counts how often each order was billed, by whomever.
+func (m *migration) billed() map[string]int {
+	counts := map[string]int{}
+	for _, o := range m.handled {
+		for line := range strings.Lines(o.String()) {
+			if _, id, ok := strings.Cut(strings.TrimSpace(line), "billed "); ok {
+				counts[id]++
+			}
+		}
+	}
+	return counts
+}
+
+func (m *migration) wantBilled(times int, ids ...string) {
+	m.t.Helper()
+	eventually(m.t, "all orders billed", func() bool {
+		counts := m.billed()
+		return !slices.ContainsFunc(ids, func(id string) bool { return counts[id] < times })
+	})
+	for _, id := range ids {
+		if n := m.billed()[id]; n != times {
+			m.t.Errorf("%s was billed %d times, want %d", id, n, times)
+		}
+	}
+}
+
+// TestTakeOverAQueue: the sidecar consumes somebody else's queue as it is, first beside its consumer and then instead of
+// it, without a loss, a duplicate, or a change to the queue; and back again.
+func TestTakeOverAQueue(t *testing.T) {
+	t.Parallel()
+	for name, q := range foreignQueues {
+		if q.autoDelete {
+			continue // see TestAutoDeleteQueueIsNotToBeTakenOver
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMigration(t, q.args, false)
+			m.with("QUEUE", m.queue, "TOPOLOGY_MODE", "none", "RETRY_DELAY", "500ms")
+			m.importPlan()
+			if err := m.declare(m.queue, q.args); err != nil {
+				t.Errorf("the import changed the queue: %v", err)
+			}
+			ids := m.order("early", 20, 1)
+			consumer := m.startBefore()
+			m.start(m.after, "", "-addr", m.appAddr)
+			s := m.scene.run()
+			eventually(t, "two consumers", func() bool { return m.consumers(m.queue) == 2 })
+			ids = append(ids, m.order("both", 60, 1)...)
+			m.wantBilled(1, ids...)
+			consumer.kill()
+			ids = append(ids, m.order("late", 20, 1)...)
+			m.wantBilled(1, ids...)
+
+			// What the two statuses mean: 422 parks at once, 503 waits in the new retry queue and comes back.
+			m.order("invalid", 1, 0)
+			if d := m.take(m.dlq(), 1)[0]; d.MessageId != "invalid-0" || d.Headers["x-final-reason"] != "park_status" {
+				t.Errorf("parked %s with %v", d.MessageId, d.Headers)
+			}
+			m.order("away", 1, 1001)
+			eventually(t, "a second attempt", func() bool { return len(s.log.outcomes("away-0")) >= 2 })
+			if got := s.log.outcomes("away-0"); got[0] != "retry" || got[1] != "retry" {
+				t.Errorf("outcomes %v", got)
+			}
+
+			// Roll back: the consumer finds everything, the one that waits included.
+			s.stop()
+			m.startBefore()
+			m.wantBilled(1, m.order("back", 20, 1)...)
+			if err := m.declare(m.queue, q.args); err != nil {
+				t.Errorf("the queue is not what it was: %v", err)
+			}
+		})
+	}
+}
+
+// importPlan makes what is missing, as an operator would.
+func (m *migration) importPlan() {
+	m.t.Helper()
+	r := command(m.t, m.env, "plan", "--format", "definitions")
+	if r.code != 0 {
+		m.t.Fatalf("plan: exit %d: %s", r.code, r.all())
+	}
+	importDefinitions(m.t, r.stdout)
+	for _, queue := range []string{m.scene.retryQueue(), m.dlq()} {
+		eventually(m.t, "the imported "+queue, func() bool { return m.ready(queue) >= 0 })
+	}
+}
+
+// TestNewQueueBeside: a queue of the sidecar's own on the exchange of a Dapr topic, which may be one that its last
+// binding takes with it. Between the new binding and the end of the old one messages are in both queues.
+func TestNewQueueBeside(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"dapr", "dapr deletedWhenUnused"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := foreignQueues[name]
+			m := newMigration(t, q.args, q.autoDelete)
+			m.with("QUEUE_TYPE", "quorum")
+			consumer := m.startBefore()
+			ids := m.order("before", 20, 1)
+			m.importPlan()
+			twice := m.order("between", 5, 1)
+			m.unbind(m.queue, "", m.queue)
+			ids = append(ids, m.order("after", 20, 1)...)
+			m.wantBilled(1, append(ids[:20:20], twice...)...)
+			eventually(t, "the old queue is empty", func() bool { return m.ready(m.queue) == 0 })
+			consumer.kill()
+
+			m.start(m.after, "", "-addr", m.appAddr)
+			s := m.scene.run()
+			m.wantBilled(1, ids...)
+			m.wantBilled(2, twice...)
+			m.settledAll(s, 0)
+		})
+	}
+}
+
+func (b *broker) unbind(queue, key, exchange string) {
+	b.t.Helper()
+	ch := b.channel()
+	defer func() { _ = ch.Close() }()
+	if err := ch.QueueUnbind(queue, key, exchange, nil); err != nil {
+		b.t.Fatalf("unbind %q from %q: %v", queue, exchange, err)
+	}
+}
+
+// TestAutoDeleteQueueIsNotToBeTakenOver: such a queue goes with its last consumer, and a sidecar that pauses is none.
+func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
+	t.Parallel()
+	m := newMigration(t, foreignQueues["dapr deletedWhenUnused"].args, true)
+	m.with("QUEUE", m.queue, "TOPOLOGY_MODE", "none")
+	m.importPlan()
+	m.start(m.after, "", "-addr", m.appAddr)
+	s := m.scene.run()
+	m.wantBilled(1, m.order("first", 1, 1)...)
+	s.post(s.control, "/pause")
+	eventually(t, "the end of the queue", func() bool { return !slices.Contains(queueNames(t), m.queue) })
+}
+
+func queueNames(t *testing.T) (names []string) {
+	t.Helper()
+	for _, row := range ctlRows(t, "list_queues", "name") {
+		names = append(names, fmt.Sprint(row["name"]))
+	}
+	return names
+}
+
+// TestMigrationDoc: docs/migration.md shows the examples as they are, and its environments are taken.
+func TestMigrationDoc(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../docs/migration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(raw)
+	for _, name := range []string{"before", "after"} {
+		source, err := os.ReadFile("../examples/migration/" + name + "/main.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, shown, ok := strings.Cut(doc, "<!-- shown: examples/migration/"+name+"/main.go -->\n```go\n")
+		shown, _, _ = strings.Cut(shown, "```\n")
+		if !ok || shown == "" || !strings.HasSuffix(string(source), shown) {
+			t.Errorf("docs/migration.md does not show the end of %s/main.go", name)
+		}
+	}
+	envs := environments(doc)
+	if len(envs) < 3 {
+		t.Errorf("only %d environments: has their form changed?", len(envs))
+	}
+	for _, env := range envs {
+		full := map[string]string{"SIDECAR_SERVICE": "orders-billing"}
+		maps.Copy(full, env)
+		if r := command(t, full, "plan"); r.code != 0 {
+			t.Errorf("plan of %v: %s", env, r.all())
+		}
+	}
+}
+
+// environments are the blocks of a page that hold nothing but NAME=value.
+func environments(doc string) (all []map[string]string) {
+	for i, block := range strings.Split(doc, "```sh\n") {
+		block, _, ok := strings.Cut(block, "```")
+		env := map[string]string{}
+		for line := range strings.Lines(block) {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
+			k, v, assigns := strings.Cut(strings.TrimSpace(line), "=")
+			if ok = ok && assigns && strings.HasPrefix(k, "SIDECAR_"); ok {
+				env[k] = v
+			}
+		}
+		if i > 0 && ok {
+			all = append(all, env)
+		}
+	}
+	return all
+}
