@@ -1,0 +1,158 @@
+//go:build kubernetes
+
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// values are what the policy and the binary have to agree about.
+var values = map[string]struct {
+	variable    string
+	good, bad   []string
+	notByPolicy []string // what the binary would take: written another way, or by amqp-sidecar/config
+}{
+	"service": {variable: "SIDECAR_SERVICE",
+		good:        []string{"a", "a-b", "9", "A.b_c-d", ".a", "_", "amq", "x-" + strings.Repeat("y", 118), strings.Repeat("y", 118) + "-x", strings.Repeat("y", 120)},
+		bad:         []string{"-a", "amq.a", "amq-x", "a b", "a/b", "ä", "a:b", "a,b", "${X}", strings.Repeat("y", 250)},
+		notByPolicy: []string{strings.Repeat("y", 121)}},
+	"app-timeout": {variable: "SIDECAR_APP_TIMEOUT",
+		good:        []string{"1ms", "30s", "1.5s", "20m", "1m30s", "0.25h"},
+		bad:         []string{"0s", "0", "30", "20m1ms", "-1s", "1d", "s", "1 s", "1h"},
+		notByPolicy: []string{"10000ms", "1000us", "1m1s1ms1ms", "+1s", ".5s"}},
+	"shutdown-grace": {variable: "SIDECAR_SHUTDOWN_GRACE",
+		good: []string{"0s", "25s", "1h", "59m59.999s", "1500ms"}, bad: []string{"0", "25", "1h1ms", "-1s", "forever"}},
+	"concurrency": {variable: "SIDECAR_CONCURRENCY",
+		good: []string{"1", "9", "10", "9999", "10000"}, bad: []string{"0", "-1", "10001", "+5", "1.0", "many", "99999999999999999999", "0x10"}, notByPolicy: []string{"007"}},
+	"max-retries": {variable: "SIDECAR_MAX_RETRIES",
+		good: []string{"0", "1", "10", "999999", "1000000"}, bad: []string{"-1", "1000001", "+1", "ten", "1e3"}, notByPolicy: []string{"010"}},
+	"crash-limit":   {variable: "SIDECAR_CRASH_LIMIT", good: []string{"0", "1", "999", "1000"}, bad: []string{"-1", "1001", "x"}},
+	"topology-mode": {variable: "SIDECAR_TOPOLOGY_MODE", good: []string{"declare", "verify", "none"}, bad: []string{"Declare", "off", "passive"}},
+	"queue-type":    {variable: "SIDECAR_QUEUE_TYPE", good: []string{"classic", "quorum"}, bad: []string{"Quorum", "stream"}},
+	"topology":      {variable: "SIDECAR_TOPOLOGY", good: []string{"fanout", "topic-tiers"}, bad: []string{"Fanout", "topic", "headers"}},
+	"queue": {variable: "SIDECAR_QUEUE",
+		good: []string{"q", "a.b-c_d:e/f", "-x", "amq", strings.Repeat("q", 200)}, bad: []string{"amq.q", strings.Repeat("q", 256)},
+		notByPolicy: []string{".q", "a b", "a,b", "ä", "$(HOME)", strings.Repeat("q", 201)}},
+	"bindings": {variable: "SIDECAR_BINDINGS",
+		good: []string{"e:k", "e:", "e:#", "e:a.*,e:b.#", "e:k,f:k", "-e:a-b"}, bad: []string{"e", ":k", "e:k,", "e:k,e:k", ",", "e:k,,f:k"},
+		notByPolicy: []string{"e:k, f:k", "e e:k", "e:a:b"}},
+	"app-health-path": {variable: "SIDECAR_APP_HEALTH_PATH",
+		good:        []string{"/", "/healthz", "/a/b.c/", "/.well-known/x", "/a?b=c&d=/e", "/a;b=1,2@x:y*!~+", "/a..b", "/?x"},
+		bad:         []string{"healthz", "//a", "/a/..", "/../a", "/.", "/a b", "/a#b", "/a%0a", "/a%zz", "/a/./b", "/a/%2e%2E/b", "http://x/", "/ä", "/a\\b", "/a|b"},
+		notByPolicy: []string{"/a%20b", "/a//b", "/$(HOME)", "/it's"}},
+}
+
+// TestValues gives each value to the policy and to the binary. What one admits the other takes; what it refuses would not
+// have started, or is said otherwise on purpose.
+func TestValues(t *testing.T) {
+	for key, c := range values {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			for _, value := range c.good {
+				got, err := ask(pod(with(settings{key: value}), one))
+				if err != nil {
+					t.Errorf("%q is refused: %v", value, err)
+				} else if err := got.configured(t.TempDir()); err != nil {
+					t.Errorf("%q is admitted: %v", value, err)
+				}
+			}
+			for _, value := range append(c.bad, c.notByPolicy...) {
+				if _, err := ask(pod(with(settings{key: value}), one)); err == nil {
+					t.Errorf("%q is admitted", value)
+				} else if !strings.Contains(err.Error(), "amqp-sidecar/"+key+"=") {
+					t.Errorf("%q: the message does not name it: %v", value, err)
+				}
+			}
+			for _, value := range c.bad {
+				if starts(c.variable + "=" + value) {
+					t.Errorf("the binary takes %s=%q", c.variable, value)
+				}
+			}
+			for _, value := range c.notByPolicy {
+				if !starts(c.variable + "=" + value) {
+					t.Errorf("the binary does not take %s=%q either", c.variable, value)
+				}
+			}
+		})
+	}
+}
+
+// TestURL does the same for what ends up in the app's URL.
+func TestURL(t *testing.T) {
+	t.Parallel()
+	for _, s := range []settings{
+		{"app-port": "1"}, {"app-port": "9"}, {"app-port": "10000"}, {"app-port": "59999"}, {"app-port": "64999"}, {"app-port": "65499"}, {"app-port": "65529"}, {"app-port": "65535"},
+		{"app-path": "/"}, {"app-path": "/a/b?c=d"}, {"app-path": "/?a"}, {"app-path": "/a/"}, {"app-port": "3000", "app-path": "/.well-known"},
+	} {
+		got, err := ask(pod(with(s), one))
+		if err != nil {
+			t.Errorf("%v: %v", s, err)
+		} else if err := got.configured(t.TempDir()); err != nil {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+	for _, s := range []settings{
+		{"app-port": "0"}, {"app-port": "65536"}, {"app-port": "70000"}, {"app-port": "-1"}, {"app-port": "http"}, {"app-port": "80:80"}, {"app-path": "a"}, {"app-path": "//a"},
+		{"app-path": "/a#b"}, {"app-path": "/a/../b"}, {"app-path": "/a b"}, {"app-path": "/%00"},
+	} {
+		if _, err := ask(pod(with(s), one)); err == nil {
+			t.Errorf("%v is admitted", s)
+		}
+		port, path := "8080", "/"
+		if s["app-port"] != "" {
+			port = s["app-port"]
+		}
+		if s["app-path"] != "" {
+			path = s["app-path"]
+		}
+		if starts("SIDECAR_APP_URL=http://127.0.0.1:"+port+path) && path != "a" { // 8080a is no port: refused for another reason
+			t.Errorf("the binary takes %v", s)
+		}
+	}
+}
+
+// TestTopologies crosses what a topology is made of.
+func TestTopologies(t *testing.T) {
+	t.Parallel()
+	admitted := 0
+	for _, topology := range []string{"", "fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+		for _, queueType := range []string{"", "classic", "quorum"} {
+			for _, queue := range []string{"", "billing"} {
+				for _, bindings := range []string{"", "orders.events:order.*"} {
+					for _, service := range []string{"wms", "wms-", "wms-x", strings.Repeat("w", 118) + "-x"} {
+						s := settings{"service": service, "broker-secret": "rabbit", "topology": topology, "queue-type": queueType, "queue": queue, "bindings": bindings}
+						got, err := ask(pod(s, one))
+						ok := starts("SIDECAR_SERVICE="+service, "SIDECAR_TOPOLOGY="+topology, "SIDECAR_QUEUE_TYPE="+queueType, "SIDECAR_QUEUE="+queue, "SIDECAR_BINDINGS="+bindings)
+						if ok != (err == nil) {
+							t.Errorf("%v: the binary starts: %v, the policy says: %v", s, ok, err)
+						}
+						if err == nil {
+							admitted++
+							if err := got.configured(t.TempDir()); err != nil {
+								t.Errorf("%v: %v", s, err)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if admitted < 100 {
+		t.Errorf("only %d were admitted", admitted)
+	}
+}
+
+// starts reports whether the binary takes a configuration.
+func starts(env ...string) bool {
+	cmd := exec.Command(binary, "config")
+	cmd.Env = append([]string{"SIDECAR_SERVICE=orders-billing"}, env...)
+	err := cmd.Run()
+	if exit := new(exec.ExitError); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 64) {
+		panic(fmt.Sprintf("%v: %v", env, err))
+	}
+	return err == nil
+}

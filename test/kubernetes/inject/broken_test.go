@@ -1,0 +1,150 @@
+//go:build kubernetes
+
+package inject
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The tests of this file take a part of the installation away. They are not parallel: nothing else runs meanwhile.
+
+// TestNotInjected has no policy that injects.
+func TestNotInjected(t *testing.T) {
+	restore(t)
+	if _, err := kubectl("", "delete", "mutatingadmissionpolicybinding", "amqp-sidecar-inject"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, pod(usual, one), "no sidecar was injected: is the MutatingAdmissionPolicy amqp-sidecar-inject there")
+	passes(t)
+}
+
+// TestInstalledAgain removes everything and installs it again.
+func TestInstalledAgain(t *testing.T) {
+	restore(t)
+	if _, err := kubectl("", "delete", "-k", deploy); err != nil {
+		t.Fatal(err)
+	}
+	if err := eventually(func() error {
+		got, err := ask(pod(settings{}, one))
+		if err == nil && got.find("sidecar") != nil {
+			err = fmt.Errorf("still injected")
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOverlay installs what a platform team would: its image and its defaults.
+func TestOverlay(t *testing.T) {
+	restore(t)
+	if _, err := kubectl("", "apply", "-k", "../../../examples/inject"); err != nil {
+		t.Fatal(err)
+	}
+	var got *Pod
+	if err := eventually(func() (err error) { // what the pod says comes first
+		if got, err = ask(pod(settings{"service": "a-b", "queue-type": "classic"}, one)); err == nil && got.find("sidecar").Image != "registry.example.com/platform/amqp-sidecar:1.2.3" {
+			err = fmt.Errorf("image %s", got.find("sidecar").Image)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "classic" || got.Spec.Volumes[len(got.Spec.Volumes)-1].Secret.SecretName != "rabbitmq" {
+		t.Errorf("%v, %+v", env, got.Spec.Volumes)
+	}
+	got, err := ask(metadata(pod(settings{"service": "a-b"}, one), "namespace", plain)) // then the namespace, then the cluster
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "quorum" || env["SIDECAR_CONCURRENCY"] != "3" || got.Spec.Volumes[len(got.Spec.Volumes)-1].Secret.SecretName != "shared" {
+		t.Errorf("%v, %+v", env, got.Spec.Volumes)
+	}
+	const patch = `[{"op": "replace", "path": "/spec/variables/0/expression", "value": "{'image': 'x', 'queue-type': 'both'}"}]`
+	if _, err := kubectl("", "patch", "validatingadmissionpolicy", "amqp-sidecar-check", "--type=json", "-p", patch); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, pod(settings{"service": "a-b"}, one), `amqp-sidecar/queue-type="both" (a default of the policies): allowed: classic or quorum`)
+}
+
+// TestEditedImage sets the image where the release does, in kustomization.yaml itself.
+func TestEditedImage(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(deploy)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "kustomization.yaml")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(b), "  - name: amqp-sidecar\n", "  - name: amqp-sidecar\n    newName: registry.example.com/amqp-sidecar\n", 1)
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := kubectl("", "kustomize", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out, "registry.example.com/amqp-sidecar:"); n != 3 {
+		t.Errorf("the image is in %d policies, not in 3:\n%s", n, out)
+	}
+	if strings.Contains(out, "kind: PodTemplate") {
+		t.Error("the object that is only read by kustomize would be applied")
+	}
+}
+
+// TestNamespaceDefaults names the namespace in what is wrong with its annotations.
+func TestNamespaceDefaults(t *testing.T) {
+	t.Cleanup(func() {
+		if _, err := kubectl(fixtures, "apply", "-f", "-"); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := kubectl("", "annotate", "namespace", plain, "--overwrite", "amqp-sidecar/concurrency=many"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, metadata(pod(usual, one), "namespace", plain), `amqp-sidecar/concurrency="many" (an annotation of the namespace): allowed: 1 to 10000`)
+}
+
+// restore installs everything again after the test.
+func restore(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if _, err := kubectl("", "apply", "-k", deploy); err != nil {
+			t.Fatal(err)
+		}
+		if err := prepare(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// refused waits until the API server has noticed, and refuses the pod for that reason.
+func refused(t *testing.T, p object, reason string) {
+	t.Helper()
+	if err := eventually(func() error {
+		got, err := ask(p)
+		switch {
+		case err == nil:
+			return fmt.Errorf("admitted: %s", got.raw)
+		case !strings.Contains(err.Error(), reason):
+			return fmt.Errorf("does not say %q: %w", reason, err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// passes checks that pods without the label do not notice any of it.
+func passes(t *testing.T) {
+	t.Helper()
+	if _, err := ask(metadata(pod(nil, one), "labels", object{})); err != nil {
+		t.Errorf("a pod without the label is refused: %v", err)
+	}
+}

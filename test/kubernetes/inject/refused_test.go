@@ -1,0 +1,94 @@
+//go:build kubernetes
+
+package inject
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRefused sends pods that would come up wrong. Each is refused with a message that says what to do.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings  settings
+		spec      string
+		label     string
+		namespace string
+		want      []string
+	}{
+		"no service":     {settings: settings{"broker-secret": "rabbit"}, want: []string{"amqp-sidecar/service is required: the name of the service, such as orders-billing"}},
+		"no broker":      {settings: settings{"service": "orders-billing"}, want: []string{"amqp-sidecar/broker-secret is required: the name of a Secret"}},
+		"label":          {settings: usual, label: "yes", want: []string{`label amqp-sidecar/inject="yes": allowed: true or false`}},
+		"empty label":    {settings: usual, label: "-", want: []string{`label amqp-sidecar/inject="": allowed: true or false`}},
+		"port":           {settings: with(settings{"app-port": "http"}), want: []string{`amqp-sidecar/app-port="http": allowed: 1 to 65535`}},
+		"port range":     {settings: with(settings{"app-port": "65536"}), want: []string{`amqp-sidecar/app-port="65536": allowed: 1 to 65535`}},
+		"our port":       {settings: with(settings{"app-port": "9091"}), want: []string{`amqp-sidecar/app-port="9091": 9090 and 9091 are the ports of the sidecar`}},
+		"preset":         {settings: with(settings{"topology": "fan-out"}), want: []string{`amqp-sidecar/topology="fan-out": allowed: fanout, topic-tiers, per-queue, delay-ladder or dead-letter`}},
+		"long name":      {settings: with(settings{"service": strings.Repeat("a", 121)}), want: []string{"aaa…\": allowed: letters, digits, ., _ and -, at most 120"}},
+		"reserved":       {settings: with(settings{"service": "amq.x"}), want: []string{`amqp-sidecar/service="amq.x": names that start with amq. are reserved`}},
+		"reserved queue": {settings: with(settings{"queue": "amq.x"}), want: []string{`amqp-sidecar/queue="amq.x": names that start with amq. are reserved`}},
+		"typo":           {settings: with(settings{"conccurrency": "5"}), want: []string{"amqp-sidecar/conccurrency: unknown annotation; known are service, broker-secret"}},
+		"line break":     {settings: with(settings{"service": "a\nb"}), want: []string{`amqp-sidecar/service="a b": allowed`}},
+		"bindings":       {settings: with(settings{"topology": "per-queue"}), want: []string{`amqp-sidecar/topology="per-queue" needs amqp-sidecar/bindings, or SIDECAR_BINDINGS in the ConfigMap`}},
+		"twice":          {settings: with(settings{"bindings": "a:b,a:b"}), want: []string{`amqp-sidecar/bindings="a:b,a:b": a binding is there twice`}},
+		"queue":          {settings: with(settings{"topology": "dead-letter", "bindings": "a:b"}), want: []string{`amqp-sidecar/topology="dead-letter" needs amqp-sidecar/queue`}},
+		"no hyphen":      {settings: with(settings{"service": "wms-", "topology": "topic-tiers"}), want: []string{`amqp-sidecar/service="wms-": with the topology topic-tiers the queue is named after what follows the first hyphen`}},
+		"path":           {settings: with(settings{"app-path": "/a/../b"}), want: []string{`amqp-sidecar/app-path="/a/../b": allowed: a path without . and ..`}},
+		"timeout":        {settings: with(settings{"app-timeout": "20m1s"}), want: []string{`amqp-sidecar/app-timeout="20m1s": allowed: a duration from 1ms to 20m`}},
+		"drain":          {settings: with(settings{"shutdown-grace": "61m"}), want: []string{`amqp-sidecar/shutdown-grace="61m": allowed: a duration from 0s to 1h`}},
+		"config":         {settings: with(settings{"config": "More_"}), want: []string{`amqp-sidecar/config="More_": allowed: the name of a ConfigMap`}},
+		"image":          {settings: with(settings{"image": "My Image"}), want: []string{`amqp-sidecar/image="My Image": allowed: the reference of an image`}},
+		"app container":  {settings: with(settings{"app-container": "web"}), want: []string{`amqp-sidecar/app-container="web": allowed: app`}},
+		"own hook": {settings: usual, want: []string{"container app has a preStop hook of its own", "or set amqp-sidecar/app-pre-stop to keep"},
+			spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}]}`},
+		"own hook of a named app": {settings: with(settings{"app-container": "web"}), want: []string{"container web has a preStop hook of its own"},
+			spec: `{"containers": [{"name": "app", "image": "a"}, {"name": "web", "image": "a", "lifecycle": {"preStop": {"exec": {"command": ["true"]}}}}]}`},
+		"host network": {settings: usual, want: []string{"hostNetwork: the ports 9090 and 9091"},
+			spec: `{"hostNetwork": true, "containers": [{"name": "app", "image": "a"}]}`},
+		"taken port": {settings: usual, want: []string{"container app has the port 9090 and 9091: 9090 and 9091 are the ports of the sidecar"},
+			spec: `{"containers": [{"name": "app", "image": "a", "ports": [{"containerPort": 9090}, {"containerPort": 80}, {"containerPort": 9091}]}]}`},
+		"a container of that name": {settings: usual, want: []string{"the pod has a container named sidecar, which has no port sidecar-admin"},
+			spec: `{"containers": [{"name": "app", "image": "a"}, {"name": "sidecar", "image": "log-shipper"}]}`},
+		"an init container of that name": {settings: usual, want: []string{"the pod has a container named sidecar, which has no port sidecar-admin"},
+			spec: `{"initContainers": [{"name": "sidecar", "image": "log-shipper"}], "containers": [{"name": "app", "image": "a"}]}`},
+		"of the namespace": {settings: settings{"service": "orders-billing", "broker-secret": ""}, namespace: plain, want: []string{"amqp-sidecar/broker-secret is required"}},
+		"all at once": {settings: settings{"app-port": "0", "max-retries": "-1", "crash-limit": "x", "typo": "1"},
+			want: []string{"amqp-sidecar/app-port=", "; amqp-sidecar/max-retries=", "; amqp-sidecar/crash-limit=", "; amqp-sidecar/service is required", "; amqp-sidecar/broker-secret is required", "; amqp-sidecar/typo: unknown"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.spec == "" {
+				c.spec = one
+			}
+			p := pod(c.settings, c.spec)
+			if c.label != "" {
+				metadata(p, "labels", object{"amqp-sidecar/inject": strings.Trim(c.label, "-")})
+			}
+			if c.namespace != "" {
+				metadata(p, "namespace", c.namespace)
+			}
+			got, err := ask(p)
+			if err == nil {
+				t.Fatalf("admitted: %s", got.raw)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\ndoes not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestLongMessage has more to say than the API server lets a policy say.
+func TestLongMessage(t *testing.T) {
+	t.Parallel()
+	typos := with(nil)
+	for i := range 26 {
+		typos[strings.Repeat(string(rune('a'+i)), 40)] = ""
+	}
+	_, err := ask(pod(typos, one))
+	if err == nil || !strings.Contains(err.Error(), "more problems than a message can hold") {
+		t.Errorf("%v", err)
+	}
+}
