@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -69,6 +70,24 @@ func TestOverlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, pod(settings{"service": "a-b"}, one), `amqp-sidecar/queue-type="both" (a default of the policies): allowed: classic or quorum`)
+}
+
+// TestVersion has one version of the chart, the policies and the component: a release changes all of them.
+func TestVersion(t *testing.T) {
+	chart, err := os.ReadFile("../../../deploy/helm/amqp-sidecar/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^appVersion: "(.+)"$`).FindSubmatch(chart)
+	for _, file := range []string{deploy + "/kustomization.yaml", deploy + "/component/kustomization.yaml"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(b), "newTag: "+string(version[1])+"\n") {
+			t.Errorf("%s has another version than the chart's %s", file, version[1])
+		}
+	}
 }
 
 // TestEditedImage sets the image where the release does, in kustomization.yaml itself.

@@ -79,7 +79,7 @@ type Pod struct {
 // Container is of a container what the tests look at.
 type Container struct {
 	Name, Image, RestartPolicy string
-	Env                        []struct{ Name, Value string }
+	Env                        []variable
 	EnvFrom                    []struct{ ConfigMapRef struct{ Name string } }
 	VolumeMounts               []struct{ Name, MountPath string }
 	Lifecycle                  struct {
@@ -91,6 +91,11 @@ type Container struct {
 			Exec *struct{ Command []string }
 		}
 	}
+}
+
+type variable struct {
+	Name, Value string
+	ValueFrom   struct{ FieldRef struct{ FieldPath string } }
 }
 
 // find returns a container by its name, nil when there is none.

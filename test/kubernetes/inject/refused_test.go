@@ -14,6 +14,7 @@ func TestRefused(t *testing.T) {
 		spec      string
 		label     string
 		namespace string
+		defaultTo string // kubectl.kubernetes.io/default-container
 		want      []string
 	}{
 		"no service":     {settings: settings{"broker-secret": "rabbit"}, want: []string{"amqp-sidecar/service is required: the name of the service, such as orders-billing"}},
@@ -43,6 +44,8 @@ func TestRefused(t *testing.T) {
 			spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}]}`},
 		"own hook of a named app": {settings: with(settings{"app-container": "web"}), want: []string{"container web has a preStop hook of its own"},
 			spec: `{"containers": [{"name": "app", "image": "a"}, {"name": "web", "image": "a", "lifecycle": {"preStop": {"exec": {"command": ["true"]}}}}]}`},
+		"own hook of the default container": {settings: usual, defaultTo: "web", want: []string{"container web has a preStop hook of its own"},
+			spec: `{"containers": [{"name": "app", "image": "a"}, {"name": "web", "image": "a", "lifecycle": {"preStop": {"exec": {"command": ["true"]}}}}]}`},
 		"host network": {settings: usual, want: []string{"hostNetwork: the ports 9090 and 9091"},
 			spec: `{"hostNetwork": true, "containers": [{"name": "app", "image": "a"}]}`},
 		"taken port": {settings: usual, want: []string{"container app has the port 9090 and 9091: 9090 and 9091 are the ports of the sidecar"},
@@ -66,6 +69,9 @@ func TestRefused(t *testing.T) {
 			}
 			if c.namespace != "" {
 				metadata(p, "namespace", c.namespace)
+			}
+			if c.defaultTo != "" {
+				p["metadata"].(object)["annotations"].(object)["kubectl.kubernetes.io/default-container"] = c.defaultTo
 			}
 			got, err := ask(p)
 			if err == nil {

@@ -1,0 +1,145 @@
+//go:build kubernetes
+
+package inject
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const example = "../../../examples/kustomize"
+
+// TestComponent builds the example of the Kustomize component, lets the API server look at it, and the binary at what the
+// kubelet would make of it.
+func TestComponent(t *testing.T) {
+	t.Parallel()
+	built, err := kubectl("", "kustomize", example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(built, "kind: PodTemplate") {
+		t.Error("the object that is only read by kustomize would be applied")
+	}
+	if warned, err := kubectl(built, "apply", "--dry-run=server", "-n", space, "-f", "-"); err != nil || strings.Contains(warned, "Warning") {
+		t.Fatalf("%v\n%s", err, warned)
+	}
+	for name, want := range map[string]struct {
+		service, url string
+		inits        string
+		containers   int
+	}{
+		"orders-billing": {service: "orders-billing", url: "http://127.0.0.1:3000/events", inits: "sidecar", containers: 1},
+		"orders-mail":    {service: "orders-mail", url: "http://127.0.0.1:8080", inits: "sidecar migrate", containers: 2},
+	} {
+		p := deployment(t, built, name)
+		if shown := strings.Join(p.initNames(), " "); shown != want.inits {
+			t.Errorf("%s: init containers %s, want %s", name, shown, want.inits)
+		}
+		if len(p.Spec.Containers) != want.containers {
+			t.Errorf("%s: %d containers, want %d", name, len(p.Spec.Containers), want.containers)
+		}
+		for _, c := range p.Spec.Containers {
+			if !c.waits() {
+				t.Errorf("%s: container %s does not wait for the drain", name, c.Name)
+			}
+		}
+		sidecar := p.find("sidecar")
+		if sidecar.Image != "registry.example.com/amqp-sidecar:1.2.3" || p.Spec.TerminationGracePeriodSeconds != 60 {
+			t.Errorf("%s: image %s, grace %d", name, sidecar.Image, p.Spec.TerminationGracePeriodSeconds)
+		}
+		p.expand(t)
+		env := p.environment()
+		if env["SIDECAR_SERVICE"] != want.service || env["SIDECAR_APP_URL"] != want.url {
+			t.Errorf("%s: %v", name, env)
+		}
+		// The ConfigMap has a name that kustomize made; what is in it is read from the example.
+		config := regexp.MustCompile(`(?m)^ *(SIDECAR_[A-Z_]+): "?([^"\n]*)"?$`).FindAllStringSubmatch(built, -1)
+		if len(config) != 2 || !strings.HasPrefix(sidecar.EnvFrom[0].ConfigMapRef.Name, "amqp-sidecar-") {
+			t.Errorf("%s: ConfigMap %v with %v", name, sidecar.EnvFrom, config)
+		}
+		sidecar.EnvFrom = nil
+		for _, line := range config {
+			sidecar.Env = append(sidecar.Env, variable{Name: line[1], Value: line[2]})
+		}
+		if err := p.configured(t.TempDir()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestComponentOverOwnHook has an app with a preStop hook: the API server refuses the two, nothing is replaced in silence.
+func TestComponentOverOwnHook(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	component, err := filepath.Abs(filepath.Join(deploy, "component"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if component, err = filepath.Rel(dir, component); err != nil { // kustomize takes relative paths only
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"kustomization.yaml": `{resources: [deployment.yaml], components: [` + component + `]}`,
+		"deployment.yaml": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}}, template: {
+			metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a, lifecycle: {preStop: {sleep: {seconds: 5}}}}]}}}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "\t", " ")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	built, err := kubectl("", "kustomize", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = kubectl(built, "apply", "--dry-run=server", "-n", space, "-f", "-"); err == nil || !strings.Contains(err.Error(), "may not specify more than 1 handler type") {
+		t.Errorf("%v", err)
+	}
+}
+
+// deployment returns the pods of a Deployment as the API server understands it.
+func deployment(t *testing.T, manifests, name string) *Pod {
+	t.Helper()
+	raw, err := kubectl(manifests, "create", "--dry-run=client", "-o", "json", "-f", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for decoder := json.NewDecoder(strings.NewReader(raw)); decoder.More(); {
+		var d struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Spec     struct{ Template Pod }
+		}
+		if err := decoder.Decode(&d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Kind == "Deployment" && d.Metadata.Name == name {
+			return &d.Spec.Template
+		}
+	}
+	t.Fatalf("there is no Deployment %s", name)
+	return nil
+}
+
+// expand does with the sidecar's variables what the kubelet does.
+func (p *Pod) expand(t *testing.T) {
+	t.Helper()
+	known := map[string]string{}
+	field := regexp.MustCompile(`^metadata\.annotations\['(.*)'\]$`)
+	reference := regexp.MustCompile(`\$\(([A-Z_]+)\)`)
+	env := p.find("sidecar").Env
+	for i, e := range env {
+		if path := e.ValueFrom.FieldRef.FieldPath; path != "" {
+			key := field.FindStringSubmatch(path)
+			if key == nil {
+				t.Fatalf("%s is read from %s", e.Name, path)
+			}
+			e.Value = p.Metadata.Annotations[key[1]]
+		}
+		env[i].Value = reference.ReplaceAllStringFunc(e.Value, func(r string) string { return known[r[2:len(r)-1]] })
+		known[e.Name] = env[i].Value
+	}
+}
