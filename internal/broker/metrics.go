@@ -68,8 +68,9 @@ func (m *metrics) confirmed(kind string, d time.Duration) {
 type links struct {
 	connected, blocked *prometheus.Desc
 
-	mu  sync.Mutex
-	all map[*link]struct{}
+	mu   sync.Mutex
+	all  map[*link]struct{}
+	over bool // none is left and none is wanted: a drained sidecar is not one that has lost its broker
 }
 
 type link struct {
@@ -79,7 +80,7 @@ type link struct {
 func newLinks() *links {
 	return &links{
 		connected: prometheus.NewDesc("sidecar_amqp_connected",
-			"1 while every connection to the broker that should be up is up.", nil, nil),
+			"1 while every connection to the broker that should be up is up; absent after a drain, when none should.", nil, nil),
 		blocked: prometheus.NewDesc("sidecar_amqp_blocked",
 			"1 while the broker's resource alarm blocks a connection.", nil, nil),
 		all: map[*link]struct{}{},
@@ -91,6 +92,7 @@ func (l *links) addLink() *link {
 	defer l.mu.Unlock()
 	k := &link{}
 	l.all[k] = struct{}{}
+	l.over = false
 	return k
 }
 
@@ -98,6 +100,7 @@ func (l *links) removeLink(k *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, k)
+	l.over = len(l.all) == 0
 }
 
 func (l *links) linkUp(k *link, s *Session) { l.set(k, s) }
@@ -118,14 +121,16 @@ func (l *links) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (l *links) Collect(ch chan<- prometheus.Metric) {
 	l.mu.Lock()
-	connected, blocked := len(l.all) > 0, false
+	connected, blocked, over := len(l.all) > 0, false, l.over
 	for k := range l.all {
 		up := k.session != nil && k.session.Err() == nil
 		connected = connected && up
 		blocked = blocked || up && k.session.Blocked()
 	}
 	l.mu.Unlock()
-	ch <- prometheus.MustNewConstMetric(l.connected, prometheus.GaugeValue, gauge(connected))
+	if !over {
+		ch <- prometheus.MustNewConstMetric(l.connected, prometheus.GaugeValue, gauge(connected))
+	}
 	ch <- prometheus.MustNewConstMetric(l.blocked, prometheus.GaugeValue, gauge(blocked))
 }
 

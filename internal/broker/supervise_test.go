@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"sidecar/internal/brokertest"
 )
@@ -95,8 +96,8 @@ func TestSuperviseReplacesALostSession(t *testing.T) {
 	if err := stop(); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped with %v", err)
 	}
-	if value(t, r, "sidecar_amqp_connected") != 0 {
-		t.Error("still connected after the end")
+	if n, err := testutil.GatherAndCount(r, "sidecar_amqp_connected"); err != nil || n != 0 {
+		t.Errorf("after the end no connection should be up, and yet there is a value: %d, %v", n, err)
 	}
 	if n := strings.Count(out.String(), "broker session over"); n != 2 {
 		t.Errorf("%d lines about lost sessions: %s", n, out.String())
