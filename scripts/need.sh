@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# need.sh COMMAND PACKAGE...: makes sure COMMAND exists, installing the Debian packages when it does not.
+# need.sh COMMAND PACKAGE...: makes sure COMMAND exists, installing the Debian packages when it does not. A package that
+# brings a service (prometheus) does not start it.
 # Exit 1 with one line of advice when it cannot: no apt, no root and no password-less sudo, or the install failed.
 set -euo pipefail
 
@@ -17,9 +18,20 @@ command -v apt-get >/dev/null || { echo "$cmd is missing and there is no apt-get
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "installing $* (for $cmd)" >&2
-apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300)
 # The package lists of a fresh image are empty, those of an old machine name files that are gone: refresh, then install.
-if ! { "${apt[@]}" update && "${apt[@]}" install --no-install-recommends "$@"; } >"$log" 2>&1 </dev/null; then
+# invoke-rc.d asks policy-rc.d whether a service may start; where there is one already its word stands. One installation at a time,
+# also with broker.sh, which does the same: none may take the policy away from another.
+# shellcheck disable=SC2016 # the inner script expands its own variables
+if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive flock /tmp/.sidecar-broker-apt.lock bash -euc '
+  policy=/usr/sbin/policy-rc.d
+  if ! [ -e "$policy" ]; then
+    trap "rm -f $policy" EXIT
+    printf "#!/bin/sh\nexit 101\n" >"$policy"
+    chmod +x "$policy"
+  fi
+  apt-get -q -y -o DPkg::Lock::Timeout=300 update
+  apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@"
+' install "$@" >"$log" 2>&1 </dev/null; then
   tail -n 20 "$log" >&2
   echo "$cmd is missing and installing $* failed" >&2
   exit 1

@@ -1,0 +1,130 @@
+package metrics
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDashboardPanels: what a person sees is complete, and nothing lies above something else.
+func TestDashboardPanels(t *testing.T) {
+	t.Parallel()
+	d := loadDashboard(t)
+	if d.UID != "amqp-sidecar" || d.Title == "" || d.Description == "" {
+		t.Errorf("uid %q (links lead to it), title %q, description %q", d.UID, d.Title, d.Description)
+	}
+	ids := map[int]bool{}
+	taken := map[[2]int]string{}
+	var rows []string
+	for i := range d.Panels {
+		p := &d.Panels[i]
+		if ids[p.ID] || p.ID == 0 {
+			t.Errorf("%s: its id %d is another's", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		if p.GridPos == nil || p.GridPos.X < 0 || p.GridPos.X+p.GridPos.W > 24 || p.GridPos.W < 1 || p.GridPos.H < 1 {
+			t.Errorf("%s: lies outside: %+v", p.Title, p.GridPos)
+			continue
+		}
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if other, ok := taken[cell]; ok {
+					t.Fatalf("%s lies above %s", p.Title, other)
+				}
+				taken[cell] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			rows = append(rows, p.Title)
+			continue
+		}
+		checkPanel(t, p)
+	}
+	want := []string{"Messages", "App (HTTP)", "Retries and dead letters", "Flow", "Broker", "Process and runtime", "Build info"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("rows %v, want %v", rows, want)
+	}
+}
+
+func checkPanel(t *testing.T, p *panel) {
+	t.Helper()
+	// Those before Grafana 8 (graph, singlestat, table-old) are gone in Grafana 12.
+	if !slices.Contains([]string{"stat", "timeseries", "state-timeline", "heatmap", "table"}, p.Type) {
+		t.Errorf("%s is a %s", p.Title, p.Type)
+	}
+	if p.Title == "" || p.Description == "" || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 {
+		t.Errorf("%q: title, description %q, unit %q and a query are wanted", p.Title, p.Description, p.FieldConfig.Defaults.Unit)
+	}
+	refs := map[string]bool{}
+	for _, q := range p.Targets {
+		if q.Expr == "" || q.LegendFormat == "" || refs[q.RefID] {
+			t.Errorf("%s, query %s: %q with legend %q", p.Title, q.RefID, q.Expr, q.LegendFormat)
+		}
+		refs[q.RefID] = true
+	}
+}
+
+// TestDashboardLinks lead to sections of the runbook.
+func TestDashboardLinks(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{"runbook": true}
+	for _, a := range alerts(t) {
+		known[strings.ToLower(a.name)] = true
+	}
+	links := 0
+	for _, p := range loadDashboard(t).Panels {
+		for _, l := range p.Links {
+			anchor, ok := strings.CutPrefix(l.URL, "${runbook}#")
+			if !ok || !known[anchor] {
+				t.Errorf("%s leads to %s", p.Title, l.URL)
+			}
+			links++
+		}
+	}
+	if links < 20 {
+		t.Errorf("only %d panels lead to the runbook", links)
+	}
+}
+
+// TestDashboardVariables: each filter begins with everything, and works where a label is missing, as outside Kubernetes.
+// The instances are listed by name instead, because they stand for the choice of queue and pod: most metrics have no such label.
+func TestDashboardVariables(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, v := range loadDashboard(t).Templating.List {
+		names = append(names, v.Name)
+		if v.Type != "query" {
+			continue
+		}
+		if want := map[bool]string{true: "", false: ".*"}[v.Name == "instance"]; !v.IncludeAll || v.AllValue != want || v.Label == "" {
+			t.Errorf("%s: %+v", v.Name, v)
+		}
+		for _, used := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(string(v.Query), -1) {
+			if !slices.Contains(names, used[1]) {
+				t.Errorf("%s needs %s, which comes later", v.Name, used[1])
+			}
+		}
+	}
+	if !slices.Equal(names, []string{"datasource", "namespace", "job", "queue", "pod", "instance", "runbook"}) {
+		t.Errorf("%v", names)
+	}
+}
+
+// TestDashboardIsFormatted as Grafana writes it, so that a change made there shows as what it is.
+func TestDashboardIsFormatted(t *testing.T) {
+	t.Parallel()
+	raw := read(t, dashboardFile)
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(json.RawMessage(raw)); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != raw {
+		t.Error("it is not indented by two spaces with a line feed at the end: jq . does that")
+	}
+}

@@ -1,0 +1,89 @@
+package metrics
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	promtool(t, "check", "rules", alertsFile)
+	files, err := filepath.Glob("../alerts/*.yaml")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%v: %v", files, err)
+	}
+	for _, f := range files {
+		t.Run(filepath.Base(f), func(t *testing.T) {
+			t.Parallel()
+			promtool(t, "test", "rules", f)
+		})
+	}
+}
+
+// TestEveryAlertIsTested with a case in which it fires and one in which it does not.
+func TestEveryAlertIsTested(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../alerts/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	for _, f := range files {
+		tests.WriteString(read(t, f))
+	}
+	for _, a := range alerts(t) {
+		if !regexp.MustCompile(`alertname: ` + a.name + `\n +eval_time: .*\n +exp_alerts:`).MatchString(tests.String()) {
+			t.Errorf("no test of %s makes it fire", a.name)
+		}
+		if !strings.Contains(tests.String(), "{alertname: "+a.name+", eval_time: ") {
+			t.Errorf("no test of %s keeps it quiet", a.name)
+		}
+	}
+}
+
+// TestRunbook: every alert leads to a section of its own in docs/operations.md, and every such section has an alert.
+func TestRunbook(t *testing.T) {
+	t.Parallel()
+	_, section, ok := strings.Cut(read(t, operations), "\n## Runbook: alerts\n")
+	if !ok {
+		t.Fatal("there is no section `Runbook: alerts`")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var headings []string
+	for _, m := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(section, -1) {
+		headings = append(headings, m[1])
+	}
+	var names []string
+	for _, a := range alerts(t) {
+		if want := "docs/operations.md#" + strings.ToLower(a.name); a.runbook != want {
+			t.Errorf("%s leads to %s, not to %s", a.name, a.runbook, want)
+		}
+		if !slices.Contains([]string{"critical", "warning", "info"}, a.severity) {
+			t.Errorf("%s has the severity %s", a.name, a.severity)
+		}
+		names = append(names, a.name)
+	}
+	slices.Sort(headings)
+	slices.Sort(names)
+	if names = slices.Compact(names); !slices.Equal(headings, names) {
+		t.Errorf("sections %v, alerts %v", headings, names)
+	}
+}
+
+// TestSelectorsCanBeNarrowed: the chart and others replace the matcher of the job.
+func TestSelectorsCanBeNarrowed(t *testing.T) {
+	t.Parallel()
+	for i, line := range strings.Split(read(t, alertsFile), "\n") {
+		if strings.Contains(line, "`") || strings.HasPrefix(strings.TrimSpace(line), "#") { // text
+			continue
+		}
+		for _, m := range regexp.MustCompile(`\b(?:sidecar|process)_\w+`).FindAllStringIndex(line, -1) {
+			if !strings.HasPrefix(line[m[1]:], `{job=~".+"`) {
+				t.Errorf("line %d: %s has no job=~\".+\" at its beginning", i+1, line[m[0]:m[1]])
+			}
+		}
+	}
+}
