@@ -25,7 +25,8 @@ prepare() {
   CGO_ENABLED=0 go build -trimpath -o "$work/app" ./test/kubernetes/app
   scripts/kube/image.sh "$E2E_IMAGE" bin/sidecar "$work/sidecar.tar"
   scripts/kube/image.sh "$E2E_APP_IMAGE" "$work/app" "$work/app.tar"
-  go vet -tags kubernetes ./test/kubernetes
+  make build >/dev/null # the tests of the injection ask it what it makes of a configuration
+  go vet -tags kubernetes ./test/kubernetes/...
   # A node's pods do not reach the ports of a docker engine.
   export TEST_BROKER=${TEST_BROKER:-package}
   [ -n "${E2E_AMQP_URL:-}" ] || scripts/broker.sh get
@@ -68,7 +69,7 @@ run_tests() {
   read -r -a extra <<<"${ARGS:-}"
   events=$(mktemp)
   "$runner" --format "${FORMAT:-testname}" --format-hide-empty-pkg --jsonfile "$events" -- \
-    -tags kubernetes -count=1 -timeout 30m "${extra[@]}" ./test/kubernetes || rc=$?
+    -tags kubernetes -count=1 -timeout 30m -p 1 "${extra[@]}" ./test/kubernetes ./test/kubernetes/inject || rc=$? # one after the other: both install policies
   # A test that skips itself proves nothing.
   if skipped=$(grep '"Action":"skip"' "$events" | grep '"Test":'); then
     printf 'skipped tests count as failures:\n%s\n' "$skipped" >&2

@@ -23,44 +23,50 @@ func TestRollout(t *testing.T) {
 			s := newScene(t)
 			values := append(s.collectorValue(), "--set", "replicaCount=2", "--set", "sidecar.native="+native)
 			s.install(values...)
-			old := s.waitPods(2)
-			logs := map[string]*followed{}
-			for _, p := range old {
-				logs[p] = s.follow(p)
-			}
-			stop := s.load(25*time.Millisecond, order{Work: "300ms"})
-			slow := s.publish(slices.Repeat([]order{{Work: "8s"}}, 4)...)
-			s.waitBegun(slow...)
-
-			s.upgrade(append(values, "--set", "podAnnotations.rollout=second")...)
-			s.waitGone(old...)
-			gone := time.Now()
-			s.waitPods(2)
-			ids := append(stop(), slow...)
-			t.Logf("%d messages", len(ids))
-
-			s.ledger.waitHandled(t, ids...)
-			s.ledger.exactlyOnce(t, ids...)
-			returned := 0
-			for _, p := range old {
-				drained, _ := logs[p].find("drained")
-				returned += drained.Returned
-				s.drainedFirst(p, logs[p], native == "true")
-				s.timeline(p, logs[p], gone)
-			}
-			again := 0
-			for _, e := range s.ledger.all("begin") {
-				if e.Again == "true" {
-					again++
-				}
-			}
-			if again > returned {
-				t.Errorf("%d messages came again, only %d were given back unseen", again, returned)
-			}
-			for _, q := range []string{queueOf(s.service), retryOf(s.service), dlqOf(s.service)} {
-				s.broker.empty(q)
-			}
+			s.rollout(native == "true", func() { s.upgrade(append(values, "--set", "podAnnotations.rollout=second")...) })
 		})
+	}
+}
+
+// rollout replaces two pods under load, by roll.
+func (s *scene) rollout(native bool, roll func()) {
+	s.t.Helper()
+	old := s.waitPods(2)
+	logs := map[string]*followed{}
+	for _, p := range old {
+		logs[p] = s.follow(p)
+	}
+	stop := s.load(25*time.Millisecond, order{Work: "300ms"})
+	slow := s.publish(slices.Repeat([]order{{Work: "8s"}}, 4)...)
+	s.waitBegun(slow...)
+
+	roll()
+	s.waitGone(old...)
+	gone := time.Now()
+	s.waitPods(2)
+	ids := append(stop(), slow...)
+	s.t.Logf("%d messages", len(ids))
+
+	s.ledger.waitHandled(s.t, ids...)
+	s.ledger.exactlyOnce(s.t, ids...)
+	returned := 0
+	for _, p := range old {
+		drained, _ := logs[p].find("drained")
+		returned += drained.Returned
+		s.drainedFirst(p, logs[p], native)
+		s.timeline(p, logs[p], gone)
+	}
+	again := 0
+	for _, e := range s.ledger.all("begin") {
+		if e.Again == "true" {
+			again++
+		}
+	}
+	if again > returned {
+		s.t.Errorf("%d messages came again, only %d were given back unseen", again, returned)
+	}
+	for _, q := range []string{queueOf(s.service), retryOf(s.service), dlqOf(s.service)} {
+		s.broker.empty(q)
 	}
 }
 
