@@ -47,6 +47,10 @@ test-brokers: build ## the tests that talk to a broker, against RabbitMQ 3.10, 4
 test-image: ## build the image and see that it is small, locked down, reproducible, handles a message and drains
 	@scripts/image.sh test
 
+.PHONY: test-compose
+test-compose: ## the services of docker-compose.yml handle a message that Prometheus sees; with a docker engine, or without one as root
+	@scripts/compose.sh test
+
 .PHONY: test-kubernetes
 test-kubernetes: build ## the charts and the sidecar in pods, on a real Kubernetes of one node that it sets up itself; Linux and root (ARGS='-run TestRollout -v' narrows, KUBECONFIG takes another cluster)
 	@scripts/kubernetes.sh
@@ -105,7 +109,7 @@ bench-compare: ## the same, against the committed baseline (PKG=./internal/dispa
 
 .PHONY: clean
 clean: ## remove what the targets above built or downloaded into this directory
-	rm -rf bin .cache test/console/screenshots
+	rm -rf bin dist .cache test/console/screenshots
 
 .PHONY: help
 help: ## this list

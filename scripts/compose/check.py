@@ -1,0 +1,57 @@
+"""check.py MODEL.json: the compose file is as closed as it says. What it should be is in docker-compose.yml itself."""
+
+import json
+import os
+import re
+import sys
+
+
+def seconds(duration):
+    """The seconds of 30s, 1m30s, 1h: what Compose and the sidecar both take."""
+    units = {"h": 3600, "m": 60, "s": 1}
+    return sum(float(n) * units[unit] for n, unit in re.findall(r"([\d.]+)([hms])", duration))
+
+
+def problems(services):
+    for name, service in services.items():
+        for port in service.get("ports", []):
+            if port.get("host_ip") != "127.0.0.1":
+                yield f"{name}: port {port['target']} is published to more than 127.0.0.1"
+        tag = service["image"].rpartition("/")[2].partition(":")[2]
+        if tag in ("", "latest"):
+            yield f"{name}: the image {service['image']} has no version"
+        if "no-new-privileges:true" not in service.get("security_opt", []):
+            yield f"{name}: may gain privileges"
+        # The broker's image begins as root, and writes its configuration.
+        if name != "rabbitmq" and (not service.get("read_only") or service.get("cap_drop") != ["ALL"]):
+            yield f"{name}: its root is writable, or it has capabilities"
+        for volume in service.get("volumes", []):
+            if volume["type"] == "bind" and not os.path.isfile(volume["source"]):
+                yield f"{name}: no such file: {volume['source']}"
+            if volume["type"] == "bind" and not volume.get("read_only"):
+                yield f"{name}: may write {volume['source']}"
+        if name != "pod" and name != "sidecar" and "healthcheck" not in service:
+            yield f"{name}: has no health check"  # the sidecar's is in its image, a pause has none
+
+    sidecar = services["sidecar"]
+    if services["app"]["network_mode"] != sidecar["network_mode"]:
+        yield "app and sidecar do not share a network"
+    if seconds(sidecar["stop_grace_period"]) <= seconds(sidecar["environment"]["SIDECAR_SHUTDOWN_GRACE"]):
+        yield "the sidecar is killed before its grace is over"
+    if set(sidecar["depends_on"]) < {"app", "rabbitmq"}:
+        yield "app or broker may end before the sidecar has drained"
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        services = json.load(file)["services"]
+    found = list(problems(services))
+    for problem in found:
+        print(f"compose: {problem}", file=sys.stderr)
+    if found:
+        sys.exit(1)
+    print(f"compose: {len(services)} services, valid, and as closed as they should be")
+
+
+if __name__ == "__main__":
+    main()
