@@ -3,10 +3,12 @@
 package kubernetes
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -82,4 +84,50 @@ func TestComponentRollout(t *testing.T) {
 	}
 	s.kubectl("apply", "-k", dir)
 	s.rollout(true, s.rollDeployment)
+}
+
+// The chart and the injection make the same container; the component is compared with it in test/kubernetes/inject.
+func TestSameContainer(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	rendered := s.helm("template", s.service, chart(), "--set", "app.image="+env.app, "--set", "broker.existingSecret=broker")
+	created, err := s.tryKubectl(rendered, "create", "--dry-run=server", "-o", "json", "-f", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile("inject/testdata/sidecar.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]any
+	if err := json.Unmarshal(kept, &want); err != nil {
+		t.Fatal(err)
+	}
+	for decoder := json.NewDecoder(strings.NewReader(created)); decoder.More(); {
+		var d struct {
+			Kind string `json:"kind"`
+			Spec struct {
+				Template struct {
+					Spec struct {
+						InitContainers []map[string]any `json:"initContainers"`
+					} `json:"spec"`
+				} `json:"template"`
+			} `json:"spec"`
+		}
+		if err := decoder.Decode(&d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Kind != "Deployment" {
+			continue
+		}
+		got := d.Spec.Template.Spec.InitContainers[0]
+		for _, key := range []string{"env", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "image"} {
+			delete(got, key)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("the chart has\n%v\nthe injection\n%v", got, want)
+		}
+		return
+	}
+	t.Error("the chart has no Deployment")
 }

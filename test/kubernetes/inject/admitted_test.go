@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,62 +17,68 @@ import (
 	"testing"
 )
 
-const mounted = "/run/secrets/amqp-sidecar"
+const mounted = "/etc/amqp-sidecar/broker"
 
-// TestAdmitted sends pods that are in order, and looks at what came out.
-func TestAdmitted(t *testing.T) {
-	for name, c := range map[string]struct {
-		settings  settings
-		spec      string
-		namespace string
-		env       map[string]string // besides the service and the URL's file
-		grace     int               // 0: 60
-		waits     []string          // nil: every container
-		first     []string          // init containers before the sidecar
-		volumes   []string          // besides the broker's
-	}{
-		"plain":          {settings: usual},
-		"app":            {settings: with(settings{"app-port": "3000", "app-path": "/events"}), env: map[string]string{"SIDECAR_APP_URL": "http://127.0.0.1:3000/events"}},
-		"port alone":     {settings: with(settings{"app-port": "65535"}), env: map[string]string{"SIDECAR_APP_URL": "http://127.0.0.1:65535/"}},
-		"path alone":     {settings: with(settings{"app-path": "/"}), env: map[string]string{"SIDECAR_APP_URL": "http://127.0.0.1:8080/"}},
-		"health":         {settings: with(settings{"app-health-path": "/healthz"}), env: map[string]string{"SIDECAR_APP_HEALTH_PATH": "/healthz"}},
-		"key":            {settings: with(settings{"broker-secret-key": "connection_string"}), env: map[string]string{"SIDECAR_AMQP_URL_FILE": mounted + "/connection_string"}},
-		"empty is unset": {settings: with(settings{"concurrency": "", "topology": "", "config": ""})},
-		"several":        {settings: usual, spec: `{"containers": [{"name": "app", "image": "a"}, {"name": "proxy", "image": "b"}]}`},
-		"another lifecycle": {settings: usual,
-			spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"postStart": {"exec": {"command": ["true"]}}, "stopSignal": "SIGQUIT"}}], "os": {"name": "linux"}}`},
-		"own hook kept": {settings: with(settings{"app-pre-stop": "keep"}), waits: []string{"proxy"},
-			spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}, {"name": "proxy", "image": "b"}]}`},
-		"own hook of another": {settings: with(settings{"app-container": "app"}), waits: []string{"app"},
-			spec: `{"containers": [{"name": "mesh", "image": "a", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}, {"name": "app", "image": "b"}]}`},
-		"no hook":         {settings: with(settings{"app-pre-stop": "none"}), waits: []string{}},
-		"init containers": {settings: usual, first: []string{"migrate", "mesh"}, spec: `{"initContainers": [{"name": "migrate", "image": "m"}, {"name": "mesh", "image": "m", "restartPolicy": "Always"}], "containers": [{"name": "app", "image": "a"}]}`},
-		"job":             {settings: usual, spec: `{"restartPolicy": "Never", "containers": [{"name": "app", "image": "a"}]}`},
-		"short grace":     {settings: usual, spec: `{"terminationGracePeriodSeconds": 5, "containers": [{"name": "app", "image": "a"}]}`},
-		"long grace":      {settings: usual, grace: 600, spec: `{"terminationGracePeriodSeconds": 600, "containers": [{"name": "app", "image": "a"}]}`},
-		"long drain":      {settings: with(settings{"shutdown-grace": "2m30s"}), grace: 185, env: map[string]string{"SIDECAR_SHUTDOWN_GRACE": "2m30s"}},
-		"short drain":     {settings: with(settings{"shutdown-grace": "500ms"}), env: map[string]string{"SIDECAR_SHUTDOWN_GRACE": "500ms"}},
-		"volumes": {settings: usual, volumes: []string{"data"},
-			spec: `{"volumes": [{"name": "data", "emptyDir": {}}], "containers": [{"name": "app", "image": "a"}]}`},
-		"crashes": {settings: with(settings{"crash-limit": "3"}), volumes: []string{"amqp-sidecar-crashes"},
-			env: map[string]string{"SIDECAR_CRASH_LIMIT": "3", "SIDECAR_CRASH_DIR": "/var/lib/amqp-sidecar"}},
-		"no crashes": {settings: with(settings{"crash-limit": "0"}), env: map[string]string{"SIDECAR_CRASH_LIMIT": "0"}},
-		"topology": {settings: with(settings{"topology": "dead-letter", "topology-mode": "verify", "queue-type": "quorum", "queue": "billing", "bindings": "orders:order.*,orders:#", "max-retries": "2"}),
-			env: map[string]string{"SIDECAR_TOPOLOGY": "dead-letter", "SIDECAR_TOPOLOGY_MODE": "verify", "SIDECAR_QUEUE_TYPE": "quorum", "SIDECAR_QUEUE": "billing", "SIDECAR_BINDINGS": "orders:order.*,orders:#", "SIDECAR_MAX_RETRIES": "2"}},
-		"config": {settings: with(settings{"topology": "per-queue", "config": "more"}), env: map[string]string{"SIDECAR_TOPOLOGY": "per-queue"}},
-		"namespace": {settings: settings{"service": "orders-billing", "concurrency": "7"}, namespace: plain,
-			env: map[string]string{"SIDECAR_QUEUE_TYPE": "quorum", "SIDECAR_CONCURRENCY": "7"}},
-		"namespace undone": {settings: with(settings{"queue-type": "", "concurrency": ""}), namespace: plain},
-		"restricted": {settings: usual, namespace: strict, spec: `{"securityContext": {"runAsNonRoot": true, "runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"}},
+// admitted is a pod that is in order, and what comes out.
+type admitted struct {
+	settings  settings
+	spec      string // "": one
+	namespace string
+	env       map[string]string // besides the service and the URL's file
+	grace     int               // 0: 60
+	port      int               // 0: 9090
+	waits     []string          // nil: every container
+	first     []string          // init containers before the sidecar
+	volumes   []string          // besides the broker's
+}
+
+var admittedPods = map[string]admitted{
+	"plain":          {settings: usual},
+	"app":            {settings: with(settings{"app-port": "3000", "app-path": "/events"}), env: map[string]string{"SIDECAR_APP_URL": "http://127.0.0.1:3000/events"}},
+	"port alone":     {settings: with(settings{"app-port": "65535"}), env: map[string]string{"SIDECAR_APP_URL": "http://127.0.0.1:65535/"}},
+	"path alone":     {settings: with(settings{"app-path": "/"}), env: map[string]string{"SIDECAR_APP_URL": "http://127.0.0.1:8080/"}},
+	"health":         {settings: with(settings{"app-health-path": "/healthz"}), env: map[string]string{"SIDECAR_APP_HEALTH_PATH": "/healthz"}},
+	"key":            {settings: with(settings{"broker-secret-key": "connection_string"}), env: map[string]string{"SIDECAR_AMQP_URL_FILE": mounted + "/connection_string"}},
+	"empty is unset": {settings: with(settings{"concurrency": "", "topology": "", "config": ""})},
+	"several":        {settings: usual, spec: `{"containers": [{"name": "app", "image": "a"}, {"name": "proxy", "image": "b"}]}`},
+	"another lifecycle": {settings: usual,
+		spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"postStart": {"exec": {"command": ["true"]}}, "stopSignal": "SIGQUIT"}}], "os": {"name": "linux"}}`},
+	"own hook kept": {settings: with(settings{"app-pre-stop": "keep"}), waits: []string{"proxy"},
+		spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}, {"name": "proxy", "image": "b"}]}`},
+	"own hook of another": {settings: with(settings{"app-container": "app"}), waits: []string{"app"},
+		spec: `{"containers": [{"name": "mesh", "image": "a", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}, {"name": "app", "image": "b"}]}`},
+	"no hook":         {settings: with(settings{"app-pre-stop": "none"}), waits: []string{}},
+	"init containers": {settings: usual, first: []string{"migrate", "mesh"}, spec: `{"initContainers": [{"name": "migrate", "image": "m"}, {"name": "mesh", "image": "m", "restartPolicy": "Always"}], "containers": [{"name": "app", "image": "a"}]}`},
+	"job":             {settings: usual, spec: `{"restartPolicy": "Never", "containers": [{"name": "app", "image": "a"}]}`},
+	"short grace":     {settings: usual, spec: `{"terminationGracePeriodSeconds": 5, "containers": [{"name": "app", "image": "a"}]}`},
+	"long grace":      {settings: usual, grace: 600, spec: `{"terminationGracePeriodSeconds": 600, "containers": [{"name": "app", "image": "a"}]}`},
+	"long drain":      {settings: with(settings{"shutdown-grace": "2m30s"}), grace: 185, env: map[string]string{"SIDECAR_SHUTDOWN_GRACE": "2m30s"}},
+	"short drain":     {settings: with(settings{"shutdown-grace": "500ms"}), env: map[string]string{"SIDECAR_SHUTDOWN_GRACE": "500ms"}},
+	"volumes": {settings: usual, volumes: []string{"data"},
+		spec: `{"volumes": [{"name": "data", "emptyDir": {}}], "containers": [{"name": "app", "image": "a"}]}`},
+	"crashes": {settings: with(settings{"crash-limit": "3"}), volumes: []string{"amqp-sidecar-crash"},
+		env: map[string]string{"SIDECAR_CRASH_LIMIT": "3", "SIDECAR_CRASH_DIR": "/var/lib/amqp-sidecar"}},
+	"no crashes": {settings: with(settings{"crash-limit": "0"}), env: map[string]string{"SIDECAR_CRASH_LIMIT": "0"}},
+	"topology": {settings: with(settings{"topology": "dead-letter", "topology-mode": "verify", "queue-type": "quorum", "queue": "billing", "bindings": "orders:order.*,orders:#", "max-retries": "2"}),
+		env: map[string]string{"SIDECAR_TOPOLOGY": "dead-letter", "SIDECAR_TOPOLOGY_MODE": "verify", "SIDECAR_QUEUE_TYPE": "quorum", "SIDECAR_QUEUE": "billing", "SIDECAR_BINDINGS": "orders:order.*,orders:#", "SIDECAR_MAX_RETRIES": "2"}},
+	"config": {settings: with(settings{"topology": "per-queue", "config": "more"}), env: map[string]string{"SIDECAR_TOPOLOGY": "per-queue"}},
+	"namespace": {settings: settings{"service": "orders-billing", "concurrency": "7"}, namespace: plain,
+		env: map[string]string{"SIDECAR_QUEUE_TYPE": "quorum", "SIDECAR_CONCURRENCY": "7"}},
+	"namespace undone": {settings: with(settings{"queue-type": "", "concurrency": ""}), namespace: plain},
+	"restricted": {settings: usual, namespace: strict, spec: `{"securityContext": {"runAsNonRoot": true, "runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"}},
 			"containers": [{"name": "app", "image": "a", "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}`},
-		"long name": {settings: with(settings{"service": strings.Repeat("a", 118) + "-b"})},
-	} {
+	"another port": {settings: with(settings{"admin-port": "9190", "app-port": "9090"}), port: 9190,
+		env:  map[string]string{"SIDECAR_ADMIN_ADDR": ":9190", "SIDECAR_APP_URL": "http://127.0.0.1:9090/"},
+		spec: `{"containers": [{"name": "app", "image": "a", "ports": [{"containerPort": 9090}]}]}`},
+	"large":     {settings: with(nil), spec: large(), waits: nil},
+	"long name": {settings: with(settings{"service": strings.Repeat("a", 118) + "-b"})},
+}
+
+func TestAdmitted(t *testing.T) {
+	for name, c := range admittedPods {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c.spec == "" {
-				c.spec = one
-			}
-			p := pod(c.settings, c.spec)
+			p := pod(c.settings, cmp.Or(c.spec, one))
 			if c.namespace != "" {
 				metadata(p, "namespace", c.namespace)
 			}
@@ -79,30 +86,7 @@ func TestAdmitted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			env := map[string]string{"SIDECAR_SERVICE": c.settings["service"], "SIDECAR_AMQP_URL_FILE": mounted + "/url"}
-			maps.Copy(env, c.env)
-			if shown := got.environment(); !maps.Equal(shown, env) {
-				t.Errorf("environment %v, want %v", shown, env)
-			}
-			if want := max(c.grace, 60); got.Spec.TerminationGracePeriodSeconds != want {
-				t.Errorf("grace %d, want %d", got.Spec.TerminationGracePeriodSeconds, want)
-			}
-			if c.waits == nil {
-				for _, container := range got.Spec.Containers {
-					c.waits = append(c.waits, container.Name)
-				}
-			}
-			for _, container := range got.Spec.Containers {
-				if want := slices.Contains(c.waits, container.Name); container.waits() != want {
-					t.Errorf("container %s waits for the drain: %v, want %v", container.Name, container.waits(), want)
-				}
-			}
-			if shown := got.initNames(); !slices.Equal(shown, append(c.first, "sidecar")) {
-				t.Errorf("init containers %v, want %v and the sidecar", shown, c.first)
-			}
-			if shown, want := got.volumes(), append(c.volumes, "amqp-sidecar-broker"); !sameSet(shown, want) {
-				t.Errorf("volumes %v, want %v", shown, want)
-			}
+			c.compare(t, got)
 			if err := got.configured(t.TempDir()); err != nil {
 				t.Error(err)
 			}
@@ -110,16 +94,65 @@ func TestAdmitted(t *testing.T) {
 	}
 }
 
-// TestContainer looks at what is the same in all pods.
+func (c *admitted) compare(t *testing.T, got *Pod) {
+	t.Helper()
+	env := map[string]string{"SIDECAR_SERVICE": c.settings["service"], "SIDECAR_AMQP_URL_FILE": mounted + "/url"}
+	maps.Copy(env, c.env)
+	if shown := got.environment(); !maps.Equal(shown, env) {
+		t.Errorf("environment %v, want %v", shown, env)
+	}
+	if want := max(c.grace, 60); got.Spec.TerminationGracePeriodSeconds != want {
+		t.Errorf("grace %d, want %d", got.Spec.TerminationGracePeriodSeconds, want)
+	}
+	for _, container := range got.Spec.Containers {
+		want := 0
+		if c.waits == nil || slices.Contains(c.waits, container.Name) {
+			want = cmp.Or(c.port, 9090)
+		}
+		if container.waits() != want {
+			t.Errorf("container %s waits at port %d, want %d", container.Name, container.waits(), want)
+		}
+	}
+	if shown := got.initNames(); !slices.Equal(shown, append(c.first, "sidecar")) {
+		t.Errorf("init containers %v, want %v and the sidecar", shown, c.first)
+	}
+	if shown, want := got.volumes(), append(c.volumes, "amqp-sidecar-broker"); !sameSet(shown, want) {
+		t.Errorf("volumes %v, want %v", shown, want)
+	}
+}
+
 func TestContainer(t *testing.T) {
 	t.Parallel()
 	got, err := ask(pod(usual, one))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sidecar, list := object{}, got.without()["spec"].(object)["initContainers"].([]any)
-	maps.Copy(sidecar, list[0].(object))
-	for _, key := range []string{"env", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "image"} {
+	got.sameContainer(t)
+}
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	got, err := ask(pod(with(settings{"cpu-request": "1", "memory-request": "64Mi", "memory-limit": "1Gi"}), one))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := got.find("sidecar").Resources
+	if !maps.Equal(r.Requests, map[string]string{"cpu": "1", "memory": "64Mi"}) || !maps.Equal(r.Limits, map[string]string{"memory": "1Gi"}) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// sameContainer compares what is the same wherever a sidecar comes from.
+func (p *Pod) sameContainer(t *testing.T) {
+	t.Helper()
+	var all struct {
+		Spec struct{ InitContainers []object }
+	}
+	if err := json.Unmarshal(p.raw, &all); err != nil {
+		t.Fatal(err)
+	}
+	sidecar := all.Spec.InitContainers[slices.IndexFunc(all.Spec.InitContainers, func(c object) bool { return c["name"] == "sidecar" })]
+	for _, key := range []string{"env", "envFrom", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "image"} {
 		delete(sidecar, key)
 	}
 	shown, err := json.MarshalIndent(sidecar, "", " ")
@@ -133,9 +166,19 @@ func TestContainer(t *testing.T) {
 	if string(shown)+"\n" != string(want) {
 		t.Errorf("the container is\n%s\ntestdata/sidecar.json says\n%s", shown, want)
 	}
-	if got.find("app").Lifecycle.PreStop.Exec != nil {
-		t.Error("the app has the sidecar's hook")
+}
+
+// large is a pod of 40 containers: a policy has a budget for what it evaluates.
+func large() string {
+	var env, ports, all []string
+	for i := range 100 {
+		env = append(env, fmt.Sprintf(`{"name": "SOME_VARIABLE_%d", "value": %q}`, i, strings.Repeat("x", 200)))
+		ports = append(ports, fmt.Sprintf(`{"containerPort": %d}`, 10000+i))
 	}
+	for i := range 40 {
+		all = append(all, fmt.Sprintf(`{"name": "c%d", "image": "a", "env": [%s], "ports": [%s]}`, i, strings.Join(env, ","), strings.Join(ports, ",")))
+	}
+	return `{"containers": [` + strings.Join(all, ",") + `]}`
 }
 
 func (p *Pod) environment() map[string]string {

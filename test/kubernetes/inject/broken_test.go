@@ -65,11 +65,12 @@ func TestOverlay(t *testing.T) {
 	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "quorum" || env["SIDECAR_CONCURRENCY"] != "3" || got.Spec.Volumes[len(got.Spec.Volumes)-1].Secret.SecretName != "shared" {
 		t.Errorf("%v, %+v", env, got.Spec.Volumes)
 	}
-	const patch = `[{"op": "replace", "path": "/spec/variables/0/expression", "value": "{'image': 'x', 'queue-type': 'both'}"}]`
+	const patch = `[{"op": "replace", "path": "/spec/variables/0/expression", "value": "{'image': 'x', 'queue-type': 'both', 'typo': ''}"}]`
 	if _, err := kubectl("", "patch", "validatingadmissionpolicy", "amqp-sidecar-check", "--type=json", "-p", patch); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, pod(settings{"service": "a-b"}, one), `amqp-sidecar/queue-type="both" (a default of the policies): allowed: classic or quorum`)
+	refused(t, pod(settings{"service": "a-b"}, one), "typo (a default of the policies): unknown")
 }
 
 // TestVersion has one version of the chart, the policies and the component: a release changes all of them.
@@ -120,14 +121,15 @@ func TestEditedImage(t *testing.T) {
 // TestNamespaceDefaults names the namespace in what is wrong with its annotations.
 func TestNamespaceDefaults(t *testing.T) {
 	t.Cleanup(func() {
-		if _, err := kubectl(fixtures, "apply", "-f", "-"); err != nil {
+		if _, err := kubectl("", "annotate", "namespace", plain, "amqp-sidecar/typo-", "--overwrite", "amqp-sidecar/concurrency=3"); err != nil {
 			t.Error(err)
 		}
 	})
-	if _, err := kubectl("", "annotate", "namespace", plain, "--overwrite", "amqp-sidecar/concurrency=many"); err != nil {
+	if _, err := kubectl("", "annotate", "namespace", plain, "--overwrite", "amqp-sidecar/concurrency=many", "amqp-sidecar/typo=1"); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, metadata(pod(usual, one), "namespace", plain), `amqp-sidecar/concurrency="many" (an annotation of the namespace): allowed: 1 to 10000`)
+	refused(t, metadata(pod(usual, one), "namespace", plain), "amqp-sidecar/typo (an annotation of the namespace): unknown")
 }
 
 // restore installs everything again after the test.

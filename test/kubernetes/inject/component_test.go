@@ -43,7 +43,7 @@ func TestComponent(t *testing.T) {
 			t.Errorf("%s: %d containers, want %d", name, len(p.Spec.Containers), want.containers)
 		}
 		for _, c := range p.Spec.Containers {
-			if !c.waits() {
+			if c.waits() != 9090 {
 				t.Errorf("%s: container %s does not wait for the drain", name, c.Name)
 			}
 		}
@@ -51,6 +51,7 @@ func TestComponent(t *testing.T) {
 		if sidecar.Image != "registry.example.com/amqp-sidecar:1.2.3" || p.Spec.TerminationGracePeriodSeconds != 60 {
 			t.Errorf("%s: image %s, grace %d", name, sidecar.Image, p.Spec.TerminationGracePeriodSeconds)
 		}
+		p.sameContainer(t)
 		p.expand(t)
 		env := p.environment()
 		if env["SIDECAR_SERVICE"] != want.service || env["SIDECAR_APP_URL"] != want.url {
@@ -100,10 +101,10 @@ func TestComponentOverOwnHook(t *testing.T) {
 	}
 }
 
-// deployment returns the pods of a Deployment as the API server understands it.
+// deployment returns the pods of a Deployment as the API server would keep it.
 func deployment(t *testing.T, manifests, name string) *Pod {
 	t.Helper()
-	raw, err := kubectl(manifests, "create", "--dry-run=client", "-o", "json", "-f", "-")
+	raw, err := kubectl(manifests, "create", "--dry-run=server", "-n", space, "-o", "json", "-f", "-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,14 +112,19 @@ func deployment(t *testing.T, manifests, name string) *Pod {
 		var d struct {
 			Kind     string
 			Metadata struct{ Name string }
-			Spec     struct{ Template Pod }
+			Spec     struct{ Template json.RawMessage }
 		}
 		if err := decoder.Decode(&d); err != nil {
 			t.Fatal(err)
 		}
-		if d.Kind == "Deployment" && d.Metadata.Name == name {
-			return &d.Spec.Template
+		if d.Kind != "Deployment" || d.Metadata.Name != name {
+			continue
 		}
+		p := &Pod{raw: d.Spec.Template}
+		if err := json.Unmarshal(p.raw, p); err != nil {
+			t.Fatal(err)
+		}
+		return p
 	}
 	t.Fatalf("there is no Deployment %s", name)
 	return nil

@@ -82,6 +82,7 @@ type Container struct {
 	Env                        []variable
 	EnvFrom                    []struct{ ConfigMapRef struct{ Name string } }
 	VolumeMounts               []struct{ Name, MountPath string }
+	Resources                  struct{ Requests, Limits map[string]string }
 	Lifecycle                  struct {
 		PreStop *struct {
 			HTTPGet *struct {
@@ -108,10 +109,13 @@ func (p *Pod) find(name string) *Container {
 	return nil
 }
 
-// waits reports whether SIGTERM reaches the container only after the drain.
-func (c *Container) waits() bool {
+// waits returns the port at which the container asks whether it may stop, 0 when it does not ask.
+func (c *Container) waits() int {
 	h := c.Lifecycle.PreStop
-	return h != nil && h.HTTPGet != nil && h.HTTPGet.Path == "/drained" && h.HTTPGet.Port == 9090
+	if h == nil || h.HTTPGet == nil || h.HTTPGet.Path != "/drained" {
+		return 0
+	}
+	return h.HTTPGet.Port
 }
 
 // object is anything in JSON.
