@@ -52,7 +52,7 @@ test-compose: ## the services of docker-compose.yml handle a message that Promet
 	@scripts/compose.sh test
 
 .PHONY: test-kubernetes
-test-kubernetes: build ## the charts and the sidecar in pods, on a real Kubernetes of one node that it sets up itself; Linux and root (ARGS='-run TestRollout -v' narrows, KUBECONFIG takes another cluster)
+test-kubernetes: ## the charts and the sidecar in pods, on a real Kubernetes of one node that it sets up itself; Linux and root (ARGS='-run TestRollout -v' narrows, KUBECONFIG takes another cluster)
 	@scripts/kubernetes.sh
 
 .PHONY: sim

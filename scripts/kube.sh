@@ -126,8 +126,9 @@ load() { # DIR IMAGE.tar...
   alive "$dir" || die "no cluster runs in $dir"
   pid=$(cat "$dir/pid")
   for file in "$@"; do
+    # It warns of what is deprecated in the machine's kernel, for every image.
     nsenter --net="/proc/$pid/ns/net" --mount="/proc/$pid/ns/mnt" -- \
-      "$BIN/ctr" -n k8s.io images import --local - <"$file" >/dev/null
+      "$BIN/ctr" -n k8s.io images import --local - <"$file" >"$dir/log/import" 2>&1 || { cat "$dir/log/import" >&2; exit 1; }
   done
 }
 

@@ -23,7 +23,7 @@ prepare() {
   E2E_IMAGE=docker.io/library/amqp-sidecar:$version E2E_APP_IMAGE=docker.io/library/e2e-app:1
   export runner E2E_HELM3 E2E_HELM4 E2E_IMAGE E2E_APP_IMAGE
   CGO_ENABLED=0 go build -trimpath -o "$work/app" ./test/kubernetes/app
-  scripts/kube/image.sh "$E2E_IMAGE" bin/sidecar "$work/sidecar.tar"
+  scripts/image.sh build -t "$E2E_IMAGE" -o "$work/sidecar.tar" >"$work/image.log" 2>&1 || { tail -n 30 "$work/image.log" >&2; exit 1; }
   scripts/kube/image.sh "$E2E_APP_IMAGE" "$work/app" "$work/app.tar"
   make build >/dev/null # the tests of the injection ask it what it makes of a configuration
   go vet -tags kubernetes ./test/kubernetes/...
@@ -38,7 +38,6 @@ own_cluster() {
     dir=$work/kube
     trap 'scripts/kube.sh down "$work/kube"; rm -rf "$work"' EXIT
   fi
-  # A loop device, a full disk: what is wrong with a node is said on stderr.
   scripts/kube.sh up "$dir" >/dev/null
   scripts/kube.sh load "$dir" "$work/sidecar.tar" "$work/app.tar"
   scripts/kube.sh crds "$dir"

@@ -3,6 +3,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -116,6 +117,55 @@ func TestBrokerAway(t *testing.T) {
 	if n := after.container("sidecar").RestartCount; n != 0 || after.Metadata.Name != p.Metadata.Name {
 		t.Errorf("pod %s became %s, whose sidecar was restarted %d times", p.Metadata.Name, after.Metadata.Name, n)
 	}
+}
+
+// With readiness broker the pod is not ready before the broker is there.
+func TestReadinessByBroker(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	link := s.newForwarder()
+	s.secret("broker", link.url)
+	s.install("--set", "sidecar.readiness=broker")
+	eventually(t, "readiness probe that fails", func() error {
+		if s.kubectl("get", "events", "--field-selector", "reason=Unhealthy", "-o", "name") == "" {
+			return errors.New("none has")
+		}
+		return nil
+	})
+	if p := s.pods(s.ofRelease()); len(p) != 1 || p[0].ready() || !p[0].container("app").Ready {
+		t.Errorf("without a broker the pods are %+v", p)
+	}
+	link.open()
+	s.waitReady(s.ofRelease())
+	s.ledger.waitHandled(t, s.publish(order{})...)
+}
+
+// A message that takes longer than the grace goes back, uncounted, and the next pod handles it.
+func TestGraceExpires(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	values := append(s.collectorValue(), "--set", "sidecar.shutdownGrace=2s")
+	s.install(values...)
+	old := s.waitPods(1)
+	log := s.follow(old[0])
+	ids := s.publish(order{Work: "20s"})
+	s.waitBegun(ids...)
+
+	s.upgrade(append(values, "--set", "podAnnotations.rollout=second")...)
+	s.waitGone(old...)
+	if n := s.ledger.count("end")[ids[0]]; n != 0 {
+		t.Errorf("the message was handled %d times before the pod was gone", n)
+	}
+	if drained, found := log.find("drained"); !found || drained.Returned != 1 {
+		t.Errorf("the sidecar says of its drain: %t %+v", found, drained)
+	}
+	s.ledger.waitHandled(t, ids...)
+	for _, e := range s.ledger.all("begin") {
+		if e.Retries != "0" {
+			t.Errorf("the message came with %s retries", e.Retries)
+		}
+	}
+	s.broker.empty(dlqOf(s.service))
 }
 
 // proxyPath is the path below which the API server passes requests on to a port of a pod.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Two values are a complete installation, with either Helm.
@@ -15,9 +16,13 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			two := []string{s.service, chart(), "--set", "app.image=" + env.app, "--set", "broker.existingSecret=broker"}
+			begin := time.Now()
 			s.helmOf(helm, append([]string{"install"}, two...)...)
+			installed := time.Since(begin)
 			first := s.waitReady(s.ofRelease())
+			ready := time.Since(begin)
 			s.ledger.waitHandled(t, s.publish(order{})...)
+			t.Logf("helm install %s, pod ready %s, message handled %s", installed, ready, time.Since(begin))
 
 			if said := s.helmOf(helm, "test", s.service, "--logs"); !strings.Contains(said, "Succeeded") {
 				t.Errorf("no test of the chart succeeded: %s", said)
@@ -41,4 +46,15 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 			s.broker.empty(dlqOf(s.service))
 		})
 	}
+}
+
+// Where the strictest of Kubernetes' own pod security standards is enforced, the sidecar's part of the pod is taken as it is.
+func TestRestrictedNamespace(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.kubectl("label", "namespace", s.namespace, "pod-security.kubernetes.io/enforce=restricted")
+	s.install("--set-json", `app.securityContext={"runAsNonRoot":true,"runAsUser":65532,"allowPrivilegeEscalation":false,`+
+		`"capabilities":{"drop":["ALL"]},"seccompProfile":{"type":"RuntimeDefault"}}`, "--set", "dispatch.crashLimit=3")
+	s.waitReady(s.ofRelease())
+	s.ledger.waitHandled(t, s.publish(order{})...)
 }
