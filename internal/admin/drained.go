@@ -7,9 +7,11 @@ import (
 
 const (
 	// drainAppears is how long /drained waits for a drain to begin. In a pod that ends, the hooks of all containers
-	// start together, so the one that drains may be a moment behind the one that asks. A hook also runs when only
-	// the app's own liveness probe failed; then no drain will come.
-	drainAppears = 3 * time.Second
+	// start together, but the one that drains has to be started as a process in the sidecar's container: on a node
+	// without a free CPU that has taken more than 3 s, and an app that is told to stop before loses what it has in its
+	// hands. A hook also runs when only the app's own liveness probe failed; then no drain will come, and this is how
+	// much later the app is restarted.
+	drainAppears = 10 * time.Second
 	// drainMargin is for settling after the grace.
 	drainMargin = 10 * time.Second
 )
