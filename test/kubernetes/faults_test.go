@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -126,13 +127,14 @@ func TestReadinessByBroker(t *testing.T) {
 	link := s.newForwarder()
 	s.secret("broker", link.url)
 	s.install("--set", "sidecar.readiness=broker")
+	s.waitPod(s.ofRelease(), "has a ready app", func(p pod) bool { return p.container("app").Ready })
 	eventually(t, "readiness probe that fails", func() error {
-		if s.kubectl("get", "events", "--field-selector", "reason=Unhealthy", "-o", "name") == "" {
-			return errors.New("none has")
+		if events := s.kubectl("get", "events", "--field-selector", "reason=Unhealthy"); !strings.Contains(events, "Readiness probe failed") {
+			return errors.New("none has: " + events)
 		}
 		return nil
 	})
-	if p := s.pods(s.ofRelease()); len(p) != 1 || p[0].ready() || !p[0].container("app").Ready {
+	if p := s.pods(s.ofRelease()); len(p) != 1 || p[0].ready() {
 		t.Errorf("without a broker the pods are %+v", p)
 	}
 	link.open()
