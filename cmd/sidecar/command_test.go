@@ -180,6 +180,25 @@ func TestDrainFails(t *testing.T) {
 	}
 }
 
+// TestDrainOutlivesALookWithoutAnswer: a preStop hook that fails would end the container while messages are in hand.
+func TestDrainOutlivesALookWithoutAnswer(t *testing.T) {
+	looks := 0
+	addr := at(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		if looks++; looks <= 2 {
+			panic(http.ErrAbortHandler) // the connection breaks
+		}
+		_, _ = w.Write([]byte(`{"state":"drained"}`))
+	})
+	code, stdout, stderr := call(t, append(service, "SIDECAR_CONTROL_ADDR="+addr), "drain")
+	if code != 0 || !strings.Contains(stdout, "drained") || looks != 3 {
+		t.Errorf("exit %d after %d looks: %s %s", code, looks, stdout, stderr)
+	}
+}
+
 // TestDrainOfASidecarThatEnds: the process may be gone before drain looks again.
 func TestDrainOfASidecarThatEnds(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

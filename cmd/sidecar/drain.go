@@ -41,14 +41,17 @@ func drain(ctx context.Context, in invocation) error {
 	defer cancel()
 	t := time.NewTicker(drainPoll)
 	defer t.Stop()
-	for {
-		state, err := drainState(ctx, l)
+	for state := "draining"; ; {
+		code, body, err := l.ask(ctx, http.MethodGet, "/status")
 		if errors.Is(err, syscall.ECONNREFUSED) { // it has drained and ended meanwhile
 			_, err := fmt.Fprintln(in.stdout, "stopped")
 			return err
 		}
-		if err != nil {
-			return err
+		// No answer says nothing: the process may be ending at this moment, or have no CPU. A hook that fails ends the pod early.
+		if err == nil {
+			if state, err = drainState(code, body); err != nil {
+				return err
+			}
 		}
 		if state == "drained" {
 			_, err := fmt.Fprintln(in.stdout, state)
@@ -62,11 +65,7 @@ func drain(ctx context.Context, in invocation) error {
 	}
 }
 
-func drainState(ctx context.Context, l *local) (string, error) {
-	code, body, err := l.ask(ctx, http.MethodGet, "/status")
-	if err != nil {
-		return "", err
-	}
+func drainState(code int, body []byte) (string, error) {
 	if code != http.StatusOK {
 		return "", fmt.Errorf("status refused with status %d: %s", code, body)
 	}
