@@ -39,6 +39,9 @@ func TestReconnectsAfterEveryCut(t *testing.T) {
 			if status, _ := s.get(s.admin, "/livez"); status != 200 {
 				t.Errorf("GET /livez is %d without a broker", status)
 			}
+			if status, _ := s.get(s.admin, "/readyz/broker"); status != 503 {
+				t.Errorf("GET /readyz/broker is %d without a broker", status)
+			}
 			if n := s.metric("sidecar_amqp_connected"); n != 0 {
 				t.Errorf("sidecar_amqp_connected is %v without a broker", n)
 			}

@@ -159,7 +159,7 @@ func TestHealthSurfaces(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t)
 	s := sc.run()
-	for _, path := range []string{"/livez", "/readyz", "/startupz", "/metrics"} {
+	for _, path := range []string{"/livez", "/readyz", "/readyz/broker", "/startupz", "/metrics"} {
 		if code, body := s.get(s.admin, path); code != 200 || body == "" {
 			t.Errorf("GET %s: %d %q", path, code, body)
 		}

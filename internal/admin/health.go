@@ -18,11 +18,12 @@ func (s *Server) adminRoutes() routes {
 		DisableCompression: true,
 	})
 	return routes{
-		"/livez":    get(live),
-		"/startupz": get(started),
-		"/readyz":   get(s.ready),
-		"/metrics":  get(s.scrapes.limit(metrics.ServeHTTP)),
-		"/drained":  get(s.waits.limit(s.drained)),
+		"/livez":         get(live),
+		"/startupz":      get(started),
+		"/readyz":        get(s.ready),
+		"/readyz/broker": get(s.connected),
+		"/metrics":       get(s.scrapes.limit(metrics.ServeHTTP)),
+		"/drained":       get(s.waits.limit(s.drained)),
 	}
 }
 
@@ -44,4 +45,20 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	answer(w, status, r)
+}
+
+// connected is one check of readiness alone, for pods that serve as long as they reach the broker, whatever else keeps
+// messages from being taken.
+func (s *Server) connected(w http.ResponseWriter, _ *http.Request) {
+	broker := Check{Name: CheckBroker}
+	for _, c := range s.o.State.Ready().Checks {
+		if c.Name == CheckBroker {
+			broker = c
+		}
+	}
+	status := http.StatusOK
+	if !broker.OK {
+		status = http.StatusServiceUnavailable
+	}
+	answer(w, status, broker)
 }

@@ -37,12 +37,32 @@ func TestReady(t *testing.T) {
 	}
 }
 
+func TestReadyBroker(t *testing.T) {
+	r := start(t, nil)
+	for _, c := range []struct {
+		checks []Check
+		status int
+		body   string
+	}{
+		{[]Check{{Name: "broker", OK: true}, {Name: "topology"}}, http.StatusOK, `{"name":"broker","ok":true}`},
+		{[]Check{{Name: "broker", Detail: "connection refused"}}, http.StatusServiceUnavailable, `{"name":"broker","ok":false,"detail":"connection refused"}`},
+		{nil, http.StatusServiceUnavailable, `{"name":"broker","ok":false}`},
+	} {
+		r.state.mu.Lock()
+		r.state.readiness = Readiness{Checks: c.checks}
+		r.state.mu.Unlock()
+		if got := r.do(http.MethodGet, r.admin, "/readyz/broker", nil); got.StatusCode != c.status || got.body != c.body+"\n" {
+			t.Errorf("%d %s", got.StatusCode, got.body)
+		}
+	}
+}
+
 func TestHealthIsReadOnly(t *testing.T) {
 	r := start(t, nil)
 	close(r.state.draining)
 	close(r.state.drained)
-	r.state.readiness.Ready = true
-	for _, path := range []string{"/livez", "/startupz", "/readyz", "/metrics", "/drained"} {
+	r.state.readiness = Readiness{Ready: true, Checks: []Check{{Name: CheckBroker, OK: true}}}
+	for _, path := range []string{"/livez", "/startupz", "/readyz", "/readyz/broker", "/metrics", "/drained"} {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PURGE"} {
 			got := r.do(method, r.admin, path, nil)
 			r.wantProblem(method+" "+path, got, http.StatusMethodNotAllowed)

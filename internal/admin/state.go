@@ -27,6 +27,9 @@ type Check struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+// CheckBroker is the check that has an endpoint of its own: the connection that consumes is up.
+const CheckBroker = "broker"
+
 // The values of Status.State.
 const (
 	Starting  = "starting"

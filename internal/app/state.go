@@ -76,7 +76,7 @@ func (s state) Ready() admin.Readiness {
 		consuming.Detail = "paused: " + strings.Join(paused, ", ")
 	}
 	r := admin.Readiness{Ready: true, Checks: []admin.Check{
-		{Name: "broker", OK: a.connected.Load()},
+		{Name: admin.CheckBroker, OK: a.connected.Load()},
 		{Name: "topology", OK: looked && len(findings) == 0, Detail: topologyDetail},
 		consuming,
 		{Name: "publishing", OK: !slices.Contains(paused, string(flow.Publishing)), Detail: stuckDetail(a.consumer.Stuck())},
