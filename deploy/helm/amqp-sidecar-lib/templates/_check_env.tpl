@@ -61,27 +61,25 @@
 {{- end }}
 {{- end -}}
 
-{{- /* Names that share most words with one that is not known. */ -}}
+{{- /* The names that share most words with one that is not known; words count as the same by their first four letters. */ -}}
 {{- define "amqp-sidecar-lib.nearest" -}}
-{{- $words := splitList "_" (trimPrefix "SIDECAR_" .name | upper) -}}
+{{- $words := list -}}
+{{- range splitList "_" (trimPrefix "SIDECAR_" .name | upper) -}}{{- $words = append $words (trunc 4 .) -}}{{- end -}}
 {{- $best := list -}}
 {{- $most := 0 -}}
 {{- range $known := keys .known | sortAlpha -}}
-{{- if hasPrefix "SIDECAR_" $known -}}
-{{- $shared := 0 -}}
-{{- range $word := splitList "_" (trimPrefix "SIDECAR_" $known) -}}
-{{- if or (has $word $words) (has (printf "%sS" $word) $words) (has (trimSuffix "S" $word) $words) -}}{{- $shared = add1 $shared -}}{{- end -}}
-{{- end -}}
-{{- if gt (int $shared) (int $most) -}}
-{{- $most = $shared -}}
+{{- $own := splitList "_" (trimPrefix "SIDECAR_" $known) -}}
+{{- $score := mul -1 (len $own) -}}
+{{- range $own -}}{{- if has (trunc 4 .) $words -}}{{- $score = add $score 10 -}}{{- end -}}{{- end -}}
+{{- if and (hasPrefix "SIDECAR_" $known) (gt (int $score) (int $most)) -}}
+{{- $most = $score -}}
 {{- $best = list $known -}}
-{{- else if and (gt (int $shared) 0) (eq (int $shared) (int $most)) -}}
+{{- else if and (hasPrefix "SIDECAR_" $known) (gt (int $score) 0) (eq (int $score) (int $most)) -}}
 {{- $best = append $best $known -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
 {{- if $best -}}
-Near it are {{ join ", " $best }}; all are in docs/configuration.md
+Near it {{ if gt (len $best) 1 }}are{{ else }}is{{ end }} {{ join ", " $best }}; all are in docs/configuration.md
 {{- else -}}
 All it knows are in docs/configuration.md
 {{- end -}}

@@ -67,15 +67,20 @@
 {{- if and $prefetch (lt $prefetch $concurrency) }}
 - {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} is less than the concurrency ({{ $concurrency }}), so some workers would never have a message. Raise it to {{ $concurrency }} at least, or leave it empty for {{ mul 2 $concurrency }}
 {{- end }}
-{{- $limit := include "amqp-sidecar-lib.bytes" (((.v.sidecar.resources).limits).memory | default "") -}}
+{{- $limit := include "amqp-sidecar-lib.memory" . -}}
 {{- if $limit -}}
-{{- $budget := mul (div (int64 $limit) 4) 3 -}}
-{{- $body := include "amqp-sidecar-lib.bytes" (get .env "SIDECAR_MAX_BODY" | default "16MiB") | int64 -}}
-{{- $memory := printf "sidecar.resources.limits.memory (%v)" .v.sidecar.resources.limits.memory -}}
-{{- if gt $body $budget }}
-- {{ .at.SIDECAR_MAX_BODY }}: one message of {{ get .env "SIDECAR_MAX_BODY" | default "16MiB" }} does not fit into three quarters of {{ $memory }}, and the sidecar refuses to start. Lower it, or raise the limit
-{{- else if gt (mul $prefetch $body) $budget }}
-- {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} messages of {{ get .env "SIDECAR_MAX_BODY" | default "16MiB" }} (flow.maxBody) do not fit into three quarters of {{ $memory }}, and the sidecar refuses to start. Lower flow.maxBody to what your messages need ({{ div (div $budget $prefetch) 1024 }}KiB fit), lower the prefetch, or raise the limit to {{ add1 (div (mul $prefetch $body 4) 3145728) }}Mi
+{{- $given := (((.v.sidecar.resources).limits).memory | default "" | toString) -}}
+{{- $budget := mul (div (include "amqp-sidecar-lib.bytes" $limit | int64) 4) 3 -}}
+{{- $size := get .env "SIDECAR_MAX_BODY" | default "16MiB" -}}
+{{- $body := include "amqp-sidecar-lib.bytes" $size | int64 -}}
+{{- if and $given (not (include "amqp-sidecar-lib.bytes" $given)) }}
+- sidecar.resources.limits.memory: {{ quote $given }} is no quantity. Write 128Mi, none for no limit, or leave it empty
+{{- else if and $given (gt $body $budget) }}
+- {{ .at.SIDECAR_MAX_BODY }}: one message of {{ $size }} does not fit into three quarters of sidecar.resources.limits.memory ({{ $given }}), and the sidecar refuses to start. Lower it, or raise the limit
+{{- else if and $given (gt (mul $prefetch $body) $budget) }}
+- {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} messages of {{ $size }} (flow.maxBody) do not fit into three quarters of sidecar.resources.limits.memory ({{ $given }}), and the sidecar refuses to start. Lower flow.maxBody to what your messages need ({{ div (div $budget $prefetch) 1024 }}KiB fit), lower the prefetch, or leave the limit empty
+{{- else if and (not $given) (gt (include "amqp-sidecar-lib.bytes" $limit | int64) 4294967296) }}
+- {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} messages of {{ $size }} (flow.maxBody) need {{ $limit }} of memory in the worst case. Lower flow.maxBody to what your messages need, lower the prefetch, or say that you mean it with sidecar.resources.limits.memory
 {{- end }}
 {{- end -}}
 {{- end -}}

@@ -7,6 +7,32 @@
 {{- include "amqp-sidecar-lib.port" ((include "amqp-sidecar-lib.settings" . | fromJson).env.SIDECAR_ADMIN_ADDR | default ":9090") -}}
 {{- end -}}
 
+{{- /* The memory limit: as given, nothing for none, else 128Mi, or what a prefetch that was set could hold. The sidecar refuses to
+start where the messages it may hold do not fit into three quarters of the limit. */ -}}
+{{- define "amqp-sidecar-lib.memory" -}}
+{{- $given := ((.v.sidecar.resources).limits).memory | default "" | toString -}}
+{{- if not $given -}}
+{{- $prefetch := get .env "SIDECAR_PREFETCH" | default "1" | int64 -}}
+{{- $body := include "amqp-sidecar-lib.bytes" (get .env "SIDECAR_MAX_BODY" | default "16MiB") | int64 -}}
+{{- printf "%dMi" (max 128 (add1 (div (mul $prefetch $body 4) 3145728))) -}}
+{{- else if ne $given "none" -}}
+{{- $given -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.resources" -}}
+{{- $resources := deepCopy (.v.sidecar.resources | default dict) -}}
+{{- $limits := omit ($resources.limits | default dict) "memory" -}}
+{{- with include "amqp-sidecar-lib.memory" . -}}
+{{- $limits = set $limits "memory" . -}}
+{{- end -}}
+{{- $resources = omit $resources "limits" -}}
+{{- with $limits -}}
+{{- $resources = set $resources "limits" . -}}
+{{- end -}}
+{{- toJson $resources -}}
+{{- end -}}
+
 {{- /* The sidecar's container, as the one item of a list. It belongs into initContainers, or, with sidecar.native=false, into
 containers. */ -}}
 {{- define "amqp-sidecar-lib.container" -}}
@@ -54,7 +80,7 @@ containers. */ -}}
       exec:
         command: ["/sidecar", "drain"]
   {{- end }}
-  {{- with $v.sidecar.resources }}
+  {{- with include "amqp-sidecar-lib.resources" (dict "v" $v "env" $s.env) | fromJson }}
   resources:
     {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -87,7 +87,7 @@ dead-letter:
 {{- $_ := set $names (printf "{%s}" (kebabcase (index . 0))) $value -}}
 {{- end -}}
 {{- if eq ($env.SIDECAR_DEAD_LETTER | default "") "disabled" -}}
-{{- $plan = merge (dict "dlx" "" "dlq" "") $plan -}}
+{{- $plan = set (set $plan "dlx" "") "dlq" "" -}}
 {{- end -}}
 {{- $delays := $p.delays | default list -}}
 {{- with $env.SIDECAR_RETRY_DELAYS -}}

@@ -35,7 +35,7 @@ sidecar:
   control: {existingSecret: "", tokenKey: token, readTokenKey: ""}
   resources:
     requests: {cpu: 20m, memory: 32Mi}
-    limits: {memory: 128Mi}
+    limits: {memory: ""}
   securityContext:
     allowPrivilegeEscalation: false
     capabilities: {drop: [ALL]}

@@ -46,7 +46,7 @@ SIDECAR_MESSAGE_TTL: {"kind":"duration","low":"1ms","high":"1193h2m47.295s","uni
 SIDECAR_DEAD_LETTER: {"words":["enabled","disabled"]}
 SIDECAR_FORWARD_HEADERS: {}
 SIDECAR_PASSTHROUGH_HEADERS: {}
-SIDECAR_CLOUDEVENTS: {"words":["off","binary"]}
+SIDECAR_CLOUDEVENTS: {"words":["off","binary","structured"]}
 SIDECAR_ADMIN_ADDR: {}
 SIDECAR_CONTROL_ADDR: {}
 SIDECAR_CONTROL_TOKEN: {"twin":"SIDECAR_CONTROL_TOKEN_FILE"}
