@@ -51,6 +51,10 @@ test-image: ## build the image and see that it is small, locked down, reproducib
 test-compose: ## the services of docker-compose.yml handle a message that Prometheus sees; with a docker engine, or without one as root
 	@scripts/compose.sh test
 
+.PHONY: test-charts
+test-charts: build ## the Helm charts, with Helm 3 and 4: what they render, what they refuse; needs no cluster, some minutes the first time (ARGS='-run TestBadValues')
+	@scripts/charts.sh
+
 .PHONY: test-kubernetes
 test-kubernetes: ## the charts and the sidecar in pods, on a real Kubernetes of one node that it sets up itself; Linux and root (ARGS='-run TestRollout -v' narrows, KUBECONFIG takes another cluster)
 	@scripts/kubernetes.sh

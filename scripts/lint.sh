@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 echo "lint: go.mod"
 go mod tidy -diff
 echo "lint: go vet"
-go vet -tags kubernetes ./...
+go vet -tags charts,kubernetes ./...
 echo "lint: golangci-lint"
 scripts/golangci.sh run
 echo "lint: links in the documentation"

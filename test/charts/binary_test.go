@@ -1,0 +1,233 @@
+//go:build charts
+
+package charts
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mounted is where the chart mounts the files that a sidecar's container has.
+const mounted = "/etc/amqp-sidecar/"
+
+// secrets makes the files that would be mounted, below a directory.
+func secrets(t *testing.T, tls bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	url := "amqp://user:password@rabbit.example.com/orders"
+	if tls {
+		url = "amqps://user:password@rabbit.example.com/orders"
+	}
+	for name, text := range map[string]string{
+		"broker/url": url, "broker/username": "user", "broker/password": "password",
+		"tls/ca.crt": certificate, "tls/tls.crt": certificate,
+		"tls/tls.key":   string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
+		"control/token": "0123456789abcdef", "control/read-token": "fedcba9876543210", "app/token": "token",
+	} {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// environment is that of a rendered container, as the container would see it: with files, Secrets and the memory limit.
+func environment(t *testing.T, c object) []string {
+	t.Helper()
+	list, _ := c.at("env").([]any)
+	tls := false
+	for i := range list {
+		tls = tls || strings.HasPrefix(c.text("env", i, "name"), "SIDECAR_AMQP_TLS_")
+	}
+	dir := secrets(t, tls)
+	var all []string
+	for i := range list {
+		name, value := c.text("env", i, "name"), c.text("env", i, "value")
+		if c.at("env", i, "valueFrom") != nil {
+			value = map[string]string{"SIDECAR_AMQP_URL": "amqp://user:password@rabbit/", "OTEL_EXPORTER_OTLP_HEADERS": "key=value"}[name]
+			if value == "" {
+				t.Fatalf("%s: what stands in the Secret?", name)
+			}
+		}
+		if file, found := strings.CutPrefix(value, mounted); found {
+			value = filepath.Join(dir, file)
+		}
+		all = append(all, name+"="+value)
+	}
+	limit := c.text("resources", "limits", "memory")
+	if limit == "" {
+		return all
+	}
+	return append(all, "GOMEMLIMIT="+strings.NewReplacer("Mi", "MiB", "Gi", "GiB").Replace(limit))
+}
+
+// ask runs a command of the sidecar with nothing but that environment.
+func ask(environ []string, args ...string) (stdout string, err error) {
+	cmd := exec.Command(program, args...)
+	cmd.Env = environ
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("sidecar %s: %w\n%s\n%s", strings.Join(args, " "), err, stderr.String(), strings.Join(environ, "\n"))
+	}
+	return string(out), err
+}
+
+// TestTheSidecarTakesTheEnvironment: what the chart renders, the binary must not end with exit 64 for.
+func TestTheSidecarTakesTheEnvironment(t *testing.T) {
+	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
+		for _, o := range template(t, helm3, chart, "-f", values) {
+			if o.text("kind") == "Pod" || pod(o) == nil {
+				continue
+			}
+			c := sidecar(t, pod(o))
+			if _, err := ask(environment(t, c), "config"); err != nil {
+				t.Errorf("%s: %v", values, err)
+			}
+			for i := range c.at("env").([]any) {
+				file := c.text("env", i, "value")
+				if strings.HasPrefix(file, mounted) && !mounts(c, filepath.Dir(file)) {
+					t.Errorf("%s: nothing is mounted at %s", values, filepath.Dir(file))
+				}
+			}
+		}
+	}
+}
+
+func mounts(c object, dir string) bool {
+	list, _ := c.at("volumeMounts").([]any)
+	for i := range list {
+		if c.text("volumeMounts", i, "mountPath") == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// notes are what Helm prints after an install.
+func notes(t *testing.T, chart string, args ...string) string {
+	t.Helper()
+	out, err := run(helm4, append([]string{"install", release, chart, "--dry-run=client"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(out, "\nNOTES:\n")
+	if !found {
+		t.Fatalf("no notes: %s", out)
+	}
+	return text
+}
+
+// names are those of every exchange and queue that the sidecar would declare.
+func names(t *testing.T, environ []string) []string {
+	t.Helper()
+	out, err := ask(environ, "plan", "--format", "definitions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Exchanges, Queues []struct{ Name string }
+	}
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, x := range append(d.Exchanges, d.Queues...) {
+		all = append(all, x.Name)
+	}
+	return all
+}
+
+// wantNames compares the words of a text with names, both ways: nothing is left out and nothing is made up.
+func wantNames(t *testing.T, where, text string, want []string) {
+	t.Helper()
+	words := map[string]bool{}
+	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == ',' }) {
+		words[w] = true
+	}
+	for _, name := range want {
+		if !words[name] {
+			t.Errorf("%s: %s is not in the notes:\n%s", where, name, text)
+		}
+	}
+	known := map[string]bool{}
+	for _, name := range want {
+		known[name] = true
+	}
+	for line := range strings.Lines(text) {
+		for _, start := range []string{"consumes     ", "  bound to   ", "retries in   ", "parks in     "} {
+			// A queue may be bound to an exchange of somebody else's; those have no type.
+			if name, found := strings.CutPrefix(line, start); found && (start != "  bound to   " || strings.Contains(line, "(")) {
+				name = strings.Trim(strings.Fields(name)[0], ",")
+				if !known[name] && name != "nothing:" {
+					t.Errorf("%s: the sidecar knows no %s:\n%s", where, name, text)
+				}
+			}
+		}
+	}
+}
+
+func TestNotesNameWhatTheSidecarDeclares(t *testing.T) {
+	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
+		for _, o := range template(t, helm4, chart, "-f", values) {
+			if o.text("kind") != "Pod" && pod(o) != nil {
+				wantNames(t, values, notes(t, chart, "-f", values), names(t, environment(t, sidecar(t, pod(o)))))
+			}
+		}
+	}
+}
+
+// TestNotesOfServicesThatExist takes the environments of examples/topologies through extraEnv.
+func TestNotesOfServicesThatExist(t *testing.T) {
+	for _, file := range files(t, filepath.Join(root, "examples/topologies/*/*.env")) {
+		type entry struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		}
+		var list []entry
+		for s := bufio.NewScanner(strings.NewReader(read(t, file))); s.Scan(); {
+			if name, value, found := strings.Cut(s.Text(), "="); found && !strings.HasPrefix(name, "#") && !strings.HasPrefix(name, "SIDECAR_AMQP") {
+				list = append(list, entry{name, strings.Trim(value, "'\"")})
+			}
+		}
+		extra, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := append([]string{"--set-json", "extraEnv=" + string(extra)}, twoValues...)
+		d := find(t, template(t, helm4, chart, args...), "Deployment")
+		wantNames(t, file, notes(t, chart, args...), names(t, environment(t, sidecar(t, pod(d)))))
+	}
+}

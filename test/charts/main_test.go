@@ -1,0 +1,63 @@
+//go:build charts
+
+// Package charts tests the Helm charts without a cluster: what they render, what they refuse, and that the sidecar takes the
+// environment that they make. scripts/charts.sh runs it.
+//
+//	HELM3, HELM4   Helm of both kinds; required
+//	SIDECAR_BIN    the sidecar; required
+//	KUBE_OPENAPI   api/openapi-spec/swagger.json of Kubernetes; required
+//	KUBE_CRDS      resource definitions of the Prometheus operator and of KEDA, files separated by colons; required
+package charts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+const (
+	release = "orders-billing"
+	// kubernetes is the version that Helm takes for the cluster's.
+	kubernetes = "1.36.3"
+)
+
+var (
+	root                  = "../.."
+	chart                 = filepath.Join(root, "deploy/helm/amqp-sidecar")
+	library               = filepath.Join(root, "deploy/helm/amqp-sidecar-lib")
+	example               = filepath.Join(root, "examples/helm-library")
+	helm3, helm4, program string
+	openapi, crds         string
+	twoValues             = []string{"--set", "app.image=app:1", "--set", "broker.existingSecret=broker"}
+	required              = map[string]*string{"HELM3": &helm3, "HELM4": &helm4, "SIDECAR_BIN": &program, "KUBE_OPENAPI": &openapi, "KUBE_CRDS": &crds}
+)
+
+func TestMain(m *testing.M) {
+	for name, value := range required {
+		if *value = os.Getenv(name); *value == "" {
+			fmt.Fprintln(os.Stderr, name+" is not set: run these tests with scripts/charts.sh")
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// files lists what matches, and there must be some.
+func files(t *testing.T, pattern string) []string {
+	t.Helper()
+	all, err := filepath.Glob(pattern)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%s: %d files, %v", pattern, len(all), err)
+	}
+	return all
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
