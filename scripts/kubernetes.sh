@@ -44,11 +44,17 @@ own_cluster() {
   scripts/kube.sh in "$dir" "$0" inside
 }
 
-given_cluster() {
+is_given() { [ -n "${KUBECONFIG:-}" ] && [ -z "${KUBE_DIR:-}" ]; }
+
+is_said() {
   local name
   for name in E2E_LOAD E2E_HOST E2E_AMQP_URL E2E_AMQP_URL_LOCAL; do
     [ -n "${!name:-}" ] || { echo "kubernetes.sh: with KUBECONFIG, $name has to be set (see the head of this script)" >&2; exit 64; }
   done
+}
+
+given_cluster() {
+  local name
   for name in sidecar app; do $E2E_LOAD "$work/$name.tar"; done
   scripts/kube.sh crds -
   run_tests
@@ -86,8 +92,9 @@ case ${1:-} in
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
+    if is_given; then is_said; fi
     prepare
-    if [ -n "${KUBECONFIG:-}" ] && [ -z "${KUBE_DIR:-}" ]; then given_cluster; else own_cluster; fi
+    if is_given; then given_cluster; else own_cluster; fi
     ;;
   *) sed -n '2,/^set -euo/{/^set -euo/d;s/^# \{0,1\}//;p;}' "$0" >&2; exit 64 ;;
 esac
