@@ -114,7 +114,7 @@ func TestOldWorkload(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kubectl("", "scale", "deployment/old", "-n", space, "--replicas=1"); err != nil {
+	if _, err := kubectl("", "patch", "deployment/old", "-n", space, "-p", `{"spec": {"replicas": 1}}`); err != nil {
 		t.Error(err)
 	}
 	if err := eventually(func() error { return observed(path, 2) }); err != nil { // the controller writes its status
