@@ -4,9 +4,6 @@ package inject
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -71,51 +68,6 @@ func TestOverlay(t *testing.T) {
 	}
 	refused(t, pod(settings{"service": "a-b"}, one), `amqp-sidecar/queue-type="both" (a default of the policies): allowed: classic or quorum`)
 	refused(t, pod(settings{"service": "a-b"}, one), "typo (a default of the policies): unknown")
-}
-
-// TestVersion has one version of the chart, the policies and the component: a release changes all of them.
-func TestVersion(t *testing.T) {
-	chart, err := os.ReadFile("../../../deploy/helm/amqp-sidecar/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	version := regexp.MustCompile(`(?m)^appVersion: "(.+)"$`).FindSubmatch(chart)
-	for _, file := range []string{deploy + "/kustomization.yaml", deploy + "/component/kustomization.yaml"} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(b), "newTag: "+string(version[1])+"\n") {
-			t.Errorf("%s has another version than the chart's %s", file, version[1])
-		}
-	}
-}
-
-// TestEditedImage sets the image where the release does, in kustomization.yaml itself.
-func TestEditedImage(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(deploy)); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "kustomization.yaml")
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := strings.Replace(string(b), "  - name: amqp-sidecar\n", "  - name: amqp-sidecar\n    newName: registry.example.com/amqp-sidecar\n", 1)
-	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := kubectl("", "kustomize", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(out, "registry.example.com/amqp-sidecar:"); n != 3 {
-		t.Errorf("the image is in %d policies, not in 3:\n%s", n, out)
-	}
-	if strings.Contains(out, "kind: PodTemplate") {
-		t.Error("the object that is only read by kustomize would be applied")
-	}
 }
 
 // TestNamespaceDefaults names the namespace in what is wrong with its annotations.
