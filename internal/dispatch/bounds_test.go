@@ -35,12 +35,15 @@ func TestAnswersAreReadWithinBounds(t *testing.T) {
 		"101 trailers":        {head: chunked + "0\r\n", rest: "X: y\r\n"},
 		"until the end":       {head: "HTTP/1.1 200 OK\r\n\r\n", rest: "x"},
 		"problem document":    {head: "HTTP/1.1 200 OK\r\nContent-Type: application/problem+json\r\n\r\n", rest: "x"},
+		"dapr, chunks":        {head: chunked, rest: "400\r\n" + strings.Repeat("x", 1024) + "\r\n"},
+		"dapr, until the end": {head: "HTTP/1.1 200 OK\r\n\r\n", rest: "x"},
 		"a length of 1 TiB":   {head: "HTTP/1.1 200 OK\r\nContent-Length: 1099511627776\r\n\r\n", rest: "x"},
 		"interim answers":     {rest: "HTTP/1.1 100 Continue\r\n\r\n"},
 		"headers":             {head: "HTTP/1.1 200 OK\r\n", rest: "X: y\r\n"},
 		"99 status line":      {head: "HTTP/1.1 200 ", rest: "x"},
 	} {
 		x := newAttempt()
+		x.answer.dapr = strings.HasPrefix(name, "dapr")
 		err := x.answer.read(e)
 		if failed := err != nil; failed != (err == errTooLong) {
 			t.Errorf("%s: %v", name, err)
