@@ -38,7 +38,7 @@ def problems(services):
         yield "app and sidecar do not share a network"
     if seconds(sidecar["stop_grace_period"]) <= seconds(sidecar["environment"]["SIDECAR_SHUTDOWN_GRACE"]):
         yield "the sidecar is killed before its grace is over"
-    if set(sidecar["depends_on"]) < {"app", "rabbitmq"}:
+    if not {"app", "rabbitmq"} <= set(sidecar["depends_on"]):
         yield "app or broker may end before the sidecar has drained"
 
 
