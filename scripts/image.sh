@@ -3,6 +3,8 @@
 #
 #   image.sh build [-t NAME[:TAG]] [-o FILE.tar] [-p OS/ARCH]   builds it; -o writes it as `docker save` does
 #   image.sh podman ARG...      podman, for what is in the store that buildah builds into
+#   image.sh publish NAME VERSION FILE   what the release workflow runs: both architectures, with SBOM and provenance, pushed to
+#                               a registry; the digest goes to FILE
 #   image.sh test               builds it and looks whether it is what the documentation says (scripts/image-test.sh)
 #
 # Default name amqp-sidecar:dev, default platform the machine's. VERSION, COMMIT and SOURCE (the URL of the sources, for a
@@ -127,8 +129,17 @@ build_buildah() {
   buildah rmi --prune >/dev/null 2>&1 || true
 }
 
+# arguments sets epoch and args: what the Dockerfile asks for, from git unless the environment says it.
+arguments() {
+  local created
+  epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+  created=$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)
+  args=(--build-arg "VERSION=${VERSION:-$(make -s print-VERSION)}" --build-arg "COMMIT=${COMMIT:-$(make -s print-COMMIT)}"
+    --build-arg "CREATED=$created" --build-arg "SOURCE=${SOURCE:-}")
+}
+
 build() {
-  local name=$NAME out='' platform='' opt epoch created args
+  local name=$NAME out='' platform='' opt epoch args
   while getopts t:o:p: opt; do
     case $opt in
       t) name=$OPTARG ;;
@@ -141,10 +152,7 @@ build() {
   [ $# = 0 ] || { usage >&2; exit 64; }
   platform=${platform:-linux/$(go env GOHOSTARCH)}
   [[ ${name##*/} = *:* ]] || name=$name:dev
-  epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
-  created=$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)
-  args=(--build-arg "VERSION=${VERSION:-$(make -s print-VERSION)}" --build-arg "COMMIT=${COMMIT:-$(make -s print-COMMIT)}"
-    --build-arg "CREATED=$created" --build-arg "SOURCE=${SOURCE:-}")
+  arguments
   if engine; then
     docker buildx build --load --platform "$platform" --build-arg "SOURCE_DATE_EPOCH=$epoch" -t "$name" "${args[@]}" . >&2
     [ -z "$out" ] || docker save -o "$out" "$name"
@@ -154,6 +162,24 @@ build() {
     if [ -n "$out" ]; then rm -f "$out"; buildah push -q "localhost/$name" "docker-archive:$out:$name" >&2; fi
   fi
   say "built $name for $platform${out:+, written to $out}"
+}
+
+# publish NAME VERSION FILE. 1.2.3 is also 1.2 and latest; 1.2.3-rc.1 is neither.
+publish() {
+  local name=$1 VERSION=$2 file=$3 epoch args tags
+  engine || die "publishing needs a docker engine"
+  arguments
+  tags=(-t "$name:$VERSION")
+  [[ $VERSION = *-* ]] || tags+=(-t "$name:${VERSION%.*}" -t "$name:latest")
+  mkdir -p "$(dirname "$file")"
+  # The engine's own builder makes neither several platforms nor attestations.
+  docker buildx create --name sidecar-publish --driver docker-container >/dev/null
+  trap 'docker buildx rm sidecar-publish >/dev/null 2>&1' EXIT
+  docker buildx build --builder sidecar-publish --platform linux/amd64,linux/arm64 --sbom=true --provenance=mode=max \
+    --build-arg "SOURCE_DATE_EPOCH=$epoch" --output type=image,push=true,rewrite-timestamp=true \
+    --metadata-file "$file.json" "${args[@]}" "${tags[@]}" .
+  sed -n 's/.*"containerimage.digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' "$file.json" | head -n 1 >"$file"
+  [ -s "$file" ] || die "the builder names no digest"
 }
 
 podman_here() {
@@ -166,6 +192,7 @@ podman_here() {
 case ${1:-}:$# in
   build:*) shift && build "$@" ;;
   podman:[2-9] | podman:[1-9][0-9]*) shift && podman_here "$@" ;;
+  publish:4) shift && publish "$@" ;;
   test:1) exec scripts/image-test.sh ;;
   -h:1 | --help:1 | help:1) usage ;;
   *) usage >&2; exit 64 ;;
