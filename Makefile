@@ -59,6 +59,10 @@ test-charts: build ## the Helm charts, with Helm 3 and 4: what they render, what
 test-kubernetes: ## the charts and the sidecar in pods, on a real Kubernetes of one node that it sets up itself; Linux and root (ARGS='-run TestRollout -v' narrows, KUBECONFIG takes another cluster)
 	@scripts/kubernetes.sh
 
+.PHONY: test-release
+test-release: ## the archives of a release, with checksums and SBOMs, into dist; their programs are those of make build
+	@scripts/release.sh test
+
 .PHONY: sim
 sim: ## 10,000 seeds of the sidecar against a model of the broker under virtual time (SEEDS=… FROM=…; SEED=n replays one with its log, up to AGAIN=20 times until it fails)
 	@scripts/sim.sh

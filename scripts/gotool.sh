@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 package=${1%@*} version=${1##*@}
+# The program of …/tool/v2 is called tool.
+if [[ ${package##*/} =~ ^v[0-9]+$ ]]; then package=${package%/*}; fi
 dir=$PWD/.cache/bin/$version-$(go env GOVERSION)
 binary=$dir/${package##*/}
 if [ ! -x "$binary" ]; then
