@@ -12,6 +12,11 @@ scripts/golangci.sh run
 echo "lint: links in the documentation"
 scripts/links.sh
 
+echo "lint: workflows"
+scripts/workflows.sh
+echo "lint: docker-compose.yml"
+scripts/compose.sh check
+
 echo "lint: no program and nothing large is kept"
 git ls-files -z | xargs -0 -r stat -c '%s %n' | awk '$1 > 1048576 {print "lint: " $2 " has " $1 " bytes"; bad = 1} END {exit bad}'
 
