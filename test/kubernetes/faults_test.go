@@ -158,8 +158,8 @@ func TestGraceExpires(t *testing.T) {
 	if n := s.ledger.count("end")[ids[0]]; n != 0 {
 		t.Errorf("the message was handled %d times before the pod was gone", n)
 	}
-	if drained, found := log.find("drained"); !found || drained.Returned != 1 {
-		t.Errorf("the sidecar says of its drain: %t %+v", found, drained)
+	if _, found := log.find("grace expired, released 1"); !found {
+		t.Errorf("the sidecar does not say that it released the message: %+v", log.lines)
 	}
 	s.ledger.waitHandled(t, ids...)
 	for _, e := range s.ledger.all("begin") {
