@@ -14,8 +14,13 @@ import (
 
 // askDrained runs the handler in a bubble: the waits are long, and virtual time needs no sockets.
 func askDrained(ctx context.Context, s *Server) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	s.drained(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/drained", nil))
+	return askDrainedAs(ctx, s, "curl/8.5.0")
+}
+
+func askDrainedAs(ctx context.Context, s *Server, agent string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/drained", nil)
+	r.Header.Set("User-Agent", agent)
+	s.drained(w, r)
 	return w
 }
 
@@ -32,6 +37,24 @@ func TestDrainedWithoutADrain(t *testing.T) {
 		}
 		if d := time.Since(start); d != drainAppears {
 			t.Errorf("waited %v", d)
+		}
+	})
+}
+
+func TestDrainedWaitsLongerForAHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, start := newFakeState(), time.Now()
+		s := waiting(f, time.Minute)
+		if w := askDrainedAs(t.Context(), s, "kube-lifecycle/1.36"); w.Code != http.StatusOK || w.Body.String() != `{"state":"not draining"}`+"\n" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if d := time.Since(start); d != hookAppears {
+			t.Errorf("waited %v", d)
+		}
+		time.AfterFunc(9*time.Second, func() { close(f.draining) })
+		time.AfterFunc(20*time.Second, func() { close(f.drained) })
+		if w := askDrainedAs(t.Context(), s, "kube-lifecycle/1.36"); w.Body.String() != `{"state":"drained"}`+"\n" {
+			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	})
 }
