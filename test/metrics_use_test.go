@@ -1,0 +1,219 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestMetricsInUse: a real Prometheus scrapes sidecars to which everything happens. Every alert fires when it should, with
+// the names of what it is about, and every query of the dashboard has an answer. It is not parallel: a memory alarm stops
+// every publisher of the broker.
+func TestMetricsInUse(t *testing.T) {
+	p := startPrometheus(t, impatient(t))
+	stormy, slow, drained := loop(t, p), backlog(t, p), drain(t, p)
+	m := newMixed(t, p)
+	m.load("messages are parked", func() bool { return p.firing("MessagesParked", "reason", "park_status", "queue", m.sc.queue()) })
+	m.load("more and more of them", func() bool {
+		return p.firing("MessagesParked", "reason", "max_retries", "namespace", "shop") && p.firing("DLQGrowing", "queue", m.sc.dlq())
+	})
+	m.redrive()
+
+	p.fires("RetryStorm", "queue", stormy)
+	p.fires("TopologyLoop", "queue", stormy)
+	p.fires("OldMessages", "queue", slow)
+	p.fires("NoConsumer", "queue", drained)
+
+	m.s.post(m.s.control, "/pause")
+	p.fires("ConsumerPaused", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue(), "reason", "operator", "severity", "info")
+	m.s.post(m.s.control, "/resume")
+
+	m.sc.app.down()
+	p.fires("ConsumerPaused", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue(), "reason", "app_down", "severity", "warning")
+	m.sc.app.up()
+
+	m.proxy.down()
+	p.fires("BrokerDisconnected", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue())
+	m.proxy.up()
+	m.s.awaitReady()
+	m.load("it goes on", func() bool { return len(m.sc.app.seen("after")) > 0 })
+
+	m.alarm()
+	if p.firing("NoConsumer", "queue", m.sc.queue()) {
+		t.Error("the alert NoConsumer fires although one consumes")
+	}
+	checkMetricsPage(t, m.s)
+	checkDashboard(t, p)
+	checkSelectors(t, p)
+}
+
+// mixed is a sidecar that gets a bit of everything, behind a link that can break, with the labels of Kubernetes.
+type mixed struct {
+	t     *testing.T
+	p     *prometheusServer
+	sc    *scene
+	s     *sidecar
+	proxy *proxy
+	round int
+}
+
+func newMixed(t *testing.T, p *prometheusServer) *mixed {
+	m := &mixed{t: t, p: p, sc: newScene(t).seed(), proxy: newProxy(t, brokerAddr(t))}
+	m.sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = m.proxy.addr }), "MAX_RETRIES", "2", "PARK_ON_STATUS", "422",
+		"REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms", "CONCURRENCY", "4")
+	m.sc.app.otherwise(m.answer)
+	m.s = m.sc.run()
+	p.scrape(m.s.admin, map[string]string{"job": "shop/billing", "namespace": "shop", "pod": "billing-1", "container": "sidecar"})
+	m.listen()
+	return m
+}
+
+// listen reads the events: while somebody does, depths are measured every two seconds.
+func (m *mixed) listen() {
+	m.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.s.control+"/events", nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() { defer close(read); _, _ = io.Copy(io.Discard, res.Body) }()
+	m.t.Cleanup(func() { stop(); <-read; _ = res.Body.Close() })
+}
+
+// answer goes by the first part of the id.
+func (m *mixed) answer(d *delivery) answer {
+	kind, _, _ := strings.Cut(d.id, "-")
+	switch {
+	case kind == "bad":
+		return status(500)
+	case kind == "unfit":
+		return status(422)
+	case kind == "waste":
+		return answer{status: 200, header: map[string]string{"Amqp-Disposition": "discard"}}
+	case kind == "early" && d.nth == 1:
+		return status(425)
+	case kind == "retry" && d.nth == 1:
+		return status(503)
+	}
+	return status(200)
+}
+
+// load publishes some of each kind again and again until cond holds.
+func (m *mixed) load(what string, cond func() bool) {
+	m.t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			m.t.Fatalf("waited %v for: %s", patience, what)
+		}
+		m.round++
+		ids := append(numbered(fmt.Sprintf("ok-%d", m.round), 10), "after")
+		for _, kind := range []string{"bad", "unfit", "waste", "early", "retry"} {
+			ids = append(ids, fmt.Sprintf("%s-%d", kind, m.round))
+		}
+		list := messages(ids...)
+		for i := range list {
+			list[i].Timestamp = time.Now()
+		}
+		list[0].Headers = amqp.Table{"long": strings.Repeat("x", 9<<10)} // is left out
+		m.sc.sendMessage(list...)
+	}
+}
+
+// redrive moves what is parked back, by the API and by the command.
+func (m *mixed) redrive() {
+	m.t.Helper()
+	m.sc.app.otherwise(func(*delivery) answer { return status(200) })
+	c := m.s.api("")
+	if op := c.over(c.begin("/dlq/redrive", `{"all": true, "limit": 3}`).ID); op.Progress.Done != 3 {
+		m.t.Errorf("%+v", op)
+	}
+	m.sc.cli(0, "redrive", "--limit", "2")
+	m.sc.app.otherwise(m.answer)
+}
+
+// alarm blocks the publishing connection while a message is to be parked.
+func (m *mixed) alarm() {
+	m.t.Helper()
+	gate := make(chan struct{})
+	m.sc.app.on("bad-alarm", answer{status: 422, gate: gate})
+	m.sc.send("bad-alarm")
+	m.sc.app.await("bad-alarm", 1)
+	calm := func() { ctl(m.t, "set_vm_memory_high_watermark", "0.4") }
+	ctl(m.t, "set_vm_memory_high_watermark", "0.0000001")
+	m.t.Cleanup(calm)
+	close(gate)
+	m.p.fires("BrokerBlocked", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue())
+	m.p.fires("ParkFailing", "queue", m.sc.queue(), "namespace", "shop", "severity", "critical")
+	calm()
+	m.s.awaitOutcome("bad-alarm", "park")
+}
+
+// loop is a topology in which a script takes messages out of the retry queue and publishes them again, without what
+// counts their retries. It returns the name of the queue.
+func loop(t *testing.T, p *prometheusServer) string {
+	sc := newScene(t).seedTTL(60_000).with("MAX_RETRIES", "2", "RETRY_DELAY", "1m")
+	sc.app.otherwise(func(*delivery) answer { return status(409) })
+	ch := dialBroker(t).channel()
+	waiting, err := ch.Consume(sc.retryQueue(), "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for d := range waiting {
+			again := amqp.Publishing{MessageId: d.MessageId, Body: d.Body}
+			if err := ch.PublishWithContext(ctx, "", sc.queue(), false, false, again); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	t.Cleanup(func() { stop(); _ = ch.Close(); <-over })
+	s := sc.run()
+	p.scrape(s.admin, map[string]string{"job": "shop/stormy", "namespace": "shop", "pod": "stormy-1"})
+	sc.send(numbered("m", 5)...)
+	return sc.queue()
+}
+
+// backlog is an app that is too slow for what waits, all of it hours old.
+func backlog(t *testing.T, p *prometheusServer) string {
+	sc := newScene(t).seed().with("CONCURRENCY", "1", "PREFETCH", "1")
+	sc.app.otherwise(func(*delivery) answer {
+		time.Sleep(200 * time.Millisecond)
+		return status(200)
+	})
+	list := messages(numbered("m", 500)...)
+	for i := range list {
+		list[i].Timestamp = time.Now().Add(-2 * time.Hour)
+	}
+	sc.sendMessage(list...)
+	s := sc.run()
+	p.scrape(s.admin, map[string]string{"job": "shop/slow", "namespace": "shop", "pod": "slow-1"})
+	return sc.queue()
+}
+
+// drain is a sidecar that somebody has drained and left so, outside Kubernetes.
+func drain(t *testing.T, p *prometheusServer) string {
+	sc := newScene(t)
+	s := sc.run()
+	p.scrape(s.admin, nil)
+	eventually(t, "it is scraped as a consumer", func() bool { return len(p.now(`sidecar_consumer_active{queue="`+sc.queue()+`"} == 1`)) == 1 })
+	if code, text := s.post(s.control, "/drain"); code != http.StatusAccepted {
+		t.Fatalf("%d %s", code, text)
+	}
+	return sc.queue()
+}

@@ -1,0 +1,194 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	alertsFile    = "../deploy/helm/amqp-sidecar/files/alerts.yaml"
+	dashboardFile = "../deploy/helm/amqp-sidecar/files/dashboard.json"
+)
+
+// prometheusServer is a real Prometheus that scrapes and evaluates every second.
+type prometheusServer struct {
+	t       testing.TB
+	addr    string
+	targets string // the file that lists what is scraped
+	list    []target
+	began   time.Time
+}
+
+type target struct {
+	Targets []string          `json:"targets"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// startPrometheus runs the binary of Debian's package, with its data in the test's own directory.
+func startPrometheus(t testing.TB, rules string) *prometheusServer {
+	t.Helper()
+	dir := t.TempDir()
+	p := &prometheusServer{t: t, addr: freeAddr(t), targets: filepath.Join(dir, "targets.json"), began: time.Now()}
+	p.write()
+	for name, text := range map[string]string{"alerts.yaml": rules, "prometheus.yml": `
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [alerts.yaml]
+scrape_configs:
+  - job_name: sidecar
+    file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := &output{}
+	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.addr, "--log.level=warn")
+	cmd.SysProcAttr = dieWithTest()
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start Prometheus (scripts/need.sh prometheus prometheus): %v", err)
+	}
+	read := make(chan struct{})
+	go func() { defer close(read); log.follow(stderr) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-read
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("Prometheus says:\n%s", log.tail(20))
+		}
+	})
+	eventually(t, "Prometheus is ready", func() bool { return p.get("/-/ready", nil, nil) == nil })
+	return p
+}
+
+// scrape adds a target, with the labels that the Prometheus Operator would give it, or none.
+func (p *prometheusServer) scrape(addr string, labels map[string]string) {
+	p.list = append(p.list, target{[]string{addr}, labels})
+	p.write()
+}
+
+func (p *prometheusServer) write() {
+	p.t.Helper()
+	b, err := json.Marshal(append([]target{}, p.list...))
+	if err == nil {
+		err = os.WriteFile(p.targets+".new", b, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(p.targets+".new", p.targets) // never half a file
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *prometheusServer) get(path string, query url.Values, into any) error {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+p.addr+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	res, err := plain.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if into == nil {
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s", res.Status)
+		}
+		return nil
+	}
+	var answer struct {
+		Status, Error string
+		Data          json.RawMessage
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if answer.Status != "success" {
+		return fmt.Errorf("%s: %s", path, answer.Error)
+	}
+	return json.Unmarshal(answer.Data, into)
+}
+
+// series is one line of an answer: its labels and [time, value] pairs.
+type series struct {
+	Metric map[string]string `json:"metric"`
+	Values [][2]any          `json:"values"`
+	Value  [2]any            `json:"value"`
+}
+
+// now evaluates a query at this moment.
+func (p *prometheusServer) now(query string) []series {
+	p.t.Helper()
+	var data struct{ Result []series }
+	if err := p.get("/api/v1/query", url.Values{"query": {query}}, &data); err != nil {
+		p.t.Fatalf("%s: %v", query, err)
+	}
+	return data.Result
+}
+
+// numbers counts the values other than NaN that a query has had since the start, second by second.
+func (p *prometheusServer) numbers(query string) (int, error) {
+	var data struct{ Result []series }
+	err := p.get("/api/v1/query_range", url.Values{
+		"query": {query}, "step": {"1"},
+		"start": {fmt.Sprint(p.began.Unix())}, "end": {fmt.Sprint(time.Now().Unix())},
+	}, &data)
+	n := 0
+	for _, s := range data.Result {
+		for _, v := range s.Values {
+			if v[1] != "NaN" {
+				n++
+			}
+		}
+	}
+	return n, err
+}
+
+// fires waits for an alert with all those labels, pairs of name and value.
+func (p *prometheusServer) fires(alert string, labels ...string) {
+	p.t.Helper()
+	eventually(p.t, "the alert "+alert+" fires", func() bool { return p.firing(alert, labels...) })
+}
+
+func (p *prometheusServer) firing(alert string, labels ...string) bool {
+	p.t.Helper()
+	selector := []string{`alertstate="firing"`, fmt.Sprintf("alertname=%q", alert)}
+	for i := 0; i < len(labels); i += 2 {
+		selector = append(selector, fmt.Sprintf("%s=%q", labels[i], labels[i+1]))
+	}
+	return len(p.now("ALERTS{"+strings.Join(selector, ",")+"}")) > 0
+}
+
+// impatient is the alert rules with minutes made into seconds, but at least five, and hours into ten seconds. How
+// long they wait is tested by promtool (test/alerts); here it is whether they understand what a sidecar says.
+func impatient(t testing.TB) string {
+	t.Helper()
+	b, err := os.ReadFile(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	for _, r := range [][2]string{{`(?m)for: \w+$`, "for: 1s"}, {`\[1h\]`, "[10s]"}, {`\[[1-4]m\]`, "[5s]"}, {`\[(\d+)m\]`, "[${1}s]"}, {`offset \w+`, "offset 5s"}} {
+		if !regexp.MustCompile(r[0]).MatchString(text) {
+			t.Fatalf("no alert has %s: has the form of the file changed?", r[0])
+		}
+		text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])
+	}
+	return text
+}
