@@ -39,6 +39,15 @@ demo: build ## watch five messages on a private broker: 200, 503 then 200, 425 t
 test: build ## all tests against a private broker, with the race detector (PKG=./internal/flow/ ARGS='-run TestX' narrow it)
 	@scripts/test.sh
 
+.PHONY: test-alerts
+test-alerts: ## the alert rules by promtool, the dashboard and the runbook; needs no broker
+	@scripts/need.sh promtool prometheus
+	@go test -count=1 $(ARGS) ./test/metrics/
+
+.PHONY: test-metrics
+test-metrics: build ## a real Prometheus scrapes sidecars to which everything happens: every alert fires, every query of the dashboard has data; a minute
+	@PKG=./test/ ARGS='-run TestMetricsInUse -v $(ARGS)' scripts/test.sh
+
 .PHONY: test-brokers
 test-brokers: build ## the tests that talk to a broker, against RabbitMQ 3.10, 4.0 and 4.3 (VERSIONS='4.0 4.3', PKG and ARGS narrow it)
 	@scripts/test-brokers.sh

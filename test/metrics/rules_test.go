@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -86,4 +87,16 @@ func TestSelectorsCanBeNarrowed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestComposeConfig: what docker-compose.yml mounts into Prometheus.
+func TestComposeConfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, from := range map[string]string{"prometheus.yml": "../../deploy/compose/prometheus.yml", "alerts.yaml": alertsFile} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, from)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promtool(t, "check", "config", filepath.Join(dir, "prometheus.yml"))
 }
