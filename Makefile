@@ -132,4 +132,4 @@ clean: ## remove what the targets above built or downloaded into this directory
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
