@@ -154,6 +154,7 @@ build() {
   [[ ${name##*/} = *:* ]] || name=$name:dev
   arguments
   if engine; then
+    docker buildx version >/dev/null 2>&1 || die "docker has no buildx: install docker-buildx"
     docker buildx build --load --platform "$platform" --build-arg "SOURCE_DATE_EPOCH=$epoch" -t "$name" "${args[@]}" . >&2
     [ -z "$out" ] || docker save -o "$out" "$name"
   else

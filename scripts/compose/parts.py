@@ -186,6 +186,7 @@ def main():
         sh(sys.executable, "scripts/compose/watch.py", path, f"{PROMETHEUS}:9090")
         if "attempt=2" not in app.said():
             sys.exit(f"compose: the app was not asked twice:\n{app.said()}")
+        sidecar.podman("exec", sidecar.container, "/sidecar", "dlq", "groups")
         stop(sidecar, app)
         say("all of it")
     finally:
