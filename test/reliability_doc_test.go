@@ -83,8 +83,11 @@ func missingRows(text string) (missing []string) {
 func testsOf(t *testing.T, pkg string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "internal", pkg, "*_test.go"))
-	if pkg == "test" {
+	switch pkg {
+	case "test":
 		files, err = filepath.Glob("*_test.go")
+	case "charts", "kubernetes":
+		files, err = filepath.Glob(filepath.Join(pkg, "*_test.go"))
 	}
 	if err != nil {
 		t.Fatal(err)

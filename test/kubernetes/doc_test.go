@@ -10,26 +10,28 @@ import (
 	"testing"
 )
 
-// The values that docs/kubernetes.md shows, and those of its first installation, render, and the API server takes the result.
+// The values that the documentation shows, and those of its first installation, render, and the API server takes the result.
 func TestDocumentedValuesAreTaken(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile(filepath.Join(env.repo, "docs/kubernetes.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := strings.Split(string(doc), "<!-- values -->\n```yaml\n")
-	if len(blocks) < 10 {
-		t.Fatalf("only %d blocks of values: has their form changed?", len(blocks)-1)
-	}
 	s := newScene(t)
 	files := []string{filepath.Join(env.repo, "examples/kubernetes/values.yaml")}
-	for i, block := range blocks[1:] {
-		values, _, _ := strings.Cut(block, "```")
-		file := filepath.Join(t.TempDir(), fmt.Sprintf("%d.yaml", i))
-		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+	for page, least := range map[string]int{"kubernetes.md": 13, "migration.md": 1} {
+		doc, err := os.ReadFile(filepath.Join(env.repo, "docs", page))
+		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, file)
+		blocks := strings.Split(string(doc), "<!-- values -->\n```yaml\n")[1:]
+		if len(blocks) < least {
+			t.Errorf("%s has %d blocks of values: has their form changed?", page, len(blocks))
+		}
+		for _, block := range blocks {
+			values, _, _ := strings.Cut(block, "```")
+			file := filepath.Join(t.TempDir(), fmt.Sprintf("%d.yaml", len(files)))
+			if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
 	}
 	for _, file := range files {
 		base := filepath.Join(t.TempDir(), "base.yaml")
