@@ -35,7 +35,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"run", "consume the queue and POST to the app (the default)", runSidecar},
-		{"check", "connect and prove that retried and parked messages would be kept; changes nothing", check},
+		{"check", "connect and prove that retried and parked messages would be kept; changes nothing. --roundtrip sends a message through queues of its own, too", check},
 		{"plan", "print what would be declared: --format text|mermaid|definitions|permissions; needs no broker", plan},
 		{"explain", "print the verdict on an answer and why: --status 503 --retry 10", explain},
 		{"config", "print the effective configuration, secrets masked", printConfig},
