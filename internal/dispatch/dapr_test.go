@@ -206,7 +206,7 @@ func TestDaprBodyIsForgotten(t *testing.T) {
 func FuzzDapr(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"SUCCESS"}`, `{"status":"RETRY"}`, `{"status":"DROP"}`, `{"status":"drop"}`, `{"status":""}`, `{"status":null}`,
-		`{"status":1}`, `{"a":{"status":"DROP"}}`, `{"Status":"DROP"}`, `{"\u0073tatus":"RETRY"} x`, `{"status":"RETRY","status":"DROP"}`,
+		`{"status":1}`, `{"a":{"status":"DROP"}}`, `{"Status":"DROP"}`, `{"ſtatus":"DROP"}`, `{"\u0073tatus":"RETRY"} x`, `{"status":"RETRY","status":"DROP"}`,
 		`{"status":"RETRY"`, `[{"status":"RETRY"}]`, `"RETRY"`, `ok`, "", "\ufeff{}", "{\"\xff\":1,\"status\":\"\xff\"}",
 	} {
 		f.Add([]byte(seed), uint8(0))
