@@ -89,5 +89,7 @@ func (s *scene) release(verb string, args ...string) string {
 	return s.helm(append(two, args...)...)
 }
 
-// ofRelease selects the pods of the release, but not those of its tests.
-func (s *scene) ofRelease() string { return "app.kubernetes.io/instance=" + s.service }
+// ofRelease selects what belongs to the release, but not the pod of its test, which Helm leaves behind.
+func (s *scene) ofRelease() string {
+	return "app.kubernetes.io/name=amqp-sidecar,app.kubernetes.io/instance=" + s.service
+}
