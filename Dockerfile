@@ -9,7 +9,7 @@ ARG BASE=gcr.io/distroless/static:nonroot
 
 FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 WORKDIR /src
-ARG GOPROXY=https://proxy.golang.org,direct
+ARG GOPROXY
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod \
     go mod download
