@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# helm.sh 3|4|unittest|kubeconform: prints the path of that tool's binary, building it into .cache/bin the first time.
+# helm.sh 3|4|unittest: prints the path of that tool's binary, building it into .cache/bin the first time.
 # The versions are decided here. Like all tools they stay out of go.mod, see gotool.sh.
 set -euo pipefail
 shopt -s inherit_errexit
@@ -8,7 +8,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 HELM3=v3.22.0
 HELM4=v4.3.1
 UNITTEST=v1.1.2
-KUBECONFORM=v0.8.0
 
 cache=$PWD/.cache/bin
 go=$(go env GOVERSION)
@@ -65,7 +64,6 @@ case ${1:-} in
   3) helm3 ;;
   4) install helm4 "helm.sh/helm/v4/cmd/helm@$HELM4" "-X helm.sh/helm/v4/internal/version.version=$HELM4" ;;
   unittest) unittest ;;
-  kubeconform) install kubeconform "github.com/yannh/kubeconform/cmd/kubeconform@$KUBECONFORM" "" ;;
   *)
     sed -n '2,3s/^# \{0,1\}//p' "$0" >&2
     exit 64

@@ -74,6 +74,6 @@ extraVolumeMounts: []
 {{- if $i.digest -}}
 {{- printf "%s@%s" $name $i.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $name ($i.tag | default (include "amqp-sidecar-lib.appVersion" .)) -}}
+{{- printf "%s:%s" $name ($i.tag | default .appVersion | default (include "amqp-sidecar-lib.appVersion" .)) -}}
 {{- end -}}
 {{- end -}}

@@ -1,8 +1,8 @@
 {{- /* The pod template of whatever runs it. */ -}}
 {{- define "amqp-sidecar.pod" -}}
-{{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) -}}
+{{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) "appVersion" .Chart.AppVersion -}}
 {{- $app := .Values.app | default dict -}}
-{{- $native := (.Values.sidecar).native -}}
+{{- $native := (include "amqp-sidecar-lib.values" $lib | fromJson).sidecar.native -}}
 metadata:
   labels:
     {{- /* Not the chart's version: an upgrade that changes nothing in a pod shall not replace it. */}}
@@ -21,8 +21,8 @@ spec:
   {{- $spec = set $spec "automountServiceAccountToken" ((.Values.serviceAccount).automountToken | default false) }}
   {{- toYaml $spec | nindent 2 }}
   serviceAccountName: {{ include "amqp-sidecar.serviceAccountName" . }}
-  {{- if ne .Values.workload.kind "Deployment" }}
-  restartPolicy: {{ .Values.workload.restartPolicy }}
+  {{- if ne ((.Values.workload).kind | default "Deployment") "Deployment" }}
+  restartPolicy: {{ .Values.workload.restartPolicy | default "Never" }}
   {{- end }}
   {{- range $field := list "imagePullSecrets" "affinity" "tolerations" "nodeSelector" "priorityClassName" "runtimeClassName" }}
   {{- with get $.Values $field }}
@@ -85,7 +85,7 @@ spec:
 {{- /* The specification of a Job. */ -}}
 {{- define "amqp-sidecar.job" -}}
 {{- range $field := list "parallelism" "completions" "backoffLimit" "activeDeadlineSeconds" "ttlSecondsAfterFinished" }}
-{{- with include "amqp-sidecar-lib.text" (get $.Values.workload $field) }}
+{{- with include "amqp-sidecar-lib.text" (get ($.Values.workload | default dict) $field) }}
 {{ $field }}: {{ . }}
 {{- end }}
 {{- end }}

@@ -1,6 +1,6 @@
 {{- /* Fails with everything that is wrong with the values, the sidecar's and those of this chart. */ -}}
 {{- define "amqp-sidecar.validate" -}}
-{{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) -}}
+{{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) "appVersion" .Chart.AppVersion -}}
 {{- $c := include "amqp-sidecar-lib.settings" $lib | fromJson -}}
 {{- $c = merge (dict "root" . "lib" $lib) $c -}}
 {{- $problems := include "amqp-sidecar-lib.problems" $lib -}}
@@ -40,7 +40,7 @@
 
 {{- define "amqp-sidecar.check.workload" -}}
 {{- $values := .root.Values -}}
-{{- $w := $values.workload | default dict -}}
+{{- $w := merge (dict) ($values.workload | default dict) (dict "kind" "Deployment") -}}
 {{- if ne $w.kind "Deployment" -}}
 {{- if not .values.sidecar.native }}
 - workload.kind: a {{ $w.kind }} with sidecar.native=false never ends, because the sidecar's container runs on when the app has ended. Set sidecar.native=true (Kubernetes 1.29), or use a Deployment
