@@ -69,7 +69,7 @@
 {{- end }}
 {{- $limit := include "amqp-sidecar-lib.memory" . -}}
 {{- if $limit -}}
-{{- $given := (((.v.sidecar.resources).limits).memory | default "" | toString) -}}
+{{- $given := include "amqp-sidecar-lib.text" ((.v.sidecar.resources).limits).memory -}}
 {{- $budget := mul (div (include "amqp-sidecar-lib.bytes" $limit | int64) 4) 3 -}}
 {{- $size := get .env "SIDECAR_MAX_BODY" | default "16MiB" -}}
 {{- $body := include "amqp-sidecar-lib.bytes" $size | int64 -}}

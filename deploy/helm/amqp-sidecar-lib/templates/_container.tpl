@@ -10,7 +10,7 @@
 {{- /* The memory limit: as given, nothing for none, else 128Mi, or what a prefetch that was set could hold. The sidecar refuses to
 start where the messages it may hold do not fit into three quarters of the limit. */ -}}
 {{- define "amqp-sidecar-lib.memory" -}}
-{{- $given := ((.v.sidecar.resources).limits).memory | default "" | toString -}}
+{{- $given := include "amqp-sidecar-lib.text" ((.v.sidecar.resources).limits).memory -}}
 {{- if not $given -}}
 {{- $prefetch := get .env "SIDECAR_PREFETCH" | default "1" | int64 -}}
 {{- $body := include "amqp-sidecar-lib.bytes" (get .env "SIDECAR_MAX_BODY" | default "16MiB") | int64 -}}
