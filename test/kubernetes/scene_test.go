@@ -91,5 +91,5 @@ func (s *scene) release(verb string, args ...string) string {
 
 // ofRelease selects what belongs to the release, but not the pod of its test, which Helm leaves behind.
 func (s *scene) ofRelease() string {
-	return "app.kubernetes.io/name=amqp-sidecar,app.kubernetes.io/instance=" + s.service
+	return "app.kubernetes.io/name!=amqp-sidecar-test,app.kubernetes.io/instance=" + s.service
 }
