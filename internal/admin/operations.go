@@ -127,8 +127,8 @@ func (o *operations) run(ctx context.Context, t *tracked, do action) {
 	op := t.Operation
 	o.mu.Unlock()
 	begin()
+	o.record(&op) // before done: whoever waits for the end finds the line
 	close(t.done)
-	o.record(&op)
 }
 
 // record writes down how an operation ended, beside the line that says who began it.
