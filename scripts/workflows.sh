@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # workflows.sh: the GitHub workflows are valid (actionlint), and as closed as they should be: every action is pinned by commit
 # and says its version, nothing has a permission that it is not given in its job, no job runs for ever, no step after the
-# checkout finds a token in the clone.
+# checkout finds a token in the clone, no pipe hides a failure, nothing that is released was built from a cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,7 +26,13 @@ for file in .github/workflows/*.yml; do
   # It runs what strangers send with the rights of the repository.
   if grep -q 'pull_request_target' "$file"; then wrong "$file: pull_request_target"; fi
   grep -q '^concurrency:' "$file" || wrong "$file: no concurrency"
+  # The default shell runs without pipefail.
+  if grep -qE '^ .* \| ' "$file" && ! grep -qxF 'defaults: {run: {shell: bash}}' "$file"; then
+    wrong "$file: defaults: {run: {shell: bash}} is missing, pipes hide failures"
+  fi
 done
+release=.github/workflows/release.yml
+[ "$(count 'actions/go$' "$release")" = "$(count 'cache: false' "$release")" ] || wrong "$release: what is signed is built from a cache"
 
 # Releases are made by the compiler that the image is made with. One that is older than go.mod asks for builds nothing.
 want=$(sed -n 's/^go //p' go.mod)
