@@ -2,10 +2,10 @@
 # release.sh: the archives of a release (.goreleaser.yaml).
 #
 #   release.sh notes VERSION   prints what CHANGELOG.md says of that version; fails when it says nothing
-#   release.sh version VERSION   writes that version into charts and kustomizations: part of the commit that is tagged
+#   release.sh version VERSION   writes that version into charts, kustomizations and pages: part of the commit that is tagged
 #   release.sh ready VERSION   fails unless that has been done and CHANGELOG.md speaks of the version
 #   release.sh charts VERSION REGISTRY DIR   packages both charts into DIR, with that version and images from that registry;
-#                              RUNBOOKS=URL: where the alerts of the chart find docs/operations.md
+#                              RUNBOOKS=URL: where its alerts find docs/operations.md, and its pages what they link to
 #   release.sh snapshot        builds archives, checksums and SBOMs into dist/, of what is checked out; publishes nothing
 #   release.sh test            snapshot, and looks at what came out
 #   release.sh publish         what the release workflow runs for a tag: needs GITHUB_TOKEN and cosign
@@ -46,6 +46,7 @@ snapshot() {
 publish() {
   local version
   version=$(make -s print-VERSION)
+  ready "$version"
   mkdir -p .cache
   notes "$version" >.cache/notes.md
   goreleaser release --clean --release-notes .cache/notes.md
@@ -61,9 +62,27 @@ stamp() {
   grep -rlF -- "$old" "$@" | xargs -r sed -i "s/\(^\|[^0-9.]\)${old//./\\.}\($\|[^0-9.]\)/\1$version\2/g"
 }
 
+# semver VERSION: 1.2.3 or 1.2.3-rc.1. No build metadata: the tag of an image cannot have a plus sign.
+semver() {
+  local number='(0|[1-9][0-9]*)' word='(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)'
+  [[ $1 =~ ^$number\.$number\.$number(-$word(\.$word)*)?$ ]] || die "$1 is no version"
+}
+
+# example: the version of the library that the example depends on.
+example() { sed -n '/name: amqp-sidecar-lib$/,/repository:/s/^ *version: *//p' examples/helm-library/Chart.yaml; }
+
 ready() {
+  semver "$1"
   notes "$1" >/dev/null
   [ "$(current)" = "$1" ] || die "the charts have version $(current), not $1: release.sh version $1"
+  [ "$(example)" = "$1" ] || die "examples/helm-library depends on version $(example), not $1: release.sh version $1"
+}
+
+# version VERSION: the files that name the version; not the example's own version, which is another one.
+version() {
+  semver "$1"
+  sed -i "/name: amqp-sidecar-lib\$/,/repository:/s/^\( *version:\).*/\1 $1/" examples/helm-library/Chart.yaml
+  stamp "$1" deploy docs/kubernetes.md README.md
 }
 
 # charts VERSION REGISTRY OUT
@@ -77,6 +96,11 @@ charts() {
   # Both charts have a default of their own.
   grep -rlF 'registry: ""' "$work" | xargs sed -i "s#\(^  *\|{\)registry: \"\"#\1registry: \"$registry\"#"
   sed -i "s|^\( *\)runbookURL: \"\"|\1runbookURL: \"${RUNBOOKS:-}\"|" "$work/amqp-sidecar/values.yaml"
+  # What the pages link to is not in the packages.
+  if [ -n "${RUNBOOKS:-}" ]; then
+    sed -i "s#](\.\./\.\./\.\./#]($RUNBOOKS/#g; s#](\.\./#]($RUNBOOKS/deploy/helm/#g; s#](ci)#]($RUNBOOKS/deploy/helm/amqp-sidecar/ci)#g" \
+      "$work"/*/README.md "$work"/amqp-sidecar/charts/*/README.md
+  fi
   mkdir -p "$out"
   for chart in amqp-sidecar-lib amqp-sidecar; do "$helm" package -d "$out" "$work/$chart" >/dev/null; done
   rm -rf "$work"
@@ -127,13 +151,42 @@ look_at_charts() {
   text=$(tar -xzOf "dist/charts/amqp-sidecar-lib-$VERSION.tgz")
   grep -qF "image: {registry: \"registry.example.com/team\"," <<<"$text" || die "the library takes another image"
   if grep -qF "$(current)" <<<"$text"; then die "the library says the version of the repository"; fi
+  grep -qF "](https://git.example.com/blob/v1/examples/helm-library)" <<<"$text" || die "the library's page does not link to its example"
+  text+=$(tar -xzOf "dist/charts/amqp-sidecar-$VERSION.tgz")
+  if grep -nF '](../' <<<"$text" >&2; then die "a page in a package links to what is not in it"; fi
+}
+
+# look_at_versions, in a copy: what is no version is refused, and a version that is written everywhere is ready.
+look_at_versions() {
+  local tag got
+  for tag in 1.2.3.4 1.2.3foo 01.2.3 1.2 v1.2.3 1.2.3- 1.2.3-01 1.2.3+1; do
+    got=$(ready "$tag" 2>&1) && die "$tag is ready"
+    [[ $got = *"$tag is no version" ]] || die "$tag is refused with: $got"
+  done
+  for tag in 999.0.0 1.2.3-rc.1 0.10.0-alpha-2.0; do (semver "$tag"); done
+  mkdir "$dir/copy"
+  git ls-files -z | tar -cf - --null -T - | tar -xf - -C "$dir/copy"
+  (
+    cd "$dir/copy"
+    printf '\n## [999.0.0] - 2026-01-31\n\n- x\n' >>CHANGELOG.md
+    if (ready 999.0.0) 2>/dev/null; then die "a version that the charts do not have is ready"; fi
+    version 999.0.0
+    ready 999.0.0
+    git -C "$OLDPWD" show HEAD:examples/helm-library/Chart.yaml >examples/helm-library/Chart.yaml
+    if (ready 999.0.0) 2>/dev/null; then die "a version that the example does not have is ready"; fi
+    version 999.0.0
+  )
+  for helm in 3 4; do
+    "$(scripts/helm.sh "$helm")" dependency build "$dir/copy/examples/helm-library" >/dev/null ||
+      die "Helm $helm: the example does not find its library once a version is written"
+  done
 }
 
 check() {
   export VERSION=1.2.3-test
   dir=$(mktemp -d)
   trap 'rm -rf "$dir"' EXIT
-  if (ready Unreleased) 2>/dev/null; then die "a version that the charts do not have is ready"; fi
+  look_at_versions
   if (notes 999.0.0) 2>/dev/null; then die "a version without a section in CHANGELOG.md has notes"; fi
   [[ $(notes Unreleased) = *'### Added'* ]] || die "the notes of [Unreleased] miss what was added"
   snapshot
@@ -146,7 +199,7 @@ check() {
 case ${1:-}:$# in
   notes:2) notes "$2" ;;
   snapshot:1) snapshot ;;
-  version:2) stamp "$2" deploy docs/kubernetes.md ;;
+  version:2) version "$2" ;;
   ready:2) ready "$2" ;;
   charts:4) shift && charts "$@" ;;
   publish:1) publish ;;
