@@ -184,7 +184,8 @@ func impatient(t testing.TB) string {
 		t.Fatal(err)
 	}
 	text := string(b)
-	for _, r := range [][2]string{{`(?m)for: \w+$`, "for: 1s"}, {`\[1h\]`, "[10s]"}, {`\[[1-4]m\]`, "[5s]"}, {`\[(\d+)m\]`, "[${1}s]"}, {`offset \w+`, "offset 5s"}} {
+	for _, r := range [][2]string{{`(?m)for: \w+$`, "for: 1s"}, {`\[1h\]`, "[10s]"}, {`\[3m\]`, "[15s]"}, {`\[(\d+)m\]`, "[${1}s]"},
+		{`offset 1h`, "offset 10s"}, {`offset 30m`, "offset 5s"}, {`offset 3m`, "offset 15s"}} {
 		if !regexp.MustCompile(r[0]).MatchString(text) {
 			t.Fatalf("no alert has %s: has the form of the file changed?", r[0])
 		}
