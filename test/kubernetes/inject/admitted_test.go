@@ -70,8 +70,16 @@ var admittedPods = map[string]admitted{
 	"another port": {settings: with(settings{"admin-port": "9190", "app-port": "9090"}), port: 9190,
 		env:  map[string]string{"SIDECAR_ADMIN_ADDR": ":9190", "SIDECAR_APP_URL": "http://127.0.0.1:9090/"},
 		spec: `{"containers": [{"name": "app", "image": "a", "ports": [{"containerPort": 9090}]}]}`},
-	"large":     {settings: with(nil), spec: large(), waits: nil},
-	"long name": {settings: with(settings{"service": strings.Repeat("a", 118) + "-b"})},
+	"the injected hook": {settings: with(settings{"admin-port": "9190"}), port: 9190, env: map[string]string{"SIDECAR_ADMIN_ADDR": ":9190"},
+		spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"preStop": {"httpGet": {"path": "/drained", "port": 9190}}}}]}`},
+	"the app's default port": {settings: with(settings{"admin-port": "8080", "app-port": "3000"}), port: 8080,
+		env: map[string]string{"SIDECAR_ADMIN_ADDR": ":8080", "SIDECAR_APP_URL": "http://127.0.0.1:3000/"}},
+	"port of an init container that ends": {settings: usual, first: []string{"migrate"},
+		spec: `{"initContainers": [{"name": "migrate", "image": "m", "ports": [{"containerPort": 9090}]}], "containers": [{"name": "app", "image": "a"}]}`},
+	"least memory":     {settings: with(settings{"memory-limit": "32Mi"})},
+	"queue of another": {settings: with(settings{"queue": "orders.dlq.orders-x"}), env: map[string]string{"SIDECAR_QUEUE": "orders.dlq.orders-x"}},
+	"large":            {settings: with(nil), spec: large(), waits: nil},
+	"long name":        {settings: with(settings{"service": strings.Repeat("a", 118) + "-b"})},
 }
 
 func TestAdmitted(t *testing.T) {
@@ -243,6 +251,7 @@ func (p *Pod) configured(secrets string) error {
 		}
 		env = append(env, e.Name+"="+value)
 	}
+	env = append(env, "GOMEMLIMIT="+sidecar.Resources.Limits["memory"]+"B")
 	cmd := exec.Command(binary, "config")
 	cmd.Env = env
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -35,11 +36,11 @@ var values = map[string]struct {
 	"queue-type":    {variable: "SIDECAR_QUEUE_TYPE", good: []string{"classic", "quorum"}, bad: []string{"Quorum", "stream"}},
 	"topology":      {variable: "SIDECAR_TOPOLOGY", good: []string{"fanout", "topic-tiers"}, bad: []string{"Fanout", "topic", "headers"}},
 	"queue": {variable: "SIDECAR_QUEUE",
-		good: []string{"q", "a.b-c_d:e/f", "-x", "amq", strings.Repeat("q", 200)}, bad: []string{"amq.q", strings.Repeat("q", 256)},
+		good: []string{"q", "a.b-c_d:e/f", "-x", "amq", "orders.dlq.orders", strings.Repeat("q", 200)}, bad: []string{"amq.q", "orders.dlq.orders-billing", "orders.retry-queue.orders-billing", strings.Repeat("q", 256)},
 		notByPolicy: []string{".q", "a b", "a,b", "ä", "$(HOME)", strings.Repeat("q", 201)}},
 	"bindings": {variable: "SIDECAR_BINDINGS",
-		good: []string{"e:k", "e:", "e:#", "e:a.*,e:b.#", "e:k,f:k", "-e:a-b"}, bad: []string{"e", ":k", "e:k,", "e:k,e:k", ",", "e:k,,f:k"},
-		notByPolicy: []string{"e:k, f:k", "e e:k", "e:a:b"}},
+		good: []string{"e:k", "e:", "e:#", "e:a.*,e:b.#", "e:k,f:k", "-e:a-b", "e:a:b", "e:a/b:#", "amq.topic:k"}, bad: []string{"e", ":k", "e:k,", "e:k,e:k", ",", "e:k,,f:k", "amq.zzz:k", "e:k,amq.:k", "orders.retry-exchange.orders-billing:k"},
+		notByPolicy: []string{"e:k, f:k", "e e:k"}},
 	"app-health-path": {variable: "SIDECAR_APP_HEALTH_PATH",
 		good:        []string{"/", "/healthz", "/a/b.c/", "/.well-known/x", "/a?b=c&d=/e", "/a;b=1,2@x:y*!~+", "/a..b", "/?x"},
 		bad:         []string{"healthz", "//a", "/a/..", "/../a", "/.", "/a b", "/a#b", "/a%0a", "/a%zz", "/a/./b", "/a/%2e%2E/b", "http://x/", "/ä", "/a\\b", "/a|b"},
@@ -143,6 +144,61 @@ func TestTopologies(t *testing.T) {
 	}
 	if admitted < 100 {
 		t.Errorf("only %d were admitted", admitted)
+	}
+}
+
+// TestTakenNames gives the queue and an exchange of the bindings every name that one of the topologies gives to something.
+func TestTakenNames(t *testing.T) {
+	t.Parallel()
+	refused := 0
+	for _, topology := range []string{"fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+		for _, service := range []string{"orders-billing", "orders", "orders-events.dlq"} {
+			prefix, rest, hyphen := strings.Cut(service, "-")
+			if !hyphen {
+				prefix, rest = "default", service
+			}
+			for _, template := range []string{
+				"P.queue.S", "P.retry-queue.S", "P.dlq.S", "P.retry-exchange.S", "P", "P.dlx", "P.events", "P.events.retry", "P.events.dlx", "P.events.dlq",
+				"P.R", "P.R.retry", "P.R.retry.30s", "P.R.retry.5m", "P.R.retry.30m", "q.S", "retry.q.S", "dlq.q.S", "retry.billing", "dlq.billing",
+			} {
+				name := strings.NewReplacer("P", prefix, "R", rest, "S", service).Replace(template)
+				for _, s := range []settings{{"queue": name, "bindings": "e:k"}, {"queue": "billing", "bindings": name + ":k"}, {"queue": "", "bindings": name + ":k"}} {
+					s["topology"], s["service"] = topology, service
+					_, err := ask(pod(with(s), one))
+					ok := starts("SIDECAR_SERVICE="+service, "SIDECAR_TOPOLOGY="+topology, "SIDECAR_QUEUE="+s["queue"], "SIDECAR_BINDINGS="+s["bindings"])
+					if ok != (err == nil) {
+						t.Errorf("%v: the binary starts: %v, the policy says: %v", s, ok, err)
+					}
+					if !ok {
+						refused++
+					}
+				}
+			}
+		}
+	}
+	if refused < 40 {
+		t.Errorf("only %d were refused", refused)
+	}
+}
+
+// TestTogether crosses settings that are fine each on its own.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	for _, app := range []string{"", "8080", "9090", "3000"} {
+		for _, admin := range []string{"", "8080", "9090", "3000"} {
+			_, err := ask(pod(with(settings{"app-port": app, "admin-port": admin}), one))
+			if ok := starts("SIDECAR_APP_URL=http://127.0.0.1:"+cmp.Or(app, "8080"), "SIDECAR_ADMIN_ADDR=:"+cmp.Or(admin, "9090")); ok != (err == nil) {
+				t.Errorf("app %q, admin %q: the binary starts: %v, the policy says: %v", app, admin, ok, err)
+			}
+		}
+	}
+	for _, limit := range []string{"16Mi", "21Mi"} {
+		if _, err := ask(pod(with(settings{"memory-limit": limit, "memory-request": "8Mi"}), one)); err == nil {
+			t.Errorf("a limit of %s is admitted", limit)
+		}
+		if starts("GOMEMLIMIT=" + limit + "B") {
+			t.Errorf("the binary takes a limit of %s", limit)
+		}
 	}
 }
 
