@@ -140,8 +140,6 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 		return "retries and parked messages are published as mandatory: without a binding they come back, and the original stays"
 	case declares:
 		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between " + lost + " what is retried until then"
-	case cfg.Topology.Mode == string(topology.ModeNone):
-		return "sidecar run publishes every retry as mandatory: without a binding it comes back, and the original stays"
 	}
 	return "sidecar run proves the way of retries with a mandatory publish, at every connect and every 15 seconds; a binding " +
 		"deleted in between " + lost + " what is retried until then"

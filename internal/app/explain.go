@@ -48,11 +48,17 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 	if o.Detail != "" {
 		fmt.Fprintf(&b, "  detail: %s\n", o.Detail)
 	}
+	if o.Err != nil {
+		fmt.Fprintf(&b, "  error: %s\n", o.Err)
+	}
 	for _, line := range explainVerdict(s.Verdict, m) {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	for _, line := range explainSettlement(&s, p) {
 		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if proof := proofOfReject(cfg, p); proof != "" && s.Final == topology.FinalReject {
+		fmt.Fprintf(&b, "  %s\n", proof)
 	}
 	return b.String(), nil
 }

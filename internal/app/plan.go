@@ -24,13 +24,16 @@ func TopologyRule() config.Option {
 	})
 }
 
-// newPlan builds the topology the configuration asks for.
+// newPlan builds the topology the configuration asks for. Where nobody looks at the broker no retry leaves by reject.
 func newPlan(cfg *config.Config) (*topology.Plan, error) {
 	p, err := topology.Build(planOptions(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	p.Unverified = cfg.Topology.Mode == string(topology.ModeNone)
+	if cfg.Topology.Mode == string(topology.ModeNone) {
+		p = p.WithoutReject()
+		p.Unverified = true
+	}
 	return p, nil
 }
 
@@ -68,7 +71,11 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	}
 	switch format {
 	case "text":
-		return p.Text(), nil
+		text := p.Text()
+		if proof := proofOfReject(cfg, p); proof != "" {
+			text += "\n" + proof + "\n"
+		}
+		return text, nil
 	case "mermaid":
 		return p.Mermaid(), nil
 	case "definitions":
@@ -78,6 +85,20 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 		return p.Permissions(topology.Mode(cfg.Topology.Mode)).Text(vhost(cfg)), nil
 	}
 	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
+}
+
+// proofOfReject says which retries leave in another way than by the reject that the plan names; "" if none do.
+func proofOfReject(cfg *config.Config, p *topology.Plan) string {
+	if cfg.Topology.Mode != string(topology.ModeVerify) {
+		return ""
+	}
+	for _, w := range p.Waits {
+		if w.ByReject {
+			return fmt.Sprintf("with SIDECAR_TOPOLOGY_MODE=verify the first retry, and one every %s, is published to %s instead, mandatory and confirmed: "+
+				"it proves the way to %s", topology.DefaultEvery, place(w.Exchange, w.Key), w.Queue)
+		}
+	}
+	return ""
 }
 
 // vhost is the virtual host of the first URL: definitions name the one they are for.

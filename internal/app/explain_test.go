@@ -1,0 +1,77 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"sidecar/internal/topology"
+)
+
+// TestRetriesOfEachMode: what explain, plan and its picture say of a retry is what the sidecar does in that mode.
+func TestRetriesOfEachMode(t *testing.T) {
+	const rejects, publishes, proves = "rejected: waits 5s in ", "published to exchange ", "with SIDECAR_TOPOLOGY_MODE=verify the first retry, and one every 15s, is published to exchange "
+	for mode, row := range map[string]struct {
+		explained, planned, drawn string
+		never                     []string
+	}{
+		"declare": {rejects, "reject", "failed: reject", []string{publishes, proves}},
+		"verify":  {rejects, "reject", "failed: reject", nil},
+		"none":    {publishes, "publish to ", "failed: publish, wait", []string{"reject", proves}},
+	} {
+		cfg := load(t, "SIDECAR_TOPOLOGY_MODE="+mode)
+		explained, err := Explain(cfg, Question{Status: 503, RetryAfter: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned, err := RenderPlan(cfg, "text")
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn, err := RenderPlan(cfg, "mermaid")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, way, _ := strings.Cut(planned, "WHAT HAPPENS")
+		if !strings.Contains(explained, row.explained) || !strings.Contains(way, row.planned) || !strings.Contains(drawn, row.drawn) {
+			t.Errorf("%s:\n%s%s%s", mode, explained, way, drawn)
+		}
+		for _, word := range row.never {
+			if strings.Contains(explained, word) || strings.Contains(way, word) || strings.Contains(drawn, "failed: "+word) {
+				t.Errorf("%s speaks of %q:\n%s%s", mode, word, explained, way)
+			}
+		}
+		if proof := mode == "verify"; strings.Contains(explained, proves) != proof || strings.Contains(way, proves) != proof {
+			t.Errorf("%s: the proof:\n%s%s", mode, explained, way)
+		}
+	}
+}
+
+// TestOnlyRejectsAreProven: where retries are published anyway there is nothing more to say, nor of what is not retried.
+func TestOnlyRejectsAreProven(t *testing.T) {
+	const proves = "the first retry"
+	for _, preset := range []string{"SIDECAR_RETRY_DELAYS=1s,2s", "SIDECAR_RETRY_DELAYS=7s"} {
+		cfg := load(t, "SIDECAR_TOPOLOGY_MODE=verify", preset)
+		if planned, err := RenderPlan(cfg, "text"); err != nil || strings.Contains(planned, proves) {
+			t.Errorf("%s: %v\n%s", preset, err, planned)
+		}
+	}
+	for _, status := range []int{200, 425} {
+		cfg := load(t, "SIDECAR_TOPOLOGY_MODE=verify")
+		if explained, err := Explain(cfg, Question{Status: status, RetryAfter: -1}); err != nil || strings.Contains(explained, proves) {
+			t.Errorf("%d: %v\n%s", status, err, explained)
+		}
+	}
+}
+
+// TestPlanKeepsTheTopologyOfEachMode: nobody who imports the plan gets another one because of the mode.
+func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
+	want, err := RenderPlan(load(t, "SIDECAR_SERVICE=wms-cincout"), "definitions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []topology.Mode{topology.ModeVerify, topology.ModeNone} {
+		if got, err := RenderPlan(load(t, "SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY_MODE="+string(mode)), "definitions"); err != nil || got != want {
+			t.Errorf("%s: %v\n%s", mode, err, got)
+		}
+	}
+}
