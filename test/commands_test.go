@@ -76,11 +76,15 @@ func TestExplain(t *testing.T) {
 	for body, words := range map[string][]string{
 		`{"status":"SUCCESS"}`: {"ack", "success"}, `{"status":"RETRY"}`: {"retry", "disposition", "dapr: RETRY"},
 		`{"status":"DROP"}`: {"park", "disposition", "dapr: DROP"}, "": {"ack", "success"},
+		`{"pad":"` + strings.Repeat("p", 70000) + `","status":"RETRY"}`: {": retry", "malformed", "too large for SIDECAR_RESPONSE_DIALECT=dapr: over 64 KiB"},
+		strings.Repeat(" ", 70000):                                      {": retry", "malformed", "over 64 KiB"},
+		`{"status":"RETRY"}` + strings.Repeat(" ", 70000):               {": retry", "disposition", "dapr: RETRY"},
+		strings.Repeat("p", 70000):                                      {": ack", "success"},
 	} {
 		r := command(t, env, "explain", "--status", "200", "--body", body)
 		for _, word := range words {
 			if r.code != 0 || !strings.Contains(r.stdout, word) {
-				t.Errorf("explain of the body %s: exit %d, no %q in %q", body, r.code, word, r.all())
+				t.Errorf("explain of the body %.60s: exit %d, no %q in %q", body, r.code, word, r.all())
 			}
 		}
 	}

@@ -17,7 +17,11 @@ var daprCases = map[string]struct {
 	"empty":     {answer{status: 200}, "ack", "ack", "", "success"},
 	"no-status": {answer{status: 201, body: `{"id":7}`}, "ack", "ack", "", "success"},
 	"malformed": {answer{status: 200, body: `{"status":"RETRY"`}, "ack", "ack", "", "success"},
-	"huge":      {answer{status: 200, body: `{"status":"DROP"}` + strings.Repeat(" ", 1<<20)}, "ack", "ack", "", "success"},
+	"huge":      {answer{status: 200, body: `{"status":"SUCCESS"}` + strings.Repeat(" ", 1<<20)}, "ack", "ack", "", "success"},
+	"huge-text": {answer{status: 200, body: strings.Repeat("p", 70000)}, "ack", "ack", "", "success"},
+	"huge-then": {answer{status: 200, body: `{"status":"RETRY"}` + strings.Repeat(" ", 70000)}, "retry", "ack", "dapr: RETRY", "disposition"},
+	"too-large": {answer{status: 200, body: `{"pad":"` + strings.Repeat("p", 70000) + `","status":"RETRY"}`}, "retry", "ack", "", "malformed"},
+	"undecided": {answer{status: 200, body: strings.Repeat(" ", 70000) + `{"status":"DROP"}`}, "retry", "ack", "", "malformed"},
 	"retry":     {answer{status: 200, body: `{"status":"RETRY"}`}, "retry", "ack", "dapr: RETRY", "disposition"},
 	"unknown":   {answer{status: 200, body: `{"status":"canary-body"}`}, "retry", "ack", "dapr: unknown status", "disposition"},
 	"drop":      {answer{status: 200, body: `{"status":"DROP"}`}, "park", "ack", "dapr: DROP", "disposition"},
@@ -38,6 +42,10 @@ func TestDaprDialect(t *testing.T) {
 		eventually(t, "settlement of "+id, func() bool { return len(s.log.outcomes(id)) > 0 })
 		if got := s.log.outcomes(id)[0]; got != c.on {
 			t.Errorf("%s: %s, want %s", id, got, c.on)
+		}
+		// With the dialect on, a 2xx that is malformed is one whose verdict nobody has read.
+		if c.reason == "malformed" && !s.log.mentions(id, `"level":"WARN"`, "over 64 KiB") {
+			t.Errorf("%s: no warning of the size", id)
 		}
 		if c.detail != "" && !s.log.mentions(id, c.detail) || !s.log.mentions(id, `"`+c.reason+`"`) {
 			t.Errorf("%s: no line of the log with reason %s and detail %q", id, c.reason, c.detail)
@@ -89,6 +97,24 @@ func TestDaprRetryEnds(t *testing.T) {
 		t.Errorf("parked with %v", d.Headers)
 	}
 	sc.app.await("never", 3)
+	sc.settledAll(s, 0)
+}
+
+// An answer whose verdict lies behind what is read is never a success: its message ends among the parked ones, and says why.
+func TestDaprAnswerTooLarge(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("RESPONSE_DIALECT", "dapr", "MAX_RETRIES", "1").seed()
+	sc.app.otherwise(func(*delivery) answer {
+		return answer{status: 200, body: `{"pad":"` + strings.Repeat("p", 70000) + `","status":"RETRY"}`}
+	})
+	sc.send("large")
+	s := sc.run()
+	d := sc.take(sc.dlq(), 1)[0]
+	said, _ := d.Headers["x-final-error"].(string)
+	if _, has := d.Headers["x-final-status-code"]; has || d.Headers["x-final-reason"] != "max_retries" || !strings.Contains(said, "too large for SIDECAR_RESPONSE_DIALECT=dapr: over 64 KiB") {
+		t.Errorf("parked with %v", d.Headers)
+	}
+	sc.app.await("large", 2)
 	sc.settledAll(s, 0)
 }
 

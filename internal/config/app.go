@@ -33,7 +33,8 @@ type App struct {
 	HealthTimeout time.Duration `env:"APP_HEALTH_TIMEOUT" envDefault:"1s" range:"1ms..1m"`
 
 	// `dapr`: the body of a 2xx may be what a Dapr subscriber answers. `{"status":"RETRY"}` retries, `"DROP"` parks,
-	// `"SUCCESS"`, no status or no such JSON acks, any other status retries. `Amqp-Disposition` overrules it, and other
+	// `"SUCCESS"`, no status or no such JSON acks, any other status retries, and so does an object that does not end
+	// within 64 KiB. `Amqp-Disposition` overrules it, and other
 	// statuses than 2xx mean what they always mean. `off`: bodies say nothing.
 	ResponseDialect string `env:"RESPONSE_DIALECT" envDefault:"off" oneof:"off|dapr"`
 }

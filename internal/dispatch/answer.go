@@ -21,6 +21,7 @@ type answer struct {
 	keep   time.Duration // how long the app keeps an idle connection, as far as it says
 
 	reusable bool
+	speaks   bool   // the body says what becomes of the message
 	keeps    bool   // the body is kept
 	whole    bool   // it was read to its end
 	kept     []byte // what was read of it
@@ -66,13 +67,13 @@ func (a *answer) read(src io.Reader) error {
 			break
 		}
 	}
-	speaks := a.dapr && a.status/100 == 2
-	a.keeps = a.fields.isProblem || speaks
+	a.speaks = a.dapr && a.status/100 == 2
+	a.keeps = a.fields.isProblem || a.speaks
 	clean, err := a.body()
 	a.whole = err == nil
 	a.reusable = a.whole && clean && a.in.pos == a.in.end
 	a.keep = a.fields.keepAlive
-	if speaks && !errors.Is(err, errLongBody) {
+	if a.speaks && !errors.Is(err, errLongBody) {
 		return err
 	}
 	return nil
@@ -163,7 +164,7 @@ func (a *answer) report(o *message.Outcome, retryAfterMax time.Duration) {
 	if f.isProblem {
 		o.Problem = parseProblem(a.kept)
 	}
-	if a.dapr && a.whole {
-		DaprAnswer(a.kept, o)
+	if a.speaks {
+		daprAnswer(a.kept, !a.whole, o)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// maxAnswerBody bounds what is read of an answer's body, framing included. An app that sends more pays with its
-// connection.
+// maxAnswerBody bounds what is read of an answer's body, and the framing of its chunks has the same bound of its own: how an
+// app frames an answer must not change what it says. An app that sends more pays with its connection.
 const maxAnswerBody = 64 << 10
 
 // Why a body was not read to its end, apart from what the connection itself says. None of them changes the status.
@@ -24,7 +24,7 @@ func (a *answer) body() (clean bool, err error) {
 	f := &a.fields
 	// A length beside a transfer coding, or HTTP/1.0, whose connections mean what each server likes: not again.
 	clean = a.minor != '0' && !f.close && (!f.coded || f.length < 0)
-	left := budget(maxAnswerBody)
+	left := int64(maxAnswerBody)
 	switch {
 	case a.status == 101:
 		return false, nil
@@ -32,9 +32,9 @@ func (a *answer) body() (clean bool, err error) {
 		// These have no body. One that is announced may come all the same.
 		return clean && f.length <= 0 && !f.coded, nil
 	case f.chunked && a.minor != '0':
-		trailers, err := a.chunks(&left)
+		trailers, err := a.chunks(left)
 		return clean && !trailers, err
-	case f.length > maxAnswerBody && !f.coded:
+	case f.length > maxAnswerBody && !f.coded && !a.speaks: // nothing in it matters
 		return false, errLongBody
 	case f.length >= 0 && !f.coded:
 		return clean, a.discard(f.length, &left)
@@ -54,7 +54,7 @@ func (a *answer) more() error {
 	return err
 }
 
-// budget is how many more bytes of a body may be used.
+// budget is how many more bytes of framing may be used.
 type budget int64
 
 func (l *budget) spend(n int64) bool {
@@ -62,9 +62,13 @@ func (l *budget) spend(n int64) bool {
 	return *l >= 0
 }
 
-// discard takes n bytes out of the window, and keeps them if the body may say something.
-func (a *answer) discard(n int64, left *budget) error {
+// discard takes n bytes out of the window, as far as there are bytes left to use, and keeps them if the body may say
+// something.
+func (a *answer) discard(n int64, left *int64) error {
 	for n > 0 {
+		if *left == 0 {
+			return errLongBody
+		}
 		b := a.in.buffered()
 		if len(b) == 0 {
 			if err := a.more(); err != nil {
@@ -72,21 +76,19 @@ func (a *answer) discard(n int64, left *budget) error {
 			}
 			continue
 		}
-		b = b[:min(int64(len(b)), n)]
-		if !left.spend(int64(len(b))) {
-			return errLongBody
-		}
+		b = b[:min(int64(len(b)), n, *left)]
 		if a.keeps {
 			a.kept = append(a.kept, b...)
 		}
 		a.in.pos += len(b)
 		n -= int64(len(b))
+		*left -= int64(len(b))
 	}
 	return nil
 }
 
-// rest reads to the end of the connection, or of the budget.
-func (a *answer) rest(left *budget) error {
+// rest reads to the end of the connection, or until nothing is left.
+func (a *answer) rest(left *int64) error {
 	for {
 		if err := a.discard(int64(len(a.in.buffered())), left); err != nil {
 			return err
@@ -100,9 +102,10 @@ func (a *answer) rest(left *budget) error {
 }
 
 // chunks reads a chunked body. Trailers are read and forgotten, but end the connection's life: nothing here needs them.
-func (a *answer) chunks(left *budget) (trailers bool, err error) {
+func (a *answer) chunks(left int64) (trailers bool, err error) {
+	framing := budget(maxAnswerBody)
 	for {
-		line, err := a.chunkLine(left)
+		line, err := a.chunkLine(&framing)
 		if err != nil {
 			return false, err
 		}
@@ -110,15 +113,15 @@ func (a *answer) chunks(left *budget) (trailers bool, err error) {
 		switch {
 		case !ok:
 			return false, errChunk
-		case size > maxAnswerBody:
+		case size > maxAnswerBody && !a.speaks:
 			return false, errLongBody
 		case size == 0:
-			return a.trailers(left)
+			return a.trailers(&framing)
 		}
-		if err := a.discard(size, left); err != nil {
+		if err := a.discard(size, &left); err != nil {
 			return false, err
 		}
-		if line, err = a.chunkLine(left); err != nil {
+		if line, err = a.chunkLine(&framing); err != nil {
 			return false, err
 		}
 		if len(line) > 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 
 	"sidecar/internal/message"
 )
@@ -12,11 +13,28 @@ import (
 // runtime reads it: the first JSON value counts, the words are upper case, a word it does not know asks for a retry, and
 // whatever is not such an object says nothing. From DROP Dapr takes a message to the dead letter topic, or to nowhere
 // without one; here it is parked. The Amqp-Disposition header is asked first: an app that sends it speaks to us.
+//
+// Dapr reads a body to its end. Here no more than 64 KiB of it are, and if the JSON goes on behind them nobody knows what
+// the app asked for: the attempt has failed, because an ack cannot be taken back.
 func DaprAnswer(body []byte, o *message.Outcome) {
+	daprAnswer(body[:min(len(body), maxAnswerBody)], len(body) > maxAnswerBody, o)
+}
+
+// errDaprTooLong names the variable, for it is what makes the size matter.
+const errDaprTooLong = malformedError("too large for SIDECAR_RESPONSE_DIALECT=dapr: over 64 KiB")
+
+// daprAnswer reads body, which may be only the beginning of what the app sent.
+func daprAnswer(body []byte, more bool, o *message.Outcome) {
 	if !o.OK() || o.Disposition != message.DispositionNone {
 		return
 	}
-	switch daprStatus(body) {
+	status, ends := daprStatus(body)
+	if more && !ends {
+		o.Status, o.Problem, o.RetryAfter = 0, nil, -1
+		o.Failure, o.Err, o.Unknown = message.FailureMalformed, errDaprTooLong, true
+		return
+	}
+	switch status {
 	case "", "SUCCESS":
 		return
 	case "RETRY":
@@ -38,11 +56,14 @@ func detail(o *message.Outcome, text string) {
 	}
 }
 
-// daprStatus is the status in body, "" without one.
-func daprStatus(body []byte) string {
+// daprStatus is the status in body, "" without one. ends reports whether nothing behind body could change that.
+func daprStatus(body []byte) (status string, ends bool) {
 	body = bytes.TrimLeft(body, " \t\r\n")
-	if len(body) == 0 || body[0] != '{' { // most answers: no decoder is made for them
-		return ""
+	if len(body) == 0 {
+		return "", false
+	}
+	if body[0] != '{' { // most answers: no decoder is made for them
+		return "", true
 	}
 	var answer struct {
 		Status string `json:"status"`
@@ -53,7 +74,7 @@ func daprStatus(body []byte) string {
 		err = json.NewDecoder(bytes.NewReader(body)).Decode(&answer)
 	}
 	if err != nil {
-		return ""
+		return "", !errors.Is(err, io.ErrUnexpectedEOF)
 	}
-	return answer.Status
+	return answer.Status, true
 }

@@ -66,7 +66,7 @@ type Outcome struct {
 	Err         error         // the cause behind a Failure, for x-final-error and the log; never holds a secret
 	RetryAfter  time.Duration // from Retry-After, already capped; negative when absent or not understood
 	Disposition Disposition
-	Unknown     bool   // the app asked in a word outside the set
+	Unknown     bool   // the app asked in a word outside the set, or in a body too large to be read
 	Detail      string // Amqp-Reason, at most 256 bytes of valid UTF-8 without control characters, or what the body asked for
 	Problem     *Problem
 	Truncated   int           // headers of the message that did not fit the request's budget

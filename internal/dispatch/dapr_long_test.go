@@ -1,0 +1,145 @@
+package dispatch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+// heardTooLong is what an attempt shows whose verdict may be behind what is read.
+var heardTooLong = said{unknown: true}
+
+// longBodies are bodies at and beyond the bound, and what they say.
+func longBodies() map[string]struct {
+	body string
+	want said
+} {
+	pad := func(n int) string { return strings.Repeat("p", n) }
+	spaces := func(n int) string { return strings.Repeat(" ", n) }
+	const over = 70000
+	exact := func(status string, n int) string {
+		return `{"pad":"` + pad(n-len(`{"pad":"","status":""}`)-len(status)) + `","status":"` + status + `"}`
+	}
+	return map[string]struct {
+		body string
+		want said
+	}{
+		"ends at the bound":              {exact("RETRY", maxAnswerBody), saidRetry},
+		"ends one byte behind it":        {exact("RETRY", maxAnswerBody+1), heardTooLong},
+		"DROP behind the padding":        {exact("DROP", over), heardTooLong},
+		"SUCCESS behind the padding":     {exact("SUCCESS", over), heardTooLong},
+		"RETRY before the padding":       {`{"status":"RETRY","pad":"` + pad(over) + `"}`, heardTooLong},
+		"padding around":                 {`{"a":"` + pad(over/2) + `","status":"RETRY","b":"` + pad(over/2) + `"}`, heardTooLong},
+		"an object without a status":     {`{"pad":"` + pad(over) + `"}`, heardTooLong},
+		"a mebibyte":                     {exact("RETRY", 1<<20), heardTooLong},
+		"RETRY, then spaces":             {`{"status":"RETRY"}` + spaces(over), saidRetry},
+		"DROP, then text":                {`{"status":"DROP"}` + pad(over), saidDrop},
+		"SUCCESS, then spaces":           {`{"status":"SUCCESS"}` + spaces(over), saidNothing},
+		"an unknown status, then spaces": {`{"status":"ok"}` + spaces(over), saidUnknown},
+		"ends at the bound, then spaces": {exact("DROP", maxAnswerBody) + spaces(over), saidDrop},
+		"spaces alone":                   {spaces(over), heardTooLong},
+		"spaces, then RETRY":             {spaces(over) + `{"status":"RETRY"}`, heardTooLong},
+		"spaces up to the bound":         {spaces(maxAnswerBody-1) + `{"status":"RETRY"}`, heardTooLong},
+		"spaces, then text":              {spaces(maxAnswerBody-1) + pad(over), saidNothing},
+		"text":                           {pad(over), saidNothing},
+		"HTML":                           {"<html>" + pad(over) + `{"status":"RETRY"}`, saidNothing},
+		"an array":                       {`[{"status":"RETRY"},"` + pad(over) + `"]`, saidNothing},
+		"a string":                       {`"` + pad(over) + `"`, saidNothing},
+		"broken JSON":                    {`{"status":"RETRY",}` + pad(over), saidNothing},
+	}
+}
+
+func wantLong(t *testing.T, how string, o message.Outcome, want said) {
+	t.Helper()
+	if got := heard(o); got != want {
+		t.Errorf("%s: got %+v (%v), want %+v", how, got, o.Err, want)
+	} else if want == heardTooLong {
+		wantFailure(t, o, message.FailureMalformed, "too large for SIDECAR_RESPONSE_DIALECT=dapr: over 64 KiB")
+	} else {
+		wantStatus(t, o, 200)
+	}
+}
+
+// What cannot be read to its end is a failed attempt, unless it has said everything or cannot say anything, however it
+// is sent. Without the dialect the status counts. DaprAnswer, asked about the same body, says the same.
+func TestDaprLongBody(t *testing.T) {
+	for name, row := range longBodies() {
+		for framing, raw := range framings(row.body) {
+			wantLong(t, name+" by "+framing, answered(t, "HTTP/1.1 200 OK\r\n"+raw, dapr), row.want)
+			wantLong(t, name+" by "+framing+", off", answered(t, "HTTP/1.1 200 OK\r\n"+raw), saidNothing)
+		}
+		s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+row.body))
+		wantLong(t, name+" until the end", dispatch(t, newTarget(t, s.URL, dapr), sample()), row.want)
+
+		o := message.Outcome{Status: 200, RetryAfter: -1}
+		DaprAnswer([]byte(row.body), &o)
+		wantLong(t, name+" explained", o, row.want)
+	}
+}
+
+// Chunks of any size say the same, as long as there are not more bytes of framing than the bound.
+func TestDaprChunksOfALongBody(t *testing.T) {
+	chunked := func(body string, size int) string {
+		var b strings.Builder
+		b.WriteString("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for len(body) > 0 {
+			n := min(size, len(body))
+			b.WriteString(chunkHead(n) + body[:n] + crlf(n))
+			body = body[n:]
+		}
+		return b.String() + "0\r\n\r\n"
+	}
+	for name, row := range longBodies() {
+		for _, size := range []int{32, 4096, maxAnswerBody} {
+			wantLong(t, name+" by chunks of "+itoa(size), answered(t, chunked(row.body, size), dapr), row.want)
+		}
+	}
+	o := answered(t, chunked(`{"pad":"`+strings.Repeat("p", 30000)+`"}`, 1), dapr)
+	wantLong(t, "more framing than the bound", o, heardTooLong)
+}
+
+// Whoever sends the header has said everything, and other statuses are not asked for a body.
+func TestDaprLongBodyThatDoesNotCount(t *testing.T) {
+	long := `{"pad":"` + strings.Repeat("p", maxAnswerBody) + `"}`
+	for name, row := range map[string]struct {
+		line string
+		want said
+		code int
+	}{
+		"header": {"200 OK\r\nAmqp-Disposition: ack", said{d: message.DispositionAck}, 200},
+		"500":    {"500 No", saidNothing, 500},
+		"404":    {"404 No", saidNothing, 404},
+	} {
+		for framing, raw := range framings(long) {
+			o := answered(t, "HTTP/1.1 "+row.line+"\r\n"+raw, dapr)
+			wantStatus(t, o, row.code)
+			if got := heard(o); got != row.want {
+				t.Errorf("%s by %s: got %+v, want %+v", name, framing, got, row.want)
+			}
+		}
+	}
+	for framing, raw := range framings(long) {
+		o := answered(t, "HTTP/1.1 200 OK\r\nRetry-After: 7\r\nAmqp-Reason: why\r\nContent-Type: application/problem+json\r\n"+raw, dapr)
+		wantFailure(t, o, message.FailureMalformed, "over 64 KiB")
+		if o.RetryAfter >= 0 || o.Problem != nil || o.Detail != "why" {
+			t.Errorf("by %s: a failed attempt keeps %v of an answer", framing, o)
+		}
+	}
+}
+
+// A long body is read on with the dialect, and must come in time too.
+func TestDaprLongBodyThatDoesNotCome(t *testing.T) {
+	hold := make(chan struct{})
+	defer close(hold)
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		c.Next()
+		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{\"status\":\"RETRY\"}")
+		<-hold
+	})
+	o := dispatch(t, newTarget(t, s.URL, dapr, timeout(200*time.Millisecond)), sample())
+	wantFailure(t, o, message.FailureTimeout, "in time")
+	wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), 200)
+}
