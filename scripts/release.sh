@@ -95,7 +95,7 @@ charts() {
   stamp "$version" "$work"
   # Both charts have a default of their own.
   grep -rlF 'registry: ""' "$work" | xargs sed -i "s#\(^  *\|{\)registry: \"\"#\1registry: \"$registry\"#"
-  sed -i "s|^\( *\)runbookURL: \"\"|\1runbookURL: \"${RUNBOOKS:-}\"|" "$work/amqp-sidecar/values.yaml"
+  sed -i "s|^\( *\)runbookURL: \"\"|\1runbookURL: \"${RUNBOOKS:-}\"|" "$work"/amqp-sidecar/{values.yaml,templates/_defaults.tpl}
   # What the pages link to is not in the packages.
   if [ -n "${RUNBOOKS:-}" ]; then
     sed -i "s#](\.\./\.\./\.\./#]($RUNBOOKS/#g; s#](\.\./#]($RUNBOOKS/deploy/helm/#g; s#](ci)#]($RUNBOOKS/deploy/helm/amqp-sidecar/ci)#g" \

@@ -3,7 +3,6 @@
 package charts
 
 import (
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -85,10 +84,14 @@ func TestLibraryExample(t *testing.T) {
 		t.Error("the app has no hook")
 	}
 	page := read(t, filepath.Join(library, "README.md"))
-	for _, file := range []string{"values.yaml", "templates/deployment.yaml"} {
+	for _, file := range []string{"values.yaml", "templates/deployment.yaml", "templates/secret.yaml"} {
 		if text := read(t, filepath.Join(example, file)); !strings.Contains(page, "```yaml\n"+text+"```\n") {
 			t.Errorf("README.md of the library does not show %s as it is", file)
 		}
+	}
+	by := template(t, helm3, example, "--set", "messages.broker.existingSecret=", "--set", "messages.broker.url=amqp://u:p@h")
+	if name := find(t, by, "Secret").text("metadata", "name"); name != pod(find(t, by, "Deployment")).text("volumes", 0, "secret", "secretName") {
+		t.Errorf("the pod mounts another Secret than %s", name)
 	}
 	if _, err := run(helm3, "template", release, example, "--kube-version", kubernetes, "--set", "messages.topology.presett=x"); err == nil ||
 		!strings.Contains(err.Error(), "topology.presett: nothing reads it") {
@@ -114,58 +117,4 @@ func appVersion(t *testing.T) string {
 		t.Fatalf("versions of the sidecar: %v", versions)
 	}
 	return version
-}
-
-// TestSectionsMayBeNull: null takes a section's defaults away, which no template may stumble over.
-func TestSectionsMayBeNull(t *testing.T) {
-	usual := find(t, template(t, helm3, chart, twoValues...), "Deployment")
-	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
-	for key, value := range values {
-		if _, isMap := value.(map[string]any); !isMap || key == "app" || key == "broker" {
-			continue
-		}
-		t.Run(key, func(t *testing.T) {
-			t.Parallel()
-			d := find(t, template(t, helm3, chart, append([]string{"--set", key + "=null"}, twoValues...)...), "Deployment")
-			if key == "serviceAccount" {
-				return // without its settings none is made
-			}
-			if !reflect.DeepEqual(d, usual) {
-				t.Errorf("%v", d)
-			}
-		})
-	}
-}
-
-// TestAsAPart installs the chart as a part of another one, under a name of its own, switched on by "enabled".
-func TestAsAPart(t *testing.T) {
-	dir := t.TempDir()
-	self, err := filepath.Abs(chart)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"Chart.yaml": "apiVersion: v2\nname: platform\nversion: 1.0.0\ndependencies:\n" +
-			"  - {name: amqp-sidecar, alias: billing, version: '>=0', repository: '', condition: billing.enabled}\n",
-		"values.yaml": "global: {registry: x}\nbilling: {enabled: true, app: {image: 'app:1'}, broker: {existingSecret: broker}}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Mkdir(filepath.Join(dir, "charts"), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(dir, "charts/amqp-sidecar")); err != nil {
-		t.Fatal(err)
-	}
-	for _, helm := range []string{helm3, helm4} {
-		c := sidecar(t, pod(find(t, template(t, helm, dir), "Deployment")))
-		if c.text("image") != "amqp-sidecar:"+appVersion(t) {
-			t.Errorf("%v", c)
-		}
-		for _, o := range template(t, helm, dir, "--set", "billing.enabled=false") {
-			t.Errorf("%s although it is switched off", o.text("kind"))
-		}
-	}
 }

@@ -6,21 +6,32 @@ import (
 	"encoding/json"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// block is what stands in a named template of the library, which holds a YAML map.
+// block is what stands in a named template that holds a YAML map.
 func block(t *testing.T, file, name string) object {
 	t.Helper()
-	_, rest, found := strings.Cut(read(t, filepath.Join(library, "templates", file)), `define "amqp-sidecar-lib.`+name+`" -}}`+"\n")
+	_, rest, found := strings.Cut(read(t, file), `define "`+name+`" -}}`+"\n")
 	text, _, ended := strings.Cut(rest, "{{- end -}}")
 	if !found || !ended {
 		t.Fatalf("%s has no template %s", file, name)
 	}
 	return parse(t, []string{text})[0]
+}
+
+func variableRules(t *testing.T) object {
+	t.Helper()
+	return block(t, filepath.Join(library, "templates/_variables.tpl"), "amqp-sidecar-lib.variables")
+}
+
+func typedValues(t *testing.T) object {
+	t.Helper()
+	return block(t, filepath.Join(library, "templates/_env.tpl"), "amqp-sidecar-lib.typed")
 }
 
 // TestSchemaKnowsEveryValue compares values.yaml with the schema, both ways, and the schema's words with those of the sidecar.
@@ -30,8 +41,8 @@ func TestSchemaKnowsEveryValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "", parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0], schema)
-	variables := block(t, "_variables.tpl", "variables")
-	for variable, path := range block(t, "_env.tpl", "typed") {
+	variables := variableRules(t)
+	for variable, path := range typedValues(t) {
 		words, _ := variables.at(variable, "words").([]any)
 		if words == nil {
 			continue
@@ -75,31 +86,100 @@ func same(t *testing.T, path string, values, schema object) {
 // TestCommentsNameTheVariables: every value that sets a variable says so.
 func TestCommentsNameTheVariables(t *testing.T) {
 	page := read(t, filepath.Join(chart, "README.md"))
-	for variable, path := range block(t, "_env.tpl", "typed") {
+	for variable, path := range typedValues(t) {
 		if !regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(path.(string)) + "` \\|.*`" + variable + "`").MatchString(page) {
 			t.Errorf("%s does not say that it sets %s", path, variable)
 		}
 	}
 }
 
-// TestDefaultsAgree: what the library takes for granted is what the chart's values say.
+// TestDefaultsAgree: what stands in for a null is what values.yaml says, key by key, in the chart and in the library.
 func TestDefaultsAgree(t *testing.T) {
 	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
-	var compare func(path []any, v any)
-	compare = func(path []any, v any) {
-		if m, isMap := v.(map[string]any); isMap {
-			for key, inner := range m {
-				compare(append(slices.Clone(path), key), inner)
-			}
-			return
+	own := block(t, filepath.Join(chart, "templates/_defaults.tpl"), "amqp-sidecar.defaults")
+	shared := block(t, filepath.Join(library, "templates/_values.tpl"), "amqp-sidecar-lib.defaults")
+	for path, v := range leaves(values, nil) {
+		section, _, _ := strings.Cut(path, ".")
+		keys := []any{}
+		for key := range strings.SplitSeq(path, ".") {
+			keys = append(keys, key)
 		}
-		a, _ := json.Marshal(v)
-		b, _ := json.Marshal(values.at(path...))
-		if string(a) != string(b) {
-			t.Errorf("%v: %s in the library, %s in values.yaml", path, a, b)
+		known := false
+		for _, defaults := range []object{own, shared} {
+			parent, _ := defaults.at(keys[:len(keys)-1]...).(map[string]any)
+			d, found := parent[keys[len(keys)-1].(string)]
+			known = known || found
+			if found && !reflect.DeepEqual(d, v) {
+				t.Errorf("%s: %v in the templates, %v in values.yaml", path, d, v)
+			}
+		}
+		// What is empty may be left out of a section of the library's.
+		if _, inLibrary := shared[section]; !known && !(inLibrary && (v == nil || v == "" || reflect.ValueOf(v).Len() == 0)) {
+			t.Errorf("%s: the templates have no default for it", path)
 		}
 	}
-	compare(nil, map[string]any(block(t, "_values.tpl", "defaults")))
+	for _, defaults := range []object{own, shared} {
+		for path := range leaves(defaults, nil) {
+			if _, found := leaves(values, nil)[path]; !found && path != "topology" && path != "dispatch" && path != "flow" {
+				t.Errorf("%s has a default and is not in values.yaml", path)
+			}
+		}
+	}
+}
+
+// leaves are the values in a map by their path; an empty map is one.
+func leaves(m map[string]any, path []string) map[string]any {
+	all := map[string]any{}
+	for key, v := range m {
+		at := append(slices.Clone(path), key)
+		if inner, isMap := v.(map[string]any); isMap && len(inner) > 0 {
+			maps.Copy(all, leaves(inner, at))
+			continue
+		}
+		all[strings.Join(at, ".")] = v
+	}
+	return all
+}
+
+// TestEveryValueMayBeNull: null is as if a key had not been set, be it all keys of values.yaml at once or a section alone.
+func TestEveryValueMayBeNull(t *testing.T) {
+	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
+	render := func(t *testing.T, null []string, more ...string) (string, error) {
+		t.Helper()
+		args := append([]string{"template", release, chart, "--kube-version", kubernetes}, more...)
+		for _, path := range null {
+			args = append(args, "--set", path+"=null")
+		}
+		return run(helm3, args...)
+	}
+	usual, err := render(t, nil, twoValues...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := []string{"app", "app.image", "broker", "broker.existingSecret"}
+	all := slices.DeleteFunc(slices.Collect(maps.Keys(leaves(values, nil))), func(path string) bool { return slices.Contains(required, path) })
+	if out, err := render(t, all, twoValues...); err != nil || out != usual {
+		t.Errorf("all at once: %v\n%s", err, out)
+	}
+	for _, path := range append(slices.Collect(maps.Keys(values)), required...) {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			out, err := render(t, []string{path}, twoValues...)
+			switch {
+			case slices.Contains(required, path):
+				if section, _, _ := strings.Cut(path, "."); err == nil || !strings.Contains(err.Error(), "\n- "+section) {
+					t.Errorf("it is required, and there is %v", err)
+				}
+			case err != nil:
+				t.Error(err)
+			case out != usual:
+				t.Errorf("not as without it:\n%s", out)
+			}
+			if _, err := render(t, []string{path}, "-f", filepath.Join(chart, "ci/full-values.yaml")); err != nil && !strings.Contains(err.Error(), "\n- ") {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // beside are values that a variable needs beside it to be possible at all.
@@ -131,7 +211,7 @@ func sample(name string, rule object) string {
 
 // TestEveryVariableByExtraEnv: there is no variable that only a value can set.
 func TestEveryVariableByExtraEnv(t *testing.T) {
-	variables := block(t, "_variables.tpl", "variables")
+	variables := variableRules(t)
 	for name := range maps.Keys(variables) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,8 +246,8 @@ func TestEveryVariableByExtraEnv(t *testing.T) {
 
 // TestAValueAndItsVariable cannot both be set, for every value.
 func TestAValueAndItsVariable(t *testing.T) {
-	variables := block(t, "_variables.tpl", "variables")
-	for name, path := range block(t, "_env.tpl", "typed") {
+	variables := variableRules(t)
+	for name, path := range typedValues(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := path.(string)

@@ -133,8 +133,8 @@ checksum/amqp-sidecar-broker: {{ regexReplaceAll "://[^@/,]*@" . "://" | sha256s
 apiVersion: v1
 kind: Secret
 metadata:
-  name: {{ include "amqp-sidecar-lib.name" . }}-broker
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ printf "%s-broker" (include "amqp-sidecar-lib.name" .) | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   {{- with .labels }}
   labels:
     {{- toYaml . | nindent 4 }}

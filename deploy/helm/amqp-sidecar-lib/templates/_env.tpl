@@ -137,7 +137,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- range $v.extraEnv -}}
 {{- if and (kindIs "map" .) .name -}}{{- $_ := set $given .name . -}}{{- end -}}
 {{- end -}}
-{{- $env := dict "SIDECAR_SERVICE" .root.Release.Name "SIDECAR_APP_URL" "http://127.0.0.1:8080/" "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_SHUTDOWN_GRACE" "25s" -}}
+{{- $env := dict "SIDECAR_SERVICE" (include "amqp-sidecar-lib.instance" .root) "SIDECAR_APP_URL" "http://127.0.0.1:8080/" "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_SHUTDOWN_GRACE" "25s" -}}
 {{- range $set := list $typed $given -}}
 {{- range $variable, $x := $set -}}
 {{- $_ := set $env $variable (ternary nil (include "amqp-sidecar-lib.text" $x.value) (hasKey $x "valueFrom")) -}}
@@ -155,7 +155,20 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- dict "values" $v "typed" $typed "given" $given "env" $env "at" $at | toJson -}}
 {{- end -}}
 
-{{- /* The list for env of the sidecar's container: what values set, then extraEnv as it was given. */ -}}
+{{- /* JSON of a list for env, its values as the text that Kubernetes wants them to be. */ -}}
+{{- define "amqp-sidecar-lib.texts" -}}
+{{- $list := list -}}
+{{- range . -}}
+{{- if and (kindIs "map" .) (hasKey . "value") -}}
+{{- $list = append $list (merge (dict "value" (include "amqp-sidecar-lib.text" .value)) (omit . "value")) -}}
+{{- else -}}
+{{- $list = append $list . -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $list -}}
+{{- end -}}
+
+{{- /* The list for env of the sidecar's container: what values set, then extraEnv. */ -}}
 {{- define "amqp-sidecar-lib.env" -}}
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- $list := list -}}
@@ -170,5 +183,5 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- if and $s.env.SIDECAR_CRASH_LIMIT (ne $s.env.SIDECAR_CRASH_LIMIT "0") (not (hasKey $s.given "SIDECAR_CRASH_DIR")) -}}
 {{- $list = append $list (dict "name" "SIDECAR_CRASH_DIR" "value" (include "amqp-sidecar-lib.directories" . | fromYaml).crash) -}}
 {{- end -}}
-{{- toYaml (concat $list $s.values.extraEnv) -}}
+{{- toYaml (concat $list (include "amqp-sidecar-lib.texts" $s.values.extraEnv | fromJsonArray)) -}}
 {{- end -}}

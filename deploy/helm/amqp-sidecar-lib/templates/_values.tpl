@@ -51,21 +51,60 @@ extraVolumes: []
 extraVolumeMounts: []
 {{- end -}}
 
+{{- /* (list values defaults): puts defaults where nothing or null is given. In place, and not by merge, which takes false and ""
+for nothing. */ -}}
+{{- define "amqp-sidecar-lib.complete" -}}
+{{- $given := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- $value := get $given $key -}}
+{{- if or (not (hasKey $given $key)) (kindIs "invalid" $value) -}}
+{{- $_ := set $given $key $default -}}
+{{- else if and (kindIs "map" $default) (kindIs "map" $value) -}}
+{{- include "amqp-sidecar-lib.complete" (list $value $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The values of a context (dict "root" $ "values" <subtree>) with the defaults below them, as JSON. */ -}}
 {{- define "amqp-sidecar-lib.values" -}}
-{{- $given := deepCopy (.values | default dict) -}}
-{{- $values := mergeOverwrite (include "amqp-sidecar-lib.defaults" . | fromYaml) $given -}}
-{{- range $section, $default := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
+{{- $defaults := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
+{{- $values := deepCopy (.values | default dict) -}}
+{{- range $section, $default := $defaults -}}
 {{- if and (kindIs "map" $default) (not (kindIs "map" (get $values $section))) -}}
 {{- $_ := set $values $section $default -}}
 {{- end -}}
 {{- end -}}
+{{- include "amqp-sidecar-lib.complete" (list $values $defaults) -}}
 {{- toJson $values -}}
+{{- end -}}
+
+{{- /* A name of 50 characters at most, so that suffixes fit. A longer one ends in a checksum: two that differ only at their ends
+shall stay two. */ -}}
+{{- define "amqp-sidecar-lib.shorten" -}}
+{{- $name := trimAll "-." . -}}
+{{- if gt (len $name) 50 -}}
+{{- $name = printf "%s-%s" (trunc 43 $name | trimAll "-.") (sha256sum $name | trunc 6) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
+{{- /* What tells a chart from the others of its release: nothing for the chart that was installed; for a part of it the names, or
+aliases, of the charts on the way, of which the last may be replaced: (list $ replacement). */ -}}
+{{- define "amqp-sidecar-lib.part" -}}
+{{- $path := splitList "/charts/" (index . 0).Template.BasePath | rest -}}
+{{- with $path -}}
+{{- append (initial .) (index $ 1 | default (last . | trimSuffix "/templates")) | join "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What a service is called that has no name: as the release, and as a part of another chart <release>-<alias>. */ -}}
+{{- define "amqp-sidecar-lib.instance" -}}
+{{- list .Release.Name (include "amqp-sidecar-lib.part" (list . "")) | compact | join "-" -}}
 {{- end -}}
 
 {{- /* The name that objects of this release start with. A chart with naming of its own gives "name" in the context. */ -}}
 {{- define "amqp-sidecar-lib.name" -}}
-{{- .name | default (printf "%s-amqp-sidecar" .root.Release.Name | trunc 50 | trimSuffix "-") -}}
+{{- .name | default (include "amqp-sidecar-lib.shorten" (printf "%s-amqp-sidecar" (include "amqp-sidecar-lib.instance" .root))) -}}
 {{- end -}}
 
 {{- define "amqp-sidecar-lib.image" -}}

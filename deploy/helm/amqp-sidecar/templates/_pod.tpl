@@ -1,28 +1,23 @@
 {{- /* The pod template of whatever runs it. */ -}}
 {{- define "amqp-sidecar.pod" -}}
 {{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) "appVersion" .Chart.AppVersion -}}
-{{- $app := .Values.app | default dict -}}
+{{- $app := merge (dict "env" (include "amqp-sidecar-lib.texts" .Values.app.env | fromJsonArray)) .Values.app -}}
 {{- $native := (include "amqp-sidecar-lib.values" $lib | fromJson).sidecar.native -}}
 metadata:
   labels:
     {{- /* Not the chart's version: an upgrade that changes nothing in a pod shall not replace it. */}}
-    {{- include "amqp-sidecar.selectorLabels" . | nindent 4 }}
-    {{- with merge (dict) (.Values.podLabels | default dict) (.Values.commonLabels | default dict) }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "amqp-sidecar.over" (list .Values.commonLabels .Values.podLabels (include "amqp-sidecar.selectorLabels" . | fromYaml)) | nindent 4 }}
   annotations:
-    kubectl.kubernetes.io/default-container: app
-    {{- include "amqp-sidecar-lib.podAnnotations" $lib | trim | nindent 4 }}
-    {{- with merge (dict) (.Values.podAnnotations | default dict) (.Values.commonAnnotations | default dict) }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $own := include "amqp-sidecar-lib.podAnnotations" $lib | fromYaml }}
+    {{- $default := dict "kubectl.kubernetes.io/default-container" "app" }}
+    {{- include "amqp-sidecar.over" (list $default $own .Values.commonAnnotations .Values.podAnnotations) | nindent 4 }}
 spec:
   {{- $spec := include "amqp-sidecar-lib.podSpec" $lib | fromYaml }}
-  {{- $spec = set $spec "automountServiceAccountToken" ((.Values.serviceAccount).automountToken | default false) }}
+  {{- $spec = set $spec "automountServiceAccountToken" .Values.serviceAccount.automountToken }}
   {{- toYaml $spec | nindent 2 }}
-  serviceAccountName: {{ include "amqp-sidecar.serviceAccountName" . }}
-  {{- if ne ((.Values.workload).kind | default "Deployment") "Deployment" }}
-  restartPolicy: {{ .Values.workload.restartPolicy | default "Never" }}
+  serviceAccountName: {{ include "amqp-sidecar.serviceAccountName" . | quote }}
+  {{- if ne .Values.workload.kind "Deployment" }}
+  restartPolicy: {{ .Values.workload.restartPolicy }}
   {{- end }}
   {{- range $field := list "imagePullSecrets" "affinity" "tolerations" "nodeSelector" "priorityClassName" "runtimeClassName" }}
   {{- with get $.Values $field }}
@@ -61,12 +56,12 @@ spec:
       {{- end }}
       {{- end }}
       {{- range $field := list "startup" "liveness" "readiness" }}
-      {{- with get ($app.probes | default dict) $field }}
+      {{- with get $app.probes $field }}
       {{ $field }}Probe:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- end }}
-      {{- with merge (dict) (include "amqp-sidecar-lib.appPreStop" $lib | fromYaml) ($app.lifecycle | default dict) }}
+      {{- with merge (dict) (include "amqp-sidecar-lib.appPreStop" $lib | fromYaml) $app.lifecycle }}
       lifecycle:
         {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -85,7 +80,7 @@ spec:
 {{- /* The specification of a Job. */ -}}
 {{- define "amqp-sidecar.job" -}}
 {{- range $field := list "parallelism" "completions" "backoffLimit" "activeDeadlineSeconds" "ttlSecondsAfterFinished" }}
-{{- with include "amqp-sidecar-lib.text" (get ($.Values.workload | default dict) $field) }}
+{{- with include "amqp-sidecar-lib.text" (get $.Values.workload $field) }}
 {{ $field }}: {{ . }}
 {{- end }}
 {{- end }}

@@ -4,7 +4,7 @@
 {{- $c := include "amqp-sidecar-lib.settings" $lib | fromJson -}}
 {{- $c = merge (dict "root" . "lib" $lib) $c -}}
 {{- $problems := include "amqp-sidecar-lib.problems" $lib -}}
-{{- range $part := list "app" "containers" "workload" "autoscaling" "keda" "hpa" "pdb" "crds" -}}
+{{- range $part := list "app" "labels" "containers" "workload" "autoscaling" "keda" "hpa" "pdb" "crds" -}}
 {{- $problems = printf "%s\n%s" $problems (include (printf "amqp-sidecar.check.%s" $part) $c) -}}
 {{- end -}}
 {{- include "amqp-sidecar-lib.refuse" $problems -}}

@@ -1,0 +1,92 @@
+{{- /* What the chart has beside the sidecar's values, as values.yaml says it. Helm takes a key that is set to null out of the
+values, and null means "as if I had not set it". Every template that is not a named one begins with amqp-sidecar.complete. */ -}}
+{{- define "amqp-sidecar.defaults" -}}
+imagePullSecrets: []
+nameOverride: ""
+fullnameOverride: ""
+commonLabels: {}
+commonAnnotations: {}
+podLabels: {}
+podAnnotations: {}
+app:
+  image: ""
+  imagePullPolicy: ""
+  port: null
+  command: []
+  args: []
+  env: []
+  envFrom: []
+  resources: {}
+  probes: {startup: {}, liveness: {}, readiness: {}}
+  lifecycle: {}
+  securityContext: {}
+  volumeMounts: []
+extraContainers: []
+extraInitContainers: []
+extraObjects: []
+workload:
+  kind: Deployment
+  schedule: ""
+  timeZone: ""
+  concurrencyPolicy: Forbid
+  parallelism: null
+  completions: null
+  backoffLimit: null
+  activeDeadlineSeconds: null
+  ttlSecondsAfterFinished: null
+  restartPolicy: Never
+replicaCount: null
+strategy: {}
+revisionHistoryLimit: null
+minReadySeconds: null
+autoscaling:
+  enabled: false
+  type: keda
+  minReplicas: 1
+  maxReplicas: 10
+  scaleDownStabilizationSeconds: 300
+  keda:
+    managementUrl: ""
+    existingSecret: ""
+    existingSecretKey: host
+    triggerAuthentication: ""
+    queueLength: null
+    pollingInterval: null
+    cooldownPeriod: null
+    triggers: []
+  hpa: {targetCPU: null, targetMemory: null, metrics: []}
+  behavior: {}
+pdb: {enabled: false, minAvailable: null, maxUnavailable: null}
+topologySpreadConstraints: []
+affinity: {}
+tolerations: []
+nodeSelector: {}
+priorityClassName: ""
+runtimeClassName: ""
+podSecurityContext: {}
+serviceAccount: {create: true, name: "", annotations: {}, automountToken: false}
+networkPolicy:
+  enabled: false
+  brokerPeers: []
+  brokerPorts: []
+  metricsPeers: []
+  extraIngress: []
+  extraEgress: []
+metrics:
+  podMonitor: {enabled: false, labels: {}, interval: "", scrapeTimeout: "", relabelings: [], metricRelabelings: []}
+  prometheusRule:
+    enabled: false
+    labels: {}
+    alertLabels: {}
+    runbookURL: ""
+    job: ""
+    disabled: []
+  dashboard: {enabled: false, labels: {grafana_dashboard: "1"}, annotations: {}, namespace: ""}
+tests: {enabled: true}
+{{- end -}}
+
+{{- define "amqp-sidecar.complete" -}}
+{{- range $of := list "amqp-sidecar-lib.defaults" "amqp-sidecar.defaults" -}}
+{{- include "amqp-sidecar-lib.complete" (list $.Values (include $of $ | fromYaml)) -}}
+{{- end -}}
+{{- end -}}
