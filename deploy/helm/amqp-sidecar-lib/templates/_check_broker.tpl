@@ -3,11 +3,25 @@
 {{- if and $i.tag $i.digest }}
 - image: tag ({{ $i.tag }}) and digest are both set, and a digest is one image whatever the tag says. Keep one
 {{- end }}
-{{- if and $i.digest (not (regexMatch "^[a-z0-9]+:[0-9a-f]{32,}$" $i.digest)) }}
+{{- if and $i.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" $i.digest)) }}
 - image.digest: {{ quote $i.digest }} is no digest. It looks like sha256:… with 64 hexadecimal digits
 {{- end }}
 {{- if not $i.repository }}
 - image.repository: is empty, so there is no image to run
+{{- else if regexMatch "(:[^/]*|@.*)$" $i.repository }}
+- image.repository: {{ quote $i.repository }} has a tag or a digest, and those are image.tag and image.digest. Move it there
+{{- else if include "amqp-sidecar-lib.wrong.image" $i.repository }}
+- image.repository: {{ quote $i.repository }} {{ include "amqp-sidecar-lib.wrong.image" $i.repository }}
+{{- end }}
+{{- with $i.registry }}
+{{- if hasSuffix "/" . }}
+- image.registry: {{ quote . }} ends with /, which the chart adds itself. Write {{ trimSuffix "/" . }}
+{{- else if include "amqp-sidecar-lib.wrong.image" (printf "%s/name" .) }}
+- image.registry: {{ quote . }} {{ ternary (include "amqp-sidecar-lib.wrong.image" .) "is no registry. Write registry.example.com:5000 or registry.example.com/team" (contains "://" .) }}
+{{- end }}
+{{- end }}
+{{- if and $i.tag (not (regexMatch "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$" (toString $i.tag))) }}
+- image.tag: {{ toString $i.tag | quote }} is no tag. It has letters, digits, ., _ and -, and 128 of them at most
 {{- end }}
 {{- end -}}
 
@@ -33,18 +47,34 @@
 - broker.url: URL {{ add1 $i }} does not begin with amqp:// or amqps://. Write amqps://user:password@host:5671/vhost{{ if regexMatch "^https?://" $url }}; the management URL for KEDA is autoscaling.keda.managementUrl{{ end }}
 {{- else if regexMatch "[?#]" $url }}
 - broker.url: URL {{ add1 $i }} has a query or a fragment, which the sidecar refuses. What it could say has a value of its own; in a password write %3F for ? and %23 for #
-{{- else if regexMatch "[[:space:]]" $url }}
+{{- else if regexMatch "[\\x00-\\x20\\x7f]" $url }}
 - broker.url: URL {{ add1 $i }} has a space in it. In a password write %20
 {{- else if gt (regexFindAll "@" $url -1 | len) 1 }}
 - broker.url: URL {{ add1 $i }} has more than one @. In a user, password or vhost write %40, and %2F for a slash
-{{- else if not (regexMatch "^amqps?://([^@/]*@)?[A-Za-z0-9_.\\[\\]:-]+(/[^/]*)?$" $url) }}
-- broker.url: URL {{ add1 $i }} cannot be read. Reserved characters in user and password are percent-encoded (/ is %2F, : is %3A), and so is a slash in the vhost
+{{- else }}
+{{- with include "amqp-sidecar-lib.wrong.amqp" $url }}
+- broker.url: URL {{ add1 $i }} {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with $b.url | default (get .env "SIDECAR_AMQP_URL") }}
+{{- $seen := list }}
+{{- range splitList "," . }}
+{{- if not (trim .) }}
+- broker.url: has a comma with no URL on one of its sides. Leave it out; in a password write %2C
+{{- else if has (trim .) $seen }}
+- broker.url: has one URL twice, and the sidecar would only dial it twice. Leave one out
+{{- end }}
+{{- $seen = append $seen (trim .) }}
 {{- end }}
 {{- end }}
 {{- range $key := list "usernameKey" "passwordKey" }}
 {{- if and (get $b $key) (not $b.existingSecret) }}
 - broker.{{ $key }}: names a key of broker.existingSecret, and that is not set. Put the URL into a Secret as well, or write user and password into broker.url
 {{- end }}
+{{- end }}
+{{- if and $b.existingSecret $b.usernameKey (not $b.passwordKey) (ne (get .env "SIDECAR_AMQP_SASL" | default "") "external") }}
+- broker.passwordKey: is empty, and broker.usernameKey names a user. Name the key of {{ $b.existingSecret }} that holds the password
 {{- end }}
 {{- if and $b.existingSecret (not $b.existingSecretKey) }}
 - broker.existingSecretKey: is empty. Name the key of {{ $b.existingSecret }} that holds the URL
@@ -86,15 +116,34 @@
 {{- end }}
 {{- end -}}
 
+{{- /* Keys of Secrets, wherever values name one. */ -}}
+{{- define "amqp-sidecar-lib.check.secretKeys" -}}
+{{- range $path := list "broker.existingSecretKey" "broker.usernameKey" "broker.passwordKey" "broker.tls.caKey" "broker.tls.certKey" "broker.tls.keyKey" "sidecar.control.tokenKey" "sidecar.control.readTokenKey" "app.tokenSecret.key" "tracing.headersSecret.key" -}}
+{{- $value := $.v -}}
+{{- range splitList "." $path -}}{{- $value = ternary (get ($value | default dict) .) nil (kindIs "map" $value) -}}{{- end -}}
+{{- with $value | toString -}}
+{{- if and $value (include "amqp-sidecar-lib.wrong.key" .) }}
+- {{ $path }}: {{ quote . }} {{ include "amqp-sidecar-lib.wrong.key" . }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- if and .v.tracing.headersSecret.name (not .v.tracing.headersSecret.key) }}
+- tracing.headersSecret.key: is empty. Name the key of {{ .v.tracing.headersSecret.name }} that holds the headers
+{{- end }}
+{{- end -}}
+
 {{- define "amqp-sidecar-lib.check.tracing" -}}
 {{- $t := .v.tracing -}}
 {{- $endpoint := or (hasKey .env "OTEL_EXPORTER_OTLP_ENDPOINT") (hasKey .env "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") .v.extraEnvFrom -}}
 {{- if and $t.enabled (not $endpoint) }}
 - tracing.endpoint: is empty, so there is nowhere to send spans. Set a collector's OTLP/HTTP address, e.g. http://otel-collector:4318
 {{- end }}
-{{- with get .env "OTEL_EXPORTER_OTLP_ENDPOINT" }}
-{{- if not (regexMatch "^https?://[^@?#/]+(/[^@?#]*)?$" .) }}
-- {{ $.at.OTEL_EXPORTER_OTLP_ENDPOINT }}: {{ quote . }} is no http:// or https:// URL without user, query and fragment, e.g. http://otel-collector:4318
+{{- $variable := ternary "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" "OTEL_EXPORTER_OTLP_ENDPOINT" (not (empty (get .env "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))) -}}
+{{- with get .env $variable }}
+{{- if contains "?" . }}
+- {{ get $.at $variable }}: {{ quote . }} has a query. What it says goes into tracing.headersSecret; write e.g. http://otel-collector:4318
+{{- else if include "amqp-sidecar-lib.wrong.http" . }}
+- {{ get $.at $variable }}: {{ quote . }} {{ include "amqp-sidecar-lib.wrong.http" . }}. Write an http:// or https:// URL without user, e.g. http://otel-collector:4318
 {{- end }}
 {{- end }}
 {{- with get .env "OTEL_TRACES_SAMPLER_ARG" }}

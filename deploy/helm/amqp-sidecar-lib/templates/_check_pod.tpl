@@ -4,10 +4,8 @@
 - app.url: port and path are set as well, and the URL has both. Keep app.url, or app.port and app.path
 {{- end }}
 {{- $url := get .env "SIDECAR_APP_URL" | default "http://127.0.0.1:8080/" -}}
-{{- if not (regexMatch "^(https?://[^/@?#]+|unix:///[^:]+:/)" $url) }}
-- {{ .at.SIDECAR_APP_URL }}: {{ quote $url }} is no URL of an app. Write http://127.0.0.1:8080/path, or unix:///path/to.sock:/path
-{{- else if regexMatch "^https?://[^/]*(/.*)?(//|/\\.\\.(/|$)|#)" $url }}
-- {{ ternary "app.path" .at.SIDECAR_APP_URL (not (empty $a.path)) }}: {{ quote $url }} has //, .. or a fragment in it, which the sidecar refuses. Messages are POSTed to exactly this URL
+{{- with include "amqp-sidecar-lib.wrong.app" $url }}
+- {{ ternary "app.path" $.at.SIDECAR_APP_URL (not (empty $a.path)) }}: {{ quote $url }} {{ . }}, and the sidecar refuses that. Messages are POSTed to exactly this URL: write http://127.0.0.1:8080/path, or unix:///path/to.sock:/path
 {{- else -}}
 {{- $local := regexFind "^https?://(127\\.[0-9.]+|localhost|\\[::1\\])(:[0-9]+)?" $url -}}
 {{- if $local -}}
@@ -20,8 +18,9 @@
 {{- end -}}
 {{- end -}}
 {{- with get .env "SIDECAR_APP_HEALTH_PATH" }}
-{{- if not (regexMatch "^/([^/#]|$)" .) }}
-- {{ $.at.SIDECAR_APP_HEALTH_PATH }}: {{ quote . }} is a path and begins with one /, e.g. /healthz
+{{- $path := . }}
+{{- with include "amqp-sidecar-lib.wrong.path" . }}
+- {{ $.at.SIDECAR_APP_HEALTH_PATH }}: {{ quote $path }} {{ . }}. It is a path that begins with one /, e.g. /healthz
 {{- end }}
 {{- end }}
 {{- if and $a.tokenSecret.name (not $a.tokenSecret.key) }}
@@ -90,15 +89,15 @@
 {{- $admin := get .env "SIDECAR_ADMIN_ADDR" | default ":9090" -}}
 {{- $address := get .env "SIDECAR_CONTROL_ADDR" | default "127.0.0.1:9091" -}}
 {{- $loopback := "^(127\\.[0-9.]+|localhost|\\[::1\\]):[0-9]+$" -}}
-{{- if not (regexMatch ":[0-9]+$" $admin) }}
-- {{ .at.SIDECAR_ADMIN_ADDR }}: {{ quote $admin }} is no address. Write :9090
+{{- if include "amqp-sidecar-lib.wrong.listen" $admin }}
+- {{ .at.SIDECAR_ADMIN_ADDR }}: {{ quote $admin }} {{ include "amqp-sidecar-lib.wrong.listen" $admin }}. Write :9090
 {{- else if regexMatch $loopback $admin }}
 - {{ .at.SIDECAR_ADMIN_ADDR }}: {{ quote $admin }} is loopback, and probes, the app's preStop hook and Prometheus come to the pod's address. Write :{{ include "amqp-sidecar-lib.port" $admin }}
 {{- else if hasSuffix ":0" $admin }}
 - {{ .at.SIDECAR_ADMIN_ADDR }}: port 0 is chosen at the start, and probes have to know it before. Write :9090
 {{- end }}
-{{- if not (regexMatch ":[0-9]+$" $address) }}
-- {{ .at.SIDECAR_CONTROL_ADDR }}: {{ quote $address }} is no address. Write 127.0.0.1:9091
+{{- if include "amqp-sidecar-lib.wrong.listen" $address }}
+- {{ .at.SIDECAR_CONTROL_ADDR }}: {{ quote $address }} {{ include "amqp-sidecar-lib.wrong.listen" $address }}. Write 127.0.0.1:9091, or :9091 for all of the pod's addresses (with a token)
 {{- else }}
 {{- if eq (include "amqp-sidecar-lib.port" $address) (include "amqp-sidecar-lib.port" $admin) }}
 - {{ .at.SIDECAR_CONTROL_ADDR }}: has the port of {{ .at.SIDECAR_ADMIN_ADDR }} ({{ include "amqp-sidecar-lib.port" $admin }}), and two listeners cannot share one. Write 127.0.0.1:9091

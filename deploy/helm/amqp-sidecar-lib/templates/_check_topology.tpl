@@ -25,14 +25,27 @@
 {{- end }}
 {{- end -}}
 {{- $listed := .v.topology.bindings -}}
-{{- range ternary $listed (splitList "," (get $env "SIDECAR_BINDINGS" | default "" | toString)) (kindIs "slice" $listed) -}}
+{{- $list := kindIs "slice" $listed | and $listed -}}
+{{- $seen := list -}}
+{{- range ternary $listed (splitList "," (get $env "SIDECAR_BINDINGS" | default "" | toString)) (not (empty $list)) -}}
+{{- $item := include "amqp-sidecar-lib.text" . | trimAll " " -}}
+{{- $parts := splitn ":" 2 $item -}}
 {{- if and (kindIs "string" .) . (not (contains ":" .)) }}
 - {{ $.at.SIDECAR_BINDINGS }}: {{ quote . }} is no binding. Write exchange:key; the key may be empty, as in {{ quote (printf "%s:" .) }}
 {{- else if and (kindIs "string" .) (hasPrefix ":" .) }}
 - {{ $.at.SIDECAR_BINDINGS }}: {{ quote . }} names no exchange, and nothing can be bound to the default exchange. Write exchange:key
-{{- else if and (kindIs "string" .) (kindIs "slice" $listed) (contains "," .) }}
+{{- else if and (kindIs "string" .) $list (contains "," .) }}
 - {{ $.at.SIDECAR_BINDINGS }}: {{ quote . }} has a comma in it, which separates bindings. Make it two items of the list
+{{- else if and $item (has $item $seen) }}
+- {{ $.at.SIDECAR_BINDINGS }}: {{ quote $item }} is there twice. Leave one out
+{{- else if regexMatch "\\p{Cc}" $item }}
+- {{ $.at.SIDECAR_BINDINGS }}: {{ quote $item }} has a line break or another control character in it
+{{- else if or (gt (len ($parts._0 | default "")) 255) (gt (len ($parts._1 | default "")) 255) }}
+- {{ $.at.SIDECAR_BINDINGS }}: {{ trunc 60 $item | quote }}… has more than the 255 bytes that an exchange's name and a key may have
+{{- else if and (hasPrefix "amq." $item) (not (has $parts._0 (list "amq.direct" "amq.fanout" "amq.topic" "amq.headers" "amq.match"))) }}
+- {{ $.at.SIDECAR_BINDINGS }}: {{ quote $parts._0 }} begins with amq., which the broker keeps for itself, and it has no such exchange
 {{- end }}
+{{- $seen = append $seen $item -}}
 {{- end -}}
 {{- end -}}
 
@@ -98,12 +111,24 @@
 {{- if and (hasPrefix "amq." $value) (not (and (eq . "EXCHANGE") (has $value (list "amq.direct" "amq.fanout" "amq.topic" "amq.headers" "amq.match")))) }}
 - {{ get $.at $variable }}: {{ quote $value }} begins with amq., which the broker keeps for itself. Choose another name
 {{- end }}
+{{- if regexMatch "\\p{Cc}" $value }}
+- {{ get $.at $variable }}: {{ quote $value }} has a line break, a tab or another control character in it, which no name may have
+{{- else if ne $value (trim $value) }}
+- {{ get $.at $variable }}: {{ quote $value }} begins or ends with a space. Write {{ trim $value | quote }}
+{{- end }}
 {{- if gt (len $value) 255 }}
 - {{ get $.at $variable }}: has {{ len $value }} bytes and may have 255
 {{- end }}
 {{- end -}}
 {{- $p := include "amqp-sidecar-lib.plan" . | fromJson -}}
 {{- if $p -}}
+{{- $reserved := list -}}
+{{- range $variable, $value := dict "EXCHANGE" $p.exchange "QUEUE" $p.queue "RETRY_EXCHANGE" $p.retryExchange "RETRY_QUEUE" $p.retryQueue "DLX" $p.dlx "DLQ" $p.dlq -}}
+{{- if and $value (hasPrefix "amq." $value) (not (hasKey $env (printf "SIDECAR_%s" $variable))) -}}{{- $reserved = append $reserved $value -}}{{- end -}}
+{{- end -}}
+{{- if and $reserved (hasPrefix "amq-" (get $env "SIDECAR_SERVICE" | default "")) (not (hasKey $env "SIDECAR_PREFIX")) }}
+- {{ .at.SIDECAR_SERVICE }}: {{ quote $env.SIDECAR_SERVICE }} makes the prefix amq, so names such as {{ first $reserved }} begin with amq., which the broker keeps for itself. Set topology.prefix
+{{- end }}
 {{- $queues := list $p.queue $p.dlq ($p.idle | default "") -}}
 {{- range $p.waits -}}{{- $queues = append $queues .queue -}}{{- end -}}
 {{- range $what, $all := dict "queue" (compact $queues) "exchange" (compact (list $p.exchange $p.retryExchange $p.dlx)) -}}

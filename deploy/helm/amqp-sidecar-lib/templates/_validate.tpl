@@ -4,7 +4,7 @@ get, so it does not matter whether a setting came as a value or through extraEnv
 {{- define "amqp-sidecar-lib.problems" -}}
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- $c := dict "root" .root "values" .values "v" $s.values "typed" $s.typed "given" $s.given "env" $s.env "at" $s.at -}}
-{{- range $part := list "keys" "extraEnv" "rules" "image" "broker" "tls" "app" "topology" "retries" "names" "times" "flow" "control" "pod" "tracing" -}}
+{{- range $part := list "keys" "extraEnv" "rules" "image" "broker" "secretKeys" "tls" "app" "topology" "retries" "names" "times" "headers" "flow" "control" "pod" "tracing" -}}
 {{- with include (printf "amqp-sidecar-lib.check.%s" $part) $c | trim }}
 {{ . }}
 {{- end -}}

@@ -14,6 +14,8 @@
 {{- $a := .root.Values.app | default dict -}}
 {{- if not $a.image }}
 - app.image: is empty, so there is no app to bring the messages to. Set your app's image, e.g. app.image=registry.example.com/billing:1.4.2
+{{- else if include "amqp-sidecar-lib.wrong.image" $a.image }}
+- app.image: {{ quote $a.image }} {{ include "amqp-sidecar-lib.wrong.image" $a.image }}
 {{- end }}
 {{- if and ($a.lifecycle | default dict).preStop .values.sidecar.preStop }}
 - app.lifecycle.preStop: a container has one such hook, and the chart needs the app's to hold its SIGTERM back until the sidecar has drained. Leave it out; or set sidecar.preStop=false and call GET http://127.0.0.1:{{ include "amqp-sidecar-lib.adminPort" .lib }}/drained in yours, and give the sidecar its own hook another way

@@ -27,6 +27,9 @@
 {{- else if gt (len $sources) 1 }}
 - autoscaling.keda: more than one of managementUrl, existingSecret and triggerAuthentication is set, and one of them says where the management API is. Keep one
 {{- end }}
+{{- if and $k.existingSecret $k.existingSecretKey (include "amqp-sidecar-lib.wrong.key" $k.existingSecretKey) }}
+- autoscaling.keda.existingSecretKey: {{ quote $k.existingSecretKey }} {{ include "amqp-sidecar-lib.wrong.key" $k.existingSecretKey }}
+{{- end }}
 {{- with $k.managementUrl }}
 {{- if regexMatch "^amqps?://" . }}
 - autoscaling.keda.managementUrl: this is an AMQP URL, over which KEDA would see ready messages only and remove pods with messages in hand. Write that of the management API, http://user:password@rabbitmq:15672/vhost
