@@ -120,6 +120,15 @@
 {{- end }}
 {{- end -}}
 
+{{- /* Names of the volumes, with a space behind each, that mounts have above a file. */ -}}
+{{- define "amqp-sidecar-lib.mounted" -}}
+{{- range .mounts -}}
+{{- if and (kindIs "map" .) (hasPrefix (printf "%s/" (trimSuffix "/" (.mountPath | default "/none"))) $.file) -}}
+{{- printf "%s " .name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "amqp-sidecar-lib.check.pod" -}}
 {{- $v := .v -}}
 {{- if not (has $v.sidecar.readiness (list "none" "broker" "consuming")) }}
@@ -142,6 +151,19 @@
 {{- if gt (int64 $need) (int64 $v.terminationGracePeriodSeconds) }}
 - terminationGracePeriodSeconds: {{ int64 $v.terminationGracePeriodSeconds }} is less than {{ .at.SIDECAR_SHUTDOWN_GRACE }} ({{ get .env "SIDECAR_SHUTDOWN_GRACE" | default "25s" }}) and app.stopTimeout ({{ $v.app.stopTimeout }}) together: the kubelet would kill the app, or the sidecar with messages in hand, before the drain has ended. Raise it to {{ $need }} at least, or lower one of the two
 {{- end }}
+{{- end }}
+{{- $security := $v.sidecar.securityContext | default dict }}
+{{- if and $security.runAsNonRoot (eq (include "amqp-sidecar-lib.text" $security.runAsUser) "0") }}
+- sidecar.securityContext.runAsUser: is 0, and runAsNonRoot forbids the kubelet to start that. Leave it 65532; nothing in the sidecar needs root
+{{- end }}
+{{- range $variable, $x := .typed }}
+{{- if and (not (hasKey $x "valueFrom")) (regexMatch "\\$\\(" (toString $x.value)) }}
+- {{ $x.from }}: {{ toString $x.value | quote }} has $( in it, which Kubernetes would replace by a variable. Write the text itself, or take extraEnv {{ $variable }}, where that may be meant
+{{- end }}
+{{- end }}
+{{- $url := get .env "SIDECAR_APP_URL" | default "" }}
+{{- if and (hasPrefix "unix:///" $url) (not (include "amqp-sidecar-lib.mounted" (dict "mounts" $v.extraVolumeMounts "file" (regexFind "/[^:]*" (trimPrefix "unix://" $url)))) ) }}
+- {{ .at.SIDECAR_APP_URL }}: nothing is mounted into the sidecar where the socket is. Give the app and the sidecar one volume: extraVolumes (an emptyDir), mounted at the socket's directory by extraVolumeMounts and by the app (app.volumeMounts in the chart amqp-sidecar)
 {{- end }}
 {{- range $kind, $list := dict "extraVolumes" $v.extraVolumes -}}
 {{- range $list -}}

@@ -39,10 +39,10 @@
 
 {{- /* Bytes of a size as the sidecar writes it (16MiB) or of a quantity as Kubernetes does (128Mi); "" when it is neither. */ -}}
 {{- define "amqp-sidecar-lib.bytes" -}}
-{{- $text := toString . -}}
-{{- if regexMatch "^[0-9]+([.][0-9]+)?(e[0-9]+|Ki|Mi|Gi|Ti|k|M|G|T|KiB|MiB|GiB)?$" $text -}}
-{{- $unit := regexFind "[A-Za-df-z][A-Za-z]*$" $text -}}
-{{- $factor := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- $text := include "amqp-sidecar-lib.text" . -}}
+{{- if regexMatch "^[0-9]+([.][0-9]+)?([eE][0-9]+|m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P|KiB|MiB|GiB)?$" $text -}}
+{{- $unit := regexFind "([mkKMGTP]i?B?)?$" $text -}}
+{{- $factor := dict "" 1 "m" 0.001 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "P" 1000000000000000 "Pi" 1125899906842624 -}}
 {{- int64 (mulf (trimSuffix $unit $text | float64) (get $factor (trimSuffix "B" $unit))) -}}
 {{- end -}}
 {{- end -}}

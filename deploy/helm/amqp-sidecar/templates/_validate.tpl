@@ -20,6 +20,16 @@
 {{- if and ($a.lifecycle | default dict).preStop .values.sidecar.preStop }}
 - app.lifecycle.preStop: a container has one such hook, and the chart needs the app's to hold its SIGTERM back until the sidecar has drained. Leave it out; or set sidecar.preStop=false and call GET http://127.0.0.1:{{ include "amqp-sidecar-lib.adminPort" .lib }}/drained in yours, and give the sidecar its own hook another way
 {{- end }}
+{{- $url := get .env "SIDECAR_APP_URL" | default "" -}}
+{{- if hasPrefix "unix:///" $url -}}
+{{- $file := regexFind "/[^:]*" (trimPrefix "unix://" $url) -}}
+{{- $theirs := include "amqp-sidecar-lib.mounted" (dict "mounts" .root.Values.extraVolumeMounts "file" $file) | splitList " " -}}
+{{- $shared := false -}}
+{{- range $a.volumeMounts -}}{{- if has .name $theirs -}}{{- $shared = true -}}{{- end -}}{{- end -}}
+{{- if and (gt (len $theirs) 1) (not $shared) }}
+- app.volumeMounts: the app does not mount the volume ({{ join " " $theirs | trim }}) in which the sidecar looks for the socket {{ $file }} (app.url). Mount it where the app makes the socket
+{{- end }}
+{{- end -}}
 {{- range $a.env -}}
 {{- if and (kindIs "map" .) (hasPrefix "SIDECAR_" (.name | default "")) }}
 - app.env: {{ .name }} is a variable of the sidecar, and app.env is the app's. Move it to extraEnv
@@ -36,6 +46,18 @@
 - {{ $key }}: the pod has a container {{ quote $name }} already{{ if eq $name "sidecar" }}, the chart's own. Configure that with sidecar and extraEnv{{ else if eq $name "app" }}, your app's{{ end }}. Choose another name
 {{- end }}
 {{- $seen = append $seen $name -}}
+{{- if not .image }}
+- {{ $key }} {{ $name }}: has no image. Set it, with a tag or digest
+{{- end }}
+{{- $runs := or (eq $key "extraContainers") (eq (.restartPolicy | default "") "Always") -}}
+{{- range .ports -}}
+{{- $port := include "amqp-sidecar-lib.text" .containerPort -}}
+{{- range $variable, $default := dict "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_CONTROL_ADDR" "127.0.0.1:9091" -}}
+{{- if and $runs (eq $port (include "amqp-sidecar-lib.port" (get $.env $variable | default $default))) }}
+- {{ $key }} {{ $name }}: port {{ $port }} is that of the sidecar ({{ $variable }}), and containers of a pod share its network. Let it listen on another one, or move the sidecar's ({{ get $.at $variable | default "sidecar.control.address" }})
+{{- end }}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
