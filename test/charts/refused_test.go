@@ -59,3 +59,31 @@ func testRefused(t *testing.T, document string) {
 		}
 	}
 }
+
+// TestTheLibraryRefuses what it does not know below the key of a chart that uses it.
+func TestTheLibraryRefuses(t *testing.T) {
+	for set, want := range map[string]string{
+		"topolgy.queueType=quorum":           "topolgy: nothing reads it",
+		"topology.queuType=quorum":           "topology.queuType: nothing reads it",
+		"app.prot=3000":                      "app.prot: nothing reads it",
+		"app.image=x":                        "app.image: nothing reads it, because the app's container is yours",
+		"app.port=99999":                     "app.port: 99999 is no port",
+		"sidecar.adminPort=70000":            "sidecar.adminPort: 70000 is no port",
+		"replicaCount=2":                     "replicaCount: nothing reads it",
+		"dispatch=x":                         `dispatch: "x" is no section`,
+		"extraEnv=x":                         `extraEnv: "x" is no list`,
+		"extraVolumes[0]=x":                  `extraVolumes: "x" is no item of such a list`,
+		"terminationGracePeriodSeconds=abc":  `terminationGracePeriodSeconds: "abc" is no whole number of seconds`,
+		"terminationGracePeriodSeconds=1e+9": "is no whole number of seconds",
+	} {
+		t.Run(set, func(t *testing.T) {
+			t.Parallel()
+			for _, helm := range []string{helm3, helm4} {
+				_, err := run(helm, "template", release, example, "--kube-version", kubernetes, "--set", "messages."+set)
+				if err == nil || !strings.Contains(err.Error(), "\n- ") || !strings.Contains(err.Error(), want) {
+					t.Errorf("not said: %s\n%v", want, err)
+				}
+			}
+		})
+	}
+}

@@ -1,3 +1,57 @@
+{{- /* Sections that are none, lists that are none: everything else would stumble over them without saying why. A chart
+that gives its whole values, as amqp-sidecar does, has keys of its own among them; in a subtree everything is the sidecar's. */ -}}
+{{- define "amqp-sidecar-lib.check.shape" -}}
+{{- $given := .values | default dict -}}
+{{- $defaults := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
+{{- if not (kindIs "map" $given) }}
+- values: {{ toJson $given }} is no map with the sidecar's values
+{{- else -}}
+{{- range $key, $default := $defaults -}}
+{{- $value := get $given $key -}}
+{{- if not (or (not (hasKey $given $key)) (kindIs "invalid" $value)) -}}
+{{- if and (kindIs "map" $default) (not (kindIs "map" $value)) }}
+- {{ $key }}: {{ toJson $value }} is no section. It has the keys {{ keys $default | sortAlpha | join ", " | default "of the chart amqp-sidecar" }}
+{{- else if and (kindIs "slice" $default) (not (kindIs "slice" $value)) }}
+- {{ $key }}: {{ toJson $value }} is no list
+{{- else if kindIs "slice" $default -}}
+{{- range $value -}}
+{{- if not (kindIs "map" .) }}
+- {{ $key }}: {{ toJson . }} is no item of such a list, which has keys of its own{{ if eq $key "extraEnv" }}: {name: SIDECAR_…, value: "…"}{{ end }}
+{{- end }}
+{{- end -}}
+{{- else if and (kindIs "float64" $default) (not (regexMatch "^[0-9]+$" (include "amqp-sidecar-lib.text" $value))) }}
+- {{ $key }}: {{ toJson $value }} is no whole number of seconds
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- if ne (toJson $given) (toJson .root.Values) -}}
+{{- range $key := keys $given | sortAlpha -}}
+{{- if not (or (hasKey $defaults $key) (eq $key "global") (hasPrefix "x-" $key)) }}
+- {{ $key }}: nothing reads it. Known are {{ keys $defaults | sortAlpha | join ", " }}
+{{- end }}
+{{- end -}}
+{{- if kindIs "map" $given.app -}}
+{{- range $key := keys $given.app | sortAlpha -}}
+{{- if not (or (hasKey $defaults.app $key) (eq $key "port")) }}
+- app.{{ $key }}: nothing reads it, because the app's container is yours. Known are port, {{ keys $defaults.app | sortAlpha | join ", " }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $path := list "app.port" "sidecar.adminPort" -}}
+{{- $parts := splitList "." $path -}}
+{{- $section := get $given (first $parts) -}}
+{{- if kindIs "map" $section -}}
+{{- with include "amqp-sidecar-lib.text" (get $section (last $parts)) -}}
+{{- if not (include "amqp-sidecar-lib.isPort" .) }}
+- {{ $path }}: {{ . }} is no port. Take 1 to 65535
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* Keys that nothing reads: a setting that silently does nothing. */ -}}
 {{- define "amqp-sidecar-lib.check.keys" -}}
 {{- $known := include "amqp-sidecar-lib.defaults" . | fromYaml -}}

@@ -117,6 +117,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
   env     {variable: text} as the sidecar will see it, defaults that the chart makes included; null where only the cluster knows
 */ -}}
 {{- define "amqp-sidecar-lib.settings" -}}
+{{- include "amqp-sidecar-lib.refuse" (include "amqp-sidecar-lib.check.shape" .) -}}
 {{- $v := include "amqp-sidecar-lib.values" . | fromJson -}}
 {{- $typed := include "amqp-sidecar-lib.made" (dict "values" $v) | fromJson -}}
 {{- range $variable, $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}

@@ -4,7 +4,7 @@
 {{- $c := include "amqp-sidecar-lib.settings" $lib | fromJson -}}
 {{- $c = merge (dict "root" . "lib" $lib) $c -}}
 {{- $problems := include "amqp-sidecar-lib.problems" $lib -}}
-{{- range $part := list "app" "labels" "containers" "workload" "autoscaling" "keda" "hpa" "pdb" "crds" -}}
+{{- range $part := list "app" "labels" "containers" "volumes" "workload" "autoscaling" "keda" "hpa" "pdb" "crds" -}}
 {{- $problems = printf "%s\n%s" $problems (include (printf "amqp-sidecar.check.%s" $part) $c) -}}
 {{- end -}}
 {{- include "amqp-sidecar-lib.refuse" $problems -}}
@@ -62,6 +62,27 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "amqp-sidecar.check.volumes" -}}
+{{- $names := list -}}
+{{- range .values.extraVolumes -}}
+{{- if has (.name | default "") $names }}
+- extraVolumes: two are named {{ quote .name }}. Give each a name of its own
+{{- end }}
+{{- $names = append $names (.name | default "") -}}
+{{- end -}}
+{{- range (include "amqp-sidecar-lib.mounts" .lib | fromJson).volumes -}}{{- $names = append $names .name -}}{{- end -}}
+{{- range $key, $mounts := dict "app.volumeMounts" (.root.Values.app | default dict).volumeMounts "extraVolumeMounts" .values.extraVolumeMounts -}}
+{{- range $mounts -}}
+{{- if not (has (.name | default "") $names) }}
+- {{ $key }}: there is no volume {{ .name | default "" | quote }}. Add it to extraVolumes
+{{- end }}
+{{- if and (eq $key "extraVolumeMounts") (regexMatch "^/etc/amqp-sidecar(/|$)" (.mountPath | default "")) }}
+- {{ $key }}: {{ quote .mountPath }} is where the chart mounts the sidecar's Secrets. Mount it elsewhere
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "amqp-sidecar.check.workload" -}}
 {{- $values := .root.Values -}}
 {{- $w := merge (dict) ($values.workload | default dict) (dict "kind" "Deployment") -}}
@@ -82,6 +103,10 @@
 - strategy: is for a Deployment, and this is a {{ $w.kind }}. Leave it empty
 {{- end }}
 {{- else -}}
+{{- $rolling := ($values.strategy | default dict).rollingUpdate | default dict }}
+{{- if and (regexMatch "^0+%?$" (include "amqp-sidecar-lib.text" $rolling.maxSurge)) (regexMatch "^0+%?$" (include "amqp-sidecar-lib.text" $rolling.maxUnavailable)) }}
+- strategy.rollingUpdate: maxSurge and maxUnavailable are both 0, so no pod could ever be replaced. Set one of them to 1
+{{- end }}
 {{- range $key := list "parallelism" "completions" "backoffLimit" "activeDeadlineSeconds" "ttlSecondsAfterFinished" -}}
 {{- if include "amqp-sidecar-lib.text" (get $w $key) }}
 - workload.{{ $key }}: is for Jobs, and this is a Deployment. Leave it empty, or set workload.kind
@@ -90,6 +115,10 @@
 {{- end -}}
 {{- if and (eq $w.kind "CronJob") (not $w.schedule) }}
 - workload.schedule: is empty. Say when the CronJob runs, e.g. "*/10 * * * *"
+{{- else if and (eq $w.kind "CronJob") (regexMatch "TZ *=" $w.schedule) }}
+- workload.schedule: {{ quote $w.schedule }} has a time zone in it, which Kubernetes refuses. Set workload.timeZone
+{{- else if and (eq $w.kind "CronJob") (not (regexMatch "^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|@every [0-9hms.]+|[^ ]+( +[^ ]+){4})$" (trim $w.schedule))) }}
+- workload.schedule: {{ quote $w.schedule }} has not five fields: minute, hour, day of the month, month and day of the week, e.g. "*/10 * * * *"
 {{- else if and (ne $w.kind "CronJob") $w.schedule }}
 - workload.schedule: is for a CronJob, and this is a {{ $w.kind }}. Set workload.kind=CronJob, or leave it empty
 {{- end }}
@@ -106,7 +135,7 @@
 {{- if and $min $max }}
 - pdb: minAvailable and maxUnavailable are both set, and Kubernetes takes one. Keep maxUnavailable, which fits any number of pods
 {{- else if $max -}}
-{{- if has $max (list "0" "0%") }}
+{{- if regexMatch "^(0+%?|-.*)$" $max }}
 - pdb.maxUnavailable: {{ $max }} lets no pod go, so no node could ever be drained. Set it to 1 or more
 {{- end }}
 {{- else if $min -}}
