@@ -162,7 +162,7 @@
 {{- end }}
 {{- end }}
 {{- $url := get .env "SIDECAR_APP_URL" | default "" }}
-{{- if and (hasPrefix "unix:///" $url) (not (include "amqp-sidecar-lib.mounted" (dict "mounts" $v.extraVolumeMounts "file" (regexFind "/[^:]*" (trimPrefix "unix://" $url)))) ) }}
+{{- if and (hasPrefix "unix:///" $url) (not (include "amqp-sidecar-lib.wrong.app" $url)) (not (include "amqp-sidecar-lib.mounted" (dict "mounts" $v.extraVolumeMounts "file" (regexFind "/[^:]*" (trimPrefix "unix://" $url)))) ) }}
 - {{ .at.SIDECAR_APP_URL }}: nothing is mounted into the sidecar where the socket is. Give the app and the sidecar one volume: extraVolumes (an emptyDir), mounted at the socket's directory by extraVolumeMounts and by the app (app.volumeMounts in the chart amqp-sidecar)
 {{- end }}
 {{- range $kind, $list := dict "extraVolumes" $v.extraVolumes -}}
