@@ -8,11 +8,7 @@ import (
 
 // daprCases are answers of an app that was written for a Dapr subscription, and what becomes of their messages with the
 // dialect on and off.
-var daprCases = map[string]struct {
-	first          answer
-	on, off        string
-	detail, reason string
-}{
+var daprCases = map[string]daprCase{
 	"success":   {answer{status: 200, body: `{"status":"SUCCESS"}`}, "ack", "ack", "", "success"},
 	"empty":     {answer{status: 200}, "ack", "ack", "", "success"},
 	"no-status": {answer{status: 201, body: `{"id":7}`}, "ack", "ack", "", "success"},
@@ -30,9 +26,15 @@ var daprCases = map[string]struct {
 	"404":       {answer{status: 404, body: `{"status":"SUCCESS"}`}, "retry", "retry", "", "client_error"},
 }
 
-func TestDaprDialect(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("RESPONSE_DIALECT", "dapr").seed()
+type daprCase struct {
+	first          answer
+	on, off        string
+	detail, reason string
+}
+
+// daprSettles gives every case to a sidecar, and returns it when each message has been settled as want says.
+func daprSettles(t *testing.T, sc *scene, want func(daprCase) string) *sidecar {
+	t.Helper()
 	for id, c := range daprCases {
 		sc.app.on(id, c.first, status(200))
 		sc.send(id)
@@ -40,9 +42,18 @@ func TestDaprDialect(t *testing.T) {
 	s := sc.run()
 	for id, c := range daprCases {
 		eventually(t, "settlement of "+id, func() bool { return len(s.log.outcomes(id)) > 0 })
-		if got := s.log.outcomes(id)[0]; got != c.on {
-			t.Errorf("%s: %s, want %s", id, got, c.on)
+		if got := s.log.outcomes(id)[0]; got != want(c) {
+			t.Errorf("%s: %s, want %s", id, got, want(c))
 		}
+	}
+	return s
+}
+
+func TestDaprDialect(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("RESPONSE_DIALECT", "dapr").seed()
+	s := daprSettles(t, sc, func(c daprCase) string { return c.on })
+	for id, c := range daprCases {
 		// With the dialect on, a 2xx that is malformed is one whose verdict nobody has read.
 		if c.reason == "malformed" && !s.log.mentions(id, `"level":"WARN"`, "over 64 KiB") {
 			t.Errorf("%s: no warning of the size", id)
@@ -69,16 +80,8 @@ func TestDaprDialect(t *testing.T) {
 func TestDaprDialectIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()
+	s := daprSettles(t, sc, func(c daprCase) string { return c.off })
 	for id, c := range daprCases {
-		sc.app.on(id, c.first, status(200))
-		sc.send(id)
-	}
-	s := sc.run()
-	for id, c := range daprCases {
-		eventually(t, "settlement of "+id, func() bool { return len(s.log.outcomes(id)) > 0 })
-		if got := s.log.outcomes(id)[0]; got != c.off {
-			t.Errorf("%s: %s, want %s", id, got, c.off)
-		}
 		if c.off == "retry" {
 			sc.app.await(id, 2)
 		}

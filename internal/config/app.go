@@ -34,8 +34,8 @@ type App struct {
 
 	// `dapr`: the body of a 2xx may be what a Dapr subscriber answers. `{"status":"RETRY"}` retries, `"DROP"` parks,
 	// `"SUCCESS"`, no status or no such JSON acks, any other status retries, and so does an object that does not end
-	// within 64 KiB. `Amqp-Disposition` overrules it, and other
-	// statuses than 2xx mean what they always mean. `off`: bodies say nothing.
+	// within 64 KiB. `Amqp-Disposition` overrules it, and other statuses than 2xx mean what they always mean. `off`: bodies
+	// say nothing.
 	ResponseDialect string `env:"RESPONSE_DIALECT" envDefault:"off" oneof:"off|dapr"`
 }
 

@@ -8,8 +8,8 @@ import (
 	"sidecar/internal/config"
 )
 
-// template makes the table of variables for the Helm charts: what is not in it is unknown to the sidecar, and what breaks
-// its rules would end it with exit 64, so the charts refuse both before anything is installed.
+// template makes the table of variables and of reserved headers for the Helm charts: what is not in it is unknown to the
+// sidecar, and what breaks its rules would end it with exit 64, so the charts refuse both before anything is installed.
 func template() string {
 	var b strings.Builder
 	b.WriteString(`{{- /* Generated from internal/config by "go generate ./internal/config". Do not edit. */ -}}
@@ -31,6 +31,12 @@ func template() string {
 			fmt.Fprintf(&b, "%s: %s\n", v.Name, rule)
 		}
 	}
+	b.WriteString("{{- end -}}\n{{- define \"amqp-sidecar-lib.reservedHeaders\" -}}\n")
+	never, bare, prefixes := config.ReservedHeaders()
+	fmt.Fprintf(&b, "never: %s\nbare: %s\nprefixes: %s\n", words(never), words(bare), words(prefixes))
 	b.WriteString("{{- end -}}\n")
 	return b.String()
 }
+
+// words is a list in YAML.
+func words(list []string) string { return "[" + strings.Join(list, ", ") + "]" }

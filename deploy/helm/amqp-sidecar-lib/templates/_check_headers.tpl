@@ -1,8 +1,9 @@
-{{- /* Headers of messages that are sent to the app. The names are those of internal/config/request.go. */ -}}
+{{- /* Headers of messages that are sent to the app. */ -}}
 {{- define "amqp-sidecar-lib.check.headers" -}}
-{{- $never := splitList " " "host content-length transfer-encoding connection expect authorization cookie x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port" -}}
-{{- $prefixes := splitList " " "content- proxy- x-forwarded x-original- x-envoy- sec- if- amqp- ce-" -}}
-{{- $bare := concat $never (splitList " " "keep-alive te trailer trailers upgrade http2-settings www-authenticate cookie2 set-cookie set-cookie2 forwarded via x-real-ip true-client-ip cf-connecting-ip fastly-client-ip x-client-ip x-cluster-client-ip x-remote-addr x-remote-user remote-user x-original-url x-rewrite-url x-host x-http-method x-http-method-override x-method-override user-agent accept-encoding date range content-type proxy-authorization x-envoy-original-path sec-fetch-site if-match amqp-queue ce-id") -}}
+{{- $reserved := include "amqp-sidecar-lib.reservedHeaders" . | fromYaml -}}
+{{- $never := $reserved.never -}}
+{{- $prefixes := $reserved.prefixes -}}
+{{- $bare := concat $never $reserved.bare -}}
 {{- range $variable, $refused := dict "SIDECAR_FORWARD_HEADERS" $never "SIDECAR_PASSTHROUGH_HEADERS" $bare -}}
 {{- $at := get $.at $variable -}}
 {{- $seen := list -}}

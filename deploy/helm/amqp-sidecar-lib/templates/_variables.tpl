@@ -77,3 +77,8 @@ OTEL_RESOURCE_ATTRIBUTES: {}
 OTEL_TRACES_SAMPLER: {"words":["always_on","always_off","traceidratio","parentbased_always_on","parentbased_always_off","parentbased_traceidratio"]}
 OTEL_TRACES_SAMPLER_ARG: {"kind":"number"}
 {{- end -}}
+{{- define "amqp-sidecar-lib.reservedHeaders" -}}
+never: [host, content-length, transfer-encoding, connection, expect, authorization, cookie, x-forwarded-for, x-forwarded-host, x-forwarded-proto, x-forwarded-port]
+bare: [keep-alive, te, trailer, trailers, upgrade, http2-settings, www-authenticate, cookie2, set-cookie, set-cookie2, forwarded, via, x-real-ip, true-client-ip, cf-connecting-ip, fastly-client-ip, x-client-ip, x-cluster-client-ip, x-remote-addr, x-remote-user, remote-user, x-original-url, x-rewrite-url, x-host, x-http-method, x-http-method-override, x-method-override, user-agent, accept-encoding, date, range, content-type, proxy-authorization, x-envoy-original-path, sec-fetch-site, if-match, amqp-queue, ce-id]
+prefixes: [content-, proxy-, x-forwarded, x-original-, x-envoy-, sec-, if-, amqp-, ce-]
+{{- end -}}
