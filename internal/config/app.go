@@ -75,6 +75,7 @@ func (l *loader) checkOwnPort(name string, t appTarget) {
 	}
 	for _, own := range []struct{ name, addr string }{
 		{"SIDECAR_ADMIN_ADDR", l.cfg.Listen.AdminAddr}, {"SIDECAR_CONTROL_ADDR", l.cfg.Listen.ControlAddr},
+		{"SIDECAR_PUBLISH_ADDR", l.cfg.Publish.Addr},
 	} {
 		host, port, err := parseAddr(own.addr)
 		if err == nil && port == t.port && (anyHost(host) || loopbackHost(host)) {

@@ -74,6 +74,38 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_MAX_BODY=0", "1 to 512MiB"},
 		{"SIDECAR_MAX_BODY=1GiB", "1 to 512MiB"},
 
+		// Publishing.
+		{"SIDECAR_PUBLISH_ADDR=9092", "not host:port"},
+		{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9091", "same port as SIDECAR_CONTROL_ADDR"},
+		{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9090", "same port as SIDECAR_ADMIN_ADDR"},
+		{"SIDECAR_PUBLISH_ADDR=:9092", "needs SIDECAR_PUBLISH_TOKEN"},
+		{"SIDECAR_PUBLISH_ADDR=10.0.0.1:9092", "needs SIDECAR_PUBLISH_TOKEN"},
+		{"SIDECAR_PUBLISH_TOKEN=short", "shorter than 16"},
+		{"SIDECAR_PUBLISH_EXCHANGES=orders", "not name=value"},
+		{"SIDECAR_PUBLISH_EXCHANGES=orders=", "not name=value"},
+		{"SIDECAR_PUBLISH_EXCHANGES=a=b,a=c", "\"a\" is there twice"},
+		{"SIDECAR_PUBLISH_EXCHANGES=a/b=c", "not an alias"},
+		{"SIDECAR_PUBLISH_EXCHANGES=a=" + long, "longer than 255 bytes"},
+		{"SIDECAR_PUBLISH_ROUTING_KEYS=a,,b", "item 2 of the list is empty"},
+		{"SIDECAR_PUBLISH_ROUTING_KEYS=" + long, "longer than 255 bytes"},
+		{"SIDECAR_PUBLISH_MAX_BODY=1GiB", "1 to 512MiB"},
+		{"SIDECAR_PUBLISH_MAX_INFLIGHT=0", "1 to 10000"},
+		{"SIDECAR_PUBLISH_TIMEOUT=1ms", "10ms to 10m"},
+
+		// Outbox.
+		{"SIDECAR_OUTBOX_TABLE=x; drop table", "not the name of a table"},
+		{"SIDECAR_OUTBOX_TABLE=a.b.c", "not the name of a table"},
+		{"SIDECAR_OUTBOX_TABLE=a.", "not the name of a table"},
+		{"SIDECAR_OUTBOX_TABLE=" + long, "not the name of a table"},
+		{"SIDECAR_OUTBOX_COLUMNS=payload=body", "no column \"payload\""},
+		{"SIDECAR_OUTBOX_COLUMNS=body=pay load", "not the name of a column"},
+		{"SIDECAR_OUTBOX_COLUMNS=body=headers", "two columns would be \"headers\""},
+		{"SIDECAR_OUTBOX_EXCHANGE=" + long, "longer than 255 bytes"},
+		{"SIDECAR_OUTBOX_BATCH=0", "1 to 10000"},
+		{"SIDECAR_OUTBOX_POLL_INTERVAL=0s", "10ms to 1h"},
+		{"SIDECAR_OUTBOX_MAX_ATTEMPTS=0", "1 to 1000"},
+		{"SIDECAR_OUTBOX_RETENTION=1s", "1m to"},
+
 		// Times.
 		{"SIDECAR_APP_TIMEOUT=0s", "1ms to 20m"},
 		{"SIDECAR_APP_TIMEOUT=-5s", "1ms to 20m"},

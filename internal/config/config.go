@@ -35,6 +35,14 @@ type Config struct {
 	// The sidecar's own two listeners. Ports may be `:0`: the addresses in use are logged as `listening`.
 	Listen Listen `section:"Listeners" prefix:"SIDECAR_"`
 
+	// A third listener, off by default: the app POSTs messages to it, and the sidecar publishes them.
+	Publish Publish `section:"Publishing" prefix:"SIDECAR_"`
+
+	// A table in the app's PostgreSQL database, off by default: the app inserts messages in its own transactions, and the
+	// sidecar publishes those that were committed. The defaults of PostgreSQL's client (`PGHOST`, `PGSSLMODE`, …) count for
+	// what the connection string does not say.
+	Outbox Outbox `section:"Outbox" prefix:"SIDECAR_"`
+
 	// Stopping and logging.
 	Process Process `section:"Process" prefix:"SIDECAR_"`
 

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,12 @@ type Binding struct{ Exchange, Key string }
 
 // Bindings is a list of distinct bindings.
 type Bindings []Binding
+
+// Pair gives a name a value.
+type Pair struct{ Name, Value string }
+
+// Pairs is a list of names, each of which is there once, and their values.
+type Pairs []Pair
 
 // noDelays is the value that asks for an empty list, because an empty value means unset.
 const noDelays = "none"
@@ -115,4 +122,23 @@ func parseBindings(v string) (Bindings, error) {
 		b = append(b, Binding{Exchange: exchange, Key: key})
 	}
 	return b, nil
+}
+
+func parseAssignments(v string) (Pairs, error) {
+	items, err := split(v)
+	if err != nil {
+		return nil, err
+	}
+	var p Pairs
+	for _, item := range items {
+		name, value, found := strings.Cut(item, "=")
+		switch {
+		case !found || name == "" || value == "":
+			return nil, fmt.Errorf("%s is not name=value", shown(item))
+		case slices.ContainsFunc(p, func(other Pair) bool { return other.Name == name }):
+			return nil, fmt.Errorf("%s is there twice", shown(name))
+		}
+		p = append(p, Pair{Name: name, Value: value})
+	}
+	return p, nil
 }

@@ -49,6 +49,8 @@ func Load(environ []string, options ...Option) (*Config, error) {
 	l.checkService()
 	l.checkAMQP()
 	l.checkListen()
+	l.checkPublish()
+	l.checkOutbox()
 	l.checkApp()
 	l.checkWindow()
 	l.checkRetry()
@@ -173,7 +175,7 @@ func (l *loader) readSecrets() {
 var secretChecks = map[string]func(string) error{
 	"SIDECAR_AMQP_URL": checkAMQPURLs, "SIDECAR_AMQP_USERNAME": checkCredential, "SIDECAR_AMQP_PASSWORD": checkCredential,
 	"SIDECAR_APP_TOKEN": checkToken, "SIDECAR_CONTROL_TOKEN": checkControlToken,
-	"SIDECAR_CONTROL_READ_TOKEN": checkControlToken,
+	"SIDECAR_CONTROL_READ_TOKEN": checkControlToken, "SIDECAR_PUBLISH_TOKEN": checkControlToken,
 }
 
 // reject records a problem with a variable, whose value it adds.

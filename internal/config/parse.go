@@ -23,6 +23,7 @@ var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[Statuses]():      parser(parseStatuses),
 	reflect.TypeFor[Delays]():        parser(parseDelays),
 	reflect.TypeFor[Bindings]():      parser(parseBindings),
+	reflect.TypeFor[Pairs]():         parser(parseAssignments),
 	reflect.TypeFor[Secret]():        parser(parseSecret),
 }
 

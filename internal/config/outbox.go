@@ -1,0 +1,94 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Outbox is the table of messages in the app's database that are to be published.
+type Outbox struct {
+	// The database: `postgres://user:password@host:5432/name?sslmode=verify-full`, or as `host=… dbname=…`. Unset: no relay.
+	// It is read again at every connect.
+	DSN Secret `env:"OUTBOX_DSN" allowed:"a PostgreSQL connection URI or keyword/value string"`
+
+	// The table, with its schema if that is not the first of the role's `search_path`. Upper and lower case differ.
+	Table string `env:"OUTBOX_TABLE" envDefault:"outbox" allowed:"'table' or 'schema.table' of letters, digits, '_', '-' and '$', each at most 63 bytes"`
+
+	// What the columns of an existing table are called, where that differs: `body=payload,routing_key=topic`.
+	Columns Pairs `env:"OUTBOX_COLUMNS" allowed:"'column=name', separated by commas; the columns are 'id', 'exchange', 'routing_key', 'body', 'headers', 'properties', 'message_id', 'tracking_ids', 'ordering_key', 'created_at', 'send_after', 'sent_at', 'attempts', 'last_error' and 'quarantined_at'"`
+
+	// The exchange of rows that name none.
+	Exchange string `env:"OUTBOX_EXCHANGE" derived:"the service's main exchange" allowed:"at most 255 bytes, no control characters"`
+
+	// Rows that are claimed, published and marked as sent in one transaction.
+	Batch int `env:"OUTBOX_BATCH" envDefault:"500" range:"1..10000"`
+
+	// How often the table is looked at when no notification comes. Rows that are due later, or whose notification got lost,
+	// wait so long at most.
+	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"1s" range:"10ms..1h"`
+
+	// A row that the broker does not take is tried so often, with growing pauses, and then quarantined with the error.
+	MaxAttempts int `env:"OUTBOX_MAX_ATTEMPTS" envDefault:"10" range:"1..1000"`
+
+	// Rows that were sent longer ago are deleted. Unset: none are.
+	Retention time.Duration `env:"OUTBOX_RETENTION" otherwise:"kept" range:"1m..87600h"` // 0 = kept
+}
+
+// OutboxColumns are what the columns of an outbox are called unless SIDECAR_OUTBOX_COLUMNS says otherwise.
+var OutboxColumns = strings.Fields(`id exchange routing_key body headers properties message_id tracking_ids ordering_key
+	created_at send_after sent_at attempts last_error quarantined_at`)
+
+var (
+	aliasPattern      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	identifierPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$-]{0,62}$`)
+)
+
+func (l *loader) checkOutbox() {
+	const dsn, table, columns, exchange = "SIDECAR_OUTBOX_DSN", "SIDECAR_OUTBOX_TABLE", "SIDECAR_OUTBOX_COLUMNS", "SIDECAR_OUTBOX_EXCHANGE"
+	o := l.cfg.Outbox
+	parts := strings.Split(o.Table, ".")
+	if len(parts) > 2 || slices.ContainsFunc(parts, func(p string) bool { return !identifierPattern.MatchString(p) }) {
+		l.reject(table, "is not the name of a table")
+	}
+	names := map[string]string{}
+	for _, c := range OutboxColumns {
+		names[c] = c
+	}
+	for _, c := range o.Columns {
+		switch {
+		case !slices.Contains(OutboxColumns, c.Name):
+			l.reject(columns, "an outbox has no column %s", shown(c.Name))
+			return
+		case !identifierPattern.MatchString(c.Value):
+			l.reject(columns, "%s is not the name of a column", shown(c.Value))
+			return
+		}
+		names[c.Name] = c.Value
+	}
+	seen := map[string]bool{}
+	for _, c := range OutboxColumns {
+		if seen[names[c]] {
+			l.reject(columns, "two columns would be %s", shown(names[c]))
+			return
+		}
+		seen[names[c]] = true
+	}
+	if err := checkShortString(o.Exchange); err != nil {
+		l.reject(exchange, "%v", err)
+	}
+	if !l.isSet(dsn) {
+		l.warnUnused("SIDECAR_OUTBOX_", dsn, "there is no outbox")
+	}
+}
+
+// Column is what the column of an outbox is called in the table.
+func (o *Outbox) Column(name string) string {
+	for _, c := range o.Columns {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	return name
+}
