@@ -1,0 +1,171 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrDSN is a connection string that cannot be used. The text shows no part of it that could be the password.
+var ErrDSN = errors.New("not a connection string that can be used")
+
+// Bounds of what a connection may take.
+const (
+	connectTimeout = 10 * time.Second
+	// defaultTimeout bounds one statement, on the server. The client waits a little longer, so that the server's own error
+	// comes first and the connection stays.
+	defaultTimeout = 30 * time.Second
+	margin         = 5 * time.Second
+)
+
+// Database is where the outbox is.
+type Database struct {
+	DSN     func() (string, error) // read at every connect
+	Name    string                 // application_name, unless the DSN has one
+	Timeout time.Duration          // of one statement; 0 = 30 s
+}
+
+func (d *Database) timeout() time.Duration {
+	if d.Timeout > 0 {
+		return d.Timeout
+	}
+	return defaultTimeout
+}
+
+// Connect opens a connection. Its statements are bounded by Timeout on the server; notice takes the notifications and may
+// be nil. The error shows no password.
+func (d *Database) Connect(ctx context.Context, notice func()) (*pgconn.PgConn, error) {
+	dsn, err := d.DSN()
+	if err != nil && dsn == "" {
+		return nil, fmt.Errorf("%w: %w", ErrDSN, err)
+	}
+	cfg, err := parseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.ConnectTimeout <= 0 || cfg.ConnectTimeout > connectTimeout {
+		cfg.ConnectTimeout = connectTimeout
+	}
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	cfg.DialFunc = dialer.DialContext
+	if cfg.RuntimeParams["application_name"] == "" && d.Name != "" {
+		cfg.RuntimeParams["application_name"] = d.Name
+	}
+	if notice != nil {
+		cfg.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { notice() }
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout+margin)
+	defer cancel()
+	conn, err := pgconn.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	if err := d.prepare(ctx, conn); err != nil {
+		Close(conn)
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return conn, nil
+}
+
+// prepare sets what holds for the whole session. It is no part of the startup packet, where poolers refuse it.
+func (d *Database) prepare(ctx context.Context, conn *pgconn.PgConn) error {
+	ms := d.timeout().Milliseconds()
+	// A planner without statistics would sort a million rows to take five hundred. The index gives them in order.
+	// A relay that hangs, or whose machine has gone, lets its rows go.
+	return exec(ctx, conn, fmt.Sprintf(`SET enable_seqscan = off; SET enable_bitmapscan = off; SET statement_timeout = %d;
+		SET lock_timeout = %d; SET idle_in_transaction_session_timeout = %d;
+		SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+		SET DateStyle = 'ISO'; SET bytea_output = 'hex'`, ms, ms/3, 4*ms))
+}
+
+// Close ends a connection without waiting long for it.
+func Close(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// exec runs statements that give no rows.
+func exec(ctx context.Context, conn *pgconn.PgConn, sql string) error {
+	return conn.Exec(ctx, sql).Close()
+}
+
+// CheckDSN says what is wrong with a connection string: ErrDSN. It connects to nothing.
+func CheckDSN(dsn string) error {
+	_, err := parseDSN(dsn)
+	return err
+}
+
+// PlaintextHost is a host of the connection string, other than this machine, to which passwords and messages could travel
+// unencrypted; "" if there is none.
+func PlaintextHost(dsn string) string {
+	cfg, err := parseDSN(dsn)
+	if err != nil {
+		return ""
+	}
+	if cfg.TLSConfig == nil && !local(cfg.Host) {
+		return cfg.Host
+	}
+	for _, f := range cfg.Fallbacks {
+		if f.TLSConfig == nil && !local(f.Host) {
+			return f.Host
+		}
+	}
+	return ""
+}
+
+func local(host string) bool {
+	if host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// dsnProblems are what the driver's errors begin with, and what is said instead: its own text may repeat the password of
+// a connection string that it could not take apart.
+var dsnProblems = []struct{ begin, say string }{
+	{"failed to configure TLS", ""},
+	{"failed to read service", "the service it names cannot be read"},
+	{"failed to parse as URL", "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every special character of the password percent-encoded"},
+	{"failed to parse as keyword/value", "not of the form host=… dbname=… user=… password='…'"},
+	{"invalid sslcertmode", "invalid sslcertmode"},
+	{"invalid connect_timeout", "invalid connect_timeout"},
+	{"could not match", "not as many ports as hosts"},
+	{"invalid port", "invalid port"},
+	{"unknown target_session_attrs", "unknown target_session_attrs"},
+	{"unknown channel_binding", "unknown channel_binding"},
+	{"invalid require_auth", "invalid require_auth"},
+}
+
+func parseDSN(dsn string) (*pgconn.Config, error) {
+	cfg, err := pgconn.ParseConfig(dsn)
+	if err == nil {
+		return cfg, nil
+	}
+	text := err.Error()
+	_, text, _ = cutLast(text, "`: ")
+	for _, p := range dsnProblems {
+		if !strings.HasPrefix(text, p.begin) {
+			continue
+		}
+		if inner := errors.Unwrap(err); p.say == "" && inner != nil {
+			return nil, fmt.Errorf("%w: %w", ErrDSN, inner) // names of files and of settings
+		}
+		return nil, fmt.Errorf("%w: %s", ErrDSN, p.say)
+	}
+	return nil, ErrDSN
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+len(sep):], true
+}
