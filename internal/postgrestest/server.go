@@ -1,0 +1,84 @@
+package postgrestest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Server is a PostgreSQL of one test alone, which may stop, kill and freeze it. Its port stays the same.
+type Server struct {
+	DSN string // as the superuser, of the database postgres
+
+	t   testing.TB
+	dir string
+	env []string
+}
+
+// Start boots a server; lines are more lines for its postgresql.conf. It does not wait for the disk, which only a machine
+// that crashes would show. It is removed when the test ends.
+func Start(t testing.TB, lines ...string) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sidecar-postgres-") //nolint:usetesting // the parent of TempDir is the caller's alone: the server's own user could not enter it
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, dir: dir, env: append(os.Environ(), "POSTGRES_FSYNC=off", "POSTGRES_EXTRA_CONF="+strings.Join(lines, "\n"))}
+	t.Cleanup(func() { s.script("rm", dir) })
+	s.Restart()
+	return s
+}
+
+// Restart boots the server again after Stop, Immediate or Kill, and waits until it has recovered.
+func (s *Server) Restart() {
+	s.t.Helper()
+	found := regexp.MustCompile(`POSTGRES_DSN='(\S+)'`).FindStringSubmatch(s.script("start", s.dir, "0"))
+	if found == nil {
+		s.t.Fatal("postgres.sh start does not tell the DSN")
+	}
+	s.DSN = found[1]
+}
+
+// Stop ends every session and the server.
+func (s *Server) Stop() { s.t.Helper(); s.script("stop", s.dir) }
+
+// Immediate ends it without a checkpoint: the next start recovers.
+func (s *Server) Immediate() { s.t.Helper(); s.script("immediate", s.dir) }
+
+// Kill ends all of its processes by SIGKILL.
+func (s *Server) Kill() { s.t.Helper(); s.script("kill", s.dir) }
+
+// Freeze makes all of its processes stand still: connections stay open, and nothing answers.
+func (s *Server) Freeze() { s.t.Helper(); s.script("freeze", s.dir) }
+
+// Thaw lets it go on.
+func (s *Server) Thaw() { s.t.Helper(); s.script("thaw", s.dir) }
+
+// New makes an empty database on this server. It is gone with the server.
+func (s *Server) New() *Database {
+	s.t.Helper()
+	return newDatabase(s.t, s.DSN)
+}
+
+func (s *Server) script(args ...string) string {
+	s.t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(file), "../../scripts/postgres.sh"), args...)
+	var said strings.Builder
+	cmd.Env, cmd.Stderr = s.env, &said
+	// The server inherits neither: waiting for the end of a pipe would be waiting for the server's.
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("postgres.sh %v: %v\n%s", args, err, said.String())
+	}
+	return string(out)
+}
