@@ -3,7 +3,8 @@
 # PKG narrows the packages (default ./...), ARGS adds go test flags.
 # The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
 # fetched. CONSOLE_SCREENSHOTS says where its pictures go (default test/console/screenshots).
-# The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR) is used instead of a private one.
+# The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR) is used instead of a private one, and so is
+# the PostgreSQL of one below scripts/postgres.sh (POSTGRES_DSN). Packages that do not speak to PostgreSQL get none.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -40,7 +41,13 @@ if ((${#race[@]})); then export SIDECAR_TEST_RACE=1; fi
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
   "${race[@]}" -shuffle=on -p 1 -count=1 -timeout 15m "${extra[@]}" "${packages[@]}")
 
-if [ -n "${AMQP_URL:-}" ]; then "${suite[@]}"; else scripts/broker.sh run 0 "${suite[@]}"; fi
+if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
+if [ -z "${POSTGRES_DSN:-}" ] &&
+  go list -f '{{.TestImports}} {{.XTestImports}}' "${packages[@]}" | grep -E 'sidecar/internal/postgrestest|jackc/pgx' >/dev/null; then
+  # Processes are killed, the machine is not.
+  suite=(env POSTGRES_FSYNC="${POSTGRES_FSYNC:-off}" scripts/postgres.sh run 0 "${suite[@]}")
+fi
+"${suite[@]}"
 
 # A test that skips itself proves nothing. (Packages without tests report a skip too, but no test name.)
 if skipped=$(grep '"Action":"skip"' "$events" | grep '"Test":'); then
