@@ -5,8 +5,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 echo "lint: go.mod"
 go mod tidy -diff
+go -C examples/outbox/go mod tidy -diff
 echo "lint: go vet"
 go vet -tags charts,kubernetes ./...
+go -C examples/outbox/go vet ./...
 echo "lint: golangci-lint"
 scripts/golangci.sh run
 echo "lint: links in the documentation"

@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # need.sh COMMAND PACKAGE...: makes sure COMMAND exists, installing the Debian packages when it does not. A package that
-# brings a service (prometheus) does not start it.
+# brings a service (prometheus) does not start it. COMMAND may be python3:MODULE, a module that Debian's Python can import.
 # Exit 1 with one line of advice when it cannot: no apt, no root and no password-less sudo, or the install failed.
 set -euo pipefail
 
 cmd=$1
 shift
-command -v "$cmd" >/dev/null && exit 0
+is_there() {
+  case $cmd in
+    python3:*) /usr/bin/python3 -c "import ${cmd#*:}" 2>/dev/null ;;
+    *) command -v "$cmd" >/dev/null ;;
+  esac
+}
+is_there && exit 0
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then
@@ -36,4 +42,4 @@ if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive flock /tmp/.sidecar-brok
   echo "$cmd is missing and installing $* failed" >&2
   exit 1
 fi
-command -v "$cmd" >/dev/null || { echo "$cmd is still missing after installing $*" >&2; exit 1; }
+is_there || { echo "$cmd is still missing after installing $*" >&2; exit 1; }

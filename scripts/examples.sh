@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# examples.sh: sets up what the programs of examples/outbox need and prints lines to eval:
+#   EXAMPLES_PYTHON  a Python with psycopg: the python3 of PATH if it has it, else Debian's, with the package
+#   EXAMPLES_NODE    a directory with a copy of examples/outbox/node and the packages of its lock file
+#   EXAMPLES_GO      the program of examples/outbox/go
+# Those that are set already are taken as they are.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cache=$PWD/.cache/examples
+mkdir -p "$cache"
+# Two of these may run at the same time.
+exec 9>"$cache/lock"
+flock 9
+
+if [ -z "${EXAMPLES_PYTHON:-}" ]; then
+  EXAMPLES_PYTHON=$(command -v python3 || true)
+  if ! "${EXAMPLES_PYTHON:-false}" -c 'import psycopg' 2>/dev/null; then
+    scripts/need.sh python3:psycopg python3 python3-psycopg 9>&-
+    EXAMPLES_PYTHON=/usr/bin/python3
+  fi
+fi
+
+if [ -z "${EXAMPLES_NODE:-}" ]; then
+  scripts/need.sh node nodejs 9>&-
+  EXAMPLES_NODE=$cache/node
+  mkdir -p "$EXAMPLES_NODE"
+  if ! cmp -s examples/outbox/node/package-lock.json "$EXAMPLES_NODE/installed.json"; then
+    scripts/need.sh npm npm 9>&-
+    echo "fetching the packages of examples/outbox/node (once)" >&2
+    cp examples/outbox/node/{package.json,package-lock.json,.npmrc} "$EXAMPLES_NODE/"
+    (cd "$EXAMPLES_NODE" && npm ci --silent --ignore-scripts --no-audit --no-fund >&2)
+    cp examples/outbox/node/package-lock.json "$EXAMPLES_NODE/installed.json"
+  fi
+  cp examples/outbox/node/{package.json,orders.js} "$EXAMPLES_NODE/"
+fi
+
+if [ -z "${EXAMPLES_GO:-}" ]; then
+  EXAMPLES_GO=$cache/orders
+  go build -C examples/outbox/go -o "$EXAMPLES_GO" .
+fi
+
+printf 'export EXAMPLES_PYTHON=%q EXAMPLES_NODE=%q EXAMPLES_GO=%q\n' "$EXAMPLES_PYTHON" "$EXAMPLES_NODE" "$EXAMPLES_GO"
