@@ -50,6 +50,8 @@ func secrets(t *testing.T, tls bool) string {
 		"tls/ca.crt": certificate, "tls/tls.crt": certificate,
 		"tls/tls.key":   string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
 		"control/token": "0123456789abcdef", "control/read-token": "fedcba9876543210", "app/token": "token",
+		"publish/token": "0123456789abcdef", "outbox/dsn": "postgres://user:password@db.example.com/orders?sslmode=verify-full",
+		"outbox-tls/ca.crt": certificate,
 	} {
 		name = filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {

@@ -155,13 +155,13 @@ func pod(o object) object {
 	return m
 }
 
-// sidecar is its container in a pod's specification.
+// sidecar is its container in a pod's specification, or the one that only migrates the outbox.
 func sidecar(t *testing.T, spec object) object {
 	t.Helper()
 	for _, list := range []string{"initContainers", "containers"} {
 		all, _ := spec.at(list).([]any)
 		for _, c := range all {
-			if m, _ := c.(map[string]any); m["name"] == "sidecar" {
+			if m, _ := c.(map[string]any); m["name"] == "sidecar" || m["name"] == "outbox-migrate" {
 				return m
 			}
 		}

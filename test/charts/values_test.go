@@ -196,6 +196,7 @@ func sample(name string, rule object) string {
 		"SIDECAR_PREFETCH": "10", "SIDECAR_MAX_BODY": "1MiB", "SIDECAR_RETRY_DELAYS": "1s,5s", "SIDECAR_AMQP_SASL": "plain",
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/", "SIDECAR_SHUTDOWN_GRACE": "20s", "SIDECAR_RETRY_AFTER_MAX": "1m",
 		"SIDECAR_DEAD_LETTER": "disabled", "SIDECAR_REQUEUE_DELAY_MAX": "2s", "SIDECAR_EXCHANGE_TYPE": "topic",
+		"SIDECAR_PUBLISH_ADDR": "127.0.0.1:9192", "SIDECAR_PUBLISH_EXCHANGES": "audit=audit.events", "SIDECAR_OUTBOX_COLUMNS": "body=payload",
 	}
 	if text := texts[name]; text != "" {
 		return text
@@ -257,7 +258,9 @@ func TestAValueAndItsVariable(t *testing.T) {
 			switch {
 			case path == "tracing.resourceAttributes":
 				set, text = "--set="+path+".a=b", "a=b"
-			case path == "topology.retryDelays" || path == "topology.bindings" || path == "dispatch.parkOnStatus":
+			case path == "publish.exchanges" || path == "outbox.columns":
+				set = "--set=" + path + "." + text
+			case path == "topology.retryDelays" || path == "publish.routingKeys" || path == "topology.bindings" || path == "dispatch.parkOnStatus":
 			case object(rule).text("kind") == "number" || name == "SIDECAR_PREFETCH":
 				set = "--set=" + path + "=" + text
 			case strings.HasSuffix(path, "Headers"):

@@ -118,7 +118,7 @@
 
 {{- /* Keys of Secrets, wherever values name one. */ -}}
 {{- define "amqp-sidecar-lib.check.secretKeys" -}}
-{{- range $path := list "broker.existingSecretKey" "broker.usernameKey" "broker.passwordKey" "broker.tls.caKey" "broker.tls.certKey" "broker.tls.keyKey" "sidecar.control.tokenKey" "sidecar.control.readTokenKey" "app.tokenSecret.key" "tracing.headersSecret.key" -}}
+{{- range $path := list "broker.existingSecretKey" "broker.usernameKey" "broker.passwordKey" "broker.tls.caKey" "broker.tls.certKey" "broker.tls.keyKey" "sidecar.control.tokenKey" "sidecar.control.readTokenKey" "app.tokenSecret.key" "publish.tokenKey" "outbox.existingSecretKey" "outbox.tls.caKey" "outbox.tls.certKey" "outbox.tls.keyKey" "outbox.migrate.existingSecretKey" "tracing.headersSecret.key" -}}
 {{- $value := $.v -}}
 {{- range splitList "." $path -}}{{- $value = ternary (get ($value | default dict) .) nil (kindIs "map" $value) -}}{{- end -}}
 {{- with $value | toString -}}

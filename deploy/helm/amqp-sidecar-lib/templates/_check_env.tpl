@@ -55,14 +55,14 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- /* Keys that nothing reads: a setting that silently does nothing. */ -}}
 {{- define "amqp-sidecar-lib.check.keys" -}}
 {{- $known := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
-{{- $known = mergeOverwrite $known (dict "sidecar" (dict "adminPort" nil) "tracing" (dict "enabled" nil) "topology" (dict "retryMode" nil) "app" (dict "port" nil)) -}}
+{{- $known = mergeOverwrite $known (dict "sidecar" (dict "adminPort" nil) "publish" (dict "address" nil) "tracing" (dict "enabled" nil) "topology" (dict "retryMode" nil) "app" (dict "port" nil)) -}}
 {{- range $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}
 {{- $parts := splitList "." $path -}}
 {{- $section := get $known (first $parts) -}}
 {{- if eq (len $parts) 3 -}}{{- $section = get $section (index $parts 1) -}}{{- end -}}
 {{- $_ := set $section (last $parts) nil -}}
 {{- end -}}
-{{- range $name := list "image" "service" "broker" "topology" "dispatch" "flow" "sidecar" "tracing" -}}
+{{- range $name := list "image" "service" "broker" "topology" "dispatch" "flow" "publish" "outbox" "sidecar" "tracing" -}}
 {{- $section := get $.v $name -}}
 {{- range $key := keys $section | sortAlpha }}
 {{- if not (hasKey (get $known $name) $key) }}
@@ -70,7 +70,7 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- end }}
 {{- end }}
 {{- end -}}
-{{- range $path := list "broker.tls" "sidecar.control" "app.tokenSecret" "tracing.headersSecret" -}}
+{{- range $path := list "broker.tls" "outbox.tls" "outbox.migrate" "sidecar.control" "app.tokenSecret" "tracing.headersSecret" -}}
 {{- $parts := splitList "." $path -}}
 {{- $inner := get (get $known (first $parts)) (last $parts) -}}
 {{- range $key := keys (get (get $.v (first $parts)) (last $parts) | default dict) | sortAlpha }}

@@ -10,9 +10,9 @@
 {{- $local := regexFind "^https?://(127\\.[0-9.]+|localhost|\\[::1\\])(:[0-9]+)?" $url -}}
 {{- if $local -}}
 {{- $port := regexFind ":[0-9]+$" $local | trimPrefix ":" | default (ternary "443" "80" (hasPrefix "https" $url)) -}}
-{{- range $variable, $default := dict "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_CONTROL_ADDR" "127.0.0.1:9091" -}}
-{{- if eq $port (include "amqp-sidecar-lib.port" (get $.env $variable | default $default)) }}
-- {{ $.at.SIDECAR_APP_URL }}: {{ $port }} is the port of the sidecar's own listener ({{ $variable }}), and the two share the pod's network. Let the app listen on another one, or move the sidecar's ({{ get $.at $variable }})
+{{- range $variable, $address := include "amqp-sidecar-lib.listeners" $ | fromJson -}}
+{{- if eq $port (include "amqp-sidecar-lib.port" $address) }}
+- {{ $.at.SIDECAR_APP_URL }}: {{ $port }} is the port of the sidecar's own listener ({{ $variable }}), and the two share the pod's network. Let the app listen on another one, or move the sidecar's ({{ ternary "publish.address" (get $.at $variable) (eq (get $.at $variable) "publish.enabled") }})
 {{- end }}
 {{- end -}}
 {{- end -}}

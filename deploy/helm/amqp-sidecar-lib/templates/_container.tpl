@@ -7,6 +7,11 @@
 {{- include "amqp-sidecar-lib.port" ((include "amqp-sidecar-lib.settings" . | fromJson).env.SIDECAR_ADMIN_ADDR | default ":9090") -}}
 {{- end -}}
 
+{{- /* "yes" where the environment names a database. */ -}}
+{{- define "amqp-sidecar-lib.hasOutbox" -}}
+{{- if or (hasKey . "SIDECAR_OUTBOX_DSN") (hasKey . "SIDECAR_OUTBOX_DSN_FILE") -}}yes{{- end -}}
+{{- end -}}
+
 {{- /* The memory limit: as given, nothing for none, else 128Mi, or what a prefetch that was set could hold. The sidecar refuses to
 start where the messages it may hold do not fit into three quarters of the limit. */ -}}
 {{- define "amqp-sidecar-lib.memory" -}}
@@ -14,7 +19,13 @@ start where the messages it may hold do not fit into three quarters of the limit
 {{- if not $given -}}
 {{- $prefetch := get .env "SIDECAR_PREFETCH" | default "1" | int64 -}}
 {{- $body := include "amqp-sidecar-lib.bytes" (get .env "SIDECAR_MAX_BODY" | default "16MiB") | int64 -}}
-{{- printf "%dMi" (max 128 (add1 (div (mul $prefetch $body 4) 3145728))) -}}
+{{- $limit := max 128 (add1 (div (mul $prefetch $body 4) 3145728)) -}}
+{{- /* Bodies in flight that the publish listener and the outbox allow themselves: 64 MiB, or one that is larger, and 32 MiB. */ -}}
+{{- if hasKey .env "SIDECAR_PUBLISH_ADDR" -}}
+{{- $limit = add $limit (div (mul 4 (max 67108864 (include "amqp-sidecar-lib.bytes" (get .env "SIDECAR_PUBLISH_MAX_BODY" | default "16MiB") | int64))) 3145728) -}}
+{{- end -}}
+{{- if include "amqp-sidecar-lib.hasOutbox" .env -}}{{- $limit = add $limit 43 -}}{{- end -}}
+{{- printf "%dMi" $limit -}}
 {{- else if ne $given "none" -}}
 {{- $given -}}
 {{- end -}}

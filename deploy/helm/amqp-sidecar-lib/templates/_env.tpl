@@ -25,10 +25,22 @@ SIDECAR_LOG_LEVEL: sidecar.logLevel
 SIDECAR_MAX_BODY: flow.maxBody
 SIDECAR_MAX_RETRIES: topology.maxRetries
 SIDECAR_MESSAGE_TTL: topology.messageTTL
+SIDECAR_OUTBOX_BATCH: outbox.batch
+SIDECAR_OUTBOX_COLUMNS: outbox.columns
+SIDECAR_OUTBOX_EXCHANGE: outbox.exchange
+SIDECAR_OUTBOX_MAX_ATTEMPTS: outbox.maxAttempts
+SIDECAR_OUTBOX_POLL_INTERVAL: outbox.pollInterval
+SIDECAR_OUTBOX_RETENTION: outbox.retention
+SIDECAR_OUTBOX_TABLE: outbox.table
 SIDECAR_PARK_ON_STATUS: dispatch.parkOnStatus
 SIDECAR_PASSTHROUGH_HEADERS: dispatch.passthroughHeaders
 SIDECAR_PREFETCH: flow.prefetch
 SIDECAR_PREFIX: topology.prefix
+SIDECAR_PUBLISH_EXCHANGES: publish.exchanges
+SIDECAR_PUBLISH_MAX_BODY: publish.maxBody
+SIDECAR_PUBLISH_MAX_INFLIGHT: publish.maxInflight
+SIDECAR_PUBLISH_ROUTING_KEYS: publish.routingKeys
+SIDECAR_PUBLISH_TIMEOUT: publish.timeout
 SIDECAR_QUEUE: topology.queue
 SIDECAR_QUEUE_TYPE: topology.queueType
 SIDECAR_REQUEUE_DELAY_MAX: dispatch.requeueDelayMax
@@ -53,7 +65,7 @@ OTEL_TRACES_SAMPLER_ARG: tracing.samplerArg
 {{- /* Where files are in the sidecar's container, by what they are for. Directories, not single files: those that are
 mounted alone (subPath) never change, and a secret is rotated by changing the file. */ -}}
 {{- define "amqp-sidecar-lib.directories" -}}
-{broker: /etc/amqp-sidecar/broker, tls: /etc/amqp-sidecar/tls, control: /etc/amqp-sidecar/control, app: /etc/amqp-sidecar/app, crash: /var/lib/amqp-sidecar}
+{broker: /etc/amqp-sidecar/broker, tls: /etc/amqp-sidecar/tls, control: /etc/amqp-sidecar/control, app: /etc/amqp-sidecar/app, publish: /etc/amqp-sidecar/publish, outbox: /etc/amqp-sidecar/outbox, outbox-tls: /etc/amqp-sidecar/outbox-tls, crash: /var/lib/amqp-sidecar}
 {{- end -}}
 
 {{- /* Variables that come from more than one value, or name a file: {variable: {value, from}}. */ -}}
@@ -93,6 +105,17 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- if $v.app.tokenSecret.name -}}
 {{- $_ := set $made "SIDECAR_APP_TOKEN_FILE" (dict "value" (printf "%s/token" $dir.app) "from" "app.tokenSecret") -}}
 {{- end -}}
+{{- with $v.publish -}}
+{{- if .enabled -}}
+{{- $_ := set $made "SIDECAR_PUBLISH_ADDR" (dict "value" (.address | default "127.0.0.1:9092") "from" (ternary "publish.enabled" "publish.address" (empty .address))) -}}
+{{- end -}}
+{{- if and .existingSecret .tokenKey -}}
+{{- $_ := set $made "SIDECAR_PUBLISH_TOKEN_FILE" (dict "value" (printf "%s/token" $dir.publish) "from" "publish.tokenKey") -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.outbox.existingSecret -}}
+{{- $_ := set $made "SIDECAR_OUTBOX_DSN_FILE" (dict "value" (printf "%s/dsn" $dir.outbox) "from" "outbox.existingSecret") -}}
+{{- end -}}
 {{- if $v.app.url -}}
 {{- $_ := set $made "SIDECAR_APP_URL" (dict "value" $v.app.url "from" "app.url") -}}
 {{- else if or $v.app.port $v.app.path -}}
@@ -127,7 +150,10 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- end -}}
 {{- if kindIs "map" $value -}}
 {{- $pairs := list -}}
-{{- range $k, $x := $value -}}{{- $pairs = append $pairs (printf "%s=%s" $k (include "amqp-sidecar-lib.text" $x | urlquery | replace "+" "%20")) -}}{{- end -}}
+{{- range $k, $x := $value -}}
+{{- $text := include "amqp-sidecar-lib.text" $x -}}
+{{- $pairs = append $pairs (printf "%s=%s" $k (ternary (urlquery $text | replace "+" "%20") $text (hasPrefix "OTEL_" $variable))) -}}
+{{- end -}}
 {{- $value = join "," $pairs -}}
 {{- end -}}
 {{- with include "amqp-sidecar-lib.text" $value -}}
@@ -154,6 +180,23 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- range $variable, $x := $typed -}}{{- $_ := set $at $variable $x.from -}}{{- end -}}
 {{- range $variable := keys $given -}}{{- $_ := set $at $variable (printf "extraEnv %s" $variable) -}}{{- end -}}
 {{- dict "values" $v "typed" $typed "given" $given "env" $env "at" $at | toJson -}}
+{{- end -}}
+
+{{- /* {variable: address} of what the sidecar listens on; null where only the cluster knows it. */ -}}
+{{- define "amqp-sidecar-lib.listeners" -}}
+{{- $all := dict "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_CONTROL_ADDR" "127.0.0.1:9091" -}}
+{{- range $variable := list "SIDECAR_ADMIN_ADDR" "SIDECAR_CONTROL_ADDR" "SIDECAR_PUBLISH_ADDR" -}}
+{{- if hasKey $.env $variable -}}{{- $_ := set $all $variable (get $.env $variable) -}}{{- end -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end -}}
+
+{{- /* Environment of the app's container, as a list: where it POSTs messages. Nothing without that listener. */ -}}
+{{- define "amqp-sidecar-lib.appEnv" -}}
+{{- with (include "amqp-sidecar-lib.settings" . | fromJson).env.SIDECAR_PUBLISH_ADDR -}}
+{{- $host := ternary "[::1]" "127.0.0.1" (hasPrefix "[::1]" .) -}}
+- {name: SIDECAR_PUBLISH_URL, value: {{ printf "http://%s:%s/publish" $host (include "amqp-sidecar-lib.port" .) | quote }}}
+{{- end -}}
 {{- end -}}
 
 {{- /* JSON of a list for env, its values as the text that Kubernetes wants them to be. */ -}}

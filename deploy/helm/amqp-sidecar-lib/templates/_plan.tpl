@@ -146,3 +146,17 @@ retries      never
 parks in     {{ if $p.dlq }}{{ $p.dlq }}{{ with $p.dlx }}, through {{ . }}{{ end }}, after {{ $p.maxRetries }} retries{{ else }}nothing: after {{ $p.maxRetries }} retries a message is discarded{{ end }}
 {{- end -}}
 {{- end -}}
+
+{{- /* Where the app's own messages go in, for people; nothing where it publishes none through the sidecar. */ -}}
+{{- define "amqp-sidecar-lib.publishing" -}}
+{{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- $lines := list -}}
+{{- with include "amqp-sidecar-lib.appEnv" . | fromYamlArray -}}
+{{- $lines = append $lines (printf "publishes    %s/default/KEY" (first .).value) -}}
+{{- end -}}
+{{- if include "amqp-sidecar-lib.hasOutbox" $s.env -}}
+{{- $made := ternary "made by the Job before this" "made by `sidecar outbox migrate`" $s.values.outbox.migrate.enabled -}}
+{{- $lines = append $lines (printf "outbox       %s, %s" ($s.env.SIDECAR_OUTBOX_TABLE | default "outbox") $made) -}}
+{{- end -}}
+{{- join "\n" $lines -}}
+{{- end -}}

@@ -7,7 +7,7 @@ get, so it does not matter whether a setting came as a value or through extraEnv
 {{- if and (contains "$(" (toString $text)) (hasKey $s.given $name) -}}{{- $_ := set $s.env $name nil -}}{{- end -}}
 {{- end -}}
 {{- $c := dict "root" .root "values" .values "v" $s.values "typed" $s.typed "given" $s.given "env" $s.env "at" $s.at -}}
-{{- range $part := list "keys" "extraEnv" "rules" "image" "broker" "secretKeys" "tls" "app" "topology" "retries" "names" "times" "headers" "flow" "control" "pod" "tracing" -}}
+{{- range $part := list "keys" "extraEnv" "rules" "image" "broker" "secretKeys" "tls" "app" "topology" "retries" "names" "times" "headers" "flow" "control" "publish" "outbox" "pod" "tracing" -}}
 {{- with include (printf "amqp-sidecar-lib.check.%s" $part) $c | trim }}
 {{ . }}
 {{- end -}}

@@ -27,6 +27,12 @@ broker:
 topology: {}
 dispatch: {}
 flow: {}
+publish: {enabled: false, existingSecret: "", tokenKey: token}
+outbox:
+  existingSecret: ""
+  existingSecretKey: dsn
+  tls: {existingSecret: "", caKey: ca.crt, certKey: "", keyKey: ""}
+  migrate: {enabled: false, existingSecret: "", existingSecretKey: dsn, notify: true}
 tracing: {headersSecret: {name: "", key: headers}}
 sidecar:
   native: true

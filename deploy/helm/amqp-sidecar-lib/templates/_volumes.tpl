@@ -32,19 +32,50 @@ sidecar's container alone, so 0444 lets its user read them whatever the pod's fs
 {{- $_ := set $secrets "app" (dict "name" .name "items" (list (dict "key" .key "path" "token"))) -}}
 {{- end -}}
 {{- end -}}
-{{- $volumes := list -}}
-{{- $mounts := list -}}
-{{- range $what, $x := $secrets -}}
-{{- $name := printf "amqp-sidecar-%s" $what -}}
-{{- $volumes = append $volumes (dict "name" $name "secret" (dict "secretName" $x.name "defaultMode" 0444 "items" $x.items)) -}}
-{{- $mounts = append $mounts (dict "name" $name "mountPath" (get $dir $what) "readOnly" true) -}}
+{{- with $v.publish -}}
+{{- if .existingSecret -}}
+{{- $_ := set $secrets "publish" (dict "name" .existingSecret "items" (list (dict "key" .tokenKey "path" "token"))) -}}
 {{- end -}}
+{{- end -}}
+{{- $secrets = merge $secrets (include "amqp-sidecar-lib.outboxSecrets" $v.outbox | fromJson) -}}
+{{- $mounted := include "amqp-sidecar-lib.mountedSecrets" $secrets | fromJson -}}
+{{- $volumes := $mounted.volumes -}}
+{{- $mounts := $mounted.mounts -}}
 {{- $limit := $s.env.SIDECAR_CRASH_LIMIT -}}
 {{- if or (and (hasKey $s.env "SIDECAR_CRASH_LIMIT") (kindIs "invalid" $limit)) (and $limit (ne $limit "0")) -}}
 {{- $volumes = append $volumes (dict "name" "amqp-sidecar-crash" "emptyDir" (dict "sizeLimit" "16Mi")) -}}
 {{- $mounts = append $mounts (dict "name" "amqp-sidecar-crash" "mountPath" ($s.env.SIDECAR_CRASH_DIR | default $dir.crash)) -}}
 {{- end -}}
 {{- dict "volumes" (concat $volumes $v.extraVolumes) "mounts" (concat $mounts $v.extraVolumeMounts) | toJson -}}
+{{- end -}}
+
+{{- /* The same of {directory: {name, items}}, for Secrets. */ -}}
+{{- define "amqp-sidecar-lib.mountedSecrets" -}}
+{{- $dir := include "amqp-sidecar-lib.directories" . | fromYaml -}}
+{{- $volumes := list -}}
+{{- $mounts := list -}}
+{{- range $what, $x := . -}}
+{{- $name := printf "amqp-sidecar-%s" $what -}}
+{{- $volumes = append $volumes (dict "name" $name "secret" (dict "secretName" $x.name "defaultMode" 0444 "items" $x.items)) -}}
+{{- $mounts = append $mounts (dict "name" $name "mountPath" (get $dir $what) "readOnly" true) -}}
+{{- end -}}
+{{- dict "volumes" $volumes "mounts" $mounts | toJson -}}
+{{- end -}}
+
+{{- /* What the database needs, of values of the section outbox: {directory: {name, items}}, as JSON. */ -}}
+{{- define "amqp-sidecar-lib.outboxSecrets" -}}
+{{- $secrets := dict -}}
+{{- if .existingSecret -}}
+{{- $_ := set $secrets "outbox" (dict "name" .existingSecret "items" (list (dict "key" .existingSecretKey "path" "dsn"))) -}}
+{{- end -}}
+{{- if .tls.existingSecret -}}
+{{- $items := list -}}
+{{- range $key, $path := dict "caKey" "ca.crt" "certKey" "tls.crt" "keyKey" "tls.key" -}}
+{{- with get $.tls $key -}}{{- $items = append $items (dict "key" . "path" $path) -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $secrets "outbox-tls" (dict "name" .tls.existingSecret "items" $items) -}}
+{{- end -}}
+{{- toJson $secrets -}}
 {{- end -}}
 
 {{- define "amqp-sidecar-lib.volumes" -}}

@@ -69,6 +69,8 @@ networkPolicy:
   enabled: false
   brokerPeers: []
   brokerPorts: []
+  databasePeers: []
+  databasePorts: []
   metricsPeers: []
   extraIngress: []
   extraEgress: []

@@ -20,6 +20,10 @@
 {{- include "amqp-sidecar.name" . }}-test
 {{- end -}}
 
+{{- define "amqp-sidecar.migrateName" -}}
+{{- include "amqp-sidecar.name" . }}-migrate
+{{- end -}}
+
 {{- define "amqp-sidecar.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "amqp-sidecar.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}

@@ -1,7 +1,8 @@
 {{- /* The pod template of whatever runs it. */ -}}
 {{- define "amqp-sidecar.pod" -}}
 {{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) "appVersion" .Chart.AppVersion -}}
-{{- $app := merge (dict "env" (include "amqp-sidecar-lib.texts" .Values.app.env | fromJsonArray)) .Values.app -}}
+{{- $env := concat (include "amqp-sidecar-lib.appEnv" $lib | fromYamlArray) (include "amqp-sidecar-lib.texts" .Values.app.env | fromJsonArray) -}}
+{{- $app := merge (dict "env" $env) .Values.app -}}
 {{- $native := (include "amqp-sidecar-lib.values" $lib | fromJson).sidecar.native -}}
 metadata:
   labels:

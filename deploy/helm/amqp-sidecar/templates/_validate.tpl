@@ -31,7 +31,9 @@
 {{- end }}
 {{- end -}}
 {{- range $a.env -}}
-{{- if and (kindIs "map" .) (hasPrefix "SIDECAR_" (.name | default "")) }}
+{{- if and (kindIs "map" .) (eq (.name | default "") "SIDECAR_PUBLISH_URL") }}
+- app.env: SIDECAR_PUBLISH_URL is set by the chart, with publish.enabled. Leave it out
+{{- else if and (kindIs "map" .) (hasPrefix "SIDECAR_" (.name | default "")) }}
 - app.env: {{ .name }} is a variable of the sidecar, and app.env is the app's. Move it to extraEnv
 {{- end }}
 {{- end -}}
@@ -52,8 +54,8 @@
 {{- $runs := or (eq $key "extraContainers") (eq (.restartPolicy | default "") "Always") -}}
 {{- range .ports -}}
 {{- $port := include "amqp-sidecar-lib.text" .containerPort -}}
-{{- range $variable, $default := dict "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_CONTROL_ADDR" "127.0.0.1:9091" -}}
-{{- if and $runs (eq $port (include "amqp-sidecar-lib.port" (get $.env $variable | default $default))) }}
+{{- range $variable, $address := include "amqp-sidecar-lib.listeners" $ | fromJson -}}
+{{- if and $runs (eq $port (include "amqp-sidecar-lib.port" $address)) }}
 - {{ $key }} {{ $name }}: port {{ $port }} is that of the sidecar ({{ $variable }}), and containers of a pod share its network. Let it listen on another one, or move the sidecar's ({{ get $.at $variable | default "sidecar.control.address" }})
 {{- end }}
 {{- end -}}

@@ -1,0 +1,89 @@
+{{- define "amqp-sidecar-lib.check.outbox" -}}
+{{- $o := .v.outbox -}}
+{{- $on := or (include "amqp-sidecar-lib.hasOutbox" .env) .v.extraEnvFrom -}}
+{{- with include "amqp-sidecar-lib.check.unused" (dict "section" "outbox" "values" $o "keys" (list "table" "columns" "exchange" "batch" "pollInterval" "maxAttempts" "retention")) }}
+{{- if not $on }}
+- outbox.existingSecret: is empty, so there is no database, and {{ . }} would do nothing. Put its address into a Secret (kubectl create secret generic NAME --from-literal=dsn='postgres://user:password@host/name?sslmode=verify-full') and set outbox.existingSecret=NAME
+{{- end }}
+{{- end }}
+{{- if and $o.existingSecret (not $o.existingSecretKey) }}
+- outbox.existingSecretKey: is empty. Name the key of {{ $o.existingSecret }} that holds the database's address
+{{- end }}
+{{- include "amqp-sidecar-lib.check.outboxNames" . }}
+{{- $t := $o.tls }}
+{{- if and $t.existingSecret (not $on) }}
+- outbox.tls.existingSecret: there is no database that is checked with these certificates. Set outbox.existingSecret, or leave outbox.tls empty
+{{- end }}
+{{- if and (or $t.certKey $t.keyKey) (not $t.existingSecret) }}
+- outbox.tls.existingSecret: is empty, and certKey and keyKey name keys of it. Set the name of the Secret with the certificate
+{{- else if and $t.certKey (not $t.keyKey) }}
+- outbox.tls.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) is of no use without its private key. Name the key that holds it, e.g. tls.key
+{{- else if and $t.keyKey (not $t.certKey) }}
+- outbox.tls.certKey: is empty, and a private key (keyKey {{ $t.keyKey }}) is of no use without its certificate. Name the key that holds it, e.g. tls.crt
+{{- else if and $t.existingSecret (not $t.caKey) (not $t.certKey) }}
+- outbox.tls: existingSecret is set and no key of it is taken. Set caKey, or certKey and keyKey, or leave existingSecret empty
+{{- end }}
+{{- include "amqp-sidecar-lib.check.migrate" . }}
+{{- end -}}
+
+{{- /* Names in the database, as internal/config takes them. */ -}}
+{{- define "amqp-sidecar-lib.check.outboxNames" -}}
+{{- $name := "[A-Za-z_][A-Za-z0-9_$-]{0,62}" -}}
+{{- with get .env "SIDECAR_OUTBOX_TABLE" }}
+{{- if not (regexMatch (printf "^%s([.]%s)?$" $name $name) .) }}
+- {{ $.at.SIDECAR_OUTBOX_TABLE }}: {{ quote . }} is not the name of a table. Write outbox or schema.outbox: letters, digits, _, - and $, not beginning with a digit, 63 of them at most
+{{- end }}
+{{- end }}
+{{- with get .env "SIDECAR_OUTBOX_COLUMNS" }}
+{{- $at := $.at.SIDECAR_OUTBOX_COLUMNS -}}
+{{- $wrong := include "amqp-sidecar-lib.wrong.pairs" . | trim -}}
+{{- if $wrong }}
+- {{ $at }}: {{ splitList "\n" $wrong | join "; " }}. Write {body: payload}, the sidecar's name first
+{{- else }}
+{{- $columns := splitList " " "id exchange routing_key body headers properties message_id tracking_ids ordering_key created_at send_after sent_at attempts last_error quarantined_at" -}}
+{{- $names := dict -}}
+{{- range $columns -}}{{- $_ := set $names . . -}}{{- end -}}
+{{- range splitList "," . }}
+{{- $column := splitList "=" . | first | trim -}}
+{{- $is := trimPrefix (printf "%s=" $column) (trim .) -}}
+{{- if not (has $column $columns) }}
+- {{ $at }}: an outbox has no column {{ quote $column }}. The sidecar's name comes first, what the table calls it second, and it knows {{ join ", " $columns }}
+{{- else if not (regexMatch (printf "^%s$" $name) $is) }}
+- {{ $at }}: {{ quote $is }} is not the name of a column. It has letters, digits, _, - and $, does not begin with a digit, and has 63 of them at most
+{{- else -}}
+{{- $_ := set $names $column $is -}}
+{{- end }}
+{{- end }}
+{{- $seen := list -}}
+{{- range $column, $is := $names -}}
+{{- if has $is $seen }}
+- {{ $at }}: two columns would be {{ quote $is }}. Give {{ $column }} another name, or the other one
+{{- end }}
+{{- $seen = append $seen $is -}}
+{{- end -}}
+{{- end }}
+{{- end }}
+{{- with get .env "SIDECAR_OUTBOX_EXCHANGE" }}
+{{- if regexMatch "[\\x00-\\x1f\\x7f]|.{256}" . }}
+- {{ $.at.SIDECAR_OUTBOX_EXCHANGE }}: has control characters or more than 255 bytes, and the broker knows no such name
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "amqp-sidecar-lib.check.migrate" -}}
+{{- $m := .v.outbox.migrate -}}
+{{- range $key := list "enabled" "notify" }}
+{{- if not (kindIs "bool" (get $m $key)) }}
+- outbox.migrate.{{ $key }}: {{ get $m $key | toJson }} is neither true nor false
+{{- end }}
+{{- end }}
+{{- if and $m.enabled (not $m.existingSecret) (not .v.outbox.existingSecret) (not (include "amqp-sidecar-lib.hasOutbox" .given)) }}
+- outbox.migrate: there is no database to make the table in. Set outbox.existingSecret, or outbox.migrate.existingSecret to a Secret with the address of a role that may create tables
+{{- end }}
+{{- if and $m.existingSecret (not $m.enabled) }}
+- outbox.migrate.existingSecret: outbox.migrate.enabled is false, so nothing reads it. Set outbox.migrate.enabled=true, or leave it empty
+{{- end }}
+{{- if and $m.existingSecret (not $m.existingSecretKey) }}
+- outbox.migrate.existingSecretKey: is empty. Name the key of {{ $m.existingSecret }} that holds the database's address
+{{- end }}
+{{- end -}}
