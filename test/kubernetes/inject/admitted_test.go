@@ -58,6 +58,10 @@ var admittedPods = map[string]admitted{
 		spec: `{"volumes": [{"name": "data", "emptyDir": {}}], "containers": [{"name": "app", "image": "a"}]}`},
 	"crashes": {settings: with(settings{"crash-limit": "3"}), volumes: []string{"amqp-sidecar-crash"},
 		env: map[string]string{"SIDECAR_CRASH_LIMIT": "3", "SIDECAR_CRASH_DIR": "/var/lib/amqp-sidecar"}},
+	"messages of the app": {settings: with(settings{"publish-port": "9092", "outbox-secret": "db"}), volumes: []string{"amqp-sidecar-outbox"},
+		env: map[string]string{"SIDECAR_PUBLISH_ADDR": "127.0.0.1:9092", "SIDECAR_OUTBOX_DSN_FILE": "/etc/amqp-sidecar/outbox/dsn"}},
+	"key of the database": {settings: with(settings{"outbox-secret": "db", "outbox-secret-key": "uri"}), volumes: []string{"amqp-sidecar-outbox"},
+		env: map[string]string{"SIDECAR_OUTBOX_DSN_FILE": "/etc/amqp-sidecar/outbox/uri"}},
 	"no crashes": {settings: with(settings{"crash-limit": "0"}), env: map[string]string{"SIDECAR_CRASH_LIMIT": "0"}},
 	"topology": {settings: with(settings{"topology": "dead-letter", "topology-mode": "verify", "queue-type": "quorum", "queue": "billing", "bindings": "orders:order.*,orders:#", "max-retries": "2"}),
 		env: map[string]string{"SIDECAR_TOPOLOGY": "dead-letter", "SIDECAR_TOPOLOGY_MODE": "verify", "SIDECAR_QUEUE_TYPE": "quorum", "SIDECAR_QUEUE": "billing", "SIDECAR_BINDINGS": "orders:order.*,orders:#", "SIDECAR_MAX_RETRIES": "2"}},
@@ -243,10 +247,12 @@ func (p *Pod) configured(secrets string) error {
 	}
 	for _, e := range sidecar.Env { // later ones count, and these are later
 		value := e.Value
-		if file, found := strings.CutPrefix(value, mounted); found {
-			value = filepath.Join(secrets, file)
-			if err := os.WriteFile(value, []byte("amqp://u:p@rabbit:5672/\n"), 0o600); err != nil {
-				return err
+		for dir, text := range map[string]string{mounted: "amqp://u:p@rabbit:5672/\n", "/etc/amqp-sidecar/outbox": "postgres://u:p@db/orders\n"} {
+			if file, found := strings.CutPrefix(value, dir); found {
+				value = filepath.Join(secrets, file)
+				if err := os.WriteFile(value, []byte(text), 0o600); err != nil {
+					return err
+				}
 			}
 		}
 		env = append(env, e.Name+"="+value)
