@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -35,7 +33,7 @@ func (r *rig) drain(queue string, to *ledger.Writer) error {
 
 func record(d *amqp.Delivery) *ledger.Parked {
 	p := &ledger.Parked{
-		Seq: sequence(d.MessageId), ID: d.MessageId, Sum: plan.Sum(d.Body), At: ledger.Now(), Headers: map[string]string{},
+		Seq: plan.SeqOf(d.MessageId), ID: d.MessageId, Sum: plan.Sum(d.Body), At: ledger.Now(), Headers: map[string]string{},
 		Types: map[string]string{}, Persistent: d.DeliveryMode == amqp.Persistent, Expiration: d.Expiration,
 	}
 	p.Changed = d.ContentType != plan.ContentType || d.Type != plan.Type || d.CorrelationId != d.MessageId
@@ -49,14 +47,6 @@ func record(d *amqp.Delivery) *ledger.Parked {
 		p.Types[k] = fmt.Sprintf("%T", v)
 	}
 	return p
-}
-
-func sequence(id string) int {
-	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '-')+1:])
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // redrive moves what is in the dead-letter queue back by hand, as operators do: as it is, with its headers. It takes each
@@ -87,7 +77,7 @@ func (r *rig) redrive(ctx context.Context) error {
 }
 
 func (r *rig) moveBack(ctx context.Context, ch *amqp.Channel, returns <-chan amqp.Return, d *amqp.Delivery) error {
-	moved := ledger.Redriven{Seq: sequence(d.MessageId), ID: d.MessageId, Result: ledger.Unknown}
+	moved := ledger.Redriven{Seq: plan.SeqOf(d.MessageId), ID: d.MessageId, Result: ledger.Unknown}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", mainQueue, true, false, amqp.Publishing{

@@ -133,7 +133,7 @@ func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	id := r.Header.Get("Amqp-Message-Id")
 	receipt := ledger.Receipt{
-		Key: fmt.Sprintf("%d.%d", a.start, a.next.Add(1)), ID: id, Seq: sequence(id),
+		Key: fmt.Sprintf("%d.%d", a.start, a.next.Add(1)), ID: id, Seq: plan.SeqOf(id),
 		Mark: r.Header.Get("Amqp-Header-" + plan.HeaderMark), Odd: odd(r, id),
 	}
 	receipt.Attempt, _ = strconv.Atoi(r.Header.Get("Amqp-Delivery-Attempt"))
@@ -227,15 +227,6 @@ func raw(w http.ResponseWriter, status int) error {
 	}
 	_, err = fmt.Fprintf(c, "HTTP/1.1 %d Odd\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status)
 	return errors.Join(err, c.Close())
-}
-
-// sequence is the number in a message id, -1 when it is none of ours.
-func sequence(id string) int {
-	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '-')+1:])
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // odd names a request header that no message may cause, or a property that did not arrive.

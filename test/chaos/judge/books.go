@@ -25,6 +25,7 @@ const (
 	ClassPublish = "P" // a confirm can be lost: a message can be parked twice
 	ClassBroker  = "B" // all of that, and what the broker had not synced
 	ClassNone    = "N" // nothing: what an operator does must go well
+	ClassData    = "D" // a relay's transaction can be lost: what it published it publishes again
 )
 
 // margin is how long after a fault its effects may show: the time of an answer, of a settlement, of a redelivery.
@@ -57,6 +58,11 @@ type message struct {
 	residual int
 	redriven []int64
 	unsure   bool // of a redrive nobody knows whether it happened
+
+	source  plan.Source
+	request *ledger.Requested // of a message that was POSTed
+	written *ledger.Written   // of a row
+	stored  *ledger.Stored    // the row as it was in the end
 }
 
 // life is from the first to the last that is known of the message.
@@ -65,6 +71,9 @@ func (m *message) life() (from, to int64) {
 	to = m.pub.Done
 	for i := range m.receipts {
 		to = max(to, m.receipts[i].at, m.receipts[i].answered)
+	}
+	if m.stored != nil {
+		to = max(to, m.stored.SentAt)
 	}
 	return from, to
 }
@@ -90,6 +99,7 @@ type books struct {
 	exits     []ledger.Exit
 	resources []ledger.Resources
 	stormAt   int64 // when the faults began
+	looked    bool  // at the outbox, in the end
 }
 
 func open(dir string) (*books, error) {
@@ -97,8 +107,14 @@ func open(dir string) (*books, error) {
 	if err := ledger.ReadJSON(dir, ledger.RunFile, &b.run); err != nil {
 		return nil, err
 	}
-	b.messages = make([]message, b.run.Messages)
-	for _, read := range []func(string) error{b.published, b.received, b.drained, b.moved, b.others} {
+	for s := range plan.Sources {
+		all := make([]message, b.size(s))
+		for i := range all {
+			all[i].source = s
+		}
+		b.messages = append(b.messages, all...)
+	}
+	for _, read := range []func(string) error{b.published, b.requested, b.written, b.received, b.drained, b.moved, b.others} {
 		if err := read(dir); err != nil {
 			return nil, err
 		}
@@ -111,11 +127,20 @@ func open(dir string) (*books, error) {
 
 // of finds the message of a record; nil, and a note, when it is none of the run's.
 func (b *books) of(seq int, id string) *message {
-	if seq < 0 || seq >= len(b.messages) || id != "" && id != plan.ID(b.run.ID, seq) {
+	s, n := plan.SourceOf(seq)
+	if seq < 0 || s >= plan.Sources || n >= b.size(s) || id != "" && id != plan.ID(b.run.ID, seq) {
 		b.strangers = append(b.strangers, fmt.Sprintf("%q (%d)", id, seq))
 		return nil
 	}
-	return &b.messages[seq]
+	for before := range s { // of which each has its messages behind those of the one before
+		n += b.size(before)
+	}
+	return &b.messages[n]
+}
+
+// size is how many messages a source has.
+func (b *books) size(s plan.Source) int {
+	return [...]int{b.run.Messages, b.run.HTTP, b.run.Outbox}[s]
 }
 
 func (b *books) published(dir string) error {

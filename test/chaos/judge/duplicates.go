@@ -12,11 +12,12 @@ import (
 type duplicates struct {
 	j    *judge
 	by   map[*ledger.Fault]int
+	rows map[*ledger.Fault]int // that a relay published again
 	late map[*ledger.Fault]int // that began when the session had ended
 }
 
 func newDuplicates(j *judge) *duplicates {
-	return &duplicates{j, map[*ledger.Fault]int{}, map[*ledger.Fault]int{}}
+	return &duplicates{j, map[*ledger.Fault]int{}, map[*ledger.Fault]int{}, map[*ledger.Fault]int{}}
 }
 
 // parking is how long a publish of the sidecar may wait for its confirm, after the answer.
@@ -68,6 +69,9 @@ func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) *l
 		d.j.v.Duplicates["redrive"]++
 		return nil
 	}
+	if d.again(m, len(faults) > 0) {
+		return nil
+	}
 	if len(faults) == 0 {
 		d.j.violated("I6", "message %d (%s): %s, and no fault explains it", m.pub.Seq, m.plan, what)
 		return nil
@@ -95,6 +99,11 @@ func (d *duplicates) bound() {
 	for f, n := range d.late {
 		if most := 2*d.j.run.Concurrency + noticing; n > most {
 			d.j.violated("I6", "fault %d (%s): %d messages of the dead session were sent to the app, at most %d could be", f.ID, f.Kind, n, most)
+		}
+	}
+	for f, n := range d.rows {
+		if most := d.j.mostAgain(f); n > most {
+			d.j.violated("I6", "fault %d (%s) explains at most %d rows that were published again, there are %d", f.ID, f.Kind, most, n)
 		}
 	}
 	for f, n := range d.by {

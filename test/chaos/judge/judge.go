@@ -40,6 +40,7 @@ type Verdict struct {
 	RetryP99   time.Duration  `json:"retry_p99_ns"`
 	Resources  []ledger.Resources
 	Rates      []float64 `json:"slow_answers_per_second"` // before and after the faults
+	Sources    []Figures `json:"sources,omitempty"`       // beside the publisher at the broker
 }
 
 // Recovery is how long the faults of one kind took to get over, from their end to the next receipt.
@@ -80,6 +81,8 @@ var statements = []Invariant{
 	{ID: "I9", Statement: "after every fault it goes on"},
 	{ID: "I10", Statement: "goroutines, descriptors, memory and connections are as before, and no more requests are under way than allowed"},
 	{ID: "I11", Statement: "what the metrics count adds up"},
+	{ID: "I12", Statement: "what the publish endpoint answered with 2xx is in the broker, what it answered with 4xx never is"},
+	{ID: "I13", Statement: "a committed row of the outbox is sent, once it is marked so it was, and one that was rolled back never is"},
 	{ID: "I14", Statement: "a redriven message goes on counting: one try, then it is parked again"},
 	{ID: "I15", Statement: "no secret and no body in logs, metrics and headers"},
 }
@@ -112,7 +115,7 @@ func Judge(dir string) (*Verdict, error) {
 		m := &j.messages[seq]
 		if m.pub == nil {
 			if len(m.receipts)+len(m.parked) > 0 {
-				j.violated("I3", "message %d was received and never published", seq)
+				j.violated("I3", "message %d (%s) was received and never published", seq, m.source)
 			}
 			continue
 		}
@@ -121,6 +124,8 @@ func Judge(dir string) (*Verdict, error) {
 	}
 	dups.bound()
 	j.by["I14"].Idle = !slices.ContainsFunc(j.messages, func(m message) bool { return len(m.redriven) > 0 })
+	j.endpoint()
+	j.outbox()
 	j.boundUnseen()
 	j.order()
 	j.keepsUp()
@@ -157,7 +162,7 @@ func (j *judge) message(m *message) {
 	kept := j.kept(m)
 	j.unchanged(m)
 	from, to := m.life()
-	if kept && m.pub.Result == ledger.Confirmed && len(j.during(from, to, "SAPB")) == 0 {
+	if kept && m.pub.Result == ledger.Confirmed && len(j.during(from, to, "SAPB"))+len(j.relayed(m)) == 0 {
 		j.exact(m)
 	}
 	j.counted(m)
@@ -283,7 +288,7 @@ func (j *judge) counted(m *message) {
 			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.count, failed)
 		}
 		j.unseen(m, i)
-		if i > 0 && r.count < m.receipts[i-1].count && len(j.during(m.receipts[i-1].at, r.at, "SPB"))+len(j.doubled(m, i)) == 0 {
+		if i > 0 && r.count < m.receipts[i-1].count && len(j.during(m.receipts[i-1].at, r.at, "SPB"))+len(j.doubled(m, i))+len(j.relayed(m)) == 0 {
 			id := "I5"
 			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.at }) {
 				id = "I14"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/plan"
 )
 
 // Bounds of recovery, from the end of a fault to the next receipt.
@@ -109,7 +110,7 @@ func (j *judge) holds() {
 
 // secrets is I15.
 func (j *judge) secrets() error {
-	for _, file := range []string{ledger.SidecarFile, ledger.MetricsFile, ledger.ParkedFile} {
+	for _, file := range []string{ledger.SidecarFile, ledger.RelayFile, ledger.MetricsFile, ledger.ParkedFile} {
 		text, err := os.ReadFile(filepath.Join(j.dir, file))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -134,6 +135,9 @@ func (j *judge) figures() {
 		if m.pub == nil || len(m.receipts) == 0 {
 			continue
 		}
+		if m.source != plan.AMQP {
+			continue // see figuresOf
+		}
 		delays = append(delays, time.Duration(max(0, m.receipts[0].at-m.pub.Done)))
 		for k := 1; k < len(m.receipts); k++ {
 			if before := &m.receipts[k-1]; before.status >= 400 && before.status != 425 {
@@ -145,6 +149,11 @@ func (j *judge) figures() {
 	slices.SortFunc(retries, cmp.Compare)
 	j.v.DelayP50, j.v.DelayP99 = quantile(delays, 0.5), quantile(delays, 0.99)
 	j.v.RetryP50, j.v.RetryP99 = quantile(retries, 0.5), quantile(retries, 0.99)
+	for s := plan.HTTP; s < plan.Sources; s++ {
+		if f := j.figuresOf(s); f.Messages > 0 {
+			j.v.Sources = append(j.v.Sources, f)
+		}
+	}
 }
 
 // quantile of sorted values; 0 of none.

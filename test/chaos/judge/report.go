@@ -35,6 +35,7 @@ func (v *Verdict) Markdown() string {
 		dups = append(dups, fmt.Sprintf("%s %d", class, v.Duplicates[class]))
 	}
 	say("| %d | %d | %d | %d | %s | %s |\n", v.Confirmed, v.Unknown, v.Receipts, v.Parked, lost, strings.Join(dups, ", "))
+	v.sources(say)
 	say("| invariant | holds | |\n|---|---|---|")
 	for _, i := range v.Invariants {
 		holds := "yes"
@@ -66,6 +67,18 @@ func (v *Verdict) Markdown() string {
 	}
 	say("\nschedule sha256 %.16s…, replay: `%s`", r.Schedule, r.Replay)
 	return b.String()
+}
+
+// sources tells of those beside the publisher at the broker.
+func (v *Verdict) sources(say func(string, ...any)) {
+	for _, s := range v.Sources {
+		what := fmt.Sprintf("POSTed to the sidecar: %d messages; %d answered with 2xx, %d deliberately wrong ones refused, %d unknown", s.Messages, s.Confirmed, s.Refused, s.Unknown)
+		if s.Source == plan.Outbox.String() {
+			what = fmt.Sprintf("Written into the outbox: %d rows; %d committed (%d of them after one with a higher id, %d that no broker can take), %d rolled back, %d by a commit without an answer",
+				s.Messages, s.Confirmed, s.Overtaken, s.Quarantined, s.RolledBack, s.Unknown)
+		}
+		say("%s. Until its first receipt a message took: p50 %s, p99 %s.\n", what, short(s.DelayP50), short(s.DelayP99))
+	}
 }
 
 func short(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,9 @@ import (
 type story struct {
 	run       ledger.Run
 	published []ledger.Published
+	requests  []ledger.Requested
+	rows      []ledger.Written
+	table     []ledger.Stored
 	receipts  []ledger.Receipt
 	parked    []ledger.Parked
 	residual  []ledger.Parked
@@ -90,11 +94,12 @@ func tell() *story {
 	}
 	s.park(given)
 	s.park(moved)
+	s.others()
 	return s
 }
 
 func (s *story) receive(seq int, when time.Duration, retryCount, status int) {
-	key := string(rune('a' + len(s.receipts)))
+	key := fmt.Sprint(len(s.receipts))
 	id := plan.ID("r", seq)
 	s.receipts = append(s.receipts,
 		ledger.Receipt{Key: key, Seq: seq, ID: id, Sum: "sum", Attempt: retryCount + 1, Count: retryCount, Mark: plan.Mark(id), At: at(when)},
@@ -170,6 +175,9 @@ func (s *story) judged(t *testing.T) *Verdict {
 		t.Fatal(err)
 	}
 	write(t, dir, ledger.PublishFile, s.published)
+	write(t, dir, ledger.RequestFile, s.requests)
+	write(t, dir, ledger.RowFile, s.rows)
+	write(t, dir, ledger.TableFile, s.table)
 	write(t, dir, ledger.AppFile, s.receipts)
 	write(t, dir, ledger.ParkedFile, s.parked)
 	write(t, dir, ledger.ResidualFile, s.residual)

@@ -30,6 +30,7 @@ const (
 	MetricsFile   = "metrics.txt"
 	WarmUpMetrics = "metrics-warm-up.txt" // of the first sidecar, when everything so far was settled
 	SidecarFile   = "sidecar.log"
+	RelayFile     = "relay.log" // of the second sidecar
 	ScheduleFile  = "schedule.json"
 	ReportFile    = "chaos-report.json"
 	ReportPage    = "chaos-report.md"
@@ -60,6 +61,12 @@ type Run struct {
 	Secrets       []string      `json:"secrets"` // canaries: they must turn up nowhere
 	Replay        string        `json:"replay"`
 	Schedule      string        `json:"schedule_sha256"`
+	// HTTP and Outbox are how many messages those sources were to have in the end, rows that are rolled back included.
+	HTTP   int `json:"http"`
+	Outbox int `json:"outbox"`
+	// Batch is how many rows a relay may publish before it marks them, Relays how many there are.
+	Batch  int `json:"batch"`
+	Relays int `json:"relays"`
 	// MayLose says that a broker that is killed may lose what is in retry transit: classic queues.
 	MayLose bool `json:"may_lose"`
 }
@@ -73,6 +80,9 @@ const (
 	Nacked    Result = "nacked"
 	Returned  Result = "returned"
 	Unknown   Result = "unknown"
+	// Refused is an answer of 4xx, RolledBack a row whose transaction was: neither may ever be in the broker.
+	Refused    Result = "refused"
+	RolledBack Result = "rolled back"
 )
 
 // Published is one message of the publisher.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 )
 
 // Head is the first line of a message's body.
@@ -28,9 +27,6 @@ func Body(h Head, size int) ([]byte, error) {
 	}
 	return b, nil
 }
-
-// ID is the message id of a message.
-func ID(run string, seq int) string { return fmt.Sprintf("%s-%d", run, seq) }
 
 // Mark is the value of the header HeaderMark of a message.
 func Mark(id string) string { return Sum([]byte("mark " + id)) }

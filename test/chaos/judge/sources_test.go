@@ -1,0 +1,185 @@
+package judge
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/plan"
+)
+
+// What the story tells of the other sources: a message that was POSTed and one that was refused, and rows.
+const (
+	posted = iota
+	wrong
+	requests
+)
+
+const (
+	passed = iota // written before the next one
+	late          // and committed after it
+	undone        // rolled back
+	unsure        // committed without an answer
+	vanish        // rolled back without an answer
+	poison        // no broker can take it
+	keyed         // and the next one has the same key
+	rowed  = keyed + 2
+)
+
+func (s *story) others() {
+	s.run.HTTP, s.run.Outbox, s.run.Batch, s.run.Relays = requests, rowed, 1, 1
+	for n := range requests {
+		seq := plan.HTTP.Seq(n)
+		s.requests = append(s.requests, ledger.Requested{Status: 204, Tries: 1, Published: ledger.Published{
+			Seq: seq, ID: plan.ID("r", seq), Sum: "sum", Plan: "ok:0:0", Sent: at(40 * time.Second), Done: at(41 * time.Second), Result: ledger.Confirmed,
+		}})
+	}
+	s.requests[wrong].Result, s.requests[wrong].Status, s.requests[wrong].Want = ledger.Refused, 404, 404
+	s.receive(plan.HTTP.Seq(posted), 42*time.Second, 0, 200)
+	for n := range rowed {
+		seq := plan.Outbox.Seq(n)
+		when := 44*time.Second + time.Duration(n)*100*time.Millisecond
+		s.rows = append(s.rows, ledger.Written{Row: int64(n + 1), Tx: n, Published: ledger.Published{
+			Seq: seq, ID: plan.ID("r", seq), Sum: "sum", Plan: "ok:0:0", Sent: at(when), Done: at(when + 10*time.Millisecond), Result: ledger.Confirmed,
+		}})
+		s.table = append(s.table, ledger.Stored{Row: int64(n + 1), ID: plan.ID("r", seq), SentAt: at(when + 30*time.Millisecond)})
+	}
+	s.rows[passed].Done = s.rows[late].Done + 1
+	s.rows[undone].Result, s.rows[vanish].Result, s.rows[unsure].Result = ledger.RolledBack, ledger.Unknown, ledger.Unknown
+	s.rows[poison].Poison, s.rows[keyed].Key, s.rows[keyed+1].Key = true, "k", "k"
+	s.table[poison] = ledger.Stored{Row: poison + 1, ID: s.table[poison].ID, Attempts: 3, Error: "unroutable", Quarantined: true}
+	for _, n := range []int{passed, late, unsure, keyed, keyed + 1} {
+		s.receive(plan.Outbox.Seq(n), 46*time.Second, 0, 200)
+	}
+	s.take(undone)
+	s.take(vanish)
+}
+
+// take removes a row from the table.
+func (s *story) take(n int) {
+	s.table = slices.DeleteFunc(s.table, func(r ledger.Stored) bool { return r.Row == int64(n+1) })
+}
+
+// row of the table.
+func (s *story) row(n int) *ledger.Stored {
+	i := slices.IndexFunc(s.table, func(r ledger.Stored) bool { return r.Row == int64(n+1) })
+	return &s.table[i]
+}
+
+func (s *story) fault(kind, class string, from, to time.Duration) {
+	s.faults = append(s.faults, ledger.Fault{ID: 9, Kind: kind, Class: class, Start: at(from), End: at(to), Recovered: at(to + 1)})
+}
+
+// TestJudgeOfOtherSources tells the same story with one thing wrong each time, of what was POSTed and of the outbox.
+func TestJudgeOfOtherSources(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*story)
+		want   []string
+	}{
+		{"answered with 204 and never seen", func(s *story) { s.drop(plan.HTTP.Seq(posted), true, false) }, []string{"I1", "I12"}},
+		{"no answer and never seen", func(s *story) {
+			s.drop(plan.HTTP.Seq(posted), true, false)
+			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+		}, nil},
+		{"no answer, and there", func(s *story) { s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504 }, nil},
+		{"refused and there", func(s *story) { s.receive(plan.HTTP.Seq(wrong), 42*time.Second, 0, 200) }, []string{"I12"}},
+		{"without an answer, and where it cannot be", func(s *story) {
+			s.requests[wrong].Result, s.requests[wrong].Status = ledger.Unknown, 504
+			s.receive(plan.HTTP.Seq(wrong), 42*time.Second, 0, 200)
+		}, []string{"I12"}},
+		{"refused and parked", func(s *story) { s.park(plan.HTTP.Seq(wrong)) }, []string{"I4", "I7", "I12"}},
+		{"taken although it cannot be routed", func(s *story) { s.requests[wrong].Result, s.requests[wrong].Status = ledger.Confirmed, 204 }, []string{"I1", "I12"}},
+		{"refused for another reason", func(s *story) { s.requests[wrong].Status = 400 }, []string{"I12"}},
+		{"refused for no reason", func(s *story) {
+			s.drop(plan.HTTP.Seq(posted), true, false)
+			s.requests[posted].Result, s.requests[posted].Status = ledger.Refused, 400
+		}, []string{"I12"}},
+		{"POSTed once, there twice", func(s *story) { s.receive(plan.HTTP.Seq(posted), 43*time.Second, 0, 200) }, []string{"I5", "I6"}},
+		{"never POSTed", func(s *story) { s.requests = s.requests[:posted] }, []string{"I3"}},
+		{"a number that nobody had", func(s *story) { s.run.HTTP = 0; s.requests = nil }, []string{"I3"}},
+
+		{"committed and never sent", func(s *story) { s.row(late).SentAt = 0; s.drop(plan.Outbox.Seq(late), true, false) }, []string{"I1", "I13"}},
+		{"marked and never sent", func(s *story) { s.drop(plan.Outbox.Seq(late), true, false) }, []string{"I1", "I13"}},
+		{"sent and never marked", func(s *story) { s.row(late).SentAt = 0 }, []string{"I13"}},
+		{"gone from the table", func(s *story) { s.take(late) }, []string{"I13"}},
+		{"rolled back and sent", func(s *story) { s.receive(plan.Outbox.Seq(undone), 46*time.Second, 0, 200) }, []string{"I13"}},
+		{"rolled back and there", func(s *story) {
+			s.table = append(s.table, ledger.Stored{Row: undone + 1, ID: plan.ID("r", plan.Outbox.Seq(undone))})
+		}, []string{"I13"}},
+		{"no answer to a commit that did not happen, and sent", func(s *story) { s.receive(plan.Outbox.Seq(vanish), 46*time.Second, 0, 200) }, []string{"I13"}},
+		{"no answer to a commit that happened, and not sent", func(s *story) { s.drop(plan.Outbox.Seq(unsure), true, false) }, []string{"I1", "I13"}},
+		{"nobody looked", func(s *story) { s.table = nil }, []string{"I13"}},
+		{"a row that nobody wrote", func(s *story) { s.rows = s.rows[:keyed+1]; s.drop(plan.Outbox.Seq(keyed+1), true, false) }, []string{"I13"}},
+		{"quarantined for nothing", func(s *story) { s.row(passed).Quarantined, s.row(passed).Error = true, "why" }, []string{"I13"}},
+		{"charged with an attempt for nothing", func(s *story) { s.row(passed).Attempts = 1 }, []string{"I13"}},
+		{"poison that was sent", func(s *story) { s.receive(plan.Outbox.Seq(poison), 46*time.Second, 0, 200) }, []string{"I13"}},
+		{"poison that is marked as sent", func(s *story) { s.row(poison).SentAt = at(time.Minute) }, []string{"I13"}},
+		{"poison that is tried for ever", func(s *story) { s.row(poison).Quarantined = false }, []string{"I13"}},
+		{"poison without a reason", func(s *story) { s.row(poison).Error = "" }, []string{"I13"}},
+		{"one key, in another order", func(s *story) { s.row(keyed + 1).SentAt = s.row(keyed).SentAt - 1 }, []string{"I13"}},
+		{"sent twice for nothing", func(s *story) { s.receive(plan.Outbox.Seq(late), 47*time.Second, 0, 200) }, []string{"I5", "I6"}},
+		{"sent twice because of its database", func(s *story) {
+			s.fault("postgres-kill", ClassData, 44*time.Second, 45*time.Second)
+			s.row(late).SentAt = at(46 * time.Second)
+			s.receive(plan.Outbox.Seq(late), 80*time.Second, 0, 200)
+		}, nil},
+		{"sent twice, and its database broke when it was marked long since", func(s *story) {
+			s.fault("postgres-kill", ClassData, 45*time.Second, 46*time.Second)
+			s.receive(plan.Outbox.Seq(late), 46*time.Second+time.Millisecond, 0, 200)
+		}, []string{"I5", "I6"}},
+		{"more of them than were claimed", func(s *story) {
+			s.fault("postgres-kill", ClassData, 44*time.Second, 45*time.Second)
+			s.row(late).SentAt = at(46 * time.Second)
+			for n := range 3 {
+				s.receive(plan.Outbox.Seq(late), 80*time.Second+time.Duration(n), 0, 200)
+			}
+		}, []string{"I6"}},
+		{"a database explains nothing of what was POSTed", func(s *story) {
+			s.fault("postgres-kill", ClassData, 40*time.Second, 50*time.Second)
+			s.receive(plan.HTTP.Seq(posted), 43*time.Second, 0, 200)
+		}, []string{"I5", "I6"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := tell()
+			c.change(s)
+			v := s.judged(t)
+			if got := v.Broken(); !slices.Equal(got, c.want) {
+				t.Errorf("broken %v, want %v\n%s", got, c.want, v.Markdown())
+			}
+		})
+	}
+}
+
+// TestFiguresOfOtherSources: the report counts a commit without an answer as what the table says it was.
+func TestFiguresOfOtherSources(t *testing.T) {
+	v := tell().judged(t)
+	if len(v.Sources) != 2 {
+		t.Fatalf("sources %v", v.Sources)
+	}
+	p, o := v.Sources[0], v.Sources[1]
+	if p.Messages != requests || p.Confirmed != 1 || p.Refused != 1 || p.DelayP50 != time.Second {
+		t.Errorf("of what was POSTed: %+v", p)
+	}
+	if o.Messages != rowed || o.Confirmed != rowed-2 || o.RolledBack != 2 || o.Unknown != 2 || o.Quarantined != 1 || o.Overtaken != 1 {
+		t.Errorf("of the outbox: %+v", o)
+	}
+}
+
+// TestWithoutOtherSources: nothing is said where there is nothing to say.
+func TestWithoutOtherSources(t *testing.T) {
+	s := tell()
+	s.run.HTTP, s.run.Outbox = 0, 0
+	s.requests, s.rows, s.table = nil, nil, nil
+	s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq >= plan.HTTP.Seq(0) })
+	v := s.judged(t)
+	if len(v.Broken()) > 0 || len(v.Sources) > 0 {
+		t.Error(v.Markdown())
+	}
+	for _, i := range v.Invariants {
+		if (i.ID == "I12" || i.ID == "I13") && !i.Idle {
+			t.Errorf("%s says something", i.ID)
+		}
+	}
+}
