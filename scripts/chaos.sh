@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# chaos.sh [run|selftest|cluster] [FLAG...]: test/chaos on a private broker that may be killed, or on three of them.
+# chaos.sh [run|selftest|cluster] [FLAG...]: test/chaos on a private broker that may be killed, or on three of them, beside a
+# private PostgreSQL that may be too.
 # -h lists the flags.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,6 +10,6 @@ bin=$(mktemp -d "${TMPDIR:-/tmp}/sidecar-chaos-bin.XXXXXX")
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/chaos" ./test/chaos
 case $command in
-  cluster) scripts/cluster.sh "$bin/chaos" run "$@" ;;
-  *) scripts/broker.sh run 0 "$bin/chaos" "$command" "$@" ;;
+  cluster) scripts/postgres.sh run 0 scripts/cluster.sh "$bin/chaos" run "$@" ;;
+  *) scripts/postgres.sh run 0 scripts/broker.sh run 0 "$bin/chaos" "$command" "$@" ;;
 esac

@@ -104,7 +104,7 @@ func (r *rig) storm(ctx context.Context, list []due) error {
 func (r *rig) keepUp(ctx context.Context) error {
 	return until(ctx, r.o.patience, "the sidecar to keep up", func() bool {
 		waiting, err := r.node.ready(mainQueue)
-		return err == nil && waiting < backlog*r.o.rate
+		return err == nil && waiting < backlog*r.o.together()
 	})
 }
 
@@ -120,8 +120,9 @@ func (r *rig) happen(ctx context.Context, d due) {
 	if err != nil {
 		record.Error = err.Error()
 	}
-	if r.recovered(ctx, record.End) {
-		record.Recovered = r.lastSeen.Load()
+	from := arrives(d.Kind)
+	if r.recovered(ctx, record.End, from) {
+		record.Recovered = r.lastSeen[from].Load()
 	}
 	say("fault %d: %s after %d messages, %s, recovered after %s%s", d.ID, d.Kind, d.At, took(record.Start, record.End),
 		took(record.End, record.Recovered), failure(err))
@@ -130,15 +131,13 @@ func (r *rig) happen(ctx context.Context, d due) {
 	}
 }
 
-// recovered waits for a receipt after a time, and keeps messages coming meanwhile.
-func (r *rig) recovered(ctx context.Context, end int64) bool {
+// recovered waits for a receipt after a time, of a message of one source, and keeps those coming meanwhile.
+func (r *rig) recovered(ctx context.Context, end int64, from plan.Source) bool {
 	for limit := time.Now().Add(recoverWithin); time.Now().Before(limit) && ctx.Err() == nil; rest(ctx, 20*time.Millisecond) {
-		if r.lastSeen.Load() > end {
+		if r.lastSeen[from].Load() > end {
 			return true
 		}
-		if r.idle() {
-			r.extra(1, "")
-		}
+		r.trickle(from)
 	}
 	return false
 }
@@ -165,6 +164,9 @@ func (r *rig) heal(ctx context.Context) error {
 	_ = r.sidecar.signal(syscall.SIGCONT)
 	_ = r.app.signal(syscall.SIGCONT)
 	_ = r.app.signal(syscall.SIGUSR2)
+	if r.db != nil {
+		_ = r.db.sh("thaw")
+	}
 	if _, err := r.node.ctl("set_vm_memory_high_watermark", "0.6"); err != nil {
 		return err
 	}
@@ -206,6 +208,14 @@ func (r *rig) liveness(ctx context.Context) error {
 		return err
 	}
 	r.sidecar.stop(r.run.Grace + 10*time.Second)
+	if r.relay != nil {
+		r.relay.stop(r.run.Grace + 10*time.Second)
+	}
+	if r.db != nil {
+		if err := r.db.dump(ctx, r.table); err != nil {
+			return err
+		}
+	}
 	for queue, to := range map[string]*ledger.Writer{deadQueue: r.parked, mainQueue: r.residual, retryQueue: r.residual} {
 		if err := r.drain(queue, to); err != nil {
 			return err
@@ -273,6 +283,12 @@ func (r *rig) quiet(ctx context.Context, what string) error {
 		}
 		if time.Since(since) < calm {
 			return false
+		}
+		if r.db != nil {
+			if rows, err := r.db.waiting(ctx); err != nil || rows > 0 {
+				since = time.Time{} // until the last of them is in a queue
+				return false
+			}
 		}
 		total, err := r.node.total(mainQueue, retryQueue)
 		return err == nil && total == 0

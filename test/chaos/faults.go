@@ -52,6 +52,13 @@ var faults = []fault{
 	{"node-kill", judge.ClassBroker, 8, 0, true, nodeKilled},
 	{"partition", judge.ClassBroker, 5, 20 * time.Second, true, partitioned},
 	{"redrive", judge.ClassNone, 5, 0, false, func(ctx context.Context, r *rig, _ time.Duration) error { return r.redrive(ctx) }},
+	{"postgres-kill", judge.ClassData, 6, 0, true, ended("kill")},
+	{"postgres-immediate", judge.ClassData, 6, 0, true, ended("immediate")},
+	{"postgres-freeze", judge.ClassData, 4, 6 * time.Second, true, databaseFrozen},
+	{"outbox-terminate", judge.ClassData, 4, 0, false, terminated},
+	{"close-outbox", judge.ClassPublish, 3, 0, false, connection("outbox")},
+	{"relay-kill", judge.ClassData, 6, 0, false, relay(syscall.SIGKILL)},
+	{"relay-term", judge.ClassNone, 4, 0, false, relay(syscall.SIGTERM)},
 }
 
 // Kinds that only a cluster has, and that only a single node has.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,10 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,12 +46,19 @@ type rig struct {
 	wires []*wire.Proxy // one for each node
 	nth   int           // which node the last fault of a cluster was about
 
+	db     *database   // nil: there is no outbox
+	dbWire *wire.Proxy // between it and the relays
+
 	sidecar *process
+	relay   *process // a second sidecar, for the outbox alone; may be nil
 	app     *process
 	appAddr string
 	admin   string
 	control string
 	client  http.Client
+
+	publishAddr string // of the first sidecar
+	supplies    []*supply
 
 	publisher *exec.Cmd
 	limits    io.WriteCloser
@@ -61,20 +67,21 @@ type rig struct {
 	ordered   int // messages of calibrate so far, which the schedule does not count
 	published atomic.Int64
 
-	receipts atomic.Int64 // lines of the app's ledger that are receipts
-	lastSeen atomic.Int64 // when the last of them arrived
+	receipts atomic.Int64               // lines of the app's ledger that are receipts
+	lastSeen [plan.Sources]atomic.Int64 // when the last of them arrived, by source
 
 	passwords int
 	moving    sync.Mutex // one at a time empties the dead-letter queue
 
-	faults, phases, parked, residual, redriven, exits, resources, probes *ledger.Writer
+	faults, phases, parked, residual, redriven, exits, resources, probes, table *ledger.Writer
 }
 
-func newRig(o options, run ledger.Run, nodes []*node) (*rig, error) {
-	r := &rig{o: o, run: run, dir: o.dir, node: nodes[0], nodes: nodes, client: http.Client{Timeout: 2 * time.Second}}
+func newRig(o options, run ledger.Run, nodes []*node, db *database) (*rig, error) {
+	r := &rig{o: o, run: run, dir: o.dir, node: nodes[0], nodes: nodes, db: db, client: http.Client{Timeout: 2 * time.Second}}
 	for name, w := range map[string]**ledger.Writer{
 		ledger.FaultFile: &r.faults, ledger.PhaseFile: &r.phases, ledger.ParkedFile: &r.parked, ledger.ResidualFile: &r.residual,
 		ledger.RedriveFile: &r.redriven, ledger.ExitFile: &r.exits, ledger.ResourceFile: &r.resources, ledger.ProbeFile: &r.probes,
+		ledger.TableFile: &r.table,
 	} {
 		var err error
 		if *w, err = ledger.Append(o.dir, name); err != nil {
@@ -88,19 +95,33 @@ func newRig(o options, run ledger.Run, nodes []*node) (*rig, error) {
 		}
 		r.wires = append(r.wires, w)
 	}
+	if db != nil {
+		var err error
+		if r.dbWire, err = wire.Listen(db.addr()); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
 }
 
-// shape changes what happens to the bytes between the sidecar and all nodes.
+// links are the wires to all nodes and to the database.
+func (r *rig) links() []*wire.Proxy {
+	if r.dbWire == nil {
+		return r.wires
+	}
+	return append(slices.Clone(r.wires), r.dbWire)
+}
+
+// shape changes what happens to the bytes between the sidecars and what they are connected to.
 func (r *rig) shape(s wire.Shape) {
-	for _, w := range r.wires {
+	for _, w := range r.links() {
 		w.Set(s)
 	}
 }
 
-// cut resets every connection of the sidecar.
+// cut resets every connection of the sidecars to brokers and database.
 func (r *rig) cut() {
-	for _, w := range r.wires {
+	for _, w := range r.links() {
 		w.Cut()
 	}
 }
@@ -129,11 +150,14 @@ func (r *rig) start(ctx context.Context) error {
 	if err := r.putPassword(password); err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(3)
+	addrs, err := freeAddrs(5)
 	if err != nil {
 		return err
 	}
-	r.appAddr, r.admin, r.control = addrs[0], "http://"+addrs[1], "http://"+addrs[2]
+	r.appAddr, r.admin, r.control, r.publishAddr = addrs[0], "http://"+addrs[1], "http://"+addrs[2], addrs[3]
+	if err := r.prepare(); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -151,17 +175,18 @@ func (r *rig) start(ctx context.Context) error {
 	if err := until(ctx, 30*time.Second, "the sidecar to be ready", r.ready); err != nil {
 		return err
 	}
+	if err := r.startRelay(ctx, r.amqpURLs(), addrs[4]); err != nil {
+		return err
+	}
+	if err := r.startSupplies(ctx, self); err != nil {
+		return err
+	}
 	return r.startPublisher(ctx, self)
 }
 
 func (r *rig) environ(addrs []string) []string {
-	var urls []string
-	for _, w := range r.wires {
-		u := url.URL{Scheme: "amqp", Host: w.Addr(), Path: "/"}
-		urls = append(urls, u.String())
-	}
 	env := []string{
-		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + strings.Join(urls, ","), "SIDECAR_AMQP_USERNAME=" + brokerUser,
+		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + r.amqpURLs(), "SIDECAR_AMQP_USERNAME=" + brokerUser,
 		"SIDECAR_AMQP_PASSWORD_FILE=" + r.passwordFile(), "SIDECAR_APP_URL=http://" + r.appAddr + "/",
 		"SIDECAR_ADMIN_ADDR=" + addrs[1], "SIDECAR_CONTROL_ADDR=" + addrs[2],
 		"SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
@@ -170,7 +195,7 @@ func (r *rig) environ(addrs []string) []string {
 		"SIDECAR_REQUEUE_DELAY_MIN=" + r.run.RequeueDelay.String(), "SIDECAR_REQUEUE_DELAY_MAX=" + (2 * r.run.RequeueDelay).String(),
 		"SIDECAR_SHUTDOWN_GRACE=" + r.run.Grace.String(),
 	}
-	return append(env, r.o.environ...)
+	return append(append(env, r.outward(r.publishAddr)...), r.o.environ...)
 }
 
 func (r *rig) command(log, path string, environ []string, args ...string) *exec.Cmd {
@@ -180,54 +205,6 @@ func (r *rig) command(log, path string, environ []string, args ...string) *exec.
 		cmd.Stdout, cmd.Stderr = f, f
 	}
 	return cmd
-}
-
-func (r *rig) startPublisher(ctx context.Context, self string) error {
-	cmd := exec.CommandContext(ctx, self, "publish", "-dir", r.dir, "-url", r.urls(), "-rate", strconv.Itoa(r.o.rate),
-		"-canary", r.run.Secrets[0])
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	cmd.Stderr = os.Stderr
-	r.publisher, r.limits = cmd, in
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	go func() {
-		for s := bufio.NewScanner(out); s.Scan(); {
-			if n, err := strconv.ParseInt(s.Text(), 10, 64); err == nil {
-				r.published.Store(n)
-			}
-		}
-	}()
-	return nil
-}
-
-// allow lets the publisher go on up to n messages.
-func (r *rig) allow(n int) error {
-	r.extending.Lock()
-	defer r.extending.Unlock()
-	return r.allowed(n, "")
-}
-
-// allowed is allow for those that hold extending; kind is that of the messages in between.
-func (r *rig) allowed(n int, kind plan.Kind) error {
-	if n <= r.limit {
-		return nil
-	}
-	r.limit, r.run.Messages = n, max(r.run.Messages, n)
-	_, err := fmt.Fprintln(r.limits, n, kind)
-	return err
-}
-
-// settled waits until all that may be published has its result.
-func (r *rig) settled(ctx context.Context) error {
-	return until(ctx, 10*time.Minute, "the publisher", r.idle)
 }
 
 // follow reads the app's ledger as it grows.
@@ -257,7 +234,9 @@ func (r *rig) read(offset int64) int64 {
 		var receipt ledger.Receipt
 		if json.Unmarshal(line, &receipt) == nil {
 			r.receipts.Add(1)
-			r.lastSeen.Store(receipt.At)
+			if s, _ := plan.SourceOf(receipt.Seq); receipt.Seq >= 0 && s < plan.Sources {
+				r.lastSeen[s].Store(receipt.At)
+			}
 		}
 	}
 	return offset + int64(end)
@@ -326,7 +305,7 @@ func (r *rig) passwordFile() string { return filepath.Join(r.dir, "password") }
 // nextPassword is a canary: it must turn up in no log.
 func (r *rig) nextPassword() string {
 	r.passwords++
-	return fmt.Sprintf("%s-%d", r.run.Secrets[1], r.passwords)
+	return fmt.Sprintf("%s-%d", r.run.Secrets[canaryPassword], r.passwords)
 }
 
 // putPassword replaces the file as Kubernetes does: never half written.
@@ -343,23 +322,30 @@ func (r *rig) stop() {
 	if r.sidecar != nil {
 		r.sidecar.stop(20 * time.Second)
 	}
+	if r.relay != nil {
+		r.relay.stop(20 * time.Second)
+	}
 	if r.limits != nil {
 		_ = r.limits.Close()
 		_ = r.publisher.Wait()
 	}
+	for _, u := range r.supplies {
+		u.stop()
+		r.count(u)
+	}
 	if r.app != nil {
 		r.app.stop(5 * time.Second)
 	}
-	for _, w := range r.wires {
+	for _, w := range r.links() {
 		w.Close()
 	}
 	_ = os.Remove(r.passwordFile())
 	_, _ = r.node.ctl("delete_user", brokerUser)
 	_ = r.node.with(func(ch *amqp.Channel) error {
-		for _, q := range []string{mainQueue, retryQueue, deadQueue} {
+		for _, q := range []string{mainQueue, retryQueue, deadQueue, "relay.queue." + secondService, "relay.retry-queue." + secondService, "relay.dlq." + secondService} {
 			_, _ = ch.QueueDelete(q, false, false, false)
 		}
-		for _, x := range []string{mainExchange, "chaos.retry-exchange.chaos-app"} {
+		for _, x := range []string{mainExchange, "chaos.retry-exchange.chaos-app", "relay.main-exchange", "relay.retry-exchange." + secondService, lonelyExchange} {
 			_ = ch.ExchangeDelete(x, false, false)
 		}
 		return nil

@@ -92,7 +92,8 @@ func (m *mutant) try(ctx context.Context, root string, seed uint64) (*judge.Verd
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"run", "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed), "-patience", "40s"}, m.flags...)
+	args := append([]string{"run", "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed), "-patience", "40s",
+		"-outbox", "0", "-rollback", "0", "-publish", "0"}, m.flags...) // of which the last counts
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it takes its own processes along
 	cmd.WaitDelay = time.Minute

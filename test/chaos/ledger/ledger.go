@@ -64,6 +64,8 @@ type Run struct {
 	// HTTP and Outbox are how many messages those sources were to have in the end, rows that are rolled back included.
 	HTTP   int `json:"http"`
 	Outbox int `json:"outbox"`
+	// Rollback is how many of a thousand rows are to be rolled back.
+	Rollback int `json:"rollback"`
 	// Batch is how many rows a relay may publish before it marks them, Relays how many there are.
 	Batch  int `json:"batch"`
 	Relays int `json:"relays"`

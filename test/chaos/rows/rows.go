@@ -67,9 +67,9 @@ func (o *Options) draw(r *rand.Rand) (shape, int) {
 		return []shape{rollback, failing, abandon}[r.IntN(3)], n
 	}
 	switch k := r.IntN(200); {
-	case k == 0:
+	case k < 2:
 		return held, n
-	case k < 16:
+	case k < 17:
 		return reversed, n + 1
 	case n == 1 && k < 100:
 		return ordered, n
