@@ -7,10 +7,12 @@ const (
 	KindPark    = "park"
 	KindRetry   = "retry"
 	KindRedrive = "redrive"
-	KindOther   = "other" // what any other kind counts as
+	KindPublish = "publish" // the app's own, over HTTP
+	KindOutbox  = "outbox"  // the app's own, from its database
+	KindOther   = "other"   // what any other kind counts as
 )
 
-var kinds = []string{KindPark, KindRetry, KindRedrive, KindOther}
+var kinds = []string{KindPark, KindRetry, KindRedrive, KindPublish, KindOutbox, KindOther}
 
 // Publication is a message to be published, mandatory, persistent and confirmed, in the place of another one.
 type Publication struct {

@@ -1,0 +1,331 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sethvargo/go-retry"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/telemetry"
+)
+
+const (
+	// stopPublishing is how long a stop waits for confirms, stopRound how long for the round with them in it.
+	stopPublishing = 4 * time.Second
+	stopRound      = 8 * time.Second
+
+	backoffFirst = 250 * time.Millisecond
+	backoffLimit = 15 * time.Second
+
+	// brokerLook is how often a relay that waits for the broker looks for it.
+	brokerLook = 50 * time.Millisecond
+
+	measureInterval = 15 * time.Second
+)
+
+// Options are what a relay works with.
+type Options struct {
+	Database     Database
+	Names        Names
+	Exchange     string        // of rows that name none
+	Batch        int           // rows of one transaction
+	PollInterval time.Duration // between looks at the table, without notifications
+	MaxAttempts  int           // of a row that fails, until it is quarantined
+
+	Publisher  *broker.Publisher // which the relay has for itself
+	Tracing    *telemetry.Tracing
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil = no metrics
+}
+
+// Relay publishes the rows of an outbox. Several may work on one table.
+type Relay struct {
+	o       Options
+	metrics *metrics
+
+	mu    sync.Mutex
+	state State
+}
+
+// State is how the relay is.
+type State struct {
+	Table     string // with its schema, as far as that is known
+	Connected bool   // to the database, and the table can be used
+	Problem   string // why not; "" if it is, or has not been tried
+}
+
+// New returns a relay that works when Run does.
+func New(o Options) *Relay {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Relay{o: o, metrics: newMetrics(o.Registerer), state: State{Table: o.Names.String()}}
+}
+
+// State tells how the relay is. It may be called at any time.
+func (r *Relay) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+func (r *Relay) setState(s State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state = s
+	r.metrics.setConnected(s.Connected)
+}
+
+// Run publishes until ctx ends; then it finishes what is on its way, within bounds. Nothing else ends it: a database that
+// is away comes back, a right that is missing may be given, a table may be made.
+func (r *Relay) Run(ctx context.Context) error {
+	backoff := newBackoff()
+	for ctx.Err() == nil {
+		worked, err := r.session(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		r.setState(State{Table: r.o.Names.String(), Problem: err.Error()})
+		if worked {
+			backoff = newBackoff()
+		}
+		pause, _ := backoff.Next()
+		r.o.Logger.Warn("outbox session over", "table", r.o.Names.String(), "error", err, "retry_in", pause.Round(time.Millisecond).String())
+		sleep(ctx, pause)
+	}
+	r.setState(State{Table: r.o.Names.String()})
+	return nil
+}
+
+func newBackoff() retry.Backoff {
+	return retry.WithJitterPercent(25, retry.WithCappedDuration(backoffLimit, retry.NewExponential(backoffFirst)))
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// session is one connection to the database. It belongs to one goroutine.
+type session struct {
+	r     *Relay
+	conn  *pgconn.PgConn
+	table *Table
+
+	stop       context.Context // ends when the relay is to stop
+	publishing context.Context // ends a little later
+	notified   bool            // a notification came since it was last looked
+	measured   time.Time
+
+	pipe      *broker.Pipe
+	suspects  map[string]time.Time // exchanges, and until when they are
+	held      map[string]time.Time // keys, and until when they are
+	nackPause time.Duration
+
+	// Memory that every round uses again.
+	rows  []row
+	order []*row
+	free  [][]byte
+	texts interner
+}
+
+// session works on one connection until it breaks or ctx ends. worked: it published something, or lasted a while.
+func (r *Relay) session(ctx context.Context) (worked bool, err error) {
+	s := &session{r: r, stop: ctx, suspects: map[string]time.Time{}, held: map[string]time.Time{}}
+	start := time.Now()
+	if s.conn, err = r.o.Database.Connect(ctx, func() { s.notified = true }); err != nil {
+		return false, err
+	}
+	defer Close(s.conn)
+	work, stopWork := late(ctx, stopRound)
+	defer stopWork()
+	publishing, stopPublishing := late(ctx, stopPublishing)
+	defer stopPublishing()
+	s.publishing = publishing
+	if err := s.open(work); err != nil {
+		return false, err
+	}
+	defer s.dropPipe()
+	r.setState(State{Table: s.table.String(), Connected: true})
+	r.o.Logger.Info("outbox connected", "table", s.table.String(), "database", s.table.Database)
+	published, err := s.loop(ctx, work)
+	return published || time.Since(start) > backoffLimit, err
+}
+
+// late is a context that ends so long after ctx has.
+func late(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Go(func() {
+		select {
+		case <-ctx.Done():
+			sleep(later, after)
+			cancel()
+		case <-stop:
+		}
+	})
+	return later, func() {
+		cancel()
+		close(stop)
+		wg.Wait()
+	}
+}
+
+// open reads the table and prepares the connection for it.
+func (s *session) open(ctx context.Context) (err error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if s.table, err = Look(ctx, s.conn, s.r.o.Names); err != nil {
+		return err
+	}
+	if err := s.table.Check(); err != nil {
+		return err
+	}
+	if err := prepare(ctx, s.conn, s.table); err != nil {
+		return err
+	}
+	return exec(ctx, s.conn, "LISTEN "+Quote(s.table.Channel()))
+}
+
+func (s *session) stopping() bool { return s.stop.Err() != nil }
+
+// loop has one round after the other while there is something to do, and waits for a notification otherwise.
+func (s *session) loop(ctx, work context.Context) (published bool, err error) {
+	pause := newBackoff()
+	for ctx.Err() == nil {
+		if err := s.measure(work); err != nil {
+			return published, err
+		}
+		if !s.ready() { // no transaction, and no claim, is held while nothing can be published
+			sleep(ctx, brokerLook)
+			continue
+		}
+		s.notified = false
+		rd, err := s.round(work)
+		if err != nil {
+			return published, err
+		}
+		progress := false
+		for i := range rd.rows {
+			progress = progress || rd.rows[i].result == sent || rd.rows[i].result == failed || rd.rows[i].result == nacked || rd.rows[i].until != ""
+		}
+		published = published || progress
+		if progress {
+			pause = newBackoff()
+		}
+		switch {
+		case rd.trouble != nil && !errors.Is(rd.trouble, broker.ErrRefused):
+			d, _ := pause.Next()
+			s.r.o.Logger.Warn("rows were not published", "table", s.table.String(), "error", rd.trouble, "retry_in", d.Round(time.Millisecond).String())
+			sleep(ctx, d)
+		case rd.trouble != nil, rd.full && (progress || rd.held), progress && rd.held:
+		default:
+			if err := s.listen(ctx, rd); err != nil {
+				return published, err
+			}
+		}
+	}
+	return published, nil
+}
+
+// ready reports whether the broker takes messages.
+func (s *session) ready() bool {
+	p := s.r.o.Publisher
+	return p.Connected() && !p.Blocked()
+}
+
+// listen waits for a notification, the poll interval at most.
+func (s *session) listen(ctx context.Context, rd *round) error {
+	wait := s.r.o.PollInterval
+	if rd.held {
+		wait = min(wait, heldTime)
+	}
+	if !s.notified {
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		if err := s.conn.WaitForNotification(ctx); err != nil && !pgconn.Timeout(err) && ctx.Err() == nil {
+			return err
+		}
+	}
+	if !s.notified { // an idle hour needs no memory
+		s.free = nil
+	}
+	return nil
+}
+
+// measure tells how much there is to do, now and then.
+func (s *session) measure(ctx context.Context) error {
+	if time.Since(s.measured) < measureInterval {
+		return nil
+	}
+	s.measured = time.Now()
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	r := s.conn.ExecPrepared(ctx, stmtMeasure, nil, nil, nil).Read()
+	if r.Err != nil {
+		return r.Err
+	}
+	s.r.metrics.setBacklog(r.Rows[0])
+	return nil
+}
+
+// openPipe is the pipe that stands, or a new one.
+func (s *session) openPipe(ctx context.Context) (*broker.Pipe, error) {
+	if s.pipe == nil {
+		pipe, err := s.r.o.Publisher.Pipe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.pipe = pipe
+	}
+	return s.pipe, nil
+}
+
+// dropPipe gives the pipe up: what becomes of messages in it is not known, or will never be.
+func (s *session) dropPipe() {
+	if s.pipe != nil {
+		go s.pipe.Close() // ends at the latest when the connection does
+		s.pipe = nil
+	}
+}
+
+func (s *session) suspect(exchange string) { s.suspects[exchange] = time.Now().Add(suspicion) }
+
+func (s *session) suspected(exchange string) bool {
+	if len(s.suspects) == 0 {
+		return false
+	}
+	until, found := s.suspects[exchange]
+	if found && time.Now().After(until) {
+		delete(s.suspects, exchange)
+		return false
+	}
+	return found
+}
+
+// buffer is memory for a body.
+func (s *session) buffer(size int) []byte {
+	if n := len(s.free); n > 0 && cap(s.free[n-1]) >= size {
+		b := s.free[n-1]
+		s.free = s.free[:n-1]
+		return b[:0]
+	}
+	return make([]byte, 0, size)
+}
+
+func (s *session) keep(b []byte) {
+	if b != nil && cap(b) <= freeBuffer && len(s.free) < maxFree {
+		s.free = append(s.free, b)
+	}
+}

@@ -1,0 +1,197 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"sidecar/internal/broker"
+)
+
+// row is one claimed row.
+type row struct {
+	id      string
+	key     string
+	keyed   bool
+	size    int // of the body in bytes; a guess for JSON
+	rank    int // of the rows with its key that were claimed, how many stand before it
+	blocked bool
+	until   string // the row that blocks it waits so long; "" = it does not wait
+
+	attempts int
+	exchange string
+	alone    bool // published outside the pipe
+	body     []byte
+	pub      broker.Publication
+	result   result
+	err      error
+}
+
+// result is what became of a row.
+type result uint8
+
+const (
+	untouched result = iota // it was not published; the next round has it
+	sent
+	failed  // for a reason of its own
+	nacked  // the broker did not want it now
+	unknown // it may have been published
+)
+
+// round is what one transaction has come to.
+type round struct {
+	rows    []row  // claimed
+	order   []*row // those that may be published, in the order in which they are
+	full    bool   // there may be more rows
+	held    bool   // rows of some keys wait for others that somebody else has
+	trouble error  // why rows were not published that may be
+}
+
+// round claims rows, publishes them and marks what was confirmed, in one transaction.
+func (s *session) round(ctx context.Context) (*round, error) {
+	rd := &round{rows: s.rows[:0]}
+	if err := s.claim(ctx, rd); err != nil {
+		return nil, err
+	}
+	s.rows = rd.rows
+	defer s.forget(rd)
+	start := time.Now()
+	if len(rd.rows) > 0 {
+		if err := s.arrange(ctx, rd); err != nil {
+			return nil, err
+		}
+		if err := s.publish(ctx, rd); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.mark(ctx, rd); err != nil {
+		return nil, err
+	}
+	if len(rd.rows) > 0 {
+		s.r.metrics.duration.Observe(time.Since(start).Seconds())
+	}
+	return rd, nil
+}
+
+// forget lets go of what the rows hold: their memory is used again.
+func (s *session) forget(rd *round) { clear(rd.rows) }
+
+// bounded is the time that one statement may take, for the client: a little more than for the server.
+func (s *session) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, s.r.o.Database.timeout()+margin, errSlow)
+}
+
+var errSlow = errors.New("the database does not answer")
+
+// claim begins the transaction and locks rows.
+func (s *session) claim(ctx context.Context, rd *round) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	held := s.heldKeys()
+	p := s.conn.StartPipeline(ctx)
+	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
+	p.SendQueryPrepared(stmtClaim, [][]byte{
+		strconv.AppendInt(nil, int64(s.r.o.Batch), 10),
+		array(nil, len(held), func(i int) (string, bool) { return held[i], false }),
+	}, nil, nil)
+	_, err := pipelined(p, func(values [][]byte) error {
+		size, err := strconv.Atoi(string(values[2]))
+		if err != nil {
+			return err
+		}
+		rd.rows = append(rd.rows, row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, size: size})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("claim rows: %w", err)
+	}
+	rd.full = len(rd.rows) == s.r.o.Batch
+	return nil
+}
+
+// arrange puts the rows that may be published into their order: the first of each key, then the second of each, so that
+// waiting for the confirm of one leaves others to be published.
+func (s *session) arrange(ctx context.Context, rd *round) error {
+	keyed := slices.ContainsFunc(rd.rows, func(r row) bool { return r.keyed })
+	if keyed {
+		if err := s.findBlocked(ctx, rd); err != nil {
+			return err
+		}
+	}
+	rd.order = s.order[:0]
+	for i := range rd.rows {
+		if !rd.rows[i].blocked {
+			rd.order = append(rd.order, &rd.rows[i])
+		}
+	}
+	if keyed {
+		slices.SortStableFunc(rd.order, func(a, b *row) int { return a.rank - b.rank })
+	}
+	s.order = rd.order
+	return nil
+}
+
+// findBlocked finds the rows that have to wait for an earlier row of their key, and the rank of the others.
+func (s *session) findBlocked(ctx context.Context, rd *round) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	var keyed []*row
+	for i := range rd.rows {
+		if rd.rows[i].keyed {
+			keyed = append(keyed, &rd.rows[i])
+		}
+	}
+	ids := array(nil, len(keyed), func(i int) (string, bool) { return keyed[i].id, false })
+	keys := array(nil, len(keyed), func(i int) (string, bool) { return keyed[i].key, false })
+	ranks := make(map[string]int, len(keyed))
+	r := s.conn.ExecPrepared(ctx, stmtOrder, [][]byte{ids, keys}, nil, nil)
+	for r.NextRow() {
+		v := r.Values()
+		n, err := strconv.Atoi(string(v[0]))
+		if err != nil || n < 1 || n > len(keyed) {
+			return fmt.Errorf("look for earlier rows: row %q", v[0])
+		}
+		x := keyed[n-1]
+		if x.blocked = string(v[1]) == "t"; !x.blocked {
+			x.rank = ranks[x.key]
+			ranks[x.key]++
+			continue
+		}
+		if x.until = string(v[2]); x.until == "" {
+			rd.held = true
+			s.hold(x.key)
+		}
+	}
+	if _, err := r.Close(); err != nil {
+		return fmt.Errorf("look for earlier rows: %w", err)
+	}
+	return nil
+}
+
+// Keys whose first row somebody else has are left out for a while: their rows must not fill every batch.
+const (
+	maxHeld  = 1000
+	heldTime = 200 * time.Millisecond
+)
+
+func (s *session) hold(key string) {
+	if len(s.held) < maxHeld {
+		s.held[key] = time.Now().Add(heldTime)
+	}
+}
+
+func (s *session) heldKeys() []string {
+	now := time.Now()
+	var keys []string
+	for key, until := range s.held {
+		if now.After(until) {
+			delete(s.held, key)
+			continue
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}

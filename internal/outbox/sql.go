@@ -1,0 +1,171 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Names of the prepared statements.
+const (
+	stmtBegin    = "begin"
+	stmtCommit   = "commit"
+	stmtClaim    = "claim"
+	stmtOrder    = "order"
+	stmtFetch    = "fetch"
+	stmtSent     = "sent"
+	stmtFailed   = "failed"
+	stmtDeferred = "deferred"
+	stmtMeasure  = "measure"
+)
+
+// countLimit bounds what counting the pending rows costs.
+const countLimit = 100_000
+
+// statements are all that the relay says to the database in a round. Their parameters and rows are texts, but for bodies.
+func (t *Table) statements() map[string]string {
+	all := map[string]string{
+		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`, stmtCommit: `COMMIT`,
+		stmtClaim: t.claimSQL(), stmtFetch: t.fetchSQL(), stmtMeasure: t.measureSQL(),
+		stmtSent: t.expand(`UPDATE {table} SET {sent_at} = clock_timestamp() WHERE {id} = ANY($1::{idtype}[])`),
+		// One second, doubling to five minutes.
+		stmtFailed: t.expand(`UPDATE {table} t SET {attempts} = COALESCE(t.{attempts}, 0) + 1, {last_error} = f.error,
+			{send_after} = clock_timestamp() + LEAST(interval '1 second' * power(2, LEAST(COALESCE(t.{attempts}, 0), 16)), interval '5 minutes'),
+			{quarantined_at} = CASE WHEN COALESCE(t.{attempts}, 0) + 1 >= $3::int THEN clock_timestamp() END
+			FROM unnest($1::{idtype}[], $2::text[]) AS f(id, error) WHERE t.{id} = f.id RETURNING t.{id}, t.{quarantined_at} IS NOT NULL`),
+		// Rows go by what is told for each, or else by the pause.
+		stmtDeferred: t.expand(`UPDATE {table} t SET {send_after} = COALESCE(d.until, clock_timestamp() + $3::interval)
+			FROM unnest($1::{idtype}[], $2::timestamptz[]) AS d(id, until) WHERE t.{id} = d.id`),
+	}
+	if t.Has(colOrderingKey) {
+		all[stmtOrder] = t.orderSQL()
+	}
+	return all
+}
+
+// unsent is what is still to be published.
+const unsent = `{sent_at} IS NULL AND {quarantined_at} IS NULL`
+
+// due leaves plain what the index can do with; where send_after may be null, such rows are due.
+func (t *Table) due() string {
+	if c, _ := t.Get(colSendAfter); c.NotNull {
+		return `{send_after} <= now()`
+	}
+	return `({send_after} IS NULL OR {send_after} <= now())`
+}
+
+// claimSQL locks rows that nobody else has, and none of the keys in $2. The size is a guess where it would have to be
+// worked out: it only says how many rows are fetched together.
+func (t *Table) claimSQL() string {
+	key, others := `NULL::text`, `$2::text[] IS NOT NULL`
+	if t.Has(colOrderingKey) {
+		key, others = `{ordering_key}`, `({ordering_key} IS NULL OR {ordering_key}::text <> ALL($2::text[]))`
+	}
+	size := `octet_length({body})`
+	if t.BodyJSON() {
+		size = `pg_column_size({body})`
+	}
+	return t.expand(`SELECT {id}, ` + key + `, COALESCE(` + size + `, 0) FROM {table} WHERE ` + unsent + ` AND ` + t.due() + ` AND ` + others + `
+		ORDER BY {send_after}, {id} LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED`)
+}
+
+// orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before them
+// that was not claimed, and until when that one waits if it does. It has to be a statement of its own: its snapshot is taken
+// after the rows were locked, so it sees what a relay that had the earlier rows has committed or not.
+func (t *Table) orderSQL() string {
+	return t.expand(`WITH w AS (SELECT * FROM unnest($1::{idtype}[], $2::{keytype}[]) WITH ORDINALITY AS w(id, key, n)),
+		first AS (SELECT k.key, f.id, f.until FROM (SELECT DISTINCT key FROM w) k, LATERAL (
+			SELECT o.{id} AS id, o.{send_after} AS until FROM {table} o
+			WHERE o.{ordering_key} = k.key AND o.{sent_at} IS NULL AND o.{quarantined_at} IS NULL AND o.{id} NOT IN (SELECT id FROM w)
+			ORDER BY o.{id} LIMIT 1) f)
+		SELECT w.n, COALESCE(f.id < w.id, false), CASE WHEN f.until > now() THEN f.until END
+		FROM w LEFT JOIN first f ON f.key = w.key ORDER BY w.id`)
+}
+
+// fetched are the columns of fetchSQL after the place in the list and the body.
+var fetched = []string{colExchange, colRoutingKey, colHeaders, colProperties, colMessageID, colTrackingIDs, colAttempts}
+
+// fetchSQL reads rows in the order of the list. Each column is there: as null, where the table has none.
+func (t *Table) fetchSQL() string {
+	columns := []string{"w.n", "t.{body}"}
+	for _, c := range fetched {
+		if t.Has(c) {
+			columns = append(columns, "t.{"+c+"}")
+		} else {
+			columns = append(columns, "NULL::text")
+		}
+	}
+	return t.expand(`SELECT ` + strings.Join(columns, ", ") + ` FROM unnest($1::{idtype}[]) WITH ORDINALITY AS w(id, n)
+		JOIN {table} t ON t.{id} = w.id ORDER BY w.n`)
+}
+
+// measureSQL counts pending and quarantined rows up to a limit, and takes the age of the row that is due longest.
+func (t *Table) measureSQL() string {
+	count := func(which string) string {
+		return fmt.Sprintf(`(SELECT count(*) FROM (SELECT FROM {table} WHERE %s LIMIT %d) c)`, which, countLimit)
+	}
+	return t.expand(`SELECT ` + count(unsent) + `, ` + count(`{sent_at} IS NULL AND {quarantined_at} IS NOT NULL`) + `,
+		COALESCE((SELECT extract(epoch FROM now() - {send_after}) FROM {table} WHERE ` + unsent + ` AND {send_after} <= now()
+			ORDER BY {send_after}, {id} LIMIT 1), 0)`)
+}
+
+// expand puts the table, its columns and their types into SQL.
+func (t *Table) expand(sql string) string {
+	replace := []string{"{table}", t.Quoted(), "{idtype}", t.columns[colID].Type}
+	for _, c := range allColumns {
+		replace = append(replace, "{"+c+"}", t.Ref(c))
+	}
+	if c, found := t.Get(colOrderingKey); found {
+		replace = append(replace, "{keytype}", c.Type)
+	}
+	return strings.NewReplacer(replace...).Replace(sql)
+}
+
+// prepare makes the statements, and runs those that change something on no row: a right that is missing shows before
+// anything is published that could not be marked.
+func prepare(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
+	for name, sql := range t.statements() {
+		if _, err := conn.Prepare(ctx, name, sql, nil); err != nil {
+			return fmt.Errorf("prepare to %s rows of table %s: %w", name, &t.Names, err)
+		}
+	}
+	none := []byte("{}")
+	for _, try := range []struct {
+		name   string
+		params [][]byte
+	}{
+		{stmtSent, [][]byte{none}}, {stmtFailed, [][]byte{none, none, []byte("1")}},
+		{stmtDeferred, [][]byte{none, none, []byte("1 second")}}, {stmtClaim, [][]byte{[]byte("0"), none}},
+	} {
+		if r := conn.ExecPrepared(ctx, try.name, try.params, nil, nil).Read(); r.Err != nil {
+			return fmt.Errorf("rows of table %s could not be marked: %w", &t.Names, r.Err)
+		}
+	}
+	return nil
+}
+
+// array appends the text form of an array of n texts to b. Texts that are null stand for null.
+func array(b []byte, n int, text func(int) (s string, null bool)) []byte {
+	b = append(b, '{')
+	for i := range n {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		s, null := text(i)
+		if null {
+			b = append(b, "NULL"...)
+			continue
+		}
+		b = append(b, '"')
+		for j := range len(s) {
+			if s[j] == '"' || s[j] == '\\' {
+				b = append(b, '\\')
+			}
+			b = append(b, s[j])
+		}
+		b = append(b, '"')
+	}
+	return append(b, '}')
+}
