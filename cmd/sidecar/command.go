@@ -120,5 +120,5 @@ func (in invocation) load(name string) (*config.Config, error) {
 
 // loadConfig reads the configuration, with the container's memory limit to measure it against and the topology's judgement.
 func loadConfig(environ []string) (*config.Config, error) {
-	return config.Load(environ, config.MemoryLimit(app.MemoryLimit()), app.TopologyRule())
+	return config.Load(environ, config.MemoryLimit(app.MemoryLimit()), app.TopologyRule(), app.OutboxRule())
 }

@@ -46,6 +46,7 @@ type App struct {
 	publisher *broker.Publisher
 	consumer  *consume.Consumer
 	watcher   *topology.Watcher
+	relay     *relay // nil: there is no outbox
 	admin     *admin.Server
 
 	deadLetters *deadletter.Queue // nil: the topology has none
@@ -99,6 +100,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	a.relay = newRelay(cfg, build, plan, a.tracing, a.log, a.registry)
 	a.admin = admin.New(a.adminOptions())
 	return a, nil
 }

@@ -30,7 +30,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	for _, warning := range cfg.Warnings() {
 		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
 	}
-	for _, warning := range slices.Concat(plan.Warnings(), unseenWay(cfg, plan)) {
+	for _, warning := range planWarnings(cfg, plan) {
 		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -110,6 +110,11 @@ func unseen(cfg *config.Config, findings []topology.Finding, w io.Writer) []topo
 		_, _ = fmt.Fprintf(w, "note     %s cannot be seen with this user's permissions, which are enough to run with SIDECAR_TOPOLOGY_MODE=none\n", f.Object)
 		return true
 	})
+}
+
+// planWarnings are about what works with this topology and these databases, and may surprise.
+func planWarnings(cfg *config.Config, plan *topology.Plan) []string {
+	return slices.Concat(plan.Warnings(), unseenWay(cfg, plan), outboxWarnings(cfg))
 }
 
 // unseenWay warns of a binding that nobody makes and nobody can see.

@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"sidecar/internal/config"
@@ -26,5 +25,5 @@ func PresetValues(cfg *config.Config) (values map[string]string, warnings []stri
 		}
 	}
 	v["SIDECAR_BINDINGS"] = strings.Join(bindings, ",")
-	return v, slices.Concat(p.Warnings(), unseenWay(cfg, p)), nil
+	return v, planWarnings(cfg, p), nil
 }

@@ -45,6 +45,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	group.Go(func() error { return a.flow.Run(link) })
 	group.Go(func() error { return a.rest(link) })
 	group.Go(func() error { return a.cores(link) })
+	group.Go(func() error { return a.relay.run(link) }) // through the drain: what the last handlers insert goes out, too
 	group.Go(func() error { return ended(a.publisher.Run(link)) })
 	consuming := make(chan struct{})
 	group.Go(func() error {
@@ -70,7 +71,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 
 // warnings are about what works, and may surprise. Never nil: in JSON they are a list, also when there are none.
 func (a *App) warnings() []string {
-	return append([]string{}, slices.Concat(a.cfg.Warnings(), a.plan.Warnings(), unseenWay(a.cfg, a.plan))...)
+	return append([]string{}, slices.Concat(a.cfg.Warnings(), planWarnings(a.cfg, a.plan))...)
 }
 
 // ended takes the end of our own context for what it is.
