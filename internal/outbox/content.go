@@ -99,7 +99,7 @@ func track(headers amqp.Table, column []byte, id string) (amqp.Table, error) {
 		headers = make(amqp.Table, 2)
 	}
 	if !slices.Contains(chain, any(id)) {
-		chain = append(chain[:len(chain):len(chain)], id)
+		chain = append(slices.Clip(chain), id)
 	}
 	headers[headerTracking] = chain[max(0, len(chain)-maxTracking):]
 	return headers, nil

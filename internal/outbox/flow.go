@@ -93,7 +93,7 @@ func (s *session) publish(ctx context.Context, rd *round) (err error) {
 func (s *session) fetch(ctx context.Context, rows []*row, send func(x *row, columns [][]byte)) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	list := array(nil, len(rows), func(i int) (string, bool) { return rows[i].id, rows[i].size > maxBody })
+	list := array(len(rows), func(i int) (string, bool) { return rows[i].id, rows[i].size > maxBody })
 	formats := make([]int16, 2+len(fetched))
 	if !s.table.BodyJSON() {
 		formats[1] = 1 // bytes as they are

@@ -43,11 +43,11 @@ func (s *session) mark(ctx context.Context, rd *round) error {
 		p.SendQueryPrepared(stmtSent, [][]byte{ids(sentRows)}, nil, nil)
 	}
 	if len(failedRows) > 0 {
-		errs := array(nil, len(failedRows), func(i int) (string, bool) { return errorText(failedRows[i].err), false })
+		errs := array(len(failedRows), func(i int) (string, bool) { return errorText(failedRows[i].err), false })
 		p.SendQueryPrepared(stmtFailed, [][]byte{ids(failedRows), errs, strconv.AppendInt(nil, int64(s.r.o.MaxAttempts), 10)}, nil, nil)
 	}
 	if len(deferred) > 0 {
-		until := array(nil, len(deferred), func(i int) (string, bool) { return deferred[i].until, deferred[i].until == "" })
+		until := array(len(deferred), func(i int) (string, bool) { return deferred[i].until, deferred[i].until == "" })
 		p.SendQueryPrepared(stmtDeferred, [][]byte{ids(deferred), until, fmt.Appendf(nil, "%d ms", s.nackPause.Milliseconds())}, nil, nil)
 	}
 	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
@@ -103,7 +103,7 @@ func pipelined(p *pgconn.Pipeline, each func(values [][]byte) error) (changed in
 }
 
 func ids(rows []*row) []byte {
-	return array(nil, len(rows), func(i int) (string, bool) { return rows[i].id, false })
+	return array(len(rows), func(i int) (string, bool) { return rows[i].id, false })
 }
 
 // errorText is what PostgreSQL can keep of an error.

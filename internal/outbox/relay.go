@@ -88,16 +88,15 @@ func (r *Relay) Run(ctx context.Context) error {
 	backoff := newBackoff()
 	for ctx.Err() == nil {
 		worked, err := r.session(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		r.setState(State{Table: r.o.Names.String(), Problem: err.Error()})
 		if worked {
 			backoff = newBackoff()
 		}
-		pause, _ := backoff.Next()
-		r.o.Logger.Warn("outbox session over", "table", r.o.Names.String(), "error", err, "retry_in", pause.Round(time.Millisecond).String())
-		sleep(ctx, pause)
+		if err != nil && ctx.Err() == nil {
+			pause, _ := backoff.Next()
+			r.setState(State{Table: r.o.Names.String(), Problem: err.Error()})
+			r.o.Logger.Warn("outbox session over", "table", r.o.Names.String(), "error", err, "retry_in", pause.Round(time.Millisecond).String())
+			sleep(ctx, pause)
+		}
 	}
 	r.setState(State{Table: r.o.Names.String()})
 	return nil

@@ -145,9 +145,3 @@ func (j *journal) Write(b []byte) (int, error) {
 	defer j.mu.Unlock()
 	return j.b.Write(b)
 }
-
-func (j *journal) has(text string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return bytes.Contains(j.b.Bytes(), []byte(text))
-}

@@ -95,7 +95,7 @@ func (s *session) claim(ctx context.Context, rd *round) error {
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
 	p.SendQueryPrepared(stmtClaim, [][]byte{
 		strconv.AppendInt(nil, int64(s.r.o.Batch), 10),
-		array(nil, len(held), func(i int) (string, bool) { return held[i], false }),
+		array(len(held), func(i int) (string, bool) { return held[i], false }),
 	}, nil, nil)
 	_, err := pipelined(p, func(values [][]byte) error {
 		size, err := strconv.Atoi(string(values[2]))
@@ -144,8 +144,8 @@ func (s *session) findBlocked(ctx context.Context, rd *round) error {
 			keyed = append(keyed, &rd.rows[i])
 		}
 	}
-	ids := array(nil, len(keyed), func(i int) (string, bool) { return keyed[i].id, false })
-	keys := array(nil, len(keyed), func(i int) (string, bool) { return keyed[i].key, false })
+	ids := array(len(keyed), func(i int) (string, bool) { return keyed[i].id, false })
+	keys := array(len(keyed), func(i int) (string, bool) { return keyed[i].key, false })
 	ranks := make(map[string]int, len(keyed))
 	r := s.conn.ExecPrepared(ctx, stmtOrder, [][]byte{ids, keys}, nil, nil)
 	for r.NextRow() {

@@ -146,9 +146,9 @@ func prepare(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 	return nil
 }
 
-// array appends the text form of an array of n texts to b. Texts that are null stand for null.
-func array(b []byte, n int, text func(int) (s string, null bool)) []byte {
-	b = append(b, '{')
+// array is the text form of an array of n texts, some of which may be null.
+func array(n int, text func(int) (s string, null bool)) []byte {
+	b := []byte{'{'}
 	for i := range n {
 		if i > 0 {
 			b = append(b, ',')
