@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/deadletter"
+	"sidecar/internal/httpguard"
 	"sidecar/internal/telemetry"
 )
 
@@ -50,8 +51,8 @@ type Server struct {
 
 	admin, control       *http.Server
 	adminLn, controlLn   net.Listener
-	hosts                hosts
-	refusals             throttle
+	hosts                httpguard.Hosts
+	refusals             httpguard.Throttle
 	scrapes, waits, busy slots
 	streams, depths      slots
 	turns                chan struct{} // of looks into the dead-letter queue
@@ -106,8 +107,8 @@ func (s *Server) Listen() (Addrs, error) {
 	if s.controlLn, err = listen(s.o.ControlAddr); err != nil {
 		return Addrs{}, errors.Join(fmt.Errorf("listen for control: %w", err), s.adminLn.Close())
 	}
-	s.hosts = newHosts(s.o.ControlAddr, s.controlLn.Addr(), s.o.Token != nil)
-	if !s.hosts.loopback && s.o.Token == nil {
+	s.hosts = httpguard.NewHosts(s.o.ControlAddr, s.controlLn.Addr(), s.o.Token != nil)
+	if !s.hosts.Loopback() && s.o.Token == nil {
 		err = fmt.Errorf("listen for control: %s is not a loopback address and there is no token", s.controlLn.Addr())
 		return Addrs{}, errors.Join(err, s.adminLn.Close(), s.controlLn.Close())
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sidecar/internal/deadletter"
+	"sidecar/internal/httpguard"
 )
 
 // Bounds of an action.
@@ -148,7 +149,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, action string, q a
 		if err == nil {
 			return true
 		}
-		status, detail = statusOf(err), sentence(err)
+		status, detail = statusOf(err), httpguard.Sentence(err)
 	}
 	s.audit(r, action, status)
 	refuse(w, status, detail)

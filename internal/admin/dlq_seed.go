@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"sidecar/internal/deadletter"
+	"sidecar/internal/httpguard"
 )
 
 // The paths below /admin/dlq are those of an existing admin interface that this one can stand in for: one request, and the
@@ -90,7 +91,7 @@ func (s *Server) readLimit(w http.ResponseWriter, r *http.Request) (limit int, o
 			err = fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
 		}
 		if err != nil {
-			status, detail = statusOf(err), sentence(err)
+			status, detail = statusOf(err), httpguard.Sentence(err)
 		}
 	}
 	if status != 0 {

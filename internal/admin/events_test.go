@@ -14,6 +14,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/httpguard"
 	"sidecar/internal/telemetry"
 )
 
@@ -194,7 +195,7 @@ func inMemory(t *testing.T, test func(s *Server, f *fakeState, p pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFakeState(), make(pipes)
 		s := New(Options{ControlAddr: "127.0.0.1:9091", State: f, Logger: telemetry.NewLogger(new(logBuffer), "info", "json")})
-		s.hosts = newHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
+		s.hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
 		served := make(chan struct{})
 		go func() {
 			_ = s.control.Serve(p)

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"sidecar/internal/deadletter"
+	"sidecar/internal/httpguard"
 	"sidecar/internal/openapitest"
 	"sidecar/internal/telemetry"
 )
@@ -39,7 +40,7 @@ func FuzzControl(f *testing.F) {
 			AdminAddr: ":0", ControlAddr: own, Token: func() string { return token }, ReadToken: func() string { return readToken },
 			State: state, DeadLetters: q, Logger: telemetry.NewLogger(log, "debug", "json"),
 		})
-		s.hosts = newHosts(own, addr("127.0.0.1"), true)
+		s.hosts = httpguard.NewHosts(own, addr("127.0.0.1"), true)
 		s.stop() // so that streams end and no operation begins
 		w := httptest.NewRecorder()
 		s.control.Handler.ServeHTTP(w, r)
@@ -52,7 +53,7 @@ func FuzzControl(f *testing.F) {
 		if (w.Code < 400 || w.Code == http.StatusNotFound || w.Code == http.StatusServiceUnavailable) && !trusted {
 			t.Fatalf("%s %s answered: host %q, %v", r.Method, r.RequestURI, r.Host, r.Header)
 		}
-		var p problem
+		var p httpguard.Problem
 		if w.Code >= 400 && (json.Unmarshal(w.Body.Bytes(), &p) != nil || p.Status != w.Code || w.Header().Get("Content-Type") != "application/problem+json") {
 			t.Fatalf("%d is no problem document: %s", w.Code, w.Body)
 		}
@@ -76,7 +77,7 @@ func FuzzControlBody(f *testing.F) {
 		}
 		state := newFakeState()
 		s := New(Options{State: state, Logger: telemetry.NewLogger(new(logBuffer), "info", "json")})
-		s.hosts = newHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
+		s.hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
 		r := parse("POST", "/pause", "127.0.0.1:9091", "", "", "application/json", "", body)
 		w := httptest.NewRecorder()
 		s.control.Handler.ServeHTTP(w, r)

@@ -1,16 +1,11 @@
 package admin
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"mime"
 	"net/http"
-	"net/url"
-	"strings"
-)
 
-// maxToken bounds what is compared with the token, in bytes.
-const maxToken = 4096
+	"sidecar/internal/httpguard"
+)
 
 // guard stands before the control routes as a whole, so that no path, known or unknown, is outside of it. A web page
 // in the operator's browser can reach loopback too: by a name of its own that resolves to 127.0.0.1 (Host), or across
@@ -32,7 +27,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, withScope(r, may))
 			return
 		}
-		s.refusals.do(func(suppressed int) {
+		s.refusals.Do(func(suppressed int) {
 			s.o.Logger.Warn("control refused", "peer", r.RemoteAddr, "status", status, "why", detail, "suppressed", suppressed)
 		})
 		// Without this the server would read a refused body, however slowly it comes, before it answers.
@@ -50,13 +45,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // checkOrigin looks where a request comes from. It returns 0 for one that may go on.
 func (s *Server) checkOrigin(r *http.Request) (status int, detail string) {
 	switch {
-	case !s.hosts.allow(r.Host):
+	case !s.hosts.Allow(r.Host):
 		return http.StatusMisdirectedRequest, "The Host header names another server."
-	case crossSite(r):
+	case httpguard.CrossSite(r):
 		return http.StatusForbidden, "Requests from other sites are refused."
 	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
 		return http.StatusMethodNotAllowed, ""
-	case overridesMethod(r):
+	case httpguard.OverridesMethod(r):
 		return http.StatusBadRequest, "Method override headers are refused."
 	}
 	return 0, ""
@@ -75,44 +70,6 @@ func checkRequest(r *http.Request, may scope) (status int, detail string) {
 		return http.StatusUnsupportedMediaType, "A body must be application/json."
 	}
 	return 0, ""
-}
-
-// crossSite looks at every method, reads included: status and dead letters are not for other sites either.
-func crossSite(r *http.Request) bool {
-	for _, v := range r.Header["Sec-Fetch-Site"] {
-		if v != "same-origin" && v != "none" {
-			return true
-		}
-	}
-	origins := r.Header["Origin"]
-	if len(origins) == 0 {
-		return false
-	}
-	u, err := url.Parse(origins[0])
-	return len(origins) > 1 || err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.EqualFold(u.Host, r.Host)
-}
-
-func overridesMethod(r *http.Request) bool {
-	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
-		if r.Header.Get(name) != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// hasToken compares digests: of equal length, whatever was sent, so the time taken says nothing about the token.
-func hasToken(r *http.Request, want string) bool {
-	values := r.Header["Authorization"]
-	if want == "" || len(values) != 1 {
-		return false
-	}
-	scheme, got, _ := strings.Cut(values[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") || len(got) > maxToken {
-		return false
-	}
-	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
 // isJSON lets nothing through that a form or a simple cross-origin request could send. No body needs no type.

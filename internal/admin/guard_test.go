@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sidecar/internal/httpguard"
 )
 
 const token = "correct-horse-battery"
@@ -146,7 +148,7 @@ func TestHostsByBinding(t *testing.T) {
 		{"another address", "192.0.2.7:9091", pod, false, "192.0.2.8", false},
 		{"nothing is known of another kind of address", "x", &net.UnixAddr{Name: "x"}, false, "x", false},
 	} {
-		if got := newHosts(tt.configured, tt.bound, tt.token).allow(tt.host); got != tt.want {
+		if got := httpguard.NewHosts(tt.configured, tt.bound, tt.token).Allow(tt.host); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -298,10 +300,10 @@ func TestRefusalsAreWrittenDownButCannotFillTheLog(t *testing.T) {
 
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var th throttle
+		var th httpguard.Throttle
 		var got []int
 		for range 21 {
-			th.do(func(suppressed int) { got = append(got, suppressed) })
+			th.Do(func(suppressed int) { got = append(got, suppressed) })
 			time.Sleep(100 * time.Millisecond)
 		}
 		if len(got) != 3 || got[0] != 0 || got[1] != 9 || got[2] != 9 {

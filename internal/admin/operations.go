@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sidecar/internal/deadletter"
+	"sidecar/internal/httpguard"
 )
 
 // keptOperations is how many operations are remembered.
@@ -119,9 +120,9 @@ func (o *operations) run(ctx context.Context, t *tracked, do action) {
 	case err == nil:
 		t.State = opSucceeded
 	case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, context.Canceled)):
-		t.State, t.Error = opCancelled, sentence(context.Cause(ctx))
+		t.State, t.Error = opCancelled, httpguard.Sentence(context.Cause(ctx))
 	default:
-		t.State, t.Error = opFailed, sentence(err)
+		t.State, t.Error = opFailed, httpguard.Sentence(err)
 	}
 	o.changed(t)
 	op := t.Operation

@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"net/http"
+
+	"sidecar/internal/httpguard"
 )
 
 // scope is what a caller of the control listener may do.
@@ -24,7 +26,7 @@ func (s *Server) scopeOf(r *http.Request) scope {
 		return writer
 	}
 	// Both are compared whatever the first comparison says.
-	reads, writes := s.o.ReadToken != nil && hasToken(r, s.o.ReadToken()), hasToken(r, s.o.Token())
+	reads, writes := s.o.ReadToken != nil && httpguard.HasToken(r, s.o.ReadToken()), httpguard.HasToken(r, s.o.Token())
 	switch {
 	case reads: // also when a rotation has made both the same: a right too few is noticed, one too many is not
 		return reader

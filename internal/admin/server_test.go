@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/httpguard"
 	"sidecar/internal/openapitest"
 	"sidecar/internal/telemetry"
 )
@@ -207,7 +208,7 @@ func (r *running) wantProblem(what string, got reply, status int) {
 	if ct := got.Header.Get("Content-Type"); ct != "application/problem+json" {
 		r.t.Errorf("%s: content type %q", what, ct)
 	}
-	var p problem
+	var p httpguard.Problem
 	if got.Request != nil && got.Request.Method == http.MethodHead {
 		return
 	}

@@ -1,4 +1,4 @@
-package admin
+package httpguard
 
 import (
 	"net"
@@ -6,18 +6,20 @@ import (
 	"strings"
 )
 
-// hosts decides which Host headers the control listener answers to. A page that rebinds its own name to our address
+// Hosts decides which Host headers a listener answers to. A page that rebinds its own name to our address
 // still sends that name, so names are refused unless they are known. Off loopback, where any name may be right, the
 // token takes over: a rebound page does not have it.
-type hosts struct {
+type Hosts struct {
 	loopback bool       // the listener is bound to a loopback address
 	any      bool       // bound elsewhere, and a token is asked for
 	bound    netip.Addr // the listener's address
 	name     string     // the configured host, lower case
 }
 
-func newHosts(configured string, bound net.Addr, token bool) hosts {
-	var h hosts
+// NewHosts is for a listener that was configured as host:port and is bound to an address. token says that every request
+// needs one.
+func NewHosts(configured string, bound net.Addr, token bool) Hosts {
+	var h Hosts
 	if t, ok := bound.(*net.TCPAddr); ok {
 		h.bound = t.AddrPort().Addr().Unmap().WithZone("")
 	}
@@ -30,8 +32,11 @@ func newHosts(configured string, bound net.Addr, token bool) hosts {
 	return h
 }
 
-// allow looks at a Host header. Its port is not compared: a port-forward has another one.
-func (h hosts) allow(host string) bool {
+// Loopback reports whether only this machine reaches the listener.
+func (h Hosts) Loopback() bool { return h.loopback }
+
+// Allow looks at a Host header. Its port is not compared: a port-forward has another one.
+func (h Hosts) Allow(host string) bool {
 	name, ok := hostname(host)
 	if !ok {
 		return false

@@ -1,0 +1,56 @@
+// Package httpguard is what every listener that can change something asks of a request before it looks at it: where it comes
+// from and whether its sender has the token. A web page in somebody's browser can reach loopback too: by a name of its own
+// that resolves to 127.0.0.1 (Host), or across origins (Origin, Sec-Fetch-Site). It also writes what such a listener
+// refuses with, an RFC 9457 problem document.
+package httpguard
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxToken bounds what is compared with the token, in bytes.
+const maxToken = 4096
+
+// CrossSite reports whether a web page of another site sent the request. It looks at every method, reads included: what
+// they show is not for other sites either.
+func CrossSite(r *http.Request) bool {
+	for _, v := range r.Header["Sec-Fetch-Site"] {
+		if v != "same-origin" && v != "none" {
+			return true
+		}
+	}
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return false
+	}
+	u, err := url.Parse(origins[0])
+	return len(origins) > 1 || err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.EqualFold(u.Host, r.Host)
+}
+
+// OverridesMethod reports whether the request asks to be taken for one of another method.
+func OverridesMethod(r *http.Request) bool {
+	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// HasToken reports whether the request carries exactly this bearer token; of an empty one nobody has. It compares digests: of equal length, whatever was sent, so the time taken says nothing about the token.
+func HasToken(r *http.Request, want string) bool {
+	values := r.Header["Authorization"]
+	if want == "" || len(values) != 1 {
+		return false
+	}
+	scheme, got, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") || len(got) > maxToken {
+		return false
+	}
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}

@@ -1,0 +1,47 @@
+package httpguard
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// Problem is an RFC 9457 document.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Code   string `json:"code,omitempty"` // of a closed set, for programs
+}
+
+// NewProblem is the problem of an HTTP status.
+func NewProblem(status int, code, detail string) Problem {
+	return Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
+}
+
+// Refuse answers with a problem document.
+func Refuse(w http.ResponseWriter, p Problem) { Write(w, p.Status, "application/problem+json", p) }
+
+// Write answers with v as JSON.
+func Write(w http.ResponseWriter, status int, contentType string, v any) {
+	b, err := json.Marshal(v)
+	if err != nil { // a bug: better said than an answer without a body
+		panic(err)
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // only a client that is gone can fail this
+}
+
+// maxDetail bounds the text of an error, in bytes: it may join one for each of the broker's URLs.
+const maxDetail = 1 << 10
+
+// Sentence is the text of err for people, in one line.
+func Sentence(err error) string {
+	s := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\n", "; ")
+	if len(s) > maxDetail {
+		s = strings.ToValidUTF8(s[:maxDetail], "") + "…"
+	}
+	return s
+}
