@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -31,6 +32,8 @@ type Pipe struct {
 	mu       sync.Mutex
 	inflight map[*Receipt]struct{}
 	why      error // the channel has been closed
+
+	abandoned atomic.Int64 // messages that nobody waits for any more, though the broker has not answered
 }
 
 // Receipt is one message on its way. Wait has to be called once for each.
@@ -48,9 +51,14 @@ func (p *Publisher) Pipe(ctx context.Context) (*Pipe, error) {
 	if l == nil {
 		return nil, ErrDisconnected
 	}
-	c := &Pipe{session: l.session, slots: make(chan struct{}, pipeWindow), metrics: p.dialer.metrics, inflight: map[*Receipt]struct{}{}, tried: -1}
-	err := l.session.Do(ctx, "open a channel", func() (err error) {
-		if c.ch, err = l.session.conn.Channel(); err != nil {
+	return p.openPipe(l.session, func(name string, fn func() error) error { return l.session.Do(ctx, name, fn) })
+}
+
+// openPipe opens a pipe by calls that are made with do, which bounds them.
+func (p *Publisher) openPipe(s *Session, do caller) (*Pipe, error) {
+	c := &Pipe{session: s, slots: make(chan struct{}, pipeWindow), metrics: p.dialer.metrics, inflight: map[*Receipt]struct{}{}, tried: -1}
+	err := do("open a channel", func() (err error) {
+		if c.ch, err = s.conn.Channel(); err != nil {
 			return err
 		}
 		// Buffered: the library delivers these from its reading goroutine. There are never more returns than messages under way.
@@ -60,6 +68,9 @@ func (p *Publisher) Pipe(ctx context.Context) (*Pipe, error) {
 	})
 	return c, err
 }
+
+// caller makes a blocking call of the client library within bounds of its own: Session.Do or Session.doPatiently.
+type caller func(name string, fn func() error) error
 
 // Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of Try, of
 // Publisher.Publish for which nothing was sent, and ErrUnknown; Wait knows the others. The message must not be changed before
@@ -101,6 +112,10 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
 	case <-c.session.Done():
 		return nil, c.session.Err()
+	}
+	if c.session.Blocked() { // while there was no room
+		<-c.slots
+		return nil, ErrBlocked
 	}
 	msg := pub.Msg
 	msg.DeliveryMode = amqp.Persistent
@@ -189,6 +204,7 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 			return nil
 		default:
 		}
+		r.pipe.abandoned.Add(1)
 		if blocked {
 			return fmt.Errorf("%w: %w", ErrUnknown, ErrBlocked)
 		}
@@ -260,6 +276,9 @@ func (c *Pipe) reason() error {
 	}
 	return c.why
 }
+
+// ended reports whether nothing can be sent any more.
+func (c *Pipe) ended() bool { return c.ch.IsClosed() || c.session.Err() != nil }
 
 // Close ends the pipe. What is under way then is ErrUnknown.
 func (c *Pipe) Close() { _ = c.session.doPatiently("close a channel", c.ch.Close) }

@@ -21,19 +21,27 @@ func (c *Pipe) Try(ctx context.Context, pub *Publication) error {
 	if c.session.Blocked() {
 		return ErrBlocked
 	}
-	ch, err := c.session.Channel(ctx) // a channel of its own: the broker closes it over a refusal
+	stop := c.whileBlocked(blockedPatience, func() { c.session.fail(ErrBlocked) }) // it would not answer until the alarm is over
+	defer stop()
+	return c.try(pub, func(name string, fn func() error) error { return c.session.Do(ctx, name, fn) })
+}
+
+func (c *Pipe) try(pub *Publication, do caller) error {
+	var ch *amqp.Channel // of its own: the broker closes it over a refusal
+	err := do("open a channel", func() (err error) {
+		ch, err = c.session.conn.Channel()
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
-	stop := c.whileBlocked(blockedPatience, func() { c.session.fail(ErrBlocked) }) // it would not answer until the alarm is over
-	defer stop()
-	err = c.session.Do(ctx, "try a message", func() error {
+	err = do("try a message", func() error {
 		if err := ch.Tx(); err != nil {
 			return err
 		}
 		// The broker looks at a message when it comes, not only when it is committed.
-		if err := ch.PublishWithContext(ctx, pub.Exchange, pub.Key, false, false, pub.Msg); err != nil {
+		if err := ch.PublishWithContext(context.Background(), pub.Exchange, pub.Key, false, false, pub.Msg); err != nil {
 			return err
 		}
 		if err := ch.TxRollback(); err != nil {
