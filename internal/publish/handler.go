@@ -1,0 +1,237 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"sidecar/internal/httpguard"
+)
+
+const (
+	publishPath = "/publish/"
+	readyPath   = "/readyz"
+)
+
+// Header values that are the same in every answer.
+var (
+	noSniff = []string{"nosniff"}
+	noStore = []string{"no-store"}
+	closing = []string{"close"}
+)
+
+// serve answers every request. It looks at the path as it was written, never cleans it and never redirects: a routing key
+// may hold anything.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	h := w.Header()
+	h["X-Content-Type-Options"], h["Cache-Control"] = noSniff, noStore
+	defer func() {
+		if v := recover(); v != nil { // a bug in one answer is no more than a failed answer
+			s.o.Logger.Error("publish panic", "panic", v, "stack", string(debug.Stack()))
+			s.refuse(w, &failure{code: internal, status: http.StatusInternalServerError})
+		}
+	}()
+	path := r.URL.EscapedPath()
+	if f := s.guard(r, path); f != nil {
+		s.metrics.count("", f.code, 0)
+		s.refusals.Do(func(suppressed int) {
+			s.o.Logger.Warn("publish refused", "peer", r.RemoteAddr, "status", f.status, "why", f.detail, "suppressed", suppressed)
+		})
+		h["Connection"] = closing // or the server would read a refused body first, however slowly it comes
+		s.refuse(w, f)
+		return
+	}
+	switch {
+	case path == readyPath:
+		s.readiness(w, r)
+	case strings.HasPrefix(path, publishPath):
+		if allows(w, r, http.MethodPost) {
+			s.publish(w, r, path[len(publishPath):], start)
+		}
+	default:
+		s.refuse(w, &failure{code: notFound, status: http.StatusNotFound, detail: "The paths are /publish/{exchange}/{routing key}, /publish:batch and /readyz."})
+	}
+}
+
+// guard looks where a request comes from and who sends it, whatever its path.
+func (s *Server) guard(r *http.Request, path string) *failure {
+	switch {
+	case !s.hosts.Allow(r.Host):
+		return &failure{code: misdirected, status: http.StatusMisdirectedRequest, detail: "The Host header names another server."}
+	case httpguard.CrossSite(r):
+		return denied("Requests from other sites are refused.")
+	case httpguard.OverridesMethod(r):
+		return bad("Method override headers are refused.")
+	case path == readyPath: // probes have no token
+		return nil
+	case s.o.Token != nil && !httpguard.HasToken(r, s.o.Token()):
+		return &failure{code: unauthorized, status: http.StatusUnauthorized, detail: "A valid bearer token is required."}
+	}
+	return nil
+}
+
+// allows answers with 405 when the method is none of these.
+func allows(w http.ResponseWriter, r *http.Request, methods ...string) bool {
+	for _, m := range methods {
+		if r.Method == m {
+			return true
+		}
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	httpguard.Refuse(w, httpguard.NewProblem(http.StatusMethodNotAllowed, string(badMethod), ""))
+	return false
+}
+
+func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
+	if !allows(w, r, http.MethodGet, http.MethodHead) {
+		return
+	}
+	if f := s.ready(); f != nil {
+		s.refuse(w, f)
+		return
+	}
+	httpguard.Write(w, http.StatusOK, "application/json", map[string]bool{"ready": true})
+}
+
+func (s *Server) refuse(w http.ResponseWriter, f *failure) {
+	switch f.status {
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", retryAfter(f.code))
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	httpguard.Refuse(w, httpguard.NewProblem(f.status, string(f.code), f.detail))
+}
+
+// publish answers a request that is one message. target is the path behind publishPath, as it was written.
+func (s *Server) publish(w http.ResponseWriter, r *http.Request, target string, start time.Time) {
+	alias, f := s.one(w, r, target, start)
+	if f == nil {
+		s.metrics.count(alias, published, time.Since(start))
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	s.metrics.count(alias, f.code, time.Since(start))
+	s.refuse(w, f)
+}
+
+// one reads and publishes the message of a request. It returns the alias when there is one of that name.
+func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, start time.Time) (string, *failure) {
+	m, f := s.target(r, target)
+	if f != nil {
+		return m.alias, f
+	}
+	if f = s.ready(); f != nil {
+		return m.alias, f
+	}
+	if m.msg, f = readHeaders(r.Header); f != nil {
+		return m.alias, f
+	}
+	if !s.inflight.enter() {
+		return m.alias, errBusy
+	}
+	defer s.inflight.leave()
+	b := body{server: s}
+	defer b.free()
+	if m.msg.Body, f = b.read(w, r); f != nil {
+		return m.alias, f
+	}
+	m.trace = carrierOf(r.Header)
+	ctx, cancel := context.WithDeadline(context.Background(), start.Add(s.o.Timeout))
+	defer cancel()
+	return m.alias, s.send(ctx, &m)
+}
+
+// target reads the alias and the routing key from a path.
+func (s *Server) target(r *http.Request, path string) (message, *failure) {
+	if r.URL.RawQuery != "" || r.URL.ForceQuery {
+		return message{}, bad("There is no query; a '?' in a routing key is %%3F.")
+	}
+	alias, rest, found := strings.Cut(path, "/")
+	if !found {
+		return message{}, bad("The path must be /publish/{exchange}/{routing key}; the slash before an empty key belongs to it.")
+	}
+	key, err := url.PathUnescape(rest)
+	if err != nil { // the server has parsed the path before
+		return message{}, bad("The routing key is not percent-encoded correctly.")
+	}
+	return s.address(alias, key)
+}
+
+// body reads the body of a request and holds room for it.
+type body struct {
+	server *Server
+	taken  int64
+}
+
+func (b *body) take(n int64) bool {
+	if !b.server.inflight.take(n) {
+		return false
+	}
+	b.taken += n
+	return true
+}
+
+func (b *body) free() { b.server.inflight.give(b.taken) }
+
+// firstRead is how much memory a body gets before it has arrived, in bytes.
+const firstRead = 64 << 10
+
+// read takes room for the whole body before it reads it when its length is known, and as it arrives when it is not. Memory
+// comes with the bytes either way: a length alone costs nothing.
+func (b *body) read(w http.ResponseWriter, r *http.Request) ([]byte, *failure) {
+	limit, length := b.server.o.MaxBody, r.ContentLength
+	if length > limit {
+		return nil, b.tooLarge(w)
+	}
+	if length == 0 {
+		return nil, nil
+	}
+	room := length
+	if length < 0 {
+		room = min(limit, firstRead)
+	}
+	if !b.take(room) {
+		return nil, errBusy
+	}
+	buf := make([]byte, 0, min(room, firstRead))
+	for {
+		if len(buf) == cap(buf) {
+			if length < 0 && int64(len(buf)) == room {
+				more := min(room, limit+1-room) // one byte more than the limit tells that there is more
+				if more > 0 && !b.take(more) {
+					return nil, errBusy
+				}
+				room += more
+			}
+			grown := make([]byte, len(buf), min(int64(max(2*cap(buf), 512)), room))
+			copy(grown, buf)
+			buf = grown
+		}
+		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case int64(len(buf)) > limit:
+			return nil, b.tooLarge(w)
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		case err != nil:
+			w.Header()["Connection"] = closing
+			return nil, bad("The body ended early or came too slowly.")
+		case int64(len(buf)) == length:
+			return buf, nil
+		}
+	}
+}
+
+// tooLarge ends the connection with the answer: what is left of the body is not read.
+func (b *body) tooLarge(w http.ResponseWriter) *failure {
+	w.Header()["Connection"] = closing
+	return &failure{code: tooLarge, status: http.StatusRequestEntityTooLarge, detail: "The body is larger than SIDECAR_PUBLISH_MAX_BODY."}
+}

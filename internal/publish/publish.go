@@ -1,0 +1,148 @@
+// Package publish takes messages from the app over HTTP and publishes them: it answers 204 when the broker has confirmed a
+// message and routed it, and says in every other case what is known. Which header becomes which property is the inverse of
+// what package dispatch does with a delivery. It knows nothing of consuming.
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/httpguard"
+	"sidecar/internal/telemetry"
+)
+
+// Options is what a Server needs.
+type Options struct {
+	Addr string // host:port; port 0 takes a free one
+
+	// Token returns the bearer token that every request must carry. nil means no token is asked for, which only a loopback
+	// Addr allows. A Token that returns "" lets nobody in: its file may be gone.
+	Token func() string
+
+	Exchanges   map[string]string // by alias, which is in the path; "" is the broker's default exchange
+	RoutingKeys []string          // patterns that a routing key must match one of; '*' is any bytes, '?' is one
+
+	MaxBody     int64         // bytes of one body
+	MaxInflight int           // messages at once
+	Timeout     time.Duration // from the arrival of a message to its confirm
+
+	Publisher  *broker.Publisher // with a connection of its own
+	Tracing    *telemetry.Tracing
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+// Server is the listener. Listen, Serve and Shutdown are called once each, in this order.
+type Server struct {
+	o        Options
+	http     *http.Server
+	ln       net.Listener
+	hosts    httpguard.Hosts
+	keys     patterns
+	lanes    map[string]*broker.Lane // by exchange
+	inflight *inflight
+	metrics  *metrics
+	refusals httpguard.Throttle // lines about who may not publish at all
+	failures httpguard.Throttle // lines about messages that were not published
+	stopping atomic.Bool
+}
+
+// Bounds of the listener.
+const (
+	headerTimeout  = 5 * time.Second
+	answerTimeout  = 5 * time.Second // to write an answer
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 192 << 10 // above a frame of the broker, which is what really bounds them
+	leastBytes     = 64 << 20  // of bodies at once, or one body when that is more
+)
+
+// New prepares a server; it binds nothing yet.
+func New(o Options) *Server {
+	s := &Server{
+		o: o, keys: newPatterns(o.RoutingKeys), lanes: map[string]*broker.Lane{}, metrics: newMetrics(o.Registerer, o.Exchanges),
+		inflight: newInflight(o.MaxInflight, max(leastBytes, o.MaxBody)),
+	}
+	s.metrics.watch(o.Registerer, s.inflight)
+	for _, exchange := range o.Exchanges {
+		if s.lanes[exchange] == nil {
+			s.lanes[exchange] = o.Publisher.NewLane(exchange)
+		}
+	}
+	s.http = &http.Server{
+		Handler:           http.HandlerFunc(s.serve),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       o.Timeout,                   // a message has arrived by then
+		WriteTimeout:      2*o.Timeout + answerTimeout, // both begin with the request
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		// "OPTIONS *" would be answered without asking the handler.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     telemetry.LibraryLog(o.Logger, "http"),
+	}
+	return s
+}
+
+// Listen binds the address and returns it as host:port. It refuses one that other machines can reach when there is no token.
+func (s *Server) Listen() (string, error) {
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.o.Addr)
+	if err != nil {
+		return "", fmt.Errorf("listen for publishing: %w", err)
+	}
+	s.hosts = httpguard.NewHosts(s.o.Addr, ln.Addr(), s.o.Token != nil)
+	if !s.hosts.Loopback() && s.o.Token == nil {
+		err = fmt.Errorf("listen for publishing: %s is not a loopback address and there is no token", ln.Addr())
+		return "", errors.Join(err, ln.Close())
+	}
+	s.ln = ln
+	return ln.Addr().String(), nil
+}
+
+// Serve answers until Shutdown, then returns nil. It also ends, without waiting for requests, with ctx.
+func (s *Server) Serve(ctx context.Context) error {
+	defer context.AfterFunc(ctx, s.Close)()
+	if err := s.http.Serve(s.ln); !errors.Is(err, http.ErrServerClosed) {
+		s.Close()
+		return fmt.Errorf("serve publishing: %w", err)
+	}
+	return nil
+}
+
+// Shutdown takes no more messages, lets those under way finish until ctx ends, then cuts their requests off; that is no
+// error. The publisher's connection must stand until it returns.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.stopping.Store(true)
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.o.Logger.Warn("publish requests cut off", "inflight", s.inflight.messages(), "error", err)
+	}
+	s.Close()
+}
+
+// Close ends everything now.
+func (s *Server) Close() {
+	s.stopping.Store(true)
+	_ = s.http.Close()
+	if s.ln != nil {
+		_ = s.ln.Close() // a server that never served does not know it
+	}
+}
+
+// Wait returns when nothing runs any more. What does may wait for the end of the publisher's connection.
+func (s *Server) Wait() {
+	for _, l := range s.lanes {
+		l.Wait()
+	}
+}
+
+// Ready reports whether a message would be tried now.
+func (s *Server) Ready() bool {
+	return !s.stopping.Load() && s.o.Publisher.Connected() && !s.o.Publisher.Blocked()
+}

@@ -1,0 +1,84 @@
+package publish
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/telemetry"
+)
+
+// message is one message to be published.
+type message struct {
+	alias, exchange, key string
+	msg                  amqp.Publishing
+	trace                telemetry.Carrier // of the request; a header of the message's own wins
+}
+
+// address checks where a message is to go.
+func (s *Server) address(alias, key string) (message, *failure) {
+	m := message{alias: alias, key: key}
+	var found bool
+	if m.exchange, found = s.o.Exchanges[alias]; !found {
+		return message{}, denied("There is no exchange alias %.100q. SIDECAR_PUBLISH_EXCHANGES says which there are.", alias)
+	}
+	if len(key) > maxShort {
+		return m, bad("The routing key has %d bytes; AMQP allows %d.", len(key), maxShort)
+	}
+	if !s.keys.match(key) {
+		return m, denied("The routing key %.100q is not among those of SIDECAR_PUBLISH_ROUTING_KEYS.", key)
+	}
+	return m, nil
+}
+
+// ready looks whether a message would be tried at all, before it is read.
+func (s *Server) ready() *failure {
+	switch {
+	case s.stopping.Load():
+		return errStopping
+	case !s.o.Publisher.Connected():
+		return explain(broker.ErrDisconnected)
+	case s.o.Publisher.Blocked():
+		return explain(broker.ErrBlocked)
+	}
+	return nil
+}
+
+// send publishes a message and returns nil when the broker has it. The request's own context is left alone: a client that
+// goes away in the middle of a write must not cost the connection that others write on.
+func (s *Server) send(ctx context.Context, m *message) *failure {
+	trace := m.trace
+	if own := telemetry.CarrierFrom(m.msg.Headers); own.Traceparent != "" {
+		trace = own
+	}
+	span := s.o.Tracing.Produce(trace, telemetry.ProduceAttrs{
+		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId, Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
+	})
+	carry(&m.msg, span.Carrier())
+	err := s.lanes[m.exchange].Publish(ctx, &broker.Publication{Kind: broker.KindPublish, Key: m.key, Msg: m.msg})
+	if err == nil {
+		span.Produced(string(published), nil)
+		return nil
+	}
+	f := explain(err)
+	span.Produced(string(f.code), err)
+	s.failures.Do(func(suppressed int) {
+		s.o.Logger.Warn("publish failed", "exchange", m.alias, "routing_key", m.key, "message_id", m.msg.MessageId,
+			"code", string(f.code), "error", err, "trace_id", span.TraceID(), "suppressed", suppressed)
+	})
+	return f
+}
+
+// carry puts the trace context into the message, and nothing else of these names.
+func carry(m *amqp.Publishing, c telemetry.Carrier) {
+	for _, h := range [...]struct{ name, value string }{
+		{"traceparent", c.Traceparent}, {"tracestate", c.Tracestate}, {"baggage", c.Baggage},
+	} {
+		if h.value != "" {
+			put(m, h.name, h.value)
+		} else {
+			delete(m.Headers, h.name)
+		}
+	}
+}
