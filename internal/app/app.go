@@ -49,6 +49,8 @@ type App struct {
 	relay     *relay // nil: there is no outbox
 	admin     *admin.Server
 
+	endpoint *endpoint // nil: no listener for it
+
 	deadLetters *deadletter.Queue // nil: the topology has none
 	measure     chan struct{}     // asks for the depths of the queues; capacity 1
 	asked       atomic.Int64      // when it was last asked for them, in nanoseconds since the start
@@ -101,6 +103,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	a.relay = newRelay(cfg, build, plan, a.tracing, a.log, a.registry)
+	a.endpoint = a.newEndpoint()
 	a.admin = admin.New(a.adminOptions())
 	return a, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"sidecar/internal/admin"
 	"sidecar/internal/broker"
 	"sidecar/internal/consume"
 )
@@ -23,7 +24,7 @@ const (
 // grace expired: only what the sidecar cannot do without (its listeners) is an error.
 func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	limitMemory(memoryLimit(cgroupFiles))
-	addrs, err := a.admin.Listen()
+	addrs, publishAddr, err := a.listen()
 	if err != nil {
 		a.consumer.Drain(context.Background()) // ends its workers: nothing was taken yet
 		a.closeCrashGuard()
@@ -32,7 +33,11 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	for _, w := range a.warnings() {
 		a.log.Warn("configuration", "warning", w)
 	}
-	a.log.Info("listening", "admin", addrs.Admin, "control", addrs.Control)
+	listening := []any{"admin", addrs.Admin, "control", addrs.Control}
+	if publishAddr != "" {
+		listening = append(listening, "publish", publishAddr)
+	}
+	a.log.Info("listening", listening...)
 	a.log.Info("started", "version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name,
 		"queue", a.plan.Queue, "topology", a.plan.Preset)
 
@@ -47,6 +52,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	group.Go(func() error { return a.cores(link) })
 	group.Go(func() error { return a.relay.run(link) }) // through the drain: what the last handlers insert goes out, too
 	group.Go(func() error { return ended(a.publisher.Run(link)) })
+	a.endpoint.start(group)
 	consuming := make(chan struct{})
 	group.Go(func() error {
 		defer close(consuming)
@@ -58,7 +64,9 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	case <-a.drainAsk:
 	case <-failed.Done(): // a listener broke: drain, then report it
 	}
+	until := time.Now().Add(a.cfg.Process.ShutdownGrace)
 	a.drain(now)
+	a.endpoint.stop(until, now) // not before: the app may publish while it finishes what it has
 	stopLink()
 	<-consuming
 	close(a.drained)
@@ -67,6 +75,17 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	case <-failed.Done():
 	}
 	return a.stop(group, stopServing)
+}
+
+// listen binds every address.
+func (a *App) listen() (addrs admin.Addrs, publish string, err error) {
+	if addrs, err = a.admin.Listen(); err != nil {
+		return addrs, "", err
+	}
+	if publish, err = a.endpoint.listen(); err != nil {
+		return addrs, "", errors.Join(err, a.admin.Shutdown(context.Background()))
+	}
+	return addrs, publish, nil
 }
 
 // warnings are about what works, and may surprise. Never nil: in JSON they are a list, also when there are none.

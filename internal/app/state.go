@@ -87,7 +87,8 @@ func (s state) Ready() admin.Readiness {
 	}
 	// Not a condition: an app that is away is a pause on purpose.
 	r.Checks = append(r.Checks, admin.Check{Name: "app", OK: a.flow.AppUp()})
-	r.Checks = append(r.Checks, a.relay.check()...) // nor this: it says nothing of consuming
+	r.Checks = append(r.Checks, a.relay.check()...) // nor these: they say nothing of consuming
+	r.Checks = append(r.Checks, a.endpoint.check()...)
 	return r
 }
 
