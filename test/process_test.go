@@ -20,6 +20,7 @@ type sidecar struct {
 	log            *output
 	exited         chan struct{}
 	admin, control string // host:port as bound; set once the process has logged them
+	endpoint       string // the same of the listener that the app publishes to; empty without one
 }
 
 // launch starts `sidecar args…` with exactly that environment and does not wait for anything.
@@ -68,7 +69,7 @@ func (s *sidecar) listening() *sidecar {
 			t.Fatalf("the sidecar ended with %d", s.cmd.ProcessState.ExitCode())
 		}
 		for _, e := range s.log.find(func(e entry) bool { return e.is("listening") }) {
-			s.admin, s.control = e.text("admin"), e.text("control")
+			s.admin, s.control, s.endpoint = e.text("admin"), e.text("control"), e.text("publish")
 		}
 		return s.admin != "" && s.control != ""
 	})

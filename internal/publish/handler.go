@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sidecar/internal/httpguard"
+	"sidecar/internal/telemetry"
 )
 
 const (
@@ -142,7 +143,7 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 	if m.msg.Body, f = b.read(w, r); f != nil {
 		return m.alias, f
 	}
-	m.trace = carrierOf(r.Header)
+	m.trace = prefer(carrierOf(r.Header), telemetry.CarrierFrom(m.msg.Headers))
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(s.o.Timeout))
 	defer cancel()
 	return m.alias, s.send(ctx, &m)

@@ -135,7 +135,6 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	if err != nil {
 		r.Fatal(err)
 	}
-	q.URL.Opaque = path
 	q.URL = &url.URL{Scheme: "http", Host: r.addr, Opaque: path}
 	for i := 0; i < len(headers); i += 2 {
 		q.Header[headers[i]] = append(q.Header[headers[i]], headers[i+1])

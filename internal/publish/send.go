@@ -13,7 +13,7 @@ import (
 type message struct {
 	alias, exchange, key string
 	msg                  amqp.Publishing
-	trace                telemetry.Carrier // of the request; a header of the message's own wins
+	trace                telemetry.Carrier
 }
 
 // address checks where a message is to go.
@@ -48,11 +48,7 @@ func (s *Server) ready() *failure {
 // send publishes a message and returns nil when the broker has it. The request's own context is left alone: a client that
 // goes away in the middle of a write must not cost the connection that others write on.
 func (s *Server) send(ctx context.Context, m *message) *failure {
-	trace := m.trace
-	if own := telemetry.CarrierFrom(m.msg.Headers); own.Traceparent != "" {
-		trace = own
-	}
-	span := s.o.Tracing.Produce(trace, telemetry.ProduceAttrs{
+	span := s.o.Tracing.Produce(m.trace, telemetry.ProduceAttrs{
 		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId, Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
 	})
 	carry(&m.msg, span.Carrier())
@@ -68,6 +64,14 @@ func (s *Server) send(ctx context.Context, m *message) *failure {
 			"code", string(f.code), "error", err, "trace_id", span.TraceID(), "suppressed", suppressed)
 	})
 	return f
+}
+
+// prefer returns a, or b when a belongs to no trace.
+func prefer(a, b telemetry.Carrier) telemetry.Carrier {
+	if a.Traceparent == "" && (b.Traceparent != "" || a.Baggage == "") {
+		return b
+	}
+	return a
 }
 
 // carry puts the trace context into the message, and nothing else of these names.

@@ -1,0 +1,490 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/httpguard"
+)
+
+// want checks a refusal: a problem document with that status and code, whose detail holds text.
+func (r *rig) want(what string, got reply, status int, c code, text string) {
+	r.Helper()
+	var p httpguard.Problem
+	if got.StatusCode != status || json.Unmarshal([]byte(got.body), &p) != nil || p.Status != status || p.Code != string(c) ||
+		got.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(p.Detail, text) {
+		r.Errorf("%s: %d %v %s, want %d %s with %q", what, got.StatusCode, got.Header, got.body, status, c, text)
+	}
+	if again := got.Header.Get("Retry-After"); (again != "") != (status == http.StatusServiceUnavailable) {
+		r.Errorf("%s: Retry-After %q with %d", what, again, status)
+	}
+}
+
+func (r *rig) wantPublished(what string, got reply) {
+	r.Helper()
+	if got.StatusCode != http.StatusNoContent || got.body != "" {
+		r.Errorf("%s: %d %s", what, got.StatusCode, got.body)
+	}
+}
+
+// metric is the value of a counter or the number of a histogram's observations.
+func (r *rig) metric(name string, labels ...string) float64 {
+	r.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			said := map[string]string{}
+			for _, l := range m.GetLabel() {
+				said[l.GetName()] = l.GetValue()
+			}
+			match := true
+			for i := 0; i < len(labels); i += 2 {
+				match = match && said[labels[i]] == labels[i+1]
+			}
+			if match {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+func TestPublished(t *testing.T) {
+	r := start(t, "", nil)
+	got := r.post("/publish/default/orders.created", "\x00body\xff", "Content-Type", "application/json", "Content-Encoding", "gzip",
+		"Amqp-Message-Id", "m%251", "Amqp-Correlation-Id", "c", "Amqp-Reply-To", "r", "Amqp-Type", "t", "Amqp-App-Id", "a", "Amqp-Priority", "7",
+		"Amqp-Expiration", "60000", "Amqp-Timestamp", "2026-07-01T14:00:00.5+02:00", "Amqp-Header-Tenant-Id", "%20a%0D%0Ab", "Amqp-Header-Empty", "")
+	r.wantPublished("a message", got)
+	d := r.get()
+	want := amqp.Table{"tenant-id": " a\r\nb", "empty": ""}
+	if string(d.Body) != "\x00body\xff" || d.ContentType != "application/json" || d.ContentEncoding != "gzip" || d.MessageId != "m%1" ||
+		d.CorrelationId != "c" || d.ReplyTo != "r" || d.Type != "t" || d.AppId != "a" || d.Priority != 7 || d.Expiration != "60000" ||
+		!d.Timestamp.Equal(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)) || d.DeliveryMode != amqp.Persistent ||
+		d.RoutingKey != "orders.created" || d.Exchange != r.exchange || fmt.Sprint(d.Headers) != fmt.Sprint(want) {
+		t.Errorf("%+v", d)
+	}
+	for path, key := range map[string]string{
+		"/publish/default/": "", "/publish/default/a/b//c/": "a/b//c/", "/publish/default/../x/./y": "../x/./y", "/publish/default/a%2Fb%20c%25": "a/b c%",
+		"/publish/default/%3F%23": "?#", "/publish/default/a+b:c@d": "a+b:c@d", "/publish/default//": "/", "/publish/default/%C3%BC": "ü",
+		"/publish/default/" + strings.Repeat("k", 255): strings.Repeat("k", 255),
+	} {
+		r.wantPublished(path, r.post(path, ""))
+		if d := r.get(); d.RoutingKey != key || len(d.Body) != 0 || len(d.Headers) != 0 || d.MessageId != "" || d.ContentType != "" {
+			t.Errorf("%s: %+v", path, d)
+		}
+	}
+	r.wantPublished("the default exchange", r.post("/publish/direct/"+r.queue, "x"))
+	if d := r.get(); d.Exchange != "" || d.RoutingKey != r.queue {
+		t.Errorf("%+v", d)
+	}
+	if n := r.metric("sidecar_publish_requests_total", "exchange", "default", "result", "published"); n != 10 {
+		t.Errorf("counted %v", n)
+	}
+	if n := r.metric("sidecar_publish_confirm_duration_seconds", "kind", "publish"); n != 11 {
+		t.Errorf("confirms: %v", n)
+	}
+	if n := r.metric("sidecar_publish_duration_seconds", "exchange", "default"); n != 10 {
+		t.Errorf("durations: %v", n)
+	}
+}
+
+// Bodies of unknown length, of the largest size, and one byte more.
+func TestBodies(t *testing.T) {
+	const limit = 200_000
+	r := start(t, "", func(o *Options) { o.MaxBody = limit })
+	for _, size := range []int{1, 511, 512, 64 << 10, 64<<10 + 1, limit - 1, limit} {
+		body := strings.Repeat("b", size)
+		for what, reader := range map[string]io.Reader{"known": strings.NewReader(body), "chunked": io.MultiReader(strings.NewReader(body))} {
+			r.wantPublished(fmt.Sprint(what, size), r.do(http.MethodPost, "/publish/default/k", reader))
+			if d := r.get(); string(d.Body) != body {
+				t.Errorf("%s %d: %d bytes", what, size, len(d.Body))
+			}
+		}
+	}
+	for what, reader := range map[string]io.Reader{"known": strings.NewReader(strings.Repeat("b", limit+1)), "chunked": io.MultiReader(strings.NewReader(strings.Repeat("b", limit+1)))} {
+		got := r.do(http.MethodPost, "/publish/default/k", reader)
+		r.want(what, got, http.StatusRequestEntityTooLarge, tooLarge, "SIDECAR_PUBLISH_MAX_BODY")
+	}
+	if n := r.server.inflight.bytes; n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+	r.wantPublished("afterwards", r.post("/publish/default/k", "x"))
+}
+
+func TestInvalid(t *testing.T) {
+	r := start(t, "", nil)
+	long := strings.Repeat("x", 256)
+	for _, c := range []struct{ name, value, text string }{
+		{"Amqp-Nonsense", "x", "Amqp-Nonsense is no property"},
+		{"Amqp-Priority", "256", "Amqp-Priority"}, {"Amqp-Priority", "-1", "Amqp-Priority"}, {"Amqp-Priority", "high", "Amqp-Priority"},
+		{"Amqp-Expiration", "5s", "Amqp-Expiration"}, {"Amqp-Expiration", "-1", "Amqp-Expiration"}, {"Amqp-Expiration", "4294967296", "Amqp-Expiration"},
+		{"Amqp-Timestamp", "yesterday", "Amqp-Timestamp"}, {"Amqp-Timestamp", "1782907200", "Amqp-Timestamp"},
+		{"Amqp-Message-Id", "100%", "Amqp-Message-Id is not percent-encoded"}, {"Amqp-Message-Id", "%zz", "Amqp-Message-Id"}, {"Amqp-Header-A", "%4", "Amqp-Header-A"},
+		{"Amqp-Priority", "%", "Amqp-Priority"}, {"Content-Encoding", "%x", "Content-Encoding"}, {"Idempotency-Key", "%", "Idempotency-Key"}, {"Idempotency-Key", "", "empty"},
+		{"Amqp-Message-Id", long, "Amqp-Message-Id has 256 bytes"}, {"Content-Type", long, "Content-Type"}, {"Idempotency-Key", long, "Idempotency-Key"},
+		{"Amqp-Header-" + strings.Repeat("k", 256), "v", "256 bytes"},
+		{"Amqp-Header-Large", strings.Repeat("v", 140_000), "do not fit a frame"},
+	} {
+		got := r.post("/publish/default/k", "", c.name, c.value)
+		r.want(c.name+" "+c.value[:min(len(c.value), 20)], got, http.StatusBadRequest, invalid, c.text)
+	}
+	for _, name := range []string{"Amqp-Message-Id", "Amqp-Header-A", "Content-Type", "Idempotency-Key", "Amqp-Priority"} {
+		r.want(name+" twice", r.post("/publish/default/k", "", name, "1", name, "1"), http.StatusBadRequest, invalid, name+" is there 2 times")
+	}
+	event := r.post("/publish/default/k", "", "Ce-Specversion", "1.0", "Ce-Id", "1", "Ce-Id", "2")
+	r.want("an attribute twice", event, http.StatusBadRequest, invalid, "Ce-Id")
+	r.want("an attribute", r.post("/publish/default/k", "", "Ce-Specversion", "1.0", "Ce-Id", "%"), http.StatusBadRequest, invalid, "Ce-Id")
+	r.want("two ids", r.post("/publish/default/k", "", "Idempotency-Key", "a", "Amqp-Message-Id", "b"), http.StatusBadRequest, invalid, "differ")
+	r.want("a query", r.post("/publish/default/k?x", ""), http.StatusBadRequest, invalid, "%3F")
+	r.want("an empty query", r.post("/publish/default/k?", ""), http.StatusBadRequest, invalid, "%3F")
+	r.want("no key", r.post("/publish/default", ""), http.StatusBadRequest, invalid, "/publish/{exchange}/{routing key}")
+	r.want("a long key", r.post("/publish/default/"+long, ""), http.StatusBadRequest, invalid, "routing key has 256 bytes")
+	// None of this has reached the channel: the next message needs no other one.
+	r.wantPublished("afterwards", r.post("/publish/default/k", "last"))
+	if d := r.get(); string(d.Body) != "last" || r.server.inflight.count != 0 {
+		t.Errorf("%+v", d)
+	}
+	if n := r.metric("sidecar_publish_requests_total", "exchange", "default", "result", "invalid"); n == 0 {
+		t.Error("not counted")
+	}
+}
+
+// What says how a message was delivered, or is a broker's or a sidecar's to say, is left out.
+func TestLeftOut(t *testing.T) {
+	r := start(t, "", nil)
+	var headers []string
+	for name := range ofDeliveries {
+		headers = append(headers, name, "1")
+	}
+	for _, name := range []string{
+		"X-Death", "X-Death-Count", "X-First-Death-Queue", "X-Last-Death-Reason", "X-Delivery-Count", "X-Acquired-Count", "X-Final-Error", "X-Redriven-At",
+		"X-Retry-Count", "x_retry.queue", "Cc", "Bcc",
+	} {
+		headers = append(headers, "Amqp-Header-"+name, r.queue)
+	}
+	r.wantPublished("a message", r.post("/publish/default/k", "", append(headers, "Amqp-Header-Kept", "v", "Idempotency-Key", "%41b", "Amqp-Message-Id", "Ab", "Ce-Id", "no event", "X-Other", "no")...))
+	if d := r.get(); len(d.Headers) != 1 || d.Headers["kept"] != "v" || d.MessageId != "Ab" || d.UserId != "" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestCloudEvents(t *testing.T) {
+	r := start(t, "", nil)
+	r.wantPublished("an event", r.post("/publish/default/k", "{}", "Content-Type", "application/json", "Ce-Specversion", "1.0", "Ce-Id", "a%20b", "Ce-Source", `"quoted \"x\" \\"`, "Ce-Type", "t", "Ce-Datacontenttype", "x/y"))
+	want := amqp.Table{"cloudEvents_specversion": "1.0", "cloudEvents_id": "a b", "cloudEvents_source": `quoted "x" \`, "cloudEvents_type": "t"}
+	if d := r.get(); fmt.Sprint(d.Headers) != fmt.Sprint(want) || d.ContentType != "application/json" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// The trace of the app goes on in the message; what is no trace does not.
+func TestTraceContext(t *testing.T) {
+	r := start(t, "", nil)
+	const parent, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-01"
+	for name, c := range map[string]struct {
+		headers []string
+		want    amqp.Table
+	}{
+		"all of it":           {[]string{"Traceparent", parent, "Tracestate", "a=1", "Tracestate", "b=2", "Baggage", "c=3"}, amqp.Table{"traceparent": parent, "tracestate": "a=1,b=2", "baggage": "c=3"}},
+		"two parents":         {[]string{"Traceparent", parent, "Traceparent", other, "Tracestate", "a=1"}, amqp.Table{}},
+		"no parent":           {[]string{"Traceparent", "x", "Baggage", "c=3"}, amqp.Table{"baggage": "c=3"}},
+		"the message's own":   {[]string{"Amqp-Header-Traceparent", other}, amqp.Table{"traceparent": other}},
+		"not the message's":   {[]string{"Traceparent", parent, "Amqp-Header-Traceparent", other, "Amqp-Header-Tracestate", "x"}, amqp.Table{"traceparent": parent}},
+		"nothing is made up":  {nil, amqp.Table{}},
+		"a state of its own":  {[]string{"Amqp-Header-Tracestate", "a=1"}, amqp.Table{}},
+		"beside other header": {[]string{"Traceparent", parent, "Amqp-Header-A", "1"}, amqp.Table{"traceparent": parent, "a": "1"}},
+	} {
+		r.wantPublished(name, r.post("/publish/default/k", "", c.headers...))
+		if d := r.get(); fmt.Sprint(d.Headers) != fmt.Sprint(c.want) && len(d.Headers)+len(c.want) > 0 {
+			t.Errorf("%s: %v", name, d.Headers)
+		}
+	}
+}
+
+func TestForbidden(t *testing.T) {
+	r := start(t, "", func(o *Options) { o.RoutingKeys = []string{"orders.*", "audit.?", "exact"} })
+	for _, alias := range []string{"other", "", "Default", "%64efault", "amq.default"} {
+		r.want(alias, r.post("/publish/"+alias+"/exact", ""), http.StatusForbidden, forbidden, "no exchange alias")
+	}
+	for _, key := range []string{"", "Exact", "exact.", "audit.", "audit.xx", "order", "xorders.a"} {
+		r.want(key, r.post("/publish/default/"+key, ""), http.StatusForbidden, forbidden, "SIDECAR_PUBLISH_ROUTING_KEYS")
+	}
+	for _, key := range []string{"orders.", "orders.a.b/c", "audit.x", "exact"} {
+		r.wantPublished(key, r.post("/publish/default/"+key, ""))
+	}
+}
+
+// TestUnroutable: no queue, no exchange, and both good again when they are there.
+func TestUnroutable(t *testing.T) {
+	missing := ""
+	r := start(t, "", func(o *Options) {
+		missing = o.Exchanges["default"] + ".missing"
+		o.Exchanges["missing"] = missing
+	})
+	nowhere := brokertest.Name(t, "nowhere")
+	r.want("no queue", r.post("/publish/direct/"+nowhere, "x"), http.StatusNotFound, unroutable, "NO_ROUTE")
+	for range 3 {
+		r.want("no exchange", r.post("/publish/missing/k", "x"), http.StatusNotFound, unroutable, "no exchange '"+missing+"'")
+	}
+	if err := r.ch.ExchangeDeclare(missing, "fanout", false, true, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ch.QueueBind(r.queue, "", missing, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.wantPublished("an exchange that is there now", r.post("/publish/missing/k", "x"))
+	r.wantPublished("the default exchange", r.post("/publish/direct/"+r.queue, "x"))
+	if n := r.metric("sidecar_publish_requests_total", "exchange", "missing", "result", "unroutable"); n != 3 {
+		t.Errorf("counted %v", n)
+	}
+	if !strings.Contains(r.log.String(), `"event":"publish failed"`) {
+		t.Error("nothing was logged")
+	}
+}
+
+// TestNacked: a queue that is full and says so.
+func TestNacked(t *testing.T) {
+	r := start(t, "", nil)
+	full := brokertest.Queue(t, r.url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+	r.wantPublished("the first", r.post("/publish/direct/"+full, "x"))
+	for range 3 {
+		r.want("one too many", r.post("/publish/direct/"+full, "x"), http.StatusServiceUnavailable, nacked, "queue may be full")
+	}
+	r.wantPublished("another queue", r.post("/publish/direct/"+r.queue, "x"))
+}
+
+// TestTooLargeForTheBroker: one that is too large is refused, and costs no other message anything.
+func TestTooLargeForTheBroker(t *testing.T) {
+	brokertest.MaxSize(t, 100_000)
+	r := start(t, "", nil)
+	stop, innocents := make(chan struct{}), sync.WaitGroup{}
+	for range 8 {
+		innocents.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					r.wantPublished("a small one", r.post("/publish/default/k", "x"))
+				}
+			}
+		})
+	}
+	for range 5 {
+		r.want("too large", r.post("/publish/default/k", strings.Repeat("x", 100_001)), http.StatusRequestEntityTooLarge, tooLarge, "size")
+		r.wantPublished("the largest", r.post("/publish/default/k", strings.Repeat("x", 100_000)))
+	}
+	close(stop)
+	innocents.Wait()
+}
+
+func TestDisconnected(t *testing.T) {
+	proxy := brokertest.NewProxy(t, brokertest.URL(t))
+	r := start(t, proxy.URL(t, brokertest.URL(t)), nil)
+	r.wantPublished("before", r.post("/publish/default/k", "x"))
+	proxy.Refuse()
+	proxy.Cut()
+	brokertest.Eventually(t, 10*time.Second, "disconnected", func() bool { return !r.server.o.Publisher.Connected() })
+	r.want("away", r.post("/publish/default/k", "x"), http.StatusServiceUnavailable, disconnected, "Nothing was sent")
+	r.want("readiness", r.do(http.MethodGet, "/readyz", nil), http.StatusServiceUnavailable, disconnected, "")
+	proxy.Restore(t)
+	brokertest.Eventually(t, 60*time.Second, "connected again", r.server.o.Publisher.Connected)
+	r.wantPublished("after", r.post("/publish/default/k", "x"))
+	if got := r.do(http.MethodGet, "/readyz", nil); got.StatusCode != http.StatusOK {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+}
+
+// TestUnknown: sent, and no answer.
+func TestUnknown(t *testing.T) {
+	proxy := brokertest.NewProxy(t, brokertest.URL(t))
+	r := start(t, proxy.URL(t, brokertest.URL(t)), func(o *Options) { o.Timeout = 2 * time.Second })
+	r.wantPublished("before", r.post("/publish/default/k", "x"))
+	proxy.Stall(brokertest.Down)
+	got := r.post("/publish/default/k", "x", "Idempotency-Key", "k-1")
+	r.want("no answer", got, http.StatusGatewayTimeout, unknown, "may have been published. Send it again with the same Idempotency-Key")
+	proxy.Cut()
+	proxy.Restore(t)
+	brokertest.Eventually(t, 60*time.Second, "published again", func() bool {
+		return r.post("/publish/default/k", "x").StatusCode == http.StatusNoContent
+	})
+}
+
+// TestAlarm: an alarm is an answer at once, also for a connection that has not been told of it, and nothing is published by
+// what was refused.
+func TestAlarm(t *testing.T) {
+	for name, warm := range map[string]bool{"a connection that has published": true, "a fresh one": false} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, "", nil)
+			if warm {
+				r.wantPublished("before", r.post("/publish/default/k", "before"))
+				r.get()
+			}
+			calm := func() { brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.4") }
+			t.Cleanup(calm)
+			brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+			sent := r.post("/publish/default/k", "first") // it tells the connection; one that has published before may have it unknown
+			if warm {
+				r.want("the first", sent, http.StatusGatewayTimeout, unknown, "may have been published")
+			} else {
+				r.want("the first", sent, http.StatusServiceUnavailable, blocked, "alarm")
+			}
+			for range 20 {
+				r.want("in the alarm", r.post("/publish/default/k", "refused"), http.StatusServiceUnavailable, blocked, "Nothing was sent")
+			}
+			r.want("readiness", r.do(http.MethodGet, "/readyz", nil), http.StatusServiceUnavailable, blocked, "")
+			calm()
+			brokertest.Eventually(t, 30*time.Second, "the alarm is over", func() bool {
+				return r.post("/publish/default/k", "after").StatusCode == http.StatusNoContent
+			})
+			if warm {
+				if d := r.get(); string(d.Body) != "first" {
+					t.Errorf("%s", d.Body)
+				}
+			}
+			if d := r.get(); string(d.Body) != "after" {
+				t.Errorf("%s was published", d.Body)
+			}
+			if n := r.metric("sidecar_amqp_reconnects_total"); n != 0 {
+				t.Errorf("%v reconnects", n)
+			}
+		})
+	}
+}
+
+// TestBusy: more than there is room for, in messages and in bytes, is told so at once.
+func TestBusy(t *testing.T) {
+	r := start(t, "", func(o *Options) { o.MaxInflight, o.MaxBody = 2, 40<<20 })
+	hold := func(length int) io.Closer {
+		c := dial(t, r.addr)
+		fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", r.addr, length)
+		return c
+	}
+	big := hold(40 << 20)
+	brokertest.Eventually(t, 10*time.Second, "the first is read", func() bool { return r.metric("sidecar_publish_inflight") == 1 })
+	q, err := http.NewRequest(http.MethodPost, "http://"+r.addr+"/publish/default/k", io.LimitReader(zeros{}, 30<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.ContentLength = 30 << 20
+	q.Header.Set("Expect", "100-continue") // so that the answer comes instead of a reset
+	a, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}}).Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := io.ReadAll(a.Body)
+	a.Body.Close()
+	r.want("too many bytes", reply{a, string(b)}, http.StatusServiceUnavailable, busy, "Too many")
+	r.wantPublished("a small one", r.post("/publish/default/k", "x"))
+	small := hold(1)
+	brokertest.Eventually(t, 10*time.Second, "the second is read", func() bool { return r.metric("sidecar_publish_inflight") == 2 })
+	r.want("too many messages", r.post("/publish/default/k", "x"), http.StatusServiceUnavailable, busy, "Too many")
+	big.Close()
+	small.Close()
+	brokertest.Eventually(t, 10*time.Second, "room again", func() bool { return r.metric("sidecar_publish_inflight") == 0 })
+	r.wantPublished("afterwards", r.post("/publish/default/k", "x"))
+	if n := r.server.inflight.bytes; n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// A body that does not come in time.
+func TestSlowBody(t *testing.T) {
+	r := start(t, "", func(o *Options) { o.Timeout = 500 * time.Millisecond })
+	c := dial(t, r.addr)
+	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 10\r\n\r\nfive", r.addr)
+	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	b, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 400 ") || !strings.Contains(string(b), "too slowly") {
+		t.Errorf("%s %v", b, err)
+	}
+}
+
+// A client that goes away has no say in what becomes of its message, and costs nobody the connection.
+func TestClientGone(t *testing.T) {
+	r := start(t, "", nil)
+	for range 20 {
+		c := dial(t, r.addr)
+		fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 1\r\n\r\nx", r.addr)
+		c.Close()
+	}
+	brokertest.Eventually(t, 10*time.Second, "nothing under way", func() bool { return r.metric("sidecar_publish_inflight") == 0 })
+	r.wantPublished("another one", r.post("/publish/default/k", "x"))
+	if n := r.metric("sidecar_amqp_reconnects_total"); n != 0 {
+		t.Errorf("%v reconnects", n)
+	}
+}
+
+// TestShutdown: what is under way is finished, and nothing more is taken.
+func TestShutdown(t *testing.T) {
+	r := start(t, "", nil)
+	c := dial(t, r.addr)
+	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 4\r\n\r\n", r.addr)
+	brokertest.Eventually(t, 10*time.Second, "the request is read", func() bool { return r.metric("sidecar_publish_inflight") == 1 })
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.stop() }()
+	brokertest.Eventually(t, 10*time.Second, "it stops", func() bool { return r.server.stopping.Load() })
+	fmt.Fprint(c, "last")
+	b, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 204 ") {
+		t.Errorf("%s %v", b, err)
+	}
+	<-ended
+	if d := r.get(); string(d.Body) != "last" {
+		t.Errorf("%s", d.Body)
+	}
+	if f := r.server.ready(); f != errStopping || r.server.Ready() {
+		t.Errorf("%v", f)
+	}
+}
+
+// A request that does not end is cut off with the time.
+func TestShutdownCutsOff(t *testing.T) {
+	r := start(t, "", nil)
+	c := dial(t, r.addr)
+	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 4\r\n\r\n", r.addr)
+	brokertest.Eventually(t, 10*time.Second, "the request is read", func() bool { return r.metric("sidecar_publish_inflight") == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	r.server.Shutdown(ctx)
+	if b, _ := io.ReadAll(c); len(b) != 0 && !strings.HasPrefix(string(b), "HTTP/1.1 400") {
+		t.Errorf("%s", b)
+	}
+	if !strings.Contains(r.log.String(), "publish requests cut off") {
+		t.Error("nothing was logged")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for err, want := range map[error]code{
+		fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrBlocked): unknown, &broker.RefusedError{Code: 406, Text: "PRECONDITION_FAILED - other"}: nacked,
+		&broker.RefusedError{Code: 403, Text: "ACCESS_REFUSED"}: forbidden, &broker.RefusedError{Code: 404, Text: "NOT_FOUND"}: unroutable,
+		broker.ErrBusy: busy, broker.ErrInvalid: invalid, broker.ErrTooLarge: invalid, io.EOF: unknown,
+	} {
+		if f := explain(err); f.code != want || f.Unwrap() == nil || !strings.Contains(f.Error(), string(want)) {
+			t.Errorf("%v: %s", err, f)
+		}
+	}
+}
