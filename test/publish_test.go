@@ -207,7 +207,9 @@ func TestPublishInAnAlarm(t *testing.T) {
 	start := time.Now()
 	var all sync.WaitGroup
 	for range 500 {
-		all.Go(func() { s.refused("/publish/default/k", "x", map[string]string{"Idempotency-Key": "refused"}, 503, "blocked") })
+		all.Go(func() {
+			s.refused("/publish/default/k", "x", map[string]string{"Idempotency-Key": "refused"}, 503, "blocked")
+		})
 	}
 	all.Wait()
 	t.Logf("500 answers in %v", time.Since(start))

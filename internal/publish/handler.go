@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,10 +80,8 @@ func (s *Server) guard(r *http.Request, path string) *failure {
 
 // allows answers with 405 when the method is none of these.
 func allows(w http.ResponseWriter, r *http.Request, methods ...string) bool {
-	for _, m := range methods {
-		if r.Method == m {
-			return true
-		}
+	if slices.Contains(methods, r.Method) {
+		return true
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
 	httpguard.Refuse(w, httpguard.NewProblem(http.StatusMethodNotAllowed, string(badMethod), ""))
