@@ -83,6 +83,9 @@ func (d *Database) prepare(ctx context.Context, conn *pgconn.PgConn) error {
 		SET DateStyle = 'ISO'; SET bytea_output = 'hex'`, ms, ms/3, 4*ms))
 }
 
+// Conn is a connection to the database, for those who only hand it on.
+type Conn = pgconn.PgConn
+
 // Close ends a connection without waiting long for it.
 func Close(conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

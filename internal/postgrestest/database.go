@@ -117,7 +117,7 @@ func (d *Database) Value(sql string, args ...any) string {
 	d.t.Helper()
 	rows := d.Query(sql, args...)
 	if len(rows) != 1 || len(rows[0]) != 1 {
-		d.t.Fatalf("%s: not one value but %v", sql, rows)
+		d.t.Fatalf("%s: not one value but %d rows: %.200v", sql, len(rows), rows)
 	}
 	return rows[0][0]
 }

@@ -1,0 +1,454 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"sidecar/internal/postgrestest"
+)
+
+// open connects to a database as its superuser.
+func open(t *testing.T, db *postgrestest.Database) *pgconn.PgConn {
+	t.Helper()
+	return openAs(t, db.DSN)
+}
+
+func openAs(t *testing.T, dsn string) *pgconn.PgConn {
+	t.Helper()
+	d := Database{DSN: func() (string, error) { return dsn, nil }}
+	conn, err := d.Connect(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Close(conn) })
+	return conn
+}
+
+// migrate makes or adopts the table n, which has to work, and reads it.
+func migrate(t *testing.T, db *postgrestest.Database, n Names, notify bool) (*Table, *Migration) {
+	t.Helper()
+	conn := open(t, db)
+	m, err := Migrate(t.Context(), conn, n, notify, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := Look(t.Context(), conn, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table, m
+}
+
+// planned is what migrate would do, in one line for each statement.
+func planned(t *testing.T, db *postgrestest.Database, n Names, notify bool) (inside, outside []string) {
+	t.Helper()
+	m, err := PlanMigration(t.Context(), open(t, db), n, notify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return firstLines(m.Inside), firstLines(m.Outside)
+}
+
+func firstLines(statements []string) []string {
+	var lines []string
+	for _, s := range statements {
+		line, _, _ := strings.Cut(s, "\n")
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+const insertRow = `INSERT INTO outbox (routing_key, body) VALUES ('key', 'body')`
+
+// TestMigrateCreates: a table of all columns is made, rows need a routing key and a body, and a second time changes nothing.
+func TestMigrateCreates(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	n := ParseTable("outbox", nil)
+	table, m := migrate(t, db, n, true)
+	if !m.Create || m.Table.Schema != "public" || len(m.Outside) != 0 {
+		t.Errorf("migrated: %+v", m)
+	}
+	if err := table.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range allColumns {
+		if !table.Has(c) {
+			t.Errorf("the table has no %s", c)
+		}
+	}
+	db.Exec(insertRow)
+	const defaults = `SELECT message_id IS NOT NULL AND created_at = send_after AND attempts = 0 AND id = 1
+		AND sent_at IS NULL AND quarantined_at IS NULL AND last_error IS NULL FROM outbox`
+	if v := db.Value(defaults); v != "t" {
+		t.Errorf("the row is %v", db.Query("SELECT * FROM outbox"))
+	}
+	if _, m := migrate(t, db, n, true); !m.Done() || m.Create {
+		t.Errorf("a second time: %+v", m)
+	}
+}
+
+// TestMigrateNames: whatever the table and its columns are called, everything is made, found again, and belongs to that
+// table alone.
+func TestMigrateNames(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(`CREATE SCHEMA "Other"`)
+	column := func(c string) string {
+		return map[string]string{"id": "Id", "body": "select", "sent_at": "sent-at", "ordering_key": "O$"}[c]
+	}
+	named := func(c string) string {
+		if name := column(c); name != "" {
+			return name
+		}
+		return c
+	}
+	long := strings.Repeat("a", 63)
+	for _, n := range []Names{
+		ParseTable("Other.select", named), ParseTable("Order-Box", nil), ParseTable(long, nil), ParseTable(long[:62]+"b", named), ParseTable("Other."+long, nil),
+	} {
+		if table, _ := migrate(t, db, n, true); table.Check() != nil {
+			t.Errorf("%s: %v", &n, table.Check())
+		}
+		if _, m := migrate(t, db, n, true); !m.Done() {
+			t.Errorf("%s, a second time: %+v", &n, m)
+		}
+	}
+	db.Exec(`INSERT INTO "Other"."select" ("routing_key", "select") VALUES ('key', 'body')`)
+}
+
+// TestMigrateAdopts: what an app's own table lacks is added; its rows stay, and are due.
+func TestMigrateAdopts(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(`CREATE TYPE topic AS ENUM ('key'); CREATE DOMAIN payload AS json;
+		CREATE TABLE messages (uid varchar(36) PRIMARY KEY, topic topic NOT NULL, payload payload, aggregate int, sent_at timestamp);
+		INSERT INTO messages VALUES ('a', 'key', '{}', 7, NULL), ('b', 'key', '{}', 7, now())`)
+	n := ParseTable("messages", func(c string) string {
+		if name, found := map[string]string{"id": "uid", "routing_key": "topic", "body": "payload", "ordering_key": "aggregate"}[c]; found {
+			return name
+		}
+		return c
+	})
+	inside, outside := planned(t, db, n, true)
+	if len(inside) != 3 || !strings.HasPrefix(inside[0], `ALTER TABLE "public"."messages"`) {
+		t.Errorf("in a transaction: %q", inside)
+	}
+	if len(outside) != 3 || slices.ContainsFunc(outside, func(s string) bool { return !strings.HasPrefix(s, "CREATE INDEX CONCURRENTLY") }) {
+		t.Errorf("outside: %q", outside)
+	}
+	table, _ := migrate(t, db, n, true)
+	if err := table.Check(); err != nil {
+		t.Error(err)
+	}
+	if v := db.Value(`SELECT count(*) FROM messages WHERE send_after <= now() AND attempts = 0 AND quarantined_at IS NULL`); v != "2" {
+		t.Errorf("%s of the rows are due", v)
+	}
+	if _, m := migrate(t, db, n, true); !m.Done() {
+		t.Errorf("a second time: %+v", m)
+	}
+}
+
+// TestMigrateFindsIndexes: an index that does the work is not made twice, one that a build has left unfinished is made
+// anew, and one of the name that does something else is the operator's to decide.
+func TestMigrateFindsIndexes(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	n := ParseTable("outbox", nil)
+	migrate(t, db, n, false)
+	db.Exec(insertRow)
+	db.Exec(`ALTER INDEX outbox_pending RENAME TO mine`)
+	if inside, outside := planned(t, db, n, false); len(inside)+len(outside) != 0 {
+		t.Errorf("with an index of another name: %q, %q", inside, outside)
+	}
+	db.Exec(`DROP INDEX mine; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_ordering'::regclass`)
+	_, outside := planned(t, db, n, false)
+	if want := []string{
+		`CREATE INDEX CONCURRENTLY "outbox_pending" ON "public"."outbox" ("send_after", "id")`,
+		`DROP INDEX CONCURRENTLY "public"."outbox_ordering"`,
+		`CREATE INDEX CONCURRENTLY "outbox_ordering" ON "public"."outbox" ("ordering_key", "id")`,
+	}; !slices.Equal(outside, want) {
+		t.Errorf("with one dropped and one unfinished: %q", outside)
+	}
+	migrate(t, db, n, false)
+	if v := db.Value(`SELECT count(*) FROM pg_index WHERE indrelid = 'outbox'::regclass AND indisvalid`); v != "4" {
+		t.Errorf("%s indexes are valid", v)
+	}
+	db.Exec(`DROP INDEX outbox_pending; CREATE INDEX outbox_pending ON outbox (id)`)
+	_, err := PlanMigration(t.Context(), open(t, db), n, false)
+	if err == nil || !strings.Contains(err.Error(), "index outbox_pending of table public.outbox is another") {
+		t.Errorf("with another index of the name: %v", err)
+	}
+}
+
+// TestMigrateNotify: with the trigger, a commit of rows wakes up who listens; without, nobody is, and it is removed again.
+func TestMigrateNotify(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	n := ParseTable("outbox", nil)
+	table, _ := migrate(t, db, n, false)
+	for _, notify := range []bool{true, false, true} {
+		migrate(t, db, n, notify)
+		if _, m := migrate(t, db, n, notify); !m.Done() {
+			t.Errorf("notify %v, a second time: %+v", notify, m)
+		}
+		conn, heard := listen(t, db, table.Channel())
+		// An app's search_path must not lead the trigger astray.
+		db.Exec(`SET search_path = pg_temp; ` + strings.Replace(insertRow, "outbox", "public.outbox", 1) + `; RESET search_path`)
+		db.Exec(`SELECT pg_notify('` + table.Channel() + `', 'end')`)
+		if got := heard(); got != notify {
+			t.Errorf("notify %v: notified: %v", notify, got)
+		}
+		got, err := Look(t.Context(), conn, n)
+		if err != nil || got.OID != table.OID {
+			t.Errorf("the table is now %v, %v", got, err)
+		}
+		_, trigger, err := lookNotify(t.Context(), conn, &table.Names, table.OID)
+		if err != nil || trigger != notify {
+			t.Errorf("notify %v: the trigger is there: %v, %v", notify, trigger, err)
+		}
+	}
+	db.Exec(`CREATE OR REPLACE FUNCTION outbox_notify() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
+	_, err := PlanMigration(t.Context(), open(t, db), n, true)
+	if err == nil || !strings.Contains(err.Error(), "function public.outbox_notify that migrate did not make") {
+		t.Errorf("with somebody else's function: %v", err)
+	}
+	if inside, _ := planned(t, db, n, false); len(inside) != 0 {
+		t.Errorf("somebody else's function would go: %q", inside)
+	}
+}
+
+// listen returns a function that reports whether an empty notification came on the channel before the one called end.
+func listen(t *testing.T, db *postgrestest.Database, channel string) (*pgconn.PgConn, func() bool) {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var payloads []string
+	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { payloads = append(payloads, n.Payload) }
+	conn, err := pgconn.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Close(conn) })
+	if err := exec(t.Context(), conn, "LISTEN "+Quote(channel)); err != nil {
+		t.Fatal(err)
+	}
+	return conn, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for !slices.Contains(payloads, "end") {
+			if err := conn.WaitForNotification(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return slices.Contains(payloads, "")
+	}
+}
+
+// TestMigrateRefuses: what cannot be an outbox is refused by the plan already, and the error says why.
+func TestMigrateRefuses(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	for name, c := range map[string]struct{ sql, say string }{
+		"view":      {`CREATE VIEW %s AS SELECT 1 AS id`, "is a view"},
+		"matview":   {`CREATE MATERIALIZED VIEW %s AS SELECT 1 AS id`, "is a materialized view"},
+		"sequence":  {`CREATE SEQUENCE %s`, "is a sequence"},
+		"type":      {`CREATE TYPE %s AS (id int)`, "is a composite type"},
+		"columns":   {`CREATE TABLE %s (id int PRIMARY KEY)`, "no column routing_key, body, sent_at"},
+		"no_index":  {`CREATE TABLE %s (id int NOT NULL, routing_key text, body text, sent_at timestamptz)`, "unique index"},
+		"partial":   {`CREATE TABLE %s (id int NOT NULL, routing_key text, body text, sent_at timestamptz); CREATE UNIQUE INDEX ON %[1]s (id) WHERE id > 0`, "unique index"},
+		"null_id":   {`CREATE TABLE %s (id int UNIQUE, routing_key text, body text, sent_at timestamptz)`, "unique index"},
+		"two":       {`CREATE TABLE %s (id int, n int, routing_key text, body text, sent_at timestamptz, PRIMARY KEY (id, n))`, "unique index"},
+		"body":      {`CREATE TABLE %s (id int PRIMARY KEY, routing_key text, body int, sent_at timestamptz)`, "column body is integer and has to be bytea"},
+		"boolean":   {`CREATE TABLE %s (id int PRIMARY KEY, routing_key text, body text, sent_at boolean)`, "column sent_at is boolean and has to be timestamp with time zone"},
+		"key":       {`CREATE TABLE %s (id int PRIMARY KEY, routing_key int, body text, sent_at timestamptz)`, "column routing_key is integer and has to be text"},
+		"blanks":    {`CREATE TABLE %s (id int PRIMARY KEY, routing_key char(9), body text, sent_at timestamptz)`, "column routing_key is character and has to be text"},
+		"never":     {`CREATE TABLE %s (id int PRIMARY KEY, routing_key text, body text, sent_at timestamptz NOT NULL)`, "column sent_at is NOT NULL"},
+		"short":     {`CREATE TABLE %s (id int PRIMARY KEY, routing_key text, body text, sent_at timestamptz, last_error varchar(255))`, "column last_error has a length"},
+		"generated": {`CREATE TABLE %s (id int PRIMARY KEY, routing_key text, body text, sent_at timestamptz, attempts int GENERATED ALWAYS AS (1) STORED)`, "column attempts is generated"},
+		"headers":   {`CREATE TABLE %s (id int PRIMARY KEY, routing_key text, body text, sent_at timestamptz, headers bytea)`, "column headers is bytea and has to be jsonb"},
+		"unlogged":  {`CREATE UNLOGGED TABLE %s (id int PRIMARY KEY, routing_key text, body text, sent_at timestamptz)`, "not logged"},
+		"parts": {`CREATE TABLE %s (id int PRIMARY KEY, routing_key text, body text, sent_at timestamptz) PARTITION BY RANGE (id);
+			CREATE TABLE parts_1 PARTITION OF %[1]s FOR VALUES FROM (1) TO (100); INSERT INTO %[1]s VALUES (1, 'k', 'b')`, "has partitions with rows"},
+		"none.x": {``, "no schema none either"},
+	} {
+		if c.sql != "" {
+			db.Exec(strings.NewReplacer("%s", name, "%[1]s", name).Replace(c.sql))
+		}
+		m, err := PlanMigration(t.Context(), open(t, db), ParseTable(name, nil), true)
+		if err == nil || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%s: %v, and the plan is %+v", name, err, m)
+		}
+		if known := errors.Is(err, ErrNotOutbox) || errors.Is(err, ErrNoTable); !known && name != "parts" {
+			t.Errorf("%s: the error is of no known kind: %v", name, err)
+		}
+	}
+	db.Exec(`ALTER DATABASE "` + db.Name + `" SET search_path = nowhere`)
+	if _, err := PlanMigration(t.Context(), open(t, db), ParseTable("outbox", nil), true); err == nil || !strings.Contains(err.Error(), "search_path leads to no schema") {
+		t.Errorf("without a schema: %v", err)
+	}
+}
+
+// TestMigratePartitioned: a partitioned table that is empty still gets its indexes, and the trigger works.
+func TestMigratePartitioned(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(`CREATE TABLE outbox (id int PRIMARY KEY, routing_key text, body text, sent_at timestamptz) PARTITION BY RANGE (id);
+		CREATE TABLE outbox_1 PARTITION OF outbox FOR VALUES FROM (1) TO (100)`)
+	n := ParseTable("outbox", nil)
+	if table, _ := migrate(t, db, n, true); table.Check() != nil {
+		t.Error(table.Check())
+	}
+	db.Exec(`INSERT INTO outbox (id, routing_key, body) VALUES (1, 'key', 'body')`)
+	if _, m := migrate(t, db, n, true); !m.Done() {
+		t.Errorf("a second time: %+v", m)
+	}
+}
+
+// TestMigrateTogether: several at once take turns, on a table that is made and on one that gets its indexes.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(`CREATE TABLE filled (id int PRIMARY KEY, routing_key text, body text, sent_at timestamptz);
+		INSERT INTO filled SELECT i, 'key', 'body' FROM generate_series(1, 20000) i`)
+	for _, name := range []string{"fresh", "filled"} {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		worked := 0
+		for range 5 {
+			conn := open(t, db)
+			wg.Go(func() {
+				m, err := Migrate(t.Context(), conn, ParseTable(name, nil), true, nil)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if !m.Done() {
+					worked++
+				}
+			})
+		}
+		wg.Wait()
+		if worked != 1 {
+			t.Errorf("%s: %d did the work", name, worked)
+		}
+	}
+}
+
+// TestMigrateWhileInserting: an app inserts, in transactions of its own, while its table is adopted. None of them fails, and
+// no row is missing from the index.
+func TestMigrateWhileInserting(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(`CREATE TABLE outbox (id bigserial PRIMARY KEY, routing_key text, body text, sent_at timestamptz);
+		INSERT INTO outbox (routing_key, body) SELECT 'key', 'body' FROM generate_series(1, 50000)`)
+	app, done := open(t, db), make(chan struct{})
+	var wg sync.WaitGroup
+	inserted := 0
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := exec(t.Context(), app, "BEGIN; "+insertRow+"; COMMIT"); err != nil {
+				t.Errorf("insert: %v", err)
+				return
+			}
+			inserted++
+		}
+	})
+	_, err := Migrate(t.Context(), open(t, db), ParseTable("outbox", nil), true, nil)
+	close(done)
+	wg.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inserted == 0 {
+		t.Error("nothing was inserted meanwhile")
+	}
+	db.Exec(`SET enable_seqscan = off; SET enable_bitmapscan = off`)
+	if all, seen := db.Value(`SELECT count(*) + 0 FROM outbox`), db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL AND quarantined_at IS NULL AND send_after <= now()`); all != seen {
+		t.Errorf("%s rows, %s by the index", all, seen)
+	}
+}
+
+// TestMigrateBehindATransaction: a transaction that holds the table keeps migrate waiting, and whoever wants to insert waits
+// no longer than one try of it. When it ends, the table is migrated.
+func TestMigrateBehindATransaction(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(`CREATE TABLE outbox (id bigserial PRIMARY KEY, routing_key text, body text, sent_at timestamptz)`)
+	holder := open(t, db)
+	if err := exec(t.Context(), holder, "BEGIN; "+insertRow); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	conn, tries := open(t, db), make(chan string, 100)
+	go func() {
+		_, err := Migrate(t.Context(), conn, ParseTable("outbox", nil), true, func(sql string) { tries <- sql })
+		result <- err
+	}()
+	for range 2 {
+		if sql := <-tries; !strings.HasPrefix(sql, "ALTER TABLE") {
+			t.Errorf("the first statement is %s", sql)
+		}
+	}
+	db.Exec(insertRow) // between two tries, or after one
+	if err := exec(t.Context(), holder, "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if v := db.Value(`SELECT count(*) FROM outbox WHERE send_after IS NOT NULL`); v != "2" {
+		t.Errorf("%s rows", v)
+	}
+}
+
+// TestMigrateGivesUp: one that is cancelled while another migrates, or while a transaction holds the table, leaves nothing.
+func TestMigrateGivesUp(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(`CREATE TABLE outbox (id bigserial PRIMARY KEY, routing_key text, body text, sent_at timestamptz)`)
+	holder := open(t, db)
+	stop := errors.New("stop")
+	try := func() error {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		defer time.AfterFunc(2*time.Second, func() { cancel(stop) }).Stop()
+		_, err := Migrate(ctx, open(t, db), ParseTable("outbox", nil), true, nil)
+		return err
+	}
+	if err := exec(t.Context(), holder, "SELECT pg_advisory_lock("+migrateKey+")"); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(); err == nil {
+		t.Error("two at a time")
+	}
+	if err := exec(t.Context(), holder, "SELECT pg_advisory_unlock_all(); BEGIN; "+insertRow); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(); err == nil {
+		t.Error("migrated a table that somebody holds")
+	}
+	if err := exec(t.Context(), holder, "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if v := db.Value(`SELECT count(*) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = 'send_after'`); v != "0" {
+		t.Error("a column was added")
+	}
+	migrate(t, db, ParseTable("outbox", nil), true)
+}

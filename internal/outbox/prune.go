@@ -1,0 +1,71 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// pruneRows is how many rows one statement looks at, so that it ends soon however few of them it deletes.
+const pruneRows = 1000
+
+// Pruned is what a Prune has done.
+type Pruned struct {
+	Scanned int64 `json:"scanned"` // rows that were looked at
+	Deleted int64 `json:"deleted"`
+}
+
+// Prune deletes rows that were sent longer ago than that, and no others: neither rows that are still to be published nor
+// those in quarantine. It walks through the table by id, a thousand rows and one transaction at a time; rows that somebody
+// else has locked it leaves. after, which may be nil, hears of the progress after each, and an error of it ends the walk. It
+// needs the rights to SELECT, UPDATE and DELETE. With an error comes what was done.
+func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Duration, after func(Pruned) error) (Pruned, error) {
+	var done Pruned
+	rows, err := query(ctx, conn, `SELECT (clock_timestamp() - $1::float8 * interval '1 second')::text`,
+		strconv.AppendFloat(nil, older.Seconds(), 'f', -1, 64))
+	if err != nil {
+		return done, fmt.Errorf("ask for the time: %w", err)
+	}
+	cutoff := rows[0][0]
+	var last []byte // the id up to which the walk has come
+	for {
+		rows, err := query(ctx, conn, t.pruneSQL(), last, cutoff, strconv.AppendInt(nil, pruneRows, 10))
+		if err != nil {
+			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, rights(err))
+		}
+		scanned, deleted, err := counts(rows[0])
+		if err != nil {
+			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, err)
+		}
+		done.Scanned += scanned
+		done.Deleted += deleted
+		if after != nil {
+			if err := after(done); err != nil {
+				return done, err
+			}
+		}
+		if last = rows[0][0]; scanned < pruneRows {
+			return done, nil
+		}
+	}
+}
+
+// pruneSQL deletes of the next rows by id those that may go. It says how far it came, how many it saw and how many went.
+func (t *Table) pruneSQL() string {
+	return t.expand(`WITH next AS MATERIALIZED (SELECT {id} AS id FROM {table} WHERE $1::{idtype} IS NULL OR {id} > $1::{idtype} ORDER BY {id} LIMIT $3::int),
+		old AS MATERIALIZED (SELECT {id} AS id FROM {table} WHERE {id} IN (SELECT id FROM next)
+			AND {sent_at} < $2::timestamptz AND {quarantined_at} IS NULL ORDER BY {id} FOR UPDATE SKIP LOCKED),
+		gone AS (DELETE FROM {table} WHERE {id} IN (SELECT id FROM old) AND {sent_at} IS NOT NULL RETURNING 1)
+		SELECT (SELECT id FROM next ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM next), (SELECT count(*) FROM gone)`)
+}
+
+func counts(row [][]byte) (scanned, deleted int64, err error) {
+	if scanned, err = strconv.ParseInt(string(row[1]), 10, 64); err != nil {
+		return 0, 0, err
+	}
+	deleted, err = strconv.ParseInt(string(row[2]), 10, 64)
+	return scanned, deleted, err
+}

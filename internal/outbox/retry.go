@@ -1,0 +1,87 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrID says that no row of the table could have such an id.
+var ErrID = errors.New("not an id of the table")
+
+// retryRows is how many rows one statement releases.
+const retryRows = 1000
+
+// Released is what a release from the quarantine has done.
+type Released struct {
+	Released int64    `json:"released"`
+	Missing  []string `json:"missing"` // ids of which no row is in quarantine
+}
+
+// Retry releases rows from the quarantine: those with the ids, as the database writes them. They are due at once and have
+// all attempts before them. The error is ErrID when one is none.
+func Retry(ctx context.Context, conn *pgconn.PgConn, t *Table, ids []string) (Released, error) {
+	done := Released{Missing: []string{}}
+	rows, err := query(ctx, conn, t.expand(`WITH ids AS MATERIALIZED (SELECT DISTINCT id FROM unnest($1::{idtype}[]) AS w(id)),
+		released AS (UPDATE {table} SET `+release+` WHERE {id} IN (SELECT id FROM ids) AND `+inQuarantine+` RETURNING {id} AS id)
+		SELECT id, id IN (SELECT id FROM released) FROM ids ORDER BY id`), texts(ids))
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code[:2] == "22" { // data exception
+		return done, fmt.Errorf("%w: %s", ErrID, e.Message)
+	}
+	if err != nil {
+		return done, fmt.Errorf("release rows of table %s: %w", &t.Names, rights(err))
+	}
+	for _, row := range rows {
+		if string(row[1]) == "t" {
+			done.Released++
+		} else {
+			done.Missing = append(done.Missing, string(row[0]))
+		}
+	}
+	return done, wake(ctx, conn, t)
+}
+
+// RetryAll releases all rows that are in quarantine when it begins, a thousand and one transaction at a time. With an error
+// comes what was done.
+func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, error) {
+	done := Released{Missing: []string{}}
+	// What fails for good is in quarantine again soon, and must not be released for ever.
+	start, err := query(ctx, conn, `SELECT clock_timestamp()::text`)
+	if err != nil {
+		return done, fmt.Errorf("ask for the time: %w", err)
+	}
+	sql := t.expand(`WITH chosen AS MATERIALIZED (SELECT {id} AS id FROM {table} WHERE ` + inQuarantine + ` AND {quarantined_at} <= $1::timestamptz
+			ORDER BY {id} LIMIT $2::int FOR UPDATE),
+		released AS (UPDATE {table} SET ` + release + ` WHERE {id} IN (SELECT id FROM chosen) RETURNING 1)
+		SELECT count(*) FROM released`)
+	for {
+		rows, err := query(ctx, conn, sql, start[0][0], fmt.Append(nil, retryRows))
+		if err != nil {
+			return done, fmt.Errorf("release rows of table %s: %w", &t.Names, rights(err))
+		}
+		var n int64
+		if _, err := fmt.Sscan(string(rows[0][0]), &n); err != nil {
+			return done, fmt.Errorf("release rows of table %s: %w", &t.Names, err)
+		}
+		if n == 0 {
+			return done, wake(ctx, conn, t)
+		}
+		done.Released += n
+	}
+}
+
+const (
+	inQuarantine = `{sent_at} IS NULL AND {quarantined_at} IS NOT NULL`
+	// The error stays for whoever looks: the next one replaces it.
+	release = `{quarantined_at} = NULL, {attempts} = 0, {send_after} = clock_timestamp()`
+)
+
+// wake tells the relays that there is something to do.
+func wake(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
+	if _, err := query(ctx, conn, `SELECT pg_notify($1, '')`, []byte(t.Channel())); err != nil {
+		return fmt.Errorf("wake the relays up: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package outbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/postgrestest"
+)
+
+// filled is an outbox with n rows that were sent two hours ago, three of each thousand of which are something else: 1 is
+// pending, 2 in quarantine, 3 sent now.
+func filled(t *testing.T, n int) (*postgrestest.Database, *Table) {
+	t.Helper()
+	db := postgrestest.New(t)
+	table, _ := migrate(t, db, ParseTable("outbox", nil), true)
+	db.Exec(fmt.Sprintf(`INSERT INTO outbox (routing_key, body, sent_at, attempts, last_error, quarantined_at)
+		SELECT 'key', 'body', CASE WHEN i %% 1000 IN (1, 2) THEN NULL WHEN i %% 1000 = 3 THEN now() ELSE now() - interval '2 hours' END,
+			CASE i %% 1000 WHEN 2 THEN 10 ELSE 0 END, CASE i %% 1000 WHEN 2 THEN 'unroutable ' || i END,
+			CASE i %% 1000 WHEN 2 THEN now() - interval '1 day' END
+		FROM generate_series(1, %d) i`, n))
+	return db, table
+}
+
+// TestPrune deletes what was sent longer ago, and nothing else, however many rows it has to walk past.
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	db, table := filled(t, 5000)
+	var seen []Pruned
+	done, err := Prune(t.Context(), open(t, db), table, time.Hour, func(p Pruned) error { seen = append(seen, p); return nil })
+	if err != nil || done != (Pruned{Scanned: 5000, Deleted: 4985}) {
+		t.Errorf("pruned: %+v, %v", done, err)
+	}
+	if len(seen) != 6 || seen[0] != (Pruned{Scanned: 1000, Deleted: 997}) {
+		t.Errorf("the steps: %+v", seen)
+	}
+	if v := db.Value(`SELECT string_agg(id::text, ' ' ORDER BY id) FROM outbox`); v != "1 2 3 1001 1002 1003 2001 2002 2003 3001 3002 3003 4001 4002 4003" {
+		t.Errorf("what is left: %s", v)
+	}
+	if done, err := Prune(t.Context(), open(t, db), table, time.Hour, nil); err != nil || done != (Pruned{Scanned: 15}) {
+		t.Errorf("a second time: %+v, %v", done, err)
+	}
+	if done, err := Prune(t.Context(), open(t, db), table, 0, nil); err != nil || done.Deleted != 5 {
+		t.Errorf("all that was sent: %+v, %v", done, err)
+	}
+}
+
+// TestPruneLeavesWhatIsLocked: rows that somebody else holds are neither waited for nor deleted; a walk can be ended between
+// two steps, and the error of the table is told.
+func TestPruneLeavesWhatIsLocked(t *testing.T) {
+	t.Parallel()
+	db, table := filled(t, 2500)
+	holder := open(t, db)
+	if err := exec(t.Context(), holder, "BEGIN; SELECT FROM outbox WHERE id = 5 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	stop := errors.New("stop")
+	done, err := Prune(t.Context(), open(t, db), table, time.Hour, func(Pruned) error { return stop })
+	if !errors.Is(err, stop) || done != (Pruned{Scanned: 1000, Deleted: 996}) {
+		t.Errorf("pruned: %+v, %v", done, err)
+	}
+	if err := exec(t.Context(), holder, "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if v := db.Value(`SELECT count(*) FROM outbox WHERE id = 5`); v != "1" {
+		t.Error("a row that was locked is gone")
+	}
+	db.Exec(`DROP TABLE outbox`)
+	if _, err := Prune(t.Context(), open(t, db), table, time.Hour, nil); err == nil || !strings.Contains(err.Error(), "delete rows of table") {
+		t.Errorf("without a table: %v", err)
+	}
+}
+
+// TestPruneOtherIDs walks by whatever the ids are.
+func TestPruneOtherIDs(t *testing.T) {
+	t.Parallel()
+	for kind, id := range map[string]string{"uuid": "gen_random_uuid()", "text": "'it''s ' || i", "varchar(40)": "i"} {
+		db := postgrestest.New(t)
+		db.Exec(`CREATE TABLE outbox (id ` + kind + ` PRIMARY KEY, routing_key text, body text, sent_at timestamp);
+			INSERT INTO outbox SELECT ` + id + `, 'key', 'body', now() - interval '2 hours' FROM generate_series(1, 2500) i`)
+		table, _ := migrate(t, db, ParseTable("outbox", nil), false)
+		if done, err := Prune(t.Context(), open(t, db), table, time.Hour, nil); err != nil || done.Deleted != 2500 {
+			t.Errorf("%s: %+v, %v", kind, done, err)
+		}
+	}
+}
+
+// TestRetry releases the rows that were asked for, says which are not there, and wakes the relays up.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	db, table := filled(t, 4000)
+	_, heard := listen(t, db, table.Channel())
+	conn := open(t, db)
+	done, err := Retry(t.Context(), conn, table, []string{"2", "0002", "1002", "1", "3", "99999"})
+	if err != nil || done.Released != 2 || !slices.Equal(done.Missing, []string{"1", "3", "99999"}) {
+		t.Errorf("released: %+v, %v", done, err)
+	}
+	if v := db.Value(`SELECT count(*) FROM outbox WHERE id IN (2, 1002) AND quarantined_at IS NULL AND attempts = 0 AND send_after <= now() AND last_error LIKE 'unroutable %'`); v != "2" {
+		t.Errorf("the rows are %v", db.Query(`SELECT * FROM outbox WHERE id IN (2, 1002)`))
+	}
+	if v := db.Value(`SELECT count(*) FROM outbox WHERE quarantined_at IS NOT NULL`); v != "2" {
+		t.Errorf("%s rows are in quarantine", v)
+	}
+	db.Exec(`SELECT pg_notify('` + table.Channel() + `', 'end')`)
+	if !heard() {
+		t.Error("nobody was woken up")
+	}
+	for _, bad := range []string{"seven", "", `7"`, "9223372036854775808"} {
+		if _, err := Retry(t.Context(), conn, table, []string{"2002", bad}); !errors.Is(err, ErrID) || !strings.Contains(err.Error(), bad) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if done, err := RetryAll(t.Context(), conn, table); err != nil || done.Released != 2 {
+		t.Errorf("all: %+v, %v", done, err)
+	}
+	if done, err := RetryAll(t.Context(), conn, table); err != nil || done.Released != 0 {
+		t.Errorf("all, a second time: %+v, %v", done, err)
+	}
+	db.Exec(`DROP TABLE outbox`)
+	if _, err := Retry(t.Context(), conn, table, []string{"1"}); err == nil || errors.Is(err, ErrID) {
+		t.Errorf("without a table: %v", err)
+	}
+	if _, err := RetryAll(t.Context(), conn, table); err == nil {
+		t.Error("all, without a table: no error")
+	}
+}
+
+// TestRetryAllInSteps releases more than one statement takes, and not what is put into quarantine again meanwhile.
+func TestRetryAllInSteps(t *testing.T) {
+	t.Parallel()
+	db, table := filled(t, 3)
+	db.Exec(`INSERT INTO outbox (routing_key, body, attempts, quarantined_at) SELECT 'key', 'body', 10, now() FROM generate_series(1, 2500);
+		INSERT INTO outbox (routing_key, body, attempts, quarantined_at) VALUES ('key', 'later', 10, now() + interval '1 hour')`)
+	if done, err := RetryAll(t.Context(), open(t, db), table); err != nil || done.Released != 2501 {
+		t.Errorf("released: %+v, %v", done, err)
+	}
+	if v := db.Value(`SELECT convert_from(body, 'UTF8') FROM outbox WHERE quarantined_at IS NOT NULL`); v != "later" {
+		t.Errorf("left: %s", v)
+	}
+}
+
+// TestStatus counts what there is, and says what migrate would do.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	db, table := filled(t, 15000)
+	db.Exec(`UPDATE outbox SET send_after = now() + interval '1 hour', attempts = 1 WHERE id IN (1, 1001);
+		UPDATE outbox SET send_after = now() - interval '90 seconds' WHERE id = 2001; DROP INDEX outbox_pending; DROP TRIGGER outbox_notify ON outbox`)
+	conn := open(t, db)
+	s, err := ReadStatus(t.Context(), conn, table.Names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Table != "public.outbox" || s.Pending != 15 || s.Waiting != 2 || s.Failing != 2 || s.Quarantined != 15 || s.Lag < 90 || s.Lag > 3600 {
+		t.Errorf("the status is %+v", s)
+	}
+	if s.Notify || len(s.Missing) != 1 && !strings.Contains(strings.Join(s.Missing, ""), "outbox_pending") {
+		t.Errorf("notify %v, missing: %q", s.Notify, s.Missing)
+	}
+	if len(s.Rows) != 10 || s.Rows[1].ID != "1002" || s.Rows[1].Attempts != 10 || s.Rows[1].Error != "unroutable 1002" || time.Since(s.Rows[1].Since) < 20*time.Hour {
+		t.Errorf("in quarantine: %+v", s.Rows)
+	}
+	db.Exec(`TRUNCATE outbox`)
+	migrate(t, db, table.Names, true)
+	s, err = ReadStatus(t.Context(), conn, table.Names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(s)
+	const want = `{"table":"public.outbox","pending":0,"waiting":0,"failing":0,"lag_seconds":0,"quarantined":0,"notify":true,"missing":[],"quarantined_rows":[]}`
+	if err != nil || string(b) != want {
+		t.Errorf("an empty table: %s, %v", b, err)
+	}
+	if _, err := ReadStatus(t.Context(), conn, ParseTable("nowhere", nil)); !errors.Is(err, ErrNoTable) {
+		t.Errorf("no table: %v", err)
+	}
+	db.Exec(`ALTER TABLE outbox DROP COLUMN attempts`)
+	if _, err := ReadStatus(t.Context(), conn, table.Names); !errors.Is(err, ErrNotOutbox) || !strings.Contains(err.Error(), "migrate") {
+		t.Errorf("not migrated: %v", err)
+	}
+}
+
+// TestLeastRights: each thing is done by a role that has exactly the rights that the documentation names, and refused to one
+// that lacks them.
+func TestLeastRights(t *testing.T) {
+	t.Parallel()
+	db, table := filled(t, 2500)
+	const mark = `GRANT SELECT, UPDATE (sent_at, send_after, attempts, last_error, quarantined_at) ON outbox TO %s`
+	nobody, relay := openAs(t, db.Role("secret")), openAs(t, db.Role("secret", mark))
+	pruner, reader := openAs(t, db.Role("secret", mark, `GRANT DELETE ON outbox TO %s`)), openAs(t, db.Role("secret", `GRANT SELECT ON outbox TO %s`))
+	ctx := t.Context()
+	denied := func(what string, err error) {
+		t.Helper()
+		if !isCode(err, "42501") || !strings.Contains(err.Error(), "as the owner of the table") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// Planning reads the catalogue alone.
+	db.Exec(`DROP INDEX outbox_pending`)
+	if m, err := PlanMigration(ctx, nobody, table.Names, true); err != nil || len(m.Outside) != 1 {
+		t.Errorf("a plan without rights: %+v, %v", m, err)
+	}
+	_, err := Migrate(ctx, relay, table.Names, true, nil)
+	denied("migrate", err)
+	_, err = ReadStatus(ctx, nobody, table.Names)
+	denied("status", err)
+	if s, err := ReadStatus(ctx, reader, table.Names); err != nil || s.Quarantined != 3 {
+		t.Errorf("status by one who may select: %+v, %v", s, err)
+	}
+	_, err = Retry(ctx, reader, table, []string{"2"})
+	denied("retry", err)
+	_, err = RetryAll(ctx, reader, table)
+	denied("retry --all", err)
+	if done, err := Retry(ctx, relay, table, []string{"2"}); err != nil || done.Released != 1 {
+		t.Errorf("retry by the relay's role: %+v, %v", done, err)
+	}
+	if done, err := RetryAll(ctx, relay, table); err != nil || done.Released != 2 {
+		t.Errorf("retry --all by the relay's role: %+v, %v", done, err)
+	}
+	_, err = Prune(ctx, relay, table, time.Hour, nil)
+	denied("prune", err)
+	if done, err := Prune(ctx, pruner, table, time.Hour, nil); err != nil || done.Deleted == 0 {
+		t.Errorf("prune by one who may delete: %+v, %v", done, err)
+	}
+	if err := exec(ctx, relay, `UPDATE outbox SET body = ''`); !isCode(err, "42501") {
+		t.Errorf("the relay's role may change bodies: %v", err)
+	}
+	// A schema that a role may not use.
+	db.Exec(`CREATE SCHEMA hidden; CREATE TABLE hidden.outbox (id int)`)
+	_, err = PlanMigration(ctx, nobody, ParseTable("hidden.outbox", nil), true)
+	denied("a hidden schema", err)
+}
+
+// TestPrint: what is printed for a table that is not there makes one to which nothing is missing.
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	n := ParseTable("Out-Box", nil)
+	printed := func() string {
+		m, err := PlanMigration(t.Context(), open(t, db), n, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := m.Print(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	sql := printed()
+	if !strings.Contains(sql, `GRANT SELECT, UPDATE ("sent_at", "send_after", "attempts", "last_error", "quarantined_at") ON "public"."Out-Box" TO`) {
+		t.Errorf("the rights of the relay are not there:\n%s", sql)
+	}
+	db.Exec(sql)
+	if sql := printed(); !strings.HasPrefix(sql, "-- Nothing to do: public.Out-Box is complete.\n") {
+		t.Errorf("after it was run:\n%s", sql)
+	}
+	db.Exec(`INSERT INTO "Out-Box" (routing_key, body) VALUES ('key', 'body'); DROP INDEX "Out-Box_pending"`)
+	if sql := printed(); !strings.Contains(sql, "\nCREATE INDEX CONCURRENTLY \"Out-Box_pending\"") || strings.Contains(sql, "BEGIN") {
+		t.Errorf("what is for outside a transaction:\n%s", sql)
+	}
+}
