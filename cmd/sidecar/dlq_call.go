@@ -67,22 +67,14 @@ func (c *dlqCall) count(n *int, name, usage string) {
 
 // parse reads flags and words in any order; most is how many words there may be, -1 for any number.
 func (c *dlqCall) parse(most int) error {
-	for rest := c.args; len(rest) > 0; {
-		if err := c.flags.Parse(rest); errors.Is(err, flag.ErrHelp) {
-			c.printUsage(c.stdout)
-			return err
-		} else if err != nil {
-			return c.misuse("%w", err)
-		}
-		read := len(rest) - c.flags.NArg()
-		onlyWords := read > 0 && rest[read-1] == "--"
-		rest = c.flags.Args()
-		if onlyWords || len(rest) == 0 {
-			c.words = append(c.words, rest...)
-			break
-		}
-		c.words, rest = append(c.words, rest[0]), rest[1:]
+	words, err := interleaved(c.flags, c.args)
+	if errors.Is(err, flag.ErrHelp) {
+		c.printUsage(c.stdout)
+		return err
+	} else if err != nil {
+		return c.misuse("%w", err)
 	}
+	c.words = words
 	if most >= 0 && len(c.words) > most {
 		return c.misuse("unexpected argument %q", c.words[most])
 	}
@@ -92,6 +84,23 @@ func (c *dlqCall) parse(most int) error {
 		}
 	}
 	return nil
+}
+
+// interleaved reads flags and words in any order; after -- there are only words.
+func interleaved(flags *flag.FlagSet, args []string) (words []string, err error) {
+	for len(args) > 0 {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		read := len(args) - flags.NArg()
+		onlyWords := read > 0 && args[read-1] == "--"
+		args = flags.Args()
+		if onlyWords || len(args) == 0 {
+			return append(words, args...), nil
+		}
+		words, args = append(words, args[0]), args[1:]
+	}
+	return words, nil
 }
 
 // condition adds one condition to the filter.
