@@ -86,11 +86,16 @@ func (d *Database) prepare(ctx context.Context, conn *pgconn.PgConn) error {
 // Conn is a connection to the database, for those who only hand it on.
 type Conn = pgconn.PgConn
 
-// Close ends a connection without waiting long for it.
+// Close ends a connection without waiting long for it. A statement that was given up is cancelled on the server meanwhile: a
+// process that ended before would leave it running.
 func Close(conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
+	select {
+	case <-conn.CleanupDone():
+	case <-ctx.Done():
+	}
 }
 
 // exec runs statements that give no rows.
