@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -141,6 +142,31 @@ func TestOutboxPrint(t *testing.T) {
 	}
 	if r := outboxRun(t, db.DSN, 0, "migrate"); !strings.Contains(r.stdout, "nothing to do") {
 		t.Errorf("after the SQL was run: %s", r.all())
+	}
+}
+
+// TestOutboxTableOfTheDocument: the table that docs/outbox.md shows is the one that migrate makes, but for the trigger.
+func TestOutboxTableOfTheDocument(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../docs/outbox.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(doc), "<!-- tested: table -->\n```sql\n")
+	sql, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("docs/outbox.md shows no table")
+	}
+	const columns = `SELECT attname, format_type(atttypid, atttypmod), attnotnull, attidentity, pg_get_expr(adbin, adrelid)
+		FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = 'outbox'::regclass AND attnum > 0 ORDER BY attnum`
+	shown, made := postgrestest.New(t), postgrestest.New(t)
+	shown.Exec(sql)
+	outboxRun(t, made.DSN, 0, "migrate")
+	if a, b := shown.Query(columns), made.Query(columns); !slices.EqualFunc(a, b, slices.Equal) {
+		t.Errorf("the columns of the document are %v, those that migrate makes %v", a, b)
+	}
+	if r := outboxRun(t, shown.DSN, 0, "migrate", "--no-notify"); !strings.Contains(r.stdout, "nothing to do") {
+		t.Errorf("the document lacks something: %s", r.all())
 	}
 }
 
