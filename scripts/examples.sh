@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# examples.sh: sets up what the programs of examples/outbox need and prints lines to eval:
+# examples.sh [python|node|go]: sets up what the programs of examples/outbox need, all or one, and prints lines to eval:
 #   EXAMPLES_PYTHON  a Python with psycopg: the python3 of PATH if it has it, else Debian's, with the package
 #   EXAMPLES_NODE    a directory with a copy of examples/outbox/node and the packages of its lock file
 #   EXAMPLES_GO      the program of examples/outbox/go
@@ -12,7 +12,9 @@ mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
 
-if [ -z "${EXAMPLES_PYTHON:-}" ]; then
+wanted=${1:-python node go}
+
+if [[ $wanted = *python* && -z ${EXAMPLES_PYTHON:-} ]]; then
   EXAMPLES_PYTHON=$(command -v python3 || true)
   if ! "${EXAMPLES_PYTHON:-false}" -c 'import psycopg' 2>/dev/null; then
     scripts/need.sh python3:psycopg python3 python3-psycopg 9>&-
@@ -20,7 +22,7 @@ if [ -z "${EXAMPLES_PYTHON:-}" ]; then
   fi
 fi
 
-if [ -z "${EXAMPLES_NODE:-}" ]; then
+if [[ $wanted = *node* && -z ${EXAMPLES_NODE:-} ]]; then
   scripts/need.sh node nodejs 9>&-
   EXAMPLES_NODE=$cache/node
   mkdir -p "$EXAMPLES_NODE"
@@ -34,9 +36,11 @@ if [ -z "${EXAMPLES_NODE:-}" ]; then
   cp examples/outbox/node/{package.json,orders.js} "$EXAMPLES_NODE/"
 fi
 
-if [ -z "${EXAMPLES_GO:-}" ]; then
+if [[ $wanted = *go* && -z ${EXAMPLES_GO:-} ]]; then
   EXAMPLES_GO=$cache/orders
   go build -C examples/outbox/go -o "$EXAMPLES_GO" .
 fi
 
-printf 'export EXAMPLES_PYTHON=%q EXAMPLES_NODE=%q EXAMPLES_GO=%q\n' "$EXAMPLES_PYTHON" "$EXAMPLES_NODE" "$EXAMPLES_GO"
+for name in EXAMPLES_PYTHON EXAMPLES_NODE EXAMPLES_GO; do
+  if [ -n "${!name:-}" ]; then printf 'export %s=%q\n' "$name" "${!name}"; fi
+done

@@ -29,6 +29,11 @@ if go list "${packages[@]}" | grep '/test/console$' >/dev/null; then
   CONSOLE_AXE=${CONSOLE_AXE:-$(scripts/axe.sh)}
   export CONSOLE_BROWSER CONSOLE_AXE
 fi
+# The examples of the outbox are run as they are: Python with psycopg, Node with pg, Go.
+if go list "${packages[@]}" | grep '/test$' >/dev/null; then
+  tools=$(scripts/examples.sh)
+  eval "$tools"
+fi
 # The metrics are scraped by a real Prometheus, and promtool tests the alerts. Both are in one package.
 if go list "${packages[@]}" | grep -E '/test(/metrics)?$' >/dev/null; then scripts/need.sh promtool prometheus; fi
 read -r -a extra <<<"${ARGS:-}"

@@ -39,7 +39,7 @@ func newMigration(t *testing.T, args amqp.Table, autoDelete bool) *migration {
 	t.Helper()
 	m := &migration{scene: newScene(t), appAddr: freeAddr(t)}
 	m.queue = m.prefix + "-orders"
-	m.before, m.after = exampleProgram(t, "before"), exampleProgram(t, "after")
+	m.before, m.after = exampleProgram(t, "migration/before"), exampleProgram(t, "migration/after")
 	m.with("APP_URL", "http://"+m.appAddr+"/orders", "PARK_ON_STATUS", "422", "BINDINGS", m.queue+":")
 	t.Cleanup(func() { m.drop([]string{m.queue, m.scene.queue()}, []string{m.queue}) })
 	ch := m.channel()
@@ -54,11 +54,11 @@ func newMigration(t *testing.T, args amqp.Table, autoDelete bool) *migration {
 	return m
 }
 
-// exampleProgram builds a program of examples/migration.
+// exampleProgram builds a program of examples.
 func exampleProgram(t *testing.T, name string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), name)
-	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", out, "../examples/migration/"+name).CombinedOutput(); err != nil {
+	out := filepath.Join(t.TempDir(), filepath.Base(name))
+	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", out, "../examples/"+name).CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, text)
 	}
 	return out
