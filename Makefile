@@ -30,7 +30,7 @@ image: ## build the container image amqp-sidecar:dev, with a docker engine or wi
 	@scripts/image.sh build $(ARGS)
 
 .PHONY: demo
-demo: build ## watch five messages on a private broker: 200, 503 then 200, 425 then 200, 500 until it is parked and brought back, and one for an app that is away (KEEP=1 leaves it running)
+demo: build ## watch messages on a private broker: 200, 503 then 200, 425 then 200, 500 until it is parked and brought back, one for an app that is away; then orders and their messages in one transaction of a private PostgreSQL, and one over HTTP (KEEP=1 leaves it running)
 	@scripts/demo.sh
 
 ##@ Work on it

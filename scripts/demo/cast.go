@@ -51,7 +51,7 @@ func startSidecar(ctx context.Context, o options, app string) (*child, error) {
 	}
 	return c, c.await(ctx, "ready", func() bool {
 		if c.address == "" {
-			c.address = adminAddress(c.output())
+			c.address = c.addresses().admin()
 		}
 		return c.address != "" && ready(ctx, c.address)
 	})
@@ -70,21 +70,30 @@ func environment(o options, app string) []string {
 		"SIDECAR_APP_HEALTH_INTERVAL=250ms",
 		"SIDECAR_ADMIN_ADDR=127.0.0.1:0",
 		"SIDECAR_CONTROL_ADDR=127.0.0.1:0",
+		"SIDECAR_PUBLISH_ADDR=127.0.0.1:0",
+		"SIDECAR_OUTBOX_DSN=" + o.postgres,
 		"SIDECAR_LOG_LEVEL=debug", // a success is logged at debug
 	}
 }
 
-// adminAddress finds the address the sidecar bound, in its line "listening".
-func adminAddress(log []byte) string {
-	for _, line := range lines(log) {
-		var l struct{ Admin, Control string }
-		if json.Unmarshal(line, &l) == nil && l.Admin != "" && l.Control != "" {
-			if _, _, err := net.SplitHostPort(l.Admin); err == nil {
-				return "http://" + l.Admin
-			}
+// addresses are those the sidecar bound, of its line "listening".
+type addresses struct{ Admin, Control, Publish string }
+
+func (c *child) addresses() addresses {
+	for _, line := range lines(c.output()) {
+		var a addresses
+		if json.Unmarshal(line, &a) == nil && a.Admin != "" && a.Control != "" {
+			return a
 		}
 	}
-	return ""
+	return addresses{}
+}
+
+func (a addresses) admin() string {
+	if _, _, err := net.SplitHostPort(a.Admin); err != nil {
+		return ""
+	}
+	return "http://" + a.Admin
 }
 
 func ready(ctx context.Context, admin string) bool {

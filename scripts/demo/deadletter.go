@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os/exec"
 	"strings"
 )
 
@@ -23,19 +20,9 @@ func (s *stage) bringBack(ctx context.Context, orders []*order, app, sidecar *fo
 
 // dlq runs a command on the dead-letter queue and shows it with what it prints.
 func (s *stage) dlq(ctx context.Context, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	args = append([]string{"dlq"}, args...)
-	cmd := exec.CommandContext(ctx, s.options.sidecar, args...)
-	cmd.Env = environment(s.options, s.app.address)
 	s.screen.say(s.screen.paint(strong, "$ sidecar "+strings.Join(args, " ")))
-	out, err := cmd.Output()
+	out, err := output(ctx, environment(s.options, s.app.address), append([]string{s.options.sidecar}, args...)...)
 	s.screen.say(strings.TrimSuffix(string(out), "\n"))
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%w: %s", err, failed.Stderr)
-	}
-	if err != nil {
-		return fmt.Errorf("sidecar %s: %w", strings.Join(args, " "), err)
-	}
-	return nil
+	return err
 }

@@ -1,8 +1,9 @@
 // Command demo shows what the sidecar does with messages whose app succeeds, fails for a while, is too early, fails for
-// too long or is away, and how what was parked comes back. It prints every message's journey as it happens, and fails if
-// one of them is not as promised: it is no test of the sidecar, but it does not show anything that is not true either.
+// too long or is away, how what was parked comes back, and what becomes of messages that are written into a database or
+// published over HTTP. It prints every message's journey as it happens, and fails if one of them is not as promised: it is
+// no test of the sidecar, but it does not show anything that is not true either.
 //
-// It is started by scripts/demo.sh, which provides the broker, the binary and Python.
+// It is started by scripts/demo.sh, which provides broker, database, binary, and what the examples run with.
 package main
 
 import (
@@ -33,6 +34,8 @@ const (
 
 type options struct {
 	amqpURL, sidecar, app, dir string
+	postgres                   string // URL of the database
+	python, node, golang       string // of examples/outbox, as scripts/examples.sh has set them up; "" without that one
 	keep                       bool
 }
 
@@ -53,6 +56,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.sidecar, "sidecar", "bin/sidecar", "the sidecar's binary")
 	flags.StringVar(&o.app, "app", "examples/app-python/app.py", "the app, a Python script")
 	flags.StringVar(&o.dir, "dir", "", "directory for logs and process ids")
+	flags.StringVar(&o.postgres, "postgres", "", "URL of the database")
+	flags.StringVar(&o.python, "python", "", "a Python with psycopg")
+	flags.StringVar(&o.node, "node", "", "directory with the example for Node and its packages")
+	flags.StringVar(&o.golang, "go", "", "the example in Go, built")
 	flags.BoolVar(&o.keep, "keep", false, "leave app and sidecar running")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -59,6 +59,11 @@ func thirdScene() []*order {
 	}}
 }
 
+// fourthScene is published over HTTP.
+func fourthScene() []*order {
+	return []*order{{id: "hello", body: `{"hello":"app"}`, answers: []int{200}, outcomes: []string{"ack"}}}
+}
+
 func (o *order) record(e event) {
 	if e.answer != 0 {
 		o.gotAnswers = append(o.gotAnswers, e.answer)

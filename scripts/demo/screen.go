@@ -48,6 +48,13 @@ func (s *screen) paint(st style, text string) string {
 
 func (s *screen) say(text string) { fmt.Fprintln(s.out, text) }
 
+// indented prints the output of a command.
+func (s *screen) indented(out []byte) {
+	for line := range strings.Lines(string(out)) {
+		s.say("  " + strings.TrimSuffix(line, "\n"))
+	}
+}
+
 func (s *screen) title(text string) { s.say("\n" + s.paint(strong, text)) }
 
 func (s *screen) line(message, who, what string, st style) {
@@ -81,12 +88,12 @@ func (s *screen) event(e event) {
 	}
 }
 
-func (s *screen) verdict(o *order, ok bool) {
+func (s *screen) verdict(message, journey string, ok bool) {
 	mark := s.paint(good, "as promised")
 	if !ok {
 		mark = s.paint(bad, "NOT AS PROMISED")
 	}
-	fmt.Fprintf(s.out, "  %-8s %-22s %s\n", o.id, o.journey(), mark)
+	fmt.Fprintf(s.out, "  %-8s %-22s  %s\n", message, journey, mark)
 }
 
 // parked prints each message of the DLQ with the headers that say why it is there.
@@ -121,8 +128,10 @@ func (s *screen) kept(st *stage) {
 	s.title("Still running")
 	for _, l := range [][2]string{
 		{"broker", st.amqpURL},
+		{"database", st.postgres},
 		{"app", st.app.address},
 		{"sidecar", st.sidecar.address + "/readyz, /metrics"},
+		{"publish", "http://" + st.sidecar.addresses().Publish + "/publish/default/…"},
 		{"logs", st.dir},
 		{"stop", "scripts/demo.sh stop " + st.dir},
 	} {

@@ -54,7 +54,21 @@ func (s *stage) play(ctx context.Context) error {
 	if err := s.follow(ctx, third, s.listen(), sidecar); err != nil {
 		return err
 	}
-	return s.reckon(ctx, q, wrong, first, second, third)
+	s.screen.title("Orders and their messages, written into PostgreSQL in one transaction")
+	outbox, err := s.emit(ctx)
+	if err != nil {
+		return err
+	}
+	s.screen.title("A message over HTTP")
+	fourth := fourthScene()
+	app = s.listen()
+	if err := s.publishOverHTTP(ctx, fourth[0]); err != nil {
+		return err
+	}
+	if err := s.follow(ctx, fourth, app, sidecar); err != nil {
+		return err
+	}
+	return s.reckon(ctx, q, wrong, outbox, first, second, third, fourth)
 }
 
 // lookAtDLQ shows what lies in the dead-letter queue and lists how it differs from what was promised.
@@ -136,15 +150,18 @@ func (s *stage) tell(orders []*order, events []event) {
 }
 
 // reckon compares what happened with what was promised; wrong is what differed before.
-func (s *stage) reckon(ctx context.Context, q *queues, wrong []string, scenes ...[]*order) error {
+func (s *stage) reckon(ctx context.Context, q *queues, wrong []string, outbox *emitted, scenes ...[]*order) error {
 	s.screen.title("What became of them")
 	for _, scene := range scenes {
 		for _, o := range scene {
 			broken := o.broken()
-			s.screen.verdict(o, len(broken) == 0)
+			s.screen.verdict(o.id, o.journey(), len(broken) == 0)
 			wrong = append(wrong, broken...)
 		}
 	}
+	broken := outbox.broken()
+	s.screen.verdict("orders", outbox.sum(), len(broken) == 0)
+	wrong = append(wrong, broken...)
 	left, err := q.leftover(ctx)
 	if err != nil {
 		return err
