@@ -48,6 +48,7 @@ func newRelay(cfg *config.Config, build Build, plan *topology.Plan, tracing *tel
 		Database: outboxDatabase(cfg), Names: outboxNames(cfg),
 		Exchange: cmp.Or(cfg.Outbox.Exchange, plan.Exchanges[0].Name),
 		Batch:    cfg.Outbox.Batch, PollInterval: cfg.Outbox.PollInterval, MaxAttempts: cfg.Outbox.MaxAttempts,
+		Retention: cfg.Outbox.Retention,
 		Publisher: p, Tracing: tracing, Logger: log, Registerer: r,
 	})}
 }

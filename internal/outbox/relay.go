@@ -37,6 +37,7 @@ type Options struct {
 	Batch        int           // rows of one transaction
 	PollInterval time.Duration // between looks at the table, without notifications
 	MaxAttempts  int           // of a row that fails, until it is quarantined
+	Retention    time.Duration // of rows that were sent; 0 = they are kept
 
 	Publisher  *broker.Publisher // which the relay has for itself
 	Tracing    *telemetry.Tracing
@@ -85,6 +86,11 @@ func (r *Relay) setState(s State) {
 // Run publishes until ctx ends; then it finishes what is on its way, within bounds. Nothing else ends it: a database that
 // is away comes back, a right that is missing may be given, a table may be made.
 func (r *Relay) Run(ctx context.Context) error {
+	if r.o.Retention > 0 {
+		var retaining sync.WaitGroup
+		retaining.Go(func() { r.retain(ctx) })
+		defer retaining.Wait()
+	}
 	backoff := newBackoff()
 	for ctx.Err() == nil {
 		worked, err := r.session(ctx)
