@@ -32,11 +32,12 @@ const CheckBroker = "broker"
 
 // The values of Status.State.
 const (
-	Starting  = "starting"
-	Consuming = "consuming"
-	Paused    = "paused"
-	Draining  = "draining"
-	Drained   = "drained"
+	Starting   = "starting"
+	Consuming  = "consuming"
+	Publishing = "publishing" // and it does not consume, because it is not to
+	Paused     = "paused"
+	Draining   = "draining"
+	Drained    = "drained"
 )
 
 // Status is everything an operator asks first.

@@ -20,6 +20,9 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_SERVICE=a-b\x00c", "not a service name"},
 		{"SIDECAR_SERVICE=größe", "not a service name"},
 
+		{"SIDECAR_CONSUME=no", "on, off"},
+		{"SIDECAR_CONSUME=off", "leaves nothing to do: set SIDECAR_PUBLISH_ADDR or SIDECAR_OUTBOX_DSN"},
+
 		// Broker.
 		{"SIDECAR_AMQP_URL=http://127.0.0.1/", "must start with amqp:// or amqps://"},
 		{"SIDECAR_AMQP_URL=127.0.0.1:5672", "must start with"},

@@ -42,13 +42,13 @@ func TestEffective(t *testing.T) {
 	if all := c.Effective(); all[0].Name != "SIDECAR_SERVICE" {
 		t.Errorf("starts with %+v", all[0])
 	}
-	if got := load(t).Effective()[1]; got.Value != "amqp://***@127.0.0.1:5672/" {
+	if got := load(t).Effective()[2]; got.Value != "amqp://***@127.0.0.1:5672/" {
 		t.Errorf("got %+v", got)
 	}
 	if got := redactURLs("amqp://u:" + canary + "%zz@h"); got != masked {
 		t.Errorf("got %q for what is no URL", got)
 	}
-	if got := load(t, "SIDECAR_AMQP_URL=amqp://h").Effective()[1]; got.Value != "amqp://h" {
+	if got := load(t, "SIDECAR_AMQP_URL=amqp://h").Effective()[2]; got.Value != "amqp://h" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -51,6 +51,7 @@ func Load(environ []string, options ...Option) (*Config, error) {
 	l.checkListen()
 	l.checkPublish()
 	l.checkOutbox()
+	l.checkPurpose()
 	l.checkApp()
 	l.checkWindow()
 	l.checkRetry()

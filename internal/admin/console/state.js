@@ -18,6 +18,7 @@ function judge(s) {
   const hand = s.inflight + s.delayed;
   if (s.state === 'drained') return ['Drained', 'hold', ['Nothing is taken any more. It consumes again after a restart of its process.']];
   if (s.state === 'draining') return ['Draining', 'hold', [`Takes no more messages. ${hand} in hand.`]];
+  if (s.state === 'publishing') return ['Publishing', 'good', ['It consumes nothing, because SIDECAR_CONSUME is off.']];
   if (!s.consume.connected) {
     return ['Broker away', 'bad', [
       s.consume.error && `The broker connection: ${visible(s.consume.error)}`,

@@ -1,6 +1,7 @@
 {{- /* Generated from internal/config by "go generate ./internal/config". Do not edit. */ -}}
 {{- define "amqp-sidecar-lib.variables" -}}
 SIDECAR_SERVICE: {}
+SIDECAR_CONSUME: {"words":["on","off"]}
 SIDECAR_AMQP_URL: {"twin":"SIDECAR_AMQP_URL_FILE"}
 SIDECAR_AMQP_USERNAME: {"twin":"SIDECAR_AMQP_USERNAME_FILE"}
 SIDECAR_AMQP_PASSWORD: {"twin":"SIDECAR_AMQP_PASSWORD_FILE"}
