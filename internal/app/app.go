@@ -51,7 +51,7 @@ type App struct {
 
 	endpoint *endpoint // nil: no listener for it
 
-	deadLetters *deadletter.Queue // nil: the topology has none
+	deadLetters *deadletter.Queue // nil: the topology has none, or nothing is consumed
 	measure     chan struct{}     // asks for the depths of the queues; capacity 1
 	asked       atomic.Int64      // when it was last asked for them, in nanoseconds since the start
 
@@ -83,10 +83,10 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	if a.tracing, err = telemetry.NewTracing(context.Background(), tracingOptions(cfg, build, plan, a.log)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if a.target, err = dispatch.New(dispatchOptions(cfg, build, plan, a.log, a.registry)); err != nil {
+	if a.target, err = dispatch.New(dispatchOptions(cfg, build, plan, a.log, a.consumeRegistry())); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	a.flow = flow.New(flowOptions(cfg, plan, a.target, a.log, a.registry))
+	a.flow = flow.New(flowOptions(cfg, plan, a.target, a.log, a.consumeRegistry()))
 	a.newBroker()
 	if a.crashes, err = newCrashGuard(cfg, plan, a.log); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -96,11 +96,13 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		Unproven: cfg.Topology.Mode != string(topology.ModeDeclare), Unroutable: a.unroutable,
 		Crashes: a.crashes, AppGone: a.appGone,
 		Dispatcher: a.target, Publisher: a.publisher, Flow: a.flow, Tracing: a.tracing,
-		Logger: a.log, Registerer: a.registry,
+		Logger: a.log, Registerer: a.consumeRegistry(),
 	})
-	a.deadLetters, err = newDeadLetters(cfg, build, plan, apiActor(), a.log, a.registry)
-	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	if a.consumes() {
+		a.deadLetters, err = newDeadLetters(cfg, build, plan, apiActor(), a.log, a.registry)
+		if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
 	}
 	a.relay = newRelay(cfg, build, plan, a.tracing, a.log, a.registry)
 	a.endpoint = a.newEndpoint()

@@ -47,17 +47,21 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	defer stopLink()
 	group, failed := errgroup.WithContext(context.Background())
 	group.Go(func() error { return a.admin.Serve(serving) })
-	group.Go(func() error { return a.flow.Run(link) })
 	group.Go(func() error { return a.rest(link) })
 	group.Go(func() error { return a.cores(link) })
 	group.Go(func() error { return a.relay.run(link) }) // through the drain: what the last handlers insert goes out, too
-	group.Go(func() error { return ended(a.publisher.Run(link)) })
 	a.endpoint.start(group)
 	consuming := make(chan struct{})
-	group.Go(func() error {
-		defer close(consuming)
-		return ended(broker.Supervise(link, a.consuming, a.serve))
-	})
+	if !a.consumes() {
+		close(consuming)
+	} else {
+		group.Go(func() error { return a.flow.Run(link) })
+		group.Go(func() error { return ended(a.publisher.Run(link)) })
+		group.Go(func() error {
+			defer close(consuming)
+			return ended(broker.Supervise(link, a.consuming, a.serve))
+		})
+	}
 
 	select {
 	case <-ctx.Done():

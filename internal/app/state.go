@@ -19,7 +19,7 @@ func (a *App) newBroker() {
 	a.publisher = broker.NewPublisher(broker.NewDialer(brokerOptions(a.cfg, "publish", a.build, a.log, a.registry)))
 	a.publisher.Greet(a.mayPublish)
 	a.watcher = topology.NewWatcher(topology.WatchOptions{
-		Plan: a.plan, Logger: a.log, Registerer: a.registry, Report: a.missing, Ask: a.measure,
+		Plan: a.plan, Logger: a.log, Registerer: a.consumeRegistry(), Report: a.missing, Ask: a.measure,
 	})
 }
 
@@ -61,6 +61,9 @@ func (s state) Resume() {
 // and an operator are purpose, a broker that is away, a topology that would lose messages and a drain are not.
 func (s state) Ready() admin.Readiness {
 	a := s.a
+	if !a.consumes() {
+		return s.readyToPublish()
+	}
 	findings, looked := a.fits.last()
 	topologyDetail := ""
 	if len(findings) > 0 {
@@ -127,6 +130,8 @@ func (s state) name() string {
 		return admin.Drained
 	case closed(a.draining):
 		return admin.Draining
+	case !a.consumes():
+		return admin.Publishing
 	case a.connected.Load() && !a.flow.Open():
 		return admin.Paused
 	case a.connected.Load():
