@@ -57,6 +57,7 @@ type app struct {
 	others func(*delivery) answer
 	health int
 	conns  map[net.Conn]struct{}
+	made   int // connections in all
 
 	inflight, peak int
 }
@@ -136,6 +137,16 @@ func (a *app) follow(c net.Conn, s http.ConnState) {
 		a.conns = map[net.Conn]struct{}{}
 	}
 	a.conns[c] = struct{}{}
+	if s == http.StateNew {
+		a.made++
+	}
+}
+
+// dials is how many connections there have been.
+func (a *app) dials() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.made
 }
 
 // connections is how many are open.

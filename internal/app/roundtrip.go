@@ -38,6 +38,9 @@ func RoundTrip(ctx context.Context, cfg *config.Config, build Build, w io.Writer
 	if err != nil {
 		return err
 	}
+	if cfg.Service.Consume == config.ConsumeOff {
+		return fmt.Errorf("%w: SIDECAR_CONSUME=off leaves no way back", ErrRoundTrip)
+	}
 	if cfg.Topology.Mode != string(topology.ModeDeclare) {
 		return fmt.Errorf("%w: it declares queues of its own, and SIDECAR_TOPOLOGY_MODE=%s says that this user declares none", ErrRoundTrip, cfg.Topology.Mode)
 	}

@@ -104,7 +104,7 @@ func (s state) Status() admin.Status {
 		Service: a.cfg.Service.Name, Queue: a.plan.Queue, Topology: a.plan.Preset,
 		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, RetryDelays: []string{}, Warnings: a.warnings(),
 		Consume:  admin.Connection{Connected: a.connected.Load()},
-		Publish:  admin.Connection{Connected: a.publisher.Connected(), Blocked: a.publisher.Blocked()},
+		Publish:  a.publishing(),
 		App:      admin.App{Up: a.flow.AppUp(), URL: shownURL(a.cfg.App.URL)},
 		Inflight: int(a.consumer.Inflight()), Delayed: int(a.consumer.Delayed()),
 		Concurrency: a.cfg.Window.Concurrency, Prefetch: a.cfg.Window.Prefetch, MaxRetries: a.plan.MaxRetries,

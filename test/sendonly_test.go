@@ -1,0 +1,75 @@
+package test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"sidecar/internal/postgrestest"
+)
+
+// TestSendOnly: a sidecar that is not to consume publishes what the app POSTs and what it commits, and nothing else: it
+// declares nothing, never speaks to the app, and shows no metrics that would look like a consumer that has stopped.
+func TestSendOnly(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(outboxTable)
+	sc := newScene(t).with("CONSUME", "off", "PUBLISH_ADDR", "127.0.0.1:0", "OUTBOX_DSN", db.DSN, "OUTBOX_POLL_INTERVAL", "100ms")
+	other := sc.prefix + ".elsewhere"
+	if err := sc.declareExchange(sc.exchange(), "fanout"); err != nil {
+		t.Fatal(err)
+	}
+	if err := sc.declare(other, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sc.drop([]string{other}, nil) })
+	sc.bind(other, "", sc.exchange())
+	s := sc.run()
+
+	s.published("/publish/default/a", "posted", nil)
+	db.Exec(`INSERT INTO outbox (routing_key, body) VALUES ('b', 'committed')`)
+	eventually(t, "both messages are there", func() bool { return sc.ready(other) == 2 })
+	if _, body := s.get(s.control, "/status"); !strings.Contains(body, `"state":"publishing"`) || !strings.Contains(body, `"publish":{"connected":true}`) {
+		t.Errorf("status %s", body)
+	}
+	if status, body := s.get(s.admin, "/readyz/broker"); status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := s.get(s.control, "/dlq/messages"); status != http.StatusNotFound {
+		t.Errorf("dead letters: %d %s", status, body)
+	}
+	if _, text := s.get(s.admin, "/metrics"); strings.Contains(text, "sidecar_consumer_active") || strings.Contains(text, "sidecar_app_up") ||
+		!strings.Contains(text, "sidecar_amqp_connected 1") {
+		t.Errorf("metrics:\n%s", text)
+	}
+	if n := sc.app.dials(); n != 0 {
+		t.Errorf("%d connections to the app", n)
+	}
+	for _, queue := range []string{sc.queue(), sc.retryQueue(), sc.dlq()} {
+		if sc.ready(queue) != -1 {
+			t.Errorf("queue %s was declared", queue)
+		}
+	}
+	s.stop()
+
+	if r := command(t, sc.env, "check"); r.code != 0 || !strings.Contains(r.stdout, "nothing is consumed") {
+		t.Errorf("check: exit %d:\n%s", r.code, r.all())
+	}
+	if r := command(t, sc.env, "check", "--roundtrip"); r.code != 1 || !strings.Contains(r.stderr, "SIDECAR_CONSUME=off leaves no way back") {
+		t.Errorf("check --roundtrip: exit %d:\n%s", r.code, r.all())
+	}
+}
+
+// TestSendOnlyIsReadyWithTheBroker: nothing can be published without a broker.
+func TestSendOnlyIsReadyWithTheBroker(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("CONSUME", "off", "PUBLISH_ADDR", "127.0.0.1:0", "AMQP_URL", "amqp://127.0.0.1:1/")
+	s := start(t, sc.env)
+	if status, body := s.get(s.admin, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, `{"name":"broker","ok":false}`) {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := s.get(s.admin, "/livez"); status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+	s.stop()
+}
