@@ -2,22 +2,22 @@ package outbox
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
 )
 
 // TestCommittedRowsAreSent: each committed row is sent, once without a fault, and a rolled-back one never.
 func TestCommittedRowsAreSent(t *testing.T) {
 	r := newRig(t)
-	r.db.Exec(`INSERT INTO outbox (routing_key, body) SELECT 'k', convert_to('before ' || n, 'UTF8') FROM generate_series(1, 250) n`)
+	r.insert("before", 250)
 	r.start()
 	back := r.db.Conn()
-	if err := exec(t.Context(), back, `BEGIN; INSERT INTO outbox (routing_key, body) SELECT 'k', 'never' FROM generate_series(1, 50)`); err != nil {
-		t.Fatal(err)
-	}
-	r.db.Exec(`INSERT INTO outbox (routing_key, body) SELECT 'k', convert_to('after ' || n, 'UTF8') FROM generate_series(1, 250) n`)
-	if err := exec(t.Context(), back, `ROLLBACK`); err != nil {
-		t.Fatal(err)
-	}
+	r.on(back, `BEGIN; INSERT INTO outbox (routing_key, body) SELECT 'k', 'never' FROM generate_series(1, 50)`)
+	r.insert("after", 250)
+	r.on(back, `ROLLBACK`)
 	r.settled()
 	bodies := r.bodies()
 	for n := 1; n <= 250; n++ {
@@ -29,5 +29,98 @@ func TestCommittedRowsAreSent(t *testing.T) {
 	}
 	if len(bodies) != 500 {
 		t.Errorf("%d different bodies", len(bodies))
+	}
+}
+
+// TestLateCommits: rows that are committed in the reverse order of their ids are all sent, also those whose id is lower than
+// that of rows sent before.
+func TestLateCommits(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	const n = 10
+	conns := make([]func(string), n)
+	for i := range n {
+		c := r.db.Conn()
+		conns[i] = func(sql string) { r.on(c, sql) }
+		conns[i](fmt.Sprintf(`BEGIN; INSERT INTO outbox (routing_key, body) VALUES ('k', '%d')`, i))
+	}
+	for i := n - 1; i >= 0; i-- {
+		conns[i](`COMMIT`)
+		r.eventually("the row is sent", func() bool {
+			return r.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NOT NULL`) == strconv.Itoa(n-i)
+		})
+	}
+	bodies := r.bodies()
+	for i := range n {
+		if bodies[strconv.Itoa(i)] != 1 {
+			t.Errorf("row %d came %d times", i, bodies[strconv.Itoa(i)])
+		}
+	}
+}
+
+// TestManyRelays: relays that work on one table at once send each row once.
+func TestManyRelays(t *testing.T) {
+	for _, relays := range []int{2, 4} {
+		t.Run(strconv.Itoa(relays), func(t *testing.T) {
+			r := newRig(t)
+			r.insert("m", 3000)
+			for range relays {
+				r.start()
+			}
+			r.settled()
+			bodies := r.bodies()
+			for n := 1; n <= 3000; n++ {
+				if got := bodies[fmt.Sprintf("m %d", n)]; got != 1 {
+					t.Errorf("m %d came %d times", n, got)
+				}
+			}
+		})
+	}
+}
+
+// TestLaterRows: a row that is due later is not sent before, and then by polling alone.
+func TestLaterRows(t *testing.T) {
+	r := newRig(t)
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'later', now() + interval '2 seconds'), ('k', 'now', now())`)
+	r.start()
+	r.settled()
+	if took := r.db.Value(`SELECT sent_at > send_after FROM outbox WHERE body = 'later'`); took != "t" {
+		t.Error("the row was sent before it was due")
+	}
+	if bodies := r.bodies(); bodies["later"] != 1 || bodies["now"] != 1 {
+		t.Errorf("%v", bodies)
+	}
+}
+
+// TestNotification: a commit wakes the relay, which polls once in an hour.
+func TestNotification(t *testing.T) {
+	r := newRig(t)
+	r.options.PollInterval = time.Hour
+	relay, _ := r.start()
+	r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+	for i := 1; i <= 20; i++ {
+		r.insert(strconv.Itoa(i), 1)
+		r.settled()
+	}
+	if bodies := r.bodies(); len(bodies) != 20 {
+		t.Errorf("%v", bodies)
+	}
+}
+
+// TestStop: a relay that is told to stop ends, and what it had not sent it leaves for others.
+func TestStop(t *testing.T) {
+	r := newRig(t)
+	r.insert("m", 5000)
+	_, stop := r.start()
+	r.eventually("some rows are sent", func() bool { return brokertest.Ready(t, r.url, r.queue) > 0 })
+	stop()
+	left, _ := strconv.Atoi(r.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL`))
+	if got := brokertest.Ready(t, r.url, r.queue); got != 5000-left {
+		t.Errorf("%d messages, and %d rows of 5000 left", got, left)
+	}
+	r.start()
+	r.settled()
+	if bodies := r.bodies(); len(bodies) != 5000 {
+		t.Errorf("%d different messages", len(bodies))
 	}
 }

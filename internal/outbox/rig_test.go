@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -96,6 +97,12 @@ func (r *rig) start(change ...func(*Options)) (relay *Relay, stop func()) {
 // settled waits until every row is sent or quarantined.
 func (r *rig) settled() {
 	r.t.Helper()
+	defer func() {
+		if r.t.Failed() {
+			r.t.Logf("rows left: %v\nlog: %s", r.db.Query(`SELECT id, ordering_key, body, send_after - now(), attempts, last_error FROM outbox
+				WHERE sent_at IS NULL ORDER BY id LIMIT 10`), r.log.b.String())
+		}
+	}()
 	r.eventually("all rows are sent", func() bool {
 		return r.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL AND quarantined_at IS NULL`) == "0"
 	})
@@ -144,4 +151,18 @@ func (j *journal) Write(b []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.b.Write(b)
+}
+
+// insert commits rows with the bodies "NAME 1" to "NAME n".
+func (r *rig) insert(name string, n int) {
+	r.t.Helper()
+	r.db.Exec(`INSERT INTO outbox (routing_key, body) SELECT 'k', convert_to($1 || ' ' || n, 'UTF8') FROM generate_series(1, $2::int) n`, name, n)
+}
+
+// on runs SQL on one connection.
+func (r *rig) on(conn *pgconn.PgConn, sql string) {
+	r.t.Helper()
+	if err := exec(r.t.Context(), conn, sql); err != nil {
+		r.t.Fatalf("%s: %v", sql, err)
+	}
 }

@@ -19,7 +19,7 @@ type row struct {
 	size    int // of the body in bytes; a guess for JSON
 	rank    int // of the rows with its key that were claimed, how many stand before it
 	blocked bool
-	until   string // the row that blocks it waits so long; "" = it does not wait
+	until   string // when the row that blocks it is due, if that is later; "" = somebody else has it
 
 	attempts int
 	exchange string

@@ -72,7 +72,8 @@ func (t *Table) claimSQL() string {
 }
 
 // orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before them
-// that was not claimed, and until when that one waits if it does. It has to be a statement of its own: its snapshot is taken
+// that was not claimed, and when that one is due if that is later: then they have to come after it. Where it is not later,
+// somebody else has it. It has to be a statement of its own: its snapshot is taken
 // after the rows were locked, so it sees what a relay that had the earlier rows has committed or not.
 func (t *Table) orderSQL() string {
 	return t.expand(`WITH w AS (SELECT * FROM unnest($1::{idtype}[], $2::{keytype}[]) WITH ORDINALITY AS w(id, key, n)),
@@ -80,8 +81,8 @@ func (t *Table) orderSQL() string {
 			SELECT o.{id} AS id, o.{send_after} AS until FROM {table} o
 			WHERE o.{ordering_key} = k.key AND o.{sent_at} IS NULL AND o.{quarantined_at} IS NULL AND o.{id} NOT IN (SELECT id FROM w)
 			ORDER BY o.{id} LIMIT 1) f)
-		SELECT w.n, COALESCE(f.id < w.id, false), CASE WHEN f.until > now() THEN f.until END
-		FROM w LEFT JOIN first f ON f.key = w.key ORDER BY w.id`)
+		SELECT w.n, COALESCE(f.id < w.id, false), CASE WHEN f.until > COALESCE(t.{send_after}, '-infinity') THEN f.until END
+		FROM w JOIN {table} t ON t.{id} = w.id LEFT JOIN first f ON f.key = w.key ORDER BY w.id`)
 }
 
 // fetched are the columns of fetchSQL after the place in the list and the body.

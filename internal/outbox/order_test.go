@@ -1,0 +1,106 @@
+package outbox
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// keyed inserts rows with keys: n rounds of one row for each of the keys, their bodies "KEY n".
+func (r *rig) keyed(keys, n int) {
+	r.t.Helper()
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key)
+		SELECT 'k', convert_to(k || ' ' || lpad(n::text, 6, '0'), 'UTF8'), k::text FROM generate_series(1, $2::int) n, generate_series(1, $1::int) k ORDER BY n, k`, keys, n)
+}
+
+// inOrder demands that the messages of each key came in their order, n of them. One that comes once more, after a fault, is
+// no matter.
+func (r *rig) inOrder(keys, n int) {
+	r.t.Helper()
+	last, seen, count := map[string]string{}, map[string]bool{}, map[string]int{}
+	for _, d := range r.take() {
+		body := string(d.Body)
+		if seen[body] {
+			continue
+		}
+		seen[body] = true
+		key, number, _ := strings.Cut(body, " ")
+		if number < last[key] {
+			r.t.Errorf("key %s: %s came after %s", key, number, last[key])
+		}
+		last[key] = number
+		count[key]++
+	}
+	for k := 1; k <= keys; k++ {
+		if got := count[fmt.Sprint(k)]; got != n {
+			r.t.Errorf("key %d: %d different messages, want %d", k, got, n)
+		}
+	}
+}
+
+// TestOrder: rows of a key are published in the order of their ids, by two relays.
+func TestOrder(t *testing.T) {
+	r := newRig(t)
+	r.options.Batch = 40
+	r.keyed(20, 60)
+	r.start()
+	r.start()
+	r.settled()
+	r.inOrder(20, 60)
+}
+
+// TestOrderOfOneKey: the same with a single key, which gives only one relay something to do at a time.
+func TestOrderOfOneKey(t *testing.T) {
+	r := newRig(t)
+	r.options.Batch = 20
+	r.keyed(1, 500)
+	r.start()
+	r.start()
+	r.settled()
+	r.inOrder(1, 500)
+}
+
+// TestOrderBehindPoison: rows behind one that fails wait for it, do not stand in the way of other keys, and go when it is
+// quarantined.
+func TestOrderBehindPoison(t *testing.T) {
+	r := newRig(t)
+	r.options.Batch, r.options.MaxAttempts = 10, 3
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange, ordering_key) VALUES ('k', 'poison', 'no such exchange', '1')`)
+	r.keyed(1, 100) // more than fit a batch, and in front of all others
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key) SELECT 'k', convert_to('2 ' || lpad(n::text, 6, '0'), 'UTF8'), '2' FROM generate_series(1, 50) n`)
+	r.start()
+	r.eventually("the other key's rows are sent", func() bool {
+		return r.db.Value(`SELECT count(*) FROM outbox WHERE ordering_key = '2' AND sent_at IS NULL`) == "0"
+	})
+	if sent := r.db.Value(`SELECT count(*) FROM outbox WHERE ordering_key = '1' AND sent_at IS NOT NULL`); sent != "0" {
+		if q := r.db.Value(`SELECT quarantined_at IS NOT NULL FROM outbox WHERE body = 'poison'`); q != "t" {
+			t.Errorf("%s rows were sent past the one before them", sent)
+		}
+	}
+	r.settled()
+	if late := r.db.Value(`SELECT count(*) FROM outbox WHERE ordering_key = '1' AND sent_at < (SELECT quarantined_at FROM outbox WHERE body = 'poison')`); late != "0" {
+		t.Errorf("%s rows were sent before the one in front of them was given up", late)
+	}
+	if got := r.db.Value(`SELECT attempts FROM outbox WHERE body = 'poison'`); got != "3" {
+		t.Errorf("%s attempts", got)
+	}
+	r.inOrder(1, 100)
+}
+
+// TestOrderWhenARelayIsCutOff: the rows of a relay that loses its database after it has published go again, by another one,
+// and none of a key overtakes another.
+func TestOrderWhenARelayIsCutOff(t *testing.T) {
+	r := newRig(t)
+	r.options.Batch = 30
+	r.keyed(5, 60)
+	r.start()
+	r.start()
+	for range 5 {
+		r.db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database()`)
+		r.eventually("a relay is back", func() bool {
+			return r.db.Value(`SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database()`) == "t"
+		})
+	}
+	r.settled()
+	r.inOrder(5, 60)
+}
