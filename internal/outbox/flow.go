@@ -227,7 +227,7 @@ func (f *flow) arrive(x *row) {
 // settle notes what became of a row.
 func (f *flow) settle(x *row, err error) {
 	x.err, x.result = err, judge(err)
-	f.s.r.end(x)
+	x.span.Produced(x.result.String(), err)
 	f.s.keep(x.body)
 	x.body, x.pub = nil, broker.Publication{}
 	if x.result == sent {

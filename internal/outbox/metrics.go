@@ -7,14 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Values of the label "result".
-const (
-	resultSent        = "sent"
-	resultFailed      = "failed"
-	resultQuarantined = "quarantined"
-	resultNacked      = "nacked"
-	resultUnknown     = "unknown"
-)
+// resultQuarantined is the value of the label "result" for a row that failed for the last time; else it is that of result.
+const resultQuarantined = "quarantined"
 
 // metrics count what becomes of rows. Of what only the database knows there is nothing while nobody can ask it: a figure of
 // an hour ago would look like one of now.
@@ -43,8 +37,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		Name: "sidecar_outbox_rows_total",
 		Help: "Rows by what became of a try to publish them.",
 	}, []string{"result"})
-	for _, result := range []string{resultSent, resultFailed, resultQuarantined, resultNacked, resultUnknown} {
-		m.rows[result] = rows.WithLabelValues(result)
+	for _, r := range []string{sent.String(), failed.String(), nacked.String(), unknown.String(), resultQuarantined} {
+		m.rows[r] = rows.WithLabelValues(r)
 	}
 	m.duration = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sidecar_outbox_batch_duration_seconds",

@@ -21,7 +21,7 @@ const (
 	stopRound      = 8 * time.Second
 
 	backoffFirst = 250 * time.Millisecond
-	backoffLimit = 15 * time.Second
+	backoffLimit = 5 * time.Second
 
 	// brokerLook is how often a relay that waits for the broker looks for it.
 	brokerLook = 50 * time.Millisecond

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/telemetry"
 )
 
 // row is one claimed row.
@@ -26,6 +27,7 @@ type row struct {
 	alone    bool // published outside the pipe
 	body     []byte
 	pub      broker.Publication
+	span     telemetry.Span
 	result   result
 	err      error
 }
@@ -40,6 +42,11 @@ const (
 	nacked  // the broker did not want it now
 	unknown // it may have been published
 )
+
+// String is the value of the metric's label, and of the span's attribute.
+func (r result) String() string {
+	return [...]string{"untouched", "sent", "failed", "nacked", "unknown"}[r]
+}
 
 // round is what one transaction has come to.
 type round struct {

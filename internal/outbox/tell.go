@@ -1,10 +1,28 @@
 package outbox
 
-import "slices"
+import (
+	"slices"
 
-// begin and end are the span of a row's publish.
-func (r *Relay) begin(*row) {}
-func (r *Relay) end(*row)   {}
+	"sidecar/internal/telemetry"
+)
+
+// begin starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own stays.
+func (r *Relay) begin(x *row) {
+	m := &x.pub.Msg
+	in := telemetry.CarrierFrom(m.Headers)
+	x.span = r.o.Tracing.Produce(in, telemetry.ProduceAttrs{
+		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key, BodySize: len(m.Body),
+	})
+	out := x.span.Carrier()
+	if out == in {
+		return
+	}
+	for name, value := range map[string]string{"traceparent": out.Traceparent, "tracestate": out.Tracestate, "baggage": out.Baggage} {
+		if delete(m.Headers, name); value != "" {
+			m.Headers[name] = value
+		}
+	}
+}
 
 const maxTold = 10 // ids in one line of the log
 
@@ -14,20 +32,17 @@ func (r *Relay) tell(rd *round, quarantined map[string]bool) {
 	var why, last error
 	for i := range rd.rows {
 		x := &rd.rows[i]
+		what := x.result.String()
 		switch {
-		case x.result == sent:
-			r.metrics.rows[resultSent].Inc()
-		case x.result == nacked:
-			r.metrics.rows[resultNacked].Inc()
-		case x.result == unknown:
-			r.metrics.rows[resultUnknown].Inc()
 		case x.result == failed && quarantined[x.id]:
-			r.metrics.rows[resultQuarantined].Inc()
+			what = resultQuarantined
 			given, last = append(given, x.id), x.err
 		case x.result == failed:
-			r.metrics.rows[resultFailed].Inc()
 			failures, why = append(failures, x.id), x.err
+		case x.result == untouched:
+			continue
 		}
+		r.metrics.rows[what].Inc()
 	}
 	if len(failures) > 0 {
 		r.o.Logger.Warn("rows could not be published", "table", r.o.Names.String(), "rows", len(failures), "ids", some(failures), "error", why)

@@ -1,0 +1,208 @@
+package outbox
+
+import (
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/postgrestest"
+)
+
+// holdMarking makes the relay's UPDATE wait for as long as the test has a lock, and returns what lets it go on.
+func (r *rig) holdMarking() (release func()) {
+	r.t.Helper()
+	r.db.Exec(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NEW; END $$;
+		CREATE TRIGGER hold BEFORE UPDATE OF sent_at ON outbox FOR EACH STATEMENT EXECUTE FUNCTION hold()`)
+	c := r.db.Conn()
+	r.on(c, `SELECT pg_advisory_lock(7)`)
+	return func() { Close(c) }
+}
+
+// TestDatabaseDiesBeforeTheMark: rows that were published when the database is lost are published again, with the same message
+// ids, and none is lost.
+func TestDatabaseDiesBeforeTheMark(t *testing.T) {
+	for name, end := range map[string]func(*postgrestest.Server, *rig){
+		"immediate": func(s *postgrestest.Server, _ *rig) { s.Immediate(); s.Restart() },
+		"kill":      func(s *postgrestest.Server, _ *rig) { s.Kill(); s.Restart() },
+		"terminated": func(_ *postgrestest.Server, r *rig) {
+			r.db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database()`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := postgrestest.Start(t)
+			r := bareRig(t, server.New())
+			migrate(t, r.db, r.options.Names, true)
+			relay, _ := r.start()
+			r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+			release := r.holdMarking()
+			r.insert("m", 50)
+			brokertest.WaitReady(t, r.url, r.queue, 50)
+			end(server, r)
+			release()
+			if name != "terminated" {
+				_ = r.db.Fails(`SELECT 1`) // the old connection
+			}
+			r.settled()
+			all, ids := r.take(), map[string]string{}
+			for _, d := range all {
+				if before, found := ids[string(d.Body)]; found && before != d.MessageId {
+					t.Errorf("%s came as %s and as %s", d.Body, before, d.MessageId)
+				}
+				ids[string(d.Body)] = d.MessageId
+			}
+			if len(ids) != 50 || len(all) != 100 {
+				t.Errorf("%d messages, %d different ones", len(all), len(ids))
+			}
+			if !strings.Contains(r.log.String(), "outbox session over") {
+				t.Error("the log says nothing of a lost session")
+			}
+		})
+	}
+}
+
+// TestDatabaseStandsStill: a database that does not answer is given up after a while, and worked with again when it does.
+func TestDatabaseStandsStill(t *testing.T) {
+	server := postgrestest.Start(t)
+	r := bareRig(t, server.New())
+	migrate(t, r.db, r.options.Names, true)
+	r.options.Database.Timeout = time.Second
+	relay, _ := r.start()
+	r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+	server.Freeze()
+	r.eventually("the relay gives up", func() bool { return !relay.State().Connected && relay.State().Problem != "" })
+	server.Thaw()
+	r.insert("m", 50)
+	r.settled()
+	if bodies := r.bodies(); len(bodies) != 50 {
+		t.Errorf("%d different messages", len(bodies))
+	}
+}
+
+// TestBrokerAway: while there is no broker no row is claimed, and those that were on their way when it went are sent.
+func TestBrokerAway(t *testing.T) {
+	r := newRig(t)
+	proxy := brokertest.NewProxy(t, r.url)
+	r.user = proxy.URL(t, r.url)
+	relay, _ := r.start()
+	r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+	r.insert("first", 50)
+	r.settled()
+	proxy.Refuse()
+	proxy.Cut()
+	r.insert("second", 300)
+	held := func() string {
+		return r.db.Value(`SELECT count(*) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database() AND state LIKE 'idle in transaction%'`)
+	}
+	for range 20 {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := held(); got != "0" {
+		t.Errorf("%s transactions are held open while there is no broker", got)
+	}
+	if got := r.db.Value(`SELECT count(*) FROM outbox WHERE attempts > 0`); got != "0" {
+		t.Errorf("%s rows count as failed", got)
+	}
+	proxy.Restore(t)
+	for range 5 { // and while it comes and goes
+		r.insert("third", 100)
+		time.Sleep(50 * time.Millisecond)
+		proxy.Cut()
+	}
+	r.settled()
+	if bodies := r.bodies(); len(bodies) != 50+300+100 || bodies["third 1"] < 5 {
+		t.Errorf("%d different messages, %d of third 1", len(bodies), bodies["third 1"])
+	}
+}
+
+// TestAlarm: during a resource alarm of the broker rows stay, no transaction is held open, and afterwards all are sent.
+func TestAlarm(t *testing.T) {
+	r := newRig(t)
+	_, _ = r.start()
+	r.insert("before", 20)
+	r.settled()
+	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	r.insert("during", 200)
+	time.Sleep(4 * time.Second) // longer than a confirm is waited for then
+	r.eventually("no transaction is held open", func() bool {
+		return r.db.Value(`SELECT count(*) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database() AND state LIKE 'idle in transaction%'`) == "0"
+	})
+	if got := r.db.Value(`SELECT count(*) FROM outbox WHERE body LIKE 'during%' AND sent_at IS NOT NULL`); got != "0" {
+		t.Errorf("%s rows were sent during the alarm", got)
+	}
+	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.6")
+	r.settled()
+	if bodies := r.bodies(); len(bodies) != 220 {
+		t.Errorf("%d different messages", len(bodies))
+	}
+	if got := r.db.Value(`SELECT count(*) FROM outbox WHERE attempts > 0`); got != "0" {
+		t.Errorf("%s rows count as failed", got)
+	}
+}
+
+// TestNotUsable: with a table that cannot be used, or rights that are missing, the relay says so, publishes nothing, and goes on
+// as soon as it can.
+func TestNotUsable(t *testing.T) {
+	r := bareRig(t, postgrestest.New(t))
+	var dsn atomic.Value
+	dsn.Store(strings.Replace(r.db.DSN, r.db.Name, "no_such_database", 1))
+	r.options.Database.DSN = func() (string, error) { return dsn.Load().(string), nil }
+	relay, _ := r.start()
+	says := func(text string) {
+		t.Helper()
+		r.eventually("the relay says "+text, func() bool { s := relay.State(); return !s.Connected && strings.Contains(s.Problem, text) })
+	}
+	says("no_such_database")
+	dsn.Store(r.db.DSN) // read at the next connect
+	says("no such table")
+	r.db.Exec(`CREATE TABLE outbox (id bigint, routing_key text, body bytea)`)
+	says("no column sent_at")
+	r.db.Exec(`ALTER TABLE outbox ADD sent_at timestamptz`)
+	r.insert("m", 3)
+	r.db.Exec(`UPDATE outbox SET id = 1`)
+	says("unique index")
+	r.db.Exec(`UPDATE outbox SET id = ascii(substr(convert_from(body, 'UTF8'), 3)); ALTER TABLE outbox ADD PRIMARY KEY (id)`)
+	says("'sidecar outbox migrate' adds")
+	role := r.db.Role("word", `GRANT SELECT ON outbox TO %s`)
+	r.db.Exec(`ALTER TABLE outbox ADD send_after timestamptz, ADD attempts int, ADD last_error text, ADD quarantined_at timestamptz`)
+	r.settled()
+	dsn.Store(role)
+	r.db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database()`)
+	says("permission denied")
+	r.db.Exec(`INSERT INTO outbox (id, routing_key, body) VALUES (100, 'k', 'later')`)
+	says("permission denied")
+	if n := brokertest.Ready(t, r.url, r.queue); n != 3 {
+		t.Errorf("%d messages, of which none could be marked", n-3)
+	}
+	u, err := url.Parse(role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.db.Exec(`GRANT UPDATE (sent_at, send_after, attempts, last_error, quarantined_at) ON outbox TO "` + u.User.Username() + `"`)
+	r.settled()
+	if bodies := r.bodies(); len(bodies) != 4 || bodies["later"] != 1 {
+		t.Errorf("%v", bodies)
+	}
+	if strings.Contains(r.log.String(), "word@") {
+		t.Error("the log has the password")
+	}
+}
+
+// TestRowsThatCannotBeMarked: what a trigger or a policy keeps from being marked is not published in a tight circle.
+func TestRowsThatCannotBeMarked(t *testing.T) {
+	r := newRig(t)
+	r.db.Exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+		CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()`)
+	relay, _ := r.start()
+	r.insert("m", 2)
+	r.eventually("the relay says so", func() bool { return strings.Contains(relay.State().Problem, "0 of 2 were marked") })
+	time.Sleep(3 * time.Second)
+	if n := brokertest.Ready(t, r.url, r.queue); n > 20 {
+		t.Errorf("two rows were published %d times", n)
+	}
+	r.db.Exec(`DROP TRIGGER keep ON outbox`)
+	r.settled()
+}

@@ -1,0 +1,148 @@
+package outbox
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+)
+
+// TestPoison: a row that the broker does not take, whatever the reason, is tried so often and then quarantined with the
+// reason, and the rows around it are sent, before and without waiting for it.
+func TestPoison(t *testing.T) {
+	r := newRig(t)
+	r.options.MaxAttempts = 2
+	brokertest.MaxSize(t, 16<<20)
+	user := brokertest.User(t, "word")
+	brokertest.Ctl(t, "set_permissions", user, ".*", "^"+r.exchange+"$|^amq\\.default$", ".*")
+	r.user = strings.Replace(r.url, "guest:guest", user+":word", 1)
+	type poison struct{ columns, values, says string }
+	kinds := []poison{
+		{"body", `convert_to(repeat('x', 20 * 1024 * 1024), 'UTF8')`, "larger than configured max size"},
+		{"body, headers", `'x', jsonb_build_object('x-large', repeat('x', 200000))`, "do not fit one frame"},
+		{"body, headers", `'x', jsonb_build_object(repeat('n', 300), 1)`, "header name of 300 bytes"},
+		{"body, headers", `'x', '[1]'`, "not a JSON object"},
+		{"body, headers", `'x', '{"x": 1e999}'`, "too large"},
+		{"body, headers", `'x', ('{"x": ' || repeat('[', 40) || repeat(']', 40) || '}')::jsonb`, "nests deeper"},
+		{"body, tracking_ids", `'x', '{"a": 1}'`, "not an array of strings"},
+		{"body, properties", `'x', '{"expiration": "soon"}'`, "not a number of milliseconds"},
+		{"body, properties", `'x', '{"expiration": -1}'`, "not a number of milliseconds"},
+		{"body, properties", `'x', '{"priority": 256}'`, "not a number from 0 to 255"},
+		{"body, properties", `'x', '{"timestamp": "yesterday"}'`, "neither a time"},
+		{"body, properties", `'x', '{"content-type": "text/plain"}'`, "there is none of this name"},
+		{"body, properties", `'x', '{"type": 7}'`, "not a string"},
+		{"body, properties", `'x', jsonb_build_object('app_id', repeat('x', 256))`, "app id of 256 bytes"},
+		{"body, routing_key", `'x', repeat('k', 256)`, "routing key of 256 bytes"},
+		{"body, exchange", `'x', ''`, "312 NO_ROUTE"},
+		{"body, exchange", `'x', 'amq.default'`, "312 NO_ROUTE"},
+		{"body, exchange", `'x', '` + r.exchange + `.not'`, "refused by the broker"}, // no right, or no exchange
+		{"body, exchange", `'x', 'amq.direct'`, "403 ACCESS_REFUSED"},
+	}
+	for i, k := range kinds {
+		r.insert(fmt.Sprintf("neighbour %d", i), 20)
+		columns, values := k.columns, k.values
+		if !strings.Contains(columns, "routing_key") {
+			columns, values = columns+", routing_key", values+", 'k'"
+		}
+		r.db.Exec(fmt.Sprintf(`INSERT INTO outbox (%s) VALUES (%s)`, columns, values))
+	}
+	relay, _ := r.start()
+	r.eventually("the neighbours are sent", func() bool {
+		return r.db.Value(`SELECT count(*) FROM outbox WHERE body LIKE 'neighbour%' AND sent_at IS NULL`) == "0"
+	})
+	r.settled()
+	rows := r.db.Query(`SELECT attempts, quarantined_at IS NOT NULL, sent_at IS NULL, last_error FROM outbox WHERE body NOT LIKE 'neighbour%' ORDER BY id`)
+	if len(rows) != len(kinds) {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for i, k := range kinds {
+		if row := rows[i]; row[0] != "2" || row[1] != "t" || row[2] != "t" || !strings.Contains(row[3], k.says) || len(row[3]) > 1100 {
+			t.Errorf("%s = %.80s: %v, want the error to hold %q", k.columns, k.values, row, k.says)
+		}
+	}
+	bodies := r.bodies()
+	for i := range kinds {
+		for n := 1; n <= 20; n++ {
+			if body := fmt.Sprintf("neighbour %d %d", i, n); bodies[body] == 0 {
+				t.Errorf("%s was lost", body)
+			}
+		}
+	}
+	if s := relay.State(); !s.Connected || s.Table != "public.outbox" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestRetryIsOutsideThePipe: what closes a channel does so to the rows beside it once, and not with each of its attempts.
+func TestRetryIsOutsideThePipe(t *testing.T) {
+	r := newRig(t)
+	r.options.MaxAttempts = 3
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange) SELECT 'k', convert_to('poison', 'UTF8'), 'no such ' || n FROM generate_series(1, 5) n`)
+	r.start()
+	for i := range 40 {
+		r.insert(strconv.Itoa(i), 50)
+		time.Sleep(100 * time.Millisecond)
+	}
+	r.settled()
+	twice := 0
+	bodies := r.bodies()
+	for _, n := range bodies {
+		twice += n - 1
+	}
+	if len(bodies) != 2000 || twice > 256 {
+		t.Errorf("%d different messages, %d too many", len(bodies), twice)
+	}
+}
+
+// TestFullQueue: rows that a full queue does not take are not counted as failed, and are sent when it has room.
+func TestFullQueue(t *testing.T) {
+	r := newRig(t)
+	r.options.MaxAttempts = 1
+	full := brokertest.Queue(t, r.url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": int32(10), "x-overflow": "reject-publish"})
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange) SELECT $1, 'x', '' FROM generate_series(1, 60)`, full)
+	r.insert("other", 50)
+	r.start()
+	r.eventually("the others are sent", func() bool {
+		return r.db.Value(`SELECT count(*) FROM outbox WHERE exchange IS NULL AND sent_at IS NULL`) == "0"
+	})
+	ch := brokertest.Channel(t, r.url)
+	took := 0
+	r.eventually("all are taken", func() bool {
+		_, ok, err := ch.Get(full, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			took++
+		}
+		return took >= 60
+	})
+	r.settled()
+	if failed := r.db.Value(`SELECT count(*) FROM outbox WHERE attempts > 0 OR last_error IS NOT NULL`); failed != "0" {
+		t.Errorf("%s rows count as failed", failed)
+	}
+}
+
+// TestJudge: an outcome that is not known is nobody's failure, whatever the text beside it says.
+func TestJudge(t *testing.T) {
+	refused := &broker.RefusedError{Code: 404, Text: "NOT_FOUND"}
+	for _, tc := range []struct {
+		err  error
+		want result
+	}{
+		{nil, sent}, {broker.ErrNacked, nacked}, {refused, failed}, {broker.ErrUnroutable, failed}, {broker.ErrInvalid, failed},
+		{broker.ErrTooLarge, failed}, {fmt.Errorf("%w: %w", broker.ErrUnknown, refused), unknown},
+		{fmt.Errorf("%w: %w", broker.ErrDisconnected, refused), untouched}, {broker.ErrBlocked, untouched}, {broker.ErrBusy, untouched},
+		{fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrBlocked), unknown}, {amqp.ErrClosed, untouched},
+	} {
+		if got := judge(tc.err); got != tc.want {
+			t.Errorf("%v is %v, want %v", tc.err, got, tc.want)
+		}
+	}
+}
