@@ -43,7 +43,7 @@ func TestDashboardPanels(t *testing.T) {
 		}
 		checkPanel(t, p)
 	}
-	want := []string{"Messages", "App (HTTP)", "Retries and dead letters", "Flow", "Broker", "Process and runtime", "Build info"}
+	want := []string{"Messages", "App (HTTP)", "Retries and dead letters", "Flow", "Broker", "Published by the app", "Outbox", "Process and runtime", "Build info"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("rows %v, want %v", rows, want)
 	}
