@@ -19,6 +19,8 @@ import (
 func TestMetricsInUse(t *testing.T) {
 	p := startPrometheus(t, impatient(t))
 	stormy, slow, drained := loop(t, p), backlog(t, p), drain(t, p)
+	o := newOutgoing(t, p)
+	o.use()
 	m := newMixed(t, p)
 	m.load("messages are parked", func() bool { return p.firing("MessagesParked", "reason", "park_status", "queue", m.sc.queue()) })
 	m.load("more and more of them", func() bool {
@@ -30,6 +32,8 @@ func TestMetricsInUse(t *testing.T) {
 	p.fires("TopologyLoop", "queue", stormy)
 	p.fires("OldMessages", "queue", slow)
 	p.fires("NoConsumer", "queue", drained)
+
+	o.suffer()
 
 	m.s.post(m.s.control, "/pause")
 	p.fires("ConsumerPaused", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue(), "reason", "operator", "severity", "info")

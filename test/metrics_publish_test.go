@@ -1,0 +1,106 @@
+package test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/postgrestest"
+)
+
+// outgoing is a sidecar whose app publishes, over HTTP and through an outbox, behind two links that can break.
+type outgoing struct {
+	t                testing.TB
+	p                *prometheusServer
+	sc               *scene
+	db               *postgrestest.Database
+	broker, database *proxy
+	addr             string // where the app publishes
+}
+
+func newOutgoing(t testing.TB, p *prometheusServer) *outgoing {
+	o := &outgoing{t: t, p: p, sc: newScene(t), db: postgrestest.New(t), broker: newProxy(t, brokerAddr(t)), addr: freeAddr(t)}
+	dsn, err := url.Parse(o.db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.database = newProxy(t, dsn.Host)
+	dsn.Host = o.database.addr
+	o.sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = o.broker.addr }), "PUBLISH_ADDR", o.addr,
+		"OUTBOX_DSN", dsn.String(), "OUTBOX_POLL_INTERVAL", "100ms", "OUTBOX_MAX_ATTEMPTS", "1")
+	o.sc.app.otherwise(func(*delivery) answer { return status(200) })
+	if code := launch(t, o.sc.env, "outbox", "migrate").exitCode(); code != 0 {
+		t.Fatalf("outbox migrate: exit code %d", code)
+	}
+	s := o.sc.run()
+	p.scrape(s.admin, map[string]string{"job": "shop/outgoing", "namespace": "shop", "pod": "outgoing-1"})
+	eventually(t, "it is scraped", func() bool { return len(p.now(`sidecar_outbox_connected{pod="outgoing-1"} == 1`)) == 1 })
+	return o
+}
+
+// insert writes a row that has been due for that long.
+func (o *outgoing) insert(exchange, key string, due time.Duration) {
+	o.t.Helper()
+	o.db.Exec(`INSERT INTO outbox (exchange, routing_key, body, send_after) VALUES ($1, $2, $3, now() - $4::interval)`,
+		exchange, key, []byte(`{}`), due.String())
+}
+
+// post publishes by HTTP and returns the status.
+func (o *outgoing) post() int {
+	o.t.Helper()
+	res, err := plain.Post("http://"+o.addr+"/publish/default/order.created", "application/json", strings.NewReader(`{}`))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// use is the usual day, with a row that nobody takes and one for a queue that is full.
+func (o *outgoing) use() {
+	o.t.Helper()
+	full := o.sc.prefix + ".full"
+	if err := o.sc.declare(full, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}); err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { o.sc.drop([]string{full}, nil) })
+	o.insert("amq.default", full, 0)
+	o.insert("amq.default", full, 0)
+	o.insert("amq.default", o.sc.prefix+".nobody", 0)
+	eventually(o.t, "messages and rows are published", func() bool {
+		if code := o.post(); code != http.StatusNoContent {
+			o.t.Fatalf("status %d", code)
+		}
+		o.insert(o.sc.exchange(), "order.created", 0)
+		return len(o.p.now(`rate(sidecar_publish_requests_total{pod="outgoing-1", result="published"}[4s]) > 0
+			and on (pod) rate(sidecar_outbox_rows_total{result="sent"}[4s]) > 0`)) == 1
+	})
+}
+
+// suffer makes every alert fire that is about the app's own messages.
+func (o *outgoing) suffer() {
+	o.t.Helper()
+	about := []string{"namespace", "shop", "queue", o.sc.queue()}
+	o.p.fires("OutboxQuarantined", about...)
+	o.p.fires("OutboxNacked", about...)
+
+	o.broker.down()
+	o.insert(o.sc.exchange(), "order.created", time.Hour)
+	eventually(o.t, "the alert PublishFailing fires", func() bool {
+		o.post()
+		return o.p.firing("PublishFailing", append(about, "exchange", "default")...)
+	})
+	o.p.fires("OutboxLagging", about...)
+	o.broker.up()
+	eventually(o.t, "the row is published", func() bool {
+		return o.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL AND quarantined_at IS NULL AND routing_key = 'order.created'`) == "0"
+	})
+
+	o.database.down()
+	o.p.fires("OutboxDisconnected", append(about, "pod", "outgoing-1")...)
+	o.database.up()
+}
