@@ -1,0 +1,226 @@
+package test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"sidecar/internal/postgrestest"
+)
+
+// outboxDoc is docs/outbox.md.
+func outboxDoc(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile("../docs/outbox.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// block is what docs/outbox.md has below such a comment.
+func block(t *testing.T, comment string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(outboxDoc(t), "<!-- "+comment+" -->\n```")
+	_, rest, _ = strings.Cut(rest, "\n")
+	text, _, closed := strings.Cut(rest, "```")
+	if !found || !closed || text == "" {
+		t.Fatalf("docs/outbox.md has no block %q", comment)
+	}
+	return text
+}
+
+// TestOutboxDoc: docs/outbox.md shows the examples as they are, names tests that exist, and environments that are taken.
+func TestOutboxDoc(t *testing.T) {
+	t.Parallel()
+	doc := outboxDoc(t)
+	for _, name := range []string{"examples/outbox/python/orders.py", "examples/outbox/node/orders.js", "examples/outbox/go/main.go"} {
+		source, err := os.ReadFile("../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(source), block(t, "shown: "+name)) {
+			t.Errorf("docs/outbox.md does not show a part of %s", name)
+		}
+	}
+	named := regexp.MustCompile("`([a-z]+) (Test[A-Za-z0-9_]+)`").FindAllStringSubmatch(doc, -1)
+	if len(named) < 10 {
+		t.Errorf("only %d tests are named: has their form changed?", len(named))
+	}
+	for _, m := range named {
+		if !testsOf(t, m[1])[m[2]] {
+			t.Errorf("package %s has no %s", m[1], m[2])
+		}
+	}
+	envs := environments(doc)
+	if len(envs) < 2 {
+		t.Errorf("only %d environments: has their form changed?", len(envs))
+	}
+	for _, env := range envs {
+		full := map[string]string{"SIDECAR_SERVICE": "demo-orders", "SIDECAR_OUTBOX_DSN": "postgres://relay@127.0.0.1/shop"}
+		maps.Copy(full, env)
+		if r := command(t, full, "config"); r.code != 0 || strings.Contains(r.stderr, "not used") {
+			t.Errorf("config of %v: %s", env, r.all())
+		}
+	}
+}
+
+// TestOutboxQuickStart types what docs/outbox.md says, and the app has the message.
+func TestOutboxQuickStart(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	db := postgrestest.New(t)
+	path := t.TempDir()
+	if err := os.Symlink(program, filepath.Join(path, "sidecar")); err != nil {
+		t.Fatal(err)
+	}
+	sc.env["DATABASE_URL"], sc.env["PATH"] = db.DSN, path+":"+os.Getenv("PATH")
+	exports, service := "", "SIDECAR_SERVICE="+sc.service
+	for line := range strings.Lines(strings.Replace(block(t, "run: quick start"), "SIDECAR_SERVICE=demo-orders", service, 1)) {
+		switch {
+		case strings.HasPrefix(line, "export "):
+			exports += line
+		case line == "sidecar &\n":
+			sc.with("OUTBOX_DSN", db.DSN).run()
+		default:
+			cmd := exec.CommandContext(t.Context(), "sh", "-ec", exports+line)
+			cmd.Env = environ(sc.env)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", line, err, out)
+			}
+		}
+	}
+	if !strings.Contains(exports, service) {
+		t.Fatalf("no %s in %q", service, exports)
+	}
+	eventually(t, "the message at the app", func() bool { return sc.app.total() == 1 })
+	id := db.Value(`SELECT message_id FROM outbox`)
+	if got := sc.app.await(id, 1)[0]; string(got.body) != `{"order": 1}` || got.header.Get("Amqp-Routing-Key") != "order.placed" {
+		t.Errorf("%s came with %v", got.body, got.header)
+	}
+}
+
+// TestOutboxDocSQL: the statements of docs/outbox.md do what it says, and the relay gets along with the rights that it gives.
+func TestOutboxDocSQL(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	db := sc.newOutbox(t)
+	sc.with("OUTBOX_DSN", db.Role("word", strings.Replace(block(t, "tested: grants of the relay"), " TO relay", " TO %s", 1))).run()
+	db.Exec(block(t, "tested: autovacuum"))
+	db.Exec(`INSERT INTO orders (customer, cents) VALUES ('ada', 100)`)
+	db.Exec(block(t, "tested: emit"))
+	db.Exec(block(t, "tested: set"))
+	db.Exec(block(t, "tested: later"))
+	app := db.Role("word", strings.Replace(block(t, "tested: grants of the app"), " TO app", " TO %s", 1))
+	conn, err := pgconn.Connect(t.Context(), app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), `INSERT INTO outbox (routing_key, body) VALUES ('a', 'b') RETURNING message_id`).ReadAll(); err != nil {
+		t.Errorf("the app cannot emit: %v", err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT body FROM outbox`).ReadAll(); err == nil {
+		t.Error("the app can read all messages")
+	}
+	eventually(t, "three messages are sent", func() bool { return db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NOT NULL`) == "3" })
+	for _, row := range db.Query(`SELECT message_id, ordering_key FROM outbox WHERE sent_at IS NOT NULL AND routing_key = 'order.changed'`) {
+		d := sc.app.await(row[0], 1)[0]
+		body, tenant, kind := `{"order" : 1, "cents" : 4400}`, "", ""
+		if row[1] != "NULL" {
+			body, tenant, kind = `{"order": 1, "cents": 4300}`, "north", "OrderChanged"
+		}
+		if string(d.body) != body || d.header.Get("Amqp-Header-Tenant") != tenant || d.header.Get("Amqp-Type") != kind ||
+			d.header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s came with %v", d.body, d.header)
+		}
+	}
+	if due := db.Value(`SELECT send_after > now() + interval '50 minutes' FROM outbox WHERE sent_at IS NULL`); due != "t" {
+		t.Error("the reminder is not due in an hour")
+	}
+}
+
+// TestInboxOfTheDocument: a message that comes twice is worked on once, also while the first copy is being worked on, and again
+// when that was given up.
+func TestInboxOfTheDocument(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(block(t, "tested: inbox"))
+	take := strings.Replace(block(t, "tested: take"), "$1", "'m1'", 1)
+	first, second := db.Conn(), db.Conn()
+	run := func(sql string) {
+		t.Helper()
+		if _, err := first.Exec(t.Context(), sql).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// try takes the message in a transaction of the second's own, and says how many rows that made.
+	try := func() <-chan int64 {
+		done := make(chan int64, 1)
+		go func() {
+			results, err := second.Exec(t.Context(), take).ReadAll()
+			if err != nil {
+				done <- -1
+				return
+			}
+			done <- results[0].CommandTag.RowsAffected()
+		}()
+		eventually(t, "the second waits for the first", func() bool {
+			return db.Value(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == "1"
+		})
+		return done
+	}
+	for _, end := range []struct {
+		with string
+		want int64
+	}{{"ROLLBACK", 1}, {"COMMIT", 0}} {
+		db.Exec(`DELETE FROM inbox`)
+		run("BEGIN")
+		run(take)
+		waiting := try()
+		run(end.with)
+		if got := <-waiting; got != end.want {
+			t.Errorf("after %s of the first, the second inserted %d rows, want %d", end.with, got, end.want)
+		}
+	}
+	if n := db.Exec(take); n != 0 {
+		t.Errorf("a copy that came later inserted %d rows, want 0", n)
+	}
+}
+
+// TestAdoptTheTableOfTheDocument: what was in a table of another kind of relay stays there, what comes is sent.
+func TestAdoptTheTableOfTheDocument(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	db := postgrestest.New(t)
+	db.Exec(block(t, "tested: debezium"))
+	const insert = `INSERT INTO outboxevent VALUES (gen_random_uuid(), $1, 'o-1', 'order.placed', '{"order": 1}')`
+	db.Exec(insert, sc.exchange())
+	db.Exec(block(t, "tested: adopt"))
+	sc.with("OUTBOX_DSN", db.DSN)
+	for _, env := range environments(outboxDoc(t)) {
+		if env["SIDECAR_OUTBOX_TABLE"] == "outboxevent" {
+			maps.Copy(sc.env, env)
+		}
+	}
+	if r := command(t, sc.env, "outbox", "migrate"); r.code != 0 {
+		t.Fatalf("migrate: exit %d: %s", r.code, r.all())
+	}
+	sc.run()
+	db.Exec(insert, sc.exchange())
+	eventually(t, "the new row is sent", func() bool { return db.Value(`SELECT count(*) FROM outboxevent WHERE sent_at IS NULL`) == "0" })
+	id := db.Value(`SELECT id FROM outboxevent ORDER BY sent_at DESC LIMIT 1`)
+	if d := sc.app.await(id, 1)[0]; string(d.body) != `{"order": 1}` || d.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%s came with %v", d.body, d.header)
+	}
+	if sc.app.total() != 1 {
+		t.Errorf("%d messages came, want the new one alone", sc.app.total())
+	}
+}
