@@ -53,12 +53,15 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 	}
 }
 
-// pruneSQL deletes of the next rows by id those that may go. It says how far it came, how many it saw and how many went.
+// pruneSQL deletes of the next rows by id those that may go. It says how far it came, how many it saw and how many went. What
+// it found is looked at again once it is locked: it may have been released, or changed, in between.
 func (t *Table) pruneSQL() string {
-	return t.expand(`WITH next AS MATERIALIZED (SELECT {id} AS id FROM {table} WHERE $1::{idtype} IS NULL OR {id} > $1::{idtype} ORDER BY {id} LIMIT $3::int),
-		old AS MATERIALIZED (SELECT {id} AS id FROM {table} WHERE {id} IN (SELECT id FROM next)
-			AND {sent_at} < $2::timestamptz AND {quarantined_at} IS NULL ORDER BY {id} FOR UPDATE SKIP LOCKED),
-		gone AS (DELETE FROM {table} WHERE {id} IN (SELECT id FROM old) AND {sent_at} IS NOT NULL RETURNING 1)
+	const old = `{sent_at} < $2::timestamptz AND {quarantined_at} IS NULL`
+	return t.expand(`WITH next AS MATERIALIZED (SELECT {id} AS id, ` + old + ` AS old FROM {table}
+			WHERE $1::{idtype} IS NULL OR {id} > $1::{idtype} ORDER BY {id} LIMIT $3::int),
+		locked AS MATERIALIZED (SELECT {id} AS id FROM {table} WHERE {id} IN (SELECT id FROM next WHERE old) AND ` + old + `
+			ORDER BY {id} FOR UPDATE SKIP LOCKED),
+		gone AS (DELETE FROM {table} WHERE {id} IN (SELECT id FROM locked) RETURNING 1)
 		SELECT (SELECT id FROM next ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM next), (SELECT count(*) FROM gone)`)
 }
 
