@@ -62,6 +62,11 @@ func TestOutboxCommands(t *testing.T) {
 			t.Errorf("status does not say %q:\n%s", want, r.stdout)
 		}
 	}
+	db.Exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
+	if r := outboxRun(t, db.Role("secret", `GRANT SELECT ON outbox TO %s`), 0, "status"); !strings.Contains(r.stdout, "pending      0,") || !strings.Contains(r.stdout, "policies     row level security may hide rows") {
+		t.Errorf("status by a role that sees no row: %s", r.stdout)
+	}
+	db.Exec(`ALTER TABLE outbox DISABLE ROW LEVEL SECURITY`)
 	var status struct {
 		Pending, Quarantined int
 		Lag                  float64 `json:"lag_seconds"`

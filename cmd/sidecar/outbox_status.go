@@ -37,6 +37,9 @@ func (c *outboxCall) printStatus(s *outbox.Status) error {
 	}
 	_, err := fmt.Fprintf(c.stdout, "table        %s\npending      %s, %d of them due later, %d failed before\nlag          %s\nquarantined  %s\nnotify       %s\n",
 		printable(s.Table), atMost(s.Pending), s.Waiting, s.Failing, time.Duration(s.Lag*float64(time.Second)).Round(10*time.Millisecond), atMost(s.Quarantined), notify)
+	if s.Hidden {
+		_, _ = fmt.Fprintln(c.stdout, "policies     row level security may hide rows from this role: those are not counted here, and a relay with this role never sends them")
+	}
 	for _, m := range s.Missing {
 		first, _, _ := strings.Cut(m, "\n")
 		_, _ = fmt.Fprintln(c.stdout, "missing      "+printable(first)+" (sidecar outbox migrate)")

@@ -40,7 +40,7 @@ var (
 
 // checkAdopted says why an existing table that has all the columns cannot be an outbox: ErrNotOutbox. kind is its relkind.
 func checkAdopted(ctx context.Context, conn *pgconn.PgConn, t *Table) (kind string, err error) {
-	const look = `SELECT c.relkind, c.relpersistence, c.relrowsecurity FROM pg_class c WHERE c.oid = $1::oid`
+	const look = `SELECT c.relkind, c.relpersistence FROM pg_class c WHERE c.oid = $1::oid`
 	rows, err := query(ctx, conn, look, oidParam(t.OID))
 	if err != nil || len(rows) == 0 {
 		return "", fmt.Errorf("look at table %s: %w", &t.Names, errors.Join(err, ErrNoTable))

@@ -25,6 +25,7 @@ type Status struct {
 	Lag         float64       `json:"lag_seconds"`      // how long the row that is due for longest has been due
 	Quarantined int           `json:"quarantined"`      // rows that were given up
 	Notify      bool          `json:"notify"`           // inserts wake the relays up
+	Hidden      bool          `json:"row_security"`     // policies may hide rows from this role: nothing here, and no relay, sees those
 	Missing     []string      `json:"missing"`          // statements that migrate would run, or why it would not; the trigger is not among them
 	Rows        []Quarantined `json:"quarantined_rows"` // those that were given up, at most 10, by id
 }
@@ -48,10 +49,14 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 		return nil, err
 	}
 	s := &Status{Table: t.String(), Missing: []string{}, Rows: []Quarantined{}}
-	_, s.Notify, err = lookNotify(ctx, conn, &t.Names, t.OID)
-	if err != nil {
+	if _, s.Notify, err = lookNotify(ctx, conn, &t.Names, t.OID); err != nil {
 		return nil, err
 	}
+	rows, err := query(ctx, conn, `SELECT row_security_active($1::oid)`, oidParam(t.OID))
+	if err != nil {
+		return nil, fmt.Errorf("look for policies of table %s: %w", &t.Names, err)
+	}
+	s.Hidden = string(rows[0][0]) == "t"
 	if m, err := PlanMigration(ctx, conn, t.Names, s.Notify); err != nil {
 		s.Missing = append(s.Missing, err.Error())
 	} else {

@@ -171,9 +171,14 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := json.Marshal(s)
-	const want = `{"table":"public.outbox","pending":0,"waiting":0,"failing":0,"lag_seconds":0,"quarantined":0,"notify":true,"missing":[],"quarantined_rows":[]}`
+	const want = `{"table":"public.outbox","pending":0,"waiting":0,"failing":0,"lag_seconds":0,"quarantined":0,"notify":true,"row_security":false,"missing":[],"quarantined_rows":[]}`
 	if err != nil || string(b) != want {
 		t.Errorf("an empty table: %s, %v", b, err)
+	}
+	db.Exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY; DROP INDEX outbox_pending; CREATE INDEX outbox_pending ON outbox (id)`)
+	s, err = ReadStatus(t.Context(), openAs(t, db.Role("secret", `GRANT SELECT ON outbox TO %s`)), table.Names)
+	if err != nil || !s.Hidden || len(s.Missing) != 1 || !strings.Contains(s.Missing[0], "is another than migrate would make") {
+		t.Errorf("with policies and an index of the name: %+v, %v", s, err)
 	}
 	if _, err := ReadStatus(t.Context(), conn, ParseTable("nowhere", nil)); !errors.Is(err, ErrNoTable) {
 		t.Errorf("no table: %v", err)
