@@ -72,7 +72,7 @@ func (v *Verdict) Markdown() string {
 // sources tells of those beside the publisher at the broker.
 func (v *Verdict) sources(say func(string, ...any)) {
 	for _, s := range v.Sources {
-		what := fmt.Sprintf("POSTed to the sidecar: %d messages; %d answered with 2xx, %d deliberately wrong ones refused, %d unknown", s.Messages, s.Confirmed, s.Refused, s.Unknown)
+		what := fmt.Sprintf("POSTed to the sidecar: %d messages; %d answered with 2xx, %d refused with 4xx, as they should be; %d unknown, %d nacked", s.Messages, s.Confirmed, s.Refused, s.Unknown, s.Nacked)
 		if s.Source == plan.Outbox.String() {
 			what = fmt.Sprintf("Written into the outbox: %d rows; %d committed (%d of them after one with a higher id, %d that no broker can take), %d rolled back, %d by a commit without an answer",
 				s.Messages, s.Confirmed, s.Overtaken, s.Quarantined, s.RolledBack, s.Unknown)
