@@ -107,6 +107,12 @@ dead() {
   [[ $stat == *') Z '* ]]
 }
 
+# gone PID...: all of them are dead.
+gone() {
+  local pid
+  for pid in "$@"; do dead "$pid" || return 1; done
+}
+
 # alive DIR: the recorded process is still there and still that server; after a reboot the number may be another's. Before
 # it becomes the server it is a copy of this script, then env and setpriv.
 alive() {
@@ -138,7 +144,8 @@ everyone() { # DIR SIGNAL
   local pid member
   pid=$(cat "$1/pid")
   kill -STOP "$pid" 2>/dev/null || true
-  for member in $(members "$1"); do kill "-$2" "$member" 2>/dev/null || true; done
+  MEMBERS=$(members "$1")
+  for member in $MEMBERS; do kill "-$2" "$member" 2>/dev/null || true; done
   kill "-$2" "$pid" 2>/dev/null || true
 }
 
@@ -152,8 +159,9 @@ stop() { # DIR INT|QUIT|KILL
       everyone "$dir" CONT
       kill "-$signal" "$pid" 2>/dev/null || true
     fi
+    # What was killed may live on for a moment, and holds the memory that all of them share: no other could start.
     for ((i = 0; i < 1500; i++)); do
-      dead "$pid" && break
+      gone "$pid" $MEMBERS && break
       sleep 0.02
     done
     dead "$pid" || everyone "$dir" KILL
