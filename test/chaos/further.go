@@ -1,6 +1,6 @@
 package main
 
-// further are deliberate bugs beside the twelve, of the kind that a change could bring in by accident.
+// further are deliberate bugs beside the usual ones, of the kind that a change could bring in by accident.
 var further = []mutant{
 	{
 		name: "gives back what it should let wait",

@@ -155,7 +155,7 @@ func (r *rig) start(ctx context.Context) error {
 		return err
 	}
 	r.appAddr, r.admin, r.control, r.publishAddr = addrs[0], "http://"+addrs[1], "http://"+addrs[2], addrs[3]
-	if err := r.prepare(); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return err
 	}
 	self, err := os.Executable()

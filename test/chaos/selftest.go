@@ -27,7 +27,7 @@ func selfTest(args []string) error {
 	f := flag.NewFlagSet("chaos selftest", flag.ContinueOnError)
 	root := f.String("root", ".", "the source tree")
 	only := f.String("only", "", "a part of the names to try")
-	more := f.Bool("further", false, "try other bugs than the twelve")
+	more := f.Bool("further", false, "try other bugs than the usual ones")
 	seed := f.Uint64("seed", 1, "of every run")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -36,7 +36,7 @@ func selfTest(args []string) error {
 	defer stop()
 	tried, missed := 0, 0
 	controls := map[string]bool{}
-	list := mutants
+	list := slices.Concat(mutants, outward)
 	if *more {
 		list = further
 	}

@@ -178,8 +178,11 @@ func (r *rig) outward(addr string) []string {
 	return env
 }
 
-// migrate makes the table, by the sidecar's own command.
-func (r *rig) migrate() error {
+// migrate makes the table, by the sidecar's own command. What a run before has left there would be sent in this one.
+func (r *rig) migrate(ctx context.Context) error {
+	if err := r.db.query(ctx, "DROP TABLE IF EXISTS outbox", func([][]byte) error { return nil }); err != nil {
+		return err
+	}
 	cmd := exec.Command(r.o.sidecar, "outbox", "migrate")
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "SIDECAR_SERVICE=" + service}, r.outward("")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -189,9 +192,9 @@ func (r *rig) migrate() error {
 }
 
 // prepare makes what the other sources need.
-func (r *rig) prepare() error {
+func (r *rig) prepare(ctx context.Context) error {
 	if r.db != nil {
-		if err := r.migrate(); err != nil {
+		if err := r.migrate(ctx); err != nil {
 			return err
 		}
 	}
