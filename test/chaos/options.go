@@ -41,6 +41,7 @@ type options struct {
 	outbox      int  // rows to be committed
 	rollback    int  // and to be rolled back
 	posts       int  // messages POSTed to the sidecar
+	batches     int  // of a hundred POSTs
 	relays      int  // sidecars that relay
 	cluster     bool // of several nodes
 	temporary   bool // dir is kept only when something is wrong
@@ -61,6 +62,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.outbox, "outbox", 4000, "rows of the outbox that are committed, more or less")
 	f.IntVar(&o.rollback, "rollback", 400, "and rolled back")
 	f.IntVar(&o.posts, "publish", 2000, "messages that are POSTed to the sidecar")
+	f.IntVar(&o.batches, "batches", 0, "how many of a hundred POSTs are batches")
 	f.IntVar(&o.relays, "relays", 2, "sidecars that relay the outbox, 1 or 2")
 	f.IntVar(&o.faults, "faults", 29, "faults")
 	f.StringVar(&o.kinds, "kinds", strings.Join(allKinds(), ","), "kinds of faults to draw from")
@@ -125,7 +127,7 @@ func (o options) check() error {
 		}
 	}
 	for name, n := range map[string]int{"warm-up": o.warmUp, "liveness": o.liveness, "faults": o.faults, "prefetch": o.prefetch, "never": o.never,
-		"outbox": o.outbox, "rollback": o.rollback, "publish": o.posts} {
+		"outbox": o.outbox, "rollback": o.rollback, "publish": o.posts, "batches": o.batches} {
 		if n < 0 {
 			return fmt.Errorf("-%s %d: 0 or more", name, n)
 		}
@@ -195,7 +197,7 @@ func describe(o options, n *node) (ledger.Run, error) {
 		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond, RequeueDelay: 300 * time.Millisecond,
 		AppTimeout: o.appTimeout, Grace: o.appTimeout + 8*time.Second, Queue: mainQueue, // a stop must interrupt nothing
 		Never: o.never,
-		HTTP:  o.posts, Outbox: o.rows(), Rollback: 1000 * o.rollback / max(1, o.rows()), Batch: relayBatch, Relays: o.relays,
+		HTTP:  o.posts, Batches: o.batches, Outbox: o.rows(), Rollback: 1000 * o.rollback / max(1, o.rows()), Batch: relayBatch, Relays: o.relays,
 		Secrets: []string{canaryBody: "canary-body-" + hex.EncodeToString(secret[4:10]), canaryPassword: "canary-password-" + hex.EncodeToString(secret[10:]),
 			canaryToken: "canary-token-" + hex.EncodeToString(secret[4:]), canaryDatabase: "canary-database-" + hex.EncodeToString(secret[8:])},
 		Replay: replay(o, n.branch()), MayLose: o.queueType == "classic" && strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
@@ -221,6 +223,6 @@ func replay(o options, version string) string {
 	for _, e := range o.environ {
 		_, _ = fmt.Fprintf(&more, " -env %q", e)
 	}
-	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -outbox %d -rollback %d -publish %d -relays %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d -never %d -stretch %v -app-timeout %s%s",
-		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.outbox, o.rollback, o.posts, o.relays, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never, o.stretch, o.appTimeout, more.String())
+	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -outbox %d -rollback %d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d -never %d -stretch %v -app-timeout %s%s",
+		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.outbox, o.rollback, o.posts, o.batches, o.relays, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never, o.stretch, o.appTimeout, more.String())
 }

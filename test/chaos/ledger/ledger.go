@@ -66,6 +66,7 @@ type Run struct {
 	Outbox int `json:"outbox"`
 	// Rollback is how many of a thousand rows are to be rolled back.
 	Rollback int `json:"rollback"`
+	Batches  int `json:"batches"` // of a hundred POSTs
 	// Batch is how many rows a relay may publish before it marks them, Relays how many there are.
 	Batch  int `json:"batch"`
 	Relays int `json:"relays"`

@@ -85,7 +85,7 @@ func (c *client) work(ctx context.Context) {
 	for {
 		batch := false
 		from, to, ok := c.gate.Take(ctx, func(r *rand.Rand) int {
-			if batch = r.IntN(20) == 0; batch {
+			if batch = r.IntN(100) < c.o.Run.Batches; batch {
 				return 2 + r.IntN(largest-1)
 			}
 			return 1

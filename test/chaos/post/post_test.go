@@ -91,7 +91,7 @@ func TestWhatIsWrittenDown(t *testing.T) {
 	dir := t.TempDir()
 	const n = 1500
 	s := sourcetest.Run(t, func(in io.Reader, out io.Writer) error {
-		return Run(Options{Dir: dir, URL: server.URL, Token: "secret", Run: ledger.Run{ID: "cafe", Seed: 3}, Rate: 5000}, in, out)
+		return Run(Options{Dir: dir, URL: server.URL, Token: "secret", Run: ledger.Run{ID: "cafe", Seed: 3, Batches: 5}, Rate: 5000}, in, out)
 	})
 	s.Until(n)
 	s.Stop()
