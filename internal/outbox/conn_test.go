@@ -1,0 +1,90 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"sidecar/internal/postgrestest"
+)
+
+// TestBadDSN: a connection string that cannot be used is refused with the reason, and never with the password.
+func TestBadDSN(t *testing.T) {
+	const word = "s3cr3t"
+	for dsn, says := range map[string]string{
+		"postgres://u:s3cr3t@db/shop?sslmode=maybe":                "sslmode",
+		"postgres://u:s3cr3t@db:port/shop":                         "port",
+		"postgres://u:s3cr3t@db/shop?connect_timeout=soon":         "connect_timeout",
+		"postgres://u:s3cr3t%@db/shop":                             "percent-encoded",
+		"postgres://u:s3cr3t@db,db2,db3:1,2/shop":                  "",
+		"postgres://u:s3cr3t@db/shop?sslrootcert=/not/there":       "/not/there",
+		"postgres://u:s3cr3t@db/shop?target_session_attrs=nothing": "target_session_attrs",
+		"host=db password='s3cr3t":                                 "host=",
+		"host=db password=s3cr3t sslmode=`: maybe":                 "",
+		"s3cr3t":                   "host=",
+		"mysql://u:s3cr3t@db/shop": "",
+	} {
+		err := CheckDSN(dsn)
+		if says == "" && err == nil {
+			continue // the driver makes something of it
+		}
+		if !errors.Is(err, ErrDSN) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v, want it to say %q", dsn, err, says)
+		}
+	}
+}
+
+func TestGoodDSN(t *testing.T) {
+	for dsn, plaintext := range map[string]string{
+		"postgres://u:p@db.example/shop":                      "db.example", // sslmode=prefer
+		"postgres://u:p@db.example/shop?sslmode=disable":      "db.example",
+		"postgres://u:p@db.example/shop?sslmode=require":      "",
+		"postgresql://u@localhost/shop?sslmode=disable":       "",
+		"postgres://u@127.0.0.1:5433/shop?sslmode=disable":    "",
+		"host=/run/postgresql dbname=shop":                    "",
+		"host=127.0.0.1,db.example dbname=shop sslmode=allow": "db.example",
+		"host=db.example password='it''s' sslmode=require":    "",
+	} {
+		if err := CheckDSN(dsn); err != nil && !strings.Contains(dsn, "''") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+		if got := PlaintextHost(dsn); got != plaintext {
+			t.Errorf("%s: plaintext to %q, want %q", dsn, got, plaintext)
+		}
+	}
+}
+
+// TestConnect: the connection bounds every statement, and says whose it is.
+func TestConnect(t *testing.T) {
+	db := postgrestest.New(t)
+	d := Database{DSN: func() (string, error) { return db.DSN, nil }, Name: "the relay"}
+	conn, err := d.Connect(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer Close(conn)
+	for setting, want := range map[string]string{
+		"statement_timeout": "30s", "lock_timeout": "10s", "idle_in_transaction_session_timeout": "2min", "application_name": "the relay",
+		"enable_seqscan": "off", "enable_bitmapscan": "off",
+	} {
+		rows, err := query(t.Context(), conn, `SELECT current_setting($1)`, []byte(setting))
+		if err != nil || string(rows[0][0]) != want {
+			t.Errorf("%s is %s, %v", setting, rows, err)
+		}
+	}
+}
+
+// TestConnectFails: what keeps from connecting is said without the password, and a file that cannot be read as well.
+func TestConnectFails(t *testing.T) {
+	for says, d := range map[string]Database{
+		"connect to the database": {DSN: func() (string, error) { return "postgres://u:s3cr3t@127.0.0.1:1/shop?sslmode=disable", nil }},
+		"no such file":            {DSN: func() (string, error) { return "", errors.New("no such file") }},
+		"sslmode is invalid":      {DSN: func() (string, error) { return "postgres://u:s3cr3t@127.0.0.1/shop?sslmode=maybe", nil }},
+	} {
+		conn, err := d.Connect(context.Background(), nil)
+		if err == nil || conn != nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
