@@ -10,7 +10,7 @@ import (
 
 // judged loads a configuration as the sidecar does.
 func judged(environ ...string) (*config.Config, error) {
-	return config.Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), TopologyRule())
+	return config.Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), TopologyRule(), OutboxRule())
 }
 
 // refused demands that environ is refused with exactly one problem, with the variable, and returns its line.
@@ -151,6 +151,37 @@ func TestUnjudgedConfiguration(t *testing.T) {
 	} {
 		if err := use(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "SIDECAR_BINDINGS") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestBadOutbox: a connection string that cannot be used is one problem among all others, and shows no password.
+func TestBadOutbox(t *testing.T) {
+	for dsn, says := range map[string]string{
+		"postgres://u:s3cr3t@db/shop?sslmode=maybe": "sslmode is invalid",
+		"postgres://u:s3cr3t@db:port/shop":          "invalid port",
+		"s3cr3t":                                    "not of the form",
+	} {
+		text := refused(t, "SIDECAR_OUTBOX_DSN", "SIDECAR_OUTBOX_DSN="+dsn)
+		if !strings.Contains(text, says) || strings.Contains(text, "s3cr3t") {
+			t.Errorf("%s: %s", dsn, text)
+		}
+	}
+}
+
+// TestOutboxWarnings: a way on which the password may be read is worth a line, one on this machine or by TLS is not.
+func TestOutboxWarnings(t *testing.T) {
+	for dsn, warned := range map[string]bool{
+		"": false, "postgres://u:p@db.example/shop": true, "postgres://u:p@db.example/shop?sslmode=verify-full": false,
+		"postgres://u:p@127.0.0.1/shop?sslmode=disable": false, "host=/run/postgresql dbname=shop": false,
+	} {
+		cfg, err := judged("SIDECAR_OUTBOX_DSN=" + dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := outboxWarnings(cfg)
+		if len(w) > 0 != warned || warned && (!strings.Contains(w[0], "db.example") || !strings.HasPrefix(w[0], "SIDECAR_OUTBOX_DSN")) {
+			t.Errorf("%q: %q", dsn, w)
 		}
 	}
 }

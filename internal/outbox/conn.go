@@ -80,7 +80,7 @@ func (d *Database) prepare(ctx context.Context, conn *pgconn.PgConn) error {
 	return exec(ctx, conn, fmt.Sprintf(`SET enable_seqscan = off; SET enable_bitmapscan = off; SET statement_timeout = %d;
 		SET lock_timeout = %d; SET idle_in_transaction_session_timeout = %d;
 		SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
-		SET DateStyle = 'ISO'; SET bytea_output = 'hex'`, ms, ms/3, 4*ms))
+		SET DateStyle = 'ISO'; SET bytea_output = 'hex'`, ms, ms/3, 6*ms))
 }
 
 // Conn is a connection to the database, for those who only hand it on.

@@ -65,7 +65,7 @@ func TestConnect(t *testing.T) {
 	}
 	defer Close(conn)
 	for setting, want := range map[string]string{
-		"statement_timeout": "30s", "lock_timeout": "10s", "idle_in_transaction_session_timeout": "2min", "application_name": "the relay",
+		"statement_timeout": "30s", "lock_timeout": "10s", "idle_in_transaction_session_timeout": "3min", "application_name": "the relay",
 		"enable_seqscan": "off", "enable_bitmapscan": "off",
 	} {
 		rows, err := query(t.Context(), conn, `SELECT current_setting($1)`, []byte(setting))
