@@ -45,25 +45,37 @@ func (p *Publisher) NewLane(exchange string) *Lane {
 // Publish is Publisher.Publish for a message to the lane's exchange; ctx needs a deadline. During an alarm it fails with
 // ErrBlocked at once, also when nothing has told of it yet: a question that the broker leaves unanswered is no message.
 func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
+	wait, err := l.Begin(ctx, pub)
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+// Begin writes a message, behind those that were begun before, and returns what waits for its confirm: it has to be called
+// once, and ctx must not end before. An error means that wait has nothing to add; the message must not be changed until then.
+func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
 	for again := false; ; again = true {
 		if time.Now().UnixNano() < l.apart.Load() {
-			return l.separate(ctx, pub)
+			return func() error { return nil }, l.separate(ctx, pub)
 		}
 		r, err := l.send(ctx, pub)
-		if err == nil {
-			if err = r.Wait(ctx); errors.Is(err, ErrRefused) {
-				l.goApart()
-			}
-			return err
-		}
 		switch {
+		case err == nil:
+			return func() error {
+				err := r.Wait(ctx)
+				if errors.Is(err, ErrRefused) {
+					l.goApart()
+				}
+				return err
+			}, nil
 		case errors.Is(err, errEnded) && !again: // the channel, before anything was sent; perhaps another one takes it
 			continue
 		case errors.Is(err, ErrRefused) && !errors.Is(err, ErrInvalid):
 			l.goApart()
 		}
-		return fmt.Errorf("publish to exchange %q with key %q: %w", pub.Exchange, pub.Key, err)
+		return nil, fmt.Errorf("publish to exchange %q with key %q: %w", pub.Exchange, pub.Key, err)
 	}
 }
 

@@ -68,19 +68,20 @@ func fieldSize(v any) (int, error) {
 func (p *Publication) fits(frameMax int) error {
 	m := &p.Msg
 	size := headerFixed + 8 + 1 + 1 // timestamp, priority, delivery mode
-	short := map[string]string{
-		"exchange": p.Exchange, "routing key": p.Key, "content type": m.ContentType,
-		"content encoding": m.ContentEncoding, "correlation id": m.CorrelationId, "reply-to": m.ReplyTo,
-		"expiration": m.Expiration, "message id": m.MessageId, "type": m.Type, "user id": m.UserId, "app id": m.AppId,
-	}
-	for name, s := range short {
-		if len(s) > shortMax {
-			return fmt.Errorf("%w: %s of %d bytes", ErrInvalid, name, len(s))
+	for _, short := range [...]struct{ name, value string }{
+		{"exchange", p.Exchange}, {"routing key", p.Key}, {"content type", m.ContentType},
+		{"content encoding", m.ContentEncoding}, {"correlation id", m.CorrelationId}, {"reply-to", m.ReplyTo},
+		{"expiration", m.Expiration}, {"message id", m.MessageId}, {"type", m.Type}, {"user id", m.UserId}, {"app id", m.AppId},
+	} {
+		if len(short.value) > shortMax {
+			return fmt.Errorf("%w: %s of %d bytes", ErrInvalid, short.name, len(short.value))
 		}
-		size += 1 + len(s)
+		size += 1 + len(short.value)
 	}
-	if _, err := strconv.ParseUint(m.Expiration, 10, 32); err != nil && m.Expiration != "" {
-		return fmt.Errorf("%w: expiration %.40q: want milliseconds", ErrInvalid, m.Expiration)
+	if m.Expiration != "" {
+		if _, err := strconv.ParseUint(m.Expiration, 10, 32); err != nil {
+			return fmt.Errorf("%w: expiration %.40q: want milliseconds", ErrInvalid, m.Expiration)
+		}
 	}
 	table, err := TableSize(m.Headers)
 	if err != nil {
