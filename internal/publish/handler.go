@@ -2,8 +2,6 @@ package publish
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -52,6 +50,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case path == readyPath:
 		s.readiness(w, r)
+	case path == batchPath:
+		if allows(w, r, http.MethodPost) {
+			s.batch(w, r)
+		}
 	case strings.HasPrefix(path, publishPath):
 		if allows(w, r, http.MethodPost) {
 			s.publish(w, r, path[len(publishPath):], start)
@@ -137,9 +139,10 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 		return m.alias, errBusy
 	}
 	defer s.inflight.leave()
-	b := body{server: s}
-	defer b.free()
-	if m.msg.Body, f = b.read(w, r); f != nil {
+	room := room{server: s}
+	defer room.free()
+	if m.msg.Body, f = room.body(r); f != nil {
+		w.Header()["Connection"] = closing // what is left of the body is not read
 		return m.alias, f
 	}
 	m.trace = prefer(carrierOf(r.Header), telemetry.CarrierFrom(m.msg.Headers))
@@ -162,76 +165,4 @@ func (s *Server) target(r *http.Request, path string) (message, *failure) {
 		return message{}, bad("The routing key is not percent-encoded correctly.")
 	}
 	return s.address(alias, key)
-}
-
-// body reads the body of a request and holds room for it.
-type body struct {
-	server *Server
-	taken  int64
-}
-
-func (b *body) take(n int64) bool {
-	if !b.server.inflight.take(n) {
-		return false
-	}
-	b.taken += n
-	return true
-}
-
-func (b *body) free() { b.server.inflight.give(b.taken) }
-
-// firstRead is how much memory a body gets before it has arrived, in bytes.
-const firstRead = 64 << 10
-
-// read takes room for the whole body before it reads it when its length is known, and as it arrives when it is not. Memory
-// comes with the bytes either way: a length alone costs nothing.
-func (b *body) read(w http.ResponseWriter, r *http.Request) ([]byte, *failure) {
-	limit, length := b.server.o.MaxBody, r.ContentLength
-	if length > limit {
-		return nil, b.tooLarge(w)
-	}
-	if length == 0 {
-		return nil, nil
-	}
-	room := length
-	if length < 0 {
-		room = min(limit, firstRead)
-	}
-	if !b.take(room) {
-		return nil, errBusy
-	}
-	buf := make([]byte, 0, min(room, firstRead))
-	for {
-		if len(buf) == cap(buf) {
-			if length < 0 && int64(len(buf)) == room {
-				more := min(room, limit+1-room) // one byte more than the limit tells that there is more
-				if more > 0 && !b.take(more) {
-					return nil, errBusy
-				}
-				room += more
-			}
-			grown := make([]byte, len(buf), min(int64(max(2*cap(buf), 512)), room))
-			copy(grown, buf)
-			buf = grown
-		}
-		n, err := r.Body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		switch {
-		case int64(len(buf)) > limit:
-			return nil, b.tooLarge(w)
-		case errors.Is(err, io.EOF):
-			return buf, nil
-		case err != nil:
-			w.Header()["Connection"] = closing
-			return nil, bad("The body ended early or came too slowly.")
-		case int64(len(buf)) == length:
-			return buf, nil
-		}
-	}
-}
-
-// tooLarge ends the connection with the answer: what is left of the body is not read.
-func (b *body) tooLarge(w http.ResponseWriter) *failure {
-	w.Header()["Connection"] = closing
-	return &failure{code: tooLarge, status: http.StatusRequestEntityTooLarge, detail: "The body is larger than SIDECAR_PUBLISH_MAX_BODY."}
 }

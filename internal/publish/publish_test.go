@@ -123,7 +123,7 @@ func TestBodies(t *testing.T) {
 		got := r.do(http.MethodPost, "/publish/default/k", reader)
 		r.want(what, got, http.StatusRequestEntityTooLarge, tooLarge, "SIDECAR_PUBLISH_MAX_BODY")
 	}
-	if n := r.server.inflight.bytes; n != 0 {
+	if n := r.server.inflight.bytes.Load(); n != 0 {
 		t.Errorf("%d bytes are still counted", n)
 	}
 	r.wantPublished("afterwards", r.post("/publish/default/k", "x"))
@@ -159,7 +159,7 @@ func TestInvalid(t *testing.T) {
 	r.want("a long key", r.post("/publish/default/"+long, ""), http.StatusBadRequest, invalid, "routing key has 256 bytes")
 	// None of this has reached the channel: the next message needs no other one.
 	r.wantPublished("afterwards", r.post("/publish/default/k", "last"))
-	if d := r.get(); string(d.Body) != "last" || r.server.inflight.count != 0 {
+	if d := r.get(); string(d.Body) != "last" || r.server.inflight.messages() != 0 {
 		t.Errorf("%+v", d)
 	}
 	if n := r.metric("sidecar_publish_requests_total", "exchange", "default", "result", "invalid"); n == 0 {
@@ -401,7 +401,7 @@ func TestBusy(t *testing.T) {
 	small.Close()
 	brokertest.Eventually(t, 10*time.Second, "room again", func() bool { return r.metric("sidecar_publish_inflight") == 0 })
 	r.wantPublished("afterwards", r.post("/publish/default/k", "x"))
-	if n := r.server.inflight.bytes; n != 0 {
+	if n := r.server.inflight.bytes.Load(); n != 0 {
 		t.Errorf("%d bytes are still counted", n)
 	}
 }

@@ -45,25 +45,33 @@ func (s *Server) ready() *failure {
 	return nil
 }
 
-// send publishes a message and returns nil when the broker has it. The request's own context is left alone: a client that
-// goes away in the middle of a write must not cost the connection that others write on.
-func (s *Server) send(ctx context.Context, m *message) *failure {
+// send publishes a message and returns nil when the broker has it.
+func (s *Server) send(ctx context.Context, m *message) *failure { return s.begin(ctx, m)() }
+
+// begin writes a message and returns what waits for the broker's answer, nil when it has the message. The request's own
+// context is left alone: a client that goes away in the middle of a write must not cost the connection that others write on.
+func (s *Server) begin(ctx context.Context, m *message) (wait func() *failure) {
 	span := s.o.Tracing.Produce(m.trace, telemetry.ProduceAttrs{
 		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId, Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
 	})
 	carry(&m.msg, span.Carrier())
-	err := s.lanes[m.exchange].Publish(ctx, &broker.Publication{Kind: broker.KindPublish, Key: m.key, Msg: m.msg})
-	if err == nil {
-		span.Produced(string(published), nil)
-		return nil
+	confirmed, err := s.lanes[m.exchange].Begin(ctx, &broker.Publication{Kind: broker.KindPublish, Key: m.key, Msg: m.msg})
+	return func() *failure {
+		if err == nil {
+			err = confirmed()
+		}
+		if err == nil {
+			span.Produced(string(published), nil)
+			return nil
+		}
+		f := explain(err)
+		span.Produced(string(f.code), err)
+		s.failures.Do(func(suppressed int) {
+			s.o.Logger.Warn("publish failed", "exchange", m.alias, "routing_key", m.key, "message_id", m.msg.MessageId,
+				"code", string(f.code), "error", err, "trace_id", span.TraceID(), "suppressed", suppressed)
+		})
+		return f
 	}
-	f := explain(err)
-	span.Produced(string(f.code), err)
-	s.failures.Do(func(suppressed int) {
-		s.o.Logger.Warn("publish failed", "exchange", m.alias, "routing_key", m.key, "message_id", m.msg.MessageId,
-			"code", string(f.code), "error", err, "trace_id", span.TraceID(), "suppressed", suppressed)
-	})
-	return f
 }
 
 // prefer returns a, or b when a belongs to no trace.

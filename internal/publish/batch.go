@@ -1,0 +1,227 @@
+package publish
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	batchPath    = "/publish:batch"
+	defaultAlias = "default"
+
+	maxBatches = 8       // at once; each holds up to batchWindow messages and the results of all its items
+	maxItems   = 1 << 20 // of one batch
+	// maxDetails is how many failures of a batch are explained; of the others the code is told.
+	maxDetails = 1000
+	// batchWindow is how many messages of one batch are under way at once.
+	batchWindow = 64
+)
+
+// source gives the messages of a batch one by one. bytes is the room that the message holds, which the caller gives back, also
+// with a failure. A failure is that of one item; an error ends the batch, io.EOF as it should.
+type source interface {
+	next() (m message, bytes int64, f *failure, err error)
+}
+
+// batch publishes many messages in the order in which they stand, and answers when it knows what has become of each of them:
+// a client may not read before it has sent everything.
+func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
+	in, f := s.open(r)
+	if f == nil {
+		f = s.ready()
+	}
+	if f == nil && !s.enterBatch() {
+		f = unavailable(busy, "Too many batches at once. Nothing was sent.")
+	}
+	if f != nil {
+		s.metrics.count("", f.code, 0)
+		w.Header()["Connection"] = closing // what is left of the body is not read
+		s.refuse(w, f)
+		return
+	}
+	defer func() { <-s.batches }()
+	b := &batch{server: s, w: w, rc: http.NewResponseController(w), window: make(chan struct{}, min(batchWindow, s.o.MaxInflight))}
+	b.run(in)
+	b.answer()
+}
+
+func (s *Server) enterBatch() bool {
+	select {
+	case s.batches <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// open chooses the form of the batch by its content type.
+func (s *Server) open(r *http.Request) (source, *failure) {
+	t, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err == nil {
+		switch t {
+		case "application/jsonl", "application/x-ndjson", "application/json-lines":
+			return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, firstRead), trace: carrierOf(r.Header)}, nil
+		case "multipart/mixed":
+			if boundary := parameters["boundary"]; boundary != "" {
+				return newParts(s, r.Body, boundary, carrierOf(r.Header)), nil
+			}
+		}
+	}
+	return nil, &failure{code: invalid, status: http.StatusUnsupportedMediaType, detail: "A batch is application/jsonl or multipart/mixed with a boundary."}
+}
+
+// batch is one that is being published.
+type batch struct {
+	server *Server
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	window chan struct{}
+	waits  sync.WaitGroup
+
+	mu      sync.Mutex
+	codes   []uint8        // by item: an index into codes, so that a large batch holds a byte for each
+	details map[int]string // of failures
+	ended   *failure       // why the items after the last one were not read
+}
+
+func (b *batch) run(in source) {
+	s := b.server
+	defer b.waits.Wait()
+	for index := 0; ; index++ {
+		if index == maxItems {
+			b.ended = &failure{code: tooLarge, status: http.StatusRequestEntityTooLarge, detail: "A batch has at most 1048576 messages."}
+			return
+		}
+		if s.stopping.Load() {
+			b.ended = errStopping
+			return
+		}
+		start := time.Now()
+		b.patience(start)
+		m, bytes, f, err := in.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil:
+			b.ended = bad("The batch ended early, came too slowly or cannot be read.")
+			return
+		}
+		b.codes = b.grown()
+		if f == nil {
+			f = b.begin(index, &m, bytes, start)
+		}
+		if f != nil {
+			s.inflight.give(bytes)
+			b.settle(index, m.alias, f, start)
+		}
+	}
+}
+
+// patience moves the deadlines on: they are for an item, not for the batch.
+func (b *batch) patience(now time.Time) {
+	_ = b.rc.SetReadDeadline(now.Add(b.server.o.Timeout))
+	_ = b.rc.SetWriteDeadline(now.Add(2*b.server.o.Timeout + answerTimeout))
+}
+
+// begin writes one message when there is room for it and leaves the rest to a goroutine. A failure means that nothing is left.
+func (b *batch) begin(index int, m *message, bytes int64, start time.Time) *failure {
+	s := b.server
+	b.window <- struct{}{} // it comes free: each of those under way has a deadline
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
+	if !s.inflight.await(ctx) {
+		<-b.window
+		cancel()
+		return errBusy
+	}
+	wait := s.begin(ctx, m)
+	b.waits.Go(func() {
+		f := wait()
+		cancel()
+		s.inflight.leave()
+		s.inflight.give(bytes)
+		<-b.window
+		b.settle(index, m.alias, f, start)
+	})
+	return nil
+}
+
+func (b *batch) grown() []uint8 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append(b.codes, 0)
+}
+
+// settle notes what became of an item.
+func (b *batch) settle(index int, alias string, f *failure, start time.Time) {
+	if f == nil {
+		b.server.metrics.count(alias, published, time.Since(start))
+		return
+	}
+	b.server.metrics.count(alias, f.code, time.Since(start))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.codes[index] = indexOf(f)
+	if b.details == nil {
+		b.details = map[int]string{}
+	}
+	if len(b.details) < maxDetails {
+		b.details[index] = f.detail
+	}
+}
+
+// result is one line of the answer.
+type result struct {
+	Index  int    `json:"index"`
+	Status int    `json:"status"`
+	Code   code   `json:"code,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// answer writes a line for each item, and one more when the batch was not read to its end.
+func (b *batch) answer() {
+	b.patience(time.Now())
+	b.w.Header().Set("Content-Type", "application/jsonl")
+	if b.ended != nil {
+		b.w.Header()["Connection"] = closing // what is left of the body is not read
+	}
+	out := bufio.NewWriterSize(b.w, 16<<10)
+	lines := json.NewEncoder(out)
+	for index, c := range b.codes {
+		if index%1000 == 999 {
+			b.patience(time.Now())
+		}
+		_ = lines.Encode(result{Index: index, Status: outcomes[c].status, Code: outcomes[c].code, Detail: b.details[index]})
+	}
+	if f := b.ended; f != nil {
+		_ = lines.Encode(result{Index: len(b.codes), Status: f.status, Code: f.code, Detail: f.detail + " This message and all after it were not read."})
+	}
+	_ = out.Flush() // only a client that is gone can fail this
+}
+
+// outcomes are what an item may end with. The first one is that of a message that the broker has.
+var outcomes = []struct {
+	status int
+	code   code
+}{
+	{http.StatusNoContent, ""}, {http.StatusBadRequest, invalid}, {http.StatusForbidden, forbidden}, {http.StatusNotFound, unroutable},
+	{http.StatusRequestEntityTooLarge, tooLarge}, {http.StatusServiceUnavailable, nacked}, {http.StatusServiceUnavailable, blocked},
+	{http.StatusServiceUnavailable, busy}, {http.StatusServiceUnavailable, disconnected}, {http.StatusServiceUnavailable, stopping},
+	{http.StatusGatewayTimeout, unknown},
+}
+
+// indexOf finds a failure among outcomes. What is not there counts as unknown, so that nobody takes it for a refusal.
+func indexOf(f *failure) uint8 {
+	for i, o := range outcomes {
+		if o.code == f.code {
+			return uint8(i) // #nosec G115 -- there are a dozen
+		}
+	}
+	return uint8(len(outcomes) - 1) // #nosec G115 -- as above
+}

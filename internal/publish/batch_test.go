@@ -1,0 +1,303 @@
+package publish
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// results reads the answer of a batch.
+func (r *rig) results(got reply) []result {
+	r.Helper()
+	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "application/jsonl" {
+		r.Fatalf("%d %v %s", got.StatusCode, got.Header, got.body)
+	}
+	var list []result
+	for line := range strings.Lines(got.body) {
+		var one result
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			r.Fatalf("%s: %v", line, err)
+		}
+		if one.Index != len(list) {
+			r.Errorf("line %d has index %d", len(list), one.Index)
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+func (r *rig) batch(lines ...string) []result {
+	r.Helper()
+	return r.results(r.post("/publish:batch", strings.Join(lines, "\n"), "Content-Type", "application/jsonl"))
+}
+
+func TestBatch(t *testing.T) {
+	r := start(t, "", nil)
+	got := r.batch(
+		`{"routing_key":"a","body":"text ü","message_id":"1","content_type":"text/plain","content_encoding":"x","correlation_id":"c","reply_to":"r","type":"t","app_id":"a","priority":3,"expiration":60000,"timestamp":"2026-07-01T12:00:00Z"}`,
+		``, `  `,
+		`{"exchange":"default","routing_key":"b","body":{"n": 1, "s":"ü"},"expiration":"70000","headers":{"Exact_Name":"v","int":9007199254740993,"float":1.5,"yes":true,"void":null,"list":[1,"x"],"table":{"k":-1},"x-death":"forged","CC":["elsewhere"]}}`,
+		`{"routing_key":"c","body_base64":"AP8="}`,
+		`{"routing_key":"d","body":null,"content_type":"x/y"}`,
+		`{"routing_key":"e","body":[]}`,
+	)
+	for i, one := range got {
+		if one.Status != http.StatusNoContent || one.Code != "" || one.Detail != "" {
+			t.Errorf("%d: %+v", i, one)
+		}
+	}
+	if len(got) != 5 {
+		t.Fatalf("%d results", len(got))
+	}
+	d := r.get()
+	if d.RoutingKey != "a" || string(d.Body) != "text ü" || d.MessageId != "1" || d.ContentType != "text/plain" || d.ContentEncoding != "x" || d.CorrelationId != "c" ||
+		d.ReplyTo != "r" || d.Type != "t" || d.AppId != "a" || d.Priority != 3 || d.Expiration != "60000" || d.Timestamp.Unix() != 1782907200 || len(d.Headers) != 0 {
+		t.Errorf("%+v", d)
+	}
+	d = r.get()
+	want := amqp.Table{"Exact_Name": "v", "int": int64(9007199254740993), "float": 1.5, "yes": true, "void": nil, "list": []any{int64(1), "x"}, "table": amqp.Table{"k": int64(-1)}}
+	if string(d.Body) != `{"n": 1, "s":"ü"}` || d.ContentType != "application/json" || d.Expiration != "70000" || !reflect.DeepEqual(d.Headers, want) {
+		t.Errorf("%+v", d)
+	}
+	for _, body := range []string{"\x00\xff", "null", "[]"} {
+		if d = r.get(); string(d.Body) != body {
+			t.Errorf("%q, want %q", d.Body, body)
+		}
+	}
+	r.batch(`{"exchange":"direct","routing_key":"` + r.queue + `","body":"to the queue","expiration":null,"headers":null}` + "\r")
+	d = r.get()
+	if d.ContentType != "" || d.Exchange != "" {
+		t.Errorf("%+v", d)
+	}
+	if n := r.metric("sidecar_publish_requests_total", "exchange", "default", "result", "published"); n != 5 {
+		t.Errorf("counted %v", n)
+	}
+}
+
+// Each item has its own answer, and one that is refused costs the others nothing.
+func TestBatchItems(t *testing.T) {
+	r := start(t, "", func(o *Options) { o.MaxBody, o.RoutingKeys = 100, []string{"ok", "nowhere*"} })
+	nowhere := "nowhere" + brokertest.Name(t, "q")
+	for i, c := range []struct {
+		line, text string
+		status     int
+		code       code
+	}{
+		{`{"routing_key":"ok","body":"first"}`, "", 204, ""},
+		{`{"exchange":"direct","routing_key":"` + nowhere + `","body":""}`, "NO_ROUTE", 404, unroutable},
+		{`{"exchange":"other","routing_key":"ok"}`, "no exchange alias", 403, forbidden},
+		{`{"routing_key":"no"}`, "SIDECAR_PUBLISH_ROUTING_KEYS", 403, forbidden},
+		{`{"routing_key":"ok","body":"` + strings.Repeat("x", 101) + `"}`, "SIDECAR_PUBLISH_MAX_BODY", 413, tooLarge},
+		{`{"routing_key":"ok","body":"` + strings.Repeat("x", 300_000) + `"}`, "SIDECAR_PUBLISH_MAX_BODY", 413, tooLarge},
+		{`{"routing_key":"ok","body":"` + strings.Repeat("x", 100) + `"}`, "", 204, ""},
+		{`nonsense`, "not a JSON object", 400, invalid},
+		{`[]`, "not a JSON object", 400, invalid},
+		{`{"routing_key":"ok"} {}`, "behind", 400, invalid},
+		{`{"routing_key":"ok","bodi":""}`, "bodi", 400, invalid},
+		{"{\"routing_key\":\"ok\xff\"}", "UTF-8", 400, invalid},
+		{`{"routing_key":"ok","body":"","body_base64":""}`, "one of them", 400, invalid},
+		{`{"routing_key":"ok","body_base64":"!"}`, "base64", 400, invalid},
+		{`{"routing_key":"` + strings.Repeat("k", 256) + `"}`, "256 bytes", 400, invalid},
+		{`{"routing_key":"ok","message_id":"` + strings.Repeat("k", 256) + `"}`, "message_id has 256 bytes", 400, invalid},
+		{`{"routing_key":"ok","content_type":"` + strings.Repeat("k", 256) + `"}`, "content_type has 256 bytes", 400, invalid},
+		{`{"routing_key":"ok","priority":256}`, "priority", 400, invalid},
+		{`{"routing_key":"ok","expiration":-1}`, "expiration", 400, invalid},
+		{`{"routing_key":"ok","timestamp":"now"}`, "timestamp", 400, invalid},
+		{`{"routing_key":"ok","headers":[]}`, "headers must be", 400, invalid},
+		{`{"routing_key":"ok","headers":{"n":1e999}}`, `"n" is a number`, 400, invalid},
+		{`{"routing_key":"ok","headers":{"n":[{"a":1e999}]}}`, `"n" is a number`, 400, invalid},
+		{`{"routing_key":"ok","headers":{"n":` + strings.Repeat("[", 20) + strings.Repeat("]", 20) + `}}`, "nested", 400, invalid},
+		{`{"routing_key":"ok","headers":{"` + strings.Repeat("k", 256) + `":1}}`, "256 bytes", 400, invalid},
+		{`{"routing_key":"ok","headers":{"large":"` + strings.Repeat("k", 140_000) + `"}}`, "do not fit a frame", 400, invalid},
+		{`{"routing_key":"ok","body":"last"}`, "", 204, ""},
+	} {
+		got := r.batch(`{"routing_key":"ok","body":"before"}`, c.line, `{"routing_key":"ok","body":"after"}`)
+		if len(got) != 3 || got[0].Status != 204 || got[2].Status != 204 || got[1].Status != c.status || got[1].Code != c.code || !strings.Contains(got[1].Detail, c.text) {
+			t.Errorf("%d %.60s: %+v", i, c.line, got)
+		}
+	}
+	if n := r.server.inflight.bytes.Load(); n != 0 || r.server.inflight.messages() != 0 {
+		t.Errorf("%d bytes, %d messages are still counted", n, r.server.inflight.messages())
+	}
+}
+
+// A large batch arrives in its order, and no more of it is held than a window.
+func TestLargeBatch(t *testing.T) {
+	r := start(t, "", func(o *Options) { o.MaxInflight = 50 })
+	const n = 5000
+	in, out := io.Pipe()
+	go func() {
+		for i := range n {
+			fmt.Fprintf(out, "{\"routing_key\":\"k\",\"body\":{\"n\":%d}}\n", i)
+		}
+		out.Close()
+	}()
+	got := r.results(r.do(http.MethodPost, "/publish:batch", in, "Content-Type", "application/x-ndjson; charset=utf-8"))
+	if len(got) != n {
+		t.Fatalf("%d results", len(got))
+	}
+	for i, one := range got {
+		if one.Status != http.StatusNoContent {
+			t.Fatalf("%d: %+v", i, one)
+		}
+	}
+	deliveries, err := r.ch.Consume(r.queue, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if d := <-deliveries; string(d.Body) != fmt.Sprintf(`{"n":%d}`, i) {
+			t.Fatalf("%d is %s", i, d.Body)
+		}
+	}
+}
+
+// The end of a batch in the middle is told, and what was read before it was published.
+func TestBatchCutShort(t *testing.T) {
+	r := start(t, "", func(o *Options) { o.Timeout = time.Second })
+	for name, c := range map[string]struct{ contentType, body string }{
+		"a line": {"application/jsonl", `{"routing_key":"k","body":"whole"}` + "\n" + `{"routing_key":"k","body":"half"}`},
+		"a part": {"multipart/mixed; boundary=b", "--b\r\nAmqp-Routing-Key: k\r\n\r\nwhole\r\n--b\r\nAmqp-Routing-Key: k\r\n\r\nhalf"},
+	} {
+		conn := dial(t, r.addr)
+		fmt.Fprintf(conn, "POST /publish:batch HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", r.addr, c.contentType, len(c.body)+100, c.body)
+		b, err := io.ReadAll(conn)
+		if err != nil || !strings.Contains(string(b), `{"index":0,"status":204}`) || !strings.Contains(string(b), `{"index":1,"status":400,"code":"invalid","detail":"The batch ended early`) {
+			t.Errorf("%s: %s %v", name, b, err)
+		}
+		if d := r.get(); string(d.Body) != "whole" {
+			t.Errorf("%s", d.Body)
+		}
+	}
+	truncated := r.results(r.post("/publish:batch", "--b\r\n\r\nwhole\r\n--b\r\n", "Content-Type", "multipart/mixed; boundary=b"))
+	if len(truncated) != 2 || truncated[0].Status != 204 || truncated[1].Status != 400 {
+		t.Errorf("%+v", truncated)
+	}
+	r.get()
+	if n := brokertest.Ready(t, r.url, r.queue); n != 0 {
+		t.Errorf("%d messages more were published", n)
+	}
+}
+
+func TestMultipart(t *testing.T) {
+	r := start(t, "", nil)
+	parts := []string{
+		"Amqp-Exchange: default\r\nAmqp-Routing-Key: a%2520b\r\nContent-Type: text/plain\r\nAmqp-Message-Id: 1\r\nAmqp-Header-Tenant: t\r\nContent-Transfer-Encoding: binary\r\n\r\n\x00\xff\r\nline=\r\n",
+		"\r\nno headers",
+		"Amqp-Exchange: default\r\nIdempotency-Key: 3\r\n\r\n",
+		"Amqp-Exchange: other\r\n\r\nx", "Amqp-Priority: x\r\n\r\nx", "Amqp-Exchange: %\r\n\r\nx", "Amqp-Routing-Key: %\r\n\r\nx", "Content-Transfer-Encoding: base64\r\n\r\nx",
+		"\r\nlast",
+	}
+	body := "--b\r\n" + strings.Join(parts, "\r\n--b\r\n") + "\r\n--b--\r\n"
+	got := r.results(r.post("/publish:batch", body, "Content-Type", "multipart/mixed; boundary=b"))
+	var statuses []int
+	for _, one := range got {
+		statuses = append(statuses, one.Status)
+	}
+	if fmt.Sprint(statuses) != "[204 204 204 403 400 400 400 400 204]" {
+		t.Errorf("%+v", got)
+	}
+	d := r.get()
+	if d.RoutingKey != "a%20b" || string(d.Body) != "\x00\xff\r\nline=\r\n" || d.ContentType != "text/plain" || d.MessageId != "1" || d.Headers["tenant"] != "t" {
+		t.Errorf("%+v", d)
+	}
+	for _, want := range []string{"no headers", "", "last"} {
+		if d = r.get(); string(d.Body) != want {
+			t.Errorf("%q, want %q", d.Body, want)
+		}
+	}
+}
+
+// The trace of an item wins over that of its batch.
+func TestBatchTrace(t *testing.T) {
+	r := start(t, "", nil)
+	const parent, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-01"
+	r.results(r.post("/publish:batch", `{"body":""}`+"\n"+`{"body":"","headers":{"traceparent":"`+other+`"}}`, "Content-Type", "application/json-lines", "Traceparent", parent))
+	for _, want := range []string{parent, other} {
+		if d := r.get(); d.Headers["traceparent"] != want {
+			t.Errorf("%v", d.Headers)
+		}
+	}
+}
+
+func TestBatchRefused(t *testing.T) {
+	proxy := brokertest.NewProxy(t, brokertest.URL(t))
+	r := start(t, proxy.URL(t, brokertest.URL(t)), nil)
+	for _, contentType := range []string{"", "application/json", "multipart/mixed", "multipart/form-data; boundary=b", ";"} {
+		r.want(contentType, r.post("/publish:batch", "{}", "Content-Type", contentType), http.StatusUnsupportedMediaType, invalid, "application/jsonl")
+	}
+	for range maxBatches {
+		r.server.enterBatch()
+	}
+	r.want("too many", r.post("/publish:batch", "{}", "Content-Type", "application/jsonl"), http.StatusServiceUnavailable, busy, "batches")
+	for range maxBatches {
+		<-r.server.batches
+	}
+	r.want("GET", r.do(http.MethodGet, "/publish:batch", nil), http.StatusMethodNotAllowed, badMethod, "")
+	proxy.Refuse()
+	proxy.Cut()
+	brokertest.Eventually(t, 10*time.Second, "disconnected", func() bool { return !r.server.o.Publisher.Connected() })
+	r.want("away", r.post("/publish:batch", "{}", "Content-Type", "application/jsonl"), http.StatusServiceUnavailable, disconnected, "")
+}
+
+// A batch that stops in the middle: what was under way is known, what was not read is told.
+func TestBatchWhileStopping(t *testing.T) {
+	r := start(t, "", nil)
+	in, out := io.Pipe()
+	answer := make(chan reply)
+	go func() {
+		answer <- r.do(http.MethodPost, "/publish:batch", in, "Content-Type", "application/jsonl")
+	}()
+	fmt.Fprintln(out, `{"routing_key":"k","body":"before"}`)
+	if d := r.get(); string(d.Body) != "before" {
+		t.Errorf("%s", d.Body)
+	}
+	r.server.stopping.Store(true)
+	fmt.Fprintln(out, `{"routing_key":"k","body":"read already"}`)
+	fmt.Fprintln(out, `{"routing_key":"k","body":"not read"}`)
+	out.Close()
+	got := r.results(<-answer)
+	if last := got[len(got)-1]; got[0].Status != 204 || last.Code != stopping || last.Status != http.StatusServiceUnavailable || !strings.Contains(last.Detail, "were not read") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Items that find no room say so, and those behind them are published.
+func TestBatchBusy(t *testing.T) {
+	r := start(t, "", func(o *Options) { o.Timeout, o.MaxInflight = 300*time.Millisecond, 1 })
+	r.server.inflight.enter()
+	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Code != busy {
+		t.Errorf("messages: %+v", got)
+	}
+	r.server.inflight.leave()
+	r.server.inflight.take(r.server.inflight.maxBytes)
+	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Code != busy {
+		t.Errorf("bytes: %+v", got)
+	}
+	r.server.inflight.give(r.server.inflight.maxBytes)
+	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Status != 204 {
+		t.Errorf("room: %+v", got)
+	}
+}
+
+// A code that no item can have is told as unknown: nobody must take it for a refusal.
+func TestOutcomes(t *testing.T) {
+	for _, c := range codes {
+		i := indexOf(&failure{code: c})
+		if got := outcomes[i].code; got != c && c != published && c != internal {
+			t.Errorf("%s becomes %s", c, got)
+		}
+	}
+	if outcomes[indexOf(&failure{code: internal})].code != unknown {
+		t.Error("a bug is no refusal")
+	}
+}

@@ -1,0 +1,124 @@
+package publish
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/telemetry"
+)
+
+// offline is a server that is connected to nothing.
+func offline() *Server {
+	return New(Options{
+		Addr: "127.0.0.1:0", Exchanges: map[string]string{"default": "x"}, RoutingKeys: []string{"*"}, MaxBody: 1 << 10, MaxInflight: 4,
+		Publisher: broker.NewPublisher(broker.NewDialer(broker.Options{})), Logger: telemetry.NewLogger(new(lines), "info", "json"),
+	})
+}
+
+// FuzzHeaders reads any request head. What is taken can be written down again in the canonical way, and is then the same
+// message; it holds nothing that must not be published, and nothing that AMQP cannot carry.
+func FuzzHeaders(f *testing.F) {
+	f.Add([]byte("POST /publish/default/a%20b HTTP/1.1\r\nHost: h\r\nAmqp-Message-Id: a%25\r\nAmqp-Header-X-Death: 1\r\nAmqp-Header-A: %0d\r\nAmqp-Priority: 3\r\n\r\n"))
+	f.Add([]byte("POST /publish/default/ HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nce-specversion: 1.0\r\nce-id: \"a\\\"b\"\r\nAmqp-Timestamp: 2026-07-01T12:00:00+02:00\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, head []byte) {
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
+		if err != nil {
+			return
+		}
+		got, failed := readHeaders(r.Header)
+		if failed != nil {
+			if failed.code != invalid || failed.detail == "" {
+				t.Fatalf("%v", failed)
+			}
+			return
+		}
+		again := http.Header{}
+		set := func(name, value string) {
+			if value != "" {
+				again[name] = []string{url.PathEscape(value)}
+			}
+		}
+		for name, value := range map[string]string{
+			"Amqp-Message-Id": got.MessageId, "Amqp-Correlation-Id": got.CorrelationId, "Amqp-Reply-To": got.ReplyTo, "Amqp-Type": got.Type, "Amqp-App-Id": got.AppId,
+			"Content-Encoding": got.ContentEncoding, "Amqp-Expiration": got.Expiration,
+		} {
+			if len(value) > 255 {
+				t.Fatalf("%s has %d bytes", name, len(value))
+			}
+			set(name, value)
+		}
+		for name, value := range got.Headers {
+			text, ok := value.(string)
+			if !ok || left(name) || name != strings.ToLower(name) && !strings.HasPrefix(name, cloudEvent) {
+				t.Fatalf("%q: %v", name, value)
+			}
+			if attribute, event := strings.CutPrefix(name, cloudEvent); event {
+				again[http.CanonicalHeaderKey("Ce-"+attribute)] = []string{url.PathEscape(text)}
+			} else {
+				again[http.CanonicalHeaderKey(headerPrefix+name)] = []string{url.PathEscape(text)}
+			}
+		}
+		repeated, failed := readHeaders(again)
+		repeated.ContentType, repeated.Priority, repeated.Timestamp = got.ContentType, got.Priority, got.Timestamp
+		if failed != nil || !reflect.DeepEqual(repeated, got) {
+			t.Fatalf("%+v became %+v, %v", got, repeated, failed)
+		}
+	})
+}
+
+// FuzzLine reads any line of a batch. One that is taken is within bounds, and holds nothing that must not be published.
+func FuzzLine(f *testing.F) {
+	s := offline()
+	f.Add([]byte(`{"exchange":"default","routing_key":"k","body":{"a":1},"headers":{"x-death":[],"n":1.5,"t":{"a":[null,true]}},"priority":3}`))
+	f.Add([]byte(`{"body_base64":"AP8=","expiration":"1","timestamp":"2026-07-01T12:00:00Z","content_type":"x"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		m, failed := s.readLine(line, telemetry.Carrier{})
+		if failed != nil {
+			if outcomes[indexOf(failed)].status != failed.status || failed.detail == "" {
+				t.Fatalf("%v", failed)
+			}
+			return
+		}
+		if len(m.key) > 255 || int64(len(m.msg.Body)) > s.o.MaxBody || len(m.msg.MessageId) > 255 || m.exchange != "x" {
+			t.Fatalf("%+v", m)
+		}
+		if _, err := broker.TableSize(m.msg.Headers); err != nil && !strings.Contains(err.Error(), "header name of") {
+			t.Fatal(err)
+		}
+		for name := range m.msg.Headers {
+			if left(name) {
+				t.Fatalf("%q is published", name)
+			}
+		}
+	})
+}
+
+// FuzzRequest sends any request to a server without a broker. Whatever it is, it is refused with a problem document, and
+// nothing is left counted as under way.
+func FuzzRequest(f *testing.F) {
+	s := offline()
+	f.Add([]byte("POST /publish/default/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"))
+	f.Add([]byte("POST /publish:batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/jsonl\r\nContent-Length: 3\r\n\r\n{}\n"))
+	f.Add([]byte("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
+		if err != nil {
+			return
+		}
+		w := httptest.NewRecorder()
+		s.serve(w, r)
+		if w.Code < 400 || w.Code == http.StatusInternalServerError || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
+		if s.inflight.messages() != 0 || s.inflight.bytes.Load() != 0 || len(s.batches) != 0 {
+			t.Fatal("something is still counted")
+		}
+	})
+}
