@@ -255,7 +255,7 @@ func TestUnroutable(t *testing.T) {
 	if n := r.metric("sidecar_publish_requests_total", "exchange", "missing", "result", "unroutable"); n != 3 {
 		t.Errorf("counted %v", n)
 	}
-	if !strings.Contains(r.log.String(), `"event":"publish failed"`) {
+	if !strings.Contains(r.log.String(), `"event":"message not published"`) {
 		t.Error("nothing was logged")
 	}
 }

@@ -67,7 +67,7 @@ func (s *Server) begin(ctx context.Context, m *message) (wait func() *failure) {
 		f := explain(err)
 		span.Produced(string(f.code), err)
 		s.failures.Do(func(suppressed int) {
-			s.o.Logger.Warn("publish failed", "exchange", m.alias, "routing_key", m.key, "message_id", m.msg.MessageId,
+			s.o.Logger.Warn("message not published", "exchange", m.alias, "routing_key", m.key, "message_id", m.msg.MessageId,
 				"code", string(f.code), "error", err, "trace_id", span.TraceID(), "suppressed", suppressed)
 		})
 		return f
