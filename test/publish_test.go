@@ -298,3 +298,44 @@ func TestPublishListener(t *testing.T) {
 		t.Errorf("%s", s.log.tail(5))
 	}
 }
+
+// TestPublishLeastPrivilege: what `sidecar plan --format permissions` prints is enough for what the app may publish to.
+func TestPublishLeastPrivilege(t *testing.T) {
+	t.Parallel()
+	sc := publishing(t)
+	events := sc.prefix + ".events"
+	if err := sc.declareExchange(events, "fanout"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sc.drop(nil, []string{events}) })
+	sc.bind(sc.queue(), "", events)
+	user := newAccount(t)
+	sc.with("PUBLISH_EXCHANGES", "events="+events+",queues=amq.default", "AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
+	user.least(sc.env)
+	s := sc.run()
+	s.published("/publish/default/k", "x", nil)
+	s.published("/publish/events/k", "x", nil)
+	s.published("/publish/queues/"+sc.queue(), "x", nil)
+	sc.settledAll(s, 0)
+}
+
+// TestPublishBatch: a line for each item, whatever became of the others.
+func TestPublishBatch(t *testing.T) {
+	t.Parallel()
+	sc := publishing(t)
+	s := sc.run()
+	body := `{"routing_key":"a","body":{"n":1},"message_id":"one"}` + "\n" + `{"exchange":"other"}` + "\n" + `{"routing_key":"b","body":"x","message_id":"two","headers":{"n":7}}` + "\n"
+	status, header, answer := s.send("/publish:batch", body, map[string]string{"Content-Type": "application/jsonl"})
+	lines := strings.Split(answer, "\n")
+	if status != 200 || header.Get("Content-Type") != "application/jsonl" || len(lines) != 4 || lines[0] != `{"index":0,"status":204}` ||
+		!strings.HasPrefix(lines[1], `{"index":1,"status":403,"code":"forbidden","detail":`) || lines[2] != `{"index":2,"status":204}` {
+		t.Errorf("%d %v %s", status, header, answer)
+	}
+	if d := sc.app.await("one", 1)[0]; string(d.body) != `{"n":1}` || d.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%+v", d)
+	}
+	if d := sc.app.await("two", 1)[0]; d.header.Get("Amqp-Header-N") != "7" {
+		t.Errorf("%+v", d)
+	}
+	sc.settledAll(s, 0)
+}

@@ -1,7 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -50,6 +53,18 @@ func publishAliases(cfg *config.Config) map[string]string {
 		aliases[e.Name] = exchangeName(e.Value)
 	}
 	return aliases
+}
+
+// published are the exchanges that the app publishes to through the sidecar, as far as the configuration names them.
+func published(cfg *config.Config) []string {
+	var list []string
+	if cfg.Publish.Addr != "" {
+		list = slices.Collect(maps.Values(publishAliases(cfg)))
+	}
+	if cfg.Outbox.DSN.IsSet() {
+		list = append(list, exchangeName(cmp.Or(cfg.Outbox.Exchange, mainExchange(cfg))))
+	}
+	return list
 }
 
 // mainExchange is the one that the service's own messages arrive at.

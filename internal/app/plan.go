@@ -82,7 +82,7 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 		b, err := p.Definitions(vhost(cfg))
 		return string(b), err
 	case "permissions":
-		return p.Permissions(topology.Mode(cfg.Topology.Mode)).Text(vhost(cfg)), nil
+		return p.Permissions(topology.Mode(cfg.Topology.Mode), published(cfg)...).Text(vhost(cfg)), nil
 	}
 	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
 }

@@ -16,9 +16,9 @@ type Permissions struct {
 	Configure, Write, Read string
 }
 
-// Permissions returns what a user needs in a mode. Reading everything is asked for in verify mode too: from RabbitMQ
+// Permissions returns what a user needs in a mode, when also these exchanges are published to. Reading everything is asked for in verify mode too: from RabbitMQ
 // 4.3 a user without any right on an object cannot even ask whether it exists.
-func (p *Plan) Permissions(mode Mode) Permissions {
+func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
 	var objects, targets, bound []string
 	for _, e := range p.Exchanges {
 		objects = append(objects, e.Name)
@@ -36,6 +36,9 @@ func (p *Plan) Permissions(mode Mode) Permissions {
 	var published []string
 	for _, r := range p.publishRoutes() {
 		published = append(published, cmp.Or(r.Exchange, defaultExchange))
+	}
+	for _, exchange := range also {
+		published = append(published, cmp.Or(exchange, defaultExchange))
 	}
 	switch mode {
 	case ModeDeclare:
