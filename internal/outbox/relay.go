@@ -221,12 +221,8 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		if err != nil {
 			return published, err
 		}
-		progress := false
-		for i := range rd.rows {
-			progress = progress || rd.rows[i].result == sent || rd.rows[i].result == failed || rd.rows[i].result == nacked || rd.rows[i].until != ""
-		}
-		published = published || progress
-		if progress {
+		published = published || rd.moved
+		if rd.moved {
 			pause = newBackoff()
 		}
 		switch {
@@ -234,7 +230,7 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 			d, _ := pause.Next()
 			s.r.o.Logger.Warn("rows were not published", "table", s.table.String(), "error", rd.trouble, "retry_in", d.Round(time.Millisecond).String())
 			sleep(ctx, d)
-		case rd.trouble != nil, rd.full && (progress || rd.held), progress && rd.held:
+		case rd.trouble != nil, rd.full && (rd.moved || rd.held), rd.moved && rd.held:
 		default:
 			if err := s.listen(ctx, rd); err != nil {
 				return published, err

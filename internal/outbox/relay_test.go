@@ -107,6 +107,18 @@ func TestNotification(t *testing.T) {
 	}
 }
 
+// TestBacklog: a backlog is sent batch after batch, without a poll or a notification in between.
+func TestBacklog(t *testing.T) {
+	r := newRig(t)
+	r.options.PollInterval = time.Hour
+	r.insert("m", 1050)
+	r.start()
+	r.settled()
+	if bodies := r.bodies(); len(bodies) != 1050 {
+		t.Errorf("%d different messages", len(bodies))
+	}
+}
+
 // TestStop: a relay that is told to stop ends, and what it had not sent it leaves for others.
 func TestStop(t *testing.T) {
 	r := newRig(t)

@@ -54,6 +54,7 @@ type round struct {
 	order   []*row // those that may be published, in the order in which they are
 	full    bool   // there may be more rows
 	held    bool   // rows of some keys wait for others that somebody else has
+	moved   bool   // something became of a row: the next round begins elsewhere
 	trouble error  // why rows were not published that may be
 }
 
@@ -77,13 +78,19 @@ func (s *session) round(ctx context.Context) (*round, error) {
 	if err := s.mark(ctx, rd); err != nil {
 		return nil, err
 	}
+	rd.moved = slices.ContainsFunc(rd.rows, func(x row) bool { return !x.left() })
 	if len(rd.rows) > 0 {
 		s.r.metrics.duration.Observe(time.Since(start).Seconds())
 	}
 	return rd, nil
 }
 
-// forget lets go of what the rows hold: their memory is used again.
+// left reports that the row is as it was: another round has to have it.
+func (x *row) left() bool {
+	return x.until == "" && (x.result == untouched || x.result == unknown)
+}
+
+// forget lets go of what the rows hold: their memory is used again. Nobody reads them afterwards.
 func (s *session) forget(rd *round) { clear(rd.rows) }
 
 // bounded is the time that one statement may take, for the client: a little more than for the server.
