@@ -109,7 +109,7 @@ soak: build ## a million messages, 200 faults; most of an hour (ARGS as for chao
 	@scripts/chaos.sh run -messages 1000000 -faults 200 -rate 1500 -warm-up 20000 -app-timeout 500ms -stretch 2 $(ARGS)
 
 .PHONY: bench
-bench: build ## the figures of docs/performance.md on a private broker, beside a hand-written consumer (ARGS='-quick' for a first look, ARGS=-h for all)
+bench: build ## the figures of docs/performance.md on a private broker and a private PostgreSQL, beside programs written by hand (ARGS='-quick' for a first look, ARGS=-h for all)
 	@scripts/bench.sh $(ARGS)
 
 .PHONY: bench-deadletter

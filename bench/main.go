@@ -4,14 +4,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -37,6 +35,7 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(problems)
+	single := false // a scenario was named
 	f.StringVar(&o.sidecar, "sidecar", "bin/sidecar", "the binary to measure")
 	f.BoolVar(&o.quick, "quick", false, "a tenth of the messages: a first look, no figures to quote")
 	f.IntVar(&o.runs, "runs", 5, "measured runs of each candidate")
@@ -56,12 +55,17 @@ func parse(args []string, problems io.Writer) (*options, error) {
 		o.env = append(o.env, v)
 		return nil
 	})
-	f.Func("only", "scenarios, separated by commas: "+strings.Join(names(), ","), func(v string) error {
+	f.Func("only", "scenarios, separated by commas: "+strings.Join(names(""), ",")+"; consume and produce are all of a half", func(v string) error {
 		for name := range strings.SplitSeq(v, ",") {
-			if !slices.Contains(names(), name) {
+			switch {
+			case name == consume || name == produce:
+				o.only = append(o.only, names(name)...)
+			case slices.Contains(names(""), name):
+				o.only = append(o.only, name)
+				single = true
+			default:
 				return fmt.Errorf("no scenario %q", name)
 			}
-			o.only = append(o.only, name)
 		}
 		return nil
 	})
@@ -75,15 +79,8 @@ func parse(args []string, problems io.Writer) (*options, error) {
 		return nil, fmt.Errorf("%d runs of %d messages measure nothing", o.runs, o.messages)
 	}
 	if o.docs {
-		var partial []string
-		f.Visit(func(f *flag.Flag) {
-			if slices.Contains([]string{"quick", "only", "env", "n", "runs"}, f.Name) {
-				partial = append(partial, "-"+f.Name)
-			}
-		})
-		if len(partial) > 0 {
-			return nil, fmt.Errorf("%s: the documentation shows a whole run with the usual settings, and -docs replaces all of it",
-				strings.Join(partial, ", "))
+		if err := whole(f, single); err != nil {
+			return nil, err
 		}
 	}
 	if o.quick {
@@ -92,11 +89,33 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	return o, nil
 }
 
-func names() (out []string) {
+// whole returns an error for flags with which a run is not one for the documentation.
+func whole(f *flag.FlagSet, single bool) error {
+	var partial []string
+	f.Visit(func(f *flag.Flag) {
+		if slices.Contains([]string{"quick", "env", "n", "runs"}, f.Name) || f.Name == "only" && single {
+			partial = append(partial, "-"+f.Name)
+		}
+	})
+	if len(partial) > 0 {
+		return fmt.Errorf("%s: the documentation shows whole halves with the usual settings, and -docs replaces all of that", strings.Join(partial, ", "))
+	}
+	return nil
+}
+
+// names are the scenarios of a half, or all.
+func names(half string) (out []string) {
 	for _, s := range scenarios() {
-		out = append(out, s.name)
+		if half == "" || s.half == half {
+			out = append(out, s.name)
+		}
 	}
 	return out
+}
+
+// wants says whether something of a half is to be measured.
+func (o *options) wants(half string) bool {
+	return len(o.only) == 0 || slices.ContainsFunc(names(half), func(name string) bool { return slices.Contains(o.only, name) })
 }
 
 func main() {
@@ -141,69 +160,8 @@ func measure(ctx context.Context, o *options, table io.Writer) error {
 		b.say("%s", s.name)
 		if err := s.run(b); err != nil {
 			o.docs, o.strict = false, false // what was measured so far is worth a look, and nothing more
-			return errors.Join(fmt.Errorf("%s: %w", s.name, err), b.result.write(o, table))
+			return errors.Join(fmt.Errorf("%s: %w", s.name, err), b.write(o, table))
 		}
 	}
-	return b.result.write(o, table)
-}
-
-func (r *result) write(o *options, table io.Writer) error {
-	encoded, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
-	}
-	encoded = append(encoded, '\n')
-	figures := r.figures()
-	text := r.markdown(figures)
-	plot := r.plot()
-	files := map[string][]byte{"result.json": encoded, "result.md": []byte(text), "plot.svg": plot}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(o.out, name), content, 0o644); err != nil {
-			return err
-		}
-	}
-	if _, err := io.WriteString(table, text); err != nil {
-		return err
-	}
-	if o.docs {
-		if err := r.publish(text, plot, encoded); err != nil {
-			return err
-		}
-	}
-	if o.strict {
-		return missed(figures)
-	}
-	return nil
-}
-
-// publish puts the results where readers look for them.
-func (r *result) publish(text string, plot, encoded []byte) error {
-	const page = "docs/performance.md"
-	old, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	fresh, err := replaceSection(string(old), text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", page, err)
-	}
-	return errors.Join(
-		os.WriteFile(page, []byte(fresh), 0o644),
-		os.WriteFile("docs/performance.svg", plot, 0o644),
-		os.WriteFile("bench/result.json", encoded, 0o644))
-}
-
-const (
-	sectionBegin = "<!-- bench:begin -->"
-	sectionEnd   = "<!-- bench:end -->"
-)
-
-// replaceSection replaces what stands between the two marks.
-func replaceSection(page, text string) (string, error) {
-	head, rest, found := strings.Cut(page, sectionBegin)
-	_, tail, ended := strings.Cut(rest, sectionEnd)
-	if !found || !ended {
-		return "", fmt.Errorf("no section between %s and %s", sectionBegin, sectionEnd)
-	}
-	return head + sectionBegin + "\n\n" + text + "\n" + sectionEnd + tail, nil
+	return b.write(o, table)
 }

@@ -19,7 +19,10 @@ func TestFlags(t *testing.T) {
 		!slices.Equal(o.only, []string{"slow", "growth"}) || o.messages != 500 || o.runs != 3 || !o.strict {
 		t.Errorf("parsed: %+v", o)
 	}
-	if o, err = parse([]string{"-quick"}, io.Discard); err != nil || o.messages != 3000 || o.runs != 2 {
+	if o, err = parse([]string{"-docs", "-only", "produce"}, io.Discard); err != nil || !o.wants(produce) || o.wants(consume) {
+		t.Errorf("one half: %+v, %v", o, err)
+	}
+	if o, err = parse([]string{"-quick"}, io.Discard); err != nil || o.messages != 3000 || o.runs != 2 || !o.wants(produce) || !o.wants(consume) {
 		t.Errorf("quick: %+v, %v", o, err)
 	}
 }
@@ -27,7 +30,7 @@ func TestFlags(t *testing.T) {
 func TestFlagsThatAreWrong(t *testing.T) {
 	for _, args := range []string{
 		"-against x", "-against =/x", "-against x=", "-only drained,unknown", "-only", "-runs 0", "-runs -1", "-n 0", "-n x",
-		"-quick -docs", "-docs -only drained", "-docs -runs 1", "-docs -n 5", "-docs -env GOGC=50", "-unknown", "surplus",
+		"-quick -docs", "-docs -only drained", "-docs -only produce,drained", "-docs -runs 1", "-docs -n 5", "-docs -env GOGC=50", "-unknown", "surplus",
 	} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%q was taken", args)
@@ -37,15 +40,15 @@ func TestFlagsThatAreWrong(t *testing.T) {
 
 func TestReplaceSection(t *testing.T) {
 	const page = "before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n"
-	got, err := replaceSection(page, "new\n")
+	got, err := replaceSection(page, "bench", "new\n")
 	if want := "before\n<!-- bench:begin -->\n\nnew\n\n<!-- bench:end -->\nafter\n"; err != nil || got != want {
 		t.Errorf("%q, %v", got, err)
 	}
-	if again, err := replaceSection(got, "new\n"); err != nil || again != got {
+	if again, err := replaceSection(got, "bench", "new\n"); err != nil || again != got {
 		t.Errorf("not the same a second time: %q, %v", again, err)
 	}
 	for _, page := range []string{"", "<!-- bench:begin -->", "<!-- bench:end -->", "<!-- bench:end --><!-- bench:begin -->"} {
-		if _, err := replaceSection(page, "new"); err == nil {
+		if _, err := replaceSection(page, "bench", "new"); err == nil {
 			t.Errorf("%q has a section", page)
 		}
 	}

@@ -20,6 +20,7 @@ const tick = 10 * time.Millisecond
 type procStat struct {
 	parent int
 	cpu    time.Duration // user and system, of all its threads
+	ended  time.Duration // the same of children that have ended, and of theirs
 }
 
 func readStat(pid int) (procStat, error) {
@@ -29,16 +30,16 @@ func readStat(pid int) (procStat, error) {
 	}
 	// The name in brackets may hold anything, spaces and brackets included.
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(f) < 13 {
+	if len(f) < 15 {
 		return procStat{}, fmt.Errorf("/proc/%d/stat holds %d fields", pid, len(f))
 	}
-	var n [3]int
-	for i, at := range []int{1, 11, 12} { // ppid, utime, stime
+	var n [5]int
+	for i, at := range []int{1, 11, 12, 13, 14} { // ppid, utime, stime, cutime, cstime
 		if n[i], err = strconv.Atoi(f[at]); err != nil {
 			return procStat{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 		}
 	}
-	return procStat{parent: n[0], cpu: time.Duration(n[1]+n[2]) * tick}, nil
+	return procStat{parent: n[0], cpu: time.Duration(n[1]+n[2]) * tick, ended: time.Duration(n[3]+n[4]) * tick}, nil
 }
 
 // cpuOf is the CPU time of one process so far.
@@ -47,7 +48,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return s.cpu, err
 }
 
-// cpuOfTree is the CPU time of a process and of everything it has started that still runs.
+// cpuOfTree is the CPU time of a process and of everything it has started.
 func cpuOfTree(root int) (time.Duration, error) {
 	names, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -61,7 +62,7 @@ func cpuOfTree(root int) (time.Duration, error) {
 			continue // it has ended meanwhile
 		}
 		children[s.parent] = append(children[s.parent], pid)
-		cpu[pid] = s.cpu
+		cpu[pid] = s.cpu + s.ended
 	}
 	if _, there := cpu[root]; !there {
 		return 0, fmt.Errorf("no process %d", root)
@@ -103,9 +104,9 @@ func memoryOf(pid int) (memory, error) {
 	return m, nil
 }
 
-// brokerPID is the process that scripts/broker.sh has started in dir, whose tree the broker is. It is 0 for a broker
+// serverPID is the process that scripts/broker.sh or scripts/postgres.sh has started in dir, whose tree the server is. It is 0 for one
 // from elsewhere (dir is empty) and for a container whose processes cannot be seen from here.
-func brokerPID(ctx context.Context, dir string) (int, error) {
+func serverPID(ctx context.Context, dir string) (int, error) {
 	if dir == "" {
 		return 0, nil
 	}
@@ -115,11 +116,11 @@ func brokerPID(ctx context.Context, dir string) (int, error) {
 		b, err = exec.CommandContext(ctx, "docker", "inspect", "-f", "{{.State.Pid}}", name).Output()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("find the broker's process: %w", err)
+		return 0, fmt.Errorf("find the server's process: %w", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil {
-		return 0, fmt.Errorf("find the broker's process: %w", err)
+		return 0, fmt.Errorf("find the server's process: %w", err)
 	}
 	if _, err := readStat(pid); errors.Is(err, os.ErrNotExist) {
 		return 0, nil

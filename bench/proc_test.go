@@ -96,18 +96,18 @@ func TestBrokersProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := brokerPID(t.Context(), ""); got != 0 || err != nil {
+	if got, err := serverPID(t.Context(), ""); got != 0 || err != nil {
 		t.Errorf("of a broker from elsewhere: %d, %v", got, err)
 	}
-	if _, err := brokerPID(t.Context(), dir); err == nil {
+	if _, err := serverPID(t.Context(), dir); err == nil {
 		t.Error("an empty directory holds a broker")
 	}
 	write("pid", fmt.Sprintln(pid))
-	if got, err := brokerPID(t.Context(), dir); got != pid || err != nil {
+	if got, err := serverPID(t.Context(), dir); got != pid || err != nil {
 		t.Errorf("%d, %v, want %d", got, err, pid)
 	}
 	write("pid", "nonsense")
-	if _, err := brokerPID(t.Context(), dir); err == nil {
+	if _, err := serverPID(t.Context(), dir); err == nil {
 		t.Error("nonsense is a process")
 	}
 
@@ -123,15 +123,15 @@ func TestBrokersProcess(t *testing.T) {
 	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
 	write("container", "some-broker\n")
 	docker(strconv.Itoa(pid))
-	if got, err := brokerPID(t.Context(), dir); got != pid || err != nil {
+	if got, err := serverPID(t.Context(), dir); got != pid || err != nil {
 		t.Errorf("in docker: %d, %v, want %d", got, err, pid)
 	}
 	docker("999999999")
-	if got, err := brokerPID(t.Context(), dir); got != 0 || err != nil {
+	if got, err := serverPID(t.Context(), dir); got != 0 || err != nil {
 		t.Errorf("in a docker whose processes are not here: %d, %v", got, err)
 	}
 	write("container", "another\n")
-	if _, err := brokerPID(t.Context(), dir); err == nil {
+	if _, err := serverPID(t.Context(), dir); err == nil {
 		t.Error("docker failed and nobody says so")
 	}
 }

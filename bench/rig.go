@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,7 +43,8 @@ type rig struct {
 	client    http.Client
 	conn      *amqp.Connection
 	ch        *amqp.Channel
-	extra     []string // more environment for the sidecars
+	extra     []string  // more environment for the sidecars
+	db        *database // nil unless a scenario needs it
 }
 
 // process is a child with its output in a file.
@@ -118,7 +120,7 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	if r.url == "" {
 		return nil, errors.New("AMQP_URL is unset: run it below scripts/broker.sh, as make bench does")
 	}
-	if r.brokerPID, err = brokerPID(ctx, os.Getenv("BROKER_DIR")); err != nil {
+	if r.brokerPID, err = serverPID(ctx, os.Getenv("BROKER_DIR")); err != nil {
 		return nil, err
 	}
 	if r.dir, err = os.MkdirTemp("", "sidecar-bench-"); err != nil {
@@ -129,7 +131,7 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 			r.close()
 		}
 	}()
-	for _, name := range []string{"app", "baseline", "profile"} {
+	for _, name := range []string{"app", "baseline", "profile", "client", "publisher", "relay"} {
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(r.dir, name), "sidecar/bench/"+name)
 		if out, err := build.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("go build ./bench/%s: %w\n%s", name, err, out)
@@ -149,6 +151,16 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	if r.ch, err = r.conn.Channel(); err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(names(produce), func(name string) bool {
+		return strings.HasPrefix(name, "outbox") && (len(o.only) == 0 || slices.Contains(o.only, name))
+	}) {
+		if r.db, err = openDatabase(ctx); err != nil {
+			return nil, err
+		}
+		if err := r.migrate(o.sidecar); err != nil {
+			return nil, err
+		}
+	}
 	return r, r.ch.Confirm(false)
 }
 
@@ -158,6 +170,9 @@ func (r *rig) socket() string { return filepath.Join(r.dir, "app.sock") }
 func (r *rig) close() {
 	if r.conn != nil {
 		_ = r.conn.Close()
+	}
+	if r.db != nil {
+		_ = r.db.conn.Close(context.Background())
 	}
 	if r.app != nil {
 		r.app.kill()

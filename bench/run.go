@@ -24,13 +24,13 @@ func (r *rig) launch(c candidate, concurrency int) (*process, error) {
 		"CONCURRENCY=" + strconv.Itoa(concurrency),
 	}
 	if c.sidecar {
-		env = append(append([]string{
+		env = append([]string{
 			"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + r.url, "SIDECAR_APP_URL=http://" + r.appData + "/",
 			"SIDECAR_CONCURRENCY=" + strconv.Itoa(concurrency),
 			"SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0",
-		}, r.extra...), c.env...)
+		}, r.extra...)
 	}
-	return r.start(c.name, c.path, false, env...)
+	return r.start(c.name, c.path, false, append(env, c.env...)...)
 }
 
 // run is what one run of one candidate showed.

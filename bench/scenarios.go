@@ -12,18 +12,30 @@ import (
 // scenario is one part of the benchmark. It writes what it finds into the result.
 type scenario struct {
 	name string
+	half string
 	run  func(b *bench) error
 }
 
+// The halves of the product.
+const (
+	consume = "consume"
+	produce = "produce"
+)
+
 func scenarios() []scenario {
 	return []scenario{
-		{"drained", (*bench).drained},
-		{"slow", (*bench).slow},
-		{"rate", (*bench).rate},
-		{"start", (*bench).starts},
-		{"idle", (*bench).idle},
-		{"growth", (*bench).growth},
-		{"profile", (*bench).profile},
+		{"drained", consume, (*bench).drained},
+		{"slow", consume, (*bench).slow},
+		{"rate", consume, (*bench).rate},
+		{"start", consume, (*bench).starts},
+		{"idle", consume, (*bench).idle},
+		{"growth", consume, (*bench).growth},
+		{"profile", consume, (*bench).profile},
+		{"publish", produce, (*bench).httpSingle},
+		{"outbox", produce, (*bench).outbox},
+		{"outbox-latency", produce, (*bench).latency},
+		{"outbox-million", produce, (*bench).million},
+		{"outbox-idle", produce, (*bench).produceIdle},
 	}
 }
 
@@ -36,6 +48,7 @@ type bench struct {
 	baseline   candidate
 	candidates []candidate // baseline, sidecar, further sidecars
 	result     *result
+	produced   *produced
 }
 
 func newBench(o *options, r *rig) *bench {
@@ -44,6 +57,10 @@ func newBench(o *options, r *rig) *bench {
 		sidecar:  candidate{name: "sidecar", path: o.sidecar, sidecar: true},
 		baseline: candidate{name: "baseline", path: filepath.Join(r.dir, "baseline")},
 		result:   newResult(r, o),
+	}
+	b.produced = &produced{Machine: b.result.Machine, Quick: o.quick}
+	if r.db != nil {
+		b.produced.Database = r.db.version
 	}
 	b.candidates = []candidate{b.baseline, b.sidecar}
 	for _, a := range o.against {

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/postgrestest"
+)
+
+// newProduceBench is a bench with a database of its own.
+func newProduceBench(t *testing.T) *bench {
+	t.Helper()
+	t.Setenv("POSTGRES_DSN", postgrestest.New(t).DSN)
+	return newTestBench(t, produce)
+}
+
+// TestProduceLedger: what is measured is what happened, every message of it once.
+func TestProduceLedger(t *testing.T) {
+	b := newProduceBench(t)
+	var err error
+	if b.produced.Publish, err = b.published(asked{Requests: 200, Body: 1024, Connections: 5}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range b.produced.Publish {
+		if r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Peak <= 0 || r.Load.messages() != 200 {
+			t.Errorf("%+v", r)
+		}
+	}
+	produceRows(t, b)
+	checkProduced(t, b)
+}
+
+// produceRows runs everything that has to do with the outbox once.
+func produceRows(t *testing.T, b *bench) {
+	t.Helper()
+	for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.dir, "relay")}) {
+		for relays := 1; relays <= 2; relays++ {
+			r, err := b.relayed(c, pending{Rows: 300, Body: 1024, Relays: relays}, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			if r.Rate <= 0 || r.Peak <= 0 {
+				t.Errorf("%+v", r)
+			}
+			b.produced.Outbox = append(b.produced.Outbox, r)
+		}
+	}
+	l, err := b.latencyRun(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Direct.P50 <= 0 || l.Outbox.P50 <= 0 {
+		t.Errorf("%+v", l)
+	}
+	b.produced.Latency = append(b.produced.Latency, *l)
+	for _, open := range []bool{false, true} {
+		r, err := b.longRun(pending{Rows: 1000, Body: 16, Relays: 1}, open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(r.Series); n == 0 || r.Series[n-1].Sent != 1000 || r.Series[n-1].RSS <= 0 {
+			t.Errorf("series: %+v", r.Series)
+		}
+		b.produced.Long = append(b.produced.Long, r)
+	}
+}
+
+// checkProduced writes the result and reads it as others would.
+func checkProduced(t *testing.T, b *bench) {
+	t.Helper()
+	var table bytes.Buffer
+	if err := b.write(b.o, &table); err != nil {
+		t.Fatal(err)
+	}
+	for _, says := range []string{"| baseline | 2 | 300 |", "| sidecar | 1 | 300 |", "| other |", "| 1000 | yes |", "| added |", "confirmed requests"} {
+		if !strings.Contains(table.String(), says) {
+			t.Errorf("the report does not say %q:\n%s", says, table.String())
+		}
+	}
+	encoded, err := os.ReadFile(filepath.Join(b.o.out, "produce.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back produced
+	if err := json.Unmarshal(encoded, &back); err != nil || len(back.Publish) != 3 || len(back.Outbox) != 6 || len(back.Long) != 2 {
+		t.Errorf("produce.json: %v\n%s", err, encoded)
+	}
+	if _, err := os.Stat(filepath.Join(b.o.out, "result.json")); err == nil {
+		t.Error("there are figures of the half that was not measured")
+	}
+}
+
+// TestProduceLedgerFindsWhatIsWrong: a figure of messages that were not sent, or sent twice, is none.
+func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
+	b := newProduceBench(t)
+	if err := b.declareSent(); err != nil {
+		t.Fatal(err)
+	}
+	unbound := func(key string) func() error {
+		return func() error { return b.ch.QueueUnbind(sentQueue, key, sentQueue, nil) }
+	}
+	if err := unbound(sentQueue)(); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []asked{{Requests: 5, Body: 10, Connections: 1}, {Requests: 2, Batch: 5, Body: 10, Connections: 1}} {
+		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.dir, "publisher")}) {
+			if _, err := b.publishing(c, l); err == nil || !strings.Contains(err.Error(), "were answered well") {
+				t.Errorf("%s, without a queue: %v", c.name, err)
+			}
+		}
+	}
+	if err := b.purgeSent(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ch.Publish(sentQueue, sentQueue, true, false, amqp.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.sentOnce("somebody", 2); err == nil || !strings.Contains(err.Error(), "1 of 2 messages") {
+		t.Errorf("one message is missing: %v", err)
+	}
+	if err := b.sentOnce("somebody", 1); err != nil {
+		t.Errorf("all are there: %v", err)
+	}
+}
+
+func TestProduceWithoutADatabase(t *testing.T) {
+	t.Setenv("POSTGRES_DSN", "")
+	if _, err := openDatabase(t.Context()); err == nil || !strings.Contains(err.Error(), "POSTGRES_DSN") {
+		t.Errorf("no database: %v", err)
+	}
+}
+
+func TestTenthsOfALongRun(t *testing.T) {
+	l := &long{Run: relayRun{Load: pending{Rows: 1000}}, Series: []sample{
+		{Seconds: 0, Sent: 0, RSS: 10}, {Seconds: 1, Sent: 100, RSS: 20, Claims: 10, ClaimMS: 20}, {Seconds: 5, Sent: 500, RSS: 22, Claims: 50, ClaimMS: 90},
+		{Seconds: 9, Sent: 900, RSS: 19, Claims: 90, ClaimMS: 170}, {Seconds: 13, Sent: 1000, RSS: 21, Claims: 100, ClaimMS: 250},
+	}}
+	if rate, claim := l.between(0, 0.1); rate != 100 || claim != 2 {
+		t.Errorf("first tenth: %v rows/s, %v ms a claim", rate, claim)
+	}
+	if rate, claim := l.between(0.9, 1); rate != 25 || claim != 8 {
+		t.Errorf("last tenth: %v rows/s, %v ms a claim", rate, claim)
+	}
+	if g := l.growth(); g < 0.0999 || g > 0.1001 {
+		t.Errorf("memory changes by %v", g)
+	}
+}
