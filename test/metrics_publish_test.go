@@ -12,7 +12,8 @@ import (
 	"sidecar/internal/postgrestest"
 )
 
-// outgoing is a sidecar whose app publishes, over HTTP and through an outbox, behind two links that can break.
+// outgoing is a sidecar whose app publishes, over HTTP and through an outbox, behind two links that can break. Beside it is
+// one that only sends what is in the same outbox.
 type outgoing struct {
 	t                testing.TB
 	p                *prometheusServer
@@ -38,6 +39,8 @@ func newOutgoing(t testing.TB, p *prometheusServer) *outgoing {
 	}
 	s := o.sc.run()
 	p.scrape(s.admin, map[string]string{"job": "shop/outgoing", "namespace": "shop", "pod": "outgoing-1"})
+	sender := start(t, o.sc.envWith("SIDECAR_CONSUME", "off", "SIDECAR_PUBLISH_ADDR", "127.0.0.1:0")).awaitReady()
+	p.scrape(sender.admin, map[string]string{"job": "shop/sender", "namespace": "shop", "pod": "sender-1"})
 	eventually(t, "it is scraped", func() bool { return len(p.now(`sidecar_outbox_connected{pod="outgoing-1"} == 1`)) == 1 })
 	return o
 }
@@ -84,8 +87,9 @@ func (o *outgoing) use() {
 // suffer makes every alert fire that is about the app's own messages.
 func (o *outgoing) suffer() {
 	o.t.Helper()
-	about := []string{"namespace", "shop", "queue", o.sc.queue()}
+	about, sender := []string{"namespace", "shop", "queue", o.sc.queue()}, []string{"namespace", "shop", "job", "shop/sender", "queue", ""}
 	o.p.fires("OutboxQuarantined", about...)
+	o.p.fires("OutboxQuarantined", sender...)
 	o.p.fires("OutboxNacked", about...)
 
 	o.broker.down()
@@ -95,6 +99,7 @@ func (o *outgoing) suffer() {
 		return o.p.firing("PublishFailing", append(about, "exchange", "default")...)
 	})
 	o.p.fires("OutboxLagging", about...)
+	o.p.fires("BrokerDisconnected", sender...)
 	o.broker.up()
 	eventually(o.t, "the row is published", func() bool {
 		return o.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL AND quarantined_at IS NULL AND routing_key = 'order.created'`) == "0"
@@ -102,5 +107,6 @@ func (o *outgoing) suffer() {
 
 	o.database.down()
 	o.p.fires("OutboxDisconnected", append(about, "pod", "outgoing-1")...)
+	o.p.fires("OutboxDisconnected", sender...)
 	o.database.up()
 }
