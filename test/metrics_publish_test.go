@@ -79,8 +79,8 @@ func (o *outgoing) use() {
 			o.t.Fatalf("status %d", code)
 		}
 		o.insert(o.sc.exchange(), "order.created", 0)
-		return len(o.p.now(`rate(sidecar_publish_requests_total{pod="outgoing-1", result="published"}[4s]) > 0
-			and on (pod) rate(sidecar_outbox_rows_total{result="sent"}[4s]) > 0`)) == 1
+		return len(o.p.now(`sum(rate(sidecar_publish_requests_total{result="published"}[4s])) > 0
+			and sum(rate(sidecar_outbox_rows_total{result="sent"}[4s])) > 0`)) == 1
 	})
 }
 
@@ -90,7 +90,7 @@ func (o *outgoing) suffer() {
 	about, sender := []string{"namespace", "shop", "queue", o.sc.queue()}, []string{"namespace", "shop", "job", "shop/sender", "queue", ""}
 	o.p.fires("OutboxQuarantined", about...)
 	o.p.fires("OutboxQuarantined", sender...)
-	o.p.fires("OutboxNacked", about...)
+	o.p.fires("OutboxNacked", "namespace", "shop") // of whichever relay took the row
 
 	o.broker.down()
 	o.insert(o.sc.exchange(), "order.created", time.Hour)
