@@ -23,6 +23,9 @@
 
 {{- define "amqp-sidecar-lib.check.publish" -}}
 {{- $p := .v.publish -}}
+{{- if and (eq (get .env "SIDECAR_CONSUME" | default "") "off") (not (hasKey .env "SIDECAR_PUBLISH_ADDR")) (not (include "amqp-sidecar-lib.hasOutbox" .env)) (not .v.extraEnvFrom) }}
+- {{ .at.SIDECAR_CONSUME }}: off leaves nothing to do, and the sidecar refuses to start so. Set publish.enabled=true or outbox.existingSecret, or leave it empty
+{{- end }}
 {{- if not (kindIs "bool" $p.enabled) }}
 - publish.enabled: {{ toJson $p.enabled }} is neither true nor false
 {{- end }}

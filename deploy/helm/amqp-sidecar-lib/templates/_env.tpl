@@ -12,6 +12,7 @@ SIDECAR_APP_TIMEOUT: dispatch.timeout
 SIDECAR_BINDINGS: topology.bindings
 SIDECAR_CLOUDEVENTS: dispatch.cloudEvents
 SIDECAR_CONCURRENCY: flow.concurrency
+SIDECAR_CONSUME: service.consume
 SIDECAR_CONTROL_ADDR: sidecar.control.address
 SIDECAR_CRASH_LIMIT: dispatch.crashLimit
 SIDECAR_DEAD_LETTER: topology.deadLetter

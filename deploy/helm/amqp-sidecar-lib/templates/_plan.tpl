@@ -126,7 +126,10 @@ dead-letter:
 {{- /* The plan for people. */ -}}
 {{- define "amqp-sidecar-lib.topology" -}}
 {{- $p := include "amqp-sidecar-lib.plan" . | fromJson -}}
-{{- if not $p -}}
+{{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- if eq ($s.env.SIDECAR_CONSUME | default "") "off" -}}
+consumes     nothing, and declares nothing ({{ $s.at.SIDECAR_CONSUME }} is off)
+{{- else if not $p -}}
 decided by variables that only the cluster knows; `sidecar plan` in the container prints it
 {{- else -}}
 preset       {{ $p.preset }}, {{ $p.queueType }} queues

@@ -8,7 +8,7 @@ it, so the library cannot ask its own Chart.yaml; scripts/charts.sh compares the
 null: whatever reads values reads them through amqp-sidecar-lib.values. */ -}}
 {{- define "amqp-sidecar-lib.defaults" -}}
 image: {registry: "", repository: amqp-sidecar, tag: "", digest: "", pullPolicy: IfNotPresent}
-service: {name: ""}
+service: {name: "", consume: ""}
 app:
   url: ""
   path: ""

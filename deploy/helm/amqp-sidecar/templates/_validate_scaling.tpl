@@ -44,7 +44,9 @@
 {{- if and (not (kindIs "invalid" $k.cooldownPeriod)) (le (mul 1000 (int64 $k.cooldownPeriod)) $timeout) }}
 - autoscaling.keda.cooldownPeriod: {{ int64 $k.cooldownPeriod }} seconds are not longer than an attempt may take ({{ .at.SIDECAR_APP_TIMEOUT }} {{ get .env "SIDECAR_APP_TIMEOUT" | default "30s" }}), so the last pod could be removed with a message in hand. Raise it above {{ div (add $timeout 999) 1000 }}, or leave it empty
 {{- end }}
-{{- if not (include "amqp-sidecar-lib.plan" .lib | fromJson) }}
+{{- if eq (get .env "SIDECAR_CONSUME" | default "") "off" }}
+- autoscaling.type: keda goes by the length of the queue that is consumed, and nothing is ({{ .at.SIDECAR_CONSUME }}=off). Set autoscaling.type=hpa
+{{- else if not (include "amqp-sidecar-lib.plan" .lib | fromJson) }}
 - autoscaling.keda: KEDA has to know the queue's name, and it is made from a variable that only the cluster knows (valueFrom). Set service.name or topology.queue as a value
 {{- end }}
 {{- end -}}
