@@ -26,6 +26,7 @@ type Pipe struct {
 	closes  chan *amqp.Error
 	slots   chan struct{}
 	metrics *metrics
+	gathers bool // see Gather
 	proven  bool // the broker has answered: until then one message goes alone, see pool
 	tried   int  // bytes of the largest body that the broker takes, as far as is known; -1: nothing is
 
@@ -93,6 +94,7 @@ func (c *Pipe) Send(ctx context.Context, pub *Publication) (*Receipt, error) {
 		return nil, fmt.Errorf("publish to exchange %q with key %q: %w", pub.Exchange, pub.Key, err)
 	}
 	if !c.proven {
+		c.Flush()
 		// It is waited for here, and once more by Wait, which then knows at once.
 		c.proven = r.confirmed(ctx) == nil && r.confirm.Acked()
 	}
@@ -106,12 +108,8 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 	if c.session.Blocked() {
 		return nil, ErrBlocked
 	}
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
-	case <-c.session.Done():
-		return nil, c.session.Err()
+	if err := c.room(ctx); err != nil {
+		return nil, err
 	}
 	if c.session.Blocked() { // while there was no room
 		<-c.slots
@@ -124,7 +122,13 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 	c.inflight[r] = struct{}{} // before its return can come
 	c.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })
+	if c.gathers {
+		c.session.wire.gather(true)
+	}
 	confirm, err := c.ch.PublishWithDeferredConfirm(pub.Exchange, pub.Key, true, false, msg)
+	if c.gathers {
+		c.session.wire.gather(false)
+	}
 	stop()
 	if err != nil {
 		c.forget(r)
@@ -135,6 +139,38 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 	}
 	r.confirm = confirm
 	return r, nil
+}
+
+// room waits until another message may be under way.
+func (c *Pipe) room(ctx context.Context) error {
+	select {
+	case c.slots <- struct{}{}:
+		return nil
+	default:
+		c.Flush()
+	}
+	select {
+	case c.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
+	case <-c.session.Done():
+		return c.session.Err()
+	}
+}
+
+// Gather makes Send keep small messages back until they are 64 KiB or something else is written: one write of many messages
+// costs both sides far less than as many writes. Whoever then waits for a receipt calls Flush before.
+func (c *Pipe) Gather() { c.gathers = true }
+
+// Flush writes what is kept back. When that fails the session ends, and with it everything that is under way.
+func (c *Pipe) Flush() {
+	if !c.gathers {
+		return
+	}
+	if err := c.session.wire.flush(); err != nil {
+		c.session.fail(err)
+	}
 }
 
 func (c *Pipe) forget(r *Receipt) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,6 +19,9 @@ const (
 	// wireBuffer holds several small deliveries per read; the library's own buffer of 4 KiB would mean a system call
 	// for every few messages.
 	wireBuffer = 64 << 10
+
+	// gatherLimit bounds what is gathered, in bytes.
+	gatherLimit = 64 << 10
 
 	// maxHeaderFrame bounds what is held back for one content header. Brokers stay below frame_max except for the few
 	// hundred bytes that dead-lettering adds each time.
@@ -51,6 +55,10 @@ type wire struct {
 	broken error // what the broker sent cannot be read on
 
 	intake intake
+
+	out       sync.Mutex
+	gathering bool
+	gathered  []byte
 }
 
 func newWire(conn, raw net.Conn, lost func(n int)) *wire {
@@ -231,8 +239,45 @@ func (w *wire) receive(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p or ends the connection.
+// Write writes all of p or ends the connection. What is gathered goes before it, and p is gathered itself while somebody
+// gathers.
 func (w *wire) Write(p []byte) (int, error) {
+	w.out.Lock()
+	defer w.out.Unlock()
+	if w.gathering && len(w.gathered)+len(p) <= gatherLimit {
+		w.gathered = append(w.gathered, p...)
+		return len(p), nil
+	}
+	if err := w.push(); err != nil {
+		return 0, err
+	}
+	return w.write(p)
+}
+
+// gather begins or ends gathering. What was gathered leaves with the next write, or by flush.
+func (w *wire) gather(on bool) {
+	w.out.Lock()
+	defer w.out.Unlock()
+	w.gathering = on
+}
+
+// flush writes what was gathered.
+func (w *wire) flush() error {
+	w.out.Lock()
+	defer w.out.Unlock()
+	return w.push()
+}
+
+func (w *wire) push() error {
+	if len(w.gathered) == 0 {
+		return nil
+	}
+	_, err := w.write(w.gathered)
+	w.gathered = w.gathered[:0]
+	return err
+}
+
+func (w *wire) write(p []byte) (int, error) {
 	if w.idle.Load() > 0 {
 		if now := time.Now(); now.Sub(w.writeArmed) > w.stuck/8 {
 			w.writeArmed = now

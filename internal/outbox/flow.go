@@ -77,6 +77,7 @@ func (s *session) publish(ctx context.Context, rd *round) (err error) {
 			end++
 		}
 		err = s.fetch(ctx, rd.order[next:end], f.send)
+		s.flush()
 		next = end
 	}
 	close(f.flights)
@@ -210,7 +211,10 @@ func (f *flow) collect() {
 }
 
 // wait takes back one row. It ends, because every wait for a confirm does.
-func (f *flow) wait() { f.arrive(<-f.done) }
+func (f *flow) wait() {
+	f.s.flush()
+	f.arrive(<-f.done)
+}
 
 func (f *flow) arrive(x *row) {
 	f.out--

@@ -288,6 +288,7 @@ func (s *session) openPipe(ctx context.Context) (*broker.Pipe, error) {
 		if err != nil {
 			return nil, err
 		}
+		pipe.Gather()
 		s.pipe = pipe
 	}
 	return s.pipe, nil
@@ -298,6 +299,13 @@ func (s *session) dropPipe() {
 	if s.pipe != nil {
 		go s.pipe.Close() // ends at the latest when the connection does
 		s.pipe = nil
+	}
+}
+
+// flush sends what the pipe keeps back.
+func (s *session) flush() {
+	if s.pipe != nil {
+		s.pipe.Flush()
 	}
 }
 
