@@ -309,7 +309,15 @@ func (s *session) flush() {
 	}
 }
 
-func (s *session) suspect(exchange string) { s.suspects[exchange] = time.Now().Add(suspicion) }
+// maxSuspects bounds what is remembered: rows may name anything.
+const maxSuspects = 1000
+
+func (s *session) suspect(exchange string) {
+	if len(s.suspects) >= maxSuspects {
+		clear(s.suspects)
+	}
+	s.suspects[exchange] = time.Now().Add(suspicion)
+}
 
 func (s *session) suspected(exchange string) bool {
 	if len(s.suspects) == 0 {

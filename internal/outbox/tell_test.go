@@ -1,0 +1,84 @@
+package outbox
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/telemetry"
+)
+
+// TestTrace: with tracing the message carries the trace that the row brought, with a span of the relay's; without it carries
+// what the row brought.
+func TestTrace(t *testing.T) {
+	const traceID, parent = "0af7651916cd43dd8448eb211c80319c", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for name, enabled := range map[string]bool{"on": true, "off": false} {
+		t.Run(name, func(t *testing.T) {
+			tracing, err := telemetry.NewTracing(t.Context(), telemetry.TracingOptions{
+				Enabled: enabled, Queue: "q", AppURL: "http://127.0.0.1/", ServiceName: "s",
+				Exporter: telemetry.ExporterOptions{Endpoint: "http://127.0.0.1:1/v1/traces"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = tracing.Shutdown(context.Background()) }) // nobody takes the spans
+			r := newRig(t)
+			r.db.Exec(`INSERT INTO outbox (routing_key, body, headers) VALUES ('k', 'x', jsonb_build_object('traceparent', $1::text, 'tracestate', 'a=b', 'baggage', 'c=d'))`, parent)
+			r.options.Tracing = tracing
+			h := r.one().Headers
+			got, _ := h["traceparent"].(string)
+			if !strings.Contains(got, traceID) || enabled == (got == parent) || h["tracestate"] != "a=b" || h["baggage"] != "c=d" {
+				t.Errorf("%v", h)
+			}
+		})
+	}
+}
+
+// TestMetrics: each row is counted by what became of it, and what only the database knows is absent without it.
+func TestMetrics(t *testing.T) {
+	r := newRig(t)
+	r.options.MaxAttempts = 2
+	r.insert("m", 3)
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange) VALUES ('k', 'x', '')`) // no such queue
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'x', now() + interval '1 day')`)
+	registry := prometheus.NewRegistry()
+	_, stop := r.start(func(o *Options) { o.Registerer = registry })
+	r.eventually("one is quarantined", func() bool { return r.db.Value(`SELECT count(*) FROM outbox WHERE quarantined_at IS NOT NULL`) == "1" })
+	r.eventually("all are counted", func() bool { return read(t, registry)["quarantined"] == 1 })
+	for name, want := range map[string]float64{"sent": 3, "failed": 1, "quarantined": 1, "nacked": 0, "unknown": 0, "sidecar_outbox_connected": 1} {
+		if got, found := read(t, registry)[name]; got != want || !found {
+			t.Errorf("%s is %v, %t, want %v", name, got, found, want)
+		}
+	}
+	// Measured once, when the relay had begun.
+	if all := read(t, registry); all["sidecar_outbox_pending_rows"] != 5 || all["sidecar_outbox_quarantined_rows"] != 0 || all["sidecar_outbox_lag_seconds"] <= 0 {
+		t.Errorf("%v", all)
+	}
+	stop()
+	all := read(t, registry)
+	if _, found := all["sidecar_outbox_pending_rows"]; found || all["sidecar_outbox_connected"] != 0 {
+		t.Errorf("after the end: %v", all)
+	}
+}
+
+// read gives the values of all metrics, those with a label by its value.
+func read(t *testing.T, g prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			if len(m.GetLabel()) > 0 {
+				name = m.GetLabel()[0].GetValue()
+			}
+			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return all
+}
