@@ -170,7 +170,7 @@ func TestPublishToken(t *testing.T) {
 // consumers can tell by its id.
 func TestPublishUnknown(t *testing.T) {
 	t.Parallel()
-	sc := publishing(t).with("PUBLISH_TIMEOUT", "2s")
+	sc := publishing(t).with("PUBLISH_TIMEOUT", "5s")
 	p := newProxy(t, brokerAddr(t))
 	sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = p.addr }))
 	s := sc.run()

@@ -163,7 +163,7 @@ func TestLargeBatch(t *testing.T) {
 
 // The end of a batch in the middle is told, and what was read before it was published.
 func TestBatchCutShort(t *testing.T) {
-	r := start(t, "", func(o *Options) { o.Timeout = time.Second })
+	r := start(t, "", func(o *Options) { o.Timeout = 5 * time.Second })
 	for name, c := range map[string]struct{ contentType, body string }{
 		"a line": {"application/jsonl", `{"routing_key":"k","body":"whole"}` + "\n" + `{"routing_key":"k","body":"half"}`},
 		"a part": {"multipart/mixed; boundary=b", "--b\r\nAmqp-Routing-Key: k\r\n\r\nwhole\r\n--b\r\nAmqp-Routing-Key: k\r\n\r\nhalf"},
@@ -273,7 +273,7 @@ func TestBatchWhileStopping(t *testing.T) {
 
 // Items that find no room say so, and those behind them are published.
 func TestBatchBusy(t *testing.T) {
-	r := start(t, "", func(o *Options) { o.Timeout, o.MaxInflight = 300*time.Millisecond, 1 })
+	r := start(t, "", func(o *Options) { o.Timeout, o.MaxInflight = 3*time.Second, 1 })
 	r.server.inflight.enter()
 	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Code != busy {
 		t.Errorf("messages: %+v", got)

@@ -316,7 +316,7 @@ func TestDisconnected(t *testing.T) {
 // TestUnknown: sent, and no answer.
 func TestUnknown(t *testing.T) {
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
-	r := start(t, proxy.URL(t, brokertest.URL(t)), func(o *Options) { o.Timeout = 2 * time.Second })
+	r := start(t, proxy.URL(t, brokertest.URL(t)), func(o *Options) { o.Timeout = 5 * time.Second })
 	r.wantPublished("before", r.post("/publish/default/k", "x"))
 	proxy.Stall(brokertest.Down)
 	got := r.post("/publish/default/k", "x", "Idempotency-Key", "k-1")
