@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -95,8 +96,8 @@ func (b *batch) run(in source) {
 	s := b.server
 	defer b.waits.Wait()
 	for index := 0; ; index++ {
-		if index == maxItems {
-			b.ended = &failure{code: tooLarge, status: http.StatusRequestEntityTooLarge, detail: "A batch has at most 1048576 messages."}
+		if index == s.maxItems {
+			b.ended = &failure{code: tooLarge, status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("A batch has at most %d messages.", index)}
 			return
 		}
 		if s.stopping.Load() {

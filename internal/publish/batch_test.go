@@ -195,6 +195,7 @@ func TestMultipart(t *testing.T) {
 		"\r\nno headers",
 		"Amqp-Exchange: default\r\nIdempotency-Key: 3\r\n\r\n",
 		"Amqp-Exchange: other\r\n\r\nx", "Amqp-Priority: x\r\n\r\nx", "Amqp-Exchange: %\r\n\r\nx", "Amqp-Routing-Key: %\r\n\r\nx", "Content-Transfer-Encoding: base64\r\n\r\nx",
+		"\r\n" + strings.Repeat("long", 10_000),
 		"\r\nlast",
 	}
 	body := "--b\r\n" + strings.Join(parts, "\r\n--b\r\n") + "\r\n--b--\r\n"
@@ -203,18 +204,29 @@ func TestMultipart(t *testing.T) {
 	for _, one := range got {
 		statuses = append(statuses, one.Status)
 	}
-	if fmt.Sprint(statuses) != "[204 204 204 403 400 400 400 400 204]" {
+	if fmt.Sprint(statuses) != "[204 204 204 403 400 400 400 400 204 204]" {
 		t.Errorf("%+v", got)
 	}
 	d := r.get()
 	if d.RoutingKey != "a%20b" || string(d.Body) != "\x00\xff\r\nline=\r\n" || d.ContentType != "text/plain" || d.MessageId != "1" || d.Headers["tenant"] != "t" {
 		t.Errorf("%+v", d)
 	}
-	for _, want := range []string{"no headers", "", "last"} {
+	for _, want := range []string{"no headers", "", strings.Repeat("long", 10_000), "last"} {
 		if d = r.get(); string(d.Body) != want {
-			t.Errorf("%q, want %q", d.Body, want)
+			t.Errorf("%.20q, want %.20q", d.Body, want)
 		}
 	}
+}
+
+// A batch with too many items is published as far as it may go, and says where that is.
+func TestBatchOfTooMany(t *testing.T) {
+	r := start(t, "", nil)
+	r.server.maxItems = 2
+	got := r.batch(`{"body":"1"}`, `{"body":"2"}`, `{"body":"3"}`, `{"body":"4"}`)
+	if len(got) != 3 || got[1].Status != 204 || got[2].Status != http.StatusRequestEntityTooLarge || got[2].Code != tooLarge || !strings.Contains(got[2].Detail, "at most 2 messages") {
+		t.Errorf("%+v", got)
+	}
+	brokertest.WaitReady(t, r.url, r.queue, 2)
 }
 
 // The trace of an item wins over that of its batch.
@@ -283,7 +295,8 @@ func TestBatchBusy(t *testing.T) {
 	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Code != busy {
 		t.Errorf("bytes: %+v", got)
 	}
-	r.server.inflight.give(r.server.inflight.maxBytes)
+	r.want("a body of unknown length", r.do(http.MethodPost, "/publish/direct/"+r.queue, io.MultiReader(strings.NewReader("x")), "Idempotency-Key", "k"), http.StatusServiceUnavailable, busy, "Too many")
+	time.AfterFunc(20*time.Millisecond, func() { r.server.inflight.give(r.server.inflight.maxBytes) })
 	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Status != 204 {
 		t.Errorf("room: %+v", got)
 	}

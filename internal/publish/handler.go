@@ -160,9 +160,6 @@ func (s *Server) target(r *http.Request, path string) (message, *failure) {
 	if !found {
 		return message{}, bad("The path must be /publish/{exchange}/{routing key}; the slash before an empty key belongs to it.")
 	}
-	key, err := url.PathUnescape(rest)
-	if err != nil { // the server has parsed the path before
-		return message{}, bad("The routing key is not percent-encoded correctly.")
-	}
+	key, _ := url.PathUnescape(rest) // net/http has parsed the path before: it cannot fail
 	return s.address(alias, key)
 }

@@ -51,6 +51,7 @@ type Server struct {
 	lanes    map[string]*broker.Lane // by exchange
 	inflight *inflight
 	batches  chan struct{} // held by those that run
+	maxItems int           // of a batch
 	metrics  *metrics
 	refusals httpguard.Throttle // lines about who may not publish at all
 	failures httpguard.Throttle // lines about messages that were not published
@@ -70,7 +71,7 @@ const (
 func New(o Options) *Server {
 	s := &Server{
 		o: o, keys: newPatterns(o.RoutingKeys), lanes: map[string]*broker.Lane{}, metrics: newMetrics(o.Registerer, o.Exchanges),
-		inflight: newInflight(o.MaxInflight, max(leastBytes, o.MaxBody+1)), batches: make(chan struct{}, maxBatches),
+		inflight: newInflight(o.MaxInflight, max(leastBytes, o.MaxBody+1)), batches: make(chan struct{}, maxBatches), maxItems: maxItems,
 	}
 	s.metrics.watch(o.Registerer, s.inflight)
 	for _, exchange := range o.Exchanges {
