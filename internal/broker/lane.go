@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -187,9 +186,8 @@ func (l *Lane) prepare(ctx context.Context, p *pool, pub *Publication) error {
 
 // ask opens the pipe, if there is none that is good, and finds out whether the broker takes a body of that size.
 func (l *Lane) ask(p *pool, pub *Publication) error {
-	c := l.pipe
-	if c == nil || c.session != p.session || c.ended() || c.abandoned.Load() > maxAbandoned {
-		l.retire(c)
+	if old := l.pipe; old == nil || old.session != p.session || old.ended() || old.abandoned.Load() > maxAbandoned {
+		l.retire(old)
 		l.pipe = nil
 		c, err := l.publisher.openPipe(p.session, p.session.doPatiently)
 		if err != nil {
@@ -197,12 +195,8 @@ func (l *Lane) ask(p *pool, pub *Publication) error {
 		}
 		l.pipe = c
 	}
-	c = l.pipe
-	size := len(pub.Msg.Body)
-	if size <= c.tried {
-		return nil
-	}
-	for _, padded := range slices.Compact([]int{padding(size), size}) {
+	c, size := l.pipe, len(pub.Msg.Body)
+	for padded := padding(size); ; padded = size {
 		trial := *pub
 		if padded > size {
 			trial.Msg.Body = make([]byte, padded)
@@ -221,7 +215,6 @@ func (l *Lane) ask(p *pool, pub *Publication) error {
 		p.prove() // it has answered a publish
 		return nil
 	}
-	return nil
 }
 
 // padding is the size to try first for a body.

@@ -262,3 +262,85 @@ func TestLaneInAnAlarm(t *testing.T) {
 		t.Error("the connection was given up")
 	}
 }
+
+// full takes all the room of the lane's pipe and returns what gives one place back.
+func full(t testing.TB, l *Lane, queue string) (free func()) {
+	t.Helper()
+	if err := l.Publish(within(t, 30*time.Second), publication(queue, "first")); err != nil {
+		t.Fatal(err)
+	}
+	for range pipeWindow {
+		l.pipe.slots <- struct{}{}
+	}
+	return func() { <-l.pipe.slots }
+}
+
+// TestLaneMeetsAnEndedChannel: one that ends while a message waits for room on it. Nothing was sent, so another channel takes it.
+func TestLaneMeetsAnEndedChannel(t *testing.T) {
+	url, queue := brokertest.URL(t), queue(t)
+	l := lane(t, url, "")
+	free := full(t, l, queue)
+	old := l.pipe
+	sent := make(chan error)
+	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
+	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 1 })
+	if err := old.ch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	free()
+	if err := <-sent; err != nil {
+		t.Errorf("%v", err)
+	}
+	brokertest.WaitReady(t, url, queue, 2)
+}
+
+// TestLaneWithoutRoomInAnAlarm: a message that waits for room when the alarm comes is not written into it.
+func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
+	queue := queue(t)
+	l := lane(t, brokertest.URL(t), "")
+	free := full(t, l, queue)
+	sent := make(chan error)
+	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
+	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 1 })
+	behind := make(chan error)
+	go func() { behind <- l.Publish(within(t, 30*time.Second), publication(queue, "third")) }()
+	select {
+	case err := <-behind:
+		t.Fatalf("it did not wait for its turn: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	l.publisher.current().session.setBlocked(true)
+	if err := <-behind; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
+		t.Errorf("behind it: %v", err)
+	}
+	free()
+	if err := <-sent; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLaneAndTheEndOfItsConnection: whoever waits is told, and nothing is left running.
+func TestLaneAndTheEndOfItsConnection(t *testing.T) {
+	queue := queue(t)
+	l := lane(t, brokertest.URL(t), "")
+	full(t, l, queue)
+	p := l.publisher.current()
+	l.retire(l.pipe) // never has all its room
+	l.turn <- struct{}{}
+	sent := make(chan error)
+	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
+	select {
+	case err := <-sent:
+		t.Fatalf("it did not wait for its turn: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.session.Kill()
+	if err := <-sent; !errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+	l.leave()
+	if err := l.ask(p, publication(queue, "third")); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("a question to a connection that has ended: %v", err)
+	}
+	l.Wait()
+}
