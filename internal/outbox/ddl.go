@@ -112,15 +112,18 @@ const (
 	notifyMark = "sidecar outbox migrate"
 )
 
-// notifySource wakes the relays up when the transaction commits. It names what it calls in full: whoever inserts chooses
-// the search_path it runs with.
-const notifySource = `
+// notifySource wakes the relays up when the transaction commits, if one sleeps: see wakeKey. It names what it calls in full:
+// whoever inserts chooses the search_path it runs with.
+var notifySource = fmt.Sprintf(`
 BEGIN
-  -- Made by: ` + notifyMark + `
-  PERFORM pg_catalog.pg_notify(pg_catalog.concat('` + channelPrefix + `', TG_RELID), '');
+  -- Made by: %s
+  -- A relay that sleeps has this lock. A transaction that has it too, until it ends, keeps the relays awake.
+  IF NOT pg_catalog.pg_try_advisory_xact_lock_shared(%d, TG_RELID::pg_catalog.int4) THEN
+    PERFORM pg_catalog.pg_notify(pg_catalog.concat('%s', TG_RELID), '');
+  END IF;
   RETURN NULL;
 END
-`
+`, notifyMark, wakeKey, channelPrefix)
 
 // function is the notifying function's name in SQL, quoted and with its schema.
 func function(n Names) string {

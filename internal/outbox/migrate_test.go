@@ -188,7 +188,7 @@ func TestMigrateFindsIndexes(t *testing.T) {
 	}
 }
 
-// TestMigrateNotify: with the trigger, a commit of rows wakes up who listens; without, nobody is, and it is removed again.
+// TestMigrateNotify: with the trigger, a commit of rows wakes up who sleeps; without, nobody is, and it is removed again.
 func TestMigrateNotify(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -200,6 +200,9 @@ func TestMigrateNotify(t *testing.T) {
 			t.Errorf("notify %v, a second time: %+v", notify, m)
 		}
 		conn, heard := listen(t, db, table.Channel())
+		if err := exec(t.Context(), conn, table.sleeping("pg_try_advisory_lock")); err != nil {
+			t.Fatal(err)
+		}
 		// An app's search_path must not lead the trigger astray.
 		db.Exec(`SET search_path = pg_temp; ` + strings.Replace(insertRow, "outbox", "public.outbox", 1) + `; RESET search_path`)
 		db.Exec(`SELECT pg_notify('` + table.Channel() + `', 'end')`)

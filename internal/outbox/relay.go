@@ -26,7 +26,9 @@ const (
 	// brokerLook is how often a relay that waits for the broker looks for it.
 	brokerLook = 50 * time.Millisecond
 
+	// Measuring takes no more than one part in so many of the time.
 	measureInterval = 15 * time.Second
+	measureShare    = 20
 )
 
 // Options are what a relay works with.
@@ -130,7 +132,10 @@ type session struct {
 	stop       context.Context // ends when the relay is to stop
 	publishing context.Context // ends a little later
 	notified   bool            // a notification came since it was last looked
-	measured   time.Time
+	asleep     bool            // inserts notify
+	awake      time.Duration   // for how long it last waited while it could not sleep
+	floor      floor
+	measureDue time.Time
 
 	pipe      *broker.Pipe
 	suspects  map[string]time.Time // exchanges, and until when they are
@@ -212,7 +217,13 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		if err := s.measure(work); err != nil {
 			return published, err
 		}
-		if !s.ready() { // no transaction, and no claim, is held while nothing can be published
+		ready := s.ready()
+		if !ready || s.notified {
+			if err := s.wake(work); err != nil {
+				return published, err
+			}
+		}
+		if !ready { // no transaction, and no claim, is held while nothing can be published
 			sleep(ctx, brokerLook)
 			continue
 		}
@@ -224,6 +235,7 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		published = published || rd.moved
 		if rd.moved {
 			pause = newBackoff()
+			s.awake = 0
 		}
 		switch {
 		case rd.trouble != nil && !errors.Is(rd.trouble, broker.ErrRefused):
@@ -232,7 +244,7 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 			sleep(ctx, d)
 		case rd.trouble != nil, rd.full && (rd.moved || rd.held), rd.moved && rd.held:
 		default:
-			if err := s.listen(ctx, rd); err != nil {
+			if err := s.listen(ctx, work, rd); err != nil {
 				return published, err
 			}
 		}
@@ -246,31 +258,12 @@ func (s *session) ready() bool {
 	return p.Connected() && !p.Blocked()
 }
 
-// listen waits for a notification, the poll interval at most.
-func (s *session) listen(ctx context.Context, rd *round) error {
-	wait := s.r.o.PollInterval
-	if rd.held {
-		wait = min(wait, heldTime)
-	}
-	if !s.notified {
-		ctx, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
-		if err := s.conn.WaitForNotification(ctx); err != nil && !pgconn.Timeout(err) && ctx.Err() == nil {
-			return err
-		}
-	}
-	if !s.notified { // an idle hour needs no memory
-		s.free = nil
-	}
-	return nil
-}
-
 // measure tells how much there is to do, now and then.
 func (s *session) measure(ctx context.Context) error {
-	if time.Since(s.measured) < measureInterval {
+	start := time.Now()
+	if start.Before(s.measureDue) {
 		return nil
 	}
-	s.measured = time.Now()
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	r := s.conn.ExecPrepared(ctx, stmtMeasure, nil, nil, nil).Read()
@@ -278,6 +271,8 @@ func (s *session) measure(ctx context.Context) error {
 		return r.Err
 	}
 	s.r.metrics.setBacklog(r.Rows[0])
+	// It steps over all that was sent and is not cleaned up: see floor.
+	s.measureDue = start.Add(max(measureInterval, measureShare*time.Since(start)))
 	return nil
 }
 

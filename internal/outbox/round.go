@@ -17,8 +17,10 @@ type row struct {
 	id      string
 	key     string
 	keyed   bool
-	size    int // of the body in bytes; a guess for JSON
-	rank    int // of the rows with its key that were claimed, how many stand before it
+	size    int    // of the body in bytes; a guess for JSON
+	due     string // its send_after
+	above   bool   // it is not below the floor
+	rank    int    // of the rows with its key that were claimed, how many stand before it
 	blocked bool
 	until   string // when the row that blocks it is due, if that is later; "" = somebody else has it
 
@@ -53,6 +55,7 @@ type round struct {
 	rows    []row  // claimed
 	order   []*row // those that may be published, in the order in which they are
 	full    bool   // there may be more rows
+	front   bool   // it was a full look
 	held    bool   // rows of some keys wait for others that somebody else has
 	moved   bool   // something became of a row: the next round begins elsewhere
 	trouble error  // why rows were not published that may be
@@ -77,6 +80,9 @@ func (s *session) round(ctx context.Context) (*round, error) {
 	}
 	if err := s.mark(ctx, rd); err != nil {
 		return nil, err
+	}
+	if s.table.floored() {
+		s.floor.move(rd)
 	}
 	rd.moved = slices.ContainsFunc(rd.rows, func(x row) bool { return !x.left() })
 	if len(rd.rows) > 0 {
@@ -104,23 +110,40 @@ var errSlow = errors.New("the database does not answer")
 func (s *session) claim(ctx context.Context, rd *round) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	held := s.heldKeys()
+	start := time.Now()
+	stmt, held := stmtClaim, s.heldKeys()
+	f := &s.floor
+	if rd.front = f.full(start); !rd.front {
+		stmt = stmtClaimOn
+	} else if start.Sub(f.unheld) > unheldInterval {
+		held, f.unheld = nil, start
+	}
+	from := [2][]byte{}
+	if f.sendAfter != "" {
+		from = [2][]byte{[]byte(f.sendAfter), []byte(f.id)}
+	}
 	p := s.conn.StartPipeline(ctx)
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	p.SendQueryPrepared(stmtClaim, [][]byte{
+	p.SendQueryPrepared(stmt, [][]byte{
 		strconv.AppendInt(nil, int64(s.r.o.Batch), 10),
-		array(len(held), func(i int) (string, bool) { return held[i], false }),
+		array(len(held), func(i int) (string, bool) { return held[i], false }), from[0], from[1],
 	}, nil, nil)
 	_, err := pipelined(p, func(values [][]byte) error {
 		size, err := strconv.Atoi(string(values[2]))
 		if err != nil {
 			return err
 		}
-		rd.rows = append(rd.rows, row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, size: size})
+		rd.rows = append(rd.rows, row{
+			id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, size: size,
+			due: string(values[3]), above: string(values[4]) == "t",
+		})
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("claim rows: %w", err)
+	}
+	if rd.front {
+		f.looked(start, time.Now())
 	}
 	rd.full = len(rd.rows) == s.r.o.Batch
 	return nil

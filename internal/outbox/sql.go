@@ -13,12 +13,15 @@ const (
 	stmtBegin    = "begin"
 	stmtCommit   = "commit"
 	stmtClaim    = "claim"
+	stmtClaimOn  = "claim_on"
 	stmtOrder    = "order"
 	stmtFetch    = "fetch"
 	stmtSent     = "sent"
 	stmtFailed   = "failed"
 	stmtDeferred = "deferred"
 	stmtMeasure  = "measure"
+	stmtSleep    = "sleep"
+	stmtWake     = "wake"
 )
 
 // countLimit bounds what counting the pending rows costs.
@@ -28,7 +31,8 @@ const countLimit = 100_000
 func (t *Table) statements() map[string]string {
 	all := map[string]string{
 		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`, stmtCommit: `COMMIT`,
-		stmtClaim: t.claimSQL(), stmtFetch: t.fetchSQL(), stmtMeasure: t.measureSQL(),
+		stmtClaim: t.claimSQL(false), stmtClaimOn: t.claimSQL(true), stmtFetch: t.fetchSQL(), stmtMeasure: t.measureSQL(),
+		stmtSleep: t.sleeping("pg_try_advisory_lock"), stmtWake: t.sleeping("pg_advisory_unlock"),
 		stmtSent: t.expand(`UPDATE {table} SET {sent_at} = clock_timestamp() WHERE {id} = ANY($1::{idtype}[])`),
 		// One second, doubling to five minutes.
 		stmtFailed: t.expand(`UPDATE {table} t SET {attempts} = COALESCE(t.{attempts}, 0) + 1, {last_error} = f.error,
@@ -50,15 +54,29 @@ const unsent = `{sent_at} IS NULL AND {quarantined_at} IS NULL`
 
 // due leaves plain what the index can do with; where send_after may be null, such rows are due.
 func (t *Table) due() string {
-	if c, _ := t.Get(colSendAfter); c.NotNull {
+	if t.floored() {
 		return `{send_after} <= now()`
 	}
 	return `({send_after} IS NULL OR {send_after} <= now())`
 }
 
+// floored reports whether looks may begin at a floor: not where send_after may be null, because such rows come last in the
+// index, and are due.
+func (t *Table) floored() bool {
+	c, _ := t.Get(colSendAfter)
+	return c.NotNull
+}
+
 // claimSQL locks rows that nobody else has, and none of the keys in $2. The size is a guess where it would have to be
-// worked out: it only says how many rows are fetched together.
-func (t *Table) claimSQL() string {
+// worked out: it only says how many rows are fetched together. $3 and $4 are the floor's send_after and id, or null: on is
+// a look that begins there; the other says which of its rows are above it.
+//
+// What is selected must not change a column and keep its name: ORDER BY would sort by that, and not by the index.
+func (t *Table) claimSQL(on bool) string {
+	above, where := `(({send_after}, {id}) >= ($3::{duetype}, $4::{idtype})) IS NOT FALSE`, ``
+	if on {
+		above, where = `true`, ` AND ({send_after}, {id}) >= ($3::{duetype}, $4::{idtype})`
+	}
 	key, others := `NULL::text`, `$2::text[] IS NOT NULL`
 	if t.Has(colOrderingKey) {
 		key, others = `{ordering_key}`, `({ordering_key} IS NULL OR {ordering_key}::text <> ALL($2::text[]))`
@@ -67,7 +85,8 @@ func (t *Table) claimSQL() string {
 	if t.BodyJSON() {
 		size = `pg_column_size({body})`
 	}
-	return t.expand(`SELECT {id}, ` + key + `, COALESCE(` + size + `, 0) FROM {table} WHERE ` + unsent + ` AND ` + t.due() + ` AND ` + others + `
+	return t.expand(`SELECT {id}, ` + key + `, COALESCE(` + size + `, 0), {send_after}, ` + above + `
+		FROM {table} WHERE ` + unsent + ` AND ` + t.due() + ` AND ` + others + where + `
 		ORDER BY {send_after}, {id} LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED`)
 }
 
@@ -102,19 +121,18 @@ func (t *Table) fetchSQL() string {
 		JOIN {table} t ON t.{id} = w.id ORDER BY w.n`)
 }
 
-// measureSQL counts pending and quarantined rows up to a limit, and takes the age of the row that is due longest.
+// measureSQL counts pending and quarantined rows up to a limit, and takes the age of the row that is due longest: in the order of
+// the index, so that it is among those that are counted and the index is walked once.
 func (t *Table) measureSQL() string {
-	count := func(which string) string {
-		return fmt.Sprintf(`(SELECT count(*) FROM (SELECT FROM {table} WHERE %s LIMIT %d) c)`, which, countLimit)
-	}
-	return t.expand(`SELECT ` + count(unsent) + `, ` + count(`{sent_at} IS NULL AND {quarantined_at} IS NOT NULL`) + `,
-		COALESCE((SELECT extract(epoch FROM now() - {send_after}) FROM {table} WHERE ` + unsent + ` AND {send_after} <= now()
-			ORDER BY {send_after}, {id} LIMIT 1), 0)`)
+	return t.expand(fmt.Sprintf(`SELECT p.n, (SELECT count(*) FROM (SELECT FROM {table} WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL LIMIT %[1]d) c),
+		COALESCE(extract(epoch FROM now() - GREATEST(p.first, 'epoch')), 0)
+		FROM (SELECT count(*) AS n, min(due) FILTER (WHERE due <= now()) AS first
+			FROM (SELECT {send_after} AS due FROM {table} WHERE %[2]s ORDER BY {send_after}, {id} LIMIT %[1]d) c) p`, countLimit, unsent))
 }
 
 // expand puts the table, its columns and their types into SQL.
 func (t *Table) expand(sql string) string {
-	replace := []string{"{table}", t.Quoted(), "{idtype}", t.columns[colID].Type}
+	replace := []string{"{table}", t.Quoted(), "{idtype}", t.columns[colID].Type, "{duetype}", t.columns[colSendAfter].Type}
 	for _, c := range allColumns {
 		replace = append(replace, "{"+c+"}", t.Ref(c))
 	}
@@ -138,7 +156,7 @@ func prepare(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 		params [][]byte
 	}{
 		{stmtSent, [][]byte{none}}, {stmtFailed, [][]byte{none, none, []byte("1")}},
-		{stmtDeferred, [][]byte{none, none, []byte("1 second")}}, {stmtClaim, [][]byte{[]byte("0"), none}},
+		{stmtDeferred, [][]byte{none, none, []byte("1 second")}}, {stmtClaim, [][]byte{[]byte("0"), none, nil, nil}},
 	} {
 		if r := conn.ExecPrepared(ctx, try.name, try.params, nil, nil).Read(); r.Err != nil {
 			return fmt.Errorf("rows of table %s could not be marked: %w", &t.Names, r.Err)
