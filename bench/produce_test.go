@@ -27,7 +27,10 @@ func TestProduceLedger(t *testing.T) {
 	if b.produced.Publish, err = b.published(asked{Requests: 200, Body: 1024, Connections: 5}); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range b.produced.Publish {
+	if b.produced.Batch, err = b.published(asked{Requests: 4, Batch: 50, Body: 1024, Connections: 2}); err != nil {
+		t.Error(err)
+	}
+	for _, r := range append(b.produced.Publish, b.produced.Batch...) {
 		if r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Peak <= 0 || r.Load.messages() != 200 {
 			t.Errorf("%+v", r)
 		}

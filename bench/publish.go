@@ -46,6 +46,12 @@ func (b *bench) httpSingle() (err error) {
 	return err
 }
 
+// httpBatch: a hundred messages a request.
+func (b *bench) httpBatch() (err error) {
+	b.produced.Batch, err = b.published(asked{Requests: max(b.o.messages/100, 1), Batch: 100, Body: 1024, Connections: 5})
+	return err
+}
+
 func (b *bench) published(l asked) (out []*pubRun, err error) {
 	if err := b.declareSent(); err != nil {
 		return nil, err

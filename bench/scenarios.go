@@ -32,6 +32,7 @@ func scenarios() []scenario {
 		{"growth", consume, (*bench).growth},
 		{"profile", consume, (*bench).profile},
 		{"publish", produce, (*bench).httpSingle},
+		{"publish-batch", produce, (*bench).httpBatch},
 		{"outbox", produce, (*bench).outbox},
 		{"outbox-latency", produce, (*bench).latency},
 		{"outbox-million", produce, (*bench).million},
