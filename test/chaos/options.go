@@ -62,7 +62,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.outbox, "outbox", 4000, "rows of the outbox that are committed, more or less")
 	f.IntVar(&o.rollback, "rollback", 400, "and rolled back")
 	f.IntVar(&o.posts, "publish", 2000, "messages that are POSTed to the sidecar")
-	f.IntVar(&o.batches, "batches", 0, "how many of a hundred POSTs are batches")
+	f.IntVar(&o.batches, "batches", 5, "how many of a hundred POSTs are batches")
 	f.IntVar(&o.relays, "relays", 2, "sidecars that relay the outbox, 1 or 2")
 	f.IntVar(&o.faults, "faults", 29, "faults")
 	f.StringVar(&o.kinds, "kinds", strings.Join(allKinds(), ","), "kinds of faults to draw from")
