@@ -22,7 +22,7 @@ var further = []mutant{
 	{
 		name: "parks without the status",
 		edits: []edit{{
-			"internal/topology/park.go", "		h[headerFinalStatusCode] = int32(o.Status)", "		_ = int32(o.Status)",
+			"internal/topology/park.go", "		h[HeaderFinalStatusCode] = int32(o.Status)", "		_ = int32(o.Status)",
 		}},
 		caught: []string{"I4"}, flags: flags(parks, "-faults=0"),
 	},
@@ -95,7 +95,7 @@ var further = []mutant{
 	},
 	{
 		name:   "asks for no window",
-		edits:  []edit{{"internal/broker/subscription.go", "ch.Qos(prefetch, 0, false)", "ch.Qos(0*prefetch, 0, false)"}},
+		edits:  []edit{{"internal/broker/subscription.go", "return s.ch.Qos(prefetch, 0, false)", "return s.ch.Qos(0*prefetch, 0, false)"}},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=0"),
 	},
 	{
