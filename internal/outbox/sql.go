@@ -24,6 +24,10 @@ const (
 	stmtWake     = "wake"
 )
 
+// followLimit is how long rows wait at most before it is looked again whether what they have to come after is still there:
+// it may be deleted, or moved, and nobody tells.
+const followLimit = "1 minute"
+
 // countLimit bounds what counting the pending rows costs.
 const countLimit = 100_000
 
@@ -34,10 +38,11 @@ func (t *Table) statements() map[string]string {
 		stmtClaim: t.claimSQL(false), stmtClaimOn: t.claimSQL(true), stmtFetch: t.fetchSQL(), stmtMeasure: t.measureSQL(),
 		stmtSleep: t.sleeping("pg_try_advisory_lock"), stmtWake: t.sleeping("pg_advisory_unlock"),
 		stmtSent: t.expand(`UPDATE {table} SET {sent_at} = clock_timestamp() WHERE {id} = ANY($1::{idtype}[])`),
-		// One second, doubling to five minutes.
-		stmtFailed: t.expand(`UPDATE {table} t SET {attempts} = COALESCE(t.{attempts}, 0) + 1, {last_error} = f.error,
-			{send_after} = clock_timestamp() + LEAST(interval '1 second' * power(2, LEAST(COALESCE(t.{attempts}, 0), 16)), interval '5 minutes'),
-			{quarantined_at} = CASE WHEN COALESCE(t.{attempts}, 0) + 1 >= $3::int THEN clock_timestamp() END
+		// One second, doubling to five minutes. Attempts may be anything, and are not counted beyond the smallest type's end.
+		stmtFailed: t.expand(`UPDATE {table} t SET {last_error} = f.error,
+			{attempts} = CASE WHEN t.{attempts} >= 32767 THEN t.{attempts} ELSE COALESCE(t.{attempts}, 0) + 1 END,
+			{send_after} = clock_timestamp() + LEAST(interval '1 second' * power(2, GREATEST(0, LEAST(COALESCE(t.{attempts}, 0), 16))), interval '5 minutes'),
+			{quarantined_at} = CASE WHEN COALESCE(t.{attempts}, 0) >= $3::int - 1 THEN clock_timestamp() END
 			FROM unnest($1::{idtype}[], $2::text[]) AS f(id, error) WHERE t.{id} = f.id RETURNING t.{id}, t.{quarantined_at} IS NOT NULL`),
 		// Rows go by what is told for each, or else by the pause.
 		stmtDeferred: t.expand(`UPDATE {table} t SET {send_after} = COALESCE(d.until, clock_timestamp() + $3::interval)
@@ -91,8 +96,8 @@ func (t *Table) claimSQL(on bool) string {
 }
 
 // orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before them
-// that was not claimed, and when that one is due if that is later: then they have to come after it. Where it is not later,
-// somebody else has it. It has to be a statement of its own: its snapshot is taken
+// that was not claimed, and when that one is due if that is later, at most followLimit from now: then they have to come
+// after it. Where it is not later, somebody else has it. It has to be a statement of its own: its snapshot is taken
 // after the rows were locked, so it sees what a relay that had the earlier rows has committed or not.
 func (t *Table) orderSQL() string {
 	return t.expand(`WITH w AS (SELECT * FROM unnest($1::{idtype}[], $2::{keytype}[]) WITH ORDINALITY AS w(id, key, n)),
@@ -100,7 +105,8 @@ func (t *Table) orderSQL() string {
 			SELECT o.{id} AS id, o.{send_after} AS until FROM {table} o
 			WHERE o.{ordering_key} = k.key AND o.{sent_at} IS NULL AND o.{quarantined_at} IS NULL AND o.{id} NOT IN (SELECT id FROM w)
 			ORDER BY o.{id} LIMIT 1) f)
-		SELECT w.n, COALESCE(f.id < w.id, false), CASE WHEN f.until > COALESCE(t.{send_after}, '-infinity') THEN f.until END
+		SELECT w.n, COALESCE(f.id < w.id, false),
+			CASE WHEN f.until > COALESCE(t.{send_after}, '-infinity') THEN LEAST(f.until, (now() + interval '` + followLimit + `')::{duetype}) END
 		FROM w JOIN {table} t ON t.{id} = w.id LEFT JOIN first f ON f.key = w.key ORDER BY w.id`)
 }
 
@@ -122,11 +128,11 @@ func (t *Table) fetchSQL() string {
 }
 
 // measureSQL counts pending and quarantined rows up to a limit, and takes the age of the row that is due longest: in the order of
-// the index, so that it is among those that are counted and the index is walked once.
+// the index, so that it is among those that are counted and the index is walked once. A row of no time ('-infinity') has no age.
 func (t *Table) measureSQL() string {
 	return t.expand(fmt.Sprintf(`SELECT p.n, (SELECT count(*) FROM (SELECT FROM {table} WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL LIMIT %[1]d) c),
-		COALESCE(extract(epoch FROM now() - GREATEST(p.first, 'epoch')), 0)
-		FROM (SELECT count(*) AS n, min(due) FILTER (WHERE due <= now()) AS first
+		COALESCE(extract(epoch FROM now() - p.first), 0)
+		FROM (SELECT count(*) AS n, min(GREATEST(due, 'epoch')) FILTER (WHERE due <= now() AND due > '-infinity') AS first
 			FROM (SELECT {send_after} AS due FROM {table} WHERE %[2]s ORDER BY {send_after}, {id} LIMIT %[1]d) c) p`, countLimit, unsent))
 }
 

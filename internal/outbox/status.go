@@ -73,8 +73,8 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 
 func (s *Status) count(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 	rows, err := query(ctx, conn, t.expand(`SELECT p.pending, p.waiting, p.failing, q.quarantined,
-		COALESCE((SELECT extract(epoch FROM now() - {send_after})::float8 FROM {table}
-			WHERE {sent_at} IS NULL AND {quarantined_at} IS NULL AND {send_after} <= now() ORDER BY {send_after}, {id} LIMIT 1), 0)
+		COALESCE((SELECT extract(epoch FROM now() - GREATEST({send_after}, 'epoch'))::float8 FROM {table}
+			WHERE {sent_at} IS NULL AND {quarantined_at} IS NULL AND {send_after} <= now() AND {send_after} > '-infinity' ORDER BY {send_after}, {id} LIMIT 1), 0)
 		FROM (SELECT count(*) AS pending, count(*) FILTER (WHERE due > now()) AS waiting, count(*) FILTER (WHERE attempts > 0) AS failing
 			FROM (SELECT {send_after} AS due, {attempts} AS attempts FROM {table}
 				WHERE {sent_at} IS NULL AND {quarantined_at} IS NULL LIMIT $1::int) c) p,
@@ -94,7 +94,7 @@ func (s *Status) count(ctx context.Context, conn *pgconn.PgConn, t *Table) error
 
 func (s *Status) list(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 	rows, err := query(ctx, conn, t.expand(`SELECT {id}, COALESCE({attempts}, 0), COALESCE({last_error}, ''),
-		(extract(epoch FROM {quarantined_at}) * 1000)::bigint FROM {table}
+		(extract(epoch FROM GREATEST('epoch', LEAST({quarantined_at}, '9999-01-01'))) * 1000)::bigint FROM {table}
 		WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL ORDER BY {id} LIMIT $1::int`), strconv.AppendInt(nil, statusRows, 10))
 	if err != nil {
 		return err

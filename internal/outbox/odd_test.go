@@ -1,0 +1,119 @@
+package outbox
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestOddTimes: whatever times a row has, it stops neither the relay nor status.
+func TestOddTimes(t *testing.T) {
+	for _, kind := range []string{"timestamptz", "timestamp"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t)
+			r.db.Exec(fmt.Sprintf(`ALTER TABLE outbox ALTER send_after TYPE %s, ALTER quarantined_at TYPE %[1]s, ALTER created_at TYPE %[1]s`, kind))
+			r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key, send_after, created_at) SELECT 'k', convert_to(d, 'UTF8'), d, d::timestamp, d::timestamp
+				FROM unnest(ARRAY['-infinity', '4713-01-01 BC', '0044-03-15 BC', '0001-01-01', '1970-01-01', '9999-12-31', '294276-12-31 23:59:59', 'infinity']) d;
+				INSERT INTO outbox (routing_key, body, ordering_key) SELECT 'k', convert_to('after ' || d, 'UTF8'), d
+				FROM unnest(ARRAY['-infinity', '4713-01-01 BC', '9999-12-31', '294276-12-31 23:59:59', 'infinity']) d;
+				INSERT INTO outbox (routing_key, body, quarantined_at) SELECT 'k', 'given up', d::timestamp
+				FROM unnest(ARRAY['-infinity', '4713-01-01 BC', '294276-12-31 23:59:59', 'infinity']) d`)
+			status := func() *Status {
+				t.Helper()
+				s, err := ReadStatus(t.Context(), r.db.Conn(), r.options.Names)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			if s := status(); s.Pending != 13 || s.Waiting != 3 || len(s.Rows) != 4 || s.Lag < 0 {
+				t.Errorf("before: %+v", s)
+			}
+			registry := prometheus.NewRegistry()
+			relay, _ := r.start(func(o *Options) { o.Registerer = registry })
+			r.eventually("the due rows are sent", func() bool {
+				return r.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NOT NULL`) == "7"
+			})
+			if s := status(); s.Pending != 6 || s.Lag < 0 {
+				t.Errorf("after: %+v", s)
+			}
+			if all := read(t, registry); all["sidecar_outbox_pending_rows"] != 13 || all["sidecar_outbox_lag_seconds"] < 0 || all["sidecar_outbox_lag_seconds"] > 1e11 {
+				t.Errorf("%v", all)
+			}
+			if s := relay.State(); !s.Connected || s.Problem != "" {
+				t.Errorf("%+v", s)
+			}
+			if bodies := r.bodies(); len(bodies) != 7 || bodies["-infinity"] != 1 || bodies["after -infinity"] != 1 {
+				t.Errorf("%v", bodies)
+			}
+		})
+	}
+}
+
+// TestRowOfNoTime: a row whose time has no age is no lag.
+func TestRowOfNoTime(t *testing.T) {
+	r := newRig(t)
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'x', '-infinity')`)
+	registry := prometheus.NewRegistry()
+	_, _ = r.start(func(o *Options) { o.Registerer = registry })
+	r.settled()
+	// Measured once, at the start.
+	if all := read(t, registry); all["sidecar_outbox_pending_rows"] != 1 ||
+		all["sidecar_outbox_lag_seconds"] != 0 {
+		t.Errorf("%v", all)
+	}
+}
+
+// TestFollowersOfAWaitingHead: rows behind one that is due much later, or never, look again soon, so that they go when it is
+// deleted or moved.
+func TestFollowersOfAWaitingHead(t *testing.T) {
+	r := newRig(t)
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key, send_after)
+		SELECT 'k', convert_to('head ' || d, 'UTF8'), d, now() + d::interval FROM unnest(ARRAY['30 days', '300 days']) d
+		UNION ALL SELECT 'k', 'head infinity', 'infinity', 'infinity';
+		INSERT INTO outbox (routing_key, body, ordering_key)
+		SELECT 'k', convert_to(n || ' ' || d, 'UTF8'), d FROM unnest(ARRAY['30 days', '300 days', 'infinity']) d, generate_series(1, 2) n`)
+	_, stop := r.start()
+	const followers = `SELECT count(*) FROM outbox WHERE body NOT LIKE 'head%' AND `
+	r.eventually("the followers wait", func() bool { return r.db.Value(followers+`send_after > now()`) == "6" })
+	stop()
+	if n := r.db.Value(followers + `send_after > now() + interval '1 minute'`); n != "0" {
+		t.Errorf("%s rows wait longer than a minute", n)
+	}
+	r.db.Exec(`DELETE FROM outbox WHERE body = 'head 30 days'; DELETE FROM outbox WHERE body = 'head infinity';
+		UPDATE outbox SET send_after = now() WHERE body = 'head 300 days';
+		UPDATE outbox SET send_after = send_after - interval '1 minute' WHERE body NOT LIKE 'head%'`) // a minute later
+	r.start()
+	r.settled()
+	if bodies := r.bodies(); len(bodies) != 7 {
+		t.Errorf("%v", bodies)
+	}
+}
+
+// TestAttemptsAtTheEnd: rows that failed as often as their type can say, or less than never, fail like others.
+func TestAttemptsAtTheEnd(t *testing.T) {
+	for kind, last := range map[string]string{"smallint": "32767", "integer": "2147483647", "bigint": "9223372036854775807"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t)
+			r.db.Exec(`ALTER TABLE outbox ALTER attempts TYPE ` + kind)
+			r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange, attempts) VALUES ('k', 'last', 'no such', $1), ('k', 'first', 'no such', -$1::numeric - 1), ('k', 'good', NULL, $1)`, last)
+			r.db.Exec(`ALTER TABLE outbox ALTER attempts DROP NOT NULL; INSERT INTO outbox (routing_key, body, exchange, attempts) VALUES ('k', 'null', 'no such', NULL)`)
+			r.start()
+			r.eventually("all have failed", func() bool { return r.db.Value(`SELECT count(*) FROM outbox WHERE last_error IS NOT NULL`) == "3" })
+			if row := r.db.Query(`SELECT attempts, send_after < clock_timestamp() + interval '10 seconds' FROM outbox WHERE body = 'null'`)[0]; row[1] != "t" {
+				t.Errorf("the one without: %v", row)
+			}
+			if row := r.db.Query(`SELECT attempts, quarantined_at IS NOT NULL FROM outbox WHERE body = 'last'`)[0]; row[0] != last || row[1] != "t" {
+				t.Errorf("the last one: %v", row)
+			}
+			if row := r.db.Query(`SELECT attempts < 0, quarantined_at IS NULL FROM outbox WHERE body = 'first'`)[0]; row[0] != "t" || row[1] != "t" {
+				t.Errorf("the first one: %v", row)
+			}
+			r.eventually("the good one is sent", func() bool { return r.db.Value(`SELECT sent_at IS NOT NULL FROM outbox WHERE body = 'good'`) == "t" })
+			if n := r.bodies()["good"]; n != 1 {
+				t.Errorf("the good one came %d times", n)
+			}
+		})
+	}
+}
