@@ -32,7 +32,8 @@ type Pipe struct {
 
 	mu       sync.Mutex
 	inflight map[*Receipt]struct{}
-	why      error // the channel has been closed
+	sent     uint64 // messages so far
+	why      error  // the channel has been closed
 
 	abandoned atomic.Int64 // messages that nobody waits for any more, though the broker has not answered
 }
@@ -43,6 +44,7 @@ type Receipt struct {
 	pub      *Publication
 	confirm  *amqp.DeferredConfirmation
 	sent     time.Time
+	number   uint64 // among those of the pipe, in the order in which they were sent
 	returned *ReturnedError
 }
 
@@ -119,6 +121,8 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 	msg.DeliveryMode = amqp.Persistent
 	r := &Receipt{pipe: c, pub: pub, sent: time.Now()}
 	c.mu.Lock()
+	c.sent++
+	r.number = c.sent
 	c.inflight[r] = struct{}{} // before its return can come
 	c.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })
@@ -249,9 +253,10 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 }
 
 // collect tells the messages that have come back. A return says nothing of which message it is but the message itself: of
-// two that are the same to the last byte it does not matter which one is taken for it. One that is like none of them (the
-// library may read a header value back in another form) is taken for all: what was thought to be lost may then be there
-// twice, and never the other way round.
+// those that are the same to the last byte it is taken for the one sent first. Returns come in the order of sending, each
+// before its confirm: taken for a later one, the one that did come back would be confirmed and held for routed. One that is
+// like none of them (the library may read a header value back in another form) is taken for all: what was thought to be
+// lost may then be there twice, and never the other way round.
 func (c *Pipe) collect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,11 +275,15 @@ func (c *Pipe) collect() {
 
 func (c *Pipe) tell(back *amqp.Return) {
 	why := &ReturnedError{Exchange: back.Exchange, Key: back.RoutingKey, Code: int(back.ReplyCode), Text: back.ReplyText}
+	var first *Receipt
 	for r := range c.inflight {
-		if r.returned == nil && r.is(back) {
-			r.returned = why
-			return
+		if r.returned == nil && (first == nil || r.number < first.number) && r.is(back) {
+			first = r
 		}
+	}
+	if first != nil {
+		first.returned = why
+		return
 	}
 	for r := range c.inflight {
 		r.returned = why

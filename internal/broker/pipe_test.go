@@ -97,6 +97,32 @@ func TestPipeTellsWhatCameBack(t *testing.T) {
 	}
 }
 
+// TestPipeTellsAllOfTheSame: of messages that nothing tells apart each one that came back says so, whichever is asked first.
+func TestPipeTellsAllOfTheSame(t *testing.T) {
+	url := brokertest.URL(t)
+	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
+	c := pipe(t, publisher(t, options(url)))
+	defer c.Close()
+	nowhere := brokertest.Name(t, "nowhere")
+	var receipts []*Receipt
+	for i := range 200 {
+		pub := &Publication{Key: nowhere}
+		if i%4 == 3 {
+			pub = &Publication{Key: queue}
+		}
+		r, err := c.Send(t.Context(), pub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipts = append(receipts, r)
+	}
+	for i, r := range receipts {
+		if err := r.Wait(within(t, 30*time.Second)); errors.Is(err, ErrUnroutable) != (i%4 != 3) || i%4 == 3 && err != nil {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+}
+
 // TestPipeDoesNotGuess: a message that comes back in another form than it was sent in counts for all that are under way.
 func TestPipeDoesNotGuess(t *testing.T) {
 	url := brokertest.URL(t)
