@@ -87,7 +87,7 @@ type batch struct {
 	waits  sync.WaitGroup
 
 	mu      sync.Mutex
-	codes   []uint8        // by item: an index into codes, so that a large batch holds a byte for each
+	codes   []uint8        // by item: an index into outcomes, so that a large batch holds a byte for each
 	details map[int]string // of failures
 	ended   *failure       // why the items after the last one were not read
 }
@@ -114,7 +114,7 @@ func (b *batch) run(in source) {
 			b.ended = bad("The batch ended early, came too slowly or cannot be read.")
 			return
 		}
-		b.codes = b.grown()
+		b.grow()
 		if f == nil {
 			f = b.begin(index, &m, bytes, start)
 		}
@@ -153,22 +153,27 @@ func (b *batch) begin(index int, m *message, bytes int64, start time.Time) *fail
 	return nil
 }
 
-func (b *batch) grown() []uint8 {
+// grow makes room for the result of one more item, which is unknown until it is settled. The new slice is stored under the
+// lock: items before it are settled meanwhile, and one noted in the old slice would be lost.
+func (b *batch) grow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append(b.codes, 0)
+	b.codes = append(b.codes, 0)
 }
 
 // settle notes what became of an item.
 func (b *batch) settle(index int, alias string, f *failure, start time.Time) {
-	if f == nil {
-		b.server.metrics.count(alias, published, time.Since(start))
-		return
+	c := published
+	if f != nil {
+		c = f.code
 	}
-	b.server.metrics.count(alias, f.code, time.Since(start))
+	b.server.metrics.count(alias, c, time.Since(start))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.codes[index] = indexOf(f)
+	b.codes[index] = indexOf(c)
+	if f == nil {
+		return
+	}
 	if b.details == nil {
 		b.details = map[int]string{}
 	}
@@ -198,7 +203,11 @@ func (b *batch) answer() {
 		if index%1000 == 999 {
 			b.patience(time.Now())
 		}
-		_ = lines.Encode(result{Index: index, Status: outcomes[c].status, Code: outcomes[c].code, Detail: b.details[index]})
+		o := outcomes[c]
+		if o.code == published {
+			o.code = "" // its status says it
+		}
+		_ = lines.Encode(result{Index: index, Status: o.status, Code: o.code, Detail: b.details[index]})
 	}
 	if f := b.ended; f != nil {
 		_ = lines.Encode(result{Index: len(b.codes), Status: f.status, Code: f.code, Detail: f.detail + " This message and all after it were not read."})
@@ -206,23 +215,24 @@ func (b *batch) answer() {
 	_ = out.Flush() // only a client that is gone can fail this
 }
 
-// outcomes are what an item may end with. The first one is that of a message that the broker has.
+// outcomes are what an item may end with. The first one is that of an item that nothing is known of, so that nothing but a
+// confirm makes it a 204.
 var outcomes = []struct {
 	status int
 	code   code
 }{
-	{http.StatusNoContent, ""}, {http.StatusBadRequest, invalid}, {http.StatusForbidden, forbidden}, {http.StatusNotFound, unroutable},
-	{http.StatusRequestEntityTooLarge, tooLarge}, {http.StatusServiceUnavailable, nacked}, {http.StatusServiceUnavailable, blocked},
-	{http.StatusServiceUnavailable, busy}, {http.StatusServiceUnavailable, disconnected}, {http.StatusServiceUnavailable, stopping},
-	{http.StatusGatewayTimeout, unknown},
+	{http.StatusGatewayTimeout, unknown}, {http.StatusNoContent, published}, {http.StatusBadRequest, invalid}, {http.StatusForbidden, forbidden},
+	{http.StatusNotFound, unroutable}, {http.StatusRequestEntityTooLarge, tooLarge}, {http.StatusServiceUnavailable, nacked},
+	{http.StatusServiceUnavailable, blocked}, {http.StatusServiceUnavailable, busy}, {http.StatusServiceUnavailable, disconnected},
+	{http.StatusServiceUnavailable, stopping},
 }
 
-// indexOf finds a failure among outcomes. What is not there counts as unknown, so that nobody takes it for a refusal.
-func indexOf(f *failure) uint8 {
+// indexOf finds a code among outcomes. What is not there counts as unknown, so that nobody takes it for a refusal.
+func indexOf(c code) uint8 {
 	for i, o := range outcomes {
-		if o.code == f.code {
+		if o.code == c {
 			return uint8(i) // #nosec G115 -- there are a dozen
 		}
 	}
-	return uint8(len(outcomes) - 1) // #nosec G115 -- as above
+	return 0
 }

@@ -305,12 +305,43 @@ func TestBatchBusy(t *testing.T) {
 // A code that no item can have is told as unknown: nobody must take it for a refusal.
 func TestOutcomes(t *testing.T) {
 	for _, c := range codes {
-		i := indexOf(&failure{code: c})
-		if got := outcomes[i].code; got != c && c != published && c != internal {
+		if got := outcomes[indexOf(c)].code; got != c && c != internal {
 			t.Errorf("%s becomes %s", c, got)
 		}
 	}
-	if outcomes[indexOf(&failure{code: internal})].code != unknown {
-		t.Error("a bug is no refusal")
+	if outcomes[indexOf(internal)].code != unknown || outcomes[0].code != unknown {
+		t.Error("a bug is no refusal, and nothing known is no success")
+	}
+}
+
+// TestBatchOfFailures: every one of thousands of items that fail says so, while the batch is still being read. To be run with
+// the race detector.
+func TestBatchOfFailures(t *testing.T) {
+	r := start(t, "", nil)
+	const n = 5000
+	missing := `{"exchange":"direct","routing_key":"` + brokertest.Name(t, "missing") + `","body":""}`
+	wrong := `{"exchange":"elsewhere","routing_key":"k","body":""}`
+	lines := make([]string, n)
+	for i := range lines {
+		lines[i] = missing
+		if i%3 == 2 {
+			lines[i] = wrong
+		}
+	}
+	got := r.batch(lines...)
+	if len(got) != n {
+		t.Fatalf("%d results", len(got))
+	}
+	for i, one := range got {
+		want := http.StatusNotFound
+		if i%3 == 2 {
+			want = http.StatusForbidden
+		}
+		if one.Status != want || one.Detail == "" && i < maxDetails/2 {
+			t.Fatalf("%d: %+v", i, one)
+		}
+	}
+	if of := r.metric("sidecar_publish_requests_total", "exchange", "direct", "result", "unroutable"); of != float64(n-n/3) {
+		t.Errorf("counted %v", of)
 	}
 }

@@ -81,7 +81,7 @@ func FuzzLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		m, failed := s.readLine(line, telemetry.Carrier{})
 		if failed != nil {
-			if outcomes[indexOf(failed)].status != failed.status || failed.detail == "" {
+			if outcomes[indexOf(failed.code)].status != failed.status || failed.detail == "" {
 				t.Fatalf("%v", failed)
 			}
 			return
