@@ -136,7 +136,7 @@ func TestInvalid(t *testing.T) {
 		{"Amqp-Nonsense", "x", "Amqp-Nonsense is no property"},
 		{"Amqp-Priority", "256", "Amqp-Priority"}, {"Amqp-Priority", "-1", "Amqp-Priority"}, {"Amqp-Priority", "high", "Amqp-Priority"},
 		{"Amqp-Expiration", "5s", "Amqp-Expiration"}, {"Amqp-Expiration", "-1", "Amqp-Expiration"}, {"Amqp-Expiration", "4294967296", "Amqp-Expiration"},
-		{"Amqp-Timestamp", "yesterday", "Amqp-Timestamp"}, {"Amqp-Timestamp", "1782907200", "Amqp-Timestamp"},
+		{"Amqp-Timestamp", "yesterday", "Amqp-Timestamp"}, {"Amqp-Timestamp", "1782907200", "Amqp-Timestamp"}, {"Amqp-Timestamp", "0001-01-01T00:00:00Z", "cannot be sent"}, {"Amqp-Timestamp", "0001-01-01T01:00:00.5+01:00", "cannot be sent"},
 		{"Amqp-Message-Id", "100%", "Amqp-Message-Id is not percent-encoded"}, {"Amqp-Message-Id", "%zz", "Amqp-Message-Id"}, {"Amqp-Header-A", "%4", "Amqp-Header-A"},
 		{"Amqp-Priority", "%", "Amqp-Priority"}, {"Content-Encoding", "%x", "Content-Encoding"}, {"Idempotency-Key", "%", "Idempotency-Key"}, {"Idempotency-Key", "", "empty"},
 		{"Amqp-Message-Id", long, "Amqp-Message-Id has 256 bytes"}, {"Content-Type", long, "Content-Type"}, {"Idempotency-Key", long, "Idempotency-Key"},
@@ -266,7 +266,15 @@ func TestNacked(t *testing.T) {
 	full := brokertest.Queue(t, r.url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
 	r.wantPublished("the first", r.post("/publish/direct/"+full, "x"))
 	for range 3 {
-		r.want("one too many", r.post("/publish/direct/"+full, "x"), http.StatusServiceUnavailable, nacked, "queue may be full")
+		r.want("one too many", r.post("/publish/direct/"+full, "x"), http.StatusServiceUnavailable, nacked, "may be full")
+	}
+	// Of two queues the other one has it each time, which the answer does not deny.
+	r.bind(full, "both")
+	for range 2 {
+		r.want("one of two", r.post("/publish/default/both", "x"), http.StatusServiceUnavailable, nacked, "other queues of the exchange may have it")
+		if d := r.get(); d.RoutingKey != "both" {
+			t.Errorf("%+v", d)
+		}
 	}
 	r.wantPublished("another queue", r.post("/publish/direct/"+r.queue, "x"))
 }

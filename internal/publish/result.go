@@ -25,7 +25,7 @@ const (
 	badMethod    code = "method_not_allowed" //
 	tooLarge     code = "too_large"          // the body, for us or for the broker
 	misdirected  code = "misdirected"        // the Host header names another server
-	nacked       code = "nacked"             // the broker did not take it: a queue is full
+	nacked       code = "nacked"             // a queue did not take it, others may have it
 	blocked      code = "blocked"            // the broker's alarm
 	busy         code = "busy"               // too much at once
 	disconnected code = "disconnected"       // no connection to the broker
@@ -37,7 +37,7 @@ const (
 // codes are those that a message to a known exchange may end with.
 var codes = []code{published, invalid, forbidden, unroutable, tooLarge, nacked, blocked, busy, disconnected, stopping, unknown, internal}
 
-// failure is why a message was not published.
+// failure is why a message was not published, or not to all of its queues.
 type failure struct {
 	code   code
 	status int
@@ -88,8 +88,12 @@ func explain(err error) *failure {
 		return answer(invalid, http.StatusBadRequest, "Routing key, properties and headers together do not fit a frame of the broker: %s", said)
 	case errors.Is(err, broker.ErrInvalid):
 		return answer(invalid, http.StatusBadRequest, "This is no message that AMQP can carry: %s", said)
-	case errors.Is(err, broker.ErrNacked), isRefused:
-		return answer(nacked, http.StatusServiceUnavailable, "The broker did not take the message; a queue may be full: %s", said)
+	case errors.Is(err, broker.ErrNacked): // of one queue or more, which is all that the broker says
+		return answer(nacked, http.StatusServiceUnavailable,
+			"A queue did not take the message and may be full; other queues of the exchange may have it. Send it again with the same "+
+				"Idempotency-Key, by which their consumers can tell. (%s)", said)
+	case isRefused:
+		return answer(nacked, http.StatusServiceUnavailable, "The broker did not take the message: %s", said)
 	case errors.Is(err, broker.ErrBlocked):
 		return answer(blocked, http.StatusServiceUnavailable, "The broker has an alarm and takes no messages. Nothing was sent.")
 	case errors.Is(err, broker.ErrBusy):
