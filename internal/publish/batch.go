@@ -43,7 +43,6 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	}
 	if f != nil {
 		s.metrics.count("", f.code, 0)
-		w.Header()["Connection"] = closing // what is left of the body is not read
 		s.refuse(w, f)
 		return
 	}
@@ -194,8 +193,8 @@ type result struct {
 func (b *batch) answer() {
 	b.patience(time.Now())
 	b.w.Header().Set("Content-Type", "application/jsonl")
-	if b.ended != nil {
-		b.w.Header()["Connection"] = closing // what is left of the body is not read
+	if b.ended == nil {
+		b.w.Header().Del("Connection") // the body was read
 	}
 	out := bufio.NewWriterSize(b.w, 16<<10)
 	lines := json.NewEncoder(out)

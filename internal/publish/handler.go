@@ -37,13 +37,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			s.refuse(w, &failure{code: internal, status: http.StatusInternalServerError})
 		}
 	}()
+	if r.ContentLength != 0 {
+		// Until the body is read to its end: or the server would read what is left first, however slowly it comes.
+		h["Connection"] = closing
+	}
 	path := r.URL.EscapedPath()
 	if f := s.guard(r, path); f != nil {
 		s.metrics.count("", f.code, 0)
 		s.refusals.Do(func(suppressed int) {
 			s.o.Logger.Warn("publish refused", "peer", r.RemoteAddr, "status", f.status, "why", f.detail, "suppressed", suppressed)
 		})
-		h["Connection"] = closing // or the server would read a refused body first, however slowly it comes
+		h["Connection"] = closing
 		s.refuse(w, f)
 		return
 	}
@@ -142,9 +146,9 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 	room := room{server: s}
 	defer room.free()
 	if m.msg.Body, f = room.body(r); f != nil {
-		w.Header()["Connection"] = closing // what is left of the body is not read
 		return m.alias, f
 	}
+	w.Header().Del("Connection")
 	m.trace = prefer(carrierOf(r.Header), telemetry.CarrierFrom(m.msg.Headers))
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(s.o.Timeout))
 	defer cancel()
