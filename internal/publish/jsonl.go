@@ -124,6 +124,10 @@ func (in *item) body(m *amqp.Publishing) *failure {
 		}
 		m.Body = b
 	case len(in.Body) > 0 && in.Body[0] == '"':
+		if inner := in.Body[1 : len(in.Body)-1]; bytes.IndexByte(inner, '\\') < 0 { // most large texts stand there as they are
+			m.Body = bytes.Clone(inner)
+			break
+		}
 		var text string
 		_ = json.Unmarshal(in.Body, &text) // it was parsed with the line before: it cannot fail
 		m.Body = []byte(text)
