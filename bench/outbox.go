@@ -32,7 +32,7 @@ func (r *relayRun) per10k(cpu float64) float64 { return cpu / float64(r.Load.Row
 // Rounds of what takes long.
 const fewRounds = 3
 
-// outbox: rows that are committed at once, relayed by one process and by two. The loop by hand gets a fifth of them: it is
+// outbox: rows that are committed at once, relayed by one process and by two. The loop by hand gets a tenth of them: it is
 // slow, and its rate does not depend on how many there are.
 func (b *bench) outbox() error {
 	keep := false
@@ -41,7 +41,7 @@ func (b *bench) outbox() error {
 		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.dir, "relay")}) {
 			l := pending{Rows: b.size(100_000), Body: 1024, Relays: relays}
 			if !c.sidecar {
-				l.Rows /= 5
+				l.Rows /= 10
 			}
 			steps = append(steps, func() error {
 				l := l
