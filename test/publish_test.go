@@ -324,7 +324,7 @@ func TestPublishBatch(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t)
 	s := sc.run()
-	body := `{"routing_key":"a","body":{"n":1},"message_id":"one"}` + "\n" + `{"exchange":"other"}` + "\n" + `{"routing_key":"b","body":"x","message_id":"two","headers":{"n":7}}` + "\n"
+	body := `{"routing_key":"a","body":{"n":1},"message_id":"one"}` + "\n" + `{"exchange":"other","routing_key":"k"}` + "\n" + `{"routing_key":"b","body":"x","message_id":"two","headers":{"n":7}}` + "\n"
 	status, header, answer := s.send("/publish:batch", body, map[string]string{"Content-Type": "application/jsonl"})
 	lines := strings.Split(answer, "\n")
 	if status != 200 || header.Get("Content-Type") != "application/jsonl" || len(lines) != 4 || lines[0] != `{"index":0,"status":204}` ||

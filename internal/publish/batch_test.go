@@ -101,6 +101,29 @@ func TestBatchItems(t *testing.T) {
 		{`{"routing_key":"ok","body":"` + strings.Repeat("x", 100) + `"}`, "", 204, ""},
 		{`nonsense`, "not a JSON object", 400, invalid},
 		{`[]`, "not a JSON object", 400, invalid},
+		{`null`, "not a JSON object", 400, invalid},
+		{`"routing_key"`, "not a JSON object", 400, invalid},
+		{`{}`, "no routing_key", 400, invalid},
+		{`{"body":"x"}`, "no routing_key", 400, invalid},
+		{`{"routing_key":null,"body":"x"}`, "no routing_key", 400, invalid},
+		{`{"routing_key":7}`, "routing_key cannot be read", 400, invalid},
+		{`{"routing_key":"ok"`, "not a JSON object", 400, invalid},
+		{`{"routing_key":"ok",7:1}`, "not a JSON object", 400, invalid},
+		{`{"routing_key":"ok","Body":"x"}`, `no field "Body"`, 400, invalid},
+		{`{"routing_key":"elsewhere","Routing_Key":"ok"}`, `no field "Routing_Key"`, 400, invalid},
+		{`{"routing_key":"elsewhere","routing_key":"ok"}`, "routing_key is there twice", 400, invalid},
+		{`{"routing_key":"ok","routing\u005fkey":"ok"}`, "routing_key is there twice", 400, invalid},
+		{`{"routing_key":"ok","headers":{"a":1,"a":1}}`, `"a" is there twice`, 400, invalid},
+		{`{"routing_key":"ok","headers":{"a":[{"b":1,"b":1}]}}`, `"a" has "b" twice`, 400, invalid},
+		{`{"routing_key":"ok","body":"lone \ud800"}`, "body holds half of a surrogate pair", 400, invalid},
+		{`{"routing_key":"ok","body":"\ud800\u0041"}`, "half of a surrogate pair", 400, invalid},
+		{`{"routing_key":"ok","body":"\ud800\ud800\udc00"}`, "half of a surrogate pair", 400, invalid},
+		{`{"routing_key":"ok","body":"\udc00"}`, "half of a surrogate pair", 400, invalid},
+		{`{"routing_key":"ok","message_id":"\uDFFF"}`, "message_id holds half", 400, invalid},
+		{`{"routing_key":"ok","headers":{"\udc00":1}}`, "headers holds half", 400, invalid},
+		{`{"routing_key":"ok","body":"\ud83d\ude00 \\ud800 \n\u00e9"}`, "", 204, ""},
+		{`{"routing_key":"ok","body":{"as it stands":"\ud800"}}`, "", 204, ""},
+		{`{"routing_key":"ok","timestamp":"0001-01-01T00:00:00Z"}`, "cannot be sent", 400, invalid},
 		{`{"routing_key":"ok"} {}`, "behind", 400, invalid},
 		{`{"routing_key":"ok","bodi":""}`, "bodi", 400, invalid},
 		{"{\"routing_key\":\"ok\xff\"}", "UTF-8", 400, invalid},
@@ -222,7 +245,7 @@ func TestMultipart(t *testing.T) {
 func TestBatchOfTooMany(t *testing.T) {
 	r := start(t, "", nil)
 	r.server.maxItems = 2
-	got := r.batch(`{"body":"1"}`, `{"body":"2"}`, `{"body":"3"}`, `{"body":"4"}`)
+	got := r.batch(`{"routing_key":"","body":"1"}`, `{"routing_key":"","body":"2"}`, `{"routing_key":"","body":"3"}`, `{"routing_key":"","body":"4"}`)
 	if len(got) != 3 || got[1].Status != 204 || got[2].Status != http.StatusRequestEntityTooLarge || got[2].Code != tooLarge || !strings.Contains(got[2].Detail, "at most 2 messages") {
 		t.Errorf("%+v", got)
 	}
@@ -233,7 +256,7 @@ func TestBatchOfTooMany(t *testing.T) {
 func TestBatchTrace(t *testing.T) {
 	r := start(t, "", nil)
 	const parent, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-01"
-	r.results(r.post("/publish:batch", `{"body":""}`+"\n"+`{"body":"","headers":{"traceparent":"`+other+`"}}`, "Content-Type", "application/json-lines", "Traceparent", parent))
+	r.results(r.post("/publish:batch", `{"routing_key":"","body":""}`+"\n"+`{"routing_key":"","body":"","headers":{"traceparent":"`+other+`"}}`, "Content-Type", "application/json-lines", "Traceparent", parent))
 	for _, want := range []string{parent, other} {
 		if d := r.get(); d.Headers["traceparent"] != want {
 			t.Errorf("%v", d.Headers)
@@ -287,17 +310,17 @@ func TestBatchWhileStopping(t *testing.T) {
 func TestBatchBusy(t *testing.T) {
 	r := start(t, "", func(o *Options) { o.Timeout, o.MaxInflight = 3*time.Second, 1 })
 	r.server.inflight.enter()
-	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Code != busy {
+	if got := r.batch(`{"routing_key":"","body":"x"}`); len(got) != 1 || got[0].Code != busy {
 		t.Errorf("messages: %+v", got)
 	}
 	r.server.inflight.leave()
 	r.server.inflight.take(r.server.inflight.maxBytes)
-	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Code != busy {
+	if got := r.batch(`{"routing_key":"","body":"x"}`); len(got) != 1 || got[0].Code != busy {
 		t.Errorf("bytes: %+v", got)
 	}
 	r.want("a body of unknown length", r.do(http.MethodPost, "/publish/direct/"+r.queue, io.MultiReader(strings.NewReader("x")), "Idempotency-Key", "k"), http.StatusServiceUnavailable, busy, "Too many")
 	time.AfterFunc(20*time.Millisecond, func() { r.server.inflight.give(r.server.inflight.maxBytes) })
-	if got := r.batch(`{"body":"x"}`); len(got) != 1 || got[0].Status != 204 {
+	if got := r.batch(`{"routing_key":"","body":"x"}`); len(got) != 1 || got[0].Status != 204 {
 		t.Errorf("room: %+v", got)
 	}
 }

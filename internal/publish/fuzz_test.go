@@ -77,7 +77,7 @@ func FuzzHeaders(f *testing.F) {
 func FuzzLine(f *testing.F) {
 	s := offline()
 	f.Add([]byte(`{"exchange":"default","routing_key":"k","body":{"a":1},"headers":{"x-death":[],"n":1.5,"t":{"a":[null,true]}},"priority":3}`))
-	f.Add([]byte(`{"body_base64":"AP8=","expiration":"1","timestamp":"2026-07-01T12:00:00Z","content_type":"x"}`))
+	f.Add([]byte(`{"routing_key":"","body_base64":"AP8=","expiration":"1","timestamp":"2026-07-01T12:00:00Z","content_type":"x"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		m, failed := s.readLine(line, telemetry.Carrier{})
 		if failed != nil {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -19,21 +20,58 @@ import (
 
 // item is one line of a batch. Its names are those of the records of dead letters where there are such.
 type item struct {
-	Exchange        *string         `json:"exchange"` // an alias; absent is "default"
-	RoutingKey      string          `json:"routing_key"`
-	Body            json.RawMessage `json:"body"`        // a text is published as it is, anything else as JSON
-	BodyBase64      *string         `json:"body_base64"` // in the place of body
-	ContentType     *string         `json:"content_type"`
-	ContentEncoding string          `json:"content_encoding"`
-	MessageID       string          `json:"message_id"`
-	CorrelationID   string          `json:"correlation_id"`
-	ReplyTo         string          `json:"reply_to"`
-	Type            string          `json:"type"`
-	AppID           string          `json:"app_id"`
-	Priority        json.Number     `json:"priority"`
-	Expiration      json.RawMessage `json:"expiration"` // milliseconds, as a number or a text
-	Timestamp       string          `json:"timestamp"`  // RFC 3339
-	Headers         json.RawMessage `json:"headers"`    // an object; its values keep their types
+	exchange        *string         // an alias; absent is "default"
+	routingKey      *string         // required, and may be empty
+	body            json.RawMessage // a text is published as it is, anything else as JSON
+	bodyBase64      *string         // in the place of body
+	contentType     *string
+	contentEncoding string
+	messageID       string
+	correlationID   string
+	replyTo         string
+	kind            string // the property type
+	appID           string
+	priority        json.Number
+	expiration      json.RawMessage // milliseconds, as a number or a text
+	timestamp       string          // RFC 3339
+	headers         json.RawMessage // an object; its values keep their types
+}
+
+// field is where the value of a field belongs; nil for a name that is not exactly that of one.
+func (in *item) field(name string) any {
+	switch name {
+	case "exchange":
+		return &in.exchange
+	case "routing_key":
+		return &in.routingKey
+	case "body":
+		return &in.body
+	case "body_base64":
+		return &in.bodyBase64
+	case "content_type":
+		return &in.contentType
+	case "content_encoding":
+		return &in.contentEncoding
+	case "message_id":
+		return &in.messageID
+	case "correlation_id":
+		return &in.correlationID
+	case "reply_to":
+		return &in.replyTo
+	case "type":
+		return &in.kind
+	case "app_id":
+		return &in.appID
+	case "priority":
+		return &in.priority
+	case "expiration":
+		return &in.expiration
+	case "timestamp":
+		return &in.timestamp
+	case "headers":
+		return &in.headers
+	}
+	return nil
 }
 
 // readLine makes a message of a line of JSON.
@@ -43,20 +81,20 @@ func (s *Server) readLine(line []byte, request telemetry.Carrier) (message, *fai
 		return message{}, f
 	}
 	alias := defaultAlias
-	if in.Exchange != nil {
-		alias = *in.Exchange
+	if in.exchange != nil {
+		alias = *in.exchange
 	}
-	m, f := s.address(alias, in.RoutingKey)
+	m, f := s.address(alias, *in.routingKey)
 	if f != nil {
 		return m, f
 	}
 	if f = in.properties(&m.msg); f != nil {
 		return m, f
 	}
-	if m.msg.Headers, f = readTable(in.Headers); f != nil {
+	if m.msg.Headers, f = readTable(in.headers); f != nil {
 		return m, f
 	}
-	if f = in.body(&m.msg); f != nil {
+	if f = in.content(&m.msg); f != nil {
 		return m, f
 	}
 	if int64(len(m.msg.Body)) > s.o.MaxBody {
@@ -66,20 +104,85 @@ func (s *Server) readLine(line []byte, request telemetry.Carrier) (message, *fai
 	return m, nil
 }
 
-// decode reads exactly one JSON object without unknown fields: one that is not understood must not be lost.
+// decode reads exactly one JSON object whose fields are all known and there once: what is not understood must not be lost.
+// Package json would take names in any case, the last of several values, and null for an object.
 func decode(line []byte, into *item) *failure {
 	if !utf8.Valid(line) {
 		return bad("The line is not UTF-8; bytes are for body_base64.")
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	broken := func(err error) *failure {
 		return bad("The line is not a JSON object of a message: %s.", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	switch start, err := d.Token(); {
+	case err != nil:
+		return broken(err)
+	case start != json.Delim('{'):
+		return bad("The line is not a JSON object of a message.")
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return broken(err)
+		}
+		name, _ := token.(string) // package json takes nothing else in this place
+		to := into.field(name)
+		switch {
+		case to == nil:
+			return bad("There is no field %.100q; case matters.", name)
+		case seen[name]:
+			return bad("The field %s is there twice.", name)
+		}
+		seen[name] = true
+		begin := d.InputOffset()
+		if err = d.Decode(to); err != nil {
+			return bad("The field %s cannot be read: %s.", name, strings.TrimPrefix(err.Error(), "json: "))
+		}
+		// A body that is no text is published as it stands.
+		if (name != "body" || into.body[0] == '"') && hasLoneSurrogate(line[begin:d.InputOffset()]) {
+			return bad("The field %s holds half of a surrogate pair, which is no text.", name)
+		}
+	}
+	if _, err := d.Token(); err != nil { // its end
+		return broken(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return bad("There is something behind the JSON object.")
 	}
+	if into.routingKey == nil {
+		return bad("There is no routing_key; it may be empty.")
+	}
 	return nil
+}
+
+// hasLoneSurrogate looks in valid JSON for an escape of half a character, which package json would replace without a word.
+func hasLoneSurrogate(raw []byte) bool {
+	for {
+		i := bytes.IndexByte(raw, '\\')
+		if i < 0 {
+			return false
+		}
+		if raw = raw[i:]; raw[1] != 'u' {
+			raw = raw[2:]
+			continue
+		}
+		first := escaped(raw)
+		raw = raw[6:]
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' || utf16.DecodeRune(first, escaped(raw)) == utf8.RuneError {
+			return true
+		}
+		raw = raw[6:]
+	}
+}
+
+// escaped reads \uXXXX.
+func escaped(raw []byte) rune {
+	n, _ := strconv.ParseUint(string(raw[2:6]), 16, 16) // of valid JSON: it cannot fail
+	return rune(n)
 }
 
 func (in *item) properties(m *amqp.Publishing) *failure {
@@ -87,53 +190,53 @@ func (in *item) properties(m *amqp.Publishing) *failure {
 		to          *string
 		name, value string
 	}{
-		{&m.ContentEncoding, "content_encoding", in.ContentEncoding}, {&m.MessageId, "message_id", in.MessageID},
-		{&m.CorrelationId, "correlation_id", in.CorrelationID}, {&m.ReplyTo, "reply_to", in.ReplyTo}, {&m.Type, "type", in.Type},
-		{&m.AppId, "app_id", in.AppID},
+		{&m.ContentEncoding, "content_encoding", in.contentEncoding}, {&m.MessageId, "message_id", in.messageID},
+		{&m.CorrelationId, "correlation_id", in.correlationID}, {&m.ReplyTo, "reply_to", in.replyTo}, {&m.Type, "type", in.kind},
+		{&m.AppId, "app_id", in.appID},
 	} {
 		if f := setShort(p.to, p.name, p.value); f != nil {
 			return f
 		}
 	}
-	if in.ContentType != nil {
-		if f := setShort(&m.ContentType, "content_type", *in.ContentType); f != nil {
+	if in.contentType != nil {
+		if f := setShort(&m.ContentType, "content_type", *in.contentType); f != nil {
 			return f
 		}
 	}
-	if f := setPriority(&m.Priority, "priority", in.Priority.String()); f != nil {
+	if f := setPriority(&m.Priority, "priority", in.priority.String()); f != nil {
 		return f
 	}
-	expiration := strings.Trim(string(in.Expiration), `"`)
+	expiration := strings.Trim(string(in.expiration), `"`)
 	if expiration == "null" {
 		expiration = ""
 	}
 	if f := setExpiration(&m.Expiration, "expiration", expiration); f != nil {
 		return f
 	}
-	return setTimestamp(&m.Timestamp, "timestamp", in.Timestamp)
+	return setTimestamp(&m.Timestamp, "timestamp", in.timestamp)
 }
 
-func (in *item) body(m *amqp.Publishing) *failure {
+func (in *item) content(m *amqp.Publishing) *failure {
 	switch {
-	case in.BodyBase64 != nil && in.Body != nil:
+	case in.bodyBase64 != nil && in.body != nil:
 		return bad("There are body and body_base64; one of them is enough.")
-	case in.BodyBase64 != nil:
-		b, err := base64.StdEncoding.DecodeString(*in.BodyBase64)
+	case in.bodyBase64 != nil:
+		b, err := base64.StdEncoding.DecodeString(*in.bodyBase64)
 		if err != nil {
 			return bad("body_base64 is not base64.")
 		}
 		m.Body = b
-	case len(in.Body) > 0 && in.Body[0] == '"':
-		if inner := in.Body[1 : len(in.Body)-1]; bytes.IndexByte(inner, '\\') < 0 { // most large texts stand there as they are
-			m.Body = bytes.Clone(inner)
+	case len(in.body) > 0 && in.body[0] == '"':
+		if inner := in.body[1 : len(in.body)-1]; bytes.IndexByte(inner, '\\') < 0 { // most large texts stand there as they are
+			m.Body = inner
 			break
 		}
 		var text string
-		_ = json.Unmarshal(in.Body, &text) // it was parsed with the line before: it cannot fail
+		_ = json.Unmarshal(in.body, &text) // it was parsed with the line before: it cannot fail
 		m.Body = []byte(text)
-	case in.Body != nil:
-		m.Body = bytes.Clone(in.Body)
-		if in.ContentType == nil {
+	case in.body != nil:
+		m.Body = in.body
+		if in.contentType == nil {
 			m.ContentType = "application/json"
 		}
 	}
@@ -148,32 +251,39 @@ func readTable(raw json.RawMessage) (amqp.Table, *failure) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var object map[string]any
-	if err := d.Decode(&object); err != nil {
+	if raw[0] != '{' {
 		return nil, bad("headers must be a JSON object.")
 	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	_, _ = d.Token() // here and below: it was read with the line before, so it cannot fail
 	t := amqp.Table{}
-	for name, v := range object {
-		if left(name) {
-			continue
+	seen := map[string]bool{}
+	for d.More() {
+		token, _ := d.Token()
+		name, _ := token.(string)
+		value, err := readField(d, maxNesting)
+		if err == nil && seen[name] {
+			err = errors.New("is there twice")
 		}
-		value, err := fieldOf(v, maxNesting)
 		if err != nil {
 			return nil, bad("The header %.100q %s.", name, err)
 		}
-		t[name] = value
+		seen[name] = true
+		if !left(name) {
+			t[name] = value
+		}
 	}
 	return t, nil
 }
 
-// fieldOf is the AMQP value of a JSON value.
-func fieldOf(v any, depth int) (any, error) {
+// readField reads a JSON value as one of AMQP.
+func readField(d *json.Decoder, depth int) (any, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("is nested more than %d deep", maxNesting)
 	}
-	switch v := v.(type) {
+	token, _ := d.Token()
+	switch v := token.(type) {
 	case json.Number:
 		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
 			return n, nil
@@ -183,25 +293,38 @@ func fieldOf(v any, depth int) (any, error) {
 			return nil, errors.New("is a number that AMQP does not have")
 		}
 		return f, nil
-	case []any:
-		list := make([]any, len(v))
-		for i, e := range v {
-			var err error
-			if list[i], err = fieldOf(e, depth-1); err != nil {
-				return nil, err
-			}
+	case json.Delim:
+		if v == '[' {
+			return readList(d, depth)
 		}
-		return list, nil
-	case map[string]any:
 		t := amqp.Table{}
-		for k, e := range v {
-			value, err := fieldOf(e, depth-1)
+		for d.More() {
+			key, _ := d.Token()
+			name, _ := key.(string)
+			if _, twice := t[name]; twice {
+				return nil, fmt.Errorf("has %.100q twice", name)
+			}
+			value, err := readField(d, depth-1)
 			if err != nil {
 				return nil, err
 			}
-			t[k] = value
+			t[name] = value
 		}
+		_, _ = d.Token()
 		return t, nil
 	}
-	return v, nil // text, bool or null
+	return token, nil // text, bool or null
+}
+
+func readList(d *json.Decoder, depth int) ([]any, error) {
+	list := []any{}
+	for d.More() {
+		value, err := readField(d, depth-1)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, value)
+	}
+	_, _ = d.Token()
+	return list, nil
 }
