@@ -29,7 +29,7 @@ func TestSendOnly(t *testing.T) {
 	s.published("/publish/default/a", "posted", nil)
 	db.Exec(`INSERT INTO outbox (routing_key, body) VALUES ('b', 'committed')`)
 	eventually(t, "both messages are there", func() bool { return sc.ready(other) == 2 })
-	if _, body := s.get(s.control, "/status"); !strings.Contains(body, `"state":"publishing"`) || !strings.Contains(body, `"publish":{"connected":true}`) {
+	if _, body := s.get(s.control, "/status"); !strings.Contains(body, `"pauses":[]`) || !strings.Contains(body, `"state":"publishing"`) || !strings.Contains(body, `"publish":{"connected":true}`) {
 		t.Errorf("status %s", body)
 	}
 	if status, body := s.get(s.admin, "/readyz/broker"); status != http.StatusOK {
@@ -55,8 +55,36 @@ func TestSendOnly(t *testing.T) {
 	if r := command(t, sc.env, "check"); r.code != 0 || !strings.Contains(r.stdout, "nothing is consumed") {
 		t.Errorf("check: exit %d:\n%s", r.code, r.all())
 	}
+	if r := command(t, sc.env, "plan"); r.code != 0 || r.stdout != "SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is published to\n  exchange "+sc.exchange()+"\n" {
+		t.Errorf("plan: exit %d:\n%s", r.code, r.all())
+	}
+	if r := command(t, sc.env, "plan", "--format", "permissions"); r.code != 0 || strings.Contains(r.stdout, "queue") || !strings.Contains(r.stdout, "main-exchange") {
+		t.Errorf("permissions: exit %d:\n%s", r.code, r.all())
+	}
+	if r := command(t, sc.env, "plan", "--format", "mermaid"); r.code == 0 || !strings.Contains(r.stderr, "declares nothing") {
+		t.Errorf("a picture of nothing: exit %d:\n%s", r.code, r.all())
+	}
 	if r := command(t, sc.env, "check", "--roundtrip"); r.code != 1 || !strings.Contains(r.stderr, "SIDECAR_CONSUME=off leaves no way back") {
 		t.Errorf("check --roundtrip: exit %d:\n%s", r.code, r.all())
+	}
+}
+
+// TestPublishAfterADrain: a drain that was asked for comes before the end of the app, which may publish until then. A stop ends that.
+func TestPublishAfterADrain(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	db.Exec(outboxTable)
+	sc := publishing(t).with("OUTBOX_DSN", db.DSN, "OUTBOX_POLL_INTERVAL", "100ms")
+	s := sc.run()
+	if r := command(t, sc.running(s), "drain"); r.code != 0 {
+		t.Fatalf("drain: exit %d:\n%s", r.code, r.all())
+	}
+	s.published("/publish/default/a", "after the drain", nil)
+	db.Exec(`INSERT INTO outbox (routing_key, body) VALUES ('b', 'after it, too')`)
+	eventually(t, "both wait in the queue", func() bool { return sc.ready(sc.queue()) == 2 })
+	s.stop()
+	if status, _, _ := s.send("/publish/default/a", "after the stop", nil); status != 0 {
+		t.Errorf("%d after the stop", status)
 	}
 }
 

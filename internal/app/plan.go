@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -69,6 +71,9 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if cfg.Service.Consume == config.ConsumeOff {
+		return renderNoPlan(cfg, format)
+	}
 	switch format {
 	case "text":
 		text := p.Text()
@@ -85,6 +90,22 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 		return p.Permissions(topology.Mode(cfg.Topology.Mode), published(cfg)...).Text(vhost(cfg)), nil
 	}
 	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
+}
+
+// renderNoPlan is RenderPlan where nothing is declared.
+func renderNoPlan(cfg *config.Config, format string) (string, error) {
+	switch format {
+	case "text":
+		var text strings.Builder
+		text.WriteString("SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is published to\n")
+		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(published(cfg)))) {
+			_, _ = fmt.Fprintf(&text, "  exchange %s\n", cmp.Or(exchange, "amq.default"))
+		}
+		return text.String(), nil
+	case "permissions":
+		return new(topology.Plan).Permissions(topology.ModeNone, published(cfg)...).Text(vhost(cfg)), nil
+	}
+	return "", fmt.Errorf("format %q is not one of text, permissions: SIDECAR_CONSUME=off declares nothing", format)
 }
 
 // proofOfReject says which retries leave in another way than by the reject that the plan names; "" if none do.

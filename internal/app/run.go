@@ -43,13 +43,15 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 
 	serving, stopServing := context.WithCancel(context.Background()) // admin: up to the very end
 	link, stopLink := context.WithCancel(context.Background())       // both connections and the probe
+	sending, stopSending := context.WithCancel(context.Background()) // what the app sends: as long as there may be an app
 	defer stopServing()
 	defer stopLink()
+	defer stopSending()
 	group, failed := errgroup.WithContext(context.Background())
 	group.Go(func() error { return a.admin.Serve(serving) })
 	group.Go(func() error { return a.rest(link) })
 	group.Go(func() error { return a.cores(link) })
-	group.Go(func() error { return a.relay.run(link) }) // through the drain: what the last handlers insert goes out, too
+	group.Go(func() error { return a.relay.run(sending) })
 	a.endpoint.start(group)
 	consuming := make(chan struct{})
 	if !a.consumes() {
@@ -68,16 +70,22 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	case <-a.drainAsk:
 	case <-failed.Done(): // a listener broke: drain, then report it
 	}
+	asked := ctx.Err() == nil
 	until := time.Now().Add(a.cfg.Process.ShutdownGrace)
 	a.drain(now)
-	a.endpoint.stop(until, now) // not before: the app may publish while it finishes what it has
 	stopLink()
 	<-consuming
 	close(a.drained)
+	// A drain that was asked for comes before the app's own end: until then it may publish, and does so in its shutdown.
 	select {
 	case <-ctx.Done():
 	case <-failed.Done():
 	}
+	if asked {
+		until = time.Now().Add(a.cfg.Process.ShutdownGrace)
+	}
+	stopSending()
+	a.endpoint.stop(until, now)
 	return a.stop(group, stopServing)
 }
 

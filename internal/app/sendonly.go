@@ -8,6 +8,7 @@ import (
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
 	"sidecar/internal/config"
+	"sidecar/internal/flow"
 )
 
 // consumes is false for a service that only sends: its queue is none of our business then, and may not even exist.
@@ -57,4 +58,12 @@ func (a *App) publishing() admin.Connection {
 		c.Blocked = c.Blocked || p.Blocked()
 	}
 	return c
+}
+
+// holds are the reasons why nothing is taken; where nothing is to be taken there are none.
+func (a *App) holds() []flow.Hold {
+	if !a.consumes() {
+		return nil
+	}
+	return a.flow.Holds()
 }

@@ -109,7 +109,7 @@ func (s state) Status() admin.Status {
 		Inflight: int(a.consumer.Inflight()), Delayed: int(a.consumer.Delayed()),
 		Concurrency: a.cfg.Window.Concurrency, Prefetch: a.cfg.Window.Prefetch, MaxRetries: a.plan.MaxRetries,
 	}
-	for _, h := range a.flow.Holds() {
+	for _, h := range a.holds() {
 		st.Pauses = append(st.Pauses, admin.Pause{Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Until: h.Until})
 	}
 	for _, f := range findings {

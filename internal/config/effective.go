@@ -52,11 +52,15 @@ func (l *loader) setting(v *variable) Setting {
 	return s
 }
 
+// derived is what another variable makes of one that is not set; "" where only the preset's names tell.
 func (l *loader) derived(name string) string {
-	if name == "SIDECAR_PREFETCH" {
+	switch name {
+	case "SIDECAR_PREFETCH":
 		return strconv.Itoa(l.cfg.Window.Prefetch)
+	case "SIDECAR_PREFIX":
+		return l.cfg.Service.Prefix()
 	}
-	return l.cfg.Service.Prefix()
+	return ""
 }
 
 // disguised shows of the broker's URLs what is not secret, and of other secrets nothing.

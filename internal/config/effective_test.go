@@ -32,6 +32,7 @@ func TestEffective(t *testing.T) {
 		{"SIDECAR_MAX_RETRIES", "3", OriginEnvironment},
 		{"SIDECAR_RETRY_DELAY", "", OriginPreset},
 		{"SIDECAR_QUEUE", "", OriginPreset},
+		{"SIDECAR_OUTBOX_EXCHANGE", "", OriginDerived},
 		{"SIDECAR_MESSAGE_TTL", "", OriginDefault},
 		{"OTEL_EXPORTER_OTLP_TIMEOUT", "10000", OriginDefault},
 	} {
