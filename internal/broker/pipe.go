@@ -1,12 +1,10 @@
 package broker
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,32 +18,33 @@ const pipeWindow = 256
 // Pipe publishes many messages on one channel of one session, in their order, without waiting for each: a broker confirms
 // a stream of them with far less work than the same messages one by one. Send is for one goroutine; the receipts are for any.
 type Pipe struct {
-	session *Session
-	ch      *amqp.Channel
-	returns chan amqp.Return
-	closes  chan *amqp.Error
-	slots   chan struct{}
-	metrics *metrics
-	gathers bool // see Gather
-	proven  bool // the broker has answered: until then one message goes alone, see pool
-	tried   int  // bytes of the largest body that the broker takes, as far as is known; -1: nothing is
+	session  *Session
+	ch       *amqp.Channel
+	returned chan amqp.Return
+	closes   chan *amqp.Error
+	slots    chan struct{}
+	metrics  *metrics
+	gathers  bool // see Gather
+	proven   bool // the broker has answered: until then one message goes alone, see pool
+	tried    int  // bytes of the largest body that the broker takes, as far as is known; -1: nothing is
 
 	mu       sync.Mutex
 	inflight map[*Receipt]struct{}
-	sent     uint64 // messages so far
-	why      error  // the channel has been closed
+	back     returns             // messages that came back and are not yet told
+	given    map[fingerprint]int // messages that were given up, which may still come back
+	why      error               // the channel has been closed
 
 	abandoned atomic.Int64 // messages that nobody waits for any more, though the broker has not answered
 }
 
 // Receipt is one message on its way. Wait has to be called once for each.
 type Receipt struct {
-	pipe     *Pipe
-	pub      *Publication
-	confirm  *amqp.DeferredConfirmation
-	sent     time.Time
-	number   uint64 // among those of the pipe, in the order in which they were sent
-	returned *ReturnedError
+	pipe    *Pipe
+	pub     *Publication
+	confirm *amqp.DeferredConfirmation
+	sent    time.Time
+	print   *fingerprint   // nil until somebody asks
+	stray   *ReturnedError // it may have come back as something else
 }
 
 // Pipe opens a pipe on the connection that stands. It ends with that connection, or when it is closed.
@@ -65,7 +64,7 @@ func (p *Publisher) openPipe(s *Session, do caller) (*Pipe, error) {
 			return err
 		}
 		// Buffered: the library delivers these from its reading goroutine. There are never more returns than messages under way.
-		c.returns = c.ch.NotifyReturn(make(chan amqp.Return, pipeWindow))
+		c.returned = c.ch.NotifyReturn(make(chan amqp.Return, pipeWindow))
 		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1))
 		return c.ch.Confirm(false)
 	})
@@ -121,8 +120,6 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 	msg.DeliveryMode = amqp.Persistent
 	r := &Receipt{pipe: c, pub: pub, sent: time.Now()}
 	c.mu.Lock()
-	c.sent++
-	r.number = c.sent
 	c.inflight[r] = struct{}{} // before its return can come
 	c.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })
@@ -207,14 +204,7 @@ func (r *Receipt) wait(ctx context.Context) error {
 		}
 		return ErrNacked
 	}
-	// The broker returns a message before it confirms it, so its return is here by now.
-	c.collect()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r.returned != nil {
-		return r.returned
-	}
-	return nil
+	return c.cameBack(r)
 }
 
 // blockedPatience is how long a confirm is waited for while an alarm blocks the connection: what the broker had read by then
@@ -244,7 +234,7 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 			return nil
 		default:
 		}
-		r.pipe.abandoned.Add(1)
+		r.pipe.giveUp(r)
 		if blocked {
 			return fmt.Errorf("%w: %w", ErrUnknown, ErrBlocked)
 		}
@@ -252,52 +242,66 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 	}
 }
 
-// collect tells the messages that have come back. A return says nothing of which message it is but the message itself: of
-// those that are the same to the last byte it is taken for the one sent first. Returns come in the order of sending, each
-// before its confirm: taken for a later one, the one that did come back would be confirmed and held for routed. One that is
-// like none of them (the library may read a header value back in another form) is taken for all: what was thought to be
-// lost may then be there twice, and never the other way round.
-func (c *Pipe) collect() {
+// giveUp notes that nobody waits for a message any more. There are few of them: they cost their time each.
+func (c *Pipe) giveUp(r *Receipt) {
+	c.abandoned.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
+	if c.given == nil {
+		c.given = map[fingerprint]int{}
+	}
+	c.given[*r.fingerprint()]++
+}
+
+// cameBack is why a message that is confirmed was returned; nil if it was not. The broker returns a message before it confirms
+// it, so its return is here by now.
+func (c *Pipe) cameBack(r *Receipt) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for more := true; more; {
 		select {
-		case back, ok := <-c.returns:
-			if !ok { // the library closes it with the channel
-				return
+		case back, ok := <-c.returned:
+			if more = ok; ok { // the library closes it with the channel
+				c.add(&back)
 			}
-			c.tell(&back)
 		default:
-			return
+			more = false
 		}
 	}
+	if len(c.back) > 0 {
+		if why := c.back.take(r.fingerprint()); why != nil {
+			return why
+		}
+	}
+	if r.stray != nil {
+		return r.stray
+	}
+	return nil
 }
 
-func (c *Pipe) tell(back *amqp.Return) {
+// add keeps a return until a message like it is confirmed. One that is like none of those under way, nor like any that was
+// given up, is taken for all: what was thought to be lost may then be there twice, and never the other way round.
+func (c *Pipe) add(back *amqp.Return) {
+	f := fingerprintOfReturn(back)
 	why := &ReturnedError{Exchange: back.Exchange, Key: back.RoutingKey, Code: int(back.ReplyCode), Text: back.ReplyText}
-	var first *Receipt
+	alike := 0
 	for r := range c.inflight {
-		if r.returned == nil && (first == nil || r.number < first.number) && r.is(back) {
-			first = r
+		if *r.fingerprint() == f {
+			alike++
 		}
 	}
-	if first != nil {
-		first.returned = why
-		return
+	switch {
+	case alike > c.back.count(f):
+		c.back.add(f, why)
+	case c.given[f] > 0:
+		if c.given[f]--; c.given[f] == 0 {
+			delete(c.given, f)
+		}
+	default:
+		for r := range c.inflight {
+			r.stray = why
+		}
 	}
-	for r := range c.inflight {
-		r.returned = why
-	}
-}
-
-// is compares everything that a message is made of.
-func (r *Receipt) is(back *amqp.Return) bool {
-	m := &r.pub.Msg
-	return r.pub.Exchange == back.Exchange && r.pub.Key == back.RoutingKey && m.MessageId == back.MessageId &&
-		m.CorrelationId == back.CorrelationId && m.ContentType == back.ContentType && m.ContentEncoding == back.ContentEncoding &&
-		m.Priority == back.Priority && m.ReplyTo == back.ReplyTo && m.Expiration == back.Expiration && m.Type == back.Type &&
-		m.AppId == back.AppId && m.UserId == back.UserId && m.Timestamp.Equal(back.Timestamp) && bytes.Equal(m.Body, back.Body) &&
-		(len(m.Headers) == 0 && len(back.Headers) == 0 || reflect.DeepEqual(m.Headers, back.Headers))
 }
 
 // reason is why the channel has been closed; nil while it is open.
