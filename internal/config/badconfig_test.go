@@ -312,6 +312,7 @@ func TestBadCombinations(t *testing.T) {
 
 func TestWindowMustFitIntoMemory(t *testing.T) {
 	const mib = 1 << 20
+	const publish, outbox = "SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_OUTBOX_DSN=postgres://h/d?sslmode=verify-full"
 	base := []string{"SIDECAR_SERVICE=a-b"}
 	for _, tc := range []struct {
 		limit    int64
@@ -327,6 +328,16 @@ func TestWindowMustFitIntoMemory(t *testing.T) {
 		{128 * mib, []string{"SIDECAR_PREFETCH=97", "SIDECAR_MAX_BODY=1MiB"}, "SIDECAR_PREFETCH", 0},
 		{128 * mib, []string{"SIDECAR_MAX_BODY=100MiB"}, "SIDECAR_MAX_BODY", 0},
 		{128 * mib, []string{"SIDECAR_MAX_BODY=1MB"}, "SIDECAR_MAX_BODY", 0},
+		// What is published counts too, but only warns: 320 MiB of messages, and 64 MiB, one larger body or 32 MiB of rows.
+		{512 * mib, []string{publish}, "", 0},
+		{508 * mib, []string{publish}, "", 1},
+		{512 * mib, []string{publish, "SIDECAR_PUBLISH_MAX_BODY=65MiB"}, "", 1},
+		{512 * mib, []string{outbox}, "", 0},
+		{512 * mib, []string{publish, outbox}, "", 1},
+		{512 * mib, []string{publish, outbox, "SIDECAR_PREFETCH=20"}, "", 1},
+		{512 * mib, []string{publish, outbox, "SIDECAR_MAX_BODY=14MiB"}, "", 0},
+		{128 * mib, []string{publish, outbox}, "", 1},
+		{128 * mib, []string{publish, outbox, "SIDECAR_PREFETCH=97", "SIDECAR_MAX_BODY=1MiB"}, "SIDECAR_PREFETCH", 0},
 	} {
 		c, err := Load(append(tc.env, base...), MemoryLimit(tc.limit))
 		if tc.refused != "" {
