@@ -190,19 +190,3 @@ func TestNotUsable(t *testing.T) {
 		t.Error("the log has the password")
 	}
 }
-
-// TestRowsThatCannotBeMarked: what a trigger or a policy keeps from being marked is not published in a tight circle.
-func TestRowsThatCannotBeMarked(t *testing.T) {
-	r := newRig(t)
-	r.db.Exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
-		CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()`)
-	relay, _ := r.start()
-	r.insert("m", 2)
-	r.eventually("the relay says so", func() bool { return strings.Contains(relay.State().Problem, "0 of 2 were marked") })
-	time.Sleep(3 * time.Second)
-	if n := brokertest.Ready(t, r.url, r.queue); n > 20 {
-		t.Errorf("two rows were published %d times", n)
-	}
-	r.db.Exec(`DROP TRIGGER keep ON outbox`)
-	r.settled()
-}

@@ -138,7 +138,7 @@ func (r *rig) usesIndex(s *session) {
 	r.t.Helper()
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		r.on(s.conn, "SET plan_cache_mode = "+mode)
-		rows, err := query(r.t.Context(), s.conn, fmt.Sprintf(`EXPLAIN EXECUTE %s(1, '{}', '%s', '%s')`, stmtClaimOn, s.floor.sendAfter, strings.ReplaceAll(s.floor.id, "'", "''")))
+		rows, err := query(r.t.Context(), s.conn, fmt.Sprintf(`EXPLAIN EXECUTE %s(1, '{}', '%s', '%s', '{}')`, stmtClaimOn, s.floor.sendAfter, strings.ReplaceAll(s.floor.id, "'", "''")))
 		if err != nil {
 			r.t.Fatal(err)
 		}

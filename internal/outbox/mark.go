@@ -23,22 +23,70 @@ const (
 
 // mark writes down what became of the rows and ends the transaction.
 func (s *session) mark(ctx context.Context, rd *round) error {
+	s.pace(rd)
+	var rows []*row
+	for i := range rd.rows {
+		if x := &rd.rows[i]; !x.left() {
+			rows = append(rows, x)
+		}
+	}
+	err := s.markTogether(ctx, rows, nil, stmtCommit)
+	if err != nil && ofRows(err) {
+		err = s.markApart(ctx, rows)
+	}
+	if err != nil {
+		return fmt.Errorf("mark rows: %w", err)
+	}
+	s.r.unmarked.note(rows, time.Now())
+	s.r.tell(rd)
+	return nil
+}
+
+// markTogether marks rows by one statement for each kind, and notes which of them were: a trigger or a policy may keep some.
+// Other statements are run before and after. With an error none is marked.
+func (s *session) markTogether(ctx context.Context, rows []*row, before []string, after ...string) (err error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+	p := s.conn.StartPipeline(ctx)
+	for _, stmt := range before {
+		p.SendQueryPrepared(stmt, nil, nil, nil)
+	}
+	s.sendMarks(p, rows)
+	for _, stmt := range after {
+		p.SendQueryPrepared(stmt, nil, nil, nil)
+	}
+	byID := make(map[string]*row, len(rows))
+	for _, x := range rows {
+		byID[x.id] = x
+	}
+	err = pipelined(p, func(values [][]byte) error {
+		if x := byID[string(values[0])]; x != nil {
+			x.marked, x.quarantined = string(values[1]) == "t", string(values[2]) == "t"
+		}
+		return nil
+	})
+	if err != nil {
+		for _, x := range rows {
+			x.marked = false
+		}
+	}
+	return err
+}
+
+// sendMarks sends the statements that mark rows. Each of them gives an id, whether that row was marked, and whether it is in
+// quarantine.
+func (s *session) sendMarks(p *pgconn.Pipeline, rows []*row) {
 	var sentRows, failedRows, deferred []*row
-	for i := range rd.rows {
-		x := &rd.rows[i]
-		switch {
-		case x.result == sent:
+	for _, x := range rows {
+		switch x.result {
+		case sent:
 			sentRows = append(sentRows, x)
-		case x.result == failed:
+		case failed:
 			failedRows = append(failedRows, x)
-		case x.result == nacked, x.until != "":
+		default:
 			deferred = append(deferred, x)
 		}
 	}
-	s.pace(rd)
-	p := s.conn.StartPipeline(ctx)
 	if len(sentRows) > 0 {
 		p.SendQueryPrepared(stmtSent, [][]byte{ids(sentRows)}, nil, nil)
 	}
@@ -50,27 +98,12 @@ func (s *session) mark(ctx context.Context, rd *round) error {
 		until := array(len(deferred), func(i int) (string, bool) { return deferred[i].until, deferred[i].until == "" })
 		p.SendQueryPrepared(stmtDeferred, [][]byte{ids(deferred), until, fmt.Appendf(nil, "%d ms", s.nackPause.Milliseconds())}, nil, nil)
 	}
-	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
-	quarantined := map[string]bool{}
-	marked, err := pipelined(p, func(values [][]byte) error {
-		quarantined[string(values[0])] = string(values[1]) == "t"
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("mark rows: %w", err)
-	}
-	s.r.tell(rd, quarantined)
-	// Rows that cannot be marked would be published again and again.
-	if want := int64(len(sentRows) + len(failedRows) + len(deferred)); marked != want {
-		return fmt.Errorf("mark rows: %d of %d were marked: a policy or a trigger of the table keeps the others", marked, want)
-	}
-	return nil
 }
 
-// pipelined sends what is in the pipeline, gives all of its rows to each, which may be nil, and counts those that it changes.
-func pipelined(p *pgconn.Pipeline, each func(values [][]byte) error) (changed int64, err error) {
+// pipelined sends what is in the pipeline, and gives all of its rows to each, which may be nil.
+func pipelined(p *pgconn.Pipeline, each func(values [][]byte) error) (err error) {
 	if err := p.Sync(); err != nil {
-		return 0, errors.Join(err, p.Close())
+		return errors.Join(err, p.Close())
 	}
 	defer func() {
 		if e := p.Close(); err == nil {
@@ -80,25 +113,23 @@ func pipelined(p *pgconn.Pipeline, each func(values [][]byte) error) (changed in
 	for {
 		results, err := p.GetResults()
 		if err != nil {
-			return changed, err
+			return err
 		}
 		r, ok := results.(*pgconn.ResultReader)
 		if !ok { // the end of the pipeline
-			return changed, nil
+			return nil
 		}
 		for r.NextRow() {
 			if each == nil {
 				continue
 			}
 			if err := each(r.Values()); err != nil {
-				return changed, err
+				return err
 			}
 		}
-		tag, err := r.Close()
-		if err != nil {
-			return changed, err
+		if _, err := r.Close(); err != nil {
+			return err
 		}
-		changed += tag.RowsAffected()
 	}
 }
 

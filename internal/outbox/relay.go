@@ -52,6 +52,8 @@ type Relay struct {
 	o       Options
 	metrics *metrics
 
+	unmarked unmarked
+
 	mu    sync.Mutex
 	state State
 }
@@ -60,7 +62,7 @@ type Relay struct {
 type State struct {
 	Table     string // with its schema, as far as that is known
 	Connected bool   // to the database, and the table can be used
-	Problem   string // why not; "" if it is, or has not been tried
+	Problem   string // why not, or which rows cannot be marked; "" if there is none
 }
 
 // New returns a relay that works when Run does.
@@ -68,7 +70,7 @@ func New(o Options) *Relay {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Relay{o: o, metrics: newMetrics(o.Registerer), state: State{Table: o.Names.String()}}
+	return &Relay{o: o, unmarked: unmarked{}, metrics: newMetrics(o.Registerer), state: State{Table: o.Names.String()}}
 }
 
 // State tells how the relay is. It may be called at any time.
@@ -135,6 +137,7 @@ type session struct {
 	asleep     bool            // inserts notify
 	awake      time.Duration   // for how long it last waited while it could not sleep
 	floor      floor
+	published  []string // ids of rows that could not be marked as sent
 	measureDue time.Time
 
 	pipe      *broker.Pipe
@@ -166,7 +169,7 @@ func (r *Relay) session(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	defer s.dropPipe()
-	r.setState(State{Table: s.table.String(), Connected: true})
+	s.works()
 	r.o.Logger.Info("outbox connected", "table", s.table.String(), "database", s.table.Database)
 	published, err := s.loop(ctx, work)
 	return published || time.Since(start) > backoffLimit, err
@@ -217,6 +220,7 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		if err := s.measure(work); err != nil {
 			return published, err
 		}
+		s.works()
 		ready := s.ready()
 		if !ready || s.notified {
 			if err := s.wake(work); err != nil {
@@ -252,10 +256,16 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 	return published, nil
 }
 
-// ready reports whether the broker takes messages.
+// ready reports whether the broker takes messages, and the database what becomes of them.
 func (s *session) ready() bool {
 	p := s.r.o.Publisher
-	return p.Connected() && !p.Blocked()
+	return p.Connected() && !p.Blocked() && !s.r.unmarked.full(time.Now())
+}
+
+// works tells that the database is connected, and which rows are trouble.
+func (s *session) works() {
+	s.r.unmarked.forget(time.Now())
+	s.r.setState(State{Table: s.table.String(), Connected: true, Problem: s.r.unmarked.problem()})
 }
 
 // measure tells how much there is to do, now and then.

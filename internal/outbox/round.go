@@ -32,6 +32,10 @@ type row struct {
 	span     telemetry.Span
 	result   result
 	err      error
+
+	marked, quarantined bool
+	lost                bool  // somebody else locked it before it was marked
+	unmarked            error // why it could not be marked
 }
 
 // result is what became of a row.
@@ -118,6 +122,8 @@ func (s *session) claim(ctx context.Context, rd *round) error {
 	} else if start.Sub(f.unheld) > unheldInterval {
 		held, f.unheld = nil, start
 	}
+	hidden, published := s.r.unmarked.held(start)
+	s.published = published
 	from := [2][]byte{}
 	if f.sendAfter != "" {
 		from = [2][]byte{[]byte(f.sendAfter), []byte(f.id)}
@@ -126,9 +132,9 @@ func (s *session) claim(ctx context.Context, rd *round) error {
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
 	p.SendQueryPrepared(stmt, [][]byte{
 		strconv.AppendInt(nil, int64(s.r.o.Batch), 10),
-		array(len(held), func(i int) (string, bool) { return held[i], false }), from[0], from[1],
+		array(len(held), func(i int) (string, bool) { return held[i], false }), from[0], from[1], texts(hidden),
 	}, nil, nil)
-	_, err := pipelined(p, func(values [][]byte) error {
+	err := pipelined(p, func(values [][]byte) error {
 		size, err := strconv.Atoi(string(values[2]))
 		if err != nil {
 			return err
@@ -184,7 +190,7 @@ func (s *session) findBlocked(ctx context.Context, rd *round) error {
 	ids := array(len(keyed), func(i int) (string, bool) { return keyed[i].id, false })
 	keys := array(len(keyed), func(i int) (string, bool) { return keyed[i].key, false })
 	ranks := make(map[string]int, len(keyed))
-	r := s.conn.ExecPrepared(ctx, stmtOrder, [][]byte{ids, keys}, nil, nil)
+	r := s.conn.ExecPrepared(ctx, stmtOrder, [][]byte{ids, keys, texts(s.published)}, nil, nil)
 	for r.NextRow() {
 		v := r.Values()
 		n, err := strconv.Atoi(string(v[0]))

@@ -22,6 +22,15 @@ const (
 	stmtMeasure  = "measure"
 	stmtSleep    = "sleep"
 	stmtWake     = "wake"
+
+	// To mark rows apart.
+	stmtRollback    = "rollback"
+	stmtRelock      = "relock"
+	stmtHurry       = "hurry"
+	stmtSave        = "save"
+	stmtConstraints = "constraints"
+	stmtRelease     = "release"
+	stmtBack        = "back"
 )
 
 // followLimit is how long rows wait at most before it is looked again whether what they have to come after is still there:
@@ -37,16 +46,22 @@ func (t *Table) statements() map[string]string {
 		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`, stmtCommit: `COMMIT`,
 		stmtClaim: t.claimSQL(false), stmtClaimOn: t.claimSQL(true), stmtFetch: t.fetchSQL(), stmtMeasure: t.measureSQL(),
 		stmtSleep: t.sleeping("pg_try_advisory_lock"), stmtWake: t.sleeping("pg_advisory_unlock"),
-		stmtSent: t.expand(`UPDATE {table} SET {sent_at} = clock_timestamp() WHERE {id} = ANY($1::{idtype}[])`),
+		stmtSent: t.expand(`UPDATE {table} SET {sent_at} = clock_timestamp() WHERE {id} = ANY($1::{idtype}[])
+			RETURNING {id}, {sent_at} IS NOT NULL, false`),
 		// One second, doubling to five minutes. Attempts may be anything, and are not counted beyond the smallest type's end.
 		stmtFailed: t.expand(`UPDATE {table} t SET {last_error} = f.error,
 			{attempts} = CASE WHEN t.{attempts} >= 32767 THEN t.{attempts} ELSE COALESCE(t.{attempts}, 0) + 1 END,
 			{send_after} = clock_timestamp() + LEAST(interval '1 second' * power(2, GREATEST(0, LEAST(COALESCE(t.{attempts}, 0), 16))), interval '5 minutes'),
 			{quarantined_at} = CASE WHEN COALESCE(t.{attempts}, 0) >= $3::int - 1 THEN clock_timestamp() END
-			FROM unnest($1::{idtype}[], $2::text[]) AS f(id, error) WHERE t.{id} = f.id RETURNING t.{id}, t.{quarantined_at} IS NOT NULL`),
+			FROM unnest($1::{idtype}[], $2::text[]) AS f(id, error) WHERE t.{id} = f.id
+			RETURNING t.{id}, t.{quarantined_at} IS NOT NULL OR t.{send_after} > now(), t.{quarantined_at} IS NOT NULL`),
 		// Rows go by what is told for each, or else by the pause.
 		stmtDeferred: t.expand(`UPDATE {table} t SET {send_after} = COALESCE(d.until, clock_timestamp() + $3::interval)
-			FROM unnest($1::{idtype}[], $2::timestamptz[]) AS d(id, until) WHERE t.{id} = d.id`),
+			FROM unnest($1::{idtype}[], $2::timestamptz[]) AS d(id, until) WHERE t.{id} = d.id
+			RETURNING t.{id}, t.{send_after} >= LEAST(d.until, now()), false`),
+		stmtRollback: `ROLLBACK`, stmtSave: `SAVEPOINT marks`, stmtRelease: `RELEASE SAVEPOINT marks`, stmtBack: `ROLLBACK TO SAVEPOINT marks`,
+		stmtConstraints: `SET CONSTRAINTS ALL IMMEDIATE`, stmtHurry: `SELECT set_config('statement_timeout', $1, true)`,
+		stmtRelock: t.expand(`SELECT {id} FROM {table} WHERE {id} = ANY($1::{idtype}[]) AND ` + unsent + ` FOR NO KEY UPDATE SKIP LOCKED`),
 	}
 	if t.Has(colOrderingKey) {
 		all[stmtOrder] = t.orderSQL()
@@ -72,7 +87,7 @@ func (t *Table) floored() bool {
 	return c.NotNull
 }
 
-// claimSQL locks rows that nobody else has, and none of the keys in $2. The size is a guess where it would have to be
+// claimSQL locks rows that nobody else has, and none of the keys in $2, or with the ids in $5. The size is a guess where it would have to be
 // worked out: it only says how many rows are fetched together. $3 and $4 are the floor's send_after and id, or null: on is
 // a look that begins there; the other says which of its rows are above it.
 //
@@ -92,18 +107,20 @@ func (t *Table) claimSQL(on bool) string {
 	}
 	return t.expand(`SELECT {id}, ` + key + `, COALESCE(` + size + `, 0), {send_after}, ` + above + `
 		FROM {table} WHERE ` + unsent + ` AND ` + t.due() + ` AND ` + others + where + `
+		AND {id} <> ALL($5::{idtype}[])
 		ORDER BY {send_after}, {id} LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED`)
 }
 
 // orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before them
 // that was not claimed, and when that one is due if that is later, at most followLimit from now: then they have to come
 // after it. Where it is not later, somebody else has it. It has to be a statement of its own: its snapshot is taken
-// after the rows were locked, so it sees what a relay that had the earlier rows has committed or not.
+// after the rows were locked, so it sees what a relay that had the earlier rows has committed or not. Rows in $3 do not stand
+// before others.
 func (t *Table) orderSQL() string {
 	return t.expand(`WITH w AS (SELECT * FROM unnest($1::{idtype}[], $2::{keytype}[]) WITH ORDINALITY AS w(id, key, n)),
 		first AS (SELECT k.key, f.id, f.until FROM (SELECT DISTINCT key FROM w) k, LATERAL (
 			SELECT o.{id} AS id, o.{send_after} AS until FROM {table} o
-			WHERE o.{ordering_key} = k.key AND o.{sent_at} IS NULL AND o.{quarantined_at} IS NULL AND o.{id} NOT IN (SELECT id FROM w)
+			WHERE o.{ordering_key} = k.key AND o.{sent_at} IS NULL AND o.{quarantined_at} IS NULL AND o.{id} NOT IN (SELECT id FROM w) AND o.{id} <> ALL($3::{idtype}[])
 			ORDER BY o.{id} LIMIT 1) f)
 		SELECT w.n, COALESCE(f.id < w.id, false),
 			CASE WHEN f.until > COALESCE(t.{send_after}, '-infinity') THEN LEAST(f.until, (now() + interval '` + followLimit + `')::{duetype}) END
@@ -162,7 +179,7 @@ func prepare(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 		params [][]byte
 	}{
 		{stmtSent, [][]byte{none}}, {stmtFailed, [][]byte{none, none, []byte("1")}},
-		{stmtDeferred, [][]byte{none, none, []byte("1 second")}}, {stmtClaim, [][]byte{[]byte("0"), none, nil, nil}},
+		{stmtDeferred, [][]byte{none, none, []byte("1 second")}}, {stmtClaim, [][]byte{[]byte("0"), none, nil, nil, none}},
 	} {
 		if r := conn.ExecPrepared(ctx, try.name, try.params, nil, nil).Read(); r.Err != nil {
 			return fmt.Errorf("rows of table %s could not be marked: %w", &t.Names, r.Err)

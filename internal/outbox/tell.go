@@ -26,15 +26,21 @@ func (r *Relay) begin(x *row) {
 
 const maxTold = 10 // ids in one line of the log
 
-// tell counts a round and logs what went wrong in it: one line, however many rows there are.
-func (r *Relay) tell(rd *round, quarantined map[string]bool) {
-	var failures, given []string
+// tell counts a round and logs what went wrong in it: few lines, however many rows there are.
+func (r *Relay) tell(rd *round) {
+	var failures, given, kept []string
 	var why, last error
 	for i := range rd.rows {
 		x := &rd.rows[i]
 		what := x.result.String()
 		switch {
-		case x.result == failed && quarantined[x.id]:
+		case x.unmarked != nil:
+			what = resultUnmarked
+			if kept = append(kept, x.id); len(kept) <= maxTold {
+				r.o.Logger.Error("a row cannot be marked", "table", r.o.Names.String(), "id", x.id, "became", x.result.String(),
+					"error", errorText(x.unmarked), "retry_in", r.unmarked[x.id].pause.String())
+			}
+		case x.result == failed && x.quarantined:
 			what = resultQuarantined
 			given, last = append(given, x.id), x.err
 		case x.result == failed:
@@ -43,6 +49,9 @@ func (r *Relay) tell(rd *round, quarantined map[string]bool) {
 			continue
 		}
 		r.metrics.rows[what].Inc()
+	}
+	if len(kept) > maxTold {
+		r.o.Logger.Error("more rows cannot be marked", "table", r.o.Names.String(), "rows", len(kept)-maxTold)
 	}
 	if len(failures) > 0 {
 		r.o.Logger.Warn("rows could not be published", "table", r.o.Names.String(), "rows", len(failures), "ids", some(failures), "error", why)

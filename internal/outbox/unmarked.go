@@ -1,0 +1,102 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// unmarked are rows of which something became that could not be written down, by their ids: a constraint or a trigger of the
+// table does not let them. They look as if nobody had published them, and the next round would do it again. So they are left
+// out of claims for a time that doubles, in the memory of this relay. It belongs to the goroutine of Run.
+type unmarked map[string]*unmarkedRow
+
+type unmarkedRow struct {
+	published bool // later rows of its key need not wait for it
+	until     time.Time
+	pause     time.Duration
+	err       error
+}
+
+const (
+	unmarkedPause    = time.Second
+	maxUnmarkedPause = 5 * time.Minute
+	// unmarkedMemory is after which time a row is forgotten that was not claimed again: it is deleted, or another relay has it.
+	unmarkedMemory = time.Minute
+	// maxUnmarked bounds how many are left out, but for one batch: with so many nothing is claimed until a pause is over.
+	maxUnmarked = 1000
+)
+
+var errKept = errors.New("the UPDATE left it as it was: a trigger or a policy of the table keeps it")
+
+// note takes what came of marking rows.
+func (u unmarked) note(rows []*row, now time.Time) {
+	for _, x := range rows {
+		switch {
+		case x.lost:
+		case x.marked:
+			delete(u, x.id)
+		default:
+			if x.unmarked == nil {
+				x.unmarked = errKept
+			}
+			r := u[x.id]
+			if r == nil {
+				r = &unmarkedRow{}
+				u[x.id] = r
+			}
+			r.pause = min(max(2*r.pause, unmarkedPause), maxUnmarkedPause)
+			r.until, r.err = now.Add(r.pause), x.unmarked
+			r.published = r.published || x.result == sent
+		}
+	}
+}
+
+// forget lets go of rows that nobody claimed for a while.
+func (u unmarked) forget(now time.Time) {
+	for id, r := range u {
+		if now.After(r.until.Add(unmarkedMemory)) {
+			delete(u, id)
+		}
+	}
+}
+
+// full reports that so many rows are left out that nothing is to be claimed now.
+func (u unmarked) full(now time.Time) bool {
+	if len(u) < maxUnmarked {
+		return false
+	}
+	held, _ := u.held(now)
+	return len(held) >= maxUnmarked || len(u) >= 4*maxUnmarked
+}
+
+// held gives the rows that must not be claimed now, and those that count as sent for others of their key.
+func (u unmarked) held(now time.Time) (held, published []string) {
+	for id, r := range u {
+		if now.Before(r.until) {
+			held = append(held, id)
+		}
+		if r.published {
+			published = append(published, id)
+		}
+	}
+	return held, published
+}
+
+// problem says what is wrong, for people; "" if nothing is.
+func (u unmarked) problem() string {
+	first := ""
+	for id := range u {
+		if first == "" || id < first {
+			first = id
+		}
+	}
+	if first == "" {
+		return ""
+	}
+	text := fmt.Sprintf("%d rows cannot be marked, row %s: %s", len(u), first, errorText(u[first].err))
+	if len(u) >= maxUnmarked {
+		text = "no more are claimed: " + text
+	}
+	return text
+}
