@@ -140,7 +140,7 @@ func local(host string) bool {
 var dsnProblems = []struct{ begin, say string }{
 	{"failed to configure TLS", ""},
 	{"failed to read service", "the service it names cannot be read"},
-	{"failed to parse as URL", "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every special character of the password percent-encoded"},
+	{"failed to parse as URL", sayURI},
 	{"failed to parse as keyword/value", "not of the form host=… dbname=… user=… password='…'"},
 	{"invalid sslcertmode", "invalid sslcertmode"},
 	{"invalid connect_timeout", "invalid connect_timeout"},
@@ -151,7 +151,26 @@ var dsnProblems = []struct{ begin, say string }{
 	{"invalid require_auth", "invalid require_auth"},
 }
 
+const sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every special character of the password percent-encoded" //nolint:gosec // the form, and nobody's password
+
+// loosePassword reports whether a URI has an '@' that is not percent-encoded besides the one before the host: what is left of
+// the password would become the name of a host, or of a database, and be shown, and asked for in the network.
+func loosePassword(dsn string) bool {
+	scheme, rest, found := strings.Cut(dsn, "://")
+	if !found || scheme != "postgres" && scheme != "postgresql" {
+		return false
+	}
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	return strings.Count(authority, "@") > 1 || strings.Contains(path, "@")
+}
+
 func parseDSN(dsn string) (*pgconn.Config, error) {
+	if loosePassword(dsn) {
+		return nil, fmt.Errorf("%w: %s", ErrDSN, sayURI)
+	}
 	cfg, err := pgconn.ParseConfig(dsn)
 	if err == nil {
 		return cfg, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -137,15 +138,25 @@ func stripped(name string) bool {
 		slices.ContainsFunc(strippedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-var errNested = errors.New("nests deeper than 32 levels")
+var (
+	errNested   = errors.New("nests deeper than 32 levels")
+	errEmpty    = errors.New("an empty text is not JSON")
+	errTrailing = errors.New("something comes after the JSON value")
+)
 
 // decode reads JSON into what the client library writes: objects as tables, whole numbers as int64, others as double.
 func decode(b []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
+	switch err := d.Decode(&v); {
+	case err == io.EOF:
+		return nil, errEmpty
+	case err != nil:
 		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errTrailing
 	}
 	return field(v, 0)
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -115,5 +116,43 @@ func TestAttemptsAtTheEnd(t *testing.T) {
 				t.Errorf("the good one came %d times", n)
 			}
 		})
+	}
+}
+
+// TestLagWithoutATime: where send_after may be null a row is due since it was made.
+func TestLagWithoutATime(t *testing.T) {
+	r := newRig(t)
+	r.db.Exec(`ALTER TABLE outbox ALTER send_after DROP NOT NULL;
+		INSERT INTO outbox (routing_key, body, send_after, created_at) SELECT 'k', 'x', NULL, now() - interval '1 hour' * n FROM generate_series(1, 3) n;
+		INSERT INTO outbox (routing_key, body, send_after, created_at) VALUES ('k', 'later', now() + interval '1 day', now() - interval '1 day')`)
+	s, err := ReadStatus(t.Context(), r.db.Conn(), r.options.Names)
+	if err != nil || s.Pending != 4 || s.Waiting != 1 || s.Lag < 3*3600 || s.Lag > 4*3600 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	registry := prometheus.NewRegistry()
+	_, _ = r.start(func(o *Options) { o.Registerer = registry })
+	r.eventually("they are sent", func() bool { return r.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NOT NULL`) == "3" })
+	// Measured once, at the start.
+	if lag := read(t, registry)["sidecar_outbox_lag_seconds"]; lag < 3*3600 || lag > 4*3600 {
+		t.Errorf("the lag is %v", lag)
+	}
+}
+
+// TestTextThatIsNotJSON: headers and properties in columns of texts have to be one JSON object and nothing else.
+func TestTextThatIsNotJSON(t *testing.T) {
+	r := newRig(t)
+	r.options.MaxAttempts = 1
+	r.db.Exec(`ALTER TABLE outbox ALTER headers TYPE text, ALTER properties TYPE text;
+		INSERT INTO outbox (routing_key, body, headers, properties) VALUES
+			('k', 'trailing', '{"a": 1} trailing', NULL), ('k', 'two', NULL, '{}{}'), ('k', 'empty', '', NULL), ('k', 'good', ' {"a": 1} ', ' {} ')`)
+	r.start()
+	r.settled()
+	for body, says := range map[string]string{"trailing": "comes after", "two": "comes after", "empty": "an empty text"} {
+		if got := r.db.Value(`SELECT last_error FROM outbox WHERE convert_from(body, 'UTF8') = $1`, body); !strings.Contains(got, says) {
+			t.Errorf("%s: %q", body, got)
+		}
+	}
+	if bodies := r.bodies(); len(bodies) != 1 || bodies["good"] != 1 {
+		t.Errorf("%v", bodies)
 	}
 }

@@ -80,6 +80,14 @@ func (t *Table) due() string {
 	return `({send_after} IS NULL OR {send_after} <= now())`
 }
 
+// since is from when on a row is due: where send_after may be null, such a row is since it was made, as far as that is known.
+func (t *Table) since() string {
+	if t.floored() || !t.Has(colCreatedAt) {
+		return `{send_after}`
+	}
+	return `COALESCE({send_after}, {created_at})`
+}
+
 // floored reports whether looks may begin at a floor: not where send_after may be null, because such rows come last in the
 // index, and are due.
 func (t *Table) floored() bool {
@@ -149,8 +157,8 @@ func (t *Table) fetchSQL() string {
 func (t *Table) measureSQL() string {
 	return t.expand(fmt.Sprintf(`SELECT p.n, (SELECT count(*) FROM (SELECT FROM {table} WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL LIMIT %[1]d) c),
 		COALESCE(extract(epoch FROM now() - p.first), 0)
-		FROM (SELECT count(*) AS n, min(GREATEST(due, 'epoch')) FILTER (WHERE due <= now() AND due > '-infinity') AS first
-			FROM (SELECT {send_after} AS due FROM {table} WHERE %[2]s ORDER BY {send_after}, {id} LIMIT %[1]d) c) p`, countLimit, unsent))
+		FROM (SELECT count(*) AS n, min(GREATEST(since, 'epoch')) FILTER (WHERE since <= now() AND since > '-infinity') AS first
+			FROM (SELECT `+t.since()+` AS since FROM {table} WHERE %[2]s ORDER BY {send_after}, {id} LIMIT %[1]d) c) p`, countLimit, unsent))
 }
 
 // expand puts the table, its columns and their types into SQL.

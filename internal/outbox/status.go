@@ -73,11 +73,11 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 
 func (s *Status) count(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 	rows, err := query(ctx, conn, t.expand(`SELECT p.pending, p.waiting, p.failing, q.quarantined,
-		COALESCE((SELECT extract(epoch FROM now() - GREATEST({send_after}, 'epoch'))::float8 FROM {table}
-			WHERE {sent_at} IS NULL AND {quarantined_at} IS NULL AND {send_after} <= now() AND {send_after} > '-infinity' ORDER BY {send_after}, {id} LIMIT 1), 0)
-		FROM (SELECT count(*) AS pending, count(*) FILTER (WHERE due > now()) AS waiting, count(*) FILTER (WHERE attempts > 0) AS failing
-			FROM (SELECT {send_after} AS due, {attempts} AS attempts FROM {table}
-				WHERE {sent_at} IS NULL AND {quarantined_at} IS NULL LIMIT $1::int) c) p,
+		COALESCE(extract(epoch FROM now() - p.first), 0)
+		FROM (SELECT count(*) AS pending, count(*) FILTER (WHERE due > now()) AS waiting, count(*) FILTER (WHERE attempts > 0) AS failing,
+				min(GREATEST(since, 'epoch')) FILTER (WHERE since <= now() AND since > '-infinity') AS first
+			FROM (SELECT {send_after} AS due, `+t.since()+` AS since, {attempts} AS attempts FROM {table}
+				WHERE {sent_at} IS NULL AND {quarantined_at} IS NULL ORDER BY {send_after}, {id} LIMIT $1::int) c) p,
 		(SELECT count(*) AS quarantined FROM (SELECT FROM {table} WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL LIMIT $1::int) c) q`),
 		strconv.AppendInt(nil, StatusLimit, 10))
 	if err != nil {
