@@ -9,7 +9,7 @@ const (
 var outward = []mutant{
 	{
 		name:   "answers a POST before the confirm",
-		edits:  []edit{{"internal/publish/send.go", "			err = confirmed()\n", "			_ = confirmed\n"}},
+		edits:  []edit{{"internal/publish/send.go", "			err = confirmed()\n", "			go func() { _ = confirmed() }()\n"}},
 		caught: []string{"I1"}, flags: flags(rough),
 	},
 	{
