@@ -53,6 +53,7 @@ type Relay struct {
 	metrics *metrics
 
 	unmarked unmarked
+	nackedTold time.Time // when a line about rows that were sent back was logged
 
 	mu    sync.Mutex
 	state State

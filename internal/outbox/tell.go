@@ -1,7 +1,10 @@
 package outbox
 
 import (
+	"context"
+	"log/slog"
 	"slices"
+	"time"
 
 	"sidecar/internal/telemetry"
 )
@@ -24,41 +27,84 @@ func (r *Relay) begin(x *row) {
 	}
 }
 
-const maxTold = 10 // ids in one line of the log
+const (
+	maxTold    = 10 // ids in one line of the log
+	maxReasons = 5  // lines of one round about rows that failed, and about rows that are quarantined
 
-// tell counts a round and logs what went wrong in it: few lines, however many rows there are.
+	nackedInterval = time.Minute // between lines about rows that the broker sends back, which it may do for days
+)
+
+// tell counts a round and logs what went wrong in it, in a few lines however many rows there are.
 func (r *Relay) tell(rd *round) {
-	var failures, given, kept []string
-	var why, last error
+	var failures, given, sentBack reasons
+	unmarked := 0
 	for i := range rd.rows {
 		x := &rd.rows[i]
 		what := x.result.String()
 		switch {
 		case x.unmarked != nil:
 			what = resultUnmarked
-			if kept = append(kept, x.id); len(kept) <= maxTold {
+			if unmarked++; unmarked <= maxTold {
 				r.o.Logger.Error("a row cannot be marked", "table", r.o.Names.String(), "id", x.id, "became", x.result.String(),
 					"error", errorText(x.unmarked), "retry_in", r.unmarked[x.id].pause.String())
 			}
 		case x.result == failed && x.quarantined:
 			what = resultQuarantined
-			given, last = append(given, x.id), x.err
+			given.add(x)
 		case x.result == failed:
-			failures, why = append(failures, x.id), x.err
+			failures.add(x)
+		case x.result == nacked:
+			sentBack.add(x)
 		case x.result == untouched:
 			continue
 		}
 		r.metrics.rows[what].Inc()
 	}
-	if len(kept) > maxTold {
-		r.o.Logger.Error("more rows cannot be marked", "table", r.o.Names.String(), "rows", len(kept)-maxTold)
+	if unmarked > maxTold {
+		r.o.Logger.Error("more rows cannot be marked", "table", r.o.Names.String(), "rows", unmarked-maxTold)
 	}
-	if len(failures) > 0 {
-		r.o.Logger.Warn("rows could not be published", "table", r.o.Names.String(), "rows", len(failures), "ids", some(failures), "error", why)
-	}
-	if len(given) > 0 {
-		r.o.Logger.Error("rows are quarantined", "table", r.o.Names.String(), "rows", len(given), "ids", some(given), "error", last)
+	failures.log(r, slog.LevelWarn, "rows could not be published")
+	given.log(r, slog.LevelError, "rows are quarantined")
+	if now := time.Now(); len(sentBack) > 0 && now.Sub(r.nackedTold) >= nackedInterval {
+		r.nackedTold = now
+		sentBack.log(r, slog.LevelWarn, "rows were nacked")
 	}
 }
 
-func some(ids []string) []string { return slices.Clip(ids[:min(len(ids), maxTold)]) }
+// reasons are why rows were not sent: those with the same error together, because whoever reads one line must be able to
+// believe that its error is that of each of its rows.
+type reasons []reason
+
+type reason struct {
+	text string
+	rows int
+	ids  []string // of the first rows
+}
+
+func (s *reasons) add(x *row) {
+	text := errorText(x.err)
+	i := slices.IndexFunc(*s, func(r reason) bool { return r.text == text })
+	switch {
+	case i >= 0:
+	case len(*s) < maxReasons:
+		*s, i = append(*s, reason{text: text}), len(*s)
+	case len(*s) == maxReasons: // as many errors as rows are possible: the rest shares a line without a text
+		*s, i = append(*s, reason{}), maxReasons
+	default:
+		i = maxReasons
+	}
+	r := &(*s)[i]
+	if r.rows++; len(r.ids) < maxTold {
+		r.ids = append(r.ids, x.id)
+	}
+}
+
+// log writes a line for each of them.
+func (s reasons) log(r *Relay, level slog.Level, event string) {
+	for _, why := range s {
+		if why.text == "" {
+			why.text = "other errors: see last_error of each row"
+		}
+		r.o.Logger.Log(context.Background(), level, event, "table", r.o.Names.String(), "rows", why.rows, "ids", why.ids, "error", why.text)
+	}
+}

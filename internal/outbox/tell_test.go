@@ -2,11 +2,15 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
 )
 
@@ -81,4 +85,78 @@ func read(t *testing.T, g prometheus.Gatherer) map[string]float64 {
 		}
 	}
 	return all
+}
+
+// lines are those of the log with this event: the error of each, and the ids with it.
+func (r *rig) lines(event string) map[string][]string {
+	r.t.Helper()
+	found := map[string][]string{}
+	for line := range strings.Lines(r.log.String()) {
+		var l struct {
+			Msg, Error, Table string
+			Rows              int
+			IDs               []string
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			r.t.Fatalf("%s: %v", line, err)
+		}
+		if l.Msg != event {
+			continue
+		}
+		if l.Table != "outbox" || l.Rows < len(l.IDs) || found[l.Error] != nil {
+			r.t.Errorf("%s", line)
+		}
+		found[l.Error] = l.IDs
+	}
+	return found
+}
+
+// TestEachErrorHasALine: rows share a line of the log when, and only when, they have failed in the same way, but for the rest
+// of a round that fails in many.
+func TestEachErrorHasALine(t *testing.T) {
+	r := newRig(t)
+	r.options.MaxAttempts = 1
+	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange, properties) VALUES
+		(1, 'nosuch', 'x', '', NULL), (2, 'k', 'x', NULL, '{"colour": "red"}'), (3, 'nosuch', 'x', '', NULL)`)
+	_, stop := r.start()
+	r.settled()
+	stop()
+	got := r.lines("rows are quarantined")
+	if ids := got[`publish to exchange "" with key "nosuch": returned by exchange "" for key "nosuch": 312 NO_ROUTE`]; !slices.Equal(ids, []string{"1", "3"}) || len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+	for text, ids := range got {
+		if strings.Contains(text, "colour") != slices.Equal(ids, []string{"2"}) {
+			t.Errorf("%q: %v", text, ids)
+		}
+	}
+	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange) SELECT n, 'nosuch ' || n, 'x', '' FROM generate_series(10, 39) n`)
+	r.log = &journal{t: t}
+	_, stop = r.start()
+	r.settled()
+	stop()
+	got = r.lines("rows are quarantined")
+	if rest := got["other errors: see last_error of each row"]; len(got) != maxReasons+1 || len(rest) != maxTold {
+		t.Errorf("%d lines: %q", len(got), got)
+	}
+}
+
+// TestNackedIsTold: rows that a full queue sends back are in the log, and not each time that they come back.
+func TestNackedIsTold(t *testing.T) {
+	r := newRig(t)
+	full := brokertest.Queue(t, r.url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange) SELECT n, $1, 'x', '' FROM generate_series(1, 5) n`, full)
+	registry := prometheus.NewRegistry()
+	_, stop := r.start(func(o *Options) { o.Registerer = registry })
+	r.eventually("they come back for the second time", func() bool { return read(t, registry)["nacked"] >= 8 })
+	stop()
+	got := r.lines("rows were nacked") // which fails when there are two lines
+	if len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+	for text, ids := range got {
+		if !strings.Contains(text, full) || len(ids) != 4 {
+			t.Errorf("%q: %v", text, ids)
+		}
+	}
 }
