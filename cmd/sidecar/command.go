@@ -34,7 +34,7 @@ type command struct {
 // commands in the order of the help text. A function, because help lists the commands it is one of.
 func commands() []command {
 	return []command{
-		{"run", "consume the queue and POST to the app (the default)", runSidecar},
+		{"run", "consume the queue and POST to the app; publish what the app POSTs or has written into its outbox (the default)", runSidecar},
 		{"check", "connect and prove that retried and parked messages would be kept; changes nothing. --roundtrip sends a message through queues of its own, too", check},
 		{"plan", "print what would be declared: --format text|mermaid|definitions|permissions; needs no broker", plan},
 		{"explain", "print the verdict on an answer and why: --status 503 --retry 10", explain},

@@ -203,6 +203,8 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_ADMIN_ADDR=9090", "is not host:port"},
 		{"SIDECAR_ADMIN_ADDR=:http", "port outside"},
 		{"SIDECAR_ADMIN_ADDR=:65536", "port outside"},
+		{"SIDECAR_PUBLISH_ADDR=unix:///x", "is not host:port"},
+		{"SIDECAR_PUBLISH_ADDR=http://localhost", "is not host:port"},
 		{"SIDECAR_ADMIN_ADDR=a/b:80", "invalid host"},
 		{"SIDECAR_CONTROL_ADDR=9091", "is not host:port"},
 

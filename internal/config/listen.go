@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 // minControlToken is the shortest control token, in bytes.
@@ -81,7 +82,7 @@ var errAddr = errors.New("is not host:port")
 // parseAddr reads an address to listen on. Names of ports are refused: what they mean depends on the image.
 func parseAddr(addr string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(addr)
-	if err != nil {
+	if err != nil || strings.Contains(text, "/") { // a URL or the path of a socket
 		return "", 0, errAddr
 	}
 	n, err := strconv.ParseUint(text, 10, 16)

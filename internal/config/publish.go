@@ -22,7 +22,8 @@ type Publish struct {
 	// broker's default exchange, whose routing keys are names of queues.
 	Exchanges Pairs `env:"PUBLISH_EXCHANGES" allowed:"'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'"`
 
-	// Routing keys that may be published with. `*` stands for any characters, `?` for one.
+	// Routing keys that may be published with. `*` stands for any characters, `?` for one. An empty value means
+	// unset here, too: all keys. To publish nothing, leave `SIDECAR_PUBLISH_ADDR` unset.
 	RoutingKeys List `env:"PUBLISH_ROUTING_KEYS" envDefault:"*" allowed:"distinct routing keys or patterns separated by commas"`
 
 	// A larger body is answered with 413.

@@ -96,9 +96,14 @@ func (w *want) wrong(kind, category string, notNull, bounded, generated bool) st
 
 // rights explains an error that says that the role may not.
 func rights(err error) error {
-	const insufficient = "42501"
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == insufficient {
+	if denied(err) {
 		return fmt.Errorf("%w; do it as the owner of the table, e.g. with the SQL of 'sidecar outbox migrate --print'", err)
 	}
 	return err
+}
+
+func denied(err error) bool {
+	const insufficient = "42501"
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == insufficient
 }

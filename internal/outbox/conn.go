@@ -175,6 +175,11 @@ func parseDSN(dsn string) (*pgconn.Config, error) {
 	if err == nil {
 		return cfg, nil
 	}
+	if scheme, _, found := strings.Cut(dsn, "://"); found && !strings.ContainsAny(scheme, " ='") {
+		if scheme != "postgres" && scheme != "postgresql" {
+			return nil, fmt.Errorf("%w: a URI of it begins with postgres:// or postgresql://", ErrDSN)
+		}
+	}
 	text := err.Error()
 	_, text, _ = cutLast(text, "`: ")
 	for _, p := range dsnProblems {

@@ -26,7 +26,7 @@ func TestBadDSN(t *testing.T) {
 		"host=db password='s3cr3t":                                 "host=",
 		"host=db password=s3cr3t sslmode=`: maybe":                 "",
 		"s3cr3t":                   "host=",
-		"mysql://u:s3cr3t@db/shop": "",
+		"mysql://u:s3cr3t@db/shop": "begins with postgres://",
 	} {
 		err := CheckDSN(dsn)
 		if says == "" && err == nil {

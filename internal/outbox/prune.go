@@ -34,7 +34,7 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 	for {
 		rows, err := query(ctx, conn, t.pruneSQL(), last, cutoff, strconv.AppendInt(nil, pruneRows, 10))
 		if err != nil {
-			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, rights(err))
+			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, mayDelete(err, &t.Names))
 		}
 		scanned, deleted, err := counts(rows[0])
 		if err != nil {
@@ -51,6 +51,14 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 			return done, nil
 		}
 	}
+}
+
+// mayDelete explains an error that says that the role may not: it has to be given what the relay does without.
+func mayDelete(err error, n *Names) error {
+	if !denied(err) {
+		return err
+	}
+	return fmt.Errorf("%w; this needs the right to DELETE besides those of the relay: as the owner of the table, GRANT DELETE ON %s TO the role", err, n)
 }
 
 // pruneSQL deletes of the next rows by id those that may go. It says how far it came, how many it saw and how many went. What

@@ -227,7 +227,9 @@ func TestLeastRights(t *testing.T) {
 		t.Errorf("retry --all by the relay's role: %+v, %v", done, err)
 	}
 	_, err = Prune(ctx, relay, table, time.Hour, nil)
-	denied("prune", err)
+	if denied("prune", err); !strings.Contains(err.Error(), "GRANT DELETE") {
+		t.Error(err)
+	}
 	if done, err := Prune(ctx, pruner, table, time.Hour, nil); err != nil || done.Deleted == 0 {
 		t.Errorf("prune by one who may delete: %+v, %v", done, err)
 	}
