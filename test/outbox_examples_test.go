@@ -147,6 +147,12 @@ func TestPublishExamples(t *testing.T) {
 				t.Errorf("%d messages arrived, want 1", sc.app.total())
 			}
 
+			for _, wrong := range [][]string{{}, {"http://" + address + "/"}, {"127.0.0.1:9092/publish", "{}"}, {"http://[", "{}"}} {
+				r := launchBinary(t, argv[0], nil, append(slices.Clone(argv[1:]), wrong...)...)
+				if code := r.exitCode(); code != 64 || !r.log.mentions("usage:") {
+					t.Errorf("%q: exit %d: %s", wrong, code, r.log.String())
+				}
+			}
 			missing := launchBinary(t, argv[0], nil, append(argv[1:], "http://"+address+"/publish/missing/order.placed", `{}`)...)
 			if code := missing.exitCode(); code == 0 || missing.log.mentions("not yet") || !missing.log.mentions("403") {
 				t.Errorf("to an exchange that is not allowed: exit %d: %s", code, missing.log.String())

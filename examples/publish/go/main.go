@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -20,9 +21,9 @@ var client = http.Client{Timeout: 15 * time.Second}
 // publish returns nil when the broker has confirmed the message, whose message id is key. After a broken connection, a
 // timeout or a 504 nobody knows whether it has. The message is sent again with the same key, and may be there twice:
 // consumers know it by that.
-func publish(ctx context.Context, url, body, key string) error {
+func publish(ctx context.Context, address, body, key string) error {
 	for {
-		pause, again, err := try(ctx, url, body, key)
+		pause, again, err := try(ctx, address, body, key)
 		if err == nil || !again {
 			return err
 		}
@@ -36,8 +37,8 @@ func publish(ctx context.Context, url, body, key string) error {
 }
 
 // try publishes once. When that failed, again says whether it may be tried again, after the pause.
-func try(ctx context.Context, url, body, key string) (pause time.Duration, again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+func try(ctx context.Context, address, body, key string) (pause time.Duration, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(body))
 	if err != nil {
 		return 0, false, err
 	}
@@ -62,7 +63,16 @@ func try(ctx context.Context, url, body, key string) (pause time.Duration, again
 	return pause, again, fmt.Errorf("%d %s", resp.StatusCode, problem.Detail)
 }
 
+func valid(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != ""
+}
+
 func main() {
+	if len(os.Args) != 3 || !valid(os.Args[1]) {
+		fmt.Fprintln(os.Stderr, `usage: publish http://127.0.0.1:9092/publish/default/order.placed '{"order":1}'`)
+		os.Exit(64)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	key := rand.Text()

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Publishes a message over HTTP, and tries again until the broker has it. Node 18 or later, no packages.
+// Publishes a message over HTTP, and tries again until the broker has it. Node 18.17 or later, no packages.
 //
 //     usage: node publish.mjs http://127.0.0.1:9092/publish/default/order.placed '{"order":1}'
 
@@ -30,6 +30,11 @@ async function publish(url, body, key, seconds = 60) {
   }
 }
 
+const [url, body, ...rest] = process.argv.slice(2)
+if (body === undefined || rest.length > 0 || !/^https?:/.test(url) || !URL.canParse(url)) {
+  console.error("usage: node publish.mjs http://127.0.0.1:9092/publish/default/order.placed '{\"order\":1}'")
+  process.exit(64)
+}
 const key = randomUUID()
-await publish(process.argv[2], process.argv[3], key)
+await publish(url, body, key)
 console.log(`published ${key}`)

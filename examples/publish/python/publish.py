@@ -8,6 +8,7 @@ import json
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 
@@ -41,7 +42,18 @@ def publish(url, body, key, seconds=60):
         time.sleep(pause)
 
 
+def valid(url):
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
 if __name__ == "__main__":
+    if len(sys.argv) != 3 or not valid(sys.argv[1]):
+        print(__doc__.strip().splitlines()[-1].strip(), file=sys.stderr)
+        sys.exit(64)
     key = str(uuid.uuid4())
     publish(sys.argv[1], sys.argv[2].encode(), key)
     print(f"published {key}")
