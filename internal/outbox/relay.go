@@ -52,7 +52,7 @@ type Relay struct {
 	o       Options
 	metrics *metrics
 
-	unmarked unmarked
+	unmarked   unmarked
 	nackedTold time.Time // when a line about rows that were sent back was logged
 
 	mu    sync.Mutex
