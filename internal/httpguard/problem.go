@@ -3,6 +3,7 @@ package httpguard
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -29,9 +30,11 @@ func Write(w http.ResponseWriter, status int, contentType string, v any) {
 	if err != nil { // a bug: better said than an answer without a body
 		panic(err)
 	}
+	b = append(b, '\n')
 	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(b))) // so that the answer has an end before the handler has
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // only a client that is gone can fail this
+	_, _ = w.Write(b) // only a client that is gone can fail this
 }
 
 // maxDetail bounds the text of an error, in bytes: it may join one for each of the broker's URLs.

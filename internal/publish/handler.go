@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -125,6 +126,23 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, target string, 
 	}
 	s.metrics.count(alias, f.code, time.Since(start))
 	s.refuse(w, f)
+	if f == errTooLarge {
+		linger(w, r)
+	}
+}
+
+const (
+	lingerTime  = time.Second
+	lingerBytes = 64 << 20
+)
+
+// linger takes in what a client still sends behind its answer, within bounds. A connection that is closed on top of it is reset,
+// and with that the client may lose the answer.
+func linger(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes)
+	}
 }
 
 // one reads and publishes the message of a request. It returns the alias when there is one of that name.
