@@ -41,15 +41,22 @@ var OutboxColumns = strings.Fields(`id exchange routing_key body headers propert
 	created_at send_after sent_at attempts last_error quarantined_at`)
 
 var (
-	aliasPattern      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-	identifierPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$-]{0,62}$`)
+	aliasPattern      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	identifierPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$-]*$`)
 )
+
+// maxIdentifier is the longest name that PostgreSQL does not cut, in bytes. A pattern that counts to it takes 60 KB of memory.
+const maxIdentifier = 63
+
+func isIdentifier(name string) bool {
+	return len(name) <= maxIdentifier && identifierPattern.MatchString(name)
+}
 
 func (l *loader) checkOutbox() {
 	const dsn, table, columns, exchange = "SIDECAR_OUTBOX_DSN", "SIDECAR_OUTBOX_TABLE", "SIDECAR_OUTBOX_COLUMNS", "SIDECAR_OUTBOX_EXCHANGE"
 	o := l.cfg.Outbox
 	parts := strings.Split(o.Table, ".")
-	if len(parts) > 2 || slices.ContainsFunc(parts, func(p string) bool { return !identifierPattern.MatchString(p) }) {
+	if len(parts) > 2 || slices.ContainsFunc(parts, func(p string) bool { return !isIdentifier(p) }) {
 		l.reject(table, "is not the name of a table")
 	}
 	names := map[string]string{}
@@ -61,7 +68,7 @@ func (l *loader) checkOutbox() {
 		case !slices.Contains(OutboxColumns, c.Name):
 			l.reject(columns, "an outbox has no column %s", shown(c.Name))
 			return
-		case !identifierPattern.MatchString(c.Value):
+		case !isIdentifier(c.Value):
 			l.reject(columns, "%s is not the name of a column", shown(c.Value))
 			return
 		}

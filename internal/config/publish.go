@@ -40,7 +40,7 @@ func (l *loader) checkPublish() {
 	const addr, token, exchanges, keys = "SIDECAR_PUBLISH_ADDR", "SIDECAR_PUBLISH_TOKEN", "SIDECAR_PUBLISH_EXCHANGES", "SIDECAR_PUBLISH_ROUTING_KEYS"
 	p := l.cfg.Publish
 	for _, e := range p.Exchanges {
-		if !aliasPattern.MatchString(e.Name) {
+		if len(e.Name) > maxIdentifier || !aliasPattern.MatchString(e.Name) {
 			l.reject(exchanges, "%s is not an alias", shown(e.Name))
 		} else if err := checkShortString(e.Value); err != nil {
 			l.reject(exchanges, "%s %v", shown(e.Value), err)
