@@ -15,6 +15,7 @@ import (
 var mayStrip = []string{
 	"internal/dispatch/cloudevents.go", // the message's timestamp, into a digest
 	"internal/dispatch/value.go",       // a header's value
+	"internal/broker/returns.go",       // the message's timestamp, into a digest
 	"internal/crash/identity.go",       // the message's timestamp, into a digest
 	"internal/crash/journal.go",        // outlives the process, as no monotonic reading does
 	"internal/deadletter/record.go",    // the message's timestamp, into an export

@@ -32,13 +32,14 @@ type Lane struct {
 
 	turn  chan struct{} // held by the one that writes
 	pipe  *Pipe         // with turn; nil: none was opened yet
-	apart atomic.Int64  // until when messages go apart, in nanoseconds of Unix
+	made  time.Time
+	apart atomic.Int64 // until when messages go apart, in nanoseconds after made
 	work  sync.WaitGroup
 }
 
 // NewLane returns a lane that opens its channel with the first message.
 func (p *Publisher) NewLane(exchange string) *Lane {
-	return &Lane{publisher: p, exchange: exchange, turn: make(chan struct{}, 1)}
+	return &Lane{publisher: p, exchange: exchange, turn: make(chan struct{}, 1), made: time.Now()}
 }
 
 // Publish is Publisher.Publish for a message to the lane's exchange; ctx needs a deadline. During an alarm it fails with
@@ -56,7 +57,7 @@ func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
 func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
 	for again := false; ; again = true {
-		if time.Now().UnixNano() < l.apart.Load() {
+		if int64(time.Since(l.made)) < l.apart.Load() {
 			return func() error { return nil }, l.separate(ctx, pub)
 		}
 		r, err := l.send(ctx, pub)
@@ -87,7 +88,7 @@ func (l *Lane) separate(ctx context.Context, pub *Publication) error {
 	return err
 }
 
-func (l *Lane) goApart() { l.apart.Store(time.Now().Add(apartFor).UnixNano()) }
+func (l *Lane) goApart() { l.apart.Store(int64(time.Since(l.made) + apartFor)) }
 
 // errEnded marks a message that met a channel which had ended before.
 var errEnded = errors.New("the channel has ended")

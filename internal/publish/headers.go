@@ -144,7 +144,7 @@ func setTimestamp(to *time.Time, name, value string) *failure {
 	if err != nil {
 		return bad("%s is %.40q; it must be a time as in 2026-07-01T12:00:00Z.", name, value)
 	}
-	if *to = time.Unix(at.Unix(), 0).UTC(); to.IsZero() { // which the client library takes for none, and leaves out
+	if *to = at.UTC().Truncate(time.Second); to.IsZero() { // which the client library takes for none, and leaves out
 		return bad("%s is %.40q, a time that cannot be sent.", name, value)
 	}
 	return nil
