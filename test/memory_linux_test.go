@@ -49,7 +49,7 @@ func TestWindowMustFitIntoMemory(t *testing.T) {
 }
 
 // TestMemoryIsBoundedByTheWindow: a backlog of large messages and an app that does not answer. What is held is the
-// window, not the backlog. The collector may let the heap grow to twice what is in use; the rest is an idle sidecar's 14
+// window, not the backlog. The collector may let the heap grow to twice what is in use; the rest is an idle sidecar's 16
 // MiB and as much as one more window for what is being read and given back.
 func TestMemoryIsBoundedByTheWindow(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,8 @@ func TestMemoryIsBoundedByTheWindow(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestIdleMemory: what the kernel says about a sidecar that waits.
+// TestIdleMemory: what the kernel says about a sidecar that waits. Four fifths of it are pages of the program itself, which all
+// sidecars of a node share.
 func TestIdleMemory(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("LOG_LEVEL", "info")
@@ -96,8 +97,8 @@ func TestIdleMemory(t *testing.T) {
 	time.Sleep(5 * time.Second) // idle is what is measured
 	rss := s.rss()
 	t.Logf("%.1f MiB", float64(rss)/(1<<20))
-	if rss > 14<<20 {
-		t.Errorf("idle RSS is %.1f MiB, the limit is 14", float64(rss)/(1<<20))
+	if rss > 16<<20 {
+		t.Errorf("idle RSS is %.1f MiB, the limit is 16", float64(rss)/(1<<20))
 	}
 }
 
