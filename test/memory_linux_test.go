@@ -71,7 +71,7 @@ func TestMemoryIsBoundedByTheWindow(t *testing.T) {
 	s := launchBinary(t, shipped(t), sc.env).listening().awaitReady()
 	eventually(t, "one attempt under way", func() bool { return s.metric("sidecar_inflight_messages") > 0 })
 	eventually(t, "a full window", func() bool { return sc.ready(sc.queue()) <= backlog-prefetch })
-	limit := 14*mib + 2*prefetch*mib + prefetch*mib
+	limit := 16*mib + 2*prefetch*mib + prefetch*mib
 	if held := s.rss(); held > limit {
 		t.Errorf("%d MiB while the app holds, the limit is %d", held/mib, limit/mib)
 	}
