@@ -30,16 +30,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 		a.closeCrashGuard()
 		return err
 	}
-	for _, w := range a.warnings() {
-		a.log.Warn("configuration", "warning", w)
-	}
-	listening := []any{"admin", addrs.Admin, "control", addrs.Control}
-	if publishAddr != "" {
-		listening = append(listening, "publish", publishAddr)
-	}
-	a.log.Info("listening", listening...)
-	a.log.Info("started", "version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name,
-		"queue", a.plan.Queue, "topology", a.plan.Preset)
+	a.announce(addrs, publishAddr)
 
 	serving, stopServing := context.WithCancel(context.Background()) // admin: up to the very end
 	link, stopLink := context.WithCancel(context.Background())       // both connections and the probe
@@ -87,6 +78,20 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	stopSending()
 	a.endpoint.stop(until, now)
 	return a.stop(group, stopServing)
+}
+
+// announce logs what is started, and where it listens.
+func (a *App) announce(addrs admin.Addrs, publishAddr string) {
+	for _, w := range a.warnings() {
+		a.log.Warn("configuration", "warning", w)
+	}
+	listening := []any{"admin", addrs.Admin, "control", addrs.Control}
+	if publishAddr != "" {
+		listening = append(listening, "publish", publishAddr)
+	}
+	a.log.Info("listening", listening...)
+	a.log.Info("started", "version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name,
+		"queue", a.plan.Queue, "topology", a.plan.Preset)
 }
 
 // listen binds every address.

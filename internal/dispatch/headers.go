@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
 )
 
 // The budget of a message's own headers. It keeps the request within what common servers accept: 8 KiB is the whole
@@ -55,12 +57,12 @@ func (r *request) header(e *encoding, key string, v any) {
 	case len(name) == 0:
 		r.takeBack(mark)
 		return
-	case isBookkeeping(name):
+	case message.Bookkeeping(name):
 		r.out = r.out[:mark]
 		return
-	case e.passthrough.match(key) && !deniedBare(name):
+	case e.passthrough.Match(key) && !deniedBare(name):
 		r.out = append(r.out[:mark], name...)
-	case !e.forward.match(key):
+	case !e.forward.Match(key):
 		r.out = r.out[:mark]
 		return
 	}
@@ -118,15 +120,4 @@ func appendName(dst []byte, key string) []byte {
 
 func isTrace(key string) bool {
 	return strings.EqualFold(key, "traceparent") || strings.EqualFold(key, "tracestate") || strings.EqualFold(key, "baggage")
-}
-
-// isBookkeeping reports whether a mapped name belongs to the broker's records or to ours. It looks at the mapped name,
-// so that a publisher's x_retry_count cannot pass for x-retry-count.
-func isBookkeeping(name []byte) bool {
-	if len(name) < 2 || name[0]|0x20 != 'x' || name[1] != '-' {
-		return false
-	}
-	return foldPrefix(name, "x-death") || foldPrefix(name, "x-first-death") || foldPrefix(name, "x-last-death") ||
-		foldPrefix(name, "x-final-") || foldPrefix(name, "x-redriven-") || foldPrefix(name, "x-retry-") ||
-		foldEqual(name, "x-delivery-count") || foldEqual(name, "x-acquired-count")
 }

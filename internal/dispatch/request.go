@@ -13,8 +13,8 @@ import (
 type encoding struct {
 	static      []byte // request line, Host and User-Agent
 	version     string
-	forward     globs
-	passthrough globs
+	forward     message.Globs
+	passthrough message.Globs
 	cloudEvents bool
 	envelopes   bool
 	token       func() string
@@ -24,8 +24,8 @@ type encoding struct {
 
 func newEncoding(ep *endpoint, o *Options) *encoding {
 	e := &encoding{
-		forward:     newGlobs(o.Forward),
-		passthrough: newGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace)),
+		forward:     message.NewGlobs(o.Forward, true),
+		passthrough: message.NewGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace), true),
 		cloudEvents: o.CloudEvents, envelopes: o.Envelopes, token: o.Token, version: o.Version, logger: o.Logger,
 	}
 	e.static = appendStart(nil, "POST", ep.target, ep.host, o.Version)

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -120,22 +119,11 @@ func headerTable(column []byte) (amqp.Table, error) {
 		return nil, errRow("headers is not a JSON object")
 	}
 	for name := range headers {
-		if stripped(name) {
+		if message.Reserved(name) {
 			delete(headers, name)
 		}
 	}
 	return headers, nil
-}
-
-// strippedHeaders are never published for an app, and those that begin with strippedPrefixes.
-var (
-	strippedHeaders  = []string{"CC", "BCC", message.HeaderDeath, "x-delivery-count", "x-acquired-count"}
-	strippedPrefixes = []string{"x-first-death-", "x-last-death-", "x-final-", "x-redriven-", "x-retry-"}
-)
-
-func stripped(name string) bool {
-	return slices.Contains(strippedHeaders, name) ||
-		slices.ContainsFunc(strippedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 var (
@@ -177,9 +165,6 @@ func field(v any, depth int) (any, error) {
 		}
 		return t, nil
 	case []any:
-		if len(v) == 0 {
-			return []any(nil), nil // as a returned message would have it: see broker.Pipe
-		}
 		for i, e := range v {
 			f, err := field(e, depth+1)
 			if err != nil {

@@ -28,7 +28,7 @@ const (
 // source gives the messages of a batch one by one. bytes is the room that the message holds, which the caller gives back, also
 // with a failure. A failure is that of one item; an error ends the batch, io.EOF as it should.
 type source interface {
-	next() (m message, bytes int64, f *failure, err error)
+	next() (m outgoing, bytes int64, f *failure, err error)
 }
 
 // batch publishes many messages in the order in which they stand, and answers when it knows what has become of each of them:
@@ -139,7 +139,7 @@ func (b *batch) patience(now time.Time) {
 }
 
 // begin writes one message when there is room for it and leaves the rest to a goroutine. A failure means that nothing is left.
-func (b *batch) begin(index int, m *message, bytes int64, start time.Time) *failure {
+func (b *batch) begin(index int, m *outgoing, bytes int64, start time.Time) *failure {
 	s := b.server
 	b.window <- struct{}{} // it comes free: each of those under way has a deadline
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
 
@@ -56,7 +57,7 @@ func FuzzHeaders(f *testing.F) {
 		}
 		for name, value := range got.Headers {
 			text, ok := value.(string)
-			if !ok || left(name) || name != strings.ToLower(name) && !strings.HasPrefix(name, cloudEvent) {
+			if !ok || message.Reserved(name) || name != strings.ToLower(name) && !strings.HasPrefix(name, cloudEvent) {
 				t.Fatalf("%q: %v", name, value)
 			}
 			if attribute, event := strings.CutPrefix(name, cloudEvent); event {
@@ -93,7 +94,7 @@ func FuzzLine(f *testing.F) {
 			t.Fatal(err)
 		}
 		for name := range m.msg.Headers {
-			if left(name) {
+			if message.Reserved(name) {
 				t.Fatalf("%q is published", name)
 			}
 		}

@@ -174,13 +174,13 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 }
 
 // target reads the alias and the routing key from a path.
-func (s *Server) target(r *http.Request, path string) (message, *failure) {
+func (s *Server) target(r *http.Request, path string) (outgoing, *failure) {
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
-		return message{}, bad("There is no query; a '?' in a routing key is %%3F.")
+		return outgoing{}, bad("There is no query; a '?' in a routing key is %%3F.")
 	}
 	alias, rest, found := strings.Cut(path, "/")
 	if !found {
-		return message{}, bad("The path must be /publish/{exchange}/{routing key}; the slash before an empty key belongs to it.")
+		return outgoing{}, bad("The path must be /publish/{exchange}/{routing key}; the slash before an empty key belongs to it.")
 	}
 	key, _ := url.PathUnescape(rest) // net/http has parsed the path before: it cannot fail
 	return s.address(alias, key)

@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
 
@@ -151,7 +152,7 @@ func setTimestamp(to *time.Time, name, value string) *failure {
 }
 
 func readHeader(m *amqp.Publishing, name, key string, values []string) *failure {
-	if left(key) {
+	if message.Reserved(key) {
 		return nil
 	}
 	value, failed := decoded(name, values)
@@ -185,22 +186,6 @@ func put(m *amqp.Publishing, key string, value any) {
 		m.Headers = amqp.Table{}
 	}
 	m.Headers[key] = value
-}
-
-// left reports whether a header of this name must not be published by an app. CC and BCC would send copies past the list of
-// what may be published, and the others are what a broker or a sidecar says about a delivery.
-func left(key string) bool {
-	key = strings.NewReplacer("_", "-", ".", "-", " ", "-").Replace(strings.ToLower(key))
-	switch key {
-	case "cc", "bcc", "x-delivery-count", "x-acquired-count":
-		return true
-	}
-	for _, p := range [...]string{"x-death", "x-first-death", "x-last-death", "x-final-", "x-redriven-", "x-retry-"} {
-		if strings.HasPrefix(key, p) {
-			return true
-		}
-	}
-	return false
 }
 
 func readText(to *string, name string, values []string) *failure {

@@ -15,6 +15,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
 
@@ -75,10 +76,10 @@ func (in *item) field(name string) any {
 }
 
 // readLine makes a message of a line of JSON.
-func (s *Server) readLine(line []byte, request telemetry.Carrier) (message, *failure) {
+func (s *Server) readLine(line []byte, request telemetry.Carrier) (outgoing, *failure) {
 	var in item
 	if f := decode(line, &in); f != nil {
-		return message{}, f
+		return outgoing{}, f
 	}
 	alias := defaultAlias
 	if in.exchange != nil {
@@ -270,7 +271,7 @@ func readTable(raw json.RawMessage) (amqp.Table, *failure) {
 			return nil, bad("The header %.100q %s.", name, err)
 		}
 		seen[name] = true
-		if !left(name) {
+		if !message.Reserved(name) {
 			t[name] = value
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/httpguard"
+	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
 
@@ -47,7 +48,7 @@ type Server struct {
 	http     *http.Server
 	ln       net.Listener
 	hosts    httpguard.Hosts
-	keys     patterns
+	keys     message.Globs
 	lanes    map[string]*broker.Lane // by exchange
 	inflight *inflight
 	batches  chan struct{} // held by those that run
@@ -70,7 +71,7 @@ const (
 // New prepares a server; it binds nothing yet.
 func New(o Options) *Server {
 	s := &Server{
-		o: o, keys: newPatterns(o.RoutingKeys), lanes: map[string]*broker.Lane{}, metrics: newMetrics(o.Registerer, o.Exchanges),
+		o: o, keys: message.NewGlobs(o.RoutingKeys, false), lanes: map[string]*broker.Lane{}, metrics: newMetrics(o.Registerer, o.Exchanges),
 		inflight: newInflight(o.MaxInflight, max(leastBytes, o.MaxBody+1)), batches: make(chan struct{}, maxBatches), maxItems: maxItems,
 	}
 	s.metrics.watch(o.Registerer, s.inflight)

@@ -14,11 +14,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/dispatch"
-	consumed "sidecar/internal/message"
+	"sidecar/internal/message"
 )
 
 // mirror is an app that publishes what it gets: its requests are read as the publish endpoint reads them.
-func mirror(t testing.TB, read func(http.Header)) (post func(*consumed.Message)) {
+func mirror(t testing.TB, read func(http.Header)) (post func(*message.Message)) {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		read(r.Header)
@@ -32,7 +32,7 @@ func mirror(t testing.TB, read func(http.Header)) (post func(*consumed.Message))
 	t.Cleanup(target.Close)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	return func(m *consumed.Message) {
+	return func(m *message.Message) {
 		t.Helper()
 		if o := target.Dispatch(ctx, m); o.Status != http.StatusNoContent {
 			t.Fatalf("%+v", o)
@@ -71,7 +71,7 @@ func random(r *rand.Rand) amqp.Publishing {
 		for range 1 + r.IntN(10) {
 			name += string("abcdefghijklmnopqrstuvwxyz0123456789-"[r.IntN(37)])
 		}
-		if !left(name) && !strings.HasPrefix(name, "trace") && name != "baggage" {
+		if !message.Reserved(name) && !strings.HasPrefix(name, "trace") && name != "baggage" {
 			put(&m, name, text())
 		}
 	}
@@ -93,7 +93,7 @@ func TestRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 3000 {
 		want := random(r)
-		var m consumed.Message
+		var m message.Message
 		d := amqp.Delivery{
 			Headers: want.Headers, ContentType: want.ContentType, ContentEncoding: want.ContentEncoding, MessageId: want.MessageId, CorrelationId: want.CorrelationId,
 			ReplyTo: want.ReplyTo, Type: want.Type, AppId: want.AppId, UserId: "somebody", Expiration: want.Expiration, Timestamp: want.Timestamp, Priority: want.Priority,

@@ -9,24 +9,24 @@ import (
 	"sidecar/internal/telemetry"
 )
 
-// message is one message to be published.
-type message struct {
+// outgoing is one message to be published.
+type outgoing struct {
 	alias, exchange, key string
 	msg                  amqp.Publishing
 	trace                telemetry.Carrier
 }
 
 // address checks where a message is to go.
-func (s *Server) address(alias, key string) (message, *failure) {
-	m := message{alias: alias, key: key}
+func (s *Server) address(alias, key string) (outgoing, *failure) {
+	m := outgoing{alias: alias, key: key}
 	var found bool
 	if m.exchange, found = s.o.Exchanges[alias]; !found {
-		return message{}, denied("There is no exchange alias %.100q. SIDECAR_PUBLISH_EXCHANGES says which there are.", alias)
+		return outgoing{}, denied("There is no exchange alias %.100q. SIDECAR_PUBLISH_EXCHANGES says which there are.", alias)
 	}
 	if len(key) > maxShort {
 		return m, bad("The routing key has %d bytes; AMQP allows %d.", len(key), maxShort)
 	}
-	if !s.keys.match(key) {
+	if !s.keys.Match(key) {
 		return m, denied("The routing key %.100q is not among those of SIDECAR_PUBLISH_ROUTING_KEYS.", key)
 	}
 	return m, nil
@@ -46,11 +46,11 @@ func (s *Server) ready() *failure {
 }
 
 // send publishes a message and returns nil when the broker has it.
-func (s *Server) send(ctx context.Context, m *message) *failure { return s.begin(ctx, m)() }
+func (s *Server) send(ctx context.Context, m *outgoing) *failure { return s.begin(ctx, m)() }
 
 // begin writes a message and returns what waits for the broker's answer, nil when it has the message. The request's own
 // context is left alone: a client that goes away in the middle of a write must not cost the connection that others write on.
-func (s *Server) begin(ctx context.Context, m *message) (wait func() *failure) {
+func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) {
 	span := s.o.Tracing.Produce(m.trace, telemetry.ProduceAttrs{
 		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId, Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
 	})

@@ -19,7 +19,7 @@ type jsonLines struct {
 	line   []byte
 }
 
-func (j *jsonLines) next() (message, int64, *failure, error) {
+func (j *jsonLines) next() (outgoing, int64, *failure, error) {
 	for {
 		r := room{server: j.server, wait: true}
 		f, err := j.read(&r)
@@ -29,7 +29,7 @@ func (j *jsonLines) next() (message, int64, *failure, error) {
 		}
 		if err != nil || f != nil {
 			r.free()
-			return message{}, 0, f, err
+			return outgoing{}, 0, f, err
 		}
 		m, f := j.server.readLine(j.line, j.trace)
 		return m, r.taken, f, nil
@@ -99,13 +99,13 @@ func (t *tail) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (p *parts) next() (message, int64, *failure, error) {
+func (p *parts) next() (outgoing, int64, *failure, error) {
 	part, err := p.in.NextRawPart()
 	switch {
 	case errors.Is(err, io.EOF) && bytes.Contains(p.tail.end, p.last):
-		return message{}, 0, nil, io.EOF
+		return outgoing{}, 0, nil, io.EOF
 	case err != nil:
-		return message{}, 0, nil, errBroken
+		return outgoing{}, 0, nil, errBroken
 	}
 	m, f := p.head(part.Header)
 	if f != nil {
@@ -124,18 +124,18 @@ func (p *parts) next() (message, int64, *failure, error) {
 var errBroken = errors.New("the batch cannot be read")
 
 // head reads the headers of a part. Where a request has a path, a part has two headers.
-func (p *parts) head(h map[string][]string) (message, *failure) {
+func (p *parts) head(h map[string][]string) (outgoing, *failure) {
 	alias, key := defaultAlias, ""
 	if values, found := h["Amqp-Exchange"]; found {
 		var f *failure
 		if alias, f = decoded("Amqp-Exchange", values); f != nil {
-			return message{}, f
+			return outgoing{}, f
 		}
 	}
 	if values, found := h["Amqp-Routing-Key"]; found {
 		var f *failure
 		if key, f = decoded("Amqp-Routing-Key", values); f != nil {
-			return message{}, f
+			return outgoing{}, f
 		}
 	}
 	m, f := p.server.address(alias, key)
