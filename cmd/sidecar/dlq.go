@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 
 	"sidecar/internal/deadletter"
@@ -51,29 +48,19 @@ func dlqCommands() []dlqCommand {
 // dlq chooses and runs a command on the dead-letter queue. The first SIGINT or SIGTERM ends it at a safe point, the second
 // at once.
 func dlq(ctx context.Context, in invocation) error {
-	if len(in.args) == 0 {
-		printDLQHelp(in.stderr)
-		return fmt.Errorf("%w: dlq: a command is missing", errUsage)
-	}
-	name := in.args[0]
-	if name == "-h" || name == "-help" || name == "--help" || name == "help" {
-		printDLQHelp(in.stdout)
-		return nil
-	}
 	all := dlqCommands()
-	i := slices.IndexFunc(all, func(c dlqCommand) bool { return c.name == name })
-	if i < 0 {
-		names := make([]string, len(all))
-		for i, c := range all {
-			names[i] = c.name
-		}
-		return fmt.Errorf("%w: dlq: no command %q; there are %s", errUsage, name, strings.Join(names, ", "))
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.name
+	}
+	i, err := choose(in, "dlq", names, printDLQHelp)
+	if err != nil {
+		return err
 	}
 	// A reader that goes away shows as an error of the write: what is unacked must be given back before the end.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := stoppable(ctx)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)()
 	in.args = in.args[1:]
 	return all[i].run(ctx, newDLQCall(in, all[i]))
 }

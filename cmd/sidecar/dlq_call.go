@@ -123,7 +123,7 @@ func (c *dlqCall) ids() error {
 
 // misuse is an error of the command line.
 func (c *dlqCall) misuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %w (sidecar %[2]s --help)", errUsage, c.flags.Name(), fmt.Errorf(format, args...))
+	return misuse(c.flags, fmt.Errorf(format, args...))
 }
 
 func (c *dlqCall) printUsage(w io.Writer) {

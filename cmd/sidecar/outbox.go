@@ -4,11 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"slices"
-	"strings"
-	"syscall"
 )
 
 // outboxCommand is one of the commands below `sidecar outbox`.
@@ -35,27 +30,17 @@ func outboxCommands() []outboxCommand {
 // outboxTable chooses and runs a command on the outbox. The first SIGINT or SIGTERM ends it between two statements or cancels
 // the one that runs, the second ends it at once.
 func outboxTable(ctx context.Context, in invocation) error {
-	if len(in.args) == 0 {
-		printOutboxHelp(in.stderr)
-		return fmt.Errorf("%w: outbox: a command is missing", errUsage)
-	}
-	name := in.args[0]
-	if name == "-h" || name == "-help" || name == "--help" || name == "help" {
-		printOutboxHelp(in.stdout)
-		return nil
-	}
 	all := outboxCommands()
-	i := slices.IndexFunc(all, func(c outboxCommand) bool { return c.name == name })
-	if i < 0 {
-		names := make([]string, len(all))
-		for i, c := range all {
-			names[i] = c.name
-		}
-		return fmt.Errorf("%w: outbox: no command %q; there are %s", errUsage, name, strings.Join(names, ", "))
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.name
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	i, err := choose(in, "outbox", names, printOutboxHelp)
+	if err != nil {
+		return err
+	}
+	ctx, stop := stoppable(ctx)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)()
 	in.args = in.args[1:]
 	return all[i].run(ctx, newOutboxCall(in, all[i]))
 }

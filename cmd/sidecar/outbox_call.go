@@ -62,7 +62,7 @@ func (c *outboxCall) parse(most int) error {
 
 // misuse is an error of the command line.
 func (c *outboxCall) misuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %w (sidecar %[2]s --help)", errUsage, c.flags.Name(), fmt.Errorf(format, args...))
+	return misuse(c.flags, fmt.Errorf(format, args...))
 }
 
 // connect opens a connection to the database, which the caller closes.
