@@ -13,6 +13,7 @@ import (
 )
 
 func TestBreakdownOfASample(t *testing.T) {
+	t.Parallel()
 	f, err := os.Open("testdata/traces.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +43,7 @@ func TestBreakdownOfASample(t *testing.T) {
 }
 
 func TestBreakdownOfWhatIsNoProfile(t *testing.T) {
+	t.Parallel()
 	const line = "-----------+-----\n"
 	for name, c := range map[string]struct{ in, says string }{
 		"a value that is none":  {line + "  many   runtime.futex\n", "no sample"},
@@ -62,6 +64,7 @@ func TestBreakdownOfWhatIsNoProfile(t *testing.T) {
 }
 
 func TestBreakdownOfAProfile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cpu.pprof")
 	f, err := os.Create(file)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestLedgerBalances(t *testing.T) {
+	t.Parallel()
 	good := func() *run {
 		return &run{
 			Candidate: "x", Load: load{Messages: 10}, Stats: appStats{Received: 10, Distinct: 10},
@@ -52,7 +53,7 @@ func TestLedgerBalances(t *testing.T) {
 // newTestBench is a benchmark of a few messages in a virtual host of its own.
 func newTestBench(t *testing.T, half string) *bench {
 	t.Helper()
-	t.Setenv("AMQP_URL", brokertest.Vhost(t))
+	t.Setenv("AMQP_URL", brokertest.URL(t))
 	out := t.TempDir()
 	path := filepath.Join(out, "sidecar")
 	if err := buildSidecar(t.Context(), path); err != nil {
@@ -75,6 +76,7 @@ func newTestBench(t *testing.T, half string) *bench {
 }
 
 func TestBenchLedger(t *testing.T) {
+	t.Parallel()
 	b := newTestBench(t, consume)
 	l := load{Messages: 500, Body: 1024, Concurrency: 5}
 	runs, err := b.collected(l, b.candidates)
@@ -166,6 +168,7 @@ func wellFormed(t *testing.T, plot []byte) {
 }
 
 func TestPlotOfRunsTooShortForAnyCPUTime(t *testing.T) {
+	t.Parallel()
 	r := &result{Drained: []*run{{Candidate: `<&"x`, Load: load{Messages: 1}}}, Growth: []curve{*points("body", []int{0, 1024}, 0, 0)}}
 	wellFormed(t, r.plot())
 	wellFormed(t, (&result{Growth: []curve{*points("body", []int{1}, 3)}}).plot())
@@ -173,6 +176,7 @@ func TestPlotOfRunsTooShortForAnyCPUTime(t *testing.T) {
 
 // TestBenchNotices that a ledger does not balance when it should not, from the queue to the error.
 func TestBenchNotices(t *testing.T) {
+	t.Parallel()
 	b := newTestBench(t, consume)
 	b.patience = time.Second // for what never comes
 	l := load{Messages: 50, Body: 100, Concurrency: 5}
@@ -240,6 +244,7 @@ func TestBenchWithoutABroker(t *testing.T) {
 
 // TestWaitEndsWithItsCandidate: nobody waits for the messages of a process that is gone.
 func TestWaitEndsWithItsCandidate(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestFlags(t *testing.T) {
+	t.Parallel()
 	o, err := parse([]string{
 		"-against", "a=/x", "-against", "b=/y=z", "-env", "GOGC=50", "-only", "slow,growth", "-n", "500", "-runs", "3", "-strict",
 	}, io.Discard)
@@ -28,6 +29,7 @@ func TestFlags(t *testing.T) {
 }
 
 func TestFlagsThatAreWrong(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{
 		"-against x", "-against =/x", "-against x=", "-only drained,unknown", "-only", "-runs 0", "-runs -1", "-n 0", "-n x",
 		"-quick -docs", "-docs -only drained", "-docs -only produce,drained", "-docs -runs 1", "-docs -n 5", "-docs -env GOGC=50", "-unknown", "surplus",
@@ -39,6 +41,7 @@ func TestFlagsThatAreWrong(t *testing.T) {
 }
 
 func TestReplaceSection(t *testing.T) {
+	t.Parallel()
 	const page = "before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n"
 	got, err := replaceSection(page, "bench", "new\n")
 	if want := "before\n<!-- bench:begin -->\n\nnew\n\n<!-- bench:end -->\nafter\n"; err != nil || got != want {
@@ -55,6 +58,7 @@ func TestReplaceSection(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		got, bar, stretch float64
 		atLeast           bool
@@ -79,6 +83,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestFiguresAreOnlyThoseThatWereMeasured(t *testing.T) {
+	t.Parallel()
 	if f := (&result{}).figures(); len(f) != 0 {
 		t.Errorf("of nothing: %v", f)
 	}

@@ -40,6 +40,7 @@ func child(t *testing.T, script string) (pid int, line string) {
 const burn = `i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done`
 
 func TestCPUOfATreeIsThatOfAllItsProcesses(t *testing.T) {
+	t.Parallel()
 	pid, line := child(t, `{ (`+burn+`; echo done; read -r x) <&3 & } 3<&0; wait`)
 	if line != "done" {
 		t.Fatalf("the child says %q", line)
@@ -61,6 +62,7 @@ func TestCPUOfATreeIsThatOfAllItsProcesses(t *testing.T) {
 }
 
 func TestProcessesThatAreGone(t *testing.T) {
+	t.Parallel()
 	c := exec.CommandContext(t.Context(), "true")
 	if err := c.Run(); err != nil {
 		t.Fatal(err)
@@ -77,6 +79,7 @@ func TestProcessesThatAreGone(t *testing.T) {
 }
 
 func TestMemoryIsNowAndAtMost(t *testing.T) {
+	t.Parallel()
 	pid, _ := child(t, `echo up; read -r x`)
 	m, err := memoryOf(pid)
 	if err != nil {
@@ -137,6 +140,7 @@ func TestBrokersProcess(t *testing.T) {
 }
 
 func TestPauseEndsWithTheBenchmark(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &rig{ctx: ctx}
 	if err := r.pause(time.Millisecond); err != nil {

@@ -22,6 +22,7 @@ func newProduceBench(t *testing.T) *bench {
 
 // TestProduceLedger: what is measured is what happened, every message of it once.
 func TestProduceLedger(t *testing.T) {
+	t.Parallel()
 	b := newProduceBench(t)
 	var err error
 	if b.produced.Publish, err = b.published(asked{Requests: 200, Body: 1024, Connections: 5}); err != nil {
@@ -101,6 +102,7 @@ func checkProduced(t *testing.T, b *bench) {
 
 // TestProduceLedgerFindsWhatIsWrong: a figure of messages that were not sent, or sent twice, is none.
 func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	b := newProduceBench(t)
 	if err := b.declareSent(); err != nil {
 		t.Fatal(err)
@@ -140,6 +142,7 @@ func TestProduceWithoutADatabase(t *testing.T) {
 }
 
 func TestTenthsOfALongRun(t *testing.T) {
+	t.Parallel()
 	l := &long{Run: relayRun{Load: pending{Rows: 1000}}, Series: []sample{
 		{Seconds: 0, Sent: 0, RSS: 10}, {Seconds: 1, Sent: 100, RSS: 20, Claims: 10, ClaimMS: 20}, {Seconds: 5, Sent: 500, RSS: 22, Claims: 50, ClaimMS: 90},
 		{Seconds: 9, Sent: 900, RSS: 19, Claims: 90, ClaimMS: 170}, {Seconds: 13, Sent: 1000, RSS: 21, Claims: 100, ClaimMS: 250},

@@ -7,6 +7,7 @@ import (
 )
 
 func TestSpread(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		values []float64
 		want   spread
@@ -27,6 +28,7 @@ func TestSpread(t *testing.T) {
 }
 
 func TestQuantile(t *testing.T) {
+	t.Parallel()
 	v := []float64{0, 10, 20, 30, 40}
 	for q, want := range map[float64]float64{0: 0, 0.25: 10, 0.5: 20, 0.9: 36, 1: 40} {
 		if got := quantile(v, q); math.Abs(got-want) > 1e-9 {
@@ -39,6 +41,7 @@ func TestQuantile(t *testing.T) {
 }
 
 func TestFit(t *testing.T) {
+	t.Parallel()
 	base, slope := fit([]float64{0, 100, 200, 400}, []float64{15, 17, 19, 23})
 	if math.Abs(base-15) > 1e-9 || math.Abs(slope-0.02) > 1e-9 {
 		t.Errorf("an exact line: %v + %v x", base, slope)
@@ -52,6 +55,7 @@ func TestFit(t *testing.T) {
 }
 
 func TestRatiosArePairedByRound(t *testing.T) {
+	t.Parallel()
 	runs := []*run{
 		{Candidate: "baseline", Rate: 10}, {Candidate: "sidecar", Rate: 20},
 		{Candidate: "sidecar", Rate: 10}, {Candidate: "baseline", Rate: 4},
@@ -79,6 +83,7 @@ func points(name string, xs []int, cpu ...float64) *curve {
 }
 
 func TestWorstIsRelativeToTheReference(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		curve *curve
 		at    int
@@ -98,6 +103,7 @@ func TestWorstIsRelativeToTheReference(t *testing.T) {
 }
 
 func TestBendIsTheDistanceFromTheLine(t *testing.T) {
+	t.Parallel()
 	c := points("headers", []int{0, 8, 16}, 10, 12, 14)
 	bytes := float64(load{Headers: 8}.headerBytes())
 	c.Base, c.PerByte = 10, 2/bytes
@@ -115,6 +121,7 @@ func TestBendIsTheDistanceFromTheLine(t *testing.T) {
 }
 
 func TestHeaderBytesAreThoseOfNamesAndValues(t *testing.T) {
+	t.Parallel()
 	if n := (load{Headers: 2}).headerBytes(); n != 2*len("x-h-00value-00-of-0") {
 		t.Errorf("%d bytes", n)
 	}
@@ -126,6 +133,7 @@ func TestHeaderBytesAreThoseOfNamesAndValues(t *testing.T) {
 }
 
 func TestNiceStep(t *testing.T) {
+	t.Parallel()
 	for v, want := range map[float64]float64{0.7: 1, 1: 1, 1.2: 2, 2.1: 5, 5.1: 10, 34: 50, 0.013: 0.02} {
 		if got := niceStep(v); math.Abs(got-want) > 1e-9 {
 			t.Errorf("step for %v: %v, want %v", v, got, want)
@@ -137,6 +145,7 @@ func TestNiceStep(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[int]string{
 		0: "0", 50: "50", 1000: "1000", 1024: "1Ki", 128 << 10: "128Ki", 1 << 20: "1Mi", 10_000: "10k", 1_000_000: "1M",
 	} {
@@ -147,6 +156,7 @@ func TestShort(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
+	t.Parallel()
 	for v, want := range map[float64]string{
 		0: "0", 1.6: "1.6", 0.3: "0.3", 0.1234: "0.123", 0.0001: "0", 2.9999: "3", 12.34: "12.3", 50: "50", 123.4: "123", 15342.7: "15343",
 	} {

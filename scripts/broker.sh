@@ -16,6 +16,7 @@
 #   BROKER_CTL      path of an executable rabbitmqctl for this node
 #   BROKER_VERSION  what the node itself says, e.g. 4.0.5
 #   BROKER_DIR      DIR
+#   BROKER_SCRIPT   this script
 #
 # The shovel plugin is enabled wherever the server ships it.
 #
@@ -330,6 +331,7 @@ write_inside() { # DIR PORT
   local dir=$1 port=$2 dist epmd ctl home=$1 path=$PATH environment
   [[ -s $dir/ports ]] || echo "$(free_port) $(free_port) $(free_port)" >"$dir/ports"
   read -r dist epmd ctl <"$dir/ports"
+  [[ -s $dir/console ]] || free_port >"$dir/console"
   if [[ -s $dir/root ]]; then home=/srv/broker path=/usr/local/bin; fi
   environment=("PATH=$path:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/erlang/bin" LANG=C.UTF-8 "HOME=$home"
     "RABBITMQ_NODENAME=sidecar-$dist@localhost" "RABBITMQ_NODE_PORT=$port" "RABBITMQ_NODE_IP_ADDRESS=$LISTEN"
@@ -339,7 +341,9 @@ write_inside() { # DIR PORT
     "RABBITMQ_ENABLED_PLUGINS_FILE=$home/enabled_plugins" "RABBITMQ_CONFIG_FILE=$home/rabbitmq"
     "RABBITMQ_CONF_ENV_FILE=$home/none" "RABBITMQ_GENERATED_CONFIG_DIR=$home/generated"
     "ERL_CRASH_DUMP=$home/erl_crash.dump"
-    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}")
+    "SIDECAR_CONSOLE_PORT=$(cat "$dir/console")"
+    # The server's own script splits this at spaces and does not look at quotes.
+    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} -eval file:eval(\"$home/console.erl\").")
   {
     echo '#!/usr/bin/env bash'
     # shellcheck disable=SC2016 # of the script that is written
@@ -378,6 +382,7 @@ native_start() { # DIR PORT
   if [[ -n $root ]]; then bin=/usr/lib/rabbitmq/bin; else bin=$(bin_dir); fi
   mkdir -p "$dir/data" "$dir/log" "$dir/generated"
   write_inside "$dir" "$port"
+  cp "$HERE/broker-console.erl" "$dir/console.erl"
   [[ -e $dir/enabled_plugins ]] || native_plugins "$root$bin" >"$dir/enabled_plugins"
   if ! [[ -e $dir/.erlang.cookie ]]; then
     (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$dir/.erlang.cookie")
@@ -393,7 +398,7 @@ native_start() { # DIR PORT
   echo $! >"$dir/pid"
   disown
   local p
-  for p in "$port" $(cat "$dir/ports"); do echo $! >"$RESERVED/$p"; done
+  for p in "$port" $(cat "$dir/ports" "$dir/console"); do echo $! >"$RESERVED/$p"; done
 }
 
 # native_alive DIR: the recorded group is still there and still a RabbitMQ; after a reboot the number may be another's.
@@ -489,6 +494,7 @@ export AMQP_URL=amqp://guest:guest@127.0.0.1:$port/
 export BROKER_CTL=$(printf %q "$dir/rabbitmqctl")
 export BROKER_VERSION=$version
 export BROKER_DIR=$(printf %q "$dir")
+export BROKER_SCRIPT=$(printf %q "$HERE/broker.sh")
 END
   cat "$dir/env"
 }
@@ -514,14 +520,16 @@ freeze() { # DIR STOP|CONT
   fi
 }
 
-remove() { # DIR
-  local dir=$1 p
+# remove also removes the node that a test of this one may break (internal/brokertest).
+remove() ( # DIR
+  dir=$1
   [[ -e $dir/source ]] || die "$dir holds no broker of this script"
+  if [[ -e $dir/own/source ]]; then remove "$dir/own"; fi
   stop "$dir" TERM
   if [[ -s $dir/container ]]; then docker rm -f -v "$(cat "$dir/container")" >/dev/null 2>&1 || true; fi
-  cat "$dir/port" "$dir/ports" 2>/dev/null | tr " " "\n" | while read -r p; do rm -f "$RESERVED/$p"; done || true
+  cat "$dir/port" "$dir/ports" "$dir/console" 2>/dev/null | tr " " "\n" | while read -r p; do rm -f "$RESERVED/$p"; done || true
   rm -rf "$dir"
-}
+)
 
 run() { # PORT CMD...
   local port=$1

@@ -39,12 +39,12 @@ if go list "${packages[@]}" | grep -E '/test(/metrics)?$' >/dev/null; then scrip
 read -r -a extra <<<"${ARGS:-}"
 events=$(mktemp)
 trap 'rm -f "$events"' EXIT
-# The black-box tests build the sidecar they run; with the detector, so that it sees the binary's races too.
-if ((${#race[@]})); then export SIDECAR_TEST_RACE=1; fi
-# -p 1: the packages share a broker, and what some of them do to it (a memory alarm) reaches all others.
+# RACE=all: the sidecar that the black-box tests build and run has the detector, too.
+if ((${#race[@]})) && [ "${RACE:-}" = all ]; then export SIDECAR_TEST_RACE=1; fi
+# Tests wait far more than they compute, so many run at a time: each has a virtual host or a database of its own.
 # -count=1: the tests depend on a broker and on the binary they build, which the test cache cannot see.
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
-  "${race[@]}" -shuffle=on -p 1 -count=1 -timeout 15m "${extra[@]}" "${packages[@]}")
+  "${race[@]}" -shuffle=on -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -count=1 -timeout 15m "${extra[@]}" "${packages[@]}")
 
 if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
 if [ -z "${POSTGRES_DSN:-}" ] &&

@@ -9,6 +9,7 @@ import (
 // TestMemoryAlarm is not parallel: the alarm stops every publisher of the broker. A connection that has published under
 // an alarm is no longer read, acks included, so the one that consumes must never publish.
 func TestMemoryAlarm(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	gate := make(chan struct{})
 	sc.app.on("bad", answer{status: 500, gate: gate})
@@ -40,6 +41,7 @@ func TestMemoryAlarm(t *testing.T) {
 
 // TestConnectionClosedByAnOperator: both connections, one after the other.
 func TestConnectionsClosedByAnOperator(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	sc.app.on("bad", status(500))
 	s := sc.run()

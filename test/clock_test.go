@@ -26,6 +26,7 @@ var mayStrip = []string{
 // that survives it, unless it is stripped, and these calls strip it: a difference, deadline or order computed after
 // them would jump with the clock. No clock can be set in a test without setting everybody's, so the source is looked at.
 func TestTimeIsMeasuredMonotonically(t *testing.T) {
+	t.Parallel()
 	strips := []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "AppendFormat", "MarshalText", "MarshalBinary"}
 	files := 0
 	for _, root := range []string{"../internal", "../cmd"} {

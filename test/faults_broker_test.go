@@ -13,6 +13,7 @@ import (
 
 // TestBrokerRestarts is not parallel: it takes the broker from everybody. The message in flight comes again, uncounted.
 func TestBrokerRestarts(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	s := sc.run()
 	t.Cleanup(func() { ctl(t, "start_app") })
@@ -41,6 +42,7 @@ func TestBrokerRestarts(t *testing.T) {
 // TestBrokerSuspended is not parallel either. A broker that stands still says nothing; when it wakes up it still has
 // the sidecar's old consumer, for a moment beside the new one.
 func TestBrokerSuspended(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("AMQP_HEARTBEAT", "1s", "MAX_RETRIES", "0", "CONCURRENCY", "4", "PREFETCH", "8").seed()
 	s := sc.run()
 	sc.warm(s, 4)
@@ -70,6 +72,7 @@ func TestBrokerSuspended(t *testing.T) {
 // and the broker takes none: no more are taken. Afterwards each is parked, and once: but for the publish by which the
 // sidecar learned of the alarm, which may have run out of time with the copy already there.
 func TestAlarmWhileEverythingFails(t *testing.T) {
+	t.Parallel()
 	const prefetch = 8
 	sc := newScene(t).with("MAX_RETRIES", "0", "CONCURRENCY", "4", "PREFETCH", fmt.Sprint(prefetch)).seed()
 	sc.app.otherwise(func(*delivery) answer { return status(409) }) // a 500 would let the breaker pause before

@@ -17,6 +17,7 @@ import (
 // the names of what it is about, and every query of the dashboard has an answer. It is not parallel: a memory alarm stops
 // every publisher of the broker.
 func TestMetricsInUse(t *testing.T) {
+	t.Parallel()
 	p := startPrometheus(t, impatient(t))
 	stormy, slow, drained := loop(t, p), backlog(t, p), drain(t, p)
 	o := newOutgoing(t, p)

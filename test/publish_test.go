@@ -193,6 +193,7 @@ func TestPublishUnknown(t *testing.T) {
 // TestPublishInAnAlarm is not parallel: the alarm stops every publisher of the broker. 500 requests at once are all answered
 // with 503, and none of them is published later.
 func TestPublishInAnAlarm(t *testing.T) {
+	t.Parallel()
 	sc := publishing(t)
 	s := sc.run()
 	s.published("/publish/default/k", "x", map[string]string{"Idempotency-Key": "before"})

@@ -18,6 +18,7 @@ const reliabilityDoc = "../docs/reliability.md"
 // TestReliabilityDocNamesRealTests keeps docs/reliability.md honest: a test that it names exists, and every row has one
 // or says why not.
 func TestReliabilityDocNamesRealTests(t *testing.T) {
+	t.Parallel()
 	raw, err := os.ReadFile(reliabilityDoc)
 	if err != nil {
 		t.Fatal(err)

@@ -71,6 +71,7 @@ func send(t *testing.T, c net.Conn, parts ...string) {
 }
 
 func TestEveryRequestIsInTheBooks(t *testing.T) {
+	t.Parallel()
 	b, data, control := startApp(t)
 	tell(t, control+"/reset", `{"expect":500,"latency":true}`)
 	c := dial(t, data)
@@ -100,6 +101,7 @@ func TestEveryRequestIsInTheBooks(t *testing.T) {
 }
 
 func TestRequestThatBreaksOffIsNotReceived(t *testing.T) {
+	t.Parallel()
 	b, data, control := startApp(t)
 	tell(t, control+"/reset", `{"expect":10}`)
 	c := dial(t, data)
@@ -117,6 +119,7 @@ func TestRequestThatBreaksOffIsNotReceived(t *testing.T) {
 }
 
 func TestRequestWithoutALengthIsUnknown(t *testing.T) {
+	t.Parallel()
 	b, data, control := startApp(t)
 	tell(t, control+"/reset", `{"expect":10}`)
 	for _, head := range []string{
@@ -137,6 +140,7 @@ func TestRequestWithoutALengthIsUnknown(t *testing.T) {
 }
 
 func TestAnswersAreHeldUntilReleased(t *testing.T) {
+	t.Parallel()
 	b, data, control := startApp(t)
 	tell(t, control+"/reset", `{"expect":3,"hold":true}`)
 	answered := make(chan struct{}, 3)
@@ -172,6 +176,7 @@ func TestAnswersAreHeldUntilReleased(t *testing.T) {
 }
 
 func TestResetLetsHeldAnswersGo(t *testing.T) {
+	t.Parallel()
 	b, data, control := startApp(t)
 	tell(t, control+"/reset", `{"expect":1,"hold":true}`)
 	done := make(chan struct{})
@@ -189,6 +194,7 @@ func TestResetLetsHeldAnswersGo(t *testing.T) {
 }
 
 func TestWaitEndsWithTheGoalOrItsTimeout(t *testing.T) {
+	t.Parallel()
 	_, data, control := startApp(t)
 	tell(t, control+"/reset", `{"expect":2}`)
 	if code := tell(t, control+"/wait", `{"received":1,"timeout":1000000}`); code != http.StatusGatewayTimeout {
@@ -210,6 +216,7 @@ func TestWaitEndsWithTheGoalOrItsTimeout(t *testing.T) {
 }
 
 func TestStatsAreJSON(t *testing.T) {
+	t.Parallel()
 	_, _, control := startApp(t)
 	resp, err := http.Get(control + "/stats")
 	if err != nil {

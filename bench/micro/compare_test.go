@@ -51,6 +51,7 @@ func compare(t *testing.T, baseline, now string, env ...string) (out string, cod
 }
 
 func TestOnlyAllocationsDecide(t *testing.T) {
+	t.Parallel()
 	const grew = "ALLOCS/OP GREW: sidecar/internal/b BenchmarkB/case-2: 2 to 3\n"
 	was := results("x", 100, 2, 2, 2, 2)
 	for name, c := range map[string]struct {
@@ -84,6 +85,7 @@ func TestOnlyAllocationsDecide(t *testing.T) {
 }
 
 func TestUpdate(t *testing.T) {
+	t.Parallel()
 	for name, was := range map[string]string{"replaced": results("x", 100, 2, 2), "made": ""} {
 		t.Run(name, func(t *testing.T) {
 			now := results("x", 100, 5, 5)

@@ -20,6 +20,7 @@ func call(t *testing.T, environ []string, args ...string) (code int, stdout, std
 var service = []string{"SIDECAR_SERVICE=wms-cincout"}
 
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		environ []string
@@ -98,6 +99,7 @@ func at(t *testing.T, h http.HandlerFunc) string {
 }
 
 func TestHealthAsksTheRightPath(t *testing.T) {
+	t.Parallel()
 	for arg, path := range map[string]string{"live": "/livez", "ready": "/readyz", "startup": "/startupz", "": "/readyz"} {
 		addr := at(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != path {
@@ -116,6 +118,7 @@ func TestHealthAsksTheRightPath(t *testing.T) {
 }
 
 func TestHealthFails(t *testing.T) {
+	t.Parallel()
 	addr := at(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	if code, _, stderr := call(t, append(service, "SIDECAR_ADMIN_ADDR="+addr), "health"); code != 1 || !strings.Contains(stderr, "503") {
 		t.Errorf("exit %d: %s", code, stderr)
@@ -123,6 +126,7 @@ func TestHealthFails(t *testing.T) {
 }
 
 func TestHealthOfAWildcardAddress(t *testing.T) {
+	t.Parallel()
 	addr := at(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -136,6 +140,7 @@ func TestHealthOfAWildcardAddress(t *testing.T) {
 }
 
 func TestDrainWaits(t *testing.T) {
+	t.Parallel()
 	states := []string{"consuming", "draining", "drained"}
 	asked := 0
 	addr := at(t, func(w http.ResponseWriter, r *http.Request) {
@@ -156,6 +161,7 @@ func TestDrainWaits(t *testing.T) {
 }
 
 func TestDrainFails(t *testing.T) {
+	t.Parallel()
 	for name, h := range map[string]http.HandlerFunc{
 		"refused with status 401": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 		"status refused with status 500": func(w http.ResponseWriter, r *http.Request) {
@@ -182,6 +188,7 @@ func TestDrainFails(t *testing.T) {
 
 // TestDrainOutlivesALookWithoutAnswer: a preStop hook that fails would end the container while messages are in hand.
 func TestDrainOutlivesALookWithoutAnswer(t *testing.T) {
+	t.Parallel()
 	looks := 0
 	addr := at(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -201,6 +208,7 @@ func TestDrainOutlivesALookWithoutAnswer(t *testing.T) {
 
 // TestDrainOfASidecarThatEnds: the process may be gone before drain looks again.
 func TestDrainOfASidecarThatEnds(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestOutcome(t *testing.T) {
+	t.Parallel()
 	redrive, imports := action{"redrive", "redriven", stays}, action{"import", "imported", ""}
 	for want, c := range map[string]struct {
 		a   action
@@ -54,6 +55,7 @@ func reported(t *testing.T, args []string, p deadletter.Progress, err error) (st
 }
 
 func TestReport(t *testing.T) {
+	t.Parallel()
 	all := deadletter.Progress{Total: 7, Scanned: 7, Matched: 2, Done: 2}
 	for _, c := range []struct {
 		args   []string
@@ -93,6 +95,7 @@ func TestReport(t *testing.T) {
 
 // TestReportNobodyCanRead: what has been done is said on the other stream then.
 func TestReportNobodyCanRead(t *testing.T) {
+	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
 		c := newDLQCall(invocation{stdout: full{}}, dlqCommand{name: "redrive"})
 		c.json = asJSON
@@ -110,6 +113,7 @@ func TestReportNobodyCanRead(t *testing.T) {
 }
 
 func TestConfirm(t *testing.T) {
+	t.Parallel()
 	q := anyQueue(t)
 	a := action{"discard", "discarded", stays}
 	ask := func(ctx context.Context, in string) (string, error) {
@@ -140,6 +144,7 @@ func TestConfirm(t *testing.T) {
 }
 
 func TestUnfinishedFile(t *testing.T) {
+	t.Parallel()
 	name := filepath.Join(t.TempDir(), "parked.jsonl")
 	begin := func(force bool) (*unfinished, error) {
 		f, err := newFile(name, force)

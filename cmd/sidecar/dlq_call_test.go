@@ -17,6 +17,7 @@ import (
 var nowhere = append(slices.Clone(service), "SIDECAR_AMQP_URL=amqp://user:hunter2@127.0.0.1:1/")
 
 func TestDLQCommandLine(t *testing.T) {
+	t.Parallel()
 	const away = "the broker cannot be reached"
 	for _, c := range []struct {
 		line   string // words are separated by one space each
@@ -134,6 +135,7 @@ func TestDLQCommandLine(t *testing.T) {
 }
 
 func TestDLQConfiguration(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		environ []string
 		stderr  string
@@ -153,6 +155,7 @@ func TestDLQConfiguration(t *testing.T) {
 
 // TestDLQFailureAsJSON: scripts get the reason on standard output too, people on standard error.
 func TestDLQFailureAsJSON(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := call(t, nowhere, "dlq", "redrive", "--json")
 	if code != 1 || !strings.Contains(stdout, `"action":"redrive"`) || !strings.Contains(stdout, `"error":"dlq redrive: the broker cannot be reached`) || stderr == "" {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
@@ -160,6 +163,7 @@ func TestDLQFailureAsJSON(t *testing.T) {
 }
 
 func TestDLQFlagsStandAnywhere(t *testing.T) {
+	t.Parallel()
 	for line, want := range map[string][]string{
 		"a b":                        {"a", "b"},
 		"--json a --limit 5 b":       {"a", "b"},
@@ -182,6 +186,7 @@ func TestDLQFlagsStandAnywhere(t *testing.T) {
 }
 
 func TestActor(t *testing.T) {
+	t.Parallel()
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -203,6 +208,7 @@ func anyQueue(t *testing.T) *deadletter.Queue {
 
 // TestExplain: every way an operation can end is one sentence that says what to do.
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	q := anyQueue(t)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()

@@ -33,6 +33,7 @@ func metered(t *testing.T, width, limit int, quiet bool, seconds int) (text stri
 }
 
 func TestMeterWithoutATerminal(t *testing.T) {
+	t.Parallel()
 	if got := metered(t, 0, 0, false, 9); got != "" {
 		t.Errorf("after nine seconds: %q", got)
 	}
@@ -47,6 +48,7 @@ func TestMeterWithoutATerminal(t *testing.T) {
 }
 
 func TestMeterOnATerminal(t *testing.T) {
+	t.Parallel()
 	got := metered(t, 100, 0, false, 3)
 	if !strings.Contains(got, "\r[------------------------]   2%  100 redriven, ") || !strings.HasSuffix(got, "\r\x1b[K") || strings.Contains(got, "\n") {
 		t.Errorf("%q", got)
@@ -59,6 +61,7 @@ func TestMeterOnATerminal(t *testing.T) {
 }
 
 func TestMeterText(t *testing.T) {
+	t.Parallel()
 	at := time.Unix(1e9, 0)
 	for want, c := range map[string]struct {
 		width, limit int

@@ -24,6 +24,7 @@ func shown(t *testing.T, f *deadletter.Full) string {
 }
 
 func TestShow(t *testing.T) {
+	t.Parallel()
 	at := int64(1e9)
 	got := shown(t, &deadletter.Full{
 		View: deadletter.View{
@@ -64,6 +65,7 @@ func TestShow(t *testing.T) {
 }
 
 func TestShowOfAlmostNothing(t *testing.T) {
+	t.Parallel()
 	got := shown(t, &deadletter.Full{Body: &deadletter.Body{Format: "empty"}})
 	for _, want := range []string{"message id        -\n", "reason            -\n", "body (0 B, empty)\n"} {
 		if !strings.Contains(got, want) {
@@ -81,6 +83,7 @@ func TestShowOfAlmostNothing(t *testing.T) {
 }
 
 func TestTypeName(t *testing.T) {
+	t.Parallel()
 	for want, v := range map[string]any{
 		"bool": true, "int8": int8(1), "uint8": uint8(1), "int16": int16(1), "uint16": uint16(1), "int32": int32(1), "uint32": uint32(1), "int64": int64(1),
 		"float32": float32(1), "float64": 1.0, "decimal": amqp.Decimal{}, "string": "", "binary": []byte{}, "timestamp": time.Now(), "array": []any{},

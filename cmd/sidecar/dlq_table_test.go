@@ -34,6 +34,7 @@ var aView = deadletter.View{
 }
 
 func TestListFitsTheTerminal(t *testing.T) {
+	t.Parallel()
 	for width, columns := range map[int]string{
 		80:  "REF PARKED REASON STATUS/ERROR ROUTING KEY MESSAGE ID",
 		100: "REF PARKED REASON STATUS/ERROR RETRIES REDRIVEN ROUTING KEY MESSAGE ID",
@@ -59,6 +60,7 @@ func TestListFitsTheTerminal(t *testing.T) {
 }
 
 func TestListRows(t *testing.T) {
+	t.Parallel()
 	foreign := deadletter.View{Ref: "r", MessageID: "m", Foreign: true, OriginalQueue: "their.queue", Error: "timeout"}
 	hostile := aView
 	hostile.MessageID, hostile.RoutingKey = "\x1b[2Jm\nn", "\u202ek\r"
@@ -78,6 +80,7 @@ func TestListRows(t *testing.T) {
 }
 
 func TestFailureText(t *testing.T) {
+	t.Parallel()
 	for want, v := range map[string]deadletter.View{
 		"":            {},
 		"503":         {Status: 503},
@@ -95,6 +98,7 @@ func TestFailureText(t *testing.T) {
 
 // TestTableOfAnyLength keeps few rows, and rows behind those may be wider.
 func TestTableOfAnyLength(t *testing.T) {
+	t.Parallel()
 	for width, want := range map[int]string{0: "a-very-long-cell  last-cell-that-is-long", 9: "a…  last…"} {
 		var b strings.Builder
 		tab := &table{w: &b, columns: []column{{title: "A"}, {title: "B", least: 5}}, width: width}
@@ -130,6 +134,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestTableCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	for _, rows := range []int{1, tableSample, tableSample + 1} {
 		tab := &table{w: full{}, columns: []column{{title: "A"}}}
 		var err error
@@ -143,6 +148,7 @@ func TestTableCannotBeWritten(t *testing.T) {
 }
 
 func TestListed(t *testing.T) {
+	t.Parallel()
 	for want, c := range map[string]struct {
 		s     deadletter.Summary
 		limit int
@@ -160,6 +166,7 @@ func TestListed(t *testing.T) {
 }
 
 func TestGroupRows(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(1e9, 0)
 	g := deadletter.Group{
 		GroupKey: deadletter.GroupKey{ID: "abc", Reason: "max_retries", Status: 503, Problem: "urn:p", RoutingKey: "k"},

@@ -12,6 +12,7 @@ import (
 
 // TestNothingHarmsATerminal goes through all characters there are.
 func TestNothingHarmsATerminal(t *testing.T) {
+	t.Parallel()
 	harmful := func(r rune) bool { return !unicode.IsPrint(r) }
 	const together = 1024
 	for first := rune(0); first <= unicode.MaxRune; first += together {
@@ -44,6 +45,7 @@ func TestNothingHarmsATerminal(t *testing.T) {
 }
 
 func TestPrintableLines(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		"a\r\nb\n":          "a\nb\n",
 		"over\rwritten":     `over\rwritten`,
@@ -58,6 +60,7 @@ func TestPrintableLines(t *testing.T) {
 
 // TestEscapingInPieces: however a stream is cut, its characters stay whole.
 func TestEscapingInPieces(t *testing.T) {
+	t.Parallel()
 	in := []byte("{\"a\":\"é\u009b€\u202e😀\U000e0001\"}\n{\"b\":\"\u007f\"}\n")
 	want := `{"a":"é\u009b€\u202e😀\udb40\udc01"}` + "\n" + `{"b":"\u007f"}` + "\n"
 	for size := 1; size <= len(in); size++ {
@@ -77,6 +80,7 @@ func TestEscapingInPieces(t *testing.T) {
 }
 
 func TestAgo(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(1e9, 0)
 	for d, want := range map[time.Duration]string{
 		-time.Hour: "now", 0: "now", 59 * time.Second: "59s ago", time.Minute: "1m ago", 3*time.Minute + 50*time.Second: "3m ago",
@@ -92,6 +96,7 @@ func TestAgo(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[int]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 20: "5.0 MiB"} {
 		if got := bytesText(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestEveryAnswerIsProtected(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for _, addr := range []string{r.admin, r.control} {
 		for _, path := range []string{"/livez", "/status", "/nowhere"} {
@@ -29,6 +30,7 @@ func TestEveryAnswerIsProtected(t *testing.T) {
 }
 
 func TestNothingElseIsServed(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for _, path := range []string{
 		"/", "/debug/pprof/", "/debug/pprof/heap", "/debug/vars", "/favicon.ico", "/config", "/livez/", "//livez", "/livez;x", "/LIVEZ",
@@ -47,6 +49,7 @@ func TestNothingElseIsServed(t *testing.T) {
 }
 
 func TestListenRefuses(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +79,7 @@ func TestListenRefuses(t *testing.T) {
 }
 
 func TestServeReturnsWhatBroke(t *testing.T) {
+	t.Parallel()
 	s := New(Options{
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
 	})
@@ -89,6 +93,7 @@ func TestServeReturnsWhatBroke(t *testing.T) {
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	s := New(Options{
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
 	})
@@ -103,6 +108,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 }
 
 func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
+	t.Parallel()
 	s := New(Options{
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
 	})
@@ -125,6 +131,7 @@ func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
 
 // A connection that sent nothing must neither hold the stop up nor make it fail.
 func TestShutdownCutsOffSilentConnections(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	conn, err := net.Dial("tcp", r.admin)
 	if err != nil {
@@ -143,6 +150,7 @@ func TestShutdownCutsOffSilentConnections(t *testing.T) {
 }
 
 func TestAPanicIsAnAnswerAndALogLine(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) { o.State = panicking{newFakeState()} })
 	r.wantProblem("panic", r.do(http.MethodGet, r.control, "/status", nil), http.StatusInternalServerError)
 	if !strings.Contains(r.log.String(), `"event":"admin panic","panic":"boom"`) {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	r.state.status = Status{
@@ -36,6 +37,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for _, action := range []string{"pause", "resume"} {
 		got := r.do(http.MethodPost, r.control, "/"+action, nil)
@@ -49,6 +51,7 @@ func TestPauseAndResume(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	r.state.onDrain = func() { close(r.state.draining) }
 	got := r.do(http.MethodPost, r.control, "/drain", nil)
@@ -68,6 +71,7 @@ func TestDrain(t *testing.T) {
 
 // The peer is who is at the other end of the connection, whatever the request claims.
 func TestChangesAreWrittenDown(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	r.do(http.MethodPost, r.control, "/pause", func(q *http.Request) {
 		q.Header.Set("X-Forwarded-For", "203.0.113.9")
@@ -81,6 +85,7 @@ func TestChangesAreWrittenDown(t *testing.T) {
 }
 
 func TestReadsAreNotWrittenDown(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	r.do(http.MethodGet, r.control, "/status", nil)
 	if r.log.String() != "" {
@@ -89,6 +94,7 @@ func TestReadsAreNotWrittenDown(t *testing.T) {
 }
 
 func TestBodies(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	send := func(body string) reply {
 		return r.do(http.MethodPost, r.control, "/pause", func(q *http.Request) {
@@ -112,6 +118,7 @@ func TestBodies(t *testing.T) {
 }
 
 func TestABodyThatEndsEarly(t *testing.T) {
+	t.Parallel()
 	got, detail := checkEmpty(nil, &http.Request{Body: io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{}))})
 	if got != http.StatusBadRequest || detail == "" {
 		t.Errorf("%d %q", got, detail)
@@ -127,6 +134,7 @@ type failing struct{}
 func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestControlRequestsAreBounded(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for range cap(r.busy) {
 		r.busy <- struct{}{}
@@ -135,6 +143,7 @@ func TestControlRequestsAreBounded(t *testing.T) {
 }
 
 func TestControlMethods(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for path, allow := range map[string]string{"/status": "GET, HEAD", "/drain": "POST", "/pause": "POST", "/resume": "POST"} {
 		for _, method := range []string{"GET", "HEAD", "POST"} {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestRedrive(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, "{}")
 	p.park("b", 404, "{}")
@@ -57,6 +58,7 @@ func TestRedrive(t *testing.T) {
 }
 
 func TestDiscardAndPurge(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, "{}")
 	p.park("b", 404, "{}")
@@ -92,6 +94,7 @@ func TestDiscardAndPurge(t *testing.T) {
 }
 
 func TestBadActions(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
 	for _, body := range []string{
 		"", "{}", "null", "[]", "1", `"x"`, `{"all":false}`, `{"filter":{}}`, `{"filter":{"status":[]}}`, `{"all":true,"filter":{"status":"503"}}`, `{"filter":null}`,
@@ -134,6 +137,7 @@ func TestBadActions(t *testing.T) {
 
 // TestDepthOfJSON: no deeper than sixteen, whatever would be made of it.
 func TestDepthOfJSON(t *testing.T) {
+	t.Parallel()
 	nested := func(n int) []byte { return []byte(`{"a":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + "}") }
 	if err := inspect(nested(maxDepth)); err != nil {
 		t.Error(err)
@@ -289,6 +293,7 @@ func TestALinkThatBreaks(t *testing.T) {
 
 // TestASharedQueue: with this preset several services park in one queue. Another one's messages are seen, and not touched.
 func TestASharedQueue(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, func(o *topology.Options) {
 		o.Preset, o.Service, o.Prefix = topology.PresetTopicTiers, "svc-"+brokertest.Name(t, "x")[len(t.Name()):], brokertest.Name(t, "p")
 		o.RetryDelay = 0
@@ -356,6 +361,7 @@ func TestTheExistingAdminInterface(t *testing.T) {
 
 // TestARedriveThatFailsInTheMiddle says how far it has come.
 func TestARedriveThatFailsInTheMiddle(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.parkMany(10)
 	// The service's queue takes four of them.
@@ -386,6 +392,7 @@ func TestARedriveThatFailsInTheMiddle(t *testing.T) {
 
 // TestAClientThatLeaves: the redrive goes on to its end.
 func TestAClientThatLeaves(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.parkMany(20)
 	p.turns <- struct{}{} // the redrive waits for a look, so that the client is gone before it begins
@@ -438,6 +445,7 @@ func TestShutdownEndsAnOperation(t *testing.T) {
 }
 
 func TestShutdownAnswersWhoWaits(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, "{}")
 	p.turns <- struct{}{} // a look that does not end
@@ -508,6 +516,7 @@ func TestCanary(t *testing.T) {
 }
 
 func TestLargeRequestsAreNotRepeated(t *testing.T) {
+	t.Parallel()
 	ids := strings.Repeat(`"`+strings.Repeat("x", 100)+`",`, 99)
 	var q redriveRequest
 	if err := decode([]byte(`{"filter":{"id":[`+ids+`"y"]}}`), &q); err != nil {

@@ -27,6 +27,7 @@ func (p *page) ids() string {
 }
 
 func TestDeadLettersAreListed(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, `{"amount":1}`)
 	p.park("b", 404, "no JSON")
@@ -75,6 +76,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 }
 
 func TestOneMessageInFull(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, `{"amount":1}`)
 	p.park("large", 503, strings.Repeat("x", maxShown+1))
@@ -112,6 +114,7 @@ func TestOneMessageInFull(t *testing.T) {
 
 // TestBodiesOfAList: only on the path of the existing admin interface, and no more than fits.
 func TestBodiesOfAList(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	large := strings.Repeat("y", 1<<20)
 	for i := range 5 + maxShownTotal/maxShown {
@@ -139,6 +142,7 @@ func TestBodiesOfAList(t *testing.T) {
 }
 
 func TestBadQueries(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
 	queue := "/admin/dlq/queues/wms.dlq.wms-a/messages"
 	for _, path := range []string{"/dlq/messages", queue} {
@@ -172,6 +176,7 @@ func TestBadQueries(t *testing.T) {
 }
 
 func TestNoDeadLetterQueue(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for path, byMethod := range r.deadLetterRoutes() {
 		for method := range byMethod {
@@ -187,6 +192,7 @@ func TestNoDeadLetterQueue(t *testing.T) {
 
 // TestAMissingQueue: it is in the topology, and not in the broker.
 func TestAMissingQueue(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	if _, err := brokertest.Channel(t, p.url).QueueDelete(p.dlq(), false, false, false); err != nil {
 		t.Fatal(err)
@@ -204,6 +210,7 @@ func TestAMissingQueue(t *testing.T) {
 
 // TestAnUnfitQueue: a queue that a look would harm is a conflict, not trouble that passes.
 func TestAnUnfitQueue(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	ch := brokertest.Channel(t, p.url)
 	if _, err := ch.QueueDelete(p.dlq(), false, false, false); err != nil {
@@ -222,6 +229,7 @@ func TestAnUnfitQueue(t *testing.T) {
 // TestQueueNames: the one that is known is known by its percent-encoded form alone, and nobody asks the broker about
 // another one: this one is away, which would be a 503.
 func TestQueueNames(t *testing.T) {
+	t.Parallel()
 	const name = `a/b c%é"<img>..;x`
 	plan, err := topology.Build(topology.Options{Preset: topology.PresetFanout, Service: "wms-a", DLQ: name})
 	if err != nil {
@@ -243,6 +251,7 @@ func TestQueueNames(t *testing.T) {
 }
 
 func TestPathsWithIdentifiers(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
 	const id = "0123456789abcdef"
 	for _, path := range []string{
@@ -266,6 +275,7 @@ func TestPathsWithIdentifiers(t *testing.T) {
 
 // TestAMessageIsData: whatever a message holds is text in JSON that no browser takes for a page.
 func TestAMessageIsData(t *testing.T) {
+	t.Parallel()
 	p := startParking(t, nil, nil)
 	const evil = `<img src=x onerror=alert(1)>"'&` + "\u2028"
 	m := p.message(evil, 500, evil)

@@ -29,6 +29,7 @@ func waiting(f *fakeState, grace time.Duration) *Server {
 }
 
 func TestDrainedWithoutADrain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		w := askDrained(t.Context(), waiting(newFakeState(), time.Minute))
@@ -42,6 +43,7 @@ func TestDrainedWithoutADrain(t *testing.T) {
 }
 
 func TestDrainedWaitsLongerForAHook(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f, start := newFakeState(), time.Now()
 		s := waiting(f, time.Minute)
@@ -60,6 +62,7 @@ func TestDrainedWaitsLongerForAHook(t *testing.T) {
 }
 
 func TestDrainedWaitsForTheDrain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f, start := newFakeState(), time.Now()
 		time.AfterFunc(2*time.Second, func() { close(f.draining) })
@@ -75,6 +78,7 @@ func TestDrainedWaitsForTheDrain(t *testing.T) {
 }
 
 func TestDrainedIsBoundedByTheGrace(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f, start := newFakeState(), time.Now()
 		close(f.draining)
@@ -89,6 +93,7 @@ func TestDrainedIsBoundedByTheGrace(t *testing.T) {
 }
 
 func TestDrainedEndsWithItsClient(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f, start := newFakeState(), time.Now()
 		close(f.draining)
@@ -105,6 +110,7 @@ func TestDrainedEndsWithItsClient(t *testing.T) {
 
 // What has drained says so even while the listeners stop: a hook of the app may be waiting for exactly this answer.
 func TestDrainedWhileStopping(t *testing.T) {
+	t.Parallel()
 	f := newFakeState()
 	s := waiting(f, time.Minute)
 	close(f.draining)
@@ -119,6 +125,7 @@ func TestDrainedWhileStopping(t *testing.T) {
 }
 
 func TestShutdownReleasesWaiters(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	close(r.state.draining)
 	got := make(chan reply, 1)
@@ -133,6 +140,7 @@ func TestShutdownReleasesWaiters(t *testing.T) {
 }
 
 func TestWaitersAreBounded(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for range cap(r.waits) {
 		r.waits <- struct{}{}
@@ -142,6 +150,7 @@ func TestWaitersAreBounded(t *testing.T) {
 
 // The listener's own deadlines are far shorter than a grace: waiting must not run into them.
 func TestDrainedOutlivesTheListenersDeadlines(t *testing.T) {
+	t.Parallel()
 	f := newFakeState()
 	close(f.draining)
 	s := New(Options{

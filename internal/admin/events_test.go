@@ -112,6 +112,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestEventsAreForGET(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	if got := r.do(http.MethodHead, r.control, "/events", nil); got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("HEAD: %d %v", got.StatusCode, got.Header)
@@ -211,6 +212,7 @@ func inMemory(t *testing.T, test func(s *Server, f *fakeState, p pipes)) {
 
 // TestManyStreamsAskOnce: the flow is gathered once a second, however many listen.
 func TestManyStreamsAskOnce(t *testing.T) {
+	t.Parallel()
 	inMemory(t, func(_ *Server, f *fakeState, p pipes) {
 		counts := make([]int, 5)
 		for i := range counts {
@@ -245,6 +247,7 @@ func TestManyStreamsAskOnce(t *testing.T) {
 
 // TestAStreamIsNotTakenForGone: the listener's bounds on requests end none.
 func TestAStreamIsNotTakenForGone(t *testing.T) {
+	t.Parallel()
 	inMemory(t, func(s *Server, _ *fakeState, p pipes) {
 		conn := p.stream(t)
 		defer conn.Close()
@@ -271,6 +274,7 @@ func TestAStreamIsNotTakenForGone(t *testing.T) {
 
 // TestAStreamThatNobodyReadsEnds: what it holds is free again.
 func TestAStreamThatNobodyReadsEnds(t *testing.T) {
+	t.Parallel()
 	inMemory(t, func(s *Server, _ *fakeState, p pipes) {
 		conn := p.stream(t)
 		defer conn.Close()
@@ -288,6 +292,7 @@ func TestAStreamThatNobodyReadsEnds(t *testing.T) {
 
 // TestASlowBody: a byte a second is given up after the listener's bound, and nothing has begun.
 func TestASlowBody(t *testing.T) {
+	t.Parallel()
 	inMemory(t, func(s *Server, f *fakeState, p pipes) {
 		ours, theirs := net.Pipe()
 		p <- theirs

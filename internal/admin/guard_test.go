@@ -22,6 +22,7 @@ func authorized(value string) func(*http.Request) {
 }
 
 func TestTokenGuardsEveryPath(t *testing.T) {
+	t.Parallel()
 	r := start(t, withToken)
 	paths := []string{
 		"/status", "/drain", "/pause", "/", "/nowhere", "/livez", "/metrics", "/status/", "//status", "/./status", "/a/../status",
@@ -48,6 +49,7 @@ func TestTokenGuardsEveryPath(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
+	t.Parallel()
 	r := start(t, withToken)
 	for _, good := range []string{"Bearer " + token, "bearer " + token} {
 		if got := r.do(http.MethodGet, r.control, "/status", authorized(good)); got.StatusCode != http.StatusOK {
@@ -82,6 +84,7 @@ func TestToken(t *testing.T) {
 
 // The file behind the token may be emptied while we run: that closes the door, it does not open it.
 func TestAnEmptyTokenLetsNobodyIn(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) { o.Token = func() string { return "" } })
 	for _, v := range []string{"", "Bearer", "Bearer "} {
 		r.wantProblem(v, r.do(http.MethodGet, r.control, "/status", authorized(v)), http.StatusUnauthorized)
@@ -89,6 +92,7 @@ func TestAnEmptyTokenLetsNobodyIn(t *testing.T) {
 }
 
 func TestTheTokenMayChange(t *testing.T) {
+	t.Parallel()
 	current := make(chan string, 1)
 	r := start(t, func(o *Options) {
 		o.Token = func() string {
@@ -107,6 +111,7 @@ func TestTheTokenMayChange(t *testing.T) {
 }
 
 func TestHost(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	_, port, _ := net.SplitHostPort(r.control)
 	for _, good := range []string{"127.0.0.1", "127.0.0.1:" + port, "127.0.0.1:1", "127.9.9.9", "localhost", "LocalHost:80", "[::1]", "[::1]:9091", "[::ffff:127.0.0.1]"} {
@@ -132,6 +137,7 @@ func TestHost(t *testing.T) {
 }
 
 func TestHostsByBinding(t *testing.T) {
+	t.Parallel()
 	loopback, pod, all := addr("127.0.0.1"), addr("192.0.2.7"), addr("::")
 	for _, tt := range []struct {
 		name, configured string
@@ -157,6 +163,7 @@ func TestHostsByBinding(t *testing.T) {
 func addr(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 9091} }
 
 func TestOtherSitesAreRefused(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	ask := func(method, path, name string, values ...string) int {
 		return r.do(method, r.control, path, func(q *http.Request) { q.Header[name] = values }).StatusCode
@@ -193,6 +200,7 @@ func TestOtherSitesAreRefused(t *testing.T) {
 }
 
 func TestSimpleRequestsAreRefused(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	post := func(body string, types ...string) reply {
 		return r.do(http.MethodPost, r.control, "/pause", func(q *http.Request) {
@@ -218,6 +226,7 @@ func TestSimpleRequestsAreRefused(t *testing.T) {
 }
 
 func TestMethodOverridesAreRefused(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "x-method-override"} {
 		got := r.do(http.MethodGet, r.control, "/status", func(q *http.Request) { q.Header.Set(name, "POST") })
@@ -228,6 +237,7 @@ func TestMethodOverridesAreRefused(t *testing.T) {
 // A second request hidden in the body of the first must never be read as one, and there is nothing to disagree about
 // when the connection ends with the answer.
 func TestSmuggling(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	hidden := "POST /drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
 	for name, head := range map[string]string{
@@ -274,6 +284,7 @@ func TestSmuggling(t *testing.T) {
 }
 
 func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for _, addr := range []string{r.admin, r.control} {
 		got := r.do(http.MethodGet, addr, "/", func(q *http.Request) { q.Header.Set("X", strings.Repeat("x", 32<<10)) })
@@ -284,6 +295,7 @@ func TestHeadersAreBounded(t *testing.T) {
 }
 
 func TestRefusalsAreWrittenDownButCannotFillTheLog(t *testing.T) {
+	t.Parallel()
 	r := start(t, withToken)
 	for range 50 {
 		r.do(http.MethodGet, r.control, "/status", func(q *http.Request) { q.Header.Set("X-Forwarded-For", "203.0.113.9") })
@@ -299,6 +311,7 @@ func TestRefusalsAreWrittenDownButCannotFillTheLog(t *testing.T) {
 }
 
 func TestThrottle(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var th httpguard.Throttle
 		var got []int

@@ -11,6 +11,7 @@ import (
 )
 
 func TestProbes(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for path, want := range map[string]string{"/livez": `{"live":true}`, "/startupz": `{"started":true}`} {
 		got := r.do(http.MethodGet, r.admin, path, nil)
@@ -21,6 +22,7 @@ func TestProbes(t *testing.T) {
 }
 
 func TestReady(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	r.state.readiness = Readiness{Checks: []Check{{Name: "broker", Detail: "connection refused"}, {Name: "app", OK: true}}}
 	got := r.do(http.MethodGet, r.admin, "/readyz", nil)
@@ -38,6 +40,7 @@ func TestReady(t *testing.T) {
 }
 
 func TestReadyBroker(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for _, c := range []struct {
 		checks []Check
@@ -58,6 +61,7 @@ func TestReadyBroker(t *testing.T) {
 }
 
 func TestHealthIsReadOnly(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	close(r.state.draining)
 	close(r.state.drained)
@@ -78,6 +82,7 @@ func TestHealthIsReadOnly(t *testing.T) {
 
 // Probes and scrapers come by pod address or by any name.
 func TestHealthAnswersToAnyHost(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	got := r.do(http.MethodGet, r.admin, "/livez", func(q *http.Request) { q.Host = "pod-1.wms.svc" })
 	if got.StatusCode != http.StatusOK {
@@ -86,6 +91,7 @@ func TestHealthAnswersToAnyHost(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) { o.Gatherer = telemetry.NewRegistry("1.2.3", "abc") })
 	got := r.do(http.MethodGet, r.admin, "/metrics", func(q *http.Request) { q.Header.Set("Accept-Encoding", "gzip") })
 	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Encoding") != "" {
@@ -105,6 +111,7 @@ func (broken) Collect(c chan<- prometheus.Metric) {
 }
 
 func TestOneBrokenMetricDoesNotHideTheOthers(t *testing.T) {
+	t.Parallel()
 	registry := telemetry.NewRegistry("1.2.3", "abc")
 	r := start(t, func(o *Options) { o.Gatherer = registry })
 	if err := registry.Register(broken{}); err != nil {
@@ -120,6 +127,7 @@ func TestOneBrokenMetricDoesNotHideTheOthers(t *testing.T) {
 }
 
 func TestScrapesAreBounded(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	for range cap(r.scrapes) {
 		r.scrapes <- struct{}{}

@@ -12,6 +12,7 @@ import (
 
 // TestTheDocumentHasEveryRoute, and nothing else.
 func TestTheDocumentHasEveryRoute(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
 	name := regexp.MustCompile(`\{[a-z]+\}`)
 	var documented, routed []string
@@ -32,6 +33,7 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 }
 
 func TestTheDocumentIsServed(t *testing.T) {
+	t.Parallel()
 	r := start(t, withTokens)
 	got := r.do(http.MethodGet, r.control, "/openapi.json", authorized("Bearer "+readToken))
 	if got.StatusCode != http.StatusOK || got.body != openAPIDocument {

@@ -34,6 +34,7 @@ func run(t *testing.T, o *operations, kind string, do action) Operation {
 }
 
 func TestOperationsAreRememberedForAWhile(t *testing.T) {
+	t.Parallel()
 	o, _ := newTestOperations()
 	var first Operation
 	for i := range keptOperations + 5 {
@@ -59,6 +60,7 @@ func TestOperationsAreRememberedForAWhile(t *testing.T) {
 }
 
 func TestOperationsEnd(t *testing.T) {
+	t.Parallel()
 	o, log := newTestOperations()
 	if op := run(t, o, "redrive", done(2, errors.New("boom\n<x>"))); op.State != opFailed || op.Error != "boom; <x>" || op.Progress.Done != 2 {
 		t.Errorf("%+v", op)
@@ -96,6 +98,7 @@ func TestOperationsEnd(t *testing.T) {
 }
 
 func TestAPanicEndsTheOperationAlone(t *testing.T) {
+	t.Parallel()
 	o, log := newTestOperations()
 	op := run(t, o, "redrive", func(_ context.Context, report deadletter.Report) (deadletter.Progress, error) {
 		report(deadletter.Progress{Done: 7})
@@ -110,6 +113,7 @@ func TestAPanicEndsTheOperationAlone(t *testing.T) {
 }
 
 func TestStopWaitsForTheOperationAndNotForEver(t *testing.T) {
+	t.Parallel()
 	o, log := newTestOperations()
 	release := make(chan struct{})
 	op, _ := o.begin(Operation{}, func(context.Context, deadletter.Report) (deadletter.Progress, error) {

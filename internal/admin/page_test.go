@@ -10,6 +10,7 @@ import (
 
 // TestPageFiles: the page is whole, small, and has nothing that its policy would stop or that would make markup of text.
 func TestPageFiles(t *testing.T) {
+	t.Parallel()
 	files := ConsoleFiles()
 	total := 0
 	for at, f := range files {
@@ -49,6 +50,7 @@ func TestPageFiles(t *testing.T) {
 
 // TestPageIDs: what the scripts look for by its id is in the page, once.
 func TestPageIDs(t *testing.T) {
+	t.Parallel()
 	files := ConsoleFiles()
 	page := string(files["/"].Read())
 	ids := map[string]int{}

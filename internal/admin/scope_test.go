@@ -14,6 +14,7 @@ func withTokens(o *Options) {
 
 // TestScopes: with the read token every GET goes on, and nothing that changes anything, whatever its path.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) {
 		withTokens(o)
 		o.DeadLetters = away(t)
@@ -70,6 +71,7 @@ func TestScopes(t *testing.T) {
 
 // TestTokensThatRotate: a token that has become empty lets nobody in, and two that have become the same one only read.
 func TestTokensThatRotate(t *testing.T) {
+	t.Parallel()
 	write, read := token, readToken
 	r := start(t, func(o *Options) {
 		o.Token, o.ReadToken = func() string { return write }, func() string { return read }
@@ -94,6 +96,7 @@ func TestTokensThatRotate(t *testing.T) {
 
 // TestConsoleFiles: they need no token, and everything else that guard looks at still counts.
 func TestConsoleFiles(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(o *Options) {
 		withTokens(o)
 		o.Console = map[string]Static{

@@ -88,6 +88,7 @@ func start(t *testing.T, a *App, log *output) (stop func() error) {
 }
 
 func TestDriftKeepsItUpAndUnready(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	cfg := load(t)
 	plan, err := newPlan(cfg)
@@ -136,6 +137,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 }
 
 func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
+	t.Parallel()
 	cfg := load(t, "SIDECAR_TOPOLOGY_MODE=verify")
 	a, _, stop := run(t, cfg)
 	brokertest.Eventually(t, 20*time.Second, "the findings", func() bool { return a.fits.bad() })
@@ -153,6 +155,7 @@ func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
 }
 
 func TestMissingQueueIsDeclaredAgain(t *testing.T) {
+	t.Parallel()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(app.Close)
 	url := brokertest.URL(t)
@@ -184,6 +187,7 @@ func TestMissingQueueIsDeclaredAgain(t *testing.T) {
 }
 
 func TestListenFails(t *testing.T) {
+	t.Parallel()
 	taken := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(taken.Close)
 	addr := strings.TrimPrefix(taken.URL, "http://")
@@ -197,12 +201,14 @@ func TestListenFails(t *testing.T) {
 }
 
 func TestRenderPlanRefusesOtherFormats(t *testing.T) {
+	t.Parallel()
 	if _, err := RenderPlan(load(t), "yaml"); err == nil {
 		t.Error("rendered yaml")
 	}
 }
 
 func TestPresetValuesOfTiers(t *testing.T) {
+	t.Parallel()
 	v, _, err := PresetValues(load(t, "SIDECAR_RETRY_DELAYS=1s,10s", "SIDECAR_QUEUE_TYPE=quorum"))
 	if err != nil || v["SIDECAR_QUEUE_TYPE"] != "quorum" || v["SIDECAR_RETRY_DELAYS"] != "1s,10s" {
 		t.Errorf("%v %v", v, err)
@@ -210,6 +216,7 @@ func TestPresetValuesOfTiers(t *testing.T) {
 }
 
 func TestDefinitionsNameTheVhost(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]string{"amqp://127.0.0.1/orders": "orders", "amqp://127.0.0.1/": "/", "amqp://127.0.0.1": "/"} {
 		out, err := RenderPlan(load(t, "SIDECAR_AMQP_URL="+url), "definitions")
 		if err != nil {

@@ -27,6 +27,7 @@ func refused(t *testing.T, variable string, environ ...string) string {
 // TestBadTopologies is the list of configurations that no topology can be built from: each is refused with one line that
 // names the variable.
 func TestBadTopologies(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ env, says string }{
 		{"SIDECAR_SERVICE=" + strings.Repeat("n", 300), "bytes and may have 255"},
 		{"SIDECAR_SERVICE=a-" + strings.Repeat("n", 237), "bytes and may have 255"}, // a.retry-exchange.a-n… has 256
@@ -72,6 +73,7 @@ func TestBadTopologies(t *testing.T) {
 
 // TestOneProblemEach: what the topology makes of a bad value is no second problem.
 func TestOneProblemEach(t *testing.T) {
+	t.Parallel()
 	for _, env := range []string{
 		"SIDECAR_SERVICE=a b", "SIDECAR_SERVICE=amq.foo", "SIDECAR_TOPOLOGY=ring", "SIDECAR_QUEUE_TYPE=stream", "SIDECAR_EXCHANGE_TYPE=ring",
 		"SIDECAR_DEAD_LETTER=yes", "SIDECAR_MESSAGE_TTL=-1s", "SIDECAR_MAX_RETRIES=-1", "SIDECAR_RETRY_DELAY=0s", "SIDECAR_RETRY_DELAY=1500us",
@@ -93,6 +95,7 @@ func TestOneProblemEach(t *testing.T) {
 
 // TestAllInOneGo: variables that are wrong alone and those that the topology cannot do with stand in one list.
 func TestAllInOneGo(t *testing.T) {
+	t.Parallel()
 	_, err := judged("SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=a\nb", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_RETRY_DELAYS=none", "SIDECAR_APP_TIMEOUT=5")
 	want := []string{
 		`SIDECAR_APP_TIMEOUT="5": not a duration`,
@@ -117,6 +120,7 @@ func TestAllInOneGo(t *testing.T) {
 
 // TestTopologiesThatLookBadAndAreNot.
 func TestTopologiesThatLookBadAndAreNot(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("n", 236)
 	for _, env := range [][]string{
 		{"SIDECAR_SERVICE=noprefix"}, {"SIDECAR_SERVICE=a-"}, {"SIDECAR_SERVICE=a-" + long}, {"SIDECAR_SERVICE=w-" + long},
@@ -138,6 +142,7 @@ func TestTopologiesThatLookBadAndAreNot(t *testing.T) {
 
 // TestUnjudgedConfiguration: whoever loads without the rule learns from the plan, and in time.
 func TestUnjudgedConfiguration(t *testing.T) {
+	t.Parallel()
 	cfg, err := config.Load([]string{"SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=per-queue"})
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +162,7 @@ func TestUnjudgedConfiguration(t *testing.T) {
 
 // TestBadOutbox: a connection string that cannot be used is one problem among all others, and shows no password.
 func TestBadOutbox(t *testing.T) {
+	t.Parallel()
 	for dsn, says := range map[string]string{
 		"postgres://u:s3cr3t@db/shop?sslmode=maybe": "sslmode is invalid",
 		"postgres://u:s3cr3t@db:port/shop":          "invalid port",
@@ -171,6 +177,7 @@ func TestBadOutbox(t *testing.T) {
 
 // TestOutboxWarnings: a way on which the password may be read is worth a line, one on this machine or by TLS is not.
 func TestOutboxWarnings(t *testing.T) {
+	t.Parallel()
 	for dsn, warned := range map[string]bool{
 		"": false, "postgres://u:p@db.example/shop": true, "postgres://u:p@db.example/shop?sslmode=verify-full": false,
 		"postgres://u:p@127.0.0.1/shop?sslmode=disable": false, "host=/run/postgresql dbname=shop": false,

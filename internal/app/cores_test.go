@@ -12,6 +12,7 @@ import (
 )
 
 func TestCoresFor(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		now   int
 		share float64
@@ -74,6 +75,7 @@ func TestOneCoreStaysOne(t *testing.T) {
 
 // TestCPUWanted: where the kernel does not account for waiting, or says something odd, what was used has to do.
 func TestCPUWanted(t *testing.T) {
+	t.Parallel()
 	thread := func(dir, name, schedstat string) string {
 		t.Helper()
 		p := filepath.Join(dir, name)

@@ -9,6 +9,7 @@ import (
 
 // TestRetriesOfEachMode: what explain, plan and its picture say of a retry is what the sidecar does in that mode.
 func TestRetriesOfEachMode(t *testing.T) {
+	t.Parallel()
 	const rejects, publishes, proves = "rejected: waits 5s in ", "published to exchange ", "with SIDECAR_TOPOLOGY_MODE=verify the first retry, and one every 15s, is published to exchange "
 	for mode, row := range map[string]struct {
 		explained, planned, drawn string
@@ -48,6 +49,7 @@ func TestRetriesOfEachMode(t *testing.T) {
 
 // TestOnlyRejectsAreProven: where retries are published anyway there is nothing more to say, nor of what is not retried.
 func TestOnlyRejectsAreProven(t *testing.T) {
+	t.Parallel()
 	const proves = "the first retry"
 	for _, preset := range []string{"SIDECAR_RETRY_DELAYS=1s,2s", "SIDECAR_RETRY_DELAYS=7s"} {
 		cfg := load(t, "SIDECAR_TOPOLOGY_MODE=verify", preset)
@@ -65,6 +67,7 @@ func TestOnlyRejectsAreProven(t *testing.T) {
 
 // TestPlanKeepsTheTopologyOfEachMode: nobody who imports the plan gets another one because of the mode.
 func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
+	t.Parallel()
 	want, err := RenderPlan(load(t, "SIDECAR_SERVICE=wms-cincout"), "definitions")
 	if err != nil {
 		t.Fatal(err)

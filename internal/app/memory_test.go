@@ -9,6 +9,7 @@ import (
 )
 
 func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		p := filepath.Join(dir, name)
@@ -36,6 +37,7 @@ func TestMemoryLimit(t *testing.T) {
 }
 
 func TestSmallerLimit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ container, runtime, want int64 }{
 		{0, math.MaxInt64, 0}, {5, math.MaxInt64, 5}, {0, 7, 7}, {5, 7, 5}, {9, 7, 7},
 	} {

@@ -20,6 +20,7 @@ import (
 )
 
 func TestPicture(t *testing.T) {
+	t.Parallel()
 	plan, err := newPlan(load(t, "SIDECAR_SERVICE=wms-cincout"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +45,7 @@ func TestPicture(t *testing.T) {
 }
 
 func TestWithoutADeadLetterQueue(t *testing.T) {
+	t.Parallel()
 	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_QUEUE=orders", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_BINDINGS=amq.topic:orders.#")
 	a, err := New(cfg, Build{}, io.Discard)
 	if err != nil {
@@ -64,6 +66,7 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 
 // TestFlow: the totals are those of the metrics, whatever the reason; and depths are asked for while somebody listens.
 func TestFlow(t *testing.T) {
+	t.Parallel()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.Header.Get("Amqp-Message-Id"), "bad") {
 			w.WriteHeader(http.StatusConflict)
@@ -95,6 +98,7 @@ func TestFlow(t *testing.T) {
 }
 
 func TestDepthsAreAskedForNowAndThen(t *testing.T) {
+	t.Parallel()
 	a, err := New(load(t), Build{}, io.Discard)
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,7 @@ func apart(t *testing.T, cfg *config.Config, proxy *brokertest.Proxy) (*App, *ou
 // TestNewSessionForgetsAReturnedPublication: a park comes back because its binding has gone, and the session is lost in
 // the look that this asks for. The next session begins with a look of its own, so when it stands nothing is wrong any more.
 func TestNewSessionForgetsAReturnedPublication(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"declare", "verify"} {
 		t.Run(mode, func(t *testing.T) { newSessionForgets(t, mode) })
 	}

@@ -19,6 +19,7 @@ import (
 // TestReturnedRetryIsAFinding: a missing binding shows when a message comes back, and from then on nothing more is taken
 // until it may be tried again.
 func TestReturnedRetryIsAFinding(t *testing.T) {
+	t.Parallel()
 	var posts atomic.Int64
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if posts.Add(1) == 1 {
@@ -53,11 +54,12 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 
 // TestCheckDuringAnAlarm: the broker answers nothing that was published, which is not the topology's fault.
 func TestCheckDuringAnAlarm(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	cfg := load(t)
 	_, _, stop := run(t, cfg)
 	defer func() { _ = stop() }()
-	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	node.Alarm()
 	var out bytes.Buffer
 	if err := Check(t.Context(), cfg, &out); !errors.Is(err, errBlocked) {
 		t.Errorf("%v\n%s", err, out.String())
@@ -66,6 +68,7 @@ func TestCheckDuringAnAlarm(t *testing.T) {
 
 // TestWarnedOnce: what the configuration and what the plan has to say is one list.
 func TestWarnedOnce(t *testing.T) {
+	t.Parallel()
 	cfg := load(t, "SIDECAR_SERVICE=nohyphen", "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=q", "SIDECAR_BINDINGS=a:b", "SIDECAR_DEAD_LETTER=disabled",
 		"SIDECAR_APP_URL=http://192.0.2.1/")
 	a, err := New(cfg, Build{}, &output{})
@@ -90,6 +93,7 @@ func TestWarnedOnce(t *testing.T) {
 
 // TestUnseenWayIsWarnedOf: where retries come back through an exchange and nobody declares, people must know.
 func TestUnseenWayIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string]bool{"declare": false, "verify": true, "none": true} {
 		cfg := load(t, "SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_TOPOLOGY_MODE="+mode)
 		a, err := New(cfg, Build{}, &output{})
@@ -105,6 +109,7 @@ func TestUnseenWayIsWarnedOf(t *testing.T) {
 
 // TestCheckSaysWhatAMissingBindingDoes: it loses what a classic queue dead-letters, and holds up what a quorum queue does.
 func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
+	t.Parallel()
 	tiers := []string{"SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers"}
 	for _, tc := range []struct {
 		env  []string

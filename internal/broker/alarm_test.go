@@ -13,6 +13,8 @@ import (
 )
 
 func TestPublishWhileTheBrokerIsBlocked(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	url := brokertest.URL(t)
 	r := prometheus.NewRegistry()
 	o := options(url)
@@ -22,8 +24,7 @@ func TestPublishWhileTheBrokerIsBlocked(t *testing.T) {
 	if err := p.Publish(t.Context(), parked(q, "before")); err != nil {
 		t.Fatal(err)
 	}
-	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	calm := node.Alarm()
 	// A connection learns of the alarm by its first publish, of which the broker reads the beginning.
 	first := make(chan error, 1)
 	go func() { first <- p.Publish(within(t, time.Minute), parked(q, "first during")) }()
@@ -34,7 +35,7 @@ func TestPublishWhileTheBrokerIsBlocked(t *testing.T) {
 	if value(t, r, "sidecar_amqp_blocked") != 1 || value(t, r, "sidecar_amqp_connected") != 1 {
 		t.Error("the metrics do not say blocked and connected")
 	}
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.6")
+	calm()
 	brokertest.Eventually(t, 30*time.Second, "not blocked", func() bool { return !p.Blocked() })
 	if err := p.Publish(within(t, time.Minute), parked(q, "after")); err != nil {
 		t.Error(err)
@@ -51,12 +52,13 @@ func TestPublishWhileTheBrokerIsBlocked(t *testing.T) {
 // While the alarm lasts, neither time running out nor many publishers may make new connections: on each the broker would
 // take one more copy when the alarm is over.
 func TestAlarmLeavesNoCopiesBehind(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	url := brokertest.URL(t)
 	o := options(url)
 	o.Timeout = time.Second
 	q := queue(t)
-	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	calm := node.Alarm()
 	p := publisher(t, o) // connected during the alarm: it does not know yet
 	var wg sync.WaitGroup
 	var unknown atomic.Int64
@@ -75,7 +77,7 @@ func TestAlarmLeavesNoCopiesBehind(t *testing.T) {
 	if !p.Blocked() || p.current().session.Generation() != 1 || unknown.Load() != 1 {
 		t.Errorf("blocked %v, generation %d, %d unknown", p.Blocked(), p.current().session.Generation(), unknown.Load())
 	}
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.6")
+	calm()
 	brokertest.Eventually(t, 30*time.Second, "a publish after the alarm", func() bool {
 		return p.Publish(within(t, time.Minute), parked(q, "after")) == nil
 	})

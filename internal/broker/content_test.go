@@ -116,6 +116,7 @@ func judged(t testing.TB, judge **reader, payload []byte, last *texts) {
 }
 
 func TestContentReadsAsInTheLibrary(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 3))

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -50,6 +51,7 @@ func listen(t testing.TB, serve func(net.Conn)) string {
 }
 
 func TestDialTriesEveryURL(t *testing.T) {
+	t.Parallel()
 	var out logs
 	o := options(deadURL(t), brokertest.URL(t))
 	o.Logger = out.logger()
@@ -70,6 +72,7 @@ func TestDialTriesEveryURL(t *testing.T) {
 }
 
 func TestDialUsesItsOwnConnection(t *testing.T) {
+	t.Parallel()
 	o := options("amqp://user:canary@broker.test:5000/")
 	var asked string
 	o.Connect = func(_ context.Context, addr string) (net.Conn, error) {
@@ -85,6 +88,7 @@ func TestDialUsesItsOwnConnection(t *testing.T) {
 }
 
 func TestDialBeginsWithAnotherURLEachTime(t *testing.T) {
+	t.Parallel()
 	var first, second atomic.Int64
 	count := func(n *atomic.Int64) func(net.Conn) {
 		return func(c net.Conn) { n.Add(1); _ = c.Close() }
@@ -103,6 +107,7 @@ func TestDialBeginsWithAnotherURLEachTime(t *testing.T) {
 }
 
 func TestDialNamesTheReason(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	silent := listen(t, func(net.Conn) {})
 	slammed := listen(t, func(c net.Conn) { _ = c.Close() })
@@ -154,6 +159,7 @@ func urls(u ...string) func() ([]string, error) { return func() ([]string, error
 func unreadable() (string, error) { return "", errors.New("gone") }
 
 func TestDialEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	o := options(listen(t, func(net.Conn) {}))
 	o.Timeout = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,6 +173,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 }
 
 func TestCredentialsOverrideTheURL(t *testing.T) {
+	t.Parallel()
 	const password = "p@ss:w/rd% ?#"
 	user := brokertest.User(t, password)
 	o := options("amqp://nobody:wrong@" + strings.SplitN(brokertest.URL(t), "@", 2)[1])
@@ -174,10 +181,9 @@ func TestCredentialsOverrideTheURL(t *testing.T) {
 	o.Name, o.Version = brokertest.Name(t, "shown"), "1.2.3"
 	dial(t, o)
 	brokertest.Eventually(t, 30*time.Second, "the connection in the broker's list", func() bool {
-		list := brokertest.Ctl(t, "list_connections", "user", "client_properties")
-		for line := range strings.SplitSeq(list, "\n") {
-			if strings.Contains(line, user) {
-				return strings.Contains(line, o.Name) && strings.Contains(line, "amqp-sidecar") && strings.Contains(line, "1.2.3")
+		for _, row := range brokertest.Rows(t, "connections", "user", "client_properties") {
+			if shown := fmt.Sprint(row["client_properties"]); row["user"] == user {
+				return strings.Contains(shown, o.Name) && strings.Contains(shown, "amqp-sidecar") && strings.Contains(shown, "1.2.3")
 			}
 		}
 		return false

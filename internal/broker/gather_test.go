@@ -11,6 +11,7 @@ import (
 // TestPipeGathers: messages that are kept back leave by Flush, with whatever else is written, and when there is no more room,
 // in their order.
 func TestPipeGathers(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	p := publisher(t, options(url))
@@ -103,6 +104,7 @@ func TestPipeGathers(t *testing.T) {
 
 // TestFlushOnALostConnection: what was kept back when the connection is lost is unknown, and the session has ended.
 func TestFlushOnALostConnection(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	p := publisher(t, options(url))

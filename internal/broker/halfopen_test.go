@@ -38,6 +38,7 @@ func halfway(t *testing.T, n int64) string {
 // A link may turn half-open at every byte of the handshake. None of them may hold the dialer longer than its timeout,
 // and every one is a timeout: not a wrong password, which the same silence looks like to the client library.
 func TestHandshakeThatStopsHalfway(t *testing.T) {
+	t.Parallel()
 	o := options(brokertest.URL(t))
 	whole := handshakeBytes(t)
 	for _, n := range []int64{0, 1, 7, 8, whole / 4, whole / 2, whole - 15, whole - 1} {
@@ -81,6 +82,7 @@ func handshakeBytes(t *testing.T) int64 {
 
 // The calls that set up a session's work, each on a link that turned half-open just before.
 func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	for name, call := range map[string]func(*Session, *Subscription) error{
@@ -113,6 +115,7 @@ func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
 
 // For ever, and neither a hot loop nor longer than half a minute apart.
 func TestBackoffGrowsToItsLimitAndNeverEnds(t *testing.T) {
+	t.Parallel()
 	b := newBackoff()
 	sum := time.Duration(0)
 	for i := range 200 {

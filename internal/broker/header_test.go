@@ -48,6 +48,7 @@ const noLimit = 1 << 20
 func plain(c net.Conn) io.ReadWriteCloser { return c }
 
 func TestDefuseMakesHostileTablesReadable(t *testing.T) {
+	t.Parallel()
 	good := field("good", 'I', 0, 0, 0, 7)
 	tests := map[string]struct {
 		entries []byte
@@ -94,6 +95,7 @@ func TestDefuseMakesHostileTablesReadable(t *testing.T) {
 }
 
 func TestDefuseHidesEntriesBeyondTheLimit(t *testing.T) {
+	t.Parallel()
 	vitals := append(field("x-death", 'A', container()...), field("x-retry-count", 'I', 0, 0, 0, 3)...)
 	for name, entries := range map[string][][]byte{
 		"8193 small":   {many(8193-2, func(int) []byte { return field("", 'V') }), vitals},
@@ -125,6 +127,7 @@ func TestDefuseHidesEntriesBeyondTheLimit(t *testing.T) {
 }
 
 func TestDefuseShrinksAFrameThatOutgrewTheLimit(t *testing.T) {
+	t.Parallel()
 	const limit = frameMax - frameHead - frameTail
 	big := func(n int) []byte { return long(strings.Repeat("x", n)) }
 	tests := map[string]struct {
@@ -171,6 +174,7 @@ func TestDefuseShrinksAFrameThatOutgrewTheLimit(t *testing.T) {
 
 // A few bytes of nonsense have no room for a marker. No broker lets them through; the library will say so.
 func TestDefuseLeavesNonsenseAlone(t *testing.T) {
+	t.Parallel()
 	for name, payload := range map[string][]byte{
 		"empty": {}, "short": {0, 60}, "table of two bytes": header([]byte{9, 9}), "no length": header()[:26],
 		"length beyond the end": append(header()[:25], 0, 0, 1, 0), "properties end": append(header()[:12], 0xA0, 0),

@@ -114,6 +114,7 @@ func (c *conversation) noise() {
 }
 
 func TestIntakeTakesOurDeliveriesHoweverTheBytesArrive(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		c := &conversation{r: r, ours: map[string][]sent{"ours-1": nil, "ours-2": nil}}
@@ -183,6 +184,7 @@ func compareInbox(t *testing.T, seed uint64, consumer string, q *Deliveries, wan
 
 // A consumer that has ended takes nothing more: the message is the broker's, and the frames are the library's to drop.
 func TestIntakeAfterTheEndOfAConsumer(t *testing.T) {
+	t.Parallel()
 	q := NewDeliveries()
 	q.End()
 	if q.Add(NewDelivery()) {
@@ -207,6 +209,7 @@ func TestIntakeAfterTheEndOfAConsumer(t *testing.T) {
 
 // Whatever breaks the protocol ends the connection with a name: the messages are delivered again on the next one.
 func TestIntakeGivesABrokenConnectionUp(t *testing.T) {
+	t.Parallel()
 	begin := deliverFrame(1, "ours", 1, false, "ex", "k")
 	unmarked := func(f []byte) []byte {
 		f = bytes.Clone(f)
@@ -261,6 +264,7 @@ func TestIntakeGivesABrokenConnectionUp(t *testing.T) {
 
 // The session says why it ended, and its deliveries end with it.
 func TestBrokenDeliveryEndsTheSession(t *testing.T) {
+	t.Parallel()
 	url := listen(t, func(c net.Conn) {
 		p := &peer{conn: c, consuming: make(chan string, 1)}
 		go func() {
@@ -284,6 +288,7 @@ func TestBrokenDeliveryEndsTheSession(t *testing.T) {
 }
 
 func TestDeliveryOfALargeMessage(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	large := strings.Repeat("0123456789abcdef", 3<<20/16) // several frames, more than is allotted ahead

@@ -37,6 +37,7 @@ func publication(key, body string) *Publication {
 
 // TestLaneIsShared: many goroutines, one channel, every message confirmed.
 func TestLaneIsShared(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := queue(t)
 	l := lane(t, url, "")
@@ -59,6 +60,7 @@ func TestLaneIsShared(t *testing.T) {
 
 // TestLaneKeepsOrder: what is begun in an order arrives in it.
 func TestLaneKeepsOrder(t *testing.T) {
+	t.Parallel()
 	url, queue := brokertest.URL(t), queue(t)
 	l := lane(t, url, "")
 	waits := make([]func() error, 0, 200)
@@ -82,6 +84,7 @@ func TestLaneKeepsOrder(t *testing.T) {
 // TestLaneAfterARefusal: a right that is taken closes the channel under those that are on it. From then on exactly the
 // message that is refused is refused, and no other one is left unknown.
 func TestLaneAfterARefusal(t *testing.T) {
+	t.Parallel()
 	base := brokertest.URL(t)
 	user := brokertest.User(t, "secret-password")
 	exchange, queue := brokertest.Name(t, "x"), queue(t)
@@ -126,6 +129,7 @@ func TestLaneAfterARefusal(t *testing.T) {
 
 // TestLaneOfAMissingExchange: each message is told so, and the first one after it was declared goes.
 func TestLaneOfAMissingExchange(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	exchange, queue := brokertest.Name(t, "x"), queue(t)
 	l := lane(t, url, exchange)
@@ -162,7 +166,9 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 
 // TestLaneTriesSizes: a body that is larger than all before it is tried first, as a larger one where the broker takes that.
 func TestLaneTriesSizes(t *testing.T) {
-	brokertest.MaxSize(t, 3<<20)
+	t.Parallel()
+	node := brokertest.OwnNode(t)
+	node.MaxSize(3 << 20)
 	queue := queue(t)
 	l := lane(t, brokertest.URL(t), "")
 	for _, c := range []struct{ size, tried int }{
@@ -178,7 +184,7 @@ func TestLaneTriesSizes(t *testing.T) {
 	if l.apart.Load() != 0 {
 		t.Error("one that is too large sends the others apart")
 	}
-	brokertest.MaxSize(t, 100)
+	node.MaxSize(100)
 	l = lane(t, brokertest.URL(t), "")
 	if err := l.Publish(within(t, 30*time.Second), publication(queue, "x")); err != nil || l.pipe.tried != 1 {
 		t.Errorf("a broker that takes hardly anything: %v, %d were tried", err, l.pipe.tried)
@@ -187,6 +193,7 @@ func TestLaneTriesSizes(t *testing.T) {
 
 // TestLaneReplacesAPipe: one with too many answers that never came makes way for another, and nothing under way on it is lost.
 func TestLaneReplacesAPipe(t *testing.T) {
+	t.Parallel()
 	queue := queue(t)
 	l := lane(t, brokertest.URL(t), "")
 	wait, err := l.Begin(within(t, 30*time.Second), publication(queue, "x"))
@@ -209,6 +216,7 @@ func TestLaneReplacesAPipe(t *testing.T) {
 
 // TestLaneBounds: what cannot be sent in time, or at all, is told so before anything is sent.
 func TestLaneBounds(t *testing.T) {
+	t.Parallel()
 	queue := queue(t)
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
 	l := lane(t, proxy.URL(t, brokertest.URL(t)), "")
@@ -241,17 +249,18 @@ func TestLaneBounds(t *testing.T) {
 // TestLaneInAnAlarm: a connection that nobody has told learns of the alarm by a question, keeps standing, and is good again
 // when the alarm is over; nothing of what was refused is published.
 func TestLaneInAnAlarm(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	url, queue := brokertest.URL(t), queue(t)
 	l := lane(t, url, "")
-	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.4")
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	calm := node.Alarm()
 	session := l.publisher.current().session
 	for range 3 {
 		if err := l.Publish(within(t, 30*time.Second), publication(queue, "refused")); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
 			t.Errorf("%v", err)
 		}
 	}
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.4")
+	calm()
 	brokertest.Eventually(t, 30*time.Second, "the alarm is over", func() bool {
 		return l.Publish(within(t, 5*time.Second), publication(queue, "after")) == nil
 	})
@@ -277,6 +286,7 @@ func full(t testing.TB, l *Lane, queue string) (free func()) {
 
 // TestLaneMeetsAnEndedChannel: one that ends while a message waits for room on it. Nothing was sent, so another channel takes it.
 func TestLaneMeetsAnEndedChannel(t *testing.T) {
+	t.Parallel()
 	url, queue := brokertest.URL(t), queue(t)
 	l := lane(t, url, "")
 	free := full(t, l, queue)
@@ -296,6 +306,7 @@ func TestLaneMeetsAnEndedChannel(t *testing.T) {
 
 // TestLaneWithoutRoomInAnAlarm: a message that waits for room when the alarm comes is not written into it.
 func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
+	t.Parallel()
 	queue := queue(t)
 	l := lane(t, brokertest.URL(t), "")
 	free := full(t, l, queue)
@@ -321,6 +332,7 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 
 // TestLaneAndTheEndOfItsConnection: whoever waits is told, and nothing is left running.
 func TestLaneAndTheEndOfItsConnection(t *testing.T) {
+	t.Parallel()
 	queue := queue(t)
 	l := lane(t, brokertest.URL(t), "")
 	full(t, l, queue)

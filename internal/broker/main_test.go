@@ -181,6 +181,7 @@ func value(t testing.TB, r *prometheus.Registry, name string, label ...string) f
 }
 
 func TestMetricsFollowTheContract(t *testing.T) {
+	t.Parallel()
 	r := prometheus.NewRegistry()
 	o := options()
 	o.Registerer = r

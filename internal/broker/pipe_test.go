@@ -30,6 +30,7 @@ func numbered(key string, n int) *Publication {
 
 // TestPipeKeepsOrder: many messages under way at once arrive in their order, each confirmed.
 func TestPipeKeepsOrder(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	o := options(url)
@@ -70,6 +71,7 @@ func TestPipeKeepsOrder(t *testing.T) {
 
 // TestPipeTellsWhatCameBack: of many under way exactly those that found no queue failed, also when others are like them.
 func TestPipeTellsWhatCameBack(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	nowhere := brokertest.Name(t, "nowhere")
@@ -100,6 +102,7 @@ func TestPipeTellsWhatCameBack(t *testing.T) {
 
 // TestPipeTellsAllOfTheSame: of messages that nothing tells apart each one that came back says so, whichever is asked first.
 func TestPipeTellsAllOfTheSame(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	c := pipe(t, publisher(t, options(url)))
@@ -127,6 +130,7 @@ func TestPipeTellsAllOfTheSame(t *testing.T) {
 // TestPipeTellsTwins: of messages that are the same to the last byte as many are told to be unroutable as were, and no others,
 // in whatever order their confirms are waited for.
 func TestPipeTellsTwins(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	nowhere := brokertest.Name(t, "nowhere")
@@ -155,6 +159,7 @@ func TestPipeTellsTwins(t *testing.T) {
 
 // TestPipeKnowsEveryHeader: what a header value is does not matter for whose return it is.
 func TestPipeKnowsEveryHeader(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	c := pipe(t, publisher(t, options(url)))
@@ -185,6 +190,7 @@ func TestPipeKnowsEveryHeader(t *testing.T) {
 // TestPipeDoesNotGuess: a message that comes back as something else than was sent counts for all that are under way. One that
 // was given up is nobody's any more.
 func TestPipeDoesNotGuess(t *testing.T) {
+	t.Parallel()
 	pub := numbered("q", 1)
 	back := amqp.Return{ReplyCode: 312, RoutingKey: "q", MessageId: pub.Msg.MessageId, Body: []byte("another")}
 	given := amqp.Return{ReplyCode: 312, Exchange: "e", RoutingKey: "k", Body: []byte("given up")}
@@ -211,6 +217,7 @@ func TestPipeDoesNotGuess(t *testing.T) {
 
 // TestPipeEnds: a channel that the broker closes, a connection that breaks, and a message that cannot be written.
 func TestPipeEnds(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	proxy := brokertest.NewProxy(t, url)
@@ -266,13 +273,14 @@ func TestPipeEnds(t *testing.T) {
 
 // TestPipeInAnAlarm: what the broker does not read is not waited for until the alarm is over, nor is a question.
 func TestPipeInAnAlarm(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
 	p := publisher(t, options(url))
 	asking, c := pipe(t, p), pipe(t, p)
 	c.tried = 1
-	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.4")
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	node.Alarm()
 	r, err := c.Send(t.Context(), numbered(queue, 1))
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // Each of these, published by anybody, makes an unprotected client lose its connection with every delivery, for ever:
 // the message goes back to the head of the queue, and nothing behind it is ever seen.
 func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	for name, headers := range map[string][]byte{
 		"depth 33":           field("h", 'A', nested(33)...),
@@ -50,6 +51,7 @@ func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
 // Dead-lettering adds x-death to a header table that just fitted one frame. The broker sends the result although it is
 // larger than the frame it agreed to.
 func TestHeadersThatOutgrewTheFrameDoNotBlockTheQueue(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	wait := brokertest.Queue(t, url, brokertest.Name(t, "wait"), amqp.Table{

@@ -9,6 +9,7 @@ import (
 )
 
 func TestChannelThatOpensLateIsKept(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	p := publisher(t, options(proxy.URL(t, url)))
@@ -30,6 +31,7 @@ func TestChannelThatOpensLateIsKept(t *testing.T) {
 }
 
 func TestSilenceWithoutAnAlarmEndsThePublishersSession(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	o := options(proxy.URL(t, url))
@@ -51,6 +53,7 @@ func TestSilenceWithoutAnAlarmEndsThePublishersSession(t *testing.T) {
 
 // Behind the one that goes alone nobody waits longer than its own context, the session or the alarm allows.
 func TestWaitingForTheFirstAnswer(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	alone := func(t *testing.T) *pool {
 		t.Helper()

@@ -53,6 +53,7 @@ func parked(key string, body string) *Publication {
 }
 
 func TestPublishConfirmed(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	r := prometheus.NewRegistry()
 	o := options(url)
@@ -78,6 +79,7 @@ func TestPublishConfirmed(t *testing.T) {
 }
 
 func TestPublishMany(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	p := publisher(t, options(url))
 	q := queue(t)
@@ -105,6 +107,7 @@ func TestPublishMany(t *testing.T) {
 }
 
 func TestPublishFailures(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	p := publisher(t, options(url))
 	q := queue(t)
@@ -154,6 +157,7 @@ func TestPublishFailures(t *testing.T) {
 
 // What fits is measured as the library writes it: one byte more would close the connection.
 func TestPublishHeadersThatJustFit(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	p := publisher(t, options(url))
 	q := queue(t)
@@ -183,6 +187,7 @@ func TestPublishHeadersThatJustFit(t *testing.T) {
 }
 
 func TestTableSizeIsTheLibrarys(t *testing.T) {
+	t.Parallel()
 	table := amqp.Table{
 		"nil": nil, "bool": true, "byte": byte(1), "int8": int8(1), "int": 1, "int16": int16(1), "int32": int32(1),
 		"int64": int64(1), "uint16": uint16(1), "uint32": uint32(1), "float32": float32(1), "float64": 1.0,
@@ -198,6 +203,7 @@ func TestTableSizeIsTheLibrarys(t *testing.T) {
 }
 
 func TestPublishWithoutAConnection(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	p := publisher(t, options(proxy.URL(t, url)))
@@ -215,6 +221,7 @@ func TestPublishWithoutAConnection(t *testing.T) {
 }
 
 func TestPublishCutBeforeTheConfirm(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	p := publisher(t, options(proxy.URL(t, url)))
@@ -235,6 +242,7 @@ func TestPublishCutBeforeTheConfirm(t *testing.T) {
 }
 
 func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	o := options(proxy.URL(t, url))
@@ -260,6 +268,7 @@ func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
 
 // A broker that stops reading fills the socket, and the write stands still for as long as the broker likes.
 func TestPublishStuckInTheWrite(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	p := publisher(t, options(proxy.URL(t, url)))
@@ -293,6 +302,7 @@ func TestPublishStuckInTheWrite(t *testing.T) {
 }
 
 func TestPublishWaitsForAChannelNoLongerThanItsContext(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	p := publisher(t, options(proxy.URL(t, url)))
@@ -305,6 +315,7 @@ func TestPublishWaitsForAChannelNoLongerThanItsContext(t *testing.T) {
 }
 
 func TestPublisherStopsUnderLoad(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	for range 10 {

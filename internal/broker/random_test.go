@@ -62,6 +62,7 @@ func randomTable(r *rand.Rand) []byte {
 
 // The broker's reader and the client library's are two programs: whatever the one lets through, the other must survive.
 func TestWhateverTheBrokerTakesCanBeRead(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	seed := rand.Uint64()

@@ -11,6 +11,7 @@ import (
 )
 
 func TestSessionConsumesAndSettles(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	brokertest.Send(t, url, q, "ack", "requeue", "reject", "ack too")
@@ -45,6 +46,7 @@ func TestSessionConsumesAndSettles(t *testing.T) {
 }
 
 func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	s := dial(t, options(url))
@@ -71,6 +73,7 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 
 // Two consumers on one connection, each on a channel of its own: the intake knows them by their tags alone.
 func TestTwoSubscriptionsOfOneSession(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	one, other := queue(t), queue(t)
 	s := dial(t, options(url))
@@ -89,6 +92,7 @@ func TestTwoSubscriptionsOfOneSession(t *testing.T) {
 // The reason for own sessions. The client library's recovery would open the same channel again, where the late ack of A
 // settles whatever has A's number by then.
 func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	q := queue(t)
@@ -139,6 +143,7 @@ func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
 }
 
 func TestSessionEndsWithTheConnection(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	for name, cut := range map[string]func(*brokertest.Proxy){
 		"cut": (*brokertest.Proxy).Cut, "refused": (*brokertest.Proxy).Refuse,
@@ -165,6 +170,7 @@ func TestSessionEndsWithTheConnection(t *testing.T) {
 }
 
 func TestHeartbeatsFindAHalfOpenLink(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	for name, direction := range map[string]brokertest.Direction{"both": brokertest.Both, "from the broker": brokertest.Down} {
 		t.Run(name, func(t *testing.T) {
@@ -183,6 +189,7 @@ func TestHeartbeatsFindAHalfOpenLink(t *testing.T) {
 }
 
 func TestHeartbeatsKeepAnIdleSession(t *testing.T) {
+	t.Parallel()
 	o := options(brokertest.URL(t))
 	o.Heartbeat = time.Second
 	s := dial(t, o)
@@ -194,6 +201,7 @@ func TestHeartbeatsKeepAnIdleSession(t *testing.T) {
 }
 
 func TestCallWithoutAnAnswerEndsTheSession(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	o := options(proxy.URL(t, url))
@@ -208,6 +216,7 @@ func TestCallWithoutAnAnswerEndsTheSession(t *testing.T) {
 }
 
 func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	o := options(proxy.URL(t, url))
@@ -231,6 +240,7 @@ func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
 }
 
 func TestCloseNeverHangs(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	s := dial(t, options(proxy.URL(t, url)))
@@ -249,6 +259,7 @@ func TestCloseNeverHangs(t *testing.T) {
 }
 
 func TestDoubleAckEndsTheSubscription(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	brokertest.Send(t, url, q, "x")
@@ -274,6 +285,7 @@ func TestDoubleAckEndsTheSubscription(t *testing.T) {
 }
 
 func TestDeletedQueueEndsTheSubscription(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	q := queue(t)
 	s := dial(t, options(url))
@@ -292,6 +304,7 @@ func TestDeletedQueueEndsTheSubscription(t *testing.T) {
 }
 
 func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
+	t.Parallel()
 	s := dial(t, options(brokertest.URL(t)))
 	for _, prefetch := range []int{-1, 0, 65536} {
 		if _, err := s.Subscribe(t.Context(), "any", prefetch); err == nil {
@@ -310,6 +323,7 @@ func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
 }
 
 func TestBrokerClosesTheConnection(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	user := brokertest.User(t, "secret")
 	o := options(url)
@@ -324,6 +338,7 @@ func TestBrokerClosesTheConnection(t *testing.T) {
 
 // Every way to end a session, many times, at every moment: nothing may hang or stay behind (see TestMain).
 func TestConnectCutClose(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	d := NewDialer(options(proxy.URL(t, url)))

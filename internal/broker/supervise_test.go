@@ -27,6 +27,7 @@ func wait(sessions chan<- *Session) func(context.Context, *Session) error {
 // TestReplacedCredentialsEndThePause: who waits after a refusal looks whether there is something new to try. The pause is
 // longer than any test.
 func TestReplacedCredentialsEndThePause(t *testing.T) {
+	t.Parallel()
 	for name, unreadable := range map[string]bool{"refused": false, "unreadable": true} {
 		t.Run(name, func(t *testing.T) {
 			var password atomic.Value
@@ -61,6 +62,7 @@ func TestReplacedCredentialsEndThePause(t *testing.T) {
 }
 
 func TestPauseEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	d := NewDialer(options("amqp://127.0.0.1:1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -70,6 +72,7 @@ func TestPauseEndsWithTheContext(t *testing.T) {
 }
 
 func TestSuperviseReplacesALostSession(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	r := prometheus.NewRegistry()
@@ -105,6 +108,7 @@ func TestSuperviseReplacesALostSession(t *testing.T) {
 }
 
 func TestSuperviseWaitsForABrokerThatIsAway(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	r := prometheus.NewRegistry()
@@ -122,6 +126,7 @@ func TestSuperviseWaitsForABrokerThatIsAway(t *testing.T) {
 }
 
 func TestSuperviseTakesACorrectedPassword(t *testing.T) {
+	t.Parallel()
 	user := brokertest.User(t, "right")
 	var password atomic.Value
 	password.Store("wrong")
@@ -146,6 +151,7 @@ func TestSuperviseTakesACorrectedPassword(t *testing.T) {
 }
 
 func TestSuperviseEndsWhenServeIsDone(t *testing.T) {
+	t.Parallel()
 	d := NewDialer(options(brokertest.URL(t)))
 	var s *Session
 	if err := Supervise(t.Context(), d, func(_ context.Context, got *Session) error { s = got; return nil }); err != nil {
@@ -157,6 +163,7 @@ func TestSuperviseEndsWhenServeIsDone(t *testing.T) {
 }
 
 func TestSuperviseTriesAgainWhenServeFails(t *testing.T) {
+	t.Parallel()
 	r := prometheus.NewRegistry()
 	o := options(brokertest.URL(t))
 	o.Registerer = r
@@ -174,6 +181,7 @@ func TestSuperviseTriesAgainWhenServeFails(t *testing.T) {
 
 // A session that was lost counts as lost, whatever serve returns about it.
 func TestSuperviseDoesNotTakeALostSessionForDone(t *testing.T) {
+	t.Parallel()
 	rounds := 0
 	err := Supervise(t.Context(), NewDialer(options(brokertest.URL(t))), func(_ context.Context, s *Session) error {
 		if rounds++; rounds == 1 {
@@ -187,6 +195,7 @@ func TestSuperviseDoesNotTakeALostSessionForDone(t *testing.T) {
 }
 
 func TestSuperviseKeepsTheSessionWhileServeDrains(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
 	err := Supervise(ctx, NewDialer(options(brokertest.URL(t))), func(inner context.Context, s *Session) error {
@@ -204,6 +213,7 @@ func TestSuperviseKeepsTheSessionWhileServeDrains(t *testing.T) {
 }
 
 func TestConnectedMeansAllConnections(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	r := prometheus.NewRegistry()

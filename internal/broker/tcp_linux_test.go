@@ -12,6 +12,7 @@ import (
 // A peer that vanished while we wait to send is found by TCP_USER_TIMEOUT, one that vanished while we are silent by
 // keepalive, and both before a minute is over: heartbeats alone do not cover the handshake of a slow broker.
 func TestSocketGivesAVanishedPeerUp(t *testing.T) {
+	t.Parallel()
 	c, err := dialTCP(t.Context(), brokerAddr(t))
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ func secure(t *testing.T, config *tls.Config) (*brokertest.Proxy, string) {
 }
 
 func TestTLSConsumes(t *testing.T) {
+	t.Parallel()
 	ca := brokertest.NewAuthority(t)
 	_, url := secure(t, ca.ServerConfig(t, "127.0.0.1"))
 	o := options(url)
@@ -41,6 +42,7 @@ func TestTLSConsumes(t *testing.T) {
 }
 
 func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
+	t.Parallel()
 	ca, other := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
 	_, wrongName := secure(t, ca.ServerConfig(t, "broker.example"))
 	_, noName := secure(t, ca.ServerConfig(t))
@@ -88,6 +90,7 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 }
 
 func TestClientCertificateRotatesBetweenDials(t *testing.T) {
+	t.Parallel()
 	ca, stranger := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
 	config := ca.ServerConfig(t, "127.0.0.1")
 	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
@@ -128,6 +131,7 @@ func TestClientCertificateRotatesBetweenDials(t *testing.T) {
 // TestCertificatesRotateUnderARunningSession: the authority of both sides is replaced while a session stands. It stays;
 // the next one is made with the new files. In between, when only one of a pair has been written, the dialer goes on trying.
 func TestCertificatesRotateUnderARunningSession(t *testing.T) {
+	t.Parallel()
 	before, after := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
 	now := atomic.Pointer[brokertest.Authority]{}
 	now.Store(before)
@@ -173,6 +177,7 @@ func TestCertificatesRotateUnderARunningSession(t *testing.T) {
 }
 
 func TestSASLExternalLeavesTheCredentialsOut(t *testing.T) {
+	t.Parallel()
 	var wg sync.WaitGroup
 	var p *peer
 	url := listen(t, func(c net.Conn) {

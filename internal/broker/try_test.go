@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 // TestTry: the broker says what it would not take, and nothing is published.
 func TestTry(t *testing.T) {
+	t.Parallel()
 	base := brokertest.URL(t)
 	queue := brokertest.Queue(t, base, brokertest.Name(t, "q"), nil)
 	c := pipe(t, publisher(t, options(base)))
@@ -49,15 +49,11 @@ func TestTry(t *testing.T) {
 
 // TestTryWithoutTheRight: a missing right would meet every message.
 func TestTryWithoutTheRight(t *testing.T) {
+	t.Parallel()
 	const password = "a-password-for-one-test"
 	name := brokertest.User(t, password)
-	brokertest.Ctl(t, "set_permissions", "-p", "/", name, "", "", ".*")
-	u, err := url.Parse(brokertest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(name, password)
-	c := pipe(t, publisher(t, options(u.String())))
+	brokertest.Ctl(t, "set_permissions", name, "", "", ".*")
+	c := pipe(t, publisher(t, options(brokertest.URLAs(t, name, password))))
 	defer c.Close()
 	for range 2 { // the pipe is still good
 		_, err := c.Send(t.Context(), numbered("anything", 1))
@@ -69,8 +65,9 @@ func TestTryWithoutTheRight(t *testing.T) {
 
 // TestPipeTriesLargeMessages: one that the broker does not take is told, and costs no other one its confirm.
 func TestPipeTriesLargeMessages(t *testing.T) {
+	t.Parallel()
+	brokertest.OwnNode(t).MaxSize(50_000)
 	base := brokertest.URL(t)
-	brokertest.MaxSize(t, 50_000)
 	queue := brokertest.Queue(t, base, brokertest.Name(t, "q"), nil)
 	c := pipe(t, publisher(t, options(base)))
 	defer c.Close()

@@ -48,6 +48,7 @@ func stream(r *rand.Rand) (sent, want []byte) {
 }
 
 func TestWireFiltersHoweverTheBytesArrive(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		sent, want := stream(r)
@@ -84,6 +85,7 @@ func TestWireFiltersHoweverTheBytesArrive(t *testing.T) {
 
 // What is no AMQP at all, an HTTP answer or the header of another protocol version, is the library's to judge.
 func TestWireLetsForeignBytesThrough(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"AMQP\x00\x00\x09\x01", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x02\x00\x01\xff\xff\xff\xffabc", "\x02\x00"} {
 		client, server := net.Pipe()
 		go func() {
@@ -98,6 +100,7 @@ func TestWireLetsForeignBytesThrough(t *testing.T) {
 }
 
 func TestWireReportsWhatItHid(t *testing.T) {
+	t.Parallel()
 	client, server := net.Pipe()
 	go func() {
 		_, _ = server.Write(frame(2, 1, header(field("deep", 'A', nested(99)...))))
@@ -110,6 +113,7 @@ func TestWireReportsWhatItHid(t *testing.T) {
 }
 
 func TestWireEndsASilentConnection(t *testing.T) {
+	t.Parallel()
 	client, server := net.Pipe()
 	defer func() { _ = server.Close() }()
 	w := newWire(client, client, func(int) {})
@@ -122,6 +126,7 @@ func TestWireEndsASilentConnection(t *testing.T) {
 }
 
 func TestWireEndsAConnectionThatTakesNothing(t *testing.T) {
+	t.Parallel()
 	client, server := net.Pipe()
 	defer func() { _ = server.Close() }()
 	w := newWire(client, client, func(int) {})

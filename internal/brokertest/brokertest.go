@@ -1,106 +1,15 @@
-// Package brokertest gives tests a real RabbitMQ: the one at AMQP_URL (see scripts/broker.sh). It starts none, fakes
-// none and never skips: without a broker the test fails.
+// Package brokertest gives each test a real RabbitMQ: a virtual host of its own on the node at AMQP_URL (see
+// scripts/broker.sh), or, for a test that changes the node itself, a second node that one test uses at a time. It fakes
+// nothing and never skips: without a broker the test fails.
 package brokertest
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
-	"os"
-	"os/exec"
 	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
-
-// URL returns the broker's URL with rights to everything.
-func URL(t testing.TB) string {
-	t.Helper()
-	u := os.Getenv("AMQP_URL")
-	if u == "" {
-		t.Fatal("AMQP_URL is unset: run the tests below scripts/broker.sh run 0 …")
-	}
-	return u
-}
-
-// Ctl runs rabbitmqctl on the broker's node and returns its output without table headers. It takes about a second.
-func Ctl(t testing.TB, args ...string) string {
-	t.Helper()
-	out, err := ctl(args...)
-	if err != nil {
-		t.Fatalf("rabbitmqctl %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return out
-}
-
-func ctl(args ...string) (string, error) {
-	path := os.Getenv("BROKER_CTL")
-	if path == "" {
-		return "", fmt.Errorf("BROKER_CTL is unset: run the tests below scripts/broker.sh run 0 …")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, path, append([]string{"-q"}, args...)...).CombinedOutput()
-	return string(out), err
-}
-
-// CtlLater runs rabbitmqctl when the test ends, whatever becomes of it: the way to undo an alarm or a password.
-func CtlLater(t testing.TB, args ...string) {
-	t.Helper()
-	t.Cleanup(func() {
-		if out, err := ctl(args...); err != nil {
-			t.Errorf("rabbitmqctl %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	})
-}
-
-// Vhost creates a virtual host for this test alone and returns the URL of the broker with it. Two calls of rabbitmqctl:
-// where unique names do, Name is faster.
-func Vhost(t testing.TB) string {
-	t.Helper()
-	base, err := url.Parse(URL(t))
-	if err != nil {
-		t.Fatal("AMQP_URL cannot be parsed")
-	}
-	name := Name(t, "vhost")
-	Ctl(t, "add_vhost", name)
-	CtlLater(t, "delete_vhost", name)
-	Ctl(t, "set_permissions", "-p", name, base.User.Username(), ".*", ".*", ".*")
-	base.Path = "/" + name
-	return base.String()
-}
-
-// User creates a user for this test alone, with all rights in the virtual host of the broker's URL, and returns its name.
-func User(t testing.TB, password string) string {
-	t.Helper()
-	base, err := url.Parse(URL(t))
-	if err != nil {
-		t.Fatal("AMQP_URL cannot be parsed")
-	}
-	name := Name(t, "user")
-	Ctl(t, "add_user", name, password)
-	CtlLater(t, "delete_user", name)
-	vhost := "/"
-	if len(base.Path) > 1 {
-		vhost = base.Path[1:]
-	}
-	Ctl(t, "set_permissions", "-p", vhost, name, ".*", ".*", ".*")
-	return name
-}
-
-// MaxSize makes the broker refuse larger bodies than that, in bytes, until the test has ended. Channels that are open already
-// keep what they have.
-func MaxSize(t testing.TB, bytes int) {
-	t.Helper()
-	// Newer brokers read it from a place of its own.
-	const set = "application:set_env(rabbit, max_message_size, %s), persistent_term:put(max_message_size, %s)."
-	was := strings.TrimSpace(Ctl(t, "eval", "{ok, N} = application:get_env(rabbit, max_message_size), N."))
-	CtlLater(t, "eval", fmt.Sprintf(set, was, was))
-	Ctl(t, "eval", fmt.Sprintf(set, strconv.Itoa(bytes), strconv.Itoa(bytes)))
-}
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 

@@ -8,6 +8,7 @@ import (
 
 // TestAMQPURLMeansTheSameToTheClient compares what is documented, and what checks rely on, with the client library.
 func TestAMQPURLMeansTheSameToTheClient(t *testing.T) {
+	t.Parallel()
 	for raw, vhost := range map[string]string{
 		"amqp://h": "/", "amqp://h/": "/", "amqp://h/%2f": "/", "amqp://h/%2F": "/", "amqp://h:1234/orders": "orders", "amqps://me@h/a%2fb": "a/b",
 		"amqp://u:p@ss@h/%40x": "@x", "amqps://u:p%40%2f%3a%23@[::1]:5671/v": "v", "amqp://h/%2fx": "/x",

@@ -8,6 +8,7 @@ import (
 // TestBadValues is the list of bad configurations: each is refused with one line that names the variable. (What stands
 // in files is in secret_test.go and tls_test.go, what a preset cannot do anything with in internal/app.)
 func TestBadValues(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("n", 300)
 	for _, tc := range []struct{ env, says string }{
 		// Service name.
@@ -290,6 +291,7 @@ func manyDelays(n int) string {
 
 // TestBadCombinations are settings that are fine each on its own.
 func TestBadCombinations(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		variable, says string
 		env            []string
@@ -315,6 +317,7 @@ func TestBadCombinations(t *testing.T) {
 }
 
 func TestWindowMustFitIntoMemory(t *testing.T) {
+	t.Parallel()
 	const mib = 1 << 20
 	const publish, outbox = "SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_OUTBOX_DSN=postgres://h/d?sslmode=verify-full"
 	base := []string{"SIDECAR_SERVICE=a-b"}
@@ -361,6 +364,7 @@ func TestWindowMustFitIntoMemory(t *testing.T) {
 }
 
 func TestValuesThatLookBadAndAreNot(t *testing.T) {
+	t.Parallel()
 	for _, env := range []string{
 		"SIDECAR_AMQP_URL=amqp://u:p@ss@h/", "SIDECAR_AMQP_URL=amqp://h", "SIDECAR_AMQP_URL=amqp://h/", "SIDECAR_AMQP_URL=amqp://h/%2f",
 		"SIDECAR_AMQP_URL=amqps://u@[::1]:5671/v-host_1", "SIDECAR_AMQP_PASSWORD=p@:/?#[]% ü", "SIDECAR_SERVICE=noprefix", "SIDECAR_SERVICE=a-",

@@ -6,6 +6,7 @@ import (
 )
 
 func TestEffective(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	write(t, file, "0123456789abcdef\n")
 	c := load(

@@ -38,6 +38,7 @@ func refuse(t testing.TB, variable string, environ ...string) string {
 }
 
 func TestDefaultsAreThoseOfTheContract(t *testing.T) {
+	t.Parallel()
 	c := load(t)
 	urls, err := c.AMQP.URLs()
 	if err != nil || len(urls) != 1 || urls[0] != "amqp://guest:guest@127.0.0.1:5672/" {
@@ -83,6 +84,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 }
 
 func TestEveryVariableCanBeSet(t *testing.T) {
+	t.Parallel()
 	c := load(
 		t, "SIDECAR_MAX_RETRIES=0", "SIDECAR_RETRY_DELAYS=1s, 2m", "SIDECAR_PARK_ON_STATUS=400,413,422", "SIDECAR_APP_DOWN=retry",
 		"SIDECAR_REQUEUE_DELAY_MIN=250ms", "SIDECAR_REQUEUE_DELAY_MAX=250ms", "SIDECAR_RETRY_AFTER_MAX=1m30s", "SIDECAR_CRASH_LIMIT=3",
@@ -113,6 +115,7 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 }
 
 func TestEveryProblemInOneGo(t *testing.T) {
+	t.Parallel()
 	_, err := Load([]string{
 		"SIDECAR_CONCURENCY=5", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_APP_TIMEOUT=30", "SIDECAR_AMQP_URL=http://guest:hunter2@h/",
 		"SIDECAR_PREFETCH=0", "SIDECAR_LOG_FORMAT=xml", "SIDECAR_AAA=1",
@@ -142,6 +145,7 @@ func TestEveryProblemInOneGo(t *testing.T) {
 }
 
 func TestEmptyMeansUnset(t *testing.T) {
+	t.Parallel()
 	var environ []string
 	for _, s := range Describe(plain) {
 		for _, v := range s.Variables {
@@ -171,12 +175,14 @@ func TestOnlyTheArgumentIsRead(t *testing.T) {
 }
 
 func TestFirstOfTwoCounts(t *testing.T) {
+	t.Parallel()
 	if c := load(t, "SIDECAR_CONCURRENCY=3", "SIDECAR_CONCURRENCY=4"); c.Window.Concurrency != 3 {
 		t.Errorf("concurrency %d", c.Window.Concurrency)
 	}
 }
 
 func TestWarnings(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ env, want string }{
 		{"SIDECAR_APP_URL=http://app.example:80/", "SIDECAR_APP_URL: the app is not on this machine: messages leave it, unencrypted"},
 		{"SIDECAR_APP_URL=https://app.example/", "SIDECAR_APP_URL: the app is not on this machine: messages leave it"},
@@ -210,6 +216,7 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestSeveralWarnings(t *testing.T) {
+	t.Parallel()
 	c := load(t, "SIDECAR_APP_URL=http://app/", "SIDECAR_APP_TOKEN=abc", "SIDECAR_CONTROL_ADDR=:9091", "SIDECAR_CONTROL_TOKEN=0123456789abcdef")
 	if w := strings.Join(c.Warnings(), "\n"); strings.Count(w, "\n") != 2 || !strings.Contains(w, "SIDECAR_APP_TOKEN: goes over") ||
 		!strings.Contains(w, "SIDECAR_CONTROL_ADDR: can be reached") {

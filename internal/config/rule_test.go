@@ -8,6 +8,7 @@ import (
 
 // TestRule: what is judged from outside stands among the other problems, unless it may follow from one of them.
 func TestRule(t *testing.T) {
+	t.Parallel()
 	rule := Rule(func(c *Config, reject func(string, ...string)) {
 		if c.Window.Concurrency != 3 || c.Process.LogFormat != "json" {
 			t.Errorf("the rule sees %+v", c)

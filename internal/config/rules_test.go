@@ -7,6 +7,7 @@ import (
 
 // TestTagsAreSound holds the structs to what the rest of the package takes for granted.
 func TestTagsAreSound(t *testing.T) {
+	t.Parallel()
 	names := map[string]bool{}
 	known := map[string]bool{}
 	for _, s := range sections(&Config{}) {
@@ -44,6 +45,7 @@ func TestTagsAreSound(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Size{"0": 0, "1": 1, "1000": 1000, "1KiB": 1024, "1024": 1024, "3MiB": 3 << 20, "2GiB": 2 << 30} {
 		got, err := parseSize(text)
 		if err != nil || got != want {

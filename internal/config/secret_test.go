@@ -32,6 +32,7 @@ func valueOf(t testing.TB, s Secret) string {
 }
 
 func TestSecretIsNeverPrinted(t *testing.T) {
+	t.Parallel()
 	s := literal("X", canary)
 	type holder struct {
 		Exported   Secret
@@ -68,6 +69,7 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 }
 
 func TestConfigPrintsNoSecret(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
 	write(t, file, "0123456789"+canary)
@@ -85,6 +87,7 @@ func TestConfigPrintsNoSecret(t *testing.T) {
 }
 
 func TestSecretFile(t *testing.T) {
+	t.Parallel()
 	for content, want := range map[string]string{
 		"pw": "pw", "pw\n": "pw", "pw\r\n": "pw", "pw\n\n": "pw\n", " pw ": " pw ", "p@:/?#[]%": "p@:/?#[]%",
 		strings.Repeat("x", maxSecret): strings.Repeat("x", maxSecret),
@@ -100,6 +103,7 @@ func TestSecretFile(t *testing.T) {
 
 // TestSecretFileAsKubernetesMountsIt replaces the whole directory behind a symbolic link, as the kubelet does.
 func TestSecretFileAsKubernetesMountsIt(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for version, pw := range map[string]string{"..1": "first", "..2": "again"} { // of one length
 		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
@@ -159,6 +163,7 @@ func TestSecretFileIsReadAgainOnlyWhenItChanged(t *testing.T) {
 }
 
 func TestSecretFileGoneBadKeepsTheLastGoodValue(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "f")
 	write(t, file, "amqp://u:"+canary+"@h/")
 	c := load(t, "SIDECAR_AMQP_URL_FILE="+file)
@@ -182,6 +187,7 @@ func TestSecretFileGoneBadKeepsTheLastGoodValue(t *testing.T) {
 }
 
 func TestSecretFileRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	write(t, at("empty"), "")
@@ -224,6 +230,7 @@ func TestSecretFileRefused(t *testing.T) {
 
 // TestControlTokens: neither of the two shows when they are refused for being the same, wherever they come from.
 func TestControlTokens(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "f")
 	write(t, file, "0123456789"+canary+"\n")
 	for _, env := range [][]string{
@@ -241,6 +248,7 @@ func TestControlTokens(t *testing.T) {
 }
 
 func TestUnsetSecret(t *testing.T) {
+	t.Parallel()
 	var s Secret
 	if v, err := s.Value(); v != "" || err != nil || s.IsSet() {
 		t.Errorf("got %q, %v, %v", v, err, s.IsSet())
@@ -248,6 +256,7 @@ func TestUnsetSecret(t *testing.T) {
 }
 
 func TestAMQPURLNeverShows(t *testing.T) {
+	t.Parallel()
 	for _, v := range []string{
 		"amqp://u:%s%%zz@h/", "amqp://u:1/%s@h/", "amqp://u:1?%s@h/", "amqp://u:1#%s@h/", "amqp://u:%s/x@h", "amqp://u:%s,x@h/", "%s", "amqps:%s",
 		"amqp://u:p@h/?%s", "amqp://u:p@h:%s/", "amqp://%s$/", "amqp://[%s/", "amqp://u:p@h/ %s", "amqp://u:1,%s@h", "amqp://u\n%s@h",

@@ -37,6 +37,7 @@ func certificate(t testing.TB, notAfter time.Time) (cert, key string) {
 }
 
 func TestTLSFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)

@@ -10,6 +10,7 @@ import (
 const collector = "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318"
 
 func TestTracing(t *testing.T) {
+	t.Parallel()
 	c := load(t, collector).Tracing
 	if c.Endpoint != "http://127.0.0.1:4318/v1/traces" || c.Timeout != 10*time.Second || c.Compression != "none" || len(c.Headers) != 0 ||
 		c.ServiceName != "wms-cincout" || c.Resource["service.name"] != "wms-cincout" || c.Sampler != "parentbased_always_on" || c.SamplerArg != 1 {
@@ -49,6 +50,7 @@ func TestTracing(t *testing.T) {
 }
 
 func TestTracingOff(t *testing.T) {
+	t.Parallel()
 	for _, off := range [][]string{
 		nil,
 		{collector, "OTEL_SDK_DISABLED=TRUE"},
@@ -68,6 +70,7 @@ func TestTracingOff(t *testing.T) {
 }
 
 func TestTracingRefused(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ env, says string }{
 		{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf"},
 		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/json", "one way only"},

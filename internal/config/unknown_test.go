@@ -6,6 +6,7 @@ import (
 )
 
 func TestUnknownNameSuggestsTheNearest(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"SIDECAR_AMQP_PASSWROD":       "SIDECAR_AMQP_PASSWORD",
 		"SIDECAR_AMQP_PASWORD_FILE":   "SIDECAR_AMQP_PASSWORD_FILE",
@@ -32,6 +33,7 @@ func TestUnknownNameSuggestsTheNearest(t *testing.T) {
 }
 
 func TestUnknownNameStaysOnOneLine(t *testing.T) {
+	t.Parallel()
 	_, err := Load([]string{"SIDECAR_SERVICE=a-b", "SIDECAR_X\nSIDECAR_Y=1", "SIDECAR_" + strings.Repeat("Z", 5000) + "=1"})
 	if err == nil || strings.Count(err.Error(), "\n") != 1 || len(err.Error()) > 500 {
 		t.Errorf("got %v", err)
@@ -41,6 +43,7 @@ func TestUnknownNameStaysOnOneLine(t *testing.T) {
 // TestServiceLinks holds what Kubernetes puts into every container of a namespace with Services "sidecar" and
 // "sidecar-web".
 func TestServiceLinks(t *testing.T) {
+	t.Parallel()
 	c := load(
 		t, "SIDECAR_SERVICE_HOST=10.0.0.1", "SIDECAR_SERVICE_PORT=80", "SIDECAR_SERVICE_PORT_HTTP=80", "SIDECAR_PORT=tcp://10.0.0.1:80",
 		"SIDECAR_PORT_80_TCP=tcp://10.0.0.1:80", "SIDECAR_PORT_80_TCP_PROTO=tcp", "SIDECAR_PORT_80_TCP_PORT=80", "SIDECAR_PORT_80_TCP_ADDR=10.0.0.1",
@@ -59,6 +62,7 @@ func TestServiceLinks(t *testing.T) {
 }
 
 func TestDistance(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		a, b string
 		want int

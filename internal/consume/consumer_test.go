@@ -28,6 +28,7 @@ func bodies(n int) []string {
 }
 
 func TestEveryMessageIsAckedOnce(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		s.add(m.MessageID)
@@ -45,6 +46,7 @@ func TestEveryMessageIsAckedOnce(t *testing.T) {
 }
 
 func TestAStuckMessageDoesNotHoldTheOthers(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if m.MessageID == "m0" {
@@ -59,6 +61,7 @@ func TestAStuckMessageDoesNotHoldTheOthers(t *testing.T) {
 }
 
 func TestRetryUntilParked(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if n := s.add(m.MessageID); n != m.RetryCount+1 {
@@ -78,6 +81,7 @@ func TestRetryUntilParked(t *testing.T) {
 }
 
 func TestDispositionsLeaveTheirTrace(t *testing.T) {
+	t.Parallel()
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		o := answer(200)
 		o.Detail, o.Unknown = "because", m.MessageID == "unknown"
@@ -104,6 +108,7 @@ func TestDispositionsLeaveTheirTrace(t *testing.T) {
 }
 
 func TestRequeueIsNotCounted(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if m.RetryCount != 0 {
@@ -123,6 +128,7 @@ func TestRequeueIsNotCounted(t *testing.T) {
 
 // TestTooEarlyMessagesStarveNobody puts many times the window of messages that are never due before others that are.
 func TestTooEarlyMessagesStarveNobody(t *testing.T) {
+	t.Parallel()
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if strings.HasPrefix(m.MessageID, "early") {
 			if m.RetryCount != 0 {
@@ -154,6 +160,7 @@ func (f *failing) Publish(ctx context.Context, p *broker.Publication) error {
 }
 
 func TestParkIsTriedUntilConfirmed(t *testing.T) {
+	t.Parallel()
 	f := &failing{}
 	f.left.Store(2)
 	r := start(t, always(500), settings{maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
@@ -169,6 +176,7 @@ func TestParkIsTriedUntilConfirmed(t *testing.T) {
 
 // TestNothingCanBeParked: with every slot stuck nothing moves, which must show; once parking works all of it goes.
 func TestNothingCanBeParked(t *testing.T) {
+	t.Parallel()
 	f := &failing{}
 	f.left.Store(1 << 30)
 	r := start(t, always(500), settings{concurrency: 2, prefetch: 4, maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
@@ -185,6 +193,7 @@ func TestNothingCanBeParked(t *testing.T) {
 }
 
 func TestPaceSpacesOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pace{interval: time.Second}
 		for want := range 3 {
@@ -200,6 +209,7 @@ func TestPaceSpacesOut(t *testing.T) {
 }
 
 func TestDrainGivesBackWhatCannotBeParked(t *testing.T) {
+	t.Parallel()
 	f := &failing{}
 	f.left.Store(1 << 30)
 	r := start(t, always(500), settings{maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
@@ -213,6 +223,7 @@ func TestDrainGivesBackWhatCannotBeParked(t *testing.T) {
 }
 
 func TestDetourThatFailsHoldsInstead(t *testing.T) {
+	t.Parallel()
 	f := &failing{}
 	f.left.Store(1 << 30)
 	var s seen
@@ -227,6 +238,7 @@ func TestDetourThatFailsHoldsInstead(t *testing.T) {
 }
 
 func TestPauseReturnsWhatHadNoTurn(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	var posted atomic.Int64
 	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
@@ -248,6 +260,7 @@ func TestPauseReturnsWhatHadNoTurn(t *testing.T) {
 }
 
 func TestAppThatIsAwayCostsNothing(t *testing.T) {
+	t.Parallel()
 	var away atomic.Bool
 	away.Store(true)
 	var attempts atomic.Int64
@@ -276,6 +289,7 @@ func TestAppThatIsAwayCostsNothing(t *testing.T) {
 }
 
 func TestRetryAfterPausesTheReplica(t *testing.T) {
+	t.Parallel()
 	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
 		o := answer(503)
 		o.RetryAfter = time.Hour
@@ -289,6 +303,7 @@ func TestRetryAfterPausesTheReplica(t *testing.T) {
 }
 
 func TestAPanicTakesNobodyAlong(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if m.MessageID == "bad" && s.add("bad") == 1 {
@@ -305,6 +320,7 @@ func TestAPanicTakesNobodyAlong(t *testing.T) {
 }
 
 func TestServeAfterStopDoesNothing(t *testing.T) {
+	t.Parallel()
 	r := start(t, always(200), settings{})
 	r.eventually("active", func() bool { return r.Active() })
 	c := r.Consumer
@@ -315,6 +331,7 @@ func TestServeAfterStopDoesNothing(t *testing.T) {
 }
 
 func TestSubscribeFails(t *testing.T) {
+	t.Parallel()
 	r := start(t, always(200), settings{})
 	r.eventually("active", func() bool { return r.Active() })
 	d := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{r.url}, nil }})
@@ -330,6 +347,7 @@ func TestSubscribeFails(t *testing.T) {
 }
 
 func TestMessageAgeAndRetriesAreObserved(t *testing.T) {
+	t.Parallel()
 	r := start(t, always(200), settings{})
 	r.eventuallyDeclared()
 	ch := brokertest.Channel(t, r.url)

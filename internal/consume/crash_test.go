@@ -81,6 +81,7 @@ func (r *rig) parked() amqp.Delivery {
 
 // TestAPanicIsACrash: a message that the sidecar itself fails over does not go round for ever.
 func TestAPanicIsACrash(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		s.add(m.MessageID)
@@ -103,6 +104,7 @@ func TestAPanicIsACrash(t *testing.T) {
 
 // TestAPanicIsACrashWithoutAnyWayToRetry: the journal keeps the count.
 func TestAPanicIsACrashWithoutAnyWayToRetry(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		s.add(m.MessageID)
@@ -116,6 +118,7 @@ func TestAPanicIsACrashWithoutAnyWayToRetry(t *testing.T) {
 
 // TestAPanicWhileJudgingAPanic must not end the process either.
 func TestAPanicWhileJudgingAPanic(t *testing.T) {
+	t.Parallel()
 	log := &lines{}
 	c := &Consumer{o: Options{Plan: &topology.Plan{}, Logger: telemetry.NewLogger(log, "debug", "json")}}
 	w := &worker{c: c, watch: guard(t, t.TempDir(), 1).Watch(0), met: true}
@@ -129,6 +132,7 @@ func TestAPanicWhileJudgingAPanic(t *testing.T) {
 
 // TestAPanicBesideTheWorkers: publishing happens on goroutines of its own.
 func TestAPanicBesideTheWorkers(t *testing.T) {
+	t.Parallel()
 	var once sync.Once
 	r := start(t, always(500), settings{publisher: func(p Publisher) Publisher {
 		return publisher(func(ctx context.Context, pub *broker.Publication) error {
@@ -157,6 +161,7 @@ func reset() message.Outcome {
 
 // TestCrashesOfTheApp: the message that kills the app is parked, those that were there when it died are not.
 func TestCrashesOfTheApp(t *testing.T) {
+	t.Parallel()
 	var s seen
 	together := make(chan struct{})
 	var arrivals sync.WaitGroup
@@ -202,6 +207,7 @@ func (r *rig) warm() (sent int) {
 
 // TestABrokenConnectionIsNoCrash while somebody still listens.
 func TestABrokenConnectionIsNoCrash(t *testing.T) {
+	t.Parallel()
 	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome { return reset() }),
 		settings{crashes: guard(t, t.TempDir(), 1), maxRetries: 1})
 	r.publish("a")
@@ -212,6 +218,7 @@ func TestABrokenConnectionIsNoCrash(t *testing.T) {
 
 // TestASuspectIsParkedWithoutAnotherTry once it has had its crashes; before, its count is written down first.
 func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
+	t.Parallel()
 	for limit, tries := range map[int]int{2: 0, 3: 1} {
 		var s seen
 		in := &message.Message{MessageID: "bad", Body: []byte("bad")}
@@ -272,6 +279,7 @@ func hanging(t *testing.T, s *seen) (r *rig, let chan struct{}, warm int) {
 
 // TestWaitingForATurnEndsWithTheDrain.
 func TestWaitingForATurnEndsWithTheDrain(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r, _, _ := hanging(t, &s)
 	if d := r.drain(0); d.Interrupted != 2 || s.of("second") != 0 {
@@ -286,6 +294,7 @@ func TestWaitingForATurnEndsWithTheDrain(t *testing.T) {
 
 // TestWaitingForATurnOutlastsTheSession: what the broker delivers again must not be POSTed by the old session too.
 func TestWaitingForATurnOutlastsTheSession(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r, let, warm := hanging(t, &s)
 	r.proxy.Cut()

@@ -12,6 +12,7 @@ import (
 )
 
 func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
+	t.Parallel()
 	begun := make(chan struct{}, 8)
 	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
 		begun <- struct{}{}
@@ -34,6 +35,7 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 }
 
 func TestDrainInterruptsWhenTheGraceExpires(t *testing.T) {
+	t.Parallel()
 	r := start(t, dispatcher(func(ctx context.Context, _ *message.Message) message.Outcome {
 		<-ctx.Done()
 		return message.Outcome{Failure: message.FailureInterrupted, Err: context.Cause(ctx), RetryAfter: -1}
@@ -48,6 +50,7 @@ func TestDrainInterruptsWhenTheGraceExpires(t *testing.T) {
 }
 
 func TestDrainWakesSleepers(t *testing.T) {
+	t.Parallel()
 	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
 		o := answer(425)
 		o.RetryAfter = time.Hour
@@ -62,6 +65,7 @@ func TestDrainWakesSleepers(t *testing.T) {
 }
 
 func TestDrainWithoutABroker(t *testing.T) {
+	t.Parallel()
 	r := start(t, always(200), settings{})
 	r.publish("a")
 	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })

@@ -25,6 +25,7 @@ func (r *rig) withoutBinding(id string) {
 
 // TestUnprovenBindingIsProvenByAPublish: with nobody to vouch for the binding, the first retry must not be a reject.
 func TestUnprovenBindingIsProvenByAPublish(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if s.add(m.MessageID) <= 3 {
@@ -42,6 +43,7 @@ func TestUnprovenBindingIsProvenByAPublish(t *testing.T) {
 
 // TestProofIsRenewed: a binding that was there can be deleted, so a proof counts for a while only.
 func TestProofIsRenewed(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if s.add(m.MessageID) == 1 {
@@ -58,6 +60,7 @@ func TestProofIsRenewed(t *testing.T) {
 // TestUnverifiedNeverRejects: where nobody looks whether the binding stays, every retry is a publish, which comes back
 // when it has gone.
 func TestUnverifiedNeverRejects(t *testing.T) {
+	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if s.add(m.MessageID) == 1 {

@@ -16,6 +16,7 @@ import (
 // TestLateAnswerOfALostSession is the stale-ack experiment: an answer that arrives after the reconnect must not touch
 // anything but its own, old, delivery, which the broker has requeued meanwhile.
 func TestLateAnswerOfALostSession(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	var once sync.Once
 	var s seen
@@ -44,6 +45,7 @@ func TestLateAnswerOfALostSession(t *testing.T) {
 
 // TestLateFailureParksNothing: the message of a lost session has a second delivery with a fate of its own.
 func TestLateFailureParksNothing(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
@@ -68,6 +70,7 @@ func TestLateFailureParksNothing(t *testing.T) {
 }
 
 func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
@@ -90,6 +93,7 @@ func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
 }
 
 func TestSleepersAndParksOfALostSessionEnd(t *testing.T) {
+	t.Parallel()
 	f := &failing{}
 	f.left.Store(1 << 30)
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
@@ -112,6 +116,7 @@ func TestSleepersAndParksOfALostSessionEnd(t *testing.T) {
 }
 
 func TestQueueDeletedUnderTheConsumer(t *testing.T) {
+	t.Parallel()
 	r := start(t, always(200), settings{})
 	r.publish("a")
 	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })

@@ -44,6 +44,7 @@ func (r *rig) redriven(id, reply string, more amqp.Table) {
 // TestVerdictIsTold: whoever redrove a message and asked is told what became of it, once it is settled and not before; a
 // message that went back to its queue has no verdict yet.
 func TestVerdictIsTold(t *testing.T) {
+	t.Parallel()
 	early := true
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		switch m.MessageID {
@@ -99,6 +100,7 @@ func TestVerdictIsTold(t *testing.T) {
 
 // TestNobodyIsTold: an address that is none is never written to, and one that has gone costs nothing.
 func TestNobodyIsTold(t *testing.T) {
+	t.Parallel()
 	r := start(t, always(200), settings{})
 	victim := brokertest.Queue(t, r.url, brokertest.Name(t, "victim"), nil)
 	r.redriven("forged", message.ReplyTo(victim, "1"), nil)

@@ -11,6 +11,7 @@ import (
 // TestWindowNeverPassesAnUnfinishedTag finishes random tags in random order by random means and checks every ack the
 // window proposes against a plain model of what the broker holds.
 func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		prefetch := 1 + r.IntN(200)
@@ -76,6 +77,7 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 }
 
 func TestWindowStuckHead(t *testing.T) {
+	t.Parallel()
 	w := newWindow(4)
 	for tag := uint64(2); tag <= 4; tag++ {
 		w.ack(tag, 0)
@@ -101,6 +103,7 @@ func TestWindowStuckHead(t *testing.T) {
 // What waits behind a head that moves is passed by it soon; acking it singly at once would cost a frame per message as
 // soon as an answer takes longer than a tick.
 func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
+	t.Parallel()
 	a := &recording{}
 	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), "q", func() float64 { return 0 }, func() float64 { return 0 }))
 	s.stuck.Stop()
@@ -158,6 +161,7 @@ func (r *recording) last() acked {
 
 // A tag that is finished twice, the second time when it has long been forgotten, changes nothing.
 func TestWindowForgetsWhatItHasFinished(t *testing.T) {
+	t.Parallel()
 	w := newWindow(64)
 	for tag := uint64(1); tag <= 64; tag++ {
 		w.ack(tag, 0)

@@ -21,6 +21,7 @@ func met(p process, m *message.Message) (crashes int, due bool) {
 }
 
 func TestWhatWasInHandIsSuspected(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
 	p.enter(t, 0, arrived("a"))
@@ -42,6 +43,7 @@ func TestWhatWasInHandIsSuspected(t *testing.T) {
 }
 
 func TestWhatIsDoneIsNotSuspected(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
 	p.enter(t, 0, arrived("a")).Leave(false)
@@ -53,6 +55,7 @@ func TestWhatIsDoneIsNotSuspected(t *testing.T) {
 }
 
 func TestACleanEndSuspectsNobody(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
 	p.enter(t, 0, arrived("a")) // whatever does not let go
@@ -64,6 +67,7 @@ func TestACleanEndSuspectsNobody(t *testing.T) {
 
 // TestTheJournalAloneCounts: without any way to publish the count, and with suspects that outlive several processes.
 func TestTheJournalAloneCounts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
 	p.enter(t, 0, arrived("a"))
@@ -89,6 +93,7 @@ func TestTheJournalAloneCounts(t *testing.T) {
 
 // TestACrashWithCompanyIsNotEnough: the neighbours of a message that kills must not go with it.
 func TestACrashWithCompanyIsNotEnough(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
 	p.enter(t, 0, arrived("a"))
@@ -102,6 +107,7 @@ func TestACrashWithCompanyIsNotEnough(t *testing.T) {
 }
 
 func TestAClaimThatFailedComesBack(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
 	p.enter(t, 0, arrived("a"))
@@ -129,6 +135,7 @@ func TestAClaimThatFailedComesBack(t *testing.T) {
 }
 
 func TestWhatComesBackKeepsItsCrashes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
 	w := p.enter(t, 0, arrived("a"))
@@ -149,6 +156,7 @@ func TestWhatComesBackKeepsItsCrashes(t *testing.T) {
 }
 
 func TestTheOldestSuspectIsForgotten(t *testing.T) {
+	t.Parallel()
 	p := begin(t, t.TempDir())
 	const room = 64
 	for i := range room + 1 {
@@ -165,6 +173,7 @@ func TestTheOldestSuspectIsForgotten(t *testing.T) {
 }
 
 func TestOldSuspectsAreForgotten(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
 	id := p.Watch(0).hasher.identify(arrived("a"))
@@ -179,6 +188,7 @@ func TestOldSuspectsAreForgotten(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
+	t.Parallel()
 	x := newHasher()
 	id := x.identify(arrived("a"))
 	back := arrived("a") // from the retry queue
@@ -202,6 +212,7 @@ func TestIdentity(t *testing.T) {
 }
 
 func TestAloneMeansAlone(t *testing.T) {
+	t.Parallel()
 	var turns turns
 	first, err := turns.enter(t.Context(), false)
 	if err != nil || !turns.solitary(first) {
@@ -246,6 +257,7 @@ func (t *turns) wanted() int {
 }
 
 func TestCrashesOfTheApp(t *testing.T) {
+	t.Parallel()
 	p := begin(t, t.TempDir())
 	m := arrived("a")
 	w := p.enter(t, 0, m)

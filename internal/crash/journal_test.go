@@ -17,6 +17,7 @@ func file(dir string) string { return filepath.Join(dir, fileName("q", 0)) }
 
 // TestUnusableDirectory: a guard that was asked for and cannot work is a mistake to report.
 func TestUnusableDirectory(t *testing.T) {
+	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -30,6 +31,7 @@ func TestUnusableDirectory(t *testing.T) {
 
 // TestWhatIsNotAJournalIsLeftAlone and does not keep the sidecar from having one.
 func TestWhatIsNotAJournalIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	target := filepath.Join(t.TempDir(), "target")
 	for name, plant := range map[string]func(path string) error{
 		"text":      func(p string) error { return os.WriteFile(p, []byte("somebody's notes\n"), 0o600) },
@@ -65,6 +67,7 @@ func TestWhatIsNotAJournalIsLeftAlone(t *testing.T) {
 
 // TestDamagedJournals lose what is damaged, nothing else, and are used again.
 func TestDamagedJournals(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		damage func(b []byte) []byte
 		want   int // crashes of the message in the second slot
@@ -112,6 +115,7 @@ func TestDamagedJournals(t *testing.T) {
 
 // TestReplicasShareADirectory: each has a journal of its own, and a dead one's is taken by who comes next.
 func TestReplicasShareADirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a, b := begin(t, dir), begin(t, dir)
 	if a.journal.path == b.journal.path {
@@ -130,6 +134,7 @@ func TestReplicasShareADirectory(t *testing.T) {
 }
 
 func TestTooManyReplicas(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for range maxFiles {
 		begin(t, dir)
@@ -141,6 +146,7 @@ func TestTooManyReplicas(t *testing.T) {
 
 // TestFullDisk: messages go on, one line says that crashes are not counted.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	p := begin(t, t.TempDir())
 	p.die(t)
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)

@@ -26,6 +26,7 @@ var kinds = map[string]amqp.Table{
 }
 
 func TestLookingChangesNothing(t *testing.T) {
+	t.Parallel()
 	for name, args := range kinds {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -66,6 +67,7 @@ func TestLookingChangesNothing(t *testing.T) {
 
 // TestOrderOverManyWindows: the messages of many windows, small and large, are seen in their order and keep it.
 func TestOrderOverManyWindows(t *testing.T) {
+	t.Parallel()
 	for _, change := range []struct {
 		name string
 		args amqp.Table
@@ -97,6 +99,7 @@ func TestOrderOverManyWindows(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	now := time.Now()
 	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format("2006-01-02T15:04:05.000Z") }
@@ -156,6 +159,7 @@ func spaceless(s string) string {
 }
 
 func TestScanIsBounded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(100)...)
 	if views, sum := r.browse(filter(t, "id", "m0050"), Scan{Depth: 40}); len(views) != 0 || sum.Scanned != 40 || sum.Complete() {
@@ -167,6 +171,7 @@ func TestScanIsBounded(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	twin := r.parked("twin", nil)
 	twin.Body = []byte("other")
@@ -190,6 +195,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestVisitEndsTheLook(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(20)...)
 	enough := errors.New("enough")
@@ -208,6 +214,7 @@ func TestVisitEndsTheLook(t *testing.T) {
 }
 
 func TestEmptyAndMissing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	if views, sum := r.browse(Filter{}, Scan{}); len(views) != 0 || sum.Total != 0 || sum.Queue != r.name {
 		t.Errorf("%+v", sum)
@@ -230,6 +237,7 @@ func TestEmptyAndMissing(t *testing.T) {
 }
 
 func TestBrokerAway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.url = "amqp://127.0.0.1:1/"
 	q := r.another()
@@ -243,6 +251,7 @@ func TestBrokerAway(t *testing.T) {
 }
 
 func TestNoDeadLetterQueue(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	plan := *r.plan
 	plan.Park.Queue = ""

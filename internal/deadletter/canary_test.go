@@ -14,6 +14,7 @@ import (
 // TestCanaryNeedsAnAddress: a user who may not publish to the default exchange, through which verdicts come, is told so, and
 // nothing is moved without them.
 func TestCanaryNeedsAnAddress(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *topology.Options) {
 		o.Preset, o.Bindings = topology.PresetPerQueue, []topology.Binding{{Exchange: "domain.events", Key: o.Service}}
 	})
@@ -32,6 +33,7 @@ func TestCanaryNeedsAnAddress(t *testing.T) {
 
 // TestCanaryUnheard: whoever cannot hear the verdicts any more moves nothing else.
 func TestCanaryUnheard(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(20)...)
 	proxy := brokertest.NewProxy(t, r.url)

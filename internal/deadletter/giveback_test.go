@@ -10,6 +10,7 @@ import (
 // TestWhatStaysKeepsItsOrder also when the end of an operation meets messages that are on their way to it: every ack brings
 // another one. Nor is any dropped: what a quorum queue takes back by itself it counts against a delivery limit.
 func TestWhatStaysKeepsItsOrder(t *testing.T) {
+	t.Parallel()
 	for kind, args := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -42,6 +43,7 @@ func TestWhatStaysKeepsItsOrder(t *testing.T) {
 // TestToldToEndAtAnyTime: whenever it comes, what stays is in its order, also when hardly anything had been taken, or much
 // at once.
 func TestToldToEndAtAnyTime(t *testing.T) {
+	t.Parallel()
 	for kind, args := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, nil)

@@ -11,6 +11,7 @@ import (
 
 // TestTimesThatNoCalendarHas: whatever a publisher wrote, what is shown can be written as JSON.
 func TestTimesThatNoCalendarHas(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(
 		r.parked("late", amqp.Table{"x-final-at": "9999-12-31T23:59:59-23:59"}),
@@ -29,6 +30,7 @@ func TestTimesThatNoCalendarHas(t *testing.T) {
 }
 
 func TestUnmet(t *testing.T) {
+	t.Parallel()
 	f := filter(t, "id", "a", "id", "b", "id", "c", "status", "503")
 	again := f // what was met is known to all copies
 	again.Match(&Message{MessageID: "a", Status: 503})
@@ -39,6 +41,7 @@ func TestUnmet(t *testing.T) {
 }
 
 func TestHeaderWithoutAValue(t *testing.T) {
+	t.Parallel()
 	m := Message{Properties: amqp.Delivery{Headers: amqp.Table{"n": "7", "e": ""}}}
 	for condition, want := range map[string]bool{"n": true, "n=": false, "e=": true, "e": true, "n=7": true, "x": false} {
 		if f := filter(t, "header", condition); f.Match(&m) != want {

@@ -16,6 +16,7 @@ import (
 // TestOneAtATime: of two that want the queue in the same moment, in two processes, never both get it, and every message is
 // moved once.
 func TestOneAtATime(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"classic", "quorum without a limit"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -48,6 +49,7 @@ func TestOneAtATime(t *testing.T) {
 
 // TestInUse: an operation of this process is refused at once, one elsewhere after some tries; a look waits a while.
 func TestInUse(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(10)...)
 	holding, release := make(chan struct{}), make(chan struct{})
@@ -89,6 +91,7 @@ func TestInUse(t *testing.T) {
 
 // TestAStrangerConsumes: whatever else consumes the queue, it is left alone.
 func TestAStrangerConsumes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	ch := brokertest.Channel(t, r.url)
 	if err := ch.Qos(1, 0, false); err != nil {
@@ -110,6 +113,7 @@ func TestAStrangerConsumes(t *testing.T) {
 
 // TestLock: who does not get the lock touches no message, and the lock is gone as soon as an operation has ended.
 func TestLock(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(3)...)
 	other := brokertest.Channel(t, r.url)
@@ -142,6 +146,7 @@ func TestLock(t *testing.T) {
 
 // TestWithoutTheRightToLock: the guard alone keeps others out.
 func TestWithoutTheRightToLock(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, map[string]func(*topology.Options){"quorum": quorum}[kind])

@@ -54,6 +54,7 @@ func (r *rig) redrive(o Redrive) Progress {
 // TestWayBack: in every topology a parked message goes where the plan says, says who moved it, and goes on counting or
 // begins anew.
 func TestWayBack(t *testing.T) {
+	t.Parallel()
 	for name, change := range presets {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, change)
@@ -104,6 +105,7 @@ func TestWayBack(t *testing.T) {
 
 // TestRedriveEnds: an app that fails for ever brings back as many as are moved. What was there at the start is moved once.
 func TestRedriveEnds(t *testing.T) {
+	t.Parallel()
 	for _, change := range []string{"fanout", "quorum"} {
 		t.Run(change, func(t *testing.T) {
 			r := newRig(t, presets[change])
@@ -147,6 +149,7 @@ func TestRedriveEnds(t *testing.T) {
 }
 
 func TestSelection(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	other := r.parked("foreign", amqp.Table{"x-original-queue": "another.queue"})
 	other.Headers["x-final-status-code"] = int32(409)
@@ -183,6 +186,7 @@ func TestSelection(t *testing.T) {
 }
 
 func TestRedriveRefuses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	for _, o := range []Redrive{{Selection: Selection{Limit: -1}}, {Canary: -1}, {Canary: 1001}, {Rate: -1}, {Rate: 1e-9}} {
 		if _, err := r.Redrive(t.Context(), o, nil); !errors.Is(err, ErrInvalid) {
@@ -193,6 +197,7 @@ func TestRedriveRefuses(t *testing.T) {
 
 // TestNoWayBack: when the service's queue is gone nothing is moved, and nothing is lost.
 func TestNoWayBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	list := r.numbered(100)
 	r.park(list...)
@@ -224,6 +229,7 @@ sidecar_redriven_total{result="ok"} 0
 
 // TestNoRoomForMoreHeaders: a message that cannot carry the headers of a redrive stays, and the others go.
 func TestNoRoomForMoreHeaders(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	full := r.parked("full", amqp.Table{"big": strings.Repeat("x", 130_700)})
 	r.park(r.parked("a", nil), full, r.parked("b", nil))
@@ -240,6 +246,7 @@ func TestNoRoomForMoreHeaders(t *testing.T) {
 
 // TestToldToEnd: an operation that is told to end finishes what is under way and gives the rest back.
 func TestToldToEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(300)...)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -259,6 +266,7 @@ func TestToldToEnd(t *testing.T) {
 
 // TestCut: whatever moment the connections break in, every message is parked, or on its way, or both.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	for round := range 6 {
 		r := newRig(t, []func(*topology.Options){nil, quorum}[round%2])
 		proxy := brokertest.NewProxy(t, r.url)
@@ -289,20 +297,14 @@ func TestCut(t *testing.T) {
 
 // TestAlarm: a broker that takes no publishes ends the operation, and nothing is lost.
 func TestAlarm(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	r := newRig(t, nil)
 	r.park(r.numbered(50)...)
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
-	undone := false
-	undo := func() {
-		if !undone {
-			undone = true
-			brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.4")
-		}
-	}
-	defer undo()
+	calm := node.Alarm()
 	r.o.Broker.Timeout = 2 * time.Second
 	p, err := r.another().Redrive(t.Context(), Redrive{}, nil)
-	undo()
+	calm()
 	if !errors.Is(err, ErrStopped) || p.Done != 0 {
 		t.Errorf("%+v %v", p, err)
 	}
@@ -346,6 +348,7 @@ func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *Verdict) (stop fun
 }
 
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		verdict func(n int, d *amqp.Delivery) *Verdict
@@ -386,6 +389,7 @@ func TestCanary(t *testing.T) {
 
 // TestCanaryOfAFailedMove: when the canary itself cannot be sent, nobody waits for it.
 func TestCanaryOfAFailedMove(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(5)...)
 	if _, err := brokertest.Channel(t, r.url).QueueDelete(r.plan.Queue, false, false, false); err != nil {
@@ -399,6 +403,7 @@ func TestCanaryOfAFailedMove(t *testing.T) {
 
 // TestEverySecond: what stays and what goes alternate, so windows end while messages are under way.
 func TestEverySecond(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"classic", "quorum without a limit"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, nil)

@@ -45,6 +45,7 @@ func (r *rig) looksInOrder(q *Queue, list []amqp.Publishing, most int) (looks in
 // TestRenewalFails: who may not move the messages round can look as long as that does no harm, and not longer; being refused
 // does none either.
 func TestRenewalFails(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(14)})
 	list := r.numbered(40)
@@ -69,6 +70,7 @@ func TestRenewalFails(t *testing.T) {
 
 // TestLimitAmongOtherArguments: the limit is seen beside whatever else a queue has.
 func TestLimitAmongOtherArguments(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string]amqp.Table{
 		"length": {"x-delivery-limit": int64(3), "x-max-length": int64(100_000)},
 		"chain":  {"x-delivery-limit": int64(9), "x-dead-letter-exchange": "nowhere", "x-overflow": "drop-head"},
@@ -90,6 +92,7 @@ func TestLimitAmongOtherArguments(t *testing.T) {
 
 // TestNegativeLimit: such a queue puts behind everything else what is given back to it.
 func TestNegativeLimit(t *testing.T) {
+	t.Parallel()
 	if strings.HasPrefix(brokertest.Version(t), "3.") {
 		return // refuses to declare it
 	}
@@ -106,6 +109,7 @@ func TestNegativeLimit(t *testing.T) {
 
 // TestWhoMayOnlyRead: who can neither see the limit of a queue nor publish its messages again may not look into one that counts.
 func TestWhoMayOnlyRead(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"classic", "quorum that names none", "quorum with 3"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -131,6 +135,7 @@ func TestWhoMayOnlyRead(t *testing.T) {
 
 // TestWhoMayNotConfigure: who cannot see a limit but may publish takes it for the lowest, and moves the messages round in time.
 func TestWhoMayNotConfigure(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"classic", "quorum that names none", "quorum with 1"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -148,6 +153,8 @@ func TestWhoMayNotConfigure(t *testing.T) {
 // TestTooLargeForTheBroker: one message that the broker would not take a second time does not hold up the others, and costs
 // nothing twice.
 func TestTooLargeForTheBroker(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	r := newRig(t, nil)
 	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(20)})
 	list := r.numbered(61)
@@ -157,7 +164,7 @@ func TestTooLargeForTheBroker(t *testing.T) {
 	if _, err := r.Export(t.Context(), &exported, Selection{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	brokertest.MaxSize(t, 50_000)
+	node.MaxSize(50_000)
 	for i := range 12 {
 		if _, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil && !errors.Is(err, ErrUnfit) {
 			t.Errorf("look %d: %v", i, err)
@@ -182,6 +189,7 @@ func TestTooLargeForTheBroker(t *testing.T) {
 
 // TestUnfitQueues: where a look would lose messages there is none.
 func TestUnfitQueues(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string]amqp.Table{
 		"auto-delete":            nil,
 		"single-active-consumer": {"x-single-active-consumer": true},
@@ -211,6 +219,7 @@ func TestUnfitQueues(t *testing.T) {
 
 // TestImportOfAnExpirationThatIsNone: the line is named, and what came before it is parked.
 func TestImportOfAnExpirationThatIsNone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *topology.Options) { o.QueueType = "quorum" })
 	lines := `{"format":1,"exchange":"","routing_key":"k","properties":{"message_id":"a"},"body":"eA=="}` + "\n" +
 		`{"format":1,"exchange":"","routing_key":"k","properties":{"message_id":"b","expiration":"abc"},"body":"eA=="}` + "\n"

@@ -3,7 +3,6 @@ package deadletter
 import (
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +30,7 @@ func (r *rig) back() (stop func()) {
 // TestRounds: who takes long gives everything back now and then and goes on where it was, so that the broker does not lose
 // its patience. Nothing is moved twice or left out, whatever stays and whatever comes back meanwhile.
 func TestRounds(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"classic", "quorum without a limit", "quorum that names none", "quorum with 20"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -82,6 +82,7 @@ func TestRounds(t *testing.T) {
 // TestNothingIsHeldBetween: with a rate so slow that the broker would lose its patience between two messages, nobody
 // holds anything until the next may go, and others may look. The canary goes on through all of it.
 func TestNothingIsHeldBetween(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(4)...)
 	r.hold = 50 * time.Millisecond
@@ -121,16 +122,8 @@ func TestNothingIsHeldBetween(t *testing.T) {
 // TestImpatientBroker: it takes back what somebody holds for longer than its consumer_timeout, and ends the operation. In rounds
 // that are shorter an operation goes on for as long as it takes.
 func TestImpatientBroker(t *testing.T) {
-	set := func(timeout, tick string) string {
-		return "application:set_env(rabbit, consumer_timeout, " + timeout + "), application:set_env(rabbit, channel_tick_interval, " + tick + ")."
-	}
-	was := regexp.MustCompile(`^\{(\d+|undefined),(\d+)\}`).FindStringSubmatch(brokertest.Ctl(t, "eval",
-		"{ok, T} = application:get_env(rabbit, consumer_timeout), {ok, I} = application:get_env(rabbit, channel_tick_interval), {T, I}."))
-	if was == nil {
-		t.Fatal("the broker does not tell its consumer timeout")
-	}
-	brokertest.CtlLater(t, "eval", set(was[1], was[2]))
-	brokertest.Ctl(t, "eval", set("2000", "250"))
+	t.Parallel()
+	brokertest.OwnNode(t).ConsumerTimeout(2000, 250)
 	r := newRig(t, quorum) // RabbitMQ 4.3 is patient with others
 	r.park(r.numbered(90)...)
 	r.hold = 0

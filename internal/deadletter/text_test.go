@@ -14,6 +14,7 @@ import (
 )
 
 func TestParseRate(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]float64{"20/s": 20, "120/m": 2, "7200/h": 2, "5": 5, "0.5": 0.5, "1e3/s": 1000} {
 		if got, err := ParseRate(text); err != nil || got != want {
 			t.Errorf("%s: %v %v", text, got, err)
@@ -27,6 +28,7 @@ func TestParseRate(t *testing.T) {
 }
 
 func TestConditionsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
 	for _, c := range [][2]string{
 		{"status", "abc"}, {"status", "5"}, {"status", "0xx"}, {"status", "1000"}, {"status", "+50"}, {"status", ""}, {"reason", "because"}, {"older", "5"}, {"older", "-5m"},
 		{"older", "999999999999d"}, {"newer", "x"}, {"header", "=x"}, {"colour", "red"}, {"group", ""},
@@ -49,6 +51,7 @@ func TestConditionsThatMakeNoSense(t *testing.T) {
 }
 
 func TestGlob(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		pattern, s string
 		want       bool
@@ -63,6 +66,7 @@ func TestGlob(t *testing.T) {
 }
 
 func TestNormalise(t *testing.T) {
+	t.Parallel()
 	same := func(a, b string) {
 		t.Helper()
 		if normalise(a) != normalise(b) {
@@ -93,6 +97,7 @@ func everything() amqp.Table {
 }
 
 func TestValuesSurviveJSON(t *testing.T) {
+	t.Parallel()
 	b, err := json.Marshal(Headers(everything()))
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +122,7 @@ func TestValuesSurviveJSON(t *testing.T) {
 }
 
 func TestRecordsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
 	for _, line := range []string{
 		``, `x`, `[]`, `{}`, `{"format":2}`, `{"format":1,"colour":"red"}`, `{"format":1} {}`, `{"format":1,"body":"!"}`, `{"format":1,"headers":{"a":1}}`,
 		`{"format":1,"headers":{"a":{"type":"int32"}}}`, `{"format":1,"headers":{"a":{"type":"int8","value":300}}}`, `{"format":1,"headers":{"a":{"type":"colour","value":1}}}`,
@@ -131,6 +137,7 @@ func TestRecordsThatMakeNoSense(t *testing.T) {
 }
 
 func TestShowBody(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, body, format, text string
 		limit                    int

@@ -19,6 +19,7 @@ import (
 
 // TestExportPurgeImport: what comes back is the same to the byte and to the type, in the same order, with the same Refs.
 func TestExportPurgeImport(t *testing.T) {
+	t.Parallel()
 	for name, change := range presets {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, change)
@@ -105,6 +106,7 @@ func (r *rig) look() []amqp.Delivery {
 }
 
 func TestExportASelection(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.park(append(r.numbered(5), r.parked("odd", amqp.Table{"x-final-status-code": int32(409)}))...)
 	var file bytes.Buffer
@@ -130,6 +132,7 @@ func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
 
 // TestImportStops at the first line that cannot be parked, and names it; with as many lines skipped it goes on.
 func TestImportStops(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	line := func(id string) string {
 		m := Message{Properties: amqp.Delivery{MessageId: id, Body: []byte(id)}}

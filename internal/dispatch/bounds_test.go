@@ -26,6 +26,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 // However long an answer is, no more is read of it than the two limits and what a buffer holds beyond.
 func TestAnswersAreReadWithinBounds(t *testing.T) {
+	t.Parallel()
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for name, e := range map[string]*endless{
 		"100 chunks":          {head: chunked, rest: "400\r\n" + strings.Repeat("x", 1024) + "\r\n"},
@@ -59,6 +60,7 @@ func TestAnswersAreReadWithinBounds(t *testing.T) {
 }
 
 func TestReleaseForgetsTheMessage(t *testing.T) {
+	t.Parallel()
 	target := newTarget(t, "http://127.0.0.1:1/")
 	m := sample()
 	m.Headers = amqp.Table{"tenant": "acme"}
@@ -83,6 +85,7 @@ type noProgress struct{}
 func (noProgress) Read([]byte) (int, error) { return 0, nil }
 
 func TestReaderThatNeverReads(t *testing.T) {
+	t.Parallel()
 	x := newAttempt()
 	defer x.release()
 	if err := x.answer.read(noProgress{}); err != io.ErrNoProgress {

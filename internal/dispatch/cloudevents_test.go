@@ -13,6 +13,7 @@ import (
 func cloudEvents(o *Options) { o.CloudEvents = true }
 
 func TestCloudEventsAttributes(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{
 		"cloudEvents_id": "e-1", "cloudEvents:source": "/shop", "cloudevents_type": "order.created",
@@ -30,6 +31,7 @@ func TestCloudEventsAttributes(t *testing.T) {
 }
 
 func TestCloudEventsOffForwardsThemAsAnyOther(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{"cloudEvents_id": "e-1", "cloudEvents:type": "t"}
 	r, _ := post(t, m)
@@ -39,6 +41,7 @@ func TestCloudEventsOffForwardsThemAsAnyOther(t *testing.T) {
 }
 
 func TestCloudEventsMissingAttributesAreMade(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		change func(*message.Message)
 		want   map[string]string
@@ -81,6 +84,7 @@ func TestCloudEventsMissingAttributesAreMade(t *testing.T) {
 
 // A message without an id gets one that a redelivery gets too, and another content does not.
 func TestCloudEventsDigestIsStable(t *testing.T) {
+	t.Parallel()
 	id := func(change func(*message.Message)) string {
 		m := sample()
 		m.MessageID = ""
@@ -100,6 +104,7 @@ func TestCloudEventsDigestIsStable(t *testing.T) {
 }
 
 func TestCloudEventsNeverTwiceTheSameAttribute(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{"cloudEvents:id": "colon", "cloudEvents_id": "underscore", "cloudEvents_ID": "upper"}
 	r, o := post(t, m, cloudEvents)
@@ -111,6 +116,7 @@ func TestCloudEventsNeverTwiceTheSameAttribute(t *testing.T) {
 
 // In structured mode the body is an envelope, and only the content type has to say so.
 func TestEnvelopes(t *testing.T) {
+	t.Parallel()
 	for own, want := range map[string]string{
 		"text/plain":                   envelope,
 		"application/json":             envelope,

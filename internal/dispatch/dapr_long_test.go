@@ -66,6 +66,7 @@ func wantLong(t *testing.T, how string, o message.Outcome, want said) {
 // What cannot be read to its end is a failed attempt, unless it has said everything or cannot say anything, however it
 // is sent. Without the dialect the status counts. DaprAnswer, asked about the same body, says the same.
 func TestDaprLongBody(t *testing.T) {
+	t.Parallel()
 	for name, row := range longBodies() {
 		for framing, raw := range framings(row.body) {
 			wantLong(t, name+" by "+framing, answered(t, "HTTP/1.1 200 OK\r\n"+raw, dapr), row.want)
@@ -82,6 +83,7 @@ func TestDaprLongBody(t *testing.T) {
 
 // Chunks of any size say the same, as long as there are not more bytes of framing than the bound.
 func TestDaprChunksOfALongBody(t *testing.T) {
+	t.Parallel()
 	chunked := func(body string, size int) string {
 		var b strings.Builder
 		b.WriteString("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -103,6 +105,7 @@ func TestDaprChunksOfALongBody(t *testing.T) {
 
 // Whoever sends the header has said everything, and other statuses are not asked for a body.
 func TestDaprLongBodyThatDoesNotCount(t *testing.T) {
+	t.Parallel()
 	long := `{"pad":"` + strings.Repeat("p", maxAnswerBody) + `"}`
 	for name, row := range map[string]struct {
 		line string
@@ -132,6 +135,7 @@ func TestDaprLongBodyThatDoesNotCount(t *testing.T) {
 
 // A long body is read on with the dialect, and must come in time too.
 func TestDaprLongBodyThatDoesNotCome(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	defer close(hold)
 	s := apptest.Listen(t, func(c *apptest.Conn) {

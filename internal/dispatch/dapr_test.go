@@ -41,6 +41,7 @@ func framings(body string) map[string]string {
 }
 
 func TestDaprBodies(t *testing.T) {
+	t.Parallel()
 	for body, want := range map[string]said{
 		`{"status":"SUCCESS"}`:                    saidNothing,
 		`{"status":"RETRY"}`:                      saidRetry,
@@ -91,6 +92,7 @@ func TestDaprBodies(t *testing.T) {
 
 // Only a 2xx is asked for its body, the content type of that makes no difference, and the header comes first.
 func TestDaprAnswers(t *testing.T) {
+	t.Parallel()
 	const drop = `{"status":"DROP"}`
 	for name, row := range map[string]struct {
 		line string
@@ -125,6 +127,7 @@ func TestDaprAnswers(t *testing.T) {
 
 // Where the body is a part of the answer, half a body is no answer. It is one where the status says everything.
 func TestDaprBrokenBody(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		answer, says string
 		failure      message.Failure
@@ -149,6 +152,7 @@ func TestDaprBrokenBody(t *testing.T) {
 }
 
 func TestDaprBodyThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		c.Next()
@@ -167,6 +171,7 @@ func TestDaprBodyThatDoesNotEnd(t *testing.T) {
 
 // What one message was told is not told to the next.
 func TestDaprBodyIsForgotten(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		for _, body := range []string{`{"status":"DROP"}`, ``, `{}`} {
 			c.Next()

@@ -6,6 +6,7 @@ import (
 )
 
 func TestEndpoint(t *testing.T) {
+	t.Parallel()
 	for raw, want := range map[string]endpoint{
 		"http://127.0.0.1:8080/":      {network: "tcp", address: "127.0.0.1:8080", host: "127.0.0.1:8080", target: "/", serverName: "127.0.0.1"},
 		"http://app":                  {network: "tcp", address: "app:80", host: "app", target: "/", serverName: "app"},
@@ -23,6 +24,7 @@ func TestEndpoint(t *testing.T) {
 }
 
 func TestEndpointThatCannotWork(t *testing.T) {
+	t.Parallel()
 	for _, raw := range []string{
 		"", "app:8080", "ftp://app/", "file:///etc/passwd", "http://", "http:///path", "http://user:hunter2@app/",
 		"http://app/#frag", "http://app:0/", "http://app:70000/", "http://app:x/", "http://app//host/x",
@@ -40,6 +42,7 @@ func TestEndpointThatCannotWork(t *testing.T) {
 }
 
 func TestHealthPathThatCannotWork(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{"health", "//health", "/he alth", "/h\r\n", "/ü"} {
 		if _, err := New(Options{URL: "http://127.0.0.1:8080/", HealthPath: path}); err == nil {
 			t.Errorf("%q was accepted", path)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestNothingListens(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct{ url, says string }{
 		"B1 port closed":       {apptest.Refused(t), "refused"},
 		"no socket":            {"unix://" + t.TempDir() + "/none.sock", "no such file"},
@@ -29,6 +30,7 @@ func TestNothingListens(t *testing.T) {
 
 // A dial that gets no answer is told from an app that gets a request and gives none: only the first is no attempt.
 func TestDialTimeout(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) { c.WaitClosed() })
 	url := strings.Replace(s.URL, "http:", "https:", 1) // a TLS handshake that is never answered
 	o := dispatch(t, newTarget(t, url, timeout(30*time.Millisecond)), sample())
@@ -37,6 +39,7 @@ func TestDialTimeout(t *testing.T) {
 
 // B2.
 func TestAppDiesWithTheRequest(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		if _, err := c.Next(); err == nil {
 			c.Reset()
@@ -50,6 +53,7 @@ func TestAppDiesWithTheRequest(t *testing.T) {
 
 // B3: the app hangs up on an idle connection. The next message notices before it sends anything.
 func TestIdleConnectionClosedByTheApp(t *testing.T) {
+	t.Parallel()
 	closed := make(chan struct{})
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		defer func() { c.Close(); closed <- struct{}{} }()
@@ -69,6 +73,7 @@ func TestIdleConnectionClosedByTheApp(t *testing.T) {
 
 // B3 the other way round: a connection that took the request and died is never tried again.
 func TestRequestIsNeverRepeatedOnAReusedConnection(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		for i := 0; ; i++ {
 			if _, err := c.Next(); err != nil {
@@ -90,6 +95,7 @@ func TestRequestIsNeverRepeatedOnAReusedConnection(t *testing.T) {
 
 // B4: the answer's body is drained, so that the connection lives on; too much of it costs the connection.
 func TestAnswerBodyIsDrained(t *testing.T) {
+	t.Parallel()
 	for size, conns := range map[int]int{0: 1, 1: 1, 5000: 1, maxAnswerBody: 1, maxAnswerBody + 1: 10, 1 << 20: 10} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
@@ -107,6 +113,7 @@ func TestAnswerBodyIsDrained(t *testing.T) {
 
 // B5.
 func TestAppThatNeverFinishes(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		first, then string // then is repeated until the peer gives up
 		status      int
@@ -151,6 +158,7 @@ func TestAppThatNeverFinishes(t *testing.T) {
 
 // Rows 105 and B11: an app may answer before it has read the body, and stop reading.
 func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{100, smallBody + 1, inlineBody, inlineBody + 1, 8 << 20} {
 		for name, end := range map[string]func(*apptest.Conn){
 			"keeps the connection": (*apptest.Conn).Hold,
@@ -182,6 +190,7 @@ func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
 
 // A connection whose request was not read to its end is not used again, even if the answer was complete.
 func TestLargeBodiesShareAConnection(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL)
 	m := sample()
@@ -200,6 +209,7 @@ func TestLargeBodiesShareAConnection(t *testing.T) {
 }
 
 func TestLargeBodyFailures(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		script func(*apptest.Conn)
 		want   message.Failure
@@ -229,6 +239,7 @@ func TestLargeBodyFailures(t *testing.T) {
 
 // B7: redirects of every kind are answers; the second server never hears of the message.
 func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	other := apptest.Listen(t, apptest.Answer(apptest.Status(200)))
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		s := apptest.Listen(t, apptest.Answer(apptest.Status(status, "Location: "+other.URL+"/")))
@@ -241,6 +252,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 // B12, B13, B14 and row 107: what the request never says and the client never keeps. TestMain sets HTTP_PROXY.
 func TestRequestAsksForNothingSpecial(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(200, "Set-Cookie: a=b", "Content-Encoding: gzip")))
 	target := newTarget(t, s.URL)
 	for range 2 {
@@ -257,6 +269,7 @@ func TestRequestAsksForNothingSpecial(t *testing.T) {
 
 // Row 114.
 func TestAnswerAfterTheTimeoutReachesNoOtherMessage(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		if _, err := c.Next(); err != nil {
@@ -277,6 +290,7 @@ func TestAnswerAfterTheTimeoutReachesNoOtherMessage(t *testing.T) {
 }
 
 func TestContextInterruptsAtOnce(t *testing.T) {
+	t.Parallel()
 	stop := errors.New("stopping")
 	for name, row := range map[string]struct {
 		size   int
@@ -314,6 +328,7 @@ func TestContextInterruptsAtOnce(t *testing.T) {
 }
 
 func TestContextInterruptsTheDial(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := apptest.Listen(t, func(c *apptest.Conn) { cancel(); c.WaitClosed() })
 	target := newTarget(t, strings.Replace(s.URL, "http:", "https:", 1))
@@ -322,6 +337,7 @@ func TestContextInterruptsTheDial(t *testing.T) {
 
 // An answer that is complete when the context ends stays an answer.
 func TestContextThatEndsAfterTheHeadersChangesNothing(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		c.Next()
@@ -334,6 +350,7 @@ func TestContextThatEndsAfterTheHeadersChangesNothing(t *testing.T) {
 
 // A connection that served a context which has ended serves no other.
 func TestConnectionsFollowTheirContext(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL)
 	first, cancel := context.WithCancel(context.Background())
@@ -354,6 +371,7 @@ func TestConnectionsFollowTheirContext(t *testing.T) {
 }
 
 func TestConcurrentPostsOpenNoMoreConnectionsThanWorkers(t *testing.T) {
+	t.Parallel()
 	const workers, posts = 50, 5000
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL, func(o *Options) { o.MaxIdle = workers })

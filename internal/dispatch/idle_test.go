@@ -19,6 +19,7 @@ import (
 // done, and no one can tell those bytes from bytes that were read. Such a message fails as a reset. The test checks
 // that every failure is one of these: the app took fewer requests by exactly that many.
 func TestAppThatHangsUpAfterOneMillisecond(t *testing.T) {
+	t.Parallel()
 	for name, listen := range map[string]func(testing.TB, func(*apptest.Conn)) *apptest.Server{
 		"tcp": apptest.Listen, "unix": apptest.ListenUnix,
 	} {
@@ -32,6 +33,7 @@ func TestAppThatHangsUpAfterOneMillisecond(t *testing.T) {
 
 // An idle timeout below the app's, which is the default's relation to common app servers, leaves nothing to lose.
 func TestIdleTimeoutBelowTheApps(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, hangUpAfter(time.Second))
 	target := newTarget(t, s.URL, func(o *Options) { o.IdleTimeout = time.Millisecond })
 	if lost := postAtRandom(t, s, target); lost != 0 {

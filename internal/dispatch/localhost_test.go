@@ -13,6 +13,7 @@ import (
 
 // B17: the name stands for two addresses and the app listens on one of them.
 func TestLocalhostFindsAnAppOnIPv4Only(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	url := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
 	if url == s.URL {
@@ -26,6 +27,7 @@ func TestLocalhostFindsAnAppOnIPv4Only(t *testing.T) {
 
 // B13: an answer of a few kilobytes that says it is ten megabytes of zeros is taken as it comes.
 func TestCompressedAnswerIsNotInflated(t *testing.T) {
+	t.Parallel()
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
 	if _, err := io.CopyN(w, zeros{}, 10<<20); err != nil || w.Close() != nil {

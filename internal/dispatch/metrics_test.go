@@ -12,6 +12,7 @@ import (
 )
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	statuses := []int{200, 200, 204, 302, 404, 503, 0, 999}
 	s := apptest.Listen(t, func(c *apptest.Conn) {

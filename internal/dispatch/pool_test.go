@@ -9,6 +9,7 @@ import (
 )
 
 func TestIdleConnectionExpires(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL, func(o *Options) { o.IdleTimeout = 1 })
 	for range 3 {
@@ -21,6 +22,7 @@ func TestIdleConnectionExpires(t *testing.T) {
 
 // An idle connection is closed without any further message.
 func TestIdleConnectionIsReaped(t *testing.T) {
+	t.Parallel()
 	closed := make(chan struct{})
 	script := func(c *apptest.Conn) {
 		apptest.Answer(apptest.Status(204))(c)
@@ -37,6 +39,7 @@ func TestIdleConnectionIsReaped(t *testing.T) {
 }
 
 func TestReapLeavesTheFreshOnes(t *testing.T) {
+	t.Parallel()
 	p := newPool(10, time.Hour)
 	defer p.close()
 	for _, keep := range []time.Duration{0, noLimit} {
@@ -50,6 +53,7 @@ func TestReapLeavesTheFreshOnes(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"tcp", "unix"} {
 		for name, disturb := range map[string]func(net.Conn){
 			"a byte": func(c net.Conn) { c.Write([]byte{0}) },
@@ -75,6 +79,7 @@ func TestQuiet(t *testing.T) {
 }
 
 func TestPoolKeepsNoMoreThanAllowed(t *testing.T) {
+	t.Parallel()
 	const workers = 4
 	arrived, release := make(chan struct{}, workers), make(chan struct{})
 	s := apptest.Listen(t, func(c *apptest.Conn) {
@@ -108,6 +113,7 @@ func TestPoolKeepsNoMoreThanAllowed(t *testing.T) {
 }
 
 func TestCloseClosesIdleConnections(t *testing.T) {
+	t.Parallel()
 	closed := make(chan struct{}, 2)
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		apptest.Answer(apptest.Status(204))(c)
@@ -122,6 +128,7 @@ func TestCloseClosesIdleConnections(t *testing.T) {
 }
 
 func TestKeepAliveHint(t *testing.T) {
+	t.Parallel()
 	for value, want := range map[string]time.Duration{
 		"timeout=5":                    4 * time.Second,
 		"max=100, Timeout=10":          9 * time.Second,

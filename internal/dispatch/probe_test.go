@@ -13,6 +13,7 @@ import (
 func health(o *Options) { o.HealthPath, o.HealthTimeout = "/health?x=1", 5*time.Second }
 
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	ok := apptest.Answer(apptest.Status(200))
 	silent := func(c *apptest.Conn) { c.WaitClosed() }
 	short := func(o *Options) { o.HealthPath, o.HealthTimeout = "/h", 30*time.Millisecond }
@@ -50,6 +51,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestProbeRequest(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(200)))
 	target := newTarget(t, s.URL+"/in", health, func(o *Options) { o.Token = func() string { return "t" } })
 	if err := target.Probe(context.Background()); err != nil {
@@ -66,6 +68,7 @@ func TestProbeRequest(t *testing.T) {
 }
 
 func TestProbeOverTLSAndUnix(t *testing.T) {
+	t.Parallel()
 	ok := apptest.Answer(apptest.Status(200))
 	secure, trust := apptest.ListenTLS(t, ok)
 	for _, url := range []string{secure.URL, apptest.ListenUnix(t, ok).URL} {
@@ -79,6 +82,7 @@ func TestProbeOverTLSAndUnix(t *testing.T) {
 }
 
 func TestProbeOfNothing(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{apptest.Refused(t), "unix://" + t.TempDir() + "/none.sock", "http://app.invalid/"} {
 		for _, change := range []func(*Options){health, func(*Options) {}} {
 			err := newTarget(t, url, change).Probe(context.Background())
@@ -90,6 +94,7 @@ func TestProbeOfNothing(t *testing.T) {
 }
 
 func TestProbeIsInterrupted(t *testing.T) {
+	t.Parallel()
 	stop := errors.New("stopping")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := apptest.Listen(t, func(c *apptest.Conn) { c.Head(); cancel(stop); c.WaitClosed() })

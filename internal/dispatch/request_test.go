@@ -12,6 +12,7 @@ import (
 )
 
 func TestRequestBytes(t *testing.T) {
+	t.Parallel()
 	m := &message.Message{
 		Body: []byte("hello"), ContentType: "text/plain", ContentEncoding: "identity", MessageID: "id-1",
 		CorrelationID: "corr", ReplyTo: "reply", Type: "order", AppID: "shop", UserID: "guest", Expiration: "60000",
@@ -65,6 +66,7 @@ func TestRequestBytes(t *testing.T) {
 }
 
 func TestRequestOfAMessageWithNothingSet(t *testing.T) {
+	t.Parallel()
 	r, _ := post(t, &message.Message{Queue: "q", MaxRetries: 10})
 	want := strings.Join([]string{
 		"POST / HTTP/1.1",
@@ -87,6 +89,7 @@ func TestRequestOfAMessageWithNothingSet(t *testing.T) {
 }
 
 func TestUnixSocket(t *testing.T) {
+	t.Parallel()
 	s := apptest.ListenUnix(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL+":/in/box?x=1")
 	for range 3 {
@@ -101,6 +104,7 @@ func TestUnixSocket(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	s, trust := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL+"/in", func(o *Options) { o.TLS = trust })
 	for _, size := range []int{0, 100, smallBody + 1, inlineBody + 1} {
@@ -119,6 +123,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTLSOfAnUnknownAuthorityIsNoAttempt(t *testing.T) {
+	t.Parallel()
 	s, _ := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
 	wantFailure(t, dispatch(t, newTarget(t, s.URL), sample()), message.FailureRefused, "tls handshake")
 	if len(s.Requests()) != 0 {
@@ -127,6 +132,7 @@ func TestTLSOfAnUnknownAuthorityIsNoAttempt(t *testing.T) {
 }
 
 func TestTokenThatCannotStandInAHeaderIsLeftOut(t *testing.T) {
+	t.Parallel()
 	for _, token := range []string{"a\r\nX: y", "a b", "ü", ""} {
 		r, _ := post(t, sample(), func(o *Options) { o.Token = func() string { return token } })
 		if v, ok := r.Header["Authorization"]; ok {
@@ -136,6 +142,7 @@ func TestTokenThatCannotStandInAHeaderIsLeftOut(t *testing.T) {
 }
 
 func TestTokenIsAskedForEveryRequest(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	token := "one"
 	target := newTarget(t, s.URL, func(o *Options) { o.Token = func() string { return token } })
@@ -149,6 +156,7 @@ func TestTokenIsAskedForEveryRequest(t *testing.T) {
 }
 
 func TestTraceContextThatCannotStandInAHeaderIsLeftOutAndCounted(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Trace = message.TraceContext{
 		Traceparent: "00-x\r\nX-Evil: 1", Tracestate: strings.Repeat("a", maxTrace+1), Baggage: "k=ü",

@@ -55,6 +55,7 @@ func dead(tb testing.TB, network string) net.Conn {
 
 // The one automatic re-send: the idle connection did not take a single byte.
 func TestRequestMovesToAFreshConnectionOnlyIfNothingWasWritten(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"tcp", "unix"} {
 		for _, size := range []int{10, smallBody + 1, inlineBody + 1} {
 			s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
@@ -74,6 +75,7 @@ func TestRequestMovesToAFreshConnectionOnlyIfNothingWasWritten(t *testing.T) {
 
 // An app may say goodbye before it hangs up. What was there before a byte was sent answers nothing.
 func TestAnswerToNothingIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{10, smallBody + 1, inlineBody + 1} {
 		s := apptest.Listen(t, apptest.Answer(apptest.Status(500)))
 		target := newTarget(t, s.URL)
@@ -89,6 +91,7 @@ func TestAnswerToNothingIsNoAnswer(t *testing.T) {
 
 // The app has closed, but its kernel has not yet said so: the bytes leave, and nobody can know whether they were read.
 func TestRequestThatLeftIsNotSentAgain(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL)
 	client, server := pair(t, "tcp")
@@ -102,6 +105,7 @@ func TestRequestThatLeftIsNotSentAgain(t *testing.T) {
 
 // A fresh connection that takes nothing is an app that is not there.
 func TestFreshConnectionThatTakesNothingIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{10, inlineBody + 1} {
 		target := newTarget(t, "http://127.0.0.1:1/")
 		target.dialer.connect = func(context.Context, string, string) (net.Conn, error) { return dead(t, "tcp"), nil }
@@ -112,6 +116,7 @@ func TestFreshConnectionThatTakesNothingIsRefused(t *testing.T) {
 }
 
 func TestNothingWrittenForAnotherReason(t *testing.T) {
+	t.Parallel()
 	t.Run("time is up", func(t *testing.T) {
 		target := newTarget(t, "http://127.0.0.1:1/", timeout(1))
 		client, _ := pair(t, "tcp")

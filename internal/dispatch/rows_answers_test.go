@@ -18,6 +18,7 @@ var untilEnd = []string{
 // TestHostileAnswers: rows 93 to 114 of the bad inputs that are one answer. conns is the number of connections two
 // messages in a row take: 1 if the connection may be used again.
 func TestHostileAnswers(t *testing.T) {
+	t.Parallel()
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for name, row := range map[string]struct {
 		answer  string
@@ -125,6 +126,7 @@ func TestHostileAnswers(t *testing.T) {
 
 // Row 93, B8: whatever three digits say is passed on as a fact.
 func TestEveryStatusIsAFact(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{0, 99, 101, 199, 200, 299, 300, 301, 302, 303, 304, 305, 306, 307, 308, 400, 418, 425, 429, 451, 499, 500, 503, 599, 600, 999} {
 		if status == 199 {
 			continue // an interim answer: see row 102
@@ -137,6 +139,7 @@ func TestEveryStatusIsAFact(t *testing.T) {
 }
 
 func TestInterimAnswersAloneAreNoAnswer(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]func(*apptest.Conn){
 		"103 100, then close": apptest.AnswerAndClose("HTTP/1.1 100 Continue\r\n\r\n"),
 		"93 199, then close":  apptest.AnswerAndClose("HTTP/1.1 199 Odd\r\n\r\n"),
@@ -156,6 +159,7 @@ func TestInterimAnswersAloneAreNoAnswer(t *testing.T) {
 
 // Row 104: after the headers nothing changes the status any more.
 func TestBrokenBodyDoesNotChangeTheStatus(t *testing.T) {
+	t.Parallel()
 	for name, answer := range map[string]string{
 		"B9 shorter than its length": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",
 		"chunk cut":                  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nabc",
@@ -175,6 +179,7 @@ func TestBrokenBodyDoesNotChangeTheStatus(t *testing.T) {
 
 // Row 110: an answer that comes when nobody asked must not be taken for the next message's.
 func TestUnsolicitedBytesPoisonTheConnection(t *testing.T) {
+	t.Parallel()
 	sent := make(chan struct{}, 10)
 	script := func(c *apptest.Conn) {
 		if _, err := c.Next(); err != nil {
@@ -204,6 +209,7 @@ func TestUnsolicitedBytesPoisonTheConnection(t *testing.T) {
 
 // The same with TLS records that came in one segment: the second is out of the socket's sight.
 func TestUnsolicitedRecordPoisonsATLSConnection(t *testing.T) {
+	t.Parallel()
 	s, trust := apptest.ListenTLS(t, func(c *apptest.Conn) {
 		for {
 			if _, err := c.Next(); err != nil {

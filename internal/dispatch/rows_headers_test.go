@@ -31,6 +31,7 @@ func wide(n int) amqp.Table {
 
 // TestHostileHeaders: rows 65 to 86 of the bad inputs. "(empty)" is a header without a value, "" an absent one.
 func TestHostileHeaders(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		headers amqp.Table
 		want    map[string]string
@@ -121,6 +122,7 @@ func wantLeftOut(tb testing.TB, r *apptest.Request, counted, want int) {
 
 // Row 79: every number AMQP has, as text and inside JSON.
 func TestScalarValues(t *testing.T) {
+	t.Parallel()
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	for _, row := range []struct {
 		v          any
@@ -163,6 +165,7 @@ func TestScalarValues(t *testing.T) {
 
 // Rows 73 and 74.
 func TestHeaderBudget(t *testing.T) {
+	t.Parallel()
 	many := amqp.Table{}
 	for i := range 5000 {
 		many[fmt.Sprintf("h%04d", i)] = "v"
@@ -210,6 +213,7 @@ var hostile = []string{
 }
 
 func TestNoMessageHeaderBecomesABareOne(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{}
 	for _, n := range hostile {
@@ -239,6 +243,7 @@ func TestNoMessageHeaderBecomesABareOne(t *testing.T) {
 
 // Row 84.
 func TestIdempotencyKeyMayPassThrough(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{"Idempotency-Key": "k", "x_tenant": "t", "other": "o"}
 	r, _ := post(t, m, func(o *Options) { o.Passthrough = []string{"idempotency-key", "X_*"} })
@@ -250,6 +255,7 @@ func TestIdempotencyKeyMayPassThrough(t *testing.T) {
 
 // Row 87: what the message says about the trace is the caller's to judge.
 func TestTraceHeadersComeOnlyFromTheTraceContext(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{"traceparent": "garbage", "TraceState": strings.Repeat("x", 2048), "baggage": "secret=1"}
 	m.Trace.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -262,6 +268,7 @@ func TestTraceHeadersComeOnlyFromTheTraceContext(t *testing.T) {
 }
 
 func TestForwardHeadersChoosesByGlob(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{"X-Tenant": "1", "x-user": "2", "trace": "3", "y": "4", "tzb": "5"}
 	r, o := post(t, m, func(o *Options) { o.Forward = []string{"x-*", "t?b", "*ace"} })
@@ -274,6 +281,7 @@ func TestForwardHeadersChoosesByGlob(t *testing.T) {
 
 // Row 91.
 func TestSenderSelectedDistributionIsForwardedAsData(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{"CC": []any{"a", "b"}, "BCC": "c"}
 	r, _ := post(t, m)

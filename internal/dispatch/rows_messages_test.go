@@ -17,6 +17,7 @@ import (
 // TestHostileMessages: rows 46 to 64 of the bad inputs. Each must reach the app as exactly one request with its body
 // byte for byte.
 func TestHostileMessages(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("k", 255)
 	for name, row := range map[string]struct {
 		change func(*message.Message)
@@ -89,6 +90,7 @@ func wantHeaders(tb testing.TB, got http.Header, want map[string]string) {
 
 // Row 48.
 func TestBodyOverTheLimitIsNotSent(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL, func(o *Options) { o.MaxBody = 16 << 20 })
 	m := sample()
@@ -107,6 +109,7 @@ func TestBodyOverTheLimitIsNotSent(t *testing.T) {
 
 // Row 55.
 func TestTheSameMessageIDTwiceIsTwoRequests(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL)
 	for range 2 {
@@ -120,6 +123,7 @@ func TestTheSameMessageIDTwiceIsTwoRequests(t *testing.T) {
 
 // Row 60, and the rule that bodies and headers stay the broker client's own.
 func TestMessageIsNotWrittenTo(t *testing.T) {
+	t.Parallel()
 	m := sample()
 	m.Body = bytes.Repeat([]byte("b"), 100)[:50]
 	m.Headers = amqp.Table{"a": []byte("x y"), "b": amqp.Table{"c": []any{"d"}}}

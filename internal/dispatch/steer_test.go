@@ -18,6 +18,7 @@ func answered(tb testing.TB, raw string, changes ...func(*Options)) message.Outc
 }
 
 func TestDisposition(t *testing.T) {
+	t.Parallel()
 	for header, want := range map[string]struct {
 		d       message.Disposition
 		unknown bool
@@ -46,6 +47,7 @@ func TestDisposition(t *testing.T) {
 
 // An interim answer's fields are not the answer's.
 func TestInterimAnswersSteerNothing(t *testing.T) {
+	t.Parallel()
 	o := answered(t, "HTTP/1.1 103 Early\r\nAmqp-Disposition: park\r\nRetry-After: 9\r\nAmqp-Reason: x\r\n\r\n"+apptest.Status(500))
 	wantStatus(t, o, 500)
 	if o.Disposition != message.DispositionNone || o.RetryAfter != -1 || o.Detail != "" {
@@ -54,6 +56,7 @@ func TestInterimAnswersSteerNothing(t *testing.T) {
 }
 
 func TestReason(t *testing.T) {
+	t.Parallel()
 	for value, want := range map[string]string{
 		"":                             "",
 		"stock is empty":               "stock is empty",
@@ -75,6 +78,7 @@ func TestReason(t *testing.T) {
 }
 
 func TestProblem(t *testing.T) {
+	t.Parallel()
 	const kind = "application/problem+json"
 	long := strings.Repeat("d", 2000)
 	for name, row := range map[string]struct {
@@ -116,6 +120,7 @@ func TestProblem(t *testing.T) {
 }
 
 func TestProblemUntilTheEndOfTheConnection(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.0 500 No\r\nContent-Type: application/problem+json\r\n\r\n{\"title\":\"T\"}"))
 	o := dispatch(t, newTarget(t, s.URL), sample())
 	if o.Problem == nil || o.Problem.Title != "T" {
@@ -125,6 +130,7 @@ func TestProblemUntilTheEndOfTheConnection(t *testing.T) {
 
 // A problem document of one message is not the next one's.
 func TestProblemIsForgotten(t *testing.T) {
+	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		c.Next()
 		c.Send("HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\nContent-Length: 13\r\n\r\n{\"title\":\"T\"}")
@@ -145,6 +151,7 @@ func TestProblemIsForgotten(t *testing.T) {
 }
 
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	for value, want := range map[string]time.Duration{
 		"0":                               0,
 		"7":                               7 * time.Second,
@@ -192,6 +199,7 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func TestRetryAfterDateIsCountedFromNow(t *testing.T) {
+	t.Parallel()
 	var r retryAfter
 	r.set([]byte("Wed, 01 Jul 2026 12:00:30 GMT"))
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)

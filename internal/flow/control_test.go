@@ -70,6 +70,7 @@ func (c *Control) fail(f message.Failure) {
 }
 
 func TestNothingIsTakenBeforeTheAppAnswers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &app{}
 		a.set(errSick)
@@ -88,6 +89,7 @@ func TestNothingIsTakenBeforeTheAppAnswers(t *testing.T) {
 }
 
 func TestAppGoesAway(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		err    error
@@ -119,6 +121,7 @@ func TestAppGoesAway(t *testing.T) {
 }
 
 func TestAnswersStandInForProbes(t *testing.T) {
+	t.Parallel()
 	for _, connects := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var probes atomic.Int64
@@ -143,6 +146,7 @@ func TestAnswersStandInForProbes(t *testing.T) {
 }
 
 func TestRefusedPostPausesAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, &app{}, nil)
 		synctest.Wait()
@@ -158,6 +162,7 @@ func TestRefusedPostPausesAtOnce(t *testing.T) {
 }
 
 func TestCountRefusedNeverHoldsForTheApp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &app{}
 		a.set(errRefused)
@@ -182,6 +187,7 @@ func TestCountRefusedNeverHoldsForTheApp(t *testing.T) {
 }
 
 func TestRampDoublesEachRound(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, &app{}, nil)
 		synctest.Wait()
@@ -199,6 +205,7 @@ func TestRampDoublesEachRound(t *testing.T) {
 }
 
 func TestRampGrowsWithTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, &app{}, nil)
 		synctest.Wait()
@@ -220,6 +227,7 @@ func TestRampGrowsWithTime(t *testing.T) {
 }
 
 func TestTrialDoesNotGrowWithTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, &app{}, nil)
 		synctest.Wait()
@@ -239,6 +247,7 @@ func TestTrialDoesNotGrowWithTime(t *testing.T) {
 }
 
 func TestBreakerTrips(t *testing.T) {
+	t.Parallel()
 	for name, report := range map[string]func(*Control){
 		"5xx":     func(c *Control) { c.answer(500, 0) },
 		"599":     func(c *Control) { c.answer(599, 0) },
@@ -265,6 +274,7 @@ func TestBreakerTrips(t *testing.T) {
 }
 
 func TestBreakerStaysShutFor(t *testing.T) {
+	t.Parallel()
 	for name, report := range map[string]func(*Control){
 		"an answer in between": func(c *Control) { c.answer(500, 0); c.answer(500, 0); c.answer(404, 0) },
 		"retried messages":     func(c *Control) { c.answer(500, 3) },
@@ -292,6 +302,7 @@ func TestBreakerStaysShutFor(t *testing.T) {
 }
 
 func TestBreakerTrialsAndCloses(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, &app{}, nil)
 		synctest.Wait()
@@ -332,6 +343,7 @@ func TestBreakerTrialsAndCloses(t *testing.T) {
 }
 
 func TestHoldsAddUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, &app{}, nil)
 		synctest.Wait()
@@ -361,6 +373,7 @@ func TestHoldsAddUp(t *testing.T) {
 }
 
 func TestTimedHoldProlongedOrReplaced(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, &app{}, nil)
 		synctest.Wait()

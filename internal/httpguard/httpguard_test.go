@@ -11,6 +11,7 @@ import (
 
 // TestRefuse: a problem document, with a code only where there is one.
 func TestRefuse(t *testing.T) {
+	t.Parallel()
 	for code, want := range map[string]string{
 		"":     `{"type":"about:blank","title":"Not Found","status":404,"detail":"why"}` + "\n",
 		"gone": `{"type":"about:blank","title":"Not Found","status":404,"detail":"why","code":"gone"}` + "\n",
@@ -31,6 +32,7 @@ func TestRefuse(t *testing.T) {
 
 // TestSentence: one line, valid, and no longer than people read.
 func TestSentence(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"one\ntwo": "one; two", "a\xffb": "a\uFFFDb", strings.Repeat("ü", maxDetail): strings.Repeat("ü", maxDetail/2) + "…",
 	} {
@@ -52,6 +54,7 @@ func request(headers ...string) *http.Request {
 }
 
 func TestCrossSite(t *testing.T) {
+	t.Parallel()
 	for _, own := range [][]string{{}, {"Origin", "http://127.0.0.1:9"}, {"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"}} {
 		if CrossSite(request(own...)) {
 			t.Errorf("%v is another site", own)
@@ -68,6 +71,7 @@ func TestCrossSite(t *testing.T) {
 }
 
 func TestHasToken(t *testing.T) {
+	t.Parallel()
 	for value, want := range map[string]bool{"Bearer secret": true, "bearer secret": true, "Bearer Secret": false, "Basic secret": false, "secret": false, "Bearer ": false} {
 		if HasToken(request("Authorization", value), "secret") != want {
 			t.Errorf("%q: %v", value, !want)

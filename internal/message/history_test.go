@@ -24,6 +24,7 @@ func expired(queue string) amqp.Table {
 var loops = map[string]bool{"the entry is looked up, not indexed": true, "expired only": true, "a reason no broker writes": true}
 
 func TestRetryCount(t *testing.T) {
+	t.Parallel()
 	const q = "wms.queue.wms-cincout"
 	for _, c := range []struct {
 		name      string
@@ -95,6 +96,7 @@ func TestRetryCount(t *testing.T) {
 
 // TestOriginOfAMadeUpHistory: a count without an origin must not hide where this delivery came from.
 func TestOriginOfAMadeUpHistory(t *testing.T) {
+	t.Parallel()
 	var m Message
 	m.FromDelivery(&amqp.Delivery{Headers: amqp.Table{"x-retry-count": int32(2)}, Exchange: "demo.events", RoutingKey: "order.process"}, "q", 10)
 	if m.OriginalExchange != "demo.events" || m.OriginalRoutingKey != "order.process" {
@@ -104,6 +106,7 @@ func TestOriginOfAMadeUpHistory(t *testing.T) {
 
 // TestMoved: a message that was rejected more often than it came back was moved by hand, or its history is made up.
 func TestMoved(t *testing.T) {
+	t.Parallel()
 	const q, wait = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout"
 	waited := func(n int64) amqp.Table {
 		e := expired(wait)
@@ -134,6 +137,7 @@ func TestMoved(t *testing.T) {
 }
 
 func TestOriginal(t *testing.T) {
+	t.Parallel()
 	const q = "q"
 	for _, c := range []struct {
 		name          string
@@ -160,6 +164,7 @@ func TestOriginal(t *testing.T) {
 }
 
 func TestFromDeliveryForgetsThePreviousMessage(t *testing.T) {
+	t.Parallel()
 	var m Message
 	m.FromDelivery(&amqp.Delivery{
 		MessageId: "1", Body: []byte("x"), Redelivered: true,
@@ -173,6 +178,7 @@ func TestFromDeliveryForgetsThePreviousMessage(t *testing.T) {
 }
 
 func TestNamesAreDistinct(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for r := range Reasons {
 		name := Reason(r).String()

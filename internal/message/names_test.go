@@ -3,6 +3,7 @@ package message
 import "testing"
 
 func TestReservedNames(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]struct{ bookkeeping, reserved bool }{
 		"x-death": {true, true}, "X-Death": {true, true}, "x_death": {true, true}, "x-death-more": {true, true}, "x-first-death-queue": {true, true},
 		"x.last death.reason": {true, true}, "x-final-reason": {true, true}, "x-redriven-at": {true, true}, "x_retry_count": {true, true},
@@ -16,6 +17,7 @@ func TestReservedNames(t *testing.T) {
 }
 
 func TestGlobs(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		pattern, name string
 		exact, folded bool

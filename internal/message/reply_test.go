@@ -8,6 +8,7 @@ import (
 )
 
 func TestReply(t *testing.T) {
+	t.Parallel()
 	const address = "amq.rabbitmq.reply-to.g1h2.x=="
 	for name, c := range map[string]struct {
 		value          any

@@ -38,6 +38,7 @@ func (j *judge) Fatal(v ...any)                 { panic(fmt.Sprint(v...)) }
 func (j *judge) Fatalf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }
 
 func TestCheckFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	d := Load(t, []byte(small))
 	ask := func(method, target, body string, status int, media, answer string) *Exchange {
 		u, err := url.Parse(target)
@@ -105,6 +106,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 }
 
 func TestLoadFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ old, now, says string }{
 		{`"operationId": "b"`, `"operationId": "a"`, "operationId"},
 		{`components/parameters/n`, `components/parameters/m`, "leads nowhere"},

@@ -11,6 +11,7 @@ import (
 
 // TestBadDSN: a connection string that cannot be used is refused with the reason, and never with the password.
 func TestBadDSN(t *testing.T) {
+	t.Parallel()
 	const word = "s3cr3t"
 	for dsn, says := range map[string]string{
 		"postgres://u:s3cr3t@db/shop?sslmode=maybe":                "sslmode",
@@ -39,6 +40,7 @@ func TestBadDSN(t *testing.T) {
 }
 
 func TestGoodDSN(t *testing.T) {
+	t.Parallel()
 	for dsn, plaintext := range map[string]string{
 		"postgres://u:p@db.example/shop":                      "db.example", // sslmode=prefer
 		"postgres://u:p@db.example/shop?sslmode=disable":      "db.example",
@@ -62,6 +64,7 @@ func TestGoodDSN(t *testing.T) {
 
 // TestConnect: the connection bounds every statement, and says whose it is.
 func TestConnect(t *testing.T) {
+	t.Parallel()
 	db := postgrestest.New(t)
 	d := Database{DSN: func() (string, error) { return db.DSN, nil }, Name: "the relay"}
 	conn, err := d.Connect(t.Context(), nil)
@@ -82,6 +85,7 @@ func TestConnect(t *testing.T) {
 
 // TestConnectFails: what keeps from connecting is said without the password, and a file that cannot be read as well.
 func TestConnectFails(t *testing.T) {
+	t.Parallel()
 	for says, d := range map[string]Database{
 		"connect to the database": {DSN: func() (string, error) { return "postgres://u:s3cr3t@127.0.0.1:1/shop?sslmode=disable", nil }},
 		"no such file":            {DSN: func() (string, error) { return "", errors.New("no such file") }},

@@ -30,6 +30,7 @@ func (r *rig) one() amqp.Delivery {
 
 // TestMessage: every column of a row is in its message, in the types that AMQP has, and nothing that an app may not set.
 func TestMessage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	id := r.db.Value(`INSERT INTO outbox (routing_key, body, headers, properties, tracking_ids) VALUES ('a.b', '\x00ff',
 		'{"text": "é", "whole": 7, "large": 9007199254740993, "beyond": 18446744073709551616, "part": 1.5, "yes": true, "none": null, "list": [1, "b", []], "table": {"x": {}},
@@ -57,6 +58,7 @@ func TestMessage(t *testing.T) {
 
 // TestAdopted: tables that were made by others, with other names and types, and how the messages of their rows are called.
 func TestAdopted(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		table, create, insert, body, contentType, id string
 		columns                                      map[string]string
@@ -115,6 +117,7 @@ func TestAdopted(t *testing.T) {
 
 // TestTrackingIDs: the chain holds each message once, and no more than 64.
 func TestTrackingIDs(t *testing.T) {
+	t.Parallel()
 	list := func(n int) []any {
 		var l []any
 		for i := range n {

@@ -24,6 +24,7 @@ func (r *rig) holdMarking() (release func()) {
 // TestDatabaseDiesBeforeTheMark: rows that were published when the database is lost are published again, with the same message
 // ids, and none is lost.
 func TestDatabaseDiesBeforeTheMark(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*postgrestest.Server, *rig){
 		"immediate": func(s *postgrestest.Server, _ *rig) { s.Immediate(); s.Restart() },
 		"kill":      func(s *postgrestest.Server, _ *rig) { s.Kill(); s.Restart() },
@@ -65,6 +66,7 @@ func TestDatabaseDiesBeforeTheMark(t *testing.T) {
 
 // TestDatabaseStandsStill: a database that does not answer is given up after a while, and worked with again when it does.
 func TestDatabaseStandsStill(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	r := bareRig(t, server.New())
 	migrate(t, r.db, r.options.Names, true)
@@ -83,6 +85,7 @@ func TestDatabaseStandsStill(t *testing.T) {
 
 // TestBrokerAway: while there is no broker no row is claimed, and those that were on their way when it went are sent.
 func TestBrokerAway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	proxy := brokertest.NewProxy(t, r.url)
 	r.user = proxy.URL(t, r.url)
@@ -119,12 +122,13 @@ func TestBrokerAway(t *testing.T) {
 
 // TestAlarm: during a resource alarm of the broker rows stay, no transaction is held open, and afterwards all are sent.
 func TestAlarm(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	r := newRig(t)
 	_, _ = r.start()
 	r.insert("before", 20)
 	r.settled()
-	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	calm := node.Alarm()
 	r.insert("during", 200)
 	time.Sleep(4 * time.Second) // longer than a confirm is waited for then
 	r.eventually("no transaction is held open", func() bool {
@@ -133,7 +137,7 @@ func TestAlarm(t *testing.T) {
 	if got := r.db.Value(`SELECT count(*) FROM outbox WHERE body LIKE 'during%' AND sent_at IS NOT NULL`); got != "0" {
 		t.Errorf("%s rows were sent during the alarm", got)
 	}
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.6")
+	calm()
 	r.settled()
 	if bodies := r.bodies(); len(bodies) != 220 {
 		t.Errorf("%d different messages", len(bodies))
@@ -146,6 +150,7 @@ func TestAlarm(t *testing.T) {
 // TestNotUsable: with a table that cannot be used, or rights that are missing, the relay says so, publishes nothing, and goes on
 // as soon as it can.
 func TestNotUsable(t *testing.T) {
+	t.Parallel()
 	r := bareRig(t, postgrestest.New(t))
 	var dsn atomic.Value
 	dsn.Store(strings.Replace(r.db.DSN, r.db.Name, "no_such_database", 1))

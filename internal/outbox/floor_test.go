@@ -13,6 +13,7 @@ import (
 
 // TestFullLooksComeAgain: a look at the front is due when ten times as long has passed as the last one took, at once without a floor.
 func TestFullLooksComeAgain(t *testing.T) {
+	t.Parallel()
 	var f floor
 	now := time.Now()
 	f.looked(now, now.Add(time.Hour))
@@ -156,6 +157,7 @@ func (r *rig) usesIndex(s *session) {
 // TestFloorIsNoCursor: while nothing can be cleaned up, rows that are committed late, with lower ids and times than thousands
 // that were sent, are sent as well as those at the end.
 func TestFloorIsNoCursor(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.Batch = 500
 	old, late := r.db.Conn(), r.db.Conn()
@@ -176,6 +178,7 @@ func TestFloorIsNoCursor(t *testing.T) {
 
 // TestHeldKeyBelowTheFloor: a key whose rows are left out is looked at again although the row it waits for is below the floor.
 func TestHeldKeyBelowTheFloor(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := bench(t, r)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key) VALUES ('first', '', 'k')`)

@@ -10,6 +10,7 @@ import (
 
 // TestOddTimes: whatever times a row has, it stops neither the relay nor status.
 func TestOddTimes(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"timestamptz", "timestamp"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t)
@@ -54,6 +55,7 @@ func TestOddTimes(t *testing.T) {
 
 // TestRowOfNoTime: a row whose time has no age is no lag.
 func TestRowOfNoTime(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'x', '-infinity')`)
 	registry := prometheus.NewRegistry()
@@ -69,6 +71,7 @@ func TestRowOfNoTime(t *testing.T) {
 // TestFollowersOfAWaitingHead: rows behind one that is due much later, or never, look again soon, so that they go when it is
 // deleted or moved.
 func TestFollowersOfAWaitingHead(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key, send_after)
 		SELECT 'k', convert_to('head ' || d, 'UTF8'), d, now() + d::interval FROM unnest(ARRAY['30 days', '300 days']) d
@@ -94,6 +97,7 @@ func TestFollowersOfAWaitingHead(t *testing.T) {
 
 // TestAttemptsAtTheEnd: rows that failed as often as their type can say, or less than never, fail like others.
 func TestAttemptsAtTheEnd(t *testing.T) {
+	t.Parallel()
 	for kind, last := range map[string]string{"smallint": "32767", "integer": "2147483647", "bigint": "9223372036854775807"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t)
@@ -121,6 +125,7 @@ func TestAttemptsAtTheEnd(t *testing.T) {
 
 // TestLagWithoutATime: where send_after may be null a row is due since it was made.
 func TestLagWithoutATime(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.db.Exec(`ALTER TABLE outbox ALTER send_after DROP NOT NULL;
 		INSERT INTO outbox (routing_key, body, send_after, created_at) SELECT 'k', 'x', NULL, now() - interval '1 hour' * n FROM generate_series(1, 3) n;
@@ -140,6 +145,7 @@ func TestLagWithoutATime(t *testing.T) {
 
 // TestTextThatIsNotJSON: headers and properties in columns of texts have to be one JSON object and nothing else.
 func TestTextThatIsNotJSON(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.MaxAttempts = 1
 	r.db.Exec(`ALTER TABLE outbox ALTER headers TYPE text, ALTER properties TYPE text;

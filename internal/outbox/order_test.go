@@ -40,6 +40,7 @@ func (r *rig) inOrder(keys, n int) {
 
 // TestOrder: rows of a key are published in the order of their ids, by two relays.
 func TestOrder(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.Batch = 40
 	r.keyed(20, 60)
@@ -51,6 +52,7 @@ func TestOrder(t *testing.T) {
 
 // TestOrderOfOneKey: the same with a single key, which gives only one relay something to do at a time.
 func TestOrderOfOneKey(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.Batch = 20
 	r.keyed(1, 500)
@@ -63,6 +65,7 @@ func TestOrderOfOneKey(t *testing.T) {
 // TestOrderBehindPoison: rows behind one that fails wait for it, do not stand in the way of other keys, and go when it is
 // quarantined.
 func TestOrderBehindPoison(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.Batch, r.options.MaxAttempts = 10, 3
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange, ordering_key) VALUES ('k', 'poison', 'no such exchange', '1')`)
@@ -90,6 +93,7 @@ func TestOrderBehindPoison(t *testing.T) {
 // TestOrderWhenARelayIsCutOff: the rows of a relay that loses its database after it has published go again, by another one,
 // and none of a key overtakes another.
 func TestOrderWhenARelayIsCutOff(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.Batch = 30
 	r.keyed(5, 60)

@@ -16,9 +16,10 @@ import (
 // TestPoison: a row that the broker does not take, whatever the reason, is tried so often and then quarantined with the
 // reason, and the rows around it are sent, before and without waiting for it.
 func TestPoison(t *testing.T) {
+	t.Parallel()
+	brokertest.OwnNode(t).MaxSize(16 << 20)
 	r := newRig(t)
 	r.options.MaxAttempts = 2
-	brokertest.MaxSize(t, 16<<20)
 	user := brokertest.User(t, "word")
 	brokertest.Ctl(t, "set_permissions", user, ".*", "^"+r.exchange+"$|^amq\\.default$", ".*")
 	r.user = strings.Replace(r.url, "guest:guest", user+":word", 1)
@@ -81,6 +82,7 @@ func TestPoison(t *testing.T) {
 
 // TestRetryIsOutsideThePipe: what closes a channel does so to the rows beside it once, and not with each of its attempts.
 func TestRetryIsOutsideThePipe(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.MaxAttempts = 3
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange) SELECT 'k', convert_to('poison', 'UTF8'), 'no such ' || n FROM generate_series(1, 5) n`)
@@ -102,6 +104,7 @@ func TestRetryIsOutsideThePipe(t *testing.T) {
 
 // TestFullQueue: rows that a full queue does not take are not counted as failed, and are sent when it has room.
 func TestFullQueue(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.MaxAttempts = 1
 	full := brokertest.Queue(t, r.url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": int32(10), "x-overflow": "reject-publish"})
@@ -131,6 +134,7 @@ func TestFullQueue(t *testing.T) {
 
 // TestJudge: an outcome that is not known is nobody's failure, whatever the text beside it says.
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	refused := &broker.RefusedError{Code: 404, Text: "NOT_FOUND"}
 	for _, tc := range []struct {
 		err  error

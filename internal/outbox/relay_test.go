@@ -11,6 +11,7 @@ import (
 
 // TestCommittedRowsAreSent: each committed row is sent, once without a fault, and a rolled-back one never.
 func TestCommittedRowsAreSent(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.insert("before", 250)
 	r.start()
@@ -35,6 +36,7 @@ func TestCommittedRowsAreSent(t *testing.T) {
 // TestLateCommits: rows that are committed in the reverse order of their ids are all sent, also those whose id is lower than
 // that of rows sent before.
 func TestLateCommits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.start()
 	const n = 10
@@ -60,6 +62,7 @@ func TestLateCommits(t *testing.T) {
 
 // TestManyRelays: relays that work on one table at once send each row once.
 func TestManyRelays(t *testing.T) {
+	t.Parallel()
 	for _, relays := range []int{2, 4} {
 		t.Run(strconv.Itoa(relays), func(t *testing.T) {
 			r := newRig(t)
@@ -80,6 +83,7 @@ func TestManyRelays(t *testing.T) {
 
 // TestLaterRows: a row that is due later is not sent before, and then by polling alone.
 func TestLaterRows(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'later', now() + interval '2 seconds'), ('k', 'now', now())`)
 	r.start()
@@ -94,6 +98,7 @@ func TestLaterRows(t *testing.T) {
 
 // TestNotification: a commit wakes the relay, which polls once in an hour.
 func TestNotification(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.PollInterval = time.Hour
 	relay, _ := r.start()
@@ -109,6 +114,7 @@ func TestNotification(t *testing.T) {
 
 // TestBacklog: a backlog is sent batch after batch, without a poll or a notification in between.
 func TestBacklog(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.PollInterval = time.Hour
 	r.insert("m", 1050)
@@ -121,6 +127,7 @@ func TestBacklog(t *testing.T) {
 
 // TestStop: a relay that is told to stop ends, and what it had not sent it leaves for others.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.insert("m", 5000)
 	_, stop := r.start()

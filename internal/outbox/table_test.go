@@ -12,6 +12,7 @@ import (
 
 // TestTableOfOthers looks at a table with names that need quotes, a domain, and only what an app needs.
 func TestTableOfOthers(t *testing.T) {
+	t.Parallel()
 	db := postgrestest.New(t)
 	conn := db.Conn()
 	db.Exec(`CREATE SCHEMA "My-Shop"; CREATE DOMAIN payload AS jsonb;
@@ -43,6 +44,7 @@ func TestTableOfOthers(t *testing.T) {
 
 // TestTableBySearchPath finds the schema of a table that was named without one.
 func TestTableBySearchPath(t *testing.T) {
+	t.Parallel()
 	db := postgrestest.New(t)
 	conn := db.Conn()
 	db.Exec(`CREATE SCHEMA shop; CREATE TABLE shop.outbox (id int)`)
@@ -57,6 +59,7 @@ func TestTableBySearchPath(t *testing.T) {
 
 // TestNotAnOutbox is the list of tables that are refused, and why.
 func TestNotAnOutbox(t *testing.T) {
+	t.Parallel()
 	db := postgrestest.New(t)
 	conn := db.Conn()
 	const rest = `, routing_key text, body bytea, sent_at timestamptz)`

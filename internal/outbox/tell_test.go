@@ -17,6 +17,7 @@ import (
 // TestTrace: with tracing the message carries the trace that the row brought, with a span of the relay's; without it carries
 // what the row brought.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	const traceID, parent = "0af7651916cd43dd8448eb211c80319c", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for name, enabled := range map[string]bool{"on": true, "off": false} {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +43,7 @@ func TestTrace(t *testing.T) {
 
 // TestMetrics: each row is counted by what became of it, and what only the database knows is absent without it.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.MaxAttempts = 2
 	r.insert("m", 3)
@@ -114,6 +116,7 @@ func (r *rig) lines(event string) map[string][]string {
 // TestEachErrorHasALine: rows share a line of the log when, and only when, they have failed in the same way, but for the rest
 // of a round that fails in many.
 func TestEachErrorHasALine(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.MaxAttempts = 1
 	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange, properties) VALUES
@@ -143,6 +146,7 @@ func TestEachErrorHasALine(t *testing.T) {
 
 // TestNackedIsTold: rows that a full queue sends back are in the log, and not each time that they come back.
 func TestNackedIsTold(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	full := brokertest.Queue(t, r.url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
 	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange) SELECT n, $1, 'x', '' FROM generate_series(1, 5) n`, full)

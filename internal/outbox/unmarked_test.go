@@ -80,6 +80,7 @@ func TestOneRowCannotBeMarked(t *testing.T) {
 
 // TestFailureCannotBeMarked: a row that fails and cannot be marked as failed holds up nobody, and is published nowhere.
 func TestFailureCannotBeMarked(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.db.Exec(`ALTER TABLE outbox ADD CHECK (attempts = 0);
 		INSERT INTO outbox (routing_key, body, exchange, ordering_key) VALUES ('k', 'bad', 'no such exchange', 'a');
@@ -99,6 +100,7 @@ func TestFailureCannotBeMarked(t *testing.T) {
 
 // TestPutOffCannotBeMarked: rows that wait for an earlier one of their key, and cannot be put off, hold up nobody.
 func TestPutOffCannotBeMarked(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.Batch = 10
 	r.db.Exec(keep(`RETURN OLD;`) + `CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep();
@@ -114,6 +116,7 @@ func TestPutOffCannotBeMarked(t *testing.T) {
 
 // TestOrderBehindUnmarked: rows of a key do not wait for one that was published and cannot be marked.
 func TestOrderBehindUnmarked(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.Batch = 5
 	r.db.Exec(keep(`RAISE 'not this one';`) + `CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep();
@@ -129,6 +132,7 @@ func TestOrderBehindUnmarked(t *testing.T) {
 
 // TestTooManyUnmarked: when no row can be marked, the relay stops taking others, and goes on when they can be.
 func TestTooManyUnmarked(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.options.Batch = 500
 	r.db.Exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
@@ -149,6 +153,7 @@ func TestTooManyUnmarked(t *testing.T) {
 
 // TestRowsTakenBeforeTheyAreMarked: rows that another session has when they are to be locked again are left to it.
 func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.insert("m", 2)
 	s := &session{r: New(r.options), conn: r.db.Conn()}
@@ -173,6 +178,7 @@ func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
 
 // TestUnmarkedPauses: pauses double up to five minutes, and rows that do not come again are forgotten.
 func TestUnmarkedPauses(t *testing.T) {
+	t.Parallel()
 	u, now := unmarked{}, time.Now()
 	x := &row{id: "1", result: sent}
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
@@ -195,6 +201,7 @@ func TestUnmarkedPauses(t *testing.T) {
 
 // TestErrorsOfRows: which errors may be of some rows alone.
 func TestErrorsOfRows(t *testing.T) {
+	t.Parallel()
 	for code, want := range map[string]bool{
 		"23514": true, "23505": true, "P0001": true, "40001": true, "40P01": true, "55P03": true, "57014": true, "22003": true, "42501": true,
 		"57P01": false, "53100": false, "08006": false, "25006": false, "26000": false, "58030": false, "XX001": false, "": false,

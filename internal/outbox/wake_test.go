@@ -47,6 +47,7 @@ func wakeRig(t *testing.T, relays int) (r *rig, comes func(body string)) {
 // TestNoWakeUpIsLost: rows that are inserted at random moments after the last one was sent, when relays look, and take the lock,
 // and look, and go to sleep, are all sent, although nobody polls.
 func TestNoWakeUpIsLost(t *testing.T) {
+	t.Parallel()
 	for relays, rows := range map[int]int{1: 2000, 2: 600, 4: 400} {
 		t.Run(strconv.Itoa(relays), func(t *testing.T) {
 			r, comes := wakeRig(t, relays)
@@ -84,6 +85,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 // TestLongTransaction: while a transaction with rows is open no relay can sleep, and other rows are sent; so are its own when it
 // ends.
 func TestLongTransaction(t *testing.T) {
+	t.Parallel()
 	r, comes := wakeRig(t, 1)
 	long := r.db.Conn()
 	r.insert("before", 1)
@@ -111,6 +113,7 @@ func (r *rig) sleepers() string {
 
 // TestSleeperDies: when the relay dies that inserts notify, another one is told, or looks for itself.
 func TestSleeperDies(t *testing.T) {
+	t.Parallel()
 	r, comes := wakeRig(t, 2)
 	for n := range 5 {
 		r.eventually("a relay sleeps", func() bool { return r.sleepers() != "" })
@@ -123,6 +126,7 @@ func TestSleeperDies(t *testing.T) {
 // TestNotifiesSleepersOnly: whoever may insert tells a relay that sleeps, and nobody else; what an older version of the trigger's
 // function did is replaced.
 func TestNotifiesSleepersOnly(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	table, _ := migrate(t, r.db, r.options.Names, true)
 	app := r.db.Role("word", `GRANT INSERT ON outbox TO %s`)

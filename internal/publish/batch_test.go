@@ -41,6 +41,7 @@ func (r *rig) batch(lines ...string) []result {
 }
 
 func TestBatch(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	got := r.batch(
 		`{"routing_key":"a","body":"text ü","message_id":"1","content_type":"text/plain","content_encoding":"x","correlation_id":"c","reply_to":"r","type":"t","app_id":"a","priority":3,"expiration":60000,"timestamp":"2026-07-01T12:00:00Z"}`,
@@ -85,6 +86,7 @@ func TestBatch(t *testing.T) {
 
 // Each item has its own answer, and one that is refused costs the others nothing.
 func TestBatchItems(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.MaxBody, o.RoutingKeys = 100, []string{"ok", "nowhere*"} })
 	nowhere := "nowhere" + brokertest.Name(t, "q")
 	for i, c := range []struct {
@@ -155,6 +157,7 @@ func TestBatchItems(t *testing.T) {
 
 // A large batch arrives in its order, and no more of it is held than a window.
 func TestLargeBatch(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.MaxInflight = 50 })
 	const n = 5000
 	in, out := io.Pipe()
@@ -186,6 +189,7 @@ func TestLargeBatch(t *testing.T) {
 
 // The end of a batch in the middle is told, and what was read before it was published.
 func TestBatchCutShort(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Timeout = 5 * time.Second })
 	for name, c := range map[string]struct{ contentType, body string }{
 		"a line": {"application/jsonl", `{"routing_key":"k","body":"whole"}` + "\n" + `{"routing_key":"k","body":"half"}`},
@@ -212,6 +216,7 @@ func TestBatchCutShort(t *testing.T) {
 }
 
 func TestMultipart(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	parts := []string{
 		"Amqp-Exchange: default\r\nAmqp-Routing-Key: a%2520b\r\nContent-Type: text/plain\r\nAmqp-Message-Id: 1\r\nAmqp-Header-Tenant: t\r\nContent-Transfer-Encoding: binary\r\n\r\n\x00\xff\r\nline=\r\n",
@@ -243,6 +248,7 @@ func TestMultipart(t *testing.T) {
 
 // A batch with too many items is published as far as it may go, and says where that is.
 func TestBatchOfTooMany(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	r.server.maxItems = 2
 	got := r.batch(`{"routing_key":"","body":"1"}`, `{"routing_key":"","body":"2"}`, `{"routing_key":"","body":"3"}`, `{"routing_key":"","body":"4"}`)
@@ -254,6 +260,7 @@ func TestBatchOfTooMany(t *testing.T) {
 
 // The trace of an item wins over that of its batch.
 func TestBatchTrace(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	const parent, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-01"
 	r.results(r.post("/publish:batch", `{"routing_key":"","body":""}`+"\n"+`{"routing_key":"","body":"","headers":{"traceparent":"`+other+`"}}`, "Content-Type", "application/json-lines", "Traceparent", parent))
@@ -265,6 +272,7 @@ func TestBatchTrace(t *testing.T) {
 }
 
 func TestBatchRefused(t *testing.T) {
+	t.Parallel()
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
 	r := start(t, proxy.URL(t, brokertest.URL(t)), nil)
 	for _, contentType := range []string{"", "application/json", "multipart/mixed", "multipart/form-data; boundary=b", ";"} {
@@ -286,6 +294,7 @@ func TestBatchRefused(t *testing.T) {
 
 // A batch that stops in the middle: what was under way is known, what was not read is told.
 func TestBatchWhileStopping(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	in, out := io.Pipe()
 	answer := make(chan reply)
@@ -308,6 +317,7 @@ func TestBatchWhileStopping(t *testing.T) {
 
 // Items that find no room say so, and those behind them are published.
 func TestBatchBusy(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Timeout, o.MaxInflight = 3*time.Second, 1 })
 	r.server.inflight.enter()
 	if got := r.batch(`{"routing_key":"","body":"x"}`); len(got) != 1 || got[0].Code != busy {
@@ -327,6 +337,7 @@ func TestBatchBusy(t *testing.T) {
 
 // A code that no item can have is told as unknown: nobody must take it for a refusal.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	for _, c := range codes {
 		if got := outcomes[indexOf(c)].code; got != c && c != internal {
 			t.Errorf("%s becomes %s", c, got)
@@ -340,6 +351,7 @@ func TestOutcomes(t *testing.T) {
 // TestBatchOfFailures: every one of thousands of items that fail says so, while the batch is still being read. To be run with
 // the race detector.
 func TestBatchOfFailures(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	const n = 5000
 	missing := `{"exchange":"direct","routing_key":"` + brokertest.Name(t, "missing") + `","body":""}`

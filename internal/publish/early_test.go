@@ -33,6 +33,7 @@ func (r *rig) roundTrip(c net.Conn, request string) reply {
 // TestAnswersBeforeTheBody: what is known before the body is read is told before it has come, and ends the connection. The
 // bodies here never come, and a request may take an hour.
 func TestAnswersBeforeTheBody(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Timeout, o.MaxInflight, o.MaxBody = time.Hour, 1, 1000 })
 	early := func(what, target, headers string, status int, c code, text string) {
 		t.Helper()
@@ -75,6 +76,7 @@ func TestAnswersBeforeTheBody(t *testing.T) {
 
 // TestNoRequest: what is no request that HTTP has is answered by the HTTP server itself, in plain text.
 func TestNoRequest(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	for request, status := range map[string]int{
 		"POST /publish/default/a%2 HTTP/1.1\r\nHost: h\r\n\r\n":                                                      400,

@@ -13,6 +13,7 @@ import (
 const token = "correct-horse-battery"
 
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Token = func() string { return token } })
 	bearer := []string{"Authorization", "Bearer " + token}
 	with := func(headers ...string) []string { return append(headers, bearer...) }
@@ -53,11 +54,13 @@ func TestGuard(t *testing.T) {
 
 // The file behind the token may be emptied while we run: that closes the door, it does not open it.
 func TestAnEmptyTokenLetsNobodyIn(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Token = func() string { return "" } })
 	r.want("empty", r.post("/publish/default/k", "", "Authorization", "Bearer "), http.StatusUnauthorized, unauthorized, "token")
 }
 
 func TestListenRefuses(t *testing.T) {
+	t.Parallel()
 	for addr, want := range map[string]string{"0.0.0.0:0": "there is no token", "127.0.0.1:99999": "listen for publishing"} {
 		s := New(Options{Addr: addr, Logger: telemetry.NewLogger(new(lines), "info", "json")})
 		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) {
@@ -69,6 +72,7 @@ func TestListenRefuses(t *testing.T) {
 
 // A listener that breaks is an error of Serve.
 func TestServeFails(t *testing.T) {
+	t.Parallel()
 	s := New(Options{Addr: "127.0.0.1:0", Logger: telemetry.NewLogger(new(lines), "info", "json")})
 	if _, err := s.Listen(); err != nil {
 		t.Fatal(err)
@@ -81,6 +85,7 @@ func TestServeFails(t *testing.T) {
 
 // A bug in one answer is no more than a failed answer.
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	r.server.o.Publisher = nil
 	r.want("a bug", r.post("/publish/default/k", ""), http.StatusInternalServerError, internal, "")
@@ -91,6 +96,7 @@ func TestPanic(t *testing.T) {
 
 // Another metric of one of our names is a mistake in this program.
 func TestMetricsAreOurs(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"sidecar_publish_requests_total", "sidecar_publish_inflight"} {
 		taken := prometheus.NewRegistry()
 		taken.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: "not ours"}))

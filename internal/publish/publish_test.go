@@ -68,6 +68,7 @@ func (r *rig) metric(name string, labels ...string) float64 {
 }
 
 func TestPublished(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	got := r.post("/publish/default/orders.created", "\x00body\xff", "Content-Type", "application/json", "Content-Encoding", "gzip",
 		"Amqp-Message-Id", "m%251", "Amqp-Correlation-Id", "c", "Amqp-Reply-To", "r", "Amqp-Type", "t", "Amqp-App-Id", "a", "Amqp-Priority", "7",
@@ -108,6 +109,7 @@ func TestPublished(t *testing.T) {
 
 // Bodies of unknown length, of the largest size, and one byte more.
 func TestBodies(t *testing.T) {
+	t.Parallel()
 	const limit = 200_000
 	r := start(t, "", func(o *Options) { o.MaxBody = limit })
 	for _, size := range []int{1, 511, 512, 64 << 10, 64<<10 + 1, limit - 1, limit} {
@@ -130,6 +132,7 @@ func TestBodies(t *testing.T) {
 }
 
 func TestInvalid(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	long := strings.Repeat("x", 256)
 	for _, c := range []struct{ name, value, text string }{
@@ -169,6 +172,7 @@ func TestInvalid(t *testing.T) {
 
 // What says how a message was delivered, or is a broker's or a sidecar's to say, is left out.
 func TestLeftOut(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	var headers []string
 	for name := range ofDeliveries {
@@ -187,6 +191,7 @@ func TestLeftOut(t *testing.T) {
 }
 
 func TestCloudEvents(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	r.wantPublished("an event", r.post("/publish/default/k", "{}", "Content-Type", "application/json", "Ce-Specversion", "1.0", "Ce-Id", "a%20b", "Ce-Source", `"quoted \"x\" \\"`, "Ce-Type", "t", "Ce-Datacontenttype", "x/y"))
 	want := amqp.Table{"cloudEvents_specversion": "1.0", "cloudEvents_id": "a b", "cloudEvents_source": `quoted "x" \`, "cloudEvents_type": "t"}
@@ -197,6 +202,7 @@ func TestCloudEvents(t *testing.T) {
 
 // The trace of the app goes on in the message; what is no trace does not.
 func TestTraceContext(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	const parent, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-01"
 	for name, c := range map[string]struct {
@@ -220,6 +226,7 @@ func TestTraceContext(t *testing.T) {
 }
 
 func TestForbidden(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.RoutingKeys = []string{"orders.*", "audit.?", "exact"} })
 	for _, alias := range []string{"other", "", "Default", "%64efault", "amq.default"} {
 		r.want(alias, r.post("/publish/"+alias+"/exact", ""), http.StatusForbidden, forbidden, "no exchange alias")
@@ -234,6 +241,7 @@ func TestForbidden(t *testing.T) {
 
 // TestUnroutable: no queue, no exchange, and both good again when they are there.
 func TestUnroutable(t *testing.T) {
+	t.Parallel()
 	missing := ""
 	r := start(t, "", func(o *Options) {
 		missing = o.Exchanges["default"] + ".missing"
@@ -262,6 +270,7 @@ func TestUnroutable(t *testing.T) {
 
 // TestNacked: a queue that is full and says so.
 func TestNacked(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	full := brokertest.Queue(t, r.url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
 	r.wantPublished("the first", r.post("/publish/direct/"+full, "x"))
@@ -281,7 +290,8 @@ func TestNacked(t *testing.T) {
 
 // TestTooLargeForTheBroker: one that is too large is refused, and costs no other message anything.
 func TestTooLargeForTheBroker(t *testing.T) {
-	brokertest.MaxSize(t, 100_000)
+	t.Parallel()
+	brokertest.OwnNode(t).MaxSize(100_000)
 	r := start(t, "", nil)
 	stop, innocents := make(chan struct{}), sync.WaitGroup{}
 	for range 8 {
@@ -305,6 +315,7 @@ func TestTooLargeForTheBroker(t *testing.T) {
 }
 
 func TestDisconnected(t *testing.T) {
+	t.Parallel()
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
 	r := start(t, proxy.URL(t, brokertest.URL(t)), nil)
 	r.wantPublished("before", r.post("/publish/default/k", "x"))
@@ -323,6 +334,7 @@ func TestDisconnected(t *testing.T) {
 
 // TestUnknown: sent, and no answer.
 func TestUnknown(t *testing.T) {
+	t.Parallel()
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
 	r := start(t, proxy.URL(t, brokertest.URL(t)), func(o *Options) { o.Timeout = 5 * time.Second })
 	r.wantPublished("before", r.post("/publish/default/k", "x"))
@@ -339,6 +351,8 @@ func TestUnknown(t *testing.T) {
 // TestAlarm: an alarm is an answer at once, also for a connection that has not been told of it, and nothing is published by
 // what was refused.
 func TestAlarm(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	for name, warm := range map[string]bool{"a connection that has published": true, "a fresh one": false} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, "", nil)
@@ -346,9 +360,7 @@ func TestAlarm(t *testing.T) {
 				r.wantPublished("before", r.post("/publish/default/k", "before"))
 				r.get()
 			}
-			calm := func() { brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.4") }
-			t.Cleanup(calm)
-			brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+			calm := node.Alarm()
 			sent := r.post("/publish/default/k", "first") // it tells the connection; one that has published before may have it unknown
 			if warm {
 				r.want("the first", sent, http.StatusGatewayTimeout, unknown, "may have been published")
@@ -380,6 +392,7 @@ func TestAlarm(t *testing.T) {
 
 // TestBusy: more than there is room for, in messages and in bytes, is told so at once.
 func TestBusy(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.MaxInflight, o.MaxBody = 2, 40<<20 })
 	hold := func(length int) io.Closer {
 		c := dial(t, r.addr)
@@ -420,6 +433,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // A body that does not come in time.
 func TestSlowBody(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Timeout = 500 * time.Millisecond })
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 10\r\n\r\nfive", r.addr)
@@ -432,6 +446,7 @@ func TestSlowBody(t *testing.T) {
 
 // A client that goes away has no say in what becomes of its message, and costs nobody the connection.
 func TestClientGone(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	for range 20 {
 		c := dial(t, r.addr)
@@ -447,6 +462,7 @@ func TestClientGone(t *testing.T) {
 
 // TestShutdown: what is under way is finished, and nothing more is taken.
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 4\r\n\r\n", r.addr)
@@ -470,6 +486,7 @@ func TestShutdown(t *testing.T) {
 
 // A request that does not end is cut off with the time.
 func TestShutdownCutsOff(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", nil)
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 4\r\n\r\n", r.addr)
@@ -486,6 +503,7 @@ func TestShutdownCutsOff(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	for err, want := range map[error]code{
 		fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrBlocked): unknown, &broker.RefusedError{Code: 406, Text: "PRECONDITION_FAILED - other"}: nacked,
 		&broker.RefusedError{Code: 403, Text: "ACCESS_REFUSED"}: forbidden, &broker.RefusedError{Code: 404, Text: "NOT_FOUND"}: unroutable,

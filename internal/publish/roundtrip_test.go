@@ -86,6 +86,7 @@ func random(r *rand.Rand) amqp.Publishing {
 
 // TestRoundTrip: what an app is sent of a message, and then publishes, is the same message again, whatever is in it.
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	var got amqp.Publishing
 	var failed *failure
 	post := mirror(t, func(h http.Header) { got, failed = readHeaders(h) })

@@ -15,6 +15,7 @@ func policy() Policy {
 // TestDecideEveryStatus walks all statuses an answer can carry at every retry count and compares with the table of
 // the contract, written here a second time as plainly as possible.
 func TestDecideEveryStatus(t *testing.T) {
+	t.Parallel()
 	p := policy()
 	for status := range 1000 {
 		for count := range 13 {
@@ -43,6 +44,7 @@ func TestDecideEveryStatus(t *testing.T) {
 }
 
 func TestDecideReasons(t *testing.T) {
+	t.Parallel()
 	for status, want := range map[int]message.Reason{
 		200: message.ReasonSuccess, 299: message.ReasonSuccess, 409: message.ReasonConflict,
 		429: message.ReasonRateLimited, 425: message.ReasonTooEarly, 500: message.ReasonServerError,
@@ -59,6 +61,7 @@ func TestDecideReasons(t *testing.T) {
 }
 
 func TestDecideFailures(t *testing.T) {
+	t.Parallel()
 	hold, count := policy(), policy()
 	count.CountRefused = true
 	for _, c := range []struct {
@@ -92,6 +95,7 @@ func TestDecideFailures(t *testing.T) {
 }
 
 func TestDecideDisposition(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		disposition message.Disposition
 		status      int
@@ -121,6 +125,7 @@ func TestDecideDisposition(t *testing.T) {
 }
 
 func TestDecideWaits(t *testing.T) {
+	t.Parallel()
 	p := policy()
 	decide := func(status int, after time.Duration, retries int) message.Verdict {
 		return p.Decide(&message.Message{RetryCount: retries, MaxRetries: 10}, message.Outcome{Status: status, RetryAfter: after})
@@ -152,6 +157,7 @@ func TestDecideWaits(t *testing.T) {
 }
 
 func TestMaxRetriesZeroParksOnFirstFailure(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{500, 404, 425} {
 		v := policy().Decide(&message.Message{}, message.Outcome{Status: status, RetryAfter: -1})
 		if v.Action != message.Park || v.Reason != message.ReasonMaxRetries {
@@ -161,6 +167,7 @@ func TestMaxRetriesZeroParksOnFirstFailure(t *testing.T) {
 }
 
 func TestStatusSetIgnoresWhatIsNoStatus(t *testing.T) {
+	t.Parallel()
 	s := NewStatusSet(-1, 99, 600, 1000, 100, 599)
 	for status := -5; status < 1100; status++ {
 		if want := status == 100 || status == 599; s.Has(status) != want {

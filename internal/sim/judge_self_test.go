@@ -12,6 +12,7 @@ import (
 
 // TestJudgeSeesWhatIsWrong falsifies the ledger of a run in which all was right, in one place each time.
 func TestJudgeSeesWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		invariant string
 		falsify   func(l *ledger, accepted, parked string)

@@ -25,6 +25,7 @@ const (
 
 // TestSeeds runs the sidecar with one seed after the other and judges each run.
 func TestSeeds(t *testing.T) {
+	t.Parallel()
 	start := time.Now()
 	sum := &tally{}
 	sweep(t, *first, *seeds, func(t *testing.T, seed uint64) bool {

@@ -14,6 +14,7 @@ const (
 )
 
 func TestValidTraceparent(t *testing.T) {
+	t.Parallel()
 	ids := "-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
 	for s, want := range map[string]bool{
 		parent:                 true,
@@ -53,6 +54,7 @@ func TestValidTraceparent(t *testing.T) {
 }
 
 func TestNewTraceparentIsValidAndUnsampled(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]bool)
 	for range 1000 {
 		s := newTraceparent()
@@ -64,6 +66,7 @@ func TestNewTraceparentIsValidAndUnsampled(t *testing.T) {
 }
 
 func TestParseTraceparent(t *testing.T) {
+	t.Parallel()
 	sc := parseTraceparent(parent, "a=1,b=2")
 	if sc.TraceID().String() != traceID || sc.SpanID().String() != "b7ad6b7169203331" {
 		t.Errorf("ids: %v", sc)
@@ -78,6 +81,7 @@ func TestParseTraceparent(t *testing.T) {
 }
 
 func TestCarrierFrom(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		headers amqp.Table
 		want    Carrier
@@ -104,6 +108,7 @@ func TestCarrierFrom(t *testing.T) {
 }
 
 func TestOffPassesAValidContextOn(t *testing.T) {
+	t.Parallel()
 	in := Carrier{parent, "vendor=1, other=2", "user=7"}
 	for name, tracing := range map[string]*Tracing{"nil": nil, "off": {}} {
 		s := tracing.Process(in, ProcessAttrs{MessageID: "m"})
@@ -123,6 +128,7 @@ func TestOffPassesAValidContextOn(t *testing.T) {
 }
 
 func TestOffReplacesOnlyWhatIsInvalid(t *testing.T) {
+	t.Parallel()
 	var off *Tracing
 	tests := map[string]struct{ in, want Carrier }{
 		"no context":          {Carrier{}, Carrier{}},
@@ -150,6 +156,7 @@ func TestOffReplacesOnlyWhatIsInvalid(t *testing.T) {
 }
 
 func TestZeroSpan(t *testing.T) {
+	t.Parallel()
 	var s Span
 	if s.TraceID() != "" || s.Client() != (Carrier{}) {
 		t.Error("want nothing from the zero Span")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestCheckEndpoint(t *testing.T) {
+	t.Parallel()
 	for in, ok := range map[string]bool{
 		"http://c:4318/v1/traces": true,
 		"https://c":               true,
@@ -35,6 +36,7 @@ func TestCheckEndpoint(t *testing.T) {
 }
 
 func TestExportRequest(t *testing.T) {
+	t.Parallel()
 	for _, zip := range []bool{false, true} {
 		c := newCollector(t)
 		tracing := startTracing(t, TracingOptions{Queue: "q", Version: "1.2.3", Exporter: ExporterOptions{
@@ -55,6 +57,7 @@ func TestExportRequest(t *testing.T) {
 }
 
 func TestExportOverTLS(t *testing.T) {
+	t.Parallel()
 	c := &collector{spans: make(map[string]span)}
 	c.Server = httptest.NewUnstartedServer(c)
 	c.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
@@ -88,6 +91,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 }
 
 func TestExportDoesNotFollowRedirects(t *testing.T) {
+	t.Parallel()
 	c := newCollector(t)
 	c.answer = func(w http.ResponseWriter, _ int) {
 		w.Header().Set("Location", "http://evil.example/")
@@ -106,6 +110,7 @@ func TestExportDoesNotFollowRedirects(t *testing.T) {
 
 // What is linked but never called still costs memory in every pod: docs/decisions/0008-otlp-without-grpc.md.
 func TestGRPCStaysOut(t *testing.T) {
+	t.Parallel()
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestLoggerNamesItsFields(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	NewLogger(&out, "info", "json").Warn("settled", "queue", "q", "wait", 1500*time.Millisecond,
 		"error", errors.New("boom"), slog.Group("g", "msg", "kept"))
@@ -35,6 +36,7 @@ func TestLoggerNamesItsFields(t *testing.T) {
 }
 
 func TestLoggerKeepsTheCallersOwnFields(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	NewLogger(&out, "info", "json").Info("e", "time", "yesterday", "level", "high")
 	for _, want := range []string{`"time":"yesterday"`, `"level":"high"`, `"level":"info"`} {
@@ -45,6 +47,7 @@ func TestLoggerKeepsTheCallersOwnFields(t *testing.T) {
 }
 
 func TestLoggerLevels(t *testing.T) {
+	t.Parallel()
 	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1, "nonsense": 3} {
 		var out bytes.Buffer
 		l := NewLogger(&out, level, "json")
@@ -60,6 +63,7 @@ func TestLoggerLevels(t *testing.T) {
 
 // A publisher chooses the message id: it must stay inside its field.
 func TestLoggerCannotBeInjected(t *testing.T) {
+	t.Parallel()
 	hostile := "x\"\n{\"event\":\"forged\"}\r\n\x1b[31m\x00\xff\u2028 level=error"
 	for _, format := range []string{"json", "text"} {
 		var out bytes.Buffer
@@ -74,6 +78,7 @@ func TestLoggerCannotBeInjected(t *testing.T) {
 }
 
 func TestLoggerText(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	NewLogger(&out, "info", "text").Info("drained", "released", 3)
 	if !strings.Contains(out.String(), "level=info event=drained released=3\n") {
@@ -82,6 +87,7 @@ func TestLoggerText(t *testing.T) {
 }
 
 func TestLibrariesLogThroughUs(t *testing.T) {
+	t.Parallel()
 	t.Cleanup(func() {
 		log.SetOutput(os.Stderr)
 		log.SetFlags(log.LstdFlags)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestRegistry(t *testing.T) {
+	t.Parallel()
 	r := NewRegistry("1.2.3", "abc")
 	want := `
 # HELP sidecar_build_info Always 1; the labels say which build this is.

@@ -27,6 +27,7 @@ func flush(t *testing.T, tracing *Tracing) {
 }
 
 func TestSpansOfOneMessage(t *testing.T) {
+	t.Parallel()
 	c := newCollector(t)
 	tracing := startTracing(t, TracingOptions{
 		Queue: "wms.queue.a", AppURL: "http://user:secret@127.0.0.1:8080/in?key=secret", ServiceName: "wms-a", Version: "1.2.3",
@@ -105,6 +106,7 @@ func check(t *testing.T, name string, got, want span) {
 }
 
 func TestSpanWithoutParentStartsATrace(t *testing.T) {
+	t.Parallel()
 	c := newCollector(t)
 	tracing := startTracing(t, TracingOptions{Queue: "q", Exporter: ExporterOptions{Endpoint: c.URL}})
 	s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, ProcessAttrs{RoutingKey: "q"})
@@ -130,6 +132,7 @@ func TestSpanWithoutParentStartsATrace(t *testing.T) {
 }
 
 func TestFailuresAreMarked(t *testing.T) {
+	t.Parallel()
 	c := newCollector(t)
 	tracing := startTracing(t, TracingOptions{Queue: "q", Exporter: ExporterOptions{Endpoint: c.URL}})
 	cause := errors.New("no confirm \xff" + strings.Repeat("x", 1000))
@@ -161,6 +164,7 @@ func TestFailuresAreMarked(t *testing.T) {
 }
 
 func TestUnsampledContextStillTravels(t *testing.T) {
+	t.Parallel()
 	c := newCollector(t)
 	tracing := startTracing(t, TracingOptions{Queue: "q", Sampler: "always_off", Exporter: ExporterOptions{Endpoint: c.URL}})
 	s := tracing.Process(Carrier{Traceparent: parent}, ProcessAttrs{})
@@ -179,6 +183,7 @@ func TestUnsampledContextStillTravels(t *testing.T) {
 }
 
 func TestAppAttributes(t *testing.T) {
+	t.Parallel()
 	for raw, want := range map[string]map[string]any{
 		"http://127.0.0.1/":                 {"url.full": "http://127.0.0.1/", "server.address": "127.0.0.1", "server.port": int64(80)},
 		"https://app.example/x":             {"url.full": "https://app.example/x", "server.address": "app.example", "server.port": int64(443)},

@@ -19,6 +19,7 @@ import (
 )
 
 func TestNewTracingRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	junk := filepath.Join(dir, "junk.pem")
 	if err := os.WriteFile(junk, []byte("junk"), 0o600); err != nil {
@@ -42,6 +43,7 @@ func TestNewTracingRefuses(t *testing.T) {
 }
 
 func TestSamplers(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"": "ParentBased", "parentbased_always_on": "ParentBased", "parentbased_always_off": "ParentBased{root:AlwaysOff",
 		"always_on": "AlwaysOn", "always_off": "AlwaysOff", "traceidratio": "TraceIDRatioBased{0.25}",
@@ -60,6 +62,7 @@ func TestSamplers(t *testing.T) {
 }
 
 func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
+	t.Parallel()
 	before := goleak.IgnoreCurrent()
 	hung := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -92,6 +95,7 @@ func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
 }
 
 func TestShutdownOff(t *testing.T) {
+	t.Parallel()
 	off, err := NewTracing(t.Context(), TracingOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +107,7 @@ func TestShutdownOff(t *testing.T) {
 }
 
 func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		h := &throttle{logger: NewLogger(&out, "info", "json"), interval: time.Minute}
@@ -123,6 +128,7 @@ func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
 }
 
 func TestTracingErrorsReachTheLog(t *testing.T) {
+	t.Parallel()
 	var out lockedBuffer
 	c := newCollector(t)
 	c.answer = func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusUnauthorized) }

@@ -46,6 +46,7 @@ func answered(status int, retryAfter string) *http.Response {
 }
 
 func TestExportRetries(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		statuses := []int{429, 502, 503, 504, 200}
 		x, s := scripted(t, func(n int, _ *http.Request) (*http.Response, error) { return answered(statuses[n-1], ""), nil })
@@ -57,6 +58,7 @@ func TestExportRetries(t *testing.T) {
 }
 
 func TestExportRetriesAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return nil, errors.New("refused") })
 		defer x.Stop(t.Context())
@@ -71,6 +73,7 @@ func TestExportRetriesAreBounded(t *testing.T) {
 }
 
 func TestExportGivesUpOnAPlainRefusal(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{101, 301, 400, 401, 404, 413, 500, 501} {
 		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(status, "1"), nil })
 		if err := x.UploadTraces(t.Context(), nil); err == nil || s.calls != 1 {
@@ -81,6 +84,7 @@ func TestExportGivesUpOnAPlainRefusal(t *testing.T) {
 }
 
 func TestExportWaitsAsAsked(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		header   string
 		at, most time.Duration // the wait asked for, and the longest with our own jittered backoff
@@ -113,6 +117,7 @@ func TestExportWaitsAsAsked(t *testing.T) {
 }
 
 func TestExportTimesOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x, s := scripted(t, func(_ int, r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
@@ -131,6 +136,7 @@ func TestExportTimesOut(t *testing.T) {
 }
 
 func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x, err := newExporter(ExporterOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}}, "1")
 		if err != nil {
@@ -145,6 +151,7 @@ func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
 
 // A shutdown in the middle of a backoff tries once more at once, then lets go.
 func TestFinishCutsTheBackoffShort(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(503, "30"), nil })
 		defer x.Stop(t.Context())
@@ -164,6 +171,7 @@ func TestFinishCutsTheBackoffShort(t *testing.T) {
 }
 
 func TestUnencodableSpansAreAnError(t *testing.T) {
+	t.Parallel()
 	x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(200, ""), nil })
 	defer x.Stop(t.Context())
 	bad := []*tracepb.ResourceSpans{{SchemaUrl: "\xff"}}

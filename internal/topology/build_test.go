@@ -22,6 +22,7 @@ func build(t testing.TB, o Options) *Plan {
 // TestFanoutToTheLetter spells the agreement out: other services declare the same objects, so one argument more or
 // less and one side cannot start.
 func TestFanoutToTheLetter(t *testing.T) {
+	t.Parallel()
 	got := build(t, Options{Service: "wms-cincout"})
 	want := &Plan{
 		Preset: "fanout", Service: "wms-cincout",
@@ -57,6 +58,7 @@ func TestFanoutToTheLetter(t *testing.T) {
 }
 
 func TestFanoutQuorum(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
 	for name, want := range map[string]amqp.Table{
 		"wms.queue.wms-cincout": {
@@ -81,6 +83,7 @@ func TestFanoutQuorum(t *testing.T) {
 }
 
 func TestFanoutTiers(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "svc", RetryDelays: []time.Duration{30 * time.Second, 5 * time.Minute, 90 * time.Minute}})
 	var got []string
 	for _, w := range p.Waits {
@@ -103,6 +106,7 @@ func TestFanoutTiers(t *testing.T) {
 }
 
 func TestNaming(t *testing.T) {
+	t.Parallel()
 	for service, queue := range map[string]string{
 		"wms-cincout": "wms.queue.wms-cincout", "xyz-service": "xyz.queue.xyz-service", "a-b-c": "a.queue.a-b-c",
 		"noprefix": "default.queue.noprefix", "trailing-": "trailing.queue.trailing-", "v1.2_x": "default.queue.v1.2_x",
@@ -114,6 +118,7 @@ func TestNaming(t *testing.T) {
 }
 
 func TestTierLabel(t *testing.T) {
+	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		500 * time.Millisecond: "500ms", 1500 * time.Millisecond: "1.5s", 5 * time.Second: "5s", time.Minute: "1m",
 		90 * time.Second: "1m30s", 30 * time.Minute: "30m", time.Hour: "1h", 10 * time.Hour: "10h",
@@ -127,6 +132,7 @@ func TestTierLabel(t *testing.T) {
 
 // TestOverridesFillOverThePreset sets every name alone and looks at what follows it.
 func TestOverridesFillOverThePreset(t *testing.T) {
+	t.Parallel()
 	base := Options{Service: "wms-cincout"}
 	for _, c := range []struct {
 		name string
@@ -174,6 +180,7 @@ func TestOverridesFillOverThePreset(t *testing.T) {
 }
 
 func TestBuildRefuses(t *testing.T) {
+	t.Parallel()
 	bound := []Binding{{Exchange: "e", Key: "k"}}
 	for _, c := range []struct {
 		name string
@@ -239,6 +246,7 @@ func TestBuildRefuses(t *testing.T) {
 
 // TestBuildReportsEverything: a wrong configuration is told in one go.
 func TestBuildReportsEverything(t *testing.T) {
+	t.Parallel()
 	_, err := Build(Options{QueueType: "x", ExchangeType: "y", MaxRetries: new(-1), RetryDelay: -1})
 	if err == nil {
 		t.Fatal("accepted")

@@ -9,6 +9,7 @@ import (
 
 // TestCheckBlames: of a name that nobody has written down, the variable is named that has to change.
 func TestCheckBlames(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("n", 250)
 	bound := []Binding{{Exchange: "e", Key: "k"}}
 	for _, c := range []struct {
@@ -65,6 +66,7 @@ func TestCheckBlames(t *testing.T) {
 
 // TestConsequencesAreLeftOut: the name made from a bad one is as bad, and says nothing new.
 func TestConsequencesAreLeftOut(t *testing.T) {
+	t.Parallel()
 	o := Options{Preset: PresetPerQueue, Service: "x", Queue: "a\n", Bindings: []Binding{{Exchange: "e", Key: "k"}}}
 	if n := len(Check(o)); n < 2 {
 		t.Errorf("%d mistakes: the test shows nothing", n)

@@ -10,6 +10,7 @@ import (
 
 // TestACrashIsWrittenDown wherever the message goes next, and only then is a publish needed for it.
 func TestACrashIsWrittenDown(t *testing.T) {
+	t.Parallel()
 	fanout := build(t, Options{Service: "wms-cincout"})
 	nowhere := build(t, Options{Service: "wms-cincout"})
 	nowhere.Waits = nil

@@ -14,7 +14,8 @@ import (
 // TestDefinitions: what is imported is what would have been declared. All of it goes in one file, because rabbitmqctl
 // takes its time.
 func TestDefinitions(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	plans := variants(t)
 	all := definitions{}
 	for _, p := range plans {
@@ -47,12 +48,8 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// importDefinitions runs rabbitmqctl import_definitions. The file is written by the node itself: the test may not
-// share a file system with it.
+// importDefinitions does inside the node what rabbitmqctl import_definitions does.
 func importDefinitions(t testing.TB, definitions []byte) {
 	t.Helper()
-	file := "/tmp/" + brokertest.Name(t, "definitions") + ".json"
-	brokertest.Ctl(t, "eval", fmt.Sprintf(`ok = file:write_file("%s", base64:decode("%s")).`, file, base64.StdEncoding.EncodeToString(definitions)))
-	brokertest.CtlLater(t, "eval", fmt.Sprintf(`file:delete("%s").`, file))
-	brokertest.Ctl(t, "import_definitions", file)
+	brokertest.Eval(t, fmt.Sprintf(`rabbit_definitions:import_raw(base64:decode("%s"))`, base64.StdEncoding.EncodeToString(definitions)))
 }

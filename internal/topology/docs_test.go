@@ -17,6 +17,7 @@ const docs = "../../docs/topologies.md"
 // TestDocs keeps what the documentation shows equal to what the code makes. Generated blocks stand between
 // <!-- generated: name --> and <!-- end -->; -update rewrites them.
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	raw, err := os.ReadFile(docs)
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +83,7 @@ func ownTopology() (*Plan, error) {
 
 // TestOwnTopology: a plan that no preset made is as good as any.
 func TestOwnTopology(t *testing.T) {
+	t.Parallel()
 	p, err := ownTopology()
 	if err != nil {
 		t.Fatal(err)

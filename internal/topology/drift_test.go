@@ -15,6 +15,7 @@ import (
 // TestEnsureFindsDrift declares one object differently at a time. Whatever it is, it is named with its value, and
 // nothing of it is touched.
 func TestEnsureFindsDrift(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	quorum := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
 	const own, wait, dlq = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout", "wms.dlq.wms-cincout"
@@ -34,7 +35,7 @@ func TestEnsureFindsDrift(t *testing.T) {
 		args[key] = v
 		return args
 	}
-	url := brokertest.Vhost(t)
+	url := brokertest.URL(t)
 	for _, c := range []struct {
 		name, object string
 		plan         *Plan
@@ -82,7 +83,8 @@ func TestEnsureFindsDrift(t *testing.T) {
 // TestEnsureFindsAllDrift: the broker names one difference, we name all that it compares before the queue's type. The
 // queue that is looked at so closely is not touched, and one that goes away meanwhile is not made anew.
 func TestEnsureFindsAllDrift(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	ch := channel(t, url)
 	for _, quorum := range []bool{false, true} {
 		o, args := Options{Service: "wms-cincout"}, amqp.Table{argDLX: "amq.direct", "x-max-length": 7, "x-expires": 3600000}
@@ -129,6 +131,7 @@ func TestEnsureFindsAllDrift(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		property, found string
 		want            any

@@ -49,7 +49,8 @@ func fanouts(t testing.TB, tiers []time.Duration) map[string]*Plan {
 }
 
 func TestEnsure(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	for name, p := range variants(t) {
 		t.Run(name, func(t *testing.T) {
 			missing := ensure(t, url, p, ModeVerify)
@@ -86,7 +87,8 @@ func TestEnsure(t *testing.T) {
 // TestEnsureAtOnce: one round trip makes what one by one would have been made, and notices each object that does not
 // fit, the first as well as the last.
 func TestEnsureAtOnce(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	atOnce := func(p *Plan, mode Mode) bool { return EnsureAtOnce(context.Background(), session(t, url), p, mode) }
 	for name, p := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +141,8 @@ func TestEnsureAtOnce(t *testing.T) {
 
 // TestEnsureAtOnceTakesOneRoundTrip: opening the channel, and asking.
 func TestEnsureAtOnceTakesOneRoundTrip(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	p := build(t, Options{Service: "wms-cincout"})
 	fits(t, url, p, ModeDeclare)
 	for _, mode := range []Mode{ModeDeclare, ModeVerify} {
@@ -169,7 +172,8 @@ func (c *counted) Do(ctx context.Context, name string, fn func() error) error {
 // TestOthersDeclareTheSame: services in other languages declare these queues with integers of 32 bits, and may say
 // that a classic queue is classic.
 func TestOthersDeclareTheSame(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	ch := channel(t, url)
 	p := build(t, Options{Service: "wms-cincout"})
 	for i := range p.Queues {
@@ -188,7 +192,8 @@ func TestOthersDeclareTheSame(t *testing.T) {
 }
 
 func TestEnsureRepairs(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	p := build(t, Options{Service: "wms-cincout", RetryDelay: time.Millisecond})
 	fits(t, url, p, ModeDeclare)
 	w, ch := p.Waits[0], channel(t, url)
@@ -226,7 +231,8 @@ func remove(t testing.TB, ch *amqp.Channel, p *Plan) {
 
 // TestExclusiveQueueIsRefused: somebody's connection holds the name.
 func TestExclusiveQueueIsRefused(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	p := build(t, Options{Service: "wms-cincout"})
 	if _, err := channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil); err != nil {
 		t.Fatal(err)
@@ -241,6 +247,7 @@ func TestExclusiveQueueIsRefused(t *testing.T) {
 // TestVhostThatMakesQuorumQueues: a declaration without a type is not a classic queue there, and one with the broker's
 // own delivery limit loses messages.
 func TestVhostThatMakesQuorumQueues(t *testing.T) {
+	t.Parallel()
 	name := brokertest.Name(t, "vhost")
 	brokertest.Ctl(t, "add_vhost", name, "--default-queue-type", "quorum")
 	brokertest.CtlLater(t, "delete_vhost", name)
@@ -253,7 +260,8 @@ func TestVhostThatMakesQuorumQueues(t *testing.T) {
 }
 
 func TestForeignExchange(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	p := build(t, Options{Service: "wms-cincout", Bindings: []Binding{{Exchange: "foreign", Key: "k"}}})
 	for _, mode := range []Mode{ModeDeclare, ModeVerify} {
 		f := ensure(t, url, p, mode)

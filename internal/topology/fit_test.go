@@ -16,6 +16,7 @@ import (
 // TestParkedAlwaysFits is the property that keeps a message from being tried for ever: whatever headers it has, what
 // is parked fits one frame, keeps every header of ours and loses no more of its own than it has to.
 func TestParkedAlwaysFits(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	long := strings.Repeat("ü", 512)
 	for seed := range uint64(400) {
@@ -89,6 +90,7 @@ func randomHeaders(r *rand.Rand, size int) amqp.Table {
 
 // TestTextsAreCutBeforeHeadersAreDropped: the message's own headers are worth more than our prose.
 func TestTextsAreCutBeforeHeadersAreDropped(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	long := strings.Repeat("x", 1024)
 	v := message.Verdict{Action: message.Park, Cause: message.Outcome{Status: 500, Problem: &message.Problem{Type: long, Title: long, Detail: long}}}
@@ -104,6 +106,7 @@ func TestTextsAreCutBeforeHeadersAreDropped(t *testing.T) {
 
 // TestFitGivesUpQuietly: a frame size no broker has. Nothing of ours can be dropped, so it does not fit, but it ends.
 func TestFitGivesUpQuietly(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"}).WithFrameMax(1100)
 	h := p.Settlement(arrived(nil), verdict(message.Park, message.ReasonCrash)).Publish.Msg.Headers
 	if h["x-a"] != nil || h["x-final-headers-dropped"] != int32(1) || h["x-final-reason"] != "crash" {
@@ -112,6 +115,7 @@ func TestFitGivesUpQuietly(t *testing.T) {
 }
 
 func TestWithFrameMax(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	m := arrived(func(m *message.Message) { m.Headers["x"] = strings.Repeat("x", 10000) })
 	v := verdict(message.Retry, message.ReasonServerError)

@@ -27,6 +27,7 @@ func filled(size int) amqp.Publishing {
 
 // TestFrameSizeIsExact: our arithmetic is the broker's. It forgives the eight bytes around a frame and nothing more.
 func TestFrameSizeIsExact(t *testing.T) {
+	t.Parallel()
 	const forgiven = 8
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
@@ -59,8 +60,9 @@ func TestFrameSizeIsExact(t *testing.T) {
 // TestHeadersNearFrameMax: rejected, such a message would come back in a frame nobody can read. It is parked, and can
 // be read there.
 func TestHeadersNearFrameMax(t *testing.T) {
+	t.Parallel()
 	const deliveryCount = 64 // more than what a quorum queue adds on delivering
-	url := brokertest.Vhost(t)
+	url := brokertest.URL(t)
 	for name, p := range journeys(t) {
 		t.Run(name, func(t *testing.T) {
 			j := newJourney(t, url, p)
@@ -87,7 +89,8 @@ func TestHeadersNearFrameMax(t *testing.T) {
 
 // TestHeadersJustBelowTheReserve: the largest table that is rejected comes back whole, ten times.
 func TestHeadersJustBelowTheReserve(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	long := strings.Repeat("n", 100)
 	p := build(t, Options{Service: "a-" + long, RetryDelay: 1e6})
 	j := newJourney(t, url, p)

@@ -66,6 +66,7 @@ func goldens(t *testing.T) map[string]*Plan {
 }
 
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	plans := goldens(t)
 	for name, p := range plans {
 		definitions, err := p.Definitions("/")
@@ -104,6 +105,7 @@ var mermaidLines = []*regexp.Regexp{
 // TestMermaidIsWellFormed: nothing here can run Mermaid, so every line has to be one of the known forms, and every arrow
 // has to lead from a node to a node.
 func TestMermaidIsWellFormed(t *testing.T) {
+	t.Parallel()
 	plans := goldens(t)
 	maps.Copy(plans, otherShapes(t))
 	plans["own"], _ = ownTopology()
@@ -152,6 +154,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestDefinitionsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	p := &Plan{Service: "wms-cincout", Queues: []Queue{{Args: amqp.Table{"x": make(chan int)}}}}
 	if b, err := p.Definitions("/"); err == nil || b != nil || !strings.Contains(err.Error(), "wms-cincout") {
 		t.Errorf("%s, %v", b, err)

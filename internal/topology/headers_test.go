@@ -14,6 +14,7 @@ import (
 
 // TestPublishable: the client library refuses a whole message over one value it does not know.
 func TestPublishable(t *testing.T) {
+	t.Parallel()
 	type own struct{ A int }
 	at := time.Unix(1700000000, 0)
 	for _, c := range []struct{ in, want any }{
@@ -40,6 +41,7 @@ func TestPublishable(t *testing.T) {
 
 // TestImpossibleKeysAreLeftOut: a key over 255 bytes cannot have come over the wire, and would end the connection.
 func TestImpossibleKeysAreLeftOut(t *testing.T) {
+	t.Parallel()
 	m := &message.Message{Headers: amqp.Table{strings.Repeat("k", 256): 1, strings.Repeat("k", 255): 1, "": 1}}
 	h := copyHeaders(m, func(string) bool { return false })
 	if len(h) != 2 {

@@ -122,7 +122,8 @@ func journeys(t testing.TB) map[string]*Plan {
 // TestTheEleventhFailureParks counts every attempt on a real broker, whose counters differ by version, and looks at
 // what is parked.
 func TestTheEleventhFailureParks(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	for name, p := range journeys(t) {
 		t.Run(name, func(t *testing.T) {
 			j := newJourney(t, url, p)
@@ -158,7 +159,8 @@ func TestTheEleventhFailureParks(t *testing.T) {
 
 // TestMovedBackIsTriedOnce: whoever moves a parked message back, with whatever tool, its count goes on where it was.
 func TestMovedBackIsTriedOnce(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	for name, p := range journeys(t) {
 		t.Run(name, func(t *testing.T) {
 			j := newJourney(t, url, p)
@@ -179,7 +181,8 @@ func TestMovedBackIsTriedOnce(t *testing.T) {
 // TestMovedBackEarlyGoesOnCounting: parked by status after three failures, moved back, it has seven retries left, not
 // ten. A broker from 4.0 on would begin again at one.
 func TestMovedBackEarlyGoesOnCounting(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	for name, p := range journeys(t) {
 		t.Run(name, func(t *testing.T) {
 			j := newJourney(t, url, p)
@@ -210,7 +213,8 @@ func (j *journey) moveBack() {
 
 // TestForgedDeath: on RabbitMQ 3.10 rejecting such a message takes the queue's process down.
 func TestForgedDeath(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	for name, p := range journeys(t) {
 		t.Run(name, func(t *testing.T) {
 			j := newJourney(t, url, p)
@@ -239,7 +243,8 @@ func TestForgedDeath(t *testing.T) {
 
 // TestDetourIsNotCounted: a message that is told to come later waits in the broker without losing an attempt.
 func TestDetourIsNotCounted(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	for name, p := range journeys(t) {
 		t.Run(name, func(t *testing.T) {
 			j := newJourney(t, url, p)

@@ -15,6 +15,7 @@ func limited(n int) Kept { return Kept{Known: true, Quorum: true, Named: true, L
 
 // TestKeeping: what the broker says about a queue somebody else has declared.
 func TestKeeping(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	s, err := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 10 * time.Second}).Dial(t.Context())
 	if err != nil {

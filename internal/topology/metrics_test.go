@@ -9,6 +9,7 @@ import (
 
 // TestDepthsHaveNoGap: a scrape between two looks, or in the middle of one, sees every queue that is there.
 func TestDepthsHaveNoGap(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
 	m := newMetrics(registry, build(t, Options{Service: "wms-cincout"}))
 	depths := []Depth{{"main", KindMain, 1}, {"retry", KindRetry, 2}, {"dlq", KindDLQ, 3}}
@@ -40,6 +41,7 @@ func TestDepthsHaveNoGap(t *testing.T) {
 }
 
 func TestMaxRetries(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
 	p := build(t, Options{Service: "wms-cincout"})
 	newMetrics(registry, p)

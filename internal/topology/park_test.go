@@ -22,6 +22,7 @@ var death = []any{amqp.Table{
 
 // TestParkedMessage is the contract of a parked message, types included.
 func TestParkedMessage(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	stamp := time.Unix(1700000000, 0)
 	m := &message.Message{
@@ -67,6 +68,7 @@ func TestParkedMessage(t *testing.T) {
 }
 
 func TestParkedFirstDelivery(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	h := p.Settlement(arrived(nil), verdict(message.Park, message.ReasonParkStatus)).Publish.Msg.Headers
 	want := amqp.Table{
@@ -80,6 +82,7 @@ func TestParkedFirstDelivery(t *testing.T) {
 
 // TestParkedMalformedDeath: a broken x-death would take down the queue of whoever rejects the parked message next.
 func TestParkedMalformedDeath(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	m := arrived(func(m *message.Message) {
 		m.Malformed, m.Headers["x-death"], m.Headers["x-last-death-queue"] = true, "zzz", int32(1)
@@ -94,6 +97,7 @@ func TestParkedMalformedDeath(t *testing.T) {
 
 // TestEarlierRepublishIsRemembered: what a retry by publish took off stays known until the message is parked.
 func TestEarlierRepublishIsRemembered(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	m := arrived(func(m *message.Message) {
 		m.Headers["x-original-expiration"], m.Headers["x-original-cc"] = "60000", []any{"elsewhere"}
@@ -105,6 +109,7 @@ func TestEarlierRepublishIsRemembered(t *testing.T) {
 }
 
 func TestHowTheAttemptEnded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		o      message.Outcome

@@ -14,7 +14,8 @@ import (
 
 // TestPermissionsAreEnough: a user with exactly what Permissions says can do all that its mode needs.
 func TestPermissionsAreEnough(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	with := oneUser(t, url)
 	for name, p := range variants(t) {
 		if strings.HasSuffix(name, "quorum") { // the names are what counts
@@ -62,7 +63,8 @@ func get(t testing.TB, ch *amqp.Channel, queue string) {
 // TestPermissionsMissing takes one right away at a time. The finding names the right, the object, and the line that
 // helps.
 func TestPermissionsMissing(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	there := build(t, Options{Service: "wms-cincout"})
 	fits(t, url, there, ModeDeclare)
 	absent := build(t, Options{Service: "abs-ent"})
@@ -140,7 +142,8 @@ func atLeast43(t testing.TB) bool {
 
 // TestPreflight takes one right at a time, before and after the objects are there, and leaves nothing behind.
 func TestPreflight(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	with := oneUser(t, url)
 	const all, none = ".*", "^$"
 	for _, c := range []struct {
@@ -220,7 +223,8 @@ func TestPreflight(t *testing.T) {
 // TestOthersMayOwnWhatIsShared: the dead-letter queue of topic-tiers is declared by whoever comes first, perhaps under
 // another user.
 func TestOthersMayOwnWhatIsShared(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	p := build(t, Options{Preset: PresetTopicTiers, Service: "freeflow-user"})
 	fits(t, url, p, ModeDeclare)
 	u := user(t, url, Permissions{`^freeflow\.user.*`, `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, `^freeflow\.(user.*|events.*)`})

@@ -11,6 +11,7 @@ import (
 // TestPresetsToTheLetter spells out the names and arguments of systems that exist: whoever declares the same objects
 // must not be able to tell the difference.
 func TestPresetsToTheLetter(t *testing.T) {
+	t.Parallel()
 	const main, retry, dlq = KindMain, KindRetry, KindDLQ
 	waits := func(ttl int64, exchange, key string) amqp.Table {
 		return amqp.Table{"x-message-ttl": ttl, "x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key}
@@ -145,6 +146,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 
 // TestPresetsFollowTheirOptions: what is set changes what is made from it, and nothing else.
 func TestPresetsFollowTheirOptions(t *testing.T) {
+	t.Parallel()
 	events := []Binding{{Exchange: "x.events", Key: "a.b"}}
 	tiers := Options{Preset: PresetTopicTiers, Service: "x-y"}
 	ladder := Options{Preset: PresetDelayLadder, Service: "x-y", Bindings: events}
@@ -226,6 +228,7 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 
 // TestEveryPresetIsListed: the names the configuration knows are the ones that can be built.
 func TestEveryPresetIsListed(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter} {
 		if blueprints[name] == nil {
 			t.Errorf("%s cannot be built", name)

@@ -9,6 +9,7 @@ import (
 
 // TestDrifted reads what RabbitMQ 3.10, 4.0 and 4.3 really said.
 func TestDrifted(t *testing.T) {
+	t.Parallel()
 	const in = "PRECONDITION_FAILED - "
 	for _, c := range []struct{ reason, property, found string }{
 		{in + "inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': received '6000' but current is '5000'", "x-message-ttl", "5000"},
@@ -36,6 +37,7 @@ func TestDrifted(t *testing.T) {
 }
 
 func TestDenied(t *testing.T) {
+	t.Parallel()
 	for reason, want := range map[string]denial{
 		"ACCESS_REFUSED - access to queue 'q' in vhost 'p' refused for user 'lim'":                      {"", "q", "p", "lim"},
 		"ACCESS_REFUSED - configure access to exchange 're' in vhost 'p' refused for user 'lim'":        {"configure", "re", "p", "lim"},
@@ -53,6 +55,7 @@ func TestDenied(t *testing.T) {
 }
 
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-in", Bindings: []Binding{{Exchange: "wms.main-exchange"}, {Exchange: "foreign", Key: "k"}}})
 	all := `^(foreign|wms\.dlq\.wms-in|wms\.main-exchange|wms\.queue\.wms-in|wms\.retry-exchange\.wms-in|wms\.retry-queue\.wms-in)$`
 	for mode, want := range map[Mode]Permissions{
@@ -72,6 +75,7 @@ func TestPermissions(t *testing.T) {
 
 // TestFixes: a finding without a way out is a riddle.
 func TestFixes(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-in"})
 	wait, main := p.queue("wms.retry-queue.wms-in"), p.queue(p.Queue)
 	quorum := build(t, Options{Service: "wms-in", QueueType: "quorum"})
@@ -106,6 +110,7 @@ func TestFixes(t *testing.T) {
 }
 
 func TestFindingInOneLine(t *testing.T) {
+	t.Parallel()
 	f := Finding{Object: `queue "q"`, Problem: ProblemDrift, Wanted: "x-message-ttl 5000", Found: "6000", Fix: "do this"}
 	if got := f.String(); got != `queue "q": drift, wanted x-message-ttl 5000, found 6000: do this` {
 		t.Error(got)

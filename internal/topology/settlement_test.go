@@ -34,6 +34,7 @@ func verdict(a message.Action, r message.Reason) message.Verdict {
 
 // TestSettlementOfEveryAction is the table of the package: what each verdict means in the fanout topology.
 func TestSettlementOfEveryAction(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	for _, c := range []struct {
 		name    string
@@ -65,6 +66,7 @@ func TestSettlementOfEveryAction(t *testing.T) {
 // TestSettlementIsTotal walks every action, reason, plan and kind of message: nothing panics, and nothing leaves the
 // queue without a trace unless the verdict says so.
 func TestSettlementIsTotal(t *testing.T) {
+	t.Parallel()
 	plans := otherShapes(t)
 	plans["fanout"] = build(t, Options{Service: "wms-cincout"})
 	plans["fanout tiers"] = build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second, time.Minute}})
@@ -100,6 +102,7 @@ func TestSettlementIsTotal(t *testing.T) {
 }
 
 func TestRetryLeavesByPublish(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	death := []any{amqp.Table{"count": int64(2), "reason": "rejected", "queue": "wms.queue.wms-cincout", "exchange": "", "routing-keys": []any{"rk"}}}
 	for _, c := range []struct {
@@ -138,6 +141,7 @@ func TestRetryLeavesByPublish(t *testing.T) {
 }
 
 func TestRetryChoosesATier(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second, 30 * time.Second, 5 * time.Minute}})
 	for _, c := range []struct {
 		name    string
@@ -167,6 +171,7 @@ func TestRetryChoosesATier(t *testing.T) {
 }
 
 func TestRetryAfterWithoutTiersPauses(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	v := verdict(message.Retry, message.ReasonRateLimited)
 	v.Delay = 2 * time.Second
@@ -181,6 +186,7 @@ func TestRetryAfterWithoutTiersPauses(t *testing.T) {
 }
 
 func TestRetryThatCannotLeaveParks(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	tiered := build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second}})
 	onlyReject := build(t, Options{Service: "wms-cincout"})
@@ -223,6 +229,7 @@ func TestRetryThatCannotLeaveParks(t *testing.T) {
 }
 
 func TestRequeueAndItsDetour(t *testing.T) {
+	t.Parallel()
 	tiered := build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second, 30 * time.Second}})
 	v := message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: 2 * time.Second, Jitter: 3 * time.Second}
 	s := tiered.Settlement(arrived(func(m *message.Message) {
@@ -262,6 +269,7 @@ func TestRequeueAndItsDetour(t *testing.T) {
 
 // TestRequeueOfUnknownQueues: where nobody knows the delivery limit a message does not come near it.
 func TestRequeueOfUnknownQueues(t *testing.T) {
+	t.Parallel()
 	v := message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: time.Second, Jitter: time.Second}
 	delivered := func(n any) *message.Message {
 		return arrived(func(m *message.Message) { m.RetryCount, m.Headers["x-delivery-count"] = 3, n })
@@ -295,6 +303,7 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 
 // TestForeign: what another service retries is told by its stamp, and only where it can come by by accident.
 func TestForeign(t *testing.T) {
+	t.Parallel()
 	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})
 	keyed := func(exchange, key string, stamp any) *message.Message {
 		return arrived(func(m *message.Message) {
@@ -342,6 +351,7 @@ func TestForeign(t *testing.T) {
 // TestRetryPublicationKeepsTheMessage: everything a reader or the broker needs survives, nothing that would act on
 // the broker does.
 func TestRetryPublicationKeepsTheMessage(t *testing.T) {
+	t.Parallel()
 	at := time.Unix(1700000000, 0)
 	m := &message.Message{
 		Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageID: "id", CorrelationID: "c", ReplyTo: "r",
@@ -380,6 +390,7 @@ func TestRetryPublicationKeepsTheMessage(t *testing.T) {
 }
 
 func TestParkWithoutADeadLetterQueueDiscards(t *testing.T) {
+	t.Parallel()
 	s := otherShapes(t)["dead-letter disabled"].Settlement(arrived(nil), verdict(message.Park, message.ReasonMaxRetries))
 	if s.Verdict.Action != message.Discard || s.Verdict.Reason != message.ReasonMaxRetries || s.Final != FinalAck || s.Publish != nil {
 		t.Errorf("%+v", s)

@@ -13,6 +13,7 @@ import (
 
 // TestSessionTrouble: a lost connection says nothing about the topology.
 func TestSessionTrouble(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	s := session(t, brokertest.URL(t))
 	s.Kill()
@@ -34,6 +35,7 @@ func TestSessionTrouble(t *testing.T) {
 
 // TestOneQuestionTooMany: an answer that costs the connection is not an answer.
 func TestOneQuestionTooMany(t *testing.T) {
+	t.Parallel()
 	p := prober{s: session(t, brokertest.URL(t))}
 	refusal, err := p.ask(context.Background(), "ask for the impossible", func(ch *amqp.Channel, _ bool) error {
 		if err := ch.Publish("", "x", false, true, amqp.Publishing{}); err != nil { // immediate: NOT_IMPLEMENTED
@@ -50,6 +52,8 @@ func TestOneQuestionTooMany(t *testing.T) {
 // TestPublishCheckOutlastsAnAlarm: the broker answers when the alarm is over, however long that takes, and the connection
 // stands all the while.
 func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
 	p := build(t, Options{Service: "wms-cincout"})
 	s, err := broker.NewDialer(broker.Options{
 		URLs: func() ([]string, error) { return []string{brokertest.URL(t)}, nil }, Name: "test", Timeout: time.Second,
@@ -58,8 +62,7 @@ func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	brokertest.CtlLater(t, "set_vm_memory_high_watermark", "0.6")
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	calm := node.Alarm()
 	check, err := NewPublishCheck(t.Context(), s, p, ModeDeclare)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +81,7 @@ func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
 		t.Fatalf("during the alarm: %v", err)
 	case <-time.After(3 * time.Second): // longer than any call may take
 	}
-	brokertest.Ctl(t, "set_vm_memory_high_watermark", "0.6")
+	calm()
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
@@ -89,6 +92,7 @@ func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
 
 // TestPublishCheckEndsWithItsConnection.
 func TestPublishCheckEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	for name, end := range map[string]func(*broker.Session, context.CancelFunc){
 		"before it publishes": func(s *broker.Session, _ context.CancelFunc) { s.Kill() },

@@ -12,6 +12,7 @@ import (
 
 // TestValidateRefuses breaks one rule at a time in a plan that is fine.
 func TestValidateRefuses(t *testing.T) {
+	t.Parallel()
 	const own, wait, dlq = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout", "wms.dlq.wms-cincout"
 	set := func(queue, arg string, v any) func(*Plan) {
 		return func(p *Plan) {
@@ -128,6 +129,7 @@ func otherShapes(t testing.TB) map[string]*Plan {
 }
 
 func TestReach(t *testing.T) {
+	t.Parallel()
 	p := &Plan{
 		Queues: []Queue{{Name: "q"}, {Name: "r"}},
 		Exchanges: []Exchange{

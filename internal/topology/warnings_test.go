@@ -6,6 +6,7 @@ import (
 )
 
 func TestWarnings(t *testing.T) {
+	t.Parallel()
 	unverified := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
 	unverified.Unverified = true
 	shapes := otherShapes(t)

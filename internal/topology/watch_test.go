@@ -19,7 +19,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestDepths(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	p := build(t, Options{Service: "wms-cincout", RetryDelay: time.Hour})
 	fits(t, url, p, ModeDeclare)
 	ch := channel(t, url)
@@ -51,7 +52,8 @@ func TestDepths(t *testing.T) {
 
 // TestWatch: a deleted queue is noticed while the sidecar runs, and so is its return.
 func TestWatch(t *testing.T) {
-	url := brokertest.Vhost(t)
+	t.Parallel()
+	url := brokertest.URL(t)
 	p := build(t, Options{Service: "wms-cincout"})
 	fits(t, url, p, ModeDeclare)
 	registry := prometheus.NewRegistry()
@@ -113,6 +115,7 @@ func TestWatch(t *testing.T) {
 
 // TestWatchOnRequest: whoever looks at the depths can have newer ones.
 func TestWatchOnRequest(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	p := build(t, Options{Service: brokertest.Name(t, "svc")})
 	fits(t, url, p, ModeDeclare)
@@ -157,6 +160,7 @@ func TestWatchOnRequest(t *testing.T) {
 }
 
 func TestWatchEndsWithItsSession(t *testing.T) {
+	t.Parallel()
 	w := NewWatcher(WatchOptions{
 		Plan: build(t, Options{Service: "wms-cincout"}), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Registerer: prometheus.NewRegistry(), Report: func([]Finding) {},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -22,10 +21,9 @@ const consumerTimeout = 2 * time.Second
 //	RabbitMQ 3.10, 4.0         the channel is closed (406)
 //	RabbitMQ 4.3, quorum       the consumer is cancelled (basic.cancel)
 //	RabbitMQ 4.3, classic      nothing happens: the first answer acks
-//
-// It is not parallel: it changes the broker for everybody.
 func TestConsumerTimeout(t *testing.T) {
-	impatient(t)
+	t.Parallel()
+	brokertest.OwnNode(t).ConsumerTimeout(int(consumerTimeout.Milliseconds()), 500)
 	version := brokertest.Version(t)
 	closes := strings.HasPrefix(version, "3.") || strings.HasPrefix(version, "4.0.")
 	t.Run("all", func(t *testing.T) {
@@ -88,21 +86,4 @@ func overdue(t *testing.T, plan *topology.Plan, cause string) {
 	if n := r.metric(t, "sidecar_amqp_reconnects_total", nil); cause == "" && n != 0 {
 		t.Errorf("%d new sessions on a broker that waits for ever", n)
 	}
-}
-
-// impatient makes the broker give up on consumers that hold a message for consumerTimeout, on channels opened from now
-// on, until the test ends.
-func impatient(t *testing.T) {
-	t.Helper()
-	set := func(timeout, tick string) string {
-		return fmt.Sprintf("application:set_env(rabbit, consumer_timeout, %s), application:set_env(rabbit, channel_tick_interval, %s).", timeout, tick)
-	}
-	out := brokertest.Ctl(t, "eval",
-		"{ok, T} = application:get_env(rabbit, consumer_timeout), {ok, I} = application:get_env(rabbit, channel_tick_interval), {T, I}.")
-	was := regexp.MustCompile(`^\{(\d+|undefined),(\d+)\}`).FindStringSubmatch(strings.TrimSpace(out))
-	if was == nil {
-		t.Fatalf("the broker's consumer timeout reads %q", out)
-	}
-	brokertest.CtlLater(t, "eval", set(was[1], was[2]))
-	brokertest.Ctl(t, "eval", set(fmt.Sprint(consumerTimeout.Milliseconds()), "500"))
 }

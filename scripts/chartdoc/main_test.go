@@ -10,6 +10,7 @@ import (
 const chart = "../../deploy/helm/amqp-sidecar"
 
 func TestReadmeIsUpToDate(t *testing.T) {
+	t.Parallel()
 	want, err := render(chart)
 	if err != nil {
 		t.Fatal(err)
@@ -24,6 +25,7 @@ func TestReadmeIsUpToDate(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
+	t.Parallel()
 	sections, err := parse(`# A file.
 
 # The broker.
@@ -55,6 +57,7 @@ resources:
 }
 
 func TestWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	for values, want := range map[string]string{
 		"a: 1\n":              "a has no explanation",
 		"a:\n      b: 1\n":    "indented too far",

@@ -10,6 +10,7 @@ import (
 
 // TestMutantsAreUpToDate: the self-test takes long and runs seldom; that a deliberate bug has lost its place is known at once.
 func TestMutantsAreUpToDate(t *testing.T) {
+	t.Parallel()
 	for _, m := range slices.Concat(mutants, outward, further) {
 		for _, e := range m.edits {
 			text, err := os.ReadFile(filepath.Join("..", "..", e.file))

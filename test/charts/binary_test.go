@@ -110,6 +110,7 @@ func ask(environ []string, args ...string) (stdout string, err error) {
 
 // TestTheSidecarTakesTheEnvironment: what the chart renders, the binary must not end with exit 64 for.
 func TestTheSidecarTakesTheEnvironment(t *testing.T) {
+	t.Parallel()
 	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
 		for _, o := range template(t, helm3, chart, "-f", values) {
 			if o.text("kind") == "Pod" || pod(o) == nil {
@@ -203,6 +204,7 @@ func wantNames(t *testing.T, where, text string, want []string) {
 }
 
 func TestNotesNameWhatTheSidecarDeclares(t *testing.T) {
+	t.Parallel()
 	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
 		for _, o := range template(t, helm4, chart, "-f", values) {
 			if o.text("kind") != "Pod" && pod(o) != nil && !slices.Contains(environment(t, sidecar(t, pod(o))), "SIDECAR_CONSUME=off") {
@@ -214,6 +216,7 @@ func TestNotesNameWhatTheSidecarDeclares(t *testing.T) {
 
 // TestNotesOfServicesThatExist takes the environments of examples/topologies through extraEnv.
 func TestNotesOfServicesThatExist(t *testing.T) {
+	t.Parallel()
 	for _, file := range files(t, filepath.Join(root, "examples/topologies/*/*.env")) {
 		type entry struct {
 			Name  string `json:"name"`

@@ -38,6 +38,7 @@ func umbrella(t *testing.T, values string, aliases ...string) (dir string) {
 
 // TestAsAPart installs the chart as a part of another one, under a name of its own, switched on by "enabled".
 func TestAsAPart(t *testing.T) {
+	t.Parallel()
 	dir := umbrella(t, "global: {registry: x}\nbilling: {enabled: true, app: {image: 'app:1'}, broker: {existingSecret: broker}}\n", "billing")
 	for _, helm := range []string{helm3, helm4} {
 		c := sidecar(t, pod(find(t, template(t, helm, dir), "Deployment")))
@@ -52,6 +53,7 @@ func TestAsAPart(t *testing.T) {
 
 // TestTwoParts: two in one release share no object, no selector and no queue.
 func TestTwoParts(t *testing.T) {
+	t.Parallel()
 	all := "{app: {image: 'app:1'}, broker: {url: 'amqp://u:p@h'}, networkPolicy: {enabled: true}, pdb: {enabled: true}, " +
 		"metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}\n"
 	dir := umbrella(t, "billing: "+all+"mailer: "+all, "billing", "mailer")
@@ -83,6 +85,7 @@ func TestTwoParts(t *testing.T) {
 
 // TestNullInAPart: the chart around it may set its values to null as well.
 func TestNullInAPart(t *testing.T) {
+	t.Parallel()
 	dir := umbrella(t, "billing: {app: {image: 'app:1', env: null}, broker: {existingSecret: broker}, extraContainers: null, "+
 		"sidecar: null, topology: {preset: null}, workload: {kind: null}, autoscaling: {enabled: true, minReplicas: null, "+
 		"type: null, scaleDownStabilizationSeconds: null, keda: {existingSecret: k}}}\n", "billing")
@@ -122,6 +125,7 @@ func TestNamesThatLookLikeSomethingElse(t *testing.T) {
 
 // TestLongNames: what is too long is cut so that it stays a name, and another one than its neighbour's.
 func TestLongNames(t *testing.T) {
+	t.Parallel()
 	a, dots := strings.Repeat("a", 52), strings.Repeat("a", 42)
 	seen := map[string]string{}
 	for _, c := range []struct{ release, set, want string }{

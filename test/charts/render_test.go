@@ -11,6 +11,7 @@ import (
 
 // TestChartsLint is what a maintainer and `helm install` see first.
 func TestChartsLint(t *testing.T) {
+	t.Parallel()
 	for _, helm := range []string{helm3, helm4} {
 		for _, dir := range []string{chart, library, example} {
 			if out, err := run(helm, "lint", "--strict", dir); err != nil {
@@ -27,6 +28,7 @@ func TestChartsLint(t *testing.T) {
 }
 
 func TestBothHelmsRenderTheSame(t *testing.T) {
+	t.Parallel()
 	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
 		three, four := template(t, helm3, chart, "-f", values), template(t, helm4, chart, "-f", values)
 		byName := func(all []object) map[string]object {
@@ -48,6 +50,7 @@ func TestBothHelmsRenderTheSame(t *testing.T) {
 // TestObjectsAreValid compares what is rendered with what the API server of kubernetes and the operators would take, unknown
 // fields refused.
 func TestObjectsAreValid(t *testing.T) {
+	t.Parallel()
 	s := readSchemas(t)
 	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
 		for _, o := range template(t, helm3, chart, "-f", values) {
@@ -60,6 +63,7 @@ func TestObjectsAreValid(t *testing.T) {
 }
 
 func TestSchemasFindWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	s := readSchemas(t)
 	for _, o := range []object{
 		{"apiVersion": "v1", "kind": "Secret", "stringDatas": map[string]any{}},
@@ -75,6 +79,7 @@ func TestSchemasFindWhatIsWrong(t *testing.T) {
 
 // TestLibraryExample shows that the library serves a chart of somebody else's, and that its page shows how.
 func TestLibraryExample(t *testing.T) {
+	t.Parallel()
 	d := find(t, template(t, helm3, example), "Deployment")
 	c := sidecar(t, pod(d))
 	if c.text("restartPolicy") != "Always" || c.text("image") != "amqp-sidecar:"+appVersion(t) {

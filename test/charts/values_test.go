@@ -36,6 +36,7 @@ func typedValues(t *testing.T) object {
 
 // TestSchemaKnowsEveryValue compares values.yaml with the schema, both ways, and the schema's words with those of the sidecar.
 func TestSchemaKnowsEveryValue(t *testing.T) {
+	t.Parallel()
 	var schema object
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(chart, "values.schema.json"))), &schema); err != nil {
 		t.Fatal(err)
@@ -85,6 +86,7 @@ func same(t *testing.T, path string, values, schema object) {
 
 // TestCommentsNameTheVariables: every value that sets a variable says so.
 func TestCommentsNameTheVariables(t *testing.T) {
+	t.Parallel()
 	page := read(t, filepath.Join(chart, "README.md"))
 	for variable, path := range typedValues(t) {
 		if !regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(path.(string)) + "` \\|.*`" + variable + "`").MatchString(page) {
@@ -95,6 +97,7 @@ func TestCommentsNameTheVariables(t *testing.T) {
 
 // TestDefaultsAgree: what stands in for a null is what values.yaml says, key by key, in the chart and in the library.
 func TestDefaultsAgree(t *testing.T) {
+	t.Parallel()
 	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
 	own := block(t, filepath.Join(chart, "templates/_defaults.tpl"), "amqp-sidecar.defaults")
 	shared := block(t, filepath.Join(library, "templates/_values.tpl"), "amqp-sidecar-lib.defaults")

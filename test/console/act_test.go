@@ -21,6 +21,7 @@ func numbered(prefix string, n int) []string {
 
 // TestCanary: three go ahead. When they fail again the rest stays, when they succeed it follows.
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	ids := numbered("order", 8)
 	sc.park(500, "order.created", ids...)
@@ -64,6 +65,7 @@ func TestCanary(t *testing.T) {
 // TestProgressAndCancel: an operation is to be seen while it goes on, also one that somebody else has begun, and ends
 // when it is cancelled.
 func TestProgressAndCancel(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	ids := numbered("order", 20)
 	sc.park(500, "order.created", ids...)
@@ -98,6 +100,7 @@ func TestProgressAndCancel(t *testing.T) {
 
 // TestHeldIsStillParked: what an operation holds has not gone, although the broker does not count it as ready.
 func TestHeldIsStillParked(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	sc.park(500, "order.created", numbered("order", 9)...)
 	b := sc.open()
@@ -141,6 +144,7 @@ func TestHeldIsStillParked(t *testing.T) {
 
 // TestOptions: the limit, the rate and fresh attempts of the dialog reach the request.
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	ids := numbered("order", 6)
 	sc.park(500, "order.created", ids...)
@@ -176,6 +180,7 @@ func TestOptions(t *testing.T) {
 
 // TestDiscard: only with the queue's name, and only what was chosen.
 func TestDiscard(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	sc.park(500, "order.created", numbered("order", 3)...)
 	sc.park(422, "stock.moved", "stock-1", "stock-2")
@@ -198,6 +203,7 @@ func TestDiscard(t *testing.T) {
 
 // TestFilter: conditions choose what is shown and what is acted on; what makes no sense is said.
 func TestFilter(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	sc.park(500, "order.created", numbered("order", 25)...)
 	sc.park(422, "stock.moved", "stock-1", "stock-2")
@@ -228,6 +234,7 @@ func TestFilter(t *testing.T) {
 
 // TestSomebodyElseHasTheQueue: 409 is said where it was met, and going on works when the queue is free again.
 func TestSomebodyElseHasTheQueue(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	sc.park(500, "order.created", "order-1")
 	b := sc.open()

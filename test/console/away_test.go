@@ -10,6 +10,7 @@ import (
 
 // TestBrokerAway: the page says so, and that nothing has to be done; it goes on by itself.
 func TestBrokerAway(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t)
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
 	sc.with("AMQP_URL", proxy.URL(t, brokertest.URL(t))).run()
@@ -32,6 +33,7 @@ func TestBrokerAway(t *testing.T) {
 
 // TestSidecarGone: an old picture must not look like the present, and the page finds back to a sidecar that was restarted.
 func TestSidecarGone(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("CONTROL_ADDR", freePort(t)).run()
 	sc.park(500, "order.created", numbered("order", 9)...)
 	b := sc.open()
@@ -71,6 +73,7 @@ func (sc *scene) listen() (end func(), ok bool) {
 
 // TestHiddenPage: a page that nobody sees leaves its stream to others after a while, and takes one again when it is seen.
 func TestHiddenPage(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	b := sc.open(`const later = setTimeout; window.setTimeout = (f, ms) => later(f, ms > 60000 ? 10 : ms); // minutes are no time here
 		let hidden = false; Object.defineProperty(document, "hidden", { get: () => hidden });
@@ -96,6 +99,7 @@ func TestHiddenPage(t *testing.T) {
 
 // TestTooManyPages: the sidecar serves eight streams; the ninth page says why it has none.
 func TestTooManyPages(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	for range 8 {
 		if _, ok := sc.listen(); !ok {

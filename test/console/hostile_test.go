@@ -49,6 +49,7 @@ func hostileMessage(i int, text string) amqp.Publishing {
 
 // TestHostileMessages: whatever a message holds is shown as the text that it is.
 func TestHostileMessages(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	for i, text := range hostile {

@@ -14,6 +14,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // TestPage: what flows is on the screen by itself, and nothing has looked into the dead-letter queue for it.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1").run()
 	b := sc.open()
 	b.until("#state-title", "Consuming")
@@ -58,6 +59,7 @@ func TestPage(t *testing.T) {
 
 // TestFiles: the page and all it loads come with the policy, whole, and only from their exact paths.
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("CONTROL_TOKEN", "0123456789abcdef").run()
 	b := sc.open()
 	b.until("#token-form", "A token is needed")
@@ -95,6 +97,7 @@ func TestFiles(t *testing.T) {
 
 // TestTopologies: every preset can be drawn, on any screen, and the drawing names its queues with their depths.
 func TestTopologies(t *testing.T) {
+	t.Parallel()
 	for name, env := range map[string][]string{
 		"topic-tiers":  {"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", "", "MAX_RETRIES", "3"},
 		"per-queue":    {"EXCHANGE", "ex", "BINDINGS", "ex:order.#,ex:stock.*"},
@@ -145,6 +148,7 @@ func declareTopic(t *testing.T, name string) {
 
 // TestPauseResumeDrain: the buttons do what they say, and the state says what has become of it.
 func TestPauseResumeDrain(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	b := sc.open()
 	b.until("#state-title", "Consuming")
@@ -177,6 +181,7 @@ func TestPauseResumeDrain(t *testing.T) {
 
 // TestAppDown, TestUnfit, …: what is wrong is on the screen in words, with what to do.
 func TestAppDown(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	b := sc.open()
 	b.until("#state-title", "Consuming")
@@ -188,6 +193,7 @@ func TestAppDown(t *testing.T) {
 }
 
 func TestTopologyThatDoesNotFit(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("TOPOLOGY_MODE", "verify").start()
 	b := sc.open()
 	b.until("#state-title", "Topology does not fit")
@@ -201,6 +207,7 @@ func TestTopologyThatDoesNotFit(t *testing.T) {
 }
 
 func TestNoDeadLetterQueue(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t)
 	declareTopic(t, sc.prefix+".ex")
 	sc.with("TOPOLOGY", "dead-letter", "QUEUE", sc.prefix+".own", "BINDINGS", sc.prefix+".ex:order.*", "DEAD_LETTER", "disabled").run()

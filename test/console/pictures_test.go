@@ -13,7 +13,8 @@ import (
 
 // TestPictures makes the pictures of docs/operations.md: a service with ordinary names, some traffic and some trouble.
 func TestPictures(t *testing.T) {
-	sc := newScene(t, "AMQP_URL", brokertest.Vhost(t), "SERVICE", "wms-cincout", "MAX_RETRIES", "2", "RETRY_DELAY", "1s")
+	t.Parallel()
+	sc := newScene(t, "AMQP_URL", brokertest.URL(t), "SERVICE", "wms-cincout", "MAX_RETRIES", "2", "RETRY_DELAY", "1s")
 	sc.prefix, sc.name = "wms", "wms-cincout"
 	sc.run()
 	b := sc.open()

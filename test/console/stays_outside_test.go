@@ -8,6 +8,7 @@ import (
 
 // TestTheBrowserStaysOutside: what drives the browser is for tests and never in the product.
 func TestTheBrowserStaysOutside(t *testing.T) {
+	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", "../../cmd/sidecar").Output()
 	if err != nil {
 		t.Fatal(err)

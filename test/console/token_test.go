@@ -14,6 +14,7 @@ const (
 
 // TestToken: the page asks for it, says when it is wrong, and keeps it for this tab only.
 func TestToken(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("CONTROL_TOKEN", writeToken, "CONTROL_READ_TOKEN", readToken).run()
 	sc.park(500, "order.created", "order-1")
 	b := sc.open()
@@ -48,6 +49,7 @@ func TestToken(t *testing.T) {
 
 // TestReadToken: it sees, and is told why it may not do.
 func TestReadToken(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).with("CONTROL_TOKEN", writeToken, "CONTROL_READ_TOKEN", readToken).run()
 	sc.park(500, "order.created", "order-1")
 	b := sc.open()

@@ -9,6 +9,7 @@ import (
 
 // TestKeyboard walks from the group to the message, to its body, and to its redrive, without a mouse.
 func TestKeyboard(t *testing.T) {
+	t.Parallel()
 	sc := newScene(t).run()
 	sc.app.explain("order-1", 503, `{"type":"https://errors.example/db","title":"Database is away","detail":"after 5 s"}`)
 	sc.publish("order.created", message("order-1"))

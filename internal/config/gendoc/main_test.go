@@ -14,6 +14,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the generated files")
 
 func TestFilesAreUpToDate(t *testing.T) {
+	t.Parallel()
 	page, err := render("..")
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +40,7 @@ func TestFilesAreUpToDate(t *testing.T) {
 
 // TestExamplesLoad reads the page as its reader does: what stands in its sh blocks must be a valid configuration.
 func TestExamplesLoad(t *testing.T) {
+	t.Parallel()
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(preface, -1)
 	if len(blocks) < 2 {
 		t.Fatalf("found %d examples", len(blocks))
@@ -67,6 +69,7 @@ func TestExamplesLoad(t *testing.T) {
 }
 
 func TestCellMarksUp(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"not starting with 'amq.'":        "not starting with `amq.`",
 		"twice SIDECAR_CONCURRENCY":       "twice `SIDECAR_CONCURRENCY`",
@@ -79,6 +82,7 @@ func TestCellMarksUp(t *testing.T) {
 }
 
 func TestCommentsNeedSources(t *testing.T) {
+	t.Parallel()
 	if _, err := render(t.TempDir()); err == nil {
 		t.Error("a directory without sources is no error")
 	}

@@ -22,6 +22,7 @@ func golden(v model.Version) string { return filepath.Join("testdata", "broker-"
 
 // TestModelIsCalibrated compares the model with what the real brokers said.
 func TestModelIsCalibrated(t *testing.T) {
+	t.Parallel()
 	for _, v := range model.Versions {
 		t.Run(v.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,6 +43,7 @@ func TestModelIsCalibrated(t *testing.T) {
 
 // TestGoldenIsReal compares the golden transcript with the broker that is there.
 func TestGoldenIsReal(t *testing.T) {
+	t.Parallel()
 	url := brokertest.URL(t)
 	v := lineOf(t, url)
 	said := play(t, brokertest.Name(t, "script")+".", func() (*amqp.Connection, error) { return amqp.Dial(url) })
@@ -108,6 +110,7 @@ func difference(golden, said string) string {
 
 // TestVersionsAreToldApart: the script shows where the versions differ, so a model of the wrong one does not pass.
 func TestVersionsAreToldApart(t *testing.T) {
+	t.Parallel()
 	said := map[model.Version]string{}
 	for _, v := range model.Versions {
 		b, err := os.ReadFile(golden(v))

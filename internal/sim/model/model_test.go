@@ -55,6 +55,7 @@ func publish(t *testing.T, ch *amqp.Channel, id string) *amqp.DeferredConfirmati
 // TestAlarmBlocksPublishers: a connection that publishes during an alarm is told, and not read any more; one that only
 // consumes goes on. When the alarm is over the message is taken.
 func TestAlarmBlocksPublishers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := model.New(model.Options{})
 		from, out := open(t, b, "publish")
@@ -86,6 +87,7 @@ func TestAlarmBlocksPublishers(t *testing.T) {
 
 // TestFreezeIsNoticedByBothEnds, each by its own heartbeat; what was unacked is ready again when the broker has.
 func TestFreezeIsNoticedByBothEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := model.New(model.Options{Hook: func(s model.Step) model.Effect {
 			if s.Publish() && !s.After {
@@ -114,6 +116,7 @@ func TestFreezeIsNoticedByBothEnds(t *testing.T) {
 
 // TestStop: nobody gets in, and what was unacked comes again with its first tag.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := model.New(model.Options{})
 		c, ch := open(t, b, "one")
@@ -138,6 +141,7 @@ func TestStop(t *testing.T) {
 
 // TestWithheldAndNacked: a publish that is never confirmed is in its queue, one that is refused is not.
 func TestWithheldAndNacked(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		effects := []model.Effect{model.Withhold, model.Nack, model.None}
 		b := model.New(model.Options{Hook: func(s model.Step) model.Effect {

@@ -13,6 +13,7 @@ import (
 
 // TestJudge tells the same story with one thing wrong each time.
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		change func(*story)
@@ -181,6 +182,7 @@ func TestJudge(t *testing.T) {
 // TestJudgeMeasures: on classic queues the loss of a killed broker is told, and no more than told: of what was on its way
 // through the retry queue, and of nothing else.
 func TestJudgeMeasures(t *testing.T) {
+	t.Parallel()
 	kill := ledger.Fault{ID: 2, Kind: brokerKilled, Class: ClassBroker, Start: at(2*time.Second + delay), End: at(3 * time.Second), Recovered: at(4 * time.Second)}
 	for _, c := range []struct {
 		name   string
@@ -213,6 +215,7 @@ func TestJudgeMeasures(t *testing.T) {
 
 // TestJudgeWithoutLedgers: a run that cannot be read is no verdict.
 func TestJudgeWithoutLedgers(t *testing.T) {
+	t.Parallel()
 	if _, err := Judge(t.TempDir()); err == nil {
 		t.Error("a verdict about nothing")
 	}

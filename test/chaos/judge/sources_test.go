@@ -73,6 +73,7 @@ func (s *story) fault(kind, class string, from, to time.Duration) {
 
 // TestJudgeOfOtherSources tells the same story with one thing wrong each time, of what was POSTed and of the outbox.
 func TestJudgeOfOtherSources(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		change func(*story)
@@ -154,6 +155,7 @@ func TestJudgeOfOtherSources(t *testing.T) {
 
 // TestFiguresOfOtherSources: the report counts a commit without an answer as what the table says it was.
 func TestFiguresOfOtherSources(t *testing.T) {
+	t.Parallel()
 	v := tell().judged(t)
 	if len(v.Sources) != 2 {
 		t.Fatalf("sources %v", v.Sources)
@@ -169,6 +171,7 @@ func TestFiguresOfOtherSources(t *testing.T) {
 
 // TestWithoutOtherSources: nothing is said where there is nothing to say.
 func TestWithoutOtherSources(t *testing.T) {
+	t.Parallel()
 	s := tell()
 	s.run.HTTP, s.run.Outbox = 0, 0
 	s.requests, s.rows, s.table = nil, nil, nil

@@ -4,6 +4,7 @@ import "testing"
 
 // TestIDs: what an id says is what went into it, and nothing else is taken for one of a run.
 func TestIDs(t *testing.T) {
+	t.Parallel()
 	for s := range Sources {
 		for _, n := range []int{0, 1, 99_999_999} {
 			seq := s.Seq(n)

@@ -85,6 +85,7 @@ func (l *listener) batch(w http.ResponseWriter, body []byte) {
 
 // TestWhatIsWrittenDown: the ledger says what was answered, and what was taken was taken once.
 func TestWhatIsWrittenDown(t *testing.T) {
+	t.Parallel()
 	l := &listener{taken: map[string]int{}, asked: map[string]int{}}
 	server := httptest.NewServer(l)
 	defer server.Close()
@@ -124,6 +125,7 @@ func TestWhatIsWrittenDown(t *testing.T) {
 
 // TestNobodyListens: what could not be sent is sent again, and what broke is not.
 func TestNobodyListens(t *testing.T) {
+	t.Parallel()
 	c := &client{http: &http.Client{}}
 	l := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	for _, again := range []bool{false, true} { // the listener is there, and then it is not

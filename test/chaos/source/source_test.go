@@ -15,6 +15,7 @@ func (noLedger) Sync() error { return nil }
 
 // TestGateHandsOutEachNumberOnce, up to the limit and in order, and ends with its input.
 func TestGateHandsOutEachNumberOnce(t *testing.T) {
+	t.Parallel()
 	in, limits := io.Pipe()
 	ctx, g := Open(1, 1_000_000, in, io.Discard, noLedger{})
 	_, _ = io.WriteString(limits, "10\nnonsense\n")
@@ -34,6 +35,7 @@ func TestGateHandsOutEachNumberOnce(t *testing.T) {
 
 // TestHostileHeaders: a hostile plan sends a line break, others do not.
 func TestHostileHeaders(t *testing.T) {
+	t.Parallel()
 	h := Headers(plan.Plan{Kind: plan.Hostile}, "id")
 	if evil, ok := h["x-evil"].(string); !ok || !strings.Contains(evil, "\r\n") || len(Headers(plan.Plan{Kind: plan.OK}, "id")) != 2 {
 		t.Errorf("%v", h)

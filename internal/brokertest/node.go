@@ -1,0 +1,162 @@
+package brokertest
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// node is one RabbitMQ that scripts/broker.sh has started.
+type node struct {
+	url     *url.URL
+	ctlPath string
+	dir     string
+}
+
+func newNode(amqpURL, ctlPath, dir string) (*node, error) {
+	if amqpURL == "" || ctlPath == "" || dir == "" {
+		return nil, errors.New("AMQP_URL, BROKER_CTL or BROKER_DIR is not set")
+	}
+	u, err := url.Parse(amqpURL)
+	if err != nil || u.User == nil {
+		return nil, errors.New("AMQP_URL is not a URL with a user")
+	}
+	return &node{url: u, ctlPath: ctlPath, dir: dir}, nil
+}
+
+// Node is a RabbitMQ that only this test uses until it ends. The test may kill it, raise alarms and change its settings.
+type Node struct {
+	n *node
+	t testing.TB
+}
+
+// OwnNode waits for its turn to use the second node, which it boots if nobody has yet. From then on URL, Ctl and User of
+// this test and its subtests mean that node. Call it before them, and before anything that connects to the broker.
+func OwnNode(t testing.TB) *Node {
+	t.Helper()
+	n := &Node{t: t}
+	dir := filepath.Join(sharedNode(t).dir, "own")
+	n.lock(dir + ".lock")
+	n.n = n.start(dir)
+	n.calm()
+	t.Cleanup(func() {
+		n.Thaw()
+		n.Start()
+		n.calm()
+	})
+	newPlace(t, n.n)
+	return n
+}
+
+// lock holds the node for this test. The processes of other packages wait for it as well.
+func (n *Node) lock(path string) {
+	n.t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // below the broker's own directory
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		n.t.Fatalf("wait for the node: %v", err)
+	}
+	n.t.Cleanup(func() { _ = f.Close() })
+}
+
+// Start boots the node again if it does not run. Port and data stay the same.
+func (n *Node) Start() {
+	n.t.Helper()
+	n.start(n.n.dir)
+}
+
+func (n *Node) start(dir string) *node {
+	n.t.Helper()
+	out := n.script("start", dir, "0")
+	var amqpURL string
+	for line := range strings.Lines(out) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "export AMQP_URL="); ok {
+			amqpURL = v
+		}
+	}
+	own, err := newNode(amqpURL, filepath.Join(dir, "rabbitmqctl"), dir)
+	if err != nil {
+		n.t.Fatalf("broker.sh start printed %q: %v", out, err)
+	}
+	return own
+}
+
+// Kill ends the node without warning.
+func (n *Node) Kill() { n.t.Helper(); n.script("kill", n.n.dir) }
+
+// Freeze stops the node's processes; Thaw lets them run again.
+func (n *Node) Freeze() { n.t.Helper(); n.script("freeze", n.n.dir) }
+
+// Thaw ends a freeze, if there is one.
+func (n *Node) Thaw() {
+	n.t.Helper()
+	if _, err := os.Stat(filepath.Join(n.n.dir, "pid")); err == nil {
+		n.script("thaw", n.n.dir)
+	}
+}
+
+func (n *Node) script(args ...string) string {
+	n.t.Helper()
+	out, err := exec.Command(os.Getenv("BROKER_SCRIPT"), args...).Output()
+	if err != nil {
+		var failed *exec.ExitError
+		text := ""
+		if errors.As(err, &failed) {
+			text = string(failed.Stderr)
+		}
+		n.t.Fatalf("broker.sh %s (BROKER_SCRIPT): %v\n%s", args[0], err, text)
+	}
+	return string(out)
+}
+
+// Alarm raises the memory alarm: the node stops reading from connections that publish. It ends with the test, or when the
+// returned function is called.
+func (n *Node) Alarm() (calm func()) {
+	n.t.Helper()
+	n.n.must(n.t, watermark("0.0000001"))
+	return n.calm
+}
+
+func (n *Node) calm() { n.t.Helper(); n.n.must(n.t, watermark("0.6")) }
+
+func watermark(fraction string) string {
+	return "vm_memory_monitor:set_vm_memory_high_watermark(" + fraction + ")"
+}
+
+// MaxSize makes the node refuse bodies larger than that, in bytes. Channels that are open already keep the limit that they
+// have.
+func (n *Node) MaxSize(bytes int) {
+	n.t.Helper()
+	n.set("max_message_size", bytes)
+	// Versions from 3.12 on read it from here.
+	n.n.must(n.t, fmt.Sprintf("persistent_term:put(max_message_size, %d)", bytes))
+}
+
+// ConsumerTimeout makes the node take back what a consumer holds for longer than that, and look for it every tick, both in
+// milliseconds, on channels that are opened from now on.
+func (n *Node) ConsumerTimeout(timeout, tick int) {
+	n.t.Helper()
+	n.set("consumer_timeout", timeout)
+	n.set("channel_tick_interval", tick)
+}
+
+// set changes a setting of the application rabbit until the test ends.
+func (n *Node) set(name string, value int) {
+	n.t.Helper()
+	was := n.n.must(n.t, "{ok, V} = application:get_env(rabbit, "+name+"), V")
+	n.n.must(n.t, fmt.Sprintf("application:set_env(rabbit, %s, %d)", name, value))
+	n.t.Cleanup(func() {
+		n.n.must(n.t, "application:set_env(rabbit, "+name+", "+was+")")
+		if name == "max_message_size" {
+			n.n.must(n.t, "persistent_term:put(max_message_size, "+was+")")
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package brokertest
+
+import (
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// place is where a test finds its broker: a node, and a virtual host on it that is the test's own.
+type place struct {
+	node  *node
+	vhost string
+}
+
+// places holds the place of each running test by the test's name.
+var places sync.Map
+
+// URL returns the AMQP URL of a virtual host that belongs to this test alone, with rights to everything. Subtests use the
+// virtual host of their parent if the parent has asked before. It is deleted when the test ends.
+func URL(t testing.TB) string {
+	t.Helper()
+	p := placeOf(t)
+	u := *p.node.url
+	u.Path = "/" + p.vhost
+	return u.String()
+}
+
+// VhostName returns the name of the virtual host in the URL of this test.
+func VhostName(t testing.TB) string {
+	t.Helper()
+	return placeOf(t).vhost
+}
+
+func placeOf(t testing.TB) *place {
+	t.Helper()
+	for name := t.Name(); ; name = name[:strings.LastIndexByte(name, '/')] {
+		if p, ok := places.Load(name); ok {
+			return p.(*place)
+		}
+		if !strings.Contains(name, "/") {
+			return newPlace(t, sharedNode(t))
+		}
+	}
+}
+
+func newPlace(t testing.TB, n *node) *place {
+	t.Helper()
+	p := &place{node: n, vhost: Name(t, "vhost")}
+	n.must(t, call("rabbit_vhost:add", p.vhost, actor))
+	n.must(t, call("rabbit_auth_backend_internal:set_permissions", n.url.User.Username(), p.vhost, ".*", ".*", ".*", actor))
+	places.Store(t.Name(), p)
+	t.Cleanup(func() {
+		places.Delete(t.Name())
+		// The test may have deleted it. What the deletion takes of the broker, no test has to wait for.
+		_, _ = n.eval("spawn(fun() -> " + call("rabbit_vhost:delete", p.vhost, actor) + " end)")
+	})
+	return p
+}
+
+var shared = sync.OnceValues(func() (*node, error) {
+	return newNode(os.Getenv("AMQP_URL"), os.Getenv("BROKER_CTL"), os.Getenv("BROKER_DIR"))
+})
+
+func sharedNode(t testing.TB) *node {
+	t.Helper()
+	n, err := shared()
+	if err != nil {
+		t.Fatalf("%v: run the tests below scripts/broker.sh run 0 …", err)
+	}
+	return n
+}
+
+// User creates a user for this test alone, with all rights in the test's virtual host, and returns its name.
+func User(t testing.TB, password string) string {
+	t.Helper()
+	p := placeOf(t)
+	name := Name(t, "user")
+	p.node.must(t, call("rabbit_auth_backend_internal:add_user", name, password, actor))
+	t.Cleanup(func() { _, _ = p.node.eval(call("rabbit_auth_backend_internal:delete_user", name, actor)) })
+	p.node.must(t, call("rabbit_auth_backend_internal:set_permissions", name, p.vhost, ".*", ".*", ".*", actor))
+	return name
+}
+
+// URLAs returns the URL of the test's virtual host for another user.
+func URLAs(t testing.TB, user, password string) string {
+	t.Helper()
+	u, err := url.Parse(URL(t))
+	if err != nil {
+		t.Fatal("the broker's URL cannot be parsed")
+	}
+	u.User = url.UserPassword(user, password)
+	return u.String()
+}
