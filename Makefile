@@ -35,9 +35,17 @@ demo: build ## watch messages on a private broker: 200, 503 then 200, 425 then 2
 
 ##@ Work on it
 
+.PHONY: check
+check: build ## before each commit: lint of what changed, the tests of cmd and internal without the race detector; a minute (BASE=origin/main)
+	@scripts/check.sh
+
 .PHONY: test
-test: build ## all tests against a private broker, with the race detector (PKG=./internal/flow/ ARGS='-run TestX' narrow it)
+test: build ## all tests, on a private broker and database; minutes (PKG=./internal/flow/ ARGS='-run TestX' narrow it, RACE=all: the sidecar under test has the race detector too)
 	@scripts/test.sh
+
+.PHONY: slowest
+slowest: ## the slowest packages and tests of the last make test (N=50)
+	@scripts/slowest.sh $(N)
 
 .PHONY: test-alerts
 test-alerts: ## the alert rules by promtool, the dashboard and the runbook; needs no broker
@@ -97,7 +105,7 @@ generate: ## rewrite generated files (docs/configuration.md, tables of the Helm 
 	go generate ./...
 
 .PHONY: chaos
-chaos: build ## 30,000 messages of three sources while 29 faults happen, and a judge who reads the ledgers; 5 minutes (ARGS='-seed 7 -queue-type classic', ARGS=-h for all)
+chaos: build ## 30,000 messages of three sources while 29 faults happen, and a judge that reads the ledgers; 5 minutes (ARGS='-seed 7 -queue-type classic', ARGS=-h for all)
 	@scripts/chaos.sh run $(ARGS)
 
 .PHONY: chaos-selftest
@@ -105,8 +113,8 @@ chaos-selftest: build ## shows that the judge finds each of 18 deliberate bugs; 
 	@scripts/chaos.sh selftest $(ARGS)
 
 .PHONY: soak
-soak: build ## a million messages, 200 faults; most of an hour (ARGS as for chaos, TEST_BROKER_VERSION=4.0 another broker)
-	@scripts/chaos.sh run -messages 1000000 -faults 200 -rate 1500 -warm-up 20000 -app-timeout 500ms -stretch 2 $(ARGS)
+soak: build ## what is too long for each change: all seeds and deliberate bugs of simulation and storm, a million messages; two hours (PARTS='sim bugs storm')
+	@scripts/soak.sh $(ARGS)
 
 .PHONY: bench
 bench: build ## the figures of docs/performance.md on a private broker and a private PostgreSQL, beside programs written by hand (ARGS='-quick' for a first look, ARGS=-h for all)

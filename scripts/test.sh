@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # test.sh: runs the tests against a private broker and ends with the runner's own summary.
-# PKG narrows the packages (default ./...), ARGS adds go test flags.
+#   PKG     packages, default ./...
+#   ARGS    more flags of go test
+#   RACE    all: the sidecar that the black-box tests run has the race detector, too; none: nothing has it
+#   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL
+# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (4), and TEST_PARALLEL tests of each (12).
 # The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
 # fetched. CONSOLE_SCREENSHOTS says where its pictures go (default test/console/screenshots).
 # The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR) is used instead of a private one, and so is
@@ -11,15 +15,26 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 runner=$(scripts/gotool.sh gotest.tools/gotestsum@v1.13.0)
 
 # The race detector needs cgo, and that a compiler with libc's headers: fresh images have neither.
-export CGO_ENABLED=1
-compiles() { printf '#include <stdlib.h>\n' | gcc -x c -fsyntax-only - 2>/dev/null; }
-race=(-race)
-if ! compiles && ! { scripts/need.sh gcc gcc libc6-dev && compiles; }; then
-  race=() CGO_ENABLED=0
-  echo "test: NO C COMPILER, RUNNING WITHOUT THE RACE DETECTOR" >&2
+race=()
+if [ "${RACE:-}" != none ]; then
+  export CGO_ENABLED=1
+  compiles() { printf '#include <stdlib.h>\n' | gcc -x c -fsyntax-only - 2>/dev/null; }
+  if compiles || { scripts/need.sh gcc gcc libc6-dev && compiles; }; then
+    race=(-race)
+  else
+    export CGO_ENABLED=0
+    echo "test: NO C COMPILER, RUNNING WITHOUT THE RACE DETECTOR" >&2
+  fi
 fi
+if ((${#race[@]})) && [ "${RACE:-}" = all ]; then export SIDECAR_TEST_RACE=1; fi
+# Times must not depend on the zone of the machine. Nearly all machines that run tests are in UTC, which hides it when they do.
+export TZ=${TEST_TZ:-Asia/Kolkata}
 
 read -r -a packages <<<"${PKG:-./...}"
+imports='{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
+if [ -n "${FAST:-}" ]; then
+  mapfile -t packages < <(go list -f "$imports" "${packages[@]}" | grep -vE 'sidecar/internal/postgrestest' | cut -d' ' -f1)
+fi
 # The console is tested in a real browser. Only its tests need one.
 if go list "${packages[@]}" | grep '/test/console$' >/dev/null; then
   if [ -z "${CONSOLE_BROWSER:-}" ]; then
@@ -37,18 +52,18 @@ fi
 # The metrics are scraped by a real Prometheus, and promtool tests the alerts. Both are in one package.
 if go list "${packages[@]}" | grep -E '/test(/metrics)?$' >/dev/null; then scripts/need.sh promtool prometheus; fi
 read -r -a extra <<<"${ARGS:-}"
-events=$(mktemp)
-trap 'rm -f "$events"' EXIT
-# RACE=all: the sidecar that the black-box tests build and run has the detector, too.
-if ((${#race[@]})) && [ "${RACE:-}" = all ]; then export SIDECAR_TEST_RACE=1; fi
+mkdir -p .cache
+events=.cache/test-events.json
 # Tests wait far more than they compute, so many run at a time: each has a virtual host or a database of its own.
 # -count=1: the tests depend on a broker and on the binary they build, which the test cache cannot see.
+order=(-shuffle=on -count=1)
+if [ -n "${FAST:-}" ]; then order=(); fi
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
-  "${race[@]}" -shuffle=on -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -count=1 -timeout 15m "${extra[@]}" "${packages[@]}")
+  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -timeout 15m "${extra[@]}" "${packages[@]}")
 
 if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
 if [ -z "${POSTGRES_DSN:-}" ] &&
-  go list -f '{{.TestImports}} {{.XTestImports}}' "${packages[@]}" | grep -E 'sidecar/internal/postgrestest|jackc/pgx' >/dev/null; then
+  go list -f "$imports" "${packages[@]}" | grep -E 'sidecar/internal/postgrestest|jackc/pgx' >/dev/null; then
   # Processes are killed, the machine is not.
   suite=(env POSTGRES_FSYNC="${POSTGRES_FSYNC:-off}" scripts/postgres.sh run 0 "${suite[@]}")
 fi

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# check.sh: what to run before each commit. Linters and go vet for the packages that differ from BASE (default HEAD, so what is not
+# committed; BASE=origin/main for a branch), syntax of the shell scripts that differ, and the tests of cmd and internal without the
+# race detector. What needs PostgreSQL, a browser, or minutes is left to make test.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+mapfile -t changed < <({ git diff --name-only --diff-filter=d "${BASE:-HEAD}" && git ls-files --others --exclude-standard; } | sort -u)
+dirs=() shell=()
+for f in "${changed[@]}"; do
+  case $f in
+    examples/outbox/*) ;; # a module of its own
+    *.go) dirs+=("./$(dirname "$f")") ;;
+    *.sh | .ci/run) shell+=("$f") ;;
+  esac
+done
+mapfile -t dirs < <(printf '%s\n' ${dirs[@]+"${dirs[@]}"} | sort -u | sed '/^$/d')
+echo "check: ${#changed[@]} files differ from ${BASE:-HEAD}, in ${#dirs[@]} Go packages and ${#shell[@]} shell scripts"
+for f in ${shell[@]+"${shell[@]}"}; do bash -n "$f"; done
+if ((${#dirs[@]})); then
+  go vet -tags charts,kubernetes "${dirs[@]}"
+  scripts/golangci.sh run "${dirs[@]}"
+fi
+RACE=none FAST=1 PKG="./cmd/... ./internal/..." scripts/test.sh
