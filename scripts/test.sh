@@ -55,11 +55,12 @@ read -r -a extra <<<"${ARGS:-}"
 mkdir -p .cache
 events=.cache/test-events.json
 # Tests wait far more than they compute, so many run at a time: each has a virtual host or a database of its own.
+# -trimpath: packages that another checkout of the same commit has compiled are taken from the cache.
 # -count=1: the tests depend on a broker and on the binary they build, which the test cache cannot see.
 order=(-shuffle=on -count=1)
 if [ -n "${FAST:-}" ]; then order=(); fi
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
-  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -timeout 15m "${extra[@]}" "${packages[@]}")
+  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -trimpath -timeout 15m "${extra[@]}" "${packages[@]}")
 
 if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
 if [ -z "${POSTGRES_DSN:-}" ] &&
