@@ -74,7 +74,7 @@ func TestBreakdownOfAProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, err := cpuOf(os.Getpid())
-	for used := time.Duration(0); err == nil && used < 300*time.Millisecond; {
+	for used := time.Duration(0); err == nil && used < 100*time.Millisecond; {
 		var now time.Duration
 		now, err = cpuOf(os.Getpid())
 		used = now - before

@@ -130,7 +130,7 @@ func abs(f float64) float64 { return max(f, -f) }
 // profile: one drained run under a CPU profile, and where its samples fall.
 func (b *bench) profile() error {
 	file := filepath.Join(b.o.out, "cpu.pprof")
-	c := candidate{name: "profile", path: filepath.Join(b.dir, "profile"), sidecar: true, env: []string{"CPUPROFILE=" + file}}
+	c := candidate{name: "profile", path: filepath.Join(b.tools, "profile"), sidecar: true, env: []string{"CPUPROFILE=" + file}}
 	r, err := b.one(c, load{Messages: b.size(200_000), Body: 1024, Concurrency: 50})
 	if err != nil {
 		return err

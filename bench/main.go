@@ -26,13 +26,16 @@ type options struct {
 	out      string
 	docs     bool
 	strict   bool
+	amqpURL  string
+	dsn      string // of the outbox's database
+	tools    string // directory with the built programs of buildTools; "": they are built
 }
 
 // binary is a further sidecar to compare with.
 type binary struct{ name, path string }
 
 func parse(args []string, problems io.Writer) (*options, error) {
-	o := &options{}
+	o := &options{amqpURL: os.Getenv("AMQP_URL"), dsn: os.Getenv("POSTGRES_DSN")}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(problems)
 	single := false // a scenario was named

@@ -38,7 +38,7 @@ func (b *bench) outbox() error {
 	keep := false
 	var steps []func() error
 	for _, relays := range []int{1, 2} {
-		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.dir, "relay")}) {
+		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.tools, "relay")}) {
 			l := pending{Rows: b.size(100_000), Body: 1024, Relays: relays}
 			if !c.sidecar {
 				l.Rows /= 10

@@ -23,8 +23,8 @@ type database struct {
 	timed   bool // the server counts what statements take
 }
 
-func openDatabase(ctx context.Context) (*database, error) {
-	d := &database{ctx: ctx, dsn: os.Getenv("POSTGRES_DSN"), version: os.Getenv("POSTGRES_VERSION")}
+func openDatabase(ctx context.Context, dsn string) (*database, error) {
+	d := &database{ctx: ctx, dsn: dsn, version: os.Getenv("POSTGRES_VERSION")}
 	if d.dsn == "" {
 		return nil, errors.New("POSTGRES_DSN is unset: run it below scripts/postgres.sh, as make bench does")
 	}
@@ -118,7 +118,7 @@ func (r *rig) relays(n int) error {
 			return err
 		}
 		if there >= float64(n) {
-			return r.pause(time.Second) // for what else they do before they are at rest
+			return r.pause(r.rest)
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%.0f of %d relays are connected to the database", there, n)

@@ -9,30 +9,21 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"sidecar/internal/postgrestest"
 )
-
-// newProduceBench is a bench with a database of its own.
-func newProduceBench(t *testing.T) *bench {
-	t.Helper()
-	t.Setenv("POSTGRES_DSN", postgrestest.New(t).DSN)
-	return newTestBench(t, produce)
-}
 
 // TestProduceLedger: what is measured is what happened, every message of it once.
 func TestProduceLedger(t *testing.T) {
 	t.Parallel()
-	b := newProduceBench(t)
+	b := newTestBench(t, produce)
 	var err error
-	if b.produced.Publish, err = b.published(asked{Requests: 200, Body: 1024, Connections: 5}); err != nil {
+	if b.produced.Publish, err = b.published(asked{Requests: 100, Body: 1024, Connections: 5}); err != nil {
 		t.Fatal(err)
 	}
-	if b.produced.Batch, err = b.published(asked{Requests: 4, Batch: 50, Body: 1024, Connections: 2}); err != nil {
+	if b.produced.Batch, err = b.published(asked{Requests: 4, Batch: 25, Body: 1024, Connections: 2}); err != nil {
 		t.Error(err)
 	}
 	for _, r := range append(b.produced.Publish, b.produced.Batch...) {
-		if r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Peak <= 0 || r.Load.messages() != 200 {
+		if r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Peak <= 0 || r.Load.messages() != 100 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -43,9 +34,9 @@ func TestProduceLedger(t *testing.T) {
 // produceRows runs everything that has to do with the outbox once.
 func produceRows(t *testing.T, b *bench) {
 	t.Helper()
-	for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.dir, "relay")}) {
+	for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.tools, "relay")}) {
 		for relays := 1; relays <= 2; relays++ {
-			r, err := b.relayed(c, pending{Rows: 300, Body: 1024, Relays: relays}, nil)
+			r, err := b.relayed(c, pending{Rows: 100, Body: 1024, Relays: relays}, nil)
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -82,7 +73,7 @@ func checkProduced(t *testing.T, b *bench) {
 	if err := b.write(b.o, &table); err != nil {
 		t.Fatal(err)
 	}
-	for _, says := range []string{"| baseline | 2 | 300 |", "| sidecar | 1 | 300 |", "| other |", "| 1000 | yes |", "| added |", "confirmed requests"} {
+	for _, says := range []string{"| baseline | 2 | 100 |", "| sidecar | 1 | 100 |", "| other |", "| 1000 | yes |", "| added |", "confirmed requests"} {
 		if !strings.Contains(table.String(), says) {
 			t.Errorf("the report does not say %q:\n%s", says, table.String())
 		}
@@ -103,7 +94,7 @@ func checkProduced(t *testing.T, b *bench) {
 // TestProduceLedgerFindsWhatIsWrong: a figure of messages that were not sent, or sent twice, is none.
 func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	b := newProduceBench(t)
+	b := newTestBench(t, produce)
 	if err := b.declareSent(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +105,7 @@ func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range []asked{{Requests: 5, Body: 10, Connections: 1}, {Requests: 2, Batch: 5, Body: 10, Connections: 1}} {
-		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.dir, "publisher")}) {
+		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.tools, "publisher")}) {
 			if _, err := b.publishing(c, l); err == nil || !strings.Contains(err.Error(), "were answered well") {
 				t.Errorf("%s, without a queue: %v", c.name, err)
 			}
@@ -131,13 +122,6 @@ func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
 	}
 	if err := b.sentOnce("somebody", 1); err != nil {
 		t.Errorf("all are there: %v", err)
-	}
-}
-
-func TestProduceWithoutADatabase(t *testing.T) {
-	t.Setenv("POSTGRES_DSN", "")
-	if _, err := openDatabase(t.Context()); err == nil || !strings.Contains(err.Error(), "POSTGRES_DSN") {
-		t.Errorf("no database: %v", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (b *bench) published(l asked) (out []*pubRun, err error) {
 	}
 	keep := false
 	var steps []func() error
-	for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.dir, "publisher")}) {
+	for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.tools, "publisher")}) {
 		steps = append(steps, func() error {
 			r, err := b.publishing(c, l)
 			if err != nil {
@@ -125,7 +125,7 @@ func (b *bench) sending(p *process, addr string, l asked) (_ *pubRun, err error)
 	if l.Batch > 0 {
 		path = "/publish:batch"
 	}
-	client, err := b.start("client", filepath.Join(b.dir, "client"), true, "ADDR="+addr, "REQUEST_PATH="+path,
+	client, err := b.start("client", filepath.Join(b.tools, "client"), true, "ADDR="+addr, "REQUEST_PATH="+path,
 		"REQUESTS="+strconv.Itoa(l.Requests), "BATCH="+strconv.Itoa(l.Batch), "BODY="+strconv.Itoa(l.Body), "CONNECTIONS="+strconv.Itoa(l.Connections))
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (r *rig) readyAt(p *process, url string) error {
 		if resp, err := r.client.Do(req); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
-				return r.pause(settled)
+				return r.pause(r.settled)
 			}
 		}
 		select {

@@ -194,7 +194,7 @@ func (b *bench) ceiling(l load) (float64, error) {
 	for range l.Concurrency {
 		all.Go(func() error { return b.asking(ctx, l, &next) })
 	}
-	err := b.waitFor(0, min(l.Concurrency, l.Messages))
+	err := b.waitFor(0, min(l.Concurrency, l.Messages), b.patience)
 	if err == nil {
 		err = b.ask("POST", "/release", nil, nil)
 	}

@@ -33,10 +33,15 @@ const (
 type rig struct {
 	ctx       context.Context // ends when the benchmark is told to stop, and takes every child along
 	patience  time.Duration   // how long nothing may move before a wait is given up
+	silence   time.Duration   // how long nothing may arrive before the rest counts as lost
 	url       string          // of the broker
 	version   string          // of the broker
+	filled    time.Duration   // pause for the prefetch window to fill once all workers have a message
+	settled   time.Duration   // pause for the last acks to reach the broker
+	rest      time.Duration   // pause for what a connected relay does before it is idle
 	brokerPID int             // 0: unknown, and so is its CPU time
 	dir       string          // temporary
+	tools     string          // directory of the programs of buildTools
 	app       *process
 	appData   string // host:port
 	control   string // http://host:port
@@ -114,8 +119,8 @@ func (p *process) tail() string {
 
 func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	r := &rig{
-		ctx: ctx, patience: 30 * time.Second, client: http.Client{Transport: &http.Transport{}},
-		url: os.Getenv("AMQP_URL"), version: os.Getenv("BROKER_VERSION"), extra: o.env,
+		ctx: ctx, patience: 30 * time.Second, silence: 30 * time.Second, filled: 300 * time.Millisecond, settled: 300 * time.Millisecond, rest: time.Second, client: http.Client{Transport: &http.Transport{}},
+		url: o.amqpURL, version: os.Getenv("BROKER_VERSION"), extra: o.env,
 	}
 	if r.url == "" {
 		return nil, errors.New("AMQP_URL is unset: run it below scripts/broker.sh, as make bench does")
@@ -131,13 +136,13 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 			r.close()
 		}
 	}()
-	for _, name := range []string{"app", "baseline", "profile", "client", "publisher", "relay"} {
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(r.dir, name), "sidecar/bench/"+name)
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("go build ./bench/%s: %w\n%s", name, err, out)
+	if r.tools = o.tools; r.tools == "" {
+		r.tools = r.dir
+		if err := buildTools(ctx, r.tools); err != nil {
+			return nil, err
 		}
 	}
-	if r.app, err = r.start("app", filepath.Join(r.dir, "app"), true, "APP_SOCKET="+r.socket()); err != nil {
+	if r.app, err = r.start("app", filepath.Join(r.tools, "app"), true, "APP_SOCKET="+r.socket()); err != nil {
 		return nil, err
 	}
 	var ports struct{ Data, Control string }
@@ -154,7 +159,7 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	if slices.ContainsFunc(names(produce), func(name string) bool {
 		return strings.HasPrefix(name, "outbox") && (len(o.only) == 0 || slices.Contains(o.only, name))
 	}) {
-		if r.db, err = openDatabase(ctx); err != nil {
+		if r.db, err = openDatabase(ctx, o.dsn); err != nil {
 			return nil, err
 		}
 		if err := r.migrate(o.sidecar); err != nil {
@@ -162,6 +167,18 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 		}
 	}
 	return r, r.ch.Confirm(false)
+}
+
+// buildTools builds the programs that a benchmark runs besides the sidecar into dir.
+func buildTools(ctx context.Context, dir string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir+string(filepath.Separator))
+	for _, name := range []string{"app", "baseline", "profile", "client", "publisher", "relay"} {
+		build.Args = append(build.Args, "sidecar/bench/"+name)
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", build, err, out)
+	}
+	return nil
 }
 
 // socket is the path of the app's Unix socket.
@@ -216,15 +233,15 @@ func (r *rig) ask(method, path string, in, out any) error {
 var errNotYet = errors.New("not yet")
 
 // waitFor returns when the app has received that many messages and that many are in flight, or errNotYet.
-func (r *rig) waitFor(received, inflight int) error {
-	return r.ask("POST", "/wait", map[string]any{"received": received, "inflight": inflight, "timeout": r.patience}, nil)
+func (r *rig) waitFor(received, inflight int, patience time.Duration) error {
+	return r.ask("POST", "/wait", map[string]any{"received": received, "inflight": inflight, "timeout": patience}, nil)
 }
 
 // waitReceived returns when the app has received n messages from p, or when no more come: what is missing then is for
 // the ledger to say.
 func (r *rig) waitReceived(p *process, n int) error {
 	for before := int64(-1); ; {
-		if err := r.waitFor(n, 0); !errors.Is(err, errNotYet) {
+		if err := r.waitFor(n, 0, r.silence); !errors.Is(err, errNotYet) {
 			return err
 		}
 		select {

@@ -109,12 +109,6 @@ func (r *rig) usage(p *process) (u usage, err error) {
 	return u, err
 }
 
-// Waits around what is measured.
-const (
-	filled  = 300 * time.Millisecond // for the prefetch window to fill once all workers have a message
-	settled = 300 * time.Millisecond // for the last acks to reach the broker
-)
-
 // drain is one run: the queue is filled, the candidate connects and takes its window while the app holds its answers,
 // then the clock starts.
 func (r *rig) drain(c candidate, l load) (*run, error) {
@@ -144,10 +138,10 @@ func (r *rig) drainFilled(c candidate, l load) (*run, error) {
 }
 
 func (r *rig) drained(p *process, c candidate, l load) (*run, error) {
-	if err := r.waitFor(0, min(l.Concurrency, l.Messages)); err != nil {
+	if err := r.waitFor(0, min(l.Concurrency, l.Messages), r.patience); err != nil {
 		return nil, err
 	}
-	if err := r.pause(filled); err != nil {
+	if err := r.pause(r.filled); err != nil {
 		return nil, err
 	}
 	before, err := r.usage(p)
@@ -160,7 +154,7 @@ func (r *rig) drained(p *process, c candidate, l load) (*run, error) {
 	if err := r.waitReceived(p, l.Messages); err != nil {
 		return nil, err
 	}
-	if err := r.pause(settled); err != nil {
+	if err := r.pause(r.settled); err != nil {
 		return nil, err
 	}
 	after, err := r.usage(p)
@@ -199,7 +193,7 @@ func (r *rig) declare(c candidate) error {
 		_, err = ch.QueueDeclarePassive(deadQueue, true, false, false, false, nil)
 		_ = ch.Close()
 		if err == nil {
-			return errors.Join(r.pause(settled), p.stop())
+			return errors.Join(r.pause(r.settled), p.stop())
 		}
 	}
 	_ = p.stop()

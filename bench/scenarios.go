@@ -56,7 +56,7 @@ func newBench(o *options, r *rig) *bench {
 	b := &bench{
 		rig: r, o: o,
 		sidecar:  candidate{name: "sidecar", path: o.sidecar, sidecar: true},
-		baseline: candidate{name: "baseline", path: filepath.Join(r.dir, "baseline")},
+		baseline: candidate{name: "baseline", path: filepath.Join(r.tools, "baseline")},
 		result:   newResult(r, o),
 	}
 	b.produced = &produced{Machine: b.result.Machine, Quick: o.quick}

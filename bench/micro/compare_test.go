@@ -76,6 +76,7 @@ func TestOnlyAllocationsDecide(t *testing.T) {
 		"no baseline":                {"", was, 64, "UPDATE=1 makes it"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			out, code, _ := compare(t, c.baseline, c.now)
 			if code != c.code || !strings.Contains(out, c.says) || c.says == "" && out != "" {
 				t.Errorf("exit %d, want %d, and said %q, want %q", code, c.code, out, c.says)
@@ -88,6 +89,7 @@ func TestUpdate(t *testing.T) {
 	t.Parallel()
 	for name, was := range map[string]string{"replaced": results("x", 100, 2, 2), "made": ""} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			now := results("x", 100, 5, 5)
 			out, code, file := compare(t, was, now, "UPDATE=1")
 			kept, err := os.ReadFile(file)
