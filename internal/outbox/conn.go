@@ -20,7 +20,7 @@ const (
 	// defaultTimeout bounds one statement, on the server. The client waits a little longer, so that the server's own error
 	// comes first and the connection stays.
 	defaultTimeout = 30 * time.Second
-	margin         = 5 * time.Second
+	defaultMargin  = 5 * time.Second
 )
 
 // Database is where the outbox is.
@@ -28,6 +28,8 @@ type Database struct {
 	DSN     func() (string, error) // read at every connect
 	Name    string                 // application_name, unless the DSN has one
 	Timeout time.Duration          // of one statement; 0 = 30 s
+
+	margin time.Duration // for which the client waits longer than the server; 0 = 5 s
 }
 
 func (d *Database) timeout() time.Duration {
@@ -59,7 +61,7 @@ func (d *Database) Connect(ctx context.Context, notice func()) (*pgconn.PgConn, 
 	if notice != nil {
 		cfg.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { notice() }
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout+margin)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout+defaultMargin)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {

@@ -21,27 +21,24 @@ func (r *rig) holdMarking() (release func()) {
 	return func() { Close(c) }
 }
 
-// TestDatabaseDiesBeforeTheMark: rows that were published when the database is lost are published again, with the same message
-// ids, and none is lost.
-func TestDatabaseDiesBeforeTheMark(t *testing.T) {
+// TestDatabaseDies: rows that were published when the database is lost are published again, with the same message ids, and none
+// is lost. A database that does not answer is given up after its timeout, and used again when it answers.
+func TestDatabaseDies(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*postgrestest.Server, *rig){
-		"immediate": func(s *postgrestest.Server, _ *rig) { s.Immediate(); s.Restart() },
-		"kill":      func(s *postgrestest.Server, _ *rig) { s.Kill(); s.Restart() },
-		"terminated": func(_ *postgrestest.Server, r *rig) {
-			r.db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database()`)
-		},
+	server := postgrestest.Start(t)
+	for name, end := range map[string]func(*rig){
+		"immediate":  func(*rig) { server.Immediate(); server.Restart() },
+		"kill":       func(*rig) { server.Kill(); server.Restart() },
+		"terminated": (*rig).cutOff,
 	} {
-		t.Run(name, func(t *testing.T) {
-			server := postgrestest.Start(t)
+		t.Run(name, func(t *testing.T) { // one after the other: all use the server
 			r := bareRig(t, server.New())
 			migrate(t, r.db, r.options.Names, true)
-			relay, _ := r.start()
-			r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+			r.connected()
 			release := r.holdMarking()
 			r.insert("m", 50)
 			brokertest.WaitReady(t, r.url, r.queue, 50)
-			end(server, r)
+			end(r)
 			release()
 			if name != "terminated" {
 				_ = r.db.Fails(`SELECT 1`) // the old connection
@@ -62,24 +59,17 @@ func TestDatabaseDiesBeforeTheMark(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestDatabaseStandsStill: a database that does not answer is given up after a while, and worked with again when it does.
-func TestDatabaseStandsStill(t *testing.T) {
-	t.Parallel()
-	server := postgrestest.Start(t)
 	r := bareRig(t, server.New())
 	migrate(t, r.db, r.options.Names, true)
-	r.options.Database.Timeout = time.Second
-	relay, _ := r.start()
-	r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+	r.options.Database.Timeout, r.options.Database.margin = time.Second, 100*time.Millisecond
+	relay := r.connected()
 	server.Freeze()
 	r.eventually("the relay gives up", func() bool { return !relay.State().Connected && relay.State().Problem != "" })
 	server.Thaw()
 	r.insert("m", 50)
 	r.settled()
 	if bodies := r.bodies(); len(bodies) != 50 {
-		t.Errorf("%d different messages", len(bodies))
+		t.Errorf("after the thaw: %d different messages", len(bodies))
 	}
 }
 
@@ -89,34 +79,28 @@ func TestBrokerAway(t *testing.T) {
 	r := newRig(t)
 	proxy := brokertest.NewProxy(t, r.url)
 	r.user = proxy.URL(t, r.url)
-	relay, _ := r.start()
-	r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+	relay := r.connected()
 	r.insert("first", 50)
 	r.settled()
 	proxy.Refuse()
-	proxy.Cut()
+	r.eventually("the relay has no broker", func() bool { return !relay.o.Publisher.Connected() })
 	r.insert("second", 300)
-	held := func() string {
-		return r.db.Value(`SELECT count(*) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database() AND state LIKE 'idle in transaction%'`)
-	}
-	for range 20 {
-		time.Sleep(50 * time.Millisecond)
-	}
-	if got := held(); got != "0" {
+	time.Sleep(300 * time.Millisecond) // in which nothing may happen
+	if got := r.open(); got != "0" {
 		t.Errorf("%s transactions are held open while there is no broker", got)
 	}
-	if got := r.db.Value(`SELECT count(*) FROM outbox WHERE attempts > 0`); got != "0" {
-		t.Errorf("%s rows count as failed", got)
-	}
 	proxy.Restore(t)
-	for range 5 { // and while it comes and goes
+	for range 3 { // and while it comes and goes
 		r.insert("third", 100)
 		time.Sleep(50 * time.Millisecond)
 		proxy.Cut()
 	}
 	r.settled()
-	if bodies := r.bodies(); len(bodies) != 50+300+100 || bodies["third 1"] < 5 {
+	if bodies := r.bodies(); len(bodies) != 50+300+100 || bodies["third 1"] < 3 {
 		t.Errorf("%d different messages, %d of third 1", len(bodies), bodies["third 1"])
+	}
+	if got := r.rows(`attempts > 0`); got != "0" {
+		t.Errorf("%s rows count as failed", got)
 	}
 }
 
@@ -125,16 +109,13 @@ func TestAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
 	r := newRig(t)
-	_, _ = r.start()
+	relay, _ := r.start()
 	r.insert("before", 20)
 	r.settled()
 	calm := node.Alarm()
 	r.insert("during", 200)
-	time.Sleep(4 * time.Second) // longer than a confirm is waited for then
-	r.eventually("no transaction is held open", func() bool {
-		return r.db.Value(`SELECT count(*) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database() AND state LIKE 'idle in transaction%'`) == "0"
-	})
-	if got := r.db.Value(`SELECT count(*) FROM outbox WHERE body LIKE 'during%' AND sent_at IS NOT NULL`); got != "0" {
+	r.eventually("the relay waits, without a transaction", func() bool { return relay.o.Publisher.Blocked() && r.open() == "0" })
+	if got := r.rows(`body LIKE 'during%' AND sent_at IS NOT NULL`); got != "0" {
 		t.Errorf("%s rows were sent during the alarm", got)
 	}
 	calm()
@@ -142,7 +123,7 @@ func TestAlarm(t *testing.T) {
 	if bodies := r.bodies(); len(bodies) != 220 {
 		t.Errorf("%d different messages", len(bodies))
 	}
-	if got := r.db.Value(`SELECT count(*) FROM outbox WHERE attempts > 0`); got != "0" {
+	if got := r.rows(`attempts > 0`); got != "0" {
 		t.Errorf("%s rows count as failed", got)
 	}
 }
@@ -175,7 +156,7 @@ func TestNotUsable(t *testing.T) {
 	r.db.Exec(`ALTER TABLE outbox ADD send_after timestamptz, ADD attempts int, ADD last_error text, ADD quarantined_at timestamptz`)
 	r.settled()
 	dsn.Store(role)
-	r.db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'relay' AND datname = current_database()`)
+	r.cutOff()
 	says("permission denied")
 	r.db.Exec(`INSERT INTO outbox (id, routing_key, body) VALUES (100, 'k', 'later')`)
 	says("permission denied")

@@ -14,12 +14,9 @@ import (
 // maxError bounds what is written into last_error, in bytes.
 const maxError = 1024
 
-// nackPause is how long a row waits that the broker did not want, at first; it doubles while that goes on. Its queue is
-// full, which is not the row's fault.
-const (
-	nackPause    = time.Second
-	maxNackPause = 30 * time.Second
-)
+// maxNackPause bounds the pause of a row that the broker did not accept. It doubles from limits.nacked while that goes on: a
+// full queue is not the row's fault.
+const maxNackPause = 30 * time.Second
 
 // mark writes down what became of the rows and ends the transaction.
 func (s *session) mark(ctx context.Context, rd *round) error {
@@ -37,7 +34,7 @@ func (s *session) mark(ctx context.Context, rd *round) error {
 	if err != nil {
 		return fmt.Errorf("mark rows: %w", err)
 	}
-	s.r.unmarked.note(rows, time.Now())
+	s.r.unmarked.note(rows, time.Now(), s.r.o.limits.unmarked)
 	s.r.tell(rd)
 	return nil
 }
@@ -92,11 +89,11 @@ func (s *session) sendMarks(p *pgconn.Pipeline, rows []*row) {
 	}
 	if len(failedRows) > 0 {
 		errs := array(len(failedRows), func(i int) (string, bool) { return errorText(failedRows[i].err), false })
-		p.SendQueryPrepared(stmtFailed, [][]byte{ids(failedRows), errs, strconv.AppendInt(nil, int64(s.r.o.MaxAttempts), 10)}, nil, nil)
+		p.SendQueryPrepared(stmtFailed, [][]byte{ids(failedRows), errs, strconv.AppendInt(nil, int64(s.r.o.MaxAttempts), 10), interval(s.r.o.limits.failed)}, nil, nil)
 	}
 	if len(deferred) > 0 {
 		until := array(len(deferred), func(i int) (string, bool) { return deferred[i].until, deferred[i].until == "" })
-		p.SendQueryPrepared(stmtDeferred, [][]byte{ids(deferred), until, fmt.Appendf(nil, "%d ms", s.nackPause.Milliseconds())}, nil, nil)
+		p.SendQueryPrepared(stmtDeferred, [][]byte{ids(deferred), until, interval(s.nackPause)}, nil, nil)
 	}
 }
 
@@ -133,6 +130,8 @@ func pipelined(p *pgconn.Pipeline, each func(values [][]byte) error) (err error)
 	}
 }
 
+func interval(d time.Duration) []byte { return fmt.Appendf(nil, "%d ms", d.Milliseconds()) }
+
 func ids(rows []*row) []byte {
 	return array(len(rows), func(i int) (string, bool) { return rows[i].id, false })
 }
@@ -150,7 +149,7 @@ func errorText(err error) string {
 func (s *session) pace(rd *round) {
 	for i := range rd.rows {
 		if rd.rows[i].result == nacked {
-			s.nackPause = min(max(2*s.nackPause, nackPause), maxNackPause)
+			s.nackPause = min(max(2*s.nackPause, s.r.o.limits.nacked), maxNackPause)
 			return
 		}
 	}

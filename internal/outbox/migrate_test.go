@@ -15,12 +15,12 @@ import (
 )
 
 // open connects to a database as its superuser.
-func open(t *testing.T, db *postgrestest.Database) *pgconn.PgConn {
+func open(t testing.TB, db *postgrestest.Database) *pgconn.PgConn {
 	t.Helper()
 	return openAs(t, db.DSN)
 }
 
-func openAs(t *testing.T, dsn string) *pgconn.PgConn {
+func openAs(t testing.TB, dsn string) *pgconn.PgConn {
 	t.Helper()
 	d := Database{DSN: func() (string, error) { return dsn, nil }}
 	conn, err := d.Connect(t.Context(), nil)
@@ -32,7 +32,7 @@ func openAs(t *testing.T, dsn string) *pgconn.PgConn {
 }
 
 // migrate makes or adopts the table n, which has to work, and reads it.
-func migrate(t *testing.T, db *postgrestest.Database, n Names, notify bool) (*Table, *Migration) {
+func migrate(t testing.TB, db *postgrestest.Database, n Names, notify bool) (*Table, *Migration) {
 	t.Helper()
 	conn := open(t, db)
 	m, err := Migrate(t.Context(), conn, n, notify, nil)
@@ -47,7 +47,7 @@ func migrate(t *testing.T, db *postgrestest.Database, n Names, notify bool) (*Ta
 }
 
 // planned is what migrate would do, in one line for each statement.
-func planned(t *testing.T, db *postgrestest.Database, n Names, notify bool) (inside, outside []string) {
+func planned(t testing.TB, db *postgrestest.Database, n Names, notify bool) (inside, outside []string) {
 	t.Helper()
 	m, err := PlanMigration(t.Context(), open(t, db), n, notify)
 	if err != nil {
@@ -200,9 +200,7 @@ func TestMigrateNotify(t *testing.T) {
 			t.Errorf("notify %v, a second time: %+v", notify, m)
 		}
 		conn, heard := listen(t, db, table.Channel())
-		if err := exec(t.Context(), conn, table.sleeping("pg_try_advisory_lock")); err != nil {
-			t.Fatal(err)
-		}
+		on(t, conn, table.sleeping("pg_try_advisory_lock"))
 		// An app's search_path must not lead the trigger astray.
 		db.Exec(`SET search_path = pg_temp; ` + strings.Replace(insertRow, "outbox", "public.outbox", 1) + `; RESET search_path`)
 		db.Exec(`SELECT pg_notify('` + table.Channel() + `', 'end')`)
@@ -229,7 +227,7 @@ func TestMigrateNotify(t *testing.T) {
 }
 
 // listen returns a function that reports whether an empty notification came on the channel before the one called end.
-func listen(t *testing.T, db *postgrestest.Database, channel string) (*pgconn.PgConn, func() bool) {
+func listen(t testing.TB, db *postgrestest.Database, channel string) (*pgconn.PgConn, func() bool) {
 	t.Helper()
 	cfg, err := pgconn.ParseConfig(db.DSN)
 	if err != nil {
@@ -242,9 +240,7 @@ func listen(t *testing.T, db *postgrestest.Database, channel string) (*pgconn.Pg
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { Close(conn) })
-	if err := exec(t.Context(), conn, "LISTEN "+Quote(channel)); err != nil {
-		t.Fatal(err)
-	}
+	on(t, conn, "LISTEN "+Quote(channel))
 	return conn, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -293,6 +289,14 @@ func TestMigrateRefuses(t *testing.T) {
 		}
 		if known := errors.Is(err, ErrNotOutbox) || errors.Is(err, ErrNoTable); !known && name != "parts" {
 			t.Errorf("%s: the error is of no known kind: %v", name, err)
+		}
+		// The relay refuses the same tables.
+		table, err := Look(t.Context(), open(t, db), ParseTable(name, nil))
+		if err == nil {
+			err = table.Check()
+		}
+		if !errors.Is(err, ErrNotOutbox) && !errors.Is(err, ErrNoTable) && name != "parts" {
+			t.Errorf("%s: the relay takes it: %v", name, err)
 		}
 	}
 	db.Exec(`ALTER DATABASE "` + db.Name + `" SET search_path = nowhere`)
@@ -395,9 +399,7 @@ func TestMigrateBehindATransaction(t *testing.T) {
 	db := postgrestest.New(t)
 	db.Exec(`CREATE TABLE outbox (id bigserial PRIMARY KEY, routing_key text, body text, sent_at timestamptz)`)
 	holder := open(t, db)
-	if err := exec(t.Context(), holder, "BEGIN; "+insertRow); err != nil {
-		t.Fatal(err)
-	}
+	on(t, holder, "BEGIN; "+insertRow)
 	result := make(chan error, 1)
 	conn, tries := open(t, db), make(chan string, 100)
 	go func() {
@@ -410,9 +412,7 @@ func TestMigrateBehindATransaction(t *testing.T) {
 		}
 	}
 	db.Exec(insertRow) // between two tries, or after one
-	if err := exec(t.Context(), holder, "COMMIT"); err != nil {
-		t.Fatal(err)
-	}
+	on(t, holder, "COMMIT")
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
@@ -431,25 +431,19 @@ func TestMigrateGivesUp(t *testing.T) {
 	try := func() error {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		defer time.AfterFunc(2*time.Second, func() { cancel(stop) }).Stop()
+		defer time.AfterFunc(300*time.Millisecond, func() { cancel(stop) }).Stop()
 		_, err := Migrate(ctx, open(t, db), ParseTable("outbox", nil), true, nil)
 		return err
 	}
-	if err := exec(t.Context(), holder, "SELECT pg_advisory_lock("+migrateKey+")"); err != nil {
-		t.Fatal(err)
-	}
+	on(t, holder, "SELECT pg_advisory_lock("+migrateKey+")")
 	if err := try(); err == nil {
 		t.Error("two at a time")
 	}
-	if err := exec(t.Context(), holder, "SELECT pg_advisory_unlock_all(); BEGIN; "+insertRow); err != nil {
-		t.Fatal(err)
-	}
+	on(t, holder, "SELECT pg_advisory_unlock_all(); BEGIN; "+insertRow)
 	if err := try(); err == nil {
 		t.Error("migrated a table that somebody holds")
 	}
-	if err := exec(t.Context(), holder, "ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
+	on(t, holder, "ROLLBACK")
 	if v := db.Value(`SELECT count(*) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = 'send_after'`); v != "0" {
 		t.Error("a column was added")
 	}

@@ -20,9 +20,6 @@ const (
 	stopPublishing = 4 * time.Second
 	stopRound      = 8 * time.Second
 
-	backoffFirst = 250 * time.Millisecond
-	backoffLimit = 5 * time.Second
-
 	// brokerLook is how often a relay that waits for the broker looks for it.
 	brokerLook = 50 * time.Millisecond
 
@@ -45,6 +42,24 @@ type Options struct {
 	Tracing    *telemetry.Tracing
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil = no metrics
+
+	limits limits // the zero value stands for defaultLimits
+}
+
+// limits are the pauses of a relay in trouble, and how many rows it leaves out. Only tests change them.
+type limits struct {
+	backoff     time.Duration // first pause after a session failed or rows were not published; it doubles up to twenty times as long
+	failed      time.Duration // first pause of a row that failed
+	nacked      time.Duration // first pause of a row that the broker did not accept
+	unmarked    time.Duration // first pause of a row that cannot be marked
+	retain      time.Duration // shortest time between two searches for rows to delete
+	maxUnmarked int           // rows left out, but for one batch: with so many no row is claimed until a pause is over
+}
+
+func (l limits) backoffMost() time.Duration { return 20 * l.backoff }
+
+var defaultLimits = limits{
+	backoff: 250 * time.Millisecond, failed: time.Second, nacked: time.Second, unmarked: time.Second, retain: 5 * time.Second, maxUnmarked: 1000,
 }
 
 // Relay publishes the rows of an outbox. Several may work on one table.
@@ -71,6 +86,9 @@ func New(o Options) *Relay {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.limits == (limits{}) {
+		o.limits = defaultLimits
+	}
 	return &Relay{o: o, unmarked: unmarked{}, metrics: newMetrics(o.Registerer), state: State{Table: o.Names.String()}}
 }
 
@@ -96,11 +114,11 @@ func (r *Relay) Run(ctx context.Context) error {
 		retaining.Go(func() { r.retain(ctx) })
 		defer retaining.Wait()
 	}
-	backoff := newBackoff()
+	backoff := r.newBackoff()
 	for ctx.Err() == nil {
 		worked, err := r.session(ctx)
 		if worked {
-			backoff = newBackoff()
+			backoff = r.newBackoff()
 		}
 		if err != nil && ctx.Err() == nil {
 			pause, _ := backoff.Next()
@@ -113,8 +131,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-func newBackoff() retry.Backoff {
-	return retry.WithJitterPercent(25, retry.WithCappedDuration(backoffLimit, retry.NewExponential(backoffFirst)))
+func (r *Relay) newBackoff() retry.Backoff {
+	return retry.WithJitterPercent(25, retry.WithCappedDuration(r.o.limits.backoffMost(), retry.NewExponential(r.o.limits.backoff)))
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -173,7 +191,7 @@ func (r *Relay) session(ctx context.Context) (worked bool, err error) {
 	s.works()
 	r.o.Logger.Info("outbox connected", "table", s.table.String(), "database", s.table.Database)
 	published, err := s.loop(ctx, work)
-	return published || time.Since(start) > backoffLimit, err
+	return published || time.Since(start) > r.o.limits.backoffMost(), err
 }
 
 // late is a context that ends so long after ctx has.
@@ -216,7 +234,7 @@ func (s *session) stopping() bool { return s.stop.Err() != nil }
 
 // loop has one round after the other while there is something to do, and waits for a notification otherwise.
 func (s *session) loop(ctx, work context.Context) (published bool, err error) {
-	pause := newBackoff()
+	pause := s.r.newBackoff()
 	for ctx.Err() == nil {
 		if err := s.measure(work); err != nil {
 			return published, err
@@ -239,7 +257,7 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		}
 		published = published || rd.moved
 		if rd.moved {
-			pause = newBackoff()
+			pause = s.r.newBackoff()
 			s.awake = 0
 		}
 		switch {
@@ -260,13 +278,13 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 // ready reports whether the broker takes messages, and the database what becomes of them.
 func (s *session) ready() bool {
 	p := s.r.o.Publisher
-	return p.Connected() && !p.Blocked() && !s.r.unmarked.full(time.Now())
+	return p.Connected() && !p.Blocked() && !s.r.unmarked.full(time.Now(), s.r.o.limits.maxUnmarked)
 }
 
 // works tells that the database is connected, and which rows are trouble.
 func (s *session) works() {
 	s.r.unmarked.forget(time.Now())
-	s.r.setState(State{Table: s.table.String(), Connected: true, Problem: s.r.unmarked.problem()})
+	s.r.setState(State{Table: s.table.String(), Connected: true, Problem: s.r.unmarked.problem(s.r.o.limits.maxUnmarked)})
 }
 
 // measure tells how much there is to do, now and then.

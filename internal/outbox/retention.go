@@ -9,9 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Old rows are looked for each tenth of the time that they are kept, within these bounds.
+// Old rows are looked for each tenth of the time that they are kept, but not more often than limits.retain.
 const (
-	retainOften  = 5 * time.Second
 	retainSeldom = time.Hour
 	// retainPause is between two steps of a walk: relays and the app come first.
 	retainPause = 20 * time.Millisecond
@@ -23,7 +22,7 @@ const (
 // connection of its own, so that no row waits for it to be published.
 func (r *Relay) retain(ctx context.Context) {
 	for {
-		if sleep(ctx, min(max(r.o.Retention/10, retainOften), retainSeldom)); ctx.Err() != nil {
+		if sleep(ctx, min(max(r.o.Retention/10, r.o.limits.retain), retainSeldom)); ctx.Err() != nil {
 			return
 		}
 		done, err := r.retainOnce(ctx)

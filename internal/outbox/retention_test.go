@@ -18,16 +18,16 @@ func TestRetention(t *testing.T) {
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, sent_at, quarantined_at) SELECT 'key', 'old', now() - interval '2 hours', NULL FROM generate_series(1, 2500);
 		INSERT INTO outbox (routing_key, body, created_at, send_after) VALUES ('key', 'pending', now() - interval '3 hours', now() - interval '3 hours');
 		INSERT INTO outbox (routing_key, body, created_at, quarantined_at) VALUES ('key', 'quarantined', now() - interval '3 hours', now() - interval '2 hours')`)
-	_, stop := r.start(func(o *Options) { o.Retention = 10 * time.Second }) // looks every 5 s
-	r.eventually("old rows are deleted", func() bool { return r.db.Value(`SELECT count(*) FROM outbox WHERE body = 'old'`) == "0" })
+	_, stop := r.start(func(o *Options) { o.Retention = time.Second })
+	r.eventually("old rows are deleted", func() bool { return r.rows(`body = 'old'`) == "0" })
 	r.settled()
 	if got := r.bodies(); got["pending"] != 1 || got["old"] != 0 {
 		t.Errorf("published: %v", got)
 	}
-	if v := r.db.Value(`SELECT count(*) FROM outbox WHERE body = 'quarantined'`); v != "1" {
+	if v := r.rows(`body = 'quarantined'`); v != "1" {
 		t.Error("the row in quarantine is gone")
 	}
-	r.eventually("the row that was sent just now is deleted later", func() bool { return r.db.Value(`SELECT count(*) FROM outbox`) == "1" })
+	r.eventually("the row that was sent just now is deleted later", func() bool { return r.rows(`true`) == "1" })
 	stop()
 	if !strings.Contains(r.log.b.String(), `"msg":"sent rows deleted","table":"outbox","rows":2500`) {
 		t.Errorf("the log: %s", &r.log.b)

@@ -3,6 +3,7 @@ package outbox
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -32,31 +33,40 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := bareRig(t, postgrestest.New(t))
-	if _, err := Migrate(t.Context(), r.db.Conn(), r.options.Names, true, nil); err != nil {
-		t.Fatal(err)
-	}
+	migrate(t, r.db, r.options.Names, true)
 	return r
 }
 
 // bareRig has no table.
 func bareRig(t testing.TB, db *postgrestest.Database) *rig {
 	t.Helper()
-	r := &rig{t: t, db: db, url: brokertest.URL(t), exchange: brokertest.Name(t, "exchange"), queue: brokertest.Name(t, "queue"), log: &journal{t: t}}
+	r := &rig{t: t, db: db, url: brokertest.URL(t), exchange: "outbox", queue: "all", log: &journal{}}
 	r.user = r.url
 	ch := brokertest.Channel(t, r.url)
 	if err := ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { brokertest.Channel(t, r.url).ExchangeDelete(r.exchange, false, false) })
-	brokertest.Queue(t, r.url, r.queue, nil)
+	r.declare(ch, r.queue, nil)
 	if err := ch.QueueBind(r.queue, "#", r.exchange, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.options = Options{
 		Database: Database{DSN: func() (string, error) { return r.db.DSN, nil }, Name: "relay"},
 		Names:    ParseTable("outbox", nil), Exchange: r.exchange, Batch: 100, PollInterval: 100 * time.Millisecond, MaxAttempts: 3,
+		limits: limits{
+			backoff: 20 * time.Millisecond, failed: 50 * time.Millisecond, nacked: 20 * time.Millisecond, unmarked: 50 * time.Millisecond,
+			retain: 100 * time.Millisecond, maxUnmarked: defaultLimits.maxUnmarked,
+		},
 	}
 	return r
+}
+
+// declare makes a queue in the virtual host of this test.
+func (r *rig) declare(ch *amqp.Channel, name string, args amqp.Table) {
+	r.t.Helper()
+	if _, err := ch.QueueDeclare(name, true, false, false, false, args); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // start runs a relay until the test ends or stop is called.
@@ -97,7 +107,7 @@ func (r *rig) settled() {
 		}
 	}()
 	r.eventually("all rows are sent", func() bool {
-		return r.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL AND quarantined_at IS NULL`) == "0"
+		return r.db.Value(`SELECT EXISTS (SELECT FROM outbox WHERE sent_at IS NULL AND quarantined_at IS NULL)`) == "f"
 	})
 }
 
@@ -110,17 +120,29 @@ func (r *rig) eventually(what string, ok func() bool) {
 func (r *rig) take() []amqp.Delivery {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	var all []amqp.Delivery
-	for {
-		d, ok, err := ch.Get(r.queue, true)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if !ok {
-			return all
-		}
-		all = append(all, d)
+	defer func() { _ = ch.Close() }()
+	q, err := ch.QueueDeclarePassive(r.queue, true, false, false, false, nil)
+	if err != nil {
+		r.t.Fatal(err)
 	}
+	if q.Messages == 0 {
+		return nil
+	}
+	if err := ch.Qos(q.Messages, 0, false); err != nil {
+		r.t.Fatal(err)
+	}
+	came, err := ch.Consume(r.queue, "take", false, true, false, false, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	all := make([]amqp.Delivery, q.Messages)
+	for i := range all {
+		all[i] = <-came
+	}
+	if err := errors.Join(ch.Cancel("take", false), all[len(all)-1].Ack(true)); err != nil {
+		r.t.Fatal(err)
+	}
+	return all
 }
 
 // bodies counts what take finds, by body.
@@ -135,7 +157,6 @@ func (r *rig) bodies() map[string]int {
 
 // journal is the relays' log, shown when the test fails.
 type journal struct {
-	t  testing.TB
 	mu sync.Mutex
 	b  bytes.Buffer
 }
@@ -155,9 +176,43 @@ func (r *rig) insert(name string, n int) {
 // on runs SQL on one connection.
 func (r *rig) on(conn *pgconn.PgConn, sql string) {
 	r.t.Helper()
-	if err := exec(r.t.Context(), conn, sql); err != nil {
-		r.t.Fatalf("%s: %v", sql, err)
+	on(r.t, conn, sql)
+}
+
+func on(t testing.TB, conn *pgconn.PgConn, sql string) {
+	t.Helper()
+	if err := exec(t.Context(), conn, sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
 	}
+}
+
+// relayIs is a condition of pg_stat_activity for the connections of this test's relays.
+const relayIs = `application_name = 'relay' AND datname = current_database()`
+
+// cutOff ends the relays' connections to the database.
+func (r *rig) cutOff() {
+	r.t.Helper()
+	r.db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ` + relayIs)
+}
+
+// connected starts a relay and waits until it is connected to the database.
+func (r *rig) connected() *Relay {
+	r.t.Helper()
+	relay, _ := r.start()
+	r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+	return relay
+}
+
+// open is the number of transactions that relays hold open.
+func (r *rig) open() string {
+	r.t.Helper()
+	return r.db.Value(`SELECT count(*) FROM pg_stat_activity WHERE ` + relayIs + ` AND state LIKE 'idle in transaction%'`)
+}
+
+// rows counts the rows of the outbox for which a condition is true.
+func (r *rig) rows(where string) string {
+	r.t.Helper()
+	return r.db.Value(`SELECT count(*) FROM outbox WHERE ` + where)
 }
 
 func (j *journal) String() string {

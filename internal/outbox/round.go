@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (s *session) forget(rd *round) { clear(rd.rows) }
 
 // bounded is the time that one statement may take, for the client: a little more than for the server.
 func (s *session) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, s.r.o.Database.timeout()+margin, errSlow)
+	return context.WithTimeoutCause(ctx, s.r.o.Database.timeout()+cmp.Or(s.r.o.Database.margin, defaultMargin), errSlow)
 }
 
 var errSlow = errors.New("the database does not answer")

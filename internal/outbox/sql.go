@@ -48,10 +48,10 @@ func (t *Table) statements() map[string]string {
 		stmtSleep: t.sleeping("pg_try_advisory_lock"), stmtWake: t.sleeping("pg_advisory_unlock"),
 		stmtSent: t.expand(`UPDATE {table} SET {sent_at} = clock_timestamp() WHERE {id} = ANY($1::{idtype}[])
 			RETURNING {id}, {sent_at} IS NOT NULL, false`),
-		// One second, doubling to five minutes. Attempts may be anything, and are not counted beyond the smallest type's end.
+		// $4, doubling to five minutes. Attempts may be anything, and are not counted beyond the smallest type's end.
 		stmtFailed: t.expand(`UPDATE {table} t SET {last_error} = f.error,
 			{attempts} = CASE WHEN t.{attempts} >= 32767 THEN t.{attempts} ELSE COALESCE(t.{attempts}, 0) + 1 END,
-			{send_after} = clock_timestamp() + LEAST(interval '1 second' * power(2, GREATEST(0, LEAST(COALESCE(t.{attempts}, 0), 16))), interval '5 minutes'),
+			{send_after} = clock_timestamp() + LEAST($4::interval * power(2, GREATEST(0, LEAST(COALESCE(t.{attempts}, 0), 16))), interval '5 minutes'),
 			{quarantined_at} = CASE WHEN COALESCE(t.{attempts}, 0) >= $3::int - 1 THEN clock_timestamp() END
 			FROM unnest($1::{idtype}[], $2::text[]) AS f(id, error) WHERE t.{id} = f.id
 			RETURNING t.{id}, t.{quarantined_at} IS NOT NULL OR t.{send_after} > now(), t.{quarantined_at} IS NOT NULL`),
@@ -186,7 +186,7 @@ func prepare(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 		name   string
 		params [][]byte
 	}{
-		{stmtSent, [][]byte{none}}, {stmtFailed, [][]byte{none, none, []byte("1")}},
+		{stmtSent, [][]byte{none}}, {stmtFailed, [][]byte{none, none, []byte("1"), []byte("1 second")}},
 		{stmtDeferred, [][]byte{none, none, []byte("1 second")}}, {stmtClaim, [][]byte{[]byte("0"), none, nil, nil, none}},
 	} {
 		if r := conn.ExecPrepared(ctx, try.name, try.params, nil, nil).Read(); r.Err != nil {

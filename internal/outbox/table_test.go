@@ -56,30 +56,3 @@ func TestTableBySearchPath(t *testing.T) {
 		t.Fatalf("%+v, %v", table, err)
 	}
 }
-
-// TestNotAnOutbox is the list of tables that are refused, and why.
-func TestNotAnOutbox(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.New(t)
-	conn := db.Conn()
-	const rest = `, routing_key text, body bytea, sent_at timestamptz)`
-	for _, tc := range []struct{ name, sql, says string }{
-		{"no table", `SELECT`, "no such table"},
-		{"a view", `CREATE VIEW outbox AS SELECT 1 AS id`, "no such table"},
-		{"no columns", `CREATE TABLE outbox (id bigint PRIMARY KEY, body bytea)`, "no column routing_key, sent_at"},
-		{"no unique index", `CREATE TABLE outbox (id bigint NOT NULL` + rest, "unique index"},
-		{"unique with another", `CREATE TABLE outbox (id bigint, PRIMARY KEY (id, sent_at)` + rest, "unique index"},
-		{"unique in part", `CREATE TABLE outbox (id bigint NOT NULL` + rest + `; CREATE UNIQUE INDEX ON outbox (id) WHERE sent_at IS NULL`, "unique index"},
-		{"nullable", `CREATE TABLE outbox (id bigint UNIQUE` + rest, "NOT NULL"},
-		{"body", `CREATE TABLE outbox (id bigint PRIMARY KEY, routing_key text, body xml, sent_at timestamptz)`, "is xml"},
-	} {
-		db.Exec(`DROP SCHEMA public CASCADE; CREATE SCHEMA public; ` + tc.sql)
-		table, err := Look(t.Context(), conn, ParseTable("outbox", nil))
-		if err == nil {
-			err = table.Check()
-		}
-		if err == nil || !strings.Contains(err.Error(), tc.says) || !errors.Is(err, ErrNotOutbox) && !errors.Is(err, ErrNoTable) {
-			t.Errorf("%s: %v", tc.name, err)
-		}
-	}
-}

@@ -8,9 +8,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
 )
 
@@ -21,6 +19,7 @@ func TestTrace(t *testing.T) {
 	const traceID, parent = "0af7651916cd43dd8448eb211c80319c", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for name, enabled := range map[string]bool{"on": true, "off": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tracing, err := telemetry.NewTracing(t.Context(), telemetry.TracingOptions{
 				Enabled: enabled, Queue: "q", AppURL: "http://127.0.0.1/", ServiceName: "s",
 				Exporter: telemetry.ExporterOptions{Endpoint: "http://127.0.0.1:1/v1/traces"},
@@ -51,7 +50,7 @@ func TestMetrics(t *testing.T) {
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'x', now() + interval '1 day')`)
 	registry := prometheus.NewRegistry()
 	_, stop := r.start(func(o *Options) { o.Registerer = registry })
-	r.eventually("one is quarantined", func() bool { return r.db.Value(`SELECT count(*) FROM outbox WHERE quarantined_at IS NOT NULL`) == "1" })
+	r.eventually("one is quarantined", func() bool { return r.rows(`quarantined_at IS NOT NULL`) == "1" })
 	r.eventually("all are counted", func() bool { return read(t, registry)["quarantined"] == 1 })
 	for name, want := range map[string]float64{"sent": 3, "failed": 1, "quarantined": 1, "nacked": 0, "unknown": 0, "sidecar_outbox_connected": 1} {
 		if got, found := read(t, registry)[name]; got != want || !found {
@@ -134,33 +133,12 @@ func TestEachErrorHasALine(t *testing.T) {
 		}
 	}
 	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange) SELECT n, 'nosuch ' || n, 'x', '' FROM generate_series(10, 39) n`)
-	r.log = &journal{t: t}
+	r.log = &journal{}
 	_, stop = r.start()
 	r.settled()
 	stop()
 	got = r.lines("rows are quarantined")
 	if rest := got["other errors: see last_error of each row"]; len(got) != maxReasons+1 || len(rest) != maxTold {
 		t.Errorf("%d lines: %q", len(got), got)
-	}
-}
-
-// TestNackedIsTold: rows that a full queue sends back are in the log, and not each time that they come back.
-func TestNackedIsTold(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	full := brokertest.Queue(t, r.url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
-	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange) SELECT n, $1, 'x', '' FROM generate_series(1, 5) n`, full)
-	registry := prometheus.NewRegistry()
-	_, stop := r.start(func(o *Options) { o.Registerer = registry })
-	r.eventually("they come back for the second time", func() bool { return read(t, registry)["nacked"] >= 8 })
-	stop()
-	got := r.lines("rows were nacked") // which fails when there are two lines
-	if len(got) != 1 {
-		t.Errorf("%q", got)
-	}
-	for text, ids := range got {
-		if !strings.Contains(text, full) || len(ids) != 4 {
-			t.Errorf("%q: %v", text, ids)
-		}
 	}
 }

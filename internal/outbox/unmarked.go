@@ -19,18 +19,15 @@ type unmarkedRow struct {
 }
 
 const (
-	unmarkedPause    = time.Second
 	maxUnmarkedPause = 5 * time.Minute
 	// unmarkedMemory is after which time a row is forgotten that was not claimed again: it is deleted, or another relay has it.
 	unmarkedMemory = time.Minute
-	// maxUnmarked bounds how many are left out, but for one batch: with so many nothing is claimed until a pause is over.
-	maxUnmarked = 1000
 )
 
 var errKept = errors.New("the UPDATE left it as it was: a trigger or a policy of the table keeps it")
 
-// note takes what came of marking rows.
-func (u unmarked) note(rows []*row, now time.Time) {
+// note records the outcome of marking rows. The first pause of a row that could not be marked is first.
+func (u unmarked) note(rows []*row, now time.Time, first time.Duration) {
 	for _, x := range rows {
 		switch {
 		case x.lost:
@@ -45,7 +42,7 @@ func (u unmarked) note(rows []*row, now time.Time) {
 				r = &unmarkedRow{}
 				u[x.id] = r
 			}
-			r.pause = min(max(2*r.pause, unmarkedPause), maxUnmarkedPause)
+			r.pause = min(max(2*r.pause, first), maxUnmarkedPause)
 			r.until, r.err = now.Add(r.pause), x.unmarked
 			r.published = r.published || x.result == sent
 		}
@@ -62,12 +59,12 @@ func (u unmarked) forget(now time.Time) {
 }
 
 // full reports that so many rows are left out that nothing is to be claimed now.
-func (u unmarked) full(now time.Time) bool {
-	if len(u) < maxUnmarked {
+func (u unmarked) full(now time.Time, most int) bool {
+	if len(u) < most {
 		return false
 	}
 	held, _ := u.held(now)
-	return len(held) >= maxUnmarked || len(u) >= 4*maxUnmarked
+	return len(held) >= most || len(u) >= 4*most
 }
 
 // held gives the rows that must not be claimed now, and those that count as sent for others of their key.
@@ -84,7 +81,7 @@ func (u unmarked) held(now time.Time) (held, published []string) {
 }
 
 // problem says what is wrong, for people; "" if nothing is.
-func (u unmarked) problem() string {
+func (u unmarked) problem(most int) string {
 	first := ""
 	for id := range u {
 		if first == "" || id < first {
@@ -95,7 +92,7 @@ func (u unmarked) problem() string {
 		return ""
 	}
 	text := fmt.Sprintf("%d rows cannot be marked, row %s: %s", len(u), first, errorText(u[first].err))
-	if len(u) >= maxUnmarked {
+	if len(u) >= most {
 		text = "no more are claimed: " + text
 	}
 	return text

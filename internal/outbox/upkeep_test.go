@@ -56,17 +56,13 @@ func TestPruneLeavesWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 2500)
 	holder := open(t, db)
-	if err := exec(t.Context(), holder, "BEGIN; SELECT FROM outbox WHERE id = 5 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	on(t, holder, "BEGIN; SELECT FROM outbox WHERE id = 5 FOR UPDATE")
 	stop := errors.New("stop")
 	done, err := Prune(t.Context(), open(t, db), table, time.Hour, func(Pruned) error { return stop })
 	if !errors.Is(err, stop) || done != (Pruned{Scanned: 1000, Deleted: 996}) {
 		t.Errorf("pruned: %+v, %v", done, err)
 	}
-	if err := exec(t.Context(), holder, "COMMIT"); err != nil {
-		t.Fatal(err)
-	}
+	on(t, holder, "COMMIT")
 	if v := db.Value(`SELECT count(*) FROM outbox WHERE id = 5`); v != "1" {
 		t.Error("a row that was locked is gone")
 	}

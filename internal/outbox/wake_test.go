@@ -19,8 +19,7 @@ func wakeRig(t *testing.T, relays int) (r *rig, comes func(body string)) {
 	r = newRig(t)
 	r.options.PollInterval = time.Hour
 	for range relays {
-		relay, _ := r.start()
-		r.eventually("the relay is connected", func() bool { return relay.State().Connected })
+		r.connected()
 	}
 	came, err := brokertest.Channel(t, r.url).Consume(r.queue, "", true, false, false, false, nil)
 	if err != nil {
@@ -48,8 +47,9 @@ func wakeRig(t *testing.T, relays int) (r *rig, comes func(body string)) {
 // and look, and go to sleep, are all sent, although nobody polls.
 func TestNoWakeUpIsLost(t *testing.T) {
 	t.Parallel()
-	for relays, rows := range map[int]int{1: 2000, 2: 600, 4: 400} {
+	for relays, rows := range map[int]int{1: 500, 2: 200, 4: 150} {
 		t.Run(strconv.Itoa(relays), func(t *testing.T) {
+			t.Parallel()
 			r, comes := wakeRig(t, relays)
 			conn := r.db.Conn()
 			random := rand.New(rand.NewPCG(1, uint64(relays)))
@@ -115,7 +115,7 @@ func (r *rig) sleepers() string {
 func TestSleeperDies(t *testing.T) {
 	t.Parallel()
 	r, comes := wakeRig(t, 2)
-	for n := range 5 {
+	for n := range 3 {
 		r.eventually("a relay sleeps", func() bool { return r.sleepers() != "" })
 		r.db.Exec(`SELECT pg_terminate_backend(pid::int) FROM unnest(string_to_array($1, ' ')) pid`, r.sleepers())
 		r.insert(strconv.Itoa(n), 1)
