@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestOddTimes: whatever times a row has, it stops neither the relay nor status.
@@ -34,15 +32,14 @@ func TestOddTimes(t *testing.T) {
 			if s := status(); s.Pending != 13 || s.Waiting != 3 || len(s.Rows) != 4 || s.Lag < 0 {
 				t.Errorf("before: %+v", s)
 			}
-			registry := prometheus.NewRegistry()
-			relay, _ := r.start(func(o *Options) { o.Registerer = registry })
+			relay, _ := r.start()
 			r.eventually("the due rows are sent", func() bool {
 				return r.rows(`sent_at IS NOT NULL`) == "7"
 			})
 			if s := status(); s.Pending != 6 || s.Lag < 0 {
 				t.Errorf("after: %+v", s)
 			}
-			if all := read(t, registry); all["sidecar_outbox_pending_rows"] != 13 || all["sidecar_outbox_lag_seconds"] < 0 || all["sidecar_outbox_lag_seconds"] > 1e11 {
+			if all := r.read(); all["sidecar_outbox_pending_rows"] != 13 || all["sidecar_outbox_lag_seconds"] < 0 || all["sidecar_outbox_lag_seconds"] > 1e11 {
 				t.Errorf("%v", all)
 			}
 			if s := relay.State(); !s.Connected || s.Problem != "" {
@@ -132,11 +129,10 @@ func TestLag(t *testing.T) {
 			if err != nil || s.Pending != tc.pending || s.Waiting != tc.pending-tc.sent || s.Lag < tc.lag || s.Lag > tc.lag*4/3 {
 				t.Errorf("%+v, %v", s, err)
 			}
-			registry := prometheus.NewRegistry()
-			_, _ = r.start(func(o *Options) { o.Registerer = registry })
+			r.start()
 			r.eventually("they are sent", func() bool { return r.rows(`sent_at IS NOT NULL`) == strconv.Itoa(tc.sent) })
 			// Measured once, at the start.
-			all := read(t, registry)
+			all := r.read()
 			if lag := all["sidecar_outbox_lag_seconds"]; all["sidecar_outbox_pending_rows"] != float64(tc.pending) || lag < tc.lag || lag > tc.lag*4/3 {
 				t.Errorf("%v", all)
 			}

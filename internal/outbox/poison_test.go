@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
@@ -83,10 +82,9 @@ func TestRetryIsOutsideThePipe(t *testing.T) {
 	r.insert("before", 45)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange, attempts) SELECT 'k', convert_to('poison', 'UTF8'), 'no such ' || n, 1 FROM generate_series(1, 5) n`)
 	r.insert("after", 45)
-	registry := prometheus.NewRegistry()
-	r.start(func(o *Options) { o.Registerer = registry })
+	r.start()
 	r.settled()
-	if all := read(t, registry); all["unknown"] != 0 || all["sent"] != 90 {
+	if all := r.read(); all["unknown"] != 0 || all["sent"] != 90 {
 		t.Errorf("%v", all)
 	}
 	if all := r.take(); len(all) != 90 {
@@ -104,10 +102,9 @@ func TestFullQueue(t *testing.T) {
 	r.declare(ch, "full", amqp.Table{"x-max-length": int32(10), "x-overflow": "reject-publish"})
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange) SELECT 'full', 'x', '' FROM generate_series(1, 40)`)
 	r.insert("other", 50)
-	registry := prometheus.NewRegistry()
-	r.start(func(o *Options) { o.Registerer = registry })
+	r.start()
 	r.eventually("the others are sent", func() bool { return r.rows(`exchange IS NULL AND sent_at IS NULL`) == "0" })
-	r.eventually("they are nacked for the second time", func() bool { return read(t, registry)["nacked"] >= 60 })
+	r.eventually("they are nacked for the second time", func() bool { return r.read()["nacked"] >= 60 })
 	got := r.lines("rows were nacked") // which fails when there are two lines
 	for text, ids := range got {
 		if len(got) != 1 || !strings.Contains(text, `"full"`) || len(ids) != maxTold {

@@ -35,33 +35,6 @@ func TestCommittedRowsAreSent(t *testing.T) {
 	}
 }
 
-// TestLateCommits: rows that are committed in the reverse order of their ids are all sent, also those whose id is lower than
-// that of rows sent before.
-func TestLateCommits(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.start()
-	const n = 10
-	conns := make([]func(string), n)
-	for i := range n {
-		c := r.db.Conn()
-		conns[i] = func(sql string) { r.on(c, sql) }
-		conns[i](fmt.Sprintf(`BEGIN; INSERT INTO outbox (routing_key, body) VALUES ('k', '%d')`, i))
-	}
-	for i := n - 1; i >= 0; i-- {
-		conns[i](`COMMIT`)
-		r.eventually("the row is sent", func() bool {
-			return r.rows(`sent_at IS NOT NULL`) == strconv.Itoa(n-i)
-		})
-	}
-	bodies := r.bodies()
-	for i := range n {
-		if bodies[strconv.Itoa(i)] != 1 {
-			t.Errorf("row %d came %d times", i, bodies[strconv.Itoa(i)])
-		}
-	}
-}
-
 // TestManyRelays: relays that work on one table at once send each row once.
 func TestManyRelays(t *testing.T) {
 	t.Parallel()

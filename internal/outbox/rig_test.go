@@ -28,6 +28,7 @@ type rig struct {
 	queue    string
 	options  Options
 	log      *journal
+	metrics  *prometheus.Registry // of the relay started last
 }
 
 func newRig(t testing.TB) *rig {
@@ -73,7 +74,8 @@ func (r *rig) declare(ch *amqp.Channel, name string, args amqp.Table) {
 func (r *rig) start(change ...func(*Options)) (relay *Relay, stop func()) {
 	r.t.Helper()
 	o := r.options
-	o.Registerer = prometheus.NewRegistry()
+	r.metrics = prometheus.NewRegistry()
+	o.Registerer = r.metrics
 	o.Logger = slog.New(slog.NewJSONHandler(r.log, nil))
 	o.Publisher = broker.NewPublisher(broker.NewDialer(broker.Options{
 		URLs: func() ([]string, error) { return []string{r.user}, nil }, Name: r.t.Name(), Timeout: 5 * time.Second,

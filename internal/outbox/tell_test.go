@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sidecar/internal/telemetry"
 )
 
@@ -48,32 +46,31 @@ func TestMetrics(t *testing.T) {
 	r.insert("m", 3)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange) VALUES ('k', 'x', '')`) // no such queue
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'x', now() + interval '1 day')`)
-	registry := prometheus.NewRegistry()
-	_, stop := r.start(func(o *Options) { o.Registerer = registry })
+	_, stop := r.start()
 	r.eventually("one is quarantined", func() bool { return r.rows(`quarantined_at IS NOT NULL`) == "1" })
-	r.eventually("all are counted", func() bool { return read(t, registry)["quarantined"] == 1 })
+	r.eventually("all are counted", func() bool { return r.read()["quarantined"] == 1 })
 	for name, want := range map[string]float64{"sent": 3, "failed": 1, "quarantined": 1, "nacked": 0, "unknown": 0, "sidecar_outbox_connected": 1} {
-		if got, found := read(t, registry)[name]; got != want || !found {
+		if got, found := r.read()[name]; got != want || !found {
 			t.Errorf("%s is %v, %t, want %v", name, got, found, want)
 		}
 	}
 	// Measured once, when the relay had begun.
-	if all := read(t, registry); all["sidecar_outbox_pending_rows"] != 5 || all["sidecar_outbox_quarantined_rows"] != 0 || all["sidecar_outbox_lag_seconds"] <= 0 {
+	if all := r.read(); all["sidecar_outbox_pending_rows"] != 5 || all["sidecar_outbox_quarantined_rows"] != 0 || all["sidecar_outbox_lag_seconds"] <= 0 {
 		t.Errorf("%v", all)
 	}
 	stop()
-	all := read(t, registry)
+	all := r.read()
 	if _, found := all["sidecar_outbox_pending_rows"]; found || all["sidecar_outbox_connected"] != 0 {
 		t.Errorf("after the end: %v", all)
 	}
 }
 
-// read gives the values of all metrics, those with a label by its value.
-func read(t *testing.T, g prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := g.Gather()
+// read returns the values of all metrics of the relay started last, those with a label by its value.
+func (r *rig) read() map[string]float64 {
+	r.t.Helper()
+	families, err := r.metrics.Gather()
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	all := map[string]float64{}
 	for _, f := range families {

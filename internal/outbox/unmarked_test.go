@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // keep is SQL of a trigger function that does so to the row of the body "bad".
@@ -43,10 +42,9 @@ func TestOneRowCannotBeMarked(t *testing.T) {
 			r.insert("first", 30)
 			r.db.Exec(`INSERT INTO outbox (routing_key, body) VALUES ('k', 'bad')`)
 			r.insert("second", 30)
-			registry := prometheus.NewRegistry()
-			relay, _ := r.start(func(o *Options) { o.Registerer = registry })
+			relay, _ := r.start()
 			r.eventually("the neighbours are sent", func() bool { return r.rows(`sent_at IS NULL`) == "1" })
-			r.eventually("it was tried again", func() bool { return read(t, registry)["unmarked"] >= 2 || name == "slow" })
+			r.eventually("it was tried again", func() bool { return r.read()["unmarked"] >= 2 || name == "slow" })
 			r.insert("third", 30)
 			r.eventually("later rows are sent", func() bool { return r.rows(`sent_at IS NULL`) == "1" })
 			id := r.db.Value(`SELECT id FROM outbox WHERE body = 'bad'`)
@@ -59,7 +57,7 @@ func TestOneRowCannotBeMarked(t *testing.T) {
 			r.db.Exec(c.drop)
 			r.settled()
 			r.eventually("nothing is wrong", func() bool { return relay.State().Problem == "" })
-			all := read(t, registry)
+			all := r.read()
 			bodies := r.bodies()
 			if want := all["unmarked"] + 1; float64(bodies["bad"]) != want || all["sent"] != 91 {
 				t.Errorf("the bad row came %d times, want %v; %v sent", bodies["bad"], want, all["sent"])
@@ -84,12 +82,11 @@ func TestFailureCannotBeMarked(t *testing.T) {
 	r.db.Exec(`ALTER TABLE outbox ADD CHECK (attempts = 0);
 		INSERT INTO outbox (routing_key, body, exchange, ordering_key) VALUES ('k', 'bad', 'no such exchange', 'a');
 		INSERT INTO outbox (routing_key, body, ordering_key) VALUES ('k', 'behind it', 'a')`)
-	registry := prometheus.NewRegistry()
-	_, _ = r.start(func(o *Options) { o.Registerer = registry })
-	r.eventually("it was tried again", func() bool { return read(t, registry)["unmarked"] >= 2 })
+	r.start()
+	r.eventually("it was tried again", func() bool { return r.read()["unmarked"] >= 2 })
 	r.insert("m", 30)
 	r.eventually("others are sent", func() bool { return r.rows(`sent_at IS NOT NULL`) == "30" })
-	if all := read(t, registry); all["failed"] != 0 || all["quarantined"] != 0 || all["sent"] != 30 {
+	if all := r.read(); all["failed"] != 0 || all["quarantined"] != 0 || all["sent"] != 30 {
 		t.Errorf("%v", all)
 	}
 	if n := r.rows(`body = 'behind it' AND sent_at IS NOT NULL`); n != "0" {
@@ -137,9 +134,8 @@ func TestTooManyUnmarked(t *testing.T) {
 	r.db.Exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 		CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()`)
 	r.insert("m", 200)
-	registry := prometheus.NewRegistry()
-	relay, _ := r.start(func(o *Options) { o.Registerer = registry })
-	r.eventually("rows are published again and again", func() bool { return read(t, registry)["unmarked"] >= 150 })
+	relay, _ := r.start()
+	r.eventually("rows are published again and again", func() bool { return r.read()["unmarked"] >= 150 })
 	r.eventually("the relay says so", func() bool { return strings.Contains(relay.State().Problem, "no more are claimed: ") })
 	if !strings.Contains(r.log.String(), "more rows cannot be marked") {
 		t.Error("the log does not count them")

@@ -1,11 +1,9 @@
 package postgrestest
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -44,51 +42,6 @@ func TestRole(t *testing.T) {
 	}
 	if err := r.Fails(`DELETE FROM t`); code(err) != "42501" {
 		t.Errorf("the role may delete: %v", err)
-	}
-}
-
-// TestServer: a server that was stopped, or killed in any way, comes back on its port with what was committed, and without
-// what was not. One that is frozen keeps its connections, answers nobody, and goes on.
-func TestServer(t *testing.T) {
-	t.Parallel()
-	s := Start(t, "max_connections = 37")
-	first := s.DSN
-	d := s.New()
-	if v := d.Value(`SHOW max_connections`); v != "37" {
-		t.Errorf("max_connections is %s", v)
-	}
-	d.Exec(`CREATE TABLE t (how text)`)
-	for how, end := range map[string]func(){"stop": s.Stop, "immediate": s.Immediate, "kill": s.Kill} {
-		d.Exec(`INSERT INTO t VALUES ($1)`, how)
-		open := d.Conn()
-		if _, err := open.Exec(t.Context(), `BEGIN; INSERT INTO t VALUES ('not committed')`).ReadAll(); err != nil {
-			t.Fatal(err)
-		}
-		end()
-		if _, err := pgconn.Connect(t.Context(), s.DSN); err == nil {
-			t.Errorf("%s: the server still answers", how)
-		}
-		s.Restart()
-		if s.DSN != first {
-			t.Errorf("%s: the server is now at %s", how, s.DSN)
-		}
-		if d.conn.IsClosed() {
-			t.Errorf("%s: closed before it was used", how)
-		}
-		_ = d.Fails(`SELECT 1`) // the old connection
-		if v := d.Value(`SELECT string_agg(how, ' ') FROM t WHERE how = $1 OR how = 'not committed'`, how); v != how {
-			t.Errorf("%s: the table holds %s", how, v)
-		}
-	}
-	s.Freeze()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := pgconn.Connect(ctx, s.DSN); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a frozen server: %v", err)
-	}
-	s.Thaw()
-	if v := d.Value(`SELECT count(*) FROM t`); v != "3" {
-		t.Errorf("%s rows after the thaw", v)
 	}
 }
 

@@ -35,7 +35,7 @@ func Start(t testing.TB, lines ...string) *Server {
 	return s
 }
 
-// Restart boots the server again after Stop, Immediate or Kill, and waits until it has recovered.
+// Restart boots the server again after Immediate or Kill, and waits until it has recovered.
 func (s *Server) Restart() {
 	s.t.Helper()
 	found := regexp.MustCompile(`POSTGRES_DSN='(\S+)'`).FindStringSubmatch(s.script("start", s.dir, "0"))
@@ -44,9 +44,6 @@ func (s *Server) Restart() {
 	}
 	s.DSN = found[1]
 }
-
-// Stop ends every session and the server.
-func (s *Server) Stop() { s.t.Helper(); s.script("stop", s.dir) }
 
 // Immediate ends it without a checkpoint: the next start recovers.
 func (s *Server) Immediate() { s.t.Helper(); s.script("immediate", s.dir) }
