@@ -6,7 +6,7 @@
 #   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL
 # scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (4), and TEST_PARALLEL tests of each (12).
 # The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
-# fetched. CONSOLE_SCREENSHOTS says where its pictures go (default test/console/screenshots).
+# fetched. CONSOLE_SCREENSHOTS names a directory for its pictures (else only failed tests make one).
 # The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR) is used instead of a private one, and so is
 # the PostgreSQL of one below scripts/postgres.sh (POSTGRES_DSN). Packages that do not speak to PostgreSQL get none.
 set -euo pipefail

@@ -74,7 +74,7 @@ func TestProgressAndCancel(t *testing.T) {
 	}
 	b := sc.open()
 	b.until("#link", "Live")
-	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"rate":"1/s"}`); code != http.StatusAccepted {
+	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"rate":"0.2/s"}`); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, body)
 	}
 	b.until("#operation h3", "Redriving")

@@ -4,7 +4,7 @@
 //	AMQP_URL, BROKER_CTL  a RabbitMQ of which the tests may declare and delete objects; required
 //	CONSOLE_BROWSER       path of a Chromium; required
 //	CONSOLE_AXE           path of axe.min.js (scripts/axe.sh prints it); required
-//	CONSOLE_SCREENSHOTS   where the pictures go; test/console/screenshots when unset
+//	CONSOLE_SCREENSHOTS   directory of the pictures; when unset, only failed tests make one, in test/console/screenshots
 //	SIDECAR_BIN           test this binary instead of building one
 //	SIDECAR_TEST_RACE=1   build the sidecar with the race detector
 package console
@@ -27,7 +27,7 @@ const patience = 45 * time.Second
 
 var (
 	program string          // the sidecar under test
-	shots   string          // directory of the pictures
+	shots   string          // directory of the pictures, or ""
 	axe     string          // source of axe-core
 	chrome  context.Context // the browser that all tests share; each has a profile of its own in it
 )
@@ -84,12 +84,6 @@ func prepare(dir string) error {
 	}
 	axe = string(source)
 	shots = os.Getenv("CONSOLE_SCREENSHOTS")
-	if shots == "" {
-		shots = "screenshots"
-	}
-	if err := os.MkdirAll(shots, 0o755); err != nil {
-		return err
-	}
 	if program = os.Getenv("SIDECAR_BIN"); program != "" {
 		return nil
 	}

@@ -105,45 +105,35 @@ func TestTopologies(t *testing.T) {
 		"dead-letter":  {"QUEUE", "own", "BINDINGS", "ex:order.*"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sc := newScene(t)
-			for i, v := range env { // names of this test alone
-				v = strings.ReplaceAll(v, "ex:", sc.prefix+".ex:")
-				if v == "ex" || v == "own" {
-					v = sc.prefix + "." + v
-				}
-				env[i] = v
-			}
-			sc.with("TOPOLOGY", name).with(env...)
-			declareTopic(t, sc.prefix+".ex")
+			t.Parallel()
+			sc := newScene(t, "TOPOLOGY", name).with(env...)
+			declareTopic(t, "ex")
 			sc.run()
+			var plan struct{ Queues []struct{ Name string } }
+			sc.get("/topology", &plan)
 			b := sc.open()
 			b.until("#preset", name)
 			b.until("#drawing", "dead-letter queue")
-			for _, q := range sc.plan.Queues {
+			for _, q := range plan.Queues {
 				if !strings.Contains(eval[string](b, `[...document.querySelectorAll("#drawing title")].map((e) => e.textContent).join(" ")`), q.Name) {
 					t.Errorf("%s is not drawn", q.Name)
 				}
 			}
 			eventually(t, "a depth for each queue", func() bool {
-				return eval[string](b, `[...document.querySelectorAll("#drawing .depth")].map((e) => e.textContent).join("")`) == strings.Repeat("0", len(sc.plan.Queues))
+				return eval[string](b, `[...document.querySelectorAll("#drawing .depth")].map((e) => e.textContent).join("")`) == strings.Repeat("0", len(plan.Queues))
 			})
 			b.inspect("topology-" + name)
 		})
 	}
 }
 
-// declareTopic makes an exchange that a binding needs and that somebody else owns.
+// declareTopic makes an exchange that a binding needs and that the sidecar does not declare.
 func declareTopic(t *testing.T, name string) {
 	t.Helper()
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	if err := ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := ch.ExchangeDelete(name, false, false); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // TestPauseResumeDrain: the buttons do what they say, and the state says what has become of it.
@@ -209,8 +199,8 @@ func TestTopologyThatDoesNotFit(t *testing.T) {
 func TestNoDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t)
-	declareTopic(t, sc.prefix+".ex")
-	sc.with("TOPOLOGY", "dead-letter", "QUEUE", sc.prefix+".own", "BINDINGS", sc.prefix+".ex:order.*", "DEAD_LETTER", "disabled").run()
+	declareTopic(t, "ex")
+	sc.with("TOPOLOGY", "dead-letter", "QUEUE", "own", "BINDINGS", "ex:order.*", "DEAD_LETTER", "disabled").run()
 	b := sc.open()
 	b.until("#parked", "no dead-letter queue")
 	if b.visible("#look") {

@@ -3,8 +3,6 @@ package console
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -25,22 +23,23 @@ import (
 type scene struct {
 	t       testing.TB
 	name    string // of the service
-	prefix  string
 	app     *app
 	env     map[string]string
 	cmd     *exec.Cmd
 	log     *lines
 	control string // host:port
-	plan    plan
+	ch      *amqp.Channel
 }
+
+// scenes bounds how many tests have a page open: pages compute, where other tests wait.
+var scenes = make(chan struct{}, 3)
 
 // newScene prepares everything; nothing runs yet but the app.
 func newScene(t testing.TB, pairs ...string) *scene {
 	t.Helper()
-	b := make([]byte, 4)
-	_, _ = rand.Read(b)
-	prefix := "con" + hex.EncodeToString(b)
-	sc := &scene{t: t, prefix: prefix, name: prefix + "-shop", app: newApp(t)}
+	scenes <- struct{}{}
+	t.Cleanup(func() { <-scenes })
+	sc := &scene{t: t, name: "con-shop", app: newApp(t)}
 	sc.env = map[string]string{
 		"SIDECAR_SERVICE": sc.name, "SIDECAR_AMQP_URL": brokertest.URL(t), "SIDECAR_APP_URL": sc.app.URL,
 		"SIDECAR_ADMIN_ADDR": "127.0.0.1:0", "SIDECAR_CONTROL_ADDR": "127.0.0.1:0",
@@ -60,9 +59,12 @@ func (sc *scene) with(pairs ...string) *scene {
 // url is where the sidecar finds the broker.
 func (sc *scene) url() string { return sc.env["SIDECAR_AMQP_URL"] }
 
-func (sc *scene) exchange() string { return sc.prefix + ".main-exchange" }
-func (sc *scene) queue() string    { return sc.prefix + ".queue." + sc.name }
-func (sc *scene) dlq() string      { return sc.prefix + ".dlq." + sc.name }
+// prefix is the part of the service's name with which those of its queues and exchanges begin.
+func (sc *scene) prefix() string { prefix, _, _ := strings.Cut(sc.name, "-"); return prefix }
+
+func (sc *scene) exchange() string { return sc.prefix() + ".main-exchange" }
+func (sc *scene) queue() string    { return sc.prefix() + ".queue." + sc.name }
+func (sc *scene) dlq() string      { return sc.prefix() + ".dlq." + sc.name }
 
 // start runs the sidecar until the test ends, and waits until it serves.
 func (sc *scene) start() *scene {
@@ -112,46 +114,13 @@ func (sc *scene) start() *scene {
 	return sc
 }
 
-// run starts the sidecar, waits until it consumes, and removes its queues when the test ends.
+// run starts the sidecar and waits until it consumes.
 func (sc *scene) run() *scene {
 	sc.t.Helper()
-	sc.t.Cleanup(sc.remove) // after the sidecar has ended, which would declare them again
 	sc.start()
 	eventually(sc.t, "the sidecar consumes", func() bool { return sc.status().State == "consuming" })
-	sc.get("/topology", &sc.plan)
 	return sc
 }
-
-// remove deletes what the sidecar has declared.
-func (sc *scene) remove() {
-	conn, err := amqp.Dial(sc.url())
-	if err != nil {
-		sc.t.Error(err)
-		return
-	}
-	defer func() { _ = conn.Close() }()
-	drop := func(name string, do func(*amqp.Channel) error) {
-		ch, err := conn.Channel()
-		if err == nil {
-			err = do(ch)
-			_ = ch.Close()
-		}
-		if err != nil && !strings.Contains(err.Error(), "NOT_FOUND") {
-			sc.t.Errorf("remove %s: %v", name, err)
-		}
-	}
-	for _, q := range sc.plan.Queues {
-		drop(q.Name, func(ch *amqp.Channel) error { _, err := ch.QueueDelete(q.Name, false, false, false); return err })
-	}
-	for _, x := range sc.plan.Exchanges {
-		if strings.Contains(x.Name, sc.prefix) {
-			drop(x.Name, func(ch *amqp.Channel) error { return ch.ExchangeDelete(x.Name, false, false) })
-		}
-	}
-}
-
-// plan is the topology as the sidecar tells it.
-type plan struct{ Queues, Exchanges []struct{ Name string } }
 
 // kill ends the sidecar as a crash would.
 func (sc *scene) kill() {
@@ -226,9 +195,11 @@ func (sc *scene) flow(enough func(data []byte) bool) {
 // publish is confirmed and mandatory.
 func (sc *scene) publish(key string, messages ...amqp.Publishing) {
 	sc.t.Helper()
-	ch := brokertest.Channel(sc.t, sc.url())
+	if sc.ch == nil {
+		sc.ch = brokertest.Channel(sc.t, sc.url())
+	}
 	for _, m := range messages {
-		brokertest.Publish(sc.t, ch, sc.exchange(), key, m)
+		brokertest.Publish(sc.t, sc.ch, sc.exchange(), key, m)
 	}
 }
 
