@@ -143,6 +143,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})
+	consumer := r.Consumer // drain takes it out of the rig
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.flow.Run(ctx) })
@@ -152,7 +153,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 			if findings, err := topology.Ensure(ctx, s, plan, topology.ModeDeclare); err != nil || len(findings) > 0 {
 				t.Errorf("declare: %v %v", findings, err)
 			}
-			return r.Serve(ctx, s)
+			return consumer.Serve(ctx, s)
 		})
 	})
 	t.Cleanup(func() {
