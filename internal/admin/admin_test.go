@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/telemetry"
 )
 
@@ -60,7 +61,7 @@ func TestListenRefuses(t *testing.T) {
 		"listen for control: listen tcp":             {AdminAddr: "127.0.0.1:0", ControlAddr: taken.Addr().String()},
 		"is not a loopback address and there is no ": {AdminAddr: "127.0.0.1:0", ControlAddr: "0.0.0.0:0"},
 	} {
-		o.Logger = telemetry.NewLogger(new(logBuffer), "info", "json")
+		o.Logger = telemetry.NewLogger(new(apptest.Log), "info", "json")
 		o.State = newFakeState()
 		s := New(o)
 		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) {
@@ -81,7 +82,7 @@ func TestListenRefuses(t *testing.T) {
 func TestServeReturnsWhatBroke(t *testing.T) {
 	t.Parallel()
 	s := New(Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
 	})
 	if _, err := s.Listen(); err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestServeReturnsWhatBroke(t *testing.T) {
 func TestServeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := New(Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
 	})
 	if _, err := s.Listen(); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
 	t.Parallel()
 	s := New(Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
 	})
 	addrs, err := s.Listen()
 	if err != nil {

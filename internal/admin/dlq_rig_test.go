@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,13 +20,14 @@ import (
 type parking struct {
 	*running
 	url  string
+	ch   *amqp.Channel
 	plan *topology.Plan
 }
 
 // startParking declares the topology that change makes of a fanout one.
 func startParking(t *testing.T, change func(*topology.Options), edit func(*Options)) *parking {
 	t.Helper()
-	o := topology.Options{Preset: topology.PresetFanout, Service: brokertest.Name(t, "svc") + "-a", RetryDelay: time.Hour}
+	o := topology.Options{Preset: topology.PresetFanout, Service: "wms-a", RetryDelay: time.Hour}
 	if change != nil {
 		change(&o)
 	}
@@ -35,7 +35,7 @@ func startParking(t *testing.T, change func(*topology.Options), edit func(*Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &parking{url: brokertest.URL(t), plan: plan}
+	p := &parking{url: brokertest.URL(t), ch: brokertest.Channel(t, brokertest.URL(t)), plan: plan}
 	s, err := broker.NewDialer(brokerOf(p.url)).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -45,15 +45,6 @@ func startParking(t *testing.T, change func(*topology.Options), edit func(*Optio
 	if err != nil || len(findings) > 0 {
 		t.Fatal(findings, err)
 	}
-	t.Cleanup(func() {
-		ch := brokertest.Channel(t, p.url)
-		for _, q := range plan.Queues {
-			_, _ = ch.QueueDelete(q.Name, false, false, false)
-		}
-		for _, x := range plan.Exchanges {
-			_ = ch.ExchangeDelete(x.Name, false, false)
-		}
-	})
 	p.running = start(t, func(o *Options) {
 		o.DeadLetters = queueOf(t, plan, p.url)
 		o.Topology = Topology{Service: plan.Service, Queue: plan.Queue, Exchanges: []Exchange{}, Queues: []Queue{}, Bindings: []Binding{}, Waits: []Wait{}}
@@ -92,17 +83,16 @@ func (p *parking) dlq() string { return p.plan.Park.Queue }
 // park puts a message into the dead-letter queue as the sidecar would.
 func (p *parking) park(id string, status int, body string) {
 	p.t.Helper()
-	brokertest.Publish(p.t, brokertest.Channel(p.t, p.url), "", p.dlq(), p.message(id, status, body))
+	brokertest.Publish(p.t, p.ch, "", p.dlq(), p.message(id, status, body))
 }
 
 // parkMany parks n messages, "m1" …, whose last answer was a 503.
 func (p *parking) parkMany(n int) {
 	p.t.Helper()
-	ch := brokertest.Channel(p.t, p.url)
 	for i := range n - 1 {
 		m := p.message(fmt.Sprintf("m%d", i+1), 503, "{}")
 		m.DeliveryMode = amqp.Persistent
-		if err := ch.PublishWithContext(p.t.Context(), "", p.dlq(), true, false, m); err != nil {
+		if err := p.ch.PublishWithContext(p.t.Context(), "", p.dlq(), true, false, m); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -165,6 +155,14 @@ func (r *running) begin(path, body string) Operation {
 	return op
 }
 
+// begun waits until an operation has moved its first message.
+func (r *running) begun(id string) {
+	r.t.Helper()
+	brokertest.Eventually(r.t, time.Minute, "the first message of operation "+id, func() bool {
+		return r.operations.copy(r.operations.find(id)).Progress.Done > 0
+	})
+}
+
 // ended waits for the end of an operation.
 func (r *running) ended(id string) Operation {
 	r.t.Helper()
@@ -174,19 +172,4 @@ func (r *running) ended(id string) Operation {
 		return op.State != opRunning
 	})
 	return op
-}
-
-// lines are the log lines that hold all parts.
-func (l *logBuffer) lines(parts ...string) []string {
-	var found []string
-	for line := range strings.Lines(l.String()) {
-		all := true
-		for _, part := range parts {
-			all = all && strings.Contains(line, part)
-		}
-		if all {
-			found = append(found, line)
-		}
-	}
-	return found
 }

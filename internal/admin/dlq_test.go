@@ -90,13 +90,13 @@ func TestOneMessageInFull(t *testing.T) {
 	if p.get(path+"?body=false", &m); m.Body != nil {
 		t.Error("a body that was not asked for")
 	}
-	if len(p.log.lines("show bodies")) != 0 {
+	if len(p.log.Lines("show bodies")) != 0 {
 		t.Error("written down that bodies were shown")
 	}
 	if p.get(path+"?body=true", &m); m.Body == nil || m.Body.Format != "json" || !strings.Contains(m.Body.Text, `"amount": 1`) {
 		t.Errorf("%+v", m.Body)
 	}
-	if len(p.log.lines(`"event":"control","action":"show bodies","peer":"127.0.0.1:`, `"message":"`+list.Messages[0].Ref)) != 1 {
+	if len(p.log.Lines(`"event":"control","action":"show bodies","peer":"127.0.0.1:`, `"message":"`+list.Messages[0].Ref)) != 1 {
 		t.Errorf("log: %s", p.log)
 	}
 	p.get("/dlq/messages/"+list.Messages[1].Ref+"?body=true", &m)
@@ -194,7 +194,7 @@ func TestNoDeadLetterQueue(t *testing.T) {
 func TestAMissingQueue(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
-	if _, err := brokertest.Channel(t, p.url).QueueDelete(p.dlq(), false, false, false); err != nil {
+	if _, err := p.ch.QueueDelete(p.dlq(), false, false, false); err != nil {
 		t.Fatal(err)
 	}
 	queue := "/admin/dlq/queues/" + p.dlq()
@@ -212,7 +212,7 @@ func TestAMissingQueue(t *testing.T) {
 func TestAnUnfitQueue(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
-	ch := brokertest.Channel(t, p.url)
+	ch := p.ch
 	if _, err := ch.QueueDelete(p.dlq(), false, false, false); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestAMessageIsData(t *testing.T) {
 	}
 	m.ContentType, m.CorrelationId, m.AppId = evil, "\xff\xfe", evil
 	m.Headers["x-death"] = []any{amqp.Table{"queue": evil, "reason": evil, "count": int64(1), "exchange": evil, "routing-keys": []any{evil}}, "no table"}
-	brokertest.Publish(t, brokertest.Channel(t, p.url), "", p.dlq(), m)
+	brokertest.Publish(t, p.ch, "", p.dlq(), m)
 	brokertest.WaitReady(t, p.url, p.dlq(), 1)
 	var list page
 	p.get("/dlq/messages", &list)

@@ -9,15 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/telemetry"
 )
 
 // askDrained runs the handler in a bubble: the waits are long, and virtual time needs no sockets.
-func askDrained(ctx context.Context, s *Server) *httptest.ResponseRecorder {
-	return askDrainedAs(ctx, s, "curl/8.5.0")
-}
-
-func askDrainedAs(ctx context.Context, s *Server, agent string) *httptest.ResponseRecorder {
+func askDrained(ctx context.Context, s *Server, agent string) *httptest.ResponseRecorder {
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/drained", nil)
 	r.Header.Set("User-Agent", agent)
 	s.drained(w, r)
@@ -28,84 +25,42 @@ func waiting(f *fakeState, grace time.Duration) *Server {
 	return &Server{o: Options{State: f, Grace: grace}, stopping: make(chan struct{}), operations: newOperations(nil)}
 }
 
-func TestDrainedWithoutADrain(t *testing.T) {
+func TestDrainedWaits(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		w := askDrained(t.Context(), waiting(newFakeState(), time.Minute))
-		if w.Code != http.StatusOK || w.Body.String() != `{"state":"not draining"}`+"\n" {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
-		if d := time.Since(start); d != drainAppears {
-			t.Errorf("waited %v", d)
-		}
-	})
-}
-
-func TestDrainedWaitsLongerForAHook(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f, start := newFakeState(), time.Now()
-		s := waiting(f, time.Minute)
-		if w := askDrainedAs(t.Context(), s, "kube-lifecycle/1.36"); w.Code != http.StatusOK || w.Body.String() != `{"state":"not draining"}`+"\n" {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
-		if d := time.Since(start); d != hookAppears {
-			t.Errorf("waited %v", d)
-		}
-		time.AfterFunc(9*time.Second, func() { close(f.draining) })
-		time.AfterFunc(20*time.Second, func() { close(f.drained) })
-		if w := askDrainedAs(t.Context(), s, "kube-lifecycle/1.36"); w.Body.String() != `{"state":"drained"}`+"\n" {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
-	})
-}
-
-func TestDrainedWaitsForTheDrain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f, start := newFakeState(), time.Now()
-		time.AfterFunc(2*time.Second, func() { close(f.draining) })
-		time.AfterFunc(20*time.Second, func() { close(f.drained) })
-		w := askDrained(t.Context(), waiting(f, 25*time.Second))
-		if w.Code != http.StatusOK || w.Body.String() != `{"state":"drained"}`+"\n" {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
-		if d := time.Since(start); d != 20*time.Second {
-			t.Errorf("waited %v", d)
-		}
-	})
-}
-
-func TestDrainedIsBoundedByTheGrace(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f, start := newFakeState(), time.Now()
-		close(f.draining)
-		w := askDrained(t.Context(), waiting(f, 25*time.Second))
-		if w.Code != http.StatusServiceUnavailable {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
-		if d := time.Since(start); d != 25*time.Second+drainMargin {
-			t.Errorf("waited %v", d)
-		}
-	})
-}
-
-func TestDrainedEndsWithItsClient(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f, start := newFakeState(), time.Now()
-		close(f.draining)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if w := askDrained(ctx, waiting(f, time.Minute)); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("%d", w.Code)
-		}
-		if d := time.Since(start); d != time.Second {
-			t.Errorf("waited %v", d)
-		}
-	})
+	const curl, hook, never = "curl/8.5.0", "kube-lifecycle/1.36", time.Hour
+	for name, c := range map[string]struct {
+		agent                  string
+		grace                  time.Duration
+		draining, drained, end time.Duration // of the drain, and of the client's patience, after the request
+		status                 int
+		state                  string
+		waited                 time.Duration
+	}{
+		"no drain":                  {curl, time.Minute, never, never, never, http.StatusOK, "not draining", drainAppears},
+		"no drain, longer for hook": {hook, time.Minute, never, never, never, http.StatusOK, "not draining", hookAppears},
+		"a late drain and a hook":   {hook, time.Minute, 9 * time.Second, 20 * time.Second, never, http.StatusOK, "drained", 20 * time.Second},
+		"a drain":                   {curl, 25 * time.Second, 2 * time.Second, 20 * time.Second, never, http.StatusOK, "drained", 20 * time.Second},
+		"at most the grace":         {curl, 25 * time.Second, 0, never, never, http.StatusServiceUnavailable, "", 25*time.Second + drainMargin},
+		"at most as the client":     {curl, time.Minute, 0, never, time.Second, http.StatusServiceUnavailable, "", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, start := newFakeState(), time.Now()
+				defer time.AfterFunc(c.draining, func() { close(f.draining) }).Stop()
+				defer time.AfterFunc(c.drained, func() { close(f.drained) }).Stop()
+				synctest.Wait() // for a drain that begins at once
+				ctx, cancel := context.WithTimeout(t.Context(), c.end)
+				defer cancel()
+				w := askDrained(ctx, waiting(f, c.grace), c.agent)
+				if w.Code != c.status || c.state != "" && w.Body.String() != `{"state":"`+c.state+`"}`+"\n" {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+				if d := time.Since(start); d != c.waited {
+					t.Errorf("waited %v, want %v", d, c.waited)
+				}
+			})
+		})
+	}
 }
 
 // What has drained says so even while the listeners stop: a hook of the app may be waiting for exactly this answer.
@@ -115,11 +70,11 @@ func TestDrainedWhileStopping(t *testing.T) {
 	s := waiting(f, time.Minute)
 	close(f.draining)
 	s.stop()
-	if w := askDrained(t.Context(), s); w.Code != http.StatusServiceUnavailable {
+	if w := askDrained(t.Context(), s, ""); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("not drained: %d", w.Code)
 	}
 	close(f.drained)
-	if w := askDrained(t.Context(), s); w.Code != http.StatusOK {
+	if w := askDrained(t.Context(), s, ""); w.Code != http.StatusOK {
 		t.Errorf("drained: %d", w.Code)
 	}
 }
@@ -155,7 +110,7 @@ func TestDrainedOutlivesTheListenersDeadlines(t *testing.T) {
 	close(f.draining)
 	s := New(Options{
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: f, Grace: time.Minute,
-		Logger: telemetry.NewLogger(new(logBuffer), "info", "json"),
+		Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
 	})
 	s.admin.ReadTimeout, s.admin.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
 	addrs, err := s.Listen()

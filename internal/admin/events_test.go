@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/httpguard"
@@ -76,7 +77,7 @@ func TestEvents(t *testing.T) {
 		}
 		switch e.name {
 		case "flow":
-			r.document.Schema(t, "FlowEvent", []byte(e.data))
+			document.d.Schema(t, "FlowEvent", []byte(e.data))
 			var f flowEvent
 			if err := json.Unmarshal([]byte(e.data), &f); err != nil || f.Status.State != Consuming || f.Totals.Settled["ack"] != 1 || f.Depths[0].Ready != 7 {
 				t.Errorf("%v %s", err, e.data)
@@ -89,7 +90,7 @@ func TestEvents(t *testing.T) {
 				})
 			}
 		case "operation":
-			r.document.Schema(t, "Operation", []byte(e.data))
+			document.d.Schema(t, "Operation", []byte(e.data))
 			var op Operation
 			if err := json.Unmarshal([]byte(e.data), &op); err != nil {
 				t.Error(err)
@@ -195,7 +196,7 @@ func inMemory(t *testing.T, test func(s *Server, f *fakeState, p pipes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFakeState(), make(pipes)
-		s := New(Options{ControlAddr: "127.0.0.1:9091", State: f, Logger: telemetry.NewLogger(new(logBuffer), "info", "json")})
+		s := New(Options{ControlAddr: "127.0.0.1:9091", State: f, Logger: telemetry.NewLogger(new(apptest.Log), "info", "json")})
 		s.hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
 		served := make(chan struct{})
 		go func() {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/openapitest"
@@ -34,7 +35,7 @@ func FuzzControl(f *testing.F) {
 		if r == nil {
 			return
 		}
-		state, log := newFakeState(), new(logBuffer)
+		state, log := newFakeState(), new(apptest.Log)
 		state.onDrain = func() { close(state.draining) }
 		s := New(Options{
 			AdminAddr: ":0", ControlAddr: own, Token: func() string { return token }, ReadToken: func() string { return readToken },
@@ -76,7 +77,7 @@ func FuzzControlBody(f *testing.F) {
 			want = http.StatusBadRequest
 		}
 		state := newFakeState()
-		s := New(Options{State: state, Logger: telemetry.NewLogger(new(logBuffer), "info", "json")})
+		s := New(Options{State: state, Logger: telemetry.NewLogger(new(apptest.Log), "info", "json")})
 		s.hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
 		r := parse("POST", "/pause", "127.0.0.1:9091", "", "", "application/json", "", body)
 		w := httptest.NewRecorder()

@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/telemetry"
 )
 
-func newTestOperations() (*operations, *logBuffer) {
-	log := new(logBuffer)
+func newTestOperations() (*operations, *apptest.Log) {
+	log := new(apptest.Log)
 	return newOperations(telemetry.NewLogger(log, "debug", "json")), log
 }
 
@@ -91,7 +92,7 @@ func TestOperationsEnd(t *testing.T) {
 		}
 	}
 	for _, want := range []string{`"state":"failed"`, `"state":"cancelled"`, `"state":"succeeded"`} {
-		if len(log.lines("control operation ended", want)) == 0 {
+		if len(log.Lines("control operation ended", want)) == 0 {
 			t.Errorf("no %s in %s", want, log)
 		}
 	}

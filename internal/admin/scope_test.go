@@ -64,7 +64,7 @@ func TestScopes(t *testing.T) {
 	if got := ask(http.MethodPost, "/pause", token); got.StatusCode != http.StatusOK {
 		t.Errorf("POST /pause: %d", got.StatusCode)
 	}
-	if len(r.log.lines(`"action":"pause"`, `"scope":"write"`)) != 1 || len(r.log.lines(`"action":"show bodies"`, `"scope":"write","status":503`)) != 2 {
+	if len(r.log.Lines(`"action":"pause"`, `"scope":"write"`)) != 1 || len(r.log.Lines(`"action":"show bodies"`, `"scope":"write","status":503`)) != 2 {
 		t.Errorf("log: %s", r.log)
 	}
 }

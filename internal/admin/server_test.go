@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/openapitest"
 	"sidecar/internal/telemetry"
@@ -77,36 +78,25 @@ func (f *fakeState) called() string {
 	return strings.Join(f.calls, ",")
 }
 
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // running is a Server on free loopback ports.
 type running struct {
 	*Server
 	t              *testing.T
 	state          *fakeState
-	log            *logBuffer
+	log            *apptest.Log
 	admin, control string
-	document       *openapitest.Document
+}
+
+// document is loaded once for all tests.
+var document struct {
+	sync.Once
+	d *openapitest.Document
 }
 
 func start(t *testing.T, edit func(*Options)) *running {
 	t.Helper()
-	r := &running{t: t, state: newFakeState(), log: new(logBuffer), document: openapitest.Load(t, []byte(openAPIDocument))}
+	r := &running{t: t, state: newFakeState(), log: new(apptest.Log)}
+	document.Do(func() { document.d = openapitest.Load(t, []byte(openAPIDocument)) })
 	o := Options{
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: r.state, Grace: time.Minute,
 		Gatherer: prometheus.NewRegistry(), Logger: telemetry.NewLogger(r.log, "debug", "json"),
@@ -170,7 +160,7 @@ func (r *running) do(method, addr, path string, edit func(*http.Request)) reply 
 		r.t.Fatal(err)
 	}
 	if _, page := r.o.Console[path]; addr == r.control && !page {
-		r.document.Check(r.t, &openapitest.Exchange{
+		document.d.Check(r.t, &openapitest.Exchange{
 			Method: method, URL: req.URL, Type: req.Header.Get("Content-Type"), Body: sent,
 			Status: resp.StatusCode, Header: resp.Header, Answer: b,
 		})

@@ -55,6 +55,8 @@ type App struct {
 	measure     chan struct{}     // asks for the depths of the queues; capacity 1
 	asked       atomic.Int64      // when it was last asked for them, in nanoseconds since the start
 
+	checkEvery time.Duration // checkInterval; tests shorten it before Run
+
 	look      chan struct{} // asks for a look at the topology; capacity 1
 	fits      fitness       // whether the topology fits, as last seen
 	oneByOne  bool          // how serve looks at it: see ensureFirst
@@ -74,9 +76,10 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	}
 	a := &App{
 		cfg: cfg, build: build, plan: plan, started: time.Now(),
-		log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
-		registry: telemetry.NewRegistry(build.Version, build.Commit),
-		look:     make(chan struct{}, 1), measure: make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
+		log:        telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
+		registry:   telemetry.NewRegistry(build.Version, build.Commit),
+		checkEvery: checkInterval,
+		look:       make(chan struct{}, 1), measure: make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	a.asked.Store(-int64(askEvery)) // the first time is at once
 	telemetry.AdoptLibraries(a.log)

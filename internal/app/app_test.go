@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,36 +16,22 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/config"
+	"sidecar/internal/telemetry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// output is a log that can be read while it is written.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+func TestMain(m *testing.M) {
+	telemetry.AdoptLibraries(slog.New(slog.DiscardHandler)) // before the first connection, see there
+	goleak.VerifyTestMain(m)
 }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-// load reads a configuration for a service of the test's own.
+// load reads a configuration that needs no broker.
 func load(t *testing.T, more ...string) *config.Config {
 	t.Helper()
 	// Of two equal names the first one counts.
-	environ := append(more,
-		"SIDECAR_SERVICE="+brokertest.Name(t, "app"), "SIDECAR_AMQP_URL="+brokertest.URL(t),
+	environ := append(more, "SIDECAR_SERVICE=demo-orders",
 		"SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0", "SIDECAR_SHUTDOWN_GRACE=5s")
 	cfg, err := config.Load(environ, TopologyRule())
 	if err != nil {
@@ -53,44 +40,40 @@ func load(t *testing.T, more ...string) *config.Config {
 	return cfg
 }
 
-// run runs a sidecar until the test stops it.
-func run(t *testing.T, cfg *config.Config) (*App, *output, func() error) {
+// live is load for the test's own virtual host.
+func live(t *testing.T, more ...string) *config.Config {
 	t.Helper()
-	log := &output{}
+	return load(t, append(more, "SIDECAR_AMQP_URL="+brokertest.URL(t))...)
+}
+
+// run runs a sidecar until the test stops it.
+func run(t *testing.T, cfg *config.Config, edits ...func(*App)) (*App, *apptest.Log, func() error) {
+	t.Helper()
+	log := &apptest.Log{}
 	a, err := New(cfg, Build{Version: "test", Commit: "none"}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, log, start(t, a, log)
-}
-
-// start runs a until the test stops it, and deletes what its plan names in the end.
-func start(t *testing.T, a *App, log *output) (stop func() error) {
-	t.Helper()
+	for _, edit := range edits {
+		edit(a)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx, make(chan struct{})) }()
-	stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	stop := sync.OnceValue(func() error { cancel(); return <-ended })
 	t.Cleanup(func() {
 		_ = stop()
-		ch := brokertest.Channel(t, brokertest.URL(t))
-		for _, q := range a.plan.Queues {
-			_, _ = ch.QueueDelete(q.Name, false, false, false)
-		}
-		for _, e := range a.plan.Exchanges {
-			_ = ch.ExchangeDelete(e.Name, false, false)
-		}
 		if t.Failed() {
 			t.Logf("log:\n%s", log)
 		}
 	})
-	return stop
+	return a, log, stop
 }
 
 func TestDriftKeepsItUpAndUnready(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	cfg := load(t)
+	cfg := live(t)
 	plan, err := newPlan(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -138,13 +121,12 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 
 func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
 	t.Parallel()
-	cfg := load(t, "SIDECAR_TOPOLOGY_MODE=verify")
+	cfg := live(t, "SIDECAR_TOPOLOGY_MODE=verify")
 	a, _, stop := run(t, cfg)
-	brokertest.Eventually(t, 20*time.Second, "the findings", func() bool { return a.fits.bad() })
-	st := state{a}.Status()
-	if st.State != "paused" || st.Findings[0].Problem != "missing" {
-		t.Errorf("state %s, findings %+v", st.State, st.Findings)
-	}
+	brokertest.Eventually(t, 20*time.Second, "a pause because of what is missing", func() bool {
+		st := state{a}.Status()
+		return st.State == "paused" && len(st.Findings) > 0 && st.Findings[0].Problem == "missing"
+	})
 	var out bytes.Buffer
 	if err := Check(context.Background(), cfg, &out); !errors.Is(err, ErrFindings) || !strings.Contains(out.String(), "note ") {
 		t.Errorf("check: %v\n%s", err, out.String())
@@ -159,7 +141,7 @@ func TestMissingQueueIsDeclaredAgain(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(app.Close)
 	url := brokertest.URL(t)
-	a, _, _ := run(t, load(t, "SIDECAR_APP_URL="+app.URL+"/"))
+	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+app.URL+"/"))
 	brokertest.Eventually(t, 20*time.Second, "consuming", func() bool { return a.consumer.Active() })
 	ch := brokertest.Channel(t, url)
 	if _, err := ch.QueueDelete(a.plan.Park.Queue, false, false, false); err != nil {
@@ -172,17 +154,7 @@ func TestMissingQueueIsDeclaredAgain(t *testing.T) {
 	}
 	a.askForLook() // what a returned park does
 	brokertest.Eventually(t, 20*time.Second, "the dead-letter queue is back", func() bool {
-		c, err := amqp.Dial(url)
-		if err != nil {
-			return false
-		}
-		defer c.Close() //nolint:errcheck // a look
-		probe, err := c.Channel()
-		if err != nil {
-			return false
-		}
-		_, err = probe.QueueDeclarePassive(a.plan.Park.Queue, true, false, false, false, nil)
-		return err == nil
+		return brokertest.Ready(t, url, a.plan.Park.Queue) == 0
 	})
 }
 
@@ -191,7 +163,7 @@ func TestListenFails(t *testing.T) {
 	taken := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(taken.Close)
 	addr := strings.TrimPrefix(taken.URL, "http://")
-	a, err := New(load(t, "SIDECAR_ADMIN_ADDR="+addr), Build{}, &output{})
+	a, err := New(load(t, "SIDECAR_ADMIN_ADDR="+addr), Build{}, &apptest.Log{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/config"
 )
 
@@ -148,11 +149,11 @@ func TestUnjudgedConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, use := range map[string]func() error{
-		"New":          func() error { _, err := New(cfg, Build{}, &output{}); return err },
+		"New":          func() error { _, err := New(cfg, Build{}, &apptest.Log{}); return err },
 		"RenderPlan":   func() error { _, err := RenderPlan(cfg, "text"); return err },
 		"PresetValues": func() error { _, _, err := PresetValues(cfg); return err },
 		"Explain":      func() error { _, err := Explain(cfg, Question{Status: 200}); return err },
-		"Check":        func() error { return Check(t.Context(), cfg, &output{}) },
+		"Check":        func() error { return Check(t.Context(), cfg, &apptest.Log{}) },
 	} {
 		if err := use(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "SIDECAR_BINDINGS") {
 			t.Errorf("%s: %v", name, err)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// How the number of cores in use follows the load, measured over coresInterval as the share of one core that the
+// How the number of cores in use follows the load, measured every coresInterval as the share of one core that the
 // process has wanted: used, or waited for on a machine that was busy with others. A sidecar's work is short system calls:
 // on one core they follow one another, on several every message wakes threads on other cores and idle ones spin in
 // search of work. So one core, until it is nearly used up.
@@ -25,7 +25,7 @@ const (
 
 // cores keeps the Go scheduler on one core while one is enough for the load. GOMAXPROCS, from the environment or from
 // the container's CPU limit, is the most that is ever used.
-func (a *App) cores(ctx context.Context) error {
+func (a *App) cores(ctx context.Context, every time.Duration) error {
 	limit := runtime.GOMAXPROCS(0)
 	if limit == 1 {
 		return nil
@@ -34,7 +34,7 @@ func (a *App) cores(ctx context.Context) error {
 	now := 1
 	runtime.GOMAXPROCS(now)
 	defer runtime.GOMAXPROCS(limit)
-	t := time.NewTicker(coresInterval)
+	t := time.NewTicker(every)
 	defer t.Stop()
 	for last := time.Now(); ; {
 		select {

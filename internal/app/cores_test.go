@@ -32,7 +32,7 @@ func TestCoresFollowTheLoad(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- (&App{log: slog.New(slog.DiscardHandler)}).cores(ctx) }()
+	go func() { ended <- (&App{log: slog.New(slog.DiscardHandler)}).cores(ctx, 50*time.Millisecond) }()
 	await := func(n int) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); runtime.GOMAXPROCS(0) != n; time.Sleep(10 * time.Millisecond) {
@@ -68,7 +68,7 @@ func TestCoresFollowTheLoad(t *testing.T) {
 func TestOneCoreStaysOne(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	if err := (&App{}).cores(t.Context()); err != nil || runtime.GOMAXPROCS(0) != 1 {
+	if err := (&App{}).cores(t.Context(), time.Second); err != nil || runtime.GOMAXPROCS(0) != 1 {
 		t.Errorf("%d cores, %v", runtime.GOMAXPROCS(0), err)
 	}
 }

@@ -73,7 +73,7 @@ func TestFlow(t *testing.T) {
 		}
 	}))
 	t.Cleanup(app.Close)
-	a, _, _ := run(t, load(t, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_PARK_ON_STATUS=409"))
+	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_PARK_ON_STATUS=409"))
 	s := state{a}
 	brokertest.Eventually(t, 20*time.Second, "depths are known", func() bool { return len(s.Flow().Depths) == 3 })
 	url := brokertest.URL(t)

@@ -41,7 +41,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	group, failed := errgroup.WithContext(context.Background())
 	group.Go(func() error { return a.admin.Serve(serving) })
 	group.Go(func() error { return a.rest(link) })
-	group.Go(func() error { return a.cores(link) })
+	group.Go(func() error { return a.cores(link, coresInterval) })
 	group.Go(func() error { return a.relay.run(sending) })
 	a.endpoint.start(group)
 	consuming := make(chan struct{})

@@ -79,7 +79,7 @@ func (a *App) askForLook() {
 // repair looks at the topology again as soon as something is missing, and now and then. A route is only seen when it is
 // used: where it is not made anew by looking, messages have to try it again after a while.
 func (a *App) repair(ctx context.Context, s *broker.Session) error {
-	t := time.NewTicker(checkInterval)
+	t := time.NewTicker(a.checkEvery)
 	defer t.Stop()
 	declares := a.cfg.Topology.Mode == string(topology.ModeDeclare)
 	for {
@@ -161,7 +161,7 @@ func (a *App) mayPublish(ctx context.Context, s *broker.Session) (beside func(),
 				return
 			}
 			select {
-			case <-time.After(checkInterval): // rights may have been given meanwhile
+			case <-time.After(a.checkEvery): // rights may have been given meanwhile
 			case <-ctx.Done():
 				return
 			}

@@ -8,26 +8,19 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
-	"sidecar/internal/config"
 )
 
-// apart runs a sidecar whose connection that consumes goes through the proxy, and only that one.
-func apart(t *testing.T, cfg *config.Config, proxy *brokertest.Proxy) (*App, *output) {
-	t.Helper()
-	log := &output{}
-	a, err := New(cfg, Build{Version: "test", Commit: "none"}, log)
-	if err != nil {
-		t.Fatal(err)
+// isolated sends the connection that consumes, and only that one, through the proxy.
+func isolated(t *testing.T, proxy *brokertest.Proxy) func(*App) {
+	url := proxy.URL(t, brokertest.URL(t))
+	return func(a *App) {
+		o := brokerOptions(a.cfg, "consume", a.build, a.log, prometheus.NewRegistry())
+		o.URLs = func() ([]string, error) { return []string{url}, nil }
+		a.consuming = broker.NewDialer(o)
 	}
-	o := brokerOptions(cfg, "consume", a.build, a.log, prometheus.NewRegistry())
-	o.URLs = func() ([]string, error) { return []string{proxy.URL(t, brokertest.URL(t))}, nil }
-	a.consuming = broker.NewDialer(o)
-	start(t, a, log)
-	return a, log
 }
 
 // TestNewSessionForgetsAReturnedPublication: a park comes back because its binding has gone, and the session is lost in
@@ -35,7 +28,10 @@ func apart(t *testing.T, cfg *config.Config, proxy *brokertest.Proxy) (*App, *ou
 func TestNewSessionForgetsAReturnedPublication(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"declare", "verify"} {
-		t.Run(mode, func(t *testing.T) { newSessionForgets(t, mode) })
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			newSessionForgets(t, mode)
+		})
 	}
 }
 
@@ -52,15 +48,15 @@ func newSessionForgets(t *testing.T, mode string) {
 	release := sync.OnceFunc(func() { close(answer) })
 	t.Cleanup(release)
 
-	url, name := brokertest.URL(t), brokertest.Name(t, "app")
-	env := []string{"SIDECAR_SERVICE=" + name, "SIDECAR_DLX=" + name + ".dlx", "SIDECAR_APP_URL=" + app.URL + "/"}
-	first, _, stop := run(t, load(t, env...)) // declares what the second may only verify
+	url := brokertest.URL(t)
+	env := []string{"SIDECAR_DLX=dlx", "SIDECAR_APP_URL=" + app.URL + "/"}
+	first, _, stop := run(t, live(t, env...)) // declares what the second may only verify
 	brokertest.Eventually(t, patience, "everything is declared", first.connected.Load)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	proxy := brokertest.NewProxy(t, url)
-	a, _ := apart(t, load(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), proxy)
+	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), isolated(t, proxy))
 	brokertest.Eventually(t, patience, "consuming", a.consumer.Active)
 	brokertest.Send(t, url, a.plan.Queue, "homeless")
 	<-asked
@@ -80,7 +76,9 @@ func newSessionForgets(t *testing.T, mode string) {
 		t.Fatal("the finding has gone before the new session")
 	}
 	if mode == "verify" {
-		bind(t, ch, park.Queue, park.Key, park.Exchange)
+		if err := ch.QueueBind(park.Queue, park.Key, park.Exchange, false, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	proxy.Restore(t)
 	brokertest.Eventually(t, patience, "the new session", a.connected.Load)
@@ -93,12 +91,5 @@ func newSessionForgets(t *testing.T, mode string) {
 	}
 	if d := brokertest.Get(t, url, park.Queue, patience); string(d.Body) != "homeless" {
 		t.Errorf("parked %q", d.Body)
-	}
-}
-
-func bind(t *testing.T, ch *amqp.Channel, queue, key, exchange string) {
-	t.Helper()
-	if err := ch.QueueBind(queue, key, exchange, false, nil); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
 
@@ -27,8 +28,8 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 		}
 	}))
 	defer app.Close()
-	name := brokertest.Name(t, "app")
-	declaring, _, stop := run(t, load(t, "SIDECAR_SERVICE="+name, "SIDECAR_APP_URL="+app.URL))
+	env := []string{"SIDECAR_APP_URL=" + app.URL, "SIDECAR_RETRY_DELAY=200ms"}
+	declaring, _, stop := run(t, live(t, env...))
 	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return state{declaring}.Ready().Ready })
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	plan := declaring.plan
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	wait := plan.Waits[0]
-	a, _, _ := run(t, load(t, "SIDECAR_SERVICE="+name, "SIDECAR_APP_URL="+app.URL, "SIDECAR_TOPOLOGY_MODE=verify", "SIDECAR_RETRY_DELAY=5s"))
+	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), func(a *App) { a.checkEvery = time.Second })
 	brokertest.Eventually(t, 20*time.Second, "the one that only looks", func() bool { return state{a}.Ready().Ready })
 	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
 		t.Fatal(err)
@@ -49,14 +50,14 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	brokertest.Eventually(t, 40*time.Second, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.fits.bad() })
+	brokertest.Eventually(t, 20*time.Second, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.fits.bad() })
 }
 
 // TestCheckDuringAnAlarm: the broker answers nothing that was published, which is not the topology's fault.
 func TestCheckDuringAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
-	cfg := load(t)
+	cfg := live(t)
 	_, _, stop := run(t, cfg)
 	defer func() { _ = stop() }()
 	node.Alarm()
@@ -71,7 +72,7 @@ func TestWarnedOnce(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, "SIDECAR_SERVICE=nohyphen", "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=q", "SIDECAR_BINDINGS=a:b", "SIDECAR_DEAD_LETTER=disabled",
 		"SIDECAR_APP_URL=http://192.0.2.1/")
-	a, err := New(cfg, Build{}, &output{})
+	a, err := New(cfg, Build{}, &apptest.Log{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func TestUnseenWayIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"declare": false, "verify": true, "none": true} {
 		cfg := load(t, "SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_TOPOLOGY_MODE="+mode)
-		a, err := New(cfg, Build{}, &output{})
+		a, err := New(cfg, Build{}, &apptest.Log{})
 		if err != nil {
 			t.Fatal(err)
 		}

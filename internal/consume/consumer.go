@@ -53,6 +53,9 @@ type Options struct {
 	Crashes *crash.Guard
 	AppGone func(ctx context.Context) bool
 
+	PanicHold    time.Duration // delay before the requeue of a message that made the sidecar panic; 5 s when zero
+	PublishPause time.Duration // first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
+
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
 	Dispatcher  Dispatcher
@@ -111,6 +114,8 @@ var (
 // New returns a Consumer with its workers running.
 func New(o Options) *Consumer {
 	o.ProofLasts = cmp.Or(o.ProofLasts, topology.DefaultEvery)
+	o.PanicHold = cmp.Or(o.PanicHold, panicHold)
+	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
 		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
 		telling:  make(chan struct{}, maxTelling),

@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/crash"
@@ -61,65 +63,44 @@ func died(t *testing.T, in ...*message.Message) string {
 func (r *rig) survivor(id string) {
 	r.t.Helper()
 	r.eventuallyDeclared()
-	brokertest.Publish(r.t, brokertest.Channel(r.t, r.url), "", r.plan.Queue, amqp.Publishing{
-		MessageId: id, Body: []byte(id), DeliveryMode: 2, Headers: amqp.Table{message.HeaderCrashes: int32(1)},
+	brokertest.Publish(r.t, r.ch, "", r.plan.Queue, amqp.Publishing{
+		MessageId: id, Body: []byte(id), Headers: amqp.Table{message.HeaderCrashes: int32(1)},
 	})
 }
 
-func (r *rig) parked() amqp.Delivery {
-	r.t.Helper()
-	var d amqp.Delivery
-	ch := brokertest.Channel(r.t, r.url)
-	r.eventually("a parked message", func() bool {
-		var ok bool
-		var err error
-		d, ok, err = ch.Get(r.dlq(), true)
-		return ok && err == nil
-	})
-	return d
-}
-
-// TestAPanicIsACrash: a message that the sidecar itself fails over does not go round for ever.
+// TestAPanicIsACrash: a message that the sidecar itself fails over does not go round for ever. Without a way to retry the
+// journal keeps the count.
 func TestAPanicIsACrash(t *testing.T) {
 	t.Parallel()
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.add(m.MessageID)
-		if m.MessageID == "bad" {
-			panic("a bug")
-		}
-		return answer(200)
-	}), settings{crashes: guard(t, t.TempDir(), 3)})
-	r.publish("a", "bad", "b", "c")
-	d := r.parked()
-	if d.MessageId != "bad" || d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(3) ||
-		d.Headers["x-final-retry-count"] != int32(0) || d.Headers["x-final-error"] != errSidecarFailed.Error() {
-		t.Errorf("parked %s: %v", d.MessageId, d.Headers)
-	}
-	r.eventually("the others", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 3 })
-	if s.of("bad") != 3 || r.count(message.Requeue, message.ReasonPanic) != 2 {
-		t.Errorf("%d attempts and %d requeues, want 3 and 2", s.of("bad"), r.count(message.Requeue, message.ReasonPanic))
-	}
-}
-
-// TestAPanicIsACrashWithoutAnyWayToRetry: the journal keeps the count.
-func TestAPanicIsACrashWithoutAnyWayToRetry(t *testing.T) {
-	t.Parallel()
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.add(m.MessageID)
-		panic("a bug")
-	}), settings{crashes: guard(t, t.TempDir(), 2), change: func(p *topology.Plan) { p.Waits = nil }})
-	r.publish("bad")
-	if d := r.parked(); d.Headers["x-final-reason"] != "crash" || s.of("bad") != 2 {
-		t.Errorf("parked after %d attempts: %v", s.of("bad"), d.Headers)
+	for name, change := range map[string]func(*topology.Plan){"retried": nil, "no way to retry": func(p *topology.Plan) { p.Waits = nil }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var s seen
+			r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+				s.add(m.MessageID)
+				if m.MessageID == "bad" {
+					panic("a bug")
+				}
+				return answer(200)
+			}), settings{crashes: guard(t, t.TempDir(), 3), change: change})
+			r.publish("a", "bad", "b", "c")
+			d := r.parked()
+			if d.MessageId != "bad" || d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(3) ||
+				d.Headers["x-final-retry-count"] != int32(0) || d.Headers["x-final-error"] != errSidecarFailed.Error() {
+				t.Errorf("parked %s: %v", d.MessageId, d.Headers)
+			}
+			r.acked(3)
+			if s.of("bad") != 3 || r.count(message.Requeue, message.ReasonPanic) != 2 {
+				t.Errorf("%d attempts and %d requeues, want 3 and 2", s.of("bad"), r.count(message.Requeue, message.ReasonPanic))
+			}
+		})
 	}
 }
 
 // TestAPanicWhileJudgingAPanic must not end the process either.
 func TestAPanicWhileJudgingAPanic(t *testing.T) {
 	t.Parallel()
-	log := &lines{}
+	log := &apptest.Log{}
 	c := &Consumer{o: Options{Plan: &topology.Plan{}, Logger: telemetry.NewLogger(log, "debug", "json")}}
 	w := &worker{c: c, watch: guard(t, t.TempDir(), 1).Watch(0), met: true}
 	if w.countPanic(delivery{&broker.Delivery{}, &run{}}) { // a run without a plan
@@ -188,7 +169,7 @@ func TestCrashesOfTheApp(t *testing.T) {
 		d.Headers["x-final-retry-count"] != int32(1) || d.Headers["x-final-error"] != errReset.Error() {
 		t.Errorf("parked %s: %v", d.MessageId, d.Headers)
 	}
-	r.eventually("the others", func() bool { return r.count(message.Ack, message.ReasonSuccess) == warm+3 })
+	r.acked(warm + 3)
 	if got := r.count(message.Retry, message.ReasonReset); got != 4 {
 		t.Errorf("%d retries, want 4: a broken connection is one, counted as ever", got)
 	}
@@ -200,7 +181,7 @@ func (r *rig) warm() (sent int) {
 	for r.flow.Ramping() || sent == 0 {
 		r.publish("warm")
 		sent++
-		r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == sent })
+		r.acked(sent)
 	}
 	return sent
 }
@@ -220,37 +201,40 @@ func TestABrokenConnectionIsNoCrash(t *testing.T) {
 func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
 	t.Parallel()
 	for limit, tries := range map[int]int{2: 0, 3: 1} {
-		var s seen
-		in := &message.Message{MessageID: "bad", Body: []byte("bad")}
-		var r *rig
-		ready := make(chan struct{})
-		d := dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-			<-ready
-			if s.add(m.MessageID); m.Crashes != 2 {
-				t.Errorf("%d crashes, want 2", m.Crashes)
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			t.Parallel()
+			var s seen
+			in := &message.Message{MessageID: "bad", Body: []byte("bad")}
+			var r *rig
+			ready := make(chan struct{})
+			d := dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+				<-ready
+				if s.add(m.MessageID); m.Crashes != 2 {
+					t.Errorf("%d crashes, want 2", m.Crashes)
+				}
+				return answer(200)
+			})
+			// The name of the queue, which is the routing key, is known only now.
+			r = start(t, d, settings{change: func(p *topology.Plan) { in.RoutingKey = p.Queue }, guard: func() *crash.Guard {
+				return guard(t, died(t, in), limit)
+			}})
+			close(ready)
+			r.survivor("bad")
+			if tries == 0 {
+				if d := r.parked(); d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(2) ||
+					d.Headers["x-final-error"] != errSidecarEnded.Error() {
+					t.Errorf("parked: %v", d.Headers)
+				}
+			} else {
+				r.acked(1)
+				if got := r.count(message.Requeue, message.ReasonCrash); got != 1 {
+					t.Errorf("%d requeues for the crash, want 1", got)
+				}
 			}
-			return answer(200)
+			if s.of("bad") != tries {
+				t.Errorf("%d tries, want %d", s.of("bad"), tries)
+			}
 		})
-		// The name of the queue, which is the routing key, is known only now.
-		r = start(t, d, settings{change: func(p *topology.Plan) { in.RoutingKey = p.Queue }, guard: func() *crash.Guard {
-			return guard(t, died(t, in), limit)
-		}})
-		close(ready)
-		r.survivor("bad")
-		if tries == 0 {
-			if d := r.parked(); d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(2) ||
-				d.Headers["x-final-error"] != errSidecarEnded.Error() {
-				t.Errorf("parked: %v", d.Headers)
-			}
-		} else {
-			r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
-			if got := r.count(message.Requeue, message.ReasonCrash); got != 1 {
-				t.Errorf("%d requeues for the crash, want 1", got)
-			}
-		}
-		if s.of("bad") != tries {
-			t.Errorf("limit %d: %d tries, want %d", limit, s.of("bad"), tries)
-		}
 	}
 }
 
@@ -277,7 +261,6 @@ func hanging(t *testing.T, s *seen) (r *rig, let chan struct{}, warm int) {
 	return r, let, warm
 }
 
-// TestWaitingForATurnEndsWithTheDrain.
 func TestWaitingForATurnEndsWithTheDrain(t *testing.T) {
 	t.Parallel()
 	var s seen
@@ -285,11 +268,7 @@ func TestWaitingForATurnEndsWithTheDrain(t *testing.T) {
 	if d := r.drain(0); d.Interrupted != 2 || s.of("second") != 0 {
 		t.Errorf("interrupted %d, want 2; the second was POSTed %d times, want 0", d.Interrupted, s.of("second"))
 	}
-	ch := brokertest.Channel(t, r.url)
-	r.eventually("both back in the queue", func() bool {
-		q, err := ch.QueueDeclarePassive(r.plan.Queue, true, false, false, false, nil)
-		return err == nil && q.Messages == 2
-	})
+	r.holds(r.plan.Queue, 2)
 }
 
 // TestWaitingForATurnOutlastsTheSession: what the broker delivers again must not be POSTed by the old session too.
@@ -300,7 +279,7 @@ func TestWaitingForATurnOutlastsTheSession(t *testing.T) {
 	r.proxy.Cut()
 	r.eventually("the same two again", func() bool { return r.Inflight() == 4 })
 	close(let)
-	r.eventually("the acks", func() bool { return r.count(message.Ack, message.ReasonSuccess) == warm+2 })
+	r.acked(warm + 2)
 	if s.of("second") != 1 {
 		t.Errorf("the second was POSTed %d times, want 1", s.of("second"))
 	}

@@ -3,32 +3,35 @@ package consume
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 )
 
 func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 	t.Parallel()
-	begun := make(chan struct{}, 8)
+	begun, let := make(chan struct{}, 20), make(chan struct{})
 	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
 		begun <- struct{}{}
-		time.Sleep(300 * time.Millisecond)
+		<-let
 		return answer(200)
 	}), settings{concurrency: 1, prefetch: 5})
 	r.publish(bodies(20)...)
 	<-begun
-	m := r.metrics()
-	d := r.drain(soon)
+	c, drained := r.Consumer, make(chan Drained, 1)
+	go func() { drained <- r.drain(soon) }()
+	r.eventually("the consumer is cancelled", func() bool { return !c.Active() })
+	close(let)
+	d := <-drained
 	if d.Interrupted != 0 || d.Returned == 0 {
 		t.Errorf("drained %+v, want none interrupted and the prefetched ones returned", d)
 	}
-	acked := int(testutil.ToFloat64(m.settled[message.Ack][message.ReasonSuccess]))
-	brokertest.WaitReady(t, r.url, r.plan.Queue, 20-acked)
-	brokertest.WaitReady(t, r.url, r.dlq(), 0)
+	acked := int(testutil.ToFloat64(c.metrics.settled[message.Ack][message.ReasonSuccess]))
+	r.holds(r.plan.Queue, 20-acked)
+	r.holds(r.dlq(), 0)
 	if err := <-r.ended; err != nil {
 		t.Errorf("Supervise: %v after a drain", err)
 	}
@@ -45,32 +48,69 @@ func TestDrainInterruptsWhenTheGraceExpires(t *testing.T) {
 	if d := r.drain(50 * time.Millisecond); d.Interrupted == 0 {
 		t.Errorf("drained %+v", d)
 	}
-	brokertest.WaitReady(t, r.url, r.plan.Queue, 10)
-	brokertest.WaitReady(t, r.url, r.dlq(), 0)
+	r.holds(r.plan.Queue, 10)
+	r.holds(r.dlq(), 0)
 }
 
+// TestDrainWakesSleepers: nothing but the drain itself can end their hour, nor its own grace.
 func TestDrainWakesSleepers(t *testing.T) {
 	t.Parallel()
-	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
-		o := answer(425)
-		o.RetryAfter = time.Hour
-		return o
-	}), settings{})
+	r := start(t, inAnHour(425), settings{})
+	t.Cleanup(r.proxy.Refuse) // ends what the drain did not
 	r.publish("a", "b")
 	r.eventually("two sleepers", func() bool { return r.Delayed() == 2 })
-	if d := r.drain(soon); d.Interrupted != 0 {
+	drained := make(chan Drained, 1)
+	go func() { drained <- r.drain(time.Hour) }()
+	r.eventually("the end of the drain", func() bool { return len(drained) == 1 })
+	if d := <-drained; d.Interrupted != 0 {
 		t.Errorf("drained %+v: a sleeper is not an attempt", d)
 	}
-	brokertest.WaitReady(t, r.url, r.plan.Queue, 2)
+	r.holds(r.plan.Queue, 2)
+}
+
+// TestStopPausesAfterTheLastNack: quorum queues undo a nack that the end of its channel follows at once.
+func TestStopPausesAfterTheLastNack(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"session lives": false, "session lost": true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, a := New(benchOptions(t, 1)), &counting{}
+			done := make(chan struct{})
+			r := &run{c: c, done: done, settler: newSettler(a, 1, c.metrics)}
+			c.background.Go(r.settler.run)
+			r.receive(benchDelivery(1, nil, time.Now()))
+			closed := make(chan struct{})
+			go func() { r.close(); close(closed) }()
+			synctest.Wait()
+			r.release(1)
+			synctest.Wait()
+			select {
+			case <-closed:
+				t.Errorf("%s: the stop ended at once after the last of %d nacks", name, a.frames)
+			default:
+			}
+			begun := time.Now()
+			if lost {
+				close(done)
+			}
+			<-closed
+			if took := time.Since(begun); a.frames != 1 || took > nackGrace || lost != (took == 0) {
+				t.Errorf("%s: the stop ended %v after %d nacks", name, took, a.frames)
+			}
+			c.Drain(t.Context())
+		})
+	}
 }
 
 func TestDrainWithoutABroker(t *testing.T) {
 	t.Parallel()
 	r := start(t, always(200), settings{})
 	r.publish("a")
-	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	r.acked(1)
 	r.proxy.Refuse()
-	r.proxy.Cut()
 	r.eventually("the link is down", func() bool { return !r.Active() })
+	c := r.Consumer
 	r.drain(time.Second) // returns, which is the test
+	if err := c.Serve(t.Context(), nil); err != nil {
+		t.Errorf("Serve after a drain: %v", err)
+	}
 }

@@ -11,13 +11,15 @@ import (
 	"sidecar/internal/topology"
 )
 
-// panicHold is how long a message rests that made the sidecar itself panic: it must not spin.
+// panicHold delays the requeue of a message that made the sidecar panic, so that it does not loop.
 const panicHold = 5 * time.Second
 
-// afterPanic is what becomes of such a message.
-var afterPanic = topology.Settlement{
-	Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic},
-	Final:   topology.FinalRequeue, Hold: panicHold,
+// afterPanic returns the settlement of such a message.
+func (c *Consumer) afterPanic() topology.Settlement {
+	return topology.Settlement{
+		Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic},
+		Final:   topology.FinalRequeue, Hold: c.o.PanicHold,
+	}
 }
 
 // worker takes one message after the other. Its record is reused: the healthy path allocates nothing of its own.
@@ -50,7 +52,7 @@ func (w *worker) guarded(d delivery) {
 		}
 		w.c.panicked(d.MessageId, p)
 		if !w.settled && !w.countPanic(d) {
-			w.rec.s = afterPanic
+			w.rec.s = w.c.afterPanic()
 			d.run.sleep(d.DeliveryTag, w.rec.keep())
 		}
 	}()

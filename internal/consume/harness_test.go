@@ -1,9 +1,9 @@
 package consume
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/crash"
@@ -41,20 +42,39 @@ func always(status int) dispatcher {
 	return func(context.Context, *message.Message) message.Outcome { return answer(status) }
 }
 
+// inAnHour answers every message the same and asks for an hour's delay.
+func inAnHour(status int) dispatcher {
+	return func(context.Context, *message.Message) message.Outcome {
+		o := answer(status)
+		o.RetryAfter = time.Hour
+		return o
+	}
+}
+
+// answers answers the n-th attempt of each message, which it counts in s, with the n-th status, and later ones with a 200.
+func (s *seen) answers(statuses ...int) dispatcher {
+	return func(_ context.Context, m *message.Message) message.Outcome {
+		if n := s.add(m.MessageID); n <= len(statuses) {
+			return answer(statuses[n-1])
+		}
+		return answer(200)
+	}
+}
+
 // rig is a Consumer on a real broker, through a link that can be cut.
 type rig struct {
 	*Consumer
 	t     *testing.T
-	url   string // straight to the broker
+	url   string // straight to the broker, as conn and ch are
+	conn  *amqp.Connection
+	ch    *amqp.Channel
 	proxy *brokertest.Proxy
 	plan  *topology.Plan
 	flow  *flow.Control
-	log   *lines
+	log   *apptest.Log
 	ended chan error // Supervise's result
 
 	unroutable atomic.Int64 // times the consumer asked for a look at the topology
-
-	stop context.CancelFunc
 }
 
 type settings struct {
@@ -88,7 +108,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		s.probe = func(context.Context) error { return nil }
 	}
 	url := brokertest.URL(t)
-	plan, err := topology.Build(topology.Options{Service: brokertest.Name(t, "consume"), MaxRetries: &s.maxRetries, RetryDelay: s.retryDelay})
+	plan, err := topology.Build(topology.Options{Service: "demo-orders", MaxRetries: &s.maxRetries, RetryDelay: s.retryDelay})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +119,8 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	if s.guard != nil {
 		s.crashes = s.guard()
 	}
-	r := &rig{t: t, url: url, proxy: brokertest.NewProxy(t, url), plan: plan, log: &lines{}, ended: make(chan error, 1)}
+	r := &rig{t: t, url: url, proxy: brokertest.NewProxy(t, url), plan: plan, log: &apptest.Log{}, ended: make(chan error, 1)}
+	r.conn, r.ch = brokertest.Conn(t, url), brokertest.Channel(t, url)
 	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, "debug", "json")
 	dial := func(name string) *broker.Dialer {
 		return broker.NewDialer(broker.Options{
@@ -116,14 +137,14 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		publisher = s.publisher(real)
 	}
 	r.Consumer = New(Options{
-		Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
+		PanicHold: 20 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
 		Plan: plan, Policy: retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond},
 		Crashes: s.crashes, AppGone: func(context.Context) bool { return s.appGone },
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})
+	consumer := r.Consumer // drain takes it out of the rig
 	ctx, cancel := context.WithCancel(context.Background())
-	r.stop = cancel
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.flow.Run(ctx) })
 	running.Go(func() { _ = real.Run(ctx) })
@@ -132,14 +153,13 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 			if findings, err := topology.Ensure(ctx, s, plan, topology.ModeDeclare); err != nil || len(findings) > 0 {
 				t.Errorf("declare: %v %v", findings, err)
 			}
-			return r.Serve(ctx, s)
+			return consumer.Serve(ctx, s)
 		})
 	})
 	t.Cleanup(func() {
 		r.drain(0)
 		cancel()
 		running.Wait()
-		r.deleteTopology()
 		if t.Failed() {
 			t.Logf("log:\n%s", r.log.String())
 		}
@@ -161,33 +181,29 @@ func (r *rig) drain(grace time.Duration) Drained {
 	return c.Drain(ctx)
 }
 
-func (r *rig) deleteTopology() {
-	ch := brokertest.Channel(r.t, r.url)
-	for _, q := range r.plan.Queues {
-		_, _ = ch.QueueDelete(q.Name, false, false, false)
-	}
-	for _, e := range r.plan.Exchanges {
-		if !e.Shared {
-			_ = ch.ExchangeDelete(e.Name, false, false)
-		}
-	}
-}
-
 // publish puts messages with the given bodies (also their ids) straight into the service's queue.
 func (r *rig) publish(bodies ...string) {
 	r.t.Helper()
 	r.eventuallyDeclared()
-	ch := brokertest.Channel(r.t, r.url)
+	var confirms []*amqp.DeferredConfirmation
 	for _, b := range bodies {
-		brokertest.Publish(r.t, ch, "", r.plan.Queue, amqp.Publishing{MessageId: b, Body: []byte(b), DeliveryMode: 2})
+		confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, amqp.Publishing{MessageId: b, Body: []byte(b), DeliveryMode: 2, Timestamp: time.Now()})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		confirms = append(confirms, confirm)
+	}
+	for _, confirm := range confirms {
+		if !confirm.Wait() {
+			r.t.Fatal("a message was not confirmed")
+		}
 	}
 }
 
 func (r *rig) eventuallyDeclared() {
 	r.t.Helper()
-	conn := brokertest.Conn(r.t, r.url)
-	brokertest.Eventually(r.t, soon, "the queue is declared", func() bool {
-		ch, err := conn.Channel()
+	r.eventually("the queue is declared", func() bool {
+		ch, err := r.conn.Channel()
 		if err != nil {
 			return false
 		}
@@ -197,37 +213,44 @@ func (r *rig) eventuallyDeclared() {
 	})
 }
 
+// holds waits until the queue, which exists, has n messages that no consumer holds.
+func (r *rig) holds(queue string, n int) {
+	r.t.Helper()
+	r.eventually("the wanted number of ready messages in "+queue, func() bool {
+		q, err := r.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err == nil && q.Messages == n
+	})
+}
+
+// parked takes one message out of the dead-letter queue.
+func (r *rig) parked() (d amqp.Delivery) {
+	r.t.Helper()
+	r.eventually("a parked message", func() (ok bool) {
+		var err error
+		d, ok, err = r.ch.Get(r.dlq(), true)
+		return ok && err == nil
+	})
+	return d
+}
+
+// acked waits for n messages that the app took.
+func (r *rig) acked(n int) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%d acks", n), func() bool { return r.count(message.Ack, message.ReasonSuccess) == n })
+}
+
 func (r *rig) count(a message.Action, reason message.Reason) int {
 	return int(testutil.ToFloat64(r.metrics().settled[a][reason]))
 }
 
 func (r *rig) metrics() *metrics { return r.Consumer.metrics }
 
-// empty waits until nothing is ready or unacked in the service's queue any more.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
 	brokertest.Eventually(r.t, soon, what, ok)
 }
 
 func (r *rig) dlq() string { return r.plan.Park.Queue }
-
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // seen counts attempts by message id.
 type seen struct {
@@ -251,10 +274,9 @@ func (s *seen) of(id string) int {
 	return s.n[id]
 }
 
-func (s *seen) total() int {
+func (s *seen) total() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
 	for _, k := range s.n {
 		n += k
 	}

@@ -2,10 +2,10 @@ package consume
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -34,7 +34,7 @@ func TestLateAnswerOfALostSession(t *testing.T) {
 		return testutil.ToFloat64(r.metrics().received[0])+testutil.ToFloat64(r.metrics().received[1]) >= 2
 	})
 	close(hold)
-	r.eventually("all three acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 3 })
+	r.acked(3)
 	if s.of("A") != 2 || s.of("B") != 1 || s.of("C") != 1 {
 		t.Errorf("attempts A %d B %d C %d, want 2 1 1", s.of("A"), s.of("B"), s.of("C"))
 	}
@@ -60,13 +60,13 @@ func TestLateFailureParksNothing(t *testing.T) {
 	r.publish("A")
 	r.eventually("A in flight", func() bool { return s.of("A") == 1 })
 	r.proxy.Cut()
-	r.eventually("A acked on its second delivery", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
+	r.acked(1)
 	close(hold)
 	r.eventually("the late answer is stale", func() bool { return testutil.ToFloat64(r.metrics().stale) == 1 })
 	if !strings.Contains(r.log.String(), `"reason":"session_lost"`) || r.count(message.Park, message.ReasonDisposition) != 0 {
 		t.Error("the late answer was carried out")
 	}
-	brokertest.WaitReady(t, r.url, r.dlq(), 0)
+	r.holds(r.dlq(), 0)
 }
 
 func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
@@ -82,34 +82,34 @@ func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
 	r.eventually("in flight", func() bool { return r.Inflight() >= 1 })
 	before := s.total()
 	r.proxy.Refuse()
-	r.proxy.Cut()
 	r.eventually("the session is gone", func() bool { return !r.Active() })
 	if n := s.total(); n > 2 {
 		t.Errorf("%d POSTs (%d before the cut), at most the concurrency of 2 may be under way", n, before)
 	}
 	close(hold)
 	r.proxy.Restore(t)
-	r.eventually("all acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 20 })
+	r.acked(20)
+	// The new session has the same window as the first.
+	r.eventually("one consumer with a prefetch of 20", func() bool {
+		return brokertest.Eval(t, fmt.Sprintf("[proplists:get_value(prefetch_count, C) || C <- rabbit_amqqueue:consumers_all(<<%q>>)]",
+			brokertest.VhostName(t))) == "[20]"
+	})
 }
 
 func TestSleepersAndParksOfALostSessionEnd(t *testing.T) {
 	t.Parallel()
 	f := &failing{}
-	f.left.Store(1 << 30)
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if m.MessageID == "sleep" {
-			o := answer(425)
-			o.RetryAfter = time.Hour
-			return o
+			return inAnHour(425)(nil, m)
 		}
 		return answer(500)
-	}), settings{maxRetries: 1, publisher: func(p Publisher) Publisher { f.Publisher = p; return f }})
+	}), settings{maxRetries: 1, publisher: f.before})
 	r.publish("sleep", "park")
 	r.eventually("a sleeper and a stuck park", func() bool {
 		return r.Delayed() == 1 && testutil.ToFloat64(r.metrics().parkFailures) > 0
 	})
 	r.proxy.Refuse()
-	r.proxy.Cut()
 	r.eventually("both are given up", func() bool {
 		return r.Delayed() == 0 && testutil.ToFloat64(r.metrics().stale) == 2
 	})
@@ -119,11 +119,10 @@ func TestQueueDeletedUnderTheConsumer(t *testing.T) {
 	t.Parallel()
 	r := start(t, always(200), settings{})
 	r.publish("a")
-	r.eventually("the ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 1 })
-	ch := brokertest.Channel(t, r.url)
-	if _, err := ch.QueueDelete(r.plan.Queue, false, false, false); err != nil {
+	r.acked(1)
+	if _, err := r.ch.QueueDelete(r.plan.Queue, false, false, false); err != nil {
 		t.Fatal(err)
 	}
 	r.publish("b") // waits until the queue is declared again
-	r.eventually("the next ack", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 2 })
+	r.acked(2)
 }

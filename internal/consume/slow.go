@@ -31,7 +31,7 @@ func (r *run) beside(tag uint64, rec *record, wait func()) {
 			}
 			r.c.panicked(rec.m.MessageID, p)
 			if !rec.finished {
-				rec.s = afterPanic
+				rec.s = r.c.afterPanic()
 				r.hold(&rec.s)
 				r.finishWith(tag, rec)
 			}
@@ -50,7 +50,7 @@ func (r *run) replace(tag uint64, rec *record) {
 			r.c.stuck(-1)
 		}
 	}()
-	for pause := publishPauseMin; ; pause = min(2*pause, publishPauseMax) {
+	for pause := r.c.o.PublishPause; ; pause = min(2*pause, publishPauseMax) {
 		if r.gone() {
 			r.abandon(tag, rec, message.ReasonSessionLost)
 			return

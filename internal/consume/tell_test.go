@@ -38,7 +38,7 @@ func (r *rig) redriven(id, reply string, more amqp.Table) {
 	r.eventuallyDeclared()
 	h := amqp.Table{message.HeaderReply: reply}
 	maps.Copy(h, more)
-	brokertest.Publish(r.t, brokertest.Channel(r.t, r.url), "", r.plan.Queue, amqp.Publishing{MessageId: id, Headers: h})
+	brokertest.Publish(r.t, r.ch, "", r.plan.Queue, amqp.Publishing{MessageId: id, Headers: h})
 }
 
 // TestVerdictIsTold: whoever redrove a message and asked is told what became of it, once it is settled and not before; a
@@ -91,7 +91,7 @@ func TestVerdictIsTold(t *testing.T) {
 		}
 	}
 	for range 2 {
-		d := brokertest.Get(t, r.url, r.dlq(), soon)
+		d := r.parked()
 		if _, there := d.Headers[message.HeaderReply]; there {
 			t.Error("a parked message still asks")
 		}
@@ -106,7 +106,7 @@ func TestNobodyIsTold(t *testing.T) {
 	r.redriven("forged", message.ReplyTo(victim, "1"), nil)
 	r.redriven("gone", message.ReplyTo("amq.rabbitmq.reply-to.g1h2AA5yZXBseUA4MTgxMjM1NgAAAsIAAAAAawH6wA==.K0UVmi1sP3hINwdaDCDSLg==", "1"), nil)
 	r.redriven("good", "", nil)
-	r.eventually("all acked", func() bool { return r.count(message.Ack, message.ReasonSuccess) == 3 })
+	r.acked(3)
 	r.eventually("what could not be told", func() bool { return strings.Contains(r.log.String(), "verdict not told") })
 	r.drain(soon) // what is told beside is over then
 	if n := brokertest.Ready(t, r.url, victim); n != 0 {

@@ -372,7 +372,7 @@ func TestConnectionsFollowTheirContext(t *testing.T) {
 
 func TestConcurrentPostsOpenNoMoreConnectionsThanWorkers(t *testing.T) {
 	t.Parallel()
-	const workers, posts = 50, 5000
+	const workers, posts = 50, 1000
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL, func(o *Options) { o.MaxIdle = workers })
 	ctx := t.Context()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log" //nolint:depguard // to capture what libraries print with it
 	"log/slog"
+	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -14,14 +16,21 @@ import (
 
 // AdoptLibraries sends what libraries print on their own (the standard log package, the AMQP client, the
 // OpenTelemetry SDK) to l as debug records of event "library", so that nothing but l writes to stdout or stderr.
-// Call it once, before any connection is made: the AMQP client's logger is an unguarded package variable.
+// Call it before any connection is made: the AMQP client's logger is an unguarded package variable. It may be called
+// again at any time: the last logger counts.
 func AdoptLibraries(l *slog.Logger) {
 	log.SetFlags(0)
 	log.SetPrefix("")
 	log.SetOutput(standardLog{l, "log"})
-	amqp.SetLogger(amqpLog{l})
+	amqpLogger.Store(l)
+	setAMQPLogger()
 	otel.SetLogger(logr.New(otelLog{l}))
 }
+
+var (
+	amqpLogger    atomic.Pointer[slog.Logger]
+	setAMQPLogger = sync.OnceFunc(func() { amqp.SetLogger(amqpLog{}) })
+)
 
 // LibraryLog is a logger of the standard package for those who insist on one, such as http.Server.ErrorLog. library
 // names the source in the record.
@@ -42,12 +51,13 @@ func (w standardLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-type amqpLog struct{ logger *slog.Logger }
+// amqpLog writes to amqpLogger.
+type amqpLog struct{}
 
 // Printf implements amqp091.Logging.
-func (a amqpLog) Printf(format string, v ...any) {
-	if a.logger.Enabled(context.Background(), slog.LevelDebug) {
-		a.logger.Debug("library", "library", "amqp091", "text", fmt.Sprintf(format, v...))
+func (amqpLog) Printf(format string, v ...any) {
+	if l := amqpLogger.Load(); l.Enabled(context.Background(), slog.LevelDebug) {
+		l.Debug("library", "library", "amqp091", "text", fmt.Sprintf(format, v...))
 	}
 }
 

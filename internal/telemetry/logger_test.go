@@ -91,7 +91,6 @@ func TestLibrariesLogThroughUs(t *testing.T) {
 	t.Cleanup(func() {
 		log.SetOutput(os.Stderr)
 		log.SetFlags(log.LstdFlags)
-		amqp.SetLogger(amqp.NullLogger{})
 	})
 	var out bytes.Buffer
 	AdoptLibraries(NewLogger(&out, "debug", "json"))
