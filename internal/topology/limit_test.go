@@ -3,11 +3,9 @@ package topology
 import (
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 )
 
@@ -17,11 +15,7 @@ func limited(n int) Kept { return Kept{Known: true, Quorum: true, Named: true, L
 func TestKeeping(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	s, err := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 10 * time.Second}).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := session(t, url)
 	for _, c := range []struct {
 		name string
 		args amqp.Table
@@ -41,7 +35,7 @@ func TestKeeping(t *testing.T) {
 		{"quorum, one consumer", amqp.Table{argType: typeQuorum, argNever: true, argDeliveryLimit: int64(3)}, Kept{Known: true, Single: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), c.args)
+			queue := brokertest.Queue(t, url, "q", c.args)
 			n, err := Keeping(t.Context(), s, queue)
 			if err != nil || n != c.want {
 				t.Errorf("%+v, %v; want %+v", n, err, c.want)
@@ -49,7 +43,7 @@ func TestKeeping(t *testing.T) {
 		})
 	}
 	t.Run("auto-delete", func(t *testing.T) {
-		queue, ch := brokertest.Name(t, "q"), brokertest.Channel(t, url)
+		queue, ch := "q", brokertest.Channel(t, url)
 		if _, err := ch.QueueDeclare(queue, true, true, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +54,7 @@ func TestKeeping(t *testing.T) {
 	})
 	if !strings.HasPrefix(brokertest.Version(t), "3.") {
 		t.Run("no end", func(t *testing.T) {
-			queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(-1)})
+			queue := brokertest.Queue(t, url, "q", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(-1)})
 			if n, err := Keeping(t.Context(), s, queue); err != nil || n != limited(-1) {
 				t.Errorf("%+v, %v", n, err)
 			}

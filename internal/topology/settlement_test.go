@@ -397,13 +397,4 @@ func TestParkWithoutADeadLetterQueueDiscards(t *testing.T) {
 	}
 }
 
-// TestAckAllocatesNothing: success is the common case.
-func TestAckAllocatesNothing(t *testing.T) {
-	p, m := build(t, Options{Service: "wms-cincout"}), arrived(nil)
-	v := verdict(message.Ack, message.ReasonSuccess)
-	if n := testing.AllocsPerRun(100, func() { p.Settlement(m, v) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 var errRefused = errors.New("dial tcp 127.0.0.1:8080: connect: connection refused")
