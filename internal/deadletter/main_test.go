@@ -1,11 +1,8 @@
 package deadletter
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,24 +22,6 @@ type rig struct {
 	t    testing.TB
 	url  string
 	plan *topology.Plan
-	log  *logBuffer
-}
-
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // newRig declares the topology that change makes of a fanout one.
@@ -56,7 +35,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, url: brokertest.URL(t), plan: plan, log: &logBuffer{}}
+	r := &rig{t: t, url: brokertest.URL(t), plan: plan}
 	s, err := broker.NewDialer(r.broker()).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +52,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 // another is what another process would make of the same configuration.
 func (r *rig) another() *Queue {
 	r.t.Helper()
-	q, err := New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody", Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	q, err := New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody"})
 	if err != nil {
 		r.t.Fatal(err)
 	}

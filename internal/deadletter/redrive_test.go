@@ -1,10 +1,12 @@
 package deadletter
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -236,14 +238,16 @@ func TestNoRoomForMoreHeaders(t *testing.T) {
 	r := newRig(t, nil)
 	full := r.parked("full", amqp.Table{"big": strings.Repeat("x", 130_700)})
 	r.park(r.parked("a", nil), full, r.parked("b", nil))
+	var log bytes.Buffer
+	r.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	if p := r.redrive(Redrive{}); p.Done != 2 || p.Failed != 1 {
 		t.Errorf("%+v", p)
 	}
 	if got := ids(r.drain(r.name)); !slices.Equal(got, []string{"full"}) {
 		t.Errorf("left %v", got)
 	}
-	if !strings.Contains(r.log.String(), "message_id=full") {
-		t.Errorf("log: %s", r.log)
+	if !strings.Contains(log.String(), "message_id=full") {
+		t.Errorf("log: %s", &log)
 	}
 }
 

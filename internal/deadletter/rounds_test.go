@@ -110,7 +110,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 // that are shorter an operation goes on for as long as it takes.
 func TestImpatientBroker(t *testing.T) {
 	t.Parallel()
-	brokertest.OwnNode(t).ConsumerTimeout(1000, 100)
+	brokertest.OwnNode(t).ConsumerTimeout(2000, 100)
 	r := newRig(t, quorum) // RabbitMQ 4.3 is patient with others
 	r.park(r.numbered(90)...)
 	r.hold = 0
@@ -119,12 +119,12 @@ func TestImpatientBroker(t *testing.T) {
 	}
 	_ = r.drain(r.plan.Queue)
 	_ = r.drain(r.name)
-	r.park(r.numbered(20)...)
+	r.park(r.numbered(25)...)
 	r.hold = 250 * time.Millisecond
-	if p, err := r.Redrive(t.Context(), Redrive{Rate: 10}, nil); err != nil || p.Done != 20 {
+	if p, err := r.Redrive(t.Context(), Redrive{Rate: 10}, nil); err != nil || p.Done != 25 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if got := ids(r.drain(r.plan.Queue)); len(got) != 20 || !slices.IsSorted(got) {
+	if got := ids(r.drain(r.plan.Queue)); len(got) != 25 || !slices.IsSorted(got) {
 		t.Errorf("%d moved: %q", len(got), got)
 	}
 }

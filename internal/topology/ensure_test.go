@@ -174,7 +174,6 @@ func TestEnsureRepairs(t *testing.T) {
 	w, ch := p.Waits[0], channel(t, url)
 	damage := map[string]func() error{
 		"binding":  func() error { return ch.QueueUnbind(w.Queue, w.Key, w.Exchange, nil) },
-		"queue":    func() error { _, err := ch.QueueDelete(w.Queue, false, false, false); return err },
 		"exchange": func() error { return ch.ExchangeDelete(w.Exchange, false, false) },
 	}
 	for name, do := range damage {

@@ -87,14 +87,8 @@ func TestPermissionsMissing(t *testing.T) {
 			if atLeast43(t) {
 				want = append(want, c.on43...)
 			}
-			if len(got) != len(want) {
-				t.Errorf("%d findings, want %d", len(got), len(want))
-			}
+			lacks(t, got, want)
 			for _, f := range got {
-				line := f.Object + ": " + strings.Replace(f.Wanted, " permission", "", 1)
-				if f.Problem != ProblemPermission || !said(want, line) {
-					t.Errorf("%s (%s)", line, f.Problem)
-				}
 				if !strings.Contains(f.Fix, "rabbitmqctl set_permissions -p "+brokertest.VhostName(t)) || !strings.Contains(f.Fix, c.p.Permissions(c.mode).Read) {
 					t.Errorf("no help in %q", f.Fix)
 				}
@@ -103,14 +97,21 @@ func TestPermissionsMissing(t *testing.T) {
 	}
 }
 
-// said: from 4.0 the broker names the right itself, which is one where an older one leaves two possible.
-func said(want []string, line string) bool {
-	for _, w := range want {
-		if strings.HasPrefix(line, w) || strings.HasPrefix(line, strings.Replace(w, "configure and read", "configure", 1)) {
-			return true
+// lacks fails unless the findings are these: object, right and resource. From 4.0 the broker names the right itself, which
+// is one where an older one leaves two possible.
+func lacks(t testing.TB, got []Finding, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%d findings, want %d: %v", len(got), len(want), got)
+	}
+	for _, f := range got {
+		line := f.Object + ": " + strings.Replace(f.Wanted, " permission", "", 1)
+		if f.Problem != ProblemPermission || !slices.ContainsFunc(want, func(w string) bool {
+			return strings.HasPrefix(line, w) || strings.HasPrefix(line, strings.Replace(w, "configure and read", "configure", 1))
+		}) {
+			t.Errorf("%s (%s)", line, f.Problem)
 		}
 	}
-	return false
 }
 
 func atLeast43(t testing.TB) bool {
@@ -169,15 +170,10 @@ func TestPreflight(t *testing.T) {
 				if !there {
 					want = slices.Concat(want, c.absent)
 				}
-				if err != nil || len(got) != len(want) {
-					t.Errorf("%d findings, want %d: %v, %v", len(got), len(want), got, err)
+				if err != nil {
+					t.Error(err)
 				}
-				for _, f := range got {
-					line := f.Object + ": " + strings.Replace(f.Wanted, " permission", "", 1)
-					if f.Problem != ProblemPermission || !said(want, line) {
-						t.Errorf("%s (%s)", line, f.Problem)
-					}
-				}
+				lacks(t, got, want)
 				for _, q := range p.Queues {
 					if there {
 						if n := brokertest.Ready(t, url, q.Name); n != 0 {
