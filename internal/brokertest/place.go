@@ -49,7 +49,7 @@ func newPlace(t testing.TB, n *node) *place {
 	t.Helper()
 	p := &place{node: n, vhost: Name(t, "vhost")}
 	n.must(t, call("rabbit_vhost:add", p.vhost, actor))
-	n.must(t, call("rabbit_auth_backend_internal:set_permissions", n.url.User.Username(), p.vhost, ".*", ".*", ".*", actor))
+	p.allow(t)
 	places.Store(t.Name(), p)
 	t.Cleanup(func() {
 		places.Delete(t.Name())
@@ -57,6 +57,20 @@ func newPlace(t testing.TB, n *node) *place {
 		_, _ = n.eval("spawn(fun() -> " + call("rabbit_vhost:delete", p.vhost, actor) + " end)")
 	})
 	return p
+}
+
+func (p *place) allow(t testing.TB) {
+	t.Helper()
+	p.node.must(t, call("rabbit_auth_backend_internal:set_permissions", p.node.url.User.Username(), p.vhost, ".*", ".*", ".*", actor))
+}
+
+// DefaultQueueType makes the test's virtual host anew: queues that are declared in it without a type get this one.
+func DefaultQueueType(t testing.TB, queueType string) {
+	t.Helper()
+	p := placeOf(t)
+	p.node.must(t, call("rabbit_vhost:delete", p.vhost, actor))
+	p.node.must(t, "rabbit_vhost:add("+binaryOf(p.vhost)+", #{description => <<>>, tags => [], default_queue_type => "+binaryOf(queueType)+"}, "+binaryOf(actor)+")")
+	p.allow(t)
 }
 
 var shared = sync.OnceValues(func() (*node, error) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
@@ -36,11 +35,7 @@ func TestCanaryUnheard(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.park(r.numbered(20)...)
-	proxy := brokertest.NewProxy(t, r.url)
-	through := r.url
-	r.url = proxy.URL(t, through)
-	q := r.another()
-	r.url = through
+	q, proxy := r.through()
 	var cut sync.Once
 	p, err := q.Redrive(t.Context(), Redrive{Canary: 3}, func(p Progress) {
 		if p.Done > 0 {
@@ -50,7 +45,5 @@ func TestCanaryUnheard(t *testing.T) {
 	if !errors.Is(err, ErrStopped) || p.Canary.Done || p.Done > 3 {
 		t.Errorf("%+v %v", p, err)
 	}
-	brokertest.Eventually(t, 30*time.Second, "the rest in the queue", func() bool {
-		return brokertest.Ready(t, r.url, r.name) >= 17
-	})
+	r.nothingLost(20)
 }

@@ -61,7 +61,8 @@ type Queue struct {
 	dialer  *broker.Dialer
 	metrics *metrics
 	hold    time.Duration
-	mu      sync.Mutex // held by the operation that runs
+	pause   time.Duration // between two attempts to claim the queue, varied at random
+	mu      sync.Mutex    // held by the operation that runs
 }
 
 // New returns the queue that the plan parks in. ErrNoQueue when there is none. It connects to nothing yet.
@@ -74,7 +75,7 @@ func New(o Options) (*Queue, error) {
 	}
 	o.Broker.Patience = callPatience
 	o.Broker.Registerer = nil // a connection that comes and goes is no news
-	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer), hold: holding}, nil
+	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer), hold: holding, pause: lockPause}, nil
 }
 
 // callPatience is how long the broker may take to answer: a classic queue that has a million messages taken and given back

@@ -60,7 +60,7 @@ func (w *walk) giveBack(ctx context.Context) error {
 			ready += part.held
 			s.held -= part.held
 			if waiting++; waiting%patient == 0 {
-				if err := w.settle(ctx, ready); err != nil {
+				if err := w.settle(ctx, ready, false); err != nil {
 					return err
 				}
 			}
@@ -72,7 +72,7 @@ func (w *walk) giveBack(ctx context.Context) error {
 	if err := w.sub.RequeueUpTo(ctx, 0); err != nil { // also when nothing is held: the acks are with the broker then
 		return err
 	}
-	return w.settle(ctx, ready)
+	return w.settle(ctx, ready, true)
 }
 
 // part is what is given back at once.
@@ -177,11 +177,13 @@ func (w *walk) quiet(ctx context.Context) error {
 }
 
 // settle waits until the queue counts what was given back: a classic queue answers questions before it does its work, and
-// whoever came next would take it for emptier than it is. A queue that drops messages never gets there.
-func (w *walk) settle(ctx context.Context, ready int) error {
+// the next operation would take it for emptier than it is. A queue that drops messages never gets there. In the end it also
+// waits until the queue counts no consumer: a quorum queue keeps a cancelled one until its last ack is on the disk, and the
+// next operation would take it for another one that runs.
+func (w *walk) settle(ctx context.Context, ready int, ended bool) error {
 	for limit := time.Now().Add(farewell/2 + time.Duration(w.ready)*farewellEach/2); time.Now().Before(limit); {
 		d, err := w.q.depth(ctx, w.s)
-		if err != nil || d.Ready >= ready {
+		if err != nil || d.Ready >= ready && (!ended || d.Consumers == 0) {
 			return err
 		}
 		if err := pause(ctx, 2*time.Millisecond); err != nil {

@@ -57,7 +57,7 @@ func (w *walk) claim(ctx context.Context) error {
 		if try == lockTries {
 			return fmt.Errorf("%w: another operation runs on %q, or something else consumes it", ErrInUse, w.q.name)
 		}
-		if err := pause(ctx, lockPause/4+rand.N(lockPause)); err != nil { // #nosec G404 -- no secret
+		if err := pause(ctx, w.q.pause/4+rand.N(w.q.pause)); err != nil { // #nosec G404 -- no secret
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,38 +14,39 @@ import (
 	"sidecar/internal/topology"
 )
 
+// impatient is another process that hardly waits for the queue.
+func (r *rig) impatient() *Queue {
+	q := r.another()
+	q.pause = time.Millisecond
+	return q
+}
+
 // TestOneAtATime: of two that want the queue in the same moment, in two processes, never both get it, and every message is
 // moved once.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"classic", "quorum without a limit"} {
-		t.Run(kind, func(t *testing.T) {
-			r := newRig(t, nil)
-			r.redeclare(kinds[kind])
-			r.park(r.numbered(400)...)
-			var work sync.WaitGroup
-			var mu sync.Mutex
-			done, refused := 0, 0
-			for range 4 {
-				q := r.another()
-				work.Go(func() {
-					p, err := q.Redrive(context.Background(), Redrive{}, nil)
-					mu.Lock()
-					defer mu.Unlock()
-					done += p.Done
-					if errors.Is(err, ErrInUse) {
-						refused++
-					} else if err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			work.Wait()
-			if got := r.drain(r.plan.Queue); len(got) != 400 || done != 400 {
-				t.Errorf("%d messages moved, %d said to be, %d refused", len(got), done, refused)
-			}
-		})
-	}
+	each(t, func(t *testing.T, r *rig, _ string) {
+		list := r.numbered(200)
+		r.park(list...)
+		var work sync.WaitGroup
+		var done, refused atomic.Int64
+		for range 4 {
+			q := r.another()
+			work.Go(func() {
+				p, err := q.Redrive(context.Background(), Redrive{}, nil)
+				done.Add(int64(p.Done))
+				if errors.Is(err, ErrInUse) {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
+		if got := r.drain(r.plan.Queue); len(got) != len(list) || done.Load() != int64(len(list)) {
+			t.Errorf("%d messages moved, %d said to be, %d refused", len(got), done.Load(), refused.Load())
+		}
+	}, "classic", "quorum without a limit")
 }
 
 // TestInUse: an operation of this process is refused at once, one elsewhere after some tries; a look waits a while.
@@ -71,7 +73,7 @@ func TestInUse(t *testing.T) {
 	if _, err := r.Discard(t.Context(), Selection{}, false, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("discard beside a look: %v", err)
 	}
-	if _, err := r.another().Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
+	if _, err := r.impatient().Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("redrive beside another process: %v", err)
 	}
 	waiting := make(chan error)
@@ -100,7 +102,7 @@ func TestAStrangerConsumes(t *testing.T) {
 	if _, err := ch.Consume(r.name, "", false, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	r2 := r.another()
+	r2 := r.impatient()
 	if _, err := r2.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("%v", err)
 	}
@@ -124,7 +126,7 @@ func TestLock(t *testing.T) {
 		}
 	}
 	take()
-	if _, err := r.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
+	if _, err := r.impatient().Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("locked by another connection: %v", err)
 	}
 	if d := brokertest.Get(t, r.url, r.name, 10*time.Second); d.Redelivered || d.MessageId != "m0001" {
@@ -149,9 +151,11 @@ func TestWithoutTheRightToLock(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, map[string]func(*topology.Options){"quorum": quorum}[kind])
 			r.park(r.numbered(300)...)
 			q, other := r.as("^$", ".*", ".*"), r.as("^$", ".*", ".*")
+			other.pause = time.Millisecond
 			ctx, cancel := context.WithCancel(t.Context())
 			begun, ended := make(chan struct{}), make(chan struct{})
 			begin := sync.OnceFunc(func() { close(begun) })
@@ -172,6 +176,7 @@ func TestWithoutTheRightToLock(t *testing.T) {
 			}
 			cancel()
 			<-ended
+			other.pause = lockPause
 			moved := brokertest.Ready(t, r.url, r.plan.Queue)
 			sum, err := other.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil })
 			if err != nil || moved == 0 || sum.Total != 300-moved || sum.Scanned != sum.Total {

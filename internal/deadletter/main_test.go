@@ -1,12 +1,8 @@
 package deadletter
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
-	"net/url"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,32 +22,12 @@ type rig struct {
 	t    testing.TB
 	url  string
 	plan *topology.Plan
-	log  *logBuffer
-}
-
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // newRig declares the topology that change makes of a fanout one.
 func newRig(t testing.TB, change func(*topology.Options)) *rig {
 	t.Helper()
-	url := brokertest.URL(t)
-	service := brokertest.Name(t, "svc")
-	o := topology.Options{Preset: topology.PresetFanout, Service: service}
+	o := topology.Options{Preset: topology.PresetFanout, Service: "svc"}
 	if change != nil {
 		change(&o)
 	}
@@ -59,7 +35,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, url: url, plan: plan, log: &logBuffer{}}
+	r := &rig{t: t, url: brokertest.URL(t), plan: plan}
 	s, err := broker.NewDialer(r.broker()).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -69,15 +45,6 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 	if err != nil || len(findings) > 0 {
 		t.Fatal(findings, err)
 	}
-	t.Cleanup(func() {
-		ch := brokertest.Channel(t, url)
-		for _, q := range plan.Queues {
-			_, _ = ch.QueueDelete(q.Name, false, false, false)
-		}
-		for _, x := range plan.Exchanges {
-			_ = ch.ExchangeDelete(x.Name, false, false)
-		}
-	})
 	r.Queue = r.another()
 	return r
 }
@@ -85,7 +52,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 // another is what another process would make of the same configuration.
 func (r *rig) another() *Queue {
 	r.t.Helper()
-	q, err := New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody", Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	q, err := New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -95,17 +62,20 @@ func (r *rig) another() *Queue {
 // as is another process whose user has these rights and no others.
 func (r *rig) as(configure, write, read string) *Queue {
 	r.t.Helper()
-	const password = "a-password-for-one-test"
-	name := brokertest.User(r.t, password)
-	brokertest.Ctl(r.t, "set_permissions", "-p", "/", name, configure, write, read)
-	u, err := url.Parse(r.url)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	u.User = url.UserPassword(name, password)
+	name := brokertest.User(r.t, "secret")
+	brokertest.Ctl(r.t, "set_permissions", name, configure, write, read)
 	theirs := *r
-	theirs.url = u.String()
+	theirs.url = brokertest.URLAs(r.t, name, "secret")
 	return theirs.another()
+}
+
+// through is another process whose connections go through a proxy.
+func (r *rig) through() (*Queue, *brokertest.Proxy) {
+	r.t.Helper()
+	proxy := brokertest.NewProxy(r.t, r.url)
+	theirs := *r
+	theirs.url = proxy.URL(r.t, r.url)
+	return theirs.another(), proxy
 }
 
 func (r *rig) broker() broker.Options {
@@ -181,10 +151,28 @@ func (r *rig) numbered(n int) []amqp.Publishing {
 }
 
 // drain takes everything out of a queue, in its order.
-func (r *rig) drain(queue string) []amqp.Delivery {
+func (r *rig) drain(queue string) (all []amqp.Delivery) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	var all []amqp.Delivery
+	state, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if state.Messages > 20 { // all at once: one question for each takes its time
+		come, err := ch.Consume(queue, "drain", true, false, false, false, nil)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for range state.Messages {
+			all = append(all, <-come)
+		}
+		if err := ch.Cancel("drain", false); err != nil {
+			r.t.Fatal(err)
+		}
+		for d := range come {
+			all = append(all, d)
+		}
+	}
 	for {
 		d, ok, err := ch.Get(queue, true)
 		if err != nil {

@@ -16,9 +16,8 @@ import (
 
 // back parks again whatever comes to the service, until stop: an app that fails everything.
 func (r *rig) back() (stop func()) {
+	ch := brokertest.Channel(r.t, r.url)
 	return r.settling(func(_ int, d *amqp.Delivery) *Verdict {
-		ch := brokertest.Channel(r.t, r.url)
-		defer func() { _ = ch.Close() }()
 		m := r.parked(d.MessageId, amqp.Table{"x-redriven-count": d.Headers["x-redriven-count"]})
 		if err := ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m); err != nil {
 			r.t.Error(err)
@@ -31,52 +30,43 @@ func (r *rig) back() (stop func()) {
 // its patience. Nothing is moved twice or left out, whatever stays and whatever comes back meanwhile.
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"classic", "quorum without a limit", "quorum that names none", "quorum with 20"} {
-		t.Run(kind, func(t *testing.T) {
-			r := newRig(t, nil)
-			r.redeclare(kinds[kind])
-			var list []amqp.Publishing
-			var moving, staying []string
-			for i, m := range r.numbered(150) {
-				if i%3 == 0 {
-					m.Headers["x-final-status-code"] = int32(422)
-					staying = append(staying, m.MessageId)
-				} else {
-					moving = append(moving, m.MessageId)
-				}
-				list = append(list, m)
+	each(t, func(t *testing.T, r *rig, kind string) {
+		var list, moving, staying []amqp.Publishing
+		for i, m := range r.numbered(150) {
+			if i%3 == 0 {
+				m.Headers["x-final-status-code"] = int32(422)
+				staying = append(staying, m)
+			} else {
+				moving = append(moving, m)
 			}
-			r.park(list...)
-			r.hold = 250 * time.Millisecond
-			p, err := r.Redrive(t.Context(), Redrive{Selection: Selection{Filter: filter(t, "status", "503")}, Rate: 80}, nil)
-			if err != nil || p.Total != 150 || p.Scanned != 150 || p.Matched != 100 || p.Done != 100 || p.Failed != 0 {
-				t.Errorf("%+v, %v", p, err)
-			}
-			if got := ids(r.drain(r.plan.Queue)); !slices.Equal(got, moving) {
-				t.Errorf("%d moved, or not in order: %q", len(got), got)
-			}
-			if got := ids(r.drain(r.name)); !slices.Equal(got, staying) {
-				t.Errorf("%d stayed, or not in order: %q", len(got), got)
-			}
+			list = append(list, m)
+		}
+		r.park(list...)
+		r.hold = 250 * time.Millisecond
+		p, err := r.Redrive(t.Context(), Redrive{Selection: Selection{Filter: filter(t, "status", "503")}, Rate: 80}, nil)
+		if err != nil || p.Total != 150 || p.Scanned != 150 || p.Matched != 100 || p.Done != 100 || p.Failed != 0 {
+			t.Errorf("%+v, %v", p, err)
+		}
+		r.holds(r.plan.Queue, moving)
+		r.kept(staying)
 
-			r.park(list...)
-			stop := r.back()
-			p, err = r.Redrive(t.Context(), Redrive{Rate: 150}, nil)
-			if err != nil || p.Total != 150 || p.Done != 150 {
-				t.Errorf("all of them, and all come back: %+v, %v", p, err)
+		r.park(list...)
+		stop := r.back()
+		p, err = r.Redrive(t.Context(), Redrive{Rate: 150}, nil)
+		if err != nil || p.Total != 150 || p.Done != 150 {
+			t.Errorf("all of them, and all come back: %+v, %v", p, err)
+		}
+		brokertest.WaitReady(t, r.url, r.name, 150)
+		stop()
+		if kind == "quorum that names none" && strings.HasPrefix(brokertest.Version(t), "3.") {
+			return // what comes back there is before what is given back
+		}
+		for _, d := range r.drain(r.name) {
+			if n := number(d.Headers, "x-redriven-count"); n != 1 {
+				t.Errorf("%s was moved %d times", d.MessageId, n)
 			}
-			brokertest.WaitReady(t, r.url, r.name, 150)
-			stop()
-			if kind == "quorum that names none" && strings.HasPrefix(brokertest.Version(t), "3.") {
-				return // what comes back there is before what is given back
-			}
-			for _, d := range r.drain(r.name) {
-				if n := number(d.Headers, "x-redriven-count"); n != 1 {
-					t.Errorf("%s was moved %d times", d.MessageId, n)
-				}
-			}
-		})
-	}
+		}
+	}, "classic", "quorum without a limit", "quorum that names none", "quorum with 20")
 }
 
 // TestNothingIsHeldBetween: with a rate so slow that the broker would lose its patience between two messages, nobody
@@ -94,13 +84,10 @@ func TestNothingIsHeldBetween(t *testing.T) {
 		q := r.another()
 		brokertest.Eventually(t, 30*time.Second, "a look in between", func() bool {
 			sum, err := q.Browse(ctx, Filter{}, Scan{}, func(*Message) error { return nil })
-			if err == nil {
-				time.Sleep(200 * time.Millisecond) // the operation wants its turn too
-			}
-			return err == nil && sum.Total == 2
+			return err == nil && sum.Total > 0 && sum.Total < 4
 		})
 	})
-	p, err := r.Redrive(t.Context(), Redrive{Rate: 0.4, Canary: 3}, nil)
+	p, err := r.Redrive(t.Context(), Redrive{Rate: 2, Canary: 3}, nil)
 	looks.Wait()
 	if err != nil || p.Done != 4 || p.Scanned != 4 || p.Canary.Good != 3 || !p.Canary.Done {
 		t.Errorf("%+v, %v", p, err)
@@ -123,7 +110,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 // that are shorter an operation goes on for as long as it takes.
 func TestImpatientBroker(t *testing.T) {
 	t.Parallel()
-	brokertest.OwnNode(t).ConsumerTimeout(2000, 250)
+	brokertest.OwnNode(t).ConsumerTimeout(2000, 100)
 	r := newRig(t, quorum) // RabbitMQ 4.3 is patient with others
 	r.park(r.numbered(90)...)
 	r.hold = 0
@@ -132,12 +119,12 @@ func TestImpatientBroker(t *testing.T) {
 	}
 	_ = r.drain(r.plan.Queue)
 	_ = r.drain(r.name)
-	r.park(r.numbered(30)...)
-	r.hold = 500 * time.Millisecond
-	if p, err := r.Redrive(t.Context(), Redrive{Rate: 5}, nil); err != nil || p.Done != 30 {
+	r.park(r.numbered(25)...)
+	r.hold = 250 * time.Millisecond
+	if p, err := r.Redrive(t.Context(), Redrive{Rate: 10}, nil); err != nil || p.Done != 25 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if got := ids(r.drain(r.plan.Queue)); len(got) != 30 || !slices.IsSorted(got) {
+	if got := ids(r.drain(r.plan.Queue)); len(got) != 25 || !slices.IsSorted(got) {
 		t.Errorf("%d moved: %q", len(got), got)
 	}
 }

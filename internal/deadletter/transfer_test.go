@@ -22,6 +22,7 @@ func TestExportPurgeImport(t *testing.T) {
 	t.Parallel()
 	for name, change := range presets {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, change)
 			all := everything()
 			delete(all, "far")      // the broker's own reader wants a date
@@ -33,13 +34,13 @@ func TestExportPurgeImport(t *testing.T) {
 			odd.ContentType, odd.ContentEncoding, odd.Priority, odd.CorrelationId, odd.ReplyTo = "", "gzip", 9, "c\"<", "answers"
 			odd.Timestamp, odd.Type, odd.AppId = time.Unix(1700000000, 0), "typé", "app"
 			bare := amqp.Publishing{Body: nil}
-			list := append(r.numbered(50), odd, r.parked("", nil), bare, r.parked("twin", nil), r.parked("twin", nil))
+			list := append(r.numbered(15), odd, r.parked("", nil), bare, r.parked("twin", nil), r.parked("twin", nil))
 			ch := brokertest.Channel(t, r.url)
 			for _, m := range list {
 				brokertest.Publish(t, ch, r.plan.Park.Exchange, r.plan.Park.Key, m)
 			}
 			brokertest.WaitReady(t, r.url, r.name, len(list))
-			before := r.look()
+			before := r.look(len(list))
 			refs, _ := r.browse(Filter{}, Scan{})
 
 			var file bytes.Buffer
@@ -59,7 +60,7 @@ func TestExportPurgeImport(t *testing.T) {
 			if !reflect.DeepEqual(refs, again) {
 				t.Errorf("%v\n%v", refs, again)
 			}
-			after := r.look()
+			after := r.look(len(list))
 			for i := range before {
 				if !reflect.DeepEqual(before[i], after[i]) {
 					t.Errorf("message %d was\n%#v, is\n%#v", i, before[i], after[i])
@@ -78,31 +79,27 @@ func (r *rig) foreign(list []View) (n int) {
 	return n
 }
 
-// look reads the queue with a plain client and leaves it as it is. What the queue itself counts is left out.
-func (r *rig) look() []amqp.Delivery {
+// look reads n messages with a plain client and leaves them as they are. What the queue itself counts is left out.
+func (r *rig) look(n int) (list []amqp.Delivery) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
 	come, err := ch.Consume(r.name, "", false, false, false, false, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var list []amqp.Delivery
-	for {
-		select {
-		case d := <-come:
-			delete(d.Headers, "x-delivery-count")
-			delete(d.Headers, "x-acquired-count")
-			if len(d.Headers) == 0 {
-				d.Headers = nil // absent or empty: brokers differ in what they make of it
-			}
-			d.Acknowledger, d.ConsumerTag, d.DeliveryTag, d.Redelivered = nil, "", 0, false
-			list = append(list, d)
-		case <-time.After(500 * time.Millisecond):
-			_ = ch.Close()
-			brokertest.WaitReady(r.t, r.url, r.name, len(list))
-			return list
+	for range n {
+		d := <-come
+		delete(d.Headers, "x-delivery-count")
+		delete(d.Headers, "x-acquired-count")
+		if len(d.Headers) == 0 {
+			d.Headers = nil // absent or empty: brokers differ in what they make of it
 		}
+		d.Acknowledger, d.ConsumerTag, d.DeliveryTag, d.Redelivered = nil, "", 0, false
+		list = append(list, d)
 	}
+	_ = ch.Close()
+	brokertest.WaitReady(r.t, r.url, r.name, n)
+	return list
 }
 
 func TestExportASelection(t *testing.T) {
@@ -166,6 +163,13 @@ func TestImportStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Import(t.Context(), bytes.NewReader(b), 0, nil); !errors.Is(err, ErrInvalid) || errors.Is(err, broker.ErrDisconnected) {
+		t.Errorf("%v", err)
+	}
+	expiring := Message{Properties: amqp.Delivery{Expiration: "abc"}}
+	if b, err = json.Marshal(expiring.Record()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Import(t.Context(), strings.NewReader("\n"+string(b)), 0, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("%v", err)
 	}
 	if _, err := r.Import(t.Context(), brokenReader{}, 0, nil); !errors.Is(err, errBroken) {

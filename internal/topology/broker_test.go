@@ -2,8 +2,6 @@ package topology
 
 import (
 	"context"
-	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,13 +29,31 @@ func publish(t testing.TB, url, exchange, key string, m amqp.Publishing) {
 	brokertest.Publish(t, channel(t, url), exchange, key, m)
 }
 
-func path(t testing.TB, raw string) string {
+// travels fails the test unless a message comes back from every wait, and one that is parked arrives.
+func travels(t testing.TB, url string, p *Plan) {
 	t.Helper()
-	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal("the URL cannot be parsed")
+	ch := channel(t, url)
+	for _, w := range p.Waits {
+		brokertest.Publish(t, ch, w.Exchange, w.Key, amqp.Publishing{})
 	}
-	return strings.TrimPrefix(u.Path, "/")
+	brokertest.Publish(t, ch, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
+	for range p.Waits {
+		get(t, ch, p.Queue)
+	}
+	brokertest.Get(t, brokertest.URL(t), p.Park.Queue, soon) // the user need not read it
+}
+
+// get takes one message with the rights of the channel's user.
+func get(t testing.TB, ch *amqp.Channel, queue string) (d amqp.Delivery) {
+	t.Helper()
+	brokertest.Eventually(t, soon, "a message in "+queue, func() (ok bool) {
+		var err error
+		if d, ok, err = ch.Get(queue, true); err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	})
+	return d
 }
 
 // ensure fails the test on trouble with the session, and when looking at everything at once hides a finding.
@@ -61,31 +77,14 @@ func fits(t testing.TB, url string, p *Plan, mode Mode) {
 	}
 }
 
-// user makes a user with the given rights in the virtual host of url, and returns its URL.
-func user(t testing.TB, raw string, p Permissions) string {
+// oneUser makes a user, and returns a function that gives it other rights, which hold for new connections.
+func oneUser(t testing.TB) func(Permissions) string {
 	t.Helper()
-	name := brokertest.Name(t, "user")
-	brokertest.Ctl(t, "add_user", name, "secret")
-	brokertest.CtlLater(t, "delete_user", name)
-	brokertest.Ctl(t, "set_permissions", "-p", path(t, raw), name, p.Configure, p.Write, p.Read)
-	u, _ := url.Parse(raw)
-	u.User = url.UserPassword(name, "secret")
-	return u.String()
-}
-
-// oneUser makes a user, and returns a function that gives it other rights, which hold for new connections. rabbitmqctl
-// is slow: one call a time is all that is needed.
-func oneUser(t testing.TB, raw string) func(Permissions) string {
-	t.Helper()
-	name := brokertest.Name(t, "user")
-	brokertest.Ctl(t, "add_user", name, "secret")
-	brokertest.CtlLater(t, "delete_user", name)
-	u, _ := url.Parse(raw)
-	u.User = url.UserPassword(name, "secret")
+	name := brokertest.User(t, "secret")
 	return func(p Permissions) string {
 		t.Helper()
-		brokertest.Ctl(t, "set_permissions", "-p", path(t, raw), name, p.Configure, p.Write, p.Read)
-		return u.String()
+		brokertest.Ctl(t, "set_permissions", name, p.Configure, p.Write, p.Read)
+		return brokertest.URLAs(t, name, "secret")
 	}
 }
 

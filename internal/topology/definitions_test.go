@@ -6,20 +6,17 @@ import (
 	"fmt"
 	"testing"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/brokertest"
 )
 
-// TestDefinitions: what is imported is what would have been declared. All of it goes in one file, because rabbitmqctl
-// takes its time.
+// TestDefinitions: what is imported is what would have been declared. All of it goes in one file.
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	plans := variants(t)
 	all := definitions{}
 	for _, p := range plans {
-		b, err := p.Definitions(path(t, url))
+		b, err := p.Definitions(brokertest.VhostName(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,22 +31,13 @@ func TestDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	importDefinitions(t, b)
+	brokertest.Eval(t, fmt.Sprintf(`rabbit_definitions:import_raw(base64:decode("%s"))`, base64.StdEncoding.EncodeToString(b)))
 	for name, p := range plans {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			fits(t, url, p, ModeVerify)
-			for _, w := range p.Waits {
-				publish(t, url, w.Exchange, w.Key, amqp.Publishing{})
-				brokertest.Get(t, url, p.Queue, soon)
-			}
-			publish(t, url, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
+			travels(t, url, p)
 			fits(t, url, p, ModeDeclare)
 		})
 	}
-}
-
-// importDefinitions does inside the node what rabbitmqctl import_definitions does.
-func importDefinitions(t testing.TB, definitions []byte) {
-	t.Helper()
-	brokertest.Eval(t, fmt.Sprintf(`rabbit_definitions:import_raw(base64:decode("%s"))`, base64.StdEncoding.EncodeToString(definitions)))
 }

@@ -48,11 +48,15 @@ func fanouts(t testing.TB, tiers []time.Duration) map[string]*Plan {
 	}
 }
 
+// TestEnsure: one by one and in one round trip the same is made, and each object that does not fit is noticed, the first
+// as well as the last.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
 	for name, p := range variants(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := brokertest.URL(t)
+			atOnce := func(mode Mode) bool { return EnsureAtOnce(context.Background(), session(t, url), p, mode) }
 			missing := ensure(t, url, p, ModeVerify)
 			want := len(p.Exchanges) + len(p.Queues)
 			if name == "every override" {
@@ -66,74 +70,45 @@ func TestEnsure(t *testing.T) {
 					t.Errorf("%s", f)
 				}
 			}
-			if f := ensure(t, url, p, ModeNone); f != nil {
+			if f := ensure(t, url, p, ModeNone); f != nil || !atOnce(ModeNone) {
 				t.Errorf("looked although told not to: %v", f)
 			}
-			fits(t, url, p, ModeDeclare)
-			fits(t, url, p, ModeVerify)
-			fits(t, url, p, ModeDeclare)
-			for _, w := range p.Waits {
-				publish(t, url, w.Exchange, w.Key, amqp.Publishing{})
-			}
-			publish(t, url, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
-			for range p.Waits {
-				brokertest.Get(t, url, p.Queue, soon)
-			}
-			brokertest.Get(t, url, p.Park.Queue, soon)
-		})
-	}
-}
-
-// TestEnsureAtOnce: one round trip makes what one by one would have been made, and notices each object that does not
-// fit, the first as well as the last.
-func TestEnsureAtOnce(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	atOnce := func(p *Plan, mode Mode) bool { return EnsureAtOnce(context.Background(), session(t, url), p, mode) }
-	for name, p := range variants(t) {
-		t.Run(name, func(t *testing.T) {
-			if atOnce(p, ModeVerify) {
-				t.Error("fits in an empty virtual host")
-			}
-			if !atOnce(p, ModeNone) {
-				t.Error("looked although told not to")
-			}
-			if !atOnce(p, ModeDeclare) {
+			if !atOnce(ModeDeclare) {
 				t.Error("cannot be declared")
 			}
 			fits(t, url, p, ModeVerify)
-			for _, w := range p.Waits {
-				publish(t, url, w.Exchange, w.Key, amqp.Publishing{})
-				brokertest.Get(t, url, p.Queue, soon)
-			}
-			publish(t, url, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
-			brokertest.Get(t, url, p.Park.Queue, soon)
-			for _, mode := range []Mode{ModeVerify, ModeDeclare} {
-				if !atOnce(p, mode) {
-					t.Errorf("%s: does not fit", mode)
-				}
-			}
+			travels(t, url, p)
+			ch := channel(t, url)
 			for i := range p.Queues {
-				q := &p.Queues[i]
-				ch := channel(t, url)
-				if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+				q := p.Queues[i].Name
+				if _, err := ch.QueueDelete(q, false, false, false); err != nil {
 					t.Fatal(err)
 				}
-				if atOnce(p, ModeVerify) {
-					t.Errorf("%s is gone and nobody noticed", q.Name)
+				if atOnce(ModeVerify) {
+					t.Errorf("%s is gone and nobody noticed", q)
 				}
-				if _, err := ch.QueueDeclare(q.Name, true, false, false, false, amqp.Table{"x-max-length": 1}); err != nil {
+				if _, err := ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-max-length": 1}); err != nil {
 					t.Fatal(err)
 				}
-				if atOnce(p, ModeVerify) || atOnce(p, ModeDeclare) {
-					t.Errorf("%s is different and nobody noticed", q.Name)
+				if atOnce(ModeVerify) || atOnce(ModeDeclare) {
+					t.Errorf("%s is different and nobody noticed", q)
 				}
-				if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+				if _, err := ch.QueueDelete(q, false, false, false); err != nil {
 					t.Fatal(err)
 				}
-				if !atOnce(p, ModeDeclare) {
-					t.Errorf("%s is not declared again", q.Name)
+				if !atOnce(ModeDeclare) {
+					t.Errorf("%s is not declared again", q)
 				}
+			}
+			remove(t, ch, p)
+			for range 2 { // declaring again changes nothing
+				if f, err := Ensure(context.Background(), session(t, url), p, ModeDeclare); err != nil || f != nil {
+					t.Errorf("%v, %v", f, err)
+				}
+				travels(t, url, p)
+			}
+			if !atOnce(ModeVerify) || !atOnce(ModeDeclare) {
+				t.Error("does not fit")
 			}
 		})
 	}
@@ -199,7 +174,6 @@ func TestEnsureRepairs(t *testing.T) {
 	w, ch := p.Waits[0], channel(t, url)
 	damage := map[string]func() error{
 		"binding":  func() error { return ch.QueueUnbind(w.Queue, w.Key, w.Exchange, nil) },
-		"queue":    func() error { _, err := ch.QueueDelete(w.Queue, false, false, false); return err },
 		"exchange": func() error { return ch.ExchangeDelete(w.Exchange, false, false) },
 	}
 	for name, do := range damage {
@@ -223,6 +197,9 @@ func remove(t testing.TB, ch *amqp.Channel, p *Plan) {
 		}
 	}
 	for _, e := range p.Exchanges {
+		if strings.HasPrefix(e.Name, "amq.") {
+			continue
+		}
 		if err := ch.ExchangeDelete(e.Name, false, false); err != nil {
 			t.Fatal(err)
 		}
@@ -248,11 +225,8 @@ func TestExclusiveQueueIsRefused(t *testing.T) {
 // own delivery limit loses messages.
 func TestVhostThatMakesQuorumQueues(t *testing.T) {
 	t.Parallel()
-	name := brokertest.Name(t, "vhost")
-	brokertest.Ctl(t, "add_vhost", name, "--default-queue-type", "quorum")
-	brokertest.CtlLater(t, "delete_vhost", name)
-	brokertest.Ctl(t, "set_permissions", "-p", name, "guest", ".*", ".*", ".*")
-	url := strings.TrimSuffix(brokertest.URL(t), "/") + "/" + name
+	brokertest.DefaultQueueType(t, "quorum")
+	url := brokertest.URL(t)
 	f := ensure(t, url, build(t, Options{Service: "wms-cincout"}), ModeDeclare)
 	if len(f) != 3 || f[0].Found != "quorum" || !strings.Contains(f[0].Fix, "SIDECAR_QUEUE_TYPE=quorum") {
 		t.Errorf("%v", f)

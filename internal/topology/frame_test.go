@@ -30,7 +30,7 @@ func TestFrameSizeIsExact(t *testing.T) {
 	t.Parallel()
 	const forgiven = 8
 	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
+	queue := brokertest.Queue(t, url, "q", nil)
 	publish(t, url, "", queue, filled(DefaultFrameMax))
 	d := brokertest.Get(t, url, queue, soon)
 	if len(d.Headers) != 15 {
@@ -62,29 +62,25 @@ func TestFrameSizeIsExact(t *testing.T) {
 func TestHeadersNearFrameMax(t *testing.T) {
 	t.Parallel()
 	const deliveryCount = 64 // more than what a quorum queue adds on delivering
-	url := brokertest.URL(t)
-	for name, p := range journeys(t) {
-		t.Run(name, func(t *testing.T) {
-			j := newJourney(t, url, p)
-			for _, size := range []int{DefaultFrameMax - deliveryCount, DefaultFrameMax - 1000, DefaultFrameMax - retryReserve + 1} {
-				pub := filled(size)
-				brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "", pub)
-				d, m := j.next()
-				s := p.Settlement(m, failed(m))
-				j.settle(d, s)
-				if s.Verdict.Action != message.Park || s.Verdict.Reason != message.ReasonHeadersTooLarge {
-					t.Fatalf("%d bytes: %+v", size, s.Verdict)
-				}
-				got := j.parked()
-				if got.Headers["x-final-reason"] != "headers_too_large" || got.Headers["dec"] != pub.Headers["dec"] {
-					t.Errorf("%d bytes: %v", size, got.Headers["x-final-reason"])
-				}
-				if dropped := got.Headers["x-final-headers-dropped"]; (dropped != nil) != (got.Headers["fill"] == nil) {
-					t.Errorf("%d bytes: dropped %v", size, dropped)
-				}
+	eachJourney(t, func(t *testing.T, j *journey, p *Plan) {
+		for _, size := range []int{DefaultFrameMax - deliveryCount, DefaultFrameMax - 1000, DefaultFrameMax - retryReserve + 1} {
+			pub := filled(size)
+			brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "", pub)
+			d, m := j.next()
+			s := p.Settlement(m, failed(m))
+			j.settle(d, s)
+			if s.Verdict.Action != message.Park || s.Verdict.Reason != message.ReasonHeadersTooLarge {
+				t.Fatalf("%d bytes: %+v", size, s.Verdict)
 			}
-		})
-	}
+			got := j.parked()
+			if got.Headers["x-final-reason"] != "headers_too_large" || got.Headers["dec"] != pub.Headers["dec"] {
+				t.Errorf("%d bytes: %v", size, got.Headers["x-final-reason"])
+			}
+			if dropped := got.Headers["x-final-headers-dropped"]; (dropped != nil) != (got.Headers["fill"] == nil) {
+				t.Errorf("%d bytes: dropped %v", size, dropped)
+			}
+		}
+	})
 }
 
 // TestHeadersJustBelowTheReserve: the largest table that is rejected comes back whole, ten times.

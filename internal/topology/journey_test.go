@@ -18,7 +18,6 @@ import (
 // they leave.
 type journey struct {
 	t    testing.TB
-	url  string
 	ch   *amqp.Channel
 	plan *Plan
 }
@@ -26,7 +25,7 @@ type journey struct {
 func newJourney(t testing.TB, url string, p *Plan) *journey {
 	t.Helper()
 	fits(t, url, p, ModeDeclare)
-	return &journey{t, url, channel(t, url), p}
+	return &journey{t, channel(t, url), p}
 }
 
 // next waits for a message in the service's queue.
@@ -95,7 +94,7 @@ func (j *journey) counts() []int {
 
 func (j *journey) parked() amqp.Delivery {
 	j.t.Helper()
-	return brokertest.Get(j.t, j.url, j.plan.Park.Queue, soon)
+	return get(j.t, j.ch, j.plan.Park.Queue)
 }
 
 func upTo(from, to int) []int {
@@ -119,93 +118,83 @@ func journeys(t testing.TB) map[string]*Plan {
 	}
 }
 
-// TestTheEleventhFailureParks counts every attempt on a real broker, whose counters differ by version, and looks at
-// what is parked.
-func TestTheEleventhFailureParks(t *testing.T) {
-	t.Parallel()
+// eachJourney runs do for each of them.
+func eachJourney(t *testing.T, do func(t *testing.T, j *journey, p *Plan)) {
 	url := brokertest.URL(t)
 	for name, p := range journeys(t) {
 		t.Run(name, func(t *testing.T) {
-			j := newJourney(t, url, p)
-			brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "orders.new", amqp.Publishing{
-				Body: []byte("body"), MessageId: "id", ContentType: "a/b", Headers: amqp.Table{"x-a": "1"},
-			})
-			if got := j.counts(); !slices.Equal(got, upTo(0, 10)) {
-				t.Errorf("retry counts %v", got)
-			}
-			d := j.parked()
-			if string(d.Body) != "body" || d.MessageId != "id" || d.ContentType != "a/b" || d.DeliveryMode != amqp.Persistent {
-				t.Errorf("the message changed: %+v", d)
-			}
-			for key, want := range map[string]any{
-				"x-a": "1", "x-original-queue": p.Queue, "x-original-exchange": p.Exchanges[0].Name, "x-original-routing-key": "orders.new",
-				"x-final-status-code": int32(503), "x-final-retry-count": int32(10), "x-final-reason": "max_retries",
-			} {
-				if !reflect.DeepEqual(d.Headers[key], want) {
-					t.Errorf("%s is %#v, want %#v", key, d.Headers[key], want)
-				}
-			}
-			if _, ok := d.Headers["x-death"].([]any); !ok {
-				t.Errorf("x-death is %#v", d.Headers["x-death"])
-			}
-			for key := range d.Headers {
-				if key == "x-final-error" || key == "x-final-detail" || strings.HasPrefix(key, "x-final-problem") {
-					t.Errorf("%s without a cause", key)
-				}
-			}
+			t.Parallel()
+			do(t, newJourney(t, url, p), p)
 		})
 	}
 }
 
-// TestMovedBackIsTriedOnce: whoever moves a parked message back, with whatever tool, its count goes on where it was.
-func TestMovedBackIsTriedOnce(t *testing.T) {
+// TestTheEleventhFailureParks counts every attempt on a real broker, whose counters differ by version, and looks at
+// what is parked.
+func TestTheEleventhFailureParks(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	for name, p := range journeys(t) {
-		t.Run(name, func(t *testing.T) {
-			j := newJourney(t, url, p)
-			brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "orders.new", amqp.Publishing{})
-			j.counts()
-			j.moveBack()
-			if got := j.counts(); !slices.Equal(got, []int{10}) {
-				t.Errorf("retry counts %v", got)
-			}
-			d := j.parked()
-			if d.Headers["x-original-exchange"] != p.Exchanges[0].Name || d.Headers["x-original-routing-key"] != "orders.new" {
-				t.Errorf("the origin is lost: %v", d.Headers)
-			}
+	eachJourney(t, func(t *testing.T, j *journey, p *Plan) {
+		brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "orders.new", amqp.Publishing{
+			Body: []byte("body"), MessageId: "id", ContentType: "a/b", Headers: amqp.Table{"x-a": "1"},
 		})
-	}
+		if got := j.counts(); !slices.Equal(got, upTo(0, 10)) {
+			t.Errorf("retry counts %v", got)
+		}
+		d := j.parked()
+		if string(d.Body) != "body" || d.MessageId != "id" || d.ContentType != "a/b" || d.DeliveryMode != amqp.Persistent {
+			t.Errorf("the message changed: %+v", d)
+		}
+		for key, want := range map[string]any{
+			"x-a": "1", "x-original-queue": p.Queue, "x-original-exchange": p.Exchanges[0].Name, "x-original-routing-key": "orders.new",
+			"x-final-status-code": int32(503), "x-final-retry-count": int32(10), "x-final-reason": "max_retries",
+		} {
+			if !reflect.DeepEqual(d.Headers[key], want) {
+				t.Errorf("%s is %#v, want %#v", key, d.Headers[key], want)
+			}
+		}
+		if _, ok := d.Headers["x-death"].([]any); !ok {
+			t.Errorf("x-death is %#v", d.Headers["x-death"])
+		}
+		for key := range d.Headers {
+			if key == "x-final-error" || key == "x-final-detail" || strings.HasPrefix(key, "x-final-problem") {
+				t.Errorf("%s without a cause", key)
+			}
+		}
+		// Whoever moves a parked message back, with whatever tool, its count goes on where it was.
+		j.moveBack(d)
+		if got := j.counts(); !slices.Equal(got, []int{10}) {
+			t.Errorf("retry counts %v", got)
+		}
+		d = j.parked()
+		if d.Headers["x-original-exchange"] != p.Exchanges[0].Name || d.Headers["x-original-routing-key"] != "orders.new" {
+			t.Errorf("the origin is lost: %v", d.Headers)
+		}
+	})
 }
 
 // TestMovedBackEarlyGoesOnCounting: parked by status after three failures, moved back, it has seven retries left, not
 // ten. A broker from 4.0 on would begin again at one.
 func TestMovedBackEarlyGoesOnCounting(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	for name, p := range journeys(t) {
-		t.Run(name, func(t *testing.T) {
-			j := newJourney(t, url, p)
-			brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "", amqp.Publishing{})
-			for range 3 {
-				d, m := j.next()
-				j.settle(d, p.Settlement(m, failed(m)))
-			}
+	eachJourney(t, func(t *testing.T, j *journey, p *Plan) {
+		brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "", amqp.Publishing{})
+		for range 3 {
 			d, m := j.next()
-			j.settle(d, p.Settlement(m, message.Verdict{Action: message.Park, Reason: message.ReasonParkStatus}))
-			j.moveBack()
-			if got := j.counts(); !slices.Equal(got, upTo(3, 10)) {
-				t.Errorf("retry counts %v", got)
-			}
-			j.parked()
-		})
-	}
+			j.settle(d, p.Settlement(m, failed(m)))
+		}
+		d, m := j.next()
+		j.settle(d, p.Settlement(m, message.Verdict{Action: message.Park, Reason: message.ReasonParkStatus}))
+		j.moveBack(j.parked())
+		if got := j.counts(); !slices.Equal(got, upTo(3, 10)) {
+			t.Errorf("retry counts %v", got)
+		}
+		j.parked()
+	})
 }
 
 // moveBack is a shovel: it knows nothing of our headers.
-func (j *journey) moveBack() {
+func (j *journey) moveBack(d amqp.Delivery) {
 	j.t.Helper()
-	d := j.parked()
 	brokertest.Publish(j.t, j.ch, j.plan.Redrive.Exchange, j.plan.Redrive.Key, amqp.Publishing{
 		Headers: d.Headers, Body: d.Body, MessageId: d.MessageId, ContentType: d.ContentType,
 	})
@@ -214,60 +203,52 @@ func (j *journey) moveBack() {
 // TestForgedDeath: on RabbitMQ 3.10 rejecting such a message takes the queue's process down.
 func TestForgedDeath(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	for name, p := range journeys(t) {
-		t.Run(name, func(t *testing.T) {
-			j := newJourney(t, url, p)
-			for i, forged := range []any{
-				"zzz", int32(7), []any{}, []any{int32(1)}, []any{amqp.Table{}}, []any{amqp.Table{
-					"count": "3", "reason": "rejected", "queue": p.Queue, "exchange": "", "routing-keys": []any{"k"},
-				}},
-			} {
-				body := fmt.Sprint(i)
-				brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "", amqp.Publishing{Body: []byte(body), Headers: amqp.Table{"x-death": forged}})
-				for want := range 3 {
-					d, m := j.next()
-					if string(d.Body) != body || m.RetryCount != want {
-						t.Fatalf("%#v: message %s, count %d, want %d", forged, d.Body, m.RetryCount, want)
-					}
-					v := failed(m)
-					if want == 2 {
-						v.Action = message.Ack
-					}
-					j.settle(d, p.Settlement(m, v))
+	eachJourney(t, func(t *testing.T, j *journey, p *Plan) {
+		for i, forged := range []any{
+			"zzz", int32(7), []any{}, []any{int32(1)}, []any{amqp.Table{}}, []any{amqp.Table{
+				"count": "3", "reason": "rejected", "queue": p.Queue, "exchange": "", "routing-keys": []any{"k"},
+			}},
+		} {
+			body := fmt.Sprint(i)
+			brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "", amqp.Publishing{Body: []byte(body), Headers: amqp.Table{"x-death": forged}})
+			for want := range 3 {
+				d, m := j.next()
+				if string(d.Body) != body || m.RetryCount != want {
+					t.Fatalf("%#v: message %s, count %d, want %d", forged, d.Body, m.RetryCount, want)
 				}
+				v := failed(m)
+				if want == 2 {
+					v.Action = message.Ack
+				}
+				j.settle(d, p.Settlement(m, v))
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestDetourIsNotCounted: a message that is told to come later waits in the broker without losing an attempt.
 func TestDetourIsNotCounted(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	for name, p := range journeys(t) {
-		t.Run(name, func(t *testing.T) {
-			j := newJourney(t, url, p)
-			brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "orders.new", amqp.Publishing{})
-			var counts []int
-			for i := range 8 {
-				d, m := j.next()
-				counts = append(counts, m.RetryCount)
-				s := p.Settlement(m, failed(m))
-				if i%2 == 1 {
-					s = p.Settlement(m, message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: time.Second})
-					s.Publish, s.Final = s.Detour, FinalAck
-				}
-				j.settle(d, s)
-			}
-			if !slices.Equal(counts, []int{0, 1, 1, 2, 2, 3, 3, 4}) {
-				t.Errorf("retry counts %v", counts)
-			}
+	eachJourney(t, func(t *testing.T, j *journey, p *Plan) {
+		brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "orders.new", amqp.Publishing{})
+		var counts []int
+		for i := range 8 {
 			d, m := j.next()
-			if !m.HasOriginal || m.OriginalExchange != p.Exchanges[0].Name || m.OriginalRoutingKey != "orders.new" {
-				t.Errorf("the origin is lost: %+v", m)
+			counts = append(counts, m.RetryCount)
+			s := p.Settlement(m, failed(m))
+			if i%2 == 1 {
+				s = p.Settlement(m, message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: time.Second})
+				s.Publish, s.Final = s.Detour, FinalAck
 			}
-			j.settle(d, Settlement{})
-		})
-	}
+			j.settle(d, s)
+		}
+		if !slices.Equal(counts, []int{0, 1, 1, 2, 2, 3, 3, 4}) {
+			t.Errorf("retry counts %v", counts)
+		}
+		d, m := j.next()
+		if !m.HasOriginal || m.OriginalExchange != p.Exchanges[0].Name || m.OriginalRoutingKey != "orders.new" {
+			t.Errorf("the origin is lost: %+v", m)
+		}
+		j.settle(d, Settlement{})
+	})
 }

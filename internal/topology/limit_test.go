@@ -3,11 +3,9 @@ package topology
 import (
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 )
 
@@ -17,16 +15,13 @@ func limited(n int) Kept { return Kept{Known: true, Quorum: true, Named: true, L
 func TestKeeping(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	s, err := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 10 * time.Second}).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	for _, c := range []struct {
+	s := session(t, url)
+	type queue struct {
 		name string
 		args amqp.Table
 		want Kept
-	}{
+	}
+	queues := []queue{
 		{"classic", nil, Kept{Known: true}},
 		{"classic with more", amqp.Table{"x-max-length": int64(10), argDLX: "elsewhere", "x-queue-mode": "lazy"}, Kept{Known: true}},
 		{"as we declare it", parkArgs(true), limited(Unlimited)},
@@ -39,30 +34,20 @@ func TestKeeping(t *testing.T) {
 		{"all consumers, expressly", amqp.Table{argType: typeQuorum, argNever: false, argDeliveryLimit: int64(3)}, limited(3)},
 		{"one consumer", amqp.Table{argNever: true}, Kept{Known: true, Single: true}},
 		{"quorum, one consumer", amqp.Table{argType: typeQuorum, argNever: true, argDeliveryLimit: int64(3)}, Kept{Known: true, Single: true}},
-	} {
+		{"auto-delete", nil, Kept{Known: true, Vanishes: true}},
+	}
+	if !strings.HasPrefix(brokertest.Version(t), "3.") {
+		queues = append(queues, queue{"no end", amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(-1)}, limited(-1)})
+	}
+	ch := channel(t, url)
+	for _, c := range queues {
 		t.Run(c.name, func(t *testing.T) {
-			queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), c.args)
-			n, err := Keeping(t.Context(), s, queue)
+			if _, err := ch.QueueDeclare(c.name, true, c.want.Vanishes, false, false, c.args); err != nil {
+				t.Fatal(err)
+			}
+			n, err := Keeping(t.Context(), s, c.name)
 			if err != nil || n != c.want {
 				t.Errorf("%+v, %v; want %+v", n, err, c.want)
-			}
-		})
-	}
-	t.Run("auto-delete", func(t *testing.T) {
-		queue, ch := brokertest.Name(t, "q"), brokertest.Channel(t, url)
-		if _, err := ch.QueueDeclare(queue, true, true, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _, _ = ch.QueueDelete(queue, false, false, false) }()
-		if n, err := Keeping(t.Context(), s, queue); err != nil || n != (Kept{Known: true, Vanishes: true}) {
-			t.Errorf("%+v, %v", n, err)
-		}
-	})
-	if !strings.HasPrefix(brokertest.Version(t), "3.") {
-		t.Run("no end", func(t *testing.T) {
-			queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), amqp.Table{argType: typeQuorum, argDeliveryLimit: int64(-1)})
-			if n, err := Keeping(t.Context(), s, queue); err != nil || n != limited(-1) {
-				t.Errorf("%+v, %v", n, err)
 			}
 		})
 	}

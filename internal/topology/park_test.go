@@ -20,23 +20,35 @@ var death = []any{amqp.Table{
 	"routing-keys": []any{"orders.new"}, "time": time.Unix(1700000000, 0),
 }}
 
+// whole is a message with every property, which has come to the service's queue before.
+func whole(headers amqp.Table) *message.Message {
+	return &message.Message{
+		Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageID: "id", CorrelationID: "c", ReplyTo: "r",
+		Type: "t", AppID: "app", UserID: "guest", Expiration: "60000", Timestamp: time.Unix(1700000000, 0), Priority: 7,
+		Queue: "wms.queue.wms-cincout", Exchange: "", RoutingKey: "wms.queue.wms-cincout", RetryCount: 2, MaxRetries: 10,
+		HasOriginal: true, OriginalExchange: "wms.main-exchange", OriginalRoutingKey: "orders.new", Headers: headers,
+	}
+}
+
+// wholePublishing is what whole is published as: without the user and the expiration, which would act on the broker.
+func wholePublishing(headers amqp.Table) amqp.Publishing {
+	return amqp.Publishing{
+		Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageId: "id", CorrelationId: "c", ReplyTo: "r",
+		Type: "t", AppId: "app", Timestamp: time.Unix(1700000000, 0), Priority: 7, DeliveryMode: amqp.Persistent, Headers: headers,
+	}
+}
+
 // TestParkedMessage is the contract of a parked message, types included.
 func TestParkedMessage(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
-	stamp := time.Unix(1700000000, 0)
-	m := &message.Message{
-		Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageID: "id", CorrelationID: "c", ReplyTo: "r",
-		Type: "t", AppID: "app", UserID: "guest", Expiration: "60000", Timestamp: stamp, Priority: 7,
-		Queue: "wms.queue.wms-cincout", Exchange: "", RoutingKey: "wms.queue.wms-cincout", RetryCount: 10, MaxRetries: 10,
-		HasOriginal: true, OriginalExchange: "wms.main-exchange", OriginalRoutingKey: "orders.new",
-		Headers: amqp.Table{
-			"x-a": "1", "x-death": death, "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
-			"CC": []any{"elsewhere"}, "BCC": []any{"hidden"}, "x-delivery-count": int64(1), "x-acquired-count": int64(1),
-			"x-final-reason": "crash", "x-final-error": "an earlier park", "x-final-made-up": "forged", "x-original-queue": "forged",
-			"x-original-user-id": "forged",
-		},
-	}
+	m := whole(amqp.Table{
+		"x-a": "1", "x-death": death, "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
+		"CC": []any{"elsewhere"}, "BCC": []any{"hidden"}, "x-delivery-count": int64(1), "x-acquired-count": int64(1),
+		"x-final-reason": "crash", "x-final-error": "an earlier park", "x-final-made-up": "forged", "x-original-queue": "forged",
+		"x-original-user-id": "forged",
+	})
+	m.RetryCount = 10
 	before := maps.Clone(m.Headers)
 	v := message.Verdict{Action: message.Park, Reason: message.ReasonMaxRetries, Cause: message.Outcome{
 		Status: 503, Detail: "no stock", At: time.Date(2026, 3, 1, 12, 30, 0, 5e6, time.FixedZone("", 3600)),
@@ -45,19 +57,15 @@ func TestParkedMessage(t *testing.T) {
 	got := p.Settlement(m, v).Publish
 	want := &broker.Publication{
 		Kind: "park", Exchange: "", Key: "wms.dlq.wms-cincout",
-		Msg: amqp.Publishing{
-			Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageId: "id", CorrelationId: "c", ReplyTo: "r",
-			Type: "t", AppId: "app", Timestamp: stamp, Priority: 7, DeliveryMode: amqp.Persistent,
-			Headers: amqp.Table{
-				"x-a": "1", "x-death": publishable(death), "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
-				"x-original-queue": "wms.queue.wms-cincout", "x-original-exchange": "wms.main-exchange",
-				"x-original-routing-key": "orders.new", "x-original-expiration": "60000", "x-original-user-id": "guest",
-				"x-original-cc": []any{"elsewhere"}, "x-original-bcc": []any{"hidden"},
-				"x-final-status-code": int32(503), "x-final-retry-count": int32(10), "x-final-reason": "max_retries",
-				"x-final-detail": "no stock", "x-final-at": "2026-03-01T11:30:00.005Z",
-				"x-final-problem-type": "urn:stock", "x-final-problem-title": "No stock", "x-final-problem-detail": "none left",
-			},
-		},
+		Msg: wholePublishing(amqp.Table{
+			"x-a": "1", "x-death": publishable(death), "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
+			"x-original-queue": "wms.queue.wms-cincout", "x-original-exchange": "wms.main-exchange",
+			"x-original-routing-key": "orders.new", "x-original-expiration": "60000", "x-original-user-id": "guest",
+			"x-original-cc": []any{"elsewhere"}, "x-original-bcc": []any{"hidden"},
+			"x-final-status-code": int32(503), "x-final-retry-count": int32(10), "x-final-reason": "max_retries",
+			"x-final-detail": "no stock", "x-final-at": "2026-03-01T11:30:00.005Z",
+			"x-final-problem-type": "urn:stock", "x-final-problem-title": "No stock", "x-final-problem-detail": "none left",
+		}),
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

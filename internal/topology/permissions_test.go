@@ -7,16 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/brokertest"
 )
 
 // TestPermissionsAreEnough: a user with exactly what Permissions says can do all that its mode needs.
 func TestPermissionsAreEnough(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	with := oneUser(t, url)
+	with := oneUser(t)
 	for name, p := range variants(t) {
 		if strings.HasSuffix(name, "quorum") { // the names are what counts
 			continue
@@ -28,14 +25,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 				if f, err := Preflight(context.Background(), session(t, u), p, mode); err != nil || f != nil {
 					t.Errorf("%s: %v, %v", mode, f, err)
 				}
-				ch := channel(t, u)
-				for _, w := range p.Waits {
-					brokertest.Publish(t, ch, w.Exchange, w.Key, amqp.Publishing{})
-				}
-				for range p.Waits {
-					get(t, ch, p.Queue)
-				}
-				brokertest.Publish(t, ch, p.Park.Exchange, p.Park.Key, amqp.Publishing{})
+				travels(t, u, p)
 				if mode == ModeNone {
 					continue
 				}
@@ -46,18 +36,6 @@ func TestPermissionsAreEnough(t *testing.T) {
 			}
 		})
 	}
-}
-
-// get takes one message with the rights of the channel's user.
-func get(t testing.TB, ch *amqp.Channel, queue string) {
-	t.Helper()
-	brokertest.Eventually(t, soon, "a message in "+queue, func() bool {
-		_, ok, err := ch.Get(queue, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ok
-	})
 }
 
 // TestPermissionsMissing takes one right away at a time. The finding names the right, the object, and the line that
@@ -103,21 +81,15 @@ func TestPermissionsMissing(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			u := user(t, url, c.permissions)
+			u := oneUser(t)(c.permissions)
 			got := ensure(t, u, c.p, c.mode)
 			want := c.want
 			if atLeast43(t) {
 				want = append(want, c.on43...)
 			}
-			if len(got) != len(want) {
-				t.Errorf("%d findings, want %d", len(got), len(want))
-			}
+			lacks(t, got, want)
 			for _, f := range got {
-				line := f.Object + ": " + strings.Replace(f.Wanted, " permission", "", 1)
-				if f.Problem != ProblemPermission || !said(want, line) {
-					t.Errorf("%s (%s)", line, f.Problem)
-				}
-				if !strings.Contains(f.Fix, "rabbitmqctl set_permissions -p "+path(t, url)) || !strings.Contains(f.Fix, c.p.Permissions(c.mode).Read) {
+				if !strings.Contains(f.Fix, "rabbitmqctl set_permissions -p "+brokertest.VhostName(t)) || !strings.Contains(f.Fix, c.p.Permissions(c.mode).Read) {
 					t.Errorf("no help in %q", f.Fix)
 				}
 			}
@@ -125,14 +97,21 @@ func TestPermissionsMissing(t *testing.T) {
 	}
 }
 
-// said: from 4.0 the broker names the right itself, which is one where an older one leaves two possible.
-func said(want []string, line string) bool {
-	for _, w := range want {
-		if strings.HasPrefix(line, w) || strings.HasPrefix(line, strings.Replace(w, "configure and read", "configure", 1)) {
-			return true
+// lacks fails unless the findings are these: object, right and resource. From 4.0 the broker names the right itself, which
+// is one where an older one leaves two possible.
+func lacks(t testing.TB, got []Finding, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%d findings, want %d: %v", len(got), len(want), got)
+	}
+	for _, f := range got {
+		line := f.Object + ": " + strings.Replace(f.Wanted, " permission", "", 1)
+		if f.Problem != ProblemPermission || !slices.ContainsFunc(want, func(w string) bool {
+			return strings.HasPrefix(line, w) || strings.HasPrefix(line, strings.Replace(w, "configure and read", "configure", 1))
+		}) {
+			t.Errorf("%s (%s)", line, f.Problem)
 		}
 	}
-	return false
 }
 
 func atLeast43(t testing.TB) bool {
@@ -144,7 +123,7 @@ func atLeast43(t testing.TB) bool {
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	with := oneUser(t, url)
+	with := oneUser(t)
 	const all, none = ".*", "^$"
 	for _, c := range []struct {
 		name        string
@@ -191,15 +170,10 @@ func TestPreflight(t *testing.T) {
 				if !there {
 					want = slices.Concat(want, c.absent)
 				}
-				if err != nil || len(got) != len(want) {
-					t.Errorf("%d findings, want %d: %v, %v", len(got), len(want), got, err)
+				if err != nil {
+					t.Error(err)
 				}
-				for _, f := range got {
-					line := f.Object + ": " + strings.Replace(f.Wanted, " permission", "", 1)
-					if f.Problem != ProblemPermission || !said(want, line) {
-						t.Errorf("%s (%s)", line, f.Problem)
-					}
-				}
+				lacks(t, got, want)
 				for _, q := range p.Queues {
 					if there {
 						if n := brokertest.Ready(t, url, q.Name); n != 0 {
@@ -227,9 +201,10 @@ func TestOthersMayOwnWhatIsShared(t *testing.T) {
 	url := brokertest.URL(t)
 	p := build(t, Options{Preset: PresetTopicTiers, Service: "freeflow-user"})
 	fits(t, url, p, ModeDeclare)
-	u := user(t, url, Permissions{`^freeflow\.user.*`, `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, `^freeflow\.(user.*|events.*)`})
+	with := oneUser(t)
+	u := with(Permissions{`^freeflow\.user.*`, `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, `^freeflow\.(user.*|events.*)`})
 	fits(t, u, p, ModeDeclare)
-	u = user(t, url, Permissions{`^freeflow\.user.*`, `^(freeflow\.user.*|freeflow\.events(\.retry|\.dlx)?|amq\.default)$`, `^freeflow\.(user.*|events|events\.retry)$`})
+	u = with(Permissions{`^freeflow\.user.*`, `^(freeflow\.user.*|freeflow\.events(\.retry|\.dlx)?|amq\.default)$`, `^freeflow\.(user.*|events|events\.retry)$`})
 	if !atLeast43(t) { // which lets nobody see what he has no right on
 		fits(t, u, p, ModeDeclare)
 	}

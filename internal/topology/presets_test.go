@@ -225,16 +225,3 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 		})
 	}
 }
-
-// TestEveryPresetIsListed: the names the configuration knows are the ones that can be built.
-func TestEveryPresetIsListed(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter} {
-		if blueprints[name] == nil {
-			t.Errorf("%s cannot be built", name)
-		}
-	}
-	if n := len(blueprints); n != 5 {
-		t.Errorf("%d presets", n)
-	}
-}

@@ -79,7 +79,7 @@ func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
 	select {
 	case err := <-answered:
 		t.Fatalf("during the alarm: %v", err)
-	case <-time.After(3 * time.Second): // longer than any call may take
+	case <-time.After(1200 * time.Millisecond): // longer than any call may take
 	}
 	calm()
 	if err := <-answered; err != nil {

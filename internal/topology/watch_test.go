@@ -117,17 +117,8 @@ func TestWatch(t *testing.T) {
 func TestWatchOnRequest(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	p := build(t, Options{Service: brokertest.Name(t, "svc")})
+	p := build(t, Options{Service: "wms-cincout"})
 	fits(t, url, p, ModeDeclare)
-	t.Cleanup(func() {
-		ch := channel(t, url)
-		for _, q := range p.Queues {
-			_, _ = ch.QueueDelete(q.Name, false, false, false)
-		}
-		for _, x := range p.Exchanges {
-			_ = ch.ExchangeDelete(x.Name, false, false)
-		}
-	})
 	ask, looked := make(chan struct{}), make(chan struct{})
 	w := NewWatcher(WatchOptions{
 		Plan: p, Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
