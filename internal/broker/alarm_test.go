@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,19 +13,35 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-func TestPublishWhileTheBrokerIsBlocked(t *testing.T) {
+// TestAlarmsAndLimits is all that needs a node of its own, in one turn.
+func TestAlarmsAndLimits(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
-	url := brokertest.URL(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *brokertest.Node)
+	}{
+		{"publish", publishDuringAnAlarm},
+		{"many publish on a new connection", alarmLeavesNoCopiesBehind},
+		{"lane", laneDuringAnAlarm},
+		{"pipe", pipeDuringAnAlarm},
+		{"lane tries sizes", laneTriesSizes},
+		{"pipe tries sizes", pipeTriesSizes},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, node) })
+	}
+}
+
+func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	r := prometheus.NewRegistry()
-	o := options(url)
+	o := options(t)
 	o.Registerer = r
-	p := publisher(t, o)
-	q := queue(t)
+	p, q := publisher(t, o), queue(t)
 	if err := p.Publish(t.Context(), parked(q, "before")); err != nil {
 		t.Fatal(err)
 	}
 	calm := node.Alarm()
+	defer calm()
 	// A connection learns of the alarm by its first publish, of which the broker reads the beginning.
 	first := make(chan error, 1)
 	go func() { first <- p.Publish(within(t, time.Minute), parked(q, "first during")) }()
@@ -46,25 +63,23 @@ func TestPublishWhileTheBrokerIsBlocked(t *testing.T) {
 	if p.current().session.Generation() != 1 || value(t, r, "sidecar_amqp_blocked") != 0 {
 		t.Errorf("generation %d", p.current().session.Generation())
 	}
-	brokertest.WaitReady(t, url, q, 3)
+	brokertest.WaitReady(t, brokertest.URL(t), q, 3)
 }
 
 // While the alarm lasts, neither time running out nor many publishers may make new connections: on each the broker would
 // take one more copy when the alarm is over.
-func TestAlarmLeavesNoCopiesBehind(t *testing.T) {
-	t.Parallel()
-	node := brokertest.OwnNode(t)
-	url := brokertest.URL(t)
-	o := options(url)
-	o.Timeout = time.Second
+func alarmLeavesNoCopiesBehind(t *testing.T, node *brokertest.Node) {
+	o := options(t)
+	o.Timeout = 500 * time.Millisecond
 	q := queue(t)
 	calm := node.Alarm()
-	p := publisher(t, o) // connected during the alarm: it does not know yet
+	defer calm()
+	p := publisher(t, o) // connected during the alarm, which has not been reported to it
 	var wg sync.WaitGroup
 	var unknown atomic.Int64
 	for range 100 {
 		wg.Go(func() {
-			switch err := p.Publish(within(t, 2*time.Second), parked(q, "x")); {
+			switch err := p.Publish(within(t, time.Second), parked(q, "x")); {
 			case errors.Is(err, ErrUnknown):
 				unknown.Add(1)
 			case !errors.Is(err, ErrBlocked):
@@ -73,7 +88,7 @@ func TestAlarmLeavesNoCopiesBehind(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	time.Sleep(3 * time.Second) // longer than a call may take
+	time.Sleep(2 * o.Timeout) // longer than a call may take: nothing may happen
 	if !p.Blocked() || p.current().session.Generation() != 1 || unknown.Load() != 1 {
 		t.Errorf("blocked %v, generation %d, %d unknown", p.Blocked(), p.current().session.Generation(), unknown.Load())
 	}
@@ -81,5 +96,101 @@ func TestAlarmLeavesNoCopiesBehind(t *testing.T) {
 	brokertest.Eventually(t, 30*time.Second, "a publish after the alarm", func() bool {
 		return p.Publish(within(t, time.Minute), parked(q, "after")) == nil
 	})
-	brokertest.WaitReady(t, url, q, 2)
+	brokertest.WaitReady(t, brokertest.URL(t), q, 2)
+}
+
+// A connection to which the alarm was not reported learns of it by a question. It stays, it is good again when the alarm is
+// over, and nothing that was refused is published.
+func laneDuringAnAlarm(t *testing.T, node *brokertest.Node) {
+	queue := queue(t)
+	l := lane(t, options(t), "")
+	calm := node.Alarm()
+	defer calm()
+	session := l.publisher.current().session
+	for range 3 {
+		if err := publish(l, queue); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
+			t.Errorf("%v", err)
+		}
+	}
+	calm()
+	brokertest.Eventually(t, 30*time.Second, "the alarm is over", func() bool {
+		return l.Publish(within(t, 5*time.Second), publication(queue, "after")) == nil
+	})
+	wantBodies(t, queue, "after")
+	if l.publisher.current().session != session {
+		t.Error("the connection was given up")
+	}
+}
+
+// What the broker does not read is not waited for until the alarm is over, nor is a question.
+func pipeDuringAnAlarm(t *testing.T, node *brokertest.Node) {
+	queue := queue(t)
+	p, fresh := publisher(t, options(t)), publisher(t, options(t))
+	asking, c, other := pipe(t, p), pipe(t, p), pipe(t, fresh)
+	c.tried = 1
+	defer node.Alarm()()
+	r := &Receipt{}
+	sent := func(c *Pipe, n int) (err error) {
+		r, err = c.Send(t.Context(), numbered(queue, n))
+		return err
+	}
+	if err := sent(c, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wait(t.Context()); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrBlocked) {
+		t.Errorf("%v", err)
+	}
+	for i, c := range []*Pipe{c, asking, other} { // the last one is on a connection to which the alarm was not reported
+		if err := sent(c, 2); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
+			t.Errorf("pipe %d: %v", i, err)
+		}
+	}
+}
+
+// A body that is larger than all before it is tried first, as a larger one where the broker takes that.
+func laneTriesSizes(t *testing.T, node *brokertest.Node) {
+	node.MaxSize(3 << 20)
+	queue := queue(t)
+	l := lane(t, options(t), "")
+	sized := func(n int) error {
+		return l.Publish(within(t, 30*time.Second), publication(queue, strings.Repeat("x", n)))
+	}
+	for _, c := range []struct{ size, tried int }{
+		{0, leastTry}, {leastTry, leastTry}, {leastTry + 1, 2 * leastTry}, {paddedTry, paddedTry}, {paddedTry + 1, paddedTry + 1}, {3 << 20, 3 << 20}, {1, 3 << 20},
+	} {
+		if err := sized(c.size); err != nil || l.pipe.tried != c.tried {
+			t.Errorf("%d bytes: %v, %d were tried", c.size, err, l.pipe.tried)
+		}
+	}
+	if err := sized(3<<20 + 1); !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrRefused) {
+		t.Errorf("%v", err)
+	}
+	if l.apart.Load() != 0 {
+		t.Error("one that is too large sends the others apart")
+	}
+	node.MaxSize(100)
+	l = lane(t, options(t), "")
+	if err := sized(1); err != nil || l.pipe.tried != 1 {
+		t.Errorf("a broker that takes hardly anything: %v, %d were tried", err, l.pipe.tried)
+	}
+}
+
+// A message that the broker does not take is reported, and costs no other one its confirm.
+func pipeTriesSizes(t *testing.T, node *brokertest.Node) {
+	node.MaxSize(5000)
+	queue := queue(t)
+	c := pipe(t, publisher(t, options(t)))
+	var receipts []*Receipt
+	for i := range 12 {
+		msg := publication(queue, strings.Repeat("x", 10+i*500))
+		if i <= 9 {
+			receipts = append(receipts, send(t, c, msg))
+		} else if _, err := c.Send(t.Context(), msg); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "max size 5000") {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	for i, r := range receipts {
+		confirmed(t, r, false, i)
+	}
+	brokertest.WaitReady(t, brokertest.URL(t), queue, len(receipts))
 }

@@ -122,7 +122,7 @@ func TestContentReadsAsInTheLibrary(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	judge := newReader(t, plain)
 	var last texts
-	for range 3000 {
+	for range 1000 {
 		judged(t, &judge, randomContent(r), &last)
 	}
 }

@@ -52,9 +52,9 @@ func listen(t testing.TB, serve func(net.Conn)) string {
 
 func TestDialTriesEveryURL(t *testing.T) {
 	t.Parallel()
-	var out logs
-	o := options(deadURL(t), brokertest.URL(t))
-	o.Logger = out.logger()
+	var out brokertest.Log
+	o := options(t, deadURL(t), brokertest.URL(t))
+	o.Logger = out.Logger()
 	d := NewDialer(o)
 	for range 3 {
 		s, err := d.Dial(t.Context())
@@ -73,7 +73,7 @@ func TestDialTriesEveryURL(t *testing.T) {
 
 func TestDialUsesItsOwnConnection(t *testing.T) {
 	t.Parallel()
-	o := options("amqp://user:canary@broker.test:5000/")
+	o := options(t, "amqp://user:canary@broker.test:5000/")
 	var asked string
 	o.Connect = func(_ context.Context, addr string) (net.Conn, error) {
 		asked = addr
@@ -93,7 +93,7 @@ func TestDialBeginsWithAnotherURLEachTime(t *testing.T) {
 	count := func(n *atomic.Int64) func(net.Conn) {
 		return func(c net.Conn) { n.Add(1); _ = c.Close() }
 	}
-	d := NewDialer(options(listen(t, count(&first)), listen(t, count(&second)), brokertest.URL(t)))
+	d := NewDialer(options(t, listen(t, count(&first)), listen(t, count(&second)), brokertest.URL(t)))
 	for range 6 {
 		s, err := d.Dial(t.Context())
 		if err != nil {
@@ -119,9 +119,9 @@ func TestDialNamesTheReason(t *testing.T) {
 	}{
 		"refused":      {func(o *Options) { o.URLs = urls(deadURL(t)) }, causeNetwork, "refused"},
 		"no such host": {func(o *Options) { o.URLs = urls("amqp://user:canary@host.invalid/") }, causeNetwork, "host.invalid"},
-		"silent":       {func(o *Options) { o.URLs, o.Timeout = urls(silent), 100*time.Millisecond }, causeTimeout, "deadline"},
+		"silent":       {func(o *Options) { o.URLs, o.Timeout = urls(silent), time.Second }, causeTimeout, "deadline"},
 		"silent TLS": {func(o *Options) {
-			o.URLs, o.Timeout = urls(strings.Replace(silent, "amqp", "amqps", 1)), 100*time.Millisecond
+			o.URLs, o.Timeout = urls(strings.Replace(silent, "amqp", "amqps", 1)), time.Second
 		}, causeTimeout, "deadline"},
 		"closed at once":  {func(o *Options) { o.URLs = urls(slammed) }, causeNetwork, ""},
 		"another service": {func(o *Options) { o.URLs = urls(http) }, causeBroker, "does not speak AMQP"},
@@ -136,9 +136,10 @@ func TestDialNamesTheReason(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var out logs
-			o := options(url)
-			o.Logger = out.logger()
+			t.Parallel()
+			var out brokertest.Log
+			o := options(t)
+			o.Logger = out.Logger()
 			tt.change(&o)
 			_, err := NewDialer(o).Dial(t.Context())
 			if err == nil || causeOf(err) != tt.want || !strings.Contains(err.Error(), tt.text) {
@@ -160,7 +161,7 @@ func unreadable() (string, error) { return "", errors.New("gone") }
 
 func TestDialEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	o := options(listen(t, func(net.Conn) {}))
+	o := options(t, listen(t, func(net.Conn) {}))
 	o.Timeout = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
@@ -176,7 +177,7 @@ func TestCredentialsOverrideTheURL(t *testing.T) {
 	t.Parallel()
 	const password = "p@ss:w/rd% ?#"
 	user := brokertest.User(t, password)
-	o := options("amqp://nobody:wrong@" + strings.SplitN(brokertest.URL(t), "@", 2)[1])
+	o := options(t, "amqp://nobody:wrong@"+strings.SplitN(brokertest.URL(t), "@", 2)[1])
 	o.Username, o.Password = text(user), text(password)
 	o.Name, o.Version = brokertest.Name(t, "shown"), "1.2.3"
 	dial(t, o)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,31 +14,23 @@ import (
 func TestPipeGathers(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	p := publisher(t, options(url))
-	connected(t, p)
+	queue := queue(t)
+	p := publisher(t, options(t))
 	c := pipe(t, p)
-	defer c.Close()
 	c.Gather()
 	next := 0
-	send := func(n int) (receipts []*Receipt) {
+	many := func(n int) (receipts []*Receipt) {
 		t.Helper()
 		for range n {
-			r, err := c.Send(within(t, 30*time.Second), numbered(queue, next))
-			if err != nil {
-				t.Fatal(err)
-			}
-			receipts = append(receipts, r)
+			receipts = append(receipts, send(t, c, numbered(queue, next)))
 			next++
 		}
 		return receipts
 	}
 	wait := func(receipts []*Receipt) {
 		t.Helper()
-		for _, r := range receipts {
-			if err := r.Wait(within(t, 30*time.Second)); err != nil {
-				t.Fatal(err)
-			}
+		for i, r := range receipts {
+			confirmed(t, r, false, i)
 		}
 	}
 	kept := func(n int) {
@@ -50,48 +43,33 @@ func TestPipeGathers(t *testing.T) {
 		}
 	}
 	for range 2 { // the first goes alone: see Send
-		r := send(1)
+		r := many(1)
 		c.Flush()
 		wait(r)
 	}
 	kept(0)
-	first := send(20)
+	first := many(20)
 	kept(20)
 	c.Flush()
 	kept(0)
 	wait(first)
-	second := send(20)
+	second := many(20)
 	if err := p.Publish(within(t, 30*time.Second), parked(queue, "another")); err != nil { // on another channel
 		t.Fatal(err)
 	}
 	kept(0)
 	wait(second)
-	done := make(chan struct{})
-	third := make(chan *Receipt, 1000)
-	go func() {
-		defer close(done)
-		for r := range third {
-			if err := r.Wait(within(t, 30*time.Second)); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	for range 10 { // more than may be under way
-		for _, r := range send(100) {
-			third <- r
-		}
+	var waiting sync.WaitGroup
+	for range 5 { // more than may be under way
+		third := many(100)
+		waiting.Go(func() { wait(third) })
 	}
 	c.Flush()
-	close(third)
-	<-done
+	waiting.Wait()
 	brokertest.WaitReady(t, url, queue, next+1)
-	ch := brokertest.Channel(t, url)
 	seen := 0
 	for range next + 1 {
-		d, _, err := ch.Get(queue, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := brokertest.Get(t, url, queue, 10*time.Second)
 		if string(d.Body) == "another" {
 			continue
 		}
@@ -106,19 +84,12 @@ func TestPipeGathers(t *testing.T) {
 func TestFlushOnALostConnection(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	p := publisher(t, options(url))
-	connected(t, p)
+	queue := queue(t)
+	p := publisher(t, options(t))
 	c := pipe(t, p)
 	c.Gather()
-	r, err := c.Send(within(t, 30*time.Second), numbered(queue, 1))
-	if err != nil || r.Wait(t.Context()) != nil {
-		t.Fatal(err)
-	}
-	r, err = c.Send(within(t, 30*time.Second), numbered(queue, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	confirmed(t, send(t, c, numbered(queue, 1)), false, 1)
+	r := send(t, c, numbered(queue, 2))
 	_ = c.session.wire.raw.Close()
 	c.Flush()
 	if err := r.Wait(within(t, 30*time.Second)); !errors.Is(err, ErrUnknown) {

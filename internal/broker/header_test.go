@@ -19,12 +19,11 @@ func field(key string, kind byte, value ...byte) []byte {
 func container(content ...[]byte) []byte { return long(string(bytes.Join(content, nil))) }
 
 // nested is the value of an array of depth arrays, each in the other; the innermost holds inner.
-func nested(depth int, inner ...byte) []byte {
-	v := container(inner)
-	for range depth - 1 {
-		v = container(append([]byte{'A'}, v...))
+func nested(depth int, inner ...byte) (v []byte) {
+	for i := depth - 1; i > 0; i-- {
+		v = append(binary.BigEndian.AppendUint32(v, uint32(5*i+len(inner))), 'A')
 	}
-	return v
+	return append(v, container(inner)...)
 }
 
 // header is the payload of a content header frame with these entries, between other properties.
@@ -194,8 +193,7 @@ func wellFormed(payload []byte) bool {
 	}
 	var table, array func(b []byte) bool
 	value := func(b []byte) (int, bool) {
-		sizes := map[byte]int{'V': 0, 't': 1, 'b': 1, 'B': 1, 's': 2, 'u': 2, 'I': 4, 'i': 4, 'f': 4, 'D': 5, 'l': 8, 'L': 8, 'd': 8, 'T': 8}
-		if n, ok := sizes[b[0]]; ok {
+		if n, ok := fixedSizes[b[0]]; ok {
 			return 1 + n, 1+n <= len(b)
 		}
 		if !strings.ContainsRune("SxAF", rune(b[0])) || len(b) < 5 {

@@ -112,7 +112,7 @@ func (l *Lane) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 	}
 	defer l.leave()
 	r, err := l.pipe.send(ctx, pub)
-	if err != nil && l.pipe.ended() && errors.Is(err, ErrDisconnected) {
+	if l.pipe.ended() && errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrUnknown) {
 		err = fmt.Errorf("%w: %w", errEnded, err)
 	}
 	return r, err

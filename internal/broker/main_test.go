@@ -1,9 +1,7 @@
 package broker
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -17,32 +15,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// logs collects what is logged, to be searched for reasons and secrets.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-// options reach the broker at urls, quickly impatient.
-func options(urls ...string) Options {
-	return Options{
-		URLs: func() ([]string, error) { return urls, nil },
-		Name: "broker test", Timeout: 5 * time.Second,
+// options reach the broker at urls. Without one they reach the test's virtual host.
+func options(t testing.TB, at ...string) Options {
+	t.Helper()
+	if len(at) == 0 {
+		at = []string{brokertest.URL(t)}
 	}
+	return Options{
+		URLs: urls(at...), Name: "broker test", Timeout: 5 * time.Second, Backoff: 20 * time.Millisecond,
+		closeTimeout: 200 * time.Millisecond, blockedPatience: 200 * time.Millisecond, look: 10 * time.Millisecond,
+	}
+}
+
+// proxied reach the broker through a proxy.
+func proxied(t testing.TB) (*brokertest.Proxy, Options) {
+	t.Helper()
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	return proxy, options(t, proxy.URL(t, url))
 }
 
 func text(s string) func() (string, error) { return func() (string, error) { return s, nil } }
@@ -122,7 +112,7 @@ func next(t testing.TB, i *inbox) *Delivery {
 }
 
 // ended waits for a Done channel.
-func ended(t testing.TB, done <-chan struct{}, what string) {
+func ended[T any](t testing.TB, done <-chan T, what string) {
 	t.Helper()
 	select {
 	case <-done:
@@ -155,35 +145,15 @@ func reconnects(t testing.TB, r *prometheus.Registry, c cause) int {
 	return int(value(t, r, "sidecar_amqp_reconnects_total", "cause", string(c)))
 }
 
-// value is the sum of the metric's series that have the label, or of all of them.
 func value(t testing.TB, r *prometheus.Registry, name string, label ...string) float64 {
 	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var sum float64
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			match := len(label) == 0
-			for _, l := range m.GetLabel() {
-				match = match || l.GetName() == label[0] && l.GetValue() == label[1]
-			}
-			if match {
-				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return sum
+	return brokertest.Metric(t, r, name, label...)
 }
 
 func TestMetricsFollowTheContract(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	o := options()
+	o := options(t, "")
 	o.Registerer = r
 	NewDialer(o)
 	NewDialer(o) // the second connection of the same process

@@ -7,6 +7,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -21,6 +22,7 @@ const (
 
 	defaultTimeout   = 10 * time.Second
 	defaultHeartbeat = 10 * time.Second
+	defaultBackoff   = 500 * time.Millisecond
 
 	// writeTimeout ends a connection on which one write makes no progress: the broker stopped reading.
 	writeTimeout = 30 * time.Second
@@ -36,6 +38,7 @@ type Options struct {
 	Heartbeat time.Duration // whole seconds; 0 = 10 s. A heartbeat in the URL is ignored
 	Timeout   time.Duration // for each dial and each call to the broker; 0 = 10 s
 	Patience  time.Duration // for each call, where that is more than Timeout: a queue may be busy with itself
+	Backoff   time.Duration // the longest first pause before another connection is tried; 0 = 500 ms
 	Name      string        // the connection's name in the broker's own tools
 	Version   string        // our version, for the same place
 	Logger    *slog.Logger  // nil = silent
@@ -46,6 +49,8 @@ type Options struct {
 	// Registerer takes the metrics; nil = none. Dialers with the same Registerer share one set: they are the
 	// connections of one process.
 	Registerer prometheus.Registerer
+
+	closeTimeout, blockedPatience, look time.Duration // tests set them; 0 = the constants of these names
 }
 
 // TLSOptions are PEM files, read again on every dial; "" = the system's authorities, no client certificate, and the
@@ -62,6 +67,10 @@ func (o *Options) setDefaults() {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
+	o.Backoff = cmp.Or(o.Backoff, defaultBackoff)
+	o.closeTimeout = cmp.Or(o.closeTimeout, closeTimeout)
+	o.blockedPatience = cmp.Or(o.blockedPatience, blockedPatience)
+	o.look = cmp.Or(o.look, look)
 	if o.Connect == nil {
 		o.Connect = dialTCP
 	}

@@ -21,7 +21,25 @@ func pipe(t testing.TB, p *Publisher) *Pipe {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
 	return c
+}
+
+func send(t testing.TB, c *Pipe, pub *Publication) *Receipt {
+	t.Helper()
+	r, err := c.Send(within(t, 30*time.Second), pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// confirmed waits for a message that must be returned as unroutable, or must not.
+func confirmed(t testing.TB, r *Receipt, returned bool, what ...any) {
+	t.Helper()
+	if err := r.Wait(within(t, 30*time.Second)); errors.Is(err, ErrUnroutable) != returned || !returned && err != nil {
+		t.Errorf("message %v: %v", what, err)
+	}
 }
 
 func numbered(key string, n int) *Publication {
@@ -31,159 +49,77 @@ func numbered(key string, n int) *Publication {
 // TestPipeKeepsOrder: many messages under way at once arrive in their order, each confirmed.
 func TestPipeKeepsOrder(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	o := options(url)
+	q := queue(t)
+	o := options(t)
 	o.Registerer = prometheus.NewRegistry()
 	c := pipe(t, publisher(t, o))
-	defer c.Close()
-	const n = 1000
-	receipts := make(chan *Receipt, n)
-	failed := make(chan error, n)
-	go func() {
-		defer close(failed)
-		for r := range receipts {
-			failed <- r.Wait(within(t, 30*time.Second))
-		}
-	}()
+	const n = pipeWindow + 50
+	var waiting sync.WaitGroup
 	for i := range n {
-		r, err := c.Send(t.Context(), numbered(queue, i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		receipts <- r
+		r := send(t, c, numbered(q, i))
+		waiting.Go(func() { confirmed(t, r, false, i) })
 	}
-	close(receipts)
-	for err := range failed {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	waiting.Wait()
 	for i := range n {
-		if d := brokertest.Get(t, url, queue, 10*time.Second); d.MessageId != fmt.Sprint(i) || d.DeliveryMode != amqp.Persistent {
+		if d := brokertest.Get(t, brokertest.URL(t), q, 10*time.Second); d.MessageId != fmt.Sprint(i) || d.DeliveryMode != amqp.Persistent {
 			t.Fatalf("message %d is %s", i, d.MessageId)
 		}
-		if i == 20 {
-			break
-		}
 	}
 }
 
-// TestPipeTellsWhatCameBack: of many under way exactly those that found no queue failed, also when others are like them.
-func TestPipeTellsWhatCameBack(t *testing.T) {
+// TestPipeReportsReturns: of many messages under way exactly those without a queue fail, also when others have the same content,
+// and in whatever order their confirms are waited for.
+func TestPipeReportsReturns(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	nowhere := brokertest.Name(t, "nowhere")
-	c := pipe(t, publisher(t, options(url)))
-	defer c.Close()
-	headers := func(i int) amqp.Table {
+	q := queue(t)
+	c := pipe(t, publisher(t, options(t)))
+	table := func(i int) amqp.Table {
 		return amqp.Table{"n": int32(i), "at": time.Unix(int64(i), 0), "list": []any{int64(1), "x"}, "t": amqp.Table{"b": []byte{1}}} //nolint:gosec // small
 	}
-	var receipts []*Receipt
-	for i := range 200 {
-		pub := numbered(queue, i%10) // the same id and body many times
-		pub.Msg.Headers = headers(i)
-		if i%7 == 3 {
-			pub.Key = nowhere
-		}
-		r, err := c.Send(t.Context(), pub)
-		if err != nil {
-			t.Fatal(err)
-		}
-		receipts = append(receipts, r)
-	}
-	for i, r := range receipts {
-		if err := r.Wait(within(t, 30*time.Second)); errors.Is(err, ErrUnroutable) != (i%7 == 3) || i%7 != 3 && err != nil {
-			t.Errorf("message %d: %v", i, err)
-		}
-	}
-}
-
-// TestPipeTellsAllOfTheSame: of messages that nothing tells apart each one that came back says so, whichever is asked first.
-func TestPipeTellsAllOfTheSame(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	c := pipe(t, publisher(t, options(url)))
-	defer c.Close()
-	nowhere := brokertest.Name(t, "nowhere")
-	var receipts []*Receipt
-	for i := range 200 {
-		pub := &Publication{Key: nowhere}
-		if i%4 == 3 {
-			pub = &Publication{Key: queue}
-		}
-		r, err := c.Send(t.Context(), pub)
-		if err != nil {
-			t.Fatal(err)
-		}
-		receipts = append(receipts, r)
-	}
-	for i, r := range receipts {
-		if err := r.Wait(within(t, 30*time.Second)); errors.Is(err, ErrUnroutable) != (i%4 != 3) || i%4 == 3 && err != nil {
-			t.Errorf("message %d: %v", i, err)
-		}
-	}
-}
-
-// TestPipeTellsTwins: of messages that are the same to the last byte as many are told to be unroutable as were, and no others,
-// in whatever order their confirms are waited for.
-func TestPipeTellsTwins(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	nowhere := brokertest.Name(t, "nowhere")
-	c := pipe(t, publisher(t, options(url)))
-	defer c.Close()
-	for range 10 {
-		var waiting sync.WaitGroup
-		for i := range 200 {
-			pub := numbered(queue, i)
-			if i%2 == 1 {
-				pub = numbered(nowhere, 0)
-			}
-			r, err := c.Send(t.Context(), pub)
-			if err != nil {
-				t.Fatal(err)
-			}
-			waiting.Go(func() {
-				if err := r.Wait(within(t, 30*time.Second)); errors.Is(err, ErrUnroutable) != (i%2 == 1) || i%2 == 0 && err != nil {
-					t.Errorf("message %d: %v", i, err)
+	for name, message := range map[string]func(i int) *Publication{
+		"other headers": func(i int) *Publication {
+			pub := numbered(q, i%10) // the same id and body many times
+			pub.Msg.Headers = table(i)
+			return pub
+		},
+		"all the same":               func(int) *Publication { return &Publication{Key: q} },
+		"the returned ones the same": func(i int) *Publication { return numbered(q, i*(i%4/3)) },
+	} {
+		for _, inOrder := range []bool{true, false, false} {
+			var receipts []*Receipt
+			for i := range 200 {
+				pub := message(i)
+				if i%4 != 3 {
+					pub.Key = "missing"
 				}
-			})
+				receipts = append(receipts, send(t, c, pub))
+			}
+			var waiting sync.WaitGroup
+			for i, r := range receipts {
+				waiting.Go(func() { confirmed(t, r, i%4 != 3, name, i) })
+				if inOrder {
+					waiting.Wait()
+				}
+			}
+			waiting.Wait()
 		}
-		waiting.Wait()
 	}
 }
 
 // TestPipeKnowsEveryHeader: what a header value is does not matter for whose return it is.
 func TestPipeKnowsEveryHeader(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	c := pipe(t, publisher(t, options(url)))
-	defer c.Close()
+	queue := queue(t)
+	c := pipe(t, publisher(t, options(t)))
 	for _, v := range []any{
 		nil, true, false, byte(1), int8(-1), int16(-2), int32(-3), int64(math.MinInt64), 4, uint16(5), uint32(6), float32(0.1), 0.1, -0.0,
 		amqp.Decimal{Scale: 2, Value: -7}, "", "x", []byte{}, []byte{0}, time.Time{}, time.Now(), amqp.Table{}, amqp.Table(nil), amqp.Table{"a": nil}, []any{}, []any(nil), []any{nil, []any{}},
 	} {
-		lost, there := numbered(brokertest.Name(t, "nowhere"), 1), numbered(queue, 1)
+		lost := numbered("missing", 1)
 		lost.Msg.Headers, lost.Msg.Timestamp = amqp.Table{"h": v}, time.Now()
-		var receipts []*Receipt
-		for _, pub := range []*Publication{lost, there} {
-			r, err := c.Send(t.Context(), pub)
-			if err != nil {
-				t.Fatal(err)
-			}
-			receipts = append(receipts, r)
-		}
-		if err := receipts[0].Wait(within(t, 30*time.Second)); !errors.Is(err, ErrUnroutable) {
-			t.Errorf("%T %v: %v", v, v, err)
-		}
-		if err := receipts[1].Wait(within(t, 30*time.Second)); err != nil {
-			t.Errorf("beside %T %v: %v", v, v, err)
-		}
+		first, second := send(t, c, lost), send(t, c, numbered(queue, 1))
+		confirmed(t, first, true, v)
+		confirmed(t, second, false, "beside", v)
 	}
 }
 
@@ -218,23 +154,15 @@ func TestPipeDoesNotGuess(t *testing.T) {
 // TestPipeEnds: a channel that the broker closes, a connection that breaks, and a message that cannot be written.
 func TestPipeEnds(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	proxy := brokertest.NewProxy(t, url)
-	p := publisher(t, options(proxy.URL(t, url)))
+	queue := queue(t)
+	proxy, o := proxied(t)
+	p := publisher(t, o)
 	c := pipe(t, p)
 	if _, err := c.Send(t.Context(), &Publication{Key: queue, Msg: amqp.Publishing{Headers: amqp.Table{"x": struct{}{}}}}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a header of no AMQP type: %v", err)
 	}
-	first, err := c.Send(t.Context(), numbered(queue, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Wait(t.Context()); err != nil {
-		t.Errorf("the first: %v", err)
-	}
-	missing := &Publication{Exchange: brokertest.Name(t, "missing"), Key: queue}
-	r, err := c.Send(t.Context(), missing)
+	confirmed(t, send(t, c, numbered(queue, 1)), false, "the first")
+	r, err := c.Send(t.Context(), &Publication{Exchange: "missing", Key: queue})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +180,7 @@ func TestPipeEnds(t *testing.T) {
 	proxy.Stall(brokertest.Both)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	r, err = c.Send(ctx, numbered(queue, 3))
-	if err != nil {
+	if r, err = c.Send(ctx, numbered(queue, 3)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Wait(ctx); !errors.Is(err, ErrUnknown) {
@@ -266,36 +193,7 @@ func TestPipeEnds(t *testing.T) {
 	if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrDisconnected) {
 		t.Errorf("a broken connection: %v", err)
 	}
-	if _, err := NewPublisher(NewDialer(options(url))).Pipe(t.Context()); !errors.Is(err, ErrDisconnected) {
+	if _, err := NewPublisher(NewDialer(options(t))).Pipe(t.Context()); !errors.Is(err, ErrDisconnected) {
 		t.Errorf("never connected: %v", err)
-	}
-}
-
-// TestPipeInAnAlarm: what the broker does not read is not waited for until the alarm is over, nor is a question.
-func TestPipeInAnAlarm(t *testing.T) {
-	t.Parallel()
-	node := brokertest.OwnNode(t)
-	url := brokertest.URL(t)
-	queue := brokertest.Queue(t, url, brokertest.Name(t, "q"), nil)
-	p := publisher(t, options(url))
-	asking, c := pipe(t, p), pipe(t, p)
-	c.tried = 1
-	node.Alarm()
-	r, err := c.Send(t.Context(), numbered(queue, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Wait(t.Context()); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrBlocked) {
-		t.Errorf("%v", err)
-	}
-	if _, err := c.Send(t.Context(), numbered(queue, 2)); !errors.Is(err, ErrBlocked) {
-		t.Errorf("%v", err)
-	}
-	if _, err := asking.Send(t.Context(), numbered(queue, 3)); !errors.Is(err, ErrBlocked) {
-		t.Errorf("%v", err)
-	}
-	asking = pipe(t, publisher(t, options(url))) // nothing has told this connection
-	if _, err := asking.Send(t.Context(), numbered(queue, 4)); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
-		t.Errorf("%v", err)
 	}
 }

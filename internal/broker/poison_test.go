@@ -28,6 +28,7 @@ func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
 		"unsigned long deep": field("h", 'A', nested(5, 'L', 0, 0, 0, 0, 0, 0, 0, 1)...),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			q := queue(t)
 			raw := brokertest.DialRaw(t, url)
 			for _, h := range [][]byte{headers, field("good", 'I', 0, 0, 0, 1)} {
@@ -35,7 +36,7 @@ func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
 					t.Fatalf("the broker does not take it: %v", err)
 				}
 			}
-			sub, deliveries := subscribe(t, dial(t, options(url)), q, 10)
+			sub, deliveries := subscribe(t, dial(t, options(t)), q, 10)
 			bad, good := next(t, deliveries), next(t, deliveries)
 			if string(bad.Body) != "body" || len(bad.Headers) == 0 || good.Headers["good"] != int32(1) {
 				t.Errorf("bad %q with %d headers, good %v", bad.Body, len(bad.Headers), good.Headers)
@@ -64,7 +65,7 @@ func TestHeadersThatOutgrewTheFrameDoNotBlockTheQueue(t *testing.T) {
 	}
 	brokertest.Eventually(t, 30*time.Second, "dead-lettered", func() bool { return brokertest.Ready(t, url, wait) == 0 })
 	brokertest.Send(t, url, q, "good")
-	sub, deliveries := subscribe(t, dial(t, options(url)), q, 10)
+	sub, deliveries := subscribe(t, dial(t, options(t)), q, 10)
 	bad, good := next(t, deliveries), next(t, deliveries)
 	if string(good.Body) != "good" {
 		t.Errorf("got %q", good.Body)

@@ -10,10 +10,8 @@ import (
 
 func TestChannelThatOpensLateIsKept(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	p := publisher(t, options(proxy.URL(t, url)))
-	q := queue(t)
+	proxy, o := proxied(t)
+	p, q := publisher(t, o), queue(t)
 	proxy.Stall(brokertest.Down)
 	if err := p.Publish(within(t, 100*time.Millisecond), parked(q, "")); !errors.Is(err, ErrBusy) {
 		t.Errorf("got %v", err)
@@ -32,12 +30,9 @@ func TestChannelThatOpensLateIsKept(t *testing.T) {
 
 func TestSilenceWithoutAnAlarmEndsThePublishersSession(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	o := options(proxy.URL(t, url))
-	o.Timeout = 300 * time.Millisecond
-	p := publisher(t, o)
-	q := queue(t)
+	proxy, o := proxied(t)
+	o.Timeout = time.Second
+	p, q := publisher(t, o), queue(t)
 	s := p.current().session
 	proxy.Stall(brokertest.Down)
 	if err := p.Publish(within(t, time.Minute), parked(q, "")); !errors.Is(err, ErrDisconnected) {
@@ -54,10 +49,9 @@ func TestSilenceWithoutAnAlarmEndsThePublishersSession(t *testing.T) {
 // Behind the one that goes alone nobody waits longer than its own context, the session or the alarm allows.
 func TestWaitingForTheFirstAnswer(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
 	alone := func(t *testing.T) *pool {
 		t.Helper()
-		l := newPool(dial(t, options(url)))
+		l := newPool(dial(t, options(t)))
 		if _, err := l.enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,18 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// wantBodies takes what is in the queue, which must be these and no more.
+func wantBodies(t testing.TB, q string, want ...string) {
+	t.Helper()
+	var got []string
+	for range want {
+		got = append(got, string(brokertest.Get(t, brokertest.URL(t), q, 10*time.Second).Body))
+	}
+	if n := brokertest.Ready(t, brokertest.URL(t), q); n != 0 || !slices.Equal(got, want) {
+		t.Errorf("%q and %d more, want %q", got, n, want)
+	}
+}
+
 func parked(key string, body string) *Publication {
 	return &Publication{Kind: KindPark, Key: key, Msg: amqp.Publishing{
 		Headers: amqp.Table{"x-final-reason": "max_retries"}, Body: []byte(body), MessageId: "id",
@@ -56,10 +69,9 @@ func TestPublishConfirmed(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	r := prometheus.NewRegistry()
-	o := options(url)
+	o := options(t)
 	o.Registerer = r
-	p := publisher(t, o)
-	q := queue(t)
+	p, q := publisher(t, o), queue(t)
 	if err := p.Publish(t.Context(), parked(q, "hello")); err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +93,8 @@ func TestPublishConfirmed(t *testing.T) {
 func TestPublishMany(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	p := publisher(t, options(url))
-	q := queue(t)
-	const goroutines, each = 100, 20 // more than there are channels
+	p, q := publisher(t, options(t)), queue(t)
+	const goroutines, each = 50, 10 // more than there are channels
 	var wg sync.WaitGroup
 	var failed, returned atomic.Int64
 	for g := range goroutines {
@@ -109,8 +120,7 @@ func TestPublishMany(t *testing.T) {
 func TestPublishFailures(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
-	p := publisher(t, options(url))
-	q := queue(t)
+	p, q := publisher(t, options(t)), queue(t)
 	full := brokertest.Queue(t, url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
 	brokertest.Send(t, url, full, "occupies it")
 	huge := strings.Repeat("x", frameMax)
@@ -158,9 +168,7 @@ func TestPublishFailures(t *testing.T) {
 // What fits is measured as the library writes it: one byte more would close the connection.
 func TestPublishHeadersThatJustFit(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := publisher(t, options(url))
-	q := queue(t)
+	p, q := publisher(t, options(t)), queue(t)
 	room := func(n int) *Publication {
 		return &Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": strings.Repeat("x", n)}}}
 	}
@@ -204,10 +212,8 @@ func TestTableSizeIsTheLibrarys(t *testing.T) {
 
 func TestPublishWithoutAConnection(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	p := publisher(t, options(proxy.URL(t, url)))
-	q := queue(t)
+	proxy, o := proxied(t)
+	p, q := publisher(t, o), queue(t)
 	proxy.Refuse()
 	brokertest.Eventually(t, 10*time.Second, "not connected", func() bool { return !p.Connected() })
 	if err := p.Publish(t.Context(), parked(q, "")); !errors.Is(err, ErrDisconnected) || p.Blocked() {
@@ -220,35 +226,78 @@ func TestPublishWithoutAConnection(t *testing.T) {
 	}
 }
 
-func TestPublishCutBeforeTheConfirm(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	p := publisher(t, options(proxy.URL(t, url)))
-	q := queue(t)
-	if err := p.Publish(t.Context(), parked(q, "first")); err != nil {
+func channelOf(t *testing.T, p *Publisher) *pubChannel {
+	t.Helper()
+	c, err := p.current().take(within(t, time.Minute))
+	if err != nil {
 		t.Fatal(err)
 	}
-	proxy.Stall(brokertest.Down)
-	result := make(chan error, 1)
-	go func() { result <- p.Publish(t.Context(), parked(q, "second")) }()
-	brokertest.WaitReady(t, url, q, 2) // it arrived; only the confirm is held back
-	proxy.Cut()
-	if err := <-result; !errors.Is(err, ErrUnknown) {
-		t.Errorf("got %v", err)
+	return c
+}
+
+// TestUnknownIsNotSentAgain: a message whose confirm has not come may be in the queue. Nothing here sends it a second time:
+// not when its time is over, not when the connection is lost, and not on the next connection.
+func TestUnknownIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	type publish func(context.Context, *Publication) error
+	for name, way := range map[string]func(*testing.T, *Publisher) publish{
+		"publisher": func(t *testing.T, p *Publisher) publish {
+			for _, c := range []*pubChannel{channelOf(t, p), channelOf(t, p)} { // one more for a second attempt
+				p.current().put(c)
+			}
+			return p.Publish
+		},
+		"lane": func(_ *testing.T, p *Publisher) publish { return p.NewLane("").Publish },
+		"pipe": func(t *testing.T, p *Publisher) publish {
+			c := pipe(t, p)
+			return func(ctx context.Context, pub *Publication) error {
+				r, err := c.Send(ctx, pub)
+				if err != nil {
+					return err
+				}
+				return r.Wait(ctx)
+			}
+		},
+	} {
+		for _, cut := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, connection lost %t", name, cut), func(t *testing.T) {
+				t.Parallel()
+				proxy, o := proxied(t)
+				p, q := publisher(t, o), queue(t)
+				publish := way(t, p)
+				if err := publish(within(t, time.Minute), publication(q, "confirmed")); err != nil {
+					t.Fatal(err)
+				}
+				proxy.Stall(brokertest.Down)
+				ctx, cancel := context.WithCancel(within(t, time.Minute))
+				result := make(chan error, 1)
+				go func() { result <- publish(ctx, publication(q, "unknown")) }()
+				brokertest.WaitReady(t, brokertest.URL(t), q, 2) // it arrived; only the confirm is held back
+				if cut {
+					proxy.Cut()
+				} else {
+					cancel()
+				}
+				if err := <-result; !errors.Is(err, ErrUnknown) {
+					t.Errorf("got %v", err)
+				}
+				cancel()
+				proxy.Restore(t)
+				connected(t, p)
+				if err := p.Publish(within(t, time.Minute), publication(q, "after")); err != nil {
+					t.Error(err)
+				}
+				wantBodies(t, q, "confirmed", "unknown", "after")
+			})
+		}
 	}
-	proxy.Restore(t)
-	connected(t, p)
 }
 
 func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	o := options(proxy.URL(t, url))
+	proxy, o := proxied(t)
 	o.Timeout = 20 * time.Second
-	p := publisher(t, o)
-	q := queue(t)
+	p, q := publisher(t, o), queue(t)
 	if err := p.Publish(t.Context(), parked(q, "first")); err != nil {
 		t.Fatal(err)
 	}
@@ -269,10 +318,8 @@ func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
 // A broker that stops reading fills the socket, and the write stands still for as long as the broker likes.
 func TestPublishStuckInTheWrite(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	p := publisher(t, options(proxy.URL(t, url)))
-	q := queue(t)
+	proxy, o := proxied(t)
+	p, q := publisher(t, o), queue(t)
 	if err := p.Publish(within(t, time.Minute), parked(q, "first")); err != nil {
 		t.Fatal(err)
 	}
@@ -303,9 +350,7 @@ func TestPublishStuckInTheWrite(t *testing.T) {
 
 func TestPublishWaitsForAChannelNoLongerThanItsContext(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	p := publisher(t, options(proxy.URL(t, url)))
+	p := publisher(t, options(t))
 	for range maxChannels {
 		p.slots <- struct{}{}
 	}
@@ -316,10 +361,9 @@ func TestPublishWaitsForAChannelNoLongerThanItsContext(t *testing.T) {
 
 func TestPublisherStopsUnderLoad(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
 	q := queue(t)
 	for range 10 {
-		p := NewPublisher(NewDialer(options(url)))
+		p := NewPublisher(NewDialer(options(t)))
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = p.Run(ctx) })

@@ -36,11 +36,11 @@ func randomValue(r *rand.Rand, depth int) []byte {
 }
 
 func randomBytes(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
+	b := make([]byte, 0, n+7)
+	for len(b) < n {
+		b = binary.LittleEndian.AppendUint64(b, r.Uint64())
 	}
-	return b
+	return b[:n]
 }
 
 // randomTable is well-formed half of the time.
@@ -70,7 +70,7 @@ func TestWhateverTheBrokerTakesCanBeRead(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	taken := 0
 	raw := brokertest.DialRaw(t, url)
-	for range 600 {
+	for range 150 {
 		h := randomTable(r)
 		if len(h) > frameMax/2 {
 			continue
@@ -85,7 +85,7 @@ func TestWhateverTheBrokerTakesCanBeRead(t *testing.T) {
 	if taken == 0 {
 		t.Fatal("the broker took nothing: this proves nothing")
 	}
-	sub, deliveries := subscribe(t, dial(t, options(url)), q, 100)
+	sub, deliveries := subscribe(t, dial(t, options(t)), q, 100)
 	for range taken {
 		if err := sub.Ack(next(t, deliveries).DeliveryTag, false); err != nil {
 			t.Fatal(err)

@@ -24,6 +24,7 @@ type Session struct {
 	generation uint64
 	consumers  atomic.Uint64 // started so far
 	timeout    time.Duration
+	options    *Options // of its dialer
 
 	alarm     sync.Mutex
 	blocked   bool
@@ -37,7 +38,7 @@ type Session struct {
 
 func newSession(c *amqp.Connection, w *wire, d *Dialer) *Session {
 	s := &Session{
-		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), done: make(chan struct{}),
+		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), options: &d.o, done: make(chan struct{}),
 		unchanged: make(chan struct{}),
 	}
 	// Buffered: the library delivers these from its reading goroutine.
@@ -172,7 +173,7 @@ func (s *Session) Kill() { s.fail(errors.New("the session was killed")) }
 
 // Close says goodbye to the broker and ends the session. It never hangs: an unanswered goodbye ends after three seconds.
 func (s *Session) Close() {
-	timer := time.AfterFunc(closeTimeout, func() { kill(s.wire.raw) })
+	timer := time.AfterFunc(s.options.closeTimeout, func() { kill(s.wire.raw) })
 	defer timer.Stop()
 	s.closing.Store(true)
 	_ = s.conn.Close()

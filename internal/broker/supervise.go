@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	backoffFirst = 500 * time.Millisecond
 	backoffLimit = 10 * time.Second
 
 	// authFactor makes the pauses longer after a refused password: somebody has to change something, and too many tries
@@ -33,7 +32,7 @@ const (
 func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s *Session) error) error {
 	link := d.metrics.addLink()
 	defer d.metrics.removeLink(link)
-	backoff := newBackoff()
+	backoff := newBackoff(d.o.Backoff)
 	for {
 		credentials := d.credentials()
 		stood, err := superviseOnce(ctx, d, link, serve)
@@ -46,7 +45,7 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 		why := causeOf(err)
 		d.metrics.reconnect(why)
 		if stood > steady {
-			backoff = newBackoff()
+			backoff = newBackoff(d.o.Backoff)
 		}
 		pause, _ := backoff.Next()
 		if why == causeAuth {
@@ -93,18 +92,18 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(contex
 	return 0, err
 }
 
-// newBackoff doubles from half a second to ten seconds and takes a random part of that, so that the replicas of a
+// newBackoff doubles from first to ten seconds and takes a random part of that, so that the replicas of a
 // broker that came back do not arrive together.
-func newBackoff() retry.Backoff {
-	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(backoffFirst)))
+func newBackoff(first time.Duration) retry.Backoff {
+	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(first)))
 }
 
 // sleepUnlessChanged sleeps for pause at most: it ends as soon as the credentials are others than those that were refused.
 // A secret that is rotated a moment too late must not cost the pause that protects the account. It is false when ctx
 // ended first.
 func (d *Dialer) sleepUnlessChanged(ctx context.Context, pause time.Duration, refused []target) bool {
-	for ; pause > 0 && reflect.DeepEqual(d.credentials(), refused); pause -= look {
-		if !sleep(ctx, min(pause, look)) {
+	for ; pause > 0 && reflect.DeepEqual(d.credentials(), refused); pause -= d.o.look {
+		if !sleep(ctx, min(pause, d.o.look)) {
 			return false
 		}
 	}

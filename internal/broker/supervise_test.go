@@ -33,7 +33,7 @@ func TestReplacedCredentialsEndThePause(t *testing.T) {
 			var password atomic.Value
 			password.Store("old")
 			asked := make(chan struct{}, 100)
-			o := options("amqp://127.0.0.1:1")
+			o := options(t, "amqp://127.0.0.1:1")
 			o.Password = func() (string, error) {
 				asked <- struct{}{}
 				if unreadable && password.Load() == "old" {
@@ -63,7 +63,7 @@ func TestReplacedCredentialsEndThePause(t *testing.T) {
 
 func TestPauseEndsWithTheContext(t *testing.T) {
 	t.Parallel()
-	d := NewDialer(options("amqp://127.0.0.1:1"))
+	d := NewDialer(options(t, "amqp://127.0.0.1:1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if d.sleepUnlessChanged(ctx, 24*time.Hour, d.credentials()) {
@@ -76,10 +76,10 @@ func TestSuperviseReplacesALostSession(t *testing.T) {
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	r := prometheus.NewRegistry()
-	o := options(proxy.URL(t, url))
+	o := options(t, proxy.URL(t, url))
 	o.Registerer = r
-	var out logs
-	o.Logger = out.logger()
+	var out brokertest.Log
+	o.Logger = out.Logger()
 	sessions := make(chan *Session, 10)
 	stop := supervise(t, NewDialer(o), wait(sessions))
 	for i := range 3 {
@@ -112,7 +112,7 @@ func TestSuperviseWaitsForABrokerThatIsAway(t *testing.T) {
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	r := prometheus.NewRegistry()
-	o := options(proxy.URL(t, url))
+	o := options(t, proxy.URL(t, url))
 	o.Registerer = r
 	proxy.Refuse()
 	sessions := make(chan *Session, 1)
@@ -131,7 +131,7 @@ func TestSuperviseTakesACorrectedPassword(t *testing.T) {
 	var password atomic.Value
 	password.Store("wrong")
 	r := prometheus.NewRegistry()
-	o := options(brokertest.URL(t))
+	o := options(t)
 	o.Username, o.Registerer = text(user), r
 	o.Password = func() (string, error) { return password.Load().(string), nil }
 	sessions := make(chan *Session, 10)
@@ -152,7 +152,7 @@ func TestSuperviseTakesACorrectedPassword(t *testing.T) {
 
 func TestSuperviseEndsWhenServeIsDone(t *testing.T) {
 	t.Parallel()
-	d := NewDialer(options(brokertest.URL(t)))
+	d := NewDialer(options(t))
 	var s *Session
 	if err := Supervise(t.Context(), d, func(_ context.Context, got *Session) error { s = got; return nil }); err != nil {
 		t.Error(err)
@@ -165,7 +165,7 @@ func TestSuperviseEndsWhenServeIsDone(t *testing.T) {
 func TestSuperviseTriesAgainWhenServeFails(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	o := options(brokertest.URL(t))
+	o := options(t)
 	o.Registerer = r
 	rounds := 0
 	err := Supervise(t.Context(), NewDialer(o), func(context.Context, *Session) error {
@@ -183,7 +183,7 @@ func TestSuperviseTriesAgainWhenServeFails(t *testing.T) {
 func TestSuperviseDoesNotTakeALostSessionForDone(t *testing.T) {
 	t.Parallel()
 	rounds := 0
-	err := Supervise(t.Context(), NewDialer(options(brokertest.URL(t))), func(_ context.Context, s *Session) error {
+	err := Supervise(t.Context(), NewDialer(options(t)), func(_ context.Context, s *Session) error {
 		if rounds++; rounds == 1 {
 			s.Kill()
 		}
@@ -198,7 +198,7 @@ func TestSuperviseKeepsTheSessionWhileServeDrains(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
-	err := Supervise(ctx, NewDialer(options(brokertest.URL(t))), func(inner context.Context, s *Session) error {
+	err := Supervise(ctx, NewDialer(options(t)), func(inner context.Context, s *Session) error {
 		cancel(stopped)
 		<-inner.Done()
 		if !errors.Is(context.Cause(inner), stopped) {
@@ -217,7 +217,7 @@ func TestConnectedMeansAllConnections(t *testing.T) {
 	url := brokertest.URL(t)
 	proxy := brokertest.NewProxy(t, url)
 	r := prometheus.NewRegistry()
-	one, two := options(url), options(proxy.URL(t, url))
+	one, two := options(t), options(t, proxy.URL(t, url))
 	one.Registerer, two.Registerer = r, r
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -5,8 +5,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"sidecar/internal/brokertest"
 )
 
 // A peer that vanished while we wait to send is found by TCP_USER_TIMEOUT, one that vanished while we are silent by
@@ -47,7 +45,7 @@ func TestSocketGivesAVanishedPeerUp(t *testing.T) {
 
 func brokerAddr(t *testing.T) string {
 	t.Helper()
-	targets, err := NewDialer(options(brokertest.URL(t))).targets()
+	targets, err := NewDialer(options(t)).targets()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestTLSConsumes(t *testing.T) {
 	t.Parallel()
 	ca := brokertest.NewAuthority(t)
 	_, url := secure(t, ca.ServerConfig(t, "127.0.0.1"))
-	o := options(url)
+	o := options(t, url)
 	o.TLS.CAFile = ca.CAFile()
 	s := dial(t, o)
 	q := queue(t)
@@ -54,7 +54,7 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 	if err := os.WriteFile(noPEM, []byte("not a certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	certFile, keyFile := ca.Issue(t, "client")
+	certFile, _ := ca.Issue(t, "client")
 	_, otherKey := ca.Issue(t, "other client")
 	tests := map[string]struct {
 		url  string
@@ -73,10 +73,10 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 		"key of another":     {right, TLSOptions{CAFile: ca.CAFile(), CertFile: certFile, KeyFile: otherKey}, "match"},
 		"no TLS there":       {strings.Replace(brokertest.URL(t), "amqp://", "amqps://", 1), TLSOptions{CAFile: ca.CAFile()}, "TLS handshake"},
 	}
-	_ = keyFile
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := options(tt.url)
+			t.Parallel()
+			o := options(t, tt.url)
 			o.TLS = tt.tls
 			_, err := NewDialer(o).Dial(t.Context())
 			if err == nil || causeOf(err) != causeTLS || !strings.Contains(err.Error(), tt.text) {
@@ -84,7 +84,7 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 			}
 		})
 	}
-	o := options(wrongName)
+	o := options(t, wrongName)
 	o.TLS = TLSOptions{CAFile: ca.CAFile(), ServerName: "broker.example"}
 	dial(t, o)
 }
@@ -103,7 +103,7 @@ func TestClientCertificateRotatesBetweenDials(t *testing.T) {
 		return nil
 	}
 	_, url := secure(t, config)
-	o := options(url)
+	o := options(t, url)
 	o.TLS.CAFile = ca.CAFile()
 	if _, err := NewDialer(o).Dial(t.Context()); causeOf(err) != causeTLS {
 		t.Errorf("without a certificate: %v is %s", err, causeOf(err))
@@ -143,7 +143,7 @@ func TestCertificatesRotateUnderARunningSession(t *testing.T) {
 	}
 	proxy, url := secure(t, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return configs[now.Load()], nil }})
 	dir := t.TempDir()
-	o := options(url)
+	o := options(t, url)
 	o.TLS = TLSOptions{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
 	mount := func(from, to string) {
 		pem, err := os.ReadFile(from)
@@ -184,7 +184,7 @@ func TestSASLExternalLeavesTheCredentialsOut(t *testing.T) {
 		p = &peer{conn: c}
 		wg.Go(func() { p.serve("PLAIN EXTERNAL") })
 	})
-	o := options(url)
+	o := options(t, url)
 	o.External = true
 	s, err := NewDialer(o).Dial(t.Context())
 	if err != nil {

@@ -21,7 +21,7 @@ func (c *Pipe) Try(ctx context.Context, pub *Publication) error {
 	if c.session.Blocked() {
 		return ErrBlocked
 	}
-	stop := c.whileBlocked(blockedPatience, func() { c.session.fail(ErrBlocked) }) // it would not answer until the alarm is over
+	stop := c.whileBlocked(c.session.options.blockedPatience, func() { c.session.fail(ErrBlocked) }) // it would not answer until the alarm is over
 	defer stop()
 	return c.try(pub, func(name string, fn func() error) error { return c.session.Do(ctx, name, fn) })
 }

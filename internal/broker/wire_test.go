@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -13,13 +14,7 @@ import (
 
 // stream is a random sequence of frames and what the library should see of it.
 func stream(r *rand.Rand) (sent, want []byte) {
-	noise := func(n int) []byte {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = byte(r.Uint32())
-		}
-		return b
-	}
+	noise := func(n int) []byte { return randomBytes(r, n) }
 	for range 1 + r.IntN(40) {
 		kind, payload := byte(1), noise(r.IntN(300))
 		switch r.IntN(9) {
@@ -47,20 +42,29 @@ func stream(r *rand.Rand) (sent, want []byte) {
 	return sent, want
 }
 
+// inPieces is a connection on which sent arrives in pieces of these sizes, and then its end.
+func inPieces(sent []byte, size func() int) net.Conn {
+	client, server := net.Pipe()
+	go func() {
+		for rest := sent; len(rest) > 0; {
+			n := min(len(rest), size())
+			_, _ = server.Write(rest[:n])
+			rest = rest[n:]
+		}
+		_ = server.Close()
+	}()
+	return client
+}
+
+func whole() int { return math.MaxInt }
+
 func TestWireFiltersHoweverTheBytesArrive(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(25) {
+	for range 8 {
+		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 1))
 		sent, want := stream(r)
-		client, server := net.Pipe()
-		go func() {
-			for rest := sent; len(rest) > 0; {
-				n := min(len(rest), 1+rand.N(1+rand.N(100_000)))
-				_, _ = server.Write(rest[:n])
-				rest = rest[n:]
-			}
-			_ = server.Close()
-		}()
+		client := inPieces(sent, func() int { return 1 + rand.N(1+rand.N(100_000)) })
 		w := newWire(client, client, func(int) {})
 		var got bytes.Buffer
 		for {
@@ -87,11 +91,7 @@ func TestWireFiltersHoweverTheBytesArrive(t *testing.T) {
 func TestWireLetsForeignBytesThrough(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"AMQP\x00\x00\x09\x01", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x02\x00\x01\xff\xff\xff\xffabc", "\x02\x00"} {
-		client, server := net.Pipe()
-		go func() {
-			_, _ = server.Write([]byte(text))
-			_ = server.Close()
-		}()
+		client := inPieces([]byte(text), whole)
 		got, err := io.ReadAll(newWire(client, client, func(int) {}))
 		if err != nil || string(got) != text && len(text) >= frameHead {
 			t.Errorf("%q became %q, %v", text, got, err)
@@ -101,11 +101,7 @@ func TestWireLetsForeignBytesThrough(t *testing.T) {
 
 func TestWireReportsWhatItHid(t *testing.T) {
 	t.Parallel()
-	client, server := net.Pipe()
-	go func() {
-		_, _ = server.Write(frame(2, 1, header(field("deep", 'A', nested(99)...))))
-		_ = server.Close()
-	}()
+	client := inPieces(frame(2, 1, header(field("deep", 'A', nested(99)...))), whole)
 	hidden := 0
 	if _, err := io.ReadAll(newWire(client, client, func(n int) { hidden += n })); err != nil || hidden != 1 {
 		t.Errorf("hidden %d, %v", hidden, err)

@@ -3,6 +3,8 @@ package brokertest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,14 +22,71 @@ func Conn(t testing.TB, url string) *amqp.Connection {
 	return c
 }
 
-// Channel returns a channel in confirm mode on a connection of its own.
+// link is a connection that the helpers of one test share for one purpose and one URL.
+type link struct {
+	url   string
+	mu    sync.Mutex
+	conn  *amqp.Connection
+	polls *amqp.Channel
+}
+
+// links holds the links of the running tests by purpose, test name and URL.
+var links sync.Map
+
+// Polls and publishes have a link each: during an alarm the broker stops reading from a connection that publishes.
+func linkOf(t testing.TB, url, purpose string) *link {
+	key := purpose + " " + t.Name() + " " + url
+	l, found := links.LoadOrStore(key, &link{url: url})
+	if !found {
+		t.Cleanup(func() { links.Delete(key) })
+	}
+	return l.(*link)
+}
+
+// open returns a new channel, on a new connection if the last one has ended.
+func (l *link) open(t testing.TB) *amqp.Channel {
+	t.Helper()
+	for fresh := false; ; {
+		if l.conn == nil || l.conn.IsClosed() {
+			l.conn, fresh = Conn(t, l.url), true
+		}
+		ch, err := l.conn.Channel()
+		if err == nil {
+			return ch
+		}
+		if l.conn = nil; fresh {
+			t.Fatalf("open a channel: %v", err)
+		}
+	}
+}
+
+// poll runs a call on a channel of the test. A connection that ended since the last call is replaced; an answer of the broker
+// that ends only the channel is returned.
+func poll(t testing.TB, url string, call func(*amqp.Channel) error) error {
+	t.Helper()
+	l := linkOf(t, url, "polls")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for again := false; ; again = true {
+		if l.polls == nil || l.polls.IsClosed() {
+			l.polls = l.open(t)
+		}
+		err := call(l.polls)
+		answer, ok := errors.AsType[*amqp.Error](err)
+		if err == nil || again || ok && answer.Server && answer.Recover {
+			return err
+		}
+	}
+}
+
+// Channel returns a channel in confirm mode. The channels of a test are on one connection, which is closed when the test ends.
 func Channel(t testing.TB, url string) *amqp.Channel {
 	t.Helper()
-	ch, err := Conn(t, url).Channel()
-	if err == nil {
-		err = ch.Confirm(false)
-	}
-	if err != nil {
+	l := linkOf(t, url, "channels")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ch := l.open(t)
+	if err := ch.Confirm(false); err != nil {
 		t.Fatalf("open a channel: %v", err)
 	}
 	return ch
@@ -36,10 +95,19 @@ func Channel(t testing.TB, url string) *amqp.Channel {
 // Queue declares a durable queue that is deleted when the test ends, and returns its name.
 func Queue(t testing.TB, url, name string, args amqp.Table) string {
 	t.Helper()
-	if _, err := Channel(t, url).QueueDeclare(name, true, false, false, false, args); err != nil {
+	err := poll(t, url, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(name, true, false, false, false, args)
+		return err
+	})
+	if err != nil {
 		t.Fatalf("declare queue %q: %v", name, err)
 	}
-	t.Cleanup(func() { _, _ = Channel(t, url).QueueDelete(name, false, false, false) })
+	t.Cleanup(func() {
+		_ = poll(t, url, func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(name, false, false, false)
+			return err
+		})
+	})
 	return name
 }
 
@@ -76,12 +144,13 @@ func Send(t testing.TB, url, queue string, bodies ...string) {
 // Get takes one message from queue and acks it; it waits up to limit for one to be there.
 func Get(t testing.TB, url, queue string, limit time.Duration) amqp.Delivery {
 	t.Helper()
-	ch := Channel(t, url)
 	var d amqp.Delivery
-	Eventually(t, limit, "a message in "+queue, func() bool {
-		var ok bool
-		var err error
-		if d, ok, err = ch.Get(queue, true); err != nil {
+	Eventually(t, limit, "a message in "+queue, func() (ok bool) {
+		err := poll(t, url, func(ch *amqp.Channel) (err error) {
+			d, ok, err = ch.Get(queue, true)
+			return err
+		})
+		if err != nil {
 			t.Fatalf("get from %q: %v", queue, err)
 		}
 		return ok
@@ -92,49 +161,34 @@ func Get(t testing.TB, url, queue string, limit time.Duration) amqp.Delivery {
 // Ready counts the messages in queue that wait for a consumer; -1 when there is no such queue.
 func Ready(t testing.TB, url, queue string) int {
 	t.Helper()
-	q, ok := inspect(t, url, queue)
-	if !ok {
-		return -1
-	}
-	return q.Messages
+	return inspect(t, url, queue).Messages
 }
 
 // Consumers counts the consumers of queue; -1 when there is no such queue.
 func Consumers(t testing.TB, url, queue string) int {
 	t.Helper()
-	q, ok := inspect(t, url, queue)
-	if !ok {
-		return -1
-	}
-	return q.Consumers
+	return inspect(t, url, queue).Consumers
 }
 
 // WaitReady waits until queue holds exactly n ready messages.
 func WaitReady(t testing.TB, url, queue string, n int) {
 	t.Helper()
-	Eventually(t, 30*time.Second, "the wanted number of ready messages in "+queue, func() bool {
+	Eventually(t, 30*time.Second, fmt.Sprintf("%d ready messages in %s", n, queue), func() bool {
 		return Ready(t, url, queue) == n
 	})
 }
 
-func inspect(t testing.TB, url, queue string) (amqp.Queue, bool) {
+func inspect(t testing.TB, url, queue string) (q amqp.Queue) {
 	t.Helper()
-	c, err := amqp.Dial(url)
-	if err != nil {
-		t.Fatalf("connect to the broker: %v", err)
-	}
-	defer func() { _ = c.CloseDeadline(time.Now().Add(5 * time.Second)) }()
-	ch, err := c.Channel()
-	if err != nil {
-		t.Fatalf("open a channel: %v", err)
-	}
-	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-	var closed *amqp.Error
-	if errors.As(err, &closed) && closed.Code == amqp.NotFound {
-		return q, false
+	err := poll(t, url, func(ch *amqp.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	if closed, ok := errors.AsType[*amqp.Error](err); ok && closed.Code == amqp.NotFound {
+		return amqp.Queue{Messages: -1, Consumers: -1}
 	}
 	if err != nil {
 		t.Fatalf("inspect queue %q: %v", queue, err)
 	}
-	return q, true
+	return q
 }

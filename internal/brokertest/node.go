@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // node is one RabbitMQ that scripts/broker.sh has started.
@@ -121,14 +123,19 @@ func (n *Node) script(args ...string) string {
 // returned function is called.
 func (n *Node) Alarm() (calm func()) {
 	n.t.Helper()
-	n.n.must(n.t, watermark("0.0000001"))
+	n.watermark("0.0000001", true)
 	return n.calm
 }
 
-func (n *Node) calm() { n.t.Helper(); n.n.must(n.t, watermark("0.6")) }
+func (n *Node) calm() { n.t.Helper(); n.watermark("0.6", false) }
 
-func watermark(fraction string) string {
-	return "vm_memory_monitor:set_vm_memory_high_watermark(" + fraction + ")"
+// watermark returns when the connections have been told: the node does that after it has changed the setting.
+func (n *Node) watermark(fraction string, alarm bool) {
+	n.t.Helper()
+	n.n.must(n.t, "vm_memory_monitor:set_vm_memory_high_watermark("+fraction+")")
+	Eventually(n.t, 30*time.Second, "the memory alarm has changed", func() bool {
+		return n.n.must(n.t, "[] =/= [A || {{resource_limit, memory, _}, _} = A <- rabbit_alarm:get_alarms()]") == strconv.FormatBool(alarm)
+	})
 }
 
 // MaxSize makes the node refuse bodies larger than that, in bytes. Channels that are open already keep the limit that they

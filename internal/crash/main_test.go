@@ -1,46 +1,26 @@
 package crash
 
 import (
-	"bytes"
-	"log/slog"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // process is a sidecar of two workers on dir, as far as the guard is concerned.
 type process struct {
 	*Guard
-	log *lines
+	log *brokertest.Log
 }
 
 func begin(t *testing.T, dir string) process {
 	t.Helper()
-	log := &lines{}
-	g, err := Open(Options{Dir: dir, Queue: "q", Limit: 2, Workers: 2, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	log := &brokertest.Log{}
+	g, err := Open(Options{Dir: dir, Queue: "q", Limit: 2, Workers: 2, Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
@@ -19,7 +20,7 @@ import (
 func offline() *Server {
 	return New(Options{
 		Addr: "127.0.0.1:0", Exchanges: map[string]string{"default": "x"}, RoutingKeys: []string{"*"}, MaxBody: 1 << 10, MaxInflight: 4,
-		Publisher: broker.NewPublisher(broker.NewDialer(broker.Options{})), Logger: telemetry.NewLogger(new(lines), "info", "json"),
+		Publisher: broker.NewPublisher(broker.NewDialer(broker.Options{})), Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json"),
 	})
 }
 

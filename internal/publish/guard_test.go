@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
 )
 
@@ -62,7 +63,7 @@ func TestAnEmptyTokenLetsNobodyIn(t *testing.T) {
 func TestListenRefuses(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{"0.0.0.0:0": "there is no token", "127.0.0.1:99999": "listen for publishing"} {
-		s := New(Options{Addr: addr, Logger: telemetry.NewLogger(new(lines), "info", "json")})
+		s := New(Options{Addr: addr, Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json")})
 		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", addr, err)
 		}
@@ -73,7 +74,7 @@ func TestListenRefuses(t *testing.T) {
 // A listener that breaks is an error of Serve.
 func TestServeFails(t *testing.T) {
 	t.Parallel()
-	s := New(Options{Addr: "127.0.0.1:0", Logger: telemetry.NewLogger(new(lines), "info", "json")})
+	s := New(Options{Addr: "127.0.0.1:0", Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json")})
 	if _, err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestMetricsAreOurs(t *testing.T) {
 					t.Errorf("another %s was accepted", name)
 				}
 			}()
-			New(Options{Registerer: taken, Logger: telemetry.NewLogger(new(lines), "info", "json")})
+			New(Options{Registerer: taken, Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json")})
 		}()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,33 +39,9 @@ func (r *rig) wantPublished(what string, got reply) {
 	}
 }
 
-// metric is the value of a counter or the number of a histogram's observations.
 func (r *rig) metric(name string, labels ...string) float64 {
 	r.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		r.Fatal(err)
-	}
-	sum := 0.0
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			said := map[string]string{}
-			for _, l := range m.GetLabel() {
-				said[l.GetName()] = l.GetValue()
-			}
-			match := true
-			for i := 0; i < len(labels); i += 2 {
-				match = match && said[labels[i]] == labels[i+1]
-			}
-			if match {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return sum
+	return brokertest.Metric(r, r.registry, name, labels...)
 }
 
 func TestPublished(t *testing.T) {
@@ -332,20 +309,37 @@ func TestDisconnected(t *testing.T) {
 	}
 }
 
-// TestUnknown: sent, and no answer.
+// TestUnknown: a message and the items of a batch that were sent and got no answer are a 504, and the sidecar sends none of them
+// again.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
-	r := start(t, proxy.URL(t, brokertest.URL(t)), func(o *Options) { o.Timeout = 5 * time.Second })
-	r.wantPublished("before", r.post("/publish/default/k", "x"))
+	r := start(t, proxy.URL(t, brokertest.URL(t)), func(o *Options) { o.Timeout = 2 * time.Second })
+	r.wantPublished("before", r.post("/publish/default/k", "before"))
 	proxy.Stall(brokertest.Down)
-	got := r.post("/publish/default/k", "x", "Idempotency-Key", "k-1")
+	batch := make(chan reply)
+	go func() {
+		batch <- r.post("/publish:batch", `{"routing_key":"k","body":"item"}`+"\n"+`{"exchange":"other","routing_key":"k"}`+"\n"+`{"routing_key":"k","body":"item"}`, "Content-Type", "application/jsonl")
+	}()
+	got := r.post("/publish/default/k", "one", "Idempotency-Key", "k-1")
 	r.want("no answer", got, http.StatusGatewayTimeout, unknown, "may have been published. Send it again with the same Idempotency-Key")
+	for i, one := range r.results(<-batch) {
+		if i == 1 && one.Code != forbidden || i != 1 && (one.Status != http.StatusGatewayTimeout || one.Code != unknown || !strings.Contains(one.Detail, "may have been published")) {
+			t.Errorf("item %d: %+v", i, one)
+		}
+	}
 	proxy.Cut()
 	proxy.Restore(t)
 	brokertest.Eventually(t, 60*time.Second, "published again", func() bool {
-		return r.post("/publish/default/k", "x").StatusCode == http.StatusNoContent
+		return r.post("/publish/direct/"+r.queue, "after").StatusCode == http.StatusNoContent
 	})
+	sent := map[string]int{}
+	for d := ""; d != "after"; sent[d]++ {
+		d = string(r.get().Body)
+	}
+	if want := map[string]int{"before": 1, "one": 1, "item": 2, "after": 1}; !maps.Equal(sent, want) {
+		t.Errorf("the broker got %v, want %v", sent, want)
+	}
 }
 
 // TestAlarm: an alarm is an answer at once, also for a connection that has not been told of it, and nothing is published by

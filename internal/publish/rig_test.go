@@ -27,32 +27,14 @@ type rig struct {
 	ch                   *amqp.Channel
 	server               *Server
 	registry             *prometheus.Registry
-	log                  *lines
+	log                  *brokertest.Log
 	stop                 func()
-}
-
-// lines is what was logged.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // start serves until the test ends. via is the URL that the server connects to; "" is the broker's.
 func start(tb testing.TB, via string, change func(*Options)) *rig {
 	tb.Helper()
-	r := &rig{TB: tb, url: brokertest.URL(tb), registry: prometheus.NewRegistry(), log: new(lines)}
+	r := &rig{TB: tb, url: brokertest.URL(tb), registry: prometheus.NewRegistry(), log: new(brokertest.Log)}
 	r.exchange = brokertest.Name(tb, "x")
 	r.queue = brokertest.Queue(tb, r.url, brokertest.Name(tb, "q"), nil)
 	r.ch = brokertest.Channel(tb, r.url)
