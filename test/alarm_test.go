@@ -1,15 +1,19 @@
 package test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
-// TestMemoryAlarm is not parallel: the alarm stops every publisher of the broker. A connection that has published under
-// an alarm is no longer read, acks included, so the one that consumes must never publish.
+// TestMemoryAlarm: a connection that has published under an alarm is no longer read, acks included, so the one that consumes
+// must never publish.
 func TestMemoryAlarm(t *testing.T) {
 	t.Parallel()
+	node := brokertest.OwnNode(t)
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	gate := make(chan struct{})
 	sc.app.on("bad", answer{status: 500, gate: gate})
@@ -20,9 +24,7 @@ func TestMemoryAlarm(t *testing.T) {
 	s := sc.run()
 	sc.app.await("bad", 1)
 
-	calm := func() { ctl(t, "set_vm_memory_high_watermark", "0.4") }
-	ctl(t, "set_vm_memory_high_watermark", "0.0000001")
-	t.Cleanup(calm)
+	calm := node.Alarm()
 	close(gate)
 	for _, id := range good {
 		s.awaitOutcome(id, "ack")
@@ -46,9 +48,9 @@ func TestConnectionsClosedByAnOperator(t *testing.T) {
 	sc.app.on("bad", status(500))
 	s := sc.run()
 	closed := 0
-	for line := range strings.Lines(ctl(t, "-q", "list_connections", "pid", "client_properties")) {
-		if pid, rest, ok := strings.Cut(line, "\t"); ok && strings.Contains(rest, sc.service) {
-			ctl(t, "close_connection", pid, "operator")
+	for _, row := range brokertest.Rows(t, "connections", "pid", "client_properties") {
+		if strings.Contains(fmt.Sprint(row["client_properties"]), sc.service) {
+			brokertest.Eval(t, fmt.Sprintf("rabbit_networking:close_connection(list_to_pid(%q), \"operator\")", row["pid"]))
 			closed++
 		}
 	}

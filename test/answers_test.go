@@ -257,7 +257,6 @@ func TestRetryAfterWithTiers(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("RETRY_DELAYS", "300ms,2s,20s", "RETRY_DELAY", "")
 	tiers := []string{sc.retryQueue() + ".300ms", sc.retryQueue() + ".2s", sc.retryQueue() + ".20s"}
-	t.Cleanup(func() { sc.drop(tiers, nil) })
 	sc.app.on("busy", answer{status: 429, header: map[string]string{"Retry-After": "1"}}, status(200))
 	s := sc.run()
 	sc.send("busy")

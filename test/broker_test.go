@@ -2,40 +2,63 @@ package test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
-	"os/exec"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
-// broker is one test's own connection to RabbitMQ. Every call uses a channel of its own: a refused declare closes the
-// channel it was made on.
+// broker is a test's own connection to RabbitMQ, dialled again after it was lost. Every call uses a channel of its own: a
+// refused declare closes the channel it was made on.
 type broker struct {
 	t    testing.TB
+	url  string
+	mu   sync.Mutex
 	conn *amqp.Connection
+	poll *amqp.Channel // for look
 }
 
 func dialBroker(t testing.TB) *broker {
 	t.Helper()
-	conn, err := amqp.DialConfig(brokerURL, amqp.Config{Dial: amqp.DefaultDial(15 * time.Second), Heartbeat: 60 * time.Second})
-	if err != nil {
-		t.Fatalf("connect to AMQP_URL: %v", err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return &broker{t: t, conn: conn}
+	b := &broker{t: t, url: brokertest.URL(t)}
+	t.Cleanup(func() { b.close() })
+	_ = b.channel().Close()
+	return b
 }
 
-func (b *broker) channel() *amqp.Channel {
-	b.t.Helper()
-	ch, err := b.conn.Channel()
-	if err != nil {
-		b.t.Fatalf("open a channel: %v", err)
+func (b *broker) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn != nil {
+		_ = b.conn.CloseDeadline(time.Now().Add(5 * time.Second))
 	}
+}
+
+func (b *broker) open() (*amqp.Channel, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn == nil || b.conn.IsClosed() {
+		conn, err := amqp.DialConfig(b.url, amqp.Config{Dial: amqp.DefaultDial(15 * time.Second), Heartbeat: 60 * time.Second})
+		if err != nil {
+			return nil, err
+		}
+		b.conn = conn
+	}
+	return b.conn.Channel()
+}
+
+func (b *broker) channel() (ch *amqp.Channel) {
+	b.t.Helper()
+	eventually(b.t, "a channel to the broker", func() (ok bool) {
+		var err error
+		ch, err = b.open()
+		return err == nil
+	})
 	return ch
 }
 
@@ -77,12 +100,14 @@ func (b *broker) ready(queue string) int { n, _ := b.look(queue); return n }
 func (b *broker) consumers(queue string) int { _, n := b.look(queue); return n }
 
 func (b *broker) look(queue string) (ready, consumers int) {
-	ch, err := b.conn.Channel()
-	if err != nil {
-		return -1, -1
+	if b.poll == nil || b.poll.IsClosed() {
+		ch, err := b.open()
+		if err != nil {
+			return -1, -1
+		}
+		b.poll = ch
 	}
-	defer func() { _ = ch.Close() }()
-	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	q, err := b.poll.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if err != nil {
 		return -1, -1
 	}
@@ -132,25 +157,6 @@ func (b *broker) deleteExchange(name string) {
 	}
 }
 
-// drop removes objects without caring whether they exist, and exchanges only when nothing else is bound to them.
-func (b *broker) drop(queues, exchanges []string) {
-	if b.conn.IsClosed() {
-		b = dialBroker(b.t)
-	}
-	for _, q := range queues {
-		if ch, err := b.conn.Channel(); err == nil {
-			_, _ = ch.QueueDelete(q, false, false, false)
-			_ = ch.Close()
-		}
-	}
-	for _, e := range exchanges {
-		if ch, err := b.conn.Channel(); err == nil {
-			_ = ch.ExchangeDelete(e, true, false)
-			_ = ch.Close()
-		}
-	}
-}
-
 // declare declares the queue with those arguments and returns the broker's refusal: nil also proves that a queue of
 // the name has exactly the arguments that matter, because a broker refuses to redeclare with others.
 func (b *broker) declare(queue string, args amqp.Table) error {
@@ -177,68 +183,26 @@ func (b *broker) bind(queue, key, exchange string) {
 	}
 }
 
-// brokerAddr is host:port of AMQP_URL.
-func brokerAddr(t testing.TB) string {
-	t.Helper()
-	u, err := url.Parse(brokerURL)
-	if err != nil {
-		t.Fatal("AMQP_URL is not a URL")
-	}
-	if u.Port() == "" {
-		return u.Host + ":5672"
-	}
-	return u.Host
-}
-
-// brokerURLWith is AMQP_URL with its parts edited.
+// brokerURLWith is the URL of the test's virtual host with its parts edited.
 func brokerURLWith(t testing.TB, edit func(*url.URL)) string {
 	t.Helper()
-	u, err := url.Parse(brokerURL)
+	u, err := url.Parse(brokertest.URL(t))
 	if err != nil {
-		t.Fatal("AMQP_URL is not a URL")
+		t.Fatal("the broker's URL cannot be parsed")
 	}
 	edit(u)
 	return u.String()
 }
 
-func vhost(t testing.TB) string {
-	u, err := amqp.ParseURI(brokerURL)
-	if err != nil {
-		t.Fatal("AMQP_URL is not an AMQP URL")
-	}
-	return u.Vhost
+// brokerAddr is the broker's host:port.
+func brokerAddr(t testing.TB) (addr string) {
+	t.Helper()
+	brokerURLWith(t, func(u *url.URL) { addr = u.Host })
+	return addr
 }
 
-// ctl runs BROKER_CTL.
-func ctl(t testing.TB, args ...string) string {
+func brokerUser(t testing.TB) (name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, brokerCtl, args...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("rabbitmqctl %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
-// brokerScript runs a command of scripts/broker.sh on the broker.
-func brokerScript(t testing.TB, command string) {
-	t.Helper()
-	if out, err := exec.Command("../scripts/broker.sh", command, brokerDir).CombinedOutput(); err != nil {
-		t.Fatalf("broker.sh %s: %v\n%s", command, err, out)
-	}
-}
-
-// ctlRows runs a list command and decodes its JSON.
-func ctlRows(t testing.TB, args ...string) []map[string]any {
-	t.Helper()
-	out := ctl(t, append([]string{"-q", "--formatter", "json"}, args...)...)
-	var rows []map[string]any
-	if i := strings.Index(out, "["); i >= 0 {
-		if err := json.Unmarshal([]byte(out[i:]), &rows); err != nil {
-			t.Fatalf("rabbitmqctl %v printed %q: %v", args, out, err)
-		}
-	}
-	return rows
+	brokerURLWith(t, func(u *url.URL) { name = u.User.Username() })
+	return name
 }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,9 +23,10 @@ const appProcessEnv = "TEST_APP_PROCESS"
 // appProcess plays the user's service in a process of its own, so that it can be stopped, killed and told to end as the
 // kubelet does it.
 type appProcess struct {
-	t    testing.TB
-	addr string
-	cmd  *exec.Cmd
+	t     testing.TB
+	addr  string
+	cmd   *exec.Cmd
+	ended chan struct{}
 
 	mu  sync.Mutex
 	got map[string]int
@@ -42,30 +44,64 @@ func (a *appProcess) url() string { return "http://" + a.addr + "/" }
 
 func (a *appProcess) start() {
 	a.t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
+	if err := a.begin(); err != nil {
 		a.t.Fatal(err)
 	}
-	a.cmd = exec.Command(exe)
-	a.cmd.Env, a.cmd.Stderr, a.cmd.SysProcAttr = append(os.Environ(), appProcessEnv+"="+a.addr), os.Stderr, dieWithTest()
-	out, err := a.cmd.StdoutPipe()
-	if err != nil {
-		a.t.Fatal(err)
+}
+
+func (a *appProcess) begin() error {
+	cmd, ended := exec.Command(os.Args[0]), make(chan struct{})
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), appProcessEnv+"="+a.addr), os.Stderr, dieWithTest()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
 	}
-	if err := a.cmd.Start(); err != nil {
-		a.t.Fatal(err)
+	if err != nil {
+		return err
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "listening" {
-		a.t.Fatalf("the app process says %q", lines.Text())
+		return fmt.Errorf("the app process says %q", lines.Text())
 	}
+	a.cmd, a.ended = cmd, ended
 	go func() {
+		defer close(ended)
 		for lines.Scan() {
 			a.mu.Lock()
 			a.got[lines.Text()]++
 			a.mu.Unlock()
 		}
+		_ = cmd.Wait()
 	}()
+	return nil
+}
+
+// supervise starts the app again half a second after each of its deaths, which it counts, until the test ends.
+func (a *appProcess) supervise() *atomic.Int32 {
+	deaths := &atomic.Int32{}
+	stop, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-a.ended:
+			}
+			deaths.Add(1)
+			select { // as an orchestrator would: not at once
+			case <-stop:
+				return
+			case <-time.After(500 * time.Millisecond):
+			}
+			if err := a.begin(); err != nil {
+				a.t.Error(err)
+				return
+			}
+		}
+	}()
+	a.t.Cleanup(func() { close(stop); <-over })
+	return deaths
 }
 
 // receipts counts what the app has received of one id, in all its lives.
@@ -94,15 +130,15 @@ func (a *appProcess) signal(s syscall.Signal) {
 // kill is kill -9, also of a stopped process; twice does no harm.
 func (a *appProcess) kill() {
 	_ = a.cmd.Process.Kill()
-	_ = a.cmd.Wait()
+	<-a.ended
 }
 
 // wait waits until the app has ended by itself.
-func (a *appProcess) wait() { _ = a.cmd.Wait() }
+func (a *appProcess) wait() { <-a.ended }
 
-// runAppProcess is the other side: it prints the id of every message it receives and answers 200 after a few
-// milliseconds, never to the first receipt of an id that begins with "hang". SIGTERM ends it as a good web server ends:
-// nothing new is accepted, what has begun is answered.
+// runAppProcess is the other side: it prints the id of every message it receives and answers 200 after a few milliseconds
+// (50 if the id begins with "slow"), never to the first receipt of an id that begins with "hang"; over one that begins with
+// "bad" it dies. SIGTERM ends it as a good web server ends: nothing new is accepted, what has begun is answered.
 func runAppProcess(addr string) int {
 	l, err := listenWithin(patience, addr)
 	if err != nil {
@@ -121,6 +157,12 @@ func runAppProcess(addr string) int {
 		if strings.HasPrefix(id, "hang") && r.Header.Get("Amqp-Retry-Count") == "0" && r.Header.Get("Amqp-Redelivered") == "false" {
 			<-r.Context().Done()
 			return
+		}
+		switch {
+		case strings.HasPrefix(id, "bad"):
+			os.Exit(137)
+		case strings.HasPrefix(id, "slow"):
+			time.Sleep(45 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Millisecond)
 		w.WriteHeader(http.StatusOK)

@@ -2,9 +2,12 @@ package test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
 func TestVersion(t *testing.T) {
@@ -166,10 +169,7 @@ func TestDefinitionsCanBeImported(t *testing.T) {
 // node's sight, and standard input is not read everywhere.
 func importDefinitions(t testing.TB, json string) {
 	t.Helper()
-	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(json)
-	if out := ctl(t, "eval", `rabbit_definitions:import_raw(<<"`+quoted+`">>).`); !strings.Contains(out, "ok") {
-		t.Fatalf("import: %s", out)
-	}
+	brokertest.Eval(t, "ok = rabbit_definitions:import_raw(<<"+strconv.Quote(json)+">>)")
 }
 
 // TestCheck: 0 when it fits, 1 with the object and the fix when it does not, and it changes nothing.

@@ -114,7 +114,6 @@ func TestCrashesInEveryTopology(t *testing.T) {
 				p = list[4]
 				p.env = []string{"RETRY_DELAYS", "none", "RETRY_DELAY", "", "BINDINGS", sc.prefix + ".events:order.#"}
 			}
-			t.Cleanup(func() { sc.drop(append(p.queues, p.queue, p.dlq), append(p.xchange, p.exchange)) })
 			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", "classic").with(p.env...)
 			sc.app.on("bad", never(t))
 			s := sc.run()
@@ -236,5 +235,35 @@ func TestCrashJournalOnAFullDisk(t *testing.T) {
 	lines := log.find(func(e entry) bool { return e.is("crash journal not written") })
 	if len(lines) != 1 || lines[0].text("level") != "error" {
 		t.Errorf("%d lines, want one error:\n%s", len(lines), log.tail(20))
+	}
+}
+
+// TestMessageThatKillsTheApp: the app is a process that really ends, is away for a while and comes back. Its killer is
+// parked after the limit, long before its retries are used up; whoever was there is acked.
+func TestMessageThatKillsTheApp(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"classic", "quorum"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := guarded(t, 3, "CONCURRENCY", "4", "QUEUE_TYPE", queueType, "APP_HEALTH_INTERVAL", "100ms")
+			app := withAppProcess(t, sc)
+			deaths := app.supervise()
+			s := sc.run()
+			first, second := numbered("slow-a", 30), numbered("slow-b", 30)
+			sc.send(append(append(first, "bad"), second...)...)
+			d := sc.take(sc.dlq(), 1)[0]
+			h := d.Headers
+			if d.MessageId != "bad" || h["x-final-reason"] != "crash" || asInt(h["x-retry-crashes"]) < 3 || h["x-final-status-code"] != nil ||
+				!strings.HasPrefix(fmt.Sprint(h["x-final-error"]), "reset") || asInt(h["x-final-retry-count"]) != asInt(h["x-retry-crashes"])-1 {
+				t.Errorf("parked %s: %v", d.MessageId, h)
+			}
+			for _, id := range append(first, second...) {
+				s.awaitOutcome(id, "ack")
+			}
+			sc.settledAll(s, 0)
+			if n := int(deaths.Load()); n != app.receipts("bad") || n != asInt(h["x-retry-crashes"]) {
+				t.Errorf("%d deaths, %d receipts of the message, %v counted", n, app.receipts("bad"), h["x-retry-crashes"])
+			}
+		})
 	}
 }

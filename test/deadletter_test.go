@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // mover moves parked messages back as a careful tool does: take unacked, publish mandatory, wait for the confirm, ack. It
@@ -21,7 +23,7 @@ func newMover(t testing.TB) *mover {
 	t.Helper()
 	m := &mover{t: t}
 	dial := amqp.DefaultDial(15 * time.Second)
-	conn, err := amqp.DialConfig(brokerURL, amqp.Config{Dial: func(network, addr string) (_ net.Conn, err error) {
+	conn, err := amqp.DialConfig(brokertest.URL(t), amqp.Config{Dial: func(network, addr string) (_ net.Conn, err error) {
 		m.raw, err = dial(network, addr)
 		return m.raw, err
 	}})

@@ -141,7 +141,6 @@ func TestDeadLetterAPIOfTheSeed(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t)
 			p := presets(sc.prefix)[i]
-			t.Cleanup(func() { sc.drop(append(p.queues, p.queue, p.dlq), append(p.xchange, p.exchange)) })
 			sc.with("TOPOLOGY", p.name).with(p.env...).with("MAX_RETRIES", "0")
 			sc.app.otherwise(func(*delivery) answer { return status(500) })
 			s := sc.run()
@@ -467,7 +466,6 @@ func TestDeadLetterAPIWithoutAQueue(t *testing.T) {
 	sc := newScene(t)
 	p := sc.prefix
 	sc.with("TOPOLOGY", "dead-letter", "QUEUE", p+".q", "BINDINGS", p+":order.*", "DEAD_LETTER", "disabled")
-	t.Cleanup(func() { sc.drop([]string{p + ".q", p + ".q.retry"}, []string{p}) })
 	c := sc.run().api("")
 	for _, path := range []string{"/dlq", "/dlq/messages", "/dlq/groups", "/dlq/operations", "/admin/dlq/queues", "/admin/dlq/queues/" + p + ".q.dlq/messages"} {
 		c.want(404, "GET", path, "", nil)

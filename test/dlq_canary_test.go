@@ -126,7 +126,6 @@ func TestDLQCanaryThroughTheRetryQueue(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t)
 			p := presets(sc.prefix)[3]
-			t.Cleanup(func() { sc.drop(append(p.queues, p.queue, p.dlq), append(p.xchange, p.exchange)) })
 			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", queueType, "MAX_RETRIES", "1").with(p.env...).with("RETRY_DELAY", "2s")
 			sc.app.otherwise(func(d *delivery) answer {
 				if strings.HasPrefix(d.id, "bad") {

@@ -19,10 +19,6 @@ func TestDLQSharedByTwoServices(t *testing.T) {
 			sc.with(topology...)
 			audit.with(topology...).with("SERVICE", p+"-audit", "BINDINGS", p+".events:audit.*")
 			shared := p + ".events.dlq"
-			t.Cleanup(func() {
-				sc.drop([]string{p + ".svc", p + ".audit", p + ".svc.retry.300ms", p + ".audit.retry.300ms", shared},
-					[]string{p + ".events", p + ".events.retry", p + ".events.dlx"})
-			})
 			sc.app.otherwise(func(*delivery) answer { return status(409) })
 			audit.app.otherwise(func(*delivery) answer { return status(409) })
 			s, a := sc.run(), audit.run()

@@ -2,31 +2,30 @@ package test
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"sidecar/internal/brokertest"
 )
 
-// TestBrokerRestarts is not parallel: it takes the broker from everybody. The message in flight comes again, uncounted.
+// TestBrokerRestarts: the message in flight comes again, uncounted.
 func TestBrokerRestarts(t *testing.T) {
 	t.Parallel()
+	brokertest.OwnNode(t)
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	s := sc.run()
-	t.Cleanup(func() { ctl(t, "start_app") })
+	brokertest.CtlLater(t, "start_app")
 	for _, id := range numbered("m", 2) {
 		gate := make(chan struct{})
 		sc.app.on(id, answer{status: 200, gate: gate}, status(200))
 		sc.send(id)
 		sc.app.await(id, 1)
-		ctl(t, "stop_app")
+		brokertest.Ctl(t, "stop_app")
 		eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
 		close(gate)
-		ctl(t, "start_app")
-		sc.broker = dialBroker(t)
+		brokertest.Ctl(t, "start_app")
 		s.awaitReady()
 		if d := sc.app.await(id, 2)[1]; d.number("Amqp-Retry-Count") != 0 {
 			t.Errorf("%s was charged for the restart: Amqp-Retry-Count %s", id, d.header.Get("Amqp-Retry-Count"))
@@ -39,10 +38,11 @@ func TestBrokerRestarts(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestBrokerSuspended is not parallel either. A broker that stands still says nothing; when it wakes up it still has
-// the sidecar's old consumer, for a moment beside the new one.
+// TestBrokerSuspended: a broker that is frozen sends nothing; when it goes on it still has the sidecar's old consumer, for a
+// moment beside the new one.
 func TestBrokerSuspended(t *testing.T) {
 	t.Parallel()
+	node := brokertest.OwnNode(t)
 	sc := newScene(t).with("AMQP_HEARTBEAT", "1s", "MAX_RETRIES", "0", "CONCURRENCY", "4", "PREFETCH", "8").seed()
 	s := sc.run()
 	sc.warm(s, 4)
@@ -52,10 +52,9 @@ func TestBrokerSuspended(t *testing.T) {
 	ids := numbered("m", 40)
 	sc.send(ids...)
 	eventually(t, "four in flight", func() bool { return sc.app.total() == before+4 })
-	t.Cleanup(func() { brokerScript(t, "thaw") })
-	brokerScript(t, "freeze")
+	node.Freeze()
 	eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
-	brokerScript(t, "thaw")
+	node.Thaw()
 	s.awaitReady()
 	close(gate)
 	sc.app.awaitAll(ids...)
@@ -68,21 +67,20 @@ func TestBrokerSuspended(t *testing.T) {
 	}
 }
 
-// TestAlarmWhileEverythingFails is not parallel, like every alarm. More messages are to be parked than the window holds,
-// and the broker takes none: no more are taken. Afterwards each is parked, and once: but for the publish by which the
+// TestAlarmWhileEverythingFails: more messages are to be parked than the window holds, and the broker takes none: no more are
+// taken. Afterwards each is parked, and once: but for the publish by which the
 // sidecar learned of the alarm, which may have run out of time with the copy already there.
 func TestAlarmWhileEverythingFails(t *testing.T) {
 	t.Parallel()
+	node := brokertest.OwnNode(t)
 	const prefetch = 8
 	sc := newScene(t).with("MAX_RETRIES", "0", "CONCURRENCY", "4", "PREFETCH", fmt.Sprint(prefetch)).seed()
 	sc.app.otherwise(func(*delivery) answer { return status(409) }) // a 500 would let the breaker pause before
 	s := sc.run()
-	calm := func() { ctl(t, "set_vm_memory_high_watermark", "0.4") }
-	t.Cleanup(calm)
 	ids := numbered("m", 40)
 	sc.app.down()
 	sc.send(ids...)
-	ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	calm := node.Alarm()
 	sc.app.up()
 	eventually(t, "a failed park", func() bool { return s.metric("sidecar_park_failures_total") > 0 })
 	stays(t, time.Second, "up, and no more in hand than the window holds", func() bool {
@@ -124,13 +122,13 @@ func TestUserLosesAccess(t *testing.T) {
 	refusals := func() float64 { return s.metric("sidecar_amqp_reconnects_total", `cause="auth"`) }
 	lines := func() int { return len(s.log.find(func(e entry) bool { return e.text("cause") == "auth" })) }
 	for what, damage := range map[string]func(){
-		"another password": func() { ctl(t, "change_password", user.name, "canary-second") },
-		"no such user":     func() { ctl(t, "delete_user", user.name) },
+		"another password": func() { brokertest.Ctl(t, "change_password", user.name, "canary-second") },
+		"no such user":     func() { brokertest.Ctl(t, "delete_user", user.name) },
 	} {
 		before, said := refusals(), lines()
 		damage()
 		if what == "another password" {
-			ctl(t, "close_all_user_connections", user.name, "rotation")
+			brokertest.Ctl(t, "close_all_user_connections", user.name, "rotation")
 		}
 		eventually(t, what+": a refused login", func() bool { return refusals() > before })
 		if s.ready() || s.ended() || lines() <= said {
@@ -140,7 +138,7 @@ func TestUserLosesAccess(t *testing.T) {
 			put("canary-second")
 		} else {
 			put("canary-third")
-			ctl(t, "add_user", user.name, "canary-third")
+			brokertest.Ctl(t, "add_user", user.name, "canary-third")
 			user.may(".*", ".*", ".*")
 		}
 		s.awaitReady()
@@ -156,36 +154,21 @@ func TestUserLosesAccess(t *testing.T) {
 // TestVhostDeleted and made again, empty: the sidecar is back with its queues declared.
 func TestVhostDeleted(t *testing.T) {
 	t.Parallel()
-	name := "bb" + token()
-	create := func() {
-		ctl(t, "add_vhost", name)
-		ctl(t, "set_permissions", "-p", name, brokerUser(t), ".*", ".*", ".*")
-	}
-	create()
-	t.Cleanup(func() { ctl(t, "delete_vhost", name) })
 	sc := newScene(t)
-	at := brokerURLWith(t, func(u *url.URL) { u.Path = "/" + name })
-	s := sc.with("AMQP_URL", at).run()
-	ctl(t, "delete_vhost", name)
+	s := sc.run()
+	name := brokertest.VhostName(t)
+	brokertest.Ctl(t, "delete_vhost", name)
 	eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
 	eventually(t, "a refusal counted", func() bool { return s.metric("sidecar_amqp_reconnects_total", `cause="auth"`) > 0 })
 	if s.ended() {
 		t.Fatal("the sidecar ended")
 	}
-	create()
+	brokertest.Ctl(t, "add_vhost", name)
+	brokertest.Ctl(t, "set_permissions", brokerUser(t), ".*", ".*", ".*")
 	s.awaitReady()
-	conn, err := amqp.Dial(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	there := &broker{t: t, conn: conn}
-	there.publish(sc.exchange(), "order.created", message("m"))
+	sc.send("m")
 	sc.app.await("m", 1)
-	s.stop()
-	if n := there.ready(sc.queue()); n != 0 {
-		t.Errorf("%d messages left in the queue", n)
-	}
+	sc.settledAll(s, 0)
 }
 
 // TestQueueInExclusiveUse: somebody else consumes alone. The sidecar waits, not ready, and takes over when it may.

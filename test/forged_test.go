@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // forgedHistories are x-death and count headers that no broker wrote. Anybody who may publish can send them.
@@ -138,11 +140,11 @@ func TestTablesTheClientLibraryRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("MAX_RETRIES", "0").seed()
-			if err := publishRaw(t, sc.exchange(), "k", "odd", h); err != nil {
+			if err := brokertest.DialRaw(t, brokertest.URL(t)).Publish(sc.exchange(), "k", h, []byte("{}")); err != nil {
 				t.Logf("this broker refuses the message itself: %v", err)
 				return
 			}
-			sc.app.on("odd", status(500))
+			sc.app.on("", status(500)) // it has no message id
 			s := sc.run()
 			good := numbered("good", 10)
 			sc.send(good...)

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // linked puts a proxy between the scene's sidecar and the broker.
-func linked(t *testing.T, sc *scene) *proxy {
+func linked(t testing.TB, sc *scene) *proxy {
 	t.Helper()
 	p := newProxy(t, brokerAddr(t))
 	sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = p.addr }))
@@ -288,7 +290,7 @@ func TestWrongPasswordNeverExits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	u, _ := url.Parse(brokerURL)
+	u, _ := url.Parse(brokertest.URL(t))
 	right, _ := u.User.Password()
 	put("canary-wrong-password")
 	sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.User = nil }), "AMQP_USERNAME", brokerUser(t), "AMQP_PASSWORD_FILE", file)
@@ -345,7 +347,7 @@ func TestListOfBrokers(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()
 	dead := brokerURLWith(t, func(u *url.URL) { u.Host = freeAddr(t) })
-	sc.with("AMQP_URL", dead+","+brokerURL)
+	sc.with("AMQP_URL", dead+","+brokertest.URL(t))
 	sc.send("m")
 	s := sc.run()
 	sc.app.await("m", 1)
@@ -355,7 +357,7 @@ func TestListOfBrokers(t *testing.T) {
 // TestVhostSpellings: none, slash and the escaped slash.
 func TestVhostSpellings(t *testing.T) {
 	t.Parallel()
-	if vhost(t) != "/" {
+	if brokertest.VhostName(t) != "/" {
 		return // the three spellings below all mean the default vhost
 	}
 	for _, path := range []string{"", "/", "/%2f", "/%2F"} {

@@ -24,14 +24,15 @@ type outgoing struct {
 }
 
 func newOutgoing(t testing.TB, p *prometheusServer) *outgoing {
-	o := &outgoing{t: t, p: p, sc: newScene(t), db: postgrestest.New(t), broker: newProxy(t, brokerAddr(t)), addr: freeAddr(t)}
+	o := &outgoing{t: t, p: p, sc: newScene(t), db: postgrestest.New(t), addr: freeAddr(t)}
+	o.broker = linked(t, o.sc)
 	dsn, err := url.Parse(o.db.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.database = newProxy(t, dsn.Host)
 	dsn.Host = o.database.addr
-	o.sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = o.broker.addr }), "PUBLISH_ADDR", o.addr,
+	o.sc.with("PUBLISH_ADDR", o.addr,
 		"OUTBOX_DSN", dsn.String(), "OUTBOX_POLL_INTERVAL", "100ms", "OUTBOX_MAX_ATTEMPTS", "1")
 	o.sc.app.otherwise(func(*delivery) answer { return status(200) })
 	if code := launch(t, o.sc.env, "outbox", "migrate").exitCode(); code != 0 {
@@ -70,7 +71,6 @@ func (o *outgoing) use() {
 	if err := o.sc.declare(full, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}); err != nil {
 		o.t.Fatal(err)
 	}
-	o.t.Cleanup(func() { o.sc.drop([]string{full}, nil) })
 	o.insert("amq.default", full, 0)
 	o.insert("amq.default", full, 0)
 	o.insert("amq.default", o.sc.prefix+".nobody", 0)

@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // TestMetricsInUse: a real Prometheus scrapes sidecars to which everything happens. Every alert fires when it should, with
-// the names of what it is about, and every query of the dashboard has an answer. It is not parallel: a memory alarm stops
-// every publisher of the broker.
+// the names of what it is about, and every query of the dashboard has an answer.
 func TestMetricsInUse(t *testing.T) {
 	t.Parallel()
 	p := startPrometheus(t, impatient(t))
@@ -50,7 +50,7 @@ func TestMetricsInUse(t *testing.T) {
 	m.s.awaitReady()
 	m.load("it goes on", func() bool { return len(m.sc.app.seen("after")) > 0 })
 
-	m.alarm()
+	t.Run("alarm", func(t *testing.T) { alarm(t, p) })
 	if p.firing("NoConsumer", "queue", m.sc.queue()) {
 		t.Error("the alert NoConsumer fires although one consumes")
 	}
@@ -70,8 +70,9 @@ type mixed struct {
 }
 
 func newMixed(t *testing.T, p *prometheusServer) *mixed {
-	m := &mixed{t: t, p: p, sc: newScene(t).seed(), proxy: newProxy(t, brokerAddr(t))}
-	m.sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = m.proxy.addr }), "MAX_RETRIES", "2", "PARK_ON_STATUS", "422",
+	m := &mixed{t: t, p: p, sc: newScene(t).seed()}
+	m.proxy = linked(t, m.sc)
+	m.sc.with("MAX_RETRIES", "2", "PARK_ON_STATUS", "422",
 		"REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms", "CONCURRENCY", "4")
 	m.sc.app.otherwise(m.answer)
 	m.s = m.sc.run()
@@ -148,21 +149,22 @@ func (m *mixed) redrive() {
 	m.sc.app.otherwise(m.answer)
 }
 
-// alarm blocks the publishing connection while a message is to be parked.
-func (m *mixed) alarm() {
-	m.t.Helper()
+// alarm blocks the connection on which a message is to be parked.
+func alarm(t *testing.T, p *prometheusServer) {
+	node := brokertest.OwnNode(t)
+	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	gate := make(chan struct{})
-	m.sc.app.on("bad-alarm", answer{status: 422, gate: gate})
-	m.sc.send("bad-alarm")
-	m.sc.app.await("bad-alarm", 1)
-	calm := func() { ctl(m.t, "set_vm_memory_high_watermark", "0.4") }
-	ctl(m.t, "set_vm_memory_high_watermark", "0.0000001")
-	m.t.Cleanup(calm)
+	sc.app.on("bad", answer{status: 500, gate: gate}, status(500))
+	s := sc.run()
+	p.scrape(s.admin, map[string]string{"job": "shop/blocked", "namespace": "shop", "pod": "blocked-1"})
+	sc.send("bad")
+	sc.app.await("bad", 1)
+	calm := node.Alarm()
 	close(gate)
-	m.p.fires("BrokerBlocked", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue())
-	m.p.fires("ParkFailing", "queue", m.sc.queue(), "namespace", "shop", "severity", "critical")
+	p.fires("BrokerBlocked", "pod", "blocked-1", "namespace", "shop", "queue", sc.queue())
+	p.fires("ParkFailing", "queue", sc.queue(), "namespace", "shop", "severity", "critical")
 	calm()
-	m.s.awaitOutcome("bad-alarm", "park")
+	s.awaitOutcome("bad", "park")
 }
 
 // loop is a topology in which a script takes messages out of the retry queue and publishes them again, without what

@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // Queues as others have declared them, and what Dapr's component for RabbitMQ makes of its metadata.
@@ -41,7 +44,6 @@ func newMigration(t *testing.T, args amqp.Table, autoDelete bool) *migration {
 	m.queue = m.prefix + "-orders"
 	m.before, m.after = exampleProgram(t, "migration/before"), exampleProgram(t, "migration/after")
 	m.with("APP_URL", "http://"+m.appAddr+"/orders", "PARK_ON_STATUS", "422", "BINDINGS", m.queue+":")
-	t.Cleanup(func() { m.drop([]string{m.queue, m.scene.queue()}, []string{m.queue}) })
 	ch := m.channel()
 	defer func() { _ = ch.Close() }()
 	if err := ch.ExchangeDeclare(m.queue, "fanout", true, autoDelete, false, false, nil); err != nil {
@@ -54,12 +56,22 @@ func newMigration(t *testing.T, args amqp.Table, autoDelete bool) *migration {
 	return m
 }
 
-// exampleProgram builds a program of examples.
+var builtExamples sync.Map // of func() (string, error) by name
+
+// exampleProgram builds a program of examples, once.
 func exampleProgram(t *testing.T, name string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), filepath.Base(name))
-	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", out, "../examples/"+name).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, text)
+	once, _ := builtExamples.LoadOrStore(name, sync.OnceValues(func() (string, error) {
+		out := filepath.Join(workDir, strings.ReplaceAll(name, "/", "-"))
+		text, err := exec.Command("go", "build", "-o", out, "../examples/"+name).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("build %s: %w\n%s", name, err, text)
+		}
+		return out, err
+	}))
+	out, err := once.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
 }
@@ -75,7 +87,7 @@ func (m *migration) start(program, word string, args ...string) *sidecar {
 
 func (m *migration) startBefore() *sidecar {
 	m.t.Helper()
-	return m.start(m.before, "consuming", "-url", brokerURL, "-queue", m.queue)
+	return m.start(m.before, "consuming", "-url", brokertest.URL(m.t), "-queue", m.queue)
 }
 
 // order publishes orders 0 … n-1 of that name and returns the name's ids.
@@ -233,7 +245,7 @@ func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
 
 func queueNames(t *testing.T) (names []string) {
 	t.Helper()
-	for _, row := range ctlRows(t, "list_queues", "name") {
+	for _, row := range brokertest.Rows(t, "queues", "name") {
 		names = append(names, fmt.Sprint(row["name"]))
 	}
 	return names

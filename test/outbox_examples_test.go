@@ -2,7 +2,6 @@ package test
 
 import (
 	"encoding/json"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -126,8 +125,7 @@ func TestPublishExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t)
-			p := newProxy(t, brokerAddr(t))
-			sc.with("PUBLISH_ADDR", "127.0.0.1:0", "AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = p.addr }))
+			p := linked(t, sc.with("PUBLISH_ADDR", "127.0.0.1:0"))
 			s := sc.run()
 			address := s.log.find(func(e entry) bool { return e.is("listening") })[0].text("publish")
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
 )
 
@@ -58,10 +59,10 @@ func TestOutbox(t *testing.T) {
 // TestOutboxSurvivesRestarts: rows that are committed while the database or the broker comes and goes all arrive.
 func TestOutboxSurvivesRestarts(t *testing.T) {
 	t.Parallel()
-	server, own := postgrestest.Start(t), newOwnBroker(t)
+	node, server := brokertest.OwnNode(t), postgrestest.Start(t)
 	db := server.New()
 	db.Exec(outboxTable)
-	sc := newScene(t).with("OUTBOX_DSN", db.DSN, "AMQP_URL", own.url, "OUTBOX_POLL_INTERVAL", "100ms")
+	sc := newScene(t).with("OUTBOX_DSN", db.DSN, "OUTBOX_POLL_INTERVAL", "100ms")
 	s := sc.run()
 	ids := map[string]bool{}
 	insert := func() {
@@ -74,9 +75,9 @@ func TestOutboxSurvivesRestarts(t *testing.T) {
 	server.Restart()
 	_ = db.Fails(`SELECT 1`) // on the old connection
 	insert()
-	own.kill()
+	node.Kill()
 	insert()
-	own.start()
+	node.Start()
 	insert()
 	eventually(t, "all rows are marked", func() bool { return db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL`) == "0" })
 	eventually(t, "all messages have arrived", func() bool { return sc.app.different() >= len(ids) })

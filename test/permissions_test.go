@@ -4,9 +4,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
-// account is a broker user whose rights the test says.
+// account is a broker user with the password canary-password; its rights are all until the test sets others.
 type account struct {
 	t    testing.TB
 	name string
@@ -14,15 +16,12 @@ type account struct {
 
 func newAccount(t testing.TB) account {
 	t.Helper()
-	a := account{t, "bb" + token()}
-	ctl(t, "add_user", a.name, "canary-password")
-	t.Cleanup(func() { ctl(t, "delete_user", a.name) })
-	return a
+	return account{t, brokertest.User(t, "canary-password")}
 }
 
 func (a account) may(configure, write, read string) {
 	a.t.Helper()
-	ctl(a.t, "set_permissions", "-p", vhost(a.t), a.name, configure, write, read)
+	brokertest.Ctl(a.t, "set_permissions", a.name, configure, write, read)
 }
 
 // least gives the user what `sidecar plan --format permissions` asks for.
@@ -38,7 +37,7 @@ func (a account) least(env map[string]string) {
 	if r.code != 0 || len(rights) != 3 {
 		a.t.Fatalf("exit %d: %s", r.code, r.all())
 	}
-	if !strings.Contains(r.stdout, "rabbitmqctl set_permissions -p "+vhost(a.t)+" USER '"+rights["configure"]+"' '"+rights["write"]+"' '"+rights["read"]+"'") {
+	if !strings.Contains(r.stdout, "rabbitmqctl set_permissions -p "+brokertest.VhostName(a.t)+" USER '"+rights["configure"]+"' '"+rights["write"]+"' '"+rights["read"]+"'") {
 		a.t.Errorf("no command to copy:\n%s", r.stdout)
 	}
 	a.may(rights["configure"], rights["write"], rights["read"])
@@ -53,7 +52,6 @@ func TestLeastPrivilege(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t)
 			p := presets(sc.prefix)[i]
-			t.Cleanup(func() { sc.drop(append(p.queues, p.queue, p.dlq), append(p.xchange, p.exchange)) })
 			sc.with("TOPOLOGY", p.name).with(p.env...)
 			user := newAccount(t)
 			sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
@@ -132,11 +130,9 @@ func TestWriteRightTakenAway(t *testing.T) {
 func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1").seed()
-	user := "bb" + token()
-	ctl(t, "add_user", user, "canary-password")
-	t.Cleanup(func() { ctl(t, "delete_user", user) })
-	ctl(t, "set_permissions", "-p", vhost(t), user, "^$", `^(amq\.default|`+sc.prefix+`\..*)$`, "^"+sc.prefix+`\..*$`)
-	sc.with("AMQP_USERNAME", user, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
+	user := newAccount(t)
+	user.may("^$", `^(amq\.default|`+sc.prefix+`\..*)$`, "^"+sc.prefix+`\..*$`)
+	sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
 	s := sc.run()
 	sc.app.on("bad", status(500))
 	m := message("bad")

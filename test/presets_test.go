@@ -104,7 +104,6 @@ func TestEveryPreset(t *testing.T) {
 
 func exercise(t *testing.T, sc *scene, p preset, queueType string) {
 	t.Helper()
-	t.Cleanup(func() { sc.drop(append(p.queues, p.queue, p.dlq), append(p.xchange, p.exchange)) })
 	sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", queueType).with(p.env...)
 	sc.app.on("bad", status(500))
 	sc.app.on("late", status(500), status(200))
@@ -164,9 +163,6 @@ func TestForeignRetry(t *testing.T) {
 	p := sc.prefix
 	audit := newScene(t)
 	audit.with("SERVICE", p+"-audit", "TOPOLOGY", "topic-tiers", "RETRY_DELAYS", "300ms", "RETRY_DELAY", "", "BINDINGS", p+".events:#")
-	t.Cleanup(func() {
-		sc.drop([]string{p + ".svc", p + ".audit", p + ".svc.retry.300ms", p + ".audit.retry.300ms", p + ".events.dlq"}, []string{p + ".events", p + ".events.retry", p + ".events.dlx"})
-	})
 	sc.app.on("m", status(500), status(200))
 	s, a := sc.run(), audit.run()
 	sc.publish(p+".events", "svc.created", message("m"))
@@ -186,7 +182,6 @@ func TestDeadLetterDisabled(t *testing.T) {
 	sc := newScene(t)
 	p := sc.prefix
 	sc.with("TOPOLOGY", "dead-letter", "QUEUE", p+".q", "BINDINGS", p+":order.*", "DEAD_LETTER", "disabled", "MAX_RETRIES", "1")
-	t.Cleanup(func() { sc.drop([]string{p + ".q", p + ".q.retry"}, []string{p}) })
 	sc.app.on("bad", status(500))
 	s := sc.run()
 	sc.publish(p, "order.created", message("bad"), message("good"))
@@ -212,7 +207,6 @@ func TestNoTiersParksAtOnce(t *testing.T) {
 	sc := newScene(t)
 	p := sc.prefix
 	sc.with("TOPOLOGY", "delay-ladder", "BINDINGS", p+".events:order.#", "RETRY_DELAYS", "none", "RETRY_DELAY", "")
-	t.Cleanup(func() { sc.drop([]string{p + ".svc", p + ".svc.dlq"}, []string{p + ".events"}) })
 	sc.app.on("bad", status(500))
 	s := sc.run()
 	sc.publish(p+".events", "order.created", message("bad"))

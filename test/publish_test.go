@@ -12,10 +12,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"sidecar/internal/brokertest"
 )
 
 // publishing is a scene whose sidecar has the publish endpoint.
@@ -107,7 +108,6 @@ func TestPublishAnswers(t *testing.T) {
 	if err := sc.declare(full, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { sc.drop([]string{full}, nil) })
 	sc.with("PUBLISH_EXCHANGES", "missing="+missing+",queues=amq.default", "PUBLISH_ROUTING_KEYS", "orders.*,"+sc.prefix+"*", "PUBLISH_MAX_BODY", "64KiB")
 	s := sc.run()
 	s.refused("/publish/other/orders.a", "x", nil, 403, "forbidden")
@@ -140,7 +140,6 @@ func TestPublishMayNot(t *testing.T) {
 	if err := sc.declareExchange(secret, "fanout"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { sc.drop(nil, []string{secret}) })
 	user := newAccount(t)
 	user.may(".*", sc.prefix+`\.(main-exchange|dlq|retry|queue).*|amq\.default`, ".*")
 	sc.with("PUBLISH_EXCHANGES", "secret="+secret, "AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
@@ -171,8 +170,7 @@ func TestPublishToken(t *testing.T) {
 func TestPublishUnknown(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t).with("PUBLISH_TIMEOUT", "5s")
-	p := newProxy(t, brokerAddr(t))
-	sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = p.addr }))
+	p := linked(t, sc)
 	s := sc.run()
 	s.published("/publish/default/k", "x", nil)
 	thaw := p.mute()
@@ -190,22 +188,19 @@ func TestPublishUnknown(t *testing.T) {
 	s.stop()
 }
 
-// TestPublishInAnAlarm is not parallel: the alarm stops every publisher of the broker. 500 requests at once are all answered
-// with 503, and none of them is published later.
+// TestPublishInAnAlarm: 500 requests at once are all answered with 503, and none of them is published later.
 func TestPublishInAnAlarm(t *testing.T) {
 	t.Parallel()
+	node := brokertest.OwnNode(t)
 	sc := publishing(t)
 	s := sc.run()
 	s.published("/publish/default/k", "x", map[string]string{"Idempotency-Key": "before"})
 	sc.app.await("before", 1)
-	calm := func() { ctl(t, "set_vm_memory_high_watermark", "0.4") }
-	t.Cleanup(calm)
-	ctl(t, "set_vm_memory_high_watermark", "0.0000001")
+	calm := node.Alarm()
 	eventually(t, "the alarm is an answer", func() bool {
 		status, _, answer := s.send("/publish/default/k", "x", map[string]string{"Idempotency-Key": "first"})
 		return status == http.StatusServiceUnavailable && strings.Contains(answer, `"code":"blocked"`)
 	})
-	start := time.Now()
 	var all sync.WaitGroup
 	for range 500 {
 		all.Go(func() {
@@ -213,7 +208,6 @@ func TestPublishInAnAlarm(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("500 answers in %v", time.Since(start))
 	if status, _, body := s.do(http.MethodGet, s.endpoint, "/readyz", nil); status != http.StatusServiceUnavailable || !strings.Contains(body, "blocked") {
 		t.Errorf("/readyz: %d %s", status, body)
 	}
@@ -308,7 +302,6 @@ func TestPublishLeastPrivilege(t *testing.T) {
 	if err := sc.declareExchange(events, "fanout"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { sc.drop(nil, []string{events}) })
 	sc.bind(sc.queue(), "", events)
 	user := newAccount(t)
 	sc.with("PUBLISH_EXCHANGES", "events="+events+",queues=amq.default", "AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")

@@ -125,15 +125,6 @@ func TestEveryPropertyBecomesAHeader(t *testing.T) {
 	}
 }
 
-func brokerUser(t testing.TB) string {
-	t.Helper()
-	u, err := amqp.ParseURI(brokerURL)
-	if err != nil {
-		t.Fatal("AMQP_URL is not an AMQP URL")
-	}
-	return u.Username
-}
-
 func TestNoPropertyIsInvented(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()

@@ -6,14 +6,16 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // declared lists the queues and exchanges of the tests' vhost that begin with prefix.
 func declared(t *testing.T, prefix string) []string {
 	t.Helper()
 	var all []string
-	for _, what := range []string{"list_queues", "list_exchanges"} {
-		for _, row := range ctlRows(t, what, "-p", vhost(t), "name") {
+	for _, what := range []string{"queues", "exchanges"} {
+		for _, row := range brokertest.Rows(t, what, "name") {
 			if name, _ := row["name"].(string); strings.HasPrefix(name, prefix) {
 				all = append(all, name)
 			}

@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
-// scene is what most tests need: a service name nobody else uses, an app, and the environment that joins them.
+// scene is what most tests need: a service, an app, and the environment that joins them, in the test's virtual host.
 type scene struct {
 	*broker
 	t               testing.TB
@@ -19,23 +21,20 @@ type scene struct {
 	env             map[string]string
 }
 
-// newScene removes everything of the service from the broker when the test ends.
+// newScene uses a service name of its own: a test may have several.
 func newScene(t testing.TB) *scene {
 	t.Helper()
 	prefix := "bb" + token()
 	sc := &scene{broker: dialBroker(t), t: t, service: prefix + "-svc", prefix: prefix, app: newApp(t)}
 	sc.env = map[string]string{
 		"SIDECAR_SERVICE":      sc.service,
-		"SIDECAR_AMQP_URL":     brokerURL,
+		"SIDECAR_AMQP_URL":     brokertest.URL(t),
 		"SIDECAR_APP_URL":      sc.app.url(),
 		"SIDECAR_RETRY_DELAY":  "300ms",
 		"SIDECAR_ADMIN_ADDR":   "127.0.0.1:0",
 		"SIDECAR_CONTROL_ADDR": "127.0.0.1:0",
 		"SIDECAR_LOG_LEVEL":    "debug",
 	}
-	t.Cleanup(func() {
-		sc.drop([]string{sc.queue(), sc.retryQueue(), sc.dlq()}, []string{sc.exchange(), sc.retryExchange()})
-	})
 	return sc
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // surfaces gathers everything that leaves a sidecar and is not meant for the broker or the app, by name.
@@ -102,7 +104,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	}
 	_, spans := sink.seen()
 	out.add("spans", spans)
-	out.add("client properties", fmt.Sprint(ctlRows(t, "list_connections", "user", "client_properties")))
+	out.add("client properties", fmt.Sprint(brokertest.Rows(t, "connections", "user", "client_properties")))
 	s.signal(syscall.SIGQUIT) // no drain: the runtime writes all stacks and ends the process
 	s.exitCode()
 	if !s.log.mentions("SIGQUIT") {
@@ -122,10 +124,7 @@ func TestSecretsNeverShow(t *testing.T) {
 // withSecrets gives the scene a broker user of its own and every secret there is, one of them from a file.
 func withSecrets(t *testing.T, sc *scene, otlp string) {
 	t.Helper()
-	user := "bb" + token()
-	ctl(t, "add_user", user, "canary-amqp-password")
-	t.Cleanup(func() { ctl(t, "delete_user", user) })
-	ctl(t, "set_permissions", "-p", vhost(t), user, ".*", ".*", ".*")
+	user := brokertest.User(t, "canary-amqp-password")
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("canary-amqp-password\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,6 @@ func TestSendOnly(t *testing.T) {
 	if err := sc.declare(other, nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { sc.drop([]string{other}, nil) })
 	sc.bind(other, "", sc.exchange())
 	s := sc.run()
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // contractMetrics is the contract's list, type suffixes aside.
@@ -124,7 +126,7 @@ func TestOneLogLinePerSettledMessage(t *testing.T) {
 				t.Errorf("%s holds %s", name, canary)
 			}
 		}
-		if u := strings.SplitN(strings.TrimPrefix(brokerURL, "amqp://"), "@", 2); len(u) == 2 && strings.Contains(text, u[0]) {
+		if u := strings.SplitN(strings.TrimPrefix(brokertest.URL(t), "amqp://"), "@", 2); len(u) == 2 && strings.Contains(text, u[0]) {
 			t.Errorf("%s holds the broker's credentials", name)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // TestDeclaresTheSeedObjects exactly: the broker accepts another service's declarations of the same objects, which it
@@ -29,11 +31,11 @@ func TestDeclaresTheSeedObjects(t *testing.T) {
 	}
 }
 
-// checkArguments compares with what rabbitmqctl lists, to the last argument.
+// checkArguments compares with what the broker lists, to the last argument.
 func checkArguments(t *testing.T, want map[string]amqp.Table) {
 	t.Helper()
 	listed := map[string]bool{}
-	for _, row := range ctlRows(t, "-p", vhost(t), "list_queues", "name", "durable", "auto_delete", "exclusive", "arguments") {
+	for _, row := range brokertest.Rows(t, "queues", "name", "durable", "auto_delete", "exclusive", "arguments") {
 		queue, _ := row["name"].(string)
 		args, ok := want[queue]
 		if !ok {
@@ -43,7 +45,7 @@ func checkArguments(t *testing.T, want map[string]amqp.Table) {
 		if row["durable"] != true || row["auto_delete"] != false || row["exclusive"] == true {
 			t.Errorf("%s: %v", queue, row)
 		}
-		got := listedArguments(row["arguments"])
+		got, _ := row["arguments"].(map[string]any)
 		if got["x-queue-type"] == "classic" {
 			delete(got, "x-queue-type") // RabbitMQ 4 writes its own default into the list
 		}
@@ -61,25 +63,9 @@ func checkArguments(t *testing.T, want map[string]amqp.Table) {
 	}
 	for queue := range want {
 		if !listed[queue] {
-			t.Errorf("rabbitmqctl does not list %s", queue)
+			t.Errorf("the broker does not list %s", queue)
 		}
 	}
-}
-
-// listedArguments reads both shapes in which rabbitmqctl prints a table: an object, or a list of name, type, value.
-func listedArguments(v any) map[string]any {
-	args := map[string]any{}
-	switch v := v.(type) {
-	case map[string]any:
-		return v
-	case []any:
-		for _, e := range v {
-			if triple, ok := e.([]any); ok && len(triple) == 3 {
-				args[fmt.Sprint(triple[0])] = triple[2]
-			}
-		}
-	}
-	return args
 }
 
 // TestQuorumVariant: at-least-once dead-lettering, no silent delivery limit.
@@ -146,7 +132,6 @@ func TestEveryNameCanBeSet(t *testing.T) {
 	for k, v := range names {
 		sc.with(k, v)
 	}
-	t.Cleanup(func() { sc.drop([]string{p + ".q", p + ".rq", p + ".parked"}, []string{p + ".ex", p + ".rex"}) })
 	sc.app.on("bad", status(500))
 	s := sc.run()
 	sc.publish(p+".ex", "a.b.c", message("bad"))
