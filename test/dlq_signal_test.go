@@ -13,54 +13,52 @@ import (
 // says how far it has come, and that is exactly what has been moved.
 func TestDLQRedriveToldToEnd(t *testing.T) {
 	t.Parallel()
-	for _, queueType := range []string{"classic", "quorum"} {
-		for name, sig := range map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM} {
-			t.Run(queueType+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
-				ids := numbered("m", 400)
-				sc.parkMany(503, ids...)
-				moved := 0
-				tell := func(when func(), args ...string) {
-					t.Helper()
-					r := launch(t, sc.env, append([]string{"dlq", "redrive", "--json"}, args...)...)
-					when()
-					r.signal(sig)
-					code := r.exitCode()
-					text := r.log.String()
-					var d done
-					for line := range strings.Lines(text) {
-						if strings.HasPrefix(line, "{") {
-							if err := json.Unmarshal([]byte(line), &d); err != nil {
-								t.Errorf("%q: %v", line, err)
-							}
+	for queueType, sig := range map[string]syscall.Signal{"classic": syscall.SIGINT, "quorum": syscall.SIGTERM} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
+			ids := numbered("m", 400)
+			sc.parkMany(503, ids...)
+			moved := 0
+			tell := func(when func(), args ...string) {
+				t.Helper()
+				r := launch(t, sc.env, append([]string{"dlq", "redrive", "--json"}, args...)...)
+				when()
+				r.signal(sig)
+				code := r.exitCode()
+				text := r.log.String()
+				var d done
+				for line := range strings.Lines(text) {
+					if strings.HasPrefix(line, "{") {
+						if err := json.Unmarshal([]byte(line), &d); err != nil {
+							t.Errorf("%q: %v", line, err)
 						}
 					}
-					if code != 1 || !strings.Contains(text, "stopped by a signal") || d.Failed != 0 || !strings.Contains(d.Error, "stopped by a signal") {
-						t.Errorf("exit %d: %s", code, text)
-					}
-					moved += d.Done
-					if n := sc.ready(sc.queue()); n != moved {
-						t.Errorf("%d messages moved, said to be: %d", n, moved)
-					}
-					if got := sc.listedIDs(); !slices.Equal(got, ids[moved:]) {
-						t.Errorf("%d moved, parked still: %q", moved, got)
-					}
 				}
-				for range 3 {
-					tell(func() {
-						least := moved + 20
-						eventually(t, "some more messages", func() bool { return sc.ready(sc.queue()) >= least })
-					}, "--rate", "50/s")
+				if code != 1 || !strings.Contains(text, "stopped by a signal") || d.Failed != 0 || !strings.Contains(d.Error, "stopped by a signal") {
+					t.Errorf("exit %d: %s", code, text)
 				}
+				moved += d.Done
+				if n := sc.ready(sc.queue()); n != moved {
+					t.Errorf("%d messages moved, said to be: %d", n, moved)
+				}
+				if got := sc.listedIDs(); !slices.Equal(got, ids[moved:]) {
+					t.Errorf("%d moved, parked still: %q", moved, got)
+				}
+			}
+			for range 3 {
 				tell(func() {
-					eventually(t, "the first message", func() bool { return sc.ready(sc.queue()) > moved })
-				}, "--rate", "1/m")
-				tell(func() {
-					eventually(t, "the canary", func() bool { return sc.ready(sc.queue()) >= moved+3 })
-				}, "--canary", "3")
-			})
-		}
+					least := moved + 20
+					eventually(t, "some more messages", func() bool { return sc.ready(sc.queue()) >= least })
+				}, "--rate", "50/s")
+			}
+			tell(func() {
+				eventually(t, "the first message", func() bool { return sc.ready(sc.queue()) > moved })
+			}, "--rate", "1/m")
+			tell(func() {
+				eventually(t, "the canary", func() bool { return sc.ready(sc.queue()) >= moved+3 })
+			}, "--canary", "3")
+		})
 	}
 }
 
@@ -73,9 +71,9 @@ func TestDLQRedriveToldToEndAtAnyTime(t *testing.T) {
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
 			ids := numbered("m", 500)
 			sc.parkMany(503, ids...)
-			for i := range 15 {
+			for i := range 10 {
 				r := launch(t, sc.env, "dlq", "redrive", "--rate", "200/s")
-				time.Sleep(time.Duration(10*i) * time.Millisecond)
+				time.Sleep(time.Duration(15*i) * time.Millisecond)
 				r.signal(syscall.SIGTERM)
 				r.exitCode() // as it began: killed by the signal before it listened to it, or 1
 				eventually(t, "nothing is held", func() bool { return sc.consumers(sc.dlq()) == 0 })

@@ -33,12 +33,12 @@ func TestDLQLooksTogether(t *testing.T) {
 		t.Run(queueType, func(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
-			ids := numbered("m", 1000)
+			ids := numbered("m", 300)
 			sc.parkMany(503, ids...)
 			var work sync.WaitGroup
 			for range 4 {
 				work.Go(func() {
-					for range 6 {
+					for range 4 {
 						r := command(t, sc.env, "dlq", "redrive", "--dry-run", "--json", "-q")
 						if r.refused() {
 							continue
@@ -67,7 +67,7 @@ func TestDLQRedrivesTogether(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType, "CONCURRENCY", "30", "LOG_LEVEL", "info")
 			s := sc.run()
-			ids := numbered("m", 1200)
+			ids := numbered("m", 400)
 			sc.parkMany(503, ids...)
 			var work sync.WaitGroup
 			var mu sync.Mutex
@@ -80,7 +80,7 @@ func TestDLQRedrivesTogether(t *testing.T) {
 			for range 4 {
 				work.Go(func() {
 					for !over() && !t.Failed() {
-						r := command(t, sc.env, "dlq", "redrive", "--limit", "150", "--json", "-q")
+						r := command(t, sc.env, "dlq", "redrive", "--limit", "50", "--json", "-q")
 						if r.refused() {
 							continue
 						}
@@ -108,8 +108,8 @@ func TestDLQRedrivesTogether(t *testing.T) {
 	}
 }
 
-// TestDLQRedriveOfAThousandThatFail ends by itself: each is tried once more, goes on counting and is parked again.
-func TestDLQRedriveOfAThousandThatFail(t *testing.T) {
+// TestDLQRedriveOfMessagesThatFail ends by itself: each is tried once more, goes on counting and is parked again.
+func TestDLQRedriveOfMessagesThatFail(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {
 		t.Run(queueType, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestDLQRedriveOfAThousandThatFail(t *testing.T) {
 			sc := newScene(t).with("QUEUE_TYPE", queueType, "MAX_RETRIES", "1", "CONCURRENCY", "30", "LOG_LEVEL", "info")
 			sc.app.otherwise(func(*delivery) answer { return status(409) }) // a 500 would let the breaker pause before
 			s := sc.run()
-			ids := numbered("m", 1000)
+			ids := numbered("m", 200)
 			sc.send(ids...)
 			within(t, 2*patience, "all parked", func() bool { return sc.ready(sc.dlq()) == len(ids) })
 			if d := sc.acted("redrive"); d.Done != len(ids) || d.Total != len(ids) || d.Failed != 0 {

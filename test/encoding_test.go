@@ -2,7 +2,6 @@ package test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -10,8 +9,6 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // This file is the contract's header mapping written a second time, from the contract alone.
@@ -73,40 +70,6 @@ func unescape(t testing.TB, s string) string {
 		t.Errorf("header value %q is not well percent-encoded: %v", s, err)
 	}
 	return u
-}
-
-// wantJSON is what a table or an array must decode to.
-func wantJSON(v any) any {
-	switch v := v.(type) {
-	case amqp.Table:
-		m := map[string]any{}
-		for k, e := range v {
-			m[k] = wantJSON(e)
-		}
-		return m
-	case []any:
-		list := []any{}
-		for _, e := range v {
-			list = append(list, wantJSON(e))
-		}
-		return list
-	case int8, int16, int32, int64, uint8, uint16, uint32:
-		f, _ := strconv.ParseFloat(fmt.Sprint(v), 64)
-		return f
-	case bool, float64, nil:
-		return v
-	}
-	text, _ := wantText(v)
-	return text
-}
-
-func decodeJSON(t testing.TB, s string) any {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal([]byte(s), &v); err != nil {
-		t.Errorf("%q is not JSON: %v", s, err)
-	}
-	return v
 }
 
 func TestEncodingReference(t *testing.T) {
