@@ -15,6 +15,7 @@
 #   POSTGRES_DSN      postgres://postgres@127.0.0.1:PORT/postgres?sslmode=disable
 #   POSTGRES_VERSION  what the server itself says, e.g. 15.14
 #   POSTGRES_DIR      DIR
+#   POSTGRES_SCRIPT   this script
 #
 # The newest installed server is taken; where there is none, the distribution's package postgresql (apt-get, as root or
 # through sudo -n). The cluster that Debian's package makes for itself on port 5432 is not started and not touched.
@@ -230,6 +231,7 @@ start() { # DIR PORT
 export POSTGRES_DSN='postgres://postgres@127.0.0.1:$port/postgres?sslmode=disable'
 export POSTGRES_VERSION=$version
 export POSTGRES_DIR=$(printf %q "$dir")
+export POSTGRES_SCRIPT=$(printf %q "$HERE/postgres.sh")
 END
   cat "$dir/env"
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -65,17 +63,16 @@ func (s *Server) New() *Database {
 
 func (s *Server) script(args ...string) string {
 	s.t.Helper()
-	_, file, _, _ := runtime.Caller(0)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(file), "../../scripts/postgres.sh"), args...)
+	cmd := exec.CommandContext(ctx, os.Getenv("POSTGRES_SCRIPT"), args...)
 	var said strings.Builder
 	cmd.Env, cmd.Stderr = s.env, &said
 	// The server inherits neither: waiting for the end of a pipe would be waiting for the server's.
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {
-		s.t.Fatalf("postgres.sh %v: %v\n%s", args, err, said.String())
+		s.t.Fatalf("postgres.sh %v (POSTGRES_SCRIPT): %v\n%s", args, err, said.String())
 	}
 	return string(out)
 }

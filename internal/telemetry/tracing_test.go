@@ -127,8 +127,8 @@ func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
 	})
 }
 
+// TestTracingErrorsReachTheLog is not parallel: the error handler of OpenTelemetry belongs to the process.
 func TestTracingErrorsReachTheLog(t *testing.T) {
-	t.Parallel()
 	var out lockedBuffer
 	c := newCollector(t)
 	c.answer = func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusUnauthorized) }
