@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"sidecar/internal/testkit/proxy"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
-	"sidecar/test/chaos/wire"
 )
 
 // Bounds of what the driver waits for.
@@ -160,7 +160,7 @@ func (r *rig) extra(n int, kind plan.Kind) {
 
 // heal undoes whatever may still be broken and waits until all is settled.
 func (r *rig) heal(ctx context.Context) error {
-	r.shape(wire.Shape{})
+	r.shape(proxy.Shape{})
 	_ = r.sidecar.signal(syscall.SIGCONT)
 	_ = r.app.signal(syscall.SIGCONT)
 	_ = r.app.signal(syscall.SIGUSR2)

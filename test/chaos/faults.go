@@ -12,8 +12,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/testkit/proxy"
 	"sidecar/test/chaos/judge"
-	"sidecar/test/chaos/wire"
 )
 
 // fault is a kind of trouble.
@@ -30,9 +30,9 @@ type fault struct {
 var faults = []fault{
 	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig, _ time.Duration) error { r.cut(); return nil }},
 	{"half-open", judge.ClassSidecar, 5, 40 * time.Second, true, halfOpen},
-	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
-	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Rate: 64 << 10})},
-	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Slice: 7})},
+	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
+	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Rate: 64 << 10})},
+	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Slice: 7})},
 	{"sidecar-kill", judge.ClassSidecar, 20, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGKILL)},
 	{judge.SidecarEnded, judge.ClassNone, 15, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGTERM)},
 	{"sidecar-hurry", judge.ClassSidecar, 5, 0, false, hurried},
@@ -75,11 +75,11 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-func shaped(s wire.Shape) func(context.Context, *rig, time.Duration) error {
+func shaped(s proxy.Shape) func(context.Context, *rig, time.Duration) error {
 	return func(ctx context.Context, r *rig, d time.Duration) error {
 		r.shape(s)
 		rest(ctx, d)
-		r.shape(wire.Shape{})
+		r.shape(proxy.Shape{})
 		return nil
 	}
 }
@@ -226,8 +226,8 @@ func partitioned(ctx context.Context, r *rig, d time.Duration) error {
 
 // halfOpen swallows everything. The sidecar has to notice by itself, long before a kernel would.
 func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
-	r.shape(wire.Shape{Hole: true})
-	defer r.shape(wire.Shape{})
+	r.shape(proxy.Shape{Stall: proxy.Both})
+	defer r.shape(proxy.Shape{})
 	start := time.Now()
 	err := until(ctx, d, "the sidecar to notice", func() bool { return r.metric("sidecar_amqp_connected") == 0 })
 	if err == nil {
