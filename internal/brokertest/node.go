@@ -10,13 +10,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"sidecar/internal/testkit/console"
 )
 
 // node is one RabbitMQ that scripts/broker.sh has started.
 type node struct {
-	url     *url.URL
-	ctlPath string
-	dir     string
+	console.Node
+	url *url.URL
 }
 
 func newNode(amqpURL, ctlPath, dir string) (*node, error) {
@@ -27,7 +28,7 @@ func newNode(amqpURL, ctlPath, dir string) (*node, error) {
 	if err != nil || u.User == nil {
 		return nil, errors.New("AMQP_URL is not a URL with a user")
 	}
-	return &node{url: u, ctlPath: ctlPath, dir: dir}, nil
+	return &node{console.Node{Dir: dir, Ctl: ctlPath}, u}, nil
 }
 
 // Node is a RabbitMQ that only this test uses until it ends. The test may kill it, raise alarms and change its settings.
@@ -41,7 +42,7 @@ type Node struct {
 func OwnNode(t testing.TB) *Node {
 	t.Helper()
 	n := &Node{t: t}
-	dir := filepath.Join(sharedNode(t).dir, "own")
+	dir := filepath.Join(sharedNode(t).Dir, "own")
 	n.lock(dir + ".lock")
 	n.n = n.start(dir)
 	n.calm()
@@ -70,7 +71,7 @@ func (n *Node) lock(path string) {
 // Start boots the node again if it does not run. Port and data stay the same.
 func (n *Node) Start() {
 	n.t.Helper()
-	n.start(n.n.dir)
+	n.start(n.n.Dir)
 }
 
 func (n *Node) start(dir string) *node {
@@ -90,16 +91,16 @@ func (n *Node) start(dir string) *node {
 }
 
 // Kill ends the node without warning.
-func (n *Node) Kill() { n.t.Helper(); n.script("kill", n.n.dir) }
+func (n *Node) Kill() { n.t.Helper(); n.script("kill", n.n.Dir) }
 
 // Freeze stops the node's processes; Thaw lets them run again.
-func (n *Node) Freeze() { n.t.Helper(); n.script("freeze", n.n.dir) }
+func (n *Node) Freeze() { n.t.Helper(); n.script("freeze", n.n.Dir) }
 
 // Thaw ends a freeze, if there is one.
 func (n *Node) Thaw() {
 	n.t.Helper()
-	if _, err := os.Stat(filepath.Join(n.n.dir, "pid")); err == nil {
-		n.script("thaw", n.n.dir)
+	if _, err := os.Stat(filepath.Join(n.n.Dir, "pid")); err == nil {
+		n.script("thaw", n.n.Dir)
 	}
 }
 
@@ -121,14 +122,15 @@ func (n *Node) script(args ...string) string {
 // returned function is called.
 func (n *Node) Alarm() (calm func()) {
 	n.t.Helper()
-	n.n.must(n.t, watermark("0.0000001"))
+	n.watermark("0.0000001")
 	return n.calm
 }
 
-func (n *Node) calm() { n.t.Helper(); n.n.must(n.t, watermark("0.6")) }
+func (n *Node) calm() { n.t.Helper(); n.watermark("0.6") }
 
-func watermark(fraction string) string {
-	return "vm_memory_monitor:set_vm_memory_high_watermark(" + fraction + ")"
+func (n *Node) watermark(fraction string) {
+	n.t.Helper()
+	n.n.must(n.t, "vm_memory_monitor:set_vm_memory_high_watermark("+fraction+")")
 }
 
 // MaxSize makes the node refuse bodies larger than that, in bytes. Channels that are open already keep the limit that they

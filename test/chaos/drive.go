@@ -167,7 +167,7 @@ func (r *rig) heal(ctx context.Context) error {
 	if r.db != nil {
 		_ = r.db.sh("thaw")
 	}
-	if _, err := r.node.ctl("set_vm_memory_high_watermark", "0.6"); err != nil {
+	if err := r.node.ctl("set_vm_memory_high_watermark", "0.6"); err != nil {
 		return err
 	}
 	r.probe("ready after the faults", until(ctx, readyWithin, "ready", r.ready))

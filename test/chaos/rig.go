@@ -342,7 +342,7 @@ func (r *rig) stop() {
 		w.Close()
 	}
 	_ = os.Remove(r.passwordFile())
-	_, _ = r.node.ctl("delete_user", brokerUser)
+	_ = r.node.ctl("delete_user", brokerUser)
 	_ = r.node.with(func(ch *amqp.Channel) error {
 		for _, q := range []string{mainQueue, retryQueue, deadQueue, "relay.queue." + secondService, "relay.retry-queue." + secondService, "relay.dlq." + secondService} {
 			_, _ = ch.QueueDelete(q, false, false, false)
