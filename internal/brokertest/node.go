@@ -108,9 +108,8 @@ func (n *Node) script(args ...string) string {
 	n.t.Helper()
 	out, err := exec.Command(os.Getenv("BROKER_SCRIPT"), args...).Output()
 	if err != nil {
-		var failed *exec.ExitError
 		text := ""
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			text = string(failed.Stderr)
 		}
 		n.t.Fatalf("broker.sh %s (BROKER_SCRIPT): %v\n%s", args[0], err, text)
