@@ -3,7 +3,6 @@ package test
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	proxykit "sidecar/internal/testkit/proxy"
 )
 
 // delivery is one request the app received.
@@ -72,23 +73,14 @@ func newApp(t testing.TB) *app {
 	return a
 }
 
-// freeAddr is a loopback address nobody else takes while an app or a proxy is down on purpose: Linux answers on all of
-// 127.0.0.0/8, so each gets a host of its own there, and a port below those that the system hands out.
+// freeAddr returns a loopback address that stays free while an app or a proxy is down on purpose.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	var err error
-	for range 100 {
-		port := 10000 + rand.IntN(20000)
-		for _, host := range []string{fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)), "127.0.0.1"} {
-			var l net.Listener
-			if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
-				_ = l.Close()
-				return l.Addr().String()
-			}
-		}
+	addr, err := proxykit.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
-	return ""
+	return addr
 }
 
 // listenWithin opens an address that somebody closed a moment ago. A process that was being started at that time holds a

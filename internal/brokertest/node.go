@@ -12,13 +12,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/console"
 )
 
 // node is one RabbitMQ that scripts/broker.sh has started.
 type node struct {
-	url     *url.URL
-	ctlPath string
-	dir     string
+	console.Node
+	url *url.URL
 }
 
 func newNode(amqpURL, ctlPath, dir string) (*node, error) {
@@ -29,7 +30,7 @@ func newNode(amqpURL, ctlPath, dir string) (*node, error) {
 	if err != nil || u.User == nil {
 		return nil, errors.New("AMQP_URL is not a URL with a user")
 	}
-	return &node{url: u, ctlPath: ctlPath, dir: dir}, nil
+	return &node{console.Node{Dir: dir, Ctl: ctlPath}, u}, nil
 }
 
 // Node is a RabbitMQ that only this test uses until it ends. The test may kill it, raise alarms and change its settings.
@@ -43,8 +44,10 @@ type Node struct {
 func OwnNode(t testing.TB) *Node {
 	t.Helper()
 	n := &Node{t: t}
-	dir := filepath.Join(sharedNode(t).dir, "own")
+	dir := filepath.Join(sharedNode(t).Dir, "own")
+	began := time.Now()
 	n.lock(dir + ".lock")
+	t.Logf("waited %v for the second node", time.Since(began).Round(time.Millisecond))
 	n.n = n.start(dir)
 	n.calm()
 	t.Cleanup(func() {
@@ -72,7 +75,7 @@ func (n *Node) lock(path string) {
 // Start boots the node again if it does not run. Port and data stay the same.
 func (n *Node) Start() {
 	n.t.Helper()
-	n.start(n.n.dir)
+	n.start(n.n.Dir)
 }
 
 func (n *Node) start(dir string) *node {
@@ -92,16 +95,16 @@ func (n *Node) start(dir string) *node {
 }
 
 // Kill ends the node without warning.
-func (n *Node) Kill() { n.t.Helper(); n.script("kill", n.n.dir) }
+func (n *Node) Kill() { n.t.Helper(); n.script("kill", n.n.Dir) }
 
 // Freeze stops the node's processes; Thaw lets them run again.
-func (n *Node) Freeze() { n.t.Helper(); n.script("freeze", n.n.dir) }
+func (n *Node) Freeze() { n.t.Helper(); n.script("freeze", n.n.Dir) }
 
 // Thaw ends a freeze, if there is one.
 func (n *Node) Thaw() {
 	n.t.Helper()
-	if _, err := os.Stat(filepath.Join(n.n.dir, "pid")); err == nil {
-		n.script("thaw", n.n.dir)
+	if _, err := os.Stat(filepath.Join(n.n.Dir, "pid")); err == nil {
+		n.script("thaw", n.n.Dir)
 	}
 }
 
@@ -109,9 +112,8 @@ func (n *Node) script(args ...string) string {
 	n.t.Helper()
 	out, err := exec.Command(os.Getenv("BROKER_SCRIPT"), args...).Output()
 	if err != nil {
-		var failed *exec.ExitError
 		text := ""
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			text = string(failed.Stderr)
 		}
 		n.t.Fatalf("broker.sh %s (BROKER_SCRIPT): %v\n%s", args[0], err, text)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sidecar/internal/testkit/console"
 )
 
 // place is where a test finds its broker: a node, and a virtual host on it that is the test's own.
@@ -48,28 +50,28 @@ func placeOf(t testing.TB) *place {
 func newPlace(t testing.TB, n *node) *place {
 	t.Helper()
 	p := &place{node: n, vhost: Name(t, "vhost")}
-	n.must(t, call("rabbit_vhost:add", p.vhost, actor))
+	n.must(t, console.Call("rabbit_vhost:add", p.vhost, console.Actor))
 	p.allow(t)
 	places.Store(t.Name(), p)
 	t.Cleanup(func() {
 		places.Delete(t.Name())
 		// The test may have deleted it. What the deletion takes of the broker, no test has to wait for.
-		_, _ = n.eval("spawn(fun() -> " + call("rabbit_vhost:delete", p.vhost, actor) + " end)")
+		_, _ = n.Eval("spawn(fun() -> " + console.Call("rabbit_vhost:delete", p.vhost, console.Actor) + " end)")
 	})
 	return p
 }
 
 func (p *place) allow(t testing.TB) {
 	t.Helper()
-	p.node.must(t, call("rabbit_auth_backend_internal:set_permissions", p.node.url.User.Username(), p.vhost, ".*", ".*", ".*", actor))
+	p.node.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", p.node.url.User.Username(), p.vhost, ".*", ".*", ".*", console.Actor))
 }
 
 // DefaultQueueType makes the test's virtual host anew: queues that are declared in it without a type get this one.
 func DefaultQueueType(t testing.TB, queueType string) {
 	t.Helper()
 	p := placeOf(t)
-	p.node.must(t, call("rabbit_vhost:delete", p.vhost, actor))
-	p.node.must(t, "rabbit_vhost:add("+binaryOf(p.vhost)+", #{description => <<>>, tags => [], default_queue_type => "+binaryOf(queueType)+"}, "+binaryOf(actor)+")")
+	p.node.must(t, console.Call("rabbit_vhost:delete", p.vhost, console.Actor))
+	p.node.must(t, "rabbit_vhost:add("+console.Binary(p.vhost)+", #{description => <<>>, tags => [], default_queue_type => "+console.Binary(queueType)+"}, "+console.Binary(console.Actor)+")")
 	p.allow(t)
 }
 
@@ -91,9 +93,11 @@ func User(t testing.TB, password string) string {
 	t.Helper()
 	p := placeOf(t)
 	name := Name(t, "user")
-	p.node.must(t, call("rabbit_auth_backend_internal:add_user", name, password, actor))
-	t.Cleanup(func() { _, _ = p.node.eval(call("rabbit_auth_backend_internal:delete_user", name, actor)) })
-	p.node.must(t, call("rabbit_auth_backend_internal:set_permissions", name, p.vhost, ".*", ".*", ".*", actor))
+	p.node.must(t, console.Call("rabbit_auth_backend_internal:add_user", name, password, console.Actor))
+	t.Cleanup(func() {
+		_, _ = p.node.Eval(console.Call("rabbit_auth_backend_internal:delete_user", name, console.Actor))
+	})
+	p.node.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", name, p.vhost, ".*", ".*", ".*", console.Actor))
 	return name
 }
 

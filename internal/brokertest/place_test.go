@@ -45,7 +45,7 @@ func TestConsole(t *testing.T) {
 	if v := Eval(t, "1 + 1."); v != "2" {
 		t.Errorf("1 + 1 is %q", v)
 	}
-	if _, err := sharedNode(t).eval("no_such_module:f()"); err == nil || !strings.Contains(err.Error(), "undef") {
+	if _, err := sharedNode(t).Eval("no_such_module:f()"); err == nil || !strings.Contains(err.Error(), "undef") {
 		t.Errorf("an unknown function: %v", err)
 	}
 	user := User(t, "first")

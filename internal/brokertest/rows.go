@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/console"
 )
 
 // Rows lists what the test's node knows of the queues or exchanges of the test's virtual host, or of all connections, one
@@ -14,8 +16,8 @@ func Rows(t testing.TB, what string, columns ...string) []map[string]any {
 	t.Helper()
 	p := placeOf(t)
 	list, ok := map[string]string{
-		"queues":      "rabbit_amqqueue:info_all(" + binaryOf(p.vhost) + ", [%s])",
-		"exchanges":   "rabbit_exchange:info_all(" + binaryOf(p.vhost) + ", [%s])",
+		"queues":      "rabbit_amqqueue:info_all(" + console.Binary(p.vhost) + ", [%s])",
+		"exchanges":   "rabbit_exchange:info_all(" + console.Binary(p.vhost) + ", [%s])",
 		"connections": "rabbit_networking:connection_info_all([%s])",
 	}[what]
 	if !ok {

@@ -91,15 +91,6 @@ func (a *Authority) ServerConfig(t testing.TB, hosts ...string) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 }
 
-// NewTLSProxy starts a Proxy that speaks TLS to its clients, as config says, and plain AMQP to the broker at target.
-func NewTLSProxy(t testing.TB, target string, config *tls.Config) *Proxy {
-	t.Helper()
-	return newProxy(t, target, func(c net.Conn) (net.Conn, error) {
-		server := tls.Server(c, config)
-		return server, server.Handshake()
-	})
-}
-
 func (a *Authority) template(name string) *x509.Certificate {
 	a.serial++
 	return &x509.Certificate{

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"strings"
@@ -14,14 +15,28 @@ import (
 )
 
 var (
-	seeds = flag.Int("sim.seeds", 1000, "how many seeds to run")
-	first = flag.Uint64("sim.seed", 1, "the first seed; with -sim.seeds=1 its log is printed")
+	seeds = flag.Int("sim.seeds", 200, "how many seeds to run")
+	first = flag.Uint64("sim.seed", 0, "the first seed, 0 draws one; with -sim.seeds=1 its log is printed")
+	all   = flag.Bool("sim.all", false, "all deliberate bugs and all steps, not the part that -sim.seed draws")
 )
 
 const (
+	rotation       = 10000 // the first seed is drawn from so many
+	mutantsPerRun  = 4
+	stepsPerRun    = 4    // one of so many steps
 	maxFailures    = 5    // end a run that fails: more of them tell nothing new
 	representative = 1000 // seeds are enough for everything to have happened
 )
+
+// TestMain draws the first seed, which chooses what this run tests, and prints it.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *first == 0 {
+		*first = 1 + rand.Uint64N(rotation)
+	}
+	fmt.Printf("replay: go test ./internal/sim -sim.seed=%d -sim.seeds=%d -sim.all=%t\n", *first, *seeds, *all)
+	os.Exit(m.Run())
+}
 
 // TestSeeds runs the sidecar with one seed after the other and judges each run.
 func TestSeeds(t *testing.T) {

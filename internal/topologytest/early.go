@@ -14,7 +14,7 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-const earlyTimes = 30 // beyond every delivery limit that a broker has by itself
+const earlyTimes = 22 // beyond every delivery limit that a broker has by itself: 20
 
 // tooEarly: a 425 is not counted, however often it comes. Where the first attempt is the last it parks like any failure.
 func tooEarly(t *testing.T, r *shared) {

@@ -9,6 +9,12 @@ import (
 	"sidecar/internal/topology"
 )
 
+// Arguments that name other objects.
+const (
+	argDLX   = "x-dead-letter-exchange"
+	argDLKey = "x-dead-letter-routing-key"
+)
+
 // foreignRetries: a retry that comes back through an exchange reaches everybody who is bound to it. A sidecar that it is
 // not meant for acks it without asking its app, which has had the message already.
 func foreignRetries(t *testing.T, plan *topology.Plan) {

@@ -9,11 +9,6 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// One test per CPU is for tests that compute; these wait in retry queues.
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", "32")
-	}
+	_ = flag.Set("test.parallel", "48") // whatever was given: these tests wait in retry queues and hardly compute
 	goleak.VerifyTestMain(m)
 }

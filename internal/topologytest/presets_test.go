@@ -1,8 +1,6 @@
 package topologytest
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -15,9 +13,9 @@ var (
 	brief = 150 * time.Millisecond
 )
 
-// presets are all of them, shrunk to short delays and with names of their own.
+// presets are all of them with short delays.
 func presets() map[string]topology.Options {
-	p := fmt.Sprintf("t%08x", rand.Uint32())
+	const p = "shop"
 	two := 2
 	four := 4
 	bound := func(exchange, key string) []topology.Binding {
@@ -49,9 +47,9 @@ func TestPresets(t *testing.T) {
 				t.Parallel()
 				o := presets()[name]
 				o.QueueType = queueType
-				o.Service = fmt.Sprintf("s%08x-svc", rand.Uint32())
+				o.Service = "orders-svc"
 				if len(o.Bindings) > 0 { // the exchange in the bindings has the prefix, unless it is given
-					o.Prefix = o.Bindings[0].Exchange[:9]
+					o.Prefix = "shop"
 				}
 				plan, err := topology.Build(o)
 				if err != nil {

@@ -54,10 +54,9 @@ type rig struct {
 // watchEvery of the sidecar itself is 15 s, which nobody wants to wait for.
 const watchEvery = 500 * time.Millisecond
 
-// declare makes the plan's objects through a session of its own, and deletes them when the test ends.
+// declare makes the plan's objects through a session of its own.
 func declare(t testing.TB, url string, plan *topology.Plan) {
 	t.Helper()
-	t.Cleanup(func() { deleteTopology(t, url, plan) })
 	s := dial(t, url)
 	defer s.Close()
 	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
@@ -77,21 +76,6 @@ func dial(t testing.TB, url string) *broker.Session {
 
 func urls(url string) func() ([]string, error) {
 	return func() ([]string, error) { return []string{url}, nil }
-}
-
-func deleteTopology(t testing.TB, url string, plan *topology.Plan) {
-	t.Helper()
-	ch := brokertest.Channel(t, url)
-	for _, q := range plan.Queues {
-		if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
-			t.Errorf("delete queue %q: %v", q.Name, err)
-		}
-	}
-	for _, x := range plan.Exchanges {
-		if err := ch.ExchangeDelete(x.Name, false, false); err != nil {
-			t.Errorf("delete exchange %q: %v", x.Name, err)
-		}
-	}
 }
 
 // start runs a sidecar on the plan, which has to be declared, until the test ends.

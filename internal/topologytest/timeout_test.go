@@ -1,8 +1,6 @@
 package topologytest
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -38,7 +36,7 @@ func TestConsumerTimeout(t *testing.T) {
 					cause = "cancelled"
 				}
 				plan, err := topology.Build(topology.Options{
-					Service: fmt.Sprintf("s%08x-late", rand.Uint32()), QueueType: queueType, RetryDelay: brief,
+					Service: queueType + "-late", QueueType: queueType, RetryDelay: brief,
 				})
 				if err != nil {
 					t.Fatal(err)

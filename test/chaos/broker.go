@@ -14,13 +14,14 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/console"
 )
 
 // node is the broker that scripts/broker.sh has started.
 type node struct {
+	console.Node
 	url     string // with a user that may do everything
-	dir     string
-	ctlPath string
 	script  string // scripts/broker.sh
 	version string
 }
@@ -37,7 +38,7 @@ func nodesFromEnvironment(script string) ([]*node, error) {
 	}
 	var nodes []*node
 	for i, dir := range dirs {
-		nodes = append(nodes, &node{url: urls[i], dir: dir, ctlPath: filepath.Join(dir, "rabbitmqctl"), version: version, script: script})
+		nodes = append(nodes, &node{console.Node{Dir: dir, Ctl: filepath.Join(dir, "rabbitmqctl")}, urls[i], script, version})
 	}
 	return nodes, nil
 }
@@ -50,17 +51,27 @@ func (n *node) addr() string {
 	return u.Host
 }
 
-func (n *node) ctl(args ...string) (string, error) {
-	out, err := exec.Command(n.ctlPath, args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("rabbitmqctl %s: %w: %s", args[0], err, out)
+// ctl does what `rabbitmqctl args…` would do.
+func (n *node) ctl(args ...string) error {
+	expression, err := console.Command("/", args...)
+	if err == nil {
+		_, err = n.Eval(expression)
 	}
-	return string(out), nil
+	return err
+}
+
+// count evaluates an Erlang expression whose value is a number.
+func (n *node) count(format string, args ...any) (int, error) {
+	value, err := n.Eval(fmt.Sprintf(format, args...))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(value)
 }
 
 // name is what the other nodes of a cluster call this one.
 func (n *node) name() (string, error) {
-	text, err := os.ReadFile(filepath.Join(n.dir, "ports"))
+	text, err := os.ReadFile(filepath.Join(n.Dir, "ports"))
 	if err != nil {
 		return "", err
 	}
@@ -78,7 +89,7 @@ func (n *node) kill() error { return n.sh("kill") }
 func (n *node) start() error { return n.sh("start") }
 
 func (n *node) sh(command string) error {
-	args := []string{command, n.dir}
+	args := []string{command, n.Dir}
 	if command == "start" {
 		args = append(args, "0")
 	}
@@ -91,7 +102,7 @@ func (n *node) sh(command string) error {
 
 // signal reaches the node's whole process group.
 func (n *node) signal(s syscall.Signal) error {
-	text, err := os.ReadFile(filepath.Join(n.dir, "pid"))
+	text, err := os.ReadFile(filepath.Join(n.Dir, "pid"))
 	if err != nil {
 		return fmt.Errorf("the broker's process is not known: %w", err)
 	}
@@ -102,25 +113,22 @@ func (n *node) signal(s syscall.Signal) error {
 	return syscall.Kill(-pid, s)
 }
 
+// theirs is the Erlang list of a value for each connection P of the sidecar of which the name contains a text.
+const theirs = `[%s || [{pid, P}, {client_properties, L}] <- rabbit_networking:connection_info_all([pid, client_properties]),
+	{<<"connection_name">>, _, Name} <- L, string:find(Name, %s) =/= nomatch]`
+
+// connections counts the sidecar's connections of one kind, of all kinds if it is empty.
+func (n *node) connections(kind string) (int, error) {
+	return n.count("length("+theirs+")", "P", console.Binary(service+" "+kind))
+}
+
 // closeConnections closes the sidecar's connections of one kind as an operator would.
 func (n *node) closeConnections(kind string) error {
-	list, err := n.ctl("-q", "list_connections", "pid", "client_properties")
-	if err != nil {
-		return err
+	closed, err := n.count("length("+theirs+")", `rabbit_networking:close_connection(P, "chaos")`, console.Binary(service+" "+kind))
+	if err == nil && closed == 0 {
+		err = fmt.Errorf("no connection to %s", kind)
 	}
-	closed := 0
-	for line := range strings.Lines(list) {
-		if pid, rest, ok := strings.Cut(line, "\t"); ok && strings.Contains(rest, service+" "+kind) {
-			if _, err := n.ctl("close_connection", pid, "chaos"); err != nil {
-				return err
-			}
-			closed++
-		}
-	}
-	if closed == 0 {
-		return fmt.Errorf("no connection to %s", kind)
-	}
-	return nil
+	return err
 }
 
 // with runs something on a channel of its own.
@@ -153,26 +161,14 @@ func (n *node) ready(queues ...string) (int, error) {
 	return sum, err
 }
 
-// total counts the messages of queues, those that are unacked too.
+// total counts the messages of queues, unacked messages included.
 func (n *node) total(queues ...string) (int, error) {
-	list, err := n.ctl("-q", "list_queues", "name", "messages")
-	if err != nil {
-		return 0, err
+	names := make([]string, len(queues))
+	for i, q := range queues {
+		names[i] = console.Binary(q)
 	}
-	sum := 0
-	for line := range strings.Lines(list) {
-		f := strings.Fields(line)
-		for _, q := range queues {
-			if len(f) == 2 && f[0] == q {
-				count, err := strconv.Atoi(f[1])
-				if err != nil {
-					return 0, err
-				}
-				sum += count
-			}
-		}
-	}
-	return sum, nil
+	return n.count(`lists:sum([N || [{name, {resource, _, _, Name}}, {messages, N}] <-
+		rabbit_amqqueue:info_all(<<"/">>, [name, messages]), lists:member(Name, [%s])])`, strings.Join(names, ", "))
 }
 
 // consumers counts who consumes from a queue.
@@ -193,20 +189,14 @@ func (n *node) branch() string {
 
 // window is an error when the consumer of a queue may hold another number of messages than want.
 func (n *node) window(queue string, want int) error {
-	out, err := n.ctl("-q", "list_consumers", "queue_name", "prefetch_count")
-	if err != nil {
-		return err
+	found, err := n.count(`length([x || C <- rabbit_amqqueue:consumers_all(<<"/">>), {queue_name, {resource, _, _, %s}} <- C,
+		{prefetch_count, %d} <- C])`, console.Binary(queue), want)
+	if err == nil && found != 1 {
+		err = fmt.Errorf("%d consumers with a prefetch of %d", found, want)
 	}
-	if line := fmt.Sprintf("%s\t%d\n", queue, want); !strings.Contains(out, line) {
-		return fmt.Errorf("not %q: %q", line, out)
-	}
-	return nil
+	return err
 }
 
 func (n *node) user(ctx context.Context, name, password string) error {
-	if _, err := n.ctl("add_user", name, password); err != nil {
-		return err
-	}
-	_, err := n.ctl("set_permissions", "-p", "/", name, ".*", ".*", ".*")
-	return errors.Join(err, ctx.Err())
+	return errors.Join(n.ctl("add_user", name, password), n.ctl("set_permissions", name, ".*", ".*", ".*"), ctx.Err())
 }

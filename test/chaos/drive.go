@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"sidecar/internal/testkit/proxy"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
-	"sidecar/test/chaos/wire"
 )
 
 // Bounds of what the driver waits for.
@@ -160,14 +160,14 @@ func (r *rig) extra(n int, kind plan.Kind) {
 
 // heal undoes whatever may still be broken and waits until all is settled.
 func (r *rig) heal(ctx context.Context) error {
-	r.shape(wire.Shape{})
+	r.shape(proxy.Shape{})
 	_ = r.sidecar.signal(syscall.SIGCONT)
 	_ = r.app.signal(syscall.SIGCONT)
 	_ = r.app.signal(syscall.SIGUSR2)
 	if r.db != nil {
 		_ = r.db.sh("thaw")
 	}
-	if _, err := r.node.ctl("set_vm_memory_high_watermark", "0.6"); err != nil {
+	if err := r.node.ctl("set_vm_memory_high_watermark", "0.6"); err != nil {
 		return err
 	}
 	r.probe("ready after the faults", until(ctx, readyWithin, "ready", r.ready))

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/testkit/proxy"
 	"sidecar/test/chaos/judge"
-	"sidecar/test/chaos/wire"
 )
 
 // fault is a kind of trouble.
@@ -30,9 +29,9 @@ type fault struct {
 var faults = []fault{
 	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig, _ time.Duration) error { r.cut(); return nil }},
 	{"half-open", judge.ClassSidecar, 5, 40 * time.Second, true, halfOpen},
-	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
-	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Rate: 64 << 10})},
-	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(wire.Shape{Slice: 7})},
+	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
+	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Rate: 64 << 10})},
+	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Slice: 7})},
 	{"sidecar-kill", judge.ClassSidecar, 20, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGKILL)},
 	{judge.SidecarEnded, judge.ClassNone, 15, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGTERM)},
 	{"sidecar-hurry", judge.ClassSidecar, 5, 0, false, hurried},
@@ -75,11 +74,11 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-func shaped(s wire.Shape) func(context.Context, *rig, time.Duration) error {
+func shaped(s proxy.Shape) func(context.Context, *rig, time.Duration) error {
 	return func(ctx context.Context, r *rig, d time.Duration) error {
 		r.shape(s)
 		rest(ctx, d)
-		r.shape(wire.Shape{})
+		r.shape(proxy.Shape{})
 		return nil
 	}
 }
@@ -138,12 +137,11 @@ func closed(ctx context.Context, r *rig, d time.Duration) error {
 }
 
 func stopped(ctx context.Context, r *rig, d time.Duration) error {
-	if _, err := r.node.ctl("stop_app"); err != nil {
+	if err := r.node.ctl("stop_app"); err != nil {
 		return err
 	}
 	rest(ctx, d)
-	_, err := r.node.ctl("start_app")
-	return err
+	return r.node.ctl("start_app")
 }
 
 func killed(_ context.Context, r *rig, _ time.Duration) error {
@@ -159,12 +157,11 @@ func brokerFrozen(ctx context.Context, r *rig, d time.Duration) error {
 }
 
 func alarm(ctx context.Context, r *rig, d time.Duration) error {
-	if _, err := r.node.ctl("set_vm_memory_high_watermark", "0.0000001"); err != nil {
+	if err := r.node.ctl("set_vm_memory_high_watermark", "0.0000001"); err != nil {
 		return err
 	}
 	rest(ctx, d)
-	_, err := r.node.ctl("set_vm_memory_high_watermark", "0.6")
-	return err
+	return r.node.ctl("set_vm_memory_high_watermark", "0.6")
 }
 
 func connection(kind string) func(context.Context, *rig, time.Duration) error {
@@ -182,7 +179,7 @@ func connection(kind string) func(context.Context, *rig, time.Duration) error {
 // rotated changes the password at the broker first, so that for a while the sidecar has the wrong one.
 func rotated(ctx context.Context, r *rig, d time.Duration) error {
 	next := r.nextPassword()
-	if _, err := r.node.ctl("change_password", brokerUser, next); err != nil {
+	if err := r.node.ctl("change_password", brokerUser, next); err != nil {
 		return err
 	}
 	r.cut()
@@ -211,7 +208,7 @@ func partitioned(ctx context.Context, r *rig, d time.Duration) error {
 		}
 		_, _ = fmt.Fprintf(&away, "erlang:set_cookie('%s', nobody), erlang:disconnect_node('%s'), ", name, name)
 	}
-	if _, err := n.ctl("eval", away.String()+"ok."); err != nil {
+	if _, err := n.Eval(away.String() + "ok"); err != nil {
 		return err
 	}
 	rest(ctx, d)
@@ -219,15 +216,15 @@ func partitioned(ctx context.Context, r *rig, d time.Duration) error {
 		return err
 	}
 	return until(ctx, 2*time.Minute, "the cluster to be whole again", func() bool {
-		nodes, err := n.ctl("-q", "eval", "length(nodes()) + 1.")
-		return err == nil && strings.TrimSpace(nodes) == strconv.Itoa(len(r.nodes))
+		nodes, err := n.count("length(nodes()) + 1")
+		return err == nil && nodes == len(r.nodes)
 	})
 }
 
 // halfOpen swallows everything. The sidecar has to notice by itself, long before a kernel would.
 func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
-	r.shape(wire.Shape{Hole: true})
-	defer r.shape(wire.Shape{})
+	r.shape(proxy.Shape{Stall: proxy.Both})
+	defer r.shape(proxy.Shape{})
 	start := time.Now()
 	err := until(ctx, d, "the sidecar to notice", func() bool { return r.metric("sidecar_amqp_connected") == 0 })
 	if err == nil {
@@ -237,7 +234,11 @@ func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
 		}
 	}
 	r.probe("half-open link noticed within 35 s", err)
-	rest(ctx, d-time.Since(start))
+	// The broker notices by itself as well, and delivers again what the sidecar had in hand.
+	_ = until(ctx, d-time.Since(start), "the broker to notice", func() bool {
+		open, err := r.node.connections("")
+		return err == nil && open == 0
+	})
 	return nil
 }
 
@@ -332,8 +333,8 @@ func schedule(seed uint64, n, first, last int, stretch float64, kinds []string) 
 	list := make([]due, n)
 	for i := range list {
 		f := pick(able, sum, rng)
-		if i < len(able) && n >= len(able) {
-			f = able[i] // each kind at least once
+		if i < min(2, n/len(able))*len(able) {
+			f = able[i%len(able)] // each kind at least twice, or once
 		}
 		d := f.duration
 		if d > 0 && f.kind != "half-open" {

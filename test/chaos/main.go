@@ -139,6 +139,11 @@ func verdict(dir, page string) error {
 		}
 	}
 	_, _ = fmt.Print(text)
+	happened := make([]string, len(v.Faults))
+	for i, f := range v.Faults {
+		happened[i] = fmt.Sprintf("%s %d", f.Kind, f.Count-f.Failed)
+	}
+	say("faults that happened: %s", strings.Join(happened, ", "))
 	if !v.OK() {
 		return fmt.Errorf("%w: %s; ledgers in %s", errBroken, strings.Join(v.Broken(), ", "), dir)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,9 +20,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/testkit/proxy"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
-	"sidecar/test/chaos/wire"
 )
 
 // The service, and what the default topology calls its objects.
@@ -43,11 +42,11 @@ type rig struct {
 	dir   string
 	node  *node // the first one
 	nodes []*node
-	wires []*wire.Proxy // one for each node
-	nth   int           // which node the last fault of a cluster was about
+	wires []*proxy.Proxy // one for each node
+	nth   int            // which node the last fault of a cluster was about
 
-	db     *database   // nil: there is no outbox
-	dbWire *wire.Proxy // between it and the relays
+	db     *database    // nil: there is no outbox
+	dbWire *proxy.Proxy // between it and the relays
 
 	sidecar *process
 	relay   *process // a second sidecar, for the outbox alone; may be nil
@@ -89,7 +88,7 @@ func newRig(o options, run ledger.Run, nodes []*node, db *database) (*rig, error
 		}
 	}
 	for _, n := range nodes {
-		w, err := wire.Listen(n.addr())
+		w, err := proxy.Start(proxy.Options{Target: n.addr()})
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +96,7 @@ func newRig(o options, run ledger.Run, nodes []*node, db *database) (*rig, error
 	}
 	if db != nil {
 		var err error
-		if r.dbWire, err = wire.Listen(db.addr()); err != nil {
+		if r.dbWire, err = proxy.Start(proxy.Options{Target: db.addr()}); err != nil {
 			return nil, err
 		}
 	}
@@ -105,7 +104,7 @@ func newRig(o options, run ledger.Run, nodes []*node, db *database) (*rig, error
 }
 
 // links are the wires to all nodes and to the database.
-func (r *rig) links() []*wire.Proxy {
+func (r *rig) links() []*proxy.Proxy {
 	if r.dbWire == nil {
 		return r.wires
 	}
@@ -113,7 +112,7 @@ func (r *rig) links() []*wire.Proxy {
 }
 
 // shape changes what happens to the bytes between the sidecars and what they are connected to.
-func (r *rig) shape(s wire.Shape) {
+func (r *rig) shape(s proxy.Shape) {
 	for _, w := range r.links() {
 		w.Set(s)
 	}
@@ -150,9 +149,12 @@ func (r *rig) start(ctx context.Context) error {
 	if err := r.putPassword(password); err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(5)
-	if err != nil {
-		return err
+	addrs := make([]string, 5)
+	for i := range addrs {
+		var err error
+		if addrs[i], err = proxy.FreeAddr(); err != nil {
+			return err
+		}
 	}
 	r.appAddr, r.admin, r.control, r.publishAddr = addrs[0], "http://"+addrs[1], "http://"+addrs[2], addrs[3]
 	if err := r.prepare(ctx); err != nil {
@@ -340,7 +342,7 @@ func (r *rig) stop() {
 		w.Close()
 	}
 	_ = os.Remove(r.passwordFile())
-	_, _ = r.node.ctl("delete_user", brokerUser)
+	_ = r.node.ctl("delete_user", brokerUser)
 	_ = r.node.with(func(ch *amqp.Channel) error {
 		for _, q := range []string{mainQueue, retryQueue, deadQueue, "relay.queue." + secondService, "relay.retry-queue." + secondService, "relay.dlq." + secondService} {
 			_, _ = ch.QueueDelete(q, false, false, false)
@@ -350,22 +352,4 @@ func (r *rig) stop() {
 		}
 		return nil
 	})
-}
-
-// freeAddrs finds loopback addresses that nobody listens on, below the ports that the system hands out.
-func freeAddrs(n int) ([]string, error) {
-	var addrs []string
-	for port := 10000 + os.Getpid()%15000; port < 32000 && len(addrs) < n; port++ {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
-		if err != nil {
-			continue
-		}
-		_ = l.Close()
-		addrs = append(addrs, addr)
-	}
-	if len(addrs) < n {
-		return nil, fmt.Errorf("no %d free ports", n)
-	}
-	return addrs, nil
 }

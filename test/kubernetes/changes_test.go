@@ -39,13 +39,13 @@ func TestSecretRotation(t *testing.T) {
 
 	second.open()
 	s.secret("broker", second.url)
-	first.close()
+	first.Refuse()
 	s.ledger.waitHandled(t, s.publish(order{})...)
 	after := s.waitReady(s.ofRelease())
 	if n := after.container("sidecar").RestartCount; n != 0 || after.Metadata.Name != before.Metadata.Name {
 		t.Errorf("pod %s became %s, whose sidecar was restarted %d times", before.Metadata.Name, after.Metadata.Name, n)
 	}
-	if second.accepted() == 0 {
+	if second.Accepted() == 0 {
 		t.Error("the sidecar did not come by the new address")
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -134,7 +133,7 @@ func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get("Amqp-Message-Id")
 	receipt := ledger.Receipt{
 		Key: fmt.Sprintf("%d.%d", a.start, a.next.Add(1)), ID: id, Seq: plan.SeqOf(id),
-		Mark: r.Header.Get("Amqp-Header-" + plan.HeaderMark), Odd: odd(r, id),
+		Mark: r.Header.Get("Amqp-Header-" + plan.HeaderMark), Odd: a.odd(r, id),
 	}
 	receipt.Attempt, _ = strconv.Atoi(r.Header.Get("Amqp-Delivery-Attempt"))
 	receipt.Count, _ = strconv.Atoi(r.Header.Get("Amqp-Retry-Count"))
@@ -230,7 +229,7 @@ func raw(w http.ResponseWriter, status int) error {
 }
 
 // odd names a request header that no message may cause, or a property that did not arrive.
-func odd(r *http.Request, id string) string {
+func (a *App) odd(r *http.Request, id string) string {
 	for name, want := range map[string]string{"Content-Type": plan.ContentType, "Amqp-Type": plan.Type, "Amqp-Correlation-Id": id} {
 		if got := r.Header.Get(name); got != want {
 			return name + ": " + got
@@ -242,7 +241,7 @@ func odd(r *http.Request, id string) string {
 			return name
 		}
 	}
-	if !strings.HasPrefix(r.Host, "127.0.0.1:") {
+	if r.Host != a.addr {
 		return "Host " + r.Host
 	}
 	return ""
