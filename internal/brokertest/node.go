@@ -55,7 +55,7 @@ func OwnNode(t testing.TB) *Node {
 		n.Start()
 		n.calm()
 	})
-	newPlace(t, n.n)
+	newPlace(t, n.n, "")
 	return n
 }
 

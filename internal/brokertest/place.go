@@ -42,16 +42,17 @@ func placeOf(t testing.TB) *place {
 			return p.(*place)
 		}
 		if !strings.Contains(name, "/") {
-			return newPlace(t, sharedNode(t))
+			return newPlace(t, sharedNode(t), "")
 		}
 	}
 }
 
-func newPlace(t testing.TB, n *node) *place {
+// newPlace makes a virtual host. settings are further entries of its metadata, each after a comma.
+func newPlace(t testing.TB, n *node, settings string) *place {
 	t.Helper()
 	p := &place{node: n, vhost: Name(t, "vhost")}
-	n.must(t, console.Call("rabbit_vhost:add", p.vhost, console.Actor))
-	p.allow(t)
+	n.must(t, "rabbit_vhost:add("+console.Binary(p.vhost)+", #{description => <<>>, tags => []"+settings+"}, "+console.Binary(console.Actor)+")")
+	n.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", n.url.User.Username(), p.vhost, ".*", ".*", ".*", console.Actor))
 	places.Store(t.Name(), p)
 	t.Cleanup(func() {
 		places.Delete(t.Name())
@@ -61,18 +62,11 @@ func newPlace(t testing.TB, n *node) *place {
 	return p
 }
 
-func (p *place) allow(t testing.TB) {
-	t.Helper()
-	p.node.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", p.node.url.User.Username(), p.vhost, ".*", ".*", ".*", console.Actor))
-}
-
-// DefaultQueueType makes the test's virtual host anew: queues that are declared in it without a type get this one.
+// DefaultQueueType gives the test another virtual host: queues that are declared in it without a type get this one. Call it
+// before URL.
 func DefaultQueueType(t testing.TB, queueType string) {
 	t.Helper()
-	p := placeOf(t)
-	p.node.must(t, console.Call("rabbit_vhost:delete", p.vhost, console.Actor))
-	p.node.must(t, "rabbit_vhost:add("+console.Binary(p.vhost)+", #{description => <<>>, tags => [], default_queue_type => "+console.Binary(queueType)+"}, "+console.Binary(console.Actor)+")")
-	p.allow(t)
+	newPlace(t, placeOf(t).node, ", default_queue_type => "+console.Binary(queueType))
 }
 
 var shared = sync.OnceValues(func() (*node, error) {

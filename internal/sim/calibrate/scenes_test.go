@@ -109,7 +109,7 @@ func (s *script) headOfLine() {
 
 func (s *script) hole() {
 	out := s.queue("hole.out", nil)
-	q := s.queue("hole", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": s.prefix + "hole.none"})
+	q := s.queue("hole", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "hole.none"})
 	s.put(q, amqp.Publishing{}, "a")
 	s.must(s.get(s.ch, q).Nack(false, false))
 	s.put(out, amqp.Publishing{}, "marker")
@@ -184,7 +184,7 @@ func (s *script) unroutable() {
 	s.must(ch.Confirm(false))
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
 	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, 1))
-	s.must(ch.Publish("", s.prefix+"nowhere", true, false, amqp.Publishing{MessageId: "a"}))
+	s.must(ch.Publish("", "nowhere", true, false, amqp.Publishing{MessageId: "a"}))
 	c := <-confirms
 	select { // the return comes before the confirm
 	case r := <-returns:
@@ -193,11 +193,11 @@ func (s *script) unroutable() {
 		s.say("not returned yet")
 	}
 	s.say("confirmed %d: %t", c.DeliveryTag, c.Ack)
-	s.must(ch.Publish("", s.prefix+"nowhere", false, false, amqp.Publishing{MessageId: "b"}))
+	s.must(ch.Publish("", "nowhere", false, false, amqp.Publishing{MessageId: "b"}))
 	c = <-confirms
 	s.say("not mandatory: confirmed %d: %t, returned %d", c.DeliveryTag, c.Ack, len(returns))
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	s.must(ch.Publish(s.prefix+"missing", "key", true, false, amqp.Publishing{MessageId: "c"}))
+	s.must(ch.Publish("missing", "key", true, false, amqp.Publishing{MessageId: "c"}))
 	e := <-closed
 	s.say("closed: %d %s", e.Code, e.Reason)
 }

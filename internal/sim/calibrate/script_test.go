@@ -16,7 +16,6 @@ import (
 type script struct {
 	t      testing.TB
 	dial   func() (*amqp.Connection, error)
-	prefix string // of all names; left out of the transcript
 	conn   *amqp.Connection
 	ch     *amqp.Channel
 	out    strings.Builder
@@ -29,9 +28,9 @@ const (
 )
 
 // play runs every scene and returns the transcript.
-func play(t testing.TB, prefix string, dial func() (*amqp.Connection, error)) string {
+func play(t testing.TB, dial func() (*amqp.Connection, error)) string {
 	t.Helper()
-	s := &script{t: t, dial: dial, prefix: prefix}
+	s := &script{t: t, dial: dial}
 	s.conn = s.connect()
 	scenes := []struct {
 		name string
@@ -70,7 +69,7 @@ func play(t testing.TB, prefix string, dial func() (*amqp.Connection, error)) st
 
 func (s *script) say(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
-	s.out.WriteString(strings.ReplaceAll(line, s.prefix, "") + "\n")
+	s.out.WriteString(line + "\n")
 }
 
 func (s *script) must(err error) {
@@ -93,7 +92,6 @@ func (s *script) channel() *amqp.Channel {
 }
 
 func (s *script) queue(name string, args amqp.Table) string {
-	name = s.prefix + name
 	_, err := s.ch.QueueDeclare(name, true, false, false, false, args)
 	s.must(err)
 	s.queues = append(s.queues, name)
@@ -110,7 +108,7 @@ func (s *script) tidy() {
 
 // pair declares a queue whose rejects wait and come back, with the arguments in addition.
 func (s *script) pair(name string, args amqp.Table) (queue, wait string) {
-	queue, wait = s.prefix+name, s.prefix+name+".wait"
+	queue, wait = name, name+".wait"
 	main := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": wait}
 	waiting := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue, "x-message-ttl": int32(shortTTL)}
 	maps.Copy(main, args)
