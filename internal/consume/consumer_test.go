@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
@@ -37,9 +36,11 @@ func TestEveryMessageIsAckedOnce(t *testing.T) {
 		t.Errorf("%d attempts for 100 messages", s.total())
 	}
 	for name, o := range map[string]prometheus.Observer{"age": r.metrics().age, "retries": r.metrics().retries} {
-		var m dto.Metric
-		if err := o.(prometheus.Metric).Write(&m); err != nil || m.Histogram.GetSampleCount() != 100 {
-			t.Errorf("%s of %d messages observed, want 100: %v", name, m.Histogram.GetSampleCount(), err)
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(o.(prometheus.Collector))
+		families, err := registry.Gather()
+		if err != nil || families[0].GetMetric()[0].GetHistogram().GetSampleCount() != 100 {
+			t.Errorf("%s: %v, %v, want 100 messages observed", name, families, err)
 		}
 	}
 	if d := r.drain(time.Second); d != (Drained{}) {
