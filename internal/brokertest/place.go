@@ -70,7 +70,13 @@ func DefaultQueueType(t testing.TB, queueType string) {
 }
 
 var shared = sync.OnceValues(func() (*node, error) {
-	return newNode(os.Getenv("AMQP_URL"), os.Getenv("BROKER_CTL"), os.Getenv("BROKER_DIR"))
+	n, err := newNode(os.Getenv("AMQP_URL"), os.Getenv("BROKER_CTL"), os.Getenv("BROKER_DIR"))
+	if err == nil {
+		// A quorum queue dead-letters again what a queue that was deleted at that moment has not confirmed: by default after
+		// three minutes.
+		_, err = n.Eval("application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 20000)")
+	}
+	return n, err
 })
 
 func sharedNode(t testing.TB) *node {
