@@ -2,37 +2,45 @@ package test
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"slices"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
+	"sidecar/internal/apptest"
 	proxykit "sidecar/internal/testkit/proxy"
 )
 
 // delivery is one request the app received.
 type delivery struct {
-	at            time.Time
-	nth           int // receipts of this id so far, from 1
-	id            string
-	method, uri   string
-	host, remote  string
-	header        http.Header
-	contentLength int64
-	encoding      []string // Transfer-Encoding
-	body          []byte
+	*apptest.Request
+	at                                  time.Time
+	nth, conn                           int
+	id, method, uri, host, remote, head string
+	lines                               []string // header lines as they came
+	header                              http.Header
+	body                                []byte
 }
 
-func (d *delivery) number(header string) int {
-	n, err := strconv.Atoi(d.header.Get(header))
-	if err != nil {
-		return -1
+func delivered(r *apptest.Request) *delivery {
+	d := &delivery{
+		Request: r, at: r.At, nth: r.Nth, conn: r.Conn, id: r.ID, method: r.Method, uri: r.Target, host: r.Header.Get("Host"), remote: r.Remote,
+		head: r.Head(), lines: r.Lines(), header: r.Header.Clone(), body: r.Body,
 	}
-	return n
+	d.header.Del("Host")
+	return d
+}
+
+func (d *delivery) number(header string) int { return d.Number(header) }
+
+// values returns the raw values of every line with that name, in any case.
+func (d *delivery) values(name string) []string { return d.Values(name) }
+
+func (d *delivery) value(name string) string {
+	if v := d.Values(name); len(v) > 0 {
+		return v[0]
+	}
+	return ""
 }
 
 // answer is what the app does with one request.
@@ -45,32 +53,30 @@ type answer struct {
 
 func status(code int) answer { return answer{status: code} }
 
-// app is a web server that plays the user's service.
-type app struct {
-	t    testing.TB
-	addr string
-
-	mu     sync.Mutex
-	srv    *http.Server
-	got    []*delivery
-	ofID   map[string][]*delivery // the same by their ids
-	byID   map[string][]answer
-	others func(*delivery) answer
-	health int
-	conns  map[net.Conn]struct{}
-	made   int // connections in all
-
-	inflight, peak int
+func (a answer) reply() apptest.Reply {
+	var lines []string
+	for k, v := range a.header {
+		lines = append(lines, k+": "+v)
+	}
+	say := apptest.Say(apptest.Full(a.status, a.body, lines...))
+	if a.gate != nil {
+		return apptest.Held(a.gate, say)
+	}
+	return say
 }
 
-// newApp listens at once and answers 200 to everything until told otherwise.
+// app plays the user's service: 200 to everything until a test scripts other answers.
+type app struct {
+	*apptest.App
+	t     testing.TB
+	addr  string
+	early func(net.Conn, *rawRequest) (done bool) // called before the body is read; may be nil
+}
+
 func newApp(t testing.TB) *app {
 	t.Helper()
-	a := &app{t: t, addr: freeAddr(t), byID: map[string][]answer{}, health: http.StatusOK}
-	a.others = func(*delivery) answer { return status(http.StatusOK) }
-	a.up()
-	t.Cleanup(a.down)
-	return a
+	a := apptest.NewApp(t)
+	return &app{App: a, t: t, addr: a.Addr}
 }
 
 // freeAddr returns a loopback address that stays free while an app or a proxy is down on purpose.
@@ -83,184 +89,57 @@ func freeAddr(t testing.TB) string {
 	return addr
 }
 
-// listenWithin opens an address that somebody closed a moment ago. A process that was being started at that time holds a
-// copy of the socket until it has become its program, which is no reason to give up.
-func listenWithin(limit time.Duration, addr string) (l net.Listener, err error) {
-	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		if l, err = net.Listen("tcp", addr); err == nil || time.Now().After(end) {
-			return l, err
-		}
-	}
-}
-
 func listen(t testing.TB, addr string) net.Listener {
 	t.Helper()
-	l, err := listenWithin(patience, addr)
+	l, err := apptest.ListenWithin(patience, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func (a *app) url() string { return "http://" + a.addr + "/" }
-
-func (a *app) up() {
-	a.t.Helper()
-	a.serve(listen(a.t, a.addr))
-}
-
-func (a *app) serve(l net.Listener) {
-	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute, ConnState: a.follow}
-	a.mu.Lock()
-	a.srv = srv
-	a.mu.Unlock()
-	go func() { _ = srv.Serve(l) }()
-}
-
-// follow keeps account of the open connections.
-func (a *app) follow(c net.Conn, s http.ConnState) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s == http.StateClosed || s == http.StateHijacked {
-		delete(a.conns, c)
-		return
-	}
-	if a.conns == nil {
-		a.conns = map[net.Conn]struct{}{}
-	}
-	a.conns[c] = struct{}{}
-	if s == http.StateNew {
-		a.made++
-	}
-}
-
-// dials is how many connections there have been.
-func (a *app) dials() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.made
-}
-
-// connections is how many are open.
-func (a *app) connections() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.conns)
-}
-
-// down closes the port and every connection, as a crash would.
-func (a *app) down() {
-	a.mu.Lock()
-	srv := a.srv
-	a.mu.Unlock()
-	_ = srv.Close() // not under the lock: it tells follow of every connection
-}
+func (a *app) url() string          { return a.URL + "/" }
+func (a *app) up()                  { a.Up() }
+func (a *app) serve(l net.Listener) { a.Serve(l) }
+func (a *app) down()                { a.Shut() }
+func (a *app) healthy(code int)     { a.Health(code) }
+func (a *app) dials() int           { return a.Accepted() }
+func (a *app) connections() int     { return a.Connections() }
+func (a *app) most() int            { return a.Peak() }
+func (a *app) different() int       { return a.Messages() }
+func (a *app) total() int           { return len(a.Requests()) }
 
 // on plays the answers to the receipts of one id in turn; the last one repeats.
 func (a *app) on(id string, answers ...answer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.byID[id] = answers
+	replies := make([]apptest.Reply, len(answers))
+	for i := range answers {
+		replies[i] = answers[i].reply()
+	}
+	a.On(id, replies...)
 }
 
 // otherwise answers every id that on does not.
 func (a *app) otherwise(f func(*delivery) answer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.others = f
+	a.Otherwise(func(r *apptest.Request) apptest.Reply { return f(delivered(r)).reply() })
 }
 
-// healthy sets what GET answers.
-func (a *app) healthy(code int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.health = code
-}
-
-func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet {
-		a.mu.Lock()
-		code := a.health
-		a.mu.Unlock()
-		w.WriteHeader(code)
-		return
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	d := &delivery{
-		at: time.Now(), id: r.Header.Get("Amqp-Message-Id"), method: r.Method, uri: r.RequestURI, host: r.Host, remote: r.RemoteAddr,
-		header: r.Header.Clone(), contentLength: r.ContentLength, encoding: r.TransferEncoding, body: body,
-	}
-	ans := a.record(d)
-	defer func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.inflight--
-	}()
-	if ans.gate != nil {
-		select {
-		case <-ans.gate:
-		case <-r.Context().Done():
-			return
-		}
-	}
-	for k, v := range ans.header {
-		w.Header().Set(k, v)
-	}
-	w.WriteHeader(ans.status)
-	_, _ = io.WriteString(w, ans.body)
-}
-
-func (a *app) record(d *delivery) answer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ofID == nil {
-		a.ofID = map[string][]*delivery{}
-	}
-	d.nth = len(a.ofID[d.id]) + 1
-	a.got, a.ofID[d.id] = append(a.got, d), append(a.ofID[d.id], d)
-	a.inflight++
-	a.peak = max(a.peak, a.inflight)
-	if list := a.byID[d.id]; len(list) > 0 {
-		return list[min(d.nth, len(list))-1]
-	}
-	return a.others(d)
-}
+// all returns all receipts, oldest first.
+func (a *app) all() []*delivery { return deliveries(a.Requests()) }
 
 // seen returns the receipts of one id, oldest first.
-func (a *app) seen(id string) []*delivery {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.ofID[id])
-}
+func (a *app) seen(id string) []*delivery { return deliveries(a.Seen(id)) }
 
-// most is how many requests were open at once.
-func (a *app) most() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.peak
-}
-
-// total counts all receipts.
-func (a *app) total() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.got)
-}
-
-// different counts the ids that have been received.
-func (a *app) different() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.ofID)
+func deliveries(list []*apptest.Request) (all []*delivery) {
+	for _, r := range list {
+		all = append(all, delivered(r))
+	}
+	return all
 }
 
 // await waits for the nth receipt of an id and returns all of them.
 func (a *app) await(id string, n int) []*delivery {
 	a.t.Helper()
-	eventually(a.t, fmt.Sprintf("receipt %d of message %q", n, id), func() bool { return len(a.seen(id)) >= n })
+	eventually(a.t, fmt.Sprintf("receipt %d of message %q", n, id), func() bool { return len(a.Seen(id)) >= n })
 	return a.seen(id)
 }
 
@@ -279,3 +158,35 @@ func numbered(name string, n int) []string {
 	}
 	return ids
 }
+
+// An app that answers with any bytes is the same app.
+type (
+	rawApp     = app
+	rawRequest = delivery
+)
+
+// newRawApp gives every request to answer, also a GET.
+func newRawApp(t testing.TB, answer func(net.Conn, *rawRequest) (keep bool)) *rawApp {
+	t.Helper()
+	a := newApp(t)
+	a.Health(0)
+	a.Early = func(c *apptest.Conn, r *apptest.Request) bool { return a.early != nil && a.early(c.Conn, delivered(r)) }
+	a.Otherwise(func(r *apptest.Request) apptest.Reply {
+		if r.Method != http.MethodPost {
+			t.Errorf("not a POST:\n%s", r.Raw)
+		}
+		return func(c *apptest.Conn) bool { return answer(c.Conn, delivered(r)) }
+	})
+	return a
+}
+
+func say(c net.Conn, s string) bool { return (&apptest.Conn{Conn: c}).Send(s) }
+
+const ok200 = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+// sayStatus writes a whole answer without a body.
+func sayStatus(c net.Conn, status string) bool {
+	return say(c, "HTTP/1.1 "+status+" X\r\nContent-Length: 0\r\n\r\n")
+}
+
+func reset(c net.Conn) { _ = (&apptest.Conn{Conn: c}).Reset() }

@@ -2,10 +2,8 @@ package test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sidecar/internal/apptest"
 )
 
 // appProcessEnv makes the test binary an app instead: its value is the address to listen on.
@@ -140,7 +140,7 @@ func (a *appProcess) wait() { <-a.ended }
 // (50 if the id begins with "slow"), never to the first receipt of an id that begins with "hang"; over one that begins with
 // "bad" it dies. SIGTERM ends it as a good web server ends: nothing new is accepted, what has begun is answered.
 func runAppProcess(addr string) int {
-	l, err := listenWithin(patience, addr)
+	l, err := apptest.ListenWithin(patience, addr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -151,32 +151,31 @@ func runAppProcess(addr string) int {
 		defer out.Unlock()
 		fmt.Println(line)
 	}
-	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get("Amqp-Message-Id")
-		say(id)
-		if strings.HasPrefix(id, "hang") && r.Header.Get("Amqp-Retry-Count") == "0" && r.Header.Get("Amqp-Redelivered") == "false" {
-			<-r.Context().Done()
-			return
+	srv := apptest.New(func(c *apptest.Conn) {
+		for {
+			r, err := c.Next()
+			if err != nil {
+				return
+			}
+			say(r.ID)
+			switch {
+			case strings.HasPrefix(r.ID, "hang") && r.Number("Amqp-Retry-Count") == 0 && r.Header.Get("Amqp-Redelivered") == "false":
+				<-c.Gone()
+				return
+			case strings.HasPrefix(r.ID, "bad"):
+				os.Exit(137)
+			case strings.HasPrefix(r.ID, "slow"):
+				time.Sleep(45 * time.Millisecond)
+			}
+			time.Sleep(5 * time.Millisecond)
+			c.Send(ok200)
 		}
-		switch {
-		case strings.HasPrefix(id, "bad"):
-			os.Exit(137)
-		case strings.HasPrefix(id, "slow"):
-			time.Sleep(45 * time.Millisecond)
-		}
-		time.Sleep(5 * time.Millisecond)
-		w.WriteHeader(http.StatusOK)
-	})}
-	ended := make(chan struct{})
+	})
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
-	go func() {
-		<-term
-		_ = srv.Shutdown(context.Background())
-		close(ended)
-	}()
 	say("listening")
-	_ = srv.Serve(l)
-	<-ended
+	srv.Serve(l)
+	<-term
+	srv.Shutdown(patience)
 	return 0
 }

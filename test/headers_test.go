@@ -296,10 +296,7 @@ func TestHostileProperties(t *testing.T) {
 			t.Errorf("a property broke a log line: %q", l)
 		}
 	}
-	raw.mu.Lock()
-	all := slices.Clone(raw.got)
-	raw.mu.Unlock()
-	for _, r := range all {
+	for _, r := range raw.all() {
 		if r.values("X-Injected") != nil || !strings.HasPrefix(r.head, "POST / HTTP/1.1\r\n") {
 			t.Errorf("a property broke out:\n%s", r.head)
 		}

@@ -12,14 +12,12 @@ func TestOneAtATimeKeepsTheOrder(t *testing.T) {
 	sc.send(ids...)
 	s := sc.run()
 	sc.app.awaitAll(ids...)
-	sc.app.mu.Lock()
-	for i, d := range sc.app.got {
+	for i, d := range sc.app.all() {
 		if d.id != ids[i] {
 			t.Errorf("receipt %d is %s", i, d.id)
 			break
 		}
 	}
-	sc.app.mu.Unlock()
 	sc.settledAll(s, 0)
 }
 

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/pem"
 	"maps"
 	"net"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +18,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/apptest"
 )
 
 func gzipped(t testing.TB, b []byte) []byte {
@@ -189,13 +191,10 @@ func TestNoProxyFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	sink := newApp(t)
 	sc := newScene(t).seed()
-	l, err := net.Listen("tcp", net.JoinHostPort(ownAddress(t), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	outer := &app{t: t, byID: map[string][]answer{}, health: 200, others: func(*delivery) answer { return status(200) }}
+	l := listen(t, net.JoinHostPort(ownAddress(t), "0"))
+	outer := newApp(t)
+	outer.down()
 	outer.serve(l)
-	t.Cleanup(outer.down)
 	sc.with("APP_URL", "http://"+l.Addr().String()+"/")
 	for _, k := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"} {
 		sc.env[k] = sink.url()
@@ -273,13 +272,15 @@ func TestAppHostThatDoesNotExist(t *testing.T) {
 func TestAppBehindTLS(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1").seed()
-	srv := httptest.NewTLSServer(sc.app)
-	t.Cleanup(srv.Close)
+	l := listen(t, "127.0.0.1:0")
+	cert, _ := apptest.Certificate(t)
+	sc.app.down()
+	sc.app.serve(tls.NewListener(l, cert))
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificates[0].Certificate[0]}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sc.with("APP_URL", srv.URL+"/in")
+	sc.with("APP_URL", "https://"+l.Addr().String()+"/in")
 	sc.env["SSL_CERT_FILE"] = ca
 	sc.app.on("bad", status(500))
 	ids := numbered("m", 30)

@@ -138,10 +138,8 @@ func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
 
 func TestMissingQueueIsDeclaredAgain(t *testing.T) {
 	t.Parallel()
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	t.Cleanup(app.Close)
 	url := brokertest.URL(t)
-	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+app.URL+"/"))
+	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"))
 	brokertest.Eventually(t, 20*time.Second, "consuming", func() bool { return a.consumer.Active() })
 	ch := brokertest.Channel(t, url)
 	if _, err := ch.QueueDelete(a.plan.Park.Queue, false, false, false); err != nil {

@@ -1,14 +1,12 @@
 package app
 
 import (
-	"net/http"
-	"net/http/httptest"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 )
@@ -37,16 +35,8 @@ func TestNewSessionForgetsAReturnedPublication(t *testing.T) {
 
 func newSessionForgets(t *testing.T, mode string) {
 	const patience = 20 * time.Second
-	asked, answer := make(chan struct{}, 10), make(chan struct{})
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked <- struct{}{}
-		<-answer
-		w.Header().Set("Amqp-Disposition", "park")
-		w.WriteHeader(http.StatusConflict)
-	}))
-	t.Cleanup(app.Close)
-	release := sync.OnceFunc(func() { close(answer) })
-	t.Cleanup(release)
+	gate, app := make(chan struct{}), apptest.NewApp(t)
+	app.On("", apptest.Held(gate, apptest.Say(apptest.Status(409, "Amqp-Disposition: park"))))
 
 	url := brokertest.URL(t)
 	env := []string{"SIDECAR_DLX=dlx", "SIDECAR_APP_URL=" + app.URL + "/"}
@@ -59,14 +49,14 @@ func newSessionForgets(t *testing.T, mode string) {
 	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), isolated(t, proxy))
 	brokertest.Eventually(t, patience, "consuming", a.consumer.Active)
 	brokertest.Send(t, url, a.plan.Queue, "homeless")
-	<-asked
+	brokertest.Eventually(t, patience, "the app has it", func() bool { return len(app.Requests()) > 0 })
 
 	ch, park := brokertest.Channel(t, url), a.plan.Park
 	proxy.Stall(brokertest.Both) // nothing can be looked at, nor repaired
 	if err := ch.QueueUnbind(park.Queue, park.Key, park.Exchange, nil); err != nil {
 		t.Fatal(err)
 	}
-	release()
+	close(gate)
 	brokertest.Eventually(t, patience, "the park came back and a look was begun", func() bool { return a.fits.bad() && len(a.look) == 0 })
 	proxy.Refuse()
 	brokertest.Eventually(t, patience, "the session is over, and nobody publishes for it any more", func() bool {

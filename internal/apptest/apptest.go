@@ -6,45 +6,47 @@ import (
 	"crypto/tls"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
-// Server listens until the test ends.
+// Server runs a script for each of its connections and keeps the requests it has read.
 type Server struct {
 	URL string // without a path: http://…, https://… or unix://…
 
-	listener net.Listener
-	script   func(*Conn)
-	serving  sync.WaitGroup
-	closing  chan struct{}
+	script  func(*Conn)
+	serving sync.WaitGroup
 
 	mu       sync.Mutex
+	listener net.Listener
+	closing  chan struct{}
 	accepted int
 	open     map[*Conn]struct{}
 	requests []*Request
+	byID     map[string][]*Request
 	stopped  bool
 }
 
-// Listen runs script for every connection accepted on a loopback port, each in a goroutine of its own. The connection
-// is closed when script returns.
+// New returns a server that runs script for every connection, each in a goroutine of its own. The connection is closed
+// when script returns. The caller has to call Serve and Close.
+func New(script func(*Conn)) *Server {
+	return &Server{script: script, open: map[*Conn]struct{}{}, byID: map[string][]*Request{}}
+}
+
+// Listen serves on a loopback port until the test ends.
 func Listen(tb testing.TB, script func(*Conn)) *Server {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := listen(tb, "tcp", "127.0.0.1:0")
 	return start(tb, l, "http://"+l.Addr().String(), script)
 }
 
 // ListenTLS is Listen over TLS with a certificate that only the returned configuration trusts.
 func ListenTLS(tb testing.TB, script func(*Conn)) (*Server, *tls.Config) {
 	tb.Helper()
-	server, client := newCertificate(tb)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	server, client := Certificate(tb)
+	l := listen(tb, "tcp", "127.0.0.1:0")
 	return start(tb, tls.NewListener(corkListener{l}, server), "https://"+l.Addr().String(), script), client
 }
 
@@ -52,40 +54,61 @@ func ListenTLS(tb testing.TB, script func(*Conn)) (*Server, *tls.Config) {
 func ListenUnix(tb testing.TB, script func(*Conn)) *Server {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "app.sock")
-	l, err := net.Listen("unix", path)
+	return start(tb, listen(tb, "unix", path), "unix://"+path, script)
+}
+
+func listen(tb testing.TB, network, addr string) net.Listener {
+	tb.Helper()
+	l, err := net.Listen(network, addr)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return start(tb, l, "unix://"+path, script)
+	return l
+}
+
+// ListenWithin opens a TCP address that was closed a moment ago. A process that was being started at that time holds a
+// copy of the socket until its exec, so the address may stay in use for a while.
+func ListenWithin(limit time.Duration, addr string) (l net.Listener, err error) {
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		if l, err = net.Listen("tcp", addr); err == nil || time.Now().After(end) {
+			return l, err
+		}
+	}
 }
 
 // Refused returns the URL of a loopback port on which nothing listens.
 func Refused(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := listen(tb, "tcp", "127.0.0.1:0")
 	defer l.Close()
 	return "http://" + l.Addr().String()
 }
 
 func start(tb testing.TB, l net.Listener, url string, script func(*Conn)) *Server {
-	s := &Server{URL: url, listener: l, script: script, open: map[*Conn]struct{}{}, closing: make(chan struct{})}
-	s.serving.Add(1)
-	go s.accept()
+	s := New(script)
+	s.URL = url
+	s.Serve(l)
 	tb.Cleanup(s.Close)
 	return s
 }
 
-func (s *Server) accept() {
+// Serve accepts the connections of l in the background. After Shut it may be called again.
+func (s *Server) Serve(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listener, s.closing, s.stopped = l, make(chan struct{}), false
+	s.serving.Add(1)
+	go s.accept(l)
+}
+
+func (s *Server) accept(l net.Listener) {
 	defer s.serving.Done()
 	for {
-		raw, err := s.listener.Accept()
+		raw, err := l.Accept()
 		if err != nil {
 			return
 		}
-		if c := s.admit(raw); c != nil {
+		if c := s.admit(l, raw); c != nil {
 			go func() {
 				defer s.serving.Done()
 				defer s.leave(c)
@@ -95,10 +118,10 @@ func (s *Server) accept() {
 	}
 }
 
-func (s *Server) admit(raw net.Conn) *Conn {
+func (s *Server) admit(l net.Listener, raw net.Conn) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.stopped || s.listener != l {
 		raw.Close()
 		return nil
 	}
@@ -116,20 +139,44 @@ func (s *Server) leave(c *Conn) {
 	s.mu.Unlock()
 }
 
-// Close stops listening, closes every connection and waits for the scripts to return. A script that waits for
-// something else than its connection must be let go before.
+// Close is Shut and waits for the scripts to return. A script that waits for something else than its connection must be
+// let go before.
 func (s *Server) Close() {
+	s.Shut()
+	s.serving.Wait()
+}
+
+// Shut stops listening and closes every connection, as a crash would.
+func (s *Server) Shut() { s.stop(func(*Conn) bool { return true }) }
+
+// Shutdown stops listening and waits until every request that has begun is answered, at most as long as limit.
+func (s *Server) Shutdown(limit time.Duration) {
+	defer time.AfterFunc(limit, s.Shut).Stop()
+	s.stop(func(c *Conn) bool { return c.idle })
+	s.serving.Wait()
+}
+
+func (s *Server) stop(closes func(*Conn) bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.stopped {
 		close(s.closing)
+		s.listener.Close()
 	}
 	s.stopped = true
-	s.listener.Close()
 	for c := range s.open {
-		c.Close()
+		if closes(c) {
+			c.Close()
+		}
 	}
-	s.mu.Unlock()
-	s.serving.Wait()
+}
+
+// rest marks c as idle or busy and returns false if the server has stopped, so that there is no next request.
+func (s *Server) rest(c *Conn, idle bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.idle = idle
+	return !s.stopped
 }
 
 // Accepted returns the number of connections so far.
@@ -139,15 +186,36 @@ func (s *Server) Accepted() int {
 	return s.accepted
 }
 
+// Connections returns the number of open connections.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
 // Requests returns the complete requests read so far, in the order in which they were complete.
 func (s *Server) Requests() []*Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]*Request(nil), s.requests...)
+	return slices.Clone(s.requests)
 }
 
-func (s *Server) record(r *Request) {
+// Seen returns the requests with one message id, oldest first.
+func (s *Server) Seen(id string) []*Request {
 	s.mu.Lock()
-	s.requests = append(s.requests, r)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.byID[id])
+}
+
+// Messages returns the number of different message ids.
+func (s *Server) Messages() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byID)
+}
+
+// record needs s.mu.
+func (s *Server) record(r *Request) {
+	s.requests, s.byID[r.ID] = append(s.requests, r), append(s.byID[r.ID], r)
+	r.Nth = len(s.byID[r.ID])
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// newCertificate makes a self-signed certificate for 127.0.0.1 and the client configuration that trusts it.
-func newCertificate(tb testing.TB) (server, client *tls.Config) {
+// Certificate makes a self-signed certificate for 127.0.0.1 and the client configuration that trusts it.
+func Certificate(tb testing.TB) (server, client *tls.Config) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
 
@@ -19,25 +20,25 @@ func success(t *testing.T, r *shared) {
 	r.send(t, ids...)
 	for _, id := range ids {
 		r.acked(t, id)
-		list := r.app.receipts(id)
+		list := r.app.Seen(id)
 		if len(list) != 1 {
 			t.Errorf("%s was received %d times", id, len(list))
 		}
-		h := list[0].header
-		if list[0].body != "body of "+id || h.Get("Amqp-Queue") != r.plan.Queue || h.Get("Amqp-Exchange") != exchange || h.Get("Amqp-Routing-Key") != key {
-			t.Errorf("%s is %q from %q, exchange %q, key %q", id, list[0].body, h.Get("Amqp-Queue"), h.Get("Amqp-Exchange"), h.Get("Amqp-Routing-Key"))
+		h := list[0].Header
+		if string(list[0].Body) != "body of "+id || h.Get("Amqp-Queue") != r.plan.Queue || h.Get("Amqp-Exchange") != exchange || h.Get("Amqp-Routing-Key") != key {
+			t.Errorf("%s is %q from %q, exchange %q, key %q", id, list[0].Body, h.Get("Amqp-Queue"), h.Get("Amqp-Exchange"), h.Get("Amqp-Routing-Key"))
 		}
 		counted(t, r.rig, id, list)
 	}
 }
 
 // counted compares what the app was told on each receipt of a message that fails every time, from its first attempt on.
-func counted(t *testing.T, r *rig, id string, list []receipt) {
+func counted(t *testing.T, r *rig, id string, list []*apptest.Request) {
 	t.Helper()
 	exchange, key, _ := front(r.plan)
 	for i := range list {
-		h := list[i].header
-		if list[i].number("Amqp-Retry-Count") != i || list[i].number("Amqp-Delivery-Attempt") != i+1 || list[i].number("Amqp-Max-Retries") != r.plan.MaxRetries {
+		h := list[i].Header
+		if list[i].Number("Amqp-Retry-Count") != i || list[i].Number("Amqp-Delivery-Attempt") != i+1 || list[i].Number("Amqp-Max-Retries") != r.plan.MaxRetries {
 			t.Errorf("%s, receipt %d: Amqp-Retry-Count %q, Amqp-Delivery-Attempt %q, Amqp-Max-Retries %q", id, i,
 				h.Get("Amqp-Retry-Count"), h.Get("Amqp-Delivery-Attempt"), h.Get("Amqp-Max-Retries"))
 		}
@@ -55,7 +56,7 @@ func counted(t *testing.T, r *rig, id string, list []receipt) {
 		if i == 0 {
 			continue
 		}
-		if gap := list[i].at.Sub(list[i-1].at); gap < tier(r.plan, i-1) {
+		if gap := list[i].At.Sub(list[i-1].At); gap < tier(r.plan, i-1) {
 			t.Errorf("%s: receipt %d came %v after the one before, its tier holds for %v", id, i, gap, tier(r.plan, i-1))
 		}
 	}
@@ -65,12 +66,12 @@ func counted(t *testing.T, r *rig, id string, list []receipt) {
 // and then lies in the dead-letter queue with everything that is known about it.
 func everyAttempt(t *testing.T, r *shared) {
 	m := full("always")
-	r.app.on(m.MessageId, problem(http.StatusUnprocessableEntity, `{"type":"urn:gone","title":"No customer","detail":"customer 7"}`))
+	r.app.On(m.MessageId, problem(http.StatusUnprocessableEntity, `{"type":"urn:gone","title":"No customer","detail":"customer 7"}`))
 	exchange, key, headers := front(r.plan)
 	maps.Copy(m.Headers, headers)
 	brokertest.Publish(t, brokertest.Channel(t, r.url), exchange, key, m)
 	d := r.givenUp(t, m.MessageId, "max_retries")
-	list := r.app.receipts(m.MessageId)
+	list := r.app.Seen(m.MessageId)
 	if len(list) != r.plan.MaxRetries+1 {
 		t.Errorf("%d attempts, want %d", len(list), r.plan.MaxRetries+1)
 	}
@@ -89,10 +90,10 @@ func everyAttempt(t *testing.T, r *shared) {
 // noAnswer: without an answer there is no status to write down, but what happened instead.
 func noAnswer(t *testing.T, r *shared) {
 	const id = "no-answer"
-	r.app.on(id, reset())
+	r.app.On(id, apptest.Reset)
 	r.send(t, id)
 	d := r.givenUp(t, id, "max_retries")
-	if n := len(r.app.receipts(id)); n != r.plan.MaxRetries+1 {
+	if n := len(r.app.Seen(id)); n != r.plan.MaxRetries+1 {
 		t.Errorf("%d attempts, want %d", n, r.plan.MaxRetries+1)
 	}
 	if d == nil {

@@ -28,8 +28,8 @@ func crashes(t *testing.T, plan *topology.Plan) {
 	r := start(t, plan)
 	for _, id := range ids {
 		r.acked(t, id)
-		if list := r.app.receipts(id); len(list) != 1 || list[0].number("Amqp-Retry-Count") != 0 {
-			t.Errorf("%s was received %d times, Amqp-Retry-Count %q", id, len(list), list[0].header.Get("Amqp-Retry-Count"))
+		if list := r.app.Seen(id); len(list) != 1 || list[0].Number("Amqp-Retry-Count") != 0 {
+			t.Errorf("%s was received %d times, Amqp-Retry-Count %q", id, len(list), list[0].Header.Get("Amqp-Retry-Count"))
 		}
 	}
 	r.stop()

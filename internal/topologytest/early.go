@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
 
@@ -20,8 +21,8 @@ const earlyTimes = 22 // beyond every delivery limit that a broker has by itself
 func tooEarly(t *testing.T, r *shared) {
 	ids := named("early", 5)
 	for _, id := range ids {
-		script := slices.Repeat([]answer{status(http.StatusTooEarly)}, earlyTimes)
-		r.app.on(id, append(script, status(http.StatusOK))...)
+		script := slices.Repeat([]apptest.Reply{status(http.StatusTooEarly)}, earlyTimes)
+		r.app.On(id, append(script, status(http.StatusOK))...)
 	}
 	r.send(t, ids...)
 	for _, id := range ids {
@@ -32,16 +33,16 @@ func tooEarly(t *testing.T, r *shared) {
 			continue
 		}
 		r.acked(t, id)
-		list := r.app.receipts(id)
+		list := r.app.Seen(id)
 		if len(list) != earlyTimes+1 {
 			t.Errorf("%s was received %d times, want %d", id, len(list), earlyTimes+1)
 		}
 		for i := range list {
-			if list[i].number("Amqp-Retry-Count") != 0 || list[i].number("Amqp-Delivery-Attempt") != 1 {
-				t.Errorf("%s, receipt %d: Amqp-Retry-Count %q", id, i, list[i].header.Get("Amqp-Retry-Count"))
+			if list[i].Number("Amqp-Retry-Count") != 0 || list[i].Number("Amqp-Delivery-Attempt") != 1 {
+				t.Errorf("%s, receipt %d: Amqp-Retry-Count %q", id, i, list[i].Header.Get("Amqp-Retry-Count"))
 			}
-			if i > 0 && list[i].at.Sub(list[i-1].at) < requeueMin {
-				t.Errorf("%s: receipt %d came %v after the one before", id, i, list[i].at.Sub(list[i-1].at))
+			if i > 0 && list[i].At.Sub(list[i-1].At) < requeueMin {
+				t.Errorf("%s: receipt %d came %v after the one before", id, i, list[i].At.Sub(list[i-1].At))
 			}
 		}
 	}
@@ -53,18 +54,18 @@ const retryAfterAsked = time.Second // the shortest there is: the header counts 
 // that covers it; with one retry queue it waits as always, and the sidecar takes nothing until the time is over.
 func retryAfter(t *testing.T, r *shared) {
 	const id = "retry-after"
-	r.app.on(id, status(http.StatusServiceUnavailable, "Retry-After: 1"), status(http.StatusConflict, "Amqp-Disposition: park"))
+	r.app.On(id, status(http.StatusServiceUnavailable, "Retry-After: 1"), status(http.StatusConflict, "Amqp-Disposition: park"))
 	r.send(t, id)
 	d := r.givenUp(t, id, "disposition")
-	list := r.app.receipts(id)
+	list := r.app.Seen(id)
 	if len(list) != 2 {
 		t.Fatalf("%d attempts, want 2", len(list))
 	}
-	if gap := list[1].at.Sub(list[0].at); gap < retryAfterAsked {
+	if gap := list[1].At.Sub(list[0].At); gap < retryAfterAsked {
 		t.Errorf("came back after %v", gap)
 	}
-	if list[1].number("Amqp-Retry-Count") != 1 {
-		t.Errorf("Amqp-Retry-Count %q", list[1].header.Get("Amqp-Retry-Count"))
+	if list[1].Number("Amqp-Retry-Count") != 1 {
+		t.Errorf("Amqp-Retry-Count %q", list[1].Header.Get("Amqp-Retry-Count"))
 	}
 	if d == nil {
 		return
@@ -98,9 +99,9 @@ func senderProperties(t *testing.T, r *shared) {
 	if err != nil {
 		t.Fatal("the broker's URL cannot be parsed")
 	}
-	again := map[string]answer{"properties": failing(), "properties-at-once": status(http.StatusConflict, "Amqp-Disposition: park")}
+	again := map[string]apptest.Reply{"properties": failing(), "properties-at-once": status(http.StatusConflict, "Amqp-Disposition: park")}
 	for id, script := range again {
-		r.app.on(id, script)
+		r.app.On(id, script)
 		m := message(id)
 		m.UserId, m.Expiration = user.User.Username(), "3600000"
 		m.Headers = amqp.Table{"CC": []any{aside}, "BCC": []any{aside}}
@@ -112,7 +113,7 @@ func senderProperties(t *testing.T, r *shared) {
 			reason, attempts = "max_retries", r.plan.MaxRetries+1
 		}
 		d := r.givenUp(t, id, reason)
-		if n := len(r.app.receipts(id)); n != attempts {
+		if n := len(r.app.Seen(id)); n != attempts {
 			t.Errorf("%s: %d attempts, want %d", id, n, attempts)
 		}
 		if d != nil {

@@ -25,14 +25,14 @@ func foreignRetries(t *testing.T, plan *topology.Plan) {
 	r, everything := start(t, plan), start(t, other)
 	ids := named("theirs", 5)
 	for _, id := range ids {
-		r.app.on(id, failing())
+		r.app.On(id, failing())
 	}
 	r.send(t, ids...)
 	for _, id := range ids {
 		if s := r.end(t, id, 1); s.Outcome != "park" || s.Reason != "max_retries" {
 			t.Errorf("%s ended by %s (%s)", id, s.Outcome, s.Reason)
 		}
-		if n := len(r.app.receipts(id)); n != plan.MaxRetries+1 {
+		if n := len(r.app.Seen(id)); n != plan.MaxRetries+1 {
 			t.Errorf("%s: %d attempts, want %d", id, n, plan.MaxRetries+1)
 		}
 		for n := range plan.MaxRetries + 1 {
@@ -44,7 +44,7 @@ func foreignRetries(t *testing.T, plan *topology.Plan) {
 				t.Errorf("%s, delivery %d to the other service ended by %s (%s), want an ack (%s)", id, n, s.Outcome, s.Reason, want)
 			}
 		}
-		if n := len(everything.app.receipts(id)); n != 1 {
+		if n := len(everything.app.Seen(id)); n != 1 {
 			t.Errorf("%s: the other app received it %d times", id, n)
 		}
 	}

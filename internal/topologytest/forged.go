@@ -25,7 +25,7 @@ func forgedHistory(t *testing.T, r *shared) {
 			m := message(fmt.Sprintf("forged-%s-%t", name, taken))
 			m.Headers = headers
 			if !taken {
-				r.app.on(m.MessageId, failing())
+				r.app.On(m.MessageId, failing())
 			}
 			if !accepted(t, ch, r.plan.Queue, m) { // a broker that refuses it itself closes the channel
 				ch = brokertest.Channel(t, r.url)
@@ -40,13 +40,13 @@ func forgedHistory(t *testing.T, r *shared) {
 	for id, taken := range ids {
 		if taken {
 			r.acked(t, id)
-			if n := len(r.app.receipts(id)); n != 1 {
+			if n := len(r.app.Seen(id)); n != 1 {
 				t.Errorf("%s was received %d times", id, n)
 			}
 			continue
 		}
 		d := r.givenUp(t, id, "max_retries")
-		if n := len(r.app.receipts(id)); n < 1 || n > r.plan.MaxRetries+1 {
+		if n := len(r.app.Seen(id)); n < 1 || n > r.plan.MaxRetries+1 {
 			t.Errorf("%s was received %d times", id, n)
 		}
 		if d != nil && (d.Headers["x-final-reason"] != "max_retries" || string(d.Body) != "body of "+id) {
@@ -55,7 +55,7 @@ func forgedHistory(t *testing.T, r *shared) {
 	}
 	r.uncounted(t, ids)
 	for _, name := range []string{"max", "overflow", "retry-huge", "final-huge"} { // no retry is left, but the try is
-		if list := r.app.receipts("forged-" + name + "-false"); len(list) > 1 {
+		if list := r.app.Seen("forged-" + name + "-false"); len(list) > 1 {
 			t.Errorf("%s: %d attempts, want one", name, len(list))
 		}
 	}
@@ -69,13 +69,13 @@ func (r *shared) uncounted(t *testing.T, ids map[string]bool) {
 		if _, sent := ids[id]; !sent {
 			continue
 		}
-		list := r.app.receipts(id)
+		list := r.app.Seen(id)
 		if len(list) != r.plan.MaxRetries+1 {
 			t.Errorf("%s: %d attempts, want %d", id, len(list), r.plan.MaxRetries+1)
 		}
 		for i := range list {
-			if list[i].number("Amqp-Retry-Count") != i {
-				t.Errorf("%s, receipt %d: Amqp-Retry-Count %q", id, i, list[i].header.Get("Amqp-Retry-Count"))
+			if list[i].Number("Amqp-Retry-Count") != i {
+				t.Errorf("%s, receipt %d: Amqp-Retry-Count %q", id, i, list[i].Header.Get("Amqp-Retry-Count"))
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func largeHeaders(t *testing.T, r *shared) {
 			m := message(fmt.Sprintf("large-%d-%t", size, taken))
 			m.Headers = amqp.Table{"large": strings.Repeat("x", size), "small": "s"}
 			if !taken {
-				r.app.on(m.MessageId, failing())
+				r.app.On(m.MessageId, failing())
 				switch {
 				case size == 100_000 || len(r.plan.Waits) == 0:
 					ids[m.MessageId] = "max_retries"

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/flow"
 	"sidecar/internal/topology"
@@ -16,15 +17,15 @@ import (
 
 // broken starts a sidecar, has it hold one message at the app, keeps it from repairing anything and breaks something.
 // What it returns opens the gate before the app's answer, and lets the sidecar repair.
-func broken(t *testing.T, plan *topology.Plan, id string, script []answer, breakIt func(*amqp.Channel) error) (r *rig, fail, repair func()) {
+func broken(t *testing.T, plan *topology.Plan, id string, script []apptest.Reply, breakIt func(*amqp.Channel) error) (r *rig, fail, repair func()) {
 	t.Helper()
 	url := brokertest.URL(t)
 	declare(t, url, plan)
 	r = start(t, plan)
 	gate := make(chan struct{})
-	r.app.on(id, append([]answer{r.app.held(gate, script[0])}, script[1:]...)...)
+	r.app.On(id, append([]apptest.Reply{apptest.Held(gate, script[0])}, script[1:]...)...)
 	r.send(t, id)
-	r.app.await(t, id, 1)
+	r.await(t, id, 1)
 	r.repairing.Lock()
 	repair = sync.OnceFunc(r.repairing.Unlock)
 	t.Cleanup(repair)
@@ -54,7 +55,7 @@ func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 	for _, w := range plan.Waits {
 		queues = append(queues, w.Queue)
 	}
-	r, fail, repair := broken(t, plan, id, []answer{failing(), status(http.StatusOK)}, deleted(queues...))
+	r, fail, repair := broken(t, plan, id, []apptest.Reply{failing(), status(http.StatusOK)}, deleted(queues...))
 	if plan.Waits[0].ByReject {
 		r.pauses(t)
 		repair()
@@ -66,8 +67,8 @@ func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 		repair()
 	}
 	r.acked(t, id)
-	if list := r.app.receipts(id); len(list) != 2 || list[1].number("Amqp-Retry-Count") != 1 {
-		t.Errorf("%d receipts, Amqp-Retry-Count %q at last", len(list), list[len(list)-1].header.Get("Amqp-Retry-Count"))
+	if list := r.app.Seen(id); len(list) != 2 || list[1].Number("Amqp-Retry-Count") != 1 {
+		t.Errorf("%d receipts, Amqp-Retry-Count %q at last", len(list), list[len(list)-1].Header.Get("Amqp-Retry-Count"))
 	}
 	r.resumes(t, queues...)
 	r.works(t)
@@ -77,7 +78,7 @@ func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 func (r *rig) keeps(t *testing.T, id string) {
 	t.Helper()
 	brokertest.Eventually(t, patience, "a publication comes back to the sidecar", func() bool { return r.unroutable.Load() > 0 })
-	if n := len(r.app.receipts(id)); n != 1 || len(r.log.finals(id)) != 0 {
+	if n := len(r.app.Seen(id)); n != 1 || len(r.log.finals(id)) != 0 {
 		t.Errorf("%d receipts, ended %v: want it unsettled", n, r.log.finals(id))
 	}
 }
@@ -86,9 +87,9 @@ func (r *rig) keeps(t *testing.T, id string) {
 // sidecar's until the binding has been made again. (Rejects through such a hole are lost, which is why they are not here.)
 func bindingDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "unbound"
-	route, script := plan.Park, []answer{status(http.StatusConflict, "Amqp-Disposition: park")}
+	route, script := plan.Park, []apptest.Reply{status(http.StatusConflict, "Amqp-Disposition: park")}
 	if route.Exchange == "" {
-		route, script = plan.Waits[0].Route, []answer{failing(), status(http.StatusOK)}
+		route, script = plan.Waits[0].Route, []apptest.Reply{failing(), status(http.StatusOK)}
 	}
 	r, fail, repair := broken(t, plan, id, script, func(ch *amqp.Channel) error {
 		for _, b := range plan.Bindings {
@@ -113,7 +114,7 @@ func bindingDeleted(t *testing.T, plan *topology.Plan) {
 // deadLetterQueueDeleted: what cannot be parked stays the sidecar's, unacked, until it can.
 func deadLetterQueueDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "homeless"
-	r, fail, repair := broken(t, plan, id, []answer{status(http.StatusConflict, "Amqp-Disposition: park")}, deleted(plan.Park.Queue))
+	r, fail, repair := broken(t, plan, id, []apptest.Reply{status(http.StatusConflict, "Amqp-Disposition: park")}, deleted(plan.Park.Queue))
 	fail()
 	brokertest.Eventually(t, patience, "a park fails", func() bool {
 		return r.unroutable.Load() > 0 && r.metric(t, "sidecar_park_failures_total", nil) > 0
@@ -157,7 +158,7 @@ func (r *rig) works(t *testing.T) {
 	t.Helper()
 	const id = "works"
 	if len(r.plan.Waits) > 0 {
-		r.app.on(id, failing(), status(http.StatusOK))
+		r.app.On(id, failing(), status(http.StatusOK))
 	}
 	r.send(t, id)
 	r.acked(t, id)

@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/topology"
 )
@@ -18,7 +19,7 @@ import (
 // again. It goes on counting where it was, whatever the broker makes of the x-death it brings along.
 func movedByHand(t *testing.T, r *shared) {
 	const id = "by-hand"
-	r.app.on(id, failing())
+	r.app.On(id, failing())
 	r.send(t, id)
 	first := r.givenUp(t, id, "max_retries")
 	again := message(id)
@@ -30,7 +31,7 @@ func movedByHand(t *testing.T, r *shared) {
 			t.Errorf("move %d ended by %s (%s)", n-1, s.Outcome, s.Reason)
 		}
 		d := r.lot.await(t, id, n)
-		r.parkedAgain(t, &d, r.app.receipts(id), n-1)
+		r.parkedAgain(t, &d, r.app.Seen(id), n-1)
 		again.Headers = d.Headers
 	}
 }
@@ -38,7 +39,7 @@ func movedByHand(t *testing.T, r *shared) {
 // movedBeforeItsTime: a message that was parked with retries left has the rest of them when it is moved back.
 func movedBeforeItsTime(t *testing.T, r *shared) {
 	const id = "before-its-time"
-	r.app.on(id, failing(), status(http.StatusConflict, "Amqp-Disposition: park"), failing())
+	r.app.On(id, failing(), status(http.StatusConflict, "Amqp-Disposition: park"), failing())
 	r.send(t, id)
 	first := r.givenUp(t, id, "disposition")
 	again := message(id)
@@ -52,8 +53,8 @@ func movedBeforeItsTime(t *testing.T, r *shared) {
 		t.Errorf("x-final-retry-count is %v", d.Headers["x-final-retry-count"])
 	}
 	var counts, want []int
-	for _, one := range r.app.receipts(id) {
-		counts = append(counts, one.number("Amqp-Retry-Count"))
+	for _, one := range r.app.Seen(id) {
+		counts = append(counts, one.Number("Amqp-Retry-Count"))
 	}
 	for n := range r.plan.MaxRetries + 1 {
 		want = append(want, n)
@@ -69,7 +70,7 @@ func movedBeforeItsTime(t *testing.T, r *shared) {
 func movedOutOfWaiting(t *testing.T, r *shared) {
 	const id = "out-of-waiting"
 	retries := r.plan.MaxRetries - 1
-	r.app.on(id, failing())
+	r.app.On(id, failing())
 	m := message(id)
 	m.Headers = amqp.Table{"x-death": []any{amqp.Table{
 		"count": int64(retries), "reason": "rejected", "queue": r.plan.Queue, "exchange": "first", "routing-keys": []any{"key"},
@@ -78,8 +79,8 @@ func movedOutOfWaiting(t *testing.T, r *shared) {
 	r.put(t, m)
 	d := r.givenUp(t, id, "max_retries")
 	var counts []int
-	for _, one := range r.app.receipts(id) {
-		counts = append(counts, one.number("Amqp-Retry-Count"))
+	for _, one := range r.app.Seen(id) {
+		counts = append(counts, one.Number("Amqp-Retry-Count"))
 	}
 	if !slices.Equal(counts, []int{retries, retries + 1}) {
 		t.Errorf("Amqp-Retry-Count %v, want %d and one more", counts, retries)
@@ -90,14 +91,14 @@ func movedOutOfWaiting(t *testing.T, r *shared) {
 }
 
 // parkedAgain looks at a message that was moved back moves times.
-func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, list []receipt, moves int) {
+func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, list []*apptest.Request, moves int) {
 	t.Helper()
 	if n := r.plan.MaxRetries + 1 + moves; len(list) != n {
 		t.Fatalf("%d attempts after %d moves, want %d", len(list), moves, n)
 	}
-	last := &list[len(list)-1]
-	if last.number("Amqp-Retry-Count") != r.plan.MaxRetries || last.header.Get("Amqp-Last-Attempt") != "true" {
-		t.Errorf("after %d moves: Amqp-Retry-Count %q, Amqp-Last-Attempt %q", moves, last.header.Get("Amqp-Retry-Count"), last.header.Get("Amqp-Last-Attempt"))
+	last := list[len(list)-1]
+	if last.Number("Amqp-Retry-Count") != r.plan.MaxRetries || last.Header.Get("Amqp-Last-Attempt") != "true" {
+		t.Errorf("after %d moves: Amqp-Retry-Count %q, Amqp-Last-Attempt %q", moves, last.Header.Get("Amqp-Retry-Count"), last.Header.Get("Amqp-Last-Attempt"))
 	}
 	r.parkedWith(t, d, amqp.Table{
 		"x-final-reason": "max_retries", "x-final-retry-count": int32(r.plan.MaxRetries), "x-final-status-code": int32(409), //nolint:gosec // a few
@@ -110,17 +111,17 @@ func movedByShovel(t *testing.T, plan *topology.Plan) {
 	broker := brokertest.URL(t)
 	declare(t, broker, plan)
 	r := start(t, plan)
-	r.app.on(id, failing())
+	r.app.On(id, failing())
 	r.send(t, id)
 	r.end(t, id, 1)
 	brokertest.WaitReady(t, broker, plan.Park.Queue, 1)
 	shovel(t, broker, plan.Park.Queue, plan.Queue)
-	r.app.await(t, id, plan.MaxRetries+2)
+	r.await(t, id, plan.MaxRetries+2)
 	if s := r.end(t, id, 2); s.Outcome != "park" || s.Reason != "max_retries" {
 		t.Errorf("ended by %s (%s)", s.Outcome, s.Reason)
 	}
 	d := brokertest.Get(t, broker, plan.Park.Queue, patience)
-	r.parkedAgain(t, &d, r.app.receipts(id), 1)
+	r.parkedAgain(t, &d, r.app.Seen(id), 1)
 	r.stop()
 	for _, q := range plan.Queues {
 		brokertest.WaitReady(t, broker, q.Name, 0)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/consume"
@@ -34,7 +35,7 @@ type rig struct {
 	t    testing.TB
 	plan *topology.Plan
 	url  string
-	app  *app
+	app  *apptest.App
 	log  *journal
 
 	registry *prometheus.Registry
@@ -82,7 +83,7 @@ func urls(url string) func() ([]string, error) {
 func start(t testing.TB, plan *topology.Plan) *rig {
 	t.Helper()
 	r := &rig{
-		t: t, plan: plan, url: brokertest.URL(t), app: newApp(t), log: &journal{}, registry: prometheus.NewRegistry(),
+		t: t, plan: plan, url: brokertest.URL(t), app: apptest.NewApp(t), log: &journal{}, registry: prometheus.NewRegistry(),
 		look: make(chan struct{}, 1),
 	}
 	log := telemetry.NewLogger(r.log, "debug", "json")
@@ -92,7 +93,7 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 		})
 	}
 	target, err := dispatch.New(dispatch.Options{
-		URL: r.app.url, MaxIdle: concurrency, Queue: plan.Queue, Logger: log, Registerer: r.registry,
+		URL: r.app.URL, MaxIdle: concurrency, Queue: plan.Queue, Logger: log, Registerer: r.registry,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/topology"
 )
@@ -55,7 +56,7 @@ func overdue(t *testing.T, plan *topology.Plan, cause string) {
 	gate := make(chan struct{})
 	ids := named("overdue", 3)
 	for _, id := range ids {
-		r.app.on(id, r.app.held(gate, status(http.StatusOK)), status(http.StatusOK))
+		r.app.On(id, apptest.Held(gate, status(http.StatusOK)), status(http.StatusOK))
 	}
 	r.send(t, ids...)
 	want := 1
@@ -69,7 +70,7 @@ func overdue(t *testing.T, plan *topology.Plan, cause string) {
 	}
 	close(gate)
 	for _, id := range ids {
-		r.app.await(t, id, want)
+		r.await(t, id, want)
 		r.acked(t, id)
 	}
 	r.stop()
@@ -77,7 +78,7 @@ func overdue(t *testing.T, plan *topology.Plan, cause string) {
 		brokertest.WaitReady(t, url, q.Name, 0)
 	}
 	for _, id := range ids {
-		if n, ends := len(r.app.receipts(id)), len(r.log.finals(id)); n != want || ends != 1 {
+		if n, ends := len(r.app.Seen(id)), len(r.log.finals(id)); n != want || ends != 1 {
 			t.Errorf("%s: received %d times, want %d; acked %d times", id, n, want, ends)
 		}
 	}

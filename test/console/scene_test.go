@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
 
@@ -23,7 +25,7 @@ import (
 type scene struct {
 	t       testing.TB
 	name    string // of the service
-	app     *app
+	app     app
 	env     map[string]string
 	cmd     *exec.Cmd
 	log     *lines
@@ -39,7 +41,7 @@ func newScene(t testing.TB, pairs ...string) *scene {
 	t.Helper()
 	scenes <- struct{}{}
 	t.Cleanup(func() { <-scenes })
-	sc := &scene{t: t, name: "con-shop", app: newApp(t)}
+	sc := &scene{t: t, name: "con-shop", app: app{apptest.NewApp(t)}}
 	sc.env = map[string]string{
 		"SIDECAR_SERVICE": sc.name, "SIDECAR_AMQP_URL": brokertest.URL(t), "SIDECAR_APP_URL": sc.app.URL,
 		"SIDECAR_ADMIN_ADDR": "127.0.0.1:0", "SIDECAR_CONTROL_ADDR": "127.0.0.1:0",
@@ -231,65 +233,30 @@ func eventually(t testing.TB, what string, ok func() bool) {
 }
 
 // app plays the user's service.
-type app struct {
-	*httptest.Server
-	mu      sync.Mutex
-	answers map[string]int // status by message id; others get 200
-	problem map[string]string
-	again   map[string]bool // answers that are given once
-	got     map[string]int
-}
+type app struct{ *apptest.App }
 
-func newApp(t testing.TB) *app {
-	t.Helper()
-	a := &app{answers: map[string]int{}, problem: map[string]string{}, again: map[string]bool{}, got: map[string]int{}}
-	a.Server = httptest.NewServer(a)
-	t.Cleanup(a.Close)
-	return a
-}
-
-func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body)
-	id := r.Header.Get("Amqp-Message-Id")
-	a.mu.Lock()
-	a.got[id]++
-	code, problem := a.answers[id], a.problem[id]
-	if a.again[id] {
-		a.answers[id] = 0
-	}
-	a.mu.Unlock()
-	if code == 0 {
-		code = http.StatusOK
-	}
-	if problem != "" {
-		w.Header().Set("Content-Type", "application/problem+json")
-	}
-	w.WriteHeader(code)
-	_, _ = io.WriteString(w, problem)
+type answer struct {
+	status  int
+	problem string // its details; "" for none
+	once    bool   // the next time the message gets 200
 }
 
 // on sets the answer to a message; 0 is success.
-func (a *app) on(id string, status int) { a.explain(id, status, "") }
+func (a app) on(id string, status int) { a.answer(id, answer{status: status}) }
 
-// once fails a message and takes it the next time.
-func (a *app) once(id string, status int) {
-	a.on(id, status)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.again[id] = true
+func (a app) answer(id string, to answer) {
+	var lines []string
+	if to.problem != "" {
+		lines = append(lines, "Content-Type: application/problem+json")
+	}
+	replies := []apptest.Reply{apptest.Say(apptest.Full(cmp.Or(to.status, http.StatusOK), to.problem, lines...))}
+	if to.once {
+		replies = append(replies, apptest.Say(apptest.Status(http.StatusOK)))
+	}
+	a.On(id, replies...)
 }
 
-func (a *app) explain(id string, status int, problem string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.answers[id], a.problem[id] = status, problem
-}
-
-func (a *app) seen(id string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.got[id]
-}
+func (a app) seen(id string) int { return len(a.Seen(id)) }
 
 // lines is what a process has written.
 type lines struct {

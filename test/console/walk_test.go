@@ -11,7 +11,7 @@ import (
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).run()
-	sc.app.explain("order-1", 503, `{"type":"https://errors.example/db","title":"Database is away","detail":"after 5 s"}`)
+	sc.app.answer("order-1", answer{status: 503, problem: `{"type":"https://errors.example/db","title":"Database is away","detail":"after 5 s"}`})
 	sc.publish("order.created", message("order-1"))
 	sc.parked(1)
 	sc.park(422, "order.cancelled", "order-2")

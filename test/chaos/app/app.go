@@ -4,37 +4,34 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"sidecar/internal/apptest"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 )
 
-// hang is how long an answer is withheld at most.
-const hang = 30 * time.Second
-
-// stopWithin bounds a graceful stop.
-const stopWithin = 3 * time.Second
+const (
+	hang       = 30 * time.Second // how long an answer is withheld at most
+	stopWithin = 3 * time.Second  // bounds a graceful stop
+	openWithin = 2 * time.Second  // the port may still be held by a process that was killed a moment ago
+)
 
 // App serves one ledger.
 type App struct {
-	log   *ledger.Writer
-	addr  string
-	conns atomic.Int64
-	next  atomic.Int64
-	start int64
+	log    *ledger.Writer
+	addr   string
+	server *apptest.Server
+	next   atomic.Int64
+	start  int64
 
 	mu   sync.Mutex
 	seen map[int]int // receipts by message
@@ -43,6 +40,7 @@ type App struct {
 // Run serves at addr until SIGTERM, then finishes what is under way. SIGUSR1 closes the port, SIGUSR2 opens it again.
 func Run(dir, addr string) error {
 	a := &App{addr: addr, seen: map[int]int{}, start: ledger.Now()}
+	a.server = apptest.New(a.serve)
 	err := ledger.Each(dir, ledger.AppFile, func(r *ledger.Receipt) error {
 		if r.Status == 0 {
 			a.seen[r.Seq]++
@@ -60,98 +58,74 @@ func Run(dir, addr string) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
 	sync := time.NewTicker(100 * time.Millisecond)
 	defer sync.Stop()
-	server, err := a.open()
-	if err != nil {
+	if err := a.open(); err != nil {
 		return err
 	}
-	for {
+	for up := true; ; {
 		select {
 		case <-sync.C:
 			_ = a.log.Sync()
 		case s := <-signals:
 			switch {
-			case s == syscall.SIGUSR1 && server != nil:
-				_ = server.Close()
-				server = nil
-			case s == syscall.SIGUSR2 && server == nil:
-				if server, err = a.open(); err != nil {
+			case s == syscall.SIGUSR1:
+				a.server.Shut()
+				up = false
+			case s == syscall.SIGUSR2 && !up:
+				if err := a.open(); err != nil {
 					return err
 				}
+				up = true
 			case s == syscall.SIGTERM:
-				return stop(server)
+				a.server.Shutdown(stopWithin)
+				return nil
 			}
 		}
 	}
 }
 
-func stop(server *http.Server) error {
-	if server == nil {
-		return nil
+func (a *App) open() error {
+	l, err := apptest.ListenWithin(openWithin, a.addr)
+	if err == nil {
+		a.server.Serve(l)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
-	defer cancel()
-	if err := server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return server.Close()
+	return err
 }
 
-// open listens. The port may still be held by a process that was killed a moment ago.
-func (a *App) open() (*http.Server, error) {
-	var l net.Listener
-	var err error
-	for range 100 {
-		if l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.addr); err == nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
+func (a *App) serve(c *apptest.Conn) {
+	for a.answer(c) {
+	}
+}
+
+// answer answers a GET with the number of connections, and a POST as its plan says.
+func (a *App) answer(c *apptest.Conn) bool {
+	r, err := c.Begin()
+	if errors.Is(err, apptest.ErrMalformed) {
+		a.write(ledger.Receipt{Key: a.key(), At: ledger.Now(), Odd: err.Error()})
 	}
 	if err != nil {
-		return nil, err
+		return false
 	}
-	s := &http.Server{
-		Handler: a, ReadHeaderTimeout: time.Minute,
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				a.conns.Add(1)
-			case http.StateClosed, http.StateHijacked:
-				a.conns.Add(-1)
-			}
-		},
-	}
-	go func() { _ = s.Serve(l) }()
-	return s, nil
-}
-
-// ServeHTTP answers GET /connections with how many there are, any other GET with 200, and a POST as its plan says.
-func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		_, _ = fmt.Fprint(w, a.conns.Load())
-		return
+		return c.Send(apptest.Full(http.StatusOK, fmt.Sprint(a.server.Connections())))
 	}
-	id := r.Header.Get("Amqp-Message-Id")
 	receipt := ledger.Receipt{
-		Key: fmt.Sprintf("%d.%d", a.start, a.next.Add(1)), ID: id, Seq: plan.SeqOf(id),
-		Mark: r.Header.Get("Amqp-Header-" + plan.HeaderMark), Odd: a.odd(r, id),
+		Key: a.key(), ID: r.ID, Seq: plan.SeqOf(r.ID), Mark: r.Header.Get("Amqp-Header-" + plan.HeaderMark), Odd: a.odd(r),
+		Attempt: max(r.Number("Amqp-Delivery-Attempt"), 0), Count: max(r.Number("Amqp-Retry-Count"), 0),
 	}
-	receipt.Attempt, _ = strconv.Atoi(r.Header.Get("Amqp-Delivery-Attempt"))
-	receipt.Count, _ = strconv.Atoi(r.Header.Get("Amqp-Retry-Count"))
 	p, err := plan.Parse(r.Header.Get("Amqp-Header-" + plan.HeaderPlan))
 	if err != nil {
 		receipt.Odd = err.Error()
 	}
 	answer := p.Answer(a.count(receipt.Seq))
-	if !answer.Early {
-		body, err := io.ReadAll(r.Body)
-		if err == nil {
-			receipt.Sum = plan.Sum(body)
-		}
+	if !answer.Early && c.Finish(r) == nil {
+		receipt.Sum = plan.Sum(r.Body)
 	}
 	receipt.At = ledger.Now()
 	a.write(receipt)
-	a.act(w, r, answer, receipt)
+	return a.act(c, answer, receipt) && (!answer.Early || c.Finish(r) == nil)
 }
+
+func (a *App) key() string { return fmt.Sprintf("%d.%d", a.start, a.next.Add(1)) }
 
 // count makes this one more receipt of message seq and returns which.
 func (a *App) count(seq int) int {
@@ -161,7 +135,7 @@ func (a *App) count(seq int) int {
 	return a.seen[seq]
 }
 
-func (a *App) act(w http.ResponseWriter, r *http.Request, answer plan.Answer, receipt ledger.Receipt) {
+func (a *App) act(c *apptest.Conn, answer plan.Answer, receipt ledger.Receipt) (keep bool) {
 	done := ledger.Receipt{Key: receipt.Key, Seq: receipt.Seq, Status: answer.Status}
 	if answer.Slow {
 		time.Sleep(plan.SlowAnswer)
@@ -172,26 +146,24 @@ func (a *App) act(w http.ResponseWriter, r *http.Request, answer plan.Answer, re
 	case answer.Hang:
 		done.Status = ledger.Hung
 		select {
-		case <-r.Context().Done():
+		case <-c.Gone():
 		case <-time.After(hang):
 		}
-		err = reset(w)
+		err = c.Reset()
 	case answer.Status == 0:
 		done.Status = ledger.Aborted
-		err = reset(w)
+		err = c.Reset()
 	case answer.Status == http.StatusFound:
-		w.Header().Set("Location", "/elsewhere")
-		err = respond(w, answer.Status)
-	case answer.Status > 599: // net/http would not write it
-		err = raw(w, answer.Status)
+		_, err = c.Write([]byte(apptest.Status(answer.Status, "Location: /elsewhere")))
 	default:
-		err = respond(w, answer.Status)
+		_, err = c.Write([]byte(apptest.Status(answer.Status)))
 	}
 	if err != nil {
 		done.Error = err.Error()
 	}
 	done.At = ledger.Now()
 	a.write(done)
+	return err == nil && done.Status == answer.Status
 }
 
 func (a *App) write(r ledger.Receipt) {
@@ -201,36 +173,9 @@ func (a *App) write(r ledger.Receipt) {
 	}
 }
 
-func respond(w http.ResponseWriter, status int) error {
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(status)
-	return http.NewResponseController(w).Flush()
-}
-
-// reset breaks the connection without an answer.
-func reset(w http.ResponseWriter) error {
-	c, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return err
-	}
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	return c.Close()
-}
-
-func raw(w http.ResponseWriter, status int) error {
-	c, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(c, "HTTP/1.1 %d Odd\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status)
-	return errors.Join(err, c.Close())
-}
-
 // odd names a request header that no message may cause, or a property that did not arrive.
-func (a *App) odd(r *http.Request, id string) string {
-	for name, want := range map[string]string{"Content-Type": plan.ContentType, "Amqp-Type": plan.Type, "Amqp-Correlation-Id": id} {
+func (a *App) odd(r *apptest.Request) string {
+	for name, want := range map[string]string{"Content-Type": plan.ContentType, "Amqp-Type": plan.Type, "Amqp-Correlation-Id": r.ID} {
 		if got := r.Header.Get(name); got != want {
 			return name + ": " + got
 		}
@@ -241,8 +186,8 @@ func (a *App) odd(r *http.Request, id string) string {
 			return name
 		}
 	}
-	if r.Host != a.addr {
-		return "Host " + r.Host
+	if host := r.Header.Get("Host"); host != a.addr {
+		return "Host " + host
 	}
 	return ""
 }

@@ -1,0 +1,159 @@
+package apptest
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"sidecar/internal/testkit/proxy"
+)
+
+// Reply answers one request. After false the connection is closed.
+type Reply func(*Conn) bool
+
+// Say is a Reply of these bytes.
+func Say(raw string) Reply { return func(c *Conn) bool { return c.Send(raw) } }
+
+// Reset is a Reply that breaks the connection.
+func Reset(c *Conn) bool {
+	_ = c.Reset()
+	return false
+}
+
+// Held is a Reply after the gate has been closed, or none if the client does not wait for it.
+func Held(gate <-chan struct{}, then Reply) Reply {
+	return func(c *Conn) bool {
+		select {
+		case <-gate:
+			return then(c)
+		case <-c.Gone():
+			return false
+		}
+	}
+}
+
+// App is a Server that plays the user's service: it answers messages by their ids.
+type App struct {
+	*Server
+	Addr  string                            // no other process takes it while the app is shut
+	Early func(*Conn, *Request) (done bool) // called before the body is read; may be nil
+
+	tb             testing.TB
+	scripts        map[string][]Reply
+	others         func(*Request) Reply
+	health         int // status of a GET; 0 makes it a request as any other
+	inflight, peak int
+}
+
+// reopens bounds how long Up waits for its address.
+const reopens = time.Minute
+
+// NewApp listens on a loopback address until the test ends, and answers 200 to every message and every GET.
+func NewApp(tb testing.TB) *App {
+	tb.Helper()
+	a := &App{tb: tb, scripts: map[string][]Reply{}, health: http.StatusOK}
+	a.others = func(*Request) Reply { return Say(Status(http.StatusOK)) }
+	a.Server = New(a.serve)
+	var err error
+	if a.Addr, err = proxy.FreeAddr(); err != nil {
+		tb.Fatal(err)
+	}
+	a.URL = "http://" + a.Addr
+	a.Up()
+	tb.Cleanup(a.Shut)
+	return a
+}
+
+// Up listens again at the same address after Shut.
+func (a *App) Up() {
+	a.tb.Helper()
+	l, err := ListenWithin(reopens, a.Addr)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	a.Serve(l)
+}
+
+// On gives the replies to the first, second … request of a message; the last one repeats.
+func (a *App) On(id string, replies ...Reply) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.scripts[id] = replies
+}
+
+// Otherwise sets the replies to messages that On has none for. The calls of f never overlap; those of its replies do.
+func (a *App) Otherwise(f func(*Request) Reply) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.others = f
+}
+
+// Health sets the status of a GET; 0 makes it a request as any other.
+func (a *App) Health(code int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.health = code
+}
+
+// Peak returns how many requests were open at once.
+func (a *App) Peak() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.peak
+}
+
+func (a *App) serve(c *Conn) {
+	for a.answer(c) {
+	}
+}
+
+func (a *App) answer(c *Conn) bool {
+	r, err := c.Begin()
+	if err == nil {
+		if a.Early != nil && a.Early(c, r) {
+			return false
+		}
+		err = c.Finish(r)
+	}
+	if errors.Is(err, ErrMalformed) {
+		a.tb.Error(err)
+	}
+	if err != nil {
+		return false
+	}
+	if code := a.probed(r); code != 0 {
+		return c.Send(Status(code))
+	}
+	reply := a.begin(r)
+	defer a.end()
+	return reply(c)
+}
+
+// probed returns the status of a GET, 0 for any other request.
+func (a *App) probed(r *Request) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.Method == http.MethodGet {
+		return a.health
+	}
+	return 0
+}
+
+func (a *App) begin(r *Request) Reply {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.record(r)
+	a.inflight++
+	a.peak = max(a.peak, a.inflight)
+	if list := a.scripts[r.ID]; len(list) > 0 {
+		return list[min(r.Nth, len(list))-1]
+	}
+	return a.others(r)
+}
+
+func (a *App) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inflight--
+}
