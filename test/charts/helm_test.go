@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // object is one rendered manifest.
@@ -87,12 +89,8 @@ func parse(t *testing.T, documents []string) []object {
 	dir := t.TempDir()
 	put := func(name, text string) {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o750))
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	for name, text := range converter {
 		put(name, text)
@@ -100,10 +98,7 @@ func parse(t *testing.T, documents []string) []object {
 	for i, d := range documents {
 		put(fmt.Sprintf("in/%04d.yaml", i), d)
 	}
-	out, err := run(helm3, "template", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run(helm3, "template", dir))(t)
 	var all []object
 	for line := range strings.Lines(out) {
 		line, found := strings.CutPrefix(strings.TrimSpace(line), "# {")
@@ -111,9 +106,7 @@ func parse(t *testing.T, documents []string) []object {
 			continue
 		}
 		var d struct{ Content object }
-		if err := json.Unmarshal([]byte("{"+line), &d); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte("{"+line), &d))
 		if problem := d.Content.text("Error"); problem != "" {
 			t.Fatalf("not YAML: %s", problem)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // patience is how long a test waits for what must come. It is generous: the machine may be busy with other things.
@@ -47,10 +49,7 @@ func command(stdin, name string, args ...string) (string, error) {
 // kubectl runs kubectl in the namespace of the scene; a failure fails the test.
 func (s *scene) kubectl(args ...string) string {
 	s.t.Helper()
-	out, err := s.tryKubectl("", args...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	out := must.Get(s.tryKubectl("", args...))(s.t)
 	return out
 }
 
@@ -61,9 +60,7 @@ func (s *scene) tryKubectl(stdin string, args ...string) (string, error) {
 // apply creates or changes objects.
 func (s *scene) apply(manifest string) {
 	s.t.Helper()
-	if _, err := s.tryKubectl(manifest, "apply", "-f", "-"); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.tryKubectl(manifest, "apply", "-f", "-"))(s.t)
 }
 
 // pod is what the tests read of a pod.
@@ -129,9 +126,7 @@ func (s *scene) pods(selector string) []pod {
 	var list struct {
 		Items []pod `json:"items"`
 	}
-	if err := json.Unmarshal([]byte(s.kubectl("get", "pods", "-l", selector, "-o", "json")), &list); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, json.Unmarshal([]byte(s.kubectl("get", "pods", "-l", selector, "-o", "json")), &list))
 	return list.Items
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // A rolling update under load loses nothing, repeats nothing and counts nothing, and the app of a pod that ends gets SIGTERM
@@ -141,13 +143,8 @@ func (s *scene) follow(pod string) *followed {
 	s.t.Helper()
 	f := &followed{ended: make(chan struct{})}
 	c := exec.Command("kubectl", "--namespace", s.namespace, "logs", "--follow", pod, "-c", "sidecar")
-	out, err := c.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	out := must.Get(c.StdoutPipe())(s.t)
+	must.Do(s.t, c.Start())
 	s.t.Cleanup(func() { _ = c.Process.Kill(); <-f.ended; _ = c.Wait() })
 	go func() {
 		defer close(f.ended)

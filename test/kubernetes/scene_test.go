@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // scene is what a test plays in. It and all in it are removed at the end.
@@ -28,9 +30,7 @@ func newScene(t testing.TB) *scene {
 		t: t, namespace: "e2e-" + tag, service: "e" + tag + "-billing", ledger: ledgers.open(tag),
 		broker: dialBroker(t), helmHome: t.TempDir(),
 	}
-	if _, err := command("", "kubectl", "create", "namespace", s.namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(command("", "kubectl", "create", "namespace", s.namespace))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.autopsy()
@@ -61,10 +61,7 @@ func (s *scene) helm(args ...string) string {
 func (s *scene) helmOf(binary string, args ...string) string {
 	s.t.Helper()
 	home := []string{"HELM_CACHE_HOME=" + s.helmHome, "HELM_CONFIG_HOME=" + s.helmHome, "HELM_DATA_HOME=" + s.helmHome}
-	out, err := command("", "env", append(append(home, binary), append([]string{"--namespace", s.namespace}, args...)...)...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	out := must.Get(command("", "env", append(append(home, binary), append([]string{"--namespace", s.namespace}, args...)...)...))(s.t)
 	return out
 }
 

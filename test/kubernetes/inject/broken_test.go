@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // The tests of this file take a part of the installation away. They are not parallel: nothing else runs meanwhile.
@@ -13,9 +15,7 @@ import (
 // TestNotInjected has no policy that injects.
 func TestNotInjected(t *testing.T) {
 	restore(t)
-	if _, err := kubectl("", "delete", "mutatingadmissionpolicybinding", "amqp-sidecar-inject"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "delete", "mutatingadmissionpolicybinding", "amqp-sidecar-inject"))(t)
 	refused(t, pod(usual, one), "no sidecar was injected: is the MutatingAdmissionPolicy amqp-sidecar-inject there")
 	passes(t)
 }
@@ -23,9 +23,7 @@ func TestNotInjected(t *testing.T) {
 // TestInstalledAgain removes everything and installs it again.
 func TestInstalledAgain(t *testing.T) {
 	restore(t)
-	if _, err := kubectl("", "delete", "-k", deploy); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "delete", "-k", deploy))(t)
 	if err := eventually(func() error {
 		got, err := ask(pod(settings{}, one))
 		if err == nil && got.find("sidecar") != nil {
@@ -40,9 +38,7 @@ func TestInstalledAgain(t *testing.T) {
 // TestOverlay installs what a platform team would: its image and its defaults.
 func TestOverlay(t *testing.T) {
 	restore(t)
-	if _, err := kubectl("", "apply", "-k", "../../../examples/inject"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "apply", "-k", "../../../examples/inject"))(t)
 	var got *Pod
 	if err := eventually(func() (err error) { // what the pod says comes first
 		if got, err = ask(pod(settings{"service": "a-b", "queue-type": "classic"}, one)); err == nil && got.find("sidecar").Image != "registry.example.com/platform/amqp-sidecar:1.2.3" {
@@ -63,9 +59,7 @@ func TestOverlay(t *testing.T) {
 		t.Errorf("%v, %+v", env, got.Spec.Volumes)
 	}
 	const patch = `[{"op": "replace", "path": "/spec/variables/0/expression", "value": "{'image': 'x', 'queue-type': 'both', 'typo': ''}"}]`
-	if _, err := kubectl("", "patch", "validatingadmissionpolicy", "amqp-sidecar-check", "--type=json", "-p", patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "patch", "validatingadmissionpolicy", "amqp-sidecar-check", "--type=json", "-p", patch))(t)
 	refused(t, pod(settings{"service": "a-b"}, one), `amqp-sidecar/queue-type="both" (a default of the policies): allowed: classic or quorum`)
 	refused(t, pod(settings{"service": "a-b"}, one), "typo (a default of the policies): unknown")
 }
@@ -77,9 +71,7 @@ func TestNamespaceDefaults(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := kubectl("", "annotate", "namespace", plain, "--overwrite", "amqp-sidecar/concurrency=many", "amqp-sidecar/typo=1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "annotate", "namespace", plain, "--overwrite", "amqp-sidecar/concurrency=many", "amqp-sidecar/typo=1"))(t)
 	refused(t, metadata(pod(usual, one), "namespace", plain), `amqp-sidecar/concurrency="many" (an annotation of the namespace): allowed: 1 to 10000`)
 	refused(t, metadata(pod(usual, one), "namespace", plain), "amqp-sidecar/typo (an annotation of the namespace): unknown")
 }
@@ -88,12 +80,8 @@ func TestNamespaceDefaults(t *testing.T) {
 func restore(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		if _, err := kubectl("", "apply", "-k", deploy); err != nil {
-			t.Fatal(err)
-		}
-		if err := prepare(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(kubectl("", "apply", "-k", deploy))(t)
+		must.Do(t, prepare())
 	})
 }
 

@@ -5,6 +5,8 @@ package inject
 import (
 	"encoding/json"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // quiet is a pod without the volume of the service account, whose name is random.
@@ -23,15 +25,9 @@ func TestUntouched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ask(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(ask(p))(t)
 			reference := metadata(object{"apiVersion": "v1", "kind": "Pod", "spec": p["spec"], "metadata": p["metadata"]}, "namespace", closed)
-			want, err := ask(reference)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(ask(reference))(t)
 			if len(want.Spec.InitContainers) > 0 {
 				t.Fatal("the policies look at the namespace that is left alone")
 			}
@@ -46,36 +42,22 @@ func TestUntouched(t *testing.T) {
 func relocate(t *testing.T, raw json.RawMessage, namespace string) json.RawMessage {
 	t.Helper()
 	var all object
-	if err := json.Unmarshal(raw, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &all))
 	all["metadata"].(object)["namespace"] = namespace
-	raw, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
+	return must.Get(json.Marshal(all))(t)
 }
 
 // TestInjectedAgain sends what came out of the admission through it once more, as restoring a backup would.
 func TestInjectedAgain(t *testing.T) {
 	t.Parallel()
-	once, err := ask(pod(with(settings{"crash-limit": "2", "app-port": "3000"}), quiet))
-	if err != nil {
-		t.Fatal(err)
-	}
+	once := must.Get(ask(pod(with(settings{"crash-limit": "2", "app-port": "3000"}), quiet)))(t)
 	var again object
-	if err := json.Unmarshal(once.raw, &again); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(once.raw, &again))
 	delete(again, "status")
 	for _, key := range []string{"name", "uid", "creationTimestamp", "managedFields"} {
 		delete(again["metadata"].(object), key)
 	}
-	twice, err := ask(again)
-	if err != nil {
-		t.Fatal(err)
-	}
+	twice := must.Get(ask(again))(t)
 	if !same(once, twice) {
 		t.Errorf("injected twice: %s\nonce: %s", twice.raw, once.raw)
 	}
@@ -91,14 +73,8 @@ func TestOwnSidecar(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ask(pod(nil, spec))
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := ask(metadata(pod(nil, spec), "namespace", closed))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(ask(pod(nil, spec)))(t)
+			want := must.Get(ask(metadata(pod(nil, spec), "namespace", closed)))(t)
 			want.raw = relocate(t, want.raw, space)
 			if !same(got, want) {
 				t.Errorf("changed to %s\nfrom %s", got.raw, want.raw)
