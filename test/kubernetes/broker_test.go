@@ -45,10 +45,12 @@ func (b *broker) messages(queue string) (int, error) {
 }
 
 // empty fails the test when a queue is missing or holds something.
-func (b *broker) empty(queue string) {
+func (b *broker) empty(queues ...string) {
 	b.t.Helper()
-	if n, err := b.messages(queue); err != nil || n != 0 {
-		b.t.Errorf("queue %s has %d messages, %v", queue, n, err)
+	for _, queue := range queues {
+		if n, err := b.messages(queue); err != nil || n != 0 {
+			b.t.Errorf("queue %s has %d messages, %v", queue, n, err)
+		}
 	}
 }
 

@@ -88,21 +88,19 @@ func TestComponentRollout(t *testing.T) {
 func TestSameContainer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	rendered := s.helm("template", s.service, chart(), "--set", "app.image="+env.app, "--set", "broker.existingSecret=broker")
+	rendered := s.helm(s.release("template")...)
 	created := must.Get(s.tryKubectl(rendered, "create", "--dry-run=server", "-o", "json", "-f", "-"))(t)
 	kept := must.Get(os.ReadFile("inject/testdata/sidecar.json"))(t)
 	var want map[string]any
 	must.Do(t, json.Unmarshal(kept, &want))
 	for decoder := json.NewDecoder(strings.NewReader(created)); decoder.More(); {
 		var d struct {
-			Kind string `json:"kind"`
+			Kind string
 			Spec struct {
 				Template struct {
-					Spec struct {
-						InitContainers []map[string]any `json:"initContainers"`
-					} `json:"spec"`
-				} `json:"template"`
-			} `json:"spec"`
+					Spec struct{ InitContainers []map[string]any }
+				}
+			}
 		}
 		must.Do(t, decoder.Decode(&d))
 		if d.Kind != "Deployment" {

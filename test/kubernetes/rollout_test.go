@@ -67,9 +67,7 @@ func (s *scene) rollout(native bool, roll func()) {
 	if again > returned {
 		s.t.Errorf("%d messages came again, only %d were given back unseen", again, returned)
 	}
-	for _, q := range []string{queueOf(s.service), retryOf(s.service), dlqOf(s.service)} {
-		s.broker.empty(q)
-	}
+	s.broker.empty(queueOf(s.service), retryOf(s.service), dlqOf(s.service))
 }
 
 // collectorValue tells the app where the collector is before the first message does, so that a pod that never gets one

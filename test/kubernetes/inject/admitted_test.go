@@ -98,6 +98,9 @@ func TestAdmitted(t *testing.T) {
 			}
 			got := must.Get(ask(p))(t)
 			c.compare(t, got)
+			if name == "plain" {
+				got.sameContainer(t)
+			}
 			if err := got.configured(t.TempDir()); err != nil {
 				t.Error(err)
 			}
@@ -130,12 +133,6 @@ func (c *admitted) compare(t *testing.T, got *Pod) {
 	if shown, want := got.volumes(), append(c.volumes, "amqp-sidecar-broker"); !sameSet(shown, want) {
 		t.Errorf("volumes %v, want %v", shown, want)
 	}
-}
-
-func TestContainer(t *testing.T) {
-	t.Parallel()
-	got := must.Get(ask(pod(usual, one)))(t)
-	got.sameContainer(t)
 }
 
 func TestSizes(t *testing.T) {
