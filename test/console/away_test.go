@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
 
@@ -34,7 +35,7 @@ func TestBrokerAway(t *testing.T) {
 // TestSidecarGone: an old picture must not look like the present, and the page finds back to a sidecar that was restarted.
 func TestSidecarGone(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("CONTROL_ADDR", freePort(t)).run()
+	sc := newScene(t).with("CONTROL_ADDR", strings.TrimPrefix(apptest.Refused(t), "http://")).run()
 	sc.park(500, "order.created", numbered("order", 9)...)
 	b := sc.open()
 	b.until("#state-title", "Consuming")
@@ -45,7 +46,7 @@ func TestSidecarGone(t *testing.T) {
 	}
 	b.until("#operation", "Redriving")
 	b.expect("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
-	sc.kill()
+	_ = sc.cmd.Process.Kill()
 	b.until("#link", "Disconnected")
 	b.until("#link", "Again in")
 	b.until("#state-title", "No news from the sidecar")

@@ -27,15 +27,15 @@ func TestPictures(t *testing.T) {
 			key := "order.created"
 			switch {
 			case i == 3 || i == 4 && second%2 == 0:
-				sc.app.explain(id, 503, `{"type":"https://errors.example/database-away","title":"Database is away","detail":"no connection to orders-db within 5 s"}`)
+				sc.app.answer(id, answer{status: 503, problem: `{"type":"https://errors.example/database-away","title":"Database is away","detail":"no connection to orders-db within 5 s"}`})
 			case i == 5 && second%3 == 0:
-				sc.app.explain(id, 422, `{"type":"https://errors.example/unknown-sku","title":"Unknown article","detail":"no article 9120-44"}`)
+				sc.app.answer(id, answer{status: 422, problem: `{"type":"https://errors.example/unknown-sku","title":"Unknown article","detail":"no article 9120-44"}`})
 				key = "order.changed"
 			case i == 6 && second == 4:
 				sc.app.on(id, 500)
 				key = "order.cancelled"
 			case i == 7 && second%3 == 1:
-				sc.app.once(id, 502)
+				sc.app.answer(id, answer{status: 502, once: true})
 			}
 			sc.publish(key, message(id))
 		}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -11,7 +12,7 @@ import (
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).run()
-	sc.app.explain("order-1", 503, `{"type":"https://errors.example/db","title":"Database is away","detail":"after 5 s"}`)
+	sc.app.answer("order-1", answer{status: 503, problem: `{"type":"https://errors.example/db","title":"Database is away","detail":"after 5 s"}`})
 	sc.publish("order.created", message("order-1"))
 	sc.parked(1)
 	sc.park(422, "order.cancelled", "order-2")
@@ -54,7 +55,7 @@ func TestKeyboard(t *testing.T) {
 	b.inspect("message")
 
 	sc.app.on("order-1", 0)
-	b.tabBackTo("nav button:last-of-type")
+	b.tabTo("nav button:last-of-type", chromedp.KeyModifiers(kb.ModifierShift))
 	b.keys(kb.Enter)
 	b.until("#view h3", "503")
 	b.tabTo("#view .actions .primary")
