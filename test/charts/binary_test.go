@@ -121,12 +121,7 @@ func TestTheSidecarTakesTheEnvironment(t *testing.T) {
 
 func mounts(c object, dir string) bool {
 	list, _ := c.at("volumeMounts").([]any)
-	for i := range list {
-		if c.text("volumeMounts", i, "mountPath") == dir {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(m any) bool { return object(m.(map[string]any)).text("mountPath") == dir })
 }
 
 // notes are what Helm prints after an install.
@@ -158,25 +153,18 @@ func names(t *testing.T, environ []string) []string {
 // wantNames compares the words of a text with names, both ways: nothing is left out and nothing is made up.
 func wantNames(t *testing.T, where, text string, want []string) {
 	t.Helper()
-	words := map[string]bool{}
-	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == ',' }) {
-		words[w] = true
-	}
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == ',' })
 	for _, name := range want {
-		if !words[name] {
+		if !slices.Contains(words, name) {
 			t.Errorf("%s: %s is not in the notes:\n%s", where, name, text)
 		}
-	}
-	known := map[string]bool{}
-	for _, name := range want {
-		known[name] = true
 	}
 	for line := range strings.Lines(text) {
 		for _, start := range []string{"consumes     ", "  bound to   ", "retries in   ", "parks in     "} {
 			// A queue may be bound to an exchange of somebody else's; those have no type.
 			if name, found := strings.CutPrefix(line, start); found && (start != "  bound to   " || strings.Contains(line, "(")) {
 				name = strings.Trim(strings.Fields(name)[0], ",")
-				if !known[name] && name != "nothing:" {
+				if !slices.Contains(want, name) && name != "nothing:" {
 					t.Errorf("%s: the sidecar knows no %s:\n%s", where, name, text)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,19 +121,11 @@ func parse(t *testing.T, documents []string) []object {
 // find returns the one object of a kind.
 func find(t *testing.T, all []object, kind string) object {
 	t.Helper()
-	var found object
-	for _, o := range all {
-		if o.text("kind") == kind {
-			if found != nil {
-				t.Fatalf("two of the kind %s", kind)
-			}
-			found = o
-		}
+	found := slices.DeleteFunc(slices.Clone(all), func(o object) bool { return o.text("kind") != kind })
+	if len(found) != 1 {
+		t.Fatalf("%d objects of the kind %s", len(found), kind)
 	}
-	if found == nil {
-		t.Fatalf("no %s", kind)
-	}
-	return found
+	return found[0]
 }
 
 // pod is the pod's specification in whatever runs it, and nil where that is not a pod.
