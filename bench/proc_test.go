@@ -20,16 +20,10 @@ func child(t *testing.T, script string) (pid int, line string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "sh", "-c", script)
 	in := must.Get(c.StdinPipe())(t)
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(c.StdoutPipe())(t)
 	must.Do(t, c.Start())
 	t.Cleanup(func() { _ = in.Close(); _ = c.Wait() }) // the scripts end with their input
-	line, err = bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line = must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	return c.Process.Pid, strings.TrimSpace(line)
 }
 
@@ -43,14 +37,11 @@ func TestCPUOfATreeIsThatOfAllItsProcesses(t *testing.T) {
 		t.Fatalf("the child says %q", line)
 	}
 	own := must.Get(cpuOf(pid))(t)
-	all, err := cpuOfTree(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(cpuOfTree(pid))(t)
 	if all-own < 2*tick {
 		t.Errorf("the tree has used %v, its root %v: what a child did is missing", all, own)
 	}
-	if own, err = cpuOf(os.Getpid()); err != nil || own < 0 {
+	if own, err := cpuOf(os.Getpid()); err != nil || own < 0 {
 		t.Errorf("this process: %v, %v", own, err)
 	}
 }

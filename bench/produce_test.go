@@ -17,13 +17,8 @@ import (
 func TestProduceLedger(t *testing.T) {
 	t.Parallel()
 	b := newTestBench(t, produce)
-	var err error
-	if b.produced.Publish, err = b.published(asked{Requests: 100, Body: 1024, Connections: 5}); err != nil {
-		t.Fatal(err)
-	}
-	if b.produced.Batch, err = b.published(asked{Requests: 4, Batch: 25, Body: 1024, Connections: 2}); err != nil {
-		t.Error(err)
-	}
+	b.produced.Publish = must.Get(b.published(asked{Requests: 100, Body: 1024, Connections: 5}))(t)
+	b.produced.Batch = must.Get(b.published(asked{Requests: 4, Batch: 25, Body: 1024, Connections: 2}))(t)
 	for _, r := range append(b.produced.Publish, b.produced.Batch...) {
 		if r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Peak <= 0 || r.Load.messages() != 100 {
 			t.Errorf("%+v", r)

@@ -7,6 +7,7 @@ import (
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestBrokerAway: the page says so, and that nothing has to be done; it goes on by itself.
@@ -63,10 +64,7 @@ func TestSidecarGone(t *testing.T) {
 // listen takes a stream of events as a page does, and reports whether there was one left.
 func (sc *scene) listen() (end func(), ok bool) {
 	sc.t.Helper()
-	res, err := http.Get("http://" + sc.control + "/events")
-	if err != nil {
-		sc.t.Fatal(err)
-	}
+	res := must.Get(http.Get("http://" + sc.control + "/events"))(sc.t)
 	end = func() { _ = res.Body.Close() }
 	sc.t.Cleanup(end)
 	return end, res.StatusCode == http.StatusOK

@@ -60,13 +60,8 @@ func TestComponentRollout(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	dir := t.TempDir()
-	component, err := filepath.Abs(filepath.Join(env.repo, "deploy/inject/component"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if component, err = filepath.Rel(dir, component); err != nil { // kustomize takes relative paths only
-		t.Fatal(err)
-	}
+	absolute := must.Get(filepath.Abs(filepath.Join(env.repo, "deploy/inject/component")))(t)
+	component := must.Get(filepath.Rel(dir, absolute))(t) // kustomize takes relative paths only
 	at := strings.LastIndex(env.image, ":")
 	kustomization := fmt.Sprintf(`{"resources": ["deployment.json"], "components": [%q],
 		"images": [{"name": "amqp-sidecar", "newName": %q, "newTag": %q}],

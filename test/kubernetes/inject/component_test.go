@@ -75,13 +75,8 @@ func TestComponent(t *testing.T) {
 func TestComponentOverOwnHook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	component, err := filepath.Abs(filepath.Join(deploy, "component"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if component, err = filepath.Rel(dir, component); err != nil { // kustomize takes relative paths only
-		t.Fatal(err)
-	}
+	absolute := must.Get(filepath.Abs(filepath.Join(deploy, "component")))(t)
+	component := must.Get(filepath.Rel(dir, absolute))(t) // kustomize takes relative paths only
 	for name, text := range map[string]string{
 		"kustomization.yaml": `{resources: [deployment.yaml], components: [` + component + `]}`,
 		"deployment.yaml": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}}, template: {
@@ -89,11 +84,8 @@ func TestComponentOverOwnHook(t *testing.T) {
 	} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "\t", " ")), 0o600))
 	}
-	built, err := kubectl("", "kustomize", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = kubectl(built, "apply", "--dry-run=server", "-n", space, "-f", "-"); err == nil || !strings.Contains(err.Error(), "may not specify more than 1 handler type") {
+	built := must.Get(kubectl("", "kustomize", dir))(t)
+	if _, err := kubectl(built, "apply", "--dry-run=server", "-n", space, "-f", "-"); err == nil || !strings.Contains(err.Error(), "may not specify more than 1 handler type") {
 		t.Errorf("%v", err)
 	}
 }
