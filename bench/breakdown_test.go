@@ -10,19 +10,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 func TestBreakdownOfASample(t *testing.T) {
 	t.Parallel()
-	f, err := os.Open("testdata/traces.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open("testdata/traces.txt"))(t)
 	defer f.Close()
-	parts, err := breakdown(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parts := must.Get(breakdown(f))(t)
 	want := map[string]float64{
 		"system call: write a request to the app":                 110,
 		"system call: read an answer from the app":                20,
@@ -66,13 +62,8 @@ func TestBreakdownOfWhatIsNoProfile(t *testing.T) {
 func TestBreakdownOfAProfile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cpu.pprof")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(file))(t)
+	must.Do(t, pprof.StartCPUProfile(f))
 	before, err := cpuOf(os.Getpid())
 	for used := time.Duration(0); err == nil && used < 100*time.Millisecond; {
 		var now time.Duration
@@ -80,13 +71,8 @@ func TestBreakdownOfAProfile(t *testing.T) {
 		used = now - before
 	}
 	pprof.StopCPUProfile()
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	parts, err := breakdownOf(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, f.Close()))
+	parts := must.Get(breakdownOf(t.Context(), file))(t)
 	sum := 0.0
 	for _, p := range parts {
 		sum += p.Share

@@ -17,6 +17,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 func TestLedgerBalances(t *testing.T) {
@@ -80,16 +81,11 @@ func newTestBench(t *testing.T, half string) *bench {
 	if half == produce {
 		o.dsn = postgrestest.New(t).DSN
 	}
-	r, err := newRig(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(newRig(t.Context(), o))(t)
 	t.Cleanup(r.close)
 	r.filled, r.settled, r.rest = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
 	b := newBench(o, r)
-	if err := r.declare(b.sidecar); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.declare(b.sidecar))
 	return b
 }
 
@@ -97,10 +93,7 @@ func TestBenchLedger(t *testing.T) {
 	t.Parallel()
 	b := newTestBench(t, consume)
 	l := load{Messages: 100, Body: 1024, Concurrency: 5}
-	runs, err := b.collected(l, b.candidates)
-	if err != nil {
-		t.Fatal(err)
-	}
+	runs := must.Get(b.collected(l, b.candidates))(t)
 	if names := candidatesOf(runs); len(runs) != 3 || len(names) != 3 {
 		t.Fatalf("%d runs of %q: one of each was asked for, and the warm-up does not count", len(runs), names)
 	}
@@ -114,10 +107,7 @@ func TestBenchLedger(t *testing.T) {
 	}
 	b.result.Drained = runs
 	headers := load{Messages: 50, Body: 10, Headers: 8, Concurrency: 5}
-	withHeaders, err := b.one(b.sidecar, headers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	withHeaders := must.Get(b.one(b.sidecar, headers))(t)
 	c := curve{Name: "headers", Unit: "headers", Points: []point{{X: 8, Load: headers}}}
 	c.finish([][]*run{{withHeaders}})
 	b.result.Growth = []curve{c}
@@ -131,35 +121,24 @@ func TestBenchLedger(t *testing.T) {
 func checkFiles(t *testing.T, b *bench) {
 	t.Helper()
 	var table bytes.Buffer
-	if err := b.write(b.o, &table); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.write(b.o, &table))
 	for _, name := range []string{"baseline", "sidecar", "other"} {
 		if !strings.Contains(table.String(), "| "+name+" |") {
 			t.Errorf("the table does not show %s:\n%s", name, table.String())
 		}
 	}
-	encoded, err := os.ReadFile(filepath.Join(b.o.out, "result.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(os.ReadFile(filepath.Join(b.o.out, "result.json")))(t)
 	var back result
 	if err := json.Unmarshal(encoded, &back); err != nil || len(back.Drained) != 3 || len(back.Growth[0].Points[0].Runs) != 1 {
 		t.Errorf("result.json: %v\n%s", err, encoded)
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := must.Get(os.Hostname())(t)
 	for _, private := range []string{b.o.out, b.dir, `"` + host + `"`} {
 		if bytes.Contains(encoded, []byte(private)) {
 			t.Errorf("result.json tells %q", private)
 		}
 	}
-	plot, err := os.ReadFile(filepath.Join(b.o.out, "plot.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plot := must.Get(os.ReadFile(filepath.Join(b.o.out, "plot.svg")))(t)
 	wellFormed(t, plot)
 }
 
@@ -218,9 +197,7 @@ func TestBenchNotices(t *testing.T) {
 			[]string{"1 of 50 messages never reached the app", "1 duplicates", "1 messages left in the dlq"},
 		},
 	} {
-		if err := errors.Join(b.fill(l), c.spoil()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(b.fill(l), c.spoil()))
 		_, err := b.drainFilled(b.sidecar, l)
 		for _, says := range c.says {
 			if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "sidecar (50 messages, C=5)") {
@@ -255,20 +232,14 @@ func TestBenchWithoutServers(t *testing.T) {
 // TestWaitEndsWithItsCandidate: nobody waits for the messages of a process that is gone.
 func TestWaitEndsWithItsCandidate(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	stuck := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "0 of 1", http.StatusGatewayTimeout)
 	})}
 	go func() { _ = stuck.Serve(l) }()
 	t.Cleanup(func() { _ = stuck.Close() })
 	r := &rig{ctx: context.Background(), dir: t.TempDir(), control: "http://" + l.Addr().String()}
-	p, err := r.start("gone", "/bin/false", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(r.start("gone", "/bin/false", false))(t)
 	<-p.ended
 	if err := r.waitReceived(p, 1); err == nil || !strings.Contains(err.Error(), "ended by itself") {
 		t.Errorf("waited for a process that is gone: %v", err)

@@ -11,28 +11,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // child starts a shell and returns its id and the first line it prints.
 func child(t *testing.T, script string) (pid int, line string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "sh", "-c", script)
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(c.StdinPipe())(t)
+	out := must.Get(c.StdoutPipe())(t)
+	must.Do(t, c.Start())
 	t.Cleanup(func() { _ = in.Close(); _ = c.Wait() }) // the scripts end with their input
-	line, err = bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line = must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	return c.Process.Pid, strings.TrimSpace(line)
 }
 
@@ -45,18 +36,12 @@ func TestCPUOfATreeIsThatOfAllItsProcesses(t *testing.T) {
 	if line != "done" {
 		t.Fatalf("the child says %q", line)
 	}
-	own, err := cpuOf(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := cpuOfTree(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(cpuOf(pid))(t)
+	all := must.Get(cpuOfTree(pid))(t)
 	if all-own < 2*tick {
 		t.Errorf("the tree has used %v, its root %v: what a child did is missing", all, own)
 	}
-	if own, err = cpuOf(os.Getpid()); err != nil || own < 0 {
+	if own, err := cpuOf(os.Getpid()); err != nil || own < 0 {
 		t.Errorf("this process: %v, %v", own, err)
 	}
 }
@@ -64,9 +49,7 @@ func TestCPUOfATreeIsThatOfAllItsProcesses(t *testing.T) {
 func TestProcessesThatAreGone(t *testing.T) {
 	t.Parallel()
 	c := exec.CommandContext(t.Context(), "true")
-	if err := c.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Run())
 	if _, err := cpuOf(c.Process.Pid); err == nil {
 		t.Error("it has used CPU")
 	}
@@ -81,10 +64,7 @@ func TestProcessesThatAreGone(t *testing.T) {
 func TestMemoryIsNowAndAtMost(t *testing.T) {
 	t.Parallel()
 	pid, _ := child(t, `echo up; read -r x`)
-	m, err := memoryOf(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(memoryOf(pid))(t)
 	if m.now < 1<<12 || m.peak < m.now || m.now > 1<<30 {
 		t.Errorf("a shell has %+v bytes", m)
 	}
@@ -95,9 +75,7 @@ func TestBrokersProcess(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	if got, err := serverPID(t.Context(), ""); got != 0 || err != nil {
 		t.Errorf("of a broker from elsewhere: %d, %v", got, err)
@@ -119,9 +97,7 @@ func TestBrokersProcess(t *testing.T) {
 	docker := func(says string) {
 		t.Helper()
 		script := "#!/bin/sh\n[ \"$*\" = 'inspect -f {{.State.Pid}} some-broker' ] || exit 1\necho " + says + "\n"
-		if err := os.WriteFile(filepath.Join(tools, "docker"), []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(tools, "docker"), []byte(script), 0o700))
 	}
 	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
 	write("container", "some-broker\n")

@@ -9,19 +9,16 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestProduceLedger: what is measured is what happened, every message of it once.
 func TestProduceLedger(t *testing.T) {
 	t.Parallel()
 	b := newTestBench(t, produce)
-	var err error
-	if b.produced.Publish, err = b.published(asked{Requests: 100, Body: 1024, Connections: 5}); err != nil {
-		t.Fatal(err)
-	}
-	if b.produced.Batch, err = b.published(asked{Requests: 4, Batch: 25, Body: 1024, Connections: 2}); err != nil {
-		t.Error(err)
-	}
+	b.produced.Publish = must.Get(b.published(asked{Requests: 100, Body: 1024, Connections: 5}))(t)
+	b.produced.Batch = must.Get(b.published(asked{Requests: 4, Batch: 25, Body: 1024, Connections: 2}))(t)
 	for _, r := range append(b.produced.Publish, b.produced.Batch...) {
 		if r.Rate <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Peak <= 0 || r.Load.messages() != 100 {
 			t.Errorf("%+v", r)
@@ -46,19 +43,13 @@ func produceRows(t *testing.T, b *bench) {
 			b.produced.Outbox = append(b.produced.Outbox, r)
 		}
 	}
-	l, err := b.latencyRun(10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(b.latencyRun(10))(t)
 	if l.Direct.P50 <= 0 || l.Outbox.P50 <= 0 {
 		t.Errorf("%+v", l)
 	}
 	b.produced.Latency = append(b.produced.Latency, *l)
 	for _, open := range []bool{false, true} {
-		r, err := b.longRun(pending{Rows: 1000, Body: 16, Relays: 1}, open)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(b.longRun(pending{Rows: 1000, Body: 16, Relays: 1}, open))(t)
 		if n := len(r.Series); n == 0 || r.Series[n-1].Sent != 1000 || r.Series[n-1].RSS <= 0 {
 			t.Errorf("series: %+v", r.Series)
 		}
@@ -70,18 +61,13 @@ func produceRows(t *testing.T, b *bench) {
 func checkProduced(t *testing.T, b *bench) {
 	t.Helper()
 	var table bytes.Buffer
-	if err := b.write(b.o, &table); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.write(b.o, &table))
 	for _, says := range []string{"| baseline | 2 | 100 |", "| sidecar | 1 | 100 |", "| other |", "| 1000 | yes |", "| added |", "confirmed requests"} {
 		if !strings.Contains(table.String(), says) {
 			t.Errorf("the report does not say %q:\n%s", says, table.String())
 		}
 	}
-	encoded, err := os.ReadFile(filepath.Join(b.o.out, "produce.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(os.ReadFile(filepath.Join(b.o.out, "produce.json")))(t)
 	var back produced
 	if err := json.Unmarshal(encoded, &back); err != nil || len(back.Publish) != 3 || len(back.Outbox) != 6 || len(back.Long) != 2 {
 		t.Errorf("produce.json: %v\n%s", err, encoded)
@@ -95,15 +81,11 @@ func checkProduced(t *testing.T, b *bench) {
 func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	b := newTestBench(t, produce)
-	if err := b.declareSent(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.declareSent())
 	unbound := func(key string) func() error {
 		return func() error { return b.ch.QueueUnbind(sentQueue, key, sentQueue, nil) }
 	}
-	if err := unbound(sentQueue)(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unbound(sentQueue)())
 	for _, l := range []asked{{Requests: 5, Body: 10, Connections: 1}, {Requests: 2, Batch: 5, Body: 10, Connections: 1}} {
 		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.tools, "publisher")}) {
 			if _, err := b.publishing(c, l); err == nil || !strings.Contains(err.Error(), "were answered well") {
@@ -111,12 +93,8 @@ func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
 			}
 		}
 	}
-	if err := b.purgeSent(); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.ch.Publish(sentQueue, sentQueue, true, false, amqp.Publishing{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.purgeSent())
+	must.Do(t, b.ch.Publish(sentQueue, sentQueue, true, false, amqp.Publishing{}))
 	if err := b.sentOnce("somebody", 2); err == nil || !strings.Contains(err.Error(), "1 of 2 messages") {
 		t.Errorf("one message is missing: %v", err)
 	}

@@ -11,16 +11,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // startApp returns the books, the address of the data listener and the URL of the control listener.
 func startApp(t *testing.T) (b *books, data, control string) {
 	t.Helper()
 	b = newBooks()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go b.accept(l)
 	server := httptest.NewServer(b.control())
 	t.Cleanup(func() { _ = l.Close(); server.Close() })
@@ -30,20 +29,14 @@ func startApp(t *testing.T) (b *books, data, control string) {
 // tell calls the control listener and returns its status.
 func tell(t *testing.T, url, body string) int {
 	t.Helper()
-	resp, err := http.Post(url, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Post(url, "application/json", strings.NewReader(body)))(t)
 	defer func() { _ = resp.Body.Close() }()
 	return resp.StatusCode
 }
 
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -56,15 +49,10 @@ func request(id, body string) string {
 func send(t *testing.T, c net.Conn, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
-		if _, err := io.WriteString(c, p); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(c, p))(t)
 		time.Sleep(5 * time.Millisecond) // so that the parts arrive apart; a test that they do not still passes
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	if resp.StatusCode != http.StatusNoContent {
 		t.Fatalf("answered %s", resp.Status)
 	}
@@ -106,9 +94,7 @@ func TestRequestThatBreaksOffIsNotReceived(t *testing.T) {
 	tell(t, control+"/reset", `{"expect":10}`)
 	c := dial(t, data)
 	whole := request("0", strings.Repeat("x", 200<<10))
-	if _, err := io.WriteString(c, whole[:len(whole)-1]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, whole[:len(whole)-1]))(t)
 	_ = c.(*net.TCPConn).CloseWrite()
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Error("half a request was answered")
@@ -127,9 +113,7 @@ func TestRequestWithoutALengthIsUnknown(t *testing.T) {
 		"POST / HTTP/1.1\r\nContent-Length: 1\r\nX: " + strings.Repeat("x", bufferSize-60) + "\r\n\r\n",
 	} {
 		c := dial(t, data)
-		if _, err := io.WriteString(c, head); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(c, head))(t)
 		if _, err := c.Read(make([]byte, 1)); err == nil {
 			t.Error("it was answered")
 		}
@@ -218,13 +202,8 @@ func TestWaitEndsWithTheGoalOrItsTimeout(t *testing.T) {
 func TestStatsAreJSON(t *testing.T) {
 	t.Parallel()
 	_, _, control := startApp(t)
-	resp, err := http.Get(control + "/stats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(control + "/stats"))(t)
 	defer func() { _ = resp.Body.Close() }()
 	var s stats
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(resp.Body).Decode(&s))
 }

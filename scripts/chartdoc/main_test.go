@@ -5,20 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const chart = "../../deploy/helm/amqp-sidecar"
 
 func TestReadmeIsUpToDate(t *testing.T) {
 	t.Parallel()
-	want, err := render(chart)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join(chart, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(render(chart))(t)
+	got := must.Get(os.ReadFile(filepath.Join(chart, "README.md")))(t)
 	if string(got) != want {
 		t.Error("README.md of the chart is not what values.yaml says: run go generate ./scripts/chartdoc")
 	}
@@ -26,7 +22,7 @@ func TestReadmeIsUpToDate(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	t.Parallel()
-	sections, err := parse(`# A file.
+	sections := must.Get(parse(`# A file.
 
 # The broker.
 # It is far away.
@@ -43,10 +39,7 @@ replicas: 1
 resources:
   requests: {cpu: 1}
   limits: {cpu: 2}
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
+`))(t)
 	want := "\n### broker\n\nThe broker. It is far away.\n\n| value | default | |\n|---|---|---|\n" +
 		"| `broker.url` |  | Where it is |\n| `broker.tls.key` | the \\| system's \\* | Key |\n" +
 		"\n### The pod and its objects\n\n| value | default | |\n|---|---|---|\n" +
@@ -73,16 +66,12 @@ func TestWhatCannotBeRead(t *testing.T) {
 		t.Error("a chart without values is no error")
 	}
 	for name, text := range map[string]string{"values.yaml": "a: 1\n", "README.md": "no markers"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		if _, err := render(dir); err == nil {
 			t.Errorf("after %s: no error", name)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte(begin+end), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "README.md"), []byte(begin+end), 0o600))
 	if _, err := render(dir); err == nil || !strings.Contains(err.Error(), "values.yaml:1") {
 		t.Errorf("an error does not name its line: %v", err)
 	}

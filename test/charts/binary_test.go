@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // mounted is where the chart mounts the files that a sidecar's container has.
@@ -28,19 +30,10 @@ const mounted = "/etc/amqp-sidecar/"
 func secrets(t *testing.T, tls bool) string {
 	t.Helper()
 	dir := t.TempDir()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key))(t)
+	private := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	url := "amqp://user:password@rabbit.example.com/orders"
 	if tls {
@@ -55,12 +48,8 @@ func secrets(t *testing.T, tls bool) string {
 		"outbox-tls/ca.crt": certificate,
 	} {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o750))
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	return dir
 }
@@ -132,21 +121,13 @@ func TestTheSidecarTakesTheEnvironment(t *testing.T) {
 
 func mounts(c object, dir string) bool {
 	list, _ := c.at("volumeMounts").([]any)
-	for i := range list {
-		if c.text("volumeMounts", i, "mountPath") == dir {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(m any) bool { return object(m.(map[string]any)).text("mountPath") == dir })
 }
 
 // notes are what Helm prints after an install.
 func notes(t *testing.T, chart string, args ...string) string {
 	t.Helper()
-	out, err := run(helm4, append([]string{"install", release, chart, "--dry-run=client"}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run(helm4, append([]string{"install", release, chart, "--dry-run=client"}, args...)...))(t)
 	_, text, found := strings.Cut(out, "\nNOTES:\n")
 	if !found {
 		t.Fatalf("no notes: %s", out)
@@ -157,16 +138,11 @@ func notes(t *testing.T, chart string, args ...string) string {
 // names are those of every exchange and queue that the sidecar would declare.
 func names(t *testing.T, environ []string) []string {
 	t.Helper()
-	out, err := ask(environ, "plan", "--format", "definitions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(ask(environ, "plan", "--format", "definitions"))(t)
 	var d struct {
 		Exchanges, Queues []struct{ Name string }
 	}
-	if err := json.Unmarshal([]byte(out), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &d))
 	var all []string
 	for _, x := range append(d.Exchanges, d.Queues...) {
 		all = append(all, x.Name)
@@ -177,25 +153,18 @@ func names(t *testing.T, environ []string) []string {
 // wantNames compares the words of a text with names, both ways: nothing is left out and nothing is made up.
 func wantNames(t *testing.T, where, text string, want []string) {
 	t.Helper()
-	words := map[string]bool{}
-	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == ',' }) {
-		words[w] = true
-	}
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == ',' })
 	for _, name := range want {
-		if !words[name] {
+		if !slices.Contains(words, name) {
 			t.Errorf("%s: %s is not in the notes:\n%s", where, name, text)
 		}
-	}
-	known := map[string]bool{}
-	for _, name := range want {
-		known[name] = true
 	}
 	for line := range strings.Lines(text) {
 		for _, start := range []string{"consumes     ", "  bound to   ", "retries in   ", "parks in     "} {
 			// A queue may be bound to an exchange of somebody else's; those have no type.
 			if name, found := strings.CutPrefix(line, start); found && (start != "  bound to   " || strings.Contains(line, "(")) {
 				name = strings.Trim(strings.Fields(name)[0], ",")
-				if !known[name] && name != "nothing:" {
+				if !slices.Contains(want, name) && name != "nothing:" {
 					t.Errorf("%s: the sidecar knows no %s:\n%s", where, name, text)
 				}
 			}
@@ -228,10 +197,7 @@ func TestNotesOfServicesThatExist(t *testing.T) {
 				list = append(list, entry{name, strings.Trim(value, "'\"")})
 			}
 		}
-		extra, err := json.Marshal(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		extra := must.Get(json.Marshal(list))(t)
 		args := append([]string{"--set-json", "extraEnv=" + string(extra)}, twoValues...)
 		d := find(t, template(t, helm4, chart, args...), "Deployment")
 		wantNames(t, file, notes(t, chart, args...), names(t, environment(t, sidecar(t, pod(d)))))

@@ -9,8 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // object is one rendered manifest.
@@ -87,12 +90,8 @@ func parse(t *testing.T, documents []string) []object {
 	dir := t.TempDir()
 	put := func(name, text string) {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o750))
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	for name, text := range converter {
 		put(name, text)
@@ -100,10 +99,7 @@ func parse(t *testing.T, documents []string) []object {
 	for i, d := range documents {
 		put(fmt.Sprintf("in/%04d.yaml", i), d)
 	}
-	out, err := run(helm3, "template", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run(helm3, "template", dir))(t)
 	var all []object
 	for line := range strings.Lines(out) {
 		line, found := strings.CutPrefix(strings.TrimSpace(line), "# {")
@@ -111,9 +107,7 @@ func parse(t *testing.T, documents []string) []object {
 			continue
 		}
 		var d struct{ Content object }
-		if err := json.Unmarshal([]byte("{"+line), &d); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte("{"+line), &d))
 		if problem := d.Content.text("Error"); problem != "" {
 			t.Fatalf("not YAML: %s", problem)
 		}
@@ -127,19 +121,11 @@ func parse(t *testing.T, documents []string) []object {
 // find returns the one object of a kind.
 func find(t *testing.T, all []object, kind string) object {
 	t.Helper()
-	var found object
-	for _, o := range all {
-		if o.text("kind") == kind {
-			if found != nil {
-				t.Fatalf("two of the kind %s", kind)
-			}
-			found = o
-		}
+	found := slices.DeleteFunc(slices.Clone(all), func(o object) bool { return o.text("kind") != kind })
+	if len(found) != 1 {
+		t.Fatalf("%d objects of the kind %s", len(found), kind)
 	}
-	if found == nil {
-		t.Fatalf("no %s", kind)
-	}
-	return found
+	return found[0]
 }
 
 // pod is the pod's specification in whatever runs it, and nil where that is not a pod.

@@ -8,31 +8,24 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // umbrella is a chart with the chart as a dependency under each of the aliases; values are its own.
 func umbrella(t *testing.T, values string, aliases ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	self, err := filepath.Abs(chart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(filepath.Abs(chart))(t)
 	about := "apiVersion: v2\nname: platform\nversion: 1.0.0\ndependencies:\n"
 	for _, alias := range aliases {
 		about += fmt.Sprintf("  - {name: amqp-sidecar, alias: %s, version: '>=0', repository: '', condition: %s.enabled}\n", alias, alias)
 	}
 	for name, text := range map[string]string{"Chart.yaml": about, "values.yaml": values} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	if err := os.Mkdir(filepath.Join(dir, "charts"), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(dir, "charts/amqp-sidecar")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "charts"), 0o750))
+	must.Do(t, os.Symlink(self, filepath.Join(dir, "charts/amqp-sidecar")))
 	return dir
 }
 
@@ -111,10 +104,7 @@ func TestNamesThatLookLikeSomethingElse(t *testing.T) {
 					args[1] = "orders"
 					args = append(args, "--set-string", set+"="+name)
 				}
-				out, err := run(helm3, args...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := must.Get(run(helm3, args...))(t)
 				for _, o := range parse(t, strings.Split("\n"+out, "\n---\n")) {
 					s.validate(t, set+" "+values, o)
 				}
@@ -151,10 +141,7 @@ func TestLongNames(t *testing.T) {
 
 func called(t *testing.T, release, override string) []object {
 	t.Helper()
-	out, err := run(helm3, "template", release, chart, "--kube-version", kubernetes, "-f", filepath.Join(chart, "ci/cronjob-values.yaml"),
-		"--set", "service.name=orders-billing", "--set-string", "fullnameOverride="+override)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run(helm3, "template", release, chart, "--kube-version", kubernetes, "-f", filepath.Join(chart, "ci/cronjob-values.yaml"),
+		"--set", "service.name=orders-billing", "--set-string", "fullnameOverride="+override))(t)
 	return parse(t, strings.Split("\n"+out, "\n---\n"))
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"sidecar/internal/testkit/must"
 )
 
 // schemas are those of Kubernetes and of the resource definitions, by "group/version kind", strict: in Kubernetes' own ones
@@ -20,25 +22,18 @@ type schemas map[string]*jsonschema.Schema
 func readSchemas(t *testing.T) schemas {
 	t.Helper()
 	var doc struct{ Definitions map[string]any }
-	if err := json.Unmarshal([]byte(read(t, openapi)), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(read(t, openapi)), &doc))
 	c := jsonschema.NewCompiler()
 	for name, d := range doc.Definitions {
 		doc.Definitions[name] = strict(name, d)
 	}
 	add := func(url string, v any) {
-		if err := c.AddResource(url, v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.AddResource(url, v))
 	}
 	add("k8s.json", map[string]any{"$schema": "http://json-schema.org/draft-07/schema#", "definitions": doc.Definitions})
 	s := schemas{}
 	compile := func(key, url string) {
-		compiled, err := c.Compile(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		compiled := must.Get(c.Compile(url))(t)
 		s[key] = compiled
 	}
 	for name, d := range doc.Definitions {

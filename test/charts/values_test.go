@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // block is what stands in a named template that holds a YAML map.
@@ -38,9 +40,7 @@ func typedValues(t *testing.T) object {
 func TestSchemaKnowsEveryValue(t *testing.T) {
 	t.Parallel()
 	var schema object
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(chart, "values.schema.json"))), &schema); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(read(t, filepath.Join(chart, "values.schema.json"))), &schema))
 	same(t, "", parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0], schema)
 	variables := variableRules(t)
 	for variable, path := range typedValues(t) {
@@ -155,10 +155,7 @@ func TestEveryValueMayBeNull(t *testing.T) {
 		}
 		return run(helm3, args...)
 	}
-	usual, err := render(t, nil, twoValues...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	usual := must.Get(render(t, nil, twoValues...))(t)
 	required := []string{"app", "app.image", "broker", "broker.existingSecret"}
 	all := slices.DeleteFunc(slices.Collect(maps.Keys(leaves(values, nil))), func(path string) bool { return slices.Contains(required, path) })
 	if out, err := render(t, all, twoValues...); err != nil || out != usual {
@@ -220,10 +217,7 @@ func TestEveryVariableByExtraEnv(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := sample(name, variables[name].(map[string]any))
-			extra, err := json.Marshal([]map[string]string{{"name": name, "value": text}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			extra := must.Get(json.Marshal([]map[string]string{{"name": name, "value": text}}))(t)
 			args := []string{"--set", "app.image=app:1", "--set-json", "extraEnv=" + string(extra)}
 			if name != "SIDECAR_AMQP_URL" {
 				args = append(args, "--set", "broker.existingSecret=broker")
@@ -269,10 +263,7 @@ func TestAValueAndItsVariable(t *testing.T) {
 			case strings.HasSuffix(path, "Headers"):
 				set = "--set=" + path + "={" + text + "}"
 			}
-			extra, err := json.Marshal([]map[string]string{{"name": name, "value": text}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			extra := must.Get(json.Marshal([]map[string]string{{"name": name, "value": text}}))(t)
 			args := append([]string{set, "--set-json", "extraEnv=" + string(extra)}, twoValues...)
 			want := "- extraEnv " + name + ": " + path + " sets " + name + " already"
 			if message := refuses(t, helm3, args...); !strings.Contains(message, want) {

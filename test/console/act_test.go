@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 func numbered(prefix string, n int) []string {
@@ -120,9 +121,7 @@ func TestHeldIsStillParked(t *testing.T) {
 	}
 	low := 0 // flow events in which the broker counts less than there are
 	sc.flow(func(data []byte) bool {
-		if err := json.Unmarshal(data, &events); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(data, &events))
 		for _, d := range events.Depths {
 			if d.Kind == "dlq" && d.Ready < 8 {
 				low++
@@ -242,16 +241,12 @@ func TestSomebodyElseHasTheQueue(t *testing.T) {
 	b.until("#view h3", "1 message in 1 group")
 
 	ch := brokertest.Channel(t, brokertest.URL(t))
-	if _, err := ch.Consume(sc.dlq(), "other", false, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ch.Consume(sc.dlq(), "other", false, false, false, false, nil))(t)
 	b.expect("409")
 	b.click("Redrive all …")
 	b.until("#act-problem", "in use")
 	b.inspect("redrive-in-use")
-	if err := ch.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ch.Close())
 	eventually(t, "it is given back", func() bool { return sc.ready(sc.dlq()) == 1 })
 	b.click("Count again")
 	b.until("#act-count", "1 message of 1")

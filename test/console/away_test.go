@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestBrokerAway: the page says so, and that nothing has to be done; it goes on by itself.
@@ -34,7 +36,7 @@ func TestBrokerAway(t *testing.T) {
 // TestSidecarGone: an old picture must not look like the present, and the page finds back to a sidecar that was restarted.
 func TestSidecarGone(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("CONTROL_ADDR", freePort(t)).run()
+	sc := newScene(t).with("CONTROL_ADDR", strings.TrimPrefix(apptest.Refused(t), "http://")).run()
 	sc.park(500, "order.created", numbered("order", 9)...)
 	b := sc.open()
 	b.until("#state-title", "Consuming")
@@ -45,7 +47,7 @@ func TestSidecarGone(t *testing.T) {
 	}
 	b.until("#operation", "Redriving")
 	b.expect("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
-	sc.kill()
+	_ = sc.cmd.Process.Kill()
 	b.until("#link", "Disconnected")
 	b.until("#link", "Again in")
 	b.until("#state-title", "No news from the sidecar")
@@ -62,10 +64,7 @@ func TestSidecarGone(t *testing.T) {
 // listen takes a stream of events as a page does, and reports whether there was one left.
 func (sc *scene) listen() (end func(), ok bool) {
 	sc.t.Helper()
-	res, err := http.Get("http://" + sc.control + "/events")
-	if err != nil {
-		sc.t.Fatal(err)
-	}
+	res := must.Get(http.Get("http://" + sc.control + "/events"))(sc.t)
 	end = func() { _ = res.Body.Close() }
 	sc.t.Cleanup(end)
 	return end, res.StatusCode == http.StatusOK

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -75,10 +76,7 @@ func TestFiles(t *testing.T) {
 		}
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			req, _ := http.NewRequest(method, "http://"+sc.control+path, nil)
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(http.DefaultClient.Do(req))(t)
 			_ = res.Body.Close()
 			h := res.Header
 			kind := map[string]string{"/": "text/html", ".js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}[path[max(0, len(path)-3):]]
@@ -131,9 +129,7 @@ func TestTopologies(t *testing.T) {
 func declareTopic(t *testing.T, name string) {
 	t.Helper()
 	ch := brokertest.Channel(t, brokertest.URL(t))
-	if err := ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, false, nil))
 }
 
 // TestPauseResumeDrain: the buttons do what they say, and the state says what has become of it.
@@ -145,11 +141,11 @@ func TestPauseResumeDrain(t *testing.T) {
 	b.click("Pause")
 	b.until("#state-title", "Paused: by an operator")
 	b.until("#state-lines", "operator since")
-	eventually(t, "the sidecar is paused", func() bool { return sc.status().State == "paused" })
+	sc.become("paused")
 	b.inspect("paused")
 	b.click("Resume")
 	b.until("#state-title", "Consuming")
-	eventually(t, "the sidecar consumes", func() bool { return sc.status().State == "consuming" })
+	sc.become("consuming")
 
 	b.click("Drain …")
 	b.until("dialog[open]", "There is no way back")
@@ -158,7 +154,7 @@ func TestPauseResumeDrain(t *testing.T) {
 	if got := b.focused(); !strings.HasPrefix(got, "drain:") {
 		t.Errorf("the focus went to %q", got)
 	}
-	if s := sc.status().State; s != "consuming" {
+	if s := sc.state(); s != "consuming" {
 		t.Fatalf("it is %s although nobody confirmed", s)
 	}
 	b.click("Drain …")

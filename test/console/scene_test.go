@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -19,6 +17,7 @@ import (
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // scene is a service of its own: an app, a sidecar beside it, and the queues they have in the broker.
@@ -28,7 +27,6 @@ type scene struct {
 	app     app
 	env     map[string]string
 	cmd     *exec.Cmd
-	log     *lines
 	control string // host:port
 	ch      *amqp.Channel
 }
@@ -77,25 +75,13 @@ func (sc *scene) start() *scene {
 		sc.cmd.Env = append(sc.cmd.Env, k+"="+v)
 	}
 	sc.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := sc.cmd.StdoutPipe()
-	if err == nil {
-		sc.cmd.Stderr = sc.cmd.Stdout
-		err = sc.cmd.Start()
-	}
-	if err != nil {
-		sc.t.Fatal(err)
-	}
-	log := &lines{}
-	sc.log, sc.control = log, ""
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		log.follow(out)
-	}()
+	log := &apptest.Log{}
+	sc.control = ""
+	sc.cmd.Stdout, sc.cmd.Stderr = log, log
+	must.Do(sc.t, sc.cmd.Start())
 	cmd := sc.cmd
 	sc.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-ended
 		_ = cmd.Wait()
 		text := log.String()
 		if strings.Contains(text, "panic") || strings.Contains(text, "DATA RACE") {
@@ -105,11 +91,9 @@ func (sc *scene) start() *scene {
 		}
 	})
 	eventually(sc.t, "the sidecar listens", func() bool {
-		for line := range strings.Lines(log.String()) {
-			var e struct{ Event, Control string }
-			if json.Unmarshal([]byte(line), &e) == nil && e.Event == "listening" {
-				sc.control = e.Control
-			}
+		var e struct{ Control string }
+		if line := log.Lines(`"listening"`); len(line) > 0 && json.Unmarshal([]byte(line[0]), &e) == nil {
+			sc.control = e.Control
 		}
 		return sc.control != ""
 	})
@@ -119,31 +103,26 @@ func (sc *scene) start() *scene {
 // run starts the sidecar and waits until it consumes.
 func (sc *scene) run() *scene {
 	sc.t.Helper()
-	sc.start()
-	eventually(sc.t, "the sidecar consumes", func() bool { return sc.status().State == "consuming" })
+	sc.start().become("consuming")
 	return sc
 }
 
-// kill ends the sidecar as a crash would.
-func (sc *scene) kill() {
+// become waits for the sidecar to be in a state.
+func (sc *scene) become(state string) {
 	sc.t.Helper()
-	_ = sc.cmd.Process.Kill()
+	eventually(sc.t, "the sidecar is "+state, func() bool { return sc.state() == state })
 }
 
-type status struct{ State string }
-
-func (sc *scene) status() (s status) {
+func (sc *scene) state() string {
+	var s struct{ State string }
 	sc.get("/status", &s)
-	return s
+	return s.State
 }
 
 // call asks the control listener itself, with the write token if there is one.
 func (sc *scene) call(method, path, body string) (int, string) {
 	sc.t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+sc.control+path, strings.NewReader(body))
-	if err != nil {
-		sc.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(context.Background(), method, "http://"+sc.control+path, strings.NewReader(body)))(sc.t)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -173,14 +152,8 @@ func (sc *scene) flow(enough func(data []byte) bool) {
 	sc.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+sc.control+"/events", nil)
-	if err != nil {
-		sc.t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		sc.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+sc.control+"/events", nil))(sc.t)
+	res := must.Get(http.DefaultClient.Do(req))(sc.t)
 	defer func() { _ = res.Body.Close() }()
 	event := ""
 	for in := bufio.NewScanner(res.Body); in.Scan(); {
@@ -257,35 +230,3 @@ func (a app) answer(id string, to answer) {
 }
 
 func (a app) seen(id string) int { return len(a.Seen(id)) }
-
-// lines is what a process has written.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) follow(r io.Reader) {
-	for in := bufio.NewReader(r); ; {
-		s, err := in.ReadString('\n')
-		l.mu.Lock()
-		l.text.WriteString(s)
-		l.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// freePort is an address that a sidecar can be started on again.
-func freePort(t testing.TB) string {
-	t.Helper()
-	s := httptest.NewServer(http.NotFoundHandler())
-	defer s.Close()
-	return strings.TrimPrefix(s.URL, "http://")
-}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -54,7 +55,7 @@ func TestKeyboard(t *testing.T) {
 	b.inspect("message")
 
 	sc.app.on("order-1", 0)
-	b.tabBackTo("nav button:last-of-type")
+	b.tabTo("nav button:last-of-type", chromedp.KeyModifiers(kb.ModifierShift))
 	b.keys(kb.Enter)
 	b.until("#view h3", "503")
 	b.tabTo("#view .actions .primary")

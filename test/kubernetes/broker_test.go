@@ -13,6 +13,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 // broker is a test's connection to RabbitMQ.
@@ -26,10 +28,7 @@ type broker struct {
 
 func dialBroker(t testing.TB) *broker {
 	t.Helper()
-	conn, err := amqp.Dial(env.amqp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(amqp.Dial(env.amqp))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &broker{t: t, conn: conn}
 }
@@ -46,20 +45,19 @@ func (b *broker) messages(queue string) (int, error) {
 }
 
 // empty fails the test when a queue is missing or holds something.
-func (b *broker) empty(queue string) {
+func (b *broker) empty(queues ...string) {
 	b.t.Helper()
-	if n, err := b.messages(queue); err != nil || n != 0 {
-		b.t.Errorf("queue %s has %d messages, %v", queue, n, err)
+	for _, queue := range queues {
+		if n, err := b.messages(queue); err != nil || n != 0 {
+			b.t.Errorf("queue %s has %d messages, %v", queue, n, err)
+		}
 	}
 }
 
 // get takes the one message that a queue has to hold.
 func (b *broker) get(queue string) amqp.Delivery {
 	b.t.Helper()
-	ch, err := b.conn.Channel()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	ch := must.Get(b.conn.Channel())(b.t)
 	defer ch.Close()
 	d, ok, err := ch.Get(queue, true)
 	if err != nil || !ok {
@@ -109,10 +107,7 @@ func (s *scene) publish(orders ...order) []string {
 	s.waitQueue()
 	ids := make([]string, 0, len(orders))
 	for _, o := range orders {
-		id, err := s.send(o)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		id := must.Get(s.send(o))(s.t)
 		ids = append(ids, id)
 	}
 	return ids

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // patience is how long a test waits for what must come. It is generous: the machine may be busy with other things.
@@ -47,11 +49,7 @@ func command(stdin, name string, args ...string) (string, error) {
 // kubectl runs kubectl in the namespace of the scene; a failure fails the test.
 func (s *scene) kubectl(args ...string) string {
 	s.t.Helper()
-	out, err := s.tryKubectl("", args...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return out
+	return must.Get(s.tryKubectl("", args...))(s.t)
 }
 
 func (s *scene) tryKubectl(stdin string, args ...string) (string, error) {
@@ -61,56 +59,38 @@ func (s *scene) tryKubectl(stdin string, args ...string) (string, error) {
 // apply creates or changes objects.
 func (s *scene) apply(manifest string) {
 	s.t.Helper()
-	if _, err := s.tryKubectl(manifest, "apply", "-f", "-"); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.tryKubectl(manifest, "apply", "-f", "-"))(s.t)
 }
 
 // pod is what the tests read of a pod.
 type pod struct {
 	Metadata struct {
-		Name              string            `json:"name"`
-		DeletionTimestamp string            `json:"deletionTimestamp"`
-		Annotations       map[string]string `json:"annotations"`
-	} `json:"metadata"`
+		Name, DeletionTimestamp string
+		Annotations             map[string]string
+	}
 	Status struct {
-		Phase      string `json:"phase"`
-		PodIP      string `json:"podIP"`
-		Conditions []struct {
-			Type   string `json:"type"`
-			Status string `json:"status"`
-		} `json:"conditions"`
-		InitContainerStatuses []container `json:"initContainerStatuses"`
-		ContainerStatuses     []container `json:"containerStatuses"`
-	} `json:"status"`
+		Phase                                    string
+		Conditions                               []condition
+		InitContainerStatuses, ContainerStatuses []container
+	}
 }
 
+type condition struct{ Type, Status string }
+
 type container struct {
-	Name         string `json:"name"`
-	ContainerID  string `json:"containerID"`
-	RestartCount int    `json:"restartCount"`
-	Ready        bool   `json:"ready"`
-	State        struct {
-		Running    *struct{} `json:"running"`
-		Terminated *ended    `json:"terminated"`
-	} `json:"state"`
-	LastState struct {
-		Terminated *ended `json:"terminated"`
-	} `json:"lastState"`
+	Name, ContainerID string
+	RestartCount      int
+	Ready             bool
+	State, LastState  struct{ Terminated *ended }
 }
 
 type ended struct {
-	Reason   string `json:"reason"`
-	ExitCode int    `json:"exitCode"`
+	Reason   string
+	ExitCode int
 }
 
 func (p pod) ready() bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == "Ready" {
-			return c.Status == "True"
-		}
-	}
-	return false
+	return slices.Contains(p.Status.Conditions, condition{"Ready", "True"})
 }
 
 // container returns the status of a container of either kind.
@@ -129,9 +109,7 @@ func (s *scene) pods(selector string) []pod {
 	var list struct {
 		Items []pod `json:"items"`
 	}
-	if err := json.Unmarshal([]byte(s.kubectl("get", "pods", "-l", selector, "-o", "json")), &list); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, json.Unmarshal([]byte(s.kubectl("get", "pods", "-l", selector, "-o", "json")), &list))
 	return list.Items
 }
 
@@ -155,6 +133,15 @@ func (s *scene) waitPod(selector, what string, is func(pod) bool) pod {
 func (s *scene) waitReady(selector string) pod {
 	s.t.Helper()
 	return s.waitPod(selector, "is ready", pod.ready)
+}
+
+// stayed: the release's pod is the one of before, and did not restart this container.
+func (s *scene) stayed(before pod, container string) {
+	s.t.Helper()
+	p := s.waitReady(s.ofRelease())
+	if n := p.container(container).RestartCount; n != 0 || p.Metadata.Name != before.Metadata.Name {
+		s.t.Errorf("pod %s became %s, whose %s was restarted %d times", before.Metadata.Name, p.Metadata.Name, container, n)
+	}
 }
 
 // killContainer ends a container's processes from the node, without warning.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // The values that the documentation shows, and those of its first installation, render, and the API server takes the result.
@@ -16,10 +18,7 @@ func TestDocumentedValuesAreTaken(t *testing.T) {
 	s := newScene(t)
 	files := []string{filepath.Join(env.repo, "examples/kubernetes/values.yaml")}
 	for page, least := range map[string]int{"kubernetes.md": 13, "migration.md": 1} {
-		doc, err := os.ReadFile(filepath.Join(env.repo, "docs", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(os.ReadFile(filepath.Join(env.repo, "docs", page)))(t)
 		blocks := strings.Split(string(doc), "<!-- values -->\n```yaml\n")[1:]
 		if len(blocks) < least {
 			t.Errorf("%s has %d blocks of values: has their form changed?", page, len(blocks))
@@ -27,17 +26,13 @@ func TestDocumentedValuesAreTaken(t *testing.T) {
 		for _, block := range blocks {
 			values, _, _ := strings.Cut(block, "```")
 			file := filepath.Join(t.TempDir(), fmt.Sprintf("%d.yaml", len(files)))
-			if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(values), 0o600))
 			files = append(files, file)
 		}
 	}
 	for _, file := range files {
 		base := filepath.Join(t.TempDir(), "base.yaml")
-		if err := os.WriteFile(base, []byte("app: {image: app}\nbroker: {existingSecret: orders-broker}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(base, []byte("app: {image: app}\nbroker: {existingSecret: orders-broker}\n"), 0o600))
 		manifest := s.helm("template", s.service, chart(), "-f", base, "-f", file)
 		if _, err := s.tryKubectl(manifest, "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
 			text, _ := os.ReadFile(file)

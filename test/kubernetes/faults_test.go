@@ -29,17 +29,14 @@ func TestKillOfSidecar(t *testing.T) {
 	ids := slices.Concat(stop(), inHand, after)
 
 	s.ledger.waitHandled(t, ids...)
-	if p := s.waitReady(s.ofRelease()); p.Metadata.Name != before.Metadata.Name || p.container("app").RestartCount != 0 {
-		t.Errorf("pod %s became %s, whose app was restarted %d times", before.Metadata.Name, p.Metadata.Name, p.container("app").RestartCount)
-	}
+	s.stayed(before, "app")
 	if boots := s.ledger.all("boot"); len(boots) != 1 {
 		t.Errorf("the app started %d times", len(boots))
 	}
 	if n := s.ledger.count("begin")[inHand[0]]; n != 2 {
 		t.Errorf("the message in flight came %d times", n)
 	}
-	s.broker.empty(dlqOf(s.service))
-	s.broker.empty(queueOf(s.service))
+	s.broker.empty(dlqOf(s.service), queueOf(s.service))
 }
 
 // A message over which the app runs out of memory is parked after so many crashes; all others are handled.
@@ -84,14 +81,11 @@ func TestLivenessOfApp(t *testing.T) {
 	before := s.waitReady(s.ofRelease())
 	s.ledger.waitHandled(t, s.publish(order{Then: "sick"})...)
 
-	after := s.waitPod(s.ofRelease(), "has restarted its app", func(p pod) bool {
+	s.waitPod(s.ofRelease(), "has restarted its app", func(p pod) bool {
 		return p.ready() && p.container("app").RestartCount == 1
 	})
 	s.ledger.waitHandled(t, s.publish(order{})...)
-	if after.Metadata.Name != before.Metadata.Name || after.container("sidecar").RestartCount != 0 {
-		t.Errorf("pod %s became %s, whose sidecar was restarted %d times", before.Metadata.Name, after.Metadata.Name,
-			after.container("sidecar").RestartCount)
-	}
+	s.stayed(before, "sidecar")
 	terms := s.ledger.all("sigterm")
 	if len(terms) != 1 || terms[0].Sidecar != "consuming" {
 		t.Errorf("SIGTERM for the app: %+v; the sidecar should have been consuming", terms)
@@ -114,10 +108,7 @@ func TestBrokerAway(t *testing.T) {
 
 	link.open()
 	s.ledger.waitHandled(t, s.publish(order{})...)
-	after := s.waitReady(s.ofRelease())
-	if n := after.container("sidecar").RestartCount; n != 0 || after.Metadata.Name != p.Metadata.Name {
-		t.Errorf("pod %s became %s, whose sidecar was restarted %d times", p.Metadata.Name, after.Metadata.Name, n)
-	}
+	s.stayed(p, "sidecar")
 }
 
 // With readiness broker the pod is not ready before the broker is there.

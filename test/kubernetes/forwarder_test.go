@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/testkit/proxy"
 )
 
@@ -18,31 +19,20 @@ type forwarder struct {
 
 func (s *scene) newForwarder() *forwarder {
 	s.t.Helper()
-	target, err := url.Parse(env.amqp)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	target := must.Get(url.Parse(env.amqp))(s.t)
 	if target.Port() == "" {
 		target.Host = net.JoinHostPort(target.Hostname(), "5672")
 	}
-	p, err := proxy.Start(proxy.Options{Target: target.Host, Listen: ":0"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	p := must.Get(proxy.Start(proxy.Options{Target: target.Host, Listen: ":0"}))(s.t)
 	p.Refuse()
 	s.t.Cleanup(p.Close)
 	_, port, _ := net.SplitHostPort(p.Addr())
-	u, err := url.Parse(env.amqpPods)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	u := must.Get(url.Parse(env.amqpPods))(s.t)
 	u.Host = net.JoinHostPort(env.host, port)
 	return &forwarder{p, s, u.String()}
 }
 
 func (f *forwarder) open() {
 	f.s.t.Helper()
-	if err := f.Open(); err != nil {
-		f.s.t.Fatal(err)
-	}
+	must.Do(f.s.t, f.Open())
 }

@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // deploymentOf is a Deployment of the app without any sidecar. %[1]s is the service, %[2]s the app's image, %[3]s the
@@ -32,9 +34,7 @@ func TestInjectedRollout(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	policies := filepath.Join(env.repo, "deploy/inject")
-	if _, err := command("", "kubectl", "apply", "-k", policies); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(command("", "kubectl", "apply", "-k", policies))(t)
 	t.Cleanup(func() {
 		if _, err := command("", "kubectl", "delete", "-k", policies); err != nil {
 			t.Error(err)
@@ -60,13 +60,8 @@ func TestComponentRollout(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	dir := t.TempDir()
-	component, err := filepath.Abs(filepath.Join(env.repo, "deploy/inject/component"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if component, err = filepath.Rel(dir, component); err != nil { // kustomize takes relative paths only
-		t.Fatal(err)
-	}
+	absolute := must.Get(filepath.Abs(filepath.Join(env.repo, "deploy/inject/component")))(t)
+	component := must.Get(filepath.Rel(dir, absolute))(t) // kustomize takes relative paths only
 	at := strings.LastIndex(env.image, ":")
 	kustomization := fmt.Sprintf(`{"resources": ["deployment.json"], "components": [%q],
 		"images": [{"name": "amqp-sidecar", "newName": %q, "newTag": %q}],
@@ -78,9 +73,7 @@ func TestComponentRollout(t *testing.T) {
 		"kustomization.yaml": kustomization,
 		"deployment.json":    fmt.Sprintf(deploymentOf, s.service, env.app, s.ledger.url, "", `, "amqp-sidecar/app-port": "8080"`),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s.kubectl("apply", "-k", dir)
 	s.rollout(true, s.rollDeployment)
@@ -90,33 +83,21 @@ func TestComponentRollout(t *testing.T) {
 func TestSameContainer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	rendered := s.helm("template", s.service, chart(), "--set", "app.image="+env.app, "--set", "broker.existingSecret=broker")
-	created, err := s.tryKubectl(rendered, "create", "--dry-run=server", "-o", "json", "-f", "-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept, err := os.ReadFile("inject/testdata/sidecar.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rendered := s.helm(s.release("template")...)
+	created := must.Get(s.tryKubectl(rendered, "create", "--dry-run=server", "-o", "json", "-f", "-"))(t)
+	kept := must.Get(os.ReadFile("inject/testdata/sidecar.json"))(t)
 	var want map[string]any
-	if err := json.Unmarshal(kept, &want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(kept, &want))
 	for decoder := json.NewDecoder(strings.NewReader(created)); decoder.More(); {
 		var d struct {
-			Kind string `json:"kind"`
+			Kind string
 			Spec struct {
 				Template struct {
-					Spec struct {
-						InitContainers []map[string]any `json:"initContainers"`
-					} `json:"spec"`
-				} `json:"template"`
-			} `json:"spec"`
+					Spec struct{ InitContainers []map[string]any }
+				}
+			}
 		}
-		if err := decoder.Decode(&d); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decoder.Decode(&d))
 		if d.Kind != "Deployment" {
 			continue
 		}

@@ -15,9 +15,8 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
-			two := []string{s.service, chart(), "--set", "app.image=" + env.app, "--set", "broker.existingSecret=broker"}
 			begin := time.Now()
-			s.helmOf(helm, append([]string{"install"}, two...)...)
+			s.helmOf(helm, s.release("install")...)
 			installed := time.Since(begin)
 			first := s.waitReady(s.ofRelease())
 			ready := time.Since(begin)
@@ -28,7 +27,7 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 				t.Errorf("no test of the chart succeeded: %s", said)
 			}
 
-			s.helmOf(helm, append([]string{"upgrade", "--set", "podAnnotations.changed=yes"}, two...)...)
+			s.helmOf(helm, s.release("upgrade", "--set", "podAnnotations.changed=yes")...)
 			s.waitPod(s.ofRelease(), "is of the new release", func(p pod) bool {
 				return p.ready() && p.Metadata.Name != first.Metadata.Name && p.Metadata.Annotations["changed"] == "yes"
 			})
@@ -42,8 +41,7 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 				}
 				return nil
 			})
-			s.broker.empty(queueOf(s.service))
-			s.broker.empty(dlqOf(s.service))
+			s.broker.empty(queueOf(s.service), dlqOf(s.service))
 		})
 	}
 }

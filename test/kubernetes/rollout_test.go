@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // A rolling update under load loses nothing, repeats nothing and counts nothing, and the app of a pod that ends gets SIGTERM
@@ -65,9 +67,7 @@ func (s *scene) rollout(native bool, roll func()) {
 	if again > returned {
 		s.t.Errorf("%d messages came again, only %d were given back unseen", again, returned)
 	}
-	for _, q := range []string{queueOf(s.service), retryOf(s.service), dlqOf(s.service)} {
-		s.broker.empty(q)
-	}
+	s.broker.empty(queueOf(s.service), retryOf(s.service), dlqOf(s.service))
 }
 
 // collectorValue tells the app where the collector is before the first message does, so that a pod that never gets one
@@ -141,13 +141,8 @@ func (s *scene) follow(pod string) *followed {
 	s.t.Helper()
 	f := &followed{ended: make(chan struct{})}
 	c := exec.Command("kubectl", "--namespace", s.namespace, "logs", "--follow", pod, "-c", "sidecar")
-	out, err := c.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	out := must.Get(c.StdoutPipe())(s.t)
+	must.Do(s.t, c.Start())
 	s.t.Cleanup(func() { _ = c.Process.Kill(); <-f.ended; _ = c.Wait() })
 	go func() {
 		defer close(f.ended)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // scene is what a test plays in. It and all in it are removed at the end.
@@ -28,9 +30,7 @@ func newScene(t testing.TB) *scene {
 		t: t, namespace: "e2e-" + tag, service: "e" + tag + "-billing", ledger: ledgers.open(tag),
 		broker: dialBroker(t), helmHome: t.TempDir(),
 	}
-	if _, err := command("", "kubectl", "create", "namespace", s.namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(command("", "kubectl", "create", "namespace", s.namespace))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.autopsy()
@@ -61,32 +61,20 @@ func (s *scene) helm(args ...string) string {
 func (s *scene) helmOf(binary string, args ...string) string {
 	s.t.Helper()
 	home := []string{"HELM_CACHE_HOME=" + s.helmHome, "HELM_CONFIG_HOME=" + s.helmHome, "HELM_DATA_HOME=" + s.helmHome}
-	out, err := command("", "env", append(append(home, binary), append([]string{"--namespace", s.namespace}, args...)...)...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return out
+	return must.Get(command("", "env", append(append(home, binary), append([]string{"--namespace", s.namespace}, args...)...)...))(s.t)
 }
 
 // chart is the path of the chart.
 func chart() string { return filepath.Join(env.repo, "deploy/helm/amqp-sidecar") }
 
 // install installs the chart with the two values that it needs, and these on top.
-func (s *scene) install(args ...string) string {
-	s.t.Helper()
-	return s.release("install", args...)
-}
+func (s *scene) install(args ...string) { s.t.Helper(); s.helm(s.release("install", args...)...) }
 
 // upgrade is install for a release that is there. Values of before are forgotten.
-func (s *scene) upgrade(args ...string) string {
-	s.t.Helper()
-	return s.release("upgrade", args...)
-}
+func (s *scene) upgrade(args ...string) { s.t.Helper(); s.helm(s.release("upgrade", args...)...) }
 
-func (s *scene) release(verb string, args ...string) string {
-	s.t.Helper()
-	two := []string{verb, s.service, chart(), "--set", "app.image=" + env.app, "--set", "broker.existingSecret=broker"}
-	return s.helm(append(two, args...)...)
+func (s *scene) release(verb string, args ...string) []string {
+	return append([]string{verb, s.service, chart(), "--set", "app.image=" + env.app, "--set", "broker.existingSecret=broker"}, args...)
 }
 
 // ofRelease selects what belongs to the release, but not the pod of its test, which Helm leaves behind.

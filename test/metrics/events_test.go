@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestLogEventsAreDocumented: docs/operations.md has every event that the code logs, and no other.
@@ -26,7 +28,7 @@ func TestLogEventsAreDocumented(t *testing.T) {
 	}
 	logged := map[string]string{}
 	for _, dir := range []string{"../../internal", "../../cmd"} {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() && strings.HasSuffix(d.Name(), "test") {
 				return fs.SkipDir
 			}
@@ -34,10 +36,7 @@ func TestLogEventsAreDocumented(t *testing.T) {
 				eventsOf(t, path, logged)
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if len(documented) < 40 || len(logged) < 40 {
 		t.Fatalf("only %q are documented, %v are logged: has the form of either changed?", documented, logged)
@@ -59,10 +58,7 @@ func TestLogEventsAreDocumented(t *testing.T) {
 func eventsOf(t *testing.T, path string, logged map[string]string) {
 	t.Helper()
 	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(files, path, nil, parser.SkipObjectResolution))(t)
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {

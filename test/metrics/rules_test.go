@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 func TestRules(t *testing.T) {
@@ -27,10 +29,7 @@ func TestRules(t *testing.T) {
 // TestEveryAlertIsTested with a case in which it fires and one in which it does not.
 func TestEveryAlertIsTested(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../alerts/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("../alerts/*.yaml"))(t)
 	var tests strings.Builder
 	for _, f := range files {
 		tests.WriteString(read(t, f))
@@ -94,9 +93,7 @@ func TestComposeConfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, from := range map[string]string{"prometheus.yml": "../../deploy/compose/prometheus.yml", "alerts.yaml": alertsFile} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, from)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(read(t, from)), 0o600))
 	}
 	promtool(t, "check", "config", filepath.Join(dir, "prometheus.yml"))
 }

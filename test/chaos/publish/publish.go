@@ -3,13 +3,10 @@
 package publish
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +15,7 @@ import (
 
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
+	"sidecar/test/chaos/source"
 )
 
 // window is how many messages wait for their confirms at most.
@@ -62,24 +60,7 @@ func Run(o Options, in io.Reader, out io.Writer) error {
 	if p.log, err = ledger.Append(o.Dir, ledger.PublishFile); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		defer cancel()
-		for s := bufio.NewScanner(in); s.Scan(); {
-			limit, kind, _ := strings.Cut(s.Text(), " ")
-			if n, err := strconv.ParseInt(limit, 10, 64); err == nil {
-				p.allow(n, kind)
-			}
-		}
-	}()
-	go func() {
-		for ctx.Err() == nil {
-			_, _ = fmt.Fprintln(out, p.done.Load())
-			_ = p.log.Sync()
-			pause(ctx, 50*time.Millisecond)
-		}
-	}()
+	ctx := source.Follow(in, out, p.log, &p.done, p.allow)
 	next := 0
 	for n := 0; ctx.Err() == nil; n++ {
 		next = p.session(ctx, o.URL[n%len(o.URL)], next)
@@ -116,7 +97,7 @@ func (p *Publisher) plan(seq int) plan.Plan {
 func (p *Publisher) session(ctx context.Context, url string, next int) int {
 	conn, err := amqp.DialConfig(url, amqp.Config{Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second)})
 	if err != nil {
-		pause(ctx, 200*time.Millisecond)
+		source.Pause(ctx, 200*time.Millisecond)
 		return next
 	}
 	defer func() { _ = conn.CloseDeadline(time.Now().Add(time.Second)) }()
@@ -125,7 +106,7 @@ func (p *Publisher) session(ctx context.Context, url string, next int) int {
 		err = ch.Confirm(false)
 	}
 	if err != nil {
-		pause(ctx, 200*time.Millisecond)
+		source.Pause(ctx, 200*time.Millisecond)
 		return next
 	}
 	p.mu.Lock()
@@ -195,12 +176,9 @@ func (p *Publisher) message(seq int) (*ledger.Published, amqp.Publishing, error)
 		return nil, amqp.Publishing{}, err
 	}
 	id := plan.ID(p.o.Run.ID, seq)
-	headers := amqp.Table{plan.HeaderPlan: what.String(), plan.HeaderMark: plan.Mark(id)}
+	headers := source.Headers(what, id)
 	if what.Kind == plan.Hostile {
-		headers["x-evil"] = "a\r\nX-Injected: 1"
-		headers["x-evil\r\nX-Injected"] = "1"
-		headers["authorization"], headers["host"], headers["content-length"] = "Bearer x", "evil.example", int32(5)
-		headers["expect"], headers["transfer-encoding"], headers["x-forwarded-for"] = "100-continue", "chunked", "10.0.0.1"
+		headers["x-evil\r\nX-Injected"], headers["content-length"] = "1", int32(5)
 	}
 	return &ledger.Published{Seq: seq, ID: id, Sum: plan.Sum(body), Plan: what.String()}, amqp.Publishing{
 		MessageId: id, CorrelationId: id, ContentType: plan.ContentType, Type: plan.Type, DeliveryMode: amqp.Persistent, Body: body, Headers: headers,
@@ -284,11 +262,4 @@ func (p *Publisher) write(m *ledger.Published) {
 	}
 	p.done.Add(1)
 	<-p.slots
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

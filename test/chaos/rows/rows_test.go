@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 	"sidecar/test/chaos/source/sourcetest"
@@ -36,7 +37,7 @@ func TestWhatIsWritten(t *testing.T) {
 	results := map[ledger.Result]int{}
 	seen := map[int]bool{}
 	overtaken, first := 0, int64(0)
-	err := ledger.Each(dir, ledger.RowFile, func(w *ledger.Written) error {
+	must.Do(t, ledger.Each(dir, ledger.RowFile, func(w *ledger.Written) error {
 		shapes[w.Shape]++
 		results[w.Result]++
 		if seen[w.Seq] {
@@ -54,10 +55,7 @@ func TestWhatIsWritten(t *testing.T) {
 			first = max(first, w.Row)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if len(seen) != n || !seen[plan.Outbox.Seq(0)] || !seen[plan.Outbox.Seq(n-1)] {
 		t.Errorf("%d rows, want %d", len(seen), n)
 	}

@@ -38,24 +38,29 @@ type Gate struct {
 // Open reads limits from in, one number a line, and writes how many messages are done to out. The context ends with in.
 func Open(seed uint64, rate int, in io.Reader, out io.Writer, log Syncer) (context.Context, *Gate) {
 	g := &Gate{rate: max(1, rate), rng: rand.New(rand.NewPCG(seed, uint64(rate)))}
+	return Follow(in, out, log, &g.done, func(limit int64, _ string) { g.limit.Store(limit) }), g
+}
+
+// Follow is Open for a source that counts by itself: allow gets each limit, and what stands behind it in its line.
+func Follow(in io.Reader, out io.Writer, log Syncer, done *atomic.Int64, allow func(limit int64, what string)) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
 		for s := bufio.NewScanner(in); s.Scan(); {
-			limit, _, _ := strings.Cut(s.Text(), " ")
+			limit, what, _ := strings.Cut(s.Text(), " ")
 			if n, err := strconv.ParseInt(limit, 10, 64); err == nil {
-				g.limit.Store(n)
+				allow(n, what)
 			}
 		}
 	}()
 	go func() {
 		for ctx.Err() == nil {
-			_, _ = fmt.Fprintln(out, g.done.Load())
+			_, _ = fmt.Fprintln(out, done.Load())
 			_ = log.Sync()
 			Pause(ctx, 50*time.Millisecond)
 		}
 	}()
-	return ctx, g
+	return ctx
 }
 
 // Take waits for the next numbers, as many as draw wants or fewer when the limit is near: from to to, without to. false when

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const mounted = "/etc/amqp-sidecar/broker"
@@ -94,11 +96,11 @@ func TestAdmitted(t *testing.T) {
 			if c.namespace != "" {
 				metadata(p, "namespace", c.namespace)
 			}
-			got, err := ask(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(ask(p))(t)
 			c.compare(t, got)
+			if name == "plain" {
+				got.sameContainer(t)
+			}
 			if err := got.configured(t.TempDir()); err != nil {
 				t.Error(err)
 			}
@@ -133,21 +135,9 @@ func (c *admitted) compare(t *testing.T, got *Pod) {
 	}
 }
 
-func TestContainer(t *testing.T) {
-	t.Parallel()
-	got, err := ask(pod(usual, one))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got.sameContainer(t)
-}
-
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	got, err := ask(pod(with(settings{"cpu-request": "1", "memory-request": "64Mi", "memory-limit": "1Gi"}), one))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(ask(pod(with(settings{"cpu-request": "1", "memory-request": "64Mi", "memory-limit": "1Gi"}), one)))(t)
 	r := got.find("sidecar").Resources
 	if !maps.Equal(r.Requests, map[string]string{"cpu": "1", "memory": "64Mi"}) || !maps.Equal(r.Limits, map[string]string{"memory": "1Gi"}) {
 		t.Errorf("%+v", r)
@@ -160,21 +150,13 @@ func (p *Pod) sameContainer(t *testing.T) {
 	var all struct {
 		Spec struct{ InitContainers []object }
 	}
-	if err := json.Unmarshal(p.raw, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(p.raw, &all))
 	sidecar := all.Spec.InitContainers[slices.IndexFunc(all.Spec.InitContainers, func(c object) bool { return c["name"] == "sidecar" })]
 	for _, key := range []string{"env", "envFrom", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "image"} {
 		delete(sidecar, key)
 	}
-	shown, err := json.MarshalIndent(sidecar, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile("testdata/sidecar.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shown := must.Get(json.MarshalIndent(sidecar, "", " "))(t)
+	want := must.Get(os.ReadFile("testdata/sidecar.json"))(t)
 	if string(shown)+"\n" != string(want) {
 		t.Errorf("the container is\n%s\ntestdata/sidecar.json says\n%s", shown, want)
 	}

@@ -54,11 +54,8 @@ func TestValues(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			for _, value := range c.good {
-				got, err := ask(pod(with(settings{key: value}), one))
-				if err != nil {
-					t.Errorf("%q is refused: %v", value, err)
-				} else if err := got.configured(t.TempDir()); err != nil {
-					t.Errorf("%q is admitted: %v", value, err)
+				if err := taken(t, with(settings{key: value})); err != nil {
+					t.Errorf("%q: %v", value, err)
 				}
 			}
 			for _, value := range append(c.bad, c.notByPolicy...) {
@@ -89,10 +86,7 @@ func TestURL(t *testing.T) {
 		{"app-port": "1"}, {"app-port": "9"}, {"app-port": "10000"}, {"app-port": "59999"}, {"app-port": "64999"}, {"app-port": "65499"}, {"app-port": "65529"}, {"app-port": "65535"},
 		{"app-path": "/"}, {"app-path": "/a/b?c=d"}, {"app-path": "/?a"}, {"app-path": "/a/"}, {"app-port": "3000", "app-path": "/.well-known"},
 	} {
-		got, err := ask(pod(with(s), one))
-		if err != nil {
-			t.Errorf("%v: %v", s, err)
-		} else if err := got.configured(t.TempDir()); err != nil {
+		if err := taken(t, with(s)); err != nil {
 			t.Errorf("%v: %v", s, err)
 		}
 	}
@@ -103,13 +97,7 @@ func TestURL(t *testing.T) {
 		if _, err := ask(pod(with(s), one)); err == nil {
 			t.Errorf("%v is admitted", s)
 		}
-		port, path := "8080", "/"
-		if s["app-port"] != "" {
-			port = s["app-port"]
-		}
-		if s["app-path"] != "" {
-			path = s["app-path"]
-		}
+		port, path := cmp.Or(s["app-port"], "8080"), cmp.Or(s["app-path"], "/")
 		if starts("SIDECAR_APP_URL=http://127.0.0.1:"+port+path) && path != "a" { // 8080a is no port: refused for another reason
 			t.Errorf("the binary takes %v", s)
 		}
@@ -200,6 +188,16 @@ func TestTogether(t *testing.T) {
 			t.Errorf("the binary takes a limit of %s", limit)
 		}
 	}
+}
+
+// taken gives settings to the policy, and what it makes of them to the binary.
+func taken(t *testing.T, s settings) error {
+	t.Helper()
+	got, err := ask(pod(s, one))
+	if err != nil {
+		return fmt.Errorf("the policy refuses them: %w", err)
+	}
+	return got.configured(t.TempDir())
 }
 
 // starts reports whether the binary takes a configuration.

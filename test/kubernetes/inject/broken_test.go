@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // The tests of this file take a part of the installation away. They are not parallel: nothing else runs meanwhile.
@@ -13,59 +15,46 @@ import (
 // TestNotInjected has no policy that injects.
 func TestNotInjected(t *testing.T) {
 	restore(t)
-	if _, err := kubectl("", "delete", "mutatingadmissionpolicybinding", "amqp-sidecar-inject"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "delete", "mutatingadmissionpolicybinding", "amqp-sidecar-inject"))(t)
 	refused(t, pod(usual, one), "no sidecar was injected: is the MutatingAdmissionPolicy amqp-sidecar-inject there")
-	passes(t)
+	if _, err := ask(metadata(pod(nil, one), "labels", object{})); err != nil {
+		t.Errorf("a pod without the label is refused: %v", err)
+	}
 }
 
 // TestInstalledAgain removes everything and installs it again.
 func TestInstalledAgain(t *testing.T) {
 	restore(t)
-	if _, err := kubectl("", "delete", "-k", deploy); err != nil {
-		t.Fatal(err)
-	}
-	if err := eventually(func() error {
+	must.Get(kubectl("", "delete", "-k", deploy))(t)
+	must.Do(t, eventually(func() error {
 		got, err := ask(pod(settings{}, one))
 		if err == nil && got.find("sidecar") != nil {
 			err = fmt.Errorf("still injected")
 		}
 		return err
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 // TestOverlay installs what a platform team would: its image and its defaults.
 func TestOverlay(t *testing.T) {
 	restore(t)
-	if _, err := kubectl("", "apply", "-k", "../../../examples/inject"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "apply", "-k", "../../../examples/inject"))(t)
 	var got *Pod
-	if err := eventually(func() (err error) { // what the pod says comes first
+	must.Do(t, eventually(func() (err error) { // what the pod says comes first
 		if got, err = ask(pod(settings{"service": "a-b", "queue-type": "classic"}, one)); err == nil && got.find("sidecar").Image != "registry.example.com/platform/amqp-sidecar:1.2.3" {
 			err = fmt.Errorf("image %s", got.find("sidecar").Image)
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "classic" || got.Spec.Volumes[len(got.Spec.Volumes)-1].Secret.SecretName != "rabbitmq" {
 		t.Errorf("%v, %+v", env, got.Spec.Volumes)
 	}
-	got, err := ask(metadata(pod(settings{"service": "a-b"}, one), "namespace", plain)) // then the namespace, then the cluster
-	if err != nil {
-		t.Fatal(err)
-	}
+	got = must.Get(ask(metadata(pod(settings{"service": "a-b"}, one), "namespace", plain)))(t) // then the namespace, then the cluster
 	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "quorum" || env["SIDECAR_CONCURRENCY"] != "3" || got.Spec.Volumes[len(got.Spec.Volumes)-1].Secret.SecretName != "shared" {
 		t.Errorf("%v, %+v", env, got.Spec.Volumes)
 	}
 	const patch = `[{"op": "replace", "path": "/spec/variables/0/expression", "value": "{'image': 'x', 'queue-type': 'both', 'typo': ''}"}]`
-	if _, err := kubectl("", "patch", "validatingadmissionpolicy", "amqp-sidecar-check", "--type=json", "-p", patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "patch", "validatingadmissionpolicy", "amqp-sidecar-check", "--type=json", "-p", patch))(t)
 	refused(t, pod(settings{"service": "a-b"}, one), `amqp-sidecar/queue-type="both" (a default of the policies): allowed: classic or quorum`)
 	refused(t, pod(settings{"service": "a-b"}, one), "typo (a default of the policies): unknown")
 }
@@ -77,9 +66,7 @@ func TestNamespaceDefaults(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := kubectl("", "annotate", "namespace", plain, "--overwrite", "amqp-sidecar/concurrency=many", "amqp-sidecar/typo=1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "annotate", "namespace", plain, "--overwrite", "amqp-sidecar/concurrency=many", "amqp-sidecar/typo=1"))(t)
 	refused(t, metadata(pod(usual, one), "namespace", plain), `amqp-sidecar/concurrency="many" (an annotation of the namespace): allowed: 1 to 10000`)
 	refused(t, metadata(pod(usual, one), "namespace", plain), "amqp-sidecar/typo (an annotation of the namespace): unknown")
 }
@@ -88,19 +75,15 @@ func TestNamespaceDefaults(t *testing.T) {
 func restore(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		if _, err := kubectl("", "apply", "-k", deploy); err != nil {
-			t.Fatal(err)
-		}
-		if err := prepare(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(kubectl("", "apply", "-k", deploy))(t)
+		must.Do(t, prepare())
 	})
 }
 
 // refused waits until the API server has noticed, and refuses the pod for that reason.
 func refused(t *testing.T, p object, reason string) {
 	t.Helper()
-	if err := eventually(func() error {
+	must.Do(t, eventually(func() error {
 		got, err := ask(p)
 		switch {
 		case err == nil:
@@ -109,15 +92,5 @@ func refused(t *testing.T, p object, reason string) {
 			return fmt.Errorf("does not say %q: %w", reason, err)
 		}
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-}
-
-// passes checks that pods without the label do not notice any of it.
-func passes(t *testing.T) {
-	t.Helper()
-	if _, err := ask(metadata(pod(nil, one), "labels", object{})); err != nil {
-		t.Errorf("a pod without the label is refused: %v", err)
-	}
+	}))
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const example = "../../../examples/kustomize"
@@ -17,10 +19,7 @@ const example = "../../../examples/kustomize"
 // kubelet would make of it.
 func TestComponent(t *testing.T) {
 	t.Parallel()
-	built, err := kubectl("", "kustomize", example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	built := must.Get(kubectl("", "kustomize", example))(t)
 	if strings.Contains(built, "kind: PodTemplate") {
 		t.Error("the object that is only read by kustomize would be applied")
 	}
@@ -76,27 +75,17 @@ func TestComponent(t *testing.T) {
 func TestComponentOverOwnHook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	component, err := filepath.Abs(filepath.Join(deploy, "component"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if component, err = filepath.Rel(dir, component); err != nil { // kustomize takes relative paths only
-		t.Fatal(err)
-	}
+	absolute := must.Get(filepath.Abs(filepath.Join(deploy, "component")))(t)
+	component := must.Get(filepath.Rel(dir, absolute))(t) // kustomize takes relative paths only
 	for name, text := range map[string]string{
 		"kustomization.yaml": `{resources: [deployment.yaml], components: [` + component + `]}`,
 		"deployment.yaml": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}}, template: {
 			metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a, lifecycle: {preStop: {sleep: {seconds: 5}}}}]}}}}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "\t", " ")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "\t", " ")), 0o600))
 	}
-	built, err := kubectl("", "kustomize", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = kubectl(built, "apply", "--dry-run=server", "-n", space, "-f", "-"); err == nil || !strings.Contains(err.Error(), "may not specify more than 1 handler type") {
+	built := must.Get(kubectl("", "kustomize", dir))(t)
+	if _, err := kubectl(built, "apply", "--dry-run=server", "-n", space, "-f", "-"); err == nil || !strings.Contains(err.Error(), "may not specify more than 1 handler type") {
 		t.Errorf("%v", err)
 	}
 }
@@ -104,26 +93,19 @@ func TestComponentOverOwnHook(t *testing.T) {
 // deployment returns the pods of a Deployment as the API server would keep it.
 func deployment(t *testing.T, manifests, name string) *Pod {
 	t.Helper()
-	raw, err := kubectl(manifests, "create", "--dry-run=server", "-n", space, "-o", "json", "-f", "-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(kubectl(manifests, "create", "--dry-run=server", "-n", space, "-o", "json", "-f", "-"))(t)
 	for decoder := json.NewDecoder(strings.NewReader(raw)); decoder.More(); {
 		var d struct {
 			Kind     string
 			Metadata struct{ Name string }
 			Spec     struct{ Template json.RawMessage }
 		}
-		if err := decoder.Decode(&d); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decoder.Decode(&d))
 		if d.Kind != "Deployment" || d.Metadata.Name != name {
 			continue
 		}
 		p := &Pod{raw: d.Spec.Template}
-		if err := json.Unmarshal(p.raw, p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(p.raw, p))
 		return p
 	}
 	t.Fatalf("there is no Deployment %s", name)

@@ -9,16 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // The tests of this file compare files with each other; the cluster has no part in them.
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	return string(b)
 }
 
@@ -66,18 +65,11 @@ func TestVersion(t *testing.T) {
 // TestEditedImage sets the image where the release does, in kustomization.yaml itself.
 func TestEditedImage(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(deploy)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(deploy)))
 	file := filepath.Join(dir, "kustomization.yaml")
 	changed := strings.Replace(read(t, file), "  - name: amqp-sidecar\n", "  - name: amqp-sidecar\n    newName: registry.example.com/amqp-sidecar\n", 1)
-	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := kubectl("", "kustomize", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(changed), 0o600))
+	out := must.Get(kubectl("", "kustomize", dir))(t)
 	if n := strings.Count(out, "registry.example.com/amqp-sidecar:"); n != 3 {
 		t.Errorf("the image is in %d policies, not in 3:\n%s", n, out)
 	}

@@ -5,6 +5,8 @@ package inject
 import (
 	"errors"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // latePolicy adds a container to some pods, as a mesh does, before us or after us: the API server promises no order.
@@ -31,9 +33,7 @@ spec: {policyName: inject-test-late}
 
 // TestLateContainer has a container that somebody else adds during the same admission: it waits for the drain, too.
 func TestLateContainer(t *testing.T) {
-	if _, err := kubectl(latePolicy, "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl(latePolicy, "apply", "-f", "-"))(t)
 	t.Cleanup(func() {
 		if _, err := kubectl(latePolicy, "delete", "-f", "-"); err != nil {
 			t.Error(err)
@@ -41,14 +41,12 @@ func TestLateContainer(t *testing.T) {
 	})
 	late := metadata(pod(usual, one), "labels", object{"amqp-sidecar/inject": "true", "inject-test": "late"})
 	var got *Pod
-	if err := eventually(func() (err error) {
+	must.Do(t, eventually(func() (err error) {
 		if got, err = ask(late); err == nil && got.find("mesh") == nil {
 			err = errors.New("the other policy is not at work")
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, c := range got.Spec.Containers {
 		if c.waits() != 9090 {
 			t.Errorf("container %s does not wait for the drain", c.Name)

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 )
@@ -100,10 +101,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c.spec == "" {
-				c.spec = one
-			}
-			p := pod(c.settings, c.spec)
+			p := pod(c.settings, cmp.Or(c.spec, one))
 			if c.label != "" {
 				metadata(p, "labels", object{"amqp-sidecar/inject": strings.Trim(c.label, "-")})
 			}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // workload is what pods are made from, and where the API takes it.
@@ -89,9 +91,7 @@ func TestWorkloads(t *testing.T) {
 func TestOldWorkload(t *testing.T) {
 	w := workloads[0]
 	path := fmt.Sprintf(w.path, space) + "/old"
-	if _, err := kubectl("", "label", "namespace", space, "amqp-sidecar/inject=false"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kubectl("", "label", "namespace", space, "amqp-sidecar/inject=false"))(t)
 	open := func() error {
 		_, err := kubectl("", "label", "namespace", space, "amqp-sidecar/inject-", "--overwrite")
 		return err
@@ -106,14 +106,12 @@ func TestOldWorkload(t *testing.T) {
 	if again := open(); err != nil || again != nil {
 		t.Fatal(err, again)
 	}
-	if err := eventually(func() error { // until it does not
+	must.Do(t, eventually(func() error { // until it does not
 		if w.create(space, w.of(pod(settings{"service": "a b"}, one), "new")) == nil {
 			return fmt.Errorf("a new one is not refused")
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if _, err := kubectl("", "patch", "deployment/old", "-n", space, "-p", `{"spec": {"replicas": 1}}`); err != nil {
 		t.Error(err)
 	}
