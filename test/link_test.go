@@ -196,7 +196,7 @@ func TestRetryQueueGoneAtRunTime(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("TOPOLOGY_MODE", tc.mode).seed()
 			sc.app.on("m", status(500), status(200))
-			s := sc.run()
+			s := sc.run().listen()
 			gone := sc.retryQueue()
 			if tc.what == "queue" {
 				sc.deleteQueue(gone)
