@@ -35,7 +35,7 @@ func TestDLQCanaryWhileTheAppFails(t *testing.T) {
 			sc.parkMany(503, ids...)
 			want := done{Done: 3, Matched: 3}
 			want.Canary.Sent, want.Canary.Bad = 3, 1
-			if r := sc.canary(1, want); !failedAgain.MatchString(r.stderr) {
+			if r := sc.canary(1, want); !failedAgain.MatchString(r.stderr) || !strings.Contains(r.stdout, "canary failed") {
 				t.Errorf("%q", r.stderr)
 			}
 			eventually(t, "the three parked again", func() bool { return sc.ready(sc.dlq()) == len(ids) })

@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -133,9 +134,14 @@ func TestDLQRedriveOfMessagesThatFail(t *testing.T) {
 					t.Errorf("%s came %d times, the last with %v", id, len(seen), last.header)
 				}
 			}
+			host, err := os.Hostname()
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, d := range sc.take(sc.dlq(), len(ids)) {
 				h := d.Headers
-				if asInt(h["x-redriven-count"]) != 1 || asInt(h["x-final-retry-count"]) != 1 || asInt(h["x-final-status-code"]) != 409 || h["x-final-reason"] != "max_retries" {
+				by, _ := h["x-redriven-by"].(string)
+				if h["x-redriven-from"] != sc.dlq() || !strings.HasSuffix(by, "@"+host) || h["x-redriven-at"] == nil || asInt(h["x-redriven-count"]) != 1 || asInt(h["x-final-retry-count"]) != 1 || asInt(h["x-final-status-code"]) != 409 || h["x-final-reason"] != "max_retries" {
 					t.Errorf("%s: %v", d.MessageId, h)
 				}
 			}
