@@ -52,9 +52,11 @@ func parked(id string, status int) amqp.Publishing {
 
 func (sc *scene) parkIDs(status int, ids ...string) {
 	sc.t.Helper()
-	for _, id := range ids {
-		sc.park(parked(id, status))
+	list := make([]amqp.Publishing, len(ids))
+	for i, id := range ids {
+		list[i] = parked(id, status)
 	}
+	sc.park(list...)
 }
 
 // documents are the lines of a --json output.

@@ -18,7 +18,7 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
 			ids := numbered("m", 400)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			moved := 0
 			tell := func(when func(), args ...string) {
 				t.Helper()
@@ -78,7 +78,7 @@ func TestDLQRedriveToldToEndAtAnyTime(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
 			ids := numbered("m", 500)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			for i := range 10 {
 				r := launch(t, sc.env, "dlq", "redrive", "--rate", "200/s")
 				time.Sleep(time.Duration(15*i) * time.Millisecond)

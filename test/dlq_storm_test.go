@@ -37,7 +37,7 @@ func newStorm(t *testing.T, node *brokertest.Node, n int, rate, queueType string
 	if node != nil {
 		quorumOnDisk(t)
 	}
-	st.parkMany(503, st.ids()...)
+	st.parkIDs(503, st.ids()...)
 	return st
 }
 

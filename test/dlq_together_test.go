@@ -7,19 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
-
-// parkMany parks messages with those ids at once.
-func (sc *scene) parkMany(status int, ids ...string) {
-	sc.t.Helper()
-	list := make([]amqp.Publishing, len(ids))
-	for i, id := range ids {
-		list[i] = parked(id, status)
-	}
-	sc.park(list...)
-}
 
 // refused reports whether a command found the queue in use, and says so.
 func (r result) refused() bool {
@@ -35,7 +23,7 @@ func TestDLQLooksTogether(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
 			ids := numbered("m", 300)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			var work sync.WaitGroup
 			for range 4 {
 				work.Go(func() {
@@ -69,7 +57,7 @@ func TestDLQRedrivesTogether(t *testing.T) {
 			sc := newScene(t).with("QUEUE_TYPE", queueType, "CONCURRENCY", "30", "LOG_LEVEL", "info")
 			s := sc.run()
 			ids := numbered("m", 400)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			var work sync.WaitGroup
 			var mu sync.Mutex
 			moved, turns := 0, 0
