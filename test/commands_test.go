@@ -251,7 +251,7 @@ func TestHealthCommand(t *testing.T) {
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seedTTL(1000)
-	s := start(t, sc.env)
+	s := start(t, sc.env).listen()
 	eventually(t, "a log line with queue, argument, both values", func() bool {
 		return s.log.mentions(sc.retryQueue(), "x-message-ttl", "1000", "300")
 	})

@@ -3,7 +3,6 @@ package test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -215,19 +214,7 @@ func TestCrashJournalThatCannotBe(t *testing.T) {
 func TestCrashJournalOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	sc := guarded(t, 2).seed()
-	log := &output{}
-	cmd := exec.Command("sh", "-c", "ulimit -f 0 && exec "+program)
-	cmd.Env, cmd.SysProcAttr = environ(sc.env), dieWithTest()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { log.follow(out); _ = cmd.Wait(); close(ended) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	log := launchBinary(t, "sh", sc.env, "-c", "ulimit -f 0 && exec "+program).log
 	ids := numbered("m", 50)
 	sc.send(ids...)
 	sc.app.awaitAll(ids...)

@@ -120,35 +120,3 @@ func TestMoverKilledInEveryGap(t *testing.T) {
 		})
 	}
 }
-
-// TestLookingIntoTheDLQ: looking at parked messages and giving them back changes nothing, however often: a quorum queue
-// with the broker's own delivery limit would drop them at the 21st time.
-func TestLookingIntoTheDLQ(t *testing.T) {
-	t.Parallel()
-	for _, queueType := range []string{"classic", "quorum"} {
-		t.Run(queueType, func(t *testing.T) {
-			t.Parallel()
-			sc := newScene(t).with("MAX_RETRIES", "0", "QUEUE_TYPE", queueType)
-			sc.app.otherwise(func(*delivery) answer { return status(500) })
-			s := sc.run()
-			sc.send("a", "b", "c")
-			eventually(t, "three parked messages", func() bool { return sc.ready(sc.dlq()) == 3 })
-			m := newMover(t)
-			for range 50 {
-				for range 3 {
-					m.take(sc.dlq())
-				}
-				if err := m.ch.Nack(0, true, true); err != nil { // all that are unacked
-					t.Fatal(err)
-				}
-			}
-			eventually(t, "looking changed nothing", func() bool { return sc.ready(sc.dlq()) == 3 })
-			for _, d := range sc.take(sc.dlq(), 3) {
-				if asInt(d.Headers["x-final-status-code"]) != 500 || d.Headers["x-final-reason"] != "max_retries" {
-					t.Errorf("%s has %v", d.MessageId, d.Headers)
-				}
-			}
-			sc.settledAll(s, 0)
-		})
-	}
-}

@@ -32,10 +32,10 @@ func TestDLQCanaryWhileTheAppFails(t *testing.T) {
 			sc.app.otherwise(func(*delivery) answer { return status(409) })
 			s := sc.run()
 			ids := numbered("m", 40)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			want := done{Done: 3, Matched: 3}
 			want.Canary.Sent, want.Canary.Bad = 3, 1
-			if r := sc.canary(1, want); !failedAgain.MatchString(r.stderr) {
+			if r := sc.canary(1, want); !failedAgain.MatchString(r.stderr) || !strings.Contains(r.stdout, "canary failed") {
 				t.Errorf("%q", r.stderr)
 			}
 			eventually(t, "the three parked again", func() bool { return sc.ready(sc.dlq()) == len(ids) })
@@ -70,7 +70,7 @@ func TestDLQCanaryOfNobody(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
 			ids := numbered("m", 40)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			want := done{Done: 3, Matched: 3}
 			want.Canary.Sent = 3
 			r := sc.canary(1, want, "--canary-timeout", "500ms")
@@ -101,7 +101,7 @@ func TestDLQCanaryTooEarly(t *testing.T) {
 	sc.app.otherwise(early)
 	s := sc.run()
 	ids := numbered("m", 8)
-	sc.parkMany(503, ids...)
+	sc.parkIDs(503, ids...)
 	want := done{Done: 8, Matched: 8}
 	want.Canary.Sent, want.Canary.Good = 3, 3
 	sc.canary(0, want, "--reset")
@@ -109,7 +109,7 @@ func TestDLQCanaryTooEarly(t *testing.T) {
 		sc.app.await(id, 2)
 	}
 	eventually(t, "all taken", func() bool { return sc.ready(sc.queue()) == 0 })
-	sc.parkMany(503, numbered("last", 8)...)
+	sc.parkIDs(503, numbered("last", 8)...)
 	if r := sc.cli(1, "redrive", "--canary", "3"); !strings.Contains(r.stderr, "failed again: park (max_retries, status 425)") {
 		t.Errorf("%s", r.all())
 	}
@@ -161,7 +161,7 @@ func TestDLQCanaryOfMany(t *testing.T) {
 	s := sc.run()
 	sc.warm(s, 50)
 	ids := numbered("m", 600)
-	sc.parkMany(503, ids...)
+	sc.parkIDs(503, ids...)
 	if r := sc.cli(0, "redrive", "--canary", "500", "--canary-timeout", "30s"); !strings.Contains(r.stdout, "600 of 600 messages redriven; canary: 500 sent, 500 good, 0 bad") {
 		t.Errorf("%s", r.all())
 	}

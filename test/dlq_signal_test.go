@@ -18,7 +18,7 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
 			ids := numbered("m", 400)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			moved := 0
 			tell := func(when func(), args ...string) {
 				t.Helper()
@@ -35,7 +35,7 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 						}
 					}
 				}
-				if code != 1 || !strings.Contains(text, "stopped by a signal") || d.Failed != 0 || !strings.Contains(d.Error, "stopped by a signal") {
+				if code != 1 || !strings.Contains(text, "stopped by a signal") || !strings.Contains(text, "the rest is still in the queue") || d.Failed != 0 || !strings.Contains(d.Error, "stopped by a signal") {
 					t.Errorf("exit %d: %s", code, text)
 				}
 				moved += d.Done
@@ -54,10 +54,18 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 			}
 			tell(func() {
 				eventually(t, "the first message", func() bool { return sc.ready(sc.queue()) > moved })
+				for _, args := range [][]string{{"redrive"}, {"list"}, {"purge", "--yes"}, {"export"}} { // one at a time
+					if r := sc.cli(1, args...); !r.refused() || !strings.Contains(r.stderr, sc.dlq()) || strings.Count(r.stderr, "\n") != 1 {
+						t.Errorf("%v: %q", args, r.stderr)
+					}
+				}
 			}, "--rate", "1/m")
 			tell(func() {
 				eventually(t, "the canary", func() bool { return sc.ready(sc.queue()) >= moved+3 })
 			}, "--canary", "3")
+			if d := sc.acted("redrive"); d.Done != len(ids)-moved {
+				t.Errorf("%d moved, then %+v", moved, d)
+			}
 		})
 	}
 }
@@ -70,7 +78,7 @@ func TestDLQRedriveToldToEndAtAnyTime(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
 			ids := numbered("m", 500)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			for i := range 10 {
 				r := launch(t, sc.env, "dlq", "redrive", "--rate", "200/s")
 				time.Sleep(time.Duration(15*i) * time.Millisecond)

@@ -2,23 +2,12 @@ package test
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
-
-// parkMany parks messages with those ids at once.
-func (sc *scene) parkMany(status int, ids ...string) {
-	sc.t.Helper()
-	list := make([]amqp.Publishing, len(ids))
-	for i, id := range ids {
-		list[i] = parked(id, status)
-	}
-	sc.park(list...)
-}
 
 // refused reports whether a command found the queue in use, and says so.
 func (r result) refused() bool {
@@ -34,7 +23,7 @@ func TestDLQLooksTogether(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("QUEUE_TYPE", queueType).declared()
 			ids := numbered("m", 300)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			var work sync.WaitGroup
 			for range 4 {
 				work.Go(func() {
@@ -68,7 +57,7 @@ func TestDLQRedrivesTogether(t *testing.T) {
 			sc := newScene(t).with("QUEUE_TYPE", queueType, "CONCURRENCY", "30", "LOG_LEVEL", "info")
 			s := sc.run()
 			ids := numbered("m", 400)
-			sc.parkMany(503, ids...)
+			sc.parkIDs(503, ids...)
 			var work sync.WaitGroup
 			var mu sync.Mutex
 			moved, turns := 0, 0
@@ -133,9 +122,14 @@ func TestDLQRedriveOfMessagesThatFail(t *testing.T) {
 					t.Errorf("%s came %d times, the last with %v", id, len(seen), last.header)
 				}
 			}
+			host, err := os.Hostname()
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, d := range sc.take(sc.dlq(), len(ids)) {
 				h := d.Headers
-				if asInt(h["x-redriven-count"]) != 1 || asInt(h["x-final-retry-count"]) != 1 || asInt(h["x-final-status-code"]) != 409 || h["x-final-reason"] != "max_retries" {
+				by, _ := h["x-redriven-by"].(string)
+				if h["x-redriven-from"] != sc.dlq() || !strings.HasSuffix(by, "@"+host) || h["x-redriven-at"] == nil || asInt(h["x-redriven-count"]) != 1 || asInt(h["x-final-retry-count"]) != 1 || asInt(h["x-final-status-code"]) != 409 || h["x-final-reason"] != "max_retries" {
 					t.Errorf("%s: %v", d.MessageId, h)
 				}
 			}

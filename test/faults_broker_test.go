@@ -82,7 +82,7 @@ func TestAlarmWhileEverythingFails(t *testing.T) {
 	sc.send(ids...)
 	calm := node.Alarm()
 	sc.app.up()
-	eventually(t, "a failed park", func() bool { return s.metric("sidecar_park_failures_total") > 0 })
+	eventually(t, "the alarm in the metrics", func() bool { return s.metric("sidecar_amqp_blocked") == 1 })
 	stays(t, time.Second, "up, and no more in hand than the window holds", func() bool {
 		return !s.ended() && sc.ready(sc.queue()) >= len(ids)-prefetch
 	})

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -196,7 +195,7 @@ func TestRetryQueueGoneAtRunTime(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("TOPOLOGY_MODE", tc.mode).seed()
 			sc.app.on("m", status(500), status(200))
-			s := sc.run()
+			s := sc.run().listen()
 			gone := sc.retryQueue()
 			if tc.what == "queue" {
 				sc.deleteQueue(gone)
@@ -352,27 +351,4 @@ func TestListOfBrokers(t *testing.T) {
 	s := sc.run()
 	sc.app.await("m", 1)
 	sc.settledAll(s, 0)
-}
-
-// TestVhostSpellings: none, slash and the escaped slash.
-func TestVhostSpellings(t *testing.T) {
-	t.Parallel()
-	if brokertest.VhostName(t) != "/" {
-		return // the three spellings below all mean the default vhost
-	}
-	for _, path := range []string{"", "/", "/%2f", "/%2F"} {
-		sc := newScene(t).seed()
-		base := strings.TrimRight(brokerURLWith(t, func(u *url.URL) { u.Path, u.RawPath, u.RawQuery = "", "", "" }), "/")
-		sc.with("AMQP_URL", base+path)
-		sc.send("m")
-		s := start(t, sc.env)
-		if path == "/" {
-			// By the AMQP URI specification this is the vhost with the empty name; most clients read the default one. Either
-			// is fair as long as the sidecar stays up.
-			stays(t, 500*time.Millisecond, "up", func() bool { return !s.ended() })
-			continue
-		}
-		sc.app.await("m", 1)
-		sc.settledAll(s, 0)
-	}
 }

@@ -19,7 +19,7 @@ import (
 func TestMetricsInUse(t *testing.T) {
 	t.Parallel()
 	p := startPrometheus(t, impatient(t))
-	stormy, slow, drained := loop(t, p), backlog(t, p), drain(t, p)
+	stormy, slow, drained, unparked := loop(t, p), backlog(t, p), drain(t, p), parkless(t, p)
 	o := newOutgoing(t, p)
 	o.use()
 	m := newMixed(t, p)
@@ -33,6 +33,7 @@ func TestMetricsInUse(t *testing.T) {
 	p.fires("TopologyLoop", "queue", stormy)
 	p.fires("OldMessages", "queue", slow)
 	p.fires("NoConsumer", "queue", drained)
+	p.fires("ParkFailing", "queue", unparked, "namespace", "shop", "severity", "critical")
 
 	o.suffer()
 
@@ -77,25 +78,26 @@ func newMixed(t *testing.T, p *prometheusServer) *mixed {
 	m.sc.app.otherwise(m.answer)
 	m.s = m.sc.run()
 	p.scrape(m.s.admin, map[string]string{"job": "shop/billing", "namespace": "shop", "pod": "billing-1", "container": "sidecar"})
-	m.listen()
+	m.s.listen()
 	return m
 }
 
-// listen reads the events: while somebody does, depths are measured every two seconds.
-func (m *mixed) listen() {
-	m.t.Helper()
+// listen reads the events. While a client does, the queues are checked every two seconds instead of every fifteen.
+func (s *sidecar) listen() *sidecar {
+	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.s.control+"/events", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.control+"/events", nil)
 	if err != nil {
-		m.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	res, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		m.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	read := make(chan struct{})
 	go func() { defer close(read); _, _ = io.Copy(io.Discard, res.Body) }()
-	m.t.Cleanup(func() { stop(); <-read; _ = res.Body.Close() })
+	s.t.Cleanup(func() { stop(); <-read; _ = res.Body.Close() })
+	return s
 }
 
 // answer goes by the first part of the id.
@@ -162,9 +164,15 @@ func alarm(t *testing.T, p *prometheusServer) {
 	calm := node.Alarm()
 	close(gate)
 	p.fires("BrokerBlocked", "pod", "blocked-1", "namespace", "shop", "queue", sc.queue())
-	p.fires("ParkFailing", "queue", sc.queue(), "namespace", "shop", "severity", "critical")
 	calm()
 	s.awaitOutcome("bad", "park")
+}
+
+// parkless is a sidecar with a message to park and no dead-letter queue. It returns the name of the queue.
+func parkless(t *testing.T, p *prometheusServer) string {
+	sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify").seed()
+	p.scrape(failsToPark(t, sc).admin, map[string]string{"job": "shop/parkless", "namespace": "shop", "pod": "parkless-1"})
+	return sc.queue()
 }
 
 // loop is a topology in which a script takes messages out of the retry queue and publishes them again, without what

@@ -27,7 +27,7 @@ func TestNeverMoreAtOnceThanConcurrency(t *testing.T) {
 	sc := newScene(t).with("CONCURRENCY", "3", "PREFETCH", "40").seed()
 	sc.app.otherwise(func(d *delivery) answer {
 		if len(d.id)%2 == 0 && d.nth == 1 {
-			return answer{status: 500, gate: soon()}
+			return answer{status: 409, gate: soon()} // a 500 would let the breaker pause
 		}
 		return answer{status: 200, gate: soon()}
 	})

@@ -59,7 +59,8 @@ func TestOutbox(t *testing.T) {
 // TestOutboxSurvivesRestarts: rows that are committed while the database or the broker comes and goes all arrive.
 func TestOutboxSurvivesRestarts(t *testing.T) {
 	t.Parallel()
-	node, server := brokertest.OwnNode(t), postgrestest.Start(t)
+	server := postgrestest.Start(t) // before the turn: others wait for it
+	node := brokertest.OwnNode(t)
 	db := server.New()
 	db.Exec(outboxTable)
 	sc := newScene(t).with("OUTBOX_DSN", db.DSN, "OUTBOX_POLL_INTERVAL", "100ms")

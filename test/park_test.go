@@ -8,6 +8,24 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
+// failsToPark runs the sidecar and deletes the dead-letter queue before the app fails message m. In verify mode the park
+// fails until the queue is there again.
+func failsToPark(t testing.TB, sc *scene) *sidecar {
+	t.Helper()
+	gate := make(chan struct{})
+	sc.app.on("m", answer{status: 500, gate: gate}, status(500))
+	sc.send("m")
+	s := sc.run()
+	sc.app.await("m", 1)
+	sc.deleteQueue(sc.dlq())
+	close(gate)
+	// Declare mode may put the queue back by itself.
+	eventually(t, "a failed park in the metrics, or the park", func() bool {
+		return s.metric("sidecar_park_failures_total") > 0 || sc.ready(sc.dlq()) > 0
+	})
+	return s
+}
+
 // TestDLQGoneWhenParking: the broker confirms a publish to nowhere; the sidecar must not believe it.
 func TestDLQGoneWhenParking(t *testing.T) {
 	t.Parallel()
@@ -15,17 +33,7 @@ func TestDLQGoneWhenParking(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", mode).seed()
-			gate := make(chan struct{})
-			sc.app.on("m", answer{status: 500, gate: gate}, status(500))
-			sc.send("m")
-			s := sc.run()
-			sc.app.await("m", 1)
-			sc.deleteQueue(sc.dlq())
-			close(gate)
-			// Declare mode may put the queue back by itself; verify mode must wait for us, with the message still its own.
-			eventually(t, "a failed park in the metrics, or the park", func() bool {
-				return s.metric("sidecar_park_failures_total") > 0 || sc.ready(sc.dlq()) > 0
-			})
+			s := failsToPark(t, sc)
 			if mode == "verify" {
 				if sc.ready(sc.dlq()) >= 0 {
 					t.Error("verify mode declared a queue")
@@ -43,20 +51,17 @@ func TestDLQGoneWhenParking(t *testing.T) {
 	}
 }
 
-// TestDLQGoneAndKilled: what could not be parked is still in the service queue when the sidecar dies.
-func TestDLQGoneAndKilled(t *testing.T) {
+// TestDLQGoneAndEnded: what could not be parked is in the service queue when the sidecar has been killed or stopped.
+func TestDLQGoneAndEnded(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify").seed()
-	gate := make(chan struct{})
-	sc.app.on("m", answer{status: 500, gate: gate}, status(500))
-	sc.send("m")
-	s := sc.run()
-	sc.app.await("m", 1)
-	sc.deleteQueue(sc.dlq())
-	close(gate)
-	eventually(t, "a failed park in the metrics", func() bool { return s.metric("sidecar_park_failures_total") > 0 })
-	s.kill()
-	eventually(t, "the message back in the service queue", func() bool { return sc.ready(sc.queue()) == 1 })
+	for name, end := range map[string]func(*sidecar){"killed": (*sidecar).kill, "stopped": (*sidecar).stop} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify", "SHUTDOWN_GRACE", "2s").seed()
+			end(failsToPark(t, sc))
+			eventually(t, "the message back in the service queue", func() bool { return sc.ready(sc.queue()) == 1 })
+		})
+	}
 }
 
 // TestFullDLQRefuses: a policy-like limit on the DLQ nacks the publish; nothing is lost.

@@ -141,8 +141,10 @@ func exercise(t *testing.T, sc *scene, p preset, queueType string) {
 	again.Headers = d.Headers
 	sc.app.on("moved", status(500))
 	sc.publish("", p.queue, again)
-	if d := sc.take(p.dlq, 1)[0]; d.MessageId != "moved" || len(sc.app.seen("moved")) != 1 {
-		t.Errorf("%q parked after %d attempts, want one", d.MessageId, len(sc.app.seen("moved")))
+	d = sc.take(p.dlq, 1)[0]
+	if seen := sc.app.seen("moved"); len(seen) != 1 || seen[0].header.Get("Amqp-Last-Attempt") != "true" || seen[0].number("Amqp-Retry-Count") != p.retries ||
+		d.MessageId != "moved" || asInt(d.Headers["x-final-retry-count"]) != p.retries || d.Headers["x-original-exchange"] != p.exchange {
+		t.Errorf("%q parked after %d attempts, want one, with %v", d.MessageId, len(seen), d.Headers)
 	}
 	s.stop()
 	for _, q := range append(p.queues, p.queue, p.dlq) {

@@ -143,11 +143,18 @@ func (s *sidecar) ready() bool {
 	return status == http.StatusOK
 }
 
+// awaitReady waits for /readyz, and for that of the publish endpoint if there is one: its connection is its own and no
+// condition of the first, so it may be made later.
 func (s *sidecar) awaitReady() *sidecar {
 	s.t.Helper()
 	eventually(s.t, "GET /readyz is 200", func() bool {
 		if s.ended() {
 			s.t.Fatalf("the sidecar ended with %d", s.cmd.ProcessState.ExitCode())
+		}
+		if s.endpoint != "" {
+			if status, _ := s.get(s.endpoint, "/readyz"); status != http.StatusOK {
+				return false
+			}
 		}
 		return s.ready()
 	})

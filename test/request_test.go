@@ -162,29 +162,6 @@ func TestMessageFromTheDefaultExchange(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestRedirectsAreNotFollowed: a 200 behind a redirect is nobody's answer.
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	elsewhere := newApp(t)
-	sc := newScene(t).seed()
-	codes := []int{301, 302, 303, 307, 308}
-	for _, code := range codes {
-		sc.app.on(strconv.Itoa(code), answer{status: code, header: map[string]string{"Location": elsewhere.url()}}, status(200))
-		sc.send(strconv.Itoa(code))
-	}
-	s := sc.run()
-	for _, code := range codes {
-		list := sc.app.await(strconv.Itoa(code), 2)
-		if n := list[1].number("Amqp-Retry-Count"); n != 1 {
-			t.Errorf("%d: second receipt has Amqp-Retry-Count %d, want 1", code, n)
-		}
-	}
-	sc.settledAll(s, 0)
-	if elsewhere.total() > 0 {
-		t.Errorf("%d requests followed a redirect", elsewhere.total())
-	}
-}
-
 // TestNoProxyFromTheEnvironment uses an address of this machine that is not loopback if there is one: Go itself never
 // proxies loopback.
 func TestNoProxyFromTheEnvironment(t *testing.T) {

@@ -155,37 +155,6 @@ func TestNoRetriesAtAll(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestMovedBackFromTheDLQ: by a shovel, the management UI, anything: one try, then parked again, as 004 says.
-func TestMovedBackFromTheDLQ(t *testing.T) {
-	t.Parallel()
-	for _, queueType := range []string{"classic", "quorum"} {
-		t.Run(queueType, func(t *testing.T) {
-			t.Parallel()
-			sc := newScene(t).with("MAX_RETRIES", "3", "QUEUE_TYPE", queueType)
-			sc.app.on("bad", status(500))
-			s := sc.run()
-			sc.send("bad")
-			d := sc.take(sc.dlq(), 1)[0]
-			if n := len(sc.app.seen("bad")); n != 4 {
-				t.Fatalf("%d attempts, want 4", n)
-			}
-			sc.publish("", sc.queue(), amqp.Publishing{MessageId: d.MessageId, Headers: d.Headers, Body: d.Body, DeliveryMode: amqp.Persistent})
-			again := sc.take(sc.dlq(), 1)[0]
-			list := sc.app.seen("bad")
-			if len(list) != 5 || list[4].header.Get("Amqp-Last-Attempt") != "true" || list[4].number("Amqp-Retry-Count") != 3 {
-				t.Errorf("%d attempts in all; the last one with Amqp-Retry-Count %s", len(list), list[len(list)-1].header.Get("Amqp-Retry-Count"))
-			}
-			if asInt(again.Headers["x-final-retry-count"]) != 3 || again.Headers["x-original-exchange"] != sc.exchange() {
-				t.Errorf("parked again with %v", again.Headers)
-			}
-			sc.app.on("bad", status(200))
-			sc.publish("", sc.queue(), amqp.Publishing{MessageId: d.MessageId, Headers: again.Headers, Body: d.Body})
-			sc.app.await("bad", 6)
-			sc.settledAll(s, 0)
-		})
-	}
-}
-
 // TestFinalErrorOnlyWithoutAnAnswer.
 func TestFinalErrorOnlyWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
