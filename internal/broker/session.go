@@ -28,7 +28,7 @@ type Session struct {
 
 	alarm     sync.Mutex
 	blocked   bool
-	changedAt time.Time // when blocked changed last
+	changedAt time.Time     // when blocked changed last
 	unchanged chan struct{} // closed when blocked changes
 
 	closing atomic.Bool // by us

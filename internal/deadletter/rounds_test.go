@@ -19,9 +19,7 @@ func (r *rig) back() (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
 	return r.settling(func(_ int, d *amqp.Delivery) *Verdict {
 		m := r.parked(d.MessageId, amqp.Table{"x-redriven-count": d.Headers["x-redriven-count"]})
-		if err := ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m); err != nil {
-			r.t.Error(err)
-		}
+		brokertest.OK(r.t, ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m))
 		return nil
 	})
 }

@@ -167,10 +167,7 @@ func TestNotUsable(t *testing.T) {
 	if n := brokertest.Ready(t, r.url, r.queue); n != 3 {
 		t.Errorf("%d messages, of which none could be marked", n-3)
 	}
-	u, err := url.Parse(role)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := brokertest.Must(url.Parse(role))(t)
 	r.db.Exec(`GRANT UPDATE (sent_at, send_after, attempts, last_error, quarantined_at) ON outbox TO "` + u.User.Username() + `"`)
 	r.settled()
 	if bodies := r.bodies(); len(bodies) != 4 || bodies["later"] != 1 {
