@@ -282,7 +282,7 @@ func TestAlarm(t *testing.T) {
 	r := newRig(t, nil)
 	r.park(r.numbered(50)...)
 	calm := node.Alarm()
-	r.o.Broker.Timeout = 2 * time.Second
+	r.o.Broker.Timeout = 500 * time.Millisecond
 	p, err := r.another().Redrive(t.Context(), Redrive{}, nil)
 	calm()
 	if !errors.Is(err, ErrStopped) || p.Done != 0 {

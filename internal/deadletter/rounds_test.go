@@ -108,7 +108,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 // that are shorter an operation goes on for as long as it takes.
 func TestImpatientBroker(t *testing.T) {
 	t.Parallel()
-	brokertest.OwnNode(t).ConsumerTimeout(2000, 100)
+	brokertest.OwnNode(t).ConsumerTimeout(1500, 100)
 	r := newRig(t, quorum) // RabbitMQ 4.3 is patient with others
 	r.park(r.numbered(90)...)
 	r.hold = 0
