@@ -37,9 +37,7 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	o := options(t)
 	o.Registerer = r
 	p, q := publisher(t, o), queue(t)
-	if err := p.Publish(t.Context(), parked(q, "before")); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, p.Publish(t.Context(), parked(q, "before")))
 	calm := node.Alarm()
 	defer calm()
 	// A connection learns of the alarm by its first publish, of which the broker reads the beginning.
@@ -54,9 +52,7 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	}
 	calm()
 	brokertest.Eventually(t, 30*time.Second, "not blocked", func() bool { return !p.Blocked() })
-	if err := p.Publish(within(t, time.Minute), parked(q, "after")); err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, p.Publish(within(t, time.Minute), parked(q, "after")))
 	if err := <-first; err != nil {
 		t.Errorf("the alarm was over in time, but: %v", err)
 	}
@@ -134,9 +130,7 @@ func pipeDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 		r, err = c.Send(t.Context(), numbered(queue, n))
 		return err
 	}
-	if err := sent(c, 1); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, sent(c, 1))
 	if err := r.Wait(t.Context()); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrBlocked) {
 		t.Errorf("%v", err)
 	}

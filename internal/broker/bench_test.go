@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+
+	"sidecar/internal/brokertest"
 )
 
 // named is a content header by what its table holds.
@@ -77,9 +79,7 @@ func received(tb testing.TB, header []byte) (next func()) {
 	var batch, rest []*Delivery
 	return func() {
 		for len(rest) == 0 {
-			if err := w.fill(); err != nil {
-				tb.Fatal(err)
-			}
+			brokertest.OK(tb, w.fill())
 			if w.ready() || w.broken != nil {
 				tb.Fatalf("not all of it is ours: %v", w.broken)
 			}
@@ -168,9 +168,7 @@ func BenchmarkReceive(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if i++; i%batch == 1 {
-					if err := p.send(whole); err != nil {
-						b.Fatal(err)
-					}
+					brokertest.OK(b, p.send(whole))
 				}
 				d := next(b, deliveries)
 				if len(d.Body) != 1024 {
@@ -189,8 +187,6 @@ func BenchmarkAck(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		tag++
-		if err := sub.Ack(tag, true); err != nil {
-			b.Fatal(err)
-		}
+		brokertest.OK(b, sub.Ack(tag, true))
 	}
 }

@@ -77,10 +77,7 @@ func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
 			proxy, o := proxied(t)
 			o.Timeout = time.Second
 			s := dial(t, o)
-			sub, err := s.Subscribe(t.Context(), q, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sub := brokertest.Must(s.Subscribe(t.Context(), q, 1))(t)
 			if name == "cancel" {
 				start(t, sub)
 			}

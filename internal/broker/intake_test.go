@@ -286,9 +286,7 @@ func TestDeliveryOfALargeMessage(t *testing.T) {
 		if string(d.Body) != want {
 			t.Errorf("%d bytes instead of %d, or other ones", len(d.Body), len(want))
 		}
-		if err := sub.Ack(d.DeliveryTag, false); err != nil {
-			t.Error(err)
-		}
+		brokertest.OK(t, sub.Ack(d.DeliveryTag, false))
 		d.Free()
 	}
 }

@@ -36,9 +36,8 @@ func publish(l *Lane, key string) error {
 func bound(t testing.TB, exchange, queue string) *amqp.Channel {
 	t.Helper()
 	ch := brokertest.Channel(t, brokertest.URL(t))
-	if err := errors.Join(ch.ExchangeDeclare(exchange, "topic", false, true, false, false, nil), ch.QueueBind(queue, "#", exchange, false, nil)); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, ch.ExchangeDeclare(exchange, "topic", false, true, false, false, nil))
+	brokertest.OK(t, ch.QueueBind(queue, "#", exchange, false, nil))
 	return ch
 }
 
@@ -75,16 +74,11 @@ func TestLaneKeepsOrder(t *testing.T) {
 	l := lane(t, options(t), "")
 	waits := make([]func() error, 0, 200)
 	for i := range 200 {
-		wait, err := l.Begin(within(t, 30*time.Second), publication(queue, fmt.Sprint(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wait := brokertest.Must(l.Begin(within(t, 30*time.Second), publication(queue, fmt.Sprint(i))))(t)
 		waits = append(waits, wait)
 	}
 	for i, wait := range waits {
-		if err := wait(); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.OK(t, wait())
 		if d := brokertest.Get(t, brokertest.URL(t), queue, 10*time.Second); string(d.Body) != fmt.Sprint(i) {
 			t.Fatalf("%d is %s", i, d.Body)
 		}
@@ -102,9 +96,7 @@ func TestLaneAfterARefusal(t *testing.T) {
 	o := options(t)
 	o.Username, o.Password = text(user), text("secret-password")
 	l := lane(t, o, exchange)
-	if err := publish(l, "good.a"); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, publish(l, "good.a"))
 	brokertest.Ctl(t, "set_topic_permissions", user, exchange, `^good\..*`, ".*")
 	brokertest.Eventually(t, 30*time.Second, "the right is gone", func() bool { // the channel remembers what it asked for a while
 		return errors.Is(publish(l, "bad"), ErrRefused)
@@ -148,9 +140,7 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 		l.apart.Store(0)
 	}
 	// Gone again, with messages on the channel: they are unknown, and the next ones are told.
-	if err := ch.ExchangeDelete(exchange, false, false); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, ch.ExchangeDelete(exchange, false, false))
 	if err := publish(l, "k"); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrRefused) {
 		t.Errorf("%v", err)
 	}
@@ -164,10 +154,7 @@ func TestLaneReplacesAPipe(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
 	l := lane(t, options(t), "")
-	wait, err := l.Begin(within(t, 30*time.Second), publication(queue, "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wait := brokertest.Must(l.Begin(within(t, 30*time.Second), publication(queue, "x")))(t)
 	old := l.pipe
 	old.abandoned.Store(maxAbandoned + 1)
 	if err := publish(l, queue); err != nil || l.pipe == old {
@@ -224,9 +211,7 @@ func TestLaneBounds(t *testing.T) {
 // full takes all the room of the lane's pipe and returns what gives one place back.
 func full(t testing.TB, l *Lane, queue string) (free func()) {
 	t.Helper()
-	if err := l.Publish(within(t, 30*time.Second), publication(queue, "first")); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, l.Publish(within(t, 30*time.Second), publication(queue, "first")))
 	for range pipeWindow {
 		l.pipe.slots <- struct{}{}
 	}
@@ -243,9 +228,7 @@ func TestLaneMeetsAnEndedChannel(t *testing.T) {
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
 	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 1 })
-	if err := old.ch.Close(); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, old.ch.Close())
 	free()
 	if err := <-sent; err != nil {
 		t.Errorf("%v", err)

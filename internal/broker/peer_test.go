@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // peer is the other end of a connection for what a real broker does not do on demand: it answers the handshake and
@@ -22,26 +24,7 @@ type peer struct {
 	consuming chan string // tags of consumers; may be nil
 }
 
-func frame(kind byte, channel uint16, payload ...[]byte) []byte {
-	var size int
-	for _, p := range payload {
-		size += len(p)
-	}
-	f := binary.BigEndian.AppendUint16([]byte{kind}, channel)
-	f = binary.BigEndian.AppendUint32(f, uint32(size))
-	for _, p := range payload {
-		f = append(f, p...)
-	}
-	return append(f, 0xCE)
-}
-
-func method(class, id uint16, args ...[]byte) []byte {
-	m := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, class), id)
-	for _, a := range args {
-		m = append(m, a...)
-	}
-	return m
-}
+var frame, method = brokertest.Frame, brokertest.Method
 
 func short(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 func long(s string) []byte  { return append(binary.BigEndian.AppendUint32(nil, uint32(len(s))), s...) }
@@ -114,23 +97,28 @@ type reader struct {
 	tag        string
 }
 
-func newReader(t testing.TB, wrap func(net.Conn) io.ReadWriteCloser) *reader {
+// library opens a connection of the client library to p. It ends with the test.
+func library(t testing.TB, p *peer, wrap func(net.Conn) io.ReadWriteCloser) (*peer, *amqp.Connection) {
 	t.Helper()
 	client, server := net.Pipe()
-	r := &reader{peer: &peer{conn: server}, tag: "judge"}
+	p.conn = server
 	var wg sync.WaitGroup
-	wg.Go(func() { r.peer.serve("PLAIN") })
-	c, err := amqp.Open(wrap(client), amqp.Config{
-		SASL: []amqp.Authentication{&amqp.PlainAuth{}}, FrameSize: frameMax, Properties: amqp.Table{},
-	})
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
+	wg.Go(func() { p.serve("PLAIN") })
 	t.Cleanup(func() {
 		_ = client.Close()
 		_ = server.Close()
 		wg.Wait()
 	})
+	return p, brokertest.Must(amqp.Open(wrap(client), amqp.Config{
+		SASL: []amqp.Authentication{&amqp.PlainAuth{}}, FrameSize: frameMax, Properties: amqp.Table{},
+	}))(t)
+}
+
+func newReader(t testing.TB, wrap func(net.Conn) io.ReadWriteCloser) *reader {
+	t.Helper()
+	r := &reader{tag: "judge"}
+	var c *amqp.Connection
+	r.peer, c = library(t, &peer{}, wrap)
 	ch, err := c.Channel()
 	if err == nil {
 		r.deliveries, err = ch.Consume("q", r.tag, false, false, false, false, nil)
@@ -162,16 +150,7 @@ func (r *reader) deliver(t testing.TB, header []byte) (d amqp.Delivery, ok bool)
 // publishedHeader is the content header that the library writes for a message with these headers.
 func publishedHeader(t testing.TB, h amqp.Table) []byte {
 	t.Helper()
-	client, server := net.Pipe()
-	p := &peer{conn: server, headers: make(chan []byte, 1)}
-	var wg sync.WaitGroup
-	wg.Go(func() { p.serve("PLAIN") })
-	defer wg.Wait()
-	defer func() { _ = client.Close() }()
-	c, err := amqp.Open(client, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{}}, Properties: amqp.Table{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, c := library(t, &peer{headers: make(chan []byte, 1)}, plain)
 	ch, err := c.Channel()
 	if err == nil {
 		err = ch.Publish("", "k", false, false, amqp.Publishing{Headers: h})

@@ -217,7 +217,7 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 		blocked, changed := r.pipe.session.watchBlocked()
 		var patience <-chan time.Time
 		if blocked {
-			t := time.NewTimer(r.pipe.session.options.blockedPatience)
+			t := time.NewTimer(r.pipe.session.patience())
 			defer t.Stop()
 			patience = t.C
 		}

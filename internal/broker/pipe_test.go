@@ -17,21 +17,14 @@ import (
 
 func pipe(t testing.TB, p *Publisher) *Pipe {
 	t.Helper()
-	c, err := p.Pipe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := brokertest.Must(p.Pipe(t.Context()))(t)
 	t.Cleanup(c.Close)
 	return c
 }
 
 func send(t testing.TB, c *Pipe, pub *Publication) *Receipt {
 	t.Helper()
-	r, err := c.Send(within(t, 30*time.Second), pub)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return brokertest.Must(c.Send(within(t, 30*time.Second), pub))(t)
 }
 
 // confirmed waits for a message that must be returned as unroutable, or must not.
@@ -162,10 +155,7 @@ func TestPipeEnds(t *testing.T) {
 		t.Errorf("a header of no AMQP type: %v", err)
 	}
 	confirmed(t, send(t, c, numbered(queue, 1)), false, "the first")
-	r, err := c.Send(t.Context(), &Publication{Exchange: "missing", Key: queue})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := brokertest.Must(c.Send(t.Context(), &Publication{Exchange: "missing", Key: queue}))(t)
 	if err := r.Wait(within(t, 30*time.Second)); !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnknown) {
 		t.Errorf("a missing exchange: %v", err)
 	}
@@ -180,13 +170,12 @@ func TestPipeEnds(t *testing.T) {
 	proxy.Stall(brokertest.Both)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if r, err = c.Send(ctx, numbered(queue, 3)); err != nil {
-		t.Fatal(err)
-	}
+	r = brokertest.Must(c.Send(ctx, numbered(queue, 3)))(t)
 	if err := r.Wait(ctx); !errors.Is(err, ErrUnknown) {
 		t.Errorf("no confirm: %v", err)
 	}
-	if r, err = c.Send(within(t, 300*time.Millisecond), numbered(queue, 4)); err == nil {
+	r, err := c.Send(within(t, 300*time.Millisecond), numbered(queue, 4))
+	if err == nil {
 		proxy.Cut()
 		err = r.Wait(within(t, 30*time.Second))
 	}

@@ -41,9 +41,7 @@ func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
 			if string(bad.Body) != "body" || len(bad.Headers) == 0 || good.Headers["good"] != int32(1) {
 				t.Errorf("bad %q with %d headers, good %v", bad.Body, len(bad.Headers), good.Headers)
 			}
-			if err := sub.Ack(good.DeliveryTag, true); err != nil {
-				t.Error(err)
-			}
+			brokertest.OK(t, sub.Ack(good.DeliveryTag, true))
 			brokertest.WaitReady(t, url, q, 0)
 		})
 	}
@@ -73,7 +71,5 @@ func TestHeadersThatOutgrewTheFrameDoNotBlockTheQueue(t *testing.T) {
 	if _, there := bad.Headers["small"]; !there || bad.Headers["x-death"] == nil || bad.Headers["large"] != nil {
 		t.Errorf("small, x-death or large is wrong in %d headers", len(bad.Headers))
 	}
-	if err := sub.Ack(good.DeliveryTag, true); err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, sub.Ack(good.DeliveryTag, true))
 }

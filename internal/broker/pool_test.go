@@ -52,9 +52,7 @@ func TestWaitingForTheFirstAnswer(t *testing.T) {
 	alone := func(t *testing.T) *pool {
 		t.Helper()
 		l := newPool(dial(t, options(t)))
-		if _, err := l.enter(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.Must(l.enter(t.Context()))(t)
 		return l
 	}
 	l := alone(t)

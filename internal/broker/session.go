@@ -28,6 +28,7 @@ type Session struct {
 
 	alarm     sync.Mutex
 	blocked   bool
+	changedAt time.Time     // when blocked changed last
 	unchanged chan struct{} // closed when blocked changes
 
 	closing atomic.Bool // by us
@@ -74,7 +75,7 @@ func (s *Session) setBlocked(b bool) {
 	s.alarm.Lock()
 	defer s.alarm.Unlock()
 	if s.blocked != b {
-		s.blocked = b
+		s.blocked, s.changedAt = b, time.Now()
 		close(s.unchanged)
 		s.unchanged = make(chan struct{})
 	}
@@ -85,6 +86,14 @@ func (s *Session) watchBlocked() (blocked bool, changed <-chan struct{}) {
 	s.alarm.Lock()
 	defer s.alarm.Unlock()
 	return s.blocked, s.unchanged
+}
+
+// patience is how much longer a confirm is waited for while an alarm blocks the connection. It begins with the alarm, once for
+// all messages under way: they are waited for one after the other.
+func (s *Session) patience() time.Duration {
+	s.alarm.Lock()
+	defer s.alarm.Unlock()
+	return s.options.blockedPatience - time.Since(s.changedAt)
 }
 
 // reason prefers what the broker said, then the error of the connection, of which the library keeps only the text.

@@ -27,17 +27,13 @@ func TestSessionConsumesAndSettles(t *testing.T) {
 	if d := next(t, deliveries); sub.Reject(d.DeliveryTag) != nil {
 		t.Error("reject failed")
 	}
-	if err := sub.Requeue(requeued.DeliveryTag); err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, sub.Requeue(requeued.DeliveryTag))
 	last := next(t, deliveries)
 	again := next(t, deliveries)
 	if string(again.Body) != "requeue" || !again.Redelivered {
 		t.Errorf("got %q, redelivered %v", again.Body, again.Redelivered)
 	}
-	if err := sub.Ack(max(last.DeliveryTag, again.DeliveryTag), true); err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, sub.Ack(max(last.DeliveryTag, again.DeliveryTag), true))
 	brokertest.Eventually(t, 30*time.Second, "an empty queue", func() bool { return brokertest.Ready(t, url, q) == 0 })
 	s.Close()
 	if brokertest.WaitReady(t, url, q, 0); !errors.Is(sub.Err(), ErrDisconnected) {
@@ -53,9 +49,7 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	sub, deliveries := subscribe(t, s, q, 10)
 	brokertest.Send(t, url, q, "one", "two")
 	first := next(t, deliveries)
-	if err := sub.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, sub.Stop(t.Context()))
 	drained := deliveries.drain(t)
 	brokertest.Send(t, url, q, "three")
 	brokertest.WaitReady(t, url, q, 1)
@@ -98,19 +92,13 @@ func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
 	q := queue(t)
 	brokertest.Send(t, url, q, "A", "B", "C")
 	d := NewDialer(options(t, proxy.URL(t, url)))
-	old, err := d.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := brokertest.Must(d.Dial(t.Context()))(t)
 	sub, deliveries := subscribe(t, old, q, 1)
 	a := next(t, deliveries)
 
 	proxy.Cut()
 	ended(t, old.Done(), "the cut session")
-	fresh, err := d.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := brokertest.Must(d.Dial(t.Context()))(t)
 	defer fresh.Close()
 	if fresh.Generation() <= old.Generation() {
 		t.Errorf("generation %d after %d", fresh.Generation(), old.Generation())
@@ -144,14 +132,13 @@ func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
 
 func TestSessionEndsWithTheConnection(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
 	for name, cut := range map[string]func(*brokertest.Proxy){
 		"cut": (*brokertest.Proxy).Cut, "refused": (*brokertest.Proxy).Refuse,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy := brokertest.NewProxy(t, url)
-			s := dial(t, options(t, proxy.URL(t, url)))
+			proxy, o := proxied(t)
+			s := dial(t, o)
 			sub, deliveries := subscribe(t, s, queue(t), 10)
 			cut(proxy)
 			ended(t, s.Done(), "the session")
@@ -239,9 +226,8 @@ func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
 
 func TestCloseNeverHangs(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	s := dial(t, options(t, proxy.URL(t, url)))
+	proxy, o := proxied(t)
+	s := dial(t, o)
 	proxy.Stall(brokertest.Both)
 	done := make(chan struct{})
 	go func() {
@@ -265,9 +251,7 @@ func TestDoubleAckEndsTheSubscription(t *testing.T) {
 	sub, deliveries := subscribe(t, s, q, 10)
 	d := next(t, deliveries)
 	for range 2 {
-		if err := sub.Ack(d.DeliveryTag, false); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.OK(t, sub.Ack(d.DeliveryTag, false))
 	}
 	ended(t, sub.Done(), "the subscription")
 	var refused *RefusedError
@@ -288,9 +272,7 @@ func TestDeletedQueueEndsTheSubscription(t *testing.T) {
 	q := queue(t)
 	s := dial(t, options(t))
 	sub, deliveries := subscribe(t, s, q, 10)
-	if _, err := brokertest.Channel(t, url).QueueDelete(q, false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(brokertest.Channel(t, url).QueueDelete(q, false, false, false))(t)
 	ended(t, sub.Done(), "the subscription")
 	if err := sub.Err(); !errors.Is(err, ErrCancelled) || causeOf(err) != causeCancelled {
 		t.Errorf("got %v, %s", err, causeOf(err))
@@ -309,10 +291,7 @@ func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
 			t.Errorf("prefetch %d was taken", prefetch)
 		}
 	}
-	sub, err := s.Subscribe(t.Context(), brokertest.Name(t, "missing"), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := brokertest.Must(s.Subscribe(t.Context(), brokertest.Name(t, "missing"), 1))(t)
 	var refused *RefusedError
 	if _, err := sub.Start(t.Context()); !errors.As(err, &refused) || refused.Code != 404 {
 		t.Errorf("a missing queue: %v", err)
@@ -338,9 +317,8 @@ func TestBrokerClosesTheConnection(t *testing.T) {
 // Every way to end a session, many times, at every moment: nothing may hang or stay behind (see TestMain).
 func TestConnectCutClose(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	d := NewDialer(options(t, proxy.URL(t, url)))
+	proxy, o := proxied(t)
+	d := NewDialer(o)
 	q := queue(t)
 	for i := range 32 {
 		s, err := d.Dial(t.Context())

@@ -73,10 +73,8 @@ func TestPauseEndsWithTheContext(t *testing.T) {
 
 func TestSuperviseReplacesALostSession(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
+	proxy, o := proxied(t)
 	r := prometheus.NewRegistry()
-	o := options(t, proxy.URL(t, url))
 	o.Registerer = r
 	var out brokertest.Log
 	o.Logger = out.Logger()
@@ -109,10 +107,8 @@ func TestSuperviseReplacesALostSession(t *testing.T) {
 
 func TestSuperviseWaitsForABrokerThatIsAway(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
+	proxy, o := proxied(t)
 	r := prometheus.NewRegistry()
-	o := options(t, proxy.URL(t, url))
 	o.Registerer = r
 	proxy.Refuse()
 	sessions := make(chan *Session, 1)
@@ -154,9 +150,7 @@ func TestSuperviseEndsWhenServeIsDone(t *testing.T) {
 	t.Parallel()
 	d := NewDialer(options(t))
 	var s *Session
-	if err := Supervise(t.Context(), d, func(_ context.Context, got *Session) error { s = got; return nil }); err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, Supervise(t.Context(), d, func(_ context.Context, got *Session) error { s = got; return nil }))
 	if s.Err() == nil {
 		t.Error("the session was left open")
 	}
@@ -214,10 +208,8 @@ func TestSuperviseKeepsTheSessionWhileServeDrains(t *testing.T) {
 
 func TestConnectedMeansAllConnections(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	r := prometheus.NewRegistry()
-	one, two := options(t), options(t, proxy.URL(t, url))
+	proxy, two := proxied(t)
+	r, one := prometheus.NewRegistry(), options(t)
 	one.Registerer, two.Registerer = r, r
 	var wg sync.WaitGroup
 	defer wg.Wait()

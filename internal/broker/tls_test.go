@@ -51,9 +51,7 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	_, oldTLS := secure(t, old)
 	noPEM := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(noPEM, []byte("not a certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, os.WriteFile(noPEM, []byte("not a certificate"), 0o600))
 	certFile, _ := ca.Issue(t, "client")
 	_, otherKey := ca.Issue(t, "other client")
 	tests := map[string]struct {
@@ -111,10 +109,7 @@ func TestClientCertificateRotatesBetweenDials(t *testing.T) {
 	o.TLS.CertFile, o.TLS.KeyFile = ca.Issue(t, "client")
 	d := NewDialer(o)
 	for range 2 {
-		s, err := d.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := brokertest.Must(d.Dial(t.Context()))(t)
 		s.Close()
 		ca.Issue(t, "client") // the same files, a new certificate
 	}
@@ -146,13 +141,8 @@ func TestCertificatesRotateUnderARunningSession(t *testing.T) {
 	o := options(t, url)
 	o.TLS = TLSOptions{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
 	mount := func(from, to string) {
-		pem, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, pem, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		pem := brokertest.Must(os.ReadFile(from))(t)
+		brokertest.OK(t, os.WriteFile(to, pem, 0o600))
 	}
 	certFile, keyFile := before.Issue(t, "client")
 	mount(before.CAFile(), o.TLS.CAFile)
@@ -186,10 +176,7 @@ func TestSASLExternalLeavesTheCredentialsOut(t *testing.T) {
 	})
 	o := options(t, url)
 	o.External = true
-	s, err := NewDialer(o).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := brokertest.Must(NewDialer(o).Dial(t.Context()))(t)
 	s.Close()
 	wg.Wait()
 	if p.mechanism != "EXTERNAL" {

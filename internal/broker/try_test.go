@@ -16,9 +16,7 @@ func TestTry(t *testing.T) {
 	queue := queue(t)
 	c := pipe(t, publisher(t, options(t)))
 	msg := numbered(queue, 1)
-	if err := c.Try(t.Context(), msg); err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, c.Try(t.Context(), msg))
 	for what, change := range map[string]func(*Publication){
 		"a missing exchange":         func(p *Publication) { p.Exchange = "missing" },
 		"another user's id":          func(p *Publication) { p.Msg.UserId = "another" },

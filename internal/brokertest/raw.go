@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -63,9 +64,9 @@ func (r *Raw) Publish(exchange, key string, headers, body []byte) error {
 	r.method(1, 60, 40, []byte{0, 0}, short(exchange), short(key), []byte{0})
 	head := binary.BigEndian.AppendUint64([]byte{0, 60, 0, 0}, uint64(len(body)))
 	head = append(head, 0x20, 0) // only the header table
-	r.frame(frameHeader, 1, head, table(headers))
+	r.write(Frame(frameHeader, 1, head, table(headers)))
 	if len(body) > 0 {
-		r.frame(frameBody, 1, body)
+		r.write(Frame(frameBody, 1, body))
 	}
 	r.expect(60, 80) // ack
 	return r.err
@@ -80,21 +81,21 @@ func (r *Raw) call(channel uint16, class, method, wantClass, wantMethod uint16, 
 }
 
 func (r *Raw) method(channel, class, method uint16, args ...[]byte) {
-	id := binary.BigEndian.AppendUint16(nil, class)
-	r.frame(frameMethod, channel, append([][]byte{binary.BigEndian.AppendUint16(id, method)}, args...)...)
+	r.write(Frame(frameMethod, channel, Method(class, method, args...)))
 }
 
-func (r *Raw) frame(kind byte, channel uint16, parts ...[]byte) {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
+// Frame encodes a frame of AMQP 0-9-1 with this payload.
+func Frame(kind byte, channel uint16, payload ...[]byte) []byte {
+	p := bytes.Join(payload, nil)
 	f := binary.BigEndian.AppendUint16([]byte{kind}, channel)
-	f = binary.BigEndian.AppendUint32(f, uint32(size))
-	for _, p := range parts {
-		f = append(f, p...)
-	}
-	r.write(append(f, frameEnd))
+	f = binary.BigEndian.AppendUint32(f, uint32(len(p)))
+	return append(append(f, p...), frameEnd)
+}
+
+// Method encodes a method, the payload of a frame, with its encoded arguments.
+func Method(class, id uint16, args ...[]byte) []byte {
+	m := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, class), id)
+	return append(m, bytes.Join(args, nil)...)
 }
 
 func (r *Raw) write(b []byte) {

@@ -32,13 +32,8 @@ func NewAuthority(t testing.TB) *Authority {
 	template := a.template("test authority")
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatalf("make the authority's certificate: %v", err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatalf("parse the authority's certificate: %v", err)
-	}
+	der := Must(x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key))(t)
+	a.cert = Must(x509.ParseCertificate(der))(t)
 	writePEM(t, a.CAFile(), "CERTIFICATE", der)
 	return a
 }
@@ -67,14 +62,8 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) (certFile,
 		}
 	}
 	key := newKey(t)
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatalf("issue certificate %q: %v", name, err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatalf("marshal the key of %q: %v", name, err)
-	}
+	der := Must(x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key))(t)
+	keyDER := Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
 	writePEM(t, certFile, "CERTIFICATE", der)
 	writePEM(t, keyFile, "PRIVATE KEY", keyDER)
@@ -84,10 +73,7 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) (certFile,
 // ServerConfig is a server's configuration with a certificate for hosts.
 func (a *Authority) ServerConfig(t testing.TB, hosts ...string) *tls.Config {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(a.Issue(t, "server", hosts...))
-	if err != nil {
-		t.Fatalf("load the server's certificate: %v", err)
-	}
+	pair := Must(tls.LoadX509KeyPair(a.Issue(t, "server", hosts...)))(t)
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 }
 
@@ -103,16 +89,10 @@ func (a *Authority) template(name string) *x509.Certificate {
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatalf("make a key: %v", err)
-	}
-	return key
+	return Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func writePEM(t testing.TB, path, kind string, der []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatalf("write %s: %v", path, err)
-	}
+	OK(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }

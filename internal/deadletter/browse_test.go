@@ -106,14 +106,8 @@ func TestOrderOverManyWindows(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	plan, err := topology.Build(topology.Options{Service: "svc"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := New(Options{Plan: plan})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := brokertest.Must(topology.Build(topology.Options{Service: "svc"}))(t)
+	q := brokertest.Must(New(Options{Plan: plan}))(t)
 	r := &rig{plan: plan}
 	now := time.Now()
 	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format("2006-01-02T15:04:05.000Z") }
@@ -227,9 +221,7 @@ func TestEmptyAndMissing(t *testing.T) {
 	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); err != nil || p != (Progress{}) {
 		t.Errorf("%+v %v", p, err)
 	}
-	if _, err := brokertest.Channel(t, r.url).QueueDelete(r.name, false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(brokertest.Channel(t, r.url).QueueDelete(r.name, false, false, false))(t)
 	_, err := r.Browse(t.Context(), Filter{}, Scan{}, nil)
 	_, rerr := r.Redrive(t.Context(), Redrive{}, nil)
 	_, derr := r.Depth(t.Context())

@@ -82,9 +82,7 @@ func TestInUse(t *testing.T) {
 		waiting <- err
 	}()
 	close(release)
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, <-ended)
 	if err := <-waiting; err != nil {
 		t.Errorf("a look that waited: %v", err)
 	}
@@ -96,12 +94,8 @@ func TestAStrangerConsumes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	ch := brokertest.Channel(t, r.url)
-	if err := ch.Qos(1, 0, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.Consume(r.name, "", false, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, ch.Qos(1, 0, false))
+	brokertest.Must(ch.Consume(r.name, "", false, false, false, false, nil))(t)
 	r2 := r.impatient()
 	if _, err := r2.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("%v", err)
@@ -121,9 +115,7 @@ func TestLock(t *testing.T) {
 	other := brokertest.Channel(t, r.url)
 	take := func() {
 		t.Helper()
-		if _, err := other.QueueDeclare(r.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.Must(other.QueueDeclare(r.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"}))(t)
 	}
 	take()
 	if _, err := r.impatient().Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
@@ -132,17 +124,13 @@ func TestLock(t *testing.T) {
 	if d := brokertest.Get(t, r.url, r.name, 10*time.Second); d.Redelivered || d.MessageId != "m0001" {
 		t.Errorf("%s was taken before", d.MessageId)
 	}
-	if _, err := other.QueueDelete(r.lockName(), false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(other.QueueDelete(r.lockName(), false, false, false))(t)
 	for range 3 {
 		if sum, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil || sum.Total != 2 {
 			t.Errorf("%+v, %v", sum, err)
 		}
 		take()
-		if _, err := other.QueueDelete(r.lockName(), false, false, false); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.Must(other.QueueDelete(r.lockName(), false, false, false))(t)
 	}
 }
 

@@ -31,15 +31,9 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 	if change != nil {
 		change(&o)
 	}
-	plan, err := topology.Build(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := brokertest.Must(topology.Build(o))(t)
 	r := &rig{t: t, url: brokertest.URL(t), plan: plan}
-	s, err := broker.NewDialer(r.broker()).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := brokertest.Must(broker.NewDialer(r.broker()).Dial(t.Context()))(t)
 	defer s.Close()
 	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
 	if err != nil || len(findings) > 0 {
@@ -52,11 +46,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 // another is what another process would make of the same configuration.
 func (r *rig) another() *Queue {
 	r.t.Helper()
-	q, err := New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody"})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return q
+	return brokertest.Must(New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody"}))(r.t)
 }
 
 // as is another process whose user has these rights and no others.
@@ -89,17 +79,11 @@ func quorum(o *topology.Options) { o.QueueType = "quorum" }
 func (r *rig) redeclare(args amqp.Table) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	if _, err := ch.QueueDelete(r.name, false, false, false); err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare(r.name, true, false, false, false, args); err != nil {
-		r.t.Fatal(err)
-	}
+	brokertest.Must(ch.QueueDelete(r.name, false, false, false))(r.t)
+	brokertest.Must(ch.QueueDeclare(r.name, true, false, false, false, args))(r.t)
 	for _, b := range r.plan.Bindings {
 		if b.Queue == r.name {
-			if err := ch.QueueBind(b.Queue, b.Key, b.Exchange, false, nil); err != nil {
-				r.t.Fatal(err)
-			}
+			brokertest.OK(r.t, ch.QueueBind(b.Queue, b.Key, b.Exchange, false, nil))
 		}
 	}
 }
@@ -154,21 +138,13 @@ func (r *rig) numbered(n int) []amqp.Publishing {
 func (r *rig) drain(queue string) (all []amqp.Delivery) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	state, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	state := brokertest.Must(ch.QueueDeclarePassive(queue, true, false, false, false, nil))(r.t)
 	if state.Messages > 20 { // all at once: one question for each takes its time
-		come, err := ch.Consume(queue, "drain", true, false, false, false, nil)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		come := brokertest.Must(ch.Consume(queue, "drain", true, false, false, false, nil))(r.t)
 		for range state.Messages {
 			all = append(all, <-come)
 		}
-		if err := ch.Cancel("drain", false); err != nil {
-			r.t.Fatal(err)
-		}
+		brokertest.OK(r.t, ch.Cancel("drain", false))
 		for d := range come {
 			all = append(all, d)
 		}
@@ -210,9 +186,7 @@ func filter(t testing.TB, conditions ...string) Filter {
 	t.Helper()
 	var f Filter
 	for i := 0; i < len(conditions); i += 2 {
-		if err := f.Set(conditions[i], conditions[i+1]); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.OK(t, f.Set(conditions[i], conditions[i+1]))
 	}
 	return f
 }

@@ -46,10 +46,7 @@ func bindings(exchange string) []topology.Binding {
 
 func (r *rig) redrive(o Redrive) Progress {
 	r.t.Helper()
-	p, err := r.Redrive(r.t.Context(), o, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	p := brokertest.Must(r.Redrive(r.t.Context(), o, nil))(r.t)
 	return p
 }
 
@@ -116,10 +113,7 @@ func TestRedriveEnds(t *testing.T) {
 			const n = 150
 			r.park(r.numbered(n)...)
 			ch := brokertest.Channel(t, r.url)
-			back, err := ch.Consume(r.plan.Queue, "", false, false, false, false, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			back := brokertest.Must(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(t)
 			var came atomic.Int64
 			ended := make(chan struct{})
 			go func() {
@@ -205,15 +199,10 @@ func TestNoWayBack(t *testing.T) {
 	r := newRig(t, nil)
 	list := r.numbered(100)
 	r.park(list...)
-	if _, err := brokertest.Channel(t, r.url).QueueDelete(r.plan.Queue, false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(brokertest.Channel(t, r.url).QueueDelete(r.plan.Queue, false, false, false))(t)
 	registry := prometheus.NewRegistry()
 	r.o.Registerer = registry
-	q, err := New(r.o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := brokertest.Must(New(r.o))(t)
 	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); !errors.Is(err, broker.ErrUnroutable) || p.Done != 0 {
 		t.Errorf("a canary that cannot be sent: %+v %v", p, err)
 	}
@@ -293,7 +282,7 @@ func TestAlarm(t *testing.T) {
 	r := newRig(t, nil)
 	r.park(r.numbered(50)...)
 	calm := node.Alarm()
-	r.o.Broker.Timeout = 2 * time.Second
+	r.o.Broker.Timeout = 500 * time.Millisecond
 	p, err := r.another().Redrive(t.Context(), Redrive{}, nil)
 	calm()
 	if !errors.Is(err, ErrStopped) || p.Done != 0 {
@@ -305,10 +294,7 @@ func TestAlarm(t *testing.T) {
 // settling is what a sidecar does with redriven messages: it tells the verdict to whoever asks, and parks or takes them.
 func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *Verdict) (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
-	come, err := ch.Consume(r.plan.Queue, "", false, false, false, false, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	come := brokertest.Must(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(r.t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

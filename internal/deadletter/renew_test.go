@@ -136,9 +136,7 @@ func TestTooLargeForTheBroker(t *testing.T) {
 	list[20].Body = make([]byte, 60_000)
 	r.park(list...)
 	var exported bytes.Buffer
-	if _, err := r.Export(t.Context(), &exported, Selection{}, nil); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(r.Export(t.Context(), &exported, Selection{}, nil))(t)
 	node.MaxSize(50_000)
 	for i := range 12 {
 		if _, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil && !errors.Is(err, ErrUnfit) {
@@ -174,12 +172,8 @@ func TestUnfitQueues(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
 			ch := brokertest.Channel(t, r.url)
-			if _, err := ch.QueueDelete(r.name, false, false, false); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := ch.QueueDeclare(r.name, true, args == nil, false, false, args); err != nil {
-				t.Fatal(err)
-			}
+			brokertest.Must(ch.QueueDelete(r.name, false, false, false))(t)
+			brokertest.Must(ch.QueueDeclare(r.name, true, args == nil, false, false, args))(t)
 			r.park(r.numbered(5)...)
 			_, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil })
 			if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), name) {

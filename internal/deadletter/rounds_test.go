@@ -19,9 +19,7 @@ func (r *rig) back() (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
 	return r.settling(func(_ int, d *amqp.Delivery) *Verdict {
 		m := r.parked(d.MessageId, amqp.Table{"x-redriven-count": d.Headers["x-redriven-count"]})
-		if err := ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m); err != nil {
-			r.t.Error(err)
-		}
+		brokertest.OK(r.t, ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m))
 		return nil
 	})
 }
@@ -110,7 +108,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 // that are shorter an operation goes on for as long as it takes.
 func TestImpatientBroker(t *testing.T) {
 	t.Parallel()
-	brokertest.OwnNode(t).ConsumerTimeout(2000, 100)
+	brokertest.OwnNode(t).ConsumerTimeout(1500, 100)
 	r := newRig(t, quorum) // RabbitMQ 4.3 is patient with others
 	r.park(r.numbered(90)...)
 	r.hold = 0

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 func TestParseRate(t *testing.T) {
@@ -98,10 +100,7 @@ func everything() amqp.Table {
 
 func TestValuesSurviveJSON(t *testing.T) {
 	t.Parallel()
-	b, err := json.Marshal(Headers(everything()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := brokertest.Must(json.Marshal(Headers(everything())))(t)
 	var back Headers
 	if err := json.Unmarshal(b, &back); err != nil {
 		t.Fatalf("%v\n%s", err, b)
@@ -165,10 +164,7 @@ func TestShowBody(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	b, err := json.Marshal(Headers(everything()))
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := brokertest.Must(json.Marshal(Headers(everything())))(f)
 	f.Add([]byte(`{"format":1,"exchange":"","routing_key":"k","properties":{"message_id":"m","timestamp":5},"headers":` + string(b) + `,"body":"AAEC"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := readRecord(line)
@@ -176,10 +172,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		m := Message{Properties: r.delivery()}
-		again, err := json.Marshal(m.Record())
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := brokertest.Must(json.Marshal(m.Record()))(t)
 		back, err := readRecord(again)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, again)

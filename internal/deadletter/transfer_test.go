@@ -83,10 +83,7 @@ func (r *rig) foreign(list []View) (n int) {
 func (r *rig) look(n int) (list []amqp.Delivery) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	come, err := ch.Consume(r.name, "", false, false, false, false, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	come := brokertest.Must(ch.Consume(r.name, "", false, false, false, false, nil))(r.t)
 	for range n {
 		d := <-come
 		delete(d.Headers, "x-delivery-count")
@@ -133,10 +130,7 @@ func TestImportStops(t *testing.T) {
 	r := newRig(t, nil)
 	line := func(id string) string {
 		m := Message{Properties: amqp.Delivery{MessageId: id, Body: []byte(id)}}
-		b, err := json.Marshal(m.Record())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := brokertest.Must(json.Marshal(m.Record()))(t)
 		return string(b) + "\n"
 	}
 	file := line("a") + "\n" + line("b") + "nonsense\n" + line("c")
@@ -151,10 +145,7 @@ func TestImportStops(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	big := Message{Properties: amqp.Delivery{Headers: amqp.Table{"big": strings.Repeat("x", 200_000)}}}
-	b, err := json.Marshal(big.Record())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := brokertest.Must(json.Marshal(big.Record()))(t)
 	if _, err := r.Import(t.Context(), bytes.NewReader(b), 0, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("%v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
 )
 
@@ -67,10 +68,7 @@ func TestConnect(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	d := Database{DSN: func() (string, error) { return db.DSN, nil }, Name: "the relay"}
-	conn, err := d.Connect(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := brokertest.Must(d.Connect(t.Context(), nil))(t)
 	defer Close(conn)
 	for setting, want := range map[string]string{
 		"statement_timeout": "30s", "lock_timeout": "10s", "idle_in_transaction_session_timeout": "3min", "application_name": "the relay",

@@ -104,17 +104,21 @@ func TestBrokerAway(t *testing.T) {
 	}
 }
 
-// TestAlarm: during a resource alarm of the broker rows stay, no transaction is held open, and afterwards all are sent.
+// TestAlarm: during a resource alarm of the broker rows stay, no transaction is held open, and afterwards all are sent. A
+// relay whose first message meets the alarm loses its connection over it (see Pipe.Try), again and again, and no row either.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
 	r := newRig(t)
 	relay, _ := r.start()
-	r.insert("before", 20)
+	r.insert("sent before, and larger than those during the alarm, which need not be tried", 20)
 	r.settled()
 	calm := node.Alarm()
 	r.insert("during", 200)
 	r.eventually("the relay waits, without a transaction", func() bool { return relay.o.Publisher.Blocked() && r.open() == "0" })
+	r.start()
+	r.eventually("the alarm has cost the other relay its connection", func() bool { return strings.Contains(r.log.String(), "try a message: not connected") })
+	r.eventually("the other relay gives its transaction up", func() bool { return r.open() == "0" })
 	if got := r.rows(`body LIKE 'during%' AND sent_at IS NOT NULL`); got != "0" {
 		t.Errorf("%s rows were sent during the alarm", got)
 	}
@@ -163,10 +167,7 @@ func TestNotUsable(t *testing.T) {
 	if n := brokertest.Ready(t, r.url, r.queue); n != 3 {
 		t.Errorf("%d messages, of which none could be marked", n-3)
 	}
-	u, err := url.Parse(role)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := brokertest.Must(url.Parse(role))(t)
 	r.db.Exec(`GRANT UPDATE (sent_at, send_after, attempts, last_error, quarantined_at) ON outbox TO "` + u.User.Username() + `"`)
 	r.settled()
 	if bodies := r.bodies(); len(bodies) != 4 || bodies["later"] != 1 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
 )
 
@@ -41,9 +42,7 @@ func bench(t *testing.T, r *rig) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { Close(s.conn) })
-	if err := s.open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, s.open(t.Context()))
 	return s
 }
 
@@ -52,9 +51,7 @@ func bench(t *testing.T, r *rig) *session {
 func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 	r.t.Helper()
 	rd := &round{}
-	if err := s.claim(r.t.Context(), rd); err != nil {
-		r.t.Fatal(err)
-	}
+	brokertest.OK(r.t, s.claim(r.t.Context(), rd))
 	var all []string
 	for i := range rd.rows {
 		x := &rd.rows[i]
@@ -67,9 +64,7 @@ func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 			}
 		}
 	}
-	if err := s.mark(r.t.Context(), rd); err != nil {
-		r.t.Fatal(err)
-	}
+	brokertest.OK(r.t, s.mark(r.t.Context(), rd))
 	if s.table.floored() {
 		s.floor.move(rd)
 	}
@@ -139,10 +134,8 @@ func (r *rig) usesIndex(s *session) {
 	r.t.Helper()
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		r.on(s.conn, "SET plan_cache_mode = "+mode)
-		rows, err := query(r.t.Context(), s.conn, fmt.Sprintf(`EXPLAIN EXECUTE %s(1, '{}', '%s', '%s', '{}')`, stmtClaimOn, s.floor.sendAfter, strings.ReplaceAll(s.floor.id, "'", "''")))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		explain := fmt.Sprintf(`EXPLAIN EXECUTE %s(1, '{}', '%s', '%s', '{}')`, stmtClaimOn, s.floor.sendAfter, strings.ReplaceAll(s.floor.id, "'", "''"))
+		rows := brokertest.Must(query(r.t.Context(), s.conn, explain))(r.t)
 		var plan strings.Builder
 		for _, row := range rows {
 			plan.Write(append(row[0], '\n'))

@@ -18,9 +18,7 @@ func TestLargeRows(t *testing.T) { // not parallel: it measures the heap of the 
 		t.Fatal(err)
 	}
 	r.declare(ch, "small", map[string]any{"x-max-length": int32(1)})
-	if err := ch.QueueBind("small", "#", r.exchange, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, ch.QueueBind("small", "#", r.exchange, false, nil))
 	r.db.Exec(`ALTER TABLE outbox ALTER COLUMN body SET STORAGE EXTERNAL`)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body) SELECT 'k', convert_to(repeat('0123456789abcdef', 65536), 'UTF8') FROM generate_series(1, 150)`)
 	runtime.GC()

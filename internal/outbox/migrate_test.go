@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
 )
 
@@ -23,10 +24,7 @@ func open(t testing.TB, db *postgrestest.Database) *pgconn.PgConn {
 func openAs(t testing.TB, dsn string) *pgconn.PgConn {
 	t.Helper()
 	d := Database{DSN: func() (string, error) { return dsn, nil }}
-	conn, err := d.Connect(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := brokertest.Must(d.Connect(t.Context(), nil))(t)
 	t.Cleanup(func() { Close(conn) })
 	return conn
 }
@@ -35,24 +33,15 @@ func openAs(t testing.TB, dsn string) *pgconn.PgConn {
 func migrate(t testing.TB, db *postgrestest.Database, n Names, notify bool) (*Table, *Migration) {
 	t.Helper()
 	conn := open(t, db)
-	m, err := Migrate(t.Context(), conn, n, notify, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := Look(t.Context(), conn, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := brokertest.Must(Migrate(t.Context(), conn, n, notify, nil))(t)
+	table := brokertest.Must(Look(t.Context(), conn, n))(t)
 	return table, m
 }
 
 // planned is what migrate would do, in one line for each statement.
 func planned(t testing.TB, db *postgrestest.Database, n Names, notify bool) (inside, outside []string) {
 	t.Helper()
-	m, err := PlanMigration(t.Context(), open(t, db), n, notify)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := brokertest.Must(PlanMigration(t.Context(), open(t, db), n, notify))(t)
 	return firstLines(m.Inside), firstLines(m.Outside)
 }
 
@@ -76,9 +65,7 @@ func TestMigrateCreates(t *testing.T) {
 	if !m.Create || m.Table.Schema != "public" || len(m.Outside) != 0 {
 		t.Errorf("migrated: %+v", m)
 	}
-	if err := table.Check(); err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, table.Check())
 	for _, c := range allColumns {
 		if !table.Has(c) {
 			t.Errorf("the table has no %s", c)
@@ -145,9 +132,7 @@ func TestMigrateAdopts(t *testing.T) {
 		t.Errorf("outside: %q", outside)
 	}
 	table, _ := migrate(t, db, n, true)
-	if err := table.Check(); err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, table.Check())
 	if v := db.Value(`SELECT count(*) FROM messages WHERE send_after <= now() AND attempts = 0 AND quarantined_at IS NULL`); v != "2" {
 		t.Errorf("%s of the rows are due", v)
 	}
@@ -229,25 +214,17 @@ func TestMigrateNotify(t *testing.T) {
 // listen returns a function that reports whether an empty notification came on the channel before the one called end.
 func listen(t testing.TB, db *postgrestest.Database, channel string) (*pgconn.PgConn, func() bool) {
 	t.Helper()
-	cfg, err := pgconn.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := brokertest.Must(pgconn.ParseConfig(db.DSN))(t)
 	var payloads []string
 	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { payloads = append(payloads, n.Payload) }
-	conn, err := pgconn.ConnectConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := brokertest.Must(pgconn.ConnectConfig(t.Context(), cfg))(t)
 	t.Cleanup(func() { Close(conn) })
 	on(t, conn, "LISTEN "+Quote(channel))
 	return conn, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for !slices.Contains(payloads, "end") {
-			if err := conn.WaitForNotification(ctx); err != nil {
-				t.Fatal(err)
-			}
+			brokertest.OK(t, conn.WaitForNotification(ctx))
 		}
 		return slices.Contains(payloads, "")
 	}
@@ -413,9 +390,7 @@ func TestMigrateBehindATransaction(t *testing.T) {
 	}
 	db.Exec(insertRow) // between two tries, or after one
 	on(t, holder, "COMMIT")
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, <-result)
 	if v := db.Value(`SELECT count(*) FROM outbox WHERE send_after IS NOT NULL`); v != "2" {
 		t.Errorf("%s rows", v)
 	}

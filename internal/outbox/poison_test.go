@@ -15,7 +15,7 @@ import (
 // reason, and the rows around it are sent, before and without waiting for it.
 func TestPoison(t *testing.T) {
 	t.Parallel()
-	brokertest.OwnNode(t).MaxSize(16 << 20)
+	brokertest.OwnNode(t).MaxSize(1 << 20)
 	r := newRig(t)
 	r.options.MaxAttempts = 2
 	user := brokertest.User(t, "word")
@@ -23,7 +23,7 @@ func TestPoison(t *testing.T) {
 	r.user = strings.Replace(r.url, "guest:guest", user+":word", 1)
 	type poison struct{ columns, values, says string }
 	kinds := []poison{
-		{"body", `convert_to(repeat('x', 20 * 1024 * 1024), 'UTF8')`, "larger than configured max size"},
+		{"body", `convert_to(repeat('x', 2 * 1024 * 1024), 'UTF8')`, "larger than configured max size"},
 		{"body, headers", `'x', jsonb_build_object('x-large', repeat('x', 200000))`, "do not fit one frame"},
 		{"body, headers", `'x', jsonb_build_object(repeat('n', 300), 1)`, "header name of 300 bytes"},
 		{"body, headers", `'x', '[1]'`, "not a JSON object"},

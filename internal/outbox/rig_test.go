@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,7 +26,7 @@ type rig struct {
 	exchange string
 	queue    string
 	options  Options
-	log      *journal
+	log      *brokertest.Log      // shown when the test fails
 	metrics  *prometheus.Registry // of the relay started last
 }
 
@@ -41,16 +40,12 @@ func newRig(t testing.TB) *rig {
 // bareRig has no table.
 func bareRig(t testing.TB, db *postgrestest.Database) *rig {
 	t.Helper()
-	r := &rig{t: t, db: db, url: brokertest.URL(t), exchange: "outbox", queue: "all", log: &journal{}}
+	r := &rig{t: t, db: db, url: brokertest.URL(t), exchange: "outbox", queue: "all", log: &brokertest.Log{}}
 	r.user = r.url
 	ch := brokertest.Channel(t, r.url)
-	if err := ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil))
 	r.declare(ch, r.queue, nil)
-	if err := ch.QueueBind(r.queue, "#", r.exchange, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, ch.QueueBind(r.queue, "#", r.exchange, false, nil))
 	r.options = Options{
 		Database: Database{DSN: func() (string, error) { return r.db.DSN, nil }, Name: "relay"},
 		Names:    ParseTable("outbox", nil), Exchange: r.exchange, Batch: 100, PollInterval: 100 * time.Millisecond, MaxAttempts: 3,
@@ -65,9 +60,7 @@ func bareRig(t testing.TB, db *postgrestest.Database) *rig {
 // declare makes a queue in the virtual host of this test.
 func (r *rig) declare(ch *amqp.Channel, name string, args amqp.Table) {
 	r.t.Helper()
-	if _, err := ch.QueueDeclare(name, true, false, false, false, args); err != nil {
-		r.t.Fatal(err)
-	}
+	brokertest.Must(ch.QueueDeclare(name, true, false, false, false, args))(r.t)
 }
 
 // start runs a relay until the test ends or stop is called.
@@ -123,27 +116,17 @@ func (r *rig) take() []amqp.Delivery {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
 	defer func() { _ = ch.Close() }()
-	q, err := ch.QueueDeclarePassive(r.queue, true, false, false, false, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	q := brokertest.Must(ch.QueueDeclarePassive(r.queue, true, false, false, false, nil))(r.t)
 	if q.Messages == 0 {
 		return nil
 	}
-	if err := ch.Qos(q.Messages, 0, false); err != nil {
-		r.t.Fatal(err)
-	}
-	came, err := ch.Consume(r.queue, "take", false, true, false, false, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	brokertest.OK(r.t, ch.Qos(q.Messages, 0, false))
+	came := brokertest.Must(ch.Consume(r.queue, "take", false, true, false, false, nil))(r.t)
 	all := make([]amqp.Delivery, q.Messages)
 	for i := range all {
 		all[i] = <-came
 	}
-	if err := errors.Join(ch.Cancel("take", false), all[len(all)-1].Ack(true)); err != nil {
-		r.t.Fatal(err)
-	}
+	brokertest.OK(r.t, errors.Join(ch.Cancel("take", false), all[len(all)-1].Ack(true)))
 	return all
 }
 
@@ -155,18 +138,6 @@ func (r *rig) bodies() map[string]int {
 		n[string(d.Body)]++
 	}
 	return n
-}
-
-// journal is the relays' log, shown when the test fails.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(b)
 }
 
 // insert commits rows with the bodies "NAME 1" to "NAME n".
@@ -215,10 +186,4 @@ func (r *rig) open() string {
 func (r *rig) rows(where string) string {
 	r.t.Helper()
 	return r.db.Value(`SELECT count(*) FROM outbox WHERE ` + where)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
 }

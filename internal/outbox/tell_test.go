@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
 )
 
@@ -68,10 +69,7 @@ func TestMetrics(t *testing.T) {
 // read returns the values of all metrics of the relay started last, those with a label by its value.
 func (r *rig) read() map[string]float64 {
 	r.t.Helper()
-	families, err := r.metrics.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	families := brokertest.Must(r.metrics.Gather())(r.t)
 	all := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -130,7 +128,7 @@ func TestEachErrorHasALine(t *testing.T) {
 		}
 	}
 	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange) SELECT n, 'nosuch ' || n, 'x', '' FROM generate_series(10, 39) n`)
-	r.log = &journal{}
+	r.log = &brokertest.Log{}
 	_, stop = r.start()
 	r.settled()
 	stop()

@@ -153,14 +153,7 @@ func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.insert("m", 2)
-	s := &session{r: New(r.options), conn: r.db.Conn()}
-	var err error
-	if s.table, err = Look(t.Context(), s.conn, r.options.Names); err != nil {
-		t.Fatal(err)
-	}
-	if err := prepare(t.Context(), s.conn, s.table); err != nil {
-		t.Fatal(err)
-	}
+	s := bench(t, r)
 	r.on(r.db.Conn(), `BEGIN; SELECT FROM outbox WHERE body = 'm 1' FOR UPDATE`)
 	r.on(s.conn, `BEGIN`)
 	rows := []*row{{id: "1", result: sent}, {id: "2", result: sent}}

@@ -21,10 +21,7 @@ func wakeRig(t *testing.T, relays int) (r *rig, comes func(body string)) {
 	for range relays {
 		r.connected()
 	}
-	came, err := brokertest.Channel(t, r.url).Consume(r.queue, "", true, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	came := brokertest.Must(brokertest.Channel(t, r.url).Consume(r.queue, "", true, false, false, false, nil))(t)
 	patience := time.NewTimer(time.Minute)
 	t.Cleanup(func() { patience.Stop() })
 	return r, func(body string) {
@@ -68,9 +65,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 					pause()
 					r.on(conn, `COMMIT`)
 				case 2:
-					if _, err := conn.CopyFrom(t.Context(), strings.NewReader("k\t"+body+"\n"), `COPY outbox (routing_key, body) FROM STDIN`); err != nil {
-						t.Fatal(err)
-					}
+					brokertest.Must(conn.CopyFrom(t.Context(), strings.NewReader("k\t"+body+"\n"), `COPY outbox (routing_key, body) FROM STDIN`))(t)
 				case 3:
 					r.on(conn, `BEGIN;`+insert+`ROLLBACK;`+insert)
 				default:
@@ -132,10 +127,7 @@ func TestNotifiesSleepersOnly(t *testing.T) {
 	app := r.db.Role("word", `GRANT INSERT ON outbox TO %s`)
 	insert := func() {
 		t.Helper()
-		conn, err := pgconn.Connect(t.Context(), app)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := brokertest.Must(pgconn.Connect(t.Context(), app))(t)
 		defer Close(conn)
 		r.on(conn, insertRow)
 	}

@@ -71,10 +71,7 @@ func newDatabase(t testing.TB, server string) *Database {
 // number of rows that the last one changed.
 func (d *Database) Exec(sql string, args ...any) int64 {
 	d.t.Helper()
-	results, err := d.run(sql, args)
-	if err != nil {
-		d.t.Fatalf("%s: %v", sql, err)
-	}
+	results := d.must(sql, args)
 	if len(results) == 0 {
 		return 0
 	}
@@ -94,10 +91,7 @@ func (d *Database) Fails(sql string, args ...any) error {
 // Query returns the rows of the last statement as text, with NULL for null.
 func (d *Database) Query(sql string, args ...any) [][]string {
 	d.t.Helper()
-	results, err := d.run(sql, args)
-	if err != nil {
-		d.t.Fatalf("%s: %v", sql, err)
-	}
+	results := d.must(sql, args)
 	var rows [][]string
 	for _, values := range results[len(results)-1].Rows {
 		row := make([]string, len(values))
@@ -147,6 +141,15 @@ func (d *Database) Role(word string, grants ...string) string {
 		d.Exec(fmt.Sprintf(g, quoted))
 	}
 	return with(d.t, d.DSN, func(u *url.URL) { u.User = url.UserPassword(name, word) })
+}
+
+func (d *Database) must(sql string, args []any) []*pgconn.Result {
+	d.t.Helper()
+	results, err := d.run(sql, args)
+	if err != nil {
+		d.t.Fatalf("%s: %v", sql, err)
+	}
+	return results
 }
 
 func (d *Database) run(sql string, args []any) ([]*pgconn.Result, error) {

@@ -177,10 +177,7 @@ func TestLargeBatch(t *testing.T) {
 			t.Fatalf("%d: %+v", i, one)
 		}
 	}
-	deliveries, err := r.ch.Consume(r.queue, "", true, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	deliveries := brokertest.Must(r.ch.Consume(r.queue, "", true, false, false, false, nil))(t)
 	for i := range n {
 		if d := <-deliveries; string(d.Body) != fmt.Sprintf(`{"n":%d}`, i) {
 			t.Fatalf("%d is %s", i, d.Body)

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
 // roundTrip sends bytes on a connection and reads one answer.
 func (r *rig) roundTrip(c net.Conn, request string) reply {
 	r.Helper()
-	if _, err := io.WriteString(c, request); err != nil {
-		r.Fatal(err)
-	}
+	brokertest.Must(io.WriteString(c, request))(r)
 	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	a, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {

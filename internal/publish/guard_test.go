@@ -75,9 +75,7 @@ func TestListenRefuses(t *testing.T) {
 func TestServeFails(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Addr: "127.0.0.1:0", Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json")})
-	if _, err := s.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(s.Listen())(t)
 	s.ln.Close()
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve publishing") {
 		t.Errorf("%v", err)

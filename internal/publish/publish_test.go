@@ -229,12 +229,8 @@ func TestUnroutable(t *testing.T) {
 	for range 3 {
 		r.want("no exchange", r.post("/publish/missing/k", "x"), http.StatusNotFound, unroutable, "no exchange '"+missing+"'")
 	}
-	if err := r.ch.ExchangeDeclare(missing, "fanout", false, true, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.ch.QueueBind(r.queue, "", missing, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, r.ch.ExchangeDeclare(missing, "fanout", false, true, false, false, nil))
+	brokertest.OK(t, r.ch.QueueBind(r.queue, "", missing, false, nil))
 	r.wantPublished("an exchange that is there now", r.post("/publish/missing/k", "x"))
 	r.wantPublished("the default exchange", r.post("/publish/direct/"+r.queue, "x"))
 	if n := r.metric("sidecar_publish_requests_total", "exchange", "missing", "result", "unroutable"); n != 3 {
@@ -395,16 +391,10 @@ func TestBusy(t *testing.T) {
 	}
 	big := hold(40 << 20)
 	brokertest.Eventually(t, 10*time.Second, "the first is read", func() bool { return r.metric("sidecar_publish_inflight") == 1 })
-	q, err := http.NewRequest(http.MethodPost, "http://"+r.addr+"/publish/default/k", io.LimitReader(zeros{}, 30<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := brokertest.Must(http.NewRequest(http.MethodPost, "http://"+r.addr+"/publish/default/k", io.LimitReader(zeros{}, 30<<20)))(t)
 	q.ContentLength = 30 << 20
 	q.Header.Set("Expect", "100-continue") // so that the answer comes instead of a reset
-	a, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}}).Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := brokertest.Must((&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}}).Do(q))(t)
 	b, _ := io.ReadAll(a.Body)
 	a.Body.Close()
 	r.want("too many bytes", reply{a, string(b)}, http.StatusServiceUnavailable, busy, "Too many")

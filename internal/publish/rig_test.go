@@ -38,7 +38,7 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 	r.exchange = brokertest.Name(tb, "x")
 	r.queue = brokertest.Queue(tb, r.url, brokertest.Name(tb, "q"), nil)
 	r.ch = brokertest.Channel(tb, r.url)
-	r.declare()
+	brokertest.OK(tb, r.ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil))
 	r.bind(r.queue, "#")
 	if via == "" {
 		via = r.url
@@ -56,10 +56,7 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 		change(&o)
 	}
 	r.server = New(o)
-	addr, err := r.server.Listen()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	addr := brokertest.Must(r.server.Listen())(tb)
 	r.addr = addr
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -82,19 +79,9 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 	return r
 }
 
-func (r *rig) declare() {
-	r.Helper()
-	if err := r.ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil); err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { _ = r.ch.ExchangeDelete(r.exchange, false, false) })
-}
-
 func (r *rig) bind(queue, key string) {
 	r.Helper()
-	if err := r.ch.QueueBind(queue, key, r.exchange, false, nil); err != nil {
-		r.Fatal(err)
-	}
+	brokertest.OK(r, r.ch.QueueBind(queue, key, r.exchange, false, nil))
 }
 
 // reply is an answer that was read to its end.
@@ -113,23 +100,14 @@ func (r *rig) post(path, body string, headers ...string) reply {
 
 func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	r.Helper()
-	q, err := http.NewRequest(method, "http://"+r.addr, body)
-	if err != nil {
-		r.Fatal(err)
-	}
+	q := brokertest.Must(http.NewRequest(method, "http://"+r.addr, body))(r)
 	q.URL = &url.URL{Scheme: "http", Host: r.addr, Opaque: path}
 	for i := 0; i < len(headers); i += 2 {
 		q.Header[headers[i]] = append(q.Header[headers[i]], headers[i+1])
 	}
-	a, err := client.Do(q)
-	if err != nil {
-		r.Fatal(err)
-	}
+	a := brokertest.Must(client.Do(q))(r)
 	defer a.Body.Close()
-	b, err := io.ReadAll(a.Body)
-	if err != nil {
-		r.Fatal(err)
-	}
+	b := brokertest.Must(io.ReadAll(a.Body))(r)
 	return reply{a, string(b)}
 }
 
@@ -140,10 +118,7 @@ func (r *rig) get() amqp.Delivery {
 
 func dial(tb testing.TB, addr string) net.Conn {
 	tb.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := brokertest.Must(net.Dial("tcp", addr))(tb)
 	tb.Cleanup(func() { c.Close() })
 	return c
 }

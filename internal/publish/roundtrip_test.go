@@ -13,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/message"
 )
@@ -25,10 +26,7 @@ func mirror(t testing.TB, read func(http.Header)) (post func(*message.Message)) 
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	t.Cleanup(srv.Close)
-	target, err := dispatch.New(dispatch.Options{URL: srv.URL, CloudEvents: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := brokertest.Must(dispatch.New(dispatch.Options{URL: srv.URL, CloudEvents: true}))(t)
 	t.Cleanup(target.Close)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

@@ -7,16 +7,14 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // build fails the test when the options are refused.
 func build(t testing.TB, o Options) *Plan {
 	t.Helper()
-	p, err := Build(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return brokertest.Must(Build(o))(t)
 }
 
 // TestFanoutToTheLetter spells the agreement out: other services declare the same objects, so one argument more or

@@ -16,21 +16,13 @@ func TestDefinitions(t *testing.T) {
 	plans := variants(t)
 	all := definitions{}
 	for _, p := range plans {
-		b, err := p.Definitions(brokertest.VhostName(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := brokertest.Must(p.Definitions(brokertest.VhostName(t)))(t)
 		var d definitions
-		if err := json.Unmarshal(b, &d); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.OK(t, json.Unmarshal(b, &d))
 		all.Exchanges, all.Queues = append(all.Exchanges, d.Exchanges...), append(all.Queues, d.Queues...)
 		all.Bindings = append(all.Bindings, d.Bindings...)
 	}
-	b, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := brokertest.Must(json.Marshal(all))(t)
 	brokertest.Eval(t, fmt.Sprintf(`rabbit_definitions:import_raw(base64:decode("%s"))`, base64.StdEncoding.EncodeToString(b)))
 	for name, p := range plans {
 		t.Run(name, func(t *testing.T) {

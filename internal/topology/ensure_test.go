@@ -81,21 +81,15 @@ func TestEnsure(t *testing.T) {
 			ch := channel(t, url)
 			for i := range p.Queues {
 				q := p.Queues[i].Name
-				if _, err := ch.QueueDelete(q, false, false, false); err != nil {
-					t.Fatal(err)
-				}
+				brokertest.Must(ch.QueueDelete(q, false, false, false))(t)
 				if atOnce(ModeVerify) {
 					t.Errorf("%s is gone and nobody noticed", q)
 				}
-				if _, err := ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-max-length": 1}); err != nil {
-					t.Fatal(err)
-				}
+				brokertest.Must(ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-max-length": 1}))(t)
 				if atOnce(ModeVerify) || atOnce(ModeDeclare) {
 					t.Errorf("%s is different and nobody noticed", q)
 				}
-				if _, err := ch.QueueDelete(q, false, false, false); err != nil {
-					t.Fatal(err)
-				}
+				brokertest.Must(ch.QueueDelete(q, false, false, false))(t)
 				if !atOnce(ModeDeclare) {
 					t.Errorf("%s is not declared again", q)
 				}
@@ -159,9 +153,7 @@ func TestOthersDeclareTheSame(t *testing.T) {
 			}
 			args[k] = v
 		}
-		if _, err := ch.QueueDeclare(p.Queues[i].Name, true, false, false, false, args); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.Must(ch.QueueDeclare(p.Queues[i].Name, true, false, false, false, args))(t)
 	}
 	fits(t, url, p, ModeDeclare)
 }
@@ -177,9 +169,7 @@ func TestEnsureRepairs(t *testing.T) {
 		"exchange": func() error { return ch.ExchangeDelete(w.Exchange, false, false) },
 	}
 	for name, do := range damage {
-		if err := do(); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.OK(t, do())
 		fits(t, url, p, ModeDeclare)
 		publish(t, url, w.Exchange, w.Key, amqp.Publishing{Body: []byte(name)})
 		if d := brokertest.Get(t, url, p.Queue, soon); string(d.Body) != name {
@@ -192,17 +182,13 @@ func TestEnsureRepairs(t *testing.T) {
 func remove(t testing.TB, ch *amqp.Channel, p *Plan) {
 	t.Helper()
 	for _, q := range p.Queues {
-		if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.Must(ch.QueueDelete(q.Name, false, false, false))(t)
 	}
 	for _, e := range p.Exchanges {
 		if strings.HasPrefix(e.Name, "amq.") {
 			continue
 		}
-		if err := ch.ExchangeDelete(e.Name, false, false); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.OK(t, ch.ExchangeDelete(e.Name, false, false))
 	}
 }
 
@@ -211,9 +197,7 @@ func TestExclusiveQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	p := build(t, Options{Service: "wms-cincout"})
-	if _, err := channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil))(t)
 	f := ensure(t, url, p, ModeVerify)
 	f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
 	if len(f) != 1 || f[0].Problem != ProblemRefused || !strings.Contains(f[0].Found, "405") {
@@ -246,9 +230,7 @@ func TestForeignExchange(t *testing.T) {
 			t.Errorf("said twice: %v", f)
 		}
 	}
-	if err := channel(t, url).ExchangeDeclare("foreign", "topic", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, channel(t, url).ExchangeDeclare("foreign", "topic", true, false, false, false, nil))
 	fits(t, url, p, ModeDeclare)
 	publish(t, url, "foreign", "k", amqp.Publishing{})
 }

@@ -39,14 +39,9 @@ func TestFrameSizeIsExact(t *testing.T) {
 	publish(t, url, "", queue, filled(DefaultFrameMax+forgiven))
 
 	conn := brokertest.Conn(t, url)
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := brokertest.Must(conn.Channel())(t)
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
-	if err := ch.Publish("", queue, true, false, filled(DefaultFrameMax+forgiven+1)); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.OK(t, ch.Publish("", queue, true, false, filled(DefaultFrameMax+forgiven+1)))
 	select {
 	case err := <-closed:
 		if err == nil || err.Code != amqp.FrameError {

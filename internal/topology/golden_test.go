@@ -11,6 +11,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -69,18 +71,12 @@ func TestGolden(t *testing.T) {
 	t.Parallel()
 	plans := goldens(t)
 	for name, p := range plans {
-		definitions, err := p.Definitions("/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		definitions := brokertest.Must(p.Definitions("/"))(t)
 		golden(t, name+".txt", p.Text())
 		golden(t, name+".mmd", p.Mermaid())
 		golden(t, name+".json", string(definitions))
 	}
-	files, err := os.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := brokertest.Must(os.ReadDir("testdata"))(t)
 	for _, f := range files {
 		if name := strings.TrimSuffix(f.Name(), filepath.Ext(f.Name())); !f.IsDir() && plans[name] == nil { // fuzz is one
 			t.Errorf("testdata/%s belongs to no plan", f.Name())
@@ -137,17 +133,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.OK(t, os.MkdirAll("testdata", 0o755))
+		brokertest.OK(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := brokertest.Must(os.ReadFile(path))(t)
 	if got != string(want) {
 		t.Errorf("%s differs (go test -update rewrites it):\n%s", name, got)
 	}

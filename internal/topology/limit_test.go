@@ -42,9 +42,7 @@ func TestKeeping(t *testing.T) {
 	ch := channel(t, url)
 	for _, c := range queues {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := ch.QueueDeclare(c.name, true, c.want.Vanishes, false, false, c.args); err != nil {
-				t.Fatal(err)
-			}
+			brokertest.Must(ch.QueueDeclare(c.name, true, c.want.Vanishes, false, false, c.args))(t)
 			n, err := Keeping(t.Context(), s, c.name)
 			if err != nil || n != c.want {
 				t.Errorf("%+v, %v; want %+v", n, err, c.want)

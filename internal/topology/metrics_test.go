@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/brokertest"
 )
 
 // TestDepthsHaveNoGap: a scrape between two looks, or in the middle of one, sees every queue that is there.
@@ -45,10 +47,7 @@ func TestMaxRetries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := build(t, Options{Service: "wms-cincout"})
 	newMetrics(registry, p)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := brokertest.Must(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() != "sidecar_max_retries" {
 			continue

@@ -75,44 +75,32 @@ func TestParkedMessage(t *testing.T) {
 	}
 }
 
-func TestParkedFirstDelivery(t *testing.T) {
+// TestParkedHeaders: a first delivery has no more than its own headers and ours; a broken x-death, which would take down the
+// queue of whoever rejects the parked message next, is left out; what a retry by publish took off stays known.
+func TestParkedHeaders(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
-	h := p.Settlement(arrived(nil), verdict(message.Park, message.ReasonParkStatus)).Publish.Msg.Headers
-	want := amqp.Table{
-		"x-a": "1", "x-original-queue": "wms.queue.wms-cincout", "x-original-exchange": "wms.main-exchange", "x-original-routing-key": "rk",
-		"x-final-status-code": int32(503), "x-final-retry-count": int32(0), "x-final-reason": "park_status",
-	}
-	if !reflect.DeepEqual(h, want) {
-		t.Errorf("got %v\nwant %v", h, want)
-	}
-}
-
-// TestParkedMalformedDeath: a broken x-death would take down the queue of whoever rejects the parked message next.
-func TestParkedMalformedDeath(t *testing.T) {
-	t.Parallel()
-	p := build(t, Options{Service: "wms-cincout"})
-	m := arrived(func(m *message.Message) {
-		m.Malformed, m.Headers["x-death"], m.Headers["x-last-death-queue"] = true, "zzz", int32(1)
-	})
-	h := p.Settlement(m, verdict(message.Park, message.ReasonMaxRetries)).Publish.Msg.Headers
-	for _, key := range []string{"x-death", "x-last-death-queue"} {
-		if _, there := h[key]; there {
-			t.Errorf("%s is still there", key)
+	for name, c := range map[string]struct {
+		change func(*message.Message)
+		more   amqp.Table
+	}{
+		"first delivery": {nil, nil},
+		"broken x-death": {func(m *message.Message) {
+			m.Malformed, m.Headers["x-death"], m.Headers["x-last-death-queue"] = true, "zzz", int32(1)
+		}, nil},
+		"retried by publish": {func(m *message.Message) {
+			m.Headers["x-original-expiration"], m.Headers["x-original-cc"] = "60000", []any{"elsewhere"}
+		}, amqp.Table{"x-original-expiration": "60000", "x-original-cc": []any{"elsewhere"}}},
+	} {
+		want := amqp.Table{
+			"x-a": "1", "x-original-queue": "wms.queue.wms-cincout", "x-original-exchange": "wms.main-exchange", "x-original-routing-key": "rk",
+			"x-final-status-code": int32(503), "x-final-retry-count": int32(0), "x-final-reason": "park_status",
 		}
-	}
-}
-
-// TestEarlierRepublishIsRemembered: what a retry by publish took off stays known until the message is parked.
-func TestEarlierRepublishIsRemembered(t *testing.T) {
-	t.Parallel()
-	p := build(t, Options{Service: "wms-cincout"})
-	m := arrived(func(m *message.Message) {
-		m.Headers["x-original-expiration"], m.Headers["x-original-cc"] = "60000", []any{"elsewhere"}
-	})
-	h := p.Settlement(m, verdict(message.Park, message.ReasonMaxRetries)).Publish.Msg.Headers
-	if h["x-original-expiration"] != "60000" || !reflect.DeepEqual(h["x-original-cc"], []any{"elsewhere"}) {
-		t.Errorf("%v", h)
+		maps.Copy(want, c.more)
+		h := p.Settlement(arrived(c.change), verdict(message.Park, message.ReasonParkStatus)).Publish.Msg.Headers
+		if !reflect.DeepEqual(h, want) {
+			t.Errorf("%s: got %v\nwant %v", name, h, want)
+		}
 	}
 }
 

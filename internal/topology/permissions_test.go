@@ -2,7 +2,6 @@ package topology
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +12,14 @@ import (
 // TestPermissionsAreEnough: a user with exactly what Permissions says can do all that its mode needs.
 func TestPermissionsAreEnough(t *testing.T) {
 	t.Parallel()
-	with := oneUser(t)
+	brokertest.URL(t) // one virtual host for all: no two plans share a name
 	for name, p := range variants(t) {
 		if strings.HasSuffix(name, "quorum") { // the names are what counts
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			with := oneUser(t)
 			for _, mode := range []Mode{ModeDeclare, ModeVerify, ModeNone} {
 				u := with(p.Permissions(mode))
 				fits(t, u, p, mode)
@@ -81,6 +82,7 @@ func TestPermissionsMissing(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			u := oneUser(t)(c.permissions)
 			got := ensure(t, u, c.p, c.mode)
 			want := c.want
@@ -122,8 +124,6 @@ func atLeast43(t testing.TB) bool {
 // TestPreflight takes one right at a time, before and after the objects are there, and leaves nothing behind.
 func TestPreflight(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	with := oneUser(t)
 	const all, none = ".*", "^$"
 	for _, c := range []struct {
 		name        string
@@ -157,40 +157,32 @@ func TestPreflight(t *testing.T) {
 			`publishing to exchange "wms.retry-exchange.wms-cincout": write on "wms.retry-exchange.wms-cincout"`,
 		}, nil},
 	} {
-		p := build(t, Options{Service: "wms-cincout"})
-		u := with(c.permissions)
-		for _, there := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, objects there %t", c.name, there), func(t *testing.T) {
-				ch := channel(t, url)
-				if there {
-					fits(t, url, p, ModeDeclare)
-				}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url, p := brokertest.URL(t), build(t, Options{Service: "wms-cincout"})
+			u := oneUser(t)(c.permissions)
+			preflight := func(want []string) {
+				t.Helper()
 				got, err := Preflight(context.Background(), session(t, u), p, c.mode)
-				want := c.want
-				if !there {
-					want = slices.Concat(want, c.absent)
-				}
 				if err != nil {
 					t.Error(err)
 				}
 				lacks(t, got, want)
-				for _, q := range p.Queues {
-					if there {
-						if n := brokertest.Ready(t, url, q.Name); n != 0 {
-							t.Errorf("%d messages in %s", n, q.Name)
-						}
-						if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
-							t.Error(err)
-						}
-					} else if _, err := channel(t, url).QueueDeclarePassive(q.Name, true, false, false, false, nil); err == nil {
-						t.Errorf("%s was declared", q.Name)
-					}
+			}
+			preflight(slices.Concat(c.want, c.absent))
+			for _, q := range p.Queues {
+				if brokertest.Ready(t, url, q.Name) >= 0 {
+					t.Errorf("%s was declared", q.Name)
 				}
-				for _, x := range p.Exchanges {
-					_ = channel(t, url).ExchangeDelete(x.Name, false, false)
+			}
+			fits(t, url, p, ModeDeclare)
+			preflight(c.want)
+			for _, q := range p.Queues {
+				if n := brokertest.Ready(t, url, q.Name); n != 0 {
+					t.Errorf("%d messages in %s", n, q.Name)
 				}
-			})
-		}
+			}
+		})
 	}
 }
 

@@ -63,10 +63,7 @@ func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	calm := node.Alarm()
-	check, err := NewPublishCheck(t.Context(), s, p, ModeDeclare)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := brokertest.Must(NewPublishCheck(t.Context(), s, p, ModeDeclare))(t)
 	answered := make(chan error, 1)
 	go func() {
 		findings, err := check.Run(t.Context())
@@ -82,9 +79,7 @@ func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
 	case <-time.After(1200 * time.Millisecond): // longer than any call may take
 	}
 	calm()
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, <-answered)
 	if err := s.Err(); err != nil {
 		t.Errorf("the connection ended: %v", err)
 	}
@@ -100,10 +95,7 @@ func TestPublishCheckEndsWithItsConnection(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := session(t, brokertest.URL(t))
-		check, err := NewPublishCheck(ctx, s, p, ModeDeclare)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := brokertest.Must(NewPublishCheck(ctx, s, p, ModeDeclare))(t)
 		end(s, cancel)
 		if _, err := check.Run(ctx); err == nil {
 			t.Errorf("%s: no error", name)

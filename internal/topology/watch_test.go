@@ -33,12 +33,8 @@ func TestDepths(t *testing.T) {
 	if err != nil || missing != nil || !reflect.DeepEqual(depths, want) {
 		t.Errorf("%v, %v, %v", depths, missing, err)
 	}
-	if _, err := ch.QueueDelete(p.Waits[0].Queue, false, false, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.ExchangeDelete(p.Waits[0].Exchange, false, false); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(ch.QueueDelete(p.Waits[0].Queue, false, false, false))(t)
+	brokertest.OK(t, ch.ExchangeDelete(p.Waits[0].Exchange, false, false))
 	depths, missing, err = Depths(context.Background(), session(t, url), p)
 	if err != nil || len(depths) != 2 || len(missing) != 2 {
 		t.Fatalf("%v, %v, %v", depths, missing, err)
@@ -75,9 +71,7 @@ func TestWatch(t *testing.T) {
 	}) {
 		t.Errorf("metrics %v", got)
 	}
-	if _, err := channel(t, url).QueueDelete(p.Waits[0].Queue, false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Must(channel(t, url).QueueDelete(p.Waits[0].Queue, false, false, false))(t)
 	for f := range reports {
 		if len(f) == 1 && strings.Contains(f[0].Object, p.Waits[0].Queue) {
 			break
@@ -142,9 +136,7 @@ func TestWatchOnRequest(t *testing.T) {
 		t.Errorf("%v", d)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	brokertest.OK(t, <-ended)
 	if d := w.Depths(); d != nil {
 		t.Errorf("nobody watches any more, and yet: %v", d)
 	}
@@ -168,10 +160,7 @@ func TestWatchEndsWithItsSession(t *testing.T) {
 
 func gauges(t testing.TB, r *prometheus.Registry) map[string]float64 {
 	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := brokertest.Must(r.Gather())(t)
 	got := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() == "sidecar_max_retries" {
