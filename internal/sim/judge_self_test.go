@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sidecar/internal/sim/model"
+	"sidecar/internal/testkit/judge"
 )
 
 // TestJudgeSeesWhatIsWrong falsifies the ledger of a run in which all was right, in one place each time.
@@ -22,6 +23,8 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		"gone without a yes":     {"I2", func(l *ledger, id, _ string) { lastOf(l, id).step.status = 500 }},
 		"not in the DLQ":         {"I2", func(l *ledger, _, id string) { l.parked = without(l.parked, id) }},
 		"nobody's":               {"I3", func(l *ledger, _, _ string) { l.odd("I3 message %q is nobody's", "x") }},
+		"parked, and not sent":   {"I3", func(l *ledger, _, _ string) { l.parked = append(l.parked, model.Message{}) }},
+		"another retry count":    {"I5", func(l *ledger, _, id string) { l.receipts[id][0].retries++ }},
 		"another body":           {"I3", func(l *ledger, _, id string) { parcelOf(l, id).Body = []byte("other") }},
 		"wrong status":           {"I4", func(l *ledger, _, id string) { parcelOf(l, id).Headers["x-final-status-code"] = int32(1) }},
 		"status of another type": {"I4", func(l *ledger, _, id string) { parcelOf(l, id).Headers["x-final-status-code"] = "500" }},
@@ -58,7 +61,7 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := calm(t, func(s *settings) bool { return s.prefetch > 1 })
 				l := run(s, bug{}, silent)
-				test.falsify(l, ended(t, s, accepted), ended(t, s, failed))
+				test.falsify(l, ended(t, s, judge.Accepted), ended(t, s, judge.Failed))
 				wants(t, l.judge(s).lines, test.invariant)
 			})
 		})
@@ -67,7 +70,8 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := calm(t, func(s *settings) bool { return s.prefetch == 1 && len(s.messages) > 1 })
 			l := run(s, bug{}, silent)
-			l.first[0], l.first[1] = l.first[1], l.first[0]
+			first, second := l.order[0], l.order[1]
+			l.receipts[first], l.receipts[second] = l.receipts[second], l.receipts[first]
 			wants(t, l.judge(s).lines, "I8")
 		})
 	})
@@ -80,7 +84,7 @@ func calm(t *testing.T, suits func(*settings) bool) *settings {
 		if len(s.faults) > 0 || !suits(s) {
 			continue
 		}
-		if s.prefetch == 1 || find(s, accepted) != nil && find(s, failed) != nil {
+		if s.prefetch == 1 || find(s, judge.Accepted) != nil && find(s, judge.Failed) != nil {
 			return s
 		}
 	}
@@ -89,17 +93,17 @@ func calm(t *testing.T, suits func(*settings) bool) *settings {
 }
 
 // find is a message with a plain way to its end: by statuses alone.
-func find(s *settings, end kind) *parcel {
+func find(s *settings, end judge.Kind) *parcel {
 	for _, p := range s.messages {
 		f := p.fate(s.plan.MaxRetries)
-		if f.end == end && f.last.status >= 200 && f.last.disposition == 0 && (end == accepted) == (f.attempts == 1) {
+		if f.end == end && f.last.status >= 200 && f.last.disposition == 0 && (end == judge.Accepted) == (f.attempts == 1) {
 			return p
 		}
 	}
 	return nil
 }
 
-func ended(t *testing.T, s *settings, end kind) string {
+func ended(t *testing.T, s *settings, end judge.Kind) string {
 	p := find(s, end)
 	if p == nil {
 		t.Fatalf("seed %d has no message that ends as %d", s.seed, end)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sidecar/internal/sim/model"
+	"sidecar/internal/testkit/judge"
 )
 
 // ledger is what everybody but the sidecar has seen: all that is judged.
@@ -15,7 +16,6 @@ type ledger struct {
 	sent     map[string]time.Time // the broker has them
 	order    []string             // in which they were sent
 	receipts map[string][]*receipt
-	first    []string // ids in the order of their first receipts
 	strange  []string // what was seen to be wrong at once, with its invariant
 	parked   []model.Message
 	struck   []*fault // the faults that happened
@@ -56,9 +56,6 @@ func (l *ledger) receive(id string, retries int, stale bool) *receipt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &receipt{at: time.Now(), retries: retries, stale: stale}
-	if len(l.receipts[id]) == 0 {
-		l.first = append(l.first, id)
-	}
 	l.receipts[id] = append(l.receipts[id], r)
 	return r
 }
@@ -79,7 +76,7 @@ func (l *ledger) attempts(id string) int {
 func (l *ledger) answer(r *receipt, s step, killed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.done, r.step, r.answered, r.killed = time.Now(), s, s.kind() != nothing, killed
+	r.done, r.step, r.answered, r.killed = time.Now(), s, s.kind() != judge.Nothing, killed
 }
 
 func (l *ledger) odd(format string, args ...any) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/judge"
 )
 
 // parcel is one message and what the app does with it, attempt by attempt; the last step repeats.
@@ -27,45 +28,33 @@ type step struct {
 	takes       time.Duration
 }
 
-// kind is what an attempt means for the message.
-type kind int
-
-const (
-	accepted  kind = iota // acked
-	failed                // counted: a retry, or at the last attempt a park
-	notYet                // requeued, not counted; at the last attempt a park
-	unwanted              // parked at once
-	discarded             // acked without having been taken
-	nothing               // no attempt: the app was not there, or the sidecar stopped
-)
-
 // kind judges a step without asking the code under test.
-func (s step) kind() kind {
+func (s step) kind() judge.Kind {
 	switch s.disposition {
 	case message.DispositionAck:
-		return accepted
+		return judge.Accepted
 	case message.DispositionRetry:
-		return failed
+		return judge.Failed
 	case message.DispositionRequeue:
-		return notYet
+		return judge.NotYet
 	case message.DispositionPark:
-		return unwanted
+		return judge.Unwanted
 	case message.DispositionDiscard:
-		return discarded
+		return judge.Discarded
 	}
 	switch {
 	case s.failure == message.FailureRefused || s.failure == message.FailureInterrupted:
-		return nothing
+		return judge.Nothing
 	case s.failure != message.FailureNone:
-		return failed
+		return judge.Failed
 	case s.status >= 200 && s.status < 300:
-		return accepted
+		return judge.Accepted
 	case s.status == 425:
-		return notYet
+		return judge.NotYet
 	case s.status == 422:
-		return unwanted
+		return judge.Unwanted
 	}
-	return failed
+	return judge.Failed
 }
 
 var badStatuses = []int{500, 502, 503, 404, 409, 429, 302, 418, 999, 100}
@@ -126,8 +115,8 @@ func (p *parcel) step(n int) step { return p.steps[min(n, len(p.steps)-1)] }
 // fate is how a message has to end when nothing goes wrong.
 type fate struct {
 	attempts int
-	end      kind // accepted, unwanted or discarded; failed = parked for its retries
-	retries  int  // counted before the last attempt
+	end      judge.Kind // accepted, judge.Unwanted or discarded; failed = parked for its retries
+	retries  int        // counted before the last attempt
 	last     step
 }
 
@@ -137,15 +126,15 @@ func (p *parcel) fate(retries int) fate {
 		f.last = p.step(f.attempts)
 		f.attempts++
 		switch k := f.last.kind(); k {
-		case accepted, unwanted, discarded:
+		case judge.Accepted, judge.Unwanted, judge.Discarded:
 			f.end = k
 			return f
-		case failed, notYet:
+		case judge.Failed, judge.NotYet:
 			if f.retries >= retries {
-				f.end = failed
+				f.end = judge.Failed
 				return f
 			}
-			if k == failed {
+			if k == judge.Failed {
 				f.retries++
 			}
 		}

@@ -2,80 +2,54 @@ package sim
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"slices"
 
 	"sidecar/internal/message"
 	"sidecar/internal/sim/model"
+	"sidecar/internal/testkit/judge"
 )
 
-// park judges one message of the dead-letter queue.
-func (j *judgement) park(p *parcel, m model.Message, receipts []*receipt) {
-	wrong := func(what string, got any) { j.say("I4 %s: %s %v: %s", p.id, what, got, j.story(p.id)) }
-	if sha256.Sum256(m.Body) != p.sum || m.Headers["mine"] != p.id {
-		j.say("I3 %s is parked with another body or header", p.id)
+// record returns what is known of a message, except for where it was parked.
+func (j *judgement) record(p *parcel) *judge.Message {
+	m := &judge.Message{Name: fmt.Sprintf("%s (%s)", p.id, j.story(p.id)), Sum: string(p.sum[:]), Mark: p.id, Confirmed: true}
+	for _, r := range j.receipts[p.id] {
+		k := judge.Nothing
+		if r.answered {
+			k = r.step.kind()
+		}
+		m.Receipts = append(m.Receipts, judge.Receipt{At: r.at.UnixNano(), Attempt: r.retries + 1, Count: r.retries,
+			Status: r.step.status, Kind: k, MayEnd: k.Ends(), Mark: p.id}) // the app compares body and header itself
 	}
-	if m.Headers["x-original-queue"] != j.s.plan.Queue {
-		wrong("x-original-queue", m.Headers["x-original-queue"])
-	}
-	if m.DeliveryMode != 2 || m.Expiration != "" {
-		wrong("delivery mode or expiration", m.DeliveryMode)
-	}
-	if len(receipts) == 0 {
-		wrong("parked without an attempt", "")
-		return
-	}
-	if j.exact && !causedBy(m, receipts[len(receipts)-1]) {
-		wrong("the last attempt is not why", m.Headers)
-	}
-	if !slices.ContainsFunc(receipts, func(r *receipt) bool { return r.answered && causedBy(m, r) }) {
-		wrong("no attempt is why", m.Headers)
-	}
-	j.reason(p, m, receipts, wrong)
+	return m
 }
 
-// reason judges why a message was parked, and how often it had been tried.
-func (j *judgement) reason(p *parcel, m model.Message, receipts []*receipt, wrong func(string, any)) {
-	retries, ok := m.Headers["x-final-retry-count"].(int32)
-	if !ok {
-		wrong("x-final-retry-count", m.Headers["x-final-retry-count"])
+func parked(m model.Message) *judge.Parked {
+	sum := sha256.Sum256(m.Body)
+	p := &judge.Parked{Sum: string(sum[:]), Persistent: m.DeliveryMode == 2, Expiration: m.Expiration, Headers: map[string]string{}, Types: map[string]string{}}
+	for k, v := range m.Headers {
+		p.Headers[k], p.Types[k] = fmt.Sprint(v), fmt.Sprintf("%T", v)
 	}
-	failures, killed := 0, false
-	for _, r := range receipts {
-		if r.answered && r.step.kind() == failed {
-			failures++
-		}
-		killed = killed || r.killed
-	}
-	want := p.fate(j.s.plan.MaxRetries)
-	switch m.Headers["x-final-reason"] {
-	case "max_retries":
-		if want.end != failed && !killed {
-			j.say("I7 %s is parked, and does not always fail: %s", p.id, j.story(p.id))
-		}
-		if int(retries) != j.s.plan.MaxRetries {
-			wrong("x-final-retry-count", retries)
-		}
-		if failures < j.s.plan.MaxRetries {
-			j.say("I7 %s is parked after %d failures of %d: %s", p.id, failures, j.s.plan.MaxRetries, j.story(p.id))
-		}
-	case "park_status", "disposition":
-		if want.end != unwanted {
-			j.say("I7 %s is parked, and nobody asked for it: %s", p.id, j.story(p.id))
-		}
-		if !killed && int(retries) > want.retries || j.exact && !killed && int(retries) != want.retries {
-			wrong("x-final-retry-count", retries)
-		}
-	default:
-		wrong("x-final-reason", m.Headers["x-final-reason"])
-	}
+	return p
 }
 
-// causedBy reports whether the headers of a parked message tell of an attempt.
-func causedBy(m model.Message, r *receipt) bool {
-	code, hasCode := m.Headers["x-final-status-code"].(int32)
-	text, hasText := m.Headers["x-final-error"].(string)
-	if r.step.failure != message.FailureNone {
-		return !hasCode && hasText && len(text) > 0 && len(text) <= 1024
+// rightlyParked judges what is in the dead-letter queue, also for another reason than too many failures.
+func (j *judgement) rightlyParked(m *judge.Message, want fate, receipts []*receipt, killed bool) {
+	unanswered := slices.ContainsFunc(receipts, func(r *receipt) bool { return r.answered && r.step.failure != message.FailureNone })
+	j.Parked(m, 0, unanswered, func(p *judge.Parked, retries int) {
+		if reason := p.Headers["x-final-reason"]; reason != "park_status" && reason != "disposition" {
+			j.violated("I4", "x-final-reason %q: %s", reason, m.Name)
+		}
+		if want.end != judge.Unwanted {
+			j.violated("I7", "parked, and the app did not ask for it: %s", m.Name)
+		}
+		if !killed && (retries > want.retries || j.exact && retries != want.retries) {
+			j.violated("I4", "x-final-retry-count %d: %s", retries, m.Name)
+		}
+	})
+	for _, p := range m.Parked {
+		if n := len(m.Receipts); j.exact && n > 0 && !p.Because(&m.Receipts[n-1]) {
+			j.violated("I4", "the last attempt is not why, headers %v: %s", p.Headers, m.Name)
+		}
 	}
-	return hasCode && !hasText && int(code) == r.step.status
 }

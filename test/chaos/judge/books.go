@@ -4,10 +4,12 @@ package judge
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	kit "sidecar/internal/testkit/judge"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 )
@@ -31,31 +33,14 @@ const (
 // margin is how long after a fault its effects may show: the time of an answer, of a settlement, of a redelivery.
 const margin = int64(2 * time.Second)
 
-// receipt is one request and its answer.
-type receipt struct {
-	at, answered int64
-	begun        int64 // the answer: nobody can have seen it earlier
-	attempt      int
-	count        int
-	status       int // 0: nobody knows
-	failed       bool
-	sum, mark    string
-	odd          string
-}
-
 // success is an answer of 2xx.
 func success(status int) bool { return status >= 200 && status <= 299 }
 
-// clean reports whether the sidecar was told of success.
-func (r *receipt) clean() bool { return success(r.status) && !r.failed }
-
 // message is all that is known of one.
 type message struct {
-	pub      *ledger.Published // nil: nobody published it
+	kit.Message
+	pub      *ledger.Published // nil: it was not published
 	plan     plan.Plan
-	receipts []receipt
-	parked   []*ledger.Parked
-	residual int
 	redriven []int64
 	unsure   bool // of a redrive nobody knows whether it happened
 
@@ -69,24 +54,13 @@ type message struct {
 func (m *message) life() (from, to int64) {
 	from = m.pub.Sent
 	to = m.pub.Done
-	for i := range m.receipts {
-		to = max(to, m.receipts[i].at, m.receipts[i].answered)
+	for i := range m.Receipts {
+		to = max(to, m.Receipts[i].At, m.Receipts[i].Done)
 	}
 	if m.stored != nil {
 		to = max(to, m.stored.SentAt)
 	}
 	return from, to
-}
-
-// succeeded reports whether the sidecar may have been told of success. An app that was killed left an answer out of its
-// ledger; what it was is in the plan.
-func (m *message) succeeded() bool {
-	for i := range m.receipts {
-		if s := m.receipts[i].status; success(s) || s == 0 && success(m.plan.Answer(i+1).Status) {
-			return true
-		}
-	}
-	return false
 }
 
 // books are the ledgers of a run, by message.
@@ -120,9 +94,22 @@ func open(dir string) (*books, error) {
 		}
 	}
 	for i := range b.messages {
-		slices.SortFunc(b.messages[i].receipts, func(x, y receipt) int { return cmp.Compare(x.at, y.at) })
+		b.messages[i].complete()
 	}
 	return b, nil
+}
+
+// complete is called when all is read. An app that was killed left an answer out of its ledger; what it was is in the plan.
+func (m *message) complete() {
+	slices.SortFunc(m.Receipts, func(x, y kit.Receipt) int { return cmp.Compare(x.At, y.At) })
+	for i := range m.Receipts {
+		r := &m.Receipts[i]
+		r.MayEnd = success(r.Status) || r.Status == 0 && success(m.plan.Answer(i+1).Status)
+	}
+	if p := m.pub; p != nil {
+		m.Name = fmt.Sprintf("message %d (%s)", p.Seq, m.plan)
+		m.Sum, m.Mark, m.Confirmed, m.Fails = p.Sum, plan.Mark(p.ID), p.Result == ledger.Confirmed, m.plan.Kind == plan.Never
+	}
 }
 
 // of finds the message of a record; nil, and a note, when it is none of the run's.
@@ -149,11 +136,14 @@ func (b *books) published(dir string) error {
 		if m == nil {
 			return nil
 		}
-		var err error
-		m.pub = p
-		m.plan, err = plan.Parse(p.Plan)
-		return err
+		return m.publish(p)
 	})
+}
+
+func (m *message) publish(p *ledger.Published) (err error) {
+	m.pub = p
+	m.plan, err = plan.Parse(p.Plan)
+	return err
 }
 
 func (b *books) received(dir string) error {
@@ -179,17 +169,24 @@ func (b *books) received(dir string) error {
 
 func (b *books) receipt(begun, answered *ledger.Receipt) {
 	if m := b.of(begun.Seq, begun.ID); m != nil {
-		m.receipts = append(m.receipts, receipt{
-			at: begun.At, answered: answered.At, begun: answered.Begun, attempt: begun.Attempt, count: begun.Count, status: answered.Status,
-			failed: answered.Error != "", sum: begun.Sum, mark: begun.Mark, odd: begun.Odd,
-		})
+		r := kit.Receipt{
+			At: begun.At, Begun: answered.Begun, Done: answered.At, Attempt: begun.Attempt, Count: begun.Count, Status: answered.Status,
+			Sum: begun.Sum, Mark: begun.Mark, Odd: begun.Odd, Kind: kit.Failed,
+		}
+		switch {
+		case r.Status == 425:
+			r.Kind = kit.NotYet
+		case success(r.Status) && answered.Error == "":
+			r.Kind = kit.Accepted
+		}
+		m.Receipts = append(m.Receipts, r)
 	}
 }
 
 func (b *books) drained(dir string) error {
 	err := ledger.Each(dir, ledger.ParkedFile, func(p *ledger.Parked) error {
 		if m := b.of(p.Seq, p.ID); m != nil {
-			m.parked = append(m.parked, p)
+			m.Parked = append(m.Parked, p)
 		}
 		return nil
 	})
@@ -198,7 +195,7 @@ func (b *books) drained(dir string) error {
 	}
 	return ledger.Each(dir, ledger.ResidualFile, func(p *ledger.Parked) error {
 		if m := b.of(p.Seq, p.ID); m != nil {
-			m.residual++
+			m.Queued++
 		}
 		return nil
 	})
@@ -219,30 +216,20 @@ func (b *books) moved(dir string) error {
 }
 
 func (b *books) others(dir string) error {
-	collect := func(err error, next func() error) error {
-		if err != nil {
-			return err
-		}
-		return next()
-	}
-	err := ledger.Each(dir, ledger.FaultFile, func(f *ledger.Fault) error { b.faults = append(b.faults, *f); return nil })
-	err = collect(err, func() error {
-		return ledger.Each(dir, ledger.PhaseFile, func(p *ledger.Phase) error {
+	return errors.Join(
+		collect(dir, ledger.FaultFile, &b.faults), collect(dir, ledger.ProbeFile, &b.probes), collect(dir, ledger.ExitFile, &b.exits),
+		collect(dir, ledger.ResourceFile, &b.resources),
+		ledger.Each(dir, ledger.PhaseFile, func(p *ledger.Phase) error {
 			if p.Name == ledger.Storm {
 				b.stormAt = p.At
 			}
 			return nil
-		})
-	})
-	err = collect(err, func() error {
-		return ledger.Each(dir, ledger.ProbeFile, func(p *ledger.Probe) error { b.probes = append(b.probes, *p); return nil })
-	})
-	err = collect(err, func() error {
-		return ledger.Each(dir, ledger.ExitFile, func(e *ledger.Exit) error { b.exits = append(b.exits, *e); return nil })
-	})
-	return collect(err, func() error {
-		return ledger.Each(dir, ledger.ResourceFile, func(r *ledger.Resources) error { b.resources = append(b.resources, *r); return nil })
-	})
+		}),
+	)
+}
+
+func collect[T any](dir, name string, all *[]T) error {
+	return ledger.Each(dir, name, func(r *T) error { *all = append(*all, *r); return nil })
 }
 
 // during returns the faults of some classes whose window, and the margin after it, overlaps a time.

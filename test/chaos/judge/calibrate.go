@@ -20,7 +20,7 @@ func (j *judge) groups(kind plan.Kind) []group {
 	inside := false
 	for i := range j.messages {
 		m := &j.messages[i]
-		is := m.pub != nil && m.plan.Kind == kind && len(m.receipts) > 0
+		is := m.pub != nil && m.plan.Kind == kind && len(m.Receipts) > 0
 		switch {
 		case is && inside:
 			all[len(all)-1] = append(all[len(all)-1], m)
@@ -36,11 +36,11 @@ func (j *judge) groups(kind plan.Kind) []group {
 // requests at once than allowed.
 func (j *judge) keepsUp() {
 	for _, g := range j.groups(plan.Slow) {
-		from, to := g[0].receipts[0].at, int64(0)
+		from, to := g[0].Receipts[0].At, int64(0)
 		var begun []int64
 		for _, m := range g {
-			from, to = min(from, m.receipts[0].at), max(to, m.receipts[len(m.receipts)-1].answered)
-			begun = append(begun, m.receipts[0].at)
+			from, to = min(from, m.Receipts[0].At), max(to, m.Receipts[len(m.Receipts)-1].Done)
+			begun = append(begun, m.Receipts[0].At)
 		}
 		j.v.Rates = append(j.v.Rates, float64(len(g))/max(time.Duration(to-from).Seconds(), 1e-9))
 		slices.Sort(begun)
@@ -71,8 +71,8 @@ func (j *judge) inTime() {
 	for _, g := range all {
 		var late []time.Duration
 		for _, m := range g {
-			if len(m.receipts) > 1 {
-				late = append(late, time.Duration(m.receipts[1].at-m.receipts[0].answered)-j.run.RetryDelay)
+			if len(m.Receipts) > 1 {
+				late = append(late, time.Duration(m.Receipts[1].At-m.Receipts[0].Done)-j.run.RetryDelay)
 			}
 		}
 		slices.Sort(late)
@@ -96,12 +96,12 @@ func (j *judge) counts() error {
 	for i := range j.messages {
 		m := &j.messages[i]
 		failed := 0
-		for _, r := range m.receipts {
+		for _, r := range m.Receipts {
 			switch {
-			case r.at > j.stormAt:
-			case success(r.status):
+			case r.At > j.stormAt:
+			case success(r.Status):
 				want["ack"]++
-			case r.status == 425:
+			case r.Status == 425:
 				want["requeue"]++
 			default:
 				failed++

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	kit "sidecar/internal/testkit/judge"
 	"sidecar/test/chaos/ledger"
 )
 
@@ -27,39 +28,28 @@ const parking = int64(15 * time.Second)
 const settling = margin
 
 func (d *duplicates) look(m *message) {
-	done := -1
-	for i := range m.receipts {
-		r := &m.receipts[i]
-		if done >= 0 {
-			if f := d.explain(m, "received again after success", d.j.successes(m, i, done)); f != nil && cuts(f) && m.receipts[done].at > f.End {
-				d.late[f]++
-			}
+	from, to := m.life()
+	d.j.common.Duplicates(&m.Message, func(done, n int) {
+		f := d.explain(m, "received again after success", d.j.successes(m, n, done))
+		if f != nil && cuts(f) && m.Receipts[done].At > f.End {
+			d.late[f]++
 		}
-		if r.clean() {
-			done = i
-		}
-	}
+	}, func() { d.explain(m, "parked again", d.j.during(from, to+parking, "SPB")) })
 	d.failures(m)
-	if n := len(m.parked) - 1; n > 0 {
-		from, to := m.life()
-		for range n {
-			d.explain(m, "parked again", d.j.during(from, to+parking, "SPB"))
-		}
-	}
 }
 
 // failures looks for attempts that were made again without being counted: a failed one whose reject was lost.
 func (d *duplicates) failures(m *message) {
-	for i := 1; i < len(m.receipts); i++ {
-		before, r := &m.receipts[i-1], &m.receipts[i]
-		if before.status == 425 || before.clean() || r.count > before.count || before.count >= d.j.run.MaxRetries && len(m.redriven) > 0 {
+	for i := 1; i < len(m.Receipts); i++ {
+		before, r := &m.Receipts[i-1], &m.Receipts[i]
+		if before.Kind != kit.Failed || r.Count > before.Count || before.Count >= d.j.run.MaxRetries && len(m.redriven) > 0 {
 			continue
 		}
-		answered := before.answered
+		answered := before.Done
 		if answered == 0 {
-			answered = before.at + int64(d.j.run.AppTimeout)
+			answered = before.At + int64(d.j.run.AppTimeout)
 		}
-		d.explain(m, "tried again uncounted", append(d.j.during(before.at, answered+settling, "SAPB"), d.j.doubled(m, i)...))
+		d.explain(m, "tried again uncounted", append(d.j.during(before.At, answered+settling, "SAPB"), d.j.doubled(m, i)...))
 	}
 }
 
@@ -73,7 +63,7 @@ func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) *l
 		return nil
 	}
 	if len(faults) == 0 {
-		d.j.violated("I6", "message %d (%s): %s, and no fault explains it", m.pub.Seq, m.plan, what)
+		d.j.violated("I6", "%s: %s, and no fault explains it", m.Name, what)
 		return nil
 	}
 	blamed := faults[0]
@@ -129,9 +119,9 @@ func (d *duplicates) room(f *ledger.Fault) int {
 // successes are the faults that explain receipt n although receipt done was answered with success: the ack was lost, the
 // message is there twice, or the app was stopped and answered a request that nobody waited for any more.
 func (b *books) successes(m *message, n, done int) []*ledger.Fault {
-	r := &m.receipts[done]
-	faults := append(b.during(r.at, r.answered+settling, ClassSidecar+ClassBroker), b.doubled(m, n)...)
-	for _, f := range b.during(r.at, r.answered, ClassApp) {
+	r := &m.Receipts[done]
+	faults := append(b.during(r.At, r.Done+settling, ClassSidecar+ClassBroker), b.doubled(m, n)...)
+	for _, f := range b.during(r.At, r.Done, ClassApp) {
 		if f.Kind == AppStopped {
 			faults = append(faults, f)
 		}
@@ -148,11 +138,11 @@ const rollback = int64(10 * time.Second)
 func (b *books) doubled(m *message, n int) []*ledger.Fault {
 	var faults []*ledger.Fault
 	for k := range n {
-		r := &m.receipts[k]
-		answered := max(r.at, r.answered)
-		faults = append(faults, b.during(r.at, answered+rollback, ClassBroker)...)
-		if r.status == 425 || len(m.redriven) > 0 && !r.clean() {
-			faults = append(faults, b.during(r.at, answered+parking, ClassSidecar+ClassPublish)...)
+		r := &m.Receipts[k]
+		answered := max(r.At, r.Done)
+		faults = append(faults, b.during(r.At, answered+rollback, ClassBroker)...)
+		if r.Status == 425 || len(m.redriven) > 0 && r.Kind != kit.Accepted {
+			faults = append(faults, b.during(r.At, answered+parking, ClassSidecar+ClassPublish)...)
 		}
 	}
 	return faults

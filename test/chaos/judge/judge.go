@@ -3,9 +3,9 @@ package judge
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
+	kit "sidecar/internal/testkit/judge"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 )
@@ -89,6 +89,7 @@ var statements = []Invariant{
 
 type judge struct {
 	*books
+	common kit.Judge
 	dir    string
 	v      *Verdict
 	by     map[string]*Invariant
@@ -103,6 +104,7 @@ func Judge(dir string) (*Verdict, error) {
 	}
 	j := &judge{books: b, dir: dir, v: &Verdict{Run: b.run, MayLose: b.run.MayLose, Duplicates: map[string]int{}, Resources: b.resources},
 		by: map[string]*Invariant{}, blamed: map[*ledger.Fault]int{}}
+	j.common = kit.Judge{Queue: b.run.Queue, MarkHeader: plan.HeaderMark, MaxRetries: b.run.MaxRetries, Violated: j.violated}
 	for _, s := range statements {
 		j.by[s.ID] = &s
 		j.v.Invariants = append(j.v.Invariants, &s)
@@ -114,7 +116,7 @@ func Judge(dir string) (*Verdict, error) {
 	for seq := range j.messages {
 		m := &j.messages[seq]
 		if m.pub == nil {
-			if len(m.receipts)+len(m.parked) > 0 {
+			if len(m.Receipts)+len(m.Parked) > 0 {
 				j.violated("I3", "message %d (%s) was received and never published", seq, m.source)
 			}
 			continue
@@ -157,77 +159,36 @@ func (j *judge) message(m *message) {
 	case ledger.Unknown:
 		j.v.Unknown++
 	}
-	j.v.Receipts += len(m.receipts)
-	j.v.Parked += min(1, len(m.parked))
-	kept := j.kept(m)
-	j.unchanged(m)
+	j.v.Receipts += len(m.Receipts)
+	j.v.Parked += min(1, len(m.Parked))
+	kept := j.common.Kept(&m.Message, j.run.MayLose && j.inTransit(m))
+	if !kept {
+		j.v.Lost++
+	}
+	j.common.Unchanged(&m.Message)
 	from, to := m.life()
-	if kept && m.pub.Result == ledger.Confirmed && len(j.during(from, to, "SAPB"))+len(j.relayed(m)) == 0 {
+	if kept && m.Confirmed && len(j.during(from, to, "SAPB"))+len(j.relayed(m)) == 0 {
 		j.exact(m)
 	}
 	j.counted(m)
 	j.rightlyParked(m)
 }
 
-// kept is I1 and I2; false for a message that is gone.
-func (j *judge) kept(m *message) bool {
-	if m.residual > 0 {
-		j.violated("I1", "message %d is still in a queue", m.pub.Seq)
-	}
-	if len(m.parked) > 0 || m.residual > 0 || m.succeeded() {
-		return true
-	}
-	if m.pub.Result != ledger.Confirmed && len(m.receipts) == 0 {
-		return true // it may never have existed
-	}
-	j.v.Lost++
-	if j.run.MayLose && j.inTransit(m) {
-		return false // measured
-	}
-	if len(m.receipts) > 0 {
-		j.violated("I2", "message %d (%s) is gone: %d receipts, the last answered %d", m.pub.Seq, m.plan, len(m.receipts),
-			m.receipts[len(m.receipts)-1].status)
-		return false
-	}
-	j.violated("I1", "message %d (%s) is gone and was never received", m.pub.Seq, m.plan)
-	return false
-}
-
 // inTransit reports whether a broker was killed while the message, or what the broker had not yet written down of it, was
 // on its way through the retry queue.
 func (j *judge) inTransit(m *message) bool {
-	if len(m.receipts) == 0 {
+	if len(m.Receipts) == 0 {
 		return false
 	}
-	last := &m.receipts[len(m.receipts)-1]
-	if last.status == 425 {
+	last := &m.Receipts[len(m.Receipts)-1]
+	if last.Status == 425 {
 		return false
 	}
-	to := max(last.answered, last.at+int64(j.run.AppTimeout)) + int64(j.run.RetryDelay) + rollback
+	to := max(last.Done, last.At+int64(j.run.AppTimeout)) + int64(j.run.RetryDelay) + rollback
 	return slices.ContainsFunc(j.faults, func(f ledger.Fault) bool {
 		// The kill is somewhere between start and end.
-		return (f.Kind == brokerKilled || f.Kind == nodeKilled) && f.End >= last.at && f.Start <= to
+		return (f.Kind == brokerKilled || f.Kind == nodeKilled) && f.End >= last.At && f.Start <= to
 	})
-}
-
-// unchanged is I3.
-func (j *judge) unchanged(m *message) {
-	for i := range m.receipts {
-		r := &m.receipts[i]
-		switch {
-		case r.odd != "":
-			j.violated("I3", "message %d arrived with %s", m.pub.Seq, r.odd)
-		case r.sum != "" && r.sum != m.pub.Sum:
-			j.violated("I3", "message %d arrived with another body", m.pub.Seq)
-		case r.mark != plan.Mark(m.pub.ID):
-			j.violated("I3", "message %d arrived with the header %q", m.pub.Seq, r.mark)
-		}
-	}
-	for _, p := range m.parked {
-		if p.Sum != m.pub.Sum || p.Changed || p.Headers[plan.HeaderMark] != plan.Mark(m.pub.ID) {
-			j.violated("I3", "message %d was parked with another body, property or header", m.pub.Seq)
-		}
-	}
 }
 
 // early is how much sooner than the delay a retry may seem to come: brokers count in milliseconds.
@@ -235,27 +196,17 @@ const early = int64(5 * time.Millisecond)
 
 // exact is I5, for a message in whose life nothing went wrong.
 func (j *judge) exact(m *message) {
-	want := m.plan.Receipts(j.run.MaxRetries) + len(m.redriven)
-	if len(m.receipts) != want {
-		j.violated("I5", "message %d (%s) was received %d times, want %d", m.pub.Seq, m.plan, len(m.receipts), want)
-	}
-	failed := 0
-	for i := range m.receipts {
-		r := &m.receipts[i]
+	j.common.Exact(&m.Message, m.plan.Receipts(j.run.MaxRetries)+len(m.redriven))
+	for i := range m.Receipts {
+		r := &m.Receipts[i]
 		if i > 0 && len(m.redriven) == 0 {
-			before := &m.receipts[i-1]
-			if pause := r.at - before.begun; pause < int64(j.delay(before, r))-early {
-				j.violated("I5", "message %d came again %s after %d", m.pub.Seq, time.Duration(pause), before.status)
+			before := &m.Receipts[i-1]
+			if pause := r.At - before.Begun; pause < int64(j.delay(before, r))-early {
+				j.violated("I5", "message %d came again %s after %d", m.pub.Seq, time.Duration(pause), before.Status)
 			}
 		}
-		if took := time.Duration(r.answered - r.at); r.status == ledger.Hung && took > j.run.AppTimeout+patience {
+		if took := time.Duration(r.Done - r.At); r.Status == ledger.Hung && took > j.run.AppTimeout+patience {
 			j.violated("I9", "message %d was waited for for %s", m.pub.Seq, took)
-		}
-		if r.count != min(failed, j.run.MaxRetries) || r.attempt != r.count+1 {
-			j.violated("I5", "message %d: receipt %d after %d failures said retry count %d, attempt %d", m.pub.Seq, i+1, failed, r.count, r.attempt)
-		}
-		if r.status != 425 && !r.clean() {
-			failed++
 		}
 	}
 }
@@ -264,12 +215,12 @@ func (j *judge) exact(m *message) {
 const patience = 5 * time.Second
 
 // delay is how long a message must stay away at least between two receipts, of which the first was no success.
-func (j *judge) delay(before, r *receipt) time.Duration {
-	switch before.status {
+func (j *judge) delay(before, r *kit.Receipt) time.Duration {
+	switch before.Status {
 	case ledger.Hung: // the sidecar gave up before the app noticed
 		return 0
 	case 425:
-		for _, f := range j.during(before.at, r.at, ClassNone) {
+		for _, f := range j.during(before.At, r.At, ClassNone) {
 			if f.Kind == SidecarEnded { // wakes who sleeps
 				return 0
 			}
@@ -282,20 +233,20 @@ func (j *judge) delay(before, r *receipt) time.Duration {
 // counted is I7's second half and I14: no attempt is counted that was not made, and none is forgotten.
 func (j *judge) counted(m *message) {
 	failed := 0
-	for i := range m.receipts {
-		r := &m.receipts[i]
-		if r.count > failed && r.count > failed+j.attempts(m.pub.Sent, r.at) {
-			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.count, failed)
+	for i := range m.Receipts {
+		r := &m.Receipts[i]
+		if r.Count > failed && r.Count > failed+j.attempts(m.pub.Sent, r.At) {
+			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.Count, failed)
 		}
 		j.unseen(m, i)
-		if i > 0 && r.count < m.receipts[i-1].count && len(j.during(m.receipts[i-1].at, r.at, "SPB"))+len(j.doubled(m, i))+len(j.relayed(m)) == 0 {
+		if i > 0 && r.Count < m.Receipts[i-1].Count && len(j.during(m.Receipts[i-1].At, r.At, "SPB"))+len(j.doubled(m, i))+len(j.relayed(m)) == 0 {
 			id := "I5"
-			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.at }) {
+			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.At }) {
 				id = "I14"
 			}
-			j.violated(id, "message %d: the retry count fell from %d to %d", m.pub.Seq, m.receipts[i-1].count, r.count)
+			j.violated(id, "message %d: the retry count fell from %d to %d", m.pub.Seq, m.Receipts[i-1].Count, r.Count)
 		}
-		if r.status != 425 && !r.clean() {
+		if r.Kind == kit.Failed {
 			failed++
 		}
 	}
@@ -307,21 +258,12 @@ func (j *judge) order() {
 		j.by["I8"].Idle = true
 		return
 	}
-	type first struct {
-		seq int
-		at  int64
-	}
-	var all []first
+	var sent []*kit.Message
 	for seq := range j.messages {
 		m := &j.messages[seq]
-		if m.pub != nil && m.plan.Kind == plan.OK && len(m.receipts) > 0 {
-			all = append(all, first{seq, m.receipts[0].at})
+		if m.pub != nil && m.plan.Kind == plan.OK && len(m.Receipts) > 0 {
+			sent = append(sent, &m.Message)
 		}
 	}
-	sort.Slice(all, func(a, b int) bool { return all[a].at < all[b].at })
-	for i := 1; i < len(all); i++ {
-		if all[i].seq < all[i-1].seq {
-			j.violated("I8", "message %d overtook message %d", all[i-1].seq, all[i].seq)
-		}
-	}
+	j.common.Order(sent)
 }

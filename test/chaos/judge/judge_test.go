@@ -14,11 +14,7 @@ import (
 // TestJudge tells the same story with one thing wrong each time.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		change func(*story)
-		want   []string
-	}{
+	judges(t, []chapter{
 		{"nothing wrong", func(*story) {}, nil},
 		{"never received, never parked", func(s *story) { s.drop(okay, true, false) }, []string{"I1"}},
 		{"received, never answered with 2xx", func(s *story) { s.of(okay, 1).Status = 500 }, []string{"I2"}},
@@ -167,16 +163,7 @@ func TestJudge(t *testing.T) {
 		{"in flight for ever", func(s *story) { s.metrics += "sidecar_inflight_messages 1\n" }, []string{"I11"}},
 		{"count restarted after a move", func(s *story) { s.of(moved, 6).Count, s.of(moved, 6).Attempt = 0, 1 }, []string{"I5", "I14"}},
 		{"a secret in the log", func(s *story) { s.log += "the canary sings\n" }, []string{"I15"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := tell()
-			c.change(s)
-			v := s.judged(t)
-			if got := v.Broken(); !slices.Equal(got, c.want) {
-				t.Errorf("broken %v, want %v\n%s", got, c.want, v.Markdown())
-			}
-		})
-	}
+	})
 }
 
 // TestJudgeMeasures: on classic queues the loss of a killed broker is told, and no more than told: of what was on its way
@@ -184,11 +171,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeMeasures(t *testing.T) {
 	t.Parallel()
 	kill := ledger.Fault{ID: 2, Kind: brokerKilled, Class: ClassBroker, Start: at(2*time.Second + delay), End: at(3 * time.Second), Recovered: at(4 * time.Second)}
-	for _, c := range []struct {
-		name   string
-		change func(*story)
-		want   []string
-	}{
+	for _, c := range []chapter{
 		{"in transit", func(*story) {}, nil},
 		{"long before", func(s *story) { s.faults[1].Start, s.faults[1].End = at(30*time.Second), at(31*time.Second) }, []string{"I2"}},
 		{"an orderly stop", func(s *story) { s.faults[1].Kind = "broker-stop" }, []string{"I2"}},

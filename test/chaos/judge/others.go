@@ -132,16 +132,16 @@ func (j *judge) figures() {
 	var delays, retries []time.Duration
 	for i := range j.messages {
 		m := &j.messages[i]
-		if m.pub == nil || len(m.receipts) == 0 {
+		if m.pub == nil || len(m.Receipts) == 0 {
 			continue
 		}
 		if m.source != plan.AMQP {
 			continue // see figuresOf
 		}
-		delays = append(delays, time.Duration(max(0, m.receipts[0].at-m.pub.Done)))
-		for k := 1; k < len(m.receipts); k++ {
-			if before := &m.receipts[k-1]; before.status >= 400 && before.status != 425 {
-				retries = append(retries, time.Duration(max(0, m.receipts[k].at-before.answered)))
+		delays = append(delays, time.Duration(max(0, m.Receipts[0].At-m.pub.Done)))
+		for k := 1; k < len(m.Receipts); k++ {
+			if before := &m.Receipts[k-1]; before.Status >= 400 && before.Status != 425 {
+				retries = append(retries, time.Duration(max(0, m.Receipts[k].At-before.Done)))
 			}
 		}
 	}

@@ -59,12 +59,12 @@ func (j *judge) figuresOf(s plan.Source) Figures {
 		if m.stored != nil && m.stored.Quarantined {
 			f.Quarantined++
 		}
-		if len(m.receipts) > 0 {
+		if len(m.Receipts) > 0 {
 			from := m.pub.Sent
 			if s == plan.Outbox {
 				from = m.pub.Done // nobody sees the row before
 			}
-			delays = append(delays, time.Duration(max(0, m.receipts[0].at-from)))
+			delays = append(delays, time.Duration(max(0, m.Receipts[0].At-from)))
 		}
 	}
 	f.Overtaken = len(j.overtaken())
@@ -83,10 +83,8 @@ func (b *books) requested(dir string) error {
 		if m == nil {
 			return nil
 		}
-		var err error
-		m.request, m.pub = r, &r.Published
-		m.plan, err = plan.Parse(r.Plan)
-		return err
+		m.request = r
+		return m.publish(&r.Published)
 	})
 }
 
@@ -117,15 +115,13 @@ func (b *books) written(dir string) error {
 		if pub.Result == ledger.Confirmed && w.Poison {
 			pub.Result = ledger.Refused // by the broker: it is not to be found there
 		}
-		var err error
-		m.written, m.pub = w, &pub
-		m.plan, err = plan.Parse(w.Plan)
-		return err
+		m.written = w
+		return m.publish(&pub)
 	})
 }
 
 // seen reports whether the message was in the broker.
-func (m *message) seen() bool { return len(m.receipts)+len(m.parked)+m.residual > 0 }
+func (m *message) seen() bool { return len(m.Receipts)+len(m.Parked)+m.Queued > 0 }
 
 // endpoint is I12.
 func (j *judge) endpoint() {

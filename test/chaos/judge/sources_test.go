@@ -74,11 +74,7 @@ func (s *story) fault(kind, class string, from, to time.Duration) {
 // TestJudgeOfOtherSources tells the same story with one thing wrong each time, of what was POSTed and of the outbox.
 func TestJudgeOfOtherSources(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		change func(*story)
-		want   []string
-	}{
+	judges(t, []chapter{
 		{"answered with 204 and never seen", func(s *story) { s.drop(plan.HTTP.Seq(posted), true, false) }, []string{"I1", "I12"}},
 		{"no answer and never seen", func(s *story) {
 			s.drop(plan.HTTP.Seq(posted), true, false)
@@ -141,16 +137,7 @@ func TestJudgeOfOtherSources(t *testing.T) {
 			s.fault("postgres-kill", ClassData, 40*time.Second, 50*time.Second)
 			s.receive(plan.HTTP.Seq(posted), 43*time.Second, 0, 200)
 		}, []string{"I5", "I6"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := tell()
-			c.change(s)
-			v := s.judged(t)
-			if got := v.Broken(); !slices.Equal(got, c.want) {
-				t.Errorf("broken %v, want %v\n%s", got, c.want, v.Markdown())
-			}
-		})
-	}
+	})
 }
 
 // TestFiguresOfOtherSources: the report counts a commit without an answer as what the table says it was.

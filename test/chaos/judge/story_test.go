@@ -198,3 +198,23 @@ func (s *story) judged(t *testing.T) *Verdict {
 	}
 	return v
 }
+
+// chapter is a change to the story and the invariants that it breaks.
+type chapter struct {
+	name   string
+	change func(*story)
+	want   []string
+}
+
+func judges(t *testing.T, chapters []chapter) {
+	for _, c := range chapters {
+		t.Run(c.name, func(t *testing.T) {
+			s := tell()
+			c.change(s)
+			v := s.judged(t)
+			if got := v.Broken(); !slices.Equal(got, c.want) {
+				t.Errorf("broken %v, want %v\n%s", got, c.want, v.Markdown())
+			}
+		})
+	}
+}

@@ -1,6 +1,9 @@
 package judge
 
-import "sidecar/test/chaos/ledger"
+import (
+	kit "sidecar/internal/testkit/judge"
+	"sidecar/test/chaos/ledger"
+)
 
 // The judge sees attempts in the app's ledger. Some are counted that are not there: the request was lost on its way, or
 // waited in the kernel for an app that did not run. Only faults explain them, and each only so many.
@@ -40,25 +43,25 @@ func (b *books) attempts(from, to int64) int {
 
 // unseen finds a fault for the attempts that were counted between receipt n and the one before.
 func (j *judge) unseen(m *message, n int) {
-	r, from, counted := &m.receipts[n], m.pub.Sent, 0
+	r, from, counted := &m.Receipts[n], m.pub.Sent, 0
 	if n > 0 {
-		before := &m.receipts[n-1]
-		from, counted = before.at, before.count
-		if before.status != 425 && !before.clean() {
+		before := &m.Receipts[n-1]
+		from, counted = before.At, before.Count
+		if before.Kind == kit.Failed {
 			counted++
 		}
 	}
-	if r.count <= counted {
+	if r.Count <= counted {
 		return
 	}
 	var blamed *ledger.Fault
-	for _, f := range j.hiders(from, r.at) {
+	for _, f := range j.hiders(from, r.At) {
 		if blamed == nil || j.blamed[f]*j.mostUnseen(blamed) < j.blamed[blamed]*j.mostUnseen(f) {
 			blamed = f
 		}
 	}
 	if blamed != nil { // without one the message itself is wrong, see counted
-		j.blamed[blamed] += r.count - counted
+		j.blamed[blamed] += r.Count - counted
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"sidecar/internal/testkit/judge"
 )
 
 // The files of a run, in its directory.
@@ -144,18 +146,8 @@ type Phase struct {
 	At   int64  `json:"at"`
 }
 
-// Parked is one message of the dead-letter queue. Headers are as text, Types their AMQP types.
-type Parked struct {
-	Seq        int               `json:"seq"`
-	ID         string            `json:"id"`
-	Sum        string            `json:"sum"`
-	At         int64             `json:"at"`
-	Headers    map[string]string `json:"headers"`
-	Types      map[string]string `json:"types"`
-	Persistent bool              `json:"persistent"`
-	Expiration string            `json:"expiration,omitempty"`
-	Changed    bool              `json:"changed,omitempty"` // a property is not as it was published
-}
+// Parked is one message of the dead-letter queue.
+type Parked = judge.Parked
 
 // Redriven is one message that was moved back from the dead-letter queue by hand.
 type Redriven struct {
