@@ -29,8 +29,8 @@ func TestRetention(t *testing.T) {
 	}
 	r.eventually("the row that was sent just now is deleted later", func() bool { return r.rows(`true`) == "1" })
 	stop()
-	if !strings.Contains(r.log.b.String(), `"msg":"sent rows deleted","table":"outbox","rows":2500`) {
-		t.Errorf("the log: %s", &r.log.b)
+	if !strings.Contains(r.log.String(), `"msg":"sent rows deleted","table":"outbox","rows":2500`) {
+		t.Errorf("the log: %s", r.log)
 	}
 }
 

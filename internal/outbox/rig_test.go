@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,7 +26,7 @@ type rig struct {
 	exchange string
 	queue    string
 	options  Options
-	log      *journal
+	log      *brokertest.Log      // of the relays, shown when the test fails
 	metrics  *prometheus.Registry // of the relay started last
 }
 
@@ -41,7 +40,7 @@ func newRig(t testing.TB) *rig {
 // bareRig has no table.
 func bareRig(t testing.TB, db *postgrestest.Database) *rig {
 	t.Helper()
-	r := &rig{t: t, db: db, url: brokertest.URL(t), exchange: "outbox", queue: "all", log: &journal{}}
+	r := &rig{t: t, db: db, url: brokertest.URL(t), exchange: "outbox", queue: "all", log: &brokertest.Log{}}
 	r.user = r.url
 	ch := brokertest.Channel(t, r.url)
 	if err := ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil); err != nil {
@@ -157,18 +156,6 @@ func (r *rig) bodies() map[string]int {
 	return n
 }
 
-// journal is the relays' log, shown when the test fails.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(b)
-}
-
 // insert commits rows with the bodies "NAME 1" to "NAME n".
 func (r *rig) insert(name string, n int) {
 	r.t.Helper()
@@ -215,10 +202,4 @@ func (r *rig) open() string {
 func (r *rig) rows(where string) string {
 	r.t.Helper()
 	return r.db.Value(`SELECT count(*) FROM outbox WHERE ` + where)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
 )
 
@@ -130,7 +131,7 @@ func TestEachErrorHasALine(t *testing.T) {
 		}
 	}
 	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, exchange) SELECT n, 'nosuch ' || n, 'x', '' FROM generate_series(10, 39) n`)
-	r.log = &journal{}
+	r.log = &brokertest.Log{}
 	_, stop = r.start()
 	r.settled()
 	stop()
