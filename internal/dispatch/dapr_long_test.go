@@ -3,7 +3,6 @@ package dispatch
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/message"
@@ -89,7 +88,7 @@ func TestDaprChunksOfALongBody(t *testing.T) {
 		b.WriteString("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 		for len(body) > 0 {
 			n := min(size, len(body))
-			b.WriteString(chunkHead(n) + body[:n] + crlf(n))
+			b.WriteString(chunk(body[:n]))
 			body = body[n:]
 		}
 		return b.String() + "0\r\n\r\n"
@@ -143,7 +142,7 @@ func TestDaprLongBodyThatDoesNotCome(t *testing.T) {
 		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{\"status\":\"RETRY\"}")
 		<-hold
 	})
-	o := dispatch(t, newTarget(t, s.URL, dapr, timeout(200*time.Millisecond)), sample())
+	o := dispatch(t, newTarget(t, s.URL, dapr, timeout(patience)), sample())
 	wantFailure(t, o, message.FailureTimeout, "in time")
 	wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), 200)
 }
