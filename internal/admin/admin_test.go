@@ -118,11 +118,7 @@ func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
 func TestShutdownCutsOffSilentConnections(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	conn, err := net.Dial("tcp", r.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := r.send(r.admin, "")
 	r.do(http.MethodGet, r.admin, "/livez", nil) // the silent one has been accepted by now
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -3,7 +3,6 @@ package admin
 import (
 	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -357,12 +356,8 @@ func TestAClientThatLeaves(t *testing.T) {
 	p := startParking(t, nil, nil)
 	p.parkMany(20)
 	p.turns <- struct{}{} // the redrive waits for a look, so that the client is gone before it begins
-	conn, err := net.Dial("tcp", p.control)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
-	_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"limit\":15}")
+	conn := p.send(p.control, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"limit\":15}")
 	var list []Operation
 	brokertest.Eventually(t, time.Minute, "it has begun", func() bool {
 		list, _ = p.operations.since(0)
@@ -404,13 +399,8 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 	p := startParking(t, nil, nil)
 	p.park("a", 503, "{}")
 	p.turns <- struct{}{} // a look that does not end
-	conn, err := net.Dial("tcp", p.control)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
 	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
-	_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
+	conn := p.send(p.control, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
 	brokertest.Eventually(t, time.Minute, "it has begun", func() bool { _, runs := p.operations.now(); return runs })
 	p.shutdown()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

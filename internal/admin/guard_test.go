@@ -238,12 +238,8 @@ func TestSmuggling(t *testing.T) {
 		"CL not a num": "Content-Length: 0x6\r\n",
 	} {
 		for _, addr := range []string{r.admin, r.control} {
-			conn, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
 			path := map[string]string{r.admin: "POST /livez", r.control: "POST /pause"}[addr]
-			_, _ = io.WriteString(conn, path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+head+"\r\n0\r\n\r\n"+hidden)
+			conn := r.send(addr, path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+head+"\r\n0\r\n\r\n"+hidden)
 			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 			answers := 0
 			for in := bufio.NewReader(conn); ; answers++ {

@@ -169,17 +169,25 @@ func (r *running) do(method, addr, path string, edit func(*http.Request)) reply 
 	return reply{resp, string(b)}
 }
 
-// raw sends text as it is and reads one response.
-func (r *running) raw(addr, text string) reply {
+// send sends text as it is on a new connection, which ends with the test.
+func (r *running) send(addr, text string) net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer conn.Close()
+	r.t.Cleanup(func() { _ = conn.Close() })
 	if _, err := io.WriteString(conn, text); err != nil {
 		r.t.Fatal(err)
 	}
+	return conn
+}
+
+// raw sends text as it is and reads one response.
+func (r *running) raw(addr, text string) reply {
+	r.t.Helper()
+	conn := r.send(addr, text)
+	defer conn.Close()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		r.t.Fatal(err)
