@@ -71,8 +71,8 @@ func TestDaprLongBody(t *testing.T) {
 			wantLong(t, name+" by "+framing, answered(t, "HTTP/1.1 200 OK\r\n"+raw, dapr), row.want)
 			wantLong(t, name+" by "+framing+", off", answered(t, "HTTP/1.1 200 OK\r\n"+raw), saidNothing)
 		}
-		s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+row.body))
-		wantLong(t, name+" until the end", dispatch(t, newTarget(t, s.URL, dapr), sample()), row.want)
+		end := apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + row.body)
+		wantLong(t, name+" until the end", scripted(t, end, dapr), row.want)
 
 		o := message.Outcome{Status: 200, RetryAfter: -1}
 		DaprAnswer([]byte(row.body), &o)

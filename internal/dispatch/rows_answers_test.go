@@ -153,13 +153,12 @@ func TestBrokenBodyDoesNotChangeTheStatus(t *testing.T) {
 		"no chunk at all":            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := apptest.Listen(t, func(c *apptest.Conn) {
+			wantStatus(t, scripted(t, func(c *apptest.Conn) {
 				if _, err := c.Next(); err == nil {
 					c.Send(answer)
 					c.Reset()
 				}
-			})
-			wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), 200)
+			}), 200)
 		})
 	}
 }

@@ -13,8 +13,13 @@ import (
 // answered dispatches one message to an app that gives the raw answer.
 func answered(tb testing.TB, raw string, changes ...func(*Options)) message.Outcome {
 	tb.Helper()
-	s := apptest.Listen(tb, apptest.Answer(raw))
-	return dispatch(tb, newTarget(tb, s.URL, changes...), sample())
+	return scripted(tb, apptest.Answer(raw), changes...)
+}
+
+// scripted dispatches one message to an app with the script.
+func scripted(tb testing.TB, script func(*apptest.Conn), changes ...func(*Options)) message.Outcome {
+	tb.Helper()
+	return dispatch(tb, newTarget(tb, apptest.Listen(tb, script).URL, changes...), sample())
 }
 
 func TestDisposition(t *testing.T) {
@@ -117,8 +122,7 @@ func TestProblem(t *testing.T) {
 
 func TestProblemUntilTheEndOfTheConnection(t *testing.T) {
 	t.Parallel()
-	s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.0 500 No\r\nContent-Type: application/problem+json\r\n\r\n{\"title\":\"T\"}"))
-	o := dispatch(t, newTarget(t, s.URL), sample())
+	o := scripted(t, apptest.AnswerAndClose("HTTP/1.0 500 No\r\nContent-Type: application/problem+json\r\n\r\n{\"title\":\"T\"}"))
 	if o.Problem == nil || o.Problem.Title != "T" {
 		t.Errorf("got %+v", o.Problem)
 	}
