@@ -17,6 +17,20 @@ func call(t *testing.T, environ []string, args ...string) (code int, stdout, std
 	return code, out.String(), errs.String()
 }
 
+// wantCall runs the command line, checks its exit code and what it prints, which must not be a password, and returns
+// what it wrote to standard error.
+func wantCall(t *testing.T, environ, args []string, code int, stdout, stderr string) (errors string) {
+	t.Helper()
+	exit, out, errs := call(t, environ, args...)
+	if exit != code || !strings.Contains(out, stdout) || !strings.Contains(errs, stderr) {
+		t.Errorf("%q: exit %d, want %d\nstdout: %s\nwants: %s\nstderr: %s\nwants: %s", args, exit, code, out, stdout, errs, stderr)
+	}
+	if strings.Contains(out+errs, "hunter2") {
+		t.Error("a password was printed")
+	}
+	return errs
+}
+
 var service = []string{"SIDECAR_SERVICE=wms-cincout"}
 
 func TestCommandLine(t *testing.T) {
@@ -78,15 +92,7 @@ func TestCommandLine(t *testing.T) {
 		{"drain at a random port", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:0"), []string{"drain"}, 1, "", "port 0"},
 		{"drain without a service", nil, []string{"drain"}, 64, "", "SIDECAR_SERVICE"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			code, stdout, stderr := call(t, c.environ, c.args...)
-			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
-				t.Errorf("exit %d, want %d\nstdout: %s\nwants: %s\nstderr: %s\nwants: %s", code, c.code, stdout, c.stdout, stderr, c.stderr)
-			}
-			if strings.Contains(stdout+stderr, "hunter2") {
-				t.Error("a password was printed")
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { wantCall(t, c.environ, c.args, c.code, c.stdout, c.stderr) })
 	}
 }
 
@@ -111,18 +117,14 @@ func TestHealthAsksTheRightPath(t *testing.T) {
 		if arg != "" {
 			args = append(args, arg)
 		}
-		if code, stdout, stderr := call(t, append(service, "SIDECAR_ADMIN_ADDR="+addr), args...); code != 0 || !strings.Contains(stdout, "ready") {
-			t.Errorf("%v: exit %d %s %s", args, code, stdout, stderr)
-		}
+		wantCall(t, append(service, "SIDECAR_ADMIN_ADDR="+addr), args, 0, "ready", "")
 	}
 }
 
 func TestHealthFails(t *testing.T) {
 	t.Parallel()
 	addr := at(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	if code, _, stderr := call(t, append(service, "SIDECAR_ADMIN_ADDR="+addr), "health"); code != 1 || !strings.Contains(stderr, "503") {
-		t.Errorf("exit %d: %s", code, stderr)
-	}
+	wantCall(t, append(service, "SIDECAR_ADMIN_ADDR="+addr), []string{"health"}, 1, "", "503")
 }
 
 func TestHealthOfAWildcardAddress(t *testing.T) {
@@ -133,9 +135,7 @@ func TestHealthOfAWildcardAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"", "0.0.0.0"} {
-		if code, _, stderr := call(t, append(service, "SIDECAR_ADMIN_ADDR="+host+":"+port), "health"); code != 0 {
-			t.Errorf("%q: exit %d: %s", host, code, stderr)
-		}
+		wantCall(t, append(service, "SIDECAR_ADMIN_ADDR="+host+":"+port), []string{"health"}, 0, "", "")
 	}
 }
 
@@ -154,35 +154,32 @@ func TestDrainWaits(t *testing.T) {
 		_, _ = w.Write([]byte(`{"state":"` + states[min(asked, 2)] + `"}`))
 		asked++
 	})
-	code, stdout, stderr := call(t, append(service, "SIDECAR_CONTROL_ADDR="+addr, "SIDECAR_CONTROL_TOKEN=0123456789abcdef"), "drain")
-	if code != 0 || !strings.Contains(stdout, "drained") || asked != 3 {
-		t.Errorf("exit %d after %d looks: %s %s", code, asked, stdout, stderr)
+	wantCall(t, append(service, "SIDECAR_CONTROL_ADDR="+addr, "SIDECAR_CONTROL_TOKEN=0123456789abcdef"), []string{"drain"}, 0, "drained", "")
+	if asked != 3 {
+		t.Errorf("%d looks, want 3", asked)
+	}
+}
+
+// accepted takes a drain and answers each look with status.
+func accepted(status func(http.ResponseWriter)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		status(w)
 	}
 }
 
 func TestDrainFails(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]http.HandlerFunc{
-		"refused with status 401": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
-		"status refused with status 500": func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodPost {
-				w.WriteHeader(http.StatusAccepted)
-				return
-			}
-			w.WriteHeader(http.StatusInternalServerError)
-		},
-		"read the sidecar's status": func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodPost {
-				w.WriteHeader(http.StatusAccepted)
-				return
-			}
-			_, _ = w.Write([]byte("not json"))
-		},
+		"refused with status 401":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+		"status refused with status 500": accepted(func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }),
+		"read the sidecar's status":      accepted(func(w http.ResponseWriter) { _, _ = w.Write([]byte("not json")) }),
 	} {
 		addr := at(t, h)
-		if code, _, stderr := call(t, append(service, "SIDECAR_CONTROL_ADDR="+addr), "drain"); code != 1 || !strings.Contains(stderr, name) {
-			t.Errorf("%s: exit %d: %s", name, code, stderr)
-		}
+		wantCall(t, append(service, "SIDECAR_CONTROL_ADDR="+addr), []string{"drain"}, 1, "", name)
 	}
 }
 
@@ -190,19 +187,15 @@ func TestDrainFails(t *testing.T) {
 func TestDrainOutlivesALookWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	looks := 0
-	addr := at(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			w.WriteHeader(http.StatusAccepted)
-			return
-		}
+	addr := at(t, accepted(func(w http.ResponseWriter) {
 		if looks++; looks <= 2 {
 			panic(http.ErrAbortHandler) // the connection breaks
 		}
 		_, _ = w.Write([]byte(`{"state":"drained"}`))
-	})
-	code, stdout, stderr := call(t, append(service, "SIDECAR_CONTROL_ADDR="+addr), "drain")
-	if code != 0 || !strings.Contains(stdout, "drained") || looks != 3 {
-		t.Errorf("exit %d after %d looks: %s %s", code, looks, stdout, stderr)
+	}))
+	wantCall(t, append(service, "SIDECAR_CONTROL_ADDR="+addr), []string{"drain"}, 0, "drained", "")
+	if looks != 3 {
+		t.Errorf("%d looks, want 3", looks)
 	}
 }
 
@@ -223,8 +216,5 @@ func TestDrainOfASidecarThatEnds(t *testing.T) {
 		_, _ = c.Write([]byte("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
 		_ = c.Close()
 	}()
-	code, stdout, stderr := call(t, append(service, "SIDECAR_CONTROL_ADDR="+l.Addr().String()), "drain")
-	if code != 0 || !strings.Contains(stdout, "stopped") {
-		t.Errorf("exit %d: %s %s", code, stdout, stderr)
-	}
+	wantCall(t, append(service, "SIDECAR_CONTROL_ADDR="+l.Addr().String()), []string{"drain"}, 0, "stopped", "")
 }

@@ -146,12 +146,16 @@ func TestConfirm(t *testing.T) {
 func TestUnfinishedFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "parked.jsonl")
-	begin := func(force bool) (*unfinished, error) {
+	begin := func(force bool) *unfinished {
+		t.Helper()
 		f, err := newFile(name, force)
 		if err == nil {
 			_, err = f.WriteString("new")
 		}
-		return f, err
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
 	}
 	holds := func(want string, files int) {
 		t.Helper()
@@ -161,22 +165,12 @@ func TestUnfinishedFile(t *testing.T) {
 			t.Fatalf("%q in %d files, want %q in %d", b, len(all), want, files)
 		}
 	}
-	f, err := begin(false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := begin(false)
 	holds("", 1) // under its own name only
 	f.abandon()
 	holds("", 0)
 
-	first, err := begin(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := begin(false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, second := begin(false), begin(false)
 	if err := first.finish(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,22 +185,17 @@ func TestUnfinishedFile(t *testing.T) {
 	if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := begin(false); err == nil {
+	if _, err := newFile(name, false); err == nil {
 		t.Error("an existing file may be replaced without --force")
 	}
-	if f, err = begin(true); err != nil {
-		t.Fatal(err)
-	}
+	f = begin(true)
 	holds("old", 2)
 	if err := f.finish(); err != nil {
 		t.Fatal(err)
 	}
 	holds("new", 1)
 
-	f, err = begin(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f = begin(true)
 	_ = f.Close() // so that it cannot be synced
 	if err := f.finish(); err == nil {
 		t.Error("what the disk has not taken got its name")

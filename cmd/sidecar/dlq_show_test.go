@@ -67,14 +67,12 @@ func TestShow(t *testing.T) {
 func TestShowOfAlmostNothing(t *testing.T) {
 	t.Parallel()
 	got := shown(t, &deadletter.Full{Body: &deadletter.Body{Format: "empty"}})
-	for _, want := range []string{"message id        -\n", "reason            -\n", "body (0 B, empty)\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-	for _, not := range []string{"headers", "journey", "parked", "problem", "status", "1970"} {
-		if strings.Contains(got, not) {
-			t.Errorf("%q in\n%s", not, got)
+	for text, want := range map[string]bool{
+		"message id        -\n": true, "reason            -\n": true, "body (0 B, empty)\n": true,
+		"headers": false, "journey": false, "parked": false, "problem": false, "status": false, "1970": false,
+	} {
+		if strings.Contains(got, text) != want {
+			t.Errorf("%q: want %v in\n%s", text, want, got)
 		}
 	}
 	if got := shown(t, &deadletter.Full{}); strings.Contains(got, "body") {

@@ -81,12 +81,7 @@ func TestListenRefuses(t *testing.T) {
 
 func TestServeReturnsWhatBroke(t *testing.T) {
 	t.Parallel()
-	s := New(Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
-	})
-	if _, err := s.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	s, _ := bound(t, newFakeState())
 	s.controlLn.Close()
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve control:") {
 		t.Errorf("got %v", err)
@@ -95,12 +90,7 @@ func TestServeReturnsWhatBroke(t *testing.T) {
 
 func TestServeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	s := New(Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
-	})
-	if _, err := s.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	s, _ := bound(t, newFakeState())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Serve(ctx); err != nil {
@@ -110,13 +100,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 
 func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
 	t.Parallel()
-	s := New(Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: newFakeState(), Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
-	})
-	addrs, err := s.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, addrs := bound(t, newFakeState())
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -134,11 +118,7 @@ func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
 func TestShutdownCutsOffSilentConnections(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	conn, err := net.Dial("tcp", r.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := r.send(r.admin, "")
 	r.do(http.MethodGet, r.admin, "/livez", nil) // the silent one has been accepted by now
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -45,9 +45,7 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("%s: %d %s", action, got.StatusCode, got.body)
 		}
 	}
-	if r.state.called() != "pause,resume" {
-		t.Errorf("called %s", r.state.called())
-	}
+	r.wantCalled("pause,resume")
 }
 
 func TestDrain(t *testing.T) {
@@ -61,12 +59,8 @@ func TestDrain(t *testing.T) {
 	r.wantProblem("pause", r.do(http.MethodPost, r.control, "/pause", nil), http.StatusConflict)
 	r.wantProblem("resume", r.do(http.MethodPost, r.control, "/resume", nil), http.StatusConflict)
 	r.state.onDrain = nil
-	if got := r.do(http.MethodPost, r.control, "/drain", nil); got.StatusCode != http.StatusAccepted {
-		t.Errorf("again: %d", got.StatusCode)
-	}
-	if r.state.called() != "drain,drain" {
-		t.Errorf("called %s", r.state.called())
-	}
+	r.want("again", r.do(http.MethodPost, r.control, "/drain", nil), http.StatusAccepted)
+	r.wantCalled("drain,drain")
 }
 
 // The peer is who is at the other end of the connection, whatever the request claims.
@@ -110,9 +104,7 @@ func TestBodies(t *testing.T) {
 	for _, body := range []string{`{"for":"1h"}`, "[]", "null", "{}{}", "{", strings.Repeat("[", 10000), "{\x00}", "{}\f", "\u00a0", "{", "}", "\xff\xfe{\x00}\x00", strings.Repeat("x", 1<<20)} {
 		r.wantProblem(body[:min(len(body), 20)], send(body), http.StatusBadRequest)
 	}
-	if r.state.called() != "pause,pause,pause,pause" {
-		t.Errorf("called %s", r.state.called())
-	}
+	r.wantCalled("pause,pause,pause,pause")
 	large := r.raw(r.control, "POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n{}")
 	r.wantProblem("1 GiB", large, http.StatusRequestEntityTooLarge)
 }
@@ -136,9 +128,7 @@ func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 func TestControlRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	for range cap(r.busy) {
-		r.busy <- struct{}{}
-	}
+	fill(r.busy)
 	r.wantProblem("full", r.do(http.MethodGet, r.control, "/status", nil), http.StatusServiceUnavailable)
 }
 
@@ -161,10 +151,6 @@ func TestControlMethods(t *testing.T) {
 		}
 	}
 	r.wantProblem("CONNECT", r.raw(r.control, "CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n"), http.StatusMethodNotAllowed)
-	if got := r.do(http.MethodHead, r.control, "/status", nil); got.StatusCode != http.StatusOK {
-		t.Errorf("HEAD /status: %d", got.StatusCode)
-	}
-	if r.state.called() != "" {
-		t.Errorf("called %s", r.state.called())
-	}
+	r.want("HEAD /status", r.do(http.MethodHead, r.control, "/status", nil), http.StatusOK)
+	r.wantCalled("")
 }

@@ -86,6 +86,15 @@ func (p *parking) park(id string, status int, body string) {
 	brokertest.Publish(p.t, p.ch, "", p.dlq(), p.message(id, status, body))
 }
 
+// parkThree parks "a" and "c" after a 503 and "b" after a 404.
+func (p *parking) parkThree() {
+	p.t.Helper()
+	p.park("a", 503, `{"amount":1}`)
+	p.park("b", 404, "no JSON")
+	p.park("c", 503, "\xff\x00")
+	brokertest.WaitReady(p.t, p.url, p.dlq(), 3)
+}
+
 // parkMany parks n messages, "m1" …, whose last answer was a 503.
 func (p *parking) parkMany(n int) {
 	p.t.Helper()

@@ -29,10 +29,7 @@ func (p *page) ids() string {
 func TestDeadLettersAreListed(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
-	p.park("a", 503, `{"amount":1}`)
-	p.park("b", 404, "no JSON")
-	p.park("c", 503, "\xff\x00")
-	brokertest.WaitReady(t, p.url, p.dlq(), 3)
+	p.parkThree()
 
 	var state struct {
 		Queue            string
@@ -90,15 +87,11 @@ func TestOneMessageInFull(t *testing.T) {
 	if p.get(path+"?body=false", &m); m.Body != nil {
 		t.Error("a body that was not asked for")
 	}
-	if len(p.log.Lines("show bodies")) != 0 {
-		t.Error("written down that bodies were shown")
-	}
+	p.wantLogged(0, "show bodies")
 	if p.get(path+"?body=true", &m); m.Body == nil || m.Body.Format != "json" || !strings.Contains(m.Body.Text, `"amount": 1`) {
 		t.Errorf("%+v", m.Body)
 	}
-	if len(p.log.Lines(`"event":"control","action":"show bodies","peer":"127.0.0.1:`, `"message":"`+list.Messages[0].Ref)) != 1 {
-		t.Errorf("log: %s", p.log)
-	}
+	p.wantLogged(1, `"event":"control","action":"show bodies","peer":"127.0.0.1:`, `"message":"`+list.Messages[0].Ref)
 	p.get("/dlq/messages/"+list.Messages[1].Ref+"?body=true", &m)
 	if m.Body.Size != maxShown+1 || len(m.Body.Text) != maxShown || !m.Body.Truncated {
 		t.Errorf("%d of %d bytes", len(m.Body.Text), m.Body.Size)
@@ -181,11 +174,7 @@ func TestNoDeadLetterQueue(t *testing.T) {
 	for path, byMethod := range r.deadLetterRoutes() {
 		for method := range byMethod {
 			path := strings.Replace(path, idSegment, "0123456789abcdef", 1)
-			got := r.do(method, r.control, path, jsonBody("{}"))
-			r.wantProblem(method+" "+path, got, http.StatusNotFound)
-			if !strings.Contains(got.body, "no dead-letter queue") {
-				t.Errorf("%s", got.body)
-			}
+			r.wantProblem(method+" "+path, r.do(method, r.control, path, jsonBody("{}")), http.StatusNotFound, "no dead-letter queue")
 		}
 	}
 }
@@ -219,10 +208,7 @@ func TestAnUnfitQueue(t *testing.T) {
 	brokertest.Queue(t, p.url, p.dlq(), amqp.Table{"x-single-active-consumer": true})
 	brokertest.Send(t, p.url, p.dlq(), "kept")
 	brokertest.WaitReady(t, p.url, p.dlq(), 1)
-	got := p.do(http.MethodGet, p.control, "/dlq/messages", nil)
-	if p.wantProblem("look", got, http.StatusConflict); !strings.Contains(got.body, "x-single-active-consumer") {
-		t.Error(got.body)
-	}
+	p.wantProblem("look", p.do(http.MethodGet, p.control, "/dlq/messages", nil), http.StatusConflict, "x-single-active-consumer")
 	brokertest.WaitReady(t, p.url, p.dlq(), 1)
 }
 
@@ -266,10 +252,7 @@ func TestPathsWithIdentifiers(t *testing.T) {
 	}
 	for _, path := range []string{"/dlq/operations/" + id, "/dlq/operations/" + id + "/cancel"} {
 		method := map[bool]string{true: http.MethodPost, false: http.MethodGet}[strings.HasSuffix(path, "cancel")]
-		got := r.do(method, r.control, path, nil)
-		if r.wantProblem(path, got, http.StatusNotFound); !strings.Contains(got.body, "operation") {
-			t.Errorf("%s", got.body)
-		}
+		r.wantProblem(path, r.do(method, r.control, path, nil), http.StatusNotFound, "operation")
 	}
 }
 

@@ -8,9 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"sidecar/internal/apptest"
-	"sidecar/internal/telemetry"
 )
 
 // askDrained runs the handler in a bubble: the waits are long, and virtual time needs no sockets.
@@ -97,9 +94,7 @@ func TestShutdownReleasesWaiters(t *testing.T) {
 func TestWaitersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	for range cap(r.waits) {
-		r.waits <- struct{}{}
-	}
+	fill(r.waits)
 	r.wantProblem("full", r.do(http.MethodGet, r.admin, "/drained", nil), http.StatusServiceUnavailable)
 }
 
@@ -108,15 +103,8 @@ func TestDrainedOutlivesTheListenersDeadlines(t *testing.T) {
 	t.Parallel()
 	f := newFakeState()
 	close(f.draining)
-	s := New(Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: f, Grace: time.Minute,
-		Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
-	})
+	s, addrs := bound(t, f)
 	s.admin.ReadTimeout, s.admin.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
-	addrs, err := s.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(t.Context()) }()
 	time.AfterFunc(300*time.Millisecond, func() { close(f.drained) })

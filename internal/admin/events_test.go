@@ -137,9 +137,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 	}
 	r.wantProblem("the ninth", r.do(http.MethodGet, r.control, "/events", nil), http.StatusServiceUnavailable)
-	if got := r.do(http.MethodGet, r.control, "/status", nil); got.StatusCode != http.StatusOK {
-		t.Errorf("beside them: %d", got.StatusCode)
-	}
+	r.want("beside them", r.do(http.MethodGet, r.control, "/status", nil), http.StatusOK)
 	first.Body.Close()
 	brokertest.Eventually(t, time.Minute, "its place is free", func() bool { return len(r.streams) == 7 })
 	if resp, _ := r.listen(); resp.StatusCode != http.StatusOK {
@@ -154,11 +152,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	if _, err := readEvent(in); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := r.Shutdown(ctx); err != nil {
-		t.Error(err)
-	}
+	r.shutdown()
 	for {
 		if _, err := readEvent(in); err == io.EOF {
 			break
@@ -191,6 +185,15 @@ func (p pipes) stream(t *testing.T) net.Conn {
 	return ours
 }
 
+// count calls found for each line of a stream that begins with prefix.
+func count(conn net.Conn, prefix string, found func()) {
+	for in := bufio.NewScanner(conn); in.Scan(); {
+		if strings.HasPrefix(in.Text(), prefix) {
+			found()
+		}
+	}
+}
+
 // inMemory serves the control listener on pipes under virtual time.
 func inMemory(t *testing.T, test func(s *Server, f *fakeState, p pipes)) {
 	t.Helper()
@@ -218,18 +221,7 @@ func TestManyStreamsAskOnce(t *testing.T) {
 		counts := make([]int, 5)
 		for i := range counts {
 			conn := p.stream(t)
-			go func() {
-				in := bufio.NewReader(conn)
-				for {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					if strings.HasPrefix(line, "event: flow") {
-						counts[i]++
-					}
-				}
-			}()
+			go count(conn, "event: flow", func() { counts[i]++ })
 			defer conn.Close()
 			time.Sleep(70 * time.Millisecond)
 		}
@@ -253,18 +245,7 @@ func TestAStreamIsNotTakenForGone(t *testing.T) {
 		conn := p.stream(t)
 		defer conn.Close()
 		comments := 0
-		go func() {
-			in := bufio.NewReader(conn)
-			for {
-				line, err := in.ReadString('\n')
-				if err != nil {
-					return
-				}
-				if strings.HasPrefix(line, ": ") {
-					comments++
-				}
-			}
-		}()
+		go count(conn, ": ", func() { comments++ })
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(s.streams) != 1 || comments < 239 || comments > 241 {

@@ -43,18 +43,14 @@ func TestTokenGuardsEveryPath(t *testing.T) {
 			t.Errorf("%s: %d", line, got.StatusCode)
 		}
 	}
-	if r.state.called() != "" {
-		t.Errorf("called %s", r.state.called())
-	}
+	r.wantCalled("")
 }
 
 func TestToken(t *testing.T) {
 	t.Parallel()
 	r := start(t, withToken)
 	for _, good := range []string{"Bearer " + token, "bearer " + token} {
-		if got := r.do(http.MethodGet, r.control, "/status", authorized(good)); got.StatusCode != http.StatusOK {
-			t.Errorf("%q: %d", good, got.StatusCode)
-		}
+		r.want(good, r.do(http.MethodGet, r.control, "/status", authorized(good)), http.StatusOK)
 	}
 	for _, bad := range []string{
 		"Bearer", "Bearer ", token, "Basic " + token, "Bearer  " + token, "Bearer " + token + "x", "Bearer " + token[:len(token)-1],
@@ -70,13 +66,9 @@ func TestToken(t *testing.T) {
 		q.Header["Authorization"] = []string{"Bearer wrong", "Bearer " + token}
 	})
 	r.wantProblem("two headers", twice, http.StatusUnauthorized)
-	if got := r.do(http.MethodGet, r.control, "/status", authorized("Bearer "+strings.Repeat("x", 1<<20))); got.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("1 MiB: %d", got.StatusCode)
-	}
+	r.want("1 MiB", r.do(http.MethodGet, r.control, "/status", authorized("Bearer "+strings.Repeat("x", 1<<20))), http.StatusRequestHeaderFieldsTooLarge)
 	// The health surface has no token.
-	if got := r.do(http.MethodGet, r.admin, "/livez", nil); got.StatusCode != http.StatusOK {
-		t.Errorf("/livez: %d", got.StatusCode)
-	}
+	r.want("/livez", r.do(http.MethodGet, r.admin, "/livez", nil), http.StatusOK)
 	if strings.Contains(r.log.String(), token) {
 		t.Error("the log shows the token")
 	}
@@ -102,9 +94,7 @@ func TestTheTokenMayChange(t *testing.T) {
 		}
 	})
 	current <- "first-token-of-all"
-	if got := r.do(http.MethodGet, r.control, "/status", authorized("Bearer first-token-of-all")); got.StatusCode != http.StatusOK {
-		t.Errorf("first: %d", got.StatusCode)
-	}
+	r.want("first", r.do(http.MethodGet, r.control, "/status", authorized("Bearer first-token-of-all")), http.StatusOK)
 	<-current
 	current <- "second-token-of-all"
 	r.wantProblem("first, later", r.do(http.MethodGet, r.control, "/status", authorized("Bearer first-token-of-all")), http.StatusUnauthorized)
@@ -186,9 +176,7 @@ func TestOtherSitesAreRefused(t *testing.T) {
 			}
 		}
 	}
-	if r.state.called() != "" {
-		t.Errorf("called %s", r.state.called())
-	}
+	r.wantCalled("")
 	for _, site := range []string{"same-origin", "none"} {
 		if got := ask("GET", "/status", "Sec-Fetch-Site", site); got != http.StatusOK {
 			t.Errorf("%s: %d", site, got)
@@ -217,9 +205,7 @@ func TestSimpleRequestsAreRefused(t *testing.T) {
 	}
 	r.wantProblem("two types", post("{}", "application/json", "text/plain"), http.StatusUnsupportedMediaType)
 	r.wantProblem("no type", post("{}"), http.StatusUnsupportedMediaType)
-	if r.state.called() != "" {
-		t.Errorf("called %s", r.state.called())
-	}
+	r.wantCalled("")
 	if got := post(""); got.StatusCode != http.StatusOK {
 		t.Errorf("no body, no type: %d", got.StatusCode)
 	}
@@ -229,8 +215,7 @@ func TestMethodOverridesAreRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "x-method-override"} {
-		got := r.do(http.MethodGet, r.control, "/status", func(q *http.Request) { q.Header.Set(name, "POST") })
-		r.wantProblem(name, got, http.StatusBadRequest)
+		r.wantProblem(name, r.do(http.MethodGet, r.control, "/status", func(q *http.Request) { q.Header.Set(name, "POST") }), http.StatusBadRequest)
 	}
 }
 
@@ -253,12 +238,8 @@ func TestSmuggling(t *testing.T) {
 		"CL not a num": "Content-Length: 0x6\r\n",
 	} {
 		for _, addr := range []string{r.admin, r.control} {
-			conn, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
 			path := map[string]string{r.admin: "POST /livez", r.control: "POST /pause"}[addr]
-			_, _ = io.WriteString(conn, path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+head+"\r\n0\r\n\r\n"+hidden)
+			conn := r.send(addr, path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+head+"\r\n0\r\n\r\n"+hidden)
 			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 			answers := 0
 			for in := bufio.NewReader(conn); ; answers++ {
@@ -278,9 +259,7 @@ func TestSmuggling(t *testing.T) {
 			conn.Close()
 		}
 	}
-	if r.state.called() != "" {
-		t.Errorf("called %s", r.state.called())
-	}
+	r.wantCalled("")
 }
 
 func TestHeadersAreBounded(t *testing.T) {

@@ -31,9 +31,7 @@ func TestReady(t *testing.T) {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 
-	r.state.mu.Lock()
-	r.state.readiness = Readiness{Ready: true, Checks: []Check{{Name: "broker", OK: true}}}
-	r.state.mu.Unlock()
+	r.state.setReady(Readiness{Ready: true, Checks: []Check{{Name: "broker", OK: true}}})
 	if got := r.do(http.MethodGet, r.admin, "/readyz", nil); got.StatusCode != http.StatusOK || !strings.HasPrefix(got.body, `{"ready":true`) {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
@@ -51,9 +49,7 @@ func TestReadyBroker(t *testing.T) {
 		{[]Check{{Name: "broker", Detail: "connection refused"}}, http.StatusServiceUnavailable, `{"name":"broker","ok":false,"detail":"connection refused"}`},
 		{nil, http.StatusServiceUnavailable, `{"name":"broker","ok":false}`},
 	} {
-		r.state.mu.Lock()
-		r.state.readiness = Readiness{Checks: c.checks}
-		r.state.mu.Unlock()
+		r.state.setReady(Readiness{Checks: c.checks})
 		if got := r.do(http.MethodGet, r.admin, "/readyz/broker", nil); got.StatusCode != c.status || got.body != c.body+"\n" {
 			t.Errorf("%d %s", got.StatusCode, got.body)
 		}
@@ -129,16 +125,12 @@ func TestOneBrokenMetricDoesNotHideTheOthers(t *testing.T) {
 func TestScrapesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	for range cap(r.scrapes) {
-		r.scrapes <- struct{}{}
-	}
+	fill(r.scrapes)
 	got := r.do(http.MethodGet, r.admin, "/metrics", nil)
 	r.wantProblem("full", got, http.StatusServiceUnavailable)
 	if got.Header.Get("Retry-After") != "1" {
 		t.Error("no Retry-After")
 	}
 	<-r.scrapes
-	if got := r.do(http.MethodGet, r.admin, "/metrics", nil); got.StatusCode != http.StatusOK {
-		t.Errorf("with a free slot: %d", got.StatusCode)
-	}
+	r.want("with a free slot", r.do(http.MethodGet, r.admin, "/metrics", nil), http.StatusOK)
 }

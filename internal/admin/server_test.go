@@ -45,6 +45,7 @@ func newFakeState() *fakeState {
 }
 
 func (f *fakeState) Ready() Readiness          { f.mu.Lock(); defer f.mu.Unlock(); return f.readiness }
+func (f *fakeState) setReady(r Readiness)      { f.mu.Lock(); defer f.mu.Unlock(); f.readiness = r }
 func (f *fakeState) Draining() <-chan struct{} { return f.draining }
 func (f *fakeState) Drained() <-chan struct{}  { return f.drained }
 func (f *fakeState) Pause()                    { f.become("pause", Paused) }
@@ -168,17 +169,25 @@ func (r *running) do(method, addr, path string, edit func(*http.Request)) reply 
 	return reply{resp, string(b)}
 }
 
-// raw sends text as it is and reads one response.
-func (r *running) raw(addr, text string) reply {
+// send sends text as it is on a new connection, which ends with the test.
+func (r *running) send(addr, text string) net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer conn.Close()
+	r.t.Cleanup(func() { _ = conn.Close() })
 	if _, err := io.WriteString(conn, text); err != nil {
 		r.t.Fatal(err)
 	}
+	return conn
+}
+
+// raw sends text as it is and reads one response.
+func (r *running) raw(addr, text string) reply {
+	r.t.Helper()
+	conn := r.send(addr, text)
+	defer conn.Close()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		r.t.Fatal(err)
@@ -188,9 +197,69 @@ func (r *running) raw(addr, text string) reply {
 	return reply{resp, string(b)}
 }
 
-// wantProblem checks status and that the answer is a problem document.
-func (r *running) wantProblem(what string, got reply, status int) {
+// wantCalled checks what was called of the state so far, separated by commas.
+func (r *running) wantCalled(want string) {
 	r.t.Helper()
+	if got := r.state.called(); got != want {
+		r.t.Errorf("called %q, want %q", got, want)
+	}
+}
+
+// wantLogged checks how many lines of the log contain all parts.
+func (r *running) wantLogged(n int, parts ...string) {
+	r.t.Helper()
+	if got := len(r.log.Lines(parts...)); got != n {
+		r.t.Errorf("%d lines with %q, want %d: %s", got, parts, n, r.log)
+	}
+}
+
+// shutdown shuts the server down with time to spare.
+func (r *running) shutdown() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// bound is a server that listens and does not serve yet.
+func bound(t *testing.T, state State) (*Server, Addrs) {
+	t.Helper()
+	s := New(Options{
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: state, Grace: time.Minute,
+		Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
+	})
+	addrs, err := s.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, addrs
+}
+
+// fill takes all places.
+func fill(places chan struct{}) {
+	for range cap(places) {
+		places <- struct{}{}
+	}
+}
+
+// want checks the status alone.
+func (r *running) want(what string, got reply, status int) {
+	r.t.Helper()
+	if got.StatusCode != status {
+		r.t.Errorf("%s: status %d, want %d: %s", what, got.StatusCode, status, got.body)
+	}
+}
+
+// wantProblem checks status and that the answer is a problem document that contains all of says.
+func (r *running) wantProblem(what string, got reply, status int, says ...string) {
+	r.t.Helper()
+	for _, s := range says {
+		if !strings.Contains(got.body, s) {
+			r.t.Errorf("%s: no %q in %s", what, s, got.body)
+		}
+	}
 	if got.StatusCode != status {
 		r.t.Errorf("%s: status %d, want %d: %s", what, got.StatusCode, status, got.body)
 		return

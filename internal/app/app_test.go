@@ -70,6 +70,27 @@ func run(t *testing.T, cfg *config.Config, edits ...func(*App)) (*App, *apptest.
 	return a, log, stop
 }
 
+// fresh is an app that does not run.
+func fresh(t *testing.T, cfg *config.Config) *App {
+	t.Helper()
+	a, err := New(cfg, Build{}, &apptest.Log{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.consumer.Drain(context.Background()) })
+	return a
+}
+
+// rendered is the plan in a format.
+func rendered(t *testing.T, format string, more ...string) string {
+	t.Helper()
+	out, err := RenderPlan(load(t, more...), format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 func TestDriftKeepsItUpAndUnready(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
@@ -188,10 +209,7 @@ func TestPresetValuesOfTiers(t *testing.T) {
 func TestDefinitionsNameTheVhost(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{"amqp://127.0.0.1/orders": "orders", "amqp://127.0.0.1/": "/", "amqp://127.0.0.1": "/"} {
-		out, err := RenderPlan(load(t, "SIDECAR_AMQP_URL="+url), "definitions")
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := rendered(t, "definitions", "SIDECAR_AMQP_URL="+url)
 		var d struct{ Queues []struct{ Vhost string } }
 		if err := json.Unmarshal([]byte(out), &d); err != nil || len(d.Queues) == 0 || d.Queues[0].Vhost != want {
 			t.Errorf("%s: %v %+v", url, err, d)

@@ -24,14 +24,7 @@ func TestRetriesOfEachMode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		planned, err := RenderPlan(cfg, "text")
-		if err != nil {
-			t.Fatal(err)
-		}
-		drawn, err := RenderPlan(cfg, "mermaid")
-		if err != nil {
-			t.Fatal(err)
-		}
+		planned, drawn := rendered(t, "text", "SIDECAR_TOPOLOGY_MODE="+mode), rendered(t, "mermaid", "SIDECAR_TOPOLOGY_MODE="+mode)
 		_, way, _ := strings.Cut(planned, "WHAT HAPPENS")
 		if !strings.Contains(explained, row.explained) || !strings.Contains(way, row.planned) || !strings.Contains(drawn, row.drawn) {
 			t.Errorf("%s:\n%s%s%s", mode, explained, way, drawn)
@@ -52,9 +45,8 @@ func TestOnlyRejectsAreProven(t *testing.T) {
 	t.Parallel()
 	const proves = "the first retry"
 	for _, preset := range []string{"SIDECAR_RETRY_DELAYS=1s,2s", "SIDECAR_RETRY_DELAYS=7s"} {
-		cfg := load(t, "SIDECAR_TOPOLOGY_MODE=verify", preset)
-		if planned, err := RenderPlan(cfg, "text"); err != nil || strings.Contains(planned, proves) {
-			t.Errorf("%s: %v\n%s", preset, err, planned)
+		if planned := rendered(t, "text", "SIDECAR_TOPOLOGY_MODE=verify", preset); strings.Contains(planned, proves) {
+			t.Errorf("%s:\n%s", preset, planned)
 		}
 	}
 	for _, status := range []int{200, 425} {
@@ -68,13 +60,10 @@ func TestOnlyRejectsAreProven(t *testing.T) {
 // TestPlanKeepsTheTopologyOfEachMode: nobody who imports the plan gets another one because of the mode.
 func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
 	t.Parallel()
-	want, err := RenderPlan(load(t, "SIDECAR_SERVICE=wms-cincout"), "definitions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := rendered(t, "definitions", "SIDECAR_SERVICE=wms-cincout")
 	for _, mode := range []topology.Mode{topology.ModeVerify, topology.ModeNone} {
-		if got, err := RenderPlan(load(t, "SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY_MODE="+string(mode)), "definitions"); err != nil || got != want {
-			t.Errorf("%s: %v\n%s", mode, err, got)
+		if got := rendered(t, "definitions", "SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY_MODE="+string(mode)); got != want {
+			t.Errorf("%s:\n%s", mode, got)
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package app
 
 import (
-	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -47,10 +45,7 @@ func TestPicture(t *testing.T) {
 func TestWithoutADeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_QUEUE=orders", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_BINDINGS=amq.topic:orders.#")
-	a, err := New(cfg, Build{}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := fresh(t, cfg)
 	if p := picture(a.plan); a.deadLetters != nil || p.Park != nil || p.Redrive != nil || p.Waits == nil {
 		t.Errorf("%+v", p)
 	}
@@ -61,7 +56,6 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	if err != nil || q.Name() != "wms.dlq.wms-cincout" {
 		t.Errorf("%v %v", q, err)
 	}
-	stopUnused(a)
 }
 
 // TestFlow: the totals are those of the metrics, whatever the reason; and depths are asked for while somebody listens.
@@ -99,11 +93,7 @@ func TestFlow(t *testing.T) {
 
 func TestDepthsAreAskedForNowAndThen(t *testing.T) {
 	t.Parallel()
-	a, err := New(load(t), Build{}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stopUnused(a)
+	a := fresh(t, load(t))
 	s := state{a}
 	for range 3 {
 		s.Flow()
@@ -122,6 +112,3 @@ func TestDepthsAreAskedForNowAndThen(t *testing.T) {
 }
 
 func withID(id string) amqp.Publishing { return amqp.Publishing{MessageId: id} }
-
-// stopUnused ends what New has started.
-func stopUnused(a *App) { a.consumer.Drain(context.Background()) }

@@ -13,7 +13,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
 
@@ -72,11 +71,7 @@ func TestWarnedOnce(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, "SIDECAR_SERVICE=nohyphen", "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=q", "SIDECAR_BINDINGS=a:b", "SIDECAR_DEAD_LETTER=disabled",
 		"SIDECAR_APP_URL=http://192.0.2.1/")
-	a, err := New(cfg, Build{}, &apptest.Log{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.consumer.Drain(t.Context())
+	a := fresh(t, cfg)
 	_, ofPlan, err := PresetValues(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -97,14 +92,10 @@ func TestUnseenWayIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"declare": false, "verify": true, "none": true} {
 		cfg := load(t, "SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_TOPOLOGY_MODE="+mode)
-		a, err := New(cfg, Build{}, &apptest.Log{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := fresh(t, cfg)
 		if got := strings.Contains(strings.Join(a.warnings(), "\n"), "user.retry"); got != want {
 			t.Errorf("%s: %v", mode, a.warnings())
 		}
-		a.consumer.Drain(t.Context())
 	}
 }
 

@@ -2,6 +2,7 @@ package apptest
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"sync"
 )
@@ -25,6 +26,9 @@ func (l *Log) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// Logger returns a logger that writes text lines here.
+func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // Lines returns the lines that contain all parts.
 func (l *Log) Lines(parts ...string) []string {

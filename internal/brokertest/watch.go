@@ -1,36 +1,15 @@
 package brokertest
 
 import (
-	"bytes"
-	"log/slog"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/apptest"
 )
 
 // Log collects log lines. A test may read them while others are written.
-type Log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write appends p.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String returns all lines so far.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// Logger returns a logger that writes text lines here.
-func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+type Log = apptest.Log
 
 // Metric returns the sum of the metric's series that have the labels, given as names and values. A histogram counts as the
 // number of its observations.

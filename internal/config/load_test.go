@@ -37,6 +37,14 @@ func refuse(t testing.TB, variable string, environ ...string) string {
 	return err.Error()
 }
 
+// refuseSaying is refuse whose line must contain says, and no secret.
+func refuseSaying(t testing.TB, says, variable string, environ ...string) {
+	t.Helper()
+	if line := refuse(t, variable, environ...); !strings.Contains(line, says) || strings.Contains(line, canary) {
+		t.Errorf("%q: want %q in %s", environ, says, line)
+	}
+}
+
 func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	t.Parallel()
 	c := load(t)
@@ -75,11 +83,8 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	if p := (Process{ShutdownGrace: 25 * time.Second, LogLevel: "info", LogFormat: "json"}); c.Process != p {
 		t.Errorf("Process: %+v", c.Process)
 	}
-	if c.Tracing != nil {
-		t.Error("tracing is on")
-	}
-	if w := c.Warnings(); len(w) != 0 {
-		t.Errorf("warnings: %q", w)
+	if w := c.Warnings(); c.Tracing != nil || len(w) != 0 {
+		t.Errorf("tracing %v, warnings: %q", c.Tracing, w)
 	}
 }
 
@@ -156,8 +161,8 @@ func TestEmptyMeansUnset(t *testing.T) {
 		}
 	}
 	load(t, append(environ[1:], "SIDECAR_NO_SUCH_NAME=")...)
-	if _, err := Load(environ); err == nil {
-		t.Error("an empty service name is accepted")
+	if _, err := Load(environ); err == nil || !strings.Contains(err.Error(), "SIDECAR_SERVICE: required") {
+		t.Errorf("an empty service name: %v", err)
 	}
 }
 
@@ -191,11 +196,7 @@ func TestWarnings(t *testing.T) {
 		{"SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_URL: the user guest is refused"},
 		{"SIDECAR_ADMIN_PORT=9090", "SIDECAR_ADMIN_PORT: ignored, because Kubernetes"},
 	} {
-		c, err := Load([]string{tc.env, "SIDECAR_SERVICE=wms-cincout"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if w := c.Warnings(); len(w) != 1 || !strings.HasPrefix(w[0], tc.want) {
+		if w := load(t, tc.env).Warnings(); len(w) != 1 || !strings.HasPrefix(w[0], tc.want) {
 			t.Errorf("%s: warnings %q", tc.env, w)
 		}
 	}
@@ -205,11 +206,7 @@ func TestWarnings(t *testing.T) {
 		"SIDECAR_APP_URL=unix:///run/a.sock", "SIDECAR_APP_URL=https://127.1.2.3/a.b/..c", "SIDECAR_ADMIN_ADDR=:0", "SIDECAR_CONTROL_ADDR=[::1]:0",
 		"SIDECAR_CONTROL_ADDR=localhost:80", "SIDECAR_AMQP_URL=amqps://me:p%40%2f%3a@rabbit-0.example:5671/a%2fb, amqps://me@10.0.0.1",
 	} {
-		c, err := Load([]string{quiet, "SIDECAR_SERVICE=wms-cincout"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if w := c.Warnings(); len(w) != 0 {
+		if w := load(t, quiet).Warnings(); len(w) != 0 {
 			t.Errorf("%s: warnings %q", quiet, w)
 		}
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"strings"
 	"testing"
 )
 
@@ -12,8 +11,6 @@ func TestRegularFilesThatCannotBeRead(t *testing.T) {
 	for path, says := range map[string]string{
 		"/proc/sys/net/ipv4/route/flush": "permission denied", "/proc/self/mem": "input/output error",
 	} {
-		if line := refuse(t, "SIDECAR_AMQP_PASSWORD_FILE", "SIDECAR_AMQP_PASSWORD_FILE="+path); !strings.Contains(line, says) {
-			t.Errorf("%s: %s", path, line)
-		}
+		refuseSaying(t, says, "SIDECAR_AMQP_PASSWORD_FILE", "SIDECAR_AMQP_PASSWORD_FILE="+path)
 	}
 }

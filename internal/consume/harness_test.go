@@ -80,7 +80,6 @@ type rig struct {
 type settings struct {
 	concurrency, prefetch int
 	maxRetries            int
-	retryDelay            time.Duration
 	unproven              bool
 	unverified            bool // as in mode none: unproven, and it stays so
 	proofLasts            time.Duration
@@ -101,14 +100,11 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	if s.maxRetries == 0 {
 		s.maxRetries = 10
 	}
-	if s.retryDelay == 0 {
-		s.retryDelay = 100 * time.Millisecond
-	}
 	if s.probe == nil {
 		s.probe = func(context.Context) error { return nil }
 	}
 	url := brokertest.URL(t)
-	plan, err := topology.Build(topology.Options{Service: "demo-orders", MaxRetries: &s.maxRetries, RetryDelay: s.retryDelay})
+	plan, err := topology.Build(topology.Options{Service: "demo-orders", MaxRetries: &s.maxRetries, RetryDelay: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

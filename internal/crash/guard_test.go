@@ -20,15 +20,29 @@ func met(p process, m *message.Message) (crashes int, due bool) {
 	return m.Crashes, w.Due(m)
 }
 
+// wantCrashes checks how many crashes a process has counted for a message.
+func wantCrashes(t *testing.T, what string, p process, m *message.Message, want int) {
+	t.Helper()
+	if n, _ := met(p, m); n != want {
+		t.Errorf("%s: %d, want %d", what, n, want)
+	}
+}
+
+// diedWith runs a process that dies with the messages in hand.
+func diedWith(t *testing.T, dir string, ids ...string) {
+	t.Helper()
+	p := begin(t, dir)
+	for n, id := range ids {
+		p.enter(t, n, arrived(id))
+	}
+	p.die(t)
+}
+
 func TestWhatWasInHandIsSuspected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	diedWith(t, dir, "a", "b")
 	p := begin(t, dir)
-	p.enter(t, 0, arrived("a"))
-	p.enter(t, 1, arrived("b"))
-	p.die(t)
-
-	p = begin(t, dir)
 	for _, c := range []struct {
 		m    *message.Message
 		want int
@@ -60,20 +74,15 @@ func TestACleanEndSuspectsNobody(t *testing.T) {
 	p := begin(t, dir)
 	p.enter(t, 0, arrived("a")) // whatever does not let go
 	p.Close()
-	if n, _ := met(begin(t, dir), redelivered("a")); n != 0 {
-		t.Errorf("%d crashes after a clean end", n)
-	}
+	wantCrashes(t, "crashes after a clean end", begin(t, dir), redelivered("a"), 0)
 }
 
 // TestTheJournalAloneCounts: without any way to publish the count, and with suspects that outlive several processes.
 func TestTheJournalAloneCounts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := begin(t, dir)
-	p.enter(t, 0, arrived("a"))
-	p.enter(t, 1, arrived("b"))
-	p.die(t)
-	p = begin(t, dir) // dies before anything comes back
+	diedWith(t, dir, "a", "b")
+	p := begin(t, dir) // dies before anything comes back
 	p.die(t)
 	p = begin(t, dir)
 	m := redelivered("a")
@@ -95,10 +104,7 @@ func TestTheJournalAloneCounts(t *testing.T) {
 func TestACrashWithCompanyIsNotEnough(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := begin(t, dir)
-	p.enter(t, 0, arrived("a"))
-	p.enter(t, 1, arrived("b"))
-	p.die(t)
+	diedWith(t, dir, "a", "b")
 	m := redelivered("a")
 	m.Headers = amqp.Table{message.HeaderCrashes: int32(7)}
 	if n, due := met(begin(t, dir), m); n != 8 || due {
@@ -109,10 +115,8 @@ func TestACrashWithCompanyIsNotEnough(t *testing.T) {
 func TestAClaimThatFailedComesBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	diedWith(t, dir, "a")
 	p := begin(t, dir)
-	p.enter(t, 0, arrived("a"))
-	p.die(t)
-	p = begin(t, dir)
 	for _, replaced := range []bool{false, true} {
 		w := p.Watch(0)
 		m := redelivered("a")
@@ -122,15 +126,11 @@ func TestAClaimThatFailedComesBack(t *testing.T) {
 			t.Fatalf("%d crashes, claim %v", m.Crashes, c)
 		}
 		w.Leave(false)
-		if n, _ := met(p, redelivered("a")); n != 0 {
-			t.Errorf("%d crashes while claimed, want 0: it would be counted twice", n)
-		}
+		wantCrashes(t, "crashes while claimed: it would be counted twice", p, redelivered("a"), 0)
 		c.Done(replaced)
 	}
 	p.die(t)
-	if n, _ := met(begin(t, dir), redelivered("a")); n != 0 {
-		t.Errorf("%d crashes after the copy took its place", n)
-	}
+	wantCrashes(t, "crashes after the copy took its place", begin(t, dir), redelivered("a"), 0)
 	(*Claim)(nil).Done(true)
 }
 
@@ -146,13 +146,9 @@ func TestWhatComesBackKeepsItsCrashes(t *testing.T) {
 		t.Errorf("%d crashes unwritten after a panic, want 1", w.Unwritten())
 	}
 	w.Leave(true) // 425, say
-	if n, _ := met(p, redelivered("a")); n != 1 {
-		t.Errorf("%d crashes after it came back, want 1", n)
-	}
+	wantCrashes(t, "crashes after it came back", p, redelivered("a"), 1)
 	p.enter(t, 0, redelivered("a")).Leave(false)
-	if n, _ := met(p, redelivered("a")); n != 0 {
-		t.Errorf("%d crashes after its end, want 0", n)
-	}
+	wantCrashes(t, "crashes after its end", p, redelivered("a"), 0)
 }
 
 func TestTheOldestSuspectIsForgotten(t *testing.T) {
@@ -178,9 +174,7 @@ func TestOldSuspectsAreForgotten(t *testing.T) {
 	p := begin(t, dir)
 	id := p.Watch(0).hasher.identify(arrived("a"))
 	p.suspect(entry{crashes: 1, at: now() - forgetAfter, id: id})
-	if n, _ := met(p, redelivered("a")); n != 0 {
-		t.Errorf("%d crashes of a day ago", n)
-	}
+	wantCrashes(t, "crashes of a day ago", p, redelivered("a"), 0)
 	p.die(t)
 	if p = begin(t, dir); len(p.suspects) != 0 {
 		t.Error("still in the journal of the next process")

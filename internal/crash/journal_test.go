@@ -84,10 +84,7 @@ func TestDamagedJournals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			p := begin(t, dir)
-			p.enter(t, 0, arrived("a"))
-			p.enter(t, 1, arrived("b"))
-			p.die(t)
+			diedWith(t, dir, "a", "b")
 			b, err := os.ReadFile(file(dir))
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +93,7 @@ func TestDamagedJournals(t *testing.T) {
 			if err := os.WriteFile(file(dir), c.damage(b), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			p = begin(t, dir)
+			p := begin(t, dir)
 			if c.want < 0 { // no journal of ours by its looks
 				if p.journal.path == file(dir) {
 					t.Error("used all the same")
@@ -125,12 +122,8 @@ func TestReplicasShareADirectory(t *testing.T) {
 	b.enter(t, 0, arrived("b"))
 	a.die(t)
 	c := begin(t, dir)
-	if n, _ := met(c, redelivered("a")); n != 1 {
-		t.Errorf("%d crashes of the dead one's message, want 1", n)
-	}
-	if n, _ := met(c, redelivered("b")); n != 0 {
-		t.Errorf("%d crashes of the living one's message, want 0", n)
-	}
+	wantCrashes(t, "crashes of the dead one's message", c, redelivered("a"), 1)
+	wantCrashes(t, "crashes of the living one's message", c, redelivered("b"), 0)
 }
 
 func TestTooManyReplicas(t *testing.T) {

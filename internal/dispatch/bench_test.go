@@ -55,6 +55,7 @@ func encodables() []encodable {
 		{"headers=0", benchMessage(0), same},
 		{"headers=8", benchMessage(8), same},
 		{"headers=64", benchMessage(64), same},
+		{"token", benchMessage(10), func(o *Options) { o.Token = func() string { return "t" } }},
 		{"integers=8", withHeaders(benchMessage(0), amqp.Table{
 			"n-1": int32(1), "n-2": int64(2), "n-3": int16(3), "n-4": true, "n-5": 5.5, "n-6": uint8(6), "n-7": int32(7), "n-8": nil,
 		}), same},

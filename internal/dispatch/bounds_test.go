@@ -62,8 +62,7 @@ func TestAnswersAreReadWithinBounds(t *testing.T) {
 // TestReleaseForgetsTheMessage is not parallel: it reads what it has given back to the pool.
 func TestReleaseForgetsTheMessage(t *testing.T) {
 	target := newTarget(t, "http://127.0.0.1:1/")
-	m := sample()
-	m.Headers = amqp.Table{"tenant": "acme"}
+	m := withHeaders(sample(), amqp.Table{"tenant": "acme"})
 	x := newAttempt()
 	x.target, x.body, x.ctx = target, m.Body, t.Context()
 	x.request.encode(target.encoding, m)
@@ -90,23 +89,5 @@ func TestReaderThatNeverReads(t *testing.T) {
 	defer x.release()
 	if err := x.answer.read(noProgress{}); err != io.ErrNoProgress {
 		t.Errorf("got %v", err)
-	}
-}
-
-// The hot path allocates nothing of its own.
-func TestNothingIsAllocatedForAMessage(t *testing.T) {
-	target := newTarget(t, "http://127.0.0.1:1/", func(o *Options) { o.Token = func() string { return "t" } })
-	m := benchMessage(10)
-	answer := strings.NewReader(typicalAnswer)
-	x := newAttempt()
-	defer x.release()
-	if n := testing.AllocsPerRun(100, func() {
-		x.request.encode(target.encoding, m)
-		answer.Reset(typicalAnswer)
-		if err := x.answer.read(answer); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
 	}
 }

@@ -32,8 +32,7 @@ func TestCloudEventsAttributes(t *testing.T) {
 
 func TestCloudEventsOffForwardsThemAsAnyOther(t *testing.T) {
 	t.Parallel()
-	m := sample()
-	m.Headers = amqp.Table{"cloudEvents_id": "e-1", "cloudEvents:type": "t"}
+	m := withHeaders(sample(), amqp.Table{"cloudEvents_id": "e-1", "cloudEvents:type": "t"})
 	r, _ := post(t, m)
 	wantHeaders(t, r.Header, map[string]string{
 		"Amqp-Header-Cloudevents-Id": "e-1", "Amqp-Header-Cloudeventstype": "t", "Ce-Id": "", "Ce-Specversion": "",
@@ -105,8 +104,7 @@ func TestCloudEventsDigestIsStable(t *testing.T) {
 
 func TestCloudEventsNeverTwiceTheSameAttribute(t *testing.T) {
 	t.Parallel()
-	m := sample()
-	m.Headers = amqp.Table{"cloudEvents:id": "colon", "cloudEvents_id": "underscore", "cloudEvents_ID": "upper"}
+	m := withHeaders(sample(), amqp.Table{"cloudEvents:id": "colon", "cloudEvents_id": "underscore", "cloudEvents_ID": "upper"})
 	r, o := post(t, m, cloudEvents)
 	if got := r.Header[http.CanonicalHeaderKey("ce-id")]; len(got) != 1 || got[0] != "colon" {
 		t.Errorf("got %q", got)

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/message"
@@ -72,8 +71,8 @@ func TestDaprLongBody(t *testing.T) {
 			wantLong(t, name+" by "+framing, answered(t, "HTTP/1.1 200 OK\r\n"+raw, dapr), row.want)
 			wantLong(t, name+" by "+framing+", off", answered(t, "HTTP/1.1 200 OK\r\n"+raw), saidNothing)
 		}
-		s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+row.body))
-		wantLong(t, name+" until the end", dispatch(t, newTarget(t, s.URL, dapr), sample()), row.want)
+		end := apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + row.body)
+		wantLong(t, name+" until the end", scripted(t, end, dapr), row.want)
 
 		o := message.Outcome{Status: 200, RetryAfter: -1}
 		DaprAnswer([]byte(row.body), &o)
@@ -89,7 +88,7 @@ func TestDaprChunksOfALongBody(t *testing.T) {
 		b.WriteString("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 		for len(body) > 0 {
 			n := min(size, len(body))
-			b.WriteString(chunkHead(n) + body[:n] + crlf(n))
+			b.WriteString(chunk(body[:n]))
 			body = body[n:]
 		}
 		return b.String() + "0\r\n\r\n"
@@ -143,7 +142,7 @@ func TestDaprLongBodyThatDoesNotCome(t *testing.T) {
 		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{\"status\":\"RETRY\"}")
 		<-hold
 	})
-	o := dispatch(t, newTarget(t, s.URL, dapr, timeout(200*time.Millisecond)), sample())
+	o := dispatch(t, newTarget(t, s.URL, dapr, timeout(patience)), sample())
 	wantFailure(t, o, message.FailureTimeout, "in time")
 	wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), 200)
 }

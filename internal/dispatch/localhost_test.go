@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -20,8 +19,7 @@ func TestLocalhostFindsAnAppOnIPv4Only(t *testing.T) {
 		t.Fatalf("the app listens on %s", s.URL)
 	}
 	for range 50 {
-		target := newTarget(t, url)
-		wantStatus(t, dispatch(t, target, sample()), 204)
+		wantStatus(t, dispatch(t, newTarget(t, url), sample()), 204)
 	}
 }
 
@@ -30,7 +28,7 @@ func TestCompressedAnswerIsNotInflated(t *testing.T) {
 	t.Parallel()
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
-	if _, err := io.CopyN(w, zeros{}, 10<<20); err != nil || w.Close() != nil {
+	if _, err := w.Write(make([]byte, 10<<20)); err != nil || w.Close() != nil {
 		t.Fatal(err)
 	}
 	if bomb.Len() > maxAnswerBody {
@@ -46,14 +44,5 @@ func TestCompressedAnswerIsNotInflated(t *testing.T) {
 			t.Errorf("a problem was read: %+v", o.Problem)
 		}
 	}
-	if s.Accepted() != 1 {
-		t.Errorf("%d connections, want 1: the body was not read to its end", s.Accepted())
-	}
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
+	wantSeen(t, s, 1, 3) // the body is read to its end
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -36,6 +37,39 @@ func newTarget(tb testing.TB, url string, changes ...func(*Options)) *Target {
 	tb.Cleanup(t.Close)
 	return t
 }
+
+// listen starts an app that answers every request with status, and a Target for it.
+func listen(tb testing.TB, status int, changes ...func(*Options)) (*apptest.Server, *Target) {
+	tb.Helper()
+	s := apptest.Listen(tb, apptest.Answer(apptest.Status(status)))
+	return s, newTarget(tb, s.URL, changes...)
+}
+
+// wantSeen checks how many connections the app has accepted and how many requests it has read.
+func wantSeen(tb testing.TB, s *apptest.Server, connections, requests int) {
+	tb.Helper()
+	if c, n := s.Accepted(), len(s.Requests()); c != connections || n != requests {
+		tb.Errorf("%s: %d connections and %d requests, want %d and %d", s.URL, c, n, connections, requests)
+	}
+}
+
+// wantStatuses dispatches n messages, each of which must get the status.
+func wantStatuses(tb testing.TB, t *Target, n, status int) {
+	tb.Helper()
+	for range n {
+		wantStatus(tb, dispatch(tb, t, sample()), status)
+	}
+}
+
+// sized is a message with a body of size bytes.
+func sized(size int) *message.Message {
+	m := sample()
+	m.Body = make([]byte, size)
+	return m
+}
+
+// patience is a timeout that some tests wait out; a busy machine connects and sends a request within it.
+const patience = time.Second
 
 func timeout(d time.Duration) func(*Options) { return func(o *Options) { o.Timeout = d } }
 
@@ -90,17 +124,10 @@ func post(tb testing.TB, m *message.Message, changes ...func(*Options)) (*apptes
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// chunkHead and crlf frame a chunk of n bytes; an empty chunk would end the body and is left out.
-func chunkHead(n int) string {
-	if n == 0 {
+// chunk frames a part of a body. An empty chunk would end the body and is left out.
+func chunk(part string) string {
+	if part == "" {
 		return ""
 	}
-	return strconv.FormatInt(int64(n), 16) + "\r\n"
-}
-
-func crlf(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return "\r\n"
+	return fmt.Sprintf("%x\r\n%s\r\n", len(part), part)
 }

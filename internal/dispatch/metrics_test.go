@@ -34,8 +34,7 @@ func TestMetrics(t *testing.T) {
 	dispatch(t, target, large)
 	stopped, cancel := context.WithCancel(context.Background())
 	cancel()
-	m := sample()
-	m.Headers = amqp.Table{"": "v", "日": "v"}
+	m := withHeaders(sample(), amqp.Table{"": "v", "日": "v"})
 	target.Dispatch(stopped, m) // never encoded
 	s.Close()
 	dispatch(t, target, m) // refused

@@ -10,14 +10,9 @@ import (
 
 func TestIdleConnectionExpires(t *testing.T) {
 	t.Parallel()
-	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
-	target := newTarget(t, s.URL, func(o *Options) { o.IdleTimeout = 1 })
-	for range 3 {
-		wantStatus(t, dispatch(t, target, sample()), 204)
-	}
-	if s.Accepted() != 3 {
-		t.Errorf("%d connections, want 3", s.Accepted())
-	}
+	s, target := listen(t, 204, func(o *Options) { o.IdleTimeout = 1 })
+	wantStatuses(t, target, 3, 204)
+	wantSeen(t, s, 3, 3)
 }
 
 // An idle connection is closed without any further message.
@@ -146,10 +141,6 @@ func TestKeepAliveHint(t *testing.T) {
 	}
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204, "Keep-Alive: timeout=0")))
 	target := newTarget(t, s.URL)
-	for range 3 {
-		wantStatus(t, dispatch(t, target, sample()), 204)
-	}
-	if s.Accepted() != 3 {
-		t.Errorf("%d connections, want 3", s.Accepted())
-	}
+	wantStatuses(t, target, 3, 204)
+	wantSeen(t, s, 3, 3)
 }

@@ -16,7 +16,7 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	ok := apptest.Answer(apptest.Status(200))
 	silent := func(c *apptest.Conn) { c.WaitClosed() }
-	short := func(o *Options) { o.HealthPath, o.HealthTimeout = "/h", 30*time.Millisecond }
+	short := func(o *Options) { o.HealthPath, o.HealthTimeout = "/h", patience }
 	for name, row := range map[string]struct {
 		script func(*apptest.Conn)
 		change func(*Options)
@@ -34,6 +34,7 @@ func TestProbe(t *testing.T) {
 		"accepts and says nothing": {silent, short, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := apptest.Listen(t, row.script)
 			target := newTarget(t, s.URL, row.change)
 			err := target.Probe(context.Background())

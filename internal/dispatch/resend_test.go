@@ -58,11 +58,9 @@ func TestRequestMovesToAFreshConnectionOnlyIfNothingWasWritten(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp", "unix"} {
 		for _, size := range []int{10, smallBody + 1, inlineBody + 1} {
-			s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
-			target := newTarget(t, s.URL)
+			s, target := listen(t, 204)
 			target.pool.put(blind(newConn(dead(t, network), nil)), time.Now(), noLimit)
-			m := sample()
-			m.Body = make([]byte, size)
+			m := sized(size)
 			for range 2 { // the second would stumble over whatever the first had left behind
 				wantStatus(t, dispatch(t, target, m), 204)
 			}
@@ -77,14 +75,12 @@ func TestRequestMovesToAFreshConnectionOnlyIfNothingWasWritten(t *testing.T) {
 func TestAnswerToNothingIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, smallBody + 1, inlineBody + 1} {
-		s := apptest.Listen(t, apptest.Answer(apptest.Status(500)))
-		target := newTarget(t, s.URL)
+		_, target := listen(t, 500)
 		client, server := pair(t, "unix")
 		io.WriteString(server, apptest.Status(200))
 		server.Close()
 		target.pool.put(blind(newConn(client, nil)), time.Now(), noLimit)
-		m := sample()
-		m.Body = make([]byte, size)
+		m := sized(size)
 		wantStatus(t, dispatch(t, target, m), 500)
 	}
 }
@@ -92,8 +88,7 @@ func TestAnswerToNothingIsNoAnswer(t *testing.T) {
 // The app has closed, but its kernel has not yet said so: the bytes leave, and nobody can know whether they were read.
 func TestRequestThatLeftIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
-	target := newTarget(t, s.URL)
+	s, target := listen(t, 204)
 	client, server := pair(t, "tcp")
 	server.(*net.TCPConn).CloseWrite()
 	target.pool.put(blind(newConn(client, nil)), time.Now(), noLimit)
@@ -109,8 +104,7 @@ func TestFreshConnectionThatTakesNothingIsRefused(t *testing.T) {
 	for _, size := range []int{10, inlineBody + 1} {
 		target := newTarget(t, "http://127.0.0.1:1/")
 		target.dialer.connect = func(context.Context, string, string) (net.Conn, error) { return dead(t, "tcp"), nil }
-		m := sample()
-		m.Body = make([]byte, size)
+		m := sized(size)
 		wantFailure(t, dispatch(t, target, m), message.FailureRefused, "refused")
 	}
 }

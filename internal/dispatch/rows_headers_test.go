@@ -78,8 +78,7 @@ func TestHostileHeaders(t *testing.T) {
 		"a space at either end survives": {amqp.Table{"a": "  x "}, map[string]string{"Amqp-Header-A": "%20 x%20"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := sample()
-			m.Headers = row.headers
+			m := withHeaders(sample(), row.headers)
 			r, o := post(t, m)
 			wantHeaders(t, r.Header, row.want)
 			expected := 0
@@ -155,8 +154,7 @@ func TestScalarValues(t *testing.T) {
 		{at, "2026-07-01T12:00:00Z", `"2026-07-01T12:00:00Z"`},
 		{time.Unix(math.MaxInt64/2, 0), "4611686018427387903", "4611686018427387903"},
 	} {
-		m := sample()
-		m.Headers = amqp.Table{"v": row.v, "j": []any{row.v}}
+		m := withHeaders(sample(), amqp.Table{"v": row.v, "j": []any{row.v}})
 		r, o := post(t, m)
 		wantHeaders(t, r.Header, map[string]string{"Amqp-Header-V": row.text, "Amqp-Header-J": "[" + row.json + "]"})
 		wantLeftOut(t, r, o.Truncated, 0)
@@ -183,8 +181,7 @@ func TestHeaderBudget(t *testing.T) {
 		"74 40 KiB":       {big, 9}, // eight of 1019 bytes, and the small one
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := sample()
-			m.Headers = row.headers
+			m := withHeaders(sample(), row.headers)
 			r, o := post(t, m)
 			if n := countPrefix(r.Header, headerPrefix); n != row.sent {
 				t.Errorf("%d headers sent, want %d", n, row.sent)
@@ -214,8 +211,7 @@ var hostile = []string{
 
 func TestNoMessageHeaderBecomesABareOne(t *testing.T) {
 	t.Parallel()
-	m := sample()
-	m.Headers = amqp.Table{}
+	m := withHeaders(sample(), amqp.Table{})
 	for _, n := range hostile {
 		m.Headers[n] = "999"
 	}
@@ -244,8 +240,7 @@ func TestNoMessageHeaderBecomesABareOne(t *testing.T) {
 // Row 84.
 func TestIdempotencyKeyMayPassThrough(t *testing.T) {
 	t.Parallel()
-	m := sample()
-	m.Headers = amqp.Table{"Idempotency-Key": "k", "x_tenant": "t", "other": "o"}
+	m := withHeaders(sample(), amqp.Table{"Idempotency-Key": "k", "x_tenant": "t", "other": "o"})
 	r, _ := post(t, m, func(o *Options) { o.Passthrough = []string{"idempotency-key", "X_*"} })
 	wantHeaders(t, r.Header, map[string]string{
 		"Idempotency-Key": "k", "X-Tenant": "t", "Amqp-Header-Other": "o",
@@ -256,8 +251,7 @@ func TestIdempotencyKeyMayPassThrough(t *testing.T) {
 // Row 87: what the message says about the trace is the caller's to judge.
 func TestTraceHeadersComeOnlyFromTheTraceContext(t *testing.T) {
 	t.Parallel()
-	m := sample()
-	m.Headers = amqp.Table{"traceparent": "garbage", "TraceState": strings.Repeat("x", 2048), "baggage": "secret=1"}
+	m := withHeaders(sample(), amqp.Table{"traceparent": "garbage", "TraceState": strings.Repeat("x", 2048), "baggage": "secret=1"})
 	m.Trace.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	r, o := post(t, m, func(o *Options) { o.Passthrough = []string{"traceparent", "tracestate", "baggage", "t*"} })
 	wantHeaders(t, r.Header, map[string]string{"Traceparent": m.Trace.Traceparent, "Tracestate": "", "Baggage": ""})
@@ -269,8 +263,7 @@ func TestTraceHeadersComeOnlyFromTheTraceContext(t *testing.T) {
 
 func TestForwardHeadersChoosesByGlob(t *testing.T) {
 	t.Parallel()
-	m := sample()
-	m.Headers = amqp.Table{"X-Tenant": "1", "x-user": "2", "trace": "3", "y": "4", "tzb": "5"}
+	m := withHeaders(sample(), amqp.Table{"X-Tenant": "1", "x-user": "2", "trace": "3", "y": "4", "tzb": "5"})
 	r, o := post(t, m, func(o *Options) { o.Forward = []string{"x-*", "t?b", "*ace"} })
 	wantHeaders(t, r.Header, map[string]string{
 		"Amqp-Header-X-Tenant": "1", "Amqp-Header-X-User": "2", "Amqp-Header-Trace": "3", "Amqp-Header-Tzb": "5",
@@ -282,8 +275,7 @@ func TestForwardHeadersChoosesByGlob(t *testing.T) {
 // Row 91.
 func TestSenderSelectedDistributionIsForwardedAsData(t *testing.T) {
 	t.Parallel()
-	m := sample()
-	m.Headers = amqp.Table{"CC": []any{"a", "b"}, "BCC": "c"}
+	m := withHeaders(sample(), amqp.Table{"CC": []any{"a", "b"}, "BCC": "c"})
 	r, _ := post(t, m)
 	wantHeaders(t, r.Header, map[string]string{"Amqp-Header-Cc": `["a","b"]`, "Amqp-Header-Bcc": "c"})
 }

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -71,6 +72,14 @@ func reasons(c *Control) []Reason {
 	return out
 }
 
+// wantOpen checks the gate; wrong says what it means when it is not as wanted.
+func wantOpen(t *testing.T, c *Control, want bool, wrong string) {
+	t.Helper()
+	if c.Open() != want {
+		t.Fatalf("%s: open %v, holds %v", wrong, !want, c.Holds())
+	}
+}
+
 func (c *Control) answer(status, retries int) {
 	c.Report(&message.Message{RetryCount: retries}, &message.Outcome{Status: status})
 }
@@ -112,14 +121,10 @@ func TestAppGoesAway(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				a.set(tc.err)
 				for range tc.probes {
-					if !c.Open() {
-						t.Fatal("paused too early")
-					}
+					wantOpen(t, c, true, "paused too early")
 					time.Sleep(time.Second)
 				}
-				if c.Open() {
-					t.Fatal("still open")
-				}
+				wantOpen(t, c, false, "still open")
 				a.set(nil)
 				<-c.Changed()
 				if !c.Open() || c.Limit() != 1 {
@@ -163,9 +168,7 @@ func TestRefusedPostPausesAtOnce(t *testing.T) {
 			t.Fatal("a refused POST left the gate open")
 		}
 		time.Sleep(1100 * time.Millisecond)
-		if !c.Open() {
-			t.Fatal("the next probe found the app, the gate stayed shut")
-		}
+		wantOpen(t, c, true, "the next probe found the app, the gate stayed shut")
 	})
 }
 
@@ -273,9 +276,7 @@ func TestBreakerTrips(t *testing.T) {
 				for range breakerThreshold - 1 {
 					tc.report(c)
 				}
-				if !c.Open() {
-					t.Fatal("tripped below the threshold")
-				}
+				wantOpen(t, c, true, "tripped below the threshold")
 				if tc.trips {
 					tc.report(c)
 					if !slices.Equal(reasons(c), []Reason{Breaker}) {
@@ -286,9 +287,7 @@ func TestBreakerTrips(t *testing.T) {
 				for range 10 * breakerThreshold {
 					tc.report(c)
 				}
-				if !c.Open() {
-					t.Fatalf("holds %v", c.Holds())
-				}
+				wantOpen(t, c, true, "tripped")
 			})
 		})
 	}
@@ -302,9 +301,7 @@ func TestBreakerTrialsAndCloses(t *testing.T) {
 		}
 		for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
 			time.Sleep(pause*time.Second - time.Millisecond)
-			if c.Open() {
-				t.Fatalf("open before %ds had passed", pause)
-			}
+			wantOpen(t, c, false, fmt.Sprintf("open before %ds had passed", pause))
 			time.Sleep(2 * time.Millisecond)
 			if !c.Open() || c.Limit() != breakerTrial {
 				t.Fatalf("after %ds: open %v, limit %d, want a trial of %d", pause, c.Open(), c.Limit(), breakerTrial)
@@ -314,22 +311,16 @@ func TestBreakerTrialsAndCloses(t *testing.T) {
 			}
 		}
 		c.answer(200, 0) // a straggler: the pause is already running and stays
-		if c.Open() {
-			t.Fatal("a late answer ended the pause")
-		}
+		wantOpen(t, c, false, "a late answer ended the pause")
 		time.Sleep(11 * time.Second)
 		c.answer(200, 0)
 		for range breakerThreshold - 1 {
 			c.answer(500, 0)
 		}
-		if !c.Open() {
-			t.Fatal("one answer did not close the breaker")
-		}
+		wantOpen(t, c, true, "one answer did not close the breaker")
 		c.answer(500, 0)
 		time.Sleep(1100 * time.Millisecond)
-		if !c.Open() {
-			t.Fatal("a closed breaker starts again with the shortest pause")
-		}
+		wantOpen(t, c, true, "a closed breaker starts again with the shortest pause")
 	})
 }
 
@@ -351,9 +342,7 @@ func TestHoldsAddUp(t *testing.T) {
 		if !c.Lift(Operator) || c.Lift(Operator) {
 			t.Fatal("Lift does not tell the first from the second")
 		}
-		if c.Open() {
-			t.Fatal("open although Retry-After still holds")
-		}
+		wantOpen(t, c, false, "open although Retry-After still holds")
 		time.Sleep(31 * time.Second)
 		if !c.Open() || testutil.ToFloat64(c.metrics.paused[RetryAfter]) != 0 {
 			t.Fatalf("holds %v after the pause", c.Holds())
@@ -367,14 +356,10 @@ func TestTimedHoldProlongedOrReplaced(t *testing.T) {
 		c.PauseFor(time.Second)
 		c.PauseFor(3 * time.Second)
 		time.Sleep(2 * time.Second)
-		if c.Open() {
-			t.Fatal("the shorter timer ended the longer pause")
-		}
+		wantOpen(t, c, false, "the shorter timer ended the longer pause")
 		c.Hold(RetryAfter, "for good") // an untimed hold takes the timer's place
 		time.Sleep(time.Hour)
-		if c.Open() {
-			t.Fatal("a stopped timer lifted the hold")
-		}
+		wantOpen(t, c, false, "a stopped timer lifted the hold")
 		if c.HoldFor(RetryAfter, time.Second, "", nil) {
 			t.Fatal("a timed hold replaced one without an end")
 		}

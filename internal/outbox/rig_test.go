@@ -26,7 +26,7 @@ type rig struct {
 	exchange string
 	queue    string
 	options  Options
-	log      *brokertest.Log      // shown when the test fails
+	log      *brokertest.Log      // of the relays, shown when the test fails
 	metrics  *prometheus.Registry // of the relay started last
 }
 

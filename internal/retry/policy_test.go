@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -84,13 +83,11 @@ func TestDecideFailures(t *testing.T) {
 		{"too large parks unsent", hold, message.FailureTooLarge, 0, message.Park, message.ReasonTooLarge},
 		{"too large stays too large at the limit", hold, message.FailureTooLarge, 10, message.Park, message.ReasonTooLarge},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			m := &message.Message{RetryCount: c.retries, MaxRetries: 10}
-			v := c.p.Decide(m, message.Outcome{Failure: c.failure, RetryAfter: -1})
-			if v.Action != c.action || v.Reason != c.reason {
-				t.Errorf("%v(%v), want %v(%v)", v.Action, v.Reason, c.action, c.reason)
-			}
-		})
+		m := &message.Message{RetryCount: c.retries, MaxRetries: 10}
+		v := c.p.Decide(m, message.Outcome{Failure: c.failure, RetryAfter: -1})
+		if v.Action != c.action || v.Reason != c.reason {
+			t.Errorf("%s: %v(%v), want %v(%v)", c.name, v.Action, v.Reason, c.action, c.reason)
+		}
 	}
 }
 
@@ -114,13 +111,11 @@ func TestDecideDisposition(t *testing.T) {
 		{message.DispositionRetry, 413, 0, message.Retry, message.ReasonDisposition},
 		{message.DispositionPark, 200, 10, message.Park, message.ReasonDisposition},
 	} {
-		t.Run(fmt.Sprintf("%d answer %d retry %d", c.disposition, c.status, c.retries), func(t *testing.T) {
-			m := &message.Message{RetryCount: c.retries, MaxRetries: 10}
-			v := policy().Decide(m, message.Outcome{Status: c.status, Disposition: c.disposition, RetryAfter: -1})
-			if v.Action != c.action || v.Reason != c.reason {
-				t.Errorf("%v(%v), want %v(%v)", v.Action, v.Reason, c.action, c.reason)
-			}
-		})
+		m := &message.Message{RetryCount: c.retries, MaxRetries: 10}
+		v := policy().Decide(m, message.Outcome{Status: c.status, Disposition: c.disposition, RetryAfter: -1})
+		if v.Action != c.action || v.Reason != c.reason {
+			t.Errorf("%+v: %v(%v)", c, v.Action, v.Reason)
+		}
 	}
 }
 

@@ -38,13 +38,9 @@ func TestCheckEndpoint(t *testing.T) {
 func TestExportRequest(t *testing.T) {
 	t.Parallel()
 	for _, zip := range []bool{false, true} {
-		c := newCollector(t)
-		tracing := startTracing(t, TracingOptions{Queue: "q", Version: "1.2.3", Exporter: ExporterOptions{
-			Endpoint: c.URL + "/in", Gzip: zip, Headers: map[string]string{"authorization": "Bearer canary"},
-		}})
-		s := tracing.Process(Carrier{}, ProcessAttrs{})
-		s.End("ack", "success", nil)
-		flush(t, tracing)
+		c := traced(t, TracingOptions{Queue: "q", Version: "1.2.3", Exporter: ExporterOptions{
+			Endpoint: "/in", Gzip: zip, Headers: map[string]string{"authorization": "Bearer canary"},
+		}}, record)
 		if len(c.requests) != 1 || len(c.spans) != 1 {
 			t.Fatalf("gzip %v: %d requests, %d spans", zip, len(c.requests), len(c.spans))
 		}
@@ -75,8 +71,7 @@ func TestExportOverTLS(t *testing.T) {
 	tracing := startTracing(t, TracingOptions{Queue: "q", Exporter: ExporterOptions{
 		Endpoint: c.URL, CAFile: ca, CertFile: ca, KeyFile: key,
 	}})
-	s := tracing.Process(Carrier{}, ProcessAttrs{})
-	s.End("ack", "success", nil)
+	record(tracing)
 	flush(t, tracing)
 	if len(c.spans) != 1 {
 		t.Errorf("%d spans", len(c.spans))

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/apptest"
 )
 
 func TestLoggerNamesItsFields(t *testing.T) {
@@ -37,12 +39,10 @@ func TestLoggerNamesItsFields(t *testing.T) {
 
 func TestLoggerKeepsTheCallersOwnFields(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
+	var out apptest.Log
 	NewLogger(&out, "info", "json").Info("e", "time", "yesterday", "level", "high")
-	for _, want := range []string{`"time":"yesterday"`, `"level":"high"`, `"level":"info"`} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %s in %s", want, out.String())
-		}
+	if len(out.Lines(`"time":"yesterday"`, `"level":"high"`, `"level":"info"`)) != 1 {
+		t.Error(out.String())
 	}
 }
 
@@ -86,8 +86,8 @@ func TestLoggerText(t *testing.T) {
 	}
 }
 
+// TestLibrariesLogThroughUs is not parallel: the loggers of libraries belong to the process.
 func TestLibrariesLogThroughUs(t *testing.T) {
-	t.Parallel()
 	t.Cleanup(func() {
 		log.SetOutput(os.Stderr)
 		log.SetFlags(log.LstdFlags)

@@ -23,18 +23,9 @@ sidecar_redriven_total{result="ok"} 0
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "sidecar_build_info", "sidecar_redriven_total"); err != nil {
 		t.Error(err)
 	}
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := make(map[string]bool)
-	for _, f := range families {
-		names[f.GetName()] = true
-	}
-	for _, name := range []string{"go_goroutines", "process_cpu_seconds_total", "process_resident_memory_bytes"} {
-		if !names[name] {
-			t.Errorf("no %s", name)
-		}
+	process := []string{"go_goroutines", "process_cpu_seconds_total", "process_resident_memory_bytes"}
+	if n, err := testutil.GatherAndCount(r, process...); err != nil || n != len(process) {
+		t.Errorf("%d of %v: %v", n, process, err)
 	}
 	if problems, err := testutil.GatherAndLint(r, "sidecar_redriven_total"); err != nil || len(problems) > 0 {
 		t.Error(problems, err)

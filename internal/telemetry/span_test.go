@@ -19,6 +19,23 @@ func startTracing(t *testing.T, o TracingOptions) *Tracing {
 	return tracing
 }
 
+// traced runs f with a Tracing that exports to a collector and returns the collector after the export.
+func traced(t *testing.T, o TracingOptions, f func(*Tracing)) *collector {
+	t.Helper()
+	c := newCollector(t)
+	o.Exporter.Endpoint = c.URL + o.Exporter.Endpoint
+	tracing := startTracing(t, o)
+	f(tracing)
+	flush(t, tracing)
+	return c
+}
+
+// record makes one span.
+func record(tracing *Tracing) {
+	s := tracing.Process(Carrier{}, ProcessAttrs{})
+	s.End("ack", "success", nil)
+}
+
 func flush(t *testing.T, tracing *Tracing) {
 	t.Helper()
 	if err := tracing.Shutdown(t.Context()); err != nil {
@@ -107,15 +124,14 @@ func check(t *testing.T, name string, got, want span) {
 
 func TestSpanWithoutParentStartsATrace(t *testing.T) {
 	t.Parallel()
-	c := newCollector(t)
-	tracing := startTracing(t, TracingOptions{Queue: "q", Exporter: ExporterOptions{Endpoint: c.URL}})
-	s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, ProcessAttrs{RoutingKey: "q"})
-	id := s.TraceID()
-	s.Client()
-	s.ClientEnd(204, "")
-	s.End("ack", "success", nil)
-	flush(t, tracing)
-
+	id := ""
+	c := traced(t, TracingOptions{Queue: "q"}, func(tracing *Tracing) {
+		s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, ProcessAttrs{RoutingKey: "q"})
+		id = s.TraceID()
+		s.Client()
+		s.ClientEnd(204, "")
+		s.End("ack", "success", nil)
+	})
 	root := c.spans["process q"]
 	if root.parent != "" || root.traceID != id || root.state != "" || root.status != tracepb.Status_STATUS_CODE_UNSET {
 		t.Errorf("%+v", root)
@@ -133,19 +149,17 @@ func TestSpanWithoutParentStartsATrace(t *testing.T) {
 
 func TestFailuresAreMarked(t *testing.T) {
 	t.Parallel()
-	c := newCollector(t)
-	tracing := startTracing(t, TracingOptions{Queue: "q", Exporter: ExporterOptions{Endpoint: c.URL}})
-	cause := errors.New("no confirm \xff" + strings.Repeat("x", 1000))
-	s := tracing.Process(Carrier{}, ProcessAttrs{})
-	s.Client()
-	s.ClientEnd(0, "timeout")
-	s.ClientEnd(0, "ignored: none is open")
-	s.Send("d")
-	s.SendEnd(cause)
-	s.Settle("nack") // End closes it
-	s.End("release", "shutdown", cause)
-	flush(t, tracing)
-
+	c := traced(t, TracingOptions{Queue: "q"}, func(tracing *Tracing) {
+		cause := errors.New("no confirm \xff" + strings.Repeat("x", 1000))
+		s := tracing.Process(Carrier{}, ProcessAttrs{})
+		s.Client()
+		s.ClientEnd(0, "timeout")
+		s.ClientEnd(0, "ignored: none is open")
+		s.Send("d")
+		s.SendEnd(cause)
+		s.Settle("nack") // End closes it
+		s.End("release", "shutdown", cause)
+	})
 	if post := c.spans["POST"]; post.attrs["error.type"] != "timeout" || post.attrs["http.response.status_code"] != nil {
 		t.Errorf("%+v", post)
 	}
@@ -165,15 +179,15 @@ func TestFailuresAreMarked(t *testing.T) {
 
 func TestUnsampledContextStillTravels(t *testing.T) {
 	t.Parallel()
-	c := newCollector(t)
-	tracing := startTracing(t, TracingOptions{Queue: "q", Sampler: "always_off", Exporter: ExporterOptions{Endpoint: c.URL}})
-	s := tracing.Process(Carrier{Traceparent: parent}, ProcessAttrs{})
-	out := s.Client()
-	s.ClientEnd(500, "")
-	s.Settle("ack")
-	s.SettleEnd(errors.New("x"))
-	s.End("ack", "success", nil)
-	flush(t, tracing)
+	var out Carrier
+	c := traced(t, TracingOptions{Queue: "q", Sampler: "always_off"}, func(tracing *Tracing) {
+		s := tracing.Process(Carrier{Traceparent: parent}, ProcessAttrs{})
+		out = s.Client()
+		s.ClientEnd(500, "")
+		s.Settle("ack")
+		s.SettleEnd(errors.New("x"))
+		s.End("ack", "success", nil)
+	})
 	if !validTraceparent(out.Traceparent) || out.Traceparent[3:35] != traceID || !strings.HasSuffix(out.Traceparent, "-00") {
 		t.Errorf("to the app: %q", out.Traceparent)
 	}

@@ -16,7 +16,18 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.uber.org/goleak"
+
+	"sidecar/internal/apptest"
 )
+
+func TestShutdownOff(t *testing.T) {
+	t.Parallel()
+	off, err := NewTracing(t.Context(), TracingOptions{})
+	var none *Tracing
+	if err := errors.Join(err, off.Shutdown(t.Context()), none.Shutdown(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
 
 func TestNewTracingRefuses(t *testing.T) {
 	t.Parallel()
@@ -61,8 +72,8 @@ func TestSamplers(t *testing.T) {
 	}
 }
 
+// TestShutdownWithAHungCollectorIsBounded is not parallel: it checks the goroutines of the whole process.
 func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
-	t.Parallel()
 	before := goleak.IgnoreCurrent()
 	hung := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -77,7 +88,7 @@ func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
 		// The batcher's goroutine ends too, a little later. Until then its errors would reach the next test's log.
 		goleak.VerifyNone(t, before)
 	}()
-	var out lockedBuffer
+	var out apptest.Log
 	tracing := startTracing(t, TracingOptions{
 		Queue: "q", Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: srv.URL},
 	})
@@ -91,18 +102,6 @@ func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
 	defer cancel()
 	if err := tracing.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestShutdownOff(t *testing.T) {
-	t.Parallel()
-	off, err := NewTracing(t.Context(), TracingOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var none *Tracing
-	if err := errors.Join(off.Shutdown(t.Context()), none.Shutdown(t.Context())); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -129,14 +128,13 @@ func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
 
 // TestTracingErrorsReachTheLog is not parallel: the error handler of OpenTelemetry belongs to the process.
 func TestTracingErrorsReachTheLog(t *testing.T) {
-	var out lockedBuffer
+	var out apptest.Log
 	c := newCollector(t)
 	c.answer = func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusUnauthorized) }
 	tracing := startTracing(t, TracingOptions{
 		Queue: "q", Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: c.URL},
 	})
-	s := tracing.Process(Carrier{}, ProcessAttrs{})
-	s.End("ack", "success", nil)
+	record(tracing)
 	flush(t, tracing)
 	otel.Handle(errors.New("again"))
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "collector answered 401") {

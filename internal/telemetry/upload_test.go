@@ -37,12 +37,10 @@ func scripted(t *testing.T, f roundTrip) (*exporter, *script) {
 	return x, s
 }
 
+// answered is an answer; an empty retryAfter is as good as none.
 func answered(status int, retryAfter string) *http.Response {
-	r := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("partial success"))}
-	if retryAfter != "" {
-		r.Header.Set("Retry-After", retryAfter)
-	}
-	return r
+	header := http.Header{"Retry-After": {retryAfter}}
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("partial success"))}
 }
 
 func TestExportRetries(t *testing.T) {
