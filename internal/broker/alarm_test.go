@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestAlarmsAndLimits is all that needs a node of its own, in one turn.
@@ -37,7 +38,7 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	o := options(t)
 	o.Registerer = r
 	p, q := publisher(t, o), queue(t)
-	brokertest.OK(t, p.Publish(t.Context(), parked(q, "before")))
+	must.Do(t, p.Publish(t.Context(), parked(q, "before")))
 	calm := node.Alarm()
 	defer calm()
 	// A connection learns of the alarm by its first publish, of which the broker reads the beginning.
@@ -52,7 +53,7 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	}
 	calm()
 	brokertest.Eventually(t, 30*time.Second, "not blocked", func() bool { return !p.Blocked() })
-	brokertest.OK(t, p.Publish(within(t, time.Minute), parked(q, "after")))
+	must.Do(t, p.Publish(within(t, time.Minute), parked(q, "after")))
 	if err := <-first; err != nil {
 		t.Errorf("the alarm was over in time, but: %v", err)
 	}
@@ -130,7 +131,7 @@ func pipeDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 		r, err = c.Send(t.Context(), numbered(queue, n))
 		return err
 	}
-	brokertest.OK(t, sent(c, 1))
+	must.Do(t, sent(c, 1))
 	if err := r.Wait(t.Context()); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrBlocked) {
 		t.Errorf("%v", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // named is a content header by what its table holds.
@@ -79,7 +79,7 @@ func received(tb testing.TB, header []byte) (next func()) {
 	var batch, rest []*Delivery
 	return func() {
 		for len(rest) == 0 {
-			brokertest.OK(tb, w.fill())
+			must.Do(tb, w.fill())
 			if w.ready() || w.broken != nil {
 				tb.Fatalf("not all of it is ours: %v", w.broken)
 			}
@@ -168,7 +168,7 @@ func BenchmarkReceive(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if i++; i%batch == 1 {
-					brokertest.OK(b, p.send(whole))
+					must.Do(b, p.send(whole))
 				}
 				d := next(b, deliveries)
 				if len(d.Body) != 1024 {
@@ -187,6 +187,6 @@ func BenchmarkAck(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		tag++
-		brokertest.OK(b, sub.Ack(tag, true))
+		must.Do(b, sub.Ack(tag, true))
 	}
 }

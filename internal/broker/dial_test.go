@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // deadURL refuses connections.
 func deadURL(t *testing.T) string {
 	t.Helper()
-	l := brokertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
 	return "amqp://user:canary@" + l.Addr().String() + "/"
 }
@@ -24,7 +25,7 @@ func deadURL(t *testing.T) string {
 // listen takes connections and gives each to serve, which must end when it is closed.
 func listen(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
-	l := brokertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -51,7 +52,7 @@ func TestDialTriesEveryURL(t *testing.T) {
 	o.Logger = out.Logger()
 	d := NewDialer(o)
 	for range 3 {
-		s := brokertest.Must(d.Dial(t.Context()))(t)
+		s := must.Get(d.Dial(t.Context()))(t)
 		s.Close()
 	}
 	if n := strings.Count(out.String(), "broker connection failed"); n == 0 {
@@ -86,7 +87,7 @@ func TestDialBeginsWithAnotherURLEachTime(t *testing.T) {
 	}
 	d := NewDialer(options(t, listen(t, count(&first)), listen(t, count(&second)), brokertest.URL(t)))
 	for range 6 {
-		s := brokertest.Must(d.Dial(t.Context()))(t)
+		s := must.Get(d.Dial(t.Context()))(t)
 		s.Close()
 	}
 	if first.Load() == 0 || second.Load() == 0 {

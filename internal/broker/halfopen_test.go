@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // halfway is a connection whose peer goes silent after left bytes. What is written still arrives there.
@@ -77,7 +78,7 @@ func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
 			proxy, o := proxied(t)
 			o.Timeout = time.Second
 			s := dial(t, o)
-			sub := brokertest.Must(s.Subscribe(t.Context(), q, 1))(t)
+			sub := must.Get(s.Subscribe(t.Context(), q, 1))(t)
 			if name == "cancel" {
 				start(t, sub)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // conversation is a random sequence of frames on several channels, with deliveries to two consumers of ours among
@@ -286,7 +287,7 @@ func TestDeliveryOfALargeMessage(t *testing.T) {
 		if string(d.Body) != want {
 			t.Errorf("%d bytes instead of %d, or other ones", len(d.Body), len(want))
 		}
-		brokertest.OK(t, sub.Ack(d.DeliveryTag, false))
+		must.Do(t, sub.Ack(d.DeliveryTag, false))
 		d.Free()
 	}
 }

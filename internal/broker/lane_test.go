@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // lane is a lane on a publisher of its own; both have ended when the test ends.
@@ -36,8 +37,8 @@ func publish(l *Lane, key string) error {
 func bound(t testing.TB, exchange, queue string) *amqp.Channel {
 	t.Helper()
 	ch := brokertest.Channel(t, brokertest.URL(t))
-	brokertest.OK(t, ch.ExchangeDeclare(exchange, "topic", false, true, false, false, nil))
-	brokertest.OK(t, ch.QueueBind(queue, "#", exchange, false, nil))
+	must.Do(t, ch.ExchangeDeclare(exchange, "topic", false, true, false, false, nil))
+	must.Do(t, ch.QueueBind(queue, "#", exchange, false, nil))
 	return ch
 }
 
@@ -74,11 +75,11 @@ func TestLaneKeepsOrder(t *testing.T) {
 	l := lane(t, options(t), "")
 	waits := make([]func() error, 0, 200)
 	for i := range 200 {
-		wait := brokertest.Must(l.Begin(within(t, 30*time.Second), publication(queue, fmt.Sprint(i))))(t)
+		wait := must.Get(l.Begin(within(t, 30*time.Second), publication(queue, fmt.Sprint(i))))(t)
 		waits = append(waits, wait)
 	}
 	for i, wait := range waits {
-		brokertest.OK(t, wait())
+		must.Do(t, wait())
 		if d := brokertest.Get(t, brokertest.URL(t), queue, 10*time.Second); string(d.Body) != fmt.Sprint(i) {
 			t.Fatalf("%d is %s", i, d.Body)
 		}
@@ -96,7 +97,7 @@ func TestLaneAfterARefusal(t *testing.T) {
 	o := options(t)
 	o.Username, o.Password = text(user), text("secret-password")
 	l := lane(t, o, exchange)
-	brokertest.OK(t, publish(l, "good.a"))
+	must.Do(t, publish(l, "good.a"))
 	brokertest.Ctl(t, "set_topic_permissions", user, exchange, `^good\..*`, ".*")
 	brokertest.Eventually(t, 30*time.Second, "the right is gone", func() bool { // the channel remembers what it asked for a while
 		return errors.Is(publish(l, "bad"), ErrRefused)
@@ -140,7 +141,7 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 		l.apart.Store(0)
 	}
 	// Gone again, with messages on the channel: they are unknown, and the next ones are told.
-	brokertest.OK(t, ch.ExchangeDelete(exchange, false, false))
+	must.Do(t, ch.ExchangeDelete(exchange, false, false))
 	if err := publish(l, "k"); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrRefused) {
 		t.Errorf("%v", err)
 	}
@@ -154,7 +155,7 @@ func TestLaneReplacesAPipe(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
 	l := lane(t, options(t), "")
-	wait := brokertest.Must(l.Begin(within(t, 30*time.Second), publication(queue, "x")))(t)
+	wait := must.Get(l.Begin(within(t, 30*time.Second), publication(queue, "x")))(t)
 	old := l.pipe
 	old.abandoned.Store(maxAbandoned + 1)
 	if err := publish(l, queue); err != nil || l.pipe == old {
@@ -211,7 +212,7 @@ func TestLaneBounds(t *testing.T) {
 // full takes all the room of the lane's pipe and returns what gives one place back.
 func full(t testing.TB, l *Lane, queue string) (free func()) {
 	t.Helper()
-	brokertest.OK(t, l.Publish(within(t, 30*time.Second), publication(queue, "first")))
+	must.Do(t, l.Publish(within(t, 30*time.Second), publication(queue, "first")))
 	for range pipeWindow {
 		l.pipe.slots <- struct{}{}
 	}
@@ -228,7 +229,7 @@ func TestLaneMeetsAnEndedChannel(t *testing.T) {
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
 	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 1 })
-	brokertest.OK(t, old.ch.Close())
+	must.Do(t, old.ch.Close())
 	free()
 	if err := <-sent; err != nil {
 		t.Errorf("%v", err)

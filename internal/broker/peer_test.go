@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // peer is the other end of a connection for what a real broker does not do on demand: it answers the handshake and
@@ -109,7 +110,7 @@ func library(t testing.TB, p *peer, wrap func(net.Conn) io.ReadWriteCloser) (*pe
 		_ = server.Close()
 		wg.Wait()
 	})
-	return p, brokertest.Must(amqp.Open(wrap(client), amqp.Config{
+	return p, must.Get(amqp.Open(wrap(client), amqp.Config{
 		SASL: []amqp.Authentication{&amqp.PlainAuth{}}, FrameSize: frameMax, Properties: amqp.Table{},
 	}))(t)
 }

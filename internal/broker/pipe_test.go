@@ -13,18 +13,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 func pipe(t testing.TB, p *Publisher) *Pipe {
 	t.Helper()
-	c := brokertest.Must(p.Pipe(t.Context()))(t)
+	c := must.Get(p.Pipe(t.Context()))(t)
 	t.Cleanup(c.Close)
 	return c
 }
 
 func send(t testing.TB, c *Pipe, pub *Publication) *Receipt {
 	t.Helper()
-	return brokertest.Must(c.Send(within(t, 30*time.Second), pub))(t)
+	return must.Get(c.Send(within(t, 30*time.Second), pub))(t)
 }
 
 // confirmed waits for a message that must be returned as unroutable, or must not.
@@ -155,7 +156,7 @@ func TestPipeEnds(t *testing.T) {
 		t.Errorf("a header of no AMQP type: %v", err)
 	}
 	confirmed(t, send(t, c, numbered(queue, 1)), false, "the first")
-	r := brokertest.Must(c.Send(t.Context(), &Publication{Exchange: "missing", Key: queue}))(t)
+	r := must.Get(c.Send(t.Context(), &Publication{Exchange: "missing", Key: queue}))(t)
 	if err := r.Wait(within(t, 30*time.Second)); !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnknown) {
 		t.Errorf("a missing exchange: %v", err)
 	}
@@ -170,7 +171,7 @@ func TestPipeEnds(t *testing.T) {
 	proxy.Stall(brokertest.Both)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	r = brokertest.Must(c.Send(ctx, numbered(queue, 3)))(t)
+	r = must.Get(c.Send(ctx, numbered(queue, 3)))(t)
 	if err := r.Wait(ctx); !errors.Is(err, ErrUnknown) {
 		t.Errorf("no confirm: %v", err)
 	}

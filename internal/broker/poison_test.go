@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // Each of these, published by anybody, makes an unprotected client lose its connection with every delivery, for ever:
@@ -41,7 +42,7 @@ func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
 			if string(bad.Body) != "body" || len(bad.Headers) == 0 || good.Headers["good"] != int32(1) {
 				t.Errorf("bad %q with %d headers, good %v", bad.Body, len(bad.Headers), good.Headers)
 			}
-			brokertest.OK(t, sub.Ack(good.DeliveryTag, true))
+			must.Do(t, sub.Ack(good.DeliveryTag, true))
 			brokertest.WaitReady(t, url, q, 0)
 		})
 	}
@@ -71,5 +72,5 @@ func TestHeadersThatOutgrewTheFrameDoNotBlockTheQueue(t *testing.T) {
 	if _, there := bad.Headers["small"]; !there || bad.Headers["x-death"] == nil || bad.Headers["large"] != nil {
 		t.Errorf("small, x-death or large is wrong in %d headers", len(bad.Headers))
 	}
-	brokertest.OK(t, sub.Ack(good.DeliveryTag, true))
+	must.Do(t, sub.Ack(good.DeliveryTag, true))
 }

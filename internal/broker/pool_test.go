@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 func TestChannelThatOpensLateIsKept(t *testing.T) {
@@ -52,7 +53,7 @@ func TestWaitingForTheFirstAnswer(t *testing.T) {
 	alone := func(t *testing.T) *pool {
 		t.Helper()
 		l := newPool(dial(t, options(t)))
-		brokertest.Must(l.enter(t.Context()))(t)
+		must.Get(l.enter(t.Context()))(t)
 		return l
 	}
 	l := alone(t)

@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // publisher runs a Publisher until the test ends.
@@ -72,7 +73,7 @@ func TestPublishConfirmed(t *testing.T) {
 	o := options(t)
 	o.Registerer = r
 	p, q := publisher(t, o), queue(t)
-	brokertest.OK(t, p.Publish(t.Context(), parked(q, "hello")))
+	must.Do(t, p.Publish(t.Context(), parked(q, "hello")))
 	d := brokertest.Get(t, url, q, time.Second)
 	if string(d.Body) != "hello" || d.DeliveryMode != amqp.Persistent || d.MessageId != "id" || d.Headers["x-final-reason"] != "max_retries" {
 		t.Errorf("got %+v", d)
@@ -80,7 +81,7 @@ func TestPublishConfirmed(t *testing.T) {
 	if n := value(t, r, "sidecar_publish_confirm_duration_seconds", "kind", KindPark); n != 1 {
 		t.Errorf("%v confirms observed", n)
 	}
-	brokertest.OK(t, p.Publish(t.Context(), &Publication{Kind: "unheard of", Key: q}))
+	must.Do(t, p.Publish(t.Context(), &Publication{Kind: "unheard of", Key: q}))
 	if n := value(t, r, "sidecar_publish_confirm_duration_seconds", "kind", KindOther); n != 1 {
 		t.Errorf("%v confirms of an unknown kind observed", n)
 	}
@@ -176,7 +177,7 @@ func TestPublishHeadersThatJustFit(t *testing.T) {
 			hi = mid
 		}
 	}
-	brokertest.OK(t, p.Publish(within(t, time.Minute), room(largest)))
+	must.Do(t, p.Publish(within(t, time.Minute), room(largest)))
 	if err := p.Publish(within(t, time.Minute), room(largest+1)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v", err)
 	}
@@ -215,12 +216,12 @@ func TestPublishWithoutAConnection(t *testing.T) {
 	}
 	proxy.Restore(t)
 	connected(t, p)
-	brokertest.OK(t, p.Publish(t.Context(), parked(q, "")))
+	must.Do(t, p.Publish(t.Context(), parked(q, "")))
 }
 
 func channelOf(t *testing.T, p *Publisher) *pubChannel {
 	t.Helper()
-	return brokertest.Must(p.current().take(within(t, time.Minute)))(t)
+	return must.Get(p.current().take(within(t, time.Minute)))(t)
 }
 
 // TestUnknownIsNotSentAgain: a message whose confirm has not come may be in the queue. Nothing here sends it a second time:
@@ -253,7 +254,7 @@ func TestUnknownIsNotSentAgain(t *testing.T) {
 				proxy, o := proxied(t)
 				p, q := publisher(t, o), queue(t)
 				publish := way(t, p)
-				brokertest.OK(t, publish(within(t, time.Minute), publication(q, "confirmed")))
+				must.Do(t, publish(within(t, time.Minute), publication(q, "confirmed")))
 				proxy.Stall(brokertest.Down)
 				ctx, cancel := context.WithCancel(within(t, time.Minute))
 				result := make(chan error, 1)
@@ -270,7 +271,7 @@ func TestUnknownIsNotSentAgain(t *testing.T) {
 				cancel()
 				proxy.Restore(t)
 				connected(t, p)
-				brokertest.OK(t, p.Publish(within(t, time.Minute), publication(q, "after")))
+				must.Do(t, p.Publish(within(t, time.Minute), publication(q, "after")))
 				wantBodies(t, q, "confirmed", "unknown", "after")
 			})
 		}
@@ -282,7 +283,7 @@ func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
 	proxy, o := proxied(t)
 	o.Timeout = 20 * time.Second
 	p, q := publisher(t, o), queue(t)
-	brokertest.OK(t, p.Publish(t.Context(), parked(q, "first")))
+	must.Do(t, p.Publish(t.Context(), parked(q, "first")))
 	proxy.Stall(brokertest.Down)
 	if err := p.Publish(within(t, 200*time.Millisecond), parked(q, "late")); !errors.Is(err, ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
@@ -302,7 +303,7 @@ func TestPublishStuckInTheWrite(t *testing.T) {
 	t.Parallel()
 	proxy, o := proxied(t)
 	p, q := publisher(t, o), queue(t)
-	brokertest.OK(t, p.Publish(within(t, time.Minute), parked(q, "first")))
+	must.Do(t, p.Publish(within(t, time.Minute), parked(q, "first")))
 	proxy.Stall(brokertest.Both)
 	huge := parked(q, strings.Repeat("x", 32<<20))
 	var wg sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 var fixedSizes = map[byte]int{
@@ -87,6 +88,6 @@ func TestWhateverTheBrokerTakesCanBeRead(t *testing.T) {
 	}
 	sub, deliveries := subscribe(t, dial(t, options(t)), q, 100)
 	for range taken {
-		brokertest.OK(t, sub.Ack(next(t, deliveries).DeliveryTag, false))
+		must.Do(t, sub.Ack(next(t, deliveries).DeliveryTag, false))
 	}
 }

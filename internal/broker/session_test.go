@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 func TestSessionConsumesAndSettles(t *testing.T) {
@@ -27,13 +28,13 @@ func TestSessionConsumesAndSettles(t *testing.T) {
 	if d := next(t, deliveries); sub.Reject(d.DeliveryTag) != nil {
 		t.Error("reject failed")
 	}
-	brokertest.OK(t, sub.Requeue(requeued.DeliveryTag))
+	must.Do(t, sub.Requeue(requeued.DeliveryTag))
 	last := next(t, deliveries)
 	again := next(t, deliveries)
 	if string(again.Body) != "requeue" || !again.Redelivered {
 		t.Errorf("got %q, redelivered %v", again.Body, again.Redelivered)
 	}
-	brokertest.OK(t, sub.Ack(max(last.DeliveryTag, again.DeliveryTag), true))
+	must.Do(t, sub.Ack(max(last.DeliveryTag, again.DeliveryTag), true))
 	brokertest.Eventually(t, 30*time.Second, "an empty queue", func() bool { return brokertest.Ready(t, url, q) == 0 })
 	s.Close()
 	if brokertest.WaitReady(t, url, q, 0); !errors.Is(sub.Err(), ErrDisconnected) {
@@ -49,7 +50,7 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	sub, deliveries := subscribe(t, s, q, 10)
 	brokertest.Send(t, url, q, "one", "two")
 	first := next(t, deliveries)
-	brokertest.OK(t, sub.Stop(t.Context()))
+	must.Do(t, sub.Stop(t.Context()))
 	drained := deliveries.drain(t)
 	brokertest.Send(t, url, q, "three")
 	brokertest.WaitReady(t, url, q, 1)
@@ -92,13 +93,13 @@ func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
 	q := queue(t)
 	brokertest.Send(t, url, q, "A", "B", "C")
 	d := NewDialer(options(t, proxy.URL(t, url)))
-	old := brokertest.Must(d.Dial(t.Context()))(t)
+	old := must.Get(d.Dial(t.Context()))(t)
 	sub, deliveries := subscribe(t, old, q, 1)
 	a := next(t, deliveries)
 
 	proxy.Cut()
 	ended(t, old.Done(), "the cut session")
-	fresh := brokertest.Must(d.Dial(t.Context()))(t)
+	fresh := must.Get(d.Dial(t.Context()))(t)
 	defer fresh.Close()
 	if fresh.Generation() <= old.Generation() {
 		t.Errorf("generation %d after %d", fresh.Generation(), old.Generation())
@@ -251,7 +252,7 @@ func TestDoubleAckEndsTheSubscription(t *testing.T) {
 	sub, deliveries := subscribe(t, s, q, 10)
 	d := next(t, deliveries)
 	for range 2 {
-		brokertest.OK(t, sub.Ack(d.DeliveryTag, false))
+		must.Do(t, sub.Ack(d.DeliveryTag, false))
 	}
 	ended(t, sub.Done(), "the subscription")
 	var refused *RefusedError
@@ -272,7 +273,7 @@ func TestDeletedQueueEndsTheSubscription(t *testing.T) {
 	q := queue(t)
 	s := dial(t, options(t))
 	sub, deliveries := subscribe(t, s, q, 10)
-	brokertest.Must(brokertest.Channel(t, url).QueueDelete(q, false, false, false))(t)
+	must.Get(brokertest.Channel(t, url).QueueDelete(q, false, false, false))(t)
 	ended(t, sub.Done(), "the subscription")
 	if err := sub.Err(); !errors.Is(err, ErrCancelled) || causeOf(err) != causeCancelled {
 		t.Errorf("got %v, %s", err, causeOf(err))
@@ -291,7 +292,7 @@ func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
 			t.Errorf("prefetch %d was taken", prefetch)
 		}
 	}
-	sub := brokertest.Must(s.Subscribe(t.Context(), brokertest.Name(t, "missing"), 1))(t)
+	sub := must.Get(s.Subscribe(t.Context(), brokertest.Name(t, "missing"), 1))(t)
 	var refused *RefusedError
 	if _, err := sub.Start(t.Context()); !errors.As(err, &refused) || refused.Code != 404 {
 		t.Errorf("a missing queue: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // wait is a serve function that keeps the session until it ends and says which it had.
@@ -150,7 +151,7 @@ func TestSuperviseEndsWhenServeIsDone(t *testing.T) {
 	t.Parallel()
 	d := NewDialer(options(t))
 	var s *Session
-	brokertest.OK(t, Supervise(t.Context(), d, func(_ context.Context, got *Session) error { s = got; return nil }))
+	must.Do(t, Supervise(t.Context(), d, func(_ context.Context, got *Session) error { s = got; return nil }))
 	if s.Err() == nil {
 		t.Error("the session was left open")
 	}

@@ -6,20 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // A peer that vanished while we wait to send is found by TCP_USER_TIMEOUT, one that vanished while we are silent by
 // keepalive, and both before a minute is over: heartbeats alone do not cover the handshake of a slow broker.
 func TestSocketGivesAVanishedPeerUp(t *testing.T) {
 	t.Parallel()
-	c := brokertest.Must(dialTCP(t.Context(), brokerAddr(t)))(t)
+	c := must.Get(dialTCP(t.Context(), brokerAddr(t)))(t)
 	defer kill(c)
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		t.Fatalf("a %T", c)
 	}
-	raw := brokertest.Must(tcp.SyscallConn())(t)
+	raw := must.Get(tcp.SyscallConn())(t)
 	for name, want := range map[string]struct{ level, option, value int }{
 		"TCP_USER_TIMEOUT, ms": {syscall.IPPROTO_TCP, tcpUserTimeout, int(30 * time.Second / time.Millisecond)},
 		"SO_KEEPALIVE":         {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
@@ -41,5 +41,5 @@ func TestSocketGivesAVanishedPeerUp(t *testing.T) {
 
 func brokerAddr(t *testing.T) string {
 	t.Helper()
-	return brokertest.Must(NewDialer(options(t)).targets())(t)[0].addr()
+	return must.Get(NewDialer(options(t)).targets())(t)[0].addr()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // secure is the URL of a TLS proxy in front of the broker.
@@ -51,7 +52,7 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	_, oldTLS := secure(t, old)
 	noPEM := filepath.Join(t.TempDir(), "ca.pem")
-	brokertest.OK(t, os.WriteFile(noPEM, []byte("not a certificate"), 0o600))
+	must.Do(t, os.WriteFile(noPEM, []byte("not a certificate"), 0o600))
 	certFile, _ := ca.Issue(t, "client")
 	_, otherKey := ca.Issue(t, "other client")
 	tests := map[string]struct {
@@ -109,7 +110,7 @@ func TestClientCertificateRotatesBetweenDials(t *testing.T) {
 	o.TLS.CertFile, o.TLS.KeyFile = ca.Issue(t, "client")
 	d := NewDialer(o)
 	for range 2 {
-		s := brokertest.Must(d.Dial(t.Context()))(t)
+		s := must.Get(d.Dial(t.Context()))(t)
 		s.Close()
 		ca.Issue(t, "client") // the same files, a new certificate
 	}
@@ -141,8 +142,8 @@ func TestCertificatesRotateUnderARunningSession(t *testing.T) {
 	o := options(t, url)
 	o.TLS = TLSOptions{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
 	mount := func(from, to string) {
-		pem := brokertest.Must(os.ReadFile(from))(t)
-		brokertest.OK(t, os.WriteFile(to, pem, 0o600))
+		pem := must.Get(os.ReadFile(from))(t)
+		must.Do(t, os.WriteFile(to, pem, 0o600))
 	}
 	certFile, keyFile := before.Issue(t, "client")
 	mount(before.CAFile(), o.TLS.CAFile)
@@ -176,7 +177,7 @@ func TestSASLExternalLeavesTheCredentialsOut(t *testing.T) {
 	})
 	o := options(t, url)
 	o.External = true
-	s := brokertest.Must(NewDialer(o).Dial(t.Context()))(t)
+	s := must.Get(NewDialer(o).Dial(t.Context()))(t)
 	s.Close()
 	wg.Wait()
 	if p.mechanism != "EXTERNAL" {

@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestTry: the broker says what it would not take, and nothing is published.
@@ -16,7 +17,7 @@ func TestTry(t *testing.T) {
 	queue := queue(t)
 	c := pipe(t, publisher(t, options(t)))
 	msg := numbered(queue, 1)
-	brokertest.OK(t, c.Try(t.Context(), msg))
+	must.Do(t, c.Try(t.Context(), msg))
 	for what, change := range map[string]func(*Publication){
 		"a missing exchange":         func(p *Publication) { p.Exchange = "missing" },
 		"another user's id":          func(p *Publication) { p.Msg.UserId = "another" },

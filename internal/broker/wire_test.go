@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // stream is a random sequence of frames and what the library should see of it.
@@ -115,7 +115,7 @@ func TestWireEndsASilentConnection(t *testing.T) {
 	client, server := net.Pipe()
 	defer func() { _ = server.Close() }()
 	w := newWire(client, client, func(int) {})
-	brokertest.OK(t, w.established(20*time.Millisecond, 4096))
+	must.Do(t, w.established(20*time.Millisecond, 4096))
 	if _, err := w.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || causeOf(err) != causeTimeout {
 		t.Errorf("got %v", err)
 	}
@@ -127,7 +127,7 @@ func TestWireEndsAConnectionThatTakesNothing(t *testing.T) {
 	defer func() { _ = server.Close() }()
 	w := newWire(client, client, func(int) {})
 	w.stuck = 20 * time.Millisecond
-	brokertest.OK(t, w.established(time.Hour, 4096))
+	must.Do(t, w.established(time.Hour, 4096))
 	if _, err := w.Write([]byte("nobody reads this")); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(w.cause(), err) {
 		t.Errorf("got %v, kept %v", err, w.cause())
 	}

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // Authority issues certificates for one test and keeps the files in a directory of the test.
@@ -32,8 +34,8 @@ func NewAuthority(t testing.TB) *Authority {
 	template := a.template("test authority")
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	der := Must(x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key))(t)
-	a.cert = Must(x509.ParseCertificate(der))(t)
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key))(t)
+	a.cert = must.Get(x509.ParseCertificate(der))(t)
 	writePEM(t, a.CAFile(), "CERTIFICATE", der)
 	return a
 }
@@ -62,8 +64,8 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) (certFile,
 		}
 	}
 	key := newKey(t)
-	der := Must(x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key))(t)
-	keyDER := Must(x509.MarshalPKCS8PrivateKey(key))(t)
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key))(t)
+	keyDER := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
 	writePEM(t, certFile, "CERTIFICATE", der)
 	writePEM(t, keyFile, "PRIVATE KEY", keyDER)
@@ -73,7 +75,7 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) (certFile,
 // ServerConfig is a server's configuration with a certificate for hosts.
 func (a *Authority) ServerConfig(t testing.TB, hosts ...string) *tls.Config {
 	t.Helper()
-	pair := Must(tls.LoadX509KeyPair(a.Issue(t, "server", hosts...)))(t)
+	pair := must.Get(tls.LoadX509KeyPair(a.Issue(t, "server", hosts...)))(t)
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 }
 
@@ -89,10 +91,10 @@ func (a *Authority) template(name string) *x509.Certificate {
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
-	return Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func writePEM(t testing.TB, path, kind string, der []byte) {
 	t.Helper()
-	OK(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	must.Do(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }

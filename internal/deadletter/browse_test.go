@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -106,8 +107,8 @@ func TestOrderOverManyWindows(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	plan := brokertest.Must(topology.Build(topology.Options{Service: "svc"}))(t)
-	q := brokertest.Must(New(Options{Plan: plan}))(t)
+	plan := must.Get(topology.Build(topology.Options{Service: "svc"}))(t)
+	q := must.Get(New(Options{Plan: plan}))(t)
 	r := &rig{plan: plan}
 	now := time.Now()
 	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format("2006-01-02T15:04:05.000Z") }
@@ -221,7 +222,7 @@ func TestEmptyAndMissing(t *testing.T) {
 	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); err != nil || p != (Progress{}) {
 		t.Errorf("%+v %v", p, err)
 	}
-	brokertest.Must(brokertest.Channel(t, r.url).QueueDelete(r.name, false, false, false))(t)
+	must.Get(brokertest.Channel(t, r.url).QueueDelete(r.name, false, false, false))(t)
 	_, err := r.Browse(t.Context(), Filter{}, Scan{}, nil)
 	_, rerr := r.Redrive(t.Context(), Redrive{}, nil)
 	_, derr := r.Depth(t.Context())

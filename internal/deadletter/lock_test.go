@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -82,7 +83,7 @@ func TestInUse(t *testing.T) {
 		waiting <- err
 	}()
 	close(release)
-	brokertest.OK(t, <-ended)
+	must.Do(t, <-ended)
 	if err := <-waiting; err != nil {
 		t.Errorf("a look that waited: %v", err)
 	}
@@ -94,8 +95,8 @@ func TestAStrangerConsumes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	ch := brokertest.Channel(t, r.url)
-	brokertest.OK(t, ch.Qos(1, 0, false))
-	brokertest.Must(ch.Consume(r.name, "", false, false, false, false, nil))(t)
+	must.Do(t, ch.Qos(1, 0, false))
+	must.Get(ch.Consume(r.name, "", false, false, false, false, nil))(t)
 	r2 := r.impatient()
 	if _, err := r2.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("%v", err)
@@ -115,7 +116,7 @@ func TestLock(t *testing.T) {
 	other := brokertest.Channel(t, r.url)
 	take := func() {
 		t.Helper()
-		brokertest.Must(other.QueueDeclare(r.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"}))(t)
+		must.Get(other.QueueDeclare(r.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"}))(t)
 	}
 	take()
 	if _, err := r.impatient().Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
@@ -124,13 +125,13 @@ func TestLock(t *testing.T) {
 	if d := brokertest.Get(t, r.url, r.name, 10*time.Second); d.Redelivered || d.MessageId != "m0001" {
 		t.Errorf("%s was taken before", d.MessageId)
 	}
-	brokertest.Must(other.QueueDelete(r.lockName(), false, false, false))(t)
+	must.Get(other.QueueDelete(r.lockName(), false, false, false))(t)
 	for range 3 {
 		if sum, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil || sum.Total != 2 {
 			t.Errorf("%+v, %v", sum, err)
 		}
 		take()
-		brokertest.Must(other.QueueDelete(r.lockName(), false, false, false))(t)
+		must.Get(other.QueueDelete(r.lockName(), false, false, false))(t)
 	}
 }
 

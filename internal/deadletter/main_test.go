@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -31,9 +32,9 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 	if change != nil {
 		change(&o)
 	}
-	plan := brokertest.Must(topology.Build(o))(t)
+	plan := must.Get(topology.Build(o))(t)
 	r := &rig{t: t, url: brokertest.URL(t), plan: plan}
-	s := brokertest.Must(broker.NewDialer(r.broker()).Dial(t.Context()))(t)
+	s := must.Get(broker.NewDialer(r.broker()).Dial(t.Context()))(t)
 	defer s.Close()
 	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
 	if err != nil || len(findings) > 0 {
@@ -46,7 +47,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 // another is what another process would make of the same configuration.
 func (r *rig) another() *Queue {
 	r.t.Helper()
-	return brokertest.Must(New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody"}))(r.t)
+	return must.Get(New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody"}))(r.t)
 }
 
 // as is another process whose user has these rights and no others.
@@ -79,11 +80,11 @@ func quorum(o *topology.Options) { o.QueueType = "quorum" }
 func (r *rig) redeclare(args amqp.Table) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	brokertest.Must(ch.QueueDelete(r.name, false, false, false))(r.t)
-	brokertest.Must(ch.QueueDeclare(r.name, true, false, false, false, args))(r.t)
+	must.Get(ch.QueueDelete(r.name, false, false, false))(r.t)
+	must.Get(ch.QueueDeclare(r.name, true, false, false, false, args))(r.t)
 	for _, b := range r.plan.Bindings {
 		if b.Queue == r.name {
-			brokertest.OK(r.t, ch.QueueBind(b.Queue, b.Key, b.Exchange, false, nil))
+			must.Do(r.t, ch.QueueBind(b.Queue, b.Key, b.Exchange, false, nil))
 		}
 	}
 }
@@ -138,13 +139,13 @@ func (r *rig) numbered(n int) []amqp.Publishing {
 func (r *rig) drain(queue string) (all []amqp.Delivery) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	state := brokertest.Must(ch.QueueDeclarePassive(queue, true, false, false, false, nil))(r.t)
+	state := must.Get(ch.QueueDeclarePassive(queue, true, false, false, false, nil))(r.t)
 	if state.Messages > 20 { // all at once: one question for each takes its time
-		come := brokertest.Must(ch.Consume(queue, "drain", true, false, false, false, nil))(r.t)
+		come := must.Get(ch.Consume(queue, "drain", true, false, false, false, nil))(r.t)
 		for range state.Messages {
 			all = append(all, <-come)
 		}
-		brokertest.OK(r.t, ch.Cancel("drain", false))
+		must.Do(r.t, ch.Cancel("drain", false))
 		for d := range come {
 			all = append(all, d)
 		}
@@ -186,7 +187,7 @@ func filter(t testing.TB, conditions ...string) Filter {
 	t.Helper()
 	var f Filter
 	for i := 0; i < len(conditions); i += 2 {
-		brokertest.OK(t, f.Set(conditions[i], conditions[i+1]))
+		must.Do(t, f.Set(conditions[i], conditions[i+1]))
 	}
 	return f
 }

@@ -21,6 +21,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -46,7 +47,7 @@ func bindings(exchange string) []topology.Binding {
 
 func (r *rig) redrive(o Redrive) Progress {
 	r.t.Helper()
-	p := brokertest.Must(r.Redrive(r.t.Context(), o, nil))(r.t)
+	p := must.Get(r.Redrive(r.t.Context(), o, nil))(r.t)
 	return p
 }
 
@@ -113,7 +114,7 @@ func TestRedriveEnds(t *testing.T) {
 			const n = 150
 			r.park(r.numbered(n)...)
 			ch := brokertest.Channel(t, r.url)
-			back := brokertest.Must(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(t)
+			back := must.Get(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(t)
 			var came atomic.Int64
 			ended := make(chan struct{})
 			go func() {
@@ -199,10 +200,10 @@ func TestNoWayBack(t *testing.T) {
 	r := newRig(t, nil)
 	list := r.numbered(100)
 	r.park(list...)
-	brokertest.Must(brokertest.Channel(t, r.url).QueueDelete(r.plan.Queue, false, false, false))(t)
+	must.Get(brokertest.Channel(t, r.url).QueueDelete(r.plan.Queue, false, false, false))(t)
 	registry := prometheus.NewRegistry()
 	r.o.Registerer = registry
-	q := brokertest.Must(New(r.o))(t)
+	q := must.Get(New(r.o))(t)
 	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); !errors.Is(err, broker.ErrUnroutable) || p.Done != 0 {
 		t.Errorf("a canary that cannot be sent: %+v %v", p, err)
 	}
@@ -294,7 +295,7 @@ func TestAlarm(t *testing.T) {
 // settling is what a sidecar does with redriven messages: it tells the verdict to whoever asks, and parks or takes them.
 func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *Verdict) (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
-	come := brokertest.Must(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(r.t)
+	come := must.Get(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(r.t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

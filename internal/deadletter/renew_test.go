@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // holds fails unless the queue holds just these messages, in this order.
@@ -136,7 +137,7 @@ func TestTooLargeForTheBroker(t *testing.T) {
 	list[20].Body = make([]byte, 60_000)
 	r.park(list...)
 	var exported bytes.Buffer
-	brokertest.Must(r.Export(t.Context(), &exported, Selection{}, nil))(t)
+	must.Get(r.Export(t.Context(), &exported, Selection{}, nil))(t)
 	node.MaxSize(50_000)
 	for i := range 12 {
 		if _, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil && !errors.Is(err, ErrUnfit) {
@@ -172,8 +173,8 @@ func TestUnfitQueues(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
 			ch := brokertest.Channel(t, r.url)
-			brokertest.Must(ch.QueueDelete(r.name, false, false, false))(t)
-			brokertest.Must(ch.QueueDeclare(r.name, true, args == nil, false, false, args))(t)
+			must.Get(ch.QueueDelete(r.name, false, false, false))(t)
+			must.Get(ch.QueueDeclare(r.name, true, args == nil, false, false, args))(t)
 			r.park(r.numbered(5)...)
 			_, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil })
 			if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), name) {

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // back parks again whatever comes to the service, until stop: an app that fails everything.
@@ -19,7 +20,7 @@ func (r *rig) back() (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
 	return r.settling(func(_ int, d *amqp.Delivery) *Verdict {
 		m := r.parked(d.MessageId, amqp.Table{"x-redriven-count": d.Headers["x-redriven-count"]})
-		brokertest.OK(r.t, ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m))
+		must.Do(r.t, ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m))
 		return nil
 	})
 }

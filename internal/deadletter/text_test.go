@@ -12,7 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 func TestParseRate(t *testing.T) {
@@ -100,7 +100,7 @@ func everything() amqp.Table {
 
 func TestValuesSurviveJSON(t *testing.T) {
 	t.Parallel()
-	b := brokertest.Must(json.Marshal(Headers(everything())))(t)
+	b := must.Get(json.Marshal(Headers(everything())))(t)
 	var back Headers
 	if err := json.Unmarshal(b, &back); err != nil {
 		t.Fatalf("%v\n%s", err, b)
@@ -164,7 +164,7 @@ func TestShowBody(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	b := brokertest.Must(json.Marshal(Headers(everything())))(f)
+	b := must.Get(json.Marshal(Headers(everything())))(f)
 	f.Add([]byte(`{"format":1,"exchange":"","routing_key":"k","properties":{"message_id":"m","timestamp":5},"headers":` + string(b) + `,"body":"AAEC"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := readRecord(line)
@@ -172,7 +172,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		m := Message{Properties: r.delivery()}
-		again := brokertest.Must(json.Marshal(m.Record()))(t)
+		again := must.Get(json.Marshal(m.Record()))(t)
 		back, err := readRecord(again)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, again)

@@ -15,6 +15,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestExportPurgeImport: what comes back is the same to the byte and to the type, in the same order, with the same Refs.
@@ -83,7 +84,7 @@ func (r *rig) foreign(list []View) (n int) {
 func (r *rig) look(n int) (list []amqp.Delivery) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	come := brokertest.Must(ch.Consume(r.name, "", false, false, false, false, nil))(r.t)
+	come := must.Get(ch.Consume(r.name, "", false, false, false, false, nil))(r.t)
 	for range n {
 		d := <-come
 		delete(d.Headers, "x-delivery-count")
@@ -130,7 +131,7 @@ func TestImportStops(t *testing.T) {
 	r := newRig(t, nil)
 	line := func(id string) string {
 		m := Message{Properties: amqp.Delivery{MessageId: id, Body: []byte(id)}}
-		b := brokertest.Must(json.Marshal(m.Record()))(t)
+		b := must.Get(json.Marshal(m.Record()))(t)
 		return string(b) + "\n"
 	}
 	file := line("a") + "\n" + line("b") + "nonsense\n" + line("c")
@@ -145,7 +146,7 @@ func TestImportStops(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	big := Message{Properties: amqp.Delivery{Headers: amqp.Table{"big": strings.Repeat("x", 200_000)}}}
-	b := brokertest.Must(json.Marshal(big.Record()))(t)
+	b := must.Get(json.Marshal(big.Record()))(t)
 	if _, err := r.Import(t.Context(), bytes.NewReader(b), 0, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("%v", err)
 	}

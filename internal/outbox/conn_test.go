@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestBadDSN: a connection string that cannot be used is refused with the reason, and never with the password.
@@ -68,7 +68,7 @@ func TestConnect(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	d := Database{DSN: func() (string, error) { return db.DSN, nil }, Name: "the relay"}
-	conn := brokertest.Must(d.Connect(t.Context(), nil))(t)
+	conn := must.Get(d.Connect(t.Context(), nil))(t)
 	defer Close(conn)
 	for setting, want := range map[string]string{
 		"statement_timeout": "30s", "lock_timeout": "10s", "idle_in_transaction_session_timeout": "3min", "application_name": "the relay",

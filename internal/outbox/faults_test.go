@@ -9,6 +9,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // holdMarking makes the relay's UPDATE wait for as long as the test has a lock, and returns what lets it go on.
@@ -167,7 +168,7 @@ func TestNotUsable(t *testing.T) {
 	if n := brokertest.Ready(t, r.url, r.queue); n != 3 {
 		t.Errorf("%d messages, of which none could be marked", n-3)
 	}
-	u := brokertest.Must(url.Parse(role))(t)
+	u := must.Get(url.Parse(role))(t)
 	r.db.Exec(`GRANT UPDATE (sent_at, send_after, attempts, last_error, quarantined_at) ON outbox TO "` + u.User.Username() + `"`)
 	r.settled()
 	if bodies := r.bodies(); len(bodies) != 4 || bodies["later"] != 1 {

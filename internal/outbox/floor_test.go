@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestFullLooksComeAgain: a look at the front is due when ten times as long has passed as the last one took, at once without a floor.
@@ -42,7 +42,7 @@ func bench(t *testing.T, r *rig) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { Close(s.conn) })
-	brokertest.OK(t, s.open(t.Context()))
+	must.Do(t, s.open(t.Context()))
 	return s
 }
 
@@ -51,7 +51,7 @@ func bench(t *testing.T, r *rig) *session {
 func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 	r.t.Helper()
 	rd := &round{}
-	brokertest.OK(r.t, s.claim(r.t.Context(), rd))
+	must.Do(r.t, s.claim(r.t.Context(), rd))
 	var all []string
 	for i := range rd.rows {
 		x := &rd.rows[i]
@@ -64,7 +64,7 @@ func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 			}
 		}
 	}
-	brokertest.OK(r.t, s.mark(r.t.Context(), rd))
+	must.Do(r.t, s.mark(r.t.Context(), rd))
 	if s.table.floored() {
 		s.floor.move(rd)
 	}
@@ -135,7 +135,7 @@ func (r *rig) usesIndex(s *session) {
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		r.on(s.conn, "SET plan_cache_mode = "+mode)
 		explain := fmt.Sprintf(`EXPLAIN EXECUTE %s(1, '{}', '%s', '%s', '{}')`, stmtClaimOn, s.floor.sendAfter, strings.ReplaceAll(s.floor.id, "'", "''"))
-		rows := brokertest.Must(query(r.t.Context(), s.conn, explain))(r.t)
+		rows := must.Get(query(r.t.Context(), s.conn, explain))(r.t)
 		var plan strings.Builder
 		for _, row := range rows {
 			plan.Write(append(row[0], '\n'))

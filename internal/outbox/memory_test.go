@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestLargeRows: many rows of a mebibyte in one batch take no more memory than what may be on its way at a time.
@@ -18,7 +19,7 @@ func TestLargeRows(t *testing.T) { // not parallel: it measures the heap of the 
 		t.Fatal(err)
 	}
 	r.declare(ch, "small", map[string]any{"x-max-length": int32(1)})
-	brokertest.OK(t, ch.QueueBind("small", "#", r.exchange, false, nil))
+	must.Do(t, ch.QueueBind("small", "#", r.exchange, false, nil))
 	r.db.Exec(`ALTER TABLE outbox ALTER COLUMN body SET STORAGE EXTERNAL`)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body) SELECT 'k', convert_to(repeat('0123456789abcdef', 65536), 'UTF8') FROM generate_series(1, 150)`)
 	runtime.GC()

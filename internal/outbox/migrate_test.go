@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // open connects to a database as its superuser.
@@ -24,7 +24,7 @@ func open(t testing.TB, db *postgrestest.Database) *pgconn.PgConn {
 func openAs(t testing.TB, dsn string) *pgconn.PgConn {
 	t.Helper()
 	d := Database{DSN: func() (string, error) { return dsn, nil }}
-	conn := brokertest.Must(d.Connect(t.Context(), nil))(t)
+	conn := must.Get(d.Connect(t.Context(), nil))(t)
 	t.Cleanup(func() { Close(conn) })
 	return conn
 }
@@ -33,15 +33,15 @@ func openAs(t testing.TB, dsn string) *pgconn.PgConn {
 func migrate(t testing.TB, db *postgrestest.Database, n Names, notify bool) (*Table, *Migration) {
 	t.Helper()
 	conn := open(t, db)
-	m := brokertest.Must(Migrate(t.Context(), conn, n, notify, nil))(t)
-	table := brokertest.Must(Look(t.Context(), conn, n))(t)
+	m := must.Get(Migrate(t.Context(), conn, n, notify, nil))(t)
+	table := must.Get(Look(t.Context(), conn, n))(t)
 	return table, m
 }
 
 // planned is what migrate would do, in one line for each statement.
 func planned(t testing.TB, db *postgrestest.Database, n Names, notify bool) (inside, outside []string) {
 	t.Helper()
-	m := brokertest.Must(PlanMigration(t.Context(), open(t, db), n, notify))(t)
+	m := must.Get(PlanMigration(t.Context(), open(t, db), n, notify))(t)
 	return firstLines(m.Inside), firstLines(m.Outside)
 }
 
@@ -65,7 +65,7 @@ func TestMigrateCreates(t *testing.T) {
 	if !m.Create || m.Table.Schema != "public" || len(m.Outside) != 0 {
 		t.Errorf("migrated: %+v", m)
 	}
-	brokertest.OK(t, table.Check())
+	must.Do(t, table.Check())
 	for _, c := range allColumns {
 		if !table.Has(c) {
 			t.Errorf("the table has no %s", c)
@@ -132,7 +132,7 @@ func TestMigrateAdopts(t *testing.T) {
 		t.Errorf("outside: %q", outside)
 	}
 	table, _ := migrate(t, db, n, true)
-	brokertest.OK(t, table.Check())
+	must.Do(t, table.Check())
 	if v := db.Value(`SELECT count(*) FROM messages WHERE send_after <= now() AND attempts = 0 AND quarantined_at IS NULL`); v != "2" {
 		t.Errorf("%s of the rows are due", v)
 	}
@@ -214,17 +214,17 @@ func TestMigrateNotify(t *testing.T) {
 // listen returns a function that reports whether an empty notification came on the channel before the one called end.
 func listen(t testing.TB, db *postgrestest.Database, channel string) (*pgconn.PgConn, func() bool) {
 	t.Helper()
-	cfg := brokertest.Must(pgconn.ParseConfig(db.DSN))(t)
+	cfg := must.Get(pgconn.ParseConfig(db.DSN))(t)
 	var payloads []string
 	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { payloads = append(payloads, n.Payload) }
-	conn := brokertest.Must(pgconn.ConnectConfig(t.Context(), cfg))(t)
+	conn := must.Get(pgconn.ConnectConfig(t.Context(), cfg))(t)
 	t.Cleanup(func() { Close(conn) })
 	on(t, conn, "LISTEN "+Quote(channel))
 	return conn, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for !slices.Contains(payloads, "end") {
-			brokertest.OK(t, conn.WaitForNotification(ctx))
+			must.Do(t, conn.WaitForNotification(ctx))
 		}
 		return slices.Contains(payloads, "")
 	}
@@ -390,7 +390,7 @@ func TestMigrateBehindATransaction(t *testing.T) {
 	}
 	db.Exec(insertRow) // between two tries, or after one
 	on(t, holder, "COMMIT")
-	brokertest.OK(t, <-result)
+	must.Do(t, <-result)
 	if v := db.Value(`SELECT count(*) FROM outbox WHERE send_after IS NOT NULL`); v != "2" {
 		t.Errorf("%s rows", v)
 	}

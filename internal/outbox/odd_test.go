@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestOddTimes: whatever times a row has, it stops neither the relay nor status.
@@ -25,7 +25,7 @@ func TestOddTimes(t *testing.T) {
 				FROM unnest(ARRAY['-infinity', '4713-01-01 BC', '294276-12-31 23:59:59', 'infinity']) d`)
 			status := func() *Status {
 				t.Helper()
-				s := brokertest.Must(ReadStatus(t.Context(), r.db.Conn(), r.options.Names))(t)
+				s := must.Get(ReadStatus(t.Context(), r.db.Conn(), r.options.Names))(t)
 				return s
 			}
 			if s := status(); s.Pending != 13 || s.Waiting != 3 || len(s.Rows) != 4 || s.Lag < 0 {

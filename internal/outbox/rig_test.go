@@ -15,6 +15,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // rig is an outbox, an exchange and a queue that everything published to it reaches.
@@ -43,9 +44,9 @@ func bareRig(t testing.TB, db *postgrestest.Database) *rig {
 	r := &rig{t: t, db: db, url: brokertest.URL(t), exchange: "outbox", queue: "all", log: &brokertest.Log{}}
 	r.user = r.url
 	ch := brokertest.Channel(t, r.url)
-	brokertest.OK(t, ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil))
+	must.Do(t, ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil))
 	r.declare(ch, r.queue, nil)
-	brokertest.OK(t, ch.QueueBind(r.queue, "#", r.exchange, false, nil))
+	must.Do(t, ch.QueueBind(r.queue, "#", r.exchange, false, nil))
 	r.options = Options{
 		Database: Database{DSN: func() (string, error) { return r.db.DSN, nil }, Name: "relay"},
 		Names:    ParseTable("outbox", nil), Exchange: r.exchange, Batch: 100, PollInterval: 100 * time.Millisecond, MaxAttempts: 3,
@@ -60,7 +61,7 @@ func bareRig(t testing.TB, db *postgrestest.Database) *rig {
 // declare makes a queue in the virtual host of this test.
 func (r *rig) declare(ch *amqp.Channel, name string, args amqp.Table) {
 	r.t.Helper()
-	brokertest.Must(ch.QueueDeclare(name, true, false, false, false, args))(r.t)
+	must.Get(ch.QueueDeclare(name, true, false, false, false, args))(r.t)
 }
 
 // start runs a relay until the test ends or stop is called.
@@ -116,17 +117,17 @@ func (r *rig) take() []amqp.Delivery {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
 	defer func() { _ = ch.Close() }()
-	q := brokertest.Must(ch.QueueDeclarePassive(r.queue, true, false, false, false, nil))(r.t)
+	q := must.Get(ch.QueueDeclarePassive(r.queue, true, false, false, false, nil))(r.t)
 	if q.Messages == 0 {
 		return nil
 	}
-	brokertest.OK(r.t, ch.Qos(q.Messages, 0, false))
-	came := brokertest.Must(ch.Consume(r.queue, "take", false, true, false, false, nil))(r.t)
+	must.Do(r.t, ch.Qos(q.Messages, 0, false))
+	came := must.Get(ch.Consume(r.queue, "take", false, true, false, false, nil))(r.t)
 	all := make([]amqp.Delivery, q.Messages)
 	for i := range all {
 		all[i] = <-came
 	}
-	brokertest.OK(r.t, errors.Join(ch.Cancel("take", false), all[len(all)-1].Ack(true)))
+	must.Do(r.t, errors.Join(ch.Cancel("take", false), all[len(all)-1].Ack(true)))
 	return all
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestTableOfOthers looks at a table with names that need quotes, a domain, and only what an app needs.
@@ -21,7 +21,7 @@ func TestTableOfOthers(t *testing.T) {
 			gone int, "order" text); ALTER TABLE "My-Shop"."Out-Box" DROP COLUMN gone`)
 	renamed := map[string]string{"id": "Id", "routing_key": "topic", "body": "payload", "ordering_key": "order"}
 	names := ParseTable("My-Shop.Out-Box", func(column string) string { return cmp.Or(renamed[column], column) })
-	table := brokertest.Must(Look(t.Context(), conn, names))(t)
+	table := must.Get(Look(t.Context(), conn, names))(t)
 	if err := table.CheckApp(); err != nil {
 		t.Errorf("the app's part: %v", err)
 	}
@@ -46,7 +46,7 @@ func TestTableBySearchPath(t *testing.T) {
 	db := postgrestest.New(t)
 	conn := db.Conn()
 	db.Exec(`CREATE SCHEMA shop; CREATE TABLE shop.outbox (id int)`)
-	brokertest.OK(t, exec(t.Context(), conn, `SET search_path = shop`))
+	must.Do(t, exec(t.Context(), conn, `SET search_path = shop`))
 	table, err := Look(t.Context(), conn, ParseTable("outbox", nil))
 	if err != nil || table.Schema != "shop" {
 		t.Fatalf("%+v, %v", table, err)

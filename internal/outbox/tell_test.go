@@ -9,6 +9,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 )
 
 // TestTrace: with tracing the message carries the trace that the row brought, with a span of the relay's; without it carries
@@ -69,7 +70,7 @@ func TestMetrics(t *testing.T) {
 // read returns the values of all metrics of the relay started last, those with a label by its value.
 func (r *rig) read() map[string]float64 {
 	r.t.Helper()
-	families := brokertest.Must(r.metrics.Gather())(r.t)
+	families := must.Get(r.metrics.Gather())(r.t)
 	all := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

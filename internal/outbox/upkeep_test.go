@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // filled is an outbox with n rows that were sent two hours ago, three of each thousand of which are something else: 1 is
@@ -148,7 +148,7 @@ func TestStatus(t *testing.T) {
 	db.Exec(`UPDATE outbox SET send_after = now() + interval '1 hour', attempts = 1 WHERE id IN (1, 1001);
 		UPDATE outbox SET send_after = now() - interval '90 seconds' WHERE id = 2001; DROP INDEX outbox_pending; DROP TRIGGER outbox_notify ON outbox`)
 	conn := open(t, db)
-	s := brokertest.Must(ReadStatus(t.Context(), conn, table.Names))(t)
+	s := must.Get(ReadStatus(t.Context(), conn, table.Names))(t)
 	if s.Table != "public.outbox" || s.Pending != 15 || s.Waiting != 2 || s.Failing != 2 || s.Quarantined != 15 || s.Lag < 90 || s.Lag > 3600 {
 		t.Errorf("the status is %+v", s)
 	}
@@ -160,7 +160,7 @@ func TestStatus(t *testing.T) {
 	}
 	db.Exec(`TRUNCATE outbox`)
 	migrate(t, db, table.Names, true)
-	s = brokertest.Must(ReadStatus(t.Context(), conn, table.Names))(t)
+	s = must.Get(ReadStatus(t.Context(), conn, table.Names))(t)
 	b, err := json.Marshal(s)
 	const want = `{"table":"public.outbox","pending":0,"waiting":0,"failing":0,"lag_seconds":0,"quarantined":0,"notify":true,"row_security":false,"missing":[],"quarantined_rows":[]}`
 	if err != nil || string(b) != want {
@@ -239,9 +239,9 @@ func TestPrint(t *testing.T) {
 	db := postgrestest.New(t)
 	n := ParseTable("Out-Box", nil)
 	printed := func() string {
-		m := brokertest.Must(PlanMigration(t.Context(), open(t, db), n, true))(t)
+		m := must.Get(PlanMigration(t.Context(), open(t, db), n, true))(t)
 		var b bytes.Buffer
-		brokertest.OK(t, m.Print(&b))
+		must.Do(t, m.Print(&b))
 		return b.String()
 	}
 	sql := printed()

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // wakeRig has relays that poll once in an hour, and what waits until a message with the body has come.
@@ -21,7 +22,7 @@ func wakeRig(t *testing.T, relays int) (r *rig, comes func(body string)) {
 	for range relays {
 		r.connected()
 	}
-	came := brokertest.Must(brokertest.Channel(t, r.url).Consume(r.queue, "", true, false, false, false, nil))(t)
+	came := must.Get(brokertest.Channel(t, r.url).Consume(r.queue, "", true, false, false, false, nil))(t)
 	patience := time.NewTimer(time.Minute)
 	t.Cleanup(func() { patience.Stop() })
 	return r, func(body string) {
@@ -65,7 +66,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 					pause()
 					r.on(conn, `COMMIT`)
 				case 2:
-					brokertest.Must(conn.CopyFrom(t.Context(), strings.NewReader("k\t"+body+"\n"), `COPY outbox (routing_key, body) FROM STDIN`))(t)
+					must.Get(conn.CopyFrom(t.Context(), strings.NewReader("k\t"+body+"\n"), `COPY outbox (routing_key, body) FROM STDIN`))(t)
 				case 3:
 					r.on(conn, `BEGIN;`+insert+`ROLLBACK;`+insert)
 				default:
@@ -127,7 +128,7 @@ func TestNotifiesSleepersOnly(t *testing.T) {
 	app := r.db.Role("word", `GRANT INSERT ON outbox TO %s`)
 	insert := func() {
 		t.Helper()
-		conn := brokertest.Must(pgconn.Connect(t.Context(), app))(t)
+		conn := must.Get(pgconn.Connect(t.Context(), app))(t)
 		defer Close(conn)
 		r.on(conn, insertRow)
 	}

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // results reads the answer of a batch.
@@ -177,7 +178,7 @@ func TestLargeBatch(t *testing.T) {
 			t.Fatalf("%d: %+v", i, one)
 		}
 	}
-	deliveries := brokertest.Must(r.ch.Consume(r.queue, "", true, false, false, false, nil))(t)
+	deliveries := must.Get(r.ch.Consume(r.queue, "", true, false, false, false, nil))(t)
 	for i := range n {
 		if d := <-deliveries; string(d.Body) != fmt.Sprintf(`{"n":%d}`, i) {
 			t.Fatalf("%d is %s", i, d.Body)

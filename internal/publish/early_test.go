@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // roundTrip sends bytes on a connection and reads one answer.
 func (r *rig) roundTrip(c net.Conn, request string) reply {
 	r.Helper()
-	brokertest.Must(io.WriteString(c, request))(r)
+	must.Get(io.WriteString(c, request))(r)
 	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	a, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 )
 
 const token = "correct-horse-battery"
@@ -75,7 +76,7 @@ func TestListenRefuses(t *testing.T) {
 func TestServeFails(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Addr: "127.0.0.1:0", Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json")})
-	brokertest.Must(s.Listen())(t)
+	must.Get(s.Listen())(t)
 	s.ln.Close()
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve publishing") {
 		t.Errorf("%v", err)

@@ -17,6 +17,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/httpguard"
+	"sidecar/internal/testkit/must"
 )
 
 // want checks a refusal: a problem document with that status and code, whose detail holds text.
@@ -229,8 +230,8 @@ func TestUnroutable(t *testing.T) {
 	for range 3 {
 		r.want("no exchange", r.post("/publish/missing/k", "x"), http.StatusNotFound, unroutable, "no exchange '"+missing+"'")
 	}
-	brokertest.OK(t, r.ch.ExchangeDeclare(missing, "fanout", false, true, false, false, nil))
-	brokertest.OK(t, r.ch.QueueBind(r.queue, "", missing, false, nil))
+	must.Do(t, r.ch.ExchangeDeclare(missing, "fanout", false, true, false, false, nil))
+	must.Do(t, r.ch.QueueBind(r.queue, "", missing, false, nil))
 	r.wantPublished("an exchange that is there now", r.post("/publish/missing/k", "x"))
 	r.wantPublished("the default exchange", r.post("/publish/direct/"+r.queue, "x"))
 	if n := r.metric("sidecar_publish_requests_total", "exchange", "missing", "result", "unroutable"); n != 3 {
@@ -391,10 +392,10 @@ func TestBusy(t *testing.T) {
 	}
 	big := hold(40 << 20)
 	brokertest.Eventually(t, 10*time.Second, "the first is read", func() bool { return r.metric("sidecar_publish_inflight") == 1 })
-	q := brokertest.Must(http.NewRequest(http.MethodPost, "http://"+r.addr+"/publish/default/k", io.LimitReader(zeros{}, 30<<20)))(t)
+	q := must.Get(http.NewRequest(http.MethodPost, "http://"+r.addr+"/publish/default/k", io.LimitReader(zeros{}, 30<<20)))(t)
 	q.ContentLength = 30 << 20
 	q.Header.Set("Expect", "100-continue") // so that the answer comes instead of a reset
-	a := brokertest.Must((&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}}).Do(q))(t)
+	a := must.Get((&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}}).Do(q))(t)
 	b, _ := io.ReadAll(a.Body)
 	a.Body.Close()
 	r.want("too many bytes", reply{a, string(b)}, http.StatusServiceUnavailable, busy, "Too many")

@@ -17,6 +17,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 )
 
 // rig is a server on a broker, with a queue bound to a topic exchange by every key.
@@ -38,7 +39,7 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 	r.exchange = brokertest.Name(tb, "x")
 	r.queue = brokertest.Queue(tb, r.url, brokertest.Name(tb, "q"), nil)
 	r.ch = brokertest.Channel(tb, r.url)
-	brokertest.OK(tb, r.ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil))
+	must.Do(tb, r.ch.ExchangeDeclare(r.exchange, "topic", true, false, false, false, nil))
 	r.bind(r.queue, "#")
 	if via == "" {
 		via = r.url
@@ -56,7 +57,7 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 		change(&o)
 	}
 	r.server = New(o)
-	addr := brokertest.Must(r.server.Listen())(tb)
+	addr := must.Get(r.server.Listen())(tb)
 	r.addr = addr
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -81,7 +82,7 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 
 func (r *rig) bind(queue, key string) {
 	r.Helper()
-	brokertest.OK(r, r.ch.QueueBind(queue, key, r.exchange, false, nil))
+	must.Do(r, r.ch.QueueBind(queue, key, r.exchange, false, nil))
 }
 
 // reply is an answer that was read to its end.
@@ -100,14 +101,14 @@ func (r *rig) post(path, body string, headers ...string) reply {
 
 func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	r.Helper()
-	q := brokertest.Must(http.NewRequest(method, "http://"+r.addr, body))(r)
+	q := must.Get(http.NewRequest(method, "http://"+r.addr, body))(r)
 	q.URL = &url.URL{Scheme: "http", Host: r.addr, Opaque: path}
 	for i := 0; i < len(headers); i += 2 {
 		q.Header[headers[i]] = append(q.Header[headers[i]], headers[i+1])
 	}
-	a := brokertest.Must(client.Do(q))(r)
+	a := must.Get(client.Do(q))(r)
 	defer a.Body.Close()
-	b := brokertest.Must(io.ReadAll(a.Body))(r)
+	b := must.Get(io.ReadAll(a.Body))(r)
 	return reply{a, string(b)}
 }
 
@@ -118,7 +119,7 @@ func (r *rig) get() amqp.Delivery {
 
 func dial(tb testing.TB, addr string) net.Conn {
 	tb.Helper()
-	c := brokertest.Must(net.Dial("tcp", addr))(tb)
+	c := must.Get(net.Dial("tcp", addr))(tb)
 	tb.Cleanup(func() { c.Close() })
 	return c
 }

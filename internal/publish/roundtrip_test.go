@@ -13,9 +13,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 // mirror is an app that publishes what it gets: its requests are read as the publish endpoint reads them.
@@ -26,7 +26,7 @@ func mirror(t testing.TB, read func(http.Header)) (post func(*message.Message)) 
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	t.Cleanup(srv.Close)
-	target := brokertest.Must(dispatch.New(dispatch.Options{URL: srv.URL, CloudEvents: true}))(t)
+	target := must.Get(dispatch.New(dispatch.Options{URL: srv.URL, CloudEvents: true}))(t)
 	t.Cleanup(target.Close)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

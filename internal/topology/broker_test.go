@@ -9,6 +9,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // session dials the way the sidecar does.
@@ -59,7 +60,7 @@ func get(t testing.TB, ch *amqp.Channel, queue string) (d amqp.Delivery) {
 // ensure fails the test on trouble with the session, and when looking at everything at once hides a finding.
 func ensure(t testing.TB, url string, p *Plan, mode Mode) []Finding {
 	t.Helper()
-	f := brokertest.Must(Ensure(context.Background(), session(t, url), p, mode))(t)
+	f := must.Get(Ensure(context.Background(), session(t, url), p, mode))(t)
 	if EnsureAtOnce(context.Background(), session(t, url), p, mode) && len(f) > 0 {
 		t.Errorf("%s: at once everything fits, one by one not: %v", mode, f)
 	}

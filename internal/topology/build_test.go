@@ -8,13 +8,13 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // build fails the test when the options are refused.
 func build(t testing.TB, o Options) *Plan {
 	t.Helper()
-	return brokertest.Must(Build(o))(t)
+	return must.Get(Build(o))(t)
 }
 
 // TestFanoutToTheLetter spells the agreement out: other services declare the same objects, so one argument more or

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestDefinitions: what is imported is what would have been declared. All of it goes in one file.
@@ -16,13 +17,13 @@ func TestDefinitions(t *testing.T) {
 	plans := variants(t)
 	all := definitions{}
 	for _, p := range plans {
-		b := brokertest.Must(p.Definitions(brokertest.VhostName(t)))(t)
+		b := must.Get(p.Definitions(brokertest.VhostName(t)))(t)
 		var d definitions
-		brokertest.OK(t, json.Unmarshal(b, &d))
+		must.Do(t, json.Unmarshal(b, &d))
 		all.Exchanges, all.Queues = append(all.Exchanges, d.Exchanges...), append(all.Queues, d.Queues...)
 		all.Bindings = append(all.Bindings, d.Bindings...)
 	}
-	b := brokertest.Must(json.Marshal(all))(t)
+	b := must.Get(json.Marshal(all))(t)
 	brokertest.Eval(t, fmt.Sprintf(`rabbit_definitions:import_raw(base64:decode("%s"))`, base64.StdEncoding.EncodeToString(b)))
 	for name, p := range plans {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 const docs = "../../docs/topologies.md"
@@ -19,7 +19,7 @@ const docs = "../../docs/topologies.md"
 // <!-- generated: name --> and <!-- end -->; -update rewrites them.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	raw := brokertest.Must(os.ReadFile(docs))(t)
+	raw := must.Get(os.ReadFile(docs))(t)
 	text := string(raw)
 	for preset, o := range shown {
 		p := show(t, preset, nil)
@@ -34,7 +34,7 @@ func TestDocs(t *testing.T) {
 		t.Errorf("docs/topologies.md has %d generated blocks, want %d", blocks, 3*len(blueprints)+1)
 	}
 	if *update {
-		brokertest.OK(t, os.WriteFile(docs, []byte(text), 0o644))
+		must.Do(t, os.WriteFile(docs, []byte(text), 0o644))
 	} else if text != string(raw) {
 		t.Error("generated blocks of docs/topologies.md are stale: go test ./internal/topology -run TestDocs -update")
 	}
@@ -80,7 +80,7 @@ func ownTopology() (*Plan, error) {
 // TestOwnTopology: a plan that no preset made is as good as any.
 func TestOwnTopology(t *testing.T) {
 	t.Parallel()
-	p := brokertest.Must(ownTopology())(t)
+	p := must.Get(ownTopology())(t)
 	for retries, key := range []string{"mail.later", "mail.tomorrow", "mail.tomorrow"} {
 		s := p.Settlement(&message.Message{Queue: p.Queue, RetryCount: retries}, message.Verdict{Action: message.Retry})
 		if s.Publish == nil || s.Publish.Key != key || s.Final != FinalAck {
@@ -92,7 +92,7 @@ func TestOwnTopology(t *testing.T) {
 // source is a function as it stands in a file of this package.
 func source(t *testing.T, file, begin string) string {
 	t.Helper()
-	raw := brokertest.Must(os.ReadFile(file))(t)
+	raw := must.Get(os.ReadFile(file))(t)
 	_, rest, _ := strings.Cut(string(raw), "\n"+begin)
 	body, _, ok := strings.Cut(rest, "\n}\n")
 	if !ok {

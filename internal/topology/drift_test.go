@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestEnsureFindsDrift declares one object differently at a time. Whatever it is, it is named with its value, and
@@ -60,7 +61,7 @@ func TestEnsureFindsDrift(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ch := channel(t, url)
 			t.Cleanup(func() { remove(t, ch, c.plan) })
-			brokertest.OK(t, c.declare(ch))
+			must.Do(t, c.declare(ch))
 			for _, mode := range []Mode{ModeDeclare, ModeVerify} {
 				f := ensure(t, url, c.plan, mode)
 				f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
@@ -95,7 +96,7 @@ func TestEnsureFindsAllDrift(t *testing.T) {
 			want["x-overflow reject-publish"], want["x-dead-letter-strategy at-least-once"] = "none", "none"
 		}
 		p := build(t, o)
-		brokertest.Must(ch.QueueDeclare(p.Queue, true, false, false, false, args))(t)
+		must.Get(ch.QueueDeclare(p.Queue, true, false, false, false, args))(t)
 		for _, mode := range []Mode{ModeDeclare, ModeVerify} {
 			got := map[string]string{}
 			for _, f := range ensure(t, url, p, mode) {
@@ -112,9 +113,9 @@ func TestEnsureFindsAllDrift(t *testing.T) {
 		if _, err := ch.QueueDeclare(p.Queue, true, false, false, false, args); err != nil {
 			t.Errorf("the queue was changed: %v", err)
 		}
-		brokertest.Must(ch.QueueDelete(p.Queue, false, false, false))(t)
+		must.Get(ch.QueueDelete(p.Queue, false, false, false))(t)
 		e := newEnsurer(session(t, url), p, ModeDeclare)
-		brokertest.OK(t, e.moreDrift(context.Background(), p.queue(p.Queue), "x-max-length", "7"))
+		must.Do(t, e.moreDrift(context.Background(), p.queue(p.Queue), "x-max-length", "7"))
 		if _, err := channel(t, url).QueueDeclarePassive(p.Queue, true, false, false, false, nil); err == nil {
 			t.Error("a queue that had gone was declared by looking at it")
 		}

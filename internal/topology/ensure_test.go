@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // variants are the plans that are declared on a broker. No two share a name.
@@ -81,15 +82,15 @@ func TestEnsure(t *testing.T) {
 			ch := channel(t, url)
 			for i := range p.Queues {
 				q := p.Queues[i].Name
-				brokertest.Must(ch.QueueDelete(q, false, false, false))(t)
+				must.Get(ch.QueueDelete(q, false, false, false))(t)
 				if atOnce(ModeVerify) {
 					t.Errorf("%s is gone and nobody noticed", q)
 				}
-				brokertest.Must(ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-max-length": 1}))(t)
+				must.Get(ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-max-length": 1}))(t)
 				if atOnce(ModeVerify) || atOnce(ModeDeclare) {
 					t.Errorf("%s is different and nobody noticed", q)
 				}
-				brokertest.Must(ch.QueueDelete(q, false, false, false))(t)
+				must.Get(ch.QueueDelete(q, false, false, false))(t)
 				if !atOnce(ModeDeclare) {
 					t.Errorf("%s is not declared again", q)
 				}
@@ -153,7 +154,7 @@ func TestOthersDeclareTheSame(t *testing.T) {
 			}
 			args[k] = v
 		}
-		brokertest.Must(ch.QueueDeclare(p.Queues[i].Name, true, false, false, false, args))(t)
+		must.Get(ch.QueueDeclare(p.Queues[i].Name, true, false, false, false, args))(t)
 	}
 	fits(t, url, p, ModeDeclare)
 }
@@ -169,7 +170,7 @@ func TestEnsureRepairs(t *testing.T) {
 		"exchange": func() error { return ch.ExchangeDelete(w.Exchange, false, false) },
 	}
 	for name, do := range damage {
-		brokertest.OK(t, do())
+		must.Do(t, do())
 		fits(t, url, p, ModeDeclare)
 		publish(t, url, w.Exchange, w.Key, amqp.Publishing{Body: []byte(name)})
 		if d := brokertest.Get(t, url, p.Queue, soon); string(d.Body) != name {
@@ -182,13 +183,13 @@ func TestEnsureRepairs(t *testing.T) {
 func remove(t testing.TB, ch *amqp.Channel, p *Plan) {
 	t.Helper()
 	for _, q := range p.Queues {
-		brokertest.Must(ch.QueueDelete(q.Name, false, false, false))(t)
+		must.Get(ch.QueueDelete(q.Name, false, false, false))(t)
 	}
 	for _, e := range p.Exchanges {
 		if strings.HasPrefix(e.Name, "amq.") {
 			continue
 		}
-		brokertest.OK(t, ch.ExchangeDelete(e.Name, false, false))
+		must.Do(t, ch.ExchangeDelete(e.Name, false, false))
 	}
 }
 
@@ -197,7 +198,7 @@ func TestExclusiveQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	p := build(t, Options{Service: "wms-cincout"})
-	brokertest.Must(channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil))(t)
+	must.Get(channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil))(t)
 	f := ensure(t, url, p, ModeVerify)
 	f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
 	if len(f) != 1 || f[0].Problem != ProblemRefused || !strings.Contains(f[0].Found, "405") {
@@ -230,7 +231,7 @@ func TestForeignExchange(t *testing.T) {
 			t.Errorf("said twice: %v", f)
 		}
 	}
-	brokertest.OK(t, channel(t, url).ExchangeDeclare("foreign", "topic", true, false, false, false, nil))
+	must.Do(t, channel(t, url).ExchangeDeclare("foreign", "topic", true, false, false, false, nil))
 	fits(t, url, p, ModeDeclare)
 	publish(t, url, "foreign", "k", amqp.Publishing{})
 }

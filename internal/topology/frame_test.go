@@ -9,6 +9,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 // filled makes properties whose frame has exactly size bytes.
@@ -39,9 +40,9 @@ func TestFrameSizeIsExact(t *testing.T) {
 	publish(t, url, "", queue, filled(DefaultFrameMax+forgiven))
 
 	conn := brokertest.Conn(t, url)
-	ch := brokertest.Must(conn.Channel())(t)
+	ch := must.Get(conn.Channel())(t)
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
-	brokertest.OK(t, ch.Publish("", queue, true, false, filled(DefaultFrameMax+forgiven+1)))
+	must.Do(t, ch.Publish("", queue, true, false, filled(DefaultFrameMax+forgiven+1)))
 	select {
 	case err := <-closed:
 		if err == nil || err.Code != amqp.FrameError {

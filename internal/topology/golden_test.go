@@ -12,7 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -71,12 +71,12 @@ func TestGolden(t *testing.T) {
 	t.Parallel()
 	plans := goldens(t)
 	for name, p := range plans {
-		definitions := brokertest.Must(p.Definitions("/"))(t)
+		definitions := must.Get(p.Definitions("/"))(t)
 		golden(t, name+".txt", p.Text())
 		golden(t, name+".mmd", p.Mermaid())
 		golden(t, name+".json", string(definitions))
 	}
-	files := brokertest.Must(os.ReadDir("testdata"))(t)
+	files := must.Get(os.ReadDir("testdata"))(t)
 	for _, f := range files {
 		if name := strings.TrimSuffix(f.Name(), filepath.Ext(f.Name())); !f.IsDir() && plans[name] == nil { // fuzz is one
 			t.Errorf("testdata/%s belongs to no plan", f.Name())
@@ -133,10 +133,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		brokertest.OK(t, os.MkdirAll("testdata", 0o755))
-		brokertest.OK(t, os.WriteFile(path, []byte(got), 0o644))
+		must.Do(t, os.MkdirAll("testdata", 0o755))
+		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want := brokertest.Must(os.ReadFile(path))(t)
+	want := must.Get(os.ReadFile(path))(t)
 	if got != string(want) {
 		t.Errorf("%s differs (go test -update rewrites it):\n%s", name, got)
 	}

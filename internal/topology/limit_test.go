@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 func limited(n int) Kept { return Kept{Known: true, Quorum: true, Named: true, Limit: n} }
@@ -42,7 +43,7 @@ func TestKeeping(t *testing.T) {
 	ch := channel(t, url)
 	for _, c := range queues {
 		t.Run(c.name, func(t *testing.T) {
-			brokertest.Must(ch.QueueDeclare(c.name, true, c.want.Vanishes, false, false, c.args))(t)
+			must.Get(ch.QueueDeclare(c.name, true, c.want.Vanishes, false, false, c.args))(t)
 			n, err := Keeping(t.Context(), s, c.name)
 			if err != nil || n != c.want {
 				t.Errorf("%+v, %v; want %+v", n, err, c.want)

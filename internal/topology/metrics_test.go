@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestDepthsHaveNoGap: a scrape between two looks, or in the middle of one, sees every queue that is there.
@@ -47,7 +47,7 @@ func TestMaxRetries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := build(t, Options{Service: "wms-cincout"})
 	newMetrics(registry, p)
-	families := brokertest.Must(registry.Gather())(t)
+	families := must.Get(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() != "sidecar_max_retries" {
 			continue

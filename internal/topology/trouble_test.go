@@ -9,6 +9,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestSessionTrouble: a lost connection says nothing about the topology.
@@ -63,7 +64,7 @@ func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	calm := node.Alarm()
-	check := brokertest.Must(NewPublishCheck(t.Context(), s, p, ModeDeclare))(t)
+	check := must.Get(NewPublishCheck(t.Context(), s, p, ModeDeclare))(t)
 	answered := make(chan error, 1)
 	go func() {
 		findings, err := check.Run(t.Context())
@@ -79,7 +80,7 @@ func TestPublishCheckOutlastsAnAlarm(t *testing.T) {
 	case <-time.After(1200 * time.Millisecond): // longer than any call may take
 	}
 	calm()
-	brokertest.OK(t, <-answered)
+	must.Do(t, <-answered)
 	if err := s.Err(); err != nil {
 		t.Errorf("the connection ended: %v", err)
 	}
@@ -95,7 +96,7 @@ func TestPublishCheckEndsWithItsConnection(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := session(t, brokertest.URL(t))
-		check := brokertest.Must(NewPublishCheck(ctx, s, p, ModeDeclare))(t)
+		check := must.Get(NewPublishCheck(ctx, s, p, ModeDeclare))(t)
 		end(s, cancel)
 		if _, err := check.Run(ctx); err == nil {
 			t.Errorf("%s: no error", name)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,8 +34,8 @@ func TestDepths(t *testing.T) {
 	if err != nil || missing != nil || !reflect.DeepEqual(depths, want) {
 		t.Errorf("%v, %v, %v", depths, missing, err)
 	}
-	brokertest.Must(ch.QueueDelete(p.Waits[0].Queue, false, false, false))(t)
-	brokertest.OK(t, ch.ExchangeDelete(p.Waits[0].Exchange, false, false))
+	must.Get(ch.QueueDelete(p.Waits[0].Queue, false, false, false))(t)
+	must.Do(t, ch.ExchangeDelete(p.Waits[0].Exchange, false, false))
 	depths, missing, err = Depths(context.Background(), session(t, url), p)
 	if err != nil || len(depths) != 2 || len(missing) != 2 {
 		t.Fatalf("%v, %v, %v", depths, missing, err)
@@ -71,7 +72,7 @@ func TestWatch(t *testing.T) {
 	}) {
 		t.Errorf("metrics %v", got)
 	}
-	brokertest.Must(channel(t, url).QueueDelete(p.Waits[0].Queue, false, false, false))(t)
+	must.Get(channel(t, url).QueueDelete(p.Waits[0].Queue, false, false, false))(t)
 	for f := range reports {
 		if len(f) == 1 && strings.Contains(f[0].Object, p.Waits[0].Queue) {
 			break
@@ -136,7 +137,7 @@ func TestWatchOnRequest(t *testing.T) {
 		t.Errorf("%v", d)
 	}
 	cancel()
-	brokertest.OK(t, <-ended)
+	must.Do(t, <-ended)
 	if d := w.Depths(); d != nil {
 		t.Errorf("nobody watches any more, and yet: %v", d)
 	}
@@ -160,7 +161,7 @@ func TestWatchEndsWithItsSession(t *testing.T) {
 
 func gauges(t testing.TB, r *prometheus.Registry) map[string]float64 {
 	t.Helper()
-	families := brokertest.Must(r.Gather())(t)
+	families := must.Get(r.Gather())(t)
 	got := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() == "sidecar_max_retries" {
