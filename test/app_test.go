@@ -68,9 +68,8 @@ func (a answer) reply() apptest.Reply {
 // app plays the user's service: 200 to everything until a test scripts other answers.
 type app struct {
 	*apptest.App
-	t     testing.TB
-	addr  string
-	early func(net.Conn, *rawRequest) (done bool) // called before the body is read; may be nil
+	t    testing.TB
+	addr string
 }
 
 func newApp(t testing.TB) *app {
@@ -170,7 +169,6 @@ func newRawApp(t testing.TB, answer func(net.Conn, *rawRequest) (keep bool)) *ra
 	t.Helper()
 	a := newApp(t)
 	a.Health(0)
-	a.Early = func(c *apptest.Conn, r *apptest.Request) bool { return a.early != nil && a.early(c.Conn, delivered(r)) }
 	a.Otherwise(func(r *apptest.Request) apptest.Reply {
 		if r.Method != http.MethodPost {
 			t.Errorf("not a POST:\n%s", r.Raw)

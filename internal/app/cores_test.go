@@ -27,7 +27,7 @@ func TestCoresFor(t *testing.T) {
 	}
 }
 
-func TestCoresFollowTheLoad(t *testing.T) {
+func TestCoresFollowTheLoad(t *testing.T) { //nolint:paralleltest // sets GOMAXPROCS
 	before := runtime.GOMAXPROCS(2)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestCoresFollowTheLoad(t *testing.T) {
 }
 
 // What a container may use of one core is not for us to raise.
-func TestOneCoreStaysOne(t *testing.T) {
+func TestOneCoreStaysOne(t *testing.T) { //nolint:paralleltest // sets GOMAXPROCS
 	before := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	if err := (&App{}).cores(t.Context(), time.Second); err != nil || runtime.GOMAXPROCS(0) != 1 {

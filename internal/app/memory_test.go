@@ -47,7 +47,7 @@ func TestSmallerLimit(t *testing.T) {
 	}
 }
 
-func TestLimitMemory(t *testing.T) {
+func TestLimitMemory(t *testing.T) { //nolint:paralleltest // sets the process's memory limit
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	limitMemory(0)

@@ -36,8 +36,7 @@ func Held(gate <-chan struct{}, then Reply) Reply {
 // App is a Server that plays the user's service: it answers messages by their ids.
 type App struct {
 	*Server
-	Addr  string                            // no other process takes it while the app is shut
-	Early func(*Conn, *Request) (done bool) // called before the body is read; may be nil
+	Addr string // no other process takes it while the app is shut
 
 	tb             testing.TB
 	scripts        map[string][]Reply
@@ -111,9 +110,6 @@ func (a *App) serve(c *Conn) {
 func (a *App) answer(c *Conn) bool {
 	r, err := c.Begin()
 	if err == nil {
-		if a.Early != nil && a.Early(c, r) {
-			return false
-		}
 		err = c.Finish(r)
 	}
 	if errors.Is(err, ErrMalformed) {

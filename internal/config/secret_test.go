@@ -124,7 +124,7 @@ func TestSecretFileAsKubernetesMountsIt(t *testing.T) {
 	wantValue(t, c.AMQP.Password, "again")
 }
 
-func TestSecretFileIsReadAgainOnlyWhenItChanged(t *testing.T) {
+func TestSecretFileIsReadAgainOnlyWhenItChanged(t *testing.T) { //nolint:paralleltest // counts allocations
 	file := filepath.Join(t.TempDir(), "f")
 	write(t, file, "0000000000000001")
 	old := time.Now().Add(-time.Hour)

@@ -74,6 +74,7 @@ func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 // TestFloor: looks begin where the last one ended, or at a row that was left; what is below is found by a look at the front,
 // whatever the type of the id. Where send_after may be null each look begins at the front.
 func TestFloor(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ id, due, begin string }{
 		{"bigint", "timestamptz NOT NULL", ""},
 		{"uuid", "timestamptz NOT NULL", "00000000-0000-0000-0000-00000000000"},

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLargeRows: many rows of a mebibyte in one batch take no more memory than what may be on its way at a time.
-func TestLargeRows(t *testing.T) { // not parallel: it measures the heap of the process
+func TestLargeRows(t *testing.T) { //nolint:paralleltest // it measures the heap of the process
 	r := newRig(t)
 	r.options.Batch = 1000
 	ch := brokertest.Channel(t, r.url)

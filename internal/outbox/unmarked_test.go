@@ -17,6 +17,7 @@ func keep(body string) string {
 // TestOneRowCannotBeMarked: a row of which the database does not let the relay mark that it was published comes again, less and less
 // often, and its neighbours once; and it is marked as soon as it can be.
 func TestOneRowCannotBeMarked(t *testing.T) {
+	t.Parallel()
 	const before, drop = `CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()`, `DROP FUNCTION keep CASCADE`
 	for name, c := range map[string]struct{ make, drop, says string }{
 		"check":    {`ALTER TABLE outbox ADD CONSTRAINT keep CHECK (body <> 'bad' OR sent_at IS NULL)`, `ALTER TABLE outbox DROP CONSTRAINT keep`, `violates check constraint "keep"`},

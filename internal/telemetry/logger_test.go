@@ -87,7 +87,7 @@ func TestLoggerText(t *testing.T) {
 }
 
 // TestLibrariesLogThroughUs is not parallel: the loggers of libraries belong to the process.
-func TestLibrariesLogThroughUs(t *testing.T) {
+func TestLibrariesLogThroughUs(t *testing.T) { //nolint:paralleltest // replaces the process's loggers
 	t.Cleanup(func() {
 		log.SetOutput(os.Stderr)
 		log.SetFlags(log.LstdFlags)

@@ -73,7 +73,7 @@ func TestSamplers(t *testing.T) {
 }
 
 // TestShutdownWithAHungCollectorIsBounded is not parallel: it checks the goroutines of the whole process.
-func TestShutdownWithAHungCollectorIsBounded(t *testing.T) {
+func TestShutdownWithAHungCollectorIsBounded(t *testing.T) { //nolint:paralleltest // counts the process's goroutines
 	before := goleak.IgnoreCurrent()
 	hung := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -127,7 +127,7 @@ func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
 }
 
 // TestTracingErrorsReachTheLog is not parallel: the error handler of OpenTelemetry belongs to the process.
-func TestTracingErrorsReachTheLog(t *testing.T) {
+func TestTracingErrorsReachTheLog(t *testing.T) { //nolint:paralleltest // replaces the process's error handler
 	var out apptest.Log
 	c := newCollector(t)
 	c.answer = func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusUnauthorized) }

@@ -16,6 +16,7 @@ import (
 //	# schema: a part of what Helm says when the schema refuses the values
 //	# with: flags of helm template
 func TestBadValues(t *testing.T) {
+	t.Parallel()
 	for _, file := range files(t, "bad/*.yaml") {
 		for i, document := range strings.Split(read(t, file), "\n---\n") {
 			t.Run(fmt.Sprintf("%s/%d", filepath.Base(file), i), func(t *testing.T) {
@@ -62,6 +63,7 @@ func testRefused(t *testing.T, document string) {
 
 // TestTheLibraryRefuses what it does not know below the key of a chart that uses it.
 func TestTheLibraryRefuses(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]string{
 		"topolgy.queueType=quorum":           "topolgy: nothing reads it",
 		"topology.queuType=quorum":           "topology.queuType: nothing reads it",

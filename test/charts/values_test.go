@@ -146,6 +146,7 @@ func leaves(m map[string]any, path []string) map[string]any {
 
 // TestEveryValueMayBeNull: null is as if a key had not been set, be it all keys of values.yaml at once or a section alone.
 func TestEveryValueMayBeNull(t *testing.T) {
+	t.Parallel()
 	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
 	render := func(t *testing.T, null []string, more ...string) (string, error) {
 		t.Helper()
@@ -212,6 +213,7 @@ func sample(name string, rule object) string {
 
 // TestEveryVariableByExtraEnv: there is no variable that only a value can set.
 func TestEveryVariableByExtraEnv(t *testing.T) {
+	t.Parallel()
 	variables := variableRules(t)
 	for name := range maps.Keys(variables) {
 		t.Run(name, func(t *testing.T) {
@@ -244,6 +246,7 @@ func TestEveryVariableByExtraEnv(t *testing.T) {
 
 // TestAValueAndItsVariable cannot both be set, for every value.
 func TestAValueAndItsVariable(t *testing.T) {
+	t.Parallel()
 	variables := variableRules(t)
 	for name, path := range typedValues(t) {
 		t.Run(name, func(t *testing.T) {
