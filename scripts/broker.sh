@@ -32,6 +32,7 @@
 #   BROKER_LISTEN                               address that AMQP clients reach it on, default 127.0.0.1; 0.0.0.0 is
 #                                               any. guest can log in from this machine only, but for docker
 #   BROKER_EXTRA_CONF                           more lines for rabbitmq.conf
+#   BROKER_ERL_ARGS                 more arguments of the Erlang machine, without quotes
 #   BROKER_START_TIMEOUT                        seconds to wait for the node, default 120
 set -euo pipefail
 shopt -s inherit_errexit
@@ -239,7 +240,7 @@ docker_start() { # DIR PORT
   name=sidecar-broker-$port-$$
   # The image listens on all interfaces of the container; only the published port decides who can reach it.
   write_conf "listeners.tcp.default = 5672" >"$dir/90-extra.conf"
-  docker create --name "$name" -p "$LISTEN:$port:5672" "$IMAGE" >/dev/null
+  docker create --name "$name" -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=${BROKER_ERL_ARGS:-}" -p "$LISTEN:$port:5672" "$IMAGE" >/dev/null
   echo "$name" >"$dir/container"
   docker cp "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null 2>&1
   docker cp "$name:/etc/rabbitmq/enabled_plugins" "$dir/image_plugins" >/dev/null 2>&1 || echo "[]." >"$dir/image_plugins"
@@ -342,8 +343,8 @@ write_inside() { # DIR PORT
     "RABBITMQ_CONF_ENV_FILE=$home/none" "RABBITMQ_GENERATED_CONFIG_DIR=$home/generated"
     "ERL_CRASH_DUMP=$home/erl_crash.dump"
     "SIDECAR_CONSOLE_PORT=$(cat "$dir/console")"
-    # The server's own script splits this at spaces and does not look at quotes.
-    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} -eval file:eval(\"$home/console.erl\").")
+    # The server's own script splits this at spaces and ignores quotes.
+    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} -eval file:eval(\"$home/console.erl\"). ${BROKER_ERL_ARGS:-}")
   {
     echo '#!/usr/bin/env bash'
     # shellcheck disable=SC2016 # of the script that is written

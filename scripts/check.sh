@@ -5,7 +5,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-mapfile -t changed < <({ git diff --name-only --diff-filter=d "${BASE:-HEAD}" && git ls-files --others --exclude-standard; } | sort -u)
+base=${BASE:-HEAD}
+git rev-parse -q --verify "$base^{commit}" >/dev/null || { echo "check: BASE=$base is not a commit" >&2; exit 64; }
+mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base" && git ls-files --others --exclude-standard; } | sort -u)
 dirs=() shell=()
 for f in "${changed[@]}"; do
   case $f in
@@ -15,7 +17,7 @@ for f in "${changed[@]}"; do
   esac
 done
 mapfile -t dirs < <(printf '%s\n' ${dirs[@]+"${dirs[@]}"} | sort -u | sed '/^$/d')
-echo "check: ${#changed[@]} files differ from ${BASE:-HEAD}, in ${#dirs[@]} Go packages and ${#shell[@]} shell scripts"
+echo "check: ${#changed[@]} files differ from $base, in ${#dirs[@]} Go packages and ${#shell[@]} shell scripts"
 for f in ${shell[@]+"${shell[@]}"}; do bash -n "$f"; done
 if ((${#dirs[@]})); then
   go vet -tags charts,kubernetes "${dirs[@]}"

@@ -8,7 +8,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for part in ${PARTS:-sim bugs storm}; do
   echo "soak: $part"
   case $part in
-    sim) scripts/sim.sh && SIM_BUGS=all scripts/sim.sh ;;
+    sim)
+      scripts/sim.sh
+      SIM_BUGS=all scripts/sim.sh ;;
     bugs) scripts/chaos.sh selftest ;;
     storm)
       scripts/chaos.sh run -messages 1000000 -faults 200 -rate 1500 -warm-up 20000 -app-timeout 500ms -stretch 2 "$@" ;;

@@ -4,7 +4,7 @@
 #   ARGS    more flags of go test
 #   RACE    all: the sidecar that the black-box tests run has the race detector, too; none: nothing has it
 #   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL
-# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (4), and TEST_PARALLEL tests of each (12).
+# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (4), and TEST_PARALLEL tests of each (20: those that wait for the second node count, too).
 # The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
 # fetched. CONSOLE_SCREENSHOTS names a directory for its pictures (else only failed tests make one).
 # The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR) is used instead of a private one, and so is
@@ -27,6 +27,9 @@ if [ "${RACE:-}" != none ]; then
   fi
 fi
 if ((${#race[@]})) && [ "${RACE:-}" = all ]; then export SIDECAR_TEST_RACE=1; fi
+# A quorum queue that has dead-lettered to a queue which was deleted or killed at that moment tries again after three minutes by
+# default, longer than a test waits.
+export BROKER_ERL_ARGS=${BROKER_ERL_ARGS:-"-rabbit dead_letter_worker_publisher_confirm_timeout 20000"}
 # Times must not depend on the zone of the machine. Nearly all machines that run tests are in UTC, which hides it when they do.
 export TZ=${TEST_TZ:-Asia/Kolkata}
 
@@ -60,7 +63,7 @@ events=.cache/test-events.json
 order=(-shuffle=on -count=1)
 if [ -n "${FAST:-}" ]; then order=(); fi
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
-  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -trimpath -timeout 15m "${extra[@]}" "${packages[@]}")
+  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-20}" -trimpath -timeout 15m "${extra[@]}" "${packages[@]}")
 
 if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
 if [ -z "${POSTGRES_DSN:-}" ] &&

@@ -61,6 +61,8 @@ func (a *appProcess) begin() error {
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "listening" {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 		return fmt.Errorf("the app process says %q", lines.Text())
 	}
 	a.cmd, a.ended = cmd, ended

@@ -226,7 +226,7 @@ func TestCrashJournalOnAFullDisk(t *testing.T) {
 }
 
 // TestMessageThatKillsTheApp: the app is a process that really ends, is away for a while and comes back. Its killer is
-// parked after the limit, long before its retries are used up; whoever was there is acked.
+// parked after the limit, long before its retries are used up; messages in hand beside it are acked.
 func TestMessageThatKillsTheApp(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

@@ -26,13 +26,13 @@ func Version(t testing.TB) string {
 	t.Helper()
 	v, ok := Conn(t, URL(t)).Properties["version"].(string)
 	if !ok {
-		t.Fatal("the broker does not tell its version")
+		t.Fatal("the broker's properties hold no version")
 	}
 	return v
 }
 
-// Eventually fails the test when ok does not become true within limit. It is for what the broker does behind our back
-// and makes no statement about time.
+// Eventually fails the test when ok does not become true within limit. It is for effects that the broker applies
+// asynchronously; limit is not an assertion about duration.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {

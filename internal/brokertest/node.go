@@ -35,15 +35,19 @@ func newNode(amqpURL, ctlPath, dir string) (*node, error) {
 
 // Node is a RabbitMQ that only this test uses until it ends. The test may kill it, raise alarms and change its settings.
 type Node struct {
-	n *node
-	t testing.TB
+	n      *node
+	t      testing.TB
+	frozen bool
 }
 
-// OwnNode waits for its turn to use the second node, which it boots if nobody has yet. From then on URL, Ctl and User of
+// OwnNode waits for its turn to use the second node, which the first such test boots. From then on URL, Ctl and User of
 // this test and its subtests mean that node. Call it before them, and before anything that connects to the broker.
 func OwnNode(t testing.TB) *Node {
 	t.Helper()
 	n := &Node{t: t}
+	if p := existing(t); p != nil && (p.node != sharedNode(t) || p.test == t.Name()) {
+		t.Fatal("OwnNode has to be called once, before URL")
+	}
 	dir := filepath.Join(sharedNode(t).Dir, "own")
 	began := time.Now()
 	n.lock(dir + ".lock")
@@ -63,8 +67,12 @@ func OwnNode(t testing.TB) *Node {
 func (n *Node) lock(path string) {
 	n.t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // below the broker's own directory
-	if err == nil {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	for err == nil {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err == nil {
+			break
+		} else if errors.Is(err, syscall.EINTR) {
+			err = nil
+		}
 	}
 	if err != nil {
 		n.t.Fatalf("wait for the node: %v", err)
@@ -95,16 +103,17 @@ func (n *Node) start(dir string) *node {
 }
 
 // Kill ends the node without warning.
-func (n *Node) Kill() { n.t.Helper(); n.script("kill", n.n.Dir) }
+func (n *Node) Kill() { n.t.Helper(); n.script("kill", n.n.Dir); n.frozen = false }
 
-// Freeze stops the node's processes; Thaw lets them run again.
-func (n *Node) Freeze() { n.t.Helper(); n.script("freeze", n.n.Dir) }
+// Freeze stops the node's processes until Thaw or the end of the test.
+func (n *Node) Freeze() { n.t.Helper(); n.script("freeze", n.n.Dir); n.frozen = true }
 
-// Thaw ends a freeze, if there is one.
+// Thaw lets a frozen node run again.
 func (n *Node) Thaw() {
 	n.t.Helper()
-	if _, err := os.Stat(filepath.Join(n.n.Dir, "pid")); err == nil {
+	if n.frozen {
 		n.script("thaw", n.n.Dir)
+		n.frozen = false
 	}
 }
 
@@ -131,7 +140,7 @@ func (n *Node) Alarm() (calm func()) {
 
 func (n *Node) calm() { n.t.Helper(); n.watermark("0.6", false) }
 
-// watermark returns when the connections have been told: the node does that after it has changed the setting.
+// watermark returns after the node has notified its connections of the start or end of the alarm.
 func (n *Node) watermark(fraction string, alarm bool) {
 	n.t.Helper()
 	n.n.must(n.t, "vm_memory_monitor:set_vm_memory_high_watermark("+fraction+")")
@@ -149,8 +158,8 @@ func (n *Node) MaxSize(bytes int) {
 	n.n.must(n.t, fmt.Sprintf("persistent_term:put(max_message_size, %d)", bytes))
 }
 
-// ConsumerTimeout makes the node take back what a consumer holds for longer than that, and look for it every tick, both in
-// milliseconds, on channels that are opened from now on.
+// ConsumerTimeout makes the node take back a delivery that is unacked for longer than timeout; it checks every tick. Both are in
+// milliseconds and hold for channels that are opened from now on.
 func (n *Node) ConsumerTimeout(timeout, tick int) {
 	n.t.Helper()
 	n.set("consumer_timeout", timeout)
@@ -163,6 +172,8 @@ func (n *Node) set(name string, value int) {
 	was := n.n.must(n.t, "{ok, V} = application:get_env(rabbit, "+name+"), V")
 	n.n.must(n.t, fmt.Sprintf("application:set_env(rabbit, %s, %d)", name, value))
 	n.t.Cleanup(func() {
+		n.Thaw()
+		n.Start()
 		n.n.must(n.t, "application:set_env(rabbit, "+name+", "+was+")")
 		if name == "max_message_size" {
 			n.n.must(n.t, "persistent_term:put(max_message_size, "+was+")")

@@ -14,6 +14,7 @@ import (
 type place struct {
 	node  *node
 	vhost string
+	test  string
 }
 
 // places holds the place of each running test by the test's name.
@@ -37,12 +38,20 @@ func VhostName(t testing.TB) string {
 
 func placeOf(t testing.TB) *place {
 	t.Helper()
+	if p := existing(t); p != nil {
+		return p
+	}
+	return newPlace(t, sharedNode(t), "")
+}
+
+// existing returns the place of the test or of its nearest parent that has one, nil if there is none.
+func existing(t testing.TB) *place {
 	for name := t.Name(); ; name = name[:strings.LastIndexByte(name, '/')] {
 		if p, ok := places.Load(name); ok {
 			return p.(*place)
 		}
 		if !strings.Contains(name, "/") {
-			return newPlace(t, sharedNode(t), "")
+			return nil
 		}
 	}
 }
@@ -50,7 +59,7 @@ func placeOf(t testing.TB) *place {
 // newPlace makes a virtual host. settings are further entries of its metadata, each after a comma.
 func newPlace(t testing.TB, n *node, settings string) *place {
 	t.Helper()
-	p := &place{node: n, vhost: Name(t, "vhost")}
+	p := &place{node: n, vhost: Name(t, "vhost"), test: t.Name()}
 	n.must(t, "rabbit_vhost:add("+console.Binary(p.vhost)+", #{description => <<>>, tags => []"+settings+"}, "+console.Binary(console.Actor)+")")
 	n.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", n.url.User.Username(), p.vhost, ".*", ".*", ".*", console.Actor))
 	places.Store(t.Name(), p)
@@ -70,13 +79,7 @@ func DefaultQueueType(t testing.TB, queueType string) {
 }
 
 var shared = sync.OnceValues(func() (*node, error) {
-	n, err := newNode(os.Getenv("AMQP_URL"), os.Getenv("BROKER_CTL"), os.Getenv("BROKER_DIR"))
-	if err == nil {
-		// A quorum queue dead-letters again what a queue that was deleted at that moment has not confirmed: by default after
-		// three minutes.
-		_, err = n.Eval("application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 20000)")
-	}
-	return n, err
+	return newNode(os.Getenv("AMQP_URL"), os.Getenv("BROKER_CTL"), os.Getenv("BROKER_DIR"))
 })
 
 func sharedNode(t testing.TB) *node {

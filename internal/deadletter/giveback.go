@@ -180,10 +180,11 @@ func (w *walk) quiet(ctx context.Context) error {
 // the next operation would take it for emptier than it is. A queue that drops messages never gets there. In the end it also
 // waits until the queue counts no consumer: a quorum queue keeps a cancelled one until its last ack is on the disk, and the
 // next operation would take it for another one that runs.
-func (w *walk) settle(ctx context.Context, ready int, ended bool) error {
-	for limit := time.Now().Add(farewell/2 + time.Duration(w.ready)*farewellEach/2); time.Now().Before(limit); {
+func (w *walk) settle(ctx context.Context, ready int, untilNoConsumer bool) error {
+	began := time.Now()
+	for limit := began.Add(farewell/2 + time.Duration(w.ready)*farewellEach/2); time.Now().Before(limit); {
 		d, err := w.q.depth(ctx, w.s)
-		if err != nil || d.Ready >= ready && (!ended || d.Consumers == 0) {
+		if err != nil || d.Ready >= ready && (!untilNoConsumer || d.Consumers == 0 || time.Since(began) > consumerLeaves) {
 			return err
 		}
 		if err := pause(ctx, 2*time.Millisecond); err != nil {

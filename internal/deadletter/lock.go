@@ -21,8 +21,10 @@ const (
 	lockWait = 5 * time.Second
 
 	// farewell bounds what has to be done at the end, also when the operation was told to end.
-	farewell     = 30 * time.Second
-	farewellEach = 200 * time.Microsecond // more, for every message of the queue
+	farewell = 30 * time.Second
+	// consumerLeaves bounds the wait for the own cancelled consumer to leave the queue; another consumer may stay for ever.
+	consumerLeaves = 5 * time.Second
+	farewellEach   = 200 * time.Microsecond // more, for every message of the queue
 )
 
 // lock excludes the other operations of this process. patient: wait for the end of the one that runs.

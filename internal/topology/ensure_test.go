@@ -84,11 +84,11 @@ func TestEnsure(t *testing.T) {
 				q := p.Queues[i].Name
 				must.Get(ch.QueueDelete(q, false, false, false))(t)
 				if atOnce(ModeVerify) {
-					t.Errorf("%s is gone and nobody noticed", q)
+					t.Errorf("%s is gone, and it was not reported", q)
 				}
 				must.Get(ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-max-length": 1}))(t)
 				if atOnce(ModeVerify) || atOnce(ModeDeclare) {
-					t.Errorf("%s is different and nobody noticed", q)
+					t.Errorf("%s is different, and it was not reported", q)
 				}
 				must.Get(ch.QueueDelete(q, false, false, false))(t)
 				if !atOnce(ModeDeclare) {

@@ -160,7 +160,7 @@ func TestTheEleventhFailureParks(t *testing.T) {
 				t.Errorf("%s without a cause", key)
 			}
 		}
-		// Whoever moves a parked message back, with whatever tool, its count goes on where it was.
+		// Whichever tool moves a parked message back, its count continues.
 		j.moveBack(d)
 		if got := j.counts(); !slices.Equal(got, []int{10}) {
 			t.Errorf("retry counts %v", got)

@@ -76,7 +76,7 @@ func TestParkedMessage(t *testing.T) {
 }
 
 // TestParkedHeaders: a first delivery has no more than its own headers and ours; a broken x-death, which would take down the
-// queue of whoever rejects the parked message next, is left out; what a retry by publish took off stays known.
+// queue of the consumer that rejects the parked message next, is left out; what a retry by publish took off stays known.
 func TestParkedHeaders(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})

@@ -4,7 +4,7 @@
 //
 // What stays with the two callers needs something that the other one does not have:
 //
-//   - Which faults explain a duplicate, a failed attempt that the app did not see or a lost message. The simulation knows
+//   - Which faults explain a duplicate, a failed attempt that the app did not see or a lost message. The simulation records
 //     the frame at which a fault happened and allows one prefetch per fault. A fault between real processes has a window
 //     and a class, and each has a room of its own for duplicates and hidden attempts.
 //   - What a message has to end as. The simulation has dispositions, 422 and an app that dies inside an attempt, and
@@ -145,7 +145,7 @@ func (j *Judge) Exact(m *Message, want int) {
 }
 
 // Duplicates is I6: a fault has to explain every receipt n after receipt done ended the message, and every parked message
-// beyond the first. The two functions look for that fault and report when there is none.
+// beyond the first. The two functions search for that fault and report when there is none.
 func (j *Judge) Duplicates(m *Message, explain func(done, n int), explainParked func()) {
 	done := -1
 	for i := range m.Receipts {
