@@ -459,6 +459,8 @@ wait_ready() { # DIR PORT; prints the version
   if [[ -s $dir/container ]]; then docker logs --tail 30 "$(cat "$dir/container")" >&2 || true; fi
   tail -n 30 "$dir/out" >&2 2>/dev/null || true
   stop "$dir" KILL
+  # A first boot that was interrupted leaves tables that no later boot can load.
+  if [[ ! -s $dir/env ]]; then rm -rf "$dir/data"; fi
   die "the broker in $dir did not become ready on port $port"
 }
 
