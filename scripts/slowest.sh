@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # slowest.sh [N]: the N (default 20) slowest packages and tests of the last scripts/test.sh, in seconds. The time of a test that
-# runs beside others counts from its turn on, its own subtests included.
+# runs beside others counts from its turn on, its own subtests and its wait for the
+# second node included.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

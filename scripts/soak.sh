@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # soak.sh [FLAG...]: all that is too long for each change, one after the other: 10,000 seeds of the simulation and each of its
 # deliberate bugs, each deliberate bug of the storm, and a storm of a million messages and 200 faults. FLAGs are the storm's
-# (test/chaos). PARTS (default "sim bugs storm") narrows it.
+# (test/chaos). PARTS (default "sim bugs storm") narrows it, SEEDS the seeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -3,11 +3,12 @@
 #   PKG     packages, default ./...
 #   ARGS    more flags of go test
 #   RACE    all: the sidecar that the black-box tests run has the race detector, too; none: nothing has it
-#   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL
+#   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL; tests that talk to a
+#           broker always run
 # scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (4), and TEST_PARALLEL tests of each (20: those that wait for the second node count, too).
 # The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
 # fetched. CONSOLE_SCREENSHOTS names a directory for its pictures (else only failed tests make one).
-# The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR) is used instead of a private one, and so is
+# The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR, BROKER_SCRIPT) is used instead of a private one, and so is
 # the PostgreSQL of one below scripts/postgres.sh (POSTGRES_DSN). Packages that do not speak to PostgreSQL get none.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

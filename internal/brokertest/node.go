@@ -119,7 +119,11 @@ func (n *Node) Thaw() {
 
 func (n *Node) script(args ...string) string {
 	n.t.Helper()
-	out, err := exec.Command(os.Getenv("BROKER_SCRIPT"), args...).Output()
+	path := os.Getenv("BROKER_SCRIPT")
+	if path == "" {
+		n.t.Fatal("BROKER_SCRIPT is not set: run the tests below scripts/broker.sh run 0 …")
+	}
+	out, err := exec.Command(path, args...).Output()
 	if err != nil {
 		text := ""
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
