@@ -121,6 +121,7 @@ func TestMoved(t *testing.T) {
 		{"never rejected", nil, false},
 		{"came back every time", []any{waited(3), rejected(q, int64(3))}, false},
 		{"came back from two retry queues", []any{waited(2), rejected(q, int64(3)), expired("older")}, false},
+		{"came back from two retry queues in turn", []any{waited(1), rejected(q, int64(3)), waited(2)}, false},
 		{"taken out of the retry queue", []any{waited(2), rejected(q, int64(3))}, true},
 		{"taken out of it the first time", []any{rejected(q, int64(1))}, true},
 		{"rejected elsewhere", []any{rejected("other", int64(5))}, false},
