@@ -212,6 +212,12 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestTwoFreePorts: a port of 0 is any that is free, so two of them are not the same.
+func TestTwoFreePorts(t *testing.T) {
+	t.Parallel()
+	load(t, "SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0")
+}
+
 func TestSeveralWarnings(t *testing.T) {
 	t.Parallel()
 	c := load(t, "SIDECAR_APP_URL=http://app/", "SIDECAR_APP_TOKEN=abc", "SIDECAR_CONTROL_ADDR=:9091", "SIDECAR_CONTROL_TOKEN=0123456789abcdef")
