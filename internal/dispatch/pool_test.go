@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -44,6 +45,19 @@ func TestReapLeavesTheFreshOnes(t *testing.T) {
 	p.reap()
 	if len(p.idle) != 1 || p.timer == nil {
 		t.Errorf("%d idle, timer %v, want 1 and a timer", len(p.idle), p.timer)
+	}
+}
+
+// TestReapComesBackForTheFreshOnes: what one look leaves alone a later one closes, without another message.
+func TestReapComesBackForTheFreshOnes(t *testing.T) {
+	t.Parallel()
+	p := newPool(10, 10*time.Millisecond)
+	defer p.close()
+	client, server := pair(t, "tcp")
+	p.put(newConn(client, nil), time.Now().Add(200*time.Millisecond), noLimit) // fresh for many looks
+	server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := server.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("%v, want the end of the connection", err)
 	}
 }
 
