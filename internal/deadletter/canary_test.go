@@ -2,8 +2,12 @@ package deadletter
 
 import (
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
@@ -27,6 +31,17 @@ func TestCanaryNeedsAnAddress(t *testing.T) {
 	brokertest.WaitReady(t, r.url, r.name, 5)
 	if done, err = q.Redrive(t.Context(), Redrive{}, nil); err != nil || done.Done != 5 {
 		t.Errorf("without a canary: %+v %v", done, err)
+	}
+}
+
+// TestCanaryDoesNotWaitForWhatStays: a message that cannot be moved is not one of those sent ahead.
+func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
+	t.Parallel()
+	q := &Queue{o: Options{Plan: &topology.Plan{FrameMax: 4096}, Logger: slog.New(slog.DiscardHandler)}}
+	c := &canary{size: 1, address: direct}
+	m := Message{Properties: amqp.Delivery{Headers: amqp.Table{"large": strings.Repeat("x", 4096)}}}
+	if _, ok := q.redriven(&Redrive{}, c, &m); ok || c.full() || c.progress().Sent != 0 {
+		t.Errorf("moved %v, %d sent ahead", ok, c.sent)
 	}
 }
 
