@@ -205,3 +205,16 @@ func TestErrorsOfRows(t *testing.T) {
 		t.Error("a connection's error is none of rows")
 	}
 }
+
+// TestUnmarkedStaysPublished: what was sent once is sent, whatever becomes of it when it is tried again: rows behind it need
+// not wait.
+func TestUnmarkedStaysPublished(t *testing.T) {
+	t.Parallel()
+	u, now := unmarked{}, time.Now()
+	for _, r := range []result{sent, nacked} {
+		u.note([]*row{{id: "1", result: r}}, now, time.Second)
+	}
+	if _, published := u.held(now); len(published) != 1 {
+		t.Errorf("published %q, want row 1", published)
+	}
+}
