@@ -331,3 +331,17 @@ func TestSubscribeFails(t *testing.T) {
 	}
 	s.Close()
 }
+
+// TestPublishPauseGrows: a park that fails again and again is tried less and less often.
+func TestPublishPauseGrows(t *testing.T) {
+	t.Parallel()
+	f := &failing{}
+	r := start(t, always(500), settings{maxRetries: 1, publisher: f.before})
+	begun := time.Now()
+	r.publish("a")
+	r.eventually("six tries", func() bool { return f.failed.Load() >= 6 })
+	if took := time.Since(begun); took < 31*50*time.Millisecond { // 1 + 2 + 4 + 8 + 16 pauses
+		t.Errorf("six tries within %v", took)
+	}
+	f.works.Store(true)
+}
