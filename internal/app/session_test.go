@@ -9,6 +9,7 @@ import (
 	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // isolated sends the connection that consumes, and only that one, through the proxy.
@@ -82,4 +83,24 @@ func newSessionForgets(t *testing.T, mode string) {
 	if d := brokertest.Get(t, url, park.Queue, patience); string(d.Body) != "homeless" {
 		t.Errorf("parked %q", d.Body)
 	}
+}
+
+// TestSessionEndsWhenNobodyLooks: without a channel left for a look at the topology, the session is given up, although messages
+// would still come on it.
+func TestSessionEndsWhenNobodyLooks(t *testing.T) {
+	t.Parallel()
+	a := fresh(t, live(t))
+	s := must.Get(a.consuming.Dial(t.Context()))(t)
+	t.Cleanup(s.Close)
+	ended := make(chan error, 1)
+	go func() { ended <- a.serve(t.Context(), s) }()
+	brokertest.Eventually(t, 20*time.Second, "the session is served", a.connected.Load)
+	for {
+		if _, err := s.Channel(t.Context()); err != nil {
+			break
+		}
+	}
+	must.Do(t, s.Err())
+	a.askForLook()
+	brokertest.Eventually(t, 20*time.Second, "the session is given up", func() bool { return len(ended) > 0 && s.Err() != nil })
 }

@@ -76,8 +76,8 @@ func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy, o := proxied(t)
-			o.Timeout = time.Second
 			s := dial(t, o)
+			s.timeout = time.Second
 			sub := must.Get(s.Subscribe(t.Context(), q, 1))(t)
 			if name == "cancel" {
 				start(t, sub)

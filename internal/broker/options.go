@@ -50,7 +50,7 @@ type Options struct {
 	// connections of one process.
 	Registerer prometheus.Registerer
 
-	closeTimeout, blockedPatience, look time.Duration // tests set them; 0 = the constants of these names
+	closeTimeout, blockedPatience, look, steady time.Duration // tests set them; 0 = the constants of these names
 }
 
 // TLSOptions are PEM files, read again on every dial; "" = the system's authorities, no client certificate, and the
@@ -71,6 +71,7 @@ func (o *Options) setDefaults() {
 	o.closeTimeout = cmp.Or(o.closeTimeout, closeTimeout)
 	o.blockedPatience = cmp.Or(o.blockedPatience, blockedPatience)
 	o.look = cmp.Or(o.look, look)
+	o.steady = cmp.Or(o.steady, steady)
 	if o.Connect == nil {
 		o.Connect = dialTCP
 	}

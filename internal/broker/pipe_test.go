@@ -187,3 +187,28 @@ func TestPipeEnds(t *testing.T) {
 		t.Errorf("never connected: %v", err)
 	}
 }
+
+// TestFullPipeDuringAnAlarm: one that waits for room when the alarm begins is refused, and leaves the room to others.
+func TestFullPipeDuringAnAlarm(t *testing.T) {
+	t.Parallel()
+	queue := queue(t)
+	c := pipe(t, publisher(t, options(t)))
+	receipts := []*Receipt{}
+	for i := range pipeWindow {
+		receipts = append(receipts, send(t, c, numbered(queue, i)))
+	}
+	refused := make(chan error)
+	go func() {
+		_, err := c.Send(within(t, time.Minute), numbered(queue, pipeWindow))
+		refused <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // it waits by now
+	c.session.setBlocked(true)
+	confirmed(t, receipts[0], false, 0)
+	if err := <-refused; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+	if n := len(c.slots); n != pipeWindow-1 {
+		t.Errorf("%d messages under way, want %d", n, pipeWindow-1)
+	}
+}

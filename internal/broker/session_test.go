@@ -193,8 +193,8 @@ func TestHeartbeatsKeepAnIdleSession(t *testing.T) {
 func TestCallWithoutAnAnswerEndsTheSession(t *testing.T) {
 	t.Parallel()
 	proxy, o := proxied(t)
-	o.Timeout = 300 * time.Millisecond
 	s := dial(t, o)
+	s.timeout = 300 * time.Millisecond
 	proxy.Stall(brokertest.Both)
 	_, err := s.Channel(t.Context())
 	if !errors.Is(err, ErrDisconnected) || causeOf(err) != causeTimeout || !strings.Contains(err.Error(), "open a channel") {

@@ -44,13 +44,10 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 		}
 		why := causeOf(err)
 		d.metrics.reconnect(why)
-		if stood > steady {
+		if stood > d.o.steady {
 			backoff = newBackoff(d.o.Backoff)
 		}
-		pause, _ := backoff.Next()
-		if why == causeAuth {
-			pause *= authFactor
-		}
+		pause := pauseAfter(why, backoff)
 		d.o.Logger.Warn("broker session over", "connection", d.o.Name, "cause", string(why), "error", err,
 			"retry_in", pause.Round(time.Millisecond).String())
 		wait := func() bool { return sleep(ctx, pause) }
@@ -96,6 +93,15 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(contex
 // broker that came back do not arrive together.
 func newBackoff(first time.Duration) retry.Backoff {
 	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(first)))
+}
+
+// pauseAfter is the next pause of backoff, or a longer one.
+func pauseAfter(why cause, backoff retry.Backoff) time.Duration {
+	pause, _ := backoff.Next()
+	if why == causeAuth {
+		pause *= authFactor
+	}
+	return pause
 }
 
 // sleepUnlessChanged sleeps for pause at most: it ends as soon as the credentials are others than those that were refused.

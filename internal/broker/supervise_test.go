@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/sethvargo/go-retry"
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
@@ -225,4 +226,36 @@ func TestConnectedMeansAllConnections(t *testing.T) {
 	brokertest.Eventually(t, 10*time.Second, "one of two is not connected", func() bool { return !connected() })
 	proxy.Restore(t)
 	brokertest.Eventually(t, 60*time.Second, "connected again", connected)
+}
+
+func TestPauseIsLongerAfterARefusedPassword(t *testing.T) {
+	t.Parallel()
+	for why, want := range map[cause]time.Duration{causeAuth: authFactor * time.Second, causeConfig: time.Second, causeNetwork: time.Second} {
+		if got := pauseAfter(why, retry.BackoffFunc(func() (time.Duration, bool) { return time.Second, false })); got != want {
+			t.Errorf("%s: %v, want %v", why, got, want)
+		}
+	}
+}
+
+// TestBackoffBeginsAnew: after nine failures the next pause may be up to a quarter of a second, and after a session that stood
+// a millisecond at most.
+func TestBackoffBeginsAnew(t *testing.T) {
+	t.Parallel()
+	var out brokertest.Log
+	o := options(t)
+	o.Backoff, o.steady, o.Logger = time.Millisecond, 20*time.Millisecond, out.Logger()
+	rounds := 0
+	must.Do(t, Supervise(t.Context(), NewDialer(o), func(context.Context, *Session) error {
+		switch rounds++; {
+		case rounds < 10:
+			return errors.New("not yet")
+		case rounds == 10:
+			time.Sleep(2 * o.steady)
+			return errors.New("after a while")
+		}
+		return nil
+	}))
+	if lines := out.Lines("after a while"); len(lines) != 1 || !strings.Contains(lines[0], "retry_in=0s") && !strings.Contains(lines[0], "retry_in=1ms") {
+		t.Errorf("%q", lines)
+	}
 }

@@ -290,6 +290,21 @@ func TestAppThatIsAwayCostsNothing(t *testing.T) {
 	r.holds(r.dlq(), 0)
 }
 
+// TestAppThatIsBackBeforeThePause: no cancel comes, with which what found nobody listening could go back. With one worker nothing
+// else moves the gate either.
+func TestAppThatIsBackBeforeThePause(t *testing.T) {
+	t.Parallel()
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if s.add(m.MessageID) == 1 {
+			return refused
+		}
+		return answer(200)
+	}), settings{concurrency: 1, prefetch: 1, opens: true})
+	r.publish("a")
+	r.acked(1)
+}
+
 func TestRetryAfterPausesTheReplica(t *testing.T) {
 	t.Parallel()
 	r := start(t, inAnHour(503), settings{})

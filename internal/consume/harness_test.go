@@ -89,6 +89,7 @@ type settings struct {
 	crashes               *crash.Guard
 	guard                 func() *crash.Guard // the same, asked for after change
 	appGone               bool
+	opens                 bool // the gate, before anybody has seen it shut for an app that is away
 }
 
 // start declares a fanout topology of its own and consumes from it.
@@ -124,7 +125,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		})
 	}
 	r.flow = flow.New(flow.Options{
-		Queue: plan.Queue, Concurrency: s.concurrency, Probe: s.probe, Interval: 50 * time.Millisecond,
+		Queue: plan.Queue, Concurrency: s.concurrency, CountRefused: s.opens, Probe: s.probe, Interval: 50 * time.Millisecond,
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: registry,
 	})
 	real := broker.NewPublisher(dial("publish"))
