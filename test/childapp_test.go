@@ -23,13 +23,13 @@ const appProcessEnv = "TEST_APP_PROCESS"
 // appProcess plays the user's service in a process of its own, so that it can be stopped, killed and told to end as the
 // kubelet does it.
 type appProcess struct {
-	t     testing.TB
-	addr  string
+	t    testing.TB
+	addr string
+
+	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{}
-
-	mu  sync.Mutex
-	got map[string]int
+	got   map[string]int
 }
 
 func newAppProcess(t testing.TB) *appProcess {
@@ -65,7 +65,9 @@ func (a *appProcess) begin() error {
 		_ = cmd.Wait()
 		return fmt.Errorf("the app process says %q", lines.Text())
 	}
+	a.mu.Lock()
 	a.cmd, a.ended = cmd, ended
+	a.mu.Unlock()
 	go func() {
 		defer close(ended)
 		for lines.Scan() {
@@ -78,6 +80,13 @@ func (a *appProcess) begin() error {
 	return nil
 }
 
+// life is the process that runs now or ran last, and what is closed when it has ended.
+func (a *appProcess) life() (*os.Process, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cmd.Process, a.ended
+}
+
 // supervise starts the app again half a second after each of its deaths, which it counts, until the test ends.
 func (a *appProcess) supervise() *atomic.Int32 {
 	deaths := &atomic.Int32{}
@@ -85,10 +94,11 @@ func (a *appProcess) supervise() *atomic.Int32 {
 	go func() {
 		defer close(over)
 		for {
+			_, ended := a.life()
 			select {
 			case <-stop:
 				return
-			case <-a.ended:
+			case <-ended:
 			}
 			deaths.Add(1)
 			select { // as an orchestrator would: not at once
@@ -124,19 +134,21 @@ func (a *appProcess) total() (n int) {
 
 func (a *appProcess) signal(s syscall.Signal) {
 	a.t.Helper()
-	if err := a.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	app, _ := a.life()
+	if err := app.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		a.t.Fatalf("signal %v to the app: %v", s, err)
 	}
 }
 
 // kill is kill -9, also of a stopped process; twice does no harm.
 func (a *appProcess) kill() {
-	_ = a.cmd.Process.Kill()
-	<-a.ended
+	app, ended := a.life()
+	_ = app.Kill()
+	<-ended
 }
 
 // wait waits until the app has ended by itself.
-func (a *appProcess) wait() { <-a.ended }
+func (a *appProcess) wait() { _, ended := a.life(); <-ended }
 
 // runAppProcess is the other side: it prints the id of every message it receives and answers 200 after a few milliseconds
 // (50 if the id begins with "slow"), never to the first receipt of an id that begins with "hang"; over one that begins with

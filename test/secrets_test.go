@@ -2,14 +2,11 @@ package test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -38,27 +35,6 @@ func (x surfaces) clean(t *testing.T, canaries ...string) {
 	}
 }
 
-// collector takes spans and keeps what it was sent with.
-type collector struct {
-	mu     sync.Mutex
-	auth   string
-	bodies []byte
-}
-
-func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	b, _ := io.ReadAll(r.Body)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.auth = r.Header.Get("Authorization")
-	c.bodies = append(c.bodies, b...)
-}
-
-func (c *collector) seen() (auth, bodies string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.auth, string(c.bodies)
-}
-
 // Canaries: the secrets of the sidecar, and what belongs to messages and answers alone.
 var (
 	secretCanaries = []string{
@@ -72,11 +48,9 @@ var (
 // the stacks of a process that is told to dump them.
 func TestSecretsNeverShow(t *testing.T) {
 	t.Parallel()
-	sink := &collector{}
-	otlp := httptest.NewServer(sink)
-	t.Cleanup(otlp.Close)
+	sink, otlp := newSpanSink(t)
 	sc := newScene(t).seed()
-	withSecrets(t, sc, otlp.URL)
+	withSecrets(t, sc, otlp)
 	sc.app.otherwise(func(d *delivery) answer {
 		if d.id == "bad" {
 			return answer{status: 500, body: "canary-answer-body", header: map[string]string{"X-Answer": "canary-answer-header"}}
