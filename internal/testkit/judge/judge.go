@@ -15,10 +15,8 @@
 //   - I9 and I11. Coming to rest in virtual time is one condition, recovery of processes is a set of bounds; one run
 //     reads the metrics of each sidecar that drained, the other one two scrapes of one sidecar.
 //   - I10 and I12 to I15, which only processes, other sources and logs can break.
-//   - How the ledgers are kept: in memory by the simulation, in files that outlive a killed process by the chaos run.
 //
-// The topology suite and the tests in pods do not use it. They compare one message that a test has sent with the headers
-// and attempts that this test wants, while it runs; no plan or fault is drawn, so there is nothing to explain.
+// docs/decisions/0023-what-the-suites-share.md says why each keeps its own record, and why other suites do not use this.
 package judge
 
 import (
