@@ -29,12 +29,12 @@ type appProcess struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{}
-	got   map[string]int
+	got   apptest.Tally // ids received, in all its lives
 }
 
 func newAppProcess(t testing.TB) *appProcess {
 	t.Helper()
-	a := &appProcess{t: t, addr: freeAddr(t), got: map[string]int{}}
+	a := &appProcess{t: t, addr: freeAddr(t)}
 	a.start()
 	t.Cleanup(a.kill)
 	return a
@@ -71,9 +71,7 @@ func (a *appProcess) begin() error {
 	go func() {
 		defer close(ended)
 		for lines.Scan() {
-			a.mu.Lock()
-			a.got[lines.Text()]++
-			a.mu.Unlock()
+			a.got.Add(lines.Text())
 		}
 		_ = cmd.Wait()
 	}()
@@ -114,22 +112,6 @@ func (a *appProcess) supervise() *atomic.Int32 {
 	}()
 	a.t.Cleanup(func() { close(stop); <-over })
 	return deaths
-}
-
-// receipts counts what the app has received of one id, in all its lives.
-func (a *appProcess) receipts(id string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.got[id]
-}
-
-func (a *appProcess) total() (n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, c := range a.got {
-		n += c
-	}
-	return n
 }
 
 func (a *appProcess) signal(s syscall.Signal) {

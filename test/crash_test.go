@@ -248,8 +248,8 @@ func TestMessageThatKillsTheApp(t *testing.T) {
 				s.awaitOutcome(id, "ack")
 			}
 			sc.settledAll(s, 0)
-			if n := int(deaths.Load()); n != app.receipts("bad") || n != asInt(h["x-retry-crashes"]) {
-				t.Errorf("%d deaths, %d receipts of the message, %v counted", n, app.receipts("bad"), h["x-retry-crashes"])
+			if n := int(deaths.Load()); n != app.got.Of("bad") || n != asInt(h["x-retry-crashes"]) {
+				t.Errorf("%d deaths, %d receipts of the message, %v counted", n, app.got.Of("bad"), h["x-retry-crashes"])
 			}
 		})
 	}

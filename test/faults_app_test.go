@@ -52,7 +52,7 @@ func TestAppKilledInTheHandler(t *testing.T) {
 	s := sc.run()
 	for round, hanging := range numbered("hang", 3) {
 		sc.send(hanging)
-		eventually(t, "the message in the handler", func() bool { return app.receipts(hanging) == 1 })
+		eventually(t, "the message in the handler", func() bool { return app.got.Of(hanging) == 1 })
 		app.kill()
 		waiting := numbered(hanging+"-later", 20)
 		for i := range waiting {
@@ -62,8 +62,8 @@ func TestAppKilledInTheHandler(t *testing.T) {
 		eventually(t, "the app found down", func() bool { return s.metric("sidecar_app_up") == 0 })
 		app.start()
 		eventually(t, "settlement of the killed attempt", func() bool { return slices.Contains(s.log.outcomes(hanging), "ack") })
-		if list := s.log.outcomes(hanging); !slices.Equal(list, []string{"retry", "ack"}) || app.receipts(hanging) != 2 {
-			t.Errorf("round %d: %s settled as %v after %d receipts", round, hanging, list, app.receipts(hanging))
+		if list := s.log.outcomes(hanging); !slices.Equal(list, []string{"retry", "ack"}) || app.got.Of(hanging) != 2 {
+			t.Errorf("round %d: %s settled as %v after %d receipts", round, hanging, list, app.got.Of(hanging))
 		}
 		for _, id := range waiting {
 			s.awaitOutcome(id, "ack")
@@ -98,7 +98,7 @@ func TestBothStop(t *testing.T) {
 			ids := numbered("m", 1000)
 			sc.send(ids...)
 			s := sc.run()
-			eventually(t, "work under way", func() bool { return app.total() > 100 })
+			eventually(t, "work under way", func() bool { return app.got.Total() > 100 })
 			order(s, app)
 			if code := s.exitCode(); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
@@ -109,7 +109,7 @@ func TestBothStop(t *testing.T) {
 			app.start()
 			s = sc.run()
 			eventually(t, "every message received", func() bool {
-				return !slices.ContainsFunc(ids, func(id string) bool { return app.receipts(id) == 0 })
+				return !slices.ContainsFunc(ids, func(id string) bool { return app.got.Of(id) == 0 })
 			})
 			eventually(t, "empty queues", func() bool {
 				return sc.ready(sc.queue()) == 0 && sc.ready(sc.retryQueue()) == 0 && s.metric("sidecar_inflight_messages") == 0

@@ -231,6 +231,20 @@ func TestDrainCommand(t *testing.T) {
 	}
 }
 
+// TestDrainCommandOutlastsTheGrace: what the grace cuts short has to be given back before the hook may end.
+func TestDrainCommandOutlastsTheGrace(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("SHUTDOWN_GRACE", "1s").seed()
+	sc.app.on("m", answer{status: 200, gate: make(chan struct{})})
+	sc.send("m")
+	s := sc.run()
+	sc.app.await("m", 1)
+	if r := command(t, sc.running(s), "drain"); r.code != 0 || sc.ready(sc.queue()) != 1 {
+		t.Errorf("exit %d, %d messages in the queue:\n%s", r.code, sc.ready(sc.queue()), r.all())
+	}
+	s.stop()
+}
+
 // TestDrainedWithoutADrain answers by itself after a short wait: a preStop hook also runs when there is no drain.
 func TestDrainedWithoutADrain(t *testing.T) {
 	t.Parallel()

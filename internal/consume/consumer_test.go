@@ -32,8 +32,8 @@ func TestEveryMessageIsAckedOnce(t *testing.T) {
 	r := start(t, s.answers(), settings{concurrency: 8, prefetch: 16})
 	r.publish(bodies(100)...)
 	r.acked(100)
-	if s.total() != 100 {
-		t.Errorf("%d attempts for 100 messages", s.total())
+	if s.Total() != 100 {
+		t.Errorf("%d attempts for 100 messages", s.Total())
 	}
 	for name, o := range map[string]prometheus.Observer{"age": r.metrics().age, "retries": r.metrics().retries} {
 		registry := prometheus.NewRegistry()
@@ -68,15 +68,15 @@ func TestRetryUntilParked(t *testing.T) {
 	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if n := s.add(m.MessageID); n != m.RetryCount+1 {
+		if n := s.Add(m.MessageID); n != m.RetryCount+1 {
 			t.Errorf("attempt %d carries retry count %d", n, m.RetryCount)
 		}
 		return answer(500)
 	}), settings{maxRetries: 2})
 	r.publish("a")
 	d := r.parked()
-	if s.of("a") != 3 || d.Headers["x-final-reason"] != "max_retries" {
-		t.Errorf("%d attempts, parked for %v", s.of("a"), d.Headers["x-final-reason"])
+	if s.Of("a") != 3 || d.Headers["x-final-reason"] != "max_retries" {
+		t.Errorf("%d attempts, parked for %v", s.Of("a"), d.Headers["x-final-reason"])
 	}
 	r.eventually(eventMaxRetries+" in the log", func() bool { return strings.Contains(r.log.String(), eventMaxRetries) })
 	if got := r.count(message.Retry, message.ReasonServerError); got != 2 {
@@ -296,7 +296,7 @@ func TestAppThatIsBackBeforeThePause(t *testing.T) {
 	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if s.add(m.MessageID) == 1 {
+		if s.Add(m.MessageID) == 1 {
 			return refused
 		}
 		return answer(200)
@@ -319,7 +319,7 @@ func TestAPanicTakesNobodyAlong(t *testing.T) {
 	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if m.MessageID == "bad" && s.add("bad") == 1 {
+		if m.MessageID == "bad" && s.Add("bad") == 1 {
 			panic("a bug")
 		}
 		return answer(200)

@@ -77,7 +77,7 @@ func TestAPanicIsACrash(t *testing.T) {
 			t.Parallel()
 			var s seen
 			r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-				s.add(m.MessageID)
+				s.Add(m.MessageID)
 				if m.MessageID == "bad" {
 					panic("a bug")
 				}
@@ -90,8 +90,8 @@ func TestAPanicIsACrash(t *testing.T) {
 				t.Errorf("parked %s: %v", d.MessageId, d.Headers)
 			}
 			r.acked(3)
-			if s.of("bad") != 3 || r.count(message.Requeue, message.ReasonPanic) != 2 {
-				t.Errorf("%d attempts and %d requeues, want 3 and 2", s.of("bad"), r.count(message.Requeue, message.ReasonPanic))
+			if s.Of("bad") != 3 || r.count(message.Requeue, message.ReasonPanic) != 2 {
+				t.Errorf("%d attempts and %d requeues, want 3 and 2", s.Of("bad"), r.count(message.Requeue, message.ReasonPanic))
 			}
 		})
 	}
@@ -152,7 +152,7 @@ func TestCrashesOfTheApp(t *testing.T) {
 		if m.MessageID == "warm" {
 			return answer(200)
 		}
-		if s.add(m.MessageID) == 1 {
+		if s.Add(m.MessageID) == 1 {
 			arrivals.Done()
 			<-together
 			return reset()
@@ -209,7 +209,7 @@ func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
 			ready := make(chan struct{})
 			d := dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 				<-ready
-				if s.add(m.MessageID); m.Crashes != 2 {
+				if s.Add(m.MessageID); m.Crashes != 2 {
 					t.Errorf("%d crashes, want 2", m.Crashes)
 				}
 				return answer(200)
@@ -231,8 +231,8 @@ func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
 					t.Errorf("%d requeues for the crash, want 1", got)
 				}
 			}
-			if s.of("bad") != tries {
-				t.Errorf("%d tries, want %d", s.of("bad"), tries)
+			if s.Of("bad") != tries {
+				t.Errorf("%d tries, want %d", s.Of("bad"), tries)
 			}
 		})
 	}
@@ -243,7 +243,7 @@ func hanging(t *testing.T, s *seen) (r *rig, let chan struct{}, warm int) {
 	t.Helper()
 	let = make(chan struct{})
 	r = start(t, dispatcher(func(ctx context.Context, m *message.Message) message.Outcome {
-		s.add(m.MessageID)
+		s.Add(m.MessageID)
 		if m.MessageID == "first" {
 			select {
 			case <-let:
@@ -255,7 +255,7 @@ func hanging(t *testing.T, s *seen) (r *rig, let chan struct{}, warm int) {
 	}), settings{crashes: guard(t, t.TempDir(), 2)})
 	warm = r.warm()
 	r.survivor("first")
-	r.eventually("the first", func() bool { return s.of("first") == 1 })
+	r.eventually("the first", func() bool { return s.Of("first") == 1 })
 	r.survivor("second")
 	r.eventually("both in hand", func() bool { return r.Inflight() == 2 })
 	return r, let, warm
@@ -265,8 +265,8 @@ func TestWaitingForATurnEndsWithTheDrain(t *testing.T) {
 	t.Parallel()
 	var s seen
 	r, _, _ := hanging(t, &s)
-	if d := r.drain(0); d.Interrupted != 2 || s.of("second") != 0 {
-		t.Errorf("interrupted %d, want 2; the second was POSTed %d times, want 0", d.Interrupted, s.of("second"))
+	if d := r.drain(0); d.Interrupted != 2 || s.Of("second") != 0 {
+		t.Errorf("interrupted %d, want 2; the second was POSTed %d times, want 0", d.Interrupted, s.Of("second"))
 	}
 	r.holds(r.plan.Queue, 2)
 }
@@ -280,7 +280,7 @@ func TestWaitingForATurnOutlastsTheSession(t *testing.T) {
 	r.eventually("the same two again", func() bool { return r.Inflight() == 4 })
 	close(let)
 	r.acked(warm + 2)
-	if s.of("second") != 1 {
-		t.Errorf("the second was POSTed %d times, want 1", s.of("second"))
+	if s.Of("second") != 1 {
+		t.Errorf("the second was POSTed %d times, want 1", s.Of("second"))
 	}
 }

@@ -78,6 +78,25 @@ func TestDrainWakesSleepers(t *testing.T) {
 	r.holds(r.plan.Queue, 2)
 }
 
+// TestDrainFinishesAPark: what waits for its next try when the drain begins is parked within the grace.
+func TestDrainFinishesAPark(t *testing.T) {
+	t.Parallel()
+	f := &failing{}
+	r := start(t, always(500), settings{maxRetries: 1, publisher: f.before})
+	r.publish("a")
+	r.eventually("a failed park", func() bool { return f.failed.Load() > 0 })
+	c, drained := r.Consumer, make(chan Drained, 1)
+	go func() { drained <- r.drain(soon) }()
+	<-c.stopping
+	n := f.failed.Load()
+	r.eventually("two more tries", func() bool { return f.failed.Load() > n+1 })
+	f.works.Store(true)
+	if d := <-drained; d.Interrupted != 0 {
+		t.Errorf("drained %+v", d)
+	}
+	r.holds(r.dlq(), 1)
+}
+
 // TestStopPausesAfterTheLastNack: quorum queues undo a nack that the end of its channel follows at once.
 func TestStopPausesAfterTheLastNack(t *testing.T) {
 	t.Parallel()

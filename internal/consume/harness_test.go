@@ -54,7 +54,7 @@ func inAnHour(status int) dispatcher {
 // answers answers the n-th attempt of each message, which it counts in s, with the n-th status, and later ones with a 200.
 func (s *seen) answers(statuses ...int) dispatcher {
 	return func(_ context.Context, m *message.Message) message.Outcome {
-		if n := s.add(m.MessageID); n <= len(statuses) {
+		if n := s.Add(m.MessageID); n <= len(statuses) {
 			return answer(statuses[n-1])
 		}
 		return answer(200)
@@ -250,32 +250,4 @@ func (r *rig) eventually(what string, ok func() bool) {
 func (r *rig) dlq() string { return r.plan.Park.Queue }
 
 // seen counts attempts by message id.
-type seen struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func (s *seen) add(id string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.n == nil {
-		s.n = map[string]int{}
-	}
-	s.n[id]++
-	return s.n[id]
-}
-
-func (s *seen) of(id string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.n[id]
-}
-
-func (s *seen) total() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range s.n {
-		n += k
-	}
-	return n
-}
+type seen struct{ apptest.Tally }

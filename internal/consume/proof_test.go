@@ -29,8 +29,8 @@ func TestUnprovenBindingIsProvenByAPublish(t *testing.T) {
 	r.eventually("active", func() bool { return r.Active() })
 	r.withoutBinding("a")
 	r.acked(1)
-	if got := r.count(message.Retry, message.ReasonServerError); got != 3 || s.of("a") != 4 {
-		t.Errorf("%d retries and %d attempts, want 3 and 4: nothing lost, nothing counted twice", got, s.of("a"))
+	if got := r.count(message.Retry, message.ReasonServerError); got != 3 || s.Of("a") != 4 {
+		t.Errorf("%d retries and %d attempts, want 3 and 4: nothing lost, nothing counted twice", got, s.Of("a"))
 	}
 }
 
@@ -48,8 +48,8 @@ func TestProofIsRenewed(t *testing.T) {
 			r.acked(1) // its retry got through
 			r.withoutBinding("b")
 			r.acked(2)
-			if s.of("b") != 2 {
-				t.Errorf("%d attempts, want 2", s.of("b"))
+			if s.Of("b") != 2 {
+				t.Errorf("%d attempts, want 2", s.Of("b"))
 			}
 		})
 	}

@@ -21,22 +21,22 @@ func TestLateAnswerOfALostSession(t *testing.T) {
 	var once sync.Once
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.add(m.MessageID)
+		s.Add(m.MessageID)
 		if m.MessageID == "A" {
 			once.Do(func() { <-hold })
 		}
 		return answer(200)
 	}), settings{concurrency: 1, prefetch: 1})
 	r.publish("A", "B", "C")
-	r.eventually("A in flight", func() bool { return s.of("A") == 1 })
+	r.eventually("A in flight", func() bool { return s.Of("A") == 1 })
 	r.proxy.Cut()
 	r.eventually("a new session holds a delivery", func() bool {
 		return testutil.ToFloat64(r.metrics().received[0])+testutil.ToFloat64(r.metrics().received[1]) >= 2
 	})
 	close(hold)
 	r.acked(3)
-	if s.of("A") != 2 || s.of("B") != 1 || s.of("C") != 1 {
-		t.Errorf("attempts A %d B %d C %d, want 2 1 1", s.of("A"), s.of("B"), s.of("C"))
+	if s.Of("A") != 2 || s.Of("B") != 1 || s.Of("C") != 1 {
+		t.Errorf("attempts A %d B %d C %d, want 2 1 1", s.Of("A"), s.Of("B"), s.Of("C"))
 	}
 	if got := testutil.ToFloat64(r.metrics().stale); got != 1 {
 		t.Errorf("%v stale deliveries, want 1", got)
@@ -49,7 +49,7 @@ func TestLateFailureParksNothing(t *testing.T) {
 	hold := make(chan struct{})
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if s.add(m.MessageID) == 1 {
+		if s.Add(m.MessageID) == 1 {
 			<-hold
 			o := answer(200)
 			o.Disposition = message.DispositionPark
@@ -58,7 +58,7 @@ func TestLateFailureParksNothing(t *testing.T) {
 		return answer(200)
 	}), settings{concurrency: 2, prefetch: 2})
 	r.publish("A")
-	r.eventually("A in flight", func() bool { return s.of("A") == 1 })
+	r.eventually("A in flight", func() bool { return s.Of("A") == 1 })
 	r.proxy.Cut()
 	r.acked(1)
 	close(hold)
@@ -74,16 +74,16 @@ func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
 	hold := make(chan struct{})
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.add(m.MessageID)
+		s.Add(m.MessageID)
 		<-hold
 		return answer(200)
 	}), settings{concurrency: 2, prefetch: 20})
 	r.publish(bodies(20)...)
 	r.eventually("in flight", func() bool { return r.Inflight() >= 1 })
-	before := s.total()
+	before := s.Total()
 	r.proxy.Refuse()
 	r.eventually("the session is gone", func() bool { return !r.Active() })
-	if n := s.total(); n > 2 {
+	if n := s.Total(); n > 2 {
 		t.Errorf("%d POSTs (%d before the cut), at most the concurrency of 2 may be under way", n, before)
 	}
 	close(hold)

@@ -2,6 +2,8 @@ package topologytest
 
 import (
 	"encoding/json"
+	"strings"
+	"sync"
 
 	"sidecar/internal/apptest"
 )
@@ -14,27 +16,57 @@ type settled struct {
 	Retries int    `json:"retry_count"`
 }
 
-// journal is the log, which tells what became of each message.
-type journal struct{ apptest.Log }
+// keptLines is how much of the log is shown when a test fails.
+const keptLines = 200
 
-func (j *journal) settled(fits func(*settled) bool) (list []settled) {
-	for _, line := range j.Lines(`"outcome":"`) {
-		var s settled
-		if json.Unmarshal([]byte(line), &s) == nil && s.ID != "" && fits(&s) {
+// journal is the log, which tells what became of each message. It is read while it is written: tests ask it all the time.
+type journal struct {
+	log  apptest.Log
+	mu   sync.Mutex
+	byID map[string][]settled
+}
+
+// Write takes one line: slog writes each record in one go.
+func (j *journal) Write(line []byte) (int, error) {
+	var s settled
+	if json.Unmarshal(line, &s) == nil && s.ID != "" && s.Outcome != "" {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.byID == nil {
+			j.byID = map[string][]settled{}
+		}
+		j.byID[s.ID] = append(j.byID[s.ID], s)
+	}
+	return j.log.Write(line)
+}
+
+func (j *journal) String() string {
+	lines := j.log.Lines()
+	return strings.Join(lines[max(0, len(lines)-keptLines):], "")
+}
+
+// finals lists how the message ended: once, unless it was moved back.
+func (j *journal) finals(id string) (list []settled) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.byID[id] {
+		if s.Outcome == "ack" || s.Outcome == "park" || s.Outcome == "discard" {
 			list = append(list, s)
 		}
 	}
 	return list
 }
 
-// finals lists how the message ended: once, unless it was moved back.
-func (j *journal) finals(id string) []settled {
-	return j.settled(func(s *settled) bool {
-		return s.ID == id && (s.Outcome == "ack" || s.Outcome == "park" || s.Outcome == "discard")
-	})
-}
-
 // count counts the settlements of all messages with that outcome and reason.
-func (j *journal) count(outcome, reason string) int {
-	return len(j.settled(func(s *settled) bool { return s.Outcome == outcome && s.Reason == reason }))
+func (j *journal) count(outcome, reason string) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, list := range j.byID {
+		for _, s := range list {
+			if s.Outcome == outcome && s.Reason == reason {
+				n++
+			}
+		}
+	}
+	return n
 }
