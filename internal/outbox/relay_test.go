@@ -88,3 +88,20 @@ func TestStop(t *testing.T) {
 		t.Errorf("%d different messages", len(bodies))
 	}
 }
+
+// TestHeldKeyIsLookedAtAgain: nobody notifies when another session lets go of a row of which others of its key wait.
+func TestHeldKeyIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.options.PollInterval = time.Hour
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key) VALUES ('k', '1', 'a'), ('k', '2', 'a')`)
+	other := r.db.Conn()
+	r.on(other, `BEGIN; SELECT 1 FROM outbox WHERE body = '1' FOR UPDATE`)
+	r.start()
+	r.eventually("it sleeps", func() bool {
+		return r.db.Value(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == "1"
+	})
+	r.on(other, `ROLLBACK`)
+	r.settled()
+}

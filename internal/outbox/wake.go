@@ -46,7 +46,7 @@ func (s *session) listen(ctx, work context.Context, rd *round) error {
 		s.awake = min(max(2*s.awake, awakeFirst), awakeLimit)
 		wait = min(wait, s.awake)
 	}
-	if rd.held {
+	if len(s.held) > 0 { // of this round, or an earlier one: nobody tells when they can be had
 		wait = min(wait, heldTime)
 	}
 	if !rd.front {
