@@ -538,7 +538,8 @@ run() { # PORT CMD...
   local port=$1
   shift
   DATA=$(mktemp -d "${TMPDIR:-/tmp}/sidecar-broker.XXXXXX")
-  trap 'if [[ -e $DATA/source ]]; then remove "$DATA"; else rm -rf "$DATA"; fi' EXIT
+  # A second Ctrl-C must not end this.
+  trap 'trap "" INT TERM; if [[ -e $DATA/source ]]; then remove "$DATA"; else rm -rf "$DATA"; fi' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
   start "$DATA" "$port" >/dev/null

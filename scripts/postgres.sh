@@ -251,7 +251,8 @@ run() { # PORT CMD...
   local port=$1
   shift
   DATA=$(mktemp -d "${TMPDIR:-/tmp}/sidecar-postgres.XXXXXX")
-  trap 'if [[ -e $DATA/bin ]]; then remove "$DATA"; else rm -rf "$DATA"; fi' EXIT
+  # A second Ctrl-C must not end this.
+  trap 'trap "" INT TERM; if [[ -e $DATA/bin ]]; then remove "$DATA"; else rm -rf "$DATA"; fi' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
   # In a shell of its own, which does not change the directory of this one.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # slowest.sh [N]: the N (default 20) slowest packages and tests of the last scripts/test.sh, in seconds. The time of a test that
-# runs beside others counts from its turn on, its own subtests and its wait for the
-# second node included.
+# runs beside others counts from its turn on, its wait for the second node included. Subtests that run beside each other are not
+# part of their test's time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,10 +9,10 @@ events=.cache/test-events.json most=${1:-20}
 [[ $most =~ ^[0-9]+$ ]] || { echo "slowest: $most is not a number" >&2; exit 64; }
 [ -s "$events" ] || { echo "slowest: there is no $events: run make test first" >&2; exit 1; }
 
-# rows prints seconds and name of what ended, one a line: packages, or tests without their subtests.
+# rows prints seconds and name of what ended, one a line: packages, or tests.
 rows() { # packages|tests
   sed -nE 's/.*"Action":"(pass|fail)","Package":"([^"]*)"(,"Test":"([^"]*)")?,"Elapsed":([0-9.]+).*/\5 \2 \4/p' "$events" |
-    awk -v what="$1" '(what == "packages") == (NF == 2) && $3 !~ /\// {printf "%9.2f  %s\n", $1, $2 (NF > 2 ? "  " $3 : "")}' |
+    awk -v what="$1" '(what == "packages") == (NF == 2) {printf "%9.2f  %s\n", $1, $2 (NF > 2 ? "  " $3 : "")}' |
     sort -rn | head -n "$most" || true
 }
 echo "slowest packages (s)"

@@ -59,7 +59,8 @@ fi
 if go list "${packages[@]}" | grep -E '/test(/metrics)?$' >/dev/null; then scripts/need.sh promtool prometheus; fi
 read -r -a extra <<<"${ARGS:-}"
 mkdir -p .cache
-events=.cache/test-events.json
+events=$(mktemp .cache/test-events.XXXXXX) # another run may go on in this directory
+trap 'mv -f "$events" .cache/test-events.json' EXIT
 # Tests wait far more than they compute, so many run at a time: each has a virtual host or a database of its own.
 # -trimpath: packages that another checkout of the same commit has compiled are taken from the cache.
 # -count=1: the tests depend on a broker and on the binary they build, which the test cache cannot see.
@@ -76,6 +77,7 @@ if [ -z "${POSTGRES_DSN:-}" ] &&
 fi
 "${suite[@]}"
 
+grep '"Action":"run"' "$events" >/dev/null || { echo "test: no test ran: PKG=${PKG:-./...} ARGS=${ARGS:-}" >&2; exit 1; }
 # A test that skips itself proves nothing. (Packages without tests report a skip too, but no test name.)
 if skipped=$(grep '"Action":"skip"' "$events" | grep '"Test":'); then
   echo "skipped tests count as failures:" >&2

@@ -74,7 +74,7 @@ func (a *App) Up() {
 	a.Serve(l)
 }
 
-// On gives the replies to the first, second … request of a message; the last one repeats.
+// On gives the replies to the first, second … request of the message with this Amqp-Message-Id; the last one repeats.
 func (a *App) On(id string, replies ...Reply) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

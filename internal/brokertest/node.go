@@ -121,7 +121,7 @@ func (n *Node) script(args ...string) string {
 	n.t.Helper()
 	path := os.Getenv("BROKER_SCRIPT")
 	if path == "" {
-		n.t.Fatal("BROKER_SCRIPT is not set: run the tests below scripts/broker.sh run 0 …")
+		n.t.Fatal("BROKER_SCRIPT is not set: use make test PKG=…, or scripts/broker.sh run 0 go test …")
 	}
 	out, err := exec.Command(path, args...).Output()
 	if err != nil {

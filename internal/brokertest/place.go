@@ -86,7 +86,7 @@ func sharedNode(t testing.TB) *node {
 	t.Helper()
 	n, err := shared()
 	if err != nil {
-		t.Fatalf("%v: run the tests below scripts/broker.sh run 0 …", err)
+		t.Fatalf("%v: use make test PKG=…, or scripts/broker.sh run 0 go test …", err)
 	}
 	return n
 }
