@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +22,8 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/config"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/testkit/proxy"
 )
 
 func TestMain(m *testing.M) {
@@ -214,5 +218,29 @@ func TestDefinitionsNameTheVhost(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &d); err != nil || len(d.Queues) == 0 || d.Queues[0].Vhost != want {
 			t.Errorf("%s: %v %+v", url, err, d)
 		}
+	}
+}
+
+// TestListenerThatDies: a sidecar nobody can ask any more drains, and ends with the reason.
+func TestListenerThatDies(t *testing.T) {
+	t.Parallel()
+	addr := must.Get(proxy.FreeAddr())(t)
+	a := must.Get(New(load(t, "SIDECAR_AMQP_URL=amqp://127.0.0.1:1", "SIDECAR_ADMIN_ADDR="+addr), Build{}, &apptest.Log{}))(t)
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(context.Background(), nil) }()
+	brokertest.Eventually(t, 20*time.Second, "it listens", func() bool {
+		answer, err := http.Get("http://" + addr + "/livez")
+		return err == nil && answer.Body.Close() == nil
+	})
+	for fd := range 4096 {
+		if s, err := syscall.Getsockname(fd); err == nil {
+			if at, ok := s.(*syscall.SockaddrInet4); ok && addr == netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)).String() {
+				_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
+			}
+		}
+	}
+	brokertest.Eventually(t, 20*time.Second, "the end", func() bool { return len(ended) > 0 })
+	if err := <-ended; err == nil {
+		t.Error("it ended as after a stop")
 	}
 }

@@ -43,9 +43,7 @@ func newSessionForgets(t *testing.T, mode string) {
 	env := []string{"SIDECAR_DLX=dlx", "SIDECAR_APP_URL=" + app.URL + "/"}
 	first, _, stop := run(t, live(t, env...)) // declares what the second may only verify
 	brokertest.Eventually(t, patience, "everything is declared", first.connected.Load)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stop())
 	proxy := brokertest.NewProxy(t, url)
 	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), isolated(t, proxy))
 	brokertest.Eventually(t, patience, "consuming", a.consumer.Active)
@@ -54,9 +52,7 @@ func newSessionForgets(t *testing.T, mode string) {
 
 	ch, park := brokertest.Channel(t, url), a.plan.Park
 	proxy.Stall(brokertest.Both) // nothing can be looked at, nor repaired
-	if err := ch.QueueUnbind(park.Queue, park.Key, park.Exchange, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ch.QueueUnbind(park.Queue, park.Key, park.Exchange, nil))
 	close(gate)
 	brokertest.Eventually(t, patience, "the park came back and a look was begun", func() bool { return a.fits.bad() && len(a.look) == 0 })
 	proxy.Refuse()
@@ -67,9 +63,7 @@ func newSessionForgets(t *testing.T, mode string) {
 		t.Fatal("the finding has gone before the new session")
 	}
 	if mode == "verify" {
-		if err := ch.QueueBind(park.Queue, park.Key, park.Exchange, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ch.QueueBind(park.Queue, park.Key, park.Exchange, false, nil))
 	}
 	proxy.Restore(t)
 	brokertest.Eventually(t, patience, "the new session", a.connected.Load)

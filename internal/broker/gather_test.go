@@ -100,3 +100,22 @@ func TestFlushOnALostConnection(t *testing.T) {
 		t.Errorf("%d messages", n)
 	}
 }
+
+// TestFullPipeFlushes: what waits for room would wait for ever for confirms of messages that were never written.
+func TestFullPipeFlushes(t *testing.T) {
+	t.Parallel()
+	queue, o := queue(t), options(t)
+	o.Heartbeat = time.Minute // one would flush, too
+	c := pipe(t, publisher(t, o))
+	c.Gather()
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	for i := range 2 * pipeWindow {
+		r, err := c.Send(within(t, 10*time.Second), numbered(queue, i))
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		waiting.Go(func() { confirmed(t, r, false, i) })
+	}
+	c.Flush()
+}

@@ -4,8 +4,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestWindowNeverPassesAnUnfinishedTag finishes random tags in random order by random means and checks every ack the
@@ -174,4 +178,29 @@ func TestWindowForgetsWhatItHasFinished(t *testing.T) {
 	if last, _, taken := w.prefix(); last != 0 || len(taken) != 0 || len(w.words) != 0 {
 		t.Errorf("acks up to %d once more, %d of them", last, len(taken))
 	}
+}
+
+// TestRampIsKept: while the limit is below the workers, a delivery waits until one in flight is finished.
+func TestRampIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(benchOptions(t, 4))
+		c.inflight.Store(int64(c.o.Flow.Limit()))
+		offered := make(chan error, 1)
+		r := &run{c: c, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
+		r.plan.Store(c.o.Plan)
+		c.background.Go(r.settler.run)
+		d := benchDelivery(1, nil, time.Now())
+		r.receive(d)
+		go func() { offered <- r.offer(t.Context(), delivery{d, r}, c.o.Flow.Changed()) }()
+		synctest.Wait()
+		if len(offered) != 0 {
+			t.Errorf("%d in flight, the limit is %d", c.Inflight(), c.o.Flow.Limit())
+		}
+		c.inflight.Add(-1)
+		c.freed <- struct{}{}
+		must.Do(t, <-offered)
+		r.close()
+		c.Drain(t.Context())
+	})
 }

@@ -6,11 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -61,4 +64,32 @@ func TestCanaryUnheard(t *testing.T) {
 		t.Errorf("%+v %v", p, err)
 	}
 	r.nothingLost(20)
+}
+
+// TestCanaryToldTwice: a message that was delivered twice is told of twice, and is one of those sent ahead.
+func TestCanaryToldTwice(t *testing.T) {
+	t.Parallel()
+	c := &canary{sent: 3, met: map[string]bool{}}
+	for _, id := range []string{"1", "1", "2", "x", "4"} {
+		must.Do(t, c.hear(&amqp.Delivery{CorrelationId: id, Body: []byte(`{"outcome":"ack","message_id":"the same"}`)}))
+	}
+	if n := c.progress().Good; n != 2 {
+		t.Errorf("%d good, want 2", n)
+	}
+}
+
+// TestPaceMakesUpForNothing: a rate is a limit, also after a pause.
+func TestPaceMakesUpForNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(10)
+		time.Sleep(time.Hour)
+		begun := time.Now()
+		for range 5 {
+			must.Do(t, p.wait(t.Context()))
+		}
+		if took := time.Since(begun); took != 400*time.Millisecond {
+			t.Errorf("5 messages at 10/s took %v", took)
+		}
+	})
 }

@@ -368,17 +368,7 @@ func TestCanary(t *testing.T) {
 func TestEverySecond(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {
-		var list, moving, staying []amqp.Publishing
-		for i, m := range r.numbered(800) {
-			if i%2 == 1 {
-				m.Headers["x-final-status-code"] = int32(409)
-				moving = append(moving, m)
-			} else {
-				staying = append(staying, m)
-			}
-			list = append(list, m)
-		}
-		r.park(list...)
+		moving, staying := r.mixed(800, 2, 409)
 		if p := r.redrive(Redrive{Selection: Selection{Filter: filter(t, "status", "409")}}); p.Done != 400 || p.Scanned != 800 {
 			t.Errorf("%+v", p)
 		}

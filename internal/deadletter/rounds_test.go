@@ -25,22 +25,27 @@ func (r *rig) back() (stop func()) {
 	})
 }
 
+// mixed parks n messages, of which every so many has another status.
+func (r *rig) mixed(n, every int, status int32) (those, others []amqp.Publishing) {
+	list := r.numbered(n)
+	for i, m := range list {
+		if i%every == every-1 {
+			m.Headers["x-final-status-code"] = status
+			those = append(those, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	r.park(list...)
+	return those, others
+}
+
 // TestRounds: who takes long gives everything back now and then and goes on where it was, so that the broker does not lose
 // its patience. Nothing is moved twice or left out, whatever stays and whatever comes back meanwhile.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, kind string) {
-		var list, moving, staying []amqp.Publishing
-		for i, m := range r.numbered(150) {
-			if i%3 == 0 {
-				m.Headers["x-final-status-code"] = int32(422)
-				staying = append(staying, m)
-			} else {
-				moving = append(moving, m)
-			}
-			list = append(list, m)
-		}
-		r.park(list...)
+		staying, moving := r.mixed(150, 3, 422)
 		r.hold = 250 * time.Millisecond
 		p, err := r.Redrive(t.Context(), Redrive{Selection: Selection{Filter: filter(t, "status", "503")}, Rate: 80}, nil)
 		if err != nil || p.Total != 150 || p.Scanned != 150 || p.Matched != 100 || p.Done != 100 || p.Failed != 0 {
@@ -49,7 +54,7 @@ func TestRounds(t *testing.T) {
 		r.holds(r.plan.Queue, moving)
 		r.kept(staying)
 
-		r.park(list...)
+		r.park(append(moving, staying...)...)
 		stop := r.back()
 		p, err = r.Redrive(t.Context(), Redrive{Rate: 150}, nil)
 		if err != nil || p.Total != 150 || p.Done != 150 {

@@ -26,9 +26,9 @@ func TestRequestBytes(t *testing.T) {
 		Headers: amqp.Table{"tenant": "acme", "n": int32(7), "x-death": []any{}},
 	}
 	r, _ := post(t, m, func(o *Options) { o.Token = func() string { return "s3cret" } })
-	want := strings.Join([]string{
+	wantRequest(t, r,
 		"POST / HTTP/1.1",
-		"Host: " + r.Header.Get("Host"),
+		"Host: "+r.Header.Get("Host"),
 		"User-Agent: amqp-sidecar/test",
 		"Authorization: Bearer s3cret",
 		"Content-Type: text/plain",
@@ -59,8 +59,12 @@ func TestRequestBytes(t *testing.T) {
 		"Amqp-Header-n: 7",
 		"Amqp-Header-tenant: acme",
 		"", "hello",
-	}, "\r\n")
-	if string(r.Raw) != want {
+	)
+}
+
+func wantRequest(t *testing.T, r *apptest.Request, lines ...string) {
+	t.Helper()
+	if want := strings.Join(lines, "\r\n"); string(r.Raw) != want {
 		t.Errorf("got\n%s\nwant\n%s", r.Raw, want)
 	}
 }
@@ -68,9 +72,9 @@ func TestRequestBytes(t *testing.T) {
 func TestRequestOfAMessageWithNothingSet(t *testing.T) {
 	t.Parallel()
 	r, _ := post(t, &message.Message{Queue: "q", MaxRetries: 10})
-	want := strings.Join([]string{
+	wantRequest(t, r,
 		"POST / HTTP/1.1",
-		"Host: " + r.Header.Get("Host"),
+		"Host: "+r.Header.Get("Host"),
 		"User-Agent: amqp-sidecar/test",
 		"Content-Type: application/octet-stream",
 		"Content-Length: 0",
@@ -82,10 +86,7 @@ func TestRequestOfAMessageWithNothingSet(t *testing.T) {
 		"Amqp-Max-Retries: 10",
 		"Amqp-Redelivered: false",
 		"", "",
-	}, "\r\n")
-	if string(r.Raw) != want {
-		t.Errorf("got\n%s\nwant\n%s", r.Raw, want)
-	}
+	)
 }
 
 func TestUnixSocket(t *testing.T) {

@@ -189,7 +189,8 @@ func TestLargeBatch(t *testing.T) {
 // The end of a batch in the middle is told, and what was read before it was published.
 func TestBatchCutShort(t *testing.T) {
 	t.Parallel()
-	r := start(t, "", func(o *Options) { o.Timeout = time.Second })
+	// It bounds the confirm of the first item as well, for which a busy broker may take a while.
+	r := start(t, "", func(o *Options) { o.Timeout = 4 * time.Second })
 	for name, c := range map[string]struct{ contentType, body string }{
 		"a line": {"application/jsonl", `{"routing_key":"k","body":"whole"}` + "\n" + `{"routing_key":"k","body":"half"}`},
 		"a part": {"multipart/mixed; boundary=b", "--b\r\nAmqp-Routing-Key: k\r\n\r\nwhole\r\n--b\r\nAmqp-Routing-Key: k\r\n\r\nhalf"},
@@ -383,5 +384,28 @@ func TestBatchOfFailures(t *testing.T) {
 	}
 	if of := r.metric("sidecar_publish_requests_total", "exchange", "direct", "result", "unroutable"); of != float64(n-n/3) {
 		t.Errorf("counted %v", of)
+	}
+}
+
+// deadlines are those of a connection.
+type deadlines struct {
+	http.ResponseWriter
+	read, write time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error  { d.read = t; return nil }
+func (d *deadlines) SetWriteDeadline(t time.Time) error { d.write = t; return nil }
+
+// TestBatchPatience: time is given to each item, and with it to the answer of the batch.
+func TestBatchPatience(t *testing.T) {
+	t.Parallel()
+	d, now := &deadlines{}, time.Now()
+	b := &batch{server: &Server{o: Options{Timeout: 8 * time.Second}}, rc: http.NewResponseController(d)}
+	for after, from := range map[time.Duration]time.Duration{0: 0, time.Second - 1: 0, time.Second: time.Second} {
+		b.patient = time.Time{}
+		b.patience(now)
+		if b.patience(now.Add(after)); d.read != now.Add(from+9*time.Second) || d.write != now.Add(from+17*time.Second+answerTimeout) {
+			t.Errorf("after %v: %v to read, %v to answer", after, d.read.Sub(now), d.write.Sub(now))
+		}
 	}
 }
