@@ -102,10 +102,6 @@ func (a *app) up()                  { a.Up() }
 func (a *app) serve(l net.Listener) { a.Serve(l) }
 func (a *app) down()                { a.Shut() }
 func (a *app) healthy(code int)     { a.Health(code) }
-func (a *app) dials() int           { return a.Accepted() }
-func (a *app) connections() int     { return a.Connections() }
-func (a *app) most() int            { return a.Peak() }
-func (a *app) different() int       { return a.Messages() }
 func (a *app) total() int           { return len(a.Requests()) }
 
 // on plays the answers to the receipts of one id in turn; the last one repeats.

@@ -16,7 +16,7 @@ func guarded(t *testing.T, limit int, pairs ...string) *scene {
 }
 
 // never is the gate of a handler that hangs until the test ends.
-func never(t *testing.T) answer {
+func never(t testing.TB) answer {
 	t.Helper()
 	gate := make(chan struct{})
 	t.Cleanup(func() { close(gate) })
@@ -158,20 +158,26 @@ func TestCrashesOfReplicasAddUp(t *testing.T) {
 	sc.settledAll(b, 0)
 }
 
+// thrice ends the sidecar three times while the app has a message, which it then takes.
+func (sc *scene) thrice(end func(*sidecar)) *sidecar {
+	hang := never(sc.t)
+	sc.app.on("m", hang, hang, hang, status(200))
+	s := sc.run()
+	sc.send("m")
+	for i := range 3 {
+		sc.app.await("m", i+1)
+		end(s)
+		s = sc.run()
+	}
+	s.awaitOutcome("m", "ack")
+	return s
+}
+
 // TestStopsAreNoCrashes, not even one whose grace is over while the app still has the message.
 func TestStopsAreNoCrashes(t *testing.T) {
 	t.Parallel()
 	sc := guarded(t, 1, "SHUTDOWN_GRACE", "100ms")
-	hang := never(t)
-	sc.app.on("slow", hang, hang, hang, status(200))
-	s := sc.run()
-	sc.send("slow")
-	for i := range 3 {
-		sc.app.await("slow", i+1)
-		s.stop()
-		s = sc.run()
-	}
-	s.awaitOutcome("slow", "ack")
+	s := sc.thrice((*sidecar).stop)
 	sc.settledAll(s, 0)
 }
 
@@ -179,16 +185,7 @@ func TestStopsAreNoCrashes(t *testing.T) {
 func TestNoCrashLimit(t *testing.T) {
 	t.Parallel()
 	sc := guarded(t, 0)
-	hang := never(t)
-	sc.app.on("m", hang, hang, hang, status(200))
-	s := sc.run()
-	sc.send("m")
-	for i := range 3 {
-		sc.app.await("m", i+1)
-		s.kill()
-		s = sc.run()
-	}
-	s.awaitOutcome("m", "ack")
+	s := sc.thrice((*sidecar).kill)
 	if got := len(s.log.find(func(e entry) bool { return e.is("crash") })); got != 0 {
 		t.Errorf("%d log lines about crashes", got)
 	}

@@ -52,7 +52,7 @@ func (st *storm) ids() []string {
 }
 
 // moved is how many messages have left the dead-letter queue at least.
-func (st *storm) moved() int { return st.app.different() + max(st.ready(st.queue()), 0) }
+func (st *storm) moved() int { return st.app.Messages() + max(st.ready(st.queue()), 0) }
 
 // going has the command run until it has exited with 0 once.
 func (st *storm) going() {

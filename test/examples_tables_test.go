@@ -1,193 +1,25 @@
 package test
 
+import "strings"
+
 // exampleTables are the objects of the systems that the files in examples/topologies describe, one line each. They are
 // written down here from those systems' own documents, not from what the sidecar prints. What the documents leave open, as
 // the retry queue of dead-letter and the arguments that keep dead letters in quorum queues, is as docs/topologies.md says.
 var exampleTables = map[string]string{
-	"topic-tiers/freeflow-user.env": `
-exchange freeflow.events topic
-exchange freeflow.events.retry direct
-exchange freeflow.events.dlx fanout
-queue freeflow.user x-dead-letter-exchange="freeflow.events.dlx"
-queue freeflow.events.dlq
-queue freeflow.user.retry.30s x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="user.retry" x-message-ttl=30000
-queue freeflow.user.retry.5m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="user.retry" x-message-ttl=300000
-queue freeflow.user.retry.30m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="user.retry" x-message-ttl=1800000
-binding freeflow.events user.* freeflow.user
-binding freeflow.events.dlx "" freeflow.events.dlq
-binding freeflow.events.retry user.30s freeflow.user.retry.30s
-binding freeflow.events.retry user.5m freeflow.user.retry.5m
-binding freeflow.events.retry user.30m freeflow.user.retry.30m
-`,
-	"topic-tiers/freeflow-auth.env": `
-exchange freeflow.events topic
-exchange freeflow.events.retry direct
-exchange freeflow.events.dlx fanout
-queue freeflow.auth x-dead-letter-exchange="freeflow.events.dlx"
-queue freeflow.events.dlq
-queue freeflow.auth.retry.30s x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="auth.retry" x-message-ttl=30000
-queue freeflow.auth.retry.5m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="auth.retry" x-message-ttl=300000
-queue freeflow.auth.retry.30m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="auth.retry" x-message-ttl=1800000
-binding freeflow.events auth.* freeflow.auth
-binding freeflow.events.dlx "" freeflow.events.dlq
-binding freeflow.events.retry auth.30s freeflow.auth.retry.30s
-binding freeflow.events.retry auth.5m freeflow.auth.retry.5m
-binding freeflow.events.retry auth.30m freeflow.auth.retry.30m
-`,
-	"topic-tiers/freeflow-alarm.env": `
-exchange freeflow.events topic
-exchange freeflow.events.retry direct
-exchange freeflow.events.dlx fanout
-queue freeflow.alarm x-dead-letter-exchange="freeflow.events.dlx"
-queue freeflow.events.dlq
-queue freeflow.alarm.retry.30s x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="alarm.retry" x-message-ttl=30000
-queue freeflow.alarm.retry.5m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="alarm.retry" x-message-ttl=300000
-queue freeflow.alarm.retry.30m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="alarm.retry" x-message-ttl=1800000
-binding freeflow.events alarm.* freeflow.alarm
-binding freeflow.events.dlx "" freeflow.events.dlq
-binding freeflow.events.retry alarm.30s freeflow.alarm.retry.30s
-binding freeflow.events.retry alarm.5m freeflow.alarm.retry.5m
-binding freeflow.events.retry alarm.30m freeflow.alarm.retry.30m
-`,
-	"topic-tiers/freeflow-document.env": `
-exchange freeflow.events topic
-exchange freeflow.events.retry direct
-exchange freeflow.events.dlx fanout
-queue freeflow.document x-dead-letter-exchange="freeflow.events.dlx"
-queue freeflow.events.dlq
-queue freeflow.document.retry.30s x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="document.retry" x-message-ttl=30000
-queue freeflow.document.retry.5m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="document.retry" x-message-ttl=300000
-queue freeflow.document.retry.30m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="document.retry" x-message-ttl=1800000
-binding freeflow.events document.* freeflow.document
-binding freeflow.events.dlx "" freeflow.events.dlq
-binding freeflow.events.retry document.30s freeflow.document.retry.30s
-binding freeflow.events.retry document.5m freeflow.document.retry.5m
-binding freeflow.events.retry document.30m freeflow.document.retry.30m
-`,
-	"topic-tiers/freeflow-workflow.env": `
-exchange freeflow.events topic
-exchange freeflow.events.retry direct
-exchange freeflow.events.dlx fanout
-queue freeflow.workflow x-dead-letter-exchange="freeflow.events.dlx"
-queue freeflow.events.dlq
-queue freeflow.workflow.retry.30s x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="workflow.retry" x-message-ttl=30000
-queue freeflow.workflow.retry.5m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="workflow.retry" x-message-ttl=300000
-queue freeflow.workflow.retry.30m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="workflow.retry" x-message-ttl=1800000
-binding freeflow.events workflow.* freeflow.workflow
-binding freeflow.events.dlx "" freeflow.events.dlq
-binding freeflow.events.retry workflow.30s freeflow.workflow.retry.30s
-binding freeflow.events.retry workflow.5m freeflow.workflow.retry.5m
-binding freeflow.events.retry workflow.30m freeflow.workflow.retry.30m
-`,
-	"topic-tiers/freeflow-notification.env": `
-exchange freeflow.events topic
-exchange freeflow.events.retry direct
-exchange freeflow.events.dlx fanout
-queue freeflow.notification x-dead-letter-exchange="freeflow.events.dlx"
-queue freeflow.events.dlq
-queue freeflow.notification.retry.30s x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="notification.retry" x-message-ttl=30000
-queue freeflow.notification.retry.5m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="notification.retry" x-message-ttl=300000
-queue freeflow.notification.retry.30m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="notification.retry" x-message-ttl=1800000
-binding freeflow.events notification.* freeflow.notification
-binding freeflow.events.dlx "" freeflow.events.dlq
-binding freeflow.events.retry notification.30s freeflow.notification.retry.30s
-binding freeflow.events.retry notification.5m freeflow.notification.retry.5m
-binding freeflow.events.retry notification.30m freeflow.notification.retry.30m
-`,
-	"topic-tiers/freeflow-audit.env": `
-exchange freeflow.events topic
-exchange freeflow.events.retry direct
-exchange freeflow.events.dlx fanout
-queue freeflow.audit x-dead-letter-exchange="freeflow.events.dlx"
-queue freeflow.events.dlq
-queue freeflow.audit.retry.30s x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="audit.retry" x-message-ttl=30000
-queue freeflow.audit.retry.5m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="audit.retry" x-message-ttl=300000
-queue freeflow.audit.retry.30m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="audit.retry" x-message-ttl=1800000
-binding freeflow.events audit.* freeflow.audit
-binding freeflow.events.dlx "" freeflow.events.dlq
-binding freeflow.events.retry audit.30s freeflow.audit.retry.30s
-binding freeflow.events.retry audit.5m freeflow.audit.retry.5m
-binding freeflow.events.retry audit.30m freeflow.audit.retry.30m
-`,
-	"per-queue/upload.commands.env": `
-exchange domain.commands topic
-exchange retry.q.upload.commands direct
-exchange dlq.q.upload.commands direct
-queue q.upload.commands x-dead-letter-exchange="retry.q.upload.commands" x-dead-letter-routing-key="retry"
-queue q.upload.commands.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.upload.commands" x-message-ttl=15000
-queue q.upload.commands.dlq
-binding domain.commands commands.upload.# q.upload.commands
-binding domain.commands commands.file.reprocess.* q.upload.commands
-binding retry.q.upload.commands retry q.upload.commands.retry
-binding dlq.q.upload.commands parking q.upload.commands.dlq
-`,
-	"per-queue/validator.env": `
-exchange domain.events topic
-exchange retry.q.validator direct
-exchange dlq.q.validator direct
-queue q.validator x-dead-letter-exchange="retry.q.validator" x-dead-letter-routing-key="retry"
-queue q.validator.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.validator" x-message-ttl=15000
-queue q.validator.dlq
-binding domain.events files.uploaded.* q.validator
-binding retry.q.validator retry q.validator.retry
-binding dlq.q.validator parking q.validator.dlq
-`,
-	"per-queue/thumbnail.env": `
-exchange domain.events topic
-exchange retry.q.thumbnail direct
-exchange dlq.q.thumbnail direct
-queue q.thumbnail x-dead-letter-exchange="retry.q.thumbnail" x-dead-letter-routing-key="retry"
-queue q.thumbnail.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.thumbnail" x-message-ttl=15000
-queue q.thumbnail.dlq
-binding domain.events files.validated.* q.thumbnail
-binding retry.q.thumbnail retry q.thumbnail.retry
-binding dlq.q.thumbnail parking q.thumbnail.dlq
-`,
-	"per-queue/extractor.env": `
-exchange domain.events topic
-exchange retry.q.extractor direct
-exchange dlq.q.extractor direct
-queue q.extractor x-dead-letter-exchange="retry.q.extractor" x-dead-letter-routing-key="retry"
-queue q.extractor.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.extractor" x-message-ttl=15000
-queue q.extractor.dlq
-binding domain.events files.validated.* q.extractor
-binding retry.q.extractor retry q.extractor.retry
-binding dlq.q.extractor parking q.extractor.dlq
-`,
-	"per-queue/projection.env": `
-exchange domain.events topic
-exchange retry.q.projection direct
-exchange dlq.q.projection direct
-queue q.projection x-dead-letter-exchange="retry.q.projection" x-dead-letter-routing-key="retry"
-queue q.projection.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.projection" x-message-ttl=15000
-queue q.projection.dlq
-binding domain.events # q.projection
-binding retry.q.projection retry q.projection.retry
-binding dlq.q.projection parking q.projection.dlq
-`,
-	"per-queue/notification.env": `
-exchange domain.events topic
-exchange retry.q.notification direct
-exchange dlq.q.notification direct
-queue q.notification x-dead-letter-exchange="retry.q.notification" x-dead-letter-routing-key="retry"
-queue q.notification.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.notification" x-message-ttl=15000
-queue q.notification.dlq
-binding domain.events processing.# q.notification
-binding domain.events files.rejected.* q.notification
-binding retry.q.notification retry q.notification.retry
-binding dlq.q.notification parking q.notification.dlq
-`,
-	"per-queue/audit.env": `
-exchange domain.events topic
-exchange retry.q.audit direct
-exchange dlq.q.audit direct
-queue q.audit x-dead-letter-exchange="retry.q.audit" x-dead-letter-routing-key="retry"
-queue q.audit.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.audit" x-message-ttl=15000
-queue q.audit.dlq
-binding domain.events # q.audit
-binding retry.q.audit retry q.audit.retry
-binding dlq.q.audit parking q.audit.dlq
-`,
+	"topic-tiers/freeflow-user.env":         topicTiers("user"),
+	"topic-tiers/freeflow-auth.env":         topicTiers("auth"),
+	"topic-tiers/freeflow-alarm.env":        topicTiers("alarm"),
+	"topic-tiers/freeflow-document.env":     topicTiers("document"),
+	"topic-tiers/freeflow-workflow.env":     topicTiers("workflow"),
+	"topic-tiers/freeflow-notification.env": topicTiers("notification"),
+	"topic-tiers/freeflow-audit.env":        topicTiers("audit"),
+	"per-queue/upload.commands.env":         perQueue("domain.commands", "upload.commands", "commands.upload.#", "commands.file.reprocess.*"),
+	"per-queue/validator.env":               perQueue("domain.events", "validator", "files.uploaded.*"),
+	"per-queue/thumbnail.env":               perQueue("domain.events", "thumbnail", "files.validated.*"),
+	"per-queue/extractor.env":               perQueue("domain.events", "extractor", "files.validated.*"),
+	"per-queue/projection.env":              perQueue("domain.events", "projection", "#"),
+	"per-queue/notification.env":            perQueue("domain.events", "notification", "processing.#", "files.rejected.*"),
+	"per-queue/audit.env":                   perQueue("domain.events", "audit", "#"),
 	"delay-ladder/demo.order_processor.env": `
 exchange demo.events topic
 queue demo.order_processor x-dead-letter-exchange="" x-dead-letter-routing-key="demo.order_processor.dlq" x-dead-letter-strategy="at-least-once" x-delivery-limit=2147483647 x-overflow="reject-publish" x-queue-type="quorum"
@@ -254,4 +86,41 @@ binding wms.retry-exchange.wms-cincout 5s wms.retry-queue.wms-cincout.5s
 binding wms.retry-exchange.wms-cincout 1m wms.retry-queue.wms-cincout.1m
 binding wms.retry-exchange.wms-cincout 10m wms.retry-queue.wms-cincout.10m
 `,
+}
+
+// topicTiers are the objects of one of the services of freeflow, which differ in nothing but the name.
+func topicTiers(name string) string {
+	return strings.ReplaceAll(`
+exchange freeflow.events topic
+exchange freeflow.events.retry direct
+exchange freeflow.events.dlx fanout
+queue freeflow.NAME x-dead-letter-exchange="freeflow.events.dlx"
+queue freeflow.events.dlq
+queue freeflow.NAME.retry.30s x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="NAME.retry" x-message-ttl=30000
+queue freeflow.NAME.retry.5m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="NAME.retry" x-message-ttl=300000
+queue freeflow.NAME.retry.30m x-dead-letter-exchange="freeflow.events" x-dead-letter-routing-key="NAME.retry" x-message-ttl=1800000
+binding freeflow.events NAME.* freeflow.NAME
+binding freeflow.events.dlx "" freeflow.events.dlq
+binding freeflow.events.retry NAME.30s freeflow.NAME.retry.30s
+binding freeflow.events.retry NAME.5m freeflow.NAME.retry.5m
+binding freeflow.events.retry NAME.30m freeflow.NAME.retry.30m
+`, "NAME", name)
+}
+
+// perQueue are the objects of a queue with exchanges of its own, and the keys by which it is bound.
+func perQueue(exchange, name string, keys ...string) string {
+	var bindings strings.Builder
+	for _, key := range keys {
+		bindings.WriteString("binding " + exchange + " " + key + " q.NAME\n")
+	}
+	return strings.ReplaceAll(`
+exchange `+exchange+` topic
+exchange retry.q.NAME direct
+exchange dlq.q.NAME direct
+queue q.NAME x-dead-letter-exchange="retry.q.NAME" x-dead-letter-routing-key="retry"
+queue q.NAME.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.NAME" x-message-ttl=15000
+queue q.NAME.dlq
+`+bindings.String()+`binding retry.q.NAME retry q.NAME.retry
+binding dlq.q.NAME parking q.NAME.dlq
+`, "NAME", name)
 }

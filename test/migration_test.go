@@ -240,15 +240,9 @@ func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
 	s := m.scene.run()
 	m.wantBilled(1, m.order("first", 1, 1)...)
 	s.post(s.control, "/pause")
-	eventually(t, "the end of the queue", func() bool { return !slices.Contains(queueNames(t), m.queue) })
-}
-
-func queueNames(t *testing.T) (names []string) {
-	t.Helper()
-	for _, row := range brokertest.Rows(t, "queues", "name") {
-		names = append(names, fmt.Sprint(row["name"]))
-	}
-	return names
+	eventually(t, "the end of the queue", func() bool {
+		return !slices.ContainsFunc(brokertest.Rows(t, "queues", "name"), func(row map[string]any) bool { return row["name"] == m.queue })
+	})
 }
 
 // TestMigrationDoc: docs/migration.md shows the examples as they are, and its environments are taken.

@@ -37,7 +37,7 @@ func TestNeverMoreAtOnceThanConcurrency(t *testing.T) {
 	for _, id := range ids {
 		s.awaitOutcome(id, "ack")
 	}
-	if n := sc.app.most(); n > 3 || n < 2 {
+	if n := sc.app.Peak(); n > 3 || n < 2 {
 		t.Errorf("%d requests at once with SIDECAR_CONCURRENCY=3", n)
 	}
 	sc.settledAll(s, 0)

@@ -81,7 +81,7 @@ func TestOutboxSurvivesRestarts(t *testing.T) {
 	node.Start()
 	insert()
 	eventually(t, "all rows are marked", func() bool { return db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL`) == "0" })
-	eventually(t, "all messages have arrived", func() bool { return sc.app.different() >= len(ids) })
+	eventually(t, "all messages have arrived", func() bool { return sc.app.Messages() >= len(ids) })
 	for id := range ids {
 		if len(sc.app.seen(id)) == 0 {
 			t.Errorf("%s never arrived", id)

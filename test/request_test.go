@@ -20,6 +20,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/testkit/must"
 )
 
 func gzipped(t testing.TB, b []byte) []byte {
@@ -27,9 +28,7 @@ func gzipped(t testing.TB, b []byte) []byte {
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
 	_, _ = w.Write(b)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -186,11 +185,7 @@ func TestNoProxyFromTheEnvironment(t *testing.T) {
 
 func ownAddress(t testing.TB) string {
 	t.Helper()
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addrs {
+	for _, a := range must.Get(net.InterfaceAddrs())(t) {
 		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
 			return n.IP.String()
 		}

@@ -26,7 +26,7 @@ func (sc *scene) usage(s *sidecar) usage {
 	if err != nil {
 		sc.t.Fatal(err)
 	}
-	u.files, u.connections, u.rss = len(files), sc.app.connections(), s.rss()
+	u.files, u.connections, u.rss = len(files), sc.app.Connections(), s.rss()
 	return u
 }
 

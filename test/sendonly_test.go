@@ -41,7 +41,7 @@ func TestSendOnly(t *testing.T) {
 		!strings.Contains(text, "sidecar_amqp_connected 1") {
 		t.Errorf("metrics:\n%s", text)
 	}
-	if n := sc.app.dials(); n != 0 {
+	if n := sc.app.Accepted(); n != 0 {
 		t.Errorf("%d connections to the app", n)
 	}
 	for _, queue := range []string{sc.queue(), sc.retryQueue(), sc.dlq()} {

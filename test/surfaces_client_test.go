@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,7 +61,7 @@ func (s *sidecar) metric(name string, labels ...string) float64 {
 	for line := range strings.Lines(text) {
 		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		metric, rest, _ := strings.Cut(series, "{")
-		if !ok || metric != name || !containsAll(rest, labels) {
+		if !ok || metric != name || slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(rest, l) }) {
 			continue
 		}
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
@@ -68,15 +69,6 @@ func (s *sidecar) metric(name string, labels ...string) float64 {
 		}
 	}
 	return sum
-}
-
-func containsAll(s string, parts []string) bool {
-	for _, p := range parts {
-		if !strings.Contains(s, p) {
-			return false
-		}
-	}
-	return true
 }
 
 // result is what a subcommand that ends left behind.

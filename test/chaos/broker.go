@@ -88,14 +88,17 @@ func (n *node) kill() error { return n.sh("kill") }
 // start boots it again, on the same port with the same data.
 func (n *node) start() error { return n.sh("start") }
 
-func (n *node) sh(command string) error {
-	args := []string{command, n.Dir}
+func (n *node) sh(command string) error { return script(n.script, command, n.Dir) }
+
+// script runs broker.sh or postgres.sh for a directory.
+func script(path, command, dir string) error {
+	args := []string{command, dir}
 	if command == "start" {
 		args = append(args, "0")
 	}
-	out, err := exec.Command(n.script, args...).CombinedOutput()
+	out, err := exec.Command(path, args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("broker.sh %s: %w: %s", command, err, out)
+		return fmt.Errorf("%s %s: %w: %s", filepath.Base(path), command, err, out)
 	}
 	return nil
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -64,17 +62,7 @@ func (d *database) behind(addr, password string) string {
 	return u.String()
 }
 
-func (d *database) sh(command string) error {
-	args := []string{command, d.dir}
-	if command == "start" {
-		args = append(args, "0")
-	}
-	out, err := exec.Command(d.script, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("postgres.sh %s: %w: %s", command, err, out)
-	}
-	return nil
-}
+func (d *database) sh(command string) error { return script(d.script, command, d.dir) }
 
 // query runs one statement on a session of its own.
 func (d *database) query(ctx context.Context, sql string, each func(row [][]byte) error) error {
