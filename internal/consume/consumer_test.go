@@ -290,8 +290,7 @@ func TestAppThatIsAwayCostsNothing(t *testing.T) {
 	r.holds(r.dlq(), 0)
 }
 
-// TestAppThatIsBackBeforeThePause: no cancel comes, with which what found nobody listening could go back. With one worker nothing
-// else moves the gate either.
+// TestAppThatIsBackBeforeThePause: no cancel comes with which it could go back. With one worker nothing else moves the gate.
 func TestAppThatIsBackBeforeThePause(t *testing.T) {
 	t.Parallel()
 	var s seen

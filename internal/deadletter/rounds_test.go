@@ -83,9 +83,11 @@ func TestNothingIsHeldBetween(t *testing.T) {
 	defer r.settling(func(int, *amqp.Delivery) *Verdict { return &Verdict{Outcome: "ack"} })()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	begun, begin := context.WithCancel(ctx)
 	var looks sync.WaitGroup
 	looks.Go(func() {
 		q := r.another()
+		<-begun.Done() // an operation is refused while somebody looks
 		brokertest.Eventually(t, 30*time.Second, "a look in between", func() bool {
 			sum, err := q.Browse(ctx, Filter{}, Scan{}, func(*Message) error { return nil })
 			if err == nil {
@@ -94,7 +96,8 @@ func TestNothingIsHeldBetween(t *testing.T) {
 			return err == nil && sum.Total > 0 && sum.Total < 4
 		})
 	})
-	p, err := r.Redrive(t.Context(), Redrive{Rate: 1, Canary: 3}, nil)
+	p, err := r.Redrive(t.Context(), Redrive{Rate: 1, Canary: 3}, func(Progress) { begin() })
+	begin()
 	looks.Wait()
 	if err != nil || p.Done != 4 || p.Scanned != 4 || p.Canary.Good != 3 || !p.Canary.Done {
 		t.Errorf("%+v, %v", p, err)
