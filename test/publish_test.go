@@ -305,6 +305,7 @@ func TestPublishLeastPrivilege(t *testing.T) {
 	s.published("/publish/default/k", "x", nil)
 	s.published("/publish/events/k", "x", nil)
 	s.published("/publish/queues/"+sc.queue(), "x", nil)
+	eventually(t, "the app has them all", func() bool { return sc.app.total() == 3 })
 	sc.settledAll(s, 0)
 }
 

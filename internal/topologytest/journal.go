@@ -16,9 +16,6 @@ type settled struct {
 	Retries int    `json:"retry_count"`
 }
 
-// keptLines is how much of the log is shown when a test fails.
-const keptLines = 200
-
 // journal is the log, which tells what became of each message. It is read while it is written: tests ask it all the time.
 type journal struct {
 	log  apptest.Log
@@ -40,9 +37,9 @@ func (j *journal) Write(line []byte) (int, error) {
 	return j.log.Write(line)
 }
 
-func (j *journal) String() string {
+func (j *journal) String() string { // the end of it
 	lines := j.log.Lines()
-	return strings.Join(lines[max(0, len(lines)-keptLines):], "")
+	return strings.Join(lines[max(0, len(lines)-200):], "")
 }
 
 // finals lists how the message ended: once, unless it was moved back.

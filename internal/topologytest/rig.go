@@ -135,7 +135,7 @@ func (r *rig) run(consuming *broker.Dialer, publisher *broker.Publisher, target 
 	r.t.Cleanup(func() {
 		r.stop()
 		if r.t.Failed() {
-			r.t.Logf("the last lines of the log:\n%s", r.log)
+			r.t.Logf("queues: %v\nthe last lines of the log:\n%s", brokertest.Rows(r.t, "queues", "name", "messages_ready", "messages_unacknowledged", "messages"), r.log)
 		}
 	})
 }
