@@ -89,10 +89,7 @@ func TestSessionEndsWhenNobodyLooks(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- a.serve(t.Context(), s) }()
 	brokertest.Eventually(t, 20*time.Second, "the session is served", a.connected.Load)
-	for {
-		if _, err := s.Channel(t.Context()); err != nil {
-			break
-		}
+	for err := error(nil); err == nil; _, err = s.Channel(t.Context()) {
 	}
 	must.Do(t, s.Err())
 	a.askForLook()
