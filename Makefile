@@ -112,7 +112,7 @@ chaos: build ## each kind of fault twice while messages of three sources are und
 	@scripts/chaos.sh run $(CHAOS) $(ARGS)
 
 .PHONY: chaos-selftest
-chaos-selftest: build ## shows that the judge finds each of 18 deliberate bugs; 20 minutes
+chaos-selftest: build ## shows that the judge finds each of 18 deliberate bugs; 30 minutes
 	@scripts/chaos.sh selftest $(ARGS)
 
 .PHONY: soak
