@@ -44,9 +44,10 @@ type rig struct {
 	watcher  *topology.Watcher
 	look     chan struct{}
 
-	repairing  sync.Mutex   // who holds it keeps the sidecar from declaring again
-	missing    atomic.Int64 // looks that found something missing
-	unroutable atomic.Int64 // publications that found no queue
+	publishing *brokertest.Proxy // before the broker, for what the sidecar publishes
+	repairing  sync.Mutex        // who holds it keeps the sidecar from declaring again
+	missing    atomic.Int64      // looks that found something missing
+	unroutable atomic.Int64      // publications that found no queue
 
 	stopOnce sync.Once
 	stop     func()
@@ -87,10 +88,8 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 		look: make(chan struct{}, 1),
 	}
 	log := telemetry.NewLogger(r.log, "debug", "json")
-	dialer := func(name string) *broker.Dialer {
-		return broker.NewDialer(broker.Options{
-			URLs: urls(r.url), Name: "sidecar " + plan.Service + " " + name, Logger: log, Registerer: r.registry,
-		})
+	dialer := func(name, url string) *broker.Dialer {
+		return broker.NewDialer(broker.Options{URLs: urls(url), Name: "sidecar " + plan.Service + " " + name, Logger: log, Registerer: r.registry})
 	}
 	target, err := dispatch.New(dispatch.Options{
 		URL: r.app.URL, MaxIdle: concurrency, Queue: plan.Queue, Logger: log, Registerer: r.registry,
@@ -105,13 +104,14 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 	r.watcher = topology.NewWatcher(topology.WatchOptions{
 		Plan: plan, Every: watchEvery, Logger: log, Registerer: r.registry, Report: r.report,
 	})
-	publisher := broker.NewPublisher(dialer("publish"))
+	r.publishing = brokertest.NewProxy(t, r.url)
+	publisher := broker.NewPublisher(dialer("publish", r.publishing.URL(t, r.url)))
 	r.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: retry.Policy{RequeueMin: requeueMin, RequeueMax: requeueMax}, Concurrency: concurrency,
 		Prefetch: prefetch, Dispatcher: target, Publisher: publisher, Flow: r.flow, Logger: log, Registerer: r.registry,
 		Unroutable: func(_, _ string) { r.unroutable.Add(1); r.askForLook() },
 	})
-	r.run(dialer("consume"), publisher, target)
+	r.run(dialer("consume", r.url), publisher, target)
 	return r
 }
 
