@@ -26,9 +26,7 @@ func TestMemoryAlarm(t *testing.T) {
 
 	calm := node.Alarm()
 	close(gate)
-	for _, id := range good {
-		s.awaitOutcome(id, "ack")
-	}
+	s.awaitAcked(good...)
 	eventually(t, "the blocked publisher or the failed park in the metrics", func() bool {
 		return s.metric("sidecar_amqp_blocked") == 1 || s.metric("sidecar_park_failures_total") > 0
 	})

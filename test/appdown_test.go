@@ -41,9 +41,7 @@ func TestAppDownForAWhile(t *testing.T) {
 			time.Sleep(5 * time.Second) // the fault itself: the app is away
 			sc.app.up()
 			sc.app.awaitAll(ids...)
-			for _, id := range ids {
-				s.awaitOutcome(id, "ack")
-			}
+			s.awaitAcked(ids...)
 			sc.settledAll(s, 0)
 			for _, id := range ids[50:] {
 				if n := sc.app.seen(id)[0].number("Amqp-Retry-Count"); n != 0 {
@@ -99,9 +97,7 @@ func TestBreaker(t *testing.T) {
 	s := sc.run()
 	time.Sleep(6 * time.Second) // longer than eleven attempts at 300 ms take
 	close(sick)
-	for _, id := range ids {
-		s.awaitOutcome(id, "ack")
-	}
+	s.awaitAcked(ids...)
 	sc.settledAll(s, 0)
 }
 

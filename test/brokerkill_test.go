@@ -39,7 +39,7 @@ func TestBrokerKilledWhileMessagesWaitForTheirRetry(t *testing.T) {
 	eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
 	node.Start()
 	s.awaitReady()
-	within(t, 2*patience, "everything acked", func() bool {
+	brokertest.Eventually(t, 2*patience, "everything acked", func() bool {
 		return !slices.ContainsFunc(ids, func(id string) bool { return len(sc.app.seen(id)) < 3 })
 	})
 	for _, id := range ids {

@@ -264,6 +264,6 @@ func TestDrift(t *testing.T) {
 		t.Errorf("the sidecar changed the foreign queue: %v", err)
 	}
 	sc.deleteQueue(sc.retryQueue())
-	within(t, 90*time.Second, "the message, once the queue is gone and may be declared right", func() bool { return len(sc.app.seen("m")) == 1 })
+	brokertest.Eventually(t, 90*time.Second, "the message, once the queue is gone and may be declared right", func() bool { return len(sc.app.seen("m")) == 1 })
 	sc.settledAll(s.awaitReady(), 0)
 }

@@ -241,9 +241,7 @@ func TestMessageThatKillsTheApp(t *testing.T) {
 				!strings.HasPrefix(fmt.Sprint(h["x-final-error"]), "reset") || asInt(h["x-final-retry-count"]) != asInt(h["x-retry-crashes"])-1 {
 				t.Errorf("parked %s: %v", d.MessageId, h)
 			}
-			for _, id := range append(first, second...) {
-				s.awaitOutcome(id, "ack")
-			}
+			s.awaitAcked(append(first, second...)...)
 			sc.settledAll(s, 0)
 			if n := int(deaths.Load()); n != app.got.Of("bad") || n != asInt(h["x-retry-crashes"]) {
 				t.Errorf("%d deaths, %d receipts of the message, %v counted", n, app.got.Of("bad"), h["x-retry-crashes"])

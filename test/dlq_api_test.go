@@ -241,9 +241,7 @@ func TestDeadLetterAPI(t *testing.T) {
 	if op.State != "succeeded" || op.Progress.Done != 6 || !op.Progress.Canary.Done {
 		t.Errorf("%+v", op)
 	}
-	for _, id := range numbered("late", 6) {
-		s.awaitOutcome(id, "ack")
-	}
+	s.awaitAcked(numbered("late", 6)...)
 	c.want(400, "POST", "/dlq/purge", `{"confirm":"all of it"}`, nil)
 	op = c.over(c.begin("/dlq/purge", fmt.Sprintf(`{"confirm":%q}`, sc.dlq())).ID)
 	if op.Kind != "purge" || op.Progress.Done != 3 {

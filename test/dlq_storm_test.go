@@ -75,7 +75,7 @@ func (st *storm) going() {
 // reach waits until so many messages have been moved.
 func (st *storm) reach(moved int) {
 	st.t.Helper()
-	within(st.t, 2*patience, strconv.Itoa(moved)+" messages on their way", func() bool {
+	brokertest.Eventually(st.t, 2*patience, strconv.Itoa(moved)+" messages on their way", func() bool {
 		st.going()
 		return st.done || st.moved() >= moved
 	})
@@ -125,7 +125,7 @@ func (st *storm) meanwhile(start func()) {
 func (st *storm) judge() {
 	t := st.t
 	t.Helper()
-	within(t, 2*patience, "the command exits with 0", func() bool { st.going(); return st.done })
+	brokertest.Eventually(t, 2*patience, "the command exits with 0", func() bool { st.going(); return st.done })
 	// Queues whose leaders are not back say that they hold nothing.
 	for end := time.Now().Add(2 * patience); time.Now().Before(end) && (st.ready(st.queue()) != 0 || st.ready(st.retryQueue()) != 0 ||
 		st.ready(st.dlq()) < st.n/10 || st.app.Messages() < st.n); time.Sleep(50 * time.Millisecond) {

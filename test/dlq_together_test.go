@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sidecar/internal/brokertest"
 )
 
 // refused reports whether a command found the queue in use, and says so.
@@ -108,11 +110,11 @@ func TestDLQRedriveOfMessagesThatFail(t *testing.T) {
 			s := sc.run()
 			ids := numbered("m", 200)
 			sc.send(ids...)
-			within(t, 2*patience, "all parked", func() bool { return sc.ready(sc.dlq()) == len(ids) })
+			brokertest.Eventually(t, 2*patience, "all parked", func() bool { return sc.ready(sc.dlq()) == len(ids) })
 			if d := sc.acted("redrive"); d.Done != len(ids) || d.Total != len(ids) || d.Failed != 0 {
 				t.Errorf("%+v", d)
 			}
-			within(t, 2*patience, "all tried and parked again", func() bool {
+			brokertest.Eventually(t, 2*patience, "all tried and parked again", func() bool {
 				return sc.app.total() >= 3*len(ids) && sc.ready(sc.dlq()) == len(ids)
 			})
 			sc.settledAll(s, len(ids))

@@ -3,6 +3,8 @@ package test
 import (
 	"testing"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
 // patience is how long a test waits for something that must happen. It bounds a failing run and is no claim about
@@ -12,16 +14,7 @@ const patience = 45 * time.Second
 // eventually waits until cond holds and fails the test when it does not within patience.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	within(t, patience, what, cond)
-}
-
-func within(t testing.TB, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v for: %s", limit, what)
-		}
-	}
+	brokertest.Eventually(t, patience, what, cond)
 }
 
 // stays watches for a while that cond goes on holding: for things that must not happen.

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
 // withAppProcess replaces the scene's app by one in a process of its own.
@@ -24,9 +26,7 @@ func TestAppSuspended(t *testing.T) {
 	s := sc.run()
 	warm := numbered("warm", 40)
 	sc.send(warm...)
-	for _, id := range warm {
-		s.awaitOutcome(id, "ack")
-	}
+	s.awaitAcked(warm...)
 	app.signal(syscall.SIGSTOP)
 	t.Cleanup(func() { _ = app.cmd.Process.Signal(syscall.SIGCONT) })
 	ids := numbered("m", 60)
@@ -37,7 +37,7 @@ func TestAppSuspended(t *testing.T) {
 	// Longer than four attempts and their delays take: whoever went on would park now.
 	stays(t, 5*time.Second, "up, and nothing parked", func() bool { return !s.ended() && sc.ready(sc.dlq()) == 0 })
 	app.signal(syscall.SIGCONT)
-	within(t, 90*time.Second, "everything acked", func() bool {
+	brokertest.Eventually(t, 90*time.Second, "everything acked", func() bool {
 		return !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(s.log.outcomes(id), "ack") })
 	})
 	sc.settledAll(s, 0)
@@ -61,7 +61,7 @@ func TestAppKilledInTheHandler(t *testing.T) {
 		sc.send(waiting...)
 		eventually(t, "the app found down", func() bool { return s.metric("sidecar_app_up") == 0 })
 		app.start()
-		eventually(t, "settlement of the killed attempt", func() bool { return slices.Contains(s.log.outcomes(hanging), "ack") })
+		eventually(t, "both attempts told", func() bool { return slices.Contains(s.log.outcomes(hanging), "ack") && app.got.Of(hanging) >= 2 })
 		if list := s.log.outcomes(hanging); !slices.Equal(list, []string{"retry", "ack"}) || app.got.Of(hanging) != 2 {
 			t.Errorf("round %d: %s settled as %v after %d receipts", round, hanging, list, app.got.Of(hanging))
 		}

@@ -149,9 +149,7 @@ func TestTablesTheClientLibraryRefuses(t *testing.T) {
 			good := numbered("good", 10)
 			sc.send(good...)
 			sc.app.awaitAll(good...)
-			for _, id := range good {
-				s.awaitOutcome(id, "ack")
-			}
+			s.awaitAcked(good...)
 			eventually(t, "the odd message parked", func() bool { return sc.ready(sc.dlq()) == 1 })
 			s.stop()
 			if n := sc.ready(sc.queue()); n != 0 {

@@ -132,9 +132,7 @@ func TestPrefetchedMessagesOfADeadSession(t *testing.T) {
 	p.cut()
 	eventually(t, "a new session", func() bool { return s.metric("sidecar_amqp_reconnects_total") > 0 && sc.consumers(sc.queue()) == 1 })
 	close(gate)
-	for _, id := range ids {
-		s.awaitOutcome(id, "ack")
-	}
+	s.awaitAcked(ids...)
 	sc.settledAll(s, 0)
 	if n := sc.app.total() - before; n > 52 {
 		t.Errorf("%d receipts of 50 messages; only the two in flight may come twice", n)
@@ -180,7 +178,7 @@ func TestRetryQueueGoneBeforeAReconnect(t *testing.T) {
 				stays(t, time.Second, "nothing is consumed", func() bool { return sc.app.total() == 0 && !s.ready() })
 				sc.seed()
 			}
-			within(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
+			brokertest.Eventually(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
 			sc.settledAll(s, 0)
 		})
 	}
@@ -203,7 +201,7 @@ func TestRetryQueueGoneAtRunTime(t *testing.T) {
 				gone = sc.retryExchange()
 				sc.deleteExchange(gone)
 			}
-			within(t, 90*time.Second, "repaired, or not ready and saying why", func() bool {
+			brokertest.Eventually(t, 90*time.Second, "repaired, or not ready and saying why", func() bool {
 				return s.log.mentions(gone) && (s.log.mentions("topology fits") || !s.ready())
 			})
 			sc.send("m")
@@ -211,7 +209,7 @@ func TestRetryQueueGoneAtRunTime(t *testing.T) {
 				stays(t, time.Second, "nothing is taken", func() bool { return sc.app.total() == 0 })
 				sc.seed()
 			}
-			within(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
+			brokertest.Eventually(t, 90*time.Second, "both attempts", func() bool { return len(sc.app.seen("m")) == 2 })
 			sc.settledAll(s, 0)
 		})
 	}
@@ -238,7 +236,7 @@ func TestUnboundRetryQueueLosesNothing(t *testing.T) {
 				eventually(t, "a log line about the way that is not there", func() bool { return s.log.mentions(sc.retryExchange()) })
 				sc.bind(sc.retryQueue(), "retry", sc.retryExchange())
 			}
-			within(t, 90*time.Second, "the second attempt", func() bool { return slices.Contains(s.log.outcomes("m"), "ack") })
+			brokertest.Eventually(t, 90*time.Second, "the second attempt", func() bool { return slices.Contains(s.log.outcomes("m"), "ack") })
 			list := sc.app.seen("m")
 			if last := list[len(list)-1]; last.number("Amqp-Retry-Count") != len(list)-1 && mode == "declare" {
 				t.Errorf("%d receipts, the last with Amqp-Retry-Count %s", len(list), last.header.Get("Amqp-Retry-Count"))
@@ -260,7 +258,7 @@ func TestUnboundAtRunTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	returned := ch.NotifyReturn(make(chan amqp.Return, 1))
-	within(t, 90*time.Second, "a way to the retry queue, and through it", func() bool {
+	brokertest.Eventually(t, 90*time.Second, "a way to the retry queue, and through it", func() bool {
 		confirm, err := ch.PublishWithDeferredConfirm(sc.retryExchange(), "retry", true, false, message("m"))
 		if err != nil {
 			t.Fatal(err)

@@ -34,9 +34,7 @@ func TestNeverMoreAtOnceThanConcurrency(t *testing.T) {
 	ids := numbered("m", 60)
 	sc.send(ids...)
 	s := sc.run()
-	for _, id := range ids {
-		s.awaitOutcome(id, "ack")
-	}
+	s.awaitAcked(ids...)
 	if n := sc.app.Peak(); n > 3 || n < 2 {
 		t.Errorf("%d requests at once with SIDECAR_CONCURRENCY=3", n)
 	}
@@ -103,9 +101,7 @@ func TestStuckHead(t *testing.T) {
 			sc.app.await("stuck", 1)
 			ids := numbered("m", 200)
 			sc.send(ids...)
-			for _, id := range ids {
-				s.awaitOutcome(id, "ack")
-			}
+			s.awaitAcked(ids...)
 			// A settlement is logged before its frame is on the wire; the metric counts what was really acked.
 			eventually(t, "all acks sent", func() bool { return s.metric("sidecar_messages_settled_total", `outcome="ack"`) == 216 })
 			s.kill()

@@ -222,3 +222,10 @@ func (s *sidecar) awaitOutcome(id, outcome string) {
 	s.t.Helper()
 	eventually(s.t, "log line: "+id+" settled as "+outcome, func() bool { return slices.Contains(s.log.outcomes(id), outcome) })
 }
+
+func (s *sidecar) awaitAcked(ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.awaitOutcome(id, "ack")
+	}
+}

@@ -140,9 +140,7 @@ func (sc *scene) warm(s *sidecar, n int) {
 		sc.app.on(id, status(200))
 	}
 	sc.send(ids...)
-	for _, id := range ids {
-		s.awaitOutcome(id, "ack")
-	}
+	s.awaitAcked(ids...)
 	eventually(sc.t, "full concurrency", func() bool { return s.metric("sidecar_concurrency_limit") >= float64(n) })
 }
 

@@ -79,9 +79,7 @@ func TestStopWithABacklog(t *testing.T) {
 			eventually(t, "what was not sent is back", func() bool { return sc.ready(sc.queue()) == 120-sent })
 			s = sc.run()
 			sc.app.awaitAll(ids...)
-			for _, id := range ids[sent:] {
-				s.awaitOutcome(id, "ack")
-			}
+			s.awaitAcked(ids[sent:]...)
 			sc.settledAll(s, 0)
 			checkUncounted(t, sc, ids)
 		})
@@ -276,7 +274,7 @@ func TestKillLosesNothing(t *testing.T) {
 	for range kills {
 		s := launchBinary(t, binary, sc.env).listening().awaitReady()
 		before := sc.app.total()
-		within(t, patience, "some progress", func() bool { return sc.app.total() > before+10 || sc.ready(sc.queue()) == 0 })
+		eventually(t, "some progress", func() bool { return sc.app.total() > before+10 || sc.ready(sc.queue()) == 0 })
 		s.kill()
 	}
 	s := sc.run()

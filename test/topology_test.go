@@ -161,7 +161,7 @@ func TestVerifyMode(t *testing.T) {
 		t.Error("verify mode declared queues")
 	}
 	sc.seed().send("m")
-	within(t, 90*time.Second, "the message, once the topology is there", func() bool { return len(sc.app.seen("m")) == 1 })
+	brokertest.Eventually(t, 90*time.Second, "the message, once the topology is there", func() bool { return len(sc.app.seen("m")) == 1 })
 	sc.settledAll(s.awaitReady(), 0)
 }
 
