@@ -62,7 +62,8 @@ func TestAppKilledInTheHandler(t *testing.T) {
 		eventually(t, "the app found down", func() bool { return s.metric("sidecar_app_up") == 0 })
 		app.start()
 		eventually(t, "both attempts told", func() bool { return slices.Contains(s.log.outcomes(hanging), "ack") && app.got.Of(hanging) >= 2 })
-		if list := s.log.outcomes(hanging); !slices.Equal(list, []string{"retry", "ack"}) || app.got.Of(hanging) != 2 {
+		list := slices.DeleteFunc(s.log.outcomes(hanging), func(o string) bool { return o == "release" }) // its retry may find the app down
+		if !slices.Equal(list, []string{"retry", "ack"}) || app.got.Of(hanging) != 2 {
 			t.Errorf("round %d: %s settled as %v after %d receipts", round, hanging, list, app.got.Of(hanging))
 		}
 		for _, id := range waiting {
