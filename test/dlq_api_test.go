@@ -273,8 +273,11 @@ func TestDeadLetterAPIOneAtATime(t *testing.T) {
 	if code, _, text := c.ask("GET", "/dlq/messages", ""); code != 409 || !strings.Contains(text, op.ID) {
 		t.Errorf("a look meanwhile: %d %s", code, text)
 	}
-	o := start(t, sc.env).api("") // a second replica
-	o.want(409, "POST", "/dlq/redrive", `{"all":true}`, nil)
+	o := start(t, sc.env).api("")      // a second replica
+	eventually(t, "409", func() bool { // 202 when it has not found out within two seconds
+		code, _, _ := o.ask("POST", "/dlq/redrive", `{"all":true}`)
+		return code == 409
+	})
 	o.want(409, "POST", "/admin/dlq/queues/"+sc.dlq()+"/re-drive", "", nil)
 	o.kill()
 	c.want(202, "POST", "/dlq/operations/"+op.ID+"/cancel", "", nil)

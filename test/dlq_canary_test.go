@@ -126,7 +126,7 @@ func TestDLQCanaryThroughTheRetryQueue(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t)
 			p := presets(sc.prefix)[3]
-			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", queueType, "MAX_RETRIES", "1").with(p.env...).with("RETRY_DELAY", "4s") // longer than the time of the canary, which leaves a busy machine some
+			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", queueType, "MAX_RETRIES", "1").with(p.env...)
 			sc.app.otherwise(func(d *delivery) answer {
 				if strings.HasPrefix(d.id, "bad") {
 					return status(409)
@@ -139,7 +139,7 @@ func TestDLQCanaryThroughTheRetryQueue(t *testing.T) {
 			}
 			want := done{Done: 10, Matched: 10}
 			want.Canary.Sent, want.Canary.Good = 3, 3
-			sc.canary(0, want, "--canary-timeout", "3s")
+			sc.canary(0, want)
 			sc.app.awaitAll(numbered("m", 10)...)
 			sc.publish("", p.dlq, parked("bad", 503), parked("m-10", 503))
 			if r := sc.cli(1, "redrive", "--canary", "1"); !strings.Contains(r.stderr, `"bad" failed again: park`) {

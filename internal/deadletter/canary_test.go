@@ -37,6 +37,19 @@ func TestCanaryNeedsAnAddress(t *testing.T) {
 	}
 }
 
+// TestCanaryThroughARetryQueue: what is sent ahead waits there first, and has its time after that.
+func TestCanaryThroughARetryQueue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *topology.Options) {
+		o.Preset, o.RetryDelay, o.Bindings = topology.PresetPerQueue, time.Second, []topology.Binding{{Exchange: "domain.events", Key: o.Service}}
+	})
+	r.park(r.numbered(3)...)
+	_, err := r.Redrive(t.Context(), Redrive{Canary: 3, CanaryTimeout: 200 * time.Millisecond}, nil)
+	if !errors.Is(err, ErrCanary) || !strings.Contains(err.Error(), "no verdict after 1.2s") {
+		t.Error(err)
+	}
+}
+
 // TestCanaryDoesNotWaitForWhatStays: a message that cannot be moved is not one of those sent ahead.
 func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
 	t.Parallel()
