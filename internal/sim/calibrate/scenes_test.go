@@ -34,7 +34,7 @@ func (s *script) unknownTag() {
 }
 
 func (s *script) retries(name string, args amqp.Table) {
-	q, _ := s.pair(name, args)
+	q, _ := s.pair(name, shortTTL, args)
 	s.put(q, amqp.Publishing{Headers: amqp.Table{"mine": "kept"}}, "a")
 	for range 2 {
 		s.must(s.get(s.ch, q).Nack(false, false))
@@ -47,7 +47,7 @@ func (s *script) retries(name string, args amqp.Table) {
 }
 
 func (s *script) republished() {
-	q, _ := s.pair("again", nil)
+	q, _ := s.pair("again", shortTTL, nil)
 	s.put(q, amqp.Publishing{}, "a")
 	for range 2 {
 		s.must(s.get(s.ch, q).Nack(false, false))
@@ -62,7 +62,7 @@ func (s *script) republished() {
 // automaticCycle: "a" would come back without anybody having rejected it; "marker", which went into the wait queue
 // after it, does come.
 func (s *script) automaticCycle() {
-	q, wait := s.pair("cycle", nil)
+	q, wait := s.pair("cycle", findableTTL, nil)
 	s.put(q, amqp.Publishing{Expiration: "1"}, "a")
 	d := s.get(s.ch, wait)
 	s.must(d.Nack(false, true))
@@ -71,7 +71,7 @@ func (s *script) automaticCycle() {
 }
 
 func (s *script) movedByHand() {
-	q, wait := s.pair("moved", nil)
+	q, wait := s.pair("moved", findableTTL, nil)
 	s.put(q, amqp.Publishing{Expiration: "1"}, "a")
 	d := s.get(s.ch, wait)
 	s.put(q, amqp.Publishing{Headers: d.Headers}, "copy")
@@ -88,7 +88,7 @@ func (s *script) movedByHand() {
 }
 
 func (s *script) threeDeaths() {
-	b, wait := s.pair("three.b", nil)
+	b, wait := s.pair("three.b", shortTTL, nil)
 	a := s.queue("three.z", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": wait})
 	s.put(a, amqp.Publishing{}, "a")
 	s.must(s.get(s.ch, a).Nack(false, false))

@@ -23,8 +23,9 @@ type script struct {
 }
 
 const (
-	shortTTL = 60 // ms that a message waits in a wait queue
-	patience = 60 * time.Second
+	shortTTL    = 60   // ms that a message waits in a wait queue
+	findableTTL = 1500 // ms, for a scene that takes it out of there: a busy machine may stand still for long
+	patience    = 60 * time.Second
 )
 
 // play runs every scene and returns the transcript.
@@ -106,11 +107,11 @@ func (s *script) tidy() {
 	}
 }
 
-// pair declares a queue whose rejects wait and come back, with the arguments in addition.
-func (s *script) pair(name string, args amqp.Table) (queue, wait string) {
+// pair declares a queue whose rejects wait for ttl, in milliseconds, and come back, with the arguments in addition.
+func (s *script) pair(name string, ttl int32, args amqp.Table) (queue, wait string) {
 	queue, wait = name, name+".wait"
 	main := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": wait}
-	waiting := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue, "x-message-ttl": int32(shortTTL)}
+	waiting := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue, "x-message-ttl": ttl}
 	maps.Copy(main, args)
 	maps.Copy(waiting, args)
 	return s.queue(name, main), s.queue(name+".wait", waiting)
