@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/budget"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/telemetry"
@@ -38,6 +39,7 @@ type Options struct {
 	DeadLetters *deadletter.Queue
 	Console     map[string]Static // the console's files by their exact paths
 
+	Memory   *budget.Account // asked before bytes of a request are held; nil bounds nothing
 	Gatherer prometheus.Gatherer
 	Logger   *slog.Logger
 }

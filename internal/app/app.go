@@ -16,6 +16,7 @@ import (
 
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
+	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/consume"
 	"sidecar/internal/crash"
@@ -35,6 +36,7 @@ type App struct {
 	build    Build
 	log      *slog.Logger
 	registry *prometheus.Registry
+	budget   *budget.Budget // memory for bytes of others
 	plan     *topology.Plan
 	started  time.Time
 
@@ -81,12 +83,14 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		checkEvery: checkInterval,
 		look:       make(chan struct{}, 1), measure: make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
+	a.budget = budget.New(int64(cfg.Window.Memory))
+	a.registry.MustRegister(a.budget)
 	a.asked.Store(-int64(askEvery)) // the first time is at once
 	telemetry.AdoptLibraries(a.log)
 	if a.tracing, err = telemetry.NewTracing(context.Background(), tracingOptions(cfg, build, plan, a.log)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if a.target, err = dispatch.New(dispatchOptions(cfg, build, plan, a.log, a.consumeRegistry())); err != nil {
+	if a.target, err = dispatch.New(dispatchOptions(cfg, build, plan, a.budget, a.log, a.consumeRegistry())); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	a.flow = flow.New(flowOptions(cfg, plan, a.target, a.log, a.consumeRegistry()))
@@ -102,12 +106,12 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		Logger: a.log, Registerer: a.consumeRegistry(),
 	})
 	if a.consumes() {
-		a.deadLetters, err = newDeadLetters(cfg, build, plan, apiActor(), a.log, a.registry)
+		a.deadLetters, err = newDeadLetters(cfg, build, plan, a.budget, apiActor(), a.log, a.registry)
 		if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
 	}
-	a.relay = newRelay(cfg, build, plan, a.tracing, a.log, a.registry)
+	a.relay = newRelay(cfg, build, plan, a.budget, a.tracing, a.log, a.registry)
 	a.endpoint = a.newEndpoint()
 	a.admin = admin.New(a.adminOptions())
 	return a, nil

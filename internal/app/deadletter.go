@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/topology"
@@ -20,7 +21,7 @@ func DeadLetters(cfg *config.Config, build Build, by string, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	q, err := newDeadLetters(cfg, build, plan, by, log, nil)
+	q, err := newDeadLetters(cfg, build, plan, commandBudget(cfg), by, log, nil)
 	if errors.Is(err, deadletter.ErrNoQueue) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -29,11 +30,17 @@ func DeadLetters(cfg *config.Config, build Build, by string, log *slog.Logger) (
 
 // newDeadLetters connects in silence: every look makes a connection of its own, and what keeps it from that is an answer.
 func newDeadLetters(
-	cfg *config.Config, build Build, plan *topology.Plan, by string, log *slog.Logger, r prometheus.Registerer,
+	cfg *config.Config, build Build, plan *topology.Plan, memory *budget.Budget, by string, log *slog.Logger, r prometheus.Registerer,
 ) (*deadletter.Queue, error) {
-	return deadletter.New(deadletter.Options{
-		Plan: plan, Broker: brokerOptions(cfg, "dlq", build, nil, nil), By: by, Logger: log, Registerer: r,
-	})
+	o := brokerOptions(cfg, "dlq", build, nil, nil)
+	o.Memory = memory.Account(budget.DeadLetters)
+	return deadletter.New(deadletter.Options{Plan: plan, Broker: o, By: by, Logger: log, Registerer: r})
+}
+
+// commandBudget is that of a command, which may run in the container of a sidecar and so within the same memory limit: what
+// the sidecar's own budget leaves is a quarter of that, and the programs themselves need some of it.
+func commandBudget(cfg *config.Config) *budget.Budget {
+	return budget.New(int64(cfg.Window.Memory) / 8)
 }
 
 // apiActor says who acts when it is asked for over HTTP: which process. Who has asked it is in its log.

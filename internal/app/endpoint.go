@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
+	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/publish"
 	"sidecar/internal/topology"
@@ -38,7 +39,7 @@ func (a *App) publishOptions(p *broker.Publisher) publish.Options {
 	c := &a.cfg.Publish
 	o := publish.Options{
 		Addr: c.Addr, Exchanges: publishAliases(a.cfg), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
-		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Publisher: p, Tracing: a.tracing, Registerer: a.registry, Logger: a.log,
+		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Publisher: p, Memory: a.budget.Account(budget.Publish), Tracing: a.tracing, Registerer: a.registry, Logger: a.log,
 	}
 	if c.Token.IsSet() {
 		o.Token = secret(c.Token, a.log)

@@ -3,48 +3,84 @@ package app
 import (
 	"math"
 	"os"
+	"path"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// cgroupFiles hold the memory limit of the container: cgroup v2, then v1.
-var cgroupFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
-
-// MemoryLimit is what this process may use in bytes: the container's limit or GOMEMLIMIT, whichever is smaller; 0 when
+// MemoryLimit is what this process may use in bytes: the limit of its cgroup or GOMEMLIMIT, whichever is smaller; 0 when
 // there is none or it cannot be known.
-func MemoryLimit() int64 { return smaller(memoryLimit(cgroupFiles), debug.SetMemoryLimit(-1)) }
-
-// smaller takes 0 and what the runtime says without GOMEMLIMIT for no limit.
-func smaller(container, runtime int64) int64 {
-	switch {
-	case runtime == math.MaxInt64:
-		return container
-	case container == 0:
-		return runtime
+func MemoryLimit() int64 {
+	limits := []int64{cgroupLimit("/sys/fs/cgroup", "/proc/self/cgroup")}
+	if n := debug.SetMemoryLimit(-1); n != math.MaxInt64 {
+		limits = append(limits, n)
 	}
-	return min(container, runtime)
+	return smallest(limits)
 }
 
-func memoryLimit(files []string) int64 {
-	for _, name := range files {
-		b, err := os.ReadFile(name) // #nosec G304 -- one of the constants above
-		if err != nil {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-		if err != nil || n <= 0 || n >= 1<<60 { // "max", and what v1 writes for it
-			return 0
-		}
-		return n
+// smallest takes 0 for no limit.
+func smallest(limits []int64) int64 {
+	limits = slices.DeleteFunc(limits, func(n int64) bool { return n <= 0 })
+	if len(limits) == 0 {
+		return 0
 	}
-	return 0
+	return slices.Min(limits)
 }
 
-// limitMemory lets the garbage collector work harder before the kernel ends the process. A limit that GOMEMLIMIT has
-// set already stays.
-func limitMemory(limit int64) {
-	if limit > 0 && debug.SetMemoryLimit(-1) == math.MaxInt64 {
-		debug.SetMemoryLimit(limit / 10 * 9)
+// cgroupLimit is the smallest limit of the cgroup of the process and of those above it: of version 2, and of version 1. In
+// a container the root of the mount is often the cgroup itself, whatever the process is told about its path. own is the
+// list of the process's cgroups as in cgroups(7).
+func cgroupLimit(root, own string) int64 {
+	files := map[string]bool{}
+	add := func(dir, below, name string) {
+		for p := path.Clean("/" + below); ; p = path.Dir(p) {
+			files[path.Join(dir, p, name)] = true
+			if p == "/" {
+				return
+			}
+		}
 	}
+	list, _ := os.ReadFile(own) // #nosec G304 -- a constant; where it does not exist the roots are read
+	for _, line := range strings.Split(string(list)+"\n0::/\n0:memory:/", "\n") {
+		fields := strings.SplitN(line, ":", 3)
+		switch {
+		case len(fields) < 3:
+		case fields[1] == "":
+			add(root, fields[2], "memory.max")
+		case slices.Contains(strings.Split(fields[1], ","), "memory"):
+			add(path.Join(root, "memory"), fields[2], "memory.limit_in_bytes")
+		}
+	}
+	limits := make([]int64, 0, len(files))
+	for name := range files {
+		limits = append(limits, readLimit(name))
+	}
+	return smallest(limits)
+}
+
+// readLimit returns 0 for a file that does not exist or names no limit.
+func readLimit(name string) int64 {
+	b, err := os.ReadFile(name) // #nosec G304 -- below the mount of the cgroups
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil || n >= 1<<60 { // "max", and what version 1 writes for it
+		return 0
+	}
+	return n
+}
+
+// limitMemory lets the garbage collector work harder before the kernel ends the process: from nine tenths of the memory
+// limit on, or of what makes the budget three quarters where no limit is known. A limit that GOMEMLIMIT has set stays.
+func limitMemory(limit, budget int64) {
+	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		return
+	}
+	if limit <= 0 {
+		limit = budget / 3 * 4
+	}
+	debug.SetMemoryLimit(limit / 10 * 9)
 }

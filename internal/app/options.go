@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
@@ -38,7 +39,9 @@ func tracingOptions(cfg *config.Config, build Build, plan *topology.Plan, log *s
 	}
 }
 
-func dispatchOptions(cfg *config.Config, build Build, plan *topology.Plan, log *slog.Logger, r prometheus.Registerer) dispatch.Options {
+func dispatchOptions(
+	cfg *config.Config, build Build, plan *topology.Plan, memory *budget.Budget, log *slog.Logger, r prometheus.Registerer,
+) dispatch.Options {
 	return dispatch.Options{
 		URL: cfg.App.URL, Timeout: cfg.App.Timeout, RetryAfterMax: cfg.Retry.RetryAfterMax,
 		MaxBody: int64(cfg.Window.MaxBody), HealthPath: cfg.App.HealthPath, HealthTimeout: cfg.App.HealthTimeout,
@@ -47,7 +50,7 @@ func dispatchOptions(cfg *config.Config, build Build, plan *topology.Plan, log *
 		Envelopes:   cfg.Request.CloudEvents == config.CloudEventsStructured,
 		Dapr:        cfg.App.ResponseDialect == config.DialectDapr,
 		Token:       secret(cfg.App.Token, log), Version: build.Version, MaxIdle: cfg.Window.Concurrency,
-		Queue: plan.Queue, Logger: log, Registerer: r,
+		Queue: plan.Queue, Memory: memory.Account(budget.Answers), Logger: log, Registerer: r,
 	}
 }
 

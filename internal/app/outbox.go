@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
+	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/outbox"
 	"sidecar/internal/telemetry"
@@ -39,7 +40,10 @@ func OutboxRule() config.Option {
 }
 
 // newRelay returns nil where there is no outbox.
-func newRelay(cfg *config.Config, build Build, plan *topology.Plan, tracing *telemetry.Tracing, log *slog.Logger, r prometheus.Registerer) *relay {
+func newRelay(
+	cfg *config.Config, build Build, plan *topology.Plan, memory *budget.Budget, tracing *telemetry.Tracing, log *slog.Logger,
+	r prometheus.Registerer,
+) *relay {
 	if !cfg.Outbox.DSN.IsSet() {
 		return nil
 	}
@@ -49,7 +53,7 @@ func newRelay(cfg *config.Config, build Build, plan *topology.Plan, tracing *tel
 		Exchange: cmp.Or(cfg.Outbox.Exchange, plan.Exchanges[0].Name),
 		Batch:    cfg.Outbox.Batch, PollInterval: cfg.Outbox.PollInterval, MaxAttempts: cfg.Outbox.MaxAttempts,
 		Retention: cfg.Outbox.Retention,
-		Publisher: p, Tracing: tracing, Logger: log, Registerer: r,
+		Publisher: p, Memory: memory.Account(budget.Outbox), Tracing: tracing, Logger: log, Registerer: r,
 	})}
 }
 

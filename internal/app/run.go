@@ -23,7 +23,7 @@ const (
 // Run serves until ctx ends, then drains; now cuts the drain short. It returns nil after a drain, also one whose
 // grace expired: only what the sidecar cannot do without (its listeners) is an error.
 func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
-	limitMemory(memoryLimit(cgroupFiles))
+	limitMemory(MemoryLimit(), a.budget.Limit())
 	addrs, publishAddr, err := a.listen()
 	if err != nil {
 		a.consumer.Drain(context.Background()) // ends its workers: nothing was taken yet

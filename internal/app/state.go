@@ -8,6 +8,7 @@ import (
 
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
+	"sidecar/internal/budget"
 	"sidecar/internal/flow"
 	"sidecar/internal/topology"
 )
@@ -15,7 +16,9 @@ import (
 // newBroker makes the two dialers: publishing has a connection of its own, because a connection that publishes during
 // a memory alarm is not read any more and would take the acks with it.
 func (a *App) newBroker() {
-	a.consuming = broker.NewDialer(brokerOptions(a.cfg, "consume", a.build, a.log, a.registry))
+	consuming := brokerOptions(a.cfg, "consume", a.build, a.log, a.registry)
+	consuming.Memory = a.budget.Account(budget.Deliveries)
+	a.consuming = broker.NewDialer(consuming)
 	a.publisher = broker.NewPublisher(broker.NewDialer(brokerOptions(a.cfg, "publish", a.build, a.log, a.registry)))
 	a.publisher.Greet(a.mayPublish)
 	a.watcher = topology.NewWatcher(topology.WatchOptions{
@@ -27,7 +30,7 @@ func (a *App) adminOptions() admin.Options {
 	o := admin.Options{
 		AdminAddr: a.cfg.Listen.AdminAddr, ControlAddr: a.cfg.Listen.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
 		State: state{a}, Topology: picture(a.plan), DeadLetters: a.deadLetters, Console: admin.ConsoleFiles(),
-		Gatherer: a.registry, Logger: a.log,
+		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
 	}
 	if a.cfg.Listen.ControlToken.IsSet() {
 		o.Token = secret(a.cfg.Listen.ControlToken, a.log)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/budget"
 )
 
 const (
@@ -45,6 +47,9 @@ type Options struct {
 
 	// Connect opens the connection to a host and port; nil = TCP with keepalive. TLS, if any, runs on top of it.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
+
+	// Memory is asked before a delivery is held, which goes with Delivery.Free; nil bounds nothing.
+	Memory *budget.Account
 
 	// Registerer takes the metrics; nil = none. Dialers with the same Registerer share one set: they are the
 	// connections of one process.

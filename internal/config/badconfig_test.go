@@ -75,6 +75,7 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_MAX_BODY=-1", "KiB, MiB or GiB"},
 		{"SIDECAR_MAX_BODY=9999999999999GiB", "KiB, MiB or GiB"},
 		{"SIDECAR_MAX_BODY=0", "1 to 512MiB"},
+		{"SIDECAR_MEMORY=1GB", "KiB, MiB or GiB"},
 		{"SIDECAR_MAX_BODY=1GiB", "1 to 512MiB"},
 
 		// Publishing.
@@ -304,35 +305,31 @@ func TestBadCombinations(t *testing.T) {
 	load(t, "SIDECAR_APP_URL=http://127.0.0.1:9090/", "SIDECAR_ADMIN_ADDR=10.0.0.5:9090")
 }
 
-func TestWindowMustFitIntoMemory(t *testing.T) {
+func TestMemoryBudget(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
-	const publish, outbox = "SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_OUTBOX_DSN=postgres://h/d?sslmode=verify-full"
 	base := []string{"SIDECAR_SERVICE=a-b"}
 	for _, tc := range []struct {
 		limit    int64
 		env      []string
+		want     Size
 		refused  string
 		warnings int
 	}{
-		{0, []string{"SIDECAR_PREFETCH=65535"}, "", 0},
-		{128 * mib, nil, "", 1}, // the defaults must start in a small pod
-		{128 * mib, []string{"SIDECAR_CONCURRENCY=100"}, "", 1},
-		{128 * mib, []string{"SIDECAR_MAX_BODY=1MiB"}, "", 0},
-		{128 * mib, []string{"SIDECAR_PREFETCH=96", "SIDECAR_MAX_BODY=1MiB"}, "", 0},
-		{128 * mib, []string{"SIDECAR_PREFETCH=97", "SIDECAR_MAX_BODY=1MiB"}, "SIDECAR_PREFETCH", 0},
-		{128 * mib, []string{"SIDECAR_MAX_BODY=100MiB"}, "SIDECAR_MAX_BODY", 0},
-		{128 * mib, []string{"SIDECAR_MAX_BODY=1MB"}, "SIDECAR_MAX_BODY", 0},
-		// What is published counts too, but only warns: 320 MiB of messages, and 64 MiB, one larger body or 32 MiB of rows.
-		{512 * mib, []string{publish}, "", 0},
-		{508 * mib, []string{publish}, "", 1},
-		{512 * mib, []string{publish, "SIDECAR_PUBLISH_MAX_BODY=65MiB"}, "", 1},
-		{512 * mib, []string{outbox}, "", 0},
-		{512 * mib, []string{publish, outbox}, "", 1},
-		{512 * mib, []string{publish, outbox, "SIDECAR_PREFETCH=20"}, "", 1},
-		{512 * mib, []string{publish, outbox, "SIDECAR_MAX_BODY=14MiB"}, "", 0},
-		{128 * mib, []string{publish, outbox}, "", 1},
-		{128 * mib, []string{publish, outbox, "SIDECAR_PREFETCH=97", "SIDECAR_MAX_BODY=1MiB"}, "SIDECAR_PREFETCH", 0},
+		{0, []string{"SIDECAR_PREFETCH=65535"}, 256 * mib, "", 0},
+		{128 * mib, nil, 96 * mib, "", 0},
+		{128 * mib, []string{"SIDECAR_PREFETCH=1000"}, 96 * mib, "", 0}, // a count, and no bound of memory
+		{128 * mib, []string{"SIDECAR_MEMORY=40MiB"}, 40 * mib, "", 0},
+		{128 * mib, []string{"SIDECAR_MEMORY=97MiB"}, 97 * mib, "", 1},
+		{128 * mib, []string{"SIDECAR_MEMORY=128MiB"}, 0, "SIDECAR_MEMORY", 0},
+		{0, []string{"SIDECAR_MEMORY=1MiB"}, 0, "SIDECAR_MEMORY", 0},
+		{128 * mib, []string{"SIDECAR_MAX_BODY=96MiB"}, 96 * mib, "", 0},
+		{128 * mib, []string{"SIDECAR_MAX_BODY=97MiB"}, 0, "SIDECAR_MAX_BODY", 0},
+		{0, []string{"SIDECAR_MAX_BODY=512MiB"}, 0, "SIDECAR_MAX_BODY", 0},
+		{0, []string{"SIDECAR_MAX_BODY=512MiB", "SIDECAR_MEMORY=512MiB"}, 512 * mib, "", 0},
+		{128 * mib, []string{"SIDECAR_MAX_BODY=1MB"}, 0, "SIDECAR_MAX_BODY", 0},
+		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=97MiB"}, 0, "SIDECAR_PUBLISH_MAX_BODY", 0},
+		{1 * mib, []string{"SIDECAR_MAX_BODY=1KiB"}, 4 * mib, "", 0},
 	} {
 		c, err := Load(append(tc.env, base...), MemoryLimit(tc.limit))
 		if tc.refused != "" {
@@ -344,6 +341,9 @@ func TestWindowMustFitIntoMemory(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: %v", tc.env, err)
 			continue
+		}
+		if c.Window.Memory != tc.want {
+			t.Errorf("%q: SIDECAR_MEMORY is %v, want %v", tc.env, c.Window.Memory, tc.want)
 		}
 		if w := c.Warnings(); len(w) != tc.warnings {
 			t.Errorf("%q: warnings %q", tc.env, w)

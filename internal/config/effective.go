@@ -57,6 +57,8 @@ func (l *loader) derived(name string) string {
 	switch name {
 	case "SIDECAR_PREFETCH":
 		return strconv.Itoa(l.cfg.Window.Prefetch)
+	case "SIDECAR_MEMORY":
+		return l.cfg.Window.Memory.String()
 	case "SIDECAR_PREFIX":
 		return l.cfg.Service.Prefix()
 	}

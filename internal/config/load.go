@@ -16,8 +16,8 @@ const prefix = "SIDECAR_"
 // Option changes how Load judges.
 type Option func(*loader)
 
-// MemoryLimit tells Load how many bytes the process may use, usually the limit of its cgroup. It is needed to refuse a
-// window that could not be held; 0 means unknown, and nothing is refused.
+// MemoryLimit tells Load how many bytes the process may use, usually the limit of its cgroup. It bounds
+// SIDECAR_MEMORY; 0 means unknown.
 func MemoryLimit(bytes int64) Option { return func(l *loader) { l.memory = bytes } }
 
 // Rule adds a judgement on the configuration as a whole, by a package that knows more about it. It is called when the

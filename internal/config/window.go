@@ -1,7 +1,5 @@
 package config
 
-import "strings"
-
 // maxPrefetch is the largest prefetch AMQP can say: 16 bits, and 0 means without limit.
 const maxPrefetch = 65535
 
@@ -14,66 +12,56 @@ type Window struct {
 	// after a 425 (at most prefetch − concurrency). At least `SIDECAR_CONCURRENCY`.
 	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY" range:"1..65535"`
 
-	// A message with a larger body is parked with the reason `too_large` and never POSTed. In the worst case prefetch
-	// bodies of this size are in memory: setting `SIDECAR_PREFETCH` to more than three quarters of the memory limit
-	// would hold is an error; a default that could be too much is a warning, and so is what publishing (64 MiB, or one body)
-	// and the outbox (32 MiB) may hold on top. The limit is the container's, or `GOMEMLIMIT` when that is smaller.
+	// A message with a larger body is parked with the reason `too_large` and never POSTed. At most `SIDECAR_MEMORY`.
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
+
+	// Memory for bytes of others, all together: messages with their decoded headers, bodies and batches that the app
+	// publishes, rows of the outbox, answers, windows of the dead-letter queue. When it is used up, the sidecar reads no more
+	// from the broker until some of it is free, and answers `/publish` with 503 `busy`. The limit is the container's, or
+	// `GOMEMLIMIT` when that is smaller; the part that is left is for the program itself.
+	Memory Size `env:"MEMORY" derived:"three quarters of the memory limit; 256MiB without a limit" range:"4MiB..1024GiB"`
 }
 
+const (
+	defaultMemory = 256 << 20 // where no limit is known, in bytes
+	leastMemory   = 4 << 20
+)
+
 func (l *loader) checkWindow() {
-	const concurrency, prefetch, maxBody = "SIDECAR_CONCURRENCY", "SIDECAR_PREFETCH", "SIDECAR_MAX_BODY"
+	const concurrency, prefetch = "SIDECAR_CONCURRENCY", "SIDECAR_PREFETCH"
 	w := &l.cfg.Window
-	explicit := l.isSet(prefetch)
-	if !l.ok(concurrency, prefetch) {
-		return
-	}
 	switch {
-	case !explicit:
+	case !l.ok(concurrency, prefetch):
+	case !l.isSet(prefetch):
 		w.Prefetch = min(2*w.Concurrency, maxPrefetch)
 	case w.Prefetch < w.Concurrency:
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
-		return
 	}
-	if l.memory <= 0 || !l.ok(maxBody) {
-		return
-	}
-	// Explicit settings are refused when they cannot hold; defaults only warn, because most messages are far smaller
-	// than the limit and a pod with little memory must start without tuning.
-	budget := l.memory / 4 * 3
-	others, who := l.besides()
-	switch needed := int64(w.Prefetch) * int64(w.MaxBody); {
-	case int64(w.MaxBody) > budget:
-		l.reject(maxBody, "one such message does not fit into three quarters of the memory limit of %v", Size(l.memory))
-	case needed+others <= budget:
-	case needed <= budget:
-		l.warn(maxBody, "%d messages of %v each, and the %v that %s may hold, would not fit into three quarters of the memory limit of %v: "+
-			"raise the limit, or lower it if large messages are to be expected", w.Prefetch, w.MaxBody, Size(others), who, Size(l.memory))
-	case explicit:
-		l.reject(prefetch, "with SIDECAR_MAX_BODY=%v up to %v of messages would be held, and three quarters of the memory "+
-			"limit are %d bytes: lower one of the two", w.MaxBody, Size(needed), budget)
-	default:
-		l.warn(maxBody, "%d messages of %v each would not fit into the memory limit of %v: lower it if large messages are to be expected",
-			w.Prefetch, w.MaxBody, Size(l.memory))
-	}
+	l.checkMemory()
 }
 
-// What is held besides the window at most, in bytes: packages publish and outbox keep to it.
-const (
-	publishBytes = 64 << 20 // of bodies on their way from the app, or one body when that is more
-	outboxBytes  = 32 << 20 // of rows, unless one alone is larger, which nobody knows before
-)
-
-// besides is how much memory the bodies that are published may take, and for whom.
-func (l *loader) besides() (bytes int64, who string) {
-	var names []string
-	if l.cfg.Publish.Addr != "" {
-		bytes += max(publishBytes, int64(l.cfg.Publish.MaxBody))
-		names = append(names, "publishing")
+// checkMemory derives SIDECAR_MEMORY, and refuses bodies that could never be held.
+func (l *loader) checkMemory() {
+	const memory, maxBody, publishBody = "SIDECAR_MEMORY", "SIDECAR_MAX_BODY", "SIDECAR_PUBLISH_MAX_BODY"
+	w := &l.cfg.Window
+	switch {
+	case !l.ok(memory):
+		return
+	case !l.isSet(memory):
+		w.Memory = defaultMemory
+		if l.memory > 0 {
+			w.Memory = max(Size(l.memory/4*3), leastMemory)
+		}
+	case l.memory > 0 && int64(w.Memory) >= l.memory:
+		l.reject(memory, "the memory limit is %v, and the program itself needs some of it", Size(l.memory))
+		return
+	case l.memory > 0 && int64(w.Memory) > l.memory/4*3:
+		l.warn(memory, "leaves less than a quarter of the memory limit of %v to the program itself: it may be killed", Size(l.memory))
 	}
-	if l.isSet("SIDECAR_OUTBOX_DSN") {
-		bytes += outboxBytes
-		names = append(names, "the outbox")
+	if l.ok(maxBody) && w.MaxBody > w.Memory {
+		l.reject(maxBody, "one such message does not fit into SIDECAR_MEMORY, which is %v", w.Memory)
 	}
-	return bytes, strings.Join(names, " and ")
+	if p := &l.cfg.Publish; p.Addr != "" && l.ok(publishBody) && p.MaxBody > w.Memory {
+		l.reject(publishBody, "one such body does not fit into SIDECAR_MEMORY, which is %v", w.Memory)
+	}
 }

@@ -54,11 +54,11 @@ func (a *answer) more() error {
 	return err
 }
 
-// budget is how many more bytes of framing may be used.
-type budget int64
+// allowance is how many more bytes of framing may be used.
+type allowance int64
 
-func (l *budget) spend(n int64) bool {
-	*l -= budget(n)
+func (l *allowance) spend(n int64) bool {
+	*l -= allowance(n)
 	return *l >= 0
 }
 
@@ -103,7 +103,7 @@ func (a *answer) rest(left *int64) error {
 
 // chunks reads a chunked body. Trailers are read and forgotten, but end the connection's life: nothing here needs them.
 func (a *answer) chunks(left int64) (trailers bool, err error) {
-	framing := budget(maxAnswerBody)
+	framing := allowance(maxAnswerBody)
 	for {
 		line, err := a.chunkLine(&framing)
 		if err != nil {
@@ -131,7 +131,7 @@ func (a *answer) chunks(left int64) (trailers bool, err error) {
 }
 
 // trailers reads to the blank line and reports whether there was anything before it.
-func (a *answer) trailers(left *budget) (found bool, err error) {
+func (a *answer) trailers(left *allowance) (found bool, err error) {
 	for {
 		line, err := a.chunkLine(left)
 		if err != nil || len(line) == 0 {
@@ -143,7 +143,7 @@ func (a *answer) trailers(left *budget) (found bool, err error) {
 
 // chunkLine takes a line that ends in CRLF, without it. Here a bare LF or CR is no line end: peers that disagree about
 // that disagree about where the next chunk starts.
-func (a *answer) chunkLine(left *budget) ([]byte, error) {
+func (a *answer) chunkLine(left *allowance) ([]byte, error) {
 	for {
 		b := a.in.buffered()
 		if i := bytes.IndexByte(b, '\n'); i >= 0 {

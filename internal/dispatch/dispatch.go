@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/budget"
 	"sidecar/internal/message"
 )
 
@@ -42,7 +43,8 @@ type Options struct {
 	IdleTimeout time.Duration // default 4s: below the 5s after which common app servers hang up
 	TLS         *tls.Config   // for https; nil = the system's roots
 
-	Queue      string // label of the metrics
+	Queue      string          // label of the metrics
+	Memory     *budget.Account // asked before bytes of an answer are held; nil bounds nothing
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }

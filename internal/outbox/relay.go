@@ -12,6 +12,7 @@ import (
 	"github.com/sethvargo/go-retry"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/budget"
 	"sidecar/internal/telemetry"
 )
 
@@ -39,6 +40,7 @@ type Options struct {
 	Retention    time.Duration // of rows that were sent; 0 = they are kept
 
 	Publisher  *broker.Publisher // which the relay has for itself
+	Memory     *budget.Account   // asked before bytes of rows are held; nil bounds nothing
 	Tracing    *telemetry.Tracing
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil = no metrics

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/budget"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
@@ -37,6 +38,7 @@ type Options struct {
 	Timeout     time.Duration // from the arrival of a message to its confirm
 
 	Publisher  *broker.Publisher // with a connection of its own
+	Memory     *budget.Account   // asked before bytes of a request are held; nil bounds nothing
 	Tracing    *telemetry.Tracing
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger

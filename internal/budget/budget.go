@@ -1,0 +1,217 @@
+// Package budget bounds the memory that bytes of others may take: deliveries, requests, rows, answers. Whoever is about to
+// hold such bytes takes them from an Account first and gives them back afterwards; who gets nothing waits or refuses. It
+// allocates nothing itself and does not know what the bytes are.
+package budget
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The accounts of a Budget: the values of the metric label "of".
+const (
+	Deliveries  = "deliveries"   // messages taken from the service's queue and not settled
+	Publish     = "publish"      // requests to the publish listener: headers, bodies, lines of batches
+	Outbox      = "outbox"       // rows on their way to the broker
+	Answers     = "answers"      // bodies of the app's answers
+	DeadLetters = "dead_letters" // messages taken from the dead-letter queue
+	Requests    = "requests"     // to the admin and control listeners
+)
+
+var accounts = []string{Deliveries, Publish, Outbox, Answers, DeadLetters, Requests}
+
+// Budget is a number of bytes that its accounts share. It is a prometheus.Collector.
+//
+// One account alone may hold half of it. The other half is for the others, so that a queue of large messages does not keep
+// the app from publishing, without which it may never be able to answer. The exception is a single thing that is larger
+// than half: an account that holds nothing may take up to the whole budget at once.
+type Budget struct {
+	limit    int64
+	accounts map[string]*Account
+	held     *prometheus.Desc
+	total    *prometheus.Desc
+
+	mu      sync.Mutex
+	used    int64
+	waiting []*waiter // in the order of their arrival
+}
+
+// Account is what one kind of thing holds. A nil Account bounds nothing.
+type Account struct {
+	b    *Budget
+	held int64 // guarded by b.mu
+}
+
+type waiter struct {
+	a       *Account
+	n       int64
+	granted chan struct{} // closed when the bytes are taken
+}
+
+// New returns a budget of limit bytes.
+func New(limit int64) *Budget {
+	b := &Budget{
+		limit: limit, accounts: map[string]*Account{},
+		held: prometheus.NewDesc("sidecar_memory_bytes",
+			"Memory that is held for bytes of others, by what they are: estimated when they are taken, decoded headers included.",
+			[]string{"of"}, nil),
+		total: prometheus.NewDesc("sidecar_memory_budget_bytes", "What sidecar_memory_bytes may be in all (SIDECAR_MEMORY).", nil, nil),
+	}
+	for _, of := range accounts {
+		b.accounts[of] = &Account{b: b}
+	}
+	return b
+}
+
+// Account returns the account of that name, which must be one of the constants.
+func (b *Budget) Account(of string) *Account {
+	a := b.accounts[of]
+	if a == nil {
+		panic("budget: no account " + of)
+	}
+	return a
+}
+
+// Limit is the whole budget in bytes: nothing larger can ever be taken.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Limit is that of the account's budget.
+func (a *Account) Limit() int64 {
+	if a == nil {
+		return 1<<63 - 1
+	}
+	return a.b.limit
+}
+
+// Take takes n bytes if they are free now. It does not overtake a waiter whose bytes are not free yet.
+func (a *Account) Take(n int64) bool {
+	if a == nil {
+		return true
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	if a.b.queued() || !a.fits(n) {
+		return false
+	}
+	a.add(n)
+	return true
+}
+
+// Wait takes n bytes as soon as they are free. It returns false, and has taken nothing, when stop is closed before, or when n
+// is more than the whole budget. The caller must not hold bytes of the account that only it can give back.
+func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
+	if a == nil {
+		return true
+	}
+	a.b.mu.Lock()
+	if n > a.b.limit {
+		a.b.mu.Unlock()
+		return false
+	}
+	if !a.b.queued() && a.fits(n) {
+		a.add(n)
+		a.b.mu.Unlock()
+		return true
+	}
+	w := &waiter{a: a, n: n, granted: make(chan struct{})}
+	a.b.waiting = append(a.b.waiting, w)
+	a.b.mu.Unlock()
+	select {
+	case <-w.granted:
+		return true
+	case <-stop:
+		return a.b.leave(w)
+	}
+}
+
+// leave ends a wait and reports whether the bytes were taken meanwhile.
+func (b *Budget) leave(w *waiter) (granted bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.waiting, w)
+	if i < 0 {
+		return true
+	}
+	b.waiting = slices.Delete(b.waiting, i, i+1)
+	b.grant() // w may have been in the way of others
+	return false
+}
+
+// Give gives n bytes back.
+func (a *Account) Give(n int64) {
+	if a == nil || n == 0 {
+		return
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	a.add(-n)
+	if a.held < 0 {
+		panic("budget: more given back than was taken")
+	}
+	a.b.grant()
+}
+
+// Held is what the account holds now, in bytes.
+func (a *Account) Held() int64 {
+	if a == nil {
+		return 0
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	return a.held
+}
+
+func (a *Account) add(n int64) {
+	a.held += n
+	a.b.used += n
+}
+
+func (a *Account) fits(n int64) bool { return a.mayHold(n) && a.b.used+n <= a.b.limit }
+
+// mayHold reports whether the account's own share allows n bytes more.
+func (a *Account) mayHold(n int64) bool { return a.held == 0 || a.held+n <= a.b.limit/2 }
+
+// queued reports whether a waiter could take its bytes if only the others held less. What becomes free is for the first such
+// waiter: otherwise many small things would keep a large one out for ever.
+func (b *Budget) queued() bool {
+	return slices.ContainsFunc(b.waiting, func(w *waiter) bool { return w.a.mayHold(w.n) })
+}
+
+// grant lets waiters take their bytes, in their order, up to the first one for which the others hold too much.
+func (b *Budget) grant() {
+	for i := 0; i < len(b.waiting); {
+		w := b.waiting[i]
+		switch {
+		case !w.a.mayHold(w.n): // its own account is in the way: others need not wait for that
+			i++
+		case b.used+w.n > b.limit:
+			return
+		default:
+			w.a.add(w.n)
+			close(w.granted)
+			b.waiting = slices.Delete(b.waiting, i, i+1)
+		}
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (b *Budget) Describe(ch chan<- *prometheus.Desc) {
+	ch <- b.held
+	ch <- b.total
+}
+
+// Collect implements prometheus.Collector.
+func (b *Budget) Collect(ch chan<- prometheus.Metric) {
+	b.mu.Lock()
+	held := make(map[string]int64, len(accounts))
+	for of, a := range b.accounts {
+		held[of] = a.held
+	}
+	b.mu.Unlock()
+	for _, of := range accounts {
+		ch <- prometheus.MustNewConstMetric(b.held, prometheus.GaugeValue, float64(held[of]), of)
+	}
+	ch <- prometheus.MustNewConstMetric(b.total, prometheus.GaugeValue, float64(b.limit))
+}

@@ -1,0 +1,123 @@
+package budget
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+func TestTake(t *testing.T) {
+	t.Parallel()
+	b := New(100)
+	a, other := b.Account(Deliveries), b.Account(Publish)
+	for _, c := range []struct {
+		of   *Account
+		n    int64
+		want bool
+		why  string
+	}{
+		{a, 101, false, "more than the whole budget"},
+		{a, 30, true, "free"},
+		{a, 21, false, "more than half of the budget for one account"},
+		{a, 20, true, "half of the budget"},
+		{other, 51, false, "more than is left"},
+		{other, 50, true, "what is left"},
+		{other, 1, false, "nothing is left"},
+	} {
+		if got := c.of.Take(c.n); got != c.want {
+			t.Errorf("%s: Take(%d) = %v", c.why, c.n, got)
+		}
+	}
+	a.Give(50)
+	other.Give(50)
+	if !a.Take(100) {
+		t.Error("a single thing as large as the budget was not taken although nothing was held")
+	}
+}
+
+func TestWaitIsGrantedInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := New(100)
+		a, other := b.Account(Deliveries), b.Account(Publish)
+		other.Take(50)
+		a.Take(10)
+		got := make(chan string, 2)
+		go func() { a.Wait(45, nil); got <- "blocked by its own account" }()
+		synctest.Wait()
+		if !other.Take(0) {
+			t.Error("a waiter whose own account is in the way kept another account out")
+		}
+		a.Give(10)
+		if first := <-got; a.Held() != 45 {
+			t.Errorf("%s: %d bytes held", first, a.Held())
+		}
+		third := b.Account(Outbox)
+		go func() { third.Wait(40, nil); got <- "large" }()
+		synctest.Wait()
+		if b.Account(Requests).Take(1) {
+			t.Error("a small thing overtook one that waits for the budget")
+		}
+		other.Give(50)
+		<-got
+		if third.Held() != 40 {
+			t.Errorf("%d bytes held", third.Held())
+		}
+	})
+}
+
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	b := New(10)
+	a := b.Account(Deliveries)
+	if a.Wait(11, nil) {
+		t.Error("more than the budget was granted")
+	}
+	a.Take(10)
+	stop := make(chan struct{})
+	close(stop)
+	if a.Wait(5, stop) {
+		t.Error("granted although nothing was free")
+	}
+	a.Give(10)
+	if !a.Take(10) || a.Held() != 10 {
+		t.Error("a wait that ended left something behind")
+	}
+}
+
+func TestNilAccountBoundsNothing(t *testing.T) {
+	t.Parallel()
+	var a *Account
+	if !a.Take(1<<40) || !a.Wait(1<<40, nil) || a.Limit() <= 0 || a.Held() != 0 {
+		t.Error("a nil account refused something")
+	}
+	a.Give(1 << 40)
+}
+
+// TestManyAtOnce: whatever the order, the budget is kept, everything is granted in the end and nothing is left over.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	b := New(1000)
+	var work sync.WaitGroup
+	for i := range 60 {
+		work.Go(func() {
+			a := b.Account(accounts[i%len(accounts)])
+			for n := range int64(200) {
+				size := 1 + (n*37+int64(i))%700
+				if !a.Wait(size, nil) {
+					t.Error("not granted")
+				}
+				b.mu.Lock()
+				if b.used > b.limit {
+					t.Errorf("%d of %d bytes", b.used, b.limit)
+				}
+				b.mu.Unlock()
+				a.Give(size)
+			}
+		})
+	}
+	work.Wait()
+	if b.used != 0 || len(b.waiting) != 0 {
+		t.Errorf("%d bytes, %d waiters left", b.used, len(b.waiting))
+	}
+}
