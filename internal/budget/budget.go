@@ -4,6 +4,7 @@
 package budget
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 
@@ -35,6 +36,7 @@ type Budget struct {
 
 	mu      sync.Mutex
 	used    int64
+	churn   int64     // bytes of large things since the last collection
 	waiting []*waiter // in the order of their arrival
 }
 
@@ -96,7 +98,30 @@ func (a *Account) Take(n int64) bool {
 		return false
 	}
 	a.add(n)
+	a.b.collect(n)
 	return true
+}
+
+// large is from what size on bytes that were given back count as garbage that nothing uses again, and garbageShare which part
+// of the budget it may be before it is collected. The runtime alone would let large buffers grow past any limit: it starts to
+// collect when there is too much already, and lets the next buffer be made meanwhile.
+const (
+	large        = 64 << 10
+	garbageShare = 8
+)
+
+// collect is called with the lock, before n bytes are made.
+func (b *Budget) collect(n int64) {
+	if n < large {
+		return
+	}
+	if b.churn += n; b.churn < b.limit/garbageShare {
+		return
+	}
+	b.churn = 0
+	b.mu.Unlock()
+	runtime.GC()
+	b.mu.Lock()
 }
 
 // Wait takes n bytes as soon as they are free. It returns false, and has taken nothing, when stop is closed before, or when n
@@ -112,6 +137,7 @@ func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	}
 	if !a.b.queued() && a.fits(n) {
 		a.add(n)
+		a.b.collect(n)
 		a.b.mu.Unlock()
 		return true
 	}
@@ -120,6 +146,9 @@ func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	a.b.mu.Unlock()
 	select {
 	case <-w.granted:
+		a.b.mu.Lock()
+		defer a.b.mu.Unlock()
+		a.b.collect(n)
 		return true
 	case <-stop:
 		return a.b.leave(w)
