@@ -76,6 +76,7 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_MAX_BODY=9999999999999GiB", "KiB, MiB or GiB"},
 		{"SIDECAR_MAX_BODY=0", "1 to 512MiB"},
 		{"SIDECAR_MEMORY=1GB", "KiB, MiB or GiB"},
+		{"SIDECAR_SPOOL_DIR=spool", "absolute path"},
 		{"SIDECAR_MAX_BODY=1GiB", "1 to 512MiB"},
 
 		// Publishing.

@@ -60,7 +60,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 		a.HealthInterval != time.Second || a.HealthTimeout != time.Second || a.Token.IsSet() {
 		t.Errorf("App: %+v", a)
 	}
-	if w := (Window{Concurrency: 10, Prefetch: 20, MaxBody: 16 << 20, Memory: 256 << 20}); c.Window != w {
+	if w := (Window{Concurrency: 10, Prefetch: 20, MaxBody: 16 << 20, Memory: 256 << 20, SpoolDir: "/tmp"}); c.Window != w {
 		t.Errorf("Window: %+v", c.Window)
 	}
 	r := c.Retry

@@ -1,5 +1,7 @@
 package config
 
+import "path/filepath"
+
 // maxPrefetch is the largest prefetch AMQP can say: 16 bits, and 0 means without limit.
 const maxPrefetch = 65535
 
@@ -20,6 +22,12 @@ type Window struct {
 	// from the broker until some of it is free, and answers `/publish` with 503 `busy`. The limit is the container's, or
 	// `GOMEMLIMIT` when that is smaller; the part that is left is for the program itself.
 	Memory Size `env:"MEMORY" derived:"three quarters of the memory limit; 256MiB without a limit" range:"4MiB..1024GiB"`
+
+	// Directory for bodies that do not fit into `SIDECAR_MEMORY`: of a message that is larger than all of it, while it is parked,
+	// and of messages for which there was no room for 10 seconds. Up to 1 GiB, in files without a name. It has to be on a disk.
+	// Where it is in memory, not writable or full, such a message is held for a while and then given back, again and again, with a
+	// warning in `/status`; messages behind it are handled.
+	SpoolDir string `env:"SPOOL_DIR" envDefault:"/tmp" allowed:"an absolute path"`
 }
 
 const (
@@ -38,6 +46,9 @@ func (l *loader) checkWindow() {
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
 	}
 	l.checkMemory()
+	if !filepath.IsAbs(w.SpoolDir) {
+		l.reject("SIDECAR_SPOOL_DIR", "not an absolute path")
+	}
 }
 
 // checkMemory derives SIDECAR_MEMORY, and refuses bodies that could never be held.

@@ -22,6 +22,7 @@ SIDECAR_CONCURRENCY: {"kind":"number","low":"1","high":"10000"}
 SIDECAR_PREFETCH: {"kind":"number","low":"1","high":"65535"}
 SIDECAR_MAX_BODY: {"kind":"size","low":"1","high":"512MiB"}
 SIDECAR_MEMORY: {"kind":"size","low":"4MiB","high":"1024GiB"}
+SIDECAR_SPOOL_DIR: {}
 SIDECAR_MAX_RETRIES: {"kind":"number","low":"0","high":"1000000"}
 SIDECAR_RETRY_DELAY: {"kind":"duration","low":"1ms","high":"1193h2m47.295s","unit":"1ms"}
 SIDECAR_RETRY_DELAYS: {"kind":"durations","low":"1ms","high":"1193h2m47.295s","unit":"1ms"}
