@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
@@ -33,14 +34,17 @@ func newDeadLetters(
 	cfg *config.Config, build Build, plan *topology.Plan, memory *budget.Budget, by string, log *slog.Logger, r prometheus.Registerer,
 ) (*deadletter.Queue, error) {
 	o := brokerOptions(cfg, "dlq", build, nil, nil)
-	o.Memory = memory.Account(budget.DeadLetters)
+	o.Memory, o.Spool = memory.Account(budget.DeadLetters), broker.NewSpool(cfg.Window.SpoolDir, spoolBytes)
 	return deadletter.New(deadletter.Options{Plan: plan, Broker: o, By: by, Logger: log, Registerer: r})
 }
 
-// commandBudget is that of a command, which may run in the container of a sidecar and so within the same memory limit: what
-// the sidecar's own budget leaves is a quarter of that, and the programs themselves need some of it.
+// commandBudget is that of a command. Within a memory limit it may run in the container of a sidecar: what the sidecar's own
+// budget leaves is a quarter, and the two programs themselves need some of that.
 func commandBudget(cfg *config.Config) *budget.Budget {
-	return budget.New(int64(cfg.Window.Memory) / 8)
+	if MemoryLimit() > 0 {
+		return budget.New(int64(cfg.Window.Memory) / 8)
+	}
+	return budget.New(int64(cfg.Window.Memory))
 }
 
 // apiActor says who acts when it is asked for over HTTP: which process. Who has asked it is in its log.

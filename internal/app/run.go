@@ -107,7 +107,11 @@ func (a *App) listen() (addrs admin.Addrs, publish string, err error) {
 
 // warnings are about what works, and may surprise. Never nil: in JSON they are a list, also when there are none.
 func (a *App) warnings() []string {
-	return append([]string{}, slices.Concat(a.cfg.Warnings(), planWarnings(a.cfg, a.plan))...)
+	all := append([]string{}, slices.Concat(a.cfg.Warnings(), planWarnings(a.cfg, a.plan))...)
+	if text := a.consumer.Oversized(); text != "" {
+		all = append(all, text)
+	}
+	return all
 }
 
 // ended takes the end of our own context for what it is.

@@ -12,35 +12,39 @@ import (
 
 // Do runs a blocking call of the client library, which knows no deadline. When fn has not returned after the call
 // timeout, or at the deadline of ctx if that is earlier, the session is killed, which makes fn return. The mere
-// cancellation of ctx does not interrupt a call: it would cost the session, and with it every unsettled delivery.
+// cancellation of ctx does not interrupt a call: it would cost the session, and with it every unsettled delivery. While the
+// connection is not read because no memory is free, the answer may take longer; only the deadline of ctx ends that.
 // name says what fn does, for the error.
 func (s *Session) Do(ctx context.Context, name string, fn func() error) error {
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	limit := s.timeout
+	limit, late := s.timeout, func() bool { return false }
 	if at, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(at))
+		limit, late = min(limit, time.Until(at)), func() bool { return !time.Now().Before(at) }
 	}
-	timer := time.AfterFunc(limit, func() { s.fail(&callTimeout{name}) })
-	defer timer.Stop()
-	return s.call(name, fn)
+	return s.bounded(name, limit, func() bool { return s.wire.intake.full.Load() && !late() }, fn)
 }
 
 // doPatiently is Do for a call that may wait as long as the broker's alarm blocks the connection: silence is no fault
 // then. The caller must be able to wait.
 func (s *Session) doPatiently(name string, fn func() error) error {
+	return s.bounded(name, s.timeout, s.Blocked, fn)
+}
+
+// bounded kills the session when fn has not returned after limit, or after more such times while patient returns true.
+func (s *Session) bounded(name string, limit time.Duration, patient func() bool, fn func() error) error {
 	returned := make(chan struct{})
 	defer close(returned)
 	go func() {
-		timer := time.NewTicker(s.timeout)
+		timer := time.NewTicker(max(limit, time.Millisecond))
 		defer timer.Stop()
 		for {
 			select {
 			case <-returned:
 				return
 			case <-timer.C:
-				if !s.Blocked() {
+				if !patient() {
 					s.fail(&callTimeout{name})
 					return
 				}

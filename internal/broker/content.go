@@ -113,10 +113,9 @@ func readDeliver(payload []byte) (m deliver, ok bool) {
 	return m, !c.bad
 }
 
-// readContent reads the payload of a content header, which defuse has looked at, into d. size is that of the body;
-// hidden says that the header table cannot be read: then one entry holds its bytes. Bytes behind the last property are
-// padding.
-func readContent(payload []byte, d *amqp.Delivery, last *texts) (size uint64, hidden, ok bool) {
+// readContent reads the payload of a content header, which has been through defuse, into d, and its header table as bytes. size
+// is that of the body. Bytes behind the last property are padding.
+func readContent(payload []byte, d *Delivery, last *texts) (size uint64, ok bool) {
 	c := cursor{b: payload}
 	c.bytes(4) // class and weight
 	size = c.uint64()
@@ -131,7 +130,7 @@ func readContent(payload []byte, d *amqp.Delivery, last *texts) (size uint64, hi
 	d.ContentType = text(flagContentType, &last.contentType)
 	d.ContentEncoding = text(flagContentEncoding, &last.contentEncoding)
 	if has(flagHeaders) {
-		d.Headers, hidden = headers(c.long())
+		d.table, d.encoded = append(d.table[:0], c.long()...), true
 	}
 	if has(flagDeliveryMode) {
 		d.DeliveryMode = c.uint8()
@@ -158,14 +157,15 @@ func readContent(payload []byte, d *amqp.Delivery, last *texts) (size uint64, hi
 	if has(flagReserved) {
 		c.short()
 	}
-	return size, hidden, !c.bad
+	return size, !c.bad
 }
 
-// headers reads a header table. Refusing one that makes no sense would bring the same message back for ever.
-func headers(entries []byte) (t amqp.Table, hidden bool) {
+// headers reads a header table that has been through defuse. One that is still unreadable becomes one entry that holds its
+// bytes: refusing it would bring the same message back for ever.
+func headers(entries []byte) amqp.Table {
 	t, whole := readTable(entries)
 	if whole {
-		return t, false
+		return t
 	}
-	return amqp.Table{hiddenKey: bytes.Clone(entries)}, true
+	return amqp.Table{hiddenKey: bytes.Clone(entries)}
 }

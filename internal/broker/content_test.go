@@ -94,18 +94,18 @@ func judged(t testing.TB, judge **reader, payload []byte, last *texts) {
 		return
 	}
 	binary.BigEndian.PutUint64(payload[4:], 0) // no body: that is not what is compared
-	own := amqp.Delivery{Exchange: "x", RoutingKey: "k"}
-	_, hidden, readable := readContent(bytes.Clone(payload), &own, last)
+	received := Delivery{Delivery: amqp.Delivery{Exchange: "x", RoutingKey: "k"}}
+	_, readable := readContent(bytes.Clone(payload), &received, last)
+	received.DecodeHeaders()
+	own := received.Delivery
+	_, hidden := own.Headers[hiddenKey]
+	hidden = hidden && !wellFormed(payload)
 	library, ok := (*judge).deliver(t, bytes.Clone(payload))
 	if !ok {
 		*judge = newReader(t, plain)
 	}
 	if hidden {
-		// The library refuses most of these and guesses at others; no broker lets them through.
-		if _, is := own.Headers[hiddenKey].([]byte); !is || wellFormed(payload) {
-			t.Fatalf("hidden in %.2000x: %v", payload, own.Headers)
-		}
-		return
+		return // the library refuses most of these and guesses at others; no broker lets them through
 	}
 	if ok != readable {
 		t.Fatalf("the library reads %.2000x: %v; we: %v", payload, ok, readable)

@@ -4,38 +4,80 @@ import (
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/budget"
 )
 
 // Delivery is one message as the broker handed it over. It is settled through its Subscription, never through the
 // embedded type's own methods, which know no channel here.
 //
-// Whoever takes a Delivery owns it, body included. Free gives the memory of both back for the next one; a Delivery that
-// is never freed is the garbage collector's.
+// Whoever takes a Delivery owns it, body included, and has to call Free when nothing refers to either any more: the memory
+// budget counts it until then.
 type Delivery struct {
-	amqp.Delivery
+	amqp.Delivery // without Headers until DecodeHeaders
+
+	// Missing is the size in bytes of a body that fits neither into the memory budget nor into a file, as MissingWhy says: it
+	// was not kept, and Body is empty. Such a message can only be given back.
+	Missing    int64
+	MissingWhy error
+
+	table   []byte          // the header table as it was received, sanitized
+	encoded bool            // there is one that has not been decoded
+	memory  *budget.Account // of held
+	held    int64
+	spooled *spooled // nil: the body is in memory
 }
 
-// keptBody is the size up to which the memory of a body is kept for the next message.
-const keptBody = 64 << 10
+// DecodeHeaders makes Headers of the table that was received. Deliveries that wait have only the bytes of it: decoded, it may
+// take up to decodedPerByte times as much.
+func (d *Delivery) DecodeHeaders() {
+	if d.encoded {
+		d.Headers, d.encoded = headers(d.table), false
+	}
+}
+
+// keptBody is the size up to which the memory of a body is kept for the next message, keptTable that of a header table.
+const (
+	keptBody  = 64 << 10
+	keptTable = 4 << 10
+)
 
 var spare = sync.Pool{New: func() any { return &Delivery{} }}
 
 // NewDelivery returns an empty one, with memory for a body if there is any to spare.
 func NewDelivery() *Delivery { return spare.Get().(*Delivery) }
 
-// Free gives d back. Nothing may refer to d or to its body any more; its texts and its header table stay valid.
+// Free gives d back. Nothing may refer to d or to its body any more; its texts and its decoded headers stay valid.
 func (d *Delivery) Free() {
-	body := d.Body[:0]
+	body, table := d.Body[:0], d.table[:0]
+	if d.spooled != nil {
+		d.spooled.free()
+		body = nil
+	}
 	if cap(body) > keptBody {
 		body = nil
 	}
+	if cap(table) > keptTable {
+		table = nil
+	}
+	d.memory.Give(d.held)
 	*d = Delivery{}
-	d.Body = body
+	d.Body, d.table = body, table
 	spare.Put(d)
 }
 
-// Deliveries are the messages that a consumer has received and nobody has taken yet, in the order of their tags. The
-// broker's prefetch count bounds them: the goroutine that reads the connection never waits for whoever takes them.
+// free gives back deliveries that are not handled any more.
+func free(list []*Delivery) {
+	for i, d := range list {
+		if d != nil {
+			d.Free()
+		}
+		list[i] = nil
+	}
+}
+
+// Deliveries are the messages that a consumer has received and that were not taken yet, in the order of their tags. The
+// broker's prefetch count bounds their number, and the memory budget their size.
 type Deliveries struct {
 	ready chan struct{} // holds a value while there may be something to see
 
@@ -76,6 +118,15 @@ func (q *Deliveries) Add(d *Delivery) bool {
 		q.wake()
 	}
 	return true
+}
+
+// Drop frees what waits, and makes Add refuse: the session has ended, and the broker delivers all of it again.
+func (q *Deliveries) Drop() {
+	q.End()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	free(q.waiting)
+	q.waiting = q.waiting[:0]
 }
 
 // End says that no more will come.

@@ -82,7 +82,7 @@ func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 			return nil, inTime(ctx, err)
 		}
 	}
-	w := newWire(conn, raw, d.logHidden)
+	w := newWire(conn, raw, &d.o, d.logHidden)
 	c, err := amqp.Open(w, d.config(t))
 	if err != nil {
 		err = handshakeCause(ctx, err, w) // before our own end of the connection becomes its cause

@@ -40,8 +40,8 @@ var vital = map[string]bool{
 // defuse makes the payload of a content header frame readable for the client library, whatever header table a publisher
 // sent. It changes payload in place and returns it, or its beginning when it had to become shorter:
 //
-//   - A value that nests too deep, holds too many elements or cannot be read becomes opaque: its type byte says byte
-//     array from now on. Everything behind it stays where it was.
+//   - A value that nests too deep, holds too many elements, would cost too much memory or cannot be read becomes opaque: its
+//     type byte says byte array from now on. Everything behind it stays where it was.
 //   - Type 'L', which some brokers let through and the library does not know, becomes 'l', as long.
 //   - Of a table with too many entries some are hidden in one opaque entry at its end, of the same length together.
 //   - A payload longer than limit loses its largest values until it fits; it is the only case that changes the length.
@@ -54,7 +54,9 @@ func defuse(payload []byte, limit int) (out []byte, lost int) {
 		return payload, 0
 	}
 	table := payload[start:end]
-	n, lost, whole := tame(table, 0)
+	t := newTally(table)
+	n, whole := tame(table, 0, t)
+	lost = t.hidden
 	if !whole || n > maxElements {
 		lost += hide(table)
 	}
@@ -105,39 +107,82 @@ func length(b []byte, at int) (n int, ok bool) {
 	return int(size), true
 }
 
-// tame walks the entries of a table at depth and makes its values readable. It returns how many entries there are, how
-// many of them had to become opaque, and whether every entry is well-formed; it stops at the first that is not.
-func tame(table []byte, depth int) (n, hidden int, whole bool) {
+// What decoded headers cost in memory, estimated in bytes: a map with room for its first entries, an entry more, an array, an
+// element. Texts share one copy of the table.
+const (
+	mapCost     = 400
+	entryCost   = 64
+	arrayCost   = 64
+	elementCost = 16
+	boxedCost   = 16 // a value that does not stand in its place itself
+
+	// decodedPerByte bounds what the values of a table may cost decoded, for each of its bytes, above decodedFree: tables of real
+	// messages cost three to six times their bytes, tiny tables within tables seventy times. Vital headers may cost as much once
+	// more, so that a table never costs more than 32 times its bytes and 8 KiB.
+	decodedPerByte = 16
+	decodedFree    = 4 << 10
+)
+
+// tally counts while a table is walked.
+type tally struct {
+	hidden int // values that became opaque
+	cost   int // of what is readable, decoded
+	limit  int // of cost; a value that would exceed it becomes opaque
+}
+
+func newTally(table []byte) *tally { return &tally{limit: decodedFree + decodedPerByte*len(table)} }
+
+// tableCost is what a table that has been through defuse costs decoded, in bytes.
+func tableCost(table []byte) int {
+	t := tally{limit: math.MaxInt / 4}
+	tame(table, 0, &t)
+	return t.cost
+}
+
+// tame walks the entries of a table at depth and makes its values readable. It returns how many entries there are, and
+// whether every entry is well-formed; it stops at the first that is not.
+func tame(table []byte, depth int, t *tally) (n int, whole bool) {
+	if len(table) > 0 {
+		t.cost += mapCost
+	}
+	limit := t.limit
 	for at := 0; at < len(table); n++ {
 		kind := at + 1 + int(table[at])
 		if kind >= len(table) {
-			return n, hidden, false
+			return n, false
 		}
-		size, ok := tameValue(table, kind, depth, &hidden)
+		if depth == 0 && vital[string(table[at+1:kind])] {
+			t.limit = 2 * limit
+		}
+		t.cost += entryCost
+		size, ok := tameValue(table, kind, depth, t)
+		t.limit = limit
 		if !ok {
-			return n, hidden, false
+			return n, false
 		}
 		at = kind + 1 + size
 	}
-	return n, hidden, true
+	return n, true
 }
 
 // tameArray is tame for an array, whose elements have no keys.
-func tameArray(array []byte, depth int) (n, hidden int, whole bool) {
+func tameArray(array []byte, depth int, t *tally) (n int, whole bool) {
+	t.cost += arrayCost
 	for at := 0; at < len(array); n++ {
-		size, ok := tameValue(array, at, depth, &hidden)
+		t.cost += elementCost
+		size, ok := tameValue(array, at, depth, t)
 		if !ok {
-			return n, hidden, false
+			return n, false
 		}
 		at += 1 + size
 	}
-	return n, hidden, true
+	return n, true
 }
 
 // tameValue makes the value whose type byte is b[at] readable and returns its size without that byte. depth is that of
 // the container the value is in. Inside a container nothing becomes opaque alone: what cannot be read makes the
 // outermost container opaque as a whole, so that a reader never sees half of a structure.
-func tameValue(b []byte, at, depth int, hidden *int) (size int, ok bool) {
+func tameValue(b []byte, at, depth int, t *tally) (size int, ok bool) {
 	switch b[at] {
 	case 'V':
 		return 0, true
@@ -158,28 +203,36 @@ func tameValue(b []byte, at, depth int, hidden *int) (size int, ok bool) {
 		if !fits {
 			return 0, false
 		}
-		if (b[at] == 'A' || b[at] == 'F') && !tameContainer(b[at], b[at+5:at+5+n], depth+1) {
+		before := t.cost
+		if (b[at] == 'A' || b[at] == 'F') && !tameContainer(b[at], b[at+5:at+5+n], depth+1, t) {
 			if depth > 0 {
 				return 0, false
 			}
 			b[at] = opaque
-			*hidden++
+			t.cost = before
+			t.hidden++
 		}
+		t.cost += boxedCost
 		return 4 + n, true
 	default:
 		return 0, false
 	}
+	if size > 1 {
+		t.cost += boxedCost
+	}
 	return size, size <= len(b)-at-1
 }
 
-func tameContainer(kind byte, content []byte, depth int) bool {
+func tameContainer(kind byte, content []byte, depth int, t *tally) bool {
 	if depth > maxDepth {
 		return false
 	}
-	walk := tame
+	var n int
+	var whole bool
 	if kind == 'A' {
-		walk = tameArray
+		n, whole = tameArray(content, depth, t)
+	} else {
+		n, whole = tame(content, depth, t)
 	}
-	n, _, whole := walk(content, depth)
-	return whole && n <= maxElements
+	return whole && n <= maxElements && t.cost <= t.limit
 }

@@ -16,13 +16,14 @@ func (e entry) size() int { return e.end - e.start }
 // entries splits a table up to its first entry that is not well-formed.
 func entries(table []byte) []entry {
 	var list []entry
-	var hidden int
+	t := newTally(table)
 	for at := 0; at < len(table); {
 		e := entry{start: at, kind: at + 1 + int(table[at])}
 		if e.kind >= len(table) {
 			break
 		}
-		size, ok := tameValue(table, e.kind, 0, &hidden)
+		t.cost += entryCost
+		size, ok := tameValue(table, e.kind, 0, t)
 		if !ok {
 			break
 		}

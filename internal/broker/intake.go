@@ -2,9 +2,11 @@ package broker
 
 import (
 	"encoding/binary"
-	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"sidecar/internal/budget"
 )
 
 const (
@@ -17,8 +19,11 @@ const (
 	// maxDeliver is the size of the longest basic.deliver: three short strings and what stands between them.
 	maxDeliver = 4 + 3*256 + 9
 
-	// maxAhead bounds the memory a body gets on the word of its header alone.
-	maxAhead = 1 << 20
+	// maxContent is the largest body that any broker can be told to take, in bytes.
+	maxContent = 512 << 20
+	// maxForeign bounds the body of what is neither a delivery to one of our consumers nor a returned message: nothing large
+	// is expected there, and the client library keeps it whole.
+	maxForeign = 1 << 20
 )
 
 // protocolError is why a connection is given up whose other end breaks the protocol: a reader that guesses takes one
@@ -34,11 +39,15 @@ const (
 	errBadBody    = protocolError("the broker sent a body of another length than announced")
 	errFrameEnd   = protocolError("the broker sent a frame without its end mark")
 	errFrameSize  = protocolError("the broker sent a frame larger than negotiated")
+	errBadReturn  = protocolError("the broker sent a malformed basic.return")
+	errBadConfirm = protocolError("the broker confirmed a message that was never published")
+	errContent    = protocolError("the broker announced a body larger than any it can take")
+	errForeign    = protocolError("the broker announced a large body that was not asked for")
 )
 
-// intake takes the deliveries of our consumers off the stream before the client library sees them. The library would
-// read each through reflection, copy it several times and pass it through two more goroutines, at a score of
-// allocations per message. Everything else on the connection, answers to consume and cancel included, stays its own.
+// intake takes the deliveries of our consumers, and returned messages, off the stream before the client library sees them.
+// The library would read each delivery through reflection, copy it several times and pass it through two more goroutines,
+// at a score of allocations per message. Everything else on the connection stays its own.
 //
 //	frames of a channel    basic.deliver   header   body   body   channel.close
 //	                       our consumer?     │        │      │      │
@@ -48,25 +57,23 @@ const (
 // A consumer is known by its tag, which we choose and never use twice on a connection. Content that a method frame
 // interrupts is dropped, as the library drops it.
 type intake struct {
-	lost   func(n int) // told how many header values of a message nobody will see
-	active atomic.Bool // a consumer has been added: until then every frame is the library's
+	lost     func(n int)     // told how many header values of a message nobody will see
+	memory   *budget.Account // asked before a delivery is held
+	spool    *Spool          // for bodies that do not fit; nil: there is none
+	patience time.Duration   // to wait for memory
+	gone     <-chan struct{} // closed when the connection has ended
+	active   atomic.Bool     // a consumer or a confirming channel has been added: until then every frame is the library's
+	full     atomic.Bool     // it waits for memory, and reads nothing meanwhile
 
 	mu        sync.Mutex
 	consumers map[string]*Deliveries // by tag
+	confirms  map[uint16]*confirming // by channel
 
 	// What follows belongs to the goroutine that reads.
 	contents map[uint16]*content // by channel
 	body     *content            // whose body frame is being read; nil when none is
 	left     int                 // bytes of that frame's payload still to come
-}
-
-// content is what is being received on one channel. It stays for the next message.
-type content struct {
-	to     *Deliveries // nil: nothing has begun
-	d      *Delivery
-	headed bool   // the content header is in
-	size   uint64 // of the body
-	last   texts
+	pressed  int64               // the size of a delivery that waited for memory in vain; 0: none did lately
 }
 
 // add makes deliveries to the consumer tag go to q.
@@ -92,6 +99,7 @@ func (in *intake) remove(tag string) {
 	}
 }
 
+// consumer finds who a delivery is for.
 func (in *intake) consumer(tag []byte) *Deliveries {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -107,19 +115,19 @@ const (
 	unknown         // until more of it has arrived
 )
 
-// frame looks at the frame that begins b, of which at least the head is there. For a body frame of ours it uses the
+// frame inspects the frame that begins b, of which at least the head is there. For a body frame of ours it uses the
 // head alone: take reads the rest. limit is the largest payload.
 func (in *intake) frame(b []byte, size, limit int) (whose claim, n int, err error) {
 	channel := binary.BigEndian.Uint16(b[1:])
 	total := frameHead + size + frameTail
-	switch b[0] {
-	case typeMethod:
+	c := in.contents[channel]
+	switch {
+	case b[0] == typeMethod:
 		return in.method(b, channel, size)
-	case typeHeader:
-		c := in.contents[channel]
+	case c == nil || c.idle():
+		return libraries, 0, nil
+	case b[0] == typeHeader:
 		switch {
-		case c == nil || c.to == nil:
-			return libraries, 0, nil
 		case size > maxHeaderFrame:
 			return ours, 0, errFrameSize
 		case len(b) < total:
@@ -128,14 +136,11 @@ func (in *intake) frame(b []byte, size, limit int) (whose claim, n int, err erro
 			return ours, 0, errFrameEnd
 		}
 		return ours, total, in.header(c, b[frameHead:frameHead+size], limit)
-	case typeBody:
-		c := in.contents[channel]
+	case b[0] == typeBody:
 		switch {
-		case c == nil || c.to == nil:
-			return libraries, 0, nil
 		case size > limit:
 			return ours, 0, errFrameSize
-		case !c.headed || uint64(size) > c.size-uint64(len(c.d.Body)): // #nosec G115 -- a frame size is never negative
+		case !c.headed || uint64(size) > c.size-c.got: // #nosec G115 -- a frame size is never negative
 			return ours, 0, errBadBody
 		}
 		in.body, in.left = c, size
@@ -144,38 +149,98 @@ func (in *intake) frame(b []byte, size, limit int) (whose claim, n int, err erro
 	return libraries, 0, nil
 }
 
-// method looks at a method frame: is it a basic.deliver to one of our consumers?
+// method inspects a method frame: does it begin a content that is ours?
 func (in *intake) method(b []byte, channel uint16, size int) (whose claim, n int, err error) {
 	if size >= 4 && len(b) < frameHead+4 {
 		return unknown, 0, nil
 	}
-	if size < 4 || binary.BigEndian.Uint32(b[frameHead:]) != basicDeliver {
-		if c := in.contents[channel]; c != nil {
-			c.drop()
-		}
+	var method uint32
+	if size >= 4 {
+		method = binary.BigEndian.Uint32(b[frameHead:])
+	}
+	longest, malformed := maxDeliver, errBadDeliver
+	switch method {
+	case basicDeliver:
+	case basicReturn:
+		longest, malformed = maxReturn, errBadReturn
+	case basicAck, basicNack:
+		longest, malformed = maxDeliver, errBadConfirm
+	default:
+		in.interrupt(channel)
 		return libraries, 0, nil
 	}
 	total := frameHead + size + frameTail
 	switch {
-	case size > maxDeliver:
-		return ours, 0, errBadDeliver
+	case size > longest:
+		return ours, 0, malformed
 	case len(b) < total:
 		return unknown, 0, nil
 	case b[total-1] != frameEnd:
 		return ours, 0, errFrameEnd
 	}
-	m, ok := readDeliver(b[frameHead+4 : frameHead+size])
+	payload := b[frameHead+4 : frameHead+size]
+	switch method {
+	case basicDeliver:
+		return in.deliver(channel, payload, total)
+	case basicReturn:
+		return in.goBack(channel, payload, total)
+	}
+	in.interrupt(channel)
+	if err := in.checkConfirm(channel, payload); err != nil {
+		return ours, 0, err
+	}
+	return libraries, 0, nil
+}
+
+// interrupt drops the content that a method frame of the library's interrupts.
+func (in *intake) interrupt(channel uint16) {
+	if c := in.contents[channel]; c != nil {
+		c.drop()
+	}
+}
+
+func (in *intake) deliver(channel uint16, payload []byte, total int) (whose claim, n int, err error) {
+	m, ok := readDeliver(payload)
 	if !ok {
 		return ours, 0, errBadDeliver
 	}
-	c := in.contents[channel]
 	to := in.consumer(m.consumer)
 	if to == nil {
-		if c != nil {
-			c.drop()
-		}
+		in.interrupt(channel)
 		return libraries, 0, nil
 	}
+	in.content(channel).begin(to, &m)
+	return ours, total, nil
+}
+
+// goBack begins a returned message.
+func (in *intake) goBack(channel uint16, payload []byte, total int) (whose claim, n int, err error) {
+	why, ok := readReturn(payload)
+	if !ok {
+		return ours, 0, errBadReturn
+	}
+	to := in.confirming(channel)
+	if to == nil {
+		in.interrupt(channel)
+		return libraries, 0, nil
+	}
+	c := in.content(channel)
+	c.drop()
+	c.back = &returning{to: to, why: &why}
+	return ours, total, nil
+}
+
+// dropAll frees what is not complete: the connection is over.
+func (in *intake) dropAll() {
+	in.body = nil
+	for _, c := range in.contents {
+		c.drop()
+	}
+}
+
+// content is that of a channel.
+func (in *intake) content(channel uint16) *content {
+	c := in.contents[channel]
 	if c == nil {
 		if in.contents == nil {
 			in.contents = make(map[uint16]*content)
@@ -183,23 +248,7 @@ func (in *intake) method(b []byte, channel uint16, size int) (whose claim, n int
 		c = &content{}
 		in.contents[channel] = c
 	}
-	c.begin(to, &m)
-	return ours, total, nil
-}
-
-func (c *content) begin(to *Deliveries, m *deliver) {
-	c.drop()
-	c.to, c.d = to, NewDelivery()
-	c.d.DeliveryTag, c.d.Redelivered = m.tag, m.redelivered
-	c.d.Exchange, c.d.RoutingKey = recall(&c.last.exchange, m.exchange), recall(&c.last.key, m.key)
-}
-
-// drop forgets a delivery that is not complete: it stays unacked, and the broker's.
-func (c *content) drop() {
-	if c.d != nil {
-		c.d.Free()
-	}
-	c.to, c.d, c.headed, c.size = nil, nil, false, 0
+	return c
 }
 
 func (in *intake) header(c *content, payload []byte, limit int) error {
@@ -207,22 +256,26 @@ func (in *intake) header(c *content, payload []byte, limit int) error {
 		return errBadContent
 	}
 	payload, lost := defuse(payload, limit)
-	size, hidden, ok := readContent(payload, &c.d.Delivery, &c.last)
-	if !ok {
-		return errBadContent
-	}
-	if hidden {
-		lost++
-	}
 	if lost > 0 {
 		in.lost(lost)
 	}
+	if c.back != nil {
+		return c.back.header(c, payload)
+	}
+	size, ok := readContent(payload, c.d, &c.last)
+	switch {
+	case !ok:
+		return errBadContent
+	case size > maxContent:
+		return errContent
+	}
 	c.headed, c.size = true, size
+	if err := in.hold(c.d, int64(size)); err != nil { // #nosec G115 -- at most maxContent
+		return err
+	}
 	if size == 0 {
 		c.complete()
-		return nil
 	}
-	c.d.Body = slices.Grow(c.d.Body, int(min(size, maxAhead))) // #nosec G115 -- at most maxAhead
 	return nil
 }
 
@@ -233,7 +286,7 @@ func (in *intake) reading() bool { return in.body != nil }
 func (in *intake) take(b []byte) (n int, err error) {
 	c := in.body
 	n = min(in.left, len(b))
-	c.d.Body = append(c.d.Body, b[:n]...)
+	c.write(b[:n])
 	in.left -= n
 	if n == len(b) {
 		return n, nil // the end mark, at least, is still to come
@@ -242,29 +295,24 @@ func (in *intake) take(b []byte) (n int, err error) {
 		return n, errFrameEnd
 	}
 	in.body = nil
-	if uint64(len(c.d.Body)) == c.size {
+	if c.got == c.size {
 		c.complete()
 	}
 	return n + 1, nil
 }
 
-// space is where the rest of the body frame belongs; fill says how much has been put there.
+// space is where the rest of the body frame belongs; fill says how much has been put there. nil: it has to go through take.
 func (in *intake) space() []byte {
 	c := in.body
-	c.d.Body = slices.Grow(c.d.Body, in.left)
+	if c.d == nil || cap(c.d.Body)-len(c.d.Body) < in.left {
+		return nil
+	}
 	return c.d.Body[len(c.d.Body) : len(c.d.Body)+in.left]
 }
 
 func (in *intake) fill(n int) {
 	c := in.body
 	c.d.Body = c.d.Body[:len(c.d.Body)+n]
+	c.got += uint64(n) // #nosec G115 -- never negative
 	in.left -= n
-}
-
-// complete hands the delivery over. A consumer that has ended since takes none: the message stays the broker's.
-func (c *content) complete() {
-	if c.to.Add(c.d) {
-		c.d = nil
-	}
-	c.drop()
 }

@@ -131,7 +131,7 @@ func TestIntakeTakesOurDeliveriesHoweverTheBytesArrive(t *testing.T) {
 			}
 		}
 		client := inPieces(c.sent, func() int { return 1 + rand.N(1+rand.N(100_000)) })
-		w := newWire(client, client, func(int) {})
+		w := newWire(client, client, &Options{}, func(int) {})
 		boxes := map[string]*Deliveries{"ours-1": NewDeliveries(), "ours-2": NewDeliveries()}
 		for tag, q := range boxes {
 			w.intake.add(tag, q)
@@ -156,6 +156,9 @@ func TestIntakeTakesOurDeliveriesHoweverTheBytesArrive(t *testing.T) {
 func compareInbox(t *testing.T, seed uint64, consumer string, q *Deliveries, want []sent) {
 	t.Helper()
 	got, _ := q.Take(nil)
+	for _, d := range got {
+		d.DecodeHeaders()
+	}
 	if len(got) != len(want) {
 		t.Fatalf("seed %d: %s got %d deliveries instead of %d", seed, consumer, len(got), len(want))
 	}
@@ -224,7 +227,10 @@ func TestIntakeGivesABrokenConnectionUp(t *testing.T) {
 		"header beyond reason":   {[][]byte{begin, frame(2, 1, make([]byte, maxHeaderFrame+1))}, errFrameSize},
 		"body before its header": {[][]byte{begin, frame(3, 1, []byte("abc"))}, errBadBody},
 		"body too long":          {[][]byte{begin, contentFrame(1, "1", "", 3), frame(3, 1, []byte("abcd"))}, errBadBody},
-		"body frame too large":   {[][]byte{begin, contentFrame(1, "1", "", 1<<30), frame(3, 1, make([]byte, frameMax))}, errFrameSize},
+		"body frame too large":   {[][]byte{begin, contentFrame(1, "1", "", 300_000), frame(3, 1, make([]byte, frameMax))}, errFrameSize},
+		"body without bounds":    {[][]byte{begin, contentFrame(1, "1", "", 1<<62)}, errContent},
+		"large body unasked":     {[][]byte{contentFrame(1, "1", "", maxForeign+1)}, errForeign},
+		"ack cut short":          {[][]byte{frame(1, 1, method(60, 80, make([]byte, maxDeliver)))}, errBadConfirm},
 		"body without an end":    {[][]byte{begin, contentFrame(1, "1", "", 3), unmarked(frame(3, 1, []byte("abc")))}, errFrameEnd},
 		"large body, no end":     {[][]byte{begin, contentFrame(1, "1", "", 100_000), unmarked(frame(3, 1, make([]byte, 100_000)))}, errFrameEnd},
 	}
@@ -232,7 +238,7 @@ func TestIntakeGivesABrokenConnectionUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := frame(8, 0)
 			client := inPieces(bytes.Join(append([][]byte{before}, tt.frames...), nil), whole)
-			w := newWire(client, client, func(int) {})
+			w := newWire(client, client, &Options{}, func(int) {})
 			q := NewDeliveries()
 			w.intake.add("ours", q)
 			got, err := io.ReadAll(w)

@@ -14,9 +14,6 @@ import (
 const (
 	// apartFor is how long after a refusal the messages of a lane go on channels of their own.
 	apartFor = time.Minute
-	// maxAbandoned is how many messages without an answer a pipe may hold before it is replaced: the client library
-	// remembers each of them until its channel ends.
-	maxAbandoned = 4096
 	// paddedTry is up to which size a message is tried as a larger one, in bytes: so that a stream of growing messages is
 	// not tried one by one.
 	paddedTry, leastTry = 1 << 20, 64 << 10
@@ -147,7 +144,7 @@ func (l *Lane) leave() { <-l.turn }
 // fit reports whether the pipe is good for a message.
 func (l *Lane) fit(s *Session, pub *Publication) bool {
 	c := l.pipe
-	return c != nil && c.session == s && !c.ended() && len(pub.Msg.Body) <= c.tried && c.abandoned.Load() <= maxAbandoned
+	return c != nil && c.session == s && !c.ended() && len(pub.Msg.Body) <= c.tried
 }
 
 // prepare makes the pipe fit for a message. It keeps the turn when it returns nil. Otherwise the turn may stay taken until
@@ -187,7 +184,7 @@ func (l *Lane) prepare(ctx context.Context, p *pool, pub *Publication) error {
 
 // ask opens the pipe, if there is none that is good, and finds out whether the broker takes a body of that size.
 func (l *Lane) ask(p *pool, pub *Publication) error {
-	if old := l.pipe; old == nil || old.session != p.session || old.ended() || old.abandoned.Load() > maxAbandoned {
+	if old := l.pipe; old == nil || old.session != p.session || old.ended() {
 		l.retire(old)
 		l.pipe = nil
 		c, err := l.publisher.openPipe(p.session, p.session.doPatiently)
@@ -230,19 +227,13 @@ func padding(size int) int {
 	return padded
 }
 
-// retire closes a pipe when all that is under way on it has been waited for.
+// retire closes a pipe when every wait for its messages has ended.
 func (l *Lane) retire(c *Pipe) {
-	if c == nil || c.ended() {
+	if c == nil || c.closed() {
 		return
 	}
 	l.work.Go(func() {
-		for range cap(c.slots) {
-			select {
-			case c.slots <- struct{}{}:
-			case <-c.session.Done():
-				return
-			}
-		}
+		c.waits.Wait()
 		c.Close()
 	})
 }

@@ -150,21 +150,21 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 	}
 }
 
-// TestLaneReplacesAPipe: one with too many answers that never came makes way for another, and nothing under way on it is lost.
+// TestLaneReplacesAPipe: one with a message that was given up makes way for another, and nothing under way on it is lost.
 func TestLaneReplacesAPipe(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
 	l := lane(t, options(t), "")
 	wait := must.Get(l.Begin(within(t, 30*time.Second), publication(queue, "x")))(t)
 	old := l.pipe
-	old.abandoned.Store(maxAbandoned + 1)
+	old.spent.Store(true)
 	if err := publish(l, queue); err != nil || l.pipe == old {
 		t.Errorf("%v", err)
 	}
 	if err := wait(); err != nil {
 		t.Errorf("%v", err)
 	}
-	brokertest.Eventually(t, 30*time.Second, "the old one is closed", old.ended)
+	brokertest.Eventually(t, 30*time.Second, "the old one is closed", old.closed)
 	if err := publish(l, queue); err != nil {
 		t.Errorf("%v", err)
 	}

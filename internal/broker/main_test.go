@@ -80,6 +80,9 @@ func (i *inbox) next(t testing.TB) *Delivery {
 		select {
 		case <-i.q.Ready():
 			i.taken, i.ended = i.q.Take(nil)
+			for _, d := range i.taken {
+				d.DecodeHeaders()
+			}
 		case <-time.After(30 * time.Second):
 			t.Fatal("no delivery")
 		}

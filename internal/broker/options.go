@@ -51,6 +51,14 @@ type Options struct {
 	// Memory is asked before a delivery is held, which goes with Delivery.Free; nil bounds nothing.
 	Memory *budget.Account
 
+	// Spool takes the bodies of deliveries that are larger than all of Memory, or that waited for it in vain; nil: there is no
+	// place for them.
+	Spool *Spool
+
+	// MemoryPatience is how long a delivery waits for memory before it goes to the spool; 0 = 10 s. Who cannot give memory back
+	// before other deliveries have come sets less.
+	MemoryPatience time.Duration
+
 	// Registerer takes the metrics; nil = none. Dialers with the same Registerer share one set: they are the
 	// connections of one process.
 	Registerer prometheus.Registerer

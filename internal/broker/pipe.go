@@ -20,21 +20,20 @@ const pipeWindow = 256
 type Pipe struct {
 	session  *Session
 	ch       *amqp.Channel
-	returned chan amqp.Return
+	confirms *confirming
 	closes   chan *amqp.Error
 	slots    chan struct{}
 	metrics  *metrics
-	gathers  bool // see Gather
-	proven   bool // the broker has answered: until then one message goes alone, see pool
-	tried    int  // bytes of the largest body that the broker takes, as far as is known; -1: nothing is
+	gathers  bool           // see Gather
+	proven   bool           // the broker has answered: until then one message goes alone, see pool
+	tried    int            // bytes of the largest body that the broker takes, as far as is known; -1: nothing is
+	waits    sync.WaitGroup // receipts whose Wait has not returned
+	spent    atomic.Bool    // a message was given up: no other one is sent
 
 	mu       sync.Mutex
-	inflight map[*Receipt]struct{}
-	back     returns             // messages that came back and are not yet told
-	given    map[fingerprint]int // messages that were given up, which may still come back
-	why      error               // the channel has been closed
-
-	abandoned atomic.Int64 // messages that nobody waits for any more, though the broker has not answered
+	inflight map[*Receipt]struct{} // sent, and not confirmed or given up and not confirmed
+	back     returns               // messages that were returned and are not yet reported
+	why      error                 // the channel has been closed
 }
 
 // Receipt is one message on its way. Wait has to be called once for each.
@@ -43,8 +42,9 @@ type Receipt struct {
 	pub     *Publication
 	confirm *amqp.DeferredConfirmation
 	sent    time.Time
-	print   *fingerprint   // nil until somebody asks
-	stray   *ReturnedError // it may have come back as something else
+	print   *fingerprint // nil until it is needed
+	givenUp bool         // Wait has ended without the broker's answer
+	stray   error        // a message was returned that is like none of those under way: it may be this one
 }
 
 // Pipe opens a pipe on the connection that stands. It ends with that connection, or when it is closed.
@@ -63,9 +63,8 @@ func (p *Publisher) openPipe(s *Session, do caller) (*Pipe, error) {
 		if c.ch, err = s.conn.Channel(); err != nil {
 			return err
 		}
-		// Buffered: the library delivers these from its reading goroutine. There are never more returns than messages under way.
-		c.returned = c.ch.NotifyReturn(make(chan amqp.Return, pipeWindow))
-		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1))
+		c.confirms = s.wire.intake.confirm(c.ch, c.returned)
+		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1)) // buffered: the library sends from its reading goroutine
 		return c.ch.Confirm(false)
 	})
 	return c, err
@@ -116,12 +115,18 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 		<-c.slots
 		return nil, ErrBlocked
 	}
+	if c.spent.Load() {
+		<-c.slots
+		return nil, fmt.Errorf("%w: the channel is not used any more", ErrDisconnected)
+	}
 	msg := pub.Msg
 	msg.DeliveryMode = amqp.Persistent
 	r := &Receipt{pipe: c, pub: pub, sent: time.Now()}
+	c.waits.Add(1)
 	c.mu.Lock()
 	c.inflight[r] = struct{}{} // before its return can come
 	c.mu.Unlock()
+	c.confirms.published.Add(1)
 	stop := context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })
 	if c.gathers {
 		c.session.wire.gather(true)
@@ -174,7 +179,12 @@ func (c *Pipe) Flush() {
 	}
 }
 
+// forget ends the wait for a message. One that was given up keeps its slot and is still under way: it may be returned.
 func (c *Pipe) forget(r *Receipt) {
+	defer c.waits.Done()
+	if r.givenUp {
+		return
+	}
 	c.mu.Lock()
 	delete(c.inflight, r)
 	c.mu.Unlock()
@@ -242,67 +252,54 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 	}
 }
 
-// giveUp notes that nobody waits for a message any more. There are few of them: they cost their time each.
+// giveUp ends the wait for a message without an answer of the broker. Nothing more is sent on this channel: the client library
+// would remember the message until the channel ends, and so would the pipe, because the message may still be returned.
 func (c *Pipe) giveUp(r *Receipt) {
-	c.abandoned.Add(1)
+	c.spent.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.given == nil {
-		c.given = map[fingerprint]int{}
-	}
-	c.given[*r.fingerprint()]++
+	r.givenUp = true
+	r.fingerprint() // now: its owner may change the message from here on
+	r.pub = &Publication{Exchange: r.pub.Exchange, Key: r.pub.Key}
 }
 
 // cameBack is why a message that is confirmed was returned; nil if it was not. The broker returns a message before it confirms
-// it, so its return is here by now.
+// it, and the intake reports a return before the library sees the confirm.
 func (c *Pipe) cameBack(r *Receipt) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for more := true; more; {
-		select {
-		case back, ok := <-c.returned:
-			if more = ok; ok { // the library closes it with the channel
-				c.add(&back)
-			}
-		default:
-			more = false
-		}
-	}
 	if len(c.back) > 0 {
 		if why := c.back.take(r.fingerprint()); why != nil {
 			return why
 		}
 	}
-	if r.stray != nil {
-		return r.stray
-	}
-	return nil
+	return r.stray
 }
 
-// add keeps a return until a message like it is confirmed. One that is like none of those under way, nor like any that was
-// given up, is taken for all: what was thought to be lost may then be there twice, and never the other way round.
-func (c *Pipe) add(back *amqp.Return) {
-	f := fingerprintOfReturn(back)
-	why := &ReturnedError{Exchange: back.Exchange, Key: back.RoutingKey, Code: int(back.ReplyCode), Text: back.ReplyText}
+// returned keeps a return until a message like it is confirmed. After one that is like none of the messages under way the
+// outcome of each of them is unknown.
+func (c *Pipe) returned(f fingerprint, why *ReturnedError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	alike := 0
 	for r := range c.inflight {
 		if *r.fingerprint() == f {
 			alike++
 		}
 	}
-	switch {
-	case alike > c.back.count(f):
+	if alike > c.back.count(f) {
 		c.back.add(f, why)
-	case c.given[f] > 0:
-		if c.given[f]--; c.given[f] == 0 {
-			delete(c.given, f)
-		}
-	default:
-		for r := range c.inflight {
-			r.stray = why
-		}
+		return
+	}
+	for r := range c.inflight {
+		r.stray = fmt.Errorf("%w: another message than those under way was returned: %w", ErrUnknown, &strayReturn{why})
 	}
 }
+
+// strayReturn hides that a message was unroutable: which one is not known.
+type strayReturn struct{ why *ReturnedError }
+
+func (e *strayReturn) Error() string { return e.why.Error() }
 
 // reason is why the channel has been closed; nil while it is open.
 func (c *Pipe) reason() error {
@@ -327,7 +324,12 @@ func (c *Pipe) reason() error {
 }
 
 // ended reports whether nothing can be sent any more.
-func (c *Pipe) ended() bool { return c.ch.IsClosed() || c.session.Err() != nil }
+func (c *Pipe) ended() bool { return c.spent.Load() || c.closed() }
+
+func (c *Pipe) closed() bool { return c.ch.IsClosed() || c.session.Err() != nil }
 
 // Close ends the pipe. What is under way then is ErrUnknown.
-func (c *Pipe) Close() { _ = c.session.doPatiently("close a channel", c.ch.Close) }
+func (c *Pipe) Close() {
+	_ = c.session.doPatiently("close a channel", c.ch.Close)
+	c.session.wire.intake.unconfirm(c.confirms)
+}

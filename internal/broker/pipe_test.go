@@ -117,31 +117,29 @@ func TestPipeKnowsEveryHeader(t *testing.T) {
 	}
 }
 
-// TestPipeDoesNotGuess: a message that comes back as something else than was sent counts for all that are under way. One that
-// was given up is nobody's any more.
+// TestPipeDoesNotGuess: after the return of a message that was not sent, the outcome of all that are under way is unknown. The
+// return of a message that was given up is its own.
 func TestPipeDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	pub := numbered("q", 1)
-	back := amqp.Return{ReplyCode: 312, RoutingKey: "q", MessageId: pub.Msg.MessageId, Body: []byte("another")}
-	given := amqp.Return{ReplyCode: 312, Exchange: "e", RoutingKey: "k", Body: []byte("given up")}
-	under := func(c *Pipe) *Receipt {
+	why := &ReturnedError{Code: 312, Key: "q"}
+	c := &Pipe{inflight: map[*Receipt]struct{}{}}
+	under := func(pub *Publication) *Receipt {
 		r := &Receipt{pipe: c, pub: pub}
-		c.inflight = map[*Receipt]struct{}{r: {}}
+		c.inflight[r] = struct{}{}
 		return r
 	}
-	c := &Pipe{}
-	r := under(c)
-	c.giveUp(&Receipt{pipe: c, pub: &Publication{Exchange: "e", Key: "k", Msg: amqp.Publishing{Body: []byte("given up")}}})
-	if c.add(&given); c.cameBack(r) != nil {
-		t.Error("what was given up is taken for what is under way")
+	r, given := under(pub), under(&Publication{Exchange: "e", Key: "k", Msg: amqp.Publishing{Body: []byte("given up")}})
+	c.giveUp(given)
+	if !c.ended() {
+		t.Error("more would be sent behind a message that was given up")
 	}
-	if c.add(&given); c.cameBack(r) == nil {
-		t.Error("what came back twice was given up once")
+	print := *given.fingerprint()
+	if c.returned(print, why); c.cameBack(r) != nil {
+		t.Error("the return of a message that was given up counts for another one")
 	}
-	c = &Pipe{}
-	r = under(c)
-	if c.add(&back); !errors.Is(c.cameBack(r), ErrUnroutable) {
-		t.Error("what came back is taken for routed")
+	if c.returned(print, why); !errors.Is(c.cameBack(r), ErrUnknown) || errors.Is(c.cameBack(r), ErrUnroutable) {
+		t.Error("a message that was returned twice was sent once, and the others count as known")
 	}
 }
 

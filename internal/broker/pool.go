@@ -109,7 +109,7 @@ func (l *pool) put(c *pubChannel) {
 	if c.spent {
 		// In the background, because the answer may take as long as the confirm did. It ends at the latest when the
 		// session does.
-		go func() { _ = l.session.doPatiently("close a channel", c.ch.Close) }()
+		go c.close()
 		return
 	}
 	l.mu.Lock()

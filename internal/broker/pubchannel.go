@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -13,7 +14,8 @@ import (
 type pubChannel struct {
 	session  *Session
 	ch       *amqp.Channel
-	returns  chan amqp.Return
+	confirms *confirming
+	back     atomic.Pointer[ReturnedError] // the message was returned; set before its confirm is read
 	closes   chan *amqp.Error
 	answered bool // the broker said something about a publish
 	spent    bool // must not be used again
@@ -25,9 +27,8 @@ func openPubChannel(s *Session) (*pubChannel, error) {
 		if c.ch, err = s.conn.Channel(); err != nil {
 			return err
 		}
-		// Buffered: the library delivers these from its reading goroutine. One is enough, there is one publish at a time.
-		c.returns = c.ch.NotifyReturn(make(chan amqp.Return, 1))
-		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1))
+		c.confirms = s.wire.intake.confirm(c.ch, func(_ fingerprint, why *ReturnedError) { c.back.Store(why) })
+		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1)) // buffered: the library sends from its reading goroutine
 		return c.ch.Confirm(false)
 	})
 	return c, err
@@ -36,6 +37,8 @@ func openPubChannel(s *Session) (*pubChannel, error) {
 func (c *pubChannel) publish(ctx context.Context, pub *Publication) error {
 	msg := pub.Msg
 	msg.DeliveryMode = amqp.Persistent
+	c.back.Store(nil)
+	c.confirms.published.Add(1)
 	stop := context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })
 	confirm, err := c.ch.PublishWithDeferredConfirm(pub.Exchange, pub.Key, true, false, msg)
 	stop()
@@ -58,12 +61,16 @@ func (c *pubChannel) publish(ctx context.Context, pub *Publication) error {
 	}
 	c.answered = true
 	// The broker returns a message before it confirms it, so a return is here by now.
-	select {
-	case r := <-c.returns:
-		return &ReturnedError{Exchange: r.Exchange, Key: r.RoutingKey, Code: int(r.ReplyCode), Text: r.ReplyText}
-	default:
-		return nil
+	if back := c.back.Load(); back != nil {
+		return back
 	}
+	return nil
+}
+
+// close ends the channel. It may take as long as the broker does.
+func (c *pubChannel) close() {
+	_ = c.session.doPatiently("close a channel", c.ch.Close)
+	c.session.wire.intake.unconfirm(c.confirms)
 }
 
 // unsent judges a failed write. The library says ErrClosed before the last frame was written, so the broker cannot have

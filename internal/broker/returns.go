@@ -64,18 +64,26 @@ func (r *Receipt) fingerprint() *fingerprint {
 	return r.print
 }
 
-func fingerprintOfReturn(back *amqp.Return) fingerprint {
-	return fingerprintOf(back.Exchange, back.RoutingKey, &amqp.Publishing{
+// digestOfReturn is that of a returned message, whose body has to follow.
+func digestOfReturn(exchange, key string, back *amqp.Delivery) digest {
+	return digestOf(exchange, key, &amqp.Publishing{
 		Headers: back.Headers, ContentType: back.ContentType, ContentEncoding: back.ContentEncoding, Priority: back.Priority,
 		CorrelationId: back.CorrelationId, ReplyTo: back.ReplyTo, Expiration: back.Expiration, MessageId: back.MessageId,
-		Timestamp: back.Timestamp, Type: back.Type, UserId: back.UserId, AppId: back.AppId, Body: back.Body,
+		Timestamp: back.Timestamp, Type: back.Type, UserId: back.UserId, AppId: back.AppId,
 	})
 }
 
 // fingerprint is the same for a message as it was published and as it is returned.
 type fingerprint [sha256.Size]byte
 
-func fingerprintOf(exchange, key string, m *amqp.Publishing) (f fingerprint) {
+func fingerprintOf(exchange, key string, m *amqp.Publishing) fingerprint {
+	d := digestOf(exchange, key, m)
+	_, _ = d.Write(m.Body)
+	return d.fingerprint()
+}
+
+// digestOf is that of everything but the body.
+func digestOf(exchange, key string, m *amqp.Publishing) digest {
 	d := digest{sha256.New()}
 	for _, s := range [...]string{
 		exchange, key, m.ContentType, m.ContentEncoding, m.CorrelationId, m.ReplyTo, m.Expiration, m.MessageId, m.Type, m.UserId, m.AppId,
@@ -85,7 +93,10 @@ func fingerprintOf(exchange, key string, m *amqp.Publishing) (f fingerprint) {
 	d.number('p', uint64(m.Priority))
 	d.time(m.Timestamp)
 	d.table(m.Headers)
-	_, _ = d.Write(m.Body)
+	return d
+}
+
+func (d digest) fingerprint() (f fingerprint) {
 	d.Sum(f[:0])
 	return f
 }

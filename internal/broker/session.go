@@ -66,7 +66,7 @@ func (s *Session) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) 
 			}
 			s.end(s.reason(e))
 			// A call that is stuck in a write holds a lock the library's teardown needs; closing the socket frees both.
-			kill(s.wire.raw)
+			s.wire.kill()
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (s *Session) Channel(ctx context.Context) (*amqp.Channel, error) {
 
 func (s *Session) fail(reason error) {
 	s.end(reason)
-	kill(s.wire.raw)
+	s.wire.kill()
 }
 
 // Kill ends the session at once, without a word to the broker.
@@ -182,10 +182,10 @@ func (s *Session) Kill() { s.fail(errors.New("the session was killed")) }
 
 // Close says goodbye to the broker and ends the session. It never hangs: an unanswered goodbye ends after three seconds.
 func (s *Session) Close() {
-	timer := time.AfterFunc(s.options.closeTimeout, func() { kill(s.wire.raw) })
+	timer := time.AfterFunc(s.options.closeTimeout, func() { s.wire.kill() })
 	defer timer.Stop()
 	s.closing.Store(true)
 	_ = s.conn.Close()
 	s.end(nil)
-	kill(s.wire.raw)
+	s.wire.kill()
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"net"
@@ -40,6 +41,11 @@ type wire struct {
 	conn net.Conn // what is read and written: the socket, or TLS on top of it
 	raw  net.Conn // the socket; closing it ends every read and write at once
 	lost func(n int)
+	gone chan struct{} // closed when the connection is over
+	over sync.Once
+
+	use            sync.Mutex
+	reading, ended bool // guarded by use
 
 	idle        atomic.Int64  // nanoseconds without a byte after which the peer counts as gone; 0 during the handshake
 	stuck       time.Duration // how long one write may stand still
@@ -61,11 +67,18 @@ type wire struct {
 	gathered  []byte
 }
 
-func newWire(conn, raw net.Conn, lost func(n int)) *wire {
-	w := &wire{conn: conn, raw: raw, lost: lost, stuck: writeTimeout, buf: make([]byte, wireBuffer)}
+func newWire(conn, raw net.Conn, o *Options, lost func(n int)) *wire {
+	w := &wire{conn: conn, raw: raw, lost: lost, gone: make(chan struct{}), stuck: writeTimeout, buf: make([]byte, wireBuffer)}
 	w.frameLimit.Store(frameMax)
-	w.intake.lost = lost
+	w.intake.lost, w.intake.memory, w.intake.spool, w.intake.gone = lost, o.Memory, o.Spool, w.gone
+	w.intake.patience = cmp.Or(o.MemoryPatience, defaultPatience)
 	return w
+}
+
+// kill ends the connection at once: every read, every write, and the wait for memory.
+func (w *wire) kill() {
+	kill(w.raw)
+	w.end()
 }
 
 // established ends the handshake: from now on silence for longer than idle ends the connection, and so does a write
@@ -93,8 +106,38 @@ func (w *wire) cause() error {
 	return nil
 }
 
-// Read hands out whatever is known to be readable for the library.
+// Read hands out whatever is known to be readable for the library. When the connection is over, also while nothing is being
+// read, the deliveries that are not complete are freed.
 func (w *wire) Read(p []byte) (int, error) {
+	w.use.Lock()
+	ended := w.ended
+	w.reading = !ended
+	w.use.Unlock()
+	if ended {
+		return 0, net.ErrClosed
+	}
+	n, err := w.read(p)
+	w.use.Lock()
+	defer w.use.Unlock()
+	w.reading = false
+	if w.ended || err != nil {
+		w.intake.dropAll()
+	}
+	return n, err
+}
+
+// end is for a connection that is over: incomplete deliveries are freed now, or by the read that is running.
+func (w *wire) end() {
+	w.over.Do(func() { close(w.gone) })
+	w.use.Lock()
+	defer w.use.Unlock()
+	w.ended = true
+	if !w.reading {
+		w.intake.dropAll()
+	}
+}
+
+func (w *wire) read(p []byte) (int, error) {
 	for {
 		n := 0
 		for n < len(p) && w.ready() {
@@ -113,7 +156,7 @@ func (w *wire) Read(p []byte) (int, error) {
 			n, err := w.receive(p)
 			w.pass -= n
 			return n, err
-		case w.r == w.w && w.intake.reading() && w.intake.left >= wireBuffer/4:
+		case w.r == w.w && w.intake.reading() && w.intake.left >= wireBuffer/4 && w.intake.space() != nil:
 			n, err := w.receive(w.intake.space())
 			w.intake.fill(n)
 			if n == 0 && err != nil {
@@ -176,6 +219,9 @@ func (w *wire) letThrough(kind byte, size uint32) bool {
 		w.pass = frameHead + int(size) + frameTail
 		return true
 	case w.w-w.r < frameHead+int(size)+frameTail:
+		return false
+	case size >= headerFixed && binary.BigEndian.Uint64(w.buf[w.r+frameHead+4:]) > maxForeign:
+		w.broken = errForeign
 		return false
 	}
 	w.filter(int(size))
@@ -294,4 +340,8 @@ func (w *wire) write(p []byte) (int, error) {
 }
 
 // Close closes the socket. For TLS the farewell alert is left out: writing it could block.
-func (w *wire) Close() error { return w.raw.Close() }
+func (w *wire) Close() error {
+	err := w.raw.Close()
+	w.end()
+	return err
+}

@@ -54,6 +54,7 @@ type Options struct {
 	AppGone func(ctx context.Context) bool
 
 	PanicHold    time.Duration // delay before the requeue of a message that made the sidecar panic; 5 s when zero
+	MissingHold  time.Duration // delay before the requeue of a message whose body could not be kept; 30 s when zero
 	PublishPause time.Duration // first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
 
 	Concurrency int // messages POSTed at once, over all sessions
@@ -76,12 +77,13 @@ type Consumer struct {
 	work  chan delivery // unbuffered: a delivery is either with the broker's client or with a worker
 	freed chan struct{} // a worker finished; capacity 1
 
-	inflight atomic.Int64 // being POSTed
-	delayed  atomic.Int64 // sleeping before a requeue
-	received atomic.Int64
-	active   atomic.Bool  // a consumer is registered
-	returned atomic.Int64 // deliveries given back before their turn
-	cut      atomic.Int64 // attempts interrupted by a stop
+	inflight  atomic.Int64 // being POSTed
+	delayed   atomic.Int64 // sleeping before a requeue
+	received  atomic.Int64
+	active    atomic.Bool               // a consumer is registered
+	oversized atomic.Pointer[oversized] // the last message whose body could not be kept
+	returned  atomic.Int64              // deliveries given back before their turn
+	cut       atomic.Int64              // attempts interrupted by a stop
 
 	stopping  chan struct{}   // closed: take no more
 	interrupt context.Context // ends: stop what runs
@@ -115,6 +117,7 @@ var (
 func New(o Options) *Consumer {
 	o.ProofLasts = cmp.Or(o.ProofLasts, topology.DefaultEvery)
 	o.PanicHold = cmp.Or(o.PanicHold, panicHold)
+	o.MissingHold = cmp.Or(o.MissingHold, missingHold)
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
 		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),

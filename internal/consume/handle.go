@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/crash"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
@@ -20,6 +21,36 @@ func (c *Consumer) afterPanic() topology.Settlement {
 		Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic},
 		Final:   topology.FinalRequeue, Hold: c.o.PanicHold,
 	}
+}
+
+// missingHold is how long a message is held that fitted neither into memory nor into a file, before it is given back to be
+// tried again: each try is the transfer of all of it.
+const missingHold = 30 * time.Second
+
+// withoutBody returns the settlement of such a message, and reports it.
+func (c *Consumer) withoutBody(d *broker.Delivery) topology.Settlement {
+	c.o.Logger.Error("no memory for a message", "queue", c.o.Plan.Queue, "message_id", d.MessageId, "size", d.Missing,
+		"error", d.MissingWhy, "held", c.o.MissingHold)
+	c.oversized.Store(&oversized{until: time.Now().Add(2 * c.o.MissingHold), text: fmt.Sprintf(
+		"a message of %d bytes does not fit into SIDECAR_MEMORY and is held, because it cannot be kept in a file: %v", d.Missing, d.MissingWhy)})
+	return topology.Settlement{
+		Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonTooLarge},
+		Final:   topology.FinalRequeue, Hold: c.o.MissingHold,
+	}
+}
+
+// oversized is what is reported of such a message until it is tried again.
+type oversized struct {
+	until time.Time
+	text  string
+}
+
+// Oversized says that there is a message too large to be parked, and why; "" when there was none lately.
+func (c *Consumer) Oversized() string {
+	if o := c.oversized.Load(); o != nil && time.Now().Before(o.until) {
+		return o.text
+	}
+	return ""
 }
 
 // worker takes one message after the other. Its record is reused: the healthy path allocates nothing of its own.
@@ -53,7 +84,7 @@ func (w *worker) guarded(d delivery) {
 		w.c.panicked(d.MessageId, p)
 		if !w.settled && !w.countPanic(d) {
 			w.rec.s = w.c.afterPanic()
-			d.run.sleep(d.DeliveryTag, w.rec.keep())
+			d.run.sleep(d.DeliveryTag, w.rec.keep(d.Delivery))
 		}
 	}()
 	w.handle(d)
@@ -68,12 +99,20 @@ func (c *Consumer) panicked(messageID string, p any) {
 // handle is the line every message takes.
 func (w *worker) handle(d delivery) {
 	c, m := w.c, &w.rec.m
+	d.DecodeHeaders()
 	m.FromDelivery(&d.Delivery.Delivery, c.o.Plan.Queue, c.o.Plan.MaxRetries)
 	w.rec.reply, w.rec.token = message.Reply(m.Headers)
 	if d.run.gone() { // the broker delivers it again: POSTing it now would double it
 		w.settled = true
 		d.run.finish(event{d.DeliveryTag, message.Release, message.ReasonUndispatched, finalRequeue})
 		w.free(d)
+		return
+	}
+	if d.Missing > 0 {
+		w.rec.span = telemetry.Span{}
+		w.rec.s = c.withoutBody(d.Delivery)
+		w.settled = true
+		d.run.sleep(d.DeliveryTag, w.rec.keep(d.Delivery))
 		return
 	}
 	w.rec.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.ProcessAttrs{
@@ -121,18 +160,19 @@ func (w *worker) settle(d delivery) {
 	case r.gone(): // what became of this message is the next delivery's business: neither park nor copy it
 		r.abandon(tag, &w.rec, message.ReasonSessionLost)
 	case s.Publish != nil:
-		kept := w.rec.keep()
+		kept := w.rec.keep(d.Delivery)
 		r.beside(tag, kept, func() { r.replace(tag, kept) })
+		return
 	case s.Hold > 0 || s.Jitter > 0:
-		r.sleep(tag, w.rec.keep())
+		r.sleep(tag, w.rec.keep(d.Delivery))
+		return
 	case s.Verdict.Reason == message.ReasonAppDown:
 		w.c.record(&w.rec)
 		r.release(tag)
 	default:
 		r.finishWith(tag, &w.rec)
-		w.free(d)
-		return
 	}
+	w.free(d)
 }
 
 // free gives the memory of a delivery back that nothing refers to: no publication was made of it, and its POST is over.

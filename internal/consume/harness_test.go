@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
 	"sidecar/internal/crash"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
@@ -90,6 +92,8 @@ type settings struct {
 	guard                 func() *crash.Guard // the same, asked for after change
 	appGone               bool
 	opens                 bool // the gate, before anybody has seen it shut for an app that is away
+	memory                int64
+	spool                 *broker.Spool
 }
 
 // start declares a fanout topology of its own and consumes from it.
@@ -119,9 +123,10 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	r := &rig{t: t, url: url, proxy: brokertest.NewProxy(t, url), plan: plan, log: &apptest.Log{}, ended: make(chan error, 1)}
 	r.conn, r.ch = brokertest.Conn(t, url), brokertest.Channel(t, url)
 	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, "debug", "json")
+	memory := budget.New(cmp.Or(s.memory, 64<<20)).Account(budget.Deliveries)
 	dial := func(name string) *broker.Dialer {
 		return broker.NewDialer(broker.Options{
-			URLs: func() ([]string, error) { return []string{r.proxy.URL(t, url)}, nil }, Name: name, Registerer: registry,
+			URLs: func() ([]string, error) { return []string{r.proxy.URL(t, url)}, nil }, Name: name, Registerer: registry, Memory: memory, Spool: s.spool, MemoryPatience: 200 * time.Millisecond,
 		})
 	}
 	r.flow = flow.New(flow.Options{
@@ -134,7 +139,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		publisher = s.publisher(real)
 	}
 	r.Consumer = New(Options{
-		PanicHold: 20 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
+		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
 		Plan: plan, Policy: retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond},
 		Crashes: s.crashes, AppGone: func(context.Context) bool { return s.appGone },
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
@@ -157,6 +162,9 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		r.drain(0)
 		cancel()
 		running.Wait()
+		if held := memory.Held(); held != 0 {
+			t.Errorf("%d bytes of deliveries are counted as held after the end", held)
+		}
 		if t.Failed() {
 			t.Logf("log:\n%s", r.log.String())
 		}

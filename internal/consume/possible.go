@@ -10,7 +10,9 @@ var possibleReasons = [message.Actions][]message.Reason{
 		message.ReasonClientError, message.ReasonRedirect, message.ReasonInvalidStatus, message.ReasonTimeout,
 		message.ReasonReset, message.ReasonMalformed, message.ReasonRefused,
 	},
-	message.Requeue: {message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic, message.ReasonCrash},
+	message.Requeue: {
+		message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic, message.ReasonCrash, message.ReasonTooLarge,
+	},
 	message.Park: {
 		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
 		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,

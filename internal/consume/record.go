@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/crash"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
@@ -24,15 +25,25 @@ type record struct {
 	suspicion *crash.Claim // that this message ended an earlier process; nil when there is none
 	reply     string       // where the verdict wants to be told, see message.Reply; "" nowhere
 	token     string
-	finished  bool // the delivery's fate has been handed to the settler
+	finished  bool             // the delivery's fate has been handed to the settler
+	delivery  *broker.Delivery // kept for what has yet to be published of it; nil when nothing has
 }
 
-// keep copies what is needed when the rest is done later: the worker reuses its record.
-func (r *record) keep() *record {
+// keep copies what is needed when the rest is done later: the worker reuses its record. The copy owns the delivery.
+func (r *record) keep(d *broker.Delivery) *record {
 	kept := *r
-	kept.finished = false
-	kept.m.Body, kept.m.Headers = nil, nil // may be megabytes, and nothing looks at them any more
+	kept.finished, kept.delivery = false, d
+	kept.m.Body, kept.m.Headers = nil, nil // nothing reads them any more
 	return &kept
+}
+
+// free gives the memory of the delivery back: nothing of it is published from here on.
+func (r *record) free() {
+	if r.delivery != nil {
+		r.s.Publish, r.s.Detour = nil, nil
+		r.delivery.Free()
+		r.delivery = nil
+	}
 }
 
 func (c *Consumer) record(r *record) {

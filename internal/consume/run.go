@@ -89,15 +89,27 @@ func (r *run) consume(ctx context.Context) error {
 		err = r.pump(ctx, deliveries)
 		if !errors.Is(err, errPaused) && !errors.Is(err, errStopping) {
 			r.setActive(false)
+			r.drop(deliveries)
 			return err
 		}
 		if err := r.cancel(ctx, deliveries); err != nil {
+			r.drop(deliveries)
 			return err
 		}
 		if errors.Is(err, errStopping) {
 			return nil
 		}
 	}
+}
+
+// drop frees what was received and had no turn: the session has ended, and the broker delivers it again.
+func (r *run) drop(deliveries *broker.Deliveries) {
+	deliveries.Drop()
+	for _, d := range r.pending {
+		d.Free()
+	}
+	clear(r.pending)
+	r.pending = nil
 }
 
 // stopped turns a stop into the nil of a clean end.
@@ -306,6 +318,7 @@ func (r *run) finishWith(tag uint64, rec *record) {
 	}
 	rec.suspicion.Done(s.Final == topology.FinalAck)
 	rec.finished = true
+	rec.free()
 	r.finish(event{tag, s.Verdict.Action, s.Verdict.Reason, finals[s.Final]})
 }
 

@@ -117,8 +117,12 @@ func destination(p *broker.Publication) string {
 // sleep holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the
 // broker instead, if the plan has a way, so that more sleepers than slots never starve the messages behind them.
 func (r *run) sleep(tag uint64, rec *record) {
+	if rec.s.Detour == nil {
+		rec.free()
+	}
 	select {
 	case r.sleepers <- struct{}{}:
+		rec.free()
 		r.beside(tag, rec, func() {
 			r.hold(&rec.s)
 			<-r.sleepers

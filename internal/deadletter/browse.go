@@ -42,7 +42,7 @@ func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total i
 			return sum, fmt.Errorf("look into queue %q: %w", q.name, err)
 		}
 		sum.Scanned++
-		m := q.read(&d.Delivery, sum.Scanned)
+		m := q.read(d, sum.Scanned)
 		if f.Match(&m) {
 			sum.Matched++
 			err = visit(&m)

@@ -39,6 +39,8 @@ var (
 	ErrCanary = errors.New("the canary failed")
 	// ErrStopped: the operation ended before its end because of a failure that would have met the next message too.
 	ErrStopped = errors.New("stopped")
+	// ErrUnread: a message is larger than the memory for it, and there is no file to keep it in. It stays where it is.
+	ErrUnread = errors.New("the message was not read")
 	// ErrInvalid: a filter, an option or a line of an import makes no sense. The text names it.
 	ErrInvalid = errors.New("invalid")
 )
@@ -74,6 +76,7 @@ func New(o Options) (*Queue, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Broker.Patience = callPatience
+	o.Broker.MemoryPatience = time.Second
 	o.Broker.Registerer = nil // a connection that comes and goes is no news
 	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer), hold: holding, pause: lockPause}, nil
 }

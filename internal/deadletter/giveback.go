@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"sidecar/internal/broker"
 )
 
 // close gives everything back that has not been acked, in its order, and waits until the broker has it. Nothing may be
@@ -13,6 +15,7 @@ import (
 // although it may have been moved.
 func (w *walk) close() error {
 	defer w.s.Close()
+	defer w.free()
 	if w.guard == nil || w.s.Err() != nil || w.sub.Err() != nil {
 		return nil
 	}
@@ -35,6 +38,19 @@ func (w *walk) close() error {
 		return err
 	}
 	return w.release(ctx)
+}
+
+// free gives the memory back of what was received and not given out.
+func (w *walk) free() {
+	for _, d := range w.waiting {
+		d.Free()
+	}
+	w.waiting = nil
+	for _, c := range []*broker.Consumer{w.guard, w.window} {
+		if c != nil {
+			c.Drop()
+		}
+	}
 }
 
 // giveBack returns what is held, window by window: a quorum queue forgets the order of several consumers that give back at

@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -23,6 +24,8 @@ type rig struct {
 	t    testing.TB
 	url  string
 	plan *topology.Plan
+
+	memory *budget.Account
 }
 
 // newRig declares the topology that change makes of a fanout one.
@@ -33,7 +36,12 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 		change(&o)
 	}
 	plan := must.Get(topology.Build(o))(t)
-	r := &rig{t: t, url: brokertest.URL(t), plan: plan}
+	r := &rig{t: t, url: brokertest.URL(t), plan: plan, memory: budget.New(256 << 20).Account(budget.DeadLetters)}
+	t.Cleanup(func() {
+		if held := r.memory.Held(); held != 0 {
+			t.Errorf("%d bytes of messages are counted as held after the end", held)
+		}
+	})
 	s := must.Get(broker.NewDialer(r.broker()).Dial(t.Context()))(t)
 	defer s.Close()
 	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
@@ -71,7 +79,7 @@ func (r *rig) through() (*Queue, *brokertest.Proxy) {
 
 func (r *rig) broker() broker.Options {
 	url := r.url // as it is now
-	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 10 * time.Second, Name: "test " + r.t.Name()}
+	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 10 * time.Second, Name: "test " + r.t.Name(), Memory: r.memory}
 }
 
 func quorum(o *topology.Options) { o.QueueType = "quorum" }

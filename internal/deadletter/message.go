@@ -2,11 +2,13 @@ package deadletter
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -33,14 +35,17 @@ type Message struct {
 	Size                            int  // of the body, in bytes
 	Foreign                         bool // another service's, in a queue that services share: never acted on
 
+	Unread error // ErrUnread: neither memory nor a file could take its body; headers may be missing, too
+
 	Properties amqp.Delivery // all of it as delivered; Headers and Body included
 }
 
 // read makes a Message of a delivery.
-func (q *Queue) read(d *amqp.Delivery, position int) Message {
+func (q *Queue) read(d *broker.Delivery, position int) Message {
+	d.DecodeHeaders()
 	h := d.Headers
 	var m message.Message
-	m.FromDelivery(d, q.o.Plan.Queue, q.o.Plan.MaxRetries)
+	m.FromDelivery(&d.Delivery, q.o.Plan.Queue, q.o.Plan.MaxRetries)
 	p := Message{
 		Position: position, MessageID: d.MessageId,
 		Reason: text(h, topology.HeaderFinalReason), Status: number(h, topology.HeaderFinalStatusCode),
@@ -50,7 +55,10 @@ func (q *Queue) read(d *amqp.Delivery, position int) Message {
 		RetryCount:    m.RetryCount, RedriveCount: number(h, topology.HeaderRedrivenCount),
 		OriginalQueue:    cmp.Or(text(h, message.HeaderOriginalQueue), text(h, "x-first-death-queue")),
 		OriginalExchange: m.OriginalExchange, RoutingKey: m.OriginalRoutingKey,
-		ContentType: d.ContentType, Size: len(d.Body), Properties: *d,
+		ContentType: d.ContentType, Size: max(len(d.Body), int(d.Missing)), Properties: d.Delivery,
+	}
+	if d.Missing > 0 {
+		p.Unread = fmt.Errorf("%w: %d bytes: %w", ErrUnread, d.Missing, d.MissingWhy)
 	}
 	if !m.HasOriginal {
 		p.OriginalExchange, p.RoutingKey = d.Exchange, d.RoutingKey

@@ -128,7 +128,7 @@ func (v *mover) one(ctx context.Context, d *broker.Delivery) error {
 		v.w.keep(d)
 		return nil
 	}
-	m := v.q.read(&d.Delivery, v.w.seen)
+	m := v.q.read(d, v.w.seen)
 	chosen := v.s.Filter.Match(&m)
 	if chosen && !v.dry && (v.all || !m.Foreign) {
 		if v.spent(v.pace.due()) {
@@ -141,6 +141,11 @@ func (v *mover) one(ctx context.Context, d *broker.Delivery) error {
 		}
 	}
 	v.newly++
+	if m.Unread != nil && chosen {
+		v.skip()
+		v.count(d, m.Unread)
+		return nil
+	}
 	ok, begin := v.choose(&m, chosen)
 	if !ok {
 		v.w.keep(d)
@@ -156,6 +161,14 @@ func (v *mover) one(ctx context.Context, d *broker.Delivery) error {
 	}
 	v.todo <- errand{d, end}
 	return nil
+}
+
+// skip counts a message that cannot be moved.
+func (v *mover) skip() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.p.Scanned++
+	v.p.Matched++
 }
 
 // next ends with the first failure.

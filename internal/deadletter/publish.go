@@ -64,5 +64,5 @@ func send(p *broker.Pipe, pub *broker.Publication) (confirmed func() error, err 
 
 // alone reports whether a publish failed for a reason that lies in this message.
 func alone(err error) bool {
-	return errors.Is(err, broker.ErrInvalid) || errors.Is(err, broker.ErrTooLarge)
+	return errors.Is(err, broker.ErrInvalid) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, ErrUnread)
 }

@@ -106,6 +106,31 @@ func (m *Message) Record() *Record {
 	return r
 }
 
+// write writes r as one line. The body, which is the last field, is encoded on the way: it may be larger than memory.
+func (r *Record) write(w io.Writer) error {
+	head := *r
+	head.Body = []byte{}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(&head); err != nil {
+		return err
+	}
+	const end = "\"}\n"
+	if _, err := w.Write(b.Bytes()[:b.Len()-len(end)]); err != nil {
+		return err
+	}
+	body := base64.NewEncoder(base64.StdEncoding, w)
+	if _, err := body.Write(r.Body); err != nil {
+		return err
+	}
+	if err := body.Close(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, end)
+	return err
+}
+
 // ofTheQueue reports whether a header is what a quorum queue writes on delivery.
 func ofTheQueue(key string) bool { return key == "x-delivery-count" || key == "x-acquired-count" }
 

@@ -92,6 +92,7 @@ func (w *walk) wear(ctx context.Context) (count, limit int, err error) {
 	default:
 		limit = defaultLimit
 	}
+	w.waiting[0].DecodeHeaders()
 	return message.Deliveries(w.waiting[0].Headers), limit, nil
 }
 

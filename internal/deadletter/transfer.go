@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,13 +21,14 @@ func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Rep
 	}
 	defer unlock()
 	buffered := bufio.NewWriterSize(w, 64<<10)
-	enc := json.NewEncoder(buffered)
-	enc.SetEscapeHTML(false)
 	tally := newTally(report)
 	sum, err := q.browse(ctx, s.Filter, Scan{Limit: s.Limit}, func(total int) {
 		tally.add(func(p *Progress) { p.Total = total })
 	}, func(m *Message) error {
-		if err := enc.Encode(m.Record()); err != nil {
+		if m.Unread != nil {
+			return fmt.Errorf("message %d: %w", m.Position, m.Unread)
+		}
+		if err := m.Record().write(buffered); err != nil {
 			return fmt.Errorf("write message %d: %w", m.Position, err)
 		}
 		tally.add(func(p *Progress) { p.Scanned, p.Matched, p.Done = m.Position, p.Matched+1, p.Done+1 })

@@ -193,7 +193,7 @@ func (w *walk) fromGuard(ctx context.Context) (*broker.Delivery, error) {
 // met counts a message that is given out.
 func (w *walk) met(d *broker.Delivery) {
 	w.seen++
-	w.largest = max(w.largest, len(d.Body))
+	w.largest = max(w.largest, len(d.Body)+int(d.Missing))
 }
 
 // receive waits a moment for messages and puts what came behind waiting.
@@ -237,6 +237,7 @@ func (w *walk) collect(c *broker.Consumer) (came bool) {
 
 // wasReturned reports whether a quorum queue has the message back from somebody. Classic queues put it in its place again.
 func wasReturned(d *broker.Delivery) bool {
+	d.DecodeHeaders()
 	_, counted := d.Headers["x-delivery-count"]
 	_, acquired := d.Headers["x-acquired-count"] // all that newer brokers count
 	return d.Redelivered && (counted || acquired)

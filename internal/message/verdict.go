@@ -45,7 +45,7 @@ const (
 	ReasonRefused                       // no byte was sent, and SIDECAR_APP_DOWN=retry counts it
 	ReasonMaxRetries                    // park
 	ReasonParkStatus                    // park: status listed in SIDECAR_PARK_ON_STATUS
-	ReasonTooLarge                      // park: body over SIDECAR_MAX_BODY
+	ReasonTooLarge                      // park: body over SIDECAR_MAX_BODY; requeue: body over SIDECAR_MEMORY without a file to keep it in
 	ReasonCrash                         // park: the message keeps killing app or sidecar; requeue: it may have, see package crash
 	ReasonHeadersTooLarge               // park: a reject would push the header table over the frame size
 	ReasonMalformedDeath                // park: x-death is broken and the plan has no way to retry by publish

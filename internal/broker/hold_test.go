@@ -1,0 +1,221 @@
+package broker
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
+	"sidecar/internal/testkit/must"
+)
+
+// returnFrame is basic.return.
+func returnFrame(channel uint16, exchange, key string) []byte {
+	return frame(1, channel, method(60, 50, []byte{1, 56}, short("NO_ROUTE"), short(exchange), short(key)))
+}
+
+// wholeDelivery is a delivery with its body.
+func wholeDelivery(tag uint64, body []byte) []byte {
+	b := append(deliverFrame(1, "ours", tag, false, "", "k"), contentFrame(1, "id", "v", len(body))...)
+	for part := range slices.Chunk(body, 100_000) {
+		b = append(b, frame(3, 1, part)...)
+	}
+	return b
+}
+
+// receiving is a wire whose reader runs, with what our consumer has received.
+type receiving struct {
+	*wire
+	q      *Deliveries
+	memory *budget.Account
+	ended  chan error
+}
+
+func receive(t *testing.T, o Options, limit int64, stream []byte) *receiving {
+	t.Helper()
+	memory := budget.New(limit).Account(budget.Deliveries)
+	o.Memory = memory
+	client := inPieces(stream, whole)
+	r := &receiving{wire: newWire(client, client, &o, func(int) {}), q: NewDeliveries(), memory: memory, ended: make(chan error, 1)}
+	r.intake.add("ours", r.q)
+	go func() {
+		_, err := io.ReadAll(r.wire)
+		r.ended <- err
+	}()
+	t.Cleanup(func() {
+		r.kill()
+		r.q.Drop()
+		<-r.ended
+		if held := memory.Held(); held != 0 {
+			t.Errorf("%d bytes are held after the end", held)
+		}
+	})
+	return r
+}
+
+// take waits for n deliveries.
+func (r *receiving) take(t *testing.T, n int) (all []*Delivery) {
+	t.Helper()
+	brokertest.Eventually(t, 30*time.Second, "deliveries", func() bool {
+		batch, _ := r.q.Take(nil)
+		all = append(all, batch...)
+		return len(all) >= n
+	})
+	return all
+}
+
+func TestDeliveriesWaitForMemory(t *testing.T) {
+	t.Parallel()
+	body := bytes.Repeat([]byte("b"), 300<<10)
+	r := receive(t, Options{MemoryPatience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body), wholeDelivery(3, []byte("small"))))
+	first := r.take(t, 1)
+	brokertest.Eventually(t, 30*time.Second, "it waits", r.intake.full.Load)
+	if len(first) != 1 || r.memory.Held() < int64(len(body)) || len(first[0].Body) != len(body) {
+		t.Fatalf("%d deliveries, %d bytes held", len(first), r.memory.Held())
+	}
+	first[0].Free()
+	rest := r.take(t, 2)
+	if len(rest) != 2 || string(rest[1].Body) != "small" || rest[0].Missing != 0 || rest[0].spooled != nil {
+		t.Fatalf("%d deliveries", len(rest))
+	}
+	free(rest)
+}
+
+// TestALargeBodyGoesToAFile: larger than the budget at once, others after a while; the next ones of that size do not wait.
+func TestALargeBodyGoesToAFile(t *testing.T) {
+	t.Parallel()
+	large, body := bytes.Repeat([]byte("large"), 500<<10), bytes.Repeat([]byte("b"), 300<<10)
+	spool := NewSpool(t.TempDir(), 10<<20)
+	r := receive(t, Options{MemoryPatience: time.Millisecond, Spool: spool}, 1<<20, slices.Concat(
+		wholeDelivery(1, large), wholeDelivery(2, body), wholeDelivery(3, body), wholeDelivery(4, body), wholeDelivery(5, []byte("small"))))
+	all := r.take(t, 5)
+	for i, want := range [][]byte{large, body, body, body, []byte("small")} {
+		d := all[i]
+		if d.DecodeHeaders(); !bytes.Equal(d.Body, want) || d.Headers["text"] != "v" || (d.spooled != nil) != (i == 0 || i == 2 || i == 3) {
+			t.Errorf("%d: %d bytes, in a file: %v, headers %v", i, len(d.Body), d.spooled != nil, d.Headers)
+		}
+	}
+	if used := spool.used.Load(); used != int64(len(large)+2*len(body)) {
+		t.Errorf("%d bytes of disk are used", used)
+	}
+	free(all)
+	if used := spool.used.Load(); used != 0 {
+		t.Errorf("%d bytes of disk are left", used)
+	}
+}
+
+func TestABodyWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, 2<<20)
+	for name, tt := range map[string]struct {
+		spool *Spool
+		why   string
+	}{
+		"no spool":         {nil, "SIDECAR_SPOOL_DIR"},
+		"no directory":     {NewSpool("", 1<<30), "SIDECAR_SPOOL_DIR"},
+		"missing":          {NewSpool(t.TempDir()+"/missing", 1<<30), "no such file"},
+		"full":             {NewSpool(t.TempDir(), 1<<20), "as much as it may"},
+		"not a disk":       {NewSpool("/dev/shm", 1<<30), "in memory"},
+		"no right to it":   {NewSpool("/proc", 1<<30), "spool to /proc"},
+		"more than a disk": {NewSpool("/sys", 1<<30), "spool to /sys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := receive(t, Options{Spool: tt.spool}, 1<<20, slices.Concat(wholeDelivery(1, large), wholeDelivery(2, []byte("behind"))))
+			all := r.take(t, 2)
+			d := all[0]
+			if d.Missing != int64(len(large)) || len(d.Body) != 0 || !strings.Contains(d.MissingWhy.Error(), tt.why) {
+				t.Errorf("%d bytes missing, %d there: %v", d.Missing, len(d.Body), d.MissingWhy)
+			}
+			if string(all[1].Body) != "behind" || all[1].Missing != 0 {
+				t.Errorf("behind it: %q", all[1].Body)
+			}
+			if tt.spool != nil && tt.spool.used.Load() != 0 {
+				t.Errorf("%d bytes of disk are counted", tt.spool.used.Load())
+			}
+			free(all)
+		})
+	}
+}
+
+// TestNoMemoryForHeaders: where not even the headers find room, the delivery comes without both.
+func TestNoMemoryForHeaders(t *testing.T) {
+	t.Parallel()
+	r := receive(t, Options{MemoryPatience: time.Millisecond}, 10<<10, slices.Concat(
+		wholeDelivery(1, []byte("1")), wholeDelivery(2, []byte("2")), wholeDelivery(3, []byte("3")), wholeDelivery(4, []byte("4"))))
+	all := r.take(t, 4)
+	last := all[3]
+	if last.DecodeHeaders(); last.Missing != 1 || !errors.Is(last.MissingWhy, errNoMemory) || last.Headers != nil || last.MessageId != "id" {
+		t.Errorf("%+v", last)
+	}
+	free(all)
+}
+
+// TestAConnectionEndsWhileItWaitsForMemory: killed, or in the middle of a message. The cleanup looks at what is still held.
+func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	body := make([]byte, 400<<10)
+	r := receive(t, Options{MemoryPatience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body)))
+	first := r.take(t, 1)
+	brokertest.Eventually(t, 30*time.Second, "it waits", r.intake.full.Load)
+	r.kill()
+	if err := <-r.ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("ended with %v", err)
+	}
+	r.ended <- nil
+	free(first)
+
+	cut := wholeDelivery(1, body)
+	r = receive(t, Options{}, 1<<20, cut[:len(cut)/2])
+	err := <-r.ended
+	if held := r.memory.Held(); held != 0 || err != nil {
+		t.Errorf("%d bytes of half a message are held, %v", held, err)
+	}
+	r.ended <- nil
+	if n, err := r.Read(make([]byte, 10)); n != 0 || err == nil {
+		t.Errorf("read on after the end: %d, %v", n, err)
+	}
+}
+
+// TestCallsAreAnsweredLateWithoutMemory: a call whose answer stands behind a delivery that waits for memory is no lost connection.
+func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
+	t.Parallel()
+	queue := queue(t)
+	o := options(t)
+	o.Memory, o.MemoryPatience, o.Timeout = budget.New(1<<20).Account(budget.Deliveries), time.Hour, 200*time.Millisecond
+	body := make([]byte, 400<<10)
+	p := publisher(t, options(t))
+	for range 3 {
+		must.Do(t, p.Publish(within(t, 30*time.Second), &Publication{Kind: KindOther, Key: queue, Msg: amqp.Publishing{Body: body}}))
+	}
+	s := dial(t, o)
+	sub := must.Get(s.Subscribe(t.Context(), queue, 10))(t)
+	q := must.Get(sub.Start(t.Context()))(t)
+	r := &receiving{wire: s.wire, q: q, memory: o.Memory}
+	first := r.take(t, 1)
+	brokertest.Eventually(t, 30*time.Second, "it waits", r.intake.full.Load)
+	stopped := make(chan error, 1)
+	go func() { stopped <- sub.Stop(t.Context()) }()
+	select {
+	case err := <-stopped:
+		t.Fatalf("answered before it could be: %v", err)
+	case <-s.Done():
+		t.Fatalf("the session ended: %v", s.Err())
+	case <-time.After(3 * o.Timeout): // a few times the limit of a call
+	}
+	free(first)
+	for range 2 {
+		free(r.take(t, 1))
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}

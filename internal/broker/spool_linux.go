@@ -1,0 +1,105 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Spool keeps bodies that are larger than the whole memory budget in files, which are mapped: such a message can be parked
+// without ever being in memory as a whole.
+type Spool struct {
+	dir   string
+	limit int64
+	used  atomic.Int64
+}
+
+// NewSpool returns a spool in dir, which may use up to limit bytes of disk.
+func NewSpool(dir string, limit int64) *Spool { return &Spool{dir: dir, limit: limit} }
+
+// spooled is one body in a file that has no name any more: a crash leaves nothing behind.
+type spooled struct {
+	spool  *Spool
+	size   int64
+	memory []byte // the file
+	ended  chan struct{}
+	work   sync.WaitGroup
+}
+
+// evictEvery is how often the pages of a file leave the process's memory again: they are in the kernel's cache, which gives
+// them up when memory is short.
+const evictEvery = 10 * time.Millisecond
+
+var (
+	errNoSpool  = errors.New("there is no directory for it (SIDECAR_SPOOL_DIR)")
+	errSpoolRAM = errors.New("the directory is in memory")
+	errSpool    = errors.New("the directory holds as much as it may")
+)
+
+// create reserves the disk space first: a write to a mapped file that finds none ends the process.
+func (s *Spool) create(size int64) (_ *spooled, err error) {
+	if s == nil || s.dir == "" {
+		return nil, errNoSpool
+	}
+	if s.used.Add(size) > s.limit {
+		s.used.Add(-size)
+		return nil, errSpool
+	}
+	defer func() {
+		if err != nil {
+			s.used.Add(-size)
+			err = fmt.Errorf("spool to %s: %w", s.dir, err)
+		}
+	}()
+	var fs unix.Statfs_t
+	if err = unix.Statfs(s.dir, &fs); err != nil {
+		return nil, err
+	}
+	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
+		return nil, errSpoolRAM
+	}
+	f, err := os.CreateTemp(s.dir, "sidecar-body-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // the mapping holds the file
+	if err = os.Remove(f.Name()); err != nil {
+		return nil, err
+	}
+	fd := int(f.Fd()) // #nosec G115 -- a file descriptor
+	if err = unix.Fallocate(fd, 0, 0, size); err != nil {
+		return nil, err
+	}
+	b, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	one := &spooled{spool: s, size: size, memory: b, ended: make(chan struct{})}
+	one.work.Go(one.evict)
+	return one, nil
+}
+
+func (s *spooled) evict() {
+	t := time.NewTicker(evictEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			_ = unix.Madvise(s.memory, unix.MADV_DONTNEED) // what was written stays in the file
+		case <-s.ended:
+			return
+		}
+	}
+}
+
+func (s *spooled) free() {
+	close(s.ended)
+	s.work.Wait()
+	_ = unix.Munmap(s.memory)
+	s.spool.used.Add(-s.size)
+}

@@ -1,0 +1,89 @@
+package deadletter
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/budget"
+	"sidecar/internal/testkit/must"
+)
+
+// small gives a rig little memory, and its queue a spool.
+func (r *rig) small(spool *broker.Spool) *Queue {
+	r.t.Helper()
+	r.memory = budget.New(1 << 20).Account(budget.DeadLetters)
+	r.t.Cleanup(func() {
+		if held := r.memory.Held(); held != 0 {
+			r.t.Errorf("%d bytes of messages are counted as held after the end", held)
+		}
+	})
+	o := r.broker()
+	o.Spool = spool
+	return must.Get(New(Options{Plan: r.plan, Broker: o, By: "somebody"}))(r.t)
+}
+
+// TestMessagesLargerThanMemory: with a file for them they are shown, exported and redriven like all others.
+func TestMessagesLargerThanMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.Queue = r.small(broker.NewSpool(t.TempDir(), 1<<30))
+	large := r.parked("large", nil)
+	large.Body = bytes.Repeat([]byte("0123456789"), 300<<10)
+	many := r.numbered(12)
+	for i := range many {
+		many[i].Body = bytes.Repeat([]byte("m"), 150<<10)
+	}
+	r.park(large)
+	r.park(many...)
+	views, _ := r.browse(Filter{}, Scan{})
+	if len(views) != 13 || views[0].Size != len(large.Body) {
+		t.Errorf("%d messages are shown", len(views))
+	}
+	var out bytes.Buffer
+	p := must.Get(r.Export(t.Context(), &out, Selection{}, nil))(t)
+	var first Record
+	line, _, _ := bytes.Cut(out.Bytes(), []byte("\n"))
+	must.Do(t, json.Unmarshal(line, &first))
+	if p.Done != 13 || !bytes.Equal(first.Body, large.Body) || bytes.Count(out.Bytes(), []byte("\n")) != 13 {
+		t.Errorf("exported %+v, the first one with %d bytes", p, len(first.Body))
+	}
+	if p := r.redrive(Redrive{}); p.Done != 13 || p.Failed != 0 {
+		t.Errorf("redriven %+v", p)
+	}
+	if got := r.drain(r.plan.Queue); len(got) != 13 || len(got[0].Body) != len(large.Body) {
+		t.Errorf("%d messages arrived", len(got))
+	}
+}
+
+// TestAMessageThatCannotBeRead: without a file for it a message that is too large stays where it is and is named, and the others
+// go.
+func TestAMessageThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.Queue = r.small(nil)
+	large := r.parked("large", nil)
+	large.Body = make([]byte, 3<<20)
+	r.park(large, r.parked("small", amqp.Table{"x-final-status-code": int32(500)}))
+	views, _ := r.browse(Filter{}, Scan{})
+	if len(views) != 2 || views[0].Size != len(large.Body) {
+		t.Errorf("shown as %+v", views)
+	}
+	var out bytes.Buffer
+	_, err := r.Export(t.Context(), &out, Selection{}, nil)
+	if !errors.Is(err, ErrUnread) || !strings.Contains(err.Error(), "3145728 bytes") {
+		t.Errorf("exported: %v", err)
+	}
+	if p := r.redrive(Redrive{}); p.Done != 1 || p.Failed != 1 {
+		t.Errorf("redriven %+v", p)
+	}
+	if got := r.drain(r.plan.Queue); len(got) != 1 || got[0].MessageId != "small" {
+		t.Errorf("%d messages arrived", len(got))
+	}
+	r.nothingLost(1)
+}
