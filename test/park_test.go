@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // failsToPark runs the sidecar and deletes the dead-letter queue before the app fails message m. In verify mode the park
@@ -127,6 +129,28 @@ func TestDangerousPropertiesAreNotCopied(t *testing.T) {
 	if n := sc.ready(aside); n != 0 {
 		t.Errorf("parking sent %d second copies to the queue named in CC", n)
 	}
+}
+
+// TestDirectReplyToIsParked: a publisher of another protocol can bring a reply-to that the broker refuses from a client of AMQP
+// 0-9-1. The message is retried and parked without it.
+func TestDirectReplyToIsParked(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "1", "RETRY_DELAY", "", "RETRY_DELAYS", "50ms")
+	sc.app.on("m", status(500))
+	s := sc.run()
+	brokertest.Eval(t, fmt.Sprintf(`X = rabbit_misc:r(<<%q>>, exchange, <<>>), Key = <<%q>>,
+		P = rabbit_basic:properties([{message_id, <<"m">>}, {reply_to, <<"amq.rabbitmq.reply-to">>}]),
+		case code:ensure_loaded(mc_amqpl) of
+			{module, _} ->
+				{ok, M} = mc_amqpl:message(X, Key, rabbit_basic:build_content(P, <<"x">>)),
+				ok = rabbit_queue_type:publish_at_most_once(X, M);
+			_ -> rabbit_basic:publish(X, Key, P, <<"x">>)
+		end`, brokertest.VhostName(t), sc.queue()))
+	d := sc.take(sc.dlq(), 1)[0]
+	if d.MessageId != "m" || d.ReplyTo != "" || d.Headers["x-original-reply-to"] != "amq.rabbitmq.reply-to" || d.Headers["x-final-retry-count"] != int32(1) {
+		t.Errorf("%+v", d)
+	}
+	sc.settledAll(s, 0)
 }
 
 // TestForgedFinalHeadersAreReplaced: what a publisher says about parking is not ours.

@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 )
 
@@ -132,6 +133,7 @@ func TestPublishFailures(t *testing.T) {
 		"full":                {Publication{Key: full}, ErrNacked, 0},
 		"another's user id":   {Publication{Key: q, Msg: amqp.Publishing{UserId: "somebody"}}, ErrRefused, 406},
 		"bad expiration":      {Publication{Key: q, Msg: amqp.Publishing{Expiration: "soon"}}, ErrInvalid, 0},
+		"direct reply-to":     {Publication{Key: q, Msg: amqp.Publishing{ReplyTo: message.DirectReply}}, ErrInvalid, 0},
 		"long key":            {Publication{Key: long}, ErrInvalid, 0},
 		"long exchange":       {Publication{Exchange: long}, ErrInvalid, 0},
 		"long message id":     {Publication{Key: q, Msg: amqp.Publishing{MessageId: long}}, ErrInvalid, 0},

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
 )
 
 const shortMax = 255
@@ -64,7 +66,8 @@ func fieldSize(v any) (int, error) {
 	return 0, fmt.Errorf("%w: type %T", ErrInvalid, v)
 }
 
-// fits checks that p can be written as one method frame and one header frame of at most frameMax bytes each.
+// fits checks that p can be written as one method frame and one header frame of at most frameMax bytes each, and that the
+// broker would not close the channel over its reply-to.
 func (p *Publication) fits(frameMax int) error {
 	m := &p.Msg
 	size := headerFixed + 8 + 1 + 1 // timestamp, priority, delivery mode
@@ -77,6 +80,9 @@ func (p *Publication) fits(frameMax int) error {
 			return fmt.Errorf("%w: %s of %d bytes", ErrInvalid, short.name, len(short.value))
 		}
 		size += 1 + len(short.value)
+	}
+	if m.ReplyTo == message.DirectReply {
+		return fmt.Errorf("%w: reply-to %q: want the name of a queue", ErrInvalid, m.ReplyTo)
 	}
 	if m.Expiration != "" {
 		if _, err := strconv.ParseUint(m.Expiration, 10, 32); err != nil {

@@ -43,9 +43,6 @@ type canary struct {
 	met map[string]bool // tokens of those whose verdict is in
 }
 
-// direct is the broker's name for "reply to me".
-const direct = "amq.rabbitmq.reply-to"
-
 // newCanary connects. Its session must be closed.
 func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error) {
 	s, err := q.dialer.Dial(ctx)
@@ -73,13 +70,13 @@ func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
 	c.closes = ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = s.Do(ctx, "ask for verdicts", func() (err error) {
-		if c.replies, err = ch.Consume(direct, "", true, false, false, false, nil); err != nil {
+		if c.replies, err = ch.Consume(message.DirectReply, "", true, false, false, false, nil); err != nil {
 			return err
 		}
 		// The broker writes our address into whatever we publish on this channel with its name for us. Nobody gets this one, so
 		// it comes back, address and all.
 		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- nobody else's name, no secret
-		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: direct})
+		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: message.DirectReply})
 	})
 	if err != nil {
 		return nil, err

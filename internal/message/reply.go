@@ -9,10 +9,14 @@ import (
 // HeaderReply asks for the verdict on a redriven message: an address, replySeparator, and a token to tell answers apart.
 const HeaderReply = "x-redriven-reply-to"
 
+// DirectReply is the broker's name for direct reply-to. As a reply-to it is only valid on a channel that consumes from it: on any
+// other one the broker closes the channel over the message.
+const DirectReply = "amq.rabbitmq.reply-to"
+
 const (
 	// replyPrefix begins every address at which the broker delivers to a waiting client and keeps nothing. Headers are the
 	// publisher's to forge: no other place is ever written to.
-	replyPrefix    = "amq.rabbitmq.reply-to."
+	replyPrefix    = DirectReply + "."
 	replySeparator = "#"
 )
 

@@ -38,6 +38,7 @@ func TestPoison(t *testing.T) {
 		{"body, properties", `'x', '{"content-type": "text/plain"}'`, "there is none of this name"},
 		{"body, properties", `'x', '{"type": 7}'`, "not a string"},
 		{"body, properties", `'x', jsonb_build_object('app_id', repeat('x', 256))`, "app id of 256 bytes"},
+		{"body, properties", `'x', '{"reply_to": "amq.rabbitmq.reply-to"}'`, `reply-to "amq.rabbitmq.reply-to"`},
 		{"body, routing_key", `'x', repeat('k', 256)`, "routing key of 256 bytes"},
 		{"body, exchange", `'x', ''`, "312 NO_ROUTE"},
 		{"body, exchange", `'x', 'amq.default'`, "312 NO_ROUTE"},

@@ -138,6 +138,8 @@ func TestBatchItems(t *testing.T) {
 		{`{"routing_key":"ok","content_type":"` + strings.Repeat("k", 256) + `"}`, "content_type has 256 bytes", 400, invalid},
 		{`{"routing_key":"ok","priority":256}`, "priority", 400, invalid},
 		{`{"routing_key":"ok","expiration":-1}`, "expiration", 400, invalid},
+		{`{"routing_key":"ok","expiration":0}`, "expiration", 400, invalid},
+		{`{"routing_key":"ok","expiration":"0"}`, "expiration", 400, invalid},
 		{`{"routing_key":"ok","timestamp":"now"}`, "timestamp", 400, invalid},
 		{`{"routing_key":"ok","headers":[]}`, "headers must be", 400, invalid},
 		{`{"routing_key":"ok","headers":{"n":1e999}}`, `"n" is a number`, 400, invalid},
@@ -154,6 +156,25 @@ func TestBatchItems(t *testing.T) {
 	}
 	if n := r.server.inflight.bytes.Load(); n != 0 || r.server.inflight.messages() != 0 {
 		t.Errorf("%d bytes, %d messages are still counted", n, r.server.inflight.messages())
+	}
+}
+
+// TestBatchDirectReplyTo: the broker closes the channel over a reply-to of direct reply-to, so it is refused before it is sent and
+// costs no other message of its channel anything.
+func TestBatchDirectReplyTo(t *testing.T) {
+	t.Parallel()
+	r := start(t, "", nil)
+	lines := make([]string, 64)
+	for i := range lines {
+		lines[i] = `{"routing_key":"k","body":"x","reply_to":"amq.rabbitmq.reply-to.not"}`
+	}
+	const refused = 20
+	lines[refused] = `{"routing_key":"k","body":"x","reply_to":"amq.rabbitmq.reply-to"}`
+	for i, one := range r.batch(lines...) {
+		if i == refused && (one.Status != http.StatusBadRequest || one.Code != invalid || !strings.Contains(one.Detail, "reply-to")) ||
+			i != refused && one.Status != http.StatusNoContent {
+			t.Errorf("%d: %+v", i, one)
+		}
 	}
 }
 

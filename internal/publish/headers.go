@@ -129,8 +129,9 @@ func setExpiration(to *string, name, value string) *failure {
 	if value == "" {
 		return nil
 	}
-	if _, err := strconv.ParseUint(value, 10, 32); err != nil {
-		return bad("%s is %.40q; it must be milliseconds, an integer from 0 to 4294967295.", name, value)
+	// With 0 the broker drops the message unless a consumer takes it at once, and confirms it all the same.
+	if n, err := strconv.ParseUint(value, 10, 32); err != nil || n == 0 {
+		return bad("%s is %.40q; it must be milliseconds, an integer from 1 to 4294967295.", name, value)
 	}
 	*to = value
 	return nil

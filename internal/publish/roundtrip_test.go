@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -59,7 +60,7 @@ func random(r *rand.Rand) amqp.Publishing {
 		ContentType: []string{"application/json", "text/plain; charset=\"utf-8\"", "a%20b"}[r.IntN(3)],
 	}
 	if r.IntN(2) == 0 {
-		m.Expiration = fmt.Sprint(r.Uint32())
+		m.Expiration = fmt.Sprint(1 + r.Uint32N(math.MaxUint32))
 	}
 	if r.IntN(2) == 0 {
 		m.Timestamp = time.Unix(r.Int64N(253402300800), 0).UTC()

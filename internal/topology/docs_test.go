@@ -42,7 +42,7 @@ func TestDocs(t *testing.T) {
 		PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter,
 		HeaderFinalStatusCode, HeaderFinalError, HeaderFinalReason, HeaderFinalDetail, HeaderFinalAt, HeaderFinalProblemType,
 		HeaderFinalProblemTitle, HeaderFinalProblemDetail, headerFinalDropped, headerOriginalExpiration, headerOriginalUserID,
-		headerOriginalCC, headerOriginalBCC, HeaderRetryQueue,
+		headerOriginalCC, headerOriginalBCC, headerOriginalReplyTo, HeaderRetryQueue,
 		"SIDECAR_PREFIX", "SIDECAR_EXCHANGE", "SIDECAR_EXCHANGE_TYPE", "SIDECAR_QUEUE", "SIDECAR_BINDINGS", "SIDECAR_RETRY_EXCHANGE",
 		"SIDECAR_RETRY_QUEUE", "SIDECAR_DLX", "SIDECAR_DLQ", "SIDECAR_QUEUE_TYPE", "SIDECAR_MESSAGE_TTL", "SIDECAR_RETRY_DELAY",
 	}, exchangeTypes...) {

@@ -15,6 +15,7 @@ import (
 const (
 	headerOriginalExpiration = "x-original-expiration"
 	headerOriginalUserID     = "x-original-user-id"
+	headerOriginalReplyTo    = "x-original-reply-to"
 	headerOriginalCC         = "x-original-cc"
 	headerOriginalBCC        = "x-original-bcc"
 )
@@ -71,6 +72,9 @@ func keepDropped(h amqp.Table, m *message.Message) {
 	}
 	if m.UserID != "" {
 		h[headerOriginalUserID] = m.UserID
+	}
+	if m.ReplyTo == message.DirectReply {
+		h[headerOriginalReplyTo] = m.ReplyTo
 	}
 	if cc, ok := m.Headers["CC"]; ok {
 		h[headerOriginalCC] = publishable(cc)

@@ -104,6 +104,24 @@ func TestParkedHeaders(t *testing.T) {
 	}
 }
 
+// TestDirectReplyTo: the broker refuses a copy that carries its name for direct reply-to, so every copy has it in a header.
+func TestDirectReplyTo(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-cincout"})
+	m := arrived(func(m *message.Message) { m.ReplyTo = message.DirectReply })
+	redriven, _ := p.RedrivePublication(m, Redriving{})
+	restored, _ := p.RestorePublication(&amqp.Delivery{ReplyTo: message.DirectReply, Headers: amqp.Table{"x-a": "1"}})
+	for name, pub := range map[string]*broker.Publication{
+		"parked":   p.Settlement(m, verdict(message.Park, message.ReasonParkStatus)).Publish,
+		"retried":  p.WithoutReject().Settlement(m, verdict(message.Retry, message.ReasonServerError)).Publish,
+		"redriven": redriven, "restored": restored,
+	} {
+		if pub.Msg.ReplyTo != "" || pub.Msg.Headers["x-original-reply-to"] != message.DirectReply {
+			t.Errorf("%s: reply-to %q, headers %v", name, pub.Msg.ReplyTo, pub.Msg.Headers)
+		}
+	}
+}
+
 func TestHowTheAttemptEnded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -64,10 +64,10 @@ func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *broker.Publication, fi
 	var m message.Message
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
 	h := copyHeaders(&m, func(key string) bool { return bookkeeping(key) && !deathRecord(key) || senderSelected(key) })
-	keepDropped(h, &message.Message{Headers: withoutDeaths(m.Headers), UserID: m.UserID})
+	keepDropped(h, &message.Message{Headers: withoutDeaths(m.Headers), UserID: m.UserID, ReplyTo: m.ReplyTo})
 	pub = &broker.Publication{Kind: broker.KindOther, Exchange: p.Park.Exchange, Key: p.Park.Key, Msg: publishing(&m, h)}
 	pub.Msg.Expiration = m.Expiration
-	if len(m.Headers) == 0 {
+	if len(h) == 0 {
 		pub.Msg.Headers = nil
 	}
 	return pub, !p.overweight(&pub.Msg, 0)

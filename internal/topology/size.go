@@ -23,7 +23,7 @@ const (
 // nearFrameMax reports whether m, as it was received, leaves the broker no room for its bookkeeping.
 func (p *Plan) nearFrameMax(m *message.Message) bool {
 	pub := publishing(m, m.Headers)
-	pub.UserId, pub.Expiration = m.UserID, m.Expiration
+	pub.UserId, pub.Expiration, pub.ReplyTo = m.UserID, m.Expiration, m.ReplyTo
 	reserve := retryReserve
 	if cc, ok := m.Headers["CC"]; ok {
 		reserve += entrySize("CC", cc) // copied into x-death as routing keys; from RabbitMQ 4.0 the header stays as well
