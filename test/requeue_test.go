@@ -54,6 +54,26 @@ func TestTooEarlyAtTheLimitParks(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
+// TestTooEarlyWithoutRetries: a 425 is not a retry, so it requeues where the first failure parks.
+func TestTooEarlyWithoutRetries(t *testing.T) {
+	t.Parallel()
+	for name, env := range map[string][]string{
+		"max retries": {"MAX_RETRIES", "0"},
+		"delays":      {"TOPOLOGY", "delay-ladder", "RETRY_DELAY", "", "RETRY_DELAYS", "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t)
+			sc.with("EXCHANGE", sc.exchange(), "BINDINGS", sc.exchange()+":order.#", "REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "250ms").with(env...)
+			sc.app.on("m", status(425), status(425), status(200))
+			s := sc.run()
+			sc.send("m")
+			sc.app.await("m", 3)
+			s.awaitAcked("m")
+		})
+	}
+}
+
 // TestSleepersBlockNobody: more messages that are always too early than the prefetch holds, ahead of good ones.
 func TestSleepersBlockNobody(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -54,7 +55,7 @@ func TestCanaryThroughARetryQueue(t *testing.T) {
 func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
 	t.Parallel()
 	q := &Queue{o: Options{Plan: &topology.Plan{FrameMax: 4096}, Logger: slog.New(slog.DiscardHandler)}}
-	c := &canary{size: 1, address: direct}
+	c := &canary{size: 1, address: message.DirectReply}
 	m := Message{Properties: amqp.Delivery{Headers: amqp.Table{"large": strings.Repeat("x", 4096)}}}
 	if _, ok := q.redriven(&Redrive{}, c, &m); ok || c.full() || c.progress().Sent != 0 {
 		t.Errorf("moved %v, %d sent ahead", ok, c.sent)

@@ -30,7 +30,8 @@ type Policy struct {
 func (p Policy) Decide(m *message.Message, o message.Outcome) message.Verdict {
 	v := p.judge(&o)
 	v.Cause = o
-	if m.LastAttempt() && (v.Action == message.Retry || v.Action == message.Requeue) {
+	// A requeue is not a retry: it ends where the retries are used up, and never where there are none.
+	if m.LastAttempt() && (v.Action == message.Retry || v.Action == message.Requeue && m.MaxRetries > 0) {
 		v.Action, v.Reason, v.Delay, v.Jitter = message.Park, message.ReasonMaxRetries, 0, 0
 	}
 	if o.RetryAfter > 0 && (o.Status == 429 || o.Status == 503) {

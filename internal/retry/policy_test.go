@@ -153,10 +153,17 @@ func TestDecideWaits(t *testing.T) {
 
 func TestMaxRetriesZeroParksOnFirstFailure(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{500, 404, 425} {
+	for _, status := range []int{500, 404} {
 		v := policy().Decide(&message.Message{}, message.Outcome{Status: status, RetryAfter: -1})
 		if v.Action != message.Park || v.Reason != message.ReasonMaxRetries {
 			t.Errorf("%d: %v(%v)", status, v.Action, v.Reason)
+		}
+	}
+	for _, retries := range []int{0, 3} { // counted before the limit became 0
+		for _, o := range []message.Outcome{{Status: 425}, {Status: 200, Disposition: message.DispositionRequeue}} {
+			if v := policy().Decide(&message.Message{RetryCount: retries}, o); v.Action != message.Requeue {
+				t.Errorf("%+v after %d retries: %v(%v)", o, retries, v.Action, v.Reason)
+			}
 		}
 	}
 }

@@ -9,7 +9,7 @@ type Kind int
 const (
 	Accepted  Kind = iota // acked
 	Failed                // counted: a retry, or parked after the last attempt
-	NotYet                // 425: requeued and not counted; parked after the last attempt
+	NotYet                // 425: requeued and not counted; parked when the retries are used up, if there are any
 	Unwanted              // parked at once
 	Discarded             // acked without having been processed
 	Nothing               // not an attempt: the app was away, or the sidecar stopped
@@ -59,11 +59,11 @@ type Message struct {
 	Queued    int // copies that were left in a queue
 }
 
-// Failures counts the failed attempts. A 425 is one when no retry is left.
+// Failures counts the failed attempts. A 425 is one when the retries are used up.
 func (m *Message) Failures(maxRetries int) int {
 	n := 0
 	for i := range m.Receipts {
-		if k := m.Receipts[i].Kind; k == Failed || k == NotYet && n >= maxRetries {
+		if k := m.Receipts[i].Kind; k == Failed || k == NotYet && maxRetries > 0 && n >= maxRetries {
 			n++
 		}
 	}
