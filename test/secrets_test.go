@@ -38,7 +38,7 @@ func (x surfaces) clean(t *testing.T, canaries ...string) {
 // Canaries: the secrets of the sidecar, and what belongs to messages and answers alone.
 var (
 	secretCanaries = []string{
-		"canary-amqp-password", "canary-url-password", "canary-app-token", "canary-control-token", "canary-otlp-token", "canary-wrong-password",
+		"canary-amqp-password", "canary-url-password", "canary-app-token", "canary-control-token", "canary-otlp-token", "canary-wrong-password", "canary-query",
 	}
 	payloadCanaries = []string{"canary-body", "canary-header-value", "canary-answer-body", "canary-answer-header"}
 )
@@ -106,7 +106,7 @@ func withSecrets(t *testing.T, sc *scene, otlp string) {
 	sc.with(
 		"AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.User = url.UserPassword("nobody", "canary-url-password") }),
 		"AMQP_USERNAME", user, "AMQP_PASSWORD_FILE", file,
-		"APP_TOKEN", "canary-app-token", "CONTROL_TOKEN", "canary-control-token", "MAX_RETRIES", "1",
+		"APP_URL", sc.app.url()+"?key=canary-query", "APP_TOKEN", "canary-app-token", "CONTROL_TOKEN", "canary-control-token", "MAX_RETRIES", "1",
 	)
 	sc.env["OTEL_EXPORTER_OTLP_ENDPOINT"], sc.env["OTEL_BSP_SCHEDULE_DELAY"] = otlp, "100"
 	sc.env["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=canary-otlp-token"

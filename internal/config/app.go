@@ -13,7 +13,7 @@ type App struct {
 	// Messages are POSTed to exactly this URL. `unix:///run/app.sock:/events` means the path `/events` over the Unix
 	// socket `/run/app.sock`. Anything but this machine gets a warning: the sidecar is meant to sit beside its app.
 	// Link-local addresses (cloud metadata services) are refused.
-	URL string `env:"APP_URL" envDefault:"http://127.0.0.1:8080/" allowed:"'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'"`
+	URL string `env:"APP_URL" mask:"query" envDefault:"http://127.0.0.1:8080/" allowed:"'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'"`
 
 	// Time for one whole attempt, from connecting to the end of the answer. Together with `SIDECAR_RETRY_AFTER_MAX` or
 	// `SIDECAR_REQUEUE_DELAY_MAX` at most 25 minutes: after 30 the broker takes an unsettled message away.
@@ -24,7 +24,7 @@ type App struct {
 
 	// Asked with GET before messages are taken and while the app is away: any 2xx means it is up. Unset: a connection
 	// that opens is enough.
-	HealthPath string `env:"APP_HEALTH_PATH" allowed:"a path starting with one '/', without fragment and '..'"`
+	HealthPath string `env:"APP_HEALTH_PATH" mask:"query" allowed:"a path starting with one '/', without fragment and '..'"`
 
 	// Pause between two looks at an app that is away.
 	HealthInterval time.Duration `env:"APP_HEALTH_INTERVAL" envDefault:"1s" range:"10ms..5m"`

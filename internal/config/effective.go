@@ -5,7 +5,7 @@ import "strconv"
 // Setting is one variable as it is in effect.
 type Setting struct {
 	Name   string
-	Value  string // secrets are masked; "" when nothing is set, or when the preset decides
+	Value  string // secrets and the query of a URL are masked; "" when nothing is set, or when the preset decides
 	Origin string // OriginDefault, OriginEnvironment, OriginDerived, OriginPreset, or "file:" and a path
 }
 
@@ -32,7 +32,7 @@ func (l *loader) settings() []Setting {
 }
 
 func (l *loader) setting(v *variable) Setting {
-	s := Setting{Name: v.name, Value: v.text, Origin: OriginEnvironment}
+	s := Setting{Name: v.name, Value: v.public(), Origin: OriginEnvironment}
 	_, byPreset := v.tag.Lookup("preset")
 	_, derived := v.tag.Lookup("derived")
 	switch {

@@ -1,9 +1,41 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 )
+
+// TestQueriesAreMasked: a key in the query of a URL is shown neither by what is in effect nor by a problem, in the right place or not.
+func TestQueriesAreMasked(t *testing.T) {
+	t.Parallel()
+	env := []string{
+		"SIDECAR_APP_URL=http://127.0.0.1:8080/in?key=" + canary, "SIDECAR_APP_HEALTH_PATH=/up?key=" + canary, "OTEL_SDK_DISABLED=true",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector?key=" + canary, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:" + canary + "@collector",
+	}
+	c := load(t, env...)
+	text := fmt.Sprint(c.Effective(), c.Warnings())
+	for _, want := range []string{"http://127.0.0.1:8080/in?*** ", "/up?*** ", "http://collector?*** "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	for _, wrong := range []string{
+		"SIDECAR_APP_URL=127.0.0.1:8080?key=" + canary, "SIDECAR_APP_URL=http://127.0.0.1/#" + canary, "SIDECAR_APP_URL=http://u:" + canary + "@h/",
+		"SIDECAR_APP_HEALTH_PATH=up?key=" + canary, "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector?key=" + canary,
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=collector/?key=" + canary,
+	} {
+		_, err := Load([]string{"SIDECAR_SERVICE=a-b", wrong})
+		if err == nil || !strings.Contains(err.Error(), masked) {
+			t.Errorf("%s: %v", wrong, err)
+		}
+		text += fmt.Sprint(err)
+	}
+	if strings.Contains(text, canary) {
+		t.Errorf("a key is shown: %s", text)
+	}
+}
 
 func TestEffective(t *testing.T) {
 	t.Parallel()

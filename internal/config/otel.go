@@ -5,10 +5,10 @@ package config
 type OTel struct {
 	// Base URL of a collector's OTLP/HTTP receiver, e.g. `http://collector:4318`; spans go to `/v1/traces` below it.
 	// Setting this or the next turns tracing on.
-	Endpoint string `env:"EXPORTER_OTLP_ENDPOINT" allowed:"an 'http://' or 'https://' URL without user, query and fragment"`
+	Endpoint string `env:"EXPORTER_OTLP_ENDPOINT" mask:"query" allowed:"an 'http://' or 'https://' URL without user, query and fragment"`
 
 	// The same for traces alone, taken as it is: nothing is added to its path.
-	TracesEndpoint string `env:"EXPORTER_OTLP_TRACES_ENDPOINT" allowed:"an 'http://' or 'https://' URL without user, query and fragment"`
+	TracesEndpoint string `env:"EXPORTER_OTLP_TRACES_ENDPOINT" mask:"query" allowed:"an 'http://' or 'https://' URL without user, query and fragment"`
 
 	// How spans are sent. There is one way.
 	Protocol string `env:"EXPORTER_OTLP_PROTOCOL" envDefault:"http/protobuf" allowed:"'http/protobuf'"`

@@ -56,7 +56,19 @@ func (v *variable) shown() string {
 	case v.secret() || urlWithUser(v.text): // the latter where no password belongs
 		return masked
 	}
-	return shown(v.text)
+	return shown(v.public())
+}
+
+// public is the value of a variable that is not a secret, without what must not be shown even where it does not belong: a URL
+// with a user, and what follows a '?' or '#' in a variable that holds a URL or a path, because keys are passed there.
+func (v *variable) public() string {
+	if urlWithUser(v.text) {
+		return masked
+	}
+	if at := strings.IndexAny(v.text, "?#"); at >= 0 && v.tag.Get("mask") == "query" {
+		return v.text[:at+1] + masked
+	}
+	return v.text
 }
 
 func urlWithUser(v string) bool { return strings.Contains(v, "://") && strings.Contains(v, "@") }
