@@ -1,13 +1,11 @@
-# syntax=docker/dockerfile:1
 # The image: one static binary on distroless. scripts/image.sh builds it, with or without a docker engine.
 #
 #   docker build -t amqp-sidecar .
 #   docker buildx build --platform linux/amd64,linux/arm64 …
 #
-# The compiler is named exactly: the same commit gives the same binary, here, in a release and by `make build` with this Go.
-ARG BASE=gcr.io/distroless/static:nonroot
-
-FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
+# Both bases are named by the digest of their index of platforms, which Dependabot keeps current: the same commit gives the same
+# image, and the same binary here, in a release and by `make build` with this Go.
+FROM --platform=$BUILDPLATFORM golang:1.26.8@sha256:6c2a5538f964f1c82f97ad14988bf05de100d922d159d0e398b54c7b0ca0c6c9 AS build
 WORKDIR /src
 ARG GOPROXY
 COPY go.mod go.sum ./
@@ -23,9 +21,7 @@ RUN --mount=type=cache,target=/go/pkg/mod \
     --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH make build OUT=/out/sidecar VERSION="$VERSION" COMMIT="$COMMIT"
 
-# A tag, so that a build gets the base's latest certificates. Pin it with
-# --build-arg BASE=gcr.io/distroless/static:nonroot@sha256:…; releases record the digest they took in their provenance.
-FROM ${BASE}
+FROM gcr.io/distroless/static:nonroot@sha256:e2e927ec666bae08560abb3c55d0659eceabb657f56b6782ab500a9fc7f555e3
 ARG VERSION=dev
 ARG COMMIT=unknown
 ARG CREATED

@@ -44,8 +44,8 @@ store() {
   printf 'default_ulimits = ["nofile=1024:%s", "nproc=4096:4096"]\n' "$(ulimit -Hn | sed s/unlimited/1048576/)" >>"$CONTAINERS_CONF"
 }
 
-# base NAME: the base image that the Dockerfile takes for golang or distroless/static.
-base() { sed -n "s#^\(ARG BASE=\|FROM .*\)\([^ =]*$1:[^ ]*\).*#\2#p" Dockerfile; }
+# base NAME: the base image that the Dockerfile takes for golang or distroless/static, with its digest.
+base() { sed -n "s#^FROM \(.* \)\?\([^ =]*$1:[^ ]*\).*#\2#p" Dockerfile; }
 
 # bases gets the base images, or makes the stand-ins: prints real or stand-in.
 bases() {
@@ -58,8 +58,8 @@ bases() {
     return
   fi
   say "the registries cannot be reached (log: $STORE/pull.log): building on stand-ins for $golang and $static"
-  standin_golang "$golang"
-  standin_static "$static"
+  standin_golang "${golang%@*}"
+  standin_static "${static%@*}"
   echo stand-in
 }
 
@@ -106,7 +106,7 @@ standin_static() {
 
 # build_buildah NAME OS ARCH ARGS...
 build_buildah() {
-  local name=$1 os=$2 arch=$3 version goroot source epoch=$4
+  local name=$1 os=$2 arch=$3 version goroot source epoch=$4 file=Dockerfile
   shift 4
   scripts/need.sh buildah buildah
   store
@@ -117,14 +117,18 @@ build_buildah() {
   if [ "$source" = stand-in ]; then
     # The Go of the Dockerfile, whichever this machine's own is.
     version=$(base golang)
+    version=${version%@*}
     goroot=$(GOTOOLCHAIN=go${version#golang:} go env GOROOT)
+    # Nothing that was made here has the digest of the real one.
+    file=$STORE/Dockerfile
+    sed 's/@sha256:[0-9a-f]*//' Dockerfile >"$file"
     go mod download
     set -- "$@" --pull-never -v "$goroot:/usr/local/go:ro" \
       -v "$(go env GOMODCACHE)/cache/download:/goproxy:ro" --build-arg GOPROXY=file:///goproxy
   fi
   # Format docker: the OCI format has no health check. A chroot needs no runtime, so it works inside a container too.
   buildah build --isolation chroot --network host --format docker --layers=false --timestamp "$epoch" \
-    --platform "$os/$arch" --build-arg BUILDPLATFORM="linux/$(go env GOHOSTARCH)" --build-arg TARGETOS="$os" --build-arg TARGETARCH="$arch" -t "$name" "$@" . >&2
+    --platform "$os/$arch" --build-arg BUILDPLATFORM="linux/$(go env GOHOSTARCH)" --build-arg TARGETOS="$os" --build-arg TARGETARCH="$arch" -t "$name" "$@" -f "$file" . >&2
   # What the new images have replaced.
   buildah rmi --prune >/dev/null 2>&1 || true
 }

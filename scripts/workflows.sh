@@ -38,4 +38,6 @@ release=.github/workflows/release.yml
 want=$(sed -n 's/^go //p' go.mod)
 have=$(sed -n 's/^FROM .*golang:\([0-9.]*\).*/\1/p' Dockerfile)
 [ "$(printf '%s\n' "$want" "$have" | sort -V | head -n 1)" = "$want" ] || wrong "the Dockerfile has Go $have, go.mod asks for $want"
+# A tag of a base can be moved to another image; Dependabot moves digests.
+grep '^FROM ' Dockerfile | grep -qvE '@sha256:[0-9a-f]{64}( |$)' && wrong "Dockerfile: a base without a digest"
 exit "$failed"
