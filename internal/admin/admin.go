@@ -54,7 +54,7 @@ type Server struct {
 	admin, control       *http.Server
 	adminLn, controlLn   net.Listener
 	hosts                httpguard.Hosts
-	refusals             httpguard.Throttle
+	refusals             telemetry.Throttle
 	scrapes, waits, busy slots
 	streams, depths      slots
 	turns                chan struct{} // of looks into the dead-letter queue

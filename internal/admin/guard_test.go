@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"sidecar/internal/httpguard"
@@ -287,19 +286,4 @@ func TestRefusalsAreWrittenDownButCannotFillTheLog(t *testing.T) {
 	if !strings.Contains(log, `"level":"warn","event":"control refused","peer":"127.0.0.1:`) || strings.Contains(log, "203.0.113.9") {
 		t.Errorf("log: %s", log)
 	}
-}
-
-func TestThrottle(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var th httpguard.Throttle
-		var got []int
-		for range 21 {
-			th.Do(func(suppressed int) { got = append(got, suppressed) })
-			time.Sleep(100 * time.Millisecond)
-		}
-		if len(got) != 3 || got[0] != 0 || got[1] != 9 || got[2] != 9 {
-			t.Errorf("%v", got)
-		}
-	})
 }

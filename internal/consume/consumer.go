@@ -93,6 +93,8 @@ type Consumer struct {
 	untold   chan struct{} // slots for those and for all that wait
 	overflow pace          // requeues that found no sleeper's slot
 
+	failures telemetry.Throttle // lines about publishes that failed
+
 	stuckMu  sync.Mutex
 	stuckNow int
 

@@ -173,11 +173,16 @@ func TestNothingCanBeParked(t *testing.T) {
 	t.Parallel()
 	f := &failing{}
 	r := start(t, always(500), settings{concurrency: 2, prefetch: 4, maxRetries: 1, publisher: f.before})
+	begin := time.Now()
 	r.publish(bodies(6)...)
 	r.eventually("the pause", func() bool {
 		h := r.flow.Holds()
 		return r.Stuck() >= 4 && len(h) == 1 && h[0].Reason == flow.Publishing
 	})
+	lines := strings.Count(r.log.String(), `"event":"publish failed"`)
+	if most := 1 + int(time.Since(begin)/time.Second); lines < 1 || lines > most {
+		t.Errorf("%d lines for %d failures, want 1 to %d", lines, f.failed.Load(), most)
+	}
 	f.works.Store(true)
 	r.eventually("all parked", func() bool { return r.count(message.Park, message.ReasonMaxRetries) == 6 })
 	if r.Stuck() != 0 || !r.flow.Open() {

@@ -92,8 +92,10 @@ func (r *run) publish(p *broker.Publication, rec *record) error {
 	if p.Kind == broker.KindPark {
 		r.c.metrics.parkFailures.Inc()
 	}
-	r.c.o.Logger.Warn("publish failed", "queue", r.c.o.Plan.Queue, "kind", p.Kind,
-		"exchange", p.Exchange, "key", p.Key, "message_id", rec.m.MessageID, "error", err)
+	r.c.failures.Do(func(suppressed int) { // an alarm fails every try of every message
+		r.c.o.Logger.Warn("publish failed", "queue", r.c.o.Plan.Queue, "kind", p.Kind,
+			"exchange", p.Exchange, "key", p.Key, "message_id", rec.m.MessageID, "error", err, "suppressed", suppressed)
+	})
 	if r.c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
 		r.c.o.Unroutable(p.Exchange, p.Key)
 	}

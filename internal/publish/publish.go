@@ -56,8 +56,8 @@ type Server struct {
 	batches  chan struct{} // held by those that run
 	maxItems int           // of a batch
 	metrics  *metrics
-	refusals httpguard.Throttle // lines about who may not publish at all
-	failures httpguard.Throttle // lines about messages that were not published
+	refusals telemetry.Throttle // lines about who may not publish at all
+	failures telemetry.Throttle // lines about messages that were not published
 	stopping atomic.Bool
 }
 

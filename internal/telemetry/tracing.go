@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -65,7 +64,7 @@ func NewTracing(ctx context.Context, o TracingOptions) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start trace exporter: %w", err)
 	}
-	otel.SetErrorHandler(&throttle{logger: o.Logger, interval: time.Minute})
+	otel.SetErrorHandler(exportErrors(o.Logger))
 
 	t := &Tracing{
 		exporter: x,

@@ -109,7 +109,7 @@ func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		h := &throttle{logger: NewLogger(&out, "info", "json"), interval: time.Minute}
+		h := exportErrors(NewLogger(&out, "info", "json"))
 		for range 121 {
 			h.Handle(errors.New("refused"))
 			time.Sleep(time.Second)
