@@ -158,3 +158,63 @@ func subcommands(t *testing.T, sc *scene, s *sidecar, out surfaces) {
 		out.add("refused configuration", r.all())
 	}
 }
+
+// TestTokenFilesThatAreGone: the token of a listener is refused while its file is missing or empty, and what is written there later
+// counts at once. The app gets its own as it was last read.
+func TestTokenFilesThatAreGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	put := func(name, text string) {
+		if err := os.WriteFile(file(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"control", "read", "publish", "app"} {
+		put(name, name+"-0123456789abcdef\n")
+	}
+	sc := newScene(t).seed().with(
+		"CONTROL_TOKEN_FILE", file("control"), "CONTROL_READ_TOKEN_FILE", file("read"), "PUBLISH_TOKEN_FILE", file("publish"),
+		"PUBLISH_ADDR", "127.0.0.1:0", "APP_TOKEN_FILE", file("app"),
+	)
+	s := sc.run()
+	status := func(name, token string) int {
+		method, addr, path := http.MethodGet, s.control, "/status"
+		if name == "publish" {
+			method, addr, path = http.MethodPost, s.endpoint, "/publish/default/k"
+		}
+		code, _ := s.request(method, addr, path, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
+		return code
+	}
+	for _, name := range []string{"control", "read", "publish"} {
+		token := name + "-0123456789abcdef"
+		check := func(when, token string, refused bool) {
+			if code := status(name, token); (code == http.StatusUnauthorized) != refused || code == 0 {
+				t.Errorf("%s, %s: %d", name, when, code)
+			}
+		}
+		check("at first", token, false)
+		if err := os.Remove(file(name)); err != nil {
+			t.Fatal(err)
+		}
+		check("without its file", token, true)
+		put(name, "")
+		check("empty", token, true)
+		put(name, "another-"+token)
+		check("old", token, true)
+		check("new", "another-"+token, false)
+	}
+	if err := os.Remove(file("app")); err != nil {
+		t.Fatal(err)
+	}
+	sc.send("m")
+	if got := sc.app.await("m", 1)[0].header.Get("Authorization"); got != "Bearer app-0123456789abcdef" {
+		t.Errorf("the app got %q", got)
+	}
+	for line, want := range map[string]int{"token not read: requests are refused": 3, "secret not read": 1} { // throttled
+		if n := strings.Count(s.log.String(), `"event":"`+line+`"`); n != want {
+			t.Errorf("%q is there %d times, want %d", line, n, want)
+		}
+	}
+	sc.settledAll(s, 0)
+}

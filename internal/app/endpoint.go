@@ -42,7 +42,7 @@ func (a *App) publishOptions(p *broker.Publisher) publish.Options {
 		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Publisher: p, Memory: a.budget.Account(budget.Publish), Tracing: a.tracing, Registerer: a.registry, Logger: a.log,
 	}
 	if c.Token.IsSet() {
-		o.Token = secret(c.Token, a.log)
+		o.Token = listenerToken(c.Token, a.log)
 	}
 	return o
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -54,12 +55,30 @@ func dispatchOptions(
 	}
 }
 
-// secret reads a secret that may rotate. While its file cannot be read the last good value serves on.
+// secret reads a secret that the sidecar sends and that may rotate. While its file cannot be read the last good value is used:
+// the app decides about it.
 func secret(s config.Secret, log *slog.Logger) func() string {
+	failures := telemetry.Throttle{Interval: time.Minute}
 	return func() string {
 		v, err := s.Value()
 		if err != nil {
-			log.Warn("secret not read", "error", err)
+			failures.Do(func(suppressed int) { log.Warn("secret not read", "error", err, "suppressed", suppressed) })
+		}
+		return v
+	}
+}
+
+// listenerToken reads the token that requests to a listener must carry. While its file is missing, empty or wrong it is "", which
+// no request carries: a token whose file was deleted is revoked.
+func listenerToken(s config.Secret, log *slog.Logger) func() string {
+	failures := telemetry.Throttle{Interval: time.Minute}
+	return func() string {
+		v, err := s.Value()
+		if err != nil {
+			failures.Do(func(suppressed int) {
+				log.Warn("token not read: requests are refused", "error", err, "suppressed", suppressed)
+			})
+			return ""
 		}
 		return v
 	}

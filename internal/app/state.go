@@ -33,10 +33,10 @@ func (a *App) adminOptions() admin.Options {
 		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
 	}
 	if a.cfg.Listen.ControlToken.IsSet() {
-		o.Token = secret(a.cfg.Listen.ControlToken, a.log)
+		o.Token = listenerToken(a.cfg.Listen.ControlToken, a.log)
 	}
 	if a.cfg.Listen.ControlReadToken.IsSet() {
-		o.ReadToken = secret(a.cfg.Listen.ControlReadToken, a.log)
+		o.ReadToken = listenerToken(a.cfg.Listen.ControlReadToken, a.log)
 	}
 	return o
 }
