@@ -7,15 +7,23 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 )
 
-var errEmptyFile = errors.New("the file is empty")
+var (
+	errEmptyFile  = errors.New("the file is empty")
+	errKernelFile = errors.New("must be a regular file and is one of the kernel's")
+)
+
+// readPatience bounds the read of a file that has nothing to read yet.
+const readPatience = time.Second
 
 // readRegular reads a whole regular file of at most limit bytes. Symbolic links are followed, because Kubernetes mounts
 // every secret as one. Errors name neither the path nor the content.
 //
-// A named pipe would block in open for as long as nobody writes, and a device never ends: the type is checked before
-// the file is opened, O_NONBLOCK covers a change in between, and the check is repeated on what was opened.
+// A named pipe blocks in open until a writer comes, and a device never ends: the type is checked before the file is
+// opened, O_NONBLOCK covers a change in between, and the check is repeated on what was opened. Files of the kernel, such as
+// /proc/kmsg, pass as regular ones and may block, too.
 func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err == nil {
@@ -32,17 +40,27 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	if info, err = f.Stat(); err == nil {
 		err = checkRegular(info)
 	}
+	if err == nil && ofKernel(f) {
+		err = errKernelFile
+	}
 	var b []byte
 	if err == nil {
-		b, err = io.ReadAll(io.LimitReader(f, limit+1))
+		b, err = readAll(f, limit, readPatience)
 	}
 	if err != nil {
 		return nil, nil, cause(err)
 	}
-	if int64(len(b)) > limit {
-		return nil, nil, fmt.Errorf("the file is larger than %v", Size(limit))
-	}
 	return b, info, nil
+}
+
+// readAll reads at most limit bytes. patience bounds the wait for more of them; a plain file needs no wait and takes no deadline.
+func readAll(f *os.File, limit int64, patience time.Duration) ([]byte, error) {
+	_ = f.SetReadDeadline(time.Now().Add(patience))
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("the file is larger than %v", Size(limit))
+	}
+	return b, err
 }
 
 func checkRegular(info fs.FileInfo) error {

@@ -1,16 +1,31 @@
 package config
 
 import (
+	"errors"
+	"os"
 	"testing"
+	"time"
 )
 
-// TestRegularFilesThatCannotBeRead takes two that fail for root too, as tests often run as root: a write-only switch of
-// the kernel cannot be opened, and nothing is mapped at address 0.
-func TestRegularFilesThatCannotBeRead(t *testing.T) {
+// TestKernelFiles: files of /proc and /sys pass as regular ones, and some of them block. The first cannot be opened, even by root.
+func TestKernelFiles(t *testing.T) {
 	t.Parallel()
 	for path, says := range map[string]string{
-		"/proc/sys/net/ipv4/route/flush": "permission denied", "/proc/self/mem": "input/output error",
+		"/proc/sys/net/ipv4/route/flush": "permission denied", "/proc/kmsg": "", "/proc/self/mem": "kernel's", "/proc/self/environ": "kernel's",
+		"/sys/kernel/mm/transparent_hugepage/enabled": "kernel's",
 	} {
 		refuseSaying(t, says, "SIDECAR_AMQP_PASSWORD_FILE", "SIDECAR_AMQP_PASSWORD_FILE="+path)
+	}
+}
+
+// TestReadsEnd: whatever a file is, it is not waited for.
+func TestReadsEnd(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	defer w.Close()
+	if b, err := readAll(r, 1, time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) || len(b) != 0 {
+		t.Errorf("%q, %v", b, err)
 	}
 }
