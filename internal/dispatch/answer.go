@@ -67,6 +67,9 @@ func (a *answer) read(src io.Reader) error {
 			break
 		}
 	}
+	if a.fields.disposition.conflicting {
+		return errDispositions // the status must not decide: it may be a 2xx
+	}
 	a.speaks = a.dapr && a.status/100 == 2
 	a.keeps = a.fields.isProblem || a.speaks
 	clean, err := a.body()
@@ -122,6 +125,8 @@ const (
 	errHeaderLine = malformedError("bad header line")
 	errTooLong    = malformedError("header block larger than 64 KiB")
 	errNotHTTP    = malformedError("not HTTP/1")
+
+	errDispositions = malformedError("two different Amqp-Disposition headers")
 )
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }

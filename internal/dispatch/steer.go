@@ -16,8 +16,9 @@ const (
 
 // disposition collects the Amqp-Disposition headers of one answer.
 type disposition struct {
-	value   message.Disposition
-	unknown bool
+	value       message.Disposition // None also for a word that is not known
+	seen        bool
+	conflicting bool // two headers ask for different things
 }
 
 func (d *disposition) set(b []byte) {
@@ -25,18 +26,12 @@ func (d *disposition) set(b []byte) {
 		return
 	}
 	v := parseDisposition(b)
-	// Two that contradict each other are as good as a word nobody knows.
-	if v == message.DispositionNone || d.value != message.DispositionNone && d.value != v {
-		d.unknown = true
-	}
-	d.value = v
+	d.conflicting = d.conflicting || d.seen && v != d.value
+	d.value, d.seen = v, true
 }
 
-func (d *disposition) result() (message.Disposition, bool) {
-	if d.unknown {
-		return message.DispositionNone, true
-	}
-	return d.value, false
+func (d *disposition) result() (_ message.Disposition, unknown bool) {
+	return d.value, d.seen && d.value == message.DispositionNone
 }
 
 func parseDisposition(b []byte) message.Disposition {

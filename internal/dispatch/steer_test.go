@@ -37,10 +37,9 @@ func TestDisposition(t *testing.T) {
 		"Amqp-Disposition: drop":     {message.DispositionNone, true},
 		"Amqp-Disposition: ack, ack": {message.DispositionNone, true},
 		"Amqp-Disposition:":          {message.DispositionNone, false},
-		"Amqp-Disposition: ack\r\nAmqp-Disposition: ack":  {message.DispositionAck, false},
-		"Amqp-Disposition: ack\r\nAmqp-Disposition: park": {message.DispositionNone, true},
-		"Amqp-Disposition: x\r\nAmqp-Disposition: park":   {message.DispositionNone, true},
-		"Amqp-Disposition: park\r\n\r\nignored: yes":      {message.DispositionPark, false},
+		"Amqp-Disposition: ack\r\nAmqp-Disposition: ack": {message.DispositionAck, false},
+		"Amqp-Disposition: x\r\nAmqp-Disposition: y":     {message.DispositionNone, true},
+		"Amqp-Disposition: park\r\n\r\nignored: yes":     {message.DispositionPark, false},
 	} {
 		o := answered(t, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n"+header+"\r\n\r\n")
 		wantStatus(t, o, 500)
