@@ -21,6 +21,17 @@ func TestStopWithoutABroker(t *testing.T) {
 	start(t, sc.env).stop()
 }
 
+// TestSIGHUPIsIgnored: it neither ends nor drains the sidecar.
+func TestSIGHUPIsIgnored(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seed()
+	s := sc.run()
+	s.signal(syscall.SIGHUP)
+	sc.send("m")
+	sc.app.await("m", 1)
+	sc.settledAll(s, 0)
+}
+
 // TestStopWaitsForWhatIsInFlight: one receipt, acked, exit 0.
 func TestStopWaitsForWhatIsInFlight(t *testing.T) {
 	t.Parallel()

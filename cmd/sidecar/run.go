@@ -9,7 +9,7 @@ import (
 	"sidecar/internal/app"
 )
 
-// runSidecar runs until SIGTERM or SIGINT has drained it. A second signal stops at once.
+// runSidecar runs until SIGTERM or SIGINT has drained it. A second signal stops at once. SIGHUP is ignored.
 func runSidecar(ctx context.Context, in invocation) error {
 	cfg, err := in.load("run")
 	if err != nil {
@@ -23,7 +23,8 @@ func runSidecar(ctx context.Context, in invocation) error {
 	defer stop()
 	now := make(chan struct{})
 	// Go ends a process whose standard output nobody reads any more. A log collector that died is no reason to stop.
-	signal.Ignore(syscall.SIGPIPE)
+	// SIGHUP asks other programs to read their files again, which happens by itself here.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
