@@ -66,21 +66,25 @@
 {{- if and $prefetch (lt $prefetch $concurrency) }}
 - {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} is less than the concurrency ({{ $concurrency }}), so some workers would never have a message. Raise it to {{ $concurrency }} at least, or leave it empty for {{ mul 2 $concurrency }}
 {{- end }}
+{{- /* What is in hand shares SIDECAR_MEMORY; one message that does not fit into it could never be held. */ -}}
 {{- $limit := include "amqp-sidecar-lib.memory" . -}}
-{{- if $limit -}}
-{{- $given := include "amqp-sidecar-lib.text" ((.v.sidecar.resources).limits).memory -}}
-{{- $budget := mul (div (include "amqp-sidecar-lib.bytes" $limit | int64) 4) 3 -}}
-{{- $size := get .env "SIDECAR_MAX_BODY" | default "16MiB" -}}
-{{- $body := include "amqp-sidecar-lib.bytes" $size | int64 -}}
-{{- if and $given (not (include "amqp-sidecar-lib.bytes" $given)) }}
-- sidecar.resources.limits.memory: {{ quote $given }} is no quantity. Write 128Mi, none for no limit, or leave it empty
-{{- else if and $given (gt $body $budget) }}
-- {{ .at.SIDECAR_MAX_BODY }}: one message of {{ $size }} does not fit into three quarters of sidecar.resources.limits.memory ({{ $given }}), and the sidecar refuses to start. Lower it, or raise the limit
-{{- else if and $given (gt (mul $prefetch $body) $budget) }}
-- {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} messages of {{ $size }} (flow.maxBody) do not fit into three quarters of sidecar.resources.limits.memory ({{ $given }}), and the sidecar refuses to start. Lower flow.maxBody to what your messages need ({{ div (div $budget $prefetch) 1024 }}KiB fit), lower the prefetch, or leave the limit empty
-{{- else if and (not $given) (gt (include "amqp-sidecar-lib.bytes" $limit | int64) 4294967296) }}
-- {{ .at.SIDECAR_PREFETCH }}: {{ $prefetch }} messages of {{ $size }} (flow.maxBody) need {{ $limit }} of memory in the worst case. Lower flow.maxBody to what your messages need, lower the prefetch, or say that you mean it with sidecar.resources.limits.memory
+{{- $bytes := include "amqp-sidecar-lib.bytes" $limit -}}
+{{- $set := get .env "SIDECAR_MEMORY" | default "" -}}
+{{- $budget := include "amqp-sidecar-lib.bytes" $set | default (ternary "268435456" (mul (div (int64 $bytes) 4) 3 | toString) (empty $limit)) | int64 -}}
+{{- $holder := ternary "256MiB, what the sidecar holds without a limit" (printf "three quarters of sidecar.resources.limits.memory (%s)" $limit) (empty $limit) -}}
+{{- if $set -}}{{- $holder = printf "%s (%s)" .at.SIDECAR_MEMORY $set -}}{{- end -}}
+{{- if and $limit (not $bytes) }}
+- sidecar.resources.limits.memory: {{ quote $limit }} is no quantity. Write 128Mi, none for no limit, or leave it empty
+{{- else if and $set $bytes (ge $budget (int64 $bytes)) }}
+- {{ .at.SIDECAR_MEMORY }}: {{ $set }} leaves nothing of sidecar.resources.limits.memory ({{ $limit }}) to the program itself, and the sidecar refuses to start. Leave it empty for three quarters of the limit
+{{- else -}}
+{{- range $variable := ternary (list "SIDECAR_MAX_BODY" "SIDECAR_PUBLISH_MAX_BODY") (list "SIDECAR_MAX_BODY") (hasKey .env "SIDECAR_PUBLISH_ADDR") -}}
+{{- $size := get $.env $variable | default "16MiB" -}}
+{{- $needs := include "amqp-sidecar-lib.bytes" $size | int64 -}}
+{{- if and (gt $needs $budget) (le $needs 536870912) }}
+- {{ get $.at $variable }}: one message of {{ $size }} does not fit into {{ $holder }}, and the sidecar refuses to start. Lower it, or raise the latter
 {{- end }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

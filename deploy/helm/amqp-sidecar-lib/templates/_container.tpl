@@ -12,18 +12,13 @@
 {{- if or (hasKey . "SIDECAR_OUTBOX_DSN") (hasKey . "SIDECAR_OUTBOX_DSN_FILE") -}}yes{{- end -}}
 {{- end -}}
 
-{{- /* The memory limit: as given, nothing for none, else 128Mi, or what a prefetch that was set could hold. The sidecar refuses to
-start where the messages it may hold do not fit into three quarters of the limit. */ -}}
+{{- /* The memory limit: as given, nothing for none, else 128Mi, and more where the app's own messages are in hand as well: their
+64 MiB and 32 MiB in three quarters of 85Mi and 43Mi. What the sidecar holds is bounded by SIDECAR_MEMORY. */ -}}
 {{- define "amqp-sidecar-lib.memory" -}}
 {{- $given := include "amqp-sidecar-lib.text" ((.v.sidecar.resources).limits).memory -}}
 {{- if not $given -}}
-{{- $prefetch := get .env "SIDECAR_PREFETCH" | default "1" | int64 -}}
-{{- $body := include "amqp-sidecar-lib.bytes" (get .env "SIDECAR_MAX_BODY" | default "16MiB") | int64 -}}
-{{- $limit := max 128 (add1 (div (mul $prefetch $body 4) 3145728)) -}}
-{{- /* Bodies in flight that the publish listener and the outbox allow themselves: 64 MiB, or one that is larger, and 32 MiB. */ -}}
-{{- if hasKey .env "SIDECAR_PUBLISH_ADDR" -}}
-{{- $limit = add $limit (div (mul 4 (max 67108864 (include "amqp-sidecar-lib.bytes" (get .env "SIDECAR_PUBLISH_MAX_BODY" | default "16MiB") | int64))) 3145728) -}}
-{{- end -}}
+{{- $limit := 128 -}}
+{{- if hasKey .env "SIDECAR_PUBLISH_ADDR" -}}{{- $limit = add $limit 85 -}}{{- end -}}
 {{- if include "amqp-sidecar-lib.hasOutbox" .env -}}{{- $limit = add $limit 43 -}}{{- end -}}
 {{- printf "%dMi" $limit -}}
 {{- else if ne $given "none" -}}

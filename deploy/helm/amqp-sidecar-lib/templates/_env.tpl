@@ -25,6 +25,7 @@ SIDECAR_LOG_FORMAT: sidecar.logFormat
 SIDECAR_LOG_LEVEL: sidecar.logLevel
 SIDECAR_MAX_BODY: flow.maxBody
 SIDECAR_MAX_RETRIES: topology.maxRetries
+SIDECAR_MEMORY: flow.memory
 SIDECAR_MESSAGE_TTL: topology.messageTTL
 SIDECAR_OUTBOX_BATCH: outbox.batch
 SIDECAR_OUTBOX_COLUMNS: outbox.columns
