@@ -35,6 +35,8 @@ type Shape struct {
 	Jitter  time.Duration
 	Rate    int // bytes per second and direction; 0: no limit
 	Slice   int // the largest piece in bytes; 0: no limit
+	// CutBehind ends a connection behind the first bytes of a piece from the server, as many as it returns; -1: the piece passes.
+	CutBehind func(piece []byte) int
 }
 
 // Options are for Start.
@@ -274,7 +276,14 @@ func (p *Proxy) pump(l *link, d Direction, to, from net.Conn) {
 		s = p.await(l, d) // Read may have waited for longer
 		if n > 0 {
 			time.Sleep(s.delay(n))
-			if _, werr := to.Write(buf[:n]); werr != nil {
+			cut := -1
+			if s.CutBehind != nil && d == Down {
+				cut = s.CutBehind(buf[:n])
+			}
+			if cut >= 0 {
+				n = cut
+			}
+			if _, werr := to.Write(buf[:n]); werr != nil || cut >= 0 {
 				return
 			}
 		}

@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+)
+
+// TestReturnsAfterAFreeze: the broker stands still while many unroutable messages wait, for longer than the client library keeps a
+// return that is not collected, which is five seconds. Those under way are unknown, none is confirmed, and afterwards each
+// message gets its own answer.
+func TestReturnsAfterAFreeze(t *testing.T) {
+	t.Parallel()
+	for name, patience := range map[string]time.Duration{"short": time.Second, "long": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			queue := queue(t)
+			proxy, o := proxied(t)
+			l := lane(t, o, "")
+			if err := publish(l, queue); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Stall(brokertest.Both)
+			began := time.Now()
+			var under sync.WaitGroup
+			for i := range 256 {
+				under.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					defer cancel()
+					if err := l.Publish(ctx, publication("missing", fmt.Sprint("under way ", i))); !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrBusy) {
+						t.Errorf("during the freeze: %v", err)
+					}
+				})
+			}
+			under.Wait()
+			time.Sleep(time.Until(began.Add(5500 * time.Millisecond))) // the five seconds are the library's
+			proxy.Restore(t)
+			for i := range 300 {
+				if err := publish(l, "missing"); !errors.Is(err, ErrUnroutable) || errors.Is(err, ErrUnknown) {
+					t.Fatalf("%d after the freeze, to no queue: %v", i, err)
+				}
+				if err := publish(l, queue); err != nil {
+					t.Fatalf("%d after the freeze, to a queue: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// TestCutBehindConfirms: a connection that ends right behind a confirm. What was confirmed counts as confirmed.
+func TestCutBehindConfirms(t *testing.T) {
+	t.Parallel()
+	queue := queue(t)
+	proxy, o := proxied(t)
+	p := publisher(t, o)
+	l := p.NewLane("")
+	t.Cleanup(l.Wait)
+	sent := 0
+	for name, publish := range map[string]func(context.Context, *Publication) error{"alone": p.Publish, "lane": l.Publish} {
+		for i := range 4 {
+			proxy.CutBehindAcks()
+			confirmed := false
+			brokertest.Eventually(t, 30*time.Second, "a confirm", func() bool {
+				err := publish(within(t, 5*time.Second), &Publication{Kind: KindOther, Key: queue, Msg: amqp.Publishing{Body: fmt.Append(nil, i)}})
+				if errors.Is(err, ErrUnroutable) || errors.Is(err, ErrNacked) {
+					t.Fatalf("%s %d: %v", name, i, err)
+				}
+				if err == nil || errors.Is(err, ErrUnknown) {
+					sent++
+				}
+				confirmed = err == nil
+				return confirmed
+			})
+		}
+	}
+	proxy.Restore(t)
+	if n := brokertest.Ready(t, brokertest.URL(t), queue); n < 8 || n > sent {
+		t.Errorf("%d messages are in the queue, of %d sent and 8 confirmed", n, sent)
+	}
+}
