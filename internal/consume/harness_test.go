@@ -152,7 +152,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	running.Go(func() { _ = real.Run(ctx) })
 	running.Go(func() {
 		r.ended <- broker.Supervise(ctx, dial("consume"), func(ctx context.Context, s *broker.Session) error {
-			if findings, err := topology.Ensure(ctx, s, plan, topology.ModeDeclare); err != nil || len(findings) > 0 {
+			if findings, err := topology.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(findings) > 0) {
 				t.Errorf("declare: %v %v", findings, err)
 			}
 			return consumer.Serve(ctx, s)

@@ -34,6 +34,8 @@ type run struct {
 	outstanding sync.WaitGroup // deliveries received and not finished
 	sleepers    chan struct{}  // slots for messages that sleep locally
 
+	received uint64 // deliveries, and so the tag of the last one
+
 	batch   []*broker.Delivery // memory of what was taken from the session last
 	pending []*broker.Delivery // the part of it that has not had its turn
 
@@ -203,10 +205,19 @@ func (r *run) pumpUntil(ctx context.Context, deliveries *broker.Deliveries, chan
 	}
 }
 
-// take makes all that has arrived pending, of which there is none before. It reports whether no more will come.
+// take makes all that has arrived pending, of which there is none before. It reports whether no more will come. The window
+// relies on delivery tags that count up by one: a broker that sends others loses the session.
 func (r *run) take(deliveries *broker.Deliveries) (ended bool) {
 	r.batch, ended = deliveries.Take(r.batch)
 	r.pending = r.batch
+	for _, d := range r.batch {
+		if r.received++; d.DeliveryTag != r.received {
+			r.c.o.Logger.Error("delivery tag out of order", "queue", r.c.o.Plan.Queue, "tag", d.DeliveryTag, "expected", r.received)
+			r.pending = nil
+			r.kill()
+			return true
+		}
+	}
 	return ended
 }
 
