@@ -79,7 +79,8 @@ func free(list []*Delivery) {
 // Deliveries are the messages that a consumer has received and that were not taken yet, in the order of their tags. The
 // broker's prefetch count bounds their number, and the memory budget their size.
 type Deliveries struct {
-	ready chan struct{} // holds a value while there may be something to see
+	ready   chan struct{} // holds a value while there may be something to see
+	channel uint16        // of the first delivery, and so of all; belongs to the goroutine that reads the connection
 
 	mu      sync.Mutex
 	waiting []*Delivery

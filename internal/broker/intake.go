@@ -209,6 +209,12 @@ func (in *intake) deliver(channel uint16, payload []byte, total int) (whose clai
 		in.interrupt(channel)
 		return libraries, 0, nil
 	}
+	if to.channel == 0 {
+		to.channel = channel
+	}
+	if channel == 0 || channel != to.channel {
+		return ours, 0, errBadDeliver
+	}
 	in.content(channel).begin(to, &m)
 	return ours, total, nil
 }

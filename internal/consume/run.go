@@ -213,7 +213,6 @@ func (r *run) take(deliveries *broker.Deliveries) (ended bool) {
 	for _, d := range r.batch {
 		if r.received++; d.DeliveryTag != r.received {
 			r.c.o.Logger.Error("delivery tag out of order", "queue", r.c.o.Plan.Queue, "tag", d.DeliveryTag, "expected", r.received)
-			r.pending = nil
 			r.kill()
 			return true
 		}
