@@ -65,8 +65,10 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	until := time.Now().Add(a.cfg.Process.ShutdownGrace)
 	a.drain(now)
 	stopLink()
-	<-consuming
-	close(a.drained)
+	go func() {
+		<-consuming
+		close(a.drained)
+	}()
 	// A drain that was asked for comes before the app's own end: until then it may publish, and does so in its shutdown.
 	select {
 	case <-ctx.Done():
@@ -77,6 +79,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	}
 	stopSending()
 	a.endpoint.stop(until, now)
+	<-a.drained
 	return a.stop(group, stopServing)
 }
 

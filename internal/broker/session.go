@@ -13,8 +13,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// closeTimeout bounds the farewell to the broker; after it the socket is closed.
-const closeTimeout = 3 * time.Second
+// closeTimeout bounds the farewell to the broker; after it the socket is closed. A stop of the process has to end within
+// SIDECAR_SHUTDOWN_GRACE and three seconds.
+const closeTimeout = 2 * time.Second
 
 // Session is one connection with its channels. When it ends, it stays ended: deliveries received on it can no longer be
 // settled, and the broker gives them to somebody else.
@@ -66,7 +67,7 @@ func (s *Session) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) 
 			}
 			s.end(s.reason(e))
 			// A call that is stuck in a write holds a lock the library's teardown needs; closing the socket frees both.
-			s.wire.kill()
+			s.cut()
 		}
 	}
 }
@@ -174,15 +175,33 @@ func (s *Session) Channel(ctx context.Context) (*amqp.Channel, error) {
 
 func (s *Session) fail(reason error) {
 	s.end(reason)
+	s.cut()
+}
+
+// cut closes the socket, which ends every call. The library notices it when it reads, or by a failed write if its reader waits
+// for a caller to take an answer that no call asked for.
+func (s *Session) cut() {
 	s.wire.kill()
+	go func() { _ = s.conn.UpdateSecret("", "") }() // writes a frame
+}
+
+// endWithin kills the session unless it ends within d.
+func (s *Session) endWithin(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+	case <-timer.C:
+		s.Kill()
+	}
 }
 
 // Kill ends the session at once, without a word to the broker.
 func (s *Session) Kill() { s.fail(errors.New("the session was killed")) }
 
-// Close says goodbye to the broker and ends the session. It never hangs: an unanswered goodbye ends after three seconds.
+// Close says goodbye to the broker and ends the session. It never hangs: an unanswered goodbye ends after two seconds.
 func (s *Session) Close() {
-	timer := time.AfterFunc(s.options.closeTimeout, func() { s.wire.kill() })
+	timer := time.AfterFunc(s.options.closeTimeout, s.cut)
 	defer timer.Stop()
 	s.closing.Store(true)
 	_ = s.conn.Close()

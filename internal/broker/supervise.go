@@ -25,7 +25,8 @@ const (
 
 // Supervise keeps a session up: it dials until one stands, calls serve with it, closes it when serve returns, and begins
 // again, with a growing random pause, for ever. The context given to serve ends when the session does, with the reason
-// as its cause, and when ctx ends; in the latter case the session stays usable until serve returns.
+// as its cause, and when ctx ends; in the latter case the session stays usable until serve returns, for closeTimeout at most,
+// which includes the farewell to the broker.
 //
 // It returns nil when serve returned nil on a session that still stands, and the cause of ctx when ctx ended. Nothing
 // the broker does makes it return: wrong credentials may be corrected, a broker that is away comes back.
@@ -71,18 +72,17 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(contex
 	d.metrics.linkUp(link, s)
 	defer d.metrics.linkDown(link)
 
-	ctx, cancel := context.WithCancelCause(ctx)
+	serving, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
+	go func() { // ends at the latest when Close does
 		select {
 		case <-s.Done():
 			cancel(s.Err())
-		case <-over:
+		case <-ctx.Done():
+			s.endWithin(d.o.closeTimeout)
 		}
 	}()
-	err = serve(ctx, s)
+	err = serve(serving, s)
 	if ended := s.Err(); ended != nil {
 		return 0, ended // whatever serve made of it
 	}

@@ -107,6 +107,10 @@ func (r *run) consume(ctx context.Context) error {
 // drop frees what was received and had no turn: the session has ended, and the broker delivers it again.
 func (r *run) drop(deliveries *broker.Deliveries) {
 	deliveries.Drop()
+	r.freePending()
+}
+
+func (r *run) freePending() {
 	for _, d := range r.pending {
 		d.Free()
 	}
@@ -213,6 +217,7 @@ func (r *run) take(deliveries *broker.Deliveries) (ended bool) {
 	for _, d := range r.batch {
 		if r.received++; d.DeliveryTag != r.received {
 			r.c.o.Logger.Error("delivery tag out of order", "queue", r.c.o.Plan.Queue, "tag", d.DeliveryTag, "expected", r.received)
+			r.freePending()
 			r.kill()
 			return true
 		}

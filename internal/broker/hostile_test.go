@@ -1,0 +1,94 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+)
+
+// TestContextEndsTheSession: serve is in a call that the broker does not answer, and the call's own timeout is far away.
+func TestContextEndsTheSession(t *testing.T) {
+	t.Parallel()
+	proxy, o := proxied(t)
+	o.Timeout = time.Hour
+	begun := make(chan struct{})
+	stop := supervise(t, NewDialer(o), func(_ context.Context, s *Session) error {
+		proxy.Stall(brokertest.Both)
+		close(begun)
+		_, err := s.Channel(context.Background())
+		return err
+	})
+	<-begun
+	result := make(chan error, 1)
+	go func() { result <- stop() }()
+	ended(t, result, "Supervise")
+	proxy.Restore(t)
+}
+
+// counted counts the writes that have ended.
+type counted struct {
+	net.Conn
+	writes atomic.Int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	defer c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// TestAnswerWithoutAQuestion: the library's reader waits until a call takes the answer, and so never sees that the connection
+// has ended. Nothing else would notice either: there is no write before the next heartbeat.
+func TestAnswerWithoutAQuestion(t *testing.T) {
+	t.Parallel()
+	client, server := net.Pipe()
+	p := &peer{conn: server}
+	var work sync.WaitGroup
+	work.Go(func() { p.serve("PLAIN") })
+	t.Cleanup(work.Wait)
+	o := options(t, "amqp://guest:guest@127.0.0.1:1/")
+	o.Timeout, o.Heartbeat = time.Hour, 5*time.Minute
+	link := &counted{Conn: client}
+	o.Connect = func(context.Context, string) (net.Conn, error) { return link, nil }
+	s := dial(t, o)
+	if _, err := s.Channel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.send(frame(1, 1, method(60, 11))); err != nil { // basic.qos-ok
+		t.Fatal(err)
+	}
+	result, before := make(chan error, 1), link.writes.Load()
+	go func() {
+		_, err := s.Channel(context.Background())
+		result <- err
+	}()
+	brokertest.Eventually(t, time.Minute, "the call is sent", func() bool { return link.writes.Load() > before })
+	s.Kill()
+	select {
+	case err := <-result:
+		if !errors.Is(err, ErrDisconnected) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the call does not return")
+	}
+}
+
+// TestDeliveryOnAnotherChannel: a consumer's deliveries come on one channel, else a peer could begin a message on each.
+func TestDeliveryOnAnotherChannel(t *testing.T) {
+	t.Parallel()
+	for name, channels := range map[string][2]uint16{"another": {1, 2}, "none": {0, 0}} {
+		stream := append(deliverFrame(channels[0], "ours", 1, false, "e", "k"), contentFrame(channels[0], "id", "v", 0)...)
+		client := inPieces(append(stream, deliverFrame(channels[1], "ours", 2, false, "e", "k")...), func() int { return 1 << 20 })
+		w := newWire(client, client, func(int) {})
+		w.intake.add("ours", NewDeliveries())
+		if _, err := w.Read(make([]byte, 1000)); !errors.Is(err, errBadDeliver) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
