@@ -85,7 +85,7 @@ func TestDeliveryOnAnotherChannel(t *testing.T) {
 	for name, channels := range map[string][2]uint16{"another": {1, 2}, "none": {0, 0}} {
 		stream := append(deliverFrame(channels[0], "ours", 1, false, "e", "k"), contentFrame(channels[0], "id", "v", 0)...)
 		client := inPieces(append(stream, deliverFrame(channels[1], "ours", 2, false, "e", "k")...), func() int { return 1 << 20 })
-		w := newWire(client, client, func(int) {})
+		w := newWire(client, client, &Options{}, func(int) {})
 		w.intake.add("ours", NewDeliveries())
 		if _, err := w.Read(make([]byte, 1000)); !errors.Is(err, errBadDeliver) {
 			t.Errorf("%s: %v", name, err)

@@ -1,0 +1,129 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What the sidecar may cost while its broker is hostile.
+const (
+	hostileMemory = "32MiB"         // SIDECAR_MEMORY
+	hostileRSS    = 128 << 10       // KiB, of which 20 MiB are the program itself; the collector may let the heap grow to twice its size
+	hostileStop   = 4 * time.Second // SIDECAR_SHUTDOWN_GRACE, which is 1s, and the three more that the contract allows
+	hostileWatch  = 1500 * time.Millisecond
+)
+
+// TestHostileBroker: whatever its peer sends, the sidecar does not panic, stays within its memory, does not compute without
+// work, answers its probes, and ends in time on SIGTERM.
+func TestHostileBroker(t *testing.T) {
+	t.Parallel()
+	floods := make(chan struct{}, 3) // each keeps a core busy
+	for _, m := range modes() {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			if m.flood {
+				floods <- struct{}{}
+				defer func() { <-floods }()
+			}
+			judge(t, m)
+		})
+	}
+}
+
+func judge(t *testing.T, m mode) {
+	p, app := newHostilePeer(t, m), newApp(t)
+	s := start(t, map[string]string{
+		"SIDECAR_SERVICE": "hostile-svc", "SIDECAR_AMQP_URL": "amqp://guest:guest@" + p.addr + "/", "SIDECAR_APP_URL": app.url(),
+		"SIDECAR_ADMIN_ADDR": "127.0.0.1:0", "SIDECAR_CONTROL_ADDR": "127.0.0.1:0", "SIDECAR_PUBLISH_ADDR": "127.0.0.1:0",
+		"SIDECAR_PUBLISH_TIMEOUT": "1s", "SIDECAR_SHUTDOWN_GRACE": "1s", "SIDECAR_MEMORY": hostileMemory, "GOMEMLIMIT": "64MiB",
+	})
+	stopped := s.publishSteadily()
+	defer stopped()
+	if m.on != closeConnection && m.on != basicCancel {
+		awaitMisbehaviour(t, p)
+	}
+	if m.name == wellBehaved {
+		s.awaitReady().published("/publish/default/k", "x", nil)
+	}
+	time.Sleep(hostileWatch) // the damage is done meanwhile
+	eventually(t, "GET /livez is 200", func() bool { status, _ := s.get(s.admin, "/livez"); return status == http.StatusOK })
+	if !m.flood {
+		eventually(t, "a sidecar that computes for less than a quarter of the time", func() bool {
+			before := s.cpu()
+			time.Sleep(hostileWatch / 3)
+			return s.cpu()-before < hostileWatch/12
+		})
+	}
+	if kib := peakRSS(t, s.cmd.Process.Pid); kib > hostileRSS {
+		t.Errorf("%d MiB at its peak, the limit is %d", kib>>10, hostileRSS>>10)
+	}
+	s.signal(syscall.SIGTERM)
+	select {
+	case <-s.exited:
+		if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("exit code %d after SIGTERM", code)
+		}
+	case <-time.After(hostileStop):
+		t.Errorf("still there %v after SIGTERM", hostileStop)
+	}
+	awaitMisbehaviour(t, p)
+}
+
+func awaitMisbehaviour(t *testing.T, p *hostilePeer) {
+	t.Helper()
+	select {
+	case <-p.reached:
+	case <-time.After(patience):
+		t.Fatal("the sidecar never got as far as the misbehaviour")
+	}
+}
+
+// publishSteadily POSTs messages until the returned function is called. The answers are of no interest.
+func (s *sidecar) publishSteadily() (stop func()) {
+	stopping := make(chan struct{})
+	var work sync.WaitGroup
+	client := &http.Client{Timeout: 3 * time.Second}
+	work.Go(func() {
+		for {
+			select {
+			case <-stopping:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			answer, err := client.Post("http://"+s.endpoint+"/publish/default/k", "text/plain", strings.NewReader("x"))
+			if err == nil {
+				_ = answer.Body.Close()
+			}
+		}
+	})
+	return func() {
+		close(stopping)
+		work.Wait()
+		client.CloseIdleConnections()
+	}
+}
+
+// cpu is the time that the process has computed for.
+func (s *sidecar) cpu() time.Duration {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // behind the name of the program
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		s.t.Fatalf("%d fields in stat", len(fields))
+	}
+	var user, system time.Duration
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		s.t.Fatal(err)
+	}
+	return (user + system) * 10 * time.Millisecond // ticks of 1/100 s
+}
