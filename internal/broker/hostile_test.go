@@ -31,6 +31,20 @@ func TestContextEndsTheSession(t *testing.T) {
 	proxy.Restore(t)
 }
 
+// fakeSession is a session with a peer.
+func fakeSession(t *testing.T, change func(*Options)) (*peer, *Session) {
+	t.Helper()
+	client, server := net.Pipe()
+	p := &peer{conn: server}
+	var work sync.WaitGroup
+	work.Go(func() { p.serve("PLAIN") })
+	t.Cleanup(work.Wait)
+	o := options(t, "amqp://guest:guest@127.0.0.1:1/")
+	o.Connect = func(context.Context, string) (net.Conn, error) { return client, nil }
+	change(&o)
+	return p, dial(t, o)
+}
+
 // counted counts the writes that have ended.
 type counted struct {
 	net.Conn
@@ -46,16 +60,15 @@ func (c *counted) Write(p []byte) (int, error) {
 // has ended. Nothing else would notice either: there is no write before the next heartbeat.
 func TestAnswerWithoutAQuestion(t *testing.T) {
 	t.Parallel()
-	client, server := net.Pipe()
-	p := &peer{conn: server}
-	var work sync.WaitGroup
-	work.Go(func() { p.serve("PLAIN") })
-	t.Cleanup(work.Wait)
-	o := options(t, "amqp://guest:guest@127.0.0.1:1/")
-	o.Timeout, o.Heartbeat = time.Hour, 5*time.Minute
-	link := &counted{Conn: client}
-	o.Connect = func(context.Context, string) (net.Conn, error) { return link, nil }
-	s := dial(t, o)
+	link := &counted{}
+	p, s := fakeSession(t, func(o *Options) {
+		o.Timeout, o.Heartbeat = time.Hour, 5*time.Minute
+		connect := o.Connect
+		o.Connect = func(ctx context.Context, addr string) (c net.Conn, err error) {
+			link.Conn, err = connect(ctx, addr)
+			return link, err
+		}
+	})
 	if _, err := s.Channel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,5 +103,22 @@ func TestDeliveryOnAnotherChannel(t *testing.T) {
 		if _, err := w.Read(make([]byte, 1000)); !errors.Is(err, errBadDeliver) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestAlarmAtTheEnd: the broker goes on to report alarms while the connection ends.
+func TestAlarmAtTheEnd(t *testing.T) {
+	t.Parallel()
+	toggle := append(frame(1, 0, method(10, 60, short("memory"))), frame(1, 0, method(10, 61))...)
+	for range 20 {
+		p, s := fakeSession(t, func(*Options) {})
+		sending := make(chan struct{})
+		go func() {
+			defer close(sending)
+			for p.send(toggle) == nil {
+			}
+		}()
+		s.Close()
+		<-sending
 	}
 }

@@ -43,33 +43,20 @@ func newSession(c *amqp.Connection, w *wire, d *Dialer) *Session {
 		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), options: &d.o, done: make(chan struct{}),
 		unchanged: make(chan struct{}),
 	}
-	// Buffered: the library delivers these from its reading goroutine.
-	closes := c.NotifyClose(make(chan *amqp.Error, 1))
-	blocks := c.NotifyBlocked(make(chan amqp.Blocking, 16))
-	go s.watch(closes, blocks)
+	blocked := s.setBlocked
+	w.alarm.Store(&blocked)
+	go s.watch(c.NotifyClose(make(chan *amqp.Error, 1))) // buffered: the library sends from its reading goroutine
 	return s
 }
 
 // watch ends when the library has torn the connection down.
-func (s *Session) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
-	for {
-		select {
-		case b, ok := <-blocks:
-			if !ok {
-				blocks = nil
-				continue
-			}
-			s.setBlocked(b.Active)
-		case e, ok := <-closes:
-			if !ok {
-				s.gone()
-				return
-			}
-			s.end(s.reason(e))
-			// A call that is stuck in a write holds a lock the library's teardown needs; closing the socket frees both.
-			s.cut()
-		}
+func (s *Session) watch(closes <-chan *amqp.Error) {
+	for e := range closes {
+		s.end(s.reason(e))
+		// A call that is stuck in a write holds a lock the library's teardown needs; closing the socket frees both.
+		s.cut()
 	}
+	s.gone()
 }
 
 func (s *Session) setBlocked(b bool) {

@@ -53,6 +53,7 @@ type wire struct {
 	writeArmed  time.Time
 	frameLimit  atomic.Int64 // frame_max as negotiated
 	failure     atomic.Pointer[error]
+	alarm       atomic.Pointer[func(blocked bool)]
 	passThrough bool // not AMQP frames: the library will say so
 
 	buf    []byte
@@ -215,6 +216,8 @@ func (w *wire) next() bool {
 // letThrough decides about a frame that is the library's.
 func (w *wire) letThrough(kind byte, size uint32) bool {
 	switch {
+	case kind == typeMethod && !w.noticeAlarm(size):
+		return false
 	case kind != typeHeader || size > maxHeaderFrame:
 		w.pass = frameHead + int(size) + frameTail
 		return true
