@@ -41,11 +41,8 @@ type fields struct {
 }
 
 func (a *answer) forget() {
-	a.in.src, a.dapr = nil, false
+	a.in.src, a.in.memory, a.dapr = nil, nil, false
 	a.fields = fields{}
-	if cap(a.kept) > keptBuffer {
-		a.kept = nil
-	}
 }
 
 // read reads an answer from src. The error is nil once there is a status line with complete headers, whatever becomes
@@ -127,6 +124,7 @@ const (
 	errNotHTTP    = malformedError("not HTTP/1")
 
 	errDispositions = malformedError("two different Amqp-Disposition headers")
+	errNoMemory     = malformedError("larger than 4 KiB while SIDECAR_MEMORY is used up")
 )
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"sidecar/internal/budget"
 	"sidecar/internal/message"
 )
 
@@ -24,25 +25,34 @@ type attempt struct {
 	vector  net.Buffers
 }
 
-// keptBuffer is the size up to which a grown buffer is kept for the next attempt.
+// keptBuffer is the size up to which a request's grown buffer is kept for the next attempt.
 const keptBuffer = 32 << 10
 
 var attempts = sync.Pool{New: func() any {
 	x := &attempt{}
 	x.request.out = make([]byte, 0, 2<<10)
-	x.answer.in.buf = make([]byte, 4<<10)
+	x.answer.in.buf = make([]byte, smallAnswer)
 	return x
 }}
 
-func newAttempt() *attempt { return attempts.Get().(*attempt) }
+// newAttempt returns an attempt whose answer takes more than smallAnswer bytes from memory.
+func newAttempt(memory *budget.Account) *attempt {
+	x := attempts.Get().(*attempt)
+	x.answer.in.memory = memory
+	return x
+}
 
 // release gives x back without any reference to the message it served.
 func (x *attempt) release() {
+	if x.answer.in.large {
+		x.answer.in.memory.Give(largeAnswer)
+		return // the buffers are large: they are the garbage collector's
+	}
 	x.target, x.ctx, x.body, x.out = nil, nil, nil, message.Outcome{}
 	x.parts, x.vector = [2][]byte{}, nil
 	x.request.forget()
 	x.answer.forget()
-	if cap(x.request.out) <= keptBuffer && cap(x.answer.in.buf) <= keptBuffer {
+	if cap(x.request.out) <= keptBuffer {
 		attempts.Put(x)
 	}
 }

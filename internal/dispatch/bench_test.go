@@ -76,7 +76,7 @@ func BenchmarkEncode(b *testing.B) {
 	for _, e := range encodables() {
 		b.Run(e.name, func(b *testing.B) {
 			t := newTarget(b, "http://127.0.0.1:8080/", e.change)
-			x := newAttempt()
+			x := newAttempt(nil)
 			defer x.release()
 			b.ReportAllocs()
 			for b.Loop() {
@@ -89,7 +89,7 @@ func BenchmarkEncode(b *testing.B) {
 func TestEncodeAllocatesNothing(t *testing.T) {
 	for _, e := range encodables() {
 		target := newTarget(t, "http://127.0.0.1:8080/", e.change)
-		x := newAttempt()
+		x := newAttempt(nil)
 		if n := testing.AllocsPerRun(100, func() { x.request.encode(target.encoding, e.m) }); n != 0 {
 			t.Errorf("%s: %v allocations", e.name, n)
 		}
@@ -146,7 +146,7 @@ func parse(tb testing.TB, x *attempt, text string) (next func()) {
 func BenchmarkAnswer(b *testing.B) {
 	for _, a := range append(commonAnswers(), sent{"422-problem", problemAnswer}) {
 		b.Run(a.name, func(b *testing.B) {
-			x := newAttempt()
+			x := newAttempt(nil)
 			defer x.release()
 			next := parse(b, x, a.text)
 			b.ReportAllocs()
@@ -162,7 +162,7 @@ func BenchmarkAnswer(b *testing.B) {
 
 func TestCommonAnswersAllocateNothing(t *testing.T) {
 	for _, a := range commonAnswers() {
-		x := newAttempt()
+		x := newAttempt(nil)
 		if n := testing.AllocsPerRun(100, parse(t, x, a.text)); n != 0 {
 			t.Errorf("%s: %v allocations", a.name, n)
 		}

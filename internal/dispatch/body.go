@@ -77,13 +77,29 @@ func (a *answer) discard(n int64, left *int64) error {
 			continue
 		}
 		b = b[:min(int64(len(b)), n, *left)]
-		if a.keeps {
-			a.kept = append(a.kept, b...)
+		if err := a.keepBytes(b); err != nil {
+			return err
 		}
 		a.in.pos += len(b)
 		n -= int64(len(b))
 		*left -= int64(len(b))
 	}
+	return nil
+}
+
+// keepBytes keeps b if the body may say something. Without memory for a large body a problem document is read past, for the
+// status says enough, but what a Dapr subscriber answers must not be guessed.
+func (a *answer) keepBytes(b []byte) error {
+	switch {
+	case !a.keeps:
+		return nil
+	case len(a.kept)+len(b) <= smallAnswer || a.in.reserve():
+		a.kept = append(a.kept, b...)
+		return nil
+	case a.speaks:
+		return errNoMemory
+	}
+	a.keeps, a.kept = false, a.kept[:0]
 	return nil
 }
 

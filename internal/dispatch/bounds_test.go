@@ -43,7 +43,7 @@ func TestAnswersAreReadWithinBounds(t *testing.T) {
 		"headers":             {head: "HTTP/1.1 200 OK\r\n", rest: "X: y\r\n"},
 		"99 status line":      {head: "HTTP/1.1 200 ", rest: "x"},
 	} {
-		x := newAttempt()
+		x := newAttempt(nil)
 		x.answer.dapr = strings.HasPrefix(name, "dapr")
 		err := x.answer.read(e)
 		if failed := err != nil; failed != (err == errTooLong) {
@@ -63,7 +63,7 @@ func TestAnswersAreReadWithinBounds(t *testing.T) {
 func TestReleaseForgetsTheMessage(t *testing.T) { //nolint:paralleltest // reads what it gave back to the pool
 	target := newTarget(t, "http://127.0.0.1:1/")
 	m := withHeaders(sample(), amqp.Table{"tenant": "acme"})
-	x := newAttempt()
+	x := newAttempt(nil)
 	x.target, x.body, x.ctx = target, m.Body, t.Context()
 	x.request.encode(target.encoding, m)
 	x.answer.read(strings.NewReader(typicalAnswer))
@@ -85,7 +85,7 @@ func (noProgress) Read([]byte) (int, error) { return 0, nil }
 
 func TestReaderThatNeverReads(t *testing.T) {
 	t.Parallel()
-	x := newAttempt()
+	x := newAttempt(nil)
 	defer x.release()
 	if err := x.answer.read(noProgress{}); err != io.ErrNoProgress {
 		t.Errorf("got %v", err)

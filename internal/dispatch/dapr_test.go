@@ -186,7 +186,8 @@ func TestDaprBodyIsForgotten(t *testing.T) {
 }
 
 // FuzzDapr reads a body in both framings and in pieces of any size. What is heard must be the same each time, from the
-// closed set, and what the standard library finds in the same JSON when it is asked in another way.
+// closed set, and what the standard library finds in the same JSON when it is asked in another way. Without memory for a large
+// body it is the same or an error.
 func FuzzDapr(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"SUCCESS"}`, `{"status":"RETRY"}`, `{"status":"DROP"}`, `{"status":"drop"}`, `{"status":""}`, `{"status":null}`,
@@ -200,7 +201,7 @@ func FuzzDapr(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, step uint8) {
 		want := wantHeard(body)
 		for framing, raw := range framings(string(body)) {
-			x := newAttempt()
+			x := newAttempt(nil)
 			x.answer.dapr = true
 			err := x.answer.read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1})
 			if err != nil {
@@ -218,6 +219,10 @@ func FuzzDapr(f *testing.F) {
 				t.Fatalf("%s: got %+v, want %+v", framing, got, want)
 			}
 			x.release()
+			o, err = readWithin(t, []byte("HTTP/1.1 200 OK\r\n"+raw), int(step)+1, 1, true)
+			if err != nil && (!errors.Is(err, errNoMemory) || len(body) <= smallAnswer) || err == nil && heard(o) != want {
+				t.Fatalf("%s without memory: got %+v, %v", framing, heard(o), err)
+			}
 		}
 	})
 }
@@ -253,7 +258,7 @@ func daprAnswers() []sent {
 func BenchmarkDaprAnswer(b *testing.B) {
 	for _, a := range daprAnswers() {
 		b.Run(a.name, func(b *testing.B) {
-			x := newAttempt()
+			x := newAttempt(nil)
 			defer x.release()
 			x.answer.dapr = true
 			next := parse(b, x, a.text)
@@ -269,7 +274,7 @@ func BenchmarkDaprAnswer(b *testing.B) {
 // An answer without a JSON object costs nothing with the dialect on either.
 func TestDaprAnswersWithoutJSONAllocateNothing(t *testing.T) {
 	for _, a := range daprAnswers()[:2] {
-		x := newAttempt()
+		x := newAttempt(nil)
 		x.answer.dapr = true
 		if n := testing.AllocsPerRun(100, parse(t, x, a.text)); n != 0 {
 			t.Errorf("%s: %v allocations", a.name, n)

@@ -81,6 +81,7 @@ type Target struct {
 	timeout       time.Duration
 	retryAfterMax time.Duration
 	maxBody       int64
+	memory        *budget.Account
 	dapr          bool
 	health        []byte // the whole health request; nil = connect only
 	healthTimeout time.Duration
@@ -107,6 +108,7 @@ func New(o Options) (*Target, error) {
 		timeout:       o.Timeout,
 		retryAfterMax: o.RetryAfterMax,
 		maxBody:       o.MaxBody,
+		memory:        o.Memory,
 		dapr:          o.Dapr,
 		health:        health,
 		healthTimeout: o.HealthTimeout,
@@ -138,7 +140,7 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 		interrupted(ctx, &o)
 		return o
 	}
-	x := newAttempt()
+	x := newAttempt(t.memory)
 	defer x.release()
 	x.target, x.ctx, x.out, x.answer.dapr = t, ctx, o, t.dapr
 	x.run(m, start)

@@ -37,7 +37,8 @@ func (r *trickle) Read(p []byte) (int, error) {
 
 // FuzzAnswer compares the reader with net/http's. Both must agree on the status of every answer that net/http accepts,
 // except where ours is stricter on purpose: see stricter. Where ours says that the connection may be used again,
-// net/http must have found the end of the answer at the same byte and not want to close either.
+// net/http must have found the end of the answer at the same byte and not want to close either. What an answer costs is bounded,
+// and without memory for a large one the status is the same wherever the answer is taken.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		typicalAnswer,
@@ -50,13 +51,15 @@ func FuzzAnswer(f *testing.F) {
 		"HTTP/1.1 200 OK\r\nConnection: a, Close\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\nx",
 		"HTTP/1.1 422 x\r\nContent-Type: application/problem+json\r\nContent-Length: 13\r\nRetry-After: 7\r\nAmqp-Reason: r\r\nAmqp-Disposition: park\r\n\r\n{\"title\":\"T\"}",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"HTTP/1.1 500 x\r\nContent-Type: application/problem+json\r\n\r\n{" + strings.Repeat(`"a":0,`, 12000) + `"title":"T"}`,
+		"HTTP/1.1 200 x\r\nX: " + strings.Repeat("x", 60000) + "\r\n\r\n{\"status\":\"" + strings.Repeat(`\u0041`, 10000) + `"}`,
 		"HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.1 +20 OK\r\n\r\n", "220 mail\r\n", "",
 	} {
 		f.Add([]byte(seed), uint8(255))
 		f.Add([]byte(seed), uint8(1))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, step uint8) {
-		x := newAttempt()
+		x := newAttempt(nil)
 		defer x.release()
 		a := &x.answer
 		src := &trickle{bytes.Clone(raw), int(step) + 1}
@@ -66,6 +69,15 @@ func FuzzAnswer(f *testing.F) {
 		if err == nil {
 			a.report(&o, time.Minute)
 			wantBounded(t, &o)
+		}
+
+		for _, dapr := range []bool{false, true} {
+			for _, limit := range []int{1, 2 * largeAnswer} {
+				o, failed := readWithin(t, bytes.Clone(raw), int(step)+1, limit, dapr)
+				if wantKnownError(t, failed); !dapr && failed == nil && (err != nil || o.Status != a.status) {
+					t.Fatalf("with %d bytes status %d, without a limit %d (%v)", limit, o.Status, a.status, err)
+				}
+			}
 		}
 
 		theirs, rest := readReference(raw)
@@ -216,7 +228,7 @@ func FuzzRequest(f *testing.F) {
 			Trace:   message.TraceContext{Traceparent: id, Tracestate: value, Baggage: key},
 			Headers: amqp.Table{name: value, key: v, value: id, "t": []any{v, value}, "cloudEvents:" + name: v},
 		}
-		x := newAttempt()
+		x := newAttempt(nil)
 		defer x.release()
 		left := x.request.encode(target.encoding, m)
 		raw := append(slices.Clone(x.request.out), body...)

@@ -47,7 +47,7 @@ func (t *Target) Probe(ctx context.Context) error {
 
 func (t *Target) probeHealth(ctx context.Context, c *conn, deadline time.Time) error {
 	c.bind(ctx)
-	x := newAttempt()
+	x := newAttempt(t.memory)
 	defer x.release()
 	head := append(x.request.out[:0], t.health...)
 	head = t.encoding.authorization(head)

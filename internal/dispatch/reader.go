@@ -3,16 +3,33 @@ package dispatch
 import (
 	"bytes"
 	"io"
+
+	"sidecar/internal/budget"
 )
 
-// maxHead bounds everything before the body, interim answers included.
-const maxHead = 64 << 10
+const (
+	// maxHead bounds everything before the body, interim answers included.
+	maxHead = 64 << 10
+	// smallAnswer is what every attempt has memory for: so much of a head, and so much of a body that is kept.
+	smallAnswer = 4 << 10
+	// largeAnswer is what an answer may hold at a time once it is larger than that, the decoding of its body included.
+	largeAnswer = 512 << 10
+)
 
 // reader is a window over what the app sends: buf[pos:end] has arrived and is not used yet.
 type reader struct {
 	src      io.Reader
 	buf      []byte
 	pos, end int
+
+	memory *budget.Account
+	large  bool // largeAnswer bytes are taken from memory
+}
+
+// reserve takes the memory of a large answer, unless it is taken already; false means that it is not free.
+func (r *reader) reserve() bool {
+	r.large = r.large || r.memory.Take(largeAnswer)
+	return r.large
 }
 
 func (r *reader) reset(src io.Reader) { r.src, r.pos, r.end = src, 0, 0 }
@@ -20,7 +37,7 @@ func (r *reader) reset(src io.Reader) { r.src, r.pos, r.end = src, 0, 0 }
 func (r *reader) buffered() []byte { return r.buf[r.pos:r.end] }
 
 // more reads once. It makes room by moving the window, then by growing the buffer up to limit bytes; a window that is
-// full at the limit is an error.
+// full at the limit is an error, and so is one that cannot grow because the budget is used up.
 func (r *reader) more(limit int) error {
 	if r.pos == r.end {
 		r.pos, r.end = 0, 0
@@ -32,6 +49,9 @@ func (r *reader) more(limit int) error {
 	if r.end == len(r.buf) {
 		if len(r.buf) >= limit {
 			return errTooLong
+		}
+		if !r.reserve() {
+			return errNoMemory
 		}
 		grown := make([]byte, min(2*len(r.buf), limit))
 		copy(grown, r.buf[:r.end])

@@ -57,18 +57,18 @@ func isProblem(contentType []byte) bool {
 
 // parseProblem reads an RFC 9457 document; nil if it is not one. A member of the wrong type is skipped, as the RFC asks.
 func parseProblem(b []byte) *message.Problem {
-	var members map[string]json.RawMessage
+	var members struct{ Type, Title, Detail json.RawMessage } // and not a map, in which a hostile document is ten times as large
 	if json.Unmarshal(b, &members) != nil {
 		return nil
 	}
-	text := func(name string) string {
+	text := func(member json.RawMessage) string {
 		var s string
-		if json.Unmarshal(members[name], &s) != nil {
+		if json.Unmarshal(member, &s) != nil {
 			return ""
 		}
 		return clean([]byte(s), maxProblem)
 	}
-	p := message.Problem{Type: text("type"), Title: text("title"), Detail: text("detail")}
+	p := message.Problem{Type: text(members.Type), Title: text(members.Title), Detail: text(members.Detail)}
 	if p == (message.Problem{}) {
 		return nil
 	}
