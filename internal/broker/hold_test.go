@@ -190,7 +190,7 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
 	o := options(t)
-	o.Memory, o.MemoryPatience, o.Timeout = budget.New(1<<20).Account(budget.Deliveries), time.Hour, 200*time.Millisecond
+	o.Memory, o.MemoryPatience = budget.New(1<<20).Account(budget.Deliveries), time.Hour
 	body := make([]byte, 400<<10)
 	p := publisher(t, options(t))
 	for range 3 {
@@ -202,6 +202,7 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 	r := &receiving{wire: s.wire, q: q, memory: o.Memory}
 	first := r.take(t, 1)
 	brokertest.Eventually(t, 30*time.Second, "it waits", r.intake.full.Load)
+	s.timeout = 200 * time.Millisecond
 	stopped := make(chan error, 1)
 	go func() { stopped <- sub.Stop(t.Context()) }()
 	select {
@@ -209,7 +210,7 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 		t.Fatalf("answered before it could be: %v", err)
 	case <-s.Done():
 		t.Fatalf("the session ended: %v", s.Err())
-	case <-time.After(3 * o.Timeout): // a few times the limit of a call
+	case <-time.After(3 * s.timeout): // a few times the limit of a call
 	}
 	free(first)
 	for range 2 {
