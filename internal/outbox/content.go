@@ -190,7 +190,7 @@ func number(text string) (any, error) {
 	return f, nil
 }
 
-// properties reads the properties of a row into m. Names that AMQP has and a publisher may not set are left out.
+// properties reads the properties of a row into m. delivery_mode is left out: messages are persistent.
 func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 	v, err := decode(column)
 	if err != nil {
@@ -201,7 +201,7 @@ func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 		return errRow("properties is not a JSON object")
 	}
 	for name, v := range given {
-		if v == nil || name == "user_id" || name == "delivery_mode" {
+		if v == nil || name == "delivery_mode" {
 			continue
 		}
 		if err := property(m, name, v, texts); err != nil {
@@ -214,6 +214,7 @@ func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 var (
 	errNotText     = errors.New("not a string")
 	errUnknown     = errors.New("there is none of this name")
+	errUserID      = errors.New("it is the broker's user of this connection, and a row cannot set it")
 	errPriority    = errors.New("not a number from 0 to 255")
 	errExpiration  = errors.New("not a number of milliseconds")
 	errTimestamp   = errors.New("neither a time such as 2026-01-31T12:00:00Z nor a number of seconds since 1970")
@@ -262,6 +263,8 @@ func property(m *amqp.Publishing, name string, v any, texts *interner) error {
 			return errTimestamp
 		}
 		m.Timestamp = at.Truncate(time.Second) // AMQP has no parts of seconds
+	case "user_id":
+		return errUserID
 	default:
 		return errUnknown
 	}

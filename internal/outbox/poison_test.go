@@ -37,6 +37,7 @@ func TestPoison(t *testing.T) {
 		{"body, properties", `'x', '{"timestamp": "yesterday"}'`, "neither a time"},
 		{"body, properties", `'x', '{"content-type": "text/plain"}'`, "there is none of this name"},
 		{"body, properties", `'x', '{"type": 7}'`, "not a string"},
+		{"body, properties", `'x', '{"user_id": "guest"}'`, `property "user_id": it is the broker's user`},
 		{"body, properties", `'x', jsonb_build_object('app_id', repeat('x', 256))`, "app id of 256 bytes"},
 		{"body, properties", `'x', '{"reply_to": "amq.rabbitmq.reply-to"}'`, `reply-to "amq.rabbitmq.reply-to"`},
 		{"body, routing_key", `'x', repeat('k', 256)`, "routing key of 256 bytes"},
