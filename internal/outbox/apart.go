@@ -74,12 +74,7 @@ func (s *session) markHalves(ctx context.Context, rows []*row, until time.Time) 
 	if err == nil || !ofRows(err) {
 		return err
 	}
-	back, cancel := s.bounded(ctx)
-	defer cancel()
-	p := s.conn.StartPipeline(back)
-	p.SendQueryPrepared(stmtBack, nil, nil, nil)
-	p.SendQueryPrepared(stmtRelease, nil, nil, nil)
-	if err := pipelined(p, nil); err != nil {
+	if err := s.back(ctx); err != nil {
 		return err
 	}
 	if len(rows) == 1 {

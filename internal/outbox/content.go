@@ -21,12 +21,8 @@ const (
 	// headerTracking carries the ids of the messages that led to this one, its own last.
 	headerTracking = "x-outbox-tracking-ids"
 	maxTracking    = 64
-
-	// maxBody is the largest body that any broker takes.
-	maxBody = 512 << 20
 	// maxDepth is how deep a header's value may nest: clients of brokers read no deeper.
 	maxDepth = 32
-	maxText  = 255 // bytes of an AMQP short string
 
 	// defaultExchange stands for the broker's default exchange, whose own name is empty.
 	defaultExchange = "amq.default"

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -12,16 +11,14 @@ import (
 )
 
 const (
-	maxBytes   = 32 << 20 // of bodies on their way to the broker, unless one alone is larger
-	chunkBytes = 4 << 20  // of bodies that one statement fetches, unless one alone is larger
-	maxSingles = 8        // messages on their way outside the pipe
-	slowest    = 4 << 20  // bytes per second of a link that large bodies still get through
+	maxSingles = 8       // messages on their way outside the pipe
+	slowest    = 4 << 20 // bytes per second of a link that large bodies still get through
 
 	// A refusal closes the pipe's channel and leaves all that are on it unknown. So exchanges that had rows on it then are
 	// published to outside the pipe for so long, each message on a channel of its own: the refusal then hits its cause.
 	suspicion = 30 * time.Second
 
-	freeBuffer = 64 << 10 // a larger one is not kept
+	freeBuffer = 8 << 10 // a larger one is not kept; nobody has taken memory for those that are
 	maxFree    = 512
 )
 
@@ -35,9 +32,12 @@ type flow struct {
 	done    chan *row // never full
 	waiting sync.WaitGroup
 
-	broken              bool            // the pipe has to be given up
-	out, singles, bytes int             // on their way
-	busy, lost          map[string]bool // keys with a row on its way, and with one that was not sent
+	broken       bool // the pipe has to be given up
+	out, singles int  // on their way
+	again        int  // have to be fetched once more
+	careful      bool // rows are fetched one at a time
+	// Keys with a row on its way, with one that was not sent, and with one that has to be fetched once more.
+	busy, lost, after map[string]bool
 }
 
 type flight struct {
@@ -59,10 +59,11 @@ func (s *session) publish(ctx context.Context, rd *round) (err error) {
 	pctx, cancel := context.WithTimeout(s.publishing, t+t/2+time.Duration(largest/slowest)*time.Second)
 	defer cancel()
 	f := &flow{
-		s: s, rd: rd, ctx: pctx, until: time.Now().Add(t / 2),
+		s: s, rd: rd, ctx: pctx, until: time.Now().Add(t / 2), careful: s.careful,
 		flights: make(chan flight, len(rd.order)), done: make(chan *row, len(rd.order)),
-		busy: map[string]bool{}, lost: map[string]bool{},
+		busy: map[string]bool{}, lost: map[string]bool{}, after: map[string]bool{},
 	}
+	s.careful = false
 	f.waiting.Go(func() {
 		for fl := range f.flights {
 			fl.x.err = fl.receipt.Wait(pctx)
@@ -70,19 +71,13 @@ func (s *session) publish(ctx context.Context, rd *round) (err error) {
 		}
 	})
 	defer f.waiting.Wait()
-	for next := 0; next < len(rd.order) && !f.over() && err == nil; {
-		end, size := next, 0
-		for end < len(rd.order) && (end == next || size+rd.order[end].size <= chunkBytes) {
-			size += rd.order[end].size
-			end++
-		}
-		err = s.fetch(ctx, rd.order[next:end], f.send)
-		s.flush()
-		next = end
-	}
+	err = f.work(ctx, f.refuse(rd.order))
 	close(f.flights)
 	for f.out > 0 {
 		f.wait()
+	}
+	for _, x := range rd.order {
+		f.give(x, 0)
 	}
 	if f.broken { // not before: what is on its way may still be confirmed
 		s.dropPipe()
@@ -90,33 +85,34 @@ func (s *session) publish(ctx context.Context, rd *round) (err error) {
 	return err
 }
 
-// fetch reads the contents of rows and gives each to send, in their order.
-func (s *session) fetch(ctx context.Context, rows []*row, send func(x *row, columns [][]byte)) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	list := array(len(rows), func(i int) (string, bool) { return rows[i].id, rows[i].size > maxBody })
-	formats := make([]int16, 2+len(fetched))
-	if !s.table.BodyJSON() {
-		formats[1] = 1 // bytes as they are
-	}
-	for _, x := range rows {
-		if x.size > maxBody {
-			send(x, nil)
+// work fetches rows and sends them, in pieces for which there is memory. The error is the database's.
+func (f *flow) work(ctx context.Context, rows []*row) error {
+	for len(rows) > 0 && !f.over() {
+		piece := rows[:f.piece(rows)]
+		if !f.take(piece) {
+			return nil
 		}
-	}
-	r := s.conn.ExecPrepared(ctx, stmtFetch, [][]byte{list}, nil, formats)
-	for r.NextRow() {
-		v := r.Values()
-		n, err := strconv.Atoi(string(v[0]))
-		if err != nil || n < 1 || n > len(rows) {
-			return fmt.Errorf("read rows: row %q", v[0])
+		done, err := f.fetch(ctx, piece)
+		if err != nil {
+			return err
 		}
-		send(rows[n-1], v[1:])
-	}
-	if _, err := r.Close(); err != nil {
-		return fmt.Errorf("read rows: %w", err)
+		rows = rows[done:]
 	}
 	return nil
+}
+
+// refuse lets rows fail that cannot be fetched, and returns the others.
+func (f *flow) refuse(order []*row) []*row {
+	limit := f.s.r.o.Memory.Limit()
+	rows := make([]*row, 0, len(order))
+	for _, x := range order {
+		if err := x.check(limit); err != nil {
+			f.settle(x, err)
+		} else {
+			rows = append(rows, x)
+		}
+	}
+	return rows
 }
 
 // over reports that nothing more is to be sent in this round.
@@ -124,8 +120,7 @@ func (f *flow) over() bool {
 	return f.rd.trouble != nil || f.s.stopping() || f.ctx.Err() != nil || time.Now().After(f.until)
 }
 
-// send publishes a row: columns are its body and what fetched lists. It waits until there is room, and for the row's
-// predecessor of the same key.
+// send publishes a row by what fetchSQL gives after its place. It waits for the row's predecessor of the same key.
 func (f *flow) send(x *row, columns [][]byte) {
 	f.collect()
 	for x.keyed && f.busy[x.key] {
@@ -134,23 +129,45 @@ func (f *flow) send(x *row, columns [][]byte) {
 	if f.over() || x.keyed && f.lost[x.key] {
 		return
 	}
-	if columns == nil {
-		f.settle(x, errRow("a body of %d bytes: no broker takes more than %d", x.size, maxBody))
+	if x.keyed && f.after[x.key] {
+		f.later(x)
 		return
 	}
-	x.size = len(columns[0])
-	for f.out > 0 && f.bytes+x.size > maxBytes {
-		f.wait()
-	}
-	if f.over() {
-		return
-	}
-	x.body = append(f.s.buffer(x.size), columns[0]...)
-	x.attempts, _ = strconv.Atoi(string(columns[len(fetched)])) // null is none
-	if err := f.s.table.publication(x, columns[1:], f.s.r.o.Exchange, &f.s.texts); err != nil {
+	if err := f.fill(x, columns); err != nil {
 		f.settle(x, err)
-		return
+	} else if !x.again {
+		f.publish(x)
 	}
+}
+
+// fill makes the message of a row. Where the row is larger than was thought, it has to be fetched once more.
+func (f *flow) fill(x *row, columns [][]byte) error {
+	if sizes := columns[len(fetched)+2]; sizes != nil {
+		err := x.measured(string(sizes))
+		if err == nil {
+			err = x.check(f.s.r.o.Memory.Limit())
+		}
+		if err == nil {
+			f.later(x)
+		}
+		return err
+	}
+	others := 0
+	for i, name := range fetched {
+		n := len(columns[1+i])
+		if err := checkColumn(name, n); err != nil {
+			return err
+		}
+		others += n
+	}
+	f.give(x, cost(len(columns[0]), others))
+	x.body = append(f.s.buffer(len(columns[0])), columns[0]...)
+	x.attempts, _ = strconv.Atoi(string(columns[len(fetched)+1])) // null is none
+	return f.s.table.publication(x, columns[1:], f.s.r.o.Exchange, &f.s.texts)
+}
+
+// publish sends the message of a row.
+func (f *flow) publish(x *row) {
 	x.exchange = x.pub.Exchange
 	f.s.r.begin(x)
 	if x.attempts > 0 || f.s.suspected(x.pub.Exchange) {
@@ -192,7 +209,7 @@ func (f *flow) single(x *row) {
 
 func (f *flow) depart(x *row) {
 	f.out++
-	f.bytes += x.size
+	x.away = true
 	if x.keyed {
 		f.busy[x.key] = true
 	}
@@ -218,7 +235,6 @@ func (f *flow) wait() {
 
 func (f *flow) arrive(x *row) {
 	f.out--
-	f.bytes -= x.size
 	if x.alone {
 		f.singles--
 	}
@@ -233,6 +249,7 @@ func (f *flow) settle(x *row, err error) {
 	x.err, x.result = err, judge(err)
 	x.span.Produced(x.result.String(), err)
 	f.s.keep(x.body)
+	f.give(x, 0)
 	x.body, x.pub = nil, broker.Publication{}
 	if x.result == sent {
 		return

@@ -40,7 +40,7 @@ func TestPoison(t *testing.T) {
 		{"body, properties", `'x', '{"user_id": "guest"}'`, `property "user_id": it is the broker's user`},
 		{"body, properties", `'x', jsonb_build_object('app_id', repeat('x', 256))`, "app id of 256 bytes"},
 		{"body, properties", `'x', '{"reply_to": "amq.rabbitmq.reply-to"}'`, `reply-to "amq.rabbitmq.reply-to"`},
-		{"body, routing_key", `'x', repeat('k', 256)`, "routing key of 256 bytes"},
+		{"body, routing_key", `'x', repeat('k', 256)`, "routing_key of 256 bytes: at most 255"},
 		{"body, exchange", `'x', ''`, "312 NO_ROUTE"},
 		{"body, exchange", `'x', 'amq.default'`, "312 NO_ROUTE"},
 		{"body, exchange", `'x', '` + r.exchange + `.not'`, "refused by the broker"}, // no right, or no exchange

@@ -165,6 +165,7 @@ type session struct {
 	suspects  map[string]time.Time // exchanges, and until when they are
 	held      map[string]time.Time // keys, and until when they are
 	nackPause time.Duration
+	careful   bool // a statement failed over a row that it read: rows are read one at a time
 
 	// Memory that every round uses again.
 	rows  []row

@@ -18,12 +18,18 @@ type row struct {
 	id      string
 	key     string
 	keyed   bool
-	size    int    // of the body in bytes; a guess for JSON
+	keySize int    // of its ordering key, in bytes; the key itself is not there when that is more than maxKey
 	due     string // its send_after
 	above   bool   // it is not below the floor
 	rank    int    // of the rows with its key that were claimed, how many stand before it
 	blocked bool
 	until   string // when the row that blocks it is due, if that is later; "" = somebody else has it
+
+	size, others int   // bytes of the body and of the columns in fetched: at most so many are fetched
+	exact        bool  // the sizes are those of the texts
+	held         int64 // bytes of memory that it has taken
+	again        bool  // it has to be fetched once more
+	away         bool  // it is, or was, on its way to the broker
 
 	attempts int
 	exchange string
@@ -129,6 +135,7 @@ func (s *session) claim(ctx context.Context, rd *round) error {
 	if f.sendAfter != "" {
 		from = [2][]byte{[]byte(f.sendAfter), []byte(f.id)}
 	}
+	exact, limit := s.table.exact(colBody), s.r.o.Memory.Limit()
 	p := s.conn.StartPipeline(ctx)
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
 	p.SendQueryPrepared(stmt, [][]byte{
@@ -136,15 +143,16 @@ func (s *session) claim(ctx context.Context, rd *round) error {
 		array(len(held), func(i int) (string, bool) { return held[i], false }), from[0], from[1], texts(hidden),
 	}, nil, nil)
 	err := pipelined(p, func(values [][]byte) error {
-		size, err := strconv.Atoi(string(values[2]))
+		x := row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, due: string(values[5]), above: string(values[6]) == "t"}
+		x.keySize, _ = strconv.Atoi(string(values[2])) // null is none
+		size, err := strconv.Atoi(string(values[3]))
 		if err != nil {
 			return err
 		}
-		rd.rows = append(rd.rows, row{
-			id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, size: size,
-			due: string(values[3]), above: string(values[4]) == "t",
-		})
-		return nil
+		others, err := strconv.Atoi(string(values[4]))
+		x.guess(size, others, exact, limit)
+		rd.rows = append(rd.rows, x)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("claim rows: %w", err)

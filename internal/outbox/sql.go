@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -95,8 +96,9 @@ func (t *Table) floored() bool {
 	return c.NotNull
 }
 
-// claimSQL locks rows that nobody else has, and none of the keys in $2, or with the ids in $5. The size is a guess where it would have to be
-// worked out: it only says how many rows are fetched together. $3 and $4 are the floor's send_after and id, or null: on is
+// claimSQL locks rows that nobody else has, and none of the keys in $2, or with the ids in $5. It gives the sizes of the body and of
+// the other columns, guessed where the database would have to make a text to know. An ordering key that is too long is not
+// given, only its size; a row with such an id is not claimed. $3 and $4 are the floor's send_after and id, or null: on is
 // a look that begins there; the other says which of its rows are above it.
 //
 // What is selected must not change a column and keep its name: ORDER BY would sort by that, and not by the index.
@@ -105,18 +107,44 @@ func (t *Table) claimSQL(on bool) string {
 	if on {
 		above, where = `true`, ` AND ({send_after}, {id}) >= ($3::{duetype}, $4::{idtype})`
 	}
-	key, others := `NULL::text`, `$2::text[] IS NOT NULL`
+	keySize, others := `NULL::int`, `$2::text[] IS NOT NULL`
+	key := keySize
 	if t.Has(colOrderingKey) {
-		key, others = `{ordering_key}`, `({ordering_key} IS NULL OR {ordering_key}::text <> ALL($2::text[]))`
+		keySize = `octet_length({ordering_key}::text)`
+		key = fmt.Sprintf(`CASE WHEN %s <= %d THEN {ordering_key} END`, keySize, maxKey)
+		others = `({ordering_key} IS NULL OR {ordering_key}::text <> ALL($2::text[]))`
 	}
-	size := `octet_length({body})`
-	if t.BodyJSON() {
-		size = `pg_column_size({body})`
+	if !slices.Contains([]string{"smallint", "integer", "bigint", "uuid"}, t.columns[colID].Type) {
+		others += fmt.Sprintf(` AND octet_length({id}::text) <= %d`, maxKey)
 	}
-	return t.expand(`SELECT {id}, ` + key + `, COALESCE(` + size + `, 0), {send_after}, ` + above + `
+	sizes := make([]string, len(fetched))
+	for i, c := range fetched {
+		sizes[i] = t.sizeSQL(c)
+	}
+	return t.expand(`SELECT {id}, ` + key + `, ` + keySize + `, ` + t.sizeSQL(colBody) + `, ` + strings.Join(sizes, " + ") + `, {send_after}, ` + above + `
 		FROM {table} WHERE ` + unsent + ` AND ` + t.due() + ` AND ` + others + where + `
 		AND {id} <> ALL($5::{idtype}[])
 		ORDER BY {send_after}, {id} LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED`)
+}
+
+// sizeSQL is the size of a column's text: exact for texts and bytes, where the database knows it; for others a guess, which is
+// larger for a text that is not compressed.
+func (t *Table) sizeSQL(column string) string {
+	switch c, found := t.Get(column); {
+	case !found:
+		return `0`
+	case t.exact(column):
+		return `COALESCE(octet_length({` + column + `}), 0)::bigint`
+	case c.OID == oidJSON || c.OID == oidJSONB: // compressed, or with blanks and names that jsonb does not keep
+		return `4 * COALESCE(pg_column_size({` + column + `}), 0)::bigint`
+	}
+	return `COALESCE(octet_length({` + column + `}::text), 0)::bigint`
+}
+
+// exact reports whether the database knows the size of a column's text without making it.
+func (t *Table) exact(column string) bool {
+	c, _ := t.Get(column)
+	return slices.Contains([]uint32{oidBytea, oidText, oidVarchar, oidBpchar}, c.OID)
 }
 
 // orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before them
@@ -133,23 +161,6 @@ func (t *Table) orderSQL() string {
 		SELECT w.n, COALESCE(f.id < w.id, false),
 			CASE WHEN f.until > COALESCE(t.{send_after}, '-infinity') THEN LEAST(f.until, (now() + interval '` + followLimit + `')::{duetype}) END
 		FROM w JOIN {table} t ON t.{id} = w.id LEFT JOIN first f ON f.key = w.key ORDER BY w.id`)
-}
-
-// fetched are the columns of fetchSQL after the place in the list and the body.
-var fetched = []string{colExchange, colRoutingKey, colHeaders, colProperties, colMessageID, colTrackingIDs, colAttempts}
-
-// fetchSQL reads rows in the order of the list. Each column is there: as null, where the table has none.
-func (t *Table) fetchSQL() string {
-	columns := []string{"w.n", "t.{body}"}
-	for _, c := range fetched {
-		if t.Has(c) {
-			columns = append(columns, "t.{"+c+"}")
-		} else {
-			columns = append(columns, "NULL::text")
-		}
-	}
-	return t.expand(`SELECT ` + strings.Join(columns, ", ") + ` FROM unnest($1::{idtype}[]) WITH ORDINALITY AS w(id, n)
-		JOIN {table} t ON t.{id} = w.id ORDER BY w.n`)
 }
 
 // measureSQL counts pending and quarantined rows up to a limit, and takes the age of the row that is due longest: in the order of

@@ -1,0 +1,208 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// pieceBytes is how much memory the rows of one statement take, unless one alone takes more.
+const pieceBytes = 12 << 20
+
+// fetched are the columns of fetchSQL after the place in the list and the body, and before the number of attempts.
+var fetched = []string{colExchange, colRoutingKey, colHeaders, colProperties, colMessageID, colTrackingIDs}
+
+// fetchSQL reads rows in the order of the list. A row whose body is larger than $2 says, or whose other columns together are
+// larger than $3 says, comes without them and with their sizes. OFFSET 0 keeps the planner from making the text of a column
+// once for its size and once more for itself. A second ORDER BY would have the server collect all texts to sort them.
+func (t *Table) fetchSQL() string {
+	body, attempts := "t.{body}", "NULL::text"
+	if t.BodyJSON() {
+		body += "::text"
+	}
+	if t.Has(colAttempts) {
+		attempts = "t.{attempts}"
+	}
+	texts, shown, sizes := "", "CASE WHEN fits THEN body END", []string{"COALESCE(octet_length(body), 0)::bigint"}
+	for i, c := range fetched {
+		text := "NULL::text"
+		if t.Has(c) {
+			text = "t.{" + c + "}::text"
+		}
+		texts += fmt.Sprintf(", %s AS c%d", text, i)
+		shown += fmt.Sprintf(", CASE WHEN fits THEN c%d END", i)
+		sizes = append(sizes, fmt.Sprintf("COALESCE(octet_length(c%d), 0)::bigint", i))
+	}
+	return t.expand(`SELECT n, ` + shown + `, attempts, CASE WHEN NOT fits THEN concat_ws(' ', ` + strings.Join(sizes, ", ") + `) END FROM (
+		SELECT *, ` + sizes[0] + ` <= size AND ` + strings.Join(sizes[1:], " + ") + ` <= others AS fits FROM (
+			SELECT w.n, w.size, w.others, ` + body + ` AS body, ` + attempts + ` AS attempts` + texts + `
+			FROM unnest($1::{idtype}[], $2::int[], $3::int[]) WITH ORDINALITY AS w(id, size, others, n)
+			JOIN {table} t ON t.{id} = w.id ORDER BY w.n OFFSET 0) r OFFSET 0) q`)
+}
+
+// piece is how many of the rows are fetched together.
+func (f *flow) piece(rows []*row) int {
+	if f.careful {
+		return 1
+	}
+	most, sum := min(pieceBytes, f.s.r.o.Memory.Limit()/8), int64(0)
+	for i, x := range rows {
+		if sum += cost(x.size, x.others); i > 0 && sum > most {
+			return i
+		}
+	}
+	return len(rows)
+}
+
+// take takes the memory for rows. While there is none, rows that are on their way give theirs back; when none is, it waits for
+// what others hold.
+func (f *flow) take(rows []*row) bool {
+	sum, memory := int64(0), f.s.r.o.Memory
+	for _, x := range rows {
+		sum += cost(x.size, x.others)
+	}
+	taken := memory.Take(sum)
+	for !taken && f.out > 0 && !f.over() {
+		f.wait()
+		taken = memory.Take(sum)
+	}
+	if !taken && f.out == 0 { // only then: it would wait for what it holds itself
+		ctx, cancel := context.WithDeadline(f.s.stop, f.until)
+		defer cancel()
+		if taken = memory.Wait(sum, ctx.Done()); !taken && !f.s.stopping() {
+			f.rd.trouble = fmt.Errorf("%w: %d rows need %d bytes", errMemory, len(rows), sum)
+		}
+	}
+	if !taken {
+		return false
+	}
+	for _, x := range rows {
+		x.held = cost(x.size, x.others)
+	}
+	return true
+}
+
+var errMemory = errors.New("no memory is free (SIDECAR_MEMORY)")
+
+// give gives back what a row has taken but for so many bytes.
+func (f *flow) give(x *row, keep int64) {
+	if x.held > keep {
+		f.s.r.o.Memory.Give(x.held - keep)
+		x.held = keep
+	}
+}
+
+// fetch reads the contents of rows and sends them, in their order. It returns how many of them are done with. The others
+// have to be fetched again, and are then at the end of rows.
+func (f *flow) fetch(ctx context.Context, rows []*row) (done int, err error) {
+	read := 0
+	err = f.s.read(ctx, rows, func(v [][]byte) error {
+		n, err := strconv.Atoi(string(v[0]))
+		if err != nil || n < 1 || n > len(rows) {
+			return fmt.Errorf("row %q", v[0])
+		}
+		read = n
+		f.send(rows[n-1], v[1:])
+		return nil
+	})
+	f.s.flush()
+	if ofContents(err) {
+		f.unread(rows[read:], len(rows) == 1, err)
+		err = f.s.back(ctx)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read rows: %w", err)
+	}
+	for _, x := range rows {
+		if !x.away {
+			f.give(x, 0)
+		}
+	}
+	return f.setAside(rows), nil
+}
+
+// unread are rows that a statement has not read, because it failed over one of them: each is read by a statement of its own,
+// in this round and in the next one, so that only that one fails.
+func (f *flow) unread(rows []*row, alone bool, err error) {
+	f.careful, f.s.careful = true, true
+	for _, x := range rows {
+		if alone {
+			f.settle(x, errRow("read the row: %w", err))
+		} else {
+			f.later(x)
+		}
+	}
+}
+
+// later has a row fetched once more, and those of its key after it.
+func (f *flow) later(x *row) {
+	x.again = true
+	f.again++
+	if x.keyed {
+		f.after[x.key] = true
+	}
+}
+
+// setAside moves rows that have to be fetched again to the end and returns how many the others are.
+func (f *flow) setAside(rows []*row) int {
+	if f.again == 0 {
+		return len(rows)
+	}
+	slices.SortStableFunc(rows, func(a, b *row) int {
+		switch {
+		case a.again == b.again:
+			return 0
+		case a.again:
+			return 1
+		}
+		return -1
+	})
+	done := len(rows) - f.again
+	for _, x := range rows[done:] {
+		x.again = false
+	}
+	f.again = 0
+	clear(f.after)
+	return done
+}
+
+// read fetches rows under a savepoint, to which s.back returns after an error.
+func (s *session) read(ctx context.Context, rows []*row, each func(values [][]byte) error) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	number := func(of func(x *row) int) []byte {
+		return array(len(rows), func(i int) (string, bool) { return strconv.Itoa(of(rows[i])), false })
+	}
+	formats := make([]int16, 4+len(fetched))
+	if !s.table.BodyJSON() {
+		formats[1] = 1 // bytes as they are
+	}
+	p := s.conn.StartPipeline(ctx)
+	p.SendQueryPrepared(stmtSave, nil, nil, nil)
+	p.SendQueryPrepared(stmtFetch, [][]byte{
+		ids(rows), number(func(x *row) int { return x.size }), number(func(x *row) int { return x.others }),
+	}, nil, formats)
+	p.SendQueryPrepared(stmtRelease, nil, nil, nil)
+	return pipelined(p, each)
+}
+
+// back undoes what a statement did that failed under the savepoint.
+func (s *session) back(ctx context.Context) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	p := s.conn.StartPipeline(ctx)
+	p.SendQueryPrepared(stmtBack, nil, nil, nil)
+	p.SendQueryPrepared(stmtRelease, nil, nil, nil)
+	return pipelined(p, nil)
+}
+
+// ofContents reports whether an error may be one of the contents of a row: a text that is too long to be made, damaged data.
+func ofContents(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ofRows(err) || ok && e.SeverityUnlocalized == "ERROR" && strings.HasPrefix(e.Code, "XX")
+}

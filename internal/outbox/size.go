@@ -1,0 +1,92 @@
+package outbox
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Bounds of a row, in bytes of its columns' texts. A row beyond one of them fails without being read.
+const (
+	// maxBody is the largest body that any broker takes.
+	maxBody = 512 << 20
+	// maxColumn bounds headers, properties and tracking ids: what they become has to fit one frame of 128 KiB.
+	maxColumn = 1 << 20
+	// maxKey bounds ordering keys and ids. A row with a longer id is not claimed: the relay could not mark it.
+	maxKey  = 4 << 10
+	maxText = 255 // of an AMQP short string
+
+	// maxGuess is how many bytes of columns beside the body are fetched before their exact sizes are known.
+	maxGuess = 64 << 10
+)
+
+// What the bytes of a row cost in memory until the broker has confirmed it.
+const (
+	// copies of each byte: pgconn reads a row into a buffer of up to twice its size, and the row's own copy is made from that.
+	// TestCostOfABody measures it. A message that the broker returns comes after the buffer is free.
+	copies = 3
+	// decodedRatio is how many bytes a byte of JSON takes at most when it is decoded; FuzzRow measures it. One column takes
+	// no more than maxDecoded.
+	decodedRatio = 64
+	maxDecoded   = 1 << 20
+	rowCost      = 1 << 10 // of a row without any bytes
+)
+
+// cost is how many bytes of memory a row takes at most, with so many bytes of body and so many of other columns.
+func cost(body, others int) int64 {
+	return rowCost + copies*int64(body+others) + int64(min(decodedRatio*others, 3*maxDecoded))
+}
+
+// guess sets the sizes of a row by what the claim gave: exact is false for a body whose text the database has not made.
+func (x *row) guess(body, others int, exact bool, limit int64) {
+	x.size, x.others = body, min(others, maxGuess)
+	if !exact {
+		x.size = int(min(int64(body), maxBody, max(0, (limit-cost(0, x.others))/copies)))
+	}
+}
+
+// check says why a row cannot be fetched into so much memory; nil if it can.
+func (x *row) check(limit int64) error {
+	switch {
+	case x.keySize > maxKey:
+		return errRow("%s of %d bytes: at most %d are possible", colOrderingKey, x.keySize, maxKey)
+	case x.size > maxBody:
+		return errRow("a body of %d bytes: no broker takes more than %d", x.size, maxBody)
+	case cost(x.size, x.others) > limit:
+		return errRow("a body of %d bytes and other columns of %d take %d bytes of memory while they are sent: SIDECAR_MEMORY is %d",
+			x.size, x.others, cost(x.size, x.others), limit)
+	}
+	return nil
+}
+
+// measured takes over the sizes that the database has found when it made the texts: of the body and of each column in fetched.
+func (x *row) measured(sizes string) error {
+	if x.exact {
+		return errRow("larger each time that it is read, last %s bytes", sizes)
+	}
+	x.exact, x.others = true, 0
+	for i, field := range strings.Fields(sizes) {
+		n, _ := strconv.Atoi(field)
+		if i == 0 {
+			x.size = n
+			continue
+		}
+		if err := checkColumn(fetched[i-1], n); err != nil {
+			return err
+		}
+		x.others += n
+	}
+	return nil
+}
+
+// checkColumn says that a column of a row is too large.
+func checkColumn(name string, size int) error {
+	most := maxColumn
+	switch name {
+	case colExchange, colRoutingKey, colMessageID:
+		most = maxText
+	}
+	if size > most {
+		return errRow("%s of %d bytes: at most %d are possible", name, size, most)
+	}
+	return nil
+}
