@@ -5,9 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -92,8 +90,9 @@ func (s *Server) readLine(line []byte, request telemetry.Carrier) (outgoing, *fa
 	if f = in.properties(&m.msg); f != nil {
 		return m, f
 	}
-	if m.msg.Headers, f = readTable(in.headers); f != nil {
-		return m, f
+	var err error
+	if m.msg.Headers, err = message.TableFromJSON(in.headers, maxNesting); err != nil {
+		return m, bad("The headers cannot be published: %s.", err)
 	}
 	if f = in.content(&m.msg); f != nil {
 		return m, f
@@ -246,86 +245,3 @@ func (in *item) content(m *amqp.Publishing) *failure {
 
 // maxNesting is how deep the values of headers may be nested. RabbitMQ's own tables go three deep.
 const maxNesting = 16
-
-// readTable reads a header table, without what must not be published.
-func readTable(raw json.RawMessage) (amqp.Table, *failure) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	if raw[0] != '{' {
-		return nil, bad("headers must be a JSON object.")
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	_, _ = d.Token() // here and below: it was read with the line before, so it cannot fail
-	t := amqp.Table{}
-	seen := map[string]bool{}
-	for d.More() {
-		token, _ := d.Token()
-		name, _ := token.(string)
-		value, err := readField(d, maxNesting)
-		if err == nil && seen[name] {
-			err = errors.New("is there twice")
-		}
-		if err != nil {
-			return nil, bad("The header %.100q %s.", name, err)
-		}
-		seen[name] = true
-		if !message.Reserved(name) {
-			t[name] = value
-		}
-	}
-	return t, nil
-}
-
-// readField reads a JSON value as one of AMQP.
-func readField(d *json.Decoder, depth int) (any, error) {
-	if depth == 0 {
-		return nil, fmt.Errorf("is nested more than %d deep", maxNesting)
-	}
-	token, _ := d.Token()
-	switch v := token.(type) {
-	case json.Number:
-		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
-			return n, nil
-		}
-		f, err := v.Float64()
-		if err != nil || math.IsInf(f, 0) {
-			return nil, errors.New("is a number that AMQP does not have")
-		}
-		return f, nil
-	case json.Delim:
-		if v == '[' {
-			return readList(d, depth)
-		}
-		t := amqp.Table{}
-		for d.More() {
-			key, _ := d.Token()
-			name, _ := key.(string)
-			if _, twice := t[name]; twice {
-				return nil, fmt.Errorf("has %.100q twice", name)
-			}
-			value, err := readField(d, depth-1)
-			if err != nil {
-				return nil, err
-			}
-			t[name] = value
-		}
-		_, _ = d.Token()
-		return t, nil
-	}
-	return token, nil // text, bool or null
-}
-
-func readList(d *json.Decoder, depth int) ([]any, error) {
-	list := []any{}
-	for d.More() {
-		value, err := readField(d, depth-1)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, value)
-	}
-	_, _ = d.Token()
-	return list, nil
-}
