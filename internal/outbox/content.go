@@ -1,11 +1,8 @@
 package outbox
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -79,7 +76,7 @@ func (t *Table) messageID(id string) string {
 func track(headers amqp.Table, column []byte, id string) (amqp.Table, error) {
 	var chain []any
 	if column != nil {
-		v, err := decode(column)
+		v, err := message.ValueFromJSON(column, maxDepth)
 		if err != nil {
 			return nil, errRow("tracking_ids: %w", err)
 		}
@@ -106,89 +103,19 @@ func headerTable(column []byte) (amqp.Table, error) {
 	if column == nil {
 		return nil, nil //nolint:nilnil // no headers is no error, and no table
 	}
-	v, err := decode(column)
+	headers, err := message.TableFromJSON(column, maxDepth)
+	if len(column) == 0 {
+		err = message.CheckJSON(column)
+	}
 	if err != nil {
 		return nil, errRow("headers: %w", err)
-	}
-	headers, ok := v.(amqp.Table)
-	if !ok && v != nil {
-		return nil, errRow("headers is not a JSON object")
-	}
-	for name := range headers {
-		if message.Reserved(name) {
-			delete(headers, name)
-		}
 	}
 	return headers, nil
 }
 
-var (
-	errNested   = errors.New("nests deeper than 32 levels")
-	errEmpty    = errors.New("an empty text is not JSON")
-	errTrailing = errors.New("something comes after the JSON value")
-)
-
-// decode reads JSON into what the client library writes: objects as tables, whole numbers as int64, others as double.
-func decode(b []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	var v any
-	switch err := d.Decode(&v); {
-	case err == io.EOF:
-		return nil, errEmpty
-	case err != nil:
-		return nil, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errTrailing
-	}
-	return field(v, 0)
-}
-
-func field(v any, depth int) (any, error) {
-	if depth > maxDepth {
-		return nil, errNested
-	}
-	switch v := v.(type) {
-	case map[string]any:
-		t := make(amqp.Table, len(v)+1)
-		for name, e := range v {
-			f, err := field(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			t[name] = f
-		}
-		return t, nil
-	case []any:
-		for i, e := range v {
-			f, err := field(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			v[i] = f
-		}
-		return v, nil
-	case json.Number:
-		return number(v.String())
-	}
-	return v, nil
-}
-
-func number(text string) (any, error) {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n, nil
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return nil, fmt.Errorf("the number %.40s is too large", text)
-	}
-	return f, nil
-}
-
 // properties reads the properties of a row into m. delivery_mode is left out: messages are persistent.
 func properties(m *amqp.Publishing, column []byte, texts *interner) error {
-	v, err := decode(column)
+	v, err := message.ValueFromJSON(column, maxDepth)
 	if err != nil {
 		return errRow("properties: %w", err)
 	}

@@ -149,7 +149,7 @@ func TestTextThatIsNotJSON(t *testing.T) {
 			('k', 'trailing', '{"a": 1} trailing', NULL), ('k', 'two', NULL, '{}{}'), ('k', 'empty', '', NULL), ('k', 'good', ' {"a": 1} ', ' {} ')`)
 	r.start()
 	r.settled()
-	for body, says := range map[string]string{"trailing": "comes after", "two": "comes after", "empty": "an empty text"} {
+	for body, says := range map[string]string{"trailing": "after top-level value", "two": "after top-level value", "empty": "unexpected end of JSON input"} {
 		if got := r.db.Value(`SELECT last_error FROM outbox WHERE convert_from(body, 'UTF8') = $1`, body); !strings.Contains(got, says) {
 			t.Errorf("%s: %q", body, got)
 		}

@@ -25,11 +25,11 @@ func TestPoison(t *testing.T) {
 	type poison struct{ columns, values, says string }
 	kinds := []poison{
 		{"body", `convert_to(repeat('x', 2 * 1024 * 1024), 'UTF8')`, "larger than configured max size"},
-		{"body, headers", `'x', jsonb_build_object('x-large', repeat('x', 200000))`, "do not fit one frame"},
+		{"body, headers", `'x', jsonb_build_object('x-large', repeat('x', 200000))`, `headers: header "x-large": with everything before it too large for a frame`},
 		{"body, headers", `'x', jsonb_build_object(repeat('n', 300), 1)`, "header name of 300 bytes"},
 		{"body, headers", `'x', '[1]'`, "not a JSON object"},
 		{"body, headers", `'x', '{"x": 1e999}'`, "too large"},
-		{"body, headers", `'x', ('{"x": ' || repeat('[', 40) || repeat(']', 40) || '}')::jsonb`, "nests deeper"},
+		{"body, headers", `'x', ('{"x": ' || repeat('[', 40) || repeat(']', 40) || '}')::jsonb`, "nested more than 32 deep"},
 		{"body, tracking_ids", `'x', '{"a": 1}'`, "not an array of strings"},
 		{"body, properties", `'x', '{"expiration": "soon"}'`, "not a number of milliseconds"},
 		{"body, properties", `'x', '{"expiration": -1}'`, "not a number of milliseconds"},

@@ -3,6 +3,8 @@ package outbox
 import (
 	"strconv"
 	"strings"
+
+	"sidecar/internal/message"
 )
 
 // Bounds of a row, in bytes of its columns' texts. A row beyond one of them fails without being read.
@@ -23,17 +25,14 @@ const (
 const (
 	// copies of each byte: pgconn reads a row into a buffer of up to twice its size, and the row's own copy is made from that.
 	// TestCostOfABody measures it. A message that the broker returns comes after the buffer is free.
-	copies = 3
-	// decodedRatio is how many bytes a byte of JSON takes at most when it is decoded; FuzzRow measures it. One column takes
-	// no more than maxDecoded.
-	decodedRatio = 64
-	maxDecoded   = 1 << 20
-	rowCost      = 1 << 10 // of a row without any bytes
+	copies  = 3
+	rowCost = 1 << 10 // of a row without any bytes
 )
 
-// cost is how many bytes of memory a row takes at most, with so many bytes of body and so many of other columns.
+// cost is how many bytes of memory a row takes at most, with so many bytes of body and so many of other columns, of which three
+// are decoded: most when all are as large.
 func cost(body, others int) int64 {
-	return rowCost + copies*int64(body+others) + int64(min(decodedRatio*others, 3*maxDecoded))
+	return rowCost + copies*int64(body+others) + 3*message.JSONCost((others+2)/3)
 }
 
 // guess sets the sizes of a row by what the claim gave: exact is false for a body whose text the database has not made.

@@ -233,3 +233,17 @@ func TestRowThatCannotBeRead(t *testing.T) {
 		t.Errorf("%d messages, %d bytes held", len(all), memory.Held())
 	}
 }
+
+// TestLongIDs: a row whose id is too long to be held for a batch of rows is not claimed, and stops no other row.
+func TestLongIDs(t *testing.T) {
+	t.Parallel()
+	r := bareRig(t, postgrestest.New(t))
+	r.db.Exec(`CREATE TABLE outbox (id text PRIMARY KEY, message_id text, routing_key text, body bytea, sent_at timestamptz)`)
+	migrate(t, r.db, r.options.Names, false)
+	r.db.Exec(`INSERT INTO outbox SELECT repeat('x', n), 'm', 'k', n::text::bytea FROM unnest(ARRAY[4097, 50000, 4096, 1]) n`)
+	r.start()
+	r.eventually("the others are sent", func() bool { return r.rows(`sent_at IS NOT NULL`) == "2" })
+	if bodies := r.bodies(); len(bodies) != 2 || bodies["4096"] != 1 || bodies["1"] != 1 {
+		t.Errorf("%v", bodies)
+	}
+}
