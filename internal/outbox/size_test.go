@@ -247,3 +247,22 @@ func TestLongIDs(t *testing.T) {
 		t.Errorf("%v", bodies)
 	}
 }
+
+// TestRowThatGrows: a row that is larger each time that it is read fails, instead of being read for ever.
+func TestRowThatGrows(t *testing.T) {
+	t.Parallel()
+	r := bareRig(t, postgrestest.New(t))
+	r.db.Exec(`CREATE SEQUENCE length;
+		CREATE TYPE odd AS (n int);
+		CREATE FUNCTION odd_text(odd) RETURNS text LANGUAGE sql AS $$ SELECT repeat('m', nextval('length')::int) $$;
+		CREATE CAST (odd AS text) WITH FUNCTION odd_text(odd);
+		CREATE TABLE outbox (id bigint PRIMARY KEY, routing_key text, body bytea, message_id odd, sent_at timestamptz)`)
+	migrate(t, r.db, r.options.Names, false)
+	r.options.MaxAttempts = 1
+	r.db.Exec(`INSERT INTO outbox SELECT 1, 'k', 'x', ROW(1)::odd`)
+	r.start()
+	r.settled()
+	if got := r.db.Value(`SELECT last_error FROM outbox`); !strings.Contains(got, "larger each time that it is read, last 1 0 1 0 0 3 0 bytes") {
+		t.Error(got)
+	}
+}
