@@ -51,15 +51,17 @@ type Addrs struct{ Admin, Control string }
 type Server struct {
 	o Options
 
-	admin, control       *http.Server
-	adminLn, controlLn   net.Listener
-	hosts                httpguard.Hosts
-	refusals             telemetry.Throttle
-	scrapes, waits, busy slots
-	streams, depths      slots
-	turns                chan struct{} // of looks into the dead-letter queue
-	operations           *operations
-	flow                 flowCache
+	admin, control             *http.Server
+	adminLn, controlLn         net.Listener
+	hosts                      httpguard.Hosts
+	refusals                   telemetry.Throttle
+	adminBounds, controlBounds *httpguard.Bounds
+	scrapes, busy              slots
+	streams, depths            slots
+	waits                      waits
+	turns                      chan struct{} // of looks into the dead-letter queue
+	operations                 *operations
+	flow                       flowCache
 
 	stopping chan struct{} // closed by Shutdown: waiting requests end
 	stopOnce sync.Once
@@ -72,17 +74,21 @@ const (
 	idleTimeout    = 90 * time.Second // above any usual scrape interval, so that scrapes keep their connection
 	maxHeaderBytes = 16 << 10
 	maxBody        = 1 << 20
+	bodyTimeout    = 5 * time.Second
+	maxConns       = 256 // of each listener
 )
 
 // New prepares a server; it binds nothing yet.
 func New(o Options) *Server {
 	s := &Server{
 		o: o, stopping: make(chan struct{}),
-		scrapes: make(slots, 4), waits: make(slots, 32), busy: make(slots, 32), streams: make(slots, 8), depths: make(slots, 4),
+		scrapes: make(slots, 4), busy: make(slots, 32), streams: make(slots, 8), depths: make(slots, 4),
 		turns: make(chan struct{}, 2), operations: newOperations(o.Logger),
 	}
 	s.admin = s.server(s.adminRoutes())
-	s.control = s.server(s.guard(s.busy.limit(s.controlRoutes().ServeHTTP)))
+	s.control = s.server(s.guard(s.receive(s.busy.limit(s.controlRoutes().ServeHTTP))))
+	s.adminBounds = httpguard.Bound(s.admin, maxConns, o.Memory)
+	s.controlBounds = httpguard.Bound(s.control, maxConns, o.Memory)
 	return s
 }
 
@@ -137,8 +143,8 @@ func (s *Server) Serve(ctx context.Context) error {
 		}
 		ended <- err
 	}
-	go serve("admin", s.admin, s.adminLn)
-	go serve("control", s.control, s.controlLn)
+	go serve("admin", s.admin, s.adminBounds.Listener(s.adminLn))
+	go serve("control", s.control, s.controlBounds.Listener(s.controlLn))
 	return errors.Join(<-ended, <-ended)
 }
 

@@ -13,10 +13,36 @@ import (
 	"unicode/utf8"
 
 	"sidecar/internal/deadletter"
+	"sidecar/internal/httpguard"
 )
 
 // maxDepth is how deep a request's JSON may be nested. Ours goes three deep.
 const maxDepth = 16
+
+// receive reads the body of a request before anything else is done for it, so that a slow one holds no more than its connection,
+// which may be closed to make room for others.
+func (s *Server) receive(next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > 0 { // at most maxBody, and never unknown
+			if !s.o.Memory.Take(r.ContentLength) {
+				w.Header().Set("Connection", "close")
+				w.Header().Set("Retry-After", "1")
+				refuse(w, http.StatusServiceUnavailable, "No memory is free for the body of the request.")
+				return
+			}
+			defer s.o.Memory.Give(r.ContentLength)
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+			b, status, detail := readBody(w, r)
+			if status != 0 {
+				refuse(w, status, detail)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(b))
+		}
+		httpguard.Received(r)
+		next.ServeHTTP(w, r)
+	}
+}
 
 // readBody reads all of it within the listener's read timeout. It returns 0 when that went well.
 func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, detail string) {

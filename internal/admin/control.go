@@ -81,14 +81,7 @@ func (s *Server) audit(r *http.Request, action string, status int, more ...any) 
 	}, more...)...)
 }
 
-func (s *Server) isDraining() bool {
-	select {
-	case <-s.o.State.Draining():
-		return true
-	default:
-		return false
-	}
-}
+func (s *Server) isDraining() bool { return closed(s.o.State.Draining()) }
 
 // checkEmpty reads the body, which may be nothing or an empty JSON object: a field that is not understood must not be
 // taken for understood. It returns 0 when the body is fine.

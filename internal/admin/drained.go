@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,8 +22,51 @@ const (
 	drainMargin = 10 * time.Second
 )
 
-// drained answers when nothing is left in flight, or at once when nothing is draining.
+// Bounds of the requests that wait at a time: so many of one address, so that no other one keeps the hooks of the kubelet out.
+const (
+	maxWaitsOfOne = 4
+	maxWaits      = 128 // half of the connections: the others are for probes
+)
+
+// waits counts the requests that wait, by the addresses they come from.
+type waits struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// enter reports whether a request from an address may wait.
+func (t *waits) enter(address string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == maxWaits || t.of[address] == maxWaitsOfOne {
+		return false
+	}
+	if t.of == nil {
+		t.of = map[string]int{}
+	}
+	t.all++
+	t.of[address]++
+	return true
+}
+
+func (t *waits) leave(address string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all--
+	if t.of[address]--; t.of[address] == 0 {
+		delete(t.of, address)
+	}
+}
+
+// drained answers when nothing is left in flight, or at once when nothing is draining, or when too many wait.
 func (s *Server) drained(w http.ResponseWriter, r *http.Request) {
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if !s.waits.enter(address) {
+		s.answerDrained(w, closed(s.o.State.Draining()), closed(s.o.State.Drained()))
+		return
+	}
+	defer s.waits.leave(address)
 	appears := drainAppears
 	if strings.HasPrefix(r.UserAgent(), hookAgent) {
 		appears = hookAppears
@@ -32,15 +77,28 @@ func (s *Server) drained(w http.ResponseWriter, r *http.Request) {
 	_ = c.SetReadDeadline(time.Now().Add(bound + requestTimeout))
 	_ = c.SetWriteDeadline(time.Now().Add(bound + requestTimeout))
 
-	if !s.wait(r, s.o.State.Draining(), appears) {
+	draining := s.wait(r, s.o.State.Draining(), appears)
+	s.answerDrained(w, draining, draining && s.wait(r, s.o.State.Drained(), s.o.Grace+drainMargin))
+}
+
+func (s *Server) answerDrained(w http.ResponseWriter, draining, drained bool) {
+	switch {
+	case !draining:
 		answer(w, http.StatusOK, map[string]string{"state": "not draining"})
-		return
-	}
-	if !s.wait(r, s.o.State.Drained(), s.o.Grace+drainMargin) {
+	case !drained:
 		refuse(w, http.StatusServiceUnavailable, "The drain has not ended.")
-		return
+	default:
+		answer(w, http.StatusOK, map[string]string{"state": Drained})
 	}
-	answer(w, http.StatusOK, map[string]string{"state": Drained})
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // wait reports whether done was closed within d, while the client is there and the server is not stopping.

@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,7 +84,7 @@ func TestShutdownReleasesWaiters(t *testing.T) {
 	close(r.state.draining)
 	got := make(chan reply, 1)
 	go func() { got <- r.do(http.MethodGet, r.admin, "/drained", nil) }()
-	for len(r.waits) == 0 {
+	for !r.waiting(1) {
 		time.Sleep(time.Millisecond)
 	}
 	if err := r.Shutdown(t.Context()); err != nil {
@@ -91,11 +93,84 @@ func TestShutdownReleasesWaiters(t *testing.T) {
 	r.wantProblem("waiter", <-got, http.StatusServiceUnavailable)
 }
 
+// waiting reports whether so many requests wait.
+func (r *running) waiting(n int) bool {
+	r.waits.mu.Lock()
+	defer r.waits.mu.Unlock()
+	return r.waits.all == n
+}
+
+// TestWaitersAreBounded: whoever waits too often is answered with the state at once, and takes no place from another address.
 func TestWaitersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	fill(r.waits)
-	r.wantProblem("full", r.do(http.MethodGet, r.admin, "/drained", nil), http.StatusServiceUnavailable)
+	from := func(address string) *http.Client {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+		c := &http.Client{Transport: &http.Transport{DialContext: d.DialContext}}
+		t.Cleanup(c.CloseIdleConnections)
+		return c
+	}
+	ask := func(c *http.Client) int {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin+"/drained", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("User-Agent", "kube-lifecycle/1.30")
+		resp, err := c.Do(q)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	greedy, kubelet := from("127.0.0.1"), from("127.0.0.2")
+	codes := make(chan int, 40)
+	for range maxWaitsOfOne {
+		go func() { codes <- ask(greedy) }()
+	}
+	for !r.waiting(maxWaitsOfOne) {
+		time.Sleep(time.Millisecond)
+	}
+	for range 30 {
+		if code := ask(greedy); code != http.StatusOK { // at once: nothing drains
+			t.Errorf("one more: %d", code)
+		}
+	}
+	go func() { codes <- ask(kubelet) }()
+	for !r.waiting(maxWaitsOfOne + 1) {
+		time.Sleep(time.Millisecond)
+	}
+	close(r.state.draining)
+	if code := ask(greedy); code != http.StatusServiceUnavailable {
+		t.Errorf("while it drains: %d", code)
+	}
+	close(r.state.drained)
+	for range maxWaitsOfOne + 1 {
+		if code := <-codes; code != http.StatusOK {
+			t.Errorf("a request that waited: %d", code)
+		}
+	}
+	if code := ask(greedy); code != http.StatusOK || !r.waiting(0) || len(r.waits.of) != 0 {
+		t.Errorf("after the drain: %d", code)
+	}
+}
+
+func TestWaitersAreBoundedInAll(t *testing.T) {
+	t.Parallel()
+	var w waits
+	for i := range maxWaits {
+		if !w.enter(strconv.Itoa(i)) {
+			t.Fatalf("the %d. did not wait", i)
+		}
+	}
+	if w.enter("one more") {
+		t.Error("one more waits")
+	}
+	w.leave("0")
+	if !w.enter("one more") {
+		t.Error("a place that is free was not given")
+	}
 }
 
 // The listener's own deadlines are far shorter than a grace: waiting must not run into them.

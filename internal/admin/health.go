@@ -23,7 +23,7 @@ func (s *Server) adminRoutes() routes {
 		"/readyz":        get(s.ready),
 		"/readyz/broker": get(s.connected),
 		"/metrics":       get(s.scrapes.limit(metrics.ServeHTTP)),
-		"/drained":       get(s.waits.limit(s.drained)),
+		"/drained":       get(s.drained),
 	}
 }
 

@@ -82,6 +82,8 @@ type Deliveries struct {
 	ready   chan struct{} // holds a value while there may be something to see
 	channel uint16        // of the first delivery, and so of all; belongs to the goroutine that reads the connection
 
+	most int // of them may wait: the prefetch count; 0: any number
+
 	mu      sync.Mutex
 	waiting []*Delivery
 	ended   bool
@@ -107,11 +109,11 @@ func (q *Deliveries) Take(into []*Delivery) (taken []*Delivery, ended bool) {
 	return taken, q.ended
 }
 
-// Add makes d the last in the row; false when the consumer has ended.
+// Add makes d the last in the row; false when the consumer has ended, or the broker ignores the prefetch count.
 func (q *Deliveries) Add(d *Delivery) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ended {
+	if q.ended || q.most > 0 && len(q.waiting) == q.most {
 		return false
 	}
 	q.waiting = append(q.waiting, d)

@@ -12,10 +12,11 @@ import (
 // Subscription is a channel of one session that consumes one queue. Starting and stopping leaves the channel, and with
 // it every unsettled delivery, untouched.
 type Subscription struct {
-	session *Session
-	ch      *amqp.Channel
-	queue   string
-	tag     string // of the running consumer; Start and Stop are for one goroutine
+	session  *Session
+	ch       *amqp.Channel
+	queue    string
+	prefetch int
+	tag      string // of the running consumer; Start and Stop are for one goroutine
 
 	once sync.Once
 	done chan struct{}
@@ -31,7 +32,7 @@ func (s *Session) Subscribe(ctx context.Context, queue string, prefetch int) (*S
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to queue %q: %w", queue, err)
 	}
-	sub := &Subscription{session: s, ch: ch, queue: queue, done: make(chan struct{})}
+	sub := &Subscription{session: s, ch: ch, queue: queue, prefetch: prefetch, done: make(chan struct{})}
 	// Buffered: the library delivers these from its reading goroutine.
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	cancels := ch.NotifyCancel(make(chan string, 1))
@@ -90,7 +91,7 @@ func (s *Subscription) Err() error {
 // Start begins to consume. What it returns ends after Stop or when the subscription ends; what it then still holds of
 // an ended subscription the broker delivers again.
 func (s *Subscription) Start(ctx context.Context) (*Deliveries, error) {
-	tag, deliveries, err := s.consume(ctx)
+	tag, deliveries, err := s.consume(ctx, s.prefetch)
 	if err != nil {
 		return nil, err
 	}
@@ -98,10 +99,11 @@ func (s *Subscription) Start(ctx context.Context) (*Deliveries, error) {
 	return deliveries, nil
 }
 
-func (s *Subscription) consume(ctx context.Context) (tag string, deliveries *Deliveries, err error) {
+func (s *Subscription) consume(ctx context.Context, prefetch int) (tag string, deliveries *Deliveries, err error) {
 	// A tag is never used twice on a connection, on whatever channel: the intake knows consumers by their tags alone.
 	tag = fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.session.consumers.Add(1))
 	deliveries = NewDeliveries()
+	deliveries.most = prefetch
 	in := &s.session.wire.intake
 	in.add(tag, deliveries) // before the broker can deliver
 	var none <-chan amqp.Delivery
@@ -158,7 +160,7 @@ func (s *Subscription) Consume(ctx context.Context, prefetch int) (*Consumer, er
 	if err := s.session.Do(ctx, "set the prefetch count", func() error { return s.ch.Qos(prefetch, 0, false) }); err != nil {
 		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
 	}
-	tag, deliveries, err := s.consume(ctx)
+	tag, deliveries, err := s.consume(ctx, prefetch)
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ type Options struct {
 type Server struct {
 	o        Options
 	http     *http.Server
+	bounds   *httpguard.Bounds
 	ln       net.Listener
 	hosts    httpguard.Hosts
 	keys     message.Globs
@@ -66,6 +67,7 @@ const (
 	headerTimeout  = 5 * time.Second
 	answerTimeout  = 5 * time.Second // to write an answer
 	idleTimeout    = 2 * time.Minute
+	maxConns       = 1024
 	maxHeaderBytes = 192 << 10 // above a frame of the broker, which is what really bounds them
 	leastBytes     = 64 << 20  // of bodies at once, or one body when that is more
 )
@@ -93,6 +95,7 @@ func New(o Options) *Server {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     telemetry.LibraryLog(o.Logger, "http"),
 	}
+	s.bounds = httpguard.Bound(s.http, maxConns, o.Memory)
 	return s
 }
 
@@ -114,7 +117,7 @@ func (s *Server) Listen() (string, error) {
 // Serve answers until Shutdown, then returns nil. It also ends, without waiting for requests, with ctx.
 func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.Close)()
-	if err := s.http.Serve(s.ln); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(s.bounds.Listener(s.ln)); !errors.Is(err, http.ErrServerClosed) {
 		s.Close()
 		return fmt.Errorf("serve publishing: %w", err)
 	}

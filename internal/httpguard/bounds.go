@@ -1,0 +1,230 @@
+package httpguard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"sidecar/internal/budget"
+)
+
+const (
+	// freeHeader is the memory for a request's header that is not counted, in bytes: probes have to be answered also while others
+	// use up the budget.
+	freeHeader = 8 << 10
+	// lineCost is what package net/http makes of a header line beside its bytes, which it has twice: an entry of a map.
+	lineCost = 160
+)
+
+var errNoMemory = errors.New("no memory for the header of a request")
+
+// Bounds keeps the connections of an HTTP server within bounds, before any request is complete: their number, and the memory
+// of their headers. To make room it closes the oldest connection that is idle or whose request is not complete. One whose
+// request is complete is left alone.
+type Bounds struct {
+	most   int
+	memory *budget.Account
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+// Bound sets the bounds of srv, whose handler must be set: at most so many connections. Headers count in memory; nil bounds
+// nothing. The server must serve what Listener returns.
+func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
+	b := &Bounds{most: most, memory: memory, conns: map[*conn]struct{}{}}
+	next := srv.Handler
+	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := connOf(r)
+		if c == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		twoLengths := c.begin(r)
+		defer c.end()
+		if twoLengths {
+			w.Header().Set("Connection", "close")
+			Refuse(w, NewProblem(http.StatusBadRequest, "invalid", "A request has a Content-Length or a Transfer-Encoding, not both."))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	return b
+}
+
+// Listener returns ln within the bounds.
+func (b *Bounds) Listener(ln net.Listener) net.Listener { return &listener{ln, b} }
+
+// Received tells the bounds that the body of a request has been read to its end: its connection is not closed any more to make
+// room for others.
+func Received(r *http.Request) {
+	if c := connOf(r); c != nil {
+		c.b.mu.Lock()
+		defer c.b.mu.Unlock()
+		c.complete = true
+	}
+}
+
+type connKey struct{}
+
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c
+}
+
+type listener struct {
+	net.Listener
+
+	b *Bounds
+}
+
+// Accept waits for a connection for which there is room. Where every other one has a complete request, the new one is closed.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: raw, b: l.b, since: time.Now()}
+		l.b.mu.Lock()
+		fits := len(l.b.conns) < l.b.most || l.b.evict(c)
+		if fits {
+			l.b.conns[c] = struct{}{}
+		}
+		l.b.mu.Unlock()
+		if fits {
+			return c, nil
+		}
+		_ = raw.Close()
+	}
+}
+
+// evict closes the oldest connection but c that has no complete request. b.mu is locked.
+func (b *Bounds) evict(c *conn) bool {
+	var oldest *conn
+	for other := range b.conns {
+		if other != c && !other.complete && (oldest == nil || other.since.Before(oldest.since)) {
+			oldest = other
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	oldest.forget()
+	_ = oldest.Conn.Close()
+	return true
+}
+
+// conn is one connection. Its fields are guarded by b.mu; lines belongs to the goroutine that reads.
+type conn struct {
+	net.Conn
+
+	b        *Bounds
+	since    time.Time // when the current request began to be waited for
+	handled  bool      // the header of a request is complete, and its handler runs
+	complete bool      // the body is, too
+	cost     int64     // of the header
+	held     int64     // of it, taken from the budget
+	lines    lineScanner
+}
+
+// Read counts the bytes of headers. Those of bodies are counted by who keeps them.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.header(p[:n]) {
+		_ = c.Close()
+		return 0, errNoMemory
+	}
+	return n, err
+}
+
+func (c *conn) header(p []byte) bool {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	if c.handled {
+		return true
+	}
+	c.lines.scan(p)
+	c.cost += 2*int64(len(p)) + lineCost*int64(bytes.Count(p, []byte{'\n'}))
+	for more := c.cost - freeHeader - c.held; more > 0; {
+		if c.b.memory.Take(more) {
+			c.held += more
+			return true
+		}
+		if !c.b.evict(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// begin notes that a handler runs, and reports whether the request names its length twice. Package net/http has removed the
+// Content-Length from such a request.
+func (c *conn) begin(r *http.Request) (twoLengths bool) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.handled, c.complete = true, r.ContentLength == 0
+	return len(r.TransferEncoding) > 0 && c.lines.found
+}
+
+// end notes that a handler has ended: the connection is idle.
+func (c *conn) end() {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.b.memory.Give(c.held)
+	c.handled, c.complete, c.cost, c.held, c.since, c.lines = false, false, 0, 0, time.Now(), lineScanner{}
+}
+
+// Close closes the connection and makes room for another one.
+func (c *conn) Close() error {
+	c.b.mu.Lock()
+	c.forget()
+	c.b.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// CloseWrite ends what is sent. Package net/http uses it before it closes a connection on which more may arrive: without it the
+// client may see a reset and not the answer.
+func (c *conn) CloseWrite() error {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		return tcp.CloseWrite()
+	}
+	return nil
+}
+
+// forget gives the place and the memory back, once. b.mu is locked.
+func (c *conn) forget() {
+	delete(c.b.conns, c)
+	c.b.memory.Give(c.held)
+	c.held = 0
+}
+
+// lineScanner looks for the header Content-Length in the bytes of headers, however they arrive.
+type lineScanner struct {
+	at    int // how much of the name the current line has; -1: it begins otherwise
+	found bool
+}
+
+const contentLength = "content-length"
+
+func (s *lineScanner) scan(p []byte) {
+	for _, b := range p {
+		switch {
+		case b == '\n':
+			s.at = 0
+		case s.at < 0:
+		case s.at == len(contentLength):
+			s.found = s.found || b == ':' || b == ' ' || b == '\t'
+			s.at = -1
+		case b|0x20 == contentLength[s.at]|0x20:
+			s.at++
+		default:
+			s.at = -1
+		}
+	}
+}
