@@ -74,7 +74,10 @@ func FuzzAnswer(f *testing.F) {
 		for _, dapr := range []bool{false, true} {
 			for _, limit := range []int{1, 2 * largeAnswer} {
 				o, failed := readWithin(t, bytes.Clone(raw), int(step)+1, limit, dapr)
-				if wantKnownError(t, failed); !dapr && failed == nil && (err != nil || o.Status != a.status) {
+				if !dapr || !errors.Is(failed, errCutShort) { // only where the body is a part of the answer
+					wantKnownError(t, failed)
+				}
+				if !dapr && failed == nil && (err != nil || o.Status != a.status) {
 					t.Fatalf("with %d bytes status %d, without a limit %d (%v)", limit, o.Status, a.status, err)
 				}
 			}
