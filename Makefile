@@ -85,7 +85,7 @@ sim: ## 10,000 seeds of the sidecar against a model of the broker under virtual 
 	@scripts/sim.sh
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (default 10m), one after the other; needs no broker (TARGETS='dispatch|FuzzLoad' narrows)
+fuzz: ## every fuzz target for FUZZTIME (default 10m), one after the other, or FUZZTOTAL seconds in all; needs no broker (TARGETS='dispatch|FuzzLoad' narrows)
 	@scripts/fuzz.sh
 
 .PHONY: vuln

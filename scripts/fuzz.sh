@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # fuzz.sh: runs every fuzz target for FUZZTIME (default 10m), one after the other, and sums up. None of them needs a broker.
+# FUZZTOTAL is the time in seconds for all targets together instead: FUZZTOTAL=3600 is an hour, whatever their number.
 # TARGETS narrows them by a regular expression over "package Target" (TARGETS='dispatch|FuzzLoad').
 # An input that fails is written below the package's testdata/fuzz, where every later `go test` runs it: commit it with
 # the fix. What a run finds interesting otherwise stays in Go's build cache and is where the next run begins.
@@ -12,6 +13,7 @@ mkdir -p "$logs"
 mapfile -t targets < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' internal cmd |
   sed -E 's|/[^/]+:func | |' | grep -E -- "${TARGETS:-.}" | sort)
 ((${#targets[@]})) || { echo "fuzz: no target matches ${TARGETS:-}" >&2; exit 64; }
+if [ -n "${FUZZTOTAL:-}" ]; then time=$((FUZZTOTAL / ${#targets[@]}))s; fi
 
 # A busy machine lets Go's fuzzer miss its own end by a moment; it then reports that as a failure of the target.
 ended_in_time() { grep -qx ' *context deadline exceeded' "$1" && ! grep -qE 'Failing input|panic:|fatal error' "$1"; }

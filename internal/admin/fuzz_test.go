@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -89,11 +90,20 @@ func FuzzControlBody(f *testing.F) {
 }
 
 // FuzzAction reads any body as each of the actions. One that is taken is JSON as the OpenAPI document describes it, says
-// each thing once, and never means all messages when it does not say so.
+// each thing once, and never means all messages when it does not say so. Reading one allocates in proportion to its size.
 func FuzzAction(f *testing.F) {
 	document := openapitest.Load(f, []byte(openAPIDocument))
 	f.Add([]byte(`{"all":true}`))
+	var members strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&members, `"%x":[],`, i)
+	}
+	f.Add([]byte("{" + members.String() + `"all":true}`))
+	f.Add([]byte(`{"ids":[` + strings.Repeat(`"a",`, 5000) + `"a"]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		if cost, bound := allocated(func() { _ = decode(body, new(redriveRequest)) }), 64<<10+100*uint64(len(body)); cost > bound {
+			t.Fatalf("%d bytes cost %d, the bound is %d", len(body), cost, bound)
+		}
 		var redrive redriveRequest
 		if decode(body, &redrive) == nil {
 			if d, err := redrive.read(); err == nil {
@@ -117,6 +127,15 @@ func FuzzAction(f *testing.F) {
 			meansIt(t, body, deadletter.Selection{}, true)
 		}
 	})
+}
+
+// allocated is what f allocates in bytes, if nothing runs beside it.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 func meansIt(t *testing.T, body []byte, s deadletter.Selection, all bool) {
