@@ -107,7 +107,7 @@ func floods() []mode {
 	}
 }
 
-// publishing answers basic.publish by the confirm and then sends what next returns for ever.
+// published confirms each basic.publish and behind the first one sends what next returns for ever.
 func published(name string, next func(ch uint16, n int) []byte) mode {
 	return mode{name: name, flood: true, on: basicPublish, act: func(l *link, ch uint16) bool {
 		if l.published[ch] == 1 {

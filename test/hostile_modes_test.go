@@ -24,7 +24,7 @@ func first(name string, frames ...[]byte) mode {
 	return mode{name: name, start: func(l *link) { l.send(frames...); l.silent() }}
 }
 
-// started is connection.start with these server properties.
+// startWith is connection.start with these server properties.
 func startWith(properties string) []byte {
 	return method(0, 10<<16|10, []byte{0, 9}, long(properties), long("PLAIN"), long("en_US"))
 }
@@ -64,7 +64,7 @@ func handshakes() []mode {
 func tuned(name string, channels uint16, frame uint32, heartbeat uint16) mode {
 	args := binary.BigEndian.AppendUint16(nil, channels)
 	args = binary.BigEndian.AppendUint32(args, frame)
-	return mode{name: name, on: startOk, act: say1(0, 10<<16|30, binary.BigEndian.AppendUint16(args, heartbeat))}
+	return mode{name: name, on: startOk, act: sayOn(0, 10<<16|30, binary.BigEndian.AppendUint16(args, heartbeat))}
 }
 
 func tunes() []mode {
@@ -76,8 +76,8 @@ func tunes() []mode {
 		tuned("tune: heartbeat 1, and never one", 0, 131072, 1),
 		{name: "tune for ever", flood: true, on: startOk, act: repeat(method(0, 10<<16|30, make([]byte, 8)))},
 		{name: "open-ok never", on: openVhost, act: nothing},
-		{name: "open-ok on another channel", on: openVhost, act: say1(7, openVhost+1, short(""))},
-		{name: "open: closed with 64 KiB of text", on: openVhost, act: say1(0, closeConnection, []byte{2, 0x12}, short(strings.Repeat("\x1b[31m", 51)), make([]byte, 64<<10))},
+		{name: "open-ok on another channel", on: openVhost, act: sayOn(7, openVhost+1, short(""))},
+		{name: "open: closed with 64 KiB of text", on: openVhost, act: sayOn(0, closeConnection, []byte{2, 0x12}, short(strings.Repeat("\x1b[31m", 51)), make([]byte, 64<<10))},
 	}
 }
 
@@ -107,7 +107,7 @@ func answers() []mode {
 		{name: "a method of no bytes", on: basicConsume, act: raw(frame(1, 1))},
 		{name: "an unknown kind of frame", on: basicConsume, act: raw(frame(5, 1, make([]byte, 10)))},
 		{name: "a heartbeat with a payload", on: basicConsume, act: raw(frame(8, 0, make([]byte, 10)))},
-		{name: "basic.ack on channel 0", on: basicConsume, act: say1(0, 60<<16|80, ackArgs(1, false))},
+		{name: "basic.ack on channel 0", on: basicConsume, act: sayOn(0, 60<<16|80, ackArgs(1, false))},
 		{name: "a delivery on channel 0", on: basicConsume, act: func(l *link, _ uint16) bool {
 			return l.send(deliver(0, l.consumer, 1), content(0, 0))
 		}},
@@ -127,8 +127,8 @@ func raw(b []byte) func(*link, uint16) bool {
 	return func(l *link, _ uint16) bool { l.send(b); return true }
 }
 
-// say1 answers with a method on that channel.
-func say1(channel uint16, id uint32, args ...[]byte) func(*link, uint16) bool {
+// sayOn answers with a method on that channel.
+func sayOn(channel uint16, id uint32, args ...[]byte) func(*link, uint16) bool {
 	return raw(method(channel, id, args...))
 }
 
@@ -164,7 +164,7 @@ func endings() []mode {
 			<-l.peer.over
 			return true
 		}},
-		{name: "connection.close, and stays", on: basicConsume, act: say1(0, closeConnection, []byte{1, 0x40}, short("CONNECTION_FORCED"), make([]byte, 4))},
+		{name: "connection.close, and stays", on: basicConsume, act: sayOn(0, closeConnection, []byte{1, 0x40}, short("CONNECTION_FORCED"), make([]byte, 4))},
 		{name: "connection.close for ever", flood: true, on: basicConsume, act: repeat(method(0, closeConnection, []byte{1, 0x40}, short("x"), make([]byte, 4)))},
 		{name: "close-ok never", on: closeConnection, act: nothing},
 		{name: "cancel-ok never", on: basicCancel, act: nothing},
