@@ -43,7 +43,7 @@ func cgroupLimit(root, own string) int64 {
 		}
 	}
 	list, _ := os.ReadFile(own) // #nosec G304 -- a constant; where it does not exist the roots are read
-	for _, line := range strings.Split(string(list)+"\n0::/\n0:memory:/", "\n") {
+	for line := range strings.SplitSeq(string(list)+"\n0::/\n0:memory:/", "\n") {
 		fields := strings.SplitN(line, ":", 3)
 		switch {
 		case len(fields) < 3:
