@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/telemetry"
 )
 
 // Dialer makes sessions.
@@ -17,6 +19,7 @@ type Dialer struct {
 	o          Options
 	metrics    *metrics
 	generation atomic.Uint64
+	hidden     telemetry.Throttle // lines about header values
 
 	mu   sync.Mutex
 	next int // which URL to try first
@@ -148,6 +151,8 @@ func handshakeCause(ctx context.Context, err error, w *wire) error {
 }
 
 func (d *Dialer) logHidden(n int) {
-	d.o.Logger.Warn("header values of a message are unreadable and were hidden",
-		slog.String("connection", d.o.Name), slog.Int("values", n))
+	d.hidden.Do(func(suppressed int) {
+		d.o.Logger.Warn("header values of a message are unreadable and were hidden",
+			slog.String("connection", d.o.Name), slog.Int("values", n), slog.Int("suppressed", suppressed))
+	})
 }

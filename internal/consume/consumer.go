@@ -94,6 +94,7 @@ type Consumer struct {
 	overflow pace          // requeues that found no sleeper's slot
 
 	failures telemetry.Throttle // lines about publishes that failed
+	unkept   telemetry.Throttle // lines about messages whose body could not be kept
 
 	stuckMu  sync.Mutex
 	stuckNow int

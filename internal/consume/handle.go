@@ -29,8 +29,10 @@ const missingHold = 30 * time.Second
 
 // withoutBody returns the settlement of such a message, and reports it.
 func (c *Consumer) withoutBody(d *broker.Delivery) topology.Settlement {
-	c.o.Logger.Error("no memory for a message", "queue", c.o.Plan.Queue, "message_id", d.MessageId, "size", d.Missing,
-		"error", d.MissingWhy, "held", c.o.MissingHold)
+	c.unkept.Do(func(suppressed int) {
+		c.o.Logger.Error("no memory for a message", "queue", c.o.Plan.Queue, "message_id", d.MessageId, "size", d.Missing,
+			"error", d.MissingWhy, "held", c.o.MissingHold, "suppressed", suppressed)
+	})
 	c.oversized.Store(&oversized{until: time.Now().Add(2 * c.o.MissingHold), text: fmt.Sprintf(
 		"a message of %d bytes does not fit into SIDECAR_MEMORY and is held, because it cannot be kept in a file: %v", d.Missing, d.MissingWhy)})
 	return topology.Settlement{
