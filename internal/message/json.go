@@ -39,17 +39,24 @@ func JSONCost(n int) int64 { return int64(min(decodedRatio*n, maxDecoded+maxTabl
 // and for null. The values of headers may be nested maxDepth deep. It stops, with an error that names the header, as soon
 // as the table cannot fit a frame of the broker or takes too much memory; a text that is too long is not read at all.
 func TableFromJSON(raw []byte, maxDepth int) (amqp.Table, error) {
+	t, _, err := ReadTable(raw, maxDepth)
+	return t, err
+}
+
+// ReadTable is TableFromJSON that also returns how many bytes of memory the table takes. It is at most JSONCost(len(raw)).
+func ReadTable(raw []byte, maxDepth int) (t amqp.Table, cost int64, err error) {
 	r, err := newJSONReader(raw, maxDepth)
 	if err != nil || len(raw) == 0 {
-		return nil, err
+		return nil, 0, err
 	}
 	switch r.skip(0); r.rest[0] {
 	case '{':
-		return r.headers()
+		t, err = r.headers()
+		return t, int64(r.cost), err
 	case 'n':
-		return nil, nil //nolint:nilnil // no headers is no error, and no table
+		return nil, 0, nil
 	}
-	return nil, errors.New("not a JSON object")
+	return nil, 0, errors.New("not a JSON object")
 }
 
 // ValueFromJSON reads any JSON as a value that AMQP has, within the same bounds: an object as a Table, a whole number as an

@@ -14,15 +14,14 @@ func CheckJSON(raw []byte) error {
 	return json.Unmarshal(raw, new(any)) // checks the text before it reads anything
 }
 
-// JSONFields returns the names of a JSON object, decoded, and their values as they are in the text. The text must be an
-// object that CheckJSON has accepted.
-func JSONFields(object []byte) iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
+// JSONFields returns the names and values of a JSON object as they are in the text, which CheckJSON must have accepted.
+func JSONFields(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
 		r := jsonReader{rest: object}
 		r.skip(0)
 		r.rest = r.rest[1:]
 		for r.more('}') {
-			name := r.text()
+			name := r.raw()
 			r.skip(':')
 			if !yield(name, r.raw()) {
 				return

@@ -17,37 +17,41 @@ const (
 	batchPath    = "/publish:batch"
 	defaultAlias = "default"
 
-	maxBatches = 8       // at once; each holds up to batchWindow messages and the results of all its items
+	maxBatches = 8       // at once
 	maxItems   = 1 << 20 // of one batch
 	// maxDetails is how many failures of a batch are explained; of the others the code is told.
 	maxDetails = 1000
 	// batchWindow is how many messages of one batch are under way at once.
 	batchWindow = 64
+
+	// costOfBatch is what a batch takes beside its messages, in bytes: two buffers and the details of failures.
+	costOfBatch = batchBuffer + 16<<10 + maxDetails*400
+	batchBuffer = 64 << 10
+	// resultStep is for how many results a batch takes memory at a time, costOfResult what one takes while their list grows.
+	resultStep   = 16 << 10
+	costOfResult = 3
 )
 
-// source gives the messages of a batch one by one. bytes is the room that the message holds, which the caller gives back, also
-// with a failure. A failure is that of one item; an error ends the batch, io.EOF as it should.
+// source returns the messages of a batch one by one. r is the memory that the message holds, which the caller frees, also after
+// a failure. A failure is that of one item; an error ends the batch, and io.EOF is its regular end.
 type source interface {
-	next() (m outgoing, bytes int64, f *failure, err error)
+	next(r *room) (m outgoing, f *failure, err error)
 }
 
 // batch publishes many messages in the order in which they stand, and answers when it knows what has become of each of them:
 // a client may not read before it has sent everything.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
-	in, f := s.open(r)
-	if f == nil {
-		f = s.ready()
-	}
-	if f == nil && !s.enterBatch() {
-		f = unavailable(busy, "Too many batches at once. Nothing was sent.")
-	}
+	room := room{server: s, w: w}
+	defer room.free()
+	in, f := s.open(r, &room)
 	if f != nil {
 		s.metrics.count("", f.code, 0)
 		s.refuse(w, f)
 		return
 	}
 	defer func() { <-s.batches }()
-	b := &batch{server: s, w: w, rc: http.NewResponseController(w), window: make(chan struct{}, min(batchWindow, s.o.MaxInflight))}
+	room.wait = true
+	b := &batch{server: s, w: w, rc: http.NewResponseController(w), room: &room, window: make(chan struct{}, min(batchWindow, s.o.MaxInflight))}
 	b.run(in)
 	b.answer()
 }
@@ -61,20 +65,43 @@ func (s *Server) enterBatch() bool {
 	}
 }
 
-// open chooses the form of the batch by its content type.
-func (s *Server) open(r *http.Request) (source, *failure) {
+// open enters a batch and takes what it needs itself.
+func (s *Server) open(r *http.Request, room *room) (source, *failure) {
+	in, cost, f := s.form(r)
+	if f == nil {
+		f = s.ready()
+	}
+	if f != nil {
+		return nil, f
+	}
+	if !s.enterBatch() {
+		return nil, unavailable(busy, "Too many batches at once. Nothing was sent.")
+	}
+	if f = room.take(cost); f != nil {
+		<-s.batches
+		return nil, f
+	}
+	return in(), nil
+}
+
+// form chooses the form of a batch by its content type. It returns what opens it, and what it takes in memory.
+func (s *Server) form(r *http.Request) (open func() source, cost int64, f *failure) {
+	trace := carrierOf(r.Header)
+	cost = costOfBatch + costOfHeaders(r.Header)
 	t, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err == nil {
 		switch t {
 		case "application/jsonl", "application/x-ndjson", "application/json-lines":
-			return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, firstRead), trace: carrierOf(r.Header)}, nil
+			return func() source {
+				return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, batchBuffer), trace: trace}
+			}, cost, nil
 		case "multipart/mixed":
 			if boundary := parameters["boundary"]; boundary != "" {
-				return newParts(s, r.Body, boundary, carrierOf(r.Header)), nil
+				return func() source { return newParts(s, r.Body, boundary, trace) }, cost + costOfPartHeaders, nil
 			}
 		}
 	}
-	return nil, &failure{code: invalid, status: http.StatusUnsupportedMediaType, detail: "A batch is application/jsonl or multipart/mixed with a boundary."}
+	return nil, 0, &failure{code: invalid, status: http.StatusUnsupportedMediaType, detail: "A batch is application/jsonl or multipart/mixed with a boundary."}
 }
 
 // batch is one that is being published.
@@ -82,6 +109,8 @@ type batch struct {
 	server *Server
 	w      http.ResponseWriter
 	rc     *http.ResponseController
+	room   *room // what it holds beside its messages
+	item   room  // that of the message that is being read
 	window chan struct{}
 	waits  sync.WaitGroup
 
@@ -105,25 +134,41 @@ func (b *batch) run(in source) {
 			b.ended = errStopping
 			return
 		}
+		if index%resultStep == 0 {
+			if b.ended = b.room.take(resultStep * costOfResult); b.ended != nil {
+				return
+			}
+		}
 		start := time.Now()
 		b.patience(start)
-		m, bytes, f, err := in.next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return
-		case err != nil:
-			b.ended = bad("The batch ended early, came too slowly or cannot be read.")
+		r := &b.item
+		*r = room{server: s, w: b.w, wait: true}
+		m, f, err := in.next(r)
+		if err != nil {
+			r.free()
+			b.ended = unread(err)
 			return
 		}
 		b.grow()
 		if f == nil {
-			f = b.begin(index, &m, bytes, start)
+			f = b.begin(index, &m, r.taken, start)
 		}
 		if f != nil {
-			s.inflight.give(bytes)
+			r.free()
 			b.settle(index, m.alias, f, start)
 		}
 	}
+}
+
+// unread is why a batch was not read further; nil at its end.
+func unread(err error) *failure {
+	if f, is := errors.AsType[*failure](err); is {
+		return f
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return bad("The batch ended early, came too slowly or cannot be read.")
 }
 
 // patience moves the deadlines on: they are for an item, not for the batch. To move them costs a good part of what a small item
@@ -139,7 +184,7 @@ func (b *batch) patience(now time.Time) {
 }
 
 // begin writes one message when there is room for it and leaves the rest to a goroutine. A failure means that nothing is left.
-func (b *batch) begin(index int, m *outgoing, bytes int64, start time.Time) *failure {
+func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *failure {
 	s := b.server
 	b.window <- struct{}{} // it comes free: each of those under way has a deadline
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
@@ -153,7 +198,7 @@ func (b *batch) begin(index int, m *outgoing, bytes int64, start time.Time) *fai
 		f := wait()
 		cancel()
 		s.inflight.leave()
-		s.inflight.give(bytes)
+		s.o.Memory.Give(taken)
 		<-b.window
 		b.settle(index, m.alias, f, start)
 	})
@@ -231,7 +276,7 @@ var outcomes = []struct {
 	{http.StatusGatewayTimeout, unknown}, {http.StatusNoContent, published}, {http.StatusBadRequest, invalid}, {http.StatusForbidden, forbidden},
 	{http.StatusNotFound, unroutable}, {http.StatusRequestEntityTooLarge, tooLarge}, {http.StatusServiceUnavailable, nacked},
 	{http.StatusServiceUnavailable, blocked}, {http.StatusServiceUnavailable, busy}, {http.StatusServiceUnavailable, disconnected},
-	{http.StatusServiceUnavailable, stopping},
+	{http.StatusServiceUnavailable, stopping}, {http.StatusRequestTimeout, slow},
 }
 
 // indexOf finds a code among outcomes. What is not there counts as unknown, so that nobody takes it for a refusal.

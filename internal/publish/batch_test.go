@@ -2,6 +2,7 @@ package publish
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -128,7 +129,7 @@ func TestBatchItems(t *testing.T) {
 		{`{"routing_key":"ok","body":"\ud83d\ude00 \\ud800 \n\u00e9"}`, "", 204, ""},
 		{`{"routing_key":"ok","body":{"as it stands":"\ud800"}}`, "", 204, ""},
 		{`{"routing_key":"ok","timestamp":"0001-01-01T00:00:00Z"}`, "cannot be sent", 400, invalid},
-		{`{"routing_key":"ok"} {}`, "behind", 400, invalid},
+		{`{"routing_key":"ok"} {}`, "after top-level value", 400, invalid},
 		{`{"routing_key":"ok","bodi":""}`, "bodi", 400, invalid},
 		{"{\"routing_key\":\"ok\xff\"}", "UTF-8", 400, invalid},
 		{`{"routing_key":"ok","body":"","body_base64":""}`, "one of them", 400, invalid},
@@ -154,9 +155,7 @@ func TestBatchItems(t *testing.T) {
 			t.Errorf("%d %.60s: %+v", i, c.line, got)
 		}
 	}
-	if n := r.server.inflight.bytes.Load(); n != 0 || r.server.inflight.messages() != 0 {
-		t.Errorf("%d bytes, %d messages are still counted", n, r.server.inflight.messages())
-	}
+	brokertest.Eventually(t, 10*time.Second, "nothing is counted any more", func() bool { return r.memory.Held() == 0 && r.server.inflight.messages() == 0 })
 }
 
 // TestBatchDirectReplyTo: the broker closes the channel over a reply-to of direct reply-to, so it is refused before it is sent and
@@ -350,16 +349,31 @@ func TestBatchBusy(t *testing.T) {
 		t.Errorf("messages: %+v", got)
 	}
 	r.server.inflight.leave()
-	r.server.inflight.take(r.server.inflight.maxBytes)
-	if got := r.batch(`{"routing_key":"","body":"x"}`); len(got) != 1 || got[0].Code != busy {
-		t.Errorf("bytes: %+v", got)
+	// The batch itself finds memory, its item does not.
+	rest := r.memory.Limit()/2 - costOfBatch - resultStep*costOfResult - costOfMessage - 4<<10
+	must.Do(t, taken(r.memory.Take(rest)))
+	if got := r.batch(`{"routing_key":"","body":"x"}`); len(got) != 1 || got[0].Code != busy || !strings.HasSuffix(got[0].Detail, "(SIDECAR_MEMORY). Nothing was sent.") {
+		t.Errorf("memory: %+v", got)
 	}
-	r.want("a body of unknown length", r.do(http.MethodPost, "/publish/direct/"+r.queue, io.MultiReader(strings.NewReader("x")), "Idempotency-Key", "k"), http.StatusServiceUnavailable, busy, "Too many")
 	r.server.o.Timeout = timeout
-	time.AfterFunc(20*time.Millisecond, func() { r.server.inflight.give(r.server.inflight.maxBytes) })
+	time.AfterFunc(20*time.Millisecond, func() { r.memory.Give(rest) })
 	if got := r.batch(`{"routing_key":"","body":"x"}`); len(got) != 1 || got[0].Status != 204 {
-		t.Errorf("room: %+v", got)
+		t.Errorf("memory that is free later: %+v", got)
 	}
+	must.Do(t, taken(r.memory.Take(r.memory.Limit()/2)))
+	r.want("a body of unknown length", r.do(http.MethodPost, "/publish/direct/"+r.queue, io.MultiReader(strings.NewReader("x")), "Idempotency-Key", "k"), http.StatusServiceUnavailable, busy, "SIDECAR_MEMORY")
+	r.want("a batch", r.post("/publish:batch", "{}", "Content-Type", "application/jsonl"), http.StatusServiceUnavailable, busy, "SIDECAR_MEMORY")
+	r.memory.Give(r.memory.Limit() / 2)
+	if len(r.server.batches) != 0 {
+		t.Error("a batch that was refused is still counted")
+	}
+}
+
+func taken(ok bool) error {
+	if !ok {
+		return errors.New("there was no memory for the test")
+	}
+	return nil
 }
 
 // A code that no item can have is told as unknown: nobody must take it for a refusal.

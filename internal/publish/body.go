@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -12,84 +11,54 @@ var (
 	errSlow     = bad("The body ended early or came too slowly.")
 )
 
-// room is the memory that a body holds of what all may hold together.
-type room struct {
-	server *Server
-	wait   bool  // for room, up to the timeout
-	taken  int64 // in bytes
-}
-
-// take takes n bytes more.
-func (r *room) take(n int64) bool {
-	f := r.server.inflight
-	ok := f.take(n)
-	if !ok && r.wait {
-		ctx, cancel := context.WithTimeout(context.Background(), r.server.o.Timeout)
-		defer cancel()
-		ok = f.takeLater(ctx, n)
-	}
-	if ok {
-		r.taken += n
-	}
-	return ok
-}
-
-func (r *room) free() {
-	r.server.inflight.give(r.taken)
-	r.taken = 0
-}
-
-// firstRead is how much memory a body gets before it has arrived, in bytes.
-const firstRead = 64 << 10
-
-// body reads the body of a request. It takes room for all of it first when its length is known, and as it arrives when it is
-// not. Memory comes with the bytes either way: a length alone costs nothing.
+// body reads the body of a request.
 func (r *room) body(q *http.Request) ([]byte, *failure) {
-	limit, length := r.server.o.MaxBody, q.ContentLength
 	switch {
-	case length > limit:
+	case q.ContentLength > r.server.o.MaxBody:
 		return nil, errTooLarge
-	case length == 0:
+	case q.ContentLength == 0:
 		return nil, nil
-	case length > 0 && !r.take(length):
-		return nil, errBusy
 	}
-	b, f, err := r.read(q.Body, length)
+	b, f, err := r.read(q.Body, q.ContentLength)
 	if err != nil {
 		return nil, errSlow
 	}
 	return b, f
 }
 
-// read reads up to length bytes, for which there is room already, or everything when length is negative.
+// read reads length bytes, or everything when length is negative. The buffer grows with what has arrived: a length alone
+// costs nothing.
 func (r *room) read(from io.Reader, length int64) (b []byte, f *failure, err error) {
-	limit := r.server.o.MaxBody
+	b, f, err = r.readAll(from, length)
+	if slow := r.server.arrivals.pause(r); slow != nil {
+		return nil, slow, nil
+	}
+	return b, f, err
+}
+
+func (r *room) readAll(from io.Reader, length int64) (b []byte, f *failure, err error) {
+	most := r.server.o.MaxBody + 1 // one byte more tells that there is more
 	if length >= 0 {
-		limit = length
+		most = length
 	}
 	for {
 		if len(b) == cap(b) {
-			size := min(max(2*int64(cap(b)), firstRead), limit+1) // one byte more than the limit tells that there is more
-			if length >= 0 {
-				size = min(size, length)
-			} else if !r.take(size - int64(cap(b))) {
-				return nil, errBusy, nil
+			if b, f = r.grow(b, min(firstBuffer, most), most); f != nil {
+				return nil, f, nil
 			}
-			grown := make([]byte, len(b), size)
-			copy(grown, b)
-			b = grown
 		}
 		n, err := from.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		switch {
 		case int64(len(b)) == length:
 			return b, nil, nil
-		case int64(len(b)) > limit:
+		case int64(len(b)) > r.server.o.MaxBody:
 			return nil, errTooLarge, nil
 		case errors.Is(err, io.EOF) && length < 0:
 			return b, nil, nil
 		case err != nil:
 			return nil, nil, err
 		}
+		r.server.arrivals.progress(r, len(b))
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
@@ -20,6 +21,7 @@ import (
 func offline() *Server {
 	return New(Options{
 		Addr: "127.0.0.1:0", Exchanges: map[string]string{"default": "x"}, RoutingKeys: []string{"*"}, MaxBody: 1 << 10, MaxInflight: 4,
+		Memory:    budget.New(64 << 20).Account(budget.Publish),
 		Publisher: broker.NewPublisher(broker.NewDialer(broker.Options{})), Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json"),
 	})
 }
@@ -81,7 +83,16 @@ func FuzzLine(f *testing.F) {
 	f.Add([]byte(`{"exchange":"default","routing_key":"k","body":{"a":1},"headers":{"x-death":[],"n":1.5,"t":{"a":[null,true]}},"priority":3}`))
 	f.Add([]byte(`{"routing_key":"","body_base64":"AP8=","expiration":"1","timestamp":"2026-07-01T12:00:00Z","content_type":"x"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		m, failed := s.readLine(line, telemetry.Carrier{})
+		line = bytes.Clone(line) // it may be changed
+		r := &room{server: s}
+		if failed := r.take(int64(cap(line))); failed != nil {
+			t.Skip("larger than the memory")
+		}
+		defer r.free()
+		m, failed := s.readLine(line, telemetry.Carrier{}, r)
+		if most := int64(cap(line)+len(line)) + message.JSONCost(len(line)); r.taken > most {
+			t.Fatalf("%d bytes take %d of memory, more than %d", len(line), r.taken, most)
+		}
 		if failed != nil {
 			if outcomes[indexOf(failed.code)].status != failed.status || failed.detail == "" {
 				t.Fatalf("%v", failed)
@@ -119,7 +130,7 @@ func FuzzRequest(f *testing.F) {
 		if w.Code < 400 || w.Code == http.StatusInternalServerError || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
-		if s.inflight.messages() != 0 || s.inflight.bytes.Load() != 0 || len(s.batches) != 0 {
+		if s.inflight.messages() != 0 || s.o.Memory.Held() != 0 || len(s.batches) != 0 {
 			t.Fatal("something is still counted")
 		}
 	})

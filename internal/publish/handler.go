@@ -42,13 +42,20 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		// Until the body is read to its end: or the server would read what is left first, however slowly it comes.
 		h["Connection"] = closing
 	}
+	s.route(w, r, start)
+	if r.ContentLength != 0 && h["Connection"] != nil {
+		linger(w, r)
+	}
+}
+
+func (s *Server) route(w http.ResponseWriter, r *http.Request, start time.Time) {
 	path := r.URL.EscapedPath()
 	if f := s.guard(r, path); f != nil {
 		s.metrics.count("", f.code, 0)
 		s.refusals.Do(func(suppressed int) {
 			s.o.Logger.Warn("publish refused", "peer", r.RemoteAddr, "status", f.status, "why", f.detail, "suppressed", suppressed)
 		})
-		h["Connection"] = closing
+		w.Header()["Connection"] = closing
 		s.refuse(w, f)
 		return
 	}
@@ -126,9 +133,6 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, target string, 
 	}
 	s.metrics.count(alias, f.code, time.Since(start))
 	s.refuse(w, f)
-	if f == errTooLarge {
-		linger(w, r)
-	}
 }
 
 const (
@@ -136,8 +140,8 @@ const (
 	lingerBytes = 64 << 20
 )
 
-// linger takes in what a client still sends behind its answer, within bounds. A connection that is closed on top of it is reset,
-// and with that the client may lose the answer.
+// linger reads and discards what a client still sends after its answer, within bounds. Closing a connection with unread bytes
+// resets it, and a client that writes its whole request before it reads would lose the answer.
 func linger(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
@@ -154,19 +158,25 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 	if f = s.ready(); f != nil {
 		return m.alias, f
 	}
+	if s.inflight.full() {
+		return m.alias, errBusy
+	}
+	room := room{server: s, w: w}
+	defer room.free()
+	if f = room.take(costOfHeaders(r.Header)); f != nil {
+		return m.alias, f
+	}
 	if m.msg, f = readHeaders(r.Header); f != nil {
 		return m.alias, f
 	}
-	if !s.inflight.enter() {
-		return m.alias, errBusy
-	}
-	defer s.inflight.leave()
-	room := room{server: s}
-	defer room.free()
 	if m.msg.Body, f = room.body(r); f != nil {
 		return m.alias, f
 	}
 	w.Header().Del("Connection")
+	if !s.inflight.enter() { // not before: a body that is still to come must hold no slot
+		return m.alias, errBusy
+	}
+	defer s.inflight.leave()
 	m.trace = prefer(carrierOf(r.Header), telemetry.CarrierFrom(m.msg.Headers))
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(s.o.Timeout))
 	defer cancel()

@@ -1,24 +1,14 @@
 package publish
 
-import (
-	"context"
-	"sync/atomic"
-	"time"
-)
+import "context"
 
-// inflight bounds what is held for the app at once, in messages and in bytes of their bodies. A request that finds no room is
-// told so at once: a queue here would only be another place where messages wait without being safe.
-type inflight struct {
-	slots    chan struct{} // held by the messages
-	bytes    atomic.Int64
-	maxBytes int64
-}
+// inflight bounds how many messages are under way at once. A request that finds no slot is answered busy at once: a queue here
+// would only be another place where messages wait without being safe.
+type inflight struct{ slots chan struct{} }
 
-func newInflight(messages int, bytes int64) *inflight {
-	return &inflight{slots: make(chan struct{}, messages), maxBytes: bytes}
-}
+func newInflight(messages int) *inflight { return &inflight{slots: make(chan struct{}, messages)} }
 
-// enter takes room for a message.
+// enter takes a slot.
 func (f *inflight) enter() bool {
 	select {
 	case f.slots <- struct{}{}:
@@ -28,7 +18,7 @@ func (f *inflight) enter() bool {
 	}
 }
 
-// await takes room for a message as soon as there is some, unless ctx ends.
+// await takes a slot as soon as one is free, unless ctx ends.
 func (f *inflight) await(ctx context.Context) bool {
 	select {
 	case f.slots <- struct{}{}:
@@ -40,31 +30,7 @@ func (f *inflight) await(ctx context.Context) bool {
 
 func (f *inflight) leave() { <-f.slots }
 
-// take takes room for n bytes.
-func (f *inflight) take(n int64) bool {
-	if f.bytes.Add(n) <= f.maxBytes {
-		return true
-	}
-	f.bytes.Add(-n)
-	return false
-}
-
-// takeLater takes room for n bytes as soon as there is some, unless ctx ends. It is for batches, which are few.
-func (f *inflight) takeLater(ctx context.Context, n int64) bool {
-	t := time.NewTicker(5 * time.Millisecond)
-	defer t.Stop()
-	for {
-		if f.take(n) {
-			return true
-		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-func (f *inflight) give(n int64) { f.bytes.Add(-n) }
+// full reports whether enter would fail now.
+func (f *inflight) full() bool { return len(f.slots) == cap(f.slots) }
 
 func (f *inflight) messages() int { return len(f.slots) }

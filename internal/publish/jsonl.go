@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"io"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -22,7 +18,7 @@ type item struct {
 	exchange        *string         // an alias; absent is "default"
 	routingKey      *string         // required, and may be empty
 	body            json.RawMessage // a text is published as it is, anything else as JSON
-	bodyBase64      *string         // in the place of body
+	bodyBase64      json.RawMessage // a text, in the place of body
 	contentType     *string
 	contentEncoding string
 	messageID       string
@@ -73,8 +69,9 @@ func (in *item) field(name string) any {
 	return nil
 }
 
-// readLine makes a message of a line of JSON.
-func (s *Server) readLine(line []byte, request telemetry.Carrier) (outgoing, *failure) {
+// readLine makes a message of a line of JSON. r holds the capacity of the line. The body of the message may be a part of the
+// line, which is changed where a text in it has escapes.
+func (s *Server) readLine(line []byte, request telemetry.Carrier, r *room) (outgoing, *failure) {
 	var in item
 	if f := decode(line, &in); f != nil {
 		return outgoing{}, f
@@ -90,12 +87,14 @@ func (s *Server) readLine(line []byte, request telemetry.Carrier) (outgoing, *fa
 	if f = in.properties(&m.msg); f != nil {
 		return m, f
 	}
-	var err error
-	if m.msg.Headers, err = message.TableFromJSON(in.headers, maxNesting); err != nil {
-		return m, bad("The headers cannot be published: %s.", err)
-	}
-	if f = in.content(&m.msg); f != nil {
+	if f = in.table(&m.msg, r); f != nil {
 		return m, f
+	}
+	if f = in.content(&m.msg, r); f != nil {
+		return m, f
+	}
+	if in.bodyBase64 != nil { // it was decoded into a buffer of its own
+		r.give(int64(cap(line)))
 	}
 	if int64(len(m.msg.Body)) > s.o.MaxBody {
 		return m, errTooLarge
@@ -110,23 +109,19 @@ func decode(line []byte, into *item) *failure {
 	if !utf8.Valid(line) {
 		return bad("The line is not UTF-8; bytes are for body_base64.")
 	}
-	d := json.NewDecoder(bytes.NewReader(line))
-	broken := func(err error) *failure {
-		return bad("The line is not a JSON object of a message: %s.", strings.TrimPrefix(err.Error(), "json: "))
+	if err := message.CheckJSON(line); err != nil {
+		return bad("The line is not a JSON object of a message: %s.", err)
 	}
-	switch start, err := d.Token(); {
-	case err != nil:
-		return broken(err)
-	case start != json.Delim('{'):
+	if bytes.TrimLeft(line, " \t\r")[0] != '{' {
 		return bad("The line is not a JSON object of a message.")
 	}
 	seen := map[string]bool{}
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return broken(err)
+	for quoted, value := range message.JSONFields(line) {
+		if len(quoted) > maxQuoted {
+			return bad("There is no field %.100s; case matters.", quoted)
 		}
-		name, _ := token.(string) // package json takes nothing else in this place
+		var name string
+		_ = json.Unmarshal(quoted, &name) // of valid JSON: it cannot fail
 		to := into.field(name)
 		switch {
 		case to == nil:
@@ -135,20 +130,13 @@ func decode(line []byte, into *item) *failure {
 			return bad("The field %s is there twice.", name)
 		}
 		seen[name] = true
-		begin := d.InputOffset()
-		if err = d.Decode(to); err != nil {
-			return bad("The field %s cannot be read: %s.", name, strings.TrimPrefix(err.Error(), "json: "))
+		// A body that is not a text is published as it stands.
+		if (name != "body" || value[0] == '"') && hasLoneSurrogate(value) {
+			return bad("The field %s holds half of a surrogate pair, which is not text.", name)
 		}
-		// A body that is no text is published as it stands.
-		if (name != "body" || into.body[0] == '"') && hasLoneSurrogate(line[begin:d.InputOffset()]) {
-			return bad("The field %s holds half of a surrogate pair, which is no text.", name)
+		if f := set(to, name, value); f != nil {
+			return f
 		}
-	}
-	if _, err := d.Token(); err != nil { // its end
-		return broken(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return bad("There is something behind the JSON object.")
 	}
 	if into.routingKey == nil {
 		return bad("There is no routing_key; it may be empty.")
@@ -156,33 +144,28 @@ func decode(line []byte, into *item) *failure {
 	return nil
 }
 
-// hasLoneSurrogate looks in valid JSON for an escape of half a character, which package json would replace without a word.
-func hasLoneSurrogate(raw []byte) bool {
-	for {
-		i := bytes.IndexByte(raw, '\\')
-		if i < 0 {
-			return false
-		}
-		if raw = raw[i:]; raw[1] != 'u' {
-			raw = raw[2:]
-			continue
-		}
-		first := escaped(raw)
-		raw = raw[6:]
-		if !utf16.IsSurrogate(first) {
-			continue
-		}
-		if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' || utf16.DecodeRune(first, escaped(raw)) == utf8.RuneError {
-			return true
-		}
-		raw = raw[6:]
-	}
-}
+// maxQuoted is how long a property may be in JSON, in bytes: each byte of it may be written as \u00XX.
+const maxQuoted = 6*maxShort + 2
 
-// escaped reads \uXXXX.
-func escaped(raw []byte) rune {
-	n, _ := strconv.ParseUint(string(raw[2:6]), 16, 16) // of valid JSON: it cannot fail
-	return rune(n)
+// set reads a value into a field. Large values stay where they are, all others are short.
+func set(to any, name string, value []byte) *failure {
+	if raw, is := to.(*json.RawMessage); is && name != "expiration" {
+		if name != "body_base64" || string(value) != "null" {
+			*raw = value
+		}
+		return nil
+	}
+	if len(value) > maxQuoted {
+		return bad("The field %s has %d bytes of JSON; AMQP allows texts of %d bytes.", name, len(value), maxShort)
+	}
+	if text, is := to.(*string); is && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
+		*text = string(value[1 : len(value)-1])
+		return nil
+	}
+	if err := json.Unmarshal(value, to); err != nil {
+		return bad("The field %s cannot be read: %s.", name, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
 }
 
 func (in *item) properties(m *amqp.Publishing) *failure {
@@ -216,30 +199,56 @@ func (in *item) properties(m *amqp.Publishing) *failure {
 	return setTimestamp(&m.Timestamp, "timestamp", in.timestamp)
 }
 
-func (in *item) content(m *amqp.Publishing) *failure {
+// table reads the headers.
+func (in *item) table(m *amqp.Publishing, r *room) (f *failure) {
+	if in.headers == nil {
+		return nil
+	}
+	most := message.JSONCost(len(in.headers))
+	if f = r.take(most); f != nil {
+		return f
+	}
+	t, cost, err := message.ReadTable(in.headers, maxNesting)
+	if err != nil {
+		return bad("The headers cannot be published: %s.", err)
+	}
+	r.give(most - cost)
+	m.Headers = t
+	return nil
+}
+
+func (in *item) content(m *amqp.Publishing, r *room) *failure {
 	switch {
 	case in.bodyBase64 != nil && in.body != nil:
 		return bad("There are body and body_base64; one of them is enough.")
 	case in.bodyBase64 != nil:
-		b, err := base64.StdEncoding.DecodeString(*in.bodyBase64)
-		if err != nil {
-			return bad("body_base64 is not base64.")
-		}
-		m.Body = b
+		return in.decodeBase64(m, r)
 	case len(in.body) > 0 && in.body[0] == '"':
-		if inner := in.body[1 : len(in.body)-1]; bytes.IndexByte(inner, '\\') < 0 { // most large texts stand there as they are
-			m.Body = inner
-			break
-		}
-		var text string
-		_ = json.Unmarshal(in.body, &text) // it was parsed with the line before: it cannot fail
-		m.Body = []byte(text)
+		m.Body = unescapeJSON(in.body)
 	case in.body != nil:
 		m.Body = in.body
 		if in.contentType == nil {
 			m.ContentType = "application/json"
 		}
 	}
+	return nil
+}
+
+func (in *item) decodeBase64(m *amqp.Publishing, r *room) *failure {
+	if in.bodyBase64[0] != '"' {
+		return bad("The field body_base64 is not a text.")
+	}
+	text := unescapeJSON(in.bodyBase64)
+	size := base64.StdEncoding.DecodedLen(len(text))
+	if f := r.take(int64(size)); f != nil {
+		return f
+	}
+	m.Body = make([]byte, size)
+	n, err := base64.StdEncoding.Decode(m.Body, text)
+	if err != nil {
+		return bad("body_base64 is not base64.")
+	}
+	m.Body = m.Body[:n]
 	return nil
 }
 

@@ -54,7 +54,9 @@ type Server struct {
 	keys     message.Globs
 	lanes    map[string]*broker.Lane // by exchange
 	inflight *inflight
+	arrivals arrivals
 	batches  chan struct{} // held by those that run
+	growing  chan struct{} // held by the batch that waits for memory for the rest of a line
 	maxItems int           // of a batch
 	metrics  *metrics
 	refusals telemetry.Throttle // lines about who may not publish at all
@@ -69,14 +71,14 @@ const (
 	idleTimeout    = 2 * time.Minute
 	maxConns       = 1024
 	maxHeaderBytes = 192 << 10 // above a frame of the broker, which is what really bounds them
-	leastBytes     = 64 << 20  // of bodies at once, or one body when that is more
 )
 
 // New prepares a server; it binds nothing yet.
 func New(o Options) *Server {
 	s := &Server{
 		o: o, keys: message.NewGlobs(o.RoutingKeys, false), lanes: map[string]*broker.Lane{}, metrics: newMetrics(o.Registerer, o.Exchanges),
-		inflight: newInflight(o.MaxInflight, max(leastBytes, o.MaxBody+1)), batches: make(chan struct{}, maxBatches), maxItems: maxItems,
+		inflight: newInflight(o.MaxInflight), arrivals: arrivals{all: map[*arrival]struct{}{}}, batches: make(chan struct{}, maxBatches),
+		growing: make(chan struct{}, 1), maxItems: maxItems,
 	}
 	s.metrics.watch(o.Registerer, s.inflight)
 	for _, exchange := range o.Exchanges {

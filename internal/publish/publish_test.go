@@ -103,9 +103,6 @@ func TestBodies(t *testing.T) {
 		got := r.do(http.MethodPost, "/publish/default/k", reader)
 		r.want(what, got, http.StatusRequestEntityTooLarge, tooLarge, "SIDECAR_PUBLISH_MAX_BODY")
 	}
-	if n := r.server.inflight.bytes.Load(); n != 0 {
-		t.Errorf("%d bytes are still counted", n)
-	}
 	r.wantPublished("afterwards", r.post("/publish/default/k", "x"))
 }
 
@@ -385,37 +382,23 @@ func TestAlarm(t *testing.T) {
 // TestBusy: more than there is room for, in messages and in bytes, is told so at once.
 func TestBusy(t *testing.T) {
 	t.Parallel()
-	r := start(t, "", func(o *Options) { o.MaxInflight, o.MaxBody = 2, 40<<20 })
-	hold := func(length int) io.Closer {
-		c := dial(t, r.addr)
-		fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", r.addr, length)
-		return c
+	r := start(t, "", func(o *Options) { o.MaxInflight = 2 })
+	for range 2 {
+		r.server.inflight.enter()
 	}
-	big := hold(40 << 20)
-	brokertest.Eventually(t, 10*time.Second, "the first is read", func() bool { return r.metric("sidecar_publish_inflight") == 1 })
-	q := must.Get(http.NewRequest(http.MethodPost, "http://"+r.addr+"/publish/default/k", io.LimitReader(zeros{}, 30<<20)))(t)
-	q.ContentLength = 30 << 20
-	q.Header.Set("Expect", "100-continue") // so that the answer comes instead of a reset
-	a := must.Get((&http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}}).Do(q))(t)
-	b, _ := io.ReadAll(a.Body)
-	a.Body.Close()
-	r.want("too many bytes", reply{a, string(b)}, http.StatusServiceUnavailable, busy, "Too many")
-	r.wantPublished("a small one", r.post("/publish/default/k", "x"))
-	small := hold(1)
-	brokertest.Eventually(t, 10*time.Second, "the second is read", func() bool { return r.metric("sidecar_publish_inflight") == 2 })
 	r.want("too many messages", r.post("/publish/default/k", "x"), http.StatusServiceUnavailable, busy, "Too many")
-	big.Close()
-	small.Close()
-	brokertest.Eventually(t, 10*time.Second, "room again", func() bool { return r.metric("sidecar_publish_inflight") == 0 })
-	r.wantPublished("afterwards", r.post("/publish/default/k", "x"))
-	if n := r.server.inflight.bytes.Load(); n != 0 {
-		t.Errorf("%d bytes are still counted", n)
+	r.server.inflight.leave()
+	r.wantPublished("one of two", r.post("/publish/default/k", "x"))
+	c := dial(t, r.addr)
+	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\nx", r.addr)
+	brokertest.Eventually(t, 10*time.Second, "the body is being read", func() bool { return r.memory.Held() > 0 })
+	r.server.inflight.enter()
+	r.want("too many when the body has arrived", r.roundTrip(c, "x"), http.StatusServiceUnavailable, busy, "Too many")
+	for range 2 {
+		r.server.inflight.leave()
 	}
+	r.wantPublished("afterwards", r.post("/publish/default/k", "x"))
 }
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // A body that does not come in time.
 func TestSlowBody(t *testing.T) {
@@ -452,7 +435,7 @@ func TestShutdown(t *testing.T) {
 	r := start(t, "", nil)
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 4\r\n\r\n", r.addr)
-	brokertest.Eventually(t, 10*time.Second, "the request is read", func() bool { return r.metric("sidecar_publish_inflight") == 1 })
+	brokertest.Eventually(t, 10*time.Second, "the request is read", func() bool { return r.memory.Held() > 0 })
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.stop() }()
 	brokertest.Eventually(t, 10*time.Second, "it stops", func() bool { return r.server.stopping.Load() })
@@ -476,7 +459,7 @@ func TestShutdownCutsOff(t *testing.T) {
 	r := start(t, "", nil)
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 4\r\n\r\n", r.addr)
-	brokertest.Eventually(t, 10*time.Second, "the request is read", func() bool { return r.metric("sidecar_publish_inflight") == 1 })
+	brokertest.Eventually(t, 10*time.Second, "the request is read", func() bool { return r.memory.Held() > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	r.server.Shutdown(ctx)

@@ -24,6 +24,7 @@ const (
 	unroutable   code = "unroutable"         // no exchange, or no queue would take it
 	badMethod    code = "method_not_allowed" //
 	tooLarge     code = "too_large"          // the body, for us or for the broker
+	slow         code = "slow"               // a body that held memory that others needed
 	misdirected  code = "misdirected"        // the Host header names another server
 	nacked       code = "nacked"             // a queue did not take it, others may have it
 	blocked      code = "blocked"            // the broker's alarm
@@ -35,7 +36,7 @@ const (
 )
 
 // codes are those that a message to a known exchange may end with.
-var codes = []code{published, invalid, forbidden, unroutable, tooLarge, nacked, blocked, busy, disconnected, stopping, unknown, internal}
+var codes = []code{published, invalid, forbidden, unroutable, tooLarge, slow, nacked, blocked, busy, disconnected, stopping, unknown, internal}
 
 // failure is why a message was not published, or not to all of its queues.
 type failure struct {
@@ -62,7 +63,7 @@ func unavailable(c code, detail string) *failure {
 }
 
 var (
-	errBusy     = unavailable(busy, "Too many messages at once. Nothing was sent.")
+	errBusy     = unavailable(busy, "Too many messages at once (SIDECAR_PUBLISH_MAX_INFLIGHT). Nothing was sent.")
 	errStopping = unavailable(stopping, "The sidecar stops. Nothing was sent.")
 )
 

@@ -16,6 +16,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 )
@@ -28,6 +29,7 @@ type rig struct {
 	ch                   *amqp.Channel
 	server               *Server
 	registry             *prometheus.Registry
+	memory               *budget.Account
 	log                  *brokertest.Log
 	stop                 func()
 }
@@ -53,9 +55,11 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 		MaxBody: 16 << 20, MaxInflight: 256, Timeout: 10 * time.Second, Publisher: publisher, Registerer: r.registry,
 		Logger: telemetry.NewLogger(r.log, "debug", "json"),
 	}
+	o.Memory = budget.New(160 << 20).Account(budget.Publish)
 	if change != nil {
 		change(&o)
 	}
+	r.memory = o.Memory
 	r.server = New(o)
 	addr := must.Get(r.server.Listen())(tb)
 	r.addr = addr
@@ -75,7 +79,10 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 		running.Wait()
 		r.server.Wait()
 	})
-	tb.Cleanup(r.stop)
+	tb.Cleanup(func() {
+		r.stop()
+		brokertest.Eventually(tb, 10*time.Second, "all memory is given back", func() bool { return r.memory.Held() == 0 })
+	})
 	brokertest.Eventually(tb, 30*time.Second, "connected", publisher.Connected)
 	return r
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"mime/multipart"
 	"strings"
 
@@ -16,54 +17,70 @@ type jsonLines struct {
 	server *Server
 	in     *bufio.Reader
 	trace  telemetry.Carrier
-	line   []byte
 }
 
-func (j *jsonLines) next() (outgoing, int64, *failure, error) {
+func (j *jsonLines) next(r *room) (outgoing, *failure, error) {
 	for {
-		r := room{server: j.server, wait: true}
-		f, err := j.read(&r)
-		if err == nil && f == nil && len(bytes.TrimSpace(j.line)) == 0 {
+		line, f, err := j.read(r)
+		if slow := j.server.arrivals.pause(r); slow != nil {
+			return outgoing{}, nil, slow
+		}
+		if err != nil || f != nil {
+			return outgoing{}, f, err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
 			r.free()
 			continue
 		}
-		if err != nil || f != nil {
-			r.free()
-			return outgoing{}, 0, f, err
-		}
-		m, f := j.server.readLine(j.line, j.trace)
-		return m, r.taken, f, nil
+		m, f := j.server.readLine(line, j.trace, r)
+		return m, f, nil
 	}
 }
 
-// read reads a line; of one that finds no room, or that is too long, all of it is passed over. What has no end, because the
-// client was cut off, is no line.
-func (j *jsonLines) read(r *room) (f *failure, err error) {
-	j.line = j.line[:0]
-	if cap(j.line) > firstRead {
-		j.line = nil
-	}
-	longest := 2*j.server.o.MaxBody + maxHeaderBytes
+// read reads a line. One that is too long or finds no memory is passed over as a whole, and holds nothing meanwhile. A line
+// without an end, because the client was cut off, does not count.
+func (j *jsonLines) read(r *room) (line []byte, f *failure, err error) {
 	for {
 		chunk, err := j.in.ReadSlice('\n')
-		switch {
-		case f != nil:
-		case int64(len(j.line)+len(chunk)) > longest:
-			f, j.line = errTooLarge, nil
-		case !r.take(int64(len(chunk))):
-			f, j.line = errBusy, nil
-		default:
-			j.line = append(j.line, chunk...)
+		if f == nil && len(chunk) > 0 {
+			if line, f = j.add(r, line, chunk); f != nil {
+				_ = j.server.arrivals.pause(r)
+				r.free()
+			}
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case err == nil, errors.Is(err, io.EOF) && (f != nil || len(j.line) > 0):
-			return f, nil
+			if f == nil {
+				j.server.arrivals.progress(r, len(line))
+			}
+		case err == nil, errors.Is(err, io.EOF) && (f != nil || len(line) > 0):
+			return line, f, nil
 		default:
-			return nil, err
+			return nil, nil, err
 		}
 	}
+}
+
+// add appends a chunk to a line. A line that arrives at once gets a buffer of its size.
+func (j *jsonLines) add(r *room, line, chunk []byte) ([]byte, *failure) {
+	longest := 2*j.server.o.MaxBody + maxHeaderBytes
+	need := int64(len(line) + len(chunk))
+	if need > longest {
+		return nil, errTooLarge
+	}
+	if len(line) == 0 {
+		if f := r.take(costOfMessage + need); f != nil {
+			return nil, f
+		}
+		return append(make([]byte, 0, need), chunk...), nil
+	}
+	if need > int64(cap(line)) {
+		var f *failure
+		if line, f = r.grow(line, need, longest); f != nil {
+			return nil, f
+		}
+	}
+	return append(line, chunk...), nil
 }
 
 // parts is a batch whose parts are messages with headers, as a request is one.
@@ -71,7 +88,8 @@ type parts struct {
 	server *Server
 	in     *multipart.Reader
 	tail   *tail
-	last   []byte // the line that ends the batch
+	part   *multipart.Part // the last one, whose body may not have been read
+	last   []byte          // the line that ends the batch
 	trace  telemetry.Carrier
 }
 
@@ -81,17 +99,25 @@ func newParts(s *Server, in io.Reader, boundary string, trace telemetry.Carrier)
 }
 
 // tail remembers the end of what was read. Package multipart does not tell an end behind the last part from one before the
-// first header of another.
+// first header of another. It also bounds the headers of a part.
 type tail struct {
-	in  io.Reader
-	end []byte
+	in   io.Reader
+	end  []byte
+	left int // bytes that may be read
 }
+
+// costOfPartHeaders is what the headers of a part take at most until they are counted: package multipart reads up to 10,000.
+const costOfPartHeaders = maxHeaderBytes + 10_000*costOfHeader
 
 // maxTail is more than that package reads ahead, in bytes.
 const maxTail = 16 << 10
 
 func (t *tail) Read(b []byte) (int, error) {
-	n, err := t.in.Read(b)
+	if t.left == 0 {
+		return 0, errPartHeaders
+	}
+	n, err := t.in.Read(b[:min(len(b), t.left)])
+	t.left -= n
 	t.end = append(t.end, b[:n]...)
 	if over := len(t.end) - maxTail; over > 0 {
 		t.end = append(t.end[:0], t.end[over:]...)
@@ -99,26 +125,39 @@ func (t *tail) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (p *parts) next() (outgoing, int64, *failure, error) {
+func (p *parts) next(r *room) (outgoing, *failure, error) {
+	if p.part != nil && p.part.Close() != nil { // reads the rest of a body
+		return outgoing{}, nil, errBroken
+	}
+	p.tail.left = maxHeaderBytes
 	part, err := p.in.NextRawPart()
 	switch {
+	case errors.Is(err, errPartHeaders):
+		return outgoing{}, nil, errPartHeaders
 	case errors.Is(err, io.EOF) && bytes.Contains(p.tail.end, p.last):
-		return outgoing{}, 0, nil, io.EOF
+		return outgoing{}, nil, io.EOF
 	case err != nil:
-		return outgoing{}, 0, nil, errBroken
+		return outgoing{}, nil, errBroken
+	}
+	p.part, p.tail.left = part, math.MaxInt
+	if f := r.take(costOfHeaders(part.Header)); f != nil {
+		return outgoing{}, f, nil
 	}
 	m, f := p.head(part.Header)
 	if f != nil {
-		return m, 0, f, nil
+		return m, f, nil
 	}
-	r := room{server: p.server, wait: true}
 	m.msg.Body, f, err = r.read(part, -1)
-	if err != nil {
-		r.free()
-		return m, 0, nil, errBroken
+	switch {
+	case err != nil:
+		return m, nil, errBroken
+	case f == errSlowest:
+		return m, nil, f
 	}
-	return m, r.taken, f, nil
+	return m, f, nil
 }
+
+var errPartHeaders = bad("A part has more than %d bytes of headers.", maxHeaderBytes)
 
 // errBroken is the end of a batch in the middle.
 var errBroken = errors.New("the batch cannot be read")
