@@ -55,7 +55,7 @@ func (m *metrics) watch(r prometheus.Registerer, f *inflight) {
 	}
 	err := r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sidecar_publish_inflight",
-		Help: "Messages of the app that are being read or wait for the broker's confirm.",
+		Help: "Messages of the app that wait for the broker's confirm.",
 	}, func() float64 { return float64(f.messages()) }))
 	if err != nil {
 		panic(err)
