@@ -1,7 +1,6 @@
 package httpguard
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -149,8 +148,8 @@ func (c *conn) header(p []byte) bool {
 	if c.handled {
 		return true
 	}
-	c.lines.scan(p)
-	c.cost += 2*int64(len(p)) + lineCost*int64(bytes.Count(p, []byte{'\n'}))
+	bytes, lines := c.lines.scan(p)
+	c.cost += 2*int64(bytes) + lineCost*int64(lines)
 	for more := c.cost - freeHeader - c.held; more > 0; {
 		if c.b.memory.Take(more) {
 			c.held += more
@@ -204,19 +203,33 @@ func (c *conn) forget() {
 	c.held = 0
 }
 
-// lineScanner looks for the header Content-Length in the bytes of headers, however they arrive.
+// lineScanner finds the end of a header, and whether it has a Content-Length, however its bytes arrive.
 type lineScanner struct {
-	at    int // how much of the name the current line has; -1: it begins otherwise
+	at    int  // how much of the name the current line has; -1: it begins otherwise
+	text  bool // the current line is not blank
+	begun bool // there was a line
+	ended bool // by a blank line: the body follows
 	found bool
 }
 
 const contentLength = "content-length"
 
-func (s *lineScanner) scan(p []byte) {
-	for _, b := range p {
+// scan returns how many bytes and lines of p belong to the header.
+func (s *lineScanner) scan(p []byte) (bytes, lines int) {
+	for i, b := range p {
 		switch {
+		case s.ended:
+			return i, lines
 		case b == '\n':
-			s.at = 0
+			lines++
+			s.ended = s.begun && !s.text
+			s.begun, s.at, s.text = s.begun || s.text, 0, false
+			continue
+		case b == '\r':
+			continue
+		}
+		s.text = true
+		switch {
 		case s.at < 0:
 		case s.at == len(contentLength):
 			s.found = s.found || b == ':' || b == ' ' || b == '\t'
@@ -227,4 +240,5 @@ func (s *lineScanner) scan(p []byte) {
 			s.at = -1
 		}
 	}
+	return len(p), lines
 }

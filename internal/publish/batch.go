@@ -51,7 +51,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { <-s.batches }()
 	room.wait = true
-	b := &batch{server: s, w: w, rc: http.NewResponseController(w), room: &room, window: make(chan struct{}, min(batchWindow, s.o.MaxInflight))}
+	b := &batch{server: s, w: w, r: r, rc: http.NewResponseController(w), room: &room, window: make(chan struct{}, min(batchWindow, s.o.MaxInflight))}
 	b.run(in)
 	b.answer()
 }
@@ -108,6 +108,7 @@ func (s *Server) form(r *http.Request) (open func() source, cost int64, f *failu
 type batch struct {
 	server *Server
 	w      http.ResponseWriter
+	r      *http.Request
 	rc     *http.ResponseController
 	room   *room // what it holds beside its messages
 	item   room  // that of the message that is being read
@@ -247,7 +248,7 @@ func (b *batch) answer() {
 	b.patience(time.Now())
 	b.w.Header().Set("Content-Type", "application/jsonl")
 	if b.ended == nil {
-		b.w.Header().Del("Connection") // the body was read
+		received(b.w, b.r)
 	}
 	out := bufio.NewWriterSize(b.w, 16<<10)
 	lines := json.NewEncoder(out)

@@ -135,6 +135,15 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, target string, 
 	s.refuse(w, f)
 }
 
+// received notes that a body has been read to its end. The connection stays open for another request, unless this one was
+// chunked: a proxy may see another end of it than we do.
+func received(w http.ResponseWriter, r *http.Request) {
+	httpguard.Received(r)
+	if len(r.TransferEncoding) == 0 {
+		w.Header().Del("Connection")
+	}
+}
+
 const (
 	lingerTime  = time.Second
 	lingerBytes = 64 << 20
@@ -172,7 +181,7 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 	if m.msg.Body, f = room.body(r); f != nil {
 		return m.alias, f
 	}
-	w.Header().Del("Connection")
+	received(w, r)
 	if !s.inflight.enter() { // not before: a body that is still to come must hold no slot
 		return m.alias, errBusy
 	}
