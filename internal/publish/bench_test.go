@@ -45,3 +45,16 @@ func BenchmarkPublish(b *testing.B) {
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 }
+
+// BenchmarkBatch is batches of 1,000 items with 1 KiB bodies, one after the other.
+func BenchmarkBatch(b *testing.B) {
+	r := start(b, "", nil)
+	lines := strings.Repeat(`{"routing_key":"orders.created","message_id":"8c0b3a52","headers":{"tenant":"a","attempt":3},"body":"`+strings.Repeat("x", 1024)+`"}`+"\n", 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if got := r.post("/publish:batch", lines, "Content-Type", "application/jsonl"); got.StatusCode != 200 || strings.Count(got.body, ":204}") != 1000 {
+			b.Fatalf("%d %.200s", got.StatusCode, got.body)
+		}
+	}
+	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+}

@@ -233,8 +233,11 @@ func TestSlowestEnds(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", smallMemory(24*mib))
 	var slow []net.Conn
-	for range 2 {
+	for i := range int64(2) {
 		slow = append(slow, r.partly(8*mib, 6*mib))
+		brokertest.Eventually(t, 10*time.Second, "its buffer is the last one", func() bool {
+			return r.memory.Held()/mib == (i+1)*8 // while it grows the one before is held, too
+		})
 	}
 	batch := dial(t, r.addr)
 	fmt.Fprintf(batch, "POST /publish:batch HTTP/1.1\r\nHost: %s\r\nContent-Type: application/jsonl\r\nContent-Length: %d\r\n\r\n%s", r.addr, 8*mib, `{"routing_key":"k","body":"`+strings.Repeat("x", 3*mib))

@@ -135,17 +135,14 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, target string, 
 	s.refuse(w, f)
 }
 
-// received notes that a body has been read to its end. The connection stays open for another request, unless this one was
-// chunked: a proxy may see another end of it than we do.
+// received notes that a body has been read to its end: the connection stays open for another request.
 func received(w http.ResponseWriter, r *http.Request) {
 	httpguard.Received(r)
-	if len(r.TransferEncoding) == 0 {
-		w.Header().Del("Connection")
-	}
+	w.Header().Del("Connection")
 }
 
 const (
-	lingerTime  = time.Second
+	lingerTime  = 5 * time.Second
 	lingerBytes = 64 << 20
 )
 
