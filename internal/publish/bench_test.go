@@ -52,7 +52,7 @@ func BenchmarkBatch(b *testing.B) {
 	lines := strings.Repeat(`{"routing_key":"orders.created","message_id":"8c0b3a52","headers":{"tenant":"a","attempt":3},"body":"`+strings.Repeat("x", 1024)+`"}`+"\n", 1000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := r.post("/publish:batch", lines, "Content-Type", "application/jsonl"); got.StatusCode != 200 || strings.Count(got.body, ":204}") != 1000 {
+		if got := r.post("/publish:batch", lines, "Content-Type", "application/jsonl"); got.StatusCode != http.StatusOK || strings.Count(got.body, ":204}") != 1000 {
 			b.Fatalf("%d %.200s", got.StatusCode, got.body)
 		}
 	}
