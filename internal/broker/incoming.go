@@ -62,6 +62,7 @@ func (c *content) write(p []byte) {
 		_, _ = c.back.digest.Write(p)
 	case c.d.Missing == 0:
 		c.d.Body = append(c.d.Body, p...)
+		c.d.spooled.arrived(len(c.d.Body)-len(p), len(c.d.Body))
 	}
 }
 

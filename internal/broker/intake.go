@@ -319,6 +319,7 @@ func (in *intake) space() []byte {
 func (in *intake) fill(n int) {
 	c := in.body
 	c.d.Body = c.d.Body[:len(c.d.Body)+n]
+	c.d.spooled.arrived(len(c.d.Body)-n, len(c.d.Body))
 	c.got += uint64(n) // #nosec G115 -- never negative
 	in.left -= n
 }

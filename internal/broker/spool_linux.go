@@ -31,9 +31,12 @@ type spooled struct {
 	work   sync.WaitGroup
 }
 
-// evictEvery is how often the pages of a file leave the process's memory again: they are in the kernel's cache, which gives
-// them up when memory is short.
-const evictEvery = 10 * time.Millisecond
+// Pages of a file leave the process's memory soon after they were used: when so many bytes have arrived, and every so often
+// while the body is read. They stay in the kernel's cache, which gives them up when memory is short.
+const (
+	evictBytes = 4 << 20
+	evictEvery = 2 * time.Millisecond
+)
 
 var (
 	errNoSpool  = errors.New("there is no directory for it (SIDECAR_SPOOL_DIR)")
@@ -90,10 +93,20 @@ func (s *spooled) evict() {
 	for {
 		select {
 		case <-t.C:
-			_ = unix.Madvise(s.memory, unix.MADV_DONTNEED) // what was written stays in the file
+			s.leave()
 		case <-s.ended:
 			return
 		}
+	}
+}
+
+// leave takes the pages out of the process's memory. What was written stays in the file.
+func (s *spooled) leave() { _ = unix.Madvise(s.memory, unix.MADV_DONTNEED) }
+
+// arrived is told that the body has grown from one length to another.
+func (s *spooled) arrived(from, to int) {
+	if s != nil && from/evictBytes != to/evictBytes {
+		s.leave()
 	}
 }
 

@@ -16,4 +16,6 @@ func (*Spool) create(int64) (*spooled, error) {
 	return nil, errors.New("bodies are spooled to files on Linux only")
 }
 
+func (*spooled) arrived(int, int) {}
+
 func (*spooled) free() {}
