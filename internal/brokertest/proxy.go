@@ -1,7 +1,6 @@
 package brokertest
 
 import (
-	"bytes"
 	"crypto/tls"
 	"net"
 	"net/url"
@@ -80,14 +79,4 @@ func (p *Proxy) Restore(t testing.TB) {
 func (p *Proxy) Stall(d Direction) { p.Set(proxy.Shape{Stall: d}) }
 
 // CutBehindAcks ends every connection right behind the first confirm that the broker sends on it, until Restore.
-func (p *Proxy) CutBehindAcks() { p.Set(proxy.Shape{CutBehind: behindAck}) }
-
-// behindAck returns the length of piece up to the end of the first basic.ack.
-func behindAck(piece []byte) int {
-	ack := []byte{0, 0, 0, 13, 0, 60, 0, 80} // size, class and method; the tag, a bit and the end mark follow
-	i := bytes.Index(piece, ack)
-	if end := i + len(ack) + 10; i >= 0 && end <= len(piece) {
-		return end
-	}
-	return -1
-}
+func (p *Proxy) CutBehindAcks() { p.Set(proxy.Shape{CutBehind: proxy.BehindConfirm}) }

@@ -58,12 +58,14 @@ var faults = []fault{
 	{"close-outbox", judge.ClassPublish, 3, 0, false, connection("outbox")},
 	{"relay-kill", judge.ClassData, 6, 0, false, relay(syscall.SIGKILL)},
 	{"relay-term", judge.ClassNone, 4, 0, false, relay(syscall.SIGTERM)},
+	{freezeReturns, judge.ClassSidecar, 4, 8 * time.Second, true, returnsFrozen},
+	{"cut-behind", judge.ClassPublish, 4, 3 * time.Second, true, cutBehind},
 }
 
 // Kinds that only a cluster has, and that only a single node has.
 var (
 	clustered = []string{"node-kill", "partition"}
-	single    = []string{"broker-stop", "broker-kill", "broker-freeze"}
+	single    = []string{"broker-stop", "broker-kill", "broker-freeze", freezeReturns}
 )
 
 // rest waits; a fault that is interrupted ends early.
@@ -337,7 +339,7 @@ func schedule(seed uint64, n, first, last int, stretch float64, kinds []string) 
 			f = able[i%len(able)] // each kind at least twice, or once
 		}
 		d := f.duration
-		if d > 0 && f.kind != "half-open" {
+		if d > 0 && f.kind != "half-open" && f.kind != freezeReturns {
 			d = time.Duration(float64(d/2+time.Duration(rng.Int64N(int64(d)))) * stretch)
 		}
 		list[i] = due{Kind: f.kind, Duration: d, Overlap: rng.IntN(5) == 0 && !f.alone}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"sidecar/internal/testkit/proxy"
 	"sidecar/test/chaos/plan"
 )
 
@@ -20,6 +21,9 @@ var (
 func arrives(kind string) plan.Source {
 	if slices.Contains(relaying, kind) || slices.Contains(second, kind) {
 		return plan.Outbox
+	}
+	if kind == freezeReturns {
+		return plan.HTTP
 	}
 	return plan.AMQP
 }
@@ -45,6 +49,47 @@ func terminated(ctx context.Context, r *rig, _ time.Duration) error {
 	if until(ctx, 20*time.Second, "a session to end", func() bool { err = r.db.terminate(ctx); return err == nil }) != nil {
 		return err
 	}
+	return nil
+}
+
+// freezeReturns is a kind that needs messages which are POSTed.
+const freezeReturns = "freeze-returns"
+
+// Messages that wait while the broker stands still: as many as the sidecar lets wait. It has given all of them up when the
+// broker returns them, so nobody waits for a return then. And those that come behind them.
+const (
+	givenUp   = 256
+	afterward = 20
+)
+
+// returnsFrozen suspends the broker while POSTs wait of which it will return each one, until the sidecar has given them up. Its
+// client library drops a return that nobody takes within five seconds: the sidecar waits for a confirm for longer than that.
+func returnsFrozen(ctx context.Context, r *rig, d time.Duration) error {
+	// The sidecar may be opening a channel: then all but the first message of it would wait for that one, and not be sent.
+	err := r.unroutable(1)
+	if err == nil {
+		err = until(ctx, 20*time.Second, "nothing that is POSTed to wait", r.supplied)
+	}
+	if err == nil {
+		err = r.node.signal(syscall.SIGSTOP)
+	}
+	if err != nil {
+		return err
+	}
+	err = r.unroutable(givenUp)
+	rest(ctx, d)
+	err = errors.Join(err, r.node.signal(syscall.SIGCONT))
+	rest(ctx, time.Second)
+	return errors.Join(err, r.unroutable(afterward))
+}
+
+// cutBehind ends every connection to the broker right behind the first confirm on it.
+func cutBehind(ctx context.Context, r *rig, d time.Duration) error {
+	for _, w := range r.wires {
+		w.Set(proxy.Shape{CutBehind: proxy.BehindConfirm})
+	}
+	rest(ctx, d)
+	r.shape(proxy.Shape{})
 	return nil
 }
 

@@ -64,7 +64,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.posts, "publish", 2000, "messages that are POSTed to the sidecar")
 	f.IntVar(&o.batches, "batches", 5, "how many of a hundred POSTs are batches")
 	f.IntVar(&o.relays, "relays", 2, "sidecars that relay the outbox, 1 or 2")
-	f.IntVar(&o.faults, "faults", 29, "faults")
+	f.IntVar(&o.faults, "faults", 31, "faults")
 	f.StringVar(&o.kinds, "kinds", strings.Join(allKinds(), ","), "kinds of faults to draw from")
 	f.StringVar(&o.without, "without", "", "kinds of faults to leave out")
 	f.StringVar(&o.queueType, "queue-type", "quorum", "classic or quorum")
@@ -163,6 +163,9 @@ func (o options) chosen() []string {
 	}
 	if o.rows() == 0 {
 		leave = append(leave, relaying...)
+	}
+	if o.posts == 0 {
+		leave = append(leave, freezeReturns)
 	}
 	if o.relays < 2 {
 		leave = append(leave, second...)

@@ -5,6 +5,12 @@ const (
 	rough       = "-messages=1200 -warm-up=200 -liveness=100 -publish=2000 -batches=5 -outbox=3000 -rollback=300 -faults=6 -kinds=broker-kill,cut,broker-stop -rate=1000"
 )
 
+// A broker that stands still while it has messages to return, and connections that end behind confirms.
+const (
+	frozenReturns = "-messages=1200 -warm-up=200 -liveness=100 -publish=1000 -batches=5 -faults=1 -kinds=freeze-returns"
+	cutsBehind    = "-messages=1200 -warm-up=200 -liveness=100 -publish=2000 -batches=5 -faults=2 -kinds=cut-behind"
+)
+
 // outward are the deliberate bugs of the publish endpoint and of the relay.
 var outward = []mutant{
 	{
@@ -19,6 +25,22 @@ var outward = []mutant{
 			{"internal/publish/send.go", "	\"context\"\n", "	\"context\"\n	\"errors\"\n"},
 		},
 		caught: []string{"I12"}, flags: flags(undisturbed),
+	},
+	{
+		name: "has no room for returns behind those of messages that it gave up",
+		edits: []edit{
+			{"internal/broker/pipe.go", "	c.spent.Store(true)\n", ""},
+			{"internal/broker/pipe.go", "	if r.givenUp {\n		return\n", "	if r.givenUp {\n		<-c.slots\n		return\n"},
+			{"internal/broker/pipe.go", "	if alike > c.back.count(f) {\n", "	if len(c.back) >= pipeWindow {\n		return\n	}\n	if alike > c.back.count(f) {\n"},
+		},
+		caught: []string{"I12"}, flags: flags(frozenReturns),
+	},
+	{
+		name: "takes the end of a connection for a return",
+		edits: []edit{{
+			"internal/broker/pipe.go", "	return r.stray\n", "	if c.closed() {\n		return &ReturnedError{Code: 312, Text: \"NO_ROUTE\"}\n	}\n	return r.stray\n",
+		}},
+		caught: []string{"I12"}, flags: flags(cutsBehind),
 	},
 	{
 		name: "relays rows behind the last one that was sent",

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -19,6 +20,7 @@ import (
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 	"sidecar/test/chaos/post"
+	"sidecar/test/chaos/source"
 )
 
 // relayBatch is SIDECAR_OUTBOX_BATCH: small, so that what a fault explains is little.
@@ -39,6 +41,7 @@ type supply struct {
 
 	mu    sync.Mutex
 	limit int
+	extra int // messages of unroutable so far, which the total does not count
 }
 
 func (r *rig) supply(ctx context.Context, s plan.Source, total int, self, command, where string) error {
@@ -73,18 +76,31 @@ func (r *rig) supply(ctx context.Context, s plan.Source, total int, self, comman
 	return nil
 }
 
-// allow lets it go on up to n messages.
+// allow lets it go on up to n messages of its total.
 func (u *supply) allow(n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if n > u.limit {
+	if n += u.extra; n > u.limit {
 		u.limit = n
 		_, _ = fmt.Fprintln(u.in, n)
 	}
 }
 
+// unroutable makes it send n messages at once that no queue takes.
+func (u *supply) unroutable(n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.limit, u.extra = u.limit+n, u.extra+n
+	_, _ = fmt.Fprintln(u.in, u.limit, source.AtOnce)
+}
+
 // more lets it make n messages more than so far.
-func (u *supply) more(n int) { u.allow(u.allowed() + n) }
+func (u *supply) more(n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.limit += n
+	_, _ = fmt.Fprintln(u.in, u.limit)
+}
 
 func (u *supply) allowed() int {
 	u.mu.Lock()
@@ -136,6 +152,17 @@ func (r *rig) supplied() bool {
 	return true
 }
 
+// unroutable makes the client of the publish listener send n messages at once that no queue takes.
+func (r *rig) unroutable(n int) error {
+	for _, u := range r.supplies {
+		if u.source == plan.HTTP {
+			u.unroutable(n)
+			return nil
+		}
+	}
+	return errors.New("nobody POSTs messages in this run")
+}
+
 // trickle lets one more message of a source come.
 func (r *rig) trickle(s plan.Source) {
 	if s == plan.AMQP {
@@ -169,7 +196,7 @@ func (r *rig) outward(addr string) []string {
 	if r.run.HTTP > 0 && addr != "" {
 		env = append(env, "SIDECAR_PUBLISH_ADDR="+addr, "SIDECAR_PUBLISH_TOKEN="+r.run.Secrets[canaryToken],
 			"SIDECAR_PUBLISH_EXCHANGES="+strings.Join([]string{post.Lonely + "=" + lonelyExchange, post.Gone + "=chaos.gone"}, ","),
-			"SIDECAR_PUBLISH_MAX_BODY="+strconv.Itoa(post.MaxBody))
+			"SIDECAR_PUBLISH_MAX_BODY="+strconv.Itoa(post.MaxBody), "SIDECAR_PUBLISH_TIMEOUT=6s")
 	}
 	if r.db != nil {
 		env = append(env, "SIDECAR_OUTBOX_DSN="+r.db.behind(r.dbWire.Addr(), r.run.Secrets[canaryDatabase]),

@@ -8,6 +8,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -320,6 +321,17 @@ func (s Shape) delay(n int) time.Duration {
 		d += time.Duration(n) * time.Second / time.Duration(s.Rate)
 	}
 	return d
+}
+
+// BehindConfirm is a Shape.CutBehind for connections to a broker: it returns the length of piece up to the end of the first
+// basic.ack that is whole; -1: there is none.
+func BehindConfirm(piece []byte) int {
+	ack := []byte{0, 0, 0, 13, 0, 60, 0, 80} // size, class and method; the tag, a bit and the end mark follow
+	i := bytes.Index(piece, ack)
+	if end := i + len(ack) + 10; i >= 0 && end <= len(piece) {
+		return end
+	}
+	return -1
 }
 
 func reset(c net.Conn) {

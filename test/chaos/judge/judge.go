@@ -81,7 +81,7 @@ var statements = []Invariant{
 	{ID: "I9", Statement: "after every fault it goes on"},
 	{ID: "I10", Statement: "goroutines, descriptors, memory and connections are as before, and no more requests are under way than allowed"},
 	{ID: "I11", Statement: "what the metrics count adds up"},
-	{ID: "I12", Statement: "what the publish endpoint answered with 2xx is in the broker, what it answered with 4xx never is"},
+	{ID: "I12", Statement: "what the publish endpoint answered with 2xx is in the broker, what it answered with 4xx never is, and without a fault it always knows"},
 	{ID: "I13", Statement: "a committed row of the outbox is sent, once it is marked so it was, and one that was rolled back never is"},
 	{ID: "I14", Statement: "a redriven message goes on counting: one try, then it is parked again"},
 	{ID: "I15", Statement: "no secret and no body in logs, metrics and headers"},

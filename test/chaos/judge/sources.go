@@ -144,10 +144,23 @@ func (j *judge) endpoint() {
 			j.violated("I12", "message %d was to be refused with %d, and was with %d %s", r.Seq, r.Want, r.Status, r.Code)
 		case r.Want == 0 && r.Result == ledger.Refused:
 			j.violated("I12", "message %d has nothing wrong and was refused with %d %s", r.Seq, r.Status, r.Code)
+		case r.Result == ledger.Unknown && len(j.cuttingOff(r.Sent, r.Done)) == 0:
+			j.violated("I12", "message %d was answered with %d %s, and no fault explains that nobody knows", r.Seq, r.Status, r.Code)
 		case !seen && r.Result == ledger.Confirmed:
 			j.violated("I12", "message %d was answered with %d, and was never in the broker", r.Seq, r.Status)
 		}
 	}
+}
+
+// cuttingOff are the faults of a time after which a client of the publish endpoint may know nothing of a message.
+func (b *books) cuttingOff(from, to int64) []*ledger.Fault {
+	all := b.during(from, to, ClassSidecar+ClassPublish+ClassBroker)
+	for _, f := range b.during(from, to, ClassNone) {
+		if f.Kind == SidecarEnded {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // outbox is I13.

@@ -79,8 +79,25 @@ func TestJudgeOfOtherSources(t *testing.T) {
 		{"no answer and never seen", func(s *story) {
 			s.drop(plan.HTTP.Seq(posted), true, false)
 			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+			s.fault("broker-freeze", ClassSidecar, 40*time.Second, 41*time.Second)
 		}, nil},
-		{"no answer, and there", func(s *story) { s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504 }, nil},
+		{"no answer, and there", func(s *story) {
+			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+			s.fault("broker-freeze", ClassSidecar, 40*time.Second, 41*time.Second)
+		}, nil},
+		{"no answer when the sidecar was told to end", func(s *story) {
+			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 0
+			s.fault(SidecarEnded, ClassNone, 40*time.Second, 41*time.Second)
+		}, nil},
+		{"no answer for no reason", func(s *story) { s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504 }, []string{"I12"}},
+		{"no answer long after the broker stood still", func(s *story) {
+			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+			s.fault("broker-freeze", ClassSidecar, 20*time.Second, 30*time.Second)
+		}, []string{"I12"}},
+		{"no answer, and only an operator was there", func(s *story) {
+			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+			s.fault("redrive", ClassNone, 40*time.Second, 41*time.Second)
+		}, []string{"I12"}},
 		{"refused and there", func(s *story) { s.receive(plan.HTTP.Seq(wrong), 42*time.Second, 0, 200) }, []string{"I12"}},
 		{"without an answer, and where it cannot be", func(s *story) {
 			s.requests[wrong].Result, s.requests[wrong].Status = ledger.Unknown, 504

@@ -77,6 +77,16 @@ func Run(o Options, in io.Reader, out io.Writer) error {
 	for range workers {
 		all.Go(func() { c.work(ctx) })
 	}
+	all.Go(func() {
+		for {
+			select {
+			case s := <-gate.AtOnce():
+				c.atOnce(ctx, s)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 	all.Wait()
 	return log.Close()
 }
@@ -93,20 +103,41 @@ func (c *client) work(ctx context.Context) {
 		if !ok {
 			return
 		}
-		var messages []*message
-		for n := from; n < to; n++ {
-			m, err := c.message(n, batch)
-			if err != nil {
-				panic(err)
-			}
-			messages = append(messages, m)
-		}
-		c.settle(ctx, messages, batch)
+		c.settle(ctx, c.messages(source.Span{From: from, To: to}, batch, false), batch)
 	}
 }
 
+// atOnce sends messages that no queue takes: half of them alone, and as many in batches.
+func (c *client) atOnce(ctx context.Context, span source.Span) {
+	var all sync.WaitGroup
+	for n := span.From; n < span.To; {
+		batch := n >= (span.From+span.To)/2
+		next := n + 1
+		if batch {
+			next = min(span.To, n+largest/2)
+		}
+		messages := c.messages(source.Span{From: n, To: next}, batch, true)
+		all.Go(func() { c.settle(ctx, messages, batch) })
+		n = next
+	}
+	all.Wait()
+}
+
+// messages of a span; lonely are those that no queue takes.
+func (c *client) messages(s source.Span, batch, lonely bool) []*message {
+	var all []*message
+	for n := s.From; n < s.To; n++ {
+		m, err := c.message(n, batch, lonely)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
 // message n. One in fifty is to be refused.
-func (c *client) message(n int, batch bool) (*message, error) {
+func (c *client) message(n int, batch, lonely bool) (*message, error) {
 	what, body, err := source.Plan(plan.HTTP, c.o.Run.ID, c.o.Run.Seed, n, c.o.Run.Never, c.o.Canary)
 	if err != nil {
 		return nil, err
@@ -118,7 +149,10 @@ func (c *client) message(n int, batch bool) (*message, error) {
 		alias:  Main, key: []string{"chaos", "chaos/with a slash", "chaos.é%2F"}[n%3], body: body, headers: source.Headers(what, id),
 	}
 	r := rand.New(rand.NewPCG(c.o.Run.Seed, uint64(seq)+1<<40))
-	if r.IntN(50) == 0 {
+	if lonely {
+		m.alias, m.record.Want = Lonely, http.StatusNotFound
+		m.body = m.body[:100] // one that is larger than those before would be sent alone
+	} else if r.IntN(50) == 0 {
 		switch r.IntN(4) {
 		case 0:
 			m.alias, m.record.Want = Unknown, http.StatusForbidden

@@ -90,16 +90,25 @@ func TestWhatIsWrittenDown(t *testing.T) {
 	server := httptest.NewServer(l)
 	defer server.Close()
 	dir := t.TempDir()
-	const n = 1500
+	const n, unroutable = 1500, 110
 	s := sourcetest.Run(t, func(in io.Reader, out io.Writer) error {
 		return Run(Options{Dir: dir, URL: server.URL, Token: "secret", Run: ledger.Run{ID: "cafe", Seed: 3, Batches: 5}, Rate: 5000}, in, out)
 	})
 	s.Until(n)
+	s.AtOnce(n + unroutable)
 	s.Stop()
-	results := map[string]int{}
+	results, batched := map[string]int{}, 0
 	seen := map[int]bool{}
 	err := ledger.Each(dir, ledger.RequestFile, func(r *ledger.Requested) error {
 		seen[r.Seq] = true
+		if _, i := plan.SourceOf(r.Seq); i >= n {
+			if r.Want != http.StatusNotFound {
+				t.Errorf("message %d at once: a queue may take it", r.Seq)
+			}
+			if r.Batch {
+				batched++
+			}
+		}
 		results[fmt.Sprint(r.Result, " ", r.Want)]++
 		taken := l.taken[r.ID]
 		if (r.Result == ledger.Confirmed) != (taken == 1) || taken > 1 {
@@ -113,8 +122,8 @@ func TestWhatIsWrittenDown(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || len(seen) != n {
-		t.Errorf("%d of %d messages, %v", len(seen), n, err)
+	if err != nil || len(seen) != n+unroutable || batched != unroutable/2 {
+		t.Errorf("%d of %d messages, %d of %d in batches, %v", len(seen), n+unroutable, batched, unroutable/2, err)
 	}
 	for _, kind := range []string{"confirmed 0", "nacked 0", "unknown 0", "refused 403", "refused 404", "refused 413"} {
 		if results[kind] == 0 {

@@ -28,18 +28,41 @@ type Gate struct {
 	limit atomic.Int64 // numbers below this one may be handed out
 	done  atomic.Int64 // numbers whose result is written down
 
+	atOnce chan Span
+
 	mu   sync.Mutex
+	skip []Span // that went to atOnce
 	next int
 	due  time.Time // when the next one may be handed out
 	rate int
 	rng  *rand.Rand
 }
 
+// Span is the messages from one to another, without that one.
+type Span struct{ From, To int }
+
+// AtOnce stands behind a limit: the messages between the limit before and this one are sent at once, whatever else is under way.
+const AtOnce = "at-once"
+
 // Open reads limits from in, one number a line, and writes how many messages are done to out. The context ends with in.
 func Open(seed uint64, rate int, in io.Reader, out io.Writer, log Syncer) (context.Context, *Gate) {
-	g := &Gate{rate: max(1, rate), rng: rand.New(rand.NewPCG(seed, uint64(rate)))}
-	return Follow(in, out, log, &g.done, func(limit int64, _ string) { g.limit.Store(limit) }), g
+	g := &Gate{atOnce: make(chan Span, 100), rate: max(1, rate), rng: rand.New(rand.NewPCG(seed, uint64(rate)))}
+	return Follow(in, out, log, &g.done, g.allow), g
 }
+
+func (g *Gate) allow(limit int64, what string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if what == AtOnce {
+		s := Span{int(g.limit.Load()), int(limit)}
+		g.skip = append(g.skip, s)
+		g.atOnce <- s
+	}
+	g.limit.Store(limit)
+}
+
+// AtOnce are the messages that are to be sent at once.
+func (g *Gate) AtOnce() <-chan Span { return g.atOnce }
 
 // Follow is Open for a source that counts by itself: allow gets each limit, and what stands behind it in its line.
 func Follow(in io.Reader, out io.Writer, log Syncer, done *atomic.Int64, allow func(limit int64, what string)) context.Context {
@@ -79,7 +102,13 @@ func (g *Gate) Take(ctx context.Context, draw func(*rand.Rand) int) (from, to in
 func (g *Gate) take(draw func(*rand.Rand) int) (from, to int, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	for len(g.skip) > 0 && g.skip[0].From == g.next {
+		g.next, g.skip = g.skip[0].To, g.skip[1:]
+	}
 	limit := int(g.limit.Load())
+	if len(g.skip) > 0 {
+		limit = g.skip[0].From
+	}
 	if g.next >= limit {
 		return 0, 0, 0
 	}

@@ -27,6 +27,15 @@ func TestGateHandsOutEachNumberOnce(t *testing.T) {
 		}
 		next = to
 	}
+	_, _ = io.WriteString(limits, "12\n20 "+AtOnce+"\n22\n")
+	if s := <-g.AtOnce(); s != (Span{12, 20}) {
+		t.Errorf("%v at once", s)
+	}
+	for _, want := range []Span{{10, 12}, {20, 22}} {
+		if from, to, ok := g.Take(ctx, func(*rand.Rand) int { return 2 }); !ok || from != want.From || to != want.To {
+			t.Errorf("%d to %d, %v, want %v", from, to, ok, want)
+		}
+	}
 	_ = limits.Close()
 	if from, to, ok := g.Take(ctx, func(*rand.Rand) int { return 1 }); ok {
 		t.Errorf("%d to %d above the limit", from, to)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"sidecar/test/chaos/source"
 )
 
 // Source is one that runs.
@@ -45,7 +47,18 @@ func Run(t testing.TB, run func(in io.Reader, out io.Writer) error) *Source {
 // Until lets the source make messages up to n, and waits until all have their results.
 func (s *Source) Until(n int) {
 	s.t.Helper()
-	_, _ = fmt.Fprintln(s.in, n)
+	s.until(n, "")
+}
+
+// AtOnce is Until for messages that are to be sent at once.
+func (s *Source) AtOnce(n int) {
+	s.t.Helper()
+	s.until(n, source.AtOnce)
+}
+
+func (s *Source) until(n int, what string) {
+	s.t.Helper()
+	_, _ = fmt.Fprintln(s.in, n, what)
 	for late := time.After(time.Minute); ; {
 		select {
 		case done := <-s.done:
