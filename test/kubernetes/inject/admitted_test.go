@@ -31,7 +31,7 @@ type admitted struct {
 	port      int               // 0: 9090
 	waits     []string          // nil: every container
 	first     []string          // init containers before the sidecar
-	volumes   []string          // besides the broker's
+	volumes   []string          // besides the broker's and the spool
 }
 
 var admittedPods = map[string]admitted{
@@ -110,7 +110,7 @@ func TestAdmitted(t *testing.T) {
 
 func (c *admitted) compare(t *testing.T, got *Pod) {
 	t.Helper()
-	env := map[string]string{"SIDECAR_SERVICE": c.settings["service"], "SIDECAR_AMQP_URL_FILE": mounted + "/url"}
+	env := map[string]string{"SIDECAR_SERVICE": c.settings["service"], "SIDECAR_AMQP_URL_FILE": mounted + "/url", "SIDECAR_SPOOL_DIR": "/var/spool/amqp-sidecar"}
 	maps.Copy(env, c.env)
 	if shown := got.environment(); !maps.Equal(shown, env) {
 		t.Errorf("environment %v, want %v", shown, env)
@@ -130,7 +130,7 @@ func (c *admitted) compare(t *testing.T, got *Pod) {
 	if shown := got.initNames(); !slices.Equal(shown, append(c.first, "sidecar")) {
 		t.Errorf("init containers %v, want %v and the sidecar", shown, c.first)
 	}
-	if shown, want := got.volumes(), append(c.volumes, "amqp-sidecar-broker"); !sameSet(shown, want) {
+	if shown, want := got.volumes(), append(c.volumes, "amqp-sidecar-broker", "amqp-sidecar-spool"); !sameSet(shown, want) {
 		t.Errorf("volumes %v, want %v", shown, want)
 	}
 }

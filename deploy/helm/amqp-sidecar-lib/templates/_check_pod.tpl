@@ -53,9 +53,11 @@
 {{- $seen = append $seen . -}}
 {{- end -}}
 {{- end -}}
-{{- with get $env "SIDECAR_CRASH_DIR" }}
+{{- range $variable := list "SIDECAR_CRASH_DIR" "SIDECAR_SPOOL_DIR" }}
+{{- with get $env $variable }}
 {{- if not (hasPrefix "/" .) }}
-- {{ $.at.SIDECAR_CRASH_DIR }}: {{ quote . }} is no absolute path
+- {{ get $.at $variable }}: {{ quote . }} is no absolute path
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -67,7 +67,7 @@ OTEL_TRACES_SAMPLER_ARG: tracing.samplerArg
 {{- /* Where files are in the sidecar's container, by what they are for. Directories, not single files: those that are
 mounted alone (subPath) never change, and a secret is rotated by changing the file. */ -}}
 {{- define "amqp-sidecar-lib.directories" -}}
-{broker: /etc/amqp-sidecar/broker, tls: /etc/amqp-sidecar/tls, control: /etc/amqp-sidecar/control, app: /etc/amqp-sidecar/app, publish: /etc/amqp-sidecar/publish, outbox: /etc/amqp-sidecar/outbox, outbox-tls: /etc/amqp-sidecar/outbox-tls, crash: /var/lib/amqp-sidecar}
+{broker: /etc/amqp-sidecar/broker, tls: /etc/amqp-sidecar/tls, control: /etc/amqp-sidecar/control, app: /etc/amqp-sidecar/app, publish: /etc/amqp-sidecar/publish, outbox: /etc/amqp-sidecar/outbox, outbox-tls: /etc/amqp-sidecar/outbox-tls, crash: /var/lib/amqp-sidecar, spool: /var/spool/amqp-sidecar}
 {{- end -}}
 
 {{- /* Variables that come from more than one value, or name a file: {variable: {value, from}}. */ -}}
@@ -177,7 +177,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- if hasPrefix "OTEL_" $variable -}}{{- $_ := unset $typed $variable -}}{{- $_ := unset $env $variable -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $at := dict "SIDECAR_ADMIN_ADDR" "sidecar.adminPort" "SIDECAR_APP_URL" "app.port" "SIDECAR_CRASH_DIR" "extraEnv SIDECAR_CRASH_DIR" -}}
+{{- $at := dict "SIDECAR_ADMIN_ADDR" "sidecar.adminPort" "SIDECAR_APP_URL" "app.port" "SIDECAR_CRASH_DIR" "extraEnv SIDECAR_CRASH_DIR" "SIDECAR_SPOOL_DIR" "extraEnv SIDECAR_SPOOL_DIR" -}}
 {{- range $variable, $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}{{- $_ := set $at $variable $path -}}{{- end -}}
 {{- range $variable, $x := $typed -}}{{- $_ := set $at $variable $x.from -}}{{- end -}}
 {{- range $variable := keys $given -}}{{- $_ := set $at $variable (printf "extraEnv %s" $variable) -}}{{- end -}}
@@ -226,8 +226,12 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- $list = append $list (merge (dict "name" $variable) (omit $x "from")) -}}
 {{- end -}}
 {{- end -}}
+{{- $dir := include "amqp-sidecar-lib.directories" . | fromYaml -}}
+{{- if not (hasKey $s.given "SIDECAR_SPOOL_DIR") -}}
+{{- $list = append $list (dict "name" "SIDECAR_SPOOL_DIR" "value" $dir.spool) -}}
+{{- end -}}
 {{- if and $s.env.SIDECAR_CRASH_LIMIT (ne $s.env.SIDECAR_CRASH_LIMIT "0") (not (hasKey $s.given "SIDECAR_CRASH_DIR")) -}}
-{{- $list = append $list (dict "name" "SIDECAR_CRASH_DIR" "value" (include "amqp-sidecar-lib.directories" . | fromYaml).crash) -}}
+{{- $list = append $list (dict "name" "SIDECAR_CRASH_DIR" "value" $dir.crash) -}}
 {{- end -}}
 {{- toYaml (concat $list (include "amqp-sidecar-lib.texts" $s.values.extraEnv | fromJsonArray)) -}}
 {{- end -}}

@@ -41,6 +41,11 @@ sidecar's container alone, so 0444 lets its user read them whatever the pod's fs
 {{- $mounted := include "amqp-sidecar-lib.mountedSecrets" $secrets | fromJson -}}
 {{- $volumes := $mounted.volumes -}}
 {{- $mounts := $mounted.mounts -}}
+{{- /* On disk, and a little more than the sidecar uses at most: a pod that uses more is evicted. */ -}}
+{{- if not (hasKey $s.given "SIDECAR_SPOOL_DIR") -}}
+{{- $volumes = append $volumes (dict "name" "amqp-sidecar-spool" "emptyDir" (dict "sizeLimit" "1100Mi")) -}}
+{{- $mounts = append $mounts (dict "name" "amqp-sidecar-spool" "mountPath" $dir.spool) -}}
+{{- end -}}
 {{- $limit := $s.env.SIDECAR_CRASH_LIMIT -}}
 {{- if or (and (hasKey $s.env "SIDECAR_CRASH_LIMIT") (kindIs "invalid" $limit)) (and $limit (ne $limit "0")) -}}
 {{- $volumes = append $volumes (dict "name" "amqp-sidecar-crash" "emptyDir" (dict "sizeLimit" "16Mi")) -}}
