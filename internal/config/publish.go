@@ -26,7 +26,7 @@ type Publish struct {
 	// unset here, too: all keys. To publish nothing, leave `SIDECAR_PUBLISH_ADDR` unset.
 	RoutingKeys List `env:"PUBLISH_ROUTING_KEYS" envDefault:"*" allowed:"distinct routing keys or patterns separated by commas"`
 
-	// A larger body is answered with 413.
+	// A larger body is answered with 413. Reading one takes up to three times its size, of half of `SIDECAR_MEMORY` at most.
 	MaxBody Size `env:"PUBLISH_MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
 	// Messages that may wait for the broker's confirm at a time. More are answered with 503 at once.
