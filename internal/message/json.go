@@ -16,8 +16,9 @@ const (
 	maxTableJSON = 6 * maxTable
 	// maxDecoded is how much memory a table may take, as estimated below.
 	maxDecoded = 1 << 20
-	// decodedRatio is how many bytes of memory a byte of JSON takes at most: {"":0} takes a map with one entry.
-	decodedRatio = 80
+	// decodedRatio is how many bytes of memory a byte of JSON takes at most: of tables within tables each takes a map with one
+	// entry, and five bytes, {"":}.
+	decodedRatio = 100
 )
 
 // What a value takes in memory, in bytes, with what the allocator and the growth of maps and slices add.

@@ -3,6 +3,7 @@ package publish
 import (
 	"bufio"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
