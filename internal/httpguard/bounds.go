@@ -38,6 +38,11 @@ func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 	b := &Bounds{most: most, memory: memory, conns: map[*conn]struct{}{}}
 	next := srv.Handler
 	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	srv.ConnState = func(c net.Conn, state http.ConnState) {
+		if c, ok := c.(*conn); ok && state == http.StateIdle {
+			c.idle()
+		}
+	}
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
 		if c == nil {
@@ -91,7 +96,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c := &conn{Conn: raw, b: l.b, since: time.Now()}
 		l.b.mu.Lock()
-		fits := len(l.b.conns) < l.b.most || l.b.evict(c)
+		fits := len(l.b.conns) < l.b.most || l.b.evict(c, 0)
 		if fits {
 			l.b.conns[c] = struct{}{}
 		}
@@ -103,11 +108,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// evict closes the oldest connection but c that has no complete request. b.mu is locked.
-func (b *Bounds) evict(c *conn) bool {
+// evict closes the oldest connection but c that has no complete request and holds so many bytes at least. b.mu is locked.
+func (b *Bounds) evict(c *conn, held int64) bool {
 	var oldest *conn
 	for other := range b.conns {
-		if other != c && !other.complete && (oldest == nil || other.since.Before(oldest.since)) {
+		if other != c && !other.complete && other.held >= held && (oldest == nil || other.since.Before(oldest.since)) {
 			oldest = other
 		}
 	}
@@ -125,7 +130,7 @@ type conn struct {
 
 	b        *Bounds
 	since    time.Time // when the current request began to be waited for
-	handled  bool      // the header of a request is complete, and its handler runs
+	handled  bool      // the header of a request is complete: what follows is its body, until the connection is idle
 	complete bool      // the body is, too
 	cost     int64     // of the header
 	held     int64     // of it, taken from the budget
@@ -155,7 +160,7 @@ func (c *conn) header(p []byte) bool {
 			c.held += more
 			return true
 		}
-		if !c.b.evict(c) {
+		if !c.b.evict(c, 1) {
 			return false
 		}
 	}
@@ -171,12 +176,19 @@ func (c *conn) begin(r *http.Request) (twoLengths bool) {
 	return len(r.TransferEncoding) > 0 && c.lines.found
 }
 
-// end notes that a handler has ended: the connection is idle.
+// end notes that a handler has ended. Package net/http still reads what the handler has left of the body.
 func (c *conn) end() {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.b.memory.Give(c.held)
-	c.handled, c.complete, c.cost, c.held, c.since, c.lines = false, false, 0, 0, time.Now(), lineScanner{}
+	c.complete, c.cost, c.held, c.since = false, 0, 0, time.Now()
+}
+
+// idle notes that the next bytes are those of another request.
+func (c *conn) idle() {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.handled, c.lines = false, lineScanner{}
 }
 
 // Close closes the connection and makes room for another one.

@@ -24,6 +24,9 @@ func bounded(t *testing.T, most int, memory *budget.Account) (addr string, start
 		if r.URL.Path == "/slow" {
 			started <- struct{}{}
 		}
+		if r.URL.Path == "/unread" {
+			return
+		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		Received(r)
 		if r.URL.Path == "/block" {
@@ -182,5 +185,44 @@ func TestTwoLengths(t *testing.T) {
 				t.Errorf("%q: the connection is still open", header)
 			}
 		}
+	}
+}
+
+// TestUnreadBodyIsNoHeader: package net/http reads past a body that the handler has left, and it counts as no header.
+func TestUnreadBodyIsNoHeader(t *testing.T) {
+	t.Parallel()
+	const size = 200_000
+	memory := budget.New(64 << 20).Account(budget.Requests)
+	addr, _, _ := bounded(t, 10, memory)
+	c := connect(t, addr, fmt.Sprintf("POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", size))
+	_, _ = io.WriteString(c, strings.Repeat("\n", size))
+	if status := c.status(); status != http.StatusOK {
+		t.Errorf("%d", status)
+	}
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n") // the connection is still there
+	if status := c.status(); status != http.StatusOK || memory.Held() != 0 {
+		t.Errorf("%d, %d bytes are held", status, memory.Held())
+	}
+}
+
+// TestNothingIsClosedInVain: a header for which there is no memory closes no connection that holds none.
+func TestNothingIsClosedInVain(t *testing.T) {
+	t.Parallel()
+	b := budget.New(1 << 20)
+	others := b.Account(budget.Deliveries)
+	others.Take(1 << 20)
+	defer others.Give(1 << 20)
+	addr, _, _ := bounded(t, 10, b.Account(budget.Requests))
+	idle := connect(t, addr, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	if status := idle.status(); status != http.StatusOK {
+		t.Fatalf("%d", status)
+	}
+	large := connect(t, addr, "GET / HTTP/1.1\r\nHost: h\r\nX: "+strings.Repeat("x", 16<<10)+"\r\n\r\n")
+	if status := large.status(); status != 0 {
+		t.Errorf("a header without memory: %d", status)
+	}
+	_, _ = io.WriteString(idle, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	if status := idle.status(); status != http.StatusOK {
+		t.Errorf("the idle connection: %d", status)
 	}
 }
