@@ -24,7 +24,7 @@ const (
 
 // Bounds of the requests that wait at a time: so many of one address, so that no other one keeps the hooks of the kubelet out.
 const (
-	maxWaitsOfOne = 4
+	maxWaitsOfOne = 16  // all hooks of a pod come from the address of its node
 	maxWaits      = 128 // half of the connections: the others are for probes
 )
 
