@@ -157,7 +157,7 @@ func TestLaneReplacesAPipe(t *testing.T) {
 	l := lane(t, options(t), "")
 	wait := must.Get(l.Begin(within(t, 30*time.Second), publication(queue, "x")))(t)
 	old := l.pipe
-	old.spent.Store(true)
+	old.retire.Do(func() { close(old.retired) })
 	if err := publish(l, queue); err != nil || l.pipe == old {
 		t.Errorf("%v", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -28,7 +27,8 @@ type Pipe struct {
 	proven   bool           // the broker has answered: until then one message goes alone, see pool
 	tried    int            // bytes of the largest body that the broker takes, as far as is known; -1: nothing is
 	waits    sync.WaitGroup // receipts whose Wait has not returned
-	spent    atomic.Bool    // a message was given up: no other one is sent
+	retired  chan struct{}  // closed when a message was given up: no other one is sent
+	retire   sync.Once      // closes it
 
 	mu       sync.Mutex
 	inflight map[*Receipt]struct{} // sent, and not confirmed or given up and not confirmed
@@ -58,7 +58,10 @@ func (p *Publisher) Pipe(ctx context.Context) (*Pipe, error) {
 
 // openPipe opens a pipe by calls that are made with do, which bounds them.
 func (p *Publisher) openPipe(s *Session, do caller) (*Pipe, error) {
-	c := &Pipe{session: s, slots: make(chan struct{}, pipeWindow), metrics: p.dialer.metrics, inflight: map[*Receipt]struct{}{}, tried: -1}
+	c := &Pipe{
+		session: s, slots: make(chan struct{}, pipeWindow), metrics: p.dialer.metrics,
+		inflight: map[*Receipt]struct{}{}, tried: -1, retired: make(chan struct{}),
+	}
 	err := do("open a channel", func() (err error) {
 		if c.ch, err = s.conn.Channel(); err != nil {
 			return err
@@ -115,9 +118,9 @@ func (c *Pipe) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 		<-c.slots
 		return nil, ErrBlocked
 	}
-	if c.spent.Load() {
+	if c.isRetired() {
 		<-c.slots
-		return nil, fmt.Errorf("%w: the channel is not used any more", ErrDisconnected)
+		return nil, errRetired
 	}
 	msg := pub.Msg
 	msg.DeliveryMode = amqp.Persistent
@@ -162,6 +165,22 @@ func (c *Pipe) room(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
 	case <-c.session.Done():
 		return c.session.Err()
+	case <-c.retired: // the messages that were given up keep their slots
+		if c.session.Blocked() {
+			return ErrBlocked
+		}
+		return errRetired
+	}
+}
+
+var errRetired = fmt.Errorf("%w: the channel is not used any more", ErrDisconnected)
+
+func (c *Pipe) isRetired() bool {
+	select {
+	case <-c.retired:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -255,7 +274,7 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 // giveUp ends the wait for a message without an answer of the broker. Nothing more is sent on this channel: the client library
 // would remember the message until the channel ends, and so would the pipe, because the message may still be returned.
 func (c *Pipe) giveUp(r *Receipt) {
-	c.spent.Store(true)
+	c.retire.Do(func() { close(c.retired) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.givenUp = true
@@ -324,7 +343,7 @@ func (c *Pipe) reason() error {
 }
 
 // ended reports whether nothing can be sent any more.
-func (c *Pipe) ended() bool { return c.spent.Load() || c.closed() }
+func (c *Pipe) ended() bool { return c.isRetired() || c.closed() }
 
 func (c *Pipe) closed() bool { return c.ch.IsClosed() || c.session.Err() != nil }
 

@@ -123,7 +123,7 @@ func TestPipeDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	pub := numbered("q", 1)
 	why := &ReturnedError{Code: 312, Key: "q"}
-	c := &Pipe{inflight: map[*Receipt]struct{}{}}
+	c := &Pipe{retired: make(chan struct{}), inflight: map[*Receipt]struct{}{}}
 	under := func(pub *Publication) *Receipt {
 		r := &Receipt{pipe: c, pub: pub}
 		c.inflight[r] = struct{}{}
@@ -208,5 +208,25 @@ func TestFullPipeDuringAnAlarm(t *testing.T) {
 	}
 	if n := len(c.slots); n != pipeWindow-1 {
 		t.Errorf("%d messages under way, want %d", n, pipeWindow-1)
+	}
+}
+
+// TestFullPipeOfWhatWasGivenUp: whoever waits for room learns that there will be none.
+func TestFullPipeOfWhatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	c := &Pipe{
+		session: &Session{done: make(chan struct{}), unchanged: make(chan struct{})}, slots: make(chan struct{}, 1),
+		retired: make(chan struct{}), inflight: map[*Receipt]struct{}{},
+	}
+	c.slots <- struct{}{}
+	ended := make(chan error)
+	go func() { ended <- c.room(t.Context()) }()
+	c.giveUp(&Receipt{pipe: c, pub: &Publication{}})
+	if err := <-ended; !errors.Is(err, ErrDisconnected) {
+		t.Errorf("%v", err)
+	}
+	c.session.setBlocked(true)
+	if err := c.room(t.Context()); !errors.Is(err, ErrBlocked) {
+		t.Errorf("%v in an alarm", err)
 	}
 }

@@ -29,7 +29,7 @@ var outward = []mutant{
 	{
 		name: "has no room for returns behind those of messages that it gave up",
 		edits: []edit{
-			{"internal/broker/pipe.go", "	c.spent.Store(true)\n", ""},
+			{"internal/broker/pipe.go", "	c.retire.Do(func() { close(c.retired) })\n", ""},
 			{"internal/broker/pipe.go", "	if r.givenUp {\n		return\n", "	if r.givenUp {\n		<-c.slots\n		return\n"},
 			{"internal/broker/pipe.go", "	if alike > c.back.count(f) {\n", "	if len(c.back) >= pipeWindow {\n		return\n	}\n	if alike > c.back.count(f) {\n"},
 		},
