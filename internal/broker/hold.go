@@ -29,6 +29,9 @@ func (in *intake) hold(d *Delivery, size int64) error {
 	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces it.
 	least := min(deliveryCost+2*int64(len(d.table))+2*int64(tableCost(d.table)), in.memory.Limit())
 	n := least + size
+	if cap(d.Body) > deliveryCost+2*int(size) {
+		d.Body = nil // its memory is that of a larger message, and would not be counted
+	}
 	if n <= in.memory.Limit() && in.reserve(n) {
 		d.memory, d.held = in.memory, n
 		d.Body = slices.Grow(d.Body, int(size))
@@ -37,6 +40,9 @@ func (in *intake) hold(d *Delivery, size int64) error {
 	err := errNoMemory
 	if in.reserve(least) {
 		d.memory, d.held = in.memory, least
+		if size == 0 {
+			return nil
+		}
 		if d.spooled, err = in.spool.create(size); err == nil {
 			d.Body = d.spooled.memory[:0]
 			return nil
@@ -49,7 +55,7 @@ func (in *intake) hold(d *Delivery, size int64) error {
 		return errGone
 	default:
 	}
-	d.Missing, d.MissingWhy = max(size, 1), err
+	d.Body, d.Missing, d.MissingWhy = nil, max(size, 1), err
 	return nil
 }
 

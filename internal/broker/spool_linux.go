@@ -63,7 +63,7 @@ func (s *Spool) create(size int64) (_ *spooled, err error) {
 	if err = unix.Statfs(s.dir, &fs); err != nil {
 		return nil, err
 	}
-	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
+	if kind := uint32(fs.Type); kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC { // #nosec G115 -- 32 bits of it count
 		return nil, errSpoolRAM
 	}
 	f, err := os.CreateTemp(s.dir, "sidecar-body-*")

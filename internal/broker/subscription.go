@@ -113,6 +113,7 @@ func (s *Subscription) consume(ctx context.Context, prefetch int) (tag string, d
 	})
 	if err != nil {
 		in.remove(tag)
+		deliveries.Drop()
 		return "", nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
 	}
 	go func() {
