@@ -94,6 +94,7 @@ func (w *walk) tryClaim(ctx context.Context) (alone bool, err error) {
 	if err := w.guard.Stop(ctx); err != nil {
 		return false, err
 	}
+	w.guard.Drop() // what it has taken is given back now
 	w.guard = nil
 	return false, w.sub.RequeueUpTo(ctx, 0)
 }

@@ -141,7 +141,7 @@ func (v *mover) one(ctx context.Context, d *broker.Delivery) error {
 		}
 	}
 	v.newly++
-	if m.Unread != nil && chosen {
+	if m.Unread != nil && chosen && !v.dry && (v.all || !m.Foreign) {
 		v.skip()
 		v.count(d, m.Unread)
 		return nil

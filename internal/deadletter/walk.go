@@ -120,6 +120,7 @@ func (q *Queue) open(ctx context.Context) (*walk, error) {
 	}
 	if err != nil {
 		s.Close() // which gives back what the guard may have taken
+		w.free()
 		return nil, err
 	}
 	return w, nil
