@@ -38,7 +38,7 @@ var attempts = sync.Pool{New: func() any {
 // newAttempt returns an attempt whose answer takes more than smallAnswer bytes from memory.
 func newAttempt(memory *budget.Account) *attempt {
 	x := attempts.Get().(*attempt)
-	x.answer.in.memory = memory
+	x.answer.in.memory, x.answer.in.deadline = memory, time.Time{}
 	return x
 }
 
@@ -62,6 +62,7 @@ func (x *attempt) run(m *message.Message, start time.Time) {
 	t := x.target
 	x.out.Truncated = x.request.encode(t.encoding, m)
 	x.body, x.deadline = m.Body, start.Add(t.timeout)
+	x.answer.in.deadline = x.deadline
 	if c := t.pool.take(x.ctx, start); c != nil && x.over(c) {
 		return
 	}

@@ -93,7 +93,7 @@ func (a *answer) keepBytes(b []byte) error {
 	switch {
 	case !a.keeps:
 		return nil
-	case len(a.kept)+len(b) <= smallAnswer || a.in.reserve():
+	case len(a.kept)+len(b) <= smallAnswer || a.in.reserve() || a.speaks && a.in.await():
 		a.kept = append(a.kept, b...)
 		return nil
 	case a.speaks:

@@ -85,3 +85,22 @@ func TestAnswersWithoutMemory(t *testing.T) { //nolint:paralleltest // measures 
 		}
 	}
 }
+
+// TestAnswersWaitForMemory: a status is not lost because its headers are long and memory is short for a moment.
+func TestAnswersWaitForMemory(t *testing.T) {
+	t.Parallel()
+	b := budget.New(largeAnswer)
+	others := b.Account(budget.Deliveries)
+	others.Take(largeAnswer)
+	x := newAttempt(b.Account(budget.Answers))
+	x.answer.in.deadline = time.Now().Add(time.Minute)
+	read := make(chan error)
+	go func() {
+		read <- x.answer.read(&trickle{[]byte("HTTP/1.1 200 X\r\nX: " + strings.Repeat("x", 5000) + "\r\nContent-Length: 0\r\n\r\n"), 1000})
+	}()
+	others.Give(largeAnswer)
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+	x.release()
+}

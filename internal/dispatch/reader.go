@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"time"
 
 	"sidecar/internal/budget"
 )
@@ -22,13 +24,24 @@ type reader struct {
 	buf      []byte
 	pos, end int
 
-	memory *budget.Account
-	large  bool // largeAnswer bytes are taken from memory
+	memory   *budget.Account
+	deadline time.Time // of the attempt
+	large    bool      // largeAnswer bytes are taken from memory
 }
 
 // reserve takes the memory of a large answer, unless it is taken already; false means that it is not free.
 func (r *reader) reserve() bool {
 	r.large = r.large || r.memory.Take(largeAnswer)
+	return r.large
+}
+
+// await is reserve for what an attempt needs to know its result: it waits for memory as long as the attempt may take.
+func (r *reader) await() bool {
+	if !r.reserve() {
+		ctx, cancel := context.WithDeadline(context.Background(), r.deadline)
+		defer cancel()
+		r.large = r.memory.Wait(largeAnswer, ctx.Done())
+	}
 	return r.large
 }
 
@@ -50,7 +63,7 @@ func (r *reader) more(limit int) error {
 		if len(r.buf) >= limit {
 			return errTooLong
 		}
-		if !r.reserve() {
+		if !r.await() {
 			return errNoMemory
 		}
 		grown := make([]byte, min(2*len(r.buf), limit))
