@@ -330,6 +330,8 @@ func TestMemoryBudget(t *testing.T) {
 		{0, []string{"SIDECAR_MAX_BODY=512MiB", "SIDECAR_MEMORY=512MiB"}, 512 * mib, "", 0},
 		{128 * mib, []string{"SIDECAR_MAX_BODY=1MB"}, 0, "SIDECAR_MAX_BODY", 0},
 		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=97MiB"}, 0, "SIDECAR_PUBLISH_MAX_BODY", 0},
+		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=24MiB"}, 96 * mib, "", 0},
+		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=25MiB"}, 96 * mib, "", 1},
 		{1 * mib, []string{"SIDECAR_MAX_BODY=1KiB"}, 4 * mib, "", 0},
 	} {
 		c, err := Load(append(tc.env, base...), MemoryLimit(tc.limit))

@@ -74,5 +74,7 @@ func (l *loader) checkMemory() {
 	}
 	if p := &l.cfg.Publish; p.Addr != "" && l.ok(publishBody) && p.MaxBody > w.Memory {
 		l.reject(publishBody, "one such body does not fit into SIDECAR_MEMORY, which is %v", w.Memory)
+	} else if p.Addr != "" && l.ok(publishBody) && p.MaxBody > w.Memory/4 {
+		l.warn(publishBody, "bodies larger than %v are refused with 413: reading one takes more than half of SIDECAR_MEMORY, which is %v", w.Memory/4, w.Memory)
 	}
 }
