@@ -37,6 +37,7 @@ type App struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	budget   *budget.Budget // memory for bytes of others
+	spool    *broker.Spool  // disk for those that it cannot hold
 	plan     *topology.Plan
 	started  time.Time
 
@@ -83,7 +84,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		checkEvery: checkInterval,
 		look:       make(chan struct{}, 1), measure: make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
-	a.budget = budget.New(int64(cfg.Window.Memory))
+	a.budget, a.spool = budget.New(int64(cfg.Window.Memory)), newSpool(cfg)
 	a.registry.MustRegister(a.budget)
 	a.asked.Store(-int64(askEvery)) // the first time is at once
 	telemetry.AdoptLibraries(a.log)
@@ -106,7 +107,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		Logger: a.log, Registerer: a.consumeRegistry(),
 	})
 	if a.consumes() {
-		a.deadLetters, err = newDeadLetters(cfg, build, plan, a.budget, apiActor(), a.log, a.registry)
+		a.deadLetters, err = newDeadLetters(cfg, build, plan, a.budget, a.spool, apiActor(), a.log, a.registry)
 		if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}

@@ -22,7 +22,7 @@ func DeadLetters(cfg *config.Config, build Build, by string, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	q, err := newDeadLetters(cfg, build, plan, commandBudget(cfg), by, log, nil)
+	q, err := newDeadLetters(cfg, build, plan, commandBudget(cfg), newSpool(cfg), by, log, nil)
 	if errors.Is(err, deadletter.ErrNoQueue) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -31,10 +31,10 @@ func DeadLetters(cfg *config.Config, build Build, by string, log *slog.Logger) (
 
 // newDeadLetters connects in silence: every look makes a connection of its own, and what keeps it from that is an answer.
 func newDeadLetters(
-	cfg *config.Config, build Build, plan *topology.Plan, memory *budget.Budget, by string, log *slog.Logger, r prometheus.Registerer,
+	cfg *config.Config, build Build, plan *topology.Plan, memory *budget.Budget, spool *broker.Spool, by string, log *slog.Logger, r prometheus.Registerer,
 ) (*deadletter.Queue, error) {
 	o := brokerOptions(cfg, "dlq", build, nil, nil)
-	o.Memory, o.Spool = memory.Account(budget.DeadLetters), broker.NewSpool(cfg.Window.SpoolDir, spoolBytes)
+	o.Memory, o.Spool = memory.Account(budget.DeadLetters), spool
 	return deadletter.New(deadletter.Options{Plan: plan, Broker: o, By: by, Logger: log, Registerer: r})
 }
 

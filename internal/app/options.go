@@ -97,6 +97,10 @@ func flowOptions(cfg *config.Config, plan *topology.Plan, target *dispatch.Targe
 // spoolBytes is how much disk bodies larger than the memory budget may use.
 const spoolBytes = 1 << 30
 
+func newSpool(cfg *config.Config) *broker.Spool {
+	return broker.NewSpool(cfg.Window.SpoolDir, spoolBytes)
+}
+
 // brokerOptions are those of one of the two connections; use says which.
 func brokerOptions(cfg *config.Config, use string, build Build, log *slog.Logger, r prometheus.Registerer) broker.Options {
 	q := &cfg.AMQP

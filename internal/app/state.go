@@ -17,7 +17,7 @@ import (
 // a memory alarm is not read any more and would take the acks with it.
 func (a *App) newBroker() {
 	consuming := brokerOptions(a.cfg, "consume", a.build, a.log, a.registry)
-	consuming.Memory, consuming.Spool = a.budget.Account(budget.Deliveries), broker.NewSpool(a.cfg.Window.SpoolDir, spoolBytes)
+	consuming.Memory, consuming.Spool = a.budget.Account(budget.Deliveries), a.spool
 	a.consuming = broker.NewDialer(consuming)
 	a.publisher = broker.NewPublisher(broker.NewDialer(brokerOptions(a.cfg, "publish", a.build, a.log, a.registry)))
 	a.publisher.Greet(a.mayPublish)

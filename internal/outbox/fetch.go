@@ -71,7 +71,7 @@ func (f *flow) take(rows []*row) bool {
 		f.wait()
 		taken = memory.Take(sum)
 	}
-	if !taken && f.out == 0 { // only then: it would wait for what it holds itself
+	if !taken && f.out == 0 && !f.over() { // only then: it would wait for what it holds itself
 		ctx, cancel := context.WithDeadline(f.s.stop, f.until)
 		defer cancel()
 		if taken = memory.Wait(sum, ctx.Done()); !taken && !f.s.stopping() {
