@@ -17,6 +17,9 @@ type Spool struct {
 	dir   string
 	limit int64
 	used  atomic.Int64
+
+	mu     sync.Mutex
+	bodies map[*spooled]struct{} // evict looks after them while there are any
 }
 
 // NewSpool returns a spool in dir, which may use up to limit bytes of disk.
@@ -27,8 +30,6 @@ type spooled struct {
 	spool  *Spool
 	size   int64
 	memory []byte // the file
-	ended  chan struct{}
-	work   sync.WaitGroup
 }
 
 // Pages of a file leave the process's memory soon after they were used: when so many bytes have arrived, and every so often
@@ -82,19 +83,29 @@ func (s *Spool) create(size int64) (_ *spooled, err error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &spooled{spool: s, size: size, memory: b, ended: make(chan struct{})}
-	one.work.Go(one.evict)
+	one := &spooled{spool: s, size: size, memory: b}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.bodies) == 0 {
+		s.bodies = map[*spooled]struct{}{}
+		go s.evict(s.bodies)
+	}
+	s.bodies[one] = struct{}{}
 	return one, nil
 }
 
-func (s *spooled) evict() {
+// evict ends with the last of bodies.
+func (s *Spool) evict(bodies map[*spooled]struct{}) {
 	t := time.NewTicker(evictEvery)
 	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			s.leave()
-		case <-s.ended:
+	for range t.C {
+		s.mu.Lock()
+		for one := range bodies {
+			one.leave()
+		}
+		none := len(bodies) == 0
+		s.mu.Unlock()
+		if none {
 			return
 		}
 	}
@@ -111,8 +122,9 @@ func (s *spooled) arrived(from, to int) {
 }
 
 func (s *spooled) free() {
-	close(s.ended)
-	s.work.Wait()
+	s.spool.mu.Lock()
+	delete(s.spool.bodies, s) // before its addresses may be those of something else
+	s.spool.mu.Unlock()
 	_ = unix.Munmap(s.memory)
 	s.spool.used.Add(-s.size)
 }
