@@ -31,10 +31,10 @@ const missingHold = 30 * time.Second
 func (c *Consumer) withoutBody(d *broker.Delivery) topology.Settlement {
 	c.unkept.Do(func(suppressed int) {
 		c.o.Logger.Error("no memory for a message", "queue", c.o.Plan.Queue, "message_id", d.MessageId, "size", d.Missing,
-			"error", d.MissingWhy, "held", c.o.MissingHold, "suppressed", suppressed)
+			"error", d.MissingWhy, "retry_after", c.o.MissingHold, "suppressed", suppressed)
 	})
 	c.oversized.Store(&oversized{until: time.Now().Add(2 * c.o.MissingHold), text: fmt.Sprintf(
-		"a message of %d bytes does not fit into SIDECAR_MEMORY and is held, because it cannot be kept in a file: %v", d.Missing, d.MissingWhy)})
+		"there is no memory for a message of %d bytes (SIDECAR_MEMORY), and no file for it either: %v; it is tried again every %v", d.Missing, d.MissingWhy, c.o.MissingHold)})
 	return topology.Settlement{
 		Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonTooLarge},
 		Final:   topology.FinalRequeue, Hold: c.o.MissingHold,
@@ -47,7 +47,7 @@ type oversized struct {
 	text  string
 }
 
-// Oversized says that there is a message too large to be parked, and why; "" when there was none lately.
+// Oversized says that there is a message for which there is neither memory nor a file, and why; "" when there was none lately.
 func (c *Consumer) Oversized() string {
 	if o := c.oversized.Load(); o != nil && time.Now().Before(o.until) {
 		return o.text

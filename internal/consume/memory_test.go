@@ -59,10 +59,10 @@ func TestAMessageLargerThanMemory(t *testing.T) {
 			if !strings.Contains(r.log.String(), `"no memory for a message"`) || bytes.Load() != 0 {
 				t.Errorf("%d bytes were handed on", bytes.Load())
 			}
-			r.eventually("the finding ends", func() bool {
-				must.Get(r.ch.QueuePurge(r.plan.Queue, false))(t)
-				return r.Oversized() == ""
-			})
+			finding := r.Oversized
+			r.drain(time.Minute)
+			r.holds(r.plan.Queue, 1)
+			r.eventually("the finding ends", func() bool { return finding() == "" })
 		})
 	}
 }
