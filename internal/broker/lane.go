@@ -49,8 +49,8 @@ func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
 	return wait()
 }
 
-// Begin writes a message, behind those that were begun before, and returns what waits for its confirm: it has to be called
-// once, and ctx must not end before. An error means that wait has nothing to add; the message must not be changed until then.
+// Begin sends a message, behind those that were begun before, and returns what waits for its confirm: it has to be called
+// once, and ctx must not end before. The message may leave only then, in one write with others. An error means that wait has nothing to add; the message must not be changed until then.
 func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
 	for again := false; ; again = true {
@@ -61,6 +61,7 @@ func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, 
 		switch {
 		case err == nil:
 			return func() error {
+				r.pipe.flushWithOthers(ctx)
 				err := r.Wait(ctx)
 				if errors.Is(err, ErrRefused) {
 					l.goApart()
@@ -191,6 +192,7 @@ func (l *Lane) ask(p *pool, pub *Publication) error {
 		if err != nil {
 			return err
 		}
+		c.Gather()
 		l.pipe = c
 	}
 	c, size := l.pipe, len(pub.Msg.Body)

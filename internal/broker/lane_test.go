@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,34 @@ func TestLaneIsShared(t *testing.T) {
 	brokertest.WaitReady(t, brokertest.URL(t), queue, 40*20)
 	if l.pipe.tried != leastTry {
 		t.Errorf("%d bytes were tried", l.pipe.tried)
+	}
+}
+
+// TestLaneGathers: messages that are begun leave together, when the first of them is waited for.
+func TestLaneGathers(t *testing.T) {
+	t.Parallel()
+	queue := queue(t)
+	l := lane(t, options(t), "")
+	must.Do(t, publish(l, queue)) // which opens the channel
+	ctx := within(t, 30*time.Second)
+	var waits []func() error
+	for range 3 {
+		wait, err := l.Begin(ctx, publication(queue, "together"))
+		must.Do(t, err)
+		waits = append(waits, wait)
+	}
+	w := l.pipe.session.wire
+	w.out.Lock()
+	kept := bytes.Count(w.gathered, []byte("together"))
+	w.out.Unlock()
+	if kept != 3 {
+		t.Errorf("%d of 3 messages are kept back", kept)
+	}
+	for _, wait := range waits {
+		must.Do(t, wait())
+		if w.holds.Load() {
+			t.Error("something is still kept back")
+		}
 	}
 }
 

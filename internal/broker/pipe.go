@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -187,6 +188,16 @@ func (c *Pipe) isRetired() bool {
 // Gather makes Send keep small messages back until they are 64 KiB or something else is written: one write of many messages
 // costs both sides far less than as many writes. Whoever then waits for a receipt calls Flush before.
 func (c *Pipe) Gather() { c.gathers = true }
+
+// flushWithOthers lets the goroutines that are ready to run add their messages, and flushes. The end of ctx ends the session, as
+// it does while a message is sent: a write that takes that long does not end otherwise.
+func (c *Pipe) flushWithOthers(ctx context.Context) {
+	runtime.Gosched()
+	if c.session.wire.holds.Load() {
+		defer context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })()
+		c.Flush()
+	}
+}
 
 // Flush writes what is kept back. When that fails the session ends, and with it everything that is under way.
 func (c *Pipe) Flush() {

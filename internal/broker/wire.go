@@ -66,6 +66,7 @@ type wire struct {
 	out       sync.Mutex
 	gathering bool
 	gathered  []byte
+	holds     atomic.Bool // gathered has bytes
 }
 
 func newWire(conn, raw net.Conn, o *Options, lost func(n int)) *wire {
@@ -295,6 +296,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	defer w.out.Unlock()
 	if w.gathering && len(w.gathered)+len(p) <= gatherLimit {
 		w.gathered = append(w.gathered, p...)
+		w.holds.Store(true)
 		return len(p), nil
 	}
 	if err := w.push(); err != nil {
@@ -323,6 +325,7 @@ func (w *wire) push() error {
 	}
 	_, err := w.write(w.gathered)
 	w.gathered = w.gathered[:0]
+	w.holds.Store(false)
 	return err
 }
 
