@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -86,4 +87,28 @@ func TestAMessageThatCannotBeRead(t *testing.T) {
 		t.Errorf("%d messages arrived", len(got))
 	}
 	r.nothingLost(1)
+}
+
+// TestNoMemoryForAMessage: without memory for the headers, which hold the count of deliveries, the queue is not touched: its delivery
+// limit would drop a message that is given back again and again.
+func TestNoMemoryForAMessage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(6)})
+	r.park(r.parked("1", amqp.Table{"large": strings.Repeat("x", 10<<10)}))
+	b := budget.New(1 << 20)
+	others := b.Account(budget.Deliveries)
+	others.Take(1 << 20)
+	defer others.Give(1 << 20)
+	r.memory = b.Account(budget.DeadLetters)
+	q := must.Get(New(Options{Plan: r.plan, Broker: r.broker(), By: "test"}))(t)
+	q.o.Broker.MemoryPatience = time.Millisecond
+	for range 10 {
+		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); !errors.Is(err, ErrUnfit) {
+			t.Fatal(err)
+		}
+	}
+	if got := r.drain(r.name); len(got) != 1 {
+		t.Errorf("%d left", len(got))
+	}
 }

@@ -104,6 +104,9 @@ func (w *walk) current(tag uint64) bool {
 // open connects and makes sure to be alone. The walk must be closed. Once connected it is not interrupted: whoever is told to
 // end in the middle cannot know how to give back what the guard has taken.
 func (q *Queue) open(ctx context.Context) (*walk, error) {
+	if err := q.hasMemory(ctx); err != nil {
+		return nil, err
+	}
 	s, err := q.dialer.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -124,6 +127,24 @@ func (q *Queue) open(ctx context.Context) (*walk, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// firstCost is what a first message may take in memory without its body.
+const firstCost = 1 << 20
+
+// hasMemory waits for the memory that a first message takes without its body. Its headers say how often it has been given back:
+// without them the queue could not be read safely, because each read gives the message back once more, until the delivery limit
+// of the queue drops it.
+func (q *Queue) hasMemory(ctx context.Context) error {
+	m := q.o.Broker.Memory
+	n := min(firstCost, m.Limit()/2)
+	ctx, cancel := context.WithTimeout(ctx, q.o.Broker.MemoryPatience)
+	defer cancel()
+	if !m.Wait(n, ctx.Done()) {
+		return fmt.Errorf("%w now: other messages use all of SIDECAR_MEMORY", ErrUnfit)
+	}
+	m.Give(n)
+	return nil
 }
 
 // next returns the next message, which is the caller's until it has told keep or ack. io.EOF after the last one.
