@@ -72,7 +72,7 @@ func TestAMessageLargerThanAllMemory(t *testing.T) {
 			if name == "held" {
 				eventually(t, "the status says so", func() bool {
 					_, body := s.get(s.control, "/status")
-					return strings.Contains(body, fmt.Sprintf("a message of %d bytes does not fit into SIDECAR_MEMORY", size))
+					return strings.Contains(body, fmt.Sprintf("there is no memory for a message of %d bytes (SIDECAR_MEMORY)", size))
 				})
 				s.alive()
 				s.stop()
