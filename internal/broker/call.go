@@ -19,32 +19,34 @@ func (s *Session) Do(ctx context.Context, name string, fn func() error) error {
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	limit, late := s.timeout, func() bool { return false }
-	if at, ok := ctx.Deadline(); ok {
-		limit, late = min(limit, time.Until(at)), func() bool { return !time.Now().Before(at) }
-	}
-	return s.bounded(name, limit, func() bool { return s.wire.intake.full.Load() && !late() }, fn)
+	deadline, _ := ctx.Deadline()
+	return s.bounded(name, deadline, s.wire.intake.waited, fn)
 }
 
 // doPatiently is Do for a call that may wait as long as the broker's alarm blocks the connection: silence is no fault
 // then. The caller must be able to wait.
 func (s *Session) doPatiently(name string, fn func() error) error {
-	return s.bounded(name, s.timeout, s.Blocked, fn)
+	return s.bounded(name, time.Time{}, s.wasBlocked, fn)
 }
 
-// bounded kills the session when fn has not returned after limit, or after more such times while patient returns true.
-func (s *Session) bounded(name string, limit time.Duration, patient func() bool, fn func() error) error {
-	returned := make(chan struct{})
+// bounded kills the session when fn has not returned within the call timeout, and in any case at the deadline; the zero time is
+// none. The timeout begins anew when patient reports a reason to wait since it began.
+func (s *Session) bounded(name string, deadline time.Time, patient func(since time.Time) bool, fn func() error) error {
+	returned, timeout := make(chan struct{}), s.timeout
 	defer close(returned)
 	go func() {
-		timer := time.NewTicker(max(limit, time.Millisecond))
-		defer timer.Stop()
-		for {
+		for late := false; ; {
+			limit, since := timeout, time.Now()
+			if left := time.Until(deadline); !deadline.IsZero() && left <= limit {
+				limit, late = max(left, time.Millisecond), true
+			}
+			timer := time.NewTimer(limit)
 			select {
 			case <-returned:
+				timer.Stop()
 				return
 			case <-timer.C:
-				if !patient() {
+				if late || !patient(since) {
 					s.fail(&callTimeout{name})
 					return
 				}

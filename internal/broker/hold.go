@@ -78,7 +78,10 @@ func (in *intake) reserve(n int64) bool {
 
 func (in *intake) await(n int64) bool {
 	in.full.Store(true)
-	defer in.full.Store(false)
+	defer func() {
+		in.resumed.Store(time.Now().UnixNano())
+		in.full.Store(false)
+	}()
 	enough := make(chan struct{})
 	var once sync.Once
 	end := func() { once.Do(func() { close(enough) }) }
@@ -95,4 +98,9 @@ func (in *intake) await(n int64) bool {
 		}()
 	}
 	return in.memory.Wait(n, enough)
+}
+
+// waited reports whether reading has waited for memory at any time since then.
+func (in *intake) waited(since time.Time) bool {
+	return in.full.Load() || in.resumed.Load() > since.UnixNano()
 }

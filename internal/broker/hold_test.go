@@ -122,7 +122,7 @@ func TestABodyWithoutAPlace(t *testing.T) {
 		"no spool":         {nil, "SIDECAR_SPOOL_DIR"},
 		"no directory":     {NewSpool("", 1<<30), "SIDECAR_SPOOL_DIR"},
 		"missing":          {NewSpool(t.TempDir()+"/missing", 1<<30), "no such file"},
-		"full":             {NewSpool(t.TempDir(), 1<<20), "as much as it may"},
+		"full":             {NewSpool(t.TempDir(), 1<<20), "more than 1048576 bytes in all"},
 		"not a disk":       {NewSpool("/dev/shm", 1<<30), "in memory"},
 		"no right to it":   {NewSpool("/proc", 1<<30), "spool to /proc"},
 		"more than a disk": {NewSpool("/sys", 1<<30), "spool to /sys"},

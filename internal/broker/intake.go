@@ -64,6 +64,7 @@ type intake struct {
 	gone     <-chan struct{} // closed when the connection has ended
 	active   atomic.Bool     // a consumer or a confirming channel has been added: until then every frame is the library's
 	full     atomic.Bool     // it waits for memory, and reads nothing meanwhile
+	resumed  atomic.Int64    // when it last ended such a wait, in Unix nanoseconds
 
 	mu        sync.Mutex
 	consumers map[string]*Deliveries // by tag

@@ -69,6 +69,13 @@ func (s *Session) setBlocked(b bool) {
 	}
 }
 
+// wasBlocked reports whether an alarm has blocked the connection at any time since then.
+func (s *Session) wasBlocked(since time.Time) bool {
+	s.alarm.Lock()
+	defer s.alarm.Unlock()
+	return s.blocked || s.changedAt.After(since)
+}
+
 // watchBlocked is Blocked with a channel that is closed when the answer changes.
 func (s *Session) watchBlocked() (blocked bool, changed <-chan struct{}) {
 	s.alarm.Lock()

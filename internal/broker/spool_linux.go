@@ -41,8 +41,7 @@ const (
 
 var (
 	errNoSpool  = errors.New("there is no directory for it (SIDECAR_SPOOL_DIR)")
-	errSpoolRAM = errors.New("the directory is in memory")
-	errSpool    = errors.New("the directory holds as much as it may")
+	errSpoolRAM = errors.New("the file system is in memory; SIDECAR_SPOOL_DIR needs one on a disk")
 )
 
 // create reserves the disk space first: a write to a mapped file that finds none ends the process.
@@ -52,7 +51,7 @@ func (s *Spool) create(size int64) (_ *spooled, err error) {
 	}
 	if s.used.Add(size) > s.limit {
 		s.used.Add(-size)
-		return nil, errSpool
+		return nil, fmt.Errorf("spool to %s: a file of %d bytes would be more than %d bytes in all", s.dir, size, s.limit)
 	}
 	defer func() {
 		if err != nil {
