@@ -79,7 +79,8 @@ func (in *intake) reserve(n int64) bool {
 func (in *intake) await(n int64) bool {
 	in.full.Store(true)
 	defer func() {
-		in.resumed.Store(time.Now().UnixNano())
+		now := time.Now()
+		in.resumed.Store(&now)
 		in.full.Store(false)
 	}()
 	enough := make(chan struct{})
@@ -102,5 +103,9 @@ func (in *intake) await(n int64) bool {
 
 // waited reports whether reading has waited for memory at any time since then.
 func (in *intake) waited(since time.Time) bool {
-	return in.full.Load() || in.resumed.Load() > since.UnixNano()
+	if in.full.Load() {
+		return true
+	}
+	resumed := in.resumed.Load() // behind full: it is stored before full is cleared
+	return resumed != nil && resumed.After(since)
 }

@@ -57,14 +57,14 @@ const (
 // A consumer is known by its tag, which we choose and never use twice on a connection. Content that a method frame
 // interrupts is dropped, as the library drops it.
 type intake struct {
-	lost     func(n int)     // told how many header values of a message nobody will see
-	memory   *budget.Account // asked before a delivery is held
-	spool    *Spool          // for bodies that do not fit; nil: there is none
-	patience time.Duration   // to wait for memory
-	gone     <-chan struct{} // closed when the connection has ended
-	active   atomic.Bool     // a consumer or a confirming channel has been added: until then every frame is the library's
-	full     atomic.Bool     // it waits for memory, and reads nothing meanwhile
-	resumed  atomic.Int64    // when it last ended such a wait, in Unix nanoseconds
+	lost     func(n int)               // told how many header values of a message nobody will see
+	memory   *budget.Account           // asked before a delivery is held
+	spool    *Spool                    // for bodies that do not fit; nil: there is none
+	patience time.Duration             // to wait for memory
+	gone     <-chan struct{}           // closed when the connection has ended
+	active   atomic.Bool               // a consumer or a confirming channel has been added: until then every frame is the library's
+	full     atomic.Bool               // it waits for memory, and reads nothing meanwhile
+	resumed  atomic.Pointer[time.Time] // when it last ended such a wait; nil: never
 
 	mu        sync.Mutex
 	consumers map[string]*Deliveries // by tag
