@@ -27,11 +27,11 @@ type rule struct {
 func breakdownRules() []rule {
 	system := []string{"internal/runtime/syscall", "syscall."}
 	return []rule{
-		{"system call: write a request to the app", system, []string{"sidecar/internal/dispatch.(*attempt).write"}},
-		{"system call: read an answer from the app", system, []string{"sidecar/internal/dispatch.(*answer).read"}},
-		{"system call: look at an idle connection before it is used again", system, []string{"sidecar/internal/dispatch.(*conn).quiet"}},
-		{"system call: write acks to the broker", system, []string{"sidecar/internal/broker.(*wire).Write"}},
-		{"system call: read deliveries from the broker", system, []string{"sidecar/internal/broker.(*wire).receive"}},
+		{"system call: write a request to the app", system, []string{"sidecar/internal/http1.(*Exchange).write"}},
+		{"system call: read an answer from the app", system, []string{"sidecar/internal/http1.(*Answer).Read"}},
+		{"system call: look at an idle connection before it is used again", system, []string{"sidecar/internal/http1.(*conn).quiet"}},
+		{"system call: write acks to the broker", system, []string{"sidecar/internal/amqpwire.(*Wire).Write"}},
+		{"system call: read deliveries from the broker", system, []string{"sidecar/internal/amqpwire.(*Wire).receive"}},
 		{"memory: allocation and garbage collection", []string{
 			"runtime.mallocgc", "runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge",
 			"runtime.gcDrain", "runtime.(*mheap)", "runtime.(*mcache)", "runtime.growslice", "runtime.newobject", "runtime.makeslice",
@@ -43,10 +43,10 @@ func breakdownRules() []rule {
 			"runtime.goready", "runtime.wakep", "runtime.startm", "runtime.mstart", "runtime.gosched", "runtime.goschedImpl",
 		}, nil},
 		{"HTTP: write the request's head", nil, []string{"sidecar/internal/dispatch.(*request)"}},
-		{"HTTP: parse the answer", nil, []string{"sidecar/internal/dispatch.(*answer)"}},
+		{"HTTP: parse the answer", nil, []string{"sidecar/internal/http1.(*Answer)", "sidecar/internal/dispatch.(*answer)"}},
 		{"HTTP: metrics", nil, []string{"sidecar/internal/dispatch.(*metrics)"}},
-		{"HTTP: pool, deadlines, the rest", nil, []string{"sidecar/internal/dispatch."}},
-		{"AMQP: take deliveries off the stream", nil, []string{"sidecar/internal/broker.(*wire).Read"}},
+		{"HTTP: pool, deadlines, the rest", nil, []string{"sidecar/internal/http1.", "sidecar/internal/dispatch."}},
+		{"AMQP: take deliveries off the stream", nil, []string{"sidecar/internal/amqpwire.(*Wire).Read"}},
 		{"AMQP: client library", nil, []string{"github.com/rabbitmq/amqp091-go."}},
 		{"trace context", nil, []string{"sidecar/internal/telemetry."}},
 		{"hand over: deliveries to workers", nil, []string{"sidecar/internal/consume.(*run).pump"}},

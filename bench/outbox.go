@@ -152,7 +152,7 @@ func (r *rig) sentOnce(who string, n int) error {
 	return err
 }
 
-// drainTable returns when all rows have been sent. It counts the queue, which costs nobody much, and asks the database
+// drainTable returns when all rows have been sent. It counts the queue, which is cheap, and asks the database
 // at the end only.
 func (b *bench) drainTable(n int, relay *process, watch func(int, *process) error) error {
 	last, moved := 0, time.Now()

@@ -187,7 +187,7 @@ func (b *bench) ceiling(l load) (float64, error) {
 	if err := b.ask("POST", "/reset", appPlan{Expect: l.Messages, Sleep: l.Sleep, Hold: true}, nil); err != nil {
 		return 0, err
 	}
-	ctx, stop := context.WithCancel(b.ctx) // whoever fails ends all: nobody waits for messages that do not come
+	ctx, stop := context.WithCancel(b.ctx) // a failure ends all: no part waits for messages that do not come
 	defer stop()
 	var next atomic.Int64
 	all, ctx := errgroup.WithContext(ctx)

@@ -356,7 +356,7 @@ func (r *rig) fill(l load) error {
 	return nil
 }
 
-// left counts what is in the queues when nobody consumes any more. The broker may take a moment to give back what a
+// left counts what is in the queues when no consumer is left. The broker may take a moment to give back what a
 // candidate that has gone left unacked, so it is the same three times in a row.
 func (r *rig) left() (n map[string]int, err error) {
 	var last map[string]int

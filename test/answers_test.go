@@ -223,7 +223,7 @@ func TestRetryAfterOn425(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestRetryAfterWithoutTiersPausesTheReplica: nobody is POSTed to before the app wants it.
+// TestRetryAfterWithoutTiersPausesTheReplica: no one is POSTed to before the app wants it.
 func TestRetryAfterWithoutTiersPausesTheReplica(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{429, 503} {

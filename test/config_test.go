@@ -198,7 +198,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// TestWarnings: allowed, but somebody should know.
+// TestWarnings: allowed, but someone should know.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	warned := func(change map[string]string, word string) {

@@ -242,9 +242,10 @@ func TestDeadLetterAPI(t *testing.T) {
 		t.Errorf("%+v", op)
 	}
 	s.awaitAcked(numbered("late", 6)...)
-	c.want(400, "POST", "/dlq/purge", `{"confirm":"all of it"}`, nil)
-	op = c.over(c.begin("/dlq/purge", fmt.Sprintf(`{"confirm":%q}`, sc.dlq())).ID)
-	if op.Kind != "purge" || op.Progress.Done != 3 {
+	c.want(404, "POST", "/dlq/purge", `{"confirm":"all of it"}`, nil)
+	c.want(400, "POST", "/dlq/discard", `{"all":true,"confirm":"all of it"}`, nil)
+	op = c.over(c.begin("/dlq/discard", fmt.Sprintf(`{"all":true,"confirm":%q}`, sc.dlq())).ID)
+	if op.Kind != "discard" || op.Progress.Done != 3 {
 		t.Errorf("%+v", op)
 	}
 	var all struct{ Operations []apiOperation }
@@ -344,7 +345,7 @@ func TestDeadLetterAPITokens(t *testing.T) {
 		r.want(403, "GET", path, "", nil)
 		w.want(200, "GET", path, "", nil)
 	}
-	for _, path := range []string{"/dlq/redrive", "/dlq/discard", "/dlq/purge", "/dlq/operations/0123456789abcdef/cancel", queue + "/re-drive", "/pause", "/drain", "/nowhere"} {
+	for _, path := range []string{"/dlq/redrive", "/dlq/discard", "/dlq/operations/0123456789abcdef/cancel", queue + "/re-drive", "/pause", "/drain", "/nowhere"} {
 		r.want(403, "POST", path, `{"all":true}`, nil)
 	}
 	none, wrong := *w, *w
@@ -427,7 +428,7 @@ func TestDeadLetterAPIBadInputs(t *testing.T) {
 			t.Errorf("%s %s %.40s %v: %d %v %s, want %d", r.method, r.path, r.body, r.header, code, header, text, r.want)
 		}
 	}
-	if s.log.mentions("203.0.113.9") || !s.log.mentions(`"event":"control"`, `"action":"redrive"`, `"status":400`, `"peer":"127.0.0.1:`) {
+	if s.log.mentions("203.0.113.9") || !s.log.mentions(`"msg":"control"`, `"action":"redrive"`, `"status":400`, `"peer":"127.0.0.1:`) {
 		t.Errorf("the log believes who it is told:\n%s", s.log.tail(5))
 	}
 	var all struct{ Operations []apiOperation }

@@ -13,7 +13,7 @@ var failedAgain = regexp.MustCompile(`"m-[012]" failed again: park \(max_retries
 // canary runs `dlq redrive --canary 3` with more arguments and wants that exit code and those counts.
 func (sc *scene) canary(code int, want done, args ...string) result {
 	sc.t.Helper()
-	r := sc.cli(code, append([]string{"redrive", "--canary", "3", "--json"}, args...)...)
+	r := sc.cli(code, append([]string{"redrive", "--all", "--canary", "3", "--json"}, args...)...)
 	d := documents[done](sc.t, r)[0]
 	if d.Done != want.Done || d.Matched != want.Matched || d.Canary != want.Canary {
 		sc.t.Errorf("%v: %+v", args, d)
@@ -80,7 +80,7 @@ func TestDLQCanaryOfNobody(t *testing.T) {
 			if got := sc.listedIDs(); !slices.Equal(got, ids[3:]) {
 				t.Errorf("%q", got)
 			}
-			s := sc.run() // nobody hears its verdicts
+			s := sc.run() // no one hears its verdicts
 			sc.app.awaitAll(ids[:3]...)
 			sc.settledAll(s, len(ids)-3)
 		})
@@ -110,7 +110,7 @@ func TestDLQCanaryTooEarly(t *testing.T) {
 	}
 	eventually(t, "all taken", func() bool { return sc.ready(sc.queue()) == 0 })
 	sc.parkIDs(503, numbered("last", 8)...)
-	if r := sc.cli(1, "redrive", "--canary", "3"); !strings.Contains(r.stderr, "failed again: park (max_retries, status 425)") {
+	if r := sc.cli(1, "redrive", "--all", "--canary", "3"); !strings.Contains(r.stderr, "failed again: park (max_retries, status 425)") {
 		t.Errorf("%s", r.all())
 	}
 	eventually(t, "all parked", func() bool { return sc.ready(sc.dlq()) == 8 })
@@ -142,7 +142,7 @@ func TestDLQCanaryThroughTheRetryQueue(t *testing.T) {
 			sc.canary(0, want)
 			sc.app.awaitAll(numbered("m", 10)...)
 			sc.publish("", p.dlq, parked("bad", 503), parked("m-10", 503))
-			if r := sc.cli(1, "redrive", "--canary", "1"); !strings.Contains(r.stderr, `"bad" failed again: park`) {
+			if r := sc.cli(1, "redrive", "--all", "--canary", "1"); !strings.Contains(r.stderr, `"bad" failed again: park`) {
 				t.Errorf("%s", r.all())
 			}
 			eventually(t, "parked again", func() bool { return sc.ready(p.dlq) == 2 })
@@ -162,7 +162,7 @@ func TestDLQCanaryOfMany(t *testing.T) {
 	sc.warm(s, 50)
 	ids := numbered("m", 600)
 	sc.parkIDs(503, ids...)
-	if r := sc.cli(0, "redrive", "--canary", "500", "--canary-timeout", "30s"); !strings.Contains(r.stdout, "600 of 600 messages redriven; canary: 500 sent, 500 good, 0 bad") {
+	if r := sc.cli(0, "redrive", "--all", "--canary", "500", "--canary-timeout", "30s"); !strings.Contains(r.stdout, "600 of 600 messages redriven; canary: 500 sent, 500 good, 0 bad") {
 		t.Errorf("%s", r.all())
 	}
 	sc.app.awaitAll(ids...)

@@ -13,11 +13,11 @@ func TestDLQDiscard(t *testing.T) {
 	sc := newScene(t).declared()
 	sc.parkIDs(503, "a", "b", "a")
 	sc.parkIDs(422, "c", "d")
-	for _, args := range [][]string{{"discard"}, {"discard", "--all"}, {"discard", "--status", "422"}, {"discard", "c"}, {"purge"}, {"discard", "--yes"}} {
+	for _, args := range [][]string{{"discard"}, {"discard", "--all"}, {"discard", "--status", "422"}, {"discard", "c"}, {"discard", "--yes"}} {
 		sc.cli(64, args...)
 	}
 	if n := sc.ready(sc.dlq()); n != 5 {
-		t.Fatalf("%d are left without anybody having said so", n)
+		t.Fatalf("%d are left without anyone having said so", n)
 	}
 	if d := sc.acted("discard", "--status", "422", "--limit", "1", "--yes"); d.Done != 1 {
 		t.Errorf("%+v", d)
@@ -33,7 +33,7 @@ func TestDLQDiscard(t *testing.T) {
 	if n := sc.ready(sc.dlq()); n != 0 {
 		t.Errorf("%d are left", n)
 	}
-	if r := sc.cli(0, "purge", "--yes"); !strings.Contains(r.stdout, "the queue is empty") {
+	if r := sc.cli(0, "discard", "--all", "--yes"); !strings.Contains(r.stdout, "the queue is empty") {
 		t.Errorf("%s", r.stdout)
 	}
 }
@@ -44,7 +44,7 @@ func TestDLQImportGoesOn(t *testing.T) {
 	sc := newScene(t).declared()
 	sc.parkIDs(503, "a", "b", "c")
 	lines := strings.SplitAfter(sc.cli(0, "export", "-q").stdout, "\n")
-	sc.acted("purge", "--yes")
+	sc.acted("discard", "--all", "--yes")
 	file := filepath.Join(t.TempDir(), "parked.jsonl")
 	write := func(lines ...string) {
 		t.Helper()
@@ -114,7 +114,7 @@ func TestDLQExportToAFile(t *testing.T) {
 // TestDLQWithoutAQueueOrABroker: one sentence, and soon.
 func TestDLQWithoutAQueueOrABroker(t *testing.T) {
 	t.Parallel()
-	commands := [][]string{{"list"}, {"groups"}, {"show", "m"}, {"redrive"}, {"discard", "--all", "--yes"}, {"export"}, {"import"}, {"purge", "--yes"}}
+	commands := [][]string{{"list"}, {"groups"}, {"show", "m"}, {"redrive", "--all"}, {"discard", "--all", "--yes"}, {"export"}, {"import"}, {"discard", "--all", "--yes"}}
 	sc := newScene(t)
 	for _, args := range commands {
 		if r := sc.cli(1, args...); !strings.Contains(r.stderr, sc.dlq()+" does not exist") || strings.Count(r.stderr, "\n") != 1 {
@@ -154,7 +154,7 @@ func TestDLQLeastPrivilege(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc.acted("import", file)
-	if d := sc.acted("redrive", "--canary", "1"); d.Done != 4 || d.Canary.Good != 1 {
+	if d := sc.acted("redrive", "--all", "--canary", "1"); d.Done != 4 || d.Canary.Good != 1 {
 		t.Errorf("%+v", d)
 	}
 	eventually(t, "all taken", func() bool { return sc.app.total() == 4 })

@@ -47,16 +47,16 @@ func TestDLQDryRunAndLimit(t *testing.T) {
 			t.Errorf("%v: %+v", args, d)
 		}
 	}
-	if d := sc.acted("purge", "--dry-run"); d.Matched != 4 || d.Done != 0 {
+	if d := sc.acted("discard", "--all", "--dry-run"); d.Matched != 4 || d.Done != 0 {
 		t.Errorf("%+v", d)
 	}
-	if r := sc.cli(0, "redrive", "--dry-run"); !strings.Contains(r.stdout, "4 of 4 messages would be redriven; nothing was changed") {
+	if r := sc.cli(0, "redrive", "--all", "--dry-run"); !strings.Contains(r.stdout, "4 of 4 messages would be redriven; nothing was changed") {
 		t.Errorf("%s", r.stdout)
 	}
 	if got := sc.listedIDs(); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
 		t.Fatalf("%q", got)
 	}
-	if d := sc.acted("redrive", "--limit", "2", "--rate", "1000/s"); d.Done != 2 {
+	if d := sc.acted("redrive", "--all", "--limit", "2", "--rate", "1000/s"); d.Done != 2 {
 		t.Errorf("%+v", d)
 	}
 	if got := sc.listedIDs(); !slices.Equal(got, []string{"c", "d"}) || sc.ready(sc.queue()) != 2 {

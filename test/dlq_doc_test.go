@@ -14,8 +14,8 @@ import (
 // dlqLine finds a command as it is to be typed.
 var dlqLine = regexp.MustCompile(`(?m)^(?:\$ )?(sidecar dlq .*)$`)
 
-// TestDLQDocsAreTypedRight: every `sidecar dlq …` that README.md and docs/operations.md give to be typed is understood. There
-// is no broker, so each gets as far as that; what deletes asks first, and there is nobody to ask.
+// TestDLQDocsAreTypedRight: every `sidecar dlq …` that README.md and docs/dead-letters.md give to be typed is understood. There
+// is no broker, so each gets as far as that; what deletes asks first, and there is no one to ask.
 func TestDLQDocsAreTypedRight(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -25,7 +25,7 @@ func TestDLQDocsAreTypedRight(t *testing.T) {
 	env := append(environ(map[string]string{
 		"SIDECAR_SERVICE": "wms-cincout", "SIDECAR_AMQP_URL": "amqp://" + freeAddr(t) + "/",
 	}), "PATH="+path+":"+os.Getenv("PATH"))
-	for file, least := range map[string]int{"../README.md": 4, "../docs/operations.md": 20} {
+	for file, least := range map[string]int{"../README.md": 4, "../docs/dead-letters.md": 20} {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

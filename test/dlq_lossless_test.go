@@ -15,7 +15,7 @@ import (
 )
 
 // everyType is a header table with all that AMQP knows, at its limits. NaN and the infinities are not in it: RabbitMQ ends
-// the connection of whoever sends them.
+// the connection of anyone who sends them.
 func everyType() amqp.Table {
 	scalars := amqp.Table{
 		"void": nil, "true": true, "false": false,
@@ -132,7 +132,7 @@ func TestDLQExportPurgeImport(t *testing.T) {
 			if got := sc.contents(sc.dlq(), n); !slices.Equal(got, before) {
 				t.Error("the export changed something")
 			}
-			if d := sc.acted("purge", "--yes"); d.Done != n || sc.ready(sc.dlq()) != 0 {
+			if d := sc.acted("discard", "--all", "--yes"); d.Done != n || sc.ready(sc.dlq()) != 0 {
 				t.Fatalf("%+v, %d left", d, sc.ready(sc.dlq()))
 			}
 			if d := sc.acted("import", file); d.Done != n {

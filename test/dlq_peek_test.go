@@ -49,13 +49,13 @@ func TestDLQLookingChangesNothing(t *testing.T) {
 				}
 			}
 			for range 5 { // of which each command reads all: more often than the broker's own limit of 20
-				for _, look := range [][]string{{"groups"}, {"redrive", "--dry-run"}, {"discard", "--all", "--dry-run"}} {
+				for _, look := range [][]string{{"groups"}, {"redrive", "--all", "--dry-run"}, {"discard", "--all", "--dry-run"}} {
 					sc.cli(0, look...)
 				}
 				unchanged()
 			}
 			for _, look := range [][]string{
-				{"list", "--limit", "5"}, {"list", "--scan", "5"}, {"show", "m-3"}, {"export", "--limit", "3"}, {"redrive", "--limit", "1", "--dry-run"},
+				{"list", "--limit", "5"}, {"list", "--scan", "5"}, {"show", "m-3"}, {"export", "--limit", "3"}, {"redrive", "--all", "--limit", "1", "--dry-run"},
 			} {
 				sc.cli(0, look...)
 			}

@@ -7,7 +7,7 @@ import (
 )
 
 // TestDLQSharedByTwoServices: what one service's commands redrive, discard and purge is its own. What the other one has
-// parked, and what nobody can be told to have parked, stays, in its order.
+// parked, and what no one can be told to have parked, stays, in its order.
 func TestDLQSharedByTwoServices(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {
@@ -34,14 +34,14 @@ func TestDLQSharedByTwoServices(t *testing.T) {
 				return ours, theirs
 			}
 			_, theirs := fail("a", 15)
-			sc.publish("", shared, message("nobody's")) // without a word where it comes from
+			sc.publish("", shared, message("no one's")) // without a word where it comes from
 			all++
 			before := audit.foreign(false)
 			if len(before) != 15 {
 				t.Fatalf("%q", before)
 			}
 
-			if d := sc.acted("redrive"); d.Matched != 15 || d.Done != 15 || d.Skipped != 16 || d.Total != 31 {
+			if d := sc.acted("redrive", "--all"); d.Matched != 15 || d.Done != 15 || d.Skipped != 16 || d.Total != 31 {
 				t.Errorf("redrive: %+v", d)
 			}
 			eventually(t, "parked again", func() bool { return sc.app.total() == 3*15 && sc.ready(shared) == all })
@@ -50,20 +50,20 @@ func TestDLQSharedByTwoServices(t *testing.T) {
 			}
 			all -= 15
 			ours, more := fail("b", 10)
-			if d := sc.acted("discard", "--yes", ours[3], more[3], "nobody's"); d.Done != 1 || d.Skipped != 2 {
+			if d := sc.acted("discard", "--yes", ours[3], more[3], "no one's"); d.Done != 1 || d.Skipped != 2 {
 				t.Errorf("discard by id: %+v", d)
 			}
-			if d := sc.acted("purge", "--yes"); d.Done != 9 || d.Skipped != 26 {
+			if d := sc.acted("discard", "--all", "--yes"); d.Done != 9 || d.Skipped != 26 {
 				t.Errorf("purge: %+v", d)
 			}
-			if r := sc.cli(0, "purge", "--yes"); !strings.Contains(r.stdout, "26 of other services left alone") {
+			if r := sc.cli(0, "discard", "--all", "--yes"); !strings.Contains(r.stdout, "26 of other services left alone") {
 				t.Errorf("%s", r.all())
 			}
 
 			if got := audit.foreign(false); !slices.Equal(got[:15], before) || len(got) != 25 {
 				t.Errorf("theirs: %q, before: %q", got, before)
 			}
-			if got := sc.foreign(true); len(got) != 26 || !slices.Contains(got, "nobody's") {
+			if got := sc.foreign(true); len(got) != 26 || !slices.Contains(got, "no one's") {
 				t.Errorf("left: %q", got)
 			}
 			for _, id := range append(theirs, more...) {

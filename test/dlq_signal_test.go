@@ -22,7 +22,7 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 			moved := 0
 			tell := func(when func(), args ...string) {
 				t.Helper()
-				r := launch(t, sc.env, append([]string{"dlq", "redrive", "--json"}, args...)...)
+				r := launch(t, sc.env, append([]string{"dlq", "redrive", "--all", "--json"}, args...)...)
 				when()
 				r.signal(sig)
 				code := r.exitCode()
@@ -54,7 +54,7 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 			}
 			tell(func() {
 				eventually(t, "the first message", func() bool { return sc.ready(sc.queue()) > moved })
-				for _, args := range [][]string{{"redrive"}, {"list"}, {"purge", "--yes"}, {"export"}} { // one at a time
+				for _, args := range [][]string{{"redrive", "--all"}, {"list"}, {"discard", "--all", "--yes"}, {"export"}} { // one at a time
 					if r := sc.cli(1, args...); !r.refused() || !strings.Contains(r.stderr, sc.dlq()) || strings.Count(r.stderr, "\n") != 1 {
 						t.Errorf("%v: %q", args, r.stderr)
 					}
@@ -63,7 +63,7 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 			tell(func() {
 				eventually(t, "the canary", func() bool { return sc.ready(sc.queue()) >= moved+3 })
 			}, "--canary", "3")
-			if d := sc.acted("redrive"); d.Done != len(ids)-moved {
+			if d := sc.acted("redrive", "--all"); d.Done != len(ids)-moved {
 				t.Errorf("%d moved, then %+v", moved, d)
 			}
 		})
@@ -80,7 +80,7 @@ func TestDLQRedriveToldToEndAtAnyTime(t *testing.T) {
 			ids := numbered("m", 500)
 			sc.parkIDs(503, ids...)
 			for i := range 10 {
-				r := launch(t, sc.env, "dlq", "redrive", "--rate", "200/s")
+				r := launch(t, sc.env, "dlq", "redrive", "--all", "--rate", "200/s")
 				time.Sleep(time.Duration(15*i) * time.Millisecond)
 				r.signal(syscall.SIGTERM)
 				r.exitCode() // as it began: killed by the signal before it listened to it, or 1

@@ -69,7 +69,7 @@ func (st *storm) going() {
 			st.t.Errorf("exit %d: %s", code, st.cli.log.String())
 		}
 	}
-	st.cli = launch(st.t, st.env, "dlq", "redrive", "-q", "--rate", st.rate)
+	st.cli = launch(st.t, st.env, "dlq", "redrive", "--all", "-q", "--rate", st.rate)
 }
 
 // reach waits until so many messages have been moved.

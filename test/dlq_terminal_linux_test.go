@@ -119,21 +119,21 @@ func TestDLQAsksOnATerminal(t *testing.T) {
 	sc.parkIDs(503, "a", "b")
 	sc.parkIDs(422, "c")
 	for _, answer := range []string{"yes\n", "\n", "\x04"} {
-		x := onTerminal(t, 100, sc.env, "dlq", "purge")
-		x.await("3 of 3 messages in " + sc.dlq() + " would be deleted for good. Type the queue's name to go on: ")
+		x := onTerminal(t, 100, sc.env, "dlq", "discard", "--all")
+		x.await("3 of 3 messages in " + sc.dlq() + " would be discarded for good. Type the queue's name to go on: ")
 		x.press(answer)
 		x.ends(1)
-		if !strings.Contains(x.seen(), "nothing was deleted") {
+		if !strings.Contains(x.seen(), "nothing was discarded") {
 			t.Errorf("%q: %s", answer, x.seen())
 		}
 	}
-	x := onTerminal(t, 100, sc.env, "dlq", "purge")
+	x := onTerminal(t, 100, sc.env, "dlq", "discard", "--all")
 	x.await("Type the queue's name")
 	if err := x.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	x.ends(1)
-	if n := sc.ready(sc.dlq()); n != 3 || !strings.Contains(x.seen(), "stopped by a signal: nothing was deleted") {
+	if n := sc.ready(sc.dlq()); n != 3 || !strings.Contains(x.seen(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%d left:\n%s", n, x.seen())
 	}
 
@@ -183,13 +183,13 @@ func TestDLQProgressOnATerminal(t *testing.T) {
 	sc := newScene(t).declared()
 	ids := numbered("m", 30)
 	sc.parkIDs(503, ids...)
-	x := onTerminal(t, 100, sc.env, "dlq", "redrive", "--rate", "20/s", "--limit", "20")
+	x := onTerminal(t, 100, sc.env, "dlq", "redrive", "--all", "--rate", "20/s", "--limit", "20")
 	x.await("\r[##")
 	x.ends(0)
 	if seen := x.seen(); !strings.Contains(seen, "% ") || !strings.Contains(seen, " left") || !strings.HasSuffix(seen, "\r\x1b[K20 of 30 messages redriven\n") {
 		t.Errorf("%q", seen)
 	}
-	x = onTerminal(t, 100, sc.env, "dlq", "redrive", "--rate", "20/s", "--quiet")
+	x = onTerminal(t, 100, sc.env, "dlq", "redrive", "--all", "--rate", "20/s", "--quiet")
 	x.ends(0)
 	if seen := x.seen(); seen != "10 of 10 messages redriven\n" {
 		t.Errorf("%q", seen)

@@ -30,7 +30,7 @@ func TestDLQLooksTogether(t *testing.T) {
 			for range 4 {
 				work.Go(func() {
 					for range 4 {
-						r := command(t, sc.env, "dlq", "redrive", "--dry-run", "--json", "-q")
+						r := command(t, sc.env, "dlq", "redrive", "--all", "--dry-run", "--json", "-q")
 						if r.refused() {
 							continue
 						}
@@ -49,7 +49,7 @@ func TestDLQLooksTogether(t *testing.T) {
 	}
 }
 
-// TestDLQRedrivesTogether: four that redrive at the same time, again and again until nothing is left. Nobody has been
+// TestDLQRedrivesTogether: four that redrive at the same time, again and again until nothing is left. No one has been
 // killed, so every message comes once.
 func TestDLQRedrivesTogether(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestDLQRedrivesTogether(t *testing.T) {
 			for range 4 {
 				work.Go(func() {
 					for !over() && !t.Failed() {
-						r := command(t, sc.env, "dlq", "redrive", "--limit", "50", "--json", "-q")
+						r := command(t, sc.env, "dlq", "redrive", "--all", "--limit", "50", "--json", "-q")
 						if r.refused() {
 							continue
 						}
@@ -111,7 +111,7 @@ func TestDLQRedriveOfMessagesThatFail(t *testing.T) {
 			ids := numbered("m", 200)
 			sc.send(ids...)
 			brokertest.Eventually(t, 2*patience, "all parked", func() bool { return sc.ready(sc.dlq()) == len(ids) })
-			if d := sc.acted("redrive"); d.Done != len(ids) || d.Total != len(ids) || d.Failed != 0 {
+			if d := sc.acted("redrive", "--all"); d.Done != len(ids) || d.Total != len(ids) || d.Failed != 0 {
 				t.Errorf("%+v", d)
 			}
 			brokertest.Eventually(t, 2*patience, "all tried and parked again", func() bool {

@@ -103,7 +103,7 @@ func TestAlarmWhileEverythingFails(t *testing.T) {
 }
 
 // TestUserLosesAccess: the password changes under a running sidecar, then the user is gone. It never ends for it, it
-// says why, and it needs no restart once somebody has repaired it.
+// says why, and it needs no restart once someone has repaired it.
 func TestUserLosesAccess(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()
@@ -176,7 +176,7 @@ func TestVhostDeleted(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestQueueInExclusiveUse: somebody else consumes alone. The sidecar waits, not ready, and takes over when it may.
+// TestQueueInExclusiveUse: another process consumes alone. The sidecar waits, not ready, and takes over when it may.
 func TestQueueInExclusiveUse(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()
@@ -219,7 +219,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 	sc.settledAll(second, 0)
 }
 
-// TestParkWhoseConfirmIsLost: the copy is in the DLQ and nobody told the sidecar. It cannot know, so the original stays
+// TestParkWhoseConfirmIsLost: the copy is in the DLQ and no one told the sidecar. It cannot know, so the original stays
 // and is parked again: twice, never not at all.
 func TestParkWhoseConfirmIsLost(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func TestReconnectsAfterEveryCut(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestHalfOpenConnection: nobody says goodbye, the heartbeat notices.
+// TestHalfOpenConnection: no one says goodbye, the heartbeat notices.
 func TestHalfOpenConnection(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("AMQP_HEARTBEAT", "1s").seed()
@@ -89,7 +89,7 @@ func TestBrokerAwayAtStart(t *testing.T) {
 }
 
 // TestStaleAck: an answer that arrives after the connection was cut must not settle anything on the next one. Message A
-// is in flight when the cut comes; its late 200 carries a delivery tag that is somebody else's by then.
+// is in flight when the cut comes; its late 200 carries a delivery tag that is another owner's by then.
 func TestStaleAck(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONCURRENCY", "4", "PREFETCH", "4").seed()
@@ -246,7 +246,7 @@ func TestUnboundRetryQueueLosesNothing(t *testing.T) {
 	}
 }
 
-// TestUnboundAtRunTime: nobody can see that a binding has gone, so in declare mode it is made again now and then.
+// TestUnboundAtRunTime: no one can see that a binding has gone, so in declare mode it is made again now and then.
 func TestUnboundAtRunTime(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t)
@@ -326,7 +326,7 @@ func TestCredentialsRotateWithoutRestart(t *testing.T) {
 	sc.with("AMQP_URL_FILE", file)
 	put(right)
 	s := sc.run()
-	put(brokerURLWith(t, func(u *url.URL) { u.Host = p.addr; u.User = url.UserPassword("nobody", "canary-secret") }))
+	put(brokerURLWith(t, func(u *url.URL) { u.Host = p.addr; u.User = url.UserPassword("no one", "canary-secret") }))
 	p.cut()
 	eventually(t, "not ready with the wrong user", func() bool { return !s.ready() })
 	put(right)

@@ -16,8 +16,8 @@ func (e entry) text(key string) string {
 	return s
 }
 
-// is reports whether the line is about that event, whether the product names it in event or in msg.
-func (e entry) is(event string) bool { return e.text("event") == event || e.text("msg") == event }
+// is reports whether the line has this msg.
+func (e entry) is(msg string) bool { return e.text("msg") == msg }
 
 // output gathers what a sidecar writes to both its streams.
 type output struct {

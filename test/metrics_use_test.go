@@ -147,7 +147,7 @@ func (m *mixed) redrive() {
 	if op := c.over(c.begin("/dlq/redrive", `{"all": true, "limit": 3}`).ID); op.Progress.Done != 3 {
 		m.t.Errorf("%+v", op)
 	}
-	m.sc.cli(0, "redrive", "--limit", "2")
+	m.sc.cli(0, "redrive", "--all", "--limit", "2")
 	m.sc.app.otherwise(m.answer)
 }
 
@@ -221,7 +221,7 @@ func backlog(t *testing.T, p *prometheusServer) string {
 	return sc.queue()
 }
 
-// drain is a sidecar that somebody has drained and left so, outside Kubernetes.
+// drain is a sidecar that someone has drained and left so, outside Kubernetes.
 func drain(t *testing.T, p *prometheusServer) string {
 	sc := newScene(t)
 	s := sc.run()

@@ -30,7 +30,7 @@ var foreignQueues = map[string]struct {
 	"dapr, an older one, too": {},
 }
 
-// migration is a queue of somebody else's, with an exchange of that name, and the two programs of examples/migration.
+// migration is a queue of another owner's, with an exchange of that name, and the two programs of examples/migration.
 type migration struct {
 	*scene
 	queue, appAddr string
@@ -130,7 +130,7 @@ func (m *migration) wantBilled(times int, ids ...string) {
 	}
 }
 
-// TestTakeOverAQueue: the sidecar consumes somebody else's queue as it is, first beside its consumer and then instead of
+// TestTakeOverAQueue: the sidecar consumes another owner's queue as it is, first beside its consumer and then instead of
 // it, without a loss, a duplicate, or a change to the queue; and back again.
 func TestTakeOverAQueue(t *testing.T) {
 	t.Parallel()

@@ -249,7 +249,7 @@ func TestOutboxSecrets(t *testing.T) {
 		code int
 	}{
 		"no rights":     {db.Role(canary), 1},
-		"no such role":  {as(func(u *url.URL) { u.User = url.UserPassword("nobody", canary) }), 1},
+		"no such role":  {as(func(u *url.URL) { u.User = url.UserPassword("no one", canary) }), 1},
 		"no server":     {as(func(u *url.URL) { u.User, u.Host = url.UserPassword("postgres", canary), "127.0.0.1:1" }), 1},
 		"no database":   {as(func(u *url.URL) { u.User, u.Path = url.UserPassword("postgres", canary), "/nowhere" }), 1},
 		"TLS, not here": {as(func(u *url.URL) { u.User, u.RawQuery = url.UserPassword("postgres", canary), "sslmode=verify-full" }), 1},
@@ -308,7 +308,7 @@ func TestOutboxInterrupted(t *testing.T) {
 	if code := s.exitCode(); code != 1 || !strings.Contains(s.log.String(), "stopped by a signal") {
 		t.Errorf("exit %d: %s", code, s.log.String())
 	}
-	eventually(t, "nobody builds it any more", func() bool {
+	eventually(t, "no one builds it any more", func() bool {
 		return db.Value(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'virtualxid'`) == "0"
 	})
 	if _, err := old.Exec(t.Context(), `COMMIT`).ReadAll(); err != nil {

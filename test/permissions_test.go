@@ -136,7 +136,7 @@ func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
 	s := sc.run()
 	sc.app.on("bad", status(500))
 	m := message("bad")
-	m.UserId = brokerUser(t) // copied, it would be refused: the sidecar is somebody else
+	m.UserId = brokerUser(t) // copied, it would be refused: the sidecar is another process
 	sc.sendMessage(m)
 	d := sc.take(sc.dlq(), 1)[0]
 	if d.Headers["x-original-user-id"] != brokerUser(t) {

@@ -260,7 +260,7 @@ func TestPublishWhileDraining(t *testing.T) {
 	s.published("/publish/default/k", "x", map[string]string{"Idempotency-Key": "held"})
 	sc.app.await("held", 1)
 	s.signal(syscall.SIGTERM)
-	eventually(t, "it drains", func() bool { return s.log.mentions(`"event":"draining"`) })
+	eventually(t, "it drains", func() bool { return s.log.mentions(`"msg":"draining"`) })
 	s.published("/publish/default/k", "x", map[string]string{"Idempotency-Key": "left"})
 	close(gate)
 	if code := s.exitCode(); code != 0 {

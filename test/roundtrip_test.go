@@ -76,7 +76,7 @@ func TestRoundTripThatCannotBe(t *testing.T) {
 		set  []string
 		want string
 	}{
-		"a user who declares nothing": {[]string{"TOPOLOGY_MODE", "verify"}, "SIDECAR_TOPOLOGY_MODE=verify says that this user declares none"},
+		"a user who declares nothing": {[]string{"TOPOLOGY_MODE", "verify"}, "SIDECAR_TOPOLOGY_MODE=verify does not allow that"},
 		"no broker":                   {[]string{"AMQP_URL", "amqp://127.0.0.1:1/"}, "connect to the broker"},
 	} {
 		if r := command(t, sc.envWith("SIDECAR_"+c.set[0], c.set[1]), "check", "--roundtrip"); r.code != 1 || !strings.Contains(r.all(), c.want) {

@@ -104,7 +104,7 @@ func withSecrets(t *testing.T, sc *scene, otlp string) {
 		t.Fatal(err)
 	}
 	sc.with(
-		"AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.User = url.UserPassword("nobody", "canary-url-password") }),
+		"AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.User = url.UserPassword("no one", "canary-url-password") }),
 		"AMQP_USERNAME", user, "AMQP_PASSWORD_FILE", file,
 		"APP_URL", sc.app.url()+"?key=canary-query", "APP_TOKEN", "canary-app-token", "CONTROL_TOKEN", "canary-control-token", "MAX_RETRIES", "1",
 	)
@@ -212,7 +212,7 @@ func TestTokenFilesThatAreGone(t *testing.T) {
 		t.Errorf("the app got %q", got)
 	}
 	for line, want := range map[string]int{"token not read: requests are refused": 3, "secret not read": 1} { // throttled
-		if n := strings.Count(s.log.String(), `"event":"`+line+`"`); n != want {
+		if n := strings.Count(s.log.String(), `"msg":"`+line+`"`); n != want {
 			t.Errorf("%q is there %d times, want %d", line, n, want)
 		}
 	}

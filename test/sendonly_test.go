@@ -63,7 +63,7 @@ func TestSendOnly(t *testing.T) {
 	if r := command(t, sc.env, "plan", "--format", "mermaid"); r.code == 0 || !strings.Contains(r.stderr, "declares nothing") {
 		t.Errorf("a picture of nothing: exit %d:\n%s", r.code, r.all())
 	}
-	if r := command(t, sc.env, "check", "--roundtrip"); r.code != 1 || !strings.Contains(r.stderr, "SIDECAR_CONSUME=off leaves no way back") {
+	if r := command(t, sc.env, "check", "--roundtrip"); r.code != 1 || !strings.Contains(r.stderr, "SIDECAR_CONSUME=off, so no message can be delivered") {
 		t.Errorf("check --roundtrip: exit %d:\n%s", r.code, r.all())
 	}
 }

@@ -97,7 +97,7 @@ func TestOneLogLinePerSettledMessage(t *testing.T) {
 			t.Fatalf("%s: %d lines, want %d: %v", id, len(got), len(lines), got)
 		}
 		for i, e := range got {
-			for _, k := range []string{"event", "queue", "message_id", "correlation_id", "routing_key", "status", "retry_count", "outcome", "reason", "duration_ms", "trace_id"} {
+			for _, k := range []string{"msg", "queue", "message_id", "correlation_id", "routing_key", "status", "retry_count", "outcome", "reason", "duration_ms", "trace_id"} {
 				if _, there := e[k]; !there {
 					t.Errorf("%s: field %s is missing in %v", id, k, e)
 				}

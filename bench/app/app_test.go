@@ -50,7 +50,7 @@ func send(t *testing.T, c net.Conn, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		must.Get(io.WriteString(c, p))(t)
-		time.Sleep(5 * time.Millisecond) // so that the parts arrive apart; a test that they do not still passes
+		time.Sleep(5 * time.Millisecond) // so that the parts arrive one by one; without this the test still passes
 	}
 	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	if resp.StatusCode != http.StatusNoContent {

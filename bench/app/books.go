@@ -47,7 +47,7 @@ type books struct {
 	seen                                                  atomic.Pointer[numbers]
 	sleep                                                 atomic.Int64
 	latency                                               atomic.Bool
-	wanted                                                atomic.Int64 // received that somebody waits for
+	wanted                                                atomic.Int64 // received that a caller waits for
 	arrived                                               chan struct{}
 
 	mu        sync.Mutex

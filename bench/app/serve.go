@@ -60,7 +60,7 @@ func (b *books) serve(c net.Conn) {
 			b.inflight.Add(-1)
 			return // where the next request begins is unknown too
 		}
-		for int64(have-begin) < min(length, timeSize) { // the body may come apart from its head
+		for int64(have-begin) < min(length, timeSize) { // the body may come behind its head
 			n, err := c.Read(buf[have:])
 			if err != nil {
 				return

@@ -66,7 +66,7 @@ func run(args []string, url string, out io.Writer) error {
 
 // commands are what is measured, in this order: the last one empties the queue.
 var commands = [][]string{
-	{"list"}, {"groups"}, {"list", "--limit", "1", "--error", "occurs nowhere"}, {"export", "-"}, {"redrive"},
+	{"list"}, {"groups"}, {"list", "--limit", "1", "--error", "occurs nowhere"}, {"export", "-"}, {"redrive", "--all"},
 }
 
 // measure runs every command on a queue of n messages and prints the median of each.

@@ -10,7 +10,7 @@ import (
 )
 
 // call runs the command line in this process.
-func call(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
+func callSidecar(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = run(t.Context(), args, environ, strings.NewReader(""), &out, &errs)
@@ -21,7 +21,7 @@ func call(t *testing.T, environ []string, args ...string) (code int, stdout, std
 // what it wrote to standard error.
 func wantCall(t *testing.T, environ, args []string, code int, stdout, stderr string) (errors string) {
 	t.Helper()
-	exit, out, errs := call(t, environ, args...)
+	exit, out, errs := callSidecar(t, environ, args...)
 	if exit != code || !strings.Contains(out, stdout) || !strings.Contains(errs, stderr) {
 		t.Errorf("%q: exit %d, want %d\nstdout: %s\nwants: %s\nstderr: %s\nwants: %s", args, exit, code, out, stdout, errs, stderr)
 	}
@@ -83,12 +83,12 @@ func TestCommandLine(t *testing.T) {
 		{"check without a broker", append(service, "SIDECAR_AMQP_URL=amqp://user:hunter2@127.0.0.1:1/"), []string{"check"}, 1, "", "connect to the broker"},
 		{"check without a service", nil, []string{"check"}, 64, "", "SIDECAR_SERVICE"},
 		{"check of a preset without what it needs", append(service, "SIDECAR_TOPOLOGY=dead-letter"), []string{"check"}, 64, "", "SIDECAR_QUEUE"},
-		{"health of nobody", append(service, "SIDECAR_ADMIN_ADDR=127.0.0.1:1"), []string{"health"}, 1, "", "SIDECAR_ADMIN_ADDR"},
+		{"health of no one", append(service, "SIDECAR_ADMIN_ADDR=127.0.0.1:1"), []string{"health"}, 1, "", "SIDECAR_ADMIN_ADDR"},
 		{"health of what", service, []string{"health", "wealth"}, 64, "", `"wealth"`},
 		{"health at a random port", append(service, "SIDECAR_ADMIN_ADDR=:0"), []string{"health"}, 1, "", "port 0"},
 		{"health without a service", nil, []string{"health"}, 64, "", "SIDECAR_SERVICE"},
 		{"health with two arguments", service, []string{"health", "live", "ready"}, 64, "", `"ready"`},
-		{"drain nobody", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:1"), []string{"drain"}, 1, "", "SIDECAR_CONTROL_ADDR"},
+		{"drain no one", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:1"), []string{"drain"}, 1, "", "SIDECAR_CONTROL_ADDR"},
 		{"drain at a random port", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:0"), []string{"drain"}, 1, "", "port 0"},
 		{"drain without a service", nil, []string{"drain"}, 64, "", "SIDECAR_SERVICE"},
 	} {
@@ -208,7 +208,7 @@ func TestDrainOfASidecarThatEnds(t *testing.T) {
 	}
 	go func() {
 		c, err := l.Accept()
-		_ = l.Close() // before the answer: whoever comes next is refused
+		_ = l.Close() // before the answer: anyone who comes next is refused
 		if err != nil {
 			return
 		}

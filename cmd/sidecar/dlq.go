@@ -10,16 +10,9 @@ import (
 	"sidecar/internal/deadletter"
 )
 
-// dlqCommand is one of the commands below `sidecar dlq`.
-type dlqCommand struct {
-	name, arguments, summary string
-	run                      func(ctx context.Context, c *dlqCall) error
-	examples                 []string // what follows `sidecar dlq`, without the name
-}
-
 // dlqCommands in the order of the help text.
-func dlqCommands() []dlqCommand {
-	return []dlqCommand{
+func dlqCommands() []subcommand[*dlqCall] {
+	return []subcommand[*dlqCall]{
 		{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
 			"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
 		}},
@@ -29,7 +22,7 @@ func dlqCommands() []dlqCommand {
 		{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow, []string{
 			"order-4711", "3f2a90c41b7d6e58 --json",
 		}},
-		{"redrive", "[ID...] [conditions]", "back into the flow, one try each unless --reset; without a condition all", dlqRedrive, []string{
+		{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset", dlqRedrive, []string{
 			"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
 		}},
 		{"discard", "ID...|conditions|--all", "delete messages for good", dlqDiscard, []string{
@@ -41,28 +34,14 @@ func dlqCommands() []dlqCommand {
 		{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
 			"parked.jsonl", "--skip 1200 parked.jsonl",
 		}},
-		{"purge", "", "delete everything of this service that is parked, for good", dlqPurge, []string{"--yes"}},
 	}
 }
 
-// dlq chooses and runs a command on the dead-letter queue. The first SIGINT or SIGTERM ends it at a safe point, the second
-// at once.
+// dlq runs a command on the dead-letter queue.
 func dlq(ctx context.Context, in invocation) error {
-	all := dlqCommands()
-	names := make([]string, len(all))
-	for i, c := range all {
-		names[i] = c.name
-	}
-	i, err := choose(in, "dlq", names, printDLQHelp)
-	if err != nil {
-		return err
-	}
 	// A reader that goes away shows as an error of the write: what is unacked must be given back before the end.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := stoppable(ctx)
-	defer stop()
-	in.args = in.args[1:]
-	return all[i].run(ctx, newDLQCall(in, all[i]))
+	return runBelow(ctx, in, "dlq", dlqCommands(), printDLQHelp, newDLQCall)
 }
 
 func printDLQHelp(w io.Writer) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,10 +42,12 @@ func TestOutcome(t *testing.T) {
 func reported(t *testing.T, args []string, p deadletter.Progress, err error) (stdout string, failed error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := newDLQCall(invocation{args: args, stdout: &out}, dlqCommand{name: "redrive"})
-	c.takesConditions()
-	c.count(&c.limit, "limit", "")
-	if err := errors.Join(c.parse(-1), c.ids()); err != nil {
+	c := newDLQCall(newCall(invocation{args: args, stdout: &out}, "dlq", "redrive", "", "", nil))
+	c.takesSelection("move")
+	if !slices.ContainsFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }) {
+		c.args = append(c.args, "--all")
+	}
+	if _, err := c.parseSelection(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs)) { // as many as the operation says to have found
@@ -97,7 +100,7 @@ func TestReport(t *testing.T) {
 func TestReportNobodyCanRead(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
-		c := newDLQCall(invocation{stdout: full{}}, dlqCommand{name: "redrive"})
+		c := newDLQCall(newCall(invocation{stdout: full{}}, "dlq", "redrive", "", "", nil))
 		c.json = asJSON
 		p := deadletter.Progress{Total: 2, Matched: 2, Done: 2}
 		err := c.report(t.Context(), anyQueue(t), action{"redrive", "redriven", stays}, false, &p, nil)
@@ -105,7 +108,7 @@ func TestReportNobodyCanRead(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	c := newDLQCall(invocation{stdout: full{}}, dlqCommand{name: "list"})
+	c := newDLQCall(newCall(invocation{stdout: full{}}, "dlq", "list", "", "", nil))
 	c.say("x")
 	if err := c.look(t.Context(), anyQueue(t), nil); !errors.Is(err, errFull) {
 		t.Errorf("%v", err)
@@ -118,7 +121,7 @@ func TestConfirm(t *testing.T) {
 	a := action{"discard", "discarded", stays}
 	ask := func(ctx context.Context, in string) (string, error) {
 		var errs bytes.Buffer
-		c := newDLQCall(invocation{stdin: strings.NewReader(in), stderr: &errs}, dlqCommand{name: "discard"})
+		c := newDLQCall(newCall(invocation{stdin: strings.NewReader(in), stderr: &errs}, "dlq", "discard", "", "", nil))
 		err := c.confirm(ctx, q, a, &deadletter.Progress{Total: 9, Matched: 3})
 		return errs.String(), err
 	}
@@ -132,12 +135,12 @@ func TestConfirm(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	r, w, err := os.Pipe() // nobody types anything
+	r, w, err := os.Pipe() // no one types anything
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	c := newDLQCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, dlqCommand{name: "discard"})
+	c := newDLQCall(newCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, "dlq", "discard", "", "", nil))
 	if err := c.confirm(ctx, q, a, &deadletter.Progress{}); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%v", err)
 	}

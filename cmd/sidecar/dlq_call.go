@@ -2,11 +2,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -19,26 +16,19 @@ import (
 	"sidecar/internal/deadletter"
 )
 
-// dlqCall is one use of a dlqCommand.
+// dlqCall is one use of a command below `sidecar dlq`.
 type dlqCall struct {
-	invocation
-	command dlqCommand
-	flags   *flag.FlagSet
-	out     *bufio.Writer // stdout; finish or flush writes what is left
+	call
+	out *bufio.Writer // stdout; finish or flush writes what is left
 
-	words       []string // what is no flag, in its order
-	conditions  [][2]string
-	filter      deadletter.Filter // the conditions, once parsed
-	limit       int               // of an action; 0 = all
-	json, quiet bool
+	conditions [][2]string
+	filter     deadletter.Filter // the conditions, once parsed
+	limit      int               // of an action; 0 = all
+	all, quiet bool
 }
 
-func newDLQCall(in invocation, command dlqCommand) *dlqCall {
-	c := &dlqCall{
-		invocation: in, command: command, out: bufio.NewWriter(in.stdout),
-		flags: flag.NewFlagSet("dlq "+command.name, flag.ContinueOnError),
-	}
-	c.flags.SetOutput(io.Discard) // its words are not ours
+func newDLQCall(base call) *dlqCall {
+	c := &dlqCall{call: base, out: bufio.NewWriter(base.stdout)}
 	c.flags.BoolVar(&c.json, "json", false, "JSON for scripts on standard output, one document per line")
 	c.flags.BoolVar(&c.quiet, "quiet", false, "no progress and no notes on standard error; errors still")
 	c.flags.BoolVar(&c.quiet, "q", false, "")
@@ -65,18 +55,10 @@ func (c *dlqCall) count(n *int, name, usage string) {
 	})
 }
 
-// parse reads flags and words in any order; most is how many words there may be, -1 for any number.
+// parse reads flags, conditions and at most so many words, -1 for any number.
 func (c *dlqCall) parse(most int) error {
-	words, err := interleaved(c.flags, c.args)
-	if errors.Is(err, flag.ErrHelp) {
-		c.printUsage(c.stdout)
+	if err := c.read(most, c.printUsage); err != nil {
 		return err
-	} else if err != nil {
-		return c.misuse("%w", err)
-	}
-	c.words = words
-	if most >= 0 && len(c.words) > most {
-		return c.misuse("unexpected argument %q", c.words[most])
 	}
 	for _, given := range c.conditions {
 		if err := c.condition(given[0], given[1]); err != nil {
@@ -86,21 +68,30 @@ func (c *dlqCall) parse(most int) error {
 	return nil
 }
 
-// interleaved reads flags and words in any order; after -- there are only words.
-func interleaved(flags *flag.FlagSet, args []string) (words []string, err error) {
-	for len(args) > 0 {
-		if err := flags.Parse(args); err != nil {
-			return nil, err
-		}
-		read := len(args) - flags.NArg()
-		onlyWords := read > 0 && args[read-1] == "--"
-		args = flags.Args()
-		if onlyWords || len(args) == 0 {
-			return append(words, args...), nil
-		}
-		words, args = append(words, args[0]), args[1:]
+// takesSelection adds the flags by which an action is told what it is for.
+func (c *dlqCall) takesSelection(verb string) {
+	c.takesConditions()
+	c.flags.BoolVar(&c.all, "all", false, "every message of this service")
+	c.count(&c.limit, "limit", verb+" at most `N` messages; 0 = all that match (default 0)")
+}
+
+// parseSelection reads the command line of an action: ids, conditions or --all, and never none of them.
+func (c *dlqCall) parseSelection() (s deadletter.Selection, err error) {
+	if err = c.parse(-1); err != nil {
+		return s, err
 	}
-	return words, nil
+	for _, word := range c.words {
+		if err = c.condition("id", word); err != nil {
+			return s, err
+		}
+	}
+	switch {
+	case c.all && !c.filter.Empty():
+		return s, c.misuse("--all and a condition contradict each other")
+	case !c.all && c.filter.Empty():
+		return s, c.misuse("say which messages: by id, by conditions, or with --all")
+	}
+	return deadletter.Selection{Filter: c.filter, Limit: c.limit}, nil
 }
 
 // condition adds one condition to the filter.
@@ -111,51 +102,19 @@ func (c *dlqCall) condition(name, value string) error {
 	return nil
 }
 
-// ids takes the words for ids of messages.
-func (c *dlqCall) ids() error {
-	for _, word := range c.words {
-		if err := c.condition("id", word); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// misuse is an error of the command line.
-func (c *dlqCall) misuse(format string, args ...any) error {
-	return misuse(c.flags, fmt.Errorf(format, args...))
-}
-
 func (c *dlqCall) printUsage(w io.Writer) {
-	what := c.command.summary
-	_, _ = fmt.Fprintf(w, "usage: sidecar %s %s [flags]\n\n%s%s.\n\n", c.flags.Name(), c.command.arguments, strings.ToUpper(what[:1]), what[1:])
-	c.flags.VisitAll(func(f *flag.Flag) {
-		condition := slices.ContainsFunc(deadletter.Conditions, func(known [2]string) bool { return known[0] == f.Name })
-		if !condition && f.Usage != "" {
-			printFlag(w, f)
+	isCondition := func(name string) bool {
+		return slices.ContainsFunc(deadletter.Conditions, func(known [2]string) bool { return known[0] == name })
+	}
+	c.call.printUsage(w, func(name string) bool { return !isCondition(name) }, func() {
+		if c.flags.Lookup(deadletter.Conditions[0][0]) == nil {
+			return
 		}
-	})
-	if c.flags.Lookup(deadletter.Conditions[0][0]) != nil {
 		_, _ = fmt.Fprint(w, "\nConditions, which may be repeated: all of them must hold, of several values for one any.\n\n")
 		for _, known := range deadletter.Conditions {
 			printFlag(w, c.flags.Lookup(known[0]))
 		}
-	}
-	_, _ = fmt.Fprint(w, "\nExamples:\n\n")
-	for _, e := range c.command.examples {
-		_, _ = fmt.Fprintln(w, strings.TrimRight("  sidecar "+c.flags.Name()+" "+e, " "))
-	}
-}
-
-func printFlag(w io.Writer, f *flag.Flag) {
-	value, usage := flag.UnquoteUsage(f)
-	name := "--" + f.Name
-	if f.Name == "quiet" {
-		name += ", -q"
-	} else if value != "" {
-		name += " " + strings.ToUpper(value)
-	}
-	_, _ = fmt.Fprintf(w, "  %-25s  %s\n", name, usage)
+	})
 }
 
 // open reads the configuration. The queue it returns connects when it is used.
@@ -181,16 +140,7 @@ func actor() string {
 }
 
 // document writes v as one line of JSON.
-func (c *dlqCall) document(v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	_, err := c.out.Write(escapeJSON(b.Bytes()))
-	return err
-}
+func (c *dlqCall) document(v any) error { return writeJSON(c.out, v) }
 
 // say writes one line for people to standard output.
 func (c *dlqCall) say(format string, args ...any) {

@@ -29,12 +29,11 @@ func TestDLQCommandLine(t *testing.T) {
 		{"dlq --help", 0, "dlq redrive --group", ""},
 		{"dlq -h", 0, "usage: sidecar dlq COMMAND", ""},
 		{"dlq help", 0, "--routing-key", ""},
-		{"dlq explode", 64, "", `no command "explode"; there are list, groups, show, redrive, discard, export, import, purge`},
+		{"dlq explode", 64, "", `no command "explode"; there are list, groups, show, redrive, discard, export, import`},
 		{"dlq list -h", 0, "--scan N", ""},
 		{"dlq list --help", 0, "sidecar dlq list --status 5xx", ""},
 		{"dlq redrive -h", 0, "--canary-timeout", ""},
 		{"dlq show m --help", 0, "--max-body SIZE", ""},
-		{"dlq purge --help", 0, "usage: sidecar dlq purge  [flags]", ""},
 
 		{"dlq list", 1, "", away},
 		{"dlq list --limit 5 --scan=100 -status 503 --status=5xx -q", 1, "", away},
@@ -72,8 +71,11 @@ func TestDLQCommandLine(t *testing.T) {
 		{"dlq show m --status 503", 64, "", "-status"},
 		{"dlq show -- --json", 1, "", away}, // an id that looks like a flag
 
-		{"dlq redrive", 1, "", away},
-		{"dlq redrive --all --yes", 1, "", away},
+		{"dlq redrive", 64, "", "say which messages: by id, by conditions, or with --all"},
+		{"dlq redrive --limit 5", 64, "", "say which messages"},
+		{"dlq redrive --all --yes", 64, "", "-yes"},
+		{"dlq redrive --all", 1, "", away},
+		{"dlq purge --yes", 64, "", `no command "purge"`},
 		{"dlq redrive a b --reset c --rate 20/s --limit 5 --canary 3 --canary-timeout 90s --dry-run", 1, "", away},
 		{"dlq redrive --all a", 64, "", "--all and a condition"},
 		{"dlq redrive --all --status 503", 64, "", "--all and a condition"},
@@ -84,7 +86,7 @@ func TestDLQCommandLine(t *testing.T) {
 		{"dlq redrive --rate Inf", 64, "", `"Inf" for flag -rate`},
 		{"dlq redrive --rate 5/d", 64, "", `"5/d" for flag -rate`},
 		{"dlq redrive --canary -3", 64, "", `"-3" for flag -canary`},
-		{"dlq redrive --canary 1001", 64, "", "canary 1001 is more than"},
+		{"dlq redrive --all --canary 1001", 64, "", "canary 1001 is more than"},
 		{"dlq redrive --canary-timeout 0s", 64, "", `"0s" for flag -canary-timeout`},
 		{"dlq redrive --canary-timeout soon", 64, "", `"soon" for flag -canary-timeout`},
 		{"dlq redrive --reset=maybe", 64, "", "maybe"},
@@ -96,10 +98,6 @@ func TestDLQCommandLine(t *testing.T) {
 		{"dlq discard m", 64, "", "say so with --yes"},
 		{"dlq discard --all --yes", 1, "", away},
 		{"dlq discard m --dry-run", 1, "", away},
-		{"dlq purge", 64, "", "say so with --yes"},
-		{"dlq purge --status 503 --yes", 64, "", "-status"},
-		{"dlq purge all --yes", 64, "", `unexpected argument "all"`},
-		{"dlq purge --yes", 1, "", away},
 
 		{"dlq export", 1, "", away},
 		{"dlq export -", 1, "", away},
@@ -139,8 +137,9 @@ func TestDLQConfiguration(t *testing.T) {
 		"no such queue":      {append(service, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=q", "SIDECAR_BINDINGS=a:b", "SIDECAR_DEAD_LETTER=disabled"), "no dead-letter queue"},
 		"an unusable preset": {append(service, "SIDECAR_TOPOLOGY=per-queue"), "SIDECAR_BINDINGS"},
 	} {
-		for _, command := range []string{"list", "redrive", "export", "import"} {
-			t.Run(name+" "+command, func(t *testing.T) { wantCall(t, c.environ, []string{"dlq", command}, 64, "", c.stderr) })
+		for _, command := range []string{"list", "redrive --all", "export", "import"} {
+			args := strings.Fields("dlq " + command)
+			t.Run(name+" "+command, func(t *testing.T) { wantCall(t, c.environ, args, 64, "", c.stderr) })
 		}
 	}
 }
@@ -148,7 +147,7 @@ func TestDLQConfiguration(t *testing.T) {
 // TestDLQFailureAsJSON: scripts get the reason on standard output too, people on standard error.
 func TestDLQFailureAsJSON(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := call(t, nowhere, "dlq", "redrive", "--json")
+	code, stdout, stderr := callSidecar(t, nowhere, "dlq", "redrive", "--all", "--json")
 	if code != 1 || !strings.Contains(stdout, `"action":"redrive"`) || !strings.Contains(stdout, `"error":"dlq redrive: the broker cannot be reached`) || stderr == "" {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
@@ -165,7 +164,7 @@ func TestDLQFlagsStandAnywhere(t *testing.T) {
 		"--limit 5 -":                {"-"},
 		"--status 503 a -status 5xx": {"a"},
 	} {
-		c := newDLQCall(invocation{args: strings.Split(line, " ")}, dlqCommand{name: "x"})
+		c := newDLQCall(newCall(invocation{args: strings.Split(line, " ")}, "dlq", "x", "", "", nil))
 		c.takesConditions()
 		c.count(&c.limit, "limit", "")
 		if err := c.parse(-1); err != nil || !slices.Equal(c.words, want) {
@@ -188,10 +187,10 @@ func TestActor(t *testing.T) {
 	}
 }
 
-// anyQueue is a queue that nobody connects to.
+// anyQueue is a queue that no one connects to.
 func anyQueue(t *testing.T) *deadletter.Queue {
 	t.Helper()
-	q, err := newDLQCall(invocation{environ: nowhere}, dlqCommand{name: "x"}).open()
+	q, err := newDLQCall(newCall(invocation{environ: nowhere}, "dlq", "x", "", "", nil)).open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +216,7 @@ func TestExplain(t *testing.T) {
 		"the broker cannot be reached (dial: refused): 5":                       {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
 		"usage: dlq redrive: rate 7 is not one (sidecar dlq":                    {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
 	} {
-		err := newDLQCall(invocation{}, dlqCommand{name: "redrive"}).explain(c.ctx, q, c.err, "5 redriven")
+		err := newDLQCall(newCall(invocation{}, "dlq", "redrive", "", "", nil)).explain(c.ctx, q, c.err, "5 redriven")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%v: %v, want %s", c.err, err, want)
 		}
@@ -225,7 +224,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v became %#v", c.err, err)
 		}
 	}
-	if err := newDLQCall(invocation{}, dlqCommand{}).explain(t.Context(), q, nil, ""); err != nil {
+	if err := newDLQCall(newCall(invocation{}, "dlq", "", "", "", nil)).explain(t.Context(), q, nil, ""); err != nil {
 		t.Error(err)
 	}
 }

@@ -16,7 +16,7 @@ func metered(t *testing.T, width, limit int, quiet bool, seconds int) (text stri
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		c := newDLQCall(invocation{stderr: &out}, dlqCommand{name: "redrive"})
+		c := newDLQCall(newCall(invocation{stderr: &out}, "dlq", "redrive", "", "", nil))
 		c.quiet = quiet
 		c.meter("redriven", limit).stop() // it finds no terminal
 		m := &meter{w: &out, width: width, done: "redriven", limit: limit, quiet: quiet, ends: make(chan struct{})}

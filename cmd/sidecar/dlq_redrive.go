@@ -13,11 +13,8 @@ import (
 const stays = "the rest is still in the queue: run the same command again"
 
 func dlqRedrive(ctx context.Context, c *dlqCall) error {
-	c.takesConditions()
+	c.takesSelection("move")
 	r := deadletter.Redrive{CanaryTimeout: time.Minute}
-	all := c.flags.Bool("all", false, "every message, as without a condition")
-	c.flags.Bool("yes", false, "accepted and not needed: nothing is lost by a redrive")
-	c.count(&c.limit, "limit", "move at most `N` messages; 0 = all that match (default 0)")
 	c.count(&r.Canary, "canary", "send `N` first and wait for their verdicts; go on only when all were acked")
 	c.flags.BoolVar(&r.DryRun, "dry-run", false, "count what would be moved, move nothing")
 	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked again")
@@ -31,20 +28,14 @@ func dlqRedrive(ctx context.Context, c *dlqCall) error {
 		}
 		return nil
 	})
-	if err := c.parse(-1); err != nil {
+	var err error
+	if r.Selection, err = c.parseSelection(); err != nil {
 		return err
-	}
-	if err := c.ids(); err != nil {
-		return err
-	}
-	if *all && !c.filter.Empty() {
-		return c.misuse("--all and a condition contradict each other")
 	}
 	q, err := c.open()
 	if err != nil {
 		return err
 	}
-	r.Filter, r.Limit = c.filter, c.limit
 	m := c.meter("redriven", r.Limit)
 	p, err := q.Redrive(ctx, r, m.report)
 	m.stop()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/deadletter"
 )
 
@@ -107,29 +108,14 @@ func (c *dlqCall) showFacts(m *deadletter.Full, now time.Time) {
 	c.row("group", m.Group)
 }
 
-func (c *dlqCall) showProperties(p *deadletter.Properties) {
+func (c *dlqCall) showProperties(p *amqpvalue.Properties) {
 	c.say("\nproperties")
-	c.row("content type", string(p.ContentType))
-	c.row("content encoding", string(p.ContentEncoding))
-	if p.DeliveryMode != 0 {
-		c.row("delivery mode", strconv.Itoa(int(p.DeliveryMode)))
+	for name, value := range p.All() {
+		c.row(strings.ReplaceAll(name, "_", " "), amqpvalue.Text(value))
 	}
-	if p.Priority != 0 {
-		c.row("priority", strconv.Itoa(int(p.Priority)))
-	}
-	c.row("correlation id", string(p.CorrelationID))
-	c.row("reply to", string(p.ReplyTo))
-	c.row("expiration", string(p.Expiration))
-	c.row("message id", string(p.MessageID))
-	if p.Timestamp != nil {
-		c.row("timestamp", time.Unix(*p.Timestamp, 0).UTC().Format(time.RFC3339))
-	}
-	c.row("type", string(p.Type))
-	c.row("user id", string(p.UserID))
-	c.row("app id", string(p.AppID))
 }
 
-func (c *dlqCall) showHeaders(h deadletter.Headers) {
+func (c *dlqCall) showHeaders(h amqpvalue.TypedTable) {
 	if len(h) == 0 {
 		return
 	}
@@ -142,14 +128,14 @@ func (c *dlqCall) showHeaders(h deadletter.Headers) {
 	slices.Sort(names)
 	c.say("\nheaders")
 	for _, name := range names {
-		c.say("  %-*s  %-9s  %s", wide, printable(name), typeName(h[name]), printable(deadletter.PlainText(h[name])))
+		c.say("  %-*s  %-9s  %s", wide, printable(name), typeName(h[name]), printable(amqpvalue.Text(h[name])))
 	}
 }
 
 // typeName is the AMQP type of a header value.
 func typeName(v any) string {
 	var typed struct{ Type string }
-	b, err := json.Marshal(deadletter.Value{V: v})
+	b, err := json.Marshal(amqpvalue.Typed{V: v})
 	if err == nil {
 		err = json.Unmarshal(b, &typed)
 	}

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/deadletter"
 )
 
@@ -15,7 +16,7 @@ import (
 func shown(t *testing.T, f *deadletter.Full) string {
 	t.Helper()
 	var out bytes.Buffer
-	c := newDLQCall(invocation{stdout: &out}, dlqCommand{name: "show"})
+	c := newDLQCall(newCall(invocation{stdout: &out}, "dlq", "show", "", "", nil))
 	c.show(f, time.Unix(1e9, 0))
 	if err := c.out.Flush(); err != nil {
 		t.Fatal(err)
@@ -25,18 +26,17 @@ func shown(t *testing.T, f *deadletter.Full) string {
 
 func TestShow(t *testing.T) {
 	t.Parallel()
-	at := int64(1e9)
 	got := shown(t, &deadletter.Full{
 		View: deadletter.View{
 			Ref: "0123456789abcdef", Position: 3, MessageID: "m-1", Reason: "max_retries", Status: 503, Error: "e", Detail: "d",
 			Problem: &deadletter.Problem{Type: "urn:t", Title: "Closed", Detail: "on Sundays"}, RetryCount: 10, RedriveCount: 1,
 			ParkedAt: time.Unix(1e9-60, 0), OriginalQueue: "q", OriginalExchange: "x", RoutingKey: "k", Foreign: true, Group: "abc",
 		},
-		Properties: deadletter.Properties{
-			ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4, CorrelationID: "c", ReplyTo: "r",
-			Expiration: "60000", MessageID: "m-1", Timestamp: &at, Type: "ty", UserID: "u", AppID: "a",
+		Properties: amqpvalue.Properties{
+			ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4, CorrelationId: "c", ReplyTo: "r",
+			Expiration: "60000", MessageId: "m-1", Timestamp: time.Unix(1e9, 0), Type: "ty", UserId: "u", AppId: "a",
 		},
-		Headers: deadletter.Headers{"n": int32(7), "s": "text\x1b[31m", "t": amqp.Table{"k": []any{int64(1), "x"}}, "b": []byte{1, 0xff}, "v": nil},
+		Headers: amqpvalue.TypedTable{"n": int32(7), "s": "text\x1b[31m", "t": amqp.Table{"k": []any{int64(1), "x"}}, "b": []byte{1, 0xff}, "v": nil},
 		Journey: []deadletter.Step{
 			{Queue: "wait", Reason: "expired", Count: 10, At: time.Unix(1e9-100, 0), Exchange: "retry", RoutingKeys: []string{"retry"}},
 			{Queue: "q", Reason: "rejected", Count: 1, Exchange: "x"},

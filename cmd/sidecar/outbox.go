@@ -2,20 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+
+	"sidecar/internal/config"
+	"sidecar/internal/outbox"
 )
 
-// outboxCommand is one of the commands below `sidecar outbox`.
-type outboxCommand struct {
-	name, arguments, summary string
-	run                      func(ctx context.Context, c *outboxCall) error
-	examples                 []string // what follows `sidecar outbox`, without the name
-}
-
 // outboxCommands in the order of the help text.
-func outboxCommands() []outboxCommand {
-	return []outboxCommand{
+func outboxCommands() []subcommand[*outboxCall] {
+	return []subcommand[*outboxCall]{
 		{"migrate", "", "make the table, or add to an existing one what the relay needs; the app may go on inserting", outboxMigrate, []string{
 			"", "--print | psql", "--no-notify",
 		}},
@@ -27,22 +24,9 @@ func outboxCommands() []outboxCommand {
 	}
 }
 
-// outboxTable chooses and runs a command on the outbox. The first SIGINT or SIGTERM ends it between two statements or cancels
-// the one that runs, the second ends it at once.
+// outboxTable runs a command on the outbox.
 func outboxTable(ctx context.Context, in invocation) error {
-	all := outboxCommands()
-	names := make([]string, len(all))
-	for i, c := range all {
-		names[i] = c.name
-	}
-	i, err := choose(in, "outbox", names, printOutboxHelp)
-	if err != nil {
-		return err
-	}
-	ctx, stop := stoppable(ctx)
-	defer stop()
-	in.args = in.args[1:]
-	return all[i].run(ctx, newOutboxCall(in, all[i]))
+	return runBelow(ctx, in, "outbox", outboxCommands(), printOutboxHelp, func(base call) *outboxCall { return &outboxCall{call: base} })
 }
 
 func printOutboxHelp(w io.Writer) {
@@ -52,10 +36,89 @@ func printOutboxHelp(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "  %-7s  %-11s  %s\n", c.name, c.arguments, c.summary)
 	}
 	_, _ = fmt.Fprint(w, `
-The DSN may be another one than the relay's, for one command: migrate wants the owner of the table, or somebody who may make
+The DSN may be another one than the relay's, for one command: migrate wants the owner of the table, or a role that may make
 it in its schema.
 
 Every command takes --help. Exit codes: 0 done, also when there was nothing to do; 64 command line or configuration wrong;
 1 anything else.
 `)
+}
+
+// outboxCall is one use of a command below `sidecar outbox`.
+type outboxCall struct {
+	call
+	cfg   *config.Config
+	names outbox.Names
+}
+
+// takesJSON adds a flag for output that is one document.
+func (c *outboxCall) takesJSON() {
+	c.flags.BoolVar(&c.json, "json", false, "one JSON document on standard output")
+}
+
+// parse reads flags, at most so many words, -1 for any number, and the configuration.
+func (c *outboxCall) parse(most int) (err error) {
+	if err = c.read(most, c.printUsage); err != nil {
+		return err
+	}
+	if c.cfg, err = loadConfig(c.environ); err != nil {
+		return err
+	}
+	if !c.cfg.Outbox.DSN.IsSet() {
+		return fmt.Errorf("%w: %s: SIDECAR_OUTBOX_DSN is not set: there is no outbox", errUsage, c.flags.Name())
+	}
+	c.names = outbox.ParseTable(c.cfg.Outbox.Table, c.cfg.Outbox.Column)
+	return nil
+}
+
+// connect opens a connection to the database, which the caller closes.
+func (c *outboxCall) connect(ctx context.Context) (*outbox.Conn, error) {
+	db := outbox.Database{DSN: c.cfg.Outbox.DSN.Value, Name: "sidecar " + c.flags.Name()}
+	conn, err := db.Connect(ctx, nil)
+	if errors.Is(err, outbox.ErrDSN) {
+		return nil, fmt.Errorf("%w: SIDECAR_OUTBOX_DSN: %w", errUsage, err)
+	}
+	return conn, err
+}
+
+// table runs do with a table to which nothing is missing.
+func (c *outboxCall) table(ctx context.Context, do func(conn *outbox.Conn, t *outbox.Table) error) error {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return c.failed(ctx, err)
+	}
+	defer outbox.Close(conn)
+	t, err := outbox.Look(ctx, conn, c.names)
+	if err == nil {
+		err = t.Check()
+	}
+	if err == nil {
+		err = do(conn, t)
+	}
+	return c.failed(ctx, err)
+}
+
+// failed says what failed, nil if nothing did.
+func (c *outboxCall) failed(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.Is(err, errUsage):
+		return err
+	case ctx.Err() != nil:
+		return &failure{c.flags.Name() + ": stopped by a signal: " + printable(oneLine(err)), err}
+	case errors.Is(err, outbox.ErrNoTable) && c.name != "migrate":
+		return &failure{c.flags.Name() + ": " + printable(oneLine(err)) + "; sidecar outbox migrate makes it", err}
+	}
+	return &failure{c.flags.Name() + ": " + printable(oneLine(err)), err}
+}
+
+// document writes v as one line of JSON.
+func (c *outboxCall) document(v any) error { return writeJSON(c.stdout, v) }
+
+func (c *outboxCall) say(format string, args ...any) error {
+	_, err := fmt.Fprintln(c.stdout, printable(fmt.Sprintf(format, args...)))
+	return err
+}
+
+func (c *outboxCall) printUsage(w io.Writer) {
+	c.call.printUsage(w, func(string) bool { return true }, func() {})
 }

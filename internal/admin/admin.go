@@ -1,7 +1,7 @@
 // Package admin serves the sidecar's two HTTP surfaces. The admin listener reads: health, metrics, and whether a drain
-// has ended; anybody who reaches the port may. The control listener changes things (drain, pause, resume, the dead-letter
+// has ended; anyone who reaches the port may. The control listener changes things (drain, pause, resume, the dead-letter
 // queue) and shows messages. It knows nothing of brokers or the app and decides nothing about messages: it asks a State and
-// a deadletter.Queue, and tells them. It serves no profiles, no variables and no CORS.
+// a dlq.API, and tells them. It serves no profiles, no variables and no CORS.
 package admin
 
 import (
@@ -16,8 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/admin/dlq"
 	"sidecar/internal/budget"
-	"sidecar/internal/deadletter"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/telemetry"
 )
@@ -27,16 +27,15 @@ type Options struct {
 	AdminAddr, ControlAddr string // host:port; port 0 takes a free one
 
 	// Token returns the bearer token that every control request must carry. nil means no token is asked for, which
-	// only a loopback ControlAddr allows. A Token that returns "" lets nobody in: its file may be gone.
+	// only a loopback ControlAddr allows. A Token that returns "" refuses every request: its file may be gone.
 	Token func() string
 	// ReadToken returns the token that only reads; nil means there is none.
 	ReadToken func() string
 
-	Grace    time.Duration // of a drain; bounds /drained
-	State    State
-	Topology Topology
-	// DeadLetters is the dead-letter queue; nil means the topology has none.
-	DeadLetters *deadletter.Queue
+	Grace       time.Duration // of a drain; bounds /drained
+	State       State
+	Topology    Topology
+	DeadLetters *dlq.API          // what the control listener does with dead letters
 	Console     map[string]Static // the console's files by their exact paths
 
 	Memory   *budget.Account // asked before bytes of a request are held; nil bounds nothing
@@ -56,11 +55,8 @@ type Server struct {
 	hosts                      httpguard.Hosts
 	refusals                   telemetry.Throttle
 	adminBounds, controlBounds *httpguard.Bounds
-	scrapes, busy              slots
-	streams, depths            slots
+	scrapes, busy, streams     httpguard.Slots
 	waits                      waits
-	turns                      chan struct{} // of looks into the dead-letter queue
-	operations                 *operations
 	flow                       flowCache
 
 	stopping chan struct{} // closed by Shutdown: waiting requests end
@@ -73,20 +69,21 @@ const (
 	requestTimeout = 10 * time.Second
 	idleTimeout    = 90 * time.Second // above any usual scrape interval, so that scrapes keep their connection
 	maxHeaderBytes = 16 << 10
-	maxBody        = 1 << 20
 	bodyTimeout    = 5 * time.Second
 	maxConns       = 256 // of each listener
 )
 
 // New prepares a server; it binds nothing yet.
 func New(o Options) *Server {
+	if o.DeadLetters == nil {
+		o.DeadLetters = dlq.New(dlq.Options{Logger: o.Logger})
+	}
 	s := &Server{
 		o: o, stopping: make(chan struct{}),
-		scrapes: make(slots, 4), busy: make(slots, 32), streams: make(slots, 8), depths: make(slots, 4),
-		turns: make(chan struct{}, 2), operations: newOperations(o.Logger),
+		scrapes: make(httpguard.Slots, 4), busy: make(httpguard.Slots, 32), streams: make(httpguard.Slots, 8),
 	}
 	s.admin = s.server(s.adminRoutes())
-	s.control = s.server(s.guard(s.receive(s.busy.limit(s.controlRoutes().ServeHTTP))))
+	s.control = s.server(s.guard(s.receive(s.busy.Limit(s.controlRoutes().ServeHTTP))))
 	s.adminBounds = httpguard.Bound(s.admin, maxConns, o.Memory)
 	s.controlBounds = httpguard.Bound(s.control, maxConns, o.Memory)
 	return s
@@ -152,7 +149,7 @@ func (s *Server) Serve(ctx context.Context) error {
 // /drained are answered at once. An operation on the dead-letter queue ends at a safe point.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
-	s.operations.wait(ctx) // before the requests: one of them may wait for it
+	s.o.DeadLetters.Wait(ctx) // before the requests: one of them may wait for it
 	done := make(chan error, 2)
 	for _, srv := range []*http.Server{s.admin, s.control} {
 		go func() { done <- srv.Shutdown(ctx) }()
@@ -167,7 +164,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) stop() {
 	s.stopOnce.Do(func() {
 		close(s.stopping)
-		s.operations.stop()
+		s.o.DeadLetters.Stop()
 	})
 }
 

@@ -134,7 +134,7 @@ func TestAPanicIsAnAnswerAndALogLine(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *Options) { o.State = panicking{newFakeState()} })
 	r.wantProblem("panic", r.do(http.MethodGet, r.control, "/status", nil), http.StatusInternalServerError)
-	if !strings.Contains(r.log.String(), `"event":"admin panic","panic":"boom"`) {
+	if !strings.Contains(r.log.String(), `"msg":"admin panic","panic":"boom"`) {
 		t.Errorf("log: %s", r.log)
 	}
 }

@@ -31,19 +31,3 @@ func (s *Server) recoverPanic(w http.ResponseWriter) {
 		refuse(w, http.StatusInternalServerError, "")
 	}
 }
-
-// slots bounds how many requests of one kind run at a time; the rest is turned away rather than queued.
-type slots chan struct{}
-
-func (c slots) limit(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case c <- struct{}{}:
-			defer func() { <-c }()
-			next(w, r)
-		default:
-			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "Too many requests of this kind at once.")
-		}
-	}
-}

@@ -1,25 +1,26 @@
 package admin
 
 import (
-	"bytes"
 	"maps"
 	"net/http"
 	"time"
+
+	"sidecar/internal/httpguard"
 )
 
 // controlRoutes is all that the control listener has behind guard, beside the console.
-func (s *Server) controlRoutes() routes {
-	t := routes{
-		"/status": get(s.status),
-		"/drain":  post(s.change("drain", s.drain)),
-		"/pause":  post(s.change("pause", s.pause)),
-		"/resume": post(s.change("resume", s.resume)),
+func (s *Server) controlRoutes() httpguard.Routes {
+	t := httpguard.Routes{
+		"/status": httpguard.Get(s.status),
+		"/drain":  httpguard.Post(s.change("drain", s.drain)),
+		"/pause":  httpguard.Post(s.change("pause", s.pause)),
+		"/resume": httpguard.Post(s.change("resume", s.resume)),
 
-		"/topology":     get(s.topology),
-		"/openapi.json": get(openAPI),
-		"/events":       get(s.streams.limit(s.events)),
+		"/topology":     httpguard.Get(s.topology),
+		"/openapi.json": httpguard.Get(openAPI),
+		"/events":       httpguard.Get(s.streams.Limit(s.events)),
 	}
-	maps.Copy(t, s.deadLetterRoutes())
+	maps.Copy(t, s.o.DeadLetters.Routes())
 	return t
 }
 
@@ -60,7 +61,7 @@ func (s *Server) resume(*http.Request) int {
 // and the answer is the state it led to.
 func (s *Server) change(action string, do func(*http.Request) int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if status, detail := checkEmpty(w, r); status != 0 {
+		if status, detail := httpguard.CheckEmpty(w, r); status != 0 {
 			refuse(w, status, detail)
 			return
 		}
@@ -74,28 +75,8 @@ func (s *Server) change(action string, do func(*http.Request) int) http.HandlerF
 	}
 }
 
-// audit writes down who has done what. The peer's address, not X-Forwarded-For: anybody can write that.
 func (s *Server) audit(r *http.Request, action string, status int, more ...any) {
-	s.o.Logger.Info("control", append([]any{
-		"action", action, "peer", r.RemoteAddr, "scope", callerScope(r).String(), "status", status,
-	}, more...)...)
+	httpguard.Audit(s.o.Logger, r, action, status, more...)
 }
 
 func (s *Server) isDraining() bool { return closed(s.o.State.Draining()) }
-
-// checkEmpty reads the body, which may be nothing or an empty JSON object: a field that is not understood must not be
-// taken for understood. It returns 0 when the body is fine.
-func checkEmpty(w http.ResponseWriter, r *http.Request) (status int, detail string) {
-	b, status, detail := readBody(w, r)
-	if b = bytes.Trim(b, jsonSpace); status == 0 && len(b) > 0 && !emptyObject(b) {
-		return http.StatusBadRequest, "The body must be empty or {}."
-	}
-	return status, detail
-}
-
-// jsonSpace is white space in JSON; what Go takes for space is more.
-const jsonSpace = " \t\r\n"
-
-func emptyObject(b []byte) bool {
-	return len(b) >= 2 && b[0] == '{' && b[len(b)-1] == '}' && len(bytes.Trim(b[1:len(b)-1], jsonSpace)) == 0
-}

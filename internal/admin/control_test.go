@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/httpguard"
 )
 
 func TestStatus(t *testing.T) {
@@ -73,7 +75,7 @@ func TestChangesAreWrittenDown(t *testing.T) {
 		q.Header.Set("X-Real-Ip", "203.0.113.9")
 	})
 	log := r.log.String()
-	if !strings.Contains(log, `"level":"info","event":"control","action":"pause","peer":"127.0.0.1:`) || strings.Contains(log, "203.0.113.9") {
+	if !strings.Contains(log, `"level":"info","msg":"control","action":"pause","peer":"127.0.0.1:`) || strings.Contains(log, "203.0.113.9") {
 		t.Errorf("log: %s", log)
 	}
 }
@@ -111,11 +113,11 @@ func TestBodies(t *testing.T) {
 
 func TestABodyThatEndsEarly(t *testing.T) {
 	t.Parallel()
-	got, detail := checkEmpty(nil, &http.Request{Body: io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{}))})
+	got, detail := httpguard.CheckEmpty(nil, &http.Request{Body: io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{}))})
 	if got != http.StatusBadRequest || detail == "" {
 		t.Errorf("%d %q", got, detail)
 	}
-	got, _ = checkEmpty(nil, &http.Request{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", maxBody+1)))})
+	got, _ = httpguard.CheckEmpty(nil, &http.Request{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", httpguard.MaxBody+1)))})
 	if got != http.StatusRequestEntityTooLarge {
 		t.Errorf("%d", got)
 	}

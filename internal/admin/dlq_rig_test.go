@@ -3,19 +3,22 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/admin/dlq"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
-// parking is a server over a topology of its own in a real broker. Nobody consumes: what is redriven stays in the service's
+// parking is a server over a topology of its own in a real broker. No one consumes: what is redriven stays in the service's
 // queue.
 type parking struct {
 	*running
@@ -41,12 +44,12 @@ func startParking(t *testing.T, change func(*topology.Options), edit func(*Optio
 		t.Fatal(err)
 	}
 	defer s.Close()
-	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	findings, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
 	if err != nil || len(findings) > 0 {
 		t.Fatal(findings, err)
 	}
 	p.running = start(t, func(o *Options) {
-		o.DeadLetters = queueOf(t, plan, p.url)
+		o.DeadLetters = queueOf(t, o.Logger, plan, p.url)
 		o.Topology = Topology{Service: plan.Service, Queue: plan.Queue, Exchanges: []Exchange{}, Queues: []Queue{}, Bindings: []Binding{}, Waits: []Wait{}}
 		if edit != nil {
 			edit(o)
@@ -59,23 +62,28 @@ func brokerOf(url string) broker.Options {
 	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 5 * time.Second, Name: "test admin"}
 }
 
-func queueOf(t testing.TB, plan *topology.Plan, url string) *deadletter.Queue {
+func queueOf(t testing.TB, log *slog.Logger, plan *topology.Plan, url string) *dlq.API {
 	t.Helper()
 	q, err := deadletter.New(deadletter.Options{Plan: plan, Broker: brokerOf(url), By: "api@test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q
+	return dlq.New(dlq.Options{Queue: q, Service: plan.Service, Main: plan.Queue, Logger: log})
+}
+
+// apiOf serves q; nil stands for a topology without dead letters.
+func apiOf(q *deadletter.Queue, log *slog.Logger) *dlq.API {
+	return dlq.New(dlq.Options{Queue: q, Service: "wms-a", Main: "wms.queue.wms-a", Logger: log})
 }
 
 // away is a dead-letter queue behind a broker that is not there.
-func away(t testing.TB) *deadletter.Queue {
+func away(t testing.TB, log *slog.Logger) *dlq.API {
 	t.Helper()
 	plan, err := topology.Build(topology.Options{Preset: topology.PresetFanout, Service: "wms-a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return queueOf(t, plan, "amqp://guest:guest@127.0.0.1:1/")
+	return queueOf(t, log, plan, "amqp://guest:guest@127.0.0.1:1/")
 }
 
 func (p *parking) dlq() string { return p.plan.Park.Queue }
@@ -153,10 +161,10 @@ func jsonBody(body string) func(*http.Request) {
 }
 
 // begin starts an operation and returns it.
-func (r *running) begin(path, body string) Operation {
+func (r *running) begin(path, body string) dlq.Operation {
 	r.t.Helper()
 	got := r.post(path, body)
-	var op Operation
+	var op dlq.Operation
 	r.decode("POST "+path+" "+body, got, http.StatusAccepted, &op)
 	if got.Header.Get("Location") != "/dlq/operations/"+op.ID {
 		r.t.Errorf("Location %q for operation %s", got.Header.Get("Location"), op.ID)
@@ -168,17 +176,17 @@ func (r *running) begin(path, body string) Operation {
 func (r *running) begun(id string) {
 	r.t.Helper()
 	brokertest.Eventually(r.t, time.Minute, "the first message of operation "+id, func() bool {
-		return r.operations.copy(r.operations.find(id)).Progress.Done > 0
+		return r.o.DeadLetters.Operations.Copy(r.o.DeadLetters.Operations.Find(id)).Progress.Done > 0
 	})
 }
 
 // ended waits for the end of an operation.
-func (r *running) ended(id string) Operation {
+func (r *running) ended(id string) dlq.Operation {
 	r.t.Helper()
-	var op Operation
+	var op dlq.Operation
 	brokertest.Eventually(r.t, time.Minute, "operation "+id+" has ended", func() bool {
 		r.decode("operation", r.do(http.MethodGet, r.control, "/dlq/operations/"+id, nil), http.StatusOK, &op)
-		return op.State != opRunning
+		return op.State != "running"
 	})
 	return op
 }

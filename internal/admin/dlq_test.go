@@ -13,9 +13,17 @@ import (
 	"sidecar/internal/topology"
 )
 
+type summary struct {
+	deadletter.Summary
+	Complete bool
+}
+
 type page struct {
-	Summary  summary  `json:"summary"`
-	Messages []listed `json:"messages"`
+	Summary  summary
+	Messages []struct {
+		deadletter.View
+		Body *deadletter.Body
+	}
 }
 
 func (p *page) ids() string {
@@ -67,7 +75,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 		t.Errorf("%+v", groups)
 	}
 	p.get("/dlq/groups?status=500", &groups) // an empty list is one
-	if log := p.log.String(); strings.Contains(log, `"event":"control"`) {
+	if log := p.log.String(); strings.Contains(log, `"msg":"control"`) {
 		t.Errorf("looking is written down: %s", log)
 	}
 }
@@ -76,7 +84,7 @@ func TestOneMessageInFull(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, `{"amount":1}`)
-	p.park("large", 503, strings.Repeat("x", maxShown+1))
+	p.park("large", 503, strings.Repeat("x", (64<<10)+1))
 	var list page
 	p.get("/dlq/messages", &list)
 	path := "/dlq/messages/" + list.Messages[0].Ref
@@ -91,9 +99,9 @@ func TestOneMessageInFull(t *testing.T) {
 	if p.get(path+"?body=true", &m); m.Body == nil || m.Body.Format != "json" || !strings.Contains(m.Body.Text, `"amount": 1`) {
 		t.Errorf("%+v", m.Body)
 	}
-	p.wantLogged(1, `"event":"control","action":"show bodies","peer":"127.0.0.1:`, `"message":"`+list.Messages[0].Ref)
+	p.wantLogged(1, `"msg":"control","action":"show bodies","peer":"127.0.0.1:`, `"message":"`+list.Messages[0].Ref)
 	p.get("/dlq/messages/"+list.Messages[1].Ref+"?body=true", &m)
-	if m.Body.Size != maxShown+1 || len(m.Body.Text) != maxShown || !m.Body.Truncated {
+	if m.Body.Size != (64<<10)+1 || len(m.Body.Text) != (64<<10) || !m.Body.Truncated {
 		t.Errorf("%d of %d bytes", len(m.Body.Text), m.Body.Size)
 	}
 	p.wantProblem("another", p.do(http.MethodGet, p.control, "/dlq/messages/0123456789abcdef", nil), http.StatusNotFound)
@@ -110,8 +118,8 @@ func TestBodiesOfAList(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	large := strings.Repeat("y", 1<<20)
-	for i := range 5 + maxShownTotal/maxShown {
-		p.park(fmt.Sprint(i), 500, large[:maxShown+i])
+	for i := range 5 + (4<<20)/(64<<10) {
+		p.park(fmt.Sprint(i), 500, large[:(64<<10)+i])
 	}
 	path := "/admin/dlq/queues/" + p.dlq() + "/messages?limit=1000"
 	var got page
@@ -121,14 +129,14 @@ func TestBodiesOfAList(t *testing.T) {
 	p.get(path+"&body=true", &got)
 	total := 0
 	for i, m := range got.Messages {
-		if with := m.Body != nil; with != (i < maxShownTotal/maxShown) {
+		if with := m.Body != nil; with != (i < (4<<20)/(64<<10)) {
 			t.Errorf("message %d of %d: body %v", i, len(got.Messages), with)
 		}
 		if m.Body != nil {
 			total += len(m.Body.Text)
 		}
 	}
-	if total != maxShownTotal {
+	if total != (4 << 20) {
 		t.Errorf("%d bytes", total)
 	}
 	p.wantProblem("not here", p.do(http.MethodGet, p.control, "/dlq/messages?body=true", nil), http.StatusBadRequest)
@@ -136,7 +144,7 @@ func TestBodiesOfAList(t *testing.T) {
 
 func TestBadQueries(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
+	r := start(t, func(o *Options) { o.DeadLetters = away(t, o.Logger) })
 	queue := "/admin/dlq/queues/wms.dlq.wms-a/messages"
 	for _, path := range []string{"/dlq/messages", queue} {
 		for _, query := range []string{
@@ -159,7 +167,7 @@ func TestBadQueries(t *testing.T) {
 			t.Errorf("%s: %v %s", path, got.Header, got.body)
 		}
 	}
-	for path, body := range map[string]string{"/dlq/redrive": `{"all":true}`, "/dlq/purge": `{"confirm":"wms.dlq.wms-a"}`, "/admin/dlq/queues/wms.dlq.wms-a/re-drive": ""} {
+	for path, body := range map[string]string{"/dlq/redrive": `{"all":true}`, "/dlq/discard": `{"all":true,"confirm":"wms.dlq.wms-a"}`, "/admin/dlq/queues/wms.dlq.wms-a/re-drive": ""} {
 		got := r.post(path, body)
 		r.wantProblem(path, got, http.StatusServiceUnavailable)
 		if got.Header.Get("Retry-After") == "" {
@@ -171,9 +179,9 @@ func TestBadQueries(t *testing.T) {
 func TestNoDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	for path, byMethod := range r.deadLetterRoutes() {
+	for path, byMethod := range r.o.DeadLetters.Routes() {
 		for method := range byMethod {
-			path := strings.Replace(path, idSegment, "0123456789abcdef", 1)
+			path := strings.Replace(path, "{id}", "0123456789abcdef", 1)
 			r.wantProblem(method+" "+path, r.do(method, r.control, path, jsonBody("{}")), http.StatusNotFound, "no dead-letter queue")
 		}
 	}
@@ -191,7 +199,7 @@ func TestAMissingQueue(t *testing.T) {
 		p.wantProblem(path, p.do(http.MethodGet, p.control, path, nil), http.StatusNotFound)
 	}
 	for path, body := range map[string]string{
-		"/dlq/redrive": `{"all":true}`, "/dlq/discard": `{"all":true,"dry_run":true}`, "/dlq/purge": `{"confirm":"` + p.dlq() + `"}`, queue + "/re-drive": "",
+		"/dlq/redrive": `{"all":true}`, "/dlq/discard": `{"all":true,"dry_run":true}`, queue + "/re-drive": "",
 	} {
 		p.wantProblem(path, p.post(path, body), http.StatusNotFound)
 	}
@@ -212,7 +220,7 @@ func TestAnUnfitQueue(t *testing.T) {
 	brokertest.WaitReady(t, p.url, p.dlq(), 1)
 }
 
-// TestQueueNames: the one that is known is known by its percent-encoded form alone, and nobody asks the broker about
+// TestQueueNames: the one that is known is known by its percent-encoded form alone, and no one asks the broker about
 // another one: this one is away, which would be a 503.
 func TestQueueNames(t *testing.T) {
 	t.Parallel()
@@ -221,7 +229,7 @@ func TestQueueNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, func(o *Options) { o.DeadLetters = queueOf(t, plan, "amqp://guest:guest@127.0.0.1:1/") })
+	r := start(t, func(o *Options) { o.DeadLetters = queueOf(t, o.Logger, plan, "amqp://guest:guest@127.0.0.1:1/") })
 	const known = "a%2Fb%20c%25%C3%A9%22%3Cimg%3E..%3Bx"
 	r.wantProblem(known, r.do(http.MethodGet, r.control, "/admin/dlq/queues/"+known+"/messages", nil), http.StatusServiceUnavailable)
 	r.wantProblem(known, r.post("/admin/dlq/queues/"+known+"/re-drive", "{}"), http.StatusServiceUnavailable)
@@ -238,7 +246,7 @@ func TestQueueNames(t *testing.T) {
 
 func TestPathsWithIdentifiers(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *Options) { o.DeadLetters = away(t) })
+	r := start(t, func(o *Options) { o.DeadLetters = away(t, o.Logger) })
 	const id = "0123456789abcdef"
 	for _, path := range []string{
 		"/dlq/messages/{id}", "/dlq/messages/%7Bid%7D", "/dlq/messages/" + id + "/", "/dlq/messages/" + id + "/cancel", "/dlq/messages/" + id[1:], "/dlq/messages/" + id + "0",

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +22,8 @@ func askDrained(ctx context.Context, s *Server, agent string) *httptest.Response
 }
 
 func waiting(f *fakeState, grace time.Duration) *Server {
-	return &Server{o: Options{State: f, Grace: grace}, stopping: make(chan struct{}), operations: newOperations(nil)}
+	o := Options{State: f, Grace: grace, DeadLetters: apiOf(nil, slog.New(slog.DiscardHandler))}
+	return &Server{o: o, stopping: make(chan struct{})}
 }
 
 func TestDrainedWaits(t *testing.T) {
@@ -100,7 +102,7 @@ func (r *running) waiting(n int) bool {
 	return r.waits.all == n
 }
 
-// TestWaitersAreBounded: whoever waits too often is answered with the state at once, and takes no place from another address.
+// TestWaitersAreBounded: anyone who waits too often is answered with the state at once, and takes no place from another address.
 func TestWaitersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)

@@ -54,7 +54,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 func (t *stream) send(tick int) error {
 	due := func(every time.Duration) bool { return tick%int(every/streamTick) == 0 }
 	_ = t.control.SetWriteDeadline(time.Now().Add(streamWrite))
-	list, version := t.s.operations.since(t.version)
+	list, version := t.s.o.DeadLetters.Operations.Since(t.version)
 	for _, op := range slices.Backward(list) {
 		text, err := json.Marshal(op)
 		if err != nil {

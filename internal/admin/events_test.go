@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sidecar/internal/admin/dlq"
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
@@ -64,11 +65,14 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	r.state.flow.Depths = []Depth{{"wms.dlq.a", "dlq", 7}}
-	before, _ := r.operations.begin(Operation{Kind: "redrive", Request: echo(redriveRequest{choice: choice{All: true}})}, done(1, nil))
-	<-before.done
+	one := func(context.Context, deadletter.Report) (deadletter.Progress, error) {
+		return deadletter.Progress{Done: 1}, nil
+	}
+	before, _ := r.o.DeadLetters.Operations.Begin(dlq.Operation{Kind: "redrive", Request: map[string]bool{"all": true}}, one)
+	<-before.Done
 	_, in := r.listen()
 	release := make(chan struct{})
-	var now *tracked
+	var now *dlq.Tracked
 	states := map[string]string{} // of operations
 	for flows := 0; flows < 3; {
 		e, err := readEvent(in)
@@ -83,7 +87,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%v %s", err, e.data)
 			}
 			if flows++; flows == 1 {
-				now, _ = r.operations.begin(Operation{Kind: "purge", Request: echo(purgeRequest{"x"})}, func(_ context.Context, report deadletter.Report) (deadletter.Progress, error) {
+				now, _ = r.o.DeadLetters.Operations.Begin(dlq.Operation{Kind: "discard", Request: map[string]bool{"all": true}}, func(_ context.Context, report deadletter.Report) (deadletter.Progress, error) {
 					report(deadletter.Progress{Done: 1})
 					<-release
 					return deadletter.Progress{Done: 2}, nil
@@ -91,7 +95,7 @@ func TestEvents(t *testing.T) {
 			}
 		case "operation":
 			document.d.Schema(t, "Operation", []byte(e.data))
-			var op Operation
+			var op dlq.Operation
 			if err := json.Unmarshal([]byte(e.data), &op); err != nil {
 				t.Error(err)
 			}
@@ -99,7 +103,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("said twice: %s", e.data)
 			}
 			states[op.ID] = op.State
-			if now != nil && op.ID == now.ID && op.State == opRunning {
+			if now != nil && op.ID == now.ID && op.State == "running" {
 				if op.Progress.Done != 1 {
 					t.Errorf("%s", e.data)
 				}
@@ -107,7 +111,7 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	}
-	if states[before.ID] != opSucceeded || states[now.ID] != opSucceeded || len(states) != 2 {
+	if states[before.ID] != "succeeded" || states[now.ID] != "succeeded" || len(states) != 2 {
 		t.Errorf("%v", states)
 	}
 }
@@ -119,7 +123,7 @@ func TestEventsAreForGET(t *testing.T) {
 		t.Errorf("HEAD: %d %v", got.StatusCode, got.Header)
 	}
 	if r.state.flows != 0 {
-		t.Error("the flow was asked for, and nobody listens")
+		t.Error("the flow was asked for, and no one listens")
 	}
 }
 

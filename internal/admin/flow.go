@@ -13,7 +13,7 @@ type Flow struct {
 	Depths   []Depth           // as last looked up; empty while the broker is away
 }
 
-// Depth is how many messages of a queue nobody holds.
+// Depth is the number of ready messages in a queue.
 type Depth struct {
 	Queue string `json:"queue"`
 	Kind  string `json:"kind"` // main, retry or dlq

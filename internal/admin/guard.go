@@ -1,8 +1,11 @@
 package admin
 
 import (
+	"bytes"
+	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	"sidecar/internal/httpguard"
 )
@@ -18,13 +21,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if status == 0 && s.console(w, r) {
 			return
 		}
-		may := nobody
+		may := httpguard.NoAccess
 		if status == 0 {
 			may = s.scopeOf(r)
 			status, detail = checkRequest(r, may)
 		}
 		if status == 0 {
-			next.ServeHTTP(w, withScope(r, may))
+			next.ServeHTTP(w, httpguard.WithScope(r, may))
 			return
 		}
 		s.refusals.Do(func(suppressed int) {
@@ -58,13 +61,13 @@ func (s *Server) checkOrigin(r *http.Request) (status int, detail string) {
 }
 
 // checkRequest looks at what a request is and who may make it. It returns 0 for one that may go on.
-func checkRequest(r *http.Request, may scope) (status int, detail string) {
+func checkRequest(r *http.Request, may httpguard.Scope) (status int, detail string) {
 	switch {
-	case may == nobody:
+	case may == httpguard.NoAccess:
 		return http.StatusUnauthorized, "A valid bearer token is required."
-	case may != writer && r.Method == http.MethodPost:
+	case may != httpguard.Writer && r.Method == http.MethodPost:
 		return http.StatusForbidden, "This token may only read."
-	case r.ContentLength > maxBody:
+	case r.ContentLength > httpguard.MaxBody:
 		return http.StatusRequestEntityTooLarge, "The body is larger than 1 MiB."
 	case !isJSON(r):
 		return http.StatusUnsupportedMediaType, "A body must be application/json."
@@ -80,4 +83,29 @@ func isJSON(r *http.Request) bool {
 	}
 	t, _, err := mime.ParseMediaType(values[0])
 	return err == nil && len(values) == 1 && t == "application/json"
+}
+
+// receive reads the body of a request before anything else is done for it, so that a slow one holds no more than its connection,
+// which may be closed to make room for others.
+func (s *Server) receive(next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > 0 { // at most httpguard.MaxBody, and never unknown
+			if !s.o.Memory.Take(r.ContentLength) {
+				w.Header().Set("Connection", "close")
+				w.Header().Set("Retry-After", "1")
+				refuse(w, http.StatusServiceUnavailable, "No memory is free for the body of the request.")
+				return
+			}
+			defer s.o.Memory.Give(r.ContentLength)
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+			b, status, detail := httpguard.ReadBody(w, r)
+			if status != 0 {
+				refuse(w, status, detail)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(b))
+		}
+		httpguard.Received(r)
+		next.ServeHTTP(w, r)
+	}
 }

@@ -279,11 +279,11 @@ func TestRefusalsAreWrittenDownButCannotFillTheLog(t *testing.T) {
 		r.do(http.MethodGet, r.control, "/status", func(q *http.Request) { q.Header.Set("X-Forwarded-For", "203.0.113.9") })
 	}
 	log := r.log.String()
-	n := strings.Count(log, `"event":"control refused"`)
+	n := strings.Count(log, `"msg":"control refused"`)
 	if n == 0 || n > 25 {
 		t.Errorf("%d lines for 50 refusals", n)
 	}
-	if !strings.Contains(log, `"level":"warn","event":"control refused","peer":"127.0.0.1:`) || strings.Contains(log, "203.0.113.9") {
+	if !strings.Contains(log, `"level":"warn","msg":"control refused","peer":"127.0.0.1:`) || strings.Contains(log, "203.0.113.9") {
 		t.Errorf("log: %s", log)
 	}
 }

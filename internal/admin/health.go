@@ -5,25 +5,26 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"sidecar/internal/httpguard"
 	"sidecar/internal/telemetry"
 )
 
 // adminRoutes is all that the admin listener has. It checks neither Host nor origin: probes and scrapers come by pod
 // address or any name, nothing here changes anything, and nothing here is secret.
-func (s *Server) adminRoutes() routes {
+func (s *Server) adminRoutes() httpguard.Routes {
 	metrics := promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{
 		ErrorLog:      telemetry.LibraryLog(s.o.Logger, "prometheus"),
 		ErrorHandling: promhttp.ContinueOnError,
 		// A page is a few kilobytes; a compressor's state is most of a megabyte.
 		DisableCompression: true,
 	})
-	return routes{
-		"/livez":         get(live),
-		"/startupz":      get(started),
-		"/readyz":        get(s.ready),
-		"/readyz/broker": get(s.connected),
-		"/metrics":       get(s.scrapes.limit(metrics.ServeHTTP)),
-		"/drained":       get(s.drained),
+	return httpguard.Routes{
+		"/livez":         httpguard.Get(live),
+		"/startupz":      httpguard.Get(started),
+		"/readyz":        httpguard.Get(s.ready),
+		"/readyz/broker": httpguard.Get(s.connected),
+		"/metrics":       httpguard.Get(s.scrapes.Limit(metrics.ServeHTTP)),
+		"/drained":       httpguard.Get(s.drained),
 	}
 }
 

@@ -17,11 +17,11 @@ func TestScopes(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *Options) {
 		withTokens(o)
-		o.DeadLetters = away(t)
+		o.DeadLetters = away(t, o.Logger)
 		o.Topology = Topology{Exchanges: []Exchange{}, Queues: []Queue{}, Bindings: []Binding{}, Waits: []Wait{}}
 	})
 	ask := func(method, path, bearer string) reply {
-		return r.do(method, r.control, strings.Replace(path, idSegment, "0123456789abcdef", 1), func(q *http.Request) {
+		return r.do(method, r.control, strings.Replace(path, "{id}", "0123456789abcdef", 1), func(q *http.Request) {
 			if bearer != "" {
 				q.Header.Set("Authorization", "Bearer "+bearer)
 			}
@@ -63,7 +63,7 @@ func TestScopes(t *testing.T) {
 	r.wantLogged(2, `"action":"show bodies"`, `"scope":"write","status":503`)
 }
 
-// TestTokensThatRotate: a token that has become empty lets nobody in, and two that have become the same one only read.
+// TestTokensThatRotate: a token that has become empty lets no one in, and two that have become the same one only read.
 func TestTokensThatRotate(t *testing.T) {
 	t.Parallel()
 	write, read := token, readToken

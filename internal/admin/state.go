@@ -6,9 +6,9 @@ import "time"
 type State interface {
 	Ready() Readiness
 	Status() Status
-	Flow() Flow                // asked for about once a second while somebody listens to /events
+	Flow() Flow                // asked for about once a second while a client reads /events
 	Drain()                    // begins a drain; later calls change nothing
-	Draining() <-chan struct{} // closed when a drain has begun, whoever began it
+	Draining() <-chan struct{} // closed when a drain has begun, by a signal or a request
 	Drained() <-chan struct{}  // closed when it has ended, in the grace or not
 	Pause()                    // takes no more messages until Resume
 	Resume()                   // ends Pause, and no other reason to pause
@@ -20,7 +20,7 @@ type Readiness struct {
 	Checks []Check `json:"checks"`
 }
 
-// Check is one thing readiness depends on. Detail goes to anybody who can reach the admin port: no secrets.
+// Check is one thing readiness depends on. Detail is shown to anyone who reaches the admin port: no secrets.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`

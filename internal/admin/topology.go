@@ -14,7 +14,7 @@ type Topology struct {
 	Redrive   *Route     `json:"redrive,omitempty"` // absent when Park is
 }
 
-// Exchange is an exchange; Type is empty for somebody else's.
+// Exchange is an exchange; Type is empty for an exchange of another owner.
 type Exchange struct {
 	Name   string `json:"name"`
 	Type   string `json:"type"`

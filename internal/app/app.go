@@ -1,5 +1,5 @@
-// Package app is the composition root: it builds every part from the configuration, starts them in order and stops
-// them in the opposite order. It holds no logic of its own about messages.
+// Package app is the composition root: it builds every part of the sidecar from the configuration, starts the parts in
+// order and stops them in the opposite order. It holds no logic of its own about messages.
 package app
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,14 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/admin"
+	"sidecar/internal/admin/dlq"
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
-	"sidecar/internal/consume"
-	"sidecar/internal/crash"
-	"sidecar/internal/deadletter"
-	"sidecar/internal/dispatch"
-	"sidecar/internal/flow"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
 )
@@ -30,41 +27,31 @@ import (
 // Build says which build this is.
 type Build struct{ Version, Commit string }
 
-// App is one sidecar.
-type App struct {
+// shared is what the parts are built from.
+type shared struct {
 	cfg      *config.Config
 	build    Build
 	log      *slog.Logger
 	registry *prometheus.Registry
 	budget   *budget.Budget // memory for bytes of others
-	spool    *broker.Spool  // disk for those that it cannot hold
+	spool    *broker.Spool  // disk for bodies that do not fit into it
 	plan     *topology.Plan
-	started  time.Time
+	tracing  *telemetry.Tracing
+}
 
-	tracing   *telemetry.Tracing
-	target    *dispatch.Target
-	flow      *flow.Control
-	crashes   *crash.Guard // nil when crashes are not counted
-	consuming *broker.Dialer
-	publisher *broker.Publisher
-	consumer  *consume.Consumer
-	watcher   *topology.Watcher
-	relay     *relay // nil: there is no outbox
-	admin     *admin.Server
+// App is one sidecar.
+type App struct {
+	shared
 
-	endpoint *endpoint // nil: no listener for it
+	started time.Time
 
-	deadLetters *deadletter.Queue // nil: the topology has none, or nothing is consumed
-	measure     chan struct{}     // asks for the depths of the queues; capacity 1
-	asked       atomic.Int64      // when it was last asked for them, in nanoseconds since the start
+	subscriptions []*subscription // none when the sidecar only publishes
+	relay         *relay          // nil without an outbox
+	endpoint      *endpoint       // nil without a listener for messages of the app
+	admin         *admin.Server
 
-	checkEvery time.Duration // checkInterval; tests shorten it before Run
+	measured atomic.Int64 // when the depths of the queues were last asked for, in nanoseconds since the start
 
-	look      chan struct{} // asks for a look at the topology; capacity 1
-	fits      fitness       // whether the topology fits, as last seen
-	oneByOne  bool          // how serve looks at it: see ensureFirst
-	atOnce    int           // how often looking at all of it at once has failed
-	connected atomic.Bool   // the consume connection is up
 	drainAsk  chan struct{} // closed by the first request to drain
 	drainOnce sync.Once
 	draining  chan struct{} // closed when the drain begins
@@ -78,42 +65,123 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		return nil, err
 	}
 	a := &App{
-		cfg: cfg, build: build, plan: plan, started: time.Now(),
-		log:        telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
-		registry:   telemetry.NewRegistry(build.Version, build.Commit),
-		checkEvery: checkInterval,
-		look:       make(chan struct{}, 1), measure: make(chan struct{}, 1), drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
+		shared: shared{
+			cfg: cfg, build: build, plan: plan,
+			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
+			registry: telemetry.NewRegistry(build.Version, build.Commit),
+			budget:   budget.New(int64(cfg.Window.Memory)), spool: newSpool(cfg),
+		},
+		started:  time.Now(),
+		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
-	a.budget, a.spool = budget.New(int64(cfg.Window.Memory)), newSpool(cfg)
 	a.registry.MustRegister(a.budget)
-	a.asked.Store(-int64(askEvery)) // the first time is at once
+	a.measured.Store(-int64(measureEvery)) // the first time is at once
 	telemetry.AdoptLibraries(a.log)
 	if a.tracing, err = telemetry.NewTracing(context.Background(), tracingOptions(cfg, build, plan, a.log)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if a.target, err = dispatch.New(dispatchOptions(cfg, build, plan, a.budget, a.log, a.consumeRegistry())); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	a.flow = flow.New(flowOptions(cfg, plan, a.target, a.log, a.consumeRegistry()))
-	a.newBroker()
-	if a.crashes, err = newCrashGuard(cfg, plan, a.log); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	a.consumer = consume.New(consume.Options{
-		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Unproven: cfg.Topology.Mode != string(topology.ModeDeclare), Unroutable: a.unroutable,
-		Crashes: a.crashes, AppGone: a.appGone,
-		Dispatcher: a.target, Publisher: a.publisher, Flow: a.flow, Tracing: a.tracing,
-		Logger: a.log, Registerer: a.consumeRegistry(),
-	})
-	if a.consumes() {
-		a.deadLetters, err = newDeadLetters(cfg, build, plan, a.budget, a.spool, apiActor(), a.log, a.registry)
-		if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
+	if cfg.Service.Consume != config.ConsumeOff {
+		s, err := newSubscription(a.shared)
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
+		a.subscriptions = append(a.subscriptions, s)
 	}
-	a.relay = newRelay(cfg, build, plan, a.budget, a.tracing, a.log, a.registry)
-	a.endpoint = a.newEndpoint()
+	a.relay, a.endpoint = newRelay(a.shared), newEndpoint(a.shared)
 	a.admin = admin.New(a.adminOptions())
 	return a, nil
+}
+
+// parts returns the parts of the sidecar in the order of their start. The senders run until the end: an app may publish
+// while it shuts down.
+func (a *App) parts() (base, senders, consumers []*part) {
+	base = []*part{
+		{name: "admin", run: a.admin.Serve, stop: func(stopTime) {
+			ctx, cancel := context.WithTimeout(context.Background(), adminStop)
+			defer cancel()
+			if err := a.admin.Shutdown(ctx); err != nil {
+				a.log.Warn("admin requests cut off", "error", err)
+			}
+		}},
+		{name: "memory", run: a.freeMemory},
+		{name: "cores", run: func(ctx context.Context) error { return a.cores(ctx, coresInterval) }},
+	}
+	if a.endpoint != nil {
+		senders = append(senders, &part{name: "publish endpoint", run: a.endpoint.run, stop: a.endpoint.stop})
+	}
+	if a.relay != nil {
+		senders = append(senders, &part{name: "outbox", run: a.relay.run})
+	}
+	for _, s := range a.subscriptions {
+		consumers = append(consumers, &part{name: "subscription to " + s.plan.Queue, run: s.run, stop: s.drain})
+	}
+	return base, senders, consumers
+}
+
+// listen binds every address.
+func (a *App) listen() (addrs admin.Addrs, publish string, err error) {
+	if addrs, err = a.admin.Listen(); err != nil || a.endpoint == nil {
+		return addrs, "", err
+	}
+	if publish, err = a.endpoint.server.Listen(); err != nil {
+		return addrs, "", errors.Join(err, a.admin.Shutdown(context.Background()))
+	}
+	return addrs, publish, nil
+}
+
+// announce logs what is started, and where it listens.
+func (a *App) announce(addrs admin.Addrs, publishAddr string) {
+	for _, w := range a.warnings() {
+		a.log.Warn("configuration", "warning", w)
+	}
+	listening := []any{"admin", addrs.Admin, "control", addrs.Control}
+	if publishAddr != "" {
+		listening = append(listening, "publish", publishAddr)
+	}
+	a.log.Info("listening", listening...)
+	a.log.Info("started", "version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name,
+		"queue", a.plan.Queue, "topology", a.plan.Preset)
+}
+
+// warnings are about settings that work, and may surprise. Never nil: in JSON they are a list, also when there are none.
+func (a *App) warnings() []string {
+	all := append([]string{}, slices.Concat(a.cfg.Warnings(), planWarnings(a.cfg, a.plan))...)
+	for _, s := range a.subscriptions {
+		if text := s.consumer.Oversized(); text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+func (a *App) flushTraces() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushStop)
+	defer cancel()
+	if err := a.tracing.Shutdown(ctx); err != nil { // spans are not worth an exit code
+		a.log.Warn("traces not flushed", "error", err)
+	}
+}
+
+// deadLetters is what the control listener does with dead letters. Without a subscription there are none.
+func (a *App) deadLetters() *dlq.API {
+	o := dlq.Options{Service: a.cfg.Service.Name, Logger: a.log}
+	if len(a.subscriptions) > 0 {
+		o.Queue, o.Main = a.subscriptions[0].deadLetters, a.subscriptions[0].plan.Queue
+	}
+	return dlq.New(o)
+}
+
+func (a *App) adminOptions() admin.Options {
+	o := admin.Options{
+		AdminAddr: a.cfg.Listen.AdminAddr, ControlAddr: a.cfg.Listen.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
+		State: state{a}, Topology: topologyView(a.plan), DeadLetters: a.deadLetters(), Console: admin.ConsoleFiles(),
+		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
+	}
+	if a.cfg.Listen.ControlToken.IsSet() {
+		o.Token = listenerToken(a.cfg.Listen.ControlToken, a.log)
+	}
+	if a.cfg.Listen.ControlReadToken.IsSet() {
+		o.ReadToken = listenerToken(a.cfg.Listen.ControlReadToken, a.log)
+	}
+	return o
 }

@@ -81,7 +81,11 @@ func fresh(t *testing.T, cfg *config.Config) *App {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { a.consumer.Drain(context.Background()) })
+	t.Cleanup(func() {
+		for _, s := range a.subscriptions {
+			s.abandon()
+		}
+	})
 	return a
 }
 
@@ -108,7 +112,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 		"x-message-ttl": int64(1234), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": plan.Queue,
 	})
 	a, log, stop := run(t, cfg)
-	brokertest.Eventually(t, 20*time.Second, "the finding", func() bool { return a.fits.bad() })
+	brokertest.Eventually(t, 20*time.Second, "the finding", func() bool { return a.subscriptions[0].status.bad() })
 	s := state{a}
 	if r := s.Ready(); r.Ready {
 		t.Errorf("ready with a topology that does not fit: %+v", r)
@@ -125,15 +129,15 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 		t.Errorf("check: %v\n%s", err, out.String())
 	}
 
-	// Somebody repairs it; the next look may be half a minute away, so ask for one.
+	// After the repair the next check may be half a minute away, so ask for one.
 	ch := brokertest.Channel(t, url)
 	if _, err := ch.QueueDelete(wait, false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	a.askForLook()
+	a.subscriptions[0].askForCheck()
 	brokertest.Eventually(t, 20*time.Second, "it fits again", func() bool {
-		findings, looked := a.fits.last()
-		return looked && len(findings) == 0
+		findings, checked := a.subscriptions[0].status.last()
+		return checked && len(findings) == 0
 	})
 	out.Reset()
 	if err := Check(context.Background(), cfg, &out); err != nil || !strings.Contains(out.String(), "ok ") {
@@ -165,17 +169,17 @@ func TestMissingQueueIsDeclaredAgain(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"))
-	brokertest.Eventually(t, 20*time.Second, "consuming", func() bool { return a.consumer.Active() })
+	brokertest.Eventually(t, 20*time.Second, "consuming", func() bool { return a.subscriptions[0].consumer.Active() })
 	ch := brokertest.Channel(t, url)
 	if _, err := ch.QueueDelete(a.plan.Park.Queue, false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	findings, _ := a.fits.last()
-	a.missing(findings) // nothing is missing: changes nothing
-	if !a.flow.Open() {
+	findings, _ := a.subscriptions[0].status.last()
+	a.subscriptions[0].missing(findings) // nothing is missing: changes nothing
+	if !a.subscriptions[0].flow.Open() {
 		t.Fatal("paused although nothing was reported")
 	}
-	a.askForLook() // what a returned park does
+	a.subscriptions[0].askForCheck() // what a returned park does
 	brokertest.Eventually(t, 20*time.Second, "the dead-letter queue is back", func() bool {
 		return brokertest.Ready(t, url, a.plan.Park.Queue) == 0
 	})
@@ -221,7 +225,7 @@ func TestDefinitionsNameTheVhost(t *testing.T) {
 	}
 }
 
-// TestListenerThatDies: a sidecar nobody can ask any more drains, and ends with the reason.
+// TestListenerThatDies: a sidecar no one can ask any more drains, and ends with the reason.
 func TestListenerThatDies(t *testing.T) {
 	t.Parallel()
 	addr := must.Get(proxy.FreeAddr())(t)

@@ -139,7 +139,7 @@ func TestTopologiesThatLookBadAndAreNot(t *testing.T) {
 	}
 }
 
-// TestUnjudgedConfiguration: whoever loads without the rule learns from the plan, and in time.
+// TestUnjudgedConfiguration: anyone who loads without the rule learns from the plan, and in time.
 func TestUnjudgedConfiguration(t *testing.T) {
 	t.Parallel()
 	cfg, err := config.Load([]string{"SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=per-queue"})

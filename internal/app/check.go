@@ -12,6 +12,7 @@ import (
 	"sidecar/internal/config"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 // checkTimeout bounds a whole check: dialling every URL once and asking for every object.
@@ -46,7 +47,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 		_, _ = fmt.Fprintf(w, "ok       the broker lets us in; nothing is consumed, so there is no topology to look at\n")
 		return nil
 	}
-	findings, err := topology.Ensure(ctx, s, plan, topology.ModeVerify)
+	findings, err := declare.Ensure(ctx, s, plan, topology.ModeVerify)
 	if err != nil {
 		return err
 	}
@@ -77,8 +78,8 @@ var errBlocked = errors.New("the broker blocks publishers (memory or disk alarm)
 // blockedPoll is how often a check looks whether the broker has blocked its connection.
 const blockedPoll = 100 * time.Millisecond
 
-// preflight is topology.Preflight, which waits as long as an alarm lasts, for people who do not want to.
-func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode topology.Mode) ([]topology.Finding, error) {
+// preflight is declare.Preflight, which waits as long as an alarm lasts, for people who do not want to.
+func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode topology.Mode) ([]declare.Finding, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -94,7 +95,7 @@ func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode
 			}
 		}
 	}()
-	findings, err := topology.Preflight(ctx, s, plan, mode)
+	findings, err := declare.Preflight(ctx, s, plan, mode)
 	if errors.Is(context.Cause(ctx), errBlocked) {
 		s.Kill() // it would not answer a goodbye either
 		return nil, errBlocked
@@ -103,12 +104,12 @@ func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode
 }
 
 // unseen turns what the user may not look at into notes where the sidecar does not look either. It returns the rest.
-func unseen(cfg *config.Config, findings []topology.Finding, w io.Writer) []topology.Finding {
+func unseen(cfg *config.Config, findings []declare.Finding, w io.Writer) []declare.Finding {
 	if cfg.Topology.Mode != string(topology.ModeNone) {
 		return findings
 	}
-	return slices.DeleteFunc(findings, func(f topology.Finding) bool {
-		if f.Problem != topology.ProblemPermission {
+	return slices.DeleteFunc(findings, func(f declare.Finding) bool {
+		if f.Problem != declare.ProblemPermission {
 			return false
 		}
 		_, _ = fmt.Fprintf(w, "note     %s cannot be seen with this user's permissions, which are enough to run with SIDECAR_TOPOLOGY_MODE=none\n", f.Object)
@@ -124,13 +125,13 @@ func planWarnings(cfg *config.Config, plan *topology.Plan) []string {
 	return slices.Concat(plan.Warnings(), unseenWay(cfg, plan), outboxWarnings(cfg))
 }
 
-// unseenWay warns of a binding that nobody makes and nobody can see.
+// unseenWay warns of a binding that is not declared here and cannot be seen over AMQP.
 func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 	back := plan.WayBack()
 	if back == nil || cfg.Topology.Mode == string(topology.ModeDeclare) {
 		return nil
 	}
-	return []string{fmt.Sprintf("retries come back by a binding of %s to exchange %s that matches the key %s; nobody can look whether it exists, "+
+	return []string{fmt.Sprintf("retries come back by a binding of %s to exchange %s that matches the key %s; whether it exists cannot be checked, "+
 		"and without it classic queues lose every retried message: SIDECAR_TOPOLOGY_MODE=declare makes it", back.Queue, back.Exchange, back.Key)}
 }
 

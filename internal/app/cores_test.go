@@ -32,7 +32,9 @@ func TestCoresFollowTheLoad(t *testing.T) { //nolint:paralleltest // sets GOMAXP
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- (&App{log: slog.New(slog.DiscardHandler)}).cores(ctx, 50*time.Millisecond) }()
+	go func() {
+		ended <- (&App{shared: shared{log: slog.New(slog.DiscardHandler)}}).cores(ctx, 50*time.Millisecond)
+	}()
 	await := func(n int) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); runtime.GOMAXPROCS(0) != n; time.Sleep(10 * time.Millisecond) {

@@ -8,38 +8,35 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
-	"sidecar/internal/topology"
 )
 
-// DeadLetters builds the dead-letter queue of the configured topology; by says who acts on it. It connects to nothing yet.
-// A topology without such a queue is ErrConfig and deadletter.ErrNoQueue. A nil log is silent.
+// DeadLetters builds the dead-letter queue of the configured topology; by is the actor that is recorded in messages. It
+// opens no connection. A topology without such a queue is ErrConfig and deadletter.ErrNoQueue. A nil log is silent.
 func DeadLetters(cfg *config.Config, build Build, by string, log *slog.Logger) (*deadletter.Queue, error) {
 	plan, err := newPlan(cfg)
 	if err != nil {
 		return nil, err
 	}
-	q, err := newDeadLetters(cfg, build, plan, commandBudget(cfg), newSpool(cfg), by, log, nil)
+	sh := shared{cfg: cfg, build: build, log: log, budget: commandBudget(cfg), spool: newSpool(cfg), plan: plan}
+	q, err := newDeadLetters(sh, by, nil)
 	if errors.Is(err, deadletter.ErrNoQueue) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	return q, err
 }
 
-// newDeadLetters connects in silence: every look makes a connection of its own, and what keeps it from that is an answer.
-func newDeadLetters(
-	cfg *config.Config, build Build, plan *topology.Plan, memory *budget.Budget, spool *broker.Spool, by string, log *slog.Logger, r prometheus.Registerer,
-) (*deadletter.Queue, error) {
-	o := brokerOptions(cfg, "dlq", build, nil, nil)
-	o.Memory, o.Spool = memory.Account(budget.DeadLetters), spool
-	return deadletter.New(deadletter.Options{Plan: plan, Broker: o, By: by, Logger: log, Registerer: r})
+// newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
+func newDeadLetters(sh shared, by string, r prometheus.Registerer) (*deadletter.Queue, error) {
+	o := brokerOptions(sh.cfg, "dlq", sh.build, nil, nil)
+	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
+	return deadletter.New(deadletter.Options{Plan: sh.plan, Broker: o, By: by, Logger: sh.log, Registerer: r})
 }
 
-// commandBudget is that of a command. Within a memory limit it may run in the container of a sidecar: what the sidecar's own
-// budget leaves is a quarter, and the two programs themselves need some of that.
+// commandBudget returns the memory budget of a command. Within a memory limit the command may share a container with a
+// sidecar, whose own budget leaves a quarter for everything else.
 func commandBudget(cfg *config.Config) *budget.Budget {
 	if MemoryLimit() > 0 {
 		return budget.New(int64(cfg.Window.Memory) / 8)
@@ -47,7 +44,7 @@ func commandBudget(cfg *config.Config) *budget.Budget {
 	return budget.New(int64(cfg.Window.Memory))
 }
 
-// apiActor says who acts when it is asked for over HTTP: which process. Who has asked it is in its log.
+// apiActor returns the actor of operations over HTTP: this process. The log has the client.
 func apiActor() string {
 	host, err := os.Hostname()
 	if err != nil {

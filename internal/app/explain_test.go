@@ -57,7 +57,7 @@ func TestOnlyRejectsAreProven(t *testing.T) {
 	}
 }
 
-// TestPlanKeepsTheTopologyOfEachMode: nobody who imports the plan gets another one because of the mode.
+// TestPlanKeepsTheTopologyOfEachMode: no one who imports the plan gets another one because of the mode.
 func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
 	t.Parallel()
 	want := rendered(t, "definitions", "SIDECAR_SERVICE=wms-cincout")

@@ -12,21 +12,22 @@ import (
 	"sidecar/internal/config"
 	"sidecar/internal/retry"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
-// ErrConfig marks what is wrong with the configuration but shows only when something is built from it.
+// ErrConfig is a mistake of the configuration that shows only when a part is built from it.
 var ErrConfig = errors.New("configuration")
 
-// TopologyRule makes config.Load report what keeps the topology from being built together with everything else.
+// TopologyRule makes config.Load report the mistakes of the topology with the other mistakes.
 func TopologyRule() config.Option {
 	return config.Rule(func(cfg *config.Config, reject func(reason string, variables ...string)) {
-		for _, m := range topology.Check(planOptions(cfg)) {
+		for _, m := range topology.ValidateOptions(planOptions(cfg)) {
 			reject(m.Reason, m.Variables...)
 		}
 	})
 }
 
-// newPlan builds the topology the configuration asks for. Where nobody looks at the broker no retry leaves by reject.
+// newPlan builds the configured topology. In mode none, which never checks the broker, no retry leaves by reject.
 func newPlan(cfg *config.Config) (*topology.Plan, error) {
 	p, err := topology.Build(planOptions(cfg))
 	if err != nil {
@@ -54,18 +55,39 @@ func planOptions(cfg *config.Config) topology.Options {
 	}
 }
 
+// PresetValues returns the values that the topology preset gives to variables that are not set, by variable; empty for
+// an object that the topology does not have. The warnings are the plan's, a sentence each.
+func PresetValues(cfg *config.Config) (values map[string]string, warnings []string, err error) {
+	p, err := newPlan(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := topology.Fill(planOptions(cfg))
+	v := o.Values()
+	v["SIDECAR_RETRY_DELAYS"] = cmp.Or(v["SIDECAR_RETRY_DELAYS"], "none")
+	var bindings []string
+	for _, b := range p.Bindings {
+		if b.Queue == p.Queue {
+			bindings = append(bindings, b.Exchange+":"+b.Key)
+		}
+	}
+	v["SIDECAR_BINDINGS"] = strings.Join(bindings, ",")
+	return v, planWarnings(cfg, p), nil
+}
+
 func newPolicy(cfg *config.Config) retry.Policy {
 	return retry.Policy{
 		ParkOn:       retry.NewStatusSet(cfg.Retry.ParkOnStatus...),
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
 		RequeueMin:   cfg.Retry.RequeueDelayMin, RequeueMax: cfg.Retry.RequeueDelayMax,
+		CrashLimit: cfg.Retry.CrashLimit, CrashHold: retry.CrashHold,
 	}
 }
 
-// PlanFormats are what RenderPlan can make of a plan.
+// PlanFormats are the formats of RenderPlan.
 var PlanFormats = []string{"text", "mermaid", "definitions", "permissions"}
 
-// RenderPlan prints the configured topology in one of PlanFormats. Permissions are those of the configured mode.
+// RenderPlan returns the configured topology in one of PlanFormats. The permissions are for the configured mode.
 func RenderPlan(cfg *config.Config, format string) (string, error) {
 	p, err := newPlan(cfg)
 	if err != nil {
@@ -92,7 +114,7 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
 }
 
-// renderNoPlan is RenderPlan where nothing is declared.
+// renderNoPlan is RenderPlan for a sidecar that only publishes.
 func renderNoPlan(cfg *config.Config, format string) (string, error) {
 	switch format {
 	case "text":
@@ -108,21 +130,21 @@ func renderNoPlan(cfg *config.Config, format string) (string, error) {
 	return "", fmt.Errorf("format %q is not one of text, permissions: SIDECAR_CONSUME=off declares nothing", format)
 }
 
-// proofOfReject says which retries leave in another way than by the reject that the plan names; "" if none do.
+// proofOfReject describes the retries that are published although the plan says reject; "" if there are none.
 func proofOfReject(cfg *config.Config, p *topology.Plan) string {
 	if cfg.Topology.Mode != string(topology.ModeVerify) {
 		return ""
 	}
 	for _, w := range p.Waits {
 		if w.ByReject {
-			return fmt.Sprintf("with SIDECAR_TOPOLOGY_MODE=verify the first retry, and one every %s, is published to %s instead, mandatory and confirmed: "+
-				"it proves the way to %s", topology.DefaultEvery, place(w.Exchange, w.Key), w.Queue)
+			return fmt.Sprintf("with SIDECAR_TOPOLOGY_MODE=verify the first retry, and one every %s, is published to %s "+
+				"instead, mandatory and confirmed: it proves the way to %s", declare.DefaultEvery, place(w.Exchange, w.Key), w.Queue)
 		}
 	}
 	return ""
 }
 
-// vhost is the virtual host of the first URL: definitions name the one they are for.
+// vhost returns the virtual host of the first URL, for the definitions.
 func vhost(cfg *config.Config) string {
 	urls, err := cfg.AMQP.URLs()
 	if err != nil || len(urls) == 0 {

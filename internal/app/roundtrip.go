@@ -27,35 +27,36 @@ const (
 	removeTimeout    = 10 * time.Second
 )
 
-// ErrRoundTrip ends a round trip whose message did not come back, or that could not begin.
+// ErrRoundTrip is a round trip whose message was not delivered a second time, or that could not begin.
 var ErrRoundTrip = errors.New("the round trip failed")
 
-// RoundTrip sends one message through the broker and a whole sidecar to an app of its own, which fails once and then takes it:
-// publish, consume, POST, retry, the way back, ack. All of it is declared beside the service's queue, under its name with
-// ".roundtrip" behind it, and removed in the end; nothing of the service is touched. It prints to w what happened.
+// RoundTrip sends one message through the broker and a whole sidecar to an app of its own, which fails once and then
+// accepts it: publish, consume, POST, retry, second delivery, ack. Its objects are named after the service's queue with
+// ".roundtrip" appended, and are removed in the end; no object of the service is touched. It prints the result to w.
 func RoundTrip(ctx context.Context, cfg *config.Config, build Build, w io.Writer) error {
 	plan, err := newPlan(cfg)
 	if err != nil {
 		return err
 	}
 	if cfg.Service.Consume == config.ConsumeOff {
-		return fmt.Errorf("%w: SIDECAR_CONSUME=off leaves no way back", ErrRoundTrip)
+		return fmt.Errorf("%w: SIDECAR_CONSUME=off, so no message can be delivered", ErrRoundTrip)
 	}
 	if cfg.Topology.Mode != string(topology.ModeDeclare) {
-		return fmt.Errorf("%w: it declares queues of its own, and SIDECAR_TOPOLOGY_MODE=%s says that this user declares none", ErrRoundTrip, cfg.Topology.Mode)
+		return fmt.Errorf("%w: it declares queues of its own, and SIDECAR_TOPOLOGY_MODE=%s does not allow that",
+			ErrRoundTrip, cfg.Topology.Mode)
 	}
 	ctx, cancel := context.WithTimeout(ctx, roundTripTimeout)
 	defer cancel()
 	log := telemetry.NewLogger(io.Discard, "error", "text")
 	telemetry.AdoptLibraries(log)
-	// Removing has a connection of its own, open from the start: whoever cannot log in shall not declare anything.
+	// Removing has a connection of its own, open from the start: without a login nothing must be declared.
 	s, err := broker.NewDialer(brokerOptions(cfg, "roundtrip", build, log, nil)).Dial(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the broker: %w", err)
 	}
 	defer s.Close()
-	own := newTraveller()
-	url, stop, err := own.listen()
+	app := newProbeApp()
+	url, stop, err := app.listen()
 	if err != nil {
 		return err
 	}
@@ -64,16 +65,16 @@ func RoundTrip(ctx context.Context, cfg *config.Config, build Build, w io.Writer
 	if err != nil {
 		return err
 	}
-	err = errors.Join(own.travel(ctx, a), remove(s, a.plan))
+	err = errors.Join(app.travel(ctx, a), remove(s, a.plan))
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(w, "ok       round trip: %s was published to %s, failed with 503, waited %s, succeeded with 200 and was acked; its queues are removed\n",
-		own.id, a.plan.Queue, roundTripDelay)
+	_, _ = fmt.Fprintf(w, "ok       round trip: %s was published to %s, failed with 503, waited %s, succeeded with 200 "+
+		"and was acked; its queues are removed\n", app.id, a.plan.Queue, roundTripDelay)
 	return nil
 }
 
-// roundTripConfig is the service's own link to the broker, and nothing else of it.
+// roundTripConfig returns a configuration that shares only the connection to the broker with the service's.
 func roundTripConfig(cfg *config.Config, plan *topology.Plan, url string) *config.Config {
 	name := plan.Queue + ".roundtrip"
 	queueType := "classic"
@@ -83,53 +84,56 @@ func roundTripConfig(cfg *config.Config, plan *topology.Plan, url string) *confi
 	once := 1
 	return &config.Config{
 		Service: cfg.Service, AMQP: cfg.AMQP,
-		App:    config.App{URL: url, Timeout: 10 * time.Second, HealthInterval: time.Second, HealthTimeout: time.Second},
-		Window: config.Window{Concurrency: 1, Prefetch: 2, MaxBody: 1 << 20, Memory: cfg.Window.Memory, SpoolDir: cfg.Window.SpoolDir},
+		App: config.App{URL: url, Timeout: 10 * time.Second, HealthInterval: time.Second, HealthTimeout: time.Second},
+		Window: config.Window{
+			Concurrency: 1, Prefetch: 2, MaxBody: 1 << 20, Memory: cfg.Window.Memory, SpoolDir: cfg.Window.SpoolDir,
+		},
 		Retry: config.Retry{
 			MaxRetries: &once, Delay: roundTripDelay, AppDown: config.AppDownHold,
 			RequeueDelayMin: time.Second, RequeueDelayMax: time.Second, RetryAfterMax: time.Second,
 		},
 		Topology: config.Topology{
 			Preset: topology.PresetFanout, Mode: string(topology.ModeDeclare), QueueType: queueType,
-			Exchange: name + ".exchange", Queue: name, RetryExchange: name + ".retry-exchange", RetryQueue: name + ".retry", DLQ: name + ".dlq",
+			Exchange: name + ".exchange", Queue: name,
+			RetryExchange: name + ".retry-exchange", RetryQueue: name + ".retry", DLQ: name + ".dlq",
 		},
 		Listen:  config.Listen{AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0"},
 		Process: config.Process{ShutdownGrace: 5 * time.Second, LogLevel: "error", LogFormat: "text"},
 	}
 }
 
-// traveller is the message, and the app that knows it. An earlier trip that was killed may have left one of its own behind:
-// that is taken and not looked at.
-type traveller struct {
-	id    string
-	posts atomic.Int32
-	home  chan struct{} // closed by its success
+// probeApp is the app of a round trip. It accepts every message but its own at once: an earlier round trip that was
+// killed may have left a message.
+type probeApp struct {
+	id        string // of its message
+	posts     atomic.Int32
+	succeeded chan struct{} // closed at the second POST
 }
 
-func newTraveller() *traveller {
-	return &traveller{id: "roundtrip-" + rand.Text(), home: make(chan struct{})}
+func newProbeApp() *probeApp {
+	return &probeApp{id: "roundtrip-" + rand.Text(), succeeded: make(chan struct{})}
 }
 
-func (t *traveller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Amqp-Message-Id") != t.id {
+func (p *probeApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Amqp-Message-Id") != p.id {
 		return
 	}
-	switch t.posts.Add(1) {
+	switch p.posts.Add(1) {
 	case 1:
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case 2:
-		close(t.home)
+		close(p.succeeded)
 	}
 }
 
 // listen serves the app until stop.
-func (t *traveller) listen() (url string, stop func(), err error) {
+func (p *probeApp) listen() (url string, stop func(), err error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, fmt.Errorf("listen for the message's return: %w", err)
+		return "", nil, fmt.Errorf("listen for the message: %w", err)
 	}
-	server := &http.Server{Handler: t, ReadHeaderTimeout: time.Second}
+	server := &http.Server{Handler: p, ReadHeaderTimeout: time.Second}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -141,54 +145,58 @@ func (t *traveller) listen() (url string, stop func(), err error) {
 	}, nil
 }
 
-// travel runs the sidecar until the message has been acked, or cannot be.
-func (t *traveller) travel(ctx context.Context, a *App) error {
+// travel runs the sidecar until the message was acked, or an error.
+func (p *probeApp) travel(ctx context.Context, a *App) error {
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(running, nil) }()
-	err := t.thereAndBack(ctx, a)
+	err := p.retryOnce(ctx, a)
 	end()
 	return errors.Join(err, <-ended)
 }
 
-func (t *traveller) thereAndBack(ctx context.Context, a *App) error {
+func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 	if err := a.awaitReady(ctx); err != nil {
 		return err
 	}
-	err := a.publisher.Publish(ctx, &broker.Publication{
+	err := a.subscriptions[0].publisher.Publish(ctx, &broker.Publication{
 		Kind: broker.KindOther, Key: a.plan.Queue,
-		Msg: amqp.Publishing{MessageId: t.id, ContentType: "text/plain", DeliveryMode: amqp.Persistent, Body: []byte("there and back again")},
+		Msg: amqp.Publishing{
+			MessageId: p.id, ContentType: "text/plain", DeliveryMode: amqp.Persistent, Body: []byte("round trip"),
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRoundTrip, err)
 	}
 	acked := func() bool {
 		select {
-		case <-t.home:
+		case <-p.succeeded:
 			return a.settled()[message.Ack.String()] > 0
 		default:
 			return false
 		}
 	}
 	if !until(ctx, acked) {
-		return fmt.Errorf("%w: %s was published to %s and came to the app %d times within %s, and was not acked", ErrRoundTrip, t.id, a.plan.Queue, t.posts.Load(), roundTripTimeout)
+		return fmt.Errorf("%w: %s was published to %s, POSTed %d times within %s, and not acked",
+			ErrRoundTrip, p.id, a.plan.Queue, p.posts.Load(), roundTripTimeout)
 	}
 	return nil
 }
 
-// awaitReady waits until messages are taken, and says why they are not.
+// awaitReady waits until messages are consumed, or returns the reason why they are not.
 func (a *App) awaitReady(ctx context.Context) error {
 	var why error
 	ready := until(ctx, func() bool {
 		r := state{a}.Ready()
-		if findings, _ := a.fits.last(); len(findings) > 0 {
+		if findings, _ := a.subscriptions[0].status.last(); len(findings) > 0 {
 			f := findings[0]
-			why = fmt.Errorf("%w: %s: %s: wanted %s, found %s; %s", ErrRoundTrip, f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
+			why = fmt.Errorf("%w: %s: %s: wanted %s, found %s; %s",
+				ErrRoundTrip, f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
 		}
 		return why != nil || r.Ready
 	})
 	if why == nil && !ready {
-		why = fmt.Errorf("%w: no messages were taken from %s within %s", ErrRoundTrip, a.plan.Queue, roundTripTimeout)
+		why = fmt.Errorf("%w: no messages were consumed from %s within %s", ErrRoundTrip, a.plan.Queue, roundTripTimeout)
 	}
 	return why
 }
@@ -209,7 +217,7 @@ func until(ctx context.Context, done func() bool) bool {
 	}
 }
 
-// remove deletes what a plan of a round trip has declared. It has time of its own: a trip that took too long has left as much.
+// remove deletes the objects of a round trip. It has a deadline of its own: they also remain after a trip that timed out.
 func remove(s *broker.Session, plan *topology.Plan) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()

@@ -36,7 +36,7 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	plan := declaring.plan
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	wait := plan.Waits[0]
-	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), func(a *App) { a.checkEvery = time.Second })
+	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), func(a *App) { a.subscriptions[0].checkEvery = time.Second })
 	brokertest.Eventually(t, 20*time.Second, "the one that only looks", func() bool { return state{a}.Ready().Ready })
 	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	brokertest.Eventually(t, 20*time.Second, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.fits.bad() })
+	brokertest.Eventually(t, 20*time.Second, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.subscriptions[0].status.bad() })
 }
 
 // TestCheckDuringAnAlarm: the broker answers nothing that was published, which is not the topology's fault.
@@ -87,7 +87,7 @@ func TestWarnedOnce(t *testing.T) {
 	}
 }
 
-// TestUnseenWayIsWarnedOf: where retries come back through an exchange and nobody declares, people must know.
+// TestUnseenWayIsWarnedOf: where retries come back through an exchange and no one declares, people must know.
 func TestUnseenWayIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"declare": false, "verify": true, "none": true} {

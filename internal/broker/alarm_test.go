@@ -25,9 +25,9 @@ func TestAlarmsAndLimits(t *testing.T) {
 		{"publish", publishDuringAnAlarm},
 		{"many publish on a new connection", alarmLeavesNoCopiesBehind},
 		{"lane", laneDuringAnAlarm},
-		{"pipe", pipeDuringAnAlarm},
+		{"stream", streamDuringAnAlarm},
 		{"lane tries sizes", laneTriesSizes},
-		{"pipe tries sizes", pipeTriesSizes},
+		{"stream tries sizes", streamTriesSizes},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, node) })
 	}
@@ -57,8 +57,8 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	if err := <-first; err != nil {
 		t.Errorf("the alarm was over in time, but: %v", err)
 	}
-	if p.current().session.Generation() != 1 || value(t, r, "sidecar_amqp_blocked") != 0 {
-		t.Errorf("generation %d", p.current().session.Generation())
+	if p.current().Generation() != 1 || value(t, r, "sidecar_amqp_blocked") != 0 {
+		t.Errorf("generation %d", p.current().Generation())
 	}
 	brokertest.WaitReady(t, brokertest.URL(t), q, 3)
 }
@@ -86,8 +86,8 @@ func alarmLeavesNoCopiesBehind(t *testing.T, node *brokertest.Node) {
 	}
 	wg.Wait()
 	time.Sleep(2 * o.Timeout) // longer than a call may take: nothing may happen
-	if !p.Blocked() || p.current().session.Generation() != 1 || unknown.Load() != 1 {
-		t.Errorf("blocked %v, generation %d, %d unknown", p.Blocked(), p.current().session.Generation(), unknown.Load())
+	if !p.Blocked() || p.current().Generation() != 1 || unknown.Load() != 1 {
+		t.Errorf("blocked %v, generation %d, %d unknown", p.Blocked(), p.current().Generation(), unknown.Load())
 	}
 	calm()
 	brokertest.Eventually(t, 30*time.Second, "a publish after the alarm", func() bool {
@@ -103,7 +103,7 @@ func laneDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	l := lane(t, options(t), "")
 	calm := node.Alarm()
 	defer calm()
-	session := l.publisher.current().session
+	session := l.publisher.current()
 	for range 3 {
 		if err := publish(l, queue); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
 			t.Errorf("%v", err)
@@ -114,20 +114,20 @@ func laneDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 		return l.Publish(within(t, 5*time.Second), publication(queue, "after")) == nil
 	})
 	wantBodies(t, queue, "after")
-	if l.publisher.current().session != session {
+	if l.publisher.current() != session {
 		t.Error("the connection was given up")
 	}
 }
 
 // What the broker does not read is not waited for until the alarm is over, nor is a question.
-func pipeDuringAnAlarm(t *testing.T, node *brokertest.Node) {
+func streamDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	queue := queue(t)
 	p, fresh := publisher(t, options(t)), publisher(t, options(t))
-	asking, c, other := pipe(t, p), pipe(t, p), pipe(t, fresh)
+	asking, c, other := newStream(t, p), newStream(t, p), newStream(t, fresh)
 	c.tried = 1
 	defer node.Alarm()()
 	r := &Receipt{}
-	sent := func(c *Pipe, n int) (err error) {
+	sent := func(c *Stream, n int) (err error) {
 		r, err = c.Send(t.Context(), numbered(queue, n))
 		return err
 	}
@@ -135,9 +135,9 @@ func pipeDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	if err := r.Wait(t.Context()); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrBlocked) {
 		t.Errorf("%v", err)
 	}
-	for i, c := range []*Pipe{c, asking, other} { // the last one is on a connection to which the alarm was not reported
+	for i, c := range []*Stream{c, asking, other} { // the last one is on a connection to which the alarm was not reported
 		if err := sent(c, 2); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
-			t.Errorf("pipe %d: %v", i, err)
+			t.Errorf("stream %d: %v", i, err)
 		}
 	}
 }
@@ -153,28 +153,28 @@ func laneTriesSizes(t *testing.T, node *brokertest.Node) {
 	for _, c := range []struct{ size, tried int }{
 		{0, leastTry}, {leastTry, leastTry}, {leastTry + 1, 2 * leastTry}, {paddedTry, paddedTry}, {paddedTry + 1, paddedTry + 1}, {3 << 20, 3 << 20}, {1, 3 << 20},
 	} {
-		if err := sized(c.size); err != nil || l.pipe.tried != c.tried {
-			t.Errorf("%d bytes: %v, %d were tried", c.size, err, l.pipe.tried)
+		if err := sized(c.size); err != nil || l.stream.tried != c.tried {
+			t.Errorf("%d bytes: %v, %d were tried", c.size, err, l.stream.tried)
 		}
 	}
 	if err := sized(3<<20 + 1); !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrRefused) {
 		t.Errorf("%v", err)
 	}
-	if l.apart.Load() != 0 {
-		t.Error("one that is too large sends the others apart")
+	if l.isolated.Load() != 0 {
+		t.Error("one that is too large isolates the others")
 	}
 	node.MaxSize(100)
 	l = lane(t, options(t), "")
-	if err := sized(1); err != nil || l.pipe.tried != 1 {
-		t.Errorf("a broker that takes hardly anything: %v, %d were tried", err, l.pipe.tried)
+	if err := sized(1); err != nil || l.stream.tried != 1 {
+		t.Errorf("a broker that takes hardly anything: %v, %d were tried", err, l.stream.tried)
 	}
 }
 
 // A message that the broker does not take is reported, and costs no other one its confirm.
-func pipeTriesSizes(t *testing.T, node *brokertest.Node) {
+func streamTriesSizes(t *testing.T, node *brokertest.Node) {
 	node.MaxSize(5000)
 	queue := queue(t)
-	c := pipe(t, publisher(t, options(t)))
+	c := newStream(t, publisher(t, options(t)))
 	var receipts []*Receipt
 	for i := range 12 {
 		msg := publication(queue, strings.Repeat("x", 10+i*500))

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpwire"
 	"sidecar/internal/telemetry"
 )
 
@@ -77,19 +78,21 @@ func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer context.AfterFunc(ctx, func() { kill(raw) })()
+	defer context.AfterFunc(ctx, func() { amqpwire.CloseNow(raw) })()
 	conn := raw
 	if t.uri.Scheme == "amqps" {
 		if conn, err = startTLS(ctx, raw, d.o.TLS, t.uri.Host); err != nil {
-			kill(raw)
+			amqpwire.CloseNow(raw)
 			return nil, inTime(ctx, err)
 		}
 	}
-	w := newWire(conn, raw, &d.o, d.logHidden)
+	w := amqpwire.New(conn, raw, amqpwire.Options{
+		Memory: d.o.Memory, Patience: d.o.MemoryPatience, Spool: d.o.Spool, Hidden: d.logHidden,
+	})
 	c, err := amqp.Open(w, d.config(t))
 	if err != nil {
 		err = handshakeCause(ctx, err, w) // before our own end of the connection becomes its cause
-		kill(raw)
+		amqpwire.CloseNow(raw)
 		return nil, inTime(ctx, err)
 	}
 	// Twice the negotiated interval: the broker sends a heartbeat every half.
@@ -97,8 +100,8 @@ func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 	if idle <= 0 {
 		idle = 2 * d.o.Heartbeat
 	}
-	if err := w.established(idle, c.Config.FrameSize); err != nil {
-		kill(raw)
+	if err := w.Established(idle, c.Config.FrameSize); err != nil {
+		amqpwire.CloseNow(raw)
 		return nil, inTime(ctx, err)
 	}
 	return newSession(c, w, d), nil
@@ -116,7 +119,7 @@ func (d *Dialer) config(t target) amqp.Config {
 	return amqp.Config{
 		SASL:       []amqp.Authentication{auth},
 		Vhost:      t.uri.Vhost,
-		FrameSize:  frameMax,
+		FrameSize:  amqpwire.FrameMax,
 		Heartbeat:  max(d.o.Heartbeat.Truncate(time.Second), time.Second),
 		Properties: properties,
 		Locale:     "en_US",
@@ -134,7 +137,7 @@ func inTime(ctx context.Context, err error) error {
 // handshakeCause undoes two losses of the client library: it turns errors of the connection into text, and it calls
 // every connection that ends while the broker looks at credentials or virtual host a refusal. The broker does refuse a
 // login by ending the connection without a word, but a silent one, whose connection we ended, has refused nothing.
-func handshakeCause(ctx context.Context, err error, w *wire) error {
+func handshakeCause(ctx context.Context, err error, w *amqpwire.Wire) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server {
 		return err
@@ -143,7 +146,7 @@ func handshakeCause(ctx context.Context, err error, w *wire) error {
 	if guess && ctx.Err() != nil {
 		return errors.New("handshake: no answer")
 	}
-	cause := w.cause()
+	cause := w.Err()
 	if cause == nil || guess && causeOf(cause) == causeNetwork {
 		return err
 	}

@@ -166,7 +166,7 @@ func TestCredentialsOverrideTheURL(t *testing.T) {
 	t.Parallel()
 	const password = "p@ss:w/rd% ?#"
 	user := brokertest.User(t, password)
-	o := options(t, "amqp://nobody:wrong@"+strings.SplitN(brokertest.URL(t), "@", 2)[1])
+	o := options(t, "amqp://stranger:wrong@"+strings.SplitN(brokertest.URL(t), "@", 2)[1])
 	o.Username, o.Password = text(user), text(password)
 	o.Name, o.Version = brokertest.Name(t, "shown"), "1.2.3"
 	dial(t, o)

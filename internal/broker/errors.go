@@ -5,7 +5,12 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpwire"
 )
+
+// ReturnedError is a message that the broker returned; it is an ErrUnroutable.
+type ReturnedError = amqpwire.ReturnedError
 
 // What can become of a call. Test with errors.Is; the text says more.
 var (
@@ -19,15 +24,15 @@ var (
 	// ErrBusy: time ran out before a channel was free; nothing was sent.
 	ErrBusy = errors.New("no channel in time")
 	// ErrUnroutable: the message reached no queue, because no binding matches or the exchange is missing.
-	ErrUnroutable = errors.New("unroutable")
+	ErrUnroutable = amqpwire.ErrUnroutable
 	// ErrNacked: the broker did not take the message, for example because its queue is full.
 	ErrNacked = errors.New("nacked by the broker")
 	// ErrRefused: the broker closed the channel instead of taking the message; see RefusedError.
 	ErrRefused = errors.New("refused by the broker")
 	// ErrInvalid: the message cannot be written as AMQP; nothing was sent.
-	ErrInvalid = errors.New("not a valid AMQP message")
+	ErrInvalid = amqpwire.ErrInvalid
 	// ErrTooLarge: properties and headers do not fit one frame; nothing was sent.
-	ErrTooLarge = errors.New("properties and headers do not fit one frame")
+	ErrTooLarge = amqpwire.ErrTooLarge
 	// ErrCancelled: the broker ended the subscription, because the queue was deleted or moved.
 	ErrCancelled = errors.New("consumer cancelled by the broker")
 )
@@ -52,17 +57,3 @@ func (e *RefusedError) Unwrap() error {
 func (e *RefusedError) Is(target error) bool {
 	return target == ErrRefused || target == ErrUnroutable && e.Code == amqp.NotFound
 }
-
-// ReturnedError is a message that the broker sent back because no queue would take it.
-type ReturnedError struct {
-	Exchange, Key string
-	Code          int
-	Text          string
-}
-
-func (e *ReturnedError) Error() string {
-	return fmt.Sprintf("returned by exchange %q for key %q: %d %s", e.Exchange, e.Key, e.Code, e.Text)
-}
-
-// Is makes a ReturnedError an ErrUnroutable.
-func (e *ReturnedError) Is(target error) bool { return target == ErrUnroutable }

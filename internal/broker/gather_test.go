@@ -9,14 +9,14 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestPipeGathers: messages that are kept back leave by Flush, with whatever else is written, and when there is no more room,
+// TestStreamGathers: messages that are kept back leave by Flush, with whatever else is written, and when there is no more room,
 // in their order.
-func TestPipeGathers(t *testing.T) {
+func TestStreamGathers(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	queue := queue(t)
 	p := publisher(t, options(t))
-	c := pipe(t, p)
+	c := newStream(t, p)
 	c.Gather()
 	next := 0
 	many := func(n int) (receipts []*Receipt) {
@@ -35,11 +35,8 @@ func TestPipeGathers(t *testing.T) {
 	}
 	kept := func(n int) {
 		t.Helper()
-		w := c.session.wire
-		w.out.Lock()
-		defer w.out.Unlock()
-		if have := len(w.gathered) > 0; have != (n > 0) || w.gathering {
-			t.Errorf("%d bytes are kept back of %d messages, gathering %t", len(w.gathered), n, w.gathering)
+		if b := c.session.wire.Pending(); (b > 0) != (n > 0) {
+			t.Errorf("%d bytes of %d messages are pending", b, n)
 		}
 	}
 	for range 2 { // the first goes alone: see Send
@@ -86,11 +83,11 @@ func TestFlushOnALostConnection(t *testing.T) {
 	url := brokertest.URL(t)
 	queue := queue(t)
 	p := publisher(t, options(t))
-	c := pipe(t, p)
+	c := newStream(t, p)
 	c.Gather()
 	confirmed(t, send(t, c, numbered(queue, 1)), false, 1)
 	r := send(t, c, numbered(queue, 2))
-	_ = c.session.wire.raw.Close()
+	_ = c.session.wire.Close()
 	c.Flush()
 	if err := r.Wait(within(t, 30*time.Second)); !errors.Is(err, ErrUnknown) {
 		t.Errorf("the message is %v", err)
@@ -106,11 +103,11 @@ func TestFullPipeFlushes(t *testing.T) {
 	t.Parallel()
 	queue, o := queue(t), options(t)
 	o.Heartbeat = time.Minute // one would flush, too
-	c := pipe(t, publisher(t, o))
+	c := newStream(t, publisher(t, o))
 	c.Gather()
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
-	for i := range 2 * pipeWindow {
+	for i := range 2 * streamWindow {
 		r, err := c.Send(within(t, 10*time.Second), numbered(queue, i))
 		if err != nil {
 			t.Fatalf("message %d: %v", i, err)

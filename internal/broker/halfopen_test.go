@@ -92,7 +92,7 @@ func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
 	}
 }
 
-// For ever, and neither a hot loop nor longer than half a minute apart.
+// For ever, and neither a hot loop nor with pauses longer than half a minute.
 func TestBackoffGrowsToItsLimitAndNeverEnds(t *testing.T) {
 	t.Parallel()
 	b := newBackoff(defaultBackoff)

@@ -32,12 +32,12 @@ func TestContextEndsTheSession(t *testing.T) {
 }
 
 // fakeSession is a session with a peer.
-func fakeSession(t *testing.T, change func(*Options)) (*peer, *Session) {
+func fakeSession(t *testing.T, change func(*Options)) (*brokertest.Peer, *Session) {
 	t.Helper()
 	client, server := net.Pipe()
-	p := &peer{conn: server}
+	p := &brokertest.Peer{Conn: server}
 	var work sync.WaitGroup
-	work.Go(func() { p.serve("PLAIN") })
+	work.Go(func() { p.Serve("PLAIN") })
 	t.Cleanup(work.Wait)
 	o := options(t, "amqp://guest:guest@127.0.0.1:1/")
 	o.Connect = func(context.Context, string) (net.Conn, error) { return client, nil }
@@ -72,7 +72,7 @@ func TestAnswerWithoutAQuestion(t *testing.T) {
 	if _, err := s.Channel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.send(frame(1, 1, method(60, 11))); err != nil { // basic.qos-ok
+	if err := p.Send(brokertest.Frame(1, 1, brokertest.Method(60, 11))); err != nil { // basic.qos-ok
 		t.Fatal(err)
 	}
 	result, before := make(chan error, 1), link.writes.Load()
@@ -92,30 +92,16 @@ func TestAnswerWithoutAQuestion(t *testing.T) {
 	}
 }
 
-// TestDeliveryOnAnotherChannel: a consumer's deliveries come on one channel, else a peer could begin a message on each.
-func TestDeliveryOnAnotherChannel(t *testing.T) {
-	t.Parallel()
-	for name, channels := range map[string][2]uint16{"another": {1, 2}, "none": {0, 0}} {
-		stream := append(deliverFrame(channels[0], "ours", 1, false, "e", "k"), contentFrame(channels[0], "id", "v", 0)...)
-		client := inPieces(append(stream, deliverFrame(channels[1], "ours", 2, false, "e", "k")...), func() int { return 1 << 20 })
-		w := newWire(client, client, &Options{}, func(int) {})
-		w.intake.add("ours", NewDeliveries())
-		if _, err := w.Read(make([]byte, 1000)); !errors.Is(err, errBadDeliver) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // TestAlarmAtTheEnd: the broker goes on to report alarms while the connection ends.
 func TestAlarmAtTheEnd(t *testing.T) {
 	t.Parallel()
-	toggle := append(frame(1, 0, method(10, 60, short("memory"))), frame(1, 0, method(10, 61))...)
+	toggle := append(brokertest.Frame(1, 0, brokertest.Method(10, 60, brokertest.Short("memory"))), brokertest.Frame(1, 0, brokertest.Method(10, 61))...)
 	for range 20 {
 		p, s := fakeSession(t, func(*Options) {})
 		sending := make(chan struct{})
 		go func() {
 			defer close(sending)
-			for p.send(toggle) == nil {
+			for p.Send(toggle) == nil {
 			}
 		}()
 		s.Close()

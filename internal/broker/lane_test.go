@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,8 +63,8 @@ func TestLaneIsShared(t *testing.T) {
 	}
 	clients.Wait()
 	brokertest.WaitReady(t, brokertest.URL(t), queue, 40*20)
-	if l.pipe.tried != leastTry {
-		t.Errorf("%d bytes were tried", l.pipe.tried)
+	if l.stream.tried != leastTry {
+		t.Errorf("%d bytes were tried", l.stream.tried)
 	}
 }
 
@@ -82,17 +81,14 @@ func TestLaneGathers(t *testing.T) {
 		must.Do(t, err)
 		waits = append(waits, wait)
 	}
-	w := l.pipe.session.wire
-	w.out.Lock()
-	kept := bytes.Count(w.gathered, []byte("together"))
-	w.out.Unlock()
-	if kept != 3 {
-		t.Errorf("%d of 3 messages are kept back", kept)
+	w := l.stream.session.wire
+	if kept := w.Pending(); kept < 3*len("together") {
+		t.Errorf("only %d bytes of 3 messages are pending", kept)
 	}
 	for _, wait := range waits {
 		must.Do(t, wait())
-		if w.holds.Load() {
-			t.Error("something is still kept back")
+		if w.Pending() > 0 {
+			t.Error("bytes are still pending")
 		}
 	}
 }
@@ -145,7 +141,7 @@ func TestLaneAfterARefusal(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	l.apart.Store(0) // a minute later
+	l.isolated.Store(0) // a minute later
 	if err := publish(l, "good.c"); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -167,7 +163,7 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 		if err := publish(l, "k"); err != nil {
 			t.Errorf("%v", err)
 		}
-		l.apart.Store(0)
+		l.isolated.Store(0)
 	}
 	// Gone again, with messages on the channel: they are unknown, and the next ones are told.
 	must.Do(t, ch.ExchangeDelete(exchange, false, false))
@@ -179,15 +175,15 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 	}
 }
 
-// TestLaneReplacesAPipe: one with a message that was given up makes way for another, and nothing under way on it is lost.
-func TestLaneReplacesAPipe(t *testing.T) {
+// TestLaneReplacesAStream: one with a message that was given up makes way for another, and nothing under way on it is lost.
+func TestLaneReplacesAStream(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
 	l := lane(t, options(t), "")
 	wait := must.Get(l.Begin(within(t, 30*time.Second), publication(queue, "x")))(t)
-	old := l.pipe
+	old := l.stream
 	old.retire.Do(func() { close(old.retired) })
-	if err := publish(l, queue); err != nil || l.pipe == old {
+	if err := publish(l, queue); err != nil || l.stream == old {
 		t.Errorf("%v", err)
 	}
 	if err := wait(); err != nil {
@@ -225,9 +221,9 @@ func TestLaneBounds(t *testing.T) {
 	brokertest.Eventually(t, 60*time.Second, "published again", func() bool {
 		return l.Publish(within(t, 5*time.Second), publication(queue, "x")) == nil
 	})
-	l.pipe.tried = 32 << 20
+	l.stream.tried = 32 << 20
 	proxy.Stall(brokertest.Both)
-	huge := publication(queue, strings.Repeat("x", l.pipe.tried)) // more than the sockets hold
+	huge := publication(queue, strings.Repeat("x", l.stream.tried)) // more than the sockets hold
 	if err := l.Publish(within(t, time.Second), huge); !errors.Is(err, ErrUnknown) {
 		t.Errorf("stuck in the write: %v", err)
 	}
@@ -238,14 +234,14 @@ func TestLaneBounds(t *testing.T) {
 	}
 }
 
-// full takes all the room of the lane's pipe and returns what gives one place back.
+// full takes all the room of the lane's stream and returns what gives one place back.
 func full(t testing.TB, l *Lane, queue string) (free func()) {
 	t.Helper()
 	must.Do(t, l.Publish(within(t, 30*time.Second), publication(queue, "first")))
-	for range pipeWindow {
-		l.pipe.slots <- struct{}{}
+	for range streamWindow {
+		l.stream.slots <- struct{}{}
 	}
-	return func() { <-l.pipe.slots }
+	return func() { <-l.stream.slots }
 }
 
 // TestLaneMeetsAnEndedChannel: one that ends while a message waits for room on it. Nothing was sent, so another channel takes it.
@@ -254,7 +250,7 @@ func TestLaneMeetsAnEndedChannel(t *testing.T) {
 	queue := queue(t)
 	l := lane(t, options(t), "")
 	free := full(t, l, queue)
-	old := l.pipe
+	old := l.stream
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
 	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 1 })
@@ -282,7 +278,7 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 		t.Fatalf("it did not wait for its turn: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	l.publisher.current().session.setBlocked(true)
+	l.publisher.current().setBlocked(true)
 	if err := <-behind; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
 		t.Errorf("behind it: %v", err)
 	}
@@ -292,14 +288,14 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 	}
 }
 
-// TestLaneAndTheEndOfItsConnection: whoever waits is told, and nothing is left running.
+// TestLaneAndTheEndOfItsConnection: anyone who waits is told, and nothing is left running.
 func TestLaneAndTheEndOfItsConnection(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
 	l := lane(t, options(t), "")
 	full(t, l, queue)
 	p := l.publisher.current()
-	l.retire(l.pipe) // never has all its room
+	l.close(l.stream) // never has all its room
 	l.turn <- struct{}{}
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
@@ -308,12 +304,12 @@ func TestLaneAndTheEndOfItsConnection(t *testing.T) {
 		t.Fatalf("it did not wait for its turn: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	p.session.Kill()
+	p.Kill()
 	if err := <-sent; !errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnknown) {
 		t.Errorf("%v", err)
 	}
 	l.leave()
-	if err := l.ask(p, publication(queue, "third")); !errors.Is(err, ErrDisconnected) {
+	if err := l.open(p, publication(queue, "third")); !errors.Is(err, ErrDisconnected) {
 		t.Errorf("a question to a connection that has ended: %v", err)
 	}
 	l.Wait()

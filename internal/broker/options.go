@@ -19,15 +19,9 @@ import (
 )
 
 const (
-	// frameMax is what we offer; the broker may lower it. It bounds the header table of a message.
-	frameMax = 131072
-
 	defaultTimeout   = 10 * time.Second
 	defaultHeartbeat = 10 * time.Second
 	defaultBackoff   = 500 * time.Millisecond
-
-	// writeTimeout ends a connection on which one write makes no progress: the broker stopped reading.
-	writeTimeout = 30 * time.Second
 )
 
 // Options say where the broker is and how to get in. Every function is called on every dial, so that secrets may rotate.

@@ -9,30 +9,31 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpwire"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
 )
 
-// Each of these, published by anybody, makes an unprotected client lose its connection with every delivery, for ever:
+// Each of these, published by anyone, makes an unprotected client lose its connection with every delivery, for ever:
 // the message goes back to the head of the queue, and nothing behind it is ever seen.
 func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	for name, headers := range map[string][]byte{
-		"depth 33":           field("h", 'A', nested(33)...),
-		"depth 100":          field("h", 'A', nested(100)...),
-		"depth 10000":        field("h", 'A', nested(10000)...),
-		"20000 entries":      many(20000, func(i int) []byte { return field(fmt.Sprint(i), 'V') }),
-		"60000 empty names":  many(60000, func(int) []byte { return field("", 'V') }),
-		"20000 elements":     field("h", 'A', container(bytes.Repeat([]byte{'V'}, 20000))...),
-		"unsigned long":      field("h", 'L', 0, 0, 0, 0, 0, 0, 0, 1),
-		"unsigned long deep": field("h", 'A', nested(5, 'L', 0, 0, 0, 0, 0, 0, 0, 1)...),
+		"depth 33":           brokertest.Field("h", 'A', brokertest.Nested(33)...),
+		"depth 100":          brokertest.Field("h", 'A', brokertest.Nested(100)...),
+		"depth 10000":        brokertest.Field("h", 'A', brokertest.Nested(10000)...),
+		"20000 entries":      brokertest.Many(20000, func(i int) []byte { return brokertest.Field(fmt.Sprint(i), 'V') }),
+		"60000 empty names":  brokertest.Many(60000, func(int) []byte { return brokertest.Field("", 'V') }),
+		"20000 elements":     brokertest.Field("h", 'A', brokertest.Container(bytes.Repeat([]byte{'V'}, 20000))...),
+		"unsigned long":      brokertest.Field("h", 'L', 0, 0, 0, 0, 0, 0, 0, 1),
+		"unsigned long deep": brokertest.Field("h", 'A', brokertest.Nested(5, 'L', 0, 0, 0, 0, 0, 0, 0, 1)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := queue(t)
 			raw := brokertest.DialRaw(t, url)
-			for _, h := range [][]byte{headers, field("good", 'I', 0, 0, 0, 1)} {
+			for _, h := range [][]byte{headers, brokertest.Field("good", 'I', 0, 0, 0, 1)} {
 				if err := raw.Publish("", q, h, []byte("body")); err != nil {
 					t.Fatalf("the broker does not take it: %v", err)
 				}
@@ -58,8 +59,8 @@ func TestHeadersThatOutgrewTheFrameDoNotBlockTheQueue(t *testing.T) {
 		"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": q,
 	})
 	raw := brokertest.DialRaw(t, url)
-	large := field("large", 'S', long(strings.Repeat("x", frameMax-100))...)
-	if err := raw.Publish("", wait, append(field("small", 'V'), large...), nil); err != nil {
+	large := brokertest.Field("large", 'S', brokertest.Long(strings.Repeat("x", amqpwire.FrameMax-100))...)
+	if err := raw.Publish("", wait, append(brokertest.Field("small", 'V'), large...), nil); err != nil {
 		t.Fatalf("the broker does not take it: %v", err)
 	}
 	brokertest.Eventually(t, 30*time.Second, "dead-lettered", func() bool { return brokertest.Ready(t, url, wait) == 0 })

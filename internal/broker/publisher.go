@@ -4,21 +4,21 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 )
 
-// maxChannels bounds the publishes under way at once: each has a channel to itself.
+// maxChannels bounds the calls of Publish under way at once: each has a channel to itself.
 const maxChannels = 32
 
 // Publisher publishes on a connection of its own: a broker that blocks publishers stops reading from their connections,
 // and acks must not wait behind that.
 type Publisher struct {
-	dialer *Dialer
-	slots  chan struct{}
-	greet  Greeting // see Greet; may be nil
+	dialer    *Dialer
+	slots     chan struct{}
+	onConnect ConnectHook // may be nil
 
-	mu   sync.Mutex
-	pool *pool // of the session that stands; nil while there is none
+	mu      sync.Mutex
+	session *Session  // nil while there is none
+	idle    []*Stream // of the session, with a window of one
 }
 
 // NewPublisher returns a Publisher that connects when Run does.
@@ -26,47 +26,48 @@ func NewPublisher(d *Dialer) *Publisher {
 	return &Publisher{dialer: d, slots: make(chan struct{}, maxChannels)}
 }
 
-// Greeting prepares what somebody wants to do on a new connection, before anything is published on it: during a
-// resource alarm the broker reads nothing more after the first publish. What it returns runs beside the publishing and
-// ends with its context, which ends with the connection.
-type Greeting func(context.Context, *Session) (beside func(), err error)
+// ConnectHook is called with every new connection before anything is published on it: during a resource alarm the broker
+// reads nothing more after the first publish. The function that it returns runs beside the publishing and ends with its
+// context, which ends with the connection.
+type ConnectHook func(context.Context, *Session) (beside func(), err error)
 
-// Greet sets what happens on every connection that is made. It has to be set before Run.
-func (p *Publisher) Greet(g Greeting) { p.greet = g }
+// OnConnect sets the hook for new connections. It has to be called before Run.
+func (p *Publisher) OnConnect(hook ConnectHook) { p.onConnect = hook }
 
 // Run keeps the publisher's connection up until ctx ends, and returns its cause. A publish under way then ends as
 // ErrUnknown.
 func (p *Publisher) Run(ctx context.Context) error {
 	return Supervise(ctx, p.dialer, func(ctx context.Context, s *Session) error {
-		if p.greet != nil {
-			beside, err := p.greet(ctx, s)
+		if p.onConnect != nil {
+			beside, err := p.onConnect(ctx, s)
 			if err != nil {
 				return err
 			}
-			var greeting sync.WaitGroup
-			greeting.Go(beside)
-			defer greeting.Wait()
+			var running sync.WaitGroup
+			running.Go(beside)
+			defer running.Wait()
 		}
-		p.use(newPool(s))
+		p.use(s)
 		defer p.use(nil)
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
 }
 
-func (p *Publisher) use(l *pool) {
+func (p *Publisher) use(s *Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pool = l
+	p.session, p.idle = s, nil
 }
 
-func (p *Publisher) current() *pool {
+// current returns the session that stands, or nil.
+func (p *Publisher) current() *Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pool == nil || p.pool.session.Err() != nil {
+	if p.session == nil || p.session.Err() != nil {
 		return nil
 	}
-	return p.pool
+	return p.session
 }
 
 // Connected reports whether there is a connection to publish on.
@@ -74,14 +75,14 @@ func (p *Publisher) Connected() bool { return p.current() != nil }
 
 // Blocked reports whether the broker's resource alarm blocks the connection.
 func (p *Publisher) Blocked() bool {
-	l := p.current()
-	return l != nil && l.session.Blocked()
+	s := p.current()
+	return s != nil && s.Blocked()
 }
 
-// Publish sends one message, mandatory and persistent, and returns nil only after the broker confirmed it and did not
-// return it. It never waits for a connection: without one it fails with ErrDisconnected. The other errors are
-// ErrBlocked, ErrBusy, ErrInvalid and ErrTooLarge (nothing was sent), ErrUnroutable, ErrNacked and ErrRefused (the broker does
-// not have it), and ErrUnknown. Without a deadline in ctx the dialer's timeout counts.
+// Publish sends one message on a channel of its own, mandatory and persistent, and returns nil only after the broker
+// confirmed it and did not return it. It never waits for a connection: without one it fails with ErrDisconnected. The other
+// errors are ErrBlocked, ErrBusy, ErrInvalid and ErrTooLarge (nothing was sent), ErrUnroutable, ErrNacked and ErrRefused (the
+// broker does not have it), and ErrUnknown. Without a deadline in ctx the dialer's timeout counts.
 //
 // When ctx ends during the write, the connection is killed: a write the broker does not read cannot be taken back in any
 // other way. When ctx ends before the confirm, only the channel is given up.
@@ -104,30 +105,79 @@ func (p *Publisher) publish(ctx context.Context, pub *Publication) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
 	}
-	l := p.current()
-	if l == nil {
+	s := p.current()
+	if s == nil {
 		return ErrDisconnected
 	}
-	if err := pub.fits(l.session.FrameMax()); err != nil {
-		return err
+	if s.Blocked() {
+		return ErrBlocked
 	}
-	leave, err := l.enter(ctx)
+	c, err := p.take(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	c, err := l.take(ctx)
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	err = c.publish(ctx, pub)
+	r, err := c.send(ctx, pub)
 	if err == nil {
-		p.dialer.metrics.confirmed(pub.Kind, time.Since(start))
+		err = r.await(ctx)
 	}
-	if c.answered {
-		l.prove()
-	}
-	l.put(c)
+	p.put(c)
 	return err
+}
+
+// take returns an idle channel or opens one. It waits no longer than ctx; a channel that opens later is kept.
+func (p *Publisher) take(ctx context.Context, s *Session) (*Stream, error) {
+	if c := p.pop(s); c != nil {
+		return c, nil
+	}
+	type result struct {
+		c   *Stream
+		err error
+	}
+	opened := make(chan result) // unbuffered: the channel is taken here, or becomes an idle one
+	go func() {
+		c, err := openStream(s, 1, s.doPatiently)
+		select {
+		case opened <- result{c, err}:
+		case <-ctx.Done():
+			if err == nil {
+				p.put(c)
+			}
+		}
+	}()
+	select {
+	case r := <-opened:
+		return r.c, r.err
+	case <-ctx.Done():
+		if s.Blocked() {
+			return nil, ErrBlocked
+		}
+		return nil, fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
+	}
+}
+
+func (p *Publisher) pop(s *Session) *Stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n := len(p.idle); n > 0 && p.session == s; n-- {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		if !c.ended() {
+			return c
+		}
+	}
+	return nil
+}
+
+// put makes c available again. One that must not be used again is closed in the background, because the answer may take as
+// long as the confirm did; that ends at the latest when the session does.
+func (p *Publisher) put(c *Stream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case c.closed():
+	case c.isRetired() || c.session != p.session:
+		go c.Close()
+	default:
+		p.idle = append(p.idle, c)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpwire"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
@@ -121,7 +122,7 @@ func TestPublishFailures(t *testing.T) {
 	p, q := publisher(t, options(t)), queue(t)
 	full := brokertest.Queue(t, url, brokertest.Name(t, "full"), amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
 	brokertest.Send(t, url, full, "occupies it")
-	huge := strings.Repeat("x", frameMax)
+	huge := strings.Repeat("x", amqpwire.FrameMax)
 	long := strings.Repeat("x", 256)
 	tests := map[string]struct {
 		pub  Publication
@@ -131,7 +132,7 @@ func TestPublishFailures(t *testing.T) {
 		"no queue":            {Publication{Key: q + "-missing"}, ErrUnroutable, 0},
 		"no exchange":         {Publication{Exchange: q + "-missing", Key: q}, ErrUnroutable, 404},
 		"full":                {Publication{Key: full}, ErrNacked, 0},
-		"another's user id":   {Publication{Key: q, Msg: amqp.Publishing{UserId: "somebody"}}, ErrRefused, 406},
+		"another's user id":   {Publication{Key: q, Msg: amqp.Publishing{UserId: "someone"}}, ErrRefused, 406},
 		"bad expiration":      {Publication{Key: q, Msg: amqp.Publishing{Expiration: "soon"}}, ErrInvalid, 0},
 		"direct reply-to":     {Publication{Key: q, Msg: amqp.Publishing{ReplyTo: message.DirectReply}}, ErrInvalid, 0},
 		"long key":            {Publication{Key: long}, ErrInvalid, 0},
@@ -158,7 +159,7 @@ func TestPublishFailures(t *testing.T) {
 			}
 		})
 	}
-	if p.current().session.Generation() != 1 {
+	if p.current().Generation() != 1 {
 		t.Error("a failure cost the connection")
 	}
 	brokertest.WaitReady(t, url, q, len(tests))
@@ -172,8 +173,8 @@ func TestPublishHeadersThatJustFit(t *testing.T) {
 		return &Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": strings.Repeat("x", n)}}}
 	}
 	largest := 0
-	for lo, hi := 1, frameMax; lo < hi; {
-		if mid := (lo + hi) / 2; room(mid).fits(frameMax) == nil {
+	for lo, hi := 1, amqpwire.FrameMax; lo < hi; {
+		if mid := (lo + hi) / 2; fits(room(mid)) == nil {
 			largest, lo = mid, mid+1
 		} else {
 			hi = mid
@@ -183,27 +184,11 @@ func TestPublishHeadersThatJustFit(t *testing.T) {
 	if err := p.Publish(within(t, time.Minute), room(largest+1)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v", err)
 	}
-	if largest < frameMax-100 {
+	if largest < amqpwire.FrameMax-100 {
 		t.Errorf("only %d bytes fit", largest)
 	}
-	if p.current().session.Generation() != 1 {
+	if p.current().Generation() != 1 {
 		t.Error("the broker closed the connection")
-	}
-}
-
-func TestTableSizeIsTheLibrarys(t *testing.T) {
-	t.Parallel()
-	table := amqp.Table{
-		"nil": nil, "bool": true, "byte": byte(1), "int8": int8(1), "int": 1, "int16": int16(1), "int32": int32(1),
-		"int64": int64(1), "uint16": uint16(1), "uint32": uint32(1), "float32": float32(1), "float64": 1.0,
-		"string": "text", "bytes": []byte("bytes"), "decimal": amqp.Decimal{Value: 1}, "time": time.Unix(1, 0),
-		"array": []any{nil, "a", []any{}}, "table": amqp.Table{"a": amqp.Table{}},
-	}
-	n, err := TableSize(table)
-	written := publishedHeader(t, table)
-	start, end, ok := headerTable(written)
-	if err != nil || !ok || n != end-start+4 {
-		t.Errorf("%d, %v; the library writes %d", n, err, end-start+4)
 	}
 }
 
@@ -221,9 +206,9 @@ func TestPublishWithoutAConnection(t *testing.T) {
 	must.Do(t, p.Publish(t.Context(), parked(q, "")))
 }
 
-func channelOf(t *testing.T, p *Publisher) *pubChannel {
+func channelOf(t *testing.T, p *Publisher) *Stream {
 	t.Helper()
-	return must.Get(p.current().take(within(t, time.Minute)))(t)
+	return must.Get(p.take(within(t, time.Minute), p.current()))(t)
 }
 
 // TestUnknownIsNotSentAgain: a message whose confirm has not come may be in the queue. Nothing here sends it a second time:
@@ -233,14 +218,14 @@ func TestUnknownIsNotSentAgain(t *testing.T) {
 	type publish func(context.Context, *Publication) error
 	for name, way := range map[string]func(*testing.T, *Publisher) publish{
 		"publisher": func(t *testing.T, p *Publisher) publish {
-			for _, c := range []*pubChannel{channelOf(t, p), channelOf(t, p)} { // one more for a second attempt
-				p.current().put(c)
+			for _, c := range []*Stream{channelOf(t, p), channelOf(t, p)} { // one more for a second attempt
+				p.put(c)
 			}
 			return p.Publish
 		},
 		"lane": func(_ *testing.T, p *Publisher) publish { return p.NewLane("").Publish },
-		"pipe": func(t *testing.T, p *Publisher) publish {
-			c := pipe(t, p)
+		"stream": func(t *testing.T, p *Publisher) publish {
+			c := newStream(t, p)
 			return func(ctx context.Context, pub *Publication) error {
 				r, err := c.Send(ctx, pub)
 				if err != nil {
@@ -295,7 +280,7 @@ func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
 	if err := p.Publish(within(t, time.Minute), parked(q+"-missing", "")); !errors.Is(err, ErrUnroutable) {
 		t.Errorf("got %v", err)
 	}
-	if p.current().session.Generation() != 1 {
+	if p.current().Generation() != 1 {
 		t.Error("a late confirm cost the connection")
 	}
 }
@@ -366,3 +351,5 @@ func TestPublisherStopsUnderLoad(t *testing.T) {
 		}
 	}
 }
+
+func fits(p *Publication) error { return amqpwire.Fits(p.Exchange, p.Key, &p.Msg, amqpwire.FrameMax) }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpwire"
 )
 
 // closeTimeout bounds the farewell to the broker; after it the socket is closed. A stop of the process has to end within
@@ -18,14 +20,16 @@ import (
 const closeTimeout = 2 * time.Second
 
 // Session is one connection with its channels. When it ends, it stays ended: deliveries received on it can no longer be
-// settled, and the broker gives them to somebody else.
+// settled, and the broker delivers them again.
 type Session struct {
 	conn       *amqp.Connection
-	wire       *wire
+	wire       *amqpwire.Wire
 	generation uint64
 	consumers  atomic.Uint64 // started so far
 	timeout    time.Duration
 	options    *Options // of its dialer
+	metrics    *metrics // of its dialer
+	first      firstPublish
 
 	alarm     sync.Mutex
 	blocked   bool
@@ -38,13 +42,13 @@ type Session struct {
 	err     error // set before done is closed
 }
 
-func newSession(c *amqp.Connection, w *wire, d *Dialer) *Session {
+func newSession(c *amqp.Connection, w *amqpwire.Wire, d *Dialer) *Session {
 	s := &Session{
 		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), options: &d.o, done: make(chan struct{}),
+		metrics: d.metrics, first: newFirstPublish(),
 		unchanged: make(chan struct{}),
 	}
-	blocked := s.setBlocked
-	w.alarm.Store(&blocked)
+	w.OnAlarm(s.setBlocked)
 	go s.watch(c.NotifyClose(make(chan *amqp.Error, 1))) // buffered: the library sends from its reading goroutine
 	return s
 }
@@ -93,7 +97,7 @@ func (s *Session) patience() time.Duration {
 
 // reason prefers what the broker said, then the error of the connection, of which the library keeps only the text.
 func (s *Session) reason(e *amqp.Error) error {
-	if cause := s.wire.cause(); cause != nil && !e.Server {
+	if cause := s.wire.Err(); cause != nil && !e.Server {
 		return cause
 	}
 	return e
@@ -105,7 +109,7 @@ func (s *Session) gone() {
 		s.end(nil)
 		return
 	}
-	s.end(s.wire.cause())
+	s.end(s.wire.Err())
 }
 
 // end records why the session ended, the first time; nil is our own Close.
@@ -175,7 +179,7 @@ func (s *Session) fail(reason error) {
 // cut closes the socket, which ends every call. The library notices it when it reads, or by a failed write if its reader waits
 // for a caller to take an answer that no call asked for.
 func (s *Session) cut() {
-	s.wire.kill()
+	s.wire.Kill()
 	go func() { _ = s.conn.UpdateSecret("", "") }() // writes a frame
 }
 
@@ -200,5 +204,5 @@ func (s *Session) Close() {
 	s.closing.Store(true)
 	_ = s.conn.Close()
 	s.end(nil)
-	s.wire.kill()
+	s.wire.Kill()
 }

@@ -3,11 +3,16 @@ package broker
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpwire"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
 	"sidecar/internal/testkit/must"
 )
 
@@ -17,7 +22,7 @@ func TestSessionConsumesAndSettles(t *testing.T) {
 	q := queue(t)
 	brokertest.Send(t, url, q, "ack", "requeue", "reject", "ack too")
 	s := dial(t, options(t))
-	if s.Generation() != 1 || s.FrameMax() != frameMax || s.Blocked() || s.Err() != nil {
+	if s.Generation() != 1 || s.FrameMax() != amqpwire.FrameMax || s.Blocked() || s.Err() != nil {
 		t.Errorf("a new session: generation %d, frame %d, blocked %v, %v", s.Generation(), s.FrameMax(), s.Blocked(), s.Err())
 	}
 	sub, deliveries := subscribe(t, s, q, 10)
@@ -346,5 +351,96 @@ func TestConnectCutClose(t *testing.T) {
 		s.Close()
 		ended(t, s.Done(), "the session")
 		ended(t, sub.Done(), "the subscription")
+	}
+}
+
+// TestCallsAreAnsweredLateWithoutMemory: the answer of a call comes after a delivery that waits for memory. That does not
+// end the session.
+func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
+	t.Parallel()
+	queue := queue(t)
+	o := options(t)
+	o.Memory, o.MemoryPatience = budget.New(1<<20).Account(budget.Deliveries), time.Hour
+	body := make([]byte, 400<<10)
+	p := publisher(t, options(t))
+	for range 3 {
+		must.Do(t, p.Publish(within(t, 30*time.Second), &Publication{Kind: KindOther, Key: queue, Msg: amqp.Publishing{Body: body}}))
+	}
+	s := dial(t, o)
+	sub := must.Get(s.Subscribe(t.Context(), queue, 10))(t)
+	q := must.Get(sub.Start(t.Context()))(t)
+	take := func() (batch []*Delivery) {
+		t.Helper()
+		brokertest.Eventually(t, 30*time.Second, "deliveries", func() bool {
+			batch, _ = q.Take(nil)
+			return len(batch) > 0
+		})
+		return batch
+	}
+	first := take()
+	brokertest.Eventually(t, 30*time.Second, "reading waits", func() bool { return s.wire.Waited(time.Now()) })
+	s.timeout = 200 * time.Millisecond
+	stopped := make(chan error, 1)
+	go func() { stopped <- sub.Stop(t.Context()) }()
+	select {
+	case err := <-stopped:
+		t.Fatalf("answered before it could be: %v", err)
+	case <-s.Done():
+		t.Fatalf("the session ended: %v", s.Err())
+	case <-time.After(3 * s.timeout): // a few times the limit of a call
+	}
+	for _, d := range first {
+		d.Free()
+	}
+	for range 2 {
+		for _, d := range take() {
+			d.Free()
+		}
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// The session reports why it ended, and its deliveries end with it.
+func TestBrokenDeliveryEndsTheSession(t *testing.T) {
+	t.Parallel()
+	url := listen(t, func(c net.Conn) {
+		p := &brokertest.Peer{Conn: c, Consuming: make(chan string, 1)}
+		go func() {
+			if tag, ok := <-p.Consuming; ok {
+				_ = p.Send(brokertest.DeliverFrame(1, tag, 1, false, "", "k"), brokertest.Frame(3, 1, []byte("a body before its header")))
+			}
+		}()
+		p.Serve("PLAIN")
+		close(p.Consuming)
+	})
+	s := dial(t, options(t, url))
+	sub, deliveries := subscribe(t, s, "q", 10)
+	if n := deliveries.drain(t); n != 0 {
+		t.Errorf("%d deliveries", n)
+	}
+	ended(t, s.Done(), "the session")
+	ended(t, sub.Done(), "the subscription")
+	broken := amqpwire.ProtocolError("the broker sent a body of another length than announced")
+	if err := s.Err(); !errors.Is(err, broken) || causeOf(err) != causeBroker {
+		t.Errorf("got %v, %s", err, causeOf(err))
+	}
+}
+
+func TestDeliveryOfALargeMessage(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	q := queue(t)
+	large := strings.Repeat("0123456789abcdef", 3<<20/16) // several frames, more than is allotted ahead
+	brokertest.Send(t, url, q, "", large, "small")
+	sub, deliveries := subscribe(t, dial(t, options(t)), q, 10)
+	for _, want := range []string{"", large, "small"} {
+		d := next(t, deliveries)
+		if string(d.Body) != want {
+			t.Errorf("%d bytes instead of %d, or other ones", len(d.Body), len(want))
+		}
+		must.Do(t, sub.Ack(d.DeliveryTag, false))
+		d.Free()
 	}
 }

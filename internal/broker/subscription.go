@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpwire"
 )
 
 // Subscription is a channel of one session that consumes one queue. Starting and stopping leaves the channel, and with
@@ -102,24 +104,23 @@ func (s *Subscription) Start(ctx context.Context) (*Deliveries, error) {
 func (s *Subscription) consume(ctx context.Context, prefetch int) (tag string, deliveries *Deliveries, err error) {
 	// A tag is never used twice on a connection, on whatever channel: the intake knows consumers by their tags alone.
 	tag = fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.session.consumers.Add(1))
-	deliveries = NewDeliveries()
-	deliveries.most = prefetch
-	in := &s.session.wire.intake
-	in.add(tag, deliveries) // before the broker can deliver
+	deliveries = amqpwire.NewDeliveries(prefetch)
+	wire := s.session.wire
+	wire.Consume(tag, deliveries) // before the broker can deliver
 	var none <-chan amqp.Delivery
 	err = s.session.Do(ctx, "consume", func() (err error) {
 		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
 		return err
 	})
 	if err != nil {
-		in.remove(tag)
+		wire.Cancel(tag)
 		deliveries.Drop()
 		return "", nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
 	}
 	go func() {
 		for range none { //nolint:revive // the library's own end of the consumer; its deliveries never come this way
 		}
-		in.remove(tag)
+		wire.Cancel(tag)
 	}()
 	return tag, deliveries, nil
 }
@@ -200,7 +201,7 @@ func (s *Subscription) Reject(tag uint64) error {
 	return s.settled("reject", s.ch.Nack(tag, false, false))
 }
 
-// settled turns an error of the library into one that says the delivery is somebody else's now. There is no answer to a
+// settled turns an error of the library into one that says that the broker delivers the message again. There is no answer to a
 // settlement: nil means it was written.
 func (s *Subscription) settled(verb string, err error) error {
 	if err == nil {

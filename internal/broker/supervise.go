@@ -11,11 +11,11 @@ import (
 const (
 	backoffLimit = 10 * time.Second
 
-	// authFactor makes the pauses longer after a refused password: somebody has to change something, and too many tries
+	// authFactor makes the pauses longer after a refused password: the password has to be changed, and too many tries
 	// lock accounts.
 	authFactor = 3
 
-	// look is how often somebody looks whether the credentials have been replaced.
+	// look is how often the credentials are compared with those that were refused.
 	look = time.Second
 
 	// steady is how long a session must have lived for the backoff to begin anew. It is short, because a broker that

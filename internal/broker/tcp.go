@@ -15,11 +15,3 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	return d.DialContext(ctx, "tcp", addr)
 }
-
-// kill closes a socket without waiting for what it still holds.
-func kill(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = c.Close()
-}

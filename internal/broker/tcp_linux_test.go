@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/amqpwire"
 	"sidecar/internal/testkit/must"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestSocketGivesAVanishedPeerUp(t *testing.T) {
 	t.Parallel()
 	c := must.Get(dialTCP(t.Context(), brokerAddr(t)))(t)
-	defer kill(c)
+	defer amqpwire.CloseNow(c)
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		t.Fatalf("a %T", c)

@@ -170,17 +170,17 @@ func TestCertificatesRotateUnderARunningSession(t *testing.T) {
 func TestSASLExternalLeavesTheCredentialsOut(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
-	var p *peer
+	var p *brokertest.Peer
 	url := listen(t, func(c net.Conn) {
-		p = &peer{conn: c}
-		wg.Go(func() { p.serve("PLAIN EXTERNAL") })
+		p = &brokertest.Peer{Conn: c}
+		wg.Go(func() { p.Serve("PLAIN EXTERNAL") })
 	})
 	o := options(t, url)
 	o.External = true
 	s := must.Get(NewDialer(o).Dial(t.Context()))(t)
 	s.Close()
 	wg.Wait()
-	if p.mechanism != "EXTERNAL" {
-		t.Errorf("the client chose %q", p.mechanism)
+	if p.Mechanism != "EXTERNAL" {
+		t.Errorf("the client chose %q", p.Mechanism)
 	}
 }

@@ -1,4 +1,4 @@
-// Package budget bounds the memory that bytes of others may take: deliveries, requests, rows, answers. Whoever is about to
+// Package budget bounds the memory that bytes of others may take: deliveries, requests, rows, answers. Anyone who is about to
 // hold such bytes takes them from an Account first and gives them back afterwards; who gets nothing waits or refuses. It
 // allocates nothing itself and does not know what the bytes are.
 package budget

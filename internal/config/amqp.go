@@ -89,7 +89,7 @@ func (l *loader) checkAMQP() {
 	l.checkTLSUse(tls, plain)
 }
 
-// checkTLSUse refuses TLS settings that would not be used: whoever sets them believes the link to be encrypted.
+// checkTLSUse refuses TLS settings that would not be used: with them set the link would be taken for encrypted.
 func (l *loader) checkTLSUse(tls, plain int) {
 	a := &l.cfg.AMQP
 	if tls == 0 {

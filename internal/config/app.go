@@ -1,6 +1,12 @@
 package config
 
-import "time"
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
 
 // The values of SIDECAR_RESPONSE_DIALECT.
 const (
@@ -92,4 +98,114 @@ func checkToken(v string) error {
 		}
 	}
 	return nil
+}
+
+// The values of SIDECAR_CLOUDEVENTS.
+const (
+	CloudEventsOff        = "off"
+	CloudEventsBinary     = "binary"
+	CloudEventsStructured = "structured"
+)
+
+// Request is what of a message becomes HTTP headers.
+type Request struct {
+	// Headers of the message that are sent as `Amqp-Header-<Name>`. `*` stands for any characters, `?` for one; upper
+	// and lower case are the same: `x-tenant,app-*`.
+	ForwardHeaders List `env:"FORWARD_HEADERS" envDefault:"*" allowed:"distinct header names or patterns separated by commas; not 'Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Expect', 'Authorization', 'Cookie' or 'X-Forwarded-…'"`
+
+	// Headers of the message that are sent under their own name. A pattern that would match a header with a meaning in
+	// HTTP, such as `Authorization` or `X-Forwarded-For`, is refused, so `*` and `x-*` are.
+	PassthroughHeaders List `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; none that matches a header with a meaning in HTTP or a header of the sidecar"`
+
+	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, and required attributes that are missing
+	// are made up. `structured`: every body is a CloudEvents envelope in JSON, as Dapr publishes them, and is sent as
+	// `application/cloudevents+json` unless the message's own content type says that already.
+	CloudEvents string `env:"CLOUDEVENTS" envDefault:"off" oneof:"off|binary|structured"`
+}
+
+var (
+	headerPattern = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.?^_|~:-]+$`)
+
+	// neverSet are names that neither list may hold: they would have no effect.
+	neverSet = strings.Fields(`
+		host content-length transfer-encoding connection expect authorization cookie
+		x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port`)
+
+	// neverBare are further names, and prefixes of names, that servers, proxies and frameworks act on or that are the
+	// sidecar's own. The dispatch refuses them too, header by header; here their patterns are.
+	neverBare = strings.Fields(`
+		keep-alive te trailer trailers upgrade http2-settings www-authenticate cookie2 set-cookie set-cookie2
+		forwarded via x-real-ip true-client-ip cf-connecting-ip fastly-client-ip x-client-ip x-cluster-client-ip
+		x-remote-addr x-remote-user remote-user x-original-url x-rewrite-url x-host
+		x-http-method x-http-method-override x-method-override user-agent accept-encoding date range
+		content-type proxy-authorization x-envoy-original-path sec-fetch-site if-match amqp-queue ce-id`)
+	neverBarePrefix = []string{"content-", "proxy-", "x-forwarded", "x-original-", "x-envoy-", "sec-", "if-", "amqp-", "ce-"}
+)
+
+// ReservedHeaders are the header names, in lower case, that SIDECAR_FORWARD_HEADERS may not name (never), and the further names
+// and prefixes of names that no pattern of SIDECAR_PASSTHROUGH_HEADERS may match. They are for the charts.
+func ReservedHeaders() (never, bare, prefixes []string) {
+	return slices.Clone(neverSet), slices.Clone(neverBare), slices.Clone(neverBarePrefix)
+}
+
+func (l *loader) checkRequest() {
+	const forward, through = "SIDECAR_FORWARD_HEADERS", "SIDECAR_PASSTHROUGH_HEADERS"
+	r := l.cfg.Request
+	if l.ok(forward) && l.checkPatterns(forward, r.ForwardHeaders) {
+		for _, p := range r.ForwardHeaders {
+			if slices.Contains(neverSet, mapped(p)) {
+				l.reject(forward, "no header of a message sets %s", shown(p))
+				return
+			}
+		}
+	}
+	if l.ok(through) && l.checkPatterns(through, r.PassthroughHeaders) {
+		for _, p := range r.PassthroughHeaders {
+			if h := wouldSet(mapped(p)); h != "" {
+				l.reject(through, "%s would let a message set the header %s", shown(p), h)
+				return
+			}
+		}
+	}
+}
+
+// mapped is a pattern as it looks for the names that arrive: WSGI and CGI read X_Forwarded_For as X-Forwarded-For.
+func mapped(pattern string) string {
+	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(pattern))
+}
+
+// wouldSet is the first header that must not be set and that the pattern matches, "" if there is none.
+func wouldSet(pattern string) string {
+	literal, _, _ := strings.Cut(strings.ReplaceAll(pattern, "?", "*"), "*")
+	for _, prefix := range neverBarePrefix {
+		if strings.HasPrefix(literal, prefix) {
+			return prefix + "…"
+		}
+	}
+	for _, list := range [][]string{neverSet, neverBare} {
+		for _, h := range list {
+			// headerPattern lets no other metacharacter of path.Match through, and no header name holds a '/'.
+			if ok, err := path.Match(pattern, h); ok && err == nil {
+				return h
+			}
+		}
+	}
+	return ""
+}
+
+func (l *loader) checkPatterns(name string, patterns List) bool {
+	seen := map[string]bool{}
+	for _, p := range patterns {
+		switch key := strings.ToLower(p); {
+		case !headerPattern.MatchString(p):
+			l.reject(name, "%s is not a header name or pattern", shown(p))
+			return false
+		case seen[key]:
+			l.reject(name, "%s is there twice: upper and lower case are the same", shown(p))
+			return false
+		default:
+			seen[key] = true
+		}
+	}
+	return true
 }

@@ -5,7 +5,11 @@
 // The comments of the structs below are the text of docs/configuration.md.
 package config
 
-//go:generate go run ./gendoc ../../docs/configuration.md ../../deploy/helm/amqp-sidecar-lib/templates/_variables.tpl
+import (
+	"time"
+)
+
+//go:generate go run ../../scripts/gendoc ../../docs/configuration.md ../../deploy/helm/amqp-sidecar-lib/templates/_presets.tpl
 
 // Config is the whole configuration, checked. Printing it never shows a secret.
 type Config struct {
@@ -61,3 +65,16 @@ type Config struct {
 
 // Warnings lists what is allowed but should be loud: one line each, naming the variable.
 func (c *Config) Warnings() []string { return append([]string(nil), c.warnings...) }
+
+// Process is stopping and logging.
+type Process struct {
+	// Time that messages in flight get when the sidecar is told to stop. What is not done by then goes back to the queue,
+	// uncounted. In Kubernetes it must fit into `terminationGracePeriodSeconds` together with the app's own stop.
+	ShutdownGrace time.Duration `env:"SHUTDOWN_GRACE" envDefault:"25s" range:"0s..1h"`
+
+	// Least severe level that is logged. Messages that were taken at the first attempt are `debug`.
+	LogLevel string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug|info|warn|error"`
+
+	// `json`: one object per line. `text`: for people.
+	LogFormat string `env:"LOG_FORMAT" envDefault:"json" oneof:"json|text"`
+}

@@ -1,6 +1,9 @@
 package config
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Setting is one variable as it is in effect.
 type Setting struct {
@@ -72,4 +75,55 @@ func (l *loader) disguised(v *variable) string {
 	}
 	list, _ := l.cfg.AMQP.URL.Value() // with an error comes the last good value
 	return redactURLs(list)
+}
+
+// Section describes one part of the configuration, for the documentation.
+type Section struct {
+	Title     string
+	Field     string // of Config; its type has the same name
+	Variables []Variable
+}
+
+// Variable describes one environment variable, for the documentation.
+type Variable struct {
+	Name        string
+	FileVariant string // the variable that may name a file instead; "" = none
+	Field       string // of the section's type
+	Default     string
+	Allowed     string
+}
+
+// Describe lists every variable Load reads. Literal values in its texts go through code, e.g. to be put in backquotes.
+func Describe(code func(string) string) []Section {
+	var all []Section
+	for _, s := range sections(&Config{}) {
+		d := Section{Title: s.title, Field: s.field}
+		for _, v := range s.variables {
+			d.Variables = append(d.Variables, Variable{
+				Name: v.name, FileVariant: v.fileVariant(), Field: v.field, Default: v.otherwise(code), Allowed: v.allowed(code),
+			})
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// otherwise says what counts when the variable is not set.
+func (v *variable) otherwise(code func(string) string) string {
+	if d, found := v.tag.Lookup("envDefault"); found {
+		return code(d)
+	}
+	if _, options, _ := strings.Cut(v.tag.Get("env"), ","); options == "required" {
+		return "required"
+	}
+	if p, found := v.tag.Lookup("preset"); found {
+		return "by preset: " + p
+	}
+	if d, found := v.tag.Lookup("derived"); found {
+		return d
+	}
+	if o, found := v.tag.Lookup("otherwise"); found {
+		return o
+	}
+	return "–"
 }

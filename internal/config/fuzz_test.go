@@ -42,10 +42,10 @@ func FuzzLoad(f *testing.F) {
 			value = filepath.Join(dir, "none", fmt.Sprintf("%x", value))
 		}
 		fuzzLoad(t, v.name+"="+value)
-		if v.twin() != "" {
+		if v.fileVariant() != "" {
 			file := filepath.Join(dir, "secret")
 			write(t, file, value)
-			fuzzLoad(t, v.twin()+"="+file)
+			fuzzLoad(t, v.fileVariant()+"="+file)
 		}
 	})
 }

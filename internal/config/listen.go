@@ -54,7 +54,7 @@ func (l *loader) checkListen() {
 	l.warn(control, "can be reached from other machines, and its token and all messages it shows travel unencrypted")
 }
 
-// checkReadToken refuses a token that would be the only one, so that nobody could change anything, or would be no other.
+// checkReadToken refuses a token that would be the only one, so that nothing could be changed, or that equals the other one.
 func (l *loader) checkReadToken() {
 	const token, read = "SIDECAR_CONTROL_TOKEN", "SIDECAR_CONTROL_READ_TOKEN"
 	if !l.isSet(read) || !l.ok(token, read) {

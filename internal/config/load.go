@@ -76,7 +76,7 @@ type loader struct {
 	env      map[string]string // without empty values: an empty value means unset
 	sections []*section
 	byName   map[string]*variable
-	order    []string // names of variables, twins included, as documented
+	order    []string // names of variables, file variants included, as documented
 	memory   int64    // bytes, 0 = unknown
 	rules    []func() // from outside
 
@@ -98,9 +98,9 @@ func newLoader(environ []string) *loader {
 			v.text = l.env[v.name]
 			l.byName[v.name] = v
 			l.order = append(l.order, v.name)
-			if twin := v.twin(); twin != "" {
-				v.file = l.env[twin]
-				l.order = append(l.order, twin)
+			if variant := v.fileVariant(); variant != "" {
+				v.file = l.env[variant]
+				l.order = append(l.order, variant)
 			}
 		}
 	}
@@ -142,19 +142,19 @@ func (l *loader) parseProblem(s *section, err error) {
 	}
 }
 
-// readSecrets puts a handle on its file into every secret whose twin is set, and reads every secret once.
+// readSecrets puts a handle on its file into every secret whose file variant is set, and reads every secret once.
 func (l *loader) readSecrets() {
 	for _, v := range l.byName {
 		if !v.secret() {
 			continue
 		}
 		if v.file != "" && v.text != "" {
-			l.reject(v.name, "set together with %s: only one of them can count", v.twin())
+			l.reject(v.name, "set together with %s: only one of them can count", v.fileVariant())
 			continue
 		}
 		s, _ := reflect.TypeAssert[Secret](v.value)
 		if v.file != "" {
-			s = newSecret(&source{name: v.twin(), path: v.file})
+			s = newSecret(&source{name: v.fileVariant(), path: v.file})
 			v.value.Set(reflect.ValueOf(s))
 		}
 		if !s.IsSet() {

@@ -155,8 +155,8 @@ func TestEmptyMeansUnset(t *testing.T) {
 	for _, s := range Describe(plain) {
 		for _, v := range s.Variables {
 			environ = append(environ, v.Name+"=")
-			if v.Twin != "" {
-				environ = append(environ, v.Twin+"=")
+			if v.FileVariant != "" {
+				environ = append(environ, v.FileVariant+"=")
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -67,3 +68,69 @@ func parseSecret(v string) (Secret, error) { return literal("", v), nil }
 
 // literal is a secret that stands in the environment.
 func literal(name, v string) Secret { return newSecret(&source{name: name, value: v}) }
+
+var errDuration = errors.New("not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m")
+
+// parseDuration refuses a bare number, 0 included: 5 may mean seconds or milliseconds.
+func parseDuration(v string) (time.Duration, error) {
+	if v == "0" || v == "-0" || v == "+0" { // the one number time.ParseDuration takes without a unit
+		return 0, errDuration
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, errDuration
+	}
+	return d, nil
+}
+
+// Millis is a duration that the OpenTelemetry variables write as a bare number of milliseconds.
+type Millis time.Duration
+
+var errMillis = errors.New("not a whole number of milliseconds")
+
+func parseMillis(v string) (Millis, error) {
+	n, err := strconv.ParseUint(v, 10, 31)
+	if err != nil {
+		return 0, errMillis
+	}
+	return Millis(time.Duration(n) * time.Millisecond), nil
+}
+
+// Size is a number of bytes.
+type Size int64
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+var errSize = errors.New("not a size: a whole number of bytes, or one followed by KiB, MiB or GiB")
+
+// parseSize reads "16MiB" or "1048576". MB and friends are refused rather than taken for one of their two meanings.
+func parseSize(v string) (Size, error) {
+	unit := int64(1)
+	for _, u := range sizeUnits {
+		if digits, found := strings.CutSuffix(v, u.suffix); found {
+			v, unit = digits, u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseUint(v, 10, 63)
+	if err != nil {
+		return 0, errSize
+	}
+	if int64(n) > math.MaxInt64/unit {
+		return 0, errSize
+	}
+	return Size(int64(n) * unit), nil
+}
+
+// String returns the size in the largest unit that divides it.
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if s != 0 && int64(s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}

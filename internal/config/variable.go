@@ -24,24 +24,24 @@ type variable struct {
 	value reflect.Value // the field itself
 
 	text string // as set; "" when it was not
-	file string // path, when the twin was set instead
+	file string // path, when the file variant was set instead
 	bad  bool   // a problem was found
 }
 
 func (v *variable) secret() bool { return v.value.Type() == reflect.TypeFor[Secret]() }
 
-// twin is the name of the variable that may name a file instead, "" if there is none.
-func (v *variable) twin() string {
+// fileVariant is the name of the variable that may name a file instead, "" if there is none.
+func (v *variable) fileVariant() string {
 	if v.secret() && strings.HasPrefix(v.name, prefix) {
 		return v.name + fileSuffix
 	}
 	return ""
 }
 
-// key is the name as the problem's line shows it: that of the twin where the twin was set.
+// key is the name as the problem's line shows it: that of the file variant where the file variant was set.
 func (v *variable) key() string {
 	if v.file != "" && v.text == "" {
-		return v.twin()
+		return v.fileVariant()
 	}
 	return v.name
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpwire"
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
@@ -51,7 +52,7 @@ func benchOptions(tb testing.TB, concurrency int) Options {
 
 // benchDelivery is a delivery as it comes from the broker's client: in memory that an earlier one gave back.
 func benchDelivery(tag uint64, headers amqp.Table, at time.Time) *broker.Delivery {
-	d := broker.NewDelivery()
+	d := amqpwire.NewDelivery()
 	d.Body = append(d.Body, 'x')
 	d.DeliveryTag, d.Headers, d.MessageId, d.Exchange, d.Timestamp = tag, headers, "m", "wms.main-exchange", at
 	return d
@@ -64,7 +65,7 @@ func line(tb testing.TB, headers amqp.Table) (next func()) {
 	tb.Helper()
 	c := New(benchOptions(tb, 1))
 	tb.Cleanup(func() { c.Drain(context.Background()) })
-	r := benchRun(tb, c)
+	r := benchSession(tb, c)
 	w := &worker{c: c} // one of our own: no hand-over
 	tag, now := uint64(0), time.Now()
 	return func() {
@@ -81,8 +82,8 @@ func pumped(tb testing.TB, concurrency int) (next func()) {
 	tb.Helper()
 	c := New(benchOptions(tb, concurrency))
 	tb.Cleanup(func() { c.Drain(context.Background()) })
-	r := benchRun(tb, c)
-	deliveries := broker.NewDeliveries()
+	r := benchSession(tb, c)
+	deliveries := amqpwire.NewDeliveries(0)
 	pumping := make(chan error)
 	go func() { pumping <- r.pump(context.Background(), deliveries) }()
 	tb.Cleanup(func() {
@@ -99,15 +100,15 @@ func pumped(tb testing.TB, concurrency int) (next func()) {
 	}
 }
 
-// benchRun is a run that settles into nothing.
-func benchRun(tb testing.TB, c *Consumer) *run {
+// benchSession is a session that settles into nothing.
+func benchSession(tb testing.TB, c *Consumer) *session {
 	tb.Helper()
-	r := &run{c: c, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics)}
+	r := &session{c: c, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics)}
 	r.plan.Store(c.o.Plan)
 	c.background.Go(r.settler.run)
 	tb.Cleanup(func() {
 		r.outstanding.Wait()
-		close(r.settler.events)
+		close(r.settler.endings)
 	})
 	return r
 }
@@ -213,7 +214,7 @@ func (a arrival) next() func() uint64 {
 func coalesce(a arrival) (ack func()) {
 	w, next, n := newWindow(benchPrefetch), a.next(), 0
 	return func() {
-		w.ack(next(), 0)
+		w.ack(finished{tag: next()})
 		if n++; n%32 > 0 {
 			return
 		}
@@ -255,9 +256,9 @@ func settling(tb testing.TB, a arrival) (finish func(), frames func() int) {
 	m := newMetrics(prometheus.NewRegistry(), "q", func() float64 { return 0 }, func() float64 { return 0 })
 	s, next := newSettler(acker, benchPrefetch, m), a.next()
 	go s.run()
-	return func() { s.events <- event{next(), message.Ack, message.ReasonSuccess, finalAck} },
+	return func() { s.endings <- ending{next(), message.Ack, message.ReasonSuccess, topology.FinalAck} },
 		func() int {
-			close(s.events)
+			close(s.endings)
 			<-s.done
 			return acker.frames
 		}

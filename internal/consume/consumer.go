@@ -1,6 +1,6 @@
-// Package consume takes messages from one queue and settles them. It holds the line from delivery to settlement:
-// what a message is, what the app said, what that means and how it leaves are decided elsewhere and obeyed here. It
-// never POSTs, never judges and never reads configuration.
+// Package consume takes messages from one queue and settles them. It holds the line from delivery to settlement: the POST,
+// the verdict and its translation into the topology are made by other packages and carried out here. It does not POST, does
+// not judge and does not read configuration.
 package consume
 
 import (
@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/broker"
-	"sidecar/internal/crash"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/retry"
@@ -38,23 +37,18 @@ type Options struct {
 	Plan   *topology.Plan
 	Policy retry.Policy
 
-	// Unproven says that nobody has made sure that the retry exchange leads to the wait queue: bindings cannot be seen
-	// over AMQP, and a reject into a missing one loses the message without a trace. The first retry of each session
-	// then leaves by a mandatory publish, which would come back; once one has got through, rejects are trusted until
-	// ProofLasts is over, when the next retry has to prove it again.
+	// Unproven means that the sidecar has not declared the bindings of the retry exchange: bindings cannot be read over
+	// AMQP, and a reject without the binding loses the message without a trace. The first retry of each session then
+	// leaves by a mandatory publish, which is returned when the binding is missing; after one that was routed, rejects are
+	// used until ProofLasts is over.
 	Unproven   bool
-	ProofLasts time.Duration // topology.DefaultEvery when zero: declared bindings are declared again as often
+	ProofLasts time.Duration
 
-	// Unroutable is told when a publication found no queue: bindings show in no other way. It must not block.
+	// Unroutable is called when a publication found no queue: a missing binding shows in no other way. It must not block.
 	Unroutable func(exchange, key string)
 
-	// Crashes counts the crashes that messages have been through, with Concurrency workers; nil when nobody wants to
-	// know. AppGone looks, after a broken connection, whether nobody listens there any more; needed with Crashes.
-	Crashes *crash.Guard
-	AppGone func(ctx context.Context) bool
-
-	PanicHold    time.Duration // delay before the requeue of a message that made the sidecar panic; 5 s when zero
-	MissingHold  time.Duration // delay before the requeue of a message whose body could not be kept; 30 s when zero
+	PanicHold    time.Duration // delay before requeueing a message that made the sidecar panic; 5 s when zero
+	MissingHold  time.Duration // delay before requeueing a message whose body could not be kept; 30 s when zero
 	PublishPause time.Duration // first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
 
 	Concurrency int // messages POSTed at once, over all sessions
@@ -67,9 +61,9 @@ type Options struct {
 	Registerer  prometheus.Registerer
 }
 
-// Consumer serves one broker session after the other with one pool of workers. The pool outlives sessions: answers
-// that are under way when a session is lost still occupy their worker, so that the app never sees more than
-// Concurrency messages at once.
+// Consumer serves one broker session after the other with one pool of workers. The pool outlives sessions: an attempt that
+// is under way when its session is lost still occupies its worker, so that the app never handles more than Concurrency
+// messages at once.
 type Consumer struct {
 	o       Options
 	metrics *metrics
@@ -78,31 +72,31 @@ type Consumer struct {
 	freed chan struct{} // a worker finished; capacity 1
 
 	inflight  atomic.Int64 // being POSTed
-	delayed   atomic.Int64 // sleeping before a requeue
+	delayed   atomic.Int64 // held before a requeue
 	received  atomic.Int64
 	active    atomic.Bool               // a consumer is registered
 	oversized atomic.Pointer[oversized] // the last message whose body could not be kept
-	returned  atomic.Int64              // deliveries given back before their turn
+	returned  atomic.Int64              // deliveries given back before a POST
 	cut       atomic.Int64              // attempts interrupted by a stop
 
 	stopping  chan struct{}   // closed: take no more
 	interrupt context.Context // ends: stop what runs
 	cancel    context.CancelCauseFunc
 
-	telling  chan struct{} // slots for verdicts that are being told
-	untold   chan struct{} // slots for those and for all that wait
-	overflow pace          // requeues that found no sleeper's slot
+	replying chan struct{} // slots for replies that are being published
+	replies  chan struct{} // slots for those and for all that wait
+	overflow spacing       // of requeues that found no slot to be held in
 
-	failures telemetry.Throttle // lines about publishes that failed
-	unkept   telemetry.Throttle // lines about messages whose body could not be kept
+	failures telemetry.Throttle // log lines about publishes that failed
+	missing  telemetry.Throttle // log lines about messages whose body could not be kept
 
-	stuckMu  sync.Mutex
-	stuckNow int
+	unpublishedMu sync.Mutex
+	unpublished   int
 
 	mu         sync.Mutex
 	stopped    bool
-	runs       sync.WaitGroup // sessions being served
-	background sync.WaitGroup // settlers, sleepers, publications
+	sessions   sync.WaitGroup // being served
+	background sync.WaitGroup // settlers, held messages, publications
 	workers    sync.WaitGroup
 }
 
@@ -113,44 +107,39 @@ const interruptBound = 5 * time.Second
 var (
 	errStopping = errors.New("stopping")
 	ErrGrace    = errors.New("the shutdown grace expired")
-	ErrNow      = errors.New("told to stop now")
+	ErrNow      = errors.New("a second signal")
 )
 
 // New returns a Consumer with its workers running.
 func New(o Options) *Consumer {
-	o.ProofLasts = cmp.Or(o.ProofLasts, topology.DefaultEvery)
-	o.PanicHold = cmp.Or(o.PanicHold, panicHold)
+	o.PanicHold = cmp.Or(o.PanicHold, retry.CrashHold)
 	o.MissingHold = cmp.Or(o.MissingHold, missingHold)
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
 		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
-		telling:  make(chan struct{}, maxTelling),
-		untold:   make(chan struct{}, maxUntold),
-		overflow: pace{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
+		replying: make(chan struct{}, maxReplying),
+		replies:  make(chan struct{}, maxReplies),
+		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, o.Plan.Queue,
 		func() float64 { return float64(c.Inflight()) }, func() float64 { return float64(c.Delayed()) })
-	for n := range o.Concurrency {
-		w := &worker{c: c}
-		if o.Crashes != nil {
-			w.watch = o.Crashes.Watch(n)
-		}
-		c.workers.Go(w.run)
+	for range o.Concurrency {
+		c.workers.Go((&worker{c: c}).run)
 	}
 	return c
 }
 
-// Serve consumes on s until the consumer is told to stop (nil) or the session is lost (why). One call at a time.
+// Serve consumes on s until Stop (nil) or until the session is lost (its error). One call at a time.
 func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
 	c.mu.Lock()
 	if c.stopped {
 		c.mu.Unlock()
 		return nil
 	}
-	c.runs.Add(1)
+	c.sessions.Add(1)
 	c.mu.Unlock()
-	defer c.runs.Done()
+	defer c.sessions.Done()
 
 	var sub *broker.Subscription
 	err := c.interruptible(s.Kill, func() (err error) {
@@ -160,9 +149,9 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
 	if err != nil {
 		return err
 	}
-	r := newRun(c, sub, s.Kill)
-	defer r.close()
-	return r.consume(ctx)
+	served := newSession(c, sub, s.Kill)
+	defer served.close()
+	return served.consume(ctx)
 }
 
 // interruptible runs a call to the broker that an interruption ends by killing the session: a broker that does not
@@ -182,20 +171,20 @@ func (c *Consumer) Stop() {
 	}
 }
 
-// Drained says how a drain went.
+// Drained is the result of a drain.
 type Drained struct {
 	Interrupted int64 // attempts cut short because the grace expired; their messages went back uncounted
-	Returned    int64 // deliveries given back before their turn
+	Returned    int64 // deliveries given back before a POST
 }
 
-// Drain stops, waits until everything in hand is settled, interrupts what is left when ctx ends, and returns when
-// nothing is in hand any more. Nothing is dead-lettered, parked or counted by it.
+// Drain stops, waits until every message in hand is settled, interrupts the attempts that are left when ctx ends, and
+// returns when no message is in hand. A drain dead-letters, parks and counts nothing.
 func (c *Consumer) Drain(ctx context.Context) Drained {
 	c.Stop()
 	before := c.returned.Load()
 	idle := make(chan struct{})
 	go func() {
-		c.runs.Wait()
+		c.sessions.Wait()
 		c.waitIdle()
 		close(c.work)
 		c.workers.Wait()
@@ -210,7 +199,7 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 		defer t.Stop()
 		select {
 		case <-idle:
-		case <-t.C: // something does not let go; whatever it holds goes back to the queue with the connection
+		case <-t.C: // an attempt ignores the interruption; its message goes back to the queue with the connection
 			c.o.Logger.Error("drain stuck", "inflight", c.Inflight())
 			return Drained{Interrupted: c.cut.Load() + c.Inflight(), Returned: c.returned.Load() - before}
 		}
@@ -219,8 +208,8 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	return Drained{Interrupted: c.cut.Load(), Returned: c.returned.Load() - before}
 }
 
-// waitIdle waits for the attempts of sessions that are already gone: their answers change nothing, but the app
-// should be allowed to finish what it began.
+// waitIdle waits for the attempts of sessions that have ended: their answers change nothing, but the app should be allowed
+// to finish them.
 func (c *Consumer) waitIdle() {
 	for c.inflight.Load() > 0 {
 		t := time.NewTimer(10 * time.Millisecond)
@@ -235,7 +224,7 @@ func (c *Consumer) waitIdle() {
 // Inflight is how many messages are being POSTed.
 func (c *Consumer) Inflight() int64 { return max(0, c.inflight.Load()) }
 
-// Delayed is how many messages sleep before a requeue.
+// Delayed is how many messages are held before a requeue.
 func (c *Consumer) Delayed() int64 { return c.delayed.Load() }
 
 // Received is how many deliveries there have been.

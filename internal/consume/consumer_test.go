@@ -177,16 +177,16 @@ func TestNothingCanBeParked(t *testing.T) {
 	r.publish(bodies(6)...)
 	r.eventually("the pause", func() bool {
 		h := r.flow.Holds()
-		return r.Stuck() >= 4 && len(h) == 1 && h[0].Reason == flow.Publishing
+		return r.Unpublished() >= 4 && len(h) == 1 && h[0].Reason == flow.Publishing
 	})
-	lines := strings.Count(r.log.String(), `"event":"publish failed"`)
+	lines := strings.Count(r.log.String(), `"msg":"publish failed"`)
 	if most := 1 + int(time.Since(begin)/time.Second); lines < 1 || lines > most {
 		t.Errorf("%d lines for %d failures, want 1 to %d", lines, f.failed.Load(), most)
 	}
 	f.works.Store(true)
 	r.eventually("all parked", func() bool { return r.count(message.Park, message.ReasonMaxRetries) == 6 })
-	if r.Stuck() != 0 || !r.flow.Open() {
-		t.Errorf("%d stuck, holds %v", r.Stuck(), r.flow.Holds())
+	if r.Unpublished() != 0 || !r.flow.Open() {
+		t.Errorf("%d stuck, holds %v", r.Unpublished(), r.flow.Holds())
 	}
 	if got, want := testutil.ToFloat64(r.metrics().parkFailures), float64(f.failed.Load()); got != want || want == 0 {
 		t.Errorf("%v park failures counted, want %v", got, want)
@@ -195,10 +195,10 @@ func TestNothingCanBeParked(t *testing.T) {
 	r.holds(r.plan.Queue, 0)
 }
 
-func TestPaceSpacesOut(t *testing.T) {
+func TestSpacing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pace{interval: time.Second}
+		p := spacing{interval: time.Second}
 		for want := range 3 {
 			if d := p.reserve(); d != time.Duration(want)*time.Second {
 				t.Errorf("reservation %d is %v away", want, d)
@@ -206,7 +206,7 @@ func TestPaceSpacesOut(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		if d := p.reserve(); d != 0 {
-			t.Errorf("after a rest the next is %v away", d)
+			t.Errorf("after a pause the next is %v away", d)
 		}
 	})
 }
@@ -281,7 +281,7 @@ func TestAppThatIsAwayCostsNothing(t *testing.T) {
 		}
 		return answer(200)
 	}), settings{probe: func(context.Context) error {
-		if away.Load() && attempts.Load() > 0 { // up at the start, away once somebody has noticed
+		if away.Load() && attempts.Load() > 0 { // up at the start, away once someone has noticed
 			return errRefused
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -22,10 +23,10 @@ import (
 	"sidecar/internal/topology"
 )
 
-// guard counts crashes up to limit for four workers.
-func guard(t *testing.T, dir string, limit int) *crash.Guard {
+// guard opens a journal for four workers.
+func guard(t *testing.T, dir string) *crash.Guard {
 	t.Helper()
-	g, err := crash.Open(crash.Options{Dir: dir, Queue: "q", Limit: limit, Workers: 4, Logger: slog.New(slog.DiscardHandler)})
+	g, err := crash.Open(crash.Options{Dir: dir, Queue: "q", Workers: 4, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,29 +34,24 @@ func guard(t *testing.T, dir string, limit int) *crash.Guard {
 	return g
 }
 
-// died is the directory of a process that died with these messages in hand.
-func died(t *testing.T, in ...*message.Message) string {
+// died is the directory of a process that died while it POSTed a message.
+func died(t *testing.T, m *message.Message) string {
 	t.Helper()
 	dir, left := t.TempDir(), t.TempDir()
-	g := guard(t, dir, 1)
-	for n, m := range in {
-		w := g.Watch(n)
-		w.Meet(m)
-		if err := w.Enter(t.Context(), &message.Message{}); err != nil {
+	guard(t, dir).Around(dispatcher(func(context.Context, *message.Message) message.Outcome {
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%v %v", files, err)
+		}
+		b, err := os.ReadFile(files[0])
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%v %v", files, err)
-	}
-	b, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(left, filepath.Base(files[0])), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+		if err := os.WriteFile(filepath.Join(left, filepath.Base(files[0])), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return answer(200)
+	}), nil).Dispatch(t.Context(), m)
 	return left
 }
 
@@ -82,11 +78,11 @@ func TestAPanicIsACrash(t *testing.T) {
 					panic("a bug")
 				}
 				return answer(200)
-			}), settings{crashes: guard(t, t.TempDir(), 3), change: change})
+			}), settings{crashes: guard(t, t.TempDir()), crashLimit: 3, change: change})
 			r.publish("a", "bad", "b", "c")
 			d := r.parked()
 			if d.MessageId != "bad" || d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(3) ||
-				d.Headers["x-final-retry-count"] != int32(0) || d.Headers["x-final-error"] != errSidecarFailed.Error() {
+				d.Headers["x-final-retry-count"] != int32(0) || d.Headers["x-final-error"] != crash.ErrFailed.Error() {
 				t.Errorf("parked %s: %v", d.MessageId, d.Headers)
 			}
 			r.acked(3)
@@ -97,16 +93,21 @@ func TestAPanicIsACrash(t *testing.T) {
 	}
 }
 
-// TestAPanicWhileJudgingAPanic must not end the process either.
-func TestAPanicWhileJudgingAPanic(t *testing.T) {
+// TestAPanicAfterTheAttempt must not end the process either.
+func TestAPanicAfterTheAttempt(t *testing.T) {
 	t.Parallel()
+	o := benchOptions(t, 1)
 	log := &apptest.Log{}
-	c := &Consumer{o: Options{Plan: &topology.Plan{}, Logger: telemetry.NewLogger(log, "debug", "json")}}
-	w := &worker{c: c, watch: guard(t, t.TempDir(), 1).Watch(0), met: true}
-	if w.countPanic(delivery{&broker.Delivery{}, &run{}}) { // a run without a plan
-		t.Error("settled")
-	}
-	if !strings.Contains(log.String(), `"event":"panic"`) {
+	o.Logger, o.PanicHold, o.Dispatcher = telemetry.NewLogger(log, "debug", "json"), time.Millisecond, always(500)
+	c := New(o)
+	t.Cleanup(func() { c.Drain(context.Background()) })
+	r := benchSession(t, c)
+	r.plan.Store(nil)
+	d := benchDelivery(1, nil, time.Now())
+	r.receive(d)
+	(&worker{c: c}).guarded(delivery{d, r})
+	r.outstanding.Wait()
+	if !strings.Contains(log.String(), `"msg":"panic"`) || !strings.Contains(log.String(), `"reason":"panic"`) {
 		t.Errorf("log: %s", log)
 	}
 }
@@ -161,7 +162,7 @@ func TestCrashesOfTheApp(t *testing.T) {
 			return reset()
 		}
 		return answer(200)
-	}), settings{crashes: guard(t, t.TempDir(), 2), appGone: true})
+	}), settings{crashes: guard(t, t.TempDir()), crashLimit: 2, appGone: true})
 	warm := r.warm()
 	r.publish("a", "bad", "b", "c")
 	d := r.parked()
@@ -186,18 +187,18 @@ func (r *rig) warm() (sent int) {
 	return sent
 }
 
-// TestABrokenConnectionIsNoCrash while somebody still listens.
-func TestABrokenConnectionIsNoCrash(t *testing.T) {
+// TestABrokenConnectionIsNotACrash while the app still accepts connections.
+func TestABrokenConnectionIsNotACrash(t *testing.T) {
 	t.Parallel()
 	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome { return reset() }),
-		settings{crashes: guard(t, t.TempDir(), 1), maxRetries: 1})
+		settings{crashes: guard(t, t.TempDir()), crashLimit: 1, maxRetries: 1})
 	r.publish("a")
 	if d := r.parked(); d.Headers["x-final-reason"] != "max_retries" || d.Headers["x-retry-crashes"] != nil {
 		t.Errorf("parked: %v", d.Headers)
 	}
 }
 
-// TestASuspectIsParkedWithoutAnotherTry once it has had its crashes; before, its count is written down first.
+// TestASuspectIsParkedWithoutAnotherTry at its limit of crashes; below it the count is published first.
 func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
 	t.Parallel()
 	for limit, tries := range map[int]int{2: 0, 3: 1} {
@@ -215,14 +216,14 @@ func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
 				return answer(200)
 			})
 			// The name of the queue, which is the routing key, is known only now.
-			r = start(t, d, settings{change: func(p *topology.Plan) { in.RoutingKey = p.Queue }, guard: func() *crash.Guard {
-				return guard(t, died(t, in), limit)
+			r = start(t, d, settings{change: func(p *topology.Plan) { in.RoutingKey = p.Queue }, crashLimit: limit, guard: func() *crash.Guard {
+				return guard(t, died(t, in))
 			}})
 			close(ready)
 			r.survivor("bad")
 			if tries == 0 {
 				if d := r.parked(); d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(2) ||
-					d.Headers["x-final-error"] != errSidecarEnded.Error() {
+					d.Headers["x-final-error"] != crash.ErrEnded.Error() {
 					t.Errorf("parked: %v", d.Headers)
 				}
 			} else {
@@ -252,7 +253,7 @@ func hanging(t *testing.T, s *seen) (r *rig, let chan struct{}, warm int) {
 			}
 		}
 		return answer(200)
-	}), settings{crashes: guard(t, t.TempDir(), 2)})
+	}), settings{crashes: guard(t, t.TempDir()), crashLimit: 2})
 	warm = r.warm()
 	r.survivor("first")
 	r.eventually("the first", func() bool { return s.Of("first") == 1 })

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"sidecar/internal/message"
+	"sidecar/internal/topology"
 )
 
 func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
@@ -104,13 +105,13 @@ func TestStopPausesAfterTheLastNack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a := New(benchOptions(t, 1)), &counting{}
 			done := make(chan struct{})
-			r := &run{c: c, done: done, settler: newSettler(a, 1, c.metrics)}
+			r := &session{c: c, done: done, settler: newSettler(a, 1, c.metrics)}
 			c.background.Go(r.settler.run)
 			r.receive(benchDelivery(1, nil, time.Now()))
 			closed := make(chan struct{})
 			go func() { r.close(); close(closed) }()
 			synctest.Wait()
-			r.release(1)
+			r.hand(ending{1, message.Release, message.ReasonUndispatched, topology.FinalRequeue})
 			synctest.Wait()
 			select {
 			case <-closed:

@@ -24,6 +24,7 @@ import (
 	"sidecar/internal/retry"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 const soon = 20 * time.Second
@@ -76,7 +77,7 @@ type rig struct {
 	log   *apptest.Log
 	ended chan error // Supervise's result
 
-	unroutable atomic.Int64 // times the consumer asked for a look at the topology
+	unroutable atomic.Int64 // times the consumer asked for a check of the topology
 }
 
 type settings struct {
@@ -89,9 +90,10 @@ type settings struct {
 	probe                 func(context.Context) error
 	change                func(*topology.Plan)
 	crashes               *crash.Guard
-	guard                 func() *crash.Guard // the same, asked for after change
+	crashLimit            int
+	guard                 func() *crash.Guard // the same, made after change
 	appGone               bool
-	opens                 bool // the gate, before anybody has seen it shut for an app that is away
+	opens                 bool // the gate, although the app has not been probed
 	memory                int64
 	spool                 *broker.Spool
 }
@@ -138,10 +140,14 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	if s.publisher != nil {
 		publisher = s.publisher(real)
 	}
+	policy := retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond}
+	if s.crashes != nil {
+		policy.CrashLimit, policy.CrashHold = s.crashLimit, 20*time.Millisecond
+		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
+	}
 	r.Consumer = New(Options{
 		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
-		Plan: plan, Policy: retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond},
-		Crashes: s.crashes, AppGone: func(context.Context) bool { return s.appGone },
+		Plan: plan, Policy: policy,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})
@@ -152,7 +158,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	running.Go(func() { _ = real.Run(ctx) })
 	running.Go(func() {
 		r.ended <- broker.Supervise(ctx, dial("consume"), func(ctx context.Context, s *broker.Session) error {
-			if findings, err := topology.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(findings) > 0) {
+			if findings, err := declare.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(findings) > 0) {
 				t.Errorf("declare: %v %v", findings, err)
 			}
 			return consumer.Serve(ctx, s)

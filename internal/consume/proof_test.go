@@ -21,7 +21,7 @@ func (r *rig) withoutBinding(id string) {
 	}
 }
 
-// TestUnprovenBindingIsProvenByAPublish: with nobody to vouch for the binding, the first retry must not be a reject.
+// TestUnprovenBindingIsProvenByAPublish: with no one to vouch for the binding, the first retry must not be a reject.
 func TestUnprovenBindingIsProvenByAPublish(t *testing.T) {
 	t.Parallel()
 	var s seen

@@ -6,66 +6,99 @@ import (
 	"time"
 
 	"sidecar/internal/broker"
-	"sidecar/internal/crash"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
 )
 
-// eventMaxRetries is the seed's name for a message that has used up its retries.
+// eventMaxRetries is the log message for a message that has used up its retries.
 const eventMaxRetries = "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"
 
-// record is what is known of one message at its end, and what is written down about it: one log line, the end of its
-// span, counters.
+// record is one message from its delivery to its settlement, and what is written down about it at the end: one log line,
+// its span, counters.
 type record struct {
-	m    message.Message
-	s    topology.Settlement
-	span telemetry.Span
+	session  *session
+	delivery *broker.Delivery // nil when its memory has been given back
+	tag      uint64
+	ended    bool // the delivery has ended, or another goroutine has the record
 
-	suspicion *crash.Claim // that this message ended an earlier process; nil when there is none
-	reply     string       // where the verdict wants to be told, see message.Reply; "" nowhere
-	token     string
-	finished  bool             // the delivery's fate has been handed to the settler
-	delivery  *broker.Delivery // kept for what has yet to be published of it; nil when nothing has
+	m            message.Message
+	s            topology.Settlement
+	span         telemetry.Span
+	reply, token string // of the canary that waits for the verdict, see message.Reply; "" without one
 }
 
-// keep copies what is needed when the rest is done later: the worker reuses its record. The copy owns the delivery.
-func (r *record) keep(d *broker.Delivery) *record {
+// begin makes r the record of a delivery.
+func (r *record) begin(d delivery) {
+	r.session, r.delivery, r.tag, r.ended = d.session, d.Delivery, d.DeliveryTag, false
+	r.span, r.reply = telemetry.Span{}, ""
+}
+
+// read makes the delivery's bytes and headers a Message.
+func (r *record) read(plan *topology.Plan) *message.Message {
+	r.delivery.DecodeHeaders()
+	r.m.FromDelivery(&r.delivery.Delivery, plan.Queue, plan.MaxRetries)
+	r.m.Lost = r.session.done
+	r.reply, r.token = message.Reply(r.m.Headers)
+	return &r.m
+}
+
+// keep returns a copy for a goroutine that ends the delivery later: the worker reuses its record.
+func (r *record) keep() *record {
 	kept := *r
-	kept.finished, kept.delivery = false, d
-	kept.m.Body, kept.m.Headers = nil, nil // nothing reads them any more
+	r.ended, r.delivery = true, nil
+	kept.m.Body, kept.m.Headers = nil, nil // only publications are still made of the message
 	return &kept
 }
 
-// free gives the memory of the delivery back: nothing of it is published from here on.
-func (r *record) free() {
+// recycle gives the memory of the delivery back: nothing refers to it from here on.
+func (r *record) recycle() {
 	if r.delivery != nil {
-		r.s.Publish, r.s.Detour = nil, nil
+		r.m.Body, r.s.Publish, r.s.Detour = nil, nil, nil
 		r.delivery.Free()
 		r.delivery = nil
 	}
 }
 
-func (c *Consumer) record(r *record) {
+// release makes the settlement one that gives the message back, uncounted.
+func (r *record) release(why message.Reason) {
+	r.s.Verdict.Action, r.s.Verdict.Reason, r.s.Final = message.Release, why, topology.FinalRequeue
+}
+
+// write writes the record of a message whose delivery ends.
+func (c *Consumer) write(r *record) {
 	v := &r.s.Verdict
-	if v.Action == message.Ack || v.Action == message.Park || v.Action == message.Discard {
+	switch v.Action {
+	case message.Ack, message.Park, message.Discard:
 		c.metrics.retries.Observe(float64(r.m.RetryCount))
 	}
-	c.log(r, v)
+	switch v.Reason {
+	case message.ReasonUndispatched: // nothing happened to the message
+		c.returned.Add(1)
+	case message.ReasonShutdown:
+		c.cut.Add(1)
+		c.log(r, v)
+	default:
+		c.log(r, v)
+	}
+	r.span.Settle(finalNames[r.s.Final])
+	r.span.SettleEnd(nil)
 	r.span.End(v.Action.String(), v.Reason.String(), nil)
 }
 
+var finalNames = [...]string{topology.FinalAck: "ack", topology.FinalRequeue: "nack", topology.FinalReject: "reject"}
+
 func (c *Consumer) log(r *record, v *message.Verdict) {
-	level, event := slog.LevelInfo, "settled"
+	level, msg := slog.LevelInfo, "settled"
 	switch v.Action {
 	case message.Ack:
-		if v.Reason != message.ReasonForeignRetry { // gone without the app having seen it: somebody may look for it
+		if v.Reason != message.ReasonForeignRetry { // acked without a POST: an operator may look for it
 			level = slog.LevelDebug
 		}
 	case message.Park, message.Discard:
 		level = slog.LevelWarn
 		if v.Reason == message.ReasonMaxRetries {
-			event = eventMaxRetries
+			msg = eventMaxRetries
 		}
 	}
 	if v.Cause.Unknown {
@@ -100,5 +133,5 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	if o.Unknown {
 		a = append(a, slog.Bool("unknown_disposition", true))
 	}
-	c.o.Logger.LogAttrs(ctx, level, event, a...)
+	c.o.Logger.LogAttrs(ctx, level, msg, a...)
 }

@@ -9,12 +9,12 @@ import (
 )
 
 // A delivery that finished before an earlier one waits for it, so that one frame can ack both, but not for long: it
-// holds a prefetch slot, and would be delivered again if the connection broke now. stuckAfter is how long nothing may
-// move at the head before everything behind it is acked singly. While the head does move, a delivery is passed by it
-// soon, and waits for that patience times as long at the most.
+// holds a prefetch slot, and would be delivered again if the connection broke now. headPatience is how long the head may
+// stay where it is before all acks behind it are sent singly. While the head moves, an ack behind it waits for at most
+// maxTicks times as long.
 const (
-	stuckAfter = 5 * time.Millisecond
-	patience   = 20
+	headPatience = 5 * time.Millisecond
+	maxTicks     = 20
 )
 
 // acker is the part of a subscription that settles.
@@ -24,38 +24,23 @@ type acker interface {
 	Reject(tag uint64) error
 }
 
-// event says that one delivery's fate is known.
-type event struct {
+// ending is the settlement of one delivery.
+type ending struct {
 	tag    uint64
 	action message.Action
 	reason message.Reason
-	final  final
+	final  topology.Final
 }
 
-type final uint8
-
-const (
-	finalAck final = iota
-	finalRequeue
-	finalReject
-)
-
-var (
-	finals = [...]final{
-		topology.FinalAck: finalAck, topology.FinalRequeue: finalRequeue, topology.FinalReject: finalReject,
-	}
-	finalNames = [...]string{topology.FinalAck: "ack", topology.FinalRequeue: "nack", topology.FinalReject: "reject"}
-)
-
-// settler is the one goroutine that settles for one session. Acks are coalesced: whatever is finished when the
-// events run dry goes out as one frame. It lives until every delivery of its session is finished, also when the
-// session is long gone: those late ones fail on the dead channel and are counted as stale.
+// settler is the one goroutine that settles for one session. Acks are coalesced: all that are ready when no further ending
+// waits leave in one frame. It runs until every delivery of its session has ended, also when the session has ended long
+// before: late settlements fail on the dead channel and are counted as stale.
 type settler struct {
 	acker   acker
 	window  *window
-	events  chan event
+	endings chan ending
 	metrics *metrics
-	stuck   *time.Timer
+	timer   *time.Timer // of headPatience
 	armed   bool
 	head    uint64 // of the window when the timer was set
 	done    chan struct{}
@@ -64,19 +49,19 @@ type settler struct {
 func newSettler(a acker, prefetch int, m *metrics) *settler {
 	s := &settler{
 		acker: a, window: newWindow(prefetch), metrics: m,
-		events: make(chan event, min(prefetch, 1024)), done: make(chan struct{}),
-		stuck: time.NewTimer(time.Hour),
+		endings: make(chan ending, min(prefetch, 1024)), done: make(chan struct{}),
+		timer: time.NewTimer(time.Hour),
 	}
-	s.stuck.Stop()
+	s.timer.Stop()
 	return s
 }
 
-// run settles until events is closed, then flushes what is left.
+// run settles until endings is closed, then flushes the rest.
 func (s *settler) run() {
 	defer close(s.done)
 	for {
 		select {
-		case e, ok := <-s.events:
+		case e, ok := <-s.endings:
 			if !ok {
 				s.flushPrefix()
 				s.flushBehind(0)
@@ -84,23 +69,23 @@ func (s *settler) run() {
 			}
 			s.take(e)
 			s.takeWaiting()
-			// Let the workers that have their answers hand them in first: one frame then settles them all. With nobody
+			// Let the workers that have their answers hand them in first: one frame then settles them all. With no worker
 			// ready to run this returns at once, so it is no delay.
 			runtime.Gosched()
 			s.takeWaiting()
 			s.flush()
-		case <-s.stuck.C:
+		case <-s.timer.C:
 			s.tick()
 		}
 	}
 }
 
-// tick looks after what has been waiting behind the head.
+// tick sends the acks that have waited behind the head for too long.
 func (s *settler) tick() {
 	s.armed = false
 	s.flushPrefix()
 	s.window.tick++
-	age := uint32(patience)
+	age := uint32(maxTicks)
 	if s.window.head == s.head {
 		age = 0
 	}
@@ -112,14 +97,14 @@ func (s *settler) tick() {
 
 func (s *settler) arm() {
 	s.armed, s.head = true, s.window.head
-	s.stuck.Reset(stuckAfter)
+	s.timer.Reset(headPatience)
 }
 
-// takeWaiting takes what is already there, but never more than a window: a flood must not postpone the flush.
+// takeWaiting takes the endings that wait, at most a window of them: a flood must not postpone the flush.
 func (s *settler) takeWaiting() {
 	for range s.window.prefetch {
 		select {
-		case e, ok := <-s.events:
+		case e, ok := <-s.endings:
 			if !ok {
 				return // run sees it next
 			}
@@ -130,14 +115,14 @@ func (s *settler) takeWaiting() {
 	}
 }
 
-func (s *settler) take(e event) {
+func (s *settler) take(e ending) {
 	switch e.final {
-	case finalAck:
-		s.window.ack(e.tag, ackReason(e.action, e.reason))
-	case finalRequeue:
+	case topology.FinalAck:
+		s.window.ack(finished{tag: e.tag, action: e.action, reason: e.reason})
+	case topology.FinalRequeue:
 		s.window.finish(e.tag)
 		s.count(s.acker.Requeue(e.tag), e.action, e.reason)
-	case finalReject:
+	case topology.FinalReject:
 		s.window.finish(e.tag)
 		s.count(s.acker.Reject(e.tag), e.action, e.reason)
 	}
@@ -149,7 +134,7 @@ func (s *settler) flush() {
 	case len(s.window.pending) == 0:
 		if s.armed {
 			s.armed = false
-			s.stuck.Stop()
+			s.timer.Stop()
 		}
 	case s.window.crowded():
 		s.flushBehind(0)
@@ -165,36 +150,22 @@ func (s *settler) flushPrefix() {
 	}
 	err := s.acker.Ack(last, multiple)
 	for _, f := range taken {
-		s.countAck(err, f)
+		s.count(err, f.action, f.reason)
 	}
 }
 
 // flushBehind acks singly what has waited behind the head for at least age ticks.
 func (s *settler) flushBehind(age uint32) {
 	for _, f := range s.window.behind(age) {
-		s.countAck(s.acker.Ack(f.tag, false), f)
+		s.count(s.acker.Ack(f.tag, false), f.action, f.reason)
 	}
 }
 
-func (s *settler) countAck(err error, f finished) {
-	action, reason := unpackReason(f.reason)
-	s.count(err, action, reason)
-}
-
-// count counts what was really settled. A settlement that failed is stale: its session has gone and the broker
-// delivers the message again.
+// count counts one settlement. One that failed is stale: its session has ended and the broker delivers the message again.
 func (s *settler) count(err error, a message.Action, r message.Reason) {
 	if err != nil {
 		s.metrics.stale.Inc()
 		return
 	}
 	s.metrics.settled[a][r].Inc()
-}
-
-// ackReason packs what an ack stands for into the byte the window carries: an acked delivery may have been taken by
-// the app, parked, discarded or published for a retry.
-func ackReason(a message.Action, r message.Reason) uint8 { return uint8(a)<<5 | uint8(r) }
-
-func unpackReason(b uint8) (message.Action, message.Reason) {
-	return message.Action(b >> 5), message.Reason(b & 31)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sidecar/internal/broker"
+	"sidecar/internal/amqpwire"
 )
 
 // TestDeliveryTagsOutOfOrder: the window would grow with the distance between two tags, and settle what it does not hold.
@@ -14,7 +14,7 @@ func TestDeliveryTagsOutOfOrder(t *testing.T) {
 	for _, tags := range [][]uint64{{0}, {2}, {1, 1}, {1, 3}, {1, 2, 1}, {1 << 63}, {1, 1 << 63}} {
 		c := New(benchOptions(t, 1))
 		t.Cleanup(func() { c.Drain(context.Background()) })
-		r, killed, q := benchRun(t, c), 0, broker.NewDeliveries()
+		r, killed, q := benchSession(t, c), 0, amqpwire.NewDeliveries(0)
 		r.kill = func() { killed++ }
 		for _, tag := range tags {
 			q.Add(benchDelivery(tag, nil, time.Now()))

@@ -1,12 +1,16 @@
 package consume
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"sidecar/internal/message"
+)
 
 // window knows which delivery tags of one channel are finished, so that one multiple=true ack can take the longest
 // finished prefix and never passes over an unfinished delivery.
 //
-// Tags are 1, 2, 3 … without a gap and every delivery is finished once, so one bit per tag above the head is all
-// there is to know: a head stuck for minutes costs kilobytes.
+// Tags are 1, 2, 3 … without a gap and every delivery is finished once, so one bit per tag above the head is enough: a
+// head that does not move for minutes costs kilobytes.
 //
 //	tag    1 2 3 4 5 6 7 8
 //	       f f f . f f . .      f finished
@@ -24,7 +28,8 @@ type window struct {
 type finished struct {
 	tag    uint64
 	since  uint32 // the tick in which it finished
-	reason uint8
+	action message.Action
+	reason message.Reason
 }
 
 func newWindow(prefetch int) *window { return &window{head: 1, base: 1, prefetch: prefetch} }
@@ -41,13 +46,14 @@ func (w *window) finish(tag uint64) {
 	w.words[i] |= 1 << ((tag - w.base) % 64)
 }
 
-// ack marks tag as finished and to be acked.
-func (w *window) ack(tag uint64, reason uint8) {
-	if tag < w.base {
+// ack marks a delivery as finished and to be acked.
+func (w *window) ack(f finished) {
+	if f.tag < w.base {
 		return
 	}
-	w.finish(tag)
-	w.pending = append(w.pending, finished{tag, w.tick, reason})
+	w.finish(f.tag)
+	f.since = w.tick
+	w.pending = append(w.pending, f)
 }
 
 // advance moves the head over everything finished and forgets what lies before it.

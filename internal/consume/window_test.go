@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
 )
 
 // TestWindowNeverPassesAnUnfinishedTag finishes random tags in random order by random means and checks every ack the
@@ -44,7 +45,7 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 					delete(outstanding, tag)
 					w.finish(tag)
 				} else {
-					w.ack(tag, 0)
+					w.ack(finished{tag: tag})
 				}
 			}
 			if r.IntN(3) != 0 && len(open) > int(stuck) {
@@ -84,7 +85,7 @@ func TestWindowStuckHead(t *testing.T) {
 	t.Parallel()
 	w := newWindow(4)
 	for tag := uint64(2); tag <= 4; tag++ {
-		w.ack(tag, 0)
+		w.ack(finished{tag: tag})
 	}
 	if _, _, taken := w.prefix(); len(taken) != 0 {
 		t.Fatalf("took %v although 1 is unfinished", taken)
@@ -95,7 +96,7 @@ func TestWindowStuckHead(t *testing.T) {
 	if got := len(w.behind(0)); got != 3 {
 		t.Fatalf("took %d from behind the head, want 3", got)
 	}
-	w.ack(1, 0)
+	w.ack(finished{tag: 1})
 	if last, multiple, taken := w.prefix(); last != 1 || multiple || len(taken) != 1 {
 		t.Fatalf("last %d multiple %v taken %v, want a single ack of 1", last, multiple, taken)
 	}
@@ -110,14 +111,14 @@ func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
 	t.Parallel()
 	a := &recording{}
 	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), "q", func() float64 { return 0 }, func() float64 { return 0 }))
-	s.stuck.Stop()
+	s.timer.Stop()
 	ack := func(tag uint64) {
-		s.take(event{tag: tag, final: finalAck})
+		s.take(ending{tag: tag, final: topology.FinalAck})
 		s.flush()
 	}
 	ack(500)
 	head := uint64(1)
-	for range patience - 1 {
+	for range maxTicks - 1 {
 		ack(head) // the head moves by one in every tick
 		s.tick()
 		if want := (acked{head, false}); a.last() != want {
@@ -128,7 +129,7 @@ func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
 	ack(head)
 	s.tick()
 	if want := (acked{500, false}); a.last() != want {
-		t.Fatalf("acked %v after %d ticks, want %v", a.last(), patience, want)
+		t.Fatalf("acked %v after %d ticks, want %v", a.last(), maxTicks, want)
 	}
 	frames := len(a.acks)
 	ack(600)
@@ -168,13 +169,13 @@ func TestWindowForgetsWhatItHasFinished(t *testing.T) {
 	t.Parallel()
 	w := newWindow(64)
 	for tag := uint64(1); tag <= 64; tag++ {
-		w.ack(tag, 0)
+		w.ack(finished{tag: tag})
 	}
 	if last, _, taken := w.prefix(); last != 64 || len(taken) != 64 {
 		t.Fatalf("acks up to %d, %d of them", last, len(taken))
 	}
 	w.finish(1)
-	w.ack(64, 0)
+	w.ack(finished{tag: 64})
 	if last, _, taken := w.prefix(); last != 0 || len(taken) != 0 || len(w.words) != 0 {
 		t.Errorf("acks up to %d once more, %d of them", last, len(taken))
 	}
@@ -187,7 +188,7 @@ func TestRampIsKept(t *testing.T) {
 		c := New(benchOptions(t, 4))
 		c.inflight.Store(int64(c.o.Flow.Limit()))
 		offered := make(chan error, 1)
-		r := &run{c: c, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
+		r := &session{c: c, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
 		r.plan.Store(c.o.Plan)
 		c.background.Go(r.settler.run)
 		d := benchDelivery(1, nil, time.Now())

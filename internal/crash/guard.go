@@ -1,10 +1,10 @@
-// Package crash remembers which messages were in hand when the process died, so that a message that kills the sidecar
-// or its app over and over can be told from those that were merely near it. It counts and isolates; what becomes of a
-// message is decided elsewhere. It talks to no broker and no app.
+// Package crash counts the crashes of the app and of the sidecar that each message was part of, in a journal that outlives
+// the process. It is a decorator of the dispatcher: it adds facts to the outcome of an attempt and decides nothing. It
+// does not talk to the broker.
 //
-// A worker writes down what it begins and wipes it out when it knows the verdict. What a journal still says at the next
-// start was in hand when the process died: those messages are suspects. When one comes back its crash is counted, and
-// from then on it is handled alone, so that the next crash has one suspect only.
+// The journal holds the messages that are being POSTed. Those that it still holds at the next start were being POSTed when
+// the process died: they are suspects. When a suspect is delivered again its crash is counted, and from then on it is
+// POSTed alone, so that the next crash has one suspect only.
 package crash
 
 import (
@@ -14,27 +14,29 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
+	"time"
+
+	"sidecar/internal/telemetry"
 )
 
-// forgetAfter is how long a suspect is remembered that does not come back, in seconds: another replica may have had it.
+// forgetAfter is how long a suspect that is not delivered again is remembered, in seconds: another replica may have it.
 const forgetAfter = 24 * 3600
 
 // Options of a Guard.
 type Options struct {
 	Dir     string // of the journal
-	Queue   string // whose messages they are
+	Queue   string // of the messages
 	Limit   int    // crashes after which a message is due to be parked, at least 1
-	Workers int    // messages in hand at once
+	Workers int    // attempts at once
 	Logger  *slog.Logger
 }
 
-// Guard is the memory of one process.
+// Guard is the journal of one process, and its suspects.
 type Guard struct {
-	o       Options
-	journal *journal
-	turns   turns
-	told    atomic.Int64 // when a failed write was last logged, in seconds since 1970
+	o         Options
+	journal   *journal
+	exclusive exclusive
+	failed    telemetry.Throttle // log lines about failed writes
 
 	mu       sync.Mutex
 	suspects []suspect // oldest first
@@ -43,21 +45,22 @@ type Guard struct {
 
 type suspect struct {
 	entry
-	slot int
+	slot       int
+	unwritable bool // its message came back without the new count: there is no way to publish it
 }
 
-// Open takes a journal and reads what the last process left in it. It is an error when there can be no journal. One that
-// cannot be written, as on a full disk, is not: then crashes are counted as far as this process remembers.
+// Open opens a journal and reads what the last process left in it. A journal that cannot be written later, as on a full
+// disk, is logged: then crashes are counted only while this process runs.
 func Open(o Options) (*Guard, error) {
 	j, said, err := openJournal(o.Dir, o.Queue)
 	if err != nil {
 		return nil, fmt.Errorf("open a crash journal: %w", err)
 	}
-	g := &Guard{o: o, journal: j}
+	g := &Guard{o: o, journal: j, failed: telemetry.Throttle{Interval: time.Minute}}
 	room := min(max(4*o.Workers, 64), maxSlots-o.Workers)
 	left := suspectsOf(said, room)
 	for i := range left {
-		g.suspects = append(g.suspects, suspect{left[i], o.Workers + i})
+		g.suspects = append(g.suspects, suspect{entry: left[i], slot: o.Workers + i})
 	}
 	for slot := o.Workers + len(left); slot < o.Workers+room; slot++ {
 		g.room = append(g.room, slot)
@@ -95,7 +98,7 @@ func suspectsOf(said []entry, room int) []entry {
 	return left[max(0, len(left)-room):]
 }
 
-// Close says that the process ends in good order: what is in hand goes back and is nobody's fault.
+// Close ends the journal of a process that stops in good order: no message is a suspect because of it.
 func (g *Guard) Close() {
 	for slot := range g.o.Workers {
 		g.report(g.journal.free(slot))
@@ -103,8 +106,8 @@ func (g *Guard) Close() {
 	_ = g.journal.f.Close()
 }
 
-// claim takes a suspect out of the list; its slot stays written until it is resolved.
-func (g *Guard) claim(id identity) (suspect, bool) {
+// take takes a suspect out of the list; its slot stays written until it is resolved.
+func (g *Guard) take(id identity) (suspect, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, s := range g.suspects {
@@ -116,25 +119,26 @@ func (g *Guard) claim(id identity) (suspect, bool) {
 	return suspect{}, false
 }
 
-// suspect remembers e, forgetting the oldest when there is no room.
-func (g *Guard) suspect(e entry) {
+// suspect writes e into a slot for suspects, in place of the oldest when none is free. It returns false when all of them
+// are taken.
+func (g *Guard) suspect(e entry) (suspect, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.room) == 0 {
 		if len(g.suspects) == 0 {
-			return // all of them are being dealt with
+			return suspect{}, false
 		}
 		g.room = append(g.room, g.suspects[0].slot)
 		g.suspects = slices.Delete(g.suspects, 0, 1)
 	}
-	s := suspect{e, g.room[len(g.room)-1]}
+	e.state = suspected
+	s := suspect{entry: e, slot: g.room[len(g.room)-1]}
 	g.room = g.room[:len(g.room)-1]
-	s.state = suspected
-	g.suspects = append(g.suspects, s)
 	g.report(g.journal.write(s.slot, &s.entry, new([unit]byte)))
+	return s, true
 }
 
-// resolve ends a claim: the suspect is forgotten, or goes back into the list.
+// resolve forgets a suspect that was taken, or puts it back into the list.
 func (g *Guard) resolve(s suspect, forget bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,14 +150,12 @@ func (g *Guard) resolve(s suspect, forget bool) {
 	g.report(g.journal.free(s.slot))
 }
 
-// report tells that a write failed, once a minute at most. A message whose place in the journal could not be written is
-// handled all the same: a crash over it is not counted.
+// report logs a failed write. The message is handled all the same: a crash over it is not counted.
 func (g *Guard) report(err error) {
 	if err == nil || errors.Is(err, os.ErrClosed) {
 		return
 	}
-	last := g.told.Load()
-	if at := now(); at-last >= 60 && g.told.CompareAndSwap(last, at) {
-		g.o.Logger.Error("crash journal not written", "queue", g.o.Queue, "error", err)
-	}
+	g.failed.Do(func(suppressed int) {
+		g.o.Logger.Error("crash journal not written", "queue", g.o.Queue, "error", err, "suppressed", suppressed)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -12,12 +13,16 @@ import (
 	"sidecar/internal/message"
 )
 
-// met is what a fresh process says about a message.
+const limit = 2
+
+// met returns how many crashes the process has counted for a message, and whether the message would be parked.
 func met(p process, m *message.Message) (crashes int, due bool) {
-	w := p.Watch(0)
-	w.Meet(m)
-	defer w.Leave(true)
-	return m.Crashes, w.Due(m)
+	s := &slot{g: p.Guard, hasher: newHasher()}
+	s.identify(m)
+	if s.claimed {
+		p.resolve(s.claim, false)
+	}
+	return m.Crashes, s.proven && m.Crashes >= limit
 }
 
 // wantCrashes checks how many crashes a process has counted for a message.
@@ -33,7 +38,7 @@ func diedWith(t *testing.T, dir string, ids ...string) {
 	t.Helper()
 	p := begin(t, dir)
 	for n, id := range ids {
-		p.enter(t, n, arrived(id))
+		p.begin(t, n, arrived(id))
 	}
 	p.die(t)
 }
@@ -60,7 +65,7 @@ func TestWhatIsDoneIsNotSuspected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
-	p.enter(t, 0, arrived("a")).Leave(false)
+	p.begin(t, 0, arrived("a")).settle(false)
 	p.die(t)
 	p = begin(t, dir)
 	if n, _ := met(p, redelivered("a")); n != 0 || len(p.suspects) != 0 {
@@ -68,11 +73,11 @@ func TestWhatIsDoneIsNotSuspected(t *testing.T) {
 	}
 }
 
-func TestACleanEndSuspectsNobody(t *testing.T) {
+func TestACleanEndLeavesNoSuspects(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
-	p.enter(t, 0, arrived("a")) // whatever does not let go
+	p.begin(t, 0, arrived("a")) // an attempt that ignores its interruption
 	p.Close()
 	wantCrashes(t, "crashes after a clean end", begin(t, dir), redelivered("a"), 0)
 }
@@ -86,7 +91,7 @@ func TestTheJournalAloneCounts(t *testing.T) {
 	p.die(t)
 	p = begin(t, dir)
 	m := redelivered("a")
-	p.enter(t, 0, m)
+	p.begin(t, 0, m)
 	if m.Crashes != 1 {
 		t.Errorf("%d crashes after the first", m.Crashes)
 	}
@@ -112,43 +117,76 @@ func TestACrashWithCompanyIsNotEnough(t *testing.T) {
 	}
 }
 
-func TestAClaimThatFailedComesBack(t *testing.T) {
+// TestASuspectIsNotPOSTedBeforeItsCrashIsWritten: while its message is being settled the crash is not counted twice, and
+// afterwards only when the message stayed as it was.
+func TestASuspectIsNotPOSTedBeforeItsCrashIsWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	diedWith(t, dir, "a")
 	p := begin(t, dir)
-	for _, replaced := range []bool{false, true} {
-		w := p.Watch(0)
-		m := redelivered("a")
-		w.Meet(m)
-		c := w.Claim()
-		if m.Crashes != 1 || c == nil {
-			t.Fatalf("%d crashes, claim %v", m.Crashes, c)
-		}
-		w.Leave(false)
-		wantCrashes(t, "crashes while claimed: it would be counted twice", p, redelivered("a"), 0)
-		c.Done(replaced)
+	posted := 0
+	d := p.Around(answers(func(*message.Message) message.Outcome { posted++; return message.Outcome{Status: 200} }), nil)
+	m := redelivered("a")
+	o := d.Dispatch(t.Context(), m)
+	if m.Crashes != 1 || o.Failure != message.FailureCrash || !o.CrashProven || o.Suspect == nil || posted != 0 {
+		t.Fatalf("%d crashes, outcome %+v, posted %d times", m.Crashes, o, posted)
 	}
+	wantCrashes(t, "crashes while it is being settled", p, redelivered("a"), 0)
+	o.Suspect.Settled(true)
+	wantCrashes(t, "crashes of a message that stayed", p, redelivered("a"), 1)
+	if o = d.Dispatch(t.Context(), redelivered("a")); posted != 1 || o.Status != 200 || o.Suspect == nil {
+		t.Fatalf("the count cannot be written: outcome %+v, posted %d times, want once", o, posted)
+	}
+	o.Suspect.Settled(false)
 	p.die(t)
-	wantCrashes(t, "crashes after the copy took its place", begin(t, dir), redelivered("a"), 0)
-	(*Claim)(nil).Done(true)
+	wantCrashes(t, "crashes after it was acked", begin(t, dir), redelivered("a"), 0)
 }
 
-func TestWhatComesBackKeepsItsCrashes(t *testing.T) {
+// answers stands for the app.
+type answers func(m *message.Message) message.Outcome
+
+func (a answers) Dispatch(_ context.Context, m *message.Message) message.Outcome { return a(m) }
+
+// TestAPanicIsACrash that the message alone caused.
+func TestAPanicIsACrash(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	p := begin(t, dir)
-	w := p.enter(t, 0, arrived("a"))
-	w.Panicked(arrived("a"))
-	w.Leave(true)
-	w = p.enter(t, 0, redelivered("a"))
-	if w.Unwritten() != 1 {
-		t.Errorf("%d crashes unwritten after a panic, want 1", w.Unwritten())
+	p := begin(t, t.TempDir())
+	panics := true
+	d := p.Around(answers(func(*message.Message) message.Outcome {
+		if panics {
+			panic("a bug")
+		}
+		return message.Outcome{Status: 425}
+	}), nil)
+	for n, m := range []*message.Message{arrived("a"), redelivered("a")} {
+		o := d.Dispatch(t.Context(), m)
+		if o.Failure != message.FailurePanic || !errors.Is(o.Err, ErrFailed) || !o.CrashProven || m.Crashes != n+1 {
+			t.Errorf("attempt %d: %d crashes, outcome %+v", n, m.Crashes, o)
+		}
+		o.Suspect.Settled(true)
 	}
-	w.Leave(true) // 425, say
-	wantCrashes(t, "crashes after it came back", p, redelivered("a"), 1)
-	p.enter(t, 0, redelivered("a")).Leave(false)
+	if !strings.Contains(p.log.String(), "a bug") {
+		t.Errorf("log: %s", p.log)
+	}
+	panics = false
+	o := d.Dispatch(t.Context(), redelivered("a"))
+	o.Suspect.Settled(true)
+	wantCrashes(t, "crashes of a message that stayed", p, redelivered("a"), 2)
+	if o = d.Dispatch(t.Context(), redelivered("a")); o.CrashProven {
+		t.Error("a crash of an attempt without one")
+	}
+	o.Suspect.Settled(false)
 	wantCrashes(t, "crashes after its end", p, redelivered("a"), 0)
+}
+
+// add makes a message a suspect.
+func (p process) add(t *testing.T, e entry) {
+	t.Helper()
+	s, ok := p.suspect(e)
+	if !ok {
+		t.Fatal("no slot")
+	}
+	p.resolve(s, false)
 }
 
 func TestTheOldestSuspectIsForgotten(t *testing.T) {
@@ -156,7 +194,7 @@ func TestTheOldestSuspectIsForgotten(t *testing.T) {
 	p := begin(t, t.TempDir())
 	const room = 64
 	for i := range room + 1 {
-		p.suspect(entry{crashes: 1, at: now(), id: p.Watch(0).hasher.identify(arrived(fmt.Sprint(i)))})
+		p.add(t, entry{crashes: 1, at: now(), id: newHashed(arrived(fmt.Sprint(i)))})
 	}
 	if n, _ := met(p, redelivered("0")); n != 0 {
 		t.Errorf("the oldest has %d crashes", n)
@@ -172,13 +210,19 @@ func TestOldSuspectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
-	id := p.Watch(0).hasher.identify(arrived("a"))
-	p.suspect(entry{crashes: 1, at: now() - forgetAfter, id: id})
+	id := newHashed(arrived("a"))
+	p.add(t, entry{crashes: 1, at: now() - forgetAfter, id: id})
 	wantCrashes(t, "crashes of a day ago", p, redelivered("a"), 0)
 	p.die(t)
 	if p = begin(t, dir); len(p.suspects) != 0 {
 		t.Error("still in the journal of the next process")
 	}
+}
+
+// newHashed is the identity of a message.
+func newHashed(m *message.Message) identity {
+	x := newHasher()
+	return x.identify(m)
 }
 
 func TestIdentity(t *testing.T) {
@@ -207,14 +251,14 @@ func TestIdentity(t *testing.T) {
 
 func TestAloneMeansAlone(t *testing.T) {
 	t.Parallel()
-	var turns turns
-	first, err := turns.enter(t.Context(), false)
+	var turns exclusive
+	first, err := turns.enter(t.Context(), nil, false)
 	if err != nil || !turns.solitary(first) {
 		t.Fatalf("the first turn: %v", err)
 	}
 	alone := make(chan turn)
 	go func() {
-		x, _ := turns.enter(context.Background(), true)
+		x, _ := turns.enter(context.Background(), nil, true)
 		alone <- x
 	}()
 	for turns.wanted() == 0 {
@@ -224,27 +268,27 @@ func TestAloneMeansAlone(t *testing.T) {
 	stop := errors.New("stop")
 	cancel(stop)
 	for _, want := range []bool{true, false} {
-		if _, err := turns.enter(ctx, want); !errors.Is(err, stop) {
-			t.Errorf("a turn before whoever waits to be alone: %v", err)
+		if _, err := turns.enter(ctx, nil, want); !errors.Is(err, stop) {
+			t.Errorf("a turn before the suspect that waits: %v", err)
 		}
 	}
 	turns.leave()
 	x := <-alone
-	if _, err := turns.enter(ctx, false); !errors.Is(err, stop) {
-		t.Errorf("a turn beside whoever is alone: %v", err)
+	if _, err := turns.enter(ctx, nil, false); !errors.Is(err, stop) {
+		t.Errorf("a turn beside the suspect: %v", err)
 	}
 	if !turns.solitary(x) {
 		t.Error("not solitary")
 	}
 	turns.leave()
-	a, _ := turns.enter(t.Context(), false)
-	b, _ := turns.enter(t.Context(), false)
+	a, _ := turns.enter(t.Context(), nil, false)
+	b, _ := turns.enter(t.Context(), nil, false)
 	if turns.solitary(a) || turns.solitary(b) {
 		t.Error("two are solitary")
 	}
 }
 
-func (t *turns) wanted() int {
+func (t *exclusive) wanted() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.waiting
@@ -253,23 +297,45 @@ func (t *turns) wanted() int {
 func TestCrashesOfTheApp(t *testing.T) {
 	t.Parallel()
 	p := begin(t, t.TempDir())
-	m := arrived("a")
-	w := p.enter(t, 0, m)
-	w.AppCrashed(m)
-	if m.Crashes != 1 || w.Due(m) {
-		t.Errorf("%d crashes, due %v; want 1, false", m.Crashes, w.Due(m))
+	gone, beside := true, false
+	d := p.Around(answers(func(*message.Message) message.Outcome {
+		if beside { // an attempt that began and ended meanwhile may have caused the crash
+			p.begin(t, 1, arrived("b")).settle(false)
+		}
+		return message.Outcome{Failure: message.FailureReset}
+	}), func(context.Context) bool { return gone })
+	for _, c := range []struct {
+		gone, beside bool
+		crashes      int
+		proven       bool
+	}{{true, false, 1, true}, {true, true, 1, false}, {false, false, 0, false}} {
+		gone, beside = c.gone, c.beside
+		m := arrived("a")
+		if o := d.Dispatch(t.Context(), m); m.Crashes != c.crashes || o.CrashProven != c.proven || o.Failure != message.FailureReset {
+			t.Errorf("%+v: %d crashes, outcome %+v", c, m.Crashes, o)
+		}
 	}
-	w.AppCrashed(m)
-	if !w.Due(m) {
-		t.Error("not due after the second of two")
-	}
-	w.Leave(false)
+}
 
-	w = p.enter(t, 0, arrived("a"))
-	p.enter(t, 1, arrived("b")).Leave(false) // came and went, and may have done it
-	w.AppCrashed(m)
-	if w.Due(m) {
-		t.Error("due though it had company")
+// TestALostDeliveryIsNotPOSTed: it waited for its turn until its session had ended.
+func TestALostDeliveryIsNotPOSTed(t *testing.T) {
+	t.Parallel()
+	p := begin(t, t.TempDir())
+	first := p.begin(t, 0, arrived("a"))
+	d := p.Around(answers(func(*message.Message) message.Outcome {
+		t.Error("POSTed")
+		return message.Outcome{}
+	}), nil)
+	m, lost := arrived("b"), make(chan struct{})
+	m.Headers, m.Lost = amqp.Table{message.HeaderCrashes: int32(1)}, lost
+	got := make(chan message.Outcome)
+	go func() { got <- d.Dispatch(context.Background(), m) }()
+	for p.exclusive.wanted() == 0 {
+		runtime.Gosched()
 	}
-	w.Leave(false)
+	close(lost)
+	first.settle(false)
+	if o := <-got; o.Failure != message.FailureUndispatched {
+		t.Errorf("outcome %+v", o)
+	}
 }

@@ -11,7 +11,7 @@ import (
 // hashed is how much of a body goes into an identity, in bytes. Its length goes in whole.
 const hashed = 64 << 10
 
-// identity tells messages apart across restarts and across trips through the retry queue, so nothing is in it that a
+// identity distinguishes messages across restarts and across trips through the retry queue, so nothing is in it that a
 // broker or a republish changes. Messages without an id that are equal in everything have the same one: what one of
 // them does, the others do.
 type identity [16]byte

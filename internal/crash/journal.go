@@ -55,13 +55,13 @@ type journal struct {
 	path string
 }
 
-// fileName is a journal's name: n tells the sidecars of one machine apart that serve the same queue.
+// fileName is a journal's name: n distinguishes the sidecars of one machine that serve the same queue.
 func fileName(queue string, n int) string {
 	sum := sha256.Sum256([]byte(queue))
 	return fmt.Sprintf("sidecar-%s-%d.journal", hex.EncodeToString(sum[:8]), n)
 }
 
-// openJournal takes the first journal of queue in dir that nobody uses, with what it says. Files of that name that are
+// openJournal takes the first journal of queue in dir that is not locked, with what it says. Files of that name that are
 // something else are left alone. The error is the first one met, if no journal could be had.
 func openJournal(dir, queue string) (*journal, []entry, error) {
 	var first error

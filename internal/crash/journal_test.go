@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"sidecar/internal/message"
 )
 
 // file is the journal that the first process of queue "q" uses.
@@ -34,7 +37,7 @@ func TestWhatIsNotAJournalIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	target := filepath.Join(t.TempDir(), "target")
 	for name, plant := range map[string]func(path string) error{
-		"text":      func(p string) error { return os.WriteFile(p, []byte("somebody's notes\n"), 0o600) },
+		"text":      func(p string) error { return os.WriteFile(p, []byte("a user's notes\n"), 0o600) },
 		"huge":      func(p string) error { return errors.Join(os.WriteFile(p, []byte("x"), 0o600), os.Truncate(p, 1<<33)) },
 		"link":      func(p string) error { return errors.Join(os.WriteFile(target, nil, 0o600), os.Symlink(target, p)) },
 		"hard link": func(p string) error { return errors.Join(os.WriteFile(p+".2", nil, 0o600), os.Link(p+".2", p)) },
@@ -118,8 +121,8 @@ func TestReplicasShareADirectory(t *testing.T) {
 	if a.journal.path == b.journal.path {
 		t.Fatal("one journal for two")
 	}
-	a.enter(t, 0, arrived("a"))
-	b.enter(t, 0, arrived("b"))
+	a.begin(t, 0, arrived("a"))
+	b.begin(t, 0, arrived("b"))
 	a.die(t)
 	c := begin(t, dir)
 	wantCrashes(t, "crashes of the dead one's message", c, redelivered("a"), 1)
@@ -148,7 +151,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	p.journal.f = full
 	for range 3 {
-		p.enter(t, 0, arrived("a")).Leave(false)
+		p.begin(t, 0, arrived("a")).settle(false)
 	}
 	if n := strings.Count(p.log.String(), "crash journal not written"); n != 1 {
 		t.Errorf("%d lines, want 1:\n%s", n, p.log)
@@ -157,18 +160,17 @@ func TestFullDisk(t *testing.T) {
 
 func TestNothingIsAllocatedPerMessage(t *testing.T) {
 	p := begin(t, t.TempDir())
-	w, m := p.Watch(0), arrived("a")
+	d, m := p.Around(ok{}, nil), arrived("a")
 	ctx := t.Context()
-	n := testing.AllocsPerRun(100, func() {
-		w.Meet(m)
-		if err := w.Enter(ctx, m); err != nil {
-			t.Fatal(err)
-		}
-		w.Leave(false)
-	})
-	if n > 0 {
+	if n := testing.AllocsPerRun(100, func() { d.Dispatch(ctx, m) }); n > 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
+}
+
+type ok struct{}
+
+func (ok) Dispatch(context.Context, *message.Message) message.Outcome {
+	return message.Outcome{Status: 200}
 }
 
 func BenchmarkMessage(b *testing.B) {
@@ -177,13 +179,9 @@ func BenchmarkMessage(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer g.Close()
-	w, m := g.Watch(0), arrived("a")
+	d, m := g.Around(ok{}, nil), arrived("a")
 	m.Body = make([]byte, 1024)
 	for b.Loop() {
-		w.Meet(m)
-		if err := w.Enter(b.Context(), m); err != nil {
-			b.Fatal(err)
-		}
-		w.Leave(false)
+		d.Dispatch(b.Context(), m)
 	}
 }

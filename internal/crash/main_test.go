@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process is a sidecar of two workers on dir, as far as the guard is concerned.
+// process stands for a sidecar with two workers on dir.
 type process struct {
 	*Guard
 	log *brokertest.Log
@@ -28,7 +28,7 @@ func begin(t *testing.T, dir string) process {
 	return process{g, log}
 }
 
-// die ends the process as kill -9 would: nothing is wiped out, the lock is gone.
+// die ends the process as kill -9 would: the journal stays as it is, the lock is gone.
 func (p process) die(t *testing.T) {
 	t.Helper()
 	if err := p.journal.f.Close(); err != nil {
@@ -46,13 +46,23 @@ func arrived(id string) *message.Message {
 	return &message.Message{MessageID: id, Body: []byte(id), Exchange: "e", RoutingKey: "k"}
 }
 
-// enter has worker n begin a message.
-func (p process) enter(t *testing.T, n int, m *message.Message) *Watch {
+// attempt is one attempt under way.
+type attempt struct{ *slot }
+
+// begin begins an attempt of a message in the journal's slot n.
+func (p process) begin(t *testing.T, n int, m *message.Message) attempt {
 	t.Helper()
-	w := p.Watch(n)
-	w.Meet(m)
-	if err := w.Enter(t.Context(), m); err != nil {
-		t.Fatal(err)
+	s := &slot{g: p.Guard, number: n, hasher: newHasher()}
+	s.identify(m)
+	if _, ok := s.begin(t.Context(), m); !ok {
+		t.Fatal("not begun")
 	}
-	return w
+	return attempt{s}
+}
+
+// settle ends the attempt; stays means that its message stays in the queue as it is.
+func (a attempt) settle(stays bool) {
+	if s := a.end(); s != nil {
+		s.Settled(stays)
+	}
 }

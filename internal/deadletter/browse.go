@@ -12,7 +12,7 @@ import (
 // Browse calls visit for every matching message from the head of the queue on, foreign ones included, and puts all back
 // in their places. The message is valid until visit returns. An error of visit ends the look and is returned.
 func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (Summary, error) {
-	ctx, stop := undated(ctx)
+	ctx, stop := withoutDeadline(ctx)
 	defer stop()
 	unlock, err := q.lock(ctx, true)
 	if err != nil {
@@ -25,7 +25,7 @@ func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Messag
 // browse is Browse under the lock. begun is told how many messages there are.
 func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total int), visit func(*Message) error) (sum Summary, err error) {
 	sum.Queue = q.name
-	w, err := q.fresh(ctx)
+	w, err := q.openRecycled(ctx)
 	if err != nil {
 		return sum, err
 	}
@@ -55,8 +55,8 @@ func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total i
 	return sum, nil
 }
 
-// bound keeps the walk from taking messages that nobody will look at.
-func (w *walk) bound(s Scan, all bool) {
+// bound keeps the walk from taking messages that will not be shown.
+func (w *reader) bound(s Scan, all bool) {
 	if s.Depth > 0 {
 		w.total = min(w.total, s.Depth)
 	}

@@ -142,8 +142,8 @@ func TestFilters(t *testing.T) {
 		{"", "header tenant=other"},
 		{"a b", "id a id " + list[1].Ref()},
 		{"c", "group " + list[2].Group().ID},
-		{"", "id nobody"},
-		{"", "group nobody"},
+		{"", "id none"},
+		{"", "group none"},
 	} {
 		var got []string
 		f := filter(t, strings.Fields(c[1])...)
@@ -184,9 +184,9 @@ func TestScanIsBounded(t *testing.T) {
 func TestFind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	other := r.parked("twin", nil)
+	other := r.parked("duplicate", nil)
 	other.Body = []byte("other")
-	r.park(r.parked("one", nil), r.parked("twin", nil), other, r.parked("", amqp.Table{"x-final-error": "no id"}))
+	r.park(r.parked("one", nil), r.parked("duplicate", nil), other, r.parked("", amqp.Table{"x-final-error": "no id"}))
 	views, _ := r.browse(Filter{}, Scan{})
 	f, more, err := r.Find(t.Context(), "one", 100)
 	if err != nil || more != 0 || f.MessageID != "one" || f.Body.Format != "json" || f.Headers["x-final-status-code"] != int32(503) {
@@ -195,13 +195,13 @@ func TestFind(t *testing.T) {
 	if groups, _, err := r.Groups(t.Context(), Filter{}, Scan{}); err != nil || len(groups) != 2 || groups[0].Count != 3 {
 		t.Errorf("%+v %v", groups, err)
 	}
-	if f, more, err := r.Find(t.Context(), "twin", 0); err != nil || more != 1 || f.Ref != views[1].Ref || f.Body != nil {
+	if f, more, err := r.Find(t.Context(), "duplicate", 0); err != nil || more != 1 || f.Ref != views[1].Ref || f.Body != nil {
 		t.Errorf("%+v %d %v", f, more, err)
 	}
 	if f, _, err := r.Find(t.Context(), views[3].Ref, 0); err != nil || f.Position != 4 || f.Error != "no id" {
 		t.Errorf("%+v %v", f, err)
 	}
-	for _, id := range []string{"nobody", "", "0123456789abcdef"} {
+	for _, id := range []string{"no one", "", "0123456789abcdef"} {
 		if _, _, err := r.Find(t.Context(), id, 0); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%q: %v", id, err)
 		}

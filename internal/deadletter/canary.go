@@ -20,13 +20,13 @@ import (
 const (
 	// maxCanary bounds how many are sent ahead: all that fit on their way at once.
 	maxCanary = 1000
-	// canaryTimeout is how long all verdicts together may take when nobody says otherwise.
+	// canaryTimeout is the default time for all verdicts together.
 	canaryTimeout = time.Minute
 )
 
 // canary sends some messages ahead and listens for what becomes of them. Each carries an address, and the sidecar that has
 // settled it publishes its verdict there: the broker's direct reply-to, which needs no queue and no right to declare one, and
-// ends with the connection. Whoever watched the queues instead could tell a message that failed, but not one that was taken
+// ends with the connection. Anyone who watched the queues instead could tell a message that failed, but not one that was taken
 // from one that waits.
 type canary struct {
 	s        *broker.Session // of its own: an alarm blocks a connection that publishes, and the acks must go through
@@ -73,9 +73,9 @@ func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error
 		if c.replies, err = ch.Consume(message.DirectReply, "", true, false, false, false, nil); err != nil {
 			return err
 		}
-		// The broker writes our address into whatever we publish on this channel with its name for us. Nobody gets this one, so
+		// The broker writes our address into whatever we publish on this channel with its name for us. No one gets this one, so
 		// it comes back, address and all.
-		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- nobody else's name, no secret
+		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- a unique name, no secret
 		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: message.DirectReply})
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error
 	select {
 	case back, ok := <-returns:
 		if !ok { // without the right to publish to the default exchange
-			return nil, fmt.Errorf("ask for verdicts: %w", c.deaf(s))
+			return nil, fmt.Errorf("ask for verdicts: %w", c.replyError(s))
 		}
 		c.address = back.ReplyTo
 		return c, nil
@@ -110,8 +110,8 @@ func (c *canary) next(*Message) string {
 	return message.ReplyTo(c.address, strconv.Itoa(c.sent))
 }
 
-// forget takes the last next back.
-func (c *canary) forget() {
+// unsend takes the last next back.
+func (c *canary) unsend() {
 	c.sent--
 	c.mu.Lock()
 	c.p.Sent = c.sent
@@ -127,8 +127,8 @@ func (c *canary) progress() CanaryProgress {
 	return c.p
 }
 
-// sing waits for the verdicts on what has been sent ahead. Afterwards there is no canary any more.
-func (v *mover) sing(ctx context.Context) error {
+// awaitVerdicts waits for the verdicts on what has been sent ahead. Afterwards there is no canary any more.
+func (v *operation) awaitVerdicts(ctx context.Context) error {
 	c := v.canary
 	if c.progress().Done {
 		return nil
@@ -148,9 +148,9 @@ func (v *mover) sing(ctx context.Context) error {
 		select {
 		case d, ok := <-c.replies:
 			if !ok {
-				return fmt.Errorf("no verdict can be heard any more: %w", c.deaf(c.s))
+				return fmt.Errorf("no verdict can be heard any more: %w", c.replyError(c.s))
 			}
-			if err := c.hear(&d); err != nil {
+			if err := c.onReply(&d); err != nil {
 				return err
 			}
 		case <-v.failed:
@@ -158,7 +158,7 @@ func (v *mover) sing(ctx context.Context) error {
 		case <-v.w.s.Done():
 			return v.w.s.Err()
 		case <-held:
-			return errHeld
+			return errHoldLimit
 		case <-over.C:
 			p := c.progress()
 			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not paused?",
@@ -173,23 +173,23 @@ func (v *mover) sing(ctx context.Context) error {
 	return nil
 }
 
-// deaf is why no verdict can be heard any more. It is never nil: whoever does not know must not go on.
-func (c *canary) deaf(s *broker.Session) error {
+// replyError is why no more replies can arrive. It is never nil: without a known reason the redrive must stop, too.
+func (c *canary) replyError(s *broker.Session) error {
 	if e, ok := <-c.closes; ok && e.Server && e.Recover { // the library tells this one first, or closes it
 		return &broker.RefusedError{Code: e.Code, Text: e.Reason}
 	}
 	return cmp.Or(s.Err(), broker.ErrDisconnected)
 }
 
-// hear takes one verdict. The same message may be told of more than once.
-func (c *canary) hear(d *amqp.Delivery) error {
+// onReply takes one verdict. The same message may be told of more than once.
+func (c *canary) onReply(d *amqp.Delivery) error {
 	n, err := strconv.Atoi(d.CorrelationId)
 	if err != nil || n < 1 || n > c.sent {
 		return nil // not an answer to anything we asked
 	}
 	var v Verdict
 	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return nil //nolint:nilerr // somebody else's
+		return nil //nolint:nilerr // a reply to another redrive
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

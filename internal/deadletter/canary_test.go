@@ -62,7 +62,7 @@ func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
 	}
 }
 
-// TestCanaryUnheard: whoever cannot hear the verdicts any more moves nothing else.
+// TestCanaryUnheard: anyone who cannot hear the verdicts any more moves nothing else.
 func TestCanaryUnheard(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -85,7 +85,7 @@ func TestCanaryToldTwice(t *testing.T) {
 	t.Parallel()
 	c := &canary{sent: 3, met: map[string]bool{}}
 	for _, id := range []string{"1", "1", "2", "x", "4"} {
-		must.Do(t, c.hear(&amqp.Delivery{CorrelationId: id, Body: []byte(`{"outcome":"ack","message_id":"the same"}`)}))
+		must.Do(t, c.onReply(&amqp.Delivery{CorrelationId: id, Body: []byte(`{"outcome":"ack","message_id":"the same"}`)}))
 	}
 	if n := c.progress().Good; n != 2 {
 		t.Errorf("%d good, want 2", n)
@@ -96,7 +96,7 @@ func TestCanaryToldTwice(t *testing.T) {
 func TestPaceMakesUpForNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(10)
+		p := newRateLimit(10)
 		time.Sleep(time.Hour)
 		begun := time.Now()
 		for range 5 {

@@ -7,7 +7,7 @@
 // operation is bounded by the number of messages at its start, so it ends also when all it moves comes back.
 //
 // Two operations at a time on one queue would hide messages from each other. They exclude each other: within a process by a
-// mutex, between processes by an exclusive queue, and strangers by looking whether anybody else consumes the queue.
+// mutex, between processes by an exclusive queue, and other consumers by checking the queue's consumer count.
 package deadletter
 
 import (
@@ -30,9 +30,9 @@ var (
 	ErrMissing = errors.New("the dead-letter queue does not exist")
 	// ErrInUse: another operation runs on the queue, here or elsewhere, or something else consumes it.
 	ErrInUse = errors.New("the dead-letter queue is in use")
-	// ErrUnfit: the queue is made, or used, in such a way that even a look would lose messages. Nothing has
+	// ErrUnsafe: the queue is made, or used, in such a way that even a look would lose messages. Nothing has
 	// left it.
-	ErrUnfit = errors.New("this dead-letter queue is better not touched")
+	ErrUnsafe = errors.New("this dead-letter queue is better not touched")
 	// ErrNotFound: no parked message matches what was asked for by its id.
 	ErrNotFound = errors.New("no such parked message")
 	// ErrCanary: a message that was sent ahead failed again, or nothing was heard of it in time. The rest has not been touched.

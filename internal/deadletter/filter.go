@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
 )
 
@@ -25,7 +26,7 @@ type Filter struct {
 
 	met map[string]bool // of IDs, those that a message has had; shared by copies of the filter
 
-	Before, After time.Time // of ParkedAt; zero = any. A message of which nobody says when it was parked matches neither
+	Before, After time.Time // of ParkedAt; zero = any. A message without that time matches neither
 }
 
 // HeaderMatch is a header and a pattern for its value as text, or only the header.
@@ -167,7 +168,7 @@ func (m *Message) mentions(part string) bool {
 
 func (m *Message) hasHeader(h HeaderMatch) bool {
 	v, ok := m.Properties.Headers[h.Name]
-	return ok && (h.Any || glob(h.Pattern, PlainText(v)))
+	return ok && (h.Any || glob(h.Pattern, amqpvalue.Text(v)))
 }
 
 func isStatus(s string) bool {

@@ -13,7 +13,7 @@ import (
 // GroupKey is what messages that fail in the same way have in common.
 type GroupKey struct {
 	ID         string `json:"id"`               // twelve hexadecimal digits over the rest
-	Reason     string `json:"reason"`           // "" when nobody says
+	Reason     string `json:"reason"`           // "" if unknown
 	Status     int    `json:"status,omitempty"` // of the last answer; 0 = there was none
 	Problem    string `json:"problem"`          // problem type, else the error with its numbers and names taken out
 	RoutingKey string `json:"routing_key"`
@@ -66,7 +66,7 @@ func normalise(s string) string {
 	return s
 }
 
-// maxGroups bounds how many groups are kept apart: a routing key may be different in every message.
+// maxGroups bounds the number of groups: a routing key may be different in every message.
 const maxGroups = 10_000
 
 // grouping collects groups.

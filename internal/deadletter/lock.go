@@ -20,11 +20,11 @@ const (
 	// lockWait is how long a look waits for the operation of this process that runs.
 	lockWait = 5 * time.Second
 
-	// farewell bounds what has to be done at the end, also when the operation was told to end.
-	farewell = 30 * time.Second
+	// closeTimeout bounds what has to be done at the end, also when the operation was told to end.
+	closeTimeout = 30 * time.Second
 	// consumerLeaves bounds the wait for the own cancelled consumer to leave the queue; another consumer may stay for ever.
 	consumerLeaves = 5 * time.Second
-	farewellEach   = 200 * time.Microsecond // more, for every message of the queue
+	closeTimePerMessage   = 200 * time.Microsecond // more, for every message of the queue
 )
 
 // lock excludes the other operations of this process. patient: wait for the end of the one that runs.
@@ -41,15 +41,67 @@ func (q *Queue) lock(ctx context.Context, patient bool) (unlock func(), err erro
 	return q.mu.Unlock, nil
 }
 
-// claim makes sure that nobody else consumes the queue: of two that claim at the same time, each first becomes a consumer
+// lockSuffix makes the name of the lock: an empty exclusive queue. The broker gives it to one connection at a time and deletes
+// it with that connection.
+const lockSuffix = ".sidecar-lock"
+
+// takeLock takes the lock. free is false when another process has it. A user who may not declare it goes without: then the
+// guard alone keeps others out.
+func (w *reader) takeLock(ctx context.Context) (free bool, err error) {
+	if w.locked {
+		return true, nil
+	}
+	ch, err := w.s.Channel(ctx) // a channel of its own: the broker closes it over a refusal
+	if err != nil {
+		return false, err
+	}
+	err = w.s.Do(ctx, fmt.Sprintf("lock queue %q", w.q.name), func() error {
+		// The type is named because a virtual host may have another default, and that one cannot be exclusive.
+		if _, err := ch.QueueDeclare(w.q.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
+			return err
+		}
+		return ch.Close()
+	})
+	refused, ok := errors.AsType[*broker.RefusedError](err)
+	switch {
+	case ok && refused.Code == amqp.ResourceLocked:
+		return false, nil
+	case ok:
+		return true, nil
+	}
+	w.locked = err == nil
+	return err == nil, err
+}
+
+// release gives the lock up before the connection ends: the next operation may follow at once.
+func (w *reader) release(ctx context.Context) error {
+	if !w.locked {
+		return nil
+	}
+	w.locked = false
+	ch, err := w.s.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	return w.s.Do(ctx, fmt.Sprintf("unlock queue %q", w.q.name), func() error {
+		if _, err := ch.QueueDelete(w.q.lockName(), false, false, false); err != nil {
+			return err
+		}
+		return ch.Close()
+	})
+}
+
+func (q *Queue) lockName() string { return cut(q.name + lockSuffix) }
+
+// claim makes sure that the queue has no other consumer: of two that claim at the same time, each first becomes a consumer
 // and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as long as the
 // operation lasts, and it dies with the connection. It takes one message, the first.
 //
-// The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue whoever gives up puts
+// The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue the one that gives up puts
 // its own behind others; and a guard that ends leaves a moment in which not all has been given back.
-func (w *walk) claim(ctx context.Context) error {
+func (w *reader) claim(ctx context.Context) error {
 	for try := 1; ; try++ {
-		alone, err := w.exclude(ctx)
+		alone, err := w.takeLock(ctx)
 		if alone && err == nil {
 			alone, err = w.tryClaim(ctx)
 		}
@@ -65,24 +117,24 @@ func (w *walk) claim(ctx context.Context) error {
 	}
 }
 
-func (w *walk) tryClaim(ctx context.Context) (alone bool, err error) {
+func (w *reader) tryClaim(ctx context.Context) (alone bool, err error) {
 	before, err := w.q.depth(ctx, w.s)
 	if err != nil || before.Consumers > 0 {
 		return false, err
 	}
 	w.ready = before.Ready
 	if w.guard, err = w.sub.Consume(ctx, 1); err != nil {
-		return false, w.q.explain(err)
+		return false, w.q.missing(err)
 	}
 	d, err := w.q.depth(ctx, w.s)
 	if err == nil && d.Consumers == 1 && !w.locked {
-		d, err = w.calm(ctx, d)
+		d, err = w.waitStable(ctx, d)
 	}
 	switch {
 	case err != nil:
 		return false, err
 	case d.Consumers == 0:
-		// A quorum queue without a leader has nothing and nobody, says the broker.
+		// A quorum queue without a leader reports neither messages nor consumers.
 		return false, fmt.Errorf("%w: queue %q does not say what it holds", ErrStopped, w.q.name)
 	case d.Consumers == 1:
 		if before.Ready+d.Ready > 0 {
@@ -99,8 +151,8 @@ func (w *walk) tryClaim(ctx context.Context) (alone bool, err error) {
 	return false, w.sub.RequeueUpTo(ctx, 0)
 }
 
-// calm waits until the queue does not grow any more: without the lock somebody may be giving back what was held.
-func (w *walk) calm(ctx context.Context, d Depth) (Depth, error) {
+// waitStable waits until the queue does not grow any more: without the lock another process may be giving back messages.
+func (w *reader) waitStable(ctx context.Context, d Depth) (Depth, error) {
 	for range 20 {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return d, err
@@ -114,9 +166,9 @@ func (w *walk) calm(ctx context.Context, d Depth) (Depth, error) {
 	return d, nil
 }
 
-// undated is ctx without its deadline: a call to the broker that a deadline cuts off costs the session, and with it the
+// withoutDeadline is ctx without its deadline: a call to the broker that a deadline cuts off costs the session, and with it the
 // order of all that is held, and one return of each. It ends when ctx does.
-func undated(ctx context.Context) (context.Context, func()) {
+func withoutDeadline(ctx context.Context) (context.Context, func()) {
 	free, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	return free, func() {
@@ -127,7 +179,7 @@ func undated(ctx context.Context) (context.Context, func()) {
 
 // Depth is what the broker says about the queue, without looking into it.
 type Depth struct {
-	Ready     int // messages nobody holds
+	Ready     int // ready messages
 	Consumers int // operations that run, or whatever else consumes the queue
 }
 
@@ -153,11 +205,11 @@ func (q *Queue) depth(ctx context.Context, s *broker.Session) (Depth, error) {
 		}
 		return ch.Close()
 	})
-	return Depth{Ready: state.Messages, Consumers: state.Consumers}, q.explain(err)
+	return Depth{Ready: state.Messages, Consumers: state.Consumers}, q.missing(err)
 }
 
-// explain makes ErrMissing of the broker's 404.
-func (q *Queue) explain(err error) error {
+// missing makes ErrMissing of the broker's 404.
+func (q *Queue) missing(err error) error {
 	if refused, ok := errors.AsType[*broker.RefusedError](err); ok && refused.Code == amqp.NotFound {
 		return fmt.Errorf("%w: %w", ErrMissing, err)
 	}

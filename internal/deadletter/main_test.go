@@ -14,6 +14,7 @@ import (
 	"sidecar/internal/budget"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit)) }
@@ -44,7 +45,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 	})
 	s := must.Get(broker.NewDialer(r.broker()).Dial(t.Context()))(t)
 	defer s.Close()
-	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	findings, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
 	if err != nil || len(findings) > 0 {
 		t.Fatal(findings, err)
 	}
@@ -55,7 +56,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 // another is what another process would make of the same configuration.
 func (r *rig) another() *Queue {
 	r.t.Helper()
-	return must.Get(New(Options{Plan: r.plan, Broker: r.broker(), By: "somebody"}))(r.t)
+	return must.Get(New(Options{Plan: r.plan, Broker: r.broker(), By: "someone"}))(r.t)
 }
 
 // as is another process whose user has these rights and no others.

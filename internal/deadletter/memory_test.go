@@ -26,7 +26,7 @@ func (r *rig) small(spool *broker.Spool) *Queue {
 	})
 	o := r.broker()
 	o.Spool = spool
-	return must.Get(New(Options{Plan: r.plan, Broker: o, By: "somebody"}))(r.t)
+	return must.Get(New(Options{Plan: r.plan, Broker: o, By: "someone"}))(r.t)
 }
 
 // TestMessagesLargerThanMemory: with a file for them they are shown, exported and redriven like all others.
@@ -104,7 +104,7 @@ func TestNoMemoryForAMessage(t *testing.T) {
 	q := must.Get(New(Options{Plan: r.plan, Broker: r.broker(), By: "test"}))(t)
 	q.o.Broker.MemoryPatience = time.Millisecond
 	for range 10 {
-		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); !errors.Is(err, ErrUnfit) {
+		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); !errors.Is(err, ErrUnsafe) {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
@@ -27,7 +28,7 @@ type Message struct {
 
 	RetryCount   int       // x-final-retry-count, or what the history says
 	RedriveCount int       // x-redriven-count
-	ParkedAt     time.Time // x-final-at, or the broker's last dead-lettering; zero when nobody says
+	ParkedAt     time.Time // x-final-at, or the broker's last dead-lettering; zero if unknown
 
 	OriginalQueue, OriginalExchange string
 	RoutingKey                      string // with which it was first published, as far as that is known
@@ -131,7 +132,7 @@ func text(h amqp.Table, key string) string {
 
 // number reads any integer that fits an int32; 0 for everything else.
 func number(h amqp.Table, key string) int {
-	n, _ := message.Integer(h[key])
+	n, _ := amqpvalue.Count(h[key])
 	return n
 }
 

@@ -16,8 +16,8 @@ const (
 	confirming = 30 * time.Second
 )
 
-// pipe connects to publish. It lives until stop is called.
-func (q *Queue) pipe(ctx context.Context) (pipe *broker.Pipe, stop func(), err error) {
+// stream connects to publish. It lives until stop is called.
+func (q *Queue) stream(ctx context.Context) (stream *broker.Stream, stop func(), err error) {
 	p := broker.NewPublisher(q.dialer)
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -39,16 +39,16 @@ func (q *Queue) pipe(ctx context.Context) (pipe *broker.Pipe, stop func(), err e
 			return nil, nil, err
 		}
 	}
-	if pipe, err = p.Pipe(ctx); err != nil {
+	if stream, err = p.Stream(ctx); err != nil {
 		stop()
 		return nil, nil, err
 	}
-	return pipe, stop, nil
+	return stream, stop, nil
 }
 
-// send puts one message into the pipe. It is not interrupted by the end of an operation: whether the message has arrived
+// send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has arrived
 // must be known. The function it returns waits for the confirm.
-func send(p *broker.Pipe, pub *broker.Publication) (confirmed func() error, err error) {
+func send(p *broker.Stream, pub *broker.Publication) (confirmed func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirming)
 	defer cancel()
 	r, err := p.Send(ctx, pub)

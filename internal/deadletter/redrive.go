@@ -19,7 +19,7 @@ import (
 // that cannot be published by itself is counted as failed and stays. When ctx ends, it finishes what is under way. It can
 // always be run again: what has been moved is not there any more.
 func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress, error) {
-	ctx, stop := undated(ctx)
+	ctx, stop := withoutDeadline(ctx)
 	defer stop()
 	if err := r.check(); err != nil {
 		return Progress{}, err
@@ -29,16 +29,16 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 		return Progress{}, err
 	}
 	defer unlock()
-	w, err := q.fresh(ctx)
+	w, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	v := mover{q: q, w: w, s: r.Selection, dry: r.DryRun, pace: newPace(r.Rate), log: q.o.Logger}
+	v := operation{q: q, w: w, s: r.Selection, dry: r.DryRun, pace: newRateLimit(r.Rate), log: q.o.Logger}
 	if r.DryRun || w.total == 0 {
 		v.dry = true
 		return v.run(ctx, report)
 	}
-	pipe, stop, err := q.pipe(ctx)
+	stream, stop, err := q.stream(ctx)
 	if err != nil {
 		return Progress{}, errors.Join(err, w.close())
 	}
@@ -51,7 +51,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	}
 	v.act = func(m *Message) (func() (func() error, error), bool) {
 		pub, ok := q.redriven(&r, v.canary, m)
-		return func() (func() error, error) { return send(pipe, pub) }, ok
+		return func() (func() error, error) { return send(stream, pub) }, ok
 	}
 	progress, err := v.run(ctx, report)
 	q.metrics.ok.Add(float64(progress.Done))
@@ -71,7 +71,7 @@ func (q *Queue) redriven(r *Redrive, c *canary, m *Message) (pub *broker.Publica
 	if !fits {
 		q.o.Logger.Warn("parked message not moved: its headers leave no room for those of a redrive", "queue", q.name, "message_id", m.MessageID)
 		if how.Reply != "" {
-			c.forget()
+			c.unsend()
 		}
 		return nil, false
 	}

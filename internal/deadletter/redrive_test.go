@@ -82,7 +82,7 @@ func TestWayBack(t *testing.T) {
 				if at, err := time.Parse(time.RFC3339, fmt.Sprint(h["x-redriven-at"])); err != nil || time.Since(at) > time.Hour {
 					t.Errorf("x-redriven-at %v", h["x-redriven-at"])
 				}
-				if h["x-redriven-by"] != "somebody" || h["x-redriven-count"] != int32(2) || h["x-redriven-from"] != r.name || h["x-redriven-reply-to"] != nil {
+				if h["x-redriven-by"] != "someone" || h["x-redriven-count"] != int32(2) || h["x-redriven-from"] != r.name || h["x-redriven-reply-to"] != nil {
 					t.Errorf("%v", h)
 				}
 				var m message.Message
@@ -292,7 +292,7 @@ func TestAlarm(t *testing.T) {
 	r.nothingLost(50)
 }
 
-// settling is what a sidecar does with redriven messages: it tells the verdict to whoever asks, and parks or takes them.
+// settling is what a sidecar does with redriven messages: it tells the verdict to anyone who asks, and parks or takes them.
 func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *Verdict) (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
 	come := must.Get(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(r.t)
@@ -337,7 +337,7 @@ func TestCanary(t *testing.T) {
 			}
 			return &Verdict{Outcome: "ack"}
 		}, 20, CanaryProgress{Sent: 3, Bad: 1}, 3, "failed again: park (max_retries, status 503)"},
-		{"nobody says anything", func(int, *amqp.Delivery) *Verdict { return nil }, 20, CanaryProgress{Sent: 3}, 3, "3 of 3 messages have no verdict after 200ms"},
+		{"no one says anything", func(int, *amqp.Delivery) *Verdict { return nil }, 20, CanaryProgress{Sent: 3}, 3, "3 of 3 messages have no verdict after 200ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

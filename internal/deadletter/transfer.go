@@ -13,7 +13,7 @@ import (
 
 // Export writes what s selects to w, one Record per line, and leaves it where it is.
 func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Report) (Progress, error) {
-	ctx, stop := undated(ctx)
+	ctx, stop := withoutDeadline(ctx)
 	defer stop()
 	unlock, err := q.lock(ctx, true)
 	if err != nil {
@@ -57,9 +57,9 @@ func (e *LineError) Unwrap() error { return e.Err }
 
 // Import parks every Record that r holds, in their order, after skipping so many lines. It stops at the first line that
 // makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked. None behind it is,
-// unless the connection broke: then nobody knows.
+// unless the connection broke: then it is unknown.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
-	ctx, stop := undated(ctx)
+	ctx, stop := withoutDeadline(ctx)
 	defer stop()
 	unlock, err := q.lock(ctx, false)
 	if err != nil {
@@ -69,12 +69,12 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 	if _, err := q.Depth(ctx); err != nil {
 		return Progress{}, err // before the first line is read: the queue may be missing
 	}
-	pipe, stop, err := q.pipe(ctx)
+	stream, stop, err := q.stream(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
 	defer stop()
-	i := importer{q: q, pipe: pipe, tally: newTally(report), skip: skip, sent: make(chan sentLine, underway), failed: make(chan struct{})}
+	i := importer{q: q, stream: stream, tally: newTally(report), skip: skip, sent: make(chan sentLine, underway), failed: make(chan struct{})}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -91,7 +91,7 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 
 type importer struct {
 	q       *Queue
-	pipe    *broker.Pipe
+	stream  *broker.Stream
 	tally   *tally
 	skip    int
 	sent    chan sentLine
@@ -127,7 +127,7 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 		return &LineError{n, fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)}
 	}
 	i.tally.add(func(p *Progress) { p.Matched++ })
-	end, err := send(i.pipe, pub)
+	end, err := send(i.stream, pub)
 	if err != nil && alone(err) {
 		return &LineError{n, fmt.Errorf("%w: %w", ErrInvalid, err)}
 	}

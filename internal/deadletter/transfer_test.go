@@ -35,7 +35,7 @@ func TestExportPurgeImport(t *testing.T) {
 			odd.ContentType, odd.ContentEncoding, odd.Priority, odd.CorrelationId, odd.ReplyTo = "", "gzip", 9, "c\"<", "answers"
 			odd.Timestamp, odd.Type, odd.AppId = time.Unix(1700000000, 0), "typé", "app"
 			bare := amqp.Publishing{Body: nil}
-			list := append(r.numbered(15), odd, r.parked("", nil), bare, r.parked("twin", nil), r.parked("twin", nil))
+			list := append(r.numbered(15), odd, r.parked("", nil), bare, r.parked("duplicate", nil), r.parked("duplicate", nil))
 			ch := brokertest.Channel(t, r.url)
 			for _, m := range list {
 				brokertest.Publish(t, ch, r.plan.Park.Exchange, r.plan.Park.Key, m)

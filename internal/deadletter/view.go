@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"sidecar/internal/amqpvalue"
 )
 
 // View is one line of a list: what people ask first about a parked message, without its body. It holds none of the
@@ -46,12 +48,12 @@ type Problem struct {
 // Full is a message with everything in it.
 type Full struct {
 	View
-	Exchange   Text       `json:"exchange"` // of the delivery from the dead-letter queue
-	Key        Text       `json:"key"`      // likewise
-	Properties Properties `json:"properties"`
-	Headers    Headers    `json:"headers"`
-	Journey    []Step     `json:"journey"`
-	Body       *Body      `json:"body,omitempty"`
+	Exchange   amqpvalue.ShortString `json:"exchange"` // of the delivery from the dead-letter queue
+	Key        amqpvalue.ShortString `json:"key"`      // likewise
+	Properties amqpvalue.Properties  `json:"properties"`
+	Headers    amqpvalue.TypedTable  `json:"headers"`
+	Journey    []Step                `json:"journey"`
+	Body       *Body                 `json:"body,omitempty"`
 }
 
 // Body is a message body for people: at most so many bytes of it.
@@ -81,10 +83,10 @@ func (m *Message) Full(maxBody int) *Full {
 	r := m.Record()
 	f := &Full{
 		View: m.View(), Exchange: r.Exchange, Key: r.RoutingKey, Properties: r.Properties,
-		Headers: Headers(m.Properties.Headers), Journey: m.Journey(),
+		Headers: amqpvalue.TypedTable(m.Properties.Headers), Journey: m.Journey(),
 	}
 	if f.Headers == nil {
-		f.Headers = Headers{}
+		f.Headers = amqpvalue.TypedTable{}
 	}
 	if f.Journey == nil {
 		f.Journey = []Step{}

@@ -76,7 +76,7 @@ func BenchmarkEncode(b *testing.B) {
 	for _, e := range encodables() {
 		b.Run(e.name, func(b *testing.B) {
 			t := newTarget(b, "http://127.0.0.1:8080/", e.change)
-			x := newAttempt(nil)
+			x := newAttempt(&Target{}, time.Time{})
 			defer x.release()
 			b.ReportAllocs()
 			for b.Loop() {
@@ -89,7 +89,7 @@ func BenchmarkEncode(b *testing.B) {
 func TestEncodeAllocatesNothing(t *testing.T) {
 	for _, e := range encodables() {
 		target := newTarget(t, "http://127.0.0.1:8080/", e.change)
-		x := newAttempt(nil)
+		x := newAttempt(&Target{}, time.Time{})
 		if n := testing.AllocsPerRun(100, func() { x.request.encode(target.encoding, e.m) }); n != 0 {
 			t.Errorf("%s: %v allocations", e.name, n)
 		}
@@ -136,25 +136,25 @@ func parse(tb testing.TB, x *attempt, text string) (next func()) {
 	in := strings.NewReader(text)
 	return func() {
 		in.Reset(text)
-		if err := x.answer.read(in); err != nil {
+		if err := x.exchange.Answer.Read(in, &x.answer); err != nil {
 			tb.Fatal(err)
 		}
-		x.answer.report(&x.out, time.Minute)
+		x.answer.report(&x.exchange.Answer, &x.out, time.Minute)
 	}
 }
 
 func BenchmarkAnswer(b *testing.B) {
 	for _, a := range append(commonAnswers(), sent{"422-problem", problemAnswer}) {
 		b.Run(a.name, func(b *testing.B) {
-			x := newAttempt(nil)
+			x := newAttempt(&Target{}, time.Time{})
 			defer x.release()
 			next := parse(b, x, a.text)
 			b.ReportAllocs()
 			for b.Loop() {
 				next()
 			}
-			if !x.answer.reusable || a.text == problemAnswer && x.out.Problem == nil {
-				b.Errorf("read as %+v", x.answer.fields)
+			if !x.exchange.Answer.Reusable || a.text == problemAnswer && x.out.Problem == nil {
+				b.Errorf("read as %+v", x.answer)
 			}
 		})
 	}
@@ -162,11 +162,11 @@ func BenchmarkAnswer(b *testing.B) {
 
 func TestCommonAnswersAllocateNothing(t *testing.T) {
 	for _, a := range commonAnswers() {
-		x := newAttempt(nil)
+		x := newAttempt(&Target{}, time.Time{})
 		if n := testing.AllocsPerRun(100, parse(t, x, a.text)); n != 0 {
 			t.Errorf("%s: %v allocations", a.name, n)
 		}
-		if !x.answer.reusable {
+		if !x.exchange.Answer.Reusable {
 			t.Errorf("%s: the connection would be closed", a.name)
 		}
 		x.release()

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -62,7 +63,7 @@ func (r *request) attribute(name string, v any) {
 	r.out = appendName(r.out, name)
 	attr := r.out[mark+len("ce-"):]
 	for i, c := range attr {
-		attr[i] = lower(c)
+		attr[i] = http1.Lower(c)
 	}
 	if len(attr) == 0 {
 		r.takeBack(mark)
@@ -118,7 +119,7 @@ func (r *request) synthesise(m *message.Message) {
 }
 
 // appendDigest names an event without an id by its content. Two publications that agree in all of this get the same
-// id: a publisher that wants them told apart sets a message id.
+// id: a publisher that needs to distinguish them sets a message id.
 func appendDigest(dst []byte, m *message.Message, exchange, key string) []byte {
 	h := sha256.New()
 	for _, s := range [...]string{exchange, key, m.CorrelationID, m.Type, m.AppID, strconv.FormatInt(m.Timestamp.Unix(), 10)} {

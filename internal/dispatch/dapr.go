@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -14,14 +15,14 @@ import (
 // whatever is not such an object says nothing. From DROP Dapr takes a message to the dead letter topic, or to nowhere
 // without one; here it is parked. The Amqp-Disposition header is asked first: an app that sends it speaks to us.
 //
-// Dapr reads a body to its end. Here no more than 64 KiB of it are, and if the JSON goes on behind them nobody knows what
+// Dapr reads a body to its end. Here no more than 64 KiB of it are, and if the JSON goes on behind them it is unknown what
 // the app asked for: the attempt has failed, because an ack cannot be taken back.
 func DaprAnswer(body []byte, o *message.Outcome) {
-	daprAnswer(body[:min(len(body), maxAnswerBody)], len(body) > maxAnswerBody, o)
+	daprAnswer(body[:min(len(body), http1.MaxBody)], len(body) > http1.MaxBody, o)
 }
 
 // errDaprTooLong names the variable, for it is what makes the size matter.
-const errDaprTooLong = malformedError("too large for SIDECAR_RESPONSE_DIALECT=dapr: over 64 KiB")
+const errDaprTooLong = http1.MalformedError("too large for SIDECAR_RESPONSE_DIALECT=dapr: over 64 KiB")
 
 // daprAnswer reads body, which may be only the beginning of what the app sent.
 func daprAnswer(body []byte, more bool, o *message.Outcome) {

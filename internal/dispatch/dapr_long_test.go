@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -26,8 +27,8 @@ func longBodies() map[string]struct {
 		body string
 		want said
 	}{
-		"ends at the bound":              {exact("RETRY", maxAnswerBody), saidRetry},
-		"ends one byte behind it":        {exact("RETRY", maxAnswerBody+1), heardTooLong},
+		"ends at the bound":              {exact("RETRY", http1.MaxBody), saidRetry},
+		"ends one byte behind it":        {exact("RETRY", http1.MaxBody+1), heardTooLong},
 		"DROP behind the padding":        {exact("DROP", over), heardTooLong},
 		"SUCCESS behind the padding":     {exact("SUCCESS", over), heardTooLong},
 		"RETRY before the padding":       {`{"status":"RETRY","pad":"` + pad(over) + `"}`, heardTooLong},
@@ -38,11 +39,11 @@ func longBodies() map[string]struct {
 		"DROP, then text":                {`{"status":"DROP"}` + pad(over), saidDrop},
 		"SUCCESS, then spaces":           {`{"status":"SUCCESS"}` + spaces(over), saidNothing},
 		"an unknown status, then spaces": {`{"status":"ok"}` + spaces(over), saidUnknown},
-		"ends at the bound, then spaces": {exact("DROP", maxAnswerBody) + spaces(over), saidDrop},
+		"ends at the bound, then spaces": {exact("DROP", http1.MaxBody) + spaces(over), saidDrop},
 		"spaces alone":                   {spaces(over), heardTooLong},
 		"spaces, then RETRY":             {spaces(over) + `{"status":"RETRY"}`, heardTooLong},
-		"spaces up to the bound":         {spaces(maxAnswerBody-1) + `{"status":"RETRY"}`, heardTooLong},
-		"spaces, then text":              {spaces(maxAnswerBody-1) + pad(over), saidNothing},
+		"spaces up to the bound":         {spaces(http1.MaxBody-1) + `{"status":"RETRY"}`, heardTooLong},
+		"spaces, then text":              {spaces(http1.MaxBody-1) + pad(over), saidNothing},
 		"text":                           {pad(over), saidNothing},
 		"HTML":                           {"<html>" + pad(over) + `{"status":"RETRY"}`, saidNothing},
 		"an array":                       {`[{"status":"RETRY"},"` + pad(over) + `"]`, saidNothing},
@@ -94,7 +95,7 @@ func TestDaprChunksOfALongBody(t *testing.T) {
 		return b.String() + "0\r\n\r\n"
 	}
 	for name, row := range longBodies() {
-		for _, size := range []int{32, 4096, maxAnswerBody} {
+		for _, size := range []int{32, 4096, http1.MaxBody} {
 			wantLong(t, name+" by chunks of "+itoa(size), answered(t, chunked(row.body, size), dapr), row.want)
 		}
 	}
@@ -102,10 +103,10 @@ func TestDaprChunksOfALongBody(t *testing.T) {
 	wantLong(t, "more framing than the bound", o, heardTooLong)
 }
 
-// Whoever sends the header has said everything, and other statuses are not asked for a body.
+// Anyone who sends the header has said everything, and other statuses are not asked for a body.
 func TestDaprLongBodyThatDoesNotCount(t *testing.T) {
 	t.Parallel()
-	long := `{"pad":"` + strings.Repeat("p", maxAnswerBody) + `"}`
+	long := `{"pad":"` + strings.Repeat("p", http1.MaxBody) + `"}`
 	for name, row := range map[string]struct {
 		line string
 		want said

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/budget"
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -201,14 +203,14 @@ func FuzzDapr(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, step uint8) {
 		want := wantHeard(body)
 		for framing, raw := range framings(string(body)) {
-			x := newAttempt(nil)
+			x := newAttempt(&Target{}, time.Time{})
 			x.answer.dapr = true
-			err := x.answer.read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1})
+			err := x.exchange.Answer.Read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1}, &x.answer)
 			if err != nil {
 				t.Fatalf("%s: %v", framing, err)
 			}
 			var o message.Outcome
-			x.answer.report(&o, time.Minute)
+			x.answer.report(&x.exchange.Answer, &o, time.Minute)
 			var explained message.Outcome
 			explained.Status = 200
 			DaprAnswer(body, &explained)
@@ -219,10 +221,19 @@ func FuzzDapr(f *testing.F) {
 				t.Fatalf("%s: got %+v, want %+v", framing, got, want)
 			}
 			x.release()
-			o, err = readWithin(t, []byte("HTTP/1.1 200 OK\r\n"+raw), int(step)+1, 1, true)
-			if err != nil && (!errors.Is(err, errNoMemory) || len(body) <= smallAnswer) || err == nil && heard(o) != want {
-				t.Fatalf("%s without memory: got %+v, %v", framing, heard(o), err)
+			x = newAttempt(&Target{memory: budget.New(1).Account(budget.Answers), dapr: true}, time.Time{})
+			err = x.exchange.Answer.Read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1}, &x.answer)
+			if err != nil && (!strings.Contains(err.Error(), "SIDECAR_MEMORY") || len(body) <= 4<<10) {
+				t.Fatalf("%s without memory: %v", framing, err)
 			}
+			o = message.Outcome{}
+			if err == nil {
+				x.answer.report(&x.exchange.Answer, &o, time.Minute)
+			}
+			if err == nil && heard(o) != want {
+				t.Fatalf("%s without memory: got %+v", framing, heard(o))
+			}
+			x.release()
 		}
 	})
 }
@@ -231,9 +242,9 @@ func wantHeard(body []byte) said {
 	words := map[string]said{"": saidNothing, "SUCCESS": saidNothing, "RETRY": saidRetry, "DROP": saidDrop}
 	var first json.RawMessage
 	var object struct{ Status string }
-	err := json.NewDecoder(strings.NewReader(string(body[:min(len(body), maxAnswerBody)]))).Decode(&first)
+	err := json.NewDecoder(strings.NewReader(string(body[:min(len(body), http1.MaxBody)]))).Decode(&first)
 	cut := err == io.EOF || err == io.ErrUnexpectedEOF && strings.TrimLeft(string(body), " \t\r\n")[0] == '{'
-	if len(body) > maxAnswerBody && cut {
+	if len(body) > http1.MaxBody && cut {
 		return heardTooLong
 	}
 	if err != nil || json.Unmarshal(first, &object) != nil {
@@ -258,7 +269,7 @@ func daprAnswers() []sent {
 func BenchmarkDaprAnswer(b *testing.B) {
 	for _, a := range daprAnswers() {
 		b.Run(a.name, func(b *testing.B) {
-			x := newAttempt(nil)
+			x := newAttempt(&Target{}, time.Time{})
 			defer x.release()
 			x.answer.dapr = true
 			next := parse(b, x, a.text)
@@ -274,7 +285,7 @@ func BenchmarkDaprAnswer(b *testing.B) {
 // An answer without a JSON object costs nothing with the dialect on either.
 func TestDaprAnswersWithoutJSONAllocateNothing(t *testing.T) {
 	for _, a := range daprAnswers()[:2] {
-		x := newAttempt(nil)
+		x := newAttempt(&Target{}, time.Time{})
 		x.answer.dapr = true
 		if n := testing.AllocsPerRun(100, parse(t, x, a.text)); n != 0 {
 			t.Errorf("%s: %v allocations", a.name, n)

@@ -1,10 +1,3 @@
-// Package dispatch POSTs one message to the app and reports what it saw as a message.Outcome.
-//
-// It judges nothing: a 500, a refused connection and an answer that is not HTTP are facts, never errors of this
-// package. It keeps its own HTTP/1.1 client because a message is not a web page: the client never sends a request a
-// second time once a byte of it may have left, never follows a redirect, never asks the environment for a proxy, never
-// keeps a cookie, never inflates a body, and never lets a message header become a bare HTTP header unless it was
-// listed and is harmless. It does not pipeline, does not speak HTTP/2 and does not retry.
 package dispatch
 
 import (
@@ -17,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/budget"
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -73,10 +67,8 @@ func def[T comparable](v *T, d T) {
 
 // Target is the app. It is safe for concurrent use.
 type Target struct {
-	endpoint      endpoint
-	dialer        dialer
+	client        *http1.Client
 	encoding      *encoding
-	pool          *pool
 	metrics       *metrics
 	timeout       time.Duration
 	retryAfterMax time.Duration
@@ -90,7 +82,7 @@ type Target struct {
 // New returns a Target for o.URL without connecting. It fails on a URL, health path or header glob that cannot work.
 func New(o Options) (*Target, error) {
 	o.setDefaults()
-	ep, err := parseEndpoint(o.URL)
+	ep, err := http1.ParseEndpoint(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("app URL: %w", err)
 	}
@@ -100,10 +92,8 @@ func New(o Options) (*Target, error) {
 		return nil, fmt.Errorf("health path: %w", err)
 	}
 	return &Target{
-		endpoint:      ep,
-		dialer:        newDialer(&ep, o.TLS),
+		client:        http1.NewClient(&ep, o.TLS, o.MaxIdle, o.IdleTimeout),
 		encoding:      enc,
-		pool:          newPool(o.MaxIdle, o.IdleTimeout),
 		metrics:       newMetrics(o.Registerer, o.Queue),
 		timeout:       o.Timeout,
 		retryAfterMax: o.RetryAfterMax,
@@ -130,22 +120,15 @@ func (t *Target) Dispatch(ctx context.Context, m *message.Message) message.Outco
 }
 
 func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) message.Outcome {
-	o := message.Outcome{RetryAfter: -1}
 	if n := int64(len(m.Body)); n > t.maxBody {
-		o.Failure = message.FailureTooLarge
-		o.Err = fmt.Errorf("body too large: %d bytes, limit %d", n, t.maxBody)
-		return o
+		err := fmt.Errorf("body too large: %d bytes, limit %d", n, t.maxBody)
+		return message.Outcome{RetryAfter: -1, Failure: message.FailureTooLarge, Err: err}
 	}
-	if ctx.Err() != nil {
-		interrupted(ctx, &o)
-		return o
-	}
-	x := newAttempt(t.memory)
+	x := newAttempt(t, start.Add(t.timeout))
 	defer x.release()
-	x.target, x.ctx, x.out, x.answer.dapr = t, ctx, o, t.dapr
-	x.run(m, start)
+	x.post(ctx, t, m)
 	return x.out
 }
 
 // Close closes the idle connections. Attempts under way finish; their connections are closed as they come back.
-func (t *Target) Close() { t.pool.close() }
+func (t *Target) Close() { t.client.Close() }

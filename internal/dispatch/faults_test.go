@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -90,7 +91,7 @@ func TestRequestIsNeverRepeatedOnAReusedConnection(t *testing.T) {
 // B4: the answer's body is drained, so that the connection lives on; too much of it costs the connection.
 func TestAnswerBodyIsDrained(t *testing.T) {
 	t.Parallel()
-	for size, conns := range map[int]int{0: 1, 1: 1, 5000: 1, maxAnswerBody: 1, maxAnswerBody + 1: 10, 1 << 20: 10} {
+	for size, conns := range map[int]int{0: 1, 1: 1, 5000: 1, http1.MaxBody: 1, http1.MaxBody + 1: 10, 1 << 20: 10} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
 			s := apptest.Listen(t, apptest.Answer(answer))
@@ -148,7 +149,7 @@ func TestAppThatNeverFinishes(t *testing.T) {
 // Rows 105 and B11: an app may answer before it has read the body, and stop reading.
 func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{100, smallBody + 1, inlineBody, inlineBody + 1, 8 << 20} {
+	for _, size := range []int{100, 4<<10 + 1, 64 << 10, 64<<10 + 1, 8 << 20} {
 		for name, end := range map[string]func(*apptest.Conn){
 			"keeps the connection": (*apptest.Conn).Hold,
 			"closes":               func(*apptest.Conn) {},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/http1"
 )
 
 // B17: the name stands for two addresses and the app listens on one of them.
@@ -31,7 +32,7 @@ func TestCompressedAnswerIsNotInflated(t *testing.T) {
 	if _, err := w.Write(make([]byte, 10<<20)); err != nil || w.Close() != nil {
 		t.Fatal(err)
 	}
-	if bomb.Len() > maxAnswerBody {
+	if bomb.Len() > http1.MaxBody {
 		t.Fatalf("the bomb has %d bytes", bomb.Len())
 	}
 	s := apptest.Listen(t, apptest.Answer(fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\n"+

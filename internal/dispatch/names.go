@@ -1,5 +1,7 @@
 package dispatch
 
+import "sidecar/internal/http1"
+
 // names finds a header already written by a case-blind hash of its name: slots hold indexes into spans, plus one, and
 // are more than twice as many as headers can be written.
 type names struct {
@@ -27,4 +29,25 @@ func (n *names) find(b []byte, s span) (slot *uint8, found bool) {
 			return slot, true
 		}
 	}
+}
+
+func equalFold(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, c := range a {
+		if http1.Lower(c) != http1.Lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// foldedHash is FNV-1a over the lower-cased bytes.
+func foldedHash(b []byte) uint32 {
+	h := uint32(2166136261)
+	for _, c := range b {
+		h = (h ^ uint32(http1.Lower(c))) * 16777619
+	}
+	return h
 }

@@ -2,23 +2,30 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
 // healthRequest is the whole request of a probe; nil if path is empty.
-func (e *encoding) healthRequest(ep *endpoint, path string) ([]byte, error) {
+func (e *encoding) healthRequest(ep *http1.Endpoint, path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	target, err := requestTarget(path)
+	target, err := http1.RequestTarget(path)
 	if err != nil {
 		return nil, err
 	}
-	return appendStart(nil, "GET", target, ep.host, e.version), nil
+	return appendStart(nil, "GET", target, ep.Host, e.version), nil
 }
+
+// ErrRefused is wrapped by what Probe returns when nothing listens: connection refused, no such host or socket, or no
+// connection within the time.
+var ErrRefused = errors.New("app refused the connection")
 
 // Probe asks whether the app is there: a GET of the health path must give a 2xx; without a health path the app must
 // accept a connection. Each probe has a connection of its own, so that it proves that the app still accepts, and an
@@ -27,44 +34,31 @@ func (e *encoding) healthRequest(ep *endpoint, path string) ([]byte, error) {
 // errors.Is(err, ErrRefused) when no connection came about.
 func (t *Target) Probe(ctx context.Context) error {
 	deadline := time.Now().Add(t.healthTimeout)
-	d := t.dialer
+	status := http.StatusOK
+	var failure message.Failure
+	var err error
 	if t.health == nil {
-		d.tls = nil
+		failure, err = t.client.Connect(ctx, deadline)
+	} else {
+		status, failure, err = t.probeHealth(ctx, deadline)
 	}
-	c, err := d.dial(ctx, deadline)
-	if err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("probe: %w", context.Cause(ctx))
-		}
-		return fmt.Errorf("probe: %w: %w", ErrRefused, dialError(err))
-	}
-	defer c.close()
-	if t.health == nil {
-		return nil
-	}
-	return t.probeHealth(ctx, c, deadline)
-}
-
-func (t *Target) probeHealth(ctx context.Context, c *conn, deadline time.Time) error {
-	c.bind(ctx)
-	x := newAttempt(t.memory)
-	defer x.release()
-	head := append(x.request.out[:0], t.health...)
-	head = t.encoding.authorization(head)
-	head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
-	x.request.out = head
-	c.rw.SetDeadline(deadline)
-	_, _ = c.rw.Write(head) // an app may answer before it has read everything; if it does not, the read says why
-	err := x.answer.read(c.rw)
-	if err != nil {
-		failure, cause := classify(c, err)
-		if failure == message.FailureInterrupted {
-			cause = context.Cause(ctx)
-		}
-		return fmt.Errorf("probe: %w", cause)
-	}
-	if x.answer.status/100 != 2 {
-		return fmt.Errorf("probe: the app answered %d", x.answer.status)
+	switch {
+	case failure == message.FailureRefused:
+		return fmt.Errorf("probe: %w: %w", ErrRefused, err)
+	case failure != message.FailureNone:
+		return fmt.Errorf("probe: %w", err)
+	case status/100 != 2:
+		return fmt.Errorf("probe: the app answered %d", status)
 	}
 	return nil
+}
+
+func (t *Target) probeHealth(ctx context.Context, deadline time.Time) (int, message.Failure, error) {
+	x := newAttempt(t, deadline)
+	defer x.release()
+	x.answer.dapr = false
+	head := t.encoding.authorization(append(x.exchange.Head[:0], t.health...))
+	x.exchange.Head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
+	failure, err := t.client.Once(ctx, x.exchange)
+	return x.exchange.Answer.Status, failure, err
 }

@@ -44,9 +44,6 @@ func TestProbe(t *testing.T) {
 			if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
 				t.Errorf("got %v, want %q", err, row.says)
 			}
-			if len(target.pool.idle) != 0 {
-				t.Error("the probe's connection is in the pool")
-			}
 		})
 	}
 }
@@ -103,6 +100,15 @@ func TestProbeIsInterrupted(t *testing.T) {
 	for range 2 { // under way, and before it began
 		if err := target.Probe(ctx); !errors.Is(err, stop) || errors.Is(err, ErrRefused) {
 			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestHealthPathThatCannotWork(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"health", "//health", "/he alth", "/h\r\n", "/ü"} {
+		if _, err := New(Options{URL: "http://127.0.0.1:8080/", HealthPath: path}); err == nil {
+			t.Errorf("%q was accepted", path)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -102,7 +103,7 @@ func (r *request) trace(t *message.TraceContext) {
 func (r *request) bare(name, value string) {
 	switch {
 	case value == "":
-	case len(value) > maxTrace || !printable(value):
+	case len(value) > maxTrace || !http1.Printable(value):
 		r.leftOut++
 	default:
 		r.out = append(r.out, name...)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -22,13 +23,13 @@ type encoding struct {
 	logger      *slog.Logger
 }
 
-func newEncoding(ep *endpoint, o *Options) *encoding {
+func newEncoding(ep *http1.Endpoint, o *Options) *encoding {
 	e := &encoding{
 		forward:     message.NewGlobs(o.Forward, true),
 		passthrough: message.NewGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace), true),
 		cloudEvents: o.CloudEvents, envelopes: o.Envelopes, token: o.Token, version: o.Version, logger: o.Logger,
 	}
-	e.static = appendStart(nil, "POST", ep.target, ep.host, o.Version)
+	e.static = appendStart(nil, "POST", ep.Target, ep.Host, o.Version)
 	return e
 }
 
@@ -38,8 +39,8 @@ func appendStart(dst []byte, method, target, host, version string) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// authorization appends the bearer token, if there is one. A token that could not stand in a header is left out: a
-// request with a mangled secret helps nobody.
+// authorization appends the bearer token, if there is one. A token that could not stand in a header is left out:
+// a mangled secret would only be refused.
 func (e *encoding) authorization(dst []byte) []byte {
 	if e.token == nil {
 		return dst
@@ -48,7 +49,7 @@ func (e *encoding) authorization(dst []byte) []byte {
 	if t == "" {
 		return dst
 	}
-	if !printable(t) || strings.Contains(t, " ") {
+	if !http1.Printable(t) || strings.Contains(t, " ") {
 		e.badToken.Do(func() {
 			e.logger.Warn("the app token holds a space, control or non-ASCII character: requests go without it")
 		})

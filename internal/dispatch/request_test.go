@@ -104,12 +104,12 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	s, trust := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
 	target := newTarget(t, s.URL+"/in", func(o *Options) { o.TLS = trust })
-	for _, size := range []int{0, 100, smallBody + 1, inlineBody + 1} {
+	for _, size := range []int{0, 100, 4<<10 + 1, 64<<10 + 1} {
 		m := sized(size)
 		wantStatus(t, dispatch(t, target, m), 204)
 	}
 	wantSeen(t, s, 1, 4)
-	for i, size := range []int{0, 100, smallBody + 1, inlineBody + 1} {
+	for i, size := range []int{0, 100, 4<<10 + 1, 64<<10 + 1} {
 		if n := len(s.Requests()[i].Body); n != size {
 			t.Errorf("body %d: got %d bytes, want %d", i, n, size)
 		}

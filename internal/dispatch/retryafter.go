@@ -1,6 +1,10 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"sidecar/internal/http1"
+)
 
 // retryAfter is a Retry-After header: seconds, or a date, or neither. The first that is understood counts.
 type retryAfter struct {
@@ -13,7 +17,7 @@ func (r *retryAfter) set(b []byte) {
 	if r.present {
 		return
 	}
-	if s, ok := parseDigits(b); ok {
+	if s, ok := http1.ParseDigits(b); ok {
 		*r = retryAfter{present: true, seconds: s}
 	} else if d, ok := parseDate(b); ok {
 		*r = retryAfter{present: true, date: d}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -76,7 +77,7 @@ func TestHostileAnswers(t *testing.T) {
 		"106 a redirect is not followed":   {apptest.Status(307, "Location: http://169.254.169.254/"), 307, 0, "", 1},
 		"107 a cookie is not kept":         {apptest.Status(200, "Set-Cookie: a=b"), 200, 0, "", 1},
 		"109 error body of 10 MiB":         {fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n", 10<<20) + strings.Repeat("\x1b[31m</script>\r\n", 700000), 500, 0, "", 2},
-		"109 body of exactly 64 KiB":       {fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n", maxAnswerBody) + strings.Repeat("x", maxAnswerBody), 500, 0, "", 1},
+		"109 body of exactly 64 KiB":       {fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n", http1.MaxBody) + strings.Repeat("x", http1.MaxBody), 500, 0, "", 1},
 		"110 two answers to one message":   {apptest.Status(204) + apptest.Status(500), 204, 0, "", 2},
 		"110 a byte too many":              {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxy", 200, 0, "", 2},
 		"112 HTTP/2 settings frame":        {"\x00\x00\x00\x04\x00\x00\x00\x00\x00", 0, message.FailureMalformed, "not HTTP/1", 2},
@@ -166,7 +167,7 @@ func TestBrokenBodyDoesNotChangeTheStatus(t *testing.T) {
 	}
 }
 
-// Row 110: an answer that comes when nobody asked must not be taken for the next message's.
+// Row 110: an answer that comes when no one asked must not be taken for the next message's.
 func TestUnsolicitedBytesPoisonTheConnection(t *testing.T) {
 	t.Parallel()
 	sent := make(chan struct{}, 10)

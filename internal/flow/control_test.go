@@ -226,7 +226,7 @@ func TestRampGrowsWithTime(t *testing.T) {
 			case <-changed:
 			default:
 				if want < 10 {
-					t.Fatal("nobody was told that the limit grew")
+					t.Fatal("no one was told that the limit grew")
 				}
 			}
 		}

@@ -1,5 +1,5 @@
 // Package flow decides when to take messages at all: not before the app answers, not while it is away or failing
-// everything, not while somebody asked for a pause. It never looks at a single message's fate, never settles and
+// everything, not during a manual pause. It never looks at a single message's fate, never settles and
 // never talks to the broker: the consumer asks it and obeys.
 package flow
 
@@ -162,13 +162,13 @@ func (g *Gate) add(r Reason, h *hold) {
 	g.announce()
 }
 
-// announce publishes the state and wakes whoever waits on Changed. The caller holds mu.
+// announce publishes the state and wakes the waiters on Changed. The caller holds mu.
 func (g *Gate) announce() {
 	g.open.Store(len(g.holds) == 0)
 	g.wake()
 }
 
-// nudge wakes whoever waits on Changed although the gate stands as it stood.
+// nudge wakes the waiters on Changed although the gate stands as it stood.
 func (g *Gate) nudge() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package httpguard is what every listener that can change something asks of a request before it looks at it: where it comes
-// from and whether its sender has the token. A web page in somebody's browser can reach loopback too: by a name of its own
+// from and whether its sender has the token. A web page in a user's browser can reach loopback too: by a name of its own
 // that resolves to 127.0.0.1 (Host), or across origins (Origin, Sec-Fetch-Site). It also writes what such a listener
 // refuses with, an RFC 9457 problem document.
 package httpguard
@@ -41,7 +41,7 @@ func OverridesMethod(r *http.Request) bool {
 	return false
 }
 
-// HasToken reports whether the request carries exactly this bearer token; of an empty one nobody has. It compares digests: of equal length, whatever was sent, so the time taken says nothing about the token.
+// HasToken reports whether the request carries exactly this bearer token; an empty token matches no request. It compares digests: of equal length, whatever was sent, so the time taken says nothing about the token.
 func HasToken(r *http.Request, want string) bool {
 	values := r.Header["Authorization"]
 	if want == "" || len(values) != 1 {

@@ -1,6 +1,9 @@
 package message
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Globs matches names against patterns; '*' stands for any bytes, '?' for one.
 type Globs struct {
@@ -9,7 +12,7 @@ type Globs struct {
 	patterns []string
 }
 
-// NewGlobs returns the patterns; with fold upper and lower case of ASCII are the same. No pattern matches nothing.
+// NewGlobs returns the patterns; fold ignores the case of ASCII letters. Without a pattern no name matches.
 func NewGlobs(patterns []string, fold bool) Globs {
 	g := Globs{fold: fold}
 	for _, p := range patterns {
@@ -24,18 +27,10 @@ func NewGlobs(patterns []string, fold bool) Globs {
 
 // Match reports whether one of the patterns matches all of name.
 func (g *Globs) Match(name string) bool {
-	if g.all {
-		return true
-	}
-	for _, p := range g.patterns {
-		if g.matches(p, name) {
-			return true
-		}
-	}
-	return false
+	return g.all || slices.ContainsFunc(g.patterns, func(p string) bool { return g.matches(p, name) })
 }
 
-// matches goes back only to the last star, so that no pattern takes more than len(p)*len(s) steps.
+// matches goes back only to the last star, so that a pattern takes at most len(p)*len(s) steps.
 func (g *Globs) matches(p, s string) bool {
 	i, j, star, retry := 0, 0, -1, 0
 	for j < len(s) {

@@ -5,9 +5,11 @@ import (
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpvalue"
 )
 
-// Names of the headers that carry a message's history. The broker writes x-death; the others are ours.
+// Names of the headers with a message's history. The broker writes x-death, the sidecar the others.
 const (
 	HeaderDeath              = "x-death"
 	HeaderRetryCount         = "x-retry-count"
@@ -18,21 +20,21 @@ const (
 	HeaderOriginalRoutingKey = "x-original-routing-key"
 )
 
-// maxCount bounds every count read from a message. Headers are the publisher's to forge: a huge number must not
-// overflow the sum.
+// maxCount bounds every count read from a message. A publisher can forge headers: a huge number must not overflow the
+// sum.
 const maxCount = math.MaxInt32
 
-// Deliveries is how often a quorum queue says it has delivered the message in vain, 0 elsewhere. It is good for
-// caution, never for counting attempts: brokers differ in what they count, and a publisher can write it.
+// Deliveries returns a quorum queue's count of deliveries without an ack, 0 elsewhere. Use it for caution, never to
+// count attempts: brokers count differently, and a publisher can write it.
 func Deliveries(h amqp.Table) int {
-	n, _ := Integer(h["x-delivery-count"])
+	n, _ := amqpvalue.Count(h["x-delivery-count"])
 	return n
 }
 
-// Crashes is how many crashes a message says it has been through. A publisher can write it, so it only ever asks for
-// caution: a message is parked for a crash that was seen, never for one that it came with.
+// Crashes returns the number of crashes in a message's headers. A publisher can write it, so it only asks for caution:
+// a message is parked for a crash that was observed, never for one in its headers.
 func Crashes(h amqp.Table) int {
-	n, _ := Integer(h[HeaderCrashes])
+	n, _ := amqpvalue.Count(h[HeaderCrashes])
 	return n
 }
 
@@ -45,7 +47,7 @@ type history struct {
 	exchange, key string
 }
 
-// RetryCount reads how many attempts on queue failed before:
+// RetryCount returns how many attempts on queue failed before:
 //
 //	max( x-retry-count + x-death[reason=rejected, queue].count , x-final-retry-count )
 //
@@ -55,8 +57,8 @@ func RetryCount(h amqp.Table, queue string) int { return readHistory(h, queue).r
 func readHistory(h amqp.Table, queue string) history {
 	var r history
 	own, hasOwn := r.findRejected(h, queue)
-	published, hasPublished := Integer(h[HeaderRetryCount])
-	final, hasFinal := Integer(h[HeaderFinalRetryCount])
+	published, hasPublished := amqpvalue.Count(h[HeaderRetryCount])
+	final, hasFinal := amqpvalue.Count(h[HeaderFinalRetryCount])
 	r.retries = min(max(published+own.count, final), maxCount)
 
 	if r.returned = hasOwn || hasPublished || hasFinal; !r.returned {
@@ -77,9 +79,9 @@ type death struct {
 	exchange, key string
 }
 
-// findRejected looks the queue's own "rejected" entry up, wherever it stands: the order of a third entry differs
-// between broker versions. Forged duplicates: the larger count wins. It notes anything a broker would not have written,
-// and entries that say the message left this queue in another way than by a reject.
+// findRejected returns the queue's own "rejected" entry at any position: the order of a third entry differs between
+// broker versions. Of forged duplicates the larger count wins. It sets malformed for an entry that a broker would not
+// write, looped for one by which the message left this queue in another way than by a reject, and moved.
 func (r *history) findRejected(h amqp.Table, queue string) (own death, found bool) {
 	raw, present := h[HeaderDeath]
 	if !present {
@@ -117,7 +119,7 @@ func (r *history) findRejected(h amqp.Table, queue string) (own death, found boo
 // readDeath reads one x-death entry; ok is false when a field the broker relies on is missing or of a foreign type.
 func readDeath(t amqp.Table) (d death, reason, queue string, ok bool) {
 	var counted, reasoned, queued, routed bool
-	d.count, counted = Integer(t["count"])
+	d.count, counted = amqpvalue.Count(t["count"])
 	reason, reasoned = t["reason"].(string)
 	queue, queued = t["queue"].(string)
 	d.exchange, routed = t["exchange"].(string)
@@ -132,36 +134,5 @@ func readDeath(t amqp.Table) (d death, reason, queue string, ok bool) {
 	return d, reason, queue, counted && reasoned && queued && routed && keyed && slices.Contains(deathReasons, reason)
 }
 
-// deathReasons are what a broker writes.
+// deathReasons are the reasons that a broker writes.
 var deathReasons = []string{"rejected", "expired", "maxlen", "delivery_limit"}
-
-// Integer reads v as a count: any AMQP integer type that is not negative, clamped to maxCount.
-func Integer(v any) (int, bool) {
-	var n int64
-	switch v := v.(type) {
-	case int64:
-		n = v
-	case int32:
-		n = int64(v)
-	case int16:
-		n = int64(v)
-	case int8:
-		n = int64(v)
-	case uint8:
-		n = int64(v)
-	case uint16:
-		n = int64(v)
-	case uint32:
-		n = int64(v)
-	case uint64:
-		n = int64(min(v, maxCount)) // #nosec G115 -- clamped
-	case int:
-		n = int64(v)
-	default:
-		return 0, false
-	}
-	if n < 0 {
-		return 0, false
-	}
-	return int(min(n, maxCount)), true
-}

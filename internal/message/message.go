@@ -1,6 +1,5 @@
-// Package message holds the values that travel down the line from a delivery to its settlement: what arrived
-// (Message), what the app did with it (Outcome) and what was decided (Verdict). It does no I/O, reads no
-// configuration and decides nothing.
+// Package message holds the values between a delivery and its settlement: the delivery (Message), the app's answer
+// (Outcome) and the decision (Verdict). It does not do I/O, read configuration or decide.
 package message
 
 import (
@@ -9,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Message is one delivery as the app will see it. The body and the header table are the broker client's own memory:
-// they are read, never written.
+// Message is one delivery as the app will see it. Body and header table are memory of the broker client: never write to
+// them.
 type Message struct {
 	Body    []byte
 	Headers amqp.Table
@@ -25,36 +24,38 @@ type Message struct {
 	UserID          string
 	Expiration      string    // milliseconds as decimal text, as AMQP carries it
 	Timestamp       time.Time // zero when the property is absent
-	Priority        uint8     // 0 also when the property is absent: the client library does not tell the two apart
+	Priority        uint8     // 0 also when absent: the client library does not distinguish the two
 
 	Queue       string // the queue this delivery came from
 	Exchange    string // of this delivery
 	RoutingKey  string // of this delivery
 	Redelivered bool
 
-	// OriginalExchange and OriginalRoutingKey say where a message that came back from a retry was first published.
-	// HasOriginal is false for a first delivery.
+	// OriginalExchange and OriginalRoutingKey are the first publication of a message that was retried. HasOriginal is
+	// false for a first delivery.
 	OriginalExchange   string
 	OriginalRoutingKey string
 	HasOriginal        bool
 
 	RetryCount int  // failed attempts before this one; 0 on the first delivery
 	MaxRetries int  // of the topology plan
-	Malformed  bool // x-death is forged or broken: such a message must never be rejected, it takes a 3.10 queue down
+	Malformed  bool // x-death is forged or broken: never reject such a message, it ends the process of a 3.10 queue
 
-	// Looped: x-death says that the message once left this queue by expiry, length or delivery limit. Once rejected, a
-	// broker of the 3.x line takes its way back for an automatic cycle and drops it: it must never be rejected either.
+	// Looped means that the message once left this queue by expiry, length or delivery limit, by its x-death. It must
+	// never be rejected: a broker of the 3.x line would drop it as an automatic cycle.
 	Looped bool
 
-	// Moved: x-death says that the message was rejected here more often than it came back from waiting. Somebody moved
-	// it by hand, or made its history up: from RabbitMQ 4.0 the next reject would begin to count at one again.
+	// Moved means that the message was rejected here more often than it returned from waiting, by its x-death. It was
+	// moved by hand, or its history is forged: from RabbitMQ 4.0 the next reject would start to count at one again.
 	Moved bool
 
-	// Crashes of app or sidecar while they had the message, as far as somebody counts them. It differs from what the
-	// headers say when there has been another one since.
+	// Crashes of app or sidecar while they had the message, if they are counted. It differs from the count in the headers
+	// after another crash.
 	Crashes int
 
-	// Trace is what goes to the app as traceparent, tracestate and baggage; an empty string is not sent.
+	Lost <-chan struct{} // closed when the delivery cannot be settled any more; may be nil
+
+	// Trace becomes traceparent, tracestate and baggage in the request; an empty string is not sent.
 	Trace TraceContext
 }
 
@@ -66,7 +67,7 @@ type TraceContext struct {
 // LastAttempt reports whether a failure of this attempt would park the message.
 func (m *Message) LastAttempt() bool { return m.RetryCount >= m.MaxRetries }
 
-// NewCrash reports whether the message was in a crash that its headers do not know of.
+// NewCrash reports whether the message was in a crash that its headers do not count.
 func (m *Message) NewCrash() bool { return m.Crashes > 0 && m.Crashes != Crashes(m.Headers) }
 
 // FromDelivery copies a delivery's properties into m, replacing all of m. The retry count is read for queue by the
@@ -86,7 +87,7 @@ func (m *Message) FromDelivery(d *amqp.Delivery, queue string, maxRetries int) {
 	h := readHistory(d.Headers, queue)
 	m.RetryCount, m.Malformed, m.Looped, m.Moved = h.retries, h.malformed, h.looped, h.moved
 	m.OriginalExchange, m.OriginalRoutingKey, m.HasOriginal = h.exchange, h.key, h.returned
-	if h.exchange == "" && h.key == "" && d.Exchange != "" { // a history without an origin: this is the first we know of
+	if h.exchange == "" && h.key == "" && d.Exchange != "" { // a history without an origin: the first one that is known
 		m.OriginalExchange, m.OriginalRoutingKey = d.Exchange, d.RoutingKey
 	}
 }

@@ -2,46 +2,37 @@ package message
 
 import "time"
 
-// Failure says why there is no usable answer. The zero value means the app answered with Outcome.Status.
+// Failure is the reason why there is no usable answer. The zero value means the app answered with Outcome.Status.
 type Failure uint8
 
 // The ways an attempt can end without a usable answer.
 const (
-	FailureNone        Failure = iota
-	FailureRefused             // no byte of the request was sent: connection refused, no such host or socket, dial timeout
-	FailureTimeout             // the attempt's time ran out after the connection stood
-	FailureReset               // the connection broke after bytes were sent
-	FailureMalformed           // what came back is not an HTTP answer, or its header block is too large
-	FailureTooLarge            // the message body is over the limit; nothing was sent
-	FailureInterrupted         // the sidecar's own stop cut the attempt short
-	FailureCrash               // the sidecar ended or failed while it had the message: nobody saw what the app did
+	FailureNone         Failure = iota
+	FailureRefused              // no byte of the request was sent: connection refused, no such host or socket, dial timeout
+	FailureTimeout              // the attempt's time ran out after the connection was open
+	FailureReset                // the connection broke after bytes were sent
+	FailureMalformed            // the answer is not HTTP, or its header block is too large
+	FailureTooLarge             // the message body is over the limit; nothing was sent
+	FailureInterrupted          // the sidecar's own shutdown ended the attempt
+	FailureCrash                // an earlier process of the sidecar ended during an attempt; the message was not POSTed now
+	FailurePanic                // the sidecar panicked during the attempt
+	FailureUndispatched         // not POSTed: the delivery's session has ended, and the broker delivers the message again
+	FailureForeign              // not POSTed: a retry of another service, see topology.Plan.Foreign
 )
 
-// String returns the closed-set name of f, used in metric labels and logs; "" for FailureNone.
+var failureNames = [...]string{
+	"", "refused", "timeout", "reset", "malformed", "too_large", "interrupted", "crash", "crash", "undispatched", "foreign",
+}
+
+// String returns the name of f in metric labels and logs; "" for FailureNone.
 func (f Failure) String() string {
-	switch f {
-	case FailureNone:
-		return ""
-	case FailureRefused:
-		return "refused"
-	case FailureTimeout:
-		return "timeout"
-	case FailureReset:
-		return "reset"
-	case FailureMalformed:
-		return "malformed"
-	case FailureTooLarge:
-		return "too_large"
-	case FailureInterrupted:
-		return "interrupted"
-	case FailureCrash:
-		return "crash"
+	if int(f) < len(failureNames) {
+		return failureNames[f]
 	}
 	return "unknown"
 }
 
-// Disposition is what the app asked for in its Amqp-Disposition response header, or in its body in the words of another
-// contract.
+// Disposition is the app's request in its Amqp-Disposition response header, or in its body by another contract.
 type Disposition uint8
 
 // The dispositions an app may ask for; DispositionNone lets the status decide.
@@ -59,20 +50,37 @@ type Problem struct {
 	Type, Title, Detail string
 }
 
-// Outcome is what one attempt showed: facts only. A refused connection is a fact too, not an error of the sidecar.
+// Outcome is the result of one attempt: facts only. A refused connection is a fact too, not an error of the sidecar.
 type Outcome struct {
 	Status      int           // the answer's status as received, 0 to 999; 0 together with a Failure
 	Failure     Failure       // FailureNone when Status is meaningful
 	Err         error         // the cause behind a Failure, for x-final-error and the log; never holds a secret
 	RetryAfter  time.Duration // from Retry-After, already capped; negative when absent or not understood
 	Disposition Disposition
-	Unknown     bool   // the app asked in a word outside the set, or in a body too large to be read
-	Detail      string // Amqp-Reason, at most 256 bytes of valid UTF-8 without control characters, or what the body asked for
+	Unknown     bool   // the app's disposition is not a known word, or in a body too large to be read
+	Detail      string // Amqp-Reason or the body's word: at most 256 bytes of valid UTF-8 without control characters
 	Problem     *Problem
 	Truncated   int           // headers of the message that did not fit the request's budget
 	Elapsed     time.Duration // of the attempt
 	At          time.Time     // when the attempt ended
+
+	// CrashProven: the app or the sidecar crashed during the last attempt, and no other message can have caused it.
+	CrashProven bool
+	Suspect     Suspect // nil unless a crash of the message is counted outside its headers
 }
 
-// OK reports whether the app took the message by its status.
+// Suspect is a message whose crashes its headers do not say. Settled has to be called once, when the delivery ends; stays
+// means that the message stays in its queue as it is.
+type Suspect interface{ Settled(stays bool) }
+
+// Posted reports whether the app was asked.
+func (o *Outcome) Posted() bool {
+	switch o.Failure {
+	case FailureCrash, FailureUndispatched, FailureForeign:
+		return false
+	}
+	return true
+}
+
+// OK reports whether the app accepted the message: its status is 2xx.
 func (o *Outcome) OK() bool { return o.Failure == FailureNone && o.Status >= 200 && o.Status <= 299 }

@@ -6,11 +6,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// HeaderReply asks for the verdict on a redriven message: an address, replySeparator, and a token to tell answers apart.
+// HeaderReply asks for the verdict on a redriven message: an address, replySeparator, and a token that names the message.
 const HeaderReply = "x-redriven-reply-to"
 
-// DirectReply is the broker's name for direct reply-to. As a reply-to it is only valid on a channel that consumes from it: on any
-// other one the broker closes the channel over the message.
+// DirectReply is the broker's name for direct reply-to. As a reply-to it is only valid on a channel that consumes from
+// it: on any other one the broker closes the channel over the message.
 const DirectReply = "amq.rabbitmq.reply-to"
 
 const (
@@ -20,10 +20,21 @@ const (
 	replySeparator = "#"
 )
 
-// ReplyTo is the value of HeaderReply.
+// MaxCanary is how many redriven messages may wait for their verdicts at once.
+const MaxCanary = 1000
+
+// VerdictReply is the JSON body of a reply: the outcome of a message, without any of its content.
+type VerdictReply struct {
+	MessageID string `json:"message_id,omitempty"`
+	Outcome   string `json:"outcome"` // ack, retry, park, discard
+	Reason    string `json:"reason"`
+	Status    int    `json:"status,omitempty"` // of the app's answer, if there was one
+}
+
+// ReplyTo returns a value of HeaderReply.
 func ReplyTo(address, token string) string { return address + replySeparator + token }
 
-// Reply reads HeaderReply; an empty address when nobody asked, or not in the right way.
+// Reply returns the parts of HeaderReply; the address is empty if the header is missing or invalid.
 func Reply(h amqp.Table) (address, token string) {
 	v, _ := h[HeaderReply].(string)
 	if !strings.HasPrefix(v, replyPrefix) {

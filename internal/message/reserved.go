@@ -1,7 +1,8 @@
 package message
 
-// Bookkeeping reports whether a header of this name is what a broker or a sidecar records about a delivery. Neither case nor
-// '_', '.' and ' ' in the place of '-' make another name of it: a publisher's x_retry_count must not pass for x-retry-count.
+// Bookkeeping reports whether a header of this name is what a broker or a sidecar records about a delivery. Neither
+// case nor '_', '.' and ' ' in the place of '-' make another name of it: a publisher's x_retry_count must not pass for
+// x-retry-count.
 func Bookkeeping[T string | []byte](name T) bool {
 	if len(name) < 2 || name[0]|0x20 != 'x' || mapped(name[1]) != '-' {
 		return false
@@ -11,8 +12,8 @@ func Bookkeeping[T string | []byte](name T) bool {
 		is(name, "x-delivery-count") || is(name, "x-acquired-count")
 }
 
-// Reserved reports whether an app must not publish a header of this name: it is Bookkeeping, or CC or BCC, which would send
-// copies past the list of where it may publish.
+// Reserved reports whether an app must not publish a header of this name: it is Bookkeeping, or CC or BCC, which would
+// send copies past the list of where it may publish.
 func Reserved(name string) bool { return Bookkeeping(name) || is(name, "cc") || is(name, "bcc") }
 
 func is[T string | []byte](name T, s string) bool { return len(name) == len(s) && begins(name, s) }
@@ -29,7 +30,7 @@ func begins[T string | []byte](name T, prefix string) bool {
 	return true
 }
 
-// mapped is a byte of a name as the app sees it: in lower case, with '-' for what HTTP names do not have.
+// mapped returns a byte of a name as the app sees it: in lower case, with '-' for a byte that HTTP names cannot have.
 func mapped(c byte) byte {
 	switch c {
 	case '_', '.', ' ':

@@ -2,11 +2,11 @@ package message
 
 import "time"
 
-// Action is what becomes of a message.
+// Action is the decision about a message.
 type Action uint8
 
-// The actions. Retry and Requeue come back; Ack, Park and Discard leave the queue; Release gives the delivery back
-// uncounted because nothing was learned about the message.
+// The actions. Retry and Requeue deliver the message again; Ack, Park and Discard remove it from the queue; Release
+// returns the delivery uncounted, because the attempt says nothing about the message.
 const (
 	Ack Action = iota
 	Retry
@@ -45,15 +45,15 @@ const (
 	ReasonRefused                       // no byte was sent, and SIDECAR_APP_DOWN=retry counts it
 	ReasonMaxRetries                    // park
 	ReasonParkStatus                    // park: status listed in SIDECAR_PARK_ON_STATUS
-	ReasonTooLarge                      // park: body over SIDECAR_MAX_BODY; requeue: body over SIDECAR_MEMORY without a file to keep it in
-	ReasonCrash                         // park: the message keeps killing app or sidecar; requeue: it may have, see package crash
+	ReasonTooLarge                      // park: body over SIDECAR_MAX_BODY; requeue: over SIDECAR_MEMORY without a spool file
+	ReasonCrash                         // park: the message crashes app or sidecar again and again; requeue: it may have
 	ReasonHeadersTooLarge               // park: a reject would push the header table over the frame size
 	ReasonMalformedDeath                // park: x-death is broken and the plan has no way to retry by publish
 	ReasonAppDown                       // release
 	ReasonShutdown                      // release
-	ReasonUndispatched                  // release: the consumer or its session ended before the message had its turn
-	ReasonSessionLost                   // release: the answer came after the session had gone; the broker delivers again
-	ReasonPanic                         // requeue: the sidecar itself failed over this message
+	ReasonUndispatched                  // release: the consumer or its session ended before the message was dispatched
+	ReasonSessionLost                   // release: the answer came after the session was lost; the broker delivers again
+	ReasonPanic                         // requeue: the sidecar itself panicked on this message
 	ReasonForeignRetry                  // ack: a retry of another service, see topology.Plan.Foreign
 	reasons
 )
@@ -71,18 +71,18 @@ var reasonNames = [Reasons]string{
 // String returns the value of the reason label, log field and x-final-reason header.
 func (r Reason) String() string { return reasonNames[r] }
 
-// Verdict is the judgement on one attempt. It says what, not how: the topology plan turns it into a Settlement.
+// Verdict is the decision on one attempt; the topology plan turns it into a Settlement.
 type Verdict struct {
 	Action Action
 	Reason Reason
 
-	// Delay is how long the message should wait before it is tried again, 0 for the plan's own delay. For Requeue it
-	// is the lower end of the local sleep and Jitter the width of the random part above it.
+	// Delay is how long the message should wait before it is tried again, 0 for the plan's own delay. For Requeue the
+	// local wait is from Delay to Delay+Jitter, at random.
 	Delay, Jitter time.Duration
 
-	// Pause asks this replica to take nothing for that long, when the plan cannot make the message itself wait Delay.
+	// Pause is how long this replica should not take messages, when the plan cannot delay the message itself.
 	Pause time.Duration
 
-	// Cause is the outcome that was judged: parking writes it down.
+	// Cause is the outcome behind the verdict; parking records it.
 	Cause Outcome
 }

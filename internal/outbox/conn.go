@@ -138,7 +138,7 @@ func local(host string) bool {
 }
 
 // dsnProblems are what the driver's errors begin with, and what is said instead: its own text may repeat the password of
-// a connection string that it could not take apart.
+// a connection string that it could not parse.
 var dsnProblems = []struct{ begin, say string }{
 	{"failed to configure TLS", ""},
 	{"failed to read service", "the service it names cannot be read"},
@@ -153,7 +153,7 @@ var dsnProblems = []struct{ begin, say string }{
 	{"invalid require_auth", "invalid require_auth"},
 }
 
-const sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every special character of the password percent-encoded" //nolint:gosec // the form, and nobody's password
+const sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every special character of the password percent-encoded" //nolint:gosec // the form, and no oy's password
 
 // loosePassword reports whether a URI has an '@' that is not percent-encoded besides the one before the host: what is left of
 // the password would become the name of a host, or of a database, and be shown, and asked for in the network.

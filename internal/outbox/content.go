@@ -3,13 +3,11 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
@@ -18,19 +16,17 @@ const (
 	// headerTracking carries the ids of the messages that led to this one, its own last.
 	headerTracking = "x-outbox-tracking-ids"
 	maxTracking    = 64
-	// maxDepth is how deep a header's value may nest: clients of brokers read no deeper.
-	maxDepth = 32
 
 	// defaultExchange stands for the broker's default exchange, whose own name is empty.
 	defaultExchange = "amq.default"
 )
 
-// errRow is what is wrong with a row itself.
+// errRow returns an error that is about the row itself, not about the broker.
 func errRow(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", broker.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// publication makes the message of a row out of its columns, which stand in the order of fetched.
+// publication makes the message of a row from its columns, in the order of fetched.
 func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *interner) error {
 	pub := &r.pub
 	*pub = broker.Publication{Kind: broker.KindOutbox, Exchange: exchange, Key: texts.text(columns[1])}
@@ -45,9 +41,12 @@ func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *in
 	if t.BodyJSON() {
 		m.ContentType = "application/json"
 	}
-	headers, err := headerTable(columns[2])
-	if err != nil {
-		return err
+	var headers amqp.Table
+	var err error
+	if columns[2] != nil {
+		if headers, _, err = amqpvalue.ParseTable(columns[2], message.Reserved); err != nil {
+			return errRow("headers: %w", err)
+		}
 	}
 	if columns[3] != nil {
 		if err := properties(m, columns[3], texts); err != nil {
@@ -64,7 +63,7 @@ func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *in
 	return err
 }
 
-// messageID is the id of a message that brought none: one that no other publisher uses, and always the same.
+// messageID returns the id of a message without one: always the same for a row, and not used by another publisher.
 func (t *Table) messageID(id string) string {
 	if t.columns[colID].Type == "uuid" {
 		return id
@@ -72,11 +71,11 @@ func (t *Table) messageID(id string) string {
 	return t.Database + "." + t.Schema + "." + t.Table + "." + id
 }
 
-// track makes the header of tracking ids: the chain so far and the message's own id.
+// track adds the header of tracking ids: the chain so far and the message's own id.
 func track(headers amqp.Table, column []byte, id string) (amqp.Table, error) {
 	var chain []any
 	if column != nil {
-		v, err := message.ValueFromJSON(column, maxDepth)
+		v, err := amqpvalue.ParseValue(column)
 		if err != nil {
 			return nil, errRow("tracking_ids: %w", err)
 		}
@@ -98,24 +97,9 @@ func track(headers amqp.Table, column []byte, id string) (amqp.Table, error) {
 	return headers, nil
 }
 
-// headerTable reads the headers of a row, without those that a broker or the sidecar writes, or that send copies elsewhere.
-func headerTable(column []byte) (amqp.Table, error) {
-	if column == nil {
-		return nil, nil //nolint:nilnil // no headers is no error, and no table
-	}
-	headers, err := message.TableFromJSON(column, maxDepth)
-	if len(column) == 0 {
-		err = message.CheckJSON(column)
-	}
-	if err != nil {
-		return nil, errRow("headers: %w", err)
-	}
-	return headers, nil
-}
-
-// properties reads the properties of a row into m. delivery_mode is left out: messages are persistent.
+// properties reads the properties of a row into m. delivery_mode is ignored: messages are persistent.
 func properties(m *amqp.Publishing, column []byte, texts *interner) error {
-	v, err := message.ValueFromJSON(column, maxDepth)
+	v, err := amqpvalue.ParseValue(column)
 	if err != nil {
 		return errRow("properties: %w", err)
 	}
@@ -124,77 +108,25 @@ func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 		return errRow("properties is not a JSON object")
 	}
 	for name, v := range given {
-		if v == nil || name == "delivery_mode" {
-			continue
+		if s, isText := v.(string); isText && name != "timestamp" {
+			v = texts.keep(s)
 		}
-		if err := property(m, name, v, texts); err != nil {
-			return errRow("property %.80q: %w", name, err)
-		}
-	}
-	return nil
-}
-
-var (
-	errNotText     = errors.New("not a string")
-	errUnknown     = errors.New("there is none of this name")
-	errUserID      = errors.New("it is the broker's user of this connection, and a row cannot set it")
-	errPriority    = errors.New("not a number from 0 to 255")
-	errExpiration  = errors.New("not a number of milliseconds")
-	errTimestamp   = errors.New("neither a time such as 2026-01-31T12:00:00Z nor a number of seconds since 1970")
-	textProperties = map[string]func(*amqp.Publishing) *string{
-		"content_type":     func(m *amqp.Publishing) *string { return &m.ContentType },
-		"content_encoding": func(m *amqp.Publishing) *string { return &m.ContentEncoding },
-		"correlation_id":   func(m *amqp.Publishing) *string { return &m.CorrelationId },
-		"reply_to":         func(m *amqp.Publishing) *string { return &m.ReplyTo },
-		"type":             func(m *amqp.Publishing) *string { return &m.Type },
-		"app_id":           func(m *amqp.Publishing) *string { return &m.AppId },
-		"message_id":       func(m *amqp.Publishing) *string { return &m.MessageId },
-	}
-)
-
-func property(m *amqp.Publishing, name string, v any, texts *interner) error {
-	if at, found := textProperties[name]; found {
-		s, ok := v.(string)
-		if !ok {
-			return errNotText
-		}
-		*at(m) = texts.keep(s)
-		return nil
-	}
-	n, whole := v.(int64)
-	s, text := v.(string)
-	switch name {
-	case "priority":
-		if !whole || n < 0 || n > math.MaxUint8 {
-			return errPriority
-		}
-		m.Priority = uint8(n)
-	case "expiration":
-		if whole {
-			s = strconv.FormatInt(n, 10)
-		}
-		if _, err := strconv.ParseUint(s, 10, 32); err != nil {
-			return errExpiration
-		}
-		m.Expiration = s
-	case "timestamp":
-		at, err := time.Parse(time.RFC3339, s)
 		switch {
-		case whole && n >= 0:
-			at = time.Unix(n, 0)
-		case !text || err != nil:
-			return errTimestamp
+		case name == "delivery_mode":
+			continue
+		case name == "user_id" && v != nil:
+			err = errors.New("is the broker user of this connection; a row cannot set it")
+		default:
+			err = amqpvalue.SetProperty(m, name, v)
 		}
-		m.Timestamp = at.Truncate(time.Second) // AMQP has no parts of seconds
-	case "user_id":
-		return errUserID
-	default:
-		return errUnknown
+		if err != nil {
+			return errRow("property %.80q %w", name, err)
+		}
 	}
 	return nil
 }
 
-// interner keeps the texts that most rows have in common, so that each is there once.
+// interner keeps the texts that most rows have in common, so that each is in memory once.
 type interner struct{ seen map[string]string }
 
 const maxInterned = 1024

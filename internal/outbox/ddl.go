@@ -112,18 +112,18 @@ const (
 	notifyMark = "sidecar outbox migrate"
 )
 
-// notifySource wakes the relays up when the transaction commits, if one sleeps: see wakeKey. It names what it calls in full:
-// whoever inserts chooses the search_path it runs with.
+// notifySource notifies the relays at the commit if one of them is idle, see idleKey. Names are qualified because the function
+// runs with the search_path of the client that inserts.
 var notifySource = fmt.Sprintf(`
 BEGIN
   -- Made by: %s
-  -- A relay that sleeps has this lock. A transaction that has it too, until it ends, keeps the relays awake.
+  -- An idle relay holds this lock. While a transaction shares it, relays do not become idle.
   IF NOT pg_catalog.pg_try_advisory_xact_lock_shared(%d, TG_RELID::pg_catalog.int4) THEN
     PERFORM pg_catalog.pg_notify(pg_catalog.concat('%s', TG_RELID), '');
   END IF;
   RETURN NULL;
 END
-`, notifyMark, wakeKey, channelPrefix)
+`, notifyMark, idleKey, channelPrefix)
 
 // function is the notifying function's name in SQL, quoted and with its schema.
 func function(n Names) string {

@@ -46,7 +46,7 @@ func (t *Table) fetchSQL() string {
 }
 
 // piece is how many of the rows are fetched together.
-func (f *flow) piece(rows []*row) int {
+func (f *publishing) piece(rows []*row) int {
 	if f.careful {
 		return 1
 	}
@@ -61,7 +61,7 @@ func (f *flow) piece(rows []*row) int {
 
 // take takes the memory for rows. While there is none, rows that are on their way give theirs back; when none is, it waits for
 // what others hold.
-func (f *flow) take(rows []*row) bool {
+func (f *publishing) take(rows []*row) bool {
 	sum, memory := int64(0), f.s.r.o.Memory
 	for _, x := range rows {
 		sum += cost(x.size, x.others)
@@ -90,7 +90,7 @@ func (f *flow) take(rows []*row) bool {
 var errMemory = errors.New("no memory is free (SIDECAR_MEMORY)")
 
 // give gives back what a row has taken but for so many bytes.
-func (f *flow) give(x *row, keep int64) {
+func (f *publishing) give(x *row, keep int64) {
 	if x.held > keep {
 		f.s.r.o.Memory.Give(x.held - keep)
 		x.held = keep
@@ -99,7 +99,7 @@ func (f *flow) give(x *row, keep int64) {
 
 // fetch reads the contents of rows and sends them, in their order. It returns how many of them are done with. The others
 // have to be fetched again, and are then at the end of rows.
-func (f *flow) fetch(ctx context.Context, rows []*row) (done int, err error) {
+func (f *publishing) fetch(ctx context.Context, rows []*row) (done int, err error) {
 	read := 0
 	err = f.s.read(ctx, rows, func(v [][]byte) error {
 		n, err := strconv.Atoi(string(v[0]))
@@ -128,7 +128,7 @@ func (f *flow) fetch(ctx context.Context, rows []*row) (done int, err error) {
 
 // unread are rows that a statement has not read, because it failed over one of them: each is read by a statement of its own,
 // in this round and in the next one, so that only that one fails.
-func (f *flow) unread(rows []*row, alone bool, err error) {
+func (f *publishing) unread(rows []*row, alone bool, err error) {
 	f.careful, f.s.careful = true, true
 	for _, x := range rows {
 		if alone {
@@ -140,7 +140,7 @@ func (f *flow) unread(rows []*row, alone bool, err error) {
 }
 
 // later has a row fetched once more, and those of its key after it.
-func (f *flow) later(x *row) {
+func (f *publishing) later(x *row) {
 	x.again = true
 	f.again++
 	if x.keyed {
@@ -149,7 +149,7 @@ func (f *flow) later(x *row) {
 }
 
 // setAside moves rows that have to be fetched again to the end and returns how many the others are.
-func (f *flow) setAside(rows []*row) int {
+func (f *publishing) setAside(rows []*row) int {
 	if f.again == 0 {
 		return len(rows)
 	}
@@ -204,5 +204,5 @@ func (s *session) back(ctx context.Context) error {
 // ofContents reports whether an error may be one of the contents of a row: a text that is too long to be made, damaged data.
 func ofContents(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ofRows(err) || ok && e.SeverityUnlocalized == "ERROR" && strings.HasPrefix(e.Code, "XX")
+	return isRowError(err) || ok && e.SeverityUnlocalized == "ERROR" && strings.HasPrefix(e.Code, "XX")
 }

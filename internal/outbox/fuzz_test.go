@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 )
 
@@ -38,7 +39,7 @@ func FuzzRow(f *testing.F) {
 		for n := 0; n == 0 || n < 5 && took > limit; n++ { // the fuzzer may allocate more than that, but not each time
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			err = (&flow{s: s}).fill(x, columns)
+			err = (&publishing{s: s}).fill(x, columns)
 			runtime.ReadMemStats(&after)
 			took = after.TotalAlloc - before.TotalAlloc
 		}
@@ -53,7 +54,7 @@ func FuzzRow(f *testing.F) {
 		}
 		m := &x.pub.Msg
 		const most = 3*(128<<10) + 1024 // of each column that is decoded as much as fits a frame
-		if size, err := broker.TableSize(m.Headers); err == nil && size > most {
+		if size, err := amqpvalue.TableSize(m.Headers); err == nil && size > most {
 			t.Errorf("%d bytes of headers", size)
 		}
 		if m.UserId != "" || m.DeliveryMode != 0 || m.MessageId == "" || len(x.pub.Exchange) > maxText || len(x.pub.Key) > maxText || string(m.Body) != string(body) {

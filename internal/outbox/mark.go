@@ -19,7 +19,7 @@ const maxError = 1024
 const maxNackPause = 30 * time.Second
 
 // mark writes down what became of the rows and ends the transaction.
-func (s *session) mark(ctx context.Context, rd *round) error {
+func (s *session) mark(ctx context.Context, rd *batch) error {
 	s.pace(rd)
 	var rows []*row
 	for i := range rd.rows {
@@ -28,14 +28,14 @@ func (s *session) mark(ctx context.Context, rd *round) error {
 		}
 	}
 	err := s.markTogether(ctx, rows, nil, stmtCommit)
-	if err != nil && ofRows(err) {
-		err = s.markApart(ctx, rows)
+	if err != nil && isRowError(err) {
+		err = s.markSingly(ctx, rows)
 	}
 	if err != nil {
 		return fmt.Errorf("mark rows: %w", err)
 	}
 	s.r.unmarked.note(rows, time.Now(), s.r.o.limits.unmarked)
-	s.r.tell(rd)
+	s.r.logBatch(rd)
 	return nil
 }
 
@@ -146,7 +146,7 @@ func errorText(err error) string {
 }
 
 // pace makes the pause of rows that the broker does not want longer while it does not.
-func (s *session) pace(rd *round) {
+func (s *session) pace(rd *batch) {
 	for i := range rd.rows {
 		if rd.rows[i].result == nacked {
 			s.nackPause = min(max(2*s.nackPause, s.r.o.limits.nacked), maxNackPause)

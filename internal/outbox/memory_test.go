@@ -66,7 +66,7 @@ func TestCostOfABody(t *testing.T) { //nolint:paralleltest // it measures what t
 	rows := []*row{{id: "1", size: size, others: 100}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	f := &flow{s: s}
+	f := &publishing{s: s}
 	must.Do(t, s.read(t.Context(), rows, func(v [][]byte) error { return f.fill(rows[0], v[1:]) }))
 	runtime.ReadMemStats(&after)
 	const statement = 64 << 10 // what any statement allocates

@@ -14,7 +14,7 @@ const (
 	resultUnmarked    = "unmarked"
 )
 
-// metrics count what becomes of rows. Of what only the database knows there is nothing while nobody can ask it: a figure of
+// metrics count what becomes of rows. Of what only the database knows there are no figures while it cannot be reached: a figure of
 // an hour ago would look like one of now.
 type metrics struct {
 	rows     map[string]prometheus.Counter

@@ -19,7 +19,7 @@ const (
 	// migrateWait is how long one waits for another who migrates: an index on many rows takes its time.
 	migrateWait = 10 * time.Minute
 	migratePoll = 200 * time.Millisecond
-	// Statements that change the table wait for its lock, and whoever inserts waits behind them: not for long, but often.
+	// Statements that change the table wait for its lock, and inserts wait behind them: not for long, but often.
 	migrateLockTimeout = time.Second
 	migrateTries       = 20
 	migratePause       = 500 * time.Millisecond
@@ -58,7 +58,7 @@ func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, bef
 	if err != nil {
 		return nil, err
 	}
-	// Building an index takes as long as it takes, waits for every transaction that is older, and blocks nobody.
+	// Building an index takes as long as it takes, waits for every transaction that is older, and blocks no statement.
 	if err := exec(ctx, conn, "SET lock_timeout = 0"); err != nil {
 		return nil, err
 	}

@@ -173,7 +173,7 @@ func TestMigrateFindsIndexes(t *testing.T) {
 	}
 }
 
-// TestMigrateNotify: with the trigger, a commit of rows wakes up who sleeps; without, nobody is, and it is removed again.
+// TestMigrateNotify: with the trigger, a commit of rows wakes up who sleeps; without, no one is, and it is removed again.
 func TestMigrateNotify(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -185,7 +185,7 @@ func TestMigrateNotify(t *testing.T) {
 			t.Errorf("notify %v, a second time: %+v", notify, m)
 		}
 		conn, heard := listen(t, db, table.Channel())
-		on(t, conn, table.sleeping("pg_try_advisory_lock"))
+		on(t, conn, table.idleSQL("pg_try_advisory_lock"))
 		// An app's search_path must not lead the trigger astray.
 		db.Exec(`SET search_path = pg_temp; ` + strings.Replace(insertRow, "outbox", "public.outbox", 1) + `; RESET search_path`)
 		db.Exec(`SELECT pg_notify('` + table.Channel() + `', 'end')`)
@@ -204,10 +204,10 @@ func TestMigrateNotify(t *testing.T) {
 	db.Exec(`CREATE OR REPLACE FUNCTION outbox_notify() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
 	_, err := PlanMigration(t.Context(), open(t, db), n, true)
 	if err == nil || !strings.Contains(err.Error(), "function public.outbox_notify that migrate did not make") {
-		t.Errorf("with somebody else's function: %v", err)
+		t.Errorf("with another owner's function: %v", err)
 	}
 	if inside, _ := planned(t, db, n, false); len(inside) != 0 {
-		t.Errorf("somebody else's function would go: %q", inside)
+		t.Errorf("another owner's function would go: %q", inside)
 	}
 }
 
@@ -369,7 +369,7 @@ func TestMigrateWhileInserting(t *testing.T) {
 	}
 }
 
-// TestMigrateBehindATransaction: a transaction that holds the table keeps migrate waiting, and whoever wants to insert waits
+// TestMigrateBehindATransaction: a transaction that holds the table keeps migrate waiting, and anyone who wants to insert waits
 // no longer than one try of it. When it ends, the table is migrated.
 func TestMigrateBehindATransaction(t *testing.T) {
 	t.Parallel()
@@ -416,7 +416,7 @@ func TestMigrateGivesUp(t *testing.T) {
 	}
 	on(t, holder, "SELECT pg_advisory_unlock_all(); BEGIN; "+insertRow)
 	if err := try(); err == nil {
-		t.Error("migrated a table that somebody holds")
+		t.Error("migrated a table that someone holds")
 	}
 	on(t, holder, "ROLLBACK")
 	if v := db.Value(`SELECT count(*) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = 'send_after'`); v != "0" {

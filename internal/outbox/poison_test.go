@@ -31,14 +31,14 @@ func TestPoison(t *testing.T) {
 		{"body, headers", `'x', '{"x": 1e999}'`, "too large"},
 		{"body, headers", `'x', ('{"x": ' || repeat('[', 40) || repeat(']', 40) || '}')::jsonb`, "nested more than 32 deep"},
 		{"body, tracking_ids", `'x', '{"a": 1}'`, "not an array of strings"},
-		{"body, properties", `'x', '{"expiration": "soon"}'`, "not a number of milliseconds"},
-		{"body, properties", `'x', '{"expiration": -1}'`, "not a number of milliseconds"},
-		{"body, properties", `'x', '{"priority": 256}'`, "not a number from 0 to 255"},
-		{"body, properties", `'x', '{"timestamp": "yesterday"}'`, "neither a time"},
-		{"body, properties", `'x', '{"content-type": "text/plain"}'`, "there is none of this name"},
+		{"body, properties", `'x', '{"expiration": "soon"}'`, "must be milliseconds"},
+		{"body, properties", `'x', '{"expiration": -1}'`, "must be milliseconds"},
+		{"body, properties", `'x', '{"priority": 256}'`, "must be an integer from 0 to 255"},
+		{"body, properties", `'x', '{"timestamp": "yesterday"}'`, "must be a time"},
+		{"body, properties", `'x', '{"content-type": "text/plain"}'`, "is not a property"},
 		{"body, properties", `'x', '{"type": 7}'`, "not a string"},
-		{"body, properties", `'x', '{"user_id": "guest"}'`, `property "user_id": it is the broker's user`},
-		{"body, properties", `'x', jsonb_build_object('app_id', repeat('x', 256))`, "app id of 256 bytes"},
+		{"body, properties", `'x', '{"user_id": "guest"}'`, `property "user_id" is the broker user`},
+		{"body, properties", `'x', jsonb_build_object('app_id', repeat('x', 256))`, `property "app_id" has 256 bytes; AMQP allows 255`},
 		{"body, properties", `'x', '{"reply_to": "amq.rabbitmq.reply-to"}'`, `reply-to "amq.rabbitmq.reply-to"`},
 		{"body, routing_key", `'x', repeat('k', 256)`, "routing_key of 256 bytes: at most 255"},
 		{"body, exchange", `'x', ''`, "312 NO_ROUTE"},
@@ -110,7 +110,7 @@ func TestFullQueue(t *testing.T) {
 	r.eventually("they are nacked for the second time", func() bool { return r.read()["nacked"] >= 60 })
 	got := r.lines("rows were nacked") // which fails when there are two lines
 	for text, ids := range got {
-		if len(got) != 1 || !strings.Contains(text, `"full"`) || len(ids) != maxTold {
+		if len(got) != 1 || !strings.Contains(text, `"full"`) || len(ids) != maxLogged {
 			t.Errorf("%q: %v", text, ids)
 		}
 	}
@@ -133,7 +133,7 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestJudge: an outcome that is not known is nobody's failure, whatever the text beside it says.
+// TestJudge: an outcome that is not known is no one's failure, whatever the text beside it says.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	refused := &broker.RefusedError{Code: 404, Text: "NOT_FOUND"}
@@ -160,9 +160,9 @@ func TestPaceBeginsAnew(t *testing.T) {
 		result result
 		want   time.Duration
 	}{{nacked, time.Second}, {nacked, 2 * time.Second}, {sent, 0}, {nacked, time.Second}} {
-		s.pace(&round{}) // one without rows says nothing
+		s.pace(&batch{}) // one without rows says nothing
 		x := row{result: c.result}
-		if s.pace(&round{rows: []row{x}, order: []*row{&x}}); s.nackPause != c.want {
+		if s.pace(&batch{rows: []row{x}, order: []*row{&x}}); s.nackPause != c.want {
 			t.Errorf("round %d: %v, want %v", i, s.nackPause, c.want)
 		}
 	}

@@ -19,7 +19,7 @@ type Pruned struct {
 }
 
 // Prune deletes rows that were sent longer ago than that, and no others: neither rows that are still to be published nor
-// those in quarantine. It walks through the table by id, a thousand rows and one transaction at a time; rows that somebody
+// those in quarantine. It walks through the table by id, a thousand rows and one transaction at a time; rows that another transaction
 // else has locked it leaves. after, which may be nil, hears of the progress after each, and an error of it ends the walk. It
 // needs the rights to SELECT, UPDATE and DELETE. With an error comes what was done.
 func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Duration, after func(Pruned) error) (Pruned, error) {

@@ -69,8 +69,8 @@ type Relay struct {
 	o       Options
 	metrics *metrics
 
-	unmarked   unmarked
-	nackedTold time.Time // when a line about rows that were sent back was logged
+	unmarked     markFailures
+	nackedLogged time.Time // when a line about rows that were sent back was logged
 
 	mu    sync.Mutex
 	state State
@@ -91,7 +91,7 @@ func New(o Options) *Relay {
 	if o.limits == (limits{}) {
 		o.limits = defaultLimits
 	}
-	return &Relay{o: o, unmarked: unmarked{}, metrics: newMetrics(o.Registerer), state: State{Table: o.Names.String()}}
+	return &Relay{o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer), state: State{Table: o.Names.String()}}
 }
 
 // State tells how the relay is. It may be called at any time.
@@ -155,13 +155,13 @@ type session struct {
 	stop       context.Context // ends when the relay is to stop
 	publishing context.Context // ends a little later
 	notified   bool            // a notification came since it was last looked
-	asleep     bool            // inserts notify
-	awake      time.Duration   // for how long it last waited while it could not sleep
-	floor      floor
+	idle       bool            // inserts notify
+	pollAfter  time.Duration   // for how long it last waited while it could not sleep
+	lowWater   lowWater
 	published  []string // ids of rows that could not be marked as sent
 	measureDue time.Time
 
-	pipe      *broker.Pipe
+	stream    *broker.Stream
 	suspects  map[string]time.Time // exchanges, and until when they are
 	held      map[string]time.Time // keys, and until when they are
 	nackPause time.Duration
@@ -190,7 +190,7 @@ func (r *Relay) session(ctx context.Context) (worked bool, err error) {
 	if err := s.open(work); err != nil {
 		return false, err
 	}
-	defer s.dropPipe()
+	defer s.dropStream()
 	s.works()
 	r.o.Logger.Info("outbox connected", "table", s.table.String(), "database", s.table.Database)
 	published, err := s.loop(ctx, work)
@@ -245,7 +245,7 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		s.works()
 		ready := s.ready()
 		if !ready || s.notified {
-			if err := s.wake(work); err != nil {
+			if err := s.leaveIdle(work); err != nil {
 				return published, err
 			}
 		}
@@ -254,14 +254,14 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 			continue
 		}
 		s.notified = false
-		rd, err := s.round(work)
+		rd, err := s.runBatch(work)
 		if err != nil {
 			return published, err
 		}
 		published = published || rd.moved
 		if rd.moved {
 			pause = s.r.newBackoff()
-			s.awake = 0
+			s.pollAfter = 0
 		}
 		switch {
 		case rd.trouble != nil && !errors.Is(rd.trouble, broker.ErrRefused):
@@ -308,31 +308,31 @@ func (s *session) measure(ctx context.Context) error {
 	return nil
 }
 
-// openPipe is the pipe that stands, or a new one.
-func (s *session) openPipe(ctx context.Context) (*broker.Pipe, error) {
-	if s.pipe == nil {
-		pipe, err := s.r.o.Publisher.Pipe(ctx)
+// openStream is the stream that stands, or a new one.
+func (s *session) openStream(ctx context.Context) (*broker.Stream, error) {
+	if s.stream == nil {
+		stream, err := s.r.o.Publisher.Stream(ctx)
 		if err != nil {
 			return nil, err
 		}
-		pipe.Gather()
-		s.pipe = pipe
+		stream.Gather()
+		s.stream = stream
 	}
-	return s.pipe, nil
+	return s.stream, nil
 }
 
-// dropPipe gives the pipe up: what becomes of messages in it is not known, or will never be.
-func (s *session) dropPipe() {
-	if s.pipe != nil {
-		go s.pipe.Close() // ends at the latest when the connection does
-		s.pipe = nil
+// dropStream gives the stream up: what becomes of messages in it is not known, or will never be.
+func (s *session) dropStream() {
+	if s.stream != nil {
+		go s.stream.Close() // ends at the latest when the connection does
+		s.stream = nil
 	}
 }
 
-// flush sends what the pipe keeps back.
+// flush sends what the stream keeps back.
 func (s *session) flush() {
-	if s.pipe != nil {
-		s.pipe.Flush()
+	if s.stream != nil {
+		s.stream.Flush()
 	}
 }
 

@@ -74,7 +74,7 @@ func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, err
 
 const (
 	inQuarantine = `{sent_at} IS NULL AND {quarantined_at} IS NOT NULL`
-	// The error stays for whoever looks: the next one replaces it.
+	// The error stays readable until the next one replaces it.
 	release = `{quarantined_at} = NULL, {attempts} = 0, {send_after} = clock_timestamp()`
 )
 

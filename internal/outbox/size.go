@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"sidecar/internal/message"
+	"sidecar/internal/amqpvalue"
 )
 
 // Bounds of a row, in bytes of its columns' texts. A row beyond one of them fails without being read.
@@ -15,7 +15,7 @@ const (
 	maxColumn = 1 << 20
 	// maxKey bounds ordering keys and ids. A row with a longer id is not claimed: the relay could not mark it.
 	maxKey  = 4 << 10
-	maxText = 255 // of an AMQP short string
+	maxText = amqpvalue.ShortMax
 
 	// maxGuess is how many bytes of columns beside the body are fetched before their exact sizes are known.
 	maxGuess = 64 << 10
@@ -32,7 +32,7 @@ const (
 // cost is how many bytes of memory a row takes at most, with so many bytes of body and so many of other columns, of which three
 // are decoded: most when all are as large.
 func cost(body, others int) int64 {
-	return rowCost + copies*int64(body+others) + 3*message.JSONCost((others+2)/3)
+	return rowCost + copies*int64(body+others) + 3*amqpvalue.JSONCost((others+2)/3)
 }
 
 // guess sets the sizes of a row by what the claim gave: exact is false for a body whose text the database has not made.

@@ -11,20 +11,20 @@ import (
 
 // Names of the prepared statements.
 const (
-	stmtBegin    = "begin"
-	stmtCommit   = "commit"
-	stmtClaim    = "claim"
-	stmtClaimOn  = "claim_on"
-	stmtOrder    = "order"
-	stmtFetch    = "fetch"
-	stmtSent     = "sent"
-	stmtFailed   = "failed"
-	stmtDeferred = "deferred"
-	stmtMeasure  = "measure"
-	stmtSleep    = "sleep"
-	stmtWake     = "wake"
+	stmtBegin     = "begin"
+	stmtCommit    = "commit"
+	stmtClaim     = "claim"
+	stmtClaimOn   = "claim_on"
+	stmtOrder     = "order"
+	stmtFetch     = "fetch"
+	stmtSent      = "sent"
+	stmtFailed    = "failed"
+	stmtDeferred  = "deferred"
+	stmtMeasure   = "measure"
+	stmtEnterIdle = "sleep"
+	stmtLeaveIdle = "wake"
 
-	// To mark rows apart.
+	// To mark each row on its own.
 	stmtRollback    = "rollback"
 	stmtRelock      = "relock"
 	stmtHurry       = "hurry"
@@ -35,7 +35,7 @@ const (
 )
 
 // followLimit is how long rows wait at most before it is looked again whether what they have to come after is still there:
-// it may be deleted, or moved, and nobody tells.
+// it may be deleted or moved without notice.
 const followLimit = "1 minute"
 
 // countLimit bounds what counting the pending rows costs.
@@ -46,7 +46,7 @@ func (t *Table) statements() map[string]string {
 	all := map[string]string{
 		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`, stmtCommit: `COMMIT`,
 		stmtClaim: t.claimSQL(false), stmtClaimOn: t.claimSQL(true), stmtFetch: t.fetchSQL(), stmtMeasure: t.measureSQL(),
-		stmtSleep: t.sleeping("pg_try_advisory_lock"), stmtWake: t.sleeping("pg_advisory_unlock"),
+		stmtEnterIdle: t.idleSQL("pg_try_advisory_lock"), stmtLeaveIdle: t.idleSQL("pg_advisory_unlock"),
 		stmtSent: t.expand(`UPDATE {table} SET {sent_at} = clock_timestamp() WHERE {id} = ANY($1::{idtype}[])
 			RETURNING {id}, {sent_at} IS NOT NULL, false`),
 		// $4, doubling to five minutes. Attempts may be anything, and are not counted beyond the smallest type's end.
@@ -75,7 +75,7 @@ const unsent = `{sent_at} IS NULL AND {quarantined_at} IS NULL`
 
 // due leaves plain what the index can do with; where send_after may be null, such rows are due.
 func (t *Table) due() string {
-	if t.floored() {
+	if t.hasLowWater() {
 		return `{send_after} <= now()`
 	}
 	return `({send_after} IS NULL OR {send_after} <= now())`
@@ -83,20 +83,20 @@ func (t *Table) due() string {
 
 // since is from when on a row is due: where send_after may be null, such a row is since it was made, as far as that is known.
 func (t *Table) since() string {
-	if t.floored() || !t.Has(colCreatedAt) {
+	if t.hasLowWater() || !t.Has(colCreatedAt) {
 		return `{send_after}`
 	}
 	return `COALESCE({send_after}, {created_at})`
 }
 
-// floored reports whether looks may begin at a floor: not where send_after may be null, because such rows come last in the
+// hasLowWater reports whether looks may begin at a floor: not where send_after may be null, because such rows come last in the
 // index, and are due.
-func (t *Table) floored() bool {
+func (t *Table) hasLowWater() bool {
 	c, _ := t.Get(colSendAfter)
 	return c.NotNull
 }
 
-// claimSQL locks rows that nobody else has, and none of the keys in $2, or with the ids in $5. It gives the sizes of the body and of
+// claimSQL locks rows that no other relay has, and none of the keys in $2, or with the ids in $5. It gives the sizes of the body and of
 // the other columns, guessed where the database would have to make a text to know. An ordering key that is too long is not
 // given, only its size; a row with such an id is not claimed. $3 and $4 are the floor's send_after and id, or null: on is
 // a look that begins there; the other says which of its rows are above it.
@@ -149,7 +149,7 @@ func (t *Table) exact(column string) bool {
 
 // orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before them
 // that was not claimed, and when that one is due if that is later, at most followLimit from now: then they have to come
-// after it. Where it is not later, somebody else has it. It has to be a statement of its own: its snapshot is taken
+// after it. Where it is not later, another relay has it. It has to be a statement of its own: its snapshot is taken
 // after the rows were locked, so it sees what a relay that had the earlier rows has committed or not. Rows in $3 do not stand
 // before others.
 func (t *Table) orderSQL() string {

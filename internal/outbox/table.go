@@ -136,7 +136,7 @@ func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 }
 
 func (t *Table) lookColumns(ctx context.Context, conn *pgconn.PgConn) error {
-	// An index tells rows apart by one column when it is unique, whole, valid now and has no other column.
+	// An index identifies a row by one column when it is unique, whole, valid now and has no other column.
 	const look = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), COALESCE(NULLIF(y.typbasetype, 0), y.oid), a.attnotnull,
 		a.atthasdef OR a.attidentity <> '',
 		EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid AND i.indimmediate

@@ -51,7 +51,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestPruneLeavesWhatIsLocked: rows that somebody else holds are neither waited for nor deleted; a walk can be ended between
+// TestPruneLeavesWhatIsLocked: rows that another process holds are neither waited for nor deleted; a walk can be ended between
 // two steps, and the error of the table is told.
 func TestPruneLeavesWhatIsLocked(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestRetry(t *testing.T) {
 	}
 	db.Exec(`SELECT pg_notify('` + table.Channel() + `', 'end')`)
 	if !heard() {
-		t.Error("nobody was woken up")
+		t.Error("no one was woken up")
 	}
 	for _, bad := range []string{"seven", "", `7"`, "9223372036854775808"} {
 		if _, err := Retry(t.Context(), conn, table, []string{"2002", bad}); !errors.Is(err, ErrID) || !strings.Contains(err.Error(), bad) {
@@ -186,7 +186,7 @@ func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 2500)
 	const mark = `GRANT SELECT, UPDATE (sent_at, send_after, attempts, last_error, quarantined_at) ON outbox TO %s`
-	nobody, relay := openAs(t, db.Role("secret")), openAs(t, db.Role("secret", mark))
+	stranger, relay := openAs(t, db.Role("secret")), openAs(t, db.Role("secret", mark))
 	pruner, reader := openAs(t, db.Role("secret", mark, `GRANT DELETE ON outbox TO %s`)), openAs(t, db.Role("secret", `GRANT SELECT ON outbox TO %s`))
 	ctx := t.Context()
 	denied := func(what string, err error) {
@@ -197,12 +197,12 @@ func TestLeastRights(t *testing.T) {
 	}
 	// Planning reads the catalogue alone.
 	db.Exec(`DROP INDEX outbox_pending`)
-	if m, err := PlanMigration(ctx, nobody, table.Names, true); err != nil || len(m.Outside) != 1 {
+	if m, err := PlanMigration(ctx, stranger, table.Names, true); err != nil || len(m.Outside) != 1 {
 		t.Errorf("a plan without rights: %+v, %v", m, err)
 	}
 	_, err := Migrate(ctx, relay, table.Names, true, nil)
 	denied("migrate", err)
-	_, err = ReadStatus(ctx, nobody, table.Names)
+	_, err = ReadStatus(ctx, stranger, table.Names)
 	denied("status", err)
 	if s, err := ReadStatus(ctx, reader, table.Names); err != nil || s.Quarantined != 3 {
 		t.Errorf("status by one who may select: %+v, %v", s, err)
@@ -229,7 +229,7 @@ func TestLeastRights(t *testing.T) {
 	}
 	// A schema that a role may not use.
 	db.Exec(`CREATE SCHEMA hidden; CREATE TABLE hidden.outbox (id int)`)
-	_, err = PlanMigration(ctx, nobody, ParseTable("hidden.outbox", nil), true)
+	_, err = PlanMigration(ctx, stranger, ParseTable("hidden.outbox", nil), true)
 	denied("a hidden schema", err)
 }
 

@@ -13,26 +13,26 @@ const (
 	slowBytes = 64 << 10
 )
 
-var errSlowest = &failure{code: slow, status: http.StatusRequestTimeout,
-	detail: "The body came too slowly, and other messages needed the memory that it held. Nothing was sent."}
+var errSlowest = fail(slow,
+	"The body came too slowly, and other messages needed the memory that it held. Nothing was sent.")
 
-// arrivals are the bodies and lines of which a part has arrived. When there is no memory for another one, the slowest are
-// ended: connections that send a little and stop must not keep everybody else out.
+// arrivals are the bodies and lines of which a part has arrived. When there is no memory for another one, the slowest
+// are ended: connections that send a little and stop must not block the others.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[*arrival]struct{}
 }
 
-// arrival is how far a body has arrived. arrivals.mu guards it.
+// arrival is the progress of one body, guarded by arrivals.mu.
 type arrival struct {
 	w     http.ResponseWriter // of its request
-	mark  int                 // bytes when it was last seen to be fast enough
-	since time.Time           // the time of that
+	mark  int                 // bytes when it was last fast enough
+	since time.Time           // the time of mark
 	held  int64               // bytes of memory
 	ended bool
 }
 
-// progress notes that so many bytes of a body have arrived, and that more are to come.
+// progress records how many bytes of a body have arrived, with more to come.
 func (a *arrivals) progress(r *room, bytes int) {
 	now := time.Now()
 	a.mu.Lock()
@@ -48,7 +48,7 @@ func (a *arrivals) progress(r *room, bytes int) {
 	a.all[x] = struct{}{}
 }
 
-// pause leaves a body alone until its next progress. It returns errSlowest when that body has been ended before.
+// pause stops watching a body until its next progress. It returns errSlowest if the body has been ended.
 func (a *arrivals) pause(r *room) *failure {
 	if r.arriving == nil {
 		return nil
@@ -62,8 +62,8 @@ func (a *arrivals) pause(r *room) *failure {
 	return nil
 }
 
-// end ends as many slow bodies as hold n bytes together, the slowest first, but not that of the room that needs them. It
-// returns false when there is none. They return their memory as soon as their goroutines have noticed.
+// end ends slow bodies, the slowest first, until they hold n bytes together; the body of needy is not one of them. It
+// returns false if there is none. Their memory is returned a little later, by their goroutines.
 func (a *arrivals) end(needy *room, n int64) bool {
 	before := time.Now().Add(-slowAfter)
 	a.mu.Lock()
@@ -78,7 +78,8 @@ func (a *arrivals) end(needy *room, n int64) bool {
 	for _, x := range slow {
 		x.ended = true
 		delete(a.all, x)
-		_ = http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0)) // a body that cannot be ended has its own deadline
+		// A body that cannot be ended has its own deadline.
+		_ = http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0))
 		if n -= x.held; n <= 0 {
 			break
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -19,27 +18,27 @@ const (
 
 	maxBatches = 8       // at once
 	maxItems   = 1 << 20 // of one batch
-	// maxDetails is how many failures of a batch are explained; of the others the code is told.
+	// maxDetails is how many failures of a batch have a detail; the others have only a code.
 	maxDetails = 1000
-	// batchWindow is how many messages of one batch are under way at once.
+	// batchWindow is how many messages of one batch are sent and not yet confirmed.
 	batchWindow = 64
 
-	// costOfBatch is what a batch takes beside its messages, in bytes: two buffers and the details of failures.
+	// costOfBatch is the memory of a batch besides its messages, in bytes: two buffers and the details of failures.
 	costOfBatch = batchBuffer + 16<<10 + maxDetails*400
 	batchBuffer = 64 << 10
-	// resultStep is for how many results a batch takes memory at a time, costOfResult what one takes while their list grows.
+	// resultStep is for how many results a batch takes memory at a time; costOfResult is that of one while the list grows.
 	resultStep   = 16 << 10
 	costOfResult = 3
 )
 
-// source returns the messages of a batch one by one. r is the memory that the message holds, which the caller frees, also after
-// a failure. A failure is that of one item; an error ends the batch, and io.EOF is its regular end.
+// source returns the messages of a batch one by one. r is the memory of the message; the caller frees it, also after a
+// failure. A failure is that of one item; an error ends the batch, and io.EOF is its regular end.
 type source interface {
 	next(r *room) (m outgoing, f *failure, err error)
 }
 
-// batch publishes many messages in the order in which they stand, and answers when it knows what has become of each of them:
-// a client may not read before it has sent everything.
+// batch publishes many messages in their order, and answers when each has its result: a client may not read before it
+// has sent everything.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	room := room{server: s, w: w}
 	defer room.free()
@@ -49,23 +48,17 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, f)
 		return
 	}
-	defer func() { <-s.batches }()
+	defer s.batches.leave()
 	room.wait = true
-	b := &batch{server: s, w: w, r: r, rc: http.NewResponseController(w), room: &room, window: make(chan struct{}, min(batchWindow, s.o.MaxInflight))}
+	b := &batch{
+		server: s, w: w, r: r, rc: http.NewResponseController(w), room: &room,
+		details: map[int]string{}, window: make(slots, min(batchWindow, s.o.MaxInflight)),
+	}
 	b.run(in)
 	b.answer()
 }
 
-func (s *Server) enterBatch() bool {
-	select {
-	case s.batches <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// open enters a batch and takes what it needs itself.
+// open admits a batch and takes its own memory.
 func (s *Server) open(r *http.Request, room *room) (source, *failure) {
 	in, cost, f := s.form(r)
 	if f == nil {
@@ -74,45 +67,46 @@ func (s *Server) open(r *http.Request, room *room) (source, *failure) {
 	if f != nil {
 		return nil, f
 	}
-	if !s.enterBatch() {
-		return nil, unavailable(busy, "Too many batches at once. Nothing was sent.")
+	if !s.batches.enter() {
+		return nil, fail(busy, "Too many batches at once. Nothing was sent.")
 	}
 	if f = room.take(cost); f != nil {
-		<-s.batches
+		s.batches.leave()
 		return nil, f
 	}
 	return in(), nil
 }
 
-// form chooses the form of a batch by its content type. It returns what opens it, and what it takes in memory.
+// form chooses the form of a batch by its content type. It returns the function that opens the batch, and its memory in
+// bytes.
 func (s *Server) form(r *http.Request) (open func() source, cost int64, f *failure) {
 	trace := carrierOf(r.Header)
 	cost = costOfBatch + costOfHeaders(r.Header)
 	t, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err == nil {
-		switch t {
-		case "application/jsonl", "application/x-ndjson", "application/json-lines":
-			return func() source {
-				return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, batchBuffer), trace: trace}
-			}, cost, nil
-		case "multipart/mixed":
-			if boundary := parameters["boundary"]; boundary != "" {
-				return func() source { return newParts(s, r.Body, boundary, trace) }, cost + costOfPartHeaders, nil
-			}
-		}
+	boundary := parameters["boundary"]
+	switch {
+	case err != nil:
+	case t == "application/jsonl", t == "application/x-ndjson", t == "application/json-lines":
+		return func() source {
+			return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, batchBuffer), trace: trace}
+		}, cost, nil
+	case t == "multipart/mixed" && boundary != "":
+		return func() source { return newParts(s, r.Body, boundary, trace) }, cost + costOfPartHeaders, nil
 	}
-	return nil, 0, &failure{code: invalid, status: http.StatusUnsupportedMediaType, detail: "A batch is application/jsonl or multipart/mixed with a boundary."}
+	f = bad("A batch is application/jsonl or multipart/mixed with a boundary.")
+	f.status = http.StatusUnsupportedMediaType
+	return nil, 0, f
 }
 
-// batch is one that is being published.
+// batch is a batch that is being published.
 type batch struct {
 	server *Server
 	w      http.ResponseWriter
 	r      *http.Request
 	rc     *http.ResponseController
-	room   *room // what it holds beside its messages
-	item   room  // that of the message that is being read
-	window chan struct{}
+	room   *room // memory besides that of the messages
+	item   room  // memory of the message that is being read
+	window slots
 	waits  sync.WaitGroup
 
 	patient time.Time // when the deadlines were moved
@@ -128,7 +122,7 @@ func (b *batch) run(in source) {
 	defer b.waits.Wait()
 	for index := 0; ; index++ {
 		if index == s.maxItems {
-			b.ended = &failure{code: tooLarge, status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("A batch has at most %d messages.", index)}
+			b.ended = fail(tooLarge, "A batch has at most %d messages.", index)
 			return
 		}
 		if s.stopping.Load() {
@@ -147,7 +141,9 @@ func (b *batch) run(in source) {
 		m, f, err := in.next(r)
 		if err != nil {
 			r.free()
-			b.ended = unread(err)
+			if !errors.As(err, &b.ended) && !errors.Is(err, io.EOF) {
+				b.ended = bad("The batch ended early, came too slowly or cannot be read.")
+			}
 			return
 		}
 		b.grow()
@@ -161,19 +157,8 @@ func (b *batch) run(in source) {
 	}
 }
 
-// unread is why a batch was not read further; nil at its end.
-func unread(err error) *failure {
-	if f, is := errors.AsType[*failure](err); is {
-		return f
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return bad("The batch ended early, came too slowly or cannot be read.")
-}
-
-// patience moves the deadlines on: they are for an item, not for the batch. To move them costs a good part of what a small item
-// does, so an item may have an eighth more than its time instead.
+// patience extends the deadlines: they are for an item, not for the batch. Setting them is a good part of the cost of a
+// small item, so an item may have an eighth more than its time instead.
 func (b *batch) patience(now time.Time) {
 	more := b.server.o.Timeout / 8
 	if now.Sub(b.patient) < more {
@@ -184,13 +169,14 @@ func (b *batch) patience(now time.Time) {
 	_ = b.rc.SetWriteDeadline(now.Add(2*b.server.o.Timeout + answerTimeout + more))
 }
 
-// begin writes one message when there is room for it and leaves the rest to a goroutine. A failure means that nothing is left.
+// begin writes one message when there is room for it; a goroutine waits for its result. After a failure nothing is
+// pending.
 func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *failure {
 	s := b.server
-	b.window <- struct{}{} // it comes free: each of those under way has a deadline
+	b.window <- struct{}{} // a slot comes free: every message under way has a deadline
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 	if !s.inflight.await(ctx) {
-		<-b.window
+		b.window.leave()
 		cancel()
 		return errBusy
 	}
@@ -200,21 +186,21 @@ func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *fai
 		cancel()
 		s.inflight.leave()
 		s.o.Memory.Give(taken)
-		<-b.window
+		b.window.leave()
 		b.settle(index, m.alias, f, start)
 	})
 	return nil
 }
 
-// grow makes room for the result of one more item, which is unknown until it is settled. The new slice is stored under the
-// lock: items before it are settled meanwhile, and one noted in the old slice would be lost.
+// grow makes room for the result of one more item, which is unknown until it is settled. It needs the lock: earlier
+// items are settled meanwhile, and a result stored in the old slice would be lost.
 func (b *batch) grow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.codes = append(b.codes, 0)
 }
 
-// settle notes what became of an item.
+// settle records the result of an item.
 func (b *batch) settle(index int, alias string, f *failure, start time.Time) {
 	c := published
 	if f != nil {
@@ -226,9 +212,6 @@ func (b *batch) settle(index int, alias string, f *failure, start time.Time) {
 	b.codes[index] = indexOf(c)
 	if f == nil {
 		return
-	}
-	if b.details == nil {
-		b.details = map[int]string{}
 	}
 	if len(b.details) < maxDetails {
 		b.details[index] = f.detail
@@ -263,29 +246,9 @@ func (b *batch) answer() {
 		_ = lines.Encode(result{Index: index, Status: o.status, Code: o.code, Detail: b.details[index]})
 	}
 	if f := b.ended; f != nil {
-		_ = lines.Encode(result{Index: len(b.codes), Status: f.status, Code: f.code, Detail: f.detail + " This message and all after it were not read."})
+		_ = lines.Encode(result{
+			Index: len(b.codes), Status: f.status, Code: f.code, Detail: f.detail + " This message and all after it were not read.",
+		})
 	}
 	_ = out.Flush() // only a client that is gone can fail this
-}
-
-// outcomes are what an item may end with. The first one is that of an item that nothing is known of, so that nothing but a
-// confirm makes it a 204.
-var outcomes = []struct {
-	status int
-	code   code
-}{
-	{http.StatusGatewayTimeout, unknown}, {http.StatusNoContent, published}, {http.StatusBadRequest, invalid}, {http.StatusForbidden, forbidden},
-	{http.StatusNotFound, unroutable}, {http.StatusRequestEntityTooLarge, tooLarge}, {http.StatusServiceUnavailable, nacked},
-	{http.StatusServiceUnavailable, blocked}, {http.StatusServiceUnavailable, busy}, {http.StatusServiceUnavailable, disconnected},
-	{http.StatusServiceUnavailable, stopping}, {http.StatusRequestTimeout, slow},
-}
-
-// indexOf finds a code among outcomes. What is not there counts as unknown, so that nobody takes it for a refusal.
-func indexOf(c code) uint8 {
-	for i, o := range outcomes {
-		if o.code == c {
-			return uint8(i) // #nosec G115 -- there are a dozen
-		}
-	}
-	return 0
 }

@@ -6,10 +6,7 @@ import (
 	"net/http"
 )
 
-var (
-	errTooLarge = &failure{code: tooLarge, status: http.StatusRequestEntityTooLarge, detail: "The body is larger than SIDECAR_PUBLISH_MAX_BODY."}
-	errSlow     = bad("The body ended early or came too slowly.")
-)
+var errTooLarge = fail(tooLarge, "The body is larger than SIDECAR_PUBLISH_MAX_BODY.")
 
 // body reads the body of a request.
 func (r *room) body(q *http.Request) ([]byte, *failure) {
@@ -21,23 +18,20 @@ func (r *room) body(q *http.Request) ([]byte, *failure) {
 	}
 	b, f, err := r.read(q.Body, q.ContentLength)
 	if err != nil {
-		return nil, errSlow
+		return nil, bad("The body ended early or came too slowly.")
 	}
 	return b, f
 }
 
-// read reads length bytes, or everything when length is negative. The buffer grows with what has arrived: a length alone
-// costs nothing.
+// read reads length bytes, or everything when length is negative. The buffer grows with the bytes that arrive: a length
+// alone costs nothing.
 func (r *room) read(from io.Reader, length int64) (b []byte, f *failure, err error) {
-	b, f, err = r.readAll(from, length)
-	if slow := r.server.arrivals.pause(r); slow != nil {
-		return nil, slow, nil
-	}
-	return b, f, err
-}
-
-func (r *room) readAll(from io.Reader, length int64) (b []byte, f *failure, err error) {
-	most := r.server.o.MaxBody + 1 // one byte more tells that there is more
+	defer func() {
+		if slow := r.server.arrivals.pause(r); slow != nil {
+			b, f, err = nil, slow, nil
+		}
+	}()
+	most := r.server.o.MaxBody + 1 // one byte more shows that there is more
 	if length >= 0 {
 		most = length
 	}

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
-	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 )
@@ -101,7 +101,7 @@ func TestMemoryOfALine(t *testing.T) { //nolint:paralleltest // it measures the 
 		})
 		runtime.KeepAlive(line)
 		t.Logf("%s: %d bytes: %d taken at the end, %d held, %d allocated in all", name, len(line), taken, held, total)
-		if held > taken+mib || total > 4*int64(len(line))+4*mib || taken > 3*int64(len(line))+message.JSONCost(len(line)) {
+		if held > taken+mib || total > 4*int64(len(line))+4*mib || taken > 3*int64(len(line))+amqpvalue.JSONCost(len(line)) {
 			t.Errorf("%s: %d bytes: %d taken, %d held, %d allocated in all", name, len(line), taken, held, total)
 		}
 	}
@@ -251,7 +251,7 @@ func TestSlowestEnds(t *testing.T) {
 		r.want(fmt.Sprint(i), reply{a, string(b)}, http.StatusRequestTimeout, errSlowest.code, "too slowly")
 		c.Close()
 	}
-	// The batch is the next that somebody needs the memory of.
+	// The batch is the next that someone needs the memory of.
 	brokertest.Eventually(t, 30*time.Second, "another one", func() bool {
 		return r.post("/publish/default/k", strings.Repeat("x", 15*mib)).StatusCode == http.StatusNoContent
 	})

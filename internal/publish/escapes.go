@@ -8,72 +8,64 @@ import (
 	"unicode/utf8"
 )
 
-// unescapeJSON returns the content of a JSON string, which is valid and has no half of a surrogate pair. The content takes the
-// place of the string: it is never longer.
+// unescapeJSON returns the content of a JSON string, which must be valid. The content replaces the string in memory: it
+// is never longer.
 func unescapeJSON(quoted []byte) []byte {
 	in := quoted[1 : len(quoted)-1]
-	n := bytes.IndexByte(in, '\\')
-	if n < 0 {
+	if bytes.IndexByte(in, '\\') < 0 {
 		return in
 	}
-	out := in[:n]
-	for in = in[n:]; len(in) > 0; {
-		if in[0] != '\\' {
-			n = bytes.IndexByte(in, '\\')
-			if n < 0 {
-				n = len(in)
-			}
-			out, in = append(out, in[:n]...), in[n:]
-			continue
+	out := in[:0]
+	for {
+		i := bytes.IndexByte(in, '\\')
+		if i < 0 {
+			return append(out, in...)
 		}
-		if in[1] != 'u' {
-			out, in = append(out, plain(in[1])), in[2:]
-			continue
-		}
-		c := escaped(in)
-		in = in[6:]
-		if utf16.IsSurrogate(c) {
-			c = utf16.DecodeRune(c, escaped(in))
-			in = in[6:]
-		}
-		out = utf8.AppendRune(out, c)
+		c, size := decodeEscape(in[i:])
+		out = utf8.AppendRune(append(out, in[:i]...), c)
+		in = in[i+size:]
 	}
-	return out
 }
 
-// plain is the character that an escape with a backslash stands for.
-func plain(c byte) byte {
-	if i := strings.IndexByte("bfnrt", c); i >= 0 {
-		return "\b\f\n\r\t"[i]
-	}
-	return c
-}
-
-// hasLoneSurrogate looks in valid JSON for an escape of half a character, which package json would replace without a word.
+// hasLoneSurrogate reports whether valid JSON has an escape of half a character, which package json would replace
+// silently.
 func hasLoneSurrogate(raw []byte) bool {
 	for {
 		i := bytes.IndexByte(raw, '\\')
 		if i < 0 {
 			return false
 		}
-		if raw = raw[i:]; raw[1] != 'u' {
-			raw = raw[2:]
-			continue
-		}
-		first := escaped(raw)
-		raw = raw[6:]
-		if !utf16.IsSurrogate(first) {
-			continue
-		}
-		if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' || utf16.DecodeRune(first, escaped(raw)) == utf8.RuneError {
+		c, size := decodeEscape(raw[i:])
+		if c < 0 {
 			return true
 		}
-		raw = raw[6:]
+		raw = raw[i+size:]
 	}
 }
 
-// escaped reads \uXXXX.
-func escaped(raw []byte) rune {
-	n, _ := strconv.ParseUint(string(raw[2:6]), 16, 16) // of valid JSON: it cannot fail
+// decodeEscape returns the character of the escape at the beginning of b, and the escape's size. c is negative for half
+// of a surrogate pair.
+func decodeEscape(b []byte) (c rune, size int) {
+	if b[1] != 'u' {
+		if i := strings.IndexByte("bfnrt", b[1]); i >= 0 {
+			return rune("\b\f\n\r\t"[i]), 2
+		}
+		return rune(b[1]), 2
+	}
+	c = parseHex(b[2:])
+	if !utf16.IsSurrogate(c) {
+		return c, 6
+	}
+	if len(b) >= 12 && b[6] == '\\' && b[7] == 'u' {
+		if c = utf16.DecodeRune(c, parseHex(b[8:])); c != utf8.RuneError {
+			return c, 12
+		}
+	}
+	return -1, 6
+}
+
+// parseHex returns four hexadecimal digits as a number.
+func parseHex(b []byte) rune {
+	n, _ := strconv.ParseUint(string(b[:4]), 16, 16) // of valid JSON: it cannot fail
 	return rune(n)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
@@ -90,7 +91,7 @@ func FuzzLine(f *testing.F) {
 		}
 		defer r.free()
 		m, failed := s.readLine(line, telemetry.Carrier{}, r)
-		if most := int64(cap(line)+len(line)) + message.JSONCost(len(line)); r.taken > most {
+		if most := int64(cap(line)+len(line)) + amqpvalue.JSONCost(len(line)); r.taken > most {
 			t.Fatalf("%d bytes take %d of memory, more than %d", len(line), r.taken, most)
 		}
 		if failed != nil {
@@ -102,7 +103,7 @@ func FuzzLine(f *testing.F) {
 		if len(m.key) > 255 || int64(len(m.msg.Body)) > s.o.MaxBody || len(m.msg.MessageId) > 255 || m.exchange != "x" {
 			t.Fatalf("%+v", m)
 		}
-		if _, err := broker.TableSize(m.msg.Headers); err != nil && !strings.Contains(err.Error(), "header name of") {
+		if _, err := amqpvalue.TableSize(m.msg.Headers); err != nil && !strings.Contains(err.Error(), "header name of") {
 			t.Fatal(err)
 		}
 		for name := range m.msg.Headers {
@@ -130,7 +131,7 @@ func FuzzRequest(f *testing.F) {
 		if w.Code < 400 || w.Code == http.StatusInternalServerError || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
-		if s.inflight.messages() != 0 || s.o.Memory.Held() != 0 || len(s.batches) != 0 {
+		if len(s.inflight) != 0 || s.o.Memory.Held() != 0 || len(s.batches) != 0 {
 			t.Fatal("something is still counted")
 		}
 	})

@@ -46,7 +46,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	log := r.log.String()
-	if strings.Contains(log, token) || !strings.Contains(log, `"event":"publish refused"`) {
+	if strings.Contains(log, token) || !strings.Contains(log, `"msg":"publish refused"`) {
 		t.Errorf("%s", log)
 	}
 	if n := r.metric("sidecar_publish_requests_total", "exchange", "", "result", "unauthorized"); n == 0 {
@@ -89,7 +89,7 @@ func TestPanic(t *testing.T) {
 	r := start(t, "", nil)
 	r.server.o.Publisher = nil
 	r.want("a bug", r.post("/publish/default/k", ""), http.StatusInternalServerError, internal, "")
-	if !strings.Contains(r.log.String(), `"event":"publish panic"`) {
+	if !strings.Contains(r.log.String(), `"msg":"publish panic"`) {
 		t.Error("nothing was logged")
 	}
 }

@@ -26,8 +26,8 @@ var (
 	closing = []string{"close"}
 )
 
-// serve answers every request. It looks at the path as it was written, never cleans it and never redirects: a routing key
-// may hold anything.
+// serve answers every request. It uses the path as it was written, never cleans it and never redirects: a routing key
+// may hold any character.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	h := w.Header()
@@ -39,7 +39,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if r.ContentLength != 0 {
-		// Until the body is read to its end: or the server would read what is left first, however slowly it comes.
+		// Until the body is read to its end: the server would read the rest of it first, however slowly it comes.
 		h["Connection"] = closing
 	}
 	s.route(w, r, start)
@@ -53,7 +53,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, start time.Time) 
 	if f := s.guard(r, path); f != nil {
 		s.metrics.count("", f.code, 0)
 		s.refusals.Do(func(suppressed int) {
-			s.o.Logger.Warn("publish refused", "peer", r.RemoteAddr, "status", f.status, "why", f.detail, "suppressed", suppressed)
+			s.o.Logger.Warn("publish refused",
+				"peer", r.RemoteAddr, "status", f.status, "why", f.detail, "suppressed", suppressed)
 		})
 		w.Header()["Connection"] = closing
 		s.refuse(w, f)
@@ -71,17 +72,20 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, start time.Time) 
 			s.publish(w, r, path[len(publishPath):], start)
 		}
 	default:
-		s.refuse(w, &failure{code: notFound, status: http.StatusNotFound, detail: "The paths are /publish/{exchange}/{routing key}, /publish:batch and /readyz."})
+		s.refuse(w, &failure{code: notFound, status: http.StatusNotFound,
+			detail: "The paths are /publish/{exchange}/{routing key}, /publish:batch and /readyz."})
 	}
 }
 
-// guard looks where a request comes from and who sends it, whatever its path.
+// guard checks the origin and the token of a request, whatever its path.
 func (s *Server) guard(r *http.Request, path string) *failure {
 	switch {
 	case !s.hosts.Allow(r.Host):
-		return &failure{code: misdirected, status: http.StatusMisdirectedRequest, detail: "The Host header names another server."}
+		return &failure{
+			code: misdirected, status: http.StatusMisdirectedRequest, detail: "The Host header names another server.",
+		}
 	case httpguard.CrossSite(r):
-		return denied("Requests from other sites are refused.")
+		return fail(forbidden, "Requests from other sites are refused.")
 	case httpguard.OverridesMethod(r):
 		return bad("Method override headers are refused.")
 	case path == readyPath: // probes have no token
@@ -92,7 +96,7 @@ func (s *Server) guard(r *http.Request, path string) *failure {
 	return nil
 }
 
-// allows answers with 405 when the method is none of these.
+// allows reports whether the method is one of these, and otherwise answers with 405.
 func allows(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 	if slices.Contains(methods, r.Method) {
 		return true
@@ -123,7 +127,7 @@ func (s *Server) refuse(w http.ResponseWriter, f *failure) {
 	httpguard.Refuse(w, httpguard.NewProblem(f.status, string(f.code), f.detail))
 }
 
-// publish answers a request that is one message. target is the path behind publishPath, as it was written.
+// publish answers a request with one message. target is the path behind publishPath, as it was written.
 func (s *Server) publish(w http.ResponseWriter, r *http.Request, target string, start time.Time) {
 	alias, f := s.one(w, r, target, start)
 	if f == nil {
@@ -135,7 +139,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, target string, 
 	s.refuse(w, f)
 }
 
-// received notes that a body has been read to its end: the connection stays open for another request.
+// received records that a body has been read to its end: the connection stays open for another request.
 func received(w http.ResponseWriter, r *http.Request) {
 	httpguard.Received(r)
 	w.Header().Del("Connection")
@@ -146,8 +150,8 @@ const (
 	lingerBytes = 64 << 20
 )
 
-// linger reads and discards what a client still sends after its answer, within bounds. Closing a connection with unread bytes
-// resets it, and a client that writes its whole request before it reads would lose the answer.
+// linger reads and discards, within bounds, the bytes that a client still sends after its answer. Closing a connection
+// with unread bytes resets it, and a client that writes its whole request before it reads would lose the answer.
 func linger(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
@@ -158,28 +162,28 @@ func linger(w http.ResponseWriter, r *http.Request) {
 // one reads and publishes the message of a request. It returns the alias when there is one of that name.
 func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, start time.Time) (string, *failure) {
 	m, f := s.target(r, target)
-	if f != nil {
-		return m.alias, f
+	if f == nil {
+		f = s.ready()
 	}
-	if f = s.ready(); f != nil {
-		return m.alias, f
-	}
-	if s.inflight.full() {
-		return m.alias, errBusy
+	if f == nil && s.inflight.full() {
+		f = errBusy
 	}
 	room := room{server: s, w: w}
 	defer room.free()
-	if f = room.take(costOfHeaders(r.Header)); f != nil {
-		return m.alias, f
+	if f == nil {
+		f = room.take(costOfHeaders(r.Header))
 	}
-	if m.msg, f = readHeaders(r.Header); f != nil {
-		return m.alias, f
+	if f == nil {
+		m.msg, f = readHeaders(r.Header)
 	}
-	if m.msg.Body, f = room.body(r); f != nil {
+	if f == nil {
+		m.msg.Body, f = room.body(r)
+	}
+	if f != nil {
 		return m.alias, f
 	}
 	received(w, r)
-	if !s.inflight.enter() { // not before: a body that is still to come must hold no slot
+	if !s.inflight.enter() { // not before: a body that is still arriving must not hold a slot
 		return m.alias, errBusy
 	}
 	defer s.inflight.leave()
@@ -196,7 +200,7 @@ func (s *Server) target(r *http.Request, path string) (outgoing, *failure) {
 	}
 	alias, rest, found := strings.Cut(path, "/")
 	if !found {
-		return outgoing{}, bad("The path must be /publish/{exchange}/{routing key}; the slash before an empty key belongs to it.")
+		return outgoing{}, bad("The path must be /publish/{exchange}/{routing key}, also with an empty key.")
 	}
 	key, _ := url.PathUnescape(rest) // net/http has parsed the path before: it cannot fail
 	return s.address(alias, key)

@@ -1,6 +1,6 @@
-// Package publish takes messages from the app over HTTP and publishes them: it answers 204 when the broker has confirmed a
-// message and routed it, and says in every other case what is known. Which header becomes which property is the inverse of
-// what package dispatch does with a delivery. It knows nothing of consuming.
+// Package publish takes messages from the app over HTTP and publishes them. It answers 204 when the broker has
+// confirmed a message and routed it; every other answer says what is known. The mapping of headers to properties is the
+// inverse of the one in package dispatch. It does not consume.
 package publish
 
 import (
@@ -26,8 +26,8 @@ import (
 type Options struct {
 	Addr string // host:port; port 0 takes a free one
 
-	// Token returns the bearer token that every request must carry. nil means no token is asked for, which only a loopback
-	// Addr allows. A Token that returns "" lets nobody in: its file may be gone.
+	// Token returns the bearer token that every request must carry; nil means none, which only a loopback Addr allows.
+	// While Token returns "", because its file is missing, every request is refused.
 	Token func() string
 
 	Exchanges   map[string]string // by alias, which is in the path; "" is the broker's default exchange
@@ -53,14 +53,14 @@ type Server struct {
 	hosts    httpguard.Hosts
 	keys     message.Globs
 	lanes    map[string]*broker.Lane // by exchange
-	inflight *inflight
+	inflight slots
 	arrivals arrivals
-	batches  chan struct{} // held by those that run
-	growing  chan struct{} // held by the batch that waits for memory for the rest of a line
-	maxItems int           // of a batch
+	batches  slots
+	growing  slots // held by the one batch that waits for memory for the rest of a line
+	maxItems int   // of a batch
 	metrics  *metrics
-	refusals telemetry.Throttle // lines about who may not publish at all
-	failures telemetry.Throttle // lines about messages that were not published
+	refusals telemetry.Throttle // log lines about requests that are not allowed
+	failures telemetry.Throttle // log lines about messages that were not published
 	stopping atomic.Bool
 }
 
@@ -73,14 +73,14 @@ const (
 	maxHeaderBytes = 192 << 10 // above a frame of the broker, which is what really bounds them
 )
 
-// New prepares a server; it binds nothing yet.
+// New returns a server that has not bound its address yet.
 func New(o Options) *Server {
 	s := &Server{
-		o: o, keys: message.NewGlobs(o.RoutingKeys, false), lanes: map[string]*broker.Lane{}, metrics: newMetrics(o.Registerer, o.Exchanges),
-		inflight: newInflight(o.MaxInflight), arrivals: arrivals{all: map[*arrival]struct{}{}}, batches: make(chan struct{}, maxBatches),
-		growing: make(chan struct{}, 1), maxItems: maxItems,
+		o: o, keys: message.NewGlobs(o.RoutingKeys, false), lanes: map[string]*broker.Lane{}, maxItems: maxItems,
+		arrivals: arrivals{all: map[*arrival]struct{}{}},
+		inflight: make(slots, o.MaxInflight), batches: make(slots, maxBatches), growing: make(slots, 1),
 	}
-	s.metrics.watch(o.Registerer, s.inflight)
+	s.metrics = newMetrics(o.Registerer, o.Exchanges, s.inflight)
 	for _, exchange := range o.Exchanges {
 		if s.lanes[exchange] == nil {
 			s.lanes[exchange] = o.Publisher.NewLane(exchange)
@@ -101,7 +101,8 @@ func New(o Options) *Server {
 	return s
 }
 
-// Listen binds the address and returns it as host:port. It refuses one that other machines can reach when there is no token.
+// Listen binds the address and returns it as host:port. Without a token it refuses an address that other machines can
+// reach.
 func (s *Server) Listen() (string, error) {
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.o.Addr)
 	if err != nil {
@@ -126,12 +127,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown takes no more messages, lets those under way finish until ctx ends, then cuts their requests off; that is no
-// error. The publisher's connection must stand until it returns.
+// Shutdown refuses new messages and waits until ctx ends for the messages under way; then it cuts their requests off,
+// which is not an error. The publisher's connection must stay open until Shutdown returns.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.stopping.Store(true)
 	if err := s.http.Shutdown(ctx); err != nil {
-		s.o.Logger.Warn("publish requests cut off", "inflight", s.inflight.messages(), "error", err)
+		s.o.Logger.Warn("publish requests cut off", "inflight", len(s.inflight), "error", err)
 	}
 	s.Close()
 }
@@ -141,11 +142,11 @@ func (s *Server) Close() {
 	s.stopping.Store(true)
 	_ = s.http.Close()
 	if s.ln != nil {
-		_ = s.ln.Close() // a server that never served does not know it
+		_ = s.ln.Close() // s.http closes it only after Serve
 	}
 }
 
-// Wait returns when nothing runs any more. What does may wait for the end of the publisher's connection.
+// Wait returns when no goroutine of the server runs any more. Some may wait for the end of the publisher's connection.
 func (s *Server) Wait() {
 	for _, l := range s.lanes {
 		l.Wait()
@@ -153,6 +154,4 @@ func (s *Server) Wait() {
 }
 
 // Ready reports whether a message would be tried now.
-func (s *Server) Ready() bool {
-	return !s.stopping.Load() && s.o.Publisher.Connected() && !s.o.Publisher.Blocked()
-}
+func (s *Server) Ready() bool { return s.ready() == nil }

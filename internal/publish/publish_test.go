@@ -111,7 +111,7 @@ func TestInvalid(t *testing.T) {
 	r := start(t, "", nil)
 	long := strings.Repeat("x", 256)
 	for _, c := range []struct{ name, value, text string }{
-		{"Amqp-Nonsense", "x", "Amqp-Nonsense is no property"},
+		{"Amqp-Nonsense", "x", "Amqp-Nonsense is not a property"},
 		{"Amqp-Priority", "256", "Amqp-Priority"}, {"Amqp-Priority", "-1", "Amqp-Priority"}, {"Amqp-Priority", "high", "Amqp-Priority"},
 		{"Amqp-Expiration", "5s", "Amqp-Expiration"}, {"Amqp-Expiration", "-1", "Amqp-Expiration"}, {"Amqp-Expiration", "0", "from 1 to"},
 		{"Amqp-Reply-To", "amq.rabbitmq.reply-to", "reply-to"}, {"Amqp-Expiration", "4294967296", "Amqp-Expiration"},
@@ -138,7 +138,7 @@ func TestInvalid(t *testing.T) {
 	r.want("a long key", r.post("/publish/default/"+long, ""), http.StatusBadRequest, invalid, "routing key has 256 bytes")
 	// None of this has reached the channel: the next message needs no other one.
 	r.wantPublished("afterwards", r.post("/publish/default/k", "last"))
-	if d := r.get(); string(d.Body) != "last" || r.server.inflight.messages() != 0 {
+	if d := r.get(); string(d.Body) != "last" || len(r.server.inflight) != 0 {
 		t.Errorf("%+v", d)
 	}
 	if n := r.metric("sidecar_publish_requests_total", "exchange", "default", "result", "invalid"); n == 0 {
@@ -151,7 +151,7 @@ func TestLeftOut(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
 	var headers []string
-	for name := range ofDeliveries {
+	for name := range deliveryHeaders {
 		headers = append(headers, name, "1")
 	}
 	for _, name := range []string{
@@ -235,7 +235,7 @@ func TestUnroutable(t *testing.T) {
 	if n := r.metric("sidecar_publish_requests_total", "exchange", "missing", "result", "unroutable"); n != 3 {
 		t.Errorf("counted %v", n)
 	}
-	if !strings.Contains(r.log.String(), `"event":"message not published"`) {
+	if !strings.Contains(r.log.String(), `"msg":"message not published"`) {
 		t.Error("nothing was logged")
 	}
 }
@@ -413,7 +413,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// A client that goes away has no say in what becomes of its message, and costs nobody the connection.
+// A client that goes away has no say in what becomes of its message, and costs no one the connection.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)

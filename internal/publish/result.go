@@ -12,7 +12,7 @@ import (
 	"sidecar/internal/httpguard"
 )
 
-// code says for programs what became of a message: the member "code" of a problem document, and a metric label.
+// code is the result of a message for programs: the member "code" of a problem document, and a metric label.
 type code string
 
 const (
@@ -21,24 +21,52 @@ const (
 	unauthorized code = "unauthorized"       // no token, or a wrong one
 	forbidden    code = "forbidden"          // not allowed here, or the broker refuses it
 	notFound     code = "not_found"          // no such path
-	unroutable   code = "unroutable"         // no exchange, or no queue would take it
+	unroutable   code = "unroutable"         // the exchange or a binding is missing
 	badMethod    code = "method_not_allowed" //
-	tooLarge     code = "too_large"          // the body, for us or for the broker
-	slow         code = "slow"               // a body that held memory that others needed
+	tooLarge     code = "too_large"          // the body, for the sidecar or for the broker
+	slow         code = "slow"               // a slow body held memory that others needed
 	misdirected  code = "misdirected"        // the Host header names another server
-	nacked       code = "nacked"             // a queue did not take it, others may have it
+	nacked       code = "nacked"             // a queue rejected it, others may have it
 	blocked      code = "blocked"            // the broker's alarm
 	busy         code = "busy"               // too much at once
 	disconnected code = "disconnected"       // no connection to the broker
-	stopping     code = "stopping"           // the sidecar ends
-	unknown      code = "unknown"            // sent, and no answer: it may have been published
+	stopping     code = "stopping"           // the sidecar is shutting down
+	unknown      code = "unknown"            // sent, and not confirmed: it may have been published
 	internal     code = "internal"           // a bug
 )
 
-// codes are those that a message to a known exchange may end with.
-var codes = []code{published, invalid, forbidden, unroutable, tooLarge, slow, nacked, blocked, busy, disconnected, stopping, unknown, internal}
+// outcomes are the results of a message that was read. The first one is that of an item without a result, so that only
+// a confirm makes it a 204.
+var outcomes = []struct {
+	status int
+	code   code
+}{
+	{http.StatusGatewayTimeout, unknown},
+	{http.StatusNoContent, published},
+	{http.StatusBadRequest, invalid},
+	{http.StatusForbidden, forbidden},
+	{http.StatusNotFound, unroutable},
+	{http.StatusRequestEntityTooLarge, tooLarge},
+	{http.StatusRequestTimeout, slow},
+	{http.StatusServiceUnavailable, nacked},
+	{http.StatusServiceUnavailable, blocked},
+	{http.StatusServiceUnavailable, busy},
+	{http.StatusServiceUnavailable, disconnected},
+	{http.StatusServiceUnavailable, stopping},
+}
 
-// failure is why a message was not published, or not to all of its queues.
+// indexOf returns the index of a code in outcomes. Any other code counts as unknown, so that it does not pass for a
+// refusal.
+func indexOf(c code) uint8 {
+	for i, o := range outcomes {
+		if o.code == c {
+			return uint8(i) // #nosec G115 -- there are a dozen
+		}
+	}
+	return 0
+}
+
+// failure is the reason why a message was not published, or not to all of its queues.
 type failure struct {
 	code   code
 	status int
@@ -50,62 +78,58 @@ func (f *failure) Error() string { return string(f.code) + ": " + f.detail }
 
 func (f *failure) Unwrap() error { return f.err }
 
-func bad(format string, args ...any) *failure {
-	return &failure{code: invalid, status: http.StatusBadRequest, detail: fmt.Sprintf(format, args...)}
+// fail returns a failure with a code of outcomes.
+func fail(c code, format string, args ...any) *failure {
+	return &failure{code: c, status: outcomes[indexOf(c)].status, detail: fmt.Sprintf(format, args...)}
 }
 
-func denied(format string, args ...any) *failure {
-	return &failure{code: forbidden, status: http.StatusForbidden, detail: fmt.Sprintf(format, args...)}
-}
-
-func unavailable(c code, detail string) *failure {
-	return &failure{code: c, status: http.StatusServiceUnavailable, detail: detail}
-}
+func bad(format string, args ...any) *failure { return fail(invalid, format, args...) }
 
 var (
-	errBusy     = unavailable(busy, "Too many messages at once (SIDECAR_PUBLISH_MAX_INFLIGHT). Nothing was sent.")
-	errStopping = unavailable(stopping, "The sidecar stops. Nothing was sent.")
+	errBusy     = fail(busy, "Too many messages at once (SIDECAR_PUBLISH_MAX_INFLIGHT). Nothing was sent.")
+	errStopping = fail(stopping, "The sidecar is shutting down. Nothing was sent.")
 )
 
-// explain says what an error of package broker is. What it does not know may have been sent.
+// explain returns the failure of an error of package broker. After an unknown error the message may have been sent.
 func explain(err error) *failure {
-	refused, isRefused := errors.AsType[*broker.RefusedError](err)
-	answer := func(c code, status int, format string, args ...any) *failure {
-		return &failure{code: c, status: status, detail: fmt.Sprintf(format, args...), err: err}
-	}
-	said := httpguard.Sentence(err)
-	switch {
-	case errors.Is(err, broker.ErrUnknown): // first: it may say why, which is one of the others
-		return answer(unknown, http.StatusGatewayTimeout,
-			"The message was sent and the broker has not answered: it may have been published. Send it again with the same "+
-				"Idempotency-Key, by which its consumers can tell. (%s)", said)
-	case isRefused && refused.Code == amqp.PreconditionFailed && strings.Contains(refused.Text, "size"):
-		return answer(tooLarge, http.StatusRequestEntityTooLarge, "The broker takes no body of this size: %s", said)
-	case isRefused && refused.Code == amqp.AccessRefused:
-		return answer(forbidden, http.StatusForbidden, "The broker does not let the sidecar publish this: %s", said)
-	case errors.Is(err, broker.ErrUnroutable):
-		return answer(unroutable, http.StatusNotFound, "The message reached no queue and was not kept: %s", said)
-	case errors.Is(err, broker.ErrTooLarge):
-		return answer(invalid, http.StatusBadRequest, "Routing key, properties and headers together do not fit a frame of the broker: %s", said)
-	case errors.Is(err, broker.ErrInvalid):
-		return answer(invalid, http.StatusBadRequest, "This is no message that AMQP can carry: %s", said)
-	case errors.Is(err, broker.ErrNacked): // of one queue or more, which is all that the broker says
-		return answer(nacked, http.StatusServiceUnavailable,
-			"A queue did not take the message and may be full; other queues of the exchange may have it. Send it again with the same "+
-				"Idempotency-Key, by which their consumers can tell. (%s)", said)
-	case isRefused:
-		return answer(nacked, http.StatusServiceUnavailable, "The broker did not take the message: %s", said)
-	case errors.Is(err, broker.ErrBlocked):
-		return answer(blocked, http.StatusServiceUnavailable, "The broker has an alarm and takes no messages. Nothing was sent.")
-	case errors.Is(err, broker.ErrBusy):
-		return answer(busy, http.StatusServiceUnavailable, "There was no room on the connection in time. Nothing was sent.")
-	case errors.Is(err, broker.ErrDisconnected):
-		return answer(disconnected, http.StatusServiceUnavailable, "There is no connection to the broker. Nothing was sent.")
-	}
-	return answer(unknown, http.StatusGatewayTimeout, "The message may have been published. (%s)", said)
+	f := explained(err)
+	f.err = err
+	return f
 }
 
-// retryAfter is how many seconds a client should wait.
+func explained(err error) *failure {
+	refused, isRefused := errors.AsType[*broker.RefusedError](err)
+	reason := httpguard.Sentence(err)
+	switch {
+	case errors.Is(err, broker.ErrUnknown): // first: its cause may be one of the others
+		return fail(unknown, "The message was sent and the broker has not answered: it may have been published. Send it again "+
+			"with the same Idempotency-Key, by which its consumers recognise a copy. (%s)", reason)
+	case isRefused && refused.Code == amqp.PreconditionFailed && strings.Contains(refused.Text, "size"):
+		return fail(tooLarge, "The broker does not accept a body of this size: %s", reason)
+	case isRefused && refused.Code == amqp.AccessRefused:
+		return fail(forbidden, "The broker does not allow the sidecar to publish this: %s", reason)
+	case errors.Is(err, broker.ErrUnroutable):
+		return fail(unroutable, "The message reached no queue and was not kept: %s", reason)
+	case errors.Is(err, broker.ErrTooLarge):
+		return bad("Routing key, properties and headers together do not fit a frame of the broker: %s", reason)
+	case errors.Is(err, broker.ErrInvalid):
+		return bad("AMQP cannot carry this message: %s", reason)
+	case errors.Is(err, broker.ErrNacked):
+		return fail(nacked, "At least one queue rejected the message and may be full; other queues of the exchange may have it. "+
+			"Send it again with the same Idempotency-Key, by which consumers recognise a copy. (%s)", reason)
+	case isRefused:
+		return fail(nacked, "The broker did not accept the message: %s", reason)
+	case errors.Is(err, broker.ErrBlocked):
+		return fail(blocked, "The broker has an alarm and takes no messages. Nothing was sent.")
+	case errors.Is(err, broker.ErrBusy):
+		return fail(busy, "There was no room on the connection in time. Nothing was sent.")
+	case errors.Is(err, broker.ErrDisconnected):
+		return fail(disconnected, "There is no connection to the broker. Nothing was sent.")
+	}
+	return fail(unknown, "The message may have been published. (%s)", reason)
+}
+
+// retryAfter returns how many seconds a client should wait.
 func retryAfter(c code) string {
 	if c == blocked || c == disconnected || c == stopping {
 		return "5"

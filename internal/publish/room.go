@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// What is taken from the account beside the bytes themselves, in bytes.
+// Memory besides the bytes themselves, in bytes.
 const (
-	// costOfMessage is what a message takes while it is under way: goroutine, buffers of its connection, properties.
+	// costOfMessage is for a message under way: goroutine, buffers of its connection, properties.
 	costOfMessage = 8 << 10
-	// costOfHeader is what one header takes beside its bytes, in the map of package http and in the table of the message.
+	// costOfHeader is for one header, in the map of package http and in the table of the message.
 	costOfHeader = 256
-	// firstBuffer is where a buffer begins.
+	// firstBuffer is the smallest buffer.
 	firstBuffer = 4 << 10
 )
 
 var (
-	errNoMemory = unavailable(busy, "There is no memory for this message at present (SIDECAR_MEMORY). Nothing was sent.")
-	errNeverFit = &failure{code: tooLarge, status: http.StatusRequestEntityTooLarge,
-		detail: "Reading this message needs more memory than half of SIDECAR_MEMORY. Nothing was sent."}
+	errNoMemory = fail(busy, "There is no memory for this message at present (SIDECAR_MEMORY). Nothing was sent.")
+	errNeverFit = fail(tooLarge, "Reading this message needs more memory than half of SIDECAR_MEMORY. Nothing was sent.")
 )
 
 // room is the memory that one message holds of the account Memory while it is read and published.
@@ -44,8 +43,8 @@ func (r *room) take(n int64) *failure {
 	return nil
 }
 
-// await takes n bytes when they become free soon: because slow bodies are ended for them, or, in a batch, because messages
-// under way return theirs. Of all batches that hold a part of a line only one may wait for more: they would wait for each
+// await takes n bytes when they become free soon: because slow bodies are ended, or, in a batch, because messages under
+// way return theirs. Of all batches that hold a part of a line only one may wait for more: they would wait for each
 // other.
 func (r *room) await(n int64) bool {
 	s, patience := r.server, time.Duration(0)
@@ -54,18 +53,14 @@ func (r *room) await(n int64) bool {
 	}
 	if r.wait && r.taken == 0 {
 		patience = s.o.Timeout
-	} else if r.wait {
-		select {
-		case s.growing <- struct{}{}:
-			defer func() { <-s.growing }()
-			patience = s.o.Timeout
-		default:
-		}
+	} else if r.wait && s.growing.enter() {
+		defer s.growing.leave()
+		patience = s.o.Timeout
 	}
 	if patience == 0 {
 		return false
 	}
-	_ = s.arrivals.pause(r) // it makes no progress, but that is not its client's fault
+	_ = s.arrivals.pause(r) // the body makes no progress meanwhile, which is not its client's fault
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return s.o.Memory.Wait(n, ctx.Done())
@@ -78,8 +73,8 @@ func (r *room) give(n int64) {
 
 func (r *room) free() { r.give(r.taken) }
 
-// grow returns a buffer with the content of b that has a capacity of at least least bytes, and of at most most. b and the new
-// one are both held while the content is copied.
+// grow returns a buffer with the content of b that has a capacity of at least least bytes, and of at most most. b and
+// the new one are both held while the content is copied.
 func (r *room) grow(b []byte, least, most int64) ([]byte, *failure) {
 	size := max(least, min(2*int64(cap(b)), most))
 	if f := r.take(size); f != nil {
@@ -91,7 +86,7 @@ func (r *room) grow(b []byte, least, most int64) ([]byte, *failure) {
 	return grown, nil
 }
 
-// costOfHeaders is what a message takes that comes with these headers.
+// costOfHeaders returns the memory of a message with these headers, in bytes.
 func costOfHeaders(h map[string][]string) int64 {
 	cost := int64(costOfMessage)
 	for name, values := range h {

@@ -5,6 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/telemetry"
 )
@@ -16,23 +17,23 @@ type outgoing struct {
 	trace                telemetry.Carrier
 }
 
-// address checks where a message is to go.
+// address returns a message to the exchange of this alias, if the alias and the routing key are allowed.
 func (s *Server) address(alias, key string) (outgoing, *failure) {
 	m := outgoing{alias: alias, key: key}
 	var found bool
 	if m.exchange, found = s.o.Exchanges[alias]; !found {
-		return outgoing{}, denied("There is no exchange alias %.100q. SIDECAR_PUBLISH_EXCHANGES says which there are.", alias)
+		return outgoing{}, fail(forbidden, "There is no exchange alias %.100q in SIDECAR_PUBLISH_EXCHANGES.", alias)
 	}
-	if len(key) > maxShort {
-		return m, bad("The routing key has %d bytes; AMQP allows %d.", len(key), maxShort)
+	if len(key) > amqpvalue.ShortMax {
+		return m, bad("The routing key has %d bytes; AMQP allows %d.", len(key), amqpvalue.ShortMax)
 	}
 	if !s.keys.Match(key) {
-		return m, denied("The routing key %.100q is not among those of SIDECAR_PUBLISH_ROUTING_KEYS.", key)
+		return m, fail(forbidden, "The routing key %.100q is not among those of SIDECAR_PUBLISH_ROUTING_KEYS.", key)
 	}
 	return m, nil
 }
 
-// ready looks whether a message would be tried at all, before it is read.
+// ready returns the reason why no message can be sent now; nil when one would be tried.
 func (s *Server) ready() *failure {
 	switch {
 	case s.stopping.Load():
@@ -45,14 +46,15 @@ func (s *Server) ready() *failure {
 	return nil
 }
 
-// send publishes a message and returns nil when the broker has it.
+// send publishes a message and returns nil when the broker has confirmed it.
 func (s *Server) send(ctx context.Context, m *outgoing) *failure { return s.begin(ctx, m)() }
 
-// begin writes a message and returns what waits for the broker's answer, nil when it has the message. The request's own
-// context is left alone: a client that goes away in the middle of a write must not cost the connection that others write on.
+// begin writes a message. wait returns nil when the broker has confirmed it. The request's own context is not used: a
+// client that disconnects in the middle of a write must not cost the connection that others write on.
 func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) {
 	span := s.o.Tracing.Produce(m.trace, telemetry.ProduceAttrs{
-		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId, Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
+		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId,
+		Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
 	})
 	carry(&m.msg, span.Carrier())
 	confirmed, err := s.lanes[m.exchange].Begin(ctx, &broker.Publication{Kind: broker.KindPublish, Key: m.key, Msg: m.msg})
@@ -74,7 +76,7 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 	}
 }
 
-// prefer returns a, or b when a belongs to no trace.
+// prefer returns a, or b when a does not belong to a trace.
 func prefer(a, b telemetry.Carrier) telemetry.Carrier {
 	if a.Traceparent == "" && (b.Traceparent != "" || a.Baggage == "") {
 		return b
@@ -82,7 +84,7 @@ func prefer(a, b telemetry.Carrier) telemetry.Carrier {
 	return a
 }
 
-// carry puts the trace context into the message, and nothing else of these names.
+// carry sets the headers of the trace context and removes those that it does not have.
 func carry(m *amqp.Publishing, c telemetry.Carrier) {
 	for _, h := range [...]struct{ name, value string }{
 		{"traceparent", c.Traceparent}, {"tracestate", c.Tracestate}, {"baggage", c.Baggage},

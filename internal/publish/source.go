@@ -7,12 +7,14 @@ import (
 	"io"
 	"math"
 	"mime/multipart"
+	"net/http"
+	"slices"
 	"strings"
 
 	"sidecar/internal/telemetry"
 )
 
-// jsonLines is a batch in JSON Lines. Empty lines are none.
+// jsonLines is a batch in JSON Lines. Empty lines are skipped.
 type jsonLines struct {
 	server *Server
 	in     *bufio.Reader
@@ -37,8 +39,8 @@ func (j *jsonLines) next(r *room) (outgoing, *failure, error) {
 	}
 }
 
-// read reads a line. One that is too long or finds no memory is passed over as a whole, and holds nothing meanwhile. A line
-// without an end, because the client was cut off, does not count.
+// read reads a line. A line that is too long, or for which there is no memory, is skipped as a whole and holds nothing
+// meanwhile. The last line may lack its line feed; a line cut by a broken connection is an error.
 func (j *jsonLines) read(r *room) (line []byte, f *failure, err error) {
 	for {
 		chunk, err := j.in.ReadSlice('\n')
@@ -95,18 +97,20 @@ type parts struct {
 
 func newParts(s *Server, in io.Reader, boundary string, trace telemetry.Carrier) *parts {
 	t := &tail{in: in}
-	return &parts{server: s, in: multipart.NewReader(t, boundary), tail: t, last: []byte("--" + boundary + "--"), trace: trace}
+	last := []byte("--" + boundary + "--")
+	return &parts{server: s, in: multipart.NewReader(t, boundary), tail: t, last: last, trace: trace}
 }
 
-// tail remembers the end of what was read. Package multipart does not tell an end behind the last part from one before the
-// first header of another. It also bounds the headers of a part.
+// tail keeps the last bytes that were read: package multipart does not distinguish an end behind the last part from one
+// before the first header of another part. It also bounds the headers of a part.
 type tail struct {
 	in   io.Reader
 	end  []byte
 	left int // bytes that may be read
 }
 
-// costOfPartHeaders is what the headers of a part take at most until they are counted: package multipart reads up to 10,000.
+// costOfPartHeaders is the memory of a part's headers until they are counted, in bytes: package multipart reads up to
+// 10,000.
 const costOfPartHeaders = maxHeaderBytes + 10_000*costOfHeader
 
 // maxTail is more than that package reads ahead, in bytes.
@@ -159,30 +163,27 @@ func (p *parts) next(r *room) (outgoing, *failure, error) {
 
 var errPartHeaders = bad("A part has more than %d bytes of headers.", maxHeaderBytes)
 
-// errBroken is the end of a batch in the middle.
+// errBroken ends a batch that breaks off.
 var errBroken = errors.New("the batch cannot be read")
 
 // head reads the headers of a part. Where a request has a path, a part has two headers.
 func (p *parts) head(h map[string][]string) (outgoing, *failure) {
 	alias, key := defaultAlias, ""
-	if values, found := h["Amqp-Exchange"]; found {
-		var f *failure
-		if alias, f = decoded("Amqp-Exchange", values); f != nil {
-			return outgoing{}, f
-		}
-	}
-	if values, found := h["Amqp-Routing-Key"]; found {
-		var f *failure
-		if key, f = decoded("Amqp-Routing-Key", values); f != nil {
-			return outgoing{}, f
+	for name, to := range map[string]*string{"Amqp-Exchange": &alias, "Amqp-Routing-Key": &key} {
+		if values, found := h[name]; found {
+			var f *failure
+			if *to, f = decoded(name, values); f != nil {
+				return outgoing{}, f
+			}
 		}
 	}
 	m, f := p.server.address(alias, key)
 	if f != nil {
 		return m, f
 	}
-	if coding := h["Content-Transfer-Encoding"]; len(coding) > 0 && !strings.EqualFold(coding[0], "binary") && !strings.EqualFold(coding[0], "8bit") && !strings.EqualFold(coding[0], "7bit") {
-		return m, bad("Content-Transfer-Encoding is %.40q; a body is taken as it is.", coding[0])
+	coding := http.Header(h).Get("Content-Transfer-Encoding")
+	if coding != "" && !slices.Contains([]string{"binary", "8bit", "7bit"}, strings.ToLower(coding)) {
+		return m, bad("Content-Transfer-Encoding is %.40q; a body is taken as it is.", coding)
 	}
 	m.msg, f = readHeaders(h)
 	m.trace = prefer(prefer(carrierOf(h), telemetry.CarrierFrom(m.msg.Headers)), p.trace)

@@ -1,5 +1,5 @@
-// Package retry judges: given a message and what the app did with it, Decide says what should become of it. It is
-// pure. It talks to nobody, sleeps nowhere and does not know how a topology carries a verdict out.
+// Package retry judges: given a message and the outcome of an attempt, Decide returns the verdict. It is pure: it has no
+// clock and no network, and does not know how a topology carries a verdict out.
 package retry
 
 import (
@@ -12,6 +12,9 @@ import (
 // without a floor a 425 becomes a hot loop through broker and app.
 const MinRequeueDelay = 250 * time.Millisecond
 
+// CrashHold delays the requeue of a message that made the sidecar panic, so that it does not loop.
+const CrashHold = 5 * time.Second
+
 // Policy holds the rules of judgement. It is a comparable value; the retry limit travels with the message, because
 // it belongs to the topology.
 type Policy struct {
@@ -21,8 +24,11 @@ type Policy struct {
 	// back unharmed: an app that is down says nothing about the message.
 	CountRefused bool
 
-	// RequeueMin and RequeueMax bound the random local sleep before a requeue.
+	// RequeueMin and RequeueMax bound the random local delay before a requeue.
 	RequeueMin, RequeueMax time.Duration
+
+	CrashLimit int           // crashes after which a message that caused the last one alone is parked; 0: never
+	CrashHold  time.Duration // delay before requeueing a message that made the sidecar panic
 }
 
 // Decide judges the outcome o of one attempt on m. Order matters: what the sidecar itself caused comes first, then
@@ -30,9 +36,13 @@ type Policy struct {
 func (p Policy) Decide(m *message.Message, o message.Outcome) message.Verdict {
 	v := p.judge(&o)
 	v.Cause = o
+	crash := o.Failure == message.FailureCrash || o.Failure == message.FailurePanic
+	switch {
 	// A requeue is not a retry: it ends where the retries are used up, and never where there are none.
-	if m.LastAttempt() && (v.Action == message.Retry || v.Action == message.Requeue && m.MaxRetries > 0) {
+	case m.LastAttempt() && !crash && (v.Action == message.Retry || v.Action == message.Requeue && m.MaxRetries > 0):
 		v.Action, v.Reason, v.Delay, v.Jitter = message.Park, message.ReasonMaxRetries, 0, 0
+	case o.CrashProven && p.CrashLimit > 0 && m.Crashes >= p.CrashLimit && (crash || v.Action == message.Retry):
+		v.Action, v.Reason, v.Delay = message.Park, message.ReasonCrash, 0
 	}
 	if o.RetryAfter > 0 && (o.Status == 429 || o.Status == 503) {
 		switch v.Action {
@@ -54,6 +64,14 @@ func (p Policy) judge(o *message.Outcome) message.Verdict {
 		return p.status(o)
 	case message.FailureInterrupted:
 		return message.Verdict{Action: message.Release, Reason: message.ReasonShutdown}
+	case message.FailureUndispatched:
+		return message.Verdict{Action: message.Release, Reason: message.ReasonUndispatched}
+	case message.FailureForeign:
+		return message.Verdict{Action: message.Ack, Reason: message.ReasonForeignRetry}
+	case message.FailureCrash:
+		return message.Verdict{Action: message.Requeue, Reason: message.ReasonCrash}
+	case message.FailurePanic:
+		return message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic, Delay: p.CrashHold}
 	case message.FailureTooLarge:
 		return message.Verdict{Action: message.Park, Reason: message.ReasonTooLarge}
 	case message.FailureRefused:

@@ -76,7 +76,7 @@ func (a *app) Dispatch(ctx context.Context, m *message.Message) message.Outcome 
 	p := a.parcels[m.MessageID]
 	switch {
 	case p == nil:
-		a.ledger.odd("I3 message %q is nobody's", m.MessageID)
+		a.ledger.odd("I3 message %q is no one's", m.MessageID)
 		return outcome(step{status: 200})
 	case sha256.Sum256(m.Body) != p.sum:
 		a.ledger.odd("I3 %s came with another body", p.id)

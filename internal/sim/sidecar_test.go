@@ -16,6 +16,7 @@ import (
 	"sidecar/internal/consume"
 	"sidecar/internal/flow"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 // Names of the sidecar's connections.
@@ -37,9 +38,9 @@ type sidecar struct {
 	registry *prometheus.Registry
 	flow     *flow.Control
 	consumer *consume.Consumer
-	watcher  *topology.Watcher
+	watcher  *declare.Watcher
 	look     chan struct{}
-	severed  atomic.Bool // killed: whatever it still does, nobody hears it
+	severed  atomic.Bool // killed: whatever it still does, no one hears it
 
 	cancel context.CancelFunc
 	links  sync.WaitGroup
@@ -62,7 +63,7 @@ func (w *world) startSidecar() *sidecar {
 		Queue: w.plan.Queue, Concurrency: w.concurrency, Probe: w.app.probe, Interval: time.Second, Connects: true,
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: s.registry,
 	})
-	s.watcher = topology.NewWatcher(topology.WatchOptions{
+	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Plan: w.used, Every: lookEvery, Logger: log, Registerer: s.registry, Report: s.report,
 	})
 	real := broker.NewPublisher(dialer(publishing))
@@ -99,9 +100,9 @@ func (s *sidecar) connect(ctx context.Context, name string) (net.Conn, error) {
 	return &tampered{Conn: conn, change: s.w.tamper}, nil
 }
 
-// serve is one session, as in app: first the topology, then messages, and somebody who looks after it.
+// serve is one session, as in app: first the topology, then messages, and someone who looks after it.
 func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
-	if !topology.EnsureAtOnce(ctx, session, s.w.used, s.w.mode) {
+	if !declare.EnsureAtOnce(ctx, session, s.w.used, s.w.mode) {
 		if err := s.ensure(ctx, session); err != nil {
 			return err
 		}
@@ -140,7 +141,7 @@ func (s *sidecar) repair(ctx context.Context, session *broker.Session) error {
 }
 
 func (s *sidecar) ensure(ctx context.Context, session *broker.Session) error {
-	findings, err := topology.Ensure(ctx, session, s.w.used, s.w.mode)
+	findings, err := declare.Ensure(ctx, session, s.w.used, s.w.mode)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (s *sidecar) ensure(ctx context.Context, session *broker.Session) error {
 	return nil
 }
 
-func (s *sidecar) report(findings []topology.Finding) {
+func (s *sidecar) report(findings []declare.Finding) {
 	if len(findings) > 0 {
 		s.flow.Hold(flow.Topology, findings[0].String())
 		s.askForLook()

@@ -13,6 +13,7 @@ import (
 	"sidecar/internal/consume"
 	"sidecar/internal/sim/model"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 // Phases of a run, in virtual time: faults may begin for safety, then everything is healed and has liveness to come to rest.
@@ -108,7 +109,7 @@ func (w *world) declare() {
 		panic(err)
 	}
 	defer session.Close()
-	if findings, err := topology.Ensure(context.Background(), session, w.used, topology.ModeDeclare); err != nil || len(findings) > 0 {
+	if findings, err := declare.Ensure(context.Background(), session, w.used, topology.ModeDeclare); err != nil || len(findings) > 0 {
 		panic(findings)
 	}
 }

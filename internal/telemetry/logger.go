@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// NewLogger writes one line per record to w. The line starts with time (RFC 3339, UTC), level (lower case) and event,
-// which is slog's message: events are short constant names, everything that varies is an attribute. Both formats
-// escape control characters, so no attribute can start a line of its own.
+// NewLogger writes one line per record to w. The line starts with time (RFC 3339, UTC), level (lower case) and msg, a short
+// constant text; everything that varies is an attribute. Both formats escape control characters, so no attribute can start
+// a line of its own.
 //
-// level is debug, info, warn or error, format is json or text. Any other word means info and json: the configuration
-// has refused it long before.
+// level is debug, info, warn or error, format is json or text. Any other word means info and json: config refuses it.
 func NewLogger(w io.Writer, level, format string) *slog.Logger {
 	o := &slog.HandlerOptions{Level: parseLevel(level), ReplaceAttr: renameAttr}
 	if format == "text" {
@@ -51,8 +50,6 @@ func renameAttr(groups []string, a slog.Attr) slog.Attr {
 		if l, ok := a.Value.Any().(slog.Level); ok {
 			a.Value = slog.StringValue(strings.ToLower(l.String()))
 		}
-	case slog.MessageKey:
-		a.Key = "event"
 	}
 	return a
 }

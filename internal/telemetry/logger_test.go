@@ -31,7 +31,7 @@ func TestLoggerNamesItsFields(t *testing.T) {
 		t.Errorf("time = %v, want RFC 3339 in UTC", line["time"])
 	}
 	delete(line, "time")
-	want := `{"error":"boom","event":"settled","g":{"msg":"kept"},"level":"warn","queue":"q","wait":"1.5s"}`
+	want := `{"error":"boom","g":{"msg":"kept"},"level":"warn","msg":"settled","queue":"q","wait":"1.5s"}`
 	if got, _ := json.Marshal(line); string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -64,7 +64,7 @@ func TestLoggerLevels(t *testing.T) {
 // A publisher chooses the message id: it must stay inside its field.
 func TestLoggerCannotBeInjected(t *testing.T) {
 	t.Parallel()
-	hostile := "x\"\n{\"event\":\"forged\"}\r\n\x1b[31m\x00\xff\u2028 level=error"
+	hostile := "x\"\n{\"msg\":\"forged\"}\r\n\x1b[31m\x00\xff\u2028 level=error"
 	for _, format := range []string{"json", "text"} {
 		var out bytes.Buffer
 		NewLogger(&out, "info", format).Info("settled", "message_id", hostile)
@@ -81,7 +81,7 @@ func TestLoggerText(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	NewLogger(&out, "info", "text").Info("drained", "released", 3)
-	if !strings.Contains(out.String(), "level=info event=drained released=3\n") {
+	if !strings.Contains(out.String(), "level=info msg=drained released=3\n") {
 		t.Errorf("got %q", out.String())
 	}
 }
@@ -108,7 +108,7 @@ func TestLibrariesLogThroughUs(t *testing.T) { //nolint:paralleltest // replaces
 		t.Error("want the same sink")
 	}
 	for _, want := range []string{
-		`"level":"debug","event":"library","library":"log","text":"from log"}`,
+		`"level":"debug","msg":"library","library":"log","text":"from log"}`,
 		`"library":"http","text":"from http"}`,
 		`"library":"amqp091","text":"from amqp"}`,
 		`"library":"opentelemetry","text":"from otel"}`,

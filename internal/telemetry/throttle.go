@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-// Throttle limits how often one log line is written, because whoever causes it must not be able to fill the log: the first
+// Throttle limits how often one log line is written, because its cause must not be able to fill the log: the first
 // line at once, then at most one per Interval.
 type Throttle struct {
 	Interval time.Duration // 0: a second

@@ -72,7 +72,7 @@ func isPrintable(s string) bool {
 	return true
 }
 
-// newTraceparent starts a trace that nobody has recorded. Its sampled flag is 0, the W3C's default for a component
+// newTraceparent starts a trace that was not recorded. Its sampled flag is 0, the W3C's default for a component
 // that opens a trace and makes no sampling decision.
 func newTraceparent() string {
 	var t trace.TraceID

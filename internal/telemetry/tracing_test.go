@@ -98,7 +98,7 @@ func TestShutdownWithAHungCollectorIsBounded(t *testing.T) { //nolint:parallelte
 	tracing := startTracing(t, TracingOptions{
 		Queue: "q", Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: srv.URL},
 	})
-	// More than the queue holds, with nobody taking them: none of this may block.
+	// More than the queue holds, with no one taking them: none of this may block.
 	for range 3000 {
 		s := tracing.Process(Carrier{}, ProcessAttrs{})
 		s.Client()
@@ -125,7 +125,7 @@ func TestADeadCollectorLogsOncePerMinute(t *testing.T) {
 			t.Fatalf("%d lines in two minutes: %s", len(lines), out.String())
 		}
 		for i, want := range []string{`"suppressed":0}`, `"suppressed":59}`, `"suppressed":59}`} {
-			if !strings.Contains(lines[i], `"level":"warn","event":"trace export failed","error":"refused",`+want) {
+			if !strings.Contains(lines[i], `"level":"warn","msg":"trace export failed","error":"refused",`+want) {
 				t.Errorf("line %d: %s", i, lines[i])
 			}
 		}

@@ -10,25 +10,26 @@ import (
 // Queue arguments. x-consumer-timeout and x-delayed-retry-* are missing on purpose: one is refused by some brokers,
 // the other is accepted and ignored by most.
 const (
-	argDLX           = "x-dead-letter-exchange"
-	argDLKey         = "x-dead-letter-routing-key"
-	argTTL           = "x-message-ttl"
-	argType          = "x-queue-type"
-	argStrategy      = "x-dead-letter-strategy"
-	argOverflow      = "x-overflow"
-	argDeliveryLimit = "x-delivery-limit"
+	ArgDLX           = "x-dead-letter-exchange"
+	ArgDLKey         = "x-dead-letter-routing-key"
+	ArgTTL           = "x-message-ttl"
+	ArgType          = "x-queue-type"
+	ArgStrategy      = "x-dead-letter-strategy"
+	ArgOverflow      = "x-overflow"
+	ArgDeliveryLimit = "x-delivery-limit"
 )
 
+// Queue types, as the argument x-queue-type says them, and other values of arguments.
 const (
-	typeClassic = "classic"
-	typeQuorum  = "quorum"
+	TypeClassic = "classic"
+	TypeQuorum  = "quorum"
 
 	strategyAtLeastOnce = "at-least-once"
 	overflowReject      = "reject-publish"
 
-	// deliveryLimit means "no limit" on every broker version. -1 would say the same on some, but RabbitMQ 3.10 takes it
+	// NoDeliveryLimit means "no limit" on every broker version. -1 would say the same on some, but RabbitMQ 3.10 takes it
 	// for a limit that is already reached.
-	deliveryLimit int64 = math.MaxInt32
+	NoDeliveryLimit int64 = math.MaxInt32
 )
 
 // Every integer argument is an int64. RabbitMQ compares integers by value whatever their width, so a queue that
@@ -36,25 +37,25 @@ const (
 
 // waitArgs are the arguments of a queue that holds messages for delay and then publishes them to exchange with key.
 func waitArgs(delay time.Duration, exchange, key string, quorum bool) amqp.Table {
-	args := amqp.Table{argTTL: delay.Milliseconds(), argDLX: exchange, argDLKey: key}
+	args := amqp.Table{ArgTTL: delay.Milliseconds(), ArgDLX: exchange, ArgDLKey: key}
 	if quorum {
 		keepDeadLetters(args)
 	}
 	return args
 }
 
-// parkArgs are the arguments of a dead-letter queue: messages stay until somebody takes them out.
+// parkArgs are the arguments of a dead-letter queue: messages stay until they are taken out.
 func parkArgs(quorum bool) amqp.Table {
 	if !quorum {
 		return nil
 	}
-	return amqp.Table{argType: typeQuorum, argDeliveryLimit: deliveryLimit}
+	return amqp.Table{ArgType: TypeQuorum, ArgDeliveryLimit: NoDeliveryLimit}
 }
 
 // keepDeadLetters makes a quorum queue hold a dead letter until its target has confirmed it. The broker only does so
 // together with reject-publish.
 func keepDeadLetters(args amqp.Table) {
-	args[argType] = typeQuorum
-	args[argStrategy] = strategyAtLeastOnce
-	args[argOverflow] = overflowReject
+	args[ArgType] = TypeQuorum
+	args[ArgStrategy] = strategyAtLeastOnce
+	args[ArgOverflow] = overflowReject
 }

@@ -19,7 +19,7 @@ func Build(given Options) (*Plan, error) {
 	b := builder{o: o, b: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries, FrameMax: DefaultFrameMax,
-		Quorum: o.QueueType == typeQuorum, Tiered: o.RetryDelays != nil,
+		Quorum: o.QueueType == TypeQuorum, Tiered: o.RetryDelays != nil,
 		StampQueue: b.b.stamp, CountHeader: b.b.countHeader, Redrive: Route{Key: o.Queue, Queue: o.Queue},
 	}
 	b.feed()
@@ -45,7 +45,7 @@ func Fill(o Options) Options {
 	if b == nil {
 		return o
 	}
-	o.QueueType = cmp.Or(o.QueueType, b.queueType, typeClassic)
+	o.QueueType = cmp.Or(o.QueueType, b.queueType, TypeClassic)
 	o.ExchangeType = cmp.Or(o.ExchangeType, b.exchangeType)
 	for _, n := range o.settable(b) {
 		*n.value = cmp.Or(*n.value, o.names().Replace(n.template))
@@ -131,7 +131,7 @@ func (b *builder) feed() {
 	}
 }
 
-// bind adds a binding of the service's queue. Main exchanges are declared; any other one is somebody else's.
+// bind adds a binding of the service's queue. Main exchanges are declared; any other one belongs to another service.
 func (b *builder) bind(bound Binding) {
 	b.p.Bindings = append(b.p.Bindings, bound)
 	if b.p.exchange(bound.Exchange) != nil {
@@ -204,7 +204,7 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 	} else {
 		b.p.Bindings = append(b.p.Bindings, Binding{Exchange: r.Exchange, Key: r.Key, Queue: r.Queue})
 	}
-	return WaitPath{Tier: tierLabel(delay), Delay: delay, Route: r}
+	return WaitPath{Tier: TierLabel(delay), Delay: delay, Route: r}
 }
 
 // serviceArgs are the arguments of the service's queue.
@@ -212,22 +212,22 @@ func (b *builder) serviceArgs() amqp.Table {
 	args := amqp.Table{}
 	switch {
 	case !b.b.parksDeadLetters:
-		args[argDLX], args[argDLKey] = b.o.RetryExchange, b.b.wait.key
+		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.b.wait.key
 	case b.o.DLQ == "":
 	default:
-		args[argDLX] = b.o.DLX
+		args[ArgDLX] = b.o.DLX
 		if b.b.park.keyed {
-			args[argDLKey] = b.names.Replace(b.b.park.key)
+			args[ArgDLKey] = b.names.Replace(b.b.park.key)
 		}
 	}
 	if b.p.Quorum {
-		args[argType], args[argDeliveryLimit] = typeQuorum, deliveryLimit
-		if args[argDLX] != nil {
+		args[ArgType], args[ArgDeliveryLimit] = TypeQuorum, NoDeliveryLimit
+		if args[ArgDLX] != nil {
 			keepDeadLetters(args)
 		}
 	}
 	if b.o.MessageTTL != 0 {
-		args[argTTL] = b.o.MessageTTL.Milliseconds()
+		args[ArgTTL] = b.o.MessageTTL.Milliseconds()
 	}
 	if len(args) == 0 {
 		return nil

@@ -122,7 +122,7 @@ func TestTierLabel(t *testing.T) {
 		90 * time.Second: "1m30s", 30 * time.Minute: "30m", time.Hour: "1h", 10 * time.Hour: "10h",
 		time.Hour + 5*time.Second: "1h0m5s", time.Hour + 10*time.Minute: "1h10m", 10*time.Hour + 5*time.Second: "10h0m5s", 20 * time.Second: "20s",
 	} {
-		if got := tierLabel(d); got != want {
+		if got := TierLabel(d); got != want {
 			t.Errorf("%v is %s, want %s", d, got, want)
 		}
 	}
@@ -143,11 +143,11 @@ func TestOverridesFillOverThePreset(t *testing.T) {
 		{"exchange type", func(o *Options) { o.ExchangeType = "topic" }, func(p *Plan) string { return p.Exchanges[0].Type + p.Bindings[0].Key }, "topic#"},
 		{"predeclared exchange", func(o *Options) { o.Exchange = "amq.fanout" }, func(p *Plan) string { return p.Bindings[0].Exchange }, "amq.fanout"},
 		{"queue", func(o *Options) { o.Queue = "q" }, func(p *Plan) string {
-			key, _ := p.queue("wms.retry-queue.wms-cincout").Args[argDLKey].(string)
+			key, _ := p.queue("wms.retry-queue.wms-cincout").Args[ArgDLKey].(string)
 			return p.Queue + p.Bindings[0].Queue + p.Redrive.Key + key
 		}, "qqqq"},
 		{"retry exchange", func(o *Options) { o.RetryExchange = "r" }, func(p *Plan) string {
-			dlx, _ := p.queue(p.Queue).Args[argDLX].(string)
+			dlx, _ := p.queue(p.Queue).Args[ArgDLX].(string)
 			return p.Exchanges[1].Name + dlx + p.Waits[0].Exchange
 		}, "rrr"},
 		{"retry queue", func(o *Options) { o.RetryQueue = "r" }, func(p *Plan) string { return p.Waits[0].Queue }, "r"},

@@ -19,24 +19,19 @@ const docs = "../../docs/topologies.md"
 // <!-- generated: name --> and <!-- end -->; -update rewrites them.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	raw := must.Get(os.ReadFile(docs))(t)
-	text := string(raw)
+	text := generated(t, docs, map[string]string{"own": "```go\n" + source(t, "docs_test.go", "func ownTopology") + "```\n"})
+	if len(shown) != len(blueprints) {
+		t.Errorf("%d presets are shown, want %d", len(shown), len(blueprints))
+	}
 	for preset, o := range shown {
 		p := show(t, preset, nil)
 		declare, verify := p.Permissions(ModeDeclare), p.Permissions(ModeVerify)
-		text = replaceBlock(t, text, "mermaid "+preset, "```mermaid\n"+p.Mermaid()+"```\n")
-		text = replaceBlock(t, text, "plan "+preset, "```\n"+p.Text()+"```\n")
-		text = replaceBlock(t, text, "permissions "+preset, fmt.Sprintf("```sh\n# declare\n%s\n# verify\n%s\n```\n",
-			declare.command("/", o.Service), verify.command("/", o.Service)))
-	}
-	text = replaceBlock(t, text, "own", "```go\n"+source(t, "docs_test.go", "func ownTopology")+"```\n")
-	if blocks := strings.Count(text, "<!-- generated: "); blocks != 3*len(blueprints)+1 {
-		t.Errorf("docs/topologies.md has %d generated blocks, want %d", blocks, 3*len(blueprints)+1)
-	}
-	if *update {
-		must.Do(t, os.WriteFile(docs, []byte(text), 0o644))
-	} else if text != string(raw) {
-		t.Error("generated blocks of docs/topologies.md are stale: go test ./internal/topology -run TestDocs -update")
+		text += generated(t, "../../docs/topologies/"+preset+".md", map[string]string{
+			"mermaid " + preset: "```mermaid\n" + p.Mermaid() + "```\n",
+			"plan " + preset:    "```\n" + p.Text() + "```\n",
+			"permissions " + preset: fmt.Sprintf("```sh\n# declare\n%s\n# verify\n%s\n```\n",
+				declare.Command("/", o.Service), verify.Command("/", o.Service)),
+		})
 	}
 	for _, word := range append([]string{
 		PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter,
@@ -47,7 +42,7 @@ func TestDocs(t *testing.T) {
 		"SIDECAR_RETRY_QUEUE", "SIDECAR_DLX", "SIDECAR_DLQ", "SIDECAR_QUEUE_TYPE", "SIDECAR_MESSAGE_TTL", "SIDECAR_RETRY_DELAY",
 	}, exchangeTypes...) {
 		if !strings.Contains(text, "`"+word+"`") {
-			t.Errorf("docs/topologies.md does not mention %s", word)
+			t.Errorf("neither docs/topologies.md nor the page of a preset mentions %s", word)
 		}
 	}
 }
@@ -101,13 +96,32 @@ func source(t *testing.T, file, begin string) string {
 	return begin + body + "\n}\n"
 }
 
+// generated compares the blocks of a page with what they have to be, or rewrites them, and returns the page.
+func generated(t *testing.T, page string, blocks map[string]string) string {
+	t.Helper()
+	raw := must.Get(os.ReadFile(page))(t)
+	text := string(raw)
+	for name, block := range blocks {
+		text = replaceBlock(t, text, name, block)
+	}
+	if n := strings.Count(text, "<!-- generated: "); n != len(blocks) {
+		t.Errorf("%s has %d generated blocks, want %d", page, n, len(blocks))
+	}
+	if *update {
+		must.Do(t, os.WriteFile(page, []byte(text), 0o644))
+	} else if text != string(raw) {
+		t.Errorf("generated blocks of %s are stale: go test ./internal/topology -run TestDocs -update", page)
+	}
+	return text
+}
+
 func replaceBlock(t *testing.T, text, name, block string) string {
 	t.Helper()
 	begin := "<!-- generated: " + name + " -->\n"
 	head, rest, ok := strings.Cut(text, begin)
 	_, tail, end := strings.Cut(rest, "<!-- end -->")
 	if !ok || !end {
-		t.Fatalf("docs/topologies.md has no block %q", name)
+		t.Fatalf("no block %q", name)
 	}
 	return head + begin + block + "<!-- end -->" + tail
 }

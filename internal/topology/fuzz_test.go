@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
@@ -83,10 +84,10 @@ func wantHarmless(t *testing.T, p *Plan, pub *amqp.Publishing) {
 	if err := pub.Headers.Validate(); err != nil {
 		t.Fatalf("the library would refuse it: %v", err)
 	}
-	if _, err := broker.TableSize(pub.Headers); err != nil {
+	if _, err := amqpvalue.TableSize(pub.Headers); err != nil {
 		t.Fatalf("it cannot be written: %v", err)
 	}
-	if size := headerFrameSize(pub); size > p.FrameMax-parkReserve {
+	if size := HeaderFrameSize(pub); size > p.FrameMax-parkReserve {
 		t.Fatalf("a frame of %d bytes", size)
 	}
 	if pub.UserId != "" || pub.Expiration != "" || pub.DeliveryMode != amqp.Persistent {

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// shown are the services that stand for the presets in docs/topologies.md and in examples/topologies.
+// shown are the services that stand for the presets in docs/topologies and in examples/topologies.
 var shown = map[string]Options{
 	PresetFanout:     {Service: "wms-cincout"},
 	PresetTopicTiers: {Service: "freeflow-user"},
@@ -58,9 +58,9 @@ func goldens(t *testing.T) map[string]*Plan {
 	}
 	for preset := range shown {
 		plans[preset] = show(t, preset, nil)
-		other := typeQuorum
+		other := TypeQuorum
 		if plans[preset].Quorum {
-			other = typeClassic
+			other = TypeClassic
 		}
 		plans[preset+"-"+other] = show(t, preset, func(o *Options) { o.QueueType = other })
 	}

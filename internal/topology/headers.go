@@ -1,13 +1,12 @@
 package topology
 
 import (
-	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
 )
 
@@ -37,18 +36,18 @@ func deathRecord(key string) bool {
 func senderSelected(key string) bool { return key == "CC" || key == "BCC" }
 
 // copyHeaders copies m's header table without what drop names and without what cannot be published again. Nested
-// values are shared with the original: nobody writes to them.
+// values are shared with the original: they are not changed.
 func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
 	h := make(amqp.Table, len(m.Headers)+ownHeaders)
 	for k, v := range m.Headers {
-		if len(k) <= maxName && !drop(k) {
-			h[k] = publishable(v)
+		if len(k) <= amqpvalue.ShortMax && !drop(k) {
+			h[k] = amqpvalue.Copy(v)
 		}
 	}
 	return h
 }
 
-// setCrashes writes down how many crashes the message has been through. Nobody counts them: what it says itself stays.
+// setCrashes writes down how many crashes the message has been through. No one counts them: what it says itself stays.
 func setCrashes(h amqp.Table, m *message.Message) {
 	if m.Crashes > 0 {
 		h[message.HeaderCrashes] = int32(min(m.Crashes, math.MaxInt32)) //nolint:gosec // bounded
@@ -77,10 +76,10 @@ func keepDropped(h amqp.Table, m *message.Message) {
 		h[headerOriginalReplyTo] = m.ReplyTo
 	}
 	if cc, ok := m.Headers["CC"]; ok {
-		h[headerOriginalCC] = publishable(cc)
+		h[headerOriginalCC] = amqpvalue.Copy(cc)
 	}
 	if bcc, ok := m.Headers["BCC"]; ok {
-		h[headerOriginalBCC] = publishable(bcc)
+		h[headerOriginalBCC] = amqpvalue.Copy(bcc)
 	}
 	keepDead(h, m)
 }
@@ -94,54 +93,7 @@ func keepDead(h amqp.Table, m *message.Message) {
 			h[headerOriginalExpiration] = s
 		}
 		if keys, _ := death["routing-keys"].([]any); len(keys) > 1 && h[headerOriginalCC] == nil {
-			h[headerOriginalCC] = publishableArray(keys[1:]) // up to 3.x, where CC itself goes
+			h[headerOriginalCC] = amqpvalue.CopyArray(keys[1:]) // up to 3.x, where CC itself goes
 		}
 	}
-}
-
-// publishable returns v as the client library can write it. Almost everything that was received can be; the rest
-// becomes the nearest type, in the end a text.
-func publishable(v any) any {
-	switch v := v.(type) {
-	case nil, bool, int8, int16, int32, int64, uint8, uint16, uint32, float32, float64, string, []byte, amqp.Decimal, time.Time:
-		return v
-	case int:
-		return int64(v) // the library would cut an int to 32 bits
-	case uint:
-		return unsigned(uint64(v))
-	case uint64:
-		return unsigned(v)
-	case amqp.Table:
-		return publishableTable(v)
-	case map[string]any:
-		return publishableTable(v)
-	case []any:
-		return publishableArray(v)
-	}
-	return fmt.Sprint(v)
-}
-
-func unsigned(v uint64) any {
-	if v <= math.MaxInt64 {
-		return int64(v)
-	}
-	return fmt.Sprint(v)
-}
-
-func publishableTable(t amqp.Table) amqp.Table {
-	c := make(amqp.Table, len(t))
-	for k, v := range t {
-		if len(k) <= maxName {
-			c[k] = publishable(v)
-		}
-	}
-	return c
-}
-
-func publishableArray(a []any) []any {
-	c := make([]any, len(a))
-	for i, v := range a {
-		c[i] = publishable(v)
-	}
-	return c
 }

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
 )
 
@@ -26,7 +27,7 @@ func TestPublishable(t *testing.T) {
 		{map[string]any{"a": 1}, amqp.Table{"a": int64(1)}},
 		{amqp.Table{"a": []any{own{2}, amqp.Table{strings.Repeat("k", 256): 1, "k": nil}}}, amqp.Table{"a": []any{"{2}", amqp.Table{"k": nil}}}},
 	} {
-		got := publishable(c.in)
+		got := amqpvalue.Copy(c.in)
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%#v became %#v, want %#v", c.in, got, c.want)
 		}

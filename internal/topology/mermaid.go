@@ -66,7 +66,7 @@ func (d *drawing) nodes() {
 		node := fmt.Sprintf("q%d", i)
 		d.queues[q.Name] = node
 		text := q.Name
-		if ttl, ok := q.Args[argTTL]; ok {
+		if ttl, ok := q.Args[ArgTTL]; ok {
 			text += fmt.Sprintf(" (TTL %v ms)", ttl)
 		}
 		d.line("    %s[(%s)]", node, label(text))
@@ -76,12 +76,12 @@ func (d *drawing) nodes() {
 func (d *drawing) deadLetters() {
 	for i := range d.p.Queues {
 		q := &d.p.Queues[i]
-		exchange, key, ok := q.deadLetter()
+		exchange, key, ok := q.DeadLetter()
 		if !ok {
 			continue
 		}
 		why := "dead-letter"
-		if _, waits := q.Args[argTTL]; waits {
+		if _, waits := q.Args[ArgTTL]; waits {
 			why = "after TTL"
 		}
 		to := d.exchanges[exchange]

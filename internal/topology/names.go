@@ -35,8 +35,8 @@ func restOf(service string) string {
 	return service
 }
 
-// tierLabel writes a delay the short way: 30s, 5m, 1h30m, 500ms.
-func tierLabel(d time.Duration) string {
+// TierLabel writes a delay the short way: 30s, 5m, 1h30m, 500ms.
+func TierLabel(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

@@ -45,7 +45,7 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.P
 	keepDropped(h, m)
 	describe(h, &v.Cause)
 	pub := &broker.Publication{Kind: kindPark, Exchange: p.Park.Exchange, Key: p.Park.Key, Msg: publishing(m, h)}
-	p.fit(&pub.Msg)
+	p.shrinkToFrame(&pub.Msg)
 	return pub
 }
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// defaultExchange is what permissions call the exchange without a name.
-const defaultExchange = "amq.default"
+// DefaultExchange is what permissions call the exchange without a name.
+const DefaultExchange = "amq.default"
 
 // Permissions are the least a broker user needs for a plan, as the three regular expressions of set_permissions.
 type Permissions struct {
@@ -26,19 +26,19 @@ func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
 	for i := range p.Queues {
 		q := &p.Queues[i]
 		objects = append(objects, q.Name)
-		if exchange, _, ok := q.deadLetter(); ok { // checked when the queue is declared
-			targets = append(targets, cmp.Or(exchange, defaultExchange))
+		if exchange, _, ok := q.DeadLetter(); ok { // checked when the queue is declared
+			targets = append(targets, cmp.Or(exchange, DefaultExchange))
 		}
 	}
 	for _, b := range p.Bindings {
 		bound = append(bound, b.Queue)
 	}
 	var published []string
-	for _, r := range p.publishRoutes() {
-		published = append(published, cmp.Or(r.Exchange, defaultExchange))
+	for _, r := range p.PublishRoutes() {
+		published = append(published, cmp.Or(r.Exchange, DefaultExchange))
 	}
 	for _, exchange := range also {
-		published = append(published, cmp.Or(exchange, defaultExchange))
+		published = append(published, cmp.Or(exchange, DefaultExchange))
 	}
 	switch mode {
 	case ModeDeclare:
@@ -57,9 +57,9 @@ func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
 	return Permissions{Configure: expression(nil), Write: expression(published), Read: expression([]string{p.Queue})}
 }
 
-// publishRoutes lists where retries, parked and redriven messages are published to. Every wait path counts, also one
+// PublishRoutes lists where retries, parked and redriven messages are published to. Every wait path counts, also one
 // that usually leaves by reject: some messages cannot.
-func (p *Plan) publishRoutes() []Route {
+func (p *Plan) PublishRoutes() []Route {
 	routes := []Route{p.Redrive}
 	if p.Park != (Route{}) {
 		routes = append(routes, p.Park)
@@ -86,11 +86,11 @@ func expression(names []string) string {
 // Text is p for people and scripts: one line for each of the three expressions, and the command that grants them
 // to a user whose name is left to be filled in.
 func (p Permissions) Text(vhost string) string {
-	return fmt.Sprintf("configure  %s\nwrite      %s\nread       %s\n\n%s\n", p.Configure, p.Write, p.Read, p.command(vhost, ""))
+	return fmt.Sprintf("configure  %s\nwrite      %s\nread       %s\n\n%s\n", p.Configure, p.Write, p.Read, p.Command(vhost, ""))
 }
 
-// command is the rabbitmqctl line that grants p to user.
-func (p Permissions) command(vhost, user string) string {
+// Command is the rabbitmqctl line that grants p to user.
+func (p Permissions) Command(vhost, user string) string {
 	return fmt.Sprintf("rabbitmqctl set_permissions -p %s %s '%s' '%s' '%s'",
 		cmp.Or(vhost, "VHOST"), cmp.Or(user, "USER"), p.Configure, p.Write, p.Read)
 }

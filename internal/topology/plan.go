@@ -49,7 +49,7 @@ type Plan struct {
 	// whose wait queues lead back through an exchange that other queues are bound to.
 	StampQueue bool
 
-	// Unverified says that nobody looks at the broker: the queues' delivery limit may be finite, and what a reject leads
+	// Unverified says that the objects in the broker are not checked: the queues' delivery limit may be finite, and what a reject leads
 	// to may be gone at any time.
 	Unverified bool
 
@@ -67,13 +67,13 @@ type Plan struct {
 // HeaderRetryQueue names the queue a republished message is meant for, see Plan.StampQueue.
 const HeaderRetryQueue = "x-retry-queue"
 
-// DefaultFrameMax is the frame size that RabbitMQ and the client library agree on when nobody says otherwise.
+// DefaultFrameMax is the frame size that RabbitMQ and the client library agree on by default.
 const DefaultFrameMax = 131072
 
 // Exchange is an exchange of the plan. All exchanges are durable.
 type Exchange struct {
 	Name string
-	Type string // fanout, direct, topic or headers; empty: somebody else's, it only has to exist
+	Type string // fanout, direct, topic or headers; empty: of another service, it only has to exist
 
 	// Shared marks an exchange that other services declare too: not being allowed to declare it is no fault as long
 	// as it exists.
@@ -145,7 +145,7 @@ func (p *Plan) WithoutReject() *Plan {
 
 // Foreign reports whether m is the retry of another service that came by because its way back leads through an exchange
 // this service listens to. Its first delivery came by as well, so it is not lost by being acked. The stamp alone does not
-// say so: producers copy headers. What somebody has put into the queue by its name, or published with a key that no
+// say so: producers copy headers. What was published to the queue by its name, or published with a key that no
 // retry comes back with, is meant for this service.
 func (p *Plan) Foreign(m *message.Message) bool {
 	if !p.StampQueue || m.Exchange == "" {
@@ -185,16 +185,16 @@ func (p *Plan) exchange(name string) *Exchange {
 	return nil
 }
 
-// spareBinding reports whether a binding ties two objects that others declare too: not being allowed to make it is no
+// SpareBinding reports whether a binding ties two objects that others declare too: not being allowed to make it is no
 // fault.
-func (p *Plan) spareBinding(b Binding) bool {
+func (p *Plan) SpareBinding(b Binding) bool {
 	x, q := p.exchange(b.Exchange), p.queue(b.Queue)
 	return x != nil && x.Shared && q != nil && q.Shared
 }
 
-// deadLetter returns where the queue's dead letters are published; ok is false when they are dropped.
-func (q *Queue) deadLetter() (exchange, key string, ok bool) {
-	exchange, ok = q.Args[argDLX].(string)
-	key, _ = q.Args[argDLKey].(string)
+// DeadLetter returns where the queue's dead letters are published; ok is false when they are dropped.
+func (q *Queue) DeadLetter() (exchange, key string, ok bool) {
+	exchange, ok = q.Args[ArgDLX].(string)
+	key, _ = q.Args[ArgDLKey].(string)
 	return exchange, key, ok
 }

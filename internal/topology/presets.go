@@ -65,20 +65,20 @@ var blueprints = map[string]*blueprint{
 		queue: "{prefix}.queue.{service}", bindingKey: "#",
 		wait: wait{
 			exchange: "{prefix}.retry-exchange.{service}", queue: "{prefix}.retry-queue.{service}", key: "retry",
-			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: tierLabel, backKey: "{queue}", delay: 5 * time.Second,
+			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: TierLabel, backKey: "{queue}", delay: 5 * time.Second,
 		},
 		park:       park{exchangeType: "direct", queue: "{prefix}.dlq.{service}", bindingKey: "{dlq}", key: "{dlq}"},
 		maxRetries: 10,
 	},
 
-	// events ─▶ queue ─publish▶ events.retry ─▶ queue.retry.30s ─ttl▶ events ─▶ queue, and whoever else listens
+	// events ─▶ queue ─publish▶ events.retry ─▶ queue.retry.30s ─ttl▶ events ─▶ queue, and every other consumer
 	//             └─publish▶ events.dlx ─▶ events.dlq of all services
 	PresetTopicTiers: {
 		exchanges: []string{"{prefix}.events"}, exchangeType: "topic",
 		queue: "{prefix}.{rest}", bindingKey: "{rest}.*",
 		wait: wait{
 			exchange: "{exchange}.retry", shared: true, queue: "{prefix}.{rest}.retry",
-			tierQueue: "{retry-queue}.{tier}", tierKey: "{rest}.{tier}", tier: tierLabel,
+			tierQueue: "{retry-queue}.{tier}", tierKey: "{rest}.{tier}", tier: TierLabel,
 			backExchange: "{exchange}", backKey: "{rest}.retry",
 			delays: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute},
 		},
@@ -96,7 +96,7 @@ var blueprints = map[string]*blueprint{
 		queue: "q.{service}",
 		wait: wait{
 			exchange: "retry.{queue}", queue: "{queue}.retry", key: "retry",
-			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: tierLabel, backKey: "{queue}", delay: 15 * time.Second,
+			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: TierLabel, backKey: "{queue}", delay: 15 * time.Second,
 		},
 		park:           park{exchange: "dlq.{queue}", exchangeType: "direct", queue: "{queue}.dlq", bindingKey: "parking", key: "parking"},
 		redrivesToWait: true, maxRetries: 3,
@@ -106,7 +106,7 @@ var blueprints = map[string]*blueprint{
 	//             └─publish▶ queue.dlq
 	PresetDelayLadder: {
 		exchanges: []string{"{prefix}.events"}, exchangeType: "topic",
-		queue: "{prefix}.{rest}", queueType: typeQuorum,
+		queue: "{prefix}.{rest}", queueType: TypeQuorum,
 		wait: wait{
 			queue: "{queue}.delay", tierQueue: "{retry-queue}_{tier}", tier: secondsLabel, backKey: "{queue}",
 			delays: []time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second},
@@ -120,7 +120,7 @@ var blueprints = map[string]*blueprint{
 	PresetDeadLetter: {
 		exchanges: []string{"{prefix}"}, exchangeType: "topic",
 		wait: wait{
-			queue: "{queue}.retry", tierQueue: "{retry-queue}.{tier}", tier: tierLabel, backKey: "{queue}", delay: 5 * time.Second,
+			queue: "{queue}.retry", tierQueue: "{retry-queue}.{tier}", tier: TierLabel, backKey: "{queue}", delay: 5 * time.Second,
 		},
 		park: park{
 			exchange: "{exchange}.dlx", exchangeType: "topic", queue: "{queue}.dlq", bindingKey: "{dlq}", key: "{dlq}",
@@ -136,5 +136,5 @@ func secondsLabel(d time.Duration) string {
 	if d%time.Second == 0 {
 		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
 	}
-	return tierLabel(d)
+	return TierLabel(d)
 }

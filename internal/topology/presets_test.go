@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// TestPresetsToTheLetter spells out the names and arguments of systems that exist: whoever declares the same objects
+// TestPresetsToTheLetter spells out the names and arguments of systems that exist: anyone who declares the same objects
 // must not be able to tell the difference.
 func TestPresetsToTheLetter(t *testing.T) {
 	t.Parallel()
@@ -180,10 +180,10 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 		{"unless they are set", tiers, func(o *Options) { o.RetryDelays, o.MaxRetries = []time.Duration{time.Second}, new(7) },
 			func(p *Plan) any { return p.MaxRetries }, 7},
 		{"a dead-letter queue of its own", tiers, func(o *Options) { o.DLX, o.DLQ = "y.dlx", "y.dlq" }, func(p *Plan) any {
-			dlx, _ := p.queue("x.y").Args[argDLX].(string)
+			dlx, _ := p.queue("x.y").Args[ArgDLX].(string)
 			return dlx + " " + p.Park.Exchange + " " + p.Park.Queue
 		}, "y.dlx y.dlx y.dlq"},
-		{"classic or quorum", tiers, func(o *Options) { o.QueueType = "quorum" }, func(p *Plan) any { return p.queue("x.events.dlq").Args[argType] }, "quorum"},
+		{"classic or quorum", tiers, func(o *Options) { o.QueueType = "quorum" }, func(p *Plan) any { return p.queue("x.events.dlq").Args[ArgType] }, "quorum"},
 
 		{"two main exchanges", perQueue, func(o *Options) {
 			o.Bindings = []Binding{{Exchange: "domain.events", Key: "a"}, {Exchange: "domain.commands", Key: "b"}, {Exchange: "other", Key: "c"}}
@@ -200,12 +200,12 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 		{"no delays", ladder, func(o *Options) { o.RetryDelays = []time.Duration{} }, func(p *Plan) any {
 			return []any{p.MaxRetries, len(p.Waits), queues(p)}
 		}, []any{0, 0, []string{"x.y.dlq", "x.y"}}},
-		{"classic", ladder, func(o *Options) { o.QueueType = "classic" }, func(p *Plan) any { return p.Quorum || p.queue("x.y").Args[argType] != nil }, false},
+		{"classic", ladder, func(o *Options) { o.QueueType = "classic" }, func(p *Plan) any { return p.Quorum || p.queue("x.y").Args[ArgType] != nil }, false},
 		{"an exchange before the delays", ladder, func(o *Options) { o.RetryExchange, o.RetryQueue = "r", "w" },
 			func(p *Plan) any { return p.Waits[0].Route }, Route{"r", "w_2s", "w_2s"}},
 		{"an exchange before the dead-letter queue", ladder, func(o *Options) { o.DLX = "d" }, func(p *Plan) any {
-			dlx, _ := p.queue("x.y").Args[argDLX].(string)
-			key, _ := p.queue("x.y").Args[argDLKey].(string)
+			dlx, _ := p.queue("x.y").Args[ArgDLX].(string)
+			key, _ := p.queue("x.y").Args[ArgDLKey].(string)
 			return []any{dlx, key, p.Park}
 		}, []any{"d", "x.y.dlq", Route{"d", "x.y.dlq", "x.y.dlq"}}},
 

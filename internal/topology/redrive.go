@@ -80,7 +80,7 @@ func withoutDeaths(h amqp.Table) amqp.Table {
 	return h
 }
 
-// Owns reports whether a parked message that comes from queue is this service's to move. queue is "" when nobody knows:
+// Owns reports whether a parked message that comes from queue is this service's to move. queue is "" if unknown:
 // then it is, unless several services park in the same queue.
 func (p *Plan) Owns(queue string) bool {
 	if queue == "" {

@@ -43,7 +43,7 @@ const (
 	kindRetry = broker.KindRetry
 )
 
-// safeRequeues is how often a message may be requeued on a queue whose delivery limit nobody knows. The smallest in use
+// safeRequeues is how often a message may be requeued on a queue whose delivery limit is unknown. The smallest in use
 // is the broker's own, 20; a message that reaches it is dropped or dead-lettered without a reason.
 const safeRequeues = 10
 
@@ -104,7 +104,7 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 		return
 	}
 	s.Publish = p.retryPublication(m, w, m.RetryCount+1)
-	if p.overweight(&s.Publish.Msg, retryReserve) {
+	if p.overweight(&s.Publish.Msg, RetryReserve) {
 		s.Publish = nil
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
 		return
@@ -158,7 +158,7 @@ func (p *Plan) detour(m *message.Message, delay time.Duration) *broker.Publicati
 		return nil
 	}
 	pub := p.retryPublication(m, w, m.RetryCount)
-	if p.overweight(&pub.Msg, retryReserve) {
+	if p.overweight(&pub.Msg, RetryReserve) {
 		return nil
 	}
 	return pub

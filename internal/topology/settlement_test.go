@@ -154,7 +154,7 @@ func TestRetryChoosesATier(t *testing.T) {
 		{"second", 1, 0, "30s", 0},
 		{"third", 2, 0, "5m", 0},
 		{"the last one repeats", 9, 0, "5m", 0},
-		{"a count nobody wrote", -1, 0, "1s", 0},
+		{"a count no one wrote", -1, 0, "1s", 0},
 		{"smallest that covers", 0, 20 * time.Second, "30s", 0},
 		{"covers exactly", 2, time.Second, "1s", 0},
 		{"nothing covers", 1, time.Hour, "30s", time.Hour},
@@ -267,7 +267,7 @@ func TestRequeueAndItsDetour(t *testing.T) {
 	}
 }
 
-// TestRequeueOfUnknownQueues: where nobody knows the delivery limit a message does not come near it.
+// TestRequeueOfUnknownQueues: where it is unknown the delivery limit a message does not come near it.
 func TestRequeueOfUnknownQueues(t *testing.T) {
 	t.Parallel()
 	v := message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: time.Second, Jitter: time.Second}
@@ -318,7 +318,7 @@ func TestForeign(t *testing.T) {
 	for i := range keep.Queues {
 		if q := &keep.Queues[i]; q.Kind == KindRetry {
 			q.Args = maps.Clone(q.Args)
-			delete(q.Args, argDLKey)
+			delete(q.Args, ArgDLKey)
 		}
 	}
 	for _, c := range []struct {

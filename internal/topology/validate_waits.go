@@ -24,13 +24,13 @@ func waits(p *Plan) []error {
 		if i > 0 && w.Delay <= p.Waits[i-1].Delay {
 			errs = append(errs, fmt.Errorf("wait path %s follows %s: delays must be ascending", w.Tier, p.Waits[i-1].Tier))
 		}
-		if ttl, _ := q.Args[argTTL].(int64); ttl != w.Delay.Milliseconds() || ttl <= 0 {
+		if ttl, _ := q.Args[ArgTTL].(int64); ttl != w.Delay.Milliseconds() || ttl <= 0 {
 			errs = append(errs, fmt.Errorf("wait path %s: queue %q holds messages for %d ms, not %d", w.Tier, w.Queue, ttl, w.Delay.Milliseconds()))
 		}
 		if !slices.Equal(p.reach(w.Exchange, w.Key), []string{w.Queue}) {
 			errs = append(errs, fmt.Errorf("wait path %s: exchange %q with key %q does not reach %q alone", w.Tier, w.Exchange, w.Key, w.Queue))
 		}
-		if exchange, key, ok := q.deadLetter(); !ok || !slices.Contains(p.reach(exchange, key), p.Queue) {
+		if exchange, key, ok := q.DeadLetter(); !ok || !slices.Contains(p.reach(exchange, key), p.Queue) {
 			errs = append(errs, fmt.Errorf("wait path %s: queue %q does not lead back to %q", w.Tier, w.Queue, p.Queue))
 		}
 	}
@@ -53,9 +53,9 @@ func parking(p *Plan) []error {
 	if x := p.exchange(p.Park.Exchange); x != nil && x.Type == "topic" && pattern(p.Park.Key) {
 		errs = append(errs, fmt.Errorf("parking: the key %q is a pattern to topic exchange %q: it would match what others park", p.Park.Key, x.Name))
 	}
-	for _, arg := range []string{argTTL, argDLX, "x-max-length", "x-max-length-bytes", "x-expires"} {
+	for _, arg := range []string{ArgTTL, ArgDLX, "x-max-length", "x-max-length-bytes", "x-expires"} {
 		if _, ok := q.Args[arg]; ok {
-			errs = append(errs, fmt.Errorf("parking: dead-letter queue %q must not have %s: parked messages stay until somebody takes them out", q.Name, arg))
+			errs = append(errs, fmt.Errorf("parking: dead-letter queue %q must not have %s: parked messages stay until they are taken out", q.Name, arg))
 		}
 	}
 	return errs
@@ -69,7 +69,7 @@ func loops(p *Plan) []error {
 		return nil
 	}
 	var errs []error
-	for _, arg := range []string{argTTL, "x-max-length", "x-max-length-bytes"} {
+	for _, arg := range []string{ArgTTL, "x-max-length", "x-max-length-bytes"} {
 		if _, ok := q.Args[arg]; ok {
 			errs = append(errs, fmt.Errorf("queue %q must not have %s: its dead letters go round to itself, and the broker drops what takes that way without a reject",
 				q.Name, arg))
@@ -79,7 +79,7 @@ func loops(p *Plan) []error {
 }
 
 func (p *Plan) deadLettersToWait(q *Queue) bool {
-	exchange, key, ok := q.deadLetter()
+	exchange, key, ok := q.DeadLetter()
 	if !ok {
 		return false
 	}
@@ -94,7 +94,7 @@ func quorumArguments(p *Plan) []error {
 	var errs []error
 	for i := range p.Queues {
 		q := &p.Queues[i]
-		quorum := q.Args[argType] == typeQuorum
+		quorum := q.Args[ArgType] == TypeQuorum
 		if quorum != p.Quorum {
 			errs = append(errs, fmt.Errorf("queue %q: quorum is %t in a plan where it is %t", q.Name, quorum, p.Quorum))
 			continue
@@ -102,13 +102,13 @@ func quorumArguments(p *Plan) []error {
 		if !quorum {
 			continue
 		}
-		if q.Kind != KindRetry && q.Args[argDeliveryLimit] != deliveryLimit {
+		if q.Kind != KindRetry && q.Args[ArgDeliveryLimit] != NoDeliveryLimit {
 			errs = append(errs, fmt.Errorf("queue %q needs %s=%d: the broker's own limit drops messages that were requeued often",
-				q.Name, argDeliveryLimit, deliveryLimit))
+				q.Name, ArgDeliveryLimit, NoDeliveryLimit))
 		}
-		if _, _, ok := q.deadLetter(); ok && (q.Args[argStrategy] != strategyAtLeastOnce || q.Args[argOverflow] != overflowReject) {
+		if _, _, ok := q.DeadLetter(); ok && (q.Args[ArgStrategy] != strategyAtLeastOnce || q.Args[ArgOverflow] != overflowReject) {
 			errs = append(errs, fmt.Errorf("queue %q needs %s=%s and %s=%s: otherwise a killed broker loses dead letters",
-				q.Name, argStrategy, strategyAtLeastOnce, argOverflow, overflowReject))
+				q.Name, ArgStrategy, strategyAtLeastOnce, ArgOverflow, overflowReject))
 		}
 	}
 	return errs
@@ -117,7 +117,7 @@ func quorumArguments(p *Plan) []error {
 // foreignArguments: only arguments whose effect is known on every supported version.
 func foreignArguments(p *Plan) []error {
 	known := []string{
-		argDLX, argDLKey, argTTL, argType, argStrategy, argOverflow, argDeliveryLimit,
+		ArgDLX, ArgDLKey, ArgTTL, ArgType, ArgStrategy, ArgOverflow, ArgDeliveryLimit,
 		"x-max-length", "x-max-length-bytes", "x-expires", // refused where they do harm
 	}
 	var errs []error
@@ -147,7 +147,7 @@ func sharedReturn(p *Plan) []error {
 		if q == nil {
 			continue
 		}
-		if exchange, _, _ := q.deadLetter(); exchange != "" {
+		if exchange, _, _ := q.DeadLetter(); exchange != "" {
 			errs = append(errs, fmt.Errorf("wait path %s returns through exchange %q, which others may be bound to: the plan has to stamp its retries", w.Tier, exchange))
 		}
 	}

@@ -21,14 +21,14 @@ func (p *Plan) Warnings() []string {
 		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: set SIDECAR_DLX as well as SIDECAR_DLQ",
 			x.Name, q.Name))
 	}
-	if q := p.queue(p.Queue); q != nil && q.Args[argTTL] != nil {
-		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death does", p.Queue, q.Args[argTTL]))
+	if q := p.queue(p.Queue); q != nil && q.Args[ArgTTL] != nil {
+		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death does", p.Queue, q.Args[ArgTTL]))
 	}
 	if p.Park == (Route{}) {
 		w = append(w, "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded: nothing keeps it")
 	}
 	if p.Unverified {
-		w = append(w, "SIDECAR_TOPOLOGY_MODE=none: nobody looks whether retried and parked messages are kept")
+		w = append(w, "SIDECAR_TOPOLOGY_MODE=none: whether retried and parked messages are kept is not checked")
 	}
 	return append(w, p.notes...)
 }

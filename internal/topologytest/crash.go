@@ -15,10 +15,10 @@ const (
 )
 
 // crashes: a consumer that dies over and over with messages in hand costs none of them. A delivery limit of the broker's
-// own would drop all of them on the way, or send them round without anybody having failed.
+// own would drop all of them on the way, or send them round without anyone having failed.
 func crashes(t *testing.T, plan *topology.Plan) {
 	url := brokertest.URL(t)
-	declare(t, url, plan)
+	declareTopology(t, url, plan)
 	ids := named("crash", crashMessages)
 	(&rig{plan: plan, url: url}).send(t, ids...)
 	for range crashTimes {

@@ -1,6 +1,6 @@
 // Package topologytest runs a topology through the whole sidecar: a real broker, the real parts from session to
 // settlement, and an app behind a real socket. What it asks is the same for every plan, because a topology is data:
-// whoever writes a new one passes it to Exercise and knows whether it keeps its messages.
+// anyone who writes a new one passes it to Exercise and knows whether it keeps its messages.
 //
 // It judges no time but lower bounds: a wait may be longer than its tier, never shorter.
 package topologytest
@@ -115,7 +115,7 @@ type shared struct {
 func share(t *testing.T, plan *topology.Plan) *shared {
 	t.Helper()
 	url := brokertest.URL(t)
-	declare(t, url, plan)
+	declareTopology(t, url, plan)
 	s := &shared{rig: start(t, plan)}
 	if plan.Park != (topology.Route{}) {
 		s.lot = collect(t, url, plan.Park.Queue)

@@ -19,9 +19,9 @@ const (
 // not meant for acks it without asking its app, which has had the message already.
 func foreignRetries(t *testing.T, plan *topology.Plan) {
 	url := brokertest.URL(t)
-	declare(t, url, plan)
+	declareTopology(t, url, plan)
 	other := listener(t, plan)
-	declare(t, url, other)
+	declareTopology(t, url, other)
 	r, everything := start(t, plan), start(t, other)
 	ids := named("theirs", 5)
 	for _, id := range ids {
@@ -48,7 +48,7 @@ func foreignRetries(t *testing.T, plan *topology.Plan) {
 			t.Errorf("%s: the other app received it %d times", id, n)
 		}
 	}
-	// What somebody puts into the queue by its name is meant for it, whatever the stamp says.
+	// What someone puts into the queue by its name is meant for it, whatever the stamp says.
 	m := message("by-name")
 	m.Headers = amqp.Table{topology.HeaderRetryQueue: plan.Queue}
 	everything.put(t, m)

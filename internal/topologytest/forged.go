@@ -94,7 +94,7 @@ func accepted(t *testing.T, ch *amqp.Channel, queue string, m amqp.Publishing) b
 	return ok && err == nil
 }
 
-// forged are x-death and count headers that no broker wrote. Anybody who may publish can send them.
+// forged are x-death and count headers that no broker wrote. Anyone who may publish can send them.
 func forged(p *topology.Plan) map[string]amqp.Table {
 	exchange, key, _ := front(p)
 	entry := func(edit ...any) amqp.Table {
@@ -115,7 +115,7 @@ func forged(p *topology.Plan) map[string]amqp.Table {
 		"delivery-text": {"x-delivery-count": "zzz"}, "delivery-huge": {"x-delivery-count": int64(math.MaxInt64)}, "acquired": {"x-acquired-count": "zzz"},
 		"retry-text": {"x-retry-count": "7"}, "retry-negative": {"x-retry-count": int64(-7)}, "retry-nan": {"x-retry-count": math.NaN()},
 		"retry-huge": {"x-retry-count": int64(math.MaxInt64)}, "final-text": {"x-final-retry-count": "7"}, "final-huge": {"x-final-retry-count": int64(99)},
-		"final-table": {"x-final-retry-count": amqp.Table{}}, "stamped": {topology.HeaderRetryQueue: "somebody.else"},
+		"final-table": {"x-final-retry-count": amqp.Table{}}, "stamped": {topology.HeaderRetryQueue: "someone.else"},
 		"final-forged": {"x-final-reason": "forged", "x-final-status-code": "forged", "x-final-error": "forged", "x-original-queue": "forged"},
 	}
 	for name, death := range map[string]any{

@@ -20,7 +20,7 @@ import (
 func broken(t *testing.T, plan *topology.Plan, id string, script []apptest.Reply, breakIt func(*amqp.Channel) error) (r *rig, fail, repair func()) {
 	t.Helper()
 	url := brokertest.URL(t)
-	declare(t, url, plan)
+	declareTopology(t, url, plan)
 	r = start(t, plan)
 	gate := make(chan struct{})
 	r.app.On(id, append([]apptest.Reply{apptest.Held(gate, script[0])}, script[1:]...)...)
@@ -47,7 +47,7 @@ func deleted(queues ...string) func(*amqp.Channel) error {
 }
 
 // retryQueueDeleted: a retry that is published comes back from a hole and is kept until there is a queue again. A reject
-// into a hole is lost, and nobody can help it; but the sidecar sees the hole, takes nothing and closes it, and then
+// into a hole is lost, and no one can help it; but the sidecar sees the hole, takes nothing and closes it, and then
 // retries arrive again.
 func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "retried"
@@ -83,7 +83,7 @@ func (r *rig) keeps(t *testing.T, id string) {
 	}
 }
 
-// bindingDeleted: AMQP cannot show bindings, so nobody sees that one has gone before a message comes back. It stays the
+// bindingDeleted: AMQP cannot show bindings, so no one sees that one has gone before a message comes back. It stays the
 // sidecar's until the binding has been made again. (Rejects through such a hole are lost, which is why they are not here.)
 func bindingDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "unbound"
@@ -140,7 +140,7 @@ func (r *rig) pauses(t *testing.T) {
 	})
 }
 
-// resumes waits until the queues are there again, by nobody's doing but the sidecar's, and it takes messages.
+// resumes waits until the queues are there again, by no one's doing but the sidecar's, and it takes messages.
 func (r *rig) resumes(t *testing.T, queues ...string) {
 	t.Helper()
 	brokertest.Eventually(t, patience, "the queues are there again", func() bool {

@@ -20,6 +20,7 @@ import (
 	"sidecar/internal/retry"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 const (
@@ -41,7 +42,7 @@ type rig struct {
 	registry *prometheus.Registry
 	flow     *flow.Control
 	consumer *consume.Consumer
-	watcher  *topology.Watcher
+	watcher  *declare.Watcher
 	look     chan struct{}
 
 	publishing *brokertest.Proxy // before the broker, for what the sidecar publishes
@@ -53,15 +54,15 @@ type rig struct {
 	stop     func()
 }
 
-// watchEvery of the sidecar itself is 15 s, which nobody wants to wait for.
+// watchEvery of the sidecar itself is 15 s, which no one wants to wait for.
 const watchEvery = 500 * time.Millisecond
 
-// declare makes the plan's objects through a session of its own.
-func declare(t testing.TB, url string, plan *topology.Plan) {
+// declareTopology makes the plan's objects through a session of its own.
+func declareTopology(t testing.TB, url string, plan *topology.Plan) {
 	t.Helper()
 	s := dial(t, url)
 	defer s.Close()
-	findings, err := topology.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	findings, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
 	if err != nil || len(findings) > 0 {
 		t.Fatalf("declare: %v %v", findings, err)
 	}
@@ -101,7 +102,7 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 		Queue: plan.Queue, Concurrency: concurrency, Probe: target.Probe, Interval: time.Second, Connects: true,
 		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
 	})
-	r.watcher = topology.NewWatcher(topology.WatchOptions{
+	r.watcher = declare.NewWatcher(declare.WatchOptions{
 		Plan: plan, Every: watchEvery, Logger: log, Registerer: r.registry, Report: r.report,
 	})
 	r.publishing = brokertest.NewProxy(t, r.url)
@@ -142,7 +143,7 @@ func (r *rig) run(consuming *broker.Dialer, publisher *broker.Publisher, target 
 
 var errServed = errors.New("served")
 
-// serve is one session, as in app: the topology before any message, then somebody who looks after it beside the consumer.
+// serve is one session, as in app: the topology before any message, then someone who looks after it beside the consumer.
 func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	if err := r.ensure(ctx, s); err != nil {
 		return err
@@ -176,7 +177,7 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 func (r *rig) ensure(ctx context.Context, s *broker.Session) error {
 	r.repairing.Lock()
 	defer r.repairing.Unlock()
-	findings, err := topology.Ensure(ctx, s, r.plan, topology.ModeDeclare)
+	findings, err := declare.Ensure(ctx, s, r.plan, topology.ModeDeclare)
 	if err != nil {
 		return err
 	}
@@ -188,7 +189,7 @@ func (r *rig) ensure(ctx context.Context, s *broker.Session) error {
 	return nil
 }
 
-func (r *rig) report(findings []topology.Finding) {
+func (r *rig) report(findings []declare.Finding) {
 	if len(findings) == 0 {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // sixth is a topology that no preset builds, written as the data it is: a headers exchange, retries by confirmed publish
-// through an exchange of their own, and rejects by nobody.
+// through an exchange of their own, and rejects by no one.
 //
 //	shop ─kind=order▶ orders ─publish▶ orders.later ─┬▶ orders.soon ─ttl▶ orders
 //	                    └─publish▶ orders.dead         └▶ orders.late ─ttl▶ orders
@@ -69,7 +69,7 @@ func TestSixthTopology(t *testing.T) {
 func TestTheHeadersExchangeSorts(t *testing.T) {
 	t.Parallel()
 	plan, url := sixth("six", false), brokertest.URL(t)
-	declare(t, url, plan)
+	declareTopology(t, url, plan)
 	ch := brokertest.Channel(t, url)
 	returned := ch.NotifyReturn(make(chan amqp.Return, 1))
 	exchange, key, headers := front(plan)

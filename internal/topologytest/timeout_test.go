@@ -51,7 +51,7 @@ func TestConsumerTimeout(t *testing.T) {
 // overdue: cause is why the session has to end while the message is held, empty when it must not.
 func overdue(t *testing.T, plan *topology.Plan, cause string) {
 	url := brokertest.URL(t)
-	declare(t, url, plan)
+	declareTopology(t, url, plan)
 	r := start(t, plan)
 	gate := make(chan struct{})
 	ids := named("overdue", 3)

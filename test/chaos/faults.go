@@ -208,7 +208,7 @@ func partitioned(ctx context.Context, r *rig, d time.Duration) error {
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(&away, "erlang:set_cookie('%s', nobody), erlang:disconnect_node('%s'), ", name, name)
+		_, _ = fmt.Fprintf(&away, "erlang:set_cookie('%s', wrong), erlang:disconnect_node('%s'), ", name, name)
 	}
 	if _, err := n.Eval(away.String() + "ok"); err != nil {
 		return err

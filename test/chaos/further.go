@@ -16,7 +16,7 @@ var further = []mutant{
 	},
 	{
 		name:   "parks without the body",
-		edits:  []edit{{"internal/topology/park.go", "	p.fit(&pub.Msg)\n	return pub", "	p.fit(&pub.Msg)\n	pub.Msg.Body = nil\n	return pub"}},
+		edits:  []edit{{"internal/topology/park.go", "	p.shrinkToFrame(&pub.Msg)\n	return pub", "	p.shrinkToFrame(&pub.Msg)\n	pub.Msg.Body = nil\n	return pub"}},
 		caught: []string{"I3"}, flags: flags(parks, "-faults=0"),
 	},
 	{
@@ -28,7 +28,7 @@ var further = []mutant{
 	},
 	{
 		name:   "waits for an answer far too long",
-		edits:  []edit{{"internal/dispatch/attempt.go", "start.Add(t.timeout)", "start.Add(20 * t.timeout)"}},
+		edits:  []edit{{"internal/dispatch/dispatch.go", "start.Add(t.timeout)", "start.Add(20 * t.timeout)"}},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=0"),
 	},
 	{
@@ -47,20 +47,20 @@ var further = []mutant{
 	{
 		name: "keeps a goroutine for every failure",
 		edits: []edit{{
-			"internal/consume/handle.go", "	v := c.o.Policy.Decide(m, o)\n", "	v := c.o.Policy.Decide(m, o)\n	if !o.OK() {\n		go func() { select {} }()\n	}\n",
+			"internal/consume/handle.go", "	v := w.c.o.Policy.Decide(m, o)\n", "	v := w.c.o.Policy.Decide(m, o)\n	if !o.OK() {\n		go func() { select {} }()\n	}\n",
 		}},
 		caught: []string{"I10"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
 	},
 	{
 		name: "logs what it sends",
 		edits: []edit{{
-			"internal/consume/handle.go", "	v := c.o.Policy.Decide(m, o)\n", "	v := c.o.Policy.Decide(m, o)\n	if !o.OK() {\n		c.o.Logger.Info(\"failed\", \"body\", string(m.Body))\n	}\n",
+			"internal/consume/handle.go", "	v := w.c.o.Policy.Decide(m, o)\n", "	v := w.c.o.Policy.Decide(m, o)\n	if !o.OK() {\n		w.c.o.Logger.Info(\"failed\", \"body\", string(m.Body))\n	}\n",
 		}},
 		caught: []string{"I15"}, flags: flags(storm, "-faults=0"),
 	},
 	{
 		name:   "takes a message that comes again for done",
-		edits:  []edit{{"internal/consume/handle.go", "	if plan.Foreign(m) {\n", "	if plan.Foreign(m) || m.Redelivered {\n"}},
+		edits:  []edit{{"internal/consume/handle.go", "	if c.o.Plan.Foreign(m) {\n", "	if c.o.Plan.Foreign(m) || m.Redelivered {\n"}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=sidecar-kill,cut -rate=1500 -concurrency=2 -prefetch=64"),
 	},
 	{
@@ -100,7 +100,7 @@ var further = []mutant{
 	},
 	{
 		name:   "lets more requests go than it may",
-		edits:  []edit{{"internal/consume/consumer.go", "	for n := range o.Concurrency {\n", "	for n := range 2 * o.Concurrency {\n"}},
+		edits:  []edit{{"internal/consume/consumer.go", "	for range o.Concurrency {\n", "	for range 2 * o.Concurrency {\n"}},
 		caught: []string{"I10"}, flags: flags(storm, "-faults=0"),
 	},
 }

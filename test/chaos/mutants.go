@@ -37,9 +37,9 @@ var mutants = []mutant{
 	{
 		name: "acks before the POST",
 		edits: []edit{{
-			"internal/consume/handle.go", "	o := c.o.Dispatcher.Dispatch(c.interrupt, m)\n",
-			"	d.run.finish(event{d.DeliveryTag, message.Ack, message.ReasonSuccess, finalAck})\n	o := c.o.Dispatcher.Dispatch(c.interrupt, m)\n" +
-				"	if w.settled = o.OK(); true {\n		w.settled = true\n		return\n	}\n",
+			"internal/consume/handle.go", "	o := w.c.dispatch(r, m)\n",
+			"	r.session.hand(ending{r.tag, message.Ack, message.ReasonSuccess, topology.FinalAck})\n	o := w.c.dispatch(r, m)\n" +
+				"	if r.ended = true; r.ended {\n		r.recycle()\n		return\n	}\n",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=3 -kinds=sidecar-kill"),
 	},
@@ -51,21 +51,21 @@ var mutants = []mutant{
 	{
 		name: "dead-letters what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/run.go", "message.ReasonUndispatched, finalRequeue})\n	d.Free()", "message.ReasonUndispatched, finalReject})\n	d.Free()",
+			"internal/consume/session.go", "	r.release(message.ReasonUndispatched)\n", "	r.release(message.ReasonUndispatched)\n	r.s.Final = topology.FinalReject\n",
 		}},
 		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
 	},
 	{
 		name: "parks without waiting for the confirm",
 		edits: []edit{{
-			"internal/broker/pubchannel.go", "	select {\n	case <-confirm.Done():\n	case <-ctx.Done():\n", "	if err == nil {\n		return nil\n	}\n	select {\n	case <-confirm.Done():\n	case <-ctx.Done():\n",
+			"internal/broker/publisher.go", "		err = r.await(ctx)\n", "		go func() { _ = r.await(context.WithoutCancel(ctx)) }()\n",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(lasting, "-faults=3 -kinds=dlq-delete"),
 	},
 	{
 		name: "parks without asking for what cannot be routed",
 		edits: []edit{{
-			"internal/broker/pubchannel.go", "pub.Exchange, pub.Key, true, false, msg)", "pub.Exchange, pub.Key, false, false, msg)",
+			"internal/broker/stream.go", "pub.Exchange, pub.Key, true, false, msg)", "pub.Exchange, pub.Key, false, false, msg)",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(lasting, "-faults=3 -kinds=dlq-delete"),
 	},
@@ -78,19 +78,19 @@ var mutants = []mutant{
 			{"internal/broker/subscription.go", "s.ch.Ack(tag, multiple)", "standing.Load().Ack(tag, multiple)"},
 			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, true)", "standing.Load().Nack(tag, false, true)"},
 			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, false)", "standing.Load().Nack(tag, false, false)"},
-			{"internal/consume/handle.go", "	case r.gone(): // what", "	case false: // what"},
+			{"internal/consume/settle.go", "	case s.gone(): // the message", "	case false: // the message"},
 		},
 		caught: []string{"I1", "I2", "I5", "I6", "I7"}, flags: flags("-messages=6000 -warm-up=100 -liveness=100 -faults=6 -kinds=cut -rate=150 -app-timeout=6s"),
 	},
 	{
 		name:   "acks everything before what has waited long",
-		edits:  []edit{{"internal/consume/settler.go", "s.countAck(s.acker.Ack(f.tag, false), f)", "s.countAck(s.acker.Ack(f.tag, true), f)"}},
+		edits:  []edit{{"internal/consume/settler.go", "s.acker.Ack(f.tag, false)", "s.acker.Ack(f.tag, true)"}},
 		caught: []string{"I1", "I2", "I6", "I9", "I11"}, flags: flags(storm, "-faults=4 -kinds=sidecar-kill -never=5"),
 	},
 	{
 		name: "acks what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/run.go", "message.ReasonUndispatched, finalRequeue})\n	d.Free()", "message.ReasonUndispatched, finalAck})\n	d.Free()",
+			"internal/consume/session.go", "	r.release(message.ReasonUndispatched)\n", "	r.release(message.ReasonUndispatched)\n	r.s.Final = topology.FinalAck\n",
 		}},
 		caught: []string{"I1"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
 	},
@@ -111,7 +111,7 @@ var mutants = []mutant{
 	{
 		name: "POSTs again when the connection breaks",
 		edits: []edit{{
-			"internal/dispatch/attempt.go", "c != nil && x.over(c) {\n		return\n	}", "c != nil && x.over(c) && x.out.Failure != message.FailureReset {\n		return\n	}\n	x.out.Failure, x.out.Err = message.FailureNone, nil",
+			"internal/http1/roundtrip.go", "r, sent := c.over(idle, x); sent {", "r, sent := c.over(idle, x); sent && r.failure != message.FailureReset {",
 		}},
 		caught: []string{"I5", "I6"}, flags: flags(storm, "-faults=0"),
 	},

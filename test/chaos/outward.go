@@ -29,16 +29,16 @@ var outward = []mutant{
 	{
 		name: "has no room for returns behind those of messages that it gave up",
 		edits: []edit{
-			{"internal/broker/pipe.go", "	c.retire.Do(func() { close(c.retired) })\n", ""},
-			{"internal/broker/pipe.go", "	if r.givenUp {\n		return\n", "	if r.givenUp {\n		<-c.slots\n		return\n"},
-			{"internal/broker/pipe.go", "	if alike > c.back.count(f) {\n", "	if len(c.back) >= pipeWindow {\n		return\n	}\n	if alike > c.back.count(f) {\n"},
+			{"internal/broker/stream.go", "	c.retire.Do(func() { close(c.retired) })\n", ""},
+			{"internal/broker/stream.go", "	if r.givenUp {\n		return\n", "	if r.givenUp {\n		<-c.slots\n		return\n"},
+			{"internal/broker/stream.go", "	if equal > c.back.count(f) {\n", "	if len(c.back) >= streamWindow {\n		return\n	}\n	if equal > c.back.count(f) {\n"},
 		},
 		caught: []string{"I12"}, flags: flags(frozenReturns),
 	},
 	{
 		name: "takes the end of a connection for a return",
 		edits: []edit{{
-			"internal/broker/pipe.go", "	return r.stray\n", "	if c.closed() {\n		return &ReturnedError{Code: 312, Text: \"NO_ROUTE\"}\n	}\n	return r.stray\n",
+			"internal/broker/stream.go", "	return cmp.Or(r.back, r.stray)\n", "	if c.closed() {\n		return &ReturnedError{Code: 312, Text: \"NO_ROUTE\"}\n	}\n	return cmp.Or(r.back, r.stray)\n",
 		}},
 		caught: []string{"I12"}, flags: flags(cutsBehind),
 	},
@@ -51,12 +51,12 @@ var outward = []mutant{
 	},
 	{
 		name:   "marks rows as sent of which it knows nothing",
-		edits:  []edit{{"internal/outbox/flow.go", "which was of another message\n		return unknown", "which was of another message\n		return sent"}},
+		edits:  []edit{{"internal/outbox/publish.go", "which was of another message\n		return unknown", "which was of another message\n		return sent"}},
 		caught: []string{"I1", "I13"}, flags: flags(rough),
 	},
 	{
 		name:   "marks rows as sent before the confirm",
-		edits:  []edit{{"internal/outbox/flow.go", "	f.depart(x)\n	f.flights <- flight{x, receipt}", "	_ = receipt\n	f.settle(x, nil)"}},
+		edits:  []edit{{"internal/outbox/publish.go", "	f.sent(x)\n	f.flights <- flight{x, receipt}", "	_ = receipt\n	f.settle(x, nil)"}},
 		caught: []string{"I13"}, flags: flags(undisturbed),
 	},
 	{

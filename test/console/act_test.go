@@ -63,7 +63,7 @@ func TestCanary(t *testing.T) {
 	b.until("#depth", "0 parked")
 }
 
-// TestProgressAndCancel: an operation is to be seen while it goes on, also one that somebody else has begun, and ends
+// TestProgressAndCancel: an operation is to be seen while it goes on, also one that another process has begun, and ends
 // when it is cancelled.
 func TestProgressAndCancel(t *testing.T) {
 	t.Parallel()

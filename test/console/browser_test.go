@@ -27,7 +27,7 @@ import (
 )
 
 // tab is the console in a browser profile of its own. Whatever the page complains about, and every request that it makes
-// to somebody else, fails the test.
+// to another process, fails the test.
 type tab struct {
 	t      testing.TB
 	ctx    context.Context

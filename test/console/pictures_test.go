@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPictures makes the pictures of docs/operations.md: a service with ordinary names, some traffic and some trouble.
+// TestPictures makes the pictures of docs/console.md: a service with ordinary names, some traffic and some trouble.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, "SERVICE", "wms-cincout", "MAX_RETRIES", "2", "RETRY_DELAY", "200ms")

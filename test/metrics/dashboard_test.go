@@ -70,15 +70,15 @@ func checkPanel(t *testing.T, p *panel) {
 // TestDashboardLinks lead to sections of the runbook.
 func TestDashboardLinks(t *testing.T) {
 	t.Parallel()
-	known := map[string]bool{"runbook": true}
+	known := map[string]bool{"README": true}
 	for _, a := range alerts(t) {
-		known[strings.ToLower(a.name)] = true
+		known[a.name] = true
 	}
 	links := 0
 	for _, p := range loadDashboard(t).Panels {
 		for _, l := range p.Links {
-			anchor, ok := strings.CutPrefix(l.URL, "${runbook}#")
-			if !ok || !known[anchor] {
+			page, ok := strings.CutPrefix(l.URL, "${runbook}/")
+			if !ok || !known[strings.TrimSuffix(page, ".md")] {
 				t.Errorf("%s leads to %s", p.Title, l.URL)
 			}
 			links++

@@ -15,10 +15,10 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestLogEventsAreDocumented: docs/operations.md has every event that the code logs, and no other.
+// TestLogEventsAreDocumented: docs/logs.md has every event that the code logs, and no other.
 func TestLogEventsAreDocumented(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(read(t, operations), "\nThe other events:\n")
+	_, section, _ := strings.Cut(read(t, logs), "\nThe other events:\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var documented []string
 	for _, m := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(section, -1) {
@@ -48,7 +48,7 @@ func TestLogEventsAreDocumented(t *testing.T) {
 	}
 	for _, event := range documented {
 		if logged[event] == "" {
-			t.Errorf("%q is documented, and nobody logs it", event)
+			t.Errorf("%q is documented, and no one logs it", event)
 		}
 	}
 }

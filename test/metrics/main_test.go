@@ -14,7 +14,9 @@ import (
 const (
 	alertsFile    = "../../deploy/helm/amqp-sidecar/files/alerts.yaml"
 	dashboardFile = "../../deploy/helm/amqp-sidecar/files/dashboard.json"
-	operations    = "../../docs/operations.md"
+	metricsPage   = "../../docs/metrics.md"
+	logs          = "../../docs/logs.md"
+	runbooks      = "../../docs/runbooks"
 )
 
 func read(t *testing.T, file string) string {

@@ -9,14 +9,10 @@ import (
 
 var metricName = regexp.MustCompile(`\bsidecar_\w+`)
 
-// documented is the metrics of docs/operations.md.
+// documented is the metrics of docs/metrics.md.
 func documented(t *testing.T) []string {
 	t.Helper()
-	_, section, ok := strings.Cut(read(t, operations), "\n## Metrics\n")
-	if !ok {
-		t.Fatal("there is no section `Metrics`")
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
+	section := read(t, metricsPage)
 	var names []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `(sidecar_\\w+)` \\|").FindAllStringSubmatch(section, -1) {
 		names = append(names, m[1])

@@ -44,21 +44,27 @@ func TestEveryAlertIsTested(t *testing.T) {
 	}
 }
 
-// TestRunbook: every alert leads to a section of its own in docs/operations.md, and every such section has an alert.
+// TestRunbook: every alert leads to a page of its own in docs/runbooks, and every such page has an alert.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
-	_, section, ok := strings.Cut(read(t, operations), "\n## Runbook: alerts\n")
-	if !ok {
-		t.Fatal("there is no section `Runbook: alerts`")
+	entries, err := os.ReadDir(runbooks)
+	if err != nil {
+		t.Fatal(err)
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
 	var headings []string
-	for _, m := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(section, -1) {
-		headings = append(headings, m[1])
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".md")
+		if name == "README" {
+			continue
+		}
+		if page := read(t, filepath.Join(runbooks, e.Name())); !strings.HasPrefix(page, "# "+name+"\n") {
+			t.Errorf("%s has another heading than its name", e.Name())
+		}
+		headings = append(headings, name)
 	}
 	var names []string
 	for _, a := range alerts(t) {
-		if want := "docs/operations.md#" + strings.ToLower(a.name); a.runbook != want {
+		if want := "docs/runbooks/" + a.name + ".md"; a.runbook != want {
 			t.Errorf("%s leads to %s, not to %s", a.name, a.runbook, want)
 		}
 		if !slices.Contains([]string{"critical", "warning", "info"}, a.severity) {
@@ -69,7 +75,7 @@ func TestRunbook(t *testing.T) {
 	slices.Sort(headings)
 	slices.Sort(names)
 	if names = slices.Compact(names); !slices.Equal(headings, names) {
-		t.Errorf("sections %v, alerts %v", headings, names)
+		t.Errorf("pages %v, alerts %v", headings, names)
 	}
 }
 

@@ -1,4 +1,4 @@
-// One parked message in full. Its body is fetched only by an explicit click: it may be what nobody should read over a
+// One parked message in full. Its body is fetched only by an explicit click: it may be what no one should read over a
 // shoulder.
 
 import { get } from './api.js';
@@ -7,7 +7,7 @@ import { ago, bytes, count, el, long, number, row, visible } from './dom.js';
 // why says in a line why a message was parked: for lists and groups.
 export function why(m) {
   const problem = typeof m.problem === 'string' ? m.problem : m.problem?.title || m.problem?.type;
-  return [m.status ? String(m.status) : m.error ? '' : 'no answer', problem || m.error || m.detail].filter(Boolean).join(' ') || m.reason || 'nobody says why';
+  return [m.status ? String(m.status) : m.error ? '' : 'no answer', problem || m.error || m.detail].filter(Boolean).join(' ') || m.reason || 'no reason given';
 }
 
 // textOf is a property: a string, or an object with the bytes of one that is no UTF-8.

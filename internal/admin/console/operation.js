@@ -6,7 +6,6 @@ import { ago, byId, count, el, fill, heading, number, put, say, visible } from '
 const words = {
   redrive: { runs: 'Redriving', past: 'redriven', noun: 'Redrive' },
   discard: { runs: 'Discarding', past: 'discarded', noun: 'Discard' },
-  purge: { runs: 'Purging', past: 'purged', noun: 'Purge' },
 };
 
 const known = new Map(); // id to operation, as last heard

@@ -28,7 +28,7 @@ function judge(s) {
   if (s.findings.length > 0) return ['Topology does not fit', 'bad', ['Nothing is taken, because a message would be lost. It looks again every 15 s.']];
   if (s.state === 'paused') {
     const main = s.pauses.find((p) => p.reason !== 'operator') ?? s.pauses[0];
-    return [`Paused: ${reasons[main?.reason]?.[0] ?? 'nobody says why'}`, !main || main.reason === 'operator' ? 'hold' : 'bad', []];
+    return [`Paused: ${reasons[main?.reason]?.[0] ?? 'no reason given'}`, !main || main.reason === 'operator' ? 'hold' : 'bad', []];
   }
   if (s.state === 'starting') return ['Starting', 'hold', []];
   return ['Consuming', 'good', [s.app.up && s.publish.connected && !s.publish.blocked && 'Broker and app are there.']];

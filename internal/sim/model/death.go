@@ -39,7 +39,7 @@ func (b *Broker) deadLetter(q *queue, e *entry, reason string) {
 		b.drop(q, m, reason+", unroutable")
 	}
 	for _, t := range to {
-		// A message that comes back to a queue it has been in is an automatic cycle, unless somebody rejected it since.
+		// A message that comes back to a queue it has been in is an automatic cycle, unless someone rejected it since.
 		// Being rejected now is reason enough to let it go anywhere.
 		if reason != "rejected" && cycle(dead.deaths, t.name) {
 			b.drop(q, m, reason+", automatic cycle")

@@ -71,7 +71,7 @@ type Broker struct {
 	dropped   []Dropped
 }
 
-// Dropped is a message that left the broker without anybody having taken it.
+// Dropped is a message that left the broker without anyone having taken it.
 type Dropped struct {
 	MessageID, Queue, Why string
 }
@@ -135,7 +135,7 @@ func (b *Broker) Count(queue string) (ready, unacked int) {
 	return 0, 0
 }
 
-// Held reports whether somebody has a message from a queue that is not settled.
+// Held reports whether someone has a message from a queue that is not settled.
 func (b *Broker) Held(queue, id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,7 +248,7 @@ func (b *Broker) Delete(queue string) ([]Message, Saved) {
 	return held, saved
 }
 
-// Restore brings a deleted queue back, unless somebody else has.
+// Restore brings a deleted queue back, unless another process has.
 func (b *Broker) Restore(s Saved) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

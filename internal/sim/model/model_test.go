@@ -114,7 +114,7 @@ func TestFreezeIsNoticedByBothEnds(t *testing.T) {
 	})
 }
 
-// TestStop: nobody gets in, and what was unacked comes again with its first tag.
+// TestStop: no one gets in, and what was unacked comes again with its first tag.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,7 @@ type message struct {
 	pub      *ledger.Published // nil: it was not published
 	plan     plan.Plan
 	redriven []int64
-	unsure   bool // of a redrive nobody knows whether it happened
+	unsure   bool // of a redrive it is unknown whether it happened
 
 	source  plan.Source
 	request *ledger.Requested // of a message that was POSTed

@@ -19,11 +19,11 @@ func TestJudge(t *testing.T) {
 		{"never received, never parked", func(s *story) { s.drop(okay, true, false) }, []string{"I1"}},
 		{"received, never answered with 2xx", func(s *story) { s.of(okay, 1).Status = 500 }, []string{"I2"}},
 		{"received and gone", func(s *story) { s.drop(given, false, true) }, []string{"I2"}},
-		{"an answer that nobody wrote down cannot have been 2xx", func(s *story) {
+		{"an answer that no one wrote down cannot have been 2xx", func(s *story) {
 			s.published[okay].Plan = plan.Plan{Kind: plan.Timeout}.String()
 			s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq == okay && r.Status != 0 })
 		}, []string{"I2"}},
-		{"an answer that nobody wrote down may have been 2xx", func(s *story) {
+		{"an answer that no one wrote down may have been 2xx", func(s *story) {
 			s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq == okay && r.Status != 0 })
 		}, nil},
 		{"unknown and never seen", func(s *story) { s.published[okay].Result = ledger.Unknown; s.drop(okay, true, false) }, nil},
@@ -76,7 +76,7 @@ func TestJudge(t *testing.T) {
 			s.run.Concurrency = 1
 			s.of(slow+4, 0).At = s.of(slow+3, 0).At + int64(50*time.Millisecond)
 		}, []string{"I10"}},
-		{"nobody looked how fast", func(s *story) {
+		{"no one looked how fast", func(s *story) {
 			for n := range 5 {
 				s.published[slow+n].Plan = plan.Plan{Kind: plan.OK}.String()
 			}
@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 			s.receive(okay, 8*time.Second, 0, 200)
 			s.receive(okay, 50*time.Second, 0, 200)
 		}, nil},
-		{"answered when nobody waited any more", func(s *story) {
+		{"answered when no one waited any more", func(s *story) {
 			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: AppStopped, Class: ClassApp, Start: at(time.Second / 2), End: at(time.Second), Recovered: at(time.Second + 1)})
 			s.receive(okay, 10*time.Second, 1, 200)
 		}, nil},
@@ -140,7 +140,7 @@ func TestJudge(t *testing.T) {
 			s.of(prompt, 2).At += int64(5 * time.Second)
 			s.of(prompt, 3).At += int64(5 * time.Second)
 		}, []string{"I5"}},
-		{"nobody looked how soon", func(s *story) {
+		{"no one looked how soon", func(s *story) {
 			for _, n := range []int{prompt, prompt + 2} {
 				s.published[n].Plan = plan.Plan{Kind: plan.Fail, K: 1, Status: 503}.String()
 			}

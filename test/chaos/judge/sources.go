@@ -15,7 +15,7 @@ type Figures struct {
 	Source      string        `json:"source"`
 	Messages    int           `json:"messages"`
 	Confirmed   int           `json:"confirmed"`             // or committed
-	Unknown     int           `json:"unknown"`               // of a row: until somebody looked at the table
+	Unknown     int           `json:"unknown"`               // of a row: until someone looked at the table
 	Refused     int           `json:"refused,omitempty"`     // with 4xx
 	Nacked      int           `json:"nacked,omitempty"`      // the broker did not want them
 	RolledBack  int           `json:"rolled_back,omitempty"` // rows
@@ -62,7 +62,7 @@ func (j *judge) figuresOf(s plan.Source) Figures {
 		if len(m.Receipts) > 0 {
 			from := m.pub.Sent
 			if s == plan.Outbox {
-				from = m.pub.Done // nobody sees the row before
+				from = m.pub.Done // no one sees the row before
 			}
 			delays = append(delays, time.Duration(max(0, m.Receipts[0].At-from)))
 		}
@@ -145,7 +145,7 @@ func (j *judge) endpoint() {
 		case r.Want == 0 && r.Result == ledger.Refused:
 			j.violated("I12", "message %d has nothing wrong and was refused with %d %s", r.Seq, r.Status, r.Code)
 		case r.Result == ledger.Unknown && len(j.cuttingOff(r.Sent, r.Done)) == 0:
-			j.violated("I12", "message %d was answered with %d %s, and no fault explains that nobody knows", r.Seq, r.Status, r.Code)
+			j.violated("I12", "message %d was answered with %d %s, and no fault explains that it is unknown", r.Seq, r.Status, r.Code)
 		case !seen && r.Result == ledger.Confirmed:
 			j.violated("I12", "message %d was answered with %d, and was never in the broker", r.Seq, r.Status)
 		}
@@ -173,11 +173,11 @@ func (j *judge) outbox() {
 			j.by["I13"].Idle = false
 			j.row(m)
 		case m.stored != nil:
-			j.violated("I13", "row %d is in the table, and nobody wrote it", m.stored.Row)
+			j.violated("I13", "row %d is in the table, and no one wrote it", m.stored.Row)
 		}
 	}
 	if !j.by["I13"].Idle && !j.looked {
-		j.violated("I13", "nobody looked at the table in the end")
+		j.violated("I13", "no one looked at the table in the end")
 	}
 	j.keys()
 }
@@ -193,7 +193,7 @@ func (j *judge) row(m *message) {
 		if s != nil {
 			wrong("rolled back, and is in the table")
 		}
-	case m.pub.Result == ledger.Unknown: // nobody looked
+	case m.pub.Result == ledger.Unknown: // no one looked
 	case s == nil:
 		wrong("committed, and is gone from the table")
 	case w.Poison:
@@ -229,7 +229,7 @@ func (j *judge) committed() []*message {
 // keys is the part of I13 about ordering keys: rows of one key, each committed before the next was written, are sent in
 // their order.
 //
-// Rows that one statement marks have times of their own, in an order that nobody promises.
+// Rows that one statement marks have times of their own, in an order that no one promises.
 func (j *judge) keys() {
 	const together = int64(20 * time.Millisecond)
 

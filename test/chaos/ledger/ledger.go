@@ -40,7 +40,7 @@ const (
 	longestRecord = 16 << 20
 )
 
-// Run says what was run, for the report and for whoever wants to run it again.
+// Run says what was run, for the report and for anyone who wants to run it again.
 type Run struct {
 	ID            string        `json:"id"`
 	Seed          uint64        `json:"seed"`
@@ -102,7 +102,7 @@ type Published struct {
 }
 
 // Receipt is one request as the app saw it: a line when it arrived (Status 0) and, with the same Key, one when it was
-// answered. Without the second nobody knows what the sidecar saw.
+// answered. Without the second it is unknown what the sidecar saw.
 type Receipt struct {
 	Key     string `json:"key"`
 	Seq     int    `json:"seq"`

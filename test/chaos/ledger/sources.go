@@ -22,7 +22,7 @@ type Written struct {
 	Published
 	Tx     int    `json:"tx"`
 	Shape  string `json:"shape"` // of the transaction
-	Row    int64  `json:"row"`   // its id in the table; 0: nobody knows
+	Row    int64  `json:"row"`   // its id in the table; 0: it is unknown
 	Key    string `json:"key,omitempty"`
 	Poison bool   `json:"poison,omitempty"` // it cannot be routed: to be quarantined
 }

@@ -43,7 +43,7 @@ const (
 	Type        = "chaos.message"
 )
 
-// Sum of some bytes, short and good enough to tell them apart.
+// Sum of some bytes, short and good enough to distinguish them.
 func Sum(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])

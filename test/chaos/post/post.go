@@ -205,8 +205,8 @@ func (c *client) settle(ctx context.Context, messages []*message, batch bool) {
 
 // Codes of this client's own, where there was no answer.
 const (
-	unsent = "unsent" // nobody took the connection
-	broken = "broken" // nobody knows
+	unsent = "unsent" // no one took the connection
+	broken = "broken" // it is unknown
 )
 
 // conclude reads a result from what is known, and reports whether the message can be sent again without a doubt.

@@ -243,7 +243,7 @@ func (p *Publisher) confirmed(c amqp.Confirmation) {
 	p.write(m)
 }
 
-// abandon writes down what nobody will ever say anything about.
+// abandon writes down what no one will ever say anything about.
 func (p *Publisher) abandon() {
 	p.mu.Lock()
 	left := p.waiting

@@ -129,7 +129,7 @@ func (t *tx) end() {
 	t.w.gate.Done(len(t.records))
 }
 
-// finish ends the transaction. Without an answer nobody knows what it did.
+// finish ends the transaction. Without an answer it is unknown what it did.
 func (t *tx) finish(statement string) ledger.Result {
 	tag, err := t.exec(statement)
 	switch {

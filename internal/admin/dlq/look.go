@@ -1,0 +1,183 @@
+package dlq
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"sidecar/internal/deadletter"
+	"sidecar/internal/httpguard"
+)
+
+const (
+	depthTime = 8 * time.Second // less than the listener gives an answer
+	// lookTime bounds a look: a million messages take minutes. Who does not want to wait leaves, or says scan.
+	lookTime = 10 * time.Minute
+	// turnWait is how long a look waits for its turn.
+	turnWait = 5 * time.Second
+
+	// maxShown is how much of a body is shown, in bytes.
+	maxShown = 64 << 10
+	// maxShownTotal is how much of all bodies of a list is shown. Later messages are listed without theirs.
+	maxShownTotal = 4 << 20
+)
+
+// summary says what a look has covered.
+type summary struct {
+	deadletter.Summary
+	Complete bool `json:"complete"` // nothing was left out by the bounds
+}
+
+func summarise(s deadletter.Summary) summary { return summary{s, s.Complete()} }
+
+// listed is a message of a list.
+type listed struct {
+	deadletter.View
+	Body *deadletter.Body `json:"body,omitempty"`
+}
+
+// depth asks the broker, for no longer than the listener gives an answer. It has answered itself when ok is false.
+func (a *API) depth(w http.ResponseWriter, r *http.Request) (d deadletter.Depth, ok bool) {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), depthTime, errNoAnswer)
+	defer cancel()
+	d, err := a.o.Queue.Depth(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		refuseError(w, err)
+	}
+	return d, err == nil
+}
+
+func (a *API) queueState(w http.ResponseWriter, r *http.Request) {
+	d, ok := a.depth(w, r)
+	if !ok {
+		return
+	}
+	state := struct {
+		Queue     string     `json:"queue"`
+		Ready     int        `json:"ready"`
+		Consumers int        `json:"consumers"`
+		Operation *Operation `json:"operation,omitempty"`
+	}{a.o.Queue.Name(), d.Ready, d.Consumers, nil}
+	if op, runs := a.Operations.Now(); runs {
+		state.Operation = &op
+	}
+	answer(w, http.StatusOK, state)
+}
+
+var (
+	errNoAnswer = errors.New("the broker does not answer")
+	errTooLong  = errors.New("it took too long: look at fewer messages, with scan, or try again later")
+)
+
+// look wraps what reads messages: it waits its turn, is bounded in time, ends with the client, and does not run beside an
+// operation.
+func (a *API) look(known parameters, do func(context.Context, *http.Request, looking) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		l, err := readQuery(r, known)
+		if err != nil {
+			refuseError(w, err)
+			return
+		}
+		if l.bodies && httpguard.CallerScope(r) != httpguard.Writer {
+			refuse(w, http.StatusForbidden, "This token is shown no message bodies.")
+			return
+		}
+		a.unhurried(w)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), lookTime, errTooLong)
+		defer cancel()
+		ctx, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		defer context.AfterFunc(a.Operations.ctx, func() { stop(errStopping) })()
+		v, err := a.inTurn(ctx, func() (any, error) { return do(ctx, r, l) })
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		a.hurried(w)
+		status := http.StatusOK
+		if err != nil {
+			status = refuseError(w, err)
+		}
+		if l.bodies { // bodies are logged, because they may hold personal data
+			a.audit(r, "show bodies", status, "message", cmp.Or(r.PathValue("id"), "list"))
+		}
+		if err == nil {
+			answer(w, status, v)
+		}
+	}
+}
+
+// inTurn waits for one of the turns, unless that is for an operation to end.
+func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
+	if err := a.Operations.busy(); err != nil {
+		return nil, err
+	}
+	wait := time.NewTimer(turnWait)
+	defer wait.Stop()
+	select {
+	case a.Looks <- struct{}{}:
+		defer func() { <-a.Looks }()
+	case <-wait.C:
+		return nil, fmt.Errorf("%w: others look into it", deadletter.ErrInUse)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	// An operation that begins from now on waits for the turns, so there is none beside us.
+	if err := a.Operations.busy(); err != nil {
+		return nil, err
+	}
+	return do()
+}
+
+func (a *API) list(ctx context.Context, _ *http.Request, l looking) (any, error) {
+	messages, left := []listed{}, maxShownTotal
+	sum, err := a.o.Queue.Browse(ctx, l.filter, l.scan, func(m *deadletter.Message) error {
+		one := listed{View: m.View()}
+		if l.bodies && left > 0 {
+			one.Body = m.Full(min(maxShown, left)).Body
+			left -= len(one.Body.Text)
+		}
+		messages = append(messages, one)
+		return nil
+	})
+	return struct {
+		Summary  summary  `json:"summary"`
+		Messages []listed `json:"messages"`
+	}{summarise(sum), messages}, err
+}
+
+func (a *API) groups(ctx context.Context, _ *http.Request, l looking) (any, error) {
+	groups, sum, err := a.o.Queue.Groups(ctx, l.filter, l.scan)
+	if groups == nil {
+		groups = []deadletter.Group{}
+	}
+	return struct {
+		Summary summary            `json:"summary"`
+		Groups  []deadletter.Group `json:"groups"`
+	}{summarise(sum), groups}, err
+}
+
+func (a *API) message(ctx context.Context, r *http.Request, l looking) (any, error) {
+	size := 0
+	if l.bodies {
+		size = maxShown
+	}
+	m, _, err := a.o.Queue.Find(ctx, r.PathValue("id"), size)
+	return m, err
+}
+
+// unhurried takes the listener's bound off an answer to a request that has bounds of its own. Where deadlines are not
+// supported there is none.
+func (a *API) unhurried(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+}
+
+// hurried bounds the answer: the client has to take it in time.
+func (a *API) hurried(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
+}

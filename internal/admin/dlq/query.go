@@ -1,0 +1,73 @@
+package dlq
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"sidecar/internal/deadletter"
+)
+
+// Bounds of a look.
+const (
+	defaultList, maxList = 20, 1000
+	defaultScan, maxScan = 100_000, 1_000_000
+)
+
+// looking is what a look at the dead-letter queue asks for.
+type looking struct {
+	filter deadletter.Filter
+	scan   deadletter.Scan
+	bodies bool
+}
+
+// parameters are those that a path knows, beside the conditions of a filter.
+type parameters struct{ limit, scan, body, conditions bool }
+
+// readQuery reads the parameters of a look. One that is not known is refused: it may have been meant to leave messages out.
+// An error is deadletter.ErrInvalid.
+func readQuery(r *http.Request, known parameters) (looking, error) {
+	l := looking{scan: deadletter.Scan{Limit: defaultList, Depth: defaultScan}}
+	if !known.limit {
+		l.scan.Limit = 0
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return l, fmt.Errorf("%w: the query cannot be read", deadletter.ErrInvalid)
+	}
+	filter := conditions{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		list := values[name]
+		switch {
+		case name == "limit" && known.limit:
+			l.scan.Limit, err = one(name, list, maxList)
+		case name == "scan" && known.scan:
+			l.scan.Depth, err = one(name, list, maxScan)
+		case name == "body" && known.body:
+			if l.bodies = len(list) == 1 && list[0] == "true"; !l.bodies && (len(list) > 1 || list[0] != "false") {
+				err = fmt.Errorf("%w: body must be true or false", deadletter.ErrInvalid)
+			}
+		case known.conditions:
+			filter[name] = list
+		default:
+			err = fmt.Errorf("%w: there is no parameter %.100q", deadletter.ErrInvalid, name)
+		}
+		if err != nil {
+			return l, err
+		}
+	}
+	l.filter, err = filter.read()
+	return l, err
+}
+
+// one reads a number from 1 to limit that is given once.
+func one(name string, list []string, limit int) (int, error) {
+	n, err := strconv.ParseUint(list[0], 10, 31)
+	if err != nil || len(list) > 1 || n < 1 || n > uint64(limit) { // #nosec G115 -- a constant
+		return 0, fmt.Errorf("%w: %s must be an integer from 1 to %d", deadletter.ErrInvalid, name, limit)
+	}
+	return int(n), nil // #nosec G115 -- 31 bits
+}

@@ -1,0 +1,213 @@
+package amqpvalue
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Properties are the properties of a message in JSON; absent ones are left out. A priority of 0 is absent too: the
+// client library does not distinguish the two.
+type Properties amqp.Publishing
+
+type property struct {
+	name string
+	text func(*Properties) *string // nil for a number and a time
+}
+
+// properties are all properties, in the order of an export.
+var properties = []property{
+	{"content_type", func(p *Properties) *string { return &p.ContentType }},
+	{"content_encoding", func(p *Properties) *string { return &p.ContentEncoding }},
+	{"delivery_mode", nil},
+	{"priority", nil},
+	{"correlation_id", func(p *Properties) *string { return &p.CorrelationId }},
+	{"reply_to", func(p *Properties) *string { return &p.ReplyTo }},
+	{"expiration", func(p *Properties) *string { return &p.Expiration }},
+	{"message_id", func(p *Properties) *string { return &p.MessageId }},
+	{"timestamp", nil},
+	{"type", func(p *Properties) *string { return &p.Type }},
+	{"user_id", func(p *Properties) *string { return &p.UserId }},
+	{"app_id", func(p *Properties) *string { return &p.AppId }},
+}
+
+// PropertiesOf returns the properties of a delivery.
+func PropertiesOf(d *amqp.Delivery) Properties {
+	return Properties{
+		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: d.DeliveryMode, Priority: d.Priority,
+		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Expiration: d.Expiration, MessageId: d.MessageId,
+		Timestamp: d.Timestamp, Type: d.Type, UserId: d.UserId, AppId: d.AppId,
+	}
+}
+
+// All returns the name and value of each property that is present: a string, a uint8 or a time.Time.
+func (p *Properties) All() iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, x := range properties {
+			var v any
+			var present bool
+			switch {
+			case x.text != nil:
+				v, present = *x.text(p), *x.text(p) != ""
+			case x.name == "delivery_mode":
+				v, present = p.DeliveryMode, p.DeliveryMode != 0
+			case x.name == "priority":
+				v, present = p.Priority, p.Priority != 0
+			default:
+				v, present = p.Timestamp, !p.Timestamp.IsZero()
+			}
+			if present && !yield(x.name, v) {
+				return
+			}
+		}
+	}
+}
+
+// MarshalJSON writes an object: texts as ShortString, the timestamp in seconds since 1970.
+func (p Properties) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for name, v := range p.All() {
+		switch x := v.(type) {
+		case string:
+			v = ShortString(x)
+		case time.Time:
+			v = x.Unix()
+		}
+		b, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(strconv.AppendQuote(out, name), ':')
+		out = append(out, b...)
+	}
+	return append(out, '}'), nil
+}
+
+// UnmarshalJSON reads an object with any of the properties, as SetProperty has them.
+func (p *Properties) UnmarshalJSON(b []byte) error {
+	v, err := ParseValue(b)
+	if err != nil || v == nil {
+		return err
+	}
+	t, ok := v.(amqp.Table)
+	if !ok {
+		return errors.New("the properties are not a JSON object")
+	}
+	for name, v := range t {
+		if err := SetProperty((*amqp.Publishing)(p), name, v); err != nil {
+			return fmt.Errorf("property %.80q %w", name, err)
+		}
+	}
+	return nil
+}
+
+// The errors of SetProperty continue the sentence that a property's name begins.
+var (
+	ErrNoProperty = errors.New("is not a property")
+	errText       = errors.New("is not a string")
+	errOctet      = errors.New("must be an integer from 0 to 255")
+	errExpiration = errors.New("must be milliseconds, an integer from 0 to 4294967295")
+	errTimestamp  = errors.New("must be a time such as 2026-01-31T12:00:00Z or seconds since 1970")
+	errZeroTime   = errors.New("is a time that cannot be sent") // the client library takes it for an absent one
+)
+
+func indexOf(name string) int {
+	return slices.IndexFunc(properties, func(x property) bool { return x.name == name })
+}
+
+// IsProperty reports whether a property has this name in JSON.
+func IsProperty(name string) bool { return indexOf(name) >= 0 }
+
+// SetProperty sets the property of m that has this name in JSON, or returns ErrNoProperty. v is as ParseValue returns
+// it; nil and "" are an absent property. Text that is not UTF-8 is {"base64":"…"}, a number may be text, the timestamp
+// is RFC 3339 or seconds since 1970.
+func SetProperty(m *amqp.Publishing, name string, v any) error {
+	i := indexOf(name)
+	switch {
+	case i < 0:
+		return ErrNoProperty
+	case v == nil || v == "":
+		return nil
+	case name == "timestamp":
+		return setTimestamp(&m.Timestamp, v)
+	}
+	n, isNumber := v.(int64)
+	if s, isText := v.(string); isText {
+		u, err := strconv.ParseUint(s, 10, 32)
+		n, isNumber = int64(u), err == nil // #nosec G115 -- 32 bits
+	}
+	switch name {
+	case "priority", "delivery_mode":
+		if !isNumber || n < 0 || n > math.MaxUint8 {
+			return errOctet
+		}
+		if name == "priority" {
+			m.Priority = uint8(n)
+		} else {
+			m.DeliveryMode = uint8(n)
+		}
+		return nil
+	case "expiration":
+		if !isNumber || n < 0 || n > math.MaxUint32 {
+			return errExpiration
+		}
+		v = fmt.Sprint(v)
+	}
+	return setText(properties[i].text((*Properties)(m)), v)
+}
+
+// setTimestamp sets the time in whole seconds: AMQP does not have parts of them.
+func setTimestamp(to *time.Time, v any) error {
+	var at time.Time
+	switch v := v.(type) {
+	case int64:
+		at = time.Unix(v, 0)
+	case string:
+		var err error
+		if at, err = time.Parse(time.RFC3339, v); err != nil {
+			return errTimestamp
+		}
+		at = at.UTC().Truncate(time.Second)
+	default:
+		return errTimestamp
+	}
+	if at.IsZero() {
+		return errZeroTime
+	}
+	*to = at
+	return nil
+}
+
+// setText sets a short string, from a string or from {"base64":"…"}.
+func setText(to *string, v any) error {
+	s, ok := v.(string)
+	if t, coded := v.(amqp.Table); coded && len(t) == 1 {
+		var text string
+		if text, ok = t["base64"].(string); ok {
+			b, err := base64.StdEncoding.DecodeString(text)
+			if err != nil {
+				return err
+			}
+			s = string(b)
+		}
+	}
+	switch {
+	case !ok:
+		return errText
+	case len(s) > ShortMax:
+		return fmt.Errorf("has %d bytes; AMQP allows %d", len(s), ShortMax)
+	}
+	*to = s
+	return nil
+}

@@ -1,0 +1,232 @@
+package amqpvalue
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Text returns v for people to read: as AppendText has it, without a limit. Bytes of a string that are not UTF-8 become
+// U+FFFD.
+func Text(v any) string {
+	b, ok := AppendText(nil, v, math.MaxInt)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// AppendText appends v to dst: a scalar as text, a table or an array as plain JSON with sorted keys, bytes as they are
+// if they are UTF-8 and in base64 otherwise, nothing for void. ok is false, after little more than limit bytes of work,
+// if the text has more than limit bytes, is nested deeper than MaxDepth or holds a type that AMQP does not have.
+func AppendText(dst []byte, v any, limit int) (text []byte, ok bool) {
+	w := jsonWriter{out: dst, start: len(dst), limit: limit}
+	switch v := v.(type) {
+	case nil:
+		return dst, true
+	case string:
+		return append(dst, v[:min(len(v), limit)]...), len(v) <= limit
+	case []byte:
+		if len(v) <= limit {
+			w.bytes(v)
+		}
+		return w.out, len(v) <= limit
+	case amqp.Table, []any:
+		ok = w.value(v, 0)
+	default:
+		ok = w.scalar(v)
+	}
+	return w.out, ok
+}
+
+// jsonWriter writes plain JSON.
+type jsonWriter struct {
+	out   []byte
+	start int
+	limit int // bytes behind start
+}
+
+func (w *jsonWriter) full() bool { return len(w.out)-w.start > w.limit }
+
+func (w *jsonWriter) value(v any, depth int) bool {
+	if depth > MaxDepth || w.full() {
+		return false
+	}
+	switch v := v.(type) {
+	case nil:
+		w.out = append(w.out, "null"...)
+		return true
+	case string:
+		w.quoted(v)
+		return true
+	case []byte:
+		if utf8.Valid(v) {
+			w.quoted(string(v))
+			return true
+		}
+		w.out = append(w.out, '"')
+		w.bytes(v[:min(len(v), w.limit)])
+		w.out = append(w.out, '"')
+		return true
+	case amqp.Table:
+		return w.table(v, depth)
+	case []any:
+		return w.array(v, depth)
+	}
+	if !needsQuotes(v) {
+		return w.scalar(v)
+	}
+	w.out = append(w.out, '"')
+	ok := w.scalar(v)
+	w.out = append(w.out, '"')
+	return ok
+}
+
+// needsQuotes reports whether the text of a scalar is neither a JSON number nor a truth value.
+func needsQuotes(v any) bool {
+	switch v := v.(type) {
+	case float32:
+		return math.IsNaN(float64(v)) || math.IsInf(float64(v), 0)
+	case float64:
+		return math.IsNaN(v) || math.IsInf(v, 0)
+	case time.Time:
+		return inRFC3339(v)
+	}
+	return false
+}
+
+func (w *jsonWriter) table(t amqp.Table, depth int) bool {
+	// Every member takes at least five bytes: a table of more is too long already, and not worth sorting.
+	if len(t) > w.limit/5 {
+		return false
+	}
+	w.out = append(w.out, '{')
+	for i, k := range slices.Sorted(maps.Keys(t)) {
+		if i > 0 {
+			w.out = append(w.out, ',')
+		}
+		w.quoted(k)
+		w.out = append(w.out, ':')
+		if !w.value(t[k], depth+1) {
+			return false
+		}
+	}
+	w.out = append(w.out, '}')
+	return !w.full()
+}
+
+func (w *jsonWriter) array(a []any, depth int) bool {
+	w.out = append(w.out, '[')
+	for i, v := range a {
+		if i > 0 {
+			w.out = append(w.out, ',')
+		}
+		if !w.value(v, depth+1) {
+			return false
+		}
+	}
+	w.out = append(w.out, ']')
+	return !w.full()
+}
+
+// quoted writes a JSON string; bytes that are not UTF-8 become U+FFFD. It stops beyond the limit, where the caller
+// gives up.
+func (w *jsonWriter) quoted(s string) {
+	const hex = "0123456789ABCDEF"
+	w.out = append(w.out, '"')
+	for i := 0; i < len(s) && !w.full(); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		i += size
+		switch at := strings.IndexRune("\"\\\n\r\t", r); {
+		case at >= 0 && r < utf8.RuneSelf:
+			w.out = append(w.out, '\\', `"\nrt`[at])
+		case r < ' ' || r == 0x7f:
+			w.out = append(w.out, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+		default:
+			w.out = utf8.AppendRune(w.out, r)
+		}
+	}
+	w.out = append(w.out, '"')
+}
+
+func (w *jsonWriter) bytes(b []byte) {
+	if utf8.Valid(b) {
+		w.out = append(w.out, b...)
+	} else {
+		w.out = base64.StdEncoding.AppendEncode(w.out, b)
+	}
+}
+
+// scalar writes a number, a truth value or a time. It returns false for any other type.
+func (w *jsonWriter) scalar(v any) bool {
+	if n, ok := integer(v); ok {
+		w.out = strconv.AppendInt(w.out, n, 10)
+		return true
+	}
+	switch v := v.(type) {
+	case bool:
+		w.out = strconv.AppendBool(w.out, v)
+	case uint64:
+		w.out = strconv.AppendUint(w.out, v, 10)
+	case float32:
+		w.out = appendFloat(w.out, float64(v), 32)
+	case float64:
+		w.out = appendFloat(w.out, v, 64)
+	case amqp.Decimal:
+		w.out = appendDecimal(w.out, v)
+	case time.Time:
+		w.out = appendTime(w.out, v)
+	default:
+		return false
+	}
+	return true
+}
+
+// appendFloat writes the shortest text that reads back as f, in JSON's notation.
+func appendFloat(dst []byte, f float64, bits int) []byte {
+	switch {
+	case math.IsNaN(f):
+		return append(dst, "NaN"...)
+	case math.IsInf(f, 1):
+		return append(dst, "Infinity"...)
+	case math.IsInf(f, -1):
+		return append(dst, "-Infinity"...)
+	}
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(dst, f, format, -1, bits)
+}
+
+// appendDecimal writes Value × 10^-Scale in plain digits: {2, 12345} is 123.45.
+func appendDecimal(dst []byte, d amqp.Decimal) []byte {
+	n := int64(d.Value)
+	if n < 0 {
+		dst = append(dst, '-')
+		n = -n
+	}
+	dst = fmt.Appendf(dst, "%0*d", int(d.Scale)+1, n) // a digit in front of the point at least
+	if d.Scale > 0 {
+		dst = slices.Insert(dst, len(dst)-int(d.Scale), '.')
+	}
+	return dst
+}
+
+// appendTime writes RFC 3339 in UTC, or seconds since 1970 for a year that RFC 3339 has no room for.
+func appendTime(dst []byte, t time.Time) []byte {
+	if inRFC3339(t) {
+		return t.UTC().AppendFormat(dst, time.RFC3339)
+	}
+	return strconv.AppendInt(dst, t.Unix(), 10)
+}
+
+func inRFC3339(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }

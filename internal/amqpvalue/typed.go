@@ -1,0 +1,246 @@
+package amqpvalue
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Typed is one AMQP value in JSON, with its type, so that it can be written back as it was:
+//
+//	{"type":"int32","value":503}
+//	{"type":"table","value":{"count":{"type":"int64","value":3}}}
+//
+// Types are void, bool, int8, uint8, int16, uint16, int32, uint32, int64, float32, float64, decimal, string, binary,
+// timestamp, array and table. Integers beyond 2^53 and floats that JSON does not have are written as text, binaries as
+// base64, timestamps as seconds since 1970. A string that is not UTF-8 has "base64" in the place of "value".
+type Typed struct{ V any }
+
+// TypedTable is a header table in JSON: an object of Typed values. A name that is not UTF-8, or that begins with
+// "base64:", is written as "base64:" and its bytes.
+type TypedTable amqp.Table
+
+// ShortString is a short string in JSON: a string, or {"base64":"…"} when it is not UTF-8.
+type ShortString string
+
+type typedJSON struct {
+	Type   string          `json:"type,omitempty"`
+	Value  json.RawMessage `json:"value,omitempty"`
+	Base64 *[]byte         `json:"base64,omitempty"`
+}
+
+// namePrefix begins a name that is written in base64.
+const namePrefix = "base64:"
+
+// maxExact is the largest integer that every JSON reader keeps exactly.
+const maxExact = 1 << 53
+
+// MarshalJSON writes v with its type. A value that no broker can have sent becomes its text.
+func (v Typed) MarshalJSON() ([]byte, error) {
+	kind, plain := describe(v.V)
+	if s, ok := plain.(string); ok && kind == "string" && !utf8.ValidString(s) {
+		b := []byte(s)
+		return json.Marshal(typedJSON{Type: kind, Base64: &b})
+	}
+	if plain == nil {
+		return json.Marshal(typedJSON{Type: kind})
+	}
+	raw, err := json.Marshal(plain)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(typedJSON{Type: kind, Value: raw})
+}
+
+// describe returns the name of v's type and the value that represents v in JSON.
+func describe(v any) (kind string, plain any) {
+	switch v := v.(type) {
+	case nil:
+		return "void", nil
+	case bool, int8, uint8, int16, uint16, int32, uint32, string:
+		return fmt.Sprintf("%T", v), v
+	case int64:
+		return "int64", exact(v)
+	case float32:
+		return "float32", plainFloat(float64(v), 32)
+	case float64:
+		return "float64", plainFloat(v, 64)
+	case amqp.Decimal:
+		return "decimal", map[string]any{"scale": v.Scale, "value": v.Value}
+	case []byte:
+		return "binary", base64.StdEncoding.EncodeToString(v)
+	case time.Time:
+		return "timestamp", exact(v.Unix())
+	case []any:
+		list := make([]Typed, len(v))
+		for i, e := range v {
+			list[i] = Typed{e}
+		}
+		return "array", list
+	case amqp.Table:
+		return "table", TypedTable(v)
+	}
+	return "string", fmt.Sprint(v)
+}
+
+func exact(n int64) any {
+	if n > maxExact || n < -maxExact {
+		return strconv.FormatInt(n, 10)
+	}
+	return n
+}
+
+// plainFloat returns f as a number, or as text if JSON does not have it. bits is the size that it is read back with.
+func plainFloat(f float64, bits int) any {
+	text := strconv.FormatFloat(f, 'g', -1, bits)
+	if math.IsNaN(f) || math.IsInf(f, 0) || f == 0 && math.Signbit(f) {
+		return text
+	}
+	return json.RawMessage(text)
+}
+
+// UnmarshalJSON is the reverse of MarshalJSON. It accepts only what MarshalJSON can write.
+func (v *Typed) UnmarshalJSON(b []byte) (err error) {
+	var j typedJSON
+	if err := UnmarshalStrict(b, &j); err != nil {
+		return err
+	}
+	switch {
+	case j.Base64 != nil && (j.Type != "string" || j.Value != nil):
+		return errors.New("base64 is for strings without a value")
+	case j.Base64 != nil:
+		v.V = string(*j.Base64)
+		return nil
+	case (j.Value == nil) != (j.Type == "void"):
+		return fmt.Errorf("a value of type %.40q needs a value, unless it is void", j.Type)
+	case string(j.Value) == "null":
+		return errors.New("null is of type void")
+	case j.Type == "void":
+		v.V = nil
+		return nil
+	}
+	if v.V, err = readTyped(j.Type, j.Value); err != nil {
+		return fmt.Errorf("value of type %.40q: %w", j.Type, err)
+	}
+	return nil
+}
+
+// types are the types of values as they are in JSON, but for floats, which may be text that JSON does not have.
+var types = map[string]reflect.Type{
+	"bool": reflect.TypeFor[bool](), "string": reflect.TypeFor[string](), "decimal": reflect.TypeFor[amqp.Decimal](),
+	"int8": reflect.TypeFor[int8](), "int16": reflect.TypeFor[int16](), "int32": reflect.TypeFor[int32](),
+	"uint8": reflect.TypeFor[uint8](), "uint16": reflect.TypeFor[uint16](), "uint32": reflect.TypeFor[uint32](),
+	"int64": reflect.TypeFor[int64](), "timestamp": reflect.TypeFor[int64](), "binary": reflect.TypeFor[[]byte](),
+	"array": reflect.TypeFor[[]Typed](), "table": reflect.TypeFor[TypedTable](),
+}
+
+// readTyped returns the value of a type other than void. Numbers may be in quotes.
+func readTyped(kind string, b []byte) (any, error) {
+	number := bytes.Trim(b, `"`)
+	switch kind {
+	case "float32":
+		f, err := strconv.ParseFloat(string(number), 32)
+		return float32(f), err
+	case "float64":
+		return strconv.ParseFloat(string(number), 64)
+	}
+	t, known := types[kind]
+	if !known {
+		return nil, errors.New("there is no such type")
+	}
+	if t.ConvertibleTo(reflect.TypeFor[int64]()) {
+		b = number
+	}
+	p := reflect.New(t)
+	err := UnmarshalStrict(b, p.Interface())
+	v := p.Elem().Interface()
+	switch v := v.(type) {
+	case []Typed:
+		a := make([]any, len(v))
+		for i, e := range v {
+			a[i] = e.V
+		}
+		return a, err
+	case TypedTable:
+		return amqp.Table(v), err
+	case int64:
+		if kind == "timestamp" {
+			return time.Unix(v, 0), err
+		}
+	}
+	return v, err
+}
+
+// MarshalJSON writes an object of Typed values.
+func (t TypedTable) MarshalJSON() ([]byte, error) {
+	m := make(map[string]Typed, len(t))
+	for k, v := range t {
+		if !utf8.ValidString(k) || strings.HasPrefix(k, namePrefix) {
+			k = namePrefix + base64.StdEncoding.EncodeToString([]byte(k))
+		}
+		m[k] = Typed{v}
+	}
+	return json.Marshal(m)
+}
+
+// UnmarshalJSON is the reverse of MarshalJSON.
+func (t *TypedTable) UnmarshalJSON(b []byte) error {
+	var m map[string]Typed
+	if err := json.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	*t = make(TypedTable, len(m))
+	for k, v := range m {
+		if coded, ok := strings.CutPrefix(k, namePrefix); ok {
+			name, err := base64.StdEncoding.DecodeString(coded)
+			if err != nil {
+				return fmt.Errorf("name %.40q: %w", k, err)
+			}
+			k = string(name)
+		}
+		(*t)[k] = v.V
+	}
+	return nil
+}
+
+// MarshalJSON writes a string or its bytes.
+func (s ShortString) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(s)) {
+		return json.Marshal(string(s))
+	}
+	b := []byte(s)
+	return json.Marshal(typedJSON{Base64: &b})
+}
+
+// UnmarshalJSON is the reverse of MarshalJSON.
+func (s *ShortString) UnmarshalJSON(b []byte) error {
+	v, err := ParseValue(b)
+	if err == nil && v != nil {
+		err = setText((*string)(s), v)
+	}
+	return err
+}
+
+// UnmarshalStrict reads exactly one JSON value, without unknown fields.
+func UnmarshalStrict(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("unexpected data after the JSON value")
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package amqpvalue_test
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpvalue"
+	"sidecar/internal/testkit/must"
+)
+
+// everything holds a value of every type that AMQP has, and some that are hard to write down.
+func everything() amqp.Table {
+	return amqp.Table{
+		"void": nil, "yes": true, "i8": int8(-8), "u8": uint8(200), "i16": int16(-300), "u16": uint16(60000), "i32": int32(-70000), "u32": uint32(4e9),
+		"i64": int64(math.MinInt64), "max": int64(math.MaxInt64), "f32": float32(1.1), "f64": 1.1, "nan": math.NaN(), "inf": math.Inf(-1), "zero": math.Copysign(0, -1),
+		"decimal": amqp.Decimal{Scale: 2, Value: -12345}, "text": "<b>é</b>\u2028", "broken": "a\xff\x00b", "bytes": []byte{0, 255, 1}, "none": []byte{}, "time": time.Unix(1700000000, 0),
+		"far": time.Unix(1<<60, 0), "array": []any{int32(1), "x", []any{}, amqp.Table{"k": nil}}, "table": amqp.Table{"n": amqp.Table{"n": int64(1)}, "empty": amqp.Table{}},
+		"base64:x": "key", "\xff\xfe": "key", "": "no key",
+	}
+}
+
+func TestTypedValuesSurvive(t *testing.T) {
+	t.Parallel()
+	b := must.Get(json.Marshal(amqpvalue.TypedTable(everything())))(t)
+	var back amqpvalue.TypedTable
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	want := everything()
+	if !math.IsNaN(back["nan"].(float64)) || !math.Signbit(back["zero"].(float64)) {
+		t.Errorf("nan %v, zero %v", back["nan"], back["zero"])
+	}
+	delete(back, "nan")
+	delete(want, "nan")
+	if !reflect.DeepEqual(amqp.Table(back), want) {
+		for k, v := range want {
+			if !reflect.DeepEqual(back[k], v) {
+				t.Errorf("%q: %#v, want %#v", k, back[k], v)
+			}
+		}
+	}
+}
+
+// TestTypedForm: the written form is that of exports which exist already.
+func TestTypedForm(t *testing.T) {
+	t.Parallel()
+	for want, v := range map[string]any{
+		`{"type":"void"}`: nil, `{"type":"int8","value":-1}`: int8(-1), `{"type":"int64","value":"9007199254740993"}`: int64(1<<53 + 1), `{"type":"float32","value":1.1}`: float32(1.1),
+		`{"type":"float64","value":"NaN"}`: math.NaN(), `{"type":"decimal","value":{"scale":2,"value":-5}}`: amqp.Decimal{Scale: 2, Value: -5}, `{"type":"binary","value":"AP8="}`: []byte{0, 255},
+		`{"type":"string","base64":"/w=="}`: "\xff", `{"type":"string","value":"\u003c"}`: "<", `{"type":"timestamp","value":5}`: time.Unix(5, 0), `{"type":"string","value":"7"}`: uint64(7),
+		`{"type":"array","value":[{"type":"void"}]}`: []any{nil}, `{"type":"table","value":{"base64:/w==":{"type":"bool","value":true}}}`: amqp.Table{"\xff": true},
+	} {
+		if got := string(must.Get(json.Marshal(amqpvalue.Typed{V: v}))(t)); got != want {
+			t.Errorf("%#v became %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestTypedRefuses(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`1`, `{"type":"int32"}`, `{"type":"int8","value":300}`, `{"type":"int8","value":1.5}`, `{"type":"uint8","value":-1}`, `{"type":"colour","value":1}`, `{"type":"void","value":1}`,
+		`{"type":"int32","base64":"AA=="}`, `{"type":"string","base64":"!"}`, `{"type":"float64","value":"x"}`, `{"type":"bool","value":null}`, `{"type":"array","value":null}`,
+		`{"type":"decimal","value":{"scale":1,"colour":2}}`, `{"type":"binary","value":"!"}`, `{"type":"array","value":[1]}`, `{"type":"table","value":{"base64:!":{"type":"void"}}}`,
+		`{"type":"string","value":"x","colour":1}`,
+	} {
+		var v amqpvalue.Typed
+		if err := json.Unmarshal([]byte(text), &v); err == nil {
+			t.Errorf("%s became %#v", text, v.V)
+		}
+	}
+}
+
+func TestProperties(t *testing.T) {
+	t.Parallel()
+	p := amqpvalue.Properties{
+		ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4, CorrelationId: "\xff", ReplyTo: "r", Expiration: "60000", MessageId: "m",
+		Timestamp: time.Unix(5, 0), Type: "<t>", UserId: "u", AppId: "a",
+	}
+	const want = `{"content_type":"text/plain","content_encoding":"gzip","delivery_mode":2,"priority":4,"correlation_id":{"base64":"/w=="},"reply_to":"r",` +
+		`"expiration":"60000","message_id":"m","timestamp":5,"type":"\u003ct\u003e","user_id":"u","app_id":"a"}`
+	b := must.Get(json.Marshal(p))(t)
+	if string(b) != want {
+		t.Errorf("%s, want %s", b, want)
+	}
+	var back amqpvalue.Properties
+	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(back, p) {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if b := must.Get(json.Marshal(amqpvalue.Properties{}))(t); string(b) != "{}" {
+		t.Errorf("%s", b)
+	}
+	if d := (amqp.Delivery{MessageId: "m", Priority: 4}); !reflect.DeepEqual(amqpvalue.PropertiesOf(&d), amqpvalue.Properties{MessageId: "m", Priority: 4}) {
+		t.Errorf("%+v", amqpvalue.PropertiesOf(&d))
+	}
+}
+
+// TestSetProperty: every form that some document has is read.
+func TestSetProperty(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		text string
+		want amqp.Publishing
+		err  string
+	}{
+		{text: `{"priority":9,"expiration":60000,"timestamp":"2026-01-31T12:00:00.9+01:00"}`, want: amqp.Publishing{Priority: 9, Expiration: "60000", Timestamp: at}},
+		{text: `{"priority":"9","expiration":"0","timestamp":-5}`, want: amqp.Publishing{Priority: 9, Expiration: "0", Timestamp: time.Unix(-5, 0)}},
+		{text: `{"priority":null,"expiration":"","timestamp":null,"type":null,"app_id":""}`},
+		{text: `{"type":{"base64":"/w=="}}`, want: amqp.Publishing{Type: "\xff"}},
+		{text: `null`},
+		{text: `[]`, err: "not a JSON object"},
+		{text: `{"colour":1}`, err: `property "colour" is not a property`},
+		{text: `{"type":7}`, err: `property "type" is not a string`},
+		{text: `{"type":{"base64":"!"}}`, err: "base64"},
+		{text: `{"type":{}}`, err: "is not a string"},
+		{text: `{"type":{"base64":"AA==","x":1}}`, err: "is not a string"},
+		{text: `{"type":"` + strings.Repeat("x", 256) + `"}`, err: "has 256 bytes; AMQP allows 255"},
+		{text: `{"priority":256}`, err: "from 0 to 255"},
+		{text: `{"priority":-1}`, err: "from 0 to 255"},
+		{text: `{"delivery_mode":"x"}`, err: "from 0 to 255"},
+		{text: `{"expiration":-1}`, err: "milliseconds"},
+		{text: `{"expiration":"abc"}`, err: "milliseconds"},
+		{text: `{"expiration":1.5}`, err: "milliseconds"},
+		{text: `{"expiration":4294967296}`, err: "milliseconds"},
+		{text: `{"timestamp":"5"}`, err: "must be a time"},
+		{text: `{"timestamp":true}`, err: "must be a time"},
+		{text: `{"timestamp":"0001-01-01T00:00:00Z"}`, err: "cannot be sent"},
+	} {
+		var got amqpvalue.Properties
+		err := json.Unmarshal([]byte(c.text), &got)
+		if c.err == "" && (err != nil || !reflect.DeepEqual(amqp.Publishing(got), c.want)) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%.80s: %+v, %v", c.text, got, err)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		v    any
+		want string
+	}{
+		{nil, ""}, {true, "true"}, {int8(-8), "-8"}, {uint64(math.MaxUint64), "18446744073709551615"}, {float32(1.1), "1.1"}, {1e21, "1e+21"}, {math.Inf(-1), "-Infinity"},
+		{"a\xff", "a\uFFFD"}, {[]byte("a b"), "a b"}, {[]byte{1, 255}, "Af8="}, {amqp.Decimal{Scale: 2, Value: -5}, "-0.05"}, {amqp.Decimal{Value: 7}, "7"},
+		{time.Unix(0, 0), "1970-01-01T00:00:00Z"}, {time.Unix(1<<60, 0), "1152921504606846976"}, {struct{}{}, "{}"},
+		{amqp.Table{"k": []any{int64(1), "<\"\n\x7f\xff>", nil, math.NaN(), time.Unix(0, 0), []byte{255}, []byte("x"), 1.5}}, `{"k":[1,"<\"\n\u007F` + "\uFFFD" + `>",null,"NaN","1970-01-01T00:00:00Z","/w==","x",1.5]}`},
+	} {
+		if got := amqpvalue.Text(c.v); got != c.want {
+			t.Errorf("%#v became %s, want %s", c.v, got, c.want)
+		}
+	}
+}
+
+// TestAppendTextLimit: what is too long or too deep is given up early.
+func TestAppendTextLimit(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 11)
+	for _, v := range []any{long, []byte(long), []any{long}, []any{"xxxxx", "xxxxx"}, amqp.Table{long: 1}, make([]any, 5000), amqp.Table{"a": 1, "b": 2, "c": 3}, []any{[]byte(long + "\xff")}} {
+		if b, ok := amqpvalue.AppendText([]byte("before"), v, 10); ok || len(b) > 60 {
+			t.Errorf("%v became %s", v, b)
+		}
+	}
+	if b, ok := amqpvalue.AppendText([]byte("before"), []any{"xxxxxx"}, 10); !ok || string(b) != `before["xxxxxx"]` {
+		t.Errorf("%s", b)
+	}
+	if _, ok := amqpvalue.AppendText(nil, []any{nested(32)}, 1000); !ok {
+		t.Error("32 deep is too deep")
+	}
+	if _, ok := amqpvalue.AppendText(nil, []any{nested(33)}, 1000); ok {
+		t.Error("33 deep is not too deep")
+	}
+}
+
+// TestCopy: the client library refuses a whole message over one value it does not know.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	type own struct{ A int }
+	at := time.Unix(1700000000, 0)
+	for _, c := range []struct{ in, want any }{
+		{nil, nil}, {true, true}, {int8(1), int8(1)}, {int16(1), int16(1)}, {int32(1), int32(1)}, {int64(1), int64(1)},
+		{uint8(1), uint8(1)}, {uint16(1), uint16(1)}, {uint32(1), uint32(1)}, {float32(1), float32(1)}, {1.5, 1.5},
+		{"s", "s"}, {[]byte{1}, []byte{1}}, {amqp.Decimal{Scale: 1, Value: 2}, amqp.Decimal{Scale: 1, Value: 2}}, {at, at},
+		{math.MaxInt, int64(math.MaxInt)}, {uint(7), int64(7)}, {uint64(math.MaxUint64), "18446744073709551615"},
+		{own{1}, "{1}"}, {[]string{"a"}, "[a]"},
+		{map[string]any{"a": 1}, amqp.Table{"a": int64(1)}},
+		{amqp.Table{"a": []any{own{2}, amqp.Table{strings.Repeat("k", 256): 1, "k": nil}}}, amqp.Table{"a": []any{"{2}", amqp.Table{"k": nil}}}},
+	} {
+		got := amqpvalue.Copy(c.in)
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%#v became %#v, want %#v", c.in, got, c.want)
+		}
+		if err := (amqp.Table{"x": got}).Validate(); err != nil {
+			t.Errorf("%#v: %v", c.in, err)
+		}
+		if _, err := amqpvalue.TableSize(amqp.Table{"x": got}); err != nil {
+			t.Errorf("%#v: %v", c.in, err)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	t.Parallel()
+	for _, v := range []any{int8(7), uint8(7), int16(7), uint16(7), int32(7), uint32(7), int64(7), uint64(7), 7} {
+		if n, ok := amqpvalue.Count(v); n != 7 || !ok {
+			t.Errorf("%T: %d %v", v, n, ok)
+		}
+	}
+	for _, v := range []any{int64(math.MaxInt64), uint64(math.MaxUint64), uint32(math.MaxUint32)} {
+		if n, ok := amqpvalue.Count(v); n != math.MaxInt32 || !ok {
+			t.Errorf("%T: %d %v", v, n, ok)
+		}
+	}
+	for _, v := range []any{nil, -1, int8(-1), 1.0, "1", true} {
+		if n, ok := amqpvalue.Count(v); n != 0 || ok {
+			t.Errorf("%T: %d %v", v, n, ok)
+		}
+	}
+}

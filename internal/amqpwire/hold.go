@@ -1,0 +1,111 @@
+package amqpwire
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// deliveryCost is what a message costs beside its body and headers, in bytes: the values made of it, and the buffers of its
+// request.
+const deliveryCost = 2 << 10
+
+// defaultPatience is how long a delivery waits for memory before it goes to a file: RabbitMQ ends a connection that has not
+// been read for 30 seconds.
+const defaultPatience = 10 * time.Second
+
+// errGone ends the reading of a connection that ended while it waited for memory.
+var errGone = fmt.Errorf("while waiting for memory: %w", net.ErrClosed)
+
+var errNoMemory = errors.New("other messages use all of the memory")
+
+// hold takes the memory for a delivery whose body has size bytes, and waits for it if need be: the socket is not read
+// meanwhile, which stops the broker. A body that can never fit, or not soon, goes to a file. Where there is no file for it
+// either, it is read and dropped, and the delivery says so.
+func (in *intake) hold(d *Delivery, size int64) error {
+	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces it.
+	least := min(deliveryCost+2*int64(len(d.table))+2*int64(tableCost(d.table)), in.memory.Limit())
+	n := least + size
+	if cap(d.Body) > deliveryCost+2*int(size) {
+		d.Body = nil // its memory is that of a larger message, and would not be counted
+	}
+	if n <= in.memory.Limit() && in.reserve(n) {
+		d.memory, d.held = in.memory, n
+		d.Body = slices.Grow(d.Body, int(size))
+		return nil
+	}
+	err := errNoMemory
+	if in.reserve(least) {
+		d.memory, d.held = in.memory, least
+		if size == 0 {
+			return nil
+		}
+		if d.spooled, err = in.spool.create(size); err == nil {
+			d.Body = d.spooled.memory[:0]
+			return nil
+		}
+	} else {
+		d.table, d.encoded = d.table[:0], false
+	}
+	select {
+	case <-in.gone:
+		return errGone
+	default:
+	}
+	d.Body, d.Missing, d.MissingWhy = nil, max(size, 1), err
+	return nil
+}
+
+// reserve takes n bytes as soon as they are free; false when the connection ends before, or patience is over. What is as
+// large as something that waited in vain does not wait again until some of it fits.
+func (in *intake) reserve(n int64) bool {
+	pressed := in.pressed > 0 && n >= in.pressed
+	ok := in.memory.Take(n)
+	if !ok && !pressed {
+		ok = in.await(n)
+	}
+	switch {
+	case !ok && !pressed:
+		in.pressed = n
+	case ok && pressed:
+		in.pressed = 0
+	}
+	return ok
+}
+
+func (in *intake) await(n int64) bool {
+	in.full.Store(true)
+	defer func() {
+		now := time.Now()
+		in.resumed.Store(&now)
+		in.full.Store(false)
+	}()
+	enough := make(chan struct{})
+	var once sync.Once
+	end := func() { once.Do(func() { close(enough) }) }
+	defer time.AfterFunc(in.patience, end).Stop()
+	if in.gone != nil {
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() {
+			select {
+			case <-in.gone:
+				end()
+			case <-stop:
+			}
+		}()
+	}
+	return in.memory.Wait(n, enough)
+}
+
+// waited reports whether reading has waited for memory at any time since then.
+func (in *intake) waited(since time.Time) bool {
+	if in.full.Load() {
+		return true
+	}
+	resumed := in.resumed.Load() // behind full: it is stored before full is cleared
+	return resumed != nil && resumed.After(since)
+}

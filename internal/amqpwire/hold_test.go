@@ -1,0 +1,204 @@
+package amqpwire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
+)
+
+// returnFrame is basic.return.
+func returnFrame(channel uint16, exchange, key string) []byte {
+	return frame(1, channel, method(60, 50, []byte{1, 56}, short("NO_ROUTE"), short(exchange), short(key)))
+}
+
+// wholeDelivery is a delivery with its body.
+func wholeDelivery(tag uint64, body []byte) []byte {
+	b := append(deliverFrame(1, "ours", tag, false, "", "k"), contentFrame(1, "id", "v", len(body))...)
+	for part := range slices.Chunk(body, 100_000) {
+		b = append(b, frame(3, 1, part)...)
+	}
+	return b
+}
+
+// receiving is a wire whose reader runs, with what our consumer has received.
+type receiving struct {
+	*Wire
+	q      *Deliveries
+	memory *budget.Account
+	ended  chan error
+}
+
+func receive(t *testing.T, o Options, limit int64, stream []byte) *receiving {
+	t.Helper()
+	memory := budget.New(limit).Account(budget.Deliveries)
+	o.Memory = memory
+	client := inPieces(stream, whole)
+	r := &receiving{Wire: New(client, client, o), q: NewDeliveries(0), memory: memory, ended: make(chan error, 1)}
+	r.intake.add("ours", r.q)
+	go func() {
+		_, err := io.ReadAll(r.Wire)
+		r.ended <- err
+	}()
+	t.Cleanup(func() {
+		r.Kill()
+		r.q.Drop()
+		<-r.ended
+		if held := memory.Held(); held != 0 {
+			t.Errorf("%d bytes are held after the end", held)
+		}
+	})
+	return r
+}
+
+// take waits for n deliveries.
+func (r *receiving) take(t *testing.T, n int) (all []*Delivery) {
+	t.Helper()
+	brokertest.Eventually(t, 30*time.Second, "deliveries", func() bool {
+		batch, _ := r.q.Take(nil)
+		all = append(all, batch...)
+		return len(all) >= n
+	})
+	return all
+}
+
+func TestDeliveriesWaitForMemory(t *testing.T) {
+	t.Parallel()
+	body := bytes.Repeat([]byte("b"), 300<<10)
+	r := receive(t, Options{Patience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body), wholeDelivery(3, []byte("small"))))
+	first := r.take(t, 1)
+	brokertest.Eventually(t, 30*time.Second, "it waits", r.intake.full.Load)
+	if len(first) != 1 || r.memory.Held() < int64(len(body)) || len(first[0].Body) != len(body) {
+		t.Fatalf("%d deliveries, %d bytes held", len(first), r.memory.Held())
+	}
+	first[0].Free()
+	rest := r.take(t, 2)
+	if len(rest) != 2 || string(rest[1].Body) != "small" || rest[0].Missing != 0 || rest[0].spooled != nil {
+		t.Fatalf("%d deliveries", len(rest))
+	}
+	free(rest)
+}
+
+// TestALargeBodyGoesToAFile: larger than the budget at once, others after a while; the next ones of that size do not wait.
+func TestALargeBodyGoesToAFile(t *testing.T) {
+	t.Parallel()
+	large, body := bytes.Repeat([]byte("large"), 500<<10), bytes.Repeat([]byte("b"), 300<<10)
+	spool := NewSpool(t.TempDir(), 10<<20)
+	r := receive(t, Options{Patience: time.Millisecond, Spool: spool}, 1<<20, slices.Concat(
+		wholeDelivery(1, large), wholeDelivery(2, body), wholeDelivery(3, body), wholeDelivery(4, body), wholeDelivery(5, []byte("small"))))
+	all := r.take(t, 5)
+	for i, want := range [][]byte{large, body, body, body, []byte("small")} {
+		d := all[i]
+		if d.DecodeHeaders(); !bytes.Equal(d.Body, want) || d.Headers["text"] != "v" || (d.spooled != nil) != (i == 0 || i == 2 || i == 3) {
+			t.Errorf("%d: %d bytes, in a file: %v, headers %v", i, len(d.Body), d.spooled != nil, d.Headers)
+		}
+	}
+	if used := spool.used.Load(); used != int64(len(large)+2*len(body)) {
+		t.Errorf("%d bytes of disk are used", used)
+	}
+	free(all)
+	if used := spool.used.Load(); used != 0 {
+		t.Errorf("%d bytes of disk are left", used)
+	}
+}
+
+func TestABodyWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, 2<<20)
+	for name, tt := range map[string]struct {
+		spool *Spool
+		why   string
+	}{
+		"no spool":         {nil, "SIDECAR_SPOOL_DIR"},
+		"no directory":     {NewSpool("", 1<<30), "SIDECAR_SPOOL_DIR"},
+		"missing":          {NewSpool(t.TempDir()+"/missing", 1<<30), "no such file"},
+		"full":             {NewSpool(t.TempDir(), 1<<20), "more than 1048576 bytes in all"},
+		"not a disk":       {NewSpool("/dev/shm", 1<<30), "in memory"},
+		"no right to it":   {NewSpool("/proc", 1<<30), "spool to /proc"},
+		"more than a disk": {NewSpool("/sys", 1<<30), "spool to /sys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := receive(t, Options{Spool: tt.spool}, 1<<20, slices.Concat(wholeDelivery(1, large), wholeDelivery(2, []byte("behind"))))
+			all := r.take(t, 2)
+			d := all[0]
+			if d.Missing != int64(len(large)) || len(d.Body) != 0 || !strings.Contains(d.MissingWhy.Error(), tt.why) {
+				t.Errorf("%d bytes missing, %d there: %v", d.Missing, len(d.Body), d.MissingWhy)
+			}
+			if string(all[1].Body) != "behind" || all[1].Missing != 0 {
+				t.Errorf("behind it: %q", all[1].Body)
+			}
+			if tt.spool != nil && tt.spool.used.Load() != 0 {
+				t.Errorf("%d bytes of disk are counted", tt.spool.used.Load())
+			}
+			free(all)
+		})
+	}
+}
+
+// TestNoMemoryForHeaders: where not even the headers find room, the delivery comes without both.
+func TestNoMemoryForHeaders(t *testing.T) {
+	t.Parallel()
+	r := receive(t, Options{Patience: time.Millisecond}, 10<<10, slices.Concat(
+		wholeDelivery(1, []byte("1")), wholeDelivery(2, []byte("2")), wholeDelivery(3, []byte("3")), wholeDelivery(4, []byte("4"))))
+	all := r.take(t, 4)
+	last := all[3]
+	if last.DecodeHeaders(); last.Missing != 1 || !errors.Is(last.MissingWhy, errNoMemory) || last.Headers != nil || last.MessageId != "id" {
+		t.Errorf("%+v", last)
+	}
+	free(all)
+}
+
+// TestAConnectionEndsWhileItWaitsForMemory: killed, or in the middle of a message. The cleanup looks at what is still held.
+func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	body := make([]byte, 400<<10)
+	r := receive(t, Options{Patience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body)))
+	first := r.take(t, 1)
+	brokertest.Eventually(t, 30*time.Second, "it waits", r.intake.full.Load)
+	r.Kill()
+	if err := <-r.ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("ended with %v", err)
+	}
+	r.ended <- nil
+	free(first)
+
+	cut := wholeDelivery(1, body)
+	r = receive(t, Options{}, 1<<20, cut[:len(cut)/2])
+	err := <-r.ended
+	if held := r.memory.Held(); held != 0 || err != nil {
+		t.Errorf("%d bytes of half a message are held, %v", held, err)
+	}
+	r.ended <- nil
+	if n, err := r.Read(make([]byte, 10)); n != 0 || err == nil {
+		t.Errorf("read on after the end: %d, %v", n, err)
+	}
+}
+
+// TestSpareMemoryIsCounted: the memory of a large body is not used for a small one, which counts as small, and a body that is
+// missing has none.
+func TestSpareMemoryIsCounted(t *testing.T) {
+	t.Parallel()
+	in := intake{memory: budget.New(100_000).Account(budget.Deliveries)}
+	for _, c := range []struct{ size, most int64 }{{10, 2 << 10}, {0, 2 << 10}, {60_000, 60_000 + 8<<10}, {500_000, 0}} {
+		d := &Delivery{}
+		d.Body = make([]byte, 0, 60_000)
+		if err := in.hold(d, c.size); err != nil {
+			t.Fatal(err)
+		}
+		if int64(cap(d.Body)) > c.most+2*c.size || c.most > 0 && d.Missing != 0 || c.most == 0 && (d.Missing != c.size || d.Body != nil) {
+			t.Errorf("%d bytes: capacity %d, missing %d", c.size, cap(d.Body), d.Missing)
+		}
+		d.Free()
+	}
+	if held := in.memory.Held(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}

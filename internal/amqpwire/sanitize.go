@@ -1,0 +1,239 @@
+package amqpwire
+
+import (
+	"encoding/binary"
+	"math"
+
+	"sidecar/internal/amqpvalue"
+	"sidecar/internal/message"
+)
+
+// The limits of the client library's reader. It closes the whole connection when a header table exceeds them, and the
+// broker then delivers the same message to the next connection, for ever.
+const (
+	maxDepth    = amqpvalue.MaxDepth
+	maxElements = amqpvalue.MaxElements
+
+	// keptElements leaves enough entries behind a cut for the marker to fit: 192 entries of at least two bytes.
+	keptElements = maxElements - 192
+)
+
+// hiddenKey marks header entries that were too many to read: its value holds their bytes.
+const hiddenKey = "x-hidden-headers"
+
+const (
+	headerFixed = 14 // class, weight, body size, property flags
+
+	flagContentType     = 0x8000
+	flagContentEncoding = 0x4000
+	flagHeaders         = 0x2000
+
+	opaque = 'x' // a byte array: same layout as a table or an array, a 32 bit length and that many bytes
+)
+
+// vital headers decide what becomes of a message, so they stay readable when others have to go.
+var vital = map[string]bool{
+	message.HeaderDeath: true, message.HeaderRetryCount: true, message.HeaderFinalRetryCount: true,
+	message.HeaderOriginalQueue: true, message.HeaderOriginalExchange: true, message.HeaderOriginalRoutingKey: true,
+	"x-retry-queue": true,
+}
+
+// sanitize makes the payload of a content header frame readable for the client library, whatever header table a publisher
+// sent. It changes payload in place and returns it, or its beginning when it had to become shorter:
+//
+//   - A value that nests too deep, holds too many elements, would cost too much memory or cannot be read becomes opaque: its
+//     type byte says byte array from now on. Everything behind it stays where it was.
+//   - Type 'L', which some brokers let through and the library does not know, becomes 'l', as long.
+//   - Of a table with too many entries some are hidden in one opaque entry at its end, of the same length together.
+//   - A payload longer than limit loses its largest values until it fits; it is the only case that changes the length.
+//     A broker makes such frames when dead-lettering adds x-death to a table that just fitted.
+//
+// A payload that is no well-formed content header is returned as it is. lost counts the values a reader will not see.
+func sanitize(payload []byte, limit int) (out []byte, lost int) {
+	start, end, ok := headerTable(payload)
+	if !ok {
+		return payload, 0
+	}
+	table := payload[start:end]
+	t := newTally(table)
+	n, whole := sanitizeTable(table, 0, t)
+	lost = t.hidden
+	if !whole || n > maxElements {
+		lost += hide(table)
+	}
+	if len(payload) <= limit {
+		return payload, lost
+	}
+	kept, dropped := shrink(table, len(payload)-limit)
+	binary.BigEndian.PutUint32(payload[start-4:], uint32(kept)) // #nosec G115 -- at most the length of a frame
+	rest := copy(payload[start+kept:], payload[end:])
+	return payload[:start+kept+rest], lost + dropped
+}
+
+// headerTable finds the entries of the header table; ok is false when there is none.
+func headerTable(payload []byte) (start, end int, ok bool) {
+	if len(payload) < headerFixed {
+		return 0, 0, false
+	}
+	flags := binary.BigEndian.Uint16(payload[headerFixed-2:])
+	if flags&flagHeaders == 0 {
+		return 0, 0, false
+	}
+	at := headerFixed
+	for _, flag := range [...]uint16{flagContentType, flagContentEncoding} {
+		if flags&flag == 0 {
+			continue
+		}
+		if at >= len(payload) {
+			return 0, 0, false
+		}
+		at += 1 + int(payload[at])
+	}
+	size, ok := length(payload, at)
+	if !ok {
+		return 0, 0, false
+	}
+	return at + 4, at + 4 + size, true
+}
+
+// length reads the 32 bit length at at; ok is false when it does not fit into b.
+func length(b []byte, at int) (n int, ok bool) {
+	if at < 0 || len(b)-at < 4 {
+		return 0, false
+	}
+	size := binary.BigEndian.Uint32(b[at:])
+	if size > math.MaxInt32 || int(size) > len(b)-at-4 {
+		return 0, false
+	}
+	return int(size), true
+}
+
+// What decoded headers cost in memory, estimated in bytes: a map with room for its first entries, an entry more, an array, an
+// element. Texts share one copy of the table.
+const (
+	mapCost     = 400
+	entryCost   = 64
+	arrayCost   = 64
+	elementCost = 16
+	boxedCost   = 16 // a value that does not stand in its place itself
+
+	// decodedPerByte bounds what the values of a table may cost decoded, for each of its bytes, above decodedFree: tables of real
+	// messages cost three to six times their bytes, tiny tables within tables seventy times. Vital headers may cost as much once
+	// more, so that a table never costs more than 32 times its bytes and 8 KiB.
+	decodedPerByte = 16
+	decodedFree    = 4 << 10
+)
+
+// tally counts while a table is walked.
+type tally struct {
+	hidden int // values that became opaque
+	cost   int // of what is readable, decoded
+	limit  int // of cost; a value that would exceed it becomes opaque
+}
+
+func newTally(table []byte) *tally { return &tally{limit: decodedFree + decodedPerByte*len(table)} }
+
+// tableCost is what a table that has been through sanitize costs decoded, in bytes.
+func tableCost(table []byte) int {
+	t := tally{limit: math.MaxInt / 4}
+	sanitizeTable(table, 0, &t)
+	return t.cost
+}
+
+// sanitizeTable walks the entries of a table at depth and makes its values readable. It returns how many entries there are, and
+// whether every entry is well-formed; it stops at the first that is not.
+func sanitizeTable(table []byte, depth int, t *tally) (n int, whole bool) {
+	if len(table) > 0 {
+		t.cost += mapCost
+	}
+	limit := t.limit
+	for at := 0; at < len(table); n++ {
+		kind := at + 1 + int(table[at])
+		if kind >= len(table) {
+			return n, false
+		}
+		if depth == 0 && vital[string(table[at+1:kind])] {
+			t.limit = 2 * limit
+		}
+		t.cost += entryCost
+		size, ok := sanitizeValue(table, kind, depth, t)
+		t.limit = limit
+		if !ok {
+			return n, false
+		}
+		at = kind + 1 + size
+	}
+	return n, true
+}
+
+// sanitizeArray is sanitizeTable for an array, whose elements have no keys.
+func sanitizeArray(array []byte, depth int, t *tally) (n int, whole bool) {
+	t.cost += arrayCost
+	for at := 0; at < len(array); n++ {
+		t.cost += elementCost
+		size, ok := sanitizeValue(array, at, depth, t)
+		if !ok {
+			return n, false
+		}
+		at += 1 + size
+	}
+	return n, true
+}
+
+// sanitizeValue makes the value whose type byte is b[at] readable and returns its size without that byte. depth is that of
+// the container the value is in. Inside a container nothing becomes opaque alone: what cannot be read makes the
+// outermost container opaque as a whole, so that a reader never sees half of a structure.
+func sanitizeValue(b []byte, at, depth int, t *tally) (size int, ok bool) {
+	switch b[at] {
+	case 'V':
+		return 0, true
+	case 't', 'b', 'B':
+		size = 1
+	case 's', 'u':
+		size = 2
+	case 'I', 'i', 'f':
+		size = 4
+	case 'D':
+		size = 5
+	case 'l', 'd', 'T':
+		size = 8
+	case 'L':
+		b[at], size = 'l', 8
+	case 'S', 'x', 'A', 'F':
+		n, fits := length(b, at+1)
+		if !fits {
+			return 0, false
+		}
+		before := t.cost
+		if (b[at] == 'A' || b[at] == 'F') && !sanitizeContainer(b[at], b[at+5:at+5+n], depth+1, t) {
+			if depth > 0 {
+				return 0, false
+			}
+			b[at] = opaque
+			t.cost = before
+			t.hidden++
+		}
+		t.cost += boxedCost
+		return 4 + n, true
+	default:
+		return 0, false
+	}
+	if size > 1 {
+		t.cost += boxedCost
+	}
+	return size, size <= len(b)-at-1
+}
+
+func sanitizeContainer(kind byte, content []byte, depth int, t *tally) bool {
+	if depth > maxDepth {
+		return false
+	}
+	var n int
+	var whole bool
+	if kind == 'A' {
+		n, whole = sanitizeArray(content, depth, t)
+	} else {
+		n, whole = sanitizeTable(content, depth, t)
+	}
+	return whole && n <= maxElements && t.cost <= t.limit
+}

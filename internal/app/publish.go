@@ -1,0 +1,118 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/admin"
+	"sidecar/internal/broker"
+	"sidecar/internal/budget"
+	"sidecar/internal/config"
+	"sidecar/internal/publish"
+	"sidecar/internal/topology"
+)
+
+// endpoint is the listener for messages of the app. It has a connection of its own, so that the broker's answers to what
+// the app publishes do not disturb parking.
+type endpoint struct {
+	server    *publish.Server
+	publisher *broker.Publisher
+}
+
+// newEndpoint returns nil when there is no such listener.
+func newEndpoint(sh shared) *endpoint {
+	c := &sh.cfg.Publish
+	if c.Addr == "" {
+		return nil
+	}
+	p := broker.NewPublisher(broker.NewDialer(brokerOptions(sh.cfg, "publish endpoint", sh.build, sh.log, sh.registry)))
+	o := publish.Options{
+		Addr: c.Addr, Exchanges: publishAliases(sh.cfg), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
+		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Publisher: p, Memory: sh.budget.Account(budget.Publish),
+		Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
+	}
+	if c.Token.IsSet() {
+		o.Token = listenerToken(c.Token, sh.log)
+	}
+	return &endpoint{publisher: p, server: publish.New(o)}
+}
+
+// run serves until ctx ends; stop comes first, to finish the requests.
+func (e *endpoint) run(ctx context.Context) error {
+	defer e.server.Wait()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return withoutCancel(e.publisher.Run(ctx)) })
+	group.Go(func() error { return e.server.Serve(ctx) })
+	return group.Wait()
+}
+
+// leastStop is how long requests may take to finish, also when the grace is over.
+const leastStop = time.Second
+
+// stop accepts no more requests, and waits for those that have begun until the time is over, or now.
+func (e *endpoint) stop(t stopTime) {
+	ctx, cancel := context.WithTimeout(context.Background(), max(time.Until(t.until), leastStop))
+	defer cancel()
+	finished := make(chan struct{})
+	defer close(finished)
+	go func() {
+		select {
+		case <-t.now:
+			cancel()
+		case <-finished:
+		}
+	}()
+	e.server.Shutdown(ctx)
+}
+
+// check is the endpoint in the readiness. It is not a condition: consuming does not depend on it.
+func (e *endpoint) check() admin.Check {
+	c := admin.Check{Name: "publish_endpoint", OK: e.server.Ready()}
+	switch {
+	case c.OK:
+	case e.publisher.Blocked():
+		c.Detail = "blocked by the broker's alarm"
+	case !e.publisher.Connected():
+		c.Detail = "not connected to the broker"
+	default:
+		c.Detail = "stopping"
+	}
+	return c
+}
+
+// publishAliases returns the exchanges that the app may publish to, by alias.
+func publishAliases(cfg *config.Config) map[string]string {
+	aliases := map[string]string{config.DefaultAlias: mainExchange(cfg)}
+	for _, e := range cfg.Publish.Exchanges {
+		aliases[e.Name] = exchangeName(e.Value)
+	}
+	return aliases
+}
+
+// published returns the exchanges of the configuration that the app publishes to through the sidecar.
+func published(cfg *config.Config) []string {
+	var list []string
+	if cfg.Publish.Addr != "" {
+		list = slices.Collect(maps.Values(publishAliases(cfg)))
+	}
+	if cfg.Outbox.DSN.IsSet() {
+		list = append(list, exchangeName(cmp.Or(cfg.Outbox.Exchange, mainExchange(cfg))))
+	}
+	return list
+}
+
+// mainExchange returns the exchange at which the service's own messages arrive.
+func mainExchange(cfg *config.Config) string { return topology.Fill(planOptions(cfg)).Exchange }
+
+// exchangeName returns the AMQP name of an exchange of the configuration: the name of the default exchange is empty.
+func exchangeName(name string) string {
+	if name == "amq.default" {
+		return ""
+	}
+	return name
+}

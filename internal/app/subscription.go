@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/budget"
+	"sidecar/internal/config"
+	"sidecar/internal/consume"
+	"sidecar/internal/crash"
+	"sidecar/internal/deadletter"
+	"sidecar/internal/dispatch"
+	"sidecar/internal/flow"
+	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
+)
+
+// subscription is everything that belongs to one queue that is consumed: its plan, the gate, the consumer with its two
+// connections, the checks of the topology, and the dead-letter queue.
+type subscription struct {
+	shared
+
+	target      *dispatch.Target
+	flow        *flow.Control
+	crashes     *crash.Guard // nil when crashes are not counted
+	dialer      *broker.Dialer
+	publisher   *broker.Publisher // of retries and parked messages
+	consumer    *consume.Consumer
+	watcher     *declare.Watcher
+	deadLetters *deadletter.Queue // nil: the topology has none
+
+	checkEvery time.Duration // checkInterval; tests shorten it before run
+	check      chan struct{} // asks for a check of the topology; capacity 1
+	measure    chan struct{} // asks for the depths of the queues; capacity 1
+	status     topologyStatus
+	oneByOne   bool        // ask the broker for one object at a time, see ensureFirst
+	atOnce     int         // how often asking for all of them at once has failed
+	connected  atomic.Bool // the consume connection is up
+}
+
+func newSubscription(sh shared) (*subscription, error) {
+	s := &subscription{
+		shared: sh, checkEvery: checkInterval, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
+	}
+	cfg, plan := s.cfg, s.plan
+	var err error
+	if s.target, err = dispatch.New(dispatchOptions(cfg, s.build, plan, s.budget, s.log, s.registry)); err != nil {
+		return nil, err
+	}
+	s.flow = flow.New(flowOptions(cfg, plan, s.target, s.log, s.registry))
+	// Publishing has a connection of its own: the broker does not read from a connection that publishes during a memory
+	// alarm, and would not see the acks.
+	consuming := brokerOptions(cfg, "consume", s.build, s.log, s.registry)
+	consuming.Memory, consuming.Spool = s.budget.Account(budget.Deliveries), s.spool
+	s.dialer = broker.NewDialer(consuming)
+	s.publisher = broker.NewPublisher(broker.NewDialer(brokerOptions(cfg, "publish", s.build, s.log, s.registry)))
+	s.publisher.OnConnect(s.mayPublish)
+	s.watcher = declare.NewWatcher(declare.WatchOptions{
+		Plan: plan, Logger: s.log, Registerer: s.registry, Report: s.missing, Ask: s.measure,
+	})
+	s.deadLetters, err = newDeadLetters(sh, apiActor(), sh.registry)
+	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
+		return nil, err
+	}
+	var dispatcher consume.Dispatcher = s.target
+	if s.crashes, err = newCrashGuard(cfg, plan, s.log); err != nil {
+		return nil, err
+	}
+	if s.crashes != nil {
+		dispatcher = s.crashes.Around(s.target, func(ctx context.Context) bool {
+			return errors.Is(s.target.Probe(ctx), dispatch.ErrRefused)
+		})
+	}
+	s.consumer = consume.New(consume.Options{
+		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
+		Unproven: cfg.Topology.Mode != string(topology.ModeDeclare), Unroutable: s.unroutable,
+		ProofLasts: declare.DefaultEvery, // declared bindings are declared again as often
+		Dispatcher: dispatcher, Publisher: s.publisher, Flow: s.flow, Tracing: s.tracing,
+		Logger: s.log, Registerer: s.registry,
+	})
+	return s, nil
+}
+
+// newCrashGuard opens the crash journal; nil, and no file is touched, when crashes are not counted.
+func newCrashGuard(cfg *config.Config, plan *topology.Plan, log *slog.Logger) (*crash.Guard, error) {
+	r := &cfg.Retry
+	if r.CrashLimit == 0 {
+		return nil, nil //nolint:nilnil // none is wanted
+	}
+	g, err := crash.Open(crash.Options{
+		Dir: r.CrashDir, Queue: plan.Queue, Limit: r.CrashLimit, Workers: cfg.Window.Concurrency, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("SIDECAR_CRASH_DIR=%s cannot be used for SIDECAR_CRASH_LIMIT=%d: %w: it must be a directory "+
+			"that this user may write to, for example a mounted emptyDir", r.CrashDir, r.CrashLimit, err)
+	}
+	return g, nil
+}
+
+// run probes the app and keeps both connections up until ctx ends.
+func (s *subscription) run(ctx context.Context) error {
+	defer s.close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.flow.Run(ctx) })
+	group.Go(func() error { return withoutCancel(s.publisher.Run(ctx)) })
+	group.Go(func() error { return withoutCancel(broker.Supervise(ctx, s.dialer, s.serve)) })
+	return group.Wait()
+}
+
+func (s *subscription) close() {
+	s.target.Close()
+	if s.crashes != nil {
+		s.crashes.Close()
+	}
+}
+
+// abandon ends a subscription that has not run.
+func (s *subscription) abandon() {
+	s.consumer.Drain(context.Background())
+	s.close()
+}
+
+// drain takes no more messages, finishes those in hand within the grace, and gives the rest back.
+func (s *subscription) drain(t stopTime) {
+	ctx, cancel := context.WithDeadlineCause(context.Background(), t.until, consume.ErrGrace)
+	defer cancel()
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-t.now:
+			interrupt(consume.ErrNow)
+		case <-stop:
+		}
+	}()
+	d := s.consumer.Drain(ctx)
+	switch {
+	case d.Interrupted == 0:
+		s.log.Info("drained", "returned", d.Returned)
+	case errors.Is(context.Cause(ctx), consume.ErrNow):
+		s.log.Warn("stopped at once", "released", d.Interrupted, "returned", d.Returned)
+	default:
+		s.log.Warn("grace expired", "released", d.Interrupted, "returned", d.Returned)
+	}
+}

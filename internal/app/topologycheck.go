@@ -1,0 +1,176 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/flow"
+	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
+)
+
+// checkInterval is how often a topology with findings is checked again, and how often a declared topology is declared
+// again: a deleted binding shows in no other way.
+const checkInterval = 15 * time.Second
+
+// errSessionDone ends the checks beside a consumer that has ended.
+var errSessionDone = errors.New("session done")
+
+// serve is one broker session: first the topology, then messages, because a message rejected without a binding for it is
+// lost.
+func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
+	if err := s.ensureFirst(ctx, link); err != nil {
+		return err
+	}
+	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
+	// route that it did not repair shows again at the next publication.
+	s.take(routes, nil)
+	s.connected.Store(true)
+	defer s.connected.Store(false)
+	group, ctx := errgroup.WithContext(ctx)
+	beside := func(watch func(context.Context, declare.Session) error) {
+		group.Go(func() error {
+			err := watch(ctx, link)
+			if ctx.Err() == nil {
+				link.Kill() // without its checks the session must not go on
+			}
+			return err
+		})
+	}
+	beside(s.watcher.Watch)
+	beside(s.repair)
+	group.Go(func() error {
+		if err := s.consumer.Serve(ctx, link); err != nil {
+			return err
+		}
+		return errSessionDone
+	})
+	if err := group.Wait(); !errors.Is(err, errSessionDone) {
+		return err
+	}
+	return nil
+}
+
+// missing takes the watcher's findings: objects that have gone since the last check.
+func (s *subscription) missing(findings []declare.Finding) {
+	if len(findings) == 0 || s.cfg.Topology.Mode == string(topology.ModeNone) {
+		return
+	}
+	s.flow.Hold(flow.Topology, findings[0].String())
+	s.askForCheck()
+}
+
+// unroutable pauses consuming after a publication that reached no queue: the next one would not reach it either.
+func (s *subscription) unroutable(exchange, key string) {
+	s.take(routes, []declare.Finding{declare.Unroutable(s.plan, exchange, key)})
+	s.askForCheck()
+}
+
+// askForCheck makes repair check the topology without waiting for its next turn.
+func (s *subscription) askForCheck() {
+	select {
+	case s.check <- struct{}{}:
+	default:
+	}
+}
+
+// repair checks the topology when it is asked to, and every checkEvery. A missing route shows only when it is used: unless
+// declaring restores it, messages have to try it again after a while.
+func (s *subscription) repair(ctx context.Context, link declare.Session) error {
+	t := time.NewTicker(s.checkEvery)
+	defer t.Stop()
+	declares := s.cfg.Topology.Mode == string(topology.ModeDeclare)
+	for {
+		again := declares
+		select {
+		case <-s.check:
+		case <-t.C:
+			if !s.status.bad() && !declares {
+				continue
+			}
+			again = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := s.ensure(ctx, link); err != nil {
+			return err
+		}
+		if again {
+			s.take(routes, nil)
+		}
+	}
+}
+
+// ensureFirst is ensure at the start of a session: one round trip for a topology that is right, whatever its size. After
+// the broker has refused an object once, or has taken too long over all of them together, it is asked for one at a time.
+func (s *subscription) ensureFirst(ctx context.Context, link *broker.Session) error {
+	if !s.oneByOne {
+		if declare.EnsureAtOnce(ctx, link, s.plan, topology.Mode(s.cfg.Topology.Mode)) {
+			s.take(objects, nil)
+			return nil
+		}
+		// The session is still open: the broker has refused an object. If it ended, the reason may be the network or the
+		// time: one more attempt decides.
+		s.atOnce++
+		s.oneByOne = link.Err() == nil || s.atOnce > 1
+	}
+	return s.ensure(ctx, link)
+}
+
+// ensure declares or verifies the topology, and keeps the gate shut while there are findings.
+func (s *subscription) ensure(ctx context.Context, link declare.Session) error {
+	findings, err := declare.Ensure(ctx, link, s.plan, topology.Mode(s.cfg.Topology.Mode))
+	if err != nil {
+		return err
+	}
+	s.take(objects, findings)
+	return nil
+}
+
+// take logs the findings of a check and opens or shuts the gate.
+func (s *subscription) take(of aspect, findings []declare.Finding) {
+	if s.status.set(of, findings) {
+		for _, f := range findings {
+			s.log.Error("topology does not fit", "object", f.Object, "problem", string(f.Problem), "wanted", f.Wanted,
+				"found", f.Found, "fix", f.Fix)
+		}
+	}
+	if all, _ := s.status.last(); len(all) > 0 {
+		s.flow.Hold(flow.Topology, all[0].String())
+	} else if s.flow.Lift(flow.Topology) {
+		s.log.Info("topology fits", "queue", s.plan.Queue)
+	}
+}
+
+// mayPublish checks on every connection that publishes whether the user may publish retries and parked messages. While
+// the user may not, nothing is consumed: a message could not leave.
+func (s *subscription) mayPublish(ctx context.Context, link *broker.Session) (beside func(), err error) {
+	mode := topology.Mode(s.cfg.Topology.Mode)
+	check, err := declare.NewPublishPreflight(ctx, link, s.plan, mode)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		for {
+			findings, err := check.Run(ctx)
+			if err != nil {
+				return // the session has ended
+			}
+			if s.take(publishing, findings); len(findings) == 0 {
+				return
+			}
+			select {
+			case <-time.After(s.checkEvery): // the rights may be given meanwhile
+			case <-ctx.Done():
+				return
+			}
+			if check, err = declare.NewPublishPreflight(ctx, link, s.plan, mode); err != nil {
+				return
+			}
+		}
+	}, nil
+}

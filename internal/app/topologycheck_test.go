@@ -1,0 +1,101 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+)
+
+// isolated sends the connection that consumes, and only that one, through the proxy.
+func isolated(t *testing.T, proxy *brokertest.Proxy) func(*App) {
+	url := proxy.URL(t, brokertest.URL(t))
+	return func(a *App) {
+		o := brokerOptions(a.cfg, "consume", a.build, a.log, prometheus.NewRegistry())
+		o.URLs = func() ([]string, error) { return []string{url}, nil }
+		a.subscriptions[0].dialer = broker.NewDialer(o)
+	}
+}
+
+// TestNewSessionForgetsAReturnedPublication: a park is returned for a missing binding, and the session ends during the
+// check that follows. The next session begins with a check of its own, so it has no finding.
+func TestNewSessionForgetsAReturnedPublication(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"declare", "verify"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			newSessionForgets(t, mode)
+		})
+	}
+}
+
+func newSessionForgets(t *testing.T, mode string) {
+	const patience = 20 * time.Second
+	gate, app := make(chan struct{}), apptest.NewApp(t)
+	app.On("", apptest.Held(gate, apptest.Say(apptest.Status(409, "Amqp-Disposition: park"))))
+
+	url := brokertest.URL(t)
+	env := []string{"SIDECAR_DLX=dlx", "SIDECAR_APP_URL=" + app.URL + "/"}
+	first, _, stop := run(t, live(t, env...)) // declares what the second may only verify
+	brokertest.Eventually(t, patience, "everything is declared", first.connected)
+	must.Do(t, stop())
+	proxy := brokertest.NewProxy(t, url)
+	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), isolated(t, proxy))
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, patience, "consuming", sub.consumer.Active)
+	brokertest.Send(t, url, a.plan.Queue, "homeless")
+	brokertest.Eventually(t, patience, "the app has it", func() bool { return len(app.Requests()) > 0 })
+
+	ch, park := brokertest.Channel(t, url), a.plan.Park
+	proxy.Stall(brokertest.Both) // no check and no repair is possible
+	must.Do(t, ch.QueueUnbind(park.Queue, park.Key, park.Exchange, nil))
+	close(gate)
+	brokertest.Eventually(t, patience, "the park was returned and a check has begun", func() bool {
+		return sub.status.bad() && len(sub.check) == 0
+	})
+	proxy.Refuse()
+	brokertest.Eventually(t, patience, "the session is over, and nothing is published for it any more", func() bool {
+		return !sub.connected.Load() && sub.consumer.Unpublished() == 0 && sub.consumer.Inflight() == 0
+	})
+	if !sub.status.bad() {
+		t.Fatal("the finding has gone before the new session")
+	}
+	if mode == "verify" {
+		must.Do(t, ch.QueueBind(park.Queue, park.Key, park.Exchange, false, nil))
+	}
+	proxy.Restore(t)
+	brokertest.Eventually(t, patience, "the new session", sub.connected.Load)
+	s := state{a}
+	if st := s.Status(); len(st.Findings) > 0 || len(st.Pauses) > 0 {
+		t.Errorf("the new session stands: findings %+v, pauses %+v", st.Findings, st.Pauses)
+	}
+	if c := s.Ready().Checks[1]; c.Name != "topology" || !c.OK {
+		t.Errorf("the new session stands: %+v", c)
+	}
+	if d := brokertest.Get(t, url, park.Queue, patience); string(d.Body) != "homeless" {
+		t.Errorf("parked %q", d.Body)
+	}
+}
+
+// TestSessionEndsWithItsChecks: without a free channel for checks of the topology the session ends, although messages are
+// still delivered.
+func TestSessionEndsWithItsChecks(t *testing.T) {
+	t.Parallel()
+	a := fresh(t, live(t))
+	sub := a.subscriptions[0]
+	s := must.Get(sub.dialer.Dial(t.Context()))(t)
+	t.Cleanup(s.Close)
+	ended := make(chan error, 1)
+	go func() { ended <- sub.serve(t.Context(), s) }()
+	brokertest.Eventually(t, 20*time.Second, "the session is served", sub.connected.Load)
+	for err := error(nil); err == nil; _, err = s.Channel(t.Context()) {
+	}
+	must.Do(t, s.Err())
+	sub.askForCheck()
+	brokertest.Eventually(t, 20*time.Second, "the session has ended", func() bool { return len(ended) > 0 && s.Err() != nil })
+}

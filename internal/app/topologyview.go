@@ -1,0 +1,94 @@
+package app
+
+import (
+	"time"
+
+	"sidecar/internal/admin"
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+// topologyView returns the plan in the form of the control listener.
+func topologyView(p *topology.Plan) admin.Topology {
+	t := admin.Topology{
+		Preset: p.Preset, Service: p.Service, Queue: p.Queue,
+		Exchanges: []admin.Exchange{}, Queues: []admin.Queue{}, Bindings: []admin.Binding{}, Waits: []admin.Wait{},
+	}
+	for _, x := range p.Exchanges {
+		t.Exchanges = append(t.Exchanges, admin.Exchange{Name: x.Name, Type: x.Type, Shared: x.Shared})
+	}
+	for i := range p.Queues {
+		q := &p.Queues[i]
+		t.Queues = append(t.Queues, admin.Queue{Name: q.Name, Kind: string(q.Kind), Shared: q.Shared})
+	}
+	for _, b := range p.Bindings {
+		t.Bindings = append(t.Bindings, admin.Binding{Exchange: b.Exchange, Key: b.Key, Queue: b.Queue})
+	}
+	for _, w := range p.Waits {
+		t.Waits = append(t.Waits, admin.Wait{Queue: w.Queue, Delay: w.Delay.String(), Exchange: w.Exchange, Key: w.Key})
+	}
+	if p.Park.Queue != "" {
+		park, redrive := admin.Route(p.Park), admin.Route(p.Redrive)
+		t.Park, t.Redrive = &park, &redrive
+	}
+	return t
+}
+
+// measureEvery is the least time between two measurements of the queues' depths for a client of the flow.
+const measureEvery = 2 * time.Second
+
+// Flow returns the counters of the moment, and asks for new depths of the queues for the next call.
+func (s state) Flow() admin.Flow {
+	a := s.a
+	now := int64(time.Since(a.started))
+	measure := now-a.measured.Load() >= int64(measureEvery)
+	if measure {
+		a.measured.Store(now)
+	}
+	f := admin.Flow{Received: uint64(a.received()), Settled: a.settled()} // #nosec G115 -- counts up
+	for _, sub := range a.subscriptions {
+		if measure {
+			select {
+			case sub.measure <- struct{}{}:
+			default:
+			}
+		}
+		for _, d := range sub.watcher.Depths() {
+			f.Depths = append(f.Depths, admin.Depth{Queue: d.Queue, Kind: string(d.Kind), Ready: d.Ready})
+		}
+	}
+	return f
+}
+
+// received returns how many messages were delivered to all subscriptions.
+func (a *App) received() (n int64) {
+	for _, s := range a.subscriptions {
+		n += s.consumer.Received()
+	}
+	return n
+}
+
+// settled returns the settled messages by outcome, summed over the reasons of the metric.
+func (a *App) settled() map[string]uint64 {
+	sums := map[string]uint64{}
+	for action := range message.Actions {
+		sums[message.Action(action).String()] = 0 // #nosec G115 -- a few
+	}
+	families, err := a.registry.Gather()
+	if err != nil {
+		a.log.Debug("metrics not gathered", "error", err) // the rest is in families
+	}
+	for _, f := range families {
+		if f.GetName() != "sidecar_messages_settled_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "outcome" {
+					sums[l.GetValue()] += uint64(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return sums
+}

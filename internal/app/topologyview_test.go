@@ -1,0 +1,114 @@
+package app
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/admin"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/deadletter"
+	"sidecar/internal/message"
+)
+
+func TestPicture(t *testing.T) {
+	t.Parallel()
+	plan, err := newPlan(load(t, "SIDECAR_SERVICE=wms-cincout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := admin.Topology{
+		Preset: "fanout", Service: "wms-cincout", Queue: "wms.queue.wms-cincout",
+		Exchanges: []admin.Exchange{{Name: "wms.main-exchange", Type: "fanout", Shared: true}, {Name: "wms.retry-exchange.wms-cincout", Type: "direct"}},
+		Queues: []admin.Queue{
+			{Name: "wms.dlq.wms-cincout", Kind: "dlq"}, {Name: "wms.retry-queue.wms-cincout", Kind: "retry"}, {Name: "wms.queue.wms-cincout", Kind: "main"},
+		},
+		Bindings: []admin.Binding{
+			{Exchange: "wms.main-exchange", Queue: "wms.queue.wms-cincout"},
+			{Exchange: "wms.retry-exchange.wms-cincout", Key: "retry", Queue: "wms.retry-queue.wms-cincout"},
+		},
+		Waits:   []admin.Wait{{Queue: "wms.retry-queue.wms-cincout", Delay: "5s", Exchange: "wms.retry-exchange.wms-cincout", Key: "retry"}},
+		Park:    &admin.Route{Key: "wms.dlq.wms-cincout", Queue: "wms.dlq.wms-cincout"},
+		Redrive: &admin.Route{Key: "wms.queue.wms-cincout", Queue: "wms.queue.wms-cincout"},
+	}
+	if got := topologyView(plan); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWithoutADeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_QUEUE=orders", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_BINDINGS=amq.topic:orders.#")
+	a := fresh(t, cfg)
+	if p := topologyView(a.plan); a.subscriptions[0].deadLetters != nil || p.Park != nil || p.Redrive != nil || p.Waits == nil {
+		t.Errorf("%+v", p)
+	}
+	if _, err := DeadLetters(cfg, Build{}, "operator", nil); !errors.Is(err, ErrConfig) || !errors.Is(err, deadletter.ErrNoQueue) {
+		t.Errorf("%v", err)
+	}
+	q, err := DeadLetters(load(t, "SIDECAR_SERVICE=wms-cincout"), Build{}, "operator", nil)
+	if err != nil || q.Name() != "wms.dlq.wms-cincout" {
+		t.Errorf("%v %v", q, err)
+	}
+}
+
+// TestFlow: the totals are those of the metrics, whatever the reason; and depths are asked for while someone listens.
+func TestFlow(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Amqp-Message-Id"), "bad") {
+			w.WriteHeader(http.StatusConflict)
+		}
+	}))
+	t.Cleanup(app.Close)
+	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_PARK_ON_STATUS=409"))
+	s := state{a}
+	brokertest.Eventually(t, 20*time.Second, "depths are known", func() bool { return len(s.Flow().Depths) == 3 })
+	url := brokertest.URL(t)
+	brokertest.Send(t, url, a.plan.Queue, "1", "2", "3")
+	ch := brokertest.Channel(t, url)
+	brokertest.Publish(t, ch, "", a.plan.Queue, withID("bad"))
+	brokertest.Eventually(t, 20*time.Second, "all settled", func() bool {
+		f := s.Flow()
+		return f.Received == 4 && f.Settled["ack"] == 3 && f.Settled["park"] == 1
+	})
+	brokertest.Eventually(t, 20*time.Second, "one parked", func() bool {
+		for _, d := range s.Flow().Depths {
+			if d.Kind == "dlq" {
+				return d.Queue == a.plan.Park.Queue && d.Ready == 1
+			}
+		}
+		return false
+	})
+	if f := s.Flow(); len(f.Settled) != message.Actions || f.Settled["retry"] != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestDepthsAreMeasuredAtAnInterval(t *testing.T) {
+	t.Parallel()
+	a := fresh(t, load(t))
+	s, measure := state{a}, a.subscriptions[0].measure
+	for range 3 {
+		s.Flow()
+	}
+	if len(measure) != 1 {
+		t.Fatalf("asked %d times", len(measure))
+	}
+	<-measure
+	if s.Flow(); len(measure) != 0 {
+		t.Error("asked again at once")
+	}
+	a.measured.Store(int64(time.Since(a.started) - measureEvery))
+	if s.Flow(); len(measure) != 1 {
+		t.Error("not asked again")
+	}
+}
+
+func withID(id string) amqp.Publishing { return amqp.Publishing{MessageId: id} }

@@ -1,0 +1,97 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Do runs a blocking call of the client library, which knows no deadline. When fn has not returned after the call
+// timeout, or at the deadline of ctx if that is earlier, the session is killed, which makes fn return. The mere
+// cancellation of ctx does not interrupt a call: it would cost the session, and with it every unsettled delivery. While the
+// connection is not read because no memory is free, the answer may take longer; only the deadline of ctx ends that.
+// name says what fn does, for the error.
+func (s *Session) Do(ctx context.Context, name string, fn func() error) error {
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	deadline, _ := ctx.Deadline()
+	return s.bounded(name, deadline, s.wire.Waited, fn)
+}
+
+// doPatiently is Do for a call that may wait as long as the broker's alarm blocks the connection: silence is no fault
+// then. The caller must be able to wait.
+func (s *Session) doPatiently(name string, fn func() error) error {
+	return s.bounded(name, time.Time{}, s.wasBlocked, fn)
+}
+
+// bounded kills the session when fn has not returned within the call timeout, and in any case at the deadline; the zero time is
+// none. The timeout begins anew when patient reports a reason to wait since it began.
+func (s *Session) bounded(name string, deadline time.Time, patient func(since time.Time) bool, fn func() error) error {
+	returned, timeout := make(chan struct{}), s.timeout
+	defer close(returned)
+	go func() {
+		for late := false; ; {
+			limit, since := timeout, time.Now()
+			if left := time.Until(deadline); !deadline.IsZero() && left <= limit {
+				limit, late = max(left, time.Millisecond), true
+			}
+			timer := time.NewTimer(limit)
+			select {
+			case <-returned:
+				timer.Stop()
+				return
+			case <-timer.C:
+				if late || !patient(since) {
+					s.fail(&callTimeout{name})
+					return
+				}
+			}
+		}
+	}()
+	return s.call(name, fn)
+}
+
+func (s *Session) call(name string, fn func() error) error {
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := fn(); err != nil {
+		return fmt.Errorf("%s: %w", name, s.explain(err))
+	}
+	return nil
+}
+
+// explain turns what the library returned into why: a channel the broker closed, or a session that ended, of which the
+// library says "channel/connection is not open" or what its own write met.
+func (s *Session) explain(err error) error {
+	var closed *amqp.Error
+	if errors.As(err, &closed) && closed.Server && closed.Recover {
+		return &RefusedError{Code: closed.Code, Text: closed.Reason}
+	}
+	if s.conn.IsClosed() {
+		<-s.done // the library marks itself closed a moment before it tells watch
+	}
+	if ended := s.Err(); ended != nil {
+		return ended
+	}
+	if _, broken := errors.AsType[net.Error](err); broken {
+		return fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	return err
+}
+
+// callTimeout is the reason of a session that was killed because a call had no answer.
+type callTimeout struct{ call string }
+
+func (e *callTimeout) Error() string { return e.call + ": no answer in time" }
+
+// Timeout makes it a timeout for every reader of net.Error.
+func (e *callTimeout) Timeout() bool { return true }
+
+// Temporary completes net.Error.
+func (e *callTimeout) Temporary() bool { return false }

@@ -1,0 +1,89 @@
+package broker
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+)
+
+func TestChannelThatOpensLateIsKept(t *testing.T) {
+	t.Parallel()
+	proxy, o := proxied(t)
+	p, q := publisher(t, o), queue(t)
+	proxy.Stall(brokertest.Down)
+	if err := p.Publish(within(t, 100*time.Millisecond), parked(q, "")); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+	proxy.Restore(t)
+	s := p.current()
+	brokertest.Eventually(t, 30*time.Second, "an idle channel", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.idle) == 1
+	})
+	if err := p.Publish(within(t, time.Minute), parked(q, "")); err != nil || s.Err() != nil {
+		t.Errorf("%v, session %v", err, s.Err())
+	}
+}
+
+func TestSilenceWithoutAnAlarmEndsThePublishersSession(t *testing.T) {
+	t.Parallel()
+	proxy, o := proxied(t)
+	o.Timeout = time.Second
+	p, q := publisher(t, o), queue(t)
+	s := p.current()
+	proxy.Stall(brokertest.Down)
+	if err := p.Publish(within(t, time.Minute), parked(q, "")); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("got %v", err)
+	}
+	ended(t, s.Done(), "the session")
+	if causeOf(s.Err()) != causeTimeout {
+		t.Errorf("ended with %v", s.Err())
+	}
+	proxy.Restore(t)
+	connected(t, p)
+}
+
+// Behind the message that goes alone no other waits longer than its own context, the session or the alarm allows.
+func TestWaitingForTheFirstAnswer(t *testing.T) {
+	t.Parallel()
+	alone := func(t *testing.T) *Session {
+		t.Helper()
+		s := dial(t, options(t))
+		if !must.Get(s.enter(t.Context()))(t) {
+			t.Error("not alone")
+		}
+		return s
+	}
+	s := alone(t)
+	if _, err := s.enter(within(t, 20*time.Millisecond)); !errors.Is(err, ErrBusy) {
+		t.Errorf("its context ended: %v", err)
+	}
+	for name, tt := range map[string]struct {
+		happens func(*Session)
+		want    error
+	}{
+		"the session ends": {func(s *Session) { s.Kill() }, ErrDisconnected},
+		"the alarm begins": {func(s *Session) { s.setBlocked(true) }, ErrBlocked},
+		"an answer comes":  {func(s *Session) { s.publishAnswered() }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := alone(t)
+			result := make(chan error)
+			go func() {
+				_, err := s.enter(within(t, time.Minute))
+				result <- err
+			}()
+			tt.happens(s)
+			if err := <-result; !errors.Is(err, tt.want) {
+				t.Errorf("got %v", err)
+			}
+			if _, err := s.enter(t.Context()); !errors.Is(err, tt.want) && !errors.Is(err, ErrBusy) {
+				t.Errorf("the next got %v", err)
+			}
+		})
+	}
+}

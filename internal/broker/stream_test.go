@@ -1,0 +1,232 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+)
+
+func newStream(t testing.TB, p *Publisher) *Stream {
+	t.Helper()
+	c := must.Get(p.Stream(t.Context()))(t)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func send(t testing.TB, c *Stream, pub *Publication) *Receipt {
+	t.Helper()
+	return must.Get(c.Send(within(t, 30*time.Second), pub))(t)
+}
+
+// confirmed waits for a message that must be returned as unroutable, or must not.
+func confirmed(t testing.TB, r *Receipt, returned bool, what ...any) {
+	t.Helper()
+	if err := r.Wait(within(t, 30*time.Second)); errors.Is(err, ErrUnroutable) != returned || !returned && err != nil {
+		t.Errorf("message %v: %v", what, err)
+	}
+}
+
+func numbered(key string, n int) *Publication {
+	return &Publication{Kind: KindRedrive, Key: key, Msg: amqp.Publishing{MessageId: fmt.Sprint(n), Body: fmt.Append(nil, n)}}
+}
+
+// TestStreamKeepsOrder: many messages under way at once arrive in their order, each confirmed.
+func TestStreamKeepsOrder(t *testing.T) {
+	t.Parallel()
+	q := queue(t)
+	o := options(t)
+	o.Registerer = prometheus.NewRegistry()
+	c := newStream(t, publisher(t, o))
+	const n = streamWindow + 50
+	var waiting sync.WaitGroup
+	for i := range n {
+		r := send(t, c, numbered(q, i))
+		waiting.Go(func() { confirmed(t, r, false, i) })
+	}
+	waiting.Wait()
+	for i := range n {
+		if d := brokertest.Get(t, brokertest.URL(t), q, 10*time.Second); d.MessageId != fmt.Sprint(i) || d.DeliveryMode != amqp.Persistent {
+			t.Fatalf("message %d is %s", i, d.MessageId)
+		}
+	}
+}
+
+// TestStreamReportsReturns: of many messages under way exactly those without a queue fail, also when others have the same content,
+// and in whatever order their confirms are waited for.
+func TestStreamReportsReturns(t *testing.T) {
+	t.Parallel()
+	q := queue(t)
+	c := newStream(t, publisher(t, options(t)))
+	table := func(i int) amqp.Table {
+		return amqp.Table{"n": int32(i), "at": time.Unix(int64(i), 0), "list": []any{int64(1), "x"}, "t": amqp.Table{"b": []byte{1}}} //nolint:gosec // small
+	}
+	for name, message := range map[string]func(i int) *Publication{
+		"other headers": func(i int) *Publication {
+			pub := numbered(q, i%10) // the same id and body many times
+			pub.Msg.Headers = table(i)
+			return pub
+		},
+		"all the same":               func(int) *Publication { return &Publication{Key: q} },
+		"the returned ones the same": func(i int) *Publication { return numbered(q, i*(i%4/3)) },
+	} {
+		for _, inOrder := range []bool{true, false, false} {
+			var receipts []*Receipt
+			for i := range 200 {
+				pub := message(i)
+				if i%4 != 3 {
+					pub.Key = "missing"
+				}
+				receipts = append(receipts, send(t, c, pub))
+			}
+			var waiting sync.WaitGroup
+			for i, r := range receipts {
+				waiting.Go(func() { confirmed(t, r, i%4 != 3, name, i) })
+				if inOrder {
+					waiting.Wait()
+				}
+			}
+			waiting.Wait()
+		}
+	}
+}
+
+// TestStreamKnowsEveryHeader: what a header value is does not matter for whose return it is.
+func TestStreamKnowsEveryHeader(t *testing.T) {
+	t.Parallel()
+	queue := queue(t)
+	c := newStream(t, publisher(t, options(t)))
+	for _, v := range []any{
+		nil, true, false, byte(1), int8(-1), int16(-2), int32(-3), int64(math.MinInt64), 4, uint16(5), uint32(6), float32(0.1), 0.1, -0.0,
+		amqp.Decimal{Scale: 2, Value: -7}, "", "x", []byte{}, []byte{0}, time.Time{}, time.Now(), amqp.Table{}, amqp.Table(nil), amqp.Table{"a": nil}, []any{}, []any(nil), []any{nil, []any{}},
+	} {
+		lost := numbered("missing", 1)
+		lost.Msg.Headers, lost.Msg.Timestamp = amqp.Table{"h": v}, time.Now()
+		first, second := send(t, c, lost), send(t, c, numbered(queue, 1))
+		confirmed(t, first, true, v)
+		confirmed(t, second, false, "beside", v)
+	}
+}
+
+// TestStreamDoesNotGuess: after the return of a message that was not sent, the outcome of all that are under way is unknown. The
+// return of a message that was given up is its own.
+func TestStreamDoesNotGuess(t *testing.T) {
+	t.Parallel()
+	pub := numbered("q", 1)
+	why := &ReturnedError{Code: 312, Key: "q"}
+	c := &Stream{retired: make(chan struct{}), inflight: map[*Receipt]struct{}{}, slots: make(chan struct{}, streamWindow)}
+	under := func(pub *Publication) *Receipt {
+		r := &Receipt{stream: c, pub: pub}
+		c.inflight[r] = struct{}{}
+		return r
+	}
+	r, given := under(pub), under(&Publication{Exchange: "e", Key: "k", Msg: amqp.Publishing{Body: []byte("given up")}})
+	c.giveUp(given)
+	if !c.ended() {
+		t.Error("more would be sent behind a message that was given up")
+	}
+	print := *given.fingerprint()
+	if c.returned(print, why); c.returnOf(r) != nil {
+		t.Error("the return of a message that was given up counts for another one")
+	}
+	if c.returned(print, why); !errors.Is(c.returnOf(r), ErrUnknown) || errors.Is(c.returnOf(r), ErrUnroutable) {
+		t.Error("a message that was returned twice was sent once, and the others count as known")
+	}
+}
+
+// TestStreamEnds: a channel that the broker closes, a connection that breaks, and a message that cannot be written.
+func TestStreamEnds(t *testing.T) {
+	t.Parallel()
+	queue := queue(t)
+	proxy, o := proxied(t)
+	p := publisher(t, o)
+	c := newStream(t, p)
+	if _, err := c.Send(t.Context(), &Publication{Key: queue, Msg: amqp.Publishing{Headers: amqp.Table{"x": struct{}{}}}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a header of no AMQP type: %v", err)
+	}
+	confirmed(t, send(t, c, numbered(queue, 1)), false, "the first")
+	r := must.Get(c.Send(t.Context(), &Publication{Exchange: "missing", Key: queue}))(t)
+	if err := r.Wait(within(t, 30*time.Second)); !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnknown) {
+		t.Errorf("a missing exchange: %v", err)
+	}
+	if r, err := c.Send(t.Context(), numbered(queue, 2)); err == nil {
+		t.Errorf("sent on a closed channel: %v", r.Wait(within(t, 30*time.Second)))
+	} else if !errors.Is(err, ErrDisconnected) {
+		t.Errorf("%v", err)
+	}
+
+	c = newStream(t, p)
+	c.tried = 1 // or the first would meet the silence before it is sent
+	proxy.Stall(brokertest.Both)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	r = must.Get(c.Send(ctx, numbered(queue, 3)))(t)
+	if err := r.Wait(ctx); !errors.Is(err, ErrUnknown) {
+		t.Errorf("no confirm: %v", err)
+	}
+	r, err := c.Send(within(t, 300*time.Millisecond), numbered(queue, 4))
+	if err == nil {
+		proxy.Cut()
+		err = r.Wait(within(t, 30*time.Second))
+	}
+	if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrDisconnected) {
+		t.Errorf("a broken connection: %v", err)
+	}
+	if _, err := NewPublisher(NewDialer(options(t))).Stream(t.Context()); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("never connected: %v", err)
+	}
+}
+
+// TestFullPipeDuringAnAlarm: one that waits for room when the alarm begins is refused, and leaves the room to others.
+func TestFullPipeDuringAnAlarm(t *testing.T) {
+	t.Parallel()
+	queue := queue(t)
+	c := newStream(t, publisher(t, options(t)))
+	receipts := []*Receipt{}
+	for i := range streamWindow {
+		receipts = append(receipts, send(t, c, numbered(queue, i)))
+	}
+	refused := make(chan error)
+	go func() {
+		_, err := c.Send(within(t, time.Minute), numbered(queue, streamWindow))
+		refused <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // it waits by now
+	c.session.setBlocked(true)
+	confirmed(t, receipts[0], false, 0)
+	if err := <-refused; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+	if n := len(c.slots); n != streamWindow-1 {
+		t.Errorf("%d messages under way, want %d", n, streamWindow-1)
+	}
+}
+
+// TestNoRoomBehindGivenUpMessages: the wait for room ends when there will be none.
+func TestNoRoomBehindGivenUpMessages(t *testing.T) {
+	t.Parallel()
+	c := &Stream{
+		session: &Session{done: make(chan struct{}), unchanged: make(chan struct{})}, slots: make(chan struct{}, 1),
+		retired: make(chan struct{}), inflight: map[*Receipt]struct{}{},
+	}
+	c.slots <- struct{}{}
+	ended := make(chan error)
+	go func() { ended <- c.room(t.Context()) }()
+	c.giveUp(&Receipt{stream: c, pub: &Publication{}})
+	if err := <-ended; !errors.Is(err, ErrDisconnected) {
+		t.Errorf("%v", err)
+	}
+	c.session.setBlocked(true)
+	if err := c.room(t.Context()); !errors.Is(err, ErrBlocked) {
+		t.Errorf("%v in an alarm", err)
+	}
+}

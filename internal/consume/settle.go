@@ -1,0 +1,86 @@
+package consume
+
+import (
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+// settle carries a settlement out: at once where it is a frame to the broker, on a goroutine of its own where it waits for a
+// confirm or for time to pass.
+func (s *session) settle(r *record) {
+	if r.s.Pause > 0 {
+		s.c.o.Flow.PauseFor(r.s.Pause)
+	}
+	switch {
+	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
+		if r.s.Verdict.Action != message.Release {
+			r.release(message.ReasonSessionLost)
+		}
+		s.end(r)
+	case r.s.Publish != nil:
+		s.beside(r.keep(), s.replace)
+	case r.s.Hold > 0 || r.s.Jitter > 0:
+		s.delay(r.keep())
+	default:
+		s.end(r)
+	}
+}
+
+// end ends a delivery: it writes the record, replies the verdict to a canary, and hands the settlement to the settler.
+// Every delivery ends here, once. The record comes first: a requeued message can be delivered and recorded again before
+// this goroutine runs on.
+func (s *session) end(r *record) {
+	v := &r.s.Verdict
+	s.c.write(r)
+	if r.reply != "" {
+		s.c.replyVerdict(r)
+	}
+	if v.Cause.Suspect != nil {
+		v.Cause.Suspect.Settled(r.s.Final == topology.FinalRequeue)
+	}
+	r.ended = true
+	r.recycle()
+	e := ending{r.tag, v.Action, v.Reason, r.s.Final}
+	if v.Reason == message.ReasonAppDown && s.postpone(e) {
+		return
+	}
+	s.hand(e)
+}
+
+func (s *session) hand(e ending) {
+	s.settler.endings <- e
+	s.outstanding.Done()
+}
+
+// postpone keeps the release of a message whose app is down: while the consumer is registered the broker would deliver the
+// message again at once. The closed gate cancels the consumer, and then the release is sent.
+func (s *session) postpone(e ending) bool {
+	s.mu.Lock()
+	if !s.active {
+		s.mu.Unlock()
+		return false
+	}
+	s.postponed = append(s.postponed, e)
+	s.mu.Unlock()
+	if s.c.o.Flow.Open() { // closed and opened again meanwhile: there may be no cancel
+		s.handPostponed()
+	}
+	return true
+}
+
+func (s *session) handPostponed() {
+	s.mu.Lock()
+	list := s.postponed
+	s.postponed = nil
+	s.mu.Unlock()
+	for _, e := range list {
+		s.hand(e)
+	}
+}
+
+func (s *session) setActive(active bool) {
+	s.mu.Lock()
+	s.active = active
+	s.mu.Unlock()
+	s.c.setActive(active)
+}

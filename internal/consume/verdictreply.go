@@ -1,0 +1,58 @@
+package consume
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+)
+
+const (
+	maxReplying = 16                // replies published at once: they must not hold up the messages that have to be published
+	maxReplies  = message.MaxCanary // those and all that wait; more are dropped: the header that asks for a reply can be forged
+)
+
+// replyVerdict publishes the verdict on a redriven message to the canary that waits for it. Nothing depends on it: it
+// happens beside the settlement, and the broker drops a reply whose canary has ended. A message that only goes back to its
+// queue has no verdict yet.
+func (c *Consumer) replyVerdict(r *record) {
+	v := &r.s.Verdict
+	switch v.Action {
+	case message.Ack, message.Retry, message.Park, message.Discard:
+	default:
+		return
+	}
+	select {
+	case c.replies <- struct{}{}:
+	default:
+		return
+	}
+	id := r.m.MessageID // the worker may reuse the record before this is over
+	body, err := json.Marshal(message.VerdictReply{
+		MessageID: strings.ToValidUTF8(id, "\uFFFD"), Outcome: v.Action.String(), Reason: v.Reason.String(), Status: v.Cause.Status,
+	})
+	pub := &broker.Publication{Kind: broker.KindOther, Key: r.reply, Msg: amqp.Publishing{
+		ContentType: "application/json", CorrelationId: r.token, Body: body,
+	}}
+	c.background.Go(func() {
+		defer func() { <-c.replies }()
+		ctx, cancel := context.WithTimeout(c.interrupt, publishTimeout)
+		defer cancel()
+		select {
+		case c.replying <- struct{}{}:
+			defer func() { <-c.replying }()
+			if err == nil {
+				err = c.o.Publisher.Publish(ctx, pub)
+			}
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			c.o.Logger.Debug("canary reply failed", "queue", c.o.Plan.Queue, "message_id", id, "error", err)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	goretry "github.com/sethvargo/go-retry"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+// The functions of this file wait, so they run beside the workers: a message that waits holds its prefetch slot, never a
+// worker.
+
+// publishTimeout bounds one publish with its confirm; between two tries the original stays unacked.
+const (
+	publishTimeout  = 10 * time.Second
+	publishPauseMin = 500 * time.Millisecond
+	publishPauseMax = 10 * time.Second
+)
+
+// beside runs wait on a goroutine of its own. A panic there is handled as one of a worker.
+func (s *session) beside(r *record, wait func(*record)) {
+	s.c.background.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				s.c.panicked(r, p)
+			}
+		}()
+		wait(r)
+	})
+}
+
+// replace publishes the message that takes the original's place, then settles the original. Until the broker has confirmed
+// the copy the original stays unacked, however long that takes.
+func (s *session) replace(r *record) {
+	pauses := goretry.WithCappedDuration(publishPauseMax, goretry.NewExponential(s.c.o.PublishPause))
+	for failed := false; s.publish(r, r.s.Publish) != nil; {
+		if !failed {
+			failed = true
+			s.c.addUnpublished(1)
+			defer s.c.addUnpublished(-1)
+		}
+		pause, _ := pauses.Next()
+		if why, over := s.wait(pause, s.c.interrupt.Done()); !over {
+			r.release(why)
+			break
+		}
+	}
+	s.end(r)
+}
+
+// publish publishes once. When the session has ended it fails: the message is delivered again.
+func (s *session) publish(r *record, p *broker.Publication) error {
+	if s.gone() {
+		return broker.ErrDisconnected
+	}
+	ctx, cancel := context.WithTimeout(s.c.interrupt, publishTimeout)
+	defer cancel()
+	r.span.Send(destination(p))
+	err := s.c.o.Publisher.Publish(ctx, p)
+	r.span.SendEnd(err)
+	switch {
+	case err == nil && p.Kind == broker.KindRetry:
+		s.markProven()
+	case err != nil:
+		s.c.publishFailed(r, p, err)
+	}
+	return err
+}
+
+func (c *Consumer) publishFailed(r *record, p *broker.Publication, err error) {
+	if p.Kind == broker.KindPark {
+		c.metrics.parkFailures.Inc()
+	}
+	c.failures.Do(func(suppressed int) { // during an alarm every try of every message fails
+		c.o.Logger.Warn("publish failed", "queue", c.o.Plan.Queue, "kind", p.Kind,
+			"exchange", p.Exchange, "key", p.Key, "message_id", r.m.MessageID, "error", err, "suppressed", suppressed)
+	})
+	if c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
+		c.o.Unroutable(p.Exchange, p.Key)
+	}
+}
+
+// destination names where a publication goes: its exchange, or the queue when it goes there directly.
+func destination(p *broker.Publication) string {
+	if p.Exchange != "" {
+		return p.Exchange
+	}
+	return p.Key
+}
+
+// delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the broker
+// instead, if the plan has a route for that, so that held messages never starve those behind them.
+func (s *session) delay(r *record) {
+	select {
+	case s.delays <- struct{}{}:
+		r.recycle()
+		s.beside(r, func(r *record) {
+			s.hold(r)
+			<-s.delays
+			s.end(r)
+		})
+	default:
+		if r.s.Detour == nil {
+			r.recycle()
+		}
+		s.beside(r, func(r *record) {
+			// Spaced out, or messages that are not due would circulate as fast as the app answers.
+			if _, over := s.wait(s.c.overflow.reserve(), s.c.stopping); over {
+				s.detour(r)
+			}
+			s.end(r)
+		})
+	}
+}
+
+// detour publishes the message to where it waits in the broker. When that fails it is held here, without a slot.
+func (s *session) detour(r *record) {
+	if p := r.s.Detour; p == nil || s.publish(r, p) != nil {
+		s.hold(r)
+		return
+	}
+	r.s.Final = topology.FinalAck // the copy takes the original's place
+}
+
+func (s *session) hold(r *record) {
+	d := r.s.Hold
+	if r.s.Jitter > 0 {
+		d += rand.N(r.s.Jitter) // #nosec G404 -- spreads load, guards nothing
+	}
+	s.c.delayed.Add(1)
+	defer s.c.delayed.Add(-1)
+	s.wait(d, s.c.stopping)
+}
+
+// wait lets d pass. It returns early, with the reason to give the message back, when the session ends or stop is closed.
+func (s *session) wait(d time.Duration, stop <-chan struct{}) (why message.Reason, over bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return 0, true
+	case <-s.done:
+		return message.ReasonSessionLost, false
+	case <-stop:
+		return message.ReasonShutdown, false
+	}
+}

@@ -1,0 +1,183 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"sidecar/internal/message"
+)
+
+// What the outcome of an attempt says that ended in a crash of the sidecar; it becomes x-final-error.
+var (
+	ErrEnded  = errors.New("crash: the sidecar ended while it had this message")
+	ErrFailed = errors.New("crash: the sidecar failed over this message") // its log says how
+)
+
+// Next POSTs one message and reports what the app answered.
+type Next interface {
+	Dispatch(ctx context.Context, m *message.Message) message.Outcome
+}
+
+// Dispatcher counts the crashes around the attempts of another dispatcher. A crash is a fact of the outcome: what happens
+// to the message is decided by the retry policy, as for every other outcome. At most Options.Workers calls at a time.
+type Dispatcher struct {
+	guard   *Guard
+	next    Next
+	appGone func(ctx context.Context) bool
+	slots   chan *slot
+}
+
+// Around returns a Dispatcher that counts the crashes during the attempts of next. appGone reports, after a broken
+// connection, that the app does not accept connections any more.
+func (g *Guard) Around(next Next, appGone func(ctx context.Context) bool) *Dispatcher {
+	d := &Dispatcher{guard: g, next: next, appGone: appGone, slots: make(chan *slot, g.o.Workers)}
+	for n := range g.o.Workers {
+		d.slots <- &slot{g: g, number: n, hasher: newHasher()}
+	}
+	return d
+}
+
+// Dispatch makes the attempt with the message written down in the journal, and sets m.Crashes. A message that ended an
+// earlier process is not POSTed before its crash is counted: the outcome is a crash, whose settlement publishes the
+// message with the new count. When the settlement cannot, the next delivery is POSTed and the journal keeps the count.
+func (d *Dispatcher) Dispatch(ctx context.Context, m *message.Message) (o message.Outcome) {
+	s := <-d.slots
+	defer func() { d.slots <- s }()
+	s.identify(m)
+	if s.claimed && !s.claim.unwritable {
+		o = crashed(ErrEnded)
+		o.CrashProven = s.proven
+		o.Suspect = s.takeOver()
+		return o
+	}
+	if o, ok := s.begin(ctx, m); !ok {
+		return o
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			d.guard.o.Logger.Error("panic", "queue", d.guard.o.Queue, "message_id", m.MessageID,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			m.Crashes++
+			s.now.crashes++
+			s.proven = true
+			o = crashed(ErrFailed)
+			o.Failure, o.CrashProven = message.FailurePanic, true
+		}
+		o.Suspect = s.end()
+	}()
+	o = d.next.Dispatch(ctx, m)
+	if o.Failure == message.FailureReset && d.gone(ctx) {
+		m.Crashes++
+		s.proven = d.guard.exclusive.solitary(s.turn)
+		o.CrashProven = s.proven
+	}
+	return o
+}
+
+func crashed(err error) message.Outcome {
+	return message.Outcome{Failure: message.FailureCrash, Err: err, RetryAfter: -1, At: time.Now()}
+}
+
+// probePauses are the pauses before the probes of an app that broke a connection: a process that dies closes its sockets
+// one after the other.
+var probePauses = []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond}
+
+func (d *Dispatcher) gone(ctx context.Context) bool {
+	for _, pause := range probePauses {
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return false
+		}
+		if d.appGone(ctx) {
+			return true
+		}
+	}
+	return false
+}
+
+// slot is the place in the journal for one attempt at a time, and what is known of its message.
+type slot struct {
+	g      *Guard
+	number int
+	hasher hasher
+	buf    [unit]byte
+
+	now     entry // what the journal says of the message, or would say
+	turn    turn
+	proven  bool // the last crash was caused by this message: it was alone
+	claim   suspect
+	claimed bool
+}
+
+// identify looks up a message that was delivered just now, and sets m.Crashes: those in its headers and those that only
+// the journal counts. Only a message that the broker has delivered before, or that has a count, can be a suspect.
+func (s *slot) identify(m *message.Message) {
+	s.now = entry{state: inHand, id: s.hasher.identify(m)}
+	s.claimed, s.proven = false, false
+	m.Crashes = message.Crashes(m.Headers)
+	if !m.Redelivered && m.Crashes == 0 {
+		return
+	}
+	if s.claim, s.claimed = s.g.take(s.now.id); s.claimed {
+		s.now.crashes, s.proven = s.claim.crashes, s.claim.alone
+		m.Crashes += int(s.claim.crashes)
+	}
+}
+
+// begin waits for the message's turn and writes it down. When it returns false nothing was begun.
+func (s *slot) begin(ctx context.Context, m *message.Message) (o message.Outcome, ok bool) {
+	t, err := s.g.exclusive.enter(ctx, m.Lost, m.Crashes > 0)
+	if err != nil {
+		o = message.Outcome{Failure: message.FailureInterrupted, Err: err, RetryAfter: -1, At: time.Now(), Suspect: s.takeOver()}
+		if errors.Is(err, errLost) {
+			o.Failure = message.FailureUndispatched
+		}
+		return o, false
+	}
+	s.turn = t
+	s.now.at = now()
+	s.g.report(s.g.journal.write(s.number, &s.now, &s.buf))
+	if s.claimed { // the slot says it now
+		s.claimed = false
+		s.g.resolve(s.claim, true)
+	}
+	return o, true
+}
+
+// end ends the message's turn: the outcome is known. What only the journal counts stays in it until the message is settled.
+func (s *slot) end() message.Suspect {
+	if s.now.crashes > 0 {
+		s.now.alone, s.now.at = s.proven, now()
+		s.claim, s.claimed = s.g.suspect(s.now)
+	}
+	s.g.report(s.g.journal.free(s.number))
+	s.g.exclusive.leave()
+	return s.takeOver()
+}
+
+// takeOver gives the suspect to the one that settles its message; nil when the message is not a suspect.
+func (s *slot) takeOver() message.Suspect {
+	if !s.claimed {
+		return nil
+	}
+	s.claimed = false
+	return &claim{s.g, s.claim}
+}
+
+// claim is a suspect whose message is being settled.
+type claim struct {
+	g *Guard
+	s suspect
+}
+
+// Settled ends the claim. A message that stays in its queue as it is keeps its crashes in the journal.
+func (c *claim) Settled(stays bool) {
+	c.s.unwritable = true // of a message that stays: there was no way to publish its count
+	c.g.resolve(c.s, !stays)
+}

@@ -1,0 +1,99 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// exclusive lets messages be POSTed together, except suspects: a suspect waits until no other message is being POSTed, and no
+// other message is POSTed before it or beside it. The next crash then has one suspect.
+type exclusive struct {
+	mu      sync.Mutex
+	inHand  int
+	waiting int           // suspects that wait for their turn
+	alone   bool          // a suspect is being POSTed
+	begun   uint64        // turns that have begun
+	changed chan struct{} // closed when a turn may have become free; nil while none is waited for
+}
+
+// turn is one attempt.
+type turn struct {
+	number uint64
+	first  bool // no other attempt was under way when it began
+}
+
+var errLost = errors.New("the delivery's session has ended")
+
+// enter waits for a turn. The error is the cause of ctx, or errLost when lost is closed.
+func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool) (turn, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if alone {
+		t.waiting++
+		defer func() { t.waiting--; t.wake() }()
+	}
+	for !t.free(alone) {
+		if t.changed == nil {
+			t.changed = make(chan struct{})
+		}
+		changed := t.changed
+		t.mu.Unlock()
+		var err error
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		t.mu.Lock()
+		if err == nil && closed(lost) {
+			err = errLost
+		}
+		if err != nil {
+			return turn{}, fmt.Errorf("wait for a turn: %w", err)
+		}
+	}
+	t.begun++
+	t.inHand++
+	t.alone = alone
+	return turn{number: t.begun, first: t.inHand == 1}, nil
+}
+
+func (t *exclusive) free(alone bool) bool {
+	if alone {
+		return t.inHand == 0
+	}
+	return !t.alone && t.waiting == 0
+}
+
+func (t *exclusive) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inHand--
+	t.alone = false // only a suspect sets it, and it was the one that left
+	t.wake()
+}
+
+// solitary reports whether nothing else was in hand at any time since the turn began.
+func (t *exclusive) solitary(x turn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return x.first && t.begun == x.number
+}
+
+func (t *exclusive) wake() {
+	if t.changed != nil {
+		close(t.changed)
+		t.changed = nil
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

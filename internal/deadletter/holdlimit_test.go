@@ -1,0 +1,140 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+)
+
+// back parks again whatever comes to the service, until stop: an app that fails everything.
+func (r *rig) back() (stop func()) {
+	ch := brokertest.Channel(r.t, r.url)
+	return r.settling(func(_ int, d *amqp.Delivery) *Verdict {
+		m := r.parked(d.MessageId, amqp.Table{"x-redriven-count": d.Headers["x-redriven-count"]})
+		must.Do(r.t, ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m))
+		return nil
+	})
+}
+
+// mixed parks n messages, of which every so many has another status.
+func (r *rig) mixed(n, every int, status int32) (those, others []amqp.Publishing) {
+	list := r.numbered(n)
+	for i, m := range list {
+		if i%every == every-1 {
+			m.Headers["x-final-status-code"] = status
+			those = append(those, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	r.park(list...)
+	return those, others
+}
+
+// TestRounds: who takes long gives everything back now and then and goes on where it was, so that the broker does not lose
+// its patience. Nothing is moved twice or left out, whatever stays and whatever comes back meanwhile.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *rig, kind string) {
+		staying, moving := r.mixed(150, 3, 422)
+		r.hold = 250 * time.Millisecond
+		p, err := r.Redrive(t.Context(), Redrive{Selection: Selection{Filter: filter(t, "status", "503")}, Rate: 80}, nil)
+		if err != nil || p.Total != 150 || p.Scanned != 150 || p.Matched != 100 || p.Done != 100 || p.Failed != 0 {
+			t.Errorf("%+v, %v", p, err)
+		}
+		r.holds(r.plan.Queue, moving)
+		r.kept(staying)
+
+		r.park(append(moving, staying...)...)
+		stop := r.back()
+		p, err = r.Redrive(t.Context(), Redrive{Rate: 150}, nil)
+		if err != nil || p.Total != 150 || p.Done != 150 {
+			t.Errorf("all of them, and all come back: %+v, %v", p, err)
+		}
+		brokertest.WaitReady(t, r.url, r.name, 150)
+		stop()
+		if kind == "quorum that names none" && strings.HasPrefix(brokertest.Version(t), "3.") {
+			return // what comes back there is before what is given back
+		}
+		for _, d := range r.drain(r.name) {
+			if n := number(d.Headers, "x-redriven-count"); n != 1 {
+				t.Errorf("%s was moved %d times", d.MessageId, n)
+			}
+		}
+	}, "classic", "quorum without a limit", "quorum that names none", "quorum with 20")
+}
+
+// TestNothingIsHeldBetween: with a rate so slow that the broker would lose its patience between two messages, no one
+// holds anything until the next may go, and others may look. The canary goes on through all of it.
+func TestNothingIsHeldBetween(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.park(r.numbered(4)...)
+	r.hold = 50 * time.Millisecond
+	defer r.settling(func(int, *amqp.Delivery) *Verdict { return &Verdict{Outcome: "ack"} })()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begun, begin := context.WithCancel(ctx)
+	var looks sync.WaitGroup
+	looks.Go(func() {
+		q := r.another()
+		<-begun.Done() // an operation is refused while someone looks
+		brokertest.Eventually(t, 30*time.Second, "a look in between", func() bool {
+			sum, err := q.Browse(ctx, Filter{}, Scan{}, func(*Message) error { return nil })
+			if err == nil {
+				time.Sleep(200 * time.Millisecond) // the operation needs the queue for its own rounds, too
+			}
+			return err == nil && sum.Total > 0 && sum.Total < 4
+		})
+	})
+	p, err := r.Redrive(t.Context(), Redrive{Rate: 1, Canary: 3}, func(Progress) { begin() })
+	begin()
+	looks.Wait()
+	if err != nil || p.Done != 4 || p.Scanned != 4 || p.Canary.Good != 3 || !p.Canary.Done {
+		t.Errorf("%+v, %v", p, err)
+	}
+	r.park(r.numbered(2)...)
+	q := r.another()
+	q.hold = 50 * time.Millisecond
+	var moved sync.Once
+	if p, err = q.Redrive(ctx, Redrive{Rate: 0.01}, func(p Progress) {
+		if p.Done > 0 {
+			moved.Do(cancel)
+		}
+	}); !errors.Is(err, context.Canceled) || p.Done != 1 {
+		t.Errorf("told to end between two messages: %+v, %v", p, err)
+	}
+	brokertest.WaitReady(t, r.url, r.name, 1)
+}
+
+// TestImpatientBroker: it takes back what someone holds for longer than its consumer_timeout, and ends the operation. In rounds
+// that are shorter an operation goes on for as long as it takes.
+func TestImpatientBroker(t *testing.T) {
+	t.Parallel()
+	brokertest.OwnNode(t).ConsumerTimeout(1500, 100)
+	r := newRig(t, quorum) // RabbitMQ 4.3 is patient with others
+	r.park(r.numbered(90)...)
+	r.hold = 0
+	if p, err := r.Redrive(t.Context(), Redrive{Rate: 5}, nil); !errors.Is(err, ErrStopped) || p.Done == 90 {
+		t.Errorf("the broker is patient: %+v, %v", p, err)
+	}
+	_ = r.drain(r.plan.Queue)
+	_ = r.drain(r.name)
+	r.park(r.numbered(25)...)
+	r.hold = 250 * time.Millisecond
+	if p, err := r.Redrive(t.Context(), Redrive{Rate: 10}, nil); err != nil || p.Done != 25 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if got := ids(r.drain(r.plan.Queue)); len(got) != 25 || !slices.IsSorted(got) {
+		t.Errorf("%d moved: %q", len(got), got)
+	}
+}

@@ -1,0 +1,138 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sidecar/internal/message"
+	"sidecar/internal/topology/declare"
+)
+
+const (
+	// careful is how often messages may have been given back to a queue that has, or may have, a delivery limit: a policy
+	// may set a lower one than the queue's own, which cannot be seen over AMQP.
+	careful = 4
+	// defaultLimit is the limit of a queue that names none, on brokers from RabbitMQ 4.0.
+	defaultLimit = 20
+)
+
+// openRecycled opens a walk on a queue whose messages may be given back. A quorum queue drops a message that has been given back
+// more often than its delivery limit says; the dead-letter queues that the sidecar declares have none, others may. There
+// the messages are moved round once, from the head to the tail of the same queue and all of them, so that they keep their
+// order and their count begins anew. The head is what looks have touched most often, so it tells for all.
+func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
+	w, err := q.open(ctx)
+	if err != nil || w.ready == 0 {
+		return w, err
+	}
+	ctx = context.WithoutCancel(ctx) // giving back is what the messages cannot stand much more of
+	count, limit, err := w.deliveryCount(ctx)
+	if err == nil && count < min(careful, max(limit/2, 1)) {
+		return w, nil
+	}
+	last := count >= max(limit/2, 1) // what is left is for operations that are killed
+	if err == nil {
+		err = q.recycle(ctx, w, last)
+	}
+	switch {
+	case err == nil:
+	case last || w.s.Err() != nil:
+		// When none could be moved, no more is given back than has been taken, and never mind its place. Otherwise the others
+		// are new.
+		w.unfinished(last && w.seen == 0)
+		return nil, errors.Join(err, w.close())
+	default:
+		// Who may only read can still look, for as long as it does no harm.
+		q.o.Logger.Warn("dead-letter queue not renewed", "queue", q.name, "error", err)
+		if w.seen == 0 {
+			return w, nil
+		}
+		w.unfinished(false)
+	}
+	if err = w.close(); err != nil {
+		return nil, err
+	}
+	return q.open(ctx)
+}
+
+// unfinished makes a walk that was to move everything one that gives everything back to its place, or one that gives back no
+// more than it has taken.
+func (w *reader) unfinished(noMore bool) {
+	w.exact = noMore
+	if w.window == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = w.window.Stop(ctx) // most likely it has been; a session that is lost needs none
+	w.collect(w.window)
+	w.window = nil
+}
+
+// deliveryCount looks at the first message, which then waits to be next: how often it has been given back, and how often it may be.
+func (w *reader) deliveryCount(ctx context.Context) (count, limit int, err error) {
+	if w.kept.Known && (!w.kept.Quorum || w.kept.Limit < 0 || w.kept.Limit == declare.Unlimited) {
+		return 0, declare.Unlimited, nil
+	}
+	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
+		if _, err := w.receive(ctx, w.guard, idle); err != nil {
+			return 0, 0, err
+		}
+		if quiet > stalled {
+			return 0, 0, w.stalled()
+		}
+	}
+	switch {
+	case !w.kept.Known && w.kept.Quorum:
+		limit = 1 // it may be that
+	case w.kept.Named:
+		limit = w.kept.Limit
+	default:
+		limit = defaultLimit
+	}
+	w.waiting[0].DecodeHeaders()
+	return message.Deliveries(w.waiting[0].Headers), limit, nil
+}
+
+// recycle moves every message of w to the tail of its own queue, one after the other. An error with no message of w seen means
+// that none can be moved. last: none may be given back any more.
+func (q *Queue) recycle(ctx context.Context, w *reader, last bool) error {
+	err := q.recycleAll(ctx, w)
+	switch {
+	case err == nil:
+		return nil
+	case last:
+		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop what is given back to it once more, and its messages "+
+			"cannot be published again to begin their count anew: %w", ErrUnsafe, q.name, err)
+	}
+	return fmt.Errorf("renew queue %q: %w", q.name, err)
+}
+
+func (q *Queue) recycleAll(ctx context.Context, w *reader) error {
+	stream, stop, err := q.stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if pub, fits := q.o.Plan.RestorePublication(&w.waiting[0].Delivery); fits {
+		if err := stream.Try(ctx, pub); err != nil && !alone(err) {
+			return err
+		}
+	}
+	w.exact = true // a copy that came round already would be given back in the end
+	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name, "messages", w.ready)
+	v := operation{
+		q: q, w: w, log: q.o.Logger, all: true,
+		act: func(m *Message) (func() (func() error, error), bool) {
+			pub, fits := q.o.Plan.RestorePublication(&m.Properties)
+			return func() (func() error, error) { return send(stream, pub) }, fits
+		},
+	}
+	err = v.pass(ctx)
+	if p := v.progress(); err == nil && p.Failed > 0 {
+		err = fmt.Errorf("%d messages cannot be published again, see the log", p.Failed)
+	}
+	return err
+}

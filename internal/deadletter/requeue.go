@@ -1,0 +1,211 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"sidecar/internal/broker"
+)
+
+// close gives everything back that has not been acked, in its order, and waits until the broker has it. Nothing may be
+// under way any more. On a session that has ended the broker does all of it by itself; the guard's message then comes back
+// although it may have been moved.
+func (w *reader) close() error {
+	defer w.s.Close()
+	defer w.free()
+	if w.guard == nil || w.s.Err() != nil || w.sub.Err() != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout+time.Duration(w.ready)*closeTimePerMessage)
+	defer cancel()
+	if err := w.restore(ctx); err != nil {
+		return err
+	}
+	if err := w.guard.Stop(ctx); err != nil {
+		return err
+	}
+	w.collect(w.guard)
+	if w.drop {
+		w.spans[0].held, w.spans[0].kept = 0, 0
+		if err := w.sub.Ack(w.guardTag, false); err != nil {
+			return err
+		}
+	}
+	if err := w.requeueAll(ctx); err != nil {
+		return err
+	}
+	return w.release(ctx)
+}
+
+// free gives the memory back of what was received and not given out.
+func (w *reader) free() {
+	for _, d := range w.waiting {
+		d.Free()
+	}
+	w.waiting = nil
+	for _, c := range []*broker.Consumer{w.guard, w.window} {
+		if c != nil {
+			c.Drop()
+		}
+	}
+}
+
+// requeueAll returns what is held, window by window: a quorum queue forgets the order of several consumers that give back at
+// once. It also forgets the order of more than so many commands that it has not carried out yet, so every few windows it is
+// waited for. A classic queue puts each message into its place, which takes it the longer the more there are: it gets all at
+// once.
+func (w *reader) requeueAll(ctx context.Context) error {
+	const patient = 16
+	d, err := w.q.depth(ctx, w.s)
+	if err != nil {
+		return err
+	}
+	ready, waiting := d.Ready, 0
+	for i := range w.spans {
+		s := &w.spans[i]
+		if w.kept.Known && !w.kept.Quorum {
+			break
+		}
+		for _, part := range s.parts(i == len(w.spans)-1) {
+			if err := w.sub.RequeueUpTo(ctx, part.last); err != nil {
+				return err
+			}
+			ready += part.held
+			s.held -= part.held
+			if waiting++; waiting%patient == 0 {
+				if err := w.waitRequeued(ctx, ready, false); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for i := range w.spans {
+		ready += w.spans[i].held
+	}
+	if err := w.sub.RequeueUpTo(ctx, 0); err != nil { // also when nothing is held: the acks are with the broker then
+		return err
+	}
+	return w.waitRequeued(ctx, ready, true)
+}
+
+// part is what is given back at once.
+type part struct {
+	last uint64 // delivery tag
+	held int
+}
+
+// parts divides what stays of a window; of the last one the rest goes with everything.
+func (s *span) parts(last bool) (parts []part) {
+	if s.kept == 0 {
+		return nil
+	}
+	slices.Sort(s.stays)
+	rest := s.held
+	for stays := s.stays; len(stays) > orderedWindow; stays = stays[orderedWindow:] {
+		parts = append(parts, part{stays[orderedWindow-1], orderedWindow})
+		rest -= orderedWindow
+	}
+	if !last {
+		parts = append(parts, part{s.kept, rest})
+	}
+	return parts
+}
+
+// restore ends the window. Before that it takes the rest of the returned messages of a quorum queue, so that giving back all of it
+// leaves its order.
+func (w *reader) restore(ctx context.Context) error {
+	w.total, w.empty = w.ready, false
+	if w.guardTag == 0 && w.ready > 0 { // it may be the first of the returned messages
+		d, err := w.fromGuard(ctx)
+		if err != nil {
+			return err
+		}
+		w.keep(d)
+	}
+	for {
+		for len(w.waiting) > 0 {
+			w.keep(w.waiting[0])
+			w.waiting = w.waiting[1:]
+			w.seen++
+		}
+		if w.window != nil {
+			if err := w.endWindow(ctx); err != nil {
+				return err
+			}
+			w.collect(w.window)
+			w.window, w.size = nil, max(w.size, 1)
+		}
+		if len(w.waiting) > 0 {
+			continue
+		}
+		if w.exact || w.seen == 0 || !w.again && !w.requeuesToTail() {
+			return nil
+		}
+		d, err := w.next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.keep(d)
+	}
+}
+
+// endWindow cancels the window's consumer once nothing is on its way to it any more: what a quorum queue has assigned to a
+// consumer that is cancelled before it gets it, it takes back by itself. It counts that against the delivery limit, and puts
+// it before everything that is given back afterwards.
+func (w *reader) endWindow(ctx context.Context) error {
+	w.acks.Lock()
+	defer w.acks.Unlock()
+	if err := w.waitQuiet(ctx); err != nil {
+		return err
+	}
+	return w.window.Stop(ctx)
+}
+
+// waitQuiet waits until nothing is on its way to the window. Every ack brings another message, so something is until the window
+// is full again, or the queue is empty.
+func (w *reader) waitQuiet(ctx context.Context) error {
+	const (
+		arriving = 50 * time.Millisecond // for what the queue has already let go
+		giveUp   = 5 * time.Second
+	)
+	if w.exact || w.kept.Known && !w.kept.Quorum {
+		return nil
+	}
+	limit, empty := time.Now().Add(giveUp), false
+	for !w.busy() && time.Now().Before(limit) {
+		came, err := w.receive(ctx, w.window, arriving)
+		if err != nil || empty && !came {
+			return err
+		}
+		d, err := w.q.depth(ctx, w.s)
+		if err != nil {
+			return err
+		}
+		empty = d.Ready == 0
+	}
+	return nil
+}
+
+// waitRequeued waits until the queue counts what was given back: a classic queue answers questions before it does its work, and
+// the next operation would take it for emptier than it is. A queue that drops messages never gets there. In the end it also
+// waits until the queue counts no consumer: a quorum queue keeps a cancelled one until its last ack is on the disk, and the
+// next operation would take it for another one that runs.
+func (w *reader) waitRequeued(ctx context.Context, ready int, untilNoConsumer bool) error {
+	began := time.Now()
+	for limit := began.Add(closeTimeout/2 + time.Duration(w.ready)*closeTimePerMessage/2); time.Now().Before(limit); {
+		d, err := w.q.depth(ctx, w.s)
+		if err != nil || d.Ready >= ready && (!untilNoConsumer || d.Consumers == 0 || time.Since(began) > consumerLeaves) {
+			return err
+		}
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return nil //nolint:nilerr // time is up, and everything has been given back
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package dispatch
+
+import (
+	"strings"
+
+	"sidecar/internal/http1"
+)
+
+// Bare HTTP headers mean something to servers, proxies and frameworks. Whatever the configuration passes through,
+// these names stay the sidecar's or the app's own business: the ones that frame or route a request, that carry
+// credentials, that say who the client is, and the prefixes under which the sidecar itself speaks.
+var (
+	deniedNames = newNameSet(`
+		host connection keep-alive te trailer trailers transfer-encoding upgrade expect http2-settings
+		authorization www-authenticate cookie cookie2 set-cookie set-cookie2
+		forwarded via x-real-ip true-client-ip cf-connecting-ip fastly-client-ip x-client-ip x-cluster-client-ip
+		x-remote-addr x-remote-user remote-user x-original-url x-rewrite-url x-host
+		x-http-method x-http-method-override x-method-override
+		user-agent accept-encoding date range traceparent tracestate baggage`)
+	deniedPrefixes = []string{"content-", "proxy-", "x-forwarded", "x-original-", "x-envoy-", "sec-", "if-", "amqp-", "ce-"}
+)
+
+type nameSet map[string]struct{}
+
+func newNameSet(words string) nameSet {
+	s := nameSet{}
+	for w := range strings.FieldsSeq(words) {
+		s[w] = struct{}{}
+	}
+	return s
+}
+
+// deniedBare reports whether a message header may never become the bare HTTP header name. It is asked about the mapped
+// name: WSGI and CGI read X_Forwarded_For and X-Forwarded-For as the same variable.
+func deniedBare(name []byte) bool {
+	for _, p := range deniedPrefixes {
+		if http1.FoldPrefix(name, p) {
+			return true
+		}
+	}
+	_, denied := deniedNames[strings.ToLower(string(name))]
+	return denied
+}

@@ -1,0 +1,44 @@
+package dispatch
+
+import (
+	"strconv"
+	"strings"
+
+	"sidecar/internal/http1"
+	"sidecar/internal/message"
+)
+
+const (
+	octetStream = "application/octet-stream"
+
+	envelope     = "application/cloudevents+json"
+	envelopeKind = "application/cloudevents" // and perhaps a suffix, or parameters
+)
+
+// content appends the headers that describe the body.
+//
+// A content type goes out byte for byte, '%' included: frameworks match on it and none decodes it. One that cannot
+// stand in a header is replaced, because an encoded one would name an unknown type. A broken content encoding
+// is percent-encoded instead: without it the app would take a compressed body for plain text, with it the app objects.
+func (r *request) content(e *encoding, m *message.Message) {
+	t := m.ContentType
+	if t == "" && e.cloudEvents {
+		t = dataContentType(m.Headers)
+	}
+	switch {
+	case e.envelopes && !strings.EqualFold(t[:min(len(t), len(envelopeKind))], envelopeKind):
+		// Dapr's component for RabbitMQ publishes envelopes as text/plain, which no app takes for one.
+		t = envelope
+	case t == "":
+		t = octetStream
+	case len(t) > maxValue || !http1.Printable(t) || strings.TrimSpace(t) != t:
+		t = octetStream
+		r.leftOut++
+	}
+	r.out = append(r.out, "Content-Type: "...)
+	r.out = append(r.out, t...)
+	r.out = append(r.out, "\r\nContent-Length: "...)
+	r.out = strconv.AppendInt(r.out, int64(len(m.Body)), 10)
+	r.out = append(r.out, '\r', '\n')
+	r.set("Content-Encoding: ", m.ContentEncoding)
+}

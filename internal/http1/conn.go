@@ -1,0 +1,102 @@
+package http1
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// conn is one connection to the app, used by one attempt at a time.
+type conn struct {
+	rw     net.Conn // what requests are written to
+	raw    net.Conn // the socket below; the same as rw without TLS
+	secure bool
+
+	sys  syscall.RawConn
+	look func(fd uintptr) // sets idle; made once, so that looking allocates nothing
+	idle bool
+
+	expires time.Time // when an idle connection is no longer trusted
+
+	done        <-chan struct{} // of the context bound
+	unbind      func() bool
+	interrupted atomic.Bool
+}
+
+func newConn(raw net.Conn, secure *tls.Conn) *conn {
+	c := &conn{rw: raw, raw: raw}
+	if secure != nil {
+		c.rw, c.secure = secure, true
+	}
+	if s, ok := raw.(syscall.Conn); ok {
+		c.sys, _ = s.SyscallConn()
+	}
+	c.look = func(fd uintptr) { c.idle = silent(fd) }
+	return c
+}
+
+// bind makes the end of ctx close the connection and so cut every call on it short. It reports false if the context
+// bound before has ended: then the connection is gone.
+//
+// Contexts are compared by their Done channel. Comparing the interfaces could panic, and binding anew for every
+// message would allocate and take the context's lock each time.
+func (c *conn) bind(ctx context.Context) bool {
+	done := ctx.Done()
+	if c.unbind != nil {
+		if c.done == done {
+			return true
+		}
+		if !c.unbind() {
+			return false
+		}
+		c.unbind = nil
+	}
+	c.done = done
+	if done != nil {
+		c.unbind = context.AfterFunc(ctx, func() {
+			c.interrupted.Store(true)
+			c.raw.Close()
+		})
+	}
+	return true
+}
+
+// quiet reports whether an idle connection is still open and has nothing to say. A byte that arrives without a
+// question belongs to an answer without a request: the next answer read here would be taken for another message's.
+func (c *conn) quiet() bool {
+	c.idle = false
+	if c.sys == nil || c.sys.Control(c.look) != nil || !c.idle {
+		return false
+	}
+	return !c.secure || c.drained()
+}
+
+// drained reports whether the TLS layer holds no decrypted or complete record of its own: those are out of the
+// socket's sight. A read whose deadline has passed never touches the socket, it only sees what is already here.
+func (c *conn) drained() bool {
+	c.rw.SetReadDeadline(time.Unix(1, 0))
+	var b [1]byte
+	n, err := c.rw.Read(b[:])
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// retire closes an idle connection politely: a TLS peer is told.
+func (c *conn) retire() {
+	if c.unbind != nil {
+		c.unbind()
+	}
+	c.rw.Close()
+}
+
+// close gives the connection up below TLS: saying goodbye could block on a peer that no longer reads.
+func (c *conn) close() {
+	if c.unbind != nil {
+		c.unbind()
+	}
+	c.raw.Close()
+}

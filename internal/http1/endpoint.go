@@ -1,0 +1,102 @@
+package http1
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Endpoint is where requests go, parsed once.
+type Endpoint struct {
+	network, address string // for the dialer
+	secure           bool
+	serverName       string
+	Host             string // the Host header
+	Target           string // the request target: path and query
+}
+
+// ParseEndpoint reads an app URL. Its errors never repeat the URL, which may hold a secret by mistake.
+func ParseEndpoint(raw string) (Endpoint, error) {
+	if rest, ok := strings.CutPrefix(raw, "unix://"); ok {
+		return parseUnix(rest)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return Endpoint{}, fmt.Errorf("parse: %w", err)
+	}
+	var ep Endpoint
+	port := "80"
+	switch u.Scheme {
+	case "http":
+	case "https":
+		ep.secure, port = true, "443"
+	default:
+		return Endpoint{}, errors.New("scheme must be http, https or unix")
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	switch n, err := strconv.ParseUint(port, 10, 16); {
+	case u.User != nil:
+		return Endpoint{}, errors.New("user and password are not allowed")
+	case u.Fragment != "":
+		return Endpoint{}, errors.New("a fragment is not allowed")
+	case u.Hostname() == "" || !Printable(u.Host) || strings.Contains(u.Host, "%"):
+		return Endpoint{}, errors.New("a plain host name or IP address is needed")
+	case err != nil || n == 0:
+		return Endpoint{}, errors.New("port must be 1 to 65535")
+	}
+	ep.network, ep.address = "tcp", net.JoinHostPort(u.Hostname(), port)
+	ep.serverName, ep.Host = u.Hostname(), u.Host
+	ep.Target, err = RequestTarget(u.RequestURI())
+	return ep, err
+}
+
+// parseUnix reads "/path/to.sock:/http/path"; the HTTP path starts at the first ":/" and may be missing.
+func parseUnix(rest string) (Endpoint, error) {
+	socket, path, found := strings.Cut(rest, ":/")
+	if !strings.HasPrefix(socket, "/") {
+		return Endpoint{}, errors.New("a unix URL needs an absolute socket path: unix:///path/to.sock:/http/path")
+	}
+	// The kernel's limit for a socket address; a longer path would fail on every dial.
+	if len(socket) > 107 {
+		return Endpoint{}, errors.New("the socket path is longer than 107 bytes")
+	}
+	ep := Endpoint{network: "unix", address: socket, Host: "localhost"}
+	if !found {
+		ep.Target = "/"
+		return ep, nil
+	}
+	var err error
+	ep.Target, err = RequestTarget("/" + path)
+	return ep, err
+}
+
+// RequestTarget checks that s can stand in a request line as it is.
+func RequestTarget(s string) (string, error) {
+	switch {
+	case !strings.HasPrefix(s, "/"):
+		return "", errors.New("the path must start with a slash")
+	case strings.HasPrefix(s, "//"):
+		return "", errors.New("the path must not start with two slashes: servers read it as a host")
+	case !Printable(s) || strings.ContainsAny(s, " #"):
+		return "", errors.New("the path holds a byte that must be percent-encoded")
+	}
+	return s, nil
+}
+
+// Printable reports whether s is ASCII without control characters.
+func Printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,39 @@
+package http1
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestEndpoint(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]Endpoint{
+		"http://127.0.0.1:8080/":      {network: "tcp", address: "127.0.0.1:8080", Host: "127.0.0.1:8080", Target: "/", serverName: "127.0.0.1"},
+		"http://app":                  {network: "tcp", address: "app:80", Host: "app", Target: "/", serverName: "app"},
+		"http://[::1]:80/a%20b?c=d":   {network: "tcp", address: "[::1]:80", Host: "[::1]:80", Target: "/a%20b?c=d", serverName: "::1"},
+		"https://app/in/":             {network: "tcp", address: "app:443", Host: "app", Target: "/in/", secure: true, serverName: "app"},
+		"unix:///run/app.sock":        {network: "unix", address: "/run/app.sock", Host: "localhost", Target: "/"},
+		"unix:///run/app.sock:/":      {network: "unix", address: "/run/app.sock", Host: "localhost", Target: "/"},
+		"unix:///run/a:b.sock:/x?y=z": {network: "unix", address: "/run/a:b.sock", Host: "localhost", Target: "/x?y=z"},
+	} {
+		got, err := ParseEndpoint(raw)
+		if err != nil || got != want {
+			t.Errorf("%s: got %+v (%v), want %+v", raw, got, err, want)
+		}
+	}
+}
+
+func TestEndpointThatCannotWork(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{
+		"", "app:8080", "ftp://app/", "file:///etc/passwd", "http://", "http:///path", "http://user:hunter2@app/",
+		"http://app/#frag", "http://app:0/", "http://app:70000/", "http://app:x/", "http://app//host/x",
+		"http://app/a\r\nb", "http://app/?a b", "http://grö.example/", "http://[fe80::1%25eth0]/", "http://a%zz/hunter2",
+		"unix://relative.sock", "unix://", "unix:///" + strings.Repeat("s", 120), "unix:///a.sock:/x y", "unix:///a.sock://x",
+		"http://app/%zz", "http:opaque",
+	} {
+		if _, err := ParseEndpoint(raw); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q was accepted, or the error repeats the URL: %v", raw, err)
+		}
+	}
+}

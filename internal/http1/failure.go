@@ -1,0 +1,76 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"sidecar/internal/message"
+)
+
+var (
+	errRefusedByReset = errors.New("connection refused: reset before anything was sent")
+	errUnasked        = errors.New("the app spoke before anything was sent")
+	errNoAnswer       = errors.New("timeout: the app did not answer in time")
+	errClosed         = errors.New("reset: the app closed the connection without an answer")
+)
+
+// MalformedError is the cause of message.FailureMalformed: what came back is not an answer. Its text never quotes the
+// answer, which may hold what the message held.
+type MalformedError string
+
+func (e MalformedError) Error() string { return "malformed answer: " + string(e) }
+
+const (
+	errStatusLine = MalformedError("bad status line")
+	errHeaderLine = MalformedError("bad header line")
+	errTooLong    = MalformedError("header block larger than 64 KiB")
+	errNotHTTP    = MalformedError("not HTTP/1")
+	errNoMemory   = MalformedError("larger than 4 KiB while SIDECAR_MEMORY is used up")
+)
+
+// of is r as Do returns it: an interruption is told by the cause of ctx.
+func (r result) of(ctx context.Context) (message.Failure, error) {
+	if r.failure == message.FailureInterrupted {
+		return Interrupted(ctx)
+	}
+	return r.failure, r.cause
+}
+
+// classify names the failure of an exchange that got as far as a connection.
+func classify(c *conn, err error) result {
+	if c.interrupted.Load() {
+		return result{message.FailureInterrupted, err}
+	}
+	var malformed MalformedError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &malformed):
+		return result{message.FailureMalformed, malformed}
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return result{message.FailureTimeout, errNoAnswer}
+	case errors.Is(err, io.EOF):
+		return result{message.FailureReset, errClosed}
+	}
+	return result{message.FailureReset, fmt.Errorf("reset: %w", err)}
+}
+
+// notConnected names the failure of an exchange that never had a connection.
+func notConnected(ctx context.Context, err error) (message.Failure, error) {
+	if ctx.Err() != nil {
+		return Interrupted(ctx)
+	}
+	var dns *net.DNSError
+	var timeout net.Error
+	if !errors.As(err, &dns) && errors.As(err, &timeout) && timeout.Timeout() {
+		return message.FailureRefused, fmt.Errorf("dial timeout: %w", err)
+	}
+	return message.FailureRefused, fmt.Errorf("connect to the app: %w", err)
+}
+
+// Interrupted is the failure of an exchange that the end of ctx cut short.
+func Interrupted(ctx context.Context) (message.Failure, error) {
+	return message.FailureInterrupted, fmt.Errorf("interrupted: %w", context.Cause(ctx))
+}

@@ -1,0 +1,104 @@
+package http1
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// pool keeps idle connections, last in first out: under a falling load the ones below age and are closed, while those
+// on top stay fresh.
+type pool struct {
+	limit int
+	ttl   time.Duration
+
+	mu     sync.Mutex
+	idle   []*conn
+	timer  *time.Timer // runs reap while anything is idle; nil otherwise
+	closed bool
+}
+
+// take returns a connection that was open and silent a moment ago, bound to ctx, or nil.
+func (p *pool) take(ctx context.Context, now time.Time) *conn {
+	for {
+		c := p.pop()
+		if c == nil {
+			return nil
+		}
+		// The look comes last: every instruction after it widens the window in which the app may hang up.
+		if now.Before(c.expires) && c.bind(ctx) && c.quiet() {
+			return c
+		}
+		c.close()
+	}
+}
+
+func (p *pool) pop() *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return nil
+	}
+	c := p.idle[n-1]
+	p.idle[n-1] = nil
+	p.idle = p.idle[:n-1]
+	return c
+}
+
+// put takes c back for at most keep, and never longer than the pool's own limit.
+func (p *pool) put(c *conn, now time.Time, keep time.Duration) {
+	c.expires = now.Add(min(keep, p.ttl))
+	p.mu.Lock()
+	full := p.closed || len(p.idle) >= p.limit
+	if !full {
+		p.idle = append(p.idle, c)
+		if p.timer == nil {
+			p.timer = time.AfterFunc(p.ttl, p.reap)
+		}
+	}
+	p.mu.Unlock()
+	if full {
+		c.close()
+	}
+}
+
+// reap closes what has expired, so that the app is not left holding unused connections.
+func (p *pool) reap() {
+	p.mu.Lock()
+	now := time.Now()
+	var old []*conn
+	kept := p.idle[:0]
+	for _, c := range p.idle {
+		if now.Before(c.expires) {
+			kept = append(kept, c)
+		} else {
+			old = append(old, c)
+		}
+	}
+	clear(p.idle[len(kept):])
+	p.idle = kept
+	if len(kept) > 0 {
+		p.timer.Reset(p.ttl)
+	} else {
+		p.timer = nil
+	}
+	p.mu.Unlock()
+	for _, c := range old {
+		c.retire()
+	}
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	idle := p.idle
+	p.idle = nil
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.retire()
+	}
+}

@@ -1,0 +1,138 @@
+package httpguard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxBody is how large a body of the control listener may be, in bytes.
+const MaxBody = 1 << 20
+
+// maxDepth is how deep a request's JSON may be nested. Ours goes three deep.
+const maxDepth = 16
+
+// ReadBody reads all of it within the listener's read timeout. It returns 0 when that went well.
+func ReadBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, detail string) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, http.StatusRequestEntityTooLarge, "The body is larger than 1 MiB."
+	case err != nil:
+		// Of a body that was too slow the time to answer is over as well.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
+		return nil, http.StatusBadRequest, "The body ended early."
+	}
+	return b, 0, ""
+}
+
+// Decode reads exactly one JSON object with no more than the fields of into. An error says what is wrong with it.
+func Decode(b []byte, into any) error {
+	if err := inspect(b); err != nil {
+		return fmt.Errorf("the body %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s must be %s", wrong.Field, kinds[wrong.Type.Kind()])
+	}
+	if err != nil {
+		return fmt.Errorf("the body: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// kinds names what a field must be.
+var kinds = map[reflect.Kind]string{
+	reflect.Bool: "true or false", reflect.Int: "an integer", reflect.String: "a text", reflect.Struct: "an object",
+	reflect.Map: "an object", reflect.Slice: "a text or a list of texts",
+}
+
+// inspect refuses what encoding/json lets pass: fields that are given twice or in other letters, null for any type, bytes
+// that are no UTF-8, any depth, more than one value.
+func inspect(b []byte) error {
+	if !utf8.Valid(b) {
+		return errors.New("is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("is not a JSON object")
+	}
+	fields := []map[string]bool{{}} // of the objects that are open; nil for an array
+	for key := true; len(fields) > 0; {
+		t, err := d.Token()
+		if err != nil {
+			return errors.New("is not JSON")
+		}
+		open := fields[len(fields)-1]
+		switch t := t.(type) {
+		case json.Delim:
+			switch {
+			case t == '}' || t == ']':
+				fields = fields[:len(fields)-1]
+			case len(fields) == maxDepth:
+				return fmt.Errorf("is nested more than %d deep", maxDepth)
+			case t == '{':
+				fields = append(fields, map[string]bool{})
+			default:
+				fields = append(fields, nil)
+			}
+			key = true
+			continue
+		case nil:
+			return errors.New("has a null")
+		case string:
+			if open != nil && key {
+				if err := meet(open, t); err != nil {
+					return err
+				}
+				key = false
+				continue
+			}
+		}
+		key = true
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("has something behind the object")
+	}
+	return nil
+}
+
+// meet takes note of a field. Our names are of these letters; encoding/json would also take others for them.
+func meet(fields map[string]bool, name string) error {
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_-") != "" {
+		return fmt.Errorf("has an unknown field %.100q", name)
+	}
+	if fields[name] {
+		return fmt.Errorf("has the field %q twice", name)
+	}
+	fields[name] = true
+	return nil
+}
+
+// CheckEmpty reads the body, which may be nothing or an empty JSON object: a field that is not understood must not be
+// taken for understood. It returns 0 when the body is fine.
+func CheckEmpty(w http.ResponseWriter, r *http.Request) (status int, detail string) {
+	b, status, detail := ReadBody(w, r)
+	if b = bytes.Trim(b, JSONSpace); status == 0 && len(b) > 0 && !emptyObject(b) {
+		return http.StatusBadRequest, "The body must be empty or {}."
+	}
+	return status, detail
+}
+
+// JSONSpace is white space in JSON; what Go takes for space is more.
+const JSONSpace = " \t\r\n"
+
+func emptyObject(b []byte) bool {
+	return len(b) >= 2 && b[0] == '{' && b[len(b)-1] == '}' && len(bytes.Trim(b[1:len(b)-1], JSONSpace)) == 0
+}

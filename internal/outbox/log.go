@@ -1,0 +1,110 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"sidecar/internal/telemetry"
+)
+
+// begin starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own stays.
+func (r *Relay) begin(x *row) {
+	m := &x.pub.Msg
+	in := telemetry.CarrierFrom(m.Headers)
+	x.span = r.o.Tracing.Produce(in, telemetry.ProduceAttrs{
+		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key, BodySize: len(m.Body),
+	})
+	out := x.span.Carrier()
+	if out == in {
+		return
+	}
+	for name, value := range map[string]string{"traceparent": out.Traceparent, "tracestate": out.Tracestate, "baggage": out.Baggage} {
+		if delete(m.Headers, name); value != "" {
+			m.Headers[name] = value
+		}
+	}
+}
+
+const (
+	maxLogged  = 10 // ids in one line of the log
+	maxReasons = 5  // lines of one round about rows that failed, and about rows that are quarantined
+
+	nackedInterval = time.Minute // between lines about rows that the broker sends back, which it may do for days
+)
+
+// logBatch counts a round and logs what went wrong in it, in a few lines however many rows there are.
+func (r *Relay) logBatch(rd *batch) {
+	var failures, given, sentBack reasons
+	unmarked := 0
+	for i := range rd.rows {
+		x := &rd.rows[i]
+		what := x.result.String()
+		switch {
+		case x.unmarked != nil:
+			what = resultUnmarked
+			if unmarked++; unmarked <= maxLogged {
+				r.o.Logger.Error("a row cannot be marked", "table", r.o.Names.String(), "id", x.id, "became", x.result.String(),
+					"error", errorText(x.unmarked), "retry_in", r.unmarked[x.id].pause.String())
+			}
+		case x.result == failed && x.quarantined:
+			what = resultQuarantined
+			given.add(x)
+		case x.result == failed:
+			failures.add(x)
+		case x.result == nacked:
+			sentBack.add(x)
+		case x.result == untouched:
+			continue
+		}
+		r.metrics.rows[what].Inc()
+	}
+	if unmarked > maxLogged {
+		r.o.Logger.Error("more rows cannot be marked", "table", r.o.Names.String(), "rows", unmarked-maxLogged)
+	}
+	failures.log(r, slog.LevelWarn, "rows could not be published")
+	given.log(r, slog.LevelError, "rows are quarantined")
+	if now := time.Now(); len(sentBack) > 0 && now.Sub(r.nackedLogged) >= nackedInterval {
+		r.nackedLogged = now
+		sentBack.log(r, slog.LevelWarn, "rows were nacked")
+	}
+}
+
+// reasons are why rows were not sent: those with the same error together, because a reader of one line must be able to
+// believe that its error is that of each of its rows.
+type reasons []reason
+
+type reason struct {
+	text string
+	rows int
+	ids  []string // of the first rows
+}
+
+func (s *reasons) add(x *row) {
+	text := errorText(x.err)
+	i := slices.IndexFunc(*s, func(r reason) bool { return r.text == text })
+	switch {
+	case i >= 0:
+	case len(*s) < maxReasons:
+		*s, i = append(*s, reason{text: text}), len(*s)
+	case len(*s) == maxReasons: // as many errors as rows are possible: the rest shares a line without a text
+		*s, i = append(*s, reason{}), maxReasons
+	default:
+		i = maxReasons
+	}
+	r := &(*s)[i]
+	if r.rows++; len(r.ids) < maxLogged {
+		r.ids = append(r.ids, x.id)
+	}
+}
+
+// log writes a line for each of them.
+func (s reasons) log(r *Relay, level slog.Level, event string) {
+	for _, why := range s {
+		if why.text == "" {
+			why.text = "other errors: see last_error of each row"
+		}
+		r.o.Logger.Log(context.Background(), level, event, "table", r.o.Names.String(), "rows", why.rows, "ids", why.ids, "error", why.text)
+	}
+}

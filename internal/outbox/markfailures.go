@@ -1,0 +1,99 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// markFailures are rows of which something became that could not be written down, by their ids: a constraint or a trigger of the
+// table does not let them. They look unpublished, and the next round would do it again. So they are left
+// out of claims for a time that doubles, in the memory of this relay. It belongs to the goroutine of Run.
+type markFailures map[string]*markFailure
+
+type markFailure struct {
+	published bool // later rows of its key need not wait for it
+	until     time.Time
+	pause     time.Duration
+	err       error
+}
+
+const (
+	maxUnmarkedPause = 5 * time.Minute
+	// unmarkedMemory is after which time a row is forgotten that was not claimed again: it is deleted, or another relay has it.
+	unmarkedMemory = time.Minute
+)
+
+var errKept = errors.New("the UPDATE left it as it was: a trigger or a policy of the table keeps it")
+
+// note records the outcome of marking rows. The first pause of a row that could not be marked is first.
+func (u markFailures) note(rows []*row, now time.Time, first time.Duration) {
+	for _, x := range rows {
+		switch {
+		case x.lost:
+		case x.marked:
+			delete(u, x.id)
+		default:
+			if x.unmarked == nil {
+				x.unmarked = errKept
+			}
+			r := u[x.id]
+			if r == nil {
+				r = &markFailure{}
+				u[x.id] = r
+			}
+			r.pause = min(max(2*r.pause, first), maxUnmarkedPause)
+			r.until, r.err = now.Add(r.pause), x.unmarked
+			r.published = r.published || x.result == sent
+		}
+	}
+}
+
+// forget lets go of rows that were not claimed for a while.
+func (u markFailures) forget(now time.Time) {
+	for id, r := range u {
+		if now.After(r.until.Add(unmarkedMemory)) {
+			delete(u, id)
+		}
+	}
+}
+
+// full reports that so many rows are left out that nothing is to be claimed now.
+func (u markFailures) full(now time.Time, most int) bool {
+	if len(u) < most {
+		return false
+	}
+	held, _ := u.held(now)
+	return len(held) >= most || len(u) >= 4*most
+}
+
+// held gives the rows that must not be claimed now, and those that count as sent for others of their key.
+func (u markFailures) held(now time.Time) (held, published []string) {
+	for id, r := range u {
+		if now.Before(r.until) {
+			held = append(held, id)
+		}
+		if r.published {
+			published = append(published, id)
+		}
+	}
+	return held, published
+}
+
+// problem says what is wrong, for people; "" if nothing is.
+func (u markFailures) problem(most int) string {
+	first := ""
+	for id := range u {
+		if first == "" || id < first {
+			first = id
+		}
+	}
+	if first == "" {
+		return ""
+	}
+	text := fmt.Sprintf("%d rows cannot be marked, row %s: %s", len(u), first, errorText(u[first].err))
+	if len(u) >= most {
+		text = "no more are claimed: " + text
+	}
+	return text
+}

@@ -1,0 +1,220 @@
+package outbox
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// keep is SQL of a trigger function that does so to the row of the body "bad".
+func keep(body string) string {
+	return `CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.body = 'bad' THEN ` + body + ` END IF; RETURN NEW; END $$;`
+}
+
+// TestOneRowCannotBeMarked: a row of which the database does not let the relay mark that it was published comes again, less and less
+// often, and its neighbours once; and it is marked as soon as it can be.
+func TestOneRowCannotBeMarked(t *testing.T) {
+	t.Parallel()
+	const before, drop = `CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()`, `DROP FUNCTION keep CASCADE`
+	for name, c := range map[string]struct{ make, drop, says string }{
+		"check":    {`ALTER TABLE outbox ADD CONSTRAINT keep CHECK (body <> 'bad' OR sent_at IS NULL)`, `ALTER TABLE outbox DROP CONSTRAINT keep`, `violates check constraint "keep"`},
+		"raises":   {keep(`RAISE 'not this one';`) + before, drop, "not this one"},
+		"null":     {keep(`RETURN NULL;`) + before, drop, "the UPDATE left it as it was"},
+		"old":      {keep(`RETURN OLD;`) + before, drop, "the UPDATE left it as it was"},
+		"conflict": {keep(`RAISE 'again' USING ERRCODE = 'serialization_failure';`) + before, drop, "40001"},
+		"unique": {
+			`CREATE TABLE told (body bytea PRIMARY KEY); INSERT INTO told VALUES ('bad');` + keep(`INSERT INTO told VALUES (NEW.body);`) + before,
+			drop, "told_pkey",
+		},
+		"deferred": {
+			keep(`RAISE 'not at the commit';`) + `CREATE CONSTRAINT TRIGGER keep AFTER UPDATE ON outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION keep()`,
+			drop, "not at the commit",
+		},
+		"slow": {keep(`PERFORM pg_sleep(60);`) + before, drop, "statement timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.options.Database.Timeout = 4 * time.Second
+			r.db.Exec(c.make)
+			r.insert("first", 30)
+			r.db.Exec(`INSERT INTO outbox (routing_key, body) VALUES ('k', 'bad')`)
+			r.insert("second", 30)
+			relay, _ := r.start()
+			r.eventually("the neighbours are sent", func() bool { return r.rows(`sent_at IS NULL`) == "1" })
+			r.eventually("it was tried again", func() bool { return r.read()["unmarked"] >= 2 || name == "slow" })
+			r.insert("third", 30)
+			r.eventually("later rows are sent", func() bool { return r.rows(`sent_at IS NULL`) == "1" })
+			id := r.db.Value(`SELECT id FROM outbox WHERE body = 'bad'`)
+			if s := relay.State(); !s.Connected || !strings.Contains(s.Problem, "1 rows cannot be marked, row "+id+": ") || !strings.Contains(s.Problem, c.says) {
+				t.Errorf("%+v", s)
+			}
+			if log := r.log.String(); !strings.Contains(log, `"msg":"a row cannot be marked"`) || !strings.Contains(log, `"id":"`+id+`"`) || strings.Contains(log, "session over") {
+				t.Errorf("the log:\n%s", log)
+			}
+			r.db.Exec(c.drop)
+			r.settled()
+			r.eventually("nothing is wrong", func() bool { return relay.State().Problem == "" })
+			all := r.read()
+			bodies := r.bodies()
+			if want := all["unmarked"] + 1; float64(bodies["bad"]) != want || all["sent"] != 91 {
+				t.Errorf("the bad row came %d times, want %v; %v sent", bodies["bad"], want, all["sent"])
+			}
+			delete(bodies, "bad")
+			for body, n := range bodies {
+				if n != 1 {
+					t.Errorf("%s came %d times", body, n)
+				}
+			}
+			if len(bodies) != 90 {
+				t.Errorf("%d different neighbours", len(bodies))
+			}
+		})
+	}
+}
+
+// TestFailureCannotBeMarked: a row that fails and cannot be marked as failed holds up no one, and is published nowhere.
+func TestFailureCannotBeMarked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.db.Exec(`ALTER TABLE outbox ADD CHECK (attempts = 0);
+		INSERT INTO outbox (routing_key, body, exchange, ordering_key) VALUES ('k', 'bad', 'no such exchange', 'a');
+		INSERT INTO outbox (routing_key, body, ordering_key) VALUES ('k', 'behind it', 'a')`)
+	r.start()
+	r.eventually("it was tried again", func() bool { return r.read()["unmarked"] >= 2 })
+	r.insert("m", 30)
+	r.eventually("others are sent, and counted", func() bool { return r.rows(`sent_at IS NOT NULL`) == "30" && r.read()["sent"] == 30 })
+	if all := r.read(); all["failed"] != 0 || all["quarantined"] != 0 || all["sent"] != 30 {
+		t.Errorf("%v", all)
+	}
+	if n := r.rows(`body = 'behind it' AND sent_at IS NOT NULL`); n != "0" {
+		t.Error("a row was sent past an earlier one of its key that was not published")
+	}
+}
+
+// TestPutOffCannotBeMarked: rows that wait for an earlier one of their key, and cannot be put off, hold up no one.
+func TestPutOffCannotBeMarked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.options.Batch = 10
+	r.db.Exec(keep(`RETURN OLD;`) + `CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep();
+		INSERT INTO outbox (routing_key, body, ordering_key, send_after) VALUES ('k', 'later', 'a', now() + interval '1 hour');
+		INSERT INTO outbox (routing_key, body, ordering_key) SELECT 'k', 'bad', 'a' FROM generate_series(1, 20)`)
+	r.insert("m", 30)
+	r.start()
+	r.eventually("others are sent", func() bool { return r.rows(`sent_at IS NOT NULL`) == "30" })
+	if bodies := r.bodies(); len(bodies) != 30 {
+		t.Errorf("%v", bodies)
+	}
+}
+
+// TestOrderBehindUnmarked: rows of a key do not wait for one that was published and cannot be marked.
+func TestOrderBehindUnmarked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.options.Batch = 5
+	r.db.Exec(keep(`RAISE 'not this one';`) + `CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep();
+		INSERT INTO outbox (routing_key, body, ordering_key) VALUES ('k', 'bad', '1')`)
+	r.keyed(1, 60)
+	r.start()
+	r.eventually("the others are sent", func() bool { return r.rows(`sent_at IS NULL`) == "1" })
+	first := string(r.take()[0].Body)
+	if first != "bad" {
+		t.Errorf("%s came first", first)
+	}
+}
+
+// TestTooManyUnmarked: when no row can be marked, the relay stops taking others, and goes on when they can be.
+func TestTooManyUnmarked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.options.Batch, r.options.limits.maxUnmarked, r.options.limits.unmarked = 20, 20, 50*time.Millisecond
+	r.db.Exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+		CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()`)
+	r.insert("m", 200)
+	relay, _ := r.start()
+	r.eventually("rows are published again and again", func() bool { return r.read()["unmarked"] >= 80 })
+	r.eventually("the relay says so", func() bool { return strings.Contains(relay.State().Problem, "no more are claimed: ") })
+	if !strings.Contains(r.log.String(), "more rows cannot be marked") {
+		t.Error("the log does not count them")
+	}
+	if n := len(r.bodies()); n > 3*20 {
+		t.Errorf("%d different rows were published", n)
+	}
+	r.db.Exec(`DROP TRIGGER keep ON outbox`)
+	r.settled()
+	r.eventually("nothing is wrong", func() bool { return relay.State().Problem == "" })
+}
+
+// TestRowsTakenBeforeTheyAreMarked: rows that another session has when they are to be locked again are left to it.
+func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.insert("m", 2)
+	s := bench(t, r)
+	r.on(r.db.Conn(), `BEGIN; SELECT FROM outbox WHERE body = 'm 1' FOR UPDATE`)
+	r.on(s.conn, `BEGIN`)
+	rows := []*row{{id: "1", result: sent}, {id: "2", result: sent}}
+	if err := s.markSingly(t.Context(), rows); err != nil || !rows[0].lost || rows[0].marked || !rows[1].marked {
+		t.Errorf("%+v, %+v, %v", rows[0], rows[1], err)
+	}
+	s.r.unmarked.note(rows, time.Now(), time.Second)
+	if len(s.r.unmarked) != 0 {
+		t.Errorf("%v", s.r.unmarked)
+	}
+}
+
+// TestUnmarkedPauses: pauses double up to five minutes, and rows that do not come again are forgotten.
+func TestUnmarkedPauses(t *testing.T) {
+	t.Parallel()
+	u, now := markFailures{}, time.Now()
+	x := &row{id: "1", result: sent}
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		u.note([]*row{x}, now, defaultLimits.unmarked)
+		if held, published := u.held(now.Add(want*time.Second - 1)); len(held) != 1 || len(published) != 1 {
+			t.Errorf("%d: it may be claimed too soon", i)
+		}
+		now = now.Add(want * time.Second)
+		if held, published := u.held(now); len(held) != 0 || len(published) != 1 {
+			t.Errorf("%d: it is held longer", i)
+		}
+	}
+	if u.forget(now.Add(unmarkedMemory)); len(u) != 1 {
+		t.Error("forgotten too soon")
+	}
+	if u.forget(now.Add(unmarkedMemory + 1)); len(u) != 0 || u.problem(1) != "" {
+		t.Errorf("remembered: %v", u)
+	}
+}
+
+// TestErrorsOfRows: which errors may be of some rows alone.
+func TestErrorsOfRows(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]bool{
+		"23514": true, "23505": true, "P0001": true, "40001": true, "40P01": true, "55P03": true, "57014": true, "22003": true, "42501": true,
+		"57P01": false, "53100": false, "08006": false, "25006": false, "26000": false, "58030": false, "XX001": false, "": false,
+	} {
+		if got := isRowError(&pgconn.PgError{Code: code, SeverityUnlocalized: "ERROR"}); got != want {
+			t.Errorf("%q: %t", code, got)
+		}
+	}
+	if isRowError(&pgconn.PgError{Code: "P0001", SeverityUnlocalized: "FATAL"}) || isRowError(errors.New("broken stream")) {
+		t.Error("a connection's error is none of rows")
+	}
+}
+
+// TestUnmarkedStaysPublished: what was sent once is sent, whatever becomes of it when it is tried again: rows behind it need
+// not wait.
+func TestUnmarkedStaysPublished(t *testing.T) {
+	t.Parallel()
+	u, now := markFailures{}, time.Now()
+	for _, r := range []result{sent, nacked} {
+		u.note([]*row{{id: "1", result: r}}, now, time.Second)
+	}
+	if _, published := u.held(now); len(published) != 1 {
+		t.Errorf("published %q, want row 1", published)
+	}
+}

@@ -1,0 +1,104 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// markSingleShare is the part of a statement's time that marking some of the rows may take: one that a trigger holds up must not
+// take all of it from the others.
+const markSingleShare = 16
+
+// markSingly marks rows that cannot be marked together, because the database does not let one of them: halves of them, and
+// halves of these, under savepoints, until it is known which. It ends the transaction, and begins with a new one, which has
+// to lock the rows again. Rows that another relay has locked in between are left to it.
+//
+// Savepoints around every mark would spare that, and cost each row an entry in pg_multixact: PostgreSQL needs one where a
+// subtransaction changes what its transaction has locked.
+func (s *session) markSingly(ctx context.Context, rows []*row) error {
+	mine, err := s.relock(ctx, rows)
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(s.r.o.Database.timeout())
+	if err := s.markHalves(ctx, mine, until); err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.conn.ExecPrepared(ctx, stmtCommit, nil, nil, nil).Read().Err
+}
+
+// relock ends the transaction that failed and begins another one with the same rows.
+func (s *session) relock(ctx context.Context, rows []*row) (mine []*row, err error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	p := s.conn.StartPipeline(ctx)
+	p.SendQueryPrepared(stmtRollback, nil, nil, nil)
+	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
+	p.SendQueryPrepared(stmtRelock, [][]byte{ids(rows)}, nil, nil)
+	p.SendQueryPrepared(stmtHurry, [][]byte{strconv.AppendInt(nil, s.r.o.Database.timeout().Milliseconds()/markSingleShare, 10)}, nil, nil)
+	locked := map[string]bool{}
+	if err := pipelined(p, func(values [][]byte) error {
+		locked[string(values[0])] = true
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("lock rows again: %w", err)
+	}
+	for _, x := range rows {
+		if x.lost = !locked[x.id]; !x.lost {
+			mine = append(mine, x)
+		}
+	}
+	return mine, nil
+}
+
+// markHalves notes of each row that cannot be marked why. The error is the connection's.
+func (s *session) markHalves(ctx context.Context, rows []*row, until time.Time) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if time.Now().After(until) {
+		for _, x := range rows {
+			x.unmarked = errSlow
+		}
+		return nil
+	}
+	// What the database would check at the commit it has to check here.
+	err := s.markTogether(ctx, rows, []string{stmtSave}, stmtConstraints, stmtRelease)
+	if err == nil || !isRowError(err) {
+		return err
+	}
+	if err := s.back(ctx); err != nil {
+		return err
+	}
+	if len(rows) == 1 {
+		rows[0].unmarked = err
+		return nil
+	}
+	half := len(rows) / 2
+	if err := s.markHalves(ctx, rows[:half], until); err != nil {
+		return err
+	}
+	return s.markHalves(ctx, rows[half:], until)
+}
+
+// isRowError reports whether an error may be one of some rows alone: a constraint, a trigger, a lock. Others are the connection's
+// or the server's, and the next session will see.
+func isRowError(err error) bool {
+	const canceled = "57014" // by the timeout of statements too
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || len(e.Code) != 5 || e.SeverityUnlocalized != "ERROR" {
+		return false
+	}
+	switch e.Code[:2] {
+	case "08", "25", "26", "53", "57", "58", "XX": // connection, transaction, statement's name, resources, operator, system, internal
+		return e.Code == canceled
+	}
+	return true
+}

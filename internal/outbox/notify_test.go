@@ -1,0 +1,163 @@
+package outbox
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+)
+
+// wakeRig has relays that poll once in an hour, and what waits until a message with the body has come.
+func wakeRig(t *testing.T, relays int) (r *rig, comes func(body string)) {
+	t.Helper()
+	r = newRig(t)
+	r.options.PollInterval = time.Hour
+	for range relays {
+		r.connected()
+	}
+	came := must.Get(brokertest.Channel(t, r.url).Consume(r.queue, "", true, false, false, false, nil))(t)
+	patience := time.NewTimer(time.Minute)
+	t.Cleanup(func() { patience.Stop() })
+	return r, func(body string) {
+		t.Helper()
+		patience.Reset(time.Minute)
+		for {
+			select {
+			case d := <-came:
+				if string(d.Body) == body {
+					return
+				}
+			case <-patience.C:
+				t.Fatalf("%s never came. Locks: %v", body, r.db.Query(`SELECT pid, mode FROM pg_locks WHERE locktype = 'advisory' AND classid = $1::int`, idleKey))
+			}
+		}
+	}
+}
+
+// TestNoWakeUpIsLost: rows that are inserted at random moments after the last one was sent, when relays look, and take the lock,
+// and look, and go to sleep, are all sent, although no one polls.
+func TestNoWakeUpIsLost(t *testing.T) {
+	t.Parallel()
+	for relays, rows := range map[int]int{1: 500, 2: 200, 4: 150} {
+		t.Run(strconv.Itoa(relays), func(t *testing.T) {
+			t.Parallel()
+			r, comes := wakeRig(t, relays)
+			conn := r.db.Conn()
+			random := rand.New(rand.NewPCG(1, uint64(relays)))
+			pause := func() { time.Sleep(time.Duration(random.IntN(5000)) * time.Microsecond) }
+			for n := range rows {
+				body := strconv.Itoa(n)
+				insert := fmt.Sprintf(`INSERT INTO outbox (routing_key, body) VALUES ('k', '%s');`, body)
+				pause()
+				switch n % 8 {
+				case 0:
+					r.on(conn, `BEGIN; SELECT 1;`+insert+insert)
+					pause()
+					r.on(conn, `COMMIT`)
+				case 1:
+					r.on(conn, `BEGIN; SAVEPOINT s; `+strings.ReplaceAll(insert, body, "back")+` ROLLBACK TO s; `+insert)
+					pause()
+					r.on(conn, `COMMIT`)
+				case 2:
+					must.Get(conn.CopyFrom(t.Context(), strings.NewReader("k\t"+body+"\n"), `COPY outbox (routing_key, body) FROM STDIN`))(t)
+				case 3:
+					r.on(conn, `BEGIN;`+insert+`ROLLBACK;`+insert)
+				default:
+					r.on(conn, insert)
+				}
+				comes(body)
+			}
+		})
+	}
+}
+
+// TestLongTransaction: while a transaction with rows is open no relay can sleep, and other rows are sent; so are its own when it
+// ends.
+func TestLongTransaction(t *testing.T) {
+	t.Parallel()
+	r, comes := wakeRig(t, 1)
+	long := r.db.Conn()
+	r.insert("before", 1)
+	comes("before 1")
+	for n := range 3 {
+		r.eventually("the relay sleeps", func() bool { return r.sleepers() != "" })
+		// The first row takes no lock, because the relay sleeps; it wakes up for the next one, which no one is told of.
+		insert := fmt.Sprintf(`INSERT INTO outbox (routing_key, body) VALUES ('k', 'long%d')`, n)
+		r.on(long, `BEGIN;`+insert)
+		r.insert("other"+strconv.Itoa(n), 1)
+		comes(fmt.Sprintf("other%d 1", n))
+		r.on(long, insert)
+		r.insert("another"+strconv.Itoa(n), 1)
+		comes(fmt.Sprintf("another%d 1", n))
+		r.on(long, `COMMIT`)
+		comes("long" + strconv.Itoa(n))
+	}
+}
+
+// sleepers are the backends of relays that sleep.
+func (r *rig) sleepers() string {
+	return r.db.Value(`SELECT COALESCE(string_agg(pid::text, ' '), '') FROM pg_locks WHERE locktype = 'advisory' AND classid = $1::int
+		AND mode = 'ExclusiveLock' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, idleKey)
+}
+
+// TestSleeperDies: when the relay dies that inserts notify, another one is told, or looks for itself.
+func TestSleeperDies(t *testing.T) {
+	t.Parallel()
+	r, comes := wakeRig(t, 2)
+	for n := range 3 {
+		r.eventually("a relay sleeps", func() bool { return r.sleepers() != "" })
+		r.db.Exec(`SELECT pg_terminate_backend(pid::int) FROM unnest(string_to_array($1, ' ')) pid`, r.sleepers())
+		r.insert(strconv.Itoa(n), 1)
+		comes(fmt.Sprintf("%d 1", n))
+	}
+}
+
+// TestNotifiesSleepersOnly: anyone who may insert tells a relay that sleeps, and no other process; what an older version of the trigger's
+// function did is replaced.
+func TestNotifiesSleepersOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	table, _ := migrate(t, r.db, r.options.Names, true)
+	app := r.db.Role("word", `GRANT INSERT ON outbox TO %s`)
+	insert := func() {
+		t.Helper()
+		conn := must.Get(pgconn.Connect(t.Context(), app))(t)
+		defer Close(conn)
+		r.on(conn, insertRow)
+	}
+	for _, sleeps := range []bool{true, false} {
+		conn, heard := listen(t, r.db, table.Channel())
+		if sleeps {
+			r.on(conn, table.idleSQL("pg_try_advisory_lock"))
+		}
+		insert()
+		r.db.Exec(`SELECT pg_notify($1, 'end')`, table.Channel())
+		if got := heard(); got != sleeps {
+			t.Errorf("a relay that sleeps: %v; notified: %v", sleeps, got)
+		}
+		Close(conn)
+	}
+	r.db.Exec(`CREATE OR REPLACE FUNCTION outbox_notify() RETURNS trigger LANGUAGE plpgsql AS '
+		BEGIN
+		  -- Made by: ` + notifyMark + `
+		  RETURN NULL;
+		END'`)
+	conn := open(t, r.db)
+	status, err := ReadStatus(t.Context(), conn, r.options.Names)
+	if err != nil || !status.Notify || len(status.Missing) != 1 || !strings.Contains(status.Missing[0], "advisory") {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if _, m := migrate(t, r.db, r.options.Names, true); len(m.Inside) != 1 || len(m.Outside) != 0 {
+		t.Errorf("%+v", m)
+	}
+	if _, m := migrate(t, r.db, r.options.Names, true); !m.Done() {
+		t.Errorf("a second time: %+v", m)
+	}
+}

@@ -1,0 +1,54 @@
+package declare
+
+import (
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+)
+
+func limited(n int) Kept { return Kept{Known: true, Quorum: true, Named: true, Limit: n} }
+
+// TestKeeping: what the broker says about a queue another process has declared.
+func TestKeeping(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	s := session(t, url)
+	type queue struct {
+		name string
+		args amqp.Table
+		want Kept
+	}
+	queues := []queue{
+		{"classic", nil, Kept{Known: true}},
+		{"classic with more", amqp.Table{"x-max-length": int64(10), topology.ArgDLX: "elsewhere", "x-queue-mode": "lazy"}, Kept{Known: true}},
+		{"as we declare it", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: topology.NoDeliveryLimit}, limited(Unlimited)},
+		{"none", amqp.Table{topology.ArgType: topology.TypeQuorum}, Kept{Known: true, Quorum: true}},
+		{"none, and more", amqp.Table{topology.ArgType: topology.TypeQuorum, "x-max-length": int64(10)}, Kept{Known: true, Quorum: true}},
+		{"five", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: int32(5)}, limited(5)},
+		{"nothing at all", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: int32(0)}, limited(0)},
+		{"with a dead-letter exchange", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: int64(7), topology.ArgDLX: "elsewhere"}, limited(7)},
+		{"with a size", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: int64(3), "x-quorum-initial-group-size": int64(1), "x-max-length": int64(10)}, limited(3)},
+		{"all consumers, expressly", amqp.Table{topology.ArgType: topology.TypeQuorum, argNever: false, topology.ArgDeliveryLimit: int64(3)}, limited(3)},
+		{"one consumer", amqp.Table{argNever: true}, Kept{Known: true, Single: true}},
+		{"quorum, one consumer", amqp.Table{topology.ArgType: topology.TypeQuorum, argNever: true, topology.ArgDeliveryLimit: int64(3)}, Kept{Known: true, Single: true}},
+		{"auto-delete", nil, Kept{Known: true, Vanishes: true}},
+	}
+	if !strings.HasPrefix(brokertest.Version(t), "3.") {
+		queues = append(queues, queue{"no end", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: int64(-1)}, limited(-1)})
+	}
+	ch := channel(t, url)
+	for _, c := range queues {
+		t.Run(c.name, func(t *testing.T) {
+			must.Get(ch.QueueDeclare(c.name, true, c.want.Vanishes, false, false, c.args))(t)
+			n, err := Keeping(t.Context(), s, c.name)
+			if err != nil || n != c.want {
+				t.Errorf("%+v, %v; want %+v", n, err, c.want)
+			}
+		})
+	}
+}

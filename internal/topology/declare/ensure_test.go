@@ -1,0 +1,238 @@
+package declare
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+)
+
+// variants are the plans that are declared on a broker. No two share a name.
+func variants(t testing.TB) map[string]*topology.Plan {
+	tiers := []time.Duration{50 * time.Millisecond, 100 * time.Millisecond}
+	plans := map[string]*topology.Plan{}
+	for _, queueType := range []string{"classic", "quorum"} {
+		short := queueType[:1]
+		for name, o := range map[string]topology.Options{
+			topology.PresetTopicTiers:  {Service: short + "1-x", RetryDelays: tiers},
+			topology.PresetPerQueue:    {Service: short + "x", RetryDelay: tiers[0], Exchange: short + ".events", Bindings: []topology.Binding{{Exchange: short + ".events", Key: "a"}}},
+			topology.PresetDelayLadder: {Service: short + "2-x", RetryDelays: tiers, Bindings: []topology.Binding{{Exchange: short + "2.events", Key: "a"}}},
+			topology.PresetDeadLetter:  {Service: short + "3-x", Queue: short + "x", RetryDelay: tiers[0], Bindings: []topology.Binding{{Exchange: short + "3", Key: "a"}}},
+		} {
+			o.Preset, o.QueueType = name, queueType
+			plans[name+" "+queueType] = build(t, o)
+		}
+	}
+	maps.Copy(plans, fanouts(t, tiers))
+	return plans
+}
+
+func fanouts(t testing.TB, tiers []time.Duration) map[string]*topology.Plan {
+	return map[string]*topology.Plan{
+		"classic":       build(t, topology.Options{Service: "a-x", RetryDelay: 50 * time.Millisecond}),
+		"quorum":        build(t, topology.Options{Service: "b-x", RetryDelay: 50 * time.Millisecond, QueueType: "quorum"}),
+		"classic tiers": build(t, topology.Options{Service: "c-x", RetryDelays: tiers}),
+		"quorum tiers":  build(t, topology.Options{Service: "d-x", RetryDelays: tiers, QueueType: "quorum"}),
+		"every override": build(t, topology.Options{
+			Service: "wms-cincout", Prefix: "p", Exchange: "x", ExchangeType: "topic", Queue: "q", RetryExchange: "rx",
+			RetryQueue: "rq", DLX: "dx", DLQ: "d", Bindings: []topology.Binding{{Exchange: "x", Key: "a.#"}, {Exchange: "amq.direct", Key: "k"}},
+			RetryDelay: 50 * time.Millisecond,
+		}),
+	}
+}
+
+// TestEnsure: one by one and in one round trip the same is made, and each object that does not fit is noticed, the first
+// as well as the last.
+func TestEnsure(t *testing.T) {
+	t.Parallel()
+	for name, p := range variants(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := brokertest.URL(t)
+			atOnce := func(mode topology.Mode) bool { return EnsureAtOnce(context.Background(), session(t, url), p, mode) }
+			missing := ensure(t, url, p, topology.ModeVerify)
+			want := len(p.Exchanges) + len(p.Queues)
+			if name == "every override" {
+				want-- // amq.direct is always there
+			}
+			if len(missing) != want {
+				t.Errorf("%d findings in an empty virtual host, want %d: %v", len(missing), want, missing)
+			}
+			for _, f := range missing {
+				if f.Problem != ProblemMissing {
+					t.Errorf("%s", f)
+				}
+			}
+			if f := ensure(t, url, p, topology.ModeNone); f != nil || !atOnce(topology.ModeNone) {
+				t.Errorf("looked although told not to: %v", f)
+			}
+			if !atOnce(topology.ModeDeclare) {
+				t.Error("cannot be declared")
+			}
+			fits(t, url, p, topology.ModeVerify)
+			travels(t, url, p)
+			ch := channel(t, url)
+			for i := range p.Queues {
+				q := p.Queues[i].Name
+				must.Get(ch.QueueDelete(q, false, false, false))(t)
+				if atOnce(topology.ModeVerify) {
+					t.Errorf("%s is gone, and it was not reported", q)
+				}
+				must.Get(ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-max-length": 1}))(t)
+				if atOnce(topology.ModeVerify) || atOnce(topology.ModeDeclare) {
+					t.Errorf("%s is different, and it was not reported", q)
+				}
+				must.Get(ch.QueueDelete(q, false, false, false))(t)
+				if !atOnce(topology.ModeDeclare) {
+					t.Errorf("%s is not declared again", q)
+				}
+			}
+			remove(t, ch, p)
+			for range 2 { // declaring again changes nothing
+				if f, err := Ensure(context.Background(), session(t, url), p, topology.ModeDeclare); err != nil || f != nil {
+					t.Errorf("%v, %v", f, err)
+				}
+				travels(t, url, p)
+			}
+			if !atOnce(topology.ModeVerify) || !atOnce(topology.ModeDeclare) {
+				t.Error("does not fit")
+			}
+		})
+	}
+}
+
+// TestEnsureAtOnceTakesOneRoundTrip: opening the channel, and asking.
+func TestEnsureAtOnceTakesOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	fits(t, url, p, topology.ModeDeclare)
+	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
+		s := &counted{Session: session(t, url)}
+		if !EnsureAtOnce(context.Background(), s, p, mode) {
+			t.Errorf("%s: does not fit", mode)
+		}
+		if n := s.asked.Load(); n != 1 {
+			t.Errorf("%s: %d calls to the broker, want 1", mode, n)
+		}
+	}
+}
+
+// counted counts the calls to the broker other than those that open and close channels.
+type counted struct {
+	Session
+	asked atomic.Int64
+}
+
+func (c *counted) Do(ctx context.Context, name string, fn func() error) error {
+	if name != "close channel" {
+		c.asked.Add(1)
+	}
+	return c.Session.Do(ctx, name, fn)
+}
+
+// TestOthersDeclareTheSame: services in other languages declare these queues with integers of 32 bits, and may say
+// that a classic queue is classic.
+func TestOthersDeclareTheSame(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	ch := channel(t, url)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	for i := range p.Queues {
+		args := amqp.Table{"x-queue-type": "classic"}
+		for k, v := range p.Queues[i].Args {
+			if n, ok := v.(int64); ok {
+				v = int32(n) //nolint:gosec // 5000
+			}
+			args[k] = v
+		}
+		must.Get(ch.QueueDeclare(p.Queues[i].Name, true, false, false, false, args))(t)
+	}
+	fits(t, url, p, topology.ModeDeclare)
+}
+
+func TestEnsureRepairs(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Millisecond})
+	fits(t, url, p, topology.ModeDeclare)
+	w, ch := p.Waits[0], channel(t, url)
+	damage := map[string]func() error{
+		"binding":  func() error { return ch.QueueUnbind(w.Queue, w.Key, w.Exchange, nil) },
+		"exchange": func() error { return ch.ExchangeDelete(w.Exchange, false, false) },
+	}
+	for name, do := range damage {
+		must.Do(t, do())
+		fits(t, url, p, topology.ModeDeclare)
+		publish(t, url, w.Exchange, w.Key, amqp.Publishing{Body: []byte(name)})
+		if d := brokertest.Get(t, url, p.Queue, soon); string(d.Body) != name {
+			t.Errorf("got %q", d.Body)
+		}
+	}
+}
+
+// remove takes a plan's objects out of a virtual host.
+func remove(t testing.TB, ch *amqp.Channel, p *topology.Plan) {
+	t.Helper()
+	for _, q := range p.Queues {
+		must.Get(ch.QueueDelete(q.Name, false, false, false))(t)
+	}
+	for _, e := range p.Exchanges {
+		if strings.HasPrefix(e.Name, "amq.") {
+			continue
+		}
+		must.Do(t, ch.ExchangeDelete(e.Name, false, false))
+	}
+}
+
+// TestExclusiveQueueIsRefused: someone's connection holds the name.
+func TestExclusiveQueueIsRefused(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	must.Get(channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil))(t)
+	f := ensure(t, url, p, topology.ModeVerify)
+	f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
+	if len(f) != 1 || f[0].Problem != ProblemRefused || !strings.Contains(f[0].Found, "405") {
+		t.Errorf("%v", f)
+	}
+}
+
+// TestVhostThatMakesQuorumQueues: a declaration without a type is not a classic queue there, and one with the broker's
+// own delivery limit loses messages.
+func TestVhostThatMakesQuorumQueues(t *testing.T) {
+	t.Parallel()
+	brokertest.DefaultQueueType(t, "quorum")
+	url := brokertest.URL(t)
+	f := ensure(t, url, build(t, topology.Options{Service: "wms-cincout"}), topology.ModeDeclare)
+	if len(f) != 3 || f[0].Found != "quorum" || !strings.Contains(f[0].Fix, "SIDECAR_QUEUE_TYPE=quorum") {
+		t.Errorf("%v", f)
+	}
+}
+
+func TestForeignExchange(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout", Bindings: []topology.Binding{{Exchange: "foreign", Key: "k"}}})
+	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
+		f := ensure(t, url, p, mode)
+		if len(f) == 0 || f[0].Object != `exchange "foreign"` || f[0].Problem != ProblemMissing || !strings.Contains(f[0].Fix, "owner") {
+			t.Errorf("%s: %v", mode, f)
+		}
+		if mode == topology.ModeDeclare && len(f) != 1 {
+			t.Errorf("said twice: %v", f)
+		}
+	}
+	must.Do(t, channel(t, url).ExchangeDeclare("foreign", "topic", true, false, false, false, nil))
+	fits(t, url, p, topology.ModeDeclare)
+	publish(t, url, "foreign", "k", amqp.Publishing{})
+}

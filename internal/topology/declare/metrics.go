@@ -1,0 +1,47 @@
+package declare
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/topology"
+)
+
+type metrics struct {
+	ready *prometheus.GaugeVec
+	shown map[labels]bool // only the watch touches it
+}
+
+type labels struct{ queue, kind string }
+
+func newMetrics(r prometheus.Registerer, p *topology.Plan) *metrics {
+	m := &metrics{
+		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sidecar_queue_messages_ready",
+			Help: "Messages ready in a queue of the topology, looked up every 15 seconds: main is the service's queue, retry what waits to be tried again, dlq what is parked.",
+		}, []string{"queue", "kind"}),
+		shown: map[labels]bool{},
+	}
+	limit := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sidecar_max_retries", Help: "Retries a message gets before it is parked, as configured.",
+	}, []string{"queue"})
+	limit.WithLabelValues(p.Queue).Set(float64(p.MaxRetries))
+	r.MustRegister(m.ready, limit)
+	return m
+}
+
+// set replaces all depths: a queue that is gone has none. Those that stay are never absent in between, because a scrape that
+// comes just then would end every alert that has waited for its time.
+func (m *metrics) set(depths []Depth) {
+	now := make(map[labels]bool, len(depths))
+	for _, d := range depths {
+		l := labels{d.Queue, string(d.Kind)}
+		now[l] = true
+		m.ready.WithLabelValues(l.queue, l.kind).Set(float64(d.Ready))
+	}
+	for l := range m.shown {
+		if !now[l] {
+			m.ready.DeleteLabelValues(l.queue, l.kind)
+		}
+	}
+	m.shown = now
+}

@@ -1,0 +1,207 @@
+package declare
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+// TestPermissionsAreEnough: a user with exactly what Permissions says can do all that its mode needs.
+func TestPermissionsAreEnough(t *testing.T) {
+	t.Parallel()
+	brokertest.URL(t) // one virtual host for all: no two plans share a name
+	for name, p := range variants(t) {
+		if strings.HasSuffix(name, "quorum") { // the names are what counts
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			with := oneUser(t)
+			for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify, topology.ModeNone} {
+				u := with(p.Permissions(mode))
+				fits(t, u, p, mode)
+				if f, err := Preflight(context.Background(), session(t, u), p, mode); err != nil || f != nil {
+					t.Errorf("%s: %v, %v", mode, f, err)
+				}
+				travels(t, u, p)
+				if mode == topology.ModeNone {
+					continue
+				}
+				depths, missing, err := Depths(context.Background(), session(t, u), p)
+				if err != nil || missing != nil || len(depths) != len(p.Queues) {
+					t.Errorf("%s: %v, %v, %v", mode, depths, missing, err)
+				}
+			}
+		})
+	}
+}
+
+// TestPermissionsMissing takes one right away at a time. The finding names the right, the object, and the line that
+// helps.
+func TestPermissionsMissing(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	there := build(t, topology.Options{Service: "wms-cincout"})
+	fits(t, url, there, topology.ModeDeclare)
+	absent := build(t, topology.Options{Service: "abs-ent"})
+	const all, none = ".*", "^$"
+	for _, c := range []struct {
+		name        string
+		p           *topology.Plan
+		mode        topology.Mode
+		permissions topology.Permissions
+		want        []string // of the findings: object, right and resource
+		on43        []string // more of them from RabbitMQ 4.3
+	}{
+		{"nothing, objects there, declare", there, topology.ModeDeclare, topology.Permissions{Configure: none, Write: none, Read: none}, []string{
+			`exchange "wms.retry-exchange.wms-cincout": configure on "wms.retry-exchange.wms-cincout"`,
+			`queue "wms.dlq.wms-cincout": configure on "wms.dlq.wms-cincout"`,
+			`queue "wms.retry-queue.wms-cincout": configure and read on "wms.retry-queue.wms-cincout"`,
+			`queue "wms.queue.wms-cincout": configure and read on "wms.queue.wms-cincout"`,
+			`binding of queue "wms.queue.wms-cincout"`, `binding of queue "wms.retry-queue.wms-cincout"`,
+		}, []string{`exchange "wms.main-exchange": configure on "wms.main-exchange"`}},
+		{"nothing, objects there, verify", there, topology.ModeVerify, topology.Permissions{Configure: none, Write: none, Read: none}, nil, []string{
+			`exchange "wms.main-exchange": read on`, `exchange "wms.retry-exchange.wms-cincout": read on`,
+			`queue "wms.dlq.wms-cincout": read on`, `queue "wms.retry-queue.wms-cincout": read on`, `queue "wms.queue.wms-cincout": read on`,
+		}},
+		{"the shared exchange is not ours to declare", there, topology.ModeDeclare, topology.Permissions{Configure: `^wms\.(queue|retry-queue|dlq|retry-exchange)\.wms-cincout$`, Write: all, Read: all}, nil, nil},
+		{"no read", there, topology.ModeDeclare, topology.Permissions{Configure: all, Write: all, Read: none}, []string{
+			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": read on "wms.main-exchange"`,
+			`binding of queue "wms.retry-queue.wms-cincout" to exchange "wms.retry-exchange.wms-cincout" with key "retry": read on "wms.retry-exchange.wms-cincout"`,
+		}, nil},
+		{"no write", there, topology.ModeDeclare, topology.Permissions{Configure: all, Write: none, Read: all}, []string{
+			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": write on "wms.queue.wms-cincout"`,
+			`binding of queue "wms.retry-queue.wms-cincout"`,
+		}, nil},
+		{"no write, objects absent", absent, topology.ModeDeclare, topology.Permissions{Configure: all, Write: none, Read: all}, []string{
+			`queue "abs.retry-queue.abs-ent": write on "amq.default"`, `queue "abs.queue.abs-ent": write on "abs.retry-exchange.abs-ent"`,
+			`binding of queue "abs.queue.abs-ent"`, `binding of queue "abs.retry-queue.abs-ent"`,
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			u := oneUser(t)(c.permissions)
+			got := ensure(t, u, c.p, c.mode)
+			want := c.want
+			if atLeast43(t) {
+				want = append(want, c.on43...)
+			}
+			lacks(t, got, want)
+			for _, f := range got {
+				if !strings.Contains(f.Fix, "rabbitmqctl set_permissions -p "+brokertest.VhostName(t)) || !strings.Contains(f.Fix, c.p.Permissions(c.mode).Read) {
+					t.Errorf("no help in %q", f.Fix)
+				}
+			}
+		})
+	}
+}
+
+// lacks fails unless the findings are these: object, right and resource. From 4.0 the broker names the right itself, which
+// is one where an older one leaves two possible.
+func lacks(t testing.TB, got []Finding, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%d findings, want %d: %v", len(got), len(want), got)
+	}
+	for _, f := range got {
+		line := f.Object + ": " + strings.Replace(f.Wanted, " permission", "", 1)
+		if f.Problem != ProblemPermission || !slices.ContainsFunc(want, func(w string) bool {
+			return strings.HasPrefix(line, w) || strings.HasPrefix(line, strings.Replace(w, "configure and read", "configure", 1))
+		}) {
+			t.Errorf("%s (%s)", line, f.Problem)
+		}
+	}
+}
+
+func atLeast43(t testing.TB) bool {
+	v := brokertest.Version(t)
+	return !strings.HasPrefix(v, "3.") && v >= "4.3"
+}
+
+// TestPreflight takes one right at a time, before and after the objects are there, and leaves nothing behind.
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	const all, none = ".*", "^$"
+	for _, c := range []struct {
+		name        string
+		mode        topology.Mode
+		permissions topology.Permissions
+		want        []string // of the findings: object, right and resource
+		absent      []string // more of them while the objects are not there
+	}{
+		{"everything", topology.ModeDeclare, topology.Permissions{Configure: all, Write: all, Read: all}, nil, nil},
+		{"no configure", topology.ModeDeclare, topology.Permissions{Configure: none, Write: all, Read: all}, []string{
+			`declaring exchange "wms.retry-exchange.wms-cincout": configure on "wms.retry-exchange.wms-cincout"`,
+			`declaring queue "wms.dlq.wms-cincout": configure on "wms.dlq.wms-cincout"`,
+			`declaring queue "wms.retry-queue.wms-cincout": configure and read on "wms.retry-queue.wms-cincout"`,
+			`declaring queue "wms.queue.wms-cincout": configure and read on "wms.queue.wms-cincout"`,
+		}, []string{`declaring exchange "wms.main-exchange": configure on "wms.main-exchange"`}},
+		{"no configure, which verifying does not need", topology.ModeVerify, topology.Permissions{Configure: none, Write: all, Read: all}, nil, nil},
+		{"no read", topology.ModeVerify, topology.Permissions{Configure: all, Write: all, Read: none}, []string{
+			`consuming from queue "wms.queue.wms-cincout": read on "wms.queue.wms-cincout"`,
+		}, nil},
+		{"no read of the main exchange", topology.ModeDeclare, topology.Permissions{Configure: all, Write: all, Read: `^wms\.[^m].*`}, []string{
+			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": read on "wms.main-exchange"`,
+		}, nil},
+		{"no write to the default exchange", topology.ModeVerify, topology.Permissions{Configure: all, Write: `^wms.*`, Read: all}, []string{
+			`publishing to exchange "amq.default": write on "amq.default"`,
+		}, nil},
+		{"no write to the queue", topology.ModeDeclare, topology.Permissions{Configure: all, Write: `^(amq\.default|wms\.retry-.*)$`, Read: all}, []string{
+			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": write on "wms.queue.wms-cincout"`,
+		}, nil},
+		{"no write at all", topology.ModeNone, topology.Permissions{Configure: all, Write: none, Read: all}, []string{
+			`publishing to exchange "amq.default": write on "amq.default"`,
+			`publishing to exchange "wms.retry-exchange.wms-cincout": write on "wms.retry-exchange.wms-cincout"`,
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url, p := brokertest.URL(t), build(t, topology.Options{Service: "wms-cincout"})
+			u := oneUser(t)(c.permissions)
+			preflight := func(want []string) {
+				t.Helper()
+				got, err := Preflight(context.Background(), session(t, u), p, c.mode)
+				if err != nil {
+					t.Error(err)
+				}
+				lacks(t, got, want)
+			}
+			preflight(slices.Concat(c.want, c.absent))
+			for _, q := range p.Queues {
+				if brokertest.Ready(t, url, q.Name) >= 0 {
+					t.Errorf("%s was declared", q.Name)
+				}
+			}
+			fits(t, url, p, topology.ModeDeclare)
+			preflight(c.want)
+			for _, q := range p.Queues {
+				if n := brokertest.Ready(t, url, q.Name); n != 0 {
+					t.Errorf("%d messages in %s", n, q.Name)
+				}
+			}
+		})
+	}
+}
+
+// TestOthersMayOwnWhatIsShared: the dead-letter queue of topic-tiers is declared by anyone who comes first, perhaps under
+// another user.
+func TestOthersMayOwnWhatIsShared(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Preset: topology.PresetTopicTiers, Service: "freeflow-user"})
+	fits(t, url, p, topology.ModeDeclare)
+	with := oneUser(t)
+	u := with(topology.Permissions{Configure: `^freeflow\.user.*`, Write: `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, Read: `^freeflow\.(user.*|events.*)`})
+	fits(t, u, p, topology.ModeDeclare)
+	u = with(topology.Permissions{Configure: `^freeflow\.user.*`, Write: `^(freeflow\.user.*|freeflow\.events(\.retry|\.dlx)?|amq\.default)$`, Read: `^freeflow\.(user.*|events|events\.retry)$`})
+	if !atLeast43(t) { // which lets no one see what he has no right on
+		fits(t, u, p, topology.ModeDeclare)
+	}
+	if f, err := Preflight(context.Background(), session(t, u), p, topology.ModeDeclare); err != nil || f != nil {
+		t.Errorf("%v, %v", f, err)
+	}
+}

@@ -1,0 +1,202 @@
+package declare
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/topology"
+)
+
+// The broker looks at permissions before it looks at anything else. So what it would refuse anyway tells whether a user
+// may do it, and leaves nothing behind: a declaration with an argument no broker takes, a message with an expiration
+// that is no number, a consumer with a priority that is none, the end of a binding that does not exist.
+const (
+	noExpiration = "never"
+	noPriority   = "none"
+	noTTL        = int64(-1)
+	probeKey     = "sidecar.permission-probe.no-binding-has-this-key"
+)
+
+// Preflight proves that the session's user may do everything that running the plan in a mode takes, without doing it:
+// Ensure only tells what it may look at. It publishes (what the broker refuses), so it must not run on a connection that
+// consumes. What is missing is for Ensure to say. An error is trouble with the session.
+func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
+	e := newEnsurer(s, p, mode)
+	defer e.close(context.WithoutCancel(ctx))
+	for _, look := range []func(context.Context) error{e.mayConsume, e.mayConfigure, e.mayBind} {
+		if err := look(ctx); err != nil {
+			return nil, err
+		}
+	}
+	publishing, err := NewPublishPreflight(ctx, s, p, mode)
+	if err != nil {
+		return nil, err
+	}
+	findings, err := publishing.Run(ctx)
+	return append(e.findings, findings...), err
+}
+
+// PublishPreflight is the part of Preflight about publishing retries, parked and redriven messages.
+type PublishPreflight struct {
+	e      *ensurer
+	probes []probe
+}
+
+// probe is one exchange to try, on a channel of its own.
+type probe struct {
+	route  topology.Route
+	ch     *amqp.Channel
+	closed chan *amqp.Error
+}
+
+// NewPublishPreflight opens the channels of a check. During a resource alarm the broker reads no further from a connection
+// that has published, so this has to come first: an open that is never answered would cost the session.
+func NewPublishPreflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (*PublishPreflight, error) {
+	c := &PublishPreflight{e: newEnsurer(s, p, mode)}
+	for _, r := range p.PublishRoutes() {
+		if slices.ContainsFunc(c.probes, func(asked probe) bool { return asked.route.Exchange == r.Exchange }) {
+			continue
+		}
+		ch, err := s.Channel(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("publish to exchange %q: %w", r.Exchange, err)
+		}
+		c.probes = append(c.probes, probe{r, ch, ch.NotifyClose(make(chan *amqp.Error, 1))})
+	}
+	return c, nil
+}
+
+// Run tries each exchange once, with a message the broker refuses in any case. It takes as long as an alarm lasts: only
+// the end of ctx or of the session ends the wait. A check runs once.
+func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
+	for _, a := range c.probes {
+		err := c.e.s.Do(ctx, "publish", func() error {
+			return a.ch.PublishWithContext(ctx, a.route.Exchange, a.route.Key, true, false, amqp.Publishing{Expiration: noExpiration})
+		})
+		if err != nil {
+			return nil, fmt.Errorf("publish to exchange %q: %w", a.route.Exchange, err)
+		}
+	}
+	for _, a := range c.probes {
+		select {
+		case refusal := <-a.closed:
+			if err := c.judge(a.route.Exchange, refusal); err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return c.e.findings, nil
+}
+
+// judge reads the answer: of all that the broker may dislike about a probe only the user's rights matter.
+func (c *PublishPreflight) judge(exchange string, refusal *amqp.Error) error {
+	if refusal == nil || !refusal.Server || !answersOnly(refusal.Code) {
+		return fmt.Errorf("publish to exchange %q: the connection ended before the broker answered", exchange)
+	}
+	if refusal.Code == amqp.AccessRefused {
+		e, name := c.e, cmp.Or(exchange, topology.DefaultExchange)
+		e.report(permissionFinding(e.p, "publishing to "+exchangeObject(name), name, "write", e.mode, refusal))
+	}
+	return nil
+}
+
+func (e *ensurer) mayConsume(ctx context.Context) error {
+	return e.may(ctx, "consuming from "+queueObject(e.p.Queue), e.p.Queue, "read", func(ch *amqp.Channel, _ bool) error {
+		_, err := ch.Consume(e.p.Queue, "", false, false, false, false, amqp.Table{"x-priority": noPriority})
+		return err
+	})
+}
+
+// mayConfigure asks for the objects that are this service's own. Where others declare one too, being there is enough.
+func (e *ensurer) mayConfigure(ctx context.Context) error {
+	if e.mode != topology.ModeDeclare {
+		return nil
+	}
+	for _, x := range e.p.Exchanges {
+		if x.Type == "" {
+			continue
+		}
+		there, err := e.sharedAndThere(ctx, x.Shared, exchangeOf(x))
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		err = e.may(ctx, "declaring "+exchangeObject(x.Name), x.Name, "configure", func(ch *amqp.Channel, _ bool) error {
+			return ch.ExchangeDeclare(x.Name, x.Type, true, false, false, false, amqp.Table{"alternate-exchange": noTTL})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range e.p.Queues {
+		q := &e.p.Queues[i]
+		there, err := e.sharedAndThere(ctx, q.Shared, queueOf(q))
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		args := amqp.Table{topology.ArgTTL: noTTL}
+		if exchange, _, ok := q.DeadLetter(); ok {
+			args[topology.ArgDLX] = exchange
+		}
+		err = e.may(ctx, "declaring "+queueObject(q.Name), q.Name, queueOf(q).needs, activeQueue(q.Name, args))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sharedAndThere: what the user may not even look at is for Ensure to report.
+func (e *ensurer) sharedAndThere(ctx context.Context, shared bool, o object) (bool, error) {
+	if !shared {
+		return false, nil
+	}
+	refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
+	return refusal == nil || refusal.Code != amqp.NotFound, err
+}
+
+// mayBind deletes a binding that does not exist, which takes the same rights as making one.
+func (e *ensurer) mayBind(ctx context.Context) error {
+	if e.mode != topology.ModeDeclare {
+		return nil
+	}
+	asked := map[topology.Route]bool{}
+	for _, b := range e.p.Bindings {
+		pair := topology.Route{Exchange: b.Exchange, Queue: b.Queue}
+		if asked[pair] || e.p.SpareBinding(b) {
+			continue
+		}
+		asked[pair] = true
+		err := e.may(ctx, bindingObject(b), b.Queue, "write", func(ch *amqp.Channel, _ bool) error {
+			return ch.QueueUnbind(b.Queue, probeKey, b.Exchange, nil)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// may asks something that the broker refuses in any case, and reports it when the user is the reason.
+func (e *ensurer) may(ctx context.Context, title, name, needs string, q question) error {
+	refusal, err := e.ask(ctx, title, q)
+	if err != nil || refusal == nil || refusal.Code != amqp.AccessRefused {
+		return err
+	}
+	if d := denied(refusal); needs == "write" && d.resource != "" && d.resource != name {
+		name, needs = d.resource, "read" // of the exchange in a binding
+	}
+	e.report(permissionFinding(e.p, title, name, needs, e.mode, refusal))
+	return nil
+}

@@ -1,0 +1,89 @@
+package declare
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/topology"
+)
+
+// DefaultEvery is how often a Watcher looks.
+const DefaultEvery = 15 * time.Second
+
+// WatchOptions says how to watch.
+type WatchOptions struct {
+	Plan       *topology.Plan
+	Every      time.Duration   // DefaultEvery when zero
+	Ask        <-chan struct{} // asks for a look between two others; may be nil
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+
+	// Report is called after every look with what is missing: with nothing when all is there. It must not block. While
+	// something is missing a rejected message would be lost without a trace, so consumption has to pause.
+	Report func([]Finding)
+}
+
+// Watcher measures the queues of a plan and notices when a part of it is deleted under the running sidecar. There is
+// one per process; it watches one session at a time.
+type Watcher struct {
+	o       WatchOptions
+	metrics *metrics
+	last    atomic.Pointer[[]Depth]
+}
+
+// NewWatcher registers the metrics of a watcher. It does not look yet.
+func NewWatcher(o WatchOptions) *Watcher {
+	if o.Every <= 0 {
+		o.Every = DefaultEvery
+	}
+	return &Watcher{o: o, metrics: newMetrics(o.Registerer, o.Plan)}
+}
+
+// Depths are the last ones measured, in the plan's order; nil while Watch does not run. They must not be changed.
+func (w *Watcher) Depths() []Depth {
+	if last := w.last.Load(); last != nil {
+		return *last
+	}
+	return nil
+}
+
+// Watch looks at once and then again and again, on a channel of its own, until ctx ends or the session fails. It
+// returns the session's error, or nil when ctx ended. The depths it measured are forgotten then: old numbers would
+// look like news.
+func (w *Watcher) Watch(ctx context.Context, s Session) error {
+	e := newEnsurer(s, w.o.Plan, topology.ModeVerify)
+	defer e.close(context.WithoutCancel(ctx))
+	defer w.metrics.set(nil)
+	defer w.last.Store(nil)
+	t := time.NewTicker(w.o.Every)
+	defer t.Stop()
+	missing := 0
+	for {
+		depths, findings, err := e.depths(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.metrics.set(depths)
+		w.last.Store(&depths)
+		if len(findings) > 0 && len(findings) != missing {
+			for _, f := range findings {
+				w.o.Logger.Error("topology broken", "object", f.Object, "problem", string(f.Problem), "fix", f.Fix)
+			}
+		}
+		missing = len(findings)
+		w.o.Report(findings)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		case <-w.o.Ask:
+		}
+	}
+}

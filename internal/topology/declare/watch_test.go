@@ -1,0 +1,183 @@
+package declare
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDepths(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Hour})
+	fits(t, url, p, topology.ModeDeclare)
+	ch := channel(t, url)
+	brokertest.Publish(t, ch, p.Waits[0].Exchange, p.Waits[0].Key, amqp.Publishing{})
+	for range 2 {
+		brokertest.Publish(t, ch, "", p.Queue, amqp.Publishing{})
+	}
+	depths, missing, err := Depths(context.Background(), session(t, url), p)
+	want := []Depth{{"wms.dlq.wms-cincout", topology.KindDLQ, 0}, {"wms.retry-queue.wms-cincout", topology.KindRetry, 1}, {"wms.queue.wms-cincout", topology.KindMain, 2}}
+	if err != nil || missing != nil || !reflect.DeepEqual(depths, want) {
+		t.Errorf("%v, %v, %v", depths, missing, err)
+	}
+	must.Get(ch.QueueDelete(p.Waits[0].Queue, false, false, false))(t)
+	must.Do(t, ch.ExchangeDelete(p.Waits[0].Exchange, false, false))
+	depths, missing, err = Depths(context.Background(), session(t, url), p)
+	if err != nil || len(depths) != 2 || len(missing) != 2 {
+		t.Fatalf("%v, %v, %v", depths, missing, err)
+	}
+	for i, object := range []string{`exchange "wms.retry-exchange.wms-cincout"`, `queue "wms.retry-queue.wms-cincout"`} {
+		if missing[i].Object != object || missing[i].Problem != ProblemMissing {
+			t.Errorf("%v", missing[i])
+		}
+	}
+}
+
+// TestWatch: a deleted queue is noticed while the sidecar runs, and so is its return.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	fits(t, url, p, topology.ModeDeclare)
+	registry := prometheus.NewRegistry()
+	reports := make(chan []Finding)
+	log := &strings.Builder{}
+	w := NewWatcher(WatchOptions{
+		Plan: p, Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: registry,
+		Report: func(f []Finding) { reports <- f },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- w.Watch(ctx, session(t, url)) }()
+
+	if f := <-reports; f != nil {
+		t.Errorf("all is there, but %v", f)
+	}
+	if got := gauges(t, registry); !reflect.DeepEqual(got, map[string]float64{
+		"wms.dlq.wms-cincout dlq": 0, "wms.retry-queue.wms-cincout retry": 0, "wms.queue.wms-cincout main": 0,
+	}) {
+		t.Errorf("metrics %v", got)
+	}
+	must.Get(channel(t, url).QueueDelete(p.Waits[0].Queue, false, false, false))(t)
+	for f := range reports {
+		if len(f) == 1 && strings.Contains(f[0].Object, p.Waits[0].Queue) {
+			break
+		}
+	}
+	<-reports // the metrics are older than the report
+	if got := gauges(t, registry); len(got) != 2 {
+		t.Errorf("metrics %v", got)
+	}
+	fits(t, url, p, topology.ModeDeclare)
+	for f := range reports {
+		if len(f) == 0 {
+			break
+		}
+	}
+	cancel()
+	for {
+		select {
+		case <-reports:
+			continue
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("ended with %v", err)
+			}
+		}
+		break
+	}
+	if got := gauges(t, registry); len(got) != 0 {
+		t.Errorf("old depths are still shown: %v", got)
+	}
+	if n := strings.Count(log.String(), "topology broken"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+}
+
+// TestWatchOnRequest: anyone who looks at the depths can have newer ones.
+func TestWatchOnRequest(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	fits(t, url, p, topology.ModeDeclare)
+	ask, looked := make(chan struct{}), make(chan struct{})
+	w := NewWatcher(WatchOptions{
+		Plan: p, Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Report: func([]Finding) { looked <- struct{}{} },
+	})
+	if d := w.Depths(); d != nil {
+		t.Errorf("no one watches, and yet: %v", d)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- w.Watch(ctx, session(t, url)) }()
+	<-looked
+	if d := w.Depths(); len(d) != 3 || d[2] != (Depth{p.Queue, topology.KindMain, 0}) {
+		t.Errorf("%v", d)
+	}
+	brokertest.Send(t, url, p.Queue, "x")
+	brokertest.WaitReady(t, url, p.Queue, 1)
+	ask <- struct{}{}
+	<-looked
+	if d := w.Depths(); len(d) != 3 || d[2].Ready != 1 {
+		t.Errorf("%v", d)
+	}
+	cancel()
+	must.Do(t, <-ended)
+	if d := w.Depths(); d != nil {
+		t.Errorf("no one watches any more, and yet: %v", d)
+	}
+}
+
+func TestWatchEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	w := NewWatcher(WatchOptions{
+		Plan: build(t, topology.Options{Service: "wms-cincout"}), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Registerer: prometheus.NewRegistry(), Report: func([]Finding) {},
+	})
+	s := session(t, brokertest.URL(t))
+	s.Kill()
+	if err := w.Watch(context.Background(), s); err == nil {
+		t.Error("a lost session is no reason to end well")
+	}
+	if w.o.Every != DefaultEvery {
+		t.Errorf("looks every %v", w.o.Every)
+	}
+}
+
+func gauges(t testing.TB, r *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families := must.Get(r.Gather())(t)
+	got := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "sidecar_max_retries" {
+			continue
+		}
+		if f.GetName() != "sidecar_queue_messages_ready" {
+			t.Errorf("metric %s", f.GetName())
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			got[labels["queue"]+" "+labels["kind"]] = m.GetGauge().GetValue()
+		}
+	}
+	return got
+}

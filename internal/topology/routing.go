@@ -1,0 +1,67 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+)
+
+// reach lists the queues of the plan that a message published to exchange with key ends in. Exchanges of others are
+// not followed: what is bound to them is not ours to know.
+func (p *Plan) reach(exchange, key string) []string {
+	if exchange == "" {
+		if p.queue(key) == nil {
+			return nil
+		}
+		return []string{key}
+	}
+	var queues []string
+	for _, b := range p.Bindings {
+		if b.Exchange == exchange && p.matches(b, key) && !slices.Contains(queues, b.Queue) {
+			queues = append(queues, b.Queue)
+		}
+	}
+	return queues
+}
+
+func (p *Plan) matches(b Binding, key string) bool {
+	e := p.exchange(b.Exchange)
+	if e == nil {
+		return false
+	}
+	switch e.Type {
+	case "fanout":
+		return true
+	case "headers": // without arguments it matches everything, with them it takes a message to tell
+		return len(b.Args) == 0
+	case "direct":
+		return b.Key == key
+	case "topic":
+		return topicMatch(strings.Split(b.Key, "."), strings.Split(key, "."))
+	}
+	return false
+}
+
+// topicMatch: "*" is one word, "#" any number of words.
+func topicMatch(pattern, words []string) bool {
+	if len(pattern) == 0 {
+		return len(words) == 0
+	}
+	if pattern[0] == "#" {
+		return topicMatch(pattern[1:], words) || len(words) > 0 && topicMatch(pattern, words[1:])
+	}
+	return len(words) > 0 && (pattern[0] == "*" || pattern[0] == words[0]) && topicMatch(pattern[1:], words[1:])
+}
+
+// WayBack is the binding by which retries come back to the service's queue, nil where they come through the default
+// exchange. No publish can prove it. Without it classic queues lose what waits when its delay ends; quorum queues keep it,
+// and the broker tries again every three minutes.
+func (p *Plan) WayBack() *Binding {
+	for _, w := range p.Waits {
+		if q := p.queue(w.Queue); q != nil {
+			if exchange, key, _ := q.DeadLetter(); exchange != "" {
+				return &Binding{Exchange: exchange, Key: key, Queue: p.Queue}
+			}
+		}
+	}
+	return nil
+}

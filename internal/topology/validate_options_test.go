@@ -1,0 +1,123 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCheckBlames: of a name that no one has written down, the variable is named that has to change.
+func TestCheckBlames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 250)
+	bound := []Binding{{Exchange: "e", Key: "k"}}
+	for _, c := range []struct {
+		name   string
+		o      Options
+		blamed []string // the first variables of all mistakes, sorted, each once
+		says   string   // of the first mistake
+	}{
+		{"nothing", Options{Service: "x-y"}, nil, ""},
+		{"as long as can be", Options{Service: "w-" + strings.Repeat("n", 236)}, nil, ""},
+		{"one more", Options{Service: "w-" + strings.Repeat("n", 237)}, []string{"SIDECAR_SERVICE"}, "has 256 bytes and may have 255"},
+		{"a tier", Options{Service: "w-" + strings.Repeat("n", 230), RetryDelays: []time.Duration{time.Second, 11*time.Minute + 22333*time.Millisecond}},
+			[]string{"SIDECAR_SERVICE"}, "retry queue for 11m22.333s"},
+		{"most of it is the prefix", Options{Service: "x", Prefix: long}, []string{"SIDECAR_PREFIX"}, "which has"},
+		{"most of it is the service", Options{Service: "x-" + long, Prefix: "prefix"}, []string{"SIDECAR_SERVICE"}, "which has"},
+		{"the queue", Options{Preset: PresetPerQueue, Service: "x", Queue: long, Bindings: bound}, []string{"SIDECAR_QUEUE"}, "which has"},
+		{"the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: long}, []string{"SIDECAR_EXCHANGE"}, "which has"},
+		{"the retry queue", Options{Service: "x", RetryQueue: strings.Repeat("n", 253), RetryDelays: []time.Duration{time.Second}},
+			[]string{"SIDECAR_RETRY_QUEUE"}, "retry queue for 1s"},
+		{"a routing key", Options{Preset: PresetTopicTiers, Service: "x-" + long, Queue: "q", RetryQueue: "r"}, []string{"SIDECAR_SERVICE"}, "routing key"},
+		{"an exchange that is not there", Options{Preset: PresetDelayLadder, Service: "x", Prefix: long, Queue: "q", Bindings: bound}, nil, ""},
+
+		{"reserved by the service", Options{Service: "amq-x"}, []string{"SIDECAR_SERVICE"}, "set SIDECAR_PREFIX"},
+		{"reserved by the prefix", Options{Service: "x", Prefix: "amq"}, []string{"SIDECAR_PREFIX"}, "reserved by the broker"},
+		{"reserved by the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: "amq.topic"}, []string{"SIDECAR_EXCHANGE"}, "reserved by the broker"},
+		{"nothing is named after the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: "amq.topic", RetryExchange: "r", DLX: "d", DLQ: "q"}, nil, ""},
+		{"another exchange of the broker", Options{Preset: PresetTopicTiers, Service: "x", Exchange: "amq.direct", RetryExchange: "r", DLX: "d", DLQ: "q", Bindings: bound},
+			[]string{"SIDECAR_EXCHANGE"}, "of type direct"},
+		{"nothing is named after the prefix", Options{Preset: PresetPerQueue, Service: "amq-x", Bindings: bound}, nil, ""},
+		{"a reserved binding", Options{Service: "x", Bindings: []Binding{{Exchange: "amq.mine"}}}, []string{"SIDECAR_BINDINGS"}, "reserved by the broker"},
+		{"a reserved retry exchange", Options{Service: "x", RetryExchange: "amq.direct"}, []string{"SIDECAR_RETRY_EXCHANGE"}, "reserved by the broker"},
+
+		{"names of the preset that clash", Options{Preset: PresetTopicTiers, Service: "x-events.dlq"}, []string{"SIDECAR_SERVICE"}, "which SIDECAR_DLQ would change"},
+		{"the one that was given", Options{Service: "x", Queue: "default.dlq.x"}, []string{"SIDECAR_QUEUE"}, "two queues"},
+		{"the retry queue beside tiers", Options{Service: "x", DLQ: "default.retry-queue.x", RetryDelays: []time.Duration{time.Second}}, []string{"SIDECAR_DLQ"}, "two queues"},
+		{"no retry queue beside tiers", Options{Preset: PresetDelayLadder, Service: "x-y", DLQ: "x.y.delay", Bindings: bound}, nil, ""},
+		{"several", Options{Service: "x", Preset: PresetDeadLetter, ExchangeType: "y", MaxRetries: new(-1)},
+			[]string{"SIDECAR_BINDINGS", "SIDECAR_EXCHANGE_TYPE", "SIDECAR_MAX_RETRIES", "SIDECAR_QUEUE"}, "use one of"},
+		{"an unknown preset says nothing of the rest", Options{Preset: "fan", MaxRetries: new(-1)}, []string{"SIDECAR_TOPOLOGY"}, "not a topology"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mistakes := ValidateOptions(c.o)
+			var blamed []string
+			for _, m := range mistakes {
+				blamed = append(blamed, m.Variables[0])
+			}
+			slices.Sort(blamed)
+			if blamed = slices.Compact(blamed); !slices.Equal(blamed, c.blamed) || len(mistakes) > 0 && !strings.Contains(mistakes[0].Reason, c.says) {
+				t.Errorf("%+v, want %v and %q", mistakes, c.blamed, c.says)
+			}
+		})
+	}
+}
+
+// TestConsequencesAreLeftOut: the name made from a bad one is as bad, and says nothing new.
+func TestConsequencesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	o := Options{Preset: PresetPerQueue, Service: "x", Queue: "a\n", Bindings: []Binding{{Exchange: "e", Key: "k"}}}
+	if n := len(ValidateOptions(o)); n < 2 {
+		t.Errorf("%d mistakes: the test shows nothing", n)
+	}
+	if _, err := Build(o); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("not one line: %v", err)
+	}
+}
+
+// FuzzCheck: what Check lets pass, Build builds; the rules of Validate are never the first to say no to what someone
+// has set.
+func FuzzCheck(f *testing.F) {
+	presets := slices.Sorted(slices.Values([]string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter}))
+	for i := range presets {
+		f.Add(uint8(i), uint8(0), "wms-cincout", "", "", "q", "", "", "", "", "e:k", 0, 0)
+		f.Add(uint8(i), uint8(0xff), "x-events.dlq", "x", "x.events", "a.*", "r", "w", "d", "p", "x.events:#,r:k", 1, 3)
+		f.Add(uint8(i), uint8(1), "amq-x", "", "amq.topic", "", "r", "", "d", "p", "amq.direct:k", 0, 2)
+	}
+	f.Fuzz(func(t *testing.T, preset, flags uint8, service, prefix, exchange, queue, retryExchange, retryQueue, dlx, dlq, bindings string, delay, tiers int) {
+		types := append([]string{""}, exchangeTypes...)
+		o := Options{
+			Preset: presets[int(preset)%len(presets)], Service: service, Prefix: prefix, Exchange: exchange, Queue: queue,
+			RetryExchange: retryExchange, RetryQueue: retryQueue, DLX: dlx, DLQ: dlq, RetryDelay: time.Duration(delay),
+			ExchangeType: types[int(flags&7)%len(types)], NoDeadLetter: flags&8 != 0, QueueType: []string{"", TypeQuorum}[flags>>4&1],
+		}
+		if flags&0x20 != 0 {
+			o.MessageTTL = time.Second
+		}
+		if flags&0x40 != 0 {
+			o.RetryDelays = []time.Duration{}
+			for i := range tiers & 7 {
+				o.RetryDelays = append(o.RetryDelays, time.Duration(i+1)*1500*time.Millisecond)
+			}
+		}
+		if flags&0x80 != 0 {
+			n := tiers
+			o.MaxRetries = &n
+		}
+		for b := range strings.SplitSeq(bindings, ",") {
+			if exchange, key, found := strings.Cut(b, ":"); found {
+				o.Bindings = append(o.Bindings, Binding{Exchange: exchange, Key: key})
+			}
+		}
+		mistakes := ValidateOptions(o)
+		for _, m := range mistakes {
+			if len(m.Variables) == 0 || slices.Contains(m.Variables, "") || m.Reason == "" || strings.Contains(m.Reason, "\n") {
+				t.Fatalf("%+v", m)
+			}
+		}
+		if _, err := Build(o); (err == nil) != (len(mistakes) == 0) {
+			t.Fatalf("%+v: %+v, and yet %v", o, mistakes, err)
+		}
+	})
+}

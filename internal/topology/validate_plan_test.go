@@ -1,0 +1,160 @@
+package topology
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestValidateRefuses breaks one rule at a time in a plan that is fine.
+func TestValidateRefuses(t *testing.T) {
+	t.Parallel()
+	const own, wait, dlq = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout", "wms.dlq.wms-cincout"
+	set := func(queue, arg string, v any) func(*Plan) {
+		return func(p *Plan) {
+			q := p.queue(queue)
+			if q.Args = maps.Clone(q.Args); q.Args == nil {
+				q.Args = amqp.Table{}
+			}
+			if q.Args[arg] = v; v == nil {
+				delete(q.Args, arg)
+			}
+		}
+	}
+	quorum := func(change func(*Plan)) func(*Plan) {
+		return func(p *Plan) {
+			*p = *build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
+			change(p)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		damage func(*Plan)
+		want   string
+	}{
+		{"own queue unknown", func(p *Plan) { p.Queue = "x" }, `the service's queue "x" is not in the plan`},
+		{"negative retries", func(p *Plan) { p.MaxRetries = -1 }, "at least 0"},
+		{"retries without waiting", func(p *Plan) { p.Waits = nil }, "no queue to wait in"},
+		{"exchange without a name", func(p *Plan) { p.Exchanges[0].Name = "" }, "no name"},
+		{"exchange of an unknown type", func(p *Plan) { p.Exchanges[0].Type = "x" }, `type "x"`},
+		{"bound to an unknown exchange", func(p *Plan) { p.Bindings[0].Exchange = "x" }, `exchange "x", which is not in the plan`},
+		{"unknown queue bound", func(p *Plan) { p.Bindings[0].Queue = "x" }, `queue "x" is not in the plan`},
+		{"dead letters into nothing", set(own, ArgDLKey, "other"), "dead letters would be lost"},
+		{"wait queue dead-letters into nothing", set(wait, ArgDLKey, "other"), "dead letters would be lost"},
+		{"two paths by reject", func(p *Plan) { p.Waits = append(p.Waits, p.Waits[0]) }, "one dead-letter route"},
+		{"reject without a dead-letter route", set(own, ArgDLX, nil), "does not dead-letter to"},
+		{"reject into two queues", func(p *Plan) {
+			p.Bindings = append(p.Bindings, Binding{Exchange: "wms.retry-exchange.wms-cincout", Key: "retry", Queue: dlq})
+		}, "alone"},
+		{"wait queue unknown", func(p *Plan) { p.Waits[0].Queue = "x" }, `queue "x" is not in the plan`},
+		{"one queue for two delays", func(p *Plan) {
+			w := p.Waits[0]
+			w.Delay, w.ByReject = time.Minute, false
+			p.Waits = append(p.Waits, w)
+		}, "every delay needs a queue of its own"},
+		{"delays not ascending", func(p *Plan) {
+			w := p.Waits[0]
+			w.Delay, w.ByReject = time.Second, false
+			p.Waits = append(p.Waits, w)
+		}, "ascending"},
+		{"wait queue without ttl", set(wait, ArgTTL, nil), "holds messages for 0 ms"},
+		{"wait queue with another ttl", set(wait, ArgTTL, int64(6000)), "holds messages for 6000 ms"},
+		{"wait route to nowhere", func(p *Plan) { p.Waits[0].Key = "x" }, "does not reach"},
+		{"wait queue leads elsewhere", set(wait, ArgDLKey, dlq), "does not lead back"},
+		{"wait queue without a way back", set(wait, ArgDLX, nil), "does not lead back"},
+		{"parks in no queue", func(p *Plan) { p.Park.Queue = "x" }, `dead-letter queue "x" is not in the plan`},
+		{"parks in the service's queue", func(p *Plan) { p.Park.Queue = own }, "is not in the plan"},
+		{"park route to nowhere", func(p *Plan) { p.Park.Key = "x" }, "does not reach"},
+		{"park key is a pattern", func(p *Plan) {
+			p.Exchanges = append(p.Exchanges, Exchange{Name: "x", Type: "topic"})
+			p.Bindings = append(p.Bindings, Binding{Exchange: "x", Key: "a.*", Queue: dlq})
+			p.Park = Route{Exchange: "x", Key: "a.*", Queue: dlq}
+		}, "is a pattern"},
+		{"parked messages expire", set(dlq, ArgTTL, int64(1)), "must not have x-message-ttl"},
+		{"parked messages overflow", set(dlq, "x-max-length", int64(1)), "must not have x-max-length"},
+		{"parked messages overflow by size", set(dlq, "x-max-length-bytes", int64(1)), "must not have x-max-length-bytes"},
+		{"the dead-letter queue expires", set(dlq, "x-expires", int64(1)), "must not have x-expires"},
+		{"the dead-letter queue dead-letters", func(p *Plan) { set(dlq, ArgDLX, "")(p); set(dlq, ArgDLKey, own)(p) }, "must not have x-dead-letter-exchange"},
+		{"service queue with ttl", set(own, ArgTTL, int64(1)), "without a reject"},
+		{"service queue with max length", set(own, "x-max-length", int64(1)), "without a reject"},
+		{"service queue expires", set(own, "x-expires", int64(1)), "go away"},
+		{"consumer timeout", set(own, "x-consumer-timeout", int64(1)), "x-consumer-timeout is not used"},
+		{"native delayed retry", set(own, "x-delayed-retry-type", "all"), "x-delayed-retry-type is not used"},
+		{"classic among quorum", quorum(set(dlq, ArgType, nil)), "quorum is false"},
+		{"quorum among classic", set(dlq, ArgType, TypeQuorum), "quorum is true"},
+		{"quorum with the broker's limit", quorum(set(own, ArgDeliveryLimit, nil)), "x-delivery-limit=2147483647"},
+		{"quorum with limit -1", quorum(set(own, ArgDeliveryLimit, int64(-1))), "x-delivery-limit=2147483647"},
+		{"quorum dlq with a limit", quorum(set(dlq, ArgDeliveryLimit, int64(20))), "x-delivery-limit=2147483647"},
+		{"quorum at most once", quorum(set(wait, ArgStrategy, nil)), "at-least-once"},
+		{"quorum drops its head", quorum(set(own, ArgOverflow, nil)), "reject-publish"},
+		{"returns through a shared exchange", func(p *Plan) {
+			p.Exchanges = append(p.Exchanges, Exchange{Name: "events", Type: "topic"})
+			p.Bindings = append(p.Bindings, Binding{Exchange: "events", Key: "rest.*", Queue: own})
+			set(wait, ArgDLX, "events")(p)
+			set(wait, ArgDLKey, "rest.retry")(p)
+		}, "has to stamp"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := build(t, Options{Service: "wms-cincout"})
+			c.damage(p)
+			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// otherShapes are plans that differ most from the default one.
+func otherShapes(t testing.TB) map[string]*Plan {
+	return map[string]*Plan{
+		"topic-tiers": build(t, Options{
+			Preset: PresetTopicTiers, Service: "freeflow-user", RetryDelays: []time.Duration{30 * time.Second, 5 * time.Minute},
+		}),
+		"per-queue": build(t, Options{
+			Preset: PresetPerQueue, Service: "validator", Bindings: []Binding{{Exchange: "domain.events", Key: "files.uploaded.*"}},
+		}),
+		"straight to the dlq": build(t, Options{
+			Preset: PresetDelayLadder, Service: "demo-order", Bindings: []Binding{{Exchange: "demo.events", Key: "order.*"}},
+			RetryDelays: []time.Duration{},
+		}),
+		"dead-letter disabled": build(t, Options{
+			Preset: PresetDeadLetter, Service: "shop-orders", Queue: "orders", Bindings: []Binding{{Exchange: "shop", Key: "order.*"}},
+			MessageTTL: 5 * time.Minute, NoDeadLetter: true,
+		}),
+	}
+}
+
+func TestReach(t *testing.T) {
+	t.Parallel()
+	p := &Plan{
+		Queues: []Queue{{Name: "q"}, {Name: "r"}},
+		Exchanges: []Exchange{
+			{Name: "t", Type: "topic"}, {Name: "d", Type: "direct"}, {Name: "f", Type: "fanout"}, {Name: "h", Type: "headers"}, {Name: "foreign"},
+		},
+	}
+	for _, c := range []struct {
+		exchange, pattern, key string
+		want                   bool
+	}{
+		{"", "", "q", true}, {"", "", "no one", false},
+		{"t", "a.*", "a.b", true}, {"t", "a.*", "a.b.c", false}, {"t", "a.*", "a", false},
+		{"t", "#", "", true}, {"t", "#", "a.b", true}, {"t", "a.#", "a", true}, {"t", "a.#", "a.b.c", true}, {"t", "a.#.z", "a.b.c.z", true},
+		{"t", "a.#.z", "a.b.c", false}, {"t", "", "", true}, {"t", "a", "b", false},
+		{"d", "k", "k", true}, {"d", "k", "l", false}, {"f", "k", "l", true}, {"h", "", "x", true},
+		{"foreign", "", "", false}, {"unknown", "", "", false},
+	} {
+		b := Binding{Exchange: c.exchange, Key: c.pattern, Queue: "q"}
+		p.Bindings = []Binding{b, b}
+		want := []string{"q"}
+		if !c.want {
+			want = nil
+		}
+		if got := p.reach(c.exchange, c.key); !slices.Equal(got, want) {
+			t.Errorf("%+v: reaches %v", c, got)
+		}
+	}
+}
