@@ -9,9 +9,9 @@
 #   broker.sh rm DIR                  stop and remove DIR
 #   broker.sh ctl DIR ARG...          rabbitmqctl for that node
 #   broker.sh get                     only fetches what a start would fetch, for a place without a network
-#   broker.sh port                    prints a port that is free and that the system hands out to nobody
+#   broker.sh port                    prints a port that is free and that the system hands out to no one
 #
-# PORT 0 chooses a free port. CMD, and whoever evals the lines of start, sees
+# PORT 0 chooses a free port. CMD, and anyone who evals the lines of start, sees
 #   AMQP_URL        amqp://guest:guest@127.0.0.1:PORT/
 #   BROKER_CTL      path of an executable rabbitmqctl for this node
 #   BROKER_VERSION  what the node itself says, e.g. 4.0.5

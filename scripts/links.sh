@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# links.sh: every relative link in the Markdown files leads to a file of this repository. Those under internal are pieces
-# that generated pages are made of, with links as seen from there.
+# links.sh: every relative link in the Markdown files leads to a file of this repository. Those under scripts/gendoc are
+# pieces that generated pages are made of, with links as seen from there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,5 +14,5 @@ while IFS=: read -r file line link; do
     echo "$file:$line: no such file: $target" >&2
     broken=1
   fi
-done < <(git ls-files -co --exclude-standard '*.md' ':!internal' | xargs grep -noE '\]\([^)]+\)' -H -- || true)
+done < <(git ls-files -co --exclude-standard '*.md' ':!scripts/gendoc' | xargs grep -noE '\]\([^)]+\)' -H -- || true)
 exit "$broken"

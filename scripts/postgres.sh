@@ -11,7 +11,7 @@
 #   postgres.sh psql DIR ARG...         psql for that server, as its superuser
 #   postgres.sh get                     only installs what a start would install, for a place without a network
 #
-# PORT 0 chooses a free port. CMD, and whoever evals the lines of start, sees
+# PORT 0 chooses a free port. CMD, and anyone who evals the lines of start, sees
 #   POSTGRES_DSN      postgres://postgres@127.0.0.1:PORT/postgres?sslmode=disable
 #   POSTGRES_VERSION  what the server itself says, e.g. 15.14
 #   POSTGRES_DIR      DIR
@@ -86,7 +86,7 @@ make_data() { # DIR BIN
 # boot starts the server without waiting for it.
 boot() { # DIR PORT BIN
   local dir=$1 port=$2 bin=$3 former
-  # A first process that was killed and that nobody has asked for yet passes for a running server.
+  # A first process that was killed and that no one has asked for yet passes for a running server.
   if read -r former 2>/dev/null <"$dir/data/postmaster.pid" && dead "$former"; then rm -f "$dir/data/postmaster.pid"; fi
   {
     echo "listen_addresses = '127.0.0.1'"
@@ -182,7 +182,7 @@ ask() { # PORT ARG...; psql as the superuser, untouched by the caller's environm
   env -i "PATH=$PATH" LANG=C.UTF-8 PGCONNECT_TIMEOUT=10 "$bin/psql" -X "postgres://postgres@127.0.0.1:$port/postgres?sslmode=disable" "$@"
 }
 
-# wait_ready prints the version. It returns 2 when the port was taken by somebody else.
+# wait_ready prints the version. It returns 2 when the port was taken by another process.
 wait_ready() { # DIR PORT
   local dir=$1 port=$2 end=$((SECONDS + ${POSTGRES_START_TIMEOUT:-120}))
   while ((SECONDS < end)); do
@@ -222,7 +222,7 @@ start() { # DIR PORT
     boot "$dir" "$port" "$bin"
     rc=0
     version=$(wait_ready "$dir" "$port") || rc=$?
-    # Between the choice of a free port and its use somebody else may have taken it.
+    # Between the choice of a free port and its use another process may have taken it.
     [[ $rc = 2 && $wanted = 0 ]] || break
   done
   [[ $rc = 0 ]] || die "the server in $dir did not become ready on port $port"

@@ -5,7 +5,7 @@
 #   release.sh version VERSION   writes that version into charts, kustomizations and pages: part of the commit that is tagged
 #   release.sh ready VERSION   fails unless that has been done and CHANGELOG.md speaks of the version
 #   release.sh charts VERSION REGISTRY DIR   packages both charts into DIR, with that version and images from that registry;
-#                              RUNBOOKS=URL: where its alerts find docs/operations.md, and its pages what they link to
+#                              RUNBOOKS=URL: where its alerts find docs/runbooks, and its pages what they link to
 #   release.sh snapshot        builds archives, checksums and SBOMs into dist/, of what is checked out; publishes nothing
 #   release.sh test            snapshot, and looks at what came out
 #   release.sh publish         what the release workflow runs for a tag: needs GITHUB_TOKEN and cosign
@@ -146,7 +146,7 @@ look_at_charts() {
       --set broker.existingSecret=rabbitmq --set metrics.prometheusRule.enabled=true --api-versions monitoring.coreos.com/v1)
     grep -qE "image: \"?registry.example.com/team/amqp-sidecar:$VERSION\"?\$" <<<"$text" || die "Helm $helm: the chart takes another image"
     grep -qF "helm.sh/chart: amqp-sidecar-$VERSION" <<<"$text" || die "Helm $helm: the chart has another version"
-    grep -qF https://git.example.com/blob/v1/docs/operations.md# <<<"$text" || die "Helm $helm: the alerts name no runbook"
+    grep -qF https://git.example.com/blob/v1/docs/runbooks/ <<<"$text" || die "Helm $helm: the alerts name no runbook"
   done
   text=$(tar -xzOf "dist/charts/amqp-sidecar-lib-$VERSION.tgz")
   grep -qF "image: {registry: \"registry.example.com/team\"," <<<"$text" || die "the library takes another image"

@@ -12,7 +12,7 @@ func (s *stage) bringBack(ctx context.Context, orders []*order, app, sidecar *fo
 		return err
 	}
 	// The canary: the command waits until the sidecar has said what became of the message.
-	if err := s.dlq(ctx, "redrive", "--canary", "1"); err != nil {
+	if err := s.dlq(ctx, "redrive", "--all", "--canary", "1"); err != nil {
 		return err
 	}
 	return s.follow(ctx, orders, app, sidecar)

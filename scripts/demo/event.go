@@ -36,7 +36,7 @@ func appEvent(line []byte) (event, bool) {
 func sidecarEvent(line []byte) (event, bool) {
 	var l struct {
 		Time       time.Time `json:"time"`
-		Event      string    `json:"event"`
+		Event      string    `json:"msg"`
 		MessageID  string    `json:"message_id"`
 		Outcome    string    `json:"outcome"`
 		Reason     string    `json:"reason"`

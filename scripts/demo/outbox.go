@@ -78,7 +78,7 @@ func (s *stage) runProgram(ctx context.Context, p program, all *emitted) error {
 	return err
 }
 
-// publishOverHTTP does it with the command that somebody would type.
+// publishOverHTTP does it with the command that a user would type.
 func (s *stage) publishOverHTTP(ctx context.Context, o *order) error {
 	line := fmt.Sprintf(`curl -s -i --json '%s' -H 'Idempotency-Key: %s' http://%s/publish/default/greeting`, o.body, o.id, s.sidecar.addresses().Publish)
 	s.screen.say(s.screen.paint(strong, "$ "+line))

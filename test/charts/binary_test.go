@@ -161,7 +161,7 @@ func wantNames(t *testing.T, where, text string, want []string) {
 	}
 	for line := range strings.Lines(text) {
 		for _, start := range []string{"consumes     ", "  bound to   ", "retries in   ", "parks in     "} {
-			// A queue may be bound to an exchange of somebody else's; those have no type.
+			// A queue may be bound to an exchange of another owner's; those have no type.
 			if name, found := strings.CutPrefix(line, start); found && (start != "  bound to   " || strings.Contains(line, "(")) {
 				name = strings.Trim(strings.Fields(name)[0], ",")
 				if !slices.Contains(want, name) && name != "nothing:" {

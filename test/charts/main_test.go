@@ -29,7 +29,7 @@ var (
 	example               = filepath.Join(root, "examples/helm-library")
 	helm3, helm4, program string
 	openapi, crds         string
-	twoValues             = []string{"--set", "app.image=app:1", "--set", "broker.existingSecret=broker"}
+	twoValues             = []string{"--set", "app.image.repository=app,app.image.tag=1", "--set", "broker.existingSecret=broker"}
 	required              = map[string]*string{"HELM3": &helm3, "HELM4": &helm4, "SIDECAR_BIN": &program, "KUBE_OPENAPI": &openapi, "KUBE_CRDS": &crds}
 )
 

@@ -32,7 +32,7 @@ func umbrella(t *testing.T, values string, aliases ...string) (dir string) {
 // TestAsAPart installs the chart as a part of another one, under a name of its own, switched on by "enabled".
 func TestAsAPart(t *testing.T) {
 	t.Parallel()
-	dir := umbrella(t, "global: {registry: x}\nbilling: {enabled: true, app: {image: 'app:1'}, broker: {existingSecret: broker}}\n", "billing")
+	dir := umbrella(t, "global: {registry: x}\nbilling: {enabled: true, app: {image: {repository: app, tag: '1'}}, broker: {existingSecret: broker}}\n", "billing")
 	for _, helm := range []string{helm3, helm4} {
 		c := sidecar(t, pod(find(t, template(t, helm, dir), "Deployment")))
 		if c.text("image") != "amqp-sidecar:"+appVersion(t) {
@@ -47,7 +47,7 @@ func TestAsAPart(t *testing.T) {
 // TestTwoParts: two in one release share no object, no selector and no queue.
 func TestTwoParts(t *testing.T) {
 	t.Parallel()
-	all := "{app: {image: 'app:1'}, broker: {url: 'amqp://u:p@h'}, networkPolicy: {enabled: true}, pdb: {enabled: true}, " +
+	all := "{app: {image: {repository: app, tag: '1'}}, broker: {url: 'amqp://u:p@h'}, networkPolicy: {enabled: true}, pdb: {enabled: true}, " +
 		"metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}\n"
 	dir := umbrella(t, "billing: "+all+"mailer: "+all, "billing", "mailer")
 	for _, helm := range []string{helm3, helm4} {
@@ -79,7 +79,7 @@ func TestTwoParts(t *testing.T) {
 // TestNullInAPart: the chart around it may set its values to null as well.
 func TestNullInAPart(t *testing.T) {
 	t.Parallel()
-	dir := umbrella(t, "billing: {app: {image: 'app:1', env: null}, broker: {existingSecret: broker}, extraContainers: null, "+
+	dir := umbrella(t, "billing: {app: {image: {repository: app, tag: '1'}, env: null}, broker: {existingSecret: broker}, extraContainers: null, "+
 		"sidecar: null, topology: {preset: null}, workload: {kind: null}, autoscaling: {enabled: true, minReplicas: null, "+
 		"type: null, scaleDownStabilizationSeconds: null, keda: {existingSecret: k}}}\n", "billing")
 	for _, helm := range []string{helm3, helm4} {
@@ -143,6 +143,6 @@ func TestLongNames(t *testing.T) {
 func called(t *testing.T, release, override string) []object {
 	t.Helper()
 	out := must.Get(run(helm3, "template", release, chart, "--kube-version", kubernetes, "-f", filepath.Join(chart, "ci/cronjob-values.yaml"),
-		"--set", "service.name=orders-billing", "--set-string", "fullnameOverride="+override))(t)
+		"--set", "sidecar.service=orders-billing", "--set-string", "fullnameOverride="+override))(t)
 	return parse(t, strings.Split("\n"+out, "\n---\n"))
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestBadValues renders every document of every file of bad, which says above its values how it is refused:
@@ -15,6 +17,7 @@ import (
 //	# refused: a part of one line of the message; as many of them as there are lines
 //	# schema: a part of what Helm says when the schema refuses the values
 //	# with: flags of helm template
+//	# sidecar: a part of what the init container sidecar-config prints, where Helm lets the values pass
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	for _, file := range files(t, "bad/*.yaml") {
@@ -33,7 +36,7 @@ func testRefused(t *testing.T, document string) {
 	if err := os.WriteFile(values, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args, lines, schema := []string{"-f", values}, []string(nil), []string(nil)
+	args, lines, schema, said := []string{"-f", values}, []string(nil), []string(nil), []string(nil)
 	for line := range strings.Lines(document) {
 		key, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
@@ -41,9 +44,15 @@ func testRefused(t *testing.T, document string) {
 			lines = append(lines, text)
 		case "# schema":
 			schema = append(schema, text)
+		case "# sidecar":
+			said = append(said, text)
 		case "# with":
 			args = append(args, strings.Fields(text)...)
 		}
+	}
+	if len(said) > 0 {
+		refusedByTheSidecar(t, args, said)
+		return
 	}
 	if len(lines)+len(schema) == 0 {
 		t.Fatal("it does not say how it is refused")
@@ -61,12 +70,38 @@ func testRefused(t *testing.T, document string) {
 	}
 }
 
+// refusedByTheSidecar renders the values and runs what the init container runs, in its environment.
+func refusedByTheSidecar(t *testing.T, args, said []string) {
+	t.Helper()
+	objects := template(t, helm3, chart, args...)
+	for _, o := range objects {
+		if o.text("kind") == "Pod" || pod(o) == nil {
+			continue
+		}
+		environ := environment(t, sidecar(t, pod(o)))
+		for _, secret := range objects { // broker.url
+			if url := secret.text("stringData", "url"); url != "" {
+				file := filepath.Join(t.TempDir(), "url")
+				must.Do(t, os.WriteFile(file, []byte(url), 0o600))
+				environ = append(environ, "SIDECAR_AMQP_URL_FILE="+file)
+			}
+		}
+		_, err := ask(environ, "config")
+		for _, text := range said {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("not said: %s\n%v", text, err)
+			}
+		}
+	}
+}
+
 // TestTheLibraryRefuses what it does not know below the key of a chart that uses it.
 func TestTheLibraryRefuses(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{
 		"topolgy.queueType=quorum":           "topolgy: nothing reads it",
 		"topology.queuType=quorum":           "topology.queuType: nothing reads it",
+		"service=x":                          "service: nothing reads it",
 		"app.prot=3000":                      "app.prot: nothing reads it",
 		"app.image=x":                        "app.image: nothing reads it, because the app's container is yours",
 		"app.port=99999":                     "app.port: 99999 is no port",

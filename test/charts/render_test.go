@@ -77,7 +77,7 @@ func TestSchemasFindWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestLibraryExample shows that the library serves a chart of somebody else's, and that its page shows how.
+// TestLibraryExample shows that the library serves a chart of another owner's, and that its page shows how.
 func TestLibraryExample(t *testing.T) {
 	t.Parallel()
 	d := find(t, template(t, helm3, example), "Deployment")

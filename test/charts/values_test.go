@@ -4,6 +4,7 @@ package charts
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/config"
 	"sidecar/internal/testkit/must"
 )
 
@@ -26,9 +28,23 @@ func block(t *testing.T, file, name string) object {
 	return parse(t, []string{text})[0]
 }
 
-func variableRules(t *testing.T) object {
-	t.Helper()
-	return block(t, filepath.Join(library, "templates/_variables.tpl"), "amqp-sidecar-lib.variables")
+// variables are those of the sidecar, and of the file variants, by their names.
+func variables() map[string]config.Variable {
+	all := map[string]config.Variable{}
+	for _, section := range config.Describe(func(text string) string { return text }) {
+		for _, v := range section.Variables {
+			all[v.Name] = v
+		}
+	}
+	return all
+}
+
+// words are all that a variable may be; nil where that is not a list.
+func words(v config.Variable) []string {
+	if !regexp.MustCompile(`^[a-z-]+(, [a-z-]+)+$`).MatchString(v.Allowed) {
+		return nil
+	}
+	return strings.Split(v.Allowed, ", ")
 }
 
 func typedValues(t *testing.T) object {
@@ -42,9 +58,8 @@ func TestSchemaKnowsEveryValue(t *testing.T) {
 	var schema object
 	must.Do(t, json.Unmarshal([]byte(read(t, filepath.Join(chart, "values.schema.json"))), &schema))
 	same(t, "", parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0], schema)
-	variables := variableRules(t)
 	for variable, path := range typedValues(t) {
-		words, _ := variables.at(variable, "words").([]any)
+		words := words(variables()[variable])
 		if words == nil {
 			continue
 		}
@@ -54,10 +69,16 @@ func TestSchemaKnowsEveryValue(t *testing.T) {
 		}
 		allowed, _ := schema.at(append(at, "enum")...).([]any)
 		allowed = slices.DeleteFunc(slices.Clone(allowed), func(v any) bool { return v == "" || v == false })
-		if !slices.Equal(allowed, words) {
+		if fmt.Sprint(allowed) != fmt.Sprint(words) {
 			t.Errorf("%s: the schema allows %v, the sidecar %v", path, allowed, words)
 		}
 	}
+}
+
+// slips are keys that the schema knows only so that the templates can say what is meant.
+var slips = []string{
+	".replicas", ".resources", ".service", ".env", ".ports", ".command", ".securityContext", ".volumes", ".volumeMounts", ".initContainers",
+	".sidecars",
 }
 
 func same(t *testing.T, path string, values, schema object) {
@@ -68,7 +89,7 @@ func same(t *testing.T, path string, values, schema object) {
 	known, _ := schema.at("properties").(map[string]any)
 	for key := range known {
 		own := path == "" && slices.Contains([]string{"global", "enabled", "amqp-sidecar-lib"}, key)
-		if _, found := values[key]; !found && !own {
+		if _, found := values[key]; !found && !own && !slices.Contains(slips, path+"."+key) {
 			t.Errorf("%s.%s is in the schema and not in values.yaml", path, key)
 		}
 	}
@@ -157,8 +178,10 @@ func TestEveryValueMayBeNull(t *testing.T) {
 		return run(helm3, args...)
 	}
 	usual := must.Get(render(t, nil, twoValues...))(t)
-	required := []string{"app", "app.image", "broker", "broker.existingSecret"}
-	all := slices.DeleteFunc(slices.Collect(maps.Keys(leaves(values, nil))), func(path string) bool { return slices.Contains(required, path) })
+	required := []string{"app", "app.image", "app.image.repository", "broker", "broker.existingSecret"}
+	all := slices.DeleteFunc(slices.Collect(maps.Keys(leaves(values, nil))), func(path string) bool {
+		return slices.Contains(required, path) || path == "app.image.tag" // which is among the two values
+	})
 	if out, err := render(t, all, twoValues...); err != nil || out != usual {
 		t.Errorf("all at once: %v\n%s", err, out)
 	}
@@ -189,7 +212,7 @@ var beside = map[string]string{
 }
 
 // sample is a text that the sidecar takes for a variable.
-func sample(name string, rule object) string {
+func sample(v config.Variable) string {
 	texts := map[string]string{
 		"SIDECAR_APP_URL": "http://127.0.0.1:3000/events", "SIDECAR_BINDINGS": "orders.main-exchange:a", "SIDECAR_ADMIN_ADDR": ":9190",
 		"SIDECAR_CONTROL_ADDR": "127.0.0.1:9191", "SIDECAR_PARK_ON_STATUS": "400,422", "SIDECAR_CRASH_DIR": "/tmp/crash", "SIDECAR_SPOOL_DIR": "/tmp/spool",
@@ -197,16 +220,17 @@ func sample(name string, rule object) string {
 		"SIDECAR_PREFETCH": "10", "SIDECAR_MAX_BODY": "1MiB", "SIDECAR_MEMORY": "64MiB", "SIDECAR_RETRY_DELAYS": "1s,5s", "SIDECAR_AMQP_SASL": "plain",
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/", "SIDECAR_SHUTDOWN_GRACE": "20s", "SIDECAR_RETRY_AFTER_MAX": "1m",
 		"SIDECAR_DEAD_LETTER": "disabled", "SIDECAR_REQUEUE_DELAY_MAX": "2s", "SIDECAR_EXCHANGE_TYPE": "topic",
+		"SIDECAR_MAX_RETRIES": "2", "OTEL_TRACES_SAMPLER": "always_on",
 		"SIDECAR_PUBLISH_ADDR": "127.0.0.1:9192", "SIDECAR_PUBLISH_EXCHANGES": "audit=audit.events", "SIDECAR_OUTBOX_COLUMNS": "body=payload",
 	}
-	if text := texts[name]; text != "" {
+	if text := texts[v.Name]; text != "" {
 		return text
 	}
-	if words, _ := rule["words"].([]any); len(words) > 0 {
-		return words[0].(string)
+	if words := words(v); words != nil {
+		return words[0]
 	}
-	if rule.text("low") != "" {
-		return rule.text("low")
+	if regexp.MustCompile(`^[0-9]+[a-zA-Z]*$`).MatchString(v.Default) {
+		return v.Default
 	}
 	return "text"
 }
@@ -214,13 +238,13 @@ func sample(name string, rule object) string {
 // TestEveryVariableByExtraEnv: there is no variable that only a value can set.
 func TestEveryVariableByExtraEnv(t *testing.T) {
 	t.Parallel()
-	variables := variableRules(t)
+	variables := variables()
 	for name := range maps.Keys(variables) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text := sample(name, variables[name].(map[string]any))
+			text := sample(variables[name])
 			extra := must.Get(json.Marshal([]map[string]string{{"name": name, "value": text}}))(t)
-			args := []string{"--set", "app.image=app:1", "--set-json", "extraEnv=" + string(extra)}
+			args := []string{"--set", "app.image.repository=app,app.image.tag=1", "--set-json", "extraEnv=" + string(extra)}
 			if name != "SIDECAR_AMQP_URL" {
 				args = append(args, "--set", "broker.existingSecret=broker")
 			}
@@ -247,13 +271,12 @@ func TestEveryVariableByExtraEnv(t *testing.T) {
 // TestAValueAndItsVariable cannot both be set, for every value.
 func TestAValueAndItsVariable(t *testing.T) {
 	t.Parallel()
-	variables := variableRules(t)
+	variables := variables()
 	for name, path := range typedValues(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := path.(string)
-			rule, _ := variables[name].(map[string]any)
-			text := sample(name, rule)
+			text := sample(variables[name])
 			set := "--set-string=" + path + "=" + strings.ReplaceAll(text, ",", "\\,")
 			switch {
 			case path == "tracing.resourceAttributes":
@@ -261,7 +284,7 @@ func TestAValueAndItsVariable(t *testing.T) {
 			case path == "publish.exchanges" || path == "outbox.columns":
 				set = "--set=" + path + "." + text
 			case path == "topology.retryDelays" || path == "publish.routingKeys" || path == "topology.bindings" || path == "dispatch.parkOnStatus":
-			case object(rule).text("kind") == "number" || name == "SIDECAR_PREFETCH":
+			case regexp.MustCompile(`^[0-9]+ to [0-9]+$`).MatchString(variables[name].Allowed):
 				set = "--set=" + path + "=" + text
 			case strings.HasSuffix(path, "Headers"):
 				set = "--set=" + path + "={" + text + "}"

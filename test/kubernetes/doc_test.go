@@ -32,7 +32,7 @@ func TestDocumentedValuesAreTaken(t *testing.T) {
 	}
 	for _, file := range files {
 		base := filepath.Join(t.TempDir(), "base.yaml")
-		must.Do(t, os.WriteFile(base, []byte("app: {image: app}\nbroker: {existingSecret: orders-broker}\n"), 0o600))
+		must.Do(t, os.WriteFile(base, []byte("app: {image: {repository: app}}\nbroker: {existingSecret: orders-broker}\n"), 0o600))
 		manifest := s.helm("template", s.service, chart(), "-f", base, "-f", file)
 		if _, err := s.tryKubectl(manifest, "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
 			text, _ := os.ReadFile(file)

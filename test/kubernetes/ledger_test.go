@@ -135,7 +135,7 @@ func (l *ledger) exactlyOnce(t testing.TB, ids ...string) {
 		delete(begun, id)
 	}
 	for id, n := range begun {
-		t.Errorf("message %s, which nobody published, came %d times", id, n)
+		t.Errorf("message %s, which no one published, came %d times", id, n)
 	}
 	for _, e := range l.all("begin") {
 		if e.Retries != "0" {

@@ -132,7 +132,7 @@ type followed struct {
 
 type line struct {
 	Time     time.Time `json:"time"`
-	Event    string    `json:"event"`
+	Event    string    `json:"msg"`
 	Inflight int       `json:"inflight"`
 	Returned int       `json:"returned"`
 }

@@ -74,7 +74,9 @@ func (s *scene) install(args ...string) { s.t.Helper(); s.helm(s.release("instal
 func (s *scene) upgrade(args ...string) { s.t.Helper(); s.helm(s.release("upgrade", args...)...) }
 
 func (s *scene) release(verb string, args ...string) []string {
-	return append([]string{verb, s.service, chart(), "--set", "app.image=" + env.app, "--set", "broker.existingSecret=broker"}, args...)
+	repository, tag, _ := strings.Cut(env.app, ":")
+	image := "app.image.repository=" + repository + ",app.image.tag=" + tag
+	return append([]string{verb, s.service, chart(), "--set-string", image, "--set", "broker.existingSecret=broker"}, args...)
 }
 
 // ofRelease selects what belongs to the release, but not the pod of its test, which Helm leaves behind.

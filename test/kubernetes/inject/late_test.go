@@ -31,7 +31,7 @@ metadata: {name: inject-test-late}
 spec: {policyName: inject-test-late}
 `
 
-// TestLateContainer has a container that somebody else adds during the same admission: it waits for the drain, too.
+// TestLateContainer has a container that another process adds during the same admission: it waits for the drain, too.
 func TestLateContainer(t *testing.T) {
 	must.Get(kubectl(latePolicy, "apply", "-f", "-"))(t)
 	t.Cleanup(func() {

@@ -9,7 +9,6 @@
 {{- if and $o.existingSecret (not $o.existingSecretKey) }}
 - outbox.existingSecretKey: is empty. Name the key of {{ $o.existingSecret }} that holds the database's address
 {{- end }}
-{{- include "amqp-sidecar-lib.check.outboxNames" . }}
 {{- $t := $o.tls }}
 {{- if and $t.existingSecret (not $on) }}
 - outbox.tls.existingSecret: there is no database that is checked with these certificates. Set outbox.existingSecret, or leave outbox.tls empty
@@ -24,50 +23,6 @@
 - outbox.tls: existingSecret is set and no key of it is taken. Set caKey, or certKey and keyKey, or leave existingSecret empty
 {{- end }}
 {{- include "amqp-sidecar-lib.check.migrate" . }}
-{{- end -}}
-
-{{- /* Names in the database, as internal/config takes them. */ -}}
-{{- define "amqp-sidecar-lib.check.outboxNames" -}}
-{{- $name := "[A-Za-z_][A-Za-z0-9_$-]{0,62}" -}}
-{{- with get .env "SIDECAR_OUTBOX_TABLE" }}
-{{- if not (regexMatch (printf "^%s([.]%s)?$" $name $name) .) }}
-- {{ $.at.SIDECAR_OUTBOX_TABLE }}: {{ quote . }} is not the name of a table. Write outbox or schema.outbox: letters, digits, _, - and $, not beginning with a digit, 63 of them at most
-{{- end }}
-{{- end }}
-{{- with get .env "SIDECAR_OUTBOX_COLUMNS" }}
-{{- $at := $.at.SIDECAR_OUTBOX_COLUMNS -}}
-{{- $wrong := include "amqp-sidecar-lib.wrong.pairs" . | trim -}}
-{{- if $wrong }}
-- {{ $at }}: {{ splitList "\n" $wrong | join "; " }}. Write {body: payload}, the sidecar's name first
-{{- else }}
-{{- $columns := splitList " " "id exchange routing_key body headers properties message_id tracking_ids ordering_key created_at send_after sent_at attempts last_error quarantined_at" -}}
-{{- $names := dict -}}
-{{- range $columns -}}{{- $_ := set $names . . -}}{{- end -}}
-{{- range splitList "," . }}
-{{- $column := splitList "=" . | first | trim -}}
-{{- $is := trimPrefix (printf "%s=" $column) (trim .) -}}
-{{- if not (has $column $columns) }}
-- {{ $at }}: an outbox has no column {{ quote $column }}. The sidecar's name comes first, what the table calls it second, and it knows {{ join ", " $columns }}
-{{- else if not (regexMatch (printf "^%s$" $name) $is) }}
-- {{ $at }}: {{ quote $is }} is not the name of a column. It has letters, digits, _, - and $, does not begin with a digit, and has 63 of them at most
-{{- else -}}
-{{- $_ := set $names $column $is -}}
-{{- end }}
-{{- end }}
-{{- $seen := list -}}
-{{- range $column, $is := $names -}}
-{{- if has $is $seen }}
-- {{ $at }}: two columns would be {{ quote $is }}. Give {{ $column }} another name, or the other one
-{{- end }}
-{{- $seen = append $seen $is -}}
-{{- end -}}
-{{- end }}
-{{- end }}
-{{- with get .env "SIDECAR_OUTBOX_EXCHANGE" }}
-{{- if regexMatch "[\\x00-\\x1f\\x7f]|.{256}" . }}
-- {{ $.at.SIDECAR_OUTBOX_EXCHANGE }}: has control characters or more than 255 bytes, and the broker knows no such name
-{{- end }}
-{{- end }}
 {{- end -}}
 
 {{- define "amqp-sidecar-lib.check.migrate" -}}

@@ -39,6 +39,45 @@ POST 85Mi and from an outbox 43Mi. What the sidecar holds of all of them is boun
 {{- toJson $resources -}}
 {{- end -}}
 
+{{- /* An init container, as the one item of a list, that ends the start of a pod whose configuration the sidecar would refuse, and
+prints every mistake in it; nothing with sidecar.configCheck=false. It belongs before all others. */ -}}
+{{- define "amqp-sidecar-lib.configCheck" -}}
+{{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- if $s.values.sidecar.configCheck -}}
+- name: sidecar-config
+  command: ["/sidecar", "config"]
+  {{- include "amqp-sidecar-lib.program" . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{- /* What every container that runs the sidecar's program has. */ -}}
+{{- define "amqp-sidecar-lib.program" -}}
+{{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- $v := $s.values -}}
+image: {{ include "amqp-sidecar-lib.image" . | quote }}
+{{- with $v.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+env:
+  {{- include "amqp-sidecar-lib.env" . | nindent 2 }}
+{{- with $v.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "amqp-sidecar-lib.resources" (dict "v" $v "env" $s.env) | fromJson }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.sidecar.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with (include "amqp-sidecar-lib.mounts" . | fromJson).mounts }}
+volumeMounts:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- /* The sidecar's container, as the one item of a list. It belongs into initContainers, or, with sidecar.native=false, into
 containers. */ -}}
 {{- define "amqp-sidecar-lib.container" -}}
@@ -47,18 +86,9 @@ containers. */ -}}
 {{- $v := $s.values -}}
 {{- $port := include "amqp-sidecar-lib.adminPort" . | int -}}
 - name: sidecar
-  image: {{ include "amqp-sidecar-lib.image" . | quote }}
-  {{- with $v.image.pullPolicy }}
-  imagePullPolicy: {{ . }}
-  {{- end }}
+  {{- include "amqp-sidecar-lib.program" . | nindent 2 }}
   {{- if $v.sidecar.native }}
   restartPolicy: Always
-  {{- end }}
-  env:
-    {{- include "amqp-sidecar-lib.env" . | nindent 4 }}
-  {{- with $v.extraEnvFrom }}
-  envFrom:
-    {{- toYaml . | nindent 4 }}
   {{- end }}
   ports:
     - name: sidecar-admin
@@ -85,18 +115,6 @@ containers. */ -}}
     preStop:
       exec:
         command: ["/sidecar", "drain"]
-  {{- end }}
-  {{- with include "amqp-sidecar-lib.resources" (dict "v" $v "env" $s.env) | fromJson }}
-  resources:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $v.sidecar.securityContext }}
-  securityContext:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with (include "amqp-sidecar-lib.mounts" . | fromJson).mounts }}
-  volumeMounts:
-    {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end -}}
 

@@ -12,7 +12,7 @@ SIDECAR_APP_TIMEOUT: dispatch.timeout
 SIDECAR_BINDINGS: topology.bindings
 SIDECAR_CLOUDEVENTS: dispatch.cloudEvents
 SIDECAR_CONCURRENCY: flow.concurrency
-SIDECAR_CONSUME: service.consume
+SIDECAR_CONSUME: sidecar.consume
 SIDECAR_CONTROL_ADDR: sidecar.control.address
 SIDECAR_CRASH_LIMIT: dispatch.crashLimit
 SIDECAR_DEAD_LETTER: topology.deadLetter
@@ -53,7 +53,7 @@ SIDECAR_RETRY_DELAY: topology.retryDelay
 SIDECAR_RETRY_DELAYS: topology.retryDelays
 SIDECAR_RETRY_EXCHANGE: topology.retryExchange
 SIDECAR_RETRY_QUEUE: topology.retryQueue
-SIDECAR_SERVICE: service.name
+SIDECAR_SERVICE: sidecar.service
 SIDECAR_SHUTDOWN_GRACE: sidecar.shutdownGrace
 SIDECAR_TOPOLOGY: topology.preset
 SIDECAR_TOPOLOGY_MODE: topology.mode

@@ -1,61 +1,3 @@
-{{- /* The presets as the sidecar builds them (internal/topology/presets.go). {prefix}, {service} and the rest are filled in
-amqp-sidecar-lib.plan; scripts/charts.sh compares the result with `sidecar plan` for every preset. */ -}}
-{{- define "amqp-sidecar-lib.presets" -}}
-fanout:
-  exchanges: ["{prefix}.main-exchange"]
-  exchangeType: fanout
-  queue: "{prefix}.queue.{service}"
-  bindingKey: "#"
-  retryExchange: "{prefix}.retry-exchange.{service}"
-  retryQueue: "{prefix}.retry-queue.{service}"
-  tierQueue: "{retry-queue}.{tier}"
-  delay: 5s
-  dlq: "{prefix}.dlq.{service}"
-  maxRetries: 10
-  rejects: true
-topic-tiers:
-  exchanges: ["{prefix}.events"]
-  exchangeType: topic
-  queue: "{prefix}.{rest}"
-  bindingKey: "{rest}.*"
-  retryExchange: "{exchange}.retry"
-  retryQueue: "{prefix}.{rest}.retry"
-  tierQueue: "{retry-queue}.{tier}"
-  delays: [30s, 5m, 30m]
-  dlx: "{exchange}.dlx"
-  dlq: "{exchange}.dlq"
-per-queue:
-  exchanges: [domain.events, domain.commands]
-  exchangeType: topic
-  queue: "q.{service}"
-  retryExchange: "retry.{queue}"
-  retryQueue: "{queue}.retry"
-  tierQueue: "{retry-queue}.{tier}"
-  delay: 15s
-  dlx: "dlq.{queue}"
-  dlq: "{queue}.dlq"
-  maxRetries: 3
-  rejects: true
-delay-ladder:
-  exchanges: ["{prefix}.events"]
-  exchangeType: topic
-  queue: "{prefix}.{rest}"
-  queueType: quorum
-  retryQueue: "{queue}.delay"
-  tierQueue: "{retry-queue}_{seconds}"
-  delays: [2s, 5s, 15s]
-  dlq: "{queue}.dlq"
-dead-letter:
-  exchanges: ["{prefix}"]
-  exchangeType: topic
-  retryQueue: "{queue}.retry"
-  tierQueue: "{retry-queue}.{tier}"
-  delay: 5s
-  dlx: "{exchange}.dlx"
-  dlq: "{queue}.dlq"
-  maxRetries: 4
-{{- end -}}
-
 {{- define "amqp-sidecar-lib.fill" -}}
 {{- $text := .text -}}
 {{- range $hole, $value := .names -}}
@@ -81,7 +23,7 @@ dead-letter:
 {{- $prefix := $env.SIDECAR_PREFIX | default (ternary $cut._0 "default" $hyphen) -}}
 {{- $names := dict "{service}" $service "{rest}" (ternary $cut._1 $service $hyphen) "{prefix}" $prefix -}}
 {{- $plan := dict "preset" $preset "exchangeType" ($env.SIDECAR_EXCHANGE_TYPE | default $p.exchangeType) "queueType" ($env.SIDECAR_QUEUE_TYPE | default $p.queueType | default "classic") -}}
-{{- range tuple (list "exchange" "EXCHANGE" (first $p.exchanges)) (list "queue" "QUEUE" $p.queue) (list "retryExchange" "RETRY_EXCHANGE" $p.retryExchange) (list "retryQueue" "RETRY_QUEUE" $p.retryQueue) (list "dlx" "DLX" $p.dlx) (list "dlq" "DLQ" $p.dlq) -}}
+{{- range tuple (list "exchange" "EXCHANGE" $p.exchange) (list "queue" "QUEUE" $p.queue) (list "retryExchange" "RETRY_EXCHANGE" $p.retryExchange) (list "retryQueue" "RETRY_QUEUE" $p.retryQueue) (list "dlx" "DLX" $p.dlx) (list "dlq" "DLQ" $p.dlq) -}}
 {{- $value := get $env (printf "SIDECAR_%s" (index . 1)) | default (include "amqp-sidecar-lib.fill" (dict "text" (index . 2 | default "") "names" $names)) -}}
 {{- $_ := set $plan (index . 0) $value -}}
 {{- $_ := set $names (printf "{%s}" (kebabcase (index . 0))) $value -}}
@@ -108,7 +50,7 @@ dead-letter:
 {{- $waits = append $waits (dict "queue" $queue "delay" (trim .)) -}}
 {{- end -}}
 {{- $_ := set $plan "waits" $waits -}}
-{{- $_ := set $plan "maxRetries" ($env.SIDECAR_MAX_RETRIES | default ($p.maxRetries | default (len $delays)) | toString) -}}
+{{- $_ := set $plan "maxRetries" ($env.SIDECAR_MAX_RETRIES | default (ternary $p.maxRetries (len $delays) (empty $p.delays)) | toString) -}}
 {{- $bindings := list -}}
 {{- with $env.SIDECAR_BINDINGS -}}
 {{- range splitList "," . -}}{{- $bindings = append $bindings (trim .) -}}{{- end -}}

@@ -60,3 +60,9 @@ a float, and 1000000 would become 1e+06). */ -}}
 {{- toString . -}}
 {{- end -}}
 {{- end -}}
+
+{{- define "amqp-sidecar-lib.isPort" -}}
+{{- if regexMatch "^[0-9]{1,5}$" . -}}
+{{- if and (gt (int .) 0) (le (int .) 65535) -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}

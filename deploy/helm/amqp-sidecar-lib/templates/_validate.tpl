@@ -1,13 +1,13 @@
-{{- /* What is wrong, one line each: what, why, and what to do. Everything is judged by the environment that the sidecar would
-get, so it does not matter whether a setting came as a value or through extraEnv; variables that only the cluster knows
-(valueFrom) are left to the sidecar, which ends with exit 64 and says the same. */ -}}
+{{- /* What is wrong, one line each: what, why, and what to do. These are the mistakes that only Helm can see: a value that
+nothing reads, a key without its Secret, two values for one variable, a pod that could not run. What the sidecar can see it
+says itself, all of it at once: the init container sidecar-config runs `sidecar config` before the app starts. */ -}}
 {{- define "amqp-sidecar-lib.problems" -}}
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- range $name, $text := $s.env -}}
 {{- if and (contains "$(" (toString $text)) (hasKey $s.given $name) -}}{{- $_ := set $s.env $name nil -}}{{- end -}}
 {{- end -}}
 {{- $c := dict "root" .root "values" .values "v" $s.values "typed" $s.typed "given" $s.given "env" $s.env "at" $s.at -}}
-{{- range $part := list "keys" "extraEnv" "rules" "image" "broker" "secretKeys" "tls" "app" "topology" "retries" "names" "times" "headers" "flow" "control" "publish" "outbox" "pod" "tracing" -}}
+{{- range $part := list "keys" "extraEnv" "image" "broker" "tls" "app" "control" "publish" "outbox" "pod" "tracing" -}}
 {{- with include (printf "amqp-sidecar-lib.check.%s" $part) $c | trim }}
 {{ . }}
 {{- end -}}

@@ -4,11 +4,10 @@ it, so the library cannot ask its own Chart.yaml; scripts/charts.sh compares the
 0.1.0
 {{- end -}}
 
-{{- /* What is not given. A library has no values of its own in the caller's subtree, and somebody may set a section to
+{{- /* What is not given. A library has no values of its own in the caller's subtree, and someone may set a section to
 null: whatever reads values reads them through amqp-sidecar-lib.values. */ -}}
 {{- define "amqp-sidecar-lib.defaults" -}}
 image: {registry: "", repository: amqp-sidecar, tag: "", digest: "", pullPolicy: IfNotPresent}
-service: {name: "", consume: ""}
 app:
   url: ""
   path: ""
@@ -35,6 +34,9 @@ outbox:
   migrate: {enabled: false, existingSecret: "", existingSecretKey: dsn, notify: true}
 tracing: {headersSecret: {name: "", key: headers}}
 sidecar:
+  service: ""
+  consume: ""
+  configCheck: true
   native: true
   readiness: none
   preStop: true
@@ -115,10 +117,15 @@ aliases, of the charts on the way, of which the last may be replaced: (list $ re
 
 {{- define "amqp-sidecar-lib.image" -}}
 {{- $i := (include "amqp-sidecar-lib.values" . | fromJson).image -}}
-{{- $name := list $i.registry $i.repository | compact | join "/" -}}
-{{- if $i.digest -}}
-{{- printf "%s@%s" $name $i.digest -}}
+{{- include "amqp-sidecar-lib.reference" (dict "image" $i "tag" (.appVersion | default (include "amqp-sidecar-lib.appVersion" .))) -}}
+{{- end -}}
+
+{{- /* The reference to an image of {registry, repository, tag, digest}; "tag" is taken where it names none. */ -}}
+{{- define "amqp-sidecar-lib.reference" -}}
+{{- $name := list .image.registry .image.repository | compact | join "/" -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" $name .image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $name ($i.tag | default .appVersion | default (include "amqp-sidecar-lib.appVersion" .)) -}}
+{{- printf "%s:%s" $name (include "amqp-sidecar-lib.text" .image.tag | default .tag) -}}
 {{- end -}}
 {{- end -}}

@@ -9,8 +9,7 @@ commonAnnotations: {}
 podLabels: {}
 podAnnotations: {}
 app:
-  image: ""
-  imagePullPolicy: ""
+  image: {registry: "", repository: "", tag: "", digest: "", pullPolicy: ""}
   port: null
   command: []
   args: []

@@ -35,8 +35,12 @@ spec:
     - {{- merge (dict) . (dict "labelSelector" (dict "matchLabels" (include "amqp-sidecar.selectorLabels" $ | fromYaml))) | toYaml | nindent 6 }}
     {{- end }}
   {{- end }}
-  {{- if or $native .Values.extraInitContainers }}
+  {{- $check := include "amqp-sidecar-lib.configCheck" $lib }}
+  {{- if or $native $check .Values.extraInitContainers }}
   initContainers:
+    {{- with $check }}
+    {{- . | nindent 4 }}
+    {{- end }}
     {{- with .Values.extraInitContainers }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -46,8 +50,8 @@ spec:
   {{- end }}
   containers:
     - name: app
-      image: {{ $app.image | quote }}
-      {{- with $app.imagePullPolicy }}
+      image: {{ include "amqp-sidecar-lib.reference" (dict "image" $app.image "tag" "latest") | quote }}
+      {{- with $app.image.pullPolicy }}
       imagePullPolicy: {{ . }}
       {{- end }}
       {{- range $field := list "command" "args" "env" "envFrom" "resources" "securityContext" "volumeMounts" }}

@@ -27,9 +27,6 @@
 {{- else if gt (len $sources) 1 }}
 - autoscaling.keda: more than one of managementUrl, existingSecret and triggerAuthentication is set, and one of them says where the management API is. Keep one
 {{- end }}
-{{- if and $k.existingSecret $k.existingSecretKey (include "amqp-sidecar-lib.wrong.key" $k.existingSecretKey) }}
-- autoscaling.keda.existingSecretKey: {{ quote $k.existingSecretKey }} {{ include "amqp-sidecar-lib.wrong.key" $k.existingSecretKey }}
-{{- end }}
 {{- with $k.managementUrl }}
 {{- if regexMatch "^amqps?://" . }}
 - autoscaling.keda.managementUrl: this is an AMQP URL, over which KEDA would see ready messages only and remove pods with messages in hand. Write that of the management API, http://user:password@rabbitmq:15672/vhost
@@ -47,7 +44,7 @@
 {{- if eq (get .env "SIDECAR_CONSUME" | default "") "off" }}
 - autoscaling.type: keda goes by the length of the queue that is consumed, and nothing is ({{ .at.SIDECAR_CONSUME }}=off). Set autoscaling.type=hpa
 {{- else if not (include "amqp-sidecar-lib.plan" .lib | fromJson) }}
-- autoscaling.keda: KEDA has to know the queue's name, and it is made from a variable that only the cluster knows (valueFrom). Set service.name or topology.queue as a value
+- autoscaling.keda: KEDA has to know the queue's name, and it is made from a variable that only the cluster knows (valueFrom). Set sidecar.service or topology.queue as a value
 {{- end }}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,69 @@
+{{- /* Generated from what `sidecar plan` makes by "go generate ./...". Do not edit. The holes are filled in
+amqp-sidecar-lib.plan. */ -}}
+{{- define "amqp-sidecar-lib.presets" -}}
+fanout:
+  exchange: "{prefix}.main-exchange"
+  exchangeType: fanout
+  queueType: classic
+  queue: "{prefix}.queue.{service}"
+  bindingKey: "#"
+  retryExchange: "{prefix}.retry-exchange.{service}"
+  retryQueue: "{prefix}.retry-queue.{service}"
+  tierQueue: "{retry-queue}.{tier}"
+  dlq: "{prefix}.dlq.{service}"
+  delay: 5s
+  delays: []
+  maxRetries: 10
+  rejects: true
+topic-tiers:
+  exchange: "{prefix}.events"
+  exchangeType: topic
+  queueType: classic
+  queue: "{prefix}.{rest}"
+  bindingKey: "{rest}.*"
+  retryExchange: "{exchange}.retry"
+  retryQueue: "{prefix}.{rest}.retry"
+  tierQueue: "{retry-queue}.{tier}"
+  dlx: "{exchange}.dlx"
+  dlq: "{exchange}.dlq"
+  delays: [30s, 5m, 30m]
+  maxRetries: 3
+  rejects: false
+per-queue:
+  exchange: "domain.events"
+  exchangeType: topic
+  queueType: classic
+  queue: "q.{service}"
+  retryExchange: "retry.{queue}"
+  retryQueue: "{queue}.retry"
+  tierQueue: "{retry-queue}.{tier}"
+  dlx: "dlq.{queue}"
+  dlq: "{queue}.dlq"
+  delay: 15s
+  delays: []
+  maxRetries: 3
+  rejects: true
+delay-ladder:
+  exchange: "{prefix}.events"
+  exchangeType: topic
+  queueType: quorum
+  queue: "{prefix}.{rest}"
+  retryQueue: "{queue}.delay"
+  tierQueue: "{retry-queue}_{seconds}"
+  dlq: "{queue}.dlq"
+  delays: [2s, 5s, 15s]
+  maxRetries: 3
+  rejects: false
+dead-letter:
+  exchange: "{prefix}"
+  exchangeType: topic
+  queueType: classic
+  retryQueue: "{queue}.retry"
+  tierQueue: "{retry-queue}.{tier}"
+  dlx: "{exchange}.dlx"
+  dlq: "{queue}.dlq"
+  delay: 5s
+  delays: []
+  maxRetries: 4
+  rejects: false
+{{- end -}}

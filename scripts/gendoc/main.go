@@ -1,0 +1,29 @@
+// Command gendoc writes docs/configuration.md from the structs of package config (names, defaults and rules come from their
+// tags, explanations from their comments), and what the Helm charts have to know of the presets from package topology. It
+// is run by go generate and is no part of the sidecar.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: gendoc PAGE TEMPLATE, in the directory of package config")
+		os.Exit(2)
+	}
+	text, err := render(".")
+	chart, presetErr := presets()
+	err = errors.Join(err, presetErr)
+	for name, content := range map[string]string{os.Args[1]: text, os.Args[2]: chart} {
+		if err == nil {
+			err = os.WriteFile(name, []byte(content), 0o644) // #nosec G306 G703 -- documentation is for all, and goes where "go generate" says
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gendoc:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"sidecar/internal/config"
+)
+
+//go:embed preface.md
+var preface string
+
+// render makes the page. dir is where the sources of package config are.
+func render(dir string) (string, error) {
+	said, err := comments(dir)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString(preface)
+	for _, s := range config.Describe(code) {
+		intro := said["Config."+s.Field]
+		if intro == "" {
+			return "", fmt.Errorf("describe section %q: Config.%s has no comment", s.Title, s.Field)
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| variable | default | allowed | meaning |\n|---|---|---|---|\n", s.Title, intro)
+		for _, v := range s.Variables {
+			meaning := said[s.Field+"."+v.Field]
+			if meaning == "" {
+				return "", fmt.Errorf("describe %s: %s.%s has no comment", v.Name, s.Field, v.Field)
+			}
+			name := code(v.Name)
+			if v.FileVariant != "" {
+				name += " †"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(v.Default), cell(v.Allowed), strings.ReplaceAll(meaning, "|", `\|`))
+		}
+	}
+	return b.String(), nil
+}
+
+func code(s string) string { return "`" + s + "`" }
+
+var (
+	// Tags cannot hold backquotes: literals stand in quotes there, and names of variables stand for themselves.
+	quoted = regexp.MustCompile(`'([^']+)'`)
+	named  = regexp.MustCompile(`\b(SIDECAR|OTEL)_[A-Z_]+\b`)
+	spans  = regexp.MustCompile("`[^`]*`")
+)
+
+// cell marks up a text from a tag.
+func cell(text string) string {
+	text = quoted.ReplaceAllString(text, "`$1`")
+	plain := spans.Split(text, -1)
+	literals := spans.FindAllString(text, -1)
+	var b strings.Builder
+	for i, p := range plain {
+		p = named.ReplaceAllString(p, "`$0`")
+		b.WriteString(strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;").Replace(p))
+		if i < len(literals) {
+			b.WriteString(literals[i])
+		}
+	}
+	return b.String()
+}
