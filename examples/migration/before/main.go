@@ -18,7 +18,7 @@ func main() {
 	if err := consume(*url, *queue); err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal("connection lost") // and whoever runs this starts it again
+	log.Fatal("connection lost") // and the supervisor starts it again
 }
 
 func consume(url, queue string) error {

@@ -1,4 +1,4 @@
-// Package billing is what a service does with a message, whoever brings it.
+// Package billing is what a service does with a message, from either source.
 package billing
 
 import (

@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 // publish returns when the broker has confirmed the message, whose message id is key. After a broken connection, a timeout
-// or a 504 nobody knows whether it has. The message is sent again with the same key, and may be there twice: consumers know
+// or a 504 it is unknown whether it has. The message is sent again with the same key, and may be there twice: consumers know
 // it by that.
 async function publish(url, body, key, seconds = 60) {
   const end = Date.now() + seconds * 1000

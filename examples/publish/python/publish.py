@@ -19,7 +19,7 @@ http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def publish(url, body, key, seconds=60):
     """Returns when the broker has confirmed the message, whose message id is key.
 
-    After a broken connection, a timeout or a 504 nobody knows whether it has. The message is sent again with the same key,
+    After a broken connection, a timeout or a 504 it is unknown whether it has. The message is sent again with the same key,
     and may be there twice: consumers know it by that.
     """
     end = time.monotonic() + seconds
