@@ -29,12 +29,14 @@ func breakdownRules() []rule {
 	return []rule{
 		{"system call: write a request to the app", system, []string{"sidecar/internal/http1.(*Exchange).write"}},
 		{"system call: read an answer from the app", system, []string{"sidecar/internal/http1.(*Answer).Read"}},
-		{"system call: look at an idle connection before it is used again", system, []string{"sidecar/internal/http1.(*conn).quiet"}},
+		{"system call: look at an idle connection before it is used again", system,
+			[]string{"sidecar/internal/http1.(*conn).quiet"}},
 		{"system call: write acks to the broker", system, []string{"sidecar/internal/amqpwire.(*Wire).Write"}},
 		{"system call: read deliveries from the broker", system, []string{"sidecar/internal/amqpwire.(*Wire).receive"}},
 		{"memory: allocation and garbage collection", []string{
 			"runtime.mallocgc", "runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge",
-			"runtime.gcDrain", "runtime.(*mheap)", "runtime.(*mcache)", "runtime.growslice", "runtime.newobject", "runtime.makeslice",
+			"runtime.gcDrain", "runtime.(*mheap)", "runtime.(*mcache)", "runtime.growslice", "runtime.newobject",
+			"runtime.makeslice",
 		}, nil},
 		{"Go scheduler: network poller", []string{"runtime.netpoll"}, nil},
 		{"Go scheduler: its monitor thread", []string{"runtime.sysmon"}, nil},

@@ -17,7 +17,7 @@ import (
 func TestBreakdownOfASample(t *testing.T) {
 	t.Parallel()
 	f := must.Get(os.Open("testdata/traces.txt"))(t)
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	parts := must.Get(breakdown(f))(t)
 	want := map[string]float64{
 		"system call: write a request to the app":                 110,

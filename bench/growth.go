@@ -45,7 +45,8 @@ func (b *bench) growth() error {
 		xs         []int
 		with       func(l load, x int) load
 	}{
-		{"backlog", "backlog", b.sidecar, []int{10_000, 100_000, 1_000_000}, func(l load, x int) load { l.Messages = b.size(x); return l }},
+		{"backlog", "backlog", b.sidecar, []int{10_000, 100_000, 1_000_000},
+			func(l load, x int) load { l.Messages = b.size(x); return l }},
 		{"concurrency", "in flight", b.sidecar, []int{1, 10, 50, 200, 1000}, concurrency},
 		{"concurrency, baseline", "in flight", b.baseline, []int{1, 10, 50, 200, 1000}, concurrency},
 		{"headers", "headers", b.sidecar, []int{0, 8, 16, 32, 64}, func(l load, x int) load { l.Headers = x; return l }},
@@ -130,7 +131,8 @@ func abs(f float64) float64 { return max(f, -f) }
 // profile: one drained run under a CPU profile, and where its samples fall.
 func (b *bench) profile() error {
 	file := filepath.Join(b.o.out, "cpu.pprof")
-	c := candidate{name: "profile", path: filepath.Join(b.tools, "profile"), sidecar: true, env: []string{"CPUPROFILE=" + file}}
+	c := candidate{name: "profile", path: filepath.Join(b.tools, "profile"), sidecar: true,
+		env: []string{"CPUPROFILE=" + file}}
 	r, err := b.one(c, load{Messages: b.size(200_000), Body: 1024, Concurrency: 50})
 	if err != nil {
 		return err

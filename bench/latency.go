@@ -126,7 +126,8 @@ func (b *bench) alternate(n int) ([]time.Time, error) {
 		body := strconv.Itoa(i) + " " + strings.Repeat("x", 1000)
 		if i%2 == 1 {
 			sent[i] = time.Now()
-			confirm, err := b.ch.PublishWithDeferredConfirm(sentQueue, sentQueue, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
+			confirm, err := b.ch.PublishWithDeferredConfirm(sentQueue, sentQueue, true, false,
+				amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
 			if err != nil {
 				return nil, err
 			}
@@ -138,7 +139,8 @@ func (b *bench) alternate(n int) ([]time.Time, error) {
 		if _, err := db.Exec(b.ctx, "BEGIN").ReadAll(); err != nil {
 			return nil, err
 		}
-		if err := db.ExecParams(b.ctx, "INSERT INTO outbox (routing_key, body) VALUES ($1, $2)", [][]byte{[]byte(sentQueue), []byte(body)},
+		if err := db.ExecParams(b.ctx, "INSERT INTO outbox (routing_key, body) VALUES ($1, $2)",
+			[][]byte{[]byte(sentQueue), []byte(body)},
 			nil, []int16{0, 1}, nil).Read().Err; err != nil {
 			return nil, err
 		}

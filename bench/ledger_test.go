@@ -135,7 +135,7 @@ func checkFiles(t *testing.T, b *bench) {
 	host := must.Get(os.Hostname())(t)
 	for _, private := range []string{b.o.out, b.dir, `"` + host + `"`} {
 		if bytes.Contains(encoded, []byte(private)) {
-			t.Errorf("result.json tells %q", private)
+			t.Errorf("result.json shows %q", private)
 		}
 	}
 	plot := must.Get(os.ReadFile(filepath.Join(b.o.out, "plot.svg")))(t)

@@ -58,7 +58,8 @@ func parse(args []string, problems io.Writer) (*options, error) {
 		o.env = append(o.env, v)
 		return nil
 	})
-	f.Func("only", "scenarios, separated by commas: "+strings.Join(names(""), ",")+"; consume and produce are all of a half", func(v string) error {
+	f.Func("only", "scenarios, separated by commas: "+strings.Join(names(""),
+		",")+"; consume and produce are all of a half", func(v string) error {
 		for name := range strings.SplitSeq(v, ",") {
 			switch {
 			case name == consume || name == produce:
@@ -101,7 +102,8 @@ func whole(f *flag.FlagSet, single bool) error {
 		}
 	})
 	if len(partial) > 0 {
-		return fmt.Errorf("%s: the documentation shows whole halves with the usual settings, and -docs replaces all of that", strings.Join(partial, ", "))
+		return fmt.Errorf("%s: the documentation shows whole halves with the usual settings, and -docs replaces all of that",
+			strings.Join(partial, ", "))
 	}
 	return nil
 }
@@ -118,7 +120,8 @@ func names(half string) (out []string) {
 
 // wants says whether something of a half is to be measured.
 func (o *options) wants(half string) bool {
-	return len(o.only) == 0 || slices.ContainsFunc(names(half), func(name string) bool { return slices.Contains(o.only, name) })
+	return len(o.only) == 0 || slices.ContainsFunc(names(half),
+		func(name string) bool { return slices.Contains(o.only, name) })
 }
 
 func main() {

@@ -25,17 +25,20 @@ type long struct {
 	Open   bool     `json:"open_transaction,omitempty"` // another transaction was open all the while
 }
 
-// between is what happened from the share lo of the rows to the share hi: rows per second, and the database's time for a claim.
+// between is what happened from the share lo of the rows to the share hi: rows per second, and the database's time for
+// a claim.
 func (l *long) between(lo, hi float64) (rate, claim float64) {
 	at := func(share float64) sample {
-		i, _ := slices.BinarySearchFunc(l.Series, int(share*float64(l.Run.Load.Rows)), func(s sample, n int) int { return s.Sent - n })
+		i, _ := slices.BinarySearchFunc(l.Series, int(share*float64(l.Run.Load.Rows)),
+			func(s sample, n int) int { return s.Sent - n })
 		return l.Series[min(i, len(l.Series)-1)]
 	}
 	a, b := at(lo), at(hi)
 	return float64(b.Sent-a.Sent) / max(b.Seconds-a.Seconds, 1e-9), (b.ClaimMS - a.ClaimMS) / max(b.Claims-a.Claims, 1)
 }
 
-// growth is the largest change of the resident memory after the first tenth of the rows, as a share of what it was then.
+// growth is the largest change of the resident memory after the first tenth of the rows, as a share of what it was
+// then.
 func (l *long) growth() (worst float64) {
 	var base int64
 	for _, s := range l.Series {
@@ -50,8 +53,8 @@ func (l *long) growth() (worst float64) {
 	return worst
 }
 
-// million: how a relay does on a million rows, and on fewer while another transaction is open, so that the database cannot
-// remove what is dead.
+// million: how a relay does on a million rows, and on fewer while another transaction is open, so that the database
+// cannot remove what is dead.
 func (b *bench) million() error {
 	for _, open := range []bool{false, true} {
 		l := pending{Rows: b.size(1_000_000), Body: 1024, Relays: 1}
@@ -65,7 +68,8 @@ func (b *bench) million() error {
 		b.produced.Long = append(b.produced.Long, r)
 		first, claim := r.between(0, 0.1)
 		last, lastClaim := r.between(0.9, 1)
-		b.say("  %d rows, open transaction %t: %.0f rows/s at first, %.0f at last; a claim %.2f and %.2f ms; RSS changes by %.1f %%, peak %.1f MiB",
+		b.say("  %d rows, open transaction %t: %.0f rows/s at first, %.0f at last; a claim %.2f and %.2f ms; RSS changes "+
+			"by %.1f %%, peak %.1f MiB",
 			l.Rows, open, first, last, claim, lastClaim, 100*r.growth(), mib(r.Run.Peak))
 	}
 	return nil
@@ -78,7 +82,8 @@ func (b *bench) longRun(l pending, open bool) (_ *long, err error) {
 			return nil, err
 		}
 		defer func() { _ = other.Close(b.ctx) }()
-		if _, err := other.Exec(b.ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class").ReadAll(); err != nil {
+		if _, err := other.Exec(b.ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM "+
+			"pg_class").ReadAll(); err != nil {
 			return nil, err
 		}
 	}

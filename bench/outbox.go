@@ -32,8 +32,8 @@ func (r *relayRun) per10k(cpu float64) float64 { return cpu / float64(r.Load.Row
 // Rounds of what takes long.
 const fewRounds = 3
 
-// outbox: rows that are committed at once, relayed by one process and by two. The loop by hand gets a tenth of them: it is
-// slow, and its rate does not depend on how many there are.
+// outbox: rows that are committed at once, relayed by one process and by two. The loop by hand gets a tenth of them: it
+// is slow, and its rate does not depend on how many there are.
 func (b *bench) outbox() error {
 	keep := false
 	var steps []func() error
@@ -70,8 +70,8 @@ func (b *bench) outbox() error {
 	return b.rounds(min(b.o.runs, fewRounds), steps...)
 }
 
-// relayed is one run: the relays are connected and find nothing, then the rows are committed. watch is called now and then
-// until all have left, unless it is nil.
+// relayed is one run: the relays are connected and find nothing, then the rows are committed. watch is called now and
+// then until all have left, unless it is nil.
 func (b *bench) relayed(c candidate, l pending, watch func(sent int, relay *process) error) (_ *relayRun, err error) {
 	if err := errors.Join(b.purgeSent(), b.db.empty()); err != nil {
 		return nil, err

@@ -33,11 +33,13 @@ func (r *result) plot() []byte {
 	}
 	y += float64((len(r.Growth)+1)/2) * (panelHeight + 20)
 	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" role="img" aria-label="CPU per 10,000 messages, drain rates and growth of CPU per message">`+
-		"\n<style>%s</style>\n<rect class=\"bg\" width=\"100%%\" height=\"100%%\"/>\n%s</svg>\n", plotWidth, y+10, plotStyle, b.String())
+		"\n<style>%s</style>\n<rect class=\"bg\" width=\"100%%\" height=\"100%%\"/>\n%s</svg>\n", plotWidth, y+10, plotStyle,
+		b.String())
 }
 
 func text(b *strings.Builder, x, y float64, class, anchor, s string) {
-	fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor, html.EscapeString(s))
+	fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor,
+		html.EscapeString(s))
 }
 
 // drainedBars: CPU by process on the left, the rate on the right, one row per candidate.
@@ -107,7 +109,8 @@ func (c *curve) draw(b *strings.Builder, left, top, width, height float64) {
 	for i, p := range c.Points {
 		y := y0 - p.CPU.Median/most*(y0-y1)
 		fmt.Fprintf(&path, "%c%.1f %.1f", "ML"[min(i, 1)], at(i), y)
-		fmt.Fprintf(b, `<line class="axis" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", at(i), y0-p.CPU.Min/most*(y0-y1), at(i), y0-p.CPU.Max/most*(y0-y1))
+		fmt.Fprintf(b, `<line class="axis" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", at(i), y0-p.CPU.Min/most*(y0-y1),
+			at(i), y0-p.CPU.Max/most*(y0-y1))
 		fmt.Fprintf(b, `<circle class="d" cx="%.1f" cy="%.1f" r="3.5"/>`+"\n", at(i), y)
 		text(b, at(i), y-8, "n", "middle", number(p.CPU.Median))
 		text(b, at(i), y0+15, "n", "middle", short(p.X))

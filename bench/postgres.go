@@ -81,7 +81,8 @@ func (d *database) numbers(sql string, into ...*float64) error {
 // migrate lets the sidecar make its table, once.
 func (r *rig) migrate(sidecar string) error {
 	cmd := exec.CommandContext(r.ctx, sidecar, "outbox", "migrate")
-	cmd.Env = []string{"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + r.url, "SIDECAR_APP_URL=http://" + r.appData + "/", "SIDECAR_OUTBOX_DSN=" + r.db.dsn}
+	cmd.Env = []string{"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + r.url, "SIDECAR_APP_URL=http://" + r.appData +
+		"/", "SIDECAR_OUTBOX_DSN=" + r.db.dsn}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("sidecar outbox migrate: %w\n%s", err, out)
 	}
@@ -114,7 +115,8 @@ func (d *database) sent() (bool, error) {
 func (r *rig) relays(n int) error {
 	for end := time.Now().Add(r.patience); ; {
 		var there float64
-		if err := r.db.numbers("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'", &there); err != nil {
+		if err := r.db.numbers("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'",
+			&there); err != nil {
 			return err
 		}
 		if there >= float64(n) {
@@ -129,7 +131,8 @@ func (r *rig) relays(n int) error {
 	}
 }
 
-// claims are how often rows were claimed and how long the server took for that, since empty. Without counting they are 0.
+// claims are how often rows were claimed and how long the server took for that, since empty. Without counting they are
+// 0.
 func (d *database) claims() (calls, ms float64, err error) {
 	if !d.timed {
 		return 0, 0, nil

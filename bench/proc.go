@@ -104,8 +104,8 @@ func memoryOf(pid int) (memory, error) {
 	return m, nil
 }
 
-// serverPID is the process that scripts/broker.sh or scripts/postgres.sh has started in dir, whose tree the server is. It is 0 for one
-// from elsewhere (dir is empty) and for a container whose processes cannot be seen from here.
+// serverPID is the process that scripts/broker.sh or scripts/postgres.sh has started in dir, whose tree the server is.
+// It is 0 for one from elsewhere (dir is empty) and for a container whose processes cannot be seen from here.
 func serverPID(ctx context.Context, dir string) (int, error) {
 	if dir == "" {
 		return 0, nil

@@ -124,6 +124,6 @@ func TestPauseEndsWithTheBenchmark(t *testing.T) {
 	}
 	stop()
 	if err := r.pause(time.Hour); err == nil {
-		t.Error("paused although the benchmark was told to stop")
+		t.Error("paused although the benchmark was asked to stop")
 	}
 }

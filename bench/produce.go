@@ -99,9 +99,11 @@ func requests(b *strings.Builder, title string, runs []*pubRun) {
 		return
 	}
 	l := runs[0].Load
-	fmt.Fprintf(b, "\n### %s\n\n%d messages a run over %d connections, %d runs each, interleaved.\n", title, l.messages(), l.Connections,
+	fmt.Fprintf(b, "\n### %s\n\n%d messages a run over %d connections, %d runs each, interleaved.\n", title, l.messages(),
+		l.Connections,
 		len(values(runs, published("sidecar"), pubRate)))
-	table(b, []string{"", "msg/s", "÷ baseline", "CPU s/10k", "broker CPU s/10k", "client CPU s/10k", "p50 ms", "p99 ms", "peak RSS MiB"}, func(row func(...string)) {
+	table(b, []string{"", "msg/s", "÷ baseline", "CPU s/10k", "broker CPU s/10k", "client CPU s/10k", "p50 ms", "p99 ms",
+		"peak RSS MiB"}, func(row func(...string)) {
 		base := values(runs, published("baseline"), pubRate)
 		var seen []string
 		for _, r := range runs {
@@ -112,10 +114,14 @@ func requests(b *strings.Builder, title string, runs []*pubRun) {
 			all := func(figure func(*pubRun) float64) spread {
 				return spreadOf(values(runs, published(r.Candidate), figure))
 			}
-			row(r.Candidate, all(pubRate).String(), number(spreadOf(ratios(values(runs, published(r.Candidate), pubRate), base)).Median),
-				all(func(r *pubRun) float64 { return r.per10k(r.CPU) }).String(), all(func(r *pubRun) float64 { return r.per10k(r.Broker) }).String(),
-				all(func(r *pubRun) float64 { return r.per10k(r.Client) }).String(), all(func(r *pubRun) float64 { return r.P50 }).String(),
-				all(func(r *pubRun) float64 { return r.P99 }).String(), number(all(func(r *pubRun) float64 { return mib(r.Peak) }).Median))
+			row(r.Candidate, all(pubRate).String(), number(spreadOf(ratios(values(runs, published(r.Candidate), pubRate),
+				base)).Median),
+				all(func(r *pubRun) float64 { return r.per10k(r.CPU) }).String(),
+				all(func(r *pubRun) float64 { return r.per10k(r.Broker) }).String(),
+				all(func(r *pubRun) float64 { return r.per10k(r.Client) }).String(),
+				all(func(r *pubRun) float64 { return r.P50 }).String(),
+				all(func(r *pubRun) float64 { return r.P99 }).String(),
+				number(all(func(r *pubRun) float64 { return mib(r.Peak) }).Median))
 		}
 	})
 }
@@ -124,8 +130,10 @@ func (p *produced) relays(b *strings.Builder) {
 	if len(p.Outbox) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### Outbox: rows of 1 KiB, committed at once\n\nFrom the commit until all are marked as sent. Interleaved.\n")
-	table(b, []string{"", "relays", "rows", "rows/s", "÷ baseline", "CPU s/10k", "database CPU s/10k", "broker CPU s/10k", "a claim, ms", "peak RSS MiB"}, func(row func(...string)) {
+	fmt.Fprintf(b, "\n### Outbox: rows of 1 KiB, committed at once\n\nFrom the commit until all are marked as sent. "+
+		"Interleaved.\n")
+	table(b, []string{"", "relays", "rows", "rows/s", "÷ baseline", "CPU s/10k", "database CPU s/10k", "broker CPU s/10k",
+		"a claim, ms", "peak RSS MiB"}, func(row func(...string)) {
 		type kind struct {
 			name   string
 			relays int
@@ -140,10 +148,13 @@ func (p *produced) relays(b *strings.Builder) {
 			all := func(figure func(*relayRun) float64) spread {
 				return spreadOf(values(p.Outbox, relayed(k.name, k.relays), figure))
 			}
-			ratio := ratios(values(p.Outbox, relayed(k.name, k.relays), relayRate), values(p.Outbox, relayed("baseline", k.relays), relayRate))
+			ratio := ratios(values(p.Outbox, relayed(k.name, k.relays), relayRate),
+				values(p.Outbox, relayed("baseline", k.relays), relayRate))
 			row(k.name, fmt.Sprint(k.relays), fmt.Sprint(r.Load.Rows), all(relayRate).String(), number(spreadOf(ratio).Median),
-				all(func(r *relayRun) float64 { return r.per10k(r.CPU) }).String(), all(func(r *relayRun) float64 { return r.per10k(r.Database) }).String(),
-				all(func(r *relayRun) float64 { return r.per10k(r.Broker) }).String(), all(func(r *relayRun) float64 { return r.ClaimMS }).String(),
+				all(func(r *relayRun) float64 { return r.per10k(r.CPU) }).String(),
+				all(func(r *relayRun) float64 { return r.per10k(r.Database) }).String(),
+				all(func(r *relayRun) float64 { return r.per10k(r.Broker) }).String(),
+				all(func(r *relayRun) float64 { return r.ClaimMS }).String(),
 				number(all(func(r *relayRun) float64 { return mib(r.Peak) }).Median))
 		}
 	})
@@ -153,15 +164,19 @@ func (p *produced) latencies(b *strings.Builder) {
 	if len(p.Latency) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### Outbox: latency at %d rows a second\n\nTo the arrival at a consumer: of a message that is published directly, and of a row, from the moment its COMMIT is sent.\n", rowsPerSecond)
+	fmt.Fprintf(b, "\n### Outbox: latency at %d rows a second\n\nTo the arrival at a consumer: of a message that is "+
+		"published directly, and of a row, from the moment its COMMIT is sent.\n", rowsPerSecond)
 	all := func(figure func(latencies) float64) string {
 		return spreadOf(values(p.Latency, func(latencies) bool { return true }, figure)).String()
 	}
 	table(b, []string{"", "p50 ms", "p99 ms", "CPU, % of a core", "database CPU, % of a core"}, func(row func(...string)) {
-		row("direct", all(func(l latencies) float64 { return l.Direct.P50 }), all(func(l latencies) float64 { return l.Direct.P99 }), "–", "–")
-		row("outbox", all(func(l latencies) float64 { return l.Outbox.P50 }), all(func(l latencies) float64 { return l.Outbox.P99 }),
+		row("direct", all(func(l latencies) float64 { return l.Direct.P50 }),
+			all(func(l latencies) float64 { return l.Direct.P99 }), "–", "–")
+		row("outbox", all(func(l latencies) float64 { return l.Outbox.P50 }),
+			all(func(l latencies) float64 { return l.Outbox.P99 }),
 			all(func(l latencies) float64 { return 100 * l.CPU }), all(func(l latencies) float64 { return 100 * l.Database }))
-		row("added", all(func(l latencies) float64 { return l.Outbox.P50 - l.Direct.P50 }), all(func(l latencies) float64 { return l.Outbox.P99 - l.Direct.P99 }), "–", "–")
+		row("added", all(func(l latencies) float64 { return l.Outbox.P50 - l.Direct.P50 }),
+			all(func(l latencies) float64 { return l.Outbox.P99 - l.Direct.P99 }), "–", "–")
 	})
 }
 
@@ -169,8 +184,10 @@ func (p *produced) long(b *strings.Builder) {
 	if len(p.Long) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### Outbox: many rows\n\nOne relay, one run each. \"First\" and \"last\" are the first and the last tenth of the rows.\n")
-	table(b, []string{"rows", "another transaction is open", "rows/s first", "rows/s last", "a claim first, ms", "a claim last, ms", "CPU s/10k", "database CPU s/10k",
+	fmt.Fprintf(b, "\n### Outbox: many rows\n\nOne relay, one run each. \"First\" and \"last\" are the first and the "+
+		"last tenth of the rows.\n")
+	table(b, []string{"rows", "another transaction is open", "rows/s first", "rows/s last", "a claim first, ms",
+		"a claim last, ms", "CPU s/10k", "database CPU s/10k",
 		"peak RSS MiB", "change of RSS, %"}, func(row func(...string)) {
 		for _, l := range p.Long {
 			first, claim := l.between(0, 0.1)
@@ -179,7 +196,8 @@ func (p *produced) long(b *strings.Builder) {
 			if l.Open {
 				open = "yes"
 			}
-			row(fmt.Sprint(l.Run.Load.Rows), open, number(first), number(last), number(claim), number(lastClaim), number(l.Run.per10k(l.Run.CPU)),
+			row(fmt.Sprint(l.Run.Load.Rows), open, number(first), number(last), number(claim), number(lastClaim),
+				number(l.Run.per10k(l.Run.CPU)),
 				number(l.Run.per10k(l.Run.Database)), number(mib(l.Run.Peak)), number(100*l.growth()))
 		}
 	})

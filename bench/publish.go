@@ -64,7 +64,8 @@ func (b *bench) published(l asked) (out []*pubRun, err error) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			b.say("  %-10s %8.0f msg/s   CPU s/10k %6.3f, broker %6.3f, client %6.3f   p50 %.2f ms, p99 %.2f ms   peak %5.1f MiB",
+			b.say("  %-10s %8.0f msg/s   CPU s/10k %6.3f, broker %6.3f, client %6.3f   p50 %.2f ms, p99 %.2f ms   peak %5.1f "+
+				"MiB",
 				c.name, r.Rate, r.per10k(r.CPU), r.per10k(r.Broker), r.per10k(r.Client), r.P50, r.P99, mib(r.Peak))
 			if keep {
 				out = append(out, r)
@@ -126,7 +127,8 @@ func (b *bench) sending(p *process, addr string, l asked) (_ *pubRun, err error)
 		path = "/publish:batch"
 	}
 	client, err := b.start("client", filepath.Join(b.tools, "client"), true, "ADDR="+addr, "REQUEST_PATH="+path,
-		"REQUESTS="+strconv.Itoa(l.Requests), "BATCH="+strconv.Itoa(l.Batch), "BODY="+strconv.Itoa(l.Body), "CONNECTIONS="+strconv.Itoa(l.Connections))
+		"REQUESTS="+strconv.Itoa(l.Requests), "BATCH="+strconv.Itoa(l.Batch), "BODY="+strconv.Itoa(l.Body),
+		"CONNECTIONS="+strconv.Itoa(l.Connections))
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +159,8 @@ func (b *bench) sending(p *process, addr string, l asked) (_ *pubRun, err error)
 		return nil, err
 	}
 	if report.Good != l.messages() {
-		return nil, fmt.Errorf("%d of %d messages were answered well; the first that was not: %s", report.Good, l.messages(), report.Problem)
+		return nil, fmt.Errorf("%d of %d messages were answered well; the first that was not: %s", report.Good, l.messages(),
+			report.Problem)
 	}
 	mem, err := memoryOf(p.pid())
 	ms := milliseconds(report.Latencies)

@@ -225,7 +225,8 @@ func (b *bench) asking(ctx context.Context, l load, next *atomic.Int64) error {
 		if i >= int64(l.Messages) {
 			return nil
 		}
-		request = fmt.Appendf(request[:0], "POST / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\nAmqp-Message-Id: %d\r\n\r\n", l.Body, i)
+		request = fmt.Appendf(request[:0], "POST / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\nAmqp-Message-Id: "+
+			"%d\r\n\r\n", l.Body, i)
 		request = append(request, body...)
 		if _, err := c.Write(request); err != nil {
 			return err

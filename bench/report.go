@@ -76,7 +76,8 @@ func (r *result) figures() (out []figure) {
 		add("broker CPU per 10k messages", each(own, brokerPer), " s", 0.45, 0.40, false)
 	}
 	add("drain rate ÷ hand-written consumer", ratios(each(own, rateOf), each(base, rateOf)), "", 1.6, 1.9, true)
-	add("slow app (10 ms, C=100): share of the ceiling", ratios(each(of(r.Slow, "sidecar"), rateOf), r.Ceilings), "", 0.95, 0.98, true)
+	add("slow app (10 ms, C=100): share of the ceiling", ratios(each(of(r.Slow, "sidecar"), rateOf), r.Ceilings), "",
+		0.95, 0.98, true)
 	var fresh, rested []float64
 	for _, i := range r.Idle["sidecar"] {
 		fresh, rested = append(fresh, mib(i.Fresh)), append(rested, mib(i.Rested))
@@ -98,11 +99,14 @@ func (r *result) figures() (out []figure) {
 	for _, c := range r.Growth {
 		switch c.Name {
 		case "backlog":
-			add("CPU per message, largest change from 10k to 1M backlog", []float64{100 * abs(c.worst())}, " %", 15, math.NaN(), false)
+			add("CPU per message, largest change from 10k to 1M backlog", []float64{100 * abs(c.worst())}, " %", 15, math.NaN(),
+				false)
 		case "concurrency":
-			add("CPU per message, largest change from C=1 to C=1000", []float64{100 * abs(c.worst())}, " %", 15, math.NaN(), false)
+			add("CPU per message, largest change from C=1 to C=1000", []float64{100 * abs(c.worst())}, " %", 15, math.NaN(),
+				false)
 		case "headers":
-			add("CPU per message, largest distance from linear in header bytes", []float64{100 * c.bend()}, " %", 15, math.NaN(), false)
+			add("CPU per message, largest distance from linear in header bytes", []float64{100 * c.bend()}, " %", 15,
+				math.NaN(), false)
 		}
 	}
 	return out
@@ -137,7 +141,8 @@ func (r *result) markdown(figures []figure) string {
 	fmt.Fprintf(&b, "Measured %s at %s, %s, RabbitMQ %s, %s, %d cores for everything, %s. Medians (ranges).\n",
 		m.Date, m.Commit, m.Go, m.Broker, m.CPU, m.Cores, m.Kernel)
 	if r.Quick {
-		fmt.Fprintf(&b, "\n**A quick look: a tenth of the messages. Backlogs, bodies and all figures are not those that are named.**\n")
+		fmt.Fprintf(&b, "\n**A quick look: a tenth of the messages. Backlogs, bodies and all figures are not those that "+
+			"are named.**\n")
 	}
 	if !m.BrokerCPU {
 		fmt.Fprintf(&b, "\nThe broker's processes cannot be seen from here: its CPU time is unknown and stands as 0.\n")
@@ -190,8 +195,10 @@ func (r *result) loads(b *strings.Builder, title string, runs []*run) {
 	if len(runs) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### %s\n\n%d messages a run, %d runs each, interleaved.\n", title, runs[0].Load.Messages, len(of(runs, runs[0].Candidate)))
-	table(b, []string{"", "msg/s", "÷ baseline", "CPU s/10k", "broker CPU s/10k", "app CPU s/10k", "peak RSS MiB", "connections", "most in flight"}, func(row func(...string)) {
+	fmt.Fprintf(b, "\n### %s\n\n%d messages a run, %d runs each, interleaved.\n", title, runs[0].Load.Messages,
+		len(of(runs, runs[0].Candidate)))
+	table(b, []string{"", "msg/s", "÷ baseline", "CPU s/10k", "broker CPU s/10k", "app CPU s/10k", "peak RSS MiB",
+		"connections", "most in flight"}, func(row func(...string)) {
 		base := each(of(runs, "baseline"), rateOf)
 		for _, name := range candidatesOf(runs) {
 			own := of(runs, name)
@@ -208,7 +215,8 @@ func (r *result) paced(b *strings.Builder) {
 	if len(r.Rate) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### %d messages a second\n\nLatency from publish to arrival at the app; \"broker\" is to a consumer without an app.\n", ratePerSecond)
+	fmt.Fprintf(b, "\n### %d messages a second\n\nLatency from publish to arrival at the app; \"broker\" is to a "+
+		"consumer without an app.\n", ratePerSecond)
 	table(b, []string{"", "CPU, % of a core", "p50 ms", "p99 ms"}, func(row func(...string)) {
 		seen := map[string]bool{}
 		for _, p := range r.Rate {
@@ -237,21 +245,23 @@ func (r *result) others(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n### Start and rest\n")
-	table(b, []string{"", "start to first POST, ms", "RSS after the start, MiB", "RSS 12 s after a burst, MiB"}, func(row func(...string)) {
-		for _, name := range sortedKeys(r.Start, r.Idle) {
-			var fresh, rested []float64
-			for _, i := range r.Idle[name] {
-				fresh, rested = append(fresh, mib(i.Fresh)), append(rested, mib(i.Rested))
+	table(b, []string{"", "start to first POST, ms", "RSS after the start, MiB", "RSS 12 s after a burst, MiB"},
+		func(row func(...string)) {
+			for _, name := range sortedKeys(r.Start, r.Idle) {
+				var fresh, rested []float64
+				for _, i := range r.Idle[name] {
+					fresh, rested = append(fresh, mib(i.Fresh)), append(rested, mib(i.Rested))
+				}
+				row(name, spreadOf(r.Start[name]).String(), spreadOf(fresh).String(), spreadOf(rested).String())
 			}
-			row(name, spreadOf(r.Start[name]).String(), spreadOf(fresh).String(), spreadOf(rested).String())
-		}
-	})
+		})
 }
 
 func (c *curve) markdown(b *strings.Builder) {
 	fmt.Fprintf(b, "\n### Growth with %s\n", c.Name)
 	if c.Name == "headers" {
-		fmt.Fprintf(b, "\nFitted: %s µs and %s ns per byte of header names and values.\n", number(c.Base), number(1000*c.PerByte))
+		fmt.Fprintf(b, "\nFitted: %s µs and %s ns per byte of header names and values.\n", number(c.Base),
+			number(1000*c.PerByte))
 	}
 	head := []string{c.Unit, "messages", "CPU µs per message", fmt.Sprintf("÷ that of %d", c.reference().X), "msg/s"}
 	if c.Name == "headers" {

@@ -31,7 +31,7 @@ const (
 
 // rig is what all runs share: the broker, the app, the binaries.
 type rig struct {
-	ctx       context.Context // ends when the benchmark is told to stop, and takes every child along
+	ctx       context.Context // ends when the benchmark is asked to stop, and takes every child along
 	patience  time.Duration   // how long nothing may move before a wait is given up
 	silence   time.Duration   // how long nothing may arrive before the rest counts as lost
 	url       string          // of the broker
@@ -119,7 +119,8 @@ func (p *process) tail() string {
 
 func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	r := &rig{
-		ctx: ctx, patience: 30 * time.Second, silence: 30 * time.Second, filled: 300 * time.Millisecond, settled: 300 * time.Millisecond, rest: time.Second, client: http.Client{Transport: &http.Transport{}},
+		ctx: ctx, patience: 30 * time.Second, silence: 30 * time.Second, filled: 300 * time.Millisecond,
+		settled: 300 * time.Millisecond, rest: time.Second, client: http.Client{Transport: &http.Transport{}},
 		url: o.amqpURL, version: os.Getenv("BROKER_VERSION"), extra: o.env,
 	}
 	if r.url == "" {
@@ -257,7 +258,7 @@ func (r *rig) waitReceived(p *process, n int) error {
 	}
 }
 
-// pause waits unless the benchmark is told to stop.
+// pause waits unless the benchmark is asked to stop.
 func (r *rig) pause(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

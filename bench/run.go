@@ -73,7 +73,8 @@ func (r *run) balance() error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("the ledger of %s (%d messages, C=%d) does not balance: %w", r.Candidate, n, r.Load.Concurrency, err)
+		return fmt.Errorf("the ledger of %s (%d messages, C=%d) does not balance: %w", r.Candidate, n, r.Load.Concurrency,
+			err)
 	}
 	return nil
 }
@@ -202,7 +203,8 @@ func (r *rig) declare(c candidate) error {
 
 // buildSidecar is what `make build` does, for a path that is not there.
 func buildSidecar(ctx context.Context, path string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "nethttpomithttp2", "-ldflags", "-s -w", "-o", path, "sidecar/cmd/sidecar")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "nethttpomithttp2", "-ldflags", "-s -w", "-o",
+		path, "sidecar/cmd/sidecar")
 	out, err := build.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build ./cmd/sidecar: %w\n%s", err, out)

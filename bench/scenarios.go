@@ -102,7 +102,8 @@ func (b *bench) one(c candidate, l load) (*run, error) {
 		return nil, err
 	}
 	b.say("  %-10s %8.0f msg/s   CPU s/10k %6.3f, broker %6.3f, app %6.3f   peak %5.1f MiB   %d connections, %d in flight",
-		c.name, r.Rate, r.per10k(r.CPU), r.per10k(r.Broker), r.per10k(r.App), mib(r.Peak), r.Stats.Connections, r.Stats.MaxInflight)
+		c.name, r.Rate, r.per10k(r.CPU), r.per10k(r.Broker), r.per10k(r.App), mib(r.Peak), r.Stats.Connections,
+		r.Stats.MaxInflight)
 	return r, nil
 }
 
@@ -133,7 +134,8 @@ func (b *bench) collected(l load, candidates []candidate, also ...func() error) 
 func (b *bench) drained() error {
 	unix := b.sidecar
 	unix.name, unix.env = "unix socket", []string{"SIDECAR_APP_URL=unix://" + b.socket() + ":/"}
-	runs, err := b.collected(load{Messages: b.o.messages, Body: 1024, Concurrency: 50}, append(slices.Clone(b.candidates), unix))
+	runs, err := b.collected(load{Messages: b.o.messages, Body: 1024, Concurrency: 50},
+		append(slices.Clone(b.candidates), unix))
 	b.result.Drained = runs
 	return err
 }

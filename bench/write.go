@@ -21,7 +21,8 @@ func (b *bench) write(o *options, table io.Writer) error {
 	var errs []error
 	if o.wants(consume) {
 		plot := b.result.plot()
-		errs = append(errs, os.WriteFile(filepath.Join(o.out, "plot.svg"), plot, 0o644), writeHalf(o, table, b.result, "result", "bench"))
+		errs = append(errs, os.WriteFile(filepath.Join(o.out, "plot.svg"), plot, 0o644),
+			writeHalf(o, table, b.result, "result", "bench"))
 		if o.docs {
 			errs = append(errs, os.WriteFile("docs/performance.svg", plot, 0o644))
 		}

@@ -9,8 +9,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestMemoryAlarm: a connection that has published under an alarm is no longer read, acks included, so the one that consumes
-// must never publish.
+// TestMemoryAlarm: a connection that has published under an alarm is no longer read, acks included, so the one that
+// consumes must never publish.
 func TestMemoryAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)

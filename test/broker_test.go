@@ -13,8 +13,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// broker is a test's own connection to RabbitMQ, dialled again after it was lost. Every call uses a channel of its own: a
-// refused declare closes the channel it was made on.
+// broker is a test's own connection to RabbitMQ, dialled again after it was lost. Every call uses a channel of its own:
+// a refused declare closes the channel it was made on.
 type broker struct {
 	t    testing.TB
 	url  string

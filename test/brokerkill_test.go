@@ -8,8 +8,9 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// quorumOnDisk makes the node write the directory of its quorum queues now. RabbitMQ 3.10 does so up to three seconds late,
-// and a queue of a node that is killed earlier is empty and without a leader afterwards, regardless of which connection declared it.
+// quorumOnDisk makes the node write the directory of its quorum queues now. RabbitMQ 3.10 does so up to three seconds
+// late, and a queue of a node that is killed earlier is empty and without a leader afterwards, regardless of which
+// connection declared it.
 func quorumOnDisk(t testing.TB) {
 	t.Helper()
 	brokertest.Eval(t, "[ok = dets:sync(T) || T <- dets:all()]")

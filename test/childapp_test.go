@@ -132,9 +132,10 @@ func (a *appProcess) kill() {
 // wait waits until the app has ended by itself.
 func (a *appProcess) wait() { _, ended := a.life(); <-ended }
 
-// runAppProcess is the other side: it prints the id of every message it receives and answers 200 after a few milliseconds
-// (50 if the id begins with "slow"), never to the first receipt of an id that begins with "hang"; over one that begins with
-// "bad" it dies. SIGTERM ends it as a good web server ends: nothing new is accepted, what has begun is answered.
+// runAppProcess is the other side: it prints the id of every message it receives and answers 200 after a few
+// milliseconds (50 if the id begins with "slow"), never to the first receipt of an id that begins with "hang"; over one
+// that begins with "bad" it dies. SIGTERM ends it as a good web server ends: nothing new is accepted, what has begun is
+// answered.
 func runAppProcess(addr string) int {
 	l, err := apptest.ListenWithin(patience, addr)
 	if err != nil {

@@ -165,8 +165,8 @@ func TestDefinitionsCanBeImported(t *testing.T) {
 	}
 }
 
-// importDefinitions is what `rabbitmqctl import_definitions FILE` runs inside the node. The file itself may be out of the
-// node's sight, and standard input is not read everywhere.
+// importDefinitions is what `rabbitmqctl import_definitions FILE` runs inside the node. The file itself may be out of
+// the node's sight, and standard input is not read everywhere.
 func importDefinitions(t testing.TB, json string) {
 	t.Helper()
 	brokertest.Eval(t, "ok = rabbit_definitions:import_raw(<<"+strconv.Quote(json)+">>)")
@@ -246,8 +246,8 @@ func TestHealthCommand(t *testing.T) {
 	}
 }
 
-// TestDrift: another service declared the retry queue with another TTL. The sidecar stays up, is not ready, says what and
-// how to fix it, consumes nothing, deletes nothing, and goes on when it is fixed.
+// TestDrift: another service declared the retry queue with another TTL. The sidecar stays up, is not ready, says what
+// and how to fix it, consumes nothing, deletes nothing, and goes on when it is fixed.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seedTTL(1000)

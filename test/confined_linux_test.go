@@ -23,7 +23,8 @@ const (
 // heavy lets one test at a time move hundreds of megabytes.
 var heavy sync.Mutex
 
-// confined is a sidecar in a memory cgroup, as in its container. Where no cgroup can be made its resident set alone is judged.
+// confined is a sidecar in a memory cgroup, as in its container. Where no cgroup can be made its resident set alone is
+// judged.
 type confined struct {
 	*sidecar
 
@@ -46,8 +47,8 @@ func (sc *scene) confined(limit int) *confined {
 	return &confined{s.listening().awaitReady(), limit}
 }
 
-// memoryCgroup makes a cgroup of version 1 or 2 with a limit in MiB. It returns the file that takes a process, "" where none
-// can be made.
+// memoryCgroup makes a cgroup of version 1 or 2 with a limit in MiB. It returns the file that takes a process, "" where
+// none can be made.
 func memoryCgroup(t *testing.T, limit int) string {
 	t.Helper()
 	for _, limitFile := range []string{"/sys/fs/cgroup/memory/%s/memory.limit_in_bytes", "/sys/fs/cgroup/%s/memory.max"} {

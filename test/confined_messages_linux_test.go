@@ -52,8 +52,8 @@ func largest(t *testing.T) (size int, memory string) {
 	return 15 << 20, "8MiB"
 }
 
-// TestAMessageLargerThanAllMemory: it is parked whole, and the one behind it is handled. Without a place for its body it is held,
-// which the status says.
+// TestAMessageLargerThanAllMemory: it is parked whole, and the one behind it is handled. Without a place for its body
+// it is held, which the status says.
 func TestAMessageLargerThanAllMemory(t *testing.T) {
 	t.Parallel()
 	size, memory := largest(t)
@@ -92,7 +92,8 @@ func TestAMessageLargerThanAllMemory(t *testing.T) {
 	}
 }
 
-// TestLargeMessagesAndASlowApp: more than memory holds at a time. None is lost or comes twice, and the connection stays.
+// TestLargeMessagesAndASlowApp: more than memory holds at a time. None is lost or comes twice, and the connection
+// stays.
 func TestLargeMessagesAndASlowApp(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()

@@ -65,8 +65,8 @@ func TestAnnouncedBodiesThatDoNotCome(t *testing.T) {
 	s.alive()
 }
 
-// TestBusyIsRead: clients that send all of a large body before they read see an answer and no reset, whether there was memory
-// for it or not.
+// TestBusyIsRead: clients that send all of a large body before they read see an answer and no reset, whether there was
+// memory for it or not.
 func TestBusyIsRead(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t)

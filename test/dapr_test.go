@@ -103,7 +103,8 @@ func TestDaprRetryEnds(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// An answer whose verdict lies behind what is read is never a success: its message ends among the parked ones, and says why.
+// An answer whose verdict lies behind what is read is never a success: its message ends among the parked ones, and says
+// why.
 func TestDaprAnswerTooLarge(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("RESPONSE_DIALECT", "dapr", "MAX_RETRIES", "1").seed()

@@ -28,8 +28,8 @@ type grafana struct {
 	Annotations struct{ List []struct{ Name, Expr string } }
 }
 
-// checkDashboard asks all of it, as Grafana does with every filter on *All*. A query that has had no number at all since the
-// start is a panel that stays empty.
+// checkDashboard asks all of it, as Grafana does with every filter on *All*. A query that has had no number at all
+// since the start is a panel that stays empty.
 func checkDashboard(t *testing.T, p *prometheusServer) {
 	t.Helper()
 	b, err := os.ReadFile(dashboardFile)

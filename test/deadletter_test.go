@@ -11,8 +11,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// mover moves parked messages back as a careful tool does: take unacked, publish mandatory, wait for the confirm, ack. It
-// has a connection of its own, which can be cut at any point.
+// mover moves parked messages back as a careful tool does: take unacked, publish mandatory, wait for the confirm, ack.
+// It has a connection of its own, which can be cut at any point.
 type mover struct {
 	t   testing.TB
 	ch  *amqp.Channel
@@ -71,8 +71,9 @@ func (m *mover) publish(queue string, d *amqp.Delivery) {
 	}
 }
 
-// TestMoverKilledInEveryGap: anyone who moves parked messages back in the safe order may die at any point. The message is then
-// in the dead-letter queue as before, or there and on its way, never nowhere; and each copy is tried once, not for ever.
+// TestMoverKilledInEveryGap: anyone who moves parked messages back in the safe order may die at any point. The message
+// is then in the dead-letter queue as before, or there and on its way, never nowhere; and each copy is tried once, not
+// for ever.
 func TestMoverKilledInEveryGap(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

@@ -17,8 +17,8 @@ import (
 	"sidecar/internal/openapitest"
 )
 
-// control talks to the control listener of a sidecar. Everything that is asked and answered is compared with the OpenAPI
-// document that the sidecar itself serves.
+// control talks to the control listener of a sidecar. Everything that is asked and answered is compared with the
+// OpenAPI document that the sidecar itself serves.
 type control struct {
 	*sidecar
 	bearer   string
@@ -255,7 +255,8 @@ func TestDeadLetterAPI(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestDeadLetterAPIOneAtATime: two redrives at once, within the process and beside it; the client that began one may leave.
+// TestDeadLetterAPIOneAtATime: two redrives at once, within the process and beside it; the client that began one may
+// leave.
 func TestDeadLetterAPIOneAtATime(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// failedAgain is what is said of whichever of three messages was heard of first: they are told of beside each other.
+// failedAgain is what is said of whichever of three messages was heard of first: they are reported side by side.
 var failedAgain = regexp.MustCompile(`"m-[012]" failed again: park \(max_retries, status 409\); the rest stays parked`)
 
 // canary runs `dlq redrive --canary 3` with more arguments and wants that exit code and those counts.
@@ -87,8 +87,8 @@ func TestDLQCanaryOfNobody(t *testing.T) {
 	}
 }
 
-// TestDLQCanaryTooEarly: "too early" is no verdict while the message may come again. At its limit it is parked for it, as
-// every message is, and then the canary has failed.
+// TestDLQCanaryTooEarly: "too early" is no verdict while the message may come again. At its limit it is parked for it,
+// as every message is, and then the canary has failed.
 func TestDLQCanaryTooEarly(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "2", "REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms")

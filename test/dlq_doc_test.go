@@ -14,8 +14,8 @@ import (
 // dlqLine finds a command as it is to be typed.
 var dlqLine = regexp.MustCompile(`(?m)^(?:\$ )?(sidecar dlq .*)$`)
 
-// TestDLQDocsAreTypedRight: every `sidecar dlq …` that README.md and docs/dead-letters.md give to be typed is understood. There
-// is no broker, so each gets as far as that; what deletes asks first, and there is no one to ask.
+// TestDLQDocsAreTypedRight: every `sidecar dlq …` that README.md and docs/dead-letters.md give to be typed is
+// understood. There is no broker, so each gets as far as that; what deletes asks first, and there is no one to ask.
 func TestDLQDocsAreTypedRight(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()

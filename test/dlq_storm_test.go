@@ -101,8 +101,8 @@ func (st *storm) kill(victim string) {
 	}
 }
 
-// meanwhile has the command begun again and again while the broker starts: a quorum queue whose leader is not back yet says
-// that it holds nothing, which the command must not take for the end of its work.
+// meanwhile has the command begun again and again while the broker starts: a quorum queue whose leader is not back yet
+// says that it holds nothing, which the command must not take for the end of its work.
 func (st *storm) meanwhile(start func()) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {

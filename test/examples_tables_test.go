@@ -3,8 +3,9 @@ package test
 import "strings"
 
 // exampleTables are the objects of the systems that the files in examples/topologies describe, one line each. They are
-// written down here from those systems' own documents, not from what the sidecar prints. What the documents leave open, as
-// the retry queue of dead-letter and the arguments that keep dead letters in quorum queues, is as docs/topologies says.
+// written down here from those systems' own documents, not from what the sidecar prints. What the documents leave open,
+// as the retry queue of dead-letter and the arguments that keep dead letters in quorum queues, is as docs/topologies
+// says.
 var exampleTables = map[string]string{
 	"topic-tiers/freeflow-user.env":         topicTiers("user"),
 	"topic-tiers/freeflow-auth.env":         topicTiers("auth"),

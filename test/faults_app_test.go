@@ -43,8 +43,8 @@ func TestAppSuspended(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestAppKilledInTheHandler: whether the app did its work it cannot be known, so the attempt counts and the message comes
-// again. What was waiting meanwhile is not charged.
+// TestAppKilledInTheHandler: whether the app did its work it cannot be known, so the attempt counts and the message
+// comes again. What was waiting meanwhile is not charged.
 func TestAppKilledInTheHandler(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONCURRENCY", "4").seed()
@@ -76,7 +76,7 @@ func TestAppKilledInTheHandler(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestBothStop: in a pod without a native sidecar container app and sidecar are told to end in any order. Nothing is
+// TestBothStop: in a pod without a native sidecar container app and sidecar are asked to end in any order. Nothing is
 // parked, nothing is lost, the sidecar ends within its grace, and the next pod finishes the work.
 func TestBothStop(t *testing.T) {
 	t.Parallel()

@@ -38,8 +38,8 @@ func TestBrokerRestarts(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestBrokerSuspended: a broker that is frozen sends nothing; when it goes on it still has the sidecar's old consumer, for a
-// moment beside the new one.
+// TestBrokerSuspended: a broker that is frozen sends nothing; when it goes on it still has the sidecar's old consumer,
+// for a moment beside the new one.
 func TestBrokerSuspended(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
@@ -65,9 +65,9 @@ func TestBrokerSuspended(t *testing.T) {
 	}
 }
 
-// TestAlarmWhileEverythingFails: more messages are to be parked than the window holds, and the broker takes none: no more are
-// taken. Afterwards each is parked, and once: but for the publish by which the
-// sidecar learned of the alarm, which may have run out of time with the copy already there.
+// TestAlarmWhileEverythingFails: more messages are to be parked than the window holds, and the broker takes none: no
+// more are taken. Afterwards each is parked, and once: but for the publish by which the sidecar learned of the alarm,
+// which may have run out of time with the copy already there.
 func TestAlarmWhileEverythingFails(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
@@ -161,7 +161,8 @@ func TestVhostDeleted(t *testing.T) {
 	if s.ended() {
 		t.Fatal("the sidecar ended")
 	}
-	// RabbitMQ itself looks four times a second for virtual hosts that are gone and deletes them once more, later ones of the name, too.
+	// RabbitMQ itself looks four times a second for virtual hosts that are gone and deletes them once more, later ones of
+	// the name, too.
 	brokertest.Eval(t, `Deletes = fun(P) -> case process_info(P, current_stacktrace) of
 			{_, Calls} -> [] =/= [M || {M, _, _, _} <- Calls, M =:= rabbit_vhost_sup_sup orelse M =:= rabbit_vhost_process];
 			undefined -> false
@@ -219,7 +220,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 	sc.settledAll(second, 0)
 }
 
-// TestParkWhoseConfirmIsLost: the copy is in the DLQ and no one told the sidecar. It cannot know, so the original stays
+// TestParkWhoseConfirmIsLost: the copy is in the DLQ and the sidecar was not notified. It cannot know, so the original stays
 // and is parked again: twice, never not at all.
 func TestParkWhoseConfirmIsLost(t *testing.T) {
 	t.Parallel()

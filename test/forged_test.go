@@ -159,9 +159,10 @@ func TestTablesTheClientLibraryRefuses(t *testing.T) {
 	}
 }
 
-// TestMessageThatDiedBeforeForAnotherReason: a message that once expired from this very queue, or was pushed out of it, or
-// ran into its delivery limit, carries that in x-death for ever, also when someone moves it back. When it is rejected, a
-// broker of the 3.x line takes its way through the retry queue for an automatic cycle and drops it without a word.
+// TestMessageThatDiedBeforeForAnotherReason: a message that once expired from this very queue, or was pushed out of it,
+// or ran into its delivery limit, carries that in x-death for ever, also when someone moves it back. When it is
+// rejected, a broker of the 3.x line takes its way through the retry queue for an automatic cycle and drops it without
+// a word.
 func TestMessageThatDiedBeforeForAnotherReason(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

@@ -9,8 +9,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// table is an encoded AMQP table without its length: the Go client refuses to write some that other clients write and the
-// broker takes.
+// table is an encoded AMQP table without its length: the Go client refuses to write some that other clients write and
+// the broker takes.
 type table []byte
 
 func longstr(b []byte) []byte {
@@ -55,7 +55,8 @@ func wideArray(n int) table {
 	return table{}.field("a", 'A', longstr(bytes.Repeat([]byte{'t', 1}, n)))
 }
 
-// TestRawPublisher proves the hand-made tables against the Go client's reader, so that a failure elsewhere is the sidecar's.
+// TestRawPublisher proves the hand-made tables against the Go client's reader, so that a failure elsewhere is the
+// sidecar's.
 func TestRawPublisher(t *testing.T) {
 	t.Parallel()
 	b := dialBroker(t)

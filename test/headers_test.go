@@ -27,8 +27,9 @@ func (sc *scene) sendHeaders(id string, h amqp.Table) {
 	sc.sendMessage(m)
 }
 
-// TestHeaders: what the broker's client reads from a message becomes text in the request. Every shape of name and value is
-// in the tables of package dispatch; here is one of each kind, and no line of the request but Amqp-Header-* comes from them.
+// TestHeaders: what the broker's client reads from a message becomes text in the request. Every shape of name and value
+// is in the tables of package dispatch; here is one of each kind, and no line of the request but Amqp-Header-* comes
+// from them.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	sc, raw, s := headerScene(t)

@@ -19,8 +19,8 @@ const (
 	hostileWatch  = 1500 * time.Millisecond
 )
 
-// TestHostileBroker: whatever its peer sends, the sidecar does not panic, stays within its memory, does not compute without
-// work, answers its probes, and ends in time on SIGTERM.
+// TestHostileBroker: whatever its peer sends, the sidecar does not panic, stays within its memory, does not compute
+// without work, answers its probes, and ends in time on SIGTERM.
 func TestHostileBroker(t *testing.T) {
 	t.Parallel()
 	floods := make(chan struct{}, 3) // each keeps a core busy

@@ -32,8 +32,8 @@ func TestLogsOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestFewFileDescriptors: it may be slow, it must not lose, park or die. Idle connections to the app hold the descriptors
-// until they are closed, so that consumption pauses for some seconds after every 30 messages.
+// TestFewFileDescriptors: it may be slow, it must not lose, park or die. Idle connections to the app hold the
+// descriptors until they are closed, so that consumption pauses for some seconds after every 30 messages.
 func TestFewFileDescriptors(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONCURRENCY", "50", "MAX_RETRIES", "0").seed()

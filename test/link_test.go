@@ -215,8 +215,8 @@ func TestRetryQueueGoneAtRunTime(t *testing.T) {
 	}
 }
 
-// TestUnboundRetryQueueLosesNothing: every object is there and still a reject would go nowhere. AMQP cannot show bindings,
-// so where the sidecar may not make them itself it must find out without risking the message.
+// TestUnboundRetryQueueLosesNothing: every object is there and still a reject would go nowhere. AMQP cannot show
+// bindings, so where the sidecar may not make them itself it must find out without risking the message.
 func TestUnboundRetryQueueLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"verify", "none", "declare"} {

@@ -50,8 +50,8 @@ func TestMaxBodyMustFitIntoMemory(t *testing.T) {
 }
 
 // TestMemoryIsBoundedByTheWindow: a backlog of large messages and an app that does not answer. What is held is the
-// window, not the backlog. The collector may let the heap grow to twice what is in use; the rest is an idle sidecar's 16
-// MiB and as much as one more window for what is being read and given back.
+// window, not the backlog. The collector may let the heap grow to twice what is in use; the rest is an idle sidecar's
+// 16 MiB and as much as one more window for what is being read and given back.
 func TestMemoryIsBoundedByTheWindow(t *testing.T) {
 	t.Parallel()
 	const (
@@ -89,8 +89,8 @@ func TestMemoryIsBoundedByTheWindow(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestIdleMemory: what the kernel says about a sidecar that waits. Four fifths of it are pages of the program itself, which all
-// sidecars of a node share.
+// TestIdleMemory: what the kernel says about a sidecar that waits. Four fifths of it are pages of the program itself,
+// which all sidecars of a node share.
 func TestIdleMemory(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("LOG_LEVEL", "info")

@@ -12,8 +12,8 @@ import (
 	"sidecar/internal/postgrestest"
 )
 
-// outgoing is a sidecar whose app publishes, over HTTP and through an outbox, behind two links that can break. Beside it is
-// one that only sends what is in the same outbox.
+// outgoing is a sidecar whose app publishes, over HTTP and through an outbox, behind two links that can break. Beside
+// it is one that only sends what is in the same outbox.
 type outgoing struct {
 	t                testing.TB
 	p                *prometheusServer

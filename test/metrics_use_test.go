@@ -14,8 +14,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestMetricsInUse: a real Prometheus scrapes sidecars to which everything happens. Every alert fires when it should, with
-// the names of what it is about, and every query of the dashboard has an answer.
+// TestMetricsInUse: a real Prometheus scrapes sidecars to which everything happens. Every alert fires when it should,
+// with the names of what it is about, and every query of the dashboard has an answer.
 func TestMetricsInUse(t *testing.T) {
 	t.Parallel()
 	p := startPrometheus(t, impatient(t))

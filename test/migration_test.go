@@ -130,8 +130,8 @@ func (m *migration) wantBilled(times int, ids ...string) {
 	}
 }
 
-// TestTakeOverAQueue: the sidecar consumes another owner's queue as it is, first beside its consumer and then instead of
-// it, without a loss, a duplicate, or a change to the queue; and back again.
+// TestTakeOverAQueue: the sidecar consumes another owner's queue as it is, first beside its consumer and then instead
+// of it, without a loss, a duplicate, or a change to the queue; and back again.
 func TestTakeOverAQueue(t *testing.T) {
 	t.Parallel()
 	for name, q := range foreignQueues {
@@ -149,7 +149,7 @@ func TestTakeOverAQueue(t *testing.T) {
 			ids := m.order("early", 20, 1)
 			consumer := m.startBefore()
 			m.start(m.after, "", "-addr", m.appAddr)
-			s := m.scene.run()
+			s := m.run()
 			eventually(t, "two consumers", func() bool { return m.consumers(m.queue) == 2 })
 			ids = append(ids, m.order("both", 60, 1)...)
 			m.wantBilled(1, ids...)
@@ -187,7 +187,7 @@ func (m *migration) importPlan() {
 		m.t.Fatalf("plan: exit %d: %s", r.code, r.all())
 	}
 	importDefinitions(m.t, r.stdout)
-	for _, queue := range []string{m.scene.retryQueue(), m.dlq()} {
+	for _, queue := range []string{m.retryQueue(), m.dlq()} {
 		eventually(m.t, "the imported "+queue, func() bool { return m.ready(queue) >= 0 })
 	}
 }
@@ -213,7 +213,7 @@ func TestNewQueueBeside(t *testing.T) {
 			consumer.kill()
 
 			m.start(m.after, "", "-addr", m.appAddr)
-			s := m.scene.run()
+			s := m.run()
 			m.wantBilled(1, ids...)
 			m.wantBilled(2, twice...)
 			m.settledAll(s, 0)
@@ -237,7 +237,7 @@ func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
 	m.with("QUEUE", m.queue, "TOPOLOGY_MODE", "none")
 	m.importPlan()
 	m.start(m.after, "", "-addr", m.appAddr)
-	s := m.scene.run()
+	s := m.run()
 	m.wantBilled(1, m.order("first", 1, 1)...)
 	s.post(s.control, "/pause")
 	eventually(t, "the end of the queue", func() bool {

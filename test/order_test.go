@@ -57,7 +57,7 @@ func TestTwoReplicas(t *testing.T) {
 	checkUncounted(t, sc, ids)
 }
 
-// TestRedeliveredAfterACrash: the app is told, the attempt is not counted.
+// TestRedeliveredAfterACrash: the app gets it as redelivered, the attempt is not counted.
 func TestRedeliveredAfterACrash(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

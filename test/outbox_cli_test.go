@@ -35,8 +35,8 @@ func outboxWith(t *testing.T, env map[string]string, code int, args ...string) r
 	return r
 }
 
-// TestOutboxCommands goes the way of an outbox: made, filled, looked at, a row released, others deleted. Neither a broker
-// nor a sidecar is there.
+// TestOutboxCommands goes the way of an outbox: made, filled, looked at, a row released, others deleted. Neither a
+// broker nor a sidecar is there.
 func TestOutboxCommands(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -96,8 +96,8 @@ func TestOutboxCommands(t *testing.T) {
 	}
 }
 
-// TestOutboxNames: table and columns of the app's own, in a schema of its own; the index is built while rows are there. The
-// age of rows to delete is the configured one.
+// TestOutboxNames: table and columns of the app's own, in a schema of its own; the index is built while rows are there.
+// The age of rows to delete is the configured one.
 func TestOutboxNames(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -175,7 +175,8 @@ func TestOutboxTableOfTheDocument(t *testing.T) {
 	}
 }
 
-// TestOutboxUsage: what is wrong with the command line or the configuration is exit 64, what is wrong with the database 1.
+// TestOutboxUsage: what is wrong with the command line or the configuration is exit 64, what is wrong with the database
+// 1.
 func TestOutboxUsage(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -230,7 +231,8 @@ func TestOutboxUsage(t *testing.T) {
 // outboxCalls are all commands, with words that are right.
 var outboxCalls = [][]string{{"migrate"}, {"migrate", "--print"}, {"status"}, {"status", "--json"}, {"prune"}, {"retry", "--all"}, {"retry", "1"}}
 
-// TestOutboxSecrets: the password of the DSN is in no word of any command, whatever is wrong with the DSN or the server.
+// TestOutboxSecrets: the password of the DSN is in no word of any command, whatever is wrong with the DSN or the
+// server.
 func TestOutboxSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "c4n4ry-pass"
@@ -268,7 +270,7 @@ func TestOutboxSecrets(t *testing.T) {
 				t.Errorf("%s: %q: exit %d, want %d: %s", name, call, r.code, c.code, r.all())
 			}
 			if strings.Contains(r.all(), canary) {
-				t.Errorf("%s: %q tells the password: %s", name, call, r.all())
+				t.Errorf("%s: %q shows the password: %s", name, call, r.all())
 			}
 		}
 	}

@@ -37,7 +37,8 @@ func block(t *testing.T, comment string) string {
 	return text
 }
 
-// TestOutboxDoc: docs/outbox.md shows the examples as they are, names tests that exist, and environments that are taken.
+// TestOutboxDoc: docs/outbox.md shows the examples as they are, names tests that exist, and environments that are
+// taken.
 func TestOutboxDoc(t *testing.T) {
 	t.Parallel()
 	doc := outboxDoc(t)
@@ -107,7 +108,8 @@ func TestOutboxQuickStart(t *testing.T) {
 	}
 }
 
-// TestOutboxDocSQL: the statements of docs/outbox.md do what it says, and the relay gets along with the rights that it gives.
+// TestOutboxDocSQL: the statements of docs/outbox.md do what it says, and the relay gets along with the rights that it
+// gives.
 func TestOutboxDocSQL(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t)
@@ -147,8 +149,8 @@ func TestOutboxDocSQL(t *testing.T) {
 	}
 }
 
-// TestInboxOfTheDocument: a message that comes twice is worked on once, also while the first copy is being worked on, and again
-// when that was given up.
+// TestInboxOfTheDocument: a message that comes twice is worked on once, also while the first copy is being worked on,
+// and again when that was given up.
 func TestInboxOfTheDocument(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

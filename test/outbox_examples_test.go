@@ -41,8 +41,8 @@ func (sc *scene) newOutbox(t *testing.T) *postgrestest.Database {
 	return db
 }
 
-// TestOutboxExamples: what the examples commit arrives at the app, with its content type, routing key and tracking ids, and
-// nothing of what they roll back does.
+// TestOutboxExamples: what the examples commit arrives at the app, with its content type, routing key and tracking ids,
+// and nothing of what they roll back does.
 func TestOutboxExamples(t *testing.T) {
 	t.Parallel()
 	for name, argv := range map[string][]string{
@@ -113,8 +113,8 @@ func checkOrder(t *testing.T, d *delivery, order string, tracked bool) {
 	}
 }
 
-// TestPublishExamples: while the broker is away each example gets 503 and tries again; then its message arrives once, under the
-// key that it was sent with.
+// TestPublishExamples: while the broker is away each example gets 503 and tries again; then its message arrives once,
+// under the key that it was sent with.
 func TestPublishExamples(t *testing.T) {
 	t.Parallel()
 	for name, argv := range map[string][]string{

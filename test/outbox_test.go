@@ -16,8 +16,8 @@ const outboxTable = `CREATE TABLE outbox (
 	attempts integer NOT NULL DEFAULT 0, last_error text, quarantined_at timestamptz);
 	CREATE INDEX outbox_pending ON outbox (send_after, id) WHERE sent_at IS NULL AND quarantined_at IS NULL`
 
-// TestOutbox: a row that was committed comes to the app by way of the service's own exchange, as a message with all that the
-// row says. Readiness tells of the outbox, and so do the metrics.
+// TestOutbox: a row that was committed comes to the app by way of the service's own exchange, as a message with all
+// that the row says. Readiness and the metrics include the outbox.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

@@ -10,8 +10,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// failsToPark runs the sidecar and deletes the dead-letter queue before the app fails message m. In verify mode the park
-// fails until the queue is there again.
+// failsToPark runs the sidecar and deletes the dead-letter queue before the app fails message m. In verify mode the
+// park fails until the queue is there again.
 func failsToPark(t testing.TB, sc *scene) *sidecar {
 	t.Helper()
 	gate := make(chan struct{})
@@ -131,8 +131,8 @@ func TestDangerousPropertiesAreNotCopied(t *testing.T) {
 	}
 }
 
-// TestDirectReplyToIsParked: a publisher of another protocol can bring a reply-to that the broker refuses from a client of AMQP
-// 0-9-1. The message is retried and parked without it.
+// TestDirectReplyToIsParked: a publisher of another protocol can bring a reply-to that the broker refuses from a client
+// of AMQP 0-9-1. The message is retried and parked without it.
 func TestDirectReplyToIsParked(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1", "RETRY_DELAY", "", "RETRY_DELAYS", "50ms")

@@ -78,8 +78,8 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// TestMayNotPublish: a user who may consume but not park would be stuck at the first failure. The sidecar says so before
-// it takes anything, and goes on when the right is given.
+// TestMayNotPublish: a user who may consume but not park would be stuck at the first failure. The sidecar says so
+// before it takes anything, and goes on when the right is given.
 func TestMayNotPublish(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()

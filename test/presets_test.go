@@ -157,8 +157,8 @@ func exercise(t *testing.T, sc *scene, p preset, queueType string) {
 	}
 }
 
-// TestForeignRetry: topic-tiers returns through a shared exchange; another service bound to everything must not try again
-// what was not its failure.
+// TestForeignRetry: topic-tiers returns through a shared exchange; another service bound to everything must not try
+// again what was not its failure.
 func TestForeignRetry(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("TOPOLOGY", "topic-tiers", "RETRY_DELAYS", "300ms", "RETRY_DELAY", "")

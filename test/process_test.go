@@ -60,7 +60,7 @@ func start(t testing.TB, env map[string]string) *sidecar {
 	return launch(t, env).listening()
 }
 
-// listening waits for the line that tells the bound addresses.
+// listening waits for the line that names the bound addresses.
 func (s *sidecar) listening() *sidecar {
 	t := s.t
 	t.Helper()

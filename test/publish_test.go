@@ -57,8 +57,8 @@ func (s *sidecar) refused(path, body string, headers map[string]string, status i
 	}
 }
 
-// TestPublishRoundTrip: what the app publishes through the sidecar comes back to it as it was, and an app that hands on what
-// it has received publishes the same message.
+// TestPublishRoundTrip: what the app publishes through the sidecar comes back to it as it was, and an app that hands on
+// what it has received publishes the same message.
 func TestPublishRoundTrip(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t)
@@ -164,8 +164,8 @@ func TestPublishToken(t *testing.T) {
 	}
 }
 
-// TestPublishUnknown: the link goes between message and confirm. The answer says so, and the same message again is one that
-// consumers can tell by its id.
+// TestPublishUnknown: the link goes between message and confirm. The answer says so, and the same message again is one
+// that consumers can tell by its id.
 func TestPublishUnknown(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t).with("PUBLISH_TIMEOUT", "5s")
@@ -280,7 +280,7 @@ func TestPublishListener(t *testing.T) {
 	sc := newScene(t)
 	addr := freeAddr(t)
 	taken := listen(t, addr)
-	defer taken.Close()
+	defer func() { _ = taken.Close() }()
 	if s := launch(t, sc.envWith("SIDECAR_PUBLISH_ADDR", addr)); s.exitCode() != 1 || !s.log.mentions("listen for publishing") {
 		t.Errorf("%s", s.log.tail(5))
 	}

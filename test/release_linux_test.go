@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReleaseBinaryStandsAlone: what `make build` makes needs no libc, loads no library, and tells nothing about the
+// TestReleaseBinaryStandsAlone: what `make build` makes needs no libc, loads no library, and reveals nothing about the
 // machine it was built on.
 func TestReleaseBinaryStandsAlone(t *testing.T) {
 	t.Parallel()

@@ -30,9 +30,9 @@ func (sc *scene) usage(s *sidecar) usage {
 	return u
 }
 
-// Slack on top of 5 %, for numbers so small that one more is more than that: a probe or the question itself may be under
-// way. It is less than the six sessions of a storm, so that one thing kept by each shows. A heap that has been through a
-// storm lies in more pieces than before; a megabyte is a seventh of the bodies that went through.
+// Slack on top of 5 %, for numbers so small that one more is more than that: a probe or the question itself may be
+// under way. It is less than the six sessions of a storm, so that one thing kept by each shows. A heap that has been
+// through a storm lies in more pieces than before; a megabyte is a seventh of the bodies that went through.
 const (
 	slackCount = 3
 	slackRSS   = 1 << 20

@@ -13,7 +13,7 @@ import (
 
 const ttl = 300 * time.Millisecond // SIDECAR_RETRY_DELAY of every scene
 
-// checkAttempts compares what the app was told at each receipt with the contract, for a message that failed every time.
+// checkAttempts compares what the app received at each receipt with the contract, for a message that failed every time.
 func checkAttempts(t *testing.T, sc *scene, list []*delivery, maxRetries int) {
 	t.Helper()
 	for i, d := range list {
@@ -217,7 +217,7 @@ func TestRetriedMessageCarriesNothingOfOurs(t *testing.T) {
 	}
 }
 
-// awaitOutcome waits until the log tells of that settlement of the message.
+// awaitOutcome waits until the log has that settlement of the message.
 func (s *sidecar) awaitOutcome(id, outcome string) {
 	s.t.Helper()
 	eventually(s.t, "log line: "+id+" settled as "+outcome, func() bool { return slices.Contains(s.log.outcomes(id), outcome) })

@@ -45,7 +45,7 @@ var (
 
 // TestSecretsNeverShow runs a sidecar in which every secret is in use, lets messages succeed, fail and park, asks
 // everything it answers, runs every subcommand, and looks for the secrets and the payloads in all of it, in the end in
-// the stacks of a process that is told to dump them.
+// the stacks of a process that is asked to dump them.
 func TestSecretsNeverShow(t *testing.T) {
 	t.Parallel()
 	sink, otlp := newSpanSink(t)
@@ -159,8 +159,8 @@ func subcommands(t *testing.T, sc *scene, s *sidecar, out surfaces) {
 	}
 }
 
-// TestTokenFilesThatAreGone: the token of a listener is refused while its file is missing or empty, and what is written there later
-// counts at once. The app gets its own as it was last read.
+// TestTokenFilesThatAreGone: the token of a listener is refused while its file is missing or empty, and what is written
+// there later counts at once. The app gets its own as it was last read.
 func TestTokenFilesThatAreGone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -68,7 +68,8 @@ func TestSendOnly(t *testing.T) {
 	}
 }
 
-// TestPublishAfterADrain: a drain that was asked for comes before the end of the app, which may publish until then. A stop ends that.
+// TestPublishAfterADrain: a drain that was asked for comes before the end of the app, which may publish until then. A
+// stop ends that.
 func TestPublishAfterADrain(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

@@ -97,8 +97,8 @@ func TestStopWithABacklog(t *testing.T) {
 	}
 }
 
-// TestStopWakesSleepers: a delayed 425 is given back at once, uncounted. Nothing but the signal can end its delay within the
-// patience of the test: the grace, at whose end it is given back in any case, is longer, too.
+// TestStopWakesSleepers: a delayed 425 is given back at once, uncounted. Nothing but the signal can end its delay
+// within the patience of the test: the grace, at whose end it is given back in any case, is longer, too.
 func TestStopWakesSleepers(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("REQUEUE_DELAY_MIN", "9m", "REQUEUE_DELAY_MAX", "10m", "SHUTDOWN_GRACE", "1h").seed()
@@ -265,7 +265,8 @@ func TestDrainedWithoutADrain(t *testing.T) {
 	s.awaitReady()
 }
 
-// TestKillLosesNothing: kill -9 in the middle of everything, twenty times. What comes twice was in the window at a kill.
+// TestKillLosesNothing: kill -9 in the middle of everything, twenty times. What comes twice was in the window at a
+// kill.
 func TestKillLosesNothing(t *testing.T) {
 	t.Parallel()
 	const kills, prefetch = 20, 10

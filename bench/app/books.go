@@ -148,7 +148,8 @@ func (b *books) wait(ctx context.Context, g goal) error {
 		case <-b.arrived:
 		case <-poll:
 		case <-ctx.Done():
-			return fmt.Errorf("received %d of %d, %d of %d in flight", b.received.Load(), g.Received, b.inflight.Load(), g.Inflight)
+			return fmt.Errorf("received %d of %d, %d of %d in flight", b.received.Load(), g.Received, b.inflight.Load(),
+				g.Inflight)
 		}
 	}
 	return nil
@@ -157,7 +158,8 @@ func (b *books) wait(ctx context.Context, g goal) error {
 func (b *books) stats() stats {
 	s := stats{
 		Received: b.received.Load(), Unknown: b.unknown.Load(), Connections: b.connections.Load(),
-		MaxInflight: b.maxInflight.Load(), Released: b.released.Load(), Held: b.held.Load(), First: b.first.Load(), Last: b.last.Load(),
+		MaxInflight: b.maxInflight.Load(), Released: b.released.Load(), Held: b.held.Load(), First: b.first.Load(),
+		Last: b.last.Load(),
 	}
 	seen := b.seen.Load()
 	for i := range seen.bits {

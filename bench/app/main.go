@@ -1,7 +1,7 @@
 // Command app is the app of a benchmark: it answers every POST the same way, as cheaply as it can, and keeps the books.
 //
-// Its data listeners, one on TCP and one on the Unix socket $APP_SOCKET, speak just enough HTTP/1.1 for the clients that
-// are measured. The control listener, on its own port, is only asked before and after a run.
+// Its data listeners, one on TCP and one on the Unix socket $APP_SOCKET, speak just enough HTTP/1.1 for the clients
+// that are measured. The control listener, on its own port, is only asked before and after a run.
 package main
 
 import (

@@ -28,7 +28,7 @@ func main() {
 }
 
 func run() error {
-	// First of all: it may be told to stop as soon as its first message has arrived.
+	// First of all: it may be asked to stop as soon as its first message has arrived.
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
 	workers, err := strconv.Atoi(os.Getenv("CONCURRENCY"))

@@ -1,6 +1,6 @@
 // Command client sends requests over a number of connections, each the next one as soon as it has its answer, and says
-// how that went. It connects, then waits for SIGUSR1 to begin, so that neither its start nor its connections are measured;
-// and it stays until SIGTERM, so that its CPU time can be read.
+// how that went. It connects, then waits for SIGUSR1 to begin, so that neither its start nor its connections are
+// measured; and it stays until SIGTERM, so that its CPU time can be read.
 package main
 
 import (
@@ -60,8 +60,10 @@ func number(name string, into *int) error {
 }
 
 func environment() (*plan, error) {
-	p := &plan{addr: os.Getenv("ADDR"), path: os.Getenv("REQUEST_PATH"), contentType: "application/octet-stream", acknowledged: "204"}
-	err := errors.Join(number("REQUESTS", &p.requests), number("BATCH", &p.batch), number("BODY", &p.body), number("CONNECTIONS", &p.connections))
+	p := &plan{addr: os.Getenv("ADDR"), path: os.Getenv("REQUEST_PATH"), contentType: "application/octet-stream",
+		acknowledged: "204"}
+	err := errors.Join(number("REQUESTS", &p.requests), number("BATCH", &p.batch), number("BODY", &p.body),
+		number("CONNECTIONS", &p.connections))
 	if p.batch > 0 {
 		p.contentType, p.acknowledged = "application/jsonl", "200"
 	}
@@ -181,7 +183,8 @@ func (c *connection) write(i int) {
 		c.body = append(c.body, bytes.Repeat([]byte{'x'}, c.plan.body)...)
 	}
 	for j := range c.plan.batch {
-		c.body = fmt.Appendf(c.body, `{"exchange":"bench","routing_key":"bench.published","message_id":"%d","body":"`, i*c.plan.batch+j)
+		c.body = fmt.Appendf(c.body, `{"exchange":"bench","routing_key":"bench.published","message_id":"%d","body":"`,
+			i*c.plan.batch+j)
 		c.body = append(c.body, bytes.Repeat([]byte{'x'}, c.plan.body)...)
 		c.body = append(c.body, "\"}\n"...)
 	}

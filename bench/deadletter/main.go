@@ -53,7 +53,8 @@ func run(args []string, url string, out io.Writer) error {
 	if url == "" {
 		return errors.New("AMQP_URL is unset: run it below scripts/broker.sh run 0 …")
 	}
-	fmt.Fprintf(out, "| queue | messages of %d bytes | command | seconds | messages per second | peak RSS MiB |\n|---|---|---|---|---|---|\n", o.body)
+	fmt.Fprintf(out, "| queue | messages of %d bytes | command | seconds | messages per second | peak RSS MiB "+
+		"|\n|---|---|---|---|---|---|\n", o.body)
 	for kind := range strings.SplitSeq(o.kind, ",") {
 		for _, n := range o.messages {
 			if err := measure(&o, url, kind, n, out); err != nil {
@@ -181,7 +182,8 @@ func (b *broker) fill(n, body int) error {
 			DeliveryMode: amqp.Persistent, MessageId: fmt.Sprintf("message-%08d", i), Body: payload,
 			Headers: amqp.Table{
 				"x-original-queue": b.queue(), "x-original-exchange": "orders", "x-original-routing-key": "order.created",
-				"x-final-reason": "max_retries", "x-final-status-code": int32(500 + i%7), "x-final-retry-count": int32(10), //nolint:gosec // small
+				//nolint:gosec // small
+				"x-final-reason": "max_retries", "x-final-status-code": int32(500 + i%7), "x-final-retry-count": int32(10),
 				"x-final-at": "2026-11-20T10:00:00.000Z", "x-final-detail": fmt.Sprintf("order %d could not be booked", i),
 			},
 		})
@@ -196,7 +198,8 @@ func (b *broker) fill(n, body int) error {
 
 // command runs the sidecar and looks at what it took.
 func (b *broker) command(sidecar string, args []string) (result, error) {
-	cmd := exec.CommandContext(context.Background(), sidecar, append([]string{"dlq"}, args...)...) // #nosec G204 -- what the flags say
+	// #nosec G204 -- what the flags say
+	cmd := exec.CommandContext(context.Background(), sidecar, append([]string{"dlq"}, args...)...)
 	cmd.Env = []string{"SIDECAR_SERVICE=" + b.service, "SIDECAR_AMQP_URL=" + b.url, "SIDECAR_QUEUE_TYPE=" + b.kind}
 	var problems strings.Builder
 	cmd.Stdout, cmd.Stderr = nil, &problems

@@ -1,6 +1,6 @@
 // Command publisher is what the sidecar's publish endpoint is compared with: the service that a good engineer writes by
-// hand, net/http in front of amqp091-go, a pool of channels in confirm mode, one message on each at a time. It must stay
-// honest: if you can make it faster within its rules, do.
+// hand, net/http in front of amqp091-go, a pool of channels in confirm mode, one message on each at a time. It must
+// stay honest: if you can make it faster within its rules, do.
 package main
 
 import (
@@ -121,7 +121,8 @@ func (p *publisher) one(w http.ResponseWriter, r *http.Request) {
 	ch := <-p.pool
 	defer func() { p.pool <- ch }()
 	if err := ch.publish(r.Context(), p.exchange, []string{r.PathValue("key")}, []amqp.Publishing{{
-		DeliveryMode: amqp.Persistent, ContentType: r.Header.Get("Content-Type"), MessageId: r.Header.Get("Idempotency-Key"), Body: body,
+		DeliveryMode: amqp.Persistent, ContentType: r.Header.Get("Content-Type"), MessageId: r.Header.Get("Idempotency-Key"),
+		Body: body,
 	}}); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -148,7 +149,8 @@ func (p *publisher) batch(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		keys = append(keys, i.RoutingKey)
-		messages = append(messages, amqp.Publishing{DeliveryMode: amqp.Persistent, ContentType: "text/plain", MessageId: i.MessageID, Body: []byte(i.Body)})
+		messages = append(messages, amqp.Publishing{DeliveryMode: amqp.Persistent, ContentType: "text/plain",
+			MessageId: i.MessageID, Body: []byte(i.Body)})
 	}
 	if err := lines.Err(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

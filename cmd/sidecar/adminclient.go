@@ -110,7 +110,8 @@ func drain(ctx context.Context, in invocation) error {
 			_, err := fmt.Fprintln(in.stdout, "stopped")
 			return err
 		}
-		// No answer says nothing: the process may be ending at this moment, or have no CPU. A hook that fails ends the pod early.
+		// No answer says nothing: the process may be ending at this moment, or have no CPU. A hook that fails ends the pod
+		// early.
 		if err == nil {
 			if state, err = drainState(code, body); err != nil {
 				return err

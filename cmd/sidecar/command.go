@@ -34,13 +34,16 @@ type command struct {
 // commands in the order of the help text. A function, because help lists the commands it is one of.
 func commands() []command {
 	return []command{
-		{"run", "consume the queue and POST to the app; publish what the app POSTs or has written into its outbox (the default)", runSidecar},
-		{"check", "connect and prove that retried and parked messages would be kept; changes nothing. --roundtrip sends a message through queues of its own, too", check},
+		{"run", "consume the queue and POST to the app; publish what the app POSTs or has written into its outbox (the " +
+			"default)", runSidecar},
+		{"check", "connect and prove that retried and parked messages would be kept; changes nothing. --roundtrip sends a " +
+			"message through queues of its own, too", check},
 		{"plan", "print what would be declared: --format text|mermaid|definitions|permissions; needs no broker", plan},
 		{"explain", "print the verdict on an answer and why: --status 503 --retry 10", explain},
 		{"config", "print the effective configuration, secrets masked", printConfig},
 		{"dlq", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar", dlq},
-		{"outbox", "migrate, look at, prune or retry the table of messages to be published; needs no running sidecar and no broker", outboxTable},
+		{"outbox", "migrate, look at, prune or retry the table of messages to be published; needs no running sidecar and " +
+			"no broker", outboxTable},
 		{"drain", "ask the running sidecar to drain and wait until it has", drain},
 		{"health", "ask the running sidecar whether it is live|ready|startup (default ready)", health},
 		{"version", "print version, commit and Go version", printVersion},
@@ -93,7 +96,8 @@ func printHelp(w io.Writer) {
 	for _, c := range commands() {
 		_, _ = fmt.Fprintf(w, "  %-8s  %s\n", c.name, c.summary)
 	}
-	_, _ = fmt.Fprint(w, "\nConfigured by environment variables only, see docs/configuration.md; SIDECAR_SERVICE is required.\n")
+	_, _ = fmt.Fprint(w, "\nConfigured by environment variables only, see docs/configuration.md; SIDECAR_SERVICE is "+
+		"required.\n")
 }
 
 // parse reads a subcommand's flags; positional is how many further words it takes at the most.
@@ -119,7 +123,8 @@ func (in invocation) load(name string) (*config.Config, error) {
 	return loadConfig(in.environ)
 }
 
-// loadConfig reads the configuration, with the container's memory limit to measure it against and the topology's judgement.
+// loadConfig reads the configuration, with the container's memory limit to measure it against and the topology's
+// judgement.
 func loadConfig(environ []string) (*config.Config, error) {
 	return config.Load(environ, config.MemoryLimit(app.MemoryLimit()), app.TopologyRule(), app.OutboxRule())
 }

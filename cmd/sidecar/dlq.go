@@ -19,16 +19,18 @@ func dlqCommands() []subcommand[*dlqCall] {
 		{"groups", "[conditions]", "what fails in the same way, and how often, the largest group first", dlqGroups, []string{
 			"", "--reason max_retries --json",
 		}},
-		{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow, []string{
-			"order-4711", "3f2a90c41b7d6e58 --json",
-		}},
+		{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow,
+			[]string{
+				"order-4711", "3f2a90c41b7d6e58 --json",
+			}},
 		{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset", dlqRedrive, []string{
 			"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
 		}},
 		{"discard", "ID...|conditions|--all", "delete messages for good", dlqDiscard, []string{
 			"--dry-run --status 422", "--status 422 --older 7d --yes",
 		}},
-		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay parked", dlqExport, []string{
+		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay " +
+			"parked", dlqExport, []string{
 			"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
 		}},
 		{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
@@ -45,7 +47,8 @@ func dlq(ctx context.Context, in invocation) error {
 }
 
 func printDLQHelp(w io.Writer) {
-	_, _ = fmt.Fprint(w, "usage: sidecar dlq COMMAND\n\nWorks on the dead-letter queue of the configured topology, straight in the broker. "+
+	_, _ = fmt.Fprint(w, "usage: sidecar dlq COMMAND\n\nWorks on the dead-letter queue of the configured topology, "+
+		"straight in the broker. "+
 		"The environment is that of sidecar run;\nno sidecar needs to run.\n\n")
 	for _, c := range dlqCommands() {
 		_, _ = fmt.Fprintf(w, "  %-7s  %-22s  %s\n", c.name, c.arguments, c.summary)
@@ -62,7 +65,7 @@ From an alert to a repaired queue:
   sidecar dlq show order-4711                            all about one, with its body
   sidecar dlq redrive --group 5b7c0d1e9f24 --canary 3    three first; the rest when they went well
 
-Looking changes nothing. Two commands at a time on one queue exclude each other. Every command takes --json for scripts and
---help. Exit codes: 0 done, also when nothing matched; 64 command line or configuration wrong; 1 anything else.
+list, groups, show and export change nothing. Only one command at a time can use a queue. Every command takes --json for
+scripts and --help. Exit codes: 0 done, also when nothing matched; 64 command line or configuration wrong; 1 anything else.
 `)
 }

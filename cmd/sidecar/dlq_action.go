@@ -30,14 +30,16 @@ type actionResult struct {
 }
 
 // report ends an action: it says what has been done, also when err is why it ended, and explains err.
-func (c *dlqCall) report(ctx context.Context, q *deadletter.Queue, a action, dry bool, p *deadletter.Progress, err error) error {
+func (c *dlqCall) report(ctx context.Context, q *deadletter.Queue, a action, dry bool, p *deadletter.Progress,
+	err error) error {
 	rest := strconv.Itoa(p.Done) + " " + a.done + ", " + a.rest
 	if p.Scanned == 0 {
 		rest = "nothing was changed"
 	}
 	failed := c.explain(ctx, q, err, rest)
 	if failed == nil && p.Failed > 0 {
-		failed = c.failed(nil, "%s could not be %s, still parked: sidecar dlq show tells what is special about what is left", number(p.Failed, "message"), a.done)
+		failed = c.failed(nil, "%s could not be %s, still parked: sidecar dlq show tells what is special about what is left",
+			number(p.Failed, "message"), a.done)
 	}
 	if failed == nil {
 		failed = c.missing(p)
@@ -80,7 +82,8 @@ func outcome(a action, dry bool, p *deadletter.Progress) string {
 		text += ", " + strconv.Itoa(p.Skipped) + " of other services left alone"
 	}
 	if k := p.Canary; k.Sent > 0 {
-		text += "; canary: " + strconv.Itoa(k.Sent) + " sent, " + strconv.Itoa(k.Good) + " good, " + strconv.Itoa(k.Bad) + " bad"
+		text += "; canary: " + strconv.Itoa(k.Sent) + " sent, " + strconv.Itoa(k.Good) + " good, " + strconv.Itoa(k.Bad) +
+			" bad"
 	}
 	return text
 }
@@ -92,9 +95,11 @@ func (c *dlqCall) missing(p *deadletter.Progress) error {
 	case len(unmet) == 0, c.limit > 0 && found >= c.limit:
 		return nil
 	case len(unmet) == 1:
-		return c.failed(deadletter.ErrNotFound, "no parked message %q, or none that meets the other conditions: sidecar dlq list prints those there are", unmet[0])
+		return c.failed(deadletter.ErrNotFound, "no parked message %q, or none that meets the other conditions: sidecar "+
+			"dlq list prints those there are", unmet[0])
 	}
-	return c.failed(deadletter.ErrNotFound, "%d of the messages asked for were not found, %q the first: sidecar dlq list prints those there are", len(unmet), unmet[0])
+	return c.failed(deadletter.ErrNotFound, "%d of the messages asked for were not found, %q the first: sidecar dlq "+
+		"list prints those there are", len(unmet), unmet[0])
 }
 
 // interactive reports whether there is a terminal to ask on.
@@ -148,9 +153,11 @@ func (c *dlqCall) explain(ctx context.Context, q *deadletter.Queue, err error, r
 	case ctx.Err() != nil:
 		return c.failed(err, "stopped by a signal: %s", rest)
 	case errors.Is(err, deadletter.ErrMissing):
-		return c.failed(err, "the dead-letter queue %s does not exist: sidecar plan prints what should, sidecar run declares it", q.Name())
+		return c.failed(err, "the dead-letter queue %s does not exist: sidecar plan prints what should, sidecar run "+
+			"declares it", q.Name())
 	case errors.Is(err, deadletter.ErrInUse):
-		return c.failed(err, "%s is in use: another operation runs on it or something else consumes it; try again when that has ended", q.Name())
+		return c.failed(err, "%s is in use: another operation runs on it or something else consumes it; try again when "+
+			"that has ended", q.Name())
 	case errors.Is(err, deadletter.ErrInvalid):
 		return c.misuse("%s", strings.TrimPrefix(oneLine(err), deadletter.ErrInvalid.Error()+": "))
 	case errors.Is(err, deadletter.ErrNotFound):
@@ -168,8 +175,8 @@ func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
-// look ends a command that changes nothing: it writes what is left of the output and explains err. A reader who has gone,
-// as head does, is no failure.
+// look ends a command that changes nothing: it writes what is left of the output and explains err. A reader who has
+// gone, as head does, is no failure.
 func (c *dlqCall) look(ctx context.Context, q *deadletter.Queue, err error) error {
 	if ferr := c.out.Flush(); err == nil {
 		err = ferr

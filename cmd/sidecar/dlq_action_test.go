@@ -139,7 +139,7 @@ func TestConfirm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	c := newDLQCall(newCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, "dlq", "discard", "", "", nil))
 	if err := c.confirm(ctx, q, a, &deadletter.Progress{}); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%v", err)

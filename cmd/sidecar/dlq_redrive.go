@@ -17,12 +17,14 @@ func dlqRedrive(ctx context.Context, c *dlqCall) error {
 	r := deadletter.Redrive{CanaryTimeout: time.Minute}
 	c.count(&r.Canary, "canary", "send `N` first and wait for their verdicts; go on only when all were acked")
 	c.flags.BoolVar(&r.DryRun, "dry-run", false, "count what would be moved, move nothing")
-	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked again")
+	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked "+
+		"again")
 	c.flags.Func("rate", "at most so many per second, minute or hour: 20/s, 100/m", func(v string) (err error) {
 		r.Rate, err = deadletter.ParseRate(v)
 		return plainly(err)
 	})
-	c.flags.Func("canary-timeout", "how long to wait for all verdicts together, beside the time a retry waits (default 1m)", func(v string) (err error) {
+	c.flags.Func("canary-timeout", "how long to wait for all verdicts together, beside the time a retry waits (default "+
+		"1m)", func(v string) (err error) {
 		if r.CanaryTimeout, err = time.ParseDuration(v); err != nil || r.CanaryTimeout <= 0 {
 			return fmt.Errorf("want a duration such as 90s or 5m")
 		}

@@ -16,7 +16,8 @@ import (
 
 func dlqShow(ctx context.Context, c *dlqCall) error {
 	maxBody := 64 << 10
-	c.flags.Func("max-body", "show at most `SIZE` of the body: a number of bytes, or one followed by KiB or MiB (default 64KiB)", func(v string) (err error) {
+	c.flags.Func("max-body", "show at most `SIZE` of the body: a number of bytes, or one followed by KiB or MiB "+
+		"(default 64KiB)", func(v string) (err error) {
 		maxBody, err = parseBytes(v)
 		return err
 	})
@@ -43,7 +44,8 @@ func dlqShow(ctx context.Context, c *dlqCall) error {
 		c.show(m, time.Now())
 	}
 	if err == nil && more > 0 {
-		c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s tells their references", number(more, "other message"), m.MessageID)
+		c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s tells their references",
+			number(more, "other message"), m.MessageID)
 	}
 	return c.look(ctx, q, err)
 }
@@ -145,7 +147,8 @@ func typeName(v any) string {
 	return typed.Type
 }
 
-// showJourney tells what the broker remembers of the message's way, the first thing first: it keeps it the other way round.
+// showJourney tells what the broker remembers of the message's way, the first thing first: it keeps it the other way
+// round.
 func (c *dlqCall) showJourney(m *deadletter.Full) {
 	if len(m.Journey) == 0 {
 		return
@@ -162,7 +165,8 @@ func (c *dlqCall) showJourney(m *deadletter.Full) {
 		if !s.At.IsZero() {
 			at = ", at first " + s.At.UTC().Format(time.RFC3339)
 		}
-		c.say("  %d. %s", n, printable(fmt.Sprintf("left %s: %s, %s%s; %s", s.Queue, s.Reason, number(s.Count, "time"), at, by)))
+		c.say("  %d. %s", n, printable(fmt.Sprintf("left %s: %s, %s%s; %s", s.Queue, s.Reason, number(s.Count, "time"), at,
+			by)))
 	}
 }
 

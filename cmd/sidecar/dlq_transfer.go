@@ -52,7 +52,8 @@ func dlqExport(ctx context.Context, c *dlqCall) error {
 	} else {
 		f.abandon()
 	}
-	return c.report(ctx, q, action{"export", "exported", "no file was written: run the same command again"}, false, &p, err)
+	return c.report(ctx, q, action{"export", "exported", "no file was written: run the same command again"}, false, &p,
+		err)
 }
 
 func (c *dlqCall) exportToStdout(ctx context.Context, q *deadletter.Queue, s deadletter.Selection) error {

@@ -17,7 +17,8 @@ import (
 
 func check(ctx context.Context, in invocation) error {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
-	roundtrip := flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are removed again, to an app of this command's own")
+	roundtrip := flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are removed "+
+		"again, to an app of this command's own")
 	if err := in.parse(flags, 0); err != nil {
 		return err
 	}
@@ -55,7 +56,8 @@ func printConfig(_ context.Context, in invocation) error {
 
 func plan(_ context.Context, in invocation) error {
 	flags := flag.NewFlagSet("plan", flag.ContinueOnError)
-	format := flags.String("format", "text", "text, mermaid, definitions (a definitions.json for rabbitmqctl import_definitions) or permissions (the least a broker user needs)")
+	format := flags.String("format", "text", "text, mermaid, definitions (a definitions.json for rabbitmqctl "+
+		"import_definitions) or permissions (the least a broker user needs)")
 	if err := in.parse(flags, 0); err != nil {
 		return err
 	}

@@ -13,34 +13,38 @@ import (
 // outboxCommands in the order of the help text.
 func outboxCommands() []subcommand[*outboxCall] {
 	return []subcommand[*outboxCall]{
-		{"migrate", "", "make the table, or add to an existing one what the relay needs; the app may go on inserting", outboxMigrate, []string{
-			"", "--print | psql", "--no-notify",
-		}},
+		{"migrate", "", "make the table, or add to an existing one what the relay needs; the app may go on inserting",
+			outboxMigrate, []string{
+				"", "--print | psql", "--no-notify",
+			}},
 		{"status", "", "how many rows wait, for how long, and which were given up", outboxStatus, []string{"", "--json"}},
 		{"prune", "", "delete rows that were sent, and no others", outboxPrune, []string{"", "--older-than 24h"}},
-		{"retry", "ID...|--all", "release rows from the quarantine: they are due at once, with all attempts before them", outboxRetry, []string{
-			"4711 4712", "--all",
-		}},
+		{"retry", "ID...|--all", "release rows from the quarantine: they are due at once, with all attempts before them",
+			outboxRetry, []string{
+				"4711 4712", "--all",
+			}},
 	}
 }
 
 // outboxTable runs a command on the outbox.
 func outboxTable(ctx context.Context, in invocation) error {
-	return runBelow(ctx, in, "outbox", outboxCommands(), printOutboxHelp, func(base call) *outboxCall { return &outboxCall{call: base} })
+	return runBelow(ctx, in, "outbox", outboxCommands(), printOutboxHelp,
+		func(base call) *outboxCall { return &outboxCall{call: base} })
 }
 
 func printOutboxHelp(w io.Writer) {
-	_, _ = fmt.Fprint(w, "usage: sidecar outbox COMMAND\n\nWorks on the table of SIDECAR_OUTBOX_TABLE, in the database of SIDECAR_OUTBOX_DSN. "+
+	_, _ = fmt.Fprint(w, "usage: sidecar outbox COMMAND\n\nWorks on the table of SIDECAR_OUTBOX_TABLE, in the database "+
+		"of SIDECAR_OUTBOX_DSN. "+
 		"The environment is that of sidecar run;\nno sidecar needs to run, and no broker.\n\n")
 	for _, c := range outboxCommands() {
 		_, _ = fmt.Fprintf(w, "  %-7s  %-11s  %s\n", c.name, c.arguments, c.summary)
 	}
 	_, _ = fmt.Fprint(w, `
-The DSN may be another one than the relay's, for one command: migrate wants the owner of the table, or a role that may make
-it in its schema.
+migrate needs the owner of the table, or a role that may create it in its schema: set another SIDECAR_OUTBOX_DSN for this
+command.
 
-Every command takes --help. Exit codes: 0 done, also when there was nothing to do; 64 command line or configuration wrong;
-1 anything else.
+Every command takes --help. Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or
+configuration; 1 anything else.
 `)
 }
 

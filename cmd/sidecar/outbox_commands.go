@@ -37,10 +37,13 @@ func (c *outboxCall) printStatus(s *outbox.Status) error {
 	if !s.Notify {
 		notify = "off: the relay looks every " + c.cfg.Outbox.PollInterval.String()
 	}
-	_, err := fmt.Fprintf(c.stdout, "table        %s\npending      %s, %d of them due later, %d failed before\nlag          %s\nquarantined  %s\nnotify       %s\n",
-		printable(s.Table), atMost(s.Pending), s.Waiting, s.Failing, time.Duration(s.Lag*float64(time.Second)).Round(10*time.Millisecond), atMost(s.Quarantined), notify)
+	_, err := fmt.Fprintf(c.stdout, "table        %s\npending      %s, %d of them due later, %d failed before\nlag      "+
+		"    %s\nquarantined  %s\nnotify       %s\n",
+		printable(s.Table), atMost(s.Pending), s.Waiting, s.Failing,
+		time.Duration(s.Lag*float64(time.Second)).Round(10*time.Millisecond), atMost(s.Quarantined), notify)
 	if s.Hidden {
-		_, _ = fmt.Fprintln(c.stdout, "policies     row level security may hide rows from this role: those are not counted here, and a relay with this role never sends them")
+		_, _ = fmt.Fprintln(c.stdout, "policies     row level security may hide rows from this role: those are not counted "+
+			"here, and a relay with this role never sends them")
 	}
 	for _, m := range s.Missing {
 		first, _, _ := strings.Cut(m, "\n")
@@ -50,7 +53,8 @@ func (c *outboxCall) printStatus(s *outbox.Status) error {
 		return err
 	}
 	_, _ = fmt.Fprintln(c.stdout)
-	t, now := &table{w: c.stdout, columns: []column{{title: "QUARANTINED ROW"}, {title: "ATTEMPTS", right: true}, {title: "SINCE"}, {title: "LAST ERROR"}}}, time.Now()
+	t, now := &table{w: c.stdout, columns: []column{{title: "QUARANTINED ROW"}, {title: "ATTEMPTS", right: true},
+		{title: "SINCE"}, {title: "LAST ERROR"}}}, time.Now()
 	for _, r := range s.Rows {
 		if err := t.add(r.ID, strconv.Itoa(r.Attempts), ago(r.Since, now), r.Error); err != nil {
 			return err
@@ -102,13 +106,15 @@ func outboxRetry(ctx context.Context, c *outboxCall) error {
 	})
 }
 
-// pruneAge is how long rows that were sent are kept where nothing says otherwise: a week, as long as one may want to look.
+// pruneAge is how long rows that were sent are kept where nothing says otherwise: a week, as long as one may want to
+// look.
 const pruneAge = 7 * 24 * time.Hour
 
 func outboxPrune(ctx context.Context, c *outboxCall) error {
 	c.takesJSON()
 	var older time.Duration
-	c.flags.Func("older-than", "`AGE` of the rows to delete, by the time they were sent (default: SIDECAR_OUTBOX_RETENTION, else 168h)", func(value string) (err error) {
+	c.flags.Func("older-than", "`AGE` of the rows to delete, by the time they were sent (default: "+
+		"SIDECAR_OUTBOX_RETENTION, else 168h)", func(value string) (err error) {
 		if older, err = time.ParseDuration(value); err != nil || older <= 0 {
 			return errors.New("want a duration such as 168h")
 		}
@@ -126,13 +132,16 @@ func outboxPrune(ctx context.Context, c *outboxCall) error {
 		if c.json {
 			return errors.Join(err, c.document(done))
 		}
-		return errors.Join(err, c.say("%d of %s deleted: sent more than %s ago", done.Deleted, number(int(done.Scanned), "row"), older))
+		return errors.Join(err, c.say("%d of %s deleted: sent more than %s ago", done.Deleted,
+			number(int(done.Scanned), "row"), older))
 	})
 }
 
 func outboxMigrate(ctx context.Context, c *outboxCall) error {
-	dry := c.flags.Bool("print", false, "write the SQL to standard output and change nothing; needs no right but to connect")
-	quiet := c.flags.Bool("no-notify", false, "without the trigger that wakes the relay up, which then looks every SIDECAR_OUTBOX_POLL_INTERVAL; removes it where it is")
+	dry := c.flags.Bool("print", false, "write the SQL to standard output and change nothing; needs no right but to "+
+		"connect")
+	quiet := c.flags.Bool("no-notify", false, "without the trigger that wakes the relay up, which then looks every "+
+		"SIDECAR_OUTBOX_POLL_INTERVAL; removes it where it is")
 	if err := c.parse(0); err != nil {
 		return err
 	}

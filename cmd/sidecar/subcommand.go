@@ -34,7 +34,8 @@ type call struct {
 
 // runBelow chooses the subcommand that the first argument names and runs it with what open makes of the call. The first
 // SIGINT or SIGTERM ends it at a safe point, the second at once.
-func runBelow[C any](ctx context.Context, in invocation, above string, all []subcommand[C], help func(io.Writer), open func(call) C) error {
+func runBelow[C any](ctx context.Context, in invocation, above string, all []subcommand[C], help func(io.Writer),
+	open func(call) C) error {
 	if len(in.args) == 0 {
 		help(in.stderr)
 		return fmt.Errorf("%w: %s: a command is missing", errUsage, above)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultWidth is taken for the width of a terminal that does not tell.
+// defaultWidth is taken for the width of a terminal that does not report it.
 const defaultWidth = 80
 
 // terminalWidth is how many columns the terminal behind a stream has. ok is false when there is none: /dev/null is a

@@ -1,7 +1,7 @@
 // Package admin serves the sidecar's two HTTP surfaces. The admin listener reads: health, metrics, and whether a drain
-// has ended; anyone who reaches the port may. The control listener changes things (drain, pause, resume, the dead-letter
-// queue) and shows messages. It knows nothing of brokers or the app and decides nothing about messages: it asks a State and
-// a dlq.API, and tells them. It serves no profiles, no variables and no CORS.
+// has ended; anyone who reaches the port may. The control listener changes things (drain, pause, resume, the
+// dead-letter queue) and shows messages. It knows nothing of brokers or the app and decides nothing about messages: it
+// asks a State and a dlq.API, and tells them. It serves no profiles, no variables and no CORS.
 package admin
 
 import (

@@ -55,7 +55,7 @@ func TestListenRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	defer func() { _ = taken.Close() }()
 	for want, o := range map[string]Options{
 		"listen for admin: listen tcp":               {AdminAddr: taken.Addr().String(), ControlAddr: "127.0.0.1:0"},
 		"listen for control: listen tcp":             {AdminAddr: "127.0.0.1:0", ControlAddr: taken.Addr().String()},
@@ -74,7 +74,7 @@ func TestListenRefuses(t *testing.T) {
 				t.Errorf("still bound: %v", err)
 				continue
 			}
-			l.Close()
+			_ = l.Close()
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestListenRefuses(t *testing.T) {
 func TestServeReturnsWhatBroke(t *testing.T) {
 	t.Parallel()
 	s, _ := bound(t, newFakeState())
-	s.controlLn.Close()
+	_ = s.controlLn.Close()
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve control:") {
 		t.Errorf("got %v", err)
 	}
@@ -110,7 +110,7 @@ func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
 			t.Errorf("still bound: %v", err)
 			continue
 		}
-		l.Close()
+		_ = l.Close()
 	}
 }
 

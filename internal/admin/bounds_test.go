@@ -26,7 +26,8 @@ func unfinished(t *testing.T, addr, text string, n int) []net.Conn {
 	return all
 }
 
-// TestUnfinishedRequests: far more than the listener takes, of headers and of bodies. Others are answered, and no memory stays.
+// TestUnfinishedRequests: far more than the listener takes, of headers and of bodies. Others are answered, and no
+// memory stays.
 func TestUnfinishedRequests(t *testing.T) {
 	t.Parallel()
 	memory := budget.New(16 << 20).Account(budget.Requests)

@@ -244,7 +244,8 @@ func TestALinkThatBreaks(t *testing.T) {
 	}
 }
 
-// TestASharedQueue: with this preset several services park in one queue. Another one's messages are seen, and not touched.
+// TestASharedQueue: with this preset several services park in one queue. Another one's messages are seen, and not
+// touched.
 func TestASharedQueue(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, func(o *topology.Options) {

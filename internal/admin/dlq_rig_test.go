@@ -18,8 +18,8 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-// parking is a server over a topology of its own in a real broker. No one consumes: what is redriven stays in the service's
-// queue.
+// parking is a server over a topology of its own in a real broker. No one consumes: what is redriven stays in the
+// service's queue.
 type parking struct {
 	*running
 	url  string

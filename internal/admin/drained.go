@@ -13,7 +13,7 @@ const (
 	drainAppears = 3 * time.Second
 	// hookAppears is the same for the hook of a container in a pod that ends. All hooks start together, but the one that
 	// drains is a process that has to be started in the sidecar's container: on a node without a free CPU that has taken
-	// more than 3 s, and an app that is told to stop before loses what it has in its hands. A hook also runs when only
+	// more than 3 s, and an app that is asked to stop before loses what it has in its hands. A hook also runs when only
 	// the app's own liveness probe failed; then no drain will come, and this is how much later the app is restarted.
 	hookAppears = 10 * time.Second
 	// hookAgent begins the User-Agent of the hooks that a kubelet runs.
@@ -22,7 +22,8 @@ const (
 	drainMargin = 10 * time.Second
 )
 
-// Bounds of the requests that wait at a time: so many of one address, so that no other one keeps the hooks of the kubelet out.
+// Bounds of the requests that wait at a time: so many of one address, so that no other one keeps the hooks of the
+// kubelet out.
 const (
 	maxWaitsOfOne = 16  // all hooks of a pod come from the address of its node
 	maxWaits      = 128 // half of the connections: the others are for probes

@@ -48,7 +48,8 @@ func (c *flowCache) event(s State) []byte {
 		if f.Depths == nil {
 			f.Depths = []Depth{}
 		}
-		c.text, _ = json.Marshal(flowEvent{At: now.UTC(), Status: s.Status(), Totals: flowTotals{f.Received, f.Settled}, Depths: f.Depths})
+		c.text, _ = json.Marshal(flowEvent{At: now.UTC(), Status: s.Status(), Totals: flowTotals{f.Received, f.Settled},
+			Depths: f.Depths})
 		c.at = now
 	}
 	return c.text

@@ -20,8 +20,8 @@ import (
 
 // FuzzControl sends any request to the control listener's handlers. What changed something must have been a POST to
 // exactly that path, from this machine's own pages or none, with the token and without a field that means something;
-// every refusal must be a problem document; and neither answer nor log may hold a token. With the read token nothing changes. What is said here about a
-// request is said in other terms than in guard: over net/url and encoding/json.
+// every refusal must be a problem document; and neither answer nor log may hold a token. With the read token nothing
+// changes. What is said here about a request is said in other terms than in guard: over net/url and encoding/json.
 func FuzzControl(f *testing.F) {
 	own := "127.0.0.1:9091"
 	f.Add("POST", "/pause", own, "", "", "", "Bearer "+token, []byte{})
@@ -55,7 +55,7 @@ func FuzzControl(f *testing.F) {
 			t.Fatalf("%d is no problem document: %s", w.Code, w.Body)
 		}
 		if strings.Contains(w.Body.String()+log.String(), token) || strings.Contains(w.Body.String()+log.String(), readToken) || w.Header().Get("Access-Control-Allow-Origin") != "" {
-			t.Fatalf("the answer or the log tells too much: %v %s %s", w.Header(), w.Body, log)
+			t.Fatalf("the answer or the log shows too much: %v %s %s", w.Header(), w.Body, log)
 		}
 	})
 }

@@ -14,7 +14,8 @@ import (
 // in the operator's browser can reach loopback too: by a name of its own that resolves to 127.0.0.1 (Host), or across
 // origins (Origin, Sec-Fetch-Site, the content types a form can send).
 //
-// What is let through carries its scope. A read token is for GET and HEAD alone: no path that changes something is a GET.
+// What is let through carries its scope. A read token is for GET and HEAD alone: no path that changes something is a
+// GET.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, detail := s.checkOrigin(r)
@@ -85,8 +86,8 @@ func isJSON(r *http.Request) bool {
 	return err == nil && len(values) == 1 && t == "application/json"
 }
 
-// receive reads the body of a request before anything else is done for it, so that a slow one holds no more than its connection,
-// which may be closed to make room for others.
+// receive reads the body of a request before anything else is done for it, so that a slow one holds no more than its
+// connection, which may be closed to make room for others.
 func (s *Server) receive(next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > 0 { // at most httpguard.MaxBody, and never unknown

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPageFiles: the page is whole, small, and has nothing that its policy would stop or that would make markup of text.
+// TestPageFiles: the page is whole, small, and has nothing that its policy would stop or that would make markup of
+// text.
 func TestPageFiles(t *testing.T) {
 	t.Parallel()
 	files := ConsoleFiles()

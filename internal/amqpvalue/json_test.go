@@ -119,8 +119,8 @@ func TestJSONFields(t *testing.T) {
 	}
 }
 
-// FuzzJSON reads any text, and compares the value with what package json reads. What is read fits a frame, and has taken no
-// more memory than JSONCost says.
+// FuzzJSON reads any text, and compares the value with what package json reads. What is read fits a frame, and has
+// taken no more memory than JSONCost says.
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"a":[1,-0.5,"x\u00e9",null,true,{"b":{}}],"x-death":{},"c":"\\\""}`))
 	f.Add([]byte(` [ "\ud800" , 1e400 ] `))
@@ -195,8 +195,8 @@ func same(got, want any) bool {
 	return got == want
 }
 
-// TestCostOfDecodedJSON: what is read takes no more memory than JSONCost says, and reading leaves no more than four times that
-// to the garbage collector.
+// TestCostOfDecodedJSON: what is read takes no more memory than JSONCost says, and reading leaves no more than four
+// times that to the garbage collector.
 func TestCostOfDecodedJSON(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	list := func(of string) func(int) string {
 		return func(n int) string { return `{"a":[` + strings.Repeat(of+",", n) + `0]}` }

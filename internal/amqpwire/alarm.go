@@ -7,9 +7,9 @@ const (
 	connectionUnblocked = 10<<16 | 61
 )
 
-// noticeAlarm reports connection.blocked and connection.unblocked, if the method frame at r is one of them; false means that
-// more must be read. The client library reports them too, but on a channel that it may have closed meanwhile: when the
-// connection ends at that moment the process panics.
+// noticeAlarm reports connection.blocked and connection.unblocked, if the method frame at r is one of them; false means
+// that more must be read. The client library reports them too, but on a channel that it may have closed meanwhile: when
+// the connection ends at that moment the process panics.
 func (w *Wire) noticeAlarm(size uint32) bool {
 	if size < 4 || w.buf[w.r+1] != 0 || w.buf[w.r+2] != 0 { // of channel 0
 		return true

@@ -64,7 +64,8 @@ func number(ch *amqp.Channel) uint16 {
 	return uint16(reflect.ValueOf(ch).Elem().FieldByName("id").Uint()) // #nosec G115 -- it is a uint16
 }
 
-// checkConfirm refuses a confirm of more messages than were published: the library would count up to its tag, one by one.
+// checkConfirm refuses a confirm of more messages than were published: the library would count up to its tag, one by
+// one.
 func (in *intake) checkConfirm(channel uint16, payload []byte) error {
 	c := in.confirming(channel)
 	if c == nil || len(payload) < 8 {

@@ -115,8 +115,8 @@ func readDeliver(payload []byte) (m deliver, ok bool) {
 	return m, !c.bad
 }
 
-// readContent reads the payload of a content header, which has been through sanitize, into d, and its header table as bytes. size
-// is that of the body. Bytes behind the last property are padding.
+// readContent reads the payload of a content header, which has been through sanitize, into d, and its header table as
+// bytes. size is that of the body. Bytes behind the last property are padding.
 func readContent(payload []byte, d *Delivery, last *texts) (size uint64, ok bool) {
 	c := cursor{b: payload}
 	c.bytes(4) // class and weight
@@ -151,7 +151,8 @@ func readContent(payload []byte, d *Delivery, last *texts) (size uint64, ok bool
 		d.MessageId = string(c.short())
 	}
 	if has(flagTimestamp) {
-		d.Timestamp = time.Unix(int64(c.uint64()), 0) // #nosec G115 -- all 64 bits may be set; the year is far then, and that is all
+		// #nosec G115 -- all 64 bits may be set; the year is far then, and that is all
+		d.Timestamp = time.Unix(int64(c.uint64()), 0)
 	}
 	d.Type = text(flagType, &last.kind)
 	d.UserId = text(flagUserID, &last.userID)
@@ -162,8 +163,8 @@ func readContent(payload []byte, d *Delivery, last *texts) (size uint64, ok bool
 	return size, !c.bad
 }
 
-// headers reads a header table that has been through sanitize. One that is still unreadable becomes one entry that holds its
-// bytes: refusing it would bring the same message back for ever.
+// headers reads a header table that has been through sanitize. One that is still unreadable becomes one entry that
+// holds its bytes: refusing it would bring the same message back for ever.
 func headers(entries []byte) amqp.Table {
 	t, whole := amqpvalue.Decode(entries)
 	if whole {

@@ -11,13 +11,13 @@ import (
 // Delivery is one message as the broker handed it over. It is settled through its Subscription, never through the
 // embedded type's own methods, which know no channel here.
 //
-// Anyone who takes a Delivery owns it, body included, and has to call Free when nothing refers to either any more: the memory
-// budget counts it until then.
+// Anyone who takes a Delivery owns it, body included, and has to call Free when nothing refers to either any more: the
+// memory budget counts it until then.
 type Delivery struct {
 	amqp.Delivery // without Headers until DecodeHeaders
 
-	// Missing is the size in bytes of a body that fits neither into the memory budget nor into a file, as MissingWhy says: it
-	// was not kept, and Body is empty. Such a message can only be given back.
+	// Missing is the size in bytes of a body that fits neither into the memory budget nor into a file, as MissingWhy says:
+	// it was not kept, and Body is empty. Such a message can only be given back.
 	Missing    int64
 	MissingWhy error
 
@@ -28,8 +28,8 @@ type Delivery struct {
 	spooled *spooled // nil: the body is in memory
 }
 
-// DecodeHeaders makes Headers of the table that was received. Deliveries that wait have only the bytes of it: decoded, it may
-// take up to decodedPerByte times as much.
+// DecodeHeaders makes Headers of the table that was received. Deliveries that wait have only the bytes of it: decoded,
+// it may take up to decodedPerByte times as much.
 func (d *Delivery) DecodeHeaders() {
 	if d.encoded {
 		d.Headers, d.encoded = headers(d.table), false

@@ -51,8 +51,8 @@ func (d digest) fingerprint() (f Fingerprint) {
 	return f
 }
 
-// digest makes no difference between values that are equal on the wire: int and int32, an empty table and no table, times
-// within the same second.
+// digest makes no difference between values that are equal on the wire: int and int32, an empty table and no table,
+// times within the same second.
 type digest struct{ hash.Hash }
 
 func (d digest) number(kind byte, n uint64) {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// deliveryCost is what a message costs beside its body and headers, in bytes: the values made of it, and the buffers of its
-// request.
+// deliveryCost is what a message costs beside its body and headers, in bytes: the values made of it, and the buffers of
+// its request.
 const deliveryCost = 2 << 10
 
-// defaultPatience is how long a delivery waits for memory before it goes to a file: RabbitMQ ends a connection that has not
-// been read for 30 seconds.
+// defaultPatience is how long a delivery waits for memory before it goes to a file: RabbitMQ ends a connection that has
+// not been read for 30 seconds.
 const defaultPatience = 10 * time.Second
 
 // errGone ends the reading of a connection that ended while it waited for memory.
@@ -23,10 +23,11 @@ var errGone = fmt.Errorf("while waiting for memory: %w", net.ErrClosed)
 var errNoMemory = errors.New("other messages use all of the memory")
 
 // hold takes the memory for a delivery whose body has size bytes, and waits for it if need be: the socket is not read
-// meanwhile, which stops the broker. A body that can never fit, or not soon, goes to a file. Where there is no file for it
-// either, it is read and dropped, and the delivery says so.
+// meanwhile, which stops the broker. A body that can never fit, or not soon, goes to a file. Where there is no file for
+// it either, it is read and dropped, and the delivery says so.
 func (in *intake) hold(d *Delivery, size int64) error {
-	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces it.
+	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces
+	// it.
 	least := min(deliveryCost+2*int64(len(d.table))+2*int64(tableCost(d.table)), in.memory.Limit())
 	n := least + size
 	if cap(d.Body) > deliveryCost+2*int(size) {
@@ -59,8 +60,8 @@ func (in *intake) hold(d *Delivery, size int64) error {
 	return nil
 }
 
-// reserve takes n bytes as soon as they are free; false when the connection ends before, or patience is over. What is as
-// large as something that waited in vain does not wait again until some of it fits.
+// reserve takes n bytes as soon as they are free; false when the connection ends before, or patience is over. What is
+// as large as something that waited in vain does not wait again until some of it fits.
 func (in *intake) reserve(n int64) bool {
 	pressed := in.pressed > 0 && n >= in.pressed
 	ok := in.memory.Take(n)

@@ -50,7 +50,7 @@ func receive(t *testing.T, o Options, limit int64, stream []byte) *receiving {
 	t.Cleanup(func() {
 		r.Kill()
 		r.q.Drop()
-		<-r.ended
+		_ = <-r.ended
 		if held := memory.Held(); held != 0 {
 			t.Errorf("%d bytes are held after the end", held)
 		}
@@ -86,7 +86,8 @@ func TestDeliveriesWaitForMemory(t *testing.T) {
 	free(rest)
 }
 
-// TestALargeBodyGoesToAFile: larger than the budget at once, others after a while; the next ones of that size do not wait.
+// TestALargeBodyGoesToAFile: larger than the budget at once, others after a while; the next ones of that size do not
+// wait.
 func TestALargeBodyGoesToAFile(t *testing.T) {
 	t.Parallel()
 	large, body := bytes.Repeat([]byte("large"), 500<<10), bytes.Repeat([]byte("b"), 300<<10)
@@ -156,7 +157,8 @@ func TestNoMemoryForHeaders(t *testing.T) {
 	free(all)
 }
 
-// TestAConnectionEndsWhileItWaitsForMemory: killed, or in the middle of a message. The cleanup looks at what is still held.
+// TestAConnectionEndsWhileItWaitsForMemory: killed, or in the middle of a message. The cleanup looks at what is still
+// held.
 func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	body := make([]byte, 400<<10)
@@ -182,8 +184,8 @@ func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
 	}
 }
 
-// TestSpareMemoryIsCounted: the memory of a large body is not used for a small one, which counts as small, and a body that is
-// missing has none.
+// TestSpareMemoryIsCounted: the memory of a large body is not used for a small one, which counts as small, and a body
+// that is missing has none.
 func TestSpareMemoryIsCounted(t *testing.T) {
 	t.Parallel()
 	in := intake{memory: budget.New(100_000).Account(budget.Deliveries)}

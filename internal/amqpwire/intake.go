@@ -19,16 +19,16 @@ const (
 	// maxDeliver is the size of the longest basic.deliver: three short strings and what stands between them.
 	maxDeliver = 4 + 3*256 + 9
 
-	// maxContent is the largest body that any broker can be told to take, in bytes.
+	// maxContent is the largest body that any broker can be asked to take, in bytes.
 	maxContent = 512 << 20
-	// maxForeign bounds the body of what is neither a delivery to one of our consumers nor a returned message: nothing large
-	// is expected there, and the client library keeps it whole.
+	// maxForeign bounds the body of what is neither a delivery to one of our consumers nor a returned message: nothing
+	// large is expected there, and the client library keeps it whole.
 	maxForeign = 1 << 20
 )
 
-// intake takes the deliveries of our consumers, and returned messages, off the stream before the client library sees them.
-// The library would read each delivery through reflection, copy it several times and pass it through two more goroutines,
-// at a score of allocations per message. Everything else on the connection stays its own.
+// intake takes the deliveries of our consumers, and returned messages, off the stream before the client library sees
+// them. The library would read each delivery through reflection, copy it several times and pass it through two more
+// goroutines, at a score of allocations per message. Everything else on the connection stays its own.
 //
 //	frames of a channel    basic.deliver   header   body   body   channel.close
 //	                       our consumer?     │        │      │      │
@@ -38,14 +38,15 @@ const (
 // A consumer is known by its tag, which we choose and never use twice on a connection. Content that a method frame
 // interrupts is dropped, as the library drops it.
 type intake struct {
-	hidden   func(n int)               // see Options.Hidden
-	memory   *budget.Account           // asked before a delivery is held
-	spool    *Spool                    // for bodies that do not fit; nil: there is none
-	patience time.Duration             // to wait for memory
-	gone     <-chan struct{}           // closed when the connection has ended
-	active   atomic.Bool               // a consumer or a confirming channel has been added: until then every frame is the library's
-	full     atomic.Bool               // it waits for memory, and reads nothing meanwhile
-	resumed  atomic.Pointer[time.Time] // when it last ended such a wait; nil: never
+	hidden   func(n int)     // see Options.Hidden
+	memory   *budget.Account // asked before a delivery is held
+	spool    *Spool          // for bodies that do not fit; nil: there is none
+	patience time.Duration   // to wait for memory
+	gone     <-chan struct{} // closed when the connection has ended
+	// a consumer or a confirming channel has been added: until then every frame is the library's
+	active  atomic.Bool
+	full    atomic.Bool               // it waits for memory, and reads nothing meanwhile
+	resumed atomic.Pointer[time.Time] // when it last ended such a wait; nil: never
 
 	mu        sync.Mutex
 	consumers map[string]*Deliveries // by tag
@@ -289,7 +290,8 @@ func (in *intake) take(b []byte) (n int, err error) {
 	return n + 1, nil
 }
 
-// space is where the rest of the body frame belongs; fill says how much has been put there. nil: it has to go through take.
+// space is where the rest of the body frame belongs; fill says how much has been put there. nil: it has to go through
+// take.
 func (in *intake) space() []byte {
 	c := in.body
 	if c.d == nil || cap(c.d.Body)-len(c.d.Body) < in.left {

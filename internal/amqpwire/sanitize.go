@@ -38,11 +38,11 @@ var vital = map[string]bool{
 	"x-retry-queue": true,
 }
 
-// sanitize makes the payload of a content header frame readable for the client library, whatever header table a publisher
-// sent. It changes payload in place and returns it, or its beginning when it had to become shorter:
+// sanitize makes the payload of a content header frame readable for the client library, whatever header table a
+// publisher sent. It changes payload in place and returns it, or its beginning when it had to become shorter:
 //
-//   - A value that nests too deep, holds too many elements, would cost too much memory or cannot be read becomes opaque: its
-//     type byte says byte array from now on. Everything behind it stays where it was.
+//   - A value that nests too deep, holds too many elements, would cost too much memory or cannot be read becomes
+//     opaque: its type byte says byte array from now on. Everything behind it stays where it was.
 //   - Type 'L', which some brokers let through and the library does not know, becomes 'l', as long.
 //   - Of a table with too many entries some are hidden in one opaque entry at its end, of the same length together.
 //   - A payload longer than limit loses its largest values until it fits; it is the only case that changes the length.
@@ -108,8 +108,8 @@ func length(b []byte, at int) (n int, ok bool) {
 	return int(size), true
 }
 
-// What decoded headers cost in memory, estimated in bytes: a map with room for its first entries, an entry more, an array, an
-// element. Texts share one copy of the table.
+// What decoded headers cost in memory, estimated in bytes: a map with room for its first entries, an entry more, an
+// array, an element. Texts share one copy of the table.
 const (
 	mapCost     = 400
 	entryCost   = 64
@@ -117,9 +117,9 @@ const (
 	elementCost = 16
 	boxedCost   = 16 // a value that does not stand in its place itself
 
-	// decodedPerByte bounds what the values of a table may cost decoded, for each of its bytes, above decodedFree: tables of real
-	// messages cost three to six times their bytes, tiny tables within tables seventy times. Vital headers may cost as much once
-	// more, so that a table never costs more than 32 times its bytes and 8 KiB.
+	// decodedPerByte bounds what the values of a table may cost decoded, for each of its bytes, above decodedFree: tables
+	// of real messages cost three to six times their bytes, tiny tables within tables seventy times. Vital headers may
+	// cost as much once more, so that a table never costs more than 32 times its bytes and 8 KiB.
 	decodedPerByte = 16
 	decodedFree    = 4 << 10
 )
@@ -140,8 +140,8 @@ func tableCost(table []byte) int {
 	return t.cost
 }
 
-// sanitizeTable walks the entries of a table at depth and makes its values readable. It returns how many entries there are, and
-// whether every entry is well-formed; it stops at the first that is not.
+// sanitizeTable walks the entries of a table at depth and makes its values readable. It returns how many entries there
+// are, and whether every entry is well-formed; it stops at the first that is not.
 func sanitizeTable(table []byte, depth int, t *tally) (n int, whole bool) {
 	if len(table) > 0 {
 		t.cost += mapCost
@@ -180,8 +180,8 @@ func sanitizeArray(array []byte, depth int, t *tally) (n int, whole bool) {
 	return n, true
 }
 
-// sanitizeValue makes the value whose type byte is b[at] readable and returns its size without that byte. depth is that of
-// the container the value is in. Inside a container nothing becomes opaque alone: what cannot be read makes the
+// sanitizeValue makes the value whose type byte is b[at] readable and returns its size without that byte. depth is that
+// of the container the value is in. Inside a container nothing becomes opaque alone: what cannot be read makes the
 // outermost container opaque as a whole, so that a reader never sees half of a structure.
 func sanitizeValue(b []byte, at, depth int, t *tally) (size int, ok bool) {
 	switch b[at] {

@@ -67,14 +67,15 @@ func hide(table []byte) int {
 	}
 	kept = append(append(kept, byte(len(hiddenKey))), hiddenKey...)
 	value := len(table) - len(kept) - 5
-	kept = binary.BigEndian.AppendUint32(append(kept, opaque), uint32(value)) // #nosec G115 -- at most the length of a frame
+	// #nosec G115 -- at most the length of a frame
+	kept = binary.BigEndian.AppendUint32(append(kept, opaque), uint32(value))
 	copy(table, kept)
 	copy(table[len(kept):], rest[:value])
 	return hidden
 }
 
-// shrink takes at least excess bytes out of a table and returns its new length. The largest entries go first; of a vital
-// one the key stays, with no value, and only when there is nothing else left.
+// shrink takes at least excess bytes out of a table and returns its new length. The largest entries go first; of a
+// vital one the key stays, with no value, and only when there is nothing else left.
 func shrink(table []byte, excess int) (kept, dropped int) {
 	list := entries(table)
 	order := slices.Clone(list)

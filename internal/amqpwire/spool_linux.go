@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spool keeps bodies that are larger than the whole memory budget in files, which are mapped: such a message can be parked
-// without ever being in memory as a whole.
+// Spool keeps bodies that are larger than the whole memory budget in files, which are mapped: such a message can be
+// parked without ever being in memory as a whole.
 type Spool struct {
 	dir   string
 	limit int64
@@ -32,8 +32,8 @@ type spooled struct {
 	memory []byte // the file
 }
 
-// Pages of a file leave the process's memory soon after they were used: when so many bytes have arrived, and every so often
-// while the body is read. They stay in the kernel's cache, which gives them up when memory is short.
+// Pages of a file leave the process's memory soon after they were used: when so many bytes have arrived, and every so
+// often while the body is read. They stay in the kernel's cache, which gives them up when memory is short.
 const (
 	evictBytes = 4 << 20
 	evictEvery = 2 * time.Millisecond
@@ -63,7 +63,8 @@ func (s *Spool) create(size int64) (_ *spooled, err error) {
 	if err = unix.Statfs(s.dir, &fs); err != nil {
 		return nil, err
 	}
-	if kind := uint32(fs.Type); kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC { // #nosec G115 -- 32 bits of it count
+	// #nosec G115 -- 32 bits of it count
+	if kind := uint32(fs.Type); kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC {
 		return nil, errSpoolRAM
 	}
 	f, err := os.CreateTemp(s.dir, "sidecar-body-*")

@@ -40,15 +40,15 @@ const (
 	maxHeaderFrame = 1 << 20
 )
 
-// Wire is the stream that the client library reads and writes. Between the socket, or TLS, and the library it does three
-// things:
+// Wire is the stream that the client library reads and writes. Between the socket, or TLS, and the library it does
+// three things:
 //
 //	socket ──> buf ──> [ deliveries to our consumers: intake ] ──> Deliveries
 //	                   [ other content headers: sanitize ] ──────> library
 //	                   [ all others: as they are ] ──────────────> library
 //
-// and it sets the deadlines. It has no SetReadDeadline, because the library would call it once per frame through another
-// goroutine. One goroutine may call Read, and one at a time Write, as the library does.
+// and it sets the deadlines. It has no SetReadDeadline, because the library would call it once per frame through
+// another goroutine. One goroutine may call Read, and one at a time Write, as the library does.
 type Wire struct {
 	conn   net.Conn // what is read and written: the socket, or TLS on top of it
 	raw    net.Conn // the socket; closing it ends every read and write at once
@@ -164,8 +164,8 @@ func (w *Wire) Err() error {
 	return nil
 }
 
-// Read returns bytes for the library. When the connection is over, incomplete deliveries are freed, also when no Read is
-// running.
+// Read returns bytes for the library. When the connection is over, incomplete deliveries are freed, also when no Read
+// is running.
 func (w *Wire) Read(p []byte) (int, error) {
 	w.use.Lock()
 	ended := w.ended

@@ -143,7 +143,8 @@ func (a *App) announce(addrs admin.Addrs, publishAddr string) {
 		"queue", a.plan.Queue, "topology", a.plan.Preset)
 }
 
-// warnings are about settings that work, and may surprise. Never nil: in JSON they are a list, also when there are none.
+// warnings are about settings that work, and may surprise. Never nil: in JSON they are a list, also when there are
+// none.
 func (a *App) warnings() []string {
 	all := append([]string{}, slices.Concat(a.cfg.Warnings(), planWarnings(a.cfg, a.plan))...)
 	for _, s := range a.subscriptions {

@@ -27,8 +27,8 @@ func refused(t *testing.T, says, variable string, environ ...string) {
 	}
 }
 
-// TestBadTopologies is the list of configurations that no topology can be built from: each is refused with one line that
-// names the variable.
+// TestBadTopologies is the list of configurations that no topology can be built from: each is refused with one line
+// that names the variable.
 func TestBadTopologies(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ env, says string }{

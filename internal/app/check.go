@@ -68,18 +68,21 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if plan.Park.Queue == "" {
 		kept = "those that have used up their retries are discarded"
 	}
-	_, _ = fmt.Fprintf(w, "ok       %s fits, as far as can be seen: retried messages wait and return, %s\n", plan.Queue, kept)
+	_, _ = fmt.Fprintf(w, "ok       %s fits, as far as can be seen: retried messages wait and return, %s\n", plan.Queue,
+		kept)
 	return nil
 }
 
 // errBlocked ends a check that the broker does not answer.
-var errBlocked = errors.New("the broker blocks publishers (memory or disk alarm), so publishing cannot be tried: check again when the alarm is over")
+var errBlocked = errors.New("the broker blocks publishers (memory or disk alarm), so publishing cannot be tried: " +
+	"check again when the alarm is over")
 
 // blockedPoll is how often a check looks whether the broker has blocked its connection.
 const blockedPoll = 100 * time.Millisecond
 
 // preflight is declare.Preflight, which waits as long as an alarm lasts, for people who do not want to.
-func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode topology.Mode) ([]declare.Finding, error) {
+func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode topology.Mode) ([]declare.Finding,
+	error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -112,7 +115,8 @@ func unseen(cfg *config.Config, findings []declare.Finding, w io.Writer) []decla
 		if f.Problem != declare.ProblemPermission {
 			return false
 		}
-		_, _ = fmt.Fprintf(w, "note     %s cannot be seen with this user's permissions, which are enough to run with SIDECAR_TOPOLOGY_MODE=none\n", f.Object)
+		_, _ = fmt.Fprintf(w, "note     %s cannot be seen with this user's permissions, which are enough to run with "+
+			"SIDECAR_TOPOLOGY_MODE=none\n", f.Object)
 		return true
 	})
 }
@@ -131,8 +135,10 @@ func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 	if back == nil || cfg.Topology.Mode == string(topology.ModeDeclare) {
 		return nil
 	}
-	return []string{fmt.Sprintf("retries come back by a binding of %s to exchange %s that matches the key %s; whether it exists cannot be checked, "+
-		"and without it classic queues lose every retried message: SIDECAR_TOPOLOGY_MODE=declare makes it", back.Queue, back.Exchange, back.Key)}
+	return []string{fmt.Sprintf("retries come back by a binding of %s to exchange %s that matches the key %s; whether "+
+		"it exists cannot be checked, "+
+		"and without it classic queues lose every retried message: SIDECAR_TOPOLOGY_MODE=declare makes it", back.Queue,
+		back.Exchange, back.Key)}
 }
 
 // withoutBindings says what a missing binding does.
@@ -145,15 +151,18 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	}
 	switch back := plan.WayBack(); {
 	case back != nil && declares:
-		return fmt.Sprintf("sidecar run declares them at every connect and every 15 seconds, also the one that retries come back by (%s to exchange %s, key %s), "+
+		return fmt.Sprintf("sidecar run declares them at every connect and every 15 seconds, also the one that retries "+
+			"come back by (%s to exchange %s, key %s), "+
 			"which %s what comes back while it is deleted", back.Queue, back.Exchange, back.Key, lost)
 	case back != nil:
 		return "no publish can prove the one that retries come back by"
 	case !rejects:
-		return "retries and parked messages are published as mandatory: without a binding they come back, and the original stays"
+		return "retries and parked messages are published as mandatory: without a binding they come back, and the original " +
+			"stays"
 	case declares:
-		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between " + lost + " what is retried until then"
+		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between " + lost +
+			" what is retried until then"
 	}
-	return "sidecar run proves the way of retries with a mandatory publish, at every connect and every 15 seconds; a binding " +
-		"deleted in between " + lost + " what is retried until then"
+	return "sidecar run proves the way of retries with a mandatory publish, at every connect and every 15 seconds; a " +
+		"binding deleted in between " + lost + " what is retried until then"
 }

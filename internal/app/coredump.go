@@ -3,8 +3,8 @@ package app
 import "syscall"
 
 // DisableCoreDumps keeps the process from leaving an image of its memory behind, with credentials and messages in it,
-// when the kernel or GOTRACEBACK=crash ends it. The limit is 1 byte and not 0 because Linux obeys 0 only where dumps are
-// files: where they are piped to a program, as systemd and Ubuntu set it up, only 1 prevents them.
+// when the kernel or GOTRACEBACK=crash ends it. The limit is 1 byte and not 0 because Linux obeys 0 only where dumps
+// are files: where they are piped to a program, as systemd and Ubuntu set it up, only 1 prevents them.
 func DisableCoreDumps() {
 	// Lowering a limit of one's own needs no right. What still forbids it, a seccomp filter, is no reason not to run.
 	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{Cur: 1, Max: 1})

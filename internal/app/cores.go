@@ -14,9 +14,9 @@ import (
 )
 
 // How the number of cores in use follows the load, measured every coresInterval as the share of one core that the
-// process has wanted: used, or waited for on a machine that was busy with others. A sidecar's work is short system calls:
-// on one core they follow one another, on several every message wakes threads on other cores and idle ones spin in
-// search of work. So one core, until it is nearly used up.
+// process has wanted: used, or waited for on a machine that was busy with others. A sidecar's work is short system
+// calls: on one core they follow one another, on several every message wakes threads on other cores and idle ones spin
+// in search of work. So one core, until it is nearly used up.
 const (
 	coresInterval = time.Second
 	coresMore     = 0.75 // of one core: from here on all may be used
@@ -67,8 +67,8 @@ func coresFor(now, limit int, share float64) int {
 // tasks has a directory for every thread of the process.
 const tasks = "/proc/self/task"
 
-// cpuWanted is how long the threads of the process have run so far, and how long they could have run but had to wait for
-// a core. Where the kernel does not say, it is what they have used.
+// cpuWanted is how long the threads of the process have run so far, and how long they could have run but had to wait
+// for a core. Where the kernel does not say, it is what they have used.
 func cpuWanted(dir string) time.Duration {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -44,7 +44,8 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 	if q.Failure != "" {
 		what = q.Failure
 	}
-	fmt.Fprintf(&b, "%s at retry %d of %d: %s (reason %s)\n", what, q.RetryCount, p.MaxRetries, s.Verdict.Action, s.Verdict.Reason)
+	fmt.Fprintf(&b, "%s at retry %d of %d: %s (reason %s)\n", what, q.RetryCount, p.MaxRetries, s.Verdict.Action,
+		s.Verdict.Reason)
 	if o.Detail != "" {
 		fmt.Fprintf(&b, "  detail: %s\n", o.Detail)
 	}
@@ -91,7 +92,8 @@ func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
 }
 
 var failures = []message.Failure{
-	message.FailureRefused, message.FailureTimeout, message.FailureReset, message.FailureMalformed, message.FailureTooLarge,
+	message.FailureRefused, message.FailureTimeout, message.FailureReset, message.FailureMalformed,
+	message.FailureTooLarge,
 }
 
 var dispositions = map[string]message.Disposition{
@@ -106,11 +108,13 @@ func explainVerdict(v message.Verdict, m *message.Message) []string {
 	case message.Discard:
 		return []string{"the app asked for it: the message is gone, and counted"}
 	case message.Release:
-		return []string{"this says nothing about the message: it goes back unharmed and uncounted, and consumption pauses until the app is back"}
+		return []string{"this says nothing about the message: it goes back unharmed and uncounted, and consumption pauses " +
+			"until the app is back"}
 	case message.Requeue:
 		return []string{"not a failed attempt: the retry count stays as it is"}
 	case message.Retry:
-		return []string{fmt.Sprintf("a failed attempt: the next delivery is attempt %d with Amqp-Retry-Count %d", m.RetryCount+2, m.RetryCount+1)}
+		return []string{fmt.Sprintf("a failed attempt: the next delivery is attempt %d with Amqp-Retry-Count %d",
+			m.RetryCount+2, m.RetryCount+1)}
 	}
 	if v.Reason == message.ReasonMaxRetries {
 		return []string{fmt.Sprintf("attempt %d was the last one: all %d retries are used up", m.RetryCount+1, m.MaxRetries)}
@@ -121,10 +125,12 @@ func explainVerdict(v message.Verdict, m *message.Message) []string {
 func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 	var lines []string
 	if s.Hold > 0 || s.Jitter > 0 {
-		lines = append(lines, fmt.Sprintf("sleeps %s to %s here, holding a prefetch slot but no worker", s.Hold, s.Hold+s.Jitter))
+		lines = append(lines, fmt.Sprintf("sleeps %s to %s here, holding a prefetch slot but no worker", s.Hold,
+			s.Hold+s.Jitter))
 	}
 	if s.Publish != nil {
-		lines = append(lines, fmt.Sprintf("published to %s, confirmed by the broker, then acked", place(s.Publish.Exchange, s.Publish.Key)))
+		lines = append(lines, fmt.Sprintf("published to %s, confirmed by the broker, then acked",
+			place(s.Publish.Exchange, s.Publish.Key)))
 		for _, w := range p.Waits {
 			if w.Exchange == s.Publish.Exchange && w.Key == s.Publish.Key {
 				lines = append(lines, fmt.Sprintf("waits %s in %s, then returns to %s", w.Delay, w.Queue, p.Queue))

@@ -40,7 +40,8 @@ func TestRetriesOfEachMode(t *testing.T) {
 	}
 }
 
-// TestOnlyRejectsAreProven: where retries are published anyway there is nothing more to say, nor of what is not retried.
+// TestOnlyRejectsAreProven: where retries are published anyway there is nothing more to say, nor of what is not
+// retried.
 func TestOnlyRejectsAreProven(t *testing.T) {
 	t.Parallel()
 	const proves = "the first retry"

@@ -55,8 +55,8 @@ func dispatchOptions(
 	}
 }
 
-// secret reads a secret that the sidecar sends and that may rotate. While its file cannot be read the last good value is used:
-// the app decides about it.
+// secret reads a secret that the sidecar sends and that may rotate. While its file cannot be read the last good value
+// is used: the app decides about it.
 func secret(s config.Secret, log *slog.Logger) func() string {
 	failures := telemetry.Throttle{Interval: time.Minute}
 	return func() string {
@@ -68,8 +68,8 @@ func secret(s config.Secret, log *slog.Logger) func() string {
 	}
 }
 
-// listenerToken reads the token that requests to a listener must carry. While its file is missing, empty or wrong it is "", which
-// no request carries: a token whose file was deleted is revoked.
+// listenerToken reads the token that requests to a listener must carry. While its file is missing, empty or wrong it is
+// "", which no request carries: a token whose file was deleted is revoked.
 func listenerToken(s config.Secret, log *slog.Logger) func() string {
 	failures := telemetry.Throttle{Interval: time.Minute}
 	return func() string {
@@ -84,7 +84,8 @@ func listenerToken(s config.Secret, log *slog.Logger) func() string {
 	}
 }
 
-func flowOptions(cfg *config.Config, plan *topology.Plan, target *dispatch.Target, log *slog.Logger, r prometheus.Registerer) flow.Options {
+func flowOptions(cfg *config.Config, plan *topology.Plan, target *dispatch.Target, log *slog.Logger,
+	r prometheus.Registerer) flow.Options {
 	return flow.Options{
 		Queue: plan.Queue, Concurrency: cfg.Window.Concurrency, Probe: target.Probe,
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
@@ -102,7 +103,8 @@ func newSpool(cfg *config.Config) *broker.Spool {
 }
 
 // brokerOptions are those of one of the two connections; use says which.
-func brokerOptions(cfg *config.Config, use string, build Build, log *slog.Logger, r prometheus.Registerer) broker.Options {
+func brokerOptions(cfg *config.Config, use string, build Build, log *slog.Logger,
+	r prometheus.Registerer) broker.Options {
 	q := &cfg.AMQP
 	return broker.Options{
 		URLs: q.URLs, Username: q.Username.Value, Password: q.Password.Value,

@@ -119,7 +119,8 @@ func renderNoPlan(cfg *config.Config, format string) (string, error) {
 	switch format {
 	case "text":
 		var text strings.Builder
-		text.WriteString("SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is published to\n")
+		text.WriteString("SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is " +
+			"published to\n")
 		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(published(cfg)))) {
 			_, _ = fmt.Fprintf(&text, "  exchange %s\n", cmp.Or(exchange, "amq.default"))
 		}
@@ -138,7 +139,8 @@ func proofOfReject(cfg *config.Config, p *topology.Plan) string {
 	for _, w := range p.Waits {
 		if w.ByReject {
 			return fmt.Sprintf("with SIDECAR_TOPOLOGY_MODE=verify the first retry, and one every %s, is published to %s "+
-				"instead, mandatory and confirmed: it proves the way to %s", declare.DefaultEvery, place(w.Exchange, w.Key), w.Queue)
+				"instead, mandatory and confirmed: it proves the way to %s", declare.DefaultEvery, place(w.Exchange, w.Key),
+				w.Queue)
 		}
 	}
 	return ""

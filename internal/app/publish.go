@@ -17,8 +17,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// endpoint is the listener for messages of the app. It has a connection of its own, so that the broker's answers to what
-// the app publishes do not disturb parking.
+// endpoint is the listener for messages of the app. It has a connection of its own, so that the broker's answers to
+// what the app publishes do not disturb parking.
 type endpoint struct {
 	server    *publish.Server
 	publisher *broker.Publisher

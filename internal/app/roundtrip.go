@@ -217,7 +217,8 @@ func until(ctx context.Context, done func() bool) bool {
 	}
 }
 
-// remove deletes the objects of a round trip. It has a deadline of its own: they also remain after a trip that timed out.
+// remove deletes the objects of a round trip. It has a deadline of its own: they also remain after a trip that timed
+// out.
 func remove(s *broker.Session, plan *topology.Plan) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()

@@ -34,8 +34,8 @@ func (s state) Resume() {
 	}
 }
 
-// Ready reports ready while messages are consumed, or are not consumed on purpose: an app that is down or asked for time,
-// an open breaker and an operator are purpose. No broker, a topology with findings and a drain are not.
+// Ready reports ready while messages are consumed, or are not consumed on purpose: an app that is down or asked for
+// time, an open breaker and an operator are purpose. No broker, a topology with findings and a drain are not.
 func (s state) Ready() admin.Readiness {
 	a := s.a
 	var checks []admin.Check
@@ -172,7 +172,8 @@ func (a *App) connected() bool {
 
 // appUp reports whether the app is up for every subscription; false without subscriptions.
 func (a *App) appUp() bool {
-	return len(a.subscriptions) > 0 && !slices.ContainsFunc(a.subscriptions, func(s *subscription) bool { return !s.flow.AppUp() })
+	return len(a.subscriptions) > 0 && !slices.ContainsFunc(a.subscriptions,
+		func(s *subscription) bool { return !s.flow.AppUp() })
 }
 
 // inflight returns how many messages are in hand.

@@ -20,8 +20,8 @@ const checkInterval = 15 * time.Second
 // errSessionDone ends the checks beside a consumer that has ended.
 var errSessionDone = errors.New("session done")
 
-// serve is one broker session: first the topology, then messages, because a message rejected without a binding for it is
-// lost.
+// serve is one broker session: first the topology, then messages, because a message rejected without a binding for it
+// is lost.
 func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	if err := s.ensureFirst(ctx, link); err != nil {
 		return err
@@ -78,8 +78,8 @@ func (s *subscription) askForCheck() {
 	}
 }
 
-// repair checks the topology when it is asked to, and every checkEvery. A missing route shows only when it is used: unless
-// declaring restores it, messages have to try it again after a while.
+// repair checks the topology when it is asked to, and every checkEvery. A missing route shows only when it is used:
+// unless declaring restores it, messages have to try it again after a while.
 func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 	t := time.NewTicker(s.checkEvery)
 	defer t.Stop()
@@ -105,8 +105,9 @@ func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 	}
 }
 
-// ensureFirst is ensure at the start of a session: one round trip for a topology that is right, whatever its size. After
-// the broker has refused an object once, or has taken too long over all of them together, it is asked for one at a time.
+// ensureFirst is ensure at the start of a session: one round trip for a topology that is right, whatever its size.
+// After the broker has refused an object once, or has taken too long over all of them together, it is asked for one at
+// a time.
 func (s *subscription) ensureFirst(ctx context.Context, link *broker.Session) error {
 	if !s.oneByOne {
 		if declare.EnsureAtOnce(ctx, link, s.plan, topology.Mode(s.cfg.Topology.Mode)) {

@@ -82,8 +82,8 @@ func newSessionForgets(t *testing.T, mode string) {
 	}
 }
 
-// TestSessionEndsWithItsChecks: without a free channel for checks of the topology the session ends, although messages are
-// still delivered.
+// TestSessionEndsWithItsChecks: without a free channel for checks of the topology the session ends, although messages
+// are still delivered.
 func TestSessionEndsWithItsChecks(t *testing.T) {
 	t.Parallel()
 	a := fresh(t, live(t))

@@ -16,8 +16,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestReturnedRetryIsAFinding: a missing binding shows when a message comes back, and from then on nothing more is taken
-// until it may be tried again.
+// TestReturnedRetryIsAFinding: a missing binding shows when a message comes back, and from then on nothing more is
+// taken until it may be tried again.
 func TestReturnedRetryIsAFinding(t *testing.T) {
 	t.Parallel()
 	var posts atomic.Int64
@@ -99,7 +99,8 @@ func TestUnseenWayIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestCheckSaysWhatAMissingBindingDoes: it loses what a classic queue dead-letters, and holds up what a quorum queue does.
+// TestCheckSaysWhatAMissingBindingDoes: it loses what a classic queue dead-letters, and holds up what a quorum queue
+// does.
 func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
 	t.Parallel()
 	tiers := []string{"SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers"}

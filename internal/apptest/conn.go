@@ -155,7 +155,8 @@ func (c *Conn) Head() ([]byte, error) {
 	}
 }
 
-// Gone returns a channel that is closed when the peer has closed or sent more. Until the next Head nothing else may read.
+// Gone returns a channel that is closed when the peer has closed or sent more. Until the next Head nothing else may
+// read.
 func (c *Conn) Gone() <-chan struct{} {
 	gone := make(chan struct{})
 	c.gone = gone

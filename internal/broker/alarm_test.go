@@ -63,8 +63,8 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	brokertest.WaitReady(t, brokertest.URL(t), q, 3)
 }
 
-// While the alarm lasts, neither time running out nor many publishers may make new connections: on each the broker would
-// take one more copy when the alarm is over.
+// While the alarm lasts, neither time running out nor many publishers may make new connections: on each the broker
+// would take one more copy when the alarm is over.
 func alarmLeavesNoCopiesBehind(t *testing.T, node *brokertest.Node) {
 	o := options(t)
 	o.Timeout = 500 * time.Millisecond
@@ -96,8 +96,8 @@ func alarmLeavesNoCopiesBehind(t *testing.T, node *brokertest.Node) {
 	brokertest.WaitReady(t, brokertest.URL(t), q, 2)
 }
 
-// A connection to which the alarm was not reported learns of it by a question. It stays, it is good again when the alarm is
-// over, and nothing that was refused is published.
+// A connection to which the alarm was not reported learns of it by a question. It stays, it is good again when the
+// alarm is over, and nothing that was refused is published.
 func laneDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	queue := queue(t)
 	l := lane(t, options(t), "")

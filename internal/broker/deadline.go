@@ -12,8 +12,8 @@ import (
 
 // Do runs a blocking call of the client library, which knows no deadline. When fn has not returned after the call
 // timeout, or at the deadline of ctx if that is earlier, the session is killed, which makes fn return. The mere
-// cancellation of ctx does not interrupt a call: it would cost the session, and with it every unsettled delivery. While the
-// connection is not read because no memory is free, the answer may take longer; only the deadline of ctx ends that.
+// cancellation of ctx does not interrupt a call: it would cost the session, and with it every unsettled delivery. While
+// the connection is not read because no memory is free, the answer may take longer; only the deadline of ctx ends that.
 // name says what fn does, for the error.
 func (s *Session) Do(ctx context.Context, name string, fn func() error) error {
 	if err := context.Cause(ctx); err != nil {
@@ -29,8 +29,8 @@ func (s *Session) doPatiently(name string, fn func() error) error {
 	return s.bounded(name, time.Time{}, s.wasBlocked, fn)
 }
 
-// bounded kills the session when fn has not returned within the call timeout, and in any case at the deadline; the zero time is
-// none. The timeout begins anew when patient reports a reason to wait since it began.
+// bounded kills the session when fn has not returned within the call timeout, and in any case at the deadline; the zero
+// time is none. The timeout begins anew when patient reports a reason to wait since it began.
 func (s *Session) bounded(name string, deadline time.Time, patient func(since time.Time) bool, fn func() error) error {
 	returned, timeout := make(chan struct{}), s.timeout
 	defer close(returned)

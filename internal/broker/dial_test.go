@@ -138,7 +138,7 @@ func TestDialNamesTheReason(t *testing.T) {
 				t.Errorf("logged %d lines: %s", n, out.String())
 			}
 			if strings.Contains(err.Error()+out.String(), "canary") {
-				t.Errorf("a password is told: %v %s", err, out.String())
+				t.Errorf("a password is shown: %v %s", err, out.String())
 			}
 		})
 	}

@@ -12,10 +12,10 @@ import (
 	"sidecar/internal/amqpwire"
 )
 
-// Try asks the broker whether it would take a message of this user: it publishes it in a transaction and rolls that back, so
-// nothing has happened afterwards. Whether it would be routed it does not say. The errors are ErrInvalid for what lies in the
-// message, such as a body larger than the broker takes, ErrRefused for what would meet another one too, such as a missing
-// right, ErrBlocked, which may have cost the connection, and those of the connection.
+// Try asks the broker whether it would take a message of this user: it publishes it in a transaction and rolls that
+// back, so nothing has happened afterwards. Whether it would be routed it does not say. The errors are ErrInvalid for
+// what lies in the message, such as a body larger than the broker takes, ErrRefused for what would meet another one
+// too, such as a missing right, ErrBlocked, which may have cost the connection, and those of the connection.
 func (c *Stream) Try(ctx context.Context, pub *Publication) error {
 	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, c.session.FrameMax()); err != nil {
 		return err
@@ -23,7 +23,8 @@ func (c *Stream) Try(ctx context.Context, pub *Publication) error {
 	if c.session.Blocked() {
 		return ErrBlocked
 	}
-	stop := c.whileBlocked(c.session.options.blockedPatience, func() { c.session.fail(ErrBlocked) }) // it would not answer until the alarm is over
+	// it would not answer until the alarm is over
+	stop := c.whileBlocked(c.session.options.blockedPatience, func() { c.session.fail(ErrBlocked) })
 	defer stop()
 	return c.try(pub, func(name string, fn func() error) error { return c.session.Do(ctx, name, fn) })
 }

@@ -9,8 +9,8 @@ import (
 // firstPublish lets one message of a session go alone until the broker has answered a publish.
 //
 // During a resource alarm the broker stops reading from a connection in the middle of its first message, and takes that
-// message when the alarm is over. Otherwise each reconnect during an alarm would leave as many messages behind as there are
-// publishes under way, each to be published once more when the alarm ends.
+// message when the alarm is over. Otherwise each reconnect during an alarm would leave as many messages behind as there
+// are publishes under way, each to be published once more when the alarm ends.
 type firstPublish struct {
 	alone    chan struct{} // held by the message that goes alone
 	once     sync.Once
@@ -24,8 +24,8 @@ func newFirstPublish() firstPublish {
 // publishAnswered lets every message go.
 func (s *Session) publishAnswered() { s.first.once.Do(func() { close(s.first.answered) }) }
 
-// enter waits until a message may be sent; an alarm refuses it at once. When alone is true the caller has to wait for the
-// broker's answer and then call leaveAlone.
+// enter waits until a message may be sent; an alarm refuses it at once. When alone is true the caller has to wait for
+// the broker's answer and then call leaveAlone.
 func (s *Session) enter(ctx context.Context) (alone bool, err error) {
 	for {
 		blocked, changed := s.watchBlocked()

@@ -9,8 +9,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestStreamGathers: messages that are kept back leave by Flush, with whatever else is written, and when there is no more room,
-// in their order.
+// TestStreamGathers: messages that are kept back leave by Flush, with whatever else is written, and when there is no
+// more room, in their order.
 func TestStreamGathers(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

@@ -12,7 +12,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestContextEndsTheSession: serve is in a call that the broker does not answer, and the call's own timeout is far away.
+// TestContextEndsTheSession: serve is in a call that the broker does not answer, and the call's own timeout is far
+// away.
 func TestContextEndsTheSession(t *testing.T) {
 	t.Parallel()
 	proxy, o := proxied(t)
@@ -56,8 +57,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestAnswerWithoutAQuestion: the library's reader waits until a call takes the answer, and so never sees that the connection
-// has ended. Nothing else would notice either: there is no write before the next heartbeat.
+// TestAnswerWithoutAQuestion: the library's reader waits until a call takes the answer, and so never sees that the
+// connection has ended. Nothing else would notice either: there is no write before the next heartbeat.
 func TestAnswerWithoutAQuestion(t *testing.T) {
 	t.Parallel()
 	link := &counted{}

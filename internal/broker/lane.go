@@ -21,10 +21,10 @@ const (
 	paddedTry, leastTry = 1 << 20, 64 << 10
 )
 
-// Lane publishes to one exchange for many goroutines at once. Their messages share a Stream, so a channel that the broker
-// closes over one of them, because the exchange is missing or a right was taken, leaves those of this exchange unknown and no
-// others. From then on, until there was no refusal for a minute, each message goes on its own channel: exactly the message
-// that the broker refuses is refused.
+// Lane publishes to one exchange for many goroutines at once. Their messages share a Stream, so a channel that the
+// broker closes over one of them, because the exchange is missing or a right was taken, leaves those of this exchange
+// unknown and no others. From then on, until there was no refusal for a minute, each message goes on its own channel:
+// exactly the message that the broker refuses is refused.
 type Lane struct {
 	publisher *Publisher
 	exchange  string
@@ -41,8 +41,9 @@ func (p *Publisher) NewLane(exchange string) *Lane {
 	return &Lane{publisher: p, exchange: exchange, turn: make(chan struct{}, 1), made: time.Now()}
 }
 
-// Publish is Publisher.Publish for a message to the lane's exchange; ctx needs a deadline. It returns ErrBlocked during a
-// resource alarm, even if connection.blocked has not arrived: a dry run that the broker does not answer is not a message.
+// Publish is Publisher.Publish for a message to the lane's exchange; ctx needs a deadline. It returns ErrBlocked during
+// a resource alarm, even if connection.blocked has not arrived: a dry run that the broker does not answer is not a
+// message.
 func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
 	wait, err := l.Begin(ctx, pub)
 	if err != nil {
@@ -51,9 +52,9 @@ func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
 	return wait()
 }
 
-// Begin sends a message, behind those that were begun before, and returns the function that waits for its confirm: wait has to
-// be called once, and ctx must not end before. The message may leave only then, in one write with others. The message must
-// not be changed before wait returns. After an error wait is nil.
+// Begin sends a message, behind those that were begun before, and returns the function that waits for its confirm: wait
+// has to be called once, and ctx must not end before. The message may leave only then, in one write with others. The
+// message must not be changed before wait returns. After an error wait is nil.
 func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
 	for again := false; ; again = true {
@@ -146,9 +147,9 @@ func (l *Lane) takes(s *Session, pub *Publication) bool {
 	return c != nil && c.session == s && !c.ended() && len(pub.Msg.Body) <= c.tried
 }
 
-// prepare makes the stream usable for a message. It keeps the turn when it returns nil. Otherwise the turn may stay taken
-// until the broker answers: a dry run without an answer is the sign of an alarm, and not a reason to give the connection up,
-// because the next one would have to find the alarm again.
+// prepare makes the stream usable for a message. It keeps the turn when it returns nil. Otherwise the turn may stay
+// taken until the broker answers: a dry run without an answer is the sign of an alarm, and not a reason to give the
+// connection up, because the next one would have to find the alarm again.
 func (l *Lane) prepare(ctx context.Context, s *Session, pub *Publication) error {
 	answer, left := make(chan error), make(chan struct{})
 	defer close(left)

@@ -147,7 +147,7 @@ func TestLaneAfterARefusal(t *testing.T) {
 	}
 }
 
-// TestLaneOfAMissingExchange: each message is told so, and the first one after it was declared goes.
+// TestLaneOfAMissingExchange: each message is refused, and the first one after it was declared goes.
 func TestLaneOfAMissingExchange(t *testing.T) {
 	t.Parallel()
 	const exchange = "x"
@@ -175,7 +175,8 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 	}
 }
 
-// TestLaneReplacesAStream: one with a message that was given up makes way for another, and nothing under way on it is lost.
+// TestLaneReplacesAStream: one with a message that was given up makes way for another, and nothing under way on it is
+// lost.
 func TestLaneReplacesAStream(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
@@ -195,7 +196,7 @@ func TestLaneReplacesAStream(t *testing.T) {
 	}
 }
 
-// TestLaneBounds: what cannot be sent in time, or at all, is told so before anything is sent.
+// TestLaneBounds: what cannot be sent in time, or at all, is refused before anything is sent.
 func TestLaneBounds(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
@@ -244,7 +245,8 @@ func full(t testing.TB, l *Lane, queue string) (free func()) {
 	return func() { <-l.stream.slots }
 }
 
-// TestLaneMeetsAnEndedChannel: one that ends while a message waits for room on it. Nothing was sent, so another channel takes it.
+// TestLaneMeetsAnEndedChannel: one that ends while a message waits for room on it. Nothing was sent, so another channel
+// takes it.
 func TestLaneMeetsAnEndedChannel(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)

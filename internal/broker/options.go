@@ -24,7 +24,8 @@ const (
 	defaultBackoff   = 500 * time.Millisecond
 )
 
-// Options say where the broker is and how to get in. Every function is called on every dial, so that secrets may rotate.
+// Options say where the broker is and how to get in. Every function is called on every dial, so that secrets may
+// rotate.
 type Options struct {
 	URLs      func() ([]string, error) // amqp or amqps URLs, tried in turn
 	Username  func() (string, error)   // "" (or a nil function) leaves the URL's
@@ -45,12 +46,12 @@ type Options struct {
 	// Memory is asked before a delivery is held, which goes with Delivery.Free; nil bounds nothing.
 	Memory *budget.Account
 
-	// Spool takes the bodies of deliveries that are larger than all of Memory, or that waited for it in vain; nil: there is no
-	// place for them.
+	// Spool takes the bodies of deliveries that are larger than all of Memory, or that waited for it in vain; nil: there
+	// is no place for them.
 	Spool *Spool
 
-	// MemoryPatience is how long a delivery waits for memory before it goes to the spool; 0 = 10 s. Who cannot give memory back
-	// before other deliveries have come sets less.
+	// MemoryPatience is how long a delivery waits for memory before it goes to the spool; 0 = 10 s. Who cannot give memory
+	// back before other deliveries have come sets less.
 	MemoryPatience time.Duration
 
 	// Registerer takes the metrics; nil = none. Dialers with the same Registerer share one set: they are the

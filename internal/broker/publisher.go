@@ -26,9 +26,9 @@ func NewPublisher(d *Dialer) *Publisher {
 	return &Publisher{dialer: d, slots: make(chan struct{}, maxChannels)}
 }
 
-// ConnectHook is called with every new connection before anything is published on it: during a resource alarm the broker
-// reads nothing more after the first publish. The function that it returns runs beside the publishing and ends with its
-// context, which ends with the connection.
+// ConnectHook is called with every new connection before anything is published on it: during a resource alarm the
+// broker reads nothing more after the first publish. The function that it returns runs beside the publishing and ends
+// with its context, which ends with the connection.
 type ConnectHook func(context.Context, *Session) (beside func(), err error)
 
 // OnConnect sets the hook for new connections. It has to be called before Run.
@@ -80,12 +80,12 @@ func (p *Publisher) Blocked() bool {
 }
 
 // Publish sends one message on a channel of its own, mandatory and persistent, and returns nil only after the broker
-// confirmed it and did not return it. It never waits for a connection: without one it fails with ErrDisconnected. The other
-// errors are ErrBlocked, ErrBusy, ErrInvalid and ErrTooLarge (nothing was sent), ErrUnroutable, ErrNacked and ErrRefused (the
-// broker does not have it), and ErrUnknown. Without a deadline in ctx the dialer's timeout counts.
+// confirmed it and did not return it. It never waits for a connection: without one it fails with ErrDisconnected. The
+// other errors are ErrBlocked, ErrBusy, ErrInvalid and ErrTooLarge (nothing was sent), ErrUnroutable, ErrNacked and
+// ErrRefused (the broker does not have it), and ErrUnknown. Without a deadline in ctx the dialer's timeout counts.
 //
-// When ctx ends during the write, the connection is killed: a write the broker does not read cannot be taken back in any
-// other way. When ctx ends before the confirm, only the channel is given up.
+// When ctx ends during the write, the connection is killed: a write the broker does not read cannot be taken back in
+// any other way. When ctx ends before the confirm, only the channel is given up.
 func (p *Publisher) Publish(ctx context.Context, pub *Publication) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -168,8 +168,8 @@ func (p *Publisher) pop(s *Session) *Stream {
 	return nil
 }
 
-// put makes c available again. One that must not be used again is closed in the background, because the answer may take as
-// long as the confirm did; that ends at the latest when the session does.
+// put makes c available again. One that must not be used again is closed in the background, because the answer may take
+// as long as the confirm did; that ends at the latest when the session does.
 func (p *Publisher) put(c *Stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

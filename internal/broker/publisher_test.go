@@ -211,8 +211,8 @@ func channelOf(t *testing.T, p *Publisher) *Stream {
 	return must.Get(p.take(within(t, time.Minute), p.current()))(t)
 }
 
-// TestUnknownIsNotSentAgain: a message whose confirm has not come may be in the queue. Nothing here sends it a second time:
-// not when its time is over, not when the connection is lost, and not on the next connection.
+// TestUnknownIsNotSentAgain: a message whose confirm has not come may be in the queue. Nothing here sends it a second
+// time: not when its time is over, not when the connection is lost, and not on the next connection.
 func TestUnknownIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	type publish func(context.Context, *Publication) error

@@ -2,9 +2,9 @@ package broker
 
 import "sidecar/internal/amqpwire"
 
-// returns are messages that the broker returned on a channel, until the confirm of each has come too. basic.return carries no
-// delivery tag, so a return is matched by content. Among identical messages the first confirmed is reported unroutable; as
-// many are reported as were returned, no matter whose confirm comes first, or never.
+// returns are messages that the broker returned on a channel, until the confirm of each has come too. basic.return
+// carries no delivery tag, so a return is matched by content. Among identical messages the first confirmed is reported
+// unroutable; as many are reported as were returned, no matter whose confirm comes first, or never.
 type returns map[amqpwire.Fingerprint]*equalReturns
 
 type equalReturns struct {

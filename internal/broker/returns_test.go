@@ -13,9 +13,9 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestReturnsAfterAFreeze: the broker stands still while many unroutable messages wait, for longer than the client library keeps a
-// return that is not collected, which is five seconds. Those under way are unknown, none is confirmed, and afterwards each
-// message gets its own answer.
+// TestReturnsAfterAFreeze: the broker stands still while many unroutable messages wait, for longer than the client
+// library keeps a return that is not collected, which is five seconds. Those under way are unknown, none is confirmed,
+// and afterwards each message gets its own answer.
 func TestReturnsAfterAFreeze(t *testing.T) {
 	t.Parallel()
 	for name, patience := range map[string]time.Duration{"short": time.Second, "long": 5 * time.Second} {

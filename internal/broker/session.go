@@ -15,8 +15,8 @@ import (
 	"sidecar/internal/amqpwire"
 )
 
-// closeTimeout bounds the farewell to the broker; after it the socket is closed. A stop of the process has to end within
-// SIDECAR_SHUTDOWN_GRACE and three seconds.
+// closeTimeout bounds the farewell to the broker; after it the socket is closed. A stop of the process has to end
+// within SIDECAR_SHUTDOWN_GRACE and three seconds.
 const closeTimeout = 2 * time.Second
 
 // Session is one connection with its channels. When it ends, it stays ended: deliveries received on it can no longer be
@@ -44,7 +44,8 @@ type Session struct {
 
 func newSession(c *amqp.Connection, w *amqpwire.Wire, d *Dialer) *Session {
 	s := &Session{
-		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), options: &d.o, done: make(chan struct{}),
+		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), options: &d.o,
+		done:    make(chan struct{}),
 		metrics: d.metrics, first: newFirstPublish(),
 		unchanged: make(chan struct{}),
 	}
@@ -87,8 +88,8 @@ func (s *Session) watchBlocked() (blocked bool, changed <-chan struct{}) {
 	return s.blocked, s.unchanged
 }
 
-// patience is how much longer a confirm is waited for while an alarm blocks the connection. It begins with the alarm, once for
-// all messages under way: they are waited for one after the other.
+// patience is how much longer a confirm is waited for while an alarm blocks the connection. It begins with the alarm,
+// once for all messages under way: they are waited for one after the other.
 func (s *Session) patience() time.Duration {
 	s.alarm.Lock()
 	defer s.alarm.Unlock()
@@ -103,7 +104,8 @@ func (s *Session) reason(e *amqp.Error) error {
 	return e
 }
 
-// gone is the end without a word from the library: our own Close, or a connection that broke before we asked to be told.
+// gone is the end without a word from the library: our own Close, or a connection that broke before we asked to be
+// told.
 func (s *Session) gone() {
 	if s.closing.Load() {
 		s.end(nil)
@@ -140,7 +142,7 @@ func (s *Session) Err() error {
 	}
 }
 
-// Blocked reports whether the broker's resource alarm blocks this connection. The broker tells a connection only when
+// Blocked reports whether the broker's resource alarm blocks this connection. The broker notifies a connection only when
 // it has published during the alarm.
 func (s *Session) Blocked() bool {
 	b, _ := s.watchBlocked()
@@ -150,7 +152,7 @@ func (s *Session) Blocked() bool {
 // FrameMax is the negotiated size of a frame in bytes; a header table must fit into one, less its overhead.
 func (s *Session) FrameMax() int { return s.conn.Config.FrameSize }
 
-// Major is the first number of the broker's version, 0 when it does not tell.
+// Major is the first number of the broker's version, 0 when it does not say.
 func (s *Session) Major() int {
 	version, _ := s.conn.Properties["version"].(string)
 	major, _, _ := strings.Cut(version, ".")
@@ -176,8 +178,8 @@ func (s *Session) fail(reason error) {
 	s.cut()
 }
 
-// cut closes the socket, which ends every call. The library notices it when it reads, or by a failed write if its reader waits
-// for a caller to take an answer that no call asked for.
+// cut closes the socket, which ends every call. The library notices it when it reads, or by a failed write if its
+// reader waits for a caller to take an answer that no call asked for.
 func (s *Session) cut() {
 	s.wire.Kill()
 	go func() { _ = s.conn.UpdateSecret("", "") }() // writes a frame

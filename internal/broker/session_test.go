@@ -354,8 +354,8 @@ func TestConnectCutClose(t *testing.T) {
 	}
 }
 
-// TestCallsAreAnsweredLateWithoutMemory: the answer of a call comes after a delivery that waits for memory. That does not
-// end the session.
+// TestCallsAreAnsweredLateWithoutMemory: the answer of a call comes after a delivery that waits for memory. That does
+// not end the session.
 func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)

@@ -17,9 +17,9 @@ import (
 // streamWindow is how many messages of a Stream may wait for their confirms.
 const streamWindow = 256
 
-// Stream publishes messages on one channel of one session, in their order, and without waiting for the confirm of each when
-// its window is larger than one: a broker confirms many of them together with far less work. Send is for one goroutine; the
-// receipts are for any.
+// Stream publishes messages on one channel of one session, in their order, and without waiting for the confirm of each
+// when its window is larger than one: a broker confirms many of them together with far less work. Send is for one
+// goroutine; the receipts are for any.
 type Stream struct {
 	session  *Session
 	ch       *amqp.Channel
@@ -81,11 +81,11 @@ func openStream(s *Session, window int, do caller) (*Stream, error) {
 type caller func(name string, fn func() error) error
 
 // Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of Try, of
-// Publisher.Publish for which nothing was sent, and ErrUnknown; Wait returns the others. The message must not be changed
-// before Wait returns.
+// Publisher.Publish for which nothing was sent, and ErrUnknown; Wait returns the others. The message must not be
+// changed before Wait returns.
 //
-// The broker closes the channel over a message that is too large for it, and leaves all that are under way unknown. So a
-// message that is larger than all before it is tried first.
+// The broker closes the channel over a message that is too large for it, and leaves all that are under way unknown. So
+// a message that is larger than all before it is tried first.
 func (c *Stream) Send(ctx context.Context, pub *Publication) (r *Receipt, err error) {
 	if size := len(pub.Msg.Body); size > c.tried {
 		if err = c.Try(ctx, pub); err == nil {
@@ -201,8 +201,8 @@ func (c *Stream) isRetired() bool {
 	}
 }
 
-// Gather makes Send keep small messages back until they are 64 KiB or something else is written: one write of many messages
-// costs both sides far less than as many writes. Flush has to be called before the wait for a receipt.
+// Gather makes Send keep small messages back until they are 64 KiB or something else is written: one write of many
+// messages costs both sides far less than as many writes. Flush has to be called before the wait for a receipt.
 func (c *Stream) Gather() { c.gathers = true }
 
 // flushWithOthers lets the goroutines that are ready to run add their messages, and flushes. The end of ctx ends the
@@ -215,7 +215,8 @@ func (c *Stream) flushWithOthers(ctx context.Context) {
 	}
 }
 
-// Flush writes the messages that are kept back. When that fails the session ends, and with it everything that is under way.
+// Flush writes the messages that are kept back. When that fails the session ends, and with it everything that is under
+// way.
 func (c *Stream) Flush() {
 	if !c.gathers {
 		return
@@ -238,8 +239,8 @@ func (c *Stream) forget(r *Receipt) {
 }
 
 // Wait returns nil when the broker has the message and has routed it. The errors are ErrUnroutable, ErrNacked and
-// ErrUnknown; a channel that the broker closes over one message, which the text then says, leaves all that were under way
-// unknown.
+// ErrUnknown; a channel that the broker closes over one message, which the text then says, leaves all that were under
+// way unknown.
 func (r *Receipt) Wait(ctx context.Context) error {
 	if err := r.await(ctx); err != nil {
 		return fmt.Errorf("publish to exchange %q with key %q: %w", r.pub.Exchange, r.pub.Key, err)
@@ -271,8 +272,8 @@ func (r *Receipt) await(ctx context.Context) error {
 	return nil
 }
 
-// blockedPatience is how long a confirm is waited for while an alarm blocks the connection: what the broker had read by then
-// it still confirms, what it has not it may read when the alarm is over.
+// blockedPatience is how long a confirm is waited for while an alarm blocks the connection: what the broker had read by
+// then it still confirms, what it has not it may read when the alarm is over.
 const blockedPatience = 2 * time.Second
 
 // confirmed waits for the broker's answer.
@@ -307,8 +308,9 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 	}
 }
 
-// giveUp ends the wait for a message without an answer of the broker. Nothing more is sent on this channel: the client library
-// would remember the message until the channel ends, and so would the stream, because the message may still be returned.
+// giveUp ends the wait for a message without an answer of the broker. Nothing more is sent on this channel: the client
+// library would remember the message until the channel ends, and so would the stream, because the message may still be
+// returned.
 func (c *Stream) giveUp(r *Receipt) {
 	c.retire.Do(func() { close(c.retired) })
 	if r == nil {
@@ -321,8 +323,8 @@ func (c *Stream) giveUp(r *Receipt) {
 	r.pub = &Publication{Exchange: r.pub.Exchange, Key: r.pub.Key}
 }
 
-// returnOf is why a message that is confirmed was returned; nil if it was not. The broker returns a message before it confirms
-// it, and the intake reports a return before the library gets the confirm.
+// returnOf is why a message that is confirmed was returned; nil if it was not. The broker returns a message before it
+// confirms it, and the intake reports a return before the library gets the confirm.
 func (c *Stream) returnOf(r *Receipt) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -334,8 +336,8 @@ func (c *Stream) returnOf(r *Receipt) error {
 	return cmp.Or(r.back, r.stray)
 }
 
-// returned keeps a return until a message that equals it is confirmed. After a return that equals none of the messages under
-// way the outcome of each of them is unknown.
+// returned keeps a return until a message that equals it is confirmed. After a return that equals none of the messages
+// under way the outcome of each of them is unknown.
 func (c *Stream) returned(f amqpwire.Fingerprint, why *ReturnedError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -61,8 +61,8 @@ func TestStreamKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestStreamReportsReturns: of many messages under way exactly those without a queue fail, also when others have the same content,
-// and in whatever order their confirms are waited for.
+// TestStreamReportsReturns: of many messages under way exactly those without a queue fail, also when others have the
+// same content, and in whatever order their confirms are waited for.
 func TestStreamReportsReturns(t *testing.T) {
 	t.Parallel()
 	q := queue(t)
@@ -106,7 +106,7 @@ func TestStreamKnowsEveryHeader(t *testing.T) {
 	queue := queue(t)
 	c := newStream(t, publisher(t, options(t)))
 	for _, v := range []any{
-		nil, true, false, byte(1), int8(-1), int16(-2), int32(-3), int64(math.MinInt64), 4, uint16(5), uint32(6), float32(0.1), 0.1, -0.0,
+		nil, true, false, byte(1), int8(-1), int16(-2), int32(-3), int64(math.MinInt64), 4, uint16(5), uint32(6), float32(0.1), 0.1, math.Copysign(0, -1),
 		amqp.Decimal{Scale: 2, Value: -7}, "", "x", []byte{}, []byte{0}, time.Time{}, time.Now(), amqp.Table{}, amqp.Table(nil), amqp.Table{"a": nil}, []any{}, []any(nil), []any{nil, []any{}},
 	} {
 		lost := numbered("missing", 1)
@@ -117,8 +117,8 @@ func TestStreamKnowsEveryHeader(t *testing.T) {
 	}
 }
 
-// TestStreamDoesNotGuess: after the return of a message that was not sent, the outcome of all that are under way is unknown. The
-// return of a message that was given up is its own.
+// TestStreamDoesNotGuess: after the return of a message that was not sent, the outcome of all that are under way is
+// unknown. The return of a message that was given up is its own.
 func TestStreamDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	pub := numbered("q", 1)

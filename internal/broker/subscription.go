@@ -151,15 +151,18 @@ type Consumer struct {
 	tag string
 }
 
-// Consume begins another consumer, which will hold at most prefetch unsettled deliveries, 1 to 65535. It is for who wants
-// to hold more than one window: the deliveries of all consumers of a subscription are settled on it, also those of consumers
-// that have been stopped. It must not be mixed with Start. One goroutine at a time may call it.
+// Consume begins another consumer, which will hold at most prefetch unsettled deliveries, 1 to 65535. It is for who
+// wants to hold more than one window: the deliveries of all consumers of a subscription are settled on it, also those
+// of consumers that have been stopped. It must not be mixed with Start. One goroutine at a time may call it.
 func (s *Subscription) Consume(ctx context.Context, prefetch int) (*Consumer, error) {
 	if prefetch < 1 || prefetch > 65535 {
 		return nil, fmt.Errorf("consume queue %q: prefetch %d is not between 1 and 65535", s.queue, prefetch)
 	}
 	// The broker takes the count for consumers that begin from now on.
-	if err := s.session.Do(ctx, "set the prefetch count", func() error { return s.ch.Qos(prefetch, 0, false) }); err != nil {
+	if err := s.session.Do(ctx, "set the prefetch count", func() error {
+		return s.ch.Qos(prefetch, 0,
+			false)
+	}); err != nil {
 		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
 	}
 	tag, deliveries, err := s.consume(ctx, prefetch)
@@ -183,8 +186,8 @@ func (s *Subscription) Requeue(tag uint64) error {
 	return s.settled("requeue", s.ch.Nack(tag, false, true))
 }
 
-// RequeueUpTo returns the unsettled delivery tag and every unsettled one before it to the queue, and waits until the broker
-// has read that; 0 is all there are. No consumer may be running: it would get them again.
+// RequeueUpTo returns the unsettled delivery tag and every unsettled one before it to the queue, and waits until the
+// broker has read that; 0 is all there are. No consumer may be running: it would get them again.
 func (s *Subscription) RequeueUpTo(ctx context.Context, tag uint64) error {
 	err := s.session.Do(ctx, "requeue", func() error {
 		if err := s.ch.Nack(tag, true, true); err != nil {
@@ -201,8 +204,8 @@ func (s *Subscription) Reject(tag uint64) error {
 	return s.settled("reject", s.ch.Nack(tag, false, false))
 }
 
-// settled turns an error of the library into one that says that the broker delivers the message again. There is no answer to a
-// settlement: nil means it was written.
+// settled turns an error of the library into one that says that the broker delivers the message again. There is no
+// answer to a settlement: nil means it was written.
 func (s *Subscription) settled(verb string, err error) error {
 	if err == nil {
 		return nil
@@ -210,7 +213,8 @@ func (s *Subscription) settled(verb string, err error) error {
 	return fmt.Errorf("%s on queue %q: %w", verb, s.queue, s.explain(s.session.explain(err)))
 }
 
-// explain prefers the reason why the subscription ended, and makes every failure of a closed channel an ErrDisconnected.
+// explain prefers the reason why the subscription ended, and makes every failure of a closed channel an
+// ErrDisconnected.
 func (s *Subscription) explain(err error) error {
 	if ended := s.Err(); ended != nil {
 		err = ended

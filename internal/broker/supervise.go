@@ -23,10 +23,10 @@ const (
 	steady = time.Second
 )
 
-// Supervise keeps a session up: it dials until one stands, calls serve with it, closes it when serve returns, and begins
-// again, with a growing random pause, for ever. The context given to serve ends when the session does, with the reason
-// as its cause, and when ctx ends; in the latter case the session stays usable until serve returns, for closeTimeout at most,
-// which includes the farewell to the broker.
+// Supervise keeps a session up: it dials until one stands, calls serve with it, closes it when serve returns, and
+// begins again, with a growing random pause, for ever. The context given to serve ends when the session does, with the
+// reason as its cause, and when ctx ends; in the latter case the session stays usable until serve returns, for
+// closeTimeout at most, which includes the farewell to the broker.
 //
 // It returns nil when serve returned nil on a session that still stands, and the cause of ctx when ctx ended. Nothing
 // the broker does makes it return: wrong credentials may be corrected, a broker that is away comes back.
@@ -62,7 +62,8 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 }
 
 // superviseOnce returns nil only when serve was done with a session that still stood. stood is how long there was one.
-func superviseOnce(ctx context.Context, d *Dialer, link *link, serve func(context.Context, *Session) error) (stood time.Duration, err error) {
+func superviseOnce(ctx context.Context, d *Dialer, link *link,
+	serve func(context.Context, *Session) error) (stood time.Duration, err error) {
 	s, err := d.Dial(ctx)
 	if err != nil {
 		return 0, err
@@ -104,9 +105,9 @@ func pauseAfter(why cause, backoff retry.Backoff) time.Duration {
 	return pause
 }
 
-// sleepUnlessChanged sleeps for pause at most: it ends as soon as the credentials are others than those that were refused.
-// A secret that is rotated a moment too late must not cost the pause that protects the account. It is false when ctx
-// ended first.
+// sleepUnlessChanged sleeps for pause at most: it ends as soon as the credentials are others than those that were
+// refused. A secret that is rotated a moment too late must not cost the pause that protects the account. It is false
+// when ctx ended first.
 func (d *Dialer) sleepUnlessChanged(ctx context.Context, pause time.Duration, refused []target) bool {
 	for ; pause > 0 && reflect.DeepEqual(d.credentials(), refused); pause -= d.o.look {
 		if !sleep(ctx, min(pause, d.o.look)) {

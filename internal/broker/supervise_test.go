@@ -26,8 +26,8 @@ func wait(sessions chan<- *Session) func(context.Context, *Session) error {
 	}
 }
 
-// TestReplacedCredentialsEndThePause: who waits after a refusal looks whether there is something new to try. The pause is
-// longer than any test.
+// TestReplacedCredentialsEndThePause: who waits after a refusal looks whether there is something new to try. The pause
+// is longer than any test.
 func TestReplacedCredentialsEndThePause(t *testing.T) {
 	t.Parallel()
 	for name, unreadable := range map[string]bool{"refused": false, "unreadable": true} {
@@ -237,8 +237,8 @@ func TestPauseIsLongerAfterARefusedPassword(t *testing.T) {
 	}
 }
 
-// TestBackoffBeginsAnew: after nine failures the next pause may be up to a quarter of a second, and after a session that stood
-// a millisecond at most.
+// TestBackoffBeginsAnew: after nine failures the next pause may be up to a quarter of a second, and after a session
+// that stood a millisecond at most.
 func TestBackoffBeginsAnew(t *testing.T) {
 	t.Parallel()
 	var out brokertest.Log

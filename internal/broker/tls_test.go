@@ -125,7 +125,8 @@ func TestClientCertificateRotatesBetweenDials(t *testing.T) {
 }
 
 // TestCertificatesRotateUnderARunningSession: the authority of both sides is replaced while a session stands. It stays;
-// the next one is made with the new files. In between, when only one of a pair has been written, the dialer goes on trying.
+// the next one is made with the new files. In between, when only one of a pair has been written, the dialer goes on
+// trying.
 func TestCertificatesRotateUnderARunningSession(t *testing.T) {
 	t.Parallel()
 	before, after := brokertest.NewAuthority(t), brokertest.NewAuthority(t)

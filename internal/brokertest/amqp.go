@@ -60,8 +60,8 @@ func (l *link) open(t testing.TB) *amqp.Channel {
 	}
 }
 
-// poll runs a call on a channel of the test. A connection that ended since the last call is replaced; an answer of the broker
-// that ends only the channel is returned.
+// poll runs a call on a channel of the test. A connection that ended since the last call is replaced; an answer of the
+// broker that ends only the channel is returned.
 func poll(t testing.TB, url string, call func(*amqp.Channel) error) error {
 	t.Helper()
 	l := linkOf(t, url, "polls")
@@ -79,7 +79,8 @@ func poll(t testing.TB, url string, call func(*amqp.Channel) error) error {
 	}
 }
 
-// Channel returns a channel in confirm mode. The channels of a test are on one connection, which is closed when the test ends.
+// Channel returns a channel in confirm mode. The channels of a test are on one connection, which is closed when the
+// test ends.
 func Channel(t testing.TB, url string) *amqp.Channel {
 	t.Helper()
 	l := linkOf(t, url, "channels")
@@ -111,7 +112,8 @@ func Queue(t testing.TB, url, name string, args amqp.Table) string {
 	return name
 }
 
-// Publish sends msg, mandatory and persistent, and waits for the confirm. A message that ends in no queue fails the test.
+// Publish sends msg, mandatory and persistent, and waits for the confirm. A message that ends in no queue fails the
+// test.
 func Publish(t testing.TB, ch *amqp.Channel, exchange, key string, msg amqp.Publishing) {
 	t.Helper()
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))

@@ -13,8 +13,9 @@ import (
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// Name returns a name that no other test, nor another run of this one, uses: the beginning of the test's name, and label.
-// It is short because the broker cuts the text of a refusal, which names the queue and its virtual host, at 255 bytes.
+// Name returns a name that no other test, nor another run of this one, uses: the beginning of the test's name, and
+// label. It is short because the broker cuts the text of a refusal, which names the queue and its virtual host, at 255
+// bytes.
 func Name(t testing.TB, label string) string {
 	t.Helper()
 	test := notInNames.ReplaceAllString(t.Name(), "-")

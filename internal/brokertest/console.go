@@ -18,8 +18,8 @@ func (n *node) must(t testing.TB, expression string) string {
 	return value
 }
 
-// Ctl does on the test's node what `rabbitmqctl args…` would do, for the commands of console.Command. Commands that change the
-// node itself are for tests that have called OwnNode. Use Rows to list objects.
+// Ctl does on the test's node what `rabbitmqctl args…` would do, for the commands of console.Command. Commands that
+// change the node itself are for tests that have called OwnNode. Use Rows to list objects.
 func Ctl(t testing.TB, args ...string) {
 	t.Helper()
 	p := placeOf(t)
@@ -46,7 +46,8 @@ func Eval(t testing.TB, expression string) string {
 
 func (p *place) command(t testing.TB, args []string) string {
 	t.Helper()
-	if n, err := shared(); err == nil && n == p.node && slices.Contains([]string{"stop_app", "start_app", "set_vm_memory_high_watermark"}, args[0]) {
+	if n, err := shared(); err == nil && n == p.node && slices.Contains([]string{"stop_app", "start_app",
+		"set_vm_memory_high_watermark"}, args[0]) {
 		t.Fatalf("%s changes the node that all tests share: call OwnNode first", args[0])
 	}
 	expression, err := console.Command(p.vhost, args...)

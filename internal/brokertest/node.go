@@ -33,7 +33,8 @@ func newNode(amqpURL, ctlPath, dir string) (*node, error) {
 	return &node{console.Node{Dir: dir, Ctl: ctlPath}, u}, nil
 }
 
-// Node is a RabbitMQ that only this test uses until it ends. The test may kill it, raise alarms and change its settings.
+// Node is a RabbitMQ that only this test uses until it ends. The test may kill it, raise alarms and change its
+// settings.
 type Node struct {
 	n      *node
 	t      testing.TB
@@ -134,8 +135,8 @@ func (n *Node) script(args ...string) string {
 	return string(out)
 }
 
-// Alarm raises the memory alarm: the node stops reading from connections that publish. It ends with the test, or when the
-// returned function is called.
+// Alarm raises the memory alarm: the node stops reading from connections that publish. It ends with the test, or when
+// the returned function is called.
 func (n *Node) Alarm() (calm func()) {
 	n.t.Helper()
 	n.watermark("0.0000001", true)
@@ -149,12 +150,13 @@ func (n *Node) watermark(fraction string, alarm bool) {
 	n.t.Helper()
 	n.n.must(n.t, "vm_memory_monitor:set_vm_memory_high_watermark("+fraction+")")
 	Eventually(n.t, 30*time.Second, "the memory alarm has changed", func() bool {
-		return n.n.must(n.t, "[] =/= [A || {{resource_limit, memory, _}, _} = A <- rabbit_alarm:get_alarms()]") == strconv.FormatBool(alarm)
+		return n.n.must(n.t, "[] =/= [A || {{resource_limit, memory, _}, _} = A <- "+
+			"rabbit_alarm:get_alarms()]") == strconv.FormatBool(alarm)
 	})
 }
 
-// MaxSize makes the node refuse bodies larger than that, in bytes. Channels that are open already keep the limit that they
-// have.
+// MaxSize makes the node refuse bodies larger than that, in bytes. Channels that are open already keep the limit that
+// they have.
 func (n *Node) MaxSize(bytes int) {
 	n.t.Helper()
 	n.set("max_message_size", bytes)
@@ -162,8 +164,8 @@ func (n *Node) MaxSize(bytes int) {
 	n.n.must(n.t, fmt.Sprintf("persistent_term:put(max_message_size, %d)", bytes))
 }
 
-// ConsumerTimeout makes the node take back a delivery that is unacked for longer than timeout; it checks every tick. Both are in
-// milliseconds and hold for channels that are opened from now on.
+// ConsumerTimeout makes the node take back a delivery that is unacked for longer than timeout; it checks every tick.
+// Both are in milliseconds and hold for channels that are opened from now on.
 func (n *Node) ConsumerTimeout(timeout, tick int) {
 	n.t.Helper()
 	n.set("consumer_timeout", timeout)

@@ -20,8 +20,8 @@ type place struct {
 // places holds the place of each running test by the test's name.
 var places sync.Map
 
-// URL returns the AMQP URL of a virtual host that belongs to this test alone, with rights to everything. Subtests use the
-// virtual host of their parent if the parent has asked before. It is deleted when the test ends.
+// URL returns the AMQP URL of a virtual host that belongs to this test alone, with rights to everything. Subtests use
+// the virtual host of their parent if the parent has asked before. It is deleted when the test ends.
 func URL(t testing.TB) string {
 	t.Helper()
 	p := placeOf(t)
@@ -60,8 +60,10 @@ func existing(t testing.TB) *place {
 func newPlace(t testing.TB, n *node, settings string) *place {
 	t.Helper()
 	p := &place{node: n, vhost: Name(t, "vhost"), test: t.Name()}
-	n.must(t, "rabbit_vhost:add("+console.Binary(p.vhost)+", #{description => <<>>, tags => []"+settings+"}, "+console.Binary(console.Actor)+")")
-	n.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", n.url.User.Username(), p.vhost, ".*", ".*", ".*", console.Actor))
+	n.must(t, "rabbit_vhost:add("+console.Binary(p.vhost)+", #{description => <<>>, tags => []"+settings+"}, "+
+		""+console.Binary(console.Actor)+")")
+	n.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", n.url.User.Username(), p.vhost, ".*", ".*",
+		".*", console.Actor))
 	places.Store(t.Name(), p)
 	t.Cleanup(func() {
 		places.Delete(t.Name())
@@ -71,8 +73,8 @@ func newPlace(t testing.TB, n *node, settings string) *place {
 	return p
 }
 
-// DefaultQueueType gives the test another virtual host: queues that are declared in it without a type get this one. Call it
-// before URL.
+// DefaultQueueType gives the test another virtual host: queues that are declared in it without a type get this one.
+// Call it before URL.
 func DefaultQueueType(t testing.TB, queueType string) {
 	t.Helper()
 	newPlace(t, placeOf(t).node, ", default_queue_type => "+console.Binary(queueType))
@@ -100,7 +102,8 @@ func User(t testing.TB, password string) string {
 	t.Cleanup(func() {
 		_, _ = p.node.Eval(console.Call("rabbit_auth_backend_internal:delete_user", name, console.Actor))
 	})
-	p.node.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", name, p.vhost, ".*", ".*", ".*", console.Actor))
+	p.node.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", name, p.vhost, ".*", ".*", ".*",
+		console.Actor))
 	return name
 }
 

@@ -9,8 +9,8 @@ import (
 	"sidecar/internal/testkit/console"
 )
 
-// Rows lists the queues or exchanges of the test's virtual host, or all connections of its node, one map a row with the named columns, as `rabbitmqctl --formatter json list_queues name arguments` does. Texts are strings,
-// tables are maps.
+// Rows lists the queues or exchanges of the test's virtual host, or all connections of its node, one map a row with the
+// named columns, as `rabbitmqctl --formatter json list_queues name arguments` does. Texts are strings, tables are maps.
 func Rows(t testing.TB, what string, columns ...string) []map[string]any {
 	t.Helper()
 	p := placeOf(t)
@@ -30,8 +30,8 @@ func Rows(t testing.TB, what string, columns ...string) []map[string]any {
 	return found
 }
 
-// rows makes JSON of a list of property lists: names of objects, AMQP tables and process identifiers have no JSON form of
-// their own.
+// rows makes JSON of a list of property lists: names of objects, AMQP tables and process identifiers have no JSON form
+// of their own.
 const rows = `Plain = fun
   P({resource, _, _, Name}) -> Name;
   P([{_, _, _} | _] = Table) -> maps:from_list([{K, P(V)} || {K, _, V} <- Table]);

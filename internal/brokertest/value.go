@@ -14,8 +14,8 @@ import (
 const maxGrown = 100
 
 // Value builds one AMQP header value of any type and shape from the bytes it takes off b: what a fuzzer makes of bytes
-// becomes what a publisher makes of headers. Missing bytes count as 0. The last kind is no AMQP type at all. The corpora
-// of the fuzz targets depend on what each byte means.
+// becomes what a publisher makes of headers. Missing bytes count as 0. The last kind is no AMQP type at all. The
+// corpora of the fuzz targets depend on what each byte means.
 func Value(b *[]byte) any { return grow(b, 0) }
 
 func grow(b *[]byte, depth int) any {

@@ -11,8 +11,8 @@ import (
 // Log collects log lines. A test may read them while others are written.
 type Log = apptest.Log
 
-// Metric returns the sum of the metric's series that have the labels, given as names and values. A histogram counts as the
-// number of its observations.
+// Metric returns the sum of the metric's series that have the labels, given as names and values. A histogram counts as
+// the number of its observations.
 func Metric(t testing.TB, r prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := r.Gather()

@@ -1,6 +1,6 @@
-// Package budget bounds the memory that bytes of others may take: deliveries, requests, rows, answers. Anyone who is about to
-// hold such bytes takes them from an Account first and gives them back afterwards; who gets nothing waits or refuses. It
-// allocates nothing itself and does not know what the bytes are.
+// Package budget bounds the memory that bytes of others may take: deliveries, requests, rows, answers. Anyone who is
+// about to hold such bytes takes them from an Account first and gives them back afterwards; who gets nothing waits or
+// refuses. It allocates nothing itself and does not know what the bytes are.
 package budget
 
 import (
@@ -25,9 +25,9 @@ var accounts = []string{Deliveries, Publish, Outbox, Answers, DeadLetters, Reque
 
 // Budget is a number of bytes that its accounts share. It is a prometheus.Collector.
 //
-// One account alone may hold half of it. The other half is for the others, so that a queue of large messages does not keep
-// the app from publishing, without which it may never be able to answer. The exception is a single thing that is larger
-// than half: an account that holds nothing may take up to the whole budget at once.
+// One account alone may hold half of it. The other half is for the others, so that a queue of large messages does not
+// keep the app from publishing, without which it may never be able to answer. The exception is a single thing that is
+// larger than half: an account that holds nothing may take up to the whole budget at once.
 type Budget struct {
 	limit    int64
 	accounts map[string]*Account
@@ -57,9 +57,11 @@ func New(limit int64) *Budget {
 	b := &Budget{
 		limit: limit, accounts: map[string]*Account{},
 		held: prometheus.NewDesc("sidecar_memory_bytes",
-			"Memory that is held for bytes of others, by what they are: estimated when they are taken, decoded headers included.",
+			"Memory that is held for bytes of others, by what they are: estimated when they are taken, decoded headers "+
+				"included.",
 			[]string{"of"}, nil),
-		total: prometheus.NewDesc("sidecar_memory_budget_bytes", "What sidecar_memory_bytes may be in all (SIDECAR_MEMORY).", nil, nil),
+		total: prometheus.NewDesc("sidecar_memory_budget_bytes", "What sidecar_memory_bytes may be in all (SIDECAR_MEMORY).",
+			nil, nil),
 	}
 	for _, of := range accounts {
 		b.accounts[of] = &Account{b: b}
@@ -102,9 +104,9 @@ func (a *Account) Take(n int64) bool {
 	return true
 }
 
-// large is from what size on bytes that were given back count as garbage that nothing uses again, and garbageShare which part
-// of the budget it may be before it is collected. The runtime alone would let large buffers grow past any limit: it starts to
-// collect when there is too much already, and lets the next buffer be made meanwhile.
+// large is from what size on bytes that were given back count as garbage that nothing uses again, and garbageShare
+// which part of the budget it may be before it is collected. The runtime alone would let large buffers grow past any
+// limit: it starts to collect when there is too much already, and lets the next buffer be made meanwhile.
 const (
 	large        = 64 << 10
 	garbageShare = 8
@@ -124,8 +126,8 @@ func (b *Budget) collect(n int64) {
 	b.mu.Lock()
 }
 
-// Wait takes n bytes as soon as they are free. It returns false, and has taken nothing, when stop is closed before, or when n
-// is more than the whole budget. The caller must not hold bytes of the account that only it can give back.
+// Wait takes n bytes as soon as they are free. It returns false, and has taken nothing, when stop is closed before, or
+// when n is more than the whole budget. The caller must not hold bytes of the account that only it can give back.
 func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	if a == nil {
 		return true
@@ -202,8 +204,8 @@ func (a *Account) fits(n int64) bool { return a.mayHold(n) && a.b.used+n <= a.b.
 // mayHold reports whether the account's own share allows n bytes more.
 func (a *Account) mayHold(n int64) bool { return a.held == 0 || a.held+n <= a.b.limit/2 }
 
-// queued reports whether a waiter could take its bytes if only the others held less. What becomes free is for the first such
-// waiter: otherwise many small things would keep a large one out for ever.
+// queued reports whether a waiter could take its bytes if only the others held less. What becomes free is for the first
+// such waiter: otherwise many small things would keep a large one out for ever.
 func (b *Budget) queued() bool {
 	return slices.ContainsFunc(b.waiting, func(w *waiter) bool { return w.a.mayHold(w.n) })
 }

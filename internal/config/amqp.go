@@ -83,7 +83,7 @@ func (l *loader) checkAMQP() {
 		l.warn("SIDECAR_AMQP_URL", "the link to the broker is not encrypted and leaves this machine: use amqps")
 	}
 	if remoteGuest > 0 {
-		l.warn("SIDECAR_AMQP_URL", "the user guest is refused by brokers on other machines unless they were told otherwise: "+
+		l.warn("SIDECAR_AMQP_URL", "the user guest is refused by brokers on other machines unless they are configured otherwise: "+
 			"give the sidecar a user of its own")
 	}
 	l.checkTLSUse(tls, plain)
@@ -109,15 +109,18 @@ func (l *loader) checkTLSUse(tls, plain int) {
 	case plain > 0:
 		l.reject("SIDECAR_AMQP_SASL", "external needs TLS: every URL in SIDECAR_AMQP_URL must be amqps://")
 	case a.TLSCertFile == "" || a.TLSKeyFile == "":
-		l.reject("SIDECAR_AMQP_SASL", "external needs a client certificate: set SIDECAR_AMQP_TLS_CERT_FILE and SIDECAR_AMQP_TLS_KEY_FILE")
+		l.reject("SIDECAR_AMQP_SASL", "external needs a client certificate: set SIDECAR_AMQP_TLS_CERT_FILE and "+
+			"SIDECAR_AMQP_TLS_KEY_FILE")
 	}
 	if a.Username.IsSet() || a.Password.IsSet() {
-		l.warn("SIDECAR_AMQP_SASL", "external takes the user from the certificate: SIDECAR_AMQP_USERNAME and SIDECAR_AMQP_PASSWORD are not used")
+		l.warn("SIDECAR_AMQP_SASL", "external takes the user from the certificate: SIDECAR_AMQP_USERNAME and "+
+			"SIDECAR_AMQP_PASSWORD are not used")
 	}
 }
 
 func (l *loader) checkAMQPTLS() {
-	const ca, cert, key, server = "SIDECAR_AMQP_TLS_CA_FILE", "SIDECAR_AMQP_TLS_CERT_FILE", "SIDECAR_AMQP_TLS_KEY_FILE", "SIDECAR_AMQP_TLS_SERVER_NAME"
+	const ca, cert, key, server = "SIDECAR_AMQP_TLS_CA_FILE", "SIDECAR_AMQP_TLS_CERT_FILE", "SIDECAR_AMQP_TLS_KEY_FILE",
+		"SIDECAR_AMQP_TLS_SERVER_NAME"
 	a := &l.cfg.AMQP
 	l.checkCAFile(ca, a.TLSCAFile)
 	l.checkKeyPair(cert, a.TLSCertFile, key, a.TLSKeyFile)

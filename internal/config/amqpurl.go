@@ -108,13 +108,15 @@ func checkPort(port string) error {
 
 // amqpParameters are the query parameters the client library would read, and what to use instead.
 var amqpParameters = map[string]string{
-	"heartbeat": "SIDECAR_AMQP_HEARTBEAT", "cacertfile": "SIDECAR_AMQP_TLS_CA_FILE", "certfile": "SIDECAR_AMQP_TLS_CERT_FILE",
-	"keyfile": "SIDECAR_AMQP_TLS_KEY_FILE", "server_name_indication": "SIDECAR_AMQP_TLS_SERVER_NAME",
+	"heartbeat": "SIDECAR_AMQP_HEARTBEAT", "cacertfile": "SIDECAR_AMQP_TLS_CA_FILE",
+	"certfile": "SIDECAR_AMQP_TLS_CERT_FILE",
+	"keyfile":  "SIDECAR_AMQP_TLS_KEY_FILE", "server_name_indication": "SIDECAR_AMQP_TLS_SERVER_NAME",
 	"auth_mechanism": "SIDECAR_AMQP_SASL",
 }
 
 func queryError(q url.Values) error {
-	for _, p := range []string{"heartbeat", "cacertfile", "certfile", "keyfile", "server_name_indication", "auth_mechanism"} {
+	for _, p := range []string{"heartbeat", "cacertfile", "certfile", "keyfile", "server_name_indication",
+		"auth_mechanism"} {
 		if q.Has(p) {
 			return errors.New("has the query parameter " + p + ": use " + amqpParameters[p] + " instead")
 		}

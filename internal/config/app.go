@@ -40,8 +40,8 @@ type App struct {
 
 	// `dapr`: the body of a 2xx may be what a Dapr subscriber answers. `{"status":"RETRY"}` retries, `"DROP"` parks,
 	// `"SUCCESS"`, no status or no such JSON acks, any other status retries, and so does an object that does not end
-	// within 64 KiB. `Amqp-Disposition` overrules it, and other statuses than 2xx mean what they always mean. `off`: bodies
-	// say nothing.
+	// within 64 KiB. `Amqp-Disposition` overrules it, and other statuses than 2xx mean what they always mean. `off`:
+	// bodies say nothing.
 	ResponseDialect string `env:"RESPONSE_DIALECT" envDefault:"off" oneof:"off|dapr"`
 }
 
@@ -139,11 +139,13 @@ var (
 		x-remote-addr x-remote-user remote-user x-original-url x-rewrite-url x-host
 		x-http-method x-http-method-override x-method-override user-agent accept-encoding date range
 		content-type proxy-authorization x-envoy-original-path sec-fetch-site if-match amqp-queue ce-id`)
-	neverBarePrefix = []string{"content-", "proxy-", "x-forwarded", "x-original-", "x-envoy-", "sec-", "if-", "amqp-", "ce-"}
+	neverBarePrefix = []string{"content-", "proxy-", "x-forwarded", "x-original-", "x-envoy-", "sec-", "if-", "amqp-",
+		"ce-"}
 )
 
-// ReservedHeaders are the header names, in lower case, that SIDECAR_FORWARD_HEADERS may not name (never), and the further names
-// and prefixes of names that no pattern of SIDECAR_PASSTHROUGH_HEADERS may match. They are for the charts.
+// ReservedHeaders are the header names, in lower case, that SIDECAR_FORWARD_HEADERS may not name (never), and the
+// further names and prefixes of names that no pattern of SIDECAR_PASSTHROUGH_HEADERS may match. They are for the
+// charts.
 func ReservedHeaders() (never, bare, prefixes []string) {
 	return slices.Clone(neverSet), slices.Clone(neverBare), slices.Clone(neverBarePrefix)
 }

@@ -43,8 +43,8 @@ type Config struct {
 	Publish Publish `section:"Publishing" prefix:"SIDECAR_"`
 
 	// A table in the app's PostgreSQL database, off by default: the app inserts messages in its own transactions, and the
-	// sidecar publishes those that were committed. The defaults of PostgreSQL's client (`PGHOST`, `PGSSLMODE`, …) count for
-	// what the connection string does not say.
+	// sidecar publishes those that were committed. The defaults of PostgreSQL's client (`PGHOST`, `PGSSLMODE`, …) count
+	// for what the connection string does not say.
 	Outbox Outbox `section:"Outbox" prefix:"SIDECAR_"`
 
 	// Stopping and logging.
@@ -68,7 +68,7 @@ func (c *Config) Warnings() []string { return append([]string(nil), c.warnings..
 
 // Process is stopping and logging.
 type Process struct {
-	// Time that messages in flight get when the sidecar is told to stop. What is not done by then goes back to the queue,
+	// Time that messages in flight get when the sidecar is asked to stop. What is not done by then goes back to the queue,
 	// uncounted. In Kubernetes it must fit into `terminationGracePeriodSeconds` together with the app's own stop.
 	ShutdownGrace time.Duration `env:"SHUTDOWN_GRACE" envDefault:"25s" range:"0s..1h"`
 

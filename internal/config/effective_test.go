@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestQueriesAreMasked: a key in the query of a URL is shown neither by what is in effect nor by a problem, in the right place or not.
+// TestQueriesAreMasked: a key in the query of a URL is shown neither by what is in effect nor by a problem, in the
+// right place or not.
 func TestQueriesAreMasked(t *testing.T) {
 	t.Parallel()
 	env := []string{

@@ -54,7 +54,8 @@ func (l *loader) checkListen() {
 	l.warn(control, "can be reached from other machines, and its token and all messages it shows travel unencrypted")
 }
 
-// checkReadToken refuses a token that would be the only one, so that nothing could be changed, or that equals the other one.
+// checkReadToken refuses a token that would be the only one, so that nothing could be changed, or that equals the other
+// one.
 func (l *loader) checkReadToken() {
 	const token, read = "SIDECAR_CONTROL_TOKEN", "SIDECAR_CONTROL_READ_TOKEN"
 	if !l.isSet(read) || !l.ok(token, read) {

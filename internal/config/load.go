@@ -22,8 +22,8 @@ func MemoryLimit(bytes int64) Option { return func(l *loader) { l.memory = bytes
 
 // Rule adds a judgement on the configuration as a whole, by a package that knows more about it. It is called when the
 // variables have been judged one by one, with everything that could be understood and the defaults for the rest. reject
-// records a problem with the first of the variables that the reason rests on; it leaves out what may follow from a problem
-// that one of them has already.
+// records a problem with the first of the variables that the reason rests on; it leaves out what may follow from a
+// problem that one of them has already.
 func Rule(judge func(c *Config, reject func(reason string, variables ...string))) Option {
 	return func(l *loader) {
 		l.rules = append(l.rules, func() {

@@ -141,7 +141,8 @@ func (l *loader) checkOTelProtocol() {
 	case o.TracesProtocol != "" && o.TracesProtocol != only:
 		l.reject(traces, "spans can be sent in one way only, usually to port 4318")
 	case o.TracesProtocol == "" && o.Protocol != only:
-		l.reject(general, "spans can be sent in one way only, usually to port 4318; set %s=%s if this variable is for others", traces, only)
+		l.reject(general, "spans can be sent in one way only, usually to port 4318; set %s=%s if this variable is for "+
+			"others", traces, only)
 	}
 }
 
@@ -153,7 +154,8 @@ func (l *loader) otelEndpoint() string {
 	}
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil || checkURLChars(raw) != nil || (u.Scheme != "http" && u.Scheme != "https") || !validHost(u.Hostname()):
+	case err != nil || checkURLChars(raw) != nil || (u.Scheme != "http" && u.Scheme != "https") ||
+		!validHost(u.Hostname()):
 		l.reject(name, "not the URL of an OTLP/HTTP receiver")
 		return ""
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery:

@@ -9,8 +9,8 @@ import (
 
 // Outbox is the table of messages in the app's database that are to be published.
 type Outbox struct {
-	// The database: `postgres://user:password@host:5432/name?sslmode=verify-full`, or as `host=… dbname=…`. Unset: no relay.
-	// It is read again at every connect.
+	// The database: `postgres://user:password@host:5432/name?sslmode=verify-full`, or as `host=… dbname=…`. Unset: no
+	// relay. It is read again at every connect.
 	DSN Secret `env:"OUTBOX_DSN" allowed:"a PostgreSQL connection URI or keyword/value string"`
 
 	// The table, with its schema if that is not the first of the role's `search_path`. Upper and lower case differ.
@@ -25,8 +25,8 @@ type Outbox struct {
 	// Rows that are claimed, published and marked as sent in one transaction.
 	Batch int `env:"OUTBOX_BATCH" envDefault:"500" range:"1..10000"`
 
-	// How often the table is looked at when no notification comes. Rows that are due later, or whose notification got lost,
-	// wait so long at most.
+	// How often the table is looked at when no notification comes. Rows that are due later, or whose notification got
+	// lost, wait so long at most.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"1s" range:"10ms..1h"`
 
 	// A row that the broker does not take is tried so often, with growing pauses, and then quarantined with the error.
@@ -45,7 +45,8 @@ var (
 	identifierPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$-]*$`)
 )
 
-// maxIdentifier is the longest name that PostgreSQL does not cut, in bytes. A pattern that counts to it takes 60 KB of memory.
+// maxIdentifier is the longest name that PostgreSQL does not cut, in bytes. A pattern that counts to it takes 60 KB of
+// memory.
 const maxIdentifier = 63
 
 func isIdentifier(name string) bool {
@@ -53,7 +54,8 @@ func isIdentifier(name string) bool {
 }
 
 func (l *loader) checkOutbox() {
-	const dsn, table, columns, exchange = "SIDECAR_OUTBOX_DSN", "SIDECAR_OUTBOX_TABLE", "SIDECAR_OUTBOX_COLUMNS", "SIDECAR_OUTBOX_EXCHANGE"
+	const dsn, table, columns, exchange = "SIDECAR_OUTBOX_DSN", "SIDECAR_OUTBOX_TABLE", "SIDECAR_OUTBOX_COLUMNS",
+		"SIDECAR_OUTBOX_EXCHANGE"
 	o := l.cfg.Outbox
 	parts := strings.Split(o.Table, ".")
 	if len(parts) > 2 || slices.ContainsFunc(parts, func(p string) bool { return !isIdentifier(p) }) {

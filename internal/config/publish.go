@@ -26,18 +26,21 @@ type Publish struct {
 	// unset here, too: all keys. To publish nothing, leave `SIDECAR_PUBLISH_ADDR` unset.
 	RoutingKeys List `env:"PUBLISH_ROUTING_KEYS" envDefault:"*" allowed:"distinct routing keys or patterns separated by commas"`
 
-	// A larger body is answered with 413. Reading one takes up to three times its size, of half of `SIDECAR_MEMORY` at most.
+	// A larger body is answered with 413. Reading one takes up to three times its size, of half of `SIDECAR_MEMORY` at
+	// most.
 	MaxBody Size `env:"PUBLISH_MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
 	// Messages that may wait for the broker's confirm at a time. More are answered with 503 at once.
 	MaxInflight int `env:"PUBLISH_MAX_INFLIGHT" envDefault:"256" range:"1..10000"`
 
-	// Time for one message, from its arrival to the broker's confirm. Without an answer in time the outcome is unknown: 504.
+	// Time for one message, from its arrival to the broker's confirm. Without an answer in time the outcome is unknown:
+	// 504.
 	Timeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"10s" range:"10ms..10m"`
 }
 
 func (l *loader) checkPublish() {
-	const addr, token, exchanges, keys = "SIDECAR_PUBLISH_ADDR", "SIDECAR_PUBLISH_TOKEN", "SIDECAR_PUBLISH_EXCHANGES", "SIDECAR_PUBLISH_ROUTING_KEYS"
+	const addr, token, exchanges, keys = "SIDECAR_PUBLISH_ADDR", "SIDECAR_PUBLISH_TOKEN", "SIDECAR_PUBLISH_EXCHANGES",
+		"SIDECAR_PUBLISH_ROUTING_KEYS"
 	p := l.cfg.Publish
 	for _, e := range p.Exchanges {
 		if len(e.Name) > maxIdentifier || !aliasPattern.MatchString(e.Name) {

@@ -22,8 +22,8 @@ const readPatience = time.Second
 // every secret as one. Errors name neither the path nor the content.
 //
 // A named pipe blocks in open until a writer comes, and a device never ends: the type is checked before the file is
-// opened, O_NONBLOCK covers a change in between, and the check is repeated on what was opened. Files of the kernel, such as
-// /proc/kmsg, pass as regular ones and may block, too.
+// opened, O_NONBLOCK covers a change in between, and the check is repeated on what was opened. Files of the kernel,
+// such as /proc/kmsg, pass as regular ones and may block, too.
 func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err == nil {
@@ -32,7 +32,8 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, cause(err)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // #nosec G304 -- a path that the operator has configured
+	// #nosec G304 -- a path that the operator has configured
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, cause(err)
 	}
@@ -53,7 +54,8 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	return b, info, nil
 }
 
-// readAll reads at most limit bytes. patience bounds the wait for more of them; a plain file needs no wait and takes no deadline.
+// readAll reads at most limit bytes. patience bounds the wait for more of them; a plain file needs no wait and takes no
+// deadline.
 func readAll(f *os.File, limit int64, patience time.Duration) ([]byte, error) {
 	_ = f.SetReadDeadline(time.Now().Add(patience))
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))

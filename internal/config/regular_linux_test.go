@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestKernelFiles: files of /proc and /sys pass as regular ones, and some of them block. The first cannot be opened, even by root.
+// TestKernelFiles: files of /proc and /sys pass as regular ones, and some of them block. The first cannot be opened,
+// even by root.
 func TestKernelFiles(t *testing.T) {
 	t.Parallel()
 	for path, says := range map[string]string{
@@ -23,8 +24,8 @@ func TestReadsEnd(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	must(t, err)
-	defer r.Close()
-	defer w.Close()
+	defer func() { _ = r.Close() }()
+	defer func() { _ = w.Close() }()
 	if b, err := readAll(r, 1, time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) || len(b) != 0 {
 		t.Errorf("%q, %v", b, err)
 	}

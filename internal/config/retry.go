@@ -18,7 +18,8 @@ const maxHeld = 25 * time.Minute
 type Retry struct {
 	// Retries after the first attempt. `10` means that the 11th failed attempt parks the message, `0` that the first
 	// does.
-	MaxRetries *int `env:"MAX_RETRIES" preset:"10 for fanout; 3 for topic-tiers, per-queue and delay-ladder; 4 for dead-letter" range:"0..1000000"` // nil = the preset's own
+	// nil = the preset's own
+	MaxRetries *int `env:"MAX_RETRIES" preset:"10 for fanout; 3 for topic-tiers, per-queue and delay-ladder; 4 for dead-letter" range:"0..1000000"`
 
 	// How long a message waits in the retry queue. It is an argument of that queue: changing it
 	// later needs the queue deleted by hand. Not together with `SIDECAR_RETRY_DELAYS`.
@@ -26,7 +27,8 @@ type Retry struct {
 
 	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. `none`, only
 	// with `delay-ladder`: straight to the dead-letter queue.
-	Delays Delays `env:"RETRY_DELAYS" preset:"30s,5m,30m for topic-tiers; 2s,5s,15s for delay-ladder; none for the others" range:"1ms..1193h2m47.295s" unit:"1ms" allowed:"at most 32 ascending durations separated by commas, or 'none'"` // nil = the preset's own, empty = none
+	// nil = the preset's own, empty = none
+	Delays Delays `env:"RETRY_DELAYS" preset:"30s,5m,30m for topic-tiers; 2s,5s,15s for delay-ladder; none for the others" range:"1ms..1193h2m47.295s" unit:"1ms" allowed:"at most 32 ascending durations separated by commas, or 'none'"`
 
 	// Answers that park a message at once.
 	ParkOnStatus Statuses `env:"PARK_ON_STATUS" allowed:"distinct status codes from 300 to 599 separated by commas"`
@@ -56,8 +58,9 @@ type Retry struct {
 
 func (l *loader) checkRetry() {
 	const (
-		low, high, after, timeout = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX", "SIDECAR_RETRY_AFTER_MAX", "SIDECAR_APP_TIMEOUT"
-		delay, delays             = "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS"
+		low, high, after, timeout = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX", "SIDECAR_RETRY_AFTER_MAX",
+			"SIDECAR_APP_TIMEOUT"
+		delay, delays = "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS"
 	)
 	r := l.cfg.Retry
 	if l.ok(low, high) && r.RequeueDelayMin > r.RequeueDelayMax {

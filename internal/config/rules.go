@@ -120,7 +120,8 @@ func (v *variable) allowed(code func(string) string) string {
 	case v.value.Type() == reflect.TypeFor[Size]():
 		return "a size from " + limits
 	case v.value.Type() == reflect.TypeFor[time.Duration]():
-		return "a duration from " + limits + map[string]string{"1s": ", whole seconds", "1ms": ", whole milliseconds"}[v.tag.Get("unit")]
+		return "a duration from " + limits + map[string]string{"1s": ", whole seconds",
+			"1ms": ", whole milliseconds"}[v.tag.Get("unit")]
 	}
 	return limits
 }

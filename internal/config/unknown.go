@@ -28,7 +28,8 @@ func (l *loader) checkUnknown() {
 			}
 			continue
 		}
-		l.problems = append(l.problems, Problem{Variable: shownName(name), Reason: "unknown name; the nearest known one is " + nearest})
+		l.problems = append(l.problems, Problem{Variable: shownName(name),
+			Reason: "unknown name; the nearest known one is " + nearest})
 	}
 }
 

@@ -59,8 +59,9 @@ func (v *variable) shown() string {
 	return shown(v.public())
 }
 
-// public is the value of a variable that is not a secret, without what must not be shown even where it does not belong: a URL
-// with a user, and what follows a '?' or '#' in a variable that holds a URL or a path, because keys are passed there.
+// public is the value of a variable that is not a secret, without what must not be shown even where it does not belong:
+// a URL with a user, and what follows a '?' or '#' in a variable that holds a URL or a path, because keys are passed
+// there.
 func (v *variable) public() string {
 	if urlWithUser(v.text) {
 		return masked
@@ -97,7 +98,8 @@ func sections(c *Config) []*section {
 		for j := range f.Type.NumField() {
 			g := f.Type.Field(j)
 			name, _, _ := strings.Cut(g.Tag.Get("env"), ",")
-			s.variables = append(s.variables, &variable{name: s.prefix + name, field: g.Name, tag: g.Tag, value: v.Field(i).Field(j)})
+			s.variables = append(s.variables, &variable{name: s.prefix + name, field: g.Name, tag: g.Tag,
+				value: v.Field(i).Field(j)})
 		}
 		all = append(all, s)
 	}

@@ -18,15 +18,15 @@ type Window struct {
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
 	// Memory for bytes of others, all together: messages with their decoded headers, bodies and batches that the app
-	// publishes, rows of the outbox, answers, windows of the dead-letter queue. When it is used up, the sidecar reads no more
-	// from the broker until some of it is free, and answers `/publish` with 503 `busy`. The limit is the container's, or
-	// `GOMEMLIMIT` when that is smaller; the part that is left is for the program itself.
+	// publishes, rows of the outbox, answers, windows of the dead-letter queue. When it is used up, the sidecar reads no
+	// more from the broker until some of it is free, and answers `/publish` with 503 `busy`. The limit is the container's,
+	// or `GOMEMLIMIT` when that is smaller; the part that is left is for the program itself.
 	Memory Size `env:"MEMORY" derived:"three quarters of the memory limit; 256MiB without a limit" range:"4MiB..1024GiB"`
 
-	// Directory for bodies that do not fit into `SIDECAR_MEMORY`: of a message that is larger than all of it, while it is parked,
-	// and of messages for which there was no room for 10 seconds. Up to 1 GiB, in files without a name. It has to be on a disk.
-	// Where it is in memory, not writable or full, such a message is held for a while and then given back, again and again, with a
-	// warning in `/status`; messages behind it are handled.
+	// Directory for bodies that do not fit into `SIDECAR_MEMORY`: of a message that is larger than all of it, while it is
+	// parked, and of messages for which there was no room for 10 seconds. Up to 1 GiB, in files without a name. It has to
+	// be on a disk. Where it is in memory, not writable or full, such a message is held for a while and then given back,
+	// again and again, with a warning in `/status`; messages behind it are handled.
 	SpoolDir string `env:"SPOOL_DIR" envDefault:"/tmp" allowed:"an absolute path"`
 }
 
@@ -67,7 +67,8 @@ func (l *loader) checkMemory() {
 		l.reject(memory, "the memory limit is %v, and the program itself needs some of it", Size(l.memory))
 		return
 	case l.memory > 0 && int64(w.Memory) > l.memory/4*3:
-		l.warn(memory, "leaves less than a quarter of the memory limit of %v to the program itself: it may be killed", Size(l.memory))
+		l.warn(memory, "leaves less than a quarter of the memory limit of %v to the program itself: it may be killed",
+			Size(l.memory))
 	}
 	if l.ok(maxBody) && w.MaxBody > w.Memory {
 		l.reject(maxBody, "one such message does not fit into SIDECAR_MEMORY, which is %v", w.Memory)
@@ -75,6 +76,7 @@ func (l *loader) checkMemory() {
 	if p := &l.cfg.Publish; p.Addr != "" && l.ok(publishBody) && p.MaxBody > w.Memory {
 		l.reject(publishBody, "one such body does not fit into SIDECAR_MEMORY, which is %v", w.Memory)
 	} else if p.Addr != "" && l.ok(publishBody) && p.MaxBody > w.Memory/4 {
-		l.warn(publishBody, "bodies larger than %v are refused with 413: reading one takes more than half of SIDECAR_MEMORY, which is %v", w.Memory/4, w.Memory)
+		l.warn(publishBody, "bodies larger than %v are refused with 413: reading one takes more than half of "+
+			"SIDECAR_MEMORY, which is %v", w.Memory/4, w.Memory)
 	}
 }

@@ -88,7 +88,7 @@ func pumped(tb testing.TB, concurrency int) (next func()) {
 	go func() { pumping <- r.pump(context.Background(), deliveries) }()
 	tb.Cleanup(func() {
 		c.Stop()
-		<-pumping
+		_ = <-pumping
 	})
 	tag, headers, now := uint64(0), traced(), time.Now()
 	return func() {

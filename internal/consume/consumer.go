@@ -1,6 +1,6 @@
-// Package consume takes messages from one queue and settles them. It holds the line from delivery to settlement: the POST,
-// the verdict and its translation into the topology are made by other packages and carried out here. It does not POST, does
-// not judge and does not read configuration.
+// Package consume takes messages from one queue and settles them. It holds the line from delivery to settlement: the
+// POST, the verdict and its translation into the topology are made by other packages and carried out here. It does not
+// POST, does not judge and does not read configuration.
 package consume
 
 import (
@@ -47,9 +47,10 @@ type Options struct {
 	// Unroutable is called when a publication found no queue: a missing binding shows in no other way. It must not block.
 	Unroutable func(exchange, key string)
 
-	PanicHold    time.Duration // delay before requeueing a message that made the sidecar panic; 5 s when zero
-	MissingHold  time.Duration // delay before requeueing a message whose body could not be kept; 30 s when zero
-	PublishPause time.Duration // first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
+	PanicHold   time.Duration // delay before requeueing a message that made the sidecar panic; 5 s when zero
+	MissingHold time.Duration // delay before requeueing a message whose body could not be kept; 30 s when zero
+	// first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
+	PublishPause time.Duration
 
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
@@ -61,9 +62,9 @@ type Options struct {
 	Registerer  prometheus.Registerer
 }
 
-// Consumer serves one broker session after the other with one pool of workers. The pool outlives sessions: an attempt that
-// is under way when its session is lost still occupies its worker, so that the app never handles more than Concurrency
-// messages at once.
+// Consumer serves one broker session after the other with one pool of workers. The pool outlives sessions: an attempt
+// that is under way when its session is lost still occupies its worker, so that the app never handles more than
+// Concurrency messages at once.
 type Consumer struct {
 	o       Options
 	metrics *metrics
@@ -208,8 +209,8 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	return Drained{Interrupted: c.cut.Load(), Returned: c.returned.Load() - before}
 }
 
-// waitIdle waits for the attempts of sessions that have ended: their answers change nothing, but the app should be allowed
-// to finish them.
+// waitIdle waits for the attempts of sessions that have ended: their answers change nothing, but the app should be
+// allowed to finish them.
 func (c *Consumer) waitIdle() {
 	for c.inflight.Load() > 0 {
 		t := time.NewTimer(10 * time.Millisecond)

@@ -233,8 +233,8 @@ func TestDetourThatFailsHoldsInstead(t *testing.T) {
 	r.acked(2)
 }
 
-// TestPauseReturnsWhatHadNoTurn, and the message that finds no app when the consumer is already cancelled: all of it goes
-// back uncounted.
+// TestPauseReturnsWhatHadNoTurn, and the message that finds no app when the consumer is already cancelled: all of it
+// goes back uncounted.
 func TestPauseReturnsWhatHadNoTurn(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -295,7 +295,8 @@ func TestAppThatIsAwayCostsNothing(t *testing.T) {
 	r.holds(r.dlq(), 0)
 }
 
-// TestAppThatIsBackBeforeThePause: no cancel comes with which it could go back. With one worker nothing else moves the gate.
+// TestAppThatIsBackBeforeThePause: no cancel comes with which it could go back. With one worker nothing else moves the
+// gate.
 func TestAppThatIsBackBeforeThePause(t *testing.T) {
 	t.Parallel()
 	var s seen

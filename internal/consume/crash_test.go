@@ -64,8 +64,8 @@ func (r *rig) survivor(id string) {
 	})
 }
 
-// TestAPanicIsACrash: a message that the sidecar itself fails over does not go round for ever. Without a way to retry the
-// journal keeps the count.
+// TestAPanicIsACrash: a message that the sidecar itself fails over does not go round for ever. Without a way to retry
+// the journal keeps the count.
 func TestAPanicIsACrash(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*topology.Plan){"retried": nil, "no way to retry": func(p *topology.Plan) { p.Waits = nil }} {

@@ -81,8 +81,8 @@ func (c *Consumer) panicked(r *record, p any) {
 	r.session.settle(r)
 }
 
-// missingHold delays the requeue of a message whose body fitted neither into memory nor into a file: each delivery transfers
-// all of it.
+// missingHold delays the requeue of a message whose body fitted neither into memory nor into a file: each delivery
+// transfers all of it.
 const missingHold = 30 * time.Second
 
 // holdMissing requeues such a message after a while, and reports it.
@@ -92,7 +92,8 @@ func (c *Consumer) holdMissing(d delivery) {
 			"error", d.MissingWhy, "retry_after", c.o.MissingHold, "suppressed", suppressed)
 	})
 	c.oversized.Store(&oversized{until: time.Now().Add(2 * c.o.MissingHold), text: fmt.Sprintf(
-		"there is no memory for a message of %d bytes (SIDECAR_MEMORY), and no file for it either: %v; it is tried again every %v",
+		"there is no memory for a message of %d bytes (SIDECAR_MEMORY), and no file for it either: %v; it is tried again "+
+			"every %v",
 		d.Missing, d.MissingWhy, c.o.MissingHold)})
 	r := &record{}
 	r.begin(d)

@@ -54,7 +54,8 @@ func inAnHour(status int) dispatcher {
 	}
 }
 
-// answers answers the n-th attempt of each message, which it counts in s, with the n-th status, and later ones with a 200.
+// answers answers the n-th attempt of each message, which it counts in s, with the n-th status, and later ones with a
+// 200.
 func (s *seen) answers(statuses ...int) dispatcher {
 	return func(_ context.Context, m *message.Message) message.Outcome {
 		if n := s.Add(m.MessageID); n <= len(statuses) {
@@ -218,7 +219,7 @@ func (r *rig) eventuallyDeclared() {
 		if err != nil {
 			return false
 		}
-		defer ch.Close()
+		defer func() { _ = ch.Close() }()
 		_, err = ch.QueueDeclarePassive(r.plan.Queue, true, false, false, false, nil)
 		return err == nil
 	})

@@ -26,8 +26,8 @@ func (r *rig) send(list ...amqp.Publishing) {
 	}
 }
 
-// TestAMessageLargerThanMemory: without a file for it, it is held and given back, and what is behind it is handled; with one it
-// is handed on whole.
+// TestAMessageLargerThanMemory: without a file for it, it is held and given back, and what is behind it is handled;
+// with one it is handed on whole.
 func TestAMessageLargerThanMemory(t *testing.T) {
 	t.Parallel()
 	large := []byte(strings.Repeat("x", 3<<20))
@@ -67,8 +67,8 @@ func TestAMessageLargerThanMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryComesBack: whatever becomes of messages, their memory does: the rig looks at the end. More arrive at once than there
-// is memory for, and the connection is cut.
+// TestMemoryComesBack: whatever becomes of messages, their memory does: the rig looks at the end. More arrive at once
+// than there is memory for, and the connection is cut.
 func TestMemoryComesBack(t *testing.T) {
 	t.Parallel()
 	body := []byte(strings.Repeat("y", 200<<10))

@@ -21,5 +21,6 @@ var possibleReasons = [message.Actions][]message.Reason{
 		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
 		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
 	},
-	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched, message.ReasonSessionLost},
+	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched,
+		message.ReasonSessionLost},
 }

@@ -7,7 +7,8 @@ import (
 	"sidecar/internal/message"
 )
 
-// withoutBinding publishes a message whose retry comes back, because nothing leads to the wait queue, and then binds it again.
+// withoutBinding publishes a message whose retry comes back, because nothing leads to the wait queue, and then binds it
+// again.
 func (r *rig) withoutBinding(id string) {
 	r.t.Helper()
 	wait := r.plan.Waits[0]

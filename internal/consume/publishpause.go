@@ -2,8 +2,8 @@ package consume
 
 import "sidecar/internal/flow"
 
-// addUnpublished counts the messages whose park or retry publish has failed and is tried again. They hold prefetch slots;
-// when they hold all of them no message moves, and the gate is closed so that this is visible.
+// addUnpublished counts the messages whose park or retry publish has failed and is tried again. They hold prefetch
+// slots; when they hold all of them no message moves, and the gate is closed so that this is visible.
 func (c *Consumer) addUnpublished(change int) {
 	c.unpublishedMu.Lock()
 	defer c.unpublishedMu.Unlock()

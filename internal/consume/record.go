@@ -14,8 +14,8 @@ import (
 // eventMaxRetries is the log message for a message that has used up its retries.
 const eventMaxRetries = "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"
 
-// record is one message from its delivery to its settlement, and what is written down about it at the end: one log line,
-// its span, counters.
+// record is one message from its delivery to its settlement, and what is written down about it at the end: one log
+// line, its span, counters.
 type record struct {
 	session  *session
 	delivery *broker.Delivery // nil when its memory has been given back

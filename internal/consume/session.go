@@ -20,7 +20,8 @@ const nackGrace = 200 * time.Millisecond
 // errPaused ends a stretch of consumption because the gate was closed.
 var errPaused = errors.New("paused")
 
-// session is the consumer on one session of the broker. A delivery is settled on the session it came from or not at all.
+// session is the consumer on one session of the broker. A delivery is settled on the session it came from or not at
+// all.
 type session struct {
 	c       *Consumer
 	sub     *broker.Subscription
@@ -203,14 +204,15 @@ func (s *session) pumpUntil(ctx context.Context, deliveries *broker.Deliveries, 
 	}
 }
 
-// take makes the deliveries that have arrived pending; none is pending before. It reports whether no more will arrive. The
-// window relies on delivery tags that count up by one: a broker that sends others loses the session.
+// take makes the deliveries that have arrived pending; none is pending before. It reports whether no more will arrive.
+// The window relies on delivery tags that count up by one: a broker that sends others loses the session.
 func (s *session) take(deliveries *broker.Deliveries) (ended bool) {
 	s.batch, ended = deliveries.Take(s.batch)
 	s.pending = s.batch
 	for _, d := range s.batch {
 		if s.received++; d.DeliveryTag != s.received {
-			s.c.o.Logger.Error("delivery tag out of order", "queue", s.c.o.Plan.Queue, "tag", d.DeliveryTag, "expected", s.received)
+			s.c.o.Logger.Error("delivery tag out of order", "queue", s.c.o.Plan.Queue, "tag", d.DeliveryTag, "expected",
+				s.received)
 			s.freePending()
 			s.kill()
 			return true
@@ -314,8 +316,8 @@ func (s *session) giveBack(d *broker.Delivery) {
 	s.end(r)
 }
 
-// close ends the session's consumer. On a live session it waits until every delivery has ended and is settled; on a lost one
-// it leaves the rest to the settler, which counts late settlements as stale.
+// close ends the session's consumer. On a live session it waits until every delivery has ended and is settled; on a
+// lost one it leaves the rest to the settler, which counts late settlements as stale.
 func (s *session) close() {
 	s.handPostponed()
 	finished := make(chan struct{})

@@ -5,8 +5,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// settle carries a settlement out: at once where it is a frame to the broker, on a goroutine of its own where it waits for a
-// confirm or for time to pass.
+// settle carries a settlement out: at once where it is a frame to the broker, on a goroutine of its own where it waits
+// for a confirm or for time to pass.
 func (s *session) settle(r *record) {
 	if r.s.Pause > 0 {
 		s.c.o.Flow.PauseFor(r.s.Pause)
@@ -52,8 +52,8 @@ func (s *session) hand(e ending) {
 	s.outstanding.Done()
 }
 
-// postpone keeps the release of a message whose app is down: while the consumer is registered the broker would deliver the
-// message again at once. The closed gate cancels the consumer, and then the release is sent.
+// postpone keeps the release of a message whose app is down: while the consumer is registered the broker would deliver
+// the message again at once. The closed gate cancels the consumer, and then the release is sent.
 func (s *session) postpone(e ending) bool {
 	s.mu.Lock()
 	if !s.active {

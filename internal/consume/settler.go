@@ -9,9 +9,9 @@ import (
 )
 
 // A delivery that finished before an earlier one waits for it, so that one frame can ack both, but not for long: it
-// holds a prefetch slot, and would be delivered again if the connection broke now. headPatience is how long the head may
-// stay where it is before all acks behind it are sent singly. While the head moves, an ack behind it waits for at most
-// maxTicks times as long.
+// holds a prefetch slot, and would be delivered again if the connection broke now. headPatience is how long the head
+// may stay where it is before all acks behind it are sent singly. While the head moves, an ack behind it waits for at
+// most maxTicks times as long.
 const (
 	headPatience = 5 * time.Millisecond
 	maxTicks     = 20
@@ -32,9 +32,9 @@ type ending struct {
 	final  topology.Final
 }
 
-// settler is the one goroutine that settles for one session. Acks are coalesced: all that are ready when no further ending
-// waits leave in one frame. It runs until every delivery of its session has ended, also when the session has ended long
-// before: late settlements fail on the dead channel and are counted as stale.
+// settler is the one goroutine that settles for one session. Acks are coalesced: all that are ready when no further
+// ending waits leave in one frame. It runs until every delivery of its session has ended, also when the session has
+// ended long before: late settlements fail on the dead channel and are counted as stale.
 type settler struct {
 	acker   acker
 	window  *window
@@ -161,7 +161,8 @@ func (s *settler) flushBehind(age uint32) {
 	}
 }
 
-// count counts one settlement. One that failed is stale: its session has ended and the broker delivers the message again.
+// count counts one settlement. One that failed is stale: its session has ended and the broker delivers the message
+// again.
 func (s *settler) count(err error, a message.Action, r message.Reason) {
 	if err != nil {
 		s.metrics.stale.Inc()

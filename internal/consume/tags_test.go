@@ -8,7 +8,8 @@ import (
 	"sidecar/internal/amqpwire"
 )
 
-// TestDeliveryTagsOutOfOrder: the window would grow with the distance between two tags, and settle what it does not hold.
+// TestDeliveryTagsOutOfOrder: the window would grow with the distance between two tags, and settle what it does not
+// hold.
 func TestDeliveryTagsOutOfOrder(t *testing.T) {
 	t.Parallel()
 	for _, tags := range [][]uint64{{0}, {2}, {1, 1}, {1, 3}, {1, 2, 1}, {1 << 63}, {1, 1 << 63}} {

@@ -12,13 +12,15 @@ import (
 )
 
 const (
-	maxReplying = 16                // replies published at once: they must not hold up the messages that have to be published
-	maxReplies  = message.MaxCanary // those and all that wait; more are dropped: the header that asks for a reply can be forged
+	// replies published at once: they must not hold up the messages that have to be published
+	maxReplying = 16
+	// those and all that wait; more are dropped: the header that asks for a reply can be forged
+	maxReplies = message.MaxCanary
 )
 
 // replyVerdict publishes the verdict on a redriven message to the canary that waits for it. Nothing depends on it: it
-// happens beside the settlement, and the broker drops a reply whose canary has ended. A message that only goes back to its
-// queue has no verdict yet.
+// happens beside the settlement, and the broker drops a reply whose canary has ended. A message that only goes back to
+// its queue has no verdict yet.
 func (c *Consumer) replyVerdict(r *record) {
 	v := &r.s.Verdict
 	switch v.Action {
@@ -33,7 +35,8 @@ func (c *Consumer) replyVerdict(r *record) {
 	}
 	id := r.m.MessageID // the worker may reuse the record before this is over
 	body, err := json.Marshal(message.VerdictReply{
-		MessageID: strings.ToValidUTF8(id, "\uFFFD"), Outcome: v.Action.String(), Reason: v.Reason.String(), Status: v.Cause.Status,
+		MessageID: strings.ToValidUTF8(id, "\uFFFD"), Outcome: v.Action.String(), Reason: v.Reason.String(),
+		Status: v.Cause.Status,
 	})
 	pub := &broker.Publication{Kind: broker.KindOther, Key: r.reply, Msg: amqp.Publishing{
 		ContentType: "application/json", CorrelationId: r.token, Body: body,

@@ -13,8 +13,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// The functions of this file wait, so they run beside the workers: a message that waits holds its prefetch slot, never a
-// worker.
+// The functions of this file wait, so they run beside the workers: a message that waits holds its prefetch slot, never
+// a worker.
 
 // publishTimeout bounds one publish with its confirm; between two tries the original stays unacked.
 const (
@@ -35,8 +35,8 @@ func (s *session) beside(r *record, wait func(*record)) {
 	})
 }
 
-// replace publishes the message that takes the original's place, then settles the original. Until the broker has confirmed
-// the copy the original stays unacked, however long that takes.
+// replace publishes the message that takes the original's place, then settles the original. Until the broker has
+// confirmed the copy the original stays unacked, however long that takes.
 func (s *session) replace(r *record) {
 	pauses := goretry.WithCappedDuration(publishPauseMax, goretry.NewExponential(s.c.o.PublishPause))
 	for failed := false; s.publish(r, r.s.Publish) != nil; {
@@ -94,8 +94,8 @@ func destination(p *broker.Publication) string {
 	return p.Key
 }
 
-// delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the broker
-// instead, if the plan has a route for that, so that held messages never starve those behind them.
+// delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the
+// broker instead, if the plan has a route for that, so that held messages never starve those behind them.
 func (s *session) delay(r *record) {
 	select {
 	case s.delays <- struct{}{}:
@@ -138,7 +138,8 @@ func (s *session) hold(r *record) {
 	s.wait(d, s.c.stopping)
 }
 
-// wait lets d pass. It returns early, with the reason to give the message back, when the session ends or stop is closed.
+// wait lets d pass. It returns early, with the reason to give the message back, when the session ends or stop is
+// closed.
 func (s *session) wait(d time.Duration, stop <-chan struct{}) (why message.Reason, over bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()

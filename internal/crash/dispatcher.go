@@ -21,8 +21,9 @@ type Next interface {
 	Dispatch(ctx context.Context, m *message.Message) message.Outcome
 }
 
-// Dispatcher counts the crashes around the attempts of another dispatcher. A crash is a fact of the outcome: what happens
-// to the message is decided by the retry policy, as for every other outcome. At most Options.Workers calls at a time.
+// Dispatcher counts the crashes around the attempts of another dispatcher. A crash is a fact of the outcome: what
+// happens to the message is decided by the retry policy, as for every other outcome. At most Options.Workers calls at a
+// time.
 type Dispatcher struct {
 	guard   *Guard
 	next    Next
@@ -81,8 +82,8 @@ func crashed(err error) message.Outcome {
 	return message.Outcome{Failure: message.FailureCrash, Err: err, RetryAfter: -1, At: time.Now()}
 }
 
-// probePauses are the pauses before the probes of an app that broke a connection: a process that dies closes its sockets
-// one after the other.
+// probePauses are the pauses before the probes of an app that broke a connection: a process that dies closes its
+// sockets one after the other.
 var probePauses = []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond}
 
 func (d *Dispatcher) gone(ctx context.Context) bool {
@@ -134,7 +135,8 @@ func (s *slot) identify(m *message.Message) {
 func (s *slot) begin(ctx context.Context, m *message.Message) (o message.Outcome, ok bool) {
 	t, err := s.g.exclusive.enter(ctx, m.Lost, m.Crashes > 0)
 	if err != nil {
-		o = message.Outcome{Failure: message.FailureInterrupted, Err: err, RetryAfter: -1, At: time.Now(), Suspect: s.takeOver()}
+		o = message.Outcome{Failure: message.FailureInterrupted, Err: err, RetryAfter: -1, At: time.Now(),
+			Suspect: s.takeOver()}
 		if errors.Is(err, errLost) {
 			o.Failure = message.FailureUndispatched
 		}
@@ -150,7 +152,8 @@ func (s *slot) begin(ctx context.Context, m *message.Message) (o message.Outcome
 	return o, true
 }
 
-// end ends the message's turn: the outcome is known. What only the journal counts stays in it until the message is settled.
+// end ends the message's turn: the outcome is known. What only the journal counts stays in it until the message is
+// settled.
 func (s *slot) end() message.Suspect {
 	if s.now.crashes > 0 {
 		s.now.alone, s.now.at = s.proven, now()

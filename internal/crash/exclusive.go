@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// exclusive lets messages be POSTed together, except suspects: a suspect waits until no other message is being POSTed, and no
-// other message is POSTed before it or beside it. The next crash then has one suspect.
+// exclusive lets messages be POSTed together, except suspects: a suspect waits until no other message is being POSTed,
+// and no other message is POSTed before it or beside it. The next crash then has one suspect.
 type exclusive struct {
 	mu      sync.Mutex
 	inHand  int

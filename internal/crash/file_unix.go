@@ -13,7 +13,8 @@ import (
 // not followed, and what is not a file of our own is refused. The lock goes with the process, however it ends.
 func openLocked(path string) (*os.File, error) {
 	const flags = os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW | syscall.O_NONBLOCK // a FIFO must not block
-	f, err := os.OpenFile(path, flags, 0o600)                                       // #nosec G304 -- in the directory that the configuration names
+	// #nosec G304 -- in the directory that the configuration names
+	f, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return nil, err
 	}

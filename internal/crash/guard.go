@@ -1,10 +1,10 @@
-// Package crash counts the crashes of the app and of the sidecar that each message was part of, in a journal that outlives
-// the process. It is a decorator of the dispatcher: it adds facts to the outcome of an attempt and decides nothing. It
-// does not talk to the broker.
+// Package crash counts the crashes of the app and of the sidecar that each message was part of, in a journal that
+// outlives the process. It is a decorator of the dispatcher: it adds facts to the outcome of an attempt and decides
+// nothing. It does not talk to the broker.
 //
-// The journal holds the messages that are being POSTed. Those that it still holds at the next start were being POSTed when
-// the process died: they are suspects. When a suspect is delivered again its crash is counted, and from then on it is
-// POSTed alone, so that the next crash has one suspect only.
+// The journal holds the messages that are being POSTed. Those that it still holds at the next start were being POSTed
+// when the process died: they are suspects. When a suspect is delivered again its crash is counted, and from then on it
+// is POSTed alone, so that the next crash has one suspect only.
 package crash
 
 import (
@@ -119,8 +119,8 @@ func (g *Guard) take(id identity) (suspect, bool) {
 	return suspect{}, false
 }
 
-// suspect writes e into a slot for suspects, in place of the oldest when none is free. It returns false when all of them
-// are taken.
+// suspect writes e into a slot for suspects, in place of the oldest when none is free. It returns false when all of
+// them are taken.
 func (g *Guard) suspect(e entry) (suspect, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

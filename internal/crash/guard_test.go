@@ -117,8 +117,8 @@ func TestACrashWithCompanyIsNotEnough(t *testing.T) {
 	}
 }
 
-// TestASuspectIsNotPOSTedBeforeItsCrashIsWritten: while its message is being settled the crash is not counted twice, and
-// afterwards only when the message stayed as it was.
+// TestASuspectIsNotPOSTedBeforeItsCrashIsWritten: while its message is being settled the crash is not counted twice,
+// and afterwards only when the message stayed as it was.
 func TestASuspectIsNotPOSTedBeforeItsCrashIsWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -61,8 +61,8 @@ func fileName(queue string, n int) string {
 	return fmt.Sprintf("sidecar-%s-%d.journal", hex.EncodeToString(sum[:8]), n)
 }
 
-// openJournal takes the first journal of queue in dir that is not locked, with what it says. Files of that name that are
-// something else are left alone. The error is the first one met, if no journal could be had.
+// openJournal takes the first journal of queue in dir that is not locked, with what it says. Files of that name that
+// are something else are left alone. The error is the first one met, if no journal could be had.
 func openJournal(dir, queue string) (*journal, []entry, error) {
 	var first error
 	for n := range maxFiles {

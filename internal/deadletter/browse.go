@@ -23,7 +23,8 @@ func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Messag
 }
 
 // browse is Browse under the lock. begun is told how many messages there are.
-func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total int), visit func(*Message) error) (sum Summary, err error) {
+func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total int),
+	visit func(*Message) error) (sum Summary, err error) {
 	sum.Queue = q.name
 	w, err := q.openRecycled(ctx)
 	if err != nil {
@@ -85,8 +86,9 @@ const findMore = 10_000
 
 var errFound = errors.New("found")
 
-// Find returns the first message that id names, by its message id or Ref, with at most maxBody bytes of its body. more is
-// how many others have that message id, as far as the first ten thousand messages tell. ErrNotFound when there is none.
+// Find returns the first message that id names, by its message id or Ref, with at most maxBody bytes of its body. more
+// is how many others have that message id, as far as the first ten thousand messages tell. ErrNotFound when there is
+// none.
 func (q *Queue) Find(ctx context.Context, id string, maxBody int) (found *Full, more int, err error) {
 	_, err = q.Browse(ctx, Filter{}, Scan{}, func(m *Message) error {
 		switch {

@@ -24,10 +24,10 @@ const (
 	canaryTimeout = time.Minute
 )
 
-// canary sends some messages ahead and listens for what becomes of them. Each carries an address, and the sidecar that has
-// settled it publishes its verdict there: the broker's direct reply-to, which needs no queue and no right to declare one, and
-// ends with the connection. Anyone who watched the queues instead could tell a message that failed, but not one that was taken
-// from one that waits.
+// canary sends some messages ahead and listens for what becomes of them. Each carries an address, and the sidecar that
+// has settled it publishes its verdict there: the broker's direct reply-to, which needs no queue and no right to
+// declare one, and ends with the connection. Anyone who watched the queues instead could tell a message that failed,
+// but not one that was taken from one that waits.
 type canary struct {
 	s        *broker.Session // of its own: an alarm blocks a connection that publishes, and the acks must go through
 	size     int
@@ -73,8 +73,8 @@ func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error
 		if c.replies, err = ch.Consume(message.DirectReply, "", true, false, false, false, nil); err != nil {
 			return err
 		}
-		// The broker writes our address into whatever we publish on this channel with its name for us. No one gets this one, so
-		// it comes back, address and all.
+		// The broker writes our address into whatever we publish on this channel with its name for us. No one gets this one,
+		// so it comes back, address and all.
 		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- a unique name, no secret
 		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: message.DirectReply})
 	})
@@ -161,7 +161,8 @@ func (v *operation) awaitVerdicts(ctx context.Context) error {
 			return errHoldLimit
 		case <-over.C:
 			p := c.progress()
-			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not paused?",
+			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not "+
+				"paused?",
 				ErrCanary, p.Sent-p.Good, p.Sent, c.timeout)
 		case <-ctx.Done():
 			return context.Cause(ctx)

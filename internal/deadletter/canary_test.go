@@ -18,8 +18,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// TestCanaryNeedsAnAddress: a user who may not publish to the default exchange, through which verdicts come, is told so, and
-// nothing is moved without them.
+// TestCanaryNeedsAnAddress: a user who may not publish to the default exchange, through which verdicts come, is told
+// so, and nothing is moved without them.
 func TestCanaryNeedsAnAddress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *topology.Options) {

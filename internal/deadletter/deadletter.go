@@ -1,13 +1,13 @@
-// Package deadletter looks into a dead-letter queue and acts on what is parked there: list, group, show, redrive, discard,
-// export, import. It speaks AMQP and nothing else: no management API, no plugin, no database.
+// Package deadletter looks into a dead-letter queue and acts on what is parked there: list, group, show, redrive,
+// discard, export, import. It speaks AMQP and nothing else: no management API, no plugin, no database.
 //
 // Every operation takes messages unacked on a session of its own, decides, and gives back what it has not moved or
 // discarded in a way that keeps the place of each. What is moved is published, mandatory and confirmed, and acked after
 // that: a crash at any point leaves a message where it was, or where it was to go, or in both places, never nowhere. An
 // operation is bounded by the number of messages at its start, so it ends also when all it moves comes back.
 //
-// Two operations at a time on one queue would hide messages from each other. They exclude each other: within a process by a
-// mutex, between processes by an exclusive queue, and other consumers by checking the queue's consumer count.
+// Two operations at a time on one queue would hide messages from each other. They exclude each other: within a process
+// by a mutex, between processes by an exclusive queue, and other consumers by checking the queue's consumer count.
 package deadletter
 
 import (
@@ -35,7 +35,8 @@ var (
 	ErrUnsafe = errors.New("this dead-letter queue is better not touched")
 	// ErrNotFound: no parked message matches what was asked for by its id.
 	ErrNotFound = errors.New("no such parked message")
-	// ErrCanary: a message that was sent ahead failed again, or nothing was heard of it in time. The rest has not been touched.
+	// ErrCanary: a message that was sent ahead failed again, or nothing was heard of it in time. The rest has not been
+	// touched.
 	ErrCanary = errors.New("the canary failed")
 	// ErrStopped: the operation ended before its end because of a failure that would have met the next message too.
 	ErrStopped = errors.New("stopped")
@@ -55,8 +56,8 @@ type Options struct {
 	Registerer prometheus.Registerer // takes sidecar_redriven_total; nil = none
 }
 
-// Queue is the dead-letter queue of one service. Its methods are safe for concurrent use; each opens connections of its own
-// and closes them.
+// Queue is the dead-letter queue of one service. Its methods are safe for concurrent use; each opens connections of its
+// own and closes them.
 type Queue struct {
 	o       Options
 	name    string
@@ -78,11 +79,12 @@ func New(o Options) (*Queue, error) {
 	o.Broker.Patience = callPatience
 	o.Broker.MemoryPatience = time.Second
 	o.Broker.Registerer = nil // a connection that comes and goes is no news
-	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer), hold: holding, pause: lockPause}, nil
+	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer),
+		hold: holding, pause: lockPause}, nil
 }
 
-// callPatience is how long the broker may take to answer: a classic queue that has a million messages taken and given back
-// is busy for a while.
+// callPatience is how long the broker may take to answer: a classic queue that has a million messages taken and given
+// back is busy for a while.
 const callPatience = time.Minute
 
 // Name is the queue's name in the broker.

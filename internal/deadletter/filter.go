@@ -12,8 +12,8 @@ import (
 	"sidecar/internal/message"
 )
 
-// Filter chooses messages. A message has to meet every condition that is set; of values given to one condition, any. The
-// zero Filter chooses all.
+// Filter chooses messages. A message has to meet every condition that is set; of values given to one condition, any.
+// The zero Filter chooses all.
 type Filter struct {
 	IDs      []string // message ids or Refs
 	Statuses []string // "503" or a class: "5xx"; "none": no answer at all
@@ -50,62 +50,76 @@ var Conditions = [][2]string{
 
 // Set adds a condition by its name as in Conditions. An error is ErrInvalid and names condition and value.
 func (f *Filter) Set(name, value string) error {
-	bad := func(allowed string) error {
-		return fmt.Errorf("%w: %s %.100q: %s", ErrInvalid, name, value, allowed)
+	problem := "must not be empty"
+	if value != "" {
+		problem = f.set(name, value)
 	}
-	if value == "" {
-		return bad("must not be empty")
+	if problem != "" {
+		return fmt.Errorf("%w: %s %.100q: %s", ErrInvalid, name, value, problem)
 	}
+	return nil
+}
+
+func (f *Filter) set(name, value string) (problem string) {
 	switch name {
 	case "status":
 		if !isStatus(value) {
-			return bad("want a status such as 503, a class such as 5xx, or none")
+			return "want a status such as 503, a class such as 5xx, or none"
 		}
 		f.Statuses = append(f.Statuses, value)
 	case "reason":
 		if !isReason(value) {
-			return bad("is not a reason that a message is parked for")
+			return "is not a reason that a message is parked for"
 		}
 		f.Reasons = append(f.Reasons, value)
-	case "older", "newer":
-		d, err := parseAge(value)
-		if err != nil {
-			return bad("want a duration such as 90s, 15m, 2h or 7d")
-		}
-		at := &f.Before
-		if name == "newer" {
-			at = &f.After
-		}
-		if !at.IsZero() {
-			return bad("is given twice")
-		}
-		*at = time.Now().Add(-d)
+	case "older":
+		return setAge(&f.Before, value)
+	case "newer":
+		return setAge(&f.After, value)
 	case "routing-key":
 		f.RoutingKeys = append(f.RoutingKeys, value)
 	case "header":
 		key, pattern, valued := strings.Cut(value, "=")
 		if key == "" {
-			return bad("want NAME=VALUE or NAME")
+			return "want NAME=VALUE or NAME"
 		}
 		f.Headers = append(f.Headers, HeaderMatch{key, pattern, !valued})
-	case "error", "group":
-		text := &f.Error
-		if name == "group" {
-			text = &f.Group
-		}
-		if *text != "" { // the last one must not win in silence: people discard by this
-			return bad("is given twice")
-		}
-		*text = value
+	case "error":
+		return setOnce(&f.Error, value)
+	case "group":
+		return setOnce(&f.Group, value)
 	case "id":
 		f.IDs = append(f.IDs, value)
 		if f.met == nil {
 			f.met = map[string]bool{}
 		}
 	default:
-		return fmt.Errorf("%w: there is no condition %.100q", ErrInvalid, name)
+		return "is not a condition"
 	}
-	return nil
+	return ""
+}
+
+const givenTwice = "is given twice"
+
+func setAge(at *time.Time, value string) (problem string) {
+	d, err := parseAge(value)
+	switch {
+	case err != nil:
+		return "want a duration such as 90s, 15m, 2h or 7d"
+	case !at.IsZero():
+		return givenTwice
+	}
+	*at = time.Now().Add(-d)
+	return ""
+}
+
+// setOnce refuses a second value instead of replacing the first: people discard messages by this condition.
+func setOnce(text *string, value string) (problem string) {
+	if *text != "" {
+		return givenTwice
+	}
+	*text = value
+	return ""
 }
 
 // Empty reports whether the filter chooses every message.
@@ -161,9 +175,10 @@ func (m *Message) hasStatus(s string) bool {
 
 func (m *Message) mentions(part string) bool {
 	part = strings.ToLower(part)
-	return slices.ContainsFunc([]string{m.Error, m.Detail, m.ProblemType, m.ProblemTitle, m.ProblemDetail}, func(s string) bool {
-		return strings.Contains(strings.ToLower(s), part)
-	})
+	return slices.ContainsFunc([]string{m.Error, m.Detail, m.ProblemType, m.ProblemTitle, m.ProblemDetail},
+		func(s string) bool {
+			return strings.Contains(strings.ToLower(s), part)
+		})
 }
 
 func (m *Message) hasHeader(h HeaderMatch) bool {
@@ -208,7 +223,8 @@ func parseAge(s string) (time.Duration, error) {
 	return d * unit, nil
 }
 
-// glob matches * and ? against all of s, slashes included. A pattern never fails: what is not special stands for itself.
+// glob matches * and ? against all of s, slashes included. A pattern never fails: what is not special stands for
+// itself.
 func glob(pattern, s string) bool {
 	// path.Match stops at slashes, of which a routing key may have some, and knows more special bytes.
 	const slash = "\x00"

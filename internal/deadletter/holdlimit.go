@@ -17,14 +17,15 @@ const waiting = 2 * time.Minute
 // errHoldLimit ends a round: everything has to be given back before the operation goes on.
 var errHoldLimit = errors.New("messages have been held for long enough")
 
-// holdLimitReached reports whether a round has to end before something that is so far away. It does not before anything was gained.
+// holdLimitReached reports whether a round has to end before something that is so far away. It does not before anything
+// was gained.
 func (v *operation) holdLimitReached(ahead time.Duration) bool {
 	return v.hold > 0 && v.newly > 0 && time.Since(v.w.since)+ahead > v.hold
 }
 
-// reopen begins another round. What has been looked at and stays is at the head of the queue again; what has come back into
-// the queue since the start is behind all that there was; but where toTail holds it is before, and moved again in place of
-// as many others.
+// reopen begins another round. What has been looked at and stays is at the head of the queue again; what has come back
+// into the queue since the start is behind all that there was; but where toTail holds it is before, and moved again in
+// place of as many others.
 func (v *operation) reopen(ctx context.Context) error {
 	if err := v.putBack(); err != nil {
 		return err
@@ -33,7 +34,8 @@ func (v *operation) reopen(ctx context.Context) error {
 		return err
 	}
 	w, err := v.q.openRecycled(ctx)
-	for limit := time.Now().Add(waiting); errors.Is(err, ErrInUse) && time.Now().Before(limit); { // another look is under way
+	// another look is under way
+	for limit := time.Now().Add(waiting); errors.Is(err, ErrInUse) && time.Now().Before(limit); {
 		w, err = v.q.openRecycled(ctx)
 	}
 	if err != nil {

@@ -40,8 +40,8 @@ func (r *rig) mixed(n, every int, status int32) (those, others []amqp.Publishing
 	return those, others
 }
 
-// TestRounds: who takes long gives everything back now and then and goes on where it was, so that the broker does not lose
-// its patience. Nothing is moved twice or left out, whatever stays and whatever comes back meanwhile.
+// TestRounds: who takes long gives everything back now and then and goes on where it was, so that the broker does not
+// lose its patience. Nothing is moved twice or left out, whatever stays and whatever comes back meanwhile.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, kind string) {
@@ -116,8 +116,8 @@ func TestNothingIsHeldBetween(t *testing.T) {
 	brokertest.WaitReady(t, r.url, r.name, 1)
 }
 
-// TestImpatientBroker: it takes back what someone holds for longer than its consumer_timeout, and ends the operation. In rounds
-// that are shorter an operation goes on for as long as it takes.
+// TestImpatientBroker: it takes back what someone holds for longer than its consumer_timeout, and ends the operation.
+// In rounds that are shorter an operation goes on for as long as it takes.
 func TestImpatientBroker(t *testing.T) {
 	t.Parallel()
 	brokertest.OwnNode(t).ConsumerTimeout(1500, 100)

@@ -20,11 +20,12 @@ const (
 	// lockWait is how long a look waits for the operation of this process that runs.
 	lockWait = 5 * time.Second
 
-	// closeTimeout bounds what has to be done at the end, also when the operation was told to end.
+	// closeTimeout bounds what has to be done at the end, also when the operation was asked to end.
 	closeTimeout = 30 * time.Second
-	// consumerLeaves bounds the wait for the own cancelled consumer to leave the queue; another consumer may stay for ever.
-	consumerLeaves = 5 * time.Second
-	closeTimePerMessage   = 200 * time.Microsecond // more, for every message of the queue
+	// consumerLeaves bounds the wait for the own cancelled consumer to leave the queue; another consumer may stay for
+	// ever.
+	consumerLeaves      = 5 * time.Second
+	closeTimePerMessage = 200 * time.Microsecond // more, for every message of the queue
 )
 
 // lock excludes the other operations of this process. patient: wait for the end of the one that runs.
@@ -41,12 +42,12 @@ func (q *Queue) lock(ctx context.Context, patient bool) (unlock func(), err erro
 	return q.mu.Unlock, nil
 }
 
-// lockSuffix makes the name of the lock: an empty exclusive queue. The broker gives it to one connection at a time and deletes
-// it with that connection.
+// lockSuffix makes the name of the lock: an empty exclusive queue. The broker gives it to one connection at a time and
+// deletes it with that connection.
 const lockSuffix = ".sidecar-lock"
 
-// takeLock takes the lock. free is false when another process has it. A user who may not declare it goes without: then the
-// guard alone keeps others out.
+// takeLock takes the lock. free is false when another process has it. A user who may not declare it goes without: then
+// the guard alone keeps others out.
 func (w *reader) takeLock(ctx context.Context) (free bool, err error) {
 	if w.locked {
 		return true, nil
@@ -57,7 +58,8 @@ func (w *reader) takeLock(ctx context.Context) (free bool, err error) {
 	}
 	err = w.s.Do(ctx, fmt.Sprintf("lock queue %q", w.q.name), func() error {
 		// The type is named because a virtual host may have another default, and that one cannot be exclusive.
-		if _, err := ch.QueueDeclare(w.q.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
+		if _, err := ch.QueueDeclare(w.q.lockName(), false, false, true, false,
+			amqp.Table{"x-queue-type": "classic"}); err != nil {
 			return err
 		}
 		return ch.Close()
@@ -93,12 +95,12 @@ func (w *reader) release(ctx context.Context) error {
 
 func (q *Queue) lockName() string { return cut(q.name + lockSuffix) }
 
-// claim makes sure that the queue has no other consumer: of two that claim at the same time, each first becomes a consumer
-// and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as long as the
-// operation lasts, and it dies with the connection. It takes one message, the first.
+// claim makes sure that the queue has no other consumer: of two that claim at the same time, each first becomes a
+// consumer and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as long
+// as the operation lasts, and it dies with the connection. It takes one message, the first.
 //
-// The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue the one that gives up puts
-// its own behind others; and a guard that ends leaves a moment in which not all has been given back.
+// The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue the one that
+// gives up puts its own behind others; and a guard that ends leaves a moment in which not all has been given back.
 func (w *reader) claim(ctx context.Context) error {
 	for try := 1; ; try++ {
 		alone, err := w.takeLock(ctx)
@@ -151,7 +153,8 @@ func (w *reader) tryClaim(ctx context.Context) (alone bool, err error) {
 	return false, w.sub.RequeueUpTo(ctx, 0)
 }
 
-// waitStable waits until the queue does not grow any more: without the lock another process may be giving back messages.
+// waitStable waits until the queue does not grow any more: without the lock another process may be giving back
+// messages.
 func (w *reader) waitStable(ctx context.Context, d Depth) (Depth, error) {
 	for range 20 {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
@@ -166,8 +169,8 @@ func (w *reader) waitStable(ctx context.Context, d Depth) (Depth, error) {
 	return d, nil
 }
 
-// withoutDeadline is ctx without its deadline: a call to the broker that a deadline cuts off costs the session, and with it the
-// order of all that is held, and one return of each. It ends when ctx does.
+// withoutDeadline is ctx without its deadline: a call to the broker that a deadline cuts off costs the session, and
+// with it the order of all that is held, and one return of each. It ends when ctx does.
 func withoutDeadline(ctx context.Context) (context.Context, func()) {
 	free, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })

@@ -22,8 +22,8 @@ func (r *rig) impatient() *Queue {
 	return q
 }
 
-// TestOneAtATime: of two that want the queue in the same moment, in two processes, never both get it, and every message is
-// moved once.
+// TestOneAtATime: of two that want the queue in the same moment, in two processes, never both get it, and every message
+// is moved once.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {

@@ -62,8 +62,8 @@ func TestMessagesLargerThanMemory(t *testing.T) {
 	}
 }
 
-// TestAMessageThatCannotBeRead: without a file for it a message that is too large stays where it is and is named, and the others
-// go.
+// TestAMessageThatCannotBeRead: without a file for it a message that is too large stays where it is and is named, and
+// the others go.
 func TestAMessageThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -89,8 +89,8 @@ func TestAMessageThatCannotBeRead(t *testing.T) {
 	r.nothingLost(1)
 }
 
-// TestNoMemoryForAMessage: without memory for the headers, which hold the count of deliveries, the queue is not touched: its delivery
-// limit would drop a message that is given back again and again.
+// TestNoMemoryForAMessage: without memory for the headers, which hold the count of deliveries, the queue is not
+// touched: its delivery limit would drop a message that is given back again and again.
 func TestNoMemoryForAMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -14,8 +14,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Message is a parked message as people ask for it. Everything but Body and Headers is text and numbers of its own; those
-// two are the delivery's memory and valid until the visit that was given the message returns.
+// Message is a parked message as people ask for it. Everything but Body and Headers is text and numbers of its own;
+// those two are the delivery's memory and valid until the visit that was given the message returns.
 type Message struct {
 	Position  int    // from 1, from the head of the queue
 	MessageID string // the property; "" when absent
@@ -93,7 +93,8 @@ func (m *Message) Journey() []Step {
 		if !ok {
 			continue
 		}
-		s := Step{Queue: text(t, "queue"), Reason: text(t, "reason"), Count: number(t, "count"), Exchange: text(t, "exchange")}
+		s := Step{Queue: text(t, "queue"), Reason: text(t, "reason"), Count: number(t, "count"),
+			Exchange: text(t, "exchange")}
 		at, _ := t["time"].(time.Time)
 		s.At = sensible(at)
 		keys, _ := t["routing-keys"].([]any)

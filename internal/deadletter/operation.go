@@ -15,7 +15,8 @@ import (
 // underway bounds the messages that are on their way and not yet acked.
 const underway = 256
 
-// operation takes what a selection chooses out of the queue: each message is handed to act, and acked when act is done with it.
+// operation takes what a selection chooses out of the queue: each message is handed to act, and acked when act is done
+// with it.
 //
 //	walk ──> choose, act, send ──> todo ──> finish: confirm, ack
 //	          in their order                 in their order
@@ -48,8 +49,8 @@ type pending struct {
 	end func() error
 }
 
-// run goes through the queue, in as many rounds as it takes, and closes the walk. What it returns with an error is what has
-// been done by then.
+// run goes through the queue, in as many rounds as it takes, and closes the walk. What it returns with an error is what
+// has been done by then.
 func (v *operation) run(ctx context.Context, report Report) (Progress, error) {
 	v.hold = v.q.hold
 	stop := v.reporting(report)

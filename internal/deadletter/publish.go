@@ -46,8 +46,8 @@ func (q *Queue) stream(ctx context.Context) (stream *broker.Stream, stop func(),
 	return stream, stop, nil
 }
 
-// send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has arrived
-// must be known. The function it returns waits for the confirm.
+// send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has
+// arrived must be known. The function it returns waits for the confirm.
 func send(p *broker.Stream, pub *broker.Publication) (confirmed func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirming)
 	defer cancel()

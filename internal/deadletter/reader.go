@@ -29,9 +29,9 @@ const (
 	stalled = 2 * time.Minute
 )
 
-// reader takes the messages of the queue one after the other, without settling them, and gives back at its end what has not
-// been acked. What it holds is unacked in the broker and weighs nothing here: a window can only hold so many, so when one
-// is full of messages that stay, its consumer is cancelled and another one takes the next.
+// reader takes the messages of the queue one after the other, without settling them, and gives back at its end what has
+// not been acked. What it holds is unacked in the broker and weighs nothing here: a window can only hold so many, so
+// when one is full of messages that stay, its consumer is cancelled and another one takes the next.
 //
 //	guard   1                          until the end
 //	        2 … 9                      a window: full, cancelled, its messages stay unacked
@@ -39,8 +39,9 @@ const (
 //	                      42 …  total
 //	        └──────── nack, all at once ────────┘ keeps their order
 //
-// A quorum queue keeps returned messages in a list of their own, before all others, and adds to its end: who takes some of it and gives
-// that back has put it behind the rest. So all of it is taken before anything is given back, see restore.
+// A quorum queue keeps returned messages in a list of their own, before all others, and adds to its end: who takes some
+// of it and gives that back has put it behind the rest. So all of it is taken before anything is given back, see
+// restore.
 //
 // next is for one goroutine; ack is for any.
 type reader struct {
@@ -101,8 +102,8 @@ func (w *reader) current(tag uint64) bool {
 	return len(w.spans) > 1 && last != 0 && tag >= last
 }
 
-// open connects and makes sure to be alone. The walk must be closed. Once connected it is not interrupted: a caller that is told to
-// end in the middle cannot know how to give back what the guard has taken.
+// open connects and makes sure to be alone. The walk must be closed. Once connected it is not interrupted: a caller
+// that is asked to end in the middle cannot know how to give back what the guard has taken.
 func (q *Queue) open(ctx context.Context) (*reader, error) {
 	if err := q.hasMemory(ctx); err != nil {
 		return nil, err
@@ -132,9 +133,9 @@ func (q *Queue) open(ctx context.Context) (*reader, error) {
 // firstCost is what a first message may take in memory without its body.
 const firstCost = 1 << 20
 
-// hasMemory waits for the memory that a first message takes without its body. Its headers say how often it has been given back:
-// without them the queue could not be read safely, because each read gives the message back once more, until the delivery limit
-// of the queue drops it.
+// hasMemory waits for the memory that a first message takes without its body. Its headers say how often it has been
+// given back: without them the queue could not be read safely, because each read gives the message back once more,
+// until the delivery limit of the queue drops it.
 func (q *Queue) hasMemory(ctx context.Context) error {
 	m := q.o.Broker.Memory
 	n := min(firstCost, m.Limit()/2)
@@ -147,7 +148,7 @@ func (q *Queue) hasMemory(ctx context.Context) error {
 	return nil
 }
 
-// next returns the next message, which is the caller's until it has told keep or ack. io.EOF after the last one.
+// next returns the next message, which is the caller's until it has reported keep or ack. io.EOF after the last one.
 func (w *reader) next(ctx context.Context) (*broker.Delivery, error) {
 	if w.seen >= w.total {
 		return nil, io.EOF
@@ -257,7 +258,8 @@ func (w *reader) collect(c *broker.Consumer) (came bool) {
 	return len(w.buffer) > 0
 }
 
-// wasReturned reports whether a quorum queue has the message back from a consumer. Classic queues put it in its place again.
+// wasReturned reports whether a quorum queue has the message back from a consumer. Classic queues put it in its place
+// again.
 func wasReturned(d *broker.Delivery) bool {
 	d.DecodeHeaders()
 	_, counted := d.Headers["x-delivery-count"]
@@ -265,8 +267,9 @@ func wasReturned(d *broker.Delivery) bool {
 	return d.Redelivered && (counted || acquired)
 }
 
-// requeuesToTail: a quorum queue without a delivery limit puts what is given back behind everything else: before RabbitMQ 4.0 one that
-// names none, since then one that names a negative limit. Only giving back all of it leaves its order.
+// requeuesToTail: a quorum queue without a delivery limit puts what is given back behind everything else: before
+// RabbitMQ 4.0 one that names none, since then one that names a negative limit. Only giving back all of it leaves its
+// order.
 func (w *reader) requeuesToTail() bool {
 	return w.kept.Quorum && (w.kept.Limit < 0 || !w.kept.Named && w.s.Major() < 4)
 }
@@ -288,8 +291,8 @@ func (w *reader) fillWindow(ctx context.Context) error {
 	return w.window.Stop(ctx)
 }
 
-// full reports whether the window cannot take more and something is gained by another one: it is half full of what stays,
-// or it is smaller than it may be.
+// full reports whether the window cannot take more and something is gained by another one: it is half full of what
+// stays, or it is smaller than it may be.
 func (w *reader) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -345,13 +348,15 @@ func (w *reader) nextWindow(ctx context.Context) error {
 	return nil
 }
 
-// exhausted reports that there is nothing left although fewer have come than there were: another consumer has taken the rest.
+// exhausted reports that there is nothing left although fewer have come than there were: another consumer has taken the
+// rest.
 func (w *reader) exhausted(ctx context.Context, quiet time.Duration) (over bool, err error) {
 	d, err := w.q.depth(ctx, w.s)
 	switch {
 	case err != nil:
 		return false, err
-	case d.Ready == 0 && d.Consumers > 0: // the guard is one: without any the queue has no leader, and the count is unknown
+	// the guard is one: without any the queue has no leader, and the count is unknown
+	case d.Ready == 0 && d.Consumers > 0:
 		if w.collect(w.window) {
 			return false, nil
 		}
@@ -389,8 +394,8 @@ func (w *reader) keep(d *broker.Delivery) {
 	}
 }
 
-// ack removes a message from the queue. The guard's goes last: it holds the place of the guard, which would take another
-// one out of its order.
+// ack removes a message from the queue. The guard's goes last: it holds the place of the guard, which would take
+// another one out of its order.
 func (w *reader) ack(tag uint64) error {
 	w.acks.Lock()
 	defer w.acks.Unlock()

@@ -18,10 +18,11 @@ const (
 	defaultLimit = 20
 )
 
-// openRecycled opens a walk on a queue whose messages may be given back. A quorum queue drops a message that has been given back
-// more often than its delivery limit says; the dead-letter queues that the sidecar declares have none, others may. There
-// the messages are moved round once, from the head to the tail of the same queue and all of them, so that they keep their
-// order and their count begins anew. The head is what looks have touched most often, so it tells for all.
+// openRecycled opens a walk on a queue whose messages may be given back. A quorum queue drops a message that has been
+// given back more often than its delivery limit says; the dead-letter queues that the sidecar declares have none,
+// others may. There the messages are moved round once, from the head to the tail of the same queue and all of them, so
+// that they keep their order and their count begins anew. The head is what looks have touched most often, so it tells
+// for all.
 func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 	w, err := q.open(ctx)
 	if err != nil || w.ready == 0 {
@@ -57,8 +58,8 @@ func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 	return q.open(ctx)
 }
 
-// unfinished makes a walk that was to move everything one that gives everything back to its place, or one that gives back no
-// more than it has taken.
+// unfinished makes a walk that was to move everything one that gives everything back to its place, or one that gives
+// back no more than it has taken.
 func (w *reader) unfinished(noMore bool) {
 	w.exact = noMore
 	if w.window == nil {
@@ -71,7 +72,8 @@ func (w *reader) unfinished(noMore bool) {
 	w.window = nil
 }
 
-// deliveryCount looks at the first message, which then waits to be next: how often it has been given back, and how often it may be.
+// deliveryCount looks at the first message, which then waits to be next: how often it has been given back, and how
+// often it may be.
 func (w *reader) deliveryCount(ctx context.Context) (count, limit int, err error) {
 	if w.kept.Known && (!w.kept.Quorum || w.kept.Limit < 0 || w.kept.Limit == declare.Unlimited) {
 		return 0, declare.Unlimited, nil
@@ -96,15 +98,16 @@ func (w *reader) deliveryCount(ctx context.Context) (count, limit int, err error
 	return message.Deliveries(w.waiting[0].Headers), limit, nil
 }
 
-// recycle moves every message of w to the tail of its own queue, one after the other. An error with no message of w seen means
-// that none can be moved. last: none may be given back any more.
+// recycle moves every message of w to the tail of its own queue, one after the other. An error with no message of w
+// seen means that none can be moved. last: none may be given back any more.
 func (q *Queue) recycle(ctx context.Context, w *reader, last bool) error {
 	err := q.recycleAll(ctx, w)
 	switch {
 	case err == nil:
 		return nil
 	case last:
-		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop what is given back to it once more, and its messages "+
+		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop what is given back to it once more, and its "+
+			"messages "+
 			"cannot be published again to begin their count anew: %w", ErrUnsafe, q.name, err)
 	}
 	return fmt.Errorf("renew queue %q: %w", q.name, err)
@@ -122,7 +125,8 @@ func (q *Queue) recycleAll(ctx context.Context, w *reader) error {
 		}
 	}
 	w.exact = true // a copy that came round already would be given back in the end
-	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name, "messages", w.ready)
+	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name,
+		"messages", w.ready)
 	v := operation{
 		q: q, w: w, log: q.o.Logger, all: true,
 		act: func(m *Message) (func() (func() error, error), bool) {

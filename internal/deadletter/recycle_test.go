@@ -48,8 +48,8 @@ func (r *rig) looksInOrder(q *Queue, list []amqp.Publishing, most int) (looks in
 	return looks, nil
 }
 
-// TestRenewalFails: who may not move the messages round can look as long as that does no harm, and not longer; being refused
-// does none either.
+// TestRenewalFails: who may not move the messages round can look as long as that does no harm, and not longer; being
+// refused does none either.
 func TestRenewalFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -91,7 +91,8 @@ func TestNegativeLimit(t *testing.T) {
 	r.kept(list[2:])
 }
 
-// TestWhoMayOnlyRead: who can neither see the limit of a queue nor publish its messages again may not look into one that counts.
+// TestWhoMayOnlyRead: who can neither see the limit of a queue nor publish its messages again may not look into one
+// that counts.
 func TestWhoMayOnlyRead(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, kind string) {
@@ -113,7 +114,8 @@ func TestWhoMayOnlyRead(t *testing.T) {
 	}, "classic", "quorum that names none", "quorum with 3")
 }
 
-// TestWhoMayNotConfigure: who cannot see a limit but may publish takes it for the lowest, and moves the messages round in time.
+// TestWhoMayNotConfigure: who cannot see a limit but may publish takes it for the lowest, and moves the messages round
+// in time.
 func TestWhoMayNotConfigure(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {
@@ -126,8 +128,8 @@ func TestWhoMayNotConfigure(t *testing.T) {
 	}, "classic", "quorum that names none", "quorum with 1")
 }
 
-// TestTooLargeForTheBroker: one message that the broker would not take a second time does not hold up the others, and costs
-// nothing twice.
+// TestTooLargeForTheBroker: one message that the broker would not take a second time does not hold up the others, and
+// costs nothing twice.
 func TestTooLargeForTheBroker(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)

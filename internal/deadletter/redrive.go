@@ -15,9 +15,9 @@ import (
 )
 
 // Redrive publishes what r selects on the way back into the flow, and acks each when it is confirmed. What it returns
-// beside an error has been done. It stops at the first failure that would meet the next message too (ErrStopped); a message
-// that cannot be published by itself is counted as failed and stays. When ctx ends, it finishes what is under way. It can
-// always be run again: what has been moved is not there any more.
+// beside an error has been done. It stops at the first failure that would meet the next message too (ErrStopped); a
+// message that cannot be published by itself is counted as failed and stays. When ctx ends, it finishes what is under
+// way. It can always be run again: what has been moved is not there any more.
 func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
@@ -69,7 +69,8 @@ func (q *Queue) redriven(r *Redrive, c *canary, m *Message) (pub *broker.Publica
 	received.FromDelivery(&m.Properties, q.o.Plan.Queue, q.o.Plan.MaxRetries)
 	pub, fits := q.o.Plan.RedrivePublication(&received, how)
 	if !fits {
-		q.o.Logger.Warn("parked message not moved: its headers leave no room for those of a redrive", "queue", q.name, "message_id", m.MessageID)
+		q.o.Logger.Warn("parked message not moved: its headers leave no room for those of a redrive", "queue", q.name,
+			"message_id", m.MessageID)
 		if how.Reply != "" {
 			c.unsend()
 		}

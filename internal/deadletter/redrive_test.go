@@ -104,7 +104,8 @@ func TestWayBack(t *testing.T) {
 	}
 }
 
-// TestRedriveEnds: an app that fails for ever brings back as many as are moved. What was there at the start is moved once.
+// TestRedriveEnds: an app that fails for ever brings back as many as are moved. What was there at the start is moved
+// once.
 func TestRedriveEnds(t *testing.T) {
 	t.Parallel()
 	for _, change := range []string{"fanout", "quorum"} {
@@ -292,7 +293,8 @@ func TestAlarm(t *testing.T) {
 	r.nothingLost(50)
 }
 
-// settling is what a sidecar does with redriven messages: it tells the verdict to anyone who asks, and parks or takes them.
+// settling is what a sidecar does with redriven messages: it tells the verdict to anyone who asks, and parks or takes
+// them.
 func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *Verdict) (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
 	come := must.Get(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(r.t)

@@ -11,8 +11,8 @@ import (
 )
 
 // close gives everything back that has not been acked, in its order, and waits until the broker has it. Nothing may be
-// under way any more. On a session that has ended the broker does all of it by itself; the guard's message then comes back
-// although it may have been moved.
+// under way any more. On a session that has ended the broker does all of it by itself; the guard's message then comes
+// back although it may have been moved.
 func (w *reader) close() error {
 	defer w.s.Close()
 	defer w.free()
@@ -53,10 +53,10 @@ func (w *reader) free() {
 	}
 }
 
-// requeueAll returns what is held, window by window: a quorum queue forgets the order of several consumers that give back at
-// once. It also forgets the order of more than so many commands that it has not carried out yet, so every few windows it is
-// waited for. A classic queue puts each message into its place, which takes it the longer the more there are: it gets all at
-// once.
+// requeueAll returns what is held, window by window: a quorum queue forgets the order of several consumers that give
+// back at once. It also forgets the order of more than so many commands that it has not carried out yet, so every few
+// windows it is waited for. A classic queue puts each message into its place, which takes it the longer the more there
+// are: it gets all at once.
 func (w *reader) requeueAll(ctx context.Context) error {
 	const patient = 16
 	d, err := w.q.depth(ctx, w.s)
@@ -114,8 +114,8 @@ func (s *span) parts(last bool) (parts []part) {
 	return parts
 }
 
-// restore ends the window. Before that it takes the rest of the returned messages of a quorum queue, so that giving back all of it
-// leaves its order.
+// restore ends the window. Before that it takes the rest of the returned messages of a quorum queue, so that giving
+// back all of it leaves its order.
 func (w *reader) restore(ctx context.Context) error {
 	w.total, w.empty = w.ready, false
 	if w.guardTag == 0 && w.ready > 0 { // it may be the first of the returned messages
@@ -155,9 +155,9 @@ func (w *reader) restore(ctx context.Context) error {
 	}
 }
 
-// endWindow cancels the window's consumer once nothing is on its way to it any more: what a quorum queue has assigned to a
-// consumer that is cancelled before it gets it, it takes back by itself. It counts that against the delivery limit, and puts
-// it before everything that is given back afterwards.
+// endWindow cancels the window's consumer once nothing is on its way to it any more: what a quorum queue has assigned
+// to a consumer that is cancelled before it gets it, it takes back by itself. It counts that against the delivery
+// limit, and puts it before everything that is given back afterwards.
 func (w *reader) endWindow(ctx context.Context) error {
 	w.acks.Lock()
 	defer w.acks.Unlock()
@@ -167,8 +167,8 @@ func (w *reader) endWindow(ctx context.Context) error {
 	return w.window.Stop(ctx)
 }
 
-// waitQuiet waits until nothing is on its way to the window. Every ack brings another message, so something is until the window
-// is full again, or the queue is empty.
+// waitQuiet waits until nothing is on its way to the window. Every ack brings another message, so something is until
+// the window is full again, or the queue is empty.
 func (w *reader) waitQuiet(ctx context.Context) error {
 	const (
 		arriving = 50 * time.Millisecond // for what the queue has already let go
@@ -192,10 +192,10 @@ func (w *reader) waitQuiet(ctx context.Context) error {
 	return nil
 }
 
-// waitRequeued waits until the queue counts what was given back: a classic queue answers questions before it does its work, and
-// the next operation would take it for emptier than it is. A queue that drops messages never gets there. In the end it also
-// waits until the queue counts no consumer: a quorum queue keeps a cancelled one until its last ack is on the disk, and the
-// next operation would take it for another one that runs.
+// waitRequeued waits until the queue counts what was given back: a classic queue answers questions before it does its
+// work, and the next operation would take it for emptier than it is. A queue that drops messages never gets there. In
+// the end it also waits until the queue counts no consumer: a quorum queue keeps a cancelled one until its last ack is
+// on the disk, and the next operation would take it for another one that runs.
 func (w *reader) waitRequeued(ctx context.Context, ready int, untilNoConsumer bool) error {
 	began := time.Now()
 	for limit := began.Add(closeTimeout/2 + time.Duration(w.ready)*closeTimePerMessage/2); time.Now().Before(limit); {

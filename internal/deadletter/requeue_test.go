@@ -10,8 +10,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// TestWhatStaysKeepsItsOrder also when the end of an operation meets messages that are on their way to it: every ack brings
-// another one. Nor is any dropped: what a quorum queue takes back by itself it counts against a delivery limit.
+// TestWhatStaysKeepsItsOrder also when the end of an operation meets messages that are on their way to it: every ack
+// brings another one. Nor is any dropped: what a quorum queue takes back by itself it counts against a delivery limit.
 func TestWhatStaysKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {
@@ -38,8 +38,8 @@ func TestWhatStaysKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// TestToldToEndAtAnyTime: whenever it comes, what is under way is finished and what stays is in its order, also when hardly
-// anything had been taken, or much at once.
+// TestToldToEndAtAnyTime: whenever it comes, what is under way is finished and what stays is in its order, also when
+// hardly anything had been taken, or much at once.
 func TestToldToEndAtAnyTime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {

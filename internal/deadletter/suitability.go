@@ -30,15 +30,17 @@ func (w *reader) checkSuitable(ctx context.Context) error {
 	case w.kept.Vanishes:
 		return fmt.Errorf("%w: queue %q is auto-delete: reading it would delete it, with its messages", ErrUnsafe, w.q.name)
 	case w.kept.Single:
-		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from a look", ErrUnsafe, w.q.name)
+		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from a look", ErrUnsafe,
+			w.q.name)
 	case w.kept.Named && w.kept.Limit == 0:
-		return fmt.Errorf("%w: queue %q has a delivery limit of 0: every message that is read would be dropped", ErrUnsafe, w.q.name)
+		return fmt.Errorf("%w: queue %q has a delivery limit of 0: every message that is read would be dropped", ErrUnsafe,
+			w.q.name)
 	}
 	return nil
 }
 
-// checkUnknown is for a user who may not ask. What a quorum queue counts and when it drops is then unknown, so its messages must be
-// publishable again before they are touched.
+// checkUnknown is for a user who may not ask. What a quorum queue counts and when it drops is then unknown, so its
+// messages must be publishable again before they are touched.
 func (w *reader) checkUnknown(ctx context.Context) error {
 	quorum, err := w.q.countsReturns(ctx)
 	if err != nil {
@@ -55,15 +57,17 @@ func (w *reader) checkUnknown(ctx context.Context) error {
 	defer stop()
 	pub, _ := w.q.o.Plan.RestorePublication(&amqp.Delivery{})
 	if err = stream.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
-		return fmt.Errorf("%w: every look into queue %q counts towards a delivery limit that this user may not see, nor publish its "+
-			"messages again to begin their count anew; let it configure the queue, or write to exchange %q: %w", ErrUnsafe, w.q.name, pub.Exchange, err)
+		return fmt.Errorf("%w: every look into queue %q counts towards a delivery limit that this user may not see, nor "+
+			"publish its "+
+			"messages again to begin their count anew; let it configure the queue, or write to exchange %q: %w", ErrUnsafe,
+			w.q.name, pub.Exchange, err)
 	}
 	return err
 }
 
-// countsReturns reports whether the queue is a quorum queue of a broker that counts what is given back. Anyone who may read is
-// told so by the refusal of a prefetch that holds for the whole channel, which costs the connection. Newer brokers refuse
-// none, and do not count.
+// countsReturns reports whether the queue is a quorum queue of a broker that counts what is given back. Anyone who may
+// read is refused by the refusal of a prefetch that holds for the whole channel, which costs the connection. Newer
+// brokers refuse none, and do not count.
 func (q *Queue) countsReturns(ctx context.Context) (bool, error) {
 	s, err := q.dialer.Dial(ctx)
 	if err != nil {

@@ -56,8 +56,8 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 func (e *LineError) Unwrap() error { return e.Err }
 
 // Import parks every Record that r holds, in their order, after skipping so many lines. It stops at the first line that
-// makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked. None behind it is,
-// unless the connection broke: then it is unknown.
+// makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked. None behind it
+// is, unless the connection broke: then it is unknown.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
@@ -74,7 +74,8 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 		return Progress{}, err
 	}
 	defer stop()
-	i := importer{q: q, stream: stream, tally: newTally(report), skip: skip, sent: make(chan sentLine, underway), failed: make(chan struct{})}
+	i := importer{q: q, stream: stream, tally: newTally(report), skip: skip, sent: make(chan sentLine, underway),
+		failed: make(chan struct{})}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -18,7 +18,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestExportPurgeImport: what comes back is the same to the byte and to the type, in the same order, with the same Refs.
+// TestExportPurgeImport: what comes back is the same to the byte and to the type, in the same order, with the same
+// Refs.
 func TestExportPurgeImport(t *testing.T) {
 	t.Parallel()
 	for name, change := range presets {

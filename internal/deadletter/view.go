@@ -70,7 +70,8 @@ func (m *Message) View() View {
 		Ref: m.Ref(), Position: m.Position, MessageID: valid(m.MessageID), Reason: valid(m.Reason), Status: m.Status,
 		Error: valid(m.Error), Detail: valid(m.Detail), RetryCount: m.RetryCount, RedriveCount: m.RedriveCount,
 		ParkedAt: m.ParkedAt.UTC(), OriginalQueue: valid(m.OriginalQueue), OriginalExchange: valid(m.OriginalExchange),
-		RoutingKey: valid(m.RoutingKey), ContentType: valid(m.ContentType), Size: m.Size, Foreign: m.Foreign, Group: m.Group().ID,
+		RoutingKey: valid(m.RoutingKey), ContentType: valid(m.ContentType), Size: m.Size, Foreign: m.Foreign,
+		Group: m.Group().ID,
 	}
 	if m.ProblemType != "" || m.ProblemTitle != "" || m.ProblemDetail != "" {
 		v.Problem = &Problem{valid(m.ProblemType), valid(m.ProblemTitle), valid(m.ProblemDetail)}

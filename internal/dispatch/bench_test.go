@@ -250,7 +250,7 @@ func postNetHTTP(tb testing.TB, transport *http.Transport, url string, m *messag
 		tb.Error(err)
 		return
 	}
-	io.Copy(io.Discard, answer.Body)
+	_, _ = io.Copy(io.Discard, answer.Body)
 	answer.Body.Close()
 }
 
@@ -282,7 +282,7 @@ func bareServer(tb testing.TB, network string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { l.Close() })
+	tb.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()

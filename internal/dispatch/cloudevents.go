@@ -122,7 +122,8 @@ func (r *request) synthesise(m *message.Message) {
 // id: a publisher that needs to distinguish them sets a message id.
 func appendDigest(dst []byte, m *message.Message, exchange, key string) []byte {
 	h := sha256.New()
-	for _, s := range [...]string{exchange, key, m.CorrelationID, m.Type, m.AppID, strconv.FormatInt(m.Timestamp.Unix(), 10)} {
+	for _, s := range [...]string{exchange, key, m.CorrelationID, m.Type, m.AppID,
+		strconv.FormatInt(m.Timestamp.Unix(), 10)} {
 		h.Write(strconv.AppendQuote(nil, s))
 	}
 	h.Write(m.Body)

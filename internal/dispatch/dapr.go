@@ -10,13 +10,14 @@ import (
 	"sidecar/internal/message"
 )
 
-// DaprAnswer adds to o what a Dapr subscriber says in the body of a 2xx, {"status":"SUCCESS|RETRY|DROP"}, read as Dapr's
-// runtime reads it: the first JSON value counts, the words are upper case, a word it does not know asks for a retry, and
-// whatever is not such an object says nothing. From DROP Dapr takes a message to the dead letter topic, or to nowhere
-// without one; here it is parked. The Amqp-Disposition header is asked first: an app that sends it speaks to us.
+// DaprAnswer adds to o what a Dapr subscriber says in the body of a 2xx, {"status":"SUCCESS|RETRY|DROP"}, read as
+// Dapr's runtime reads it: the first JSON value counts, the words are upper case, a word it does not know asks for a
+// retry, and whatever is not such an object says nothing. From DROP Dapr takes a message to the dead letter topic, or
+// to nowhere without one; here it is parked. The Amqp-Disposition header is asked first: an app that sends it speaks to
+// us.
 //
-// Dapr reads a body to its end. Here no more than 64 KiB of it are, and if the JSON goes on behind them it is unknown what
-// the app asked for: the attempt has failed, because an ack cannot be taken back.
+// Dapr reads a body to its end. Here no more than 64 KiB of it are, and if the JSON goes on behind them it is unknown
+// what the app asked for: the attempt has failed, because an ack cannot be taken back.
 func DaprAnswer(body []byte, o *message.Outcome) {
 	daprAnswer(body[:min(len(body), http1.MaxBody)], len(body) > http1.MaxBody, o)
 }

@@ -139,7 +139,7 @@ func TestDaprLongBodyThatDoesNotCome(t *testing.T) {
 	hold := make(chan struct{})
 	defer close(hold)
 	s := apptest.Listen(t, func(c *apptest.Conn) {
-		c.Next()
+		_, _ = c.Next()
 		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{\"status\":\"RETRY\"}")
 		<-hold
 	})

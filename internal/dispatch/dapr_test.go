@@ -155,7 +155,7 @@ func TestDaprBodyThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	s := apptest.Listen(t, func(c *apptest.Conn) {
-		c.Next()
+		_, _ = c.Next()
 		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n{")
 		<-hold
 	})
@@ -174,7 +174,7 @@ func TestDaprBodyIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		for _, body := range []string{`{"status":"DROP"}`, ``, `{}`} {
-			c.Next()
+			_, _ = c.Next()
 			c.Send("HTTP/1.1 200 OK\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n" + body)
 		}
 	})
@@ -188,8 +188,8 @@ func TestDaprBodyIsForgotten(t *testing.T) {
 }
 
 // FuzzDapr reads a body in both framings and in pieces of any size. What is heard must be the same each time, from the
-// closed set, and what the standard library finds in the same JSON when it is asked in another way. Without memory for a large
-// body it is the same or an error.
+// closed set, and what the standard library finds in the same JSON when it is asked in another way. Without memory for
+// a large body it is the same or an error.
 func FuzzDapr(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"SUCCESS"}`, `{"status":"RETRY"}`, `{"status":"DROP"}`, `{"status":"drop"}`, `{"status":""}`, `{"status":null}`,

@@ -17,7 +17,8 @@ var (
 		x-remote-addr x-remote-user remote-user x-original-url x-rewrite-url x-host
 		x-http-method x-http-method-override x-method-override
 		user-agent accept-encoding date range traceparent tracestate baggage`)
-	deniedPrefixes = []string{"content-", "proxy-", "x-forwarded", "x-original-", "x-envoy-", "sec-", "if-", "amqp-", "ce-"}
+	deniedPrefixes = []string{"content-", "proxy-", "x-forwarded", "x-original-", "x-envoy-", "sec-", "if-", "amqp-",
+		"ce-"}
 )
 
 type nameSet map[string]struct{}

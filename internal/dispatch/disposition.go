@@ -56,9 +56,11 @@ func isProblem(contentType []byte) bool {
 	return http1.FoldEqual(bytes.Trim(mediaType, " \t"), "application/problem+json")
 }
 
-// parseProblem reads an RFC 9457 document; nil if it is not one. A member of the wrong type is skipped, as the RFC asks.
+// parseProblem reads an RFC 9457 document; nil if it is not one. A member of the wrong type is skipped, as the RFC
+// asks.
 func parseProblem(b []byte) *message.Problem {
-	var members struct{ Type, Title, Detail json.RawMessage } // and not a map, in which a hostile document is ten times as large
+	// and not a map, in which a hostile document is ten times as large
+	var members struct{ Type, Title, Detail json.RawMessage }
 	if json.Unmarshal(b, &members) != nil {
 		return nil
 	}

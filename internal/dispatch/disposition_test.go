@@ -133,7 +133,7 @@ func TestProblemIsForgotten(t *testing.T) {
 	const problem = "HTTP/1.1 500 No\r\nContent-Type: application/problem+json\r\nContent-Length: "
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		for _, answer := range []string{problem + "13\r\n\r\n{\"title\":\"T\"}", problem + "0\r\n\r\n", apptest.Status(500)} {
-			c.Next()
+			_, _ = c.Next()
 			c.Send(answer)
 		}
 	})

@@ -29,7 +29,7 @@ func TestNothingListens(t *testing.T) {
 	}
 }
 
-// A dial that gets no answer is told from an app that gets a request and gives none: only the first is no attempt.
+// A dial that gets no answer is distinguished from an app that gets a request and gives none: only the first is no attempt.
 func TestDialTimeout(t *testing.T) {
 	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) { c.WaitClosed() })
@@ -43,7 +43,7 @@ func TestAppDiesWithTheRequest(t *testing.T) {
 	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) {
 		if _, err := c.Next(); err == nil {
-			c.Reset()
+			_ = c.Reset()
 		}
 	})
 	wantFailure(t, dispatch(t, newTarget(t, s.URL), sample()), message.FailureReset, "reset")
@@ -197,11 +197,11 @@ func TestLargeBodyFailures(t *testing.T) {
 		want   message.Failure
 		says   string
 	}{
-		"reset while writing":    {func(c *apptest.Conn) { c.Head(); c.Reset() }, message.FailureReset, "reset"},
-		"read and closed":        {func(c *apptest.Conn) { c.Next() }, message.FailureReset, "closed"},
-		"neither read nor said":  {func(c *apptest.Conn) { c.Head(); c.Hold() }, message.FailureTimeout, "timeout"},
-		"garbage instead":        {func(c *apptest.Conn) { c.Head(); c.Send("hello?\r\n"); c.Hold() }, message.FailureMalformed, "not HTTP"},
-		"read, but never answer": {func(c *apptest.Conn) { c.Next(); c.WaitClosed() }, message.FailureTimeout, "timeout"},
+		"reset while writing":    {func(c *apptest.Conn) { _, _ = c.Head(); c.Reset() }, message.FailureReset, "reset"},
+		"read and closed":        {func(c *apptest.Conn) { _, _ = c.Next() }, message.FailureReset, "closed"},
+		"neither read nor said":  {func(c *apptest.Conn) { _, _ = c.Head(); c.Hold() }, message.FailureTimeout, "timeout"},
+		"garbage instead":        {func(c *apptest.Conn) { _, _ = c.Head(); c.Send("hello?\r\n"); c.Hold() }, message.FailureMalformed, "not HTTP"},
+		"read, but never answer": {func(c *apptest.Conn) { _, _ = c.Next(); c.WaitClosed() }, message.FailureTimeout, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -277,13 +277,13 @@ func TestContextInterruptsAtOnce(t *testing.T) {
 		size   int
 		script func(*apptest.Conn, func())
 	}{
-		"while the app thinks":       {10, func(c *apptest.Conn, cancel func()) { c.Next(); cancel(); c.WaitClosed() }},
-		"within the headers":         {10, func(c *apptest.Conn, cancel func()) { c.Next(); c.Send("HTTP/1.1 2"); cancel(); c.WaitClosed() }},
-		"while a large body is sent": {8 << 20, func(c *apptest.Conn, cancel func()) { c.Head(); cancel(); c.Hold() }},
+		"while the app thinks":       {10, func(c *apptest.Conn, cancel func()) { _, _ = c.Next(); cancel(); c.WaitClosed() }},
+		"within the headers":         {10, func(c *apptest.Conn, cancel func()) { _, _ = c.Next(); c.Send("HTTP/1.1 2"); cancel(); c.WaitClosed() }},
+		"while a large body is sent": {8 << 20, func(c *apptest.Conn, cancel func()) { _, _ = c.Head(); cancel(); c.Hold() }},
 		"on a connection used before": {10, func(c *apptest.Conn, cancel func()) {
-			c.Next()
+			_, _ = c.Next()
 			c.Send(apptest.Status(204))
-			c.Next()
+			_, _ = c.Next()
 			cancel()
 			c.WaitClosed()
 		}},
@@ -320,7 +320,7 @@ func TestContextThatEndsAfterTheHeadersChangesNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := apptest.Listen(t, func(c *apptest.Conn) {
-		c.Next()
+		_, _ = c.Next()
 		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345")
 		time.AfterFunc(patience, cancel) // any time after the headers will do
 		c.WaitClosed()

@@ -119,5 +119,6 @@ func appendName(dst []byte, key string) []byte {
 }
 
 func isTrace(key string) bool {
-	return strings.EqualFold(key, "traceparent") || strings.EqualFold(key, "tracestate") || strings.EqualFold(key, "baggage")
+	return strings.EqualFold(key, "traceparent") || strings.EqualFold(key, "tracestate") ||
+		strings.EqualFold(key, "baggage")
 }

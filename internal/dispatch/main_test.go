@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) {
 	// No test may depend on the absence of a proxy: the client must not look for one.
-	os.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	os.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	_ = os.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	_ = os.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	time.Local = time.FixedZone("away", 5*3600+1800) // dates of HTTP are not local times
 	goleak.VerifyTestMain(m)
 }

@@ -22,7 +22,7 @@ func TestMetrics(t *testing.T) {
 			}
 			c.Send(apptest.Status(status))
 		}
-		c.Next()
+		_, _ = c.Next()
 	})
 	target := newTarget(t, s.URL, func(o *Options) { o.Registerer, o.MaxBody = r, 100 })
 	for range statuses {

@@ -30,7 +30,7 @@ func TestProbe(t *testing.T) {
 		"302":                      {apptest.Answer(apptest.Status(302, "Location: /")), health, "answered 302"},
 		"not HTTP":                 {apptest.Answer("hello\r\n"), health, "not HTTP/1"},
 		"closes":                   {apptest.AnswerAndClose(""), health, "closed the connection"},
-		"resets":                   {func(c *apptest.Conn) { c.Head(); c.Reset() }, health, "reset"},
+		"resets":                   {func(c *apptest.Conn) { _, _ = c.Head(); c.Reset() }, health, "reset"},
 		"accepts and says nothing": {silent, short, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestProbeIsInterrupted(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stopping")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s := apptest.Listen(t, func(c *apptest.Conn) { c.Head(); cancel(stop); c.WaitClosed() })
+	s := apptest.Listen(t, func(c *apptest.Conn) { _, _ = c.Head(); cancel(stop); c.WaitClosed() })
 	target := newTarget(t, s.URL, health)
 	for range 2 { // under way, and before it began
 		if err := target.Probe(ctx); !errors.Is(err, stop) || errors.Is(err, ErrRefused) {

@@ -160,7 +160,7 @@ func TestBrokenBodyDoesNotChangeTheStatus(t *testing.T) {
 			wantStatus(t, scripted(t, func(c *apptest.Conn) {
 				if _, err := c.Next(); err == nil {
 					c.Send(answer)
-					c.Reset()
+					_ = c.Reset()
 				}
 			}), 200)
 		})

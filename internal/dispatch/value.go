@@ -2,8 +2,8 @@ package dispatch
 
 import "sidecar/internal/amqpvalue"
 
-// appendAny appends the header value v as text, percent-encoded by e. It returns false for a value that is too long, too deep
-// or of a type that AMQP does not have.
+// appendAny appends the header value v as text, percent-encoded by e. It returns false for a value that is too long,
+// too deep or of a type that AMQP does not have.
 func (r *request) appendAny(v any, e *escapes) bool {
 	if s, isText := v.(string); isText { // most values are, and need no copy
 		if len(s) > maxValue {

@@ -105,7 +105,8 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 	case o.Failure == message.FailureRefused && !c.o.CountRefused:
 		c.refused(o.Err)
 	case o.Failure == message.FailureNone && o.Status > 599, o.Failure == message.FailureMalformed,
-		o.Failure == message.FailureTooLarge, o.Failure == message.FailureInterrupted, o.Failure == message.FailurePanic, !o.Posted():
+		o.Failure == message.FailureTooLarge, o.Failure == message.FailureInterrupted, o.Failure == message.FailurePanic,
+		!o.Posted():
 		// Says nothing about the app's health: one message's trouble, or ours.
 	case o.Disposition != message.DispositionNone:
 		// An app that steers its messages is alive.

@@ -30,8 +30,8 @@ func (r *trickle) Read(p []byte) (int, error) {
 
 // FuzzAnswer compares the reader with net/http's. Both must agree on the status of every answer that net/http accepts,
 // except where ours is stricter on purpose: see stricter. Where ours says that the connection may be used again,
-// net/http must have found the end of the answer at the same byte and not want to close either. What an answer costs is bounded,
-// and without memory for a large one the status is the same wherever the answer is taken.
+// net/http must have found the end of the answer at the same byte and not want to close either. What an answer costs is
+// bounded, and without memory for a large one the status is the same wherever the answer is taken.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		typicalAnswer,

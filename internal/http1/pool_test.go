@@ -40,7 +40,7 @@ func TestQuiet(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp", "unix"} {
 		for name, disturb := range map[string]func(net.Conn){
-			"a byte": func(c net.Conn) { c.Write([]byte{0}) },
+			"a byte": func(c net.Conn) { _, _ = c.Write([]byte{0}) },
 			"end":    func(c net.Conn) { c.Close() },
 		} {
 			client, server := pair(t, network)

@@ -24,7 +24,7 @@ func pair(tb testing.TB, network string) (client, server net.Conn) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	if client, err = net.Dial(network, l.Addr().String()); err != nil {
 		tb.Fatal(err)
 	}
@@ -46,10 +46,10 @@ func dead(tb testing.TB, network string) net.Conn {
 	tb.Helper()
 	client, server := pair(tb, network)
 	if t, ok := server.(*net.TCPConn); ok {
-		t.SetLinger(0)
+		_ = t.SetLinger(0)
 	}
 	server.Close()
-	client.Read(make([]byte, 1)) // until the reset is here
+	_, _ = client.Read(make([]byte, 1)) // until the reset is here
 	return client
 }
 
@@ -76,19 +76,20 @@ func TestAnswerToNothingIsNoAnswer(t *testing.T) {
 	for _, size := range []int{10, smallBody + 1, inlineBody + 1} {
 		_, client := listen(t, 500)
 		near, far := pair(t, "unix")
-		io.WriteString(far, apptest.Status(200))
+		_, _ = io.WriteString(far, apptest.Status(200))
 		far.Close()
 		client.pool.put(blind(newConn(near, nil)), time.Now(), noLimit)
 		wantStatus(t, client, size, 500)
 	}
 }
 
-// The app has closed, but its kernel has not yet said so: the bytes leave, and it cannot be known whether they were read.
+// The app has closed, but its kernel has not yet said so: the bytes leave, and it cannot be known whether they were
+// read.
 func TestRequestThatLeftIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	s, client := listen(t, 204)
 	near, far := pair(t, "tcp")
-	far.(*net.TCPConn).CloseWrite()
+	_ = far.(*net.TCPConn).CloseWrite()
 	client.pool.put(blind(newConn(near, nil)), time.Now(), noLimit)
 	_, f, err := do(t.Context(), client, 7, time.Minute)
 	wantFailure(t, f, err, message.FailureReset, "closed the connection")

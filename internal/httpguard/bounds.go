@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// freeHeader is the memory for a request's header that is not counted, in bytes: probes have to be answered also while others
-	// use up the budget.
+	// freeHeader is the memory for a request's header that is not counted, in bytes: probes have to be answered also while
+	// others use up the budget.
 	freeHeader = 8 << 10
 	// lineCost is what package net/http makes of a header line beside its bytes, which it has twice: an entry of a map.
 	lineCost = 160
@@ -21,9 +21,9 @@ const (
 
 var errNoMemory = errors.New("no memory for the header of a request")
 
-// Bounds keeps the connections of an HTTP server within bounds, before any request is complete: their number, and the memory
-// of their headers. To make room it closes the oldest connection that is idle or whose request is not complete. One whose
-// request is complete is left alone.
+// Bounds keeps the connections of an HTTP server within bounds, before any request is complete: their number, and the
+// memory of their headers. To make room it closes the oldest connection that is idle or whose request is not complete.
+// One whose request is complete is left alone.
 type Bounds struct {
 	most   int
 	memory *budget.Account
@@ -32,8 +32,8 @@ type Bounds struct {
 	conns map[*conn]struct{}
 }
 
-// Bound sets the bounds of srv, whose handler must be set: at most so many connections. Headers count in memory; nil bounds
-// nothing. The server must serve what Listener returns.
+// Bound sets the bounds of srv, whose handler must be set: at most so many connections. Headers count in memory; nil
+// bounds nothing. The server must serve what Listener returns.
 func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 	b := &Bounds{most: most, memory: memory, conns: map[*conn]struct{}{}}
 	next := srv.Handler
@@ -53,7 +53,8 @@ func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 		defer c.end()
 		if twoLengths {
 			w.Header().Set("Connection", "close")
-			Refuse(w, NewProblem(http.StatusBadRequest, "invalid", "A request has a Content-Length or a Transfer-Encoding, not both."))
+			Refuse(w, NewProblem(http.StatusBadRequest, "invalid", "A request has a Content-Length or a Transfer-Encoding, "+
+				"not both."))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -64,8 +65,8 @@ func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 // Listener returns ln within the bounds.
 func (b *Bounds) Listener(ln net.Listener) net.Listener { return &listener{ln, b} }
 
-// Received tells the bounds that the body of a request has been read to its end: its connection is not closed any more to make
-// room for others.
+// Received tells the bounds that the body of a request has been read to its end: its connection is not closed any more
+// to make room for others.
 func Received(r *http.Request) {
 	if c := connOf(r); c != nil {
 		c.b.mu.Lock()
@@ -87,7 +88,8 @@ type listener struct {
 	b *Bounds
 }
 
-// Accept waits for a connection for which there is room. Where every other one has a complete request, the new one is closed.
+// Accept waits for a connection for which there is room. Where every other one has a complete request, the new one is
+// closed.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -108,7 +110,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// evict closes the oldest connection but c that has no complete request and holds so many bytes at least. b.mu is locked.
+// evict closes the oldest connection but c that has no complete request and holds so many bytes at least. b.mu is
+// locked.
 func (b *Bounds) evict(c *conn, held int64) bool {
 	var oldest *conn
 	for other := range b.conns {
@@ -167,8 +170,8 @@ func (c *conn) header(p []byte) bool {
 	return true
 }
 
-// begin notes that a handler runs, and reports whether the request names its length twice. Package net/http has removed the
-// Content-Length from such a request.
+// begin notes that a handler runs, and reports whether the request names its length twice. Package net/http has removed
+// the Content-Length from such a request.
 func (c *conn) begin(r *http.Request) (twoLengths bool) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -199,8 +202,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent. Package net/http uses it before it closes a connection on which more may arrive: without it the
-// client may see a reset and not the answer.
+// CloseWrite ends what is sent. Package net/http uses it before it closes a connection on which more may arrive:
+// without it the client may see a reset and not the answer.
 func (c *conn) CloseWrite() error {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		return tcp.CloseWrite()

@@ -16,7 +16,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// bounded serves within bounds: /block answers when release is closed, everything else at once, when the body has been read.
+// bounded serves within bounds: /block answers when release is closed, everything else at once, when the body has been
+// read.
 func bounded(t *testing.T, most int, memory *budget.Account) (addr string, started chan struct{}, release chan struct{}) {
 	t.Helper()
 	started, release = make(chan struct{}, 10), make(chan struct{})
@@ -40,7 +41,7 @@ func bounded(t *testing.T, most int, memory *budget.Account) (addr string, start
 	go func() { served <- srv.Serve(b.Listener(ln)) }()
 	t.Cleanup(func() {
 		_ = srv.Close()
-		<-served
+		_ = <-served
 		for end := time.Now().Add(30 * time.Second); memory.Held() != 0 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
@@ -129,7 +130,8 @@ func TestANewConnectionIsClosedWhereNoneMakesRoom(t *testing.T) {
 	}
 }
 
-// TestHeadersTakeMemory, which the oldest unfinished one gives back, and who cannot get it is closed. What a probe sends is free.
+// TestHeadersTakeMemory, which the oldest unfinished one gives back, and who cannot get it is closed. What a probe
+// sends is free.
 func TestHeadersTakeMemory(t *testing.T) {
 	t.Parallel()
 	b := budget.New(1 << 20)

@@ -1,7 +1,7 @@
-// Package httpguard is what every listener that can change something asks of a request before it looks at it: where it comes
-// from and whether its sender has the token. A web page in a user's browser can reach loopback too: by a name of its own
-// that resolves to 127.0.0.1 (Host), or across origins (Origin, Sec-Fetch-Site). It also writes what such a listener
-// refuses with, an RFC 9457 problem document.
+// Package httpguard is what every listener that can change something asks of a request before it looks at it: where it
+// comes from and whether its sender has the token. A web page in a user's browser can reach loopback too: by a name of
+// its own that resolves to 127.0.0.1 (Host), or across origins (Origin, Sec-Fetch-Site). It also writes what such a
+// listener refuses with, an RFC 9457 problem document.
 package httpguard
 
 import (
@@ -28,7 +28,8 @@ func CrossSite(r *http.Request) bool {
 		return false
 	}
 	u, err := url.Parse(origins[0])
-	return len(origins) > 1 || err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.EqualFold(u.Host, r.Host)
+	return len(origins) > 1 || err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+		!strings.EqualFold(u.Host, r.Host)
 }
 
 // OverridesMethod reports whether the request asks to be taken for one of another method.
@@ -41,7 +42,8 @@ func OverridesMethod(r *http.Request) bool {
 	return false
 }
 
-// HasToken reports whether the request carries exactly this bearer token; an empty token matches no request. It compares digests: of equal length, whatever was sent, so the time taken says nothing about the token.
+// HasToken reports whether the request carries exactly this bearer token; an empty token matches no request. It
+// compares digests: of equal length, whatever was sent, so the time taken says nothing about the token.
 func HasToken(r *http.Request, want string) bool {
 	values := r.Header["Authorization"]
 	if want == "" || len(values) != 1 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Routes maps an exact path to its handlers by method. It is no http.ServeMux because that cleans and redirects:
-// here a path that is not spelled as in the table does not exist. The one exception is a segment {id}, which stands for an
+// Routes maps an exact path to its handlers by method. It is no http.ServeMux because that cleans and redirects: here a
+// path that is not spelled as in the table does not exist. The one exception is a segment {id}, which stands for an
 // identifier of ours, see IsID.
 type Routes map[string]map[string]http.HandlerFunc
 

@@ -7,21 +7,24 @@ type Failure uint8
 
 // The ways an attempt can end without a usable answer.
 const (
-	FailureNone         Failure = iota
-	FailureRefused              // no byte of the request was sent: connection refused, no such host or socket, dial timeout
-	FailureTimeout              // the attempt's time ran out after the connection was open
-	FailureReset                // the connection broke after bytes were sent
-	FailureMalformed            // the answer is not HTTP, or its header block is too large
-	FailureTooLarge             // the message body is over the limit; nothing was sent
-	FailureInterrupted          // the sidecar's own shutdown ended the attempt
-	FailureCrash                // an earlier process of the sidecar ended during an attempt; the message was not POSTed now
-	FailurePanic                // the sidecar panicked during the attempt
-	FailureUndispatched         // not POSTed: the delivery's session has ended, and the broker delivers the message again
-	FailureForeign              // not POSTed: a retry of another service, see topology.Plan.Foreign
+	FailureNone Failure = iota
+	// no byte of the request was sent: connection refused, no such host or socket, dial timeout
+	FailureRefused
+	FailureTimeout     // the attempt's time ran out after the connection was open
+	FailureReset       // the connection broke after bytes were sent
+	FailureMalformed   // the answer is not HTTP, or its header block is too large
+	FailureTooLarge    // the message body is over the limit; nothing was sent
+	FailureInterrupted // the sidecar's own shutdown ended the attempt
+	// an earlier process of the sidecar ended during an attempt; the message was not POSTed now
+	FailureCrash
+	FailurePanic        // the sidecar panicked during the attempt
+	FailureUndispatched // not POSTed: the delivery's session has ended, and the broker delivers the message again
+	FailureForeign      // not POSTed: a retry of another service, see topology.Plan.Foreign
 )
 
 var failureNames = [...]string{
-	"", "refused", "timeout", "reset", "malformed", "too_large", "interrupted", "crash", "crash", "undispatched", "foreign",
+	"", "refused", "timeout", "reset", "malformed", "too_large", "interrupted", "crash", "crash", "undispatched",
+	"foreign",
 }
 
 // String returns the name of f in metric labels and logs; "" for FailureNone.
@@ -69,8 +72,8 @@ type Outcome struct {
 	Suspect     Suspect // nil unless a crash of the message is counted outside its headers
 }
 
-// Suspect is a message whose crashes its headers do not say. Settled has to be called once, when the delivery ends; stays
-// means that the message stays in its queue as it is.
+// Suspect is a message whose crashes its headers do not say. Settled has to be called once, when the delivery ends;
+// stays means that the message stays in its queue as it is.
 type Suspect interface{ Settled(stays bool) }
 
 // Posted reports whether the app was asked.

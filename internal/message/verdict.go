@@ -30,31 +30,32 @@ type Reason uint8
 
 // The reasons, grouped by the actions they go with.
 const (
-	ReasonSuccess         Reason = iota // ack: 2xx
-	ReasonDisposition                   // any action the app asked for by header or body
-	ReasonConflict                      // 409
-	ReasonRateLimited                   // 429
-	ReasonTooEarly                      // 425
-	ReasonServerError                   // 5xx
-	ReasonClientError                   // any other 4xx
-	ReasonRedirect                      // 3xx
-	ReasonInvalidStatus                 // below 200 or above 599
-	ReasonTimeout                       // no answer in time
-	ReasonReset                         // connection broken after bytes were sent
-	ReasonMalformed                     // the answer is not HTTP
-	ReasonRefused                       // no byte was sent, and SIDECAR_APP_DOWN=retry counts it
-	ReasonMaxRetries                    // park
-	ReasonParkStatus                    // park: status listed in SIDECAR_PARK_ON_STATUS
-	ReasonTooLarge                      // park: body over SIDECAR_MAX_BODY; requeue: over SIDECAR_MEMORY without a spool file
-	ReasonCrash                         // park: the message crashes app or sidecar again and again; requeue: it may have
-	ReasonHeadersTooLarge               // park: a reject would push the header table over the frame size
-	ReasonMalformedDeath                // park: x-death is broken and the plan has no way to retry by publish
-	ReasonAppDown                       // release
-	ReasonShutdown                      // release
-	ReasonUndispatched                  // release: the consumer or its session ended before the message was dispatched
-	ReasonSessionLost                   // release: the answer came after the session was lost; the broker delivers again
-	ReasonPanic                         // requeue: the sidecar itself panicked on this message
-	ReasonForeignRetry                  // ack: a retry of another service, see topology.Plan.Foreign
+	ReasonSuccess       Reason = iota // ack: 2xx
+	ReasonDisposition                 // any action the app asked for by header or body
+	ReasonConflict                    // 409
+	ReasonRateLimited                 // 429
+	ReasonTooEarly                    // 425
+	ReasonServerError                 // 5xx
+	ReasonClientError                 // any other 4xx
+	ReasonRedirect                    // 3xx
+	ReasonInvalidStatus               // below 200 or above 599
+	ReasonTimeout                     // no answer in time
+	ReasonReset                       // connection broken after bytes were sent
+	ReasonMalformed                   // the answer is not HTTP
+	ReasonRefused                     // no byte was sent, and SIDECAR_APP_DOWN=retry counts it
+	ReasonMaxRetries                  // park
+	ReasonParkStatus                  // park: status listed in SIDECAR_PARK_ON_STATUS
+	// park: body over SIDECAR_MAX_BODY; requeue: over SIDECAR_MEMORY without a spool file
+	ReasonTooLarge
+	ReasonCrash           // park: the message crashes app or sidecar again and again; requeue: it may have
+	ReasonHeadersTooLarge // park: a reject would push the header table over the frame size
+	ReasonMalformedDeath  // park: x-death is broken and the plan has no way to retry by publish
+	ReasonAppDown         // release
+	ReasonShutdown        // release
+	ReasonUndispatched    // release: the consumer or its session ended before the message was dispatched
+	ReasonSessionLost     // release: the answer came after the session was lost; the broker delivers again
+	ReasonPanic           // requeue: the sidecar itself panicked on this message
+	ReasonForeignRetry    // ack: a retry of another service, see topology.Plan.Foreign
 	reasons
 )
 

@@ -1,5 +1,5 @@
-// Package openapitest checks requests and answers against an OpenAPI 3.1 document. It is for tests only, and knows as much
-// of OpenAPI as our document uses: JSON bodies, parameters in path and query, answers by exact status or default.
+// Package openapitest checks requests and answers against an OpenAPI 3.1 document. It is for tests only, and knows as
+// much of OpenAPI as our document uses: JSON bodies, parameters in path and query, answers by exact status or default.
 package openapitest
 
 import (
@@ -24,8 +24,8 @@ type Document struct {
 
 const resource = "memory:///openapi.json"
 
-// Load reads a document and fails the test unless every reference in it leads somewhere, every schema is one, every path
-// parameter is declared and every operation has an id of its own.
+// Load reads a document and fails the test unless every reference in it leads somewhere, every schema is one, every
+// path parameter is declared and every operation has an id of its own.
 func Load(t testing.TB, text []byte) *Document {
 	t.Helper()
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))

@@ -21,9 +21,9 @@ type Exchange struct {
 	Answer []byte
 }
 
-// Check fails the test when the document does not allow the answer, or does not allow the request although it was taken.
-// An answer to a request for what the document does not have must be a refusal. What net/http refuses before any handler
-// (headers that are too large) is not looked at.
+// Check fails the test when the document does not allow the answer, or does not allow the request although it was
+// taken. An answer to a request for what the document does not have must be a refusal. What net/http refuses before any
+// handler (headers that are too large) is not looked at.
 func (d *Document) Check(t testing.TB, x *Exchange) {
 	t.Helper()
 	if x.Status == http.StatusRequestHeaderFieldsTooLarge {
@@ -51,7 +51,8 @@ func (d *Document) Body(t testing.TB, path string, text []byte) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.checkBody(t, &Exchange{Method: http.MethodPost, URL: &url.URL{Path: path}, Type: "application/json", Body: text}, pointer("paths", path, "post"))
+	d.checkBody(t, &Exchange{Method: http.MethodPost, URL: &url.URL{Path: path}, Type: "application/json", Body: text},
+		pointer("paths", path, "post"))
 }
 
 // find returns the path template that an exchange is about, and a pointer to the operation; "" when there is none.

@@ -38,7 +38,8 @@ var (
 	timeTypes = []string{"timestamp with time zone", "timestamp without time zone"}
 )
 
-// checkAdopted says why an existing table that has all the columns cannot be an outbox: ErrNotOutbox. kind is its relkind.
+// checkAdopted says why an existing table that has all the columns cannot be an outbox: ErrNotOutbox. kind is its
+// relkind.
 func checkAdopted(ctx context.Context, conn *pgconn.PgConn, t *Table) (kind string, err error) {
 	const look = `SELECT c.relkind, c.relpersistence FROM pg_class c WHERE c.oid = $1::oid`
 	rows, err := query(ctx, conn, look, oidParam(t.OID))
@@ -46,7 +47,8 @@ func checkAdopted(ctx context.Context, conn *pgconn.PgConn, t *Table) (kind stri
 		return "", fmt.Errorf("look at table %s: %w", &t.Names, errors.Join(err, ErrNoTable))
 	}
 	if string(rows[0][1]) != "p" {
-		return "", fmt.Errorf("table %s is %w: it is not logged, so a crash of the server would empty it (ALTER TABLE … SET LOGGED)",
+		return "", fmt.Errorf("table %s is %w: it is not logged, so a crash of the server would empty it (ALTER TABLE … "+
+			"SET LOGGED)",
 			&t.Names, ErrNotOutbox)
 	}
 	const types = `SELECT a.attname, format_type(y.oid, NULL), y.typcategory, a.attnotnull, a.atttypmod, a.attgenerated FROM pg_attribute a
@@ -65,7 +67,8 @@ func checkAdopted(ctx context.Context, conn *pgconn.PgConn, t *Table) (kind stri
 		if !found {
 			continue
 		}
-		if wrong := w.wrong(string(row[1]), string(row[2]), string(row[3]) == "t", string(row[4]) != "-1", string(row[5]) != ""); wrong != "" {
+		if wrong := w.wrong(string(row[1]), string(row[2]), string(row[3]) == "t", string(row[4]) != "-1",
+			string(row[5]) != ""); wrong != "" {
 			return "", fmt.Errorf("table %s is %w: column %s %s", &t.Names, ErrNotOutbox, row[0], wrong)
 		}
 	}
@@ -76,7 +79,8 @@ func checkAdopted(ctx context.Context, conn *pgconn.PgConn, t *Table) (kind stri
 func (w *want) wrong(kind, category string, notNull, bounded, generated bool) string {
 	text := w.types[0] == "string"
 	// char(n) comes with blanks at its end.
-	if fits := slices.Contains(w.types, kind) || text && (category == "S" || category == "E") && kind != "character"; !fits {
+	if fits := slices.Contains(w.types, kind) || text && (category == "S" || category == "E") &&
+		kind != "character"; !fits {
 		names := strings.Join(w.types, " or ")
 		if text {
 			names = "text, character varying or an enum"

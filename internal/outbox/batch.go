@@ -143,7 +143,8 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 		array(len(held), func(i int) (string, bool) { return held[i], false }), from[0], from[1], texts(hidden),
 	}, nil, nil)
 	err := pipelined(p, func(values [][]byte) error {
-		x := row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, due: string(values[5]), above: string(values[6]) == "t"}
+		x := row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, due: string(values[5]),
+			above: string(values[6]) == "t"}
 		x.keySize, _ = strconv.Atoi(string(values[2])) // null is none
 		size, err := strconv.Atoi(string(values[3]))
 		if err != nil {

@@ -39,8 +39,8 @@ func (d *Database) timeout() time.Duration {
 	return defaultTimeout
 }
 
-// Connect opens a connection. Its statements are bounded by Timeout on the server; notice takes the notifications and may
-// be nil. The error shows no password.
+// Connect opens a connection. Its statements are bounded by Timeout on the server; notice takes the notifications and
+// may be nil. The error shows no password.
 func (d *Database) Connect(ctx context.Context, notice func()) (*pgconn.PgConn, error) {
 	dsn, err := d.DSN()
 	if err != nil && dsn == "" {
@@ -53,7 +53,8 @@ func (d *Database) Connect(ctx context.Context, notice func()) (*pgconn.PgConn, 
 	if cfg.ConnectTimeout <= 0 || cfg.ConnectTimeout > connectTimeout {
 		cfg.ConnectTimeout = connectTimeout
 	}
-	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second,
+		Interval: 5 * time.Second, Count: 3}}
 	cfg.DialFunc = dialer.DialContext
 	if cfg.RuntimeParams["application_name"] == "" && d.Name != "" {
 		cfg.RuntimeParams["application_name"] = d.Name
@@ -88,8 +89,8 @@ func (d *Database) prepare(ctx context.Context, conn *pgconn.PgConn) error {
 // Conn is a connection to the database, for those who only hand it on.
 type Conn = pgconn.PgConn
 
-// Close ends a connection without waiting long for it. A statement that was given up is cancelled on the server meanwhile: a
-// process that ended before would leave it running.
+// Close ends a connection without waiting long for it. A statement that was given up is cancelled on the server
+// meanwhile: a process that ended before would leave it running.
 func Close(conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -111,8 +112,8 @@ func CheckDSN(dsn string) error {
 	return err
 }
 
-// PlaintextHost is a host of the connection string, other than this machine, to which passwords and messages could travel
-// unencrypted; "" if there is none.
+// PlaintextHost is a host of the connection string, other than this machine, to which passwords and messages could
+// travel unencrypted; "" if there is none.
 func PlaintextHost(dsn string) string {
 	cfg, err := parseDSN(dsn)
 	if err != nil {
@@ -137,8 +138,8 @@ func local(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// dsnProblems are what the driver's errors begin with, and what is said instead: its own text may repeat the password of
-// a connection string that it could not parse.
+// dsnProblems are what the driver's errors begin with, and what is said instead: its own text may repeat the password
+// of a connection string that it could not parse.
 var dsnProblems = []struct{ begin, say string }{
 	{"failed to configure TLS", ""},
 	{"failed to read service", "the service it names cannot be read"},
@@ -153,10 +154,12 @@ var dsnProblems = []struct{ begin, say string }{
 	{"invalid require_auth", "invalid require_auth"},
 }
 
-const sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every special character of the password percent-encoded" //nolint:gosec // the form, and no oy's password
+//nolint:gosec // the form, and no oy's password
+const sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every " +
+	"special character of the password percent-encoded"
 
-// loosePassword reports whether a URI has an '@' that is not percent-encoded besides the one before the host: what is left of
-// the password would become the name of a host, or of a database, and be shown, and asked for in the network.
+// loosePassword reports whether a URI has an '@' that is not percent-encoded besides the one before the host: what is
+// left of the password would become the name of a host, or of a database, and be shown, and asked for in the network.
 func loosePassword(dsn string) bool {
 	scheme, rest, found := strings.Cut(dsn, "://")
 	if !found || scheme != "postgres" && scheme != "postgresql" {

@@ -25,7 +25,8 @@ func (r *rig) one() amqp.Delivery {
 	return all[0]
 }
 
-// TestMessage: every column of a row is in its message, in the types that AMQP has, and nothing that an app may not set.
+// TestMessage: every column of a row is in its message, in the types that AMQP has, and nothing that an app may not
+// set.
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -53,7 +54,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestAdopted: tables that were made by others, with other names and types, and how the messages of their rows are called.
+// TestAdopted: tables that were made by others, with other names and types, and how the messages of their rows are
+// called.
 func TestAdopted(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

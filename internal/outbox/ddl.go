@@ -51,10 +51,13 @@ type index struct {
 	notNull []string
 }
 
-// Rows that are due are found, and read in their order, without a look at those that were sent; so are the rows in quarantine.
+// Rows that are due are found, and read in their order, without a look at those that were sent; so are the rows in
+// quarantine.
 var (
-	pendingIndex     = index{suffix: "_pending", columns: []string{colSendAfter, colID}, null: []string{colSentAt, colQuarantinedAt}}
-	orderingIndex    = index{suffix: "_ordering", columns: []string{colOrderingKey, colID}, null: []string{colSentAt, colQuarantinedAt}, notNull: []string{colOrderingKey}}
+	pendingIndex = index{suffix: "_pending", columns: []string{colSendAfter, colID},
+		null: []string{colSentAt, colQuarantinedAt}}
+	orderingIndex = index{suffix: "_ordering", columns: []string{colOrderingKey, colID},
+		null: []string{colSentAt, colQuarantinedAt}, notNull: []string{colOrderingKey}}
 	quarantinedIndex = index{suffix: "_quarantined", columns: []string{colID}, notNull: []string{colQuarantinedAt}}
 )
 
@@ -112,8 +115,8 @@ const (
 	notifyMark = "sidecar outbox migrate"
 )
 
-// notifySource notifies the relays at the commit if one of them is idle, see idleKey. Names are qualified because the function
-// runs with the search_path of the client that inserts.
+// notifySource notifies the relays at the commit if one of them is idle, see idleKey. Names are qualified because the
+// function runs with the search_path of the client that inserts.
 var notifySource = fmt.Sprintf(`
 BEGIN
   -- Made by: %s

@@ -22,8 +22,8 @@ func (r *rig) holdMarking() (release func()) {
 	return func() { Close(c) }
 }
 
-// TestDatabaseDies: rows that were published when the database is lost are published again, with the same message ids, and none
-// is lost. A database that does not answer is given up after its timeout, and used again when it answers.
+// TestDatabaseDies: rows that were published when the database is lost are published again, with the same message ids,
+// and none is lost. A database that does not answer is given up after its timeout, and used again when it answers.
 func TestDatabaseDies(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -105,8 +105,9 @@ func TestBrokerAway(t *testing.T) {
 	}
 }
 
-// TestAlarm: during a resource alarm of the broker rows stay, no transaction is held open, and afterwards all are sent. A
-// relay whose first message meets the alarm loses its connection over it (see Pipe.Try), again and again, and no row either.
+// TestAlarm: during a resource alarm of the broker rows stay, no transaction is held open, and afterwards all are sent.
+// A relay whose first message meets the alarm loses its connection over it (see Pipe.Try), again and again, and no row
+// either.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
@@ -133,8 +134,8 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// TestNotUsable: with a table that cannot be used, or rights that are missing, the relay says so, publishes nothing, and goes on
-// as soon as it can.
+// TestNotUsable: with a table that cannot be used, or rights that are missing, the relay says so, publishes nothing,
+// and goes on as soon as it can.
 func TestNotUsable(t *testing.T) {
 	t.Parallel()
 	r := bareRig(t, postgrestest.New(t))

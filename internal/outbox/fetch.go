@@ -17,9 +17,10 @@ const pieceBytes = 12 << 20
 // fetched are the columns of fetchSQL after the place in the list and the body, and before the number of attempts.
 var fetched = []string{colExchange, colRoutingKey, colHeaders, colProperties, colMessageID, colTrackingIDs}
 
-// fetchSQL reads rows in the order of the list. A row whose body is larger than $2 says, or whose other columns together are
-// larger than $3 says, comes without them and with their sizes. OFFSET 0 keeps the planner from making the text of a column
-// once for its size and once more for itself. A second ORDER BY would have the server collect all texts to sort them.
+// fetchSQL reads rows in the order of the list. A row whose body is larger than $2 says, or whose other columns
+// together are larger than $3 says, comes without them and with their sizes. OFFSET 0 keeps the planner from making the
+// text of a column once for its size and once more for itself. A second ORDER BY would have the server collect all
+// texts to sort them.
 func (t *Table) fetchSQL() string {
 	body, attempts := "t.{body}", "NULL::text"
 	if t.BodyJSON() {
@@ -59,8 +60,8 @@ func (f *publishing) piece(rows []*row) int {
 	return len(rows)
 }
 
-// take takes the memory for rows. While there is none, rows that are on their way give theirs back; when none is, it waits for
-// what others hold.
+// take takes the memory for rows. While there is none, rows that are on their way give theirs back; when none is, it
+// waits for what others hold.
 func (f *publishing) take(rows []*row) bool {
 	sum, memory := int64(0), f.s.r.o.Memory
 	for _, x := range rows {
@@ -97,8 +98,8 @@ func (f *publishing) give(x *row, keep int64) {
 	}
 }
 
-// fetch reads the contents of rows and sends them, in their order. It returns how many of them are done with. The others
-// have to be fetched again, and are then at the end of rows.
+// fetch reads the contents of rows and sends them, in their order. It returns how many of them are done with. The
+// others have to be fetched again, and are then at the end of rows.
 func (f *publishing) fetch(ctx context.Context, rows []*row) (done int, err error) {
 	read := 0
 	err = f.s.read(ctx, rows, func(v [][]byte) error {
@@ -126,8 +127,8 @@ func (f *publishing) fetch(ctx context.Context, rows []*row) (done int, err erro
 	return f.setAside(rows), nil
 }
 
-// unread are rows that a statement has not read, because it failed over one of them: each is read by a statement of its own,
-// in this round and in the next one, so that only that one fails.
+// unread are rows that a statement has not read, because it failed over one of them: each is read by a statement of its
+// own, in this round and in the next one, so that only that one fails.
 func (f *publishing) unread(rows []*row, alone bool, err error) {
 	f.careful, f.s.careful = true, true
 	for _, x := range rows {
@@ -201,7 +202,8 @@ func (s *session) back(ctx context.Context) error {
 	return pipelined(p, nil)
 }
 
-// ofContents reports whether an error may be one of the contents of a row: a text that is too long to be made, damaged data.
+// ofContents reports whether an error may be one of the contents of a row: a text that is too long to be made, damaged
+// data.
 func ofContents(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return isRowError(err) || ok && e.SeverityUnlocalized == "ERROR" && strings.HasPrefix(e.Code, "XX")

@@ -10,9 +10,9 @@ import (
 	"sidecar/internal/broker"
 )
 
-// FuzzRow makes the message of a row with any texts in its columns. It fails with ErrInvalid, or each column that is decoded
-// fits a frame. It allocates at most four times the cost of the row, garbage included: the cost is three times the bytes, and 100
-// times those of JSON, up to 1.1 MiB for each column.
+// FuzzRow makes the message of a row with any texts in its columns. It fails with ErrInvalid, or each column that is
+// decoded fits a frame. It allocates at most four times the cost of the row, garbage included: the cost is three times
+// the bytes, and 100 times those of JSON, up to 1.1 MiB for each column.
 func FuzzRow(f *testing.F) {
 	f.Add([]byte("body"), "", "orders", `{"a":[1,-0.5,"x\u00e9",null,true,{"b":{}}],"CC":[]}`, `{"type":"t","priority":9,"timestamp":"2026-01-31T12:00:00Z"}`, "id", `["a","b"]`)
 	f.Add([]byte(nil), "amq.default", "k", `{"x-outbox-tracking-ids":["a"],"":{"":{"":0}}}`, `{"user_id":"guest"}`, "", "null")

@@ -9,18 +9,21 @@ import (
 	"sidecar/internal/telemetry"
 )
 
-// begin starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own stays.
+// begin starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own
+// stays.
 func (r *Relay) begin(x *row) {
 	m := &x.pub.Msg
 	in := telemetry.CarrierFrom(m.Headers)
 	x.span = r.o.Tracing.Produce(in, telemetry.ProduceAttrs{
-		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key, BodySize: len(m.Body),
+		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key,
+		BodySize: len(m.Body),
 	})
 	out := x.span.Carrier()
 	if out == in {
 		return
 	}
-	for name, value := range map[string]string{"traceparent": out.Traceparent, "tracestate": out.Tracestate, "baggage": out.Baggage} {
+	for name, value := range map[string]string{"traceparent": out.Traceparent, "tracestate": out.Tracestate,
+		"baggage": out.Baggage} {
 		if delete(m.Headers, name); value != "" {
 			m.Headers[name] = value
 		}
@@ -105,6 +108,7 @@ func (s reasons) log(r *Relay, level slog.Level, event string) {
 		if why.text == "" {
 			why.text = "other errors: see last_error of each row"
 		}
-		r.o.Logger.Log(context.Background(), level, event, "table", r.o.Names.String(), "rows", why.rows, "ids", why.ids, "error", why.text)
+		r.o.Logger.Log(context.Background(), level, event, "table", r.o.Names.String(), "rows", why.rows, "ids", why.ids,
+			"error", why.text)
 	}
 }

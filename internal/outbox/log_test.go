@@ -12,8 +12,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestTrace: with tracing the message carries the trace that the row brought, with a span of the relay's; without it carries
-// what the row brought.
+// TestTrace: with tracing the message carries the trace that the row brought, with a span of the relay's; without it
+// carries what the row brought.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	const traceID, parent = "0af7651916cd43dd8448eb211c80319c", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -108,8 +108,8 @@ func (r *rig) lines(event string) map[string][]string {
 	return found
 }
 
-// TestEachErrorHasALine: rows share a line of the log when, and only when, they have failed in the same way, but for the rest
-// of a round that fails in many.
+// TestEachErrorHasALine: rows share a line of the log when, and only when, they have failed in the same way, but for
+// the rest of a round that fails in many.
 func TestEachErrorHasALine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

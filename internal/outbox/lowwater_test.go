@@ -12,7 +12,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestFullLooksComeAgain: a look at the front is due when ten times as long has passed as the last one took, at once without a floor.
+// TestFullLooksComeAgain: a look at the front is due when ten times as long has passed as the last one took, at once
+// without a floor.
 func TestFullLooksComeAgain(t *testing.T) {
 	t.Parallel()
 	var f lowWater
@@ -46,8 +47,8 @@ func bench(t *testing.T, r *rig) *session {
 	return s
 }
 
-// look claims rows and marks them as sent, but for those whose bodies are left. It gives the routing keys, and whether it began at
-// the front.
+// look claims rows and marks them as sent, but for those whose bodies are left. It gives the routing keys, and whether
+// it began at the front.
 func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 	r.t.Helper()
 	rd := &batch{}
@@ -71,8 +72,8 @@ func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 	return strings.Join(all, " "), rd.front
 }
 
-// TestFloor: looks begin where the last one ended, or at a row that was left; what is below is found by a look at the front,
-// whatever the type of the id. Where send_after may be null each look begins at the front.
+// TestFloor: looks begin where the last one ended, or at a row that was left; what is below is found by a look at the
+// front, whatever the type of the id. Where send_after may be null each look begins at the front.
 func TestFloor(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ id, due, begin string }{
@@ -129,8 +130,8 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// usesIndex fails the test unless a look above the floor begins there in the index, with a plan for these values and with one
-// for any.
+// usesIndex fails the test unless a look above the floor begins there in the index, with a plan for these values and
+// with one for any.
 func (r *rig) usesIndex(s *session) {
 	r.t.Helper()
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
@@ -148,8 +149,8 @@ func (r *rig) usesIndex(s *session) {
 	}
 }
 
-// TestFloorIsNoCursor: while nothing can be cleaned up, rows that are committed late, with lower ids and times than thousands
-// that were sent, are sent as well as those at the end.
+// TestFloorIsNoCursor: while nothing can be cleaned up, rows that are committed late, with lower ids and times than
+// thousands that were sent, are sent as well as those at the end.
 func TestFloorIsNoCursor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -169,7 +170,8 @@ func TestFloorIsNoCursor(t *testing.T) {
 	}
 }
 
-// TestHeldKeyBelowTheFloor: a key whose rows are left out is looked at again although the row it waits for is below the floor.
+// TestHeldKeyBelowTheFloor: a key whose rows are left out is looked at again although the row it waits for is below the
+// floor.
 func TestHeldKeyBelowTheFloor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -14,8 +14,8 @@ import (
 // maxError bounds what is written into last_error, in bytes.
 const maxError = 1024
 
-// maxNackPause bounds the pause of a row that the broker did not accept. It doubles from limits.nacked while that goes on: a
-// full queue is not the row's fault.
+// maxNackPause bounds the pause of a row that the broker did not accept. It doubles from limits.nacked while that goes
+// on: a full queue is not the row's fault.
 const maxNackPause = 30 * time.Second
 
 // mark writes down what became of the rows and ends the transaction.
@@ -39,8 +39,8 @@ func (s *session) mark(ctx context.Context, rd *batch) error {
 	return nil
 }
 
-// markTogether marks rows by one statement for each kind, and notes which of them were: a trigger or a policy may keep some.
-// Other statements are run before and after. With an error none is marked.
+// markTogether marks rows by one statement for each kind, and notes which of them were: a trigger or a policy may keep
+// some. Other statements are run before and after. With an error none is marked.
 func (s *session) markTogether(ctx context.Context, rows []*row, before []string, after ...string) (err error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -70,8 +70,8 @@ func (s *session) markTogether(ctx context.Context, rows []*row, before []string
 	return err
 }
 
-// sendMarks sends the statements that mark rows. Each of them gives an id, whether that row was marked, and whether it is in
-// quarantine.
+// sendMarks sends the statements that mark rows. Each of them gives an id, whether that row was marked, and whether it
+// is in quarantine.
 func (s *session) sendMarks(p *pgconn.Pipeline, rows []*row) {
 	var sentRows, failedRows, deferred []*row
 	for _, x := range rows {
@@ -89,7 +89,8 @@ func (s *session) sendMarks(p *pgconn.Pipeline, rows []*row) {
 	}
 	if len(failedRows) > 0 {
 		errs := array(len(failedRows), func(i int) (string, bool) { return errorText(failedRows[i].err), false })
-		p.SendQueryPrepared(stmtFailed, [][]byte{ids(failedRows), errs, strconv.AppendInt(nil, int64(s.r.o.MaxAttempts), 10), interval(s.r.o.limits.failed)}, nil, nil)
+		p.SendQueryPrepared(stmtFailed, [][]byte{ids(failedRows), errs, strconv.AppendInt(nil, int64(s.r.o.MaxAttempts), 10),
+			interval(s.r.o.limits.failed)}, nil, nil)
 	}
 	if len(deferred) > 0 {
 		until := array(len(deferred), func(i int) (string, bool) { return deferred[i].until, deferred[i].until == "" })

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// markFailures are rows of which something became that could not be written down, by their ids: a constraint or a trigger of the
-// table does not let them. They look unpublished, and the next round would do it again. So they are left
+// markFailures are rows of which something became that could not be written down, by their ids: a constraint or a
+// trigger of the table does not let them. They look unpublished, and the next round would do it again. So they are left
 // out of claims for a time that doubles, in the memory of this relay. It belongs to the goroutine of Run.
 type markFailures map[string]*markFailure
 
@@ -20,7 +20,8 @@ type markFailure struct {
 
 const (
 	maxUnmarkedPause = 5 * time.Minute
-	// unmarkedMemory is after which time a row is forgotten that was not claimed again: it is deleted, or another relay has it.
+	// unmarkedMemory is after which time a row is forgotten that was not claimed again: it is deleted, or another relay
+	// has it.
 	unmarkedMemory = time.Minute
 )
 

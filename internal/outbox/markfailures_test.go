@@ -14,8 +14,8 @@ func keep(body string) string {
 	return `CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.body = 'bad' THEN ` + body + ` END IF; RETURN NEW; END $$;`
 }
 
-// TestOneRowCannotBeMarked: a row of which the database does not let the relay mark that it was published comes again, less and less
-// often, and its neighbours once; and it is marked as soon as it can be.
+// TestOneRowCannotBeMarked: a row of which the database does not let the relay mark that it was published comes again,
+// less and less often, and its neighbours once; and it is marked as soon as it can be.
 func TestOneRowCannotBeMarked(t *testing.T) {
 	t.Parallel()
 	const before, drop = `CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()`, `DROP FUNCTION keep CASCADE`
@@ -206,8 +206,8 @@ func TestErrorsOfRows(t *testing.T) {
 	}
 }
 
-// TestUnmarkedStaysPublished: what was sent once is sent, whatever becomes of it when it is tried again: rows behind it need
-// not wait.
+// TestUnmarkedStaysPublished: what was sent once is sent, whatever becomes of it when it is tried again: rows behind it
+// need not wait.
 func TestUnmarkedStaysPublished(t *testing.T) {
 	t.Parallel()
 	u, now := markFailures{}, time.Now()

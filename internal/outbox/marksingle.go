@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// markSingleShare is the part of a statement's time that marking some of the rows may take: one that a trigger holds up must not
-// take all of it from the others.
+// markSingleShare is the part of a statement's time that marking some of the rows may take: one that a trigger holds up
+// must not take all of it from the others.
 const markSingleShare = 16
 
-// markSingly marks rows that cannot be marked together, because the database does not let one of them: halves of them, and
-// halves of these, under savepoints, until it is known which. It ends the transaction, and begins with a new one, which has
-// to lock the rows again. Rows that another relay has locked in between are left to it.
+// markSingly marks rows that cannot be marked together, because the database does not let one of them: halves of them,
+// and halves of these, under savepoints, until it is known which. It ends the transaction, and begins with a new one,
+// which has to lock the rows again. Rows that another relay has locked in between are left to it.
 //
-// Savepoints around every mark would spare that, and cost each row an entry in pg_multixact: PostgreSQL needs one where a
-// subtransaction changes what its transaction has locked.
+// Savepoints around every mark would spare that, and cost each row an entry in pg_multixact: PostgreSQL needs one where
+// a subtransaction changes what its transaction has locked.
 func (s *session) markSingly(ctx context.Context, rows []*row) error {
 	mine, err := s.relock(ctx, rows)
 	if err != nil {
@@ -42,7 +42,8 @@ func (s *session) relock(ctx context.Context, rows []*row) (mine []*row, err err
 	p.SendQueryPrepared(stmtRollback, nil, nil, nil)
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
 	p.SendQueryPrepared(stmtRelock, [][]byte{ids(rows)}, nil, nil)
-	p.SendQueryPrepared(stmtHurry, [][]byte{strconv.AppendInt(nil, s.r.o.Database.timeout().Milliseconds()/markSingleShare, 10)}, nil, nil)
+	p.SendQueryPrepared(stmtHurry, [][]byte{strconv.AppendInt(nil,
+		s.r.o.Database.timeout().Milliseconds()/markSingleShare, 10)}, nil, nil)
 	locked := map[string]bool{}
 	if err := pipelined(p, func(values [][]byte) error {
 		locked[string(values[0])] = true
@@ -88,8 +89,8 @@ func (s *session) markHalves(ctx context.Context, rows []*row, until time.Time) 
 	return s.markHalves(ctx, rows[half:], until)
 }
 
-// isRowError reports whether an error may be one of some rows alone: a constraint, a trigger, a lock. Others are the connection's
-// or the server's, and the next session will see.
+// isRowError reports whether an error may be one of some rows alone: a constraint, a trigger, a lock. Others are the
+// connection's or the server's, and the next session will see.
 func isRowError(err error) bool {
 	const canceled = "57014" // by the timeout of statements too
 	e, ok := errors.AsType[*pgconn.PgError](err)
@@ -97,7 +98,8 @@ func isRowError(err error) bool {
 		return false
 	}
 	switch e.Code[:2] {
-	case "08", "25", "26", "53", "57", "58", "XX": // connection, transaction, statement's name, resources, operator, system, internal
+	// connection, transaction, statement's name, resources, operator, system, internal
+	case "08", "25", "26", "53", "57", "58", "XX":
 		return e.Code == canceled
 	}
 	return true

@@ -10,8 +10,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestLargeRows: many rows of a mebibyte in one batch take no more memory than the budget, and neither do headers that are small
-// in the table and large as a text.
+// TestLargeRows: many rows of a mebibyte in one batch take no more memory than the budget, and neither do headers that
+// are small in the table and large as a text.
 func TestLargeRows(t *testing.T) { //nolint:paralleltest // it measures the heap of the process
 	r := newRig(t)
 	r.options.Batch, r.options.MaxAttempts = 1000, 1
@@ -53,8 +53,8 @@ func TestLargeRows(t *testing.T) { //nolint:paralleltest // it measures the heap
 	}
 }
 
-// TestCostOfABody: a row's bytes are in memory three times at most while it is fetched. The buffer of the connection is a power of
-// two, so a body that is a little larger than one costs most.
+// TestCostOfABody: a row's bytes are in memory three times at most while it is fetched. The buffer of the connection is
+// a power of two, so a body that is a little larger than one costs most.
 func TestCostOfABody(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
 	r := newRig(t)
 	const size = 8<<20 + 1

@@ -7,15 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Values of the label "result" for a row that failed for the last time, and one of which the database does not take what
-// became of it; else it is that of result.
+// Values of the label "result" for a row that failed for the last time, and one of which the database does not take
+// what became of it; else it is that of result.
 const (
 	resultQuarantined = "quarantined"
 	resultUnmarked    = "unmarked"
 )
 
-// metrics count what becomes of rows. Of what only the database knows there are no figures while it cannot be reached: a figure of
-// an hour ago would look like one of now.
+// metrics count what becomes of rows. Of what only the database knows there are no figures while it cannot be reached:
+// a figure of an hour ago would look like one of now.
 type metrics struct {
 	rows     map[string]prometheus.Counter
 	duration prometheus.Histogram
@@ -41,7 +41,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		Name: "sidecar_outbox_rows_total",
 		Help: "Rows by what became of a try to publish them.",
 	}, []string{"result"})
-	for _, r := range []string{sent.String(), failed.String(), nacked.String(), unknown.String(), resultQuarantined, resultUnmarked} {
+	for _, r := range []string{sent.String(), failed.String(), nacked.String(), unknown.String(), resultQuarantined,
+		resultUnmarked} {
 		m.rows[r] = rows.WithLabelValues(r)
 	}
 	m.duration = prometheus.NewHistogram(prometheus.HistogramOpts{

@@ -34,10 +34,11 @@ const (
 // Migrate makes the outbox, or adds to an existing table what the relay needs. What it has done before it does not do
 // again. Several at a time take turns. before, which may be nil, hears of each statement.
 //
-// An app goes on inserting meanwhile: it waits a second for changes of the table, at most, and not for indexes. conn is for
-// this alone: its session's settings are changed, and it must be a connection to the server itself, not to a pooler that
-// hands out another one for every transaction.
-func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(sql string)) (*Migration, error) {
+// An app goes on inserting meanwhile: it waits a second for changes of the table, at most, and not for indexes. conn is
+// for this alone: its session's settings are changed, and it must be a connection to the server itself, not to a pooler
+// that hands out another one for every transaction.
+func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(sql string)) (*Migration,
+	error) {
 	if before == nil {
 		before = func(string) {}
 	}
@@ -75,8 +76,8 @@ func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, bef
 	return m, t.Check()
 }
 
-// migrateLock waits for its turn. It asks again and again: one statement that waited would hold a snapshot, for which the
-// other's index would wait, for ever.
+// migrateLock waits for its turn. It asks again and again: one statement that waited would hold a snapshot, for which
+// the other's index would wait, for ever.
 func migrateLock(ctx context.Context, conn *pgconn.PgConn) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, migrateWait, ErrBusy)
 	defer cancel()
@@ -98,8 +99,10 @@ func migrateLock(ctx context.Context, conn *pgconn.PgConn) error {
 }
 
 // migrateInside does what one transaction can do.
-func migrateInside(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(string)) (*Migration, error) {
-	if err := exec(ctx, conn, fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d", migrateLockTimeout.Milliseconds())); err != nil {
+func migrateInside(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(string)) (*Migration,
+	error) {
+	if err := exec(ctx, conn, fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d",
+		migrateLockTimeout.Milliseconds())); err != nil {
 		return nil, err
 	}
 	m, err := PlanMigration(ctx, conn, n, notify)

@@ -56,7 +56,8 @@ func firstLines(statements []string) []string {
 
 const insertRow = `INSERT INTO outbox (routing_key, body) VALUES ('key', 'body')`
 
-// TestMigrateCreates: a table of all columns is made, rows need a routing key and a body, and a second time changes nothing.
+// TestMigrateCreates: a table of all columns is made, rows need a routing key and a body, and a second time changes
+// nothing.
 func TestMigrateCreates(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -173,7 +174,8 @@ func TestMigrateFindsIndexes(t *testing.T) {
 	}
 }
 
-// TestMigrateNotify: with the trigger, a commit of rows wakes up who sleeps; without, no one is, and it is removed again.
+// TestMigrateNotify: with the trigger, a commit of rows wakes up who sleeps; without, no one is, and it is removed
+// again.
 func TestMigrateNotify(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -330,8 +332,8 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
-// TestMigrateWhileInserting: an app inserts, in transactions of its own, while its table is adopted. None of them fails, and
-// no row is missing from the index.
+// TestMigrateWhileInserting: an app inserts, in transactions of its own, while its table is adopted. None of them
+// fails, and no row is missing from the index.
 func TestMigrateWhileInserting(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -369,8 +371,8 @@ func TestMigrateWhileInserting(t *testing.T) {
 	}
 }
 
-// TestMigrateBehindATransaction: a transaction that holds the table keeps migrate waiting, and anyone who wants to insert waits
-// no longer than one try of it. When it ends, the table is migrated.
+// TestMigrateBehindATransaction: a transaction that holds the table keeps migrate waiting, and anyone who wants to
+// insert waits no longer than one try of it. When it ends, the table is migrated.
 func TestMigrateBehindATransaction(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
@@ -396,7 +398,8 @@ func TestMigrateBehindATransaction(t *testing.T) {
 	}
 }
 
-// TestMigrateGivesUp: one that is cancelled while another migrates, or while a transaction holds the table, leaves nothing.
+// TestMigrateGivesUp: one that is cancelled while another migrates, or while a transaction holds the table, leaves
+// nothing.
 func TestMigrateGivesUp(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

@@ -66,8 +66,8 @@ func (m *Migration) marked() []string {
 	return columns
 }
 
-// PlanMigration finds out what is missing. It only reads the catalogue, which every role may. notify says whether inserts
-// are to wake the relays up. The error is ErrNotOutbox when the table cannot become an outbox.
+// PlanMigration finds out what is missing. It only reads the catalogue, which every role may. notify says whether
+// inserts are to wake the relays up. The error is ErrNotOutbox when the table cannot become an outbox.
 func PlanMigration(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (*Migration, error) {
 	if err := checkVersion(ctx, conn); err != nil {
 		return nil, err
@@ -115,7 +115,8 @@ func planTable(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (
 		return nil, rights(err)
 	}
 	if len(rows) > 0 {
-		return nil, fmt.Errorf("%s is %w: it is %s, and only a table can be claimed from", &n, ErrNotOutbox, kinds[string(rows[0][0])])
+		return nil, fmt.Errorf("%s is %w: it is %s, and only a table can be claimed from", &n, ErrNotOutbox,
+			kinds[string(rows[0][0])])
 	}
 	rows, err = query(ctx, conn, `SELECT COALESCE(NULLIF($1, ''), current_schema()), EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, []byte(n.Schema))
 	switch {
@@ -124,7 +125,8 @@ func planTable(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (
 	case n.Schema != "" && string(rows[0][1]) == "f":
 		return nil, fmt.Errorf("table %s: %w, and no schema %s either, which migrate does not make", &n, ErrNoTable, n.Schema)
 	case rows[0][0] == nil:
-		return nil, fmt.Errorf("table %s: %w, and the role's search_path leads to no schema to make it in: name one in SIDECAR_OUTBOX_TABLE", &n, ErrNoTable)
+		return nil, fmt.Errorf("table %s: %w, and the role's search_path leads to no schema to make it in: name one in "+
+			"SIDECAR_OUTBOX_TABLE", &n, ErrNoTable)
 	}
 	n.Schema = string(rows[0][0])
 	m := &Migration{Table: n, Create: true, Inside: []string{createTable(n)}}
@@ -140,8 +142,8 @@ var kinds = map[string]string{
 	"I": "an index", "c": "a composite type", "t": "a TOAST table",
 }
 
-// planIndexes builds what is missing concurrently where there is something to build: an index on an empty table is there at
-// once, and with the table's other changes.
+// planIndexes builds what is missing concurrently where there is something to build: an index on an empty table is
+// there at once, and with the table's other changes.
 func (m *Migration) planIndexes(ctx context.Context, conn *pgconn.PgConn, t *Table, kind string) error {
 	const size = `SELECT pg_relation_size($1::oid) + COALESCE((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree($1::oid::regclass)), 0)`
 	rows, err := query(ctx, conn, size, oidParam(t.OID))
@@ -162,11 +164,13 @@ func (m *Migration) planIndexes(ctx context.Context, conn *pgconn.PgConn, t *Tab
 			continue
 		}
 		if filled && kind == "p" {
-			return fmt.Errorf("table %s has partitions with rows, and lacks an index, which PostgreSQL cannot build there while rows are inserted. "+
+			return fmt.Errorf("table %s has partitions with rows, and lacks an index, which PostgreSQL cannot build there "+
+				"while rows are inserted. "+
 				"Build it on each partition, then on the table:\n%s", &t.Names, i.create(t.Names, false))
 		}
 		if broken {
-			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+(&Names{Schema: t.Schema, Table: derived(t.Table, i.suffix)}).Quoted())
+			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+(&Names{Schema: t.Schema,
+				Table: derived(t.Table, i.suffix)}).Quoted())
 		}
 		if filled || broken {
 			m.Outside = append(m.Outside, i.create(t.Names, true))
@@ -203,7 +207,8 @@ func lookIndex(ctx context.Context, conn *pgconn.PgConn, t *Table, i *index) (va
 		case ours && same:
 			broken = true
 		case ours:
-			return false, false, fmt.Errorf("index %s of table %s is another than migrate would make: drop or rename it, then run migrate again",
+			return false, false, fmt.Errorf("index %s of table %s is another than migrate would make: drop or rename it, then "+
+				"run migrate again",
 				name, &t.Names)
 		}
 	}
@@ -220,7 +225,8 @@ func (m *Migration) planNotify(ctx context.Context, conn *pgconn.PgConn, oid uin
 	foreign := source != "" && !strings.Contains(source, notifyMark)
 	switch {
 	case notify && foreign:
-		return fmt.Errorf("there is a function %s.%s that migrate did not make: rename it, or use --no-notify", m.Table.Schema, name)
+		return fmt.Errorf("there is a function %s.%s that migrate did not make: rename it, or use --no-notify",
+			m.Table.Schema, name)
 	case notify && source != notifySource:
 		m.Inside = append(m.Inside, createFunction(m.Table))
 	case !notify && !foreign && source != "":
@@ -236,7 +242,8 @@ func (m *Migration) planNotify(ctx context.Context, conn *pgconn.PgConn, oid uin
 }
 
 // lookNotify finds the function that notifies, "" if there is none of its name, and whether the table has its trigger.
-func lookNotify(ctx context.Context, conn *pgconn.PgConn, n *Names, oid uint32) (source string, trigger bool, err error) {
+func lookNotify(ctx context.Context, conn *pgconn.PgConn, n *Names, oid uint32) (source string, trigger bool,
+	err error) {
 	const look = `SELECT f.prosrc, EXISTS (SELECT FROM pg_trigger t WHERE t.tgfoid = f.oid AND t.tgrelid = $3::oid)
 		FROM pg_proc f JOIN pg_namespace s ON s.oid = f.pronamespace WHERE s.nspname = $1 AND f.proname = $2 AND f.pronargs = 0`
 	rows, err := query(ctx, conn, look, []byte(n.Schema), []byte(derived(n.Table, notifySuffix)), oidParam(oid))

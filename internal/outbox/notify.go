@@ -12,12 +12,12 @@ import (
 // commit at the same time. Two advisory locks of one key tell:
 //
 //   - An insert tries to share it, until its transaction ends. Where it cannot, a relay sleeps, and it notifies.
-//   - A relay that found nothing tries to take it for itself. Where it can, no transaction with rows that were not announced
-//     is open; it looks once more, because one may just have been committed, and sleeps until it is notified. Where it cannot,
-//     such a transaction is open, or another relay sleeps: it looks again soon, then less often.
+//   - A relay that found nothing tries to take it for itself. Where it can, no transaction with rows that were not
+//     announced is open; it looks once more, because one may just have been committed, and sleeps until it is notified.
+//     Where it cannot, such a transaction is open, or another relay sleeps: it looks again soon, then less often.
 //
-// The lock of a transaction is let go after its rows can be seen, and that of a relay when its connection ends: then inserts
-// send no NOTIFY, and the relays that are left look for themselves within pollLimit.
+// The lock of a transaction is let go after its rows can be seen, and that of a relay when its connection ends: then
+// inserts send no NOTIFY, and the relays that are left look for themselves within pollLimit.
 const (
 	// idleKey and the table's OID are the key, in the space of keys that are two integers. It is "sidc".
 	idleKey = 0x73696463

@@ -51,8 +51,8 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
-// TestFollowersOfAWaitingHead: rows behind one that is due much later, or never, look again soon, so that they go when it is
-// deleted or moved.
+// TestFollowersOfAWaitingHead: rows behind one that is due much later, or never, look again soon, so that they go when
+// it is deleted or moved.
 func TestFollowersOfAWaitingHead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

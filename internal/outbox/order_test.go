@@ -13,8 +13,8 @@ func (r *rig) keyed(keys, n int) {
 		SELECT 'k', convert_to(k || ' ' || lpad(n::text, 6, '0'), 'UTF8'), k::text FROM generate_series(1, $2::int) n, generate_series(1, $1::int) k ORDER BY n, k`, keys, n)
 }
 
-// inOrder demands that the messages of each key came in their order, n of them. One that comes once more, after a fault, is
-// no matter.
+// inOrder demands that the messages of each key came in their order, n of them. One that comes once more, after a
+// fault, is no matter.
 func (r *rig) inOrder(keys, n int) {
 	r.t.Helper()
 	last, seen, count := map[string]string{}, map[string]bool{}, map[string]int{}
@@ -38,8 +38,8 @@ func (r *rig) inOrder(keys, n int) {
 	}
 }
 
-// TestOrder: rows of a key are published in the order of their ids by two relays, also with a single key, which gives only one
-// relay something to do at a time.
+// TestOrder: rows of a key are published in the order of their ids by two relays, also with a single key, which gives
+// only one relay something to do at a time.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for keys, rows := range map[int]int{20: 30, 1: 200} {
@@ -56,8 +56,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderBehindPoison: rows behind one that fails wait for it, do not stand in the way of other keys, and go when it is
-// quarantined.
+// TestOrderBehindPoison: rows behind one that fails wait for it, do not stand in the way of other keys, and go when it
+// is quarantined.
 func TestOrderBehindPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -84,8 +84,8 @@ func TestOrderBehindPoison(t *testing.T) {
 	r.inOrder(1, 100)
 }
 
-// TestOrderWhenARelayIsCutOff: the rows of a relay that loses its database after it has published go again, by another one,
-// and none of a key overtakes another.
+// TestOrderWhenARelayIsCutOff: the rows of a relay that loses its database after it has published go again, by another
+// one, and none of a key overtakes another.
 func TestOrderWhenARelayIsCutOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

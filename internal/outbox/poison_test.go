@@ -95,8 +95,8 @@ func TestRetryIsOutsideThePipe(t *testing.T) {
 	}
 }
 
-// TestFullQueue: rows that a full queue does not take are in the log once, do not count as failed, and are sent when it has
-// room.
+// TestFullQueue: rows that a full queue does not take are in the log once, do not count as failed, and are sent when it
+// has room.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -18,11 +18,12 @@ type Pruned struct {
 	Deleted int64 `json:"deleted"`
 }
 
-// Prune deletes rows that were sent longer ago than that, and no others: neither rows that are still to be published nor
-// those in quarantine. It walks through the table by id, a thousand rows and one transaction at a time; rows that another transaction
-// else has locked it leaves. after, which may be nil, hears of the progress after each, and an error of it ends the walk. It
-// needs the rights to SELECT, UPDATE and DELETE. With an error comes what was done.
-func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Duration, after func(Pruned) error) (Pruned, error) {
+// Prune deletes rows that were sent longer ago than that, and no others: neither rows that are still to be published
+// nor those in quarantine. It walks through the table by id, a thousand rows and one transaction at a time; rows that
+// another transaction else has locked it leaves. after, which may be nil, hears of the progress after each, and an
+// error of it ends the walk. It needs the rights to SELECT, UPDATE and DELETE. With an error comes what was done.
+func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Duration, after func(Pruned) error) (Pruned,
+	error) {
 	var done Pruned
 	rows, err := query(ctx, conn, `SELECT (clock_timestamp() - $1::float8 * interval '1 second')::text`,
 		strconv.AppendFloat(nil, older.Seconds(), 'f', -1, 64))
@@ -58,11 +59,12 @@ func mayDelete(err error, n *Names) error {
 	if !denied(err) {
 		return err
 	}
-	return fmt.Errorf("%w; this needs the right to DELETE besides those of the relay: as the owner of the table, GRANT DELETE ON %s TO the role", err, n)
+	return fmt.Errorf("%w; this needs the right to DELETE besides those of the relay: as the owner of the table, GRANT "+
+		"DELETE ON %s TO the role", err, n)
 }
 
-// pruneSQL deletes of the next rows by id those that may go. It says how far it came, how many it saw and how many went. What
-// it found is looked at again once it is locked: it may have been released, or changed, in between.
+// pruneSQL deletes of the next rows by id those that may go. It says how far it came, how many it saw and how many
+// went. What it found is looked at again once it is locked: it may have been released, or changed, in between.
 func (t *Table) pruneSQL() string {
 	const old = `{sent_at} < $2::timestamptz AND {quarantined_at} IS NULL`
 	return t.expand(`WITH next AS MATERIALIZED (SELECT {id} AS id, ` + old + ` AS old FROM {table}

@@ -14,15 +14,17 @@ const (
 	maxSingles = 8       // messages on their way outside the stream
 	slowest    = 4 << 20 // bytes per second of a link that large bodies still get through
 
-	// A refusal closes the stream's channel and leaves all that are on it unknown. So exchanges that had rows on it then are
-	// published to outside the stream for so long, each message on a channel of its own: the refusal then hits its cause.
+	// A refusal closes the stream's channel and leaves all that are on it unknown. So exchanges that had rows on it then
+	// are published to outside the stream for so long, each message on a channel of its own: the refusal then hits its
+	// cause.
 	suspicion = 30 * time.Second
 
 	freeBuffer = 8 << 10 // a larger one is not kept; kept buffers are not counted in the memory budget
 	maxFree    = 512
 )
 
-// publishing publishes the rows of one round. It belongs to one goroutine; others wait for confirms and hand the rows back.
+// publishing publishes the rows of one round. It belongs to one goroutine; others wait for confirms and hand the rows
+// back.
 type publishing struct {
 	s       *session
 	rd      *batch
@@ -45,8 +47,8 @@ type flight struct {
 	receipt *broker.Receipt
 }
 
-// publish sends the rows that may be, and returns when it knows what became of each, or knows that it will not. The error
-// is the database's.
+// publish sends the rows that may be, and returns when it knows what became of each, or knows that it will not. The
+// error is the database's.
 func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 	if len(rd.order) == 0 {
 		return nil

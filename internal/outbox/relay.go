@@ -50,7 +50,8 @@ type Options struct {
 
 // limits are the pauses of a relay in trouble, and how many rows it leaves out. Only tests change them.
 type limits struct {
-	backoff     time.Duration // first pause after a session failed or rows were not published; it doubles up to twenty times as long
+	// first pause after a session failed or rows were not published; it doubles up to twenty times as long
+	backoff     time.Duration
 	failed      time.Duration // first pause of a row that failed
 	nacked      time.Duration // first pause of a row that the broker did not accept
 	unmarked    time.Duration // first pause of a row that cannot be marked
@@ -61,7 +62,8 @@ type limits struct {
 func (l limits) backoffMost() time.Duration { return 20 * l.backoff }
 
 var defaultLimits = limits{
-	backoff: 250 * time.Millisecond, failed: time.Second, nacked: time.Second, unmarked: time.Second, retain: 5 * time.Second, maxUnmarked: 1000,
+	backoff: 250 * time.Millisecond, failed: time.Second, nacked: time.Second, unmarked: time.Second,
+	retain: 5 * time.Second, maxUnmarked: 1000,
 }
 
 // Relay publishes the rows of an outbox. Several may work on one table.
@@ -108,8 +110,8 @@ func (r *Relay) setState(s State) {
 	r.metrics.setConnected(s.Connected)
 }
 
-// Run publishes until ctx ends; then it finishes what is on its way, within bounds. Nothing else ends it: a database that
-// is away comes back, a right that is missing may be given, a table may be made.
+// Run publishes until ctx ends; then it finishes what is on its way, within bounds. Nothing else ends it: a database
+// that is away comes back, a right that is missing may be given, a table may be made.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.o.Retention > 0 {
 		var retaining sync.WaitGroup
@@ -125,7 +127,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			pause, _ := backoff.Next()
 			r.setState(State{Table: r.o.Names.String(), Problem: err.Error()})
-			r.o.Logger.Warn("outbox session over", "table", r.o.Names.String(), "error", err, "retry_in", pause.Round(time.Millisecond).String())
+			r.o.Logger.Warn("outbox session over", "table", r.o.Names.String(), "error", err, "retry_in",
+				pause.Round(time.Millisecond).String())
 			sleep(ctx, pause)
 		}
 	}
@@ -134,7 +137,8 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 func (r *Relay) newBackoff() retry.Backoff {
-	return retry.WithJitterPercent(25, retry.WithCappedDuration(r.o.limits.backoffMost(), retry.NewExponential(r.o.limits.backoff)))
+	return retry.WithJitterPercent(25, retry.WithCappedDuration(r.o.limits.backoffMost(),
+		retry.NewExponential(r.o.limits.backoff)))
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -266,7 +270,8 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		switch {
 		case rd.trouble != nil && !errors.Is(rd.trouble, broker.ErrRefused):
 			d, _ := pause.Next()
-			s.r.o.Logger.Warn("rows were not published", "table", s.table.String(), "error", rd.trouble, "retry_in", d.Round(time.Millisecond).String())
+			s.r.o.Logger.Warn("rows were not published", "table", s.table.String(), "error", rd.trouble, "retry_in",
+				d.Round(time.Millisecond).String())
 			sleep(ctx, d)
 		case rd.trouble != nil, rd.full && (rd.moved || rd.held), rd.moved && rd.held:
 		default:

@@ -9,8 +9,8 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestCommittedRowsAreSent: each committed row is sent, once without a fault, and a rolled-back one never: a backlog batch after
-// batch, and later rows when a notification comes, without a poll.
+// TestCommittedRowsAreSent: each committed row is sent, once without a fault, and a rolled-back one never: a backlog
+// batch after batch, and later rows when a notification comes, without a poll.
 func TestCommittedRowsAreSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -68,7 +68,7 @@ func TestLaterRows(t *testing.T) {
 	}
 }
 
-// TestStop: a relay that is told to stop ends, and what it had not sent it leaves for others.
+// TestStop: a relay that is asked to stop ends, and what it had not sent it leaves for others.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

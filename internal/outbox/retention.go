@@ -59,7 +59,8 @@ func (r *Relay) retainOnce(ctx context.Context) (Pruned, error) {
 
 // retainLock reports whether no other relay walks through the table. The lock ends with the connection.
 func retainLock(ctx context.Context, conn *pgconn.PgConn, t *Table) (bool, error) {
-	rows, err := query(ctx, conn, `SELECT pg_try_advisory_lock($1::bigint)`, strconv.AppendInt(nil, retainKey<<32|int64(t.OID), 10))
+	rows, err := query(ctx, conn, `SELECT pg_try_advisory_lock($1::bigint)`,
+		strconv.AppendInt(nil, retainKey<<32|int64(t.OID), 10))
 	if err != nil {
 		return false, fmt.Errorf("ask whether another relay deletes rows: %w", err)
 	}

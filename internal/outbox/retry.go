@@ -20,8 +20,8 @@ type Released struct {
 	Missing  []string `json:"missing"` // ids of which no row is in quarantine
 }
 
-// Retry releases rows from the quarantine: those with the ids, as the database writes them. They are due at once and have
-// all attempts before them. The error is ErrID when one is none.
+// Retry releases rows from the quarantine: those with the ids, as the database writes them. They are due at once and
+// have all attempts before them. The error is ErrID when one is none.
 func Retry(ctx context.Context, conn *pgconn.PgConn, t *Table, ids []string) (Released, error) {
 	done := Released{Missing: []string{}}
 	rows, err := query(ctx, conn, t.expand(`WITH ids AS MATERIALIZED (SELECT DISTINCT id FROM unnest($1::{idtype}[]) AS w(id)),
@@ -43,8 +43,8 @@ func Retry(ctx context.Context, conn *pgconn.PgConn, t *Table, ids []string) (Re
 	return done, wake(ctx, conn, t)
 }
 
-// RetryAll releases all rows that are in quarantine when it begins, a thousand and one transaction at a time. With an error
-// comes what was done.
+// RetryAll releases all rows that are in quarantine when it begins, a thousand and one transaction at a time. With an
+// error comes what was done.
 func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, error) {
 	done := Released{Missing: []string{}}
 	// What fails for good is in quarantine again soon, and must not be released for ever.

@@ -23,14 +23,14 @@ const (
 
 // What the bytes of a row cost in memory until the broker has confirmed it.
 const (
-	// copies of each byte: pgconn reads a row into a buffer of up to twice its size, and the row's own copy is made from that.
-	// TestCostOfABody measures it. A message that the broker returns comes after the buffer is free.
+	// copies of each byte: pgconn reads a row into a buffer of up to twice its size, and the row's own copy is made from
+	// that. TestCostOfABody measures it. A message that the broker returns comes after the buffer is free.
 	copies  = 3
 	rowCost = 1 << 10 // of a row without any bytes
 )
 
-// cost is how many bytes of memory a row takes at most, with so many bytes of body and so many of other columns, of which three
-// are decoded: most when all are as large.
+// cost is how many bytes of memory a row takes at most, with so many bytes of body and so many of other columns, of
+// which three are decoded: most when all are as large.
 func cost(body, others int) int64 {
 	return rowCost + copies*int64(body+others) + 3*amqpvalue.JSONCost((others+2)/3)
 }
@@ -51,13 +51,15 @@ func (x *row) check(limit int64) error {
 	case x.size > maxBody:
 		return errRow("a body of %d bytes: no broker takes more than %d", x.size, maxBody)
 	case cost(x.size, x.others) > limit:
-		return errRow("a body of %d bytes and other columns of %d take %d bytes of memory while they are sent: SIDECAR_MEMORY is %d",
+		return errRow("a body of %d bytes and other columns of %d take %d bytes of memory while they are sent: "+
+			"SIDECAR_MEMORY is %d",
 			x.size, x.others, cost(x.size, x.others), limit)
 	}
 	return nil
 }
 
-// measured takes over the sizes that the database has found when it made the texts: of the body and of each column in fetched.
+// measured takes over the sizes that the database has found when it made the texts: of the body and of each column in
+// fetched.
 func (x *row) measured(sizes string) error {
 	if x.exact {
 		return errRow("larger each time that it is read, last %s bytes", sizes)

@@ -14,7 +14,8 @@ import (
 	"sidecar/internal/testkit/proxy"
 )
 
-// memory gives the relays a budget of so many bytes, and checks at the end of the test that nothing of it is held any more.
+// memory gives the relays a budget of so many bytes, and checks at the end of the test that nothing of it is held any
+// more.
 func (r *rig) memory(limit int64) *budget.Account {
 	a := budget.New(limit).Account(budget.Outbox)
 	r.options.Memory = a
@@ -26,8 +27,8 @@ func (r *rig) memory(limit int64) *budget.Account {
 	return a
 }
 
-// TestRowsTooLargeToRead: a row with a column that cannot fit a frame, or with a body that does not fit into the memory, fails
-// alone, with an error that names the column and its size, before it is read. Its neighbours are sent.
+// TestRowsTooLargeToRead: a row with a column that cannot fit a frame, or with a body that does not fit into the
+// memory, fails alone, with an error that names the column and its size, before it is read. Its neighbours are sent.
 func TestRowsTooLargeToRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -79,8 +80,8 @@ func TestRowsTooLargeToRead(t *testing.T) {
 	}
 }
 
-// TestCompressedBodies: a JSON body that is stored in a hundredth of its size is fetched when its size is known, in the order of
-// its key. One that does not fit into the memory fails alone.
+// TestCompressedBodies: a JSON body that is stored in a hundredth of its size is fetched when its size is known, in the
+// order of its key. One that does not fit into the memory fails alone.
 func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
 	r := bareRig(t, postgrestest.New(t))
@@ -122,8 +123,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// TestSmallMemory: many large rows go through a small budget, also while others hold most of it, and after a broker, a database
-// or a relay that went away in the middle nothing of it is held.
+// TestSmallMemory: many large rows go through a small budget, also while others hold most of it, and after a broker, a
+// database or a relay that went away in the middle nothing of it is held.
 func TestSmallMemory(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *rig, link *brokertest.Proxy, stop func()){
@@ -168,8 +169,8 @@ func TestSmallMemory(t *testing.T) {
 	}
 }
 
-// TestNoMemory: a relay that gets no memory says so, holds no transaction meanwhile for longer than a round, and goes on when there
-// is some.
+// TestNoMemory: a relay that gets no memory says so, holds no transaction meanwhile for longer than a round, and goes
+// on when there is some.
 func TestNoMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -197,8 +198,8 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// TestRowThatCannotBeRead: where the text of a column cannot be made, because it would be too long for the database or the data
-// is damaged, the row fails alone; its neighbours are sent, in the order of their keys.
+// TestRowThatCannotBeRead: where the text of a column cannot be made, because it would be too long for the database or
+// the data is damaged, the row fails alone; its neighbours are sent, in the order of their keys.
 func TestRowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := bareRig(t, postgrestest.New(t))

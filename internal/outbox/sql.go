@@ -34,14 +34,15 @@ const (
 	stmtBack        = "back"
 )
 
-// followLimit is how long rows wait at most before it is looked again whether what they have to come after is still there:
-// it may be deleted or moved without notice.
+// followLimit is how long rows wait at most before it is looked again whether what they have to come after is still
+// there: it may be deleted or moved without notice.
 const followLimit = "1 minute"
 
 // countLimit bounds what counting the pending rows costs.
 const countLimit = 100_000
 
-// statements are all that the relay says to the database in a round. Their parameters and rows are texts, but for bodies.
+// statements are all that the relay says to the database in a round. Their parameters and rows are texts, but for
+// bodies.
 func (t *Table) statements() map[string]string {
 	all := map[string]string{
 		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`, stmtCommit: `COMMIT`,
@@ -52,7 +53,8 @@ func (t *Table) statements() map[string]string {
 		// $4, doubling to five minutes. Attempts may be anything, and are not counted beyond the smallest type's end.
 		stmtFailed: t.expand(`UPDATE {table} t SET {last_error} = f.error,
 			{attempts} = CASE WHEN t.{attempts} >= 32767 THEN t.{attempts} ELSE COALESCE(t.{attempts}, 0) + 1 END,
-			{send_after} = clock_timestamp() + LEAST($4::interval * power(2, GREATEST(0, LEAST(COALESCE(t.{attempts}, 0), 16))), interval '5 minutes'),
+			{send_after} = clock_timestamp() +
+				LEAST($4::interval * power(2, GREATEST(0, LEAST(COALESCE(t.{attempts}, 0), 16))), interval '5 minutes'),
 			{quarantined_at} = CASE WHEN COALESCE(t.{attempts}, 0) >= $3::int - 1 THEN clock_timestamp() END
 			FROM unnest($1::{idtype}[], $2::text[]) AS f(id, error) WHERE t.{id} = f.id
 			RETURNING t.{id}, t.{quarantined_at} IS NOT NULL OR t.{send_after} > now(), t.{quarantined_at} IS NOT NULL`),
@@ -60,9 +62,11 @@ func (t *Table) statements() map[string]string {
 		stmtDeferred: t.expand(`UPDATE {table} t SET {send_after} = COALESCE(d.until, clock_timestamp() + $3::interval)
 			FROM unnest($1::{idtype}[], $2::timestamptz[]) AS d(id, until) WHERE t.{id} = d.id
 			RETURNING t.{id}, t.{send_after} >= LEAST(d.until, now()), false`),
-		stmtRollback: `ROLLBACK`, stmtSave: `SAVEPOINT marks`, stmtRelease: `RELEASE SAVEPOINT marks`, stmtBack: `ROLLBACK TO SAVEPOINT marks`,
+		stmtRollback: `ROLLBACK`, stmtSave: `SAVEPOINT marks`, stmtRelease: `RELEASE SAVEPOINT marks`,
+		stmtBack:        `ROLLBACK TO SAVEPOINT marks`,
 		stmtConstraints: `SET CONSTRAINTS ALL IMMEDIATE`, stmtHurry: `SELECT set_config('statement_timeout', $1, true)`,
-		stmtRelock: t.expand(`SELECT {id} FROM {table} WHERE {id} = ANY($1::{idtype}[]) AND ` + unsent + ` FOR NO KEY UPDATE SKIP LOCKED`),
+		stmtRelock: t.expand(`SELECT {id} FROM {table} WHERE {id} = ANY($1::{idtype}[]) AND ` + unsent +
+			` FOR NO KEY UPDATE SKIP LOCKED`),
 	}
 	if t.Has(colOrderingKey) {
 		all[stmtOrder] = t.orderSQL()
@@ -81,7 +85,8 @@ func (t *Table) due() string {
 	return `({send_after} IS NULL OR {send_after} <= now())`
 }
 
-// since is from when on a row is due: where send_after may be null, such a row is since it was made, as far as that is known.
+// since is from when on a row is due: where send_after may be null, such a row is since it was made, as far as that is
+// known.
 func (t *Table) since() string {
 	if t.hasLowWater() || !t.Has(colCreatedAt) {
 		return `{send_after}`
@@ -89,17 +94,17 @@ func (t *Table) since() string {
 	return `COALESCE({send_after}, {created_at})`
 }
 
-// hasLowWater reports whether looks may begin at a floor: not where send_after may be null, because such rows come last in the
-// index, and are due.
+// hasLowWater reports whether looks may begin at a floor: not where send_after may be null, because such rows come last
+// in the index, and are due.
 func (t *Table) hasLowWater() bool {
 	c, _ := t.Get(colSendAfter)
 	return c.NotNull
 }
 
-// claimSQL locks rows that no other relay has, and none of the keys in $2, or with the ids in $5. It gives the sizes of the body and of
-// the other columns, guessed where the database would have to make a text to know. An ordering key that is too long is not
-// given, only its size; a row with such an id is not claimed. $3 and $4 are the floor's send_after and id, or null: on is
-// a look that begins there; the other says which of its rows are above it.
+// claimSQL locks rows that no other relay has, and none of the keys in $2, or with the ids in $5. It gives the sizes of
+// the body and of the other columns, guessed where the database would have to make a text to know. An ordering key that
+// is too long is not given, only its size; a row with such an id is not claimed. $3 and $4 are the floor's send_after
+// and id, or null: on is a look that begins there; the other says which of its rows are above it.
 //
 // What is selected must not change a column and keep its name: ORDER BY would sort by that, and not by the index.
 func (t *Table) claimSQL(on bool) string {
@@ -127,8 +132,8 @@ func (t *Table) claimSQL(on bool) string {
 		ORDER BY {send_after}, {id} LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED`)
 }
 
-// sizeSQL is the size of a column's text: exact for texts and bytes, where the database knows it; for others a guess, which is
-// larger for a text that is not compressed.
+// sizeSQL is the size of a column's text: exact for texts and bytes, where the database knows it; for others a guess,
+// which is larger for a text that is not compressed.
 func (t *Table) sizeSQL(column string) string {
 	switch c, found := t.Get(column); {
 	case !found:
@@ -147,34 +152,38 @@ func (t *Table) exact(column string) bool {
 	return slices.Contains([]uint32{oidBytea, oidText, oidVarchar, oidBpchar}, c.OID)
 }
 
-// orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before them
-// that was not claimed, and when that one is due if that is later, at most followLimit from now: then they have to come
-// after it. Where it is not later, another relay has it. It has to be a statement of its own: its snapshot is taken
-// after the rows were locked, so it sees what a relay that had the earlier rows has committed or not. Rows in $3 do not stand
-// before others.
+// orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before
+// them that was not claimed, and when that one is due if that is later, at most followLimit from now: then they have to
+// come after it. Where it is not later, another relay has it. It has to be a statement of its own: its snapshot is
+// taken after the rows were locked, so it sees what a relay that had the earlier rows has committed or not. Rows in $3
+// do not stand before others.
 func (t *Table) orderSQL() string {
 	return t.expand(`WITH w AS (SELECT * FROM unnest($1::{idtype}[], $2::{keytype}[]) WITH ORDINALITY AS w(id, key, n)),
 		first AS (SELECT k.key, f.id, f.until FROM (SELECT DISTINCT key FROM w) k, LATERAL (
 			SELECT o.{id} AS id, o.{send_after} AS until FROM {table} o
-			WHERE o.{ordering_key} = k.key AND o.{sent_at} IS NULL AND o.{quarantined_at} IS NULL AND o.{id} NOT IN (SELECT id FROM w) AND o.{id} <> ALL($3::{idtype}[])
+			WHERE o.{ordering_key} = k.key AND o.{sent_at} IS NULL AND o.{quarantined_at} IS NULL
+				AND o.{id} NOT IN (SELECT id FROM w) AND o.{id} <> ALL($3::{idtype}[])
 			ORDER BY o.{id} LIMIT 1) f)
 		SELECT w.n, COALESCE(f.id < w.id, false),
 			CASE WHEN f.until > COALESCE(t.{send_after}, '-infinity') THEN LEAST(f.until, (now() + interval '` + followLimit + `')::{duetype}) END
 		FROM w JOIN {table} t ON t.{id} = w.id LEFT JOIN first f ON f.key = w.key ORDER BY w.id`)
 }
 
-// measureSQL counts pending and quarantined rows up to a limit, and takes the age of the row that is due longest: in the order of
-// the index, so that it is among those that are counted and the index is walked once. A row of no time ('-infinity') has no age.
+// measureSQL counts pending and quarantined rows up to a limit, and takes the age of the row that is due longest: in
+// the order of the index, so that it is among those that are counted and the index is walked once. A row of no time
+// ('-infinity') has no age.
 func (t *Table) measureSQL() string {
 	return t.expand(fmt.Sprintf(`SELECT p.n, (SELECT count(*) FROM (SELECT FROM {table} WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL LIMIT %[1]d) c),
 		COALESCE(extract(epoch FROM now() - p.first), 0)
-		FROM (SELECT count(*) AS n, min(GREATEST(since, 'epoch')) FILTER (WHERE since <= now() AND since > '-infinity') AS first
+		FROM (SELECT count(*) AS n, min(GREATEST(since, 'epoch'))
+			FILTER (WHERE since <= now() AND since > '-infinity') AS first
 			FROM (SELECT `+t.since()+` AS since FROM {table} WHERE %[2]s ORDER BY {send_after}, {id} LIMIT %[1]d) c) p`, countLimit, unsent))
 }
 
 // expand puts the table, its columns and their types into SQL.
 func (t *Table) expand(sql string) string {
-	replace := []string{"{table}", t.Quoted(), "{idtype}", t.columns[colID].Type, "{duetype}", t.columns[colSendAfter].Type}
+	replace := []string{"{table}", t.Quoted(), "{idtype}", t.columns[colID].Type, "{duetype}",
+		t.columns[colSendAfter].Type}
 	for _, c := range allColumns {
 		replace = append(replace, "{"+c+"}", t.Ref(c))
 	}

@@ -18,16 +18,18 @@ const (
 
 // Status is how an outbox stands. Of each kind at most a million rows are counted.
 type Status struct {
-	Table       string        `json:"table"`            // with its schema
-	Pending     int           `json:"pending"`          // rows that are to be published, now or later
-	Waiting     int           `json:"waiting"`          // of these: due later
-	Failing     int           `json:"failing"`          // of these: failed before
-	Lag         float64       `json:"lag_seconds"`      // how long the row that is due for longest has been due
-	Quarantined int           `json:"quarantined"`      // rows that were given up
-	Notify      bool          `json:"notify"`           // inserts wake the relays up
-	Hidden      bool          `json:"row_security"`     // policies may hide rows from this role: nothing here, and no relay, sees those
-	Missing     []string      `json:"missing"`          // statements that migrate would run, or why it would not; the trigger is not among them
-	Rows        []Quarantined `json:"quarantined_rows"` // those that were given up, at most 10, by id
+	Table       string  `json:"table"`       // with its schema
+	Pending     int     `json:"pending"`     // rows that are to be published, now or later
+	Waiting     int     `json:"waiting"`     // of these: due later
+	Failing     int     `json:"failing"`     // of these: failed before
+	Lag         float64 `json:"lag_seconds"` // how long the row that is due for longest has been due
+	Quarantined int     `json:"quarantined"` // rows that were given up
+	Notify      bool    `json:"notify"`      // inserts wake the relays up
+	// policies may hide rows from this role: nothing here, and no relay, sees those
+	Hidden bool `json:"row_security"`
+	// statements that migrate would run, or why it would not; the trigger is not among them
+	Missing []string      `json:"missing"`
+	Rows    []Quarantined `json:"quarantined_rows"` // those that were given up, at most 10, by id
 }
 
 // Quarantined is a row that was given up.
@@ -38,8 +40,8 @@ type Quarantined struct {
 	Since    time.Time `json:"quarantined_at"`
 }
 
-// ReadStatus looks at an outbox. It needs the right to SELECT from the table and changes nothing. The errors are those of
-// Look and Check, and the database's.
+// ReadStatus looks at an outbox. It needs the right to SELECT from the table and changes nothing. The errors are those
+// of Look and Check, and the database's.
 func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, error) {
 	t, err := Look(ctx, conn, n)
 	if err != nil {
@@ -74,7 +76,8 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 func (s *Status) count(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 	rows, err := query(ctx, conn, t.expand(`SELECT p.pending, p.waiting, p.failing, q.quarantined,
 		COALESCE(extract(epoch FROM now() - p.first), 0)
-		FROM (SELECT count(*) AS pending, count(*) FILTER (WHERE due > now()) AS waiting, count(*) FILTER (WHERE attempts > 0) AS failing,
+		FROM (SELECT count(*) AS pending, count(*) FILTER (WHERE due > now()) AS waiting,
+			count(*) FILTER (WHERE attempts > 0) AS failing,
 				min(GREATEST(since, 'epoch')) FILTER (WHERE since <= now() AND since > '-infinity') AS first
 			FROM (SELECT {send_after} AS due, `+t.since()+` AS since, {attempts} AS attempts FROM {table}
 				WHERE {sent_at} IS NULL AND {quarantined_at} IS NULL ORDER BY {send_after}, {id} LIMIT $1::int) c) p,
@@ -108,7 +111,8 @@ func (s *Status) list(ctx context.Context, conn *pgconn.PgConn, t *Table) error 
 		if err != nil {
 			return err
 		}
-		s.Rows = append(s.Rows, Quarantined{ID: string(row[0]), Attempts: attempts, Error: string(row[2]), Since: time.UnixMilli(since).UTC()})
+		s.Rows = append(s.Rows, Quarantined{ID: string(row[0]), Attempts: attempts, Error: string(row[2]),
+			Since: time.UnixMilli(since).UTC()})
 	}
 	return nil
 }

@@ -208,7 +208,8 @@ func (t *Table) CheckApp() error {
 			&t.Names, ErrNotOutbox, strings.Join(missing, ", "))
 	}
 	if !t.UniqueID {
-		return fmt.Errorf("table %s is %w: column %s needs NOT NULL and a unique index of its own, else one row could not be marked without another",
+		return fmt.Errorf("table %s is %w: column %s needs NOT NULL and a unique index of its own, else one row could not "+
+			"be marked without another",
 			&t.Names, ErrNotOutbox, t.columns[colID].Name)
 	}
 	body := t.columns[colBody]

@@ -14,8 +14,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// filled is an outbox with n rows that were sent two hours ago, three of each thousand of which are something else: 1 is
-// pending, 2 in quarantine, 3 sent now.
+// filled is an outbox with n rows that were sent two hours ago, three of each thousand of which are something else: 1
+// is pending, 2 in quarantine, 3 sent now.
 func filled(t *testing.T, n int) (*postgrestest.Database, *Table) {
 	t.Helper()
 	db := postgrestest.New(t)
@@ -51,8 +51,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestPruneLeavesWhatIsLocked: rows that another process holds are neither waited for nor deleted; a walk can be ended between
-// two steps, and the error of the table is told.
+// TestPruneLeavesWhatIsLocked: rows that another process holds are neither waited for nor deleted; a walk can be ended
+// between two steps, and the error of the table is told.
 func TestPruneLeavesWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 2500)
@@ -180,8 +180,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestLeastRights: each thing is done by a role that has exactly the rights that the documentation names, and refused to one
-// that lacks them.
+// TestLeastRights: each thing is done by a role that has exactly the rights that the documentation names, and refused
+// to one that lacks them.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 2500)

@@ -1,5 +1,5 @@
-// Package postgrestest gives tests a real PostgreSQL: the one at POSTGRES_DSN (see scripts/postgres.sh), or one of their own
-// that they may break. It fakes none and never skips: without a server the test fails.
+// Package postgrestest gives tests a real PostgreSQL: the one at POSTGRES_DSN (see scripts/postgres.sh), or one of
+// their own that they may break. It fakes none and never skips: without a server the test fails.
 package postgrestest
 
 import (
@@ -67,8 +67,8 @@ func newDatabase(t testing.TB, server string) *Database {
 	return d
 }
 
-// Exec runs SQL: one statement with arguments ($1, …), or any number of them without. A nil argument is NULL. It returns the
-// number of rows that the last one changed.
+// Exec runs SQL: one statement with arguments ($1, …), or any number of them without. A nil argument is NULL. It
+// returns the number of rows that the last one changed.
 func (d *Database) Exec(sql string, args ...any) int64 {
 	d.t.Helper()
 	results := d.must(sql, args)

@@ -19,15 +19,17 @@ type Server struct {
 	env []string
 }
 
-// Start boots a server; lines are more lines for its postgresql.conf. It does not wait for the disk, which only a machine
-// that crashes would show. It is removed when the test ends.
+// Start boots a server; lines are more lines for its postgresql.conf. It does not wait for the disk, which only a
+// machine that crashes would show. It is removed when the test ends.
 func Start(t testing.TB, lines ...string) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sidecar-postgres-") //nolint:usetesting // the parent of TempDir is the caller's alone: the server's own user could not enter it
+	//nolint:usetesting // the parent of TempDir is the caller's alone: the server's own user could not enter it
+	dir, err := os.MkdirTemp("", "sidecar-postgres-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, dir: dir, env: append(os.Environ(), "POSTGRES_FSYNC=off", "POSTGRES_EXTRA_CONF="+strings.Join(lines, "\n"))}
+	s := &Server{t: t, dir: dir, env: append(os.Environ(), "POSTGRES_FSYNC=off",
+		"POSTGRES_EXTRA_CONF="+strings.Join(lines, "\n"))}
 	t.Cleanup(func() { s.script("rm", dir) })
 	s.Restart()
 	return s

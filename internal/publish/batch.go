@@ -247,7 +247,8 @@ func (b *batch) answer() {
 	}
 	if f := b.ended; f != nil {
 		_ = lines.Encode(result{
-			Index: len(b.codes), Status: f.status, Code: f.code, Detail: f.detail + " This message and all after it were not read.",
+			Index: len(b.codes), Status: f.status, Code: f.code, Detail: f.detail +
+				" This message and all after it were not read.",
 		})
 	}
 	_ = out.Flush() // only a client that is gone can fail this

@@ -158,8 +158,8 @@ func TestBatchItems(t *testing.T) {
 	brokertest.Eventually(t, 10*time.Second, "nothing is counted any more", func() bool { return r.memory.Held() == 0 && len(r.server.inflight) == 0 })
 }
 
-// TestBatchDirectReplyTo: the broker closes the channel over a reply-to of direct reply-to, so it is refused before it is sent and
-// costs no other message of its channel anything.
+// TestBatchDirectReplyTo: the broker closes the channel over a reply-to of direct reply-to, so it is refused before it
+// is sent and costs no other message of its channel anything.
 func TestBatchDirectReplyTo(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
@@ -187,7 +187,7 @@ func TestLargeBatch(t *testing.T) {
 		for i := range n {
 			fmt.Fprintf(out, "{\"routing_key\":\"k\",\"body\":{\"n\":%d}}\n", i)
 		}
-		out.Close()
+		_ = out.Close()
 	}()
 	got := r.results(r.do(http.MethodPost, "/publish:batch", in, "Content-Type", "application/x-ndjson; charset=utf-8"))
 	if len(got) != n {
@@ -331,7 +331,7 @@ func TestBatchWhileStopping(t *testing.T) {
 	r.server.stopping.Store(true)
 	fmt.Fprintln(out, `{"routing_key":"k","body":"read already"}`)
 	fmt.Fprintln(out, `{"routing_key":"k","body":"not read"}`)
-	out.Close()
+	_ = out.Close()
 	got := r.results(<-answer)
 	if last := got[len(got)-1]; got[0].Status != 204 || last.Code != stopping || last.Status != http.StatusServiceUnavailable || !strings.Contains(last.Detail, "were not read") {
 		t.Errorf("%+v", got)
@@ -389,8 +389,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestBatchOfFailures: every one of thousands of items that fail says so, while the batch is still being read. To be run with
-// the race detector.
+// TestBatchOfFailures: every one of thousands of items that fail says so, while the batch is still being read. To be
+// run with the race detector.
 func TestBatchOfFailures(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)

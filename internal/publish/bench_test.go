@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// BenchmarkPublish is requests with 1 KiB bodies on 50 connections, each of which waits for its answer; the generator and the
-// broker share the machine.
+// BenchmarkPublish is requests with 1 KiB bodies on 50 connections, each of which waits for its answer; the generator
+// and the broker share the machine.
 func BenchmarkPublish(b *testing.B) {
 	r := start(b, "", nil)
 	request := fmt.Sprintf("POST /publish/default/orders.created HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAmqp-Message-Id: 8c0b3a52-0d0e-4f3e-9d7e-0a1b2c3d4e5f\r\nContent-Length: 1024\r\n\r\n%s", r.addr, strings.Repeat("x", 1024))

@@ -29,7 +29,8 @@ func smallMemory(n int64) func(*Options) {
 	}
 }
 
-// TestLargeHeadersOfALine: headers that cannot fit a frame are refused by their size, and their neighbours are published.
+// TestLargeHeadersOfALine: headers that cannot fit a frame are refused by their size, and their neighbours are
+// published.
 func TestLargeHeadersOfALine(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
@@ -73,8 +74,8 @@ func memory(f func() any) (held, total int64) {
 	return int64(after.HeapAlloc) - int64(before.HeapAlloc), int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestMemoryOfALine: a line takes at most three bytes for each of its own while it is read, beside decoded headers, and what it
-// holds afterwards is what was taken.
+// TestMemoryOfALine: a line takes at most three bytes for each of its own while it is read, beside decoded headers, and
+// what it holds afterwards is what was taken.
 func TestMemoryOfALine(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	r := &rig{TB: t, server: offline()}
 	r.server.o.MaxBody, r.server.o.Memory = 64*mib, budget.New(1<<30).Account(budget.Publish)
@@ -134,13 +135,13 @@ func (r *rig) begin(size int) (end func() []result) {
 	must.Get(io.WriteString(out, `{"routing_key":"k","body":"`+strings.Repeat("x", size)))(r)
 	return func() []result {
 		must.Get(io.WriteString(out, "\"}\n"))(r)
-		out.Close()
+		_ = out.Close()
 		return r.results(<-answer)
 	}
 }
 
-// TestBatchesOfLargeLines: batches that together need more than there is do not wait for each other. Some are busy at once, at
-// least one is published, and the account never holds more than its share.
+// TestBatchesOfLargeLines: batches that together need more than there is do not wait for each other. Some are busy at
+// once, at least one is published, and the account never holds more than its share.
 func TestBatchesOfLargeLines(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", smallMemory(48*mib))
@@ -169,8 +170,8 @@ func TestBatchesOfLargeLines(t *testing.T) {
 	brokertest.WaitReady(t, r.url, r.queue, sent)
 }
 
-// TestOneBatchWaits: of two batches that hold a part of a line and need more, one waits and the other one is busy at once; the
-// first is published when there is memory again.
+// TestOneBatchWaits: of two batches that hold a part of a line and need more, one waits and the other one is busy at
+// once; the first is published when there is memory again.
 func TestOneBatchWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", smallMemory(48*mib))
@@ -228,7 +229,8 @@ func TestAnnouncedBodies(t *testing.T) {
 	r.wantPublished("another one", r.post("/publish/default/k", strings.Repeat("x", 4*mib)))
 }
 
-// TestSlowestEnds: bodies that stopped in the middle are ended when others need their memory. Their clients are told so.
+// TestSlowestEnds: bodies that stopped in the middle are ended when others need their memory. Their clients are told
+// so.
 func TestSlowestEnds(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", smallMemory(24*mib))

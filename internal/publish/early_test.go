@@ -30,8 +30,8 @@ func (r *rig) roundTrip(c net.Conn, request string) reply {
 	return reply{a, string(b)}
 }
 
-// TestAnswersBeforeTheBody: what is known before the body is read is told before it has come, and ends the connection. The
-// bodies here never come, and a request may take an hour.
+// TestAnswersBeforeTheBody: what is known before the body is read is told before it has come, and ends the connection.
+// The bodies here never come, and a request may take an hour.
 func TestAnswersBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Timeout, o.MaxInflight, o.MaxBody = time.Hour, 1, 1000 })

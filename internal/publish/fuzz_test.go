@@ -27,8 +27,8 @@ func offline() *Server {
 	})
 }
 
-// FuzzHeaders reads any request head. What is taken can be written down again in the canonical way, and is then the same
-// message; it holds nothing that must not be published, and nothing that AMQP cannot carry.
+// FuzzHeaders reads any request head. What is taken can be written down again in the canonical way, and is then the
+// same message; it holds nothing that must not be published, and nothing that AMQP cannot carry.
 func FuzzHeaders(f *testing.F) {
 	f.Add([]byte("POST /publish/default/a%20b HTTP/1.1\r\nHost: h\r\nAmqp-Message-Id: a%25\r\nAmqp-Header-X-Death: 1\r\nAmqp-Header-A: %0d\r\nAmqp-Priority: 3\r\n\r\n"))
 	f.Add([]byte("POST /publish/default/ HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nce-specversion: 1.0\r\nce-id: \"a\\\"b\"\r\nAmqp-Timestamp: 2026-07-01T12:00:00+02:00\r\n\r\n"))
@@ -114,8 +114,8 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// FuzzRequest sends any request to a server without a broker. Whatever it is, it is refused with a problem document, and
-// nothing is left counted as under way.
+// FuzzRequest sends any request to a server without a broker. Whatever it is, it is refused with a problem document,
+// and nothing is left counted as under way.
 func FuzzRequest(f *testing.F) {
 	s := offline()
 	f.Add([]byte("POST /publish/default/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"))

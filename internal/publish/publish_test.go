@@ -304,8 +304,8 @@ func TestDisconnected(t *testing.T) {
 	}
 }
 
-// TestUnknown: a message and the items of a batch that were sent and got no answer are a 504, and the sidecar sends none of them
-// again.
+// TestUnknown: a message and the items of a batch that were sent and got no answer are a 504, and the sidecar sends
+// none of them again.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
@@ -337,8 +337,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestAlarm: an alarm is an answer at once, also for a connection that has not been told of it, and nothing is published by
-// what was refused.
+// TestAlarm: an alarm is an answer at once, also for a connection that has not been notified of it, and nothing is
+// published by what was refused.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
@@ -350,7 +350,7 @@ func TestAlarm(t *testing.T) {
 				r.get()
 			}
 			calm := node.Alarm()
-			sent := r.post("/publish/default/k", "first") // it tells the connection; one that has published before may have it unknown
+			sent := r.post("/publish/default/k", "first") // it notifies the connection; one that has published before may have it unknown
 			if warm {
 				r.want("the first", sent, http.StatusGatewayTimeout, unknown, "may have been published")
 			} else {
@@ -379,7 +379,7 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// TestBusy: more than there is room for, in messages and in bytes, is told so at once.
+// TestBusy: more than there is room for, in messages and in bytes, is refused at once.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", func(o *Options) { o.MaxInflight = 2 })

@@ -187,8 +187,8 @@ func (j *judgement) metrics() {
 		return
 	}
 	for outcome, want := range map[string]int{
-		"ack": j.totals[judge.Accepted], "park": len(j.ledger.parked), "discard": j.totals[judge.Discarded],
-		"retry": j.totals[judge.Failed] + j.totals[judge.NotYet] + j.totals[judge.Unwanted] - len(j.ledger.parked) - sum["requeue"],
+		"ack": j.totals[judge.Accepted], "park": len(j.parked), "discard": j.totals[judge.Discarded],
+		"retry": j.totals[judge.Failed] + j.totals[judge.NotYet] + j.totals[judge.Unwanted] - len(j.parked) - sum["requeue"],
 	} {
 		if sum[outcome] != want {
 			j.violated("I11", "the metrics count %d of %s, the ledgers %d", sum[outcome], outcome, want)

@@ -16,8 +16,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// mutants are sidecars with one bug each, and the invariants of which one has to notice. What a wrong sidecar would have
-// sent is made of what the right one sends.
+// mutants are sidecars with one bug each, and the invariants of which one has to notice. What a wrong sidecar would
+// have sent is made of what the right one sends.
 var mutants = map[string]struct {
 	bug    bug
 	caught []string

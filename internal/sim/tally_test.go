@@ -27,7 +27,7 @@ func (y *tally) add(j *judgement) {
 	}
 	y.runs++
 	y.messages += len(j.s.messages)
-	y.parked += len(j.ledger.parked)
+	y.parked += len(j.parked)
 	y.twice += j.twice
 	y.presets[fmt.Sprintf("%s/quorum=%t/%s", j.s.preset, j.s.plan.Quorum, j.s.version)]++
 	for _, r := range j.receipts {

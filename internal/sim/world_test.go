@@ -16,7 +16,8 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-// Phases of a run, in virtual time: faults may begin for safety, then everything is healed and has liveness to come to rest.
+// Phases of a run, in virtual time: faults may begin for safety, then everything is healed and has liveness to come to
+// rest.
 const (
 	safety   = 40 * time.Second
 	liveness = 30 * time.Minute
@@ -24,8 +25,9 @@ const (
 
 // world is one run: the real sidecar between a model of the broker and a model of the app.
 //
-// A seed decides what is sent, what the app does and which fault happens at which frame. It does not decide which of two
-// goroutines that are both ready runs first, nor the sidecar's own jitter: a run is nearly, not exactly, the same each time.
+// A seed decides what is sent, what the app does and which fault happens at which frame. It does not decide which of
+// two goroutines that are both ready runs first, nor the sidecar's own jitter: a run is nearly, not exactly, the same
+// each time.
 type world struct {
 	*settings
 	bug     bug
@@ -114,7 +116,8 @@ func (w *world) declare() {
 	}
 }
 
-// send publishes every message when its time comes, and again until it is routed, as a publisher that waits for confirms.
+// send publishes every message when its time comes, and again until it is routed, as a publisher that waits for
+// confirms.
 func (w *world) send() {
 	exchange, key := front(w.plan)
 	parcels := slices.SortedStableFunc(slices.Values(w.messages), func(x, y *parcel) int { return int(x.after - y.after) })

@@ -96,7 +96,7 @@ func TestExportDoesNotFollowRedirects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer x.Stop(t.Context())
+	defer func() { _ = x.Stop(t.Context()) }()
 	err = x.UploadTraces(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "collector answered 308") {
 		t.Errorf("got %v", err)

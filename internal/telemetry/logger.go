@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// NewLogger writes one line per record to w. The line starts with time (RFC 3339, UTC), level (lower case) and msg, a short
-// constant text; everything that varies is an attribute. Both formats escape control characters, so no attribute can start
-// a line of its own.
+// NewLogger writes one line per record to w. The line starts with time (RFC 3339, UTC), level (lower case) and msg, a
+// short constant text; everything that varies is an attribute. Both formats escape control characters, so no attribute
+// can start a line of its own.
 //
 // level is debug, info, warn or error, format is json or text. Any other word means info and json: config refuses it.
 func NewLogger(w io.Writer, level, format string) *slog.Logger {

@@ -15,9 +15,9 @@ type ProduceAttrs struct {
 	BodySize                 int
 }
 
-// Produce begins the span of a message that is published for the app: a PRODUCER, continuing the trace that the app sent or
-// beginning one. Carrier gives what goes into the message. While tracing is off that is what the app sent, if it is valid,
-// and nothing is made up.
+// Produce begins the span of a message that is published for the app: a PRODUCER, continuing the trace that the app
+// sent or beginning one. Carrier gives what goes into the message. While tracing is off that is what the app sent, if
+// it is valid, and nothing is made up.
 func (t *Tracing) Produce(in Carrier, a ProduceAttrs) Span {
 	in = in.valid()
 	if t == nil || t.tracer == nil {

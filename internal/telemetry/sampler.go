@@ -27,7 +27,8 @@ func newSampler(name string, ratio float64) (sdktrace.Sampler, error) {
 		}
 		return sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio)), nil
 	}
-	return nil, fmt.Errorf("trace sampler %q is not one of always_on, always_off, traceidratio and their parentbased_ forms", name)
+	return nil, fmt.Errorf("trace sampler %q is not one of always_on, always_off, traceidratio and their parentbased_ "+
+		"forms", name)
 }
 
 var errRatio = errors.New("trace sampler argument is not a number from 0 to 1")

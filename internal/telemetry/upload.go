@@ -41,7 +41,7 @@ func (x *exporter) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSp
 	return err
 }
 
-// retry ends early, between two attempts, when the exporter is told to finish.
+// retry ends early, between two attempts, when the exporter is asked to finish.
 func (x *exporter) retry(ctx context.Context, body []byte) error {
 	patient, cancel := context.WithCancel(ctx)
 	defer cancel()

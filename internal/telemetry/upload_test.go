@@ -48,7 +48,7 @@ func TestExportRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		statuses := []int{429, 502, 503, 504, 200}
 		x, s := scripted(t, func(n int, _ *http.Request) (*http.Response, error) { return answered(statuses[n-1], ""), nil })
-		defer x.Stop(t.Context())
+		defer func() { _ = x.Stop(t.Context()) }()
 		if err := x.UploadTraces(t.Context(), nil); err != nil || s.calls != 5 {
 			t.Errorf("%v after %d calls", err, s.calls)
 		}
@@ -59,7 +59,7 @@ func TestExportRetriesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return nil, errors.New("refused") })
-		defer x.Stop(t.Context())
+		defer func() { _ = x.Stop(t.Context()) }()
 		err := x.UploadTraces(t.Context(), nil)
 		if err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "retryable") {
 			t.Errorf("got %v", err)
@@ -102,7 +102,7 @@ func TestExportWaitsAsAsked(t *testing.T) {
 				}
 				return answered(200, ""), nil
 			})
-			defer x.Stop(t.Context())
+			defer func() { _ = x.Stop(t.Context()) }()
 			start := time.Now()
 			if err := x.UploadTraces(t.Context(), nil); err != nil {
 				t.Error(err)
@@ -121,7 +121,7 @@ func TestExportTimesOut(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
-		defer x.Stop(t.Context())
+		defer func() { _ = x.Stop(t.Context()) }()
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		if err := x.UploadTraces(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
@@ -140,7 +140,7 @@ func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer x.Stop(t.Context())
+		defer func() { _ = x.Stop(t.Context()) }()
 		if err := x.UploadTraces(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("got %v", err)
 		}
@@ -152,7 +152,7 @@ func TestFinishCutsTheBackoffShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(503, "30"), nil })
-		defer x.Stop(t.Context())
+		defer func() { _ = x.Stop(t.Context()) }()
 		done := make(chan error)
 		go func() { done <- x.UploadTraces(context.Background(), nil) }()
 		synctest.Wait()
@@ -171,7 +171,7 @@ func TestFinishCutsTheBackoffShort(t *testing.T) {
 func TestUnencodableSpansAreAnError(t *testing.T) {
 	t.Parallel()
 	x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(200, ""), nil })
-	defer x.Stop(t.Context())
+	defer func() { _ = x.Stop(t.Context()) }()
 	bad := []*tracepb.ResourceSpans{{SchemaUrl: "\xff"}}
 	if err := x.UploadTraces(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "encode spans") || s.calls != 0 {
 		t.Errorf("%v after %d calls", err, s.calls)

@@ -91,13 +91,14 @@ func (o *Options) settable(b *blueprint) []settable {
 
 // names fills the holes of a blueprint.
 func (o *Options) names() *strings.Replacer {
-	return strings.NewReplacer("{first}", prefixOf(o.Service), "{prefix}", o.Prefix, "{service}", o.Service, "{rest}", restOf(o.Service),
+	return strings.NewReplacer("{first}", prefixOf(o.Service), "{prefix}", o.Prefix, "{service}", o.Service, "{rest}",
+		restOf(o.Service),
 		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)
 }
 
-// plainRetryQueue reports whether there is the one retry queue, of filled options. Where the service's queue dead-letters
-// to it, it exists with tiers too: the queue keeps its dead-letter route, so that tiers can be switched on and off without
-// deleting it, and what the broker or another consumer dead-letters must arrive somewhere.
+// plainRetryQueue reports whether there is the one retry queue, of filled options. Where the service's queue
+// dead-letters to it, it exists with tiers too: the queue keeps its dead-letter route, so that tiers can be switched on
+// and off without deleting it, and what the broker or another consumer dead-letters must arrive somewhere.
 func (o *Options) plainRetryQueue(b *blueprint) bool {
 	return o.RetryDelays == nil || !b.parksDeadLetters
 }
@@ -160,7 +161,8 @@ func (b *builder) park() {
 	if queue == "" {
 		return
 	}
-	b.p.Queues = append(b.p.Queues, Queue{Name: queue, Kind: KindDLQ, Args: parkArgs(b.p.Quorum), Shared: p.sharedQueue && queue == b.names.Replace(p.queue)})
+	b.p.Queues = append(b.p.Queues, Queue{Name: queue, Kind: KindDLQ, Args: parkArgs(b.p.Quorum), Shared: p.sharedQueue &&
+		queue == b.names.Replace(p.queue)})
 	b.p.Park = Route{Exchange: b.o.DLX, Key: queue, Queue: queue}
 	if b.o.DLX == "" {
 		return

@@ -78,7 +78,8 @@ func fuzzMessage(tree []byte, name, text string, flags uint8, repeat uint32) *me
 	return &m
 }
 
-// wantHarmless: it can be written, it fits, it is kept by the broker, and it says nothing to the broker but where to go.
+// wantHarmless: it can be written, it fits, it is kept by the broker, and it says nothing to the broker but where to
+// go.
 func wantHarmless(t *testing.T, p *Plan, pub *amqp.Publishing) {
 	t.Helper()
 	if err := pub.Headers.Validate(); err != nil {

@@ -98,8 +98,8 @@ var mermaidLines = []*regexp.Regexp{
 	regexp.MustCompile(`^    ([a-z]+\d*) (?:-->|<-->|-\.->)(?:\|(?:"[^"]+"|[A-Za-z0-9 :,]+)\|)? ([a-z]+\d*)$`),
 }
 
-// TestMermaidIsWellFormed: nothing here can run Mermaid, so every line has to be one of the known forms, and every arrow
-// has to lead from a node to a node.
+// TestMermaidIsWellFormed: nothing here can run Mermaid, so every line has to be one of the known forms, and every
+// arrow has to lead from a node to a node.
 func TestMermaidIsWellFormed(t *testing.T) {
 	t.Parallel()
 	plans := goldens(t)

@@ -53,8 +53,8 @@ var predeclared = map[string]string{
 	"amq.headers": "headers", "amq.match": "headers",
 }
 
-// nameFault says what a broker or the client library would refuse, or silently change, in a name or a routing key; "" for
-// nothing.
+// nameFault says what a broker or the client library would refuse, or silently change, in a name or a routing key; ""
+// for nothing.
 func nameFault(name string) string {
 	switch {
 	case len(name) > maxName:

@@ -15,12 +15,13 @@ type OptionError struct {
 	Reason string
 }
 
-// ValidateOptions lists everything that keeps Build from making a plan. Of two mistakes that have a variable in common, the later
-// one may be a consequence of the earlier one.
+// ValidateOptions lists everything that keeps Build from making a plan. Of two mistakes that have a variable in common,
+// the later one may be a consequence of the earlier one.
 func ValidateOptions(o Options) []OptionError {
 	c := newOptionValidator(o)
 	if c.b == nil {
-		c.refuse(true, on{"SIDECAR_TOPOLOGY"}, "not a topology: use one of %s", presetsWith(func(*blueprint) bool { return true }))
+		c.refuse(true, on{"SIDECAR_TOPOLOGY"}, "not a topology: use one of %s",
+			presetsWith(func(*blueprint) bool { return true }))
 		return c.mistakes
 	}
 	c.checkOptions()
@@ -31,7 +32,8 @@ func ValidateOptions(o Options) []OptionError {
 	return c.mistakes
 }
 
-// refusal joins what ValidateOptions says, one line each, without what may be a consequence. It is nil when there is nothing to say.
+// refusal joins what ValidateOptions says, one line each, without what may be a consequence. It is nil when there is
+// nothing to say.
 func refusal(o *Options) error {
 	var errs []error
 	var blamed []string

@@ -35,7 +35,8 @@ const (
 // parkPublication is m on its way to the dead-letter queue, with the reasons of v.
 func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.Publication {
 	h := copyHeaders(m, func(key string) bool {
-		return strings.HasPrefix(key, headerFinalPrefix) || senderSelected(key) || staleRecord(m, key) || key == message.HeaderReply || p.StampQueue && key == HeaderRetryQueue
+		return strings.HasPrefix(key, headerFinalPrefix) || senderSelected(key) || staleRecord(m, key) ||
+			key == message.HeaderReply || p.StampQueue && key == HeaderRetryQueue
 	})
 	h[message.HeaderOriginalQueue] = m.Queue
 	h[message.HeaderFinalRetryCount] = int32(min(max(m.RetryCount, 0), math.MaxInt32)) // #nosec G115 -- bounded

@@ -76,8 +76,9 @@ func TestParkedMessage(t *testing.T) {
 	}
 }
 
-// TestParkedHeaders: a first delivery has no more than its own headers and ours; a broken x-death, which would take down the
-// queue of the consumer that rejects the parked message next, is left out; what a retry by publish took off stays known.
+// TestParkedHeaders: a first delivery has no more than its own headers and ours; a broken x-death, which would take
+// down the queue of the consumer that rejects the parked message next, is left out; what a retry by publish took off
+// stays known.
 func TestParkedHeaders(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
@@ -105,7 +106,8 @@ func TestParkedHeaders(t *testing.T) {
 	}
 }
 
-// TestDirectReplyTo: the broker refuses a copy that carries its name for direct reply-to, so every copy has it in a header.
+// TestDirectReplyTo: the broker refuses a copy that carries its name for direct reply-to, so every copy has it in a
+// header.
 func TestDirectReplyTo(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})

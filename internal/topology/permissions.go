@@ -16,8 +16,9 @@ type Permissions struct {
 	Configure, Write, Read string
 }
 
-// Permissions returns what a user needs in a mode, when also these exchanges are published to. Reading everything is asked for in verify mode too: from RabbitMQ
-// 4.3 a user without any right on an object cannot even ask whether it exists.
+// Permissions returns what a user needs in a mode, when also these exchanges are published to. Reading everything is
+// asked for in verify mode too: from RabbitMQ 4.3 a user without any right on an object cannot even ask whether it
+// exists.
 func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
 	var objects, targets, bound []string
 	for _, e := range p.Exchanges {
@@ -86,7 +87,8 @@ func expression(names []string) string {
 // Text is p for people and scripts: one line for each of the three expressions, and the command that grants them
 // to a user whose name is left to be filled in.
 func (p Permissions) Text(vhost string) string {
-	return fmt.Sprintf("configure  %s\nwrite      %s\nread       %s\n\n%s\n", p.Configure, p.Write, p.Read, p.Command(vhost, ""))
+	return fmt.Sprintf("configure  %s\nwrite      %s\nread       %s\n\n%s\n", p.Configure, p.Write, p.Read,
+		p.Command(vhost, ""))
 }
 
 // Command is the rabbitmqctl line that grants p to user.

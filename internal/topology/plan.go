@@ -49,8 +49,8 @@ type Plan struct {
 	// whose wait queues lead back through an exchange that other queues are bound to.
 	StampQueue bool
 
-	// Unverified says that the objects in the broker are not checked: the queues' delivery limit may be finite, and what a reject leads
-	// to may be gone at any time.
+	// Unverified says that the objects in the broker are not checked: the queues' delivery limit may be finite, and what a
+	// reject leads to may be gone at any time.
 	Unverified bool
 
 	// CountHeader is a header that also carries the number of the coming attempt, as text, for other readers. It is
@@ -144,8 +144,8 @@ func (p *Plan) WithoutReject() *Plan {
 }
 
 // Foreign reports whether m is the retry of another service that came by because its way back leads through an exchange
-// this service listens to. Its first delivery came by as well, so it is not lost by being acked. The stamp alone does not
-// say so: producers copy headers. What was published to the queue by its name, or published with a key that no
+// this service listens to. Its first delivery came by as well, so it is not lost by being acked. The stamp alone does
+// not say so: producers copy headers. What was published to the queue by its name, or published with a key that no
 // retry comes back with, is meant for this service.
 func (p *Plan) Foreign(m *message.Message) bool {
 	if !p.StampQueue || m.Exchange == "" {

@@ -6,8 +6,8 @@ import (
 )
 
 // blueprint is a preset: names with holes in them, and defaults. {service} and {rest} are the service's name and what
-// follows its first hyphen; {prefix}, {exchange}, {queue}, {dlq} and {retry-queue} stand for what those options come to,
-// {tier} for one delay.
+// follows its first hyphen; {prefix}, {exchange}, {queue}, {dlq} and {retry-queue} stand for what those options come
+// to, {tier} for one delay.
 type blueprint struct {
 	exchanges    []string // the main exchanges, which producers publish to
 	exchangeType string
@@ -98,7 +98,8 @@ var blueprints = map[string]*blueprint{
 			exchange: "retry.{queue}", queue: "{queue}.retry", key: "retry",
 			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: TierLabel, backKey: "{queue}", delay: 15 * time.Second,
 		},
-		park:           park{exchange: "dlq.{queue}", exchangeType: "direct", queue: "{queue}.dlq", bindingKey: "parking", key: "parking"},
+		park: park{exchange: "dlq.{queue}", exchangeType: "direct", queue: "{queue}.dlq", bindingKey: "parking",
+			key: "parking"},
 		redrivesToWait: true, maxRetries: 3,
 	},
 
@@ -120,7 +121,8 @@ var blueprints = map[string]*blueprint{
 	PresetDeadLetter: {
 		exchanges: []string{"{prefix}"}, exchangeType: "topic",
 		wait: wait{
-			queue: "{queue}.retry", tierQueue: "{retry-queue}.{tier}", tier: TierLabel, backKey: "{queue}", delay: 5 * time.Second,
+			queue: "{queue}.retry", tierQueue: "{retry-queue}.{tier}", tier: TierLabel, backKey: "{queue}",
+			delay: 5 * time.Second,
 		},
 		park: park{
 			exchange: "{exchange}.dlx", exchangeType: "topic", queue: "{queue}.dlq", bindingKey: "{dlq}", key: "{dlq}",

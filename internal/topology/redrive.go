@@ -30,11 +30,11 @@ type Redriving struct {
 	Reset bool
 }
 
-// RedrivePublication is m, a message that was parked, on its way back into the flow. fits is false when its headers do not
-// fit a frame any more.
+// RedrivePublication is m, a message that was parked, on its way back into the flow. fits is false when its headers do
+// not fit a frame any more.
 //
-// Without Reset it goes on counting: x-final-retry-count says what it has used up, also to brokers that ignore the x-death
-// of a publisher.
+// Without Reset it goes on counting: x-final-retry-count says what it has used up, also to brokers that ignore the
+// x-death of a publisher.
 func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *broker.Publication, fits bool) {
 	h := copyHeaders(m, func(key string) bool {
 		return bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
@@ -54,12 +54,13 @@ func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *broker.
 	if r.Reply != "" {
 		h[message.HeaderReply] = r.Reply
 	}
-	pub = &broker.Publication{Kind: broker.KindRedrive, Exchange: p.Redrive.Exchange, Key: p.Redrive.Key, Msg: publishing(m, h)}
+	pub = &broker.Publication{Kind: broker.KindRedrive, Exchange: p.Redrive.Exchange, Key: p.Redrive.Key,
+		Msg: publishing(m, h)}
 	return pub, !p.overweight(&pub.Msg, 0)
 }
 
-// RestorePublication is d on its way into the dead-letter queue as it is: one that was taken out of it before. What would
-// act on the broker becomes a header.
+// RestorePublication is d on its way into the dead-letter queue as it is: one that was taken out of it before. What
+// would act on the broker becomes a header.
 func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *broker.Publication, fits bool) {
 	var m message.Message
 	m.FromDelivery(d, p.Queue, p.MaxRetries)

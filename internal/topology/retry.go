@@ -29,8 +29,8 @@ func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *br
 }
 
 // publishing copies m's properties and body. user-id is left out because the broker only accepts our own, expiration
-// because it would cut the wait short or take the message out of the dead-letter queue, and the reply-to message.DirectReply,
-// which AMQP 1.0 can bring, because the broker would refuse it.
+// because it would cut the wait short or take the message out of the dead-letter queue, and the reply-to
+// message.DirectReply, which AMQP 1.0 can bring, because the broker would refuse it.
 func publishing(m *message.Message, h amqp.Table) amqp.Publishing {
 	pub := amqp.Publishing{
 		Headers: h, Body: m.Body, DeliveryMode: amqp.Persistent,

@@ -53,8 +53,8 @@ func topicMatch(pattern, words []string) bool {
 }
 
 // WayBack is the binding by which retries come back to the service's queue, nil where they come through the default
-// exchange. No publish can prove it. Without it classic queues lose what waits when its delay ends; quorum queues keep it,
-// and the broker tries again every three minutes.
+// exchange. No publish can prove it. Without it classic queues lose what waits when its delay ends; quorum queues keep
+// it, and the broker tries again every three minutes.
 func (p *Plan) WayBack() *Binding {
 	for _, w := range p.Waits {
 		if q := p.queue(w.Queue); q != nil {

@@ -132,9 +132,9 @@ func (p *Plan) waitFor(retries int, delay time.Duration) (w WaitPath, covered bo
 
 // rejectable reports whether the broker may dead-letter m, will bring it back and still counts it right. A broken
 // x-death takes the queue down with it on some versions; a message that has left by expiry once is dropped by some as
-// an automatic cycle. A message that came back from the dead-letter queue carries its count in a header, and one that was
-// moved by hand has a count that is not the broker's any more: the broker of some versions starts its own count again at
-// one, so only a republish goes on counting.
+// an automatic cycle. A message that came back from the dead-letter queue carries its count in a header, and one that
+// was moved by hand has a count that is not the broker's any more: the broker of some versions starts its own count
+// again at one, so only a republish goes on counting.
 func rejectable(m *message.Message) bool {
 	if m.Malformed || m.Looped || m.Moved {
 		return false

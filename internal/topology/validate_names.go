@@ -59,8 +59,10 @@ var hole = regexp.MustCompile(`\{[a-z-]+\}`)
 
 // holes says which variable fills a hole of a template.
 var holes = map[string]string{
-	"{first}": "SIDECAR_SERVICE", "{service}": "SIDECAR_SERVICE", "{rest}": "SIDECAR_SERVICE", "{prefix}": "SIDECAR_PREFIX",
-	"{exchange}": "SIDECAR_EXCHANGE", "{queue}": "SIDECAR_QUEUE", "{retry-queue}": "SIDECAR_RETRY_QUEUE", "{dlq}": "SIDECAR_DLQ",
+	"{first}": "SIDECAR_SERVICE", "{service}": "SIDECAR_SERVICE", "{rest}": "SIDECAR_SERVICE",
+	"{prefix}":   "SIDECAR_PREFIX",
+	"{exchange}": "SIDECAR_EXCHANGE", "{queue}": "SIDECAR_QUEUE", "{retry-queue}": "SIDECAR_RETRY_QUEUE",
+	"{dlq}":  "SIDECAR_DLQ",
 	"{tier}": "SIDECAR_RETRY_DELAYS",
 }
 
@@ -86,7 +88,8 @@ func (c *optionValidator) queues() []name {
 	for _, d := range c.o.RetryDelays {
 		queue, _ := c.o.tierNames(c.b, d)
 		all = append(all, name{
-			what: "retry queue for " + TierLabel(d), variable: "SIDECAR_RETRY_QUEUE", value: queue, parts: c.parts(c.b.wait.tierQueue),
+			what: "retry queue for " + TierLabel(d), variable: "SIDECAR_RETRY_QUEUE", value: queue,
+			parts: c.parts(c.b.wait.tierQueue),
 		})
 	}
 	return all
@@ -127,7 +130,8 @@ func (c *optionValidator) setting(what, variable string) name {
 	return n
 }
 
-// checkNames refuses what a broker or the client library would. What was given comes first: other names are made from it.
+// checkNames refuses what a broker or the client library would. What was given comes first: other names are made from
+// it.
 func (c *optionValidator) checkNames() {
 	names := slices.Concat(c.queues(), c.exchanges())
 	for _, n := range append(names, c.setting("prefix", "SIDECAR_PREFIX")) {
@@ -149,7 +153,8 @@ func (c *optionValidator) checkNames() {
 		if c.made["SIDECAR_PREFIX"] != "" && strings.HasPrefix(n.value, c.o.Prefix+".") {
 			hint = "; set SIDECAR_PREFIX"
 		}
-		c.refuse(reserved(n.value) && n.variable != "", n.origin(0), "makes the %s %s, which %s%s", n.what, brief(n.value), reservedFault, hint)
+		c.refuse(reserved(n.value) && n.variable != "", n.origin(0), "makes the %s %s, which %s%s", n.what, brief(n.value),
+			reservedFault, hint)
 	}
 }
 
@@ -169,7 +174,8 @@ func (c *optionValidator) checkDiffer(what string, all []name) {
 			if a.given && !b.given {
 				blamed, other = a, b
 			}
-			c.refuse(true, append(blamed.origin(blamed.largest()), other.origin(0)...), "two %s have one name, %s: %s, and %s", what, brief(a.value), a, b)
+			c.refuse(true, append(blamed.origin(blamed.largest()), other.origin(0)...), "two %s have one name, %s: %s, and %s",
+				what, brief(a.value), a, b)
 		}
 	}
 }
@@ -178,14 +184,16 @@ func (c *optionValidator) checkDiffer(what string, all []name) {
 func (c *optionValidator) checkBindings() {
 	o := &c.o
 	const bindings = "SIDECAR_BINDINGS"
-	exchange, retry, dlx := c.setting("", "SIDECAR_EXCHANGE"), c.setting("", "SIDECAR_RETRY_EXCHANGE"), c.setting("", "SIDECAR_DLX")
+	exchange, retry, dlx := c.setting("", "SIDECAR_EXCHANGE"), c.setting("", "SIDECAR_RETRY_EXCHANGE"),
+		c.setting("", "SIDECAR_DLX")
 	for _, bound := range o.Bindings {
 		c.refuse(bound.Exchange == "", on{bindings}, "nothing can be bound to the default exchange")
 		c.refuse(nameFault(bound.Key) != "", on{bindings}, "the binding key %s %s", brief(bound.Key), nameFault(bound.Key))
 		if err := checkName("exchange", bound.Exchange); err != nil && bound.Exchange != "" {
 			c.refuse(true, on{bindings}, "%v", err)
 		}
-		carries := bound.Exchange != "" && bound.Exchange != o.Exchange && (bound.Exchange == o.RetryExchange || bound.Exchange == o.DLX)
+		carries := bound.Exchange != "" && bound.Exchange != o.Exchange &&
+			(bound.Exchange == o.RetryExchange || bound.Exchange == o.DLX)
 		c.refuse(carries, slices.Concat(on{bindings}, exchange.origin(0), retry.origin(0), dlx.origin(0)),
 			"exchange %s carries retries or parked messages, which the service would receive", brief(bound.Exchange))
 	}
@@ -195,12 +203,13 @@ func (c *optionValidator) checkBindings() {
 			"the dead-letter queue is bound by its name %s, in which the words * and # match what others park", brief(o.DLQ))
 	}
 	t := predeclared[o.Exchange]
-	c.refuse(t != "" && t != o.ExchangeType && o.declaresMain(c.b), append(exchange.origin(0), "SIDECAR_EXCHANGE_TYPE", bindings),
+	c.refuse(t != "" && t != o.ExchangeType && o.declaresMain(c.b),
+		append(exchange.origin(0), "SIDECAR_EXCHANGE_TYPE", bindings),
 		"is the broker's own and of type %s: set SIDECAR_EXCHANGE_TYPE=%s as well, or use another exchange", t, t)
 }
 
-// declaresMain reports whether the main exchange is in the plan of filled options: because the service's queue is bound to
-// it, or because retries come back through it.
+// declaresMain reports whether the main exchange is in the plan of filled options: because the service's queue is bound
+// to it, or because retries come back through it.
 func (o *Options) declaresMain(b *blueprint) bool {
 	return len(o.Bindings) == 0 || b.wait.backExchange == "{exchange}" ||
 		slices.ContainsFunc(o.Bindings, func(x Binding) bool { return x.Exchange == o.Exchange })

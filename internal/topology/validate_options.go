@@ -58,17 +58,22 @@ func (c *optionValidator) checkOptions() {
 	o, b := &c.given, c.b
 	service := on{"SIDECAR_SERVICE"}
 	c.refuse(o.Service == "", service, "required and not set")
-	c.refuse(o.Service != "" && !serviceName.MatchString(o.Service), service, "only letters, digits, '.', '_' and '-', not beginning with '-'")
+	c.refuse(o.Service != "" && !serviceName.MatchString(o.Service), service,
+		"only letters, digits, '.', '_' and '-', not beginning with '-'")
 	c.refuse(reserved(o.Service), service, "%s", reservedFault)
-	c.refuse(o.Queue == "" && strings.Contains(b.queue, "{rest}") && restOf(o.Service) == "", on{"SIDECAR_SERVICE", "SIDECAR_QUEUE"},
+	c.refuse(o.Queue == "" && strings.Contains(b.queue, "{rest}") && restOf(o.Service) == "",
+		on{"SIDECAR_SERVICE", "SIDECAR_QUEUE"},
 		"%s names the queue after what follows the first hyphen, and nothing does", o.Preset)
 
-	c.refuse(o.QueueType != "" && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"}, "%s or %s", TypeClassic, TypeQuorum)
+	c.refuse(o.QueueType != "" && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"},
+		"%s or %s", TypeClassic, TypeQuorum)
 	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
 		"use one of %s", strings.Join(exchangeTypes, ", "))
 	c.refuse(o.Queue == "" && b.queue == "", on{"SIDECAR_QUEUE"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
-	c.refuse(len(o.Bindings) == 0 && b.bindingKey == "", on{"SIDECAR_BINDINGS"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
-	c.refuse(len(o.Bindings) == 0 && b.bindingKey != "" && o.ExchangeType == "direct", on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_BINDINGS"},
+	c.refuse(len(o.Bindings) == 0 && b.bindingKey == "", on{"SIDECAR_BINDINGS"},
+		"required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
+	c.refuse(len(o.Bindings) == 0 && b.bindingKey != "" && o.ExchangeType == "direct",
+		on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_BINDINGS"},
 		"needs SIDECAR_BINDINGS: a direct exchange routes by key")
 
 	const only = "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s"
@@ -86,12 +91,15 @@ func (c *optionValidator) checkRetries() {
 	o := &c.given
 	const delays = "SIDECAR_RETRY_DELAYS"
 	none := o.RetryDelays != nil && len(o.RetryDelays) == 0
-	c.refuse(none && !c.b.mayNotRetry, on{delays}, "none is for SIDECAR_TOPOLOGY=%s only; with SIDECAR_MAX_RETRIES=0 the first failure parks",
+	c.refuse(none && !c.b.mayNotRetry, on{delays}, "none is for SIDECAR_TOPOLOGY=%s only; with SIDECAR_MAX_RETRIES=0 "+
+		"the first failure parks",
 		presetsWith(func(b *blueprint) bool { return b.mayNotRetry }))
-	c.refuse(o.RetryDelay != 0 && len(c.b.wait.delays) > 0, on{"SIDECAR_RETRY_DELAY"}, "%s has one delay per retry: use %s", o.Preset, delays)
+	c.refuse(o.RetryDelay != 0 && len(c.b.wait.delays) > 0, on{"SIDECAR_RETRY_DELAY"},
+		"%s has one delay per retry: use %s", o.Preset, delays)
 	if n := o.MaxRetries; n != nil {
 		c.refuse(*n < 0 || *n > maxRetriesLimit, on{"SIDECAR_MAX_RETRIES"}, "0 to %d", maxRetriesLimit)
-		c.refuse(*n > 0 && none, on{"SIDECAR_MAX_RETRIES", delays}, "with %s=none there is nowhere to wait, only 0 is possible", delays)
+		c.refuse(*n > 0 && none, on{"SIDECAR_MAX_RETRIES", delays},
+			"with %s=none there is nowhere to wait, only 0 is possible", delays)
 	}
 	c.checkDelay("SIDECAR_RETRY_DELAY", o.RetryDelay)
 	for i, d := range o.RetryDelays {

@@ -84,7 +84,8 @@ func references(p *Plan) []error {
 		q := &p.Queues[i]
 		exchange, key, ok := q.DeadLetter()
 		if ok && len(p.reach(exchange, key)) == 0 {
-			errs = append(errs, fmt.Errorf("queue %q dead-letters to exchange %q with key %q, which reaches no queue: its dead letters would be lost",
+			errs = append(errs, fmt.Errorf("queue %q dead-letters to exchange %q with key %q, which reaches no queue: its "+
+				"dead letters would be lost",
 				q.Name, exchange, key))
 		}
 	}
@@ -100,14 +101,16 @@ func oneReject(p *Plan) []error {
 			continue
 		}
 		if rejects++; rejects > 1 {
-			errs = append(errs, fmt.Errorf("wait path %s: a second path cannot leave by reject, a queue has one dead-letter route", w.Tier))
+			errs = append(errs, fmt.Errorf("wait path %s: a second path cannot leave by reject, a queue has one dead-letter "+
+				"route", w.Tier))
 		}
 		if q == nil {
 			continue
 		}
 		exchange, key, ok := q.DeadLetter()
 		if !ok || !slices.Equal(p.reach(exchange, key), []string{w.Queue}) {
-			errs = append(errs, fmt.Errorf("wait path %s leaves by reject, but queue %q does not dead-letter to %q alone", w.Tier, q.Name, w.Queue))
+			errs = append(errs, fmt.Errorf("wait path %s leaves by reject, but queue %q does not dead-letter to %q alone",
+				w.Tier, q.Name, w.Queue))
 		}
 	}
 	return errs

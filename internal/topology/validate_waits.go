@@ -18,17 +18,20 @@ func waits(p *Plan) []error {
 			continue
 		}
 		if seen[w.Queue] {
-			errs = append(errs, fmt.Errorf("wait path %s shares queue %q: every delay needs a queue of its own", w.Tier, w.Queue))
+			errs = append(errs, fmt.Errorf("wait path %s shares queue %q: every delay needs a queue of its own", w.Tier,
+				w.Queue))
 		}
 		seen[w.Queue] = true
 		if i > 0 && w.Delay <= p.Waits[i-1].Delay {
 			errs = append(errs, fmt.Errorf("wait path %s follows %s: delays must be ascending", w.Tier, p.Waits[i-1].Tier))
 		}
 		if ttl, _ := q.Args[ArgTTL].(int64); ttl != w.Delay.Milliseconds() || ttl <= 0 {
-			errs = append(errs, fmt.Errorf("wait path %s: queue %q holds messages for %d ms, not %d", w.Tier, w.Queue, ttl, w.Delay.Milliseconds()))
+			errs = append(errs, fmt.Errorf("wait path %s: queue %q holds messages for %d ms, not %d", w.Tier, w.Queue, ttl,
+				w.Delay.Milliseconds()))
 		}
 		if !slices.Equal(p.reach(w.Exchange, w.Key), []string{w.Queue}) {
-			errs = append(errs, fmt.Errorf("wait path %s: exchange %q with key %q does not reach %q alone", w.Tier, w.Exchange, w.Key, w.Queue))
+			errs = append(errs, fmt.Errorf("wait path %s: exchange %q with key %q does not reach %q alone", w.Tier, w.Exchange,
+				w.Key, w.Queue))
 		}
 		if exchange, key, ok := q.DeadLetter(); !ok || !slices.Contains(p.reach(exchange, key), p.Queue) {
 			errs = append(errs, fmt.Errorf("wait path %s: queue %q does not lead back to %q", w.Tier, w.Queue, p.Queue))
@@ -48,14 +51,17 @@ func parking(p *Plan) []error {
 	}
 	var errs []error
 	if !slices.Equal(p.reach(p.Park.Exchange, p.Park.Key), []string{q.Name}) {
-		errs = append(errs, fmt.Errorf("parking: exchange %q with key %q does not reach %q alone", p.Park.Exchange, p.Park.Key, q.Name))
+		errs = append(errs, fmt.Errorf("parking: exchange %q with key %q does not reach %q alone", p.Park.Exchange,
+			p.Park.Key, q.Name))
 	}
 	if x := p.exchange(p.Park.Exchange); x != nil && x.Type == "topic" && pattern(p.Park.Key) {
-		errs = append(errs, fmt.Errorf("parking: the key %q is a pattern to topic exchange %q: it would match what others park", p.Park.Key, x.Name))
+		errs = append(errs, fmt.Errorf("parking: the key %q is a pattern to topic exchange %q: it would match what others "+
+			"park", p.Park.Key, x.Name))
 	}
 	for _, arg := range []string{ArgTTL, ArgDLX, "x-max-length", "x-max-length-bytes", "x-expires"} {
 		if _, ok := q.Args[arg]; ok {
-			errs = append(errs, fmt.Errorf("parking: dead-letter queue %q must not have %s: parked messages stay until they are taken out", q.Name, arg))
+			errs = append(errs, fmt.Errorf("parking: dead-letter queue %q must not have %s: parked messages stay until they "+
+				"are taken out", q.Name, arg))
 		}
 	}
 	return errs
@@ -71,7 +77,8 @@ func loops(p *Plan) []error {
 	var errs []error
 	for _, arg := range []string{ArgTTL, "x-max-length", "x-max-length-bytes"} {
 		if _, ok := q.Args[arg]; ok {
-			errs = append(errs, fmt.Errorf("queue %q must not have %s: its dead letters go round to itself, and the broker drops what takes that way without a reject",
+			errs = append(errs, fmt.Errorf("queue %q must not have %s: its dead letters go round to itself, and the broker "+
+				"drops what takes that way without a reject",
 				q.Name, arg))
 		}
 	}
@@ -103,10 +110,12 @@ func quorumArguments(p *Plan) []error {
 			continue
 		}
 		if q.Kind != KindRetry && q.Args[ArgDeliveryLimit] != NoDeliveryLimit {
-			errs = append(errs, fmt.Errorf("queue %q needs %s=%d: the broker's own limit drops messages that were requeued often",
+			errs = append(errs, fmt.Errorf("queue %q needs %s=%d: the broker's own limit drops messages that were requeued "+
+				"often",
 				q.Name, ArgDeliveryLimit, NoDeliveryLimit))
 		}
-		if _, _, ok := q.DeadLetter(); ok && (q.Args[ArgStrategy] != strategyAtLeastOnce || q.Args[ArgOverflow] != overflowReject) {
+		if _, _, ok := q.DeadLetter(); ok && (q.Args[ArgStrategy] != strategyAtLeastOnce ||
+			q.Args[ArgOverflow] != overflowReject) {
 			errs = append(errs, fmt.Errorf("queue %q needs %s=%s and %s=%s: otherwise a killed broker loses dead letters",
 				q.Name, ArgStrategy, strategyAtLeastOnce, ArgOverflow, overflowReject))
 		}
@@ -124,11 +133,13 @@ func foreignArguments(p *Plan) []error {
 	for _, q := range p.Queues {
 		for arg := range q.Args {
 			if !slices.Contains(known, arg) {
-				errs = append(errs, fmt.Errorf("queue %q: argument %s is not used: brokers refuse, ignore or differ on it", q.Name, arg))
+				errs = append(errs, fmt.Errorf("queue %q: argument %s is not used: brokers refuse, ignore or differ on it", q.Name,
+					arg))
 			}
 		}
 		if _, ok := q.Args["x-expires"]; ok && q.Kind != KindDLQ {
-			errs = append(errs, fmt.Errorf("queue %q must not have x-expires: the queue would go away with its messages", q.Name))
+			errs = append(errs, fmt.Errorf("queue %q must not have x-expires: the queue would go away with its messages",
+				q.Name))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
@@ -148,7 +159,8 @@ func sharedReturn(p *Plan) []error {
 			continue
 		}
 		if exchange, _, _ := q.DeadLetter(); exchange != "" {
-			errs = append(errs, fmt.Errorf("wait path %s returns through exchange %q, which others may be bound to: the plan has to stamp its retries", w.Tier, exchange))
+			errs = append(errs, fmt.Errorf("wait path %s returns through exchange %q, which others may be bound to: the plan "+
+				"has to stamp its retries", w.Tier, exchange))
 		}
 	}
 	return errs

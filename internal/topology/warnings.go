@@ -14,15 +14,19 @@ func (p *Plan) Warnings() []string {
 			"SIDECAR_QUEUE_TYPE=quorum loses none", p.Queue))
 	}
 	if back := p.WayBack(); back != nil {
-		w = append(w, fmt.Sprintf("retries come back through exchange %s: every other queue they match there gets them again; "+
+		w = append(w, fmt.Sprintf("retries come back through exchange %s: every other queue they match there gets them "+
+			"again; "+
 			"sidecars with this topology ack them unseen, other consumers have to take duplicates", back.Exchange))
 	}
-	if x, q := p.exchange(p.Park.Exchange), p.queue(p.Park.Queue); x != nil && x.Shared && x.Type == "fanout" && !q.Shared {
-		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: set SIDECAR_DLX as well as SIDECAR_DLQ",
+	if x, q := p.exchange(p.Park.Exchange), p.queue(p.Park.Queue); x != nil && x.Shared && x.Type == "fanout" &&
+		!q.Shared {
+		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: set "+
+			"SIDECAR_DLX as well as SIDECAR_DLQ",
 			x.Name, q.Name))
 	}
 	if q := p.queue(p.Queue); q != nil && q.Args[ArgTTL] != nil {
-		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death does", p.Queue, q.Args[ArgTTL]))
+		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death "+
+			"does", p.Queue, q.Args[ArgTTL]))
 	}
 	if p.Park == (Route{}) {
 		w = append(w, "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded: nothing keeps it")
@@ -36,8 +40,10 @@ func (p *Plan) Warnings() []string {
 // notes says what settings come to that may surprise; o is filled.
 func (o *Options) notes(given *Options) []string {
 	notes := o.idle(given)
-	if given.Prefix == "" && given.Exchange == "" && strings.Contains(blueprints[o.Preset].exchanges[0], "{prefix}") && !strings.Contains(o.Service, "-") {
-		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main exchange with every other service "+
+	if given.Prefix == "" && given.Exchange == "" && strings.Contains(blueprints[o.Preset].exchanges[0], "{prefix}") &&
+		!strings.Contains(o.Service, "-") {
+		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main "+
+			"exchange with every other service "+
 			"without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it another", o.Service, o.Prefix))
 	}
 	return notes
@@ -48,16 +54,19 @@ func (o *Options) idle(given *Options) []string {
 	b := blueprints[o.Preset]
 	bound := o.declaresMain(b)
 	for _, main := range b.exchanges[1:] { // they are of the same type
-		bound = bound || o.Exchange == b.exchanges[0] && slices.ContainsFunc(o.Bindings, func(x Binding) bool { return x.Exchange == main })
+		bound = bound || o.Exchange == b.exchanges[0] && slices.ContainsFunc(o.Bindings,
+			func(x Binding) bool { return x.Exchange == main })
 	}
 	if bound {
 		return nil
 	}
 	var idle []string
 	if given.ExchangeType != "" {
-		idle = append(idle, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name exchange %s", given.ExchangeType, o.Exchange))
+		idle = append(idle, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name exchange %s",
+			given.ExchangeType, o.Exchange))
 	}
-	makesNames := strings.Contains(b.wait.exchange+b.wait.backExchange, "{exchange}") || strings.Contains(b.park.exchange, "{exchange}")
+	makesNames := strings.Contains(b.wait.exchange+b.wait.backExchange, "{exchange}") ||
+		strings.Contains(b.park.exchange, "{exchange}")
 	if given.Exchange != "" && !makesNames {
 		idle = append(idle, fmt.Sprintf("SIDECAR_EXCHANGE=%s is not used: SIDECAR_BINDINGS does not name it", given.Exchange))
 	}

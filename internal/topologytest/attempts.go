@@ -25,20 +25,23 @@ func success(t *testing.T, r *shared) {
 			t.Errorf("%s was received %d times", id, len(list))
 		}
 		h := list[0].Header
-		if string(list[0].Body) != "body of "+id || h.Get("Amqp-Queue") != r.plan.Queue || h.Get("Amqp-Exchange") != exchange || h.Get("Amqp-Routing-Key") != key {
-			t.Errorf("%s is %q from %q, exchange %q, key %q", id, list[0].Body, h.Get("Amqp-Queue"), h.Get("Amqp-Exchange"), h.Get("Amqp-Routing-Key"))
+		if string(list[0].Body) != "body of "+id || h.Get("Amqp-Queue") != r.plan.Queue ||
+			h.Get("Amqp-Exchange") != exchange || h.Get("Amqp-Routing-Key") != key {
+			t.Errorf("%s is %q from %q, exchange %q, key %q", id, list[0].Body, h.Get("Amqp-Queue"), h.Get("Amqp-Exchange"),
+				h.Get("Amqp-Routing-Key"))
 		}
 		counted(t, r.rig, id, list)
 	}
 }
 
-// counted compares what the app was told on each receipt of a message that fails every time, from its first attempt on.
+// counted compares what the app received on each receipt of a message that fails every time, from its first attempt on.
 func counted(t *testing.T, r *rig, id string, list []*apptest.Request) {
 	t.Helper()
 	exchange, key, _ := front(r.plan)
 	for i := range list {
 		h := list[i].Header
-		if list[i].Number("Amqp-Retry-Count") != i || list[i].Number("Amqp-Delivery-Attempt") != i+1 || list[i].Number("Amqp-Max-Retries") != r.plan.MaxRetries {
+		if list[i].Number("Amqp-Retry-Count") != i || list[i].Number("Amqp-Delivery-Attempt") != i+1 ||
+			list[i].Number("Amqp-Max-Retries") != r.plan.MaxRetries {
 			t.Errorf("%s, receipt %d: Amqp-Retry-Count %q, Amqp-Delivery-Attempt %q, Amqp-Max-Retries %q", id, i,
 				h.Get("Amqp-Retry-Count"), h.Get("Amqp-Delivery-Attempt"), h.Get("Amqp-Max-Retries"))
 		}
@@ -49,7 +52,8 @@ func counted(t *testing.T, r *rig, id string, list []*apptest.Request) {
 		if i == 0 {
 			wantExchange, wantKey = nil, nil // this delivery says it already
 		}
-		if !reflect.DeepEqual(h["Amqp-Original-Exchange"], wantExchange) || !reflect.DeepEqual(h["Amqp-Original-Routing-Key"], wantKey) {
+		if !reflect.DeepEqual(h["Amqp-Original-Exchange"], wantExchange) ||
+			!reflect.DeepEqual(h["Amqp-Original-Routing-Key"], wantKey) {
 			t.Errorf("%s, receipt %d: Amqp-Original-Exchange %q, Amqp-Original-Routing-Key %q, want %q and %q", id, i,
 				h["Amqp-Original-Exchange"], h["Amqp-Original-Routing-Key"], wantExchange, wantKey)
 		}
@@ -66,7 +70,8 @@ func counted(t *testing.T, r *rig, id string, list []*apptest.Request) {
 // and then lies in the dead-letter queue with everything that is known about it.
 func everyAttempt(t *testing.T, r *shared) {
 	m := full("always")
-	r.app.On(m.MessageId, problem(http.StatusUnprocessableEntity, `{"type":"urn:gone","title":"No customer","detail":"customer 7"}`))
+	r.app.On(m.MessageId, problem(http.StatusUnprocessableEntity,
+		`{"type":"urn:gone","title":"No customer","detail":"customer 7"}`))
 	exchange, key, headers := front(r.plan)
 	maps.Copy(m.Headers, headers)
 	brokertest.Publish(t, brokertest.Channel(t, r.url), exchange, key, m)
@@ -80,7 +85,8 @@ func everyAttempt(t *testing.T, r *shared) {
 		return
 	}
 	r.parkedWith(t, d, amqp.Table{
-		"x-final-status-code": int32(http.StatusUnprocessableEntity), "x-final-reason": "max_retries", "x-final-detail": "no such customer",
+		"x-final-status-code": int32(http.StatusUnprocessableEntity), "x-final-reason": "max_retries",
+		"x-final-detail":       "no such customer",
 		"x-final-problem-type": "urn:gone", "x-final-problem-title": "No customer", "x-final-problem-detail": "customer 7",
 		"x-final-error": nil, "x-final-retry-count": int32(r.plan.MaxRetries), //nolint:gosec // a few
 	})
@@ -100,7 +106,8 @@ func noAnswer(t *testing.T, r *shared) {
 		return
 	}
 	r.parkedWith(t, d, amqp.Table{
-		"x-final-status-code": nil, "x-final-reason": "max_retries", "x-final-retry-count": int32(r.plan.MaxRetries), //nolint:gosec // a few
+		//nolint:gosec // a few
+		"x-final-status-code": nil, "x-final-reason": "max_retries", "x-final-retry-count": int32(r.plan.MaxRetries),
 	})
 	if text, _ := d.Headers["x-final-error"].(string); len(text) < 5 || text[:5] != "reset" {
 		t.Errorf("x-final-error is %q", d.Headers["x-final-error"])
@@ -124,9 +131,11 @@ func full(id string) amqp.Publishing {
 func asSent(t *testing.T, d *amqp.Delivery, m *amqp.Publishing) {
 	t.Helper()
 	got := amqp.Publishing{
-		MessageId: d.MessageId, Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, CorrelationId: d.CorrelationId,
-		ReplyTo: d.ReplyTo, Type: d.Type, AppId: d.AppId, Priority: d.Priority, Timestamp: d.Timestamp.UTC(), DeliveryMode: d.DeliveryMode,
-		Headers: amqp.Table{},
+		MessageId: d.MessageId, Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
+		CorrelationId: d.CorrelationId,
+		ReplyTo:       d.ReplyTo, Type: d.Type, AppId: d.AppId, Priority: d.Priority, Timestamp: d.Timestamp.UTC(),
+		DeliveryMode: d.DeliveryMode,
+		Headers:      amqp.Table{},
 	}
 	for k := range m.Headers {
 		got.Headers[k] = d.Headers[k]
@@ -139,11 +148,13 @@ func asSent(t *testing.T, d *amqp.Delivery, m *amqp.Publishing) {
 	}
 }
 
-// parkedWith looks at the headers of a parked message: those of every one, and those wanted, of which nil must not be there.
+// parkedWith looks at the headers of a parked message: those of every one, and those wanted, of which nil must not be
+// there.
 func (r *rig) parkedWith(t testing.TB, d *amqp.Delivery, wanted amqp.Table) {
 	t.Helper()
 	exchange, key, _ := front(r.plan)
-	wanted["x-original-queue"], wanted["x-original-exchange"], wanted["x-original-routing-key"] = r.plan.Queue, exchange, key
+	wanted["x-original-queue"], wanted["x-original-exchange"], wanted["x-original-routing-key"] = r.plan.Queue, exchange,
+		key
 	wanted["x-retry-queue"], wanted["CC"], wanted["BCC"] = nil, nil, nil
 	for k, want := range wanted {
 		if got := d.Headers[k]; !reflect.DeepEqual(got, want) {
@@ -158,7 +169,8 @@ func (r *rig) parkedWith(t testing.TB, d *amqp.Delivery, wanted amqp.Table) {
 		t.Errorf("%s: mode %d, expiration %q, user id %q", d.MessageId, d.DeliveryMode, d.Expiration, d.UserId)
 	}
 	// What waited has been in a queue that it left by expiry, and the broker has written that down.
-	if _, ok := d.Headers["x-death"].([]any); ok != (len(r.plan.Waits) > 0 && d.Headers["x-final-retry-count"] != int32(0)) {
+	if _, ok := d.Headers["x-death"].([]any); ok != (len(r.plan.Waits) > 0 &&
+		d.Headers["x-final-retry-count"] != int32(0)) {
 		t.Errorf("%s: x-death is %v", d.MessageId, d.Headers["x-death"])
 	}
 }

@@ -44,11 +44,13 @@ func tooEarly(t *testing.T, r *shared) {
 
 const retryAfterAsked = time.Second // the shortest there is: the header counts in seconds
 
-// retryAfter: the message does not come back before the time that the app asked for. With tiers it waits in the smallest
-// that covers it; with one retry queue it waits as always, and the sidecar takes nothing until the time is over.
+// retryAfter: the message does not come back before the time that the app asked for. With tiers it waits in the
+// smallest that covers it; with one retry queue it waits as always, and the sidecar takes nothing until the time is
+// over.
 func retryAfter(t *testing.T, r *shared) {
 	const id = "retry-after"
-	r.app.On(id, status(http.StatusServiceUnavailable, "Retry-After: 1"), status(http.StatusConflict, "Amqp-Disposition: park"))
+	r.app.On(id, status(http.StatusServiceUnavailable, "Retry-After: 1"),
+		status(http.StatusConflict, "Amqp-Disposition: park"))
 	r.send(t, id)
 	d := r.givenUp(t, id, "disposition")
 	list := r.app.Seen(id)
@@ -93,7 +95,8 @@ func senderProperties(t *testing.T, r *shared) {
 	if err != nil {
 		t.Fatal("the broker's URL cannot be parsed")
 	}
-	again := map[string]apptest.Reply{"properties": failing(), "properties-at-once": status(http.StatusConflict, "Amqp-Disposition: park")}
+	again := map[string]apptest.Reply{"properties": failing(),
+		"properties-at-once": status(http.StatusConflict, "Amqp-Disposition: park")}
 	for id, script := range again {
 		r.app.On(id, script)
 		m := message(id)
@@ -123,7 +126,8 @@ func takenOff(t *testing.T, d *amqp.Delivery, user, aside string) {
 		t.Errorf("%s: user id %q, expiration %q, headers %v", d.MessageId, d.UserId, d.Expiration, d.Headers)
 	}
 	if d.Headers["x-original-user-id"] != user || d.Headers["x-original-expiration"] != "3600000" {
-		t.Errorf("%s: x-original-user-id %v, x-original-expiration %v", d.MessageId, d.Headers["x-original-user-id"], d.Headers["x-original-expiration"])
+		t.Errorf("%s: x-original-user-id %v, x-original-expiration %v", d.MessageId, d.Headers["x-original-user-id"],
+			d.Headers["x-original-expiration"])
 	}
 	// There is no x-original-bcc: the broker itself takes BCC off before anyone receives the message.
 	if !strings.Contains(fmt.Sprint(d.Headers["x-original-cc"]), aside) {

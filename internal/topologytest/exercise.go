@@ -19,7 +19,8 @@ import (
 )
 
 // Exercise takes messages through plan in every way that messages go, and through every trouble that the broker can
-// make on the way. Parts that break something have a virtual host of their own, so t must not have asked for one before.
+// make on the way. Parts that break something have a virtual host of their own, so t must not have asked for one
+// before.
 func Exercise(t *testing.T, plan *topology.Plan) {
 	t.Helper()
 	fit(t, plan)
@@ -96,7 +97,8 @@ func fit(t *testing.T, plan *topology.Plan) {
 	if plan.MaxRetries < len(plan.Waits) {
 		t.Fatalf("%d retries do not come by all %d waits", plan.MaxRetries, len(plan.Waits))
 	}
-	if plan.Tiered && len(plan.Waits) > 0 && !slices.ContainsFunc(plan.Waits[1:], func(w topology.WaitPath) bool { return w.Delay >= retryAfterAsked }) {
+	if plan.Tiered && len(plan.Waits) > 0 && !slices.ContainsFunc(plan.Waits[1:],
+		func(w topology.WaitPath) bool { return w.Delay >= retryAfterAsked }) {
 		t.Fatalf("no tier but the first covers a Retry-After of %v", retryAfterAsked)
 	}
 	for _, x := range plan.Exchanges {
@@ -156,7 +158,8 @@ func (r *rig) lost() string {
 // end waits until the message has left for good for the n-th time and returns how.
 func (r *rig) end(t testing.TB, id string, n int) settled {
 	t.Helper()
-	brokertest.Eventually(t, patience, id+" ends "+strconv.Itoa(n)+" times", func() bool { return len(r.log.finals(id)) >= n })
+	brokertest.Eventually(t, patience, id+" ends "+strconv.Itoa(n)+" times",
+		func() bool { return len(r.log.finals(id)) >= n })
 	return r.log.finals(id)[n-1]
 }
 
@@ -210,7 +213,8 @@ func named(label string, n int) []string {
 }
 
 func message(id string) amqp.Publishing {
-	return amqp.Publishing{MessageId: id, Body: []byte("body of " + id), ContentType: "text/plain", DeliveryMode: amqp.Persistent}
+	return amqp.Publishing{MessageId: id, Body: []byte("body of " + id), ContentType: "text/plain",
+		DeliveryMode: amqp.Persistent}
 }
 
 // send publishes messages the way producers do.

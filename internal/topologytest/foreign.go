@@ -15,8 +15,8 @@ const (
 	argDLKey = "x-dead-letter-routing-key"
 )
 
-// foreignRetries: a retry that comes back through an exchange reaches everybody who is bound to it. A sidecar that it is
-// not meant for acks it without asking its app, which has had the message already.
+// foreignRetries: a retry that comes back through an exchange reaches everybody who is bound to it. A sidecar that it
+// is not meant for acks it without asking its app, which has had the message already.
 func foreignRetries(t *testing.T, plan *topology.Plan) {
 	url := brokertest.URL(t)
 	declareTopology(t, url, plan)
@@ -41,7 +41,8 @@ func foreignRetries(t *testing.T, plan *topology.Plan) {
 				want = "success"
 			}
 			if s := everything.end(t, id, n+1); s.Outcome != "ack" || s.Reason != want {
-				t.Errorf("%s, delivery %d to the other service ended by %s (%s), want an ack (%s)", id, n, s.Outcome, s.Reason, want)
+				t.Errorf("%s, delivery %d to the other service ended by %s (%s), want an ack (%s)", id, n, s.Outcome, s.Reason,
+					want)
 			}
 		}
 		if n := len(everything.app.Seen(id)); n != 1 {

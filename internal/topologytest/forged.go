@@ -15,8 +15,8 @@ import (
 )
 
 // forgedHistory: whatever a publisher claims about the past of a message, it has its try and ends: taken when the app
-// takes it, given up when it does not, and no neighbour is lost with it. (RabbitMQ 3.10 loses the queue's process when a
-// message with a broken x-death is rejected.)
+// takes it, given up when it does not, and no neighbour is lost with it. (RabbitMQ 3.10 loses the queue's process when
+// a message with a broken x-death is rejected.)
 func forgedHistory(t *testing.T, r *shared) {
 	ids := map[string]bool{} // by id, whether the app takes it
 	ch := brokertest.Channel(t, r.url)
@@ -64,7 +64,8 @@ func forgedHistory(t *testing.T, r *shared) {
 // uncounted: what is no count of this queue's rejects is none, so these have all their attempts.
 func (r *shared) uncounted(t *testing.T, ids map[string]bool) {
 	t.Helper()
-	for _, name := range []string{"string", "empty", "negative", "text-count", "foreign", "expired", "maxlen", "delivery_limit", "retry-text", "retry-negative"} {
+	for _, name := range []string{"string", "empty", "negative", "text-count", "foreign", "expired", "maxlen",
+		"delivery_limit", "retry-text", "retry-negative"} {
 		id := "forged-" + name + "-false"
 		if _, sent := ids[id]; !sent {
 			continue
@@ -98,7 +99,8 @@ func accepted(t *testing.T, ch *amqp.Channel, queue string, m amqp.Publishing) b
 func forged(p *topology.Plan) map[string]amqp.Table {
 	exchange, key, _ := front(p)
 	entry := func(edit ...any) amqp.Table {
-		e := amqp.Table{"queue": p.Queue, "reason": "rejected", "count": int64(1), "exchange": exchange, "routing-keys": []any{key}, "time": time.Now()}
+		e := amqp.Table{"queue": p.Queue, "reason": "rejected", "count": int64(1), "exchange": exchange,
+			"routing-keys": []any{key}, "time": time.Now()}
 		for i := 0; i < len(edit); i += 2 {
 			e[edit[i].(string)] = edit[i+1]
 		}
@@ -110,26 +112,38 @@ func forged(p *topology.Plan) map[string]amqp.Table {
 		return e
 	}
 	cases := map[string]amqp.Table{
-		"max": {"x-death": []any{entry("count", int64(math.MaxInt64))}}, "overflow": {"x-retry-count": int64(math.MaxInt64), "x-death": []any{entry()}},
-		"first-death": {"x-first-death-queue": int64(1), "x-first-death-reason": amqp.Table{}}, "last-death": {"x-last-death-queue": true},
-		"delivery-text": {"x-delivery-count": "zzz"}, "delivery-huge": {"x-delivery-count": int64(math.MaxInt64)}, "acquired": {"x-acquired-count": "zzz"},
-		"retry-text": {"x-retry-count": "7"}, "retry-negative": {"x-retry-count": int64(-7)}, "retry-nan": {"x-retry-count": math.NaN()},
-		"retry-huge": {"x-retry-count": int64(math.MaxInt64)}, "final-text": {"x-final-retry-count": "7"}, "final-huge": {"x-final-retry-count": int64(99)},
+		"max":           {"x-death": []any{entry("count", int64(math.MaxInt64))}},
+		"overflow":      {"x-retry-count": int64(math.MaxInt64), "x-death": []any{entry()}},
+		"first-death":   {"x-first-death-queue": int64(1), "x-first-death-reason": amqp.Table{}},
+		"last-death":    {"x-last-death-queue": true},
+		"delivery-text": {"x-delivery-count": "zzz"}, "delivery-huge": {"x-delivery-count": int64(math.MaxInt64)},
+		"acquired":   {"x-acquired-count": "zzz"},
+		"retry-text": {"x-retry-count": "7"}, "retry-negative": {"x-retry-count": int64(-7)},
+		"retry-nan":  {"x-retry-count": math.NaN()},
+		"retry-huge": {"x-retry-count": int64(math.MaxInt64)}, "final-text": {"x-final-retry-count": "7"},
+		"final-huge":  {"x-final-retry-count": int64(99)},
 		"final-table": {"x-final-retry-count": amqp.Table{}}, "stamped": {topology.HeaderRetryQueue: "someone.else"},
-		"final-forged": {"x-final-reason": "forged", "x-final-status-code": "forged", "x-final-error": "forged", "x-original-queue": "forged"},
+		"final-forged": {"x-final-reason": "forged", "x-final-status-code": "forged", "x-final-error": "forged",
+			"x-original-queue": "forged"},
 	}
 	for name, death := range map[string]any{
 		"string": "rejected", "int": int64(7), "nil": nil, "table": amqp.Table{"count": int64(1)}, "empty": []any{},
 		"ints": []any{int64(1)}, "strings": []any{"a"}, "nested": []any{[]any{amqp.Table{}}}, "bare": []any{amqp.Table{}},
-		"no-count": []any{without("count")}, "no-queue": []any{without("queue")}, "no-keys": []any{without("routing-keys")}, "no-reason": []any{without("reason")},
+		"no-count": []any{without("count")}, "no-queue": []any{without("queue")}, "no-keys": []any{without("routing-keys")},
+		"no-reason":   []any{without("reason")},
 		"no-exchange": []any{without("exchange")}, "no-time": []any{without("time")},
-		"negative": []any{entry("count", int64(-1))}, "text-count": []any{entry("count", "99")}, "nil-count": []any{entry("count", nil)},
-		"float-count": []any{entry("count", math.NaN())}, "int-queue": []any{entry("queue", int64(1))}, "int-reason": []any{entry("reason", int64(1))},
-		"int-keys": []any{entry("routing-keys", int64(1))}, "mixed-keys": []any{entry("routing-keys", []any{int64(1)})},
-		"int-exchange": []any{entry("exchange", int64(1))}, "text-time": []any{entry("time", "yesterday")}, "unknown-reason": []any{entry("reason", "bored")},
-		"twice": []any{entry(), entry("count", int64(2))}, "foreign": []any{entry("queue", "other.queue", "count", int64(99))},
-		"expired": []any{entry("reason", "expired")}, "maxlen": []any{entry("reason", "maxlen")}, "delivery_limit": []any{entry("reason", "delivery_limit")},
-		"expired-99": []any{entry("reason", "expired", "count", int64(99))}, "hundred": hundred(),
+		"negative": []any{entry("count", int64(-1))}, "text-count": []any{entry("count", "99")},
+		"nil-count":   []any{entry("count", nil)},
+		"float-count": []any{entry("count", math.NaN())}, "int-queue": []any{entry("queue", int64(1))},
+		"int-reason": []any{entry("reason", int64(1))},
+		"int-keys":   []any{entry("routing-keys", int64(1))}, "mixed-keys": []any{entry("routing-keys", []any{int64(1)})},
+		"int-exchange": []any{entry("exchange", int64(1))}, "text-time": []any{entry("time", "yesterday")},
+		"unknown-reason": []any{entry("reason", "bored")},
+		"twice":          []any{entry(), entry("count", int64(2))}, "foreign": []any{entry("queue", "other.queue", "count",
+			int64(99))},
+		"expired": []any{entry("reason", "expired")}, "maxlen": []any{entry("reason", "maxlen")},
+		"delivery_limit": []any{entry("reason", "delivery_limit")},
+		"expired-99":     []any{entry("reason", "expired", "count", int64(99))}, "hundred": hundred(),
 	} {
 		cases[name] = amqp.Table{"x-death": death}
 	}

@@ -17,7 +17,8 @@ import (
 
 // broken starts a sidecar, has it hold one message at the app, keeps it from repairing anything and breaks something.
 // What it returns opens the gate before the app's answer, and lets the sidecar repair.
-func broken(t *testing.T, plan *topology.Plan, id string, script []apptest.Reply, breakIt func(*amqp.Channel) error) (r *rig, fail, repair func()) {
+func broken(t *testing.T, plan *topology.Plan, id string, script []apptest.Reply,
+	breakIt func(*amqp.Channel) error) (r *rig, fail, repair func()) {
 	t.Helper()
 	url := brokertest.URL(t)
 	declareTopology(t, url, plan)
@@ -46,9 +47,9 @@ func deleted(queues ...string) func(*amqp.Channel) error {
 	}
 }
 
-// retryQueueDeleted: a retry that is published comes back from a hole and is kept until there is a queue again. A reject
-// into a hole is lost, and no one can help it; but the sidecar sees the hole, takes nothing and closes it, and then
-// retries arrive again.
+// retryQueueDeleted: a retry that is published comes back from a hole and is kept until there is a queue again. A
+// reject into a hole is lost, and no one can help it; but the sidecar sees the hole, takes nothing and closes it, and
+// then retries arrive again.
 func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "retried"
 	var queues []string
@@ -77,14 +78,16 @@ func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 // keeps waits until a publication has come back to the sidecar, and makes sure that its message is still unsettled.
 func (r *rig) keeps(t *testing.T, id string) {
 	t.Helper()
-	brokertest.Eventually(t, patience, "a publication comes back to the sidecar", func() bool { return r.unroutable.Load() > 0 })
+	brokertest.Eventually(t, patience, "a publication comes back to the sidecar",
+		func() bool { return r.unroutable.Load() > 0 })
 	if n := len(r.app.Seen(id)); n != 1 || len(r.log.finals(id)) != 0 {
 		t.Errorf("%d receipts, ended %v: want it unsettled", n, r.log.finals(id))
 	}
 }
 
 // bindingDeleted: AMQP cannot show bindings, so no one sees that one has gone before a message comes back. It stays the
-// sidecar's until the binding has been made again. (Rejects through such a hole are lost, which is why they are not here.)
+// sidecar's until the binding has been made again. (Rejects through such a hole are lost, which is why they are not
+// here.)
 func bindingDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "unbound"
 	route, script := plan.Park, []apptest.Reply{status(http.StatusConflict, "Amqp-Disposition: park")}
@@ -114,7 +117,8 @@ func bindingDeleted(t *testing.T, plan *topology.Plan) {
 // deadLetterQueueDeleted: what cannot be parked stays the sidecar's, unacked, until it can.
 func deadLetterQueueDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "homeless"
-	r, fail, repair := broken(t, plan, id, []apptest.Reply{status(http.StatusConflict, "Amqp-Disposition: park")}, deleted(plan.Park.Queue))
+	r, fail, repair := broken(t, plan, id, []apptest.Reply{status(http.StatusConflict, "Amqp-Disposition: park")},
+		deleted(plan.Park.Queue))
 	fail()
 	brokertest.Eventually(t, patience, "a park fails", func() bool {
 		return r.unroutable.Load() > 0 && r.metric(t, "sidecar_park_failures_total", nil) > 0

@@ -73,8 +73,9 @@ func movedOutOfWaiting(t *testing.T, r *shared) {
 	r.app.On(id, failing())
 	m := message(id)
 	m.Headers = amqp.Table{"x-death": []any{amqp.Table{
-		"count": int64(retries), "reason": "rejected", "queue": r.plan.Queue, "exchange": "first", "routing-keys": []any{"key"},
-		"time": time.Now().Truncate(time.Second),
+		"count": int64(retries), "reason": "rejected", "queue": r.plan.Queue, "exchange": "first",
+		"routing-keys": []any{"key"},
+		"time":         time.Now().Truncate(time.Second),
 	}}}
 	r.put(t, m)
 	d := r.givenUp(t, id, "max_retries")
@@ -98,10 +99,12 @@ func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, list []*apptest.Reques
 	}
 	last := list[len(list)-1]
 	if last.Number("Amqp-Retry-Count") != r.plan.MaxRetries || last.Header.Get("Amqp-Last-Attempt") != "true" {
-		t.Errorf("after %d moves: Amqp-Retry-Count %q, Amqp-Last-Attempt %q", moves, last.Header.Get("Amqp-Retry-Count"), last.Header.Get("Amqp-Last-Attempt"))
+		t.Errorf("after %d moves: Amqp-Retry-Count %q, Amqp-Last-Attempt %q", moves, last.Header.Get("Amqp-Retry-Count"),
+			last.Header.Get("Amqp-Last-Attempt"))
 	}
 	r.parkedWith(t, d, amqp.Table{
-		"x-final-reason": "max_retries", "x-final-retry-count": int32(r.plan.MaxRetries), "x-final-status-code": int32(409), //nolint:gosec // a few
+		//nolint:gosec // a few
+		"x-final-reason": "max_retries", "x-final-retry-count": int32(r.plan.MaxRetries), "x-final-status-code": int32(409),
 	})
 }
 

@@ -90,7 +90,8 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 	}
 	log := telemetry.NewLogger(r.log, "debug", "json")
 	dialer := func(name, url string) *broker.Dialer {
-		return broker.NewDialer(broker.Options{URLs: urls(url), Name: "sidecar " + plan.Service + " " + name, Logger: log, Registerer: r.registry})
+		return broker.NewDialer(broker.Options{URLs: urls(url), Name: "sidecar " + plan.Service + " " + name, Logger: log,
+			Registerer: r.registry})
 	}
 	target, err := dispatch.New(dispatch.Options{
 		URL: r.app.URL, MaxIdle: concurrency, Queue: plan.Queue, Logger: log, Registerer: r.registry,
@@ -136,14 +137,16 @@ func (r *rig) run(consuming *broker.Dialer, publisher *broker.Publisher, target 
 	r.t.Cleanup(func() {
 		r.stop()
 		if r.t.Failed() {
-			r.t.Logf("queues: %v\nthe last lines of the log:\n%s", brokertest.Rows(r.t, "queues", "name", "messages_ready", "messages_unacknowledged", "messages"), r.log)
+			r.t.Logf("queues: %v\nthe last lines of the log:\n%s",
+				brokertest.Rows(r.t, "queues", "name", "messages_ready", "messages_unacknowledged", "messages"), r.log)
 		}
 	})
 }
 
 var errServed = errors.New("served")
 
-// serve is one session, as in app: the topology before any message, then someone who looks after it beside the consumer.
+// serve is one session, as in app: the topology before any message, then someone who looks after it beside the
+// consumer.
 func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	if err := r.ensure(ctx, s); err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Command chartdoc writes the tables of values into the README of a Helm chart, from the comments in its values.yaml: a line
-// "# -- text" explains the key below it, other comments above a top-level key introduce its section. It is run by go generate
-// and is no part of the sidecar.
+// Command chartdoc writes the tables of values into the README of a Helm chart, from the comments in its values.yaml: a
+// line "# -- text" explains the key below it, other comments above a top-level key introduce its section. It is run by
+// go generate and is no part of the sidecar.
 package main
 
 import (
@@ -22,7 +22,8 @@ func main() {
 	}
 	readme, err := render(os.Args[1])
 	if err == nil {
-		err = os.WriteFile(filepath.Join(os.Args[1], "README.md"), []byte(readme), 0o644) // #nosec G306 G703 -- documentation is for everybody, and goes where "go generate" says
+		// #nosec G306 G703 -- documentation is for everybody, and goes where "go generate" says
+		err = os.WriteFile(filepath.Join(os.Args[1], "README.md"), []byte(readme), 0o644)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chartdoc:", err)

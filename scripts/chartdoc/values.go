@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// section is one map of the top level with its keys, or, without a title, one key of the top level that is no map of settings.
+// section is one map of the top level with its keys, or, without a title, one key of the top level that is no map of
+// settings.
 type section struct {
 	title, intro string
 	keys         []key
@@ -16,8 +17,8 @@ type key struct{ path, value, text string }
 
 var line = regexp.MustCompile(`^( *)([A-Za-z0-9_-]+):(?: (.*))?$`)
 
-// reader goes through values.yaml line by line. It knows the YAML that a values file needs: maps, and values on one line or
-// indented below their key.
+// reader goes through values.yaml line by line. It knows the YAML that a values file needs: maps, and values on one
+// line or indented below their key.
 type reader struct {
 	sections []section
 	path     []string // of the map it is in

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// bringBack shows what is parked, and moves it back into the flow with the command an operator would type. The app has been
-// repaired by then: its next answer is 200.
+// bringBack shows what is parked, and moves it back into the flow with the command an operator would type. The app has
+// been repaired by then: its next answer is 200.
 func (s *stage) bringBack(ctx context.Context, orders []*order, app, sidecar *follower) error {
 	if err := s.dlq(ctx, "list"); err != nil {
 		return err

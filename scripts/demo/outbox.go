@@ -26,7 +26,8 @@ func (o *options) programs() (list []program) {
 		list = append(list, program{source: dir + "python/orders.py", argv: []string{o.python, dir + "python/orders.py"}})
 	}
 	if o.node != "" {
-		list = append(list, program{source: dir + "node/orders.js", argv: []string{"node", filepath.Join(o.node, "orders.js")}})
+		list = append(list, program{source: dir + "node/orders.js",
+			argv: []string{"node", filepath.Join(o.node, "orders.js")}})
 	}
 	if o.golang != "" {
 		list = append(list, program{source: dir + "go/main.go", argv: []string{o.golang}})
@@ -56,7 +57,8 @@ func (s *stage) emit(ctx context.Context) (*emitted, error) {
 		if err != nil {
 			return all, err
 		}
-		s.screen.line("", "app", fmt.Sprintf("has the %d messages of what was committed, and no other", len(all.committed)-n), good)
+		s.screen.line("", "app", fmt.Sprintf("has the %d messages of what was committed, and no other",
+			len(all.committed)-n), good)
 	}
 	return all, nil
 }
@@ -80,7 +82,8 @@ func (s *stage) runProgram(ctx context.Context, p program, all *emitted) error {
 
 // publishOverHTTP does it with the command that a user would type.
 func (s *stage) publishOverHTTP(ctx context.Context, o *order) error {
-	line := fmt.Sprintf(`curl -s -i --json '%s' -H 'Idempotency-Key: %s' http://%s/publish/default/greeting`, o.body, o.id, s.sidecar.addresses().Publish)
+	line := fmt.Sprintf(`curl -s -i --json '%s' -H 'Idempotency-Key: %s' http://%s/publish/default/greeting`, o.body,
+		o.id, s.sidecar.addresses().Publish)
 	s.screen.say(s.screen.paint(strong, "$ "+line))
 	out, err := output(ctx, os.Environ(), "sh", "-c", line)
 	status, _, _ := bytes.Cut(out, []byte("\r\n"))

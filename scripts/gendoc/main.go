@@ -1,6 +1,6 @@
-// Command gendoc writes docs/configuration.md from the structs of package config (names, defaults and rules come from their
-// tags, explanations from their comments), and what the Helm charts have to know of the presets from package topology. It
-// is run by go generate and is no part of the sidecar.
+// Command gendoc writes docs/configuration.md from the structs of package config (names, defaults and rules come from
+// their tags, explanations from their comments), and what the Helm charts have to know of the presets from package
+// topology. It is run by go generate and is no part of the sidecar.
 package main
 
 import (
@@ -19,7 +19,8 @@ func main() {
 	err = errors.Join(err, presetErr)
 	for name, content := range map[string]string{os.Args[1]: text, os.Args[2]: chart} {
 		if err == nil {
-			err = os.WriteFile(name, []byte(content), 0o644) // #nosec G306 G703 -- documentation is for all, and goes where "go generate" says
+			// #nosec G306 G703 -- documentation is for all, and goes where "go generate" says
+			err = os.WriteFile(name, []byte(content), 0o644)
 		}
 	}
 	if err != nil {

@@ -13,10 +13,12 @@ import (
 // names, in which those names are holes again.
 func presets() (string, error) {
 	var b strings.Builder
-	b.WriteString("{{- /* Generated from what `sidecar plan` makes by \"go generate ./...\". Do not edit. The holes are filled in\n" +
+	b.WriteString("{{- /* Generated from what `sidecar plan` makes by \"go generate ./...\". Do not edit. The holes are " +
+		"filled in\n" +
 		"amqp-sidecar-lib.plan. */ -}}\n{{- define \"amqp-sidecar-lib.presets\" -}}\n")
 	for _, name := range []string{
-		topology.PresetFanout, topology.PresetTopicTiers, topology.PresetPerQueue, topology.PresetDelayLadder, topology.PresetDeadLetter,
+		topology.PresetFanout, topology.PresetTopicTiers, topology.PresetPerQueue, topology.PresetDelayLadder,
+		topology.PresetDeadLetter,
 	} {
 		if err := preset(&b, name); err != nil {
 			return "", fmt.Errorf("preset %s: %w", name, err)
@@ -47,7 +49,8 @@ func preset(b *strings.Builder, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "%s:\n  exchange: %q\n  exchangeType: %s\n  queueType: %s\n", name, holes.Replace(own.Exchange), own.ExchangeType, own.QueueType)
+	fmt.Fprintf(b, "%s:\n  exchange: %q\n  exchangeType: %s\n  queueType: %s\n", name, holes.Replace(own.Exchange),
+		own.ExchangeType, own.QueueType)
 	for _, n := range [][2]string{
 		{"queue", own.Queue}, {"bindingKey", bindingKey(name)}, {"retryExchange", of.RetryExchange},
 		{"retryQueue", of.RetryQueue}, {"tierQueue", tiers.Waits[0].Queue}, {"dlx", of.DLX}, {"dlq", of.DLQ},
@@ -73,7 +76,8 @@ func preset(b *strings.Builder, name string) error {
 
 // bindingKey is the key by which the preset binds the queue to a topic exchange; empty where bindings must be given.
 func bindingKey(name string) string {
-	p, err := topology.Build(topology.Options{Preset: name, Service: "hp-hr", Queue: "hq", Exchange: "hx", ExchangeType: "topic"})
+	p, err := topology.Build(topology.Options{Preset: name, Service: "hp-hr", Queue: "hq", Exchange: "hx",
+		ExchangeType: "topic"})
 	if err != nil {
 		return ""
 	}

@@ -35,7 +35,8 @@ func render(dir string) (string, error) {
 			if v.FileVariant != "" {
 				name += " †"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(v.Default), cell(v.Allowed), strings.ReplaceAll(meaning, "|", `\|`))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(v.Default), cell(v.Allowed),
+				strings.ReplaceAll(meaning, "|", `\|`))
 		}
 	}
 	return b.String(), nil

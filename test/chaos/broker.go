@@ -127,7 +127,8 @@ func (n *node) connections(kind string) (int, error) {
 
 // closeConnections closes the sidecar's connections of one kind as an operator would.
 func (n *node) closeConnections(kind string) error {
-	closed, err := n.count("length("+theirs+")", `rabbit_networking:close_connection(P, "chaos")`, console.Binary(service+" "+kind))
+	closed, err := n.count("length("+theirs+")", `rabbit_networking:close_connection(P, "chaos")`,
+		console.Binary(service+" "+kind))
 	if err == nil && closed == 0 {
 		err = fmt.Errorf("no connection to %s", kind)
 	}

@@ -31,7 +31,8 @@ func databaseFromEnvironment(o options) (*database, error) {
 	}
 	dsn, dir := os.Getenv("POSTGRES_DSN"), os.Getenv("POSTGRES_DIR")
 	if dsn == "" || dir == "" {
-		return nil, errors.New("POSTGRES_DSN and POSTGRES_DIR are not set: run this with scripts/chaos.sh, or with -outbox 0 -rollback 0")
+		return nil, errors.New("POSTGRES_DSN and POSTGRES_DIR are not set: run this with scripts/chaos.sh, or with -outbox " +
+			"0 -rollback 0")
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -51,8 +52,8 @@ func (d *database) addr() string {
 	return u.Host
 }
 
-// behind is how a sidecar reaches it: by the wire at an address, with a password that no one looks at and that must turn up
-// in no log.
+// behind is how a sidecar reaches it: by the wire at an address, with a password that no one looks at and that must
+// turn up in no log.
 func (d *database) behind(addr, password string) string {
 	u, err := url.Parse(d.dsn)
 	if err != nil {
@@ -119,7 +120,8 @@ func (d *database) dump(ctx context.Context, to *ledger.Writer) error {
 			}
 		}
 		return to.Write(ledger.Stored{
-			Row: numbers[0], ID: string(row[1]), SentAt: numbers[1], Attempts: int(numbers[2]), Error: string(row[4]), Quarantined: numbers[3] == 1,
+			Row: numbers[0], ID: string(row[1]), SentAt: numbers[1], Attempts: int(numbers[2]),
+			Error: string(row[4]), Quarantined: numbers[3] == 1,
 		})
 	})
 }

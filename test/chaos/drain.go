@@ -49,8 +49,8 @@ func record(d *amqp.Delivery) *ledger.Parked {
 	return p
 }
 
-// redrive moves what is in the dead-letter queue back by hand, as operators do: as it is, with its headers. It takes each
-// message unacked, publishes it mandatory and confirmed, then acks it.
+// redrive moves what is in the dead-letter queue back by hand, as operators do: as it is, with its headers. It takes
+// each message unacked, publishes it mandatory and confirmed, then acks it.
 func (r *rig) redrive(ctx context.Context) error {
 	r.moving.Lock()
 	defer r.moving.Unlock()

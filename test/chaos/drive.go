@@ -99,8 +99,8 @@ func (r *rig) storm(ctx context.Context, list []due) error {
 	return r.allow(last) // when there are no faults
 }
 
-// keepUp waits until the sidecar has caught up with the publisher, more or less. Retries go to the end of the queue: behind
-// an endless backlog no message would ever use them up.
+// keepUp waits until the sidecar has caught up with the publisher, more or less. Retries go to the end of the queue:
+// behind an endless backlog no message would ever use them up.
 func (r *rig) keepUp(ctx context.Context) error {
 	return until(ctx, r.o.patience, "the sidecar to keep up", func() bool {
 		waiting, err := r.node.ready(mainQueue)
@@ -133,7 +133,8 @@ func (r *rig) happen(ctx context.Context, d due) {
 
 // recovered waits for a receipt after a time, of a message of one source, and keeps those coming meanwhile.
 func (r *rig) recovered(ctx context.Context, end int64, from plan.Source) bool {
-	for limit := time.Now().Add(recoverWithin); time.Now().Before(limit) && ctx.Err() == nil; rest(ctx, 20*time.Millisecond) {
+	for limit := time.Now().Add(recoverWithin); time.Now().Before(limit) &&
+		ctx.Err() == nil; rest(ctx, 20*time.Millisecond) {
 		if r.lastSeen[from].Load() > end {
 			return true
 		}
@@ -224,9 +225,9 @@ func (r *rig) liveness(ctx context.Context) error {
 	return nil
 }
 
-// calibrate publishes what the judge compares before and after the faults, when nothing else is to do: messages for an app
-// that takes its time show whether the sidecar still does as much at once, messages that fail once whether retries come
-// in time. The slow ones are a second of the publisher's work at most, else that would be what is seen.
+// calibrate publishes what the judge compares before and after the faults, when nothing else is to do: messages for an
+// app that takes its time show whether the sidecar still does as much at once, messages that fail once whether retries
+// come in time. The slow ones are a second of the publisher's work at most, else that would be what is seen.
 func (r *rig) calibrate(ctx context.Context) error {
 	for _, g := range []struct {
 		kind plan.Kind
@@ -269,7 +270,8 @@ func (r *rig) probe(name string, err error) {
 // calm is how long nothing may be anywhere before everything counts as settled: a message can be between two queues.
 const calm = time.Second
 
-// quiet waits until no queue but the dead-letter queue holds anything, unacked messages included, and nothing is in hand.
+// quiet waits until no queue but the dead-letter queue holds anything, unacked messages included, and nothing is in
+// hand.
 func (r *rig) quiet(ctx context.Context, what string) error {
 	var since time.Time
 	err := until(ctx, r.o.patience, what, func() bool {

@@ -27,15 +27,22 @@ type fault struct {
 
 // faults are all kinds, in an order that never changes: a schedule names them by number.
 var faults = []fault{
-	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig, _ time.Duration) error { r.cut(); return nil }},
+	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig,
+		_ time.Duration) error {
+		r.cut()
+		return nil
+	}},
 	{"half-open", judge.ClassSidecar, 5, 40 * time.Second, true, halfOpen},
-	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
+	{"latency", judge.ClassSidecar, 5, 5 * time.Second, true,
+		shaped(proxy.Shape{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond})},
 	{"bandwidth", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Rate: 64 << 10})},
 	{"slices", judge.ClassSidecar, 5, 5 * time.Second, true, shaped(proxy.Shape{Slice: 7})},
 	{"sidecar-kill", judge.ClassSidecar, 20, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGKILL)},
-	{judge.SidecarEnded, judge.ClassNone, 15, 0, false, again(func(r *rig) *process { return r.sidecar }, syscall.SIGTERM)},
+	{judge.SidecarEnded, judge.ClassNone, 15, 0, false, again(func(r *rig) *process { return r.sidecar },
+		syscall.SIGTERM)},
 	{"sidecar-hurry", judge.ClassSidecar, 5, 0, false, hurried},
-	{judge.SidecarStopped, judge.ClassSidecar, 5, 8 * time.Second, true, frozen(func(r *rig) *process { return r.sidecar })},
+	{judge.SidecarStopped, judge.ClassSidecar, 5, 8 * time.Second, true,
+		frozen(func(r *rig) *process { return r.sidecar })},
 	{"app-kill", judge.ClassApp, 15, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGKILL)},
 	{"app-term", judge.ClassApp, 5, 0, false, again(func(r *rig) *process { return r.app }, syscall.SIGTERM)},
 	{judge.AppStopped, judge.ClassApp, 5, 5 * time.Second, true, frozen(func(r *rig) *process { return r.app })},
@@ -50,7 +57,10 @@ var faults = []fault{
 	{"dlq-delete", judge.ClassPublish, 3, 0, true, deleted},
 	{"node-kill", judge.ClassBroker, 8, 0, true, nodeKilled},
 	{"partition", judge.ClassBroker, 5, 20 * time.Second, true, partitioned},
-	{"redrive", judge.ClassNone, 5, 0, false, func(ctx context.Context, r *rig, _ time.Duration) error { return r.redrive(ctx) }},
+	{"redrive", judge.ClassNone, 5, 0, false, func(ctx context.Context, r *rig,
+		_ time.Duration) error {
+		return r.redrive(ctx)
+	}},
 	{"postgres-kill", judge.ClassData, 6, 0, true, ended("kill")},
 	{"postgres-immediate", judge.ClassData, 6, 0, true, ended("immediate")},
 	{"postgres-freeze", judge.ClassData, 4, 6 * time.Second, true, databaseFrozen},
@@ -170,7 +180,8 @@ func connection(kind string) func(context.Context, *rig, time.Duration) error {
 	return func(ctx context.Context, r *rig, _ time.Duration) error {
 		var err error
 		// It may be away because of the fault before.
-		werr := until(ctx, 20*time.Second, "a connection to close", func() bool { err = r.node.closeConnections(kind); return err == nil })
+		werr := until(ctx, 20*time.Second, "a connection to close",
+			func() bool { err = r.node.closeConnections(kind); return err == nil })
 		if werr != nil {
 			return err
 		}
@@ -246,8 +257,8 @@ func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
 
 const noticeWithin = 35 * time.Second
 
-// deleted takes the dead-letter queue away from under the sidecar until a message that was to be parked has come back: a
-// sidecar that looks at the right moment would have the queue back before anything can go wrong.
+// deleted takes the dead-letter queue away from under the sidecar until a message that was to be parked has come back:
+// a sidecar that looks at the right moment would have the queue back before anything can go wrong.
 func deleted(ctx context.Context, r *rig, _ time.Duration) error {
 	for range 3 {
 		parked, failed := r.metric(parkedTotal), r.metric(parkFailures)
@@ -264,9 +275,9 @@ func deleted(ctx context.Context, r *rig, _ time.Duration) error {
 	return nil
 }
 
-// deleteDeadLetters deletes the dead-letter queue. What it held was drained before; the sidecar is paused meanwhile, because
-// the broker confirms what arrives while a queue is being deleted, even if only an empty one may be: such a message would be
-// lost by the deletion and not by the sidecar.
+// deleteDeadLetters deletes the dead-letter queue. What it held was drained before; the sidecar is paused meanwhile,
+// because the broker confirms what arrives while a queue is being deleted, even if only an empty one may be: such a
+// message would be lost by the deletion and not by the sidecar.
 func (r *rig) deleteDeadLetters(ctx context.Context) error {
 	if err := r.post("/pause"); err != nil {
 		return err
@@ -288,8 +299,8 @@ func (r *rig) deleteDeadLetters(ctx context.Context) error {
 	return errors.Join(err, r.post("/resume"))
 }
 
-// fill lets messages wait, and stops the sidecar from taking them no sooner than a moment before it is to end: a window that
-// is empty has nothing to lose. It may fail where another fault is under way.
+// fill lets messages wait, and stops the sidecar from taking them no sooner than a moment before it is to end: a window
+// that is empty has nothing to lose. It may fail where another fault is under way.
 func (r *rig) fill(ctx context.Context) {
 	if r.post("/pause") != nil {
 		return

@@ -15,8 +15,9 @@ var further = []mutant{
 		caught: []string{"I5"}, flags: flags(storm, "-faults=0"),
 	},
 	{
-		name:   "parks without the body",
-		edits:  []edit{{"internal/topology/park.go", "	p.shrinkToFrame(&pub.Msg)\n	return pub", "	p.shrinkToFrame(&pub.Msg)\n	pub.Msg.Body = nil\n	return pub"}},
+		name: "parks without the body",
+		edits: []edit{{"internal/topology/park.go", "	p.shrinkToFrame(&pub.Msg)\n	return pub",
+			"	p.shrinkToFrame(&pub.Msg)\n	pub.Msg.Body = nil\n	return pub"}},
 		caught: []string{"I3"}, flags: flags(parks, "-faults=0"),
 	},
 	{
@@ -32,14 +33,17 @@ var further = []mutant{
 		caught: []string{"I9"}, flags: flags(storm, "-faults=0"),
 	},
 	{
-		name:   "lets requests go when it stops",
-		edits:  []edit{{"internal/consume/consumer.go", "		close(c.stopping)\n", "		close(c.stopping)\n		c.cancel(errStopping)\n"}},
-		caught: []string{"I5", "I6"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
+		name: "lets requests go when it stops",
+		edits: []edit{{"internal/consume/consumer.go", "		close(c.stopping)\n",
+			"		close(c.stopping)\n		c.cancel(errStopping)\n"}},
+		caught: []string{"I5", "I6"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 "+
+			"-prefetch=64"),
 	},
 	{
 		name: "loses a worker now and then",
 		edits: []edit{
-			{"internal/consume/handle.go", "		w.c.inflight.Add(-1)\n", "		w.c.inflight.Add(-1)\n		if rand.IntN(150) == 0 && w.c.returned.Add(1) < 13 {\n			return\n		}\n"},
+			{"internal/consume/handle.go", "		w.c.inflight.Add(-1)\n",
+				"		w.c.inflight.Add(-1)\n		if rand.IntN(150) == 0 && w.c.returned.Add(1) < 13 {\n			return\n		}\n"},
 			{"internal/consume/handle.go", "	\"fmt\"\n", "	\"fmt\"\n	\"math/rand/v2\"\n"},
 		},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
@@ -47,21 +51,25 @@ var further = []mutant{
 	{
 		name: "keeps a goroutine for every failure",
 		edits: []edit{{
-			"internal/consume/handle.go", "	v := w.c.o.Policy.Decide(m, o)\n", "	v := w.c.o.Policy.Decide(m, o)\n	if !o.OK() {\n		go func() { select {} }()\n	}\n",
+			"internal/consume/handle.go", "	v := w.c.o.Policy.Decide(m, o)\n", "	v := w.c.o.Policy.Decide(m, o)\n	if !o.OK() " +
+				"{\n		go func() { select {} }()\n	}\n",
 		}},
 		caught: []string{"I10"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
 	},
 	{
 		name: "logs what it sends",
 		edits: []edit{{
-			"internal/consume/handle.go", "	v := w.c.o.Policy.Decide(m, o)\n", "	v := w.c.o.Policy.Decide(m, o)\n	if !o.OK() {\n		w.c.o.Logger.Info(\"failed\", \"body\", string(m.Body))\n	}\n",
+			"internal/consume/handle.go", "	v := w.c.o.Policy.Decide(m, o)\n", "	v := w.c.o.Policy.Decide(m, o)\n	if !o.OK() " +
+				"{\n		w.c.o.Logger.Info(\"failed\", \"body\", string(m.Body))\n	}\n",
 		}},
 		caught: []string{"I15"}, flags: flags(storm, "-faults=0"),
 	},
 	{
-		name:   "takes a message that comes again for done",
-		edits:  []edit{{"internal/consume/handle.go", "	if c.o.Plan.Foreign(m) {\n", "	if c.o.Plan.Foreign(m) || m.Redelivered {\n"}},
-		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=sidecar-kill,cut -rate=1500 -concurrency=2 -prefetch=64"),
+		name: "takes a message that comes again for done",
+		edits: []edit{{"internal/consume/handle.go", "	if c.o.Plan.Foreign(m) {\n",
+			"	if c.o.Plan.Foreign(m) || m.Redelivered {\n"}},
+		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=sidecar-kill,cut -rate=1500 -concurrency=2 "+
+			"-prefetch=64"),
 	},
 	{
 		name: "counts an app that is away as a failure",
@@ -77,14 +85,16 @@ var further = []mutant{
 		caught: []string{"I5"}, flags: flags(storm, "-faults=0"),
 	},
 	{
-		name:   "counts what was settled twice",
-		edits:  []edit{{"internal/consume/settler.go", "	s.metrics.settled[a][r].Inc()\n", "	s.metrics.settled[a][r].Add(2)\n"}},
+		name: "counts what was settled twice",
+		edits: []edit{{"internal/consume/settler.go", "	s.metrics.settled[a][r].Inc()\n",
+			"	s.metrics.settled[a][r].Add(2)\n"}},
 		caught: []string{"I11"}, flags: flags(storm, "-faults=0"),
 	},
 	{
 		name: "ends when its password is refused",
 		edits: []edit{{
-			"internal/broker/supervise.go", "		why := causeOf(err)\n", "		why := causeOf(err)\n		if why == causeAuth {\n			return err\n		}\n",
+			"internal/broker/supervise.go", "		why := causeOf(err)\n", "		why := causeOf(err)\n		if why == causeAuth " +
+				"{\n			return err\n		}\n",
 		}},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=password"),
 	},
@@ -94,8 +104,9 @@ var further = []mutant{
 		caught: []string{"I3"}, flags: flags(storm, "-faults=0"),
 	},
 	{
-		name:   "asks for no window",
-		edits:  []edit{{"internal/broker/subscription.go", "return s.ch.Qos(prefetch, 0, false)", "return s.ch.Qos(0*prefetch, 0, false)"}},
+		name: "asks for no window",
+		edits: []edit{{"internal/broker/subscription.go", "return s.ch.Qos(prefetch, 0, false)",
+			"return s.ch.Qos(0*prefetch, 0, false)"}},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=0"),
 	},
 	{

@@ -1,6 +1,6 @@
-// Command chaos proves that the sidecar loses nothing: a real broker, the unmodified binary, an app and a publisher that
-// write down everything, faults by the dozen, and a judge that reads what was written down. scripts/chaos.sh boots the
-// broker around it.
+// Command chaos proves that the sidecar loses nothing: a real broker, the unmodified binary, an app and a publisher
+// that write down everything, faults by the dozen, and a judge that reads what was written down. scripts/chaos.sh boots
+// the broker around it.
 //
 //	chaos run      a whole run; exits with 1 when the judge finds something
 //	chaos selftest builds sidecars with deliberate bugs and shows that the judge finds each
@@ -29,8 +29,9 @@ func main() {
 		_, _ = fmt.Fprintln(os.Stderr, "usage: chaos run|selftest|judge|app|publish|post|rows [flags]")
 		os.Exit(64)
 	}
-	commands := map[string]func([]string) error{"run": runAll, "selftest": selfTest, "judge": judgeAgain, "app": serveApp, "publish": publishAll,
-		"post": postAll, "rows": writeRows}
+	commands := map[string]func([]string) error{"run": runAll, "selftest": selfTest, "judge": judgeAgain, "app": serveApp,
+		"publish": publishAll,
+		"post":    postAll, "rows": writeRows}
 	command := commands[os.Args[1]]
 	if command == nil {
 		_, _ = fmt.Fprintf(os.Stderr, "chaos: no command %q\n", os.Args[1])

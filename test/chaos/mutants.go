@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// mutant is a sidecar with one deliberate bug. Its source is the product's with a few texts replaced, by an overlay of the
-// build: the product itself has no place where a bug could be switched on.
+// mutant is a sidecar with one deliberate bug. Its source is the product's with a few texts replaced, by an overlay of
+// the build: the product itself has no place where a bug could be switched on.
 type mutant struct {
 	name   string
 	edits  []edit
@@ -18,8 +18,8 @@ type mutant struct {
 	flags  []string // of the run that shows it
 }
 
-// edit replaces a text that stands in a file exactly once. When it does not any more the mutant is out of date, and that
-// is an error.
+// edit replaces a text that stands in a file exactly once. When it does not any more the mutant is out of date, and
+// that is an error.
 type edit struct{ file, old, new string }
 
 const (
@@ -51,14 +51,17 @@ var mutants = []mutant{
 	{
 		name: "dead-letters what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/session.go", "	r.release(message.ReasonUndispatched)\n", "	r.release(message.ReasonUndispatched)\n	r.s.Final = topology.FinalReject\n",
+			"internal/consume/session.go", "	r.release(message.ReasonUndispatched)\n",
+			"	r.release(message.ReasonUndispatched)\n	r.s.Final = topology.FinalReject\n",
 		}},
-		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
+		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 "+
+			"-prefetch=64"),
 	},
 	{
 		name: "parks without waiting for the confirm",
 		edits: []edit{{
-			"internal/broker/publisher.go", "		err = r.await(ctx)\n", "		go func() { _ = r.await(context.WithoutCancel(ctx)) }()\n",
+			"internal/broker/publisher.go", "		err = r.await(ctx)\n", "		go func() { _ = r.await(context.WithoutCancel(ctx)) " +
+				"}()\n",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(lasting, "-faults=3 -kinds=dlq-delete"),
 	},
@@ -73,14 +76,16 @@ var mutants = []mutant{
 		name: "settles on whatever connection stands",
 		edits: []edit{
 			{"internal/broker/subscription.go", "	\"sync\"\n", "	\"sync\"\n	\"sync/atomic\"\n"},
-			{"internal/broker/subscription.go", "// watch ends when", "var standing atomic.Pointer[amqp.Channel]\n\n// watch ends when"},
+			{"internal/broker/subscription.go", "// watch ends when",
+				"var standing atomic.Pointer[amqp.Channel]\n\n// watch ends when"},
 			{"internal/broker/subscription.go", "	sub := &Subscription{", "	standing.Store(ch)\n	sub := &Subscription{"},
 			{"internal/broker/subscription.go", "s.ch.Ack(tag, multiple)", "standing.Load().Ack(tag, multiple)"},
 			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, true)", "standing.Load().Nack(tag, false, true)"},
 			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, false)", "standing.Load().Nack(tag, false, false)"},
 			{"internal/consume/settle.go", "	case s.gone(): // the message", "	case false: // the message"},
 		},
-		caught: []string{"I1", "I2", "I5", "I6", "I7"}, flags: flags("-messages=6000 -warm-up=100 -liveness=100 -faults=6 -kinds=cut -rate=150 -app-timeout=6s"),
+		caught: []string{"I1", "I2", "I5", "I6", "I7"}, flags: flags("-messages=6000 -warm-up=100 -liveness=100 -faults=6 " +
+			"-kinds=cut -rate=150 -app-timeout=6s"),
 	},
 	{
 		name:   "acks everything before what has waited long",
@@ -90,14 +95,16 @@ var mutants = []mutant{
 	{
 		name: "acks what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/session.go", "	r.release(message.ReasonUndispatched)\n", "	r.release(message.ReasonUndispatched)\n	r.s.Final = topology.FinalAck\n",
+			"internal/consume/session.go", "	r.release(message.ReasonUndispatched)\n",
+			"	r.release(message.ReasonUndispatched)\n	r.s.Final = topology.FinalAck\n",
 		}},
 		caught: []string{"I1"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
 	},
 	{
 		name: "begins to count again when a message is moved back",
 		edits: []edit{{
-			"internal/message/history.go", "	if r.returned = hasOwn ||", "	if hasFinal {\n		r.retries = 0\n	}\n	if r.returned = hasOwn ||",
+			"internal/message/history.go", "	if r.returned = hasOwn ||", "	if hasFinal {\n		r.retries = 0\n	}\n	if r.returned " +
+				"= hasOwn ||",
 		}},
 		caught: []string{"I14"}, flags: flags(parks, "-faults=3 -kinds=redrive"),
 	},
@@ -111,14 +118,16 @@ var mutants = []mutant{
 	{
 		name: "POSTs again when the connection breaks",
 		edits: []edit{{
-			"internal/http1/roundtrip.go", "r, sent := c.over(idle, x); sent {", "r, sent := c.over(idle, x); sent && r.failure != message.FailureReset {",
+			"internal/http1/roundtrip.go", "r, sent := c.over(idle, x); sent {", "r, sent := c.over(idle, x); sent && " +
+				"r.failure != message.FailureReset {",
 		}},
 		caught: []string{"I5", "I6"}, flags: flags(storm, "-faults=0"),
 	},
 	{
 		name: "lets a header value end its line",
 		edits: []edit{{
-			"internal/dispatch/escape.go", "e[c] = c < 0x20 || c > 0x7e", "e[c] = c < 0x20 && c != '\\r' && c != '\\n' || c > 0x7e",
+			"internal/dispatch/escape.go", "e[c] = c < 0x20 || c > 0x7e", "e[c] = c < 0x20 && c != '\\r' && c != '\\n' || c > " +
+				"0x7e",
 		}},
 		caught: []string{"I3"}, flags: flags(storm, "-faults=0"),
 	},

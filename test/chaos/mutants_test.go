@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestMutantsAreUpToDate: the self-test takes long and runs seldom; that a deliberate bug has lost its place is known at once.
+// TestMutantsAreUpToDate: the self-test takes long and runs seldom; that a deliberate bug has lost its place is known
+// at once.
 func TestMutantsAreUpToDate(t *testing.T) {
 	t.Parallel()
 	for _, m := range slices.Concat(mutants, outward, further) {

@@ -74,8 +74,10 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.never, "never", 0, "how many more of a hundred messages fail for ever")
 	f.Float64Var(&o.stretch, "stretch", 1, "how much longer than usual faults last that last at all")
 	f.DurationVar(&o.appTimeout, "app-timeout", 2*time.Second, "SIDECAR_APP_TIMEOUT")
-	f.DurationVar(&o.patience, "patience", 0, "how long everything may take to be settled; default 3m and the time spent on answers that never come")
-	f.Func("env", "another variable of the sidecar, NAME=VALUE", func(s string) error { o.environ = append(o.environ, s); return nil })
+	f.DurationVar(&o.patience, "patience", 0, "how long everything may take to be settled; default 3m and the time "+
+		"spent on answers that never come")
+	f.Func("env", "another variable of the sidecar, NAME=VALUE",
+		func(s string) error { o.environ = append(o.environ, s); return nil })
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -126,7 +128,8 @@ func (o options) check() error {
 			return fmt.Errorf("-%s %d: 1 or more", name, n)
 		}
 	}
-	for name, n := range map[string]int{"warm-up": o.warmUp, "liveness": o.liveness, "faults": o.faults, "prefetch": o.prefetch, "never": o.never,
+	for name, n := range map[string]int{"warm-up": o.warmUp, "liveness": o.liveness, "faults": o.faults,
+		"prefetch": o.prefetch, "never": o.never,
 		"outbox": o.outbox, "rollback": o.rollback, "publish": o.posts, "batches": o.batches} {
 		if n < 0 {
 			return fmt.Errorf("-%s %d: 0 or more", name, n)
@@ -149,8 +152,8 @@ func (o options) check() error {
 	return nil
 }
 
-// chosen are the kinds that may be drawn. Classic queues lose what is in retry transit when their broker is killed: that
-// is only done when it was asked for.
+// chosen are the kinds that may be drawn. Classic queues lose what is in retry transit when their broker is killed:
+// that is only done when it was asked for.
 func (o options) chosen() []string {
 	leave := strings.Split(o.without, ",")
 	if o.queueType == "classic" && o.kinds == strings.Join(allKinds(), ",") {
@@ -196,14 +199,20 @@ func describe(o options, n *node) (ledger.Run, error) {
 	id := hex.EncodeToString(secret[:4])
 	return ledger.Run{
 		ID: id, Seed: o.seed, Commit: strings.TrimSpace(string(commit)), Binary: hex.EncodeToString(sum[:]),
-		BrokerVersion: n.version, QueueType: o.queueType, Messages: o.warmUp + o.messages, WarmUp: o.warmUp, Liveness: o.liveness,
-		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond, RequeueDelay: 300 * time.Millisecond,
-		AppTimeout: o.appTimeout, Grace: o.appTimeout + 8*time.Second, Queue: mainQueue, // a stop must interrupt nothing
+		BrokerVersion: n.version, QueueType: o.queueType, Messages: o.warmUp + o.messages, WarmUp: o.warmUp,
+		Liveness:    o.liveness,
+		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond,
+		RequeueDelay: 300 * time.Millisecond,
+		AppTimeout:   o.appTimeout, Grace: o.appTimeout + 8*time.Second, Queue: mainQueue, // a stop must interrupt nothing
 		Never: o.never,
-		HTTP:  o.posts, Batches: o.batches, Outbox: o.rows(), Rollback: 1000 * o.rollback / max(1, o.rows()), Batch: relayBatch, Relays: o.relays,
-		Secrets: []string{canaryBody: "canary-body-" + hex.EncodeToString(secret[4:10]), canaryPassword: "canary-password-" + hex.EncodeToString(secret[10:]),
-			canaryToken: "canary-token-" + hex.EncodeToString(secret[4:]), canaryDatabase: "canary-database-" + hex.EncodeToString(secret[8:])},
-		Replay: replay(o, n.branch()), MayLose: o.queueType == "classic" && strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
+		HTTP:  o.posts, Batches: o.batches, Outbox: o.rows(), Rollback: 1000 * o.rollback / max(1, o.rows()),
+		Batch: relayBatch, Relays: o.relays,
+		Secrets: []string{canaryBody: "canary-body-" + hex.EncodeToString(secret[4:10]), canaryPassword: "canary-password-" +
+			hex.EncodeToString(secret[10:]),
+			canaryToken: "canary-token-" + hex.EncodeToString(secret[4:]), canaryDatabase: "canary-database-" +
+				hex.EncodeToString(secret[8:])},
+		Replay: replay(o, n.branch()), MayLose: o.queueType == "classic" &&
+			strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
 	}, nil
 }
 
@@ -226,6 +235,10 @@ func replay(o options, version string) string {
 	for _, e := range o.environ {
 		_, _ = fmt.Fprintf(&more, " -env %q", e)
 	}
-	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -outbox %d -rollback %d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d -never %d -stretch %v -app-timeout %s%s",
-		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.outbox, o.rollback, o.posts, o.batches, o.relays, o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never, o.stretch, o.appTimeout, more.String())
+	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -outbox %d -rollback "+
+		"%d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d "+
+		"-never %d -stretch %v -app-timeout %s%s",
+		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.outbox, o.rollback, o.posts, o.batches, o.relays,
+		o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never, o.stretch,
+		o.appTimeout, more.String())
 }

@@ -2,7 +2,8 @@ package main
 
 const (
 	undisturbed = "-messages=1200 -warm-up=200 -liveness=100 -publish=2000 -batches=5 -outbox=3000 -rollback=300 -faults=0"
-	rough       = "-messages=1200 -warm-up=200 -liveness=100 -publish=2000 -batches=5 -outbox=3000 -rollback=300 -faults=6 -kinds=broker-kill,cut,broker-stop -rate=1000"
+	rough       = "-messages=1200 -warm-up=200 -liveness=100 -publish=2000 -batches=5 -outbox=3000 -rollback=300 " +
+		"-faults=6 -kinds=broker-kill,cut,broker-stop -rate=1000"
 )
 
 // A broker that stands still while it has messages to return, and connections that end behind confirms.
@@ -21,7 +22,8 @@ var outward = []mutant{
 	{
 		name: "answers a POST of what came back with 204",
 		edits: []edit{
-			{"internal/publish/send.go", "		if err == nil {\n			span.Produced", "		if err == nil || errors.Is(err, broker.ErrUnroutable) {\n			span.Produced"},
+			{"internal/publish/send.go", "		if err == nil {\n			span.Produced",
+				"		if err == nil || errors.Is(err, broker.ErrUnroutable) {\n			span.Produced"},
 			{"internal/publish/send.go", "	\"context\"\n", "	\"context\"\n	\"errors\"\n"},
 		},
 		caught: []string{"I12"}, flags: flags(undisturbed),
@@ -31,32 +33,38 @@ var outward = []mutant{
 		edits: []edit{
 			{"internal/broker/stream.go", "	c.retire.Do(func() { close(c.retired) })\n", ""},
 			{"internal/broker/stream.go", "	if r.givenUp {\n		return\n", "	if r.givenUp {\n		<-c.slots\n		return\n"},
-			{"internal/broker/stream.go", "	if equal > c.back.count(f) {\n", "	if len(c.back) >= streamWindow {\n		return\n	}\n	if equal > c.back.count(f) {\n"},
+			{"internal/broker/stream.go", "	if equal > c.back.count(f) {\n",
+				"	if len(c.back) >= streamWindow {\n		return\n	}\n	if equal > c.back.count(f) {\n"},
 		},
 		caught: []string{"I12"}, flags: flags(frozenReturns),
 	},
 	{
 		name: "takes the end of a connection for a return",
 		edits: []edit{{
-			"internal/broker/stream.go", "	return cmp.Or(r.back, r.stray)\n", "	if c.closed() {\n		return &ReturnedError{Code: 312, Text: \"NO_ROUTE\"}\n	}\n	return cmp.Or(r.back, r.stray)\n",
+			"internal/broker/stream.go", "	return cmp.Or(r.back, r.stray)\n",
+			"	if c.closed() {\n		return &ReturnedError{Code: 312, Text: \"NO_ROUTE\"}\n	}\n	return cmp.Or(r.back, r.stray)\n",
 		}},
 		caught: []string{"I12"}, flags: flags(cutsBehind),
 	},
 	{
 		name: "relays rows behind the last one that was sent",
 		edits: []edit{{
-			"internal/outbox/sql.go", "FROM {table} WHERE ` + unsent + ` AND ` + t.due() + ` AND ` + others", "FROM {table} WHERE {id} > (SELECT coalesce(max({id}), 0) FROM {table} WHERE {sent_at} IS NOT NULL) AND ` + unsent + ` AND ` + t.due() + ` AND ` + others",
+			"internal/outbox/sql.go", "FROM {table} WHERE ` + unsent + ` AND ` + t.due() + ` AND ` + others",
+			"FROM {table} WHERE {id} > (SELECT coalesce(max({id}), 0) FROM {table} WHERE {sent_at} IS NOT NULL) AND ` + " +
+				"unsent + ` AND ` + t.due() + ` AND ` + others",
 		}},
 		caught: []string{"I13"}, flags: flags(undisturbed),
 	},
 	{
-		name:   "marks rows as sent of which it knows nothing",
-		edits:  []edit{{"internal/outbox/publish.go", "which was of another message\n		return unknown", "which was of another message\n		return sent"}},
+		name: "marks rows as sent of which it knows nothing",
+		edits: []edit{{"internal/outbox/publish.go", "which was of another message\n		return unknown",
+			"which was of another message\n		return sent"}},
 		caught: []string{"I1", "I13"}, flags: flags(rough),
 	},
 	{
-		name:   "marks rows as sent before the confirm",
-		edits:  []edit{{"internal/outbox/publish.go", "	f.sent(x)\n	f.flights <- flight{x, receipt}", "	_ = receipt\n	f.settle(x, nil)"}},
+		name: "marks rows as sent before the confirm",
+		edits: []edit{{"internal/outbox/publish.go", "	f.sent(x)\n	f.flights <- flight{x, receipt}",
+			"	_ = receipt\n	f.settle(x, nil)"}},
 		caught: []string{"I13"}, flags: flags(undisturbed),
 	},
 	{

@@ -61,6 +61,7 @@ func writeRows(args []string) error {
 		return err
 	}
 	return rows.Run(rows.Options{
-		Dir: dir, DSN: url, Lonely: lonelyExchange, Run: run, Canary: run.Secrets[canaryBody], Rate: rate, Rollback: run.Rollback,
+		Dir: dir, DSN: url, Lonely: lonelyExchange, Run: run, Canary: run.Secrets[canaryBody], Rate: rate,
+		Rollback: run.Rollback,
 	}, os.Stdin, os.Stdout)
 }

@@ -76,10 +76,13 @@ type rig struct {
 }
 
 func newRig(o options, run ledger.Run, nodes []*node, db *database) (*rig, error) {
-	r := &rig{o: o, run: run, dir: o.dir, node: nodes[0], nodes: nodes, db: db, client: http.Client{Timeout: 2 * time.Second}}
+	r := &rig{o: o, run: run, dir: o.dir, node: nodes[0], nodes: nodes, db: db,
+		client: http.Client{Timeout: 2 * time.Second}}
 	for name, w := range map[string]**ledger.Writer{
-		ledger.FaultFile: &r.faults, ledger.PhaseFile: &r.phases, ledger.ParkedFile: &r.parked, ledger.ResidualFile: &r.residual,
-		ledger.RedriveFile: &r.redriven, ledger.ExitFile: &r.exits, ledger.ResourceFile: &r.resources, ledger.ProbeFile: &r.probes,
+		ledger.FaultFile: &r.faults, ledger.PhaseFile: &r.phases, ledger.ParkedFile: &r.parked,
+		ledger.ResidualFile: &r.residual,
+		ledger.RedriveFile:  &r.redriven, ledger.ExitFile: &r.exits, ledger.ResourceFile: &r.resources,
+		ledger.ProbeFile: &r.probes,
 		ledger.TableFile: &r.table,
 	} {
 		var err error
@@ -164,7 +167,10 @@ func (r *rig) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.app, err = keep(func() *exec.Cmd { return r.command("app.out", self, nil, "app", "-dir", r.dir, "-addr", r.appAddr) }, nil); err != nil {
+	if r.app, err = keep(func() *exec.Cmd {
+		return r.command("app.out", self, nil, "app", "-dir", r.dir, "-addr",
+			r.appAddr)
+	}, nil); err != nil {
 		return err
 	}
 	environ := r.environ(addrs)
@@ -194,7 +200,8 @@ func (r *rig) environ(addrs []string) []string {
 		"SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
 		"SIDECAR_MAX_RETRIES=" + strconv.Itoa(r.run.MaxRetries), "SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
 		"SIDECAR_CONCURRENCY=" + strconv.Itoa(r.run.Concurrency), "SIDECAR_PREFETCH=" + strconv.Itoa(r.run.Prefetch),
-		"SIDECAR_REQUEUE_DELAY_MIN=" + r.run.RequeueDelay.String(), "SIDECAR_REQUEUE_DELAY_MAX=" + (2 * r.run.RequeueDelay).String(),
+		"SIDECAR_REQUEUE_DELAY_MIN=" + r.run.RequeueDelay.String(), "SIDECAR_REQUEUE_DELAY_MAX=" +
+			(2 * r.run.RequeueDelay).String(),
 		"SIDECAR_SHUTDOWN_GRACE=" + r.run.Grace.String(),
 	}
 	return append(append(env, r.outward(r.publishAddr)...), r.o.environ...)
@@ -282,7 +289,8 @@ func (r *rig) post(path string) error {
 	return errors.Join(err, resp.Body.Close())
 }
 
-// metric is the sum of a metric of the sidecar over its labels, of which name may hold the first ones; -1 when it cannot be read.
+// metric is the sum of a metric of the sidecar over its labels, of which name may hold the first ones; -1 when it
+// cannot be read.
 func (r *rig) metric(name string) float64 {
 	text, err := r.get(r.admin + "/metrics")
 	if err != nil {
@@ -344,10 +352,12 @@ func (r *rig) stop() {
 	_ = os.Remove(r.passwordFile())
 	_ = r.node.ctl("delete_user", brokerUser)
 	_ = r.node.with(func(ch *amqp.Channel) error {
-		for _, q := range []string{mainQueue, retryQueue, deadQueue, "relay.queue." + secondService, "relay.retry-queue." + secondService, "relay.dlq." + secondService} {
+		for _, q := range []string{mainQueue, retryQueue, deadQueue, "relay.queue." + secondService, "relay.retry-queue." +
+			secondService, "relay.dlq." + secondService} {
 			_, _ = ch.QueueDelete(q, false, false, false)
 		}
-		for _, x := range []string{mainExchange, "chaos.retry-exchange.chaos-app", "relay.main-exchange", "relay.retry-exchange." + secondService, lonelyExchange} {
+		for _, x := range []string{mainExchange, "chaos.retry-exchange.chaos-app", "relay.main-exchange",
+			"relay.retry-exchange." + secondService, lonelyExchange} {
 			_ = ch.ExchangeDelete(x, false, false)
 		}
 		return nil

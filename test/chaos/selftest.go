@@ -68,7 +68,8 @@ func selfTest(args []string) error {
 			missed++
 			word = "MISSED"
 		}
-		say("%s: a sidecar that %s; expected one of %s, broken: %s", word, m.name, strings.Join(m.caught, " "), strings.Join(broken, " "))
+		say("%s: a sidecar that %s; expected one of %s, broken: %s", word, m.name, strings.Join(m.caught, " "),
+			strings.Join(broken, " "))
 	}
 	say("%d of %d deliberate bugs caught", tried-missed, tried)
 	if missed > 0 || tried == 0 {
@@ -92,7 +93,8 @@ func (m *mutant) try(ctx context.Context, root string, seed uint64) (*judge.Verd
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"run", "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed), "-patience", "40s",
+	args := append([]string{"run", "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed),
+		"-patience", "40s",
 		"-outbox", "0", "-rollback", "0", "-publish", "0"}, m.flags...) // of which the last counts
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it takes its own processes along

@@ -189,18 +189,20 @@ func (r *rig) startSupplies(ctx context.Context, self string) error {
 	return r.supply(ctx, plan.Outbox, r.run.Outbox, self, "rows", r.db.dsn)
 }
 
-// outward are the variables of a sidecar that takes messages as well: by POST at an address, unless that is empty, and from the
-// outbox.
+// outward are the variables of a sidecar that takes messages as well: by POST at an address, unless that is empty, and
+// from the outbox.
 func (r *rig) outward(addr string) []string {
 	var env []string
 	if r.run.HTTP > 0 && addr != "" {
 		env = append(env, "SIDECAR_PUBLISH_ADDR="+addr, "SIDECAR_PUBLISH_TOKEN="+r.run.Secrets[canaryToken],
-			"SIDECAR_PUBLISH_EXCHANGES="+strings.Join([]string{post.Lonely + "=" + lonelyExchange, post.Gone + "=chaos.gone"}, ","),
+			"SIDECAR_PUBLISH_EXCHANGES="+strings.Join([]string{post.Lonely + "=" + lonelyExchange, post.Gone + "=chaos.gone"},
+				","),
 			"SIDECAR_PUBLISH_MAX_BODY="+strconv.Itoa(post.MaxBody), "SIDECAR_PUBLISH_TIMEOUT=6s")
 	}
 	if r.db != nil {
 		env = append(env, "SIDECAR_OUTBOX_DSN="+r.db.behind(r.dbWire.Addr(), r.run.Secrets[canaryDatabase]),
-			"SIDECAR_OUTBOX_EXCHANGE="+mainExchange, "SIDECAR_OUTBOX_BATCH="+strconv.Itoa(relayBatch), "SIDECAR_OUTBOX_MAX_ATTEMPTS=3")
+			"SIDECAR_OUTBOX_EXCHANGE="+mainExchange, "SIDECAR_OUTBOX_BATCH="+strconv.Itoa(relayBatch),
+			"SIDECAR_OUTBOX_MAX_ATTEMPTS=3")
 	}
 	return env
 }
@@ -230,8 +232,8 @@ func (r *rig) prepare(ctx context.Context) error {
 	})
 }
 
-// secondService has a queue and an exchange of its own, and relays the same outbox. Nothing comes to its queue: who consumes is
-// the first sidecar alone.
+// secondService has a queue and an exchange of its own, and relays the same outbox. Nothing comes to its queue: who
+// consumes is the first sidecar alone.
 const secondService = "relay-second"
 
 // startRelay starts the second sidecar.
@@ -241,13 +243,16 @@ func (r *rig) startRelay(ctx context.Context, amqpURLs, admin string) error {
 	}
 	env := append([]string{
 		"SIDECAR_SERVICE=" + secondService, "SIDECAR_AMQP_URL=" + amqpURLs, "SIDECAR_AMQP_USERNAME=" + brokerUser,
-		"SIDECAR_AMQP_PASSWORD_FILE=" + r.passwordFile(), "SIDECAR_APP_URL=http://" + r.appAddr + "/", "SIDECAR_ADMIN_ADDR=" + admin,
-		"SIDECAR_CONTROL_ADDR=127.0.0.1:0", "SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_SHUTDOWN_GRACE=" + r.run.Grace.String(),
+		"SIDECAR_AMQP_PASSWORD_FILE=" + r.passwordFile(), "SIDECAR_APP_URL=http://" + r.appAddr + "/",
+		"SIDECAR_ADMIN_ADDR=" + admin,
+		"SIDECAR_CONTROL_ADDR=127.0.0.1:0", "SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_SHUTDOWN_GRACE=" +
+			r.run.Grace.String(),
 		"SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
 	}, r.outward("")...)
 	env = append(env, r.o.environ...)
 	var err error
-	r.relay, err = keep(func() *exec.Cmd { return r.command(ledger.RelayFile, r.o.sidecar, env) }, func(e ledger.Exit) { _ = r.exits.Write(e) })
+	r.relay, err = keep(func() *exec.Cmd { return r.command(ledger.RelayFile, r.o.sidecar, env) },
+		func(e ledger.Exit) { _ = r.exits.Write(e) })
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 //go:build charts
 
-// Package charts tests the Helm charts without a cluster: what they render, what they refuse, and that the sidecar takes the
-// environment that they make. scripts/charts.sh runs it.
+// Package charts tests the Helm charts without a cluster: what they render, what they refuse, and that the sidecar
+// takes the environment that they make. scripts/charts.sh runs it.
 //
 //	HELM3, HELM4   Helm of both kinds; required
 //	SIDECAR_BIN    the sidecar; required

@@ -47,8 +47,8 @@ func TestBothHelmsRenderTheSame(t *testing.T) {
 	}
 }
 
-// TestObjectsAreValid compares what is rendered with what the API server of kubernetes and the operators would take, unknown
-// fields refused.
+// TestObjectsAreValid compares what is rendered with what the API server of kubernetes and the operators would take,
+// unknown fields refused.
 func TestObjectsAreValid(t *testing.T) {
 	t.Parallel()
 	s := readSchemas(t)

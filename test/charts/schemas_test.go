@@ -15,8 +15,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// schemas are those of Kubernetes and of the resource definitions, by "group/version kind", strict: in Kubernetes' own ones
-// a field that is not known is no error.
+// schemas are those of Kubernetes and of the resource definitions, by "group/version kind", strict: in Kubernetes' own
+// ones a field that is not known is no error.
 type schemas map[string]*jsonschema.Schema
 
 func readSchemas(t *testing.T) schemas {

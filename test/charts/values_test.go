@@ -52,7 +52,8 @@ func typedValues(t *testing.T) object {
 	return block(t, filepath.Join(library, "templates/_env.tpl"), "amqp-sidecar-lib.typed")
 }
 
-// TestSchemaKnowsEveryValue compares values.yaml with the schema, both ways, and the schema's words with those of the sidecar.
+// TestSchemaKnowsEveryValue compares values.yaml with the schema, both ways, and the schema's words with those of the
+// sidecar.
 func TestSchemaKnowsEveryValue(t *testing.T) {
 	t.Parallel()
 	var schema object
@@ -138,7 +139,7 @@ func TestDefaultsAgree(t *testing.T) {
 			}
 		}
 		// What is empty may be left out of a section of the library's.
-		if _, inLibrary := shared[section]; !known && !(inLibrary && (v == nil || v == "" || reflect.ValueOf(v).Len() == 0)) {
+		if _, inLibrary := shared[section]; !known && (!inLibrary || v != nil && v != "" && reflect.ValueOf(v).Len() != 0) {
 			t.Errorf("%s: the templates have no default for it", path)
 		}
 	}
@@ -165,7 +166,8 @@ func leaves(m map[string]any, path []string) map[string]any {
 	return all
 }
 
-// TestEveryValueMayBeNull: null is as if a key had not been set, be it all keys of values.yaml at once or a section alone.
+// TestEveryValueMayBeNull: null is as if a key had not been set, be it all keys of values.yaml at once or a section
+// alone.
 func TestEveryValueMayBeNull(t *testing.T) {
 	t.Parallel()
 	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]

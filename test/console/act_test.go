@@ -257,5 +257,5 @@ func TestSomebodyElseHasTheQueue(t *testing.T) {
 	if strings.Contains(b.text("#said"), "Redrive finished") {
 		return
 	}
-	t.Errorf("screen readers were told %q", b.text("#said"))
+	t.Errorf("screen readers announced %q", b.text("#said"))
 }

@@ -33,7 +33,8 @@ func TestBrokerAway(t *testing.T) {
 	b.until("#view h3", "1 message in 1 group")
 }
 
-// TestSidecarGone: an old picture must not look like the present, and the page finds back to a sidecar that was restarted.
+// TestSidecarGone: an old picture must not look like the present, and the page finds back to a sidecar that was
+// restarted.
 func TestSidecarGone(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONTROL_ADDR", strings.TrimPrefix(apptest.Refused(t), "http://")).run()
@@ -70,7 +71,8 @@ func (sc *scene) listen() (end func(), ok bool) {
 	return end, res.StatusCode == http.StatusOK
 }
 
-// TestHiddenPage: a page that no one sees leaves its stream to others after a while, and takes one again when it is seen.
+// TestHiddenPage: a page that no one sees leaves its stream to others after a while, and takes one again when it is
+// seen.
 func TestHiddenPage(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).run()

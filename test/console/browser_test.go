@@ -26,8 +26,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// tab is the console in a browser profile of its own. Whatever the page complains about, and every request that it makes
-// to another process, fails the test.
+// tab is the console in a browser profile of its own. Whatever the page complains about, and every request that it
+// makes to another process, fails the test.
 type tab struct {
 	t      testing.TB
 	ctx    context.Context
@@ -184,8 +184,8 @@ func (b *tab) click(text string) {
 	b.press(find + "[0]")
 }
 
-// press clicks with the mouse on the element that an expression gives. What arrives meanwhile may have moved it: then the
-// mouse has met something else, and aims again.
+// press clicks with the mouse on the element that an expression gives. What arrives meanwhile may have moved it: then
+// the mouse has met something else, and aims again.
 func (b *tab) press(element string) {
 	b.t.Helper()
 	eventually(b.t, "a click on "+element, func() bool {
@@ -296,8 +296,9 @@ func (b *tab) window(name, selector string) {
 	}
 }
 
-// inspect checks a state of the page, light on a wide screen and dark on a narrow one: axe finds no violation, and no element
-// is wider than the screen. The style sheet hides and colors nothing by the width, so two of the four combinations do.
+// inspect checks a state of the page, light on a wide screen and dark on a narrow one: axe finds no violation, and no
+// element is wider than the screen. The style sheet hides and colors nothing by the width, so two of the four
+// combinations do.
 func (b *tab) inspect(name string) {
 	b.t.Helper()
 	b.axe(name)

@@ -1,5 +1,5 @@
-// Package console tests the console as people meet it: the built binary, a real broker, a real app, and the page in a real
-// browser. It looks at what is on the screen and presses keys; it imports nothing of the product.
+// Package console tests the console as people meet it: the built binary, a real broker, a real app, and the page in a
+// real browser. It looks at what is on the screen and presses keys; it imports nothing of the product.
 //
 //	AMQP_URL, BROKER_CTL  a RabbitMQ of which the tests may declare and delete objects; required
 //	CONSOLE_BROWSER       path of a Chromium; required
@@ -22,7 +22,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long a test waits for something that must happen. It bounds a failing run and is no claim about speed.
+// patience is how long a test waits for something that must happen. It bounds a failing run and is no claim about
+// speed.
 const patience = 45 * time.Second
 
 var (

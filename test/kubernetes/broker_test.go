@@ -39,7 +39,7 @@ func (b *broker) messages(queue string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer ch.Close()
+	defer func() { _ = ch.Close() }()
 	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	return q.Messages, err
 }
@@ -58,7 +58,7 @@ func (b *broker) empty(queues ...string) {
 func (b *broker) get(queue string) amqp.Delivery {
 	b.t.Helper()
 	ch := must.Get(b.conn.Channel())(b.t)
-	defer ch.Close()
+	defer func() { _ = ch.Close() }()
 	d, ok, err := ch.Get(queue, true)
 	if err != nil || !ok {
 		b.t.Fatalf("queue %s has no message: %v", queue, err)
@@ -73,7 +73,7 @@ func (b *broker) remove(service string) {
 		b.t.Error(err)
 		return
 	}
-	defer ch.Close()
+	defer func() { _ = ch.Close() }()
 	for _, q := range []string{queueOf(service), retryOf(service), dlqOf(service)} {
 		if _, err := ch.QueueDelete(q, false, false, false); err != nil {
 			b.t.Error(err)
@@ -100,8 +100,8 @@ type order struct {
 	Then      string `json:"then,omitempty"`
 }
 
-// publish publishes a message for each order and returns their ids, after the broker has confirmed them all. It waits for
-// the sidecar to have declared the queue.
+// publish publishes a message for each order and returns their ids, after the broker has confirmed them all. It waits
+// for the sidecar to have declared the queue.
 func (s *scene) publish(orders ...order) []string {
 	s.t.Helper()
 	s.waitQueue()
@@ -133,7 +133,7 @@ func (s *scene) send(o order) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer ch.Close()
+	defer func() { _ = ch.Close() }()
 	if err := ch.Confirm(false); err != nil {
 		return "", err
 	}

@@ -12,7 +12,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// The values that the documentation shows, and those of its first installation, render, and the API server takes the result.
+// The values that the documentation shows, and those of its first installation, render, and the API server takes the
+// result.
 func TestDocumentedValuesAreTaken(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

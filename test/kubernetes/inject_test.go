@@ -28,8 +28,8 @@ func (s *scene) rollDeployment() {
 	s.kubectl("patch", "deployment", s.service, "-p", `{"spec": {"template": {"metadata": {"annotations": {"rollout": "second"}}}}}`)
 }
 
-// A label is all that it takes, and pods that got their sidecar that way roll like those of the chart. test/kubernetes/inject
-// has what is admitted, and what is not.
+// A label is all that it takes, and pods that got their sidecar that way roll like those of the chart.
+// test/kubernetes/inject has what is admitted, and what is not.
 func TestInjectedRollout(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -46,7 +46,8 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 	}
 }
 
-// Where the strictest of Kubernetes' own pod security standards is enforced, the sidecar's part of the pod is taken as it is.
+// Where the strictest of Kubernetes' own pod security standards is enforced, the sidecar's part of the pod is taken as
+// it is.
 func TestRestrictedNamespace(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -24,7 +24,8 @@ type collector struct {
 	of map[string]*ledger
 }
 
-// event is what an app reports. Events stand in the order in which they came: an app waits for the answer before it goes on.
+// event is what an app reports. Events stand in the order in which they came: an app waits for the answer before it
+// goes on.
 type event struct {
 	Kind     string    `json:"kind"`
 	ID       string    `json:"id"`
@@ -123,8 +124,8 @@ func (l *ledger) waitHandled(t testing.TB, ids ...string) {
 	})
 }
 
-// exactlyOnce: each of these messages reached an app once and was handled once, and no retry was counted. The broker may say
-// "redelivered" of one that a sidecar had taken and gave back before an app saw it.
+// exactlyOnce: each of these messages reached an app once and was handled once, and no retry was counted. The broker
+// may say "redelivered" of one that a sidecar had taken and gave back before an app saw it.
 func (l *ledger) exactlyOnce(t testing.TB, ids ...string) {
 	t.Helper()
 	begun, ended := l.count("begin"), l.count("end")

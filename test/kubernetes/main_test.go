@@ -1,9 +1,10 @@
 //go:build kubernetes
 
-// Package kubernetes tests the charts, and the sidecar in a pod, on a cluster: make test-kubernetes. Nothing here asserts how
-// long something took; what never comes fails with the pods' descriptions and logs.
+// Package kubernetes tests the charts, and the sidecar in a pod, on a cluster: make test-kubernetes. Nothing here
+// asserts how long something took; what never comes fails with the pods' descriptions and logs.
 //
-// A test begins with newScene, which gives it a namespace, a name of a service, a ledger and a connection to the broker.
+// A test begins with newScene, which gives it a namespace, a name of a service, a ledger and a connection to the
+// broker.
 package kubernetes
 
 import (

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What the chart renders for each of its examples is taken by the API server, the objects of Prometheus and KEDA by their
-// own definitions. A field that it does not know is an error.
+// What the chart renders for each of its examples is taken by the API server, the objects of Prometheus and KEDA by
+// their own definitions. A field that it does not know is an error.
 func TestExamplesAreTaken(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(chart(), "ci/*-values.yaml"))
 	if err != nil || len(files) == 0 {

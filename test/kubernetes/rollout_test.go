@@ -16,8 +16,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// A rolling update under load loses nothing, repeats nothing and counts nothing, and the app of a pod that ends gets SIGTERM
-// only when the sidecar has nothing left in its hands.
+// A rolling update under load loses nothing, repeats nothing and counts nothing, and the app of a pod that ends gets
+// SIGTERM only when the sidecar has nothing left in its hands.
 func TestRollout(t *testing.T) {
 	for name, native := range map[string]string{"native": "true", "classic": "false"} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,8 @@ func (f *followed) find(event string) (line, bool) {
 	return f.lines[i], true
 }
 
-// drainedFirst: when the app of this pod got SIGTERM it had no message in its hands, and the sidecar beside it had drained.
+// drainedFirst: when the app of this pod got SIGTERM it had no message in its hands, and the sidecar beside it had
+// drained.
 func (s *scene) drainedFirst(pod string, log *followed, native bool) {
 	s.t.Helper()
 	terms := slices.DeleteFunc(s.ledger.all("sigterm"), func(e event) bool { return e.Pod != pod })
@@ -176,7 +177,7 @@ func (s *scene) drainedFirst(pod string, log *followed, native bool) {
 		s.t.Errorf("the app of pod %s got SIGTERM %d times", pod, len(terms))
 		return
 	}
-	// The native sidecar stays until the app is gone. The classic one is told to stop when its own hook is through.
+	// The native sidecar stays until the app is gone. The classic one is asked to stop when its own hook is through.
 	if state := terms[0].Sidecar; state != "drained" && (native || state != "gone") {
 		s.t.Errorf("when the app of pod %s got SIGTERM, the sidecar was %s", pod, state)
 	}

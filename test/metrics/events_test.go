@@ -53,8 +53,8 @@ func TestLogEventsAreDocumented(t *testing.T) {
 	}
 }
 
-// eventsOf adds the events that a file logs, with where they are: the first argument of a logger's methods, and what follows
-// a level. A name that stands for an event is left out: its text is where it was called with a level.
+// eventsOf adds the events that a file logs, with where they are: the first argument of a logger's methods, and what
+// follows a level. A name that stands for an event is left out: its text is where it was called with a level.
 func eventsOf(t *testing.T, path string, logged map[string]string) {
 	t.Helper()
 	files := token.NewFileSet()

@@ -1,6 +1,6 @@
 // Package metrics checks the alert rules and the dashboard for what can be said without running anything: they are well
-// formed, the rules do what their tests in test/alerts say, and everything they name is documented. Package test puts them
-// to use on a real sidecar.
+// formed, the rules do what their tests in test/alerts say, and everything they name is documented. Package test puts
+// them to use on a real sidecar.
 package metrics
 
 import (

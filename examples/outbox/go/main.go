@@ -1,4 +1,5 @@
-// Command orders writes orders and their messages in one transaction. The sidecar sends the messages of what was committed.
+// Command orders writes orders and their messages in one transaction. The sidecar sends the messages of what was
+// committed.
 //
 //	usage: DATABASE_URL=postgres://… go run . [TRACKING-IDS]
 //
@@ -49,11 +50,13 @@ var errRefused = errors.New("too much")
 
 // place writes an order and its message. Neither is there until tx is committed.
 func place(ctx context.Context, tx pgx.Tx, o *order) error {
-	err := tx.QueryRow(ctx, `INSERT INTO orders (customer, cents) VALUES ($1, $2) RETURNING id`, o.Customer, o.Cents).Scan(&o.ID)
+	err := tx.QueryRow(ctx, `INSERT INTO orders (customer, cents) VALUES ($1, $2) RETURNING id`, o.Customer,
+		o.Cents).Scan(&o.ID)
 	if err != nil {
 		return err
 	}
-	o.message, err = emit(ctx, tx, message{RoutingKey: "order.placed", Body: o, OrderingKey: o.Customer, TrackingIDs: o.trackingIDs})
+	o.message, err = emit(ctx, tx, message{RoutingKey: "order.placed", Body: o, OrderingKey: o.Customer,
+		TrackingIDs: o.trackingIDs})
 	if err == nil && o.Cents > 1_000_000 {
 		err = fmt.Errorf("order %d: message %s (%d cents are %w)", o.ID, o.message, o.Cents, errRefused)
 	}

@@ -95,7 +95,7 @@ export function tick() {
   for (const t of document.querySelectorAll('time')) put(t, since(new Date(t.dateTime)));
 }
 
-// say tells screen readers something that others see elsewhere.
+// say announces to screen readers something that is visible elsewhere.
 export const say = (text) => put(byId('said'), text);
 
 // heading is what focus goes to when a view has changed.

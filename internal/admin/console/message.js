@@ -58,7 +58,7 @@ function journey(steps) {
   const line = (s) => el('li', {}, 'left ', el('strong', {}, long(s.queue)), ' ', long(s.reason), ' ',
     el('span', {}, s.count === 1 ? 'once' : `${number(s.count)} times`), s.at && ['; first ', ago(s.at, true)],
     el('small', {}, ' came through ', long(s.exchange || 'the default exchange'), s.routing_keys && [' with key ', long(s.routing_keys.join(', ') || 'none')]));
-  // The broker keeps the latest first. A journey is told from its beginning.
+  // The broker keeps the latest first. A journey is distinguished from its beginning.
   return section('Journey', el('ol', { class: 'journey' }, steps.toReversed().map(line)));
 }
 

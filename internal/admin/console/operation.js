@@ -13,7 +13,7 @@ const heard = new Set(); // ids heard of since the stream began
 const waiting = new Map(); // id to the resolve functions of those who wait for its end
 const goals = new Map(); // id to {expected, what}, of those that were begun here
 let panel = null; // {id, …elements} of the operation shown
-let told = ''; // what screen readers were told last
+let told = ''; // what screen readers announced last
 let onEnd = () => {};
 
 export function startOperations(whenEnded) {

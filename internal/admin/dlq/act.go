@@ -127,7 +127,8 @@ func (a *API) confirmed(name string) error {
 	return nil
 }
 
-// read reads the body of an action into q and checks it. A refused request is logged, too: it was meant to change something.
+// read reads the body of an action into q and checks it. A refused request is logged, too: it was meant to change
+// something.
 func (a *API) read(w http.ResponseWriter, r *http.Request, action string, q any, check func() error) bool {
 	b, status, detail := httpguard.ReadBody(w, r)
 	if status == 0 {

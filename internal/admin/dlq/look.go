@@ -75,8 +75,8 @@ var (
 	errTooLong  = errors.New("it took too long: look at fewer messages, with scan, or try again later")
 )
 
-// look wraps what reads messages: it waits its turn, is bounded in time, ends with the client, and does not run beside an
-// operation.
+// look wraps what reads messages: it waits its turn, is bounded in time, ends with the client, and does not run beside
+// an operation.
 func (a *API) look(known parameters, do func(context.Context, *http.Request, looking) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		l, err := readQuery(r, known)

@@ -27,7 +27,8 @@ const (
 	opCancelled = "cancelled"
 )
 
-// Operation is an action on the dead-letter queue that takes its time. It goes on when the client that began it is gone.
+// Operation is an action on the dead-letter queue that takes its time. It goes on when the client that began it is
+// gone.
 type Operation struct {
 	ID       string              `json:"id"`
 	Kind     string              `json:"kind"`  // redrive or discard
@@ -41,8 +42,8 @@ type Operation struct {
 	Request  any                 `json:"request"`
 }
 
-// action does the work of an operation. It returns what it has done also with an error, and ends at a safe point when its
-// context does.
+// action does the work of an operation. It returns what it has done also with an error, and ends at a safe point when
+// its context does.
 type action func(context.Context, deadletter.Report) (deadletter.Progress, error)
 
 var (
@@ -202,7 +203,8 @@ func (o *Operations) Now() (op Operation, runs bool) {
 	return op, false
 }
 
-// Since returns copies of all operations that have changed after version, the newest first, and the version they have now.
+// Since returns copies of all operations that have changed after version, the newest first, and the version they have
+// now.
 func (o *Operations) Since(version uint64) ([]Operation, uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

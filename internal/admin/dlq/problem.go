@@ -14,7 +14,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, deadletter.ErrInvalid):
 		return http.StatusBadRequest
-	case errors.Is(err, deadletter.ErrNoQueue), errors.Is(err, deadletter.ErrMissing), errors.Is(err, deadletter.ErrNotFound):
+	case errors.Is(err, deadletter.ErrNoQueue), errors.Is(err, deadletter.ErrMissing),
+		errors.Is(err, deadletter.ErrNotFound):
 		return http.StatusNotFound
 	case errors.Is(err, deadletter.ErrInUse), errors.Is(err, deadletter.ErrUnsafe):
 		return http.StatusConflict

@@ -27,8 +27,8 @@ type looking struct {
 // parameters are those that a path knows, beside the conditions of a filter.
 type parameters struct{ limit, scan, body, conditions bool }
 
-// readQuery reads the parameters of a look. One that is not known is refused: it may have been meant to leave messages out.
-// An error is deadletter.ErrInvalid.
+// readQuery reads the parameters of a look. One that is not known is refused: it may have been meant to leave messages
+// out. An error is deadletter.ErrInvalid.
 func readQuery(r *http.Request, known parameters) (looking, error) {
 	l := looking{scan: deadletter.Scan{Limit: defaultList, Depth: defaultScan}}
 	if !known.limit {

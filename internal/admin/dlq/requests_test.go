@@ -18,8 +18,9 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// FuzzAction reads any body as each of the actions. One that is taken is JSON as the OpenAPI document describes it, says
-// each thing once, and never means all messages when it does not say so. Reading one allocates in proportion to its size.
+// FuzzAction reads any body as each of the actions. One that is taken is JSON as the OpenAPI document describes it,
+// says each thing once, and never means all messages when it does not say so. Reading one allocates in proportion to
+// its size.
 func FuzzAction(f *testing.F) {
 	document := openapitest.Load(f, must.Get(os.ReadFile("../openapi.json"))(f))
 	f.Add([]byte(`{"all":true}`))

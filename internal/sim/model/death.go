@@ -77,7 +77,8 @@ func (m *stored) dead(v Version, queue, reason string) *stored {
 	c.keys = m.keys
 	c.deaths = slices.Clone(m.deaths)
 	now := death{
-		queue: queue, reason: reason, exchange: m.exchange, keys: m.keys, count: 1, at: time.Now(), expiration: m.p.Expiration,
+		queue: queue, reason: reason, exchange: m.exchange, keys: m.keys, count: 1, at: time.Now(),
+		expiration: m.p.Expiration,
 	}
 	if v < V40 {
 		slices.Reverse(c.deaths) // what stood behind the latest death changes its order each time

@@ -60,7 +60,8 @@ func (ch *channel) exchangeMethod(method uint16, r *reader) {
 			b.exchanges[name] = &exchange{name: name, kind: kind}
 			b.reroute()
 		case flags&1 == 0 && x.kind != kind:
-			ch.refuse(406, fmt.Sprintf("PRECONDITION_FAILED - inequivalent arg 'type' for exchange '%s' in vhost '/': received '%s' but current is '%s'", name, kind, x.kind), 40, 10)
+			ch.refuse(406, fmt.Sprintf("PRECONDITION_FAILED - inequivalent arg 'type' for exchange '%s' in vhost '/': "+
+				"received '%s' but current is '%s'", name, kind, x.kind), 40, 10)
 			return
 		}
 		if flags&16 == 0 {
@@ -122,7 +123,8 @@ func (ch *channel) declare(name string, r *reader) {
 		b.reroute()
 	case flags&1 == 0:
 		if arg, received, current, same := compare(args, q.args); !same {
-			ch.refuse(406, fmt.Sprintf("PRECONDITION_FAILED - inequivalent arg '%s' for queue '%s' in vhost '/': received '%v' but current is '%v'", arg, name, received, current), 50, 10)
+			ch.refuse(406, fmt.Sprintf("PRECONDITION_FAILED - inequivalent arg '%s' for queue '%s' in vhost '/': received "+
+				"'%v' but current is '%v'", arg, name, received, current), 50, 10)
 			return
 		}
 	}

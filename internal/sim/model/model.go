@@ -1,10 +1,10 @@
-// Package model is a RabbitMQ in memory: as much of one as a sidecar meets, with the rules that cost messages written out.
-// It speaks AMQP 0-9-1 over connections that are a pair of buffers, so that the real client runs against it under
+// Package model is a RabbitMQ in memory: as much of one as a sidecar meets, with the rules that cost messages written
+// out. It speaks AMQP 0-9-1 over connections that are a pair of buffers, so that the real client runs against it under
 // virtual time, and it breaks on demand, frame by frame.
 //
-// It is a model and knows it: nothing is on disk, there is one virtual host, every login is right, and what no test needs
-// (transactions, priorities, streams, policies, exchange bindings) is missing. What it does claim is compared with real
-// brokers step by step, see package sim.
+// It is a model and knows it: nothing is on disk, there is one virtual host, every login is right, and what no test
+// needs (transactions, priorities, streams, policies, exchange bindings) is missing. What it does claim is compared
+// with real brokers step by step, see package sim.
 package model
 
 import (
@@ -89,7 +89,8 @@ func New(o Options) *Broker {
 		servers: map[*server]struct{}{},
 	}
 	b.changed = sync.NewCond(&b.mu)
-	for name, kind := range map[string]string{"": "default", "amq.fanout": "fanout", "amq.direct": "direct", "amq.topic": "topic"} {
+	for name, kind := range map[string]string{"": "default", "amq.fanout": "fanout", "amq.direct": "direct",
+		"amq.topic": "topic"} {
 		b.exchanges[name] = &exchange{name: name, kind: kind}
 	}
 	return b

@@ -11,8 +11,8 @@ import (
 	"sidecar/internal/sim/model"
 )
 
-// What follows is about trouble, which no script can make a real broker show on demand. Package broker's tests show that
-// real ones do the same under a real alarm and behind a cut link.
+// What follows is about trouble, which no script can make a real broker show on demand. Package broker's tests show
+// that real ones do the same under a real alarm and behind a cut link.
 
 func open(t *testing.T, b *model.Broker, name string) (*amqp.Connection, *amqp.Channel) {
 	t.Helper()
@@ -59,9 +59,9 @@ func TestAlarmBlocksPublishers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := model.New(model.Options{})
 		from, out := open(t, b, "publish")
-		defer from.Close()
+		defer func() { _ = from.Close() }()
 		to, in := open(t, b, "consume")
-		defer to.Close()
+		defer func() { _ = to.Close() }()
 		declare(t, in)
 		b.Publish("", "q", model.Properties{MessageID: "before"}, nil)
 		blocked := from.NotifyBlocked(make(chan amqp.Blocking, 2))
@@ -103,7 +103,7 @@ func TestFreezeIsNoticedByBothEnds(t *testing.T) {
 		}
 		closed := c.NotifyClose(make(chan *amqp.Error, 1))
 		publish(t, ch, "b")
-		<-closed
+		_ = <-closed
 		time.Sleep(time.Minute)
 		if n := len(b.Connections()); n != 0 {
 			t.Errorf("%d connections stand", n)
@@ -125,13 +125,13 @@ func TestStop(t *testing.T) {
 		_, _, _ = ch.Get("q", false)
 		closed := c.NotifyClose(make(chan *amqp.Error, 1))
 		b.Stop()
-		<-closed
+		_ = <-closed
 		if _, err := b.Dial(context.Background(), "two"); err == nil {
 			t.Error("connected to a broker that is down")
 		}
 		b.Start()
 		c, ch = open(t, b, "two")
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		d, _, err := ch.Get("q", false)
 		if err != nil || d.MessageId != "a" || !d.Redelivered || d.DeliveryTag != 1 {
 			t.Errorf("got %q, redelivered %t, tag %d, %v", d.MessageId, d.Redelivered, d.DeliveryTag, err)
@@ -153,7 +153,7 @@ func TestWithheldAndNacked(t *testing.T) {
 			return e
 		}})
 		c, ch := open(t, b, "publish")
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		declare(t, ch)
 		withheld, nacked, taken := publish(t, ch, "a"), publish(t, ch, "b"), publish(t, ch, "c")
 		if nacked.Wait() || !taken.Wait() {

@@ -111,8 +111,8 @@ func (q *queue) put(m *stored) {
 	q.pump()
 }
 
-// back makes an unacked message ready again: at its old place in a classic queue, before or (3.10) behind what has never
-// been delivered in a quorum queue. counted says that the delivery limit counts it.
+// back makes an unacked message ready again: at its old place in a classic queue, before or (3.10) behind what has
+// never been delivered in a quorum queue. counted says that the delivery limit counts it.
 func (q *queue) back(e *entry, counted bool) {
 	if q.deleted {
 		return
@@ -135,7 +135,10 @@ func (q *queue) back(e *entry, counted bool) {
 		q.ready = slices.Insert(q.ready, at, e)
 		return
 	}
-	at, _ := slices.BinarySearchFunc(q.ready, e.seq, func(e *entry, seq uint64) int { return int(int64(e.seq) - int64(seq)) })
+	at, _ := slices.BinarySearchFunc(q.ready, e.seq, func(e *entry,
+		seq uint64) int {
+		return int(int64(e.seq) - int64(seq))
+	})
 	q.ready = slices.Insert(q.ready, at, e)
 }
 

@@ -169,10 +169,12 @@ func (s *server) start() {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
 	capabilities := Table{}
-	for _, c := range []string{"publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked", "per_consumer_qos"} {
+	for _, c := range []string{"publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked",
+		"per_consumer_qos"} {
 		capabilities[c] = true
 	}
-	b := appendTable([]byte{0, 9}, Table{"product": "model", "version": s.b.o.Version.String(), "capabilities": capabilities})
+	b := appendTable([]byte{0, 9}, Table{"product": "model", "version": s.b.o.Version.String(),
+		"capabilities": capabilities})
 	s.method(0, 10, 10, appendLong(b, "PLAIN"), appendLong(nil, "en_US"))
 }
 

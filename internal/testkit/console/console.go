@@ -1,5 +1,5 @@
-// Package console evaluates Erlang expressions inside a RabbitMQ node that scripts/broker.sh has started, without a boot of
-// an Erlang machine for each, as rabbitmqctl needs. It is for tests.
+// Package console evaluates Erlang expressions inside a RabbitMQ node that scripts/broker.sh has started, without a
+// boot of an Erlang machine for each, as rabbitmqctl needs. It is for tests.
 package console
 
 import (
@@ -42,8 +42,8 @@ func Binary(s string) string {
 }
 
 // Eval evaluates an Erlang expression in the node, without the full stop, and returns its value as text. A value
-// {error, Reason} is an error. It asks the console that scripts/broker-console.erl opens, in about a millisecond; a node in
-// a container has no console that can be reached, and rabbitmqctl is run, in about a second.
+// {error, Reason} is an error. It asks the console that scripts/broker-console.erl opens, in about a millisecond; a
+// node in a container has no console that can be reached, and rabbitmqctl is run, in about a second.
 func (n Node) Eval(expression string) (string, error) {
 	value, err := n.eval(expression)
 	if err == nil && strings.HasPrefix(value, "{error") {
@@ -129,7 +129,8 @@ func Command(vhost string, args ...string) (string, error) {
 		return Call("rabbit_vhost:add", texts[0], Actor), nil
 	case name == "delete_vhost" && len(texts) == 1:
 		return Call("rabbit_vhost:delete", texts[0], Actor), nil
-	case name == "add_user" && len(texts) == 2, name == "change_password" && len(texts) == 2, name == "delete_user" && len(texts) == 1:
+	case name == "add_user" && len(texts) == 2, name == "change_password" && len(texts) == 2, name == "delete_user" &&
+		len(texts) == 1:
 		return Call(users+name, append(texts, Actor)...), nil
 	case name == "set_permissions" && len(texts) == 4:
 		return Call(users+name, texts[0], vhost, texts[1], texts[2], texts[3], Actor), nil

@@ -1,22 +1,23 @@
-// Package judge holds the invariants that every run of a whole sidecar has to keep, in the simulation (internal/sim) and
-// with real processes (test/chaos/judge). They are about one message: what was published, how often the app received it
-// and what it answered, and what is in the dead-letter queue.
+// Package judge holds the invariants that every run of a whole sidecar has to keep, in the simulation (internal/sim)
+// and with real processes (test/chaos/judge). They are about one message: what was published, how often the app
+// received it and what it answered, and what is in the dead-letter queue.
 //
 // What stays with the two callers needs something that the other one does not have:
 //
-//   - Which faults explain a duplicate, a failed attempt that the app did not see or a lost message. The simulation records
-//     the frame at which a fault happened and allows one prefetch per fault. A fault between real processes has a window
-//     and a class, and each has a room of its own for duplicates and hidden attempts.
+//   - Which faults explain a duplicate, a failed attempt that the app did not see or a lost message. The simulation
+//     records the frame at which a fault happened and allows one prefetch per fault. A fault between real processes has
+//     a window and a class, and each has a room of its own for duplicates and hidden attempts.
 //   - What a message has to end as. The simulation has dispositions, 422 and an app that dies inside an attempt, and
 //     works out one fate. A chaos plan is drawn for a process and has neither.
-//   - The part of I6 about a failed attempt that is repeated without being counted. The simulation compares the number of
-//     attempts with the fate, the chaos run compares the retry counts of two receipts.
+//   - The part of I6 about a failed attempt that is repeated without being counted. The simulation compares the number
+//     of attempts with the fate, the chaos run compares the retry counts of two receipts.
 //   - Delays between attempts. The simulation does not check them; the chaos run does, with the slack of a real clock.
 //   - I9 and I11. Coming to rest in virtual time is one condition, recovery of processes is a set of bounds; one run
 //     reads the metrics of each sidecar that drained, the other one two scrapes of one sidecar.
 //   - I10 and I12 to I15, which only processes, other sources and logs can break.
 //
-// docs/decisions/0023-what-the-suites-share.md says why each keeps its own record, and why other suites do not use this.
+// docs/decisions/0023-what-the-suites-share.md says why each keeps its own record, and why other suites do not use
+// this.
 package judge
 
 import (
@@ -80,12 +81,13 @@ const longestError = 1024
 
 var integers = []string{"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 
-// Parked is I4 and I7. hidden is how many attempts may have failed that the app did not see, unanswered whether one may have
-// had no answer. unwanted judges what was parked for another reason than max_retries; nil: nothing may be.
+// Parked is I4 and I7. hidden is how many attempts may have failed that the app did not see, unanswered whether one may
+// have had no answer. unwanted judges what was parked for another reason than max_retries; nil: nothing may be.
 func (j *Judge) Parked(m *Message, hidden int, unanswered bool, unwanted func(p *Parked, retries int)) {
 	for _, p := range m.Parked {
 		j.says(m, p, unanswered, unwanted)
-		if n := m.Failures(j.MaxRetries); !m.Fails && p.Headers["x-final-reason"] == "max_retries" && n+hidden <= j.MaxRetries {
+		if n := m.Failures(j.MaxRetries); !m.Fails && p.Headers["x-final-reason"] == "max_retries" &&
+			n+hidden <= j.MaxRetries {
 			j.Violated("I7", "%s was parked after %d failures", m.Name, n)
 		}
 	}
@@ -112,23 +114,26 @@ func (j *Judge) says(m *Message, p *Parked, unanswered bool, unwanted func(*Park
 	_, answered := p.Headers["x-final-status-code"]
 	text, failed := p.Headers["x-final-error"]
 	is(answered != failed, "not exactly one of x-final-status-code and x-final-error")
-	is(failed == (text != "") && len(text) <= longestError && utf8.ValidString(text) && !strings.ContainsAny(text, "\r\n"), "x-final-error is not a short line of text")
+	is(failed == (text != "") && len(text) <= longestError && utf8.ValidString(text) &&
+		!strings.ContainsAny(text, "\r\n"), "x-final-error is not a short line of text")
 	if !answered {
 		is(unanswered, "the app always answered, but there is no x-final-status-code")
 		return
 	}
 	is(slices.Contains(integers, p.Types["x-final-status-code"]), "x-final-status-code is not an integer")
-	is(slices.ContainsFunc(m.Receipts, func(r Receipt) bool { return p.Because(&r) }), "the app never answered x-final-status-code")
+	is(slices.ContainsFunc(m.Receipts, func(r Receipt) bool { return p.Because(&r) }),
+		"the app never answered x-final-status-code")
 }
 
-// Exact is I5, for a message that was published once and met no fault: it was attempted want times, and the sidecar sent
-// the number of failures so far as the retry count each time.
+// Exact is I5, for a message that was published once and met no fault: it was attempted want times, and the sidecar
+// sent the number of failures so far as the retry count each time.
 func (j *Judge) Exact(m *Message, want int) {
 	n, failed := 0, 0
 	for i := range m.Receipts {
 		r := &m.Receipts[i]
 		if r.Count != min(failed, j.MaxRetries) || r.Attempt != r.Count+1 {
-			j.Violated("I5", "%s: receipt %d after %d failures said retry count %d, attempt %d", m.Name, i+1, failed, r.Count, r.Attempt)
+			j.Violated("I5", "%s: receipt %d after %d failures said retry count %d, attempt %d", m.Name, i+1, failed, r.Count,
+				r.Attempt)
 		}
 		if r.Kind == Failed {
 			failed++
@@ -142,8 +147,8 @@ func (j *Judge) Exact(m *Message, want int) {
 	}
 }
 
-// Duplicates is I6: a fault has to explain every receipt n after receipt done ended the message, and every parked message
-// beyond the first. The two functions search for that fault and report when there is none.
+// Duplicates is I6: a fault has to explain every receipt n after receipt done ended the message, and every parked
+// message beyond the first. The two functions search for that fault and report when there is none.
 func (j *Judge) Duplicates(m *Message, explain func(done, n int), explainParked func()) {
 	done := -1
 	for i := range m.Receipts {
@@ -159,8 +164,8 @@ func (j *Judge) Duplicates(m *Message, explain func(done, n int), explainParked 
 	}
 }
 
-// Order is I8, for messages in the order in which they were sent, of a run with one message at a time and no fault. Each was
-// received.
+// Order is I8, for messages in the order in which they were sent, of a run with one message at a time and no fault.
+// Each was received.
 func (j *Judge) Order(sent []*Message) {
 	for i := 1; i < len(sent); i++ {
 		if sent[i].Receipts[0].At < sent[i-1].Receipts[0].At {

@@ -20,9 +20,10 @@ func (k Kind) Ends() bool { return k == Accepted || k == Discarded }
 
 // Receipt is one request as the app saw it, and its answer. Times are Unix nanoseconds.
 type Receipt struct {
-	At, Begun, Done int64 // the request, the first byte of the answer (the sidecar cannot have seen it earlier), its end; 0: not recorded
-	Attempt, Count  int   // the attempt and the retry count that the sidecar sent
-	Status          int   // of the answer; not positive: none, or not recorded
+	// the request, the first byte of the answer (the sidecar cannot have seen it earlier), its end; 0: not recorded
+	At, Begun, Done int64
+	Attempt, Count  int // the attempt and the retry count that the sidecar sent
+	Status          int // of the answer; not positive: none, or not recorded
 	Kind            Kind
 	MayEnd          bool   // the sidecar may have seen an answer that ends the message
 	Sum, Mark       string // of the body, if it was read, and of the header that every message carries

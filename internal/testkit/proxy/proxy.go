@@ -3,8 +3,8 @@
 //	client ──> listener ──Up──> server
 //	       <───────────Down───
 //
-// Cut resets the open connections, Refuse also closes the port, Freeze stops the open connections, and Set changes how all
-// connections pass bytes.
+// Cut resets the open connections, Refuse also closes the port, Freeze stops the open connections, and Set changes how
+// all connections pass bytes.
 package proxy
 
 import (
@@ -36,7 +36,8 @@ type Shape struct {
 	Jitter  time.Duration
 	Rate    int // bytes per second and direction; 0: no limit
 	Slice   int // the largest piece in bytes; 0: no limit
-	// CutBehind ends a connection behind the first bytes of a piece from the server, as many as it returns; -1: the piece passes.
+	// CutBehind ends a connection behind the first bytes of a piece from the server, as many as it returns; -1: the piece
+	// passes.
 	CutBehind func(piece []byte) int
 }
 
@@ -88,12 +89,14 @@ func Start(o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// FreeAddr returns a loopback address on which no process listens, and that no other process takes while the proxy refuses:
-// the port is below those that the system assigns, and on Linux, which answers on all of 127.0.0.0/8, the host is random.
+// FreeAddr returns a loopback address on which no process listens, and that no other process takes while the proxy
+// refuses: the port is below those that the system assigns, and on Linux, which answers on all of 127.0.0.0/8, the host
+// is random.
 func FreeAddr() (addr string, err error) {
 	for range 100 {
 		port := strconv.Itoa(10000 + rand.IntN(20000))
-		for _, host := range []string{fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)), "127.0.0.1"} {
+		for _, host := range []string{fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),
+			"127.0.0.1"} {
 			var l net.Listener
 			if l, err = net.Listen("tcp", net.JoinHostPort(host, port)); err == nil {
 				return l.Addr().String(), l.Close()
@@ -106,8 +109,8 @@ func FreeAddr() (addr string, err error) {
 // Addr returns the host and port on which the proxy listens. They stay the same while it refuses.
 func (p *Proxy) Addr() string { return p.o.Listen }
 
-// Open accepts connections again after Refuse. It is an error when the port stays in use for half a minute: a process that
-// is being started holds a copy of a closed socket for a moment.
+// Open accepts connections again after Refuse. It is an error when the port stays in use for half a minute: a process
+// that is being started holds a copy of a closed socket for a moment.
 func (p *Proxy) Open() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -323,8 +326,8 @@ func (s Shape) delay(n int) time.Duration {
 	return d
 }
 
-// BehindConfirm is a Shape.CutBehind for connections to a broker: it returns the length of piece up to the end of the first
-// basic.ack that is whole; -1: there is none.
+// BehindConfirm is a Shape.CutBehind for connections to a broker: it returns the length of piece up to the end of the
+// first basic.ack that is whole; -1: there is none.
 func BehindConfirm(piece []byte) int {
 	ack := []byte{0, 0, 0, 13, 0, 60, 0, 80} // size, class and method; the tag, a bit and the end mark follow
 	i := bytes.Index(piece, ack)

@@ -81,7 +81,8 @@ func TestCutAndRefuse(t *testing.T) {
 	}
 }
 
-// TestHeldBytesArriveLater: a direction that is stalled or frozen passes nothing until it is released, or never after a cut.
+// TestHeldBytesArriveLater: a direction that is stalled or frozen passes nothing until it is released, or never after a
+// cut.
 func TestHeldBytesArriveLater(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(*Proxy) (release func()){

@@ -24,9 +24,9 @@ type Kept struct {
 	Single   bool // one consumer gets everything, all others nothing
 }
 
-// Keeping asks how a queue, which has to exist, keeps what is given back to it. It asks by declaring it as a quorum queue
-// without a limit. A refusal names the first thing that is different; with that one as it is it asks again. A limit set by
-// a policy cannot be seen over AMQP.
+// Keeping asks how a queue, which has to exist, keeps what is given back to it. It asks by declaring it as a quorum
+// queue without a limit. A refusal names the first thing that is different; with that one as it is it asks again. A
+// limit set by a policy cannot be seen over AMQP.
 func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 	const most = 16 // arguments that a queue may have
 	p := prober{s: s}

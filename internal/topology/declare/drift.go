@@ -12,9 +12,9 @@ import (
 	"sidecar/internal/topology"
 )
 
-// The broker names the first argument that differs and no more. moreDrift asks again with that one as the broker has it,
-// and so on. Each question holds one argument that no broker takes, so that a queue which is deleted at this very moment
-// is not created anew in a wrong shape. What the broker compares after that argument stays unnamed: the delivery
+// The broker names the first argument that differs and no more. moreDrift asks again with that one as the broker has
+// it, and so on. Each question holds one argument that no broker takes, so that a queue which is deleted at this very
+// moment is not created anew in a wrong shape. What the broker compares after that argument stays unnamed: the delivery
 // limit and the type, and on quorum queues the TTL.
 const (
 	argNever   = "x-single-active-consumer" // a boolean
@@ -48,7 +48,8 @@ func (e *ensurer) moreDrift(ctx context.Context, q *topology.Queue, property, fo
 }
 
 // textArgs are the arguments whose values are texts; all others that a broker compares are integers.
-var textArgs = []string{topology.ArgDLX, topology.ArgDLKey, topology.ArgType, topology.ArgStrategy, topology.ArgOverflow, "x-queue-mode", "x-queue-leader-locator"}
+var textArgs = []string{topology.ArgDLX, topology.ArgDLKey, topology.ArgType, topology.ArgStrategy,
+	topology.ArgOverflow, "x-queue-mode", "x-queue-leader-locator"}
 
 // adopt puts the broker's value of an argument into args; ok is false when that is not possible.
 func adopt(args amqp.Table, property, found string) (ok bool) {

@@ -180,7 +180,8 @@ func (e *ensurer) absent(o object, refusal *amqp.Error) {
 	}
 	f := Finding{
 		Object: o.title, Problem: ProblemMissing, Wanted: "a durable " + o.kind, Found: "nothing",
-		Fix: "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it; or import what `sidecar plan --format definitions` prints",
+		Fix: "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it; or import what `sidecar plan --format " +
+			"definitions` prints",
 	}
 	if o.active == nil {
 		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"

@@ -50,8 +50,8 @@ func fanouts(t testing.TB, tiers []time.Duration) map[string]*topology.Plan {
 	}
 }
 
-// TestEnsure: one by one and in one round trip the same is made, and each object that does not fit is noticed, the first
-// as well as the last.
+// TestEnsure: one by one and in one round trip the same is made, and each object that does not fit is noticed, the
+// first as well as the last.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
 	for name, p := range variants(t) {

@@ -54,7 +54,8 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 	f := Finding{
 		Object: fmt.Sprintf("route %q of exchange %q", key, exchange), Problem: ProblemMissing, Wanted: "a queue at its end",
 		Found: "a message published there came back",
-		Fix:   "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare makes it; or import what `sidecar plan --format definitions` prints",
+		Fix: "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare makes it; or import what `sidecar plan --format " +
+			"definitions` prints",
 	}
 	for _, r := range p.PublishRoutes() {
 		switch {

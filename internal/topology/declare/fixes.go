@@ -45,7 +45,8 @@ func exchangeProperty(x topology.Exchange, property string) string {
 
 // fixQueue: the sidecar never deletes a queue. Where a setting can follow the broker, it is named first.
 func fixQueue(q *topology.Queue, property, found, vhost string) string {
-	again := fmt.Sprintf("empty the queue and delete it (rabbitmqctl delete_queue -p %s %s --if-empty --if-unused): it is then declared as wanted",
+	again := fmt.Sprintf("empty the queue and delete it (rabbitmqctl delete_queue -p %s %s --if-empty --if-unused): it "+
+		"is then declared as wanted",
 		cmp.Or(vhost, "VHOST"), q.Name)
 	if q.Kind == topology.KindRetry && property == topology.ArgTTL {
 		if d, err := time.ParseDuration(found + "ms"); err == nil {
@@ -54,10 +55,12 @@ func fixQueue(q *topology.Queue, property, found, vhost string) string {
 	}
 	switch {
 	case property == topology.ArgType && q.Args[topology.ArgType] == nil && found == topology.TypeQuorum:
-		return "set SIDECAR_QUEUE_TYPE=quorum; this virtual host may turn declarations without a type into quorum queues, then delete the ones that were declared so"
+		return "set SIDECAR_QUEUE_TYPE=quorum; this virtual host may turn declarations without a type into quorum queues, " +
+			"then delete the ones that were declared so"
 	case property == topology.ArgType:
 		return fmt.Sprintf("set SIDECAR_QUEUE_TYPE=%s, or %s", found, again)
-	case property == topology.ArgOverflow && q.Args[topology.ArgType] != nil && found == absentValue: // what 3.10 says of a classic queue
+	// what 3.10 says of a classic queue
+	case property == topology.ArgOverflow && q.Args[topology.ArgType] != nil && found == absentValue:
 		return "set SIDECAR_QUEUE_TYPE=classic if it is a classic queue, or " + again
 	}
 	return again

@@ -227,7 +227,7 @@ func TestForgedDeath(t *testing.T) {
 	})
 }
 
-// TestDetourIsNotCounted: a message that is told to come later waits in the broker without losing an attempt.
+// TestDetourIsNotCounted: a message that is asked to come later waits in the broker without losing an attempt.
 func TestDetourIsNotCounted(t *testing.T) {
 	t.Parallel()
 	eachJourney(t, func(t *testing.T, j *journey, p *topology.Plan) {

@@ -17,7 +17,8 @@ func newMetrics(r prometheus.Registerer, p *topology.Plan) *metrics {
 	m := &metrics{
 		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "sidecar_queue_messages_ready",
-			Help: "Messages ready in a queue of the topology, looked up every 15 seconds: main is the service's queue, retry what waits to be tried again, dlq what is parked.",
+			Help: "Messages ready in a queue of the topology, looked up every 15 seconds: main is the service's queue, retry " +
+				"what waits to be tried again, dlq what is parked.",
 		}, []string{"queue", "kind"}),
 		shown: map[labels]bool{},
 	}
@@ -29,8 +30,8 @@ func newMetrics(r prometheus.Registerer, p *topology.Plan) *metrics {
 	return m
 }
 
-// set replaces all depths: a queue that is gone has none. Those that stay are never absent in between, because a scrape that
-// comes just then would end every alert that has waited for its time.
+// set replaces all depths: a queue that is gone has none. Those that stay are never absent in between, because a scrape
+// that comes just then would end every alert that has waited for its time.
 func (m *metrics) set(depths []Depth) {
 	now := make(map[labels]bool, len(depths))
 	for _, d := range depths {

@@ -100,8 +100,8 @@ func TestPermissionsMissing(t *testing.T) {
 	}
 }
 
-// lacks fails unless the findings are these: object, right and resource. From 4.0 the broker names the right itself, which
-// is one where an older one leaves two possible.
+// lacks fails unless the findings are these: object, right and resource. From 4.0 the broker names the right itself,
+// which is one where an older one leaves two possible.
 func lacks(t testing.TB, got []Finding, want []string) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -187,8 +187,8 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestOthersMayOwnWhatIsShared: the dead-letter queue of topic-tiers is declared by anyone who comes first, perhaps under
-// another user.
+// TestOthersMayOwnWhatIsShared: the dead-letter queue of topic-tiers is declared by anyone who comes first, perhaps
+// under another user.
 func TestOthersMayOwnWhatIsShared(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

@@ -22,8 +22,8 @@ const (
 )
 
 // Preflight proves that the session's user may do everything that running the plan in a mode takes, without doing it:
-// Ensure only tells what it may look at. It publishes (what the broker refuses), so it must not run on a connection that
-// consumes. What is missing is for Ensure to say. An error is trouble with the session.
+// Ensure only tells what it may look at. It publishes (what the broker refuses), so it must not run on a connection
+// that consumes. What is missing is for Ensure to say. An error is trouble with the session.
 func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
 	e := newEnsurer(s, p, mode)
 	defer e.close(context.WithoutCancel(ctx))
@@ -53,9 +53,10 @@ type probe struct {
 	closed chan *amqp.Error
 }
 
-// NewPublishPreflight opens the channels of a check. During a resource alarm the broker reads no further from a connection
-// that has published, so this has to come first: an open that is never answered would cost the session.
-func NewPublishPreflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (*PublishPreflight, error) {
+// NewPublishPreflight opens the channels of a check. During a resource alarm the broker reads no further from a
+// connection that has published, so this has to come first: an open that is never answered would cost the session.
+func NewPublishPreflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (*PublishPreflight,
+	error) {
 	c := &PublishPreflight{e: newEnsurer(s, p, mode)}
 	for _, r := range p.PublishRoutes() {
 		if slices.ContainsFunc(c.probes, func(asked probe) bool { return asked.route.Exchange == r.Exchange }) {
@@ -75,7 +76,8 @@ func NewPublishPreflight(ctx context.Context, s Session, p *topology.Plan, mode 
 func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 	for _, a := range c.probes {
 		err := c.e.s.Do(ctx, "publish", func() error {
-			return a.ch.PublishWithContext(ctx, a.route.Exchange, a.route.Key, true, false, amqp.Publishing{Expiration: noExpiration})
+			return a.ch.PublishWithContext(ctx, a.route.Exchange, a.route.Key, true, false,
+				amqp.Publishing{Expiration: noExpiration})
 		})
 		if err != nil {
 			return nil, fmt.Errorf("publish to exchange %q: %w", a.route.Exchange, err)

@@ -54,8 +54,8 @@ func TestOneQuestionTooMany(t *testing.T) {
 	}
 }
 
-// TestPublishPreflightOutlastsAnAlarm: the broker answers when the alarm is over, however long that takes, and the connection
-// stands all the while.
+// TestPublishPreflightOutlastsAnAlarm: the broker answers when the alarm is over, however long that takes, and the
+// connection stands all the while.
 func TestPublishPreflightOutlastsAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)

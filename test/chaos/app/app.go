@@ -1,6 +1,6 @@
 // Package app is the HTTP app of a chaos run. It runs in a process of its own, so that killing it is real. It does what
-// the plan of each message says, and writes every receipt down before it acts and every answer after it was written. What
-// it has seen it reads from its own ledger, so a killed app goes on where it was.
+// the plan of each message says, and writes every receipt down before it acts and every answer after it was written.
+// What it has seen it reads from its own ledger, so a killed app goes on where it was.
 package app
 
 import (
@@ -175,7 +175,8 @@ func (a *App) write(r ledger.Receipt) {
 
 // odd names a request header that no message may cause, or a property that did not arrive.
 func (a *App) odd(r *apptest.Request) string {
-	for name, want := range map[string]string{"Content-Type": plan.ContentType, "Amqp-Type": plan.Type, "Amqp-Correlation-Id": r.ID} {
+	for name, want := range map[string]string{"Content-Type": plan.ContentType, "Amqp-Type": plan.Type,
+		"Amqp-Correlation-Id": r.ID} {
 		if got := r.Header.Get(name); got != want {
 			return name + ": " + got
 		}

@@ -88,7 +88,8 @@ func open(dir string) (*books, error) {
 		}
 		b.messages = append(b.messages, all...)
 	}
-	for _, read := range []func(string) error{b.published, b.requested, b.written, b.received, b.drained, b.moved, b.others} {
+	for _, read := range []func(string) error{b.published, b.requested, b.written, b.received, b.drained, b.moved,
+		b.others} {
 		if err := read(dir); err != nil {
 			return nil, err
 		}
@@ -99,7 +100,8 @@ func open(dir string) (*books, error) {
 	return b, nil
 }
 
-// complete is called when all is read. An app that was killed left an answer out of its ledger; what it was is in the plan.
+// complete is called when all is read. An app that was killed left an answer out of its ledger; what it was is in the
+// plan.
 func (m *message) complete() {
 	slices.SortFunc(m.Receipts, func(x, y kit.Receipt) int { return cmp.Compare(x.At, y.At) })
 	for i := range m.Receipts {
@@ -170,8 +172,9 @@ func (b *books) received(dir string) error {
 func (b *books) receipt(begun, answered *ledger.Receipt) {
 	if m := b.of(begun.Seq, begun.ID); m != nil {
 		r := kit.Receipt{
-			At: begun.At, Begun: answered.Begun, Done: answered.At, Attempt: begun.Attempt, Count: begun.Count, Status: answered.Status,
-			Sum: begun.Sum, Mark: begun.Mark, Odd: begun.Odd, Kind: kit.Failed,
+			At: begun.At, Begun: answered.Begun, Done: answered.At, Attempt: begun.Attempt, Count: begun.Count,
+			Status: answered.Status,
+			Sum:    begun.Sum, Mark: begun.Mark, Odd: begun.Odd, Kind: kit.Failed,
 		}
 		switch {
 		case r.Status == 425:
@@ -217,7 +220,8 @@ func (b *books) moved(dir string) error {
 
 func (b *books) others(dir string) error {
 	return errors.Join(
-		collect(dir, ledger.FaultFile, &b.faults), collect(dir, ledger.ProbeFile, &b.probes), collect(dir, ledger.ExitFile, &b.exits),
+		collect(dir, ledger.FaultFile, &b.faults), collect(dir, ledger.ProbeFile, &b.probes),
+		collect(dir, ledger.ExitFile, &b.exits),
 		collect(dir, ledger.ResourceFile, &b.resources),
 		ledger.Each(dir, ledger.PhaseFile, func(p *ledger.Phase) error {
 			if p.Name == ledger.Storm {

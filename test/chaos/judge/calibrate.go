@@ -8,8 +8,8 @@ import (
 	"sidecar/test/chaos/plan"
 )
 
-// Before and after the faults, when nothing else is to do, there are a group of slow messages and one of prompt ones. What
-// can be said of them depends on the sidecar, and hardly on how busy the machine is.
+// Before and after the faults, when nothing else is to do, there are a group of slow messages and one of prompt ones.
+// What can be said of them depends on the sidecar, and hardly on how busy the machine is.
 
 // group is one of them.
 type group []*message
@@ -32,8 +32,8 @@ func (j *judge) groups(kind plan.Kind) []group {
 	return all
 }
 
-// keepsUp is a part of I9: a slow app is served as fast after the faults as before, more or less. And of I10: never more
-// requests at once than allowed.
+// keepsUp is a part of I9: a slow app is served as fast after the faults as before, more or less. And of I10: never
+// more requests at once than allowed.
 func (j *judge) keepsUp() {
 	for _, g := range j.groups(plan.Slow) {
 		from, to := g[0].Receipts[0].At, int64(0)
@@ -58,8 +58,8 @@ func (j *judge) keepsUp() {
 	}
 }
 
-// promptly is how much later than its delay a retry may come when nothing else is to do: half of them, since the machine may
-// be busy with others.
+// promptly is how much later than its delay a retry may come when nothing else is to do: half of them, since the
+// machine may be busy with others.
 const promptly = time.Second
 
 // inTime is the other half of I5's delays.

@@ -8,8 +8,8 @@ import (
 	"sidecar/test/chaos/ledger"
 )
 
-// duplicates is I6: every receipt beyond a success, and every copy beyond the first in the dead-letter queue, needs a fault
-// that lost the word about the one before.
+// duplicates is I6: every receipt beyond a success, and every copy beyond the first in the dead-letter queue, needs a
+// fault that lost the word about the one before.
 type duplicates struct {
 	j    *judge
 	by   map[*ledger.Fault]int
@@ -77,8 +77,8 @@ func (d *duplicates) explain(m *message, what string, faults []*ledger.Fault) *l
 	return blamed
 }
 
-// noticing is how many messages the workers may begin, beside those in their hands, until they notice that the session has
-// ended.
+// noticing is how many messages the workers may begin, beside those in their hands, until they notice that the session
+// has ended.
 const noticing = 4
 
 // cuts reports whether a fault ends sessions at one moment.
@@ -88,12 +88,14 @@ func cuts(f *ledger.Fault) bool { return f.Kind == "cut" || f.Kind == "close-con
 func (d *duplicates) bound() {
 	for f, n := range d.late {
 		if most := 2*d.j.run.Concurrency + noticing; n > most {
-			d.j.violated("I6", "fault %d (%s): %d messages of the dead session were sent to the app, at most %d could be", f.ID, f.Kind, n, most)
+			d.j.violated("I6", "fault %d (%s): %d messages of the dead session were sent to the app, at most %d could be", f.ID,
+				f.Kind, n, most)
 		}
 	}
 	for f, n := range d.rows {
 		if most := d.j.mostAgain(f); n > most {
-			d.j.violated("I6", "fault %d (%s) explains at most %d rows that were published again, there are %d", f.ID, f.Kind, most, n)
+			d.j.violated("I6", "fault %d (%s) explains at most %d rows that were published again, there are %d", f.ID, f.Kind,
+				most, n)
 		}
 	}
 	for f, n := range d.by {
@@ -116,8 +118,8 @@ func (d *duplicates) room(f *ledger.Fault) int {
 	return 2*limit - d.by[f]
 }
 
-// successes are the faults that explain receipt n although receipt done was answered with success: the ack was lost, the
-// message is there twice, or the app was stopped and answered a request that no one waited for any more.
+// successes are the faults that explain receipt n although receipt done was answered with success: the ack was lost,
+// the message is there twice, or the app was stopped and answered a request that no one waited for any more.
 func (b *books) successes(m *message, n, done int) []*ledger.Fault {
 	r := &m.Receipts[done]
 	faults := append(b.during(r.At, r.Done+settling, ClassSidecar+ClassBroker), b.doubled(m, n)...)
@@ -132,9 +134,9 @@ func (b *books) successes(m *message, n, done int) []*ledger.Fault {
 // rollback is how much a killed broker may have forgotten.
 const rollback = int64(10 * time.Second)
 
-// doubled are the faults after which receipt n may be that of a second copy. Both copies live on. Either the message had
-// just been settled when the broker forgot what it had not written down; or it was being published anew, because too many
-// slept or because it had been moved by hand, when the confirm was lost.
+// doubled are the faults after which receipt n may be that of a second copy. Both copies live on. Either the message
+// had just been settled when the broker forgot what it had not written down; or it was being published anew, because
+// too many slept or because it had been moved by hand, when the confirm was lost.
 func (b *books) doubled(m *message, n int) []*ledger.Fault {
 	var faults []*ledger.Fault
 	for k := range n {

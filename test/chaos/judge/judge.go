@@ -70,7 +70,8 @@ func (v *Verdict) Broken() []string {
 
 // The invariants, in their order.
 var statements = []Invariant{
-	{ID: "I1", Statement: "no loss: what was confirmed was answered with 2xx, is parked, or is still in a queue; in the end no queue holds anything"},
+	{ID: "I1", Statement: "no loss: what was confirmed was answered with 2xx, is parked, or is still in a queue; in the " +
+		"end no queue holds anything"},
 	{ID: "I2", Statement: "no false ack: what is gone was answered with 2xx"},
 	{ID: "I3", Statement: "no invention: what was received was published, unchanged, and made no header of its own"},
 	{ID: "I4", Statement: "what is parked says why, and truly"},
@@ -79,10 +80,13 @@ var statements = []Invariant{
 	{ID: "I7", Statement: "only what always fails is parked, and only what was tried is counted"},
 	{ID: "I8", Statement: "one at a time and nothing fails: first in, first out"},
 	{ID: "I9", Statement: "after every fault it goes on"},
-	{ID: "I10", Statement: "goroutines, descriptors, memory and connections are as before, and no more requests are under way than allowed"},
+	{ID: "I10", Statement: "goroutines, descriptors, memory and connections are as before, and no more requests are " +
+		"under way than allowed"},
 	{ID: "I11", Statement: "what the metrics count adds up"},
-	{ID: "I12", Statement: "what the publish endpoint answered with 2xx is in the broker, what it answered with 4xx never is, and without a fault it always knows"},
-	{ID: "I13", Statement: "a committed row of the outbox is sent, once it is marked so it was, and one that was rolled back never is"},
+	{ID: "I12", Statement: "what the publish endpoint answered with 2xx is in the broker, what it answered with 4xx " +
+		"never is, and without a fault it always knows"},
+	{ID: "I13", Statement: "a committed row of the outbox is sent, once it is marked so it was, and one that was rolled " +
+		"back never is"},
 	{ID: "I14", Statement: "a redriven message goes on counting: one try, then it is parked again"},
 	{ID: "I15", Statement: "no secret and no body in logs, metrics and headers"},
 }
@@ -102,9 +106,11 @@ func Judge(dir string) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{books: b, dir: dir, v: &Verdict{Run: b.run, MayLose: b.run.MayLose, Duplicates: map[string]int{}, Resources: b.resources},
+	j := &judge{books: b, dir: dir, v: &Verdict{Run: b.run, MayLose: b.run.MayLose, Duplicates: map[string]int{},
+		Resources: b.resources},
 		by: map[string]*Invariant{}, blamed: map[*ledger.Fault]int{}}
-	j.common = kit.Judge{Queue: b.run.Queue, MarkHeader: plan.HeaderMark, MaxRetries: b.run.MaxRetries, Violated: j.violated}
+	j.common = kit.Judge{Queue: b.run.Queue, MarkHeader: plan.HeaderMark, MaxRetries: b.run.MaxRetries,
+		Violated: j.violated}
 	for _, s := range statements {
 		j.by[s.ID] = &s
 		j.v.Invariants = append(j.v.Invariants, &s)
@@ -174,8 +180,8 @@ func (j *judge) message(m *message) {
 	j.rightlyParked(m)
 }
 
-// inTransit reports whether a broker was killed while the message, or what the broker had not yet written down of it, was
-// on its way through the retry queue.
+// inTransit reports whether a broker was killed while the message, or what the broker had not yet written down of it,
+// was on its way through the retry queue.
 func (j *judge) inTransit(m *message) bool {
 	if len(m.Receipts) == 0 {
 		return false
@@ -239,7 +245,8 @@ func (j *judge) counted(m *message) {
 			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.Count, failed)
 		}
 		j.unseen(m, i)
-		if i > 0 && r.Count < m.Receipts[i-1].Count && len(j.during(m.Receipts[i-1].At, r.At, "SPB"))+len(j.doubled(m, i))+len(j.relayed(m)) == 0 {
+		if i > 0 && r.Count < m.Receipts[i-1].Count && len(j.during(m.Receipts[i-1].At, r.At, "SPB"))+len(j.doubled(m,
+			i))+len(j.relayed(m)) == 0 {
 			id := "I5"
 			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.At }) {
 				id = "I14"

@@ -166,8 +166,8 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// TestJudgeMeasures: on classic queues the loss of a killed broker is told, and no more than told: of what was on its way
-// through the retry queue, and of nothing else.
+// TestJudgeMeasures: on classic queues the loss of a killed broker is told, and no more than told: of what was on its
+// way through the retry queue, and of nothing else.
 func TestJudgeMeasures(t *testing.T) {
 	t.Parallel()
 	kill := ledger.Fault{ID: 2, Kind: brokerKilled, Class: ClassBroker, Start: at(2*time.Second + delay), End: at(3 * time.Second), Recovered: at(4 * time.Second)}

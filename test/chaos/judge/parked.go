@@ -11,7 +11,8 @@ func (j *judge) rightlyParked(m *message) {
 	unanswered := !m.Fails || m.plan.Status > 599 || len(j.during(from, to, "SAPB")) > 0
 	j.common.Parked(&m.Message, j.attempts(from, to), unanswered, nil)
 	n := len(m.Receipts)
-	if n > 0 && m.Receipts[n-1].Kind == kit.Accepted && len(m.redriven) == 0 && len(j.during(m.Receipts[n-1].At, m.Receipts[n-1].Done, "SPB")) == 0 {
+	if n > 0 && m.Receipts[n-1].Kind == kit.Accepted && len(m.redriven) == 0 &&
+		len(j.during(m.Receipts[n-1].At, m.Receipts[n-1].Done, "SPB")) == 0 {
 		j.violated("I4", "%s was parked although its last attempt succeeded", m.Name)
 	}
 }

@@ -56,13 +56,16 @@ func (v *Verdict) Markdown() string {
 	for _, f := range v.Faults {
 		say("| %s | %d | %d | %s | %s |", f.Kind, f.Count, f.Failed, short(f.P50), short(f.Max))
 	}
-	say("\nFrom confirm to first receipt: p50 %s, p99 %s. From a failed answer to the next receipt: p50 %s, p99 %s (delay %s).",
+	say("\nFrom confirm to first receipt: p50 %s, p99 %s. From a failed answer to the next receipt: p50 %s, p99 %s "+
+		"(delay %s).",
 		short(v.DelayP50), short(v.DelayP99), short(v.RetryP50), short(v.RetryP99), r.RetryDelay)
 	if len(v.Rates) > 1 {
-		say("\nAn app that takes %s answered %.0f messages per second before the faults and %.0f after.", plan.SlowAnswer, v.Rates[0], v.Rates[len(v.Rates)-1])
+		say("\nAn app that takes %s answered %.0f messages per second before the faults and %.0f after.", plan.SlowAnswer,
+			v.Rates[0], v.Rates[len(v.Rates)-1])
 	}
 	for _, m := range v.Resources {
-		say("\nThe sidecar %s: %d goroutines, %d descriptors, %.1f MiB resident, %d connections to the app.", m.Label, m.Goroutines, m.Descriptors,
+		say("\nThe sidecar %s: %d goroutines, %d descriptors, %.1f MiB resident, %d connections to the app.", m.Label,
+			m.Goroutines, m.Descriptors,
 			float64(m.RSS)/(1<<20), m.AppConns)
 	}
 	say("\nschedule sha256 %.16s…, replay: `%s`", r.Schedule, r.Replay)
@@ -72,9 +75,11 @@ func (v *Verdict) Markdown() string {
 // sources tells of those beside the publisher at the broker.
 func (v *Verdict) sources(say func(string, ...any)) {
 	for _, s := range v.Sources {
-		what := fmt.Sprintf("POSTed to the sidecar: %d messages; %d answered with 2xx, %d refused with 4xx, as they should be; %d unknown, %d nacked", s.Messages, s.Confirmed, s.Refused, s.Unknown, s.Nacked)
+		what := fmt.Sprintf("POSTed to the sidecar: %d messages; %d answered with 2xx, %d refused with 4xx, as they should "+
+			"be; %d unknown, %d nacked", s.Messages, s.Confirmed, s.Refused, s.Unknown, s.Nacked)
 		if s.Source == plan.Outbox.String() {
-			what = fmt.Sprintf("Written into the outbox: %d rows; %d committed (%d of them after one with a higher id, %d that no broker can take), %d rolled back, %d by a commit without an answer",
+			what = fmt.Sprintf("Written into the outbox: %d rows; %d committed (%d of them after one with a higher id, %d "+
+				"that no broker can take), %d rolled back, %d by a commit without an answer",
 				s.Messages, s.Confirmed, s.Overtaken, s.Quarantined, s.RolledBack, s.Unknown)
 		}
 		say("%s. Until its first receipt a message took: p50 %s, p99 %s.\n", what, short(s.DelayP50), short(s.DelayP99))

@@ -145,7 +145,8 @@ func (j *judge) endpoint() {
 		case r.Want == 0 && r.Result == ledger.Refused:
 			j.violated("I12", "message %d has nothing wrong and was refused with %d %s", r.Seq, r.Status, r.Code)
 		case r.Result == ledger.Unknown && len(j.cuttingOff(r.Sent, r.Done)) == 0:
-			j.violated("I12", "message %d was answered with %d %s, and no fault explains that it is unknown", r.Seq, r.Status, r.Code)
+			j.violated("I12", "message %d was answered with %d %s, and no fault explains that it is unknown", r.Seq, r.Status,
+				r.Code)
 		case !seen && r.Result == ledger.Confirmed:
 			j.violated("I12", "message %d was answered with %d, and was never in the broker", r.Seq, r.Status)
 		}
@@ -259,8 +260,8 @@ func (j *judge) overtaken() []*message {
 	return rows
 }
 
-// relayed are the faults in which a relay can have published a row and not have marked it: after its commit, and before it
-// was marked.
+// relayed are the faults in which a relay can have published a row and not have marked it: after its commit, and before
+// it was marked.
 func (b *books) relayed(m *message) []*ledger.Fault {
 	if m.written == nil {
 		return nil
@@ -272,8 +273,8 @@ func (b *books) relayed(m *message) []*ledger.Fault {
 	return b.during(m.pub.Sent, to, ClassSidecar+ClassPublish+ClassBroker+ClassData)
 }
 
-// mostAgain is how many rows the relays may publish again because of a fault: what each had claimed, and once more because some
-// faults are several.
+// mostAgain is how many rows the relays may publish again because of a fault: what each had claimed, and once more
+// because some faults are several.
 func (b *books) mostAgain(f *ledger.Fault) int {
 	if f.Class == ClassBroker {
 		return math.MaxInt
@@ -281,8 +282,8 @@ func (b *books) mostAgain(f *ledger.Fault) int {
 	return 2 * b.run.Batch * b.run.Relays
 }
 
-// again explains a duplicate by a row that was published again, unless all that relays can have done is explained already and
-// there are other faults to blame.
+// again explains a duplicate by a row that was published again, unless all that relays can have done is explained
+// already and there are other faults to blame.
 func (d *duplicates) again(m *message, others bool) bool {
 	faults := d.j.relayed(m)
 	if len(faults) == 0 {

@@ -85,7 +85,7 @@ func TestJudgeOfOtherSources(t *testing.T) {
 			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
 			s.fault("broker-freeze", ClassSidecar, 40*time.Second, 41*time.Second)
 		}, nil},
-		{"no answer when the sidecar was told to end", func(s *story) {
+		{"no answer when the sidecar was asked to end", func(s *story) {
 			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 0
 			s.fault(SidecarEnded, ClassNone, 40*time.Second, 41*time.Second)
 		}, nil},

@@ -12,8 +12,8 @@ import (
 	"sidecar/test/chaos/plan"
 )
 
-// story is a small run in which everything went well: an ok message, one that failed twice, one that was parked, one that
-// came again after a cut, and one that was moved back once.
+// story is a small run in which everything went well: an ok message, one that failed twice, one that was parked, one
+// that came again after a cut, and one that was moved back once.
 type story struct {
 	run       ledger.Run
 	published []ledger.Published

@@ -16,8 +16,8 @@ const (
 
 func suspends(f *ledger.Fault) bool { return f.Kind == SidecarStopped || f.Kind == AppStopped }
 
-// hiders are the faults of a time that can fail an attempt before the app has seen it. A refused connection is no attempt,
-// so an app that is away fails what it had in hand, and perhaps what met it on its way out or in.
+// hiders are the faults of a time that can fail an attempt before the app has seen it. A refused connection is no
+// attempt, so an app that is away fails what it had in hand, and perhaps what met it on its way out or in.
 func (b *books) hiders(from, to int64) []*ledger.Fault {
 	all := b.during(from, to, ClassApp)
 	for _, f := range b.during(from, to, ClassSidecar) {
@@ -79,7 +79,8 @@ func (j *judge) mostUnseen(f *ledger.Fault) int {
 func (j *judge) boundUnseen() {
 	for f, n := range j.blamed {
 		if most := j.mostUnseen(f); n > most {
-			j.violated("I7", "fault %d (%s) explains at most %d attempts that the app never saw, there are %d", f.ID, f.Kind, most, n)
+			j.violated("I7", "fault %d (%s) explains at most %d attempts that the app never saw, there are %d", f.ID, f.Kind,
+				most, n)
 		}
 	}
 }

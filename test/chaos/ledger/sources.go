@@ -14,7 +14,8 @@ type Requested struct {
 	Status int    `json:"status,omitempty"` // 0: no answer
 	Code   string `json:"code,omitempty"`   // of the problem
 	Want   int    `json:"want,omitempty"`   // the status with which it is to be refused; 0: it is to be taken
-	Tries  int    `json:"tries,omitempty"`  // how often it was sent: again only after 503, which says that it was not published
+	// how often it was sent: again only after 503, which says that it was not published
+	Tries int `json:"tries,omitempty"`
 }
 
 // Written is one row of the outbox. Its result is that of its transaction.

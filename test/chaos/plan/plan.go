@@ -31,8 +31,8 @@ const (
 // LargeBody is the size of a large body in bytes.
 const LargeBody = 512 << 10
 
-// SlowAnswer is how long the app takes for a slow message. It is long enough for the sidecar's concurrency to decide how
-// many of them are answered in a second, not the machine.
+// SlowAnswer is how long the app takes for a slow message. It is long enough for the sidecar's concurrency to decide
+// how many of them are answered in a second, not the machine.
 const SlowAnswer = 100 * time.Millisecond
 
 // Plan of one message.
@@ -55,8 +55,8 @@ var (
 	refusals = []int{500, 409, 429, 404, 418, 302, 999}
 )
 
-// Of draws the plan of message seq. It depends on nothing but its arguments. most bounds how often a plan fails before it
-// succeeds. never is how many more of a hundred messages than usual fail for ever.
+// Of draws the plan of message seq. It depends on nothing but its arguments. most bounds how often a plan fails before
+// it succeeds. never is how many more of a hundred messages than usual fail for ever.
 func Of(seed uint64, seq, most, never int) Plan {
 	r := rand.New(rand.NewPCG(seed, uint64(seq)))
 	if r.IntN(100) < never {

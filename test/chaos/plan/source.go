@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Source is where messages come from. Each numbers its own from 0; what travels and what the ledgers hold is the number of
-// the run, see Seq.
+// Source is where messages come from. Each numbers its own from 0; what travels and what the ledgers hold is the number
+// of the run, see Seq.
 type Source int
 
 // The sources.

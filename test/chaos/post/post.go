@@ -1,6 +1,6 @@
-// Package post is the client of the sidecar's publish listener in a chaos run, in a process of its own. It POSTs every message
-// once, alone or in a batch, and writes down what it was answered. It repeats what was answered with 503, or could not be
-// sent, and nothing else: what was unknown stays unknown.
+// Package post is the client of the sidecar's publish listener in a chaos run, in a process of its own. It POSTs every
+// message once, alone or in a batch, and writes down what it was answered. It repeats what was answered with 503, or
+// could not be sent, and nothing else: what was unknown stays unknown.
 package post
 
 import (
@@ -69,7 +69,8 @@ func Run(o Options, in io.Reader, out io.Writer) error {
 		return err
 	}
 	c := &client{o: o, log: log, http: &http.Client{Timeout: answerWithin, Transport: &http.Transport{
-		Proxy: nil, MaxIdleConnsPerHost: workers, IdleConnTimeout: 500 * time.Millisecond, ExpectContinueTimeout: 5 * time.Second, DisableCompression: true,
+		Proxy: nil, MaxIdleConnsPerHost: workers, IdleConnTimeout: 500 * time.Millisecond,
+		ExpectContinueTimeout: 5 * time.Second, DisableCompression: true,
 	}}}
 	ctx, gate := source.Open(o.Run.Seed, o.Rate, in, out, log)
 	c.gate = gate
@@ -146,7 +147,8 @@ func (c *client) message(n int, batch, lonely bool) (*message, error) {
 	id := plan.ID(c.o.Run.ID, seq)
 	m := &message{
 		record: ledger.Requested{Published: ledger.Published{Seq: seq, ID: id, Plan: what.String()}, Batch: batch},
-		alias:  Main, key: []string{"chaos", "chaos/with a slash", "chaos.é%2F"}[n%3], body: body, headers: source.Headers(what, id),
+		alias:  Main, key: []string{"chaos", "chaos/with a slash", "chaos.é%2F"}[n%3], body: body,
+		headers: source.Headers(what, id),
 	}
 	r := rand.New(rand.NewPCG(c.o.Run.Seed, uint64(seq)+1<<40))
 	if lonely {

@@ -50,7 +50,8 @@ func (c *client) send(ctx context.Context, m *message) {
 // request is a POST that net/http never repeats by itself.
 func (c *client) request(ctx context.Context, path string, body []byte) (*http.Request, error) {
 	// What is under way ends with its answer, not with the run.
-	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, c.o.URL+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, c.o.URL+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,8 @@ func (c *client) sendBatch(ctx context.Context, messages []*message) {
 			return // at the end, or in the middle: half a line says nothing
 		}
 		var a answer
-		if err := json.Unmarshal(text, &a); err != nil || a.Index < 0 || a.Index >= len(messages) || messages[a.Index].record.Status != 0 {
+		if err := json.Unmarshal(text, &a); err != nil || a.Index < 0 || a.Index >= len(messages) ||
+			messages[a.Index].record.Status != 0 {
 			panic(fmt.Sprintf("an answer that belongs to no message: %q", text)) // nothing could be judged
 		}
 		messages[a.Index].record.Status, messages[a.Index].record.Code = a.Status, a.Code

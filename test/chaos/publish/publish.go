@@ -1,5 +1,6 @@
-// Package publish is the publisher of a chaos run, in a process of its own. It publishes every message once, mandatory and
-// persistent, and writes down what the broker said of it. It never publishes one again: what was unknown stays unknown.
+// Package publish is the publisher of a chaos run, in a process of its own. It publishes every message once, mandatory
+// and persistent, and writes down what the broker said of it. It never publishes one again: what was unknown stays
+// unknown.
 package publish
 
 import (
@@ -51,8 +52,8 @@ type span struct {
 	kind     plan.Kind
 }
 
-// Run publishes until in ends. Each line of in is a number: messages up to it may be published; the name of a kind of plan
-// behind it is for those between the number before and this one. Each line of out is a number: so many have their
+// Run publishes until in ends. Each line of in is a number: messages up to it may be published; the name of a kind of
+// plan behind it is for those between the number before and this one. Each line of out is a number: so many have their
 // result.
 func Run(o Options, in io.Reader, out io.Writer) error {
 	p := &Publisher{o: o, slots: make(chan struct{}, window)}
@@ -113,7 +114,8 @@ func (p *Publisher) session(ctx context.Context, url string, next int) int {
 	p.waiting, p.byID = map[uint64]*ledger.Published{}, map[string]*ledger.Published{}
 	p.mu.Unlock()
 	var listening sync.WaitGroup
-	confirms, returns := ch.NotifyPublish(make(chan amqp.Confirmation, 2*window)), ch.NotifyReturn(make(chan amqp.Return, 2*window))
+	confirms, returns := ch.NotifyPublish(make(chan amqp.Confirmation, 2*window)),
+		ch.NotifyReturn(make(chan amqp.Return, 2*window))
 	listening.Go(func() { p.listen(confirms, returns) })
 	next = p.publish(ctx, ch, next)
 	_ = conn.CloseDeadline(time.Now().Add(time.Second))
@@ -181,7 +183,8 @@ func (p *Publisher) message(seq int) (*ledger.Published, amqp.Publishing, error)
 		headers["x-evil\r\nX-Injected"], headers["content-length"] = "1", int32(5)
 	}
 	return &ledger.Published{Seq: seq, ID: id, Sum: plan.Sum(body), Plan: what.String()}, amqp.Publishing{
-		MessageId: id, CorrelationId: id, ContentType: plan.ContentType, Type: plan.Type, DeliveryMode: amqp.Persistent, Body: body, Headers: headers,
+		MessageId: id, CorrelationId: id, ContentType: plan.ContentType, Type: plan.Type, DeliveryMode: amqp.Persistent,
+		Body: body, Headers: headers,
 	}, nil
 }
 

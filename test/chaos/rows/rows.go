@@ -1,6 +1,6 @@
-// Package rows is the app of a chaos run that writes messages into its outbox, in a process of its own: in transactions of
-// one row and of many, that are committed, rolled back, abandoned, held open for long, or committed in the reverse order of
-// their rows. It writes down what became of each row. A commit without an answer stays unknown here.
+// Package rows is the app of a chaos run that writes messages into its outbox, in a process of its own: in transactions
+// of one row and of many, that are committed, rolled back, abandoned, held open for long, or committed in the reverse
+// order of their rows. It writes down what became of each row. A commit without an answer stays unknown here.
 package rows
 
 import (
@@ -138,8 +138,8 @@ func (w *worker) work(ctx context.Context) {
 	}
 }
 
-// reverse writes the first rows in one transaction, the others in another that is committed while the first stays open. A
-// relay that remembers how far it has come has passed the first by then.
+// reverse writes the first rows in one transaction, the others in another that is committed while the first stays open.
+// A relay that remembers how far it has come has passed the first by then.
 func (w *worker) reverse(ctx context.Context, from, to int) {
 	middle := (from + to) / 2
 	first := w.begin(ctx, 0, reversed, from, middle)
@@ -164,7 +164,8 @@ func (t *tx) rows(from, to int) error {
 			Properties: map[string]any{"content_type": plan.ContentType, "correlation_id": id, "type": plan.Type},
 		}
 		w := &ledger.Written{
-			Published: ledger.Published{Seq: seq, ID: id, Sum: plan.Sum(body), Plan: what.String(), Sent: ledger.Now()}, Tx: t.number, Shape: string(t.shape),
+			Published: ledger.Published{Seq: seq, ID: id, Sum: plan.Sum(body), Plan: what.String(), Sent: ledger.Now()},
+			Tx:        t.number, Shape: string(t.shape),
 		}
 		if t.shape == ordered {
 			r.Key = &t.w.name

@@ -26,7 +26,8 @@ type row struct {
 }
 
 const insert = `INSERT INTO outbox (message_id, exchange, routing_key, body, headers, properties, ordering_key)
-SELECT (r->>'id')::uuid, r->>'exchange', r->>'routing_key', decode(r->>'body', 'base64'), r->'headers', r->'properties', r->>'key'
+SELECT (r->>'id')::uuid, r->>'exchange', r->>'routing_key', decode(r->>'body', 'base64'),
+	r->'headers', r->'properties', r->>'key'
 FROM jsonb_array_elements($1::jsonb) r
 RETURNING id, message_id`
 

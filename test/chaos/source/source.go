@@ -1,5 +1,5 @@
-// Package source is what the sources of a chaos run have in common: each is a process of its own that is told how far it
-// may go, and tells how far it has come.
+// Package source is what the sources of a chaos run have in common: each is a process of its own that is told how far
+// it may go, and tells how far it has come.
 package source
 
 import (
@@ -41,7 +41,8 @@ type Gate struct {
 // Span is the messages from one to another, without that one.
 type Span struct{ From, To int }
 
-// AtOnce stands behind a limit: the messages between the limit before and this one are sent at once, whatever else is under way.
+// AtOnce stands behind a limit: the messages between the limit before and this one are sent at once, whatever else is
+// under way.
 const AtOnce = "at-once"
 
 // Open reads limits from in, one number a line, and writes how many messages are done to out. The context ends with in.
@@ -65,7 +66,8 @@ func (g *Gate) allow(limit int64, what string) {
 func (g *Gate) AtOnce() <-chan Span { return g.atOnce }
 
 // Follow is Open for a source that counts by itself: allow gets each limit, and what stands behind it in its line.
-func Follow(in io.Reader, out io.Writer, log Syncer, done *atomic.Int64, allow func(limit int64, what string)) context.Context {
+func Follow(in io.Reader, out io.Writer, log Syncer, done *atomic.Int64,
+	allow func(limit int64, what string)) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
@@ -86,8 +88,8 @@ func Follow(in io.Reader, out io.Writer, log Syncer, done *atomic.Int64, allow f
 	return ctx
 }
 
-// Take waits for the next numbers, as many as draw wants or fewer when the limit is near: from to to, without to. false when
-// ctx has ended. It is the only one to draw at that time.
+// Take waits for the next numbers, as many as draw wants or fewer when the limit is near: from to to, without to. false
+// when ctx has ended. It is the only one to draw at that time.
 func (g *Gate) Take(ctx context.Context, draw func(*rand.Rand) int) (from, to int, ok bool) {
 	for ctx.Err() == nil {
 		if from, to, wait := g.take(draw); to > from {
@@ -128,7 +130,8 @@ func (g *Gate) take(draw func(*rand.Rand) int) (from, to int, wait time.Duration
 func (g *Gate) Done(n int) { g.done.Add(int64(n)) }
 
 // Plan of message n of a source, and the body that carries it.
-func Plan(s plan.Source, run string, seed uint64, n, never int, canary string) (what plan.Plan, body []byte, err error) {
+func Plan(s plan.Source, run string, seed uint64, n, never int, canary string) (what plan.Plan, body []byte,
+	err error) {
 	seq := s.Seq(n)
 	what = plan.Of(seed, seq, Failures, never)
 	size := 200

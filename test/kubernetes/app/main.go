@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command app is the application of the tests on a cluster. It does with every message what the message says, and reports
-// to the collector of the test, which outlives the pod.
+// Command app is the application of the tests on a cluster. It does with every message what the message says, and
+// reports to the collector of the test, which outlives the pod.
 //
 //	app                    serves HTTP on PORT, default 8080
 //	app kill CONTAINER-ID  kills that container's processes, in a pod that sees those of the node
@@ -33,7 +33,7 @@ type order struct {
 	Then      string `json:"then"` // "", oom, sick (and healthy again after a restart), finish
 }
 
-// event is what the collector is told.
+// event is what the collector receives.
 type event struct {
 	Kind     string `json:"kind"` // boot, begin, end, sigterm
 	ID       string `json:"id,omitempty"`

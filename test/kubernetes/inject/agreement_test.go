@@ -47,8 +47,8 @@ var values = map[string]struct {
 		notByPolicy: []string{"/a%20b", "/a//b", "/$(HOME)", "/it's"}},
 }
 
-// TestValues gives each value to the policy and to the binary. What one admits the other takes; what it refuses would not
-// have started, or is said otherwise on purpose.
+// TestValues gives each value to the policy and to the binary. What one admits the other takes; what it refuses would
+// not have started, or is said otherwise on purpose.
 func TestValues(t *testing.T) {
 	for key, c := range values {
 		t.Run(key, func(t *testing.T) {
@@ -135,7 +135,8 @@ func TestTopologies(t *testing.T) {
 	}
 }
 
-// TestTakenNames gives the queue and an exchange of the bindings every name that one of the topologies gives to something.
+// TestTakenNames gives the queue and an exchange of the bindings every name that one of the topologies gives to
+// something.
 func TestTakenNames(t *testing.T) {
 	t.Parallel()
 	refused := 0

@@ -15,8 +15,8 @@ import (
 
 const example = "../../../examples/kustomize"
 
-// TestComponent builds the example of the Kustomize component, lets the API server look at it, and the binary at what the
-// kubelet would make of it.
+// TestComponent builds the example of the Kustomize component, lets the API server look at it, and the binary at what
+// the kubelet would make of it.
 func TestComponent(t *testing.T) {
 	t.Parallel()
 	built := must.Get(kubectl("", "kustomize", example))(t)
@@ -71,7 +71,8 @@ func TestComponent(t *testing.T) {
 	}
 }
 
-// TestComponentOverOwnHook has an app with a preStop hook: the API server refuses the two, nothing is replaced in silence.
+// TestComponentOverOwnHook has an app with a preStop hook: the API server refuses the two, nothing is replaced in
+// silence.
 func TestComponentOverOwnHook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -39,7 +39,7 @@ func TestAnnotationsOfReadme(t *testing.T) {
 		}
 	}
 	if !sameSet(known, told) {
-		t.Errorf("the policies know %v\nREADME.md tells of %v", known, told)
+		t.Errorf("the policies know %v\nREADME.md names %v", known, told)
 	}
 	rules := regexp.MustCompile(`(?m)^ +\['([a-z-]+)', (?:'\^|variables\.)`).FindAllStringSubmatch(read(t, deploy+"/problems.yaml"), -1)
 	var checked []string
