@@ -37,8 +37,8 @@ const (
 func JSONCost(n int) int64 { return int64(min(memoryRatio*n, maxMemory+maxWire)) }
 
 // ParseTable reads a JSON object as a header table, without the names for which skip returns true; null is a nil table.
-// It stops, with an error that names the header, as soon as the table cannot fit a frame of the broker, takes too much
-// memory or is nested deeper than MaxDepth. cost is the memory of the table in bytes, at most JSONCost(len(raw)).
+// It stops, with an error that names the header, when the table cannot fit a frame of the broker, takes too much memory
+// or is nested deeper than MaxDepth. cost is the memory of the table in bytes, at most JSONCost(len(raw)).
 func ParseTable(raw []byte, skip func(name string) bool) (t amqp.Table, cost int64, err error) {
 	r, err := newJSONReader(raw)
 	if err != nil {

@@ -30,7 +30,7 @@ func JSONFields(object []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// jsonReader reads JSON that is valid: it never looks for the end of the text.
+// jsonReader reads valid JSON: it does not check for the end of the text.
 type jsonReader struct {
 	rest     []byte                 // not read yet
 	skipName func(name string) bool // headers to leave out

@@ -43,7 +43,7 @@ func (in *intake) confirm(ch *amqp.Channel, returned func(f Fingerprint, why *Re
 	return c
 }
 
-// unconfirm forgets a channel that has been closed. Another one may have its number by now.
+// unconfirm removes a channel that has been closed. Another channel may have its number already.
 func (in *intake) unconfirm(c *Confirming) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -28,7 +28,7 @@ func (c *content) begin(to *Deliveries, m *deliver) {
 	c.d.Exchange, c.d.RoutingKey = recall(&c.last.exchange, m.exchange), recall(&c.last.key, m.key)
 }
 
-// drop forgets what is not complete: a delivery stays unacked, and the broker's.
+// drop discards an incomplete delivery: it stays unacked at the broker.
 func (c *content) drop() {
 	if c.d != nil {
 		c.d.Free()

@@ -84,7 +84,7 @@ func (c *cursor) long() []byte {
 	return c.bytes(int(n))
 }
 
-// texts remembers the last value of each text that is the same in most messages of a queue, so that it is made once.
+// texts keeps the last value of each text that is the same in most messages of a queue, so that it is allocated once.
 type texts struct {
 	exchange, key, contentType, contentEncoding, replyTo, kind, userID, appID string
 }

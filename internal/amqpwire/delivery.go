@@ -82,14 +82,14 @@ type Deliveries struct {
 	ready   chan struct{} // holds a value while there may be something to see
 	channel uint16        // of the first delivery, and so of all; belongs to the goroutine that reads the connection
 
-	most int // how many may wait: the prefetch count; 0 is no bound
+	most int // how many may wait: the prefetch count; 0: not bounded
 
 	mu      sync.Mutex
 	waiting []*Delivery
 	ended   bool
 }
 
-// NewDeliveries returns empty Deliveries for a prefetch count; 0 is no bound.
+// NewDeliveries returns empty Deliveries for a prefetch count; 0: not bounded.
 func NewDeliveries(prefetch int) *Deliveries {
 	return &Deliveries{ready: make(chan struct{}, 1), most: prefetch}
 }
@@ -97,8 +97,8 @@ func NewDeliveries(prefetch int) *Deliveries {
 // Ready holds a value when Take has something new to say. One goroutine may wait for it.
 func (q *Deliveries) Ready() <-chan struct{} { return q.ready }
 
-// Take returns all that wait, in into's memory where that is large enough. ended says that no more will come: the
-// consumer was stopped, or the subscription ended, and then what was received counts for nothing any more.
+// Take returns all deliveries that wait, in into's memory if that is large enough. ended is true when there will be no
+// more: the consumer was stopped, or the subscription ended, and then the received deliveries are void.
 func (q *Deliveries) Take(into []*Delivery) (taken []*Delivery, ended bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -22,9 +22,9 @@ var errGone = fmt.Errorf("while waiting for memory: %w", net.ErrClosed)
 
 var errNoMemory = errors.New("other messages use all of the memory")
 
-// hold takes the memory for a delivery whose body has size bytes, and waits for it if need be: the socket is not read
-// meanwhile, which stops the broker. A body that can never fit, or not soon, goes to a file. Where there is no file for
-// it either, it is read and dropped, and the delivery says so.
+// hold takes the memory for a delivery whose body has size bytes, and waits for it if necessary: the socket is not read
+// during the wait, which stops the broker. A body that can never fit, or not soon, goes to a file. Without room for a
+// file it is read and dropped, and the delivery says so.
 func (in *intake) hold(d *Delivery, size int64) error {
 	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces
 	// it.

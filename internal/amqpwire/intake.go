@@ -16,7 +16,7 @@ const (
 
 	basicDeliver = 60<<16 | 60 // class and method
 
-	// maxDeliver is the size of the longest basic.deliver: three short strings and what stands between them.
+	// maxDeliver is the size of the longest basic.deliver: three short strings and the fields between them.
 	maxDeliver = 4 + 3*256 + 9
 
 	// maxContent is the largest body that any broker can be asked to take, in bytes.
@@ -40,7 +40,7 @@ const (
 type intake struct {
 	hidden   func(n int)     // see Options.Hidden
 	memory   *budget.Account // asked before a delivery is held
-	spool    *Spool          // for bodies that do not fit; nil: there is none
+	spool    *Spool          // for bodies that do not fit; may be nil
 	patience time.Duration   // to wait for memory
 	gone     <-chan struct{} // closed when the connection has ended
 	// a consumer or a confirming channel has been added: until then every frame is the library's

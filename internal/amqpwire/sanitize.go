@@ -31,7 +31,7 @@ const (
 	opaque = 'x' // a byte array: same layout as a table or an array, a 32 bit length and that many bytes
 )
 
-// vital headers decide what becomes of a message, so they stay readable when others have to go.
+// vital headers decide where a message goes, so they stay readable when others are hidden.
 var vital = map[string]bool{
 	message.HeaderDeath: true, message.HeaderRetryCount: true, message.HeaderFinalRetryCount: true,
 	message.HeaderOriginalQueue: true, message.HeaderOriginalExchange: true, message.HeaderOriginalRoutingKey: true,
@@ -115,7 +115,7 @@ const (
 	entryCost   = 64
 	arrayCost   = 64
 	elementCost = 16
-	boxedCost   = 16 // a value that does not stand in its place itself
+	boxedCost   = 16 // a value that is not in its own place
 
 	// decodedPerByte bounds what the values of a table may cost decoded, for each of its bytes, above decodedFree: tables
 	// of real messages cost three to six times their bytes, tiny tables within tables seventy times. Vital headers may

@@ -19,7 +19,7 @@ type Spool struct {
 	used  atomic.Int64
 
 	mu     sync.Mutex
-	bodies map[*spooled]struct{} // evict looks after them while there are any
+	bodies map[*spooled]struct{} // evict runs while there are any
 }
 
 // NewSpool returns a spool in dir, which may use up to limit bytes of disk.
@@ -114,7 +114,7 @@ func (s *Spool) evict(bodies map[*spooled]struct{}) {
 // leave takes the pages out of the process's memory. What was written stays in the file.
 func (s *spooled) leave() { _ = unix.Madvise(s.memory, unix.MADV_DONTNEED) }
 
-// arrived is told that the body has grown from one length to another.
+// arrived notes that the body has grown from one length to another.
 func (s *spooled) arrived(from, to int) {
 	if s != nil && from/evictBytes != to/evictBytes {
 		s.leave()

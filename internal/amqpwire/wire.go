@@ -83,7 +83,7 @@ type Wire struct {
 
 // Options of a Wire.
 type Options struct {
-	// Memory is reserved for each delivery before its body is read, until Delivery.Free; nil is no bound.
+	// Memory is reserved for each delivery before its body is read, until Delivery.Free; nil: not bounded.
 	Memory *budget.Account
 	// Patience is how long a delivery waits for Memory before its body goes to Spool; 0 = 10 s.
 	Patience time.Duration

@@ -23,8 +23,7 @@ func (s *Session) Do(ctx context.Context, name string, fn func() error) error {
 	return s.bounded(name, deadline, s.wire.Waited, fn)
 }
 
-// doPatiently is Do for a call that may wait as long as the broker's alarm blocks the connection: silence is no fault
-// then. The caller must be able to wait.
+// doPatiently is Do for a call that may wait while the broker's alarm blocks the connection: no answer is normal then.
 func (s *Session) doPatiently(name string, fn func() error) error {
 	return s.bounded(name, time.Time{}, s.wasBlocked, fn)
 }
@@ -74,7 +73,7 @@ func (s *Session) explain(err error) error {
 		return &RefusedError{Code: closed.Code, Text: closed.Reason}
 	}
 	if s.conn.IsClosed() {
-		<-s.done // the library marks itself closed a moment before it tells watch
+		<-s.done // the library marks itself closed a moment before it notifies watch
 	}
 	if ended := s.Err(); ended != nil {
 		return ended

@@ -32,8 +32,9 @@ func NewDialer(o Options) *Dialer {
 	return &Dialer{o: o, metrics: newMetrics(o.Registerer)}
 }
 
-// Dial tries every URL once, each with its own deadline, beginning with another one each time, and returns the first
-// session that stands. Every failed attempt is logged with its reason. The error joins them all and holds no secret.
+// Dial tries every URL once, each with its own deadline, starting with a different one each time, and returns the first
+// session that is established. Every failed attempt is logged with its reason. The error joins them all and contains no
+// secret.
 func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
 	targets, err := d.targets()
 	if err != nil {
@@ -70,7 +71,8 @@ func (d *Dialer) turn(n int) int {
 	return i
 }
 
-// dial makes one session. Until it stands, a deadline or the end of ctx closes the socket, which ends every step.
+// dial makes one session. Until it is established, a deadline or the end of ctx closes the socket, which ends every
+// step.
 func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
@@ -134,9 +136,10 @@ func inTime(ctx context.Context, err error) error {
 	return err
 }
 
-// handshakeCause undoes two losses of the client library: it turns errors of the connection into text, and it calls
-// every connection that ends while the broker looks at credentials or virtual host a refusal. The broker does refuse a
-// login by ending the connection without a word, but a silent one, whose connection we ended, has refused nothing.
+// handshakeCause repairs two defects of the client library: it turns errors of the connection into text, and it calls
+// every connection that ends while the broker checks credentials or virtual host a refusal. The broker does refuse a
+// login by closing the connection without an error; but when we closed it because the broker was silent, nothing was
+// refused.
 func handshakeCause(ctx context.Context, err error, w *amqpwire.Wire) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server {

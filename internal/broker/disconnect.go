@@ -32,7 +32,7 @@ var causes = []cause{
 	causeNetwork, causeTimeout, causeAuth, causeTLS, causeBroker, causeChannel, causeCancelled, causeConfig, causeOther,
 }
 
-// tlsError marks what happened before or in the TLS handshake, where the error types alone do not tell.
+// tlsError marks what happened before or in the TLS handshake, where the types of the errors do not distinguish it.
 type tlsError struct{ err error }
 
 func (e *tlsError) Error() string { return "tls: " + e.err.Error() }

@@ -12,10 +12,11 @@ import (
 	"sidecar/internal/amqpwire"
 )
 
-// Try asks the broker whether it would take a message of this user: it publishes it in a transaction and rolls that
-// back, so nothing has happened afterwards. Whether it would be routed it does not say. The errors are ErrInvalid for
-// what lies in the message, such as a body larger than the broker takes, ErrRefused for what would meet another one
-// too, such as a missing right, ErrBlocked, which may have cost the connection, and those of the connection.
+// Try asks the broker whether it would accept a message from this user: it publishes the message in a transaction and
+// rolls that back, so nothing has happened afterwards. It does not say whether the message would be routed. The errors
+// are ErrInvalid when the cause is in the message, such as a body larger than the broker accepts; ErrRefused when the
+// cause would affect other messages too, such as a missing right; ErrBlocked, which may have cost the connection; and
+// those of the connection.
 func (c *Stream) Try(ctx context.Context, pub *Publication) error {
 	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, c.session.FrameMax()); err != nil {
 		return err
@@ -43,7 +44,7 @@ func (c *Stream) try(pub *Publication, do caller) error {
 		if err := ch.Tx(); err != nil {
 			return err
 		}
-		// The broker looks at a message when it comes, not only when it is committed.
+		// The broker checks a message when it arrives, not only when it is committed.
 		if err := ch.PublishWithContext(context.Background(), pub.Exchange, pub.Key, false, false, pub.Msg); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ type ReturnedError = amqpwire.ReturnedError
 
 // What can become of a call. Test with errors.Is; the text says more.
 var (
-	// ErrDisconnected: there is no connection, or it ended before the call could have had an effect.
+	// ErrDisconnected: there is no connection, or it ended before the call could have an effect.
 	ErrDisconnected = errors.New("not connected to the broker")
 	// ErrUnknown: the message was sent, and no confirm came before the deadline or the end of the connection. It may
 	// or may not have been taken.

@@ -53,7 +53,7 @@ func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
 }
 
 // Begin sends a message, behind those that were begun before, and returns the function that waits for its confirm: wait
-// has to be called once, and ctx must not end before. The message may leave only then, in one write with others. The
+// must be called once, and ctx must not end before. The message may only leave then, in one write with others. The
 // message must not be changed before wait returns. After an error wait is nil.
 func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange

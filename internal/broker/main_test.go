@@ -23,7 +23,7 @@ func options(t testing.TB, at ...string) Options {
 	}
 	return Options{
 		URLs: urls(at...), Name: "broker test", Timeout: 5 * time.Second, Backoff: 20 * time.Millisecond,
-		closeTimeout: 200 * time.Millisecond, blockedPatience: 200 * time.Millisecond, look: 10 * time.Millisecond,
+		closeTimeout: 200 * time.Millisecond, blockedPatience: 200 * time.Millisecond, credentialsPoll: 10 * time.Millisecond,
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics is shared by the dialers of one Registerer: connected and blocked speak of the whole process.
+// metrics is shared by the dialers of one Registerer: connected and blocked are about the whole process.
 type metrics struct {
 	*links
 	reconnects *prometheus.CounterVec

@@ -1,6 +1,7 @@
 // Package broker keeps connections to RabbitMQ. A Session is one connection and its channels and is never revived: what
 // was received on it can only be settled on it. Supervise replaces a lost session by a new one, for ever; a Publisher
-// publishes on a connection of its own and reports success only for what the broker confirmed and did not return.
+// publishes on a connection of its own and reports success only for messages that the broker confirmed and did not
+// return.
 //
 // It declares nothing, decides nothing about messages, and never uses the client library's own recovery, which acks by
 // a bare tag across reconnects and so settles messages it never saw.
@@ -46,8 +47,8 @@ type Options struct {
 	// Memory is asked before a delivery is held, which goes with Delivery.Free; nil bounds nothing.
 	Memory *budget.Account
 
-	// Spool takes the bodies of deliveries that are larger than all of Memory, or that waited for it in vain; nil: there
-	// is no place for them.
+	// Spool takes the bodies of deliveries that are larger than all of Memory, or that waited for it in vain; nil: they
+	// are read and dropped.
 	Spool *Spool
 
 	// MemoryPatience is how long a delivery waits for memory before it goes to the spool; 0 = 10 s. Who cannot give memory
@@ -58,7 +59,7 @@ type Options struct {
 	// connections of one process.
 	Registerer prometheus.Registerer
 
-	closeTimeout, blockedPatience, look, steady time.Duration // tests set them; 0 = the constants of these names
+	closeTimeout, blockedPatience, credentialsPoll, steady time.Duration // tests set them; 0 = the constants of these names
 }
 
 // TLSOptions are PEM files, read again on every dial; "" = the system's authorities, no client certificate, and the
@@ -78,7 +79,7 @@ func (o *Options) setDefaults() {
 	o.Backoff = cmp.Or(o.Backoff, defaultBackoff)
 	o.closeTimeout = cmp.Or(o.closeTimeout, closeTimeout)
 	o.blockedPatience = cmp.Or(o.blockedPatience, blockedPatience)
-	o.look = cmp.Or(o.look, look)
+	o.credentialsPoll = cmp.Or(o.credentialsPoll, credentialsPoll)
 	o.steady = cmp.Or(o.steady, steady)
 	if o.Connect == nil {
 		o.Connect = dialTCP

@@ -60,7 +60,7 @@ func (p *Publisher) use(s *Session) {
 	p.session, p.idle = s, nil
 }
 
-// current returns the session that stands, or nil.
+// current returns the session while it is up, or nil.
 func (p *Publisher) current() *Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()

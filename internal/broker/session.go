@@ -104,8 +104,8 @@ func (s *Session) reason(e *amqp.Error) error {
 	return e
 }
 
-// gone is the end without a word from the library: our own Close, or a connection that broke before we asked to be
-// told.
+// gone ends the session when the library reports nothing: our own Close, or a connection that broke before we
+// registered for the notification.
 func (s *Session) gone() {
 	if s.closing.Load() {
 		s.end(nil)
@@ -132,7 +132,7 @@ func (s *Session) Generation() uint64 { return s.generation }
 // Done is closed when the session has ended, for whatever reason.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err is nil while the session stands and says why it ended afterwards; it is an ErrDisconnected.
+// Err returns nil while the session is up, and why it ended afterwards; that is an ErrDisconnected.
 func (s *Session) Err() error {
 	select {
 	case <-s.done:

@@ -51,7 +51,7 @@ type Receipt struct {
 	stray   error                 // a message was returned that equals none of those under way: it may be this one
 }
 
-// Stream opens a stream on the connection that stands. It ends with that connection, or when it is closed.
+// Stream opens a stream on the current connection. It ends with that connection, or when it is closed.
 func (p *Publisher) Stream(ctx context.Context) (*Stream, error) {
 	s := p.current()
 	if s == nil {
@@ -184,7 +184,7 @@ func (c *Stream) room(ctx context.Context) (err error) {
 	return nil
 }
 
-// notUsed returns why nothing is sent on a channel that still stands.
+// notUsed returns why nothing is sent on a channel that is still open.
 func (c *Stream) notUsed() error {
 	if c.session.Blocked() {
 		return ErrBlocked
@@ -226,7 +226,8 @@ func (c *Stream) Flush() {
 	}
 }
 
-// forget ends the wait for a message. One that was given up keeps its slot and is still under way: it may be returned.
+// forget ends the wait for a message. One whose wait was given up keeps its slot and is still under way: it may be
+// returned.
 func (c *Stream) forget(r *Receipt) {
 	defer c.waits.Done()
 	if r.givenUp {
@@ -308,8 +309,8 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 	}
 }
 
-// giveUp ends the wait for a message without an answer of the broker. Nothing more is sent on this channel: the client
-// library would remember the message until the channel ends, and so would the stream, because the message may still be
+// giveUp ends the wait for a message without an answer from the broker. Nothing more is sent on this channel: the
+// client library keeps the message until the channel ends, and so does the stream, because the message may still be
 // returned.
 func (c *Stream) giveUp(r *Receipt) {
 	c.retire.Do(func() { close(c.retired) })

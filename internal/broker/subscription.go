@@ -80,7 +80,7 @@ func (s *Subscription) end(err error) {
 // connection was closed, or the broker cancelled the consumer.
 func (s *Subscription) Done() <-chan struct{} { return s.done }
 
-// Err is nil while the subscription stands and says why it ended afterwards.
+// Err returns nil while the subscription is up, and why it ended afterwards.
 func (s *Subscription) Err() error {
 	select {
 	case <-s.done:
@@ -102,7 +102,7 @@ func (s *Subscription) Start(ctx context.Context) (*Deliveries, error) {
 }
 
 func (s *Subscription) consume(ctx context.Context, prefetch int) (tag string, deliveries *Deliveries, err error) {
-	// A tag is never used twice on a connection, on whatever channel: the intake knows consumers by their tags alone.
+	// A tag is never used twice on a connection, on any channel: the intake identifies consumers by their tags alone.
 	tag = fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.session.consumers.Add(1))
 	deliveries = amqpwire.NewDeliveries(prefetch)
 	wire := s.session.wire
@@ -125,8 +125,8 @@ func (s *Subscription) consume(ctx context.Context, prefetch int) (tag string, d
 	return tag, deliveries, nil
 }
 
-// Stop cancels the consumer and waits for the broker to say so: nothing new is delivered afterwards, what was delivered
-// before drains through the channel that Start returned and may still be settled.
+// Stop cancels the consumer and waits for the broker's answer: nothing new is delivered afterwards. Earlier deliveries
+// drain through the channel that Start returned and may still be settled.
 func (s *Subscription) Stop(ctx context.Context) error {
 	if s.tag == "" {
 		return nil
@@ -193,19 +193,19 @@ func (s *Subscription) RequeueUpTo(ctx context.Context, tag uint64) error {
 		if err := s.ch.Nack(tag, true, true); err != nil {
 			return err
 		}
-		return s.ch.Qos(1, 0, false) // a nack has no answer: whatever is answered next comes after it
+		return s.ch.Qos(1, 0, false) // a nack has no answer: the next answer comes after it
 	})
 	return s.settled("requeue", err)
 }
 
-// Reject takes the delivery out of its queue and along the queue's dead-letter route; where there is none, or where it
-// leads nowhere, the message is lost.
+// Reject removes the delivery from its queue along the queue's dead-letter route; without a route, or when it leads to
+// no queue, the message is lost.
 func (s *Subscription) Reject(tag uint64) error {
 	return s.settled("reject", s.ch.Nack(tag, false, false))
 }
 
-// settled turns an error of the library into one that says that the broker delivers the message again. There is no
-// answer to a settlement: nil means it was written.
+// settled turns an error of the library into one that says that the broker delivers the message again. A settlement has
+// no answer: nil means it was written.
 func (s *Subscription) settled(verb string, err error) error {
 	if err == nil {
 		return nil

@@ -15,21 +15,21 @@ const (
 	// lock accounts.
 	authFactor = 3
 
-	// look is how often the credentials are compared with those that were refused.
-	look = time.Second
+	// credentialsPoll is how often the credentials are compared with those that were refused.
+	credentialsPoll = time.Second
 
 	// steady is how long a session must have lived for the backoff to begin anew. It is short, because a broker that
 	// restarts lets some connect and throws them out a moment later.
 	steady = time.Second
 )
 
-// Supervise keeps a session up: it dials until one stands, calls serve with it, closes it when serve returns, and
-// begins again, with a growing random pause, for ever. The context given to serve ends when the session does, with the
-// reason as its cause, and when ctx ends; in the latter case the session stays usable until serve returns, for
-// closeTimeout at most, which includes the farewell to the broker.
+// Supervise keeps a session up: it dials until one is established, calls serve with it, closes it when serve returns,
+// and begins again, with a growing random pause, for ever. The context given to serve ends when the session does, with
+// the reason as its cause, and when ctx ends; in the latter case the session stays usable until serve returns, for
+// closeTimeout at most, which includes closing it at the broker.
 //
-// It returns nil when serve returned nil on a session that still stands, and the cause of ctx when ctx ended. Nothing
-// the broker does makes it return: wrong credentials may be corrected, a broker that is away comes back.
+// It returns nil when serve returned nil on a session that is still up, and the cause of ctx when ctx ended. Nothing
+// the broker does makes it return: wrong credentials may be corrected, and a broker that is down may be started again.
 func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s *Session) error) error {
 	link := d.metrics.addLink()
 	defer d.metrics.removeLink(link)
@@ -61,7 +61,8 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 	}
 }
 
-// superviseOnce returns nil only when serve was done with a session that still stood. stood is how long there was one.
+// superviseOnce returns nil only when serve returned nil on a session that was still up. stood is how long the session
+// was up.
 func superviseOnce(ctx context.Context, d *Dialer, link *link,
 	serve func(context.Context, *Session) error) (stood time.Duration, err error) {
 	s, err := d.Dial(ctx)
@@ -85,13 +86,13 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link,
 	}()
 	err = serve(serving, s)
 	if ended := s.Err(); ended != nil {
-		return 0, ended // whatever serve made of it
+		return 0, ended // whatever serve returned
 	}
 	return 0, err
 }
 
-// newBackoff doubles from first to ten seconds and takes a random part of that, so that the replicas of a
-// broker that came back do not arrive together.
+// newBackoff doubles from first to ten seconds and takes a random part of that, so that the replicas do not all connect
+// at the same moment after an outage of the broker.
 func newBackoff(first time.Duration) retry.Backoff {
 	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(first)))
 }
@@ -105,19 +106,19 @@ func pauseAfter(why cause, backoff retry.Backoff) time.Duration {
 	return pause
 }
 
-// sleepUnlessChanged sleeps for pause at most: it ends as soon as the credentials are others than those that were
-// refused. A secret that is rotated a moment too late must not cost the pause that protects the account. It is false
-// when ctx ended first.
+// sleepUnlessChanged sleeps for at most pause: it ends as soon as the credentials differ from those that were refused.
+// A secret that is rotated a moment too late must not cost the pause that protects the account. It returns false when
+// ctx ended first.
 func (d *Dialer) sleepUnlessChanged(ctx context.Context, pause time.Duration, refused []target) bool {
-	for ; pause > 0 && reflect.DeepEqual(d.credentials(), refused); pause -= d.o.look {
-		if !sleep(ctx, min(pause, d.o.look)) {
+	for ; pause > 0 && reflect.DeepEqual(d.credentials(), refused); pause -= d.o.credentialsPoll {
+		if !sleep(ctx, min(pause, d.o.credentialsPoll)) {
 			return false
 		}
 	}
 	return true
 }
 
-// sleep is false when ctx ended first.
+// sleep returns false when ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,6 +1,6 @@
-// Package budget bounds the memory that bytes of others may take: deliveries, requests, rows, answers. Anyone who is
-// about to hold such bytes takes them from an Account first and gives them back afterwards; who gets nothing waits or
-// refuses. It allocates nothing itself and does not know what the bytes are.
+// Package budget bounds the memory of everything that is received: deliveries, requests, rows, answers. A caller takes
+// bytes from an Account before it holds them and gives them back afterwards; without them it waits or refuses. The
+// package allocates nothing itself and does not look at the bytes.
 package budget
 
 import (
@@ -166,7 +166,7 @@ func (b *Budget) leave(w *waiter) (granted bool) {
 		return true
 	}
 	b.waiting = slices.Delete(b.waiting, i, i+1)
-	b.grant() // w may have been in the way of others
+	b.grant() // w may have blocked others
 	return false
 }
 
@@ -215,7 +215,7 @@ func (b *Budget) grant() {
 	for i := 0; i < len(b.waiting); {
 		w := b.waiting[i]
 		switch {
-		case !w.a.mayHold(w.n): // its own account is in the way: others need not wait for that
+		case !w.a.mayHold(w.n): // its own account is full: others need not wait for that
 			i++
 		case b.used+w.n > b.limit:
 			return

@@ -178,8 +178,8 @@ type Drained struct {
 	Returned    int64 // deliveries given back before a POST
 }
 
-// Drain stops, waits until every message in hand is settled, interrupts the attempts that are left when ctx ends, and
-// returns when no message is in hand. A drain dead-letters, parks and counts nothing.
+// Drain stops, waits until every message in flight is settled, interrupts the attempts that are left when ctx ends, and
+// returns when no message is in flight. A drain dead-letters, parks and counts nothing.
 func (c *Consumer) Drain(ctx context.Context) Drained {
 	c.Stop()
 	before := c.returned.Load()

@@ -51,7 +51,7 @@ func (r *record) keep() *record {
 	return &kept
 }
 
-// recycle gives the memory of the delivery back: nothing refers to it from here on.
+// recycle gives the memory of the delivery back: it is not used after this.
 func (r *record) recycle() {
 	if r.delivery != nil {
 		r.m.Body, r.s.Publish, r.s.Detour = nil, nil, nil
@@ -92,7 +92,7 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	level, msg := slog.LevelInfo, "settled"
 	switch v.Action {
 	case message.Ack:
-		if v.Reason != message.ReasonForeignRetry { // acked without a POST: an operator may look for it
+		if v.Reason != message.ReasonForeignRetry { // acked without a POST: an operator may ask why
 			level = slog.LevelDebug
 		}
 	case message.Park, message.Discard:

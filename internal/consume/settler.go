@@ -69,8 +69,8 @@ func (s *settler) run() {
 			}
 			s.take(e)
 			s.takeWaiting()
-			// Let the workers that have their answers hand them in first: one frame then settles them all. With no worker
-			// ready to run this returns at once, so it is no delay.
+			// Let the workers that have their answers hand them in first: one frame then settles them all. Without a worker that
+			// is ready to run this returns at once.
 			runtime.Gosched()
 			s.takeWaiting()
 			s.flush()

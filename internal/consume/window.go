@@ -56,7 +56,7 @@ func (w *window) ack(f finished) {
 	w.pending = append(w.pending, f)
 }
 
-// advance moves the head over everything finished and forgets what lies before it.
+// advance moves the head over everything finished and drops what is before it.
 func (w *window) advance() {
 	full := 0
 	for full < len(w.words) && w.words[full] == ^uint64(0) {
@@ -72,11 +72,11 @@ func (w *window) advance() {
 	}
 }
 
-// prefix takes the acks that lie before the head out of pending. last is the tag to ack, multiple whether the ack
-// covers more than it; taken is valid until the next call and empty when there is nothing to ack.
+// prefix takes the acks before the head out of pending. last is the tag to ack, multiple whether the ack covers more
+// than it; taken is valid until the next call and empty when there is nothing to ack.
 func (w *window) prefix() (last uint64, multiple bool, taken []finished) {
 	w.advance()
-	// Partition in place: what stays behind the head goes to the front, what is taken to the back.
+	// Partition in place: acks behind the head go to the front, taken ones to the back.
 	p := w.pending
 	i, j := 0, len(p)
 	for i < j {

@@ -109,7 +109,7 @@ type slot struct {
 	hasher hasher
 	buf    [unit]byte
 
-	now     entry // what the journal says of the message, or would say
+	now     entry // the journal's entry for the message, written or not
 	turn    turn
 	proven  bool // the last crash was caused by this message: it was alone
 	claim   suspect
@@ -181,6 +181,6 @@ type claim struct {
 
 // Settled ends the claim. A message that stays in its queue as it is keeps its crashes in the journal.
 func (c *claim) Settled(stays bool) {
-	c.s.unwritable = true // of a message that stays: there was no way to publish its count
+	c.s.unwritable = true // of a message that stays: its count could not be published
 	c.g.resolve(c.s, !stays)
 }

@@ -75,7 +75,7 @@ func (t *exclusive) leave() {
 	t.wake()
 }
 
-// solitary reports whether nothing else was in hand at any time since the turn began.
+// solitary reports whether no other attempt was under way at any time since the turn began.
 func (t *exclusive) solitary(x turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -46,7 +46,7 @@ type Guard struct {
 type suspect struct {
 	entry
 	slot       int
-	unwritable bool // its message came back without the new count: there is no way to publish it
+	unwritable bool // its message was delivered without the new count: the count cannot be published
 }
 
 // Open opens a journal and reads what the last process left in it. A journal that cannot be written later, as on a full
@@ -81,7 +81,7 @@ func inHandOf(said []entry) (n int) {
 	return n
 }
 
-// suspectsOf makes suspects of what was in hand, beside those from before; the newest room of them.
+// suspectsOf makes suspects of the attempts that were under way, beside the earlier suspects; at most room, the newest.
 func suspectsOf(said []entry, room int) []entry {
 	alone := inHandOf(said) == 1
 	var left []entry
@@ -138,7 +138,7 @@ func (g *Guard) suspect(e entry) (suspect, bool) {
 	return s, true
 }
 
-// resolve forgets a suspect that was taken, or puts it back into the list.
+// resolve removes a suspect that was taken, or puts it back into the list.
 func (g *Guard) resolve(s suspect, forget bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -44,8 +44,8 @@ var (
 // entry is what a slot says.
 type entry struct {
 	state   byte
-	alone   bool   // nothing else was in hand at the last crash
-	crashes uint32 // that the message itself does not know of
+	alone   bool   // no other attempt was under way at the last crash
+	crashes uint32 // that are not in the message's own headers
 	at      int64  // seconds since 1970
 	id      identity
 }
@@ -131,8 +131,8 @@ func checksum(b []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(b[1:2]), crc32.IEEETable, b[8:36])
 }
 
-// begin writes the whole file anew: no message in hand, and the suspects. It takes the room that the file will ever
-// need, so that a disk that fills up later does no harm.
+// begin writes the whole file anew: no attempt under way, and the suspects. It reserves all the space that the file
+// will ever need, so that a full disk later does no harm.
 func (j *journal) begin(workers, room int, suspects []entry) error {
 	image := make([]byte, (1+workers+room)*unit)
 	copy(image, magic)

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Browse calls visit for every matching message from the head of the queue on, foreign ones included, and puts all back
-// in their places. The message is valid until visit returns. An error of visit ends the look and is returned.
+// Browse calls visit for every matching message from the head of the queue on, foreign ones included, and requeues all
+// of them in their order. The message is valid until visit returns. An error of visit ends the read and is returned.
 func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (Summary, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
@@ -22,7 +22,7 @@ func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Messag
 	return q.browse(ctx, f, s, func(int) {}, visit)
 }
 
-// browse is Browse under the lock. begun is told how many messages there are.
+// browse is Browse under the lock. begun is called with the number of messages.
 func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total int),
 	visit func(*Message) error) (sum Summary, err error) {
 	sum.Queue = q.name
@@ -56,7 +56,7 @@ func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total i
 	return sum, nil
 }
 
-// bound keeps the walk from taking messages that will not be shown.
+// bound keeps the reader from taking messages that will not be shown.
 func (w *reader) bound(s Scan, all bool) {
 	if s.Depth > 0 {
 		w.total = min(w.total, s.Depth)
@@ -81,14 +81,14 @@ func (q *Queue) Groups(ctx context.Context, f Filter, s Scan) ([]Group, Summary,
 	return groups, sum, err
 }
 
-// findMore is how deep Find looks for others with the same message id, at least.
+// findMore is the least number of messages that Find reads to count others with the same message id.
 const findMore = 10_000
 
 var errFound = errors.New("found")
 
-// Find returns the first message that id names, by its message id or Ref, with at most maxBody bytes of its body. more
-// is how many others have that message id, as far as the first ten thousand messages tell. ErrNotFound when there is
-// none.
+// Find returns the first message with this message id or Ref, with at most maxBody bytes of its body. more is the
+// number of other messages with that message id among the first ten thousand. The error is ErrNotFound when no message
+// matches.
 func (q *Queue) Find(ctx context.Context, id string, maxBody int) (found *Full, more int, err error) {
 	_, err = q.Browse(ctx, Filter{}, Scan{}, func(m *Message) error {
 		switch {

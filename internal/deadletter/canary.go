@@ -24,10 +24,10 @@ const (
 	canaryTimeout = time.Minute
 )
 
-// canary sends some messages ahead and listens for what becomes of them. Each carries an address, and the sidecar that
-// has settled it publishes its verdict there: the broker's direct reply-to, which needs no queue and no right to
-// declare one, and ends with the connection. Anyone who watched the queues instead could tell a message that failed,
-// but not one that was taken from one that waits.
+// canary sends some messages first and waits for their verdicts. Each carries an address, and the sidecar that has
+// settled it publishes its verdict there: the broker's direct reply-to, which needs no queue and no right to declare
+// one, and ends with the connection. Queue depths would show a message that failed, but would not distinguish one that
+// was consumed from one that still waits.
 type canary struct {
 	s        *broker.Session // of its own: an alarm blocks a connection that publishes, and the acks must go through
 	size     int
@@ -60,7 +60,7 @@ func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error
 	}
 	for _, w := range q.o.Plan.Waits {
 		if w.Route == q.o.Plan.Redrive {
-			c.timeout += w.Delay // the way back leads through a queue in which messages wait
+			c.timeout += w.Delay // redriven messages go through a queue that delays them
 		}
 	}
 	ch, err := s.Channel(ctx)
@@ -73,8 +73,8 @@ func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error
 		if c.replies, err = ch.Consume(message.DirectReply, "", true, false, false, false, nil); err != nil {
 			return err
 		}
-		// The broker writes our address into whatever we publish on this channel with its name for us. No one gets this one,
-		// so it comes back, address and all.
+		// The broker writes our address into every message that we publish on this channel with the name
+		// amq.rabbitmq.reply-to. This message is routed to no queue, so it is returned, with the address.
 		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- a unique name, no secret
 		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: message.DirectReply})
 	})
@@ -127,7 +127,7 @@ func (c *canary) progress() CanaryProgress {
 	return c.p
 }
 
-// awaitVerdicts waits for the verdicts on what has been sent ahead. Afterwards there is no canary any more.
+// awaitVerdicts waits for the verdicts on the canary messages. Afterwards the rest is sent.
 func (v *operation) awaitVerdicts(ctx context.Context) error {
 	c := v.canary
 	if c.progress().Done {
@@ -176,13 +176,13 @@ func (v *operation) awaitVerdicts(ctx context.Context) error {
 
 // replyError is why no more replies can arrive. It is never nil: without a known reason the redrive must stop, too.
 func (c *canary) replyError(s *broker.Session) error {
-	if e, ok := <-c.closes; ok && e.Server && e.Recover { // the library tells this one first, or closes it
+	if e, ok := <-c.closes; ok && e.Server && e.Recover { // the library sends this before it closes replies, or closes it
 		return &broker.RefusedError{Code: e.Code, Text: e.Reason}
 	}
 	return cmp.Or(s.Err(), broker.ErrDisconnected)
 }
 
-// onReply takes one verdict. The same message may be told of more than once.
+// onReply takes one verdict. There may be more than one for the same message.
 func (c *canary) onReply(d *amqp.Delivery) error {
 	n, err := strconv.Atoi(d.CorrelationId)
 	if err != nil || n < 1 || n > c.sent {

@@ -30,17 +30,16 @@ var (
 	ErrMissing = errors.New("the dead-letter queue does not exist")
 	// ErrInUse: another operation runs on the queue, here or elsewhere, or something else consumes it.
 	ErrInUse = errors.New("the dead-letter queue is in use")
-	// ErrUnsafe: the queue is made, or used, in such a way that even a look would lose messages. Nothing has
-	// left it.
+	// ErrUnsafe: the queue's arguments, or other consumers, would make even reading lose messages. Nothing has left the
+	// queue.
 	ErrUnsafe = errors.New("this dead-letter queue is better not touched")
-	// ErrNotFound: no parked message matches what was asked for by its id.
+	// ErrNotFound: no parked message has the id.
 	ErrNotFound = errors.New("no such parked message")
-	// ErrCanary: a message that was sent ahead failed again, or nothing was heard of it in time. The rest has not been
-	// touched.
+	// ErrCanary: a canary message failed again, or had no verdict in time. The rest has not been touched.
 	ErrCanary = errors.New("the canary failed")
 	// ErrStopped: the operation ended before its end because of a failure that would have met the next message too.
 	ErrStopped = errors.New("stopped")
-	// ErrUnread: a message is larger than the memory for it, and there is no file to keep it in. It stays where it is.
+	// ErrUnread: a message is larger than the memory for it, and cannot be kept in a file. It stays in the queue.
 	ErrUnread = errors.New("the message was not read")
 	// ErrInvalid: a filter, an option or a line of an import makes no sense. The text names it.
 	ErrInvalid = errors.New("invalid")
@@ -68,7 +67,7 @@ type Queue struct {
 	mu      sync.Mutex    // held by the operation that runs
 }
 
-// New returns the queue that the plan parks in. ErrNoQueue when there is none. It connects to nothing yet.
+// New returns the queue that the plan parks in; ErrNoQueue when it parks in none. It does not connect.
 func New(o Options) (*Queue, error) {
 	if o.Plan.Park.Queue == "" {
 		return nil, ErrNoQueue
@@ -78,7 +77,7 @@ func New(o Options) (*Queue, error) {
 	}
 	o.Broker.Patience = callPatience
 	o.Broker.MemoryPatience = time.Second
-	o.Broker.Registerer = nil // a connection that comes and goes is no news
+	o.Broker.Registerer = nil // connections for single operations are not worth a log line
 	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer),
 		hold: holding, pause: lockPause}, nil
 }
@@ -90,17 +89,17 @@ const callPatience = time.Minute
 // Name is the queue's name in the broker.
 func (q *Queue) Name() string { return q.name }
 
-// Scan bounds what is looked at.
+// Scan bounds what is read.
 type Scan struct {
 	Limit int // matching messages at most; 0 = all
-	Depth int // messages looked at, from the head of the queue; 0 = all there were at the start
+	Depth int // messages to read, from the head of the queue; 0 = all there were at the start
 }
 
-// Summary says what a look has covered.
+// Summary is what a read has covered.
 type Summary struct {
 	Queue   string `json:"queue"`
 	Total   int    `json:"total"`   // ready messages at the start
-	Scanned int    `json:"scanned"` // of those, looked at
+	Scanned int    `json:"scanned"` // of those, read
 	Matched int    `json:"matched"` // of those, matching
 }
 
@@ -110,7 +109,7 @@ func (s *Summary) Complete() bool { return s.Scanned >= s.Total }
 // Progress is how far an operation has come. All counts only grow.
 type Progress struct {
 	Total   int `json:"total"`   // messages at the start; lines are not counted beforehand by an import
-	Scanned int `json:"scanned"` // looked at
+	Scanned int `json:"scanned"` // read
 	Matched int `json:"matched"` // that the selection chose
 	Done    int `json:"done"`    // redriven, discarded, exported or imported
 	Failed  int `json:"failed"`  // that could not be moved; they stay where they are
@@ -119,7 +118,7 @@ type Progress struct {
 	Canary CanaryProgress `json:"canary,omitzero"`
 }
 
-// CanaryProgress is what became of the messages that were sent ahead.
+// CanaryProgress counts the verdicts on the messages that were sent first.
 type CanaryProgress struct {
 	Sent int      `json:"sent"`
 	Good int      `json:"good"` // acked
@@ -153,5 +152,5 @@ type Redrive struct {
 	CanaryTimeout time.Duration // for all verdicts together, beside the time a redriven message waits; 0 = one minute
 }
 
-// Report is told how far an operation has come, a few times per second and at its end. It must not block.
+// Report is called with the progress of an operation, a few times per second and at its end. It must not block.
 type Report func(Progress)

@@ -19,7 +19,7 @@ type Filter struct {
 	Statuses []string // "503" or a class: "5xx"; "none": no answer at all
 	Reasons  []string
 	Group    string // id of a Group
-	Error    string // part of the error, detail or problem texts, whatever the case
+	Error    string // part of the error, detail or problem texts, case ignored
 
 	RoutingKeys []string // patterns with * and ?
 	Headers     []HeaderMatch
@@ -144,7 +144,7 @@ func (f *Filter) Match(m *Message) bool {
 		f.matchID(m) // last: a Ref is a digest of everything
 }
 
-// matchID looks for every id, so that those that no message has are known in the end.
+// matchID compares with every id, so that Unmet knows which ids no message has.
 func (f *Filter) matchID(m *Message) bool {
 	found := len(f.IDs) == 0
 	for _, id := range f.IDs {
@@ -158,7 +158,7 @@ func (f *Filter) matchID(m *Message) bool {
 	return found
 }
 
-// Unmet are the ids that no message has had since the filter was made, as far as it was asked.
+// Unmet returns the ids that no message has had among those matched since the filter was made.
 func (f *Filter) Unmet() []string {
 	return slices.DeleteFunc(slices.Clone(f.IDs), func(id string) bool { return f.met[id] })
 }
@@ -223,8 +223,7 @@ func parseAge(s string) (time.Duration, error) {
 	return d * unit, nil
 }
 
-// glob matches * and ? against all of s, slashes included. A pattern never fails: what is not special stands for
-// itself.
+// glob matches * and ? against all of s, slashes included. Every pattern is valid: other characters match themselves.
 func glob(pattern, s string) bool {
 	// path.Match stops at slashes, of which a routing key may have some, and knows more special bytes.
 	const slash = "\x00"

@@ -24,7 +24,7 @@ type Group struct {
 	GroupKey
 	Count   int       `json:"count"`
 	Foreign int       `json:"foreign,omitempty"` // of those, another service's
-	First   time.Time `json:"first,omitzero"`    // parked, as far as it is known
+	First   time.Time `json:"first,omitzero"`    // parked, if known
 	Last    time.Time `json:"last,omitzero"`
 	Example string    `json:"example"` // Ref of the first one
 }
@@ -57,7 +57,7 @@ var variable = sync.OnceValue(func() *regexp.Regexp { // hardly any process of o
 // maxNormal bounds a normalised error, in bytes: it is shown in a table.
 const maxNormal = 160
 
-// normalise takes out of an error what differs from one message to the next, so that equal failures look equal.
+// normalise removes from an error what differs from one message to the next, so that equal failures have equal texts.
 func normalise(s string) string {
 	s = strings.Join(strings.Fields(variable().ReplaceAllString(s, "…")), " ")
 	if len(s) > maxNormal {
@@ -73,7 +73,7 @@ const maxGroups = 10_000
 type grouping struct {
 	byID map[string]*Group
 	all  []*Group
-	rest *Group // those that came after maxGroups
+	rest *Group // those after maxGroups
 }
 
 func (g *grouping) add(m *Message) {

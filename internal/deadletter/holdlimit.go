@@ -14,18 +14,18 @@ const holding = 10 * time.Minute
 // waiting is how long an operation that has begun waits for another one that came in between.
 const waiting = 2 * time.Minute
 
-// errHoldLimit ends a round: everything has to be given back before the operation goes on.
+// errHoldLimit ends a pass: everything has to be requeued before the operation goes on.
 var errHoldLimit = errors.New("messages have been held for long enough")
 
-// holdLimitReached reports whether a round has to end before something that is so far away. It does not before anything
-// was gained.
+// holdLimitReached reports whether the pass has to end before something that is due in that time. It returns false
+// until the pass has read a new message.
 func (v *operation) holdLimitReached(ahead time.Duration) bool {
 	return v.hold > 0 && v.newly > 0 && time.Since(v.w.since)+ahead > v.hold
 }
 
-// reopen begins another round. What has been looked at and stays is at the head of the queue again; what has come back
-// into the queue since the start is behind all that there was; but where toTail holds it is before, and moved again in
-// place of as many others.
+// reopen begins another pass. Messages that were read and stay are at the head of the queue again. Messages that were
+// published to the queue since the start are behind all others; where requeuesToTail is true they are in front, and are
+// moved again in place of as many others.
 func (v *operation) reopen(ctx context.Context) error {
 	if err := v.putBack(); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (v *operation) reopen(ctx context.Context) error {
 		return err
 	}
 	w, err := v.q.openRecycled(ctx)
-	// another look is under way
+	// another read is under way
 	for limit := time.Now().Add(waiting); errors.Is(err, ErrInUse) && time.Now().Before(limit); {
 		w, err = v.q.openRecycled(ctx)
 	}
@@ -47,7 +47,7 @@ func (v *operation) reopen(ctx context.Context) error {
 	return nil
 }
 
-// putBack closes the walk, once.
+// putBack closes the reader, once.
 func (v *operation) putBack() error {
 	w := v.w
 	if v.w = nil; w == nil {

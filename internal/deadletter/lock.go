@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// lockTries is how often an operation tries to be alone with the queue: a look takes a moment.
+	// lockTries is how often an operation tries to be alone with the queue: reads by others end soon.
 	lockTries = 4
 	lockPause = 400 * time.Millisecond
 
-	// lockWait is how long a look waits for the operation of this process that runs.
+	// lockWait is how long a read waits for the running operation of this process.
 	lockWait = 5 * time.Second
 
 	// closeTimeout bounds what has to be done at the end, also when the operation was asked to end.
@@ -180,10 +180,10 @@ func withoutDeadline(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Depth is what the broker says about the queue, without looking into it.
+// Depth is what the broker reports about the queue without reading it.
 type Depth struct {
 	Ready     int // ready messages
-	Consumers int // operations that run, or whatever else consumes the queue
+	Consumers int // running operations, or other consumers of the queue
 }
 
 // Depth asks the broker. It excludes nothing else.

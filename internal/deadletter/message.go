@@ -31,7 +31,7 @@ type Message struct {
 	ParkedAt     time.Time // x-final-at, or the broker's last dead-lettering; zero if unknown
 
 	OriginalQueue, OriginalExchange string
-	RoutingKey                      string // with which it was first published, as far as that is known
+	RoutingKey                      string // of its first publish, if known
 	ContentType                     string
 	Size                            int  // of the body, in bytes
 	Foreign                         bool // another service's, in a queue that services share: never acted on
@@ -84,7 +84,8 @@ type Step struct {
 	RoutingKeys []string  `json:"routing_keys,omitempty"`
 }
 
-// Journey is x-death in readable form, the latest step first as the broker keeps it. What is no entry is left out.
+// Journey returns x-death in readable form, the latest step first as the broker keeps it. Malformed entries are left
+// out.
 func (m *Message) Journey() []Step {
 	entries, _ := m.Properties.Headers[message.HeaderDeath].([]any)
 	var steps []Step

@@ -15,11 +15,11 @@ import (
 // underway bounds the messages that are on their way and not yet acked.
 const underway = 256
 
-// operation takes what a selection chooses out of the queue: each message is handed to act, and acked when act is done
+// operation takes the selected messages out of the queue: each message is handed to act, and acked when act is done
 // with it.
 //
-//	walk ──> choose, act, send ──> todo ──> finish: confirm, ack
-//	          in their order                 in their order
+//	read ──> choose, act, send ──> todo ──> finish: confirm, ack
+//	                in order                  in order
 type operation struct {
 	q      *Queue
 	w      *reader
@@ -34,8 +34,8 @@ type operation struct {
 	log *slog.Logger
 
 	hold  time.Duration // how long messages may be held at a time; 0: until the end
-	known int           // messages at the head of the queue that have been looked at before and stay
-	newly int           // messages looked at in this round that had not been before
+	known int           // messages at the head of the queue that were read in an earlier pass and stay
+	newly int           // messages read in this pass for the first time
 	todo  chan pending
 
 	mu      sync.Mutex
@@ -49,8 +49,8 @@ type pending struct {
 	end func() error
 }
 
-// run goes through the queue, in as many rounds as it takes, and closes the walk. What it returns with an error is what
-// has been done by then.
+// run reads the queue, in as many passes as it takes, and closes the reader. The Progress returned with an error is
+// what was done by then.
 func (v *operation) run(ctx context.Context, report Report) (Progress, error) {
 	v.hold = v.q.hold
 	stop := v.reporting(report)
@@ -89,7 +89,7 @@ func (v *operation) pass(ctx context.Context) error {
 func (v *operation) begin() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.failed == nil { // neither a report nor a round before
+	if v.failed == nil { // neither a report nor an earlier pass
 		v.failed = make(chan struct{})
 		v.p.Total = v.w.ready
 	}
@@ -221,7 +221,7 @@ func (v *operation) finishAll() {
 	}
 }
 
-// count writes down what has become of a message. One that did not go stays.
+// count counts the result of a message. One that failed stays.
 func (v *operation) count(d *broker.Delivery, err error) {
 	if err == nil {
 		d.Free()
@@ -252,7 +252,7 @@ func (v *operation) progress() Progress {
 	return p
 }
 
-// reporting tells report how far it has come, now and then and at the end.
+// reporting calls report with the progress, a few times per second and at the end.
 func (v *operation) reporting(report Report) (stop func()) {
 	v.begin()
 	return reporting(report, v.progress)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// connecting bounds the wait for the connection that publishes. Another one stands by then.
+	// connecting bounds the wait for the connection that publishes; the reader's session is up by then.
 	connecting = 15 * time.Second
 	// confirming bounds the wait for one confirm.
 	confirming = 30 * time.Second
@@ -62,7 +62,7 @@ func send(p *broker.Stream, pub *broker.Publication) (confirmed func() error, er
 	}, nil
 }
 
-// alone reports whether a publish failed for a reason that lies in this message.
+// alone reports whether a publish failed for a reason of this message only.
 func alone(err error) bool {
 	return errors.Is(err, broker.ErrInvalid) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, ErrUnread)
 }

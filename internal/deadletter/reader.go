@@ -16,8 +16,8 @@ const (
 	// maxWindow bounds how many messages are on their way to us at once. It bounds memory as well: it is unknown how large
 	// the next message is.
 	maxWindow = 4000
-	// orderedWindow is the largest window that RabbitMQ before 4.0 gives back in its order: a quorum queue keeps what one
-	// consumer holds in a map, and Erlang's maps forget the order of more than 32 keys.
+	// orderedWindow is the largest window that RabbitMQ before 4.0 requeues in order: a quorum queue keeps the unacked
+	// messages of a consumer in a map, and Erlang's maps lose the order of more than 32 keys.
 	orderedWindow = 32
 	// windowBytes is what a window may hold of messages as large as the largest so far.
 	windowBytes = 16 << 20
@@ -54,8 +54,8 @@ type reader struct {
 	asked  bool      // kept is what the broker has said
 	since  time.Time // the first message may have been held from then on
 
-	ready int  // messages at the start: what comes after them is not looked at
-	total int  // of those, how many are to be looked at
+	ready int  // messages at the start: later ones are not read
+	total int  // of those, how many to read
 	seen  int  // of those, how many have been given out
 	exact bool // take no message beyond total: a window's consumer is cancelled before the first of it is given out
 	empty bool // nothing is expected to stay
@@ -72,7 +72,7 @@ type reader struct {
 	spans    []span // of all windows so far, the guard's first
 	taken    int    // by the window, acked or not
 	acked    int    // of those
-	staying  int    // of those, told to stay
+	staying  int    // of those, kept
 	guardTag uint64
 	drop     bool          // the guard's message is to be acked in the end
 	freed    chan struct{} // holds a value when acked has changed
@@ -102,8 +102,8 @@ func (w *reader) current(tag uint64) bool {
 	return len(w.spans) > 1 && last != 0 && tag >= last
 }
 
-// open connects and makes sure to be alone. The walk must be closed. Once connected it is not interrupted: a caller
-// that is asked to end in the middle cannot know how to give back what the guard has taken.
+// open connects and becomes the only consumer. The reader must be closed. Once connected, open is not interrupted: a
+// caller that ends in the middle cannot requeue the guard's message.
 func (q *Queue) open(ctx context.Context) (*reader, error) {
 	if err := q.hasMemory(ctx); err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (w *reader) count(d *broker.Delivery) {
 	w.largest = max(w.largest, len(d.Body)+int(d.Missing))
 }
 
-// receive waits a moment for messages and puts what came behind waiting.
+// receive waits a moment for messages and appends them to waiting.
 func (w *reader) receive(ctx context.Context, c *broker.Consumer, patience time.Duration) (came bool, err error) {
 	t := time.NewTimer(patience)
 	defer t.Stop()
@@ -291,8 +291,8 @@ func (w *reader) fillWindow(ctx context.Context) error {
 	return w.window.Stop(ctx)
 }
 
-// full reports whether the window cannot take more and something is gained by another one: it is half full of what
-// stays, or it is smaller than it may be.
+// full reports whether the window cannot take more and a new one would help: half of it is messages that stay, or it is
+// smaller than it may be.
 func (w *reader) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -321,7 +321,7 @@ func (w *reader) largestWindow() int {
 	return maxWindow
 }
 
-// unordered reports whether the queue may forget the order of more than orderedWindow that are given back at once.
+// unordered reports whether the queue may lose the order of more than orderedWindow messages that are requeued at once.
 func (w *reader) unordered() bool { return w.s.Major() < 4 && (w.kept.Quorum || !w.kept.Known) }
 
 // nextWindow begins the next window. The old consumer goes first, so that the messages come in their order.

@@ -30,7 +30,7 @@ type Record struct {
 	Body       []byte                `json:"body"` // base64
 }
 
-// Record returns m as it is exported. It shares the memory of m.
+// Record returns m as it is exported. It shares m's memory.
 func (m *Message) Record() *Record {
 	d := &m.Properties
 	r := &Record{
@@ -45,7 +45,8 @@ func (m *Message) Record() *Record {
 	return r
 }
 
-// write writes r as one line. The body, which is the last field, is encoded on the way: it may be larger than memory.
+// write writes r as one line. The body is the last field and is encoded while it is written: it may be larger than
+// memory.
 func (r *Record) write(w io.Writer) error {
 	head := *r
 	head.Body = []byte{}

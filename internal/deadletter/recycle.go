@@ -18,17 +18,17 @@ const (
 	defaultLimit = 20
 )
 
-// openRecycled opens a walk on a queue whose messages may be given back. A quorum queue drops a message that has been
-// given back more often than its delivery limit says; the dead-letter queues that the sidecar declares have none,
-// others may. There the messages are moved round once, from the head to the tail of the same queue and all of them, so
-// that they keep their order and their count begins anew. The head is what looks have touched most often, so it tells
-// for all.
+// openRecycled opens a reader on a queue whose messages may safely be requeued. A quorum queue drops a message that was
+// requeued more often than its delivery limit. The dead-letter queues that the sidecar declares have no limit, others
+// may. There all messages are first moved once from the head to the tail of the same queue, so that they keep their
+// order and their delivery count starts at zero. Reads have touched the head most often, so the head's count is an
+// upper bound for all.
 func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 	w, err := q.open(ctx)
 	if err != nil || w.ready == 0 {
 		return w, err
 	}
-	ctx = context.WithoutCancel(ctx) // giving back is what the messages cannot stand much more of
+	ctx = context.WithoutCancel(ctx) // every requeue raises the delivery count
 	count, limit, err := w.deliveryCount(ctx)
 	if err == nil && count < min(careful, max(limit/2, 1)) {
 		return w, nil
@@ -40,12 +40,12 @@ func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 	switch {
 	case err == nil:
 	case last || w.s.Err() != nil:
-		// When none could be moved, no more is given back than has been taken, and never mind its place. Otherwise the others
-		// are new.
+		// If no message could be moved, requeue no more than has been taken, even if the order is lost. Otherwise the moved
+		// messages have a fresh count.
 		w.unfinished(last && w.seen == 0)
 		return nil, errors.Join(err, w.close())
 	default:
-		// Who may only read can still look, for as long as it does no harm.
+		// A user who may only read can still read, while the count is far from the limit.
 		q.o.Logger.Warn("dead-letter queue not renewed", "queue", q.name, "error", err)
 		if w.seen == 0 {
 			return w, nil
@@ -58,8 +58,8 @@ func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 	return q.open(ctx)
 }
 
-// unfinished makes a walk that was to move everything one that gives everything back to its place, or one that gives
-// back no more than it has taken.
+// unfinished makes the reader that was to move everything requeue everything in order, or, with noMore, only what it
+// has taken.
 func (w *reader) unfinished(noMore bool) {
 	w.exact = noMore
 	if w.window == nil {
@@ -72,8 +72,8 @@ func (w *reader) unfinished(noMore bool) {
 	w.window = nil
 }
 
-// deliveryCount looks at the first message, which then waits to be next: how often it has been given back, and how
-// often it may be.
+// deliveryCount returns how often the first message has been requeued, and the limit. That message is then the next
+// one.
 func (w *reader) deliveryCount(ctx context.Context) (count, limit int, err error) {
 	if w.kept.Known && (!w.kept.Quorum || w.kept.Limit < 0 || w.kept.Limit == declare.Unlimited) {
 		return 0, declare.Unlimited, nil
@@ -124,7 +124,7 @@ func (q *Queue) recycleAll(ctx context.Context, w *reader) error {
 			return err
 		}
 	}
-	w.exact = true // a copy that came round already would be given back in the end
+	w.exact = true // a moved copy that is delivered again would be requeued at the end
 	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name,
 		"messages", w.ready)
 	v := operation{

@@ -14,10 +14,10 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Redrive publishes what r selects on the way back into the flow, and acks each when it is confirmed. What it returns
-// beside an error has been done. It stops at the first failure that would meet the next message too (ErrStopped); a
-// message that cannot be published by itself is counted as failed and stays. When ctx ends, it finishes what is under
-// way. It can always be run again: what has been moved is not there any more.
+// Redrive publishes the selected messages to their queue and acks each when it is confirmed. The Progress returned with
+// an error has been done. It stops at the first failure that would affect the next message too (ErrStopped); a message
+// that cannot be published for a reason of its own is counted as failed and stays. When ctx ends, it finishes what is
+// under way. It can always be run again: moved messages are gone from the dead-letter queue.
 func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()

@@ -10,9 +10,9 @@ import (
 	"sidecar/internal/broker"
 )
 
-// close gives everything back that has not been acked, in its order, and waits until the broker has it. Nothing may be
-// under way any more. On a session that has ended the broker does all of it by itself; the guard's message then comes
-// back although it may have been moved.
+// close requeues everything that has not been acked, in order, and waits until the broker has it. Nothing may be under
+// way any more. When the session has ended the broker requeues by itself; the guard's message is then requeued although
+// it may have been moved.
 func (w *reader) close() error {
 	defer w.s.Close()
 	defer w.free()
@@ -40,7 +40,7 @@ func (w *reader) close() error {
 	return w.release(ctx)
 }
 
-// free gives the memory back of what was received and not given out.
+// free releases the memory of messages that were received and not returned by next.
 func (w *reader) free() {
 	for _, d := range w.waiting {
 		d.Free()
@@ -53,10 +53,10 @@ func (w *reader) free() {
 	}
 }
 
-// requeueAll returns what is held, window by window: a quorum queue forgets the order of several consumers that give
-// back at once. It also forgets the order of more than so many commands that it has not carried out yet, so every few
-// windows it is waited for. A classic queue puts each message into its place, which takes it the longer the more there
-// are: it gets all at once.
+// requeueAll requeues what is held, window by window: a quorum queue loses the order when several consumers requeue at
+// once. It also loses the order of more than a number of commands that it has not executed yet, so every few windows
+// waitRequeued waits for it. A classic queue sorts each message into its place, which takes longer the more there are:
+// it gets all at once.
 func (w *reader) requeueAll(ctx context.Context) error {
 	const patient = 16
 	d, err := w.q.depth(ctx, w.s)
@@ -97,7 +97,7 @@ type part struct {
 	held int
 }
 
-// parts divides what stays of a window; of the last one the rest goes with everything.
+// parts divides the messages that stay of a window; the rest of the last window is requeued with everything else.
 func (s *span) parts(last bool) (parts []part) {
 	if s.kept == 0 {
 		return nil
@@ -171,7 +171,7 @@ func (w *reader) endWindow(ctx context.Context) error {
 // the window is full again, or the queue is empty.
 func (w *reader) waitQuiet(ctx context.Context) error {
 	const (
-		arriving = 50 * time.Millisecond // for what the queue has already let go
+		arriving = 50 * time.Millisecond // for messages that the queue has already sent
 		giveUp   = 5 * time.Second
 	)
 	if w.exact || w.kept.Known && !w.kept.Quorum {
@@ -192,10 +192,10 @@ func (w *reader) waitQuiet(ctx context.Context) error {
 	return nil
 }
 
-// waitRequeued waits until the queue counts what was given back: a classic queue answers questions before it does its
-// work, and the next operation would take it for emptier than it is. A queue that drops messages never gets there. In
-// the end it also waits until the queue counts no consumer: a quorum queue keeps a cancelled one until its last ack is
-// on the disk, and the next operation would take it for another one that runs.
+// waitRequeued waits until the queue counts the requeued messages: a classic queue answers a passive declare before it
+// has requeued, and the next operation would see too few messages. A queue that drops messages never gets there.
+// untilNoConsumer also waits until the queue counts no consumer: a quorum queue counts a cancelled one until its last
+// ack is on disk, and the next operation would see it as another consumer.
 func (w *reader) waitRequeued(ctx context.Context, ready int, untilNoConsumer bool) error {
 	began := time.Now()
 	for limit := began.Add(closeTimeout/2 + time.Duration(w.ready)*closeTimePerMessage/2); time.Now().Before(limit); {

@@ -11,7 +11,7 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-// checkSuitable asks how the queue keeps what is given back to it, and refuses a queue in which a look does harm.
+// checkSuitable reads how the queue handles requeued messages, and refuses a queue in which reading loses messages.
 func (w *reader) checkSuitable(ctx context.Context) error {
 	d, err := w.q.depth(ctx, w.s)
 	if err != nil || d.Ready == 0 && w.ready == 0 {
@@ -47,7 +47,7 @@ func (w *reader) checkUnknown(ctx context.Context) error {
 		return err
 	}
 	if w.kept.Quorum = quorum; !quorum {
-		w.kept.Known = w.s.Major() < 4 // newer ones do not tell
+		w.kept.Known = w.s.Major() < 4 // newer brokers do not show it
 		return nil
 	}
 	stream, stop, err := w.q.stream(ctx)

@@ -107,7 +107,7 @@ func showBody(b []byte, limit int) *Body {
 		return s
 	}
 	var indented bytes.Buffer
-	// Indenting can multiply the size: what does not fit is shown as the text that it is.
+	// Indenting can multiply the size: JSON that becomes too large is shown unchanged.
 	if len(b) <= limit && json.Valid(b) && json.Indent(&indented, b, "", "  ") == nil && indented.Len() <= 4*limit {
 		s.Format, s.Text = "json", strings.ToValidUTF8(indented.String(), "\uFFFD")
 		return s

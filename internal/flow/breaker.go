@@ -8,9 +8,9 @@ import (
 
 // Constants of the breaker.
 const (
-	// breakerThreshold first attempts must fail in a row, with no answer below 500 in between. Only first attempts
-	// count towards it: a few poison messages coming round again and again must not stop the rest, many different
-	// messages failing one after the other are an outage.
+	// breakerThreshold first attempts must fail in a row, with no answer below 500 in between. Only first attempts count:
+	// a few poison messages that are retried again and again must not stop the rest; many different messages that fail one
+	// after the other are an outage.
 	breakerThreshold = 25
 	breakerPauseMin  = time.Second
 	breakerPauseMax  = 10 * time.Second
@@ -40,7 +40,7 @@ func newBreaker(concurrency int, trip func(time.Duration)) *breaker {
 	}
 }
 
-// success is told of every answer below 500. It reports whether that closed a tripped breaker.
+// success counts an answer below 500. It returns true if that closed a tripped breaker.
 func (b *breaker) success() bool {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
@@ -57,7 +57,7 @@ func (b *breaker) success() bool {
 	return b.tripped.CompareAndSwap(true, false)
 }
 
-// failure is told of every 5xx, timeout and reset. first is true for a message's first attempt.
+// failure counts a 5xx, timeout or reset. first is true for a message's first attempt.
 func (b *breaker) failure(first bool) {
 	if !b.tripped.Load() {
 		if first && b.failures.Add(1) >= b.threshold {

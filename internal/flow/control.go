@@ -81,7 +81,7 @@ func (c *Control) Run(ctx context.Context) error {
 	}
 }
 
-// AppUp reports what the last probe or POST said of the app.
+// AppUp returns whether the last probe or POST reached the app.
 func (c *Control) AppUp() bool { return c.appUp.Load() }
 
 // Limit is how many messages may be in flight.
@@ -90,7 +90,7 @@ func (c *Control) Limit() int { return int(c.ramp.limit.Load()) }
 // Ramping reports whether Limit is still below the full concurrency.
 func (c *Control) Ramping() bool { return c.ramp.limit.Load() < c.ramp.full }
 
-// Report tells what one attempt showed. On the healthy path it costs a few atomic loads.
+// Report takes the outcome of one attempt. On the healthy path it costs a few atomic loads.
 func (c *Control) Report(m *message.Message, o *message.Outcome) {
 	if o.Failure == message.FailureNone && !c.answered.Load() {
 		c.answered.Store(true)

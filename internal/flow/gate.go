@@ -1,6 +1,6 @@
-// Package flow decides when to take messages at all: not before the app answers, not while it is away or failing
-// everything, not during a manual pause. It never looks at a single message's fate, never settles and
-// never talks to the broker: the consumer asks it and obeys.
+// Package flow decides when to consume at all: not before the app answers, not while it is down or fails everything,
+// not during a manual pause. It does not judge single messages, settle them or use the broker: the consumer asks it and
+// obeys.
 package flow
 
 import (
@@ -21,7 +21,7 @@ const (
 	RetryAfter Reason = "retry_after" // the app asked for a pause
 	Operator   Reason = "operator"    // POST /pause
 	Topology   Reason = "topology"    // a retried or parked message would be lost
-	Publishing Reason = "publishing"  // every message in hand waits for a park or retry publish that keeps failing
+	Publishing Reason = "publishing"  // every message in flight waits for a park or retry publish that keeps failing
 )
 
 // Reasons lists the closed set.
@@ -162,13 +162,13 @@ func (g *Gate) add(r Reason, h *hold) {
 	g.announce()
 }
 
-// announce publishes the state and wakes the waiters on Changed. The caller holds mu.
+// announce publishes the state and closes the channel of Changed. The caller holds mu.
 func (g *Gate) announce() {
 	g.open.Store(len(g.holds) == 0)
 	g.wake()
 }
 
-// nudge wakes the waiters on Changed although the gate stands as it stood.
+// nudge closes the channel of Changed although the gate has not changed.
 func (g *Gate) nudge() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

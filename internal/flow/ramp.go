@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// rampStep is how long a limit stands at the most: then it doubles, also without an answer. One slow message at the
-// start must not hold up all others.
+// rampStep is the longest time at one limit: then it doubles, also without an answer. One slow message at the start
+// must not delay all others.
 const rampStep = 100 * time.Millisecond
 
-// ramp bounds how many messages may be in flight. After an absence it starts at one and grows by one with every
-// answer, so it doubles each round: a cold app is not met by the whole window at once.
+// ramp bounds how many messages may be in flight. After an outage it starts at one and grows by one with every answer,
+// so that a cold app does not get the whole window at once.
 type ramp struct {
 	full    int32
 	limit   atomic.Int32
 	metrics *metrics
-	grown   func() // told when time let the limit grow
+	grown   func() // called when time let the limit grow
 
 	mu    sync.Mutex
 	timer *time.Timer

@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Message is one delivery as the app will see it. Body and header table are memory of the broker client: never write to
+// Message is one delivery as the app will see it. Body and header table belong to the broker client: never write to
 // them.
 type Message struct {
 	Body    []byte
@@ -45,8 +45,8 @@ type Message struct {
 	// never be rejected: a broker of the 3.x line would drop it as an automatic cycle.
 	Looped bool
 
-	// Moved means that the message was rejected here more often than it returned from waiting, by its x-death. It was
-	// moved by hand, or its history is forged: from RabbitMQ 4.0 the next reject would start to count at one again.
+	// Moved means that the message was rejected here more often than it returned from a delay, by its x-death. It was
+	// moved manually, or its history is forged: from RabbitMQ 4.0 the next reject would start to count at one again.
 	Moved bool
 
 	// Crashes of app or sidecar while they had the message, if they are counted. It differs from the count in the headers

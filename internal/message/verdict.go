@@ -49,7 +49,7 @@ const (
 	ReasonTooLarge
 	ReasonCrash           // park: the message crashes app or sidecar again and again; requeue: it may have
 	ReasonHeadersTooLarge // park: a reject would push the header table over the frame size
-	ReasonMalformedDeath  // park: x-death is broken and the plan has no way to retry by publish
+	ReasonMalformedDeath  // park: x-death is broken and the plan cannot retry by publish
 	ReasonAppDown         // release
 	ReasonShutdown        // release
 	ReasonUndispatched    // release: the consumer or its session ended before the message was dispatched

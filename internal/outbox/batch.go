@@ -20,8 +20,8 @@ type row struct {
 	keyed   bool
 	keySize int    // of its ordering key, in bytes; the key itself is not there when that is more than maxKey
 	due     string // its send_after
-	above   bool   // it is not below the floor
-	rank    int    // of the rows with its key that were claimed, how many stand before it
+	above   bool   // it is not below the low-water mark
+	rank    int    // of the claimed rows with its key, how many are before it
 	blocked bool
 	until   string // when the row that blocks it is due, if that is later; "" = another relay has it
 
@@ -45,11 +45,11 @@ type row struct {
 	unmarked            error // why it could not be marked
 }
 
-// result is what became of a row.
+// result is the outcome of a row.
 type result uint8
 
 const (
-	untouched result = iota // it was not published; the next round has it
+	untouched result = iota // it was not published; the next batch has it
 	sent
 	failed  // for a reason of its own
 	nacked  // the broker did not want it now
@@ -64,11 +64,11 @@ func (r result) String() string {
 // batch is what one transaction has come to.
 type batch struct {
 	rows    []row  // claimed
-	order   []*row // those that may be published, in the order in which they are
+	order   []*row // those that may be published, in the order of publishing
 	full    bool   // there may be more rows
-	front   bool   // it was a full look
+	front   bool   // it was a full scan
 	held    bool   // rows of some keys wait for rows that another relay has
-	moved   bool   // something became of a row: the next round begins elsewhere
+	moved   bool   // a row was sent or marked: the next claim starts at another row
 	trouble error  // why rows were not published that may be
 }
 
@@ -102,12 +102,12 @@ func (s *session) runBatch(ctx context.Context) (*batch, error) {
 	return rd, nil
 }
 
-// left reports that the row is as it was: another round has to have it.
+// left reports whether the row is unchanged: another batch has to publish it.
 func (x *row) left() bool {
 	return x.until == "" && (x.result == untouched || x.result == unknown)
 }
 
-// forget lets go of what the rows hold: their memory is used again. No one reads them afterwards.
+// forget clears the rows, whose memory is used again.
 func (s *session) forget(rd *batch) { clear(rd.rows) }
 
 // bounded is the time that one statement may take, for the client: a little more than for the server.
@@ -145,7 +145,7 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 	err := pipelined(p, func(values [][]byte) error {
 		x := row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, due: string(values[5]),
 			above: string(values[6]) == "t"}
-		x.keySize, _ = strconv.Atoi(string(values[2])) // null is none
+		x.keySize, _ = strconv.Atoi(string(values[2])) // 0 for NULL
 		size, err := strconv.Atoi(string(values[3]))
 		if err != nil {
 			return err

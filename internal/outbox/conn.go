@@ -75,7 +75,7 @@ func (d *Database) Connect(ctx context.Context, notice func()) (*pgconn.PgConn, 
 	return conn, nil
 }
 
-// prepare sets what holds for the whole session. It is no part of the startup packet, where poolers refuse it.
+// prepare sets parameters of the whole session. They are not in the startup packet, because poolers refuse them there.
 func (d *Database) prepare(ctx context.Context, conn *pgconn.PgConn) error {
 	ms := d.timeout().Milliseconds()
 	// A planner without statistics would sort a million rows to take five hundred. The index gives them in order.
@@ -86,7 +86,7 @@ func (d *Database) prepare(ctx context.Context, conn *pgconn.PgConn) error {
 		SET DateStyle = 'ISO'; SET bytea_output = 'hex'`, ms, ms/3, 6*ms))
 }
 
-// Conn is a connection to the database, for those who only hand it on.
+// Conn returns the connection itself, for other functions of this package's API.
 type Conn = pgconn.PgConn
 
 // Close ends a connection without waiting long for it. A statement that was given up is cancelled on the server
@@ -112,8 +112,8 @@ func CheckDSN(dsn string) error {
 	return err
 }
 
-// PlaintextHost is a host of the connection string, other than this machine, to which passwords and messages could
-// travel unencrypted; "" if there is none.
+// PlaintextHost returns a host of the connection string, other than this machine, to which passwords and messages could
+// travel unencrypted; "" otherwise.
 func PlaintextHost(dsn string) string {
 	cfg, err := parseDSN(dsn)
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	headerTracking = "x-outbox-tracking-ids"
 	maxTracking    = 64
 
-	// defaultExchange stands for the broker's default exchange, whose own name is empty.
+	// defaultExchange is the alias of the broker's default exchange, whose own name is empty.
 	defaultExchange = "amq.default"
 )
 

@@ -43,7 +43,7 @@ func addColumns(n Names, columns []string) string {
 	return "ALTER TABLE " + n.Quoted() + "\n" + strings.Join(lines, ",\n")
 }
 
-// index is one that the relay looks through.
+// index is an index that the relay's queries use.
 type index struct {
 	suffix  string   // of its name, after the table's
 	columns []string // by their own names
@@ -51,8 +51,7 @@ type index struct {
 	notNull []string
 }
 
-// Rows that are due are found, and read in their order, without a look at those that were sent; so are the rows in
-// quarantine.
+// Due rows are found, and read in order, without reading sent rows; so are rows in quarantine.
 var (
 	pendingIndex = index{suffix: "_pending", columns: []string{colSendAfter, colID},
 		null: []string{colSentAt, colQuarantinedAt}}

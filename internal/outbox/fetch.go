@@ -60,8 +60,8 @@ func (f *publishing) piece(rows []*row) int {
 	return len(rows)
 }
 
-// take takes the memory for rows. While there is none, rows that are on their way give theirs back; when none is, it
-// waits for what others hold.
+// take reserves memory for rows. While none is free, confirmed rows give theirs back; when no row of this relay is on
+// its way, it waits for other users of the memory.
 func (f *publishing) take(rows []*row) bool {
 	sum, memory := int64(0), f.s.r.o.Memory
 	for _, x := range rows {
@@ -127,8 +127,8 @@ func (f *publishing) fetch(ctx context.Context, rows []*row) (done int, err erro
 	return f.setAside(rows), nil
 }
 
-// unread are rows that a statement has not read, because it failed over one of them: each is read by a statement of its
-// own, in this round and in the next one, so that only that one fails.
+// unread are rows that a failed statement was to read: each is read by a statement of its own, in this batch and in the
+// next one, so that only the row at fault fails.
 func (f *publishing) unread(rows []*row, alone bool, err error) {
 	f.careful, f.s.careful = true, true
 	for _, x := range rows {

@@ -32,12 +32,12 @@ func (r *Relay) begin(x *row) {
 
 const (
 	maxLogged  = 10 // ids in one line of the log
-	maxReasons = 5  // lines of one round about rows that failed, and about rows that are quarantined
+	maxReasons = 5  // lines of one batch about rows that failed, and about rows that are quarantined
 
 	nackedInterval = time.Minute // between lines about rows that the broker sends back, which it may do for days
 )
 
-// logBatch counts a round and logs what went wrong in it, in a few lines however many rows there are.
+// logBatch counts a batch and logs what failed in it, in a few lines however many rows there are.
 func (r *Relay) logBatch(rd *batch) {
 	var failures, given, sentBack reasons
 	unmarked := 0
@@ -74,8 +74,8 @@ func (r *Relay) logBatch(rd *batch) {
 	}
 }
 
-// reasons are why rows were not sent: those with the same error together, because a reader of one line must be able to
-// believe that its error is that of each of its rows.
+// reasons group the rows that were not sent by their error: the error in a log line must be that of each row in the
+// line.
 type reasons []reason
 
 type reason struct {

@@ -2,19 +2,20 @@ package outbox
 
 import "time"
 
-// lowWater is where a look for rows may begin. It is a hint and no cursor: nothing is sent, or not sent, because of it.
+// lowWater is the (send_after, id) at which claim queries start. It only skips dead index entries; correctness never
+// depends on it.
 //
-// A row that was sent leaves an entry in the index of pending rows until VACUUM comes, which it cannot while any
-// transaction of the database is older. A look that begins at the front steps over all of them, half a second for half
-// a million. A look that begins where the last one ended steps over none.
+// A sent row leaves an entry in the index of pending rows until VACUUM removes it, which it cannot do while any older
+// transaction of the database is open. A claim that starts at the front of the index reads all of them: half a second
+// for half a million. A claim that starts where the last one ended reads none.
 //
-// Rows below the lowWater are found by full looks, which begin at the front: a row whose transaction was longer than
-// others, whose send_after the app chose so, which a relay that died had, which was let go for another. A full look is
-// due when ten times as long has passed since the last one as that took. So while full looks are cheap nearly every
-// look is one, they take a tenth of the time at most, and a row below the lowWater waits for ten times what a full look
-// takes, besides the poll interval and what is before it. A new session has no lowWater.
+// Rows below the mark are found by full scans, which start at the front: rows of long transactions, rows with an old
+// send_after, rows of a relay that died, rows that were released for another one. A full scan is due when ten times its
+// own duration has passed since the last one. So while full scans are cheap nearly every claim is one, they take a
+// tenth of the time at most, and a row below the mark waits at most ten times the duration of a full scan, besides the
+// poll interval and the rows before it. A new session has no mark.
 type lowWater struct {
-	sendAfter, id string // "" and "": there is none
+	sendAfter, id string // "" and "": not set
 	due           time.Time
 	fullHeldAt    time.Time // when the keys that are held were last left aside
 }
@@ -23,21 +24,20 @@ const (
 	fullShare = 10
 	// cheapLook needs no pause.
 	cheapLook = time.Millisecond
-	// Every so often a full look leaves no key out: the row that a key waits for may be below the floor.
+	// Every so often a full scan leaves no key out: the row that a key waits for may be below the mark.
 	unheldInterval = 5 * heldTime
 )
 
-// fullScanDue reports whether the next look is to begin at the front.
+// fullScanDue reports whether the next claim has to start at the front.
 func (f *lowWater) fullScanDue(now time.Time) bool { return f.sendAfter == "" || !now.Before(f.due) }
 
-// fullScanDone notes a full look.
+// fullScanDone records a full scan.
 func (f *lowWater) fullScanDone(began, ended time.Time) {
 	f.due = ended.Add(fullShare * max(0, ended.Sub(began)-cheapLook))
 }
 
-// advance puts the floor to the first row that was left as it was, or else to the last one. A full look that found all
-// there is does not lower it: what it found below is done. A row whose send_after has changed is due later than the
-// floor.
+// advance sets the mark to the first row that was left unchanged, or else to the last one. A full scan that found all
+// rows does not lower it: those below are done. A row whose send_after has changed is due later than the mark.
 func (f *lowWater) advance(rd *batch) {
 	for i := range rd.rows {
 		if x := &rd.rows[i]; x.left() {

@@ -18,7 +18,7 @@ const maxError = 1024
 // on: a full queue is not the row's fault.
 const maxNackPause = 30 * time.Second
 
-// mark writes down what became of the rows and ends the transaction.
+// mark records the outcome of the rows in the table and commits.
 func (s *session) mark(ctx context.Context, rd *batch) error {
 	s.pace(rd)
 	var rows []*row

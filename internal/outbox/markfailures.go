@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// markFailures are rows of which something became that could not be written down, by their ids: a constraint or a
-// trigger of the table does not let them. They look unpublished, and the next round would do it again. So they are left
-// out of claims for a time that doubles, in the memory of this relay. It belongs to the goroutine of Run.
+// markFailures are rows whose outcome could not be written to the table, by id: a constraint or a trigger refuses it.
+// They look unpublished, and the next batch would publish them again. So this relay leaves them out of claims for a
+// time that doubles. Used by the goroutine of Run only.
 type markFailures map[string]*markFailure
 
 type markFailure struct {
@@ -50,7 +50,7 @@ func (u markFailures) note(rows []*row, now time.Time, first time.Duration) {
 	}
 }
 
-// forget lets go of rows that were not claimed for a while.
+// forget removes rows that were not claimed for a while.
 func (u markFailures) forget(now time.Time) {
 	for id, r := range u {
 		if now.After(r.until.Add(unmarkedMemory)) {
@@ -68,7 +68,7 @@ func (u markFailures) full(now time.Time, most int) bool {
 	return len(held) >= most || len(u) >= 4*most
 }
 
-// held gives the rows that must not be claimed now, and those that count as sent for others of their key.
+// held returns the ids that must not be claimed now, and the ids that count as sent for other rows of their key.
 func (u markFailures) held(now time.Time) (held, published []string) {
 	for id, r := range u {
 		if now.Before(r.until) {

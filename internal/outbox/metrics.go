@@ -7,15 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Values of the label "result" for a row that failed for the last time, and one of which the database does not take
-// what became of it; else it is that of result.
+// Values of the label "result" besides those of result: a row that failed for the last time, and a row that could not
+// be marked.
 const (
 	resultQuarantined = "quarantined"
 	resultUnmarked    = "unmarked"
 )
 
-// metrics count what becomes of rows. Of what only the database knows there are no figures while it cannot be reached:
-// a figure of an hour ago would look like one of now.
+// metrics count the outcomes of rows. Figures that come from the database are absent while it cannot be reached: an old
+// figure would look current.
 type metrics struct {
 	rows     map[string]prometheus.Counter
 	duration prometheus.Histogram

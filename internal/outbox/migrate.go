@@ -14,7 +14,7 @@ import (
 var ErrBusy = errors.New("busy")
 
 const (
-	// migrateKey is the advisory lock of those who migrate, the same for every table.
+	// migrateKey is the advisory lock of migrations, the same for every table.
 	migrateKey = "7305804402566652271"
 	// migrateWait is how long one waits for another who migrates: an index on many rows takes its time.
 	migrateWait = 10 * time.Minute
@@ -31,12 +31,12 @@ const (
 	codeDeadlock    = "40P01"
 )
 
-// Migrate makes the outbox, or adds to an existing table what the relay needs. What it has done before it does not do
-// again. Several at a time take turns. before, which may be nil, hears of each statement.
+// Migrate creates the outbox, or adds to an existing table what the relay needs. It is idempotent, and several at a
+// time run one after the other. before, which may be nil, is called with each statement.
 //
-// An app goes on inserting meanwhile: it waits a second for changes of the table, at most, and not for indexes. conn is
-// for this alone: its session's settings are changed, and it must be a connection to the server itself, not to a pooler
-// that hands out another one for every transaction.
+// The app can go on inserting: it waits at most a second for changes of the table, and not for indexes. conn is for
+// this alone: the settings of its session are changed, and it must be a connection to the server itself, not to a
+// pooler that uses another one for every transaction.
 func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(sql string)) (*Migration,
 	error) {
 	if before == nil {

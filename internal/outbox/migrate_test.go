@@ -198,7 +198,7 @@ func TestMigrateNotify(t *testing.T) {
 		if err != nil || got.OID != table.OID {
 			t.Errorf("the table is now %v, %v", got, err)
 		}
-		_, trigger, err := lookNotify(t.Context(), conn, &table.Names, table.OID)
+		_, trigger, err := findNotify(t.Context(), conn, &table.Names, table.OID)
 		if err != nil || trigger != notify {
 			t.Errorf("notify %v: the trigger is there: %v, %v", notify, trigger, err)
 		}

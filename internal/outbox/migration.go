@@ -17,7 +17,7 @@ const minVersion = 130000
 // Migration is what a database lacks for its outbox.
 type Migration struct {
 	Table  Names    // with its schema
-	Create bool     // there is no table yet
+	Create bool     // the table does not exist yet
 	Inside []string // statements for one transaction
 	// Statements that cannot be in one: they build an index while the app goes on inserting.
 	Outside []string
@@ -66,8 +66,8 @@ func (m *Migration) marked() []string {
 	return columns
 }
 
-// PlanMigration finds out what is missing. It only reads the catalogue, which every role may. notify says whether
-// inserts are to wake the relays up. The error is ErrNotOutbox when the table cannot become an outbox.
+// PlanMigration returns what is missing. It only reads the catalogue, which every role may do. notify says whether
+// inserts are to notify the relays. The error is ErrNotOutbox when the table cannot become an outbox.
 func PlanMigration(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (*Migration, error) {
 	if err := checkVersion(ctx, conn); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func checkVersion(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// planTable plans a table where there is none.
+// planTable plans a new table.
 func planTable(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (*Migration, error) {
 	const look = `SELECT c.relkind FROM pg_class c WHERE c.oid = to_regclass($1)`
 	rows, err := query(ctx, conn, look, []byte(n.Quoted()))
@@ -156,7 +156,7 @@ func (m *Migration) planIndexes(ctx context.Context, conn *pgconn.PgConn, t *Tab
 		wanted = append(wanted, orderingIndex)
 	}
 	for _, i := range wanted {
-		valid, broken, err := lookIndex(ctx, conn, t, &i)
+		valid, broken, err := findIndex(ctx, conn, t, &i)
 		if err != nil {
 			return err
 		}
@@ -181,9 +181,9 @@ func (m *Migration) planIndexes(ctx context.Context, conn *pgconn.PgConn, t *Tab
 	return nil
 }
 
-// lookIndex finds an index that does the work, whatever it is called. broken is one of our name that a build which was
-// interrupted has left, and that no query uses.
-func lookIndex(ctx context.Context, conn *pgconn.PgConn, t *Table, i *index) (valid, broken bool, err error) {
+// findIndex finds an index that does the work, with any name. broken is true for one of our name that an interrupted
+// build has left, and that no query uses.
+func findIndex(ctx context.Context, conn *pgconn.PgConn, t *Table, i *index) (valid, broken bool, err error) {
 	const look = `SELECT c.relname, i.indisvalid AND i.indisready,
 			pg_get_expr(i.indpred, i.indrelid) = format($2, VARIADIC $3::text[])
 			AND ARRAY(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k(n, o)
@@ -215,10 +215,10 @@ func lookIndex(ctx context.Context, conn *pgconn.PgConn, t *Table, i *index) (va
 	return false, broken, nil
 }
 
-// planNotify adds or removes the trigger; oid is the table's, 0 while there is none.
+// planNotify adds or removes the trigger; oid is the table's, 0 if it does not exist yet.
 func (m *Migration) planNotify(ctx context.Context, conn *pgconn.PgConn, oid uint32, notify bool) error {
 	name := derived(m.Table.Table, notifySuffix)
-	source, trigger, err := lookNotify(ctx, conn, &m.Table, oid)
+	source, trigger, err := findNotify(ctx, conn, &m.Table, oid)
 	if err != nil {
 		return err
 	}
@@ -241,8 +241,9 @@ func (m *Migration) planNotify(ctx context.Context, conn *pgconn.PgConn, oid uin
 	return nil
 }
 
-// lookNotify finds the function that notifies, "" if there is none of its name, and whether the table has its trigger.
-func lookNotify(ctx context.Context, conn *pgconn.PgConn, n *Names, oid uint32) (source string, trigger bool,
+// findNotify returns the source of the notifying function, "" if it does not exist, and whether the table has its
+// trigger.
+func findNotify(ctx context.Context, conn *pgconn.PgConn, n *Names, oid uint32) (source string, trigger bool,
 	err error) {
 	const look = `SELECT f.prosrc, EXISTS (SELECT FROM pg_trigger t WHERE t.tgfoid = f.oid AND t.tgrelid = $3::oid)
 		FROM pg_proc f JOIN pg_namespace s ON s.oid = f.pronamespace WHERE s.nspname = $1 AND f.proname = $2 AND f.pronargs = 0`

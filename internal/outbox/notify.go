@@ -8,16 +8,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Inserts notify only while a relay sleeps, because a transaction that notifies commits alone: PostgreSQL lets no other
-// commit at the same time. Two advisory locks of one key tell:
+// Inserts send NOTIFY only when a relay is idle, because a transaction that notifies commits alone: PostgreSQL lets no
+// other transaction commit at the same time. An advisory lock says whether a relay is idle:
 //
-//   - An insert tries to share it, until its transaction ends. Where it cannot, a relay sleeps, and it notifies.
-//   - A relay that found nothing tries to take it for itself. Where it can, no transaction with rows that were not
-//     announced is open; it looks once more, because one may just have been committed, and sleeps until it is notified.
-//     Where it cannot, such a transaction is open, or another relay sleeps: it looks again soon, then less often.
+//   - An insert tries to take it shared until its transaction ends. If it cannot, a relay is idle, and the insert
+//     notifies.
+//   - A relay that found no rows tries to take it exclusively. If it can, no transaction with unannounced rows is open;
+//     it claims once more, because one may just have been committed, and is idle until it is notified. If it cannot,
+//     such a transaction is open, or another relay is idle: it claims again soon, then less often.
 //
-// The lock of a transaction is let go after its rows can be seen, and that of a relay when its connection ends: then
-// inserts send no NOTIFY, and the relays that are left look for themselves within pollLimit.
+// The lock of a transaction is released after its rows can be seen, and that of a relay when its connection ends: then
+// inserts send no NOTIFY, and the other relays poll at least every pollLimit.
 const (
 	// idleKey and the table's OID are the key, in the space of keys that are two integers. It is "sidc".
 	idleKey = 0x73696463
@@ -38,7 +39,7 @@ func (s *session) listen(ctx, work context.Context, rd *batch) error {
 	}
 	if !s.idle {
 		if err := s.setIdle(work, stmtEnterIdle); err != nil || s.idle {
-			return err // now what was committed before is looked for
+			return err // now claim what was committed before
 		}
 	}
 	wait := s.r.o.PollInterval
@@ -46,7 +47,7 @@ func (s *session) listen(ctx, work context.Context, rd *batch) error {
 		s.pollAfter = min(max(2*s.pollAfter, pollFirst), pollLimit)
 		wait = min(wait, s.pollAfter)
 	}
-	if len(s.held) > 0 { // of this round, or an earlier one: no NOTIFY is sent when they are free
+	if len(s.held) > 0 { // of this batch, or an earlier one: no NOTIFY is sent when they are free
 		wait = min(wait, heldTime)
 	}
 	if !rd.front {

@@ -9,19 +9,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pruneRows is how many rows one statement looks at, so that it ends soon however few of them it deletes.
+// pruneRows is how many rows one statement reads, so that it ends soon even if it deletes few.
 const pruneRows = 1000
 
 // Pruned is what a Prune has done.
 type Pruned struct {
-	Scanned int64 `json:"scanned"` // rows that were looked at
+	Scanned int64 `json:"scanned"` // rows that were read
 	Deleted int64 `json:"deleted"`
 }
 
-// Prune deletes rows that were sent longer ago than that, and no others: neither rows that are still to be published
-// nor those in quarantine. It walks through the table by id, a thousand rows and one transaction at a time; rows that
-// another transaction else has locked it leaves. after, which may be nil, hears of the progress after each, and an
-// error of it ends the walk. It needs the rights to SELECT, UPDATE and DELETE. With an error comes what was done.
+// Prune deletes rows that were sent longer ago than age, and no others: neither pending rows nor those in quarantine.
+// It goes through the table by id, a thousand rows and one transaction at a time, and leaves rows that are locked.
+// after, which may be nil, is called with the progress after each, and its error ends the run. It needs the rights to
+// SELECT, UPDATE and DELETE. The result is what was done, also with an error.
 func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Duration, after func(Pruned) error) (Pruned,
 	error) {
 	var done Pruned
@@ -31,7 +31,7 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 		return done, fmt.Errorf("ask for the time: %w", err)
 	}
 	cutoff := rows[0][0]
-	var last []byte // the id up to which the walk has come
+	var last []byte // all rows up to this id have been read
 	for {
 		rows, err := query(ctx, conn, t.pruneSQL(), last, cutoff, strconv.AppendInt(nil, pruneRows, 10))
 		if err != nil {
@@ -63,8 +63,8 @@ func mayDelete(err error, n *Names) error {
 		"DELETE ON %s TO the role", err, n)
 }
 
-// pruneSQL deletes of the next rows by id those that may go. It says how far it came, how many it saw and how many
-// went. What it found is looked at again once it is locked: it may have been released, or changed, in between.
+// pruneSQL deletes old sent rows among the next rows by id. It returns the last id, how many it read and how many it
+// deleted. Each row is checked again once it is locked: it may have been released, or changed, in between.
 func (t *Table) pruneSQL() string {
 	const old = `{sent_at} < $2::timestamptz AND {quarantined_at} IS NULL`
 	return t.expand(`WITH next AS MATERIALIZED (SELECT {id} AS id, ` + old + ` AS old FROM {table}

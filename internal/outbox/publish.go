@@ -23,7 +23,7 @@ const (
 	maxFree    = 512
 )
 
-// publishing publishes the rows of one round. It belongs to one goroutine; others wait for confirms and hand the rows
+// publishing publishes the rows of one batch. It belongs to one goroutine; others wait for confirms and hand the rows
 // back.
 type publishing struct {
 	s       *session
@@ -47,8 +47,8 @@ type flight struct {
 	receipt *broker.Receipt
 }
 
-// publish sends the rows that may be, and returns when it knows what became of each, or knows that it will not. The
-// error is the database's.
+// publish sends the rows that may be sent, and returns when the outcome of each is known, or is known to stay unknown.
+// The error is the database's.
 func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 	if len(rd.order) == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (f *publishing) refuse(order []*row) []*row {
 	return rows
 }
 
-// over reports that nothing more is to be sent in this round.
+// over reports whether nothing more is to be sent in this batch.
 func (f *publishing) over() bool {
 	return f.rd.trouble != nil || f.s.stopping() || f.ctx.Err() != nil || time.Now().After(f.until)
 }
@@ -164,7 +164,7 @@ func (f *publishing) fill(x *row, columns [][]byte) error {
 	}
 	f.give(x, cost(len(columns[0]), others))
 	x.body = append(f.s.buffer(len(columns[0])), columns[0]...)
-	x.attempts, _ = strconv.Atoi(string(columns[len(fetched)+1])) // null is none
+	x.attempts, _ = strconv.Atoi(string(columns[len(fetched)+1])) // 0 for NULL
 	return f.s.table.publication(x, columns[1:], f.s.r.o.Exchange, &f.s.texts)
 }
 
@@ -246,7 +246,7 @@ func (f *publishing) confirmed(x *row) {
 	f.settle(x, x.err)
 }
 
-// settle notes what became of a row.
+// settle records the outcome of a row.
 func (f *publishing) settle(x *row, err error) {
 	x.err, x.result = err, judge(err)
 	x.span.Produced(x.result.String(), err)

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// stopPublishing is how long a stop waits for confirms, stopRound how long for the round with them in it.
+	// stopPublishing is how long a stop waits for confirms, stopBatch how long for the whole batch.
 	stopPublishing = 4 * time.Second
-	stopRound      = 8 * time.Second
+	stopBatch      = 8 * time.Second
 
-	// brokerLook is how often a relay that waits for the broker looks for it.
-	brokerLook = 50 * time.Millisecond
+	// brokerPoll is how often a relay checks whether the broker is connected again.
+	brokerPoll = 50 * time.Millisecond
 
 	// Measuring takes no more than one part in so many of the time.
 	measureInterval = 15 * time.Second
@@ -35,7 +35,7 @@ type Options struct {
 	Names        Names
 	Exchange     string        // of rows that name none
 	Batch        int           // rows of one transaction
-	PollInterval time.Duration // between looks at the table, without notifications
+	PollInterval time.Duration // between claims, without notifications
 	MaxAttempts  int           // of a row that fails, until it is quarantined
 	Retention    time.Duration // of rows that were sent; 0 = they are kept
 
@@ -45,7 +45,7 @@ type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil = no metrics
 
-	limits limits // the zero value stands for defaultLimits
+	limits limits // the zero value means defaultLimits
 }
 
 // limits are the pauses of a relay in trouble, and how many rows it leaves out. Only tests change them.
@@ -80,9 +80,9 @@ type Relay struct {
 
 // State is how the relay is.
 type State struct {
-	Table     string // with its schema, as far as that is known
+	Table     string // with its schema, if known
 	Connected bool   // to the database, and the table can be used
-	Problem   string // why not, or which rows cannot be marked; "" if there is none
+	Problem   string // why not, or which rows cannot be marked; "" otherwise
 }
 
 // New returns a relay that works when Run does.
@@ -96,7 +96,7 @@ func New(o Options) *Relay {
 	return &Relay{o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer), state: State{Table: o.Names.String()}}
 }
 
-// State tells how the relay is. It may be called at any time.
+// State returns the relay's state. It may be called at any time.
 func (r *Relay) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *Relay) setState(s State) {
 }
 
 // Run publishes until ctx ends; then it finishes what is on its way, within bounds. Nothing else ends it: a database
-// that is away comes back, a right that is missing may be given, a table may be made.
+// may be started again, a right granted, a table created.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.o.Retention > 0 {
 		var retaining sync.WaitGroup
@@ -158,9 +158,9 @@ type session struct {
 
 	stop       context.Context // ends when the relay is to stop
 	publishing context.Context // ends a little later
-	notified   bool            // a notification came since it was last looked
+	notified   bool            // a notification arrived since the last claim
 	idle       bool            // inserts notify
-	pollAfter  time.Duration   // for how long it last waited while it could not sleep
+	pollAfter  time.Duration   // how long it last waited because it could not become idle
 	lowWater   lowWater
 	published  []string // ids of rows that could not be marked as sent
 	measureDue time.Time
@@ -171,7 +171,7 @@ type session struct {
 	nackPause time.Duration
 	careful   bool // a statement failed over a row that it read: rows are read one at a time
 
-	// Memory that every round uses again.
+	// Memory that every batch uses again.
 	rows  []row
 	order []*row
 	free  [][]byte
@@ -186,7 +186,7 @@ func (r *Relay) session(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	defer Close(s.conn)
-	work, stopWork := late(ctx, stopRound)
+	work, stopWork := late(ctx, stopBatch)
 	defer stopWork()
 	publishing, stopPublishing := late(ctx, stopPublishing)
 	defer stopPublishing()
@@ -239,7 +239,7 @@ func (s *session) open(ctx context.Context) (err error) {
 
 func (s *session) stopping() bool { return s.stop.Err() != nil }
 
-// loop has one round after the other while there is something to do, and waits for a notification otherwise.
+// loop runs one batch after the other while there are rows, and waits for a notification otherwise.
 func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 	pause := s.r.newBackoff()
 	for ctx.Err() == nil {
@@ -254,7 +254,7 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 			}
 		}
 		if !ready { // no transaction, and no claim, is held while nothing can be published
-			sleep(ctx, brokerLook)
+			sleep(ctx, brokerPoll)
 			continue
 		}
 		s.notified = false
@@ -283,19 +283,19 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 	return published, nil
 }
 
-// ready reports whether the broker takes messages, and the database what becomes of them.
+// ready reports whether the broker accepts messages, and the database accepts marks.
 func (s *session) ready() bool {
 	p := s.r.o.Publisher
 	return p.Connected() && !p.Blocked() && !s.r.unmarked.full(time.Now(), s.r.o.limits.maxUnmarked)
 }
 
-// works tells that the database is connected, and which rows are trouble.
+// works sets the state to connected, with the rows that cannot be marked.
 func (s *session) works() {
 	s.r.unmarked.forget(time.Now())
 	s.r.setState(State{Table: s.table.String(), Connected: true, Problem: s.r.unmarked.problem(s.r.o.limits.maxUnmarked)})
 }
 
-// measure tells how much there is to do, now and then.
+// measure updates the figures about pending rows, now and then.
 func (s *session) measure(ctx context.Context) error {
 	start := time.Now()
 	if start.Before(s.measureDue) {
@@ -308,12 +308,12 @@ func (s *session) measure(ctx context.Context) error {
 		return r.Err
 	}
 	s.r.metrics.setBacklog(r.Rows[0])
-	// It steps over all that was sent and is not cleaned up: see floor.
+	// It reads all index entries of sent rows that VACUUM has not removed: see lowWater.
 	s.measureDue = start.Add(max(measureInterval, measureShare*time.Since(start)))
 	return nil
 }
 
-// openStream is the stream that stands, or a new one.
+// openStream returns the current stream, or a new one.
 func (s *session) openStream(ctx context.Context) (*broker.Stream, error) {
 	if s.stream == nil {
 		stream, err := s.r.o.Publisher.Stream(ctx)
@@ -326,7 +326,7 @@ func (s *session) openStream(ctx context.Context) (*broker.Stream, error) {
 	return s.stream, nil
 }
 
-// dropStream gives the stream up: what becomes of messages in it is not known, or will never be.
+// dropStream ends the stream: the outcome of messages in it is unknown.
 func (s *session) dropStream() {
 	if s.stream != nil {
 		go s.stream.Close() // ends at the latest when the connection does

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Old rows are looked for each tenth of the time that they are kept, but not more often than limits.retain.
+// Old rows are deleted ten times within the retention time, but not more often than limits.retain.
 const (
 	retainSeldom = time.Hour
-	// retainPause is between two steps of a walk: relays and the app come first.
+	// retainPause is between two steps of a run: relays and the app come first.
 	retainPause = 20 * time.Millisecond
-	// retainKey and the table's OID are the advisory lock of the one relay that walks.
+	// retainKey and the table's OID are the advisory lock of the one relay that deletes.
 	retainKey = 1700976
 )
 
@@ -57,7 +57,7 @@ func (r *Relay) retainOnce(ctx context.Context) (Pruned, error) {
 	})
 }
 
-// retainLock reports whether no other relay walks through the table. The lock ends with the connection.
+// retainLock reports whether this is the only relay that deletes. The lock ends with the connection.
 func retainLock(ctx context.Context, conn *pgconn.PgConn, t *Table) (bool, error) {
 	rows, err := query(ctx, conn, `SELECT pg_try_advisory_lock($1::bigint)`,
 		strconv.AppendInt(nil, retainKey<<32|int64(t.OID), 10))

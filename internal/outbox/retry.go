@@ -20,8 +20,8 @@ type Released struct {
 	Missing  []string `json:"missing"` // ids of which no row is in quarantine
 }
 
-// Retry releases rows from the quarantine: those with the ids, as the database writes them. They are due at once and
-// have all attempts before them. The error is ErrID when one is none.
+// Retry releases rows with these ids, as the database writes them, from quarantine. They are due at once and have all
+// their attempts again. The error is ErrID when the table cannot have such an id.
 func Retry(ctx context.Context, conn *pgconn.PgConn, t *Table, ids []string) (Released, error) {
 	done := Released{Missing: []string{}}
 	rows, err := query(ctx, conn, t.expand(`WITH ids AS MATERIALIZED (SELECT DISTINCT id FROM unnest($1::{idtype}[]) AS w(id)),
@@ -40,14 +40,14 @@ func Retry(ctx context.Context, conn *pgconn.PgConn, t *Table, ids []string) (Re
 			done.Missing = append(done.Missing, string(row[0]))
 		}
 	}
-	return done, wake(ctx, conn, t)
+	return done, notifyRelays(ctx, conn, t)
 }
 
-// RetryAll releases all rows that are in quarantine when it begins, a thousand and one transaction at a time. With an
-// error comes what was done.
+// RetryAll releases all rows that are in quarantine when it begins, a thousand in one transaction at a time. The result
+// is what was done, also with an error.
 func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, error) {
 	done := Released{Missing: []string{}}
-	// What fails for good is in quarantine again soon, and must not be released for ever.
+	// A row that fails every time is in quarantine again soon, and must not be released for ever.
 	start, err := query(ctx, conn, `SELECT clock_timestamp()::text`)
 	if err != nil {
 		return done, fmt.Errorf("ask for the time: %w", err)
@@ -66,7 +66,7 @@ func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, err
 			return done, fmt.Errorf("release rows of table %s: %w", &t.Names, err)
 		}
 		if n == 0 {
-			return done, wake(ctx, conn, t)
+			return done, notifyRelays(ctx, conn, t)
 		}
 		done.Released += n
 	}
@@ -78,10 +78,10 @@ const (
 	release = `{quarantined_at} = NULL, {attempts} = 0, {send_after} = clock_timestamp()`
 )
 
-// wake tells the relays that there is something to do.
-func wake(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
+// notifyRelays sends NOTIFY, so that idle relays claim the released rows.
+func notifyRelays(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 	if _, err := query(ctx, conn, `SELECT pg_notify($1, '')`, []byte(t.Channel())); err != nil {
-		return fmt.Errorf("wake the relays up: %w", err)
+		return fmt.Errorf("notify the relays: %w", err)
 	}
 	return nil
 }

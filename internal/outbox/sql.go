@@ -34,15 +34,14 @@ const (
 	stmtBack        = "back"
 )
 
-// followLimit is how long rows wait at most before it is looked again whether what they have to come after is still
-// there: it may be deleted or moved without notice.
+// followLimit is the longest wait of a row for an earlier row of its key: then it is checked again, because the earlier
+// row may have been deleted or moved.
 const followLimit = "1 minute"
 
 // countLimit bounds what counting the pending rows costs.
 const countLimit = 100_000
 
-// statements are all that the relay says to the database in a round. Their parameters and rows are texts, but for
-// bodies.
+// statements are all that the relay executes in a batch. Parameters and rows are texts, except bodies.
 func (t *Table) statements() map[string]string {
 	all := map[string]string{
 		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`, stmtCommit: `COMMIT`,
@@ -58,7 +57,7 @@ func (t *Table) statements() map[string]string {
 			{quarantined_at} = CASE WHEN COALESCE(t.{attempts}, 0) >= $3::int - 1 THEN clock_timestamp() END
 			FROM unnest($1::{idtype}[], $2::text[]) AS f(id, error) WHERE t.{id} = f.id
 			RETURNING t.{id}, t.{quarantined_at} IS NOT NULL OR t.{send_after} > now(), t.{quarantined_at} IS NOT NULL`),
-		// Rows go by what is told for each, or else by the pause.
+		// Rows are due at the time given for each, or else after the pause.
 		stmtDeferred: t.expand(`UPDATE {table} t SET {send_after} = COALESCE(d.until, clock_timestamp() + $3::interval)
 			FROM unnest($1::{idtype}[], $2::timestamptz[]) AS d(id, until) WHERE t.{id} = d.id
 			RETURNING t.{id}, t.{send_after} >= LEAST(d.until, now()), false`),
@@ -85,8 +84,7 @@ func (t *Table) due() string {
 	return `({send_after} IS NULL OR {send_after} <= now())`
 }
 
-// since is from when on a row is due: where send_after may be null, such a row is since it was made, as far as that is
-// known.
+// since is the time from which a row is due: where send_after may be null, the time when it was created, if known.
 func (t *Table) since() string {
 	if t.hasLowWater() || !t.Has(colCreatedAt) {
 		return `{send_after}`
@@ -94,19 +92,19 @@ func (t *Table) since() string {
 	return `COALESCE({send_after}, {created_at})`
 }
 
-// hasLowWater reports whether looks may begin at a floor: not where send_after may be null, because such rows come last
-// in the index, and are due.
+// hasLowWater reports whether claims may start at a low-water mark: not where send_after may be null, because such rows
+// are last in the index, and are due.
 func (t *Table) hasLowWater() bool {
 	c, _ := t.Get(colSendAfter)
 	return c.NotNull
 }
 
-// claimSQL locks rows that no other relay has, and none of the keys in $2, or with the ids in $5. It gives the sizes of
-// the body and of the other columns, guessed where the database would have to make a text to know. An ordering key that
-// is too long is not given, only its size; a row with such an id is not claimed. $3 and $4 are the floor's send_after
-// and id, or null: on is a look that begins there; the other says which of its rows are above it.
+// claimSQL locks rows that no other relay has locked, except keys in $2 and ids in $5. It returns the sizes of the body
+// and of the other columns, estimated where the database would have to make a text to know. Of an ordering key that is
+// too long only the size is returned; a row with such an id is not claimed. $3 and $4 are the send_after and id of the
+// low-water mark, or null: either the query starts there, or it says which of its rows are above it.
 //
-// What is selected must not change a column and keep its name: ORDER BY would sort by that, and not by the index.
+// A selected expression must not have the name of a column: ORDER BY would sort by it, and not by the index.
 func (t *Table) claimSQL(on bool) string {
 	above, where := `(({send_after}, {id}) >= ($3::{duetype}, $4::{idtype})) IS NOT FALSE`, ``
 	if on {
@@ -152,11 +150,10 @@ func (t *Table) exact(column string) bool {
 	return slices.Contains([]uint32{oidBytea, oidText, oidVarchar, oidBpchar}, c.OID)
 }
 
-// orderSQL says of claimed rows with keys, in the order of their ids, whether an earlier row of the key stands before
-// them that was not claimed, and when that one is due if that is later, at most followLimit from now: then they have to
-// come after it. Where it is not later, another relay has it. It has to be a statement of its own: its snapshot is
-// taken after the rows were locked, so it sees what a relay that had the earlier rows has committed or not. Rows in $3
-// do not stand before others.
+// orderSQL returns, for claimed rows with keys in the order of their ids, whether an unclaimed earlier row of the key
+// exists, and when that one is due if later, at most followLimit from now: then the rows have to wait for it. If it is
+// not due later, another relay has it. This must be a statement of its own: its snapshot is taken after the rows were
+// locked, so it sees what another relay committed for the earlier rows. Rows in $3 do not block others.
 func (t *Table) orderSQL() string {
 	return t.expand(`WITH w AS (SELECT * FROM unnest($1::{idtype}[], $2::{keytype}[]) WITH ORDINALITY AS w(id, key, n)),
 		first AS (SELECT k.key, f.id, f.until FROM (SELECT DISTINCT key FROM w) k, LATERAL (
@@ -169,9 +166,9 @@ func (t *Table) orderSQL() string {
 		FROM w JOIN {table} t ON t.{id} = w.id LEFT JOIN first f ON f.key = w.key ORDER BY w.id`)
 }
 
-// measureSQL counts pending and quarantined rows up to a limit, and takes the age of the row that is due longest: in
-// the order of the index, so that it is among those that are counted and the index is walked once. A row of no time
-// ('-infinity') has no age.
+// measureSQL counts pending and quarantined rows up to a limit, and returns the age of the row that has been due
+// longest: in the order of the index, so that this row is among the counted ones and the index is read once. A row due
+// at '-infinity' has no age.
 func (t *Table) measureSQL() string {
 	return t.expand(fmt.Sprintf(`SELECT p.n, (SELECT count(*) FROM (SELECT FROM {table} WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL LIMIT %[1]d) c),
 		COALESCE(extract(epoch FROM now() - p.first), 0)
@@ -193,7 +190,7 @@ func (t *Table) expand(sql string) string {
 	return strings.NewReplacer(replace...).Replace(sql)
 }
 
-// prepare makes the statements, and runs those that change something on no row: a right that is missing shows before
+// prepare prepares the statements, and executes those that change rows on no rows: a missing right shows before
 // anything is published that could not be marked.
 func prepare(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
 	for name, sql := range t.statements() {

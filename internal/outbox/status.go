@@ -16,7 +16,7 @@ const (
 	statusRows = 10
 )
 
-// Status is how an outbox stands. Of each kind at most a million rows are counted.
+// Status is the state of an outbox. Of each kind at most a million rows are counted.
 type Status struct {
 	Table       string  `json:"table"`       // with its schema
 	Pending     int     `json:"pending"`     // rows that are to be published, now or later
@@ -24,12 +24,12 @@ type Status struct {
 	Failing     int     `json:"failing"`     // of these: failed before
 	Lag         float64 `json:"lag_seconds"` // how long the row that is due for longest has been due
 	Quarantined int     `json:"quarantined"` // rows that were given up
-	Notify      bool    `json:"notify"`      // inserts wake the relays up
+	Notify      bool    `json:"notify"`      // inserts notify the relays
 	// policies may hide rows from this role: nothing here, and no relay, sees those
 	Hidden bool `json:"row_security"`
 	// statements that migrate would run, or why it would not; the trigger is not among them
 	Missing []string      `json:"missing"`
-	Rows    []Quarantined `json:"quarantined_rows"` // those that were given up, at most 10, by id
+	Rows    []Quarantined `json:"quarantined_rows"` // rows in quarantine, at most 10, by id
 }
 
 // Quarantined is a row that was given up.
@@ -40,8 +40,8 @@ type Quarantined struct {
 	Since    time.Time `json:"quarantined_at"`
 }
 
-// ReadStatus looks at an outbox. It needs the right to SELECT from the table and changes nothing. The errors are those
-// of Look and Check, and the database's.
+// ReadStatus reads the state of an outbox. It needs the right to SELECT from the table and changes nothing. The errors
+// are those of Look and Check, and the database's.
 func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, error) {
 	t, err := Look(ctx, conn, n)
 	if err != nil {
@@ -51,7 +51,7 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 		return nil, err
 	}
 	s := &Status{Table: t.String(), Missing: []string{}, Rows: []Quarantined{}}
-	if _, s.Notify, err = lookNotify(ctx, conn, &t.Names, t.OID); err != nil {
+	if _, s.Notify, err = findNotify(ctx, conn, &t.Names, t.OID); err != nil {
 		return nil, err
 	}
 	rows, err := query(ctx, conn, `SELECT row_security_active($1::oid)`, oidParam(t.OID))

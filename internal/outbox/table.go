@@ -14,7 +14,7 @@ import (
 
 // What a table can lack. Test with errors.Is; the text says more.
 var (
-	// ErrNoTable: there is no table of this name, or none that the role's search_path leads to.
+	// ErrNoTable: the table does not exist, or is not in the role's search_path.
 	ErrNoTable = errors.New("no such table")
 	// ErrNotOutbox: the table cannot be used as an outbox as it is.
 	ErrNotOutbox = errors.New("not usable as an outbox")
@@ -34,7 +34,7 @@ var (
 		colID, colMessageID, colExchange, colRoutingKey, colBody, colHeaders, colProperties, colTrackingIDs, colOrderingKey,
 		colCreatedAt, colSendAfter, colSentAt, colAttempts, colLastError, colQuarantinedAt,
 	}
-	// requiredColumns are the app's: an existing table without them is no outbox.
+	// requiredColumns are the app's: an existing table without them is not an outbox.
 	requiredColumns = []string{colID, colRoutingKey, colBody, colSentAt}
 	// bookkeepingColumns are the relay's, and are added to a table that was made by others.
 	bookkeepingColumns = []string{colSendAfter, colAttempts, colLastError, colQuarantinedAt}
@@ -111,7 +111,7 @@ type Table struct {
 	columns map[string]Column // by their own names
 }
 
-// Look reads the table from the catalogue. The error is ErrNoTable when there is none.
+// Look reads the table from the catalogue. The error is ErrNoTable when it does not exist.
 func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 	const find = `SELECT c.oid, s.nspname, current_database() FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
 		WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')`

@@ -8,8 +8,8 @@ import (
 	"sidecar/internal/message"
 )
 
-// MinRequeueDelay is the shortest local sleep before a requeue. A requeued message returns to the head of its queue:
-// without a floor a 425 becomes a hot loop through broker and app.
+// MinRequeueDelay is the shortest local delay before a requeue. A requeued message returns to the head of its queue:
+// without a minimum a 425 becomes a hot loop through broker and app.
 const MinRequeueDelay = 250 * time.Millisecond
 
 // CrashHold delays the requeue of a message that made the sidecar panic, so that it does not loop.
