@@ -1,7 +1,7 @@
-// Package admin serves the sidecar's two HTTP surfaces. The admin listener reads: health, metrics, and whether a drain
-// has ended; anyone who reaches the port may. The control listener changes things (drain, pause, resume, the
-// dead-letter queue) and shows messages. It knows nothing of brokers or the app and decides nothing about messages: it
-// asks a State and a dlq.API, and tells them. It serves no profiles, no variables and no CORS.
+// Package admin serves the sidecar's two HTTP listeners. The admin listener only reads: health, metrics, and whether a
+// drain has ended; anyone who reaches the port may. The control listener changes things (drain, pause, resume, the
+// dead-letter queue) and shows messages. It does not use the broker or the app and decides nothing about messages: it
+// calls a State and a dlq.API. It serves no profiles, no variables and no CORS.
 package admin
 
 import (
@@ -103,7 +103,7 @@ func (s *Server) server(h http.Handler) *http.Server {
 	}
 }
 
-// Listen binds both addresses. It refuses a control address that other machines can reach when there is no token.
+// Listen binds both addresses. It refuses a control address that other machines can reach unless a token is set.
 func (s *Server) Listen() (Addrs, error) {
 	var err error
 	if s.adminLn, err = listen(s.o.AdminAddr); err != nil {

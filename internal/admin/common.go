@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// common is what both listeners do for every request, before anything looks at its path.
+// common is what both listeners do for every request, before its path is routed.
 func (s *Server) common(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.recoverPanic(w)

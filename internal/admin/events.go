@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	streamTick = 250 * time.Millisecond // how often operations are looked at
+	streamTick = 250 * time.Millisecond // how often operations are checked
 	flowEvery  = time.Second
 	idleEvery  = 15 * time.Second // below the timeouts of usual proxies
 	// streamWrite is how long a client may take none of what it is sent.

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Flow is what has become of messages since the start, and how many wait. Its counters only grow.
+// Flow counts the outcomes of messages since the start, and those that wait. Its counters only grow.
 type Flow struct {
 	Received uint64
-	Settled  map[string]uint64 // by what became of them: ack, retry, requeue, park, discard, release
-	Depths   []Depth           // as last looked up; empty while the broker is away
+	Settled  map[string]uint64 // by outcome: ack, retry, requeue, park, discard, release
+	Depths   []Depth           // as of the last check; empty while the broker is disconnected
 }
 
 // Depth is the number of ready messages in a queue.

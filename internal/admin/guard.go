@@ -10,11 +10,11 @@ import (
 	"sidecar/internal/httpguard"
 )
 
-// guard stands before the control routes as a whole, so that no path, known or unknown, is outside of it. A web page
-// in the operator's browser can reach loopback too: by a name of its own that resolves to 127.0.0.1 (Host), or across
-// origins (Origin, Sec-Fetch-Site, the content types a form can send).
+// guard checks every request to the control listener, for known and unknown paths. A web page in the operator's browser
+// can reach loopback too: by a name of its own that resolves to 127.0.0.1 (Host), or across origins (Origin,
+// Sec-Fetch-Site, the content types a form can send).
 //
-// What is let through carries its scope. A read token is for GET and HEAD alone: no path that changes something is a
+// An accepted request carries its scope. A read token is for GET and HEAD alone: no path that changes something is a
 // GET.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// checkOrigin looks where a request comes from. It returns 0 for one that may go on.
+// checkOrigin checks where a request comes from. It returns 0 for one that may go on.
 func (s *Server) checkOrigin(r *http.Request) (status int, detail string) {
 	switch {
 	case !s.hosts.Allow(r.Host):
@@ -61,7 +61,7 @@ func (s *Server) checkOrigin(r *http.Request) (status int, detail string) {
 	return 0, ""
 }
 
-// checkRequest looks at what a request is and who may make it. It returns 0 for one that may go on.
+// checkRequest checks the form of a request and its token. It returns 0 for one that may go on.
 func checkRequest(r *http.Request, may httpguard.Scope) (status int, detail string) {
 	switch {
 	case may == httpguard.NoAccess:

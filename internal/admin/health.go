@@ -48,8 +48,8 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	answer(w, status, r)
 }
 
-// connected is one check of readiness alone, for pods that serve as long as they reach the broker, whatever else keeps
-// messages from being taken.
+// connected is one check of readiness alone, for pods that serve while they reach the broker, even if no messages are
+// consumed.
 func (s *Server) connected(w http.ResponseWriter, _ *http.Request) {
 	broker := Check{Name: CheckBroker}
 	for _, c := range s.o.State.Ready().Checks {

@@ -2,7 +2,7 @@ package admin
 
 import "time"
 
-// State is what the sidecar tells about itself and lets itself be told. Every method returns at once.
+// State is what the sidecar reports about itself, and the commands it takes. Every method returns at once.
 type State interface {
 	Ready() Readiness
 	Status() Status
@@ -20,7 +20,7 @@ type Readiness struct {
 	Checks []Check `json:"checks"`
 }
 
-// Check is one thing readiness depends on. Detail is shown to anyone who reaches the admin port: no secrets.
+// Check is one condition of readiness. Detail is shown to anyone who reaches the admin port: no secrets.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -60,7 +60,7 @@ type Status struct {
 	App     App        `json:"app"`
 
 	Inflight    int `json:"inflight"` // messages the app has now
-	Delayed     int `json:"delayed"`  // messages sleeping here before their requeue
+	Delayed     int `json:"delayed"`  // messages delayed here before their requeue
 	Concurrency int `json:"concurrency"`
 	Prefetch    int `json:"prefetch"`
 

@@ -46,6 +46,6 @@ type Route struct {
 type Wait struct {
 	Queue    string `json:"queue"`
 	Delay    string `json:"delay"`
-	Exchange string `json:"exchange"` // the way into it
+	Exchange string `json:"exchange"` // the step that leads into it
 	Key      string `json:"key"`
 }

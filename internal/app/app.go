@@ -33,7 +33,7 @@ type shared struct {
 	build    Build
 	log      *slog.Logger
 	registry *prometheus.Registry
-	budget   *budget.Budget // memory for bytes of others
+	budget   *budget.Budget // memory for everything that is received
 	spool    *broker.Spool  // disk for bodies that do not fit into it
 	plan     *topology.Plan
 	tracing  *telemetry.Tracing

@@ -21,8 +21,8 @@ const checkTimeout = 30 * time.Second
 // ErrFindings ends a check that found something: a retried or parked message might be lost.
 var ErrFindings = errors.New("the topology does not fit")
 
-// Check connects, looks whether the broker would keep every retried and parked message, and prints to w what it finds
-// and how to fix it. It changes nothing.
+// Check connects, checks whether the broker would keep every retried and parked message, and prints findings with their
+// fixes to w. It changes nothing.
 func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	plan, err := newPlan(cfg)
 	if err != nil {
@@ -77,7 +77,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 var errBlocked = errors.New("the broker blocks publishers (memory or disk alarm), so publishing cannot be tried: " +
 	"check again when the alarm is over")
 
-// blockedPoll is how often a check looks whether the broker has blocked its connection.
+// blockedPoll is how often a check polls whether the broker has blocked its connection.
 const blockedPoll = 100 * time.Millisecond
 
 // preflight is declare.Preflight, which waits as long as an alarm lasts, for people who do not want to.
@@ -106,7 +106,8 @@ func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode
 	return findings, err
 }
 
-// unseen turns what the user may not look at into notes where the sidecar does not look either. It returns the rest.
+// unseen turns findings about objects that the user may not read into notes, where the sidecar does not check them
+// either. It returns the rest.
 func unseen(cfg *config.Config, findings []declare.Finding, w io.Writer) []declare.Finding {
 	if cfg.Topology.Mode != string(topology.ModeNone) {
 		return findings

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// How the number of cores in use follows the load, measured every coresInterval as the share of one core that the
-// process has wanted: used, or waited for on a machine that was busy with others. A sidecar's work is short system
-// calls: on one core they follow one another, on several every message wakes threads on other cores and idle ones spin
-// in search of work. So one core, until it is nearly used up.
+// The number of cores in use follows the load: every coresInterval the share of one core that the process has used, or
+// waited for on a busy machine. A sidecar's work is short system calls: on one core they follow one another; on several
+// every message wakes threads on other cores, and idle ones spin in search of work. So it uses one core until that is
+// nearly used up.
 const (
 	coresInterval = time.Second
 	coresMore     = 0.75 // of one core: from here on all may be used

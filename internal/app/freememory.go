@@ -9,7 +9,7 @@ import (
 // quietInterval is how long no message must arrive before memory is returned to the system.
 const quietInterval = 5 * time.Second
 
-// freeMemory returns the memory of a burst to the system after the burst: most sidecars are idle most of the time.
+// freeMemory returns memory to the system after a burst: most sidecars are idle most of the time.
 func (a *App) freeMemory(ctx context.Context) error {
 	t := time.NewTicker(quietInterval)
 	defer t.Stop()

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// MemoryLimit is what this process may use in bytes: the limit of its cgroup or GOMEMLIMIT, whichever is smaller; 0
-// when there is none or it cannot be known.
+// MemoryLimit returns how many bytes this process may use: the limit of its cgroup or GOMEMLIMIT, whichever is smaller;
+// 0 when there is no limit or it is unknown.
 func MemoryLimit() int64 {
 	limits := []int64{cgroupLimit("/sys/fs/cgroup", "/proc/self/cgroup")}
 	if n := debug.SetMemoryLimit(-1); n != math.MaxInt64 {
@@ -29,8 +29,8 @@ func smallest(limits []int64) int64 {
 	return slices.Min(limits)
 }
 
-// cgroupLimit is the smallest limit of the cgroup of the process and of those above it: of version 2, and of version 1.
-// In a container the root of the mount is often the cgroup itself, whatever the process is told about its path. own is
+// cgroupLimit returns the smallest limit of the cgroup of the process and of those above it, of versions 1 and 2. In a
+// container the root of the mount is often the cgroup itself, even if the path of the process says otherwise. own is
 // the list of the process's cgroups as in cgroups(7).
 func cgroupLimit(root, own string) int64 {
 	files := map[string]bool{}

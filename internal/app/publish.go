@@ -54,7 +54,7 @@ func (e *endpoint) run(ctx context.Context) error {
 // leastStop is how long requests may take to finish, also when the grace is over.
 const leastStop = time.Second
 
-// stop accepts no more requests, and waits for those that have begun until the time is over, or now.
+// stop accepts no more requests, and waits for those that have begun until t ends.
 func (e *endpoint) stop(t stopTime) {
 	ctx, cancel := context.WithTimeout(context.Background(), max(time.Until(t.until), leastStop))
 	defer cancel()

@@ -102,8 +102,8 @@ func roundTripConfig(cfg *config.Config, plan *topology.Plan, url string) *confi
 	}
 }
 
-// probeApp is the app of a round trip. It accepts every message but its own at once: an earlier round trip that was
-// killed may have left a message.
+// probeApp is the app of a round trip. It accepts every message but its own at once: a killed round trip may have left
+// a message.
 type probeApp struct {
 	id        string // of its message
 	posts     atomic.Int32

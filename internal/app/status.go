@@ -176,7 +176,7 @@ func (a *App) appUp() bool {
 		func(s *subscription) bool { return !s.flow.AppUp() })
 }
 
-// inflight returns how many messages are in hand.
+// inflight returns how many messages are in flight.
 func (a *App) inflight() (n int) {
 	for _, s := range a.subscriptions {
 		n += int(s.consumer.Inflight())

@@ -127,7 +127,7 @@ func (s *subscription) abandon() {
 	s.close()
 }
 
-// drain takes no more messages, finishes those in hand within the grace, and gives the rest back.
+// drain stops consuming, finishes the messages in flight within the grace, and requeues the rest.
 func (s *subscription) drain(t stopTime) {
 	ctx, cancel := context.WithDeadlineCause(context.Background(), t.until, consume.ErrGrace)
 	defer cancel()

@@ -105,9 +105,9 @@ func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 	}
 }
 
-// ensureFirst is ensure at the start of a session: one round trip for a topology that is right, whatever its size.
-// After the broker has refused an object once, or has taken too long over all of them together, it is asked for one at
-// a time.
+// ensureFirst is ensure at the start of a session: one round trip for a correct topology, whatever its size. After the
+// broker has refused an object once, or has taken too long over all of them together, the objects are checked one at a
+// time.
 func (s *subscription) ensureFirst(ctx context.Context, link *broker.Session) error {
 	if !s.oneByOne {
 		if declare.EnsureAtOnce(ctx, link, s.plan, topology.Mode(s.cfg.Topology.Mode)) {

@@ -43,7 +43,7 @@ type AMQP struct {
 	// Name that the broker's certificate must carry.
 	TLSServerName string `env:"AMQP_TLS_SERVER_NAME" otherwise:"host of the URL" allowed:"a host name or IP address"`
 
-	// A link on which nothing was heard for about twice this long is dead.
+	// A link on which nothing was received for about twice this long is dead.
 	Heartbeat time.Duration `env:"AMQP_HEARTBEAT" envDefault:"10s" range:"1s..5m" unit:"1s"`
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// endpoint is what one AMQP URL says, as far as checks need it.
+// endpoint is the part of one AMQP URL that the checks need.
 type endpoint struct {
 	tls        bool
 	host, user string
@@ -43,12 +43,12 @@ func checkAMQPURLs(list string) error {
 	return nil
 }
 
-// parseAMQPURL is stricter than the client library, which would let query parameters override our settings (a
-// heartbeat of 0 there even turns heartbeats off).
+// parseAMQPURL is stricter than the client library, which would let query parameters override our settings (a heartbeat
+// of 0 there even turns heartbeats off).
 //
 // No error repeats any part of the URL, and the errors of net/url, which do, are dropped: a password with a reserved
-// character in it is cut in the wrong place, so what looks like a port, a path or a query may be half a password.
-// For the same reason a raw '@' behind the host is refused.
+// character in it is cut in the wrong place, so the apparent port, path or query may be half a password. For the same
+// reason a raw '@' behind the host is refused.
 func parseAMQPURL(raw string) (endpoint, error) {
 	if raw == "" {
 		return endpoint{}, errors.New("is empty")

@@ -32,10 +32,10 @@ type App struct {
 	// that opens is enough.
 	HealthPath string `env:"APP_HEALTH_PATH" mask:"query" allowed:"a path starting with one '/', without fragment and '..'"`
 
-	// Pause between two looks at an app that is away.
+	// Pause between two probes of an app that is down.
 	HealthInterval time.Duration `env:"APP_HEALTH_INTERVAL" envDefault:"1s" range:"10ms..5m"`
 
-	// Time for one look.
+	// Time for one probe.
 	HealthTimeout time.Duration `env:"APP_HEALTH_TIMEOUT" envDefault:"1s" range:"1ms..1m"`
 
 	// `dapr`: the body of a 2xx may be what a Dapr subscriber answers. `{"status":"RETRY"}` retries, `"DROP"` parks,
@@ -171,12 +171,12 @@ func (l *loader) checkRequest() {
 	}
 }
 
-// mapped is a pattern as it looks for the names that arrive: WSGI and CGI read X_Forwarded_For as X-Forwarded-For.
+// mapped is a pattern as servers see the names: WSGI and CGI read X_Forwarded_For as X-Forwarded-For.
 func mapped(pattern string) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(pattern))
 }
 
-// wouldSet is the first header that must not be set and that the pattern matches, "" if there is none.
+// wouldSet returns the first header that must not be set and that the pattern matches, "" if none.
 func wouldSet(pattern string) string {
 	literal, _, _ := strings.Cut(strings.ReplaceAll(pattern, "?", "*"), "*")
 	for _, prefix := range neverBarePrefix {

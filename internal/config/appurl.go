@@ -19,7 +19,7 @@ var (
 	errLinkLocal = errors.New("link-local addresses are refused: that is where clouds hand out credentials")
 )
 
-// appTarget is what an app URL says, as far as checks need it.
+// appTarget is the part of an app URL that the checks need.
 type appTarget struct {
 	scheme, host string
 	port         int
@@ -93,7 +93,7 @@ func checkSocketURL(rest string) error {
 	return checkHTTPPath(path)
 }
 
-// checkHTTPPath checks a path with an optional query, as it will stand in the request line.
+// checkHTTPPath checks a path with an optional query, as it will be in the request line.
 func checkHTTPPath(path string) error {
 	if err := checkURLChars(path); err != nil {
 		return err
@@ -108,7 +108,7 @@ func checkHTTPPath(path string) error {
 	return checkPathSegments(path)
 }
 
-// checkURLChars refuses what could end a request line or would have to be rewritten to stand in one.
+// checkURLChars refuses characters that could end a request line or would have to be rewritten in one.
 func checkURLChars(v string) error {
 	if strings.Contains(v, "#") {
 		return errors.New("holds a fragment, which is never sent")

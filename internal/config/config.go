@@ -44,7 +44,7 @@ type Config struct {
 
 	// A table in the app's PostgreSQL database, off by default: the app inserts messages in its own transactions, and the
 	// sidecar publishes those that were committed. The defaults of PostgreSQL's client (`PGHOST`, `PGSSLMODE`, …) count
-	// for what the connection string does not say.
+	// for everything that the connection string leaves out.
 	Outbox Outbox `section:"Outbox" prefix:"SIDECAR_"`
 
 	// Stopping and logging.

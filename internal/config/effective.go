@@ -55,7 +55,8 @@ func (l *loader) setting(v *variable) Setting {
 	return s
 }
 
-// derived is what another variable makes of one that is not set; "" where only the preset's names tell.
+// derived returns the value that follows from another variable for one that is not set; "" where only the preset
+// defines it.
 func (l *loader) derived(name string) string {
 	switch name {
 	case "SIDECAR_PREFETCH":

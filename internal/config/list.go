@@ -145,8 +145,8 @@ func parseAssignments(v string) (Pairs, error) {
 	return p, nil
 }
 
-// maxName is the longest name AMQP can carry, in bytes. The client library answers a longer one by closing the whole
-// connection, so no name may get as far as that.
+// maxName is the longest name that AMQP can carry, in bytes. The client library answers a longer one by closing the
+// whole connection, so such names are refused here.
 const maxName = 255
 
 // standard are the exchanges every vhost has.

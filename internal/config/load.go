@@ -16,8 +16,8 @@ const prefix = "SIDECAR_"
 // Option changes how Load judges.
 type Option func(*loader)
 
-// MemoryLimit tells Load how many bytes the process may use, usually the limit of its cgroup. It bounds
-// SIDECAR_MEMORY; 0 means unknown.
+// MemoryLimit sets how many bytes the process may use, usually the limit of its cgroup. It bounds SIDECAR_MEMORY; 0
+// means unknown.
 func MemoryLimit(bytes int64) Option { return func(l *loader) { l.memory = bytes } }
 
 // Rule adds a judgement on the configuration as a whole, by a package that knows more about it. It is called when the

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// OTel is the OpenTelemetry variables an OTLP/HTTP trace exporter looks at, as they were set. Config.Tracing is what
-// they come to.
+// OTel has the OpenTelemetry variables of an OTLP/HTTP trace exporter, as they were set. Config.Tracing is the result.
 type OTel struct {
 	// Base URL of a collector's OTLP/HTTP receiver, e.g. `http://collector:4318`; spans go to `/v1/traces` below it.
 	// Setting this or the next turns tracing on.

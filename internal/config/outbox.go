@@ -25,8 +25,8 @@ type Outbox struct {
 	// Rows that are claimed, published and marked as sent in one transaction.
 	Batch int `env:"OUTBOX_BATCH" envDefault:"500" range:"1..10000"`
 
-	// How often the table is looked at when no notification comes. Rows that are due later, or whose notification got
-	// lost, wait so long at most.
+	// How often the table is polled when no notification arrives. Rows that are due later, or whose notification was lost,
+	// wait at most this long.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"1s" range:"10ms..1h"`
 
 	// A row that the broker does not take is tried so often, with growing pauses, and then quarantined with the error.

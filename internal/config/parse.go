@@ -66,7 +66,7 @@ func parseBool(v string) (bool, error) {
 
 func parseSecret(v string) (Secret, error) { return literal("", v), nil }
 
-// literal is a secret that stands in the environment.
+// literal is a secret whose value is in the environment itself.
 func literal(name, v string) Secret { return newSecret(&source{name: name, value: v}) }
 
 var errDuration = errors.New("not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m")

@@ -21,8 +21,8 @@ const readPatience = time.Second
 // readRegular reads a whole regular file of at most limit bytes. Symbolic links are followed, because Kubernetes mounts
 // every secret as one. Errors name neither the path nor the content.
 //
-// A named pipe blocks in open until a writer comes, and a device never ends: the type is checked before the file is
-// opened, O_NONBLOCK covers a change in between, and the check is repeated on what was opened. Files of the kernel,
+// A named pipe blocks in open until there is a writer, and a device never ends: the type is checked before the file is
+// opened, O_NONBLOCK covers a change in between, and the check is repeated on the opened file. Files of the kernel,
 // such as /proc/kmsg, pass as regular ones and may block, too.
 func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
@@ -82,7 +82,7 @@ func checkRegular(info fs.FileInfo) error {
 	return fmt.Errorf("must be a regular file and is %s", kind)
 }
 
-// cause drops the path from an error of package os: a secret put into the wrong variable looks like a path.
+// cause drops the path from an error of package os: a secret in the wrong variable may have become the path.
 func cause(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err

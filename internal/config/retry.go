@@ -14,15 +14,15 @@ const (
 // maxHeld bounds how long a delivery may stay unsettled. The broker closes the channel after 30 minutes.
 const maxHeld = 25 * time.Minute
 
-// Retry is what becomes of a message that did not get a 2xx.
+// Retry configures what happens to a message that did not get a 2xx.
 type Retry struct {
 	// Retries after the first attempt. `10` means that the 11th failed attempt parks the message, `0` that the first
 	// does.
 	// nil = the preset's own
 	MaxRetries *int `env:"MAX_RETRIES" preset:"10 for fanout; 3 for topic-tiers, per-queue and delay-ladder; 4 for dead-letter" range:"0..1000000"`
 
-	// How long a message waits in the retry queue. It is an argument of that queue: changing it
-	// later needs the queue deleted by hand. Not together with `SIDECAR_RETRY_DELAYS`.
+	// How long a message waits in the retry queue. It is an argument of that queue: to change it later, delete the queue
+	// first. Not together with `SIDECAR_RETRY_DELAYS`.
 	Delay time.Duration `env:"RETRY_DELAY" preset:"5s for fanout and dead-letter, 15s for per-queue" range:"1ms..1193h2m47.295s" unit:"1ms"`
 
 	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. `none`, only
@@ -33,11 +33,11 @@ type Retry struct {
 	// Answers that park a message at once.
 	ParkOnStatus Statuses `env:"PARK_ON_STATUS" allowed:"distinct status codes from 300 to 599 separated by commas"`
 
-	// What a connection that could not be opened means. `hold`: it says nothing about the message, so it is no attempt
-	// and the sidecar pauses until the app is back. `retry`: it is a failed attempt like any other and may park.
+	// What a connection that could not be opened means. `hold`: it is not about the message, so it is not an attempt and
+	// the sidecar pauses until the app is up again. `retry`: it is a failed attempt like any other and may park.
 	AppDown string `env:"APP_DOWN" envDefault:"hold" oneof:"hold|retry"`
 
-	// A message answered with 425 sleeps here for a random time between this …
+	// A message answered with 425 is delayed here for a random time between this …
 	RequeueDelayMin time.Duration `env:"REQUEUE_DELAY_MIN" envDefault:"1s" range:"250ms..10m"`
 
 	// … and this, and is then requeued without being counted.
@@ -50,8 +50,8 @@ type Retry struct {
 	// turns this off: then nothing is counted and nothing is written to disk.
 	CrashLimit int `env:"CRASH_LIMIT" envDefault:"0" range:"0..1000"`
 
-	// Directory of the file that remembers, across a crash, which messages were in hand. It must be writable and survive
-	// a restart of the container: in Kubernetes an `emptyDir`. Replicas on one machine may share it. Nothing is written
+	// Directory of the file that records, across a crash, which messages were in flight. It must be writable and survive a
+	// restart of the container: in Kubernetes an `emptyDir`. Replicas on one machine may share it. Nothing is written
 	// while `SIDECAR_CRASH_LIMIT` is `0`.
 	CrashDir string `env:"CRASH_DIR" envDefault:"/tmp" allowed:"an absolute path"`
 }

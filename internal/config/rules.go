@@ -80,7 +80,7 @@ func (v *variable) number(text string) int64 {
 	return n
 }
 
-// numbers are what a range speaks about: the value, or each of its items.
+// numbers returns the numbers that a range bounds: the value, or each of its items.
 func (v *variable) numbers() []int64 {
 	switch value := v.value.Interface().(type) {
 	case Delays:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// masked stands for a secret wherever one would be printed.
+// masked is printed in place of a secret.
 const masked = "***"
 
 // maxSecret bounds a secret's file, in bytes.
@@ -28,7 +28,7 @@ func newSecret(s *source) Secret { return Secret{from: func() *source { return s
 // source is where a secret's value comes from: the environment, or a file that may be replaced at any time.
 type source struct {
 	name  string             // of the variable that was set
-	path  string             // "" when the value stands in the environment
+	path  string             // "" when the value is in the environment
 	check func(string) error // for every value read; its errors repeat no part of the value
 
 	mu    sync.Mutex

@@ -11,7 +11,7 @@ import (
 // maxPEM bounds a certificate or key file, in bytes. The system's own bundle has about 200 KiB.
 const maxPEM = 1 << 20
 
-// checkCAFile refuses what could never verify anything. The file is read again for each connection.
+// checkCAFile refuses files that could never verify a certificate. The file is read again for each connection.
 func (l *loader) checkCAFile(name, path string) {
 	if path == "" || !l.ok(name) {
 		return

@@ -21,9 +21,8 @@ type Service struct {
 	// of one family share; a name without a hyphen gets the prefix `default`. `{service}` in names is the whole name.
 	Name string `env:"SERVICE,required" allowed:"letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'"`
 
-	// `off` is for a service that only sends: no queue is declared, watched or consumed, the app is neither looked at nor
-	// POSTed to, and the sidecar is ready when what it publishes can leave. Needs `SIDECAR_PUBLISH_ADDR` or
-	// `SIDECAR_OUTBOX_DSN`.
+	// `off` is for a service that only sends: no queue is declared, checked or consumed, the app gets neither probes nor
+	// messages, and the sidecar is ready when it can publish. Needs `SIDECAR_PUBLISH_ADDR` or `SIDECAR_OUTBOX_DSN`.
 	Consume string `env:"CONSUME" envDefault:"on" oneof:"on|off"`
 }
 
@@ -69,8 +68,8 @@ type Topology struct {
 	// The arrangement of exchanges and queues; see the table of presets above.
 	Preset string `env:"TOPOLOGY" envDefault:"fanout" oneof:"fanout|topic-tiers|per-queue|delay-ladder|dead-letter"`
 
-	// `declare`: create what is missing. `verify`: only look, which needs no configure permission, and take no messages
-	// while something is missing. `none`: do not even look.
+	// `declare`: create missing objects. `verify`: only check them, which needs no configure permission, and consume
+	// nothing while one is missing. `none`: do not check.
 	Mode string `env:"TOPOLOGY_MODE" envDefault:"declare" oneof:"declare|verify|none"`
 
 	// `quorum` loses no message even when the broker is killed and is recommended for new installations; `classic` can
@@ -107,12 +106,12 @@ type Topology struct {
 	// Messages older than this leave the service's queue. Only with `dead-letter`.
 	MessageTTL time.Duration `env:"MESSAGE_TTL" otherwise:"none" range:"1ms..1193h2m47.295s" unit:"1ms"` // 0 = none
 
-	// `disabled`: there is no dead-letter queue, and a message that has used up its retries is discarded, logged and
-	// counted. Only with `dead-letter`.
+	// `disabled`: without a dead-letter queue, a message that has used up its retries is discarded, logged and counted.
+	// Only with `dead-letter`.
 	DeadLetter string `env:"DEAD_LETTER" envDefault:"enabled" oneof:"enabled|disabled"`
 }
 
-// checkTopology looks at the names alone. What the preset makes of them is for a Rule to judge.
+// checkTopology checks the names alone. A Rule judges what the preset makes of them.
 func (l *loader) checkTopology() {
 	t := l.cfg.Topology
 	for name, value := range map[string]string{

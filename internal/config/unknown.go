@@ -13,8 +13,8 @@ var (
 	linkedPort  = regexp.MustCompile(`_SERVICE_PORT(_.*)?$|_PORT_\d+_(TCP|UDP|SCTP)_PORT$`)
 )
 
-// checkUnknown refuses names that look like ours and are not: a mistyped name would otherwise be a setting that
-// silently does nothing. The value is not shown, because what was mistyped may be the name of a secret.
+// checkUnknown refuses unknown names with our prefix: a mistyped name would otherwise be a setting without effect. The
+// value is not shown, because the mistyped name may be that of a secret.
 func (l *loader) checkUnknown() {
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
 		if !strings.HasPrefix(name, prefix) || slices.Contains(l.order, name) {
@@ -33,7 +33,7 @@ func (l *loader) checkUnknown() {
 	}
 }
 
-// injected reports whether the value looks like one that Kubernetes makes.
+// injected reports whether the value has the form of those that Kubernetes injects.
 func injected(name, value string) bool {
 	switch {
 	case strings.HasSuffix(name, "_SERVICE_HOST"), strings.HasSuffix(name, "_ADDR"):

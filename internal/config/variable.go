@@ -16,7 +16,7 @@ type section struct {
 	variables     []*variable
 }
 
-// variable is one environment variable: what the struct says about it, what was set, and where it goes.
+// variable is one environment variable: its tags, the value that was set, and the field for it.
 type variable struct {
 	name  string // in full
 	field string // of the section's struct
@@ -30,7 +30,7 @@ type variable struct {
 
 func (v *variable) secret() bool { return v.value.Type() == reflect.TypeFor[Secret]() }
 
-// fileVariant is the name of the variable that may name a file instead, "" if there is none.
+// fileVariant returns the name of the variable that may name a file instead, "" if there is none.
 func (v *variable) fileVariant() string {
 	if v.secret() && strings.HasPrefix(v.name, prefix) {
 		return v.name + fileSuffix
@@ -74,7 +74,7 @@ func (v *variable) public() string {
 
 func urlWithUser(v string) bool { return strings.Contains(v, "://") && strings.Contains(v, "@") }
 
-// shownPath hides what does not look like a path: a secret that was put into the _FILE variable by mistake.
+// shownPath hides a value that has not the form of a path: a secret that was put into the _FILE variable by mistake.
 func shownPath(path string) string {
 	for _, start := range []string{"/", "./", "../"} {
 		if strings.HasPrefix(path, start) {

@@ -10,17 +10,17 @@ type Window struct {
 	// Messages POSTed at once.
 	Concurrency int `env:"CONCURRENCY" envDefault:"10" range:"1..10000"`
 
-	// Messages taken from the broker and not settled yet: those being POSTed, those next in line, and those that sleep
+	// Messages received from the broker and not settled yet: those being POSTed, those next in line, and those delayed
 	// after a 425 (at most prefetch − concurrency). At least `SIDECAR_CONCURRENCY`.
 	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY" range:"1..65535"`
 
 	// A message with a larger body is parked with the reason `too_large` and never POSTed. At most `SIDECAR_MEMORY`.
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
-	// Memory for bytes of others, all together: messages with their decoded headers, bodies and batches that the app
-	// publishes, rows of the outbox, answers, windows of the dead-letter queue. When it is used up, the sidecar reads no
-	// more from the broker until some of it is free, and answers `/publish` with 503 `busy`. The limit is the container's,
-	// or `GOMEMLIMIT` when that is smaller; the part that is left is for the program itself.
+	// Memory for everything that is received, in total: messages with their decoded headers, bodies and batches that the
+	// app publishes, rows of the outbox, answers, windows of the dead-letter queue. When it is used up, the sidecar reads
+	// no more from the broker until some of it is free, and answers `/publish` with 503 `busy`. The limit is the
+	// container's, or `GOMEMLIMIT` when that is smaller; the rest of it is for the program itself.
 	Memory Size `env:"MEMORY" derived:"three quarters of the memory limit; 256MiB without a limit" range:"4MiB..1024GiB"`
 
 	// Directory for bodies that do not fit into `SIDECAR_MEMORY`: of a message that is larger than all of it, while it is

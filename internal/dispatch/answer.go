@@ -11,16 +11,16 @@ const errDispositions = http1.MalformedError("two different Amqp-Disposition hea
 
 // answer is what the header fields of an answer say about the message. It implements http1.Header.
 type answer struct {
-	dapr bool // the body of a 2xx may say what becomes of the message
+	dapr bool // the body of a 2xx may contain a Dapr status
 
 	isProblem   bool
 	retryAfter  retryAfter
 	disposition disposition
 	reason      string
-	speaks      bool // the body says what becomes of the message
+	speaks      bool // the body is read for a Dapr status
 }
 
-// Reset forgets the fields of an interim answer.
+// Reset clears the fields of an interim answer.
 func (a *answer) Reset() { *a = answer{dapr: a.dapr} }
 
 // Field reads one header field.
@@ -59,7 +59,7 @@ func (a *answer) Body(status int) (http1.Use, error) {
 	return http1.Skip, nil
 }
 
-// report copies what was learnt into o.
+// report copies the result into o.
 func (a *answer) report(in *http1.Answer, o *message.Outcome, retryAfterMax time.Duration) {
 	o.Status = in.Status
 	if a.retryAfter.present {

@@ -9,8 +9,7 @@ import (
 	"sidecar/internal/message"
 )
 
-// attempt is one POST: what is sent, what came back and what was made of it. Attempts are kept in a pool, see
-// http1.Exchange.
+// attempt is one POST: the request and its answer. Attempts are kept in a pool, see http1.Exchange.
 type attempt struct {
 	exchange *http1.Exchange
 	request  request

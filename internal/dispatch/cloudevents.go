@@ -80,8 +80,8 @@ func (r *request) attribute(name string, v any) {
 	}
 }
 
-// synthesise appends the required attributes that the message lacks, from what stays the same when the message comes
-// back. A message that holds a whole event in its body (structured mode) already has them.
+// synthesise appends the required attributes that the message lacks, made from what stays the same in a retry. A
+// message with a whole event in its body (structured mode) already has them.
 func (r *request) synthesise(m *message.Message) {
 	if len(m.ContentType) >= len("application/cloudevents") &&
 		strings.EqualFold(m.ContentType[:len("application/cloudevents")], "application/cloudevents") {

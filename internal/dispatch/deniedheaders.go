@@ -6,9 +6,9 @@ import (
 	"sidecar/internal/http1"
 )
 
-// Bare HTTP headers mean something to servers, proxies and frameworks. Whatever the configuration passes through,
-// these names stay the sidecar's or the app's own business: the ones that frame or route a request, that carry
-// credentials, that say who the client is, and the prefixes under which the sidecar itself speaks.
+// Plain HTTP headers have a meaning for servers, proxies and frameworks. Whatever the configuration passes through,
+// these names are never taken from a message: the ones that frame or route a request, that carry credentials, that
+// identify the client, and the prefixes of the sidecar's own headers.
 var (
 	deniedNames = newNameSet(`
 		host connection keep-alive te trailer trailers transfer-encoding upgrade expect http2-settings

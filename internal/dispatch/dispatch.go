@@ -26,7 +26,7 @@ type Options struct {
 	Forward     []string // globs over message header names to send as Amqp-Header-*; nil = every name
 	Passthrough []string // globs over names to send as bare headers, within the limits of deniedBare
 	CloudEvents bool     // binary content mode: cloudEvents_* and cloudEvents:* headers become ce-*
-	Envelopes   bool     // structured content mode: bodies are CloudEvents in JSON, whatever their content type says
+	Envelopes   bool     // structured content mode: bodies are CloudEvents in JSON, whatever their content type
 
 	Dapr bool // the body of a 2xx may hold the status of a Dapr subscriber, see DaprAnswer
 
@@ -130,5 +130,5 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	return x.out
 }
 
-// Close closes the idle connections. Attempts under way finish; their connections are closed as they come back.
+// Close closes the idle connections. Attempts under way finish, and then their connections are closed.
 func (t *Target) Close() { t.client.Close() }

@@ -37,8 +37,8 @@ func (r *request) headers(e *encoding, table amqp.Table) {
 	}
 }
 
-// header appends one header of the message under the name it may have, or leaves it out. What configuration or the
-// contract leaves out is not counted; what could not be said is.
+// header appends one header of the message under its allowed name, or leaves it out. A header that configuration or the
+// contract excludes is not counted; one that cannot be sent is.
 func (r *request) header(e *encoding, key string, v any) {
 	if isTrace(key) {
 		return // travels as Message.Trace, and must not contradict it
@@ -69,8 +69,8 @@ func (r *request) header(e *encoding, key string, v any) {
 	r.value(mark, v, escapeValue)
 }
 
-// value completes the line whose name stands at out[mark:]. It takes the line back and returns false if the name is
-// taken or the budget does not allow for it.
+// value completes the line whose name is at out[mark:]. It removes the line and returns false if the name is taken or
+// the budget does not allow it.
 func (r *request) value(mark int, v any, e *escapes) bool {
 	if r.names.used == maxHeaders {
 		return r.takeBack(mark)
@@ -97,7 +97,7 @@ func (r *request) value(mark int, v any, e *escapes) bool {
 	return true
 }
 
-// takeBack drops what stands at out[mark:] and counts it as left out.
+// takeBack removes out[mark:] and counts it as left out.
 func (r *request) takeBack(mark int) bool {
 	r.out = r.out[:mark]
 	r.leftOut++

@@ -74,8 +74,7 @@ func (m *metrics) code(o *message.Outcome) prometheus.Counter {
 	return m.resolve(slot, strconv.Itoa(o.Status))
 }
 
-// resolve looks a counter up once and keeps it. A series comes into being with its first attempt: 400 zeros would only
-// be noise.
+// resolve finds a counter once and keeps it. A series exists from its first attempt on: 400 zeros would only be noise.
 func (m *metrics) resolve(slot *atomic.Pointer[prometheus.Counter], code string) prometheus.Counter {
 	if c := slot.Load(); c != nil {
 		return *c

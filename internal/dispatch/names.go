@@ -10,7 +10,7 @@ type names struct {
 	slots [256]uint8
 }
 
-// span is where a name stands in the request.
+// span is the place of a name in the request.
 type span struct{ start, end int }
 
 func (n *names) reset() {

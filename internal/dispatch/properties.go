@@ -99,8 +99,8 @@ func (r *request) trace(t *message.TraceContext) {
 	r.bare("baggage: ", t.Baggage)
 }
 
-// bare appends a value byte for byte: baggage is percent-encoded already. One that cannot stand in a header is left
-// out.
+// bare appends a value byte for byte: baggage is percent-encoded already. A value that is not allowed in a header is
+// left out.
 func (r *request) bare(name, value string) {
 	switch {
 	case value == "":

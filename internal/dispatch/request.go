@@ -39,8 +39,8 @@ func appendStart(dst []byte, method, target, host, version string) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// authorization appends the bearer token, if there is one. A token that could not stand in a header is left out:
-// a mangled secret would only be refused.
+// authorization appends the bearer token, if set. A token with characters that are not allowed in a header is left out:
+// a mangled one would only be refused.
 func (e *encoding) authorization(dst []byte) []byte {
 	if e.token == nil {
 		return dst
@@ -60,7 +60,7 @@ func (e *encoding) authorization(dst []byte) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// request is a buffer that heads are encoded into, and what that needs to remember.
+// request is a buffer for an encoded head, with the state of the encoder.
 type request struct {
 	out     []byte
 	leftOut int // headers of the message that are not in out
@@ -72,7 +72,7 @@ type request struct {
 	ce    attributes // CloudEvents attributes written
 }
 
-// forget drops what points into the message.
+// forget drops references to the message.
 func (r *request) forget() {
 	clear(r.keys)
 	if cap(r.keys) > 1024 {

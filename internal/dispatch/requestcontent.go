@@ -17,9 +17,9 @@ const (
 
 // content appends the headers that describe the body.
 //
-// A content type goes out byte for byte, '%' included: frameworks match on it and none decodes it. One that cannot
-// stand in a header is replaced, because an encoded one would name an unknown type. A broken content encoding
-// is percent-encoded instead: without it the app would take a compressed body for plain text, with it the app objects.
+// A content type is sent byte for byte, '%' included: frameworks match on it and none decodes it. One that is not
+// allowed in a header is replaced, because an encoded one would name an unknown type. A broken content encoding is
+// percent-encoded instead: without it the app would take a compressed body for plain text, with it the app objects.
 func (r *request) content(e *encoding, m *message.Message) {
 	t := m.ContentType
 	if t == "" && e.cloudEvents {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Header is what the caller makes of an answer's header fields while they are read.
+// Header receives an answer's header fields while they are read.
 type Header interface {
 	// Reset is called before the fields of each header block: interim answers have one of their own.
 	Reset()
@@ -31,9 +31,9 @@ const (
 // Answer reads one HTTP/1 answer.
 type Answer struct {
 	Status   int
-	Body     []byte // what was kept of the body, at most MaxBody bytes; valid until the next Read
+	Body     []byte // the kept part of the body, at most MaxBody bytes; valid until the next Read
 	Whole    bool   // the body was read to its end
-	Reusable bool   // the connection stands exactly behind the answer and may serve another request
+	Reusable bool   // nothing follows the answer on the connection, which may serve another request
 
 	in     reader
 	minor  byte // of HTTP/1.minor
@@ -47,12 +47,12 @@ type fields struct {
 	coded     bool  // Transfer-Encoding is present
 	chunked   bool  // … and is "chunked" and nothing else
 	close     bool
-	keepAlive time.Duration // how long the app keeps an idle connection, as far as it says
+	keepAlive time.Duration // how long the app keeps an idle connection, if it says so
 }
 
-// Read reads an answer from src. The error is nil once there is a status line with complete headers, whatever becomes
-// of the body: the app has answered. Only a body that is needed and breaks off is an error; of one that is longer than
-// MaxBody the beginning is kept, and Whole is false.
+// Read reads an answer from src. The error is nil once there is a status line with complete headers, even if the body
+// breaks off: the app has answered. Only when the body is needed its end is an error; of a body longer than MaxBody the
+// beginning is kept, and Whole is false.
 func (a *Answer) Read(src io.Reader, h Header) error {
 	a.in.reset(src)
 	a.Reusable, a.Whole, a.Body = false, false, a.Body[:0]
@@ -65,7 +65,7 @@ func (a *Answer) Read(src io.Reader, h Header) error {
 		if err := a.parse(head, h); err != nil {
 			return err
 		}
-		// 101 is final: there is no HTTP/1 after it.
+		// 101 is final: no HTTP/1 follows it.
 		if a.Status/100 != 1 || a.Status == 101 {
 			break
 		}
@@ -138,7 +138,7 @@ func cutLine(b []byte) (line, rest []byte) {
 }
 
 // cutFolded takes a header line with its continuation lines off b. The line ends between become spaces, in place. A
-// line without a colon has no continuation: it is no header, and what follows must not make it one.
+// line without a colon has no continuation: it is not a header, and the next line must not make it one.
 func cutFolded(b []byte) (line, rest []byte) {
 	line, rest = cutLine(b)
 	for len(line) > 0 && len(rest) > 0 && blank(rest[0]) && bytes.IndexByte(line, ':') >= 0 {

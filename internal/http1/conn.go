@@ -18,7 +18,7 @@ type conn struct {
 	secure bool
 
 	sys  syscall.RawConn
-	look func(fd uintptr) // sets idle; made once, so that looking allocates nothing
+	look func(fd uintptr) // sets idle; made once, so that the check allocates nothing
 	idle bool
 
 	expires time.Time // when an idle connection is no longer trusted
@@ -85,7 +85,7 @@ func (c *conn) drained() bool {
 	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// retire closes an idle connection politely: a TLS peer is told.
+// retire closes an idle connection politely: a TLS peer gets a close_notify.
 func (c *conn) retire() {
 	if c.unbind != nil {
 		c.unbind()

@@ -24,7 +24,7 @@ func newDialer(ep *Endpoint, base *tls.Config) dialer {
 	if base != nil {
 		cfg = base.Clone()
 	}
-	// Offering h2 would let the server pick a protocol this client does not speak.
+	// Offering h2 would let the server choose a protocol that this client does not have.
 	cfg.NextProtos = []string{"http/1.1"}
 	if cfg.ServerName == "" {
 		cfg.ServerName = ep.serverName

@@ -78,7 +78,7 @@ func parseUnix(rest string) (Endpoint, error) {
 	return ep, err
 }
 
-// RequestTarget checks that s can stand in a request line as it is.
+// RequestTarget checks that s is allowed in a request line as it is.
 func RequestTarget(s string) (string, error) {
 	switch {
 	case !strings.HasPrefix(s, "/"):

@@ -17,8 +17,8 @@ var (
 	errClosed         = errors.New("reset: the app closed the connection without an answer")
 )
 
-// MalformedError is the cause of message.FailureMalformed: what came back is not an answer. Its text never quotes the
-// answer, which may hold what the message held.
+// MalformedError is the cause of message.FailureMalformed: the received bytes are not an HTTP answer. Its text never
+// quotes the answer, which may contain parts of the message.
 type MalformedError string
 
 func (e MalformedError) Error() string { return "malformed answer: " + string(e) }
@@ -31,7 +31,7 @@ const (
 	errNoMemory   = MalformedError("larger than 4 KiB while SIDECAR_MEMORY is used up")
 )
 
-// of is r as Do returns it: an interruption is told by the cause of ctx.
+// of returns r as Do returns it: an interruption is recognised by the cause of ctx.
 func (r result) of(ctx context.Context) (message.Failure, error) {
 	if r.failure == message.FailureInterrupted {
 		return Interrupted(ctx)
@@ -39,7 +39,7 @@ func (r result) of(ctx context.Context) (message.Failure, error) {
 	return r.failure, r.cause
 }
 
-// classify names the failure of an exchange that got as far as a connection.
+// classify returns the failure of an exchange that had a connection.
 func classify(c *conn, err error) result {
 	if c.interrupted.Load() {
 		return result{message.FailureInterrupted, err}

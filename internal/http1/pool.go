@@ -25,7 +25,7 @@ func (p *pool) take(ctx context.Context, now time.Time) *conn {
 		if c == nil {
 			return nil
 		}
-		// The look comes last: every instruction after it widens the window in which the app may hang up.
+		// The check comes last: every instruction after it widens the window in which the app may close the connection.
 		if now.Before(c.expires) && c.bind(ctx) && c.quiet() {
 			return c
 		}

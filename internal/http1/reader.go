@@ -29,7 +29,7 @@ type reader struct {
 	large    bool      // largeAnswer bytes are taken from memory
 }
 
-// reserve takes the memory of a large answer, unless it is taken already; false means that it is not free.
+// reserve takes the memory of a large answer, unless it is taken already; it returns false when it is not free.
 func (r *reader) reserve() bool {
 	r.large = r.large || r.memory.Take(largeAnswer)
 	return r.large
@@ -117,8 +117,8 @@ func startsLikeHTTP(b []byte) bool {
 	return string(b[:n]) == protocol[:n]
 }
 
-// headEnd finds the blank line that ends a header block in b. Without one it returns how far it looked, so that bytes
-// which trickle in are not looked at again and again.
+// headEnd finds the blank line that ends a header block in b. Without one it returns how far it searched, so that
+// slowly arriving bytes are not searched again and again.
 func headEnd(b []byte, from int) (end, scanned int) {
 	for {
 		i := bytes.IndexByte(b[from:], '\n')

@@ -18,8 +18,8 @@ var (
 
 const errChunk = MalformedError("bad chunk")
 
-// body gets the body out of the way. Without an error it was read to its end, and clean says whether the connection
-// stands exactly there and may be used again; everything doubtful says no.
+// body reads the body. Without an error it was read to its end, and clean reports whether nothing follows on the
+// connection, which may then be used again; in doubt it is false.
 func (a *Answer) body() (clean bool, err error) {
 	f := &a.fields
 	// A length beside a transfer coding, or HTTP/1.0, whose connections mean what each server likes: not again.
@@ -62,8 +62,7 @@ func (l *allowance) spend(n int64) bool {
 	return *l >= 0
 }
 
-// discard takes n bytes out of the window, as far as there are bytes left to use, and keeps them if the body has a
-// use.
+// discard removes n bytes from the window, and keeps as many as are needed of the body.
 func (a *Answer) discard(n int64, left *int64) error {
 	for n > 0 {
 		if *left == 0 {
@@ -157,8 +156,8 @@ func (a *Answer) trailers(left *allowance) (found bool, err error) {
 	}
 }
 
-// chunkLine takes a line that ends in CRLF, without it. Here a bare LF or CR is no line end: peers that disagree about
-// that disagree about where the next chunk starts.
+// chunkLine takes a line that ends in CRLF, without it. A bare LF or CR does not end a line here: peers that disagree
+// about that disagree about where the next chunk starts.
 func (a *Answer) chunkLine(left *allowance) ([]byte, error) {
 	for {
 		b := a.in.buffered()

@@ -17,7 +17,7 @@ var headerByte = func() (t [256]byte) {
 			t[c] |= inValue
 		}
 	}
-	// A space is no part of a name, but net/http lets it pass and so do we: the name then is none that matters.
+	// A name must not contain a space, but net/http lets it pass and so do we: it is then a header that is ignored.
 	for _, c := range []byte("!#$%&'*+-.^_`|~ 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		t[c] |= inName
 	}
@@ -65,8 +65,8 @@ func (f *fields) set(name, value []byte) bool {
 	return true
 }
 
-// setLength reads a Content-Length. With two that differ the end of the answer is unknown; two that
-// agree are no reason to trust the connection.
+// setLength reads a Content-Length. With two that differ the end of the answer is unknown; with two that agree the
+// connection is not used again.
 func (f *fields) setLength(b []byte) bool {
 	n, ok := ParseDigits(b)
 	if !ok || f.length >= 0 && f.length != n {

@@ -31,7 +31,7 @@ func NewClient(ep *Endpoint, base *tls.Config, maxIdle int, idle time.Duration) 
 	return &Client{dialer: newDialer(ep, base), pool: &pool{limit: maxIdle, ttl: idle}}
 }
 
-// Close closes the idle connections. Exchanges under way finish; their connections are closed as they come back.
+// Close closes the idle connections. Exchanges under way finish, and then their connections are closed.
 func (c *Client) Close() { c.pool.close() }
 
 // Do sends x.Head and body and reads the answer into x. It returns FailureNone once the app has answered, else what

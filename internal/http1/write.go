@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// write is what became of writing a request.
+// write is the result of writing a request.
 type write struct {
 	n   int64
 	err error

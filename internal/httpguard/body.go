@@ -57,8 +57,8 @@ var kinds = map[reflect.Kind]string{
 	reflect.Map: "an object", reflect.Slice: "a text or a list of texts",
 }
 
-// inspect refuses what encoding/json lets pass: fields that are given twice or in other letters, null for any type,
-// bytes that are no UTF-8, any depth, more than one value.
+// inspect refuses JSON that encoding/json accepts: fields that are given twice or in another case, null for any type,
+// bytes that are not UTF-8, any depth, more than one value.
 func inspect(b []byte) error {
 	if !utf8.Valid(b) {
 		return errors.New("is not UTF-8")

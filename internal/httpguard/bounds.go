@@ -15,7 +15,7 @@ const (
 	// freeHeader is the memory for a request's header that is not counted, in bytes: probes have to be answered also while
 	// others use up the budget.
 	freeHeader = 8 << 10
-	// lineCost is what package net/http makes of a header line beside its bytes, which it has twice: an entry of a map.
+	// lineCost is the memory of a header line in package net/http beside its bytes, which it has twice: an entry of a map.
 	lineCost = 160
 )
 
@@ -65,8 +65,8 @@ func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 // Listener returns ln within the bounds.
 func (b *Bounds) Listener(ln net.Listener) net.Listener { return &listener{ln, b} }
 
-// Received tells the bounds that the body of a request has been read to its end: its connection is not closed any more
-// to make room for others.
+// Received records that the body of a request has been read to its end: its connection is not closed any more to make
+// room for others.
 func Received(r *http.Request) {
 	if c := connOf(r); c != nil {
 		c.b.mu.Lock()
@@ -211,7 +211,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// forget gives the place and the memory back, once. b.mu is locked.
+// forget releases the slot and the memory, once. b.mu is locked.
 func (c *conn) forget() {
 	delete(c.b.conns, c)
 	c.b.memory.Give(c.held)

@@ -1,7 +1,7 @@
-// Package httpguard is what every listener that can change something asks of a request before it looks at it: where it
-// comes from and whether its sender has the token. A web page in a user's browser can reach loopback too: by a name of
-// its own that resolves to 127.0.0.1 (Host), or across origins (Origin, Sec-Fetch-Site). It also writes what such a
-// listener refuses with, an RFC 9457 problem document.
+// Package httpguard checks requests to every listener that can change something, before their paths are routed: where a
+// request comes from and whether its sender has the token. A web page in a user's browser can reach loopback too: by a
+// name of its own that resolves to 127.0.0.1 (Host), or across origins (Origin, Sec-Fetch-Site). It also writes the
+// refusals of such a listener, RFC 9457 problem documents.
 package httpguard
 
 import (
@@ -15,8 +15,8 @@ import (
 // maxToken bounds what is compared with the token, in bytes.
 const maxToken = 4096
 
-// CrossSite reports whether a web page of another site sent the request. It looks at every method, reads included: what
-// they show is not for other sites either.
+// CrossSite reports whether a web page of another site sent the request. It checks every method, reads included: their
+// answers are not for other sites either.
 func CrossSite(r *http.Request) bool {
 	for _, v := range r.Header["Sec-Fetch-Site"] {
 		if v != "same-origin" && v != "none" {
@@ -43,7 +43,7 @@ func OverridesMethod(r *http.Request) bool {
 }
 
 // HasToken reports whether the request carries exactly this bearer token; an empty token matches no request. It
-// compares digests: of equal length, whatever was sent, so the time taken says nothing about the token.
+// compares digests: of equal length, whatever was sent, so the time taken reveals nothing about the token.
 func HasToken(r *http.Request, want string) bool {
 	values := r.Header["Authorization"]
 	if want == "" || len(values) != 1 {

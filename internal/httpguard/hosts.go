@@ -35,7 +35,7 @@ func NewHosts(configured string, bound net.Addr, token bool) Hosts {
 // Loopback reports whether only this machine reaches the listener.
 func (h Hosts) Loopback() bool { return h.loopback }
 
-// Allow looks at a Host header. Its port is not compared: a port-forward has another one.
+// Allow checks a Host header. Its port is not compared: a port-forward has another one.
 func (h Hosts) Allow(host string) bool {
 	name, ok := hostname(host)
 	if !ok {
@@ -52,7 +52,7 @@ func (h Hosts) Allow(host string) bool {
 	return ip.IsLoopback() || ip == h.bound
 }
 
-// hostname takes the port and an IPv6 address's brackets off. It reports false for what is no host.
+// hostname removes the port and an IPv6 address's brackets. It returns false for a value that is not a host.
 func hostname(host string) (string, bool) {
 	name := host
 	if n, port, err := net.SplitHostPort(host); err == nil {

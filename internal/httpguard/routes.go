@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Routes maps an exact path to its handlers by method. It is no http.ServeMux because that cleans and redirects: here a
-// path that is not spelled as in the table does not exist. The one exception is a segment {id}, which stands for an
+// Routes maps an exact path to its handlers by method. It is not an http.ServeMux because that cleans and redirects:
+// here a path that is not spelled as in the table does not exist. The one exception is a segment {id}, which matches an
 // identifier of ours, see IsID.
 type Routes map[string]map[string]http.HandlerFunc
 
@@ -32,7 +32,7 @@ func (t Routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h(w, r)
 }
 
-// find looks at the escaped form of the path: "/%64rain" must not be "/drain". In that form no path has braces.
+// find uses the escaped form of the path: "/%64rain" must not be "/drain". In that form no path has braces.
 func (t Routes) find(r *http.Request) map[string]http.HandlerFunc {
 	path := r.URL.EscapedPath()
 	if byMethod := t[path]; byMethod != nil {

@@ -179,7 +179,7 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request, op Operation, do a
 	answer(w, http.StatusAccepted, op)
 }
 
-// begin starts an operation, which first waits for the looks that are under way: later ones see that it runs.
+// begin starts an operation, which first waits for the reads that are under way; later reads are refused.
 func (a *API) begin(r *http.Request, op Operation, do action) (*Tracked, error) {
 	op.By = r.RemoteAddr
 	return a.Operations.Begin(op, func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {

@@ -25,7 +25,7 @@ type Options struct {
 type API struct {
 	o          Options
 	Depths     httpguard.Slots // of questions for the depth
-	Looks      chan struct{}   // holds one value for each look that is under way
+	Looks      chan struct{}   // holds one value for each read that is under way
 	Operations *Operations
 }
 
@@ -34,7 +34,7 @@ func New(o Options) *API {
 	return &API{o: o, Depths: make(httpguard.Slots, 4), Looks: make(chan struct{}, 2), Operations: newOperations(o.Logger)}
 }
 
-// Stop lets no operation begin and tells the one that runs to end at a safe point. Looks end.
+// Stop refuses new operations and ends the running one at a safe point. Reads end.
 func (a *API) Stop() { a.Operations.stop() }
 
 // Wait returns when the operation has ended that ran at Stop, or with ctx.
@@ -47,8 +47,8 @@ func (a *API) audit(r *http.Request, action string, status int, more ...any) {
 // answerTime is how long a client may take for an answer that may be long.
 const answerTime = time.Minute
 
-// Routes are those of the dead-letter queue. The name of the queue stands in some of them as url.PathEscape
-// writes it, so that another one is an unknown path, and the broker is not asked about it.
+// Routes returns the routes of the dead-letter queue. Some contain the name of the queue as url.PathEscape writes it,
+// so that another name is an unknown path, and the broker is not asked about it.
 func (a *API) Routes() httpguard.Routes {
 	conditions := parameters{limit: true, scan: true, conditions: true}
 	bodies := conditions

@@ -14,9 +14,10 @@ import (
 
 const (
 	depthTime = 8 * time.Second // less than the listener gives an answer
-	// lookTime bounds a look: a million messages take minutes. Who does not want to wait leaves, or says scan.
+	// lookTime bounds a read: a million messages take minutes. A client that cannot wait closes the connection, or sets
+	// scan.
 	lookTime = 10 * time.Minute
-	// turnWait is how long a look waits for its turn.
+	// turnWait is how long a read waits for its turn.
 	turnWait = 5 * time.Second
 
 	// maxShown is how much of a body is shown, in bytes.
@@ -25,7 +26,7 @@ const (
 	maxShownTotal = 4 << 20
 )
 
-// summary says what a look has covered.
+// summary is the part of an answer that says how much was read.
 type summary struct {
 	deadletter.Summary
 	Complete bool `json:"complete"` // nothing was left out by the bounds
@@ -75,8 +76,8 @@ var (
 	errTooLong  = errors.New("it took too long: look at fewer messages, with scan, or try again later")
 )
 
-// look wraps what reads messages: it waits its turn, is bounded in time, ends with the client, and does not run beside
-// an operation.
+// look wraps a handler that reads messages: it waits for its turn, is bounded in time, ends with the client, and does
+// not run beside an operation.
 func (a *API) look(known parameters, do func(context.Context, *http.Request, looking) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		l, err := readQuery(r, known)
@@ -127,7 +128,7 @@ func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	// An operation that begins from now on waits for the turns, so there is none beside us.
+	// An operation that begins after this waits for the turns, so none runs beside this read.
 	if err := a.Operations.busy(); err != nil {
 		return nil, err
 	}
@@ -171,8 +172,8 @@ func (a *API) message(ctx context.Context, r *http.Request, l looking) (any, err
 	return m, err
 }
 
-// unhurried takes the listener's bound off an answer to a request that has bounds of its own. Where deadlines are not
-// supported there is none.
+// unhurried removes the listener's write deadline from an answer that has bounds of its own. Without support for
+// deadlines none was set.
 func (a *API) unhurried(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

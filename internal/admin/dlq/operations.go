@@ -61,7 +61,7 @@ type Tracked struct {
 	Done    chan struct{} // closed when it has ended
 }
 
-// Operations runs one operation at a time and remembers the last ones.
+// Operations runs one operation at a time and keeps the last ones.
 type Operations struct {
 	log    *slog.Logger
 	ctx    context.Context
@@ -149,7 +149,7 @@ func (o *Operations) record(op *Operation) {
 	o.log.Log(context.Background(), level, "control operation ended", fields...)
 }
 
-// guarded keeps a bug in one operation from ending the process, and keeps what was reported of it.
+// guarded keeps a bug in one operation from ending the process, and keeps its last report.
 func (o *Operations) guarded(
 	t *Tracked, do func(deadletter.Report) (deadletter.Progress, error),
 ) (p deadletter.Progress, err error) {
@@ -217,7 +217,7 @@ func (o *Operations) Since(version uint64) ([]Operation, uint64) {
 	return list, o.version
 }
 
-// Find returns nil when there is no such operation, or no more.
+// Find returns nil when there is no such operation, or it is too old.
 func (o *Operations) Find(id string) *Tracked {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -236,7 +236,7 @@ func (o *Operations) Copy(t *Tracked) Operation {
 	return t.Operation
 }
 
-// stop tells the operation that runs to end at a safe point, and lets no other begin.
+// stop ends the running operation at a safe point, and refuses new ones.
 func (o *Operations) stop() {
 	o.mu.Lock()
 	o.closed = true

@@ -11,24 +11,24 @@ import (
 	"sidecar/internal/deadletter"
 )
 
-// Bounds of a look.
+// Bounds of a read.
 const (
 	defaultList, maxList = 20, 1000
 	defaultScan, maxScan = 100_000, 1_000_000
 )
 
-// looking is what a look at the dead-letter queue asks for.
+// looking are the parameters of a read of the dead-letter queue.
 type looking struct {
 	filter deadletter.Filter
 	scan   deadletter.Scan
 	bodies bool
 }
 
-// parameters are those that a path knows, beside the conditions of a filter.
+// parameters are those of a path, beside the conditions of a filter.
 type parameters struct{ limit, scan, body, conditions bool }
 
-// readQuery reads the parameters of a look. One that is not known is refused: it may have been meant to leave messages
-// out. An error is deadletter.ErrInvalid.
+// readQuery reads the parameters of a read. An unknown one is refused: it may have been meant to leave messages out. An
+// error is deadletter.ErrInvalid.
 func readQuery(r *http.Request, known parameters) (looking, error) {
 	l := looking{scan: deadletter.Scan{Limit: defaultList, Depth: defaultScan}}
 	if !known.limit {

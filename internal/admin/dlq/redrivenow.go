@@ -9,8 +9,8 @@ import (
 	"sidecar/internal/httpguard"
 )
 
-// The paths below /admin/dlq are those of an existing admin interface that this one can stand in for: one request, and
-// the answer when it is done.
+// The paths below /admin/dlq are compatible with an existing admin interface: one request, and the answer when the
+// operation is done.
 
 const defaultRedriveLimit = 10
 
