@@ -175,8 +175,8 @@ func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
-// look ends a command that changes nothing: it writes what is left of the output and explains err. A reader who has
-// gone, as head does, is no failure.
+// look ends a command that changes nothing: it writes the rest of the output and explains err. A reader that has closed
+// the pipe, as head does, is not a failure.
 func (c *dlqCall) look(ctx context.Context, q *deadletter.Queue, err error) error {
 	if ferr := c.out.Flush(); err == nil {
 		err = ferr

@@ -68,7 +68,7 @@ func (c *dlqCall) parse(most int) error {
 	return nil
 }
 
-// takesSelection adds the flags by which an action is told what it is for.
+// takesSelection adds the flags of an action that select messages.
 func (c *dlqCall) takesSelection(verb string) {
 	c.takesConditions()
 	c.flags.BoolVar(&c.all, "all", false, "every message of this service")

@@ -66,7 +66,7 @@ func listRow(v *deadletter.View, now time.Time) []string {
 	}
 }
 
-// failureText is the status of the last answer and what came with it, or the error.
+// failureText is the status of the last answer with its problem, or the error.
 func failureText(v *deadletter.View) string {
 	text := cmp.Or(v.Error, v.Detail)
 	if v.Problem != nil {
@@ -148,7 +148,7 @@ func groupRow(g *deadletter.Group, now time.Time) []string {
 	return []string{g.ID, count, g.Reason, status, g.Problem, g.RoutingKey, ago(g.First, now), ago(g.Last, now)}
 }
 
-// grouped says what the groups are made of.
+// grouped is the last line below the groups: how many messages they have.
 func grouped(groups int, s *deadletter.Summary) string {
 	text := number(groups, "group") + " of " + strconv.Itoa(s.Matched) + " of " + number(s.Total, "message")
 	if !s.Complete() {

@@ -20,7 +20,7 @@ const (
 // meter shows on standard error how far an action has come: a bar on a terminal, a line now and then elsewhere.
 type meter struct {
 	w     io.Writer
-	width int // of the terminal; 0 = there is none
+	width int // of the terminal; 0 = not a terminal
 	done  string
 	limit int
 	quiet bool
@@ -76,7 +76,7 @@ func (m *meter) run() {
 			shown = m.tick(now) || shown
 		case <-m.ends:
 			if shown && m.width > 0 {
-				_, _ = io.WriteString(m.w, "\r\x1b[K") // the result stands in its place
+				_, _ = io.WriteString(m.w, "\r\x1b[K") // the result replaces it
 			}
 			return
 		}
@@ -121,7 +121,7 @@ func (m *meter) text(p *deadletter.Progress) string {
 		rate, pace = float64(last.done-first.done)/s, float64(last.scanned-first.scanned)/s
 	}
 	text := fmt.Sprintf("%d %s, %.0f/s", p.Done, m.done, rate)
-	if p.Total == 0 { // an import and an export do not know what comes
+	if p.Total == 0 { // the total of an import or export is not known
 		return text
 	}
 	// Whatever comes first ends it.

@@ -76,7 +76,7 @@ func (c *dlqCall) show(m *deadletter.Full, now time.Time) {
 	}
 }
 
-// row writes one name and its value, unless there is none.
+// row writes one name and its value, unless that is empty.
 func (c *dlqCall) row(name, value string) {
 	if value != "" {
 		c.say("  %-16s  %s", name, printable(value))
@@ -147,8 +147,7 @@ func typeName(v any) string {
 	return typed.Type
 }
 
-// showJourney tells what the broker remembers of the message's way, the first thing first: it keeps it the other way
-// round.
+// showJourney prints x-death, the first step first: the broker keeps the latest first.
 func (c *dlqCall) showJourney(m *deadletter.Full) {
 	if len(m.Journey) == 0 {
 		return

@@ -24,7 +24,7 @@ type column struct {
 
 const (
 	tableSample = 100 // rows that decide how wide the columns are: the rest is not kept
-	widestCell  = 60  // where there is no terminal to fit, except in the last column
+	widestCell  = 60  // without a terminal, except in the last column
 	columnGap   = "  "
 )
 
@@ -32,7 +32,7 @@ const (
 type table struct {
 	w       io.Writer
 	columns []column
-	width   int // of the terminal; 0 = there is none
+	width   int // of the terminal; 0 = not a terminal
 	rows    [][]string
 	widths  []int // once decided; 0 = the column is left out
 }
@@ -166,8 +166,9 @@ func (t *table) write(cells []string) error {
 	return err
 }
 
-// printable makes a message's own text harmless for a terminal: what is no letter, mark, number, punctuation, symbol or
-// plain space is written as an escape, so that nothing moves the cursor, colours, reorders or begins a line.
+// printable makes a message's own text harmless for a terminal: a character that is not a letter, mark, number,
+// punctuation, symbol or plain space is written as an escape, so that nothing moves the cursor, colours, reorders or
+// begins a line.
 func printable(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
 		return s
@@ -199,8 +200,8 @@ func printableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// escapeJSON writes what printable would escape as \u…: it is the same JSON, and harmless for a terminal. Ends of lines
-// stay. b is JSON, so such a character can only stand inside of a string.
+// escapeJSON writes as \u… what printable would escape: the same JSON, harmless for a terminal. Line ends stay. b is
+// JSON, so such a character can only be inside a string.
 func escapeJSON(b []byte) []byte {
 	harmful := func(r rune) bool { return r != '\n' && unprintable(r) }
 	if bytes.IndexFunc(b, harmful) < 0 {

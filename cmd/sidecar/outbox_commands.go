@@ -106,8 +106,7 @@ func outboxRetry(ctx context.Context, c *outboxCall) error {
 	})
 }
 
-// pruneAge is how long rows that were sent are kept where nothing says otherwise: a week, as long as one may want to
-// look.
+// pruneAge is how long sent rows are kept by default: a week to inspect them.
 const pruneAge = 7 * 24 * time.Hour
 
 func outboxPrune(ctx context.Context, c *outboxCall) error {

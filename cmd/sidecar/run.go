@@ -22,8 +22,8 @@ func runSidecar(ctx context.Context, in invocation) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	now := make(chan struct{})
-	// Go ends a process whose standard output is closed. A log collector that died is no reason to stop.
-	// SIGHUP asks other programs to read their files again, which happens by itself here.
+	// Go ends a process whose standard output is closed. A log collector that died is not a reason to stop. SIGHUP asks
+	// other programs to read their files again, which happens by itself here.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)

@@ -28,12 +28,12 @@ type call struct {
 	examples                 []string
 
 	flags *flag.FlagSet
-	words []string // what is no flag, in its order
+	words []string // arguments that are not flags, in order
 	json  bool
 }
 
-// runBelow chooses the subcommand that the first argument names and runs it with what open makes of the call. The first
-// SIGINT or SIGTERM ends it at a safe point, the second at once.
+// runBelow runs the subcommand that the first argument names, with the result of open. The first SIGINT or SIGTERM ends
+// it at a safe point, the second at once.
 func runBelow[C any](ctx context.Context, in invocation, above string, all []subcommand[C], help func(io.Writer),
 	open func(call) C) error {
 	if len(in.args) == 0 {

@@ -11,8 +11,8 @@ import (
 // defaultWidth is taken for the width of a terminal that does not report it.
 const defaultWidth = 80
 
-// terminalWidth is how many columns the terminal behind a stream has. ok is false when there is none: /dev/null is a
-// character device too, but has no size.
+// terminalWidth returns how many columns the terminal of a stream has. ok is false when it is not a terminal: /dev/null
+// is a character device too, but has no size.
 func terminalWidth(stream any) (columns int, ok bool) {
 	f, ok := stream.(*os.File)
 	if !ok {

@@ -63,7 +63,7 @@ func (a *arrivals) pause(r *room) *failure {
 }
 
 // end ends slow bodies, the slowest first, until they hold n bytes together; the body of needy is not one of them. It
-// returns false if there is none. Their memory is returned a little later, by their goroutines.
+// returns false if there is none. Their memory is given back a little later, by their goroutines.
 func (a *arrivals) end(needy *room, n int64) bool {
 	before := time.Now().Add(-slowAfter)
 	a.mu.Lock()

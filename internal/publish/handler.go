@@ -33,7 +33,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h["X-Content-Type-Options"], h["Cache-Control"] = noSniff, noStore
 	defer func() {
-		if v := recover(); v != nil { // a bug in one answer is no more than a failed answer
+		if v := recover(); v != nil { // a bug in one answer only fails this answer
 			s.o.Logger.Error("publish panic", "panic", v, "stack", string(debug.Stack()))
 			s.refuse(w, &failure{code: internal, status: http.StatusInternalServerError})
 		}

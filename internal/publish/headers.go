@@ -11,8 +11,8 @@ import (
 	"sidecar/internal/telemetry"
 )
 
-// The headers of a request that become a message. They are those that package dispatch writes for a delivery, so that
-// an app may pass on what it has received.
+// The headers of a request that become parts of a message: those that package dispatch writes for a delivery, so that
+// an app may pass on the headers that it has received.
 const (
 	propertyPrefix  = "Amqp-"
 	headerPrefix    = "Amqp-Header-"
@@ -163,8 +163,8 @@ func unescape(name, v string) (string, *failure) {
 	return decoded, nil
 }
 
-// carrierOf returns the trace context of a request. The W3C allows tracestate and baggage in several lines; with two
-// parents there is none.
+// carrierOf returns the trace context of a request. The W3C allows tracestate and baggage in several lines; two
+// traceparents count as none.
 func carrierOf(h map[string][]string) telemetry.Carrier {
 	c := telemetry.Carrier{
 		Tracestate: strings.Join(h["Tracestate"], ","),

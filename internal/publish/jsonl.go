@@ -99,7 +99,7 @@ const maxQuoted = 6*amqpvalue.ShortMax + 2
 
 // set reads a field. Body and headers, which may be large, stay in the line; all other fields are short.
 func (in *item) set(name string, value []byte) *failure {
-	// A body that is not a string is published as it stands.
+	// A body that is not a string is published as its JSON text.
 	if (name != "body" || value[0] == '"') && hasLoneSurrogate(value) {
 		return bad("The field %s holds half of a surrogate pair, which is not text.", name)
 	}

@@ -2,8 +2,8 @@ package publish
 
 import "context"
 
-// slots bounds how many of something run at once. There is no queue for messages: it would be another place where they
-// wait without being safe.
+// slots bounds how many calls run at once. Messages are not queued: they would wait in another place where they are not
+// safe.
 type slots chan struct{}
 
 // enter takes a slot if one is free.

@@ -39,8 +39,8 @@ func (j *jsonLines) next(r *room) (outgoing, *failure, error) {
 	}
 }
 
-// read reads a line. A line that is too long, or for which there is no memory, is skipped as a whole and holds nothing
-// meanwhile. The last line may lack its line feed; a line cut by a broken connection is an error.
+// read reads a line. A line that is too long, or for which no memory is free, is skipped as a whole and holds no
+// memory. The last line may lack its line feed; a line cut by a broken connection is an error.
 func (j *jsonLines) read(r *room) (line []byte, f *failure, err error) {
 	for {
 		chunk, err := j.in.ReadSlice('\n')

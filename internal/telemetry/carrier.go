@@ -41,8 +41,8 @@ func text(v any, limit int) string {
 	return ""
 }
 
-// valid drops what must not be passed on. Headers are the publisher's to forge and end in an HTTP request. A
-// tracestate means nothing without its traceparent; baggage stands alone.
+// valid drops headers that must not be passed on: publishers can forge them, and they end in an HTTP request. A
+// tracestate means nothing without its traceparent; baggage does not need one.
 func (c Carrier) valid() Carrier {
 	if !validTraceparent(c.Traceparent) {
 		c.Traceparent, c.Tracestate = "", ""

@@ -32,8 +32,8 @@ var (
 	setAMQPLogger = sync.OnceFunc(func() { amqp.SetLogger(amqpLog{}) })
 )
 
-// LibraryLog is a logger of the standard package for those who insist on one, such as http.Server.ErrorLog. library
-// names the source in the record.
+// LibraryLog returns a logger of the standard package for libraries that need one, such as http.Server.ErrorLog.
+// library names the source in the record.
 func LibraryLog(l *slog.Logger, library string) *log.Logger {
 	return log.New(standardLog{l, library}, "", 0)
 }
@@ -80,7 +80,7 @@ func (o otelLog) Info(_ int, msg string, _ ...any) {
 	o.logger.Debug("library", "library", "opentelemetry", "text", msg)
 }
 
-// Error logs at debug like the rest: what fails for good also reaches otel.Handle, and that is logged as a warning.
+// Error logs at debug like the rest: permanent failures also reach otel.Handle, and are logged there as a warning.
 func (o otelLog) Error(err error, msg string, _ ...any) {
 	o.logger.Debug("library", "library", "opentelemetry", "text", msg, "error", err)
 }

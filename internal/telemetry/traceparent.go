@@ -22,8 +22,8 @@ const (
 const maxTraceparent = 256
 
 // validTraceparent checks s by the W3C grammar: lower-case hex only, ids not zero, version not ff, no bytes after the
-// flags in version 00. A later version may go on after another hyphen; what follows must be printable so that it can
-// stand in an HTTP header.
+// flags in version 00. A later version may go on after another hyphen; the rest must be printable so that it is allowed
+// in an HTTP header.
 func validTraceparent(s string) bool {
 	if len(s) < traceparentLen || len(s) > maxTraceparent {
 		return false

@@ -36,7 +36,7 @@ func (x *exporter) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSp
 			return err
 		}
 	}
-	// Shutting down: one attempt each, whatever it says.
+	// Shutting down: one attempt each, whatever the answer.
 	_, err = x.post(ctx, body)
 	return err
 }
@@ -102,7 +102,7 @@ func (x *exporter) post(ctx context.Context, body []byte) (answer, error) {
 		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	// The body may tell of a partial success; no action would follow. Read only to keep the connection.
+	// The body may report a partial success, for which nothing would be done. It is read only to keep the connection.
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	a := answer{status: resp.StatusCode, retryAfter: parseRetryAfter(resp.Header.Get("Retry-After"))}
 	if a.status < 200 || a.status > 299 {

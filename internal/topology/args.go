@@ -32,8 +32,8 @@ const (
 	NoDeliveryLimit int64 = math.MaxInt32
 )
 
-// Every integer argument is an int64. RabbitMQ compares integers by value whatever their width, so a queue that
-// another client declared with 32 bits is the same queue; it does tell integers from texts and floats.
+// Every integer argument is an int64. RabbitMQ compares integers by value whatever their width, so a queue that another
+// client declared with 32 bits is the same queue; but it distinguishes integers from texts and floats.
 
 // waitArgs are the arguments of a queue that holds messages for delay and then publishes them to exchange with key.
 func waitArgs(delay time.Duration, exchange, key string, quorum bool) amqp.Table {

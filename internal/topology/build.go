@@ -37,8 +37,8 @@ func Build(given Options) (*Plan, error) {
 	return b.p, nil
 }
 
-// Fill gives every option that was left open the value of the preset. An option that stays empty names something that
-// the topology does not have. Options that Check refuses are filled as far as they go.
+// Fill gives every option that is not set the value of the preset. An option that stays empty names an object that the
+// topology does not have. Options that ValidateOptions refuses are filled where possible.
 func Fill(o Options) Options {
 	o.Preset = cmp.Or(o.Preset, PresetFanout)
 	b := blueprints[o.Preset]
@@ -89,7 +89,7 @@ func (o *Options) settable(b *blueprint) []settable {
 	}
 }
 
-// names fills the holes of a blueprint.
+// names fills the placeholders of a blueprint.
 func (o *Options) names() *strings.Replacer {
 	return strings.NewReplacer("{first}", prefixOf(o.Service), "{prefix}", o.Prefix, "{service}", o.Service, "{rest}",
 		restOf(o.Service),
@@ -155,7 +155,7 @@ func (b *builder) main(exchange string) bool {
 	return len(preset) > 1 && b.o.Exchange == preset[0] && slices.Contains(preset, exchange)
 }
 
-// park lays the way to the dead-letter queue: directly, or through an exchange.
+// park sets the route to the dead-letter queue: directly, or through an exchange.
 func (b *builder) park() {
 	queue, p := b.o.DLQ, b.b.park
 	if queue == "" {
@@ -237,7 +237,7 @@ func (b *builder) serviceArgs() amqp.Table {
 	return args
 }
 
-// back makes sure that what comes back through an exchange reaches the service's queue, whatever it listens to.
+// back adds the binding that returns retries from an exchange to the service's queue, if no other binding does.
 func (b *builder) back() {
 	exchange, key := b.names.Replace(b.b.wait.backExchange), b.names.Replace(b.b.wait.backKey)
 	if exchange == "" || len(b.p.Waits) == 0 || slices.Contains(b.p.reach(exchange, key), b.o.Queue) {

@@ -48,6 +48,6 @@ type Mode string
 // The modes.
 const (
 	ModeDeclare Mode = "declare" // create what is missing
-	ModeVerify  Mode = "verify"  // look only
-	ModeNone    Mode = "none"    // not even look
+	ModeVerify  Mode = "verify"  // check only
+	ModeNone    Mode = "none"    // do not check
 )

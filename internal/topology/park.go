@@ -11,7 +11,7 @@ import (
 	"sidecar/internal/message"
 )
 
-// Headers of a parked message, beside those that package message names.
+// Headers of a parked message, besides those of package message.
 const (
 	headerFinalPrefix        = "x-final-"
 	HeaderFinalStatusCode    = "x-final-status-code" // int32, only when the app answered

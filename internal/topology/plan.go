@@ -1,9 +1,8 @@
-// Package topology says where messages live in the broker and how they leave: the exchanges, queues and bindings to
-// declare, the ways a message waits before it is tried again, and the place where it is parked. A topology is a
-// value (Plan), never a code path. Settlement is the only place that knows how a verdict leaves.
+// Package topology says where messages are in the broker and how they leave: the exchanges, queues and bindings to
+// declare, the ways a message waits before its retry, and the place where it is parked. A topology is a value (Plan),
+// never a code path. Only Settlement turns a verdict into broker operations.
 //
-// It judges no message, publishes none and settles none. It never deletes anything in the broker, and it never
-// changes an object that another declaration owns: what does not fit becomes a Finding.
+// It judges no message, publishes none and settles none. It does not use the broker, see topology/declare.
 package topology
 
 import (
@@ -22,24 +21,23 @@ type Plan struct {
 	Service string
 
 	Exchanges []Exchange
-	Queues    []Queue // in an order in which every dead-letter target stands before the queue that needs it
+	Queues    []Queue // every dead-letter target before the queue that needs it
 	Bindings  []Binding
 
 	// Queue is the service's own queue: the one that is consumed, and the one whose "rejected" x-death entries are
 	// attempts (see message.RetryCount).
 	Queue string
 
-	// Waits are the ways to wait, the shortest first. Without one there are no retries: what fails is parked.
+	// Waits are the ways to wait, the shortest first. Empty: no retries, failed messages are parked.
 	Waits []WaitPath
 
 	// Tiered says that the waits are steps to choose from: by the delay the app asked for, else by the attempt.
 	Tiered bool
 
-	// Park is where messages go that are not tried again. A zero Route means there is no such place: they are
-	// discarded.
+	// Park is the route of parked messages. The zero Route means that they are discarded.
 	Park Route
 
-	// Redrive is the way back from the dead-letter queue to the service's queue.
+	// Redrive is the route from the dead-letter queue to the service's queue.
 	Redrive Route
 
 	MaxRetries int  // failed attempts after the first delivery: the one after these parks
@@ -75,8 +73,7 @@ type Exchange struct {
 	Name string
 	Type string // fanout, direct, topic or headers; empty: of another service, it only has to exist
 
-	// Shared marks an exchange that other services declare too: not being allowed to declare it is no fault as long
-	// as it exists.
+	// Shared marks an exchange that other services declare too: a user who may not declare it is fine if it exists.
 	Shared bool
 }
 
@@ -130,9 +127,9 @@ func (p *Plan) WithFrameMax(n int) *Plan {
 	return &c
 }
 
-// WithoutReject returns a copy of p in which every retry leaves by a confirmed, mandatory publish. It is for the time
-// in which the binding behind the dead-letter route is not proven: a reject into a missing binding loses the message
-// without a trace, a publish comes back.
+// WithoutReject returns a copy of p in which every retry leaves by a confirmed, mandatory publish. It is used while the
+// binding behind the dead-letter route is not proven: a reject into a missing binding loses the message without a
+// trace, a publish is returned.
 func (p *Plan) WithoutReject() *Plan {
 	c := *p
 	c.Waits = make([]WaitPath, len(p.Waits))
@@ -143,10 +140,10 @@ func (p *Plan) WithoutReject() *Plan {
 	return &c
 }
 
-// Foreign reports whether m is the retry of another service that came by because its way back leads through an exchange
-// this service listens to. Its first delivery came by as well, so it is not lost by being acked. The stamp alone does
-// not say so: producers copy headers. What was published to the queue by its name, or published with a key that no
-// retry comes back with, is meant for this service.
+// Foreign reports whether m is the retry of another service that was routed here because it returns through an exchange
+// that this service is bound to. This service got the first delivery as well, so an ack loses nothing. The stamp alone
+// is not enough: producers copy headers. A message that was published to the queue by its name, or with a key that no
+// retry has, is for this service.
 func (p *Plan) Foreign(m *message.Message) bool {
 	if !p.StampQueue || m.Exchange == "" {
 		return false
@@ -155,8 +152,8 @@ func (p *Plan) Foreign(m *message.Message) bool {
 	return ok && queue != p.Queue && p.returnKey(m.RoutingKey)
 }
 
-// returnKey reports whether a retry of some service with this topology may come back with a key: it ends in the same
-// word as our own. Wait queues that leave the key as it is tell nothing.
+// returnKey reports whether a retry of some service with this topology may have this key: it ends in the same word as
+// our own. Wait queues that do not change the key say nothing.
 func (p *Plan) returnKey(key string) bool {
 	back := p.WayBack()
 	return back == nil || back.Key == "" || lastWord(key) == lastWord(back.Key)
@@ -185,8 +182,8 @@ func (p *Plan) exchange(name string) *Exchange {
 	return nil
 }
 
-// SpareBinding reports whether a binding ties two objects that others declare too: not being allowed to make it is no
-// fault.
+// SpareBinding reports whether a binding connects two objects that others declare too: a user who may not make it is
+// fine.
 func (p *Plan) SpareBinding(b Binding) bool {
 	x, q := p.exchange(b.Exchange), p.queue(b.Queue)
 	return x != nil && x.Shared && q != nil && q.Shared

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// blueprint is a preset: names with holes in them, and defaults. {service} and {rest} are the service's name and what
-// follows its first hyphen; {prefix}, {exchange}, {queue}, {dlq} and {retry-queue} stand for what those options come
-// to, {tier} for one delay.
+// blueprint is a preset: names with placeholders, and defaults. {service} and {rest} are the service's name and the
+// part after its first hyphen; {prefix}, {exchange}, {queue}, {dlq} and {retry-queue} are the values of these options,
+// {tier} is one delay.
 type blueprint struct {
 	exchanges    []string // the main exchanges, which producers publish to
 	exchangeType string
@@ -38,7 +38,7 @@ type wait struct {
 	tierQueue    string
 	tierKey      string // empty: its name
 	tier         func(time.Duration) string
-	backExchange string // how messages come back; empty: the default exchange
+	backExchange string // how retries return; empty: the default exchange
 	backKey      string
 	delay        time.Duration   // one queue, unless tiers are asked for
 	delays       []time.Duration // tiers
@@ -132,8 +132,8 @@ var blueprints = map[string]*blueprint{
 	},
 }
 
-// secondsLabel writes a delay the way delay ladders are named: 300s, not 5m. What is no whole number of seconds is
-// written like everywhere else.
+// secondsLabel writes a delay as delay ladders are named: 300s, not 5m. A delay that is not a whole number of seconds
+// is written as usual.
 func secondsLabel(d time.Duration) string {
 	if d%time.Second == 0 {
 		return strconv.FormatInt(int64(d/time.Second), 10) + "s"

@@ -45,7 +45,7 @@ func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *broker.
 	}
 	keepDropped(h, m)
 	if r.Reset {
-		h[message.HeaderRetryCount] = int32(0) // the origin is only believed of messages that have been tried
+		h[message.HeaderRetryCount] = int32(0) // the origin is only used of messages that have been tried
 	}
 	h[HeaderRedrivenAt] = r.At.UTC().Format(finalAtFmt)
 	h[HeaderRedrivenBy] = plainText(r.By, maxName)
@@ -74,7 +74,7 @@ func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *broker.Publication, fi
 	return pub, !p.overweight(&pub.Msg, 0)
 }
 
-// withoutDeaths leaves out what keepDead would look at: what the broker took off long ago is no news.
+// withoutDeaths removes x-death entries that keepDead would use, of queues that the message left long ago.
 func withoutDeaths(h amqp.Table) amqp.Table {
 	h = maps.Clone(h)
 	delete(h, message.HeaderDeath)

@@ -10,8 +10,8 @@ import (
 	"sidecar/internal/message"
 )
 
-// retryPublication is m on its way to a wait queue. retries is what its count will be when it comes back: it travels
-// in x-retry-count, and x-death is left out because brokers disagree on going on with a copied one.
+// retryPublication is m on its way to a wait queue. retries is its count at the next delivery: it is in x-retry-count,
+// and x-death is left out because brokers differ in whether they continue a copied one.
 func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *broker.Publication {
 	h := copyHeaders(m, func(key string) bool { return bookkeeping(key) || senderSelected(key) })
 	retries = min(max(retries, 0), math.MaxInt32)

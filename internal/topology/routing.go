@@ -31,7 +31,7 @@ func (p *Plan) matches(b Binding, key string) bool {
 	switch e.Type {
 	case "fanout":
 		return true
-	case "headers": // without arguments it matches everything, with them it takes a message to tell
+	case "headers": // without arguments it matches everything, with them it depends on the message
 		return len(b.Args) == 0
 	case "direct":
 		return b.Key == key
@@ -52,9 +52,9 @@ func topicMatch(pattern, words []string) bool {
 	return len(words) > 0 && (pattern[0] == "*" || pattern[0] == words[0]) && topicMatch(pattern[1:], words[1:])
 }
 
-// WayBack is the binding by which retries come back to the service's queue, nil where they come through the default
-// exchange. No publish can prove it. Without it classic queues lose what waits when its delay ends; quorum queues keep
-// it, and the broker tries again every three minutes.
+// WayBack returns the binding by which retries return to the service's queue, nil if they return through the default
+// exchange. No publish can prove it. Without it classic queues lose messages when their delay ends; quorum queues keep
+// them, and the broker tries again every three minutes.
 func (p *Plan) WayBack() *Binding {
 	for _, w := range p.Waits {
 		if q := p.queue(w.Queue); q != nil {

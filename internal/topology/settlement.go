@@ -26,14 +26,15 @@ type Settlement struct {
 	Publish *broker.Publication
 	Final   Final
 
-	// Hold and Jitter belong to a requeue: sleep Hold plus a random part of Jitter here before settling.
+	// Hold and Jitter belong to a requeue: wait Hold plus a random part of Jitter here before settling.
 	Hold, Jitter time.Duration
 
 	// Pause asks this replica to take nothing for that long.
 	Pause time.Duration
 
-	// Detour belongs to a requeue too: when no sleeper is free the message waits in the broker instead. It is published
-	// and confirmed, then the original is acked; the retry count stays what it is. nil when there is no such way.
+	// Detour belongs to a requeue too: when no place to wait here is free the message waits in the broker instead. It is
+	// published and confirmed, then the original is acked; the retry count does not change. nil when the topology has no
+	// such queue.
 	Detour *broker.Publication
 }
 
@@ -79,8 +80,8 @@ func (p *Plan) settlePark(s *Settlement, m *message.Message) {
 	s.Publish = p.parkPublication(m, &s.Verdict)
 }
 
-// settleRetry sends the message to wait. A reject costs one frame, but only a message the broker itself can carry
-// round may leave by it; every other one is republished, and one that no frame could bring back is parked.
+// settleRetry sends the message to wait. A reject costs one frame, but only a message whose round trip the broker can
+// count may leave by it; every other one is published, and one that would not fit a frame afterwards is parked.
 func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 	if len(p.Waits) == 0 {
 		p.parkInstead(s, m, message.ReasonMaxRetries)
@@ -118,7 +119,7 @@ func (p *Plan) parkInstead(s *Settlement, m *message.Message, r message.Reason) 
 }
 
 // waitFor picks the path for a retry: the shortest one that covers the delay the app asked for, else the one of the
-// attempt, of which the last repeats. covered is false when the message would come back before that delay is over.
+// attempt, of which the last repeats. covered is false when the message would return before that delay is over.
 func (p *Plan) waitFor(retries int, delay time.Duration) (w WaitPath, covered bool) {
 	if delay > 0 && p.Tiered {
 		for _, w := range p.Waits {
@@ -130,11 +131,10 @@ func (p *Plan) waitFor(retries int, delay time.Duration) (w WaitPath, covered bo
 	return p.Waits[min(max(retries, 0), len(p.Waits)-1)], delay <= 0
 }
 
-// rejectable reports whether the broker may dead-letter m, will bring it back and still counts it right. A broken
-// x-death takes the queue down with it on some versions; a message that has left by expiry once is dropped by some as
-// an automatic cycle. A message that came back from the dead-letter queue carries its count in a header, and one that
-// was moved by hand has a count that is not the broker's any more: the broker of some versions starts its own count
-// again at one, so only a republish goes on counting.
+// rejectable reports whether the broker may dead-letter m, returns it and still counts it right. A broken x-death
+// crashes the queue on some versions; a message that has left by expiry once is dropped by some as an automatic cycle.
+// A redriven message carries its count in a header, and one that was moved manually has a count that is not the
+// broker's any more: some versions start their own count again at one, so only a publish continues the count.
 func rejectable(m *message.Message) bool {
 	if m.Malformed || m.Looped || m.Moved {
 		return false
@@ -143,7 +143,7 @@ func rejectable(m *message.Message) bool {
 	return !redriven
 }
 
-// detour is the way round a full house of sleepers: the message waits in the broker, uncounted.
+// detour is used when no place to wait here is free: the message waits in the broker, uncounted.
 func (p *Plan) detour(m *message.Message, delay time.Duration) *broker.Publication {
 	if len(p.Waits) == 0 || p.nearFrameMax(m) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Text describes the plan for people: what is declared, and the way of a message.
+// Text describes the plan for people: the declared objects, and the routes of a message.
 func (p *Plan) Text() string {
 	var b strings.Builder
 	variant := "classic queues"

@@ -13,7 +13,7 @@ type name struct {
 	variable string // that sets it; empty: none does
 	value    string
 	given    bool
-	parts    []part // that it was made of when it was not given
+	parts    []part // the option that it was derived from when it was not set
 }
 
 // part is a piece of a name that comes from a variable.
@@ -57,7 +57,7 @@ func (n name) largest() int {
 
 var hole = regexp.MustCompile(`\{[a-z-]+\}`)
 
-// holes says which variable fills a hole of a template.
+// holes says which variable fills a placeholder of a template.
 var holes = map[string]string{
 	"{first}": "SIDECAR_SERVICE", "{service}": "SIDECAR_SERVICE", "{rest}": "SIDECAR_SERVICE",
 	"{prefix}":   "SIDECAR_PREFIX",
@@ -66,7 +66,7 @@ var holes = map[string]string{
 	"{tier}": "SIDECAR_RETRY_DELAYS",
 }
 
-// parts follows every hole of a template to the variable that was set.
+// parts returns the variables that were set behind the placeholders of a template.
 func (c *optionValidator) parts(template string) []part {
 	var all []part
 	for _, h := range hole.FindAllString(template, -1) {
@@ -102,7 +102,7 @@ func (c *optionValidator) exchanges() []name {
 	}
 }
 
-// keys lists the routing keys that are no names of queues.
+// keys lists the routing keys that are not names of queues.
 func (c *optionValidator) keys() []name {
 	const what = "routing key"
 	templates := []string{c.b.wait.backKey}
@@ -209,7 +209,7 @@ func (c *optionValidator) checkBindings() {
 }
 
 // declaresMain reports whether the main exchange is in the plan of filled options: because the service's queue is bound
-// to it, or because retries come back through it.
+// to it, or because retries return through it.
 func (o *Options) declaresMain(b *blueprint) bool {
 	return len(o.Bindings) == 0 || b.wait.backExchange == "{exchange}" ||
 		slices.ContainsFunc(o.Bindings, func(x Binding) bool { return x.Exchange == o.Exchange })

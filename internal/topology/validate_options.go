@@ -86,7 +86,7 @@ func (c *optionValidator) checkOptions() {
 		"SIDECAR_DLX and SIDECAR_DLQ name what there is not")
 }
 
-// checkRetries looks at how often and how long.
+// checkRetries checks the number of retries and the delays.
 func (c *optionValidator) checkRetries() {
 	o := &c.given
 	const delays = "SIDECAR_RETRY_DELAYS"

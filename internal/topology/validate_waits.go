@@ -67,8 +67,8 @@ func parking(p *Plan) []error {
 	return errs
 }
 
-// loops: the broker drops a message that would go round a dead-letter cycle without having been rejected in it. So
-// nothing but a reject may push a message out of a service queue that dead-letters into a wait queue.
+// loops: the broker drops a message that goes round a dead-letter cycle without a reject in it. So only a reject may
+// move a message out of a service queue that dead-letters into a wait queue.
 func loops(p *Plan) []error {
 	q := p.queue(p.Queue)
 	if q == nil || !p.deadLettersToWait(q) {
@@ -146,8 +146,8 @@ func foreignArguments(p *Plan) []error {
 	return errs
 }
 
-// sharedReturn: a retry that comes back through an exchange with other listeners reaches them too. The stamp lets
-// their sidecars tell that it is not meant for them.
+// sharedReturn: a retry that returns through an exchange with other listeners reaches them too. By the stamp their
+// sidecars recognise that it is not for them.
 func sharedReturn(p *Plan) []error {
 	if p.StampQueue {
 		return nil

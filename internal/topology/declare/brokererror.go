@@ -18,7 +18,7 @@ var (
 	forUser      = regexp.MustCompile(`refused for user '([^']*)'`)
 )
 
-// unknown is what stands for a value the broker did not name.
+// unknown is printed for a value that the broker did not name.
 const unknown = "unknown"
 
 // drifted reads a 406: the property that differs and the value it has. ok is false for a 406 about something else.

@@ -53,7 +53,7 @@ func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 	return Kept{}, nil
 }
 
-// learn writes down what a refusal says. more: it has to be asked again, with args as they are now.
+// learn takes a value from a refusal into args. more is true when the broker has to be asked again with these args.
 func (k *Kept) learn(args amqp.Table, property, found string) (more bool) {
 	switch property {
 	case "auto_delete":
@@ -81,7 +81,7 @@ func (k *Kept) learn(args amqp.Table, property, found string) (more bool) {
 	if adopt(args, property, found) {
 		return true
 	}
-	// What has been seen of the type is enough for a queue that is none.
+	// Seeing the type is enough for a queue that is not a quorum queue.
 	*k = Kept{Known: !k.Quorum}
 	return false
 }

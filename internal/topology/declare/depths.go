@@ -53,7 +53,7 @@ func (e *ensurer) depths(ctx context.Context) ([]Depth, []Finding, error) {
 	return depths, e.findings, nil
 }
 
-// gone reports what is missing, and nothing else: the rest was looked at by Ensure.
+// gone reports missing objects and nothing else: Ensure has checked the rest.
 func (e *ensurer) gone(o object, refusal *amqp.Error) {
 	if refusal != nil && refusal.Code == amqp.NotFound {
 		e.absent(o, refusal)

@@ -11,31 +11,30 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Ensure looks whether the broker would keep every message the plan retries or parks, and in ModeDeclare creates
-// what is missing. Objects that are there are never changed and never deleted: what does not fit is a Finding, and
-// with findings messages must not be consumed. An error is trouble with the session and says nothing about the
-// topology.
+// Ensure checks whether the broker would keep every message that the plan retries or parks, and in ModeDeclare creates
+// missing objects. Existing objects are never changed and never deleted: a difference is a Finding, and with findings
+// messages must not be consumed. An error is a failure of the session and says nothing about the topology.
 //
-// In ModeVerify it asks passively, and compares properties as far as the user's rights go; bindings cannot be seen
-// over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a memory or disk alarm
-// is not read any more, and this may be the one that consumes.
+// In ModeVerify it declares passively, and compares properties as far as the user's rights allow; bindings cannot be
+// seen over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a memory or disk
+// alarm is not read any more.
 func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
 	if mode == topology.ModeNone {
 		return nil, nil
 	}
 	e := newEnsurer(s, p, mode)
 	defer e.close(ctx)
-	if err := e.walk(ctx); err != nil {
+	if err := e.each(ctx); err != nil {
 		return nil, err
 	}
 	return e.findings, nil
 }
 
-// EnsureAtOnce is Ensure for a topology that most likely fits, in one round trip instead of one per object: it sends
-// the same questions without waiting for the answers in between. True means what Ensure says without findings. False
-// says nothing, for which object was refused, and why, is for Ensure to find out.
+// EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
+// it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings.
+// False says nothing: Ensure then finds which object was refused, and why.
 //
-// All questions together have the time that Ensure gives to each, and the session is lost when it runs out.
+// All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
 	if mode == topology.ModeNone {
 		return true
@@ -43,12 +42,12 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 	var questions []question
 	e := newEnsurer(s, p, mode)
 	e.note = func(q question) { questions = append(questions, q) }
-	if err := e.walk(ctx); err != nil {
+	if err := e.each(ctx); err != nil {
 		return false
 	}
 	e.note = nil
-	// The broker takes what comes on a channel in its order, and listens to nothing more on a channel of which it
-	// refused something: the answer to the last question is the answer to all.
+	// The broker executes the requests of a channel in order, and none after a refusal: the answer to the last request is
+	// the answer to all.
 	refusal, err := e.ask(ctx, "look at the topology", func(ch *amqp.Channel, _ bool) error {
 		for i, q := range questions {
 			if err := q(ch, i < len(questions)-1); err != nil {
@@ -73,8 +72,8 @@ func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
 	return &ensurer{prober: prober{s: s}, p: p, mode: mode, reported: map[string]bool{}}
 }
 
-// walk asks about every object and binding of the plan.
-func (e *ensurer) walk(ctx context.Context) error {
+// each checks every object and binding of the plan.
+func (e *ensurer) each(ctx context.Context) error {
 	for _, x := range e.p.Exchanges {
 		if err := e.exchange(ctx, x); err != nil {
 			return err
@@ -129,7 +128,7 @@ func (e *ensurer) queue(ctx context.Context, q *topology.Queue) error {
 	return err
 }
 
-// look asks about one object. compared is true when it is there and its properties are as wanted.
+// look checks one object. compared is true when it exists and its properties are as wanted.
 func (e *ensurer) look(ctx context.Context, o object) (compared bool, err error) {
 	if e.mode != topology.ModeDeclare || o.active == nil {
 		refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
@@ -157,10 +156,10 @@ func (e *ensurer) look(ctx context.Context, o object) (compared bool, err error)
 	return false, nil
 }
 
-// mayNotDeclare: looking is enough in verify mode, and for an exchange that another service declares.
+// mayNotDeclare: a passive declare is enough in verify mode, and for an exchange that another service declares.
 func (e *ensurer) mayNotDeclare(ctx context.Context, o object, refusal *amqp.Error) error {
 	if e.mode != topology.ModeDeclare {
-		return nil // it is there, see look
+		return nil // it exists, see look
 	}
 	if o.spare {
 		absent, err := e.ask(ctx, "look for "+o.title, o.passive)
@@ -221,7 +220,7 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) error {
 		return err
 	}
 	if refusal.Code == amqp.AccessRefused && e.p.SpareBinding(b) {
-		return nil // what is parked is published as mandatory, so a missing one will be told
+		return nil // messages are parked as mandatory, so a missing binding returns them
 	}
 	known := e.reported[queueObject(b.Queue)] || e.reported[exchangeObject(b.Exchange)]
 	switch {

@@ -17,8 +17,8 @@ const (
 	ProblemRefused    Problem = "refused"    // the broker refuses for another reason
 )
 
-// Finding is something in the broker that does not fit the plan. While one stands, a retried or parked message might
-// be lost: messages must not be consumed. It is text for people; it holds no secret.
+// Finding is an object in the broker that differs from the plan. While there is a finding, a retried or parked message
+// might be lost: messages must not be consumed. It is text for people; it holds no secret.
 type Finding struct {
 	Object  string // e.g. `queue "wms.queue.wms-cincout"`
 	Problem Problem
@@ -49,7 +49,7 @@ func bindingObject(b topology.Binding) string {
 	return fmt.Sprintf("binding of queue %q to exchange %q with key %q", b.Queue, b.Exchange, b.Key)
 }
 
-// Unroutable is the finding of a mandatory publish that came back.
+// Unroutable is the finding of a mandatory publish that was returned.
 func Unroutable(p *topology.Plan, exchange, key string) Finding {
 	f := Finding{
 		Object: fmt.Sprintf("route %q of exchange %q", key, exchange), Problem: ProblemMissing, Wanted: "a queue at its end",

@@ -59,7 +59,7 @@ func fixQueue(q *topology.Queue, property, found, vhost string) string {
 			"then delete the ones that were declared so"
 	case property == topology.ArgType:
 		return fmt.Sprintf("set SIDECAR_QUEUE_TYPE=%s, or %s", found, again)
-	// what 3.10 says of a classic queue
+	// the error of 3.10 for a classic queue
 	case property == topology.ArgOverflow && q.Args[topology.ArgType] != nil && found == absentValue:
 		return "set SIDECAR_QUEUE_TYPE=classic if it is a classic queue, or " + again
 	}

@@ -59,7 +59,7 @@ func activeQueue(name string, args amqp.Table) question {
 	}
 }
 
-// passiveExchange names a type because the protocol wants one; the broker does not look at it.
+// passiveExchange names a type because the protocol wants one; the broker ignores it.
 func passiveExchange(name string) question {
 	return func(ch *amqp.Channel, noWait bool) error {
 		return ch.ExchangeDeclarePassive(name, "direct", true, false, false, noWait, nil)

@@ -11,9 +11,10 @@ import (
 	"sidecar/internal/topology"
 )
 
-// The broker looks at permissions before it looks at anything else. So what it would refuse anyway tells whether a user
-// may do it, and leaves nothing behind: a declaration with an argument no broker takes, a message with an expiration
-// that is no number, a consumer with a priority that is none, the end of a binding that does not exist.
+// The broker checks permissions before anything else. So a request that it would refuse anyway shows whether a user has
+// the right, and leaves nothing behind: a declaration with an argument that no broker accepts, a message with an
+// expiration that is not a number, a consumer with a priority that is not a number, the removal of a binding that does
+// not exist.
 const (
 	noExpiration = "never"
 	noPriority   = "none"
@@ -21,9 +22,9 @@ const (
 	probeKey     = "sidecar.permission-probe.no-binding-has-this-key"
 )
 
-// Preflight proves that the session's user may do everything that running the plan in a mode takes, without doing it:
-// Ensure only tells what it may look at. It publishes (what the broker refuses), so it must not run on a connection
-// that consumes. What is missing is for Ensure to say. An error is trouble with the session.
+// Preflight proves that the session's user may do everything that running the plan in a mode needs, without doing it:
+// Ensure only checks rights to read. It publishes (messages that the broker refuses), so it must not run on a
+// connection that consumes. Missing objects are findings of Ensure. An error is a failure of the session.
 func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
 	e := newEnsurer(s, p, mode)
 	defer e.close(context.WithoutCancel(ctx))
@@ -159,7 +160,7 @@ func (e *ensurer) mayConfigure(ctx context.Context) error {
 	return nil
 }
 
-// sharedAndThere: what the user may not even look at is for Ensure to report.
+// sharedAndThere: Ensure reports objects that the user may not read.
 func (e *ensurer) sharedAndThere(ctx context.Context, shared bool, o object) (bool, error) {
 	if !shared {
 		return false, nil

@@ -11,19 +11,19 @@ import (
 	"sidecar/internal/topology"
 )
 
-// DefaultEvery is how often a Watcher looks.
+// DefaultEvery is how often a Watcher checks.
 const DefaultEvery = 15 * time.Second
 
 // WatchOptions says how to watch.
 type WatchOptions struct {
 	Plan       *topology.Plan
 	Every      time.Duration   // DefaultEvery when zero
-	Ask        <-chan struct{} // asks for a look between two others; may be nil
+	Ask        <-chan struct{} // asks for a check between two others; may be nil
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 
-	// Report is called after every look with what is missing: with nothing when all is there. It must not block. While
-	// something is missing a rejected message would be lost without a trace, so consumption has to pause.
+	// Report is called after every check with the missing objects, also when there are none. It must not block. While an
+	// object is missing a rejected message would be lost without a trace, so consumption has to pause.
 	Report func([]Finding)
 }
 
@@ -35,7 +35,7 @@ type Watcher struct {
 	last    atomic.Pointer[[]Depth]
 }
 
-// NewWatcher registers the metrics of a watcher. It does not look yet.
+// NewWatcher registers the metrics of a watcher. It does not check yet.
 func NewWatcher(o WatchOptions) *Watcher {
 	if o.Every <= 0 {
 		o.Every = DefaultEvery
@@ -51,9 +51,8 @@ func (w *Watcher) Depths() []Depth {
 	return nil
 }
 
-// Watch looks at once and then again and again, on a channel of its own, until ctx ends or the session fails. It
-// returns the session's error, or nil when ctx ended. The depths it measured are forgotten then: old numbers would
-// look like news.
+// Watch checks at once and then periodically, on a channel of its own, until ctx ends or the session fails. It returns
+// the session's error, or nil when ctx ended. The measured depths are removed then: old numbers would look current.
 func (w *Watcher) Watch(ctx context.Context, s Session) error {
 	e := newEnsurer(s, w.o.Plan, topology.ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
