@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# image-test.sh: builds the image and looks whether it is what the documentation says: small, without a shell, not root, the
+# image-test.sh: builds the image and checks whether it is what the documentation says: small, without a shell, not root, the
 # same binary for the same sources, for both architectures; then lets it handle a message on a private broker and drains it.
 set -euo pipefail
 shopt -s inherit_errexit

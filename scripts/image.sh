@@ -5,7 +5,7 @@
 #   image.sh podman ARG...      podman, for what is in the store that buildah builds into
 #   image.sh publish NAME VERSION FILE   what the release workflow runs: both architectures, with SBOM and provenance, pushed to
 #                               a registry; the digest goes to FILE
-#   image.sh test               builds it and looks whether it is what the documentation says (scripts/image-test.sh)
+#   image.sh test               builds it and checks whether it is what the documentation says (scripts/image-test.sh)
 #
 # Default name amqp-sidecar:dev, default platform the machine's. VERSION, COMMIT and SOURCE (the URL of the sources, for a
 # label) are taken from the environment; the first two default to what git says, as in the Makefile.

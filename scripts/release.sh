@@ -7,7 +7,7 @@
 #   release.sh charts VERSION REGISTRY DIR   packages both charts into DIR, with that version and images from that registry;
 #                              RUNBOOKS=URL: where its alerts find docs/runbooks, and its pages what they link to
 #   release.sh snapshot        builds archives, checksums and SBOMs into dist/, of what is checked out; publishes nothing
-#   release.sh test            snapshot, and looks at what came out
+#   release.sh test            snapshot, and checks what came out
 #   release.sh publish         what the release workflow runs for a tag: needs GITHUB_TOKEN and cosign
 set -euo pipefail
 shopt -s inherit_errexit

@@ -71,7 +71,7 @@ func TestTimeIsMeasuredMonotonically(t *testing.T) {
 		}
 	}
 	if files < 100 {
-		t.Errorf("only %d files were looked at", files)
+		t.Errorf("only %d files were checked", files)
 	}
 }
 

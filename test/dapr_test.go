@@ -122,7 +122,7 @@ func TestDaprAnswerTooLarge(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// The connection dies within the body that says what becomes of the message: it is not taken for a success.
+// The connection dies within the body that says the outcome of the message: it is not taken for a success.
 func TestDaprBodyCutShort(t *testing.T) {
 	t.Parallel()
 	raw := newRawApp(t, func(c net.Conn, r *rawRequest) bool {

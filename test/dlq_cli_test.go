@@ -126,7 +126,7 @@ func TestDLQShowsWhatIsParked(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}
 	}
-	if r = sc.cli(0, "list", "--limit", "1"); strings.Count(r.stdout, "max_retries") != 1 || !strings.Contains(r.stdout, "1 of 3 messages shown, 1 looked at") {
+	if r = sc.cli(0, "list", "--limit", "1"); strings.Count(r.stdout, "max_retries") != 1 || !strings.Contains(r.stdout, "1 of 3 messages shown, 1 read") {
 		t.Errorf("%s", r.stdout)
 	}
 	if got := sc.listedIDs("--status", "422"); !slices.Equal(got, []string{"c"}) {

@@ -119,7 +119,7 @@ func answers() []mode {
 	}
 }
 
-// nothing is no answer.
+// nothing is not an answer.
 func nothing(*link, uint16) bool { return true }
 
 // raw answers with these bytes.

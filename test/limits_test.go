@@ -19,7 +19,7 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// TestLogsOnAFullDisk: a line that cannot be written is no reason to stop.
+// TestLogsOnAFullDisk: a line that cannot be written is not a reason to stop.
 func TestLogsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()

@@ -35,7 +35,7 @@ func outboxWith(t *testing.T, env map[string]string, code int, args ...string) r
 	return r
 }
 
-// TestOutboxCommands goes the way of an outbox: made, filled, looked at, a row released, others deleted. Neither a
+// TestOutboxCommands goes the way of an outbox: made, filled, checked, a row released, others deleted. Neither a
 // broker nor a sidecar is there.
 func TestOutboxCommands(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestOutboxNames(t *testing.T) {
 	if !strings.Contains(r.stdout, "table shop.messages has what was missing: 3 statements") || !strings.Contains(r.stderr, `CREATE INDEX CONCURRENTLY "messages_pending" ON "shop"."messages" ("send_after", "uid")`) {
 		t.Errorf("migrate: %s", r.all())
 	}
-	if r := outboxWith(t, env, 0, "status"); !strings.Contains(r.stdout, "notify       off: the relay looks every 1s") {
+	if r := outboxWith(t, env, 0, "status"); !strings.Contains(r.stdout, "notify       off: the relay checks every 1s") {
 		t.Errorf("status: %s", r.stdout)
 	}
 	if r := outboxWith(t, env, 0, "prune"); r.stdout != "1 of 1 row deleted: sent more than 1h0m0s ago\n" {

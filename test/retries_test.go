@@ -138,7 +138,7 @@ func TestNoRetriesAtAll(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "0", "REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms").seed()
 	sc.app.on("bad", status(503))
-	sc.app.on("early", status(425), status(425), status(200)) // which is no retry: it is requeued all the same
+	sc.app.on("early", status(425), status(425), status(200)) // which is not a retry: it is requeued all the same
 	sc.send("bad", "early", "good")
 	s := sc.run()
 	d := sc.take(sc.dlq(), 1)[0]

@@ -44,7 +44,7 @@ var (
 )
 
 // TestSecretsNeverShow runs a sidecar in which every secret is in use, lets messages succeed, fail and park, asks
-// everything it answers, runs every subcommand, and looks for the secrets and the payloads in all of it, in the end in
+// everything it answers, runs every subcommand, and searches for the secrets and the payloads in all of it, in the end in
 // the stacks of a process that is asked to dump them.
 func TestSecretsNeverShow(t *testing.T) {
 	t.Parallel()
@@ -211,7 +211,7 @@ func TestTokenFilesThatAreGone(t *testing.T) {
 	if got := sc.app.await("m", 1)[0].header.Get("Authorization"); got != "Bearer app-0123456789abcdef" {
 		t.Errorf("the app got %q", got)
 	}
-	for line, want := range map[string]int{"token not read: requests are refused": 3, "secret not read": 1} { // throttled
+	for line, want := range map[string]int{"token not read": 3, "secret not read": 1} { // throttled
 		if n := strings.Count(s.log.String(), `"msg":"`+line+`"`); n != want {
 			t.Errorf("%q is there %d times, want %d", line, n, want)
 		}

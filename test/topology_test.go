@@ -165,7 +165,7 @@ func TestVerifyMode(t *testing.T) {
 	sc.settledAll(s.awaitReady(), 0)
 }
 
-// TestModeNone looks at nothing and just consumes.
+// TestModeNone checks nothing and just consumes.
 func TestModeNone(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("TOPOLOGY_MODE", "none").seedTTL(350)

@@ -73,7 +73,7 @@ func TestEveryRequestIsInTheBooks(t *testing.T) {
 	send(t, c, request("3", "again"))
 	send(t, c, request("500", "behind the last one, in the same word of the bitmap"))
 	send(t, c, request("x", "no number"))
-	send(t, c, "GET /healthz HTTP/1.1\r\nHost: app\r\n\r\n") // a probe is no message
+	send(t, c, "GET /healthz HTTP/1.1\r\nHost: app\r\n\r\n") // a probe is not a message
 	send(t, dial(t, data), request("499", "x"))
 
 	s := b.stats()

@@ -100,7 +100,7 @@ func measure(o *options, url, kind string, n int, out io.Writer) error {
 		m := list[len(list)/2]
 		rate := fmt.Sprintf("%.0f", float64(n)/m.took.Seconds())
 		if len(args) == 1 && args[0] == "list" {
-			rate = "–" // it looks at twenty
+			rate = "–" // it checks twenty
 		}
 		fmt.Fprintf(out, "| %s | %d | `dlq %s` | %.2f (%.2f–%.2f) | %s | %.1f |\n", kind, n, strings.Join(args, " "),
 			m.took.Seconds(), list[0].took.Seconds(), list[len(list)-1].took.Seconds(), rate, float64(m.memory)/1024)
@@ -196,7 +196,7 @@ func (b *broker) fill(n, body int) error {
 	return <-failed
 }
 
-// command runs the sidecar and looks at what it took.
+// command runs the sidecar and checks what it took.
 func (b *broker) command(sidecar string, args []string) (result, error) {
 	// #nosec G204 -- what the flags say
 	cmd := exec.CommandContext(context.Background(), sidecar, append([]string{"dlq"}, args...)...)

@@ -199,7 +199,7 @@ func TestDrainOutlivesALookWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestDrainOfASidecarThatEnds: the process may be gone before drain looks again.
+// TestDrainOfASidecarThatEnds: the process may be gone before drain checks again.
 func TestDrainOfASidecarThatEnds(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -38,7 +38,7 @@ func (c *dlqCall) report(ctx context.Context, q *deadletter.Queue, a action, dry
 	}
 	failed := c.explain(ctx, q, err, rest)
 	if failed == nil && p.Failed > 0 {
-		failed = c.failed(nil, "%s could not be %s, still parked: sidecar dlq show tells what is special about what is left",
+		failed = c.failed(nil, "%s could not be %s, still parked: sidecar dlq show says why",
 			number(p.Failed, "message"), a.done)
 	}
 	if failed == nil {
@@ -123,7 +123,7 @@ func (c *dlqCall) confirm(ctx context.Context, q *deadletter.Queue, a action, p 
 		if strings.TrimSpace(line) == q.Name() {
 			return nil
 		}
-		return c.failed(nil, "that is not the queue's name: nothing was %s", a.done)
+		return c.failed(nil, "wrong queue name: nothing was %s", a.done)
 	case <-ctx.Done():
 		_, _ = fmt.Fprintln(c.stderr)
 		return c.failed(ctx.Err(), "stopped by a signal: nothing was %s", a.done)

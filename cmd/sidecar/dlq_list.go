@@ -88,9 +88,9 @@ func listed(s *deadletter.Summary, limit int) string {
 	case s.Complete():
 		return text
 	case limit > 0 && s.Matched >= limit:
-		return text + ", " + strconv.Itoa(s.Scanned) + " looked at: more with --limit"
+		return text + ", " + strconv.Itoa(s.Scanned) + " read: more with --limit"
 	}
-	return text + ", " + strconv.Itoa(s.Scanned) + " looked at: more with --scan"
+	return text + ", " + strconv.Itoa(s.Scanned) + " read: more with --scan"
 }
 
 var groupColumns = []column{
@@ -152,7 +152,7 @@ func groupRow(g *deadletter.Group, now time.Time) []string {
 func grouped(groups int, s *deadletter.Summary) string {
 	text := number(groups, "group") + " of " + strconv.Itoa(s.Matched) + " of " + number(s.Total, "message")
 	if !s.Complete() {
-		text += ", " + strconv.Itoa(s.Scanned) + " looked at: more with --scan"
+		text += ", " + strconv.Itoa(s.Scanned) + " read: more with --scan"
 	}
 	return text
 }

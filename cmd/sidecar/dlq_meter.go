@@ -130,7 +130,7 @@ func (m *meter) text(p *deadletter.Progress) string {
 		part, left = float64(p.Matched)/float64(m.limit), float64(m.limit-p.Matched)/max(rate, 1e-9)
 	}
 	part = min(part, 1)
-	text = fmt.Sprintf("%3.0f%%  %s, %d of %d looked at", 100*part, text, p.Scanned, p.Total)
+	text = fmt.Sprintf("%3.0f%%  %s, %d of %d read", 100*part, text, p.Scanned, p.Total)
 	if m.width > 0 {
 		full := int(part * meterBar)
 		text = "[" + strings.Repeat("#", full) + strings.Repeat("-", meterBar-full) + "] " + text

@@ -11,7 +11,7 @@ import (
 	"sidecar/internal/deadletter"
 )
 
-// metered runs a meter for so many seconds, in each of which a hundred messages are looked at.
+// metered runs a meter for so many seconds, in each of which a hundred messages are read.
 func metered(t *testing.T, width, limit int, quiet bool, seconds int) (text string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -21,7 +21,7 @@ func metered(t *testing.T, width, limit int, quiet bool, seconds int) (text stri
 		c.meter("redriven", limit).stop() // it finds no terminal
 		m := &meter{w: &out, width: width, done: "redriven", limit: limit, quiet: quiet, ends: make(chan struct{})}
 		m.wait.Go(m.run)
-		time.Sleep(time.Second / 2) // news and looks at it must not coincide
+		time.Sleep(time.Second / 2) // news and checks it must not coincide
 		for i := range seconds {
 			m.report(deadletter.Progress{Total: 10_000, Scanned: 100 * i, Matched: 50 * i, Done: 50 * i})
 			time.Sleep(time.Second)
@@ -38,7 +38,7 @@ func TestMeterWithoutATerminal(t *testing.T) {
 		t.Errorf("after nine seconds: %q", got)
 	}
 	got := metered(t, 0, 0, false, 25)
-	want := "  9%  450 redriven, 45/s, 900 of 10000 looked at, 1m41s left\n 19%  950 redriven, 50/s, 1900 of 10000 looked at, 1m21s left\n"
+	want := "  9%  450 redriven, 45/s, 900 of 10000 read, 1m41s left\n 19%  950 redriven, 50/s, 1900 of 10000 read, 1m21s left\n"
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -68,12 +68,12 @@ func TestMeterText(t *testing.T) {
 		p            deadletter.Progress
 	}{
 		"canary: waiting for 2 of 3 verdicts":                                              {0, 0, deadletter.Progress{Total: 9, Scanned: 3, Done: 3, Canary: deadletter.CanaryProgress{Sent: 3, Good: 1}}},
-		" 50%  40 redriven, 4/s, 50 of 100 looked at, 10s left":                            {0, 0, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40, Canary: deadletter.CanaryProgress{Sent: 3, Good: 3, Done: true}}},
-		"[############------------]  50%  40 redriven, 4/s, 50 of 100 looked at, 10s left": {80, 0, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40}},
-		" 80%  40 redriven, 4/s, 50 of 100 looked at, 3s left":                             {0, 50, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40}},
-		"  0%  0 redriven, 0/s, 0 of 100 looked at":                                        {0, 0, deadletter.Progress{Total: 100}},
+		" 50%  40 redriven, 4/s, 50 of 100 read, 10s left":                            {0, 0, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40, Canary: deadletter.CanaryProgress{Sent: 3, Good: 3, Done: true}}},
+		"[############------------]  50%  40 redriven, 4/s, 50 of 100 read, 10s left": {80, 0, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40}},
+		" 80%  40 redriven, 4/s, 50 of 100 read, 3s left":                             {0, 50, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40}},
+		"  0%  0 redriven, 0/s, 0 of 100 read":                                        {0, 0, deadletter.Progress{Total: 100}},
 		"40 redriven, 4/s": {80, 0, deadletter.Progress{Scanned: 40, Matched: 40, Done: 40}},
-		"[########################] 100%  40 redriven, 4/s, 100 of 100 looked at, 0s left": {80, 0, deadletter.Progress{Total: 100, Scanned: 100, Done: 40}},
+		"[########################] 100%  40 redriven, 4/s, 100 of 100 read, 0s left": {80, 0, deadletter.Progress{Total: 100, Scanned: 100, Done: 40}},
 	} {
 		m := meter{width: c.width, limit: c.limit, done: "redriven", past: []sample{{at: at}, {at.Add(10 * time.Second), c.p.Done, c.p.Scanned}}}
 		if got := m.text(&c.p); got != want {

@@ -44,7 +44,7 @@ func dlqShow(ctx context.Context, c *dlqCall) error {
 		c.show(m, time.Now())
 	}
 	if err == nil && more > 0 {
-		c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s tells their references",
+		c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s lists their references",
 			number(more, "other message"), m.MessageID)
 	}
 	return c.look(ctx, q, err)

@@ -155,9 +155,9 @@ func TestListed(t *testing.T) {
 	}{
 		"0 of 0 messages shown": {deadletter.Summary{}, 20},
 		"1 of 1 message shown":  {deadletter.Summary{Total: 1, Scanned: 1, Matched: 1}, 20},
-		"20 of 1234 messages shown, 20 looked at: more with --limit": {deadletter.Summary{Total: 1234, Scanned: 20, Matched: 20}, 20},
-		"3 of 1234 messages shown, 100 looked at: more with --scan":  {deadletter.Summary{Total: 1234, Scanned: 100, Matched: 3}, 20},
-		"3 of 1234 messages shown, 1000 looked at: more with --scan": {deadletter.Summary{Total: 1234, Scanned: 1000, Matched: 3}, 0},
+		"20 of 1234 messages shown, 20 read: more with --limit": {deadletter.Summary{Total: 1234, Scanned: 20, Matched: 20}, 20},
+		"3 of 1234 messages shown, 100 read: more with --scan":  {deadletter.Summary{Total: 1234, Scanned: 100, Matched: 3}, 20},
+		"3 of 1234 messages shown, 1000 read: more with --scan": {deadletter.Summary{Total: 1234, Scanned: 1000, Matched: 3}, 0},
 	} {
 		if got := listed(&c.s, c.limit); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -179,7 +179,7 @@ func TestGroupRows(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	s := deadletter.Summary{Total: 9, Scanned: 5, Matched: 4}
-	if got := grouped(1, &s); got != "1 group of 4 of 9 messages, 5 looked at: more with --scan" {
+	if got := grouped(1, &s); got != "1 group of 4 of 9 messages, 5 read: more with --scan" {
 		t.Errorf("%q", got)
 	}
 }

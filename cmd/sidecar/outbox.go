@@ -69,7 +69,7 @@ func (c *outboxCall) parse(most int) (err error) {
 		return err
 	}
 	if !c.cfg.Outbox.DSN.IsSet() {
-		return fmt.Errorf("%w: %s: SIDECAR_OUTBOX_DSN is not set: there is no outbox", errUsage, c.flags.Name())
+		return fmt.Errorf("%w: %s: SIDECAR_OUTBOX_DSN is not set", errUsage, c.flags.Name())
 	}
 	c.names = outbox.ParseTable(c.cfg.Outbox.Table, c.cfg.Outbox.Column)
 	return nil

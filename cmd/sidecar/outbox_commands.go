@@ -35,7 +35,7 @@ func outboxStatus(ctx context.Context, c *outboxCall) error {
 func (c *outboxCall) printStatus(s *outbox.Status) error {
 	notify := "inserts wake the relay up"
 	if !s.Notify {
-		notify = "off: the relay looks every " + c.cfg.Outbox.PollInterval.String()
+		notify = "off: the relay checks every " + c.cfg.Outbox.PollInterval.String()
 	}
 	_, err := fmt.Fprintf(c.stdout, "table        %s\npending      %s, %d of them due later, %d failed before\nlag      "+
 		"    %s\nquarantined  %s\nnotify       %s\n",
@@ -139,7 +139,7 @@ func outboxPrune(ctx context.Context, c *outboxCall) error {
 func outboxMigrate(ctx context.Context, c *outboxCall) error {
 	dry := c.flags.Bool("print", false, "write the SQL to standard output and change nothing; needs no right but to "+
 		"connect")
-	quiet := c.flags.Bool("no-notify", false, "without the trigger that wakes the relay up, which then looks every "+
+	quiet := c.flags.Bool("no-notify", false, "without the trigger that wakes the relay up, which then checks every "+
 		"SIDECAR_OUTBOX_POLL_INTERVAL; removes it where it is")
 	if err := c.parse(0); err != nil {
 		return err

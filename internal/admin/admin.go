@@ -114,7 +114,7 @@ func (s *Server) Listen() (Addrs, error) {
 	}
 	s.hosts = httpguard.NewHosts(s.o.ControlAddr, s.controlLn.Addr(), s.o.Token != nil)
 	if !s.hosts.Loopback() && s.o.Token == nil {
-		err = fmt.Errorf("listen for control: %s is not a loopback address and there is no token", s.controlLn.Addr())
+		err = fmt.Errorf("listen for control: %s is not a loopback address and no token is set", s.controlLn.Addr())
 		return Addrs{}, errors.Join(err, s.adminLn.Close(), s.controlLn.Close())
 	}
 	return Addrs{Admin: s.adminLn.Addr().String(), Control: s.controlLn.Addr().String()}, nil
@@ -145,7 +145,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return errors.Join(<-ended, <-ended)
 }
 
-// Shutdown lets running requests finish until ctx ends, then cuts them off; that is no error. Requests waiting on
+// Shutdown lets running requests finish until ctx ends, then cuts them off; that is not an error. Requests waiting on
 // /drained are answered at once. An operation on the dead-letter queue ends at a safe point.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()

@@ -67,7 +67,7 @@ func TestPageIDs(t *testing.T) {
 	for at, f := range files {
 		for _, m := range regexp.MustCompile(`byId\('([^']+)'\)`).FindAllStringSubmatch(string(f.Read()), -1) {
 			if asked++; ids[m[1]] == 0 {
-				t.Errorf("%s looks for %s, which is not in the page", at, m[1])
+				t.Errorf("%s searches for %s, which is not in the page", at, m[1])
 			}
 		}
 	}

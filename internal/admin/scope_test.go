@@ -88,7 +88,7 @@ func TestTokensThatRotate(t *testing.T) {
 	}
 }
 
-// TestConsoleFiles: they need no token, and everything else that guard looks at still counts.
+// TestConsoleFiles: they need no token, and everything else that guard checks still counts.
 func TestConsoleFiles(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *Options) {

@@ -119,7 +119,7 @@ var (
 	errOctet      = errors.New("must be an integer from 0 to 255")
 	errExpiration = errors.New("must be milliseconds, an integer from 0 to 4294967295")
 	errTimestamp  = errors.New("must be a time such as 2026-01-31T12:00:00Z or seconds since 1970")
-	errZeroTime   = errors.New("is a time that cannot be sent") // the client library takes it for an absent one
+	errZeroTime   = errors.New("is a time that AMQP cannot carry") // the client library takes it for an absent one
 )
 
 func indexOf(name string) int {

@@ -157,7 +157,7 @@ func readTyped(kind string, b []byte) (any, error) {
 	}
 	t, known := types[kind]
 	if !known {
-		return nil, errors.New("there is no such type")
+		return nil, errors.New("unknown type")
 	}
 	if t.ConvertibleTo(reflect.TypeFor[int64]()) {
 		b = number

@@ -41,7 +41,7 @@ func randomContent(r *rand.Rand) []byte {
 	return b
 }
 
-// same compares what the library read with what we read. A float that is no number equals itself here.
+// same compares what the library read with what we read. A float that is not a number equals itself here.
 func same(library, own *amqp.Delivery) bool {
 	a, b := *library, *own
 	if !a.Timestamp.Equal(b.Timestamp) || len(a.Body) != len(b.Body) {

@@ -157,7 +157,7 @@ func TestNoMemoryForHeaders(t *testing.T) {
 	free(all)
 }
 
-// TestAConnectionEndsWhileItWaitsForMemory: killed, or in the middle of a message. The cleanup looks at what is still
+// TestAConnectionEndsWhileItWaitsForMemory: killed, or in the middle of a message. The cleanup checks what is still
 // held.
 func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
 	t.Parallel()

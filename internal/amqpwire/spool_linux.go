@@ -40,7 +40,7 @@ const (
 )
 
 var (
-	errNoSpool  = errors.New("there is no directory for it (SIDECAR_SPOOL_DIR)")
+	errNoSpool  = errors.New("no directory for spooled bodies is set (SIDECAR_SPOOL_DIR)")
 	errSpoolRAM = errors.New("the file system is in memory; SIDECAR_SPOOL_DIR needs one on a disk")
 )
 

@@ -44,7 +44,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	}
 	defer s.Close()
 	if cfg.Service.Consume == config.ConsumeOff {
-		_, _ = fmt.Fprintf(w, "ok       the broker lets us in; nothing is consumed, so there is no topology to look at\n")
+		_, _ = fmt.Fprintf(w, "ok       connected to the broker; nothing is consumed, so no topology is needed\n")
 		return nil
 	}
 	findings, err := declare.Ensure(ctx, s, plan, topology.ModeVerify)

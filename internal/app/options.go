@@ -76,7 +76,7 @@ func listenerToken(s config.Secret, log *slog.Logger) func() string {
 		v, err := s.Value()
 		if err != nil {
 			failures.Do(func(suppressed int) {
-				log.Warn("token not read: requests are refused", "error", err, "suppressed", suppressed)
+				log.Warn("token not read", "error", err, "suppressed", suppressed)
 			})
 			return ""
 		}

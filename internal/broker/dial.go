@@ -158,7 +158,7 @@ func handshakeCause(ctx context.Context, err error, w *amqpwire.Wire) error {
 
 func (d *Dialer) logHidden(n int) {
 	d.hidden.Do(func(suppressed int) {
-		d.o.Logger.Warn("header values of a message are unreadable and were hidden",
+		d.o.Logger.Warn("header values hidden",
 			slog.String("connection", d.o.Name), slog.Int("values", n), slog.Int("suppressed", suppressed))
 	})
 }

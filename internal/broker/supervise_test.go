@@ -26,7 +26,7 @@ func wait(sessions chan<- *Session) func(context.Context, *Session) error {
 	}
 }
 
-// TestReplacedCredentialsEndThePause: who waits after a refusal looks whether there is something new to try. The pause
+// TestReplacedCredentialsEndThePause: who waits after a refusal checks whether there is something new to try. The pause
 // is longer than any test.
 func TestReplacedCredentialsEndThePause(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func (d *Dialer) targets() ([]target, error) {
 		return nil, &configError{fmt.Errorf("read the broker's URL: %w", err)}
 	}
 	if len(urls) == 0 {
-		return nil, &configError{errors.New("there is no broker URL")}
+		return nil, &configError{errors.New("no broker URL is set")}
 	}
 	username, err := secret(d.o.Username)
 	if err != nil {

@@ -86,7 +86,7 @@ func checkSocketURL(rest string) error {
 	case len(file) > maxSocketPath:
 		return errors.New("has a socket path longer than 107 bytes")
 	case strings.ContainsAny(file, "?%"):
-		return errors.New("has a '?' or '%' in the socket path, which is taken as it is")
+		return errors.New("has a '?' or '%' in the socket path, which is not decoded")
 	case !found:
 		return nil
 	}

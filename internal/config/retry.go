@@ -76,6 +76,6 @@ func (l *loader) checkRetry() {
 		l.reject(dir, "not an absolute path")
 	}
 	if l.isSet(delay) && l.isSet(delays) {
-		l.reject(delay, "only one of it and %s can be set", delays)
+		l.reject(delay, "cannot be combined with %s", delays)
 	}
 }

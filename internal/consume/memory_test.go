@@ -67,7 +67,7 @@ func TestAMessageLargerThanMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryComesBack: whatever becomes of messages, their memory does: the rig looks at the end. More arrive at once
+// TestMemoryComesBack: whatever becomes of messages, their memory does: the rig checks the end. More arrive at once
 // than there is memory for, and the connection is cut.
 func TestMemoryComesBack(t *testing.T) {
 	t.Parallel()

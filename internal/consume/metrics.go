@@ -23,7 +23,7 @@ func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() 
 		Name: "sidecar_messages_received_total", Help: "Deliveries received from the broker.",
 	}, []string{"queue", "redelivered"})
 	settled := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_messages_settled_total", Help: "Deliveries settled, by what became of the message and why.",
+		Name: "sidecar_messages_settled_total", Help: "Deliveries settled, by the outcome of the message and why.",
 	}, []string{"queue", "outcome", "reason"})
 	age := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sidecar_message_age_seconds",

@@ -41,7 +41,7 @@ func (r *rig) redriven(id, reply string, more amqp.Table) {
 	brokertest.Publish(r.t, r.ch, "", r.plan.Queue, amqp.Publishing{MessageId: id, Headers: h})
 }
 
-// TestVerdictIsTold: anyone who redrove a message and asked is told what became of it, once it is settled and not
+// TestVerdictIsTold: anyone who redrove a message and asked is told its outcome, once it is settled and not
 // before; a message that went back to its queue has no verdict yet.
 func TestVerdictIsTold(t *testing.T) {
 	t.Parallel()

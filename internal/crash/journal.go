@@ -21,7 +21,7 @@ import (
 //
 //	slot        0 state  1 alone  4..8 CRC-32 of 1 and 8..36  8..12 crashes  12..20 time  20..36 identity
 //
-// Integers are little endian; the time is in seconds since 1970. A slot whose checksum is wrong is no slot.
+// Integers are little endian; the time is in seconds since 1970. A slot whose checksum is wrong is not a slot.
 const (
 	magic    = "sidecar crash journal 1\n"
 	unit     = 64

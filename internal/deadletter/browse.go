@@ -40,7 +40,7 @@ func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total i
 			break
 		}
 		if err != nil {
-			return sum, fmt.Errorf("look into queue %q: %w", q.name, err)
+			return sum, fmt.Errorf("read queue %q: %w", q.name, err)
 		}
 		sum.Scanned++
 		m := q.read(d, sum.Scanned)

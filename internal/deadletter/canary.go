@@ -148,7 +148,7 @@ func (v *operation) awaitVerdicts(ctx context.Context) error {
 		select {
 		case d, ok := <-c.replies:
 			if !ok {
-				return fmt.Errorf("no verdict can be heard any more: %w", c.replyError(c.s))
+				return fmt.Errorf("verdicts cannot be received any more: %w", c.replyError(c.s))
 			}
 			if err := c.onReply(&d); err != nil {
 				return err

@@ -1,4 +1,4 @@
-// Package deadletter looks into a dead-letter queue and acts on what is parked there: list, group, show, redrive,
+// Package deadletter reads a dead-letter queue and acts on what is parked there: list, group, show, redrive,
 // discard, export, import. It speaks AMQP and nothing else: no management API, no plugin, no database.
 //
 // Every operation takes messages unacked on a session of its own, decides, and gives back what it has not moved or

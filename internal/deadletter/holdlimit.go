@@ -54,7 +54,7 @@ func (v *operation) putBack() error {
 		return nil
 	}
 	if err := w.close(); err != nil {
-		return fmt.Errorf("give back what stays in queue %q: %w", v.q.name, err)
+		return fmt.Errorf("requeue the remaining messages of queue %q: %w", v.q.name, err)
 	}
 	return nil
 }

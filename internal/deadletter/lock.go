@@ -202,7 +202,7 @@ func (q *Queue) depth(ctx context.Context, s *broker.Session) (Depth, error) {
 		return Depth{}, err
 	}
 	var state amqp.Queue
-	err = s.Do(ctx, fmt.Sprintf("look at queue %q", q.name), func() (err error) {
+	err = s.Do(ctx, fmt.Sprintf("read the depth of queue %q", q.name), func() (err error) {
 		if state, err = ch.QueueDeclarePassive(q.name, true, false, false, false, nil); err != nil {
 			return err
 		}

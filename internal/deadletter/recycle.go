@@ -46,7 +46,7 @@ func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 		return nil, errors.Join(err, w.close())
 	default:
 		// A user who may only read can still read, while the count is far from the limit.
-		q.o.Logger.Warn("dead-letter queue not renewed", "queue", q.name, "error", err)
+		q.o.Logger.Warn("dead-letter queue not recycled", "queue", q.name, "error", err)
 		if w.seen == 0 {
 			return w, nil
 		}
@@ -125,7 +125,7 @@ func (q *Queue) recycleAll(ctx context.Context, w *reader) error {
 		}
 	}
 	w.exact = true // a moved copy that is delivered again would be requeued at the end
-	q.o.Logger.Info("dead-letter queue renewed: its messages were about to reach its delivery limit", "queue", q.name,
+	q.o.Logger.Info("dead-letter queue recycled", "reason", "delivery limit", "queue", q.name,
 		"messages", w.ready)
 	v := operation{
 		q: q, w: w, log: q.o.Logger, all: true,

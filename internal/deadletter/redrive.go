@@ -69,7 +69,7 @@ func (q *Queue) redriven(r *Redrive, c *canary, m *Message) (pub *broker.Publica
 	received.FromDelivery(&m.Properties, q.o.Plan.Queue, q.o.Plan.MaxRetries)
 	pub, fits := q.o.Plan.RedrivePublication(&received, how)
 	if !fits {
-		q.o.Logger.Warn("parked message not moved: its headers leave no room for those of a redrive", "queue", q.name,
+		q.o.Logger.Warn("parked message not moved", "reason", "no room in its headers", "queue", q.name,
 			"message_id", m.MessageID)
 		if how.Reply != "" {
 			c.unsend()

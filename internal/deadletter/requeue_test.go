@@ -48,7 +48,7 @@ func TestToldToEndAtAnyTime(t *testing.T) {
 		moved := 0
 		for i := range 9 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+2*i*i)*time.Millisecond)
-			if i%2 == 0 { // a deadline is no reason to break a call to the broker off either
+			if i%2 == 0 { // a deadline is not a reason to break a call to the broker off either
 				cancel()
 				ctx, cancel = context.WithCancel(t.Context())
 				time.AfterFunc(time.Duration(1+2*i*i)*time.Millisecond, cancel)

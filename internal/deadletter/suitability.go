@@ -30,7 +30,7 @@ func (w *reader) checkSuitable(ctx context.Context) error {
 	case w.kept.Vanishes:
 		return fmt.Errorf("%w: queue %q is auto-delete: reading it would delete it, with its messages", ErrUnsafe, w.q.name)
 	case w.kept.Single:
-		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from a look", ErrUnsafe,
+		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from other consumers", ErrUnsafe,
 			w.q.name)
 	case w.kept.Named && w.kept.Limit == 0:
 		return fmt.Errorf("%w: queue %q has a delivery limit of 0: every message that is read would be dropped", ErrUnsafe,
@@ -57,7 +57,7 @@ func (w *reader) checkUnknown(ctx context.Context) error {
 	defer stop()
 	pub, _ := w.q.o.Plan.RestorePublication(&amqp.Delivery{})
 	if err = stream.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
-		return fmt.Errorf("%w: every look into queue %q counts towards a delivery limit that this user may not see, nor "+
+		return fmt.Errorf("%w: every read queue %q counts towards a delivery limit that this user may not see, nor "+
 			"publish its "+
 			"messages again to begin their count anew; let it configure the queue, or write to exchange %q: %w", ErrUnsafe,
 			w.q.name, pub.Exchange, err)

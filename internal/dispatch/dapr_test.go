@@ -126,7 +126,7 @@ func TestDaprAnswers(t *testing.T) {
 	}
 }
 
-// Where the body is a part of the answer, half a body is no answer. It is one where the status says everything.
+// Where the body is a part of the answer, half a body is not an answer. It is one where the status says everything.
 func TestDaprBrokenBody(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

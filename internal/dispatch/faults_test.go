@@ -29,7 +29,7 @@ func TestNothingListens(t *testing.T) {
 	}
 }
 
-// A dial that gets no answer is distinguished from an app that gets a request and gives none: only the first is no attempt.
+// A dial that gets no answer is distinguished from an app that gets a request and gives none: only the first is not an attempt.
 func TestDialTimeout(t *testing.T) {
 	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) { c.WaitClosed() })

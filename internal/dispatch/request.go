@@ -51,7 +51,7 @@ func (e *encoding) authorization(dst []byte) []byte {
 	}
 	if !http1.Printable(t) || strings.Contains(t, " ") {
 		e.badToken.Do(func() {
-			e.logger.Warn("the app token holds a space, control or non-ASCII character: requests go without it")
+			e.logger.Warn("app token not sent", "reason", "it has a space, control or non-ASCII character")
 		})
 		return dst
 	}

@@ -58,7 +58,7 @@ func TestHostileAnswers(t *testing.T) {
 		"99 header block of 2 MiB":         {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 2000) + "\r\n", 0, message.FailureMalformed, "64 KiB", 2},
 		"100 chunks without end":           {chunked + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 1000), 200, 0, "", 2},
 		"100 one byte in each chunk":       {chunked + strings.Repeat("1\r\nx\r\n", 1000) + "0\r\n\r\n", 200, 0, "", 1},
-		"100 chunk size that is no number": {chunked + "zz\r\n", 200, 0, "", 2},
+		"100 chunk size that is not a number": {chunked + "zz\r\n", 200, 0, "", 2},
 		"100 chunk size that is missing":   {chunked + "\r\n\r\n", 200, 0, "", 2},
 		"100 chunk size beyond everything": {chunked + "ffffffffffffffffff\r\n", 200, 0, "", 2},
 		"100 chunk size of 2^60-1":         {chunked + "fffffffffffffff\r\n", 200, 0, "", 2},

@@ -103,7 +103,7 @@ func inspect(b []byte) error {
 		key = true
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("has something behind the object")
+		return errors.New("unexpected data after the JSON object")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ type Exchange struct {
 
 // Check fails the test when the document does not allow the answer, or does not allow the request although it was
 // taken. An answer to a request for what the document does not have must be a refusal. What net/http refuses before any
-// handler (headers that are too large) is not looked at.
+// handler (headers that are too large) is not checked.
 func (d *Document) Check(t testing.TB, x *Exchange) {
 	t.Helper()
 	if x.Status == http.StatusRequestHeaderFieldsTooLarge {
@@ -46,7 +46,7 @@ func (d *Document) Check(t testing.TB, x *Exchange) {
 	d.checkAnswer(t, x, at)
 }
 
-// Body fails the test when a JSON text is no body for a POST to path.
+// Body fails the test when a JSON text is not a body for a POST to path.
 func (d *Document) Body(t testing.TB, path string, text []byte) {
 	t.Helper()
 	d.mu.Lock()
@@ -118,7 +118,7 @@ func (d *Document) checkRequest(t testing.TB, x *Exchange, path, at string) {
 		}
 	}
 	for name := range query {
-		t.Errorf("%s %s was taken: there is no parameter %s", x.Method, x.URL, name)
+		t.Errorf("%s %s was taken: unknown parameter %s", x.Method, x.URL, name)
 	}
 	d.checkBody(t, x, at)
 }

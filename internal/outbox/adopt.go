@@ -44,7 +44,7 @@ func checkAdopted(ctx context.Context, conn *pgconn.PgConn, t *Table) (kind stri
 	const look = `SELECT c.relkind, c.relpersistence FROM pg_class c WHERE c.oid = $1::oid`
 	rows, err := query(ctx, conn, look, oidParam(t.OID))
 	if err != nil || len(rows) == 0 {
-		return "", fmt.Errorf("look at table %s: %w", &t.Names, errors.Join(err, ErrNoTable))
+		return "", fmt.Errorf("read table %s: %w", &t.Names, errors.Join(err, ErrNoTable))
 	}
 	if string(rows[0][1]) != "p" {
 		return "", fmt.Errorf("table %s is %w: it is not logged, so a crash of the server would empty it (ALTER TABLE … "+
@@ -56,7 +56,7 @@ func checkAdopted(ctx context.Context, conn *pgconn.PgConn, t *Table) (kind stri
 		WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped`
 	columns, err := query(ctx, conn, types, oidParam(t.OID))
 	if err != nil {
-		return "", fmt.Errorf("look at table %s: %w", &t.Names, err)
+		return "", fmt.Errorf("read table %s: %w", &t.Names, err)
 	}
 	for _, row := range columns {
 		i := slices.IndexFunc(allColumns, func(c string) bool { return t.Column(c) == string(row[0]) })

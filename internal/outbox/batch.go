@@ -69,7 +69,7 @@ type batch struct {
 	front   bool   // it was a full scan
 	held    bool   // rows of some keys wait for rows that another relay has
 	moved   bool   // a row was sent or marked: the next claim starts at another row
-	trouble error  // why rows were not published that may be
+	trouble error  // why outbox batch not published that may be
 }
 
 // runBatch claims rows, publishes them and marks what was confirmed, in one transaction.
@@ -205,7 +205,7 @@ func (s *session) findBlocked(ctx context.Context, rd *batch) error {
 		v := r.Values()
 		n, err := strconv.Atoi(string(v[0]))
 		if err != nil || n < 1 || n > len(keyed) {
-			return fmt.Errorf("look for earlier rows: row %q", v[0])
+			return fmt.Errorf("find earlier rows: row %q", v[0])
 		}
 		x := keyed[n-1]
 		if x.blocked = string(v[1]) == "t"; !x.blocked {
@@ -219,7 +219,7 @@ func (s *session) findBlocked(ctx context.Context, rd *batch) error {
 		}
 	}
 	if _, err := r.Close(); err != nil {
-		return fmt.Errorf("look for earlier rows: %w", err)
+		return fmt.Errorf("find earlier rows: %w", err)
 	}
 	return nil
 }

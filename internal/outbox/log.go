@@ -48,7 +48,7 @@ func (r *Relay) logBatch(rd *batch) {
 		case x.unmarked != nil:
 			what = resultUnmarked
 			if unmarked++; unmarked <= maxLogged {
-				r.o.Logger.Error("a row cannot be marked", "table", r.o.Names.String(), "id", x.id, "became", x.result.String(),
+				r.o.Logger.Error("outbox mark failed", "table", r.o.Names.String(), "id", x.id, "became", x.result.String(),
 					"error", errorText(x.unmarked), "retry_in", r.unmarked[x.id].pause.String())
 			}
 		case x.result == failed && x.quarantined:
@@ -64,13 +64,13 @@ func (r *Relay) logBatch(rd *batch) {
 		r.metrics.rows[what].Inc()
 	}
 	if unmarked > maxLogged {
-		r.o.Logger.Error("more rows cannot be marked", "table", r.o.Names.String(), "rows", unmarked-maxLogged)
+		r.o.Logger.Error("more outbox marks failed", "table", r.o.Names.String(), "rows", unmarked-maxLogged)
 	}
-	failures.log(r, slog.LevelWarn, "rows could not be published")
-	given.log(r, slog.LevelError, "rows are quarantined")
+	failures.log(r, slog.LevelWarn, "outbox rows not published")
+	given.log(r, slog.LevelError, "outbox rows quarantined")
 	if now := time.Now(); len(sentBack) > 0 && now.Sub(r.nackedLogged) >= nackedInterval {
 		r.nackedLogged = now
-		sentBack.log(r, slog.LevelWarn, "rows were nacked")
+		sentBack.log(r, slog.LevelWarn, "outbox rows nacked")
 	}
 }
 

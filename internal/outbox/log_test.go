@@ -40,7 +40,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestMetrics: each row is counted by what became of it, and what only the database knows is absent without it.
+// TestMetrics: each row is counted by its outcome, and what only the database knows is absent without it.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -119,7 +119,7 @@ func TestEachErrorHasALine(t *testing.T) {
 	_, stop := r.start()
 	r.settled()
 	stop()
-	got := r.lines("rows are quarantined")
+	got := r.lines("outbox rows quarantined")
 	if ids := got[`publish to exchange "" with key "nosuch": returned by exchange "" for key "nosuch": 312 NO_ROUTE`]; !slices.Equal(ids, []string{"1", "3"}) || len(got) != 2 {
 		t.Errorf("%q", got)
 	}
@@ -133,7 +133,7 @@ func TestEachErrorHasALine(t *testing.T) {
 	_, stop = r.start()
 	r.settled()
 	stop()
-	got = r.lines("rows are quarantined")
+	got = r.lines("outbox rows quarantined")
 	if rest := got["other errors: see last_error of each row"]; len(got) != maxReasons+1 || len(rest) != maxLogged {
 		t.Errorf("%d lines: %q", len(got), got)
 	}

@@ -13,14 +13,14 @@ import (
 )
 
 // TestFullLooksComeAgain: a look at the front is due when ten times as long has passed as the last one took, at once
-// without a floor.
+// without a low-water mark.
 func TestFullLooksComeAgain(t *testing.T) {
 	t.Parallel()
 	var f lowWater
 	now := time.Now()
 	f.fullScanDone(now, now.Add(time.Hour))
 	if !f.fullScanDue(now) {
-		t.Error("without a floor a look does not begin at the front")
+		t.Error("without a low-water mark a look does not begin at the front")
 	}
 	f = lowWater{sendAfter: "2026-01-01 00:00:00+00", id: "1"}
 	ended := now.Add(501 * time.Millisecond)
@@ -123,14 +123,14 @@ func TestFloor(t *testing.T) {
 			s.lowWater.due = time.Time{}
 			expect("0", true)
 			if at := s.lowWater.sendAfter; !strings.HasPrefix(at, "2026-01-02") {
-				t.Errorf("a full look lowered the floor to %s", at)
+				t.Errorf("a full scan lowered the low-water mark to %s", at)
 			}
 			r.usesIndex(s)
 		})
 	}
 }
 
-// usesIndex fails the test unless a look above the floor begins there in the index, with a plan for these values and
+// usesIndex fails the test unless a look above the low-water mark begins there in the index, with a plan for these values and
 // with one for any.
 func (r *rig) usesIndex(s *session) {
 	r.t.Helper()
@@ -170,7 +170,7 @@ func TestFloorIsNoCursor(t *testing.T) {
 	}
 }
 
-// TestHeldKeyBelowTheFloor: a key whose rows are left out is looked at again although the row it waits for is below the
+// TestHeldKeyBelowTheFloor: a key whose rows are left out is checked again although the row it waits for is below the
 // floor.
 func TestHeldKeyBelowTheFloor(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func TestOneRowCannotBeMarked(t *testing.T) {
 			if s := relay.State(); !s.Connected || !strings.Contains(s.Problem, "1 rows cannot be marked, row "+id+": ") || !strings.Contains(s.Problem, c.says) {
 				t.Errorf("%+v", s)
 			}
-			if log := r.log.String(); !strings.Contains(log, `"msg":"a row cannot be marked"`) || !strings.Contains(log, `"id":"`+id+`"`) || strings.Contains(log, "session over") {
+			if log := r.log.String(); !strings.Contains(log, `"msg":"outbox mark failed"`) || !strings.Contains(log, `"id":"`+id+`"`) || strings.Contains(log, "session over") {
 				t.Errorf("the log:\n%s", log)
 			}
 			r.db.Exec(c.drop)
@@ -138,7 +138,7 @@ func TestTooManyUnmarked(t *testing.T) {
 	relay, _ := r.start()
 	r.eventually("rows are published again and again", func() bool { return r.read()["unmarked"] >= 80 })
 	r.eventually("the relay says so", func() bool { return strings.Contains(relay.State().Problem, "no more are claimed: ") })
-	if !strings.Contains(r.log.String(), "more rows cannot be marked") {
+	if !strings.Contains(r.log.String(), "more outbox marks failed") {
 		t.Error("the log does not count them")
 	}
 	if n := len(r.bodies()); n > 3*20 {

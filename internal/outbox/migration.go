@@ -121,7 +121,7 @@ func planTable(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (
 	rows, err = query(ctx, conn, `SELECT COALESCE(NULLIF($1, ''), current_schema()), EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, []byte(n.Schema))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("look for the schema: %w", err)
+		return nil, fmt.Errorf("read the schema: %w", err)
 	case n.Schema != "" && string(rows[0][1]) == "f":
 		return nil, fmt.Errorf("table %s: %w, and no schema %s either, which migrate does not make", &n, ErrNoTable, n.Schema)
 	case rows[0][0] == nil:
@@ -196,7 +196,7 @@ func findIndex(ctx context.Context, conn *pgconn.PgConn, t *Table, i *index) (va
 	}
 	rows, err := query(ctx, conn, look, oidParam(t.OID), []byte(format), texts(columns), texts(keys))
 	if err != nil {
-		return false, false, fmt.Errorf("look for the indexes of table %s: %w", &t.Names, err)
+		return false, false, fmt.Errorf("read the indexes of table %s: %w", &t.Names, err)
 	}
 	name := derived(t.Table, i.suffix)
 	for _, row := range rows {
@@ -249,7 +249,7 @@ func findNotify(ctx context.Context, conn *pgconn.PgConn, n *Names, oid uint32) 
 		FROM pg_proc f JOIN pg_namespace s ON s.oid = f.pronamespace WHERE s.nspname = $1 AND f.proname = $2 AND f.pronargs = 0`
 	rows, err := query(ctx, conn, look, []byte(n.Schema), []byte(derived(n.Table, notifySuffix)), oidParam(oid))
 	if err != nil {
-		return "", false, fmt.Errorf("look for the trigger of table %s: %w", n, err)
+		return "", false, fmt.Errorf("read the trigger of table %s: %w", n, err)
 	}
 	if len(rows) == 0 {
 		return "", false, nil

@@ -87,8 +87,8 @@ func TestLongTransaction(t *testing.T) {
 	r.insert("before", 1)
 	comes("before 1")
 	for n := range 3 {
-		r.eventually("the relay sleeps", func() bool { return r.sleepers() != "" })
-		// The first row takes no lock, because the relay sleeps; it wakes up for the next one, which no one is told of.
+		r.eventually("the relay is idle", func() bool { return r.sleepers() != "" })
+		// The first row takes no lock, because the relay is idle; it wakes up for the next one, which no one is told of.
 		insert := fmt.Sprintf(`INSERT INTO outbox (routing_key, body) VALUES ('k', 'long%d')`, n)
 		r.on(long, `BEGIN;`+insert)
 		r.insert("other"+strconv.Itoa(n), 1)
@@ -107,19 +107,19 @@ func (r *rig) sleepers() string {
 		AND mode = 'ExclusiveLock' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, idleKey)
 }
 
-// TestSleeperDies: when the relay dies that inserts notify, another one is told, or looks for itself.
+// TestSleeperDies: when the relay dies that inserts notify, another one is told, or searches for itself.
 func TestSleeperDies(t *testing.T) {
 	t.Parallel()
 	r, comes := wakeRig(t, 2)
 	for n := range 3 {
-		r.eventually("a relay sleeps", func() bool { return r.sleepers() != "" })
+		r.eventually("a relay is idle", func() bool { return r.sleepers() != "" })
 		r.db.Exec(`SELECT pg_terminate_backend(pid::int) FROM unnest(string_to_array($1, ' ')) pid`, r.sleepers())
 		r.insert(strconv.Itoa(n), 1)
 		comes(fmt.Sprintf("%d 1", n))
 	}
 }
 
-// TestNotifiesSleepersOnly: anyone who may insert tells a relay that sleeps, and no other process; what an older
+// TestNotifiesSleepersOnly: anyone who may insert tells an idle relay, and no other process; what an older
 // version of the trigger's function did is replaced.
 func TestNotifiesSleepersOnly(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestNotifiesSleepersOnly(t *testing.T) {
 		insert()
 		r.db.Exec(`SELECT pg_notify($1, 'end')`, table.Channel())
 		if got := heard(); got != sleeps {
-			t.Errorf("a relay that sleeps: %v; notified: %v", sleeps, got)
+			t.Errorf("an idle relay: %v; notified: %v", sleeps, got)
 		}
 		Close(conn)
 	}

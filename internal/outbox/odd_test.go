@@ -51,7 +51,7 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
-// TestFollowersOfAWaitingHead: rows behind one that is due much later, or never, look again soon, so that they go when
+// TestFollowersOfAWaitingHead: rows behind one that is due much later, or never, check again soon, so that they go when
 // it is deleted or moved.
 func TestFollowersOfAWaitingHead(t *testing.T) {
 	t.Parallel()

@@ -108,7 +108,7 @@ func TestFullQueue(t *testing.T) {
 	r.start()
 	r.eventually("the others are sent", func() bool { return r.rows(`exchange IS NULL AND sent_at IS NULL`) == "0" })
 	r.eventually("they are nacked for the second time", func() bool { return r.read()["nacked"] >= 60 })
-	got := r.lines("rows were nacked") // which fails when there are two lines
+	got := r.lines("outbox rows nacked") // which fails when there are two lines
 	for text, ids := range got {
 		if len(got) != 1 || !strings.Contains(text, `"full"`) || len(ids) != maxLogged {
 			t.Errorf("%q: %v", text, ids)

@@ -50,7 +50,7 @@ type Options struct {
 
 // limits are the pauses of a relay in trouble, and how many rows it leaves out. Only tests change them.
 type limits struct {
-	// first pause after a session failed or rows were not published; it doubles up to twenty times as long
+	// first pause after a session failed or outbox batch not published; it doubles up to twenty times as long
 	backoff     time.Duration
 	failed      time.Duration // first pause of a row that failed
 	nacked      time.Duration // first pause of a row that the broker did not accept
@@ -270,7 +270,7 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		switch {
 		case rd.trouble != nil && !errors.Is(rd.trouble, broker.ErrRefused):
 			d, _ := pause.Next()
-			s.r.o.Logger.Warn("rows were not published", "table", s.table.String(), "error", rd.trouble, "retry_in",
+			s.r.o.Logger.Warn("outbox batch not published", "table", s.table.String(), "error", rd.trouble, "retry_in",
 				d.Round(time.Millisecond).String())
 			sleep(ctx, d)
 		case rd.trouble != nil, rd.full && (rd.moved || rd.held), rd.moved && rd.held:

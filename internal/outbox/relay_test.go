@@ -98,7 +98,7 @@ func TestHeldKeyIsLookedAtAgain(t *testing.T) {
 	other := r.db.Conn()
 	r.on(other, `BEGIN; SELECT 1 FROM outbox WHERE body = '1' FOR UPDATE`)
 	r.start()
-	r.eventually("it sleeps", func() bool {
+	r.eventually("it is idle", func() bool {
 		return r.db.Value(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == "1"
 	})
 	r.on(other, `ROLLBACK`)

@@ -30,7 +30,7 @@ func (r *Relay) retain(ctx context.Context) {
 			r.o.Logger.Info("sent rows deleted", "table", r.o.Names.String(), "rows", done.Deleted)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.o.Logger.Warn("sent rows were not deleted", "table", r.o.Names.String(), "error", err)
+			r.o.Logger.Warn("sent rows not deleted", "table", r.o.Names.String(), "error", err)
 		}
 	}
 }

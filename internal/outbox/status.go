@@ -56,7 +56,7 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 	}
 	rows, err := query(ctx, conn, `SELECT row_security_active($1::oid)`, oidParam(t.OID))
 	if err != nil {
-		return nil, fmt.Errorf("look for policies of table %s: %w", &t.Names, err)
+		return nil, fmt.Errorf("read the policies of table %s: %w", &t.Names, err)
 	}
 	s.Hidden = string(rows[0][0]) == "t"
 	if m, err := PlanMigration(ctx, conn, t.Names, s.Notify); err != nil {

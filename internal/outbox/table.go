@@ -117,20 +117,20 @@ func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 		WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')`
 	rows, err := query(ctx, conn, find, []byte(n.Quoted()))
 	if err != nil {
-		return nil, fmt.Errorf("look for table %s: %w", &n, err)
+		return nil, fmt.Errorf("find table %s: %w", &n, err)
 	}
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("table %s: %w", &n, ErrNoTable)
 	}
 	oid, err := strconv.ParseUint(string(rows[0][0]), 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("look for table %s: %w", &n, err)
+		return nil, fmt.Errorf("find table %s: %w", &n, err)
 	}
 	t := &Table{Names: n, Database: string(rows[0][2]), OID: uint32(oid), columns: map[string]Column{}}
 	t.Schema = string(rows[0][1])
 	t.Columns = maps.Clone(n.Columns)
 	if err := t.lookColumns(ctx, conn); err != nil {
-		return nil, fmt.Errorf("look at table %s: %w", &n, err)
+		return nil, fmt.Errorf("read table %s: %w", &n, err)
 	}
 	return t, nil
 }

@@ -11,7 +11,7 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestTableOfOthers looks at a table with names that need quotes, a domain, and only what an app needs.
+// TestTableOfOthers checks a table with names that need quotes, a domain, and only what an app needs.
 func TestTableOfOthers(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

@@ -110,7 +110,7 @@ func (s *Server) Listen() (string, error) {
 	}
 	s.hosts = httpguard.NewHosts(s.o.Addr, ln.Addr(), s.o.Token != nil)
 	if !s.hosts.Loopback() && s.o.Token == nil {
-		err = fmt.Errorf("listen for publishing: %s is not a loopback address and there is no token", ln.Addr())
+		err = fmt.Errorf("listen for publishing: %s is not a loopback address and no token is set", ln.Addr())
 		return "", errors.Join(err, ln.Close())
 	}
 	s.ln = ln

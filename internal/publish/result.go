@@ -122,11 +122,11 @@ func explained(err error) *failure {
 	case isRefused:
 		return fail(nacked, "The broker did not accept the message: %s", reason)
 	case errors.Is(err, broker.ErrBlocked):
-		return fail(blocked, "The broker has an alarm and takes no messages. Nothing was sent.")
+		return fail(blocked, "The broker has a resource alarm and accepts no messages. Nothing was sent.")
 	case errors.Is(err, broker.ErrBusy):
 		return fail(busy, "There was no room on the connection in time. Nothing was sent.")
 	case errors.Is(err, broker.ErrDisconnected):
-		return fail(disconnected, "There is no connection to the broker. Nothing was sent.")
+		return fail(disconnected, "The broker is not connected. Nothing was sent.")
 	}
 	return fail(unknown, "The message may have been published. (%s)", reason)
 }

@@ -17,7 +17,7 @@ const (
 )
 
 var (
-	errNoMemory = fail(busy, "There is no memory for this message at present (SIDECAR_MEMORY). Nothing was sent.")
+	errNoMemory = fail(busy, "No memory is free for this message now (SIDECAR_MEMORY). Nothing was sent.")
 	errNeverFit = fail(tooLarge, "Reading this message needs more memory than half of SIDECAR_MEMORY. Nothing was sent.")
 )
 

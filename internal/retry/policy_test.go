@@ -132,7 +132,7 @@ func TestDecideWaits(t *testing.T) {
 		t.Errorf("425 with Retry-After sleeps %v + %v, want 7s", v.Delay, v.Jitter)
 	}
 	if v := decide(425, 0, 0); v.Delay != MinRequeueDelay {
-		t.Errorf("425 with Retry-After 0 sleeps %v, want the floor", v.Delay)
+		t.Errorf("425 with Retry-After 0 sleeps %v, want the low-water mark", v.Delay)
 	}
 	for _, status := range []int{429, 503} {
 		if v := decide(status, time.Minute, 0); v.Delay != time.Minute || v.Pause != 0 {
@@ -147,7 +147,7 @@ func TestDecideWaits(t *testing.T) {
 	}
 	p.RequeueMin, p.RequeueMax = 0, 0
 	if v := decide(425, -1, 0); v.Delay != MinRequeueDelay || v.Jitter != 0 {
-		t.Errorf("without configured delays: %v + %v, want the floor", v.Delay, v.Jitter)
+		t.Errorf("without configured delays: %v + %v, want the low-water mark", v.Delay, v.Jitter)
 	}
 }
 

@@ -83,7 +83,7 @@ func report(j *judgement) string {
 	return strings.Join(lines, "\n  ")
 }
 
-// logger prints what happens when only one seed is looked at.
+// logger prints what happens when only one seed is checked.
 func logger() *slog.Logger {
 	if *seeds != 1 {
 		return silent

@@ -128,7 +128,7 @@ func TestTierLabel(t *testing.T) {
 	}
 }
 
-// TestOverridesFillOverThePreset sets every name alone and looks at what follows it.
+// TestOverridesFillOverThePreset sets every name alone and checks what follows it.
 func TestOverridesFillOverThePreset(t *testing.T) {
 	t.Parallel()
 	base := Options{Service: "wms-cincout"}

@@ -34,7 +34,7 @@ func TestWarnings(t *testing.T) {
 		{"no hyphen where nothing is named after the prefix", build(t, Options{Preset: PresetPerQueue, Service: "noprefix", QueueType: "quorum",
 			Bindings: []Binding{{Exchange: "domain.events", Key: "k"}}}), nil},
 		{"a prefix that is the default", build(t, Options{Service: "default-x", QueueType: "quorum"}), nil},
-		{"not looked at", unverified, []string{"SIDECAR_TOPOLOGY_MODE=none"}},
+		{"not checked", unverified, []string{"SIDECAR_TOPOLOGY_MODE=none"}},
 	} {
 		got := c.p.Warnings()
 		if len(got) != len(c.want) {

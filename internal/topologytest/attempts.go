@@ -148,7 +148,7 @@ func asSent(t *testing.T, d *amqp.Delivery, m *amqp.Publishing) {
 	}
 }
 
-// parkedWith looks at the headers of a parked message: those of every one, and those wanted, of which nil must not be
+// parkedWith checks the headers of a parked message: those of every one, and those wanted, of which nil must not be
 // there.
 func (r *rig) parkedWith(t testing.TB, d *amqp.Delivery, wanted amqp.Table) {
 	t.Helper()

@@ -147,7 +147,7 @@ func (r *shared) leavesNothing(t *testing.T) {
 	}
 }
 
-// lost is what becomes of a message that is not tried again.
+// lost is the outcome of a message that is not tried again.
 func (r *rig) lost() string {
 	if r.plan.Park == (topology.Route{}) {
 		return "discard"

@@ -91,7 +91,7 @@ func movedOutOfWaiting(t *testing.T, r *shared) {
 	}
 }
 
-// parkedAgain looks at a message that was moved back moves times.
+// parkedAgain checks a message that was moved back moves times.
 func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, list []*apptest.Request, moves int) {
 	t.Helper()
 	if n := r.plan.MaxRetries + 1 + moves; len(list) != n {

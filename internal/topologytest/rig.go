@@ -145,7 +145,7 @@ func (r *rig) run(consuming *broker.Dialer, publisher *broker.Publisher, target 
 
 var errServed = errors.New("served")
 
-// serve is one session, as in app: the topology before any message, then someone who looks after it beside the
+// serve is one session, as in app: the topology before any message, then someone who manages it beside the
 // consumer.
 func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	if err := r.ensure(ctx, s); err != nil {

@@ -1,6 +1,6 @@
 // Command chartdoc writes the tables of values into the README of a Helm chart, from the comments in its values.yaml: a
 // line "# -- text" explains the key below it, other comments above a top-level key introduce its section. It is run by
-// go generate and is no part of the sidecar.
+// go generate and is not part of the sidecar.
 package main
 
 import (

@@ -63,7 +63,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if _, err := render(dir); err == nil {
-		t.Error("a chart without values is no error")
+		t.Error("a chart without values is not an error")
 	}
 	for name, text := range map[string]string{"values.yaml": "a: 1\n", "README.md": "no markers"} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

@@ -11,7 +11,7 @@ func (s *stage) bringBack(ctx context.Context, orders []*order, app, sidecar *fo
 	if err := s.dlq(ctx, "list"); err != nil {
 		return err
 	}
-	// The canary: the command waits until the sidecar has said what became of the message.
+	// The canary: the command waits until the sidecar has said the outcome of the message.
 	if err := s.dlq(ctx, "redrive", "--all", "--canary", "1"); err != nil {
 		return err
 	}

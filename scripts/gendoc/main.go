@@ -1,6 +1,6 @@
 // Command gendoc writes docs/configuration.md from the structs of package config (names, defaults and rules come from
 // their tags, explanations from their comments), and what the Helm charts have to know of the presets from package
-// topology. It is run by go generate and is no part of the sidecar.
+// topology. It is run by go generate and is not part of the sidecar.
 package main
 
 import (

@@ -88,7 +88,7 @@ func TestCellMarksUp(t *testing.T) {
 func TestCommentsNeedSources(t *testing.T) {
 	t.Parallel()
 	if _, err := render(t.TempDir()); err == nil {
-		t.Error("a directory without sources is no error")
+		t.Error("a directory without sources is not an error")
 	}
 	dir := t.TempDir()
 	for file, source := range map[string]string{"a.go": "package config\ntype Config struct{ Service int }\n"} {

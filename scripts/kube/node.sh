@@ -119,7 +119,7 @@ root = "$DIR/containerd"
     BinaryName = "$(command -v runc)"
     SystemdCgroup = false
 Y
-  # containerd looks for its shim in PATH.
+  # containerd searches for its shim in PATH.
   PATH=$BIN:$PATH start containerd --config "$DIR/containerd.toml"
   until [[ -S /run/containerd/containerd.sock ]]; do sleep 0.1; done
 }

@@ -178,7 +178,7 @@ func (r *rig) heal(ctx context.Context) error {
 	return r.quiet(ctx, "everything settled after the faults")
 }
 
-// liveness publishes once more and looks whether everything works as on the first day.
+// liveness publishes once more and checks whether everything works as on the first day.
 func (r *rig) liveness(ctx context.Context) error {
 	if err := r.phase("liveness"); err != nil {
 		return err

@@ -258,7 +258,7 @@ func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
 const noticeWithin = 35 * time.Second
 
 // deleted takes the dead-letter queue away from under the sidecar until a message that was to be parked has come back:
-// a sidecar that looks at the right moment would have the queue back before anything can go wrong.
+// a sidecar that checks the right moment would have the queue back before anything can go wrong.
 func deleted(ctx context.Context, r *rig, _ time.Duration) error {
 	for range 3 {
 		parked, failed := r.metric(parkedTotal), r.metric(parkFailures)

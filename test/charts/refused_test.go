@@ -108,7 +108,7 @@ func TestTheLibraryRefuses(t *testing.T) {
 		"sidecar.adminPort=70000":            "sidecar.adminPort: 70000 is no port",
 		"replicaCount=2":                     "replicaCount: nothing reads it",
 		"dispatch=x":                         `dispatch: "x" is no section`,
-		"extraEnv=x":                         `extraEnv: "x" is no list`,
+		"extraEnv=x":                         `extraEnv: "x" is not a list`,
 		"extraVolumes[0]=x":                  `extraVolumes: "x" is no item of such a list`,
 		"terminationGracePeriodSeconds=abc":  `terminationGracePeriodSeconds: "abc" is no whole number of seconds`,
 		"terminationGracePeriodSeconds=1e+9": "is no whole number of seconds",

@@ -16,7 +16,7 @@ import (
 )
 
 // schemas are those of Kubernetes and of the resource definitions, by "group/version kind", strict: in Kubernetes' own
-// ones a field that is not known is no error.
+// ones a field that is not known is not an error.
 type schemas map[string]*jsonschema.Schema
 
 func readSchemas(t *testing.T) schemas {

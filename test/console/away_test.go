@@ -26,7 +26,7 @@ func TestBrokerAway(t *testing.T) {
 	b.inspect("broker-away")
 	b.expect("503")
 	b.click("Look into the queue")
-	b.until("#view h3", "could not be looked at")
+	b.until("#view h3", "could not be read")
 	proxy.Restore(t)
 	b.until("#state-title", "Consuming")
 	b.click("Try again")

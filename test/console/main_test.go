@@ -1,5 +1,5 @@
 // Package console tests the console as people meet it: the built binary, a real broker, a real app, and the page in a
-// real browser. It looks at what is on the screen and presses keys; it imports nothing of the product.
+// real browser. It checks what is on the screen and presses keys; it imports nothing of the product.
 //
 //	AMQP_URL, BROKER_CTL  a RabbitMQ of which the tests may declare and delete objects; required
 //	CONSOLE_BROWSER       path of a Chromium; required

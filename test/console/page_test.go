@@ -132,7 +132,7 @@ func declareTopic(t *testing.T, name string) {
 	must.Do(t, ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, false, nil))
 }
 
-// TestPauseResumeDrain: the buttons do what they say, and the state says what has become of it.
+// TestPauseResumeDrain: the buttons do what they say, and the state says its outcome.
 func TestPauseResumeDrain(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).run()

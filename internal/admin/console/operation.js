@@ -129,8 +129,8 @@ const titleOf = (o) => {
 function countsOf(o, expected) {
   const g = o.progress;
   return [`${number(g.done)}${expected ? ` of ${number(expected)}` : ''} ${words[o.kind]?.past ?? 'done'}`,
-    !expected && `looked at ${number(g.scanned)} of ${number(g.total)}`,
-    g.failed > 0 && `${number(g.failed)} could not be moved and ${g.failed === 1 ? 'stays' : 'stay'} parked`,
+    !expected && `read ${number(g.scanned)} of ${number(g.total)}`,
+    g.failed > 0 && `${number(g.failed)} failed and ${g.failed === 1 ? 'is' : 'are'} still parked`,
     g.skipped > 0 && `${number(g.skipped)} left alone: another service’s`].filter(Boolean).join('; ') + '.';
 }
 

@@ -54,7 +54,7 @@ async function go(to, stay) {
     content = await pages[to.level](to, mine.signal);
   } catch (e) {
     if (mine !== looking) return;
-    content = [heading(mine.signal.aborted ? 'Stopped looking' : 'The queue could not be looked at'),
+    content = [heading(mine.signal.aborted ? 'Reading stopped' : 'The queue could not be read'),
       !mine.signal.aborted && el('p', { class: 'problem', role: 'alert' }, e.message),
       el('p', { class: 'actions' }, el('button', { type: 'button', click: () => go(to) }, 'Try again'),
         to.level !== 'groups' && el('button', { type: 'button', click: () => go({ level: 'groups' }) }, 'Groups'))];

@@ -9,7 +9,7 @@ const reasons = {
   breaker: ['the app fails everything', 'A few messages are tried from time to time. It goes on when one succeeds.'],
   retry_after: ['the app asked for time', 'It goes on by itself.'],
   operator: ['by an operator', 'It stays so until it is resumed or restarted.'],
-  topology: ['a message would be lost', 'It looks again every 15 s.'],
+  topology: ['a message would be lost', 'It checks again every 15 s.'],
   publishing: ['parking and retrying fail', 'Every message in hand waits for that.'],
 };
 
@@ -25,7 +25,7 @@ function judge(s) {
       'It dials again by itself; no restart is needed. The messages wait in the broker.',
     ]];
   }
-  if (s.findings.length > 0) return ['Topology does not fit', 'bad', ['Nothing is taken, because a message would be lost. It looks again every 15 s.']];
+  if (s.findings.length > 0) return ['Topology does not fit', 'bad', ['Nothing is taken, because a message would be lost. It checks again every 15 s.']];
   if (s.state === 'paused') {
     const main = s.pauses.find((p) => p.reason !== 'operator') ?? s.pauses[0];
     return [`Paused: ${reasons[main?.reason]?.[0] ?? 'no reason given'}`, !main || main.reason === 'operator' ? 'hold' : 'bad', []];

@@ -48,7 +48,7 @@ func (c conditions) read() (f deadletter.Filter, err error) {
 			return f, fmt.Errorf("%w: %s can be given once", deadletter.ErrInvalid, name)
 		}
 		if !slices.ContainsFunc(deadletter.Conditions, func(known [2]string) bool { return known[0] == name }) {
-			return f, fmt.Errorf("%w: there is no condition %.100q", deadletter.ErrInvalid, name)
+			return f, fmt.Errorf("%w: unknown condition %.100q", deadletter.ErrInvalid, name)
 		}
 		for _, value := range c[name] {
 			if err := f.Set(name, value); err != nil {

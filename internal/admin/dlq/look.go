@@ -73,7 +73,7 @@ func (a *API) queueState(w http.ResponseWriter, r *http.Request) {
 
 var (
 	errNoAnswer = errors.New("the broker does not answer")
-	errTooLong  = errors.New("it took too long: look at fewer messages, with scan, or try again later")
+	errTooLong  = errors.New("it took too long: read fewer messages, with scan, or try again later")
 )
 
 // look wraps a handler that reads messages: it waits for its turn, is bounded in time, ends with the client, and does
@@ -124,7 +124,7 @@ func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
 	case a.Looks <- struct{}{}:
 		defer func() { <-a.Looks }()
 	case <-wait.C:
-		return nil, fmt.Errorf("%w: others look into it", deadletter.ErrInUse)
+		return nil, fmt.Errorf("%w: too many reads at a time", deadletter.ErrInUse)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

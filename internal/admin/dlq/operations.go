@@ -254,6 +254,6 @@ func (o *Operations) wait(ctx context.Context) {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		o.log.Warn("an operation on the dead-letter queue did not end in time; what it held comes back")
+		o.log.Warn("dead-letter operation did not end in time")
 	}
 }

@@ -53,7 +53,7 @@ func readQuery(r *http.Request, known parameters) (looking, error) {
 		case known.conditions:
 			filter[name] = list
 		default:
-			err = fmt.Errorf("%w: there is no parameter %.100q", deadletter.ErrInvalid, name)
+			err = fmt.Errorf("%w: unknown parameter %.100q", deadletter.ErrInvalid, name)
 		}
 		if err != nil {
 			return l, err

@@ -206,7 +206,7 @@ func (s *server) control(class, method uint16, r *reader) error {
 	return nil
 }
 
-// tick sends a heartbeat and looks for the client's.
+// tick sends a heartbeat and searches for the client's.
 func (s *server) tick() {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()

@@ -18,6 +18,6 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	if _, err := Command("/", "reset"); err == nil {
-		t.Error("an unknown command is no error")
+		t.Error("an unknown command is not an error")
 	}
 }

@@ -80,7 +80,7 @@ func TestEnsureFindsDrift(t *testing.T) {
 }
 
 // TestEnsureFindsAllDrift: the broker names one difference, we name all that it compares before the queue's type. The
-// queue that is looked at so closely is not touched, and one that goes away meanwhile is not made anew.
+// queue that is checked so closely is not touched, and one that goes away meanwhile is not made anew.
 func TestEnsureFindsAllDrift(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

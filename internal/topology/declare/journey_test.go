@@ -130,7 +130,7 @@ func eachJourney(t *testing.T, do func(t *testing.T, j *journey, p *topology.Pla
 	}
 }
 
-// TestTheEleventhFailureParks counts every attempt on a real broker, whose counters differ by version, and looks at
+// TestTheEleventhFailureParks counts every attempt on a real broker, whose counters differ by version, and checks
 // what is parked.
 func TestTheEleventhFailureParks(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchOnRequest: anyone who looks at the depths can have newer ones.
+// TestWatchOnRequest: anyone who checks the depths can have newer ones.
 func TestWatchOnRequest(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
@@ -153,10 +153,10 @@ func TestWatchEndsWithItsSession(t *testing.T) {
 	s := session(t, brokertest.URL(t))
 	s.Kill()
 	if err := w.Watch(context.Background(), s); err == nil {
-		t.Error("a lost session is no reason to end well")
+		t.Error("a lost session is not a reason to end well")
 	}
 	if w.o.Every != DefaultEvery {
-		t.Errorf("looks every %v", w.o.Every)
+		t.Errorf("checks every %v", w.o.Every)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command pause holds the namespaces of a pod of scripts/kube.sh: it sleeps, reaps what the other containers leave
+// Command pause holds the namespaces of a pod of scripts/kube.sh: it is idle, reaps what the other containers leave
 // behind when they share its process namespace, and leaves when it is told to.
 package main
 

@@ -38,7 +38,7 @@ func (d *duplicates) look(m *message) {
 	d.failures(m)
 }
 
-// failures looks for attempts that were made again without being counted: a failed one whose reject was lost.
+// failures searches for attempts that were made again without being counted: a failed one whose reject was lost.
 func (d *duplicates) failures(m *message) {
 	for i := 1; i < len(m.Receipts); i++ {
 		before, r := &m.Receipts[i-1], &m.Receipts[i]

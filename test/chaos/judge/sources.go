@@ -15,7 +15,7 @@ type Figures struct {
 	Source      string        `json:"source"`
 	Messages    int           `json:"messages"`
 	Confirmed   int           `json:"confirmed"`             // or committed
-	Unknown     int           `json:"unknown"`               // of a row: until someone looked at the table
+	Unknown     int           `json:"unknown"`               // of a row: until someone checked the table
 	Refused     int           `json:"refused,omitempty"`     // with 4xx
 	Nacked      int           `json:"nacked,omitempty"`      // the broker did not want them
 	RolledBack  int           `json:"rolled_back,omitempty"` // rows
@@ -88,7 +88,7 @@ func (b *books) requested(dir string) error {
 	})
 }
 
-// written reads the rows, and what became of them. The table settles a commit that had no answer.
+// written reads the rows, and their outcomes. The table settles a commit that had no answer.
 func (b *books) written(dir string) error {
 	err := ledger.Each(dir, ledger.TableFile, func(s *ledger.Stored) error {
 		b.looked = true
@@ -178,7 +178,7 @@ func (j *judge) outbox() {
 		}
 	}
 	if !j.by["I13"].Idle && !j.looked {
-		j.violated("I13", "no one looked at the table in the end")
+		j.violated("I13", "no one checked the table in the end")
 	}
 	j.keys()
 }

@@ -1,6 +1,6 @@
 // Package rows is the app of a chaos run that writes messages into its outbox, in a process of its own: in transactions
 // of one row and of many, that are committed, rolled back, abandoned, held open for long, or committed in the reverse
-// order of their rows. It writes down what became of each row. A commit without an answer stays unknown here.
+// order of their rows. It writes down the outcome of each row. A commit without an answer stays unknown here.
 package rows
 
 import (

@@ -22,7 +22,7 @@ const (
 	binary = "../../../bin/sidecar"
 )
 
-// api is the API server behind kubectl proxy, which keeps the credentials. The host is not looked at.
+// api is the API server behind kubectl proxy, which keeps the credentials. The host is not checked.
 var api = &http.Client{Timeout: 30 * time.Second}
 
 func TestMain(m *testing.M) {

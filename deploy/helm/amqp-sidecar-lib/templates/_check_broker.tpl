@@ -52,9 +52,9 @@
 {{- $secure := list -}}
 {{- range $urls -}}{{- if hasPrefix "amqps://" . -}}{{- $secure = append $secure . -}}{{- end -}}{{- end -}}
 {{- if and $t.existingSecret $urls (not $secure) }}
-- broker.tls.existingSecret: broker.url is amqp://, so no certificate would be looked at and the link would not be encrypted. Write amqps:// (port 5671), or leave broker.tls empty
+- broker.tls.existingSecret: broker.url is amqp://, so no certificate would be checked and the link would not be encrypted. Write amqps:// (port 5671), or leave broker.tls empty
 {{- else if and $t.serverName $urls (not $secure) }}
-- broker.tls.serverName: broker.url is amqp://, so no certificate would be looked at. Write amqps:// (port 5671)
+- broker.tls.serverName: broker.url is amqp://, so no certificate would be checked. Write amqps:// (port 5671)
 {{- end }}
 {{- if and $t.certKey (not $t.keyKey) }}
 - broker.tls.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) is of no use without its private key. Name the key that holds it, tls.key in a Secret of type kubernetes.io/tls

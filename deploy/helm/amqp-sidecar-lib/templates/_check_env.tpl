@@ -12,7 +12,7 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- if and (kindIs "map" $default) (not (kindIs "map" $value)) }}
 - {{ $key }}: {{ toJson $value }} is no section. It has the keys {{ keys $default | sortAlpha | join ", " | default "of the chart amqp-sidecar" }}
 {{- else if and (kindIs "slice" $default) (not (kindIs "slice" $value)) }}
-- {{ $key }}: {{ toJson $value }} is no list
+- {{ $key }}: {{ toJson $value }} is not a list
 {{- else if kindIs "slice" $default -}}
 {{- range $value -}}
 {{- if not (kindIs "map" .) }}
@@ -103,7 +103,7 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 - extraEnv {{ $name }}: has value and valueFrom, and Kubernetes takes only one
 {{- end }}
 {{- if and (kindIs "map" (get $entry "value")) }}
-- extraEnv {{ $name }}: its value is no text
+- extraEnv {{ $name }}: its value is not a text
 {{- end }}
 {{- end }}
 {{- end }}

@@ -54,7 +54,7 @@
 {{- $grace := include "amqp-sidecar-lib.milliseconds" (get .env "SIDECAR_SHUTDOWN_GRACE" | default "25s") -}}
 {{- $stop := include "amqp-sidecar-lib.milliseconds" $v.app.stopTimeout -}}
 {{- if not $stop }}
-- app.stopTimeout: {{ toString $v.app.stopTimeout | quote }} is no duration. Write a number with a unit, e.g. 10s
+- app.stopTimeout: {{ toString $v.app.stopTimeout | quote }} is not a duration. Write a number with a unit, e.g. 10s
 {{- else if $grace -}}
 {{- $need := div (add (int64 $grace) (int64 $stop) 999) 1000 -}}
 {{- if gt (int64 $need) (int64 $v.terminationGracePeriodSeconds) }}

@@ -54,7 +54,7 @@ sidecars: extraContainers
 {{- $shared := false -}}
 {{- range $a.volumeMounts -}}{{- if has .name $theirs -}}{{- $shared = true -}}{{- end -}}{{- end -}}
 {{- if and (gt (len $theirs) 1) (not $shared) }}
-- app.volumeMounts: the app does not mount the volume ({{ join " " $theirs | trim }}) in which the sidecar looks for the socket {{ $file }} (app.url). Mount it where the app makes the socket
+- app.volumeMounts: the app does not mount the volume ({{ join " " $theirs | trim }}) in which the sidecar searches for the socket {{ $file }} (app.url). Mount it where the app makes the socket
 {{- end }}
 {{- end -}}
 {{- range $a.env -}}
