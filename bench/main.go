@@ -165,7 +165,7 @@ func measure(ctx context.Context, o *options, table io.Writer) error {
 		}
 		b.say("%s", s.name)
 		if err := s.run(b); err != nil {
-			o.docs, o.strict = false, false // what was measured so far is worth a look, and nothing more
+			o.docs, o.strict = false, false // these partial figures are printed, and not kept
 			return errors.Join(fmt.Errorf("%s: %w", s.name, err), b.write(o, table))
 		}
 	}

@@ -42,7 +42,7 @@ func relayed(name string, relays int) func(*relayRun) bool {
 func pubRate(r *pubRun) float64     { return r.Rate }
 func relayRate(r *relayRun) float64 { return r.Rate }
 
-// figures are those that have a bar, as far as they were measured.
+// figures are the measured ones that have a bar.
 func (p *produced) figures() (out []figure) {
 	add := func(name string, values []float64, unit string, bar float64, atLeast bool) {
 		if len(values) > 0 {

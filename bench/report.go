@@ -63,7 +63,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(s.Median), number(s.Min), number(s.Max))
 }
 
-// figures are those that have a bar, as far as they were measured.
+// figures are the measured ones that have a bar.
 func (r *result) figures() (out []figure) {
 	add := func(name string, values []float64, unit string, bar, stretch float64, atLeast bool) {
 		if len(values) > 0 {

@@ -270,7 +270,7 @@ func (r *rig) pause(d time.Duration) error {
 	}
 }
 
-// appPlan is what the app is told before a run.
+// appPlan configures the app before a run.
 type appPlan struct {
 	Expect  int           `json:"expect"`
 	Sleep   time.Duration `json:"sleep"`

@@ -79,7 +79,7 @@ func (r *run) balance() error {
 	return nil
 }
 
-// account closes the books of a run whose candidate has ended: what comes late, or comes back, is in them.
+// account closes the books of a run whose candidate has ended: what comes late, or returns, is in them.
 func (r *rig) account(out *run) (err error) {
 	if out.Stats, err = r.stats(); err != nil {
 		return err

@@ -112,7 +112,7 @@ bin_dir() {
 # is_wanted VERSION: 4.0.5 and 4.0.5-6 are the wanted 4.0, 4.01 is not. Nothing wanted, everything is.
 is_wanted() { [[ -z $WANTED || $1 = "$WANTED" || $1 == "$WANTED"[.~+-]* ]]; }
 
-# installed_wanted: there is a server, and it is the wanted one. Where its files are tells the version in milliseconds,
+# installed_wanted: there is a server, and it is the wanted one. The place of its files says the version in milliseconds,
 # rabbitmqctl takes a second.
 installed_wanted() {
   local dir path

@@ -217,7 +217,7 @@ func TestRetryAfterOn425(t *testing.T) {
 			t.Errorf("%s: back after %v, must not be before %v", id, gap, least)
 		}
 		if list[1].header.Get("Amqp-Retry-Count") != "0" || list[1].header.Get("Amqp-Redelivered") != "true" {
-			t.Errorf("%s: came back with Amqp-Retry-Count %s, Amqp-Redelivered %s", id, list[1].header.Get("Amqp-Retry-Count"), list[1].header.Get("Amqp-Redelivered"))
+			t.Errorf("%s: returned with Amqp-Retry-Count %s, Amqp-Redelivered %s", id, list[1].header.Get("Amqp-Retry-Count"), list[1].header.Get("Amqp-Redelivered"))
 		}
 	}
 	sc.settledAll(s, 0)
@@ -244,7 +244,7 @@ func TestRetryAfterWithoutTiersPausesTheReplica(t *testing.T) {
 				}
 			}
 			if n := sc.app.seen("busy")[1].number("Amqp-Retry-Count"); n != 1 {
-				t.Errorf("the message came back with Amqp-Retry-Count %d, want 1", n)
+				t.Errorf("the message returned with Amqp-Retry-Count %d, want 1", n)
 			}
 			sc.settledAll(s, 0)
 		})

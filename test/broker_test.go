@@ -88,7 +88,7 @@ func (b *broker) publish(exchange, key string, messages ...amqp.Publishing) {
 	}
 	select {
 	case r := <-returned:
-		b.t.Fatalf("publish to %q key %q came back: %s", exchange, key, r.ReplyText)
+		b.t.Fatalf("publish to %q key %q returned: %s", exchange, key, r.ReplyText)
 	default:
 	}
 }

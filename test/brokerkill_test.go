@@ -17,7 +17,7 @@ func quorumOnDisk(t testing.TB) {
 }
 
 // TestBrokerKilledWhileMessagesWaitForTheirRetry: kill -9 of a broker with quorum queues, with messages in the service
-// queue, in hand and in retry transit. Every confirmed one is answered 200 in the end.
+// queue, in flight and in retry transit. Every confirmed one is answered 200 in the end.
 func TestBrokerKilledWhileMessagesWaitForTheirRetry(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)

@@ -23,7 +23,7 @@ func never(t testing.TB) answer {
 	return answer{gate: gate}
 }
 
-// TestMessageThatKillsTheSidecar is parked after the limit, without another try. Those that were in hand with it, and
+// TestMessageThatKillsTheSidecar is parked after the limit, without another try. Those that were in flight with it, and
 // those behind it, are not.
 func TestMessageThatKillsTheSidecar(t *testing.T) {
 	t.Parallel()
@@ -222,8 +222,8 @@ func TestCrashJournalOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestMessageThatKillsTheApp: the app is a process that really ends, is away for a while and comes back. Its killer is
-// parked after the limit, long before its retries are used up; messages in hand beside it are acked.
+// TestMessageThatKillsTheApp: the app is a process that really ends, is away for a while and returns. Its killer is
+// parked after the limit, long before its retries are used up; messages in flight beside it are acked.
 func TestMessageThatKillsTheApp(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

@@ -103,7 +103,7 @@ func TestMoverKilledInEveryGap(t *testing.T) {
 			m.die()
 			parked(2, 3)
 
-			// Moving all that was there at the start ends, although each comes back.
+			// Moving all that was there at the start ends, although each returns.
 			m = newMover(t)
 			for range 2 {
 				d := m.take(sc.dlq())

@@ -109,7 +109,7 @@ func (b *broker) contents(queue string, n int) []string {
 	return list
 }
 
-// TestDLQExportPurgeImport: what comes back is byte for byte and type for type what was there, in its order.
+// TestDLQExportPurgeImport: what returns is byte for byte and type for type what was there, in its order.
 func TestDLQExportPurgeImport(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

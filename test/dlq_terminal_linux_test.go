@@ -120,7 +120,7 @@ func TestDLQAsksOnATerminal(t *testing.T) {
 	sc.parkIDs(422, "c")
 	for _, answer := range []string{"yes\n", "\n", "\x04"} {
 		x := onTerminal(t, 100, sc.env, "dlq", "discard", "--all")
-		x.await("3 of 3 messages in " + sc.dlq() + " would be discarded for good. Type the queue's name to go on: ")
+		x.await("3 of 3 messages in " + sc.dlq() + " would be discarded permanently. Type the queue's name to go on: ")
 		x.press(answer)
 		x.ends(1)
 		if !strings.Contains(x.seen(), "nothing was discarded") {
@@ -138,7 +138,7 @@ func TestDLQAsksOnATerminal(t *testing.T) {
 	}
 
 	x = onTerminal(t, 100, sc.env, "dlq", "discard", "--status", "503")
-	x.await("2 of 3 messages in " + sc.dlq() + " would be discarded for good")
+	x.await("2 of 3 messages in " + sc.dlq() + " would be discarded permanently")
 	sc.parkIDs(503, "later") // it was not asked about
 	x.press(sc.dlq() + "\n")
 	x.ends(0)

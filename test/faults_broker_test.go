@@ -81,7 +81,7 @@ func TestAlarmWhileEverythingFails(t *testing.T) {
 	calm := node.Alarm()
 	sc.app.up()
 	eventually(t, "the alarm in the metrics", func() bool { return s.metric("sidecar_amqp_blocked") == 1 })
-	stays(t, time.Second, "up, and no more in hand than the window holds", func() bool {
+	stays(t, time.Second, "up, and no more in flight than the window holds", func() bool {
 		return !s.ended() && sc.ready(sc.queue()) >= len(ids)-prefetch
 	})
 	calm()

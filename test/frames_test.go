@@ -68,6 +68,6 @@ func TestRawPublisher(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := b.take("raw", 1)[0]; d.Headers["a"] != "b" || d.Headers["n"] == nil || string(d.Body) != "{}" {
-		t.Errorf("came back with headers %v, body %q", d.Headers, d.Body)
+		t.Errorf("returned with headers %v, body %q", d.Headers, d.Body)
 	}
 }

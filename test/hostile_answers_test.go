@@ -125,7 +125,7 @@ func TestHostileAnswers(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestNoSilentRepeat: a connection that dies after the request was read is an unknown outcome; the message comes back
+// TestNoSilentRepeat: a connection that dies after the request was read is an unknown outcome; the message returns
 // through the broker, counted, never by a quiet second POST.
 func TestNoSilentRepeat(t *testing.T) {
 	t.Parallel()

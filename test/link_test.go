@@ -23,7 +23,7 @@ func linked(t testing.TB, sc *scene) *proxy {
 	return p
 }
 
-// TestReconnectsAfterEveryCut: readiness goes and comes back, the messages go on.
+// TestReconnectsAfterEveryCut: readiness goes and returns, the messages go on.
 func TestReconnectsAfterEveryCut(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()

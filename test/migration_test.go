@@ -157,7 +157,7 @@ func TestTakeOverAQueue(t *testing.T) {
 			ids = append(ids, m.order("late", 20, 1)...)
 			m.wantBilled(1, ids...)
 
-			// What the two statuses mean: 422 parks at once, 503 waits in the new retry queue and comes back.
+			// What the two statuses mean: 422 parks at once, 503 waits in the new retry queue and returns.
 			m.order("invalid", 1, 0)
 			if d := m.take(m.dlq(), 1)[0]; d.MessageId != "invalid-0" || d.Headers["x-final-reason"] != "park_status" {
 				t.Errorf("parked %s with %v", d.MessageId, d.Headers)

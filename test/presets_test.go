@@ -17,7 +17,7 @@ type preset struct {
 	retries         int
 	gaps            []time.Duration // lower bounds before retry 1, 2, …; the last repeats
 	queues, xchange []string        // to remove afterwards
-	back            [2]string       // exchange and key by which retries come back
+	back            [2]string       // exchange and key by which retries return
 	dead            []string        // exchange and key of the service queue's own dead letters; no key: the message's
 }
 

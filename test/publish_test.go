@@ -57,7 +57,7 @@ func (s *sidecar) refused(path, body string, headers map[string]string, status i
 	}
 }
 
-// TestPublishRoundTrip: what the app publishes through the sidecar comes back to it as it was, and an app that hands on
+// TestPublishRoundTrip: what the app publishes through the sidecar returns to it as it was, and an app that hands on
 // what it has received publishes the same message.
 func TestPublishRoundTrip(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func declared(t *testing.T, prefix string) []string {
 	return all
 }
 
-// TestRoundTrip: a message goes through the whole sidecar and comes back, beside a service that notices nothing.
+// TestRoundTrip: a message goes through the whole sidecar and returns, beside a service that notices nothing.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

@@ -67,7 +67,7 @@ type publisher struct {
 	pool     chan *channel
 }
 
-// channel carries the messages of one request at a time, so that what comes back is of that request.
+// channel carries the messages of one request at a time, so that what returns is of that request.
 type channel struct {
 	*amqp.Channel
 

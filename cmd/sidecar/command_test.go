@@ -183,7 +183,7 @@ func TestDrainFails(t *testing.T) {
 	}
 }
 
-// TestDrainOutlivesALookWithoutAnswer: a preStop hook that fails would end the container while messages are in hand.
+// TestDrainOutlivesALookWithoutAnswer: a preStop hook that fails would end the container while messages are in flight.
 func TestDrainOutlivesALookWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	looks := 0

@@ -26,7 +26,7 @@ func dlqCommands() []subcommand[*dlqCall] {
 		{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset", dlqRedrive, []string{
 			"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
 		}},
-		{"discard", "ID...|conditions|--all", "delete messages for good", dlqDiscard, []string{
+		{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
 			"--dry-run --status 422", "--status 422 --older 7d --yes",
 		}},
 		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay " +
@@ -41,7 +41,7 @@ func dlqCommands() []subcommand[*dlqCall] {
 
 // dlq runs a command on the dead-letter queue.
 func dlq(ctx context.Context, in invocation) error {
-	// A reader that goes away shows as an error of the write: what is unacked must be given back before the end.
+	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
 	signal.Ignore(syscall.SIGPIPE)
 	return runBelow(ctx, in, "dlq", dlqCommands(), printDLQHelp, newDLQCall)
 }

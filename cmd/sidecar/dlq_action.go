@@ -95,7 +95,7 @@ func (c *dlqCall) missing(p *deadletter.Progress) error {
 	case len(unmet) == 0, c.limit > 0 && found >= c.limit:
 		return nil
 	case len(unmet) == 1:
-		return c.failed(deadletter.ErrNotFound, "no parked message %q, or none that meets the other conditions: sidecar "+
+		return c.failed(deadletter.ErrNotFound, "no parked message %q, or it does not meet the other conditions: sidecar "+
 			"dlq list prints those there are", unmet[0])
 	}
 	return c.failed(deadletter.ErrNotFound, "%d of the messages asked for were not found, %q the first: sidecar dlq "+
@@ -104,14 +104,14 @@ func (c *dlqCall) missing(p *deadletter.Progress) error {
 
 // interactive reports whether there is a terminal to ask on.
 func (c *dlqCall) interactive() bool {
-	_, hears := terminalWidth(c.stdin)
-	_, sees := terminalWidth(c.stderr)
-	return hears && sees
+	_, readsTerminal := terminalWidth(c.stdin)
+	_, showsTerminal := terminalWidth(c.stderr)
+	return readsTerminal && showsTerminal
 }
 
 // confirm wants the queue's name typed before anything is deleted. The name, because a yes is typed by habit.
 func (c *dlqCall) confirm(ctx context.Context, q *deadletter.Queue, a action, p *deadletter.Progress) error {
-	_, _ = fmt.Fprintf(c.stderr, "%d of %s in %s would be %s for good. Type the queue's name to go on: ",
+	_, _ = fmt.Fprintf(c.stderr, "%d of %s in %s would be %s permanently. Type the queue's name to go on: ",
 		p.Matched, number(p.Total, "message"), q.Name(), a.done)
 	typed := make(chan string, 1)
 	go func() { // a terminal cannot be read with a context; the process ends soon after it

@@ -125,7 +125,7 @@ func TestConfirm(t *testing.T) {
 		err := c.confirm(ctx, q, a, &deadletter.Progress{Total: 9, Matched: 3})
 		return errs.String(), err
 	}
-	if asked, err := ask(t.Context(), " wms.dlq.wms-cincout\n"); err != nil || !strings.Contains(asked, "3 of 9 messages in wms.dlq.wms-cincout would be discarded for good") {
+	if asked, err := ask(t.Context(), " wms.dlq.wms-cincout\n"); err != nil || !strings.Contains(asked, "3 of 9 messages in wms.dlq.wms-cincout would be discarded permanently") {
 		t.Errorf("%q, %v", asked, err)
 	}
 	for _, in := range []string{"", "\n", "y\n", "yes\n", "wms.dlq\n"} {

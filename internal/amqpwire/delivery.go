@@ -17,7 +17,7 @@ type Delivery struct {
 	amqp.Delivery // without Headers until DecodeHeaders
 
 	// Missing is the size in bytes of a body that fits neither into the memory budget nor into a file, as MissingWhy says:
-	// it was not kept, and Body is empty. Such a message can only be given back.
+	// it was not kept, and Body is empty. Such a message can only be requeued.
 	Missing    int64
 	MissingWhy error
 

@@ -16,7 +16,7 @@ import (
 )
 
 // FuzzTable sends what was received out again, as a park does: every table that we read must be one that the client
-// library can write, of the size we say it has, and mean the same when it comes back.
+// library can write, of the size we say it has, and mean the same when it returns.
 func FuzzTable(f *testing.F) {
 	f.Add(header(field("n", 'd', 0x7f, 0xf8, 0, 0, 0, 0, 0, 1), field("D", 'D', 2, 0, 0, 48, 57)))
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -47,7 +47,7 @@ func FuzzTable(f *testing.F) {
 		}
 		second.DecodeHeaders()
 		if !reflect.DeepEqual(comparable(first.Headers), comparable(second.Headers)) {
-			t.Fatalf("sent %v, came back as %v", first.Headers, second.Headers)
+			t.Fatalf("sent %v, returned as %v", first.Headers, second.Headers)
 		}
 	})
 }

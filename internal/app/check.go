@@ -68,7 +68,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if plan.Park.Queue == "" {
 		kept = "those that have used up their retries are discarded"
 	}
-	_, _ = fmt.Fprintf(w, "ok       %s fits, as far as can be seen: retried messages wait and return, %s\n", plan.Queue,
+	_, _ = fmt.Fprintf(w, "ok       %s is ready: retried messages wait and return, %s\n", plan.Queue,
 		kept)
 	return nil
 }
@@ -136,7 +136,7 @@ func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 	if back == nil || cfg.Topology.Mode == string(topology.ModeDeclare) {
 		return nil
 	}
-	return []string{fmt.Sprintf("retries come back by a binding of %s to exchange %s that matches the key %s; whether "+
+	return []string{fmt.Sprintf("retries return by a binding of %s to exchange %s that matches the key %s; whether "+
 		"it exists cannot be checked, "+
 		"and without it classic queues lose every retried message: SIDECAR_TOPOLOGY_MODE=declare makes it", back.Queue,
 		back.Exchange, back.Key)}
@@ -153,12 +153,12 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	switch back := plan.WayBack(); {
 	case back != nil && declares:
 		return fmt.Sprintf("sidecar run declares them at every connect and every 15 seconds, also the one that retries "+
-			"come back by (%s to exchange %s, key %s), "+
-			"which %s what comes back while it is deleted", back.Queue, back.Exchange, back.Key, lost)
+			"return by (%s to exchange %s, key %s), "+
+			"which %s what returns while it is deleted", back.Queue, back.Exchange, back.Key, lost)
 	case back != nil:
-		return "no publish can prove the one that retries come back by"
+		return "no publish can prove the one that retries return by"
 	case !rejects:
-		return "retries and parked messages are published as mandatory: without a binding they come back, and the original " +
+		return "retries and parked messages are published as mandatory: without a binding they are returned, and the original " +
 			"stays"
 	case declares:
 		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between " + lost +

@@ -125,7 +125,7 @@ func explainVerdict(v message.Verdict, m *message.Message) []string {
 func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 	var lines []string
 	if s.Hold > 0 || s.Jitter > 0 {
-		lines = append(lines, fmt.Sprintf("sleeps %s to %s here, holding a prefetch slot but no worker", s.Hold,
+		lines = append(lines, fmt.Sprintf("is delayed %s to %s here, holding a prefetch slot but no worker", s.Hold,
 			s.Hold+s.Jitter))
 	}
 	if s.Publish != nil {

@@ -16,7 +16,7 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestReturnedRetryIsAFinding: a missing binding shows when a message comes back, and from then on nothing more is
+// TestReturnedRetryIsAFinding: a missing binding shows when a message returns, and from then on nothing more is
 // taken until it may be tried again.
 func TestReturnedRetryIsAFinding(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestWarnedOnce(t *testing.T) {
 	}
 }
 
-// TestUnseenWayIsWarnedOf: where retries come back through an exchange and no one declares, people must know.
+// TestUnseenWayIsWarnedOf: where retries return through an exchange and no one declares, people must know.
 func TestUnseenWayIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"declare": false, "verify": true, "none": true} {
@@ -113,8 +113,8 @@ func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
 		{[]string{"SIDECAR_TOPOLOGY_MODE=verify"}, "proves the way of retries with a mandatory publish, at every connect and every 15 seconds; a binding deleted in between loses"},
 		{[]string{"SIDECAR_TOPOLOGY_MODE=none"}, "are published as mandatory"},
 		{[]string{"SIDECAR_RETRY_DELAYS=1s"}, "are published as mandatory"},
-		{tiers, "(freeflow.user to exchange freeflow.events, key user.retry), which loses what comes back while it is deleted"},
-		{append([]string{"SIDECAR_QUEUE_TYPE=quorum"}, tiers...), "which holds up what comes back"},
+		{tiers, "(freeflow.user to exchange freeflow.events, key user.retry), which loses what returns while it is deleted"},
+		{append([]string{"SIDECAR_QUEUE_TYPE=quorum"}, tiers...), "which holds up what returns"},
 		{append([]string{"SIDECAR_TOPOLOGY_MODE=verify"}, tiers...), "no publish can prove"},
 	} {
 		cfg := load(t, tc.env...)

@@ -115,7 +115,7 @@ type Request struct {
 
 	// Headers of the message that are sent under their own name. A pattern that would match a header with a meaning in
 	// HTTP, such as `Authorization` or `X-Forwarded-For`, is refused, so `*` and `x-*` are.
-	PassthroughHeaders List `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; none that matches a header with a meaning in HTTP or a header of the sidecar"`
+	PassthroughHeaders List `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
 
 	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, and required attributes that are missing
 	// are made up. `structured`: every body is a CloudEvents envelope in JSON, as Dapr publishes them, and is sent as

@@ -190,7 +190,7 @@ func (l *loader) otelHeaders() map[string]Secret {
 	headers := make(map[string]Secret, len(pairs))
 	for k, v := range pairs {
 		if !headerName.MatchString(k) || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			l.reject(name, "holds a name or value that cannot stand in a header")
+			l.reject(name, "holds a name or value that is not allowed in a header")
 			return nil
 		}
 		headers[k] = literal(name, v)

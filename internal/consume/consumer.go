@@ -77,7 +77,7 @@ type Consumer struct {
 	received  atomic.Int64
 	active    atomic.Bool               // a consumer is registered
 	oversized atomic.Pointer[oversized] // the last message whose body could not be kept
-	returned  atomic.Int64              // deliveries given back before a POST
+	returned  atomic.Int64              // deliveries requeued before a POST
 	cut       atomic.Int64              // attempts interrupted by a stop
 
 	stopping  chan struct{}   // closed: take no more
@@ -175,7 +175,7 @@ func (c *Consumer) Stop() {
 // Drained is the result of a drain.
 type Drained struct {
 	Interrupted int64 // attempts cut short because the grace expired; their messages went back uncounted
-	Returned    int64 // deliveries given back before a POST
+	Returned    int64 // deliveries requeued before a POST
 }
 
 // Drain stops, waits until every message in flight is settled, interrupts the attempts that are left when ctx ends, and

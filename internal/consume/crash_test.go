@@ -258,7 +258,7 @@ func hanging(t *testing.T, s *seen) (r *rig, let chan struct{}, warm int) {
 	r.survivor("first")
 	r.eventually("the first", func() bool { return s.Of("first") == 1 })
 	r.survivor("second")
-	r.eventually("both in hand", func() bool { return r.Inflight() == 2 })
+	r.eventually("both in flight", func() bool { return r.Inflight() == 2 })
 	return r, let, warm
 }
 

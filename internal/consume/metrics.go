@@ -32,7 +32,7 @@ func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() 
 	}, []string{"queue"})
 	retries := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sidecar_message_retries",
-		Help:    "Retries a message had behind it when it left the queue for good.",
+		Help:    "Retries a message had behind it when it left the queue permanently.",
 		Buckets: []float64{0, 1, 2, 3, 5, 10, 20, 50},
 	}, []string{"queue"})
 	parkFailures := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -64,7 +64,7 @@ func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() 
 			Name: "sidecar_inflight_messages", Help: "Messages being POSTed.",
 		}, inflight),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sidecar_delayed_messages", Help: "Messages sleeping locally before a requeue.",
+			Name: "sidecar_delayed_messages", Help: "Messages delayed locally before a requeue.",
 		}, delayed))
 	return m
 }

@@ -7,7 +7,7 @@ import (
 	"sidecar/internal/message"
 )
 
-// withoutBinding publishes a message whose retry comes back, because nothing leads to the wait queue, and then binds it
+// withoutBinding publishes a message whose retry returns, because nothing leads to the wait queue, and then binds it
 // again.
 func (r *rig) withoutBinding(id string) {
 	r.t.Helper()
@@ -16,7 +16,7 @@ func (r *rig) withoutBinding(id string) {
 		r.t.Fatal(err)
 	}
 	r.publish(id)
-	r.eventually("the retry comes back to us", func() bool { return r.unroutable.Load() > 0 })
+	r.eventually("the retry returns to us", func() bool { return r.unroutable.Load() > 0 })
 	if err := r.ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
 		r.t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ func (c *Consumer) addUnpublished(change int) {
 	defer c.unpublishedMu.Unlock()
 	c.unpublished += change
 	if c.unpublished >= c.o.Prefetch {
-		if c.o.Flow.Hold(flow.Publishing, "every message in hand waits to be parked or republished") {
+		if c.o.Flow.Hold(flow.Publishing, "every message in flight waits to be parked or republished") {
 			c.o.Logger.Error("paused", "reason", string(flow.Publishing), "queue", c.o.Plan.Queue, "stuck", c.unpublished)
 		}
 	} else if c.o.Flow.Lift(flow.Publishing) {

@@ -41,7 +41,7 @@ type session struct {
 	pending []*broker.Delivery // those of them that no worker has taken
 
 	mu        sync.Mutex
-	active    bool     // the broker may deliver: a message that is given back would be delivered again at once
+	active    bool     // the broker may deliver: a message that is requeued would be delivered again at once
 	postponed []ending // releases that wait until it may not
 }
 

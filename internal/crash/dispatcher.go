@@ -116,7 +116,7 @@ type slot struct {
 	claimed bool
 }
 
-// identify looks up a message that was delivered just now, and sets m.Crashes: those in its headers and those that only
+// identify finds a message that was delivered just now, and sets m.Crashes: those in its headers and those that only
 // the journal counts. Only a message that the broker has delivered before, or that has a count, can be a suspect.
 func (s *slot) identify(m *message.Message) {
 	s.now = entry{state: inHand, id: s.hasher.identify(m)}

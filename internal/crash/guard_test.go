@@ -33,7 +33,7 @@ func wantCrashes(t *testing.T, what string, p process, m *message.Message, want 
 	}
 }
 
-// diedWith runs a process that dies with the messages in hand.
+// diedWith runs a process that dies with the messages in flight.
 func diedWith(t *testing.T, dir string, ids ...string) {
 	t.Helper()
 	p := begin(t, dir)
@@ -87,7 +87,7 @@ func TestTheJournalAloneCounts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	diedWith(t, dir, "a", "b")
-	p := begin(t, dir) // dies before anything comes back
+	p := begin(t, dir) // dies before anything returns
 	p.die(t)
 	p = begin(t, dir)
 	m := redelivered("a")
@@ -101,7 +101,7 @@ func TestTheJournalAloneCounts(t *testing.T) {
 		t.Errorf("a: %d crashes, due %v, want 2, true", n, due)
 	}
 	if n, due := met(p, redelivered("b")); n != 1 || due {
-		t.Errorf("b: %d crashes, due %v, want 1, false: it was not in hand again", n, due)
+		t.Errorf("b: %d crashes, due %v, want 1, false: it was not in flight again", n, due)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestIdentity(t *testing.T) {
 	back.Exchange, back.RoutingKey, back.HasOriginal, back.OriginalExchange, back.OriginalRoutingKey = "", "q", true, "e", "k"
 	back.Headers, back.RetryCount, back.Redelivered = amqp.Table{"x-death": "…"}, 3, true
 	if x.identify(back) != id {
-		t.Error("the message is another one when it comes back")
+		t.Error("the message is another one when it returns")
 	}
 	other := arrived("a")
 	other.Body = []byte("b")

@@ -17,7 +17,7 @@ import (
 // machine. What is written is in the system's hands at once, so a kill -9 loses none of it.
 //
 //	header      64 bytes: magic, zeros
-//	slots       64 bytes each: what a worker has in hand, then what is suspected
+//	slots       64 bytes each: what a worker has in flight, then what is suspected
 //
 //	slot        0 state  1 alone  4..8 CRC-32 of 1 and 8..36  8..12 crashes  12..20 time  20..36 identity
 //

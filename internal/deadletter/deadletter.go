@@ -4,7 +4,7 @@
 // Every operation takes messages unacked on a session of its own, decides, and gives back what it has not moved or
 // discarded in a way that keeps the place of each. What is moved is published, mandatory and confirmed, and acked after
 // that: a crash at any point leaves a message where it was, or where it was to go, or in both places, never nowhere. An
-// operation is bounded by the number of messages at its start, so it ends also when all it moves comes back.
+// operation is bounded by the number of messages at its start, so it ends also when all it moves returns.
 //
 // Two operations at a time on one queue would hide messages from each other. They exclude each other: within a process
 // by a mutex, between processes by an exclusive queue, and other consumers by checking the queue's consumer count.

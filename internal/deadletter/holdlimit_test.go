@@ -41,7 +41,7 @@ func (r *rig) mixed(n, every int, status int32) (those, others []amqp.Publishing
 }
 
 // TestRounds: who takes long gives everything back now and then and goes on where it was, so that the broker does not
-// lose its patience. Nothing is moved twice or left out, whatever stays and whatever comes back meanwhile.
+// lose its patience. Nothing is moved twice or left out, whatever stays and whatever returns meanwhile.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, kind string) {
@@ -58,12 +58,12 @@ func TestRounds(t *testing.T) {
 		stop := r.back()
 		p, err = r.Redrive(t.Context(), Redrive{Rate: 150}, nil)
 		if err != nil || p.Total != 150 || p.Done != 150 {
-			t.Errorf("all of them, and all come back: %+v, %v", p, err)
+			t.Errorf("all of them, and all return: %+v, %v", p, err)
 		}
 		brokertest.WaitReady(t, r.url, r.name, 150)
 		stop()
 		if kind == "quorum that names none" && strings.HasPrefix(brokertest.Version(t), "3.") {
-			return // what comes back there is before what is given back
+			return // what returns there is before what is given back
 		}
 		for _, d := range r.drain(r.name) {
 			if n := number(d.Headers, "x-redriven-count"); n != 1 {
@@ -117,7 +117,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 }
 
 // TestImpatientBroker: it takes back what someone holds for longer than its consumer_timeout, and ends the operation.
-// In rounds that are shorter an operation goes on for as long as it takes.
+// In rounds that are shorter an operation goes on for any time.
 func TestImpatientBroker(t *testing.T) {
 	t.Parallel()
 	brokertest.OwnNode(t).ConsumerTimeout(1500, 100)

@@ -100,7 +100,7 @@ func (q *Queue) lockName() string { return cut(q.name + lockSuffix) }
 // as the operation lasts, and it dies with the connection. It takes one message, the first.
 //
 // The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue the one that
-// gives up puts its own behind others; and a guard that ends leaves a moment in which not all has been given back.
+// gives up puts its own behind others; and a guard that ends leaves a moment in which not everything has been requeued.
 func (w *reader) claim(ctx context.Context) error {
 	for try := 1; ; try++ {
 		alone, err := w.takeLock(ctx)
@@ -148,7 +148,7 @@ func (w *reader) tryClaim(ctx context.Context) (alone bool, err error) {
 	if err := w.guard.Stop(ctx); err != nil {
 		return false, err
 	}
-	w.guard.Drop() // what it has taken is given back now
+	w.guard.Drop() // its messages are requeued now
 	w.guard = nil
 	return false, w.sub.RequeueUpTo(ctx, 0)
 }

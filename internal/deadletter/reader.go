@@ -40,7 +40,7 @@ const (
 //	        └──────── nack, all at once ────────┘ keeps their order
 //
 // A quorum queue keeps returned messages in a list of their own, before all others, and adds to its end: who takes some
-// of it and gives that back has put it behind the rest. So all of it is taken before anything is given back, see
+// of it and gives that back has put it behind the rest. So all of it is taken before anything is requeued, see
 // restore.
 //
 // next is for one goroutine; ack is for any.
@@ -83,7 +83,7 @@ type span struct {
 	first uint64   // delivery tag; 0 until something came
 	kept  uint64   // the last that stays; 0: none
 	held  int      // taken and not acked
-	stays []uint64 // all that stay, if the window is too large to give them back at once
+	stays []uint64 // all that stay, if the window is too large to requeue them at once
 }
 
 // of finds the span of a delivery: one of the last.
@@ -134,7 +134,7 @@ func (q *Queue) open(ctx context.Context) (*reader, error) {
 const firstCost = 1 << 20
 
 // hasMemory waits for the memory that a first message takes without its body. Its headers say how often it has been
-// given back: without them the queue could not be read safely, because each read gives the message back once more,
+// given back: without them the queue could not be read safely, because each read requeues the message once more,
 // until the delivery limit of the queue drops it.
 func (q *Queue) hasMemory(ctx context.Context) error {
 	m := q.o.Broker.Memory
@@ -267,7 +267,7 @@ func wasReturned(d *broker.Delivery) bool {
 	return d.Redelivered && (counted || acquired)
 }
 
-// requeuesToTail: a quorum queue without a delivery limit puts what is given back behind everything else: before
+// requeuesToTail: a quorum queue without a delivery limit puts requeued messages behind everything else: before
 // RabbitMQ 4.0 one that names none, since then one that names a negative limit. Only giving back all of it leaves its
 // order.
 func (w *reader) requeuesToTail() bool {

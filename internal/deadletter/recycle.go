@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// careful is how often messages may have been given back to a queue that has, or may have, a delivery limit: a policy
+	// careful is how often messages may have been requeued in a queue that has, or may have, a delivery limit: a policy
 	// may set a lower one than the queue's own, which cannot be seen over AMQP.
 	careful = 4
 	// defaultLimit is the limit of a queue that names none, on brokers from RabbitMQ 4.0.
@@ -99,14 +99,14 @@ func (w *reader) deliveryCount(ctx context.Context) (count, limit int, err error
 }
 
 // recycle moves every message of w to the tail of its own queue, one after the other. An error with no message of w
-// seen means that none can be moved. last: none may be given back any more.
+// seen means that none can be moved. last: none may be requeued any more.
 func (q *Queue) recycle(ctx context.Context, w *reader, last bool) error {
 	err := q.recycleAll(ctx, w)
 	switch {
 	case err == nil:
 		return nil
 	case last:
-		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop what is given back to it once more, and its "+
+		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop its messages when they are requeued once more, and its "+
 			"messages "+
 			"cannot be published again to begin their count anew: %w", ErrUnsafe, q.name, err)
 	}

@@ -91,7 +91,7 @@ func (w *reader) requeueAll(ctx context.Context) error {
 	return w.waitRequeued(ctx, ready, true)
 }
 
-// part is what is given back at once.
+// part is what is requeued at once.
 type part struct {
 	last uint64 // delivery tag
 	held int
@@ -157,7 +157,7 @@ func (w *reader) restore(ctx context.Context) error {
 
 // endWindow cancels the window's consumer once nothing is on its way to it any more: what a quorum queue has assigned
 // to a consumer that is cancelled before it gets it, it takes back by itself. It counts that against the delivery
-// limit, and puts it before everything that is given back afterwards.
+// limit, and puts it before everything that is requeued afterwards.
 func (w *reader) endWindow(ctx context.Context) error {
 	w.acks.Lock()
 	defer w.acks.Unlock()
@@ -204,7 +204,7 @@ func (w *reader) waitRequeued(ctx context.Context, ready int, untilNoConsumer bo
 			return err
 		}
 		if err := pause(ctx, 2*time.Millisecond); err != nil {
-			return nil //nolint:nilerr // time is up, and everything has been given back
+			return nil //nolint:nilerr // time is up, and everything has been requeued
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func (w *reader) checkUnknown(ctx context.Context) error {
 	return err
 }
 
-// countsReturns reports whether the queue is a quorum queue of a broker that counts what is given back. Anyone who may
+// countsReturns reports whether the queue is a quorum queue of a broker that counts requeues. Anyone who may
 // read is refused by the refusal of a prefetch that holds for the whole channel, which costs the connection. Newer
 // brokers refuse none, and do not count.
 func (q *Queue) countsReturns(ctx context.Context) (bool, error) {

@@ -18,7 +18,7 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestExportPurgeImport: what comes back is the same to the byte and to the type, in the same order, with the same
+// TestExportPurgeImport: what returns is the same to the byte and to the type, in the same order, with the same
 // Refs.
 func TestExportPurgeImport(t *testing.T) {
 	t.Parallel()

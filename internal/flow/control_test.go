@@ -128,7 +128,7 @@ func TestAppGoesAway(t *testing.T) {
 				a.set(nil)
 				<-c.Changed()
 				if !c.Open() || c.Limit() != 1 {
-					t.Fatalf("open %v limit %d after the app came back, want a ramp from 1", c.Open(), c.Limit())
+					t.Fatalf("open %v limit %d after the app returned, want a ramp from 1", c.Open(), c.Limit())
 				}
 			})
 		})
@@ -357,7 +357,7 @@ func TestTimedHoldProlongedOrReplaced(t *testing.T) {
 		c.PauseFor(3 * time.Second)
 		time.Sleep(2 * time.Second)
 		wantOpen(t, c, false, "the shorter timer ended the longer pause")
-		c.Hold(RetryAfter, "for good") // an untimed hold takes the timer's place
+		c.Hold(RetryAfter, "permanently") // an untimed hold takes the timer's place
 		time.Sleep(time.Hour)
 		wantOpen(t, c, false, "a stopped timer lifted the hold")
 		if c.HoldFor(RetryAfter, time.Second, "", nil) {

@@ -4,7 +4,7 @@
 // second time once a byte of it may have left, never follows a redirect, never asks the environment for a proxy, keeps
 // no cookie and inflates no body. It does not pipeline, does not speak HTTP/2 and does not retry.
 //
-// net/http would make it unnecessary if its transport could be told never to send a request again (it repeats one on
+// net/http would make it unnecessary if its transport had an option never to send a request again (it repeats one on
 // an idle connection that fails, when the request may be replayed), checked an idle connection before it wrote to
 // it, and took less than twice the CPU for a message. docs/decisions/0010 has the figures.
 package http1

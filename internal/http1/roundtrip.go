@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// smallBody is copied behind the head so that both leave in one write; a larger one goes out by writev.
+	// smallBody is copied behind the head so that both leave in one write; a larger one is sent by writev.
 	smallBody = 4 << 10
 	// inlineBody fits the socket buffers of an app that does not read: writing it cannot block for long. While a larger
 	// one is written, another goroutine must read, because the app may answer and stop reading.

@@ -104,7 +104,7 @@ func TestOriginOfAMadeUpHistory(t *testing.T) {
 	}
 }
 
-// TestMoved: a message that was rejected more often than it came back was moved by hand, or its history is made up.
+// TestMoved: a message that was rejected more often than it returned was moved by hand, or its history is made up.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	const q, wait = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout"
@@ -119,9 +119,9 @@ func TestMoved(t *testing.T) {
 		want  bool
 	}{
 		{"never rejected", nil, false},
-		{"came back every time", []any{waited(3), rejected(q, int64(3))}, false},
-		{"came back from two retry queues", []any{waited(2), rejected(q, int64(3)), expired("older")}, false},
-		{"came back from two retry queues in turn", []any{waited(1), rejected(q, int64(3)), waited(2)}, false},
+		{"returned every time", []any{waited(3), rejected(q, int64(3))}, false},
+		{"returned from two retry queues", []any{waited(2), rejected(q, int64(3)), expired("older")}, false},
+		{"returned from two retry queues in turn", []any{waited(1), rejected(q, int64(3)), waited(2)}, false},
 		{"taken out of the retry queue", []any{waited(2), rejected(q, int64(3))}, true},
 		{"taken out of it the first time", []any{rejected(q, int64(1))}, true},
 		{"rejected elsewhere", []any{rejected("other", int64(5))}, false},

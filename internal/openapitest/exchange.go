@@ -161,7 +161,7 @@ func (d *Document) checkAnswer(t testing.TB, x *Exchange, at string) {
 	}
 }
 
-// segment is what stands in the place of a parameter.
+// segment is the value of a parameter in a path.
 func segment(template, parameter, path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range strings.Split(template, "/") {

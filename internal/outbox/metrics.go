@@ -39,7 +39,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		"How long the row that has been due longest has been due; 0 when none is.", nil, nil)
 	rows := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_outbox_rows_total",
-		Help: "Rows by what became of a try to publish them.",
+		Help: "Rows by the outcome of a try to publish them.",
 	}, []string{"result"})
 	for _, r := range []string{sent.String(), failed.String(), nacked.String(), unknown.String(), resultQuarantined,
 		resultUnmarked} {

@@ -129,7 +129,7 @@ func (d *Database) Conn() *pgconn.PgConn {
 	return conn
 }
 
-// Role makes a role that may log in and do nothing but what the grants say, in which %s stands for its name, quoted:
+// Role makes a role that may log in and do nothing but what the grants say, in which %s is its name, quoted:
 // `GRANT SELECT, UPDATE ON outbox TO %s`. It returns the database's URL as that role. Its password is word.
 func (d *Database) Role(word string, grants ...string) string {
 	d.t.Helper()

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// TestDatabase: what a test writes is in a database of its own, and comes back as it was.
+// TestDatabase: what a test writes is in a database of its own, and returns as it was.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	a, b := New(t), New(t)

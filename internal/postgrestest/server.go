@@ -40,7 +40,7 @@ func (s *Server) Restart() {
 	s.t.Helper()
 	found := regexp.MustCompile(`POSTGRES_DSN='(\S+)'`).FindStringSubmatch(s.script("start", s.dir, "0"))
 	if found == nil {
-		s.t.Fatal("postgres.sh start does not tell the DSN")
+		s.t.Fatal("postgres.sh start does not print the DSN")
 	}
 	s.DSN = found[1]
 }
@@ -51,7 +51,7 @@ func (s *Server) Immediate() { s.t.Helper(); s.script("immediate", s.dir) }
 // Kill ends all of its processes by SIGKILL.
 func (s *Server) Kill() { s.t.Helper(); s.script("kill", s.dir) }
 
-// Freeze makes all of its processes stand still: connections stay open, and nothing answers.
+// Freeze stops all of its processes: connections stay open, and nothing answers.
 func (s *Server) Freeze() { s.t.Helper(); s.script("freeze", s.dir) }
 
 // Thaw lets it go on.

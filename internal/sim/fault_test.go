@@ -16,14 +16,14 @@ const (
 	freeze     trouble = "freeze"      // the connection is half open from a frame on
 	withhold   trouble = "withhold"    // a publish is taken and not confirmed, then the connection breaks
 	refuse     trouble = "nack"        // a publish is not taken
-	holed      trouble = "dlq deleted" // the dead-letter queue is deleted and comes back
+	holed      trouble = "dlq deleted" // the dead-letter queue is deleted and returns
 	alarm      trouble = "alarm"       // publishers are blocked
-	restart    trouble = "restart"     // the broker goes away and comes back
+	restart    trouble = "restart"     // the broker goes away and returns
 	unconsumed trouble = "cancel"      // the broker cancels the consumer
 	sigterm    trouble = "sigterm"     // the sidecar drains, another one starts
 	stopNow    trouble = "stop now"    // the same with hardly any grace
 	kill       trouble = "kill"        // the sidecar dies, another one starts
-	appAway    trouble = "app away"    // the app dies with what it was doing, and comes back
+	appAway    trouble = "app away"    // the app dies with what it was doing, and returns
 )
 
 // fault is one thing that goes wrong, at the n-th step of a connection or after some time.

@@ -13,7 +13,7 @@ import (
 // judgement collects what is wrong. Every line begins with the invariant. Those about one message are in package judge;
 // beside them
 //
-//	I6   no fault explains more duplicates than were in hand, and nothing is POSTed that the broker has taken back
+//	I6   no fault explains more duplicates than were in flight, and nothing is POSTed that the broker has taken back
 //	I9   everything comes to rest after the faults have healed
 //	I11  the sidecar's metrics say the same
 type judgement struct {
@@ -122,7 +122,7 @@ func (j *judgement) explained(m *judge.Message, what string, from, to time.Time)
 	}
 }
 
-// bounds: one fault doubles no more than was in hand.
+// bounds: one fault doubles no more than was in flight.
 func (j *judgement) bounds() {
 	n := 0
 	for _, f := range j.struck {
@@ -131,7 +131,7 @@ func (j *judgement) bounds() {
 		}
 	}
 	if j.twice > n*j.s.prefetch {
-		j.violated("I6", "%d messages were accepted once more: more than %d faults with %d messages in hand", j.twice, n, j.s.prefetch)
+		j.violated("I6", "%d messages were accepted once more: more than %d faults with %d messages in flight", j.twice, n, j.s.prefetch)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The shape of a RabbitMQ definitions file, as far as a plan needs it.
+// The part of a RabbitMQ definitions file that a plan needs.
 type definitions struct {
 	Exchanges []exchangeDefinition `json:"exchanges"`
 	Queues    []queueDefinition    `json:"queues"`

@@ -34,7 +34,7 @@ func TestFrameSizeIsExact(t *testing.T) {
 	brokertest.Publish(t, brokertest.Channel(t, url), "", queue, filled(DefaultFrameMax))
 	d := brokertest.Get(t, url, queue, 20*time.Second)
 	if len(d.Headers) != 15 {
-		t.Errorf("%d headers came back", len(d.Headers))
+		t.Errorf("%d headers returned", len(d.Headers))
 	}
 	brokertest.Publish(t, brokertest.Channel(t, url), "", queue, filled(DefaultFrameMax+forgiven))
 

@@ -14,7 +14,7 @@ func (p *Plan) Warnings() []string {
 			"SIDECAR_QUEUE_TYPE=quorum loses none", p.Queue))
 	}
 	if back := p.WayBack(); back != nil {
-		w = append(w, fmt.Sprintf("retries come back through exchange %s: every other queue they match there gets them "+
+		w = append(w, fmt.Sprintf("retries return through exchange %s: every other queue they match there gets them "+
 			"again; "+
 			"sidecars with this topology ack them unseen, other consumers have to take duplicates", back.Exchange))
 	}

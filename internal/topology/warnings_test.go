@@ -17,9 +17,9 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"quorum", build(t, Options{Service: "wms-cincout", QueueType: "quorum"}), nil},
 		{"classic", build(t, Options{Service: "wms-cincout"}), []string{"classic queue"}},
-		{"shared way back", shapes["topic-tiers"], []string{"classic queue", "retries come back through exchange freeflow.events"}},
+		{"shared way back", shapes["topic-tiers"], []string{"classic queue", "retries return through exchange freeflow.events"}},
 		{"a queue of its own behind a shared fanout", build(t, Options{Preset: PresetTopicTiers, Service: "x-y", DLQ: "y.dlq", QueueType: "quorum"}),
-			[]string{"retries come back", "x.events.dlx copies what any service parks"}},
+			[]string{"retries return", "x.events.dlx copies what any service parks"}},
 		{"messages expire", shapes["dead-letter disabled"], []string{"classic queue", "messages leave orders after 300000 ms", "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded"}},
 		{"an exchange that nothing is bound to", build(t, Options{Service: "x-y", Exchange: "e", ExchangeType: "topic", QueueType: "quorum",
 			Bindings: []Binding{{Exchange: "others", Key: "k"}}}),

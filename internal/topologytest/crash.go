@@ -14,7 +14,7 @@ const (
 	crashMessages = 10
 )
 
-// crashes: a consumer that dies over and over with messages in hand costs none of them. A delivery limit of the
+// crashes: a consumer that dies over and over with messages in flight costs none of them. A delivery limit of the
 // broker's own would drop all of them on the way, or send them round without anyone having failed.
 func crashes(t *testing.T, plan *topology.Plan) {
 	url := brokertest.URL(t)

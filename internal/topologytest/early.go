@@ -44,7 +44,7 @@ func tooEarly(t *testing.T, r *shared) {
 
 const retryAfterAsked = time.Second // the shortest there is: the header counts in seconds
 
-// retryAfter: the message does not come back before the time that the app asked for. With tiers it waits in the
+// retryAfter: the message does not return before the time that the app asked for. With tiers it waits in the
 // smallest that covers it; with one retry queue it waits as always, and the sidecar takes nothing until the time is
 // over.
 func retryAfter(t *testing.T, r *shared) {
@@ -58,7 +58,7 @@ func retryAfter(t *testing.T, r *shared) {
 		t.Fatalf("%d attempts, want 2", len(list))
 	}
 	if gap := list[1].At.Sub(list[0].At); gap < retryAfterAsked {
-		t.Errorf("came back after %v", gap)
+		t.Errorf("returned after %v", gap)
 	}
 	if list[1].Number("Amqp-Retry-Count") != 1 {
 		t.Errorf("Amqp-Retry-Count %q", list[1].Header.Get("Amqp-Retry-Count"))

@@ -155,7 +155,7 @@ func (r *rig) lost() string {
 	return "park"
 }
 
-// end waits until the message has left for good for the n-th time and returns how.
+// end waits until the message has left permanently for the n-th time and returns how.
 func (r *rig) end(t testing.TB, id string, n int) settled {
 	t.Helper()
 	brokertest.Eventually(t, patience, id+" ends "+strconv.Itoa(n)+" times",

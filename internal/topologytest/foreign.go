@@ -15,7 +15,7 @@ const (
 	argDLKey = "x-dead-letter-routing-key"
 )
 
-// foreignRetries: a retry that comes back through an exchange reaches everybody who is bound to it. A sidecar that it
+// foreignRetries: a retry that returns through an exchange reaches everybody who is bound to it. A sidecar that it
 // is not meant for acks it without asking its app, which has had the message already.
 func foreignRetries(t *testing.T, plan *topology.Plan) {
 	url := brokertest.URL(t)
@@ -60,7 +60,7 @@ func foreignRetries(t *testing.T, plan *topology.Plan) {
 	brokertest.WaitReady(t, url, other.Queue, 0)
 }
 
-// listener is a service beside the plan's that listens to all that comes back.
+// listener is a service beside the plan's that listens to all that returns.
 func listener(t *testing.T, plan *topology.Plan) *topology.Plan {
 	t.Helper()
 	for _, q := range plan.Queues {
@@ -80,6 +80,6 @@ func listener(t *testing.T, plan *topology.Plan) *topology.Plan {
 			}
 		}
 	}
-	t.Fatal("no retry of the plan comes back through an exchange of its own")
+	t.Fatal("no retry of the plan returns through an exchange of its own")
 	return nil
 }

@@ -47,7 +47,7 @@ func deleted(queues ...string) func(*amqp.Channel) error {
 	}
 }
 
-// retryQueueDeleted: a retry that is published comes back from a hole and is kept until there is a queue again. A
+// retryQueueDeleted: a retry that is published returns from a hole and is kept until there is a queue again. A
 // reject into a hole is lost, and no one can help it; but the sidecar sees the hole, takes nothing and closes it, and
 // then retries arrive again.
 func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
@@ -75,17 +75,17 @@ func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 	r.works(t)
 }
 
-// keeps waits until a publication has come back to the sidecar, and makes sure that its message is still unsettled.
+// keeps waits until a publication has return to the sidecar, and makes sure that its message is still unsettled.
 func (r *rig) keeps(t *testing.T, id string) {
 	t.Helper()
-	brokertest.Eventually(t, patience, "a publication comes back to the sidecar",
+	brokertest.Eventually(t, patience, "a publication is returned to the sidecar",
 		func() bool { return r.unroutable.Load() > 0 })
 	if n := len(r.app.Seen(id)); n != 1 || len(r.log.finals(id)) != 0 {
 		t.Errorf("%d receipts, ended %v: want it unsettled", n, r.log.finals(id))
 	}
 }
 
-// bindingDeleted: AMQP cannot show bindings, so no one sees that one has gone before a message comes back. It stays the
+// bindingDeleted: AMQP cannot show bindings, so no one sees that one has gone before a message returns. It stays the
 // sidecar's until the binding has been made again. (Rejects through such a hole are lost, which is why they are not
 // here.)
 func bindingDeleted(t *testing.T, plan *topology.Plan) {

@@ -16,7 +16,7 @@ type settled struct {
 	Retries int    `json:"retry_count"`
 }
 
-// journal is the log, which tells the outcome of each message. It is read while it is written: tests ask it all the
+// journal is the log, which has the outcome of each message. It is read while it is written: tests ask it all the
 // time.
 type journal struct {
 	log  apptest.Log

@@ -47,7 +47,7 @@ type rig struct {
 
 	publishing *brokertest.Proxy // before the broker, for what the sidecar publishes
 	repairing  sync.Mutex        // who holds it keeps the sidecar from declaring again
-	missing    atomic.Int64      // looks that found something missing
+	missing    atomic.Int64      // checks that found something missing
 	unroutable atomic.Int64      // publications that found no queue
 
 	stopOnce sync.Once

@@ -33,7 +33,7 @@ func firstScene() []*order {
 			answers: []int{503, 200}, outcomes: []string{"retry", "ack"}, wantRetries: 1,
 		},
 		{
-			id: "early", story: "425, then 200: too early, comes back uncounted",
+			id: "early", story: "425, then 200: too early, returns uncounted",
 			body:    `{"answers":[425,200]}`,
 			answers: []int{425, 200}, outcomes: []string{"requeue", "ack"},
 		},

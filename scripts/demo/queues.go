@@ -72,7 +72,7 @@ func (q *queues) parked() ([]amqp.Delivery, error) {
 }
 
 // leftover lists the queues that are not empty although every message has arrived where it belongs. An ack takes a
-// moment to reach the broker, so it looks more than once.
+// moment to reach the broker, so it checks more than once.
 func (q *queues) leftover(ctx context.Context) ([]string, error) {
 	deadline := time.Now().Add(5 * time.Second)
 	for {

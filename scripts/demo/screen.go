@@ -79,7 +79,7 @@ func (s *screen) event(e event) {
 	case "park":
 		s.line(e.message, "sidecar", fmt.Sprintf("park (%s): confirmed publish to %s, then ack", e.reason, dlq), bad)
 	case "release":
-		s.line(e.message, "sidecar", fmt.Sprintf("release (%s): given back to its queue, not counted", e.reason), warn)
+		s.line(e.message, "sidecar", fmt.Sprintf("release (%s): requeued, not counted", e.reason), warn)
 	case "paused":
 		s.line("", "sidecar", fmt.Sprintf("pauses (%s): takes nothing", e.reason), warn)
 	case "app up":

@@ -40,13 +40,13 @@ func (s *stage) play(ctx context.Context) error {
 		return err
 	}
 
-	s.screen.title("The app is repaired: what is parked comes back")
+	s.screen.title("The app is repaired: what is parked returns")
 	second := secondScene()
 	if err := s.bringBack(ctx, second, app, sidecar); err != nil {
 		return err
 	}
 
-	s.screen.title("The app goes away, a message comes, the app comes back")
+	s.screen.title("The app goes away, a message comes, the app is up again")
 	third := thirdScene()
 	if err := s.takeAppAway(ctx, q, third, sidecar); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (s *stage) takeAppAway(ctx context.Context, q *queues, orders []*order, sid
 	// Long enough that a sidecar which counted refused connections would have spent several attempts by now.
 	back := time.Now().Add(4 * retryDelay)
 	err := s.sidecar.await(ctx, "patient", func() bool {
-		s.tell(orders, sidecar.news())
+		s.print(orders, sidecar.news())
 		return time.Now().After(back)
 	})
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *stage) takeAppAway(ctx context.Context, q *queues, orders []*order, sid
 	return err
 }
 
-// listen hears all that the app on stage has said.
+// listen reads the app's output.
 func (s *stage) listen() *follower { return &follower{child: s.app, parse: appEvent} }
 
 // follow prints what happens to the orders until each is acked or parked.
@@ -128,13 +128,13 @@ func (s *stage) follow(ctx context.Context, orders []*order, app, sidecar *follo
 	return s.sidecar.await(ctx, "done with every message", func() bool {
 		// The sidecar is read first: whatever it settled by now, the app's line about it can be read too.
 		settled := sidecar.news()
-		s.tell(orders, append(app.news(), settled...))
+		s.print(orders, append(app.news(), settled...))
 		return !slices.ContainsFunc(orders, func(o *order) bool { return !o.done() })
 	})
 }
 
-// tell writes events down for their orders and prints them in the order in which they happened.
-func (s *stage) tell(orders []*order, events []event) {
+// print writes events down for their orders and prints them in the order in which they happened.
+func (s *stage) print(orders []*order, events []event) {
 	slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
 	for _, e := range events {
 		if e.message == "" {

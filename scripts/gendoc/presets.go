@@ -28,7 +28,7 @@ func presets() (string, error) {
 	return b.String(), nil
 }
 
-// holes are the made-up names and what stands for them. The service's name is found before its two halves.
+// holes are the made-up names with their placeholders. The service's name is found before its two halves.
 var holes = strings.NewReplacer(
 	"hp-hr", "{service}", "hp", "{prefix}", "hr", "{rest}", "hx", "{exchange}", "hq", "{queue}", "hw", "{retry-queue}",
 	"1m30s", "{tier}", "90s", "{seconds}",

@@ -45,7 +45,7 @@ func render(dir string) (string, error) {
 func code(s string) string { return "`" + s + "`" }
 
 var (
-	// Tags cannot hold backquotes: literals stand in quotes there, and names of variables stand for themselves.
+	// Tags cannot hold backquotes: literals are in quotes there, and names of variables are not.
 	quoted = regexp.MustCompile(`'([^']+)'`)
 	named  = regexp.MustCompile(`\b(SIDECAR|OTEL)_[A-Z_]+\b`)
 	spans  = regexp.MustCompile("`[^`]*`")

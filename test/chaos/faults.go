@@ -113,7 +113,7 @@ func again(which func(*rig) *process, s syscall.Signal) func(context.Context, *r
 	}
 }
 
-// hurried asks twice: what is in hand is interrupted.
+// hurried asks twice: what is in flight is interrupted.
 func hurried(ctx context.Context, r *rig, _ time.Duration) error {
 	p := r.sidecar
 	p.politely.Lock()
@@ -247,7 +247,7 @@ func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
 		}
 	}
 	r.probe("half-open link noticed within 35 s", err)
-	// The broker notices by itself as well, and delivers again what the sidecar had in hand.
+	// The broker notices by itself as well, and delivers again what the sidecar had in flight.
 	_ = until(ctx, d-time.Since(start), "the broker to notice", func() bool {
 		open, err := r.node.connections("")
 		return err == nil && open == 0
@@ -257,7 +257,7 @@ func halfOpen(ctx context.Context, r *rig, d time.Duration) error {
 
 const noticeWithin = 35 * time.Second
 
-// deleted takes the dead-letter queue away from under the sidecar until a message that was to be parked has come back:
+// deleted takes the dead-letter queue away from under the sidecar until a message that was to be parked has return:
 // a sidecar that checks the right moment would have the queue back before anything can go wrong.
 func deleted(ctx context.Context, r *rig, _ time.Duration) error {
 	for range 3 {
@@ -282,7 +282,7 @@ func (r *rig) deleteDeadLetters(ctx context.Context) error {
 	if err := r.post("/pause"); err != nil {
 		return err
 	}
-	err := until(ctx, time.Minute, "nothing in hand", func() bool {
+	err := until(ctx, time.Minute, "nothing in flight", func() bool {
 		return r.metric("sidecar_inflight_messages") == 0 && r.metric("sidecar_delayed_messages") == 0
 	})
 	if err == nil {

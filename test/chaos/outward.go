@@ -20,7 +20,7 @@ var outward = []mutant{
 		caught: []string{"I1"}, flags: flags(rough),
 	},
 	{
-		name: "answers a POST of what came back with 204",
+		name: "answers a POST of what returned with 204",
 		edits: []edit{
 			{"internal/publish/send.go", "		if err == nil {\n			span.Produced",
 				"		if err == nil || errors.Is(err, broker.ErrUnroutable) {\n			span.Produced"},

@@ -96,7 +96,7 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// stop ends the child for good: politely, and after a while by force.
+// stop ends the child permanently: politely, and after a while by force.
 func (p *process) stop(patience time.Duration) {
 	p.mu.Lock()
 	p.over = true

@@ -27,7 +27,7 @@ func TestCanary(t *testing.T) {
 	ids := numbered("order", 8)
 	sc.park(500, "order.created", ids...)
 	b := sc.open()
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "8 messages in 1 group")
 	b.click("Redrive all …")
 	b.until("#act-count", "8 messages of 8")
@@ -84,7 +84,7 @@ func TestProgressAndCancel(t *testing.T) {
 
 	// Whatever is asked for meanwhile is refused where it was asked for.
 	b.expect("409")
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view", "in use")
 	b.inspect("in-use")
 
@@ -129,7 +129,7 @@ func TestHeldIsStillParked(t *testing.T) {
 		}
 		return low == 4
 	})
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.expect("409")
 	b.until("#view", "in use")
 	b.click("Cancel")
@@ -148,7 +148,7 @@ func TestOptions(t *testing.T) {
 	ids := numbered("order", 6)
 	sc.park(500, "order.created", ids...)
 	b := sc.open()
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.click("Redrive all …")
 	b.until("#act-count", "6 messages")
 	b.fill("#act-limit", "-1")
@@ -184,7 +184,7 @@ func TestDiscard(t *testing.T) {
 	sc.park(500, "order.created", numbered("order", 3)...)
 	sc.park(422, "stock.moved", "stock-1", "stock-2")
 	b := sc.open()
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "5 messages in 2 groups")
 	b.open("422")
 	b.until("#view", "stock-1")
@@ -207,7 +207,7 @@ func TestFilter(t *testing.T) {
 	sc.park(500, "order.created", numbered("order", 25)...)
 	sc.park(422, "stock.moved", "stock-1", "stock-2")
 	b := sc.open()
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "27 messages in 2 groups")
 	b.click("Filter")
 	b.fill("#f-status", "4xx")
@@ -237,7 +237,7 @@ func TestSomebodyElseHasTheQueue(t *testing.T) {
 	sc := newScene(t).run()
 	sc.park(500, "order.created", "order-1")
 	b := sc.open()
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "1 message in 1 group")
 
 	ch := brokertest.Channel(t, brokertest.URL(t))

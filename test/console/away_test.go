@@ -25,7 +25,7 @@ func TestBrokerAway(t *testing.T) {
 	b.until("#facts", "no connection for consuming")
 	b.inspect("broker-away")
 	b.expect("503")
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "could not be read")
 	proxy.Restore(t)
 	b.until("#state-title", "Consuming")
@@ -41,7 +41,7 @@ func TestSidecarGone(t *testing.T) {
 	sc.park(500, "order.created", numbered("order", 9)...)
 	b := sc.open()
 	b.until("#state-title", "Consuming")
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "9 messages")
 	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"rate":"0.1/s"}`); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, body)

@@ -56,12 +56,12 @@ func TestHostileMessages(t *testing.T) {
 		brokertest.Publish(t, ch, "", sc.dlq(), hostileMessage(i, text))
 	}
 	b := sc.open()
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", fmt.Sprintf("%d messages in %d groups", len(hostile), len(hostile)))
 	harmless(b, "groups")
 	b.inspect("hostile-groups")
 	for i, text := range hostile {
-		b.click("Look again")
+		b.click("Read again")
 		b.until("#view h3", "messages in")
 		b.open(beginning(asShown(text), 20))
 		b.until("#view table", "Place")

@@ -186,7 +186,7 @@ func TestTopologyThatDoesNotFit(t *testing.T) {
 	b.until("#state-lines", sc.dlq())
 	b.until("#state-lines", "Fix: ")
 	b.inspect("unfit")
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.expect("404")
 	b.until("#view", "does not exist")
 	b.inspect("no-queue")

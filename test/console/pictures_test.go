@@ -42,7 +42,7 @@ func TestPictures(t *testing.T) {
 		time.Sleep(pace)
 	}
 	b.until("#depth", "23 parked")
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "23 messages in 3 groups")
 	b.scheme("light")
 	b.shot("docs-overview")

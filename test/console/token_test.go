@@ -31,7 +31,7 @@ func TestToken(t *testing.T) {
 	b.until("#token-error", "refuses this token")
 	b.keys(writeToken + kb.Enter)
 	b.until("#state-title", "Consuming")
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "1 message")
 	kept := eval[string](b, `JSON.stringify([Object.values(sessionStorage), Object.values(localStorage), document.cookie])`)
 	if kept != `[["`+writeToken+`"],[],""]` {
@@ -57,7 +57,7 @@ func TestReadToken(t *testing.T) {
 	b.until("#token-form", "A token is needed")
 	b.keys(readToken + kb.Enter)
 	b.until("#state-title", "Consuming")
-	b.click("Look into the queue")
+	b.click("Read the queue")
 	b.until("#view h3", "1 message")
 	b.open("500")
 	b.open("order-1")

@@ -23,7 +23,7 @@ func Bill(body []byte) error {
 	switch err := json.Unmarshal(body, &order); {
 	case err != nil, order.Amount <= 0:
 		return fmt.Errorf("%w: %s", ErrInvalid, order.ID)
-	case order.Amount > 1000: // stands for all that fails only sometimes
+	case order.Amount > 1000: // an example of a failure that passes
 		return fmt.Errorf("%w: %s", ErrAway, order.ID)
 	}
 	log.Print("billed ", order.ID)

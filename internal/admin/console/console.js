@@ -5,7 +5,7 @@ import { follow, hasToken, Problem, session, useToken } from './console/api.js';
 import { byId, number, put, tick } from './console/dom.js';
 import { showFlow, startFlow } from './console/flow.js';
 import { complete, listen, running, showOperation, startOperations } from './console/operation.js';
-import { isLooking, reload, startParked } from './console/parked.js';
+import { isReading, reload, startParked } from './console/parked.js';
 import { lost, showStatus, startState } from './console/state.js';
 import { deadLetterQueue, hasTopology, loadTopology, showDepths, startTopology } from './console/topology.js';
 
@@ -42,10 +42,10 @@ let heldUntil = 0;
 
 const leftBy = (o) => o.progress.total - (o.dry_run ? 0 : o.progress.done);
 
-// What an operation or a look holds is parked still, although the broker does not count it as ready.
+// What an operation or a read holds is parked still, although the broker does not count it as ready.
 function parkedNow(ready) {
   const o = running();
-  const held = o?.progress.total > 0 || isLooking();
+  const held = o?.progress.total > 0 || isReading();
   if (held) heldUntil = Date.now() + MEASURED * 1000;
   if (o?.progress.total > 0) parked = Math.max(ready, leftBy(o));
   else parked = Date.now() < heldUntil ? Math.max(ready, parked) : ready;
@@ -55,7 +55,7 @@ function parkedNow(ready) {
 function showDepth(depths) {
   const d = depths.find((q) => q.kind === 'dlq');
   const none = hasTopology() && !deadLetterQueue();
-  byId('looking').hidden = none;
+  byId('reading').hidden = none;
   put(byId('depth'), none ? 'This topology has no dead-letter queue: what is given up is discarded.' : d ? `${number(d.ready)} parked` : '');
   byId('parked').dataset.tone = d?.ready > 0 ? 'bad' : '';
 }

@@ -18,7 +18,7 @@ function build(element, attributes, children) {
 export const el = (name, attributes, ...children) => build(document.createElement(name), attributes, children);
 export const svg = (name, attributes, ...children) => build(document.createElementNS(SVG, name), attributes, children);
 
-// put writes text only when it changes, so that screen readers hear of changes only.
+// put writes text only when it changes, so that screen readers announce changes only.
 export function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -30,7 +30,7 @@ export function fill(element, fallback, ...children) {
   if (had) fallback?.focus();
 }
 
-// Characters that would hide, or turn round, what stands beside them.
+// Characters that would hide, or turn round, the text beside them.
 const odd = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 // visible shows such characters by their number. Line ends and tabs stay.
@@ -42,7 +42,7 @@ export function clip(text, limit) {
   return all.length > limit ? all.slice(0, limit - 1).join('') + '…' : all.join('');
 }
 
-// middle cuts a long name where it tells least.
+// middle cuts a long name in the middle.
 export function middle(text, limit) {
   const all = [...visible(text)];
   const head = Math.ceil((limit - 1) / 2);

@@ -13,7 +13,7 @@ const heard = new Set(); // ids heard of since the stream began
 const waiting = new Map(); // id to the resolve functions of those who wait for its end
 const goals = new Map(); // id to {expected, what}, of those that were begun here
 let panel = null; // {id, …elements} of the operation shown
-let told = ''; // what screen readers announced last
+let announced = ''; // what screen readers announced last
 let onEnd = () => {};
 
 export function startOperations(whenEnded) {
@@ -115,8 +115,8 @@ function show(o) {
   // Not every step: the beginning, the canary, each quarter, the end.
   const quarter = running ? Math.floor(4 * p.bar.value / p.bar.max) : 'end';
   const key = `${o.id} ${o.state} ${quarter} ${p.canary.textContent}`;
-  if (key !== told) say(`${title}. ${p.counts.textContent} ${p.canary.textContent}`);
-  told = key;
+  if (key !== announced) say(`${title}. ${p.counts.textContent} ${p.canary.textContent}`);
+  announced = key;
 }
 
 const sentence = (text = '') => visible(text.charAt(0).toUpperCase() + text.slice(1));

@@ -1,4 +1,4 @@
-// What is parked: groups, the messages of one, and one message. Nothing here is fetched by itself: a look takes the queue
+// What is parked: groups, the messages of one, and one message. Nothing here is fetched by itself: a read takes the queue
 // from everybody else for as long as it lasts.
 
 import { act } from './act.js';
@@ -10,7 +10,7 @@ const STEPS = [20, 100, 1000]; // messages listed, one step more with each deman
 
 let conditions = []; // [name, value] of the filter
 let place = null; // what is shown: {level: 'groups' | 'list' | 'message', group, ref, step}; null before the first look
-let looking = null; // the AbortController of the look that runs
+let reading = null; // the AbortController of the running read
 
 export function startParked() {
   byId('look').addEventListener('click', () => go({ level: 'groups' }));
@@ -34,33 +34,33 @@ export function reload() {
   go(place.level === 'message' ? { level: 'groups' } : place, true);
 }
 
-export const isLooking = () => looking !== null;
+export const isReading = () => reading !== null;
 
 const query = (more) => new URLSearchParams([...conditions, ...more]).toString();
 
 // go shows a place. Focus goes to its heading, unless it should stay where it is.
 async function go(to, stay) {
-  looking?.abort();
-  const mine = looking = new AbortController();
+  reading?.abort();
+  const mine = reading = new AbortController();
   place = to;
-  put(byId('look'), 'Look again');
+  put(byId('look'), 'Read again');
   byId('look').classList.remove('primary');
-  const wait = el('p', { class: 'wait' }, 'Looking through the queue … ',
-    el('button', { type: 'button', click: () => mine.abort() }, 'Stop looking'));
+  const wait = el('p', { class: 'wait' }, 'Reading the queue … ',
+    el('button', { type: 'button', click: () => mine.abort() }, 'Stop reading'));
   fill(byId('view'), byId('look'), wait);
-  if (!stay) say('Looking through the queue');
+  if (!stay) say('Reading the queue');
   let content;
   try {
     content = await pages[to.level](to, mine.signal);
   } catch (e) {
-    if (mine !== looking) return;
+    if (mine !== reading) return;
     content = [heading(mine.signal.aborted ? 'Reading stopped' : 'The queue could not be read'),
       !mine.signal.aborted && el('p', { class: 'problem', role: 'alert' }, e.message),
       el('p', { class: 'actions' }, el('button', { type: 'button', click: () => go(to) }, 'Try again'),
         to.level !== 'groups' && el('button', { type: 'button', click: () => go({ level: 'groups' }) }, 'Groups'))];
   }
-  if (mine !== looking) return;
-  looking = null;
+  if (mine !== reading) return;
+  reading = null;
   fill(byId('view'), undefined, trail(to), content);
   const title = byId('view').querySelector('h3');
   if (!stay || document.activeElement === document.body) title?.focus();
@@ -118,9 +118,9 @@ const pages = {
   },
 };
 
-// covered says what a look has left out.
+// covered says what a read has left out.
 const covered = (s, any) => !s.complete && s.scanned < s.total && any &&
-  el('p', { class: 'hint' }, `Looked at ${number(s.scanned)} of ${number(s.total)} messages.`);
+  el('p', { class: 'hint' }, `Read ${number(s.scanned)} of ${number(s.total)} messages.`);
 
 function actions(scope) {
   const button = (kind, text, cls) => el('button', { type: 'button', class: cls, 'data-writes': '', disabled: !mayWrite(),

@@ -1,4 +1,4 @@
-// The state in one look: what the sidecar does, why it does not, and the three things to tell it.
+// The state: what the sidecar does, why it does not consume, and the three commands.
 
 import { post } from './api.js';
 import { ago, byId, count, el, fill, put, visible } from './dom.js';
@@ -10,14 +10,14 @@ const reasons = {
   retry_after: ['the app asked for time', 'It goes on by itself.'],
   operator: ['by an operator', 'It stays so until it is resumed or restarted.'],
   topology: ['a message would be lost', 'It checks again every 15 s.'],
-  publishing: ['parking and retrying fail', 'Every message in hand waits for that.'],
+  publishing: ['parking and retrying fail', 'Every message in flight waits for that.'],
 };
 
 // judge says in a word, a tone and lines what a status means.
 function judge(s) {
   const hand = s.inflight + s.delayed;
   if (s.state === 'drained') return ['Drained', 'hold', ['Nothing is taken any more. It consumes again after a restart of its process.']];
-  if (s.state === 'draining') return ['Draining', 'hold', [`Takes no more messages. ${hand} in hand.`]];
+  if (s.state === 'draining') return ['Draining', 'hold', [`Takes no more messages. ${hand} in flight.`]];
   if (s.state === 'publishing') return ['Publishing', 'good', ['It consumes nothing, because SIDECAR_CONSUME is off.']];
   if (!s.consume.connected) {
     return ['Broker away', 'bad', [
@@ -86,7 +86,7 @@ export function lost(since) {
   fill(byId('state-lines'), byId('main'), el('li', {}, `Last seen: ${word}, `, ago(since), '. All below is of that time.'));
 }
 
-async function tell(path, button) {
+async function command(path, button) {
   if (button.ariaBusy === 'true') return false;
   button.ariaBusy = 'true';
   const problem = button.closest('dialog, section').querySelector('.problem');
@@ -103,9 +103,9 @@ async function tell(path, button) {
 }
 
 export function startState() {
-  byId('pause').addEventListener('click', (e) => tell(byOperator(last) ? 'resume' : 'pause', e.target));
+  byId('pause').addEventListener('click', (e) => command(byOperator(last) ? 'resume' : 'pause', e.target));
   byId('drain').addEventListener('click', () => byId('drain-dialog').showModal());
   byId('drain-go').addEventListener('click', async (e) => {
-    if (await tell('drain', e.target)) byId('drain-dialog').close();
+    if (await command('drain', e.target)) byId('drain-dialog').close();
   });
 }

@@ -98,7 +98,7 @@ function draw() {
     'or to the dead-letter queue. The tables below say it in full.';
   const picture = svg('svg', { width, height: list.length * (HIGH + GAP), role: 'img', 'aria-label': said }, arrowHead(),
     list.flatMap((box) => lines(box, right, list)), list.map((box) => drawn(box, right)));
-  const legend = el('p', { class: 'hint' }, 'On the right, what comes back: solid after its wait, dashed when it is redriven.');
+  const legend = el('p', { class: 'hint' }, 'On the right, what returns: solid after its wait, dashed when it is redriven.');
   fill(byId('drawing'), undefined, picture, list.some((b) => b.back) && legend);
   for (const text of picture.querySelectorAll('text[data-room]')) shorten(text);
 }

@@ -17,8 +17,8 @@ const (
 	defaultScan, maxScan = 100_000, 1_000_000
 )
 
-// looking are the parameters of a read of the dead-letter queue.
-type looking struct {
+// readParams are the parameters of a read of the dead-letter queue.
+type readParams struct {
 	filter deadletter.Filter
 	scan   deadletter.Scan
 	bodies bool
@@ -29,8 +29,8 @@ type parameters struct{ limit, scan, body, conditions bool }
 
 // readQuery reads the parameters of a read. An unknown one is refused: it may have been meant to leave messages out. An
 // error is deadletter.ErrInvalid.
-func readQuery(r *http.Request, known parameters) (looking, error) {
-	l := looking{scan: deadletter.Scan{Limit: defaultList, Depth: defaultScan}}
+func readQuery(r *http.Request, known parameters) (readParams, error) {
+	l := readParams{scan: deadletter.Scan{Limit: defaultList, Depth: defaultScan}}
 	if !known.limit {
 		l.scan.Limit = 0
 	}

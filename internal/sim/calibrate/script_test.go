@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// script talks to a broker, real or model, and writes down what it hears. Whatever depends on time waits for an event;
+// script talks to a broker, real or model, and records the answers. Whatever depends on time waits for an event;
 // what must not happen is shown by a later message that took the same way.
 type script struct {
 	t      testing.TB
@@ -107,7 +107,7 @@ func (s *script) tidy() {
 	}
 }
 
-// pair declares a queue whose rejects wait for ttl, in milliseconds, and come back, with the arguments in addition.
+// pair declares a queue whose rejects wait for ttl, in milliseconds, and return, with the arguments in addition.
 func (s *script) pair(name string, ttl int32, args amqp.Table) (queue, wait string) {
 	queue, wait = name, name+".wait"
 	main := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": wait}

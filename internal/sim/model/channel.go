@@ -11,7 +11,7 @@ import (
 type channel struct {
 	s         *server
 	id        uint16
-	closing   bool // told to close: everything but close-ok is ignored
+	closing   bool // asked to close: everything but close-ok is ignored
 	ended     bool
 	prefetch  int
 	tag       uint64

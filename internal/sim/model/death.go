@@ -39,7 +39,7 @@ func (b *Broker) deadLetter(q *queue, e *entry, reason string) {
 		b.drop(q, m, reason+", unroutable")
 	}
 	for _, t := range to {
-		// A message that comes back to a queue it has been in is an automatic cycle, unless someone rejected it since.
+		// A message that returns to a queue it has been in is an automatic cycle, unless someone rejected it since.
 		// Being rejected now is reason enough to let it go anywhere.
 		if reason != "rejected" && cycle(dead.deaths, t.name) {
 			b.drop(q, m, reason+", automatic cycle")
@@ -104,7 +104,7 @@ func (m *stored) dead(v Version, queue, reason string) *stored {
 	return &c
 }
 
-// readDeaths takes the history of a message from its headers, as far as the broker believes a publisher: from 4.0 it
+// readDeaths takes the history of a message from its headers, if the broker accepts a publisher's: from 4.0 it
 // does not.
 func readDeaths(v Version, h Table) []death {
 	entries, _ := h[headerDeath].([]any)

@@ -155,7 +155,7 @@ func (c *conn) cut() {
 	c.out.fail(syscall.ECONNRESET)
 }
 
-// freeze makes the connection half open: neither end hears the other any more, and neither is notified.
+// freeze makes the connection half open: neither end receives from the other any more, and neither is notified.
 func (c *conn) freeze() {
 	c.in.freeze()
 	c.out.freeze()

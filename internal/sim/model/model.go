@@ -27,7 +27,7 @@ const (
 // Versions are the lines that have been compared with real brokers, the oldest first.
 var Versions = []Version{V310, V40, V43}
 
-// String is the version as the broker tells it to clients.
+// String is the version as the broker reports it to clients.
 func (v Version) String() string {
 	switch v {
 	case V310:

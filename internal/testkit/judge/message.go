@@ -15,7 +15,7 @@ const (
 	Nothing               // not an attempt: the app was away, or the sidecar stopped
 )
 
-// Ends reports whether the message leaves for good without being parked.
+// Ends reports whether the message leaves permanently without being parked.
 func (k Kind) Ends() bool { return k == Accepted || k == Discarded }
 
 // Receipt is one request as the app saw it, and its answer. Times are Unix nanoseconds.

@@ -31,7 +31,7 @@ func publish(t testing.TB, url, exchange, key string, m amqp.Publishing) {
 	brokertest.Publish(t, channel(t, url), exchange, key, m)
 }
 
-// travels fails the test unless a message comes back from every wait, and one that is parked arrives.
+// travels fails the test unless a message returns from every wait, and one that is parked arrives.
 func travels(t testing.TB, url string, p *topology.Plan) {
 	t.Helper()
 	ch := channel(t, url)

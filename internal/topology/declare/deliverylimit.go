@@ -13,18 +13,18 @@ import (
 // Unlimited is a delivery limit that no message reaches.
 const Unlimited = math.MaxInt32
 
-// Kept is how a queue keeps the messages that are given back to it.
+// Kept is how a queue handles requeued messages.
 type Kept struct {
 	Known  bool // false: the user may not ask, or the broker does not say; of what follows nothing is known
 	Quorum bool
 	Named  bool // a quorum queue names a delivery limit
-	Limit  int  // that limit: how often a message may be given back before the queue drops it; negative: no end
+	Limit  int  // that limit: how often a message may be requeued before the queue drops it; negative: no end
 
 	Vanishes bool // auto-delete: the queue is deleted with its last consumer
 	Single   bool // one consumer gets everything, all others nothing
 }
 
-// Keeping asks how a queue, which has to exist, keeps what is given back to it. It asks by declaring it as a quorum
+// Keeping asks how a queue, which has to exist, handles requeued messages. It asks by declaring it as a quorum
 // queue without a limit. A refusal names the first thing that is different; with that one as it is it asks again. A
 // limit set by a policy cannot be seen over AMQP.
 func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {

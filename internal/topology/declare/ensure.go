@@ -15,7 +15,7 @@ import (
 // missing objects. Existing objects are never changed and never deleted: a difference is a Finding, and with findings
 // messages must not be consumed. An error is a failure of the session and says nothing about the topology.
 //
-// In ModeVerify it declares passively, and compares properties as far as the user's rights allow; bindings cannot be
+// In ModeVerify it declares passively, and compares properties where the user's rights allow; bindings cannot be
 // seen over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a memory or disk
 // alarm is not read any more.
 func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {

@@ -53,7 +53,7 @@ func bindingObject(b topology.Binding) string {
 func Unroutable(p *topology.Plan, exchange, key string) Finding {
 	f := Finding{
 		Object: fmt.Sprintf("route %q of exchange %q", key, exchange), Problem: ProblemMissing, Wanted: "a queue at its end",
-		Found: "a message published there came back",
+		Found: "a message published there was returned",
 		Fix: "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare makes it; or import what `sidecar plan --format " +
 			"definitions` prints",
 	}

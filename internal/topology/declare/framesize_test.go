@@ -25,7 +25,7 @@ func filled(size int) amqp.Publishing {
 	return pub
 }
 
-// TestHeadersNearFrameMax: rejected, such a message would come back in a frame no one can read. It is parked, and can
+// TestHeadersNearFrameMax: rejected, such a message would return in a frame no one can read. It is parked, and can
 // be read there.
 func TestHeadersNearFrameMax(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestHeadersNearFrameMax(t *testing.T) {
 	})
 }
 
-// TestHeadersJustBelowTheReserve: the largest table that is rejected comes back whole, ten times.
+// TestHeadersJustBelowTheReserve: the largest table that is rejected returns whole, ten times.
 func TestHeadersJustBelowTheReserve(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

@@ -17,7 +17,7 @@ func newMetrics(r prometheus.Registerer, p *topology.Plan) *metrics {
 	m := &metrics{
 		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "sidecar_queue_messages_ready",
-			Help: "Messages ready in a queue of the topology, looked up every 15 seconds: main is the service's queue, retry " +
+			Help: "Messages ready in a queue of the topology, updated every 15 seconds: main is the service's queue, retry " +
 				"what waits to be tried again, dlq what is parked.",
 		}, []string{"queue", "kind"}),
 		shown: map[labels]bool{},

@@ -17,7 +17,7 @@ const (
 func suspends(f *ledger.Fault) bool { return f.Kind == SidecarStopped || f.Kind == AppStopped }
 
 // hiders are the faults of a time that can fail an attempt before the app has seen it. A refused connection is no
-// attempt, so an app that is away fails what it had in hand, and perhaps what met it on its way out or in.
+// attempt, so an app that is away fails what it had in flight, and perhaps what met it on its way out or in.
 func (b *books) hiders(from, to int64) []*ledger.Fault {
 	all := b.during(from, to, ClassApp)
 	for _, f := range b.during(from, to, ClassSidecar) {

@@ -58,7 +58,7 @@
 {{- else if $grace -}}
 {{- $need := div (add (int64 $grace) (int64 $stop) 999) 1000 -}}
 {{- if gt (int64 $need) (int64 $v.terminationGracePeriodSeconds) }}
-- terminationGracePeriodSeconds: {{ int64 $v.terminationGracePeriodSeconds }} is less than {{ .at.SIDECAR_SHUTDOWN_GRACE }} ({{ get .env "SIDECAR_SHUTDOWN_GRACE" | default "25s" }}) and app.stopTimeout ({{ $v.app.stopTimeout }}) together: the kubelet would kill the app, or the sidecar with messages in hand, before the drain has ended. Raise it to {{ $need }} at least, or lower one of the two
+- terminationGracePeriodSeconds: {{ int64 $v.terminationGracePeriodSeconds }} is less than {{ .at.SIDECAR_SHUTDOWN_GRACE }} ({{ get .env "SIDECAR_SHUTDOWN_GRACE" | default "25s" }}) and app.stopTimeout ({{ $v.app.stopTimeout }}) together: the kubelet would kill the app, or the sidecar with messages in flight, before the drain has ended. Raise it to {{ $need }} at least, or lower one of the two
 {{- end }}
 {{- end }}
 {{- $security := $v.sidecar.securityContext | default dict }}

@@ -12,7 +12,7 @@
 {{- if or (hasKey . "SIDECAR_OUTBOX_DSN") (hasKey . "SIDECAR_OUTBOX_DSN_FILE") -}}yes{{- end -}}
 {{- end -}}
 
-{{- /* The memory limit: as given, nothing for none, else 128Mi, and more where the app's own messages are in hand as well, by
+{{- /* The memory limit: as given, nothing for none, else 128Mi, and more where the app's own messages are in flight as well, by
 POST 85Mi and from an outbox 43Mi. What the sidecar holds of all of them is bounded by SIDECAR_MEMORY, three quarters of it. */ -}}
 {{- define "amqp-sidecar-lib.memory" -}}
 {{- $given := include "amqp-sidecar-lib.text" ((.v.sidecar.resources).limits).memory -}}

@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* A delay in milliseconds as it stands in names of queues: 30s, 5m, 1h30m, 500ms. It is Go's way without zeros at the end. */ -}}
+{{- /* A delay in milliseconds as it is written in names of queues: 30s, 5m, 1h30m, 500ms. It is Go's way without zeros at the end. */ -}}
 {{- define "amqp-sidecar-lib.tier" -}}
 {{- $ms := int64 . -}}
 {{- if lt $ms 1000 -}}

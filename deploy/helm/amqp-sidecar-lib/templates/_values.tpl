@@ -96,7 +96,7 @@ shall stay two. */ -}}
 {{- $name -}}
 {{- end -}}
 
-{{- /* What tells a chart from the others of its release: nothing for the chart that was installed; for a part of it the names, or
+{{- /* What distinguishes a chart from the others of its release: nothing for the chart that was installed; for a part of it the names, or
 aliases, of the charts on the way, of which the last may be replaced: (list $ replacement). */ -}}
 {{- define "amqp-sidecar-lib.part" -}}
 {{- $path := splitList "/charts/" (index . 0).Template.BasePath | rest -}}

@@ -29,7 +29,7 @@
 {{- end }}
 {{- with $k.managementUrl }}
 {{- if regexMatch "^amqps?://" . }}
-- autoscaling.keda.managementUrl: this is an AMQP URL, over which KEDA would see ready messages only and remove pods with messages in hand. Write that of the management API, http://user:password@rabbitmq:15672/vhost
+- autoscaling.keda.managementUrl: this is an AMQP URL, over which KEDA would see ready messages only and remove pods with messages in flight. Write that of the management API, http://user:password@rabbitmq:15672/vhost
 {{- else if not (regexMatch "^https?://[^/]+" .) }}
 - autoscaling.keda.managementUrl: is no http:// or https:// URL. Write http://user:password@rabbitmq:15672/vhost
 {{- end }}
@@ -39,7 +39,7 @@
 {{- end }}
 {{- $timeout := include "amqp-sidecar-lib.milliseconds" (get .env "SIDECAR_APP_TIMEOUT" | default "30s") | int64 -}}
 {{- if and (not (kindIs "invalid" $k.cooldownPeriod)) (le (mul 1000 (int64 $k.cooldownPeriod)) $timeout) }}
-- autoscaling.keda.cooldownPeriod: {{ int64 $k.cooldownPeriod }} seconds are not longer than an attempt may take ({{ .at.SIDECAR_APP_TIMEOUT }} {{ get .env "SIDECAR_APP_TIMEOUT" | default "30s" }}), so the last pod could be removed with a message in hand. Raise it above {{ div (add $timeout 999) 1000 }}, or leave it empty
+- autoscaling.keda.cooldownPeriod: {{ int64 $k.cooldownPeriod }} seconds are not longer than an attempt may take ({{ .at.SIDECAR_APP_TIMEOUT }} {{ get .env "SIDECAR_APP_TIMEOUT" | default "30s" }}), so the last pod could be removed with a message in flight. Raise it above {{ div (add $timeout 999) 1000 }}, or leave it empty
 {{- end }}
 {{- if eq (get .env "SIDECAR_CONSUME" | default "") "off" }}
 - autoscaling.type: keda goes by the length of the queue that is consumed, and nothing is ({{ .at.SIDECAR_CONSUME }}=off). Set autoscaling.type=hpa

@@ -14,9 +14,9 @@ import (
 
 const (
 	depthTime = 8 * time.Second // less than the listener gives an answer
-	// lookTime bounds a read: a million messages take minutes. A client that cannot wait closes the connection, or sets
+	// readTime bounds a read: a million messages take minutes. A client that cannot wait closes the connection, or sets
 	// scan.
-	lookTime = 10 * time.Minute
+	readTime = 10 * time.Minute
 	// turnWait is how long a read waits for its turn.
 	turnWait = 5 * time.Second
 
@@ -76,9 +76,9 @@ var (
 	errTooLong  = errors.New("it took too long: read fewer messages, with scan, or try again later")
 )
 
-// look wraps a handler that reads messages: it waits for its turn, is bounded in time, ends with the client, and does
+// reading wraps a handler that reads messages: it waits for its turn, is bounded in time, ends with the client, and does
 // not run beside an operation.
-func (a *API) look(known parameters, do func(context.Context, *http.Request, looking) (any, error)) http.HandlerFunc {
+func (a *API) reading(known parameters, do func(context.Context, *http.Request, readParams) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		l, err := readQuery(r, known)
 		if err != nil {
@@ -90,7 +90,7 @@ func (a *API) look(known parameters, do func(context.Context, *http.Request, loo
 			return
 		}
 		a.unhurried(w)
-		ctx, cancel := context.WithTimeoutCause(r.Context(), lookTime, errTooLong)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), readTime, errTooLong)
 		defer cancel()
 		ctx, stop := context.WithCancelCause(ctx)
 		defer stop(nil)
@@ -135,7 +135,7 @@ func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
 	return do()
 }
 
-func (a *API) list(ctx context.Context, _ *http.Request, l looking) (any, error) {
+func (a *API) list(ctx context.Context, _ *http.Request, l readParams) (any, error) {
 	messages, left := []listed{}, maxShownTotal
 	sum, err := a.o.Queue.Browse(ctx, l.filter, l.scan, func(m *deadletter.Message) error {
 		one := listed{View: m.View()}
@@ -152,7 +152,7 @@ func (a *API) list(ctx context.Context, _ *http.Request, l looking) (any, error)
 	}{summarise(sum), messages}, err
 }
 
-func (a *API) groups(ctx context.Context, _ *http.Request, l looking) (any, error) {
+func (a *API) groups(ctx context.Context, _ *http.Request, l readParams) (any, error) {
 	groups, sum, err := a.o.Queue.Groups(ctx, l.filter, l.scan)
 	if groups == nil {
 		groups = []deadletter.Group{}
@@ -163,7 +163,7 @@ func (a *API) groups(ctx context.Context, _ *http.Request, l looking) (any, erro
 	}{summarise(sum), groups}, err
 }
 
-func (a *API) message(ctx context.Context, r *http.Request, l looking) (any, error) {
+func (a *API) message(ctx context.Context, r *http.Request, l readParams) (any, error) {
 	size := 0
 	if l.bodies {
 		size = maxShown
