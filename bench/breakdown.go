@@ -29,7 +29,7 @@ func breakdownRules() []rule {
 	return []rule{
 		{"system call: write a request to the app", system, []string{"sidecar/internal/http1.(*Exchange).write"}},
 		{"system call: read an answer from the app", system, []string{"sidecar/internal/http1.(*Answer).Read"}},
-		{"system call: look at an idle connection before it is used again", system,
+		{"system call: check an idle connection before it is used again", system,
 			[]string{"sidecar/internal/http1.(*conn).quiet"}},
 		{"system call: write acks to the broker", system, []string{"sidecar/internal/amqpwire.(*Wire).Write"}},
 		{"system call: read deliveries from the broker", system, []string{"sidecar/internal/amqpwire.(*Wire).receive"}},

@@ -13,6 +13,10 @@ echo "lint: golangci-lint"
 scripts/golangci.sh run
 echo "lint: links in the documentation"
 scripts/links.sh
+echo "lint: words (scripts/words.tsv says what to write instead)"
+scripts/words.sh
+echo "lint: new commits"
+scripts/commits.sh
 
 echo "lint: workflows"
 scripts/workflows.sh

@@ -16,7 +16,7 @@ fi
 bad=0
 while IFS=$'\t' read -r pattern better; do
   case $pattern in '' | '#'*) continue ;; esac
-  if found=$(grep -nHIiwE -e "$pattern" -- "${files[@]}"); then
+  if found=$(grep -nHIwE -e "$pattern" -- "${files[@]}"); then
     printf '%s\n' "$found" | sed "s|^|$better: |" >&2
     bad=1
   fi

@@ -9,7 +9,7 @@ import (
 )
 
 // TestResultsDependOnTheProduct lets `go test` see what the results depend on: it caches a package's results by the
-// files and variables the tests look at, and the sidecar is built behind its back.
+// files and variables the tests read, and the sidecar is built behind its back.
 func TestResultsDependOnTheProduct(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"AMQP_URL", "BROKER_CTL", "BROKER_DIR", "SIDECAR_BIN", "SIDECAR_TEST_RACE"} {

@@ -37,7 +37,7 @@ func refused(t *testing.T, change map[string]string, names ...string) result {
 	return r
 }
 
-// runBriefly runs `sidecar run`; a sidecar that accepts its configuration does not end by itself, so it is told to
+// runBriefly runs `sidecar run`; a sidecar that accepts its configuration does not end by itself, so it is asked to
 // stop.
 func runBriefly(t *testing.T, env map[string]string) result {
 	t.Helper()

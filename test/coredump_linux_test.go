@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestNoCoreDumps: a sidecar that was started with every permission to dump, and is told to by the runtime and by a
+// TestNoCoreDumps: a sidecar that was started with every permission to dump, and is made to by the runtime and by a
 // signal, leaves no image of its memory: neither as a file nor piped to a program, which a limit of 0 would not
 // prevent.
 func TestNoCoreDumps(t *testing.T) {

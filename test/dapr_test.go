@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// daprCases are answers of an app that was written for a Dapr subscription, and what becomes of their messages with the
+// daprCases are answers of an app that was written for a Dapr subscription, and the outcomes of their messages with the
 // dialect on and off.
 var daprCases = map[string]daprCase{
 	"success":   {answer{status: 200, body: `{"status":"SUCCESS"}`}, "ack", "ack", "", "success"},

@@ -430,7 +430,7 @@ func TestDeadLetterAPIBadInputs(t *testing.T) {
 		}
 	}
 	if s.log.mentions("203.0.113.9") || !s.log.mentions(`"msg":"control"`, `"action":"redrive"`, `"status":400`, `"peer":"127.0.0.1:`) {
-		t.Errorf("the log believes who it is told:\n%s", s.log.tail(5))
+		t.Errorf("the log believes a forged peer:\n%s", s.log.tail(5))
 	}
 	var all struct{ Operations []apiOperation }
 	if c.want(200, "GET", "/dlq/operations", "", &all); len(all.Operations) != 0 || sc.ready(sc.dlq()) != 3 || !s.ready() || sc.consumers(sc.queue()) != 1 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// failedAgain is what is said of whichever of three messages was heard of first: they are reported side by side.
+// failedAgain is the error about whichever of three messages was reported first: they are reported side by side.
 var failedAgain = regexp.MustCompile(`"m-[012]" failed again: park \(max_retries, status 409\); the rest stays parked`)
 
 // canary runs `dlq redrive --canary 3` with more arguments and wants that exit code and those counts.

@@ -27,7 +27,7 @@ func (sc *scene) cli(code int, args ...string) result {
 	return r
 }
 
-// declared has the sidecar declare its objects and stops it: what follows needs none that runs.
+// declared has the sidecar declare its objects and stops it: what follows needs no running sidecar.
 func (sc *scene) declared() *scene {
 	sc.t.Helper()
 	sc.run().stop()

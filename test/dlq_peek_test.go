@@ -11,7 +11,7 @@ import (
 
 // TestDLQLookingChangesNothing in queues as the sidecar declares them, and in quorum queues as another service has
 // declared them, with a delivery limit that looking would soon use up and with the broker's own. Neither places nor
-// content nor count change, whether people look at a part or at all of it.
+// content nor count change, whether a part or all of it is read.
 func TestDLQLookingChangesNothing(t *testing.T) {
 	t.Parallel()
 	quorum := func(limit any) amqp.Table {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestDLQSharedByTwoServices: what one service's commands redrive, discard and purge is its own. What the other one has
-// parked, and what no one can be told to have parked, stays, in its order.
+// parked, and messages without a known origin, stays, in its order.
 func TestDLQSharedByTwoServices(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

@@ -20,7 +20,7 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 			ids := numbered("m", 400)
 			sc.parkIDs(503, ids...)
 			moved := 0
-			tell := func(when func(), args ...string) {
+			stopped := func(when func(), args ...string) {
 				t.Helper()
 				r := launch(t, sc.env, append([]string{"dlq", "redrive", "--all", "--json"}, args...)...)
 				when()
@@ -47,12 +47,12 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 				}
 			}
 			for range 3 {
-				tell(func() {
+				stopped(func() {
 					least := moved + 20
 					eventually(t, "some more messages", func() bool { return sc.ready(sc.queue()) >= least })
 				}, "--rate", "50/s")
 			}
-			tell(func() {
+			stopped(func() {
 				eventually(t, "the first message", func() bool { return sc.ready(sc.queue()) > moved })
 				for _, args := range [][]string{{"redrive", "--all"}, {"list"}, {"discard", "--all", "--yes"}, {"export"}} { // one at a time
 					if r := sc.cli(1, args...); !r.refused() || !strings.Contains(r.stderr, sc.dlq()) || strings.Count(r.stderr, "\n") != 1 {
@@ -60,7 +60,7 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 					}
 				}
 			}, "--rate", "1/m")
-			tell(func() {
+			stopped(func() {
 				eventually(t, "the canary", func() bool { return sc.ready(sc.queue()) >= moved+3 })
 			}, "--canary", "3")
 			if d := sc.acted("redrive", "--all"); d.Done != len(ids)-moved {

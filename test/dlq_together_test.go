@@ -16,9 +16,9 @@ func (r result) refused() bool {
 	return r.code == 1 && strings.Contains(r.stderr, "is in use: another operation runs on it")
 }
 
-// TestDLQLooksTogether: of several that look at the same time each sees all of the queue or is refused, never a part of
+// TestDLQReadsTogether: of several that read at the same time each sees all of the queue or is refused, never a part of
 // it, and all messages keep their places.
-func TestDLQLooksTogether(t *testing.T) {
+func TestDLQReadsTogether(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {
 		t.Run(queueType, func(t *testing.T) {

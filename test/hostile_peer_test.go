@@ -13,7 +13,7 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// hostilePeer accepts connections as a broker and misbehaves in one way. Apart from that way it answers each method
+// hostilePeer accepts connections as a broker and misbehaves in one way. Otherwise it answers each method
 // with the success of AMQP 0-9-1 and confirms each publish. It knows no queues and no messages: it shows what a peer
 // can do to the sidecar, and nothing about how a broker behaves.
 type hostilePeer struct {

@@ -157,7 +157,7 @@ func TestQueueDeletedWhileConsuming(t *testing.T) {
 	}
 }
 
-// TestRetryQueueGone: a reject into a hole loses the message without a word, so the chain is checked before that. A
+// TestRetryQueueGone: a reject to a missing queue loses the message without a word, so the chain is checked before that. A
 // short time in which the sidecar cannot know is unavoidable; after a reconnect there is no excuse.
 func TestRetryQueueGoneBeforeAReconnect(t *testing.T) {
 	t.Parallel()
@@ -185,7 +185,7 @@ func TestRetryQueueGoneBeforeAReconnect(t *testing.T) {
 }
 
 // TestRetryQueueGoneAtRunTime: it is checked from time to time, and so is its exchange. Once the sidecar knows, it
-// repairs the chain or stops taking messages; in no case does it go on rejecting into the hole.
+// repairs the chain or stops taking messages; in no case does it go on rejecting.
 func TestRetryQueueGoneAtRunTime(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ mode, what string }{{"declare", "queue"}, {"declare", "exchange"}, {"verify", "queue"}} {

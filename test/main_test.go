@@ -1,4 +1,4 @@
-// Package test holds black-box tests: they build the sidecar, start it as a user would (environment only), and look at
+// Package test holds black-box tests: they build the sidecar, start it as a user would (environment only), and check
 // it from outside: HTTP, AMQP, signals, exit codes, log lines. The package imports nothing of the product, so a test
 // here fails only when a promise to a user is broken.
 //

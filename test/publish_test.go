@@ -165,7 +165,7 @@ func TestPublishToken(t *testing.T) {
 }
 
 // TestPublishUnknown: the link goes between message and confirm. The answer says so, and the same message again is one
-// that consumers can tell by its id.
+// that consumers can recognise by its id.
 func TestPublishUnknown(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t).with("PUBLISH_TIMEOUT", "5s")

@@ -203,7 +203,7 @@ func TestRetriedMessageCarriesNothingOfOurs(t *testing.T) {
 	s := sc.run()
 	sc.app.await("m", 1)
 	s.awaitOutcome("m", "retry")
-	s.kill() // the message is in the retry queue or back in the service queue: look at it there
+	s.kill() // the message is in the retry queue or back in the service queue: check it there
 	close(gate)
 	eventually(t, "the message back in the service queue", func() bool { return sc.ready(sc.queue()) == 1 })
 	d := sc.take(sc.queue(), 1)[0]

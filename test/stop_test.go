@@ -109,9 +109,9 @@ func TestStopWakesSleepers(t *testing.T) {
 	sc.send(ids...)
 	s := sc.run()
 	sc.app.awaitAll(ids...)
-	eventually(t, "three sleepers in the metrics", func() bool { return s.metric("sidecar_delayed_messages") == 3 })
+	eventually(t, "three delayed messages in the metrics", func() bool { return s.metric("sidecar_delayed_messages") == 3 })
 	s.stop()
-	eventually(t, "the sleepers back in the queue", func() bool { return sc.ready(sc.queue()) == 3 })
+	eventually(t, "the delayed messages back in the queue", func() bool { return sc.ready(sc.queue()) == 3 })
 	s = sc.run()
 	for _, id := range ids {
 		if d := sc.app.await(id, 2)[1]; d.number("Amqp-Retry-Count") != 0 {

@@ -26,8 +26,8 @@ func startApp(t *testing.T) (b *books, data, control string) {
 	return b, l.Addr().String(), server.URL
 }
 
-// tell calls the control listener and returns its status.
-func tell(t *testing.T, url, body string) int {
+// call calls the control listener and returns its status.
+func call(t *testing.T, url, body string) int {
 	t.Helper()
 	resp := must.Get(http.Post(url, "application/json", strings.NewReader(body)))(t)
 	defer func() { _ = resp.Body.Close() }()
@@ -61,7 +61,7 @@ func send(t *testing.T, c net.Conn, parts ...string) {
 func TestEveryRequestIsInTheBooks(t *testing.T) {
 	t.Parallel()
 	b, data, control := startApp(t)
-	tell(t, control+"/reset", `{"expect":500,"latency":true}`)
+	call(t, control+"/reset", `{"expect":500,"latency":true}`)
 	c := dial(t, data)
 	send(t, c, request("0", ""))
 	send(t, c, request("1", "x"))
@@ -91,7 +91,7 @@ func TestEveryRequestIsInTheBooks(t *testing.T) {
 func TestRequestThatBreaksOffIsNotReceived(t *testing.T) {
 	t.Parallel()
 	b, data, control := startApp(t)
-	tell(t, control+"/reset", `{"expect":10}`)
+	call(t, control+"/reset", `{"expect":10}`)
 	c := dial(t, data)
 	whole := request("0", strings.Repeat("x", 200<<10))
 	must.Get(io.WriteString(c, whole[:len(whole)-1]))(t)
@@ -107,7 +107,7 @@ func TestRequestThatBreaksOffIsNotReceived(t *testing.T) {
 func TestRequestWithoutALengthIsUnknown(t *testing.T) {
 	t.Parallel()
 	b, data, control := startApp(t)
-	tell(t, control+"/reset", `{"expect":10}`)
+	call(t, control+"/reset", `{"expect":10}`)
 	for _, head := range []string{
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"POST / HTTP/1.1\r\nContent-Length: 1\r\nX: " + strings.Repeat("x", bufferSize-60) + "\r\n\r\n",
@@ -126,7 +126,7 @@ func TestRequestWithoutALengthIsUnknown(t *testing.T) {
 func TestAnswersAreHeldUntilReleased(t *testing.T) {
 	t.Parallel()
 	b, data, control := startApp(t)
-	tell(t, control+"/reset", `{"expect":3,"hold":true}`)
+	call(t, control+"/reset", `{"expect":3,"hold":true}`)
 	answered := make(chan struct{}, 3)
 	for i := range 3 {
 		c := dial(t, data)
@@ -136,7 +136,7 @@ func TestAnswersAreHeldUntilReleased(t *testing.T) {
 			answered <- struct{}{}
 		}()
 	}
-	if code := tell(t, control+"/wait", `{"inflight":3,"timeout":60000000000}`); code != http.StatusOK {
+	if code := call(t, control+"/wait", `{"inflight":3,"timeout":60000000000}`); code != http.StatusOK {
 		t.Fatalf("waited for 3 in flight: %d", code)
 	}
 	select {
@@ -147,7 +147,7 @@ func TestAnswersAreHeldUntilReleased(t *testing.T) {
 	if s := b.stats(); s.Released != 0 {
 		t.Errorf("released at %d", s.Released)
 	}
-	tell(t, control+"/release", "")
+	call(t, control+"/release", "")
 	for range 3 {
 		<-answered
 	}
@@ -162,15 +162,15 @@ func TestAnswersAreHeldUntilReleased(t *testing.T) {
 func TestResetLetsHeldAnswersGo(t *testing.T) {
 	t.Parallel()
 	b, data, control := startApp(t)
-	tell(t, control+"/reset", `{"expect":1,"hold":true}`)
+	call(t, control+"/reset", `{"expect":1,"hold":true}`)
 	done := make(chan struct{})
 	c := dial(t, data)
 	go func() {
 		defer close(done)
 		send(t, c, request("0", "x"))
 	}()
-	tell(t, control+"/wait", `{"inflight":1,"timeout":60000000000}`)
-	tell(t, control+"/reset", `{"expect":1}`)
+	call(t, control+"/wait", `{"inflight":1,"timeout":60000000000}`)
+	call(t, control+"/reset", `{"expect":1}`)
 	<-done
 	if s := b.stats(); s.Received != 0 || s.Distinct != 0 || s.Connections != 0 {
 		t.Errorf("the books are not new: %+v", s)
@@ -180,12 +180,12 @@ func TestResetLetsHeldAnswersGo(t *testing.T) {
 func TestWaitEndsWithTheGoalOrItsTimeout(t *testing.T) {
 	t.Parallel()
 	_, data, control := startApp(t)
-	tell(t, control+"/reset", `{"expect":2}`)
-	if code := tell(t, control+"/wait", `{"received":1,"timeout":1000000}`); code != http.StatusGatewayTimeout {
+	call(t, control+"/reset", `{"expect":2}`)
+	if code := call(t, control+"/wait", `{"received":1,"timeout":1000000}`); code != http.StatusGatewayTimeout {
 		t.Errorf("nothing has come: %d", code)
 	}
 	reached := make(chan int)
-	go func() { reached <- tell(t, control+"/wait", `{"received":2,"timeout":60000000000}`) }()
+	go func() { reached <- call(t, control+"/wait", `{"received":2,"timeout":60000000000}`) }()
 	c := dial(t, data)
 	send(t, c, request("0", "x"))
 	send(t, c, request("1", "x"))
@@ -193,7 +193,7 @@ func TestWaitEndsWithTheGoalOrItsTimeout(t *testing.T) {
 		t.Errorf("both have come: %d", code)
 	}
 	for _, path := range []string{"/reset", "/wait"} {
-		if code := tell(t, control+path, "nonsense"); code != http.StatusBadRequest {
+		if code := call(t, control+path, "nonsense"); code != http.StatusBadRequest {
 			t.Errorf("%s takes nonsense: %d", path, code)
 		}
 	}

@@ -1,4 +1,4 @@
-// Command deadletter measures what it costs to look into a dead-letter queue and to move what is parked there: how long
+// Command deadletter measures what it costs to read a dead-letter queue and to move what is parked there: how long
 // each command takes and how much memory it has at most. It needs AMQP_URL (scripts/broker.sh run 0 …); make
 // bench-deadletter runs it.
 package main

@@ -42,7 +42,7 @@ func commands() []command {
 		{"explain", "print the verdict on an answer and why: --status 503 --retry 10", explain},
 		{"config", "print the effective configuration, secrets masked", printConfig},
 		{"dlq", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar", dlq},
-		{"outbox", "migrate, look at, prune or retry the table of messages to be published; needs no running sidecar and " +
+		{"outbox", "migrate, inspect, prune or retry the table of messages to be published; needs no running sidecar and " +
 			"no broker", outboxTable},
 		{"drain", "ask the running sidecar to drain and wait until it has", drain},
 		{"health", "ask the running sidecar whether it is live|ready|startup (default ready)", health},

@@ -68,7 +68,7 @@ func TestCommandLine(t *testing.T) {
 		{"explain needs no service", nil, []string{"explain", "--status", "503", "--retry", "10"}, 0, "park (reason max_retries)", ""},
 		{"explain retry", service, []string{"explain", "--status", "503"}, 0, "waits 5s in wms.retry-queue.wms-cincout", ""},
 		{"explain ack", service, []string{"explain", "--status", "204"}, 0, "acked", ""},
-		{"explain requeue", service, []string{"explain", "--status", "425"}, 0, "sleeps 1s to 5s", ""},
+		{"explain requeue", service, []string{"explain", "--status", "425"}, 0, "is delayed 1s to 5s", ""},
 		{"explain pause", service, []string{"explain", "--status", "429", "--retry-after", "30s"}, 0, "takes nothing for 30s", ""},
 		{"explain refused", service, []string{"explain", "--failure", "refused"}, 0, "release (reason app_down)", ""},
 		{"explain disposition", service, []string{"explain", "--status", "500", "--disposition", "discard"}, 0, "discard (reason disposition)", ""},

@@ -20,7 +20,7 @@ func dlqList(ctx context.Context, c *dlqCall) error {
 	c.takesConditions()
 	scan := deadletter.Scan{Limit: 20}
 	c.count(&scan.Limit, "limit", "show at most `N` messages; 0 = all (default 20)")
-	c.count(&scan.Depth, "scan", "look at most at `N` messages, from the head of the queue; 0 = all (default 0)")
+	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of the queue; 0 = all (default 0)")
 	if err := c.parse(0); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ var groupColumns = []column{
 func dlqGroups(ctx context.Context, c *dlqCall) error {
 	c.takesConditions()
 	var scan deadletter.Scan
-	c.count(&scan.Depth, "scan", "look at most at `N` messages, from the head of the queue; 0 = all (default 0)")
+	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of the queue; 0 = all (default 0)")
 	if err := c.parse(0); err != nil {
 		return err
 	}

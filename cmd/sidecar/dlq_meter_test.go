@@ -67,12 +67,12 @@ func TestMeterText(t *testing.T) {
 		width, limit int
 		p            deadletter.Progress
 	}{
-		"canary: waiting for 2 of 3 verdicts":                                              {0, 0, deadletter.Progress{Total: 9, Scanned: 3, Done: 3, Canary: deadletter.CanaryProgress{Sent: 3, Good: 1}}},
+		"canary: waiting for 2 of 3 verdicts":                                         {0, 0, deadletter.Progress{Total: 9, Scanned: 3, Done: 3, Canary: deadletter.CanaryProgress{Sent: 3, Good: 1}}},
 		" 50%  40 redriven, 4/s, 50 of 100 read, 10s left":                            {0, 0, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40, Canary: deadletter.CanaryProgress{Sent: 3, Good: 3, Done: true}}},
 		"[############------------]  50%  40 redriven, 4/s, 50 of 100 read, 10s left": {80, 0, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40}},
 		" 80%  40 redriven, 4/s, 50 of 100 read, 3s left":                             {0, 50, deadletter.Progress{Total: 100, Scanned: 50, Matched: 40, Done: 40}},
 		"  0%  0 redriven, 0/s, 0 of 100 read":                                        {0, 0, deadletter.Progress{Total: 100}},
-		"40 redriven, 4/s": {80, 0, deadletter.Progress{Scanned: 40, Matched: 40, Done: 40}},
+		"40 redriven, 4/s":                                                            {80, 0, deadletter.Progress{Scanned: 40, Matched: 40, Done: 40}},
 		"[########################] 100%  40 redriven, 4/s, 100 of 100 read, 0s left": {80, 0, deadletter.Progress{Total: 100, Scanned: 100, Done: 40}},
 	} {
 		m := meter{width: c.width, limit: c.limit, done: "redriven", past: []sample{{at: at}, {at.Add(10 * time.Second), c.p.Done, c.p.Scanned}}}

@@ -153,8 +153,8 @@ func TestListed(t *testing.T) {
 		s     deadletter.Summary
 		limit int
 	}{
-		"0 of 0 messages shown": {deadletter.Summary{}, 20},
-		"1 of 1 message shown":  {deadletter.Summary{Total: 1, Scanned: 1, Matched: 1}, 20},
+		"0 of 0 messages shown":                                 {deadletter.Summary{}, 20},
+		"1 of 1 message shown":                                  {deadletter.Summary{Total: 1, Scanned: 1, Matched: 1}, 20},
 		"20 of 1234 messages shown, 20 read: more with --limit": {deadletter.Summary{Total: 1234, Scanned: 20, Matched: 20}, 20},
 		"3 of 1234 messages shown, 100 read: more with --scan":  {deadletter.Summary{Total: 1234, Scanned: 100, Matched: 3}, 20},
 		"3 of 1234 messages shown, 1000 read: more with --scan": {deadletter.Summary{Total: 1234, Scanned: 1000, Matched: 3}, 0},

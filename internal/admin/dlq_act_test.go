@@ -189,7 +189,7 @@ func TestLooksAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *Options) { o.DeadLetters = away(t, o.Logger) })
 	fill(r.o.DeadLetters.Looks)
-	r.wantProblem("no turn", r.do(http.MethodGet, r.control, "/dlq/messages", nil), http.StatusConflict, "others look")
+	r.wantProblem("no turn", r.do(http.MethodGet, r.control, "/dlq/messages", nil), http.StatusConflict, "too many reads")
 	fill(r.o.DeadLetters.Depths)
 	for _, path := range []string{"/dlq", "/admin/dlq/queues"} {
 		r.wantProblem(path, r.do(http.MethodGet, r.control, path, nil), http.StatusServiceUnavailable)
@@ -362,7 +362,7 @@ func TestAClientThatLeaves(t *testing.T) {
 	}
 }
 
-// TestShutdownEndsAnOperation at a safe point, and tells anyone who waits for it.
+// TestShutdownEndsAnOperation at a safe point, which its clients see.
 func TestShutdownEndsAnOperation(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)

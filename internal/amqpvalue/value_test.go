@@ -131,7 +131,7 @@ func TestSetProperty(t *testing.T) {
 		{text: `{"expiration":4294967296}`, err: "milliseconds"},
 		{text: `{"timestamp":"5"}`, err: "must be a time"},
 		{text: `{"timestamp":true}`, err: "must be a time"},
-		{text: `{"timestamp":"0001-01-01T00:00:00Z"}`, err: "cannot be sent"},
+		{text: `{"timestamp":"0001-01-01T00:00:00Z"}`, err: "AMQP cannot carry"},
 	} {
 		var got amqpvalue.Properties
 		err := json.Unmarshal([]byte(c.text), &got)

@@ -253,7 +253,7 @@ func FuzzSanitize(f *testing.F) {
 		}
 		again, lost := sanitize(bytes.Clone(out), noLimit)
 		if !bytes.Equal(again, out) && readable {
-			t.Fatalf("defusing twice is different; lost %d", lost)
+			t.Fatalf("sanitizing twice is different; lost %d", lost)
 		}
 		for _, limit := range []int{len(before) / 2, 40} {
 			if short, _ := sanitize(bytes.Clone(before), limit); len(short) > len(before) {

@@ -1,4 +1,4 @@
-// Package apptest is an app for tests, scripted down to the byte: it answers over real sockets what a test tells it to,
+// Package apptest is an app for tests, scripted down to the byte: it answers over real sockets what a test sets,
 // however wrong that is. It is not an HTTP server and must not be used by production code.
 package apptest
 

@@ -26,7 +26,7 @@ func (m *muted) Read(p []byte) (int, error) {
 	return m.Conn.Read(p)
 }
 
-// benchSubscription is a subscription that has begun, at a peer that sends what it is told to.
+// benchSubscription is a subscription that has begun, at a peer that sends what the benchmark sets.
 func benchSubscription(b *testing.B) (*Subscription, *inbox, *brokertest.Peer) {
 	b.Helper()
 	end := &muted{}

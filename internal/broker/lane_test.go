@@ -165,7 +165,7 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 		}
 		l.isolated.Store(0)
 	}
-	// Gone again, with messages on the channel: they are unknown, and the next ones are told.
+	// Gone again, with messages on the channel: they are unknown, and the next ones are refused.
 	must.Do(t, ch.ExchangeDelete(exchange, false, false))
 	if err := publish(l, "k"); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrRefused) {
 		t.Errorf("%v", err)
@@ -290,7 +290,7 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 	}
 }
 
-// TestLaneAndTheEndOfItsConnection: anyone who waits is told, and nothing is left running.
+// TestLaneAndTheEndOfItsConnection: every waiting call returns, and nothing is left running.
 func TestLaneAndTheEndOfItsConnection(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)

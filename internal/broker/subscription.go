@@ -160,8 +160,7 @@ func (s *Subscription) Consume(ctx context.Context, prefetch int) (*Consumer, er
 	}
 	// The broker takes the count for consumers that begin from now on.
 	if err := s.session.Do(ctx, "set the prefetch count", func() error {
-		return s.ch.Qos(prefetch, 0,
-			false)
+		return s.ch.Qos(prefetch, 0, false)
 	}); err != nil {
 		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
 	}

@@ -1,6 +1,6 @@
 // Package budget bounds the memory of everything that is received: deliveries, requests, rows, answers. A caller takes
 // bytes from an Account before it holds them and gives them back afterwards; without them it waits or refuses. The
-// package allocates nothing itself and does not look at the bytes.
+// package allocates nothing itself and does not read the bytes.
 package budget
 
 import (

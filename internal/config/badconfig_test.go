@@ -291,7 +291,7 @@ func TestBadCombinations(t *testing.T) {
 		{"SIDECAR_PREFETCH", "at least SIDECAR_CONCURRENCY, which is 50", []string{"SIDECAR_CONCURRENCY=50", "SIDECAR_PREFETCH=49"}},
 		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_RETRY_AFTER_MAX=6m"}},
 		{"SIDECAR_REQUEUE_DELAY_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_REQUEUE_DELAY_MAX=6m"}},
-		{"SIDECAR_RETRY_DELAY", "only one of", []string{"SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s"}},
+		{"SIDECAR_RETRY_DELAY", "cannot be combined with", []string{"SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s"}},
 		{"SIDECAR_AMQP_SASL", "every URL", []string{"SIDECAR_AMQP_SASL=external"}},
 		{"SIDECAR_AMQP_SASL", "client certificate", []string{"SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://127.0.0.1"}},
 		{"SIDECAR_AMQP_TLS_SERVER_NAME", "needs an amqps:// URL", []string{"SIDECAR_AMQP_TLS_SERVER_NAME=rabbit"}},

@@ -26,7 +26,7 @@ type Config struct {
 	// How many messages are held and POSTed at a time.
 	Window Window `section:"Concurrency and memory" prefix:"SIDECAR_"`
 
-	// What becomes of a message that did not get a 2xx.
+	// What happens to a message that did not get a 2xx.
 	Retry Retry `section:"Retries and parking" prefix:"SIDECAR_"`
 
 	// Exchanges, queues and bindings. A preset names everything; each name can be set alone.

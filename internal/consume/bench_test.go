@@ -264,7 +264,7 @@ func settling(tb testing.TB, a arrival) (finish func(), frames func() int) {
 		}
 }
 
-// BenchmarkSettler also tells how many frames an ack takes when messages finish as fast as they can be settled.
+// BenchmarkSettler also reports how many frames an ack takes when messages finish as fast as they can be settled.
 func BenchmarkSettler(b *testing.B) {
 	for _, a := range arrivals() {
 		b.Run(a.name, func(b *testing.B) {

@@ -69,12 +69,12 @@ func TestDrainWakesSleepers(t *testing.T) {
 	r := start(t, inAnHour(425), settings{})
 	t.Cleanup(r.proxy.Refuse) // ends what the drain did not
 	r.publish("a", "b")
-	r.eventually("two sleepers", func() bool { return r.Delayed() == 2 })
+	r.eventually("two delayed messages", func() bool { return r.Delayed() == 2 })
 	drained := make(chan Drained, 1)
 	go func() { drained <- r.drain(time.Hour) }()
 	r.eventually("the end of the drain", func() bool { return len(drained) == 1 })
 	if d := <-drained; d.Interrupted != 0 {
-		t.Errorf("drained %+v: a sleeper is not an attempt", d)
+		t.Errorf("drained %+v: a delayed message is not an attempt", d)
 	}
 	r.holds(r.plan.Queue, 2)
 }

@@ -22,7 +22,7 @@ func (r *rig) withoutBinding(id string) {
 	}
 }
 
-// TestUnprovenBindingIsProvenByAPublish: with no one to vouch for the binding, the first retry must not be a reject.
+// TestUnprovenBindingIsProvenByAPublish: while the binding is not proven, the first retry must not be a reject.
 func TestUnprovenBindingIsProvenByAPublish(t *testing.T) {
 	t.Parallel()
 	var s seen

@@ -106,7 +106,7 @@ func TestSleepersAndParksOfALostSessionEnd(t *testing.T) {
 		return answer(500)
 	}), settings{maxRetries: 1, publisher: f.before})
 	r.publish("sleep", "park")
-	r.eventually("a sleeper and a stuck park", func() bool {
+	r.eventually("a delayed message and a stuck park", func() bool {
 		return r.Delayed() == 1 && testutil.ToFloat64(r.metrics().parkFailures) > 0
 	})
 	r.proxy.Refuse()

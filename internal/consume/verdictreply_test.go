@@ -41,9 +41,9 @@ func (r *rig) redriven(id, reply string, more amqp.Table) {
 	brokertest.Publish(r.t, r.ch, "", r.plan.Queue, amqp.Publishing{MessageId: id, Headers: h})
 }
 
-// TestVerdictIsTold: anyone who redrove a message and asked is told its outcome, once it is settled and not
+// TestVerdictIsPublished: the process that redrove a message and asked gets its outcome, once it is settled and not
 // before; a message that went back to its queue has no verdict yet.
-func TestVerdictIsTold(t *testing.T) {
+func TestVerdictIsPublished(t *testing.T) {
 	t.Parallel()
 	early := true
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {

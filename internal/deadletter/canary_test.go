@@ -18,7 +18,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// TestCanaryNeedsAnAddress: a user who may not publish to the default exchange, through which verdicts come, is told
+// TestCanaryNeedsAnAddress: a user who may not publish to the default exchange, through which verdicts come, gets an error
 // so, and nothing is moved without them.
 func TestCanaryNeedsAnAddress(t *testing.T) {
 	t.Parallel()
@@ -80,8 +80,8 @@ func TestCanaryUnheard(t *testing.T) {
 	r.nothingLost(20)
 }
 
-// TestCanaryToldTwice: a message that was delivered twice is told of twice, and is one of those sent ahead.
-func TestCanaryToldTwice(t *testing.T) {
+// TestCanaryTwoReplies: a message that was delivered twice has two verdicts, and is one of those sent ahead.
+func TestCanaryTwoReplies(t *testing.T) {
 	t.Parallel()
 	c := &canary{sent: 3, met: map[string]bool{}}
 	for _, id := range []string{"1", "1", "2", "x", "4"} {

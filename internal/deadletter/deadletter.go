@@ -32,7 +32,7 @@ var (
 	ErrInUse = errors.New("the dead-letter queue is in use")
 	// ErrUnsafe: the queue's arguments, or other consumers, would make even reading lose messages. Nothing has left the
 	// queue.
-	ErrUnsafe = errors.New("this dead-letter queue is better not touched")
+	ErrUnsafe = errors.New("unsafe to read this dead-letter queue")
 	// ErrNotFound: no parked message has the id.
 	ErrNotFound = errors.New("no such parked message")
 	// ErrCanary: a canary message failed again, or had no verdict in time. The rest has not been touched.

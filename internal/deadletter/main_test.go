@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit)) }
 
-// rig is a topology of its own in a real broker, and the queue that is looked into.
+// rig is a topology of its own in a real broker, and the queue that is read.
 type rig struct {
 	*Queue
 	t    testing.TB

@@ -125,8 +125,7 @@ func (q *Queue) recycleAll(ctx context.Context, w *reader) error {
 		}
 	}
 	w.exact = true // a moved copy that is delivered again would be requeued at the end
-	q.o.Logger.Info("dead-letter queue recycled", "reason", "delivery limit", "queue", q.name,
-		"messages", w.ready)
+	q.o.Logger.Info("dead-letter queue recycled", "reason", "delivery limit", "queue", q.name, "messages", w.ready)
 	v := operation{
 		q: q, w: w, log: q.o.Logger, all: true,
 		act: func(m *Message) (func() (func() error, error), bool) {

@@ -91,7 +91,7 @@ func TestNegativeLimit(t *testing.T) {
 	r.kept(list[2:])
 }
 
-// TestWhoMayOnlyRead: who can neither see the limit of a queue nor publish its messages again may not look into one
+// TestWhoMayOnlyRead: who can neither see the limit of a queue nor publish its messages again may not read one
 // that counts.
 func TestWhoMayOnlyRead(t *testing.T) {
 	t.Parallel()

@@ -293,7 +293,7 @@ func TestAlarm(t *testing.T) {
 	r.nothingLost(50)
 }
 
-// settling is what a sidecar does with redriven messages: it tells the verdict to anyone who asks, and parks or takes
+// settling is what a sidecar does with redriven messages: it publishes the verdict where asked, and parks or takes
 // them.
 func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *Verdict) (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
@@ -356,7 +356,7 @@ func TestCanary(t *testing.T) {
 			}
 			got := p.Canary
 			if c.want.Bad > 0 {
-				got.Good = 0 // others may have been told of before
+				got.Good = 0 // others may have been reported before
 			}
 			if got.Last = nil; got != c.want || p.Done != c.done {
 				t.Errorf("%+v, %d done", p.Canary, p.Done)

@@ -169,7 +169,7 @@ func TestDaprBodyThatDoesNotEnd(t *testing.T) {
 	wantFailure(t, o, message.FailureInterrupted, "drain")
 }
 
-// What one message was told is not told to the next.
+// What one answer said does not hold for the next.
 func TestDaprBodyIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := apptest.Listen(t, func(c *apptest.Conn) {

@@ -215,7 +215,7 @@ func TestLargeBodyFailures(t *testing.T) {
 	}
 }
 
-// B7: redirects of every kind are answers; the second server never hears of the message.
+// B7: redirects of every kind are answers; the second server never gets the message.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	other := apptest.Listen(t, apptest.Answer(apptest.Status(200)))

@@ -226,7 +226,7 @@ func TestRampGrowsWithTime(t *testing.T) {
 			case <-changed:
 			default:
 				if want < 10 {
-					t.Fatal("no one was told that the limit grew")
+					t.Fatal("no signal that the limit grew")
 				}
 			}
 		}
@@ -328,7 +328,7 @@ func TestHoldsAddUp(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, c *Control) {
 		if !c.Hold(Operator, "POST /pause") || c.Hold(Operator, "again") {
-			t.Fatal("Hold does not tell the first from the second")
+			t.Fatal("Hold does not distinguish the first from the second")
 		}
 		c.PauseFor(time.Minute)
 		c.PauseFor(time.Second) // the longer one wins
@@ -340,7 +340,7 @@ func TestHoldsAddUp(t *testing.T) {
 			t.Fatalf("only the timed hold has an end: %v", h)
 		}
 		if !c.Lift(Operator) || c.Lift(Operator) {
-			t.Fatal("Lift does not tell the first from the second")
+			t.Fatal("Lift does not distinguish the first from the second")
 		}
 		wantOpen(t, c, false, "open although Retry-After still holds")
 		time.Sleep(31 * time.Second)

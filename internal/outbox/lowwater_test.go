@@ -12,9 +12,9 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestFullLooksComeAgain: a look at the front is due when ten times as long has passed as the last one took, at once
+// TestFullScansComeAgain: a scan from the front is due when ten times as long has passed as the last one took, at once
 // without a low-water mark.
-func TestFullLooksComeAgain(t *testing.T) {
+func TestFullScansComeAgain(t *testing.T) {
 	t.Parallel()
 	var f lowWater
 	now := time.Now()
@@ -72,7 +72,7 @@ func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 	return strings.Join(all, " "), rd.front
 }
 
-// TestFloor: looks begin where the last one ended, or at a row that was left; what is below is found by a look at the
+// TestFloor: claims start where the last one ended, or at a row that was left; rows below are found by a scan from the
 // front, whatever the type of the id. Where send_after may be null each look begins at the front.
 func TestFloor(t *testing.T) {
 	t.Parallel()

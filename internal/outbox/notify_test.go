@@ -87,8 +87,8 @@ func TestLongTransaction(t *testing.T) {
 	r.insert("before", 1)
 	comes("before 1")
 	for n := range 3 {
-		r.eventually("the relay is idle", func() bool { return r.sleepers() != "" })
-		// The first row takes no lock, because the relay is idle; it wakes up for the next one, which no one is told of.
+		r.eventually("the relay is idle", func() bool { return r.idleBackends() != "" })
+		// The first row takes no lock, because the relay is idle; it polls for the next one, which is not notified.
 		insert := fmt.Sprintf(`INSERT INTO outbox (routing_key, body) VALUES ('k', 'long%d')`, n)
 		r.on(long, `BEGIN;`+insert)
 		r.insert("other"+strconv.Itoa(n), 1)
@@ -101,27 +101,27 @@ func TestLongTransaction(t *testing.T) {
 	}
 }
 
-// sleepers are the backends of relays that sleep.
-func (r *rig) sleepers() string {
+// idleBackends are the backends of idle relays.
+func (r *rig) idleBackends() string {
 	return r.db.Value(`SELECT COALESCE(string_agg(pid::text, ' '), '') FROM pg_locks WHERE locktype = 'advisory' AND classid = $1::int
 		AND mode = 'ExclusiveLock' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, idleKey)
 }
 
-// TestSleeperDies: when the relay dies that inserts notify, another one is told, or searches for itself.
-func TestSleeperDies(t *testing.T) {
+// TestIdleRelayDies: when the notified relay dies, another one is notified, or polls.
+func TestIdleRelayDies(t *testing.T) {
 	t.Parallel()
 	r, comes := wakeRig(t, 2)
 	for n := range 3 {
-		r.eventually("a relay is idle", func() bool { return r.sleepers() != "" })
-		r.db.Exec(`SELECT pg_terminate_backend(pid::int) FROM unnest(string_to_array($1, ' ')) pid`, r.sleepers())
+		r.eventually("a relay is idle", func() bool { return r.idleBackends() != "" })
+		r.db.Exec(`SELECT pg_terminate_backend(pid::int) FROM unnest(string_to_array($1, ' ')) pid`, r.idleBackends())
 		r.insert(strconv.Itoa(n), 1)
 		comes(fmt.Sprintf("%d 1", n))
 	}
 }
 
-// TestNotifiesSleepersOnly: anyone who may insert tells an idle relay, and no other process; what an older
+// TestNotifiesIdleRelaysOnly: every insert notifies an idle relay, and no other process; what an older
 // version of the trigger's function did is replaced.
-func TestNotifiesSleepersOnly(t *testing.T) {
+func TestNotifiesIdleRelaysOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	table, _ := migrate(t, r.db, r.options.Names, true)

@@ -34,7 +34,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestRetentionOfOne: one relay walks at a time, a walk ends with the relay, and what keeps it from deleting is told.
+// TestRetentionOfOne: one relay deletes at a time, a run ends with the relay, and an obstacle is reported.
 func TestRetentionOfOne(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 2500)

@@ -52,7 +52,7 @@ func TestPrune(t *testing.T) {
 }
 
 // TestPruneLeavesWhatIsLocked: rows that another process holds are neither waited for nor deleted; a walk can be ended
-// between two steps, and the error of the table is told.
+// between two steps, and the error of the table is reported.
 func TestPruneLeavesWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 2500)

@@ -128,7 +128,7 @@ func TestBatchItems(t *testing.T) {
 		{`{"routing_key":"ok","headers":{"\udc00":1}}`, "headers holds half", 400, invalid},
 		{`{"routing_key":"ok","body":"\ud83d\ude00 \\ud800 \n\u00e9"}`, "", 204, ""},
 		{`{"routing_key":"ok","body":{"as it stands":"\ud800"}}`, "", 204, ""},
-		{`{"routing_key":"ok","timestamp":"0001-01-01T00:00:00Z"}`, "cannot be sent", 400, invalid},
+		{`{"routing_key":"ok","timestamp":"0001-01-01T00:00:00Z"}`, "AMQP cannot carry", 400, invalid},
 		{`{"routing_key":"ok"} {}`, "after top-level value", 400, invalid},
 		{`{"routing_key":"ok","bodi":""}`, "bodi", 400, invalid},
 		{"{\"routing_key\":\"ok\xff\"}", "UTF-8", 400, invalid},
@@ -206,7 +206,7 @@ func TestLargeBatch(t *testing.T) {
 	}
 }
 
-// The end of a batch in the middle is told, and what was read before it was published.
+// The end of a batch in the middle is reported, and what was read before it was published.
 func TestBatchCutShort(t *testing.T) {
 	t.Parallel()
 	// It bounds the confirm of the first item as well, for which a busy broker may take a while.
@@ -315,7 +315,7 @@ func TestBatchRefused(t *testing.T) {
 	r.want("away", r.post("/publish:batch", "{}", "Content-Type", "application/jsonl"), http.StatusServiceUnavailable, disconnected, "")
 }
 
-// A batch that stops in the middle: what was under way is known, what was not read is told.
+// A batch that stops in the middle: what was under way is known, what was not read is reported.
 func TestBatchWhileStopping(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
@@ -376,7 +376,7 @@ func taken(ok bool) error {
 	return nil
 }
 
-// A code that no item can have is told as unknown: no one must take it for a refusal.
+// A code that no item can have is reported as unknown: a client must not take it for a refusal.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, o := range outcomes {

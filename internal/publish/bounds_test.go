@@ -229,7 +229,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	r.wantPublished("another one", r.post("/publish/default/k", strings.Repeat("x", 4*mib)))
 }
 
-// TestSlowestEnds: bodies that stopped in the middle are ended when others need their memory. Their clients are told
+// TestSlowestEnds: bodies that stopped in the middle are ended when others need their memory. Their clients are answered
 // so.
 func TestSlowestEnds(t *testing.T) {
 	t.Parallel()

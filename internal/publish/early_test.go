@@ -30,7 +30,7 @@ func (r *rig) roundTrip(c net.Conn, request string) reply {
 	return reply{a, string(b)}
 }
 
-// TestAnswersBeforeTheBody: what is known before the body is read is told before it has come, and ends the connection.
+// TestAnswersBeforeTheBody: what is known before the body is read is answered before it has come, and ends the connection.
 // The bodies here never come, and a request may take an hour.
 func TestAnswersBeforeTheBody(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func TestInvalid(t *testing.T) {
 		{"Amqp-Priority", "256", "Amqp-Priority"}, {"Amqp-Priority", "-1", "Amqp-Priority"}, {"Amqp-Priority", "high", "Amqp-Priority"},
 		{"Amqp-Expiration", "5s", "Amqp-Expiration"}, {"Amqp-Expiration", "-1", "Amqp-Expiration"}, {"Amqp-Expiration", "0", "from 1 to"},
 		{"Amqp-Reply-To", "amq.rabbitmq.reply-to", "reply-to"}, {"Amqp-Expiration", "4294967296", "Amqp-Expiration"},
-		{"Amqp-Timestamp", "yesterday", "Amqp-Timestamp"}, {"Amqp-Timestamp", "1782907200", "Amqp-Timestamp"}, {"Amqp-Timestamp", "0001-01-01T00:00:00Z", "cannot be sent"}, {"Amqp-Timestamp", "0001-01-01T01:00:00.5+01:00", "cannot be sent"},
+		{"Amqp-Timestamp", "yesterday", "Amqp-Timestamp"}, {"Amqp-Timestamp", "1782907200", "Amqp-Timestamp"}, {"Amqp-Timestamp", "0001-01-01T00:00:00Z", "AMQP cannot carry"}, {"Amqp-Timestamp", "0001-01-01T01:00:00.5+01:00", "AMQP cannot carry"},
 		{"Amqp-Message-Id", "100%", "Amqp-Message-Id is not percent-encoded"}, {"Amqp-Message-Id", "%zz", "Amqp-Message-Id"}, {"Amqp-Header-A", "%4", "Amqp-Header-A"},
 		{"Amqp-Priority", "%", "Amqp-Priority"}, {"Content-Encoding", "%x", "Content-Encoding"}, {"Idempotency-Key", "%", "Idempotency-Key"}, {"Idempotency-Key", "", "empty"},
 		{"Amqp-Message-Id", long, "Amqp-Message-Id has 256 bytes"}, {"Content-Type", long, "Content-Type"}, {"Idempotency-Key", long, "Idempotency-Key"},
@@ -413,7 +413,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// A client that goes away has no say in what becomes of its message, and costs no one the connection.
+// A client that goes away has no say in the outcome of its message, and costs no one the connection.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)

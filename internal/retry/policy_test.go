@@ -126,7 +126,7 @@ func TestDecideWaits(t *testing.T) {
 		return p.Decide(&message.Message{RetryCount: retries, MaxRetries: 10}, message.Outcome{Status: status, RetryAfter: after})
 	}
 	if v := decide(425, -1, 0); v.Delay != time.Second || v.Jitter != 4*time.Second {
-		t.Errorf("425 sleeps %v + up to %v, want 1s + up to 4s", v.Delay, v.Jitter)
+		t.Errorf("425 is delayed %v + up to %v, want 1s + up to 4s", v.Delay, v.Jitter)
 	}
 	if v := decide(425, 7*time.Second, 0); v.Delay != 7*time.Second || v.Jitter != 0 {
 		t.Errorf("425 with Retry-After sleeps %v + %v, want 7s", v.Delay, v.Jitter)

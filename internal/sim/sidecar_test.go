@@ -183,7 +183,7 @@ func (s *sidecar) stop(grace time.Duration) {
 	})
 }
 
-// kill is a SIGKILL. Goroutines cannot be killed, but they can be cut off: nothing they do is heard from now on.
+// kill is a SIGKILL. Goroutines cannot be killed, but they can be cut off: nothing they do is received from now on.
 func (s *sidecar) kill() {
 	s.severed.Store(true)
 	s.w.broker.Cut(consuming)

@@ -242,7 +242,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// TestBuildReportsEverything: a wrong configuration is told in one go.
+// TestBuildReportsEverything: a wrong configuration is reported in one go.
 func TestBuildReportsEverything(t *testing.T) {
 	t.Parallel()
 	_, err := Build(Options{QueueType: "x", ExchangeType: "y", MaxRetries: new(-1), RetryDelay: -1})

@@ -9,7 +9,7 @@ import (
 )
 
 // TestPresetsToTheLetter spells out the names and arguments of systems that exist: anyone who declares the same objects
-// must not be able to tell the difference.
+// must not see a difference.
 func TestPresetsToTheLetter(t *testing.T) {
 	t.Parallel()
 	const main, retry, dlq = KindMain, KindRetry, KindDLQ

@@ -301,7 +301,7 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 	}
 }
 
-// TestForeign: what another service retries is told by its stamp, and only where it can come by by accident.
+// TestForeign: what another service retries is recognised by its stamp, and only where it can come by by accident.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})

@@ -47,8 +47,8 @@ func deleted(queues ...string) func(*amqp.Channel) error {
 	}
 }
 
-// retryQueueDeleted: a retry that is published returns from a hole and is kept until there is a queue again. A
-// reject into a hole is lost, and no one can help it; but the sidecar sees the hole, takes nothing and closes it, and
+// retryQueueDeleted: a retry that is published is returned when the queue is missing, and kept until there is a queue again. A
+// reject to a missing queue is lost; but the sidecar sees that, consumes nothing and declares it again, and
 // then retries arrive again.
 func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "retried"
@@ -86,7 +86,7 @@ func (r *rig) keeps(t *testing.T, id string) {
 }
 
 // bindingDeleted: AMQP cannot show bindings, so no one sees that one has gone before a message returns. It stays the
-// sidecar's until the binding has been made again. (Rejects through such a hole are lost, which is why they are not
+// sidecar's until the binding has been made again. (Rejects without the binding are lost, which is why they are not
 // here.)
 func bindingDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "unbound"

@@ -56,7 +56,7 @@ func (q *queues) parked() ([]amqp.Delivery, error) {
 	for {
 		d, ok, err := q.ch.Get(dlq, false)
 		if err != nil {
-			return nil, fmt.Errorf("look into %s: %w", dlq, err)
+			return nil, fmt.Errorf("read %s: %w", dlq, err)
 		}
 		if !ok {
 			break
@@ -80,7 +80,7 @@ func (q *queues) leftover(ctx context.Context) ([]string, error) {
 		for _, name := range []string{mainQueue, retryQueue, dlq} {
 			state, err := q.ch.QueueDeclarePassive(name, true, false, false, false, nil)
 			if err != nil {
-				return nil, fmt.Errorf("look at %s: %w", name, err)
+				return nil, fmt.Errorf("read the depth of %s: %w", name, err)
 			}
 			if state.Messages > 0 {
 				left = append(left, fmt.Sprintf("%s still holds %d", name, state.Messages))

@@ -151,7 +151,7 @@ func (s *stage) print(orders []*order, events []event) {
 
 // reckon compares what happened with what was promised; wrong is what differed before.
 func (s *stage) reckon(ctx context.Context, q *queues, wrong []string, outbox *emitted, scenes ...[]*order) error {
-	s.screen.title("What became of them")
+	s.screen.title("Outcomes")
 	for _, scene := range scenes {
 		for _, o := range scene {
 			broken := o.broken()

@@ -13,7 +13,7 @@ import (
 // names, in which those names are holes again.
 func presets() (string, error) {
 	var b strings.Builder
-	b.WriteString("{{- /* Generated from what `sidecar plan` makes by \"go generate ./...\". Do not edit. The holes are " +
+	b.WriteString("{{- /* Generated from what `sidecar plan` makes by \"go generate ./...\". Do not edit. The placeholders are " +
 		"filled in\n" +
 		"amqp-sidecar-lib.plan. */ -}}\n{{- define \"amqp-sidecar-lib.presets\" -}}\n")
 	for _, name := range []string{

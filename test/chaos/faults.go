@@ -27,8 +27,7 @@ type fault struct {
 
 // faults are all kinds, in an order that never changes: a schedule names them by number.
 var faults = []fault{
-	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig,
-		_ time.Duration) error {
+	{"cut", judge.ClassSidecar, 20, 0, false, func(_ context.Context, r *rig, _ time.Duration) error {
 		r.cut()
 		return nil
 	}},
@@ -57,8 +56,7 @@ var faults = []fault{
 	{"dlq-delete", judge.ClassPublish, 3, 0, true, deleted},
 	{"node-kill", judge.ClassBroker, 8, 0, true, nodeKilled},
 	{"partition", judge.ClassBroker, 5, 20 * time.Second, true, partitioned},
-	{"redrive", judge.ClassNone, 5, 0, false, func(ctx context.Context, r *rig,
-		_ time.Duration) error {
+	{"redrive", judge.ClassNone, 5, 0, false, func(ctx context.Context, r *rig, _ time.Duration) error {
 		return r.redrive(ctx)
 	}},
 	{"postgres-kill", judge.ClassData, 6, 0, true, ended("kill")},
@@ -313,7 +311,7 @@ func (r *rig) fill(ctx context.Context) {
 	rest(ctx, 30*time.Millisecond)
 }
 
-// What became of messages that were to be parked.
+// The outcomes of messages that were to be parked.
 const (
 	parkedTotal  = `sidecar_messages_settled_total{outcome="park"`
 	parkFailures = "sidecar_park_failures_total"

@@ -80,7 +80,7 @@ var further = []mutant{
 		caught: []string{"I7"}, flags: flags(storm, "-faults=3 -kinds=app-closed"),
 	},
 	{
-		name:   "tells the app a wrong attempt",
+		name:   "reports a wrong attempt to the app",
 		edits:  []edit{{"internal/dispatch/properties.go", "int64(m.RetryCount)+1)", "int64(m.RetryCount))"}},
 		caught: []string{"I5"}, flags: flags(storm, "-faults=0"),
 	},

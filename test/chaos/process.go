@@ -13,7 +13,7 @@ import (
 	"sidecar/test/chaos/ledger"
 )
 
-// process is a child that is started again whenever it has ended, until it is told otherwise.
+// process is a child that is started again whenever it has ended, until it is to stay down.
 type process struct {
 	command func() *exec.Cmd
 	ended   func(ledger.Exit) // may be nil

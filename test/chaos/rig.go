@@ -168,8 +168,7 @@ func (r *rig) start(ctx context.Context) error {
 		return err
 	}
 	if r.app, err = keep(func() *exec.Cmd {
-		return r.command("app.out", self, nil, "app", "-dir", r.dir, "-addr",
-			r.appAddr)
+		return r.command("app.out", self, nil, "app", "-dir", r.dir, "-addr", r.appAddr)
 	}, nil); err != nil {
 		return err
 	}

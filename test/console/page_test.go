@@ -13,7 +13,7 @@ import (
 
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// TestPage: what flows is on the screen by itself, and nothing has looked into the dead-letter queue for it.
+// TestPage: what flows is on the screen by itself, and nothing has read the dead-letter queue for it.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1").run()
@@ -200,6 +200,6 @@ func TestNoDeadLetterQueue(t *testing.T) {
 	b := sc.open()
 	b.until("#parked", "no dead-letter queue")
 	if b.visible("#look") {
-		t.Error("there is a button to look into no queue")
+		t.Error("there is a button to read no queue")
 	}
 }

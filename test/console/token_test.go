@@ -47,7 +47,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestReadToken: it sees, and is told why it may not do.
+// TestReadToken: it sees, and gets the reason why it may not act.
 func TestReadToken(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONTROL_TOKEN", writeToken, "CONTROL_READ_TOKEN", readToken).run()

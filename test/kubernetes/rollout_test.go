@@ -70,7 +70,7 @@ func (s *scene) rollout(native bool, roll func()) {
 	s.broker.empty(queueOf(s.service), retryOf(s.service), dlqOf(s.service))
 }
 
-// collectorValue tells the app where the collector is before the first message does, so that a pod that never gets one
+// collectorValue gives the app the collector's address before the first message does, so that a pod that never gets one
 // reports too.
 func (s *scene) collectorValue() []string {
 	return []string{"--set", "app.env[0].name=COLLECTOR", "--set", "app.env[0].value=" + s.ledger.url}

@@ -53,7 +53,7 @@ func alerts(t *testing.T) []alert {
 	return list
 }
 
-// dashboard is the part of Grafana's model that the tests look at.
+// dashboard is the part of Grafana's model that the tests check.
 type dashboard struct {
 	UID, Title, Description string
 	Panels                  []panel

@@ -14,14 +14,14 @@ const DEAD = 20; // seconds without anything: the connection is taken for lost. 
 const LONGEST = 15; // seconds between two attempts
 const HIDDEN = 5 * 60; // seconds that a page no one sees keeps its stream: the sidecar serves a few only
 const OTHER_TOKEN = 'another token';
-const ASLEEP = 'page hidden';
+const HIDDEN_PAGE = 'page hidden';
 
-const link = { stream: null, heard: 0, flow: 0, wake: () => {}, next: 0, up: false };
+const link = { stream: null, seen: 0, flow: 0, wake: () => {}, next: 0, up: false };
 
 function onEvent(name, data) {
-  link.heard = Date.now();
+  link.seen = Date.now();
   if (name === 'flow') {
-    link.flow = link.heard;
+    link.flow = link.seen;
     if (!link.up) complete();
     link.up = true;
     showLink();
@@ -75,7 +75,7 @@ function showLink(problem) {
 async function stayConnected() {
   for (let pause = 1; ; pause = Math.min(LONGEST, 2 * pause)) {
     const stream = link.stream = new AbortController();
-    link.heard = Date.now();
+    link.seen = Date.now();
     listen();
     let problem = '';
     try {
@@ -84,8 +84,8 @@ async function stayConnected() {
       problem = e.status ? e.message : '';
       if (!(e instanceof Problem) && !stream.signal.aborted) console.error(e);
       const { reason } = stream.signal;
-      if (e.status === 401 || reason === ASLEEP) await new Promise((resolve) => { link.wake = resolve; });
-      if (e.status === 401 || reason === ASLEEP || reason === OTHER_TOKEN) {
+      if (e.status === 401 || reason === HIDDEN_PAGE) await new Promise((resolve) => { link.wake = resolve; });
+      if (e.status === 401 || reason === HIDDEN_PAGE || reason === OTHER_TOKEN) {
         link.up = false;
         pause = 0.5;
         continue;
@@ -147,7 +147,7 @@ function startToken() {
 for (const b of document.querySelectorAll('[data-close]')) b.addEventListener('click', () => b.closest('dialog').close());
 document.addEventListener('visibilitychange', () => {
   clearTimeout(link.sleep);
-  if (document.hidden) link.sleep = setTimeout(() => link.stream.abort(ASLEEP), HIDDEN * 1000);
+  if (document.hidden) link.sleep = setTimeout(() => link.stream.abort(HIDDEN_PAGE), HIDDEN * 1000);
   else link.wake();
 });
 byId('link-now').addEventListener('click', () => link.wake());
@@ -164,6 +164,6 @@ startToken();
 setInterval(() => {
   tick();
   showLink();
-  if (link.up && link.stream.signal.reason !== ASLEEP && Date.now() - link.heard > DEAD * 1000) link.stream.abort();
+  if (link.up && link.stream.signal.reason !== HIDDEN_PAGE && Date.now() - link.seen > DEAD * 1000) link.stream.abort();
 }, 1000);
 stayConnected();

@@ -8,8 +8,8 @@ const words = {
   discard: { runs: 'Discarding', past: 'discarded', noun: 'Discard' },
 };
 
-const known = new Map(); // id to operation, as last heard
-const heard = new Set(); // ids heard of since the stream began
+const known = new Map(); // id to operation, as last seen
+const seen = new Set(); // ids seen of since the stream began
 const waiting = new Map(); // id to the resolve functions of those who wait for its end
 const goals = new Map(); // id to {expected, what}, of those that were begun here
 let panel = null; // {id, …elements} of the operation shown
@@ -20,7 +20,7 @@ export function startOperations(whenEnded) {
   onEnd = whenEnded;
 }
 
-// ended is for the end of an operation. The end may have been heard of before the answer that began it.
+// ended is for the end of an operation. The end may have been seen of before the answer that began it.
 export function ended(id) {
   const o = known.get(id);
   if (o && o.state !== 'running') return Promise.resolve(o);
@@ -40,9 +40,9 @@ export function goal(o, expected, what) {
 
 export function showOperation(o, mine) {
   const before = known.get(o.id);
-  if (before && before.state !== 'running' && o.state === 'running') return; // heard out of order
+  if (before && before.state !== 'running' && o.state === 'running') return; // seen out of order
   known.set(o.id, o);
-  heard.add(o.id);
+  seen.add(o.id);
   const over = o.state !== 'running';
   if (over) {
     for (const resolve of waiting.get(o.id) ?? []) resolve(o);
@@ -56,11 +56,11 @@ export function showOperation(o, mine) {
 }
 
 // A new stream begins with every operation that the sidecar knows. One that is not among them ended with its process.
-export const listen = () => heard.clear();
+export const listen = () => seen.clear();
 
 export function complete() {
   for (const o of known.values()) {
-    if (o.state !== 'running' || heard.has(o.id)) continue;
+    if (o.state !== 'running' || seen.has(o.id)) continue;
     showOperation({ ...o, state: 'failed', error: 'The sidecar was restarted. What it had not moved is where it was.' });
   }
 }

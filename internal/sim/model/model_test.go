@@ -52,7 +52,7 @@ func publish(t *testing.T, ch *amqp.Channel, id string) *amqp.DeferredConfirmati
 	return c
 }
 
-// TestAlarmBlocksPublishers: a connection that publishes during an alarm is told, and not read any more; one that only
+// TestAlarmBlocksPublishers: a connection that publishes during an alarm is notified, and not read any more; one that only
 // consumes goes on. When the alarm is over the message is taken.
 func TestAlarmBlocksPublishers(t *testing.T) {
 	t.Parallel()

@@ -135,8 +135,7 @@ func (q *queue) back(e *entry, counted bool) {
 		q.ready = slices.Insert(q.ready, at, e)
 		return
 	}
-	at, _ := slices.BinarySearchFunc(q.ready, e.seq, func(e *entry,
-		seq uint64) int {
+	at, _ := slices.BinarySearchFunc(q.ready, e.seq, func(e *entry, seq uint64) int {
 		return int(int64(e.seq) - int64(seq))
 	})
 	q.ready = slices.Insert(q.ready, at, e)

@@ -58,7 +58,7 @@ func get(t testing.TB, ch *amqp.Channel, queue string) (d amqp.Delivery) {
 	return d
 }
 
-// ensure fails the test on trouble with the session, and when looking at everything at once hides a finding.
+// ensure fails the test on trouble with the session, and when checking everything at once hides a finding.
 func ensure(t testing.TB, url string, p *topology.Plan, mode topology.Mode) []Finding {
 	t.Helper()
 	f := must.Get(Ensure(context.Background(), session(t, url), p, mode))(t)

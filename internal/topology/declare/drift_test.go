@@ -117,7 +117,7 @@ func TestEnsureFindsAllDrift(t *testing.T) {
 		e := newEnsurer(session(t, url), p, topology.ModeDeclare)
 		must.Do(t, e.moreDrift(context.Background(), queue(p, p.Queue), "x-max-length", "7"))
 		if _, err := channel(t, url).QueueDeclarePassive(p.Queue, true, false, false, false, nil); err == nil {
-			t.Error("a queue that had gone was declared by looking at it")
+			t.Error("a queue that had gone was declared by a check")
 		}
 		remove(t, ch, p)
 	}

@@ -48,7 +48,7 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 	e.note = nil
 	// The broker executes the requests of a channel in order, and none after a refusal: the answer to the last request is
 	// the answer to all.
-	refusal, err := e.ask(ctx, "look at the topology", func(ch *amqp.Channel, _ bool) error {
+	refusal, err := e.ask(ctx, "check the topology", func(ch *amqp.Channel, _ bool) error {
 		for i, q := range questions {
 			if err := q(ch, i < len(questions)-1); err != nil {
 				return err

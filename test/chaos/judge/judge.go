@@ -19,7 +19,7 @@ type Invariant struct {
 	Examples   []string `json:"examples,omitempty"`
 }
 
-// examples is how many violations are told; the rest is counted.
+// examples is how many violations are listed; the rest is counted.
 const examples = 5
 
 // Verdict is what the judge says.

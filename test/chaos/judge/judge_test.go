@@ -11,7 +11,7 @@ import (
 	"sidecar/test/chaos/plan"
 )
 
-// TestJudge tells the same story with one thing wrong each time.
+// TestJudge has the same history with one thing wrong each time.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	judges(t, []chapter{
@@ -166,7 +166,7 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// TestJudgeMeasures: on classic queues the loss of a killed broker is told, and no more than told: of what was on its
+// TestJudgeMeasures: on classic queues the loss of a killed broker is reported, and no more than reported: of what was on its
 // way through the retry queue, and of nothing else.
 func TestJudgeMeasures(t *testing.T) {
 	t.Parallel()
@@ -180,7 +180,7 @@ func TestJudgeMeasures(t *testing.T) {
 		{"quorum", func(s *story) { s.run.MayLose = false }, []string{"I2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := tell()
+			s := history()
 			s.run.MayLose = true
 			s.faults = append(s.faults, kill)
 			for range 2 { // of its attempts only the first is known
@@ -203,7 +203,7 @@ func TestJudgeWithoutLedgers(t *testing.T) {
 		t.Error("a verdict about nothing")
 	}
 	dir := t.TempDir()
-	if err := ledger.WriteJSON(dir, ledger.RunFile, tell().run); err != nil {
+	if err := ledger.WriteJSON(dir, ledger.RunFile, history().run); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, ledger.PublishFile), []byte("{broken\n{\n"), 0o600); err != nil {

@@ -128,7 +128,7 @@ func (j *judge) secrets() error {
 	return nil
 }
 
-// figures are what the report tells beside the verdict.
+// figures are in the report beside the verdict.
 func (j *judge) figures() {
 	var delays, retries []time.Duration
 	for i := range j.messages {

@@ -72,7 +72,7 @@ func (v *Verdict) Markdown() string {
 	return b.String()
 }
 
-// sources tells of those beside the publisher at the broker.
+// sources is about those beside the publisher at the broker.
 func (v *Verdict) sources(say func(string, ...any)) {
 	for _, s := range v.Sources {
 		what := fmt.Sprintf("POSTed to the sidecar: %d messages; %d answered with 2xx, %d refused with 4xx, as they should "+

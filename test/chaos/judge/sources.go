@@ -10,7 +10,7 @@ import (
 	"sidecar/test/chaos/plan"
 )
 
-// Figures are what the report tells of one source.
+// Figures are the report's about one source.
 type Figures struct {
 	Source      string        `json:"source"`
 	Messages    int           `json:"messages"`

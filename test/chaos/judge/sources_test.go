@@ -9,7 +9,7 @@ import (
 	"sidecar/test/chaos/plan"
 )
 
-// What the story tells of the other sources: a message that was POSTed and one that was refused, and rows.
+// The history of the other sources: a message that was POSTed and one that was refused, and rows.
 const (
 	posted = iota
 	wrong
@@ -71,7 +71,7 @@ func (s *story) fault(kind, class string, from, to time.Duration) {
 	s.faults = append(s.faults, ledger.Fault{ID: 9, Kind: kind, Class: class, Start: at(from), End: at(to), Recovered: at(to + 1)})
 }
 
-// TestJudgeOfOtherSources tells the same story with one thing wrong each time, of what was POSTed and of the outbox.
+// TestJudgeOfOtherSources has the same history with one thing wrong each time, of what was POSTed and of the outbox.
 func TestJudgeOfOtherSources(t *testing.T) {
 	t.Parallel()
 	judges(t, []chapter{
@@ -160,7 +160,7 @@ func TestJudgeOfOtherSources(t *testing.T) {
 // TestFiguresOfOtherSources: the report counts a commit without an answer as what the table says it was.
 func TestFiguresOfOtherSources(t *testing.T) {
 	t.Parallel()
-	v := tell().judged(t)
+	v := history().judged(t)
 	if len(v.Sources) != 2 {
 		t.Fatalf("sources %v", v.Sources)
 	}
@@ -176,7 +176,7 @@ func TestFiguresOfOtherSources(t *testing.T) {
 // TestWithoutOtherSources: nothing is said where there is nothing to say.
 func TestWithoutOtherSources(t *testing.T) {
 	t.Parallel()
-	s := tell()
+	s := history()
 	s.run.HTTP, s.run.Outbox = 0, 0
 	s.requests, s.rows, s.table = nil, nil, nil
 	s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq >= plan.HTTP.Seq(0) })

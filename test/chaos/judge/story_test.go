@@ -50,7 +50,7 @@ const (
 
 const retries, delay = 2, 300 * time.Millisecond
 
-func tell() *story {
+func history() *story {
 	s := &story{
 		run: ledger.Run{ID: "r", Messages: count, Concurrency: 2, Prefetch: 4, MaxRetries: retries, RetryDelay: delay,
 			RequeueDelay: delay, AppTimeout: time.Second, Queue: "q", Secrets: []string{"canary"}},
@@ -209,7 +209,7 @@ type chapter struct {
 func judges(t *testing.T, chapters []chapter) {
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {
-			s := tell()
+			s := history()
 			c.change(s)
 			v := s.judged(t)
 			if got := v.Broken(); !slices.Equal(got, c.want) {

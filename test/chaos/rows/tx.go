@@ -104,7 +104,7 @@ func (t *tx) write() error {
 	return nil
 }
 
-// end finishes the transaction as its shape has it, and writes down what became of its rows.
+// end finishes the transaction as its shape has it, and records the outcomes of its rows.
 func (t *tx) end() {
 	result := ledger.RolledBack
 	switch {

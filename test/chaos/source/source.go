@@ -1,5 +1,5 @@
-// Package source is what the sources of a chaos run have in common: each is a process of its own that is told how far
-// it may go, and tells how far it has come.
+// Package source is what the sources of a chaos run have in common: each is a process of its own that is given how far
+// it may go, and reports how far it has come.
 package source
 
 import (

@@ -15,7 +15,7 @@ import (
 
 const example = "../../../examples/kustomize"
 
-// TestComponent builds the example of the Kustomize component, lets the API server look at it, and the binary at what
+// TestComponent builds the example of the Kustomize component, has the API server check it, and the binary check what
 // the kubelet would make of it.
 func TestComponent(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func with(more settings) settings {
 // one is the spec of the plainest pod.
 const one = `{"containers": [{"name": "app", "image": "app"}]}`
 
-// Pod is of a pod what the tests look at. Everything else is in raw.
+// Pod is the part of a pod that the tests check. Everything else is in raw.
 type Pod struct {
 	Metadata struct {
 		GenerateName string            `json:"generateName,omitempty"`
@@ -76,7 +76,7 @@ type Pod struct {
 	raw json.RawMessage
 }
 
-// Container is of a container what the tests look at.
+// Container is the part of a container that the tests check.
 type Container struct {
 	Name, Image, RestartPolicy string
 	Env                        []variable

@@ -33,7 +33,7 @@ func TestUntouched(t *testing.T) {
 			reference := metadata(object{"apiVersion": "v1", "kind": "Pod", "spec": p["spec"], "metadata": p["metadata"]}, "namespace", closed)
 			want := must.Get(ask(reference))(t)
 			if c := want.find("sidecar"); c != nil && c.Image != "s" {
-				t.Fatal("the policies look at the namespace that is left alone")
+				t.Fatal("the policies apply to the namespace that is left alone")
 			}
 			want.raw = relocate(t, want.raw, p["metadata"].(object)["namespace"].(string))
 			if !same(got, want) {

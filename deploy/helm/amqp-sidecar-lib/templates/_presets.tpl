@@ -1,4 +1,4 @@
-{{- /* Generated from what `sidecar plan` makes by "go generate ./...". Do not edit. The holes are filled in
+{{- /* Generated from what `sidecar plan` makes by "go generate ./...". Do not edit. The placeholders are filled in
 amqp-sidecar-lib.plan. */ -}}
 {{- define "amqp-sidecar-lib.presets" -}}
 fanout:

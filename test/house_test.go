@@ -1,0 +1,73 @@
+package test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sidecar/internal/testkit/must"
+)
+
+// script runs one of the project's scripts in dir and returns what it printed, and whether it succeeded.
+func script(t *testing.T, dir, name string, args ...string) (out string, ok bool) {
+	t.Helper()
+	path := must.Get(filepath.Abs(filepath.Join("..", "scripts", name)))(t)
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir = dir
+	raw, err := cmd.CombinedOutput()
+	return string(raw), err == nil
+}
+
+// TestWords: a text with a refused word fails the lint, with the word to use instead; other texts pass.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for text, better := range map[string]string{
+		"// the relay te" + "lls the app":              "report",
+		"some" + "body else has the lock":              "another process",
+		"What " + "became of the message is logged.":   "the outcome of",
+		"A message that is in flight may be requeued.": "",
+	} {
+		file := filepath.Join(t.TempDir(), "page.md")
+		must.Do(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
+		out, ok := script(t, ".", "words.sh", file)
+		if ok != (better == "") || !strings.Contains(out, better) || !ok && !strings.Contains(out, "page.md:1:") {
+			t.Errorf("%q: passed: %v, want %q in\n%s", text, ok, better, out)
+		}
+	}
+}
+
+// TestCommits: what the lint says of a commit by its message.
+func TestCommits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "begin")
+	for message, want := range map[string]string{
+		"broker: name the exchange\n\nThe error did not.":                      "",
+		"broker: process returns\n\nThey were dropped.":                        "",
+		"broker: name the exchange":                                            "no body",
+		"broker: name the exchange\n\nSigned-off-by: t <t@example.com>":        "no body",
+		"broker: named the exchange\n\nWhy.":                                   "not imperative",
+		"broker: names the exchange\n\nWhy.":                                   "not imperative",
+		"broker: name the exchange.\n\nWhy.":                                   "full stop",
+		"name the exchange\n\nWhy.":                                            "package: do this",
+		"broker: name the exchange " + strings.Repeat("x", 60) + "\n\nWhy.":    "at most 72",
+		"broker, publish: name the exchange and its queue\n\nNeither was said": "",
+	} {
+		git("commit", "-q", "--allow-empty", "-m", message)
+		out, ok := script(t, dir, "commits.sh", "HEAD~1..HEAD")
+		if ok != (want == "") || !strings.Contains(out, want) {
+			t.Errorf("%q: passed: %v, want %q in\n%s", message, ok, want, out)
+		}
+	}
+}
