@@ -143,13 +143,6 @@ var (
 		"ce-"}
 )
 
-// ReservedHeaders are the header names, in lower case, that SIDECAR_FORWARD_HEADERS may not name (never), and the
-// further names and prefixes of names that no pattern of SIDECAR_PASSTHROUGH_HEADERS may match. They are for the
-// charts.
-func ReservedHeaders() (never, bare, prefixes []string) {
-	return slices.Clone(neverSet), slices.Clone(neverBare), slices.Clone(neverBarePrefix)
-}
-
 func (l *loader) checkRequest() {
 	const forward, through = "SIDECAR_FORWARD_HEADERS", "SIDECAR_PASSTHROUGH_HEADERS"
 	r := l.cfg.Request

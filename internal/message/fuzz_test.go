@@ -20,7 +20,7 @@ func FuzzRetryCount(f *testing.F) {
 	f.Add([]byte{0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h := forge(&b)
-		got := RetryCount(h, fuzzQueue)
+		got := readHistory(h, fuzzQueue).retries
 		if want := reference(h); got != want {
 			t.Fatalf("RetryCount(%v) = %d, want %d", h, got, want)
 		}
@@ -39,7 +39,7 @@ func FuzzRetryCount(f *testing.F) {
 		entries = append(slices.Clone(entries), rejected("other", int64(1<<40)))
 		slices.Reverse(entries)
 		h[HeaderDeath] = entries
-		if again := RetryCount(h, fuzzQueue); again != got {
+		if again := readHistory(h, fuzzQueue).retries; again != got {
 			t.Fatalf("in another order, with another queue's entry: %d, want %d: %v", again, got, h)
 		}
 	})

@@ -47,13 +47,11 @@ type history struct {
 	exchange, key string
 }
 
-// RetryCount returns how many attempts on queue failed before:
+// readHistory reads the history of a message in queue from its headers. retries, how many attempts failed before, is
 //
 //	max( x-retry-count + x-death[reason=rejected, queue].count , x-final-retry-count )
 //
 // A term that is absent or not a non-negative integer is 0; terms are clamped to 2^31-1. It never panics.
-func RetryCount(h amqp.Table, queue string) int { return readHistory(h, queue).retries }
-
 func readHistory(h amqp.Table, queue string) history {
 	var r history
 	own, hasOwn := r.findRejected(h, queue)

@@ -76,7 +76,7 @@ func TestRetryCount(t *testing.T) {
 		}}}, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := RetryCount(c.headers, q); got != c.want {
+			if got := readHistory(c.headers, q).retries; got != c.want {
 				t.Errorf("RetryCount = %d, want %d", got, c.want)
 			}
 			var m Message

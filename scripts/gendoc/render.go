@@ -25,6 +25,7 @@ func render(dir string) (string, error) {
 		if intro == "" {
 			return "", fmt.Errorf("describe section %q: Config.%s has no comment", s.Title, s.Field)
 		}
+		var more strings.Builder
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| variable | default | allowed | meaning |\n|---|---|---|---|\n", s.Title, intro)
 		for _, v := range s.Variables {
 			meaning := said[s.Field+"."+v.Field]
@@ -35,11 +36,30 @@ func render(dir string) (string, error) {
 			if v.FileVariant != "" {
 				name += " †"
 			}
+			short, rest := split(meaning)
+			if rest != "" {
+				fmt.Fprintf(&more, "- %s: %s\n", code(v.Name), rest)
+			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(v.Default), cell(v.Allowed),
-				strings.ReplaceAll(meaning, "|", `\|`))
+				strings.ReplaceAll(short, "|", `\|`))
+		}
+		if more.Len() > 0 {
+			b.WriteString("\n" + more.String())
 		}
 	}
 	return b.String(), nil
+}
+
+// maxWords bounds a cell of a table: the sentences after it are below the table.
+const maxWords = 40
+
+func split(meaning string) (short, rest string) {
+	sentences := strings.SplitAfter(meaning, ". ")
+	n := 1
+	for n < len(sentences) && len(strings.Fields(strings.Join(sentences[:n+1], ""))) <= maxWords {
+		n++
+	}
+	return strings.TrimSuffix(strings.Join(sentences[:n], ""), " "), strings.Join(sentences[n:], "")
 }
 
 func code(s string) string { return "`" + s + "`" }

@@ -15,15 +15,9 @@ type Depth struct {
 	Ready int
 }
 
-// Depths asks for the number of ready messages in every queue of the plan, and whether everything a retried or
-// parked message passes through is still there. What is gone is missing from the depths and named by a finding. A
-// queue the user may not see (from RabbitMQ 4.3) is missing without one. An error is trouble with the session.
-func Depths(ctx context.Context, s Session, p *topology.Plan) ([]Depth, []Finding, error) {
-	e := newEnsurer(s, p, topology.ModeVerify)
-	defer e.close(ctx)
-	return e.depths(ctx)
-}
-
+// depths returns the number of ready messages in every queue of the plan, and the missing objects that a retried or
+// parked message passes through. A missing queue has no depth and is a finding; a queue that the user may not read
+// (from RabbitMQ 4.3) has no depth and is not a finding. An error is a failure of the session.
 func (e *ensurer) depths(ctx context.Context) ([]Depth, []Finding, error) {
 	e.findings = nil
 	var depths []Depth

@@ -31,7 +31,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 				if mode == topology.ModeNone {
 					continue
 				}
-				depths, missing, err := Depths(context.Background(), session(t, u), p)
+				depths, missing, err := depthsOf(context.Background(), session(t, u), p)
 				if err != nil || missing != nil || len(depths) != len(p.Queues) {
 					t.Errorf("%s: %v, %v, %v", mode, depths, missing, err)
 				}

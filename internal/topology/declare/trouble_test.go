@@ -25,7 +25,7 @@ func TestSessionTrouble(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"ensure":    func() error { _, err := Ensure(context.Background(), s, p, topology.ModeDeclare); return err },
 		"verify":    func() error { _, err := Ensure(context.Background(), s, p, topology.ModeVerify); return err },
-		"depths":    func() error { _, _, err := Depths(context.Background(), s, p); return err },
+		"depths":    func() error { _, _, err := depthsOf(context.Background(), s, p); return err },
 		"preflight": func() error { _, err := Preflight(context.Background(), s, p, topology.ModeDeclare); return err },
 		"publishing": func() error {
 			_, err := NewPublishPreflight(context.Background(), s, p, topology.ModeDeclare)

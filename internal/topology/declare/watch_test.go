@@ -30,14 +30,14 @@ func TestDepths(t *testing.T) {
 	for range 2 {
 		brokertest.Publish(t, ch, "", p.Queue, amqp.Publishing{})
 	}
-	depths, missing, err := Depths(context.Background(), session(t, url), p)
+	depths, missing, err := depthsOf(context.Background(), session(t, url), p)
 	want := []Depth{{"wms.dlq.wms-cincout", topology.KindDLQ, 0}, {"wms.retry-queue.wms-cincout", topology.KindRetry, 1}, {"wms.queue.wms-cincout", topology.KindMain, 2}}
 	if err != nil || missing != nil || !reflect.DeepEqual(depths, want) {
 		t.Errorf("%v, %v, %v", depths, missing, err)
 	}
 	must.Get(ch.QueueDelete(p.Waits[0].Queue, false, false, false))(t)
 	must.Do(t, ch.ExchangeDelete(p.Waits[0].Exchange, false, false))
-	depths, missing, err = Depths(context.Background(), session(t, url), p)
+	depths, missing, err = depthsOf(context.Background(), session(t, url), p)
 	if err != nil || len(depths) != 2 || len(missing) != 2 {
 		t.Fatalf("%v, %v, %v", depths, missing, err)
 	}
@@ -180,4 +180,11 @@ func gauges(t testing.TB, r *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return got
+}
+
+// depthsOf is one check of a Watcher.
+func depthsOf(ctx context.Context, s Session, p *topology.Plan) ([]Depth, []Finding, error) {
+	e := newEnsurer(s, p, topology.ModeVerify)
+	defer e.close(ctx)
+	return e.depths(ctx)
 }
