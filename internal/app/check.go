@@ -68,7 +68,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if plan.Park.Queue == "" {
 		kept = "those that have used up their retries are discarded"
 	}
-	_, _ = fmt.Fprintf(w, "ok       %s is ready: retried messages wait and return, %s\n", plan.Queue, kept)
+	_, _ = fmt.Fprintf(w, "ok       %s fits: retried messages wait and return, %s\n", plan.Queue, kept)
 	return nil
 }
 

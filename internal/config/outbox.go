@@ -88,7 +88,7 @@ func (l *loader) checkOutbox() {
 		l.reject(exchange, "%v", err)
 	}
 	if !l.isSet(dsn) {
-		l.warnUnused("SIDECAR_OUTBOX_", dsn, "there is not an outbox")
+		l.warnUnused("SIDECAR_OUTBOX_", dsn, "there is no outbox")
 	}
 }
 

@@ -63,7 +63,7 @@ func TestAnEmptyTokenLetsNobodyIn(t *testing.T) {
 
 func TestListenRefuses(t *testing.T) {
 	t.Parallel()
-	for addr, want := range map[string]string{"0.0.0.0:0": "there is not a token", "127.0.0.1:99999": "listen for publishing"} {
+	for addr, want := range map[string]string{"0.0.0.0:0": "no token is set", "127.0.0.1:99999": "listen for publishing"} {
 		s := New(Options{Addr: addr, Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json")})
 		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", addr, err)

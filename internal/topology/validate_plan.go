@@ -62,7 +62,7 @@ func ownQueue(p *Plan) []error {
 	case p.MaxRetries < 0:
 		return []error{fmt.Errorf("max retries is %d: at least 0", p.MaxRetries)}
 	case p.MaxRetries > 0 && len(p.Waits) == 0:
-		return []error{fmt.Errorf("max retries is %d, but there is not a queue to wait in", p.MaxRetries)}
+		return []error{fmt.Errorf("max retries is %d, but there is no queue to wait in", p.MaxRetries)}
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type rig struct {
 	wires []*proxy.Proxy // one for each node
 	nth   int            // which node the last fault of a cluster was about
 
-	db     *database    // nil: there is not an outbox
+	db     *database    // nil: there is no outbox
 	dbWire *proxy.Proxy // between it and the relays
 
 	sidecar *process

@@ -211,7 +211,7 @@ func sameSet(a, b []string) bool {
 func (p *Pod) configured(secrets string) error {
 	sidecar := p.find("sidecar")
 	if sidecar == nil {
-		return errors.New("there is not a sidecar")
+		return errors.New("there is no sidecar")
 	}
 	var env []string
 	for _, from := range sidecar.EnvFrom {
