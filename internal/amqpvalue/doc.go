@@ -3,7 +3,7 @@
 // and reads, a whole number is an int64) and typed (every value names its AMQP type, so that an export loses nothing).
 //
 // It does not do I/O, does not decide which headers may be published (package message does), and does not repair
-// hostile frames (package broker does, before Decode).
+// hostile frames (package amqpwire does, before Decode).
 package amqpvalue
 
 const (

@@ -17,12 +17,11 @@ import (
 	"sidecar/internal/message"
 )
 
-const (
-	// maxCanary bounds how many are sent ahead: all that fit on their way at once.
-	maxCanary = 1000
-	// canaryTimeout is the default time for all verdicts together.
-	canaryTimeout = time.Minute
-)
+// MaxCanary is how many messages a redrive may send first.
+const MaxCanary = message.MaxCanary
+
+// canaryTimeout is the default time for all verdicts together.
+const canaryTimeout = time.Minute
 
 // canary sends some messages first and waits for their verdicts. Each carries an address, and the sidecar that has
 // settled it publishes its verdict there: the broker's direct reply-to, which needs no queue and no right to declare
@@ -188,7 +187,7 @@ func (c *canary) onReply(d *amqp.Delivery) error {
 	if err != nil || n < 1 || n > c.sent {
 		return nil // not an answer to anything we asked
 	}
-	var v Verdict
+	var v message.VerdictReply
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return nil //nolint:nilerr // a reply to another redrive
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
 
@@ -120,19 +121,11 @@ type Progress struct {
 
 // CanaryProgress counts the verdicts on the messages that were sent first.
 type CanaryProgress struct {
-	Sent int      `json:"sent"`
-	Good int      `json:"good"` // acked
-	Bad  int      `json:"bad"`  // failed again
-	Done bool     `json:"done"` // all were good: the rest follows
-	Last *Verdict `json:"last,omitempty"`
-}
-
-// Verdict is what the sidecar that got a redriven message says about it.
-type Verdict struct {
-	MessageID string `json:"message_id,omitempty"`
-	Outcome   string `json:"outcome"` // ack, retry, park, discard
-	Reason    string `json:"reason,omitempty"`
-	Status    int    `json:"status,omitempty"`
+	Sent int                   `json:"sent"`
+	Good int                   `json:"good"` // acked
+	Bad  int                   `json:"bad"`  // failed again
+	Done bool                  `json:"done"` // all were good: the rest follows
+	Last *message.VerdictReply `json:"last,omitempty"`
 }
 
 // Selection says which messages an action is for.

@@ -12,13 +12,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 )
 
 // back parks again whatever comes to the service, until stop: an app that fails everything.
 func (r *rig) back() (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
-	return r.settling(func(_ int, d *amqp.Delivery) *Verdict {
+	return r.settling(func(_ int, d *amqp.Delivery) *message.VerdictReply {
 		m := r.parked(d.MessageId, amqp.Table{"x-redriven-count": d.Headers["x-redriven-count"]})
 		must.Do(r.t, ch.PublishWithContext(r.t.Context(), "", r.name, true, false, m))
 		return nil
@@ -80,7 +81,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 	r := newRig(t, nil)
 	r.park(r.numbered(4)...)
 	r.hold = 50 * time.Millisecond
-	defer r.settling(func(int, *amqp.Delivery) *Verdict { return &Verdict{Outcome: "ack"} })()
+	defer r.settling(func(int, *amqp.Delivery) *message.VerdictReply { return &message.VerdictReply{Outcome: "ack"} })()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	begun, begin := context.WithCancel(ctx)

@@ -295,7 +295,7 @@ func TestAlarm(t *testing.T) {
 
 // settling is what a sidecar does with redriven messages: it publishes the verdict where asked, and parks or takes
 // them.
-func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *Verdict) (stop func()) {
+func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *message.VerdictReply) (stop func()) {
 	ch := brokertest.Channel(r.t, r.url)
 	come := must.Get(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(r.t)
 	ended := make(chan struct{})
@@ -325,21 +325,21 @@ func TestCanary(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		verdict func(n int, d *amqp.Delivery) *Verdict
+		verdict func(n int, d *amqp.Delivery) *message.VerdictReply
 		park    int
 		want    CanaryProgress
 		done    int
 		err     string
 	}{
-		{"all good", func(int, *amqp.Delivery) *Verdict { return &Verdict{Outcome: "ack"} }, 20, CanaryProgress{Sent: 3, Good: 3, Done: true}, 20, ""},
-		{"fewer than asked for", func(int, *amqp.Delivery) *Verdict { return &Verdict{Outcome: "discard"} }, 2, CanaryProgress{Sent: 2, Good: 2, Done: true}, 2, ""},
-		{"parked again", func(n int, d *amqp.Delivery) *Verdict {
+		{"all good", func(int, *amqp.Delivery) *message.VerdictReply { return &message.VerdictReply{Outcome: "ack"} }, 20, CanaryProgress{Sent: 3, Good: 3, Done: true}, 20, ""},
+		{"fewer than asked for", func(int, *amqp.Delivery) *message.VerdictReply { return &message.VerdictReply{Outcome: "discard"} }, 2, CanaryProgress{Sent: 2, Good: 2, Done: true}, 2, ""},
+		{"parked again", func(n int, d *amqp.Delivery) *message.VerdictReply {
 			if n == 2 {
-				return &Verdict{MessageID: d.MessageId, Outcome: "park", Reason: "max_retries", Status: 503}
+				return &message.VerdictReply{MessageID: d.MessageId, Outcome: "park", Reason: "max_retries", Status: 503}
 			}
-			return &Verdict{Outcome: "ack"}
+			return &message.VerdictReply{Outcome: "ack"}
 		}, 20, CanaryProgress{Sent: 3, Bad: 1}, 3, "failed again: park (max_retries, status 503)"},
-		{"no one says anything", func(int, *amqp.Delivery) *Verdict { return nil }, 20, CanaryProgress{Sent: 3}, 3, "3 of 3 messages have no verdict after 200ms"},
+		{"no one says anything", func(int, *amqp.Delivery) *message.VerdictReply { return nil }, 20, CanaryProgress{Sent: 3}, 3, "3 of 3 messages have no verdict after 200ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

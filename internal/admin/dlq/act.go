@@ -14,7 +14,6 @@ import (
 // Bounds of an action.
 const (
 	maxActionLimit = 1_000_000
-	maxCanary      = 1000
 
 	// beginTime is how long the answer to a request that begins an operation waits to be able to say that it could not:
 	// finding out that another operation uses the queue takes a few tries.
@@ -58,8 +57,8 @@ func (q *redriveRequest) read() (d deadletter.Redrive, err error) {
 	if d.Selection, err = q.choice.read(); err != nil {
 		return d, err
 	}
-	if q.Canary < 0 || q.Canary > maxCanary {
-		return d, fmt.Errorf("%w: canary must be an integer from 0 to %d", deadletter.ErrInvalid, maxCanary)
+	if q.Canary < 0 || q.Canary > deadletter.MaxCanary {
+		return d, fmt.Errorf("%w: canary must be an integer from 0 to %d", deadletter.ErrInvalid, deadletter.MaxCanary)
 	}
 	if q.Rate != "" {
 		d.Rate, err = deadletter.ParseRate(q.Rate)
