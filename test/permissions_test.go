@@ -112,6 +112,9 @@ func TestWriteRightTakenAway(t *testing.T) {
 	user.least(sc.env)
 	s := sc.run()
 	sc.app.on("m", status(500))
+	sc.app.on("first", status(500))
+	sc.send("first") // parked, so the connection that publishes has been checked
+	sc.take(sc.dlq(), 1)
 	user.may("^$", "^$", `^`+sc.prefix+`\..*$`)
 	sc.send("m")
 	eventually(t, "a park that is refused, in log, metrics and a ready /readyz", func() bool {

@@ -60,14 +60,14 @@ func (s *Session) call(name string, fn func() error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if err := fn(); err != nil {
-		return fmt.Errorf("%s: %w", name, s.explain(err))
+		return fmt.Errorf("%s: %w", name, s.endError(err))
 	}
 	return nil
 }
 
-// explain turns what the library returned into why: a channel the broker closed, or a session that ended, of which the
+// endError turns what the library returned into why: a channel the broker closed, or a session that ended, of which the
 // library says "channel/connection is not open" or what its own write met.
-func (s *Session) explain(err error) error {
+func (s *Session) endError(err error) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server && closed.Recover {
 		return &RefusedError{Code: closed.Code, Text: closed.Reason}

@@ -55,7 +55,7 @@ func (c *Stream) try(pub *Publication, do caller) error {
 	})
 	if errors.Is(err, amqp.ErrClosed) { // the refusal came before the next call
 		if e := <-closes; e != nil {
-			err = c.session.explain(e)
+			err = c.session.endError(e)
 		}
 	}
 	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Code == amqp.PreconditionFailed {

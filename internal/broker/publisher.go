@@ -112,7 +112,7 @@ func (p *Publisher) publish(ctx context.Context, pub *Publication) error {
 	if s.Blocked() {
 		return ErrBlocked
 	}
-	c, err := p.take(ctx, s)
+	c, err := p.acquire(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (p *Publisher) publish(ctx context.Context, pub *Publication) error {
 	return err
 }
 
-// take returns an idle channel or opens one. It waits no longer than ctx; a channel that opens later is kept.
-func (p *Publisher) take(ctx context.Context, s *Session) (*Stream, error) {
+// acquire returns an idle channel or opens one. It waits no longer than ctx; a channel that opens later is kept.
+func (p *Publisher) acquire(ctx context.Context, s *Session) (*Stream, error) {
 	if c := p.pop(s); c != nil {
 		return c, nil
 	}

@@ -208,7 +208,7 @@ func TestPublishWithoutAConnection(t *testing.T) {
 
 func channelOf(t *testing.T, p *Publisher) *Stream {
 	t.Helper()
-	return must.Get(p.take(within(t, time.Minute), p.current()))(t)
+	return must.Get(p.acquire(within(t, time.Minute), p.current()))(t)
 }
 
 // TestUnknownIsNotSentAgain: a message whose confirm has not come may be in the queue. Nothing here sends it a second

@@ -32,8 +32,8 @@ func (r *returns) count(f amqpwire.Fingerprint) int {
 	return 0
 }
 
-// take returns why an equal message was returned, once for each that was; nil when none was.
-func (r *returns) take(f *amqpwire.Fingerprint) error {
+// match returns why an equal message was returned, once for each that was; nil when none was.
+func (r *returns) match(f *amqpwire.Fingerprint) error {
 	equal := (*r)[*f]
 	if equal == nil {
 		return nil

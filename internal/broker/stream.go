@@ -155,7 +155,7 @@ func (c *Stream) write(ctx context.Context, pub *Publication) (*Receipt, error) 
 			return nil, fmt.Errorf("%w: %w", ErrDisconnected, cmp.Or(c.reason(), err))
 		}
 		c.giveUp(nil)
-		return nil, fmt.Errorf("%w: %w", ErrUnknown, c.session.explain(err))
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, c.session.endError(err))
 	}
 	r.confirm = confirm
 	return r, nil
@@ -330,7 +330,7 @@ func (c *Stream) returnOf(r *Receipt) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.back) > 0 {
-		if why := c.back.take(r.fingerprint()); why != nil {
+		if why := c.back.match(r.fingerprint()); why != nil {
 			return why
 		}
 	}
@@ -379,7 +379,7 @@ func (c *Stream) reason() error {
 		case ok && e.Server && e.Recover:
 			c.why = &RefusedError{Code: e.Code, Text: e.Reason}
 		case ok:
-			c.why = c.session.explain(e)
+			c.why = c.session.endError(e)
 		default:
 			c.why = fmt.Errorf("%w: the channel was closed before the confirm", ErrDisconnected)
 		}

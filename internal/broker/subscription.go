@@ -63,7 +63,7 @@ func (s *Subscription) watch(closes <-chan *amqp.Error, cancels <-chan string) {
 			case e.Server && e.Recover:
 				s.end(fmt.Errorf("consume queue %q: %w", s.queue, &RefusedError{Code: e.Code, Text: e.Reason}))
 			default:
-				s.end(fmt.Errorf("consume queue %q: %w", s.queue, s.session.explain(e)))
+				s.end(fmt.Errorf("consume queue %q: %w", s.queue, s.session.endError(e)))
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func (s *Subscription) consume(ctx context.Context, prefetch int) (tag string, d
 	if err != nil {
 		wire.Cancel(tag)
 		deliveries.Drop()
-		return "", nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
+		return "", nil, fmt.Errorf("consume queue %q: %w", s.queue, s.endError(err))
 	}
 	go func() {
 		for range none { //nolint:revive // the library's own end of the consumer; its deliveries never come this way
@@ -138,7 +138,7 @@ func (s *Subscription) Stop(ctx context.Context) error {
 
 func (s *Subscription) cancel(ctx context.Context, tag string) error {
 	if err := s.session.Do(ctx, "cancel", func() error { return s.ch.Cancel(tag, false) }); err != nil {
-		return fmt.Errorf("stop consuming queue %q: %w", s.queue, s.explain(err))
+		return fmt.Errorf("stop consuming queue %q: %w", s.queue, s.endError(err))
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (s *Subscription) Consume(ctx context.Context, prefetch int) (*Consumer, er
 	if err := s.session.Do(ctx, "set the prefetch count", func() error {
 		return s.ch.Qos(prefetch, 0, false)
 	}); err != nil {
-		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.explain(err))
+		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.endError(err))
 	}
 	tag, deliveries, err := s.consume(ctx, prefetch)
 	if err != nil {
@@ -209,12 +209,12 @@ func (s *Subscription) settled(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s on queue %q: %w", verb, s.queue, s.explain(s.session.explain(err)))
+	return fmt.Errorf("%s on queue %q: %w", verb, s.queue, s.endError(s.session.endError(err)))
 }
 
-// explain prefers the reason why the subscription ended, and makes every failure of a closed channel an
+// endError prefers the reason why the subscription ended, and makes every failure of a closed channel an
 // ErrDisconnected.
-func (s *Subscription) explain(err error) error {
+func (s *Subscription) endError(err error) error {
 	if ended := s.Err(); ended != nil {
 		err = ended
 	}

@@ -43,8 +43,8 @@ func (r *record) read(plan *topology.Plan) *message.Message {
 	return &r.m
 }
 
-// keep returns a copy for a goroutine that ends the delivery later: the worker reuses its record.
-func (r *record) keep() *record {
+// retain returns a copy for a goroutine that ends the delivery later: the worker reuses its record.
+func (r *record) retain() *record {
 	kept := *r
 	r.ended, r.delivery = true, nil
 	kept.m.Body, kept.m.Headers = nil, nil // only publications are still made of the message

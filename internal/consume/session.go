@@ -187,7 +187,7 @@ func (s *session) pumpUntil(ctx context.Context, deliveries *broker.Deliveries, 
 		}
 		select {
 		case <-deliveries.Ready():
-			if ended := s.take(deliveries); ended { // the server cancelled the consumer, or the channel is closing
+			if ended := s.fetch(deliveries); ended { // the server cancelled the consumer, or the channel is closing
 				select {
 				case <-s.done:
 				case <-ctx.Done():
@@ -204,9 +204,9 @@ func (s *session) pumpUntil(ctx context.Context, deliveries *broker.Deliveries, 
 	}
 }
 
-// take makes the deliveries that have arrived pending; none is pending before. It reports whether no more will arrive.
+// fetch makes the deliveries that have arrived pending; none is pending before. It reports whether no more will arrive.
 // The window relies on delivery tags that count up by one: a broker that sends others loses the session.
-func (s *session) take(deliveries *broker.Deliveries) (ended bool) {
+func (s *session) fetch(deliveries *broker.Deliveries) (ended bool) {
 	s.batch, ended = deliveries.Take(s.batch)
 	s.pending = s.batch
 	for _, d := range s.batch {
@@ -301,7 +301,7 @@ func (s *session) cancel(ctx context.Context, deliveries *broker.Deliveries) err
 			break
 		}
 		<-deliveries.Ready()
-		ended = s.take(deliveries)
+		ended = s.fetch(deliveries)
 	}
 	s.setActive(false)
 	s.handPostponed()

@@ -18,9 +18,9 @@ func (s *session) settle(r *record) {
 		}
 		s.end(r)
 	case r.s.Publish != nil:
-		s.beside(r.keep(), s.replace)
+		s.beside(r.retain(), s.replace)
 	case r.s.Hold > 0 || r.s.Jitter > 0:
-		s.delay(r.keep())
+		s.delay(r.retain())
 	default:
 		s.end(r)
 	}

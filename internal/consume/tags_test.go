@@ -20,7 +20,7 @@ func TestDeliveryTagsOutOfOrder(t *testing.T) {
 		for _, tag := range tags {
 			q.Add(benchDelivery(tag, nil, time.Now()))
 		}
-		if ended := r.take(q); !ended || killed != 1 || len(r.pending) != 0 {
+		if ended := r.fetch(q); !ended || killed != 1 || len(r.pending) != 0 {
 			t.Errorf("%v: ended %v, killed %d times, %d pending", tags, ended, killed, len(r.pending))
 		}
 	}

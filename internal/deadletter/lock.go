@@ -95,17 +95,17 @@ func (w *reader) release(ctx context.Context) error {
 
 func (q *Queue) lockName() string { return cut(q.name + lockSuffix) }
 
-// claim makes sure that the queue has no other consumer: of two that claim at the same time, each first becomes a
+// claimQueue makes sure that the queue has no other consumer: of two that claimQueue at the same time, each first becomes a
 // consumer and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as long
 // as the operation lasts, and it dies with the connection. It takes one message, the first.
 //
 // The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue the one that
 // gives up puts its own behind others; and a guard that ends leaves a moment in which not everything has been requeued.
-func (w *reader) claim(ctx context.Context) error {
+func (w *reader) claimQueue(ctx context.Context) error {
 	for try := 1; ; try++ {
 		alone, err := w.takeLock(ctx)
 		if alone && err == nil {
-			alone, err = w.tryClaim(ctx)
+			alone, err = w.tryClaimQueue(ctx)
 		}
 		if alone || err != nil {
 			return err
@@ -119,7 +119,7 @@ func (w *reader) claim(ctx context.Context) error {
 	}
 }
 
-func (w *reader) tryClaim(ctx context.Context) (alone bool, err error) {
+func (w *reader) tryClaimQueue(ctx context.Context) (alone bool, err error) {
 	before, err := w.q.depth(ctx, w.s)
 	if err != nil || before.Consumers > 0 {
 		return false, err

@@ -112,7 +112,7 @@ func (v *operation) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := v.take(ctx, d); err != nil {
+		if err := v.handle(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -122,8 +122,8 @@ func (v *operation) read(ctx context.Context) error {
 	return nil
 }
 
-// take judges one message and sends it on its way, or keeps it.
-func (v *operation) take(ctx context.Context, d *broker.Delivery) error {
+// handle judges one message and sends it on its way, or keeps it.
+func (v *operation) handle(ctx context.Context, d *broker.Delivery) error {
 	if v.known > 0 {
 		v.known--
 		v.w.keep(d)

@@ -116,7 +116,7 @@ func (q *Queue) open(ctx context.Context) (*reader, error) {
 	w := &reader{q: q, s: s, since: time.Now(), freed: make(chan struct{}, 1), spans: []span{{}}}
 	if err = w.checkSuitable(ctx); err == nil {
 		if w.sub, err = s.Subscribe(ctx, q.name, 1); err == nil {
-			err = w.claim(ctx)
+			err = w.claimQueue(ctx)
 		}
 	}
 	if err == nil && w.ready > 0 && !w.asked {

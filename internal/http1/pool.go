@@ -18,8 +18,8 @@ type pool struct {
 	closed bool
 }
 
-// take returns a connection that was open and silent a moment ago, bound to ctx, or nil.
-func (p *pool) take(ctx context.Context, now time.Time) *conn {
+// get returns a connection that was open and silent a moment ago, bound to ctx, or nil.
+func (p *pool) get(ctx context.Context, now time.Time) *conn {
 	for {
 		c := p.pop()
 		if c == nil {

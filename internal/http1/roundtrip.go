@@ -39,7 +39,7 @@ func (c *Client) Close() { c.pool.close() }
 // because every connection is bound to the context it serves.
 func (c *Client) Do(ctx context.Context, x *Exchange, body []byte) (message.Failure, error) {
 	x.body = body
-	if idle := c.pool.take(ctx, time.Now()); idle != nil {
+	if idle := c.pool.get(ctx, time.Now()); idle != nil {
 		if r, sent := c.over(idle, x); sent {
 			return r.of(ctx)
 		}

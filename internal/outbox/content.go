@@ -109,7 +109,7 @@ func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 	}
 	for name, v := range given {
 		if s, isText := v.(string); isText && name != "timestamp" {
-			v = texts.keep(s)
+			v = texts.intern(s)
 		}
 		switch {
 		case name == "delivery_mode":
@@ -135,10 +135,10 @@ func (i *interner) text(b []byte) string {
 	if s, found := i.seen[string(b)]; found {
 		return s
 	}
-	return i.keep(string(b))
+	return i.intern(string(b))
 }
 
-func (i *interner) keep(s string) string {
+func (i *interner) intern(s string) string {
 	if kept, found := i.seen[s]; found {
 		return kept
 	}

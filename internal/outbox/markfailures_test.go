@@ -131,7 +131,7 @@ func TestOrderBehindUnmarked(t *testing.T) {
 func TestTooManyUnmarked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.options.Batch, r.options.limits.maxUnmarked, r.options.limits.unmarked = 20, 20, 50*time.Millisecond
+	r.options.Batch, r.options.limits.maxUnmarked, r.options.limits.unmarked = 20, 20, 200*time.Millisecond
 	r.db.Exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 		CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()`)
 	r.insert("m", 200)

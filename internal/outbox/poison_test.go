@@ -146,7 +146,7 @@ func TestJudge(t *testing.T) {
 		{fmt.Errorf("%w: %w", broker.ErrDisconnected, refused), untouched}, {broker.ErrBlocked, untouched}, {broker.ErrBusy, untouched},
 		{fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrBlocked), unknown}, {amqp.ErrClosed, untouched},
 	} {
-		if got := judge(tc.err); got != tc.want {
+		if got := resultOf(tc.err); got != tc.want {
 			t.Errorf("%v is %v, want %v", tc.err, got, tc.want)
 		}
 	}

@@ -91,7 +91,7 @@ func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 func (f *publishing) work(ctx context.Context, rows []*row) error {
 	for len(rows) > 0 && !f.over() {
 		piece := rows[:f.piece(rows)]
-		if !f.take(piece) {
+		if !f.reserve(piece) {
 			return nil
 		}
 		done, err := f.fetch(ctx, piece)
@@ -248,9 +248,9 @@ func (f *publishing) confirmed(x *row) {
 
 // settle records the outcome of a row.
 func (f *publishing) settle(x *row, err error) {
-	x.err, x.result = err, judge(err)
+	x.err, x.result = err, resultOf(err)
 	x.span.Produced(x.result.String(), err)
-	f.s.keep(x.body)
+	f.s.reuse(x.body)
 	f.give(x, 0)
 	x.body, x.pub = nil, broker.Publication{}
 	if x.result == sent {
@@ -268,8 +268,8 @@ func (f *publishing) settle(x *row, err error) {
 	}
 }
 
-// judge says what an error of a publish means for the row.
-func judge(err error) result {
+// resultOf says what an error of a publish means for the row.
+func resultOf(err error) result {
 	switch {
 	case err == nil:
 		return sent

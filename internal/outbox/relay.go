@@ -373,7 +373,7 @@ func (s *session) buffer(size int) []byte {
 	return make([]byte, 0, size)
 }
 
-func (s *session) keep(b []byte) {
+func (s *session) reuse(b []byte) {
 	if b != nil && cap(b) <= freeBuffer && len(s.free) < maxFree {
 		s.free = append(s.free, b)
 	}

@@ -70,7 +70,7 @@ func (s *Server) open(r *http.Request, room *room) (source, *failure) {
 	if !s.batches.enter() {
 		return nil, fail(busy, "Too many batches at once. Nothing was sent.")
 	}
-	if f = room.take(cost); f != nil {
+	if f = room.reserve(cost); f != nil {
 		s.batches.leave()
 		return nil, f
 	}
@@ -130,7 +130,7 @@ func (b *batch) run(in source) {
 			return
 		}
 		if index%resultStep == 0 {
-			if b.ended = b.room.take(resultStep * costOfResult); b.ended != nil {
+			if b.ended = b.room.reserve(resultStep * costOfResult); b.ended != nil {
 				return
 			}
 		}

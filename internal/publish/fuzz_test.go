@@ -86,7 +86,7 @@ func FuzzLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		line = bytes.Clone(line) // it may be changed
 		r := &room{server: s}
-		if failed := r.take(int64(cap(line))); failed != nil {
+		if failed := r.reserve(int64(cap(line))); failed != nil {
 			t.Skip("larger than the memory")
 		}
 		defer r.free()

@@ -171,7 +171,7 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 	room := room{server: s, w: w}
 	defer room.free()
 	if f == nil {
-		f = room.take(costOfHeaders(r.Header))
+		f = room.reserve(costOfHeaders(r.Header))
 	}
 	if f == nil {
 		m.msg, f = readHeaders(r.Header)

@@ -152,7 +152,7 @@ func (in *item) readHeaders(r *room) (f *failure) {
 		return nil
 	}
 	most := amqpvalue.JSONCost(len(in.headers))
-	if f = r.take(most); f != nil {
+	if f = r.reserve(most); f != nil {
 		return f
 	}
 	t, cost, err := amqpvalue.ParseTable(in.headers, message.Reserved)
@@ -187,7 +187,7 @@ func (in *item) decodeBase64(r *room) *failure {
 	}
 	text := unescapeJSON(in.bodyBase64)
 	size := base64.StdEncoding.DecodedLen(len(text))
-	if f := r.take(int64(size)); f != nil {
+	if f := r.reserve(int64(size)); f != nil {
 		return f
 	}
 	body := make([]byte, size)

@@ -90,8 +90,8 @@ var (
 	errStopping = fail(stopping, "The sidecar is shutting down. Nothing was sent.")
 )
 
-// explain returns the failure of an error of package broker. After an unknown error the message may have been sent.
-func explain(err error) *failure {
+// failureOf returns the failure of an error of package broker. After an unknown error the message may have been sent.
+func failureOf(err error) *failure {
 	f := explained(err)
 	f.err = err
 	return f

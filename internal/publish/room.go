@@ -30,8 +30,8 @@ type room struct {
 	arriving *arrival            // nil when all of it came at once
 }
 
-// take takes n bytes more.
-func (r *room) take(n int64) *failure {
+// reserve takes n bytes more.
+func (r *room) reserve(n int64) *failure {
 	m := r.server.o.Memory
 	if r.taken > 0 && r.taken+n > m.Limit()/2 { // an account may not hold more
 		return errNeverFit
@@ -77,7 +77,7 @@ func (r *room) free() { r.give(r.taken) }
 // the new one are both held while the content is copied.
 func (r *room) grow(b []byte, least, most int64) ([]byte, *failure) {
 	size := max(least, min(2*int64(cap(b)), most))
-	if f := r.take(size); f != nil {
+	if f := r.reserve(size); f != nil {
 		return nil, f
 	}
 	grown := make([]byte, len(b), size)

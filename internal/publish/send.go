@@ -39,9 +39,9 @@ func (s *Server) ready() *failure {
 	case s.stopping.Load():
 		return errStopping
 	case !s.o.Publisher.Connected():
-		return explain(broker.ErrDisconnected)
+		return failureOf(broker.ErrDisconnected)
 	case s.o.Publisher.Blocked():
-		return explain(broker.ErrBlocked)
+		return failureOf(broker.ErrBlocked)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 			span.Produced(string(published), nil)
 			return nil
 		}
-		f := explain(err)
+		f := failureOf(err)
 		span.Produced(string(f.code), err)
 		s.failures.Do(func(suppressed int) {
 			s.o.Logger.Warn("message not published", "exchange", m.alias, "routing_key", m.key, "message_id", m.msg.MessageId,

@@ -71,7 +71,7 @@ func (j *jsonLines) add(r *room, line, chunk []byte) ([]byte, *failure) {
 		return nil, errTooLarge
 	}
 	if len(line) == 0 {
-		if f := r.take(costOfMessage + need); f != nil {
+		if f := r.reserve(costOfMessage + need); f != nil {
 			return nil, f
 		}
 		return append(make([]byte, 0, need), chunk...), nil
@@ -144,7 +144,7 @@ func (p *parts) next(r *room) (outgoing, *failure, error) {
 		return outgoing{}, nil, errBroken
 	}
 	p.part, p.tail.left = part, math.MaxInt
-	if f := r.take(costOfHeaders(part.Header)); f != nil {
+	if f := r.reserve(costOfHeaders(part.Header)); f != nil {
 		return outgoing{}, f, nil
 	}
 	m, f := p.head(part.Header)

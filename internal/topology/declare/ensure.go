@@ -123,7 +123,7 @@ func (e *ensurer) queue(ctx context.Context, q *topology.Queue) error {
 	maps.Copy(typed, q.Args)
 	refusal, err := e.ask(ctx, "compare "+o.title, activeQueue(q.Name, typed))
 	if err == nil && refusal != nil {
-		e.judge(o, refusal)
+		e.compare(o, refusal)
 	}
 	return err
 }
@@ -152,7 +152,7 @@ func (e *ensurer) look(ctx context.Context, o object) (compared bool, err error)
 	case refusal.Code == amqp.AccessRefused:
 		return false, e.mayNotDeclare(ctx, o, refusal)
 	}
-	e.judge(o, refusal)
+	e.compare(o, refusal)
 	return false, nil
 }
 
@@ -174,7 +174,7 @@ func (e *ensurer) mayNotDeclare(ctx context.Context, o object, refusal *amqp.Err
 // absent reports an object that a passive question did not find.
 func (e *ensurer) absent(o object, refusal *amqp.Error) {
 	if refusal.Code != amqp.NotFound {
-		e.judge(o, refusal)
+		e.compare(o, refusal)
 		return
 	}
 	f := Finding{
@@ -188,8 +188,8 @@ func (e *ensurer) absent(o object, refusal *amqp.Error) {
 	e.report(f)
 }
 
-// judge reports a refusal that is neither "missing" nor a matter of who may declare.
-func (e *ensurer) judge(o object, refusal *amqp.Error) {
+// compare reports a refusal that is neither "missing" nor a matter of who may declare.
+func (e *ensurer) compare(o object, refusal *amqp.Error) {
 	property, found, ok := drifted(refusal)
 	if property == topology.ArgType && found == absentValue {
 		found = topology.TypeClassic // what older brokers call none

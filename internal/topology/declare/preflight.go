@@ -87,7 +87,7 @@ func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 	for _, a := range c.probes {
 		select {
 		case refusal := <-a.closed:
-			if err := c.judge(a.route.Exchange, refusal); err != nil {
+			if err := c.result(a.route.Exchange, refusal); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
@@ -97,8 +97,8 @@ func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 	return c.e.findings, nil
 }
 
-// judge reads the answer: of all that the broker may dislike about a probe only the user's rights matter.
-func (c *PublishPreflight) judge(exchange string, refusal *amqp.Error) error {
+// result reads the answer: of all that the broker may dislike about a probe only the user's rights matter.
+func (c *PublishPreflight) result(exchange string, refusal *amqp.Error) error {
 	if refusal == nil || !refusal.Server || !answersOnly(refusal.Code) {
 		return fmt.Errorf("publish to exchange %q: the connection ended before the broker answered", exchange)
 	}
