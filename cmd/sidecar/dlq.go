@@ -66,6 +66,7 @@ From an alert to a repaired queue:
   sidecar dlq redrive --group 5b7c0d1e9f24 --canary 3    three first; the rest when they went well
 
 list, groups, show and export change nothing. Only one command at a time can use a queue. Every command takes --json for
-scripts and --help. Exit codes: 0 done, also when nothing matched; 64 command line or configuration wrong; 1 anything else.
+scripts and --help. Exit codes: 0 done, also when nothing matched; 64 wrong command line or configuration; 1 anything
+else.
 `)
 }

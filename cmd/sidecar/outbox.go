@@ -40,8 +40,8 @@ func printOutboxHelp(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "  %-7s  %-11s  %s\n", c.name, c.arguments, c.summary)
 	}
 	_, _ = fmt.Fprint(w, `
-migrate needs the owner of the table, or a role that may create it in its schema: set another SIDECAR_OUTBOX_DSN for this
-command.
+migrate needs the owner of the table, or a role that may create it in its schema: set another SIDECAR_OUTBOX_DSN for
+this command.
 
 Every command takes --help. Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or
 configuration; 1 anything else.

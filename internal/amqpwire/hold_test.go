@@ -50,7 +50,7 @@ func receive(t *testing.T, o Options, limit int64, stream []byte) *receiving {
 	t.Cleanup(func() {
 		r.Kill()
 		r.q.Drop()
-		_ = <-r.ended
+		t.Log("the reader ended:", <-r.ended)
 		if held := memory.Held(); held != 0 {
 			t.Errorf("%d bytes are held after the end", held)
 		}

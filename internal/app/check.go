@@ -157,8 +157,8 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	case back != nil:
 		return "no publish can prove the one that retries return by"
 	case !rejects:
-		return "retries and parked messages are published as mandatory: without a binding they are returned, and the original " +
-			"stays"
+		return "retries and parked messages are published as mandatory: without a binding they are returned, and the " +
+			"original stays"
 	case declares:
 		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between " + lost +
 			" what is retried until then"

@@ -80,7 +80,7 @@ func ListenWithin(limit time.Duration, addr string) (l net.Listener, err error) 
 func Refused(tb testing.TB) string {
 	tb.Helper()
 	l := listen(tb, "tcp", "127.0.0.1:0")
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return "http://" + l.Addr().String()
 }
 
@@ -161,7 +161,7 @@ func (s *Server) stop(closes func(*Conn) bool) {
 	defer s.mu.Unlock()
 	if !s.stopped {
 		close(s.closing)
-		s.listener.Close()
+		_ = s.listener.Close()
 	}
 	s.stopped = true
 	for c := range s.open {

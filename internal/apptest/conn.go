@@ -182,7 +182,7 @@ func (c *Conn) Reset() error {
 }
 
 // WaitClosed blocks until the peer has closed, discarding what it still sends.
-func (c *Conn) WaitClosed() { io.Copy(io.Discard, c.in) }
+func (c *Conn) WaitClosed() { _, _ = io.Copy(io.Discard, c.in) }
 
 // Hold keeps the connection as it is, reading nothing, until the test ends.
 func (c *Conn) Hold() { <-c.closing }

@@ -39,7 +39,7 @@ func (c *corked) hold(on bool) {
 	defer c.mu.Unlock()
 	c.held = on
 	if !on && len(c.wait) > 0 {
-		c.Conn.Write(c.wait)
+		_, _ = c.Conn.Write(c.wait)
 		c.wait = nil
 	}
 }

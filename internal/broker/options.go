@@ -59,7 +59,8 @@ type Options struct {
 	// connections of one process.
 	Registerer prometheus.Registerer
 
-	closeTimeout, blockedPatience, credentialsPoll, steady time.Duration // tests set them; 0 = the constants of these names
+	// Tests set them; 0 = the constants of these names.
+	closeTimeout, blockedPatience, credentialsPoll, steady time.Duration
 }
 
 // TLSOptions are PEM files, read again on every dial; "" = the system's authorities, no client certificate, and the

@@ -142,8 +142,8 @@ func (s *Session) Err() error {
 	}
 }
 
-// Blocked reports whether the broker's resource alarm blocks this connection. The broker notifies a connection only when
-// it has published during the alarm.
+// Blocked reports whether the broker's resource alarm blocks this connection. The broker notifies a connection only
+// when it has published during the alarm.
 func (s *Session) Blocked() bool {
 	b, _ := s.watchBlocked()
 	return b

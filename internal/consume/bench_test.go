@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -88,7 +89,9 @@ func pumped(tb testing.TB, concurrency int) (next func()) {
 	go func() { pumping <- r.pump(context.Background(), deliveries) }()
 	tb.Cleanup(func() {
 		c.Stop()
-		_ = <-pumping
+		if err := <-pumping; !errors.Is(err, errStopping) {
+			tb.Error(err)
+		}
 	})
 	tag, headers, now := uint64(0), traced(), time.Now()
 	return func() {

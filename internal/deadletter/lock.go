@@ -95,9 +95,9 @@ func (w *reader) release(ctx context.Context) error {
 
 func (q *Queue) lockName() string { return cut(q.name + lockSuffix) }
 
-// claimQueue makes sure that the queue has no other consumer: of two that claimQueue at the same time, each first becomes a
-// consumer and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as long
-// as the operation lasts, and it dies with the connection. It takes one message, the first.
+// claimQueue makes sure that the queue has no other consumer: of two that claim it at the same time, each first becomes
+// a consumer and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as
+// long as the operation lasts, and it dies with the connection. It takes one message, the first.
 //
 // The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue the one that
 // gives up puts its own behind others; and a guard that ends leaves a moment in which not everything has been requeued.

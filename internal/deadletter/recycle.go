@@ -106,9 +106,8 @@ func (q *Queue) recycle(ctx context.Context, w *reader, last bool) error {
 	case err == nil:
 		return nil
 	case last:
-		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop its messages when they are requeued once more, and its "+
-			"messages "+
-			"cannot be published again to begin their count anew: %w", ErrUnsafe, q.name, err)
+		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop its messages when they are requeued once "+
+			"more, and its messages cannot be published again to begin their count anew: %w", ErrUnsafe, q.name, err)
 	}
 	return fmt.Errorf("renew queue %q: %w", q.name, err)
 }

@@ -30,8 +30,8 @@ func (w *reader) checkSuitable(ctx context.Context) error {
 	case w.kept.Vanishes:
 		return fmt.Errorf("%w: queue %q is auto-delete: reading it would delete it, with its messages", ErrUnsafe, w.q.name)
 	case w.kept.Single:
-		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from other consumers", ErrUnsafe,
-			w.q.name)
+		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from other consumers",
+			ErrUnsafe, w.q.name)
 	case w.kept.Named && w.kept.Limit == 0:
 		return fmt.Errorf("%w: queue %q has a delivery limit of 0: every message that is read would be dropped", ErrUnsafe,
 			w.q.name)

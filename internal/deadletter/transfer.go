@@ -146,7 +146,8 @@ func (i *importer) confirmAll() {
 		case err == nil:
 			i.tally.add(func(p *Progress) { p.Done++ })
 		case i.failure == nil:
-			i.failure = &LineError{s.n, fmt.Errorf("%w: this message and all after it may or may not be parked: %w", ErrStopped, err)}
+			i.failure = &LineError{s.n,
+				fmt.Errorf("%w: this message and all after it may or may not be parked: %w", ErrStopped, err)}
 			close(i.failed)
 		}
 	}

@@ -197,7 +197,7 @@ func TestLargeBodyFailures(t *testing.T) {
 		want   message.Failure
 		says   string
 	}{
-		"reset while writing":    {func(c *apptest.Conn) { _, _ = c.Head(); c.Reset() }, message.FailureReset, "reset"},
+		"reset while writing":    {func(c *apptest.Conn) { _, _ = c.Head(); _ = c.Reset() }, message.FailureReset, "reset"},
 		"read and closed":        {func(c *apptest.Conn) { _, _ = c.Next() }, message.FailureReset, "closed"},
 		"neither read nor said":  {func(c *apptest.Conn) { _, _ = c.Head(); c.Hold() }, message.FailureTimeout, "timeout"},
 		"garbage instead":        {func(c *apptest.Conn) { _, _ = c.Head(); c.Send("hello?\r\n"); c.Hold() }, message.FailureMalformed, "not HTTP"},

@@ -30,7 +30,7 @@ func TestProbe(t *testing.T) {
 		"302":                      {apptest.Answer(apptest.Status(302, "Location: /")), health, "answered 302"},
 		"not HTTP":                 {apptest.Answer("hello\r\n"), health, "not HTTP/1"},
 		"closes":                   {apptest.AnswerAndClose(""), health, "closed the connection"},
-		"resets":                   {func(c *apptest.Conn) { _, _ = c.Head(); c.Reset() }, health, "reset"},
+		"resets":                   {func(c *apptest.Conn) { _, _ = c.Head(); _ = c.Reset() }, health, "reset"},
 		"accepts and says nothing": {silent, short, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {

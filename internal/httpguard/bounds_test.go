@@ -41,7 +41,9 @@ func bounded(t *testing.T, most int, memory *budget.Account) (addr string, start
 	go func() { served <- srv.Serve(b.Listener(ln)) }()
 	t.Cleanup(func() {
 		_ = srv.Close()
-		_ = <-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 		for end := time.Now().Add(30 * time.Second); memory.Held() != 0 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}

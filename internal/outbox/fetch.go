@@ -60,8 +60,8 @@ func (f *publishing) piece(rows []*row) int {
 	return len(rows)
 }
 
-// reserve reserves memory for rows. While none is free, confirmed rows give theirs back; when no row of this relay is on
-// its way, it waits for other users of the memory.
+// reserve reserves memory for rows. While none is free, confirmed rows give theirs back; when no row of this relay is
+// on its way, it waits for other users of the memory.
 func (f *publishing) reserve(rows []*row) bool {
 	sum, memory := int64(0), f.s.r.o.Memory
 	for _, x := range rows {

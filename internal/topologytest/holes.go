@@ -47,8 +47,8 @@ func deleted(queues ...string) func(*amqp.Channel) error {
 	}
 }
 
-// retryQueueDeleted: a retry that is published is returned when the queue is missing, and kept until there is a queue again. A
-// reject to a missing queue is lost; but the sidecar sees that, consumes nothing and declares it again, and
+// retryQueueDeleted: a retry that is published is returned when the queue is missing, and kept until there is a queue
+// again. A reject to a missing queue is lost; but the sidecar sees that, consumes nothing and declares it again, and
 // then retries arrive again.
 func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 	const id = "retried"

@@ -150,7 +150,8 @@ func (b *Broker) Held(queue, id string) bool {
 	return false
 }
 
-// Dropped returns what was thrown away so far: rejected to a missing queue, expired without a way on, or an automatic cycle.
+// Dropped returns what was thrown away so far: rejected to a missing queue, expired without a way on, or an automatic
+// cycle.
 func (b *Broker) Dropped() []Dropped {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -103,7 +103,9 @@ func TestFreezeIsNoticedByBothEnds(t *testing.T) {
 		}
 		closed := c.NotifyClose(make(chan *amqp.Error, 1))
 		publish(t, ch, "b")
-		_ = <-closed
+		if err := <-closed; err == nil {
+			t.Error("closed without an error")
+		}
 		time.Sleep(time.Minute)
 		if n := len(b.Connections()); n != 0 {
 			t.Errorf("%d connections stand", n)
@@ -125,7 +127,9 @@ func TestStop(t *testing.T) {
 		_, _, _ = ch.Get("q", false)
 		closed := c.NotifyClose(make(chan *amqp.Error, 1))
 		b.Stop()
-		_ = <-closed
+		if err := <-closed; err == nil {
+			t.Error("closed without an error")
+		}
 		if _, err := b.Dial(context.Background(), "two"); err == nil {
 			t.Error("connected to a broker that is down")
 		}

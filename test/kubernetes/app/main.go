@@ -228,7 +228,7 @@ func kill(container string) error {
 			continue
 		}
 		text, err := io.ReadAll(group)
-		group.Close()
+		_ = group.Close()
 		if err == nil && bytes.Contains(text, []byte(container)) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				return err
