@@ -14,8 +14,8 @@ func dlqDiscard(ctx context.Context, c *dlqCall) error {
 	}
 	a, ask := action{"discard", "discarded", stays}, !*dry && !*yes
 	if ask && !c.interactive() {
-		return c.misuse("deletes messages permanently: say so with --yes, or see with --dry-run how many; " +
-			"sidecar dlq export keeps a copy")
+		return c.misuse("deletes messages permanently: say so with --yes, or see with --dry-run how many; sidecar dlq " +
+			"export keeps a copy")
 	}
 	q, err := c.open()
 	if err != nil {

@@ -135,10 +135,9 @@ func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 	if back == nil || cfg.Topology.Mode == string(topology.ModeDeclare) {
 		return nil
 	}
-	return []string{fmt.Sprintf("retries return by a binding of %s to exchange %s that matches the key %s; whether "+
-		"it exists cannot be checked, "+
-		"and without it classic queues lose every retried message: SIDECAR_TOPOLOGY_MODE=declare makes it", back.Queue,
-		back.Exchange, back.Key)}
+	return []string{fmt.Sprintf("retries return by a binding of %s to exchange %s that matches the key %s; whether it "+
+		"exists cannot be checked, and without it classic queues lose every retried message: "+
+		"SIDECAR_TOPOLOGY_MODE=declare makes it", back.Queue, back.Exchange, back.Key)}
 }
 
 // withoutBindings says what a missing binding does.
@@ -152,8 +151,8 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	switch back := plan.WayBack(); {
 	case back != nil && declares:
 		return fmt.Sprintf("sidecar run declares them at every connect and every 15 seconds, also the one that retries "+
-			"return by (%s to exchange %s, key %s), "+
-			"which %s what returns while it is deleted", back.Queue, back.Exchange, back.Key, lost)
+			"return by (%s to exchange %s, key %s), which %s what returns while it is deleted",
+			back.Queue, back.Exchange, back.Key, lost)
 	case back != nil:
 		return "no publish can prove the one that retries return by"
 	case !rejects:

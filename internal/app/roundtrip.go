@@ -190,8 +190,7 @@ func (a *App) awaitReady(ctx context.Context) error {
 		r := state{a}.Ready()
 		if findings, _ := a.subscriptions[0].status.last(); len(findings) > 0 {
 			f := findings[0]
-			why = fmt.Errorf("%w: %s: %s: wanted %s, found %s; %s",
-				ErrRoundTrip, f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
+			why = fmt.Errorf("%w: %s: %s: wanted %s, found %s; %s", ErrRoundTrip, f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
 		}
 		return why != nil || r.Ready
 	})

@@ -57,8 +57,7 @@ func New(limit int64) *Budget {
 	b := &Budget{
 		limit: limit, accounts: map[string]*Account{},
 		held: prometheus.NewDesc("sidecar_memory_bytes",
-			"Memory that is held for received data, by what they are: estimated when they are taken, decoded headers "+
-				"included.",
+			"Memory that is held for received data, by what they are: estimated when they are taken, decoded headers included.",
 			[]string{"of"}, nil),
 		total: prometheus.NewDesc("sidecar_memory_budget_bytes", "What sidecar_memory_bytes may be in all (SIDECAR_MEMORY).",
 			nil, nil),

@@ -83,8 +83,8 @@ func (l *loader) checkAMQP() {
 		l.warn("SIDECAR_AMQP_URL", "the link to the broker is not encrypted and leaves this machine: use amqps")
 	}
 	if remoteGuest > 0 {
-		l.warn("SIDECAR_AMQP_URL", "the user guest is refused by brokers on other machines unless they are "+
-			"configured otherwise: give the sidecar a user of its own")
+		l.warn("SIDECAR_AMQP_URL", "the user guest is refused by brokers on other machines unless they are configured "+
+			"otherwise: give the sidecar a user of its own")
 	}
 	l.checkTLSUse(tls, plain)
 }

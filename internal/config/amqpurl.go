@@ -83,8 +83,8 @@ func parseAMQPURL(raw string) (endpoint, error) {
 	return endpoint{tls: scheme == "amqps", host: u.Hostname(), user: user}, nil
 }
 
-const encodeHint = "a reserved character in user or password must be percent-encoded, " +
-	"or use SIDECAR_AMQP_USERNAME and SIDECAR_AMQP_PASSWORD, which take any"
+const encodeHint = "a reserved character in user or password must be percent-encoded, or use SIDECAR_AMQP_USERNAME " +
+	"and SIDECAR_AMQP_PASSWORD, which take any"
 
 func checkAuthority(u *url.URL) error {
 	if u.Hostname() == "" {

@@ -119,8 +119,7 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 		slog.Int("retry_count", r.m.RetryCount),
 		slog.String("outcome", v.Action.String()),
 		slog.String("reason", v.Reason.String()),
-		slog.Float64("duration_ms", float64(o.Elapsed)/float64(time.Millisecond)),
-		slog.String("trace_id", r.span.TraceID()))
+		slog.Float64("duration_ms", float64(o.Elapsed)/float64(time.Millisecond)), slog.String("trace_id", r.span.TraceID()))
 	if o.Failure != message.FailureNone {
 		a = append(a, slog.String("failure", o.Failure.String()))
 	}

@@ -161,8 +161,7 @@ func (v *operation) awaitVerdicts(ctx context.Context) error {
 		case <-over.C:
 			p := c.progress()
 			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not "+
-				"paused?",
-				ErrCanary, p.Sent-p.Good, p.Sent, c.timeout)
+				"paused?", ErrCanary, p.Sent-p.Good, p.Sent, c.timeout)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

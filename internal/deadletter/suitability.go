@@ -57,9 +57,8 @@ func (w *reader) checkUnknown(ctx context.Context) error {
 	defer stop()
 	pub, _ := w.q.o.Plan.RestorePublication(&amqp.Delivery{})
 	if err = stream.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
-		return fmt.Errorf("%w: every read queue %q counts towards a delivery limit that this user may not see, nor "+
-			"publish its "+
-			"messages again to begin their count anew; let it configure the queue, or write to exchange %q: %w", ErrUnsafe,
+		return fmt.Errorf("%w: every read queue %q counts towards a delivery limit that this user may not see, nor publish "+
+			"its messages again to begin their count anew; let it configure the queue, or write to exchange %q: %w", ErrUnsafe,
 			w.q.name, pub.Exchange, err)
 	}
 	return err

@@ -48,8 +48,7 @@ func checkAdopted(ctx context.Context, conn *pgconn.PgConn, t *Table) (kind stri
 	}
 	if string(rows[0][1]) != "p" {
 		return "", fmt.Errorf("table %s is %w: it is not logged, so a crash of the server would empty it (ALTER TABLE … "+
-			"SET LOGGED)",
-			&t.Names, ErrNotOutbox)
+			"SET LOGGED)", &t.Names, ErrNotOutbox)
 	}
 	const types = `SELECT a.attname, format_type(y.oid, NULL), y.typcategory, a.attnotnull, a.atttypmod, a.attgenerated FROM pg_attribute a
 		JOIN pg_type d ON d.oid = a.atttypid JOIN pg_type y ON y.oid = COALESCE(NULLIF(d.typbasetype, 0), d.oid)

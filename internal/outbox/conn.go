@@ -154,7 +154,7 @@ var dsnProblems = []struct{ begin, say string }{
 	{"invalid require_auth", "invalid require_auth"},
 }
 
-//nolint:gosec // the form, and no oy's password
+//nolint:gosec // the form, and no real password
 const sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every " +
 	"special character of the password percent-encoded"
 

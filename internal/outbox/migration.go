@@ -165,8 +165,7 @@ func (m *Migration) planIndexes(ctx context.Context, conn *pgconn.PgConn, t *Tab
 		}
 		if filled && kind == "p" {
 			return fmt.Errorf("table %s has partitions with rows, and lacks an index, which PostgreSQL cannot build there "+
-				"while rows are inserted. "+
-				"Build it on each partition, then on the table:\n%s", &t.Names, i.create(t.Names, false))
+				"while rows are inserted. Build it on each partition, then on the table:\n%s", &t.Names, i.create(t.Names, false))
 		}
 		if broken {
 			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+(&Names{Schema: t.Schema,
@@ -208,8 +207,7 @@ func findIndex(ctx context.Context, conn *pgconn.PgConn, t *Table, i *index) (va
 			broken = true
 		case ours:
 			return false, false, fmt.Errorf("index %s of table %s is another than migrate would make: drop or rename it, then "+
-				"run migrate again",
-				name, &t.Names)
+				"run migrate again", name, &t.Names)
 		}
 	}
 	return false, broken, nil

@@ -52,8 +52,7 @@ func (x *row) check(limit int64) error {
 		return errRow("a body of %d bytes: no broker takes more than %d", x.size, maxBody)
 	case cost(x.size, x.others) > limit:
 		return errRow("a body of %d bytes and other columns of %d take %d bytes of memory while they are sent: "+
-			"SIDECAR_MEMORY is %d",
-			x.size, x.others, cost(x.size, x.others), limit)
+			"SIDECAR_MEMORY is %d", x.size, x.others, cost(x.size, x.others), limit)
 	}
 	return nil
 }

@@ -209,8 +209,7 @@ func (t *Table) CheckApp() error {
 	}
 	if !t.UniqueID {
 		return fmt.Errorf("table %s is %w: column %s needs NOT NULL and a unique index of its own, else one row could not "+
-			"be marked without another",
-			&t.Names, ErrNotOutbox, t.columns[colID].Name)
+			"be marked without another", &t.Names, ErrNotOutbox, t.columns[colID].Name)
 	}
 	body := t.columns[colBody]
 	if !slices.Contains([]uint32{oidBytea, oidText, oidVarchar, oidBpchar, oidJSON, oidJSONB}, body.OID) {

@@ -103,8 +103,7 @@ func explained(err error) *failure {
 	switch {
 	case errors.Is(err, broker.ErrUnknown): // first: its cause may be one of the others
 		return fail(unknown, "The message was sent and the broker has not answered: it may have been published. Send it "+
-			"again "+
-			"with the same Idempotency-Key, by which its consumers recognise a copy. (%s)", reason)
+			"again with the same Idempotency-Key, by which its consumers recognise a copy. (%s)", reason)
 	case isRefused && refused.Code == amqp.PreconditionFailed && strings.Contains(refused.Text, "size"):
 		return fail(tooLarge, "The broker does not accept a body of this size: %s", reason)
 	case isRefused && refused.Code == amqp.AccessRefused:
@@ -117,8 +116,7 @@ func explained(err error) *failure {
 		return bad("AMQP cannot carry this message: %s", reason)
 	case errors.Is(err, broker.ErrNacked):
 		return fail(nacked, "At least one queue rejected the message and may be full; other queues of the exchange may "+
-			"have it. "+
-			"Send it again with the same Idempotency-Key, by which consumers recognise a copy. (%s)", reason)
+			"have it. Send it again with the same Idempotency-Key, by which consumers recognise a copy. (%s)", reason)
 	case isRefused:
 		return fail(nacked, "The broker did not accept the message: %s", reason)
 	case errors.Is(err, broker.ErrBlocked):

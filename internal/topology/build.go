@@ -92,8 +92,7 @@ func (o *Options) settable(b *blueprint) []settable {
 // names fills the placeholders of a blueprint.
 func (o *Options) names() *strings.Replacer {
 	return strings.NewReplacer("{first}", prefixOf(o.Service), "{prefix}", o.Prefix, "{service}", o.Service, "{rest}",
-		restOf(o.Service),
-		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)
+		restOf(o.Service), "{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)
 }
 
 // plainRetryQueue reports whether there is the one retry queue, of filled options. Where the service's queue

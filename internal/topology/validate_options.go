@@ -73,8 +73,7 @@ func (c *optionValidator) checkOptions() {
 	c.refuse(len(o.Bindings) == 0 && b.bindingKey == "", on{"SIDECAR_BINDINGS"},
 		"required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
 	c.refuse(len(o.Bindings) == 0 && b.bindingKey != "" && o.ExchangeType == "direct",
-		on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_BINDINGS"},
-		"needs SIDECAR_BINDINGS: a direct exchange routes by key")
+		on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_BINDINGS"}, "needs SIDECAR_BINDINGS: a direct exchange routes by key")
 
 	const only = "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s"
 	expiring := presetsWith(func(b *blueprint) bool { return b.mayExpire })
@@ -92,8 +91,7 @@ func (c *optionValidator) checkRetries() {
 	const delays = "SIDECAR_RETRY_DELAYS"
 	none := o.RetryDelays != nil && len(o.RetryDelays) == 0
 	c.refuse(none && !c.b.mayNotRetry, on{delays}, "none is for SIDECAR_TOPOLOGY=%s only; with SIDECAR_MAX_RETRIES=0 "+
-		"the first failure parks",
-		presetsWith(func(b *blueprint) bool { return b.mayNotRetry }))
+		"the first failure parks", presetsWith(func(b *blueprint) bool { return b.mayNotRetry }))
 	c.refuse(o.RetryDelay != 0 && len(c.b.wait.delays) > 0, on{"SIDECAR_RETRY_DELAY"},
 		"%s has one delay per retry: use %s", o.Preset, delays)
 	if n := o.MaxRetries; n != nil {

@@ -85,8 +85,7 @@ func references(p *Plan) []error {
 		exchange, key, ok := q.DeadLetter()
 		if ok && len(p.reach(exchange, key)) == 0 {
 			errs = append(errs, fmt.Errorf("queue %q dead-letters to exchange %q with key %q, which reaches no queue: its "+
-				"dead letters would be lost",
-				q.Name, exchange, key))
+				"dead letters would be lost", q.Name, exchange, key))
 		}
 	}
 	return errs

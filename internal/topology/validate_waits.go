@@ -78,8 +78,7 @@ func loops(p *Plan) []error {
 	for _, arg := range []string{ArgTTL, "x-max-length", "x-max-length-bytes"} {
 		if _, ok := q.Args[arg]; ok {
 			errs = append(errs, fmt.Errorf("queue %q must not have %s: its dead letters go round to itself, and the broker "+
-				"drops what takes that way without a reject",
-				q.Name, arg))
+				"drops what takes that way without a reject", q.Name, arg))
 		}
 	}
 	return errs
@@ -111,8 +110,7 @@ func quorumArguments(p *Plan) []error {
 		}
 		if q.Kind != KindRetry && q.Args[ArgDeliveryLimit] != NoDeliveryLimit {
 			errs = append(errs, fmt.Errorf("queue %q needs %s=%d: the broker's own limit drops messages that were requeued "+
-				"often",
-				q.Name, ArgDeliveryLimit, NoDeliveryLimit))
+				"often", q.Name, ArgDeliveryLimit, NoDeliveryLimit))
 		}
 		if _, _, ok := q.DeadLetter(); ok && (q.Args[ArgStrategy] != strategyAtLeastOnce ||
 			q.Args[ArgOverflow] != overflowReject) {

@@ -14,15 +14,13 @@ func (p *Plan) Warnings() []string {
 			"SIDECAR_QUEUE_TYPE=quorum loses none", p.Queue))
 	}
 	if back := p.WayBack(); back != nil {
-		w = append(w, fmt.Sprintf("retries return through exchange %s: every other queue they match there gets them "+
-			"again; "+
+		w = append(w, fmt.Sprintf("retries return through exchange %s: every other queue they match there gets them again; "+
 			"sidecars with this topology ack them unseen, other consumers have to take duplicates", back.Exchange))
 	}
 	if x, q := p.exchange(p.Park.Exchange), p.queue(p.Park.Queue); x != nil && x.Shared && x.Type == "fanout" &&
 		!q.Shared {
 		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: set "+
-			"SIDECAR_DLX as well as SIDECAR_DLQ",
-			x.Name, q.Name))
+			"SIDECAR_DLX as well as SIDECAR_DLQ", x.Name, q.Name))
 	}
 	if q := p.queue(p.Queue); q != nil && q.Args[ArgTTL] != nil {
 		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death "+
@@ -43,8 +41,8 @@ func (o *Options) notes(given *Options) []string {
 	if given.Prefix == "" && given.Exchange == "" && strings.Contains(blueprints[o.Preset].exchanges[0], "{prefix}") &&
 		!strings.Contains(o.Service, "-") {
 		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main "+
-			"exchange with every other service "+
-			"without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it another", o.Service, o.Prefix))
+			"exchange with every other service without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it "+
+			"another", o.Service, o.Prefix))
 	}
 	return notes
 }

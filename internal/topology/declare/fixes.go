@@ -46,8 +46,7 @@ func exchangeProperty(x topology.Exchange, property string) string {
 // fixQueue: the sidecar never deletes a queue. Where a setting can follow the broker, it is named first.
 func fixQueue(q *topology.Queue, property, found, vhost string) string {
 	again := fmt.Sprintf("empty the queue and delete it (rabbitmqctl delete_queue -p %s %s --if-empty --if-unused): it "+
-		"is then declared as wanted",
-		cmp.Or(vhost, "VHOST"), q.Name)
+		"is then declared as wanted", cmp.Or(vhost, "VHOST"), q.Name)
 	if q.Kind == topology.KindRetry && property == topology.ArgTTL {
 		if d, err := time.ParseDuration(found + "ms"); err == nil {
 			return fmt.Sprintf("set the delay to %s, or %s", topology.TierLabel(d), again)
