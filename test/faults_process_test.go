@@ -72,12 +72,23 @@ func TestSidecarSuspended(t *testing.T) {
 	}
 }
 
+// TestOneCore: the sidecar uses one core, and as many as its environment says.
+func TestOneCore(t *testing.T) {
+	t.Parallel()
+	for wanted, cores := range map[string]float64{"": 1, "3": 3} {
+		sc := newScene(t).seed()
+		sc.env["GOMAXPROCS"] = wanted // empty counts as unset
+		if n := sc.run().metric("go_sched_gomaxprocs_threads"); n != cores {
+			t.Errorf("GOMAXPROCS %q: %v cores, want %v", wanted, n, cores)
+		}
+	}
+}
+
 // TestThrottledToAFifthOfACore: as a container at its CPU limit runs, 20 ms of every 100. Heartbeats must not wait
 // behind the work.
 func TestThrottledToAFifthOfACore(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("AMQP_HEARTBEAT", "3s", "MAX_RETRIES", "0").seed()
-	sc.env["GOMAXPROCS"] = "1"
 	s := sc.run()
 	ids := numbered("m", 500)
 	sc.send(ids...)

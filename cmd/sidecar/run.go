@@ -4,6 +4,9 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"sidecar/internal/app"
@@ -19,6 +22,7 @@ func runSidecar(ctx context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
+	useOneCore(in.environ)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	now := make(chan struct{})
@@ -41,4 +45,17 @@ func runSidecar(ctx context.Context, in invocation) error {
 		}
 	}()
 	return a.Run(ctx, now)
+}
+
+// useOneCore keeps Go's scheduler on one core, unless GOMAXPROCS in environ says how many. A sidecar's work is short
+// system calls: on one core they follow one another; on several every message wakes threads on other cores, and idle
+// ones spin in search of work.
+func useOneCore(environ []string) {
+	given := slices.ContainsFunc(environ, func(v string) bool {
+		n, ok := strings.CutPrefix(v, "GOMAXPROCS=")
+		return ok && n != ""
+	})
+	if !given {
+		runtime.GOMAXPROCS(1)
+	}
 }

@@ -104,7 +104,6 @@ func (a *App) parts() (base, senders, consumers []*part) {
 			}
 		}},
 		{name: "memory", run: a.freeMemory},
-		{name: "cores", run: func(ctx context.Context) error { return a.cores(ctx, coresInterval) }},
 	}
 	if a.endpoint != nil {
 		senders = append(senders, &part{name: "publish endpoint", run: a.endpoint.run, stop: a.endpoint.stop})
