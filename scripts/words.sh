@@ -8,7 +8,7 @@ if [ $# -gt 0 ]; then
   files=("$@")
 else
   # Reports of storms, golden files and recorded cases are not written by hand.
-  mapfile -t files < <(git ls-files -co --exclude-standard '*.go' '*.md' '*.yaml' '*.yml' '*.js' '*.sh' '*.tpl' '*.html' \
+  mapfile -t files < <(git ls-files -co --exclude-standard '*.go' '*.md' '*.yaml' '*.yml' '*.js' '*.json' '*.sh' '*.tpl' '*.html' \
     ':!docs/chaos' ':!**/testdata/**' ':!LICENSE')
   mapfile -t files < <(ls -d "${files[@]}" 2>/dev/null) # a deleted file may not be committed yet
 fi
