@@ -109,9 +109,19 @@ func (sc *scene) storm(s *sidecar, p *proxy, name string, n int) {
 		eventually(sc.t, "the broker is missed", func() bool { return !s.ready() })
 		p.up()
 		s.awaitReady()
+		var left string
+		defer func() {
+			if sc.t.Failed() {
+				sc.t.Log("left of the storm: " + left)
+			}
+		}()
 		eventually(sc.t, "everything settled", func() bool {
-			return sc.ready(sc.queue()) == 0 && sc.ready(sc.retryQueue()) == 0 && s.metric("sidecar_inflight_messages") == 0 &&
-				s.metric("sidecar_delayed_messages") == 0 && len(sc.app.seen(fmt.Sprintf("%s-bad-%d", part, 19))) >= 4
+			ready, waiting := sc.ready(sc.queue()), sc.ready(sc.retryQueue())
+			inflight, delayed := s.metric("sidecar_inflight_messages"), s.metric("sidecar_delayed_messages")
+			seen := len(sc.app.seen(fmt.Sprintf("%s-bad-%d", part, 19)))
+			left = fmt.Sprintf("%d ready, %d in the retry queue, %v in flight, %v delayed, %d attempts of the last",
+				ready, waiting, inflight, delayed, seen)
+			return ready == 0 && waiting == 0 && inflight == 0 && delayed == 0 && seen >= 4
 		})
 	}
 }
