@@ -15,15 +15,15 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestLogEventsAreDocumented: docs/logs.md has every event that the code logs, and no other.
-func TestLogEventsAreDocumented(t *testing.T) {
+// TestLogMessagesAreDocumented: docs/logs.md has every msg that the code logs, and no other.
+func TestLogMessagesAreDocumented(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(read(t, logs), "\nThe other events:\n")
+	_, section, _ := strings.Cut(read(t, logs), "\nThe other messages:\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var documented []string
 	for _, m := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(section, -1) {
-		for event := range strings.SplitSeq(m[1], ", `") {
-			documented = append(documented, strings.Trim(event, "`"))
+		for msg := range strings.SplitSeq(m[1], ", `") {
+			documented = append(documented, strings.Trim(msg, "`"))
 		}
 	}
 	logged := map[string]string{}
@@ -33,7 +33,7 @@ func TestLogEventsAreDocumented(t *testing.T) {
 				return fs.SkipDir
 			}
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				eventsOf(t, path, logged)
+				messagesOf(t, path, logged)
 			}
 			return err
 		}))
@@ -41,21 +41,21 @@ func TestLogEventsAreDocumented(t *testing.T) {
 	if len(documented) < 40 || len(logged) < 40 {
 		t.Fatalf("only %q are documented, %v are logged: has the form of either changed?", documented, logged)
 	}
-	for event, where := range logged {
-		if !slices.Contains(documented, event) {
-			t.Errorf("%s logs %q, which is not documented", where, event)
+	for msg, where := range logged {
+		if !slices.Contains(documented, msg) {
+			t.Errorf("%s logs %q, which is not documented", where, msg)
 		}
 	}
-	for _, event := range documented {
-		if logged[event] == "" {
-			t.Errorf("%q is documented, and no one logs it", event)
+	for _, msg := range documented {
+		if logged[msg] == "" {
+			t.Errorf("%q is documented, and not logged", msg)
 		}
 	}
 }
 
-// eventsOf adds the events that a file logs, with where they are: the first argument of a logger's methods, and what
-// follows a level. A name that stands for an event is left out: its text is where it was called with a level.
-func eventsOf(t *testing.T, path string, logged map[string]string) {
+// messagesOf adds the messages that a file logs, with their positions: the first argument of a logger's methods, or the
+// argument after a level. A variable is left out: its text is found at the call that has the level.
+func messagesOf(t *testing.T, path string, logged map[string]string) {
 	t.Helper()
 	files := token.NewFileSet()
 	file := must.Get(parser.ParseFile(files, path, nil, parser.SkipObjectResolution))(t)
@@ -64,26 +64,26 @@ func eventsOf(t *testing.T, path string, logged map[string]string) {
 		if !ok {
 			return true
 		}
-		var event int
+		var msg int
 		name, receiver := selected(call.Fun)
 		switch isLogger := slices.Contains([]string{"log", "logger"}, strings.ToLower(receiver)); {
 		case isLogger && slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, name):
-			event = 0
+			msg = 0
 		case isLogger && name == "Log":
-			event = 2
+			msg = 2
 		default:
-			event = 1 + slices.IndexFunc(call.Args, func(e ast.Expr) bool {
+			msg = 1 + slices.IndexFunc(call.Args, func(e ast.Expr) bool {
 				level, from := selected(e)
 				return from == "slog" && strings.HasPrefix(level, "Level")
 			})
-			if event == 0 {
+			if msg == 0 {
 				return true
 			}
 		}
-		if event >= len(call.Args) {
+		if msg >= len(call.Args) {
 			return true
 		}
-		arg := call.Args[event]
+		arg := call.Args[msg]
 		if inner, ok := arg.(*ast.CallExpr); ok { // fmt.Sprintf
 			arg = inner.Args[0]
 		}
