@@ -2,3 +2,32 @@
 // decides nothing about a message and reads no environment; the only variables read below it are the batching and span
 // limits (OTEL_BSP_*, OTEL_SPAN_*), which the OpenTelemetry SDK reads by itself.
 package telemetry
+
+import (
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// NewRegistry makes the registry every package registers its metrics with. It already holds the Go and process
+// collectors in their small form, sidecar_build_info and sidecar_redriven_total.
+func NewRegistry(version, commit string) *prometheus.Registry {
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "sidecar_build_info",
+		Help:        "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	redriven := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_redriven_total",
+		Help: "Parked messages moved back into the flow (ok) or left parked because the move failed (failed).",
+	}, []string{"result"})
+	for _, result := range []string{"ok", "failed"} { // dashboards and alerts need both before anything is redriven
+		redriven.WithLabelValues(result)
+	}
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
+		redriven)
+	return r
+}
