@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
@@ -98,14 +99,15 @@ func TestLibrariesLogThroughUs(t *testing.T) { //nolint:paralleltest // replaces
 	log.Printf("from log\n")
 	LibraryLog(NewLogger(&out, "debug", "json"), "http").Print("from http")
 	amqp.Logger.Printf("from %s", "amqp")
-	o := otelLog{NewLogger(&out, "debug", "json")}
-	o.Info(1, "from otel", "config", "not logged")
-	o.Error(errors.New("cause"), "from otel error")
-	if !o.Enabled(4) || o.Enabled(8) {
+	h := library{NewLogger(&out, "debug", "json").Handler(), "opentelemetry"}
+	o := logr.FromSlogHandler(h)
+	o.V(1).Info("from otel", "config", "not logged")
+	o.WithName("n").WithValues("k", "not logged").Error(errors.New("cause"), "from otel error", "config", "not logged")
+	if !o.V(4).Enabled() || o.V(8).Enabled() {
 		t.Error("want OpenTelemetry's info, not its debug messages")
 	}
-	if o.WithName("n") != o || o.WithValues("k", "v") != o {
-		t.Error("want the same sink")
+	if h.WithGroup("g") != slog.Handler(h) {
+		t.Error("want the same handler")
 	}
 	for _, want := range []string{
 		`"level":"debug","msg":"library","library":"log","text":"from log"}`,

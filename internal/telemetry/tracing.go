@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -94,4 +95,12 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("flush traces: %w", err)
 	}
 	return nil
+}
+
+// exportErrors logs the tracing SDK's errors, at most one a minute: a collector that is away fails every few seconds.
+func exportErrors(logger *slog.Logger) otel.ErrorHandler {
+	t := Throttle{Interval: time.Minute}
+	return otel.ErrorHandlerFunc(func(err error) {
+		t.Do(func(suppressed int) { logger.Warn("trace export failed", "error", err, "suppressed", suppressed) })
+	})
 }
