@@ -77,7 +77,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	a.registry.MustRegister(a.budget)
 	a.measured.Store(-int64(measureEvery)) // the first time is at once
 	telemetry.AdoptLibraries(a.log)
-	if a.tracing, err = telemetry.NewTracing(context.Background(), tracingOptions(cfg, build, plan, a.log)); err != nil {
+	if a.tracing, err = telemetry.NewTracing(tracingOptions(cfg, build, plan, a.log)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if cfg.Service.Consume != config.ConsumeOff {

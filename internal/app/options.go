@@ -24,16 +24,11 @@ func tracingOptions(cfg *config.Config, build Build, plan *topology.Plan, log *s
 	if t == nil {
 		return telemetry.TracingOptions{}
 	}
-	headers := make(map[string]string, len(t.Headers))
-	for name, value := range t.Headers {
-		v, _ := value.Value() // from the environment, which cannot fail
-		headers[name] = v
-	}
 	return telemetry.TracingOptions{
-		Enabled: true, Queue: plan.Queue, AppURL: cfg.App.URL, ServiceName: t.ServiceName, Resource: t.Resource,
+		Enabled: true, Queue: plan.Queue, AppURL: cfg.App.URL, Resource: t.Resource,
 		Version: build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
 		Exporter: telemetry.ExporterOptions{
-			Endpoint: t.Endpoint, Headers: headers, Timeout: t.Timeout, Gzip: t.Compression == "gzip",
+			Endpoint: t.Endpoint, Headers: t.HeaderValues(), Timeout: t.Timeout, Gzip: t.Compression == "gzip",
 			CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
 		},
 		Logger: log,

@@ -53,7 +53,7 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	if r.session.gone() { // the broker delivers the message again: a POST now would double it
 		return message.Outcome{Failure: message.FailureUndispatched}
 	}
-	r.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.ProcessAttrs{
+	r.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.Attrs{
 		MessageID: m.MessageID, CorrelationID: m.CorrelationID, Exchange: m.Exchange, RoutingKey: m.RoutingKey,
 		BodySize: len(m.Body), RetryCount: m.RetryCount, Redelivered: m.Redelivered,
 	})

@@ -82,8 +82,7 @@ func (c *Consumer) write(r *record) {
 		c.log(r, v)
 	}
 	r.span.Settle(finalNames[r.s.Final])
-	r.span.SettleEnd(nil)
-	r.span.End(v.Action.String(), v.Reason.String(), nil)
+	r.span.End(v.Action.String(), v.Reason.String())
 }
 
 var finalNames = [...]string{topology.FinalAck: "ack", topology.FinalRequeue: "nack", topology.FinalReject: "reject"}

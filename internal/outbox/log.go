@@ -14,7 +14,7 @@ import (
 func (r *Relay) begin(x *row) {
 	m := &x.pub.Msg
 	in := telemetry.CarrierFrom(m.Headers)
-	x.span = r.o.Tracing.Produce(in, telemetry.ProduceAttrs{
+	x.span = r.o.Tracing.Produce(in, telemetry.Attrs{
 		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key,
 		BodySize: len(m.Body),
 	})

@@ -20,8 +20,8 @@ func TestTrace(t *testing.T) {
 	for name, enabled := range map[string]bool{"on": true, "off": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tracing, err := telemetry.NewTracing(t.Context(), telemetry.TracingOptions{
-				Enabled: enabled, Queue: "q", AppURL: "http://127.0.0.1/", ServiceName: "s",
+			tracing, err := telemetry.NewTracing(telemetry.TracingOptions{
+				Enabled: enabled, Queue: "q", AppURL: "http://127.0.0.1/",
 				Exporter: telemetry.ExporterOptions{Endpoint: "http://127.0.0.1:1/v1/traces"},
 			})
 			if err != nil {

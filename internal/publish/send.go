@@ -52,7 +52,7 @@ func (s *Server) send(ctx context.Context, m *outgoing) *failure { return s.begi
 // begin writes a message. wait returns nil when the broker has confirmed it. The request's own context is not used: a
 // client that disconnects in the middle of a write must not cost the connection that others write on.
 func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) {
-	span := s.o.Tracing.Produce(m.trace, telemetry.ProduceAttrs{
+	span := s.o.Tracing.Produce(m.trace, telemetry.Attrs{
 		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId,
 		Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
 	})

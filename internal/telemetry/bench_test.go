@@ -6,7 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-var attrs = ProcessAttrs{MessageID: "m-1", Exchange: "wms.main-exchange", RoutingKey: "k", BodySize: 1024}
+var attrs = Attrs{MessageID: "m-1", Exchange: "wms.main-exchange", RoutingKey: "k", BodySize: 1024}
 
 func BenchmarkOffWithContext(b *testing.B) {
 	h := amqp.Table{"traceparent": parent, "tracestate": "a=1", "x-other": "y"}
@@ -28,9 +28,8 @@ func message(t *Tracing, h amqp.Table) {
 	s.Client()
 	s.ClientEnd(204, "")
 	s.Settle("ack")
-	s.SettleEnd(nil)
 	_ = s.TraceID()
-	s.End("ack", "success", nil)
+	s.End("ack", "success")
 }
 
 func TestOffAllocatesOnlyAFreshTraceparent(t *testing.T) {

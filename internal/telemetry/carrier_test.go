@@ -112,7 +112,7 @@ func TestOffPassesAValidContextOn(t *testing.T) {
 	t.Parallel()
 	in := Carrier{parent, "vendor=1, other=2", "user=7"}
 	for name, tracing := range map[string]*Tracing{"nil": nil, "off": {}} {
-		s := tracing.Process(in, ProcessAttrs{MessageID: "m"})
+		s := tracing.Process(in, Attrs{MessageID: "m"})
 		if got := s.Client(); got != in {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -123,8 +123,7 @@ func TestOffPassesAValidContextOn(t *testing.T) {
 		s.Send("q")
 		s.SendEnd(nil)
 		s.Settle("ack")
-		s.SettleEnd(nil)
-		s.End("ack", "success", nil)
+		s.End("ack", "success")
 	}
 }
 
@@ -142,7 +141,7 @@ func TestOffReplacesOnlyWhatIsInvalid(t *testing.T) {
 		"too long":            {Carrier{parent, strings.Repeat("a", 513), strings.Repeat("a", 8193)}, Carrier{parent, "", ""}},
 	}
 	for name, tt := range tests {
-		s := off.Process(tt.in, ProcessAttrs{})
+		s := off.Process(tt.in, Attrs{})
 		got := s.Client()
 		if tt.want.Traceparent == "" {
 			if !validTraceparent(got.Traceparent) || s.TraceID() != got.Traceparent[3:35] {
@@ -162,7 +161,7 @@ func TestZeroSpan(t *testing.T) {
 	if s.TraceID() != "" || s.Client() != (Carrier{}) {
 		t.Error("want nothing from the zero Span")
 	}
-	s.End("ack", "success", nil)
+	s.End("ack", "success")
 }
 
 // Whatever a publisher writes, what goes on is a valid traceparent and values that HTTP accepts.
@@ -171,7 +170,7 @@ func FuzzProcessOff(f *testing.F) {
 	f.Add("01"+parent[2:]+"-x", "a=1\r\n", "\x00")
 	f.Fuzz(func(t *testing.T, p, state, baggage string) {
 		var off *Tracing
-		s := off.Process(CarrierFrom(amqp.Table{"traceparent": p, "tracestate": []byte(state), "baggage": baggage}), ProcessAttrs{})
+		s := off.Process(CarrierFrom(amqp.Table{"traceparent": p, "tracestate": []byte(state), "baggage": baggage}), Attrs{})
 		c := s.Client()
 		if !validTraceparent(c.Traceparent) || len(s.TraceID()) != 32 {
 			t.Fatalf("%q", c.Traceparent)

@@ -1,39 +1,23 @@
 package telemetry
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
+	"testing/synctest"
+	"time"
 
-func TestCheckEndpoint(t *testing.T) {
-	t.Parallel()
-	for in, ok := range map[string]bool{
-		"http://c:4318/v1/traces": true,
-		"https://c":               true,
-		"":                        false,
-		"c:4318":                  false,
-		"grpc://c:4317":           false,
-		"http://":                 false,
-		"http://:4318":            false,
-		"http://user:canary%zz@c": false,
-		"ftp://user:canary@c/in":  false,
-	} {
-		err := checkEndpoint(in)
-		if (err == nil) != ok {
-			t.Errorf("%q: %v", in, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "canary") {
-			t.Errorf("%q: the error shows the password", in)
-		}
-	}
-}
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+)
 
 func TestExportRequest(t *testing.T) {
 	t.Parallel()
@@ -114,5 +98,170 @@ func TestGRPCStaysOut(t *testing.T) {
 		if strings.Contains(string(mod), banned) {
 			t.Errorf("go.mod requires %s", banned)
 		}
+	}
+}
+
+// roundTrip stands in for the network: real sockets and virtual time do not mix.
+type roundTrip func(n int, r *http.Request) (*http.Response, error)
+
+type script struct {
+	f     roundTrip
+	calls int
+}
+
+func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.calls++
+	return s.f(s.calls, r)
+}
+
+func scripted(t *testing.T, f roundTrip) (*exporter, *script) {
+	t.Helper()
+	x, err := newExporter(ExporterOptions{Endpoint: "http://collector"}, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &script{f: f}
+	x.client.Transport = s
+	return x, s
+}
+
+// answered is an answer; an empty retryAfter is as good as none.
+func answered(status int, retryAfter string) *http.Response {
+	header := http.Header{"Retry-After": {retryAfter}}
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("partial success"))}
+}
+
+func TestExportRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		statuses := []int{429, 502, 503, 504, 200}
+		x, s := scripted(t, func(n int, _ *http.Request) (*http.Response, error) { return answered(statuses[n-1], ""), nil })
+		defer func() { _ = x.Stop(t.Context()) }()
+		if err := x.UploadTraces(t.Context(), nil); err != nil || s.calls != 5 {
+			t.Errorf("%v after %d calls", err, s.calls)
+		}
+	})
+}
+
+func TestExportRetriesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return nil, errors.New("refused") })
+		defer func() { _ = x.Stop(t.Context()) }()
+		err := x.UploadTraces(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "retryable") {
+			t.Errorf("got %v", err)
+		}
+		if s.calls != maxExportRetries+1 {
+			t.Errorf("%d calls", s.calls)
+		}
+	})
+}
+
+func TestExportGivesUpOnAPlainRefusal(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{101, 301, 400, 401, 404, 413, 500, 501} {
+		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(status, "1"), nil })
+		if err := x.UploadTraces(t.Context(), nil); err == nil || s.calls != 1 {
+			t.Errorf("%d: %v after %d calls", status, err, s.calls)
+		}
+		_ = x.Stop(t.Context())
+	}
+}
+
+func TestExportWaitsAsAsked(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		header   string
+		at, most time.Duration // the wait asked for, and the longest with our own jittered backoff
+	}{
+		{"7", 7 * time.Second, 7 * time.Second},
+		{"Sat, 01 Jan 2000 00:00:09 GMT", 9 * time.Second, 9 * time.Second}, // a bubble's clock starts at 2000-01-01
+		{"999999999", 30 * time.Second, 30 * time.Second},
+		{"Sat, 01 Jan 2050 00:00:00 GMT", 30 * time.Second, 30 * time.Second},
+		{"-5", 0, time.Second},
+		{"soon", 0, time.Second},
+		{"1e99", 0, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			x, _ := scripted(t, func(n int, _ *http.Request) (*http.Response, error) {
+				if n == 1 {
+					return answered(503, tt.header), nil
+				}
+				return answered(200, ""), nil
+			})
+			defer func() { _ = x.Stop(t.Context()) }()
+			start := time.Now()
+			if err := x.UploadTraces(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			if d := time.Since(start); d < tt.at || d > tt.most {
+				t.Errorf("%q: waited %v", tt.header, d)
+			}
+		})
+	}
+}
+
+func TestExportTimesOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x, s := scripted(t, func(_ int, r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		defer func() { _ = x.Stop(t.Context()) }()
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		if err := x.UploadTraces(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if s.calls < 2 {
+			t.Errorf("%d calls: one request took the whole time", s.calls)
+		}
+	})
+}
+
+func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x, err := newExporter(ExporterOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}}, "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = x.Stop(t.Context()) }()
+		if err := x.UploadTraces(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A shutdown in the middle of a backoff tries once more at once, then lets go.
+func TestFinishCutsTheBackoffShort(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(503, "30"), nil })
+		defer func() { _ = x.Stop(t.Context()) }()
+		done := make(chan error)
+		go func() { done <- x.UploadTraces(context.Background(), nil) }()
+		synctest.Wait()
+		start := time.Now()
+		x.finish()
+		if err := <-done; err == nil || s.calls != 2 || time.Since(start) != 0 {
+			t.Errorf("%v after %d calls and %v", err, s.calls, time.Since(start))
+		}
+		if err := x.UploadTraces(context.Background(), nil); err == nil || s.calls != 3 {
+			t.Errorf("%v after %d calls", err, s.calls)
+		}
+		x.abort()
+	})
+}
+
+func TestUnencodableSpansAreAnError(t *testing.T) {
+	t.Parallel()
+	x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(200, ""), nil })
+	defer func() { _ = x.Stop(t.Context()) }()
+	bad := []*tracepb.ResourceSpans{{SchemaUrl: "\xff"}}
+	if err := x.UploadTraces(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "encode spans") || s.calls != 0 {
+		t.Errorf("%v after %d calls", err, s.calls)
 	}
 }

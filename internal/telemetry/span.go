@@ -1,7 +1,10 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
+	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -9,9 +12,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Span follows one message from delivery to settlement: the CONSUMER span around all of it and the one child that is
-// open at a time. It is a value, meant to live in the caller's own per-message memory, and is used by one goroutine at
-// a time. The zero Span, like any Span made while tracing is off, takes every call and does nothing.
+// Span follows one message: the span around all of it and the one child that is open at a time. It is a value, meant to
+// live in the caller's own per-message memory, and is used by one goroutine at a time. The zero Span, like any Span made
+// while tracing is off, takes every call and does nothing.
 type Span struct {
 	tracing *Tracing // nil when off
 	root    trace.Span
@@ -19,18 +22,20 @@ type Span struct {
 	out     Carrier
 }
 
-// ProcessAttrs is what a message's span says about it.
-type ProcessAttrs struct {
+// Attrs is what the span of a message says about it.
+type Attrs struct {
 	MessageID, CorrelationID string
-	Exchange, RoutingKey     string // of this delivery
-	BodySize, RetryCount     int
-	Redelivered              bool
+	Exchange, RoutingKey     string // of this delivery or publish
+	BodySize                 int
+
+	RetryCount  int  // of a delivery
+	Redelivered bool // of a delivery
 }
 
-// Process begins a message's span. Its parent is the message's own trace context when that is valid; otherwise a new
-// trace begins. While tracing is off nothing is recorded and the context to pass on is the message's own, unchanged,
-// or a new one with the sampled flag off.
-func (t *Tracing) Process(in Carrier, a ProcessAttrs) Span {
+// Process begins the span of a delivered message, a CONSUMER. Its parent is the message's own trace context when that is
+// valid; otherwise a new trace begins. While tracing is off nothing is recorded and the context to pass on is the
+// message's own, unchanged, or a new one with the sampled flag off.
+func (t *Tracing) Process(in Carrier, a Attrs) Span {
 	in = in.valid()
 	if t == nil || t.tracer == nil {
 		if in.Traceparent == "" {
@@ -38,22 +43,39 @@ func (t *Tracing) Process(in Carrier, a ProcessAttrs) Span {
 		}
 		return Span{out: in}
 	}
-	return t.begin(in, &a)
+	s := t.begin(t.processName, t.process, in, &a)
+	if s.root.IsRecording() {
+		s.root.SetAttributes(
+			semconv.MessagingDestinationName(validText(destinationName(a.Exchange, a.RoutingKey, t.queue))),
+			attribute.Int("sidecar.retry_count", a.RetryCount),
+			attribute.Bool("sidecar.redelivered", a.Redelivered),
+		)
+	}
+	return s
 }
 
-func (t *Tracing) begin(in Carrier, a *ProcessAttrs) Span {
+// Produce begins the span of a message that is published for the app: a PRODUCER, continuing the trace that the app
+// sent or beginning one. Carrier gives what goes into the message. While tracing is off that is what the app sent, if
+// it is valid, and nothing is made up.
+func (t *Tracing) Produce(in Carrier, a Attrs) Span {
+	in = in.valid()
+	if t == nil || t.tracer == nil {
+		return Span{out: in}
+	}
+	to := validText(cmp.Or(a.Exchange, "amq.default"))
+	s := t.begin("send "+to, t.send, in, &a)
+	s.root.SetAttributes(semconv.MessagingDestinationName(to))
+	return s
+}
+
+func (t *Tracing) begin(name string, o []trace.SpanStartOption, in Carrier, a *Attrs) Span {
 	ctx := context.Background()
 	if in.Traceparent != "" {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parseTraceparent(in.Traceparent, in.Tracestate))
 	}
-	_, root := t.tracer.Start(ctx, t.processName, t.process...)
+	_, root := t.tracer.Start(ctx, name, o...)
 	if root.IsRecording() {
-		root.SetAttributes(
-			semconv.MessagingDestinationName(validText(destinationName(a.Exchange, a.RoutingKey, t.queue))),
-			semconv.MessagingMessageBodySize(a.BodySize),
-			attribute.Int("sidecar.retry_count", a.RetryCount),
-			attribute.Bool("sidecar.redelivered", a.Redelivered),
-		)
+		root.SetAttributes(semconv.MessagingMessageBodySize(a.BodySize))
 		setText(root, semconv.MessagingRabbitMQDestinationRoutingKeyKey, a.RoutingKey)
 		setText(root, semconv.MessagingMessageIDKey, a.MessageID)
 		setText(root, semconv.MessagingMessageConversationIDKey, a.CorrelationID)
@@ -69,6 +91,9 @@ func carrierOf(sc trace.SpanContext, baggage string) Carrier {
 	}
 }
 
+// Carrier is the trace context that goes on with the message.
+func (s *Span) Carrier() Carrier { return s.out }
+
 // TraceID is the trace id that the app sees, as 32 hex digits, on or off; "" for the zero Span.
 func (s *Span) TraceID() string {
 	if len(s.out.Traceparent) < traceIDEnd {
@@ -77,19 +102,82 @@ func (s *Span) TraceID() string {
 	return s.out.Traceparent[traceIDStart:traceIDEnd]
 }
 
-// End ends the message's span, and a child that is still open. outcome and reason are the verdict's closed sets; err
-// is why the settlement failed, if it did.
-func (s *Span) End(outcome, reason string, err error) {
+// Client begins the span of the POST and returns the context that goes to the app with it.
+func (s *Span) Client() Carrier {
+	if s.tracing == nil {
+		return s.out
+	}
+	s.open("POST", s.tracing.client)
+	return carrierOf(s.child.SpanContext(), s.out.Baggage)
+}
+
+// ClientEnd ends the span of the POST. status is 0 without an answer; failure is then its class from a closed set.
+func (s *Span) ClientEnd(status int, failure string) {
+	if s.child == nil {
+		return
+	}
+	if s.child.IsRecording() {
+		if status != 0 {
+			s.child.SetAttributes(semconv.HTTPResponseStatusCode(status))
+		}
+		if failure == "" && (status < 100 || status >= 400) {
+			failure = strconv.Itoa(status)
+		}
+		if failure != "" {
+			s.child.SetAttributes(semconv.ErrorTypeKey.String(failure))
+			s.child.SetStatus(codes.Error, "")
+		}
+	}
+	s.closeChild()
+}
+
+// Send begins the span of a publish that moves the message to dest, an exchange or queue name.
+func (s *Span) Send(dest string) {
+	if s.tracing != nil {
+		s.open("send "+dest, s.tracing.send)
+		s.child.SetAttributes(semconv.MessagingDestinationName(dest))
+	}
+}
+
+// SendEnd ends the span of the publish; nil means confirmed and not returned.
+func (s *Span) SendEnd(err error) {
+	if s.child != nil && err != nil {
+		fail(s.child, err)
+	}
+	s.closeChild()
+}
+
+// Settle makes the span of the settlement; op is ack, nack or reject.
+func (s *Span) Settle(op string) {
+	if s.tracing != nil {
+		s.open("settle "+s.tracing.queue, s.tracing.settle)
+		s.child.SetAttributes(semconv.MessagingOperationName(op))
+		s.closeChild()
+	}
+}
+
+func (s *Span) open(name string, o []trace.SpanStartOption) {
+	s.closeChild()
+	ctx := trace.ContextWithSpan(context.Background(), s.root)
+	_, s.child = s.tracing.tracer.Start(ctx, name, o...) //nolint:spancheck // closeChild ends it
+}
+
+func (s *Span) closeChild() {
+	if s.child != nil {
+		s.child.End()
+		s.child = nil
+	}
+}
+
+// End ends the span of Process, and a child that is still open. outcome and reason are the verdict's closed sets.
+func (s *Span) End(outcome, reason string) {
 	if s.tracing == nil {
 		return
 	}
 	s.closeChild()
 	if s.root.IsRecording() {
 		s.root.SetAttributes(attribute.String("sidecar.outcome", outcome), attribute.String("sidecar.reason", reason))
-		switch {
-		case err != nil:
-			fail(s.root, err)
-		case outcome == "retry" || outcome == "park":
+		if outcome == "retry" || outcome == "park" {
 			s.root.SetAttributes(semconv.ErrorTypeKey.String(reason))
 			s.root.SetStatus(codes.Error, "")
 		}
@@ -97,3 +185,49 @@ func (s *Span) End(outcome, reason string, err error) {
 	s.root.End()
 	s.tracing = nil // a second End, or a child after it, is a no-op
 }
+
+// Produced ends the span of Produce. result is from a closed set; err is why the message was not published, if so.
+func (s *Span) Produced(result string, err error) {
+	if s.tracing == nil {
+		return
+	}
+	if s.root.IsRecording() {
+		s.root.SetAttributes(attribute.String("sidecar.result", result))
+		if err != nil {
+			fail(s.root, err)
+		}
+	}
+	s.root.End()
+	s.tracing = nil
+}
+
+// destinationName is the conventions' {exchange}:{routing key}:{queue}, without empty or repeated parts.
+func destinationName(exchange, key, queue string) string {
+	name := ""
+	if exchange != "" {
+		name = exchange + ":"
+	}
+	if key != "" && key != queue {
+		name += key + ":"
+	}
+	return name + queue
+}
+
+func setText(s trace.Span, k attribute.Key, v string) {
+	if v != "" {
+		s.SetAttributes(k.String(validText(v)))
+	}
+}
+
+// maxStatusText bounds the description of a failed span, in bytes.
+const maxStatusText = 256
+
+func fail(sp trace.Span, err error) {
+	text := err.Error()
+	sp.SetAttributes(semconv.ErrorTypeOther)
+	sp.SetStatus(codes.Error, validText(text[:min(len(text), maxStatusText)]))
+}
+
+// validText replaces what is not UTF-8. The bytes are a publisher's or a broker's, and protobuf refuses the whole
+// batch for one bad string.
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -12,7 +12,7 @@ import (
 func startTracing(t *testing.T, o TracingOptions) *Tracing {
 	t.Helper()
 	o.Enabled = true
-	tracing, err := NewTracing(t.Context(), o)
+	tracing, err := NewTracing(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +32,8 @@ func traced(t *testing.T, o TracingOptions, f func(*Tracing)) *collector {
 
 // record makes one span.
 func record(tracing *Tracing) {
-	s := tracing.Process(Carrier{}, ProcessAttrs{})
-	s.End("ack", "success", nil)
+	s := tracing.Process(Carrier{}, Attrs{})
+	s.End("ack", "success")
 }
 
 func flush(t *testing.T, tracing *Tracing) {
@@ -47,11 +47,11 @@ func TestSpansOfOneMessage(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
 	tracing := startTracing(t, TracingOptions{
-		Queue: "wms.queue.a", AppURL: "http://user:secret@127.0.0.1:8080/in?key=secret", ServiceName: "wms-a", Version: "1.2.3",
-		Resource: map[string]string{"service.name": "overruled", "deployment.environment.name": "test"},
+		Queue: "wms.queue.a", AppURL: "http://user:secret@127.0.0.1:8080/in?key=secret", Version: "1.2.3",
+		Resource: map[string]string{"service.name": "wms-a", "deployment.environment.name": "test"},
 		Exporter: ExporterOptions{Endpoint: c.URL},
 	})
-	s := tracing.Process(Carrier{parent, "a=1", "k=v"}, ProcessAttrs{
+	s := tracing.Process(Carrier{parent, "a=1", "k=v"}, Attrs{
 		MessageID: "m-1", CorrelationID: "c-\xff", Exchange: "wms.main-exchange", RoutingKey: "\xfe", BodySize: 12, RetryCount: 10,
 	})
 	out := s.Client()
@@ -59,12 +59,11 @@ func TestSpansOfOneMessage(t *testing.T) {
 	s.Send("wms.dlq.a")
 	s.SendEnd(nil)
 	s.Settle("ack")
-	s.SettleEnd(nil)
 	if s.TraceID() != traceID {
 		t.Errorf("trace id %q", s.TraceID())
 	}
-	s.End("park", "max_retries", nil)
-	s.End("ack", "success", nil)
+	s.End("park", "max_retries")
+	s.End("ack", "success")
 	flush(t, tracing)
 
 	if got := c.resource["service.name"]; got != "wms-a" {
@@ -126,11 +125,11 @@ func TestSpanWithoutParentStartsATrace(t *testing.T) {
 	t.Parallel()
 	id := ""
 	c := traced(t, TracingOptions{Queue: "q"}, func(tracing *Tracing) {
-		s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, ProcessAttrs{RoutingKey: "q"})
+		s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, Attrs{RoutingKey: "q"})
 		id = s.TraceID()
 		s.Client()
 		s.ClientEnd(204, "")
-		s.End("ack", "success", nil)
+		s.End("ack", "success")
 	})
 	root := c.spans["process q"]
 	if root.parent != "" || root.traceID != id || root.state != "" || root.status != tracepb.Status_STATUS_CODE_UNSET {
@@ -151,19 +150,22 @@ func TestFailuresAreMarked(t *testing.T) {
 	t.Parallel()
 	c := traced(t, TracingOptions{Queue: "q"}, func(tracing *Tracing) {
 		cause := errors.New("no confirm \xff" + strings.Repeat("x", 1000))
-		s := tracing.Process(Carrier{}, ProcessAttrs{})
+		s := tracing.Process(Carrier{}, Attrs{})
 		s.Client()
 		s.ClientEnd(0, "timeout")
 		s.ClientEnd(0, "ignored: none is open")
 		s.Send("d")
 		s.SendEnd(cause)
-		s.Settle("nack") // End closes it
-		s.End("release", "shutdown", cause)
+		s.Settle("nack")
+		s.Send("e") // End closes it
+		s.End("release", "shutdown")
+		s = tracing.Produce(Carrier{}, Attrs{Exchange: "x"})
+		s.Produced("failed", cause)
 	})
 	if post := c.spans["POST"]; post.attrs["error.type"] != "timeout" || post.attrs["http.response.status_code"] != nil {
 		t.Errorf("%+v", post)
 	}
-	for _, name := range []string{"send d", "process q"} {
+	for _, name := range []string{"send d", "send x"} {
 		got := c.spans[name]
 		if got.status != tracepb.Status_STATUS_CODE_ERROR || !strings.HasPrefix(got.message, "no confirm \uFFFDx") || len(got.message) > 300 {
 			t.Errorf("%s: %+v", name, got)
@@ -172,8 +174,10 @@ func TestFailuresAreMarked(t *testing.T) {
 			t.Errorf("%s: error.type %v", name, got.attrs["error.type"])
 		}
 	}
-	if _, ok := c.spans["settle q"]; !ok {
-		t.Error("the open child was lost")
+	for _, name := range []string{"settle q", "send e", "process q"} {
+		if _, ok := c.spans[name]; !ok {
+			t.Errorf("%s was lost", name)
+		}
 	}
 }
 
@@ -181,12 +185,11 @@ func TestUnsampledContextStillTravels(t *testing.T) {
 	t.Parallel()
 	var out Carrier
 	c := traced(t, TracingOptions{Queue: "q", Sampler: "always_off"}, func(tracing *Tracing) {
-		s := tracing.Process(Carrier{Traceparent: parent}, ProcessAttrs{})
+		s := tracing.Process(Carrier{Traceparent: parent}, Attrs{})
 		out = s.Client()
 		s.ClientEnd(500, "")
 		s.Settle("ack")
-		s.SettleEnd(errors.New("x"))
-		s.End("ack", "success", nil)
+		s.End("ack", "success")
 	})
 	if !validTraceparent(out.Traceparent) || out.Traceparent[3:35] != traceID || !strings.HasSuffix(out.Traceparent, "-00") {
 		t.Errorf("to the app: %q", out.Traceparent)

@@ -4,11 +4,18 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/sdk"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -19,11 +26,10 @@ type TracingOptions struct {
 	Queue  string // the queue of every message; part of span names
 	AppURL string // where messages are POSTed: http, https or unix://socket:/path
 
-	ServiceName string            // resource attribute service.name
-	Resource    map[string]string // further resource attributes
-	Version     string
-	Sampler     string  // a value of OTEL_TRACES_SAMPLER; "" is parentbased_always_on
-	SamplerArg  float64 // share of traces kept by the two traceidratio samplers, 0 to 1
+	Resource   map[string]string // resource attributes, service.name included
+	Version    string
+	Sampler    string  // a value of OTEL_TRACES_SAMPLER; "" is parentbased_always_on
+	SamplerArg float64 // share of traces kept by the two traceidratio samplers, 0 to 1
 
 	Exporter ExporterOptions
 	Logger   *slog.Logger
@@ -36,34 +42,23 @@ type Tracing struct {
 	provider *sdktrace.TracerProvider
 	exporter *exporter
 
-	queue       string
-	processName string
-	sendAttrs   trace.SpanStartOption
-	process     []trace.SpanStartOption
-	client      []trace.SpanStartOption
-	settle      []trace.SpanStartOption
+	queue, processName string
+	// What is the same in every span of a kind.
+	process, client, send, settle []trace.SpanStartOption
 }
 
 // NewTracing starts the batching exporter when o.Enabled, else it returns a Tracing that is off. Errors name what is
-// wrong with the endpoint, the TLS files or the sampler; a collector that is away is not an error.
-func NewTracing(ctx context.Context, o TracingOptions) (*Tracing, error) {
+// wrong with the TLS files; a collector that is away is not an error.
+func NewTracing(o TracingOptions) (*Tracing, error) {
 	if !o.Enabled {
 		return &Tracing{}, nil
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	sampler, err := newSampler(o.Sampler, o.SamplerArg)
-	if err != nil {
-		return nil, err
-	}
 	x, err := newExporter(o.Exporter, o.Version)
 	if err != nil {
 		return nil, err
-	}
-	spans, err := otlptrace.New(ctx, x)
-	if err != nil {
-		return nil, fmt.Errorf("start trace exporter: %w", err)
 	}
 	otel.SetErrorHandler(exportErrors(o.Logger))
 
@@ -71,14 +66,94 @@ func NewTracing(ctx context.Context, o TracingOptions) (*Tracing, error) {
 		exporter: x,
 		// The batcher never blocks: with a dead collector its bounded queue fills and further spans are dropped.
 		provider: sdktrace.NewTracerProvider(
-			sdktrace.WithBatcher(spans),
-			sdktrace.WithSampler(sampler),
+			sdktrace.WithBatcher(otlptrace.NewUnstarted(x)),
+			sdktrace.WithSampler(newSampler(o.Sampler, o.SamplerArg)),
 			sdktrace.WithResource(newResource(&o)),
 		),
 	}
 	t.tracer = t.provider.Tracer("amqp-sidecar", trace.WithInstrumentationVersion(o.Version))
 	t.prepare(o.Queue, o.AppURL)
 	return t, nil
+}
+
+func newResource(o *TracingOptions) *resource.Resource {
+	attrs := []attribute.KeyValue{semconv.ServiceVersion(o.Version), semconv.TelemetrySDKName("opentelemetry"),
+		semconv.TelemetrySDKLanguageGo, semconv.TelemetrySDKVersion(sdk.Version())}
+	for k, v := range o.Resource {
+		attrs = append(attrs, attribute.String(k, v))
+	}
+	return resource.NewWithAttributes(semconv.SchemaURL, attrs...)
+}
+
+// newSampler returns the sampler of a value of OTEL_TRACES_SAMPLER. Any other word means always_on: config refuses it.
+func newSampler(name string, ratio float64) sdktrace.Sampler {
+	kind, parentBased := strings.CutPrefix(name, "parentbased_")
+	sampler := sdktrace.AlwaysSample()
+	switch kind {
+	case "always_off":
+		sampler = sdktrace.NeverSample()
+	case "traceidratio":
+		sampler = sdktrace.TraceIDRatioBased(ratio)
+	}
+	if parentBased || name == "" {
+		return sdktrace.ParentBased(sampler)
+	}
+	return sampler
+}
+
+// exportErrors logs the tracing SDK's errors, at most one a minute: a collector that is away fails every few seconds.
+func exportErrors(logger *slog.Logger) otel.ErrorHandler {
+	t := Throttle{Interval: time.Minute}
+	return otel.ErrorHandlerFunc(func(err error) {
+		t.Do(func(suppressed int) { logger.Warn("trace export failed", "error", err, "suppressed", suppressed) })
+	})
+}
+
+// prepare builds once what is the same in every span.
+func (t *Tracing) prepare(queue, appURL string) {
+	t.queue, t.processName = queue, "process "+queue
+	t.process = []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeProcess,
+			semconv.MessagingOperationName("process")),
+	}
+	t.settle = []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSettle,
+			semconv.MessagingDestinationName(queue)),
+	}
+	t.send = []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
+			semconv.MessagingOperationName("send")),
+	}
+	t.client = []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(append(appAttrs(appURL), semconv.HTTPRequestMethodPost)...),
+	}
+}
+
+// appAttrs describes the app's address. User information and query are left out: either may be a secret. An address
+// that does not parse gives no attributes.
+func appAttrs(raw string) []attribute.KeyValue {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme == "" {
+		return nil
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	full := semconv.URLFull(u.String())
+	port := 80
+	switch u.Scheme {
+	case "unix":
+		socket, _, _ := strings.Cut(u.Path, ":")
+		return []attribute.KeyValue{full, semconv.NetworkTransportUnix, semconv.ServerAddress(socket)}
+	case "https":
+		port = 443
+	}
+	if n, err := strconv.Atoi(u.Port()); err == nil {
+		port = n
+	}
+	return []attribute.KeyValue{full, semconv.ServerAddress(u.Hostname()), semconv.ServerPort(port)}
 }
 
 // Shutdown sends what is queued and stops the exporter, at most until ctx ends; what is unsent then is dropped. With
@@ -88,6 +163,7 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	t.exporter.finish()
+	defer func() { _ = t.exporter.Stop(ctx) }()
 	// The batcher's own goroutine does not end with ctx: cutting its requests short ends it.
 	stop := context.AfterFunc(ctx, t.exporter.abort)
 	defer stop()
@@ -95,12 +171,4 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("flush traces: %w", err)
 	}
 	return nil
-}
-
-// exportErrors logs the tracing SDK's errors, at most one a minute: a collector that is away fails every few seconds.
-func exportErrors(logger *slog.Logger) otel.ErrorHandler {
-	t := Throttle{Interval: time.Minute}
-	return otel.ErrorHandlerFunc(func(err error) {
-		t.Do(func(suppressed int) { logger.Warn("trace export failed", "error", err, "suppressed", suppressed) })
-	})
 }
