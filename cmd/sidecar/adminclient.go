@@ -18,15 +18,17 @@ import (
 // maxAnswer bounds what is read of a local answer, in bytes.
 const maxAnswer = 64 << 10
 
+// askTimeout bounds one request.
+const askTimeout = 3 * time.Second
+
 // adminClient asks the sidecar that runs beside this process.
 type adminClient struct {
 	variable string // that holds the address, for errors
 	address  string
 	token    string
-	client   http.Client
 }
 
-func newAdminClient(variable, address, token string, timeout time.Duration) (*adminClient, error) {
+func newAdminClient(variable, address, token string) (*adminClient, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", variable, err)
@@ -34,22 +36,13 @@ func newAdminClient(variable, address, token string, timeout time.Duration) (*ad
 	if port == "0" {
 		return nil, fmt.Errorf("%s has port 0: a port chosen at start cannot be found from here", variable)
 	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+	switch ip, _ := netip.ParseAddr(host); {
+	case host == "", ip == netip.IPv4Unspecified():
 		host = "127.0.0.1"
-		if err == nil && ip.Is6() {
-			host = "::1"
-		}
+	case ip == netip.IPv6Unspecified():
+		host = "::1"
 	}
-	return &adminClient{
-		variable: variable, address: net.JoinHostPort(host, port), token: token,
-		client: http.Client{
-			Timeout:   timeout,
-			Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true},
-			CheckRedirect: func(*http.Request, []*http.Request) error {
-				return http.ErrUseLastResponse
-			},
-		},
-	}, nil
+	return &adminClient{variable, net.JoinHostPort(host, port), token}, nil
 }
 
 // ask returns the answer's status and body.
@@ -61,7 +54,12 @@ func (a *adminClient) ask(ctx context.Context, method, path string) (int, []byte
 	if a.token != "" {
 		r.Header.Set("Authorization", "Bearer "+a.token)
 	}
-	answer, err := a.client.Do(r)
+	client := http.Client{
+		Timeout:       askTimeout,
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(r)
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask the sidecar at %s (%s): %w", a.address, a.variable, err)
 	}
@@ -81,7 +79,7 @@ const drainPoll = 100 * time.Millisecond
 
 // drain asks the running sidecar to drain and waits until it has: for a preStop hook.
 func drain(ctx context.Context, in invocation) error {
-	cfg, err := in.load("drain")
+	cfg, err := in.load(flag.NewFlagSet("drain", flag.ContinueOnError))
 	if err != nil {
 		return err
 	}
@@ -89,11 +87,11 @@ func drain(ctx context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
-	l, err := newAdminClient("SIDECAR_CONTROL_ADDR", cfg.Listen.ControlAddr, token, healthTimeout)
+	a, err := newAdminClient("SIDECAR_CONTROL_ADDR", cfg.Listen.ControlAddr, token)
 	if err != nil {
 		return err
 	}
-	status, body, err := l.ask(ctx, http.MethodPost, "/drain")
+	status, body, err := a.ask(ctx, http.MethodPost, "/drain")
 	if err != nil {
 		return err
 	}
@@ -105,19 +103,19 @@ func drain(ctx context.Context, in invocation) error {
 	t := time.NewTicker(drainPoll)
 	defer t.Stop()
 	for state := "draining"; ; {
-		code, body, err := l.ask(ctx, http.MethodGet, "/status")
-		if errors.Is(err, syscall.ECONNREFUSED) { // it has drained and ended meanwhile
-			_, err := fmt.Fprintln(in.stdout, "stopped")
-			return err
-		}
-		// No answer says nothing: the process may be ending at this moment, or have no CPU. A hook that fails ends the pod
-		// early.
-		if err == nil {
-			if state, err = drainState(code, body); err != nil {
+		status, body, err := a.ask(ctx, http.MethodGet, "/status")
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED): // it has drained and ended meanwhile
+			state = "stopped"
+		case err != nil:
+			// No answer says nothing: the process may be ending at this moment, or have no CPU. A hook that fails ends the
+			// pod early.
+		default:
+			if state, err = drainState(status, body); err != nil {
 				return err
 			}
 		}
-		if state == "drained" {
+		if state == "stopped" || state == "drained" {
 			_, err := fmt.Fprintln(in.stdout, state)
 			return err
 		}
@@ -129,9 +127,9 @@ func drain(ctx context.Context, in invocation) error {
 	}
 }
 
-func drainState(code int, body []byte) (string, error) {
-	if code != http.StatusOK {
-		return "", fmt.Errorf("status refused with status %d: %s", code, body)
+func drainState(status int, body []byte) (string, error) {
+	if status != http.StatusOK {
+		return "", fmt.Errorf("status refused with status %d: %s", status, body)
 	}
 	var s struct{ State string }
 	if err := json.Unmarshal(body, &s); err != nil {
@@ -139,8 +137,6 @@ func drainState(code int, body []byte) (string, error) {
 	}
 	return s.State, nil
 }
-
-const healthTimeout = 3 * time.Second
 
 var healthPaths = map[string]string{"live": "/livez", "ready": "/readyz", "startup": "/startupz"}
 
@@ -162,11 +158,11 @@ func health(ctx context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
-	l, err := newAdminClient("SIDECAR_ADMIN_ADDR", cfg.Listen.AdminAddr, "", healthTimeout)
+	a, err := newAdminClient("SIDECAR_ADMIN_ADDR", cfg.Listen.AdminAddr, "")
 	if err != nil {
 		return err
 	}
-	status, body, err := l.ask(ctx, http.MethodGet, path)
+	status, body, err := a.ask(ctx, http.MethodGet, path)
 	if err != nil {
 		return err
 	}

@@ -115,9 +115,9 @@ func (in invocation) parse(f *flag.FlagSet, positional int) error {
 	return nil
 }
 
-// load parses the flags of a subcommand that has none and reads the configuration.
-func (in invocation) load(name string) (*config.Config, error) {
-	if err := in.parse(flag.NewFlagSet(name, flag.ContinueOnError), 0); err != nil {
+// load reads a subcommand's flags and the configuration.
+func (in invocation) load(f *flag.FlagSet) (*config.Config, error) {
+	if err := in.parse(f, 0); err != nil {
 		return nil, err
 	}
 	return loadConfig(in.environ)

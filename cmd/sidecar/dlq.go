@@ -1,18 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
+	"os/user"
+	"strconv"
+	"strings"
 	"syscall"
 
+	"sidecar/internal/app"
 	"sidecar/internal/deadletter"
 )
 
 // dlqCommands in the order of the help text.
-func dlqCommands() []subcommand[*dlqCall] {
-	return []subcommand[*dlqCall]{
+func dlqCommands() []subcommand {
+	return []subcommand{
 		{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
 			"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
 		}},
@@ -43,7 +50,7 @@ func dlqCommands() []subcommand[*dlqCall] {
 func dlq(ctx context.Context, in invocation) error {
 	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
 	signal.Ignore(syscall.SIGPIPE)
-	return runBelow(ctx, in, "dlq", dlqCommands(), printDLQHelp, newDLQCall)
+	return runBelow(ctx, in, "dlq", dlqCommands(), printDLQHelp)
 }
 
 func printDLQHelp(w io.Writer) {
@@ -69,4 +76,77 @@ list, groups, show and export change nothing. Only one command at a time can use
 scripts and --help. Exit codes: 0 done, also when nothing matched; 64 wrong command line or configuration; 1 anything
 else.
 `)
+}
+
+// parseDLQ adds the flags that every command has, and parses.
+func (c *call) parseDLQ(most int) error {
+	c.flags.BoolVar(&c.json, "json", false, "JSON for scripts on standard output, one document per line")
+	c.flags.BoolVar(&c.quiet, "quiet", false, "no progress and no notes on standard error; errors still")
+	c.flags.BoolVar(&c.quiet, "q", false, "")
+	return c.parse(most)
+}
+
+// takesConditions adds a flag for every condition of a filter.
+func (c *call) takesConditions() {
+	for _, known := range deadletter.Conditions {
+		c.flags.Func(known[0], known[1], func(value string) error {
+			c.conditions = append(c.conditions, [2]string{known[0], value})
+			return nil
+		})
+	}
+}
+
+// condition adds one condition to the filter.
+func (c *call) condition(name, value string) error {
+	if err := c.filter.Set(name, value); err != nil {
+		return c.misuse("--%w", plainly(err))
+	}
+	return nil
+}
+
+// plainly is an error without the mark of what kind it is.
+func plainly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(oneLine(err), deadletter.ErrInvalid.Error()+": "))
+}
+
+// count adds a flag for a whole number from 0 on.
+func (c *call) count(n *int, name, usage string) {
+	c.flags.Func(name, usage, func(value string) (err error) {
+		if *n, err = strconv.Atoi(value); err != nil || *n < 0 {
+			return errors.New("want a whole number from 0 on")
+		}
+		return nil
+	})
+}
+
+// open reads the configuration. The queue it returns connects when it is used.
+func (c *call) open() (*deadletter.Queue, error) {
+	cfg, err := loadConfig(c.environ)
+	if err != nil {
+		return nil, err
+	}
+	return app.DeadLetters(cfg, app.Build{Version: version, Commit: commit}, actor(), nil)
+}
+
+// actor is who acts, as user@host.
+func actor() string {
+	name := strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = cmp.Or(u.Username, name)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return name
+	}
+	return name + "@" + host
+}
+
+// note writes one line to standard error, unless that is to stay quiet.
+func (c *call) note(format string, args ...any) {
+	if !c.quiet {
+		_, _ = fmt.Fprintln(c.stderr, printable(fmt.Sprintf(format, args...)))
+	}
 }

@@ -16,7 +16,7 @@ import (
 
 func TestOutcome(t *testing.T) {
 	t.Parallel()
-	redrive, imports := action{"redrive", "redriven", stays}, action{"import", "imported", ""}
+	redrive, imports := action{name: "redrive", done: "redriven", rest: stays}, action{name: "import", done: "imported"}
 	for want, c := range map[string]struct {
 		a   action
 		dry bool
@@ -32,7 +32,8 @@ func TestOutcome(t *testing.T) {
 		"1 message imported":                                        {imports, false, deadletter.Progress{Matched: 1, Done: 1}},
 		"0 messages imported":                                       {imports, false, deadletter.Progress{}},
 	} {
-		if got := outcome(c.a, c.dry, &c.p); got != want {
+		c.a.dry = c.dry
+		if got := outcome(c.a, &c.p); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -42,18 +43,17 @@ func TestOutcome(t *testing.T) {
 func reported(t *testing.T, args []string, p deadletter.Progress, err error) (stdout string, failed error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := newDLQCall(newCall(invocation{args: args, stdout: &out}, "dlq", "redrive", "", "", nil))
-	c.takesSelection("move")
+	c := newCall(invocation{args: args, stdout: &out}, "dlq", subcommand{name: "redrive"})
 	if !slices.ContainsFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }) {
 		c.args = append(c.args, "--all")
 	}
-	if _, err := c.parseSelection(); err != nil {
+	if _, err := c.parseSelection("move"); err != nil {
 		t.Fatal(err)
 	}
 	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs)) { // as many as the operation says to have found
 		c.filter.Match(&deadletter.Message{MessageID: c.filter.IDs[i]})
 	}
-	failed = c.report(t.Context(), anyQueue(t), action{"redrive", "redriven", stays}, false, &p, err)
+	failed = c.report(t.Context(), anyQueue(t), action{name: "redrive", done: "redriven", rest: stays}, &p, err)
 	return out.String(), failed
 }
 
@@ -100,17 +100,20 @@ func TestReport(t *testing.T) {
 func TestReportNobodyCanRead(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
-		c := newDLQCall(newCall(invocation{stdout: full{}}, "dlq", "redrive", "", "", nil))
+		c := newCall(invocation{stdout: full{}}, "dlq", subcommand{name: "redrive"})
 		c.json = asJSON
 		p := deadletter.Progress{Total: 2, Matched: 2, Done: 2}
-		err := c.report(t.Context(), anyQueue(t), action{"redrive", "redriven", stays}, false, &p, nil)
+		err := c.report(t.Context(), anyQueue(t), action{name: "redrive", done: "redriven", rest: stays}, &p, nil)
 		if !errors.Is(err, errFull) || !strings.Contains(err.Error(), "2 redriven, but") {
 			t.Errorf("%v", err)
 		}
 	}
-	c := newDLQCall(newCall(invocation{stdout: full{}}, "dlq", "list", "", "", nil))
-	c.say("x")
-	if err := c.look(t.Context(), anyQueue(t), nil); !errors.Is(err, errFull) {
+	c := newCall(invocation{environ: nowhere, stdout: full{}}, "dlq", subcommand{name: "list"})
+	err := c.look(t.Context(), func(*deadletter.Queue) error {
+		c.say("x")
+		return nil
+	})
+	if !errors.Is(err, errFull) {
 		t.Errorf("%v", err)
 	}
 }
@@ -118,11 +121,10 @@ func TestReportNobodyCanRead(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	q := anyQueue(t)
-	a := action{"discard", "discarded", stays}
 	ask := func(ctx context.Context, in string) (string, error) {
 		var errs bytes.Buffer
-		c := newDLQCall(newCall(invocation{stdin: strings.NewReader(in), stderr: &errs}, "dlq", "discard", "", "", nil))
-		err := c.confirm(ctx, q, a, &deadletter.Progress{Total: 9, Matched: 3})
+		c := newCall(invocation{stdin: strings.NewReader(in), stderr: &errs}, "dlq", subcommand{name: "discard"})
+		err := c.confirm(ctx, q, &deadletter.Progress{Total: 9, Matched: 3})
 		return errs.String(), err
 	}
 	if asked, err := ask(t.Context(), " wms.dlq.wms-cincout\n"); err != nil || !strings.Contains(asked, "3 of 9 messages in wms.dlq.wms-cincout would be discarded permanently") {
@@ -140,8 +142,8 @@ func TestConfirm(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = w.Close() }()
-	c := newDLQCall(newCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, "dlq", "discard", "", "", nil))
-	if err := c.confirm(ctx, q, a, &deadletter.Progress{}); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
+	c := newCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, "dlq", subcommand{name: "discard"})
+	if err := c.confirm(ctx, q, &deadletter.Progress{}); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%v", err)
 	}
 }
@@ -170,14 +172,16 @@ func TestUnfinishedFile(t *testing.T) {
 	}
 	f := begin(false)
 	holds("", 1) // under its own name only
-	f.abandon()
+	if err := f.finish(errFull); !errors.Is(err, errFull) {
+		t.Errorf("%v", err)
+	}
 	holds("", 0)
 
 	first, second := begin(false), begin(false)
-	if err := first.finish(); err != nil {
+	if err := first.finish(nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.finish(); err == nil || !strings.Contains(err.Error(), "--force") {
+	if err := second.finish(nil); err == nil || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("a file that came meanwhile was replaced: %v", err)
 	}
 	holds("new", 1)
@@ -193,14 +197,14 @@ func TestUnfinishedFile(t *testing.T) {
 	}
 	f = begin(true)
 	holds("old", 2)
-	if err := f.finish(); err != nil {
+	if err := f.finish(nil); err != nil {
 		t.Fatal(err)
 	}
 	holds("new", 1)
 
 	f = begin(true)
 	_ = f.Close() // so that it cannot be synced
-	if err := f.finish(); err == nil {
+	if err := f.finish(nil); err == nil {
 		t.Error("what the disk has not taken got its name")
 	}
 	holds("new", 1)

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"sidecar/internal/deadletter"
@@ -16,43 +18,44 @@ var listColumns = []column{
 	{title: "ROUTING KEY", least: 8, rank: 4}, {title: "SIZE", right: true, rank: 1}, {title: "MESSAGE ID", least: 12},
 }
 
-func dlqList(ctx context.Context, c *dlqCall) error {
+func dlqList(ctx context.Context, c *call) error {
 	c.takesConditions()
 	scan := deadletter.Scan{Limit: 20}
 	c.count(&scan.Limit, "limit", "show at most `N` messages; 0 = all (default 20)")
 	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of the queue; 0 = all (default 0)")
-	if err := c.parse(0); err != nil {
+	if err := c.parseDLQ(0); err != nil {
 		return err
 	}
-	q, err := c.open()
-	if err != nil {
-		return err
-	}
-	return c.look(ctx, q, c.list(ctx, q, scan))
-}
-
-func (c *dlqCall) list(ctx context.Context, q *deadletter.Queue, scan deadletter.Scan) error {
-	t, now := c.table(listColumns), time.Now()
-	s, err := q.Browse(ctx, c.filter, scan, func(m *deadletter.Message) error {
-		v := m.View()
-		if c.json {
-			return c.document(v)
-		}
-		return t.add(listRow(&v, now)...)
+	return c.look(ctx, func(q *deadletter.Queue) error {
+		t, now := c.table(listColumns), time.Now()
+		s, err := q.Browse(ctx, c.filter, scan, func(m *deadletter.Message) error {
+			v := m.View()
+			return c.line(t, &v, listRow(&v, now))
+		})
+		return c.endTable(t, err, listed(&s, scan.Limit))
 	})
-	if c.json {
-		return err
-	}
-	if err = errors.Join(err, t.flush()); err == nil {
-		c.say("%s", listed(&s, scan.Limit))
-	}
-	return err
 }
 
 // table is one for people, on standard output.
-func (c *dlqCall) table(columns []column) *table {
+func (c *call) table(columns []column) *table {
 	width, _ := terminalWidth(c.stdout)
 	return &table{w: c.out, columns: columns, width: width}
+}
+
+// line adds a row to a table, or writes v with --json.
+func (c *call) line(t *table, v any, row []string) error {
+	if c.json {
+		return c.document(v)
+	}
+	return t.add(row...)
+}
+
+// endTable ends a table, and says in a last line what it shows; err is what was wrong before.
+func (c *call) endTable(t *table, err error, last string) error {
+	if err = errors.Join(err, t.flush()); err == nil && !c.json {
+		c.say("%s", last)
+	}
+	return err
 }
 
 func listRow(v *deadletter.View, now time.Time) []string {
@@ -72,25 +75,22 @@ func failureText(v *deadletter.View) string {
 	if v.Problem != nil {
 		text = cmp.Or(v.Problem.Title, v.Problem.Type, v.Problem.Detail, text)
 	}
-	switch {
-	case v.Status == 0:
-		return text
-	case text == "":
-		return strconv.Itoa(v.Status)
+	if v.Status != 0 {
+		text = strings.TrimSpace(strconv.Itoa(v.Status) + " " + text)
 	}
-	return strconv.Itoa(v.Status) + " " + text
+	return text
 }
 
 // listed says how much of the queue a list has shown.
 func listed(s *deadletter.Summary, limit int) string {
-	text := strconv.Itoa(s.Matched) + " of " + number(s.Total, "message") + " shown"
+	text := fmt.Sprintf("%d of %s shown", s.Matched, number(s.Total, "message"))
 	switch {
 	case s.Complete():
 		return text
 	case limit > 0 && s.Matched >= limit:
-		return text + ", " + strconv.Itoa(s.Scanned) + " read: more with --limit"
+		return fmt.Sprintf("%s, %d read: more with --limit", text, s.Scanned)
 	}
-	return text + ", " + strconv.Itoa(s.Scanned) + " read: more with --scan"
+	return fmt.Sprintf("%s, %d read: more with --scan", text, s.Scanned)
 }
 
 var groupColumns = []column{
@@ -98,49 +98,29 @@ var groupColumns = []column{
 	{title: "ROUTING KEY", least: 10}, {title: "FIRST", rank: 1}, {title: "LAST", rank: 2},
 }
 
-func dlqGroups(ctx context.Context, c *dlqCall) error {
+func dlqGroups(ctx context.Context, c *call) error {
 	c.takesConditions()
 	var scan deadletter.Scan
 	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of the queue; 0 = all (default 0)")
-	if err := c.parse(0); err != nil {
+	if err := c.parseDLQ(0); err != nil {
 		return err
 	}
-	q, err := c.open()
-	if err != nil {
-		return err
-	}
-	return c.look(ctx, q, c.groups(ctx, q, scan))
-}
-
-func (c *dlqCall) groups(ctx context.Context, q *deadletter.Queue, scan deadletter.Scan) error {
-	groups, s, err := q.Groups(ctx, c.filter, scan)
-	if err != nil {
-		return err
-	}
-	t, now := c.table(groupColumns), time.Now()
-	for i := range groups {
-		if c.json {
-			err = c.document(groups[i])
-		} else {
-			err = t.add(groupRow(&groups[i], now)...)
+	return c.look(ctx, func(q *deadletter.Queue) error {
+		groups, s, err := q.Groups(ctx, c.filter, scan)
+		t, now := c.table(groupColumns), time.Now()
+		for i := range groups {
+			if err == nil {
+				err = c.line(t, &groups[i], groupRow(&groups[i], now))
+			}
 		}
-		if err != nil {
-			return err
-		}
-	}
-	if c.json {
-		return nil
-	}
-	if err = t.flush(); err == nil {
-		c.say("%s", grouped(len(groups), &s))
-	}
-	return err
+		return c.endTable(t, err, grouped(len(groups), &s))
+	})
 }
 
 func groupRow(g *deadletter.Group, now time.Time) []string {
 	count, status := strconv.Itoa(g.Count), ""
 	if g.Foreign > 0 {
-		count += " (" + strconv.Itoa(g.Foreign) + " of other services)"
+		count += fmt.Sprintf(" (%d of other services)", g.Foreign)
 	}
 	if g.Status != 0 {
 		status = strconv.Itoa(g.Status)
@@ -150,9 +130,9 @@ func groupRow(g *deadletter.Group, now time.Time) []string {
 
 // grouped is the last line below the groups: how many messages they have.
 func grouped(groups int, s *deadletter.Summary) string {
-	text := number(groups, "group") + " of " + strconv.Itoa(s.Matched) + " of " + number(s.Total, "message")
+	text := fmt.Sprintf("%s of %d of %s", number(groups, "group"), s.Matched, number(s.Total, "message"))
 	if !s.Complete() {
-		text += ", " + strconv.Itoa(s.Scanned) + " read: more with --scan"
+		text += fmt.Sprintf(", %d read: more with --scan", s.Scanned)
 	}
 	return text
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sidecar/internal/deadletter"
@@ -20,14 +21,11 @@ const (
 // meter shows on standard error how far an action has come: a bar on a terminal, a line now and then elsewhere.
 type meter struct {
 	w     io.Writer
-	width int // of the terminal; 0 = not a terminal
-	done  string
-	limit int
-	quiet bool
+	width int    // of the terminal; 0 = not a terminal
+	done  string // the word for what is done to messages
+	limit int    // how many messages at the most; 0 = any number
 
-	mu   sync.Mutex
-	last deadletter.Progress
-
+	last atomic.Pointer[deadletter.Progress]
 	past []sample
 	ends chan struct{}
 	wait sync.WaitGroup
@@ -39,26 +37,30 @@ type sample struct {
 	done, scanned int
 }
 
-// meter starts one; done is the word for what is done to messages, limit to how many at the most. stop ends it.
-func (c *dlqCall) meter(done string, limit int) *meter {
+// meter starts one, which shows nothing if it is to be quiet. stop ends it.
+func (c *call) meter(done string, limit int, quiet bool) *meter {
 	width, _ := terminalWidth(c.stderr)
-	m := &meter{w: c.stderr, width: width, done: done, limit: limit, quiet: c.quiet, ends: make(chan struct{})}
-	m.wait.Go(m.run)
+	m := &meter{w: c.stderr, width: width, done: done, limit: limit}
+	if quiet {
+		m.w = io.Discard
+	}
+	m.start()
 	return m
 }
 
-// hide keeps it from showing anything.
-func (m *meter) hide() {
-	m.mu.Lock()
-	m.quiet = true
-	m.mu.Unlock()
+func (m *meter) start() {
+	m.ends = make(chan struct{})
+	m.last.Store(&deadletter.Progress{})
+	m.wait.Go(m.run)
 }
 
 // report takes the news. It never waits for the terminal.
-func (m *meter) report(p deadletter.Progress) {
-	m.mu.Lock()
-	m.last = p
-	m.mu.Unlock()
+func (m *meter) report(p deadletter.Progress) { m.last.Store(&p) }
+
+// stop ends it and waits until it shows nothing any more.
+func (m *meter) stop() {
+	close(m.ends)
+	m.wait.Wait()
 }
 
 func (m *meter) run() {
@@ -69,13 +71,12 @@ func (m *meter) run() {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	m.past = []sample{{at: time.Now()}}
-	shown := false
 	for {
 		select {
 		case now := <-t.C:
-			shown = m.tick(now) || shown
+			m.show(now)
 		case <-m.ends:
-			if shown && m.width > 0 {
+			if len(m.past) > 1 && m.width > 0 {
 				_, _ = io.WriteString(m.w, "\r\x1b[K") // the result replaces it
 			}
 			return
@@ -83,32 +84,18 @@ func (m *meter) run() {
 	}
 }
 
-// tick shows how far it has come by now, unless nothing is to be shown.
-func (m *meter) tick(now time.Time) (shown bool) {
-	m.mu.Lock()
-	p, quiet := m.last, m.quiet
-	m.mu.Unlock()
+// show shows how far it has come by now.
+func (m *meter) show(now time.Time) {
+	p := m.last.Load()
 	m.past = append(m.past, sample{now, p.Done, p.Scanned})
 	for len(m.past) > 2 && now.Sub(m.past[0].at) > meterWindow {
 		m.past = m.past[1:]
 	}
-	if quiet {
-		return false
-	}
-	text := m.text(&p)
+	text := m.text(p) + "\n"
 	if m.width > 0 {
-		text = "\r" + cut(text, m.width-1) + "\x1b[K"
-	} else {
-		text += "\n"
+		text = "\r" + cut(m.text(p), m.width-1) + "\x1b[K"
 	}
 	_, _ = io.WriteString(m.w, text)
-	return true
-}
-
-// stop ends it and waits until it shows nothing any more.
-func (m *meter) stop() {
-	close(m.ends)
-	m.wait.Wait()
 }
 
 func (m *meter) text(p *deadletter.Progress) string {

@@ -16,11 +16,13 @@ func metered(t *testing.T, width, limit int, quiet bool, seconds int) (text stri
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		c := newDLQCall(newCall(invocation{stderr: &out}, "dlq", "redrive", "", "", nil))
-		c.quiet = quiet
-		c.meter("redriven", limit).stop() // it finds no terminal
-		m := &meter{w: &out, width: width, done: "redriven", limit: limit, quiet: quiet, ends: make(chan struct{})}
-		m.wait.Go(m.run)
+		c := newCall(invocation{stderr: &out}, "dlq", subcommand{name: "redrive"})
+		m := c.meter("redriven", limit, quiet) // it finds no terminal
+		if width > 0 {
+			m.stop()
+			m = &meter{w: &out, width: width, done: "redriven", limit: limit}
+			m.start()
+		}
 		time.Sleep(time.Second / 2) // news and checks it must not coincide
 		for i := range seconds {
 			m.report(deadletter.Progress{Total: 10_000, Scanned: 100 * i, Matched: 50 * i, Done: 50 * i})

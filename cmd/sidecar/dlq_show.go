@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +15,7 @@ import (
 	"sidecar/internal/deadletter"
 )
 
-func dlqShow(ctx context.Context, c *dlqCall) error {
+func dlqShow(ctx context.Context, c *call) error {
 	maxBody := 64 << 10
 	c.flags.Func("max-body", "show at most `SIZE` of the body: a number of bytes, or one followed by KiB or MiB "+
 		"(default 64KiB)", func(v string) (err error) {
@@ -22,7 +23,7 @@ func dlqShow(ctx context.Context, c *dlqCall) error {
 		return err
 	})
 	noBody := c.flags.Bool("no-body", false, "leave the body out")
-	if err := c.parse(1); err != nil {
+	if err := c.parseDLQ(1); err != nil {
 		return err
 	}
 	if len(c.words) == 0 || c.words[0] == "" {
@@ -31,23 +32,21 @@ func dlqShow(ctx context.Context, c *dlqCall) error {
 	if *noBody {
 		maxBody = 0
 	}
-	q, err := c.open()
-	if err != nil {
-		return err
-	}
-	m, more, err := q.Find(ctx, c.words[0], maxBody)
-	switch {
-	case err != nil:
-	case c.json:
-		err = c.document(m)
-	default:
+	return c.look(ctx, func(q *deadletter.Queue) error {
+		m, more, err := q.Find(ctx, c.words[0], maxBody)
+		if err != nil {
+			return err
+		}
+		if more > 0 {
+			c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s lists their references",
+				number(more, "other message"), m.MessageID)
+		}
+		if c.json {
+			return c.document(m)
+		}
 		c.show(m, time.Now())
-	}
-	if err == nil && more > 0 {
-		c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s lists their references",
-			number(more, "other message"), m.MessageID)
-	}
-	return c.look(ctx, q, err)
+		return nil
+	})
 }
 
 // parseBytes reads "65536", "64KiB" or "1MiB".
@@ -66,7 +65,7 @@ func parseBytes(v string) (int, error) {
 }
 
 // show writes all of m for people.
-func (c *dlqCall) show(m *deadletter.Full, now time.Time) {
+func (c *call) show(m *deadletter.Full, now time.Time) {
 	c.showFacts(m, now)
 	c.showProperties(&m.Properties)
 	c.showHeaders(m.Headers)
@@ -77,13 +76,13 @@ func (c *dlqCall) show(m *deadletter.Full, now time.Time) {
 }
 
 // row writes one name and its value, unless that is empty.
-func (c *dlqCall) row(name, value string) {
+func (c *call) row(name, value string) {
 	if value != "" {
 		c.say("  %-16s  %s", name, printable(value))
 	}
 }
 
-func (c *dlqCall) showFacts(m *deadletter.Full, now time.Time) {
+func (c *call) showFacts(m *deadletter.Full, now time.Time) {
 	c.say("message")
 	c.row("message id", cmp.Or(m.MessageID, "-"))
 	c.row("reference", m.Ref)
@@ -110,24 +109,21 @@ func (c *dlqCall) showFacts(m *deadletter.Full, now time.Time) {
 	c.row("group", m.Group)
 }
 
-func (c *dlqCall) showProperties(p *amqpvalue.Properties) {
+func (c *call) showProperties(p *amqpvalue.Properties) {
 	c.say("\nproperties")
 	for name, value := range p.All() {
 		c.row(strings.ReplaceAll(name, "_", " "), amqpvalue.Text(value))
 	}
 }
 
-func (c *dlqCall) showHeaders(h amqpvalue.TypedTable) {
+func (c *call) showHeaders(h amqpvalue.TypedTable) {
 	if len(h) == 0 {
 		return
 	}
-	names := make([]string, 0, len(h))
-	wide := 0
-	for name := range h {
-		names = append(names, name)
+	names, wide := slices.Sorted(maps.Keys(h)), 0
+	for _, name := range names {
 		wide = max(wide, min(len(printable(name)), 32))
 	}
-	slices.Sort(names)
 	c.say("\nheaders")
 	for _, name := range names {
 		c.say("  %-*s  %-9s  %s", wide, printable(name), typeName(h[name]), printable(amqpvalue.Text(h[name])))
@@ -148,14 +144,12 @@ func typeName(v any) string {
 }
 
 // showJourney prints x-death, the first step first: the broker keeps the latest first.
-func (c *dlqCall) showJourney(m *deadletter.Full) {
+func (c *call) showJourney(m *deadletter.Full) {
 	if len(m.Journey) == 0 {
 		return
 	}
 	c.say("\njourney (x-death, from its beginning)")
-	n := 0
-	for _, s := range slices.Backward(m.Journey) {
-		n++
+	for i, s := range slices.Backward(m.Journey) {
 		by := fmt.Sprintf("come by exchange %q", s.Exchange)
 		if len(s.RoutingKeys) > 0 {
 			by += " with key " + strconv.Quote(strings.Join(s.RoutingKeys, ", "))
@@ -164,12 +158,12 @@ func (c *dlqCall) showJourney(m *deadletter.Full) {
 		if !s.At.IsZero() {
 			at = ", at first " + s.At.UTC().Format(time.RFC3339)
 		}
-		c.say("  %d. %s", n, printable(fmt.Sprintf("left %s: %s, %s%s; %s", s.Queue, s.Reason, number(s.Count, "time"), at,
-			by)))
+		c.say("  %d. left %s: %s, %s%s; %s", len(m.Journey)-i, printable(s.Queue), printable(s.Reason),
+			number(s.Count, "time"), at, printable(by))
 	}
 }
 
-func (c *dlqCall) showBody(b *deadletter.Body) {
+func (c *call) showBody(b *deadletter.Body) {
 	how := b.Format
 	if b.Truncated {
 		how += ", only its beginning: more with --max-body"

@@ -1,25 +1,21 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // column of a table. When the terminal is narrow, columns with a least width are cut down to it, the widest first; then
-// those with a rank are left out, the lowest first.
+// those with a rank are left out, one after the other.
 type column struct {
 	title string
 	right bool // aligned
 	least int
-	rank  int
+	rank  int // from 1, without a gap
 }
 
 const (
@@ -88,13 +84,17 @@ func (t *table) layout() []int {
 			natural[i] = min(natural[i], widestCell)
 		}
 	}
-	for t.width > 0 {
+	for rank := 1; ; rank++ {
 		widths := slices.Clone(natural)
-		if t.shrink(widths) || !t.leaveOut(natural) {
+		if t.width == 0 || t.shrink(widths) {
 			return widths
 		}
+		out := slices.IndexFunc(t.columns, func(c column) bool { return c.rank == rank })
+		if out < 0 {
+			return widths
+		}
+		natural[out] = 0
 	}
-	return natural
 }
 
 // shrink cuts columns down until the table fits; false when it cannot.
@@ -111,21 +111,6 @@ func (t *table) shrink(widths []int) bool {
 		}
 		widths[widest]--
 	}
-	return true
-}
-
-// leaveOut leaves out the least important column there still is; false when none may be.
-func (t *table) leaveOut(widths []int) bool {
-	least := -1
-	for i, c := range t.columns {
-		if c.rank > 0 && widths[i] > 0 && (least < 0 || c.rank < t.columns[least].rank) {
-			least = i
-		}
-	}
-	if least < 0 {
-		return false
-	}
-	widths[least] = 0
 	return true
 }
 
@@ -164,64 +149,6 @@ func (t *table) write(cells []string) error {
 	}
 	_, err := io.WriteString(t.w, strings.TrimRight(b.String(), " ")+"\n")
 	return err
-}
-
-// printable makes a message's own text harmless for a terminal: a character that is not a letter, mark, number,
-// punctuation, symbol or plain space is written as an escape, so that nothing moves the cursor, colours, reorders or
-// begins a line.
-func printable(s string) string {
-	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unprintable(r) {
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
-
-// printableLines is printable for a text of several lines, tabs included.
-func printableLines(s string) string {
-	lines := strings.Split(strings.ReplaceAll(s, "\r\n", "\n"), "\n")
-	for i, l := range lines {
-		cells := strings.Split(l, "\t")
-		for j, cell := range cells {
-			cells[j] = printable(cell)
-		}
-		lines[i] = strings.Join(cells, "\t")
-	}
-	return strings.Join(lines, "\n")
-}
-
-// escapeJSON writes as \u… what printable would escape: the same JSON, harmless for a terminal. Line ends stay. b is
-// JSON, so such a character can only be inside a string.
-func escapeJSON(b []byte) []byte {
-	harmful := func(r rune) bool { return r != '\n' && unprintable(r) }
-	if bytes.IndexFunc(b, harmful) < 0 {
-		return b
-	}
-	out := make([]byte, 0, len(b)+64)
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case !harmful(r):
-			out = append(out, b[:n]...)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-		b = b[n:]
-	}
-	return out
 }
 
 // cut shortens s to n characters.

@@ -8,18 +8,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"sidecar/internal/deadletter"
 )
 
-func dlqExport(ctx context.Context, c *dlqCall) error {
+func dlqExport(ctx context.Context, c *call) error {
 	c.takesConditions()
 	c.count(&c.limit, "limit", "write at most `N` messages; 0 = all that match (default 0)")
 	force := c.flags.Bool("force", false, "replace the file if it exists")
-	if err := c.parse(1); err != nil {
+	if err := c.parseDLQ(1); err != nil {
 		return err
 	}
 	name := "-"
@@ -44,55 +41,25 @@ func dlqExport(ctx context.Context, c *dlqCall) error {
 	if err != nil {
 		return c.failed(err, "%v", err)
 	}
-	m := c.meter("exported", s.Limit)
-	p, err := q.Export(ctx, &escaping{w: f}, s, m.report)
-	m.stop()
-	if err == nil {
-		err = f.finish()
-	} else {
-		f.abandon()
-	}
-	return c.report(ctx, q, action{"export", "exported", "no file was written: run the same command again"}, false, &p,
-		err)
+	a := action{name: "export", done: "exported", rest: "no file was written: run the same command again"}
+	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
+		p, err := q.Export(ctx, &escaping{w: f}, s, report)
+		return p, f.finish(err)
+	})
 }
 
-func (c *dlqCall) exportToStdout(ctx context.Context, q *deadletter.Queue, s deadletter.Selection) error {
-	m := c.meter("exported", s.Limit)
-	if _, shown := terminalWidth(c.stdout); shown {
-		m.hide() // the messages themselves are on the screen
-	}
+func (c *call) exportToStdout(ctx context.Context, q *deadletter.Queue, s deadletter.Selection) error {
+	_, shown := terminalWidth(c.stdout) // the messages themselves are on the screen
+	a := action{name: "export", done: "exported"}
+	m := c.meter(a.done, s.Limit, c.quiet || shown)
 	p, err := q.Export(ctx, &escaping{w: c.stdout}, s, m.report)
 	m.stop()
-	a := action{"export", "exported", "which is not all: run the same command again"}
-	if failed := c.explain(ctx, q, err, fmt.Sprintf("%d %s, %s", p.Done, a.done, a.rest)); failed != nil {
+	rest := fmt.Sprintf("%d exported, which is not all: run the same command again", p.Done)
+	if failed := c.explain(ctx, q, err, rest); failed != nil {
 		return failed
 	}
-	c.note("%s", outcome(a, false, &p))
+	c.note("%s", outcome(a, &p))
 	return c.missing(&p)
-}
-
-// escaping writes JSON so that it does no harm to a terminal. A character may come in two pieces.
-type escaping struct {
-	w    io.Writer
-	half []byte
-}
-
-func (e *escaping) Write(p []byte) (int, error) {
-	b := append(e.half, p...)
-	end := len(b)
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				end -= n
-			}
-			break
-		}
-	}
-	if _, err := e.w.Write(escapeJSON(b[:end])); err != nil {
-		return 0, err
-	}
-	e.half = slices.Clone(b[end:])
-	return len(p), nil
 }
 
 // unfinished is a file that has its name only once it is complete.
@@ -130,85 +97,76 @@ func vacant(name string, force bool) error {
 	return nil
 }
 
-// finish gives the file its name once the disk has it: people discard messages after an export.
-func (f *unfinished) finish() error {
-	err := f.Sync()
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = vacant(f.name, f.force) // it may have come meanwhile
-	}
+// finish gives the file its name once the disk has it: people discard messages after an export. A file that could not
+// be completed because of err is removed.
+func (f *unfinished) finish(err error) error {
+	defer os.Remove(f.Name()) //nolint:errcheck // it is not there once it has its name
 	if err == nil {
-		err = os.Rename(f.Name(), f.name)
+		err = f.Sync()
 	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(f.name))
-}
-
-func syncDir(name string) error {
-	d, err := os.Open(name) // #nosec G304 -- the directory of the file that was asked for
+	if err := vacant(f.name, f.force); err != nil { // it may have come meanwhile
+		return err
+	}
+	if err := os.Rename(f.Name(), f.name); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(f.name)) // #nosec G304 -- the directory of the file that was asked for
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func (f *unfinished) abandon() {
-	_ = f.Close()
-	_ = os.Remove(f.Name())
-}
-
-func dlqImport(ctx context.Context, c *dlqCall) error {
+func dlqImport(ctx context.Context, c *call) error {
 	skip := 0
 	c.count(&skip, "skip", "leave out `N` lines, from the beginning (default 0)")
-	if err := c.parse(1); err != nil {
+	if err := c.parseDLQ(1); err != nil {
 		return err
 	}
-	from, done, err := c.source(ctx)
+	from, err := c.source(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer from.Close() //nolint:errcheck // it was only read
 	q, err := c.open()
 	if err != nil {
 		return err
 	}
-	m := c.meter("imported", 0)
+	m := c.meter("imported", 0, c.quiet)
 	p, err := q.Import(ctx, from, skip, m.report)
 	m.stop()
 	next := skip
 	if at, ok := errors.AsType[*deadletter.LineError](err); ok {
 		next = max(skip, at.Line-1)                // all before it are parked
 		if errors.Is(err, deadletter.ErrInvalid) { // the line, not the command line
-			err = fmt.Errorf("line %d: %s", at.Line, strings.TrimPrefix(at.Err.Error(), deadletter.ErrInvalid.Error()+": "))
+			err = fmt.Errorf("line %d: %w", at.Line, plainly(at.Err))
 		}
 	}
-	return c.report(ctx, q, action{"import", "imported", fmt.Sprintf("go on with --skip %d", next)}, false, &p, err)
+	a := action{name: "import", done: "imported", rest: fmt.Sprintf("go on with --skip %d", next)}
+	return c.report(ctx, q, a, &p, err)
 }
 
-// source is what is imported. done closes it.
-func (c *dlqCall) source(ctx context.Context) (from io.Reader, done func(), err error) {
+// source is what is imported.
+func (c *call) source(ctx context.Context) (io.ReadCloser, error) {
 	if len(c.words) > 0 && c.words[0] != "-" {
 		f, err := os.Open(c.words[0]) // #nosec G304 -- it was asked for
 		if err != nil {
-			return nil, nil, c.failed(err, "%v", err)
+			return nil, c.failed(err, "%v", err)
 		}
-		return f, func() { _ = f.Close() }, nil
+		return f, nil
 	}
 	if _, typed := terminalWidth(c.stdin); typed {
-		return nil, nil, c.misuse("give a file, or send one to standard input")
+		return nil, c.misuse("give a file, or send one to standard input")
 	}
-	return interruptible(ctx, c.stdin), func() {}, nil
-}
-
-// interruptible is r until ctx ends: a read of a pipe without data would not end otherwise.
-func interruptible(ctx context.Context, r io.Reader) io.Reader {
+	// A read of a pipe without data would not end with ctx.
 	out, in := io.Pipe()
 	go func() {
-		_, err := io.Copy(in, r)
+		_, err := io.Copy(in, c.stdin)
 		_ = in.CloseWithError(err)
 	}()
 	context.AfterFunc(ctx, func() { _ = in.CloseWithError(context.Cause(ctx)) })
-	return out
+	return out, nil
 }

@@ -19,10 +19,7 @@ func check(ctx context.Context, in invocation) error {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
 	roundtrip := flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are removed "+
 		"again, to an app of this command's own")
-	if err := in.parse(flags, 0); err != nil {
-		return err
-	}
-	cfg, err := loadConfig(in.environ)
+	cfg, err := in.load(flags)
 	if err != nil {
 		return err
 	}
@@ -33,7 +30,7 @@ func check(ctx context.Context, in invocation) error {
 }
 
 func printConfig(_ context.Context, in invocation) error {
-	cfg, err := in.load("config")
+	cfg, err := in.load(flag.NewFlagSet("config", flag.ContinueOnError))
 	if err != nil {
 		return err
 	}
@@ -89,20 +86,16 @@ func explain(_ context.Context, in invocation) error {
 	if err := in.parse(flags, 0); err != nil {
 		return err
 	}
-	if (q.Status == 0) == (q.Failure == "") {
+	switch {
+	case (q.Status == 0) == (q.Failure == ""):
 		return fmt.Errorf("%w: explain: give either --status or --failure", errUsage)
-	}
-	if q.Status < 0 || q.Status > 999 {
+	case q.Status < 0 || q.Status > 999:
 		return fmt.Errorf("%w: explain: --status %d is not between 0 and 999", errUsage, q.Status)
-	}
-	if q.RetryCount < 0 {
+	case q.RetryCount < 0:
 		return fmt.Errorf("%w: explain: --retry %d is negative", errUsage, q.RetryCount)
 	}
-	environ := in.environ
-	if !slices.ContainsFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, "SIDECAR_SERVICE=") }) {
-		environ = append(slices.Clone(environ), "SIDECAR_SERVICE=example-service")
-	}
-	cfg, err := loadConfig(environ)
+	// Of two equal names the first one counts.
+	cfg, err := loadConfig(append(slices.Clone(in.environ), "SIDECAR_SERVICE=example-service"))
 	if err != nil {
 		return err
 	}

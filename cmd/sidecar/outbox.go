@@ -1,18 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+	"time"
 
 	"sidecar/internal/config"
 	"sidecar/internal/outbox"
 )
 
 // outboxCommands in the order of the help text.
-func outboxCommands() []subcommand[*outboxCall] {
-	return []subcommand[*outboxCall]{
+func outboxCommands() []subcommand {
+	return []subcommand{
 		{"migrate", "", "make the table, or add to an existing one what the relay needs; the app may go on inserting",
 			outboxMigrate, []string{
 				"", "--print | psql", "--no-notify",
@@ -28,8 +32,7 @@ func outboxCommands() []subcommand[*outboxCall] {
 
 // outboxTable runs a command on the outbox.
 func outboxTable(ctx context.Context, in invocation) error {
-	return runBelow(ctx, in, "outbox", outboxCommands(), printOutboxHelp,
-		func(base call) *outboxCall { return &outboxCall{call: base} })
+	return runBelow(ctx, in, "outbox", outboxCommands(), printOutboxHelp)
 }
 
 func printOutboxHelp(w io.Writer) {
@@ -48,81 +51,232 @@ configuration; 1 anything else.
 `)
 }
 
-// outboxCall is one use of a command below `sidecar outbox`.
+// outboxCall is one use of a command below `sidecar outbox`, with the configuration.
 type outboxCall struct {
-	call
+	*call
+
 	cfg   *config.Config
 	names outbox.Names
 }
 
 // takesJSON adds a flag for output that is one document.
-func (c *outboxCall) takesJSON() {
+func (c *call) takesJSON() {
 	c.flags.BoolVar(&c.json, "json", false, "one JSON document on standard output")
 }
 
-// parse reads flags, at most so many words, -1 for any number, and the configuration.
-func (c *outboxCall) parse(most int) (err error) {
-	if err = c.read(most, c.printUsage); err != nil {
-		return err
+// outbox parses, and reads the configuration; most is how many words there may be, -1 for any number.
+func (c *call) outbox(most int) (*outboxCall, error) {
+	if err := c.parse(most); err != nil {
+		return nil, err
 	}
-	if c.cfg, err = loadConfig(c.environ); err != nil {
-		return err
+	cfg, err := loadConfig(c.environ)
+	if err != nil {
+		return nil, err
 	}
-	if !c.cfg.Outbox.DSN.IsSet() {
-		return fmt.Errorf("%w: %s: SIDECAR_OUTBOX_DSN is not set", errUsage, c.flags.Name())
+	if !cfg.Outbox.DSN.IsSet() {
+		return nil, fmt.Errorf("%w: %s: SIDECAR_OUTBOX_DSN is not set", errUsage, c.flags.Name())
 	}
-	c.names = outbox.ParseTable(c.cfg.Outbox.Table, c.cfg.Outbox.Column)
-	return nil
+	return &outboxCall{c, cfg, outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column)}, nil
 }
 
-// connect opens a connection to the database, which the caller closes.
-func (c *outboxCall) connect(ctx context.Context) (*outbox.Conn, error) {
+// connected runs do with a connection to the database, writes the rest of the output, and says what failed.
+func (c *outboxCall) connected(ctx context.Context, do func(*outbox.Conn) error) error {
 	db := outbox.Database{DSN: c.cfg.Outbox.DSN.Value, Name: "sidecar " + c.flags.Name()}
 	conn, err := db.Connect(ctx, nil)
 	if errors.Is(err, outbox.ErrDSN) {
-		return nil, fmt.Errorf("%w: SIDECAR_OUTBOX_DSN: %w", errUsage, err)
-	}
-	return conn, err
-}
-
-// table runs do with a table to which nothing is missing.
-func (c *outboxCall) table(ctx context.Context, do func(conn *outbox.Conn, t *outbox.Table) error) error {
-	conn, err := c.connect(ctx)
-	if err != nil {
-		return c.failed(ctx, err)
-	}
-	defer outbox.Close(conn)
-	t, err := outbox.Look(ctx, conn, c.names)
-	if err == nil {
-		err = t.Check()
+		return fmt.Errorf("%w: SIDECAR_OUTBOX_DSN: %w", errUsage, err)
 	}
 	if err == nil {
-		err = do(conn, t)
+		defer outbox.Close(conn)
+		err = errors.Join(do(conn), c.out.Flush())
 	}
-	return c.failed(ctx, err)
-}
-
-// failed says what failed, nil if nothing did.
-func (c *outboxCall) failed(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, errUsage):
 		return err
 	case ctx.Err() != nil:
-		return &failure{c.flags.Name() + ": stopped by a signal: " + printable(oneLine(err)), err}
+		return c.failed(err, "stopped by a signal: %s", oneLine(err))
 	case errors.Is(err, outbox.ErrNoTable) && c.name != "migrate":
-		return &failure{c.flags.Name() + ": " + printable(oneLine(err)) + "; sidecar outbox migrate makes it", err}
+		return c.failed(err, "%s; sidecar outbox migrate makes it", oneLine(err))
 	}
-	return &failure{c.flags.Name() + ": " + printable(oneLine(err)), err}
+	return c.failed(err, "%s", oneLine(err))
 }
 
-// document writes v as one line of JSON.
-func (c *outboxCall) document(v any) error { return writeJSON(c.stdout, v) }
-
-func (c *outboxCall) say(format string, args ...any) error {
-	_, err := fmt.Fprintln(c.stdout, printable(fmt.Sprintf(format, args...)))
-	return err
+// table is connected with a table to which nothing is missing.
+func (c *outboxCall) table(ctx context.Context, do func(*outbox.Conn, *outbox.Table) error) error {
+	return c.connected(ctx, func(conn *outbox.Conn) error {
+		t, err := outbox.Look(ctx, conn, c.names)
+		if err == nil {
+			err = t.Check()
+		}
+		if err != nil {
+			return err
+		}
+		return do(conn, t)
+	})
 }
 
-func (c *outboxCall) printUsage(w io.Writer) {
-	c.call.printUsage(w, func(string) bool { return true }, func() {})
+// result writes v with --json, else a line for people.
+func (c *call) result(v any, format string, args ...any) error {
+	if c.json {
+		return c.document(v)
+	}
+	c.say(format, args...)
+	return nil
+}
+
+func outboxStatus(ctx context.Context, base *call) error {
+	base.takesJSON()
+	c, err := base.outbox(0)
+	if err != nil {
+		return err
+	}
+	return c.connected(ctx, func(conn *outbox.Conn) error {
+		s, err := outbox.ReadStatus(ctx, conn, c.names)
+		if err != nil {
+			return err
+		}
+		if c.json {
+			return c.document(s)
+		}
+		return c.printStatus(s)
+	})
+}
+
+func (c *outboxCall) printStatus(s *outbox.Status) error {
+	notify := "inserts wake the relay up"
+	if !s.Notify {
+		notify = "off: the relay checks every " + c.cfg.Outbox.PollInterval.String()
+	}
+	lag := time.Duration(s.Lag * float64(time.Second)).Round(10 * time.Millisecond)
+	c.say("table        %s", printable(s.Table))
+	c.say("pending      %s, %d of them due later, %d failed before", atMost(s.Pending), s.Waiting, s.Failing)
+	c.say("lag          %s", lag)
+	c.say("quarantined  %s", atMost(s.Quarantined))
+	c.say("notify       %s", notify)
+	if s.Hidden {
+		c.say("policies     row level security may hide rows from this role: those are not counted here, and a relay with " +
+			"this role never sends them")
+	}
+	for _, m := range s.Missing {
+		first, _, _ := strings.Cut(m, "\n")
+		c.say("missing      %s (sidecar outbox migrate)", printable(first))
+	}
+	if len(s.Rows) == 0 {
+		return nil
+	}
+	c.say("")
+	t, now := &table{w: c.out, columns: []column{
+		{title: "QUARANTINED ROW"}, {title: "ATTEMPTS", right: true}, {title: "SINCE"}, {title: "LAST ERROR"},
+	}}, time.Now()
+	for _, r := range s.Rows {
+		if err := t.add(r.ID, strconv.Itoa(r.Attempts), ago(r.Since, now), r.Error); err != nil {
+			return err
+		}
+	}
+	return t.flush()
+}
+
+// atMost is a number of rows, which are counted up to a limit.
+func atMost(n int) string {
+	if n >= outbox.StatusLimit {
+		return "at least " + strconv.Itoa(n)
+	}
+	return strconv.Itoa(n)
+}
+
+func outboxRetry(ctx context.Context, base *call) error {
+	base.takesJSON()
+	all := base.flags.Bool("all", false, "every row that is in quarantine")
+	c, err := base.outbox(-1)
+	if err != nil {
+		return err
+	}
+	if *all == (len(c.words) > 0) {
+		return c.misuse("want the ids of rows, or --all")
+	}
+	return c.table(ctx, func(conn *outbox.Conn, t *outbox.Table) error {
+		var done outbox.Released
+		var err error
+		if *all {
+			done, err = outbox.RetryAll(ctx, conn, t)
+		} else {
+			done, err = outbox.Retry(ctx, conn, t, c.words)
+		}
+		switch {
+		case errors.Is(err, outbox.ErrID):
+			return c.misuse("%w", err)
+		case err != nil && done.Released == 0:
+			return err
+		}
+		err = errors.Join(err, c.result(done, "%s released", number(int(done.Released), "row")))
+		if err == nil && len(done.Missing) > 0 {
+			err = fmt.Errorf("not in quarantine: %s; sidecar outbox status lists what is", strings.Join(done.Missing, ", "))
+		}
+		return err
+	})
+}
+
+// pruneAge is how long sent rows are kept by default: a week to inspect them.
+const pruneAge = 7 * 24 * time.Hour
+
+func outboxPrune(ctx context.Context, base *call) error {
+	base.takesJSON()
+	var older time.Duration
+	base.flags.Func("older-than", "`AGE` of the rows to delete, by the time they were sent (default: "+
+		"SIDECAR_OUTBOX_RETENTION, else 168h)", func(value string) (err error) {
+		if older, err = time.ParseDuration(value); err != nil || older <= 0 {
+			return errors.New("want a duration such as 168h")
+		}
+		return nil
+	})
+	c, err := base.outbox(0)
+	if err != nil {
+		return err
+	}
+	older = cmp.Or(older, c.cfg.Outbox.Retention, pruneAge)
+	return c.table(ctx, func(conn *outbox.Conn, t *outbox.Table) error {
+		done, err := outbox.Prune(ctx, conn, t, older, nil)
+		if err != nil && done.Deleted == 0 {
+			return err
+		}
+		return errors.Join(err, c.result(done, "%d of %s deleted: sent more than %s ago", done.Deleted,
+			number(int(done.Scanned), "row"), older))
+	})
+}
+
+func outboxMigrate(ctx context.Context, base *call) error {
+	dry := base.flags.Bool("print", false, "write the SQL to standard output and change nothing; needs no right but to "+
+		"connect")
+	quiet := base.flags.Bool("no-notify", false, "without the trigger that wakes the relay up, which then checks every "+
+		"SIDECAR_OUTBOX_POLL_INTERVAL; removes it where it is")
+	c, err := base.outbox(0)
+	if err != nil {
+		return err
+	}
+	return c.connected(ctx, func(conn *outbox.Conn) error {
+		if *dry {
+			m, err := outbox.PlanMigration(ctx, conn, c.names, !*quiet)
+			if err != nil {
+				return err
+			}
+			return m.Print(c.out)
+		}
+		m, err := outbox.Migrate(ctx, conn, c.names, !*quiet, func(sql string) {
+			first, _, _ := strings.Cut(sql, "\n")
+			_, _ = fmt.Fprintln(c.stderr, printable(strings.TrimSuffix(first, " (")))
+		})
+		if err != nil {
+			return err
+		}
+		table := printable(m.Table.String())
+		switch {
+		case m.Done():
+			c.say("table %s is complete: nothing to do", table)
+		case m.Create:
+			c.say("table %s was made", table)
+		default:
+			c.say("table %s has what was missing: %s", table, number(len(m.Inside)+len(m.Outside), "statement"))
+		}
+		return nil
+	})
 }

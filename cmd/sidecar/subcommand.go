@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,38 +10,45 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
+
+	"sidecar/internal/deadletter"
 )
 
-// subcommand is one of the commands below `sidecar dlq` or `sidecar outbox`. C is what it works with.
-type subcommand[C any] struct {
+// subcommand is one of the commands below `sidecar dlq` or `sidecar outbox`.
+type subcommand struct {
 	name, arguments, summary string
-	run                      func(ctx context.Context, c C) error
-	examples                 []string // what follows `sidecar dlq`, without the name
+	run                      func(ctx context.Context, c *call) error
+	examples                 []string // what follows the command, without its name
 }
 
 // call is one use of a subcommand.
 type call struct {
 	invocation
-	name, arguments, summary string
-	examples                 []string
+	subcommand
 
-	flags *flag.FlagSet
-	words []string // arguments that are not flags, in order
-	json  bool
+	flags       *flag.FlagSet
+	words       []string      // arguments that are not flags, in order
+	out         *bufio.Writer // stdout; the end of a command flushes it
+	json, quiet bool
+
+	conditions [][2]string       // of dlq, by name, as given
+	filter     deadletter.Filter // the conditions, once parsed
+	limit      int               // of an action; 0 = all
+	all        bool
 }
 
-// runBelow runs the subcommand that the first argument names, with the result of open. The first SIGINT or SIGTERM ends
-// it at a safe point, the second at once.
-func runBelow[C any](ctx context.Context, in invocation, above string, all []subcommand[C], help func(io.Writer),
-	open func(call) C) error {
+// runBelow runs the subcommand that the first argument names. The first SIGINT or SIGTERM ends it at a safe point, the
+// second at once.
+func runBelow(ctx context.Context, in invocation, above string, all []subcommand, help func(io.Writer)) error {
 	if len(in.args) == 0 {
 		help(in.stderr)
 		return fmt.Errorf("%w: %s: a command is missing", errUsage, above)
 	}
 	name := in.args[0]
-	if name == "-h" || name == "-help" || name == "--help" || name == "help" {
+	if slices.Contains([]string{"-h", "-help", "--help", "help"}, name) {
 		help(in.stdout)
 		return flag.ErrHelp
 	}
@@ -49,32 +56,38 @@ func runBelow[C any](ctx context.Context, in invocation, above string, all []sub
 	for i, s := range all {
 		names[i] = s.name
 		if s.name == name {
-			ctx, stop := stoppable(ctx)
+			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			context.AfterFunc(ctx, stop)
 			in.args = in.args[1:]
-			return s.run(ctx, open(newCall(in, above, s.name, s.arguments, s.summary, s.examples)))
+			return s.run(ctx, newCall(in, above, s))
 		}
 	}
 	return fmt.Errorf("%w: %s: no command %q; there are %s", errUsage, above, name, strings.Join(names, ", "))
 }
 
-func newCall(in invocation, above, name, arguments, summary string, examples []string) call {
-	flags := flag.NewFlagSet(strings.TrimSpace(above+" "+name), flag.ContinueOnError)
+func newCall(in invocation, above string, s subcommand) *call {
+	flags := flag.NewFlagSet(strings.TrimSpace(above+" "+s.name), flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // its words are not ours
-	return call{invocation: in, name: name, arguments: arguments, summary: summary, examples: examples, flags: flags}
+	return &call{invocation: in, subcommand: s, flags: flags, out: bufio.NewWriter(in.stdout)}
 }
 
-// read reads flags and words in any order; most is how many words there may be, -1 for any number.
-func (c *call) read(most int, usage func(io.Writer)) (err error) {
+// parse reads flags and words in any order, and the conditions; most is how many words there may be, -1 for any number.
+func (c *call) parse(most int) (err error) {
 	c.words, err = interleaved(c.flags, c.args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		usage(c.stdout)
+		c.printUsage(c.stdout)
 		return err
 	case err != nil:
 		return c.misuse("%w", err)
 	case most >= 0 && len(c.words) > most:
 		return c.misuse("unexpected argument %q", c.words[most])
+	}
+	for _, given := range c.conditions {
+		if err := c.condition(given[0], given[1]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -101,16 +114,46 @@ func (c *call) misuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %w (sidecar %[2]s --help)", errUsage, c.flags.Name(), fmt.Errorf(format, args...))
 }
 
-// printUsage prints the summary, the flags for which shown is true, what more prints, and the examples.
-func (c *call) printUsage(w io.Writer, shown func(name string) bool, more func()) {
+// failure is how a command ends badly: a sentence that says what to do next, and the error behind it.
+type failure struct {
+	text string
+	err  error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.err }
+
+// failed makes a failure of what is behind it, which may be nil.
+func (c *call) failed(err error, format string, args ...any) error {
+	return &failure{c.flags.Name() + ": " + printable(fmt.Sprintf(format, args...)), err}
+}
+
+// oneLine is the text of an error, which may be several joined ones.
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// printUsage prints the summary, the flags, the conditions where there are any, and the examples.
+func (c *call) printUsage(w io.Writer) {
 	usage := strings.TrimSpace("sidecar " + c.flags.Name() + " " + c.arguments)
 	_, _ = fmt.Fprintf(w, "usage: %s [flags]\n\n%s%s.\n\n", usage, strings.ToUpper(c.summary[:1]), c.summary[1:])
+	var conditions []*flag.Flag
+	for _, known := range deadletter.Conditions {
+		if f := c.flags.Lookup(known[0]); f != nil {
+			conditions = append(conditions, f)
+		}
+	}
 	c.flags.VisitAll(func(f *flag.Flag) {
-		if f.Usage != "" && shown(f.Name) {
+		if f.Usage != "" && !slices.Contains(conditions, f) {
 			printFlag(w, f)
 		}
 	})
-	more()
+	if len(conditions) > 0 {
+		_, _ = fmt.Fprint(w, "\nConditions, which may be repeated: all of them must hold, of several values for one any.\n\n")
+	}
+	for _, f := range conditions {
+		printFlag(w, f)
+	}
 	_, _ = fmt.Fprint(w, "\nExamples:\n\n")
 	for _, e := range c.examples {
 		_, _ = fmt.Fprintln(w, strings.TrimRight("  sidecar "+c.flags.Name()+" "+e, " "))
@@ -128,21 +171,14 @@ func printFlag(w io.Writer, f *flag.Flag) {
 	_, _ = fmt.Fprintf(w, "  %-25s  %s\n", name, usage)
 }
 
-// writeJSON writes v as one line of JSON that does no harm to a terminal.
-func writeJSON(w io.Writer, v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+// document writes v as one line of JSON that does no harm to a terminal.
+func (c *call) document(v any) error {
+	e := json.NewEncoder(&escaping{w: c.out})
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(escapeJSON(b.Bytes()))
-	return err
+	return e.Encode(v)
 }
 
-// stoppable ends with the first SIGINT or SIGTERM; the second ends the process.
-func stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+// say writes one line for people to standard output.
+func (c *call) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(c.out, format+"\n", args...) // the flush reports what goes wrong
 }

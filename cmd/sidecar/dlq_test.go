@@ -164,10 +164,10 @@ func TestDLQFlagsStandAnywhere(t *testing.T) {
 		"--limit 5 -":                {"-"},
 		"--status 503 a -status 5xx": {"a"},
 	} {
-		c := newDLQCall(newCall(invocation{args: strings.Split(line, " ")}, "dlq", "x", "", "", nil))
+		c := newCall(invocation{args: strings.Split(line, " ")}, "dlq", subcommand{name: "x"})
 		c.takesConditions()
 		c.count(&c.limit, "limit", "")
-		if err := c.parse(-1); err != nil || !slices.Equal(c.words, want) {
+		if err := c.parseDLQ(-1); err != nil || !slices.Equal(c.words, want) {
 			t.Errorf("%q: %q, %v", line, c.words, err)
 		}
 		if c.json != (strings.Contains(line, "--json") && !strings.Contains(line, "-- --json")) || (c.limit == 5) != strings.Contains(line, "limit") {
@@ -190,7 +190,7 @@ func TestActor(t *testing.T) {
 // anyQueue is a queue that no one connects to.
 func anyQueue(t *testing.T) *deadletter.Queue {
 	t.Helper()
-	q, err := newDLQCall(newCall(invocation{environ: nowhere}, "dlq", "x", "", "", nil)).open()
+	q, err := newCall(invocation{environ: nowhere}, "dlq", subcommand{name: "x"}).open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestExplain(t *testing.T) {
 		"the broker cannot be reached (dial: refused): 5":                       {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
 		"usage: dlq redrive: rate 7 is not one (sidecar dlq":                    {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
 	} {
-		err := newDLQCall(newCall(invocation{}, "dlq", "redrive", "", "", nil)).explain(c.ctx, q, c.err, "5 redriven")
+		err := newCall(invocation{}, "dlq", subcommand{name: "redrive"}).explain(c.ctx, q, c.err, "5 redriven")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%v: %v, want %s", c.err, err, want)
 		}
@@ -224,7 +224,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v became %#v", c.err, err)
 		}
 	}
-	if err := newDLQCall(newCall(invocation{}, "dlq", "", "", "", nil)).explain(t.Context(), q, nil, ""); err != nil {
+	if err := newCall(invocation{}, "dlq", subcommand{name: ""}).explain(t.Context(), q, nil, ""); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestNothingHarmsATerminal goes through all characters there are.
@@ -33,7 +35,9 @@ func TestNothingHarmsATerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		escaped := escapeJSON(plain)
+		var escapedTo bytes.Buffer
+		must.Get((&escaping{w: &escapedTo}).Write(plain))(t)
+		escaped := escapedTo.Bytes()
 		var back string
 		if err := json.Unmarshal(escaped, &back); err != nil || back != s || bytes.ContainsFunc(escaped, harmful) {
 			t.Fatalf("%q became %q, which is %q, %v", s, escaped, back, err)
