@@ -77,7 +77,7 @@ func PresetValues(cfg *config.Config) (values map[string]string, warnings []stri
 
 func newPolicy(cfg *config.Config) retry.Policy {
 	return retry.Policy{
-		ParkOn:       retry.NewStatusSet(cfg.Retry.ParkOnStatus...),
+		ParkOn:       cfg.Retry.ParkOnStatus,
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
 		RequeueMin:   cfg.Retry.RequeueDelayMin, RequeueMax: cfg.Retry.RequeueDelayMax,
 		CrashLimit: cfg.Retry.CrashLimit, CrashHold: retry.CrashHold,

@@ -3,6 +3,7 @@
 package retry
 
 import (
+	"slices"
 	"time"
 
 	"sidecar/internal/message"
@@ -15,10 +16,9 @@ const MinRequeueDelay = 250 * time.Millisecond
 // CrashHold delays the requeue of a message that made the sidecar panic, so that it does not loop.
 const CrashHold = 5 * time.Second
 
-// Policy holds the rules of judgement. It is a comparable value; the retry limit travels with the message, because
-// it belongs to the topology.
+// Policy holds the rules of judgement. The retry limit travels with the message, because it belongs to the topology.
 type Policy struct {
-	ParkOn StatusSet // statuses that park at once
+	ParkOn []int // statuses that park at once
 
 	// CountRefused makes a connection that could not be opened a counted attempt. Otherwise such a message is given
 	// back unharmed: an app that is down says nothing about the message.
@@ -55,77 +55,66 @@ func (p Policy) Decide(m *message.Message, o message.Outcome) message.Verdict {
 	return v
 }
 
+// byFailure are the verdicts on attempts without a usable answer; any other failure is malformed.
+var byFailure = map[message.Failure]message.Verdict{
+	message.FailureInterrupted:  {Action: message.Release, Reason: message.ReasonShutdown},
+	message.FailureUndispatched: {Action: message.Release, Reason: message.ReasonUndispatched},
+	message.FailureForeign:      {Action: message.Ack, Reason: message.ReasonForeignRetry},
+	message.FailureCrash:        {Action: message.Requeue, Reason: message.ReasonCrash},
+	message.FailurePanic:        {Action: message.Requeue, Reason: message.ReasonPanic},
+	message.FailureTooLarge:     {Action: message.Park, Reason: message.ReasonTooLarge},
+	message.FailureRefused:      {Action: message.Retry, Reason: message.ReasonRefused},
+	message.FailureTimeout:      {Action: message.Retry, Reason: message.ReasonTimeout},
+	message.FailureReset:        {Action: message.Retry, Reason: message.ReasonReset},
+}
+
+var byDisposition = map[message.Disposition]message.Action{
+	message.DispositionAck:     message.Ack,
+	message.DispositionRetry:   message.Retry,
+	message.DispositionRequeue: message.Requeue,
+	message.DispositionPark:    message.Park,
+	message.DispositionDiscard: message.Discard,
+}
+
 func (p Policy) judge(o *message.Outcome) message.Verdict {
-	switch o.Failure {
-	case message.FailureNone:
-		if v, asked := p.disposition(o); asked {
-			return v
-		}
-		return p.status(o)
-	case message.FailureInterrupted:
-		return message.Verdict{Action: message.Release, Reason: message.ReasonShutdown}
-	case message.FailureUndispatched:
-		return message.Verdict{Action: message.Release, Reason: message.ReasonUndispatched}
-	case message.FailureForeign:
-		return message.Verdict{Action: message.Ack, Reason: message.ReasonForeignRetry}
-	case message.FailureCrash:
-		return message.Verdict{Action: message.Requeue, Reason: message.ReasonCrash}
-	case message.FailurePanic:
-		return message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic, Delay: p.CrashHold}
-	case message.FailureTooLarge:
-		return message.Verdict{Action: message.Park, Reason: message.ReasonTooLarge}
-	case message.FailureRefused:
-		if !p.CountRefused {
-			return message.Verdict{Action: message.Release, Reason: message.ReasonAppDown}
-		}
-		return message.Verdict{Action: message.Retry, Reason: message.ReasonRefused}
-	case message.FailureTimeout:
-		return message.Verdict{Action: message.Retry, Reason: message.ReasonTimeout}
-	case message.FailureReset:
-		return message.Verdict{Action: message.Retry, Reason: message.ReasonReset}
-	default:
+	if o.Failure == message.FailureNone {
+		return p.answer(o)
+	}
+	v, known := byFailure[o.Failure]
+	switch {
+	case !known:
 		return message.Verdict{Action: message.Retry, Reason: message.ReasonMalformed}
+	case o.Failure == message.FailureRefused && !p.CountRefused:
+		return message.Verdict{Action: message.Release, Reason: message.ReasonAppDown}
+	case o.Failure == message.FailurePanic:
+		v.Delay = p.CrashHold
 	}
+	return v
 }
 
-func (p Policy) disposition(o *message.Outcome) (message.Verdict, bool) {
-	const r = message.ReasonDisposition
-	switch o.Disposition {
-	case message.DispositionAck:
-		return message.Verdict{Action: message.Ack, Reason: r}, true
-	case message.DispositionRetry:
-		return message.Verdict{Action: message.Retry, Reason: r}, true
-	case message.DispositionRequeue:
-		return p.requeue(o, r), true
-	case message.DispositionPark:
-		return message.Verdict{Action: message.Park, Reason: r}, true
-	case message.DispositionDiscard:
-		return message.Verdict{Action: message.Discard, Reason: r}, true
+// answer judges what the app answered.
+func (p Policy) answer(o *message.Outcome) message.Verdict {
+	var v message.Verdict
+	switch {
+	case o.Disposition != message.DispositionNone:
+		v.Action, v.Reason = byDisposition[o.Disposition], message.ReasonDisposition
+	case o.OK():
+		v.Action, v.Reason = message.Ack, message.ReasonSuccess
+	case slices.Contains(p.ParkOn, o.Status):
+		v.Action, v.Reason = message.Park, message.ReasonParkStatus
+	case o.Status == 425:
+		v.Action, v.Reason = message.Requeue, message.ReasonTooEarly
+	default:
+		v.Action, v.Reason = message.Retry, statusReason(o.Status)
 	}
-	return message.Verdict{}, false
-}
-
-func (p Policy) status(o *message.Outcome) message.Verdict {
-	if o.OK() {
-		return message.Verdict{Action: message.Ack, Reason: message.ReasonSuccess}
-	}
-	if p.ParkOn.Has(o.Status) {
-		return message.Verdict{Action: message.Park, Reason: message.ReasonParkStatus}
-	}
-	if o.Status == 425 {
-		return p.requeue(o, message.ReasonTooEarly)
-	}
-	return message.Verdict{Action: message.Retry, Reason: statusReason(o.Status)}
-}
-
-func (p Policy) requeue(o *message.Outcome, r message.Reason) message.Verdict {
-	v := message.Verdict{Action: message.Requeue, Reason: r}
-	if o.RetryAfter >= 0 {
+	switch {
+	case v.Action != message.Requeue:
+	case o.RetryAfter >= 0:
 		v.Delay = max(o.RetryAfter, MinRequeueDelay)
-		return v
+	default:
+		v.Delay = max(p.RequeueMin, MinRequeueDelay)
+		v.Jitter = max(p.RequeueMax-v.Delay, 0)
 	}
-	v.Delay = max(p.RequeueMin, MinRequeueDelay)
-	v.Jitter = max(p.RequeueMax-v.Delay, 0)
 	return v
 }
 

@@ -50,7 +50,7 @@ func draw(seed uint64) *settings {
 			RequeueMin: between(r, retry.MinRequeueDelay, time.Second), RequeueMax: between(r, time.Second, 3*time.Second),
 		},
 	}
-	s.policy.ParkOn = retry.NewStatusSet(422)
+	s.policy.ParkOn = []int{422}
 	s.prefetch = s.concurrency + r.IntN(10)
 	if chance(r, 70) {
 		s.latency, s.confirm = between(r, 0, 30*time.Millisecond), between(r, 0, 50*time.Millisecond)

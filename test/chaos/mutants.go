@@ -45,7 +45,7 @@ var mutants = []mutant{
 	},
 	{
 		name:   "acks on 3xx",
-		edits:  []edit{{"internal/retry/policy.go", "	if o.OK() {\n", "	if o.OK() || o.Status/100 == 3 {\n"}},
+		edits:  []edit{{"internal/retry/policy.go", "	case o.OK():\n", "	case o.OK() || o.Status/100 == 3:\n"}},
 		caught: []string{"I2"}, flags: flags(parks, "-faults=0"),
 	},
 	{
