@@ -38,38 +38,30 @@ func Crashes(h amqp.Table) int {
 	return n
 }
 
-type history struct {
-	retries       int
-	malformed     bool
-	looped        bool
-	moved         bool
-	returned      bool
-	exchange, key string
-}
-
-// readHistory reads the history of a message in queue from its headers. retries, how many attempts failed before, is
+// readHistory reads from the headers of m what happened to it before. RetryCount, how many attempts failed, is
 //
 //	max( x-retry-count + x-death[reason=rejected, queue].count , x-final-retry-count )
 //
 // A term that is absent or not a non-negative integer is 0; terms are clamped to 2^31-1. It never panics.
-func readHistory(h amqp.Table, queue string) history {
-	var r history
-	own, hasOwn := r.findRejected(h, queue)
-	published, hasPublished := amqpvalue.Count(h[HeaderRetryCount])
-	final, hasFinal := amqpvalue.Count(h[HeaderFinalRetryCount])
-	r.retries = min(max(published+own.count, final), maxCount)
+func (m *Message) readHistory() {
+	own, hasOwn := m.findRejected()
+	published, hasPublished := amqpvalue.Count(m.Headers[HeaderRetryCount])
+	final, hasFinal := amqpvalue.Count(m.Headers[HeaderFinalRetryCount])
+	m.RetryCount = min(max(published+own.count, final), maxCount)
 
-	if r.returned = hasOwn || hasPublished || hasFinal; !r.returned {
-		return r
+	m.HasOriginal = hasOwn || hasPublished || hasFinal
+	m.OriginalExchange, m.OriginalRoutingKey = own.exchange, own.key
+	if hasPublished || hasFinal {
+		if s, ok := m.Headers[HeaderOriginalExchange].(string); ok {
+			m.OriginalExchange = s
+		}
+		if s, ok := m.Headers[HeaderOriginalRoutingKey].(string); ok {
+			m.OriginalRoutingKey = s
+		}
 	}
-	r.exchange, r.key = own.exchange, own.key
-	if s, ok := h[HeaderOriginalExchange].(string); ok && (hasPublished || hasFinal) {
-		r.exchange = s
+	if m.OriginalExchange == "" && m.OriginalRoutingKey == "" && m.Exchange != "" { // the first origin that is known
+		m.OriginalExchange, m.OriginalRoutingKey = m.Exchange, m.RoutingKey
 	}
-	if s, ok := h[HeaderOriginalRoutingKey].(string); ok && (hasPublished || hasFinal) {
-		r.key = s
-	}
-	return r
 }
 
 type death struct {
@@ -78,31 +70,30 @@ type death struct {
 }
 
 // findRejected returns the queue's own "rejected" entry at any position: the order of a third entry differs between
-// broker versions. Of forged duplicates the larger count wins. It sets malformed for an entry that a broker would not
-// write, looped for one by which the message left this queue in another way than by a reject, and moved.
-func (r *history) findRejected(h amqp.Table, queue string) (own death, found bool) {
-	raw, present := h[HeaderDeath]
+// broker versions. Of forged duplicates the larger count wins. It sets Malformed, Looped and Moved.
+func (m *Message) findRejected() (own death, found bool) {
+	raw, present := m.Headers[HeaderDeath]
 	if !present {
 		return death{}, false
 	}
 	entries, ok := raw.([]any)
-	r.malformed = !ok || len(entries) == 0
+	m.Malformed = !ok || len(entries) == 0
 	returns := 0
 	for _, e := range entries {
 		t, ok := e.(amqp.Table)
 		if !ok {
-			r.malformed = true
+			m.Malformed = true
 			continue
 		}
 		d, reason, from, ok := readDeath(t)
-		r.malformed = r.malformed || !ok
+		m.Malformed = m.Malformed || !ok
 		switch {
-		case from != queue:
+		case from != m.Queue:
 			if reason == "expired" {
 				returns = min(returns+d.count, maxCount)
 			}
 		case reason != "rejected":
-			r.looped = true
+			m.Looped = true
 		default:
 			if !found || d.count > own.count {
 				own = d
@@ -110,7 +101,7 @@ func (r *history) findRejected(h amqp.Table, queue string) (own death, found boo
 			found = true
 		}
 	}
-	r.moved = own.count > returns
+	m.Moved = own.count > returns
 	return own, found
 }
 

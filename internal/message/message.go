@@ -70,8 +70,7 @@ func (m *Message) LastAttempt() bool { return m.RetryCount >= m.MaxRetries }
 // NewCrash reports whether the message was in a crash that its headers do not count.
 func (m *Message) NewCrash() bool { return m.Crashes > 0 && m.Crashes != Crashes(m.Headers) }
 
-// FromDelivery copies a delivery's properties into m, replacing all of m. The retry count is read for queue by the
-// formula of RetryCount.
+// FromDelivery copies a delivery's properties into m, replacing all of m, and reads its history in queue.
 func (m *Message) FromDelivery(d *amqp.Delivery, queue string, maxRetries int) {
 	*m = Message{
 		Body: d.Body, Headers: d.Headers,
@@ -81,13 +80,7 @@ func (m *Message) FromDelivery(d *amqp.Delivery, queue string, maxRetries int) {
 		Queue: queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
 		MaxRetries: maxRetries,
 	}
-	if len(d.Headers) == 0 {
-		return
-	}
-	h := readHistory(d.Headers, queue)
-	m.RetryCount, m.Malformed, m.Looped, m.Moved = h.retries, h.malformed, h.looped, h.moved
-	m.OriginalExchange, m.OriginalRoutingKey, m.HasOriginal = h.exchange, h.key, h.returned
-	if h.exchange == "" && h.key == "" && d.Exchange != "" { // a history without an origin: the first one that is known
-		m.OriginalExchange, m.OriginalRoutingKey = d.Exchange, d.RoutingKey
+	if len(d.Headers) > 0 {
+		m.readHistory()
 	}
 }

@@ -14,13 +14,12 @@ const (
 	Park
 	Discard
 	Release
-	actions // number of actions
 )
 
 // Actions is the number of actions: they are the integers 0 … Actions-1.
-const Actions = int(actions)
+const Actions = len(actionNames)
 
-var actionNames = [Actions]string{"ack", "retry", "requeue", "park", "discard", "release"}
+var actionNames = [...]string{"ack", "retry", "requeue", "park", "discard", "release"}
 
 // String returns the value of the outcome label and log field.
 func (a Action) String() string { return actionNames[a] }
@@ -56,13 +55,12 @@ const (
 	ReasonSessionLost     // release: the answer came after the session was lost; the broker delivers again
 	ReasonPanic           // requeue: the sidecar itself panicked on this message
 	ReasonForeignRetry    // ack: a retry of another service, see topology.Plan.Foreign
-	reasons
 )
 
 // Reasons is the number of reasons: they are the integers 0 … Reasons-1.
-const Reasons = int(reasons)
+const Reasons = len(reasonNames)
 
-var reasonNames = [Reasons]string{
+var reasonNames = [...]string{
 	"success", "disposition", "conflict", "rate_limited", "too_early", "server_error", "client_error", "redirect",
 	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large", "crash",
 	"headers_too_large", "malformed_death", "app_down", "shutdown", "undispatched", "session_lost", "panic",

@@ -103,7 +103,7 @@ var mutants = []mutant{
 	{
 		name: "begins to count again when a message is moved back",
 		edits: []edit{{
-			"internal/message/history.go", "	if r.returned = hasOwn ||", "	if hasFinal {\n		r.retries = 0\n	}\n	if r.returned " +
+			"internal/message/history.go", "	m.HasOriginal = hasOwn ||", "	if hasFinal {\n		m.RetryCount = 0\n	}\n	m.HasOriginal " +
 				"= hasOwn ||",
 		}},
 		caught: []string{"I14"}, flags: flags(parks, "-faults=3 -kinds=redrive"),
