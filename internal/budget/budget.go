@@ -95,7 +95,7 @@ func (a *Account) Take(n int64) bool {
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	if a.b.queued() || !a.fits(n) {
+	if a.b.queued() || !a.mayHold(n) || a.b.used+n > a.b.limit {
 		return false
 	}
 	a.add(n)
@@ -131,29 +131,25 @@ func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	if a == nil {
 		return true
 	}
-	a.b.mu.Lock()
 	if n > a.b.limit {
-		a.b.mu.Unlock()
 		return false
 	}
-	if !a.b.queued() && a.fits(n) {
-		a.add(n)
-		a.b.collect(n)
-		a.b.mu.Unlock()
-		return true
-	}
 	w := &waiter{a: a, n: n, granted: make(chan struct{})}
+	a.b.mu.Lock()
 	a.b.waiting = append(a.b.waiting, w)
+	a.b.grant()
 	a.b.mu.Unlock()
 	select {
 	case <-w.granted:
-		a.b.mu.Lock()
-		defer a.b.mu.Unlock()
-		a.b.collect(n)
-		return true
 	case <-stop:
-		return a.b.leave(w)
+		if !a.b.leave(w) {
+			return false
+		}
 	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	a.b.collect(n)
+	return true
 }
 
 // leave ends a wait and reports whether the bytes were taken meanwhile.
@@ -198,8 +194,6 @@ func (a *Account) add(n int64) {
 	a.b.used += n
 }
 
-func (a *Account) fits(n int64) bool { return a.mayHold(n) && a.b.used+n <= a.b.limit }
-
 // mayHold reports whether the account's own share allows n bytes more.
 func (a *Account) mayHold(n int64) bool { return a.held == 0 || a.held+n <= a.b.limit/2 }
 
@@ -227,21 +221,12 @@ func (b *Budget) grant() {
 }
 
 // Describe implements prometheus.Collector.
-func (b *Budget) Describe(ch chan<- *prometheus.Desc) {
-	ch <- b.held
-	ch <- b.total
-}
+func (b *Budget) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(b, ch) }
 
 // Collect implements prometheus.Collector.
 func (b *Budget) Collect(ch chan<- prometheus.Metric) {
-	b.mu.Lock()
-	held := make(map[string]int64, len(accounts))
 	for of, a := range b.accounts {
-		held[of] = a.held
-	}
-	b.mu.Unlock()
-	for _, of := range accounts {
-		ch <- prometheus.MustNewConstMetric(b.held, prometheus.GaugeValue, float64(held[of]), of)
+		ch <- prometheus.MustNewConstMetric(b.held, prometheus.GaugeValue, float64(a.Held()), of)
 	}
 	ch <- prometheus.MustNewConstMetric(b.total, prometheus.GaugeValue, float64(b.limit))
 }
