@@ -179,11 +179,9 @@ func TestBadQueries(t *testing.T) {
 func TestNoDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	for path, byMethod := range r.o.DeadLetters.Routes() {
-		for method := range byMethod {
-			path := strings.Replace(path, "{id}", "0123456789abcdef", 1)
-			r.wantProblem(method+" "+path, r.do(method, r.control, path, jsonBody("{}")), http.StatusNotFound, "no dead-letter queue")
-		}
+	for path, route := range r.o.DeadLetters.Routes() {
+		path := strings.Replace(path, "{id}", "0123456789abcdef", 1)
+		r.wantProblem(route.Method+" "+path, r.do(route.Method, r.control, path, jsonBody("{}")), http.StatusNotFound, "no dead-letter queue")
 	}
 }
 

@@ -19,11 +19,9 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	for _, op := range openapitest.Load(t, []byte(openAPIDocument)).Operations() {
 		documented = append(documented, name.ReplaceAllString(op, "{}"))
 	}
-	for path, byMethod := range r.controlRoutes() {
+	for path, route := range r.controlRoutes() {
 		path = strings.ReplaceAll(path, "/admin/dlq/queues/"+"wms.dlq.wms-a"+"/", "/admin/dlq/queues/{}/")
-		for method := range byMethod {
-			routed = append(routed, method+" "+name.ReplaceAllString(path, "{}"))
-		}
+		routed = append(routed, route.Method+" "+name.ReplaceAllString(path, "{}"))
 	}
 	slices.Sort(documented)
 	slices.Sort(routed)

@@ -27,21 +27,20 @@ func TestScopes(t *testing.T) {
 			}
 		})
 	}
-	for path, byMethod := range r.controlRoutes() {
-		for method := range byMethod {
-			r.wantProblem(method+" "+path+" without", ask(method, path, ""), http.StatusUnauthorized)
-			r.wantProblem(method+" "+path+" with a wrong one", ask(method, path, readToken+"x"), http.StatusUnauthorized)
-			if method == http.MethodPost {
-				r.wantProblem("POST "+path, ask(method, path, readToken), http.StatusForbidden, "may only read")
-				continue
-			}
-			if path == "/events" { // does not end
-				method = http.MethodHead
-			}
-			for _, bearer := range []string{readToken, token} {
-				if got := ask(method, path, bearer); got.StatusCode == http.StatusUnauthorized || got.StatusCode == http.StatusForbidden {
-					t.Errorf("%s %s: %d", method, path, got.StatusCode)
-				}
+	for path, route := range r.controlRoutes() {
+		method := route.Method
+		r.wantProblem(method+" "+path+" without", ask(method, path, ""), http.StatusUnauthorized)
+		r.wantProblem(method+" "+path+" with a wrong one", ask(method, path, readToken+"x"), http.StatusUnauthorized)
+		if method == http.MethodPost {
+			r.wantProblem("POST "+path, ask(method, path, readToken), http.StatusForbidden, "may only read")
+			continue
+		}
+		if path == "/events" { // does not end
+			method = http.MethodHead
+		}
+		for _, bearer := range []string{readToken, token} {
+			if got := ask(method, path, bearer); got.StatusCode == http.StatusUnauthorized || got.StatusCode == http.StatusForbidden {
+				t.Errorf("%s %s: %d", method, path, got.StatusCode)
 			}
 		}
 	}

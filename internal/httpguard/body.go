@@ -22,11 +22,10 @@ const maxDepth = 16
 // ReadBody reads all of it within the listener's read timeout. It returns 0 when that went well.
 func ReadBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, detail string) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return nil, http.StatusRequestEntityTooLarge, "The body is larger than 1 MiB."
-	case err != nil:
+	}
+	if err != nil {
 		// Of a body that was too slow the time to answer is over as well.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
 		return nil, http.StatusBadRequest, "The body ended early."
@@ -60,47 +59,16 @@ var kinds = map[reflect.Kind]string{
 // inspect refuses JSON that encoding/json accepts: fields that are given twice or in another case, null for any type,
 // bytes that are not UTF-8, any depth, more than one value.
 func inspect(b []byte) error {
-	if !utf8.Valid(b) {
+	switch {
+	case !utf8.Valid(b):
 		return errors.New("is not UTF-8")
+	case !bytes.HasPrefix(bytes.TrimLeft(b, JSONSpace), []byte("{")):
+		return errors.New("is not a JSON object")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errors.New("is not a JSON object")
-	}
-	fields := []map[string]bool{{}} // of the objects that are open; nil for an array
-	for key := true; len(fields) > 0; {
-		t, err := d.Token()
-		if err != nil {
-			return errors.New("is not JSON")
-		}
-		open := fields[len(fields)-1]
-		switch t := t.(type) {
-		case json.Delim:
-			switch {
-			case t == '}' || t == ']':
-				fields = fields[:len(fields)-1]
-			case len(fields) == maxDepth:
-				return fmt.Errorf("is nested more than %d deep", maxDepth)
-			case t == '{':
-				fields = append(fields, map[string]bool{})
-			default:
-				fields = append(fields, nil)
-			}
-			key = true
-			continue
-		case nil:
-			return errors.New("has a null")
-		case string:
-			if open != nil && key {
-				if err := meet(open, t); err != nil {
-					return err
-				}
-				key = false
-				continue
-			}
-		}
-		key = true
+	if err := inspectValue(d, 0); err != nil {
+		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("unexpected data after the JSON object")
@@ -108,12 +76,50 @@ func inspect(b []byte) error {
 	return nil
 }
 
-// meet takes note of a field. Our names are of these letters; encoding/json would also take others for them.
-func meet(fields map[string]bool, name string) error {
-	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_-") != "" {
-		return fmt.Errorf("has an unknown field %.100q", name)
+var errNotJSON = errors.New("is not JSON")
+
+// inspectValue inspects the next value, which is in so many objects and arrays.
+func inspectValue(d *json.Decoder, depth int) error {
+	t, err := d.Token()
+	opened, nested := t.(json.Delim)
+	switch {
+	case err != nil:
+		return errNotJSON
+	case t == nil:
+		return errors.New("has a null")
+	case !nested:
+		return nil
+	case depth == maxDepth:
+		return fmt.Errorf("is nested more than %d deep", maxDepth)
 	}
-	if fields[name] {
+	fields := map[string]bool{}
+	for d.More() {
+		if opened == '{' {
+			t, err := d.Token()
+			if err != nil {
+				return errNotJSON
+			}
+			if err := checkField(fields, t.(string)); err != nil {
+				return err
+			}
+		}
+		if err := inspectValue(d, depth+1); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return errNotJSON
+	}
+	return nil
+}
+
+// checkField adds a name to the fields of an object. Our names have only these letters; encoding/json would take others
+// for them.
+func checkField(fields map[string]bool, name string) error {
+	switch {
+	case strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_-") != "":
+		return fmt.Errorf("has an unknown field %.100q", name)
+	case fields[name]:
 		return fmt.Errorf("has the field %q twice", name)
 	}
 	fields[name] = true
@@ -124,7 +130,7 @@ func meet(fields map[string]bool, name string) error {
 // taken for understood. It returns 0 when the body is fine.
 func CheckEmpty(w http.ResponseWriter, r *http.Request) (status int, detail string) {
 	b, status, detail := ReadBody(w, r)
-	if b = bytes.Trim(b, JSONSpace); status == 0 && len(b) > 0 && !emptyObject(b) {
+	if status == 0 && len(bytes.Trim(b, JSONSpace)) > 0 && Decode(b, &struct{}{}) != nil {
 		return http.StatusBadRequest, "The body must be empty or {}."
 	}
 	return status, detail
@@ -132,7 +138,3 @@ func CheckEmpty(w http.ResponseWriter, r *http.Request) (status int, detail stri
 
 // JSONSpace is white space in JSON; what Go takes for space is more.
 const JSONSpace = " \t\r\n"
-
-func emptyObject(b []byte) bool {
-	return len(b) >= 2 && b[0] == '{' && b[len(b)-1] == '}' && len(bytes.Trim(b[1:len(b)-1], JSONSpace)) == 0
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -220,39 +221,31 @@ func (c *conn) forget() {
 
 // lineScanner finds the end of a header, and whether it has a Content-Length, however its bytes arrive.
 type lineScanner struct {
-	at    int  // how much of the name the current line has; -1: it begins otherwise
-	text  bool // the current line is not blank
-	begun bool // there was a line
-	ended bool // by a blank line: the body follows
+	line  [len(contentLength) + 1]byte // the first bytes of the current line
+	size  int                          // how many there are; 0 for a blank line
+	begun bool                         // there was a line
+	ended bool                         // by a blank line: the body follows
 	found bool
 }
 
-const contentLength = "content-length"
+const contentLength = "Content-Length"
 
 // scan returns how many bytes and lines of p belong to the header.
-func (s *lineScanner) scan(p []byte) (bytes, lines int) {
+func (s *lineScanner) scan(p []byte) (n, lines int) {
 	for i, b := range p {
 		switch {
 		case s.ended:
 			return i, lines
 		case b == '\n':
 			lines++
-			s.ended = s.begun && !s.text
-			s.begun, s.at, s.text = s.begun || s.text, 0, false
-			continue
-		case b == '\r':
-			continue
-		}
-		s.text = true
-		switch {
-		case s.at < 0:
-		case s.at == len(contentLength):
-			s.found = s.found || b == ':' || b == ' ' || b == '\t'
-			s.at = -1
-		case b|0x20 == contentLength[s.at]|0x20:
-			s.at++
-		default:
-			s.at = -1
+			s.ended = s.begun && s.size == 0
+			s.begun = s.begun || s.size > 0
+			s.found = s.found || strings.EqualFold(string(s.line[:len(contentLength)]), contentLength) &&
+				s.size == len(s.line) && strings.IndexByte(": \t", s.line[len(contentLength)]) >= 0
+			s.size = 0
+		case b != '\r' && s.size < len(s.line):
+			s.line[s.size] = b
+			s.size++
 		}
 	}
 	return len(p), lines

@@ -6,72 +6,61 @@ import (
 	"strings"
 )
 
-// Routes maps an exact path to its handlers by method. It is not an http.ServeMux because that cleans and redirects:
-// here a path that is not spelled as in the table does not exist. The one exception is a segment {id}, which matches an
-// identifier of ours, see IsID.
-type Routes map[string]map[string]http.HandlerFunc
+// Routes maps an exact path to its route. It is not an http.ServeMux because that cleans and redirects: here a path that
+// is not spelled as in the table does not exist. The one exception is a segment {id}, which matches an identifier of
+// ours, see IsID.
+type Routes map[string]Route
+
+// Route is the handler of a path for one method; that of GET is for HEAD, too.
+type Route struct {
+	Method  string
+	Handler http.HandlerFunc
+}
+
+// Get is the route of a path that is read.
+func Get(h http.HandlerFunc) Route { return Route{http.MethodGet, h} }
+
+// Post is the route of a path that is written.
+func Post(h http.HandlerFunc) Route { return Route{http.MethodPost, h} }
 
 const idSegment = "{id}"
 
 func (t Routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	byMethod := t.find(r)
-	if byMethod == nil {
+	route, found := t.find(r)
+	allowed := []string{route.Method}
+	if route.Method == http.MethodGet {
+		allowed = append(allowed, http.MethodHead)
+	}
+	switch {
+	case !found:
 		Refuse(w, NewProblem(http.StatusNotFound, "", ""))
-		return
-	}
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	h := byMethod[method]
-	if h == nil {
-		w.Header().Set("Allow", allowed(byMethod))
+	case !slices.Contains(allowed, r.Method):
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		Refuse(w, NewProblem(http.StatusMethodNotAllowed, "", ""))
-		return
+	default:
+		route.Handler(w, r)
 	}
-	h(w, r)
 }
 
 // find uses the escaped form of the path: "/%64rain" must not be "/drain". In that form no path has braces.
-func (t Routes) find(r *http.Request) map[string]http.HandlerFunc {
+func (t Routes) find(r *http.Request) (route Route, found bool) {
 	path := r.URL.EscapedPath()
-	if byMethod := t[path]; byMethod != nil {
-		return byMethod
+	if route, found = t[path]; found {
+		return route, true
 	}
 	segments := strings.Split(path, "/")
 	i := slices.IndexFunc(segments, IsID)
 	if i < 0 {
-		return nil
+		return Route{}, false
 	}
 	r.SetPathValue("id", segments[i])
 	segments[i] = idSegment
-	return t[strings.Join(segments, "/")]
+	route, found = t[strings.Join(segments, "/")]
+	return route, found
 }
 
 // IsID reports whether s is like a reference to a message or the id of an operation: sixteen hexadecimal digits.
 func IsID(s string) bool { return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == "" }
-
-func allowed(byMethod map[string]http.HandlerFunc) string {
-	var names []string
-	for m := range byMethod {
-		names = append(names, m)
-		if m == http.MethodGet {
-			names = append(names, http.MethodHead)
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
-
-// Get is the handler of a path that is read.
-func Get(h http.HandlerFunc) map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{http.MethodGet: h}
-}
-
-// Post is the handler of a path that is written.
-func Post(h http.HandlerFunc) map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{http.MethodPost: h}
-}
 
 // Slots bounds how many requests of one kind run at a time; the rest is turned away rather than queued.
 type Slots chan struct{}

@@ -66,10 +66,8 @@ func (a *API) Routes() httpguard.Routes {
 		"/admin/dlq/queues":           httpguard.Get(a.Depths.Limit(a.queues)),
 	}
 	if a.o.Queue == nil {
-		for _, byMethod := range t {
-			for method := range byMethod {
-				byMethod[method] = noQueue
-			}
+		for path, route := range t {
+			t[path] = httpguard.Route{Method: route.Method, Handler: noQueue}
 		}
 		return t
 	}
