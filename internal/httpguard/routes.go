@@ -62,19 +62,31 @@ func (t Routes) find(r *http.Request) (route Route, found bool) {
 // IsID reports whether s is like a reference to a message or the id of an operation: sixteen hexadecimal digits.
 func IsID(s string) bool { return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == "" }
 
-// Slots bounds how many requests of one kind run at a time; the rest is turned away rather than queued.
+// Slots bounds how many calls of one kind run at once; the others are turned away rather than queued.
 type Slots chan struct{}
+
+// Enter takes a slot if one is free.
+func (c Slots) Enter() bool {
+	select {
+	case c <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Leave gives a slot back.
+func (c Slots) Leave() { <-c }
 
 // Limit is next while a slot is free.
 func (c Slots) Limit(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case c <- struct{}{}:
-			defer func() { <-c }()
-			next(w, r)
-		default:
+		if !c.Enter() {
 			w.Header().Set("Retry-After", "1")
 			Refuse(w, NewProblem(http.StatusServiceUnavailable, "", "Too many requests of this kind at once."))
+			return
 		}
+		defer c.Leave()
+		next(w, r)
 	}
 }

@@ -13,8 +13,8 @@ const (
 	slowBytes = 64 << 10
 )
 
-var errSlowest = fail(slow,
-	"The body came too slowly, and other messages needed the memory that it held. Nothing was sent.")
+var errSlowest = ending(fail(slow,
+	"The body came too slowly, and other messages needed the memory that it held. Nothing was sent."))
 
 // arrivals are the bodies and lines of which a part has arrived. When there is no memory for another one, the slowest
 // are ended: connections that send a little and stop must not block the others.

@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"sync"
 	"time"
+
+	"sidecar/internal/httpguard"
 )
 
 const (
@@ -31,12 +31,6 @@ const (
 	costOfResult = 3
 )
 
-// source returns the messages of a batch one by one. r is the memory of the message; the caller frees it, also after a
-// failure. A failure is that of one item; an error ends the batch, and io.EOF is its regular end.
-type source interface {
-	next(r *room) (m outgoing, f *failure, err error)
-}
-
 // batch publishes many messages in their order, and answers when each has its result: a client may not read before it
 // has sent everything.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
@@ -48,54 +42,45 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, f)
 		return
 	}
-	defer s.batches.leave()
+	defer s.batches.Leave()
 	room.wait = true
 	b := &batch{
 		server: s, w: w, r: r, rc: http.NewResponseController(w), room: &room,
-		details: map[int]string{}, window: make(slots, min(batchWindow, s.o.MaxInflight)),
+		details: map[int]string{}, window: make(httpguard.Slots, min(batchWindow, s.o.MaxInflight)),
 	}
 	b.run(in)
 	b.answer()
 }
 
-// open admits a batch and takes its own memory.
+// open admits a batch, whose form its content type says, and takes its own memory.
 func (s *Server) open(r *http.Request, room *room) (source, *failure) {
-	in, cost, f := s.form(r)
-	if f == nil {
-		f = s.ready()
-	}
-	if f != nil {
+	t, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	cost, boundary := costOfBatch+costOfHeaders(r.Header), parameters["boundary"]
+	switch {
+	case err == nil && (t == "application/jsonl" || t == "application/x-ndjson" || t == "application/json-lines"):
+		boundary = ""
+	case err == nil && t == "multipart/mixed" && boundary != "":
+		cost += costOfPartHeaders
+	default:
+		f := bad("A batch is application/jsonl or multipart/mixed with a boundary.")
+		f.status = http.StatusUnsupportedMediaType
 		return nil, f
 	}
-	if !s.batches.enter() {
+	if f := s.ready(); f != nil {
+		return nil, f
+	}
+	if !s.batches.Enter() {
 		return nil, fail(busy, "Too many batches at once. Nothing was sent.")
 	}
-	if f = room.reserve(cost); f != nil {
-		s.batches.leave()
+	if f := room.reserve(cost); f != nil {
+		s.batches.Leave()
 		return nil, f
 	}
-	return in(), nil
-}
-
-// form chooses the form of a batch by its content type. It returns the function that opens the batch, and its memory in
-// bytes.
-func (s *Server) form(r *http.Request) (open func() source, cost int64, f *failure) {
 	trace := carrierOf(r.Header)
-	cost = costOfBatch + costOfHeaders(r.Header)
-	t, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	boundary := parameters["boundary"]
-	switch {
-	case err != nil:
-	case t == "application/jsonl", t == "application/x-ndjson", t == "application/json-lines":
-		return func() source {
-			return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, batchBuffer), trace: trace}
-		}, cost, nil
-	case t == "multipart/mixed" && boundary != "":
-		return func() source { return newParts(s, r.Body, boundary, trace) }, cost + costOfPartHeaders, nil
+	if boundary != "" {
+		return newParts(s, r.Body, boundary, trace), nil
 	}
-	f = bad("A batch is application/jsonl or multipart/mixed with a boundary.")
-	f.status = http.StatusUnsupportedMediaType
-	return nil, 0, f
+	return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, batchBuffer), trace: trace}, nil
 }
 
 // batch is a batch that is being published.
@@ -106,7 +91,7 @@ type batch struct {
 	rc     *http.ResponseController
 	room   *room // memory besides that of the messages
 	item   room  // memory of the message that is being read
-	window slots
+	window httpguard.Slots
 	waits  sync.WaitGroup
 
 	patient time.Time // when the deadlines were moved
@@ -114,7 +99,7 @@ type batch struct {
 	mu      sync.Mutex
 	codes   []uint8        // by item: an index into outcomes, so that a large batch holds a byte for each
 	details map[int]string // of failures
-	ended   *failure       // why the items after the last one were not read
+	ended   *failure       // why the items after the last one were not read; errEnd: there are none
 }
 
 func (b *batch) run(in source) {
@@ -138,12 +123,10 @@ func (b *batch) run(in source) {
 		b.patience(start)
 		r := &b.item
 		*r = room{server: s, w: b.w, wait: true}
-		m, f, err := in.next(r)
-		if err != nil {
+		m, f := in.next(r)
+		if f != nil && f.ends {
 			r.free()
-			if !errors.As(err, &b.ended) && !errors.Is(err, io.EOF) {
-				b.ended = bad("The batch ended early, came too slowly or cannot be read.")
-			}
+			b.ended = f
 			return
 		}
 		b.grow()
@@ -175,8 +158,10 @@ func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *fai
 	s := b.server
 	b.window <- struct{}{} // a slot comes free: every message under way has a deadline
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
-	if !s.inflight.await(ctx) {
-		b.window.leave()
+	select {
+	case s.inflight <- struct{}{}:
+	case <-ctx.Done():
+		b.window.Leave()
 		cancel()
 		return errBusy
 	}
@@ -184,9 +169,9 @@ func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *fai
 	b.waits.Go(func() {
 		f := wait()
 		cancel()
-		s.inflight.leave()
+		s.inflight.Leave()
 		s.o.Memory.Give(taken)
-		b.window.leave()
+		b.window.Leave()
 		b.settle(index, m.alias, f, start)
 	})
 	return nil
@@ -210,10 +195,7 @@ func (b *batch) settle(index int, alias string, f *failure, start time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.codes[index] = indexOf(c)
-	if f == nil {
-		return
-	}
-	if len(b.details) < maxDetails {
+	if f != nil && len(b.details) < maxDetails {
 		b.details[index] = f.detail
 	}
 }
@@ -230,7 +212,7 @@ type result struct {
 func (b *batch) answer() {
 	b.patience(time.Now())
 	b.w.Header().Set("Content-Type", "application/jsonl")
-	if b.ended == nil {
+	if b.ended == errEnd {
 		received(b.w, b.r)
 	}
 	out := bufio.NewWriterSize(b.w, 16<<10)
@@ -245,7 +227,7 @@ func (b *batch) answer() {
 		}
 		_ = lines.Encode(result{Index: index, Status: o.status, Code: o.code, Detail: b.details[index]})
 	}
-	if f := b.ended; f != nil {
+	if f := b.ended; f != errEnd {
 		_ = lines.Encode(result{
 			Index: len(b.codes), Status: f.status, Code: f.code, Detail: f.detail +
 				" This message and all after it were not read.",

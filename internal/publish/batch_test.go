@@ -302,11 +302,11 @@ func TestBatchRefused(t *testing.T) {
 		r.want(contentType, r.post("/publish:batch", "{}", "Content-Type", contentType), http.StatusUnsupportedMediaType, invalid, "application/jsonl")
 	}
 	for range maxBatches {
-		r.server.batches.enter()
+		r.server.batches.Enter()
 	}
 	r.want("too many", r.post("/publish:batch", "{}", "Content-Type", "application/jsonl"), http.StatusServiceUnavailable, busy, "batches")
 	for range maxBatches {
-		r.server.batches.leave()
+		r.server.batches.Leave()
 	}
 	r.want("GET", r.do(http.MethodGet, "/publish:batch", nil), http.StatusMethodNotAllowed, badMethod, "")
 	proxy.Refuse()
@@ -344,11 +344,11 @@ func TestBatchBusy(t *testing.T) {
 	r := start(t, "", func(o *Options) { o.MaxInflight = 1 })
 	timeout := r.server.o.Timeout
 	r.server.o.Timeout = 100 * time.Millisecond
-	r.server.inflight.enter()
+	r.server.inflight.Enter()
 	if got := r.batch(`{"routing_key":"","body":"x"}`); len(got) != 1 || got[0].Code != busy {
 		t.Errorf("messages: %+v", got)
 	}
-	r.server.inflight.leave()
+	r.server.inflight.Leave()
 	// The batch itself finds memory, its item does not.
 	rest := r.memory.Limit()/2 - costOfBatch - resultStep*costOfResult - costOfMessage - 4<<10
 	must.Do(t, taken(r.memory.Take(rest)))

@@ -165,7 +165,7 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 	if f == nil {
 		f = s.ready()
 	}
-	if f == nil && s.inflight.full() {
+	if f == nil && len(s.inflight) == cap(s.inflight) {
 		f = errBusy
 	}
 	room := room{server: s, w: w}
@@ -177,20 +177,38 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 		m.msg, f = readHeaders(r.Header)
 	}
 	if f == nil {
-		m.msg.Body, f = room.body(r)
+		m.msg.Body, f = body(r, &room)
 	}
 	if f != nil {
 		return m.alias, f
 	}
 	received(w, r)
-	if !s.inflight.enter() { // not before: a body that is still arriving must not hold a slot
+	if !s.inflight.Enter() { // not before: a body that is still arriving must not hold a slot
 		return m.alias, errBusy
 	}
-	defer s.inflight.leave()
+	defer s.inflight.Leave()
 	m.trace = prefer(carrierOf(r.Header), telemetry.CarrierFrom(m.msg.Headers))
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(s.o.Timeout))
 	defer cancel()
-	return m.alias, s.send(ctx, &m)
+	return m.alias, s.begin(ctx, &m)()
+}
+
+// body reads the body of a request.
+func body(q *http.Request, r *room) ([]byte, *failure) {
+	longest := r.server.o.MaxBody
+	switch {
+	case q.ContentLength > longest:
+		return nil, errTooLarge
+	case q.ContentLength == 0:
+		return nil, nil
+	case q.ContentLength > 0:
+		longest = q.ContentLength
+	}
+	b, f := r.read(nil, q.Body, longest)
+	if f == errBroken {
+		return nil, bad("The body ended early or came too slowly.")
+	}
+	return b, f
 }
 
 // target reads the alias and the routing key from a path.

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/httpguard"
 )
 
 // metrics counts messages, those of a batch one by one. The label exchange is an alias of the configuration, or empty
@@ -14,7 +16,7 @@ type metrics struct {
 	aliases  map[string]string // those of Options
 }
 
-func newMetrics(r prometheus.Registerer, aliases map[string]string, inflight slots) *metrics {
+func newMetrics(r prometheus.Registerer, aliases map[string]string, inflight httpguard.Slots) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sidecar_publish_requests_total",

@@ -53,11 +53,11 @@ type Server struct {
 	hosts    httpguard.Hosts
 	keys     message.Globs
 	lanes    map[string]*broker.Lane // by exchange
-	inflight slots
+	inflight httpguard.Slots
 	arrivals arrivals
-	batches  slots
-	growing  slots // held by the one batch that waits for memory for the rest of a line
-	maxItems int   // of a batch
+	batches  httpguard.Slots
+	growing  httpguard.Slots // held by the one batch that waits for memory for the rest of a line
+	maxItems int             // of a batch
 	metrics  *metrics
 	refusals telemetry.Throttle // log lines about requests that are not allowed
 	failures telemetry.Throttle // log lines about messages that were not published
@@ -78,7 +78,8 @@ func New(o Options) *Server {
 	s := &Server{
 		o: o, keys: message.NewGlobs(o.RoutingKeys, false), lanes: map[string]*broker.Lane{}, maxItems: maxItems,
 		arrivals: arrivals{all: map[*arrival]struct{}{}},
-		inflight: make(slots, o.MaxInflight), batches: make(slots, maxBatches), growing: make(slots, 1),
+		inflight: make(httpguard.Slots, o.MaxInflight), batches: make(httpguard.Slots, maxBatches),
+		growing: make(httpguard.Slots, 1),
 	}
 	s.metrics = newMetrics(o.Registerer, o.Exchanges, s.inflight)
 	for _, exchange := range o.Exchanges {

@@ -384,18 +384,18 @@ func TestBusy(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", func(o *Options) { o.MaxInflight = 2 })
 	for range 2 {
-		r.server.inflight.enter()
+		r.server.inflight.Enter()
 	}
 	r.want("too many messages", r.post("/publish/default/k", "x"), http.StatusServiceUnavailable, busy, "Too many")
-	r.server.inflight.leave()
+	r.server.inflight.Leave()
 	r.wantPublished("one of two", r.post("/publish/default/k", "x"))
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\nx", r.addr)
 	brokertest.Eventually(t, 10*time.Second, "the body is being read", func() bool { return r.memory.Held() > 0 })
-	r.server.inflight.enter()
+	r.server.inflight.Enter()
 	r.want("too many when the body has arrived", r.roundTrip(c, "x"), http.StatusServiceUnavailable, busy, "Too many")
 	for range 2 {
-		r.server.inflight.leave()
+		r.server.inflight.Leave()
 	}
 	r.wantPublished("afterwards", r.post("/publish/default/k", "x"))
 }

@@ -72,6 +72,7 @@ type failure struct {
 	status int
 	detail string
 	err    error // from the broker; may be nil
+	ends   bool  // the batch: the items behind cannot be read
 }
 
 func (f *failure) Error() string { return string(f.code) + ": " + f.detail }
@@ -84,6 +85,12 @@ func fail(c code, format string, args ...any) *failure {
 }
 
 func bad(format string, args ...any) *failure { return fail(invalid, format, args...) }
+
+// ending returns f as the end of a batch.
+func ending(f *failure) *failure {
+	f.ends = true
+	return f
+}
 
 var (
 	errBusy     = fail(busy, "Too many messages at once (SIDECAR_PUBLISH_MAX_INFLIGHT). Nothing was sent.")

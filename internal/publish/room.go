@@ -2,6 +2,8 @@ package publish
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"time"
 )
@@ -17,6 +19,7 @@ const (
 )
 
 var (
+	errTooLarge = fail(tooLarge, "The body is larger than SIDECAR_PUBLISH_MAX_BODY.")
 	errNoMemory = fail(busy, "No memory is free for this message now (SIDECAR_MEMORY). Nothing was sent.")
 	errNeverFit = fail(tooLarge, "Reading this message needs more memory than half of SIDECAR_MEMORY. Nothing was sent.")
 )
@@ -53,8 +56,8 @@ func (r *room) await(n int64) bool {
 	}
 	if r.wait && r.taken == 0 {
 		patience = s.o.Timeout
-	} else if r.wait && s.growing.enter() {
-		defer s.growing.leave()
+	} else if r.wait && s.growing.Enter() {
+		defer s.growing.Leave()
 		patience = s.o.Timeout
 	}
 	if patience == 0 {
@@ -72,6 +75,35 @@ func (r *room) give(n int64) {
 }
 
 func (r *room) free() { r.give(r.taken) }
+
+// read reads everything into b, which may be nil, up to longest bytes. The buffer grows with the bytes that arrive: an
+// announced length alone costs nothing. After a failure that ends a batch the rest cannot be read.
+func (r *room) read(b []byte, from io.Reader, longest int64) (_ []byte, f *failure) {
+	defer func() {
+		if slow := r.server.arrivals.pause(r); slow != nil {
+			f = slow
+		}
+	}()
+	most := longest + 1 // one byte more shows that there is more
+	for {
+		if len(b) == cap(b) {
+			if b, f = r.grow(b, min(firstBuffer, most), most); f != nil {
+				return nil, f
+			}
+		}
+		n, err := from.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case int64(len(b)) > longest:
+			return nil, errTooLarge
+		case errors.Is(err, io.EOF):
+			return b, nil
+		case err != nil:
+			return nil, errBroken
+		}
+		r.server.arrivals.progress(r, len(b))
+	}
+}
 
 // grow returns a buffer with the content of b that has a capacity of at least least bytes, and of at most most. b and
 // the new one are both held while the content is copied.

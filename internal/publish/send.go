@@ -46,9 +46,6 @@ func (s *Server) ready() *failure {
 	return nil
 }
 
-// send publishes a message and returns nil when the broker has confirmed it.
-func (s *Server) send(ctx context.Context, m *outgoing) *failure { return s.begin(ctx, m)() }
-
 // begin writes a message. wait returns nil when the broker has confirmed it. The request's own context is not used: a
 // client that disconnects in the middle of a write must not cost the connection that others write on.
 func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) {

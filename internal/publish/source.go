@@ -14,75 +14,82 @@ import (
 	"sidecar/internal/telemetry"
 )
 
-// jsonLines is a batch in JSON Lines. Empty lines are skipped.
+// source returns the messages of a batch one by one. r is the memory of the message; the caller frees it, also after a
+// failure. A failure that ends the batch is errEnd at its regular end.
+type source interface {
+	next(r *room) (outgoing, *failure)
+}
+
+var (
+	errEnd         = &failure{ends: true}
+	errBroken      = ending(bad("The batch ended early, came too slowly or cannot be read."))
+	errPartHeaders = ending(bad("A part has more than %d bytes of headers.", maxHeaderBytes))
+)
+
+// jsonLines is a batch in JSON Lines. It is the io.Reader of the current line, which it ends with io.EOF.
 type jsonLines struct {
 	server *Server
 	in     *bufio.Reader
 	trace  telemetry.Carrier
+	chunk  []byte // of the line, in the buffer of in, and not read yet
+	err    error  // behind chunk: nil at the line feed, bufio.ErrBufferFull before it
 }
 
-func (j *jsonLines) next(r *room) (outgoing, *failure, error) {
-	for {
-		line, f, err := j.read(r)
-		if slow := j.server.arrivals.pause(r); slow != nil {
-			return outgoing{}, nil, slow
-		}
-		if err != nil || f != nil {
-			return outgoing{}, f, err
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			r.free()
-			continue
-		}
-		m, f := j.server.readLine(line, j.trace, r)
-		return m, f, nil
+func (j *jsonLines) Read(b []byte) (int, error) {
+	if len(j.chunk) == 0 {
+		j.chunk, j.err = j.in.ReadSlice('\n')
 	}
+	n := copy(b, j.chunk)
+	j.chunk = j.chunk[n:]
+	switch {
+	case len(j.chunk) > 0, errors.Is(j.err, bufio.ErrBufferFull):
+		return n, nil
+	case j.err == nil:
+		return n, io.EOF
+	}
+	return n, j.err
 }
 
-// read reads a line. A line that is too long, or for which no memory is free, is skipped as a whole and holds no
-// memory. The last line may lack its line feed; a line cut by a broken connection is an error.
-func (j *jsonLines) read(r *room) (line []byte, f *failure, err error) {
+// next skips empty lines. The last line may lack its line feed; a line cut by a broken connection ends the batch.
+func (j *jsonLines) next(r *room) (outgoing, *failure) {
 	for {
-		chunk, err := j.in.ReadSlice('\n')
-		if f == nil && len(chunk) > 0 {
-			if line, f = j.add(r, line, chunk); f != nil {
-				_ = j.server.arrivals.pause(r)
-				r.free()
-			}
-		}
+		j.chunk, j.err = j.in.ReadSlice('\n')
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			if f == nil {
-				j.server.arrivals.progress(r, len(line))
-			}
-		case err == nil, errors.Is(err, io.EOF) && (f != nil || len(line) > 0):
-			return line, f, nil
+		case len(j.chunk) > 0:
+		case errors.Is(j.err, io.EOF):
+			return outgoing{}, errEnd
 		default:
-			return nil, nil, err
+			return outgoing{}, errBroken
 		}
+		line, f := j.line(r)
+		if f != nil {
+			return outgoing{}, f
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			return j.server.readLine(line, j.trace, r)
+		}
+		r.free()
 	}
 }
 
-// add appends a chunk to a line. A line that arrives at once gets a buffer of its size.
-func (j *jsonLines) add(r *room, line, chunk []byte) ([]byte, *failure) {
-	longest := 2*j.server.o.MaxBody + maxHeaderBytes
-	need := int64(len(line) + len(chunk))
-	if need > longest {
-		return nil, errTooLarge
+// line reads the current line; one that arrives at once gets a buffer of its size. A line that is too long, or for which
+// no memory is free, is skipped as a whole and holds no memory.
+func (j *jsonLines) line(r *room) (line []byte, f *failure) {
+	size := int64(len(j.chunk))
+	if f = r.reserve(costOfMessage + size); f == nil {
+		line, f = r.read(make([]byte, 0, size), j, 2*j.server.o.MaxBody+maxHeaderBytes)
 	}
-	if len(line) == 0 {
-		if f := r.reserve(costOfMessage + need); f != nil {
-			return nil, f
-		}
-		return append(make([]byte, 0, need), chunk...), nil
+	if f == nil || f.ends {
+		return line, f
 	}
-	if need > int64(cap(line)) {
-		var f *failure
-		if line, f = r.grow(line, need, longest); f != nil {
-			return nil, f
-		}
+	r.free()
+	for errors.Is(j.err, bufio.ErrBufferFull) {
+		_, j.err = j.in.ReadSlice('\n')
 	}
-	return append(line, chunk...), nil
+	if j.err != nil && !errors.Is(j.err, io.EOF) {
+		return nil, errBroken
+	}
+	return nil, f
 }
 
 // parts is a batch whose parts are messages with headers, as a request is one.
@@ -129,42 +136,30 @@ func (t *tail) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (p *parts) next(r *room) (outgoing, *failure, error) {
+func (p *parts) next(r *room) (outgoing, *failure) {
 	if p.part != nil && p.part.Close() != nil { // reads the rest of a body
-		return outgoing{}, nil, errBroken
+		return outgoing{}, errBroken
 	}
 	p.tail.left = maxHeaderBytes
 	part, err := p.in.NextRawPart()
 	switch {
 	case errors.Is(err, errPartHeaders):
-		return outgoing{}, nil, errPartHeaders
+		return outgoing{}, errPartHeaders
 	case errors.Is(err, io.EOF) && bytes.Contains(p.tail.end, p.last):
-		return outgoing{}, nil, io.EOF
+		return outgoing{}, errEnd
 	case err != nil:
-		return outgoing{}, nil, errBroken
+		return outgoing{}, errBroken
 	}
 	p.part, p.tail.left = part, math.MaxInt
 	if f := r.reserve(costOfHeaders(part.Header)); f != nil {
-		return outgoing{}, f, nil
+		return outgoing{}, f
 	}
 	m, f := p.head(part.Header)
-	if f != nil {
-		return m, f, nil
+	if f == nil {
+		m.msg.Body, f = r.read(nil, part, p.server.o.MaxBody)
 	}
-	m.msg.Body, f, err = r.read(part, -1)
-	switch {
-	case err != nil:
-		return m, nil, errBroken
-	case f == errSlowest:
-		return m, nil, f
-	}
-	return m, f, nil
+	return m, f
 }
-
-var errPartHeaders = bad("A part has more than %d bytes of headers.", maxHeaderBytes)
-
-// errBroken ends a batch that breaks off.
-var errBroken = errors.New("the batch cannot be read")
 
 // head reads the headers of a part. Where a request has a path, a part has two headers.
 func (p *parts) head(h map[string][]string) (outgoing, *failure) {
