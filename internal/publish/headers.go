@@ -46,7 +46,10 @@ func readHeaders(h map[string][]string) (amqp.Publishing, *failure) {
 		var f *failure
 		switch {
 		case propertyHeaders[name] != "":
-			f = readProperty(&m, name, values)
+			var value string
+			if value, f = decoded(name, values); f == nil {
+				f = setProperty(&m, name, propertyHeaders[name], value)
+			}
 		case strings.HasPrefix(name, headerPrefix):
 			f = readHeader(&m, name, values)
 		case event && strings.HasPrefix(name, attributePrefix):
@@ -78,14 +81,6 @@ func readKey(m *amqp.Publishing, h map[string][]string) *failure {
 		return bad("%s and Amqp-Message-Id differ; one of them is enough.", name)
 	}
 	return setProperty(m, name, "message_id", key)
-}
-
-func readProperty(m *amqp.Publishing, name string, values []string) *failure {
-	value, f := decoded(name, values)
-	if f != nil {
-		return f
-	}
-	return setProperty(m, name, propertyHeaders[name], value)
 }
 
 // setProperty sets a property of m; name is that of its header or field.

@@ -16,12 +16,12 @@ import (
 // item is one line of a batch. Its properties have the names that records of dead letters and rows of an outbox use
 // too.
 type item struct {
-	exchange   *string // an alias; absent is "default"
-	routingKey *string // required, and may be empty
-	body       []byte  // JSON: a string is published as its text, anything else as the JSON itself
-	bodyBase64 []byte  // JSON, in the place of body
-	headers    []byte  // JSON
-	typed      bool    // there is a content_type
+	exchange   any    // an alias
+	routingKey any    // required, and may be empty
+	body       []byte // JSON: a string is published as its text, anything else as the JSON itself
+	bodyBase64 []byte // JSON, in the place of body
+	headers    []byte // JSON
+	typed      bool   // there is a content_type
 	msg        amqp.Publishing
 	failed     *failure // of the first property that is invalid
 }
@@ -29,15 +29,11 @@ type item struct {
 // readLine makes a message of a line of JSON. r holds the capacity of the line. The body of the message may be a part
 // of the line, which is changed where a string in it has escapes.
 func (s *Server) readLine(line []byte, request telemetry.Carrier, r *room) (outgoing, *failure) {
-	var in item
+	in := item{exchange: defaultAlias}
 	if f := in.decode(line); f != nil {
 		return outgoing{}, f
 	}
-	alias := defaultAlias
-	if in.exchange != nil {
-		alias = *in.exchange
-	}
-	m, f := s.address(alias, *in.routingKey)
+	m, f := s.address(in.exchange.(string), in.routingKey.(string))
 	if f == nil {
 		f = in.failed
 	}
@@ -45,15 +41,12 @@ func (s *Server) readLine(line []byte, request telemetry.Carrier, r *room) (outg
 		f = in.readHeaders(r)
 	}
 	if f == nil {
-		f = in.readBody(r)
+		f = in.readBody(r, line)
 	}
 	if f != nil {
 		return m, f
 	}
 	m.msg = in.msg
-	if in.bodyBase64 != nil { // it was decoded into a buffer of its own
-		r.give(int64(cap(line)))
-	}
 	if int64(len(m.msg.Body)) > s.o.MaxBody {
 		return m, errTooLarge
 	}
@@ -122,26 +115,24 @@ func (in *item) set(name string, value []byte) *failure {
 		return bad("The field %.100s has %d bytes of JSON; AMQP allows %d bytes.", name, len(value), amqpvalue.ShortMax)
 	}
 	v, err := amqpvalue.ParseValue(value)
-	text, isText := v.(string)
+	_, isText := v.(string)
 	switch {
 	case err != nil:
 		return bad("The field %.100s cannot be read: %s.", name, err)
-	case name == "exchange" || name == "routing_key":
-		if !isText && v != nil {
-			return bad("The field %s cannot be read: it is not a string.", name)
+	case amqpvalue.IsProperty(name):
+		in.typed = in.typed || name == "content_type" && v != nil
+		if f := setProperty(&in.msg, name, name, v); in.failed == nil {
+			in.failed = f
 		}
-		if name == "exchange" && isText {
-			in.exchange = &text
-		} else if isText {
-			in.routingKey = &text
-		}
-		return nil
-	case !amqpvalue.IsProperty(name):
+	case name != "exchange" && name != "routing_key":
 		return bad("There is no field %.100q; case matters.", name)
-	}
-	in.typed = in.typed || name == "content_type" && v != nil
-	if f := setProperty(&in.msg, name, name, v); in.failed == nil {
-		in.failed = f
+	case v == nil: // as if it were absent
+	case !isText:
+		return bad("The field %s cannot be read: it is not a string.", name)
+	case name == "exchange":
+		in.exchange = v
+	default:
+		in.routingKey = v
 	}
 	return nil
 }
@@ -164,12 +155,12 @@ func (in *item) readHeaders(r *room) (f *failure) {
 	return nil
 }
 
-func (in *item) readBody(r *room) *failure {
+func (in *item) readBody(r *room, line []byte) *failure {
 	switch {
 	case in.bodyBase64 != nil && in.body != nil:
 		return bad("There are body and body_base64; one of them is enough.")
 	case in.bodyBase64 != nil:
-		return in.decodeBase64(r)
+		return in.decodeBase64(r, line)
 	case len(in.body) > 0 && in.body[0] == '"':
 		in.msg.Body = unescapeJSON(in.body)
 	case in.body != nil:
@@ -181,20 +172,20 @@ func (in *item) readBody(r *room) *failure {
 	return nil
 }
 
-func (in *item) decodeBase64(r *room) *failure {
+// decodeBase64 sets the body to a buffer of its own and gives back the memory of the line.
+func (in *item) decodeBase64(r *room, line []byte) (f *failure) {
 	if in.bodyBase64[0] != '"' {
 		return bad("The field body_base64 is not a string.")
 	}
 	text := unescapeJSON(in.bodyBase64)
 	size := base64.StdEncoding.DecodedLen(len(text))
-	if f := r.reserve(int64(size)); f != nil {
+	if f = r.reserve(int64(size)); f != nil {
 		return f
 	}
-	body := make([]byte, size)
-	n, err := base64.StdEncoding.Decode(body, text)
-	if err != nil {
+	var err error
+	if in.msg.Body, err = base64.StdEncoding.AppendDecode(make([]byte, 0, size), text); err != nil {
 		return bad("body_base64 is not base64.")
 	}
-	in.msg.Body = body[:n]
+	r.give(int64(cap(line)))
 	return nil
 }
