@@ -2,7 +2,6 @@ package declare
 
 import (
 	"regexp"
-	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -11,8 +10,7 @@ import (
 // every part is optional and what is known from the plan is never read from here.
 var (
 	inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)'`)
-	current      = regexp.MustCompile(` but current is (.+)$`)
-	ofType       = regexp.MustCompile(`^the value '(.*)' of type '\w+'$`)
+	current      = regexp.MustCompile(` but current is (?:the value )?'?(.*?)'?(?: of type '\w+')?$`)
 	refused      = regexp.MustCompile(`(?:(configure|write|read) )?access to (?:queue|exchange|topic) '([^']*)'`)
 	inVhost      = regexp.MustCompile(`in vhost '([^']*)'`)
 	forUser      = regexp.MustCompile(`refused for user '([^']*)'`)
@@ -21,7 +19,8 @@ var (
 // unknown is printed for a value that the broker did not name.
 const unknown = "unknown"
 
-// drifted reads a 406: the property that differs and the value it has. ok is false for a 406 about something else.
+// drifted reads a 406: the property that differs and the value it has ("… but current is 'x'", "… is none", "… is the
+// value 'x' of type 't'"). ok is false for a 406 about something else.
 func drifted(e *amqp.Error) (property, found string, ok bool) {
 	if e.Code != amqp.PreconditionFailed {
 		return "", "", false
@@ -30,23 +29,10 @@ func drifted(e *amqp.Error) (property, found string, ok bool) {
 	if m == nil {
 		return "", "", false
 	}
-	return m[1], currentValue(e.Reason), true
-}
-
-// currentValue reads "… but current is 'x'", "… is none" and "… is the value 'x' of type 't'".
-func currentValue(reason string) string {
-	m := current.FindStringSubmatch(reason)
-	if m == nil {
-		return unknown
+	if value := current.FindStringSubmatch(e.Reason); value != nil {
+		return m[1], value[1], true
 	}
-	v := m[1]
-	if t := ofType.FindStringSubmatch(v); t != nil {
-		return t[1]
-	}
-	if v == "none" {
-		return v
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(v, "'"), "'")
+	return m[1], unknown, true
 }
 
 // denial is what a 403 says.

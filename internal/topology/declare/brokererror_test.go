@@ -79,18 +79,20 @@ func TestPermissions(t *testing.T) {
 func TestFixes(t *testing.T) {
 	t.Parallel()
 	p := build(t, topology.Options{Service: "wms-in"})
-	wait, main := queue(p, "wms.retry-queue.wms-in"), queue(p, p.Queue)
+	wait, main := queueOf(queue(p, "wms.retry-queue.wms-in")), queueOf(queue(p, p.Queue))
 	quorum := build(t, topology.Options{Service: "wms-in", QueueType: "quorum"})
+	durable := queueOf(queue(quorum, quorum.Queue))
+	mainExchange, retryExchange := exchangeOf(p.Exchanges[0]), exchangeOf(p.Exchanges[1])
 	for _, c := range []struct{ name, fix, want string }{
-		{"ttl of a wait queue", fixQueue(wait, "x-message-ttl", "6000", "v"), "set the delay to 6s, or empty the queue and delete it (rabbitmqctl delete_queue -p v wms.retry-queue.wms-in"},
-		{"ttl that is not one", fixQueue(wait, "x-message-ttl", "none", ""), "empty the queue and delete it (rabbitmqctl delete_queue -p VHOST"},
-		{"ttl of the service queue", fixQueue(main, "x-message-ttl", "6000", "v"), "empty the queue"},
-		{"quorum by default of the vhost", fixQueue(main, "x-queue-type", "quorum", "v"), "set SIDECAR_QUEUE_TYPE=quorum"},
-		{"classic, quorum wanted", fixQueue(queue(quorum, quorum.Queue), "x-queue-type", "classic", "v"), "set SIDECAR_QUEUE_TYPE=classic, or empty"},
-		{"delivery limit", fixQueue(main, "x-delivery-limit", "20", "v"), "empty the queue"},
-		{"type of the main exchange", fixExchange(p.Exchanges[0], "type", "topic"), "set SIDECAR_EXCHANGE_TYPE=topic"},
-		{"type of the retry exchange", fixExchange(p.Exchanges[1], "type", "topic"), "delete the exchange"},
-		{"alternate exchange", fixExchange(p.Exchanges[0], "alternate-exchange", "x"), "delete the exchange"},
+		{"ttl of a wait queue", wait.fix("x-message-ttl", "6000", "v"), "set the delay to 6s, or empty the queue and delete it (rabbitmqctl delete_queue -p v wms.retry-queue.wms-in"},
+		{"ttl that is not one", wait.fix("x-message-ttl", "none", ""), "empty the queue and delete it (rabbitmqctl delete_queue -p VHOST"},
+		{"ttl of the service queue", main.fix("x-message-ttl", "6000", "v"), "empty the queue"},
+		{"quorum by default of the vhost", main.fix("x-queue-type", "quorum", "v"), "set SIDECAR_QUEUE_TYPE=quorum"},
+		{"classic, quorum wanted", durable.fix("x-queue-type", "classic", "v"), "set SIDECAR_QUEUE_TYPE=classic, or empty"},
+		{"delivery limit", main.fix("x-delivery-limit", "20", "v"), "empty the queue"},
+		{"type of the main exchange", mainExchange.fix("type", "topic", "v"), "set SIDECAR_EXCHANGE_TYPE=topic"},
+		{"type of the retry exchange", retryExchange.fix("type", "topic", "v"), "delete the exchange"},
+		{"alternate exchange", mainExchange.fix("alternate-exchange", "x", "v"), "delete the exchange"},
 	} {
 		if !strings.Contains(c.fix, c.want) {
 			t.Errorf("%s: %s", c.name, c.fix)
@@ -100,12 +102,12 @@ func TestFixes(t *testing.T) {
 		"durable": "true", "auto_delete": "false", "exclusive": "false", "x-queue-type": "classic", "x-max-length": "none",
 		"x-dead-letter-routing-key": "retry",
 	} {
-		if got := queueProperty(main, property); got != want {
+		if got := main.wanted(property); got != property+" "+want {
 			t.Errorf("%s of a queue: %s", property, got)
 		}
 	}
 	for property, want := range map[string]string{"type": "fanout", "durable": "true", "internal": "false", "alternate-exchange": "none"} {
-		if got := exchangeProperty(p.Exchanges[0], property); got != want {
+		if got := mainExchange.wanted(property); got != property+" "+want {
 			t.Errorf("%s of an exchange: %s", property, got)
 		}
 	}

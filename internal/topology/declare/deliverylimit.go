@@ -34,7 +34,7 @@ func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 	k := Kept{Quorum: true, Named: true, Limit: Unlimited}
 	args := amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: topology.NoDeliveryLimit}
 	for range most {
-		refusal, err := p.ask(ctx, "ask for the type of "+queueObject(queue), activeQueue(queue, args))
+		refusal, err := p.ask(ctx, "ask for the type of "+queueObject(queue), declareQueue(queue, args))
 		if err != nil {
 			return Kept{}, err
 		}
@@ -43,45 +43,24 @@ func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 			return k, nil
 		}
 		property, found, ok := drifted(refusal)
-		if !ok {
-			return Kept{Known: !k.Quorum}, nil
+		switch {
+		case property == "auto_delete":
+			return Kept{Known: true, Vanishes: true}, nil
+		case property == argNever && found == "true":
+			return Kept{Known: true, Single: true}, nil
+		case property == topology.ArgType:
+			k = Kept{}
+			delete(args, topology.ArgDeliveryLimit) // others do not have it
+		case property == topology.ArgDeliveryLimit:
+			n, err := strconv.Atoi(found)
+			if err != nil && found != absentValue {
+				return Kept{}, nil
+			}
+			k.Named, k.Limit = err == nil, min(n, Unlimited)
 		}
-		if !k.learn(args, property, found) {
-			return k, nil
+		if !ok || !adopt(args, property, found) { // seeing the type is enough for a queue that is not a quorum queue
+			return Kept{Known: !k.Quorum}, nil
 		}
 	}
 	return Kept{}, nil
-}
-
-// learn takes a value from a refusal into args. more is true when the broker has to be asked again with these args.
-func (k *Kept) learn(args amqp.Table, property, found string) (more bool) {
-	switch property {
-	case "auto_delete":
-		*k = Kept{Known: true, Vanishes: true}
-		return false
-	case argNever:
-		switch found {
-		case "true":
-			*k = Kept{Known: true, Single: true}
-			return false
-		case "false":
-			args[argNever] = false
-			return true
-		}
-	case topology.ArgType:
-		*k = Kept{Quorum: false}
-		delete(args, topology.ArgDeliveryLimit) // others do not have it
-	case topology.ArgDeliveryLimit:
-		n, err := strconv.Atoi(found)
-		if k.Named, k.Limit = err == nil, min(n, Unlimited); err != nil && found != absentValue {
-			*k = Kept{}
-			return false
-		}
-	}
-	if adopt(args, property, found) {
-		return true
-	}
-	// Seeing the type is enough for a queue that is not a quorum queue.
-	*k = Kept{Known: !k.Quorum}
-	return false
 }

@@ -2,7 +2,6 @@ package declare
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,37 +11,44 @@ import (
 	"sidecar/internal/topology"
 )
 
-// The broker names the first argument that differs and no more. moreDrift asks again with that one as the broker has
-// it, and so on. Each question holds one argument that no broker takes, so that a queue which is deleted at this very
-// moment is not created anew in a wrong shape. What the broker compares after that argument stays unnamed: the delivery
-// limit and the type, and on quorum queues the TTL.
+// The broker names the first argument that differs and no more. drift asks again with that one as the broker has it,
+// and so on. Each question holds one argument that no broker takes, so that a queue which is deleted at this very moment
+// is not created anew in a wrong shape. What the broker compares after that argument stays unnamed: the delivery limit
+// and the type, and on quorum queues the TTL.
 const (
 	argNever   = "x-single-active-consumer" // a boolean
 	valueNever = "never"
 )
 
-// moreDrift names the arguments of q that differ beside the property that was found first.
-func (e *ensurer) moreDrift(ctx context.Context, q *topology.Queue, property, found string) error {
+// absentValue is how the broker calls an argument that is not set.
+const absentValue = "none"
+
+// drift reports the properties of an object that differ: the one that the refusal names and, of a queue, others.
+func (e *ensurer) drift(ctx context.Context, o *object, refusal *amqp.Error) error {
 	args := amqp.Table{}
-	maps.Copy(args, q.Args)
-	o := queueOf(q)
-	for range 8 {
-		if !adopt(args, property, found) {
+	if o.queue != nil {
+		maps.Copy(args, o.queue.Args)
+	}
+	for range 9 {
+		property, found, ok := drifted(refusal)
+		if !ok || property == argNever {
+			return nil
+		}
+		if property == topology.ArgType && found == absentValue {
+			found = topology.TypeClassic // what older brokers call none
+		}
+		e.findings = append(e.findings, Finding{
+			Object: o.title, Problem: ProblemDrift, Wanted: o.wanted(property), Found: found,
+			Fix: o.fix(property, found, first(inVhost, refusal.Reason)),
+		})
+		if o.queue == nil || !adopt(args, property, found) {
 			return nil
 		}
 		args[argNever] = valueNever
-		refusal, err := e.ask(ctx, "compare "+o.title, activeQueue(q.Name, args))
-		if err != nil || refusal == nil {
+		var err error
+		if refusal, err = e.ask(ctx, "compare "+o.title, declareQueue(o.name, args)); err != nil || refusal == nil {
 			return err
 		}
-		var ok bool
-		if property, found, ok = drifted(refusal); !ok || property == argNever {
-			return nil
-		}
-		e.report(Finding{
-			Object: o.title, Problem: ProblemDrift, Wanted: fmt.Sprintf("%s %s", property, o.wanted(property)),
-			Found: found, Fix: o.fix(property, found, first(inVhost, refusal.Reason)),
-		})
 	}
 	return nil
 }
@@ -60,6 +66,9 @@ func adopt(args amqp.Table, property, found string) (ok bool) {
 		return ok
 	case found == unknown:
 		return false
+	case property == argNever:
+		args[property] = found == "true"
+		return true
 	case slices.Contains(textArgs, property):
 		args[property] = found
 		return true

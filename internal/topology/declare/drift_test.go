@@ -115,7 +115,10 @@ func TestEnsureFindsAllDrift(t *testing.T) {
 		}
 		must.Get(ch.QueueDelete(p.Queue, false, false, false))(t)
 		e := newEnsurer(session(t, url), p, topology.ModeDeclare)
-		must.Do(t, e.moreDrift(context.Background(), queue(p, p.Queue), "x-max-length", "7"))
+		own := queueOf(queue(p, p.Queue))
+		must.Do(t, e.drift(context.Background(), &own, &amqp.Error{
+			Code: amqp.PreconditionFailed, Reason: "inequivalent arg 'x-max-length' for queue 'q': received none but current is '7'",
+		}))
 		if _, err := channel(t, url).QueueDeclarePassive(p.Queue, true, false, false, false, nil); err == nil {
 			t.Error("a queue that had gone was declared by a check")
 		}

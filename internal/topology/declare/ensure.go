@@ -1,10 +1,12 @@
+// Package declare makes and watches the objects of a topology.Plan in the broker: what is there and fits (Ensure), what
+// the user may do (Preflight), how many messages wait (Depths, Watcher). It never changes or deletes an object that
+// exists, and knows nothing of messages.
 package declare
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"strings"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -65,150 +67,81 @@ type ensurer struct {
 	p        *topology.Plan
 	mode     topology.Mode
 	findings []Finding
-	reported map[string]bool // objects that have a finding
 }
 
 func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
-	return &ensurer{prober: prober{s: s}, p: p, mode: mode, reported: map[string]bool{}}
+	return &ensurer{prober: prober{s: s}, p: p, mode: mode}
 }
 
 // each checks every object and binding of the plan.
 func (e *ensurer) each(ctx context.Context) error {
-	for _, x := range e.p.Exchanges {
-		if err := e.exchange(ctx, x); err != nil {
+	for _, o := range objects(e.p) {
+		if err := e.object(ctx, &o); err != nil {
 			return err
 		}
 	}
-	for i := range e.p.Queues {
-		if err := e.queue(ctx, &e.p.Queues[i]); err != nil {
+	if e.mode != topology.ModeDeclare {
+		return nil
+	}
+	for _, b := range e.p.Bindings {
+		if err := e.binding(ctx, b); err != nil {
 			return err
 		}
 	}
-	if e.mode == topology.ModeDeclare {
-		for _, b := range e.p.Bindings {
-			if err := e.binding(ctx, b); err != nil {
+	return nil
+}
+
+// object checks whether an object is there, and whether its properties are as wanted.
+func (e *ensurer) object(ctx context.Context, o *object) error {
+	if e.mode != topology.ModeDeclare || o.active == nil {
+		refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
+		switch {
+		case err != nil || refusal == nil && o.active == nil:
+			return err
+		case refusal != nil && refusal.Code == amqp.NotFound:
+			e.missing(o)
+			return nil
+		case refusal != nil:
+			return e.refusal(ctx, o, "read", refusal)
+		}
+	}
+	refusal, err := e.ask(ctx, "declare "+o.title, o.active)
+	if err == nil && refusal == nil && o.queue != nil && o.queue.Args[topology.ArgType] == nil {
+		// A virtual host can make quorum queues of declarations that name no type. Asked this way the queue is there
+		// already, and one that was declared without a type is the same as a classic one.
+		typed := amqp.Table{topology.ArgType: topology.TypeClassic}
+		maps.Copy(typed, o.queue.Args)
+		refusal, err = e.ask(ctx, "compare "+o.title, declareQueue(o.name, typed))
+	}
+	if err != nil || refusal == nil {
+		return err
+	}
+	if refusal.Code == amqp.AccessRefused {
+		if e.mode != topology.ModeDeclare {
+			return nil // it exists, as the passive question has shown
+		}
+		if o.spare {
+			absent, err := e.ask(ctx, "look for "+o.title, o.passive)
+			if err != nil || absent == nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return e.refusal(ctx, o, o.needs, refusal)
 }
 
-func (e *ensurer) report(f Finding) {
-	e.findings = append(e.findings, f)
-	e.reported[f.Object] = true
-}
-
-func (e *ensurer) exchange(ctx context.Context, x topology.Exchange) error {
-	_, err := e.look(ctx, exchangeOf(x))
-	return err
-}
-
-func (e *ensurer) queue(ctx context.Context, q *topology.Queue) error {
-	o := queueOf(q)
-	before := len(e.findings)
-	compared, err := e.look(ctx, o)
-	if err == nil && len(e.findings) > before {
-		if f := e.findings[len(e.findings)-1]; f.Problem == ProblemDrift {
-			property, _, _ := strings.Cut(f.Wanted, " ")
-			return e.moreDrift(ctx, q, property, f.Found)
-		}
-	}
-	if err != nil || !compared || q.Args[topology.ArgType] != nil {
-		return err
-	}
-	// A virtual host can make quorum queues of declarations that name no type. Asked this way the queue is there
-	// already, and one that was declared without a type is the same as a classic one.
-	typed := amqp.Table{topology.ArgType: topology.TypeClassic}
-	maps.Copy(typed, q.Args)
-	refusal, err := e.ask(ctx, "compare "+o.title, activeQueue(q.Name, typed))
-	if err == nil && refusal != nil {
-		e.compare(o, refusal)
-	}
-	return err
-}
-
-// look checks one object. compared is true when it exists and its properties are as wanted.
-func (e *ensurer) look(ctx context.Context, o object) (compared bool, err error) {
-	if e.mode != topology.ModeDeclare || o.active == nil {
-		refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
-		if err != nil {
-			return false, err
-		}
-		if refusal != nil {
-			e.absent(o, refusal)
-			return false, nil
-		}
-		if o.active == nil {
-			return false, nil
-		}
-	}
-	refusal, err := e.ask(ctx, "declare "+o.title, o.active)
+// refusal makes findings of what the broker said about an object; needs is the right that the request takes.
+func (e *ensurer) refusal(ctx context.Context, o *object, needs string, refusal *amqp.Error) error {
+	_, _, differs := drifted(refusal)
 	switch {
-	case err != nil:
-		return false, err
-	case refusal == nil:
-		return true, nil
+	case differs:
+		return e.drift(ctx, o, refusal)
 	case refusal.Code == amqp.AccessRefused:
-		return false, e.mayNotDeclare(ctx, o, refusal)
-	}
-	e.compare(o, refusal)
-	return false, nil
-}
-
-// mayNotDeclare: a passive declare is enough in verify mode, and for an exchange that another service declares.
-func (e *ensurer) mayNotDeclare(ctx context.Context, o object, refusal *amqp.Error) error {
-	if e.mode != topology.ModeDeclare {
-		return nil // it exists, see look
-	}
-	if o.spare {
-		absent, err := e.ask(ctx, "look for "+o.title, o.passive)
-		if err != nil || absent == nil {
-			return err
-		}
-	}
-	e.report(permissionFinding(e.p, o.title, o.name, o.needs, e.mode, refusal))
-	return nil
-}
-
-// absent reports an object that a passive question did not find.
-func (e *ensurer) absent(o object, refusal *amqp.Error) {
-	if refusal.Code != amqp.NotFound {
-		e.compare(o, refusal)
-		return
-	}
-	f := Finding{
-		Object: o.title, Problem: ProblemMissing, Wanted: "a durable " + o.kind, Found: "nothing",
-		Fix: "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it; or import what `sidecar plan --format " +
-			"definitions` prints",
-	}
-	if o.active == nil {
-		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"
-	}
-	e.report(f)
-}
-
-// compare reports a refusal that is neither "missing" nor a matter of who may declare.
-func (e *ensurer) compare(o object, refusal *amqp.Error) {
-	property, found, ok := drifted(refusal)
-	if property == topology.ArgType && found == absentValue {
-		found = topology.TypeClassic // what older brokers call none
-	}
-	switch {
-	case ok:
-		vhost := first(inVhost, refusal.Reason)
-		e.report(Finding{
-			Object: o.title, Problem: ProblemDrift, Wanted: fmt.Sprintf("%s %s", property, o.wanted(property)),
-			Found: found, Fix: o.fix(property, found, vhost),
-		})
-	case refusal.Code == amqp.AccessRefused:
-		e.report(permissionFinding(e.p, o.title, o.name, "read", e.mode, refusal))
+		e.forbidden(o.title, o.name, needs, refusal)
 	default:
-		e.report(Finding{
-			Object: o.title, Problem: ProblemRefused, Wanted: "a durable, shared " + o.kind,
-			Found: fmt.Sprintf("%d %s", refusal.Code, refusal.Reason), Fix: "see the broker's log",
-		})
+		e.refused(o.title, "a durable, shared "+o.kind, refusal)
 	}
+	return nil
 }
 
 func (e *ensurer) binding(ctx context.Context, b topology.Binding) error {
@@ -219,23 +152,21 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) error {
 	if err != nil || refusal == nil {
 		return err
 	}
-	if refusal.Code == amqp.AccessRefused && e.p.SpareBinding(b) {
-		return nil // messages are parked as mandatory, so a missing binding returns them
-	}
-	known := e.reported[queueObject(b.Queue)] || e.reported[exchangeObject(b.Exchange)]
+	known := slices.ContainsFunc(e.findings, func(f Finding) bool {
+		return f.Object == queueObject(b.Queue) || f.Object == exchangeObject(b.Exchange)
+	})
 	switch {
+	case refusal.Code == amqp.AccessRefused && e.p.SpareBinding(b):
+		// messages are parked as mandatory, so a missing binding returns them
 	case refusal.Code == amqp.AccessRefused:
 		needs, resource := "write", denied(refusal).resource
 		if resource == b.Exchange {
 			needs = "read"
 		}
-		e.report(permissionFinding(e.p, title, resource, needs, e.mode, refusal))
+		e.forbidden(title, resource, needs, refusal)
 	case refusal.Code == amqp.NotFound && known: // the finding of the object says it
 	default:
-		e.report(Finding{
-			Object: title, Problem: ProblemRefused, Wanted: "the binding",
-			Found: fmt.Sprintf("%d %s", refusal.Code, refusal.Reason), Fix: "see the broker's log",
-		})
+		e.refused(title, "the binding", refusal)
 	}
 	return nil
 }

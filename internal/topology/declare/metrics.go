@@ -1,6 +1,8 @@
 package declare
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/topology"
@@ -8,10 +10,8 @@ import (
 
 type metrics struct {
 	ready *prometheus.GaugeVec
-	shown map[labels]bool // only the watch touches it
+	shown []Depth // only the watch touches it
 }
-
-type labels struct{ queue, kind string }
 
 func newMetrics(r prometheus.Registerer, p *topology.Plan) *metrics {
 	m := &metrics{
@@ -20,7 +20,6 @@ func newMetrics(r prometheus.Registerer, p *topology.Plan) *metrics {
 			Help: "Messages ready in a queue of the topology, updated every 15 seconds: main is the service's queue, retry " +
 				"what waits to be tried again, dlq what is parked.",
 		}, []string{"queue", "kind"}),
-		shown: map[labels]bool{},
 	}
 	limit := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sidecar_max_retries", Help: "Retries a message gets before it is parked, as configured.",
@@ -33,16 +32,13 @@ func newMetrics(r prometheus.Registerer, p *topology.Plan) *metrics {
 // set replaces all depths: a queue that is gone has none. Those that stay are never absent in between, because a scrape
 // that comes just then would end every alert that has waited for its time.
 func (m *metrics) set(depths []Depth) {
-	now := make(map[labels]bool, len(depths))
 	for _, d := range depths {
-		l := labels{d.Queue, string(d.Kind)}
-		now[l] = true
-		m.ready.WithLabelValues(l.queue, l.kind).Set(float64(d.Ready))
+		m.ready.WithLabelValues(d.Queue, string(d.Kind)).Set(float64(d.Ready))
 	}
-	for l := range m.shown {
-		if !now[l] {
-			m.ready.DeleteLabelValues(l.queue, l.kind)
+	for _, old := range m.shown {
+		if !slices.ContainsFunc(depths, func(d Depth) bool { return d.Queue == old.Queue }) {
+			m.ready.DeleteLabelValues(old.Queue, string(old.Kind))
 		}
 	}
-	m.shown = now
+	m.shown = depths
 }

@@ -1,67 +1,160 @@
 package declare
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/topology"
 )
 
-// object is one exchange or queue, with the two ways to ask about it.
+// Session is a broker connection, as *broker.Session provides it.
+type Session interface {
+	// Channel opens a channel.
+	Channel(ctx context.Context) (*amqp.Channel, error)
+	// Do runs a blocking client call under a deadline.
+	Do(ctx context.Context, name string, fn func() error) error
+}
+
+// question asks the broker one thing. With noWait the broker answers only when it refuses.
+type question func(ch *amqp.Channel, noWait bool) error
+
+// prober asks the broker one thing at a time. The broker answers a refused question by closing the channel, so
+// channels are thrown away; the connection stays.
+type prober struct {
+	s  Session
+	ch *amqp.Channel
+
+	note func(question) // instead of asking; the question counts as answered well
+}
+
+// ask runs one question. refusal is the broker's answer when it closed the channel over it; err is trouble with the
+// connection, which answers nothing.
+func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amqp.Error, err error) {
+	if p.note != nil {
+		p.note(q)
+		return nil, nil
+	}
+	if p.ch == nil || p.ch.IsClosed() {
+		if p.ch, err = p.s.Channel(ctx); err != nil {
+			return nil, fmt.Errorf("%s: open channel: %w", name, err)
+		}
+	}
+	ch := p.ch
+	err = p.s.Do(ctx, name, func() error { return q(ch, false) })
+	if err == nil {
+		return nil, nil
+	}
+	p.ch = nil
+	if answer, ok := errors.AsType[*amqp.Error](err); ok && answers(answer) {
+		return answer, nil
+	}
+	return nil, fmt.Errorf("%s: %w", name, err)
+}
+
+// answers reports whether e is the broker's answer to a request: it closes the channel only. All others close the
+// connection.
+func answers(e *amqp.Error) bool {
+	return e.Server && slices.Contains([]int{
+		amqp.AccessRefused, amqp.NotFound, amqp.ResourceLocked, amqp.PreconditionFailed,
+	}, e.Code)
+}
+
+func (p *prober) close(ctx context.Context) {
+	if ch := p.ch; ch != nil {
+		_ = p.s.Do(ctx, "close channel", ch.Close) // an answer changes nothing: the channel is not used again
+	}
+}
+
+// object is one exchange or queue, with the ways to ask about it.
 type object struct {
-	name    string
-	title   string // as findings call it
-	kind    string // what it is, for the fix of one that is missing
-	wanted  func(property string) string
-	fix     func(property, found, vhost string) string
-	passive question
-	active  question // nil: of another service, it is never declared
-	spare   bool     // without the right to declare it, being there is enough
-	needs   string   // the permission that declaring takes, where the broker does not say which
+	name       string
+	title      string     // as findings call it
+	kind       string     // what it is, for the fix of one that is missing
+	properties amqp.Table // in the plan, by the broker's names
+	spare      bool       // without the right to declare it, being there is enough
+	needs      string     // the permission that declaring takes, where the broker does not say which
+
+	passive    question
+	active     question // nil: of another service, it is never declared
+	impossible question // a declaration that every broker refuses
+
+	queue *topology.Queue // nil: an exchange
+	ready *int            // messages ready in the queue at the last passive question
+}
+
+// objects lists the exchanges and queues of a plan, each behind those that it needs.
+func objects(p *topology.Plan) []object {
+	all := make([]object, 0, len(p.Exchanges)+len(p.Queues))
+	for _, x := range p.Exchanges {
+		all = append(all, exchangeOf(x))
+	}
+	for i := range p.Queues {
+		all = append(all, queueOf(&p.Queues[i]))
+	}
+	return all
 }
 
 func exchangeOf(x topology.Exchange) object {
 	o := object{
 		name: x.Name, title: exchangeObject(x.Name), kind: "exchange", spare: x.Shared, needs: "configure",
-		wanted:  func(property string) string { return exchangeProperty(x, property) },
-		fix:     func(property, found, _ string) string { return fixExchange(x, property, found) },
-		passive: passiveExchange(x.Name),
+		properties: amqp.Table{"type": x.Type, "durable": true, "auto_delete": false, "internal": false},
+		passive: func(ch *amqp.Channel, noWait bool) error { // the protocol wants a type, the broker ignores it
+			return ch.ExchangeDeclarePassive(x.Name, "direct", true, false, false, noWait, nil)
+		},
 	}
-	if x.Type != "" {
-		o.kind = x.Type + " exchange"
-		o.active = func(ch *amqp.Channel, noWait bool) error {
-			return ch.ExchangeDeclare(x.Name, x.Type, true, false, false, noWait, nil)
+	if x.Type == "" {
+		return o
+	}
+	declare := func(args amqp.Table) question {
+		return func(ch *amqp.Channel, noWait bool) error {
+			return ch.ExchangeDeclare(x.Name, x.Type, true, false, false, noWait, args)
 		}
 	}
+	o.kind = x.Type + " exchange"
+	o.active, o.impossible = declare(nil), declare(amqp.Table{"alternate-exchange": noTTL})
 	return o
 }
 
 func queueOf(q *topology.Queue) object {
 	o := object{
 		name: q.Name, title: queueObject(q.Name), kind: "queue", spare: q.Shared, needs: "configure",
-		wanted: func(property string) string { return queueProperty(q, property) },
-		fix:    func(property, found, vhost string) string { return fixQueue(q, property, found, vhost) },
-		passive: func(ch *amqp.Channel, noWait bool) error {
-			_, err := ch.QueueDeclarePassive(q.Name, true, false, false, noWait, nil)
-			return err
+		properties: amqp.Table{
+			"durable": true, "auto_delete": false, "exclusive": false, topology.ArgType: topology.TypeClassic,
 		},
-		active: activeQueue(q.Name, q.Args),
+		queue: q, ready: new(int),
 	}
-	if _, _, ok := q.DeadLetter(); ok {
+	maps.Copy(o.properties, q.Args)
+	o.passive = func(ch *amqp.Channel, noWait bool) error {
+		state, err := ch.QueueDeclarePassive(q.Name, true, false, false, noWait, nil)
+		*o.ready = state.Messages
+		return err
+	}
+	impossible := amqp.Table{topology.ArgTTL: noTTL}
+	if exchange, _, ok := q.DeadLetter(); ok {
 		o.needs = "configure and read" // reading, because its messages are published on
+		impossible[topology.ArgDLX] = exchange
 	}
+	o.active, o.impossible = declareQueue(q.Name, q.Args), declareQueue(q.Name, impossible)
 	return o
 }
 
-func activeQueue(name string, args amqp.Table) question {
+func declareQueue(name string, args amqp.Table) question {
 	return func(ch *amqp.Channel, noWait bool) error {
 		_, err := ch.QueueDeclare(name, true, false, false, noWait, args)
 		return err
 	}
 }
 
-// passiveExchange names a type because the protocol wants one; the broker ignores it.
-func passiveExchange(name string) question {
-	return func(ch *amqp.Channel, noWait bool) error {
-		return ch.ExchangeDeclarePassive(name, "direct", true, false, false, noWait, nil)
+// wanted is a property in the plan, with its value in the broker's words.
+func (o *object) wanted(property string) string {
+	value, ok := o.properties[property]
+	if !ok {
+		value = absentValue
 	}
+	return fmt.Sprint(property, " ", value)
 }

@@ -28,8 +28,12 @@ const (
 func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
 	e := newEnsurer(s, p, mode)
 	defer e.close(context.WithoutCancel(ctx))
-	for _, look := range []func(context.Context) error{e.mayConsume, e.mayConfigure, e.mayBind} {
-		if err := look(ctx); err != nil {
+	rights := []func(context.Context) error{e.mayConsume}
+	if mode == topology.ModeDeclare {
+		rights = append(rights, e.mayConfigure, e.mayBind)
+	}
+	for _, ask := range rights {
+		if err := ask(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -99,12 +103,12 @@ func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 
 // result reads the answer: of all that the broker may dislike about a probe only the user's rights matter.
 func (c *PublishPreflight) result(exchange string, refusal *amqp.Error) error {
-	if refusal == nil || !refusal.Server || !answersOnly(refusal.Code) {
+	if refusal == nil || !answers(refusal) {
 		return fmt.Errorf("publish to exchange %q: the connection ended before the broker answered", exchange)
 	}
 	if refusal.Code == amqp.AccessRefused {
-		e, name := c.e, cmp.Or(exchange, topology.DefaultExchange)
-		e.report(permissionFinding(e.p, "publishing to "+exchangeObject(name), name, "write", e.mode, refusal))
+		name := cmp.Or(exchange, topology.DefaultExchange)
+		c.e.forbidden("publishing to "+exchangeObject(name), name, "write", refusal)
 	}
 	return nil
 }
@@ -116,64 +120,31 @@ func (e *ensurer) mayConsume(ctx context.Context) error {
 	})
 }
 
-// mayConfigure asks for the objects that are this service's own. Where others declare one too, being there is enough.
+// mayConfigure asks for the objects that are this service's own. Where others declare one too, being there is enough:
+// Ensure reports one that the user may not read.
 func (e *ensurer) mayConfigure(ctx context.Context) error {
-	if e.mode != topology.ModeDeclare {
-		return nil
-	}
-	for _, x := range e.p.Exchanges {
-		if x.Type == "" {
+	for _, o := range objects(e.p) {
+		if o.active == nil {
 			continue
 		}
-		there, err := e.sharedAndThere(ctx, x.Shared, exchangeOf(x))
-		if err != nil {
-			return err
+		if o.spare {
+			refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
+			if err != nil {
+				return err
+			}
+			if refusal == nil || refusal.Code != amqp.NotFound {
+				continue
+			}
 		}
-		if there {
-			continue
-		}
-		err = e.may(ctx, "declaring "+exchangeObject(x.Name), x.Name, "configure", func(ch *amqp.Channel, _ bool) error {
-			return ch.ExchangeDeclare(x.Name, x.Type, true, false, false, false, amqp.Table{"alternate-exchange": noTTL})
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for i := range e.p.Queues {
-		q := &e.p.Queues[i]
-		there, err := e.sharedAndThere(ctx, q.Shared, queueOf(q))
-		if err != nil {
-			return err
-		}
-		if there {
-			continue
-		}
-		args := amqp.Table{topology.ArgTTL: noTTL}
-		if exchange, _, ok := q.DeadLetter(); ok {
-			args[topology.ArgDLX] = exchange
-		}
-		err = e.may(ctx, "declaring "+queueObject(q.Name), q.Name, queueOf(q).needs, activeQueue(q.Name, args))
-		if err != nil {
+		if err := e.may(ctx, "declaring "+o.title, o.name, o.needs, o.impossible); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sharedAndThere: Ensure reports objects that the user may not read.
-func (e *ensurer) sharedAndThere(ctx context.Context, shared bool, o object) (bool, error) {
-	if !shared {
-		return false, nil
-	}
-	refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
-	return refusal == nil || refusal.Code != amqp.NotFound, err
-}
-
 // mayBind deletes a binding that does not exist, which takes the same rights as making one.
 func (e *ensurer) mayBind(ctx context.Context) error {
-	if e.mode != topology.ModeDeclare {
-		return nil
-	}
 	asked := map[topology.Route]bool{}
 	for _, b := range e.p.Bindings {
 		pair := topology.Route{Exchange: b.Exchange, Queue: b.Queue}
@@ -200,6 +171,6 @@ func (e *ensurer) may(ctx context.Context, title, name, needs string, q question
 	if d := denied(refusal); needs == "write" && d.resource != "" && d.resource != name {
 		name, needs = d.resource, "read" // of the exchange in a binding
 	}
-	e.report(permissionFinding(e.p, title, name, needs, e.mode, refusal))
+	e.forbidden(title, name, needs, refusal)
 	return nil
 }

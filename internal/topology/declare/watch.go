@@ -7,9 +7,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/topology"
 )
+
+// Depth is how many messages are ready in a queue.
+type Depth struct {
+	Queue string
+	Kind  topology.Kind
+	Ready int
+}
 
 // DefaultEvery is how often a Watcher checks.
 const DefaultEvery = 15 * time.Second
@@ -85,4 +93,23 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 		case <-w.o.Ask:
 		}
 	}
+}
+
+// depths returns the number of ready messages in every queue of the plan, and the missing objects that a retried or
+// parked message passes through; Ensure has checked the rest. A missing queue has no depth and is a finding; a queue
+// that the user may not read (from RabbitMQ 4.3) has no depth and is not a finding. An error is a failure of the session.
+func (e *ensurer) depths(ctx context.Context) (depths []Depth, missing []Finding, err error) {
+	e.findings = nil
+	for _, o := range objects(e.p) {
+		refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case refusal != nil && refusal.Code == amqp.NotFound:
+			e.missing(&o)
+		case refusal == nil && o.queue != nil:
+			depths = append(depths, Depth{Queue: o.name, Kind: o.queue.Kind, Ready: *o.ready})
+		}
+	}
+	return depths, e.findings, nil
 }
