@@ -28,7 +28,7 @@ func Build(given Options) (*Plan, error) {
 	}
 	b.park()
 	b.wait()
-	b.p.Queues = append(b.p.Queues, Queue{Name: o.Queue, Kind: KindMain, Args: b.serviceArgs()})
+	b.service()
 	b.back()
 	if err := b.p.Validate(); err != nil {
 		return nil, err
@@ -71,6 +71,7 @@ func Fill(o Options) Options {
 
 // settable is a name that can be set alone.
 type settable struct {
+	what     string // it is for
 	variable string
 	value    *string
 	template string // that it is made from otherwise; empty: nothing
@@ -79,20 +80,21 @@ type settable struct {
 // settable lists the names of o, each behind those it may be made from.
 func (o *Options) settable(b *blueprint) []settable {
 	return []settable{
-		{"SIDECAR_PREFIX", &o.Prefix, "{first}"},
-		{"SIDECAR_EXCHANGE", &o.Exchange, b.exchanges[0]},
-		{"SIDECAR_QUEUE", &o.Queue, b.queue},
-		{"SIDECAR_RETRY_EXCHANGE", &o.RetryExchange, b.wait.exchange},
-		{"SIDECAR_RETRY_QUEUE", &o.RetryQueue, b.wait.queue},
-		{"SIDECAR_DLX", &o.DLX, b.park.exchange},
-		{"SIDECAR_DLQ", &o.DLQ, b.park.queue},
+		{"prefix", "SIDECAR_PREFIX", &o.Prefix, "{first}"},
+		{"main exchange", "SIDECAR_EXCHANGE", &o.Exchange, b.exchanges[0]},
+		{"service's queue", "SIDECAR_QUEUE", &o.Queue, b.queue},
+		{"retry exchange", "SIDECAR_RETRY_EXCHANGE", &o.RetryExchange, b.wait.exchange},
+		{"retry queue", "SIDECAR_RETRY_QUEUE", &o.RetryQueue, b.wait.queue},
+		{"dead-letter exchange", "SIDECAR_DLX", &o.DLX, b.park.exchange},
+		{"dead-letter queue", "SIDECAR_DLQ", &o.DLQ, b.park.queue},
 	}
 }
 
 // names fills the placeholders of a blueprint.
 func (o *Options) names() *strings.Replacer {
-	return strings.NewReplacer("{first}", prefixOf(o.Service), "{prefix}", o.Prefix, "{service}", o.Service, "{rest}",
-		restOf(o.Service), "{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)
+	first, rest := halves(o.Service)
+	return strings.NewReplacer("{first}", first, "{rest}", rest, "{prefix}", o.Prefix, "{service}", o.Service,
+		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)
 }
 
 // plainRetryQueue reports whether there is the one retry queue, of filled options. Where the service's queue
@@ -160,8 +162,9 @@ func (b *builder) park() {
 	if queue == "" {
 		return
 	}
-	b.p.Queues = append(b.p.Queues, Queue{Name: queue, Kind: KindDLQ, Args: parkArgs(b.p.Quorum), Shared: p.sharedQueue &&
-		queue == b.names.Replace(p.queue)})
+	b.queue(Queue{
+		Name: queue, Kind: KindDLQ, Args: amqp.Table{}, Shared: p.sharedQueue && queue == b.names.Replace(p.queue),
+	})
 	b.p.Park = Route{Exchange: b.o.DLX, Key: queue, Queue: queue}
 	if b.o.DLX == "" {
 		return
@@ -195,10 +198,9 @@ func (b *builder) wait() {
 // waitQueue adds a queue that gives its messages back after delay.
 func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 	w := &b.b.wait
-	b.p.Queues = append(b.p.Queues, Queue{
-		Name: queue, Kind: KindRetry,
-		Args: waitArgs(delay, b.names.Replace(w.backExchange), b.names.Replace(w.backKey), b.p.Quorum),
-	})
+	b.queue(Queue{Name: queue, Kind: KindRetry, Args: amqp.Table{
+		ArgTTL: delay.Milliseconds(), ArgDLX: b.names.Replace(w.backExchange), ArgDLKey: b.names.Replace(w.backKey),
+	}})
 	r := Route{Exchange: b.o.RetryExchange, Key: cmp.Or(key, queue), Queue: queue}
 	if r.Exchange == "" {
 		r.Key = queue
@@ -208,32 +210,41 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 	return WaitPath{Tier: TierLabel(delay), Delay: delay, Route: r}
 }
 
-// serviceArgs are the arguments of the service's queue.
-func (b *builder) serviceArgs() amqp.Table {
+// service adds the service's queue.
+func (b *builder) service() {
 	args := amqp.Table{}
 	switch {
 	case !b.b.parksDeadLetters:
 		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.b.wait.key
-	case b.o.DLQ == "":
-	default:
+	case b.o.DLQ != "":
 		args[ArgDLX] = b.o.DLX
 		if b.b.park.keyed {
 			args[ArgDLKey] = b.names.Replace(b.b.park.key)
 		}
 	}
-	if b.p.Quorum {
-		args[ArgType], args[ArgDeliveryLimit] = TypeQuorum, NoDeliveryLimit
-		if args[ArgDLX] != nil {
-			keepDeadLetters(args)
-		}
-	}
 	if b.o.MessageTTL != 0 {
 		args[ArgTTL] = b.o.MessageTTL.Milliseconds()
 	}
-	if len(args) == 0 {
-		return nil
+	b.queue(Queue{Name: b.o.Queue, Kind: KindMain, Args: args})
+}
+
+// queue adds a queue, in the durable variant with what keeps its messages: no limit on deliveries, and dead letters that
+// stay until their target has confirmed them, which the broker only does together with reject-publish.
+func (b *builder) queue(q Queue) {
+	if b.p.Quorum {
+		_, _, deadLetters := q.DeadLetter()
+		q.Args[ArgType] = TypeQuorum
+		if q.Kind != KindRetry {
+			q.Args[ArgDeliveryLimit] = NoDeliveryLimit
+		}
+		if deadLetters {
+			q.Args[ArgStrategy], q.Args[ArgOverflow] = strategyAtLeastOnce, overflowReject
+		}
 	}
-	return args
+	if len(q.Args) == 0 {
+		q.Args = nil
+	}
+	b.p.Queues = append(b.p.Queues, q)
 }
 
 // back adds the binding that returns retries from an exchange to the service's queue, if no other binding does.

@@ -14,25 +14,14 @@ import (
 // connection.
 const maxName = 255
 
-// defaultPrefix is the prefix of a service without a hyphen in its name.
-const defaultPrefix = "default"
-
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
 
-// prefixOf returns the part of a service name before its first hyphen.
-func prefixOf(service string) string {
-	if prefix, _, found := strings.Cut(service, "-"); found {
-		return prefix
+// halves returns the parts of a service name before and after its first hyphen, "default" and all of it without one.
+func halves(service string) (first, rest string) {
+	if first, rest, found := strings.Cut(service, "-"); found {
+		return first, rest
 	}
-	return defaultPrefix
-}
-
-// restOf returns the part of a service name behind its first hyphen, all of it without one.
-func restOf(service string) string {
-	if _, rest, found := strings.Cut(service, "-"); found {
-		return rest
-	}
-	return service
+	return "default", service
 }
 
 // TierLabel writes a delay the short way: 30s, 5m, 1h30m, 500ms.
@@ -72,19 +61,12 @@ func reserved(name string) bool { return strings.HasPrefix(name, "amq.") }
 
 const reservedFault = "starts with amq. and is reserved by the broker"
 
-// checkName refuses what is not fit to be the name of an object.
-func checkName(what, name string) error {
-	fault := nameFault(name)
-	switch {
-	case name == "":
-		return fmt.Errorf("%s has no name", what)
-	case fault == "" && reserved(name) && predeclared[name] == "":
-		fault = reservedFault
+// objectFault is nameFault for the name of an object that a plan declares or is bound to.
+func objectFault(name string) string {
+	if reserved(name) && predeclared[name] == "" {
+		return reservedFault
 	}
-	if fault != "" {
-		return fmt.Errorf("%s %s %s", what, brief(name), fault)
-	}
-	return nil
+	return nameFault(name)
 }
 
 // brief quotes a name for a sentence, the beginning of a very long one.

@@ -1,9 +1,13 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 )
 
 // OptionError is something wrong with options, and the variables it comes from.
@@ -17,17 +21,20 @@ type OptionError struct {
 
 // ValidateOptions lists everything that keeps Build from making a plan. Of two mistakes that have a variable in common,
 // the later one may be a consequence of the earlier one.
-func ValidateOptions(o Options) []OptionError {
-	c := newOptionValidator(o)
+func ValidateOptions(given Options) []OptionError {
+	given.Preset = cmp.Or(given.Preset, PresetFanout)
+	c := optionValidator{given: given, o: Fill(given), b: blueprints[given.Preset], names: map[string]name{}}
 	if c.b == nil {
 		c.refuse(true, on{"SIDECAR_TOPOLOGY"}, "not a topology: use one of %s",
 			presetsWith(func(*blueprint) bool { return true }))
 		return c.mistakes
 	}
+	c.collectNames()
 	c.checkOptions()
 	c.checkRetries()
 	c.checkNames()
-	c.checkClashes()
+	c.checkClashes("queues", c.queues())
+	c.checkClashes("exchanges", c.exchanges())
 	c.checkBindings()
 	return c.mistakes
 }
@@ -50,4 +57,98 @@ func refusal(o *Options) error {
 		errs = append(errs, fmt.Errorf("%s: %s", name, p.Reason))
 	}
 	return errors.Join(errs...)
+}
+
+const (
+	maxRetriesLimit = 1_000_000
+	maxTTL          = (1<<32 - 1) * time.Millisecond // what a broker's timer takes
+)
+
+var exchangeTypes = []string{"fanout", "direct", "topic", "headers"}
+
+// on are the variables of an OptionError.
+type on []string
+
+// optionValidator collects while it goes: no check ends the others.
+type optionValidator struct {
+	given, o Options // as set, and filled
+	b        *blueprint
+	names    map[string]name // by the variables that set them
+	mistakes []OptionError
+}
+
+func (c *optionValidator) refuse(wrong bool, variables on, format string, args ...any) {
+	if wrong {
+		c.mistakes = append(c.mistakes, OptionError{variables, fmt.Sprintf(format, args...)})
+	}
+}
+
+// presetsWith lists the presets that have something.
+func presetsWith(has func(*blueprint) bool) string {
+	return strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(blueprints)), func(name string) bool {
+		return !has(blueprints[name])
+	}), ", ")
+}
+
+// checkOptions refuses what no preset, or not this one, can do anything with.
+func (c *optionValidator) checkOptions() {
+	o, b := &c.given, c.b
+	service := on{"SIDECAR_SERVICE"}
+	c.refuse(o.Service == "", service, "required and not set")
+	c.refuse(o.Service != "" && !serviceName.MatchString(o.Service), service,
+		"only letters, digits, '.', '_' and '-', not beginning with '-'")
+	c.refuse(reserved(o.Service), service, "%s", reservedFault)
+	_, rest := halves(o.Service)
+	c.refuse(o.Queue == "" && strings.Contains(b.queue, "{rest}") && rest == "",
+		on{"SIDECAR_SERVICE", "SIDECAR_QUEUE"},
+		"%s names the queue after what follows the first hyphen, and nothing does", o.Preset)
+
+	c.refuse(o.QueueType != "" && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"},
+		"%s or %s", TypeClassic, TypeQuorum)
+	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
+		"use one of %s", strings.Join(exchangeTypes, ", "))
+	c.refuse(o.Queue == "" && b.queue == "", on{"SIDECAR_QUEUE"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
+	c.refuse(len(o.Bindings) == 0 && b.bindingKey == "", on{"SIDECAR_BINDINGS"},
+		"required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
+	c.refuse(len(o.Bindings) == 0 && b.bindingKey != "" && o.ExchangeType == "direct",
+		on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_BINDINGS"}, "needs SIDECAR_BINDINGS: a direct exchange routes by key")
+
+	const only = "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s"
+	expiring := presetsWith(func(b *blueprint) bool { return b.mayExpire })
+	c.refuse(o.MessageTTL != 0 && !b.mayExpire, on{"SIDECAR_MESSAGE_TTL"}, only, expiring, o.Preset)
+	c.checkDelay("SIDECAR_MESSAGE_TTL", o.MessageTTL)
+	discarding := presetsWith(func(b *blueprint) bool { return b.mayDiscard })
+	c.refuse(o.NoDeadLetter && !b.mayDiscard, on{"SIDECAR_DEAD_LETTER"}, only, discarding, o.Preset)
+	c.refuse(o.NoDeadLetter && (o.DLX != "" || o.DLQ != ""), on{"SIDECAR_DEAD_LETTER", "SIDECAR_DLX", "SIDECAR_DLQ"},
+		"SIDECAR_DLX and SIDECAR_DLQ name what there is not")
+}
+
+// checkRetries checks the number of retries and the delays.
+func (c *optionValidator) checkRetries() {
+	o := &c.given
+	const delays = "SIDECAR_RETRY_DELAYS"
+	none := o.RetryDelays != nil && len(o.RetryDelays) == 0
+	c.refuse(none && !c.b.mayNotRetry, on{delays}, "none is for SIDECAR_TOPOLOGY=%s only; with SIDECAR_MAX_RETRIES=0 "+
+		"the first failure parks", presetsWith(func(b *blueprint) bool { return b.mayNotRetry }))
+	c.refuse(o.RetryDelay != 0 && len(c.b.wait.delays) > 0, on{"SIDECAR_RETRY_DELAY"},
+		"%s has one delay per retry: use %s", o.Preset, delays)
+	if n := o.MaxRetries; n != nil {
+		c.refuse(*n < 0 || *n > maxRetriesLimit, on{"SIDECAR_MAX_RETRIES"}, "0 to %d", maxRetriesLimit)
+		c.refuse(*n > 0 && none, on{"SIDECAR_MAX_RETRIES", delays},
+			"with %s=none there is nowhere to wait, only 0 is possible", delays)
+	}
+	c.checkDelay("SIDECAR_RETRY_DELAY", o.RetryDelay)
+	for i, d := range o.RetryDelays {
+		c.refuse(d == 0, on{delays}, "1ms to %s", maxTTL)
+		c.checkDelay(delays, d)
+		if i > 0 {
+			c.refuse(d <= o.RetryDelays[i-1], on{delays}, "%s after %s: delays must be ascending", d, o.RetryDelays[i-1])
+		}
+	}
+}
+
+// checkDelay refuses what no broker can time; 0 means that nothing was set.
+func (c *optionValidator) checkDelay(variable string, d time.Duration) {
+	c.refuse(d != 0 && (d < time.Millisecond || d > maxTTL), on{variable}, "1ms to %s", maxTTL)
+	c.refuse(d%time.Millisecond != 0, on{variable}, "the broker counts whole milliseconds")
 }

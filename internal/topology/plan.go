@@ -6,6 +6,7 @@
 package topology
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -96,6 +97,34 @@ type Queue struct {
 	// Shared marks a queue that other services declare too, see Exchange.Shared.
 	Shared bool
 }
+
+// Queue arguments. x-consumer-timeout and x-delayed-retry-* are missing on purpose: one is refused by some brokers,
+// the other is accepted and ignored by most.
+const (
+	ArgDLX           = "x-dead-letter-exchange"
+	ArgDLKey         = "x-dead-letter-routing-key"
+	ArgTTL           = "x-message-ttl"
+	ArgType          = "x-queue-type"
+	ArgStrategy      = "x-dead-letter-strategy"
+	ArgOverflow      = "x-overflow"
+	ArgDeliveryLimit = "x-delivery-limit"
+)
+
+// Queue types, as the argument x-queue-type says them, and other values of arguments.
+const (
+	TypeClassic = "classic"
+	TypeQuorum  = "quorum"
+
+	strategyAtLeastOnce = "at-least-once"
+	overflowReject      = "reject-publish"
+
+	// NoDeliveryLimit means "no limit" on every broker version. -1 would say the same on some, but RabbitMQ 3.10 takes it
+	// for a limit that is already reached.
+	NoDeliveryLimit int64 = math.MaxInt32
+)
+
+// Every integer argument is an int64. RabbitMQ compares integers by value whatever their width, so a queue that another
+// client declared with 32 bits is the same queue; but it distinguishes integers from texts and floats.
 
 // Binding ties a queue to an exchange.
 type Binding struct {

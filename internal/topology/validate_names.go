@@ -13,7 +13,7 @@ type name struct {
 	variable string // that sets it; empty: none does
 	value    string
 	given    bool
-	parts    []part // the option that it was derived from when it was not set
+	parts    []part // what it was made from when it was not given
 }
 
 // part is a piece of a name that comes from a variable.
@@ -29,30 +29,22 @@ func (n name) String() string {
 	return fmt.Sprintf("the %s, which %s would change", n.what, n.variable)
 }
 
-// origin names the variables a name rests on, that of one part first.
-func (n name) origin(first int) on {
-	if n.given || len(n.parts) == 0 {
-		return on{n.variable}
-	}
-	all := on{n.parts[first].variable}
+// origin names the variables a name rests on, that of its first part first.
+func (n name) origin() on {
+	var all on
 	for _, p := range n.parts {
 		all = append(all, p.variable)
 	}
-	if n.variable != "" {
+	if n.variable != "" && !n.given {
 		all = append(all, n.variable)
 	}
 	return all
 }
 
-// largest is the part that most of a name comes from.
-func (n name) largest() int {
-	most := 0
-	for i, p := range n.parts {
-		if p.bytes > n.parts[most].bytes {
-			most = i
-		}
-	}
-	return most
+// largestFirst is n with the part that most of it comes from in front.
+func (n name) largestFirst() name {
+	n.parts = slices.SortedStableFunc(slices.Values(n.parts), func(a, b part) int { return b.bytes - a.bytes })
+	return n
 }
 
 var hole = regexp.MustCompile(`\{[a-z-]+\}`)
@@ -66,24 +58,37 @@ var holes = map[string]string{
 	"{tier}": "SIDECAR_RETRY_DELAYS",
 }
 
+// collectNames fills c.names.
+func (c *optionValidator) collectNames() {
+	filled := c.o.settable(c.b)
+	for i, s := range c.given.settable(c.b) {
+		n := name{what: s.what, variable: s.variable, value: *filled[i].value, given: *s.value != ""}
+		n.parts = []part{{n.variable, len(n.value)}}
+		if !n.given {
+			n.parts = c.parts(s.template)
+		}
+		c.names[n.variable] = n
+	}
+}
+
 // parts returns the variables that were set behind the placeholders of a template.
 func (c *optionValidator) parts(template string) []part {
 	var all []part
 	for _, h := range hole.FindAllString(template, -1) {
-		if deeper := c.made[holes[h]]; deeper != "" {
-			all = append(all, c.parts(deeper)...)
-			continue
+		if n, named := c.names[holes[h]]; named {
+			all = append(all, n.parts...)
+		} else {
+			all = append(all, part{holes[h], len(c.o.names().Replace(h))})
 		}
-		all = append(all, part{holes[h], len(c.o.names().Replace(h))})
 	}
 	return all
 }
 
 // queues lists the queues of the plan, exchanges its exchanges without those of others. Names may be empty.
 func (c *optionValidator) queues() []name {
-	all := []name{c.setting("service's queue", "SIDECAR_QUEUE"), c.setting("dead-letter queue", "SIDECAR_DLQ")}
+	all := []name{c.names["SIDECAR_QUEUE"], c.names["SIDECAR_DLQ"]}
 	if c.o.plainRetryQueue(c.b) {
-		all = append(all, c.setting("retry queue", "SIDECAR_RETRY_QUEUE"))
+		all = append(all, c.names["SIDECAR_RETRY_QUEUE"])
 	}
 	for _, d := range c.o.RetryDelays {
 		queue, _ := c.o.tierNames(c.b, d)
@@ -96,75 +101,55 @@ func (c *optionValidator) queues() []name {
 }
 
 func (c *optionValidator) exchanges() []name {
-	return []name{
-		c.setting("main exchange", "SIDECAR_EXCHANGE"), c.setting("retry exchange", "SIDECAR_RETRY_EXCHANGE"),
-		c.setting("dead-letter exchange", "SIDECAR_DLX"),
-	}
+	return []name{c.names["SIDECAR_EXCHANGE"], c.names["SIDECAR_RETRY_EXCHANGE"], c.names["SIDECAR_DLX"]}
 }
 
 // keys lists the routing keys that are not names of queues.
 func (c *optionValidator) keys() []name {
-	const what = "routing key"
-	templates := []string{c.b.wait.backKey}
-	if len(c.o.Bindings) == 0 && c.o.ExchangeType == "topic" {
-		templates = append(templates, c.b.bindingKey)
-	}
 	var all []name
-	for _, t := range templates {
-		all = append(all, name{what: what, value: c.o.names().Replace(t), parts: c.parts(t)})
+	add := func(key, template string) {
+		all = append(all, name{what: "routing key", value: key, parts: c.parts(template)})
+	}
+	add(c.o.names().Replace(c.b.wait.backKey), c.b.wait.backKey)
+	if len(c.o.Bindings) == 0 && c.o.ExchangeType == "topic" {
+		add(c.o.names().Replace(c.b.bindingKey), c.b.bindingKey)
 	}
 	for _, d := range c.o.RetryDelays {
 		_, key := c.o.tierNames(c.b, d)
-		all = append(all, name{what: what, value: key, parts: c.parts(c.b.wait.tierKey)})
+		add(key, c.b.wait.tierKey)
 	}
 	return all
-}
-
-// setting is a name that a variable sets.
-func (c *optionValidator) setting(what, variable string) name {
-	template, made := c.made[variable]
-	n := name{what: what, variable: variable, value: c.o.Values()[variable], given: !made}
-	if made {
-		n.parts = c.parts(template)
-	}
-	return n
 }
 
 // checkNames refuses what a broker or the client library would. What was given comes first: other names are made from
 // it.
 func (c *optionValidator) checkNames() {
 	names := slices.Concat(c.queues(), c.exchanges())
-	for _, n := range append(names, c.setting("prefix", "SIDECAR_PREFIX")) {
+	for _, n := range append(names, c.names["SIDECAR_PREFIX"]) {
 		if !n.given {
 			continue
 		}
 		fault := nameFault(n.value)
-		c.refuse(fault != "", n.origin(0), "%s", fault)
+		c.refuse(fault != "", n.origin(), "%s", fault)
 		ownExchange := n.variable == "SIDECAR_EXCHANGE" && predeclared[n.value] != ""
-		c.refuse(reserved(n.value) && !ownExchange, n.origin(0), "%s", reservedFault)
+		c.refuse(reserved(n.value) && !ownExchange, n.origin(), "%s", reservedFault)
 	}
 	for _, n := range append(names, c.keys()...) {
 		if n.given || n.variable == "SIDECAR_EXCHANGE" && !c.o.declaresMain(c.b) {
 			continue
 		}
-		fault := nameFault(n.value)
-		c.refuse(fault != "", n.origin(n.largest()), "makes the %s %s, which %s", n.what, brief(n.value), fault)
-		hint := ""
-		if c.made["SIDECAR_PREFIX"] != "" && strings.HasPrefix(n.value, c.o.Prefix+".") {
+		const makes = "makes the %s %s, which %s%s"
+		fault, hint := nameFault(n.value), ""
+		c.refuse(fault != "", n.largestFirst().origin(), makes, n.what, brief(n.value), fault, hint)
+		if !c.names["SIDECAR_PREFIX"].given && strings.HasPrefix(n.value, c.o.Prefix+".") {
 			hint = "; set SIDECAR_PREFIX"
 		}
-		c.refuse(reserved(n.value) && n.variable != "", n.origin(0), "makes the %s %s, which %s%s", n.what, brief(n.value),
-			reservedFault, hint)
+		c.refuse(reserved(n.value) && n.variable != "", n.origin(), makes, n.what, brief(n.value), reservedFault, hint)
 	}
 }
 
 // checkClashes refuses two objects of one name.
-func (c *optionValidator) checkClashes() {
-	c.checkDiffer("queues", c.queues())
-	c.checkDiffer("exchanges", c.exchanges())
-}
-
-func (c *optionValidator) checkDiffer(what string, all []name) {
+func (c *optionValidator) checkClashes(what string, all []name) {
 	for i, a := range all {
 		for _, b := range all[i+1:] {
 			if a.value == "" || a.value != b.value {
@@ -174,8 +159,8 @@ func (c *optionValidator) checkDiffer(what string, all []name) {
 			if a.given && !b.given {
 				blamed, other = a, b
 			}
-			c.refuse(true, append(blamed.origin(blamed.largest()), other.origin(0)...), "two %s have one name, %s: %s, and %s",
-				what, brief(a.value), a, b)
+			c.refuse(true, append(blamed.largestFirst().origin(), other.origin()...),
+				"two %s have one name, %s: %s, and %s", what, brief(a.value), a, b)
 		}
 	}
 }
@@ -184,27 +169,26 @@ func (c *optionValidator) checkDiffer(what string, all []name) {
 func (c *optionValidator) checkBindings() {
 	o := &c.o
 	const bindings = "SIDECAR_BINDINGS"
-	exchange, retry, dlx := c.setting("", "SIDECAR_EXCHANGE"), c.setting("", "SIDECAR_RETRY_EXCHANGE"),
-		c.setting("", "SIDECAR_DLX")
+	var exchanges on
+	for _, n := range c.exchanges() {
+		exchanges = append(exchanges, n.origin()...)
+	}
 	for _, bound := range o.Bindings {
 		c.refuse(bound.Exchange == "", on{bindings}, "nothing can be bound to the default exchange")
 		c.refuse(nameFault(bound.Key) != "", on{bindings}, "the binding key %s %s", brief(bound.Key), nameFault(bound.Key))
-		if err := checkName("exchange", bound.Exchange); err != nil && bound.Exchange != "" {
-			c.refuse(true, on{bindings}, "%v", err)
-		}
+		fault := objectFault(bound.Exchange)
+		c.refuse(fault != "", on{bindings}, "exchange %s %s", brief(bound.Exchange), fault)
 		carries := bound.Exchange != "" && bound.Exchange != o.Exchange &&
 			(bound.Exchange == o.RetryExchange || bound.Exchange == o.DLX)
-		c.refuse(carries, slices.Concat(on{bindings}, exchange.origin(0), retry.origin(0), dlx.origin(0)),
+		c.refuse(carries, append(on{bindings}, exchanges...),
 			"exchange %s carries retries or parked messages, which the service would receive", brief(bound.Exchange))
 	}
-	if o.DLX != "" && c.b.park.keyed && c.b.park.exchangeType == "topic" {
-		dlq := c.setting("", "SIDECAR_DLQ")
-		c.refuse(pattern(o.DLQ), append(dlq.origin(0), "SIDECAR_DLX"),
-			"the dead-letter queue is bound by its name %s, in which the words * and # match what others park", brief(o.DLQ))
-	}
+	c.refuse(o.DLX != "" && c.b.park.keyed && c.b.park.exchangeType == "topic" && pattern(o.DLQ),
+		append(c.names["SIDECAR_DLQ"].origin(), "SIDECAR_DLX"),
+		"the dead-letter queue is bound by its name %s, in which the words * and # match what others park", brief(o.DLQ))
 	t := predeclared[o.Exchange]
 	c.refuse(t != "" && t != o.ExchangeType && o.declaresMain(c.b),
-		append(exchange.origin(0), "SIDECAR_EXCHANGE_TYPE", bindings),
+		append(c.names["SIDECAR_EXCHANGE"].origin(), "SIDECAR_EXCHANGE_TYPE", bindings),
 		"is the broker's own and of type %s: set SIDECAR_EXCHANGE_TYPE=%s as well, or use another exchange", t, t)
 }
 
