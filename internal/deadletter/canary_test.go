@@ -54,9 +54,9 @@ func TestCanaryThroughARetryQueue(t *testing.T) {
 // TestCanaryDoesNotWaitForWhatStays: a message that cannot be moved is not one of those sent ahead.
 func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
 	t.Parallel()
-	q := &Queue{o: Options{Plan: &topology.Plan{FrameMax: 4096}, Logger: slog.New(slog.DiscardHandler)}}
+	q := &Queue{o: Options{Plan: &topology.Plan{}, Logger: slog.New(slog.DiscardHandler)}}
 	c := &canary{size: 1, address: message.DirectReply}
-	m := Message{Properties: amqp.Delivery{Headers: amqp.Table{"large": strings.Repeat("x", 4096)}}}
+	m := Message{Properties: amqp.Delivery{Headers: amqp.Table{"large": strings.Repeat("x", topology.FrameMax)}}}
 	if _, ok := q.redriven(&Redrive{}, c, &m); ok || c.full() || c.progress().Sent != 0 {
 		t.Errorf("moved %v, %d sent ahead", ok, c.sent)
 	}

@@ -18,7 +18,7 @@ func Build(given Options) (*Plan, error) {
 	o := Fill(given)
 	b := builder{o: o, b: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
-		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries, FrameMax: DefaultFrameMax,
+		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
 		Quorum: o.QueueType == TypeQuorum, Tiered: o.RetryDelays != nil,
 		StampQueue: b.b.stamp, CountHeader: b.b.countHeader, Redrive: Route{Key: o.Queue, Queue: o.Queue},
 	}

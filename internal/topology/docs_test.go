@@ -53,7 +53,7 @@ func ownTopology() (*Plan, error) {
 		return amqp.Table{"x-message-ttl": ms, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "mail.outbox"}
 	}
 	p := &Plan{
-		Preset: "mail", Service: "mail-sender", Queue: "mail.outbox", MaxRetries: 5, Tiered: true, FrameMax: DefaultFrameMax,
+		Preset: "mail", Service: "mail-sender", Queue: "mail.outbox", MaxRetries: 5, Tiered: true,
 		Exchanges: []Exchange{{Name: "mail", Type: "direct"}},
 		Queues: []Queue{
 			{Name: "mail.dead", Kind: KindDLQ},

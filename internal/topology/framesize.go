@@ -10,6 +10,9 @@ import (
 // A message's properties, header table included, travel in one frame: they cannot be split. A peer that gets more
 // than the agreed frame size closes the connection, and a message that cannot be delivered would do so for ever.
 const (
+	// FrameMax is the frame size, in bytes, that RabbitMQ and the client library agree on.
+	FrameMax = 131072
+
 	frameOverhead = 8 + 12 // frame header and end, content class, weight and body size
 	propertyFlags = 2
 
@@ -21,26 +24,19 @@ const (
 )
 
 // nearFrameMax reports whether m, as it was received, leaves the broker no room for its bookkeeping.
-func (p *Plan) nearFrameMax(m *message.Message) bool {
+func nearFrameMax(m *message.Message) bool {
 	pub := publishing(m, m.Headers)
 	pub.UserId, pub.Expiration, pub.ReplyTo = m.UserID, m.Expiration, m.ReplyTo
 	reserve := RetryReserve
 	if cc, ok := m.Headers["CC"]; ok {
 		reserve += entrySize("CC", cc) // copied into x-death as routing keys; from RabbitMQ 4.0 the header stays as well
 	}
-	return p.overweight(&pub, reserve)
+	return overweight(&pub, reserve)
 }
 
 // overweight reports whether the properties do not fit a frame with reserve bytes to spare.
-func (p *Plan) overweight(pub *amqp.Publishing, reserve int) bool {
-	return HeaderFrameSize(pub) > p.frameMax()-reserve
-}
-
-func (p *Plan) frameMax() int {
-	if p.FrameMax <= 0 {
-		return DefaultFrameMax
-	}
-	return p.FrameMax
+func overweight(pub *amqp.Publishing, reserve int) bool {
+	return HeaderFrameSize(pub) > FrameMax-reserve
 }
 
 // HeaderFrameSize is the size in bytes of the frame that carries pub's properties.

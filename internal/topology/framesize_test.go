@@ -31,17 +31,17 @@ func TestFrameSizeIsExact(t *testing.T) {
 	const forgiven = 8
 	url := brokertest.URL(t)
 	queue := brokertest.Queue(t, url, "q", nil)
-	brokertest.Publish(t, brokertest.Channel(t, url), "", queue, filled(DefaultFrameMax))
+	brokertest.Publish(t, brokertest.Channel(t, url), "", queue, filled(FrameMax))
 	d := brokertest.Get(t, url, queue, 20*time.Second)
 	if len(d.Headers) != 15 {
 		t.Errorf("%d headers returned", len(d.Headers))
 	}
-	brokertest.Publish(t, brokertest.Channel(t, url), "", queue, filled(DefaultFrameMax+forgiven))
+	brokertest.Publish(t, brokertest.Channel(t, url), "", queue, filled(FrameMax+forgiven))
 
 	conn := brokertest.Conn(t, url)
 	ch := must.Get(conn.Channel())(t)
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
-	must.Do(t, ch.Publish("", queue, true, false, filled(DefaultFrameMax+forgiven+1)))
+	must.Do(t, ch.Publish("", queue, true, false, filled(FrameMax+forgiven+1)))
 	select {
 	case err := <-closed:
 		if err == nil || err.Code != amqp.FrameError {

@@ -50,7 +50,7 @@ func FuzzSettlement(f *testing.F) {
 				wantHarmless(t, p, &pub.Msg)
 			}
 		}
-		if s.Publish != nil && s.Publish.Kind == kindPark {
+		if s.Publish != nil && s.Publish.Kind == broker.KindPark {
 			wantParked(t, m, &s.Publish.Msg, &v.Cause)
 		}
 	})
@@ -88,7 +88,7 @@ func wantHarmless(t *testing.T, p *Plan, pub *amqp.Publishing) {
 	if _, err := amqpvalue.TableSize(pub.Headers); err != nil {
 		t.Fatalf("it cannot be written: %v", err)
 	}
-	if size := HeaderFrameSize(pub); size > p.FrameMax-parkReserve {
+	if size := HeaderFrameSize(pub); size > FrameMax-parkReserve {
 		t.Fatalf("a frame of %d bytes", size)
 	}
 	if pub.UserId != "" || pub.Expiration != "" || pub.DeliveryMode != amqp.Persistent {

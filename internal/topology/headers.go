@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpvalue"
+	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -47,11 +48,18 @@ func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
 	return h
 }
 
-// setCrashes writes down how many crashes the message has been through. No one counts them: what it says itself stays.
-func setCrashes(h amqp.Table, m *message.Message) {
+// count is n as the value of a header.
+func count(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) } // #nosec G115 -- bounded
+
+// setHistory writes down what the message has been through: its crashes, unless there are none, which leaves what it
+// says itself, and what setOrigin and keepDropped do.
+func setHistory(h amqp.Table, m *message.Message) {
 	if m.Crashes > 0 {
-		h[message.HeaderCrashes] = int32(min(m.Crashes, math.MaxInt32)) //nolint:gosec // bounded
+		h[message.HeaderCrashes] = count(m.Crashes)
 	}
+	setOrigin(h, m)
+	keepDropped(h, m)
+	keepDead(h, m)
 }
 
 // setOrigin writes down where the message was first published.
@@ -81,10 +89,9 @@ func keepDropped(h amqp.Table, m *message.Message) {
 	if bcc, ok := m.Headers["BCC"]; ok {
 		h[headerOriginalBCC] = amqpvalue.Copy(bcc)
 	}
-	keepDead(h, m)
 }
 
-// keepDead is the same for what a broker has taken off when it dead-lettered the message, and written into x-death.
+// keepDead is keepDropped for what a broker has taken off when it dead-lettered the message, and written into x-death.
 func keepDead(h amqp.Table, m *message.Message) {
 	deaths, _ := m.Headers[message.HeaderDeath].([]any)
 	for _, e := range deaths {
@@ -96,4 +103,25 @@ func keepDead(h amqp.Table, m *message.Message) {
 			h[headerOriginalCC] = amqpvalue.CopyArray(keys[1:]) // up to 3.x, where CC itself goes
 		}
 	}
+}
+
+// publication is m with other headers, on a route.
+func (r Route) publication(kind string, m *message.Message, h amqp.Table) *broker.Publication {
+	return &broker.Publication{Kind: kind, Exchange: r.Exchange, Key: r.Key, Msg: publishing(m, h)}
+}
+
+// publishing copies m's properties and body. user-id is left out because the broker only accepts our own, expiration
+// because it would cut the wait short or take the message out of the dead-letter queue, and the reply-to
+// message.DirectReply, which AMQP 1.0 can bring, because the broker would refuse it.
+func publishing(m *message.Message, h amqp.Table) amqp.Publishing {
+	pub := amqp.Publishing{
+		Headers: h, Body: m.Body, DeliveryMode: amqp.Persistent,
+		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority,
+		CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, MessageId: m.MessageID,
+		Timestamp: m.Timestamp, Type: m.Type, AppId: m.AppID,
+	}
+	if m.ReplyTo == message.DirectReply {
+		pub.ReplyTo = ""
+	}
+	return pub
 }

@@ -1,8 +1,6 @@
 package topology
 
 import (
-	"fmt"
-	"math"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -39,14 +37,12 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.P
 			key == message.HeaderReply || p.StampQueue && key == HeaderRetryQueue
 	})
 	h[message.HeaderOriginalQueue] = m.Queue
-	h[message.HeaderFinalRetryCount] = int32(min(max(m.RetryCount, 0), math.MaxInt32)) // #nosec G115 -- bounded
+	h[message.HeaderFinalRetryCount] = count(m.RetryCount)
 	h[HeaderFinalReason] = v.Reason.String()
-	setCrashes(h, m)
-	setOrigin(h, m)
-	keepDropped(h, m)
+	setHistory(h, m)
 	describe(h, &v.Cause)
-	pub := &broker.Publication{Kind: kindPark, Exchange: p.Park.Exchange, Key: p.Park.Key, Msg: publishing(m, h)}
-	p.shrinkToFrame(&pub.Msg)
+	pub := p.Park.publication(broker.KindPark, m, h)
+	shrinkToFrame(&pub.Msg, FrameMax-parkReserve)
 	return pub
 }
 
@@ -63,7 +59,7 @@ func staleRecord(m *message.Message, key string) bool {
 func describe(h amqp.Table, o *message.Outcome) {
 	switch {
 	case o.Failure != message.FailureNone:
-		h[HeaderFinalError] = failureText(o)
+		setText(h, HeaderFinalError, failureText(o))
 	case o.Status != 0 || !o.At.IsZero(): // an answer of status 000 is an answer
 		h[HeaderFinalStatusCode] = int32(o.Status) // #nosec G115 -- three digits
 	}
@@ -90,12 +86,11 @@ func failureText(o *message.Outcome) string {
 	if o.Failure == message.FailureTooLarge {
 		class = "body too large"
 	}
-	if o.Err == nil {
+	switch {
+	case o.Err == nil:
 		return class
+	case strings.HasPrefix(o.Err.Error(), class):
+		return o.Err.Error()
 	}
-	text := o.Err.Error()
-	if !strings.HasPrefix(text, class) {
-		text = fmt.Sprintf("%s: %s", class, text)
-	}
-	return plainText(text, maxText)
+	return class + ": " + o.Err.Error()
 }

@@ -29,9 +29,8 @@ var kept = map[string]bool{
 // shrinkToFrame makes the properties of a parked message fit one frame: first the long texts of ours are cut, then
 // headers of the message are dropped, the largest first, and counted in x-final-headers-dropped. A message that cannot
 // be parked would be tried for ever.
-func (p *Plan) shrinkToFrame(pub *amqp.Publishing) {
-	limit := p.frameMax() - parkReserve
-	over := HeaderFrameSize(pub) - limit
+func shrinkToFrame(pub *amqp.Publishing, frame int) {
+	over := HeaderFrameSize(pub) - frame
 	for _, key := range cuttable {
 		if over <= 0 {
 			return

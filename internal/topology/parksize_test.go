@@ -27,7 +27,7 @@ func TestParkedAlwaysFits(t *testing.T) {
 			cause.Problem = &message.Problem{Type: long, Title: long, Detail: long}
 		}
 		pub := p.Settlement(m, message.Verdict{Action: message.Park, Reason: message.ReasonCrash, Cause: cause}).Publish
-		if size := HeaderFrameSize(&pub.Msg); size > DefaultFrameMax-parkReserve {
+		if size := HeaderFrameSize(&pub.Msg); size > FrameMax-parkReserve {
 			t.Fatalf("seed %d: frame of %d bytes", seed, size)
 		}
 		checkLosses(t, seed, m, &pub.Msg, cause.Problem != nil)
@@ -55,7 +55,7 @@ func checkLosses(t *testing.T, seed uint64, m *message.Message, pub *amqp.Publis
 	if marker, _ := h["x-final-headers-dropped"].(int32); int(marker) != lost {
 		t.Fatalf("seed %d: %d headers lost, %v counted", seed, lost, h["x-final-headers-dropped"])
 	}
-	if lost > 0 && HeaderFrameSize(pub)+smallest <= DefaultFrameMax-parkReserve {
+	if lost > 0 && HeaderFrameSize(pub)+smallest <= FrameMax-parkReserve {
 		t.Fatalf("seed %d: a header of %d bytes was dropped although it fits", seed, smallest)
 	}
 	for _, key := range cuttable {
@@ -107,25 +107,10 @@ func TestTextsAreCutBeforeHeadersAreDropped(t *testing.T) {
 // TestFitGivesUpQuietly: a frame size no broker has. Nothing of ours can be dropped, so it does not fit, but it ends.
 func TestFitGivesUpQuietly(t *testing.T) {
 	t.Parallel()
-	p := build(t, Options{Service: "wms-cincout"}).WithFrameMax(1100)
-	h := p.Settlement(arrived(nil), verdict(message.Park, message.ReasonCrash)).Publish.Msg.Headers
+	pub := build(t, Options{Service: "wms-cincout"}).Settlement(arrived(nil), verdict(message.Park, message.ReasonCrash)).Publish
+	shrinkToFrame(&pub.Msg, 76)
+	h := pub.Msg.Headers
 	if h["x-a"] != nil || h["x-final-headers-dropped"] != int32(1) || h["x-final-reason"] != "crash" {
 		t.Errorf("%v", h)
-	}
-}
-
-func TestWithFrameMax(t *testing.T) {
-	t.Parallel()
-	p := build(t, Options{Service: "wms-cincout"})
-	m := arrived(func(m *message.Message) { m.Headers["x"] = strings.Repeat("x", 10000) })
-	v := verdict(message.Retry, message.ReasonServerError)
-	if s := p.WithFrameMax(12000).Settlement(m, v); s.Verdict.Reason != message.ReasonHeadersTooLarge {
-		t.Errorf("small frames: %+v", s.Verdict)
-	}
-	if s := p.WithFrameMax(0).Settlement(m, v); s.Final != FinalReject {
-		t.Errorf("0 means the default: %+v", s.Verdict)
-	}
-	if p.FrameMax != DefaultFrameMax {
-		t.Error("the plan itself was changed")
 	}
 }

@@ -56,18 +56,11 @@ type Plan struct {
 	// written, and no attempt is counted by it. Empty means none.
 	CountHeader string
 
-	// FrameMax is the AMQP frame size, in bytes, that a message's headers and properties have to fit: DefaultFrameMax
-	// unless changed with WithFrameMax.
-	FrameMax int
-
 	notes []string // what its settings came to that may surprise, a sentence each
 }
 
 // HeaderRetryQueue names the queue a republished message is meant for, see Plan.StampQueue.
 const HeaderRetryQueue = "x-retry-queue"
-
-// DefaultFrameMax is the frame size that RabbitMQ and the client library agree on by default.
-const DefaultFrameMax = 131072
 
 // Exchange is an exchange of the plan. All exchanges are durable.
 type Exchange struct {
@@ -146,14 +139,6 @@ type WaitPath struct {
 
 	// ByReject says that rejecting a message on the service's queue takes it here too. At most one path can say so.
 	ByReject bool
-}
-
-// WithFrameMax returns a copy of p for connections that agreed on another frame size. Sizes below DefaultFrameMax
-// only matter against a broker that was configured so.
-func (p *Plan) WithFrameMax(n int) *Plan {
-	c := *p
-	c.FrameMax = n
-	return &c
 }
 
 // WithoutReject returns a copy of p in which every retry leaves by a confirmed, mandatory publish. It is used while the

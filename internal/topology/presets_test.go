@@ -130,7 +130,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.want.Preset, c.want.Service, c.want.FrameMax = c.name, c.o.Service, DefaultFrameMax
+			c.want.Preset, c.want.Service = c.name, c.o.Service
 			got := build(t, c.o)
 			for _, part := range [][2]any{
 				{got.Exchanges, c.want.Exchanges}, {got.Queues, c.want.Queues}, {got.Bindings, c.want.Bindings}, {got.Waits, c.want.Waits},

@@ -1,8 +1,6 @@
 package topology
 
 import (
-	"maps"
-	"math"
 	"strings"
 	"time"
 
@@ -44,19 +42,19 @@ func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *broker.
 		setOrigin(h, m)
 	}
 	keepDropped(h, m)
+	keepDead(h, m)
 	if r.Reset {
 		h[message.HeaderRetryCount] = int32(0) // the origin is only used of messages that have been tried
 	}
 	h[HeaderRedrivenAt] = r.At.UTC().Format(finalAtFmt)
 	h[HeaderRedrivenBy] = plainText(r.By, maxName)
-	h[HeaderRedrivenCount] = int32(min(max(r.Count, 0)+1, math.MaxInt32)) //nolint:gosec // bounded
+	h[HeaderRedrivenCount] = count(max(r.Count, 0) + 1)
 	h[HeaderRedrivenFrom] = p.Park.Queue
 	if r.Reply != "" {
 		h[message.HeaderReply] = r.Reply
 	}
-	pub = &broker.Publication{Kind: broker.KindRedrive, Exchange: p.Redrive.Exchange, Key: p.Redrive.Key,
-		Msg: publishing(m, h)}
-	return pub, !p.overweight(&pub.Msg, 0)
+	pub = p.Redrive.publication(broker.KindRedrive, m, h)
+	return pub, !overweight(&pub.Msg, 0)
 }
 
 // RestorePublication is d on its way into the dead-letter queue as it is: one that was taken out of it before. What
@@ -65,20 +63,14 @@ func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *broker.Publication, fi
 	var m message.Message
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
 	h := copyHeaders(&m, func(key string) bool { return bookkeeping(key) && !deathRecord(key) || senderSelected(key) })
-	keepDropped(h, &message.Message{Headers: withoutDeaths(m.Headers), UserID: m.UserID, ReplyTo: m.ReplyTo})
-	pub = &broker.Publication{Kind: broker.KindOther, Exchange: p.Park.Exchange, Key: p.Park.Key, Msg: publishing(&m, h)}
-	pub.Msg.Expiration = m.Expiration
+	m.Expiration = "" // it stays a property, and x-death is about queues that the message left long ago
+	keepDropped(h, &m)
+	pub = p.Park.publication(broker.KindOther, &m, h)
+	pub.Msg.Expiration = d.Expiration
 	if len(h) == 0 {
 		pub.Msg.Headers = nil
 	}
-	return pub, !p.overweight(&pub.Msg, 0)
-}
-
-// withoutDeaths removes x-death entries that keepDead would use, of queues that the message left long ago.
-func withoutDeaths(h amqp.Table) amqp.Table {
-	h = maps.Clone(h)
-	delete(h, message.HeaderDeath)
-	return h
+	return pub, !overweight(&pub.Msg, 0)
 }
 
 // Owns reports whether a parked message that comes from queue is this service's to move. queue is "" if unknown:

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"strconv"
 	"time"
 
 	"sidecar/internal/broker"
@@ -37,12 +38,6 @@ type Settlement struct {
 	// such queue.
 	Detour *broker.Publication
 }
-
-// Kinds of publications, as the metrics name them.
-const (
-	kindPark  = broker.KindPark
-	kindRetry = broker.KindRetry
-)
 
 // safeRequeues is how often a message may be requeued on a queue whose delivery limit is unknown. The smallest in use
 // is the broker's own, 20; a message that reaches it is dropped or dead-lettered without a reason.
@@ -91,7 +86,7 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 	if !covered {
 		s.Pause = max(s.Pause, s.Verdict.Delay)
 	}
-	if p.nearFrameMax(m) {
+	if nearFrameMax(m) {
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
 		return
 	}
@@ -105,7 +100,7 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 		return
 	}
 	s.Publish = p.retryPublication(m, w, m.RetryCount+1)
-	if p.overweight(&s.Publish.Msg, RetryReserve) {
+	if overweight(&s.Publish.Msg, RetryReserve) {
 		s.Publish = nil
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
 		return
@@ -121,14 +116,20 @@ func (p *Plan) parkInstead(s *Settlement, m *message.Message, r message.Reason) 
 // waitFor picks the path for a retry: the shortest one that covers the delay the app asked for, else the one of the
 // attempt, of which the last repeats. covered is false when the message would return before that delay is over.
 func (p *Plan) waitFor(retries int, delay time.Duration) (w WaitPath, covered bool) {
-	if delay > 0 && p.Tiered {
-		for _, w := range p.Waits {
-			if w.Delay >= delay {
-				return w, true
-			}
-		}
+	if w := p.shortest(delay); delay > 0 && p.Tiered && w.Delay >= delay {
+		return w, true
 	}
 	return p.Waits[min(max(retries, 0), len(p.Waits)-1)], delay <= 0
+}
+
+// shortest is the shortest path of at least that delay, or the longest there is.
+func (p *Plan) shortest(delay time.Duration) WaitPath {
+	for _, w := range p.Waits {
+		if w.Delay >= delay {
+			return w
+		}
+	}
+	return p.Waits[len(p.Waits)-1]
 }
 
 // rejectable reports whether the broker may dead-letter m, returns it and still counts it right. A broken x-death
@@ -145,21 +146,31 @@ func rejectable(m *message.Message) bool {
 
 // detour is used when no place to wait here is free: the message waits in the broker, uncounted.
 func (p *Plan) detour(m *message.Message, delay time.Duration) *broker.Publication {
-	if len(p.Waits) == 0 || p.nearFrameMax(m) {
+	if len(p.Waits) == 0 || nearFrameMax(m) {
 		return nil
 	}
-	w := p.Waits[0]
-	for _, next := range p.Waits {
-		if w = next; w.Delay >= delay {
-			break
-		}
-	}
+	w := p.shortest(delay)
 	if w.Key == "" && w.Exchange == "" {
 		return nil
 	}
 	pub := p.retryPublication(m, w, m.RetryCount)
-	if p.overweight(&pub.Msg, RetryReserve) {
+	if overweight(&pub.Msg, RetryReserve) {
 		return nil
 	}
 	return pub
+}
+
+// retryPublication is m on its way to a wait queue. retries is its count at the next delivery: it is in x-retry-count,
+// and x-death is left out because brokers differ in whether they continue a copied one.
+func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *broker.Publication {
+	h := copyHeaders(m, func(key string) bool { return bookkeeping(key) || senderSelected(key) })
+	h[message.HeaderRetryCount] = count(retries)
+	setHistory(h, m)
+	if p.StampQueue {
+		h[HeaderRetryQueue] = p.Queue
+	}
+	if p.CountHeader != "" {
+		h[p.CountHeader] = strconv.Itoa(int(count(retries)) + 1)
+	}
+	return w.publication(broker.KindRetry, m, h)
 }

@@ -74,7 +74,7 @@ func listener(t *testing.T, plan *topology.Plan) *topology.Plan {
 			}
 			name := plan.Queue + ".other"
 			return &topology.Plan{
-				Preset: plan.Preset, Service: "other", Queue: name, StampQueue: true, FrameMax: plan.FrameMax,
+				Preset: plan.Preset, Service: "other", Queue: name, StampQueue: true,
 				Exchanges: []topology.Exchange{x}, Queues: []topology.Queue{{Name: name, Kind: topology.KindMain}},
 				Bindings: []topology.Binding{{Exchange: x.Name, Key: "#", Queue: name}},
 			}

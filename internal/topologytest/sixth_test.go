@@ -50,7 +50,7 @@ func sixth(prefix string, quorum bool) *topology.Plan {
 		},
 		Waits: []topology.WaitPath{soon, late}, Tiered: true,
 		Park: topology.Route{Key: dead, Queue: dead}, Redrive: topology.Route{Key: orders, Queue: orders},
-		MaxRetries: 3, Quorum: quorum, FrameMax: topology.DefaultFrameMax,
+		MaxRetries: 3, Quorum: quorum,
 	}
 }
 

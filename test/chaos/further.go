@@ -16,8 +16,8 @@ var further = []mutant{
 	},
 	{
 		name: "parks without the body",
-		edits: []edit{{"internal/topology/park.go", "	p.shrinkToFrame(&pub.Msg)\n	return pub",
-			"	p.shrinkToFrame(&pub.Msg)\n	pub.Msg.Body = nil\n	return pub"}},
+		edits: []edit{{"internal/topology/park.go", "	shrinkToFrame(&pub.Msg, FrameMax-parkReserve)\n	return pub",
+			"	shrinkToFrame(&pub.Msg, FrameMax-parkReserve)\n	pub.Msg.Body = nil\n	return pub"}},
 		caught: []string{"I3"}, flags: flags(parks, "-faults=0"),
 	},
 	{

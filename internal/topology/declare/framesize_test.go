@@ -31,7 +31,7 @@ func TestHeadersNearFrameMax(t *testing.T) {
 	t.Parallel()
 	const deliveryCount = 64 // more than what a quorum queue adds on delivering
 	eachJourney(t, func(t *testing.T, j *journey, p *topology.Plan) {
-		for _, size := range []int{topology.DefaultFrameMax - deliveryCount, topology.DefaultFrameMax - 1000, topology.DefaultFrameMax - topology.RetryReserve + 1} {
+		for _, size := range []int{topology.FrameMax - deliveryCount, topology.FrameMax - 1000, topology.FrameMax - topology.RetryReserve + 1} {
 			pub := filled(size)
 			brokertest.Publish(t, j.ch, p.Exchanges[0].Name, "", pub)
 			d, m := j.next()
@@ -58,7 +58,7 @@ func TestHeadersJustBelowTheReserve(t *testing.T) {
 	long := strings.Repeat("n", 100)
 	p := build(t, topology.Options{Service: "a-" + long, RetryDelay: 1e6})
 	j := newJourney(t, url, p)
-	brokertest.Publish(t, j.ch, p.Exchanges[0].Name, strings.Repeat("k", 255), filled(topology.DefaultFrameMax-topology.RetryReserve-1000))
+	brokertest.Publish(t, j.ch, p.Exchanges[0].Name, strings.Repeat("k", 255), filled(topology.FrameMax-topology.RetryReserve-1000))
 	rejected := 0
 	for {
 		d, m := j.next()
