@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"math"
+	"net/http"
 	"time"
 
 	"sidecar/internal/http1"
@@ -14,44 +16,35 @@ type answer struct {
 	dapr bool // the body of a 2xx may contain a Dapr status
 
 	isProblem   bool
-	retryAfter  retryAfter
+	retryAfter  time.Duration // -1 without one that is understood
 	disposition disposition
 	reason      string
-	speaks      bool // the body is read for a Dapr status
 }
 
 // Reset clears the fields of an interim answer.
-func (a *answer) Reset() { *a = answer{dapr: a.dapr} }
+func (a *answer) Reset() { *a = answer{dapr: a.dapr, retryAfter: -1} }
 
-// Field reads one header field.
+// Field reads one header field. The first Retry-After that is understood counts.
 func (a *answer) Field(name, value []byte) {
-	switch len(name) {
-	case 11:
-		switch {
-		case http1.FoldEqual(name, "retry-after"):
-			a.retryAfter.set(value)
-		case http1.FoldEqual(name, "amqp-reason") && a.reason == "":
-			a.reason = clean(value, maxReason)
-		}
-	case 12:
-		if http1.FoldEqual(name, "content-type") {
-			a.isProblem = isProblem(value)
-		}
-	case 16:
-		if http1.FoldEqual(name, "amqp-disposition") {
-			a.disposition.set(value)
-		}
+	switch {
+	case http1.FoldEqual(name, "retry-after") && a.retryAfter < 0:
+		a.retryAfter = retryAfter(value, time.Now())
+	case http1.FoldEqual(name, "amqp-reason") && a.reason == "":
+		a.reason = clean(value, maxReason)
+	case http1.FoldEqual(name, "content-type"):
+		a.isProblem = isProblem(value)
+	case http1.FoldEqual(name, "amqp-disposition"):
+		a.disposition.set(value)
 	}
 }
 
 // Body says whether the body has something to say. Where two headers ask for different things the answer is malformed:
 // the status must not decide, for it may be a 2xx.
 func (a *answer) Body(status int) (http1.Use, error) {
-	a.speaks = a.dapr && status/100 == 2
 	switch {
 	case a.disposition.conflicting:
 		return http1.Skip, errDispositions
-	case a.speaks:
+	case a.dapr && status/100 == 2:
 		return http1.Need, nil
 	case a.isProblem:
 		return http1.Keep, nil
@@ -62,15 +55,29 @@ func (a *answer) Body(status int) (http1.Use, error) {
 // report copies the result into o.
 func (a *answer) report(in *http1.Answer, o *message.Outcome, retryAfterMax time.Duration) {
 	o.Status = in.Status
-	if a.retryAfter.present {
-		o.RetryAfter = a.retryAfter.wait(time.Now(), retryAfterMax)
-	}
-	o.Disposition, o.Unknown = a.disposition.result()
+	o.RetryAfter = min(a.retryAfter, retryAfterMax)
+	o.Disposition, o.Unknown = a.disposition.value, a.disposition.unknown()
 	o.Detail = a.reason
 	if a.isProblem {
 		o.Problem = parseProblem(in.Body)
 	}
-	if a.speaks {
+	if a.dapr {
 		daprAnswer(in.Body, !in.Whole, o)
 	}
+}
+
+// retryAfter reads a Retry-After header, seconds or a date, as the time from now; 0 for a date that has passed, and -1
+// for a value that is neither.
+func retryAfter(value []byte, now time.Time) time.Duration {
+	if seconds, ok := http1.ParseDigits(value); ok {
+		return time.Duration(min(seconds, int64(math.MaxInt64/time.Second))) * time.Second
+	}
+	if len(value) > 40 { // longer than any date
+		return -1
+	}
+	date, err := http.ParseTime(string(value))
+	if err != nil {
+		return -1
+	}
+	return max(0, date.Sub(now))
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,30 +13,6 @@ import (
 	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
-
-// attributes is a set of the CloudEvents attributes that every event must have.
-type attributes uint8
-
-const (
-	attrID attributes = 1 << iota
-	attrSource
-	attrType
-	attrSpecVersion
-)
-
-func requiredAttribute(name []byte) attributes {
-	switch string(name) {
-	case "id":
-		return attrID
-	case "source":
-		return attrSource
-	case "type":
-		return attrType
-	case "specversion":
-		return attrSpecVersion
-	}
-	return 0
-}
 
 // cutAttribute takes the CloudEvents prefix off a header key; the AMQP binding allows two.
 func cutAttribute(key string) (string, bool) {
@@ -74,27 +51,23 @@ func (r *request) attribute(name string, v any) {
 		r.out = r.out[:mark]
 		return
 	}
-	required := requiredAttribute(attr)
-	if r.value(mark, v, escapeAttribute) {
-		r.ce |= required
-	}
+	r.value(mark, v, escapeAttribute)
 }
 
 // synthesise appends the required attributes that the message lacks, made from what stays the same in a retry. A
 // message with a whole event in its body (structured mode) already has them.
 func (r *request) synthesise(m *message.Message) {
-	if len(m.ContentType) >= len("application/cloudevents") &&
-		strings.EqualFold(m.ContentType[:len("application/cloudevents")], "application/cloudevents") {
+	if isEnvelope(m.ContentType) {
 		return
 	}
 	exchange, key := m.Exchange, m.RoutingKey
 	if m.HasOriginal {
 		exchange, key = m.OriginalExchange, m.OriginalRoutingKey
 	}
-	if r.ce&attrSpecVersion == 0 {
+	if !r.hasAttribute("ce-specversion") {
 		r.out = append(r.out, "ce-specversion: 1.0\r\n"...)
 	}
-	if r.ce&attrID == 0 {
+	if !r.hasAttribute("ce-id") {
 		r.out = append(r.out, "ce-id: "...)
 		if m.MessageID != "" && len(m.MessageID) <= maxValue {
 			r.out = appendEscaped(r.out, m.MessageID, escapeAttribute)
@@ -103,7 +76,7 @@ func (r *request) synthesise(m *message.Message) {
 		}
 		r.out = append(r.out, '\r', '\n')
 	}
-	if r.ce&attrSource == 0 {
+	if !r.hasAttribute("ce-source") {
 		if exchange == "" {
 			exchange = "amq.default"
 		}
@@ -111,11 +84,16 @@ func (r *request) synthesise(m *message.Message) {
 		r.out = appendEscaped(r.out, exchange, escapePath)
 		r.out = append(r.out, '\r', '\n')
 	}
-	if r.ce&attrType == 0 {
+	if !r.hasAttribute("ce-type") {
 		r.out = append(r.out, "ce-type: "...)
 		r.out = appendEscaped(r.out, cmp.Or(m.Type, key, "amqp.message"), escapeAttribute)
 		r.out = append(r.out, '\r', '\n')
 	}
+}
+
+// hasAttribute reports whether the message has the attribute: their names are in lower case.
+func (r *request) hasAttribute(name string) bool {
+	return slices.ContainsFunc(r.names, func(n written) bool { return string(r.out[n.start:n.end]) == name })
 }
 
 // appendDigest names an event without an id by its content. Two publications that agree in all of this get the same

@@ -114,6 +114,7 @@ func TestCloudEventsNeverTwiceTheSameAttribute(t *testing.T) {
 
 // In structured mode the body is an envelope, and only the content type has to say so.
 func TestEnvelopes(t *testing.T) {
+	const envelope = "application/cloudevents+json"
 	t.Parallel()
 	for own, want := range map[string]string{
 		"text/plain":                   envelope,

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -40,21 +41,12 @@ func daprAnswer(body []byte, more bool, o *message.Outcome) {
 	case "", "SUCCESS":
 		return
 	case "RETRY":
-		o.Disposition = message.DispositionRetry
-		detail(o, "dapr: RETRY")
+		o.Disposition, o.Detail = message.DispositionRetry, cmp.Or(o.Detail, "dapr: RETRY")
 	case "DROP":
-		o.Disposition = message.DispositionPark
-		detail(o, "dapr: DROP")
-	default:
-		o.Disposition, o.Unknown = message.DispositionRetry, true
-		detail(o, "dapr: unknown status")
-	}
-}
-
-// detail keeps what the app has said itself. An unknown word is not repeated: it is a part of a body.
-func detail(o *message.Outcome, text string) {
-	if o.Detail == "" {
-		o.Detail = text
+		o.Disposition, o.Detail = message.DispositionPark, cmp.Or(o.Detail, "dapr: DROP")
+	default: // the word is not repeated: it is a part of a body
+		o.Disposition, o.Detail = message.DispositionRetry, cmp.Or(o.Detail, "dapr: unknown status")
+		o.Unknown = true
 	}
 }
 

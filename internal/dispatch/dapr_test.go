@@ -221,7 +221,7 @@ func FuzzDapr(f *testing.F) {
 				t.Fatalf("%s: got %+v, want %+v", framing, got, want)
 			}
 			x.release()
-			x = newAttempt(&Target{memory: budget.New(1).Account(budget.Answers), dapr: true}, time.Time{})
+			x = newAttempt(&Target{o: Options{Memory: budget.New(1).Account(budget.Answers), Dapr: true}}, time.Time{})
 			err = x.exchange.Answer.Read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1}, &x.answer)
 			if err != nil && (!strings.Contains(err.Error(), "SIDECAR_MEMORY") || len(body) <= 4<<10) {
 				t.Fatalf("%s without memory: %v", framing, err)

@@ -1,10 +1,17 @@
+// Package dispatch POSTs one message to the app and reports what it saw as a message.Outcome: it writes a message as a
+// request, and reads an answer as an outcome. The connections and the bytes of HTTP are internal/http1.
+//
+// It judges nothing: a 500, a refused connection and an answer that is not HTTP are facts, never errors of this
+// package. It never lets a message header become a bare HTTP header unless it was listed and is harmless.
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,13 +51,13 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	def(&o.Timeout, 30*time.Second)
-	def(&o.RetryAfterMax, 5*time.Minute)
-	def(&o.MaxBody, 16<<20)
-	def(&o.HealthTimeout, time.Second)
-	def(&o.MaxIdle, 16)
-	def(&o.IdleTimeout, 4*time.Second)
-	def(&o.Version, "dev")
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.RetryAfterMax = cmp.Or(o.RetryAfterMax, 5*time.Minute)
+	o.MaxBody = cmp.Or(o.MaxBody, 16<<20)
+	o.HealthTimeout = cmp.Or(o.HealthTimeout, time.Second)
+	o.MaxIdle = cmp.Or(o.MaxIdle, 16)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 4*time.Second)
+	o.Version = cmp.Or(o.Version, "dev")
 	if o.Forward == nil {
 		o.Forward = []string{"*"}
 	}
@@ -59,24 +66,13 @@ func (o *Options) setDefaults() {
 	}
 }
 
-func def[T comparable](v *T, d T) {
-	if *v == *new(T) {
-		*v = d
-	}
-}
-
 // Target is the app. It is safe for concurrent use.
 type Target struct {
-	client        *http1.Client
-	encoding      *encoding
-	metrics       *metrics
-	timeout       time.Duration
-	retryAfterMax time.Duration
-	maxBody       int64
-	memory        *budget.Account
-	dapr          bool
-	health        []byte // the whole health request; nil = connect only
-	healthTimeout time.Duration
+	o        Options
+	client   *http1.Client
+	encoding *encoding
+	metrics  *metrics
+	health   []byte // the whole health request; nil = connect only
 }
 
 // New returns a Target for o.URL without connecting. It fails on a URL, health path or header glob that cannot work.
@@ -86,22 +82,13 @@ func New(o Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("app URL: %w", err)
 	}
-	enc := newEncoding(&ep, &o)
-	health, err := enc.healthRequest(&ep, o.HealthPath)
+	health, err := healthRequest(&ep, &o)
 	if err != nil {
 		return nil, fmt.Errorf("health path: %w", err)
 	}
 	return &Target{
-		client:        http1.NewClient(&ep, o.TLS, o.MaxIdle, o.IdleTimeout),
-		encoding:      enc,
-		metrics:       newMetrics(o.Registerer, o.Queue),
-		timeout:       o.Timeout,
-		retryAfterMax: o.RetryAfterMax,
-		maxBody:       o.MaxBody,
-		memory:        o.Memory,
-		dapr:          o.Dapr,
-		health:        health,
-		healthTimeout: o.HealthTimeout,
+		o: o, client: http1.NewClient(&ep, o.TLS, o.MaxIdle, o.IdleTimeout), encoding: newEncoding(&ep, &o),
+		metrics: newMetrics(o.Registerer, o.Queue), health: health,
 	}, nil
 }
 
@@ -120,11 +107,11 @@ func (t *Target) Dispatch(ctx context.Context, m *message.Message) message.Outco
 }
 
 func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) message.Outcome {
-	if n := int64(len(m.Body)); n > t.maxBody {
-		err := fmt.Errorf("body too large: %d bytes, limit %d", n, t.maxBody)
+	if n := int64(len(m.Body)); n > t.o.MaxBody {
+		err := fmt.Errorf("body too large: %d bytes, limit %d", n, t.o.MaxBody)
 		return message.Outcome{RetryAfter: -1, Failure: message.FailureTooLarge, Err: err}
 	}
-	x := newAttempt(t, start.Add(t.timeout))
+	x := newAttempt(t, start.Add(t.o.Timeout))
 	defer x.release()
 	x.post(ctx, t, m)
 	return x.out
@@ -132,3 +119,50 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 
 // Close closes the idle connections. Attempts under way finish, and then their connections are closed.
 func (t *Target) Close() { t.client.Close() }
+
+// attempt is one POST: the request and its answer. Attempts are kept in a pool, see http1.Exchange.
+type attempt struct {
+	exchange *http1.Exchange
+	request  request
+	answer   answer
+	out      message.Outcome
+}
+
+var attempts = sync.Pool{New: func() any {
+	x := &attempt{}
+	x.exchange = http1.NewExchange(&x.answer)
+	return x
+}}
+
+// newAttempt returns an attempt on t that must end at deadline.
+func newAttempt(t *Target, deadline time.Time) *attempt {
+	x := attempts.Get().(*attempt)
+	x.exchange.Begin(t.o.Memory, deadline)
+	x.request.out, x.answer.dapr = x.exchange.Head, t.o.Dapr
+	return x
+}
+
+// release gives x back without any reference to the message it served.
+func (x *attempt) release() {
+	x.out = message.Outcome{}
+	x.request.forget()
+	x.answer = answer{}
+	if x.exchange.End() {
+		attempts.Put(x)
+	}
+}
+
+// post sends m and leaves what happened in out.
+func (x *attempt) post(ctx context.Context, t *Target, m *message.Message) {
+	x.out.RetryAfter = -1
+	if ctx.Err() != nil {
+		x.out.Failure, x.out.Err = http1.Interrupted(ctx)
+		return
+	}
+	x.out.Truncated = x.request.encode(t.encoding, m)
+	x.exchange.Head = x.request.out
+	x.out.Failure, x.out.Err = t.client.Do(ctx, x.exchange, m.Body)
+	if x.out.Failure == message.FailureNone {
+		x.answer.report(&x.exchange.Answer, &x.out, t.o.RetryAfterMax)
+	}
+}

@@ -26,29 +26,21 @@ func (d *disposition) set(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	v := parseDisposition(b)
+	v := message.DispositionNone
+	for d, word := range dispositions {
+		if http1.FoldEqual(b, word) {
+			v = message.Disposition(d) // #nosec G115 -- a handful
+		}
+	}
 	d.conflicting = d.conflicting || d.seen && v != d.value
 	d.value, d.seen = v, true
 }
 
-func (d *disposition) result() (_ message.Disposition, unknown bool) {
-	return d.value, d.seen && d.value == message.DispositionNone
-}
+func (d *disposition) unknown() bool { return d.seen && d.value == message.DispositionNone }
 
-func parseDisposition(b []byte) message.Disposition {
-	switch {
-	case http1.FoldEqual(b, "ack"):
-		return message.DispositionAck
-	case http1.FoldEqual(b, "retry"):
-		return message.DispositionRetry
-	case http1.FoldEqual(b, "requeue"):
-		return message.DispositionRequeue
-	case http1.FoldEqual(b, "park"):
-		return message.DispositionPark
-	case http1.FoldEqual(b, "discard"):
-		return message.DispositionDiscard
-	}
-	return message.DispositionNone
+var dispositions = [...]string{
+	message.DispositionAck: "ack", message.DispositionRetry: "retry", message.DispositionRequeue: "requeue",
+	message.DispositionPark: "park", message.DispositionDiscard: "discard",
 }
 
 func isProblem(contentType []byte) bool {

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -189,13 +190,13 @@ func TestRetryAfter(t *testing.T) {
 
 func TestRetryAfterDateIsCountedFromNow(t *testing.T) {
 	t.Parallel()
-	var r retryAfter
-	r.set([]byte("Wed, 01 Jul 2026 12:00:30 GMT"))
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	if got := r.wait(now, time.Hour); got != 30*time.Second {
+	if got := retryAfter([]byte("Wed, 01 Jul 2026 12:00:30 GMT"), now); got != 30*time.Second {
 		t.Errorf("got %v", got)
 	}
-	if got := r.wait(now, 10*time.Second); got != 10*time.Second {
-		t.Errorf("got %v", got)
+	date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+	o := answered(t, apptest.Status(429, "Retry-After: "+date), func(o *Options) { o.RetryAfterMax = 10 * time.Second })
+	if o.RetryAfter != 10*time.Second {
+		t.Errorf("capped: got %v", o.RetryAfter)
 	}
 }

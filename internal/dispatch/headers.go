@@ -1,11 +1,14 @@
 package dispatch
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
+	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
 
@@ -31,7 +34,6 @@ func (r *request) headers(e *encoding, table amqp.Table) {
 	}
 	slices.Sort(keys)
 	r.keys = keys
-	r.names.reset()
 	for _, k := range keys {
 		r.header(e, k, table[k])
 	}
@@ -43,7 +45,7 @@ func (r *request) header(e *encoding, key string, v any) {
 	if isTrace(key) {
 		return // travels as Message.Trace, and must not contradict it
 	}
-	if e.cloudEvents {
+	if e.CloudEvents {
 		if attr, ok := cutAttribute(key); ok {
 			r.attribute(attr, v)
 			return
@@ -72,17 +74,13 @@ func (r *request) header(e *encoding, key string, v any) {
 // value completes the line whose name is at out[mark:]. It removes the line and returns false if the name is taken or
 // the budget does not allow it.
 func (r *request) value(mark int, v any, e *escapes) bool {
-	if r.names.used == maxHeaders {
-		return r.takeBack(mark)
-	}
-	name := span{mark, len(r.out)}
-	slot, found := r.names.find(r.out, name)
-	if found {
+	name := newWritten(mark, r.out[mark:])
+	if len(r.names) == maxHeaders || r.has(&name) {
 		return r.takeBack(mark)
 	}
 	r.out = append(r.out, ':', ' ')
 	start := len(r.out)
-	if !r.appendAny(v, e) || len(r.out)-start > maxValue {
+	if !r.text(v, e) || len(r.out)-start > maxValue {
 		return r.takeBack(mark)
 	}
 	r.out = append(r.out, '\r', '\n')
@@ -91,10 +89,50 @@ func (r *request) value(mark int, v any, e *escapes) bool {
 		return r.takeBack(mark)
 	}
 	r.spent += size
-	r.names.spans[r.names.used] = name
-	r.names.used++
-	*slot = uint8(r.names.used) // #nosec G115 -- the set holds fewer than 256 names
+	r.names = append(r.names, name)
 	return true
+}
+
+// text appends the header value v as text, percent-encoded by e. It returns false for a value that is too long, too deep
+// or of a type that AMQP does not have.
+func (r *request) text(v any, e *escapes) bool {
+	if s, isText := v.(string); isText { // most values are, and need no copy
+		if len(s) > maxValue {
+			return false
+		}
+		r.out = appendEscaped(r.out, s, e)
+		return true
+	}
+	var ok bool
+	if r.json, ok = amqpvalue.AppendText(r.json[:0], v, maxValue); ok {
+		r.out = appendEscaped(r.out, r.json, e)
+	}
+	return ok
+}
+
+// written is the place of a header's name in the request, with a hash of its lower case (FNV-1a).
+type written struct {
+	start, end int
+	hash       uint32
+}
+
+func newWritten(start int, b []byte) written {
+	n := written{start: start, end: start + len(b), hash: 2166136261}
+	for _, c := range b {
+		n.hash = (n.hash ^ uint32(http1.Lower(c))) * 16777619
+	}
+	return n
+}
+
+// has reports whether a message header of that name, in any case, is in the request already.
+func (r *request) has(n *written) bool {
+	for i := range r.names {
+		o := &r.names[i]
+		if o.hash == n.hash && bytes.EqualFold(r.out[o.start:o.end], r.out[n.start:n.end]) {
+			return true
+		}
+	}
+	return false
 }
 
 // takeBack removes out[mark:] and counts it as left out.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"strconv"
 	"sync/atomic"
 
@@ -12,12 +13,16 @@ import (
 // metrics count attempts. Every label comes from a closed set: the statuses 200 to 599, "invalid", the failures' names.
 type metrics struct {
 	requests  *prometheus.CounterVec // by code; queue is curried
-	byStatus  [400]atomic.Pointer[prometheus.Counter]
-	byFailure [message.FailureInterrupted + 1]atomic.Pointer[prometheus.Counter]
-	invalid   atomic.Pointer[prometheus.Counter]
+	codes     [firstFailure + int(message.FailureInterrupted) + 1]atomic.Pointer[prometheus.Counter]
 	durations [len(outcomes)]prometheus.Observer
 	truncated prometheus.Counter
 }
+
+// Places in codes beside those of the statuses 200 to 599.
+const (
+	invalid      = 0
+	firstFailure = 600
+)
 
 var outcomes = [...]string{"2xx", "3xx", "4xx", "5xx", "error"}
 
@@ -56,36 +61,32 @@ func (m *metrics) count(o *message.Outcome) {
 	if o.Failure == message.FailureTooLarge {
 		return
 	}
-	m.code(o).Inc()
+	m.requestsOf(o).Inc()
 	m.durations[outcomeIndex(o)].Observe(o.Elapsed.Seconds())
 }
 
-func (m *metrics) code(o *message.Outcome) prometheus.Counter {
+// requestsOf finds the counter of an outcome once and keeps it. A series exists from its first attempt on: 400 zeros
+// would only be noise.
+func (m *metrics) requestsOf(o *message.Outcome) prometheus.Counter {
+	slot, code := invalid, "invalid"
 	switch {
 	case o.Failure != message.FailureNone:
-		return m.resolve(&m.byFailure[o.Failure], o.Failure.String())
-	case o.Status < 200 || o.Status > 599:
-		return m.resolve(&m.invalid, "invalid")
+		slot, code = firstFailure+int(o.Failure), o.Failure.String()
+	case usual(o.Status):
+		slot, code = o.Status, ""
 	}
-	slot := &m.byStatus[o.Status-200]
-	if c := slot.Load(); c != nil {
+	if c := m.codes[slot].Load(); c != nil {
 		return *c
 	}
-	return m.resolve(slot, strconv.Itoa(o.Status))
-}
-
-// resolve finds a counter once and keeps it. A series exists from its first attempt on: 400 zeros would only be noise.
-func (m *metrics) resolve(slot *atomic.Pointer[prometheus.Counter], code string) prometheus.Counter {
-	if c := slot.Load(); c != nil {
-		return *c
-	}
-	c := m.requests.WithLabelValues(code)
-	slot.Store(&c)
+	c := m.requests.WithLabelValues(cmp.Or(code, strconv.Itoa(o.Status)))
+	m.codes[slot].Store(&c)
 	return c
 }
 
+func usual(status int) bool { return 200 <= status && status <= 599 }
+
 func outcomeIndex(o *message.Outcome) int {
-	if o.Failure != message.FailureNone || o.Status < 200 || o.Status > 599 {
+	if o.Failure != message.FailureNone || !usual(o.Status) {
 		return len(outcomes) - 1
 	}
 	return o.Status/100 - 2

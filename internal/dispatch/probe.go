@@ -11,16 +11,16 @@ import (
 	"sidecar/internal/message"
 )
 
-// healthRequest is the whole request of a probe; nil if path is empty.
-func (e *encoding) healthRequest(ep *http1.Endpoint, path string) ([]byte, error) {
-	if path == "" {
+// healthRequest is the whole request of a probe; nil without a health path.
+func healthRequest(ep *http1.Endpoint, o *Options) ([]byte, error) {
+	if o.HealthPath == "" {
 		return nil, nil
 	}
-	target, err := http1.RequestTarget(path)
+	target, err := http1.RequestTarget(o.HealthPath)
 	if err != nil {
 		return nil, err
 	}
-	return appendStart(nil, "GET", target, ep.Host, e.version), nil
+	return appendStart(nil, "GET", target, ep.Host, o.Version), nil
 }
 
 // ErrRefused is wrapped by what Probe returns when nothing listens: connection refused, no such host or socket, or no
@@ -33,7 +33,7 @@ var ErrRefused = errors.New("app refused the connection")
 //
 // errors.Is(err, ErrRefused) when no connection came about.
 func (t *Target) Probe(ctx context.Context) error {
-	deadline := time.Now().Add(t.healthTimeout)
+	deadline := time.Now().Add(t.o.HealthTimeout)
 	status := http.StatusOK
 	var failure message.Failure
 	var err error

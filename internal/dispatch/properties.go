@@ -37,11 +37,7 @@ func (r *request) delivery(m *message.Message) {
 	r.number("Amqp-Delivery-Attempt: ", int64(m.RetryCount)+1)
 	r.number("Amqp-Retry-Count: ", int64(m.RetryCount))
 	r.number("Amqp-Max-Retries: ", int64(m.MaxRetries))
-	if m.Redelivered {
-		r.out = append(r.out, "Amqp-Redelivered: true\r\n"...)
-	} else {
-		r.out = append(r.out, "Amqp-Redelivered: false\r\n"...)
-	}
+	r.property("Amqp-Redelivered: ", strconv.FormatBool(m.Redelivered))
 	if m.LastAttempt() {
 		r.out = append(r.out, "Amqp-Last-Attempt: true\r\n"...)
 	}
@@ -79,7 +75,7 @@ func (r *request) number(name string, n int64) {
 // timestamp leaves out a time that RFC 3339 cannot say: an app that parses the header would fail on it, for ever.
 func (r *request) timestamp(t time.Time) {
 	t = t.UTC()
-	if !sayable(t) {
+	if t.Year() < 0 || t.Year() > 9999 {
 		r.leftOut++
 		return
 	}
@@ -88,20 +84,12 @@ func (r *request) timestamp(t time.Time) {
 	r.out = append(r.out, '\r', '\n')
 }
 
-func sayable(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
-
 // maxTrace bounds each trace header: W3C asks that 8192 bytes of baggage be passed on.
 const maxTrace = 8 << 10
 
-func (r *request) trace(t *message.TraceContext) {
-	r.bare("traceparent: ", t.Traceparent)
-	r.bare("tracestate: ", t.Tracestate)
-	r.bare("baggage: ", t.Baggage)
-}
-
-// bare appends a value byte for byte: baggage is percent-encoded already. A value that is not allowed in a header is
+// trace appends a value byte for byte: baggage is percent-encoded already. A value that is not allowed in a header is
 // left out.
-func (r *request) bare(name, value string) {
+func (r *request) trace(name, value string) {
 	switch {
 	case value == "":
 	case len(value) > maxTrace || !http1.Printable(value):

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -12,25 +11,20 @@ import (
 
 // encoding is the part of every request that configuration decides.
 type encoding struct {
+	*Options
 	static      []byte // request line, Host and User-Agent
-	version     string
 	forward     message.Globs
 	passthrough message.Globs
-	cloudEvents bool
-	envelopes   bool
-	token       func() string
 	badToken    sync.Once
-	logger      *slog.Logger
 }
 
 func newEncoding(ep *http1.Endpoint, o *Options) *encoding {
-	e := &encoding{
+	return &encoding{
+		Options:     o,
+		static:      appendStart(nil, "POST", ep.Target, ep.Host, o.Version),
 		forward:     message.NewGlobs(o.Forward, true),
 		passthrough: message.NewGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace), true),
-		cloudEvents: o.CloudEvents, envelopes: o.Envelopes, token: o.Token, version: o.Version, logger: o.Logger,
 	}
-	e.static = appendStart(nil, "POST", ep.Target, ep.Host, o.Version)
-	return e
 }
 
 func appendStart(dst []byte, method, target, host, version string) []byte {
@@ -42,16 +36,16 @@ func appendStart(dst []byte, method, target, host, version string) []byte {
 // authorization appends the bearer token, if set. A token with characters that are not allowed in a header is left out:
 // a mangled one would only be refused.
 func (e *encoding) authorization(dst []byte) []byte {
-	if e.token == nil {
+	if e.Token == nil {
 		return dst
 	}
-	t := e.token()
+	t := e.Token()
 	if t == "" {
 		return dst
 	}
 	if !http1.Printable(t) || strings.Contains(t, " ") {
 		e.badToken.Do(func() {
-			e.logger.Warn("app token not sent", "reason", "it has a space, control or non-ASCII character")
+			e.Logger.Warn("app token not sent", "reason", "it has a space, control or non-ASCII character")
 		})
 		return dst
 	}
@@ -66,10 +60,9 @@ type request struct {
 	leftOut int // headers of the message that are not in out
 
 	keys  []string
-	names names // message headers written so far
-	spent int   // bytes of the budget used
+	names []written // message headers in out
+	spent int       // bytes of the budget used
 	json  []byte
-	ce    attributes // CloudEvents attributes written
 }
 
 // forget drops references to the message.
@@ -84,15 +77,17 @@ func (r *request) forget() {
 // The same message always gives the same bytes.
 func (r *request) encode(e *encoding, m *message.Message) int {
 	r.out = append(r.out[:0], e.static...)
-	r.leftOut, r.spent, r.ce = 0, 0, 0
+	r.leftOut, r.spent, r.names = 0, 0, r.names[:0]
 
 	r.out = e.authorization(r.out)
 	r.content(e, m)
 	r.properties(m)
 	r.delivery(m)
-	r.trace(&m.Trace)
+	r.trace("traceparent: ", m.Trace.Traceparent)
+	r.trace("tracestate: ", m.Trace.Tracestate)
+	r.trace("baggage: ", m.Trace.Baggage)
 	r.headers(e, m.Headers)
-	if e.cloudEvents {
+	if e.CloudEvents {
 		r.synthesise(m)
 	}
 	if r.leftOut > 0 {

@@ -8,12 +8,13 @@ import (
 	"sidecar/internal/message"
 )
 
-const (
-	octetStream = "application/octet-stream"
+const octetStream = "application/octet-stream"
 
-	envelope     = "application/cloudevents+json"
-	envelopeKind = "application/cloudevents" // and perhaps a suffix, or parameters
-)
+// isEnvelope reports whether the body is a whole event: the type may have a suffix and parameters.
+func isEnvelope(contentType string) bool {
+	const kind = "application/cloudevents"
+	return strings.EqualFold(contentType[:min(len(contentType), len(kind))], kind)
+}
 
 // content appends the headers that describe the body.
 //
@@ -22,13 +23,13 @@ const (
 // percent-encoded instead: without it the app would take a compressed body for plain text, with it the app objects.
 func (r *request) content(e *encoding, m *message.Message) {
 	t := m.ContentType
-	if t == "" && e.cloudEvents {
+	if t == "" && e.CloudEvents {
 		t = dataContentType(m.Headers)
 	}
 	switch {
-	case e.envelopes && !strings.EqualFold(t[:min(len(t), len(envelopeKind))], envelopeKind):
+	case e.Envelopes && !isEnvelope(t):
 		// Dapr's component for RabbitMQ publishes envelopes as text/plain, which no app takes for one.
-		t = envelope
+		t = "application/cloudevents+json"
 	case t == "":
 		t = octetStream
 	case len(t) > maxValue || !http1.Printable(t) || strings.TrimSpace(t) != t:

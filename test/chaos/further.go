@@ -29,7 +29,7 @@ var further = []mutant{
 	},
 	{
 		name:   "waits for an answer far too long",
-		edits:  []edit{{"internal/dispatch/dispatch.go", "start.Add(t.timeout)", "start.Add(20 * t.timeout)"}},
+		edits:  []edit{{"internal/dispatch/dispatch.go", "start.Add(t.o.Timeout)", "start.Add(20 * t.o.Timeout)"}},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=0"),
 	},
 	{
