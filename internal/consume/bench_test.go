@@ -217,7 +217,7 @@ func (a arrival) next() func() uint64 {
 func coalesce(a arrival) (ack func()) {
 	w, next, n := newWindow(benchPrefetch), a.next(), 0
 	return func() {
-		w.ack(finished{tag: next()})
+		w.ack(ending{tag: next()})
 		if n++; n%32 > 0 {
 			return
 		}
@@ -256,10 +256,10 @@ func TestWindowAllocatesNothing(t *testing.T) {
 func settling(tb testing.TB, a arrival) (finish func(), frames func() int) {
 	tb.Helper()
 	acker := &counting{}
-	m := newMetrics(prometheus.NewRegistry(), "q", func() float64 { return 0 }, func() float64 { return 0 })
+	m := newMetrics(prometheus.NewRegistry(), "q", &Consumer{})
 	s, next := newSettler(acker, benchPrefetch, m), a.next()
 	go s.run()
-	return func() { s.endings <- ending{next(), message.Ack, message.ReasonSuccess, topology.FinalAck} },
+	return func() { s.endings <- ending{tag: next(), final: topology.FinalAck} },
 		func() int {
 			close(s.endings)
 			<-s.done

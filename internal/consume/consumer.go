@@ -123,8 +123,7 @@ func New(o Options) *Consumer {
 		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
-	c.metrics = newMetrics(o.Registerer, o.Plan.Queue,
-		func() float64 { return float64(c.Inflight()) }, func() float64 { return float64(c.Delayed()) })
+	c.metrics = newMetrics(o.Registerer, o.Plan.Queue, c)
 	for range o.Concurrency {
 		c.workers.Go((&worker{c: c}).run)
 	}
@@ -142,24 +141,18 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
 	c.mu.Unlock()
 	defer c.sessions.Done()
 
-	var sub *broker.Subscription
-	err := c.interruptible(s.Kill, func() (err error) {
-		sub, err = s.Subscribe(ctx, c.o.Plan.Queue, c.o.Prefetch)
-		return err
-	})
+	unbind := context.AfterFunc(c.interrupt, s.Kill) // a broker that does not answer must not outlast the grace
+	sub, err := s.Subscribe(ctx, c.o.Plan.Queue, c.o.Prefetch)
+	unbind()
 	if err != nil {
 		return err
 	}
 	served := newSession(c, sub, s.Kill)
 	defer served.close()
-	return served.consume(ctx)
-}
-
-// interruptible runs a call to the broker that an interruption ends by killing the session: a broker that does not
-// answer must not outlast the grace.
-func (c *Consumer) interruptible(kill func(), call func() error) error {
-	defer context.AfterFunc(c.interrupt, kill)()
-	return call()
+	if err := served.consume(ctx); !errors.Is(err, errStopping) {
+		return err
+	}
+	return nil
 }
 
 // Stop takes no more messages. It returns at once; Drain waits.
@@ -186,9 +179,8 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	idle := make(chan struct{})
 	go func() {
 		c.sessions.Wait()
-		c.waitIdle()
 		close(c.work)
-		c.workers.Wait()
+		c.workers.Wait()    // also attempts of a session that is gone: the app should be allowed to finish them
 		c.background.Wait() // also publications of a session that is gone: an interruption ends them
 		close(idle)
 	}()
@@ -196,30 +188,15 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	case <-idle:
 	case <-ctx.Done():
 		c.cancel(context.Cause(ctx))
-		t := time.NewTimer(interruptBound)
-		defer t.Stop()
 		select {
 		case <-idle:
-		case <-t.C: // an attempt ignores the interruption; its message goes back to the queue with the connection
+		case <-time.After(interruptBound): // an attempt ignores the interruption; its message goes back to the queue with the connection
 			c.o.Logger.Error("drain stuck", "inflight", c.Inflight())
 			return Drained{Interrupted: c.cut.Load() + c.Inflight(), Returned: c.returned.Load() - before}
 		}
 	}
 	c.cancel(nil)
 	return Drained{Interrupted: c.cut.Load(), Returned: c.returned.Load() - before}
-}
-
-// waitIdle waits for the attempts of sessions that have ended: their answers change nothing, but the app should be
-// allowed to finish them.
-func (c *Consumer) waitIdle() {
-	for c.inflight.Load() > 0 {
-		t := time.NewTimer(10 * time.Millisecond)
-		select {
-		case <-c.freed:
-		case <-t.C:
-		}
-		t.Stop()
-	}
 }
 
 // Inflight is how many messages are being POSTed.
@@ -233,12 +210,3 @@ func (c *Consumer) Received() int64 { return c.received.Load() }
 
 // Active reports whether a consumer is registered with the broker.
 func (c *Consumer) Active() bool { return c.active.Load() }
-
-func (c *Consumer) setActive(active bool) {
-	c.active.Store(active)
-	if active {
-		c.metrics.active.Set(1)
-	} else {
-		c.metrics.active.Set(0)
-	}
-}

@@ -111,7 +111,7 @@ func TestStopPausesAfterTheLastNack(t *testing.T) {
 			closed := make(chan struct{})
 			go func() { r.close(); close(closed) }()
 			synctest.Wait()
-			r.hand(ending{1, message.Release, message.ReasonUndispatched, topology.FinalRequeue})
+			r.hand(ending{tag: 1, action: message.Release, reason: message.ReasonUndispatched, final: topology.FinalRequeue})
 			synctest.Wait()
 			select {
 			case <-closed:

@@ -13,12 +13,11 @@ type metrics struct {
 	retries      prometheus.Observer
 	parkFailures prometheus.Counter
 	stale        prometheus.Counter
-	active       prometheus.Gauge
 }
 
-// newMetrics registers the consumer's metrics. inflight and delayed are read when scraped, so that keeping them
-// costs the hot path one atomic addition.
-func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() float64) *metrics {
+// newMetrics registers the metrics of c. Its gauges are read when they are scraped, so that keeping them costs the hot
+// path one atomic addition.
+func newMetrics(r prometheus.Registerer, queue string, c *Consumer) *metrics {
 	received := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_messages_received_total", Help: "Deliveries received from the broker.",
 	}, []string{"queue", "redelivered"})
@@ -39,15 +38,12 @@ func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() 
 		Name: "sidecar_park_failures_total",
 		Help: "Publishes to the dead-letter queue that failed; the message stays unacked and is tried again.",
 	}, []string{"queue"})
-	active := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sidecar_consumer_active", Help: "1 while a consumer is registered with the broker.",
-	}, []string{"queue"})
 	m := &metrics{
 		received: [2]prometheus.Counter{
 			received.WithLabelValues(queue, "false"), received.WithLabelValues(queue, "true"),
 		},
 		age: age.WithLabelValues(queue), retries: retries.WithLabelValues(queue),
-		parkFailures: parkFailures.WithLabelValues(queue), active: active.WithLabelValues(queue),
+		parkFailures: parkFailures.WithLabelValues(queue),
 		stale: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sidecar_stale_deliveries_total",
 			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
@@ -59,12 +55,44 @@ func newMetrics(r prometheus.Registerer, queue string, inflight, delayed func() 
 			m.settled[action][reason] = settled.WithLabelValues(queue, action.String(), reason.String())
 		}
 	}
-	r.MustRegister(received, settled, age, retries, parkFailures, active, m.stale,
+	r.MustRegister(received, settled, age, retries, parkFailures, m.stale,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sidecar_consumer_active", Help: "1 while a consumer is registered with the broker.",
+			ConstLabels: prometheus.Labels{"queue": queue},
+		}, func() float64 {
+			if c.Active() {
+				return 1
+			}
+			return 0
+		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sidecar_inflight_messages", Help: "Messages being POSTed.",
-		}, inflight),
+		}, func() float64 { return float64(c.Inflight()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sidecar_delayed_messages", Help: "Messages delayed locally before a requeue.",
-		}, delayed))
+		}, func() float64 { return float64(c.Delayed()) }))
 	return m
+}
+
+// possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.
+var possibleReasons = [message.Actions][]message.Reason{
+	message.Ack: {message.ReasonSuccess, message.ReasonDisposition, message.ReasonForeignRetry},
+	message.Retry: {
+		message.ReasonDisposition, message.ReasonConflict, message.ReasonRateLimited, message.ReasonServerError,
+		message.ReasonClientError, message.ReasonRedirect, message.ReasonInvalidStatus, message.ReasonTimeout,
+		message.ReasonReset, message.ReasonMalformed, message.ReasonRefused,
+	},
+	message.Requeue: {
+		message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic, message.ReasonCrash, message.ReasonTooLarge,
+	},
+	message.Park: {
+		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
+		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
+	},
+	message.Discard: { // with the reasons of a park, when the plan has no dead-letter queue
+		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
+		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
+	},
+	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched,
+		message.ReasonSessionLost},
 }

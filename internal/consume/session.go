@@ -68,41 +68,32 @@ func (s *session) markProven() {
 	time.AfterFunc(s.c.o.ProofLasts, func() { s.plan.Store(s.unproven) })
 }
 
-// consume takes messages whenever the gate is open, until the consumer stops (nil) or the session ends (its error).
+// consume takes messages whenever the gate is open, until the consumer stops (errStopping) or the session ends.
 func (s *session) consume(ctx context.Context) error {
 	for {
 		if err := s.awaitOpen(ctx); err != nil {
-			return s.stopped(err)
-		}
-		var deliveries *broker.Deliveries
-		err := s.c.interruptible(s.kill, func() (err error) {
-			deliveries, err = s.sub.Start(ctx)
 			return err
-		})
+		}
+		unbind := context.AfterFunc(s.c.interrupt, s.kill)
+		deliveries, err := s.sub.Start(ctx)
+		unbind()
 		if err != nil {
 			return fmt.Errorf("consume from %q: %w", s.c.o.Plan.Queue, err)
 		}
 		s.setActive(true)
-		err = s.pump(ctx, deliveries)
-		if !errors.Is(err, errPaused) && !errors.Is(err, errStopping) {
-			s.setActive(false)
-			s.drop(deliveries)
-			return err
+		why := s.pump(ctx, deliveries)
+		if errors.Is(why, errPaused) || errors.Is(why, errStopping) {
+			if err := s.cancel(ctx, deliveries); err != nil {
+				why = err
+			}
 		}
-		if err := s.cancel(ctx, deliveries); err != nil {
-			s.drop(deliveries)
-			return err
-		}
-		if errors.Is(err, errStopping) {
-			return nil
+		s.setActive(false)
+		if !errors.Is(why, errPaused) {
+			deliveries.Drop() // the broker delivers again what no worker has taken
+			s.freePending()
+			return why
 		}
 	}
-}
-
-// drop frees the deliveries that no worker has taken: the session has ended, and the broker delivers them again.
-func (s *session) drop(deliveries *broker.Deliveries) {
-	deliveries.Drop()
-	s.freePending()
 }
 
 func (s *session) freePending() {
@@ -113,20 +104,10 @@ func (s *session) freePending() {
 	s.pending = nil
 }
 
-// stopped turns a stop into the nil of a clean end.
-func (s *session) stopped(err error) error {
-	if errors.Is(err, errStopping) {
-		return nil
-	}
-	return err
-}
-
+// awaitOpen waits until the gate is open. The error says why the session need not wait any more.
 func (s *session) awaitOpen(ctx context.Context) error {
-	for {
-		changed := s.c.o.Flow.Changed()
-		if s.c.o.Flow.Open() {
-			return s.stopOr(nil)
-		}
+	flow := s.c.o.Flow
+	for changed := flow.Changed(); !flow.Open(); changed = flow.Changed() {
 		select {
 		case <-changed:
 		case <-s.c.stopping:
@@ -135,14 +116,11 @@ func (s *session) awaitOpen(ctx context.Context) error {
 			return s.lost(ctx)
 		}
 	}
-}
-
-func (s *session) stopOr(err error) error {
 	select {
 	case <-s.c.stopping:
 		return errStopping
 	default:
-		return err
+		return nil
 	}
 }
 
@@ -164,29 +142,40 @@ func (s *session) lost(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// pump hands deliveries to the workers until the gate is closed (errPaused), the consumer stops (errStopping) or the
-// session ends.
+// pump hands deliveries to the workers, each as one becomes free, until the gate is closed (errPaused), the consumer
+// stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more message in flight.
 func (s *session) pump(ctx context.Context, deliveries *broker.Deliveries) error {
-	for {
-		changed := s.c.o.Flow.Changed()
-		if !s.c.o.Flow.Open() {
-			return errPaused
+	var next *broker.Delivery // received, and offered to the workers
+	defer func() {
+		if next != nil {
+			s.giveBack(next)
 		}
-		s.handPostponed() // the gate was closed and opened again before the consumer was cancelled
-		if err := s.pumpUntil(ctx, deliveries, changed); err != nil {
-			return err
+	}()
+	flow := s.c.o.Flow
+	changed := flow.Changed()
+	for flow.Open() {
+		if next == nil && len(s.pending) > 0 {
+			if next = s.next(); next.Missing > 0 {
+				s.c.holdMissing(delivery{next, s})
+				next = nil
+				continue
+			}
 		}
-	}
-}
-
-// pumpUntil is the hot loop between two changes of the gate.
-func (s *session) pumpUntil(ctx context.Context, deliveries *broker.Deliveries, changed <-chan struct{}) error {
-	for {
-		if err := s.offerPending(ctx, changed); err != nil {
-			return err
+		ready, work, freed := deliveries.Ready(), s.c.work, s.c.freed
+		switch { // a nil channel is never ready
+		case next == nil:
+			work, freed = nil, nil
+		case flow.Ramping() && s.c.inflight.Load() >= int64(flow.Limit()):
+			ready, work = nil, nil
+		default:
+			ready, freed = nil, nil
 		}
 		select {
-		case <-deliveries.Ready():
+		case work <- delivery{next, s}:
+			s.c.inflight.Add(1)
+			next = nil
+		case <-freed:
+		case <-ready:
 			if ended := s.fetch(deliveries); ended { // the server cancelled the consumer, or the channel is closing
 				select {
 				case <-s.done:
@@ -195,13 +184,17 @@ func (s *session) pumpUntil(ctx context.Context, deliveries *broker.Deliveries, 
 				return s.lost(ctx)
 			}
 		case <-changed:
-			return nil
+			changed = flow.Changed()
+			if flow.Open() { // perhaps closed and opened again meanwhile: then the consumer is not cancelled
+				s.handPostponed()
+			}
 		case <-s.c.stopping:
 			return errStopping
 		case <-s.done:
 			return s.lost(ctx)
 		}
 	}
+	return errPaused
 }
 
 // fetch makes the deliveries that have arrived pending; none is pending before. It reports whether no more will arrive.
@@ -230,22 +223,6 @@ func (s *session) next() *broker.Delivery {
 	return d
 }
 
-// offerPending hands the pending deliveries to the workers, each as one becomes free.
-func (s *session) offerPending(ctx context.Context, changed <-chan struct{}) error {
-	for len(s.pending) > 0 {
-		d := s.next()
-		if d.Missing > 0 {
-			s.c.holdMissing(delivery{d, s})
-			continue
-		}
-		if err := s.offer(ctx, delivery{d, s}, changed); err != nil {
-			s.giveBack(d)
-			return err
-		}
-	}
-	return nil
-}
-
 // receive counts a delivery: from here on it is outstanding until end.
 func (s *session) receive(d *broker.Delivery) {
 	s.outstanding.Add(1)
@@ -260,37 +237,10 @@ func (s *session) receive(d *broker.Delivery) {
 	}
 }
 
-// offer waits for a free worker and, during the ramp-up, until the limit allows one more message in flight. changed was
-// read before the gate was last found open.
-func (s *session) offer(ctx context.Context, d delivery, changed <-chan struct{}) error {
-	for {
-		if !s.c.o.Flow.Open() {
-			return errPaused
-		}
-		work, freed := s.c.work, chan struct{}(nil)
-		if s.c.o.Flow.Ramping() && s.c.inflight.Load() >= int64(s.c.o.Flow.Limit()) {
-			work, freed = nil, s.c.freed // a nil channel is never ready: wait until a worker is done
-		}
-		select {
-		case work <- d:
-			s.c.inflight.Add(1)
-			return nil
-		case <-freed:
-		case <-changed:
-			changed = s.c.o.Flow.Changed()
-		case <-s.c.stopping:
-			return errStopping
-		case <-s.done:
-			return s.lost(ctx)
-		}
-	}
-}
-
 // cancel ends the consumer at the broker and gives back, uncounted, the deliveries that no worker has taken.
 func (s *session) cancel(ctx context.Context, deliveries *broker.Deliveries) error {
 	defer context.AfterFunc(s.c.interrupt, s.kill)() // a broker that does not answer must not outlast the grace
 	if err := s.sub.Stop(ctx); err != nil {
-		s.setActive(false)
 		return fmt.Errorf("cancel the consumer of %q: %w", s.c.o.Plan.Queue, err)
 	}
 	for ended := false; ; {
@@ -298,14 +248,11 @@ func (s *session) cancel(ctx context.Context, deliveries *broker.Deliveries) err
 			s.giveBack(s.next())
 		}
 		if ended {
-			break
+			return nil
 		}
 		<-deliveries.Ready()
 		ended = s.fetch(deliveries)
 	}
-	s.setActive(false)
-	s.handPostponed()
-	return nil
 }
 
 // giveBack requeues a delivery that no worker has taken.
@@ -319,7 +266,6 @@ func (s *session) giveBack(d *broker.Delivery) {
 // close ends the session's consumer. On a live session it waits until every delivery has ended and is settled; on a
 // lost one it leaves the rest to the settler, which counts late settlements as stale.
 func (s *session) close() {
-	s.handPostponed()
 	finished := make(chan struct{})
 	s.c.background.Go(func() {
 		s.outstanding.Wait()

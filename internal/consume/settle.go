@@ -40,7 +40,7 @@ func (s *session) end(r *record) {
 	}
 	r.ended = true
 	r.recycle()
-	e := ending{r.tag, v.Action, v.Reason, r.s.Final}
+	e := ending{tag: r.tag, action: v.Action, reason: v.Reason, final: r.s.Final}
 	if v.Reason == message.ReasonAppDown && s.postpone(e) {
 		return
 	}
@@ -78,9 +78,13 @@ func (s *session) handPostponed() {
 	}
 }
 
+// setActive records whether the broker may deliver. Once it may not, what was postponed is sent.
 func (s *session) setActive(active bool) {
 	s.mu.Lock()
 	s.active = active
 	s.mu.Unlock()
-	s.c.setActive(active)
+	s.c.active.Store(active)
+	if !active {
+		s.handPostponed()
+	}
 }

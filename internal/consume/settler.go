@@ -27,6 +27,7 @@ type acker interface {
 // ending is the settlement of one delivery.
 type ending struct {
 	tag    uint64
+	since  uint32 // the tick in which the window got it
 	action message.Action
 	reason message.Reason
 	final  topology.Final
@@ -118,13 +119,13 @@ func (s *settler) takeWaiting() {
 func (s *settler) take(e ending) {
 	switch e.final {
 	case topology.FinalAck:
-		s.window.ack(finished{tag: e.tag, action: e.action, reason: e.reason})
+		s.window.ack(e)
 	case topology.FinalRequeue:
 		s.window.finish(e.tag)
-		s.count(s.acker.Requeue(e.tag), e.action, e.reason)
+		s.count(s.acker.Requeue(e.tag), e)
 	case topology.FinalReject:
 		s.window.finish(e.tag)
-		s.count(s.acker.Reject(e.tag), e.action, e.reason)
+		s.count(s.acker.Reject(e.tag), e)
 	}
 }
 
@@ -149,24 +150,24 @@ func (s *settler) flushPrefix() {
 		return
 	}
 	err := s.acker.Ack(last, multiple)
-	for _, f := range taken {
-		s.count(err, f.action, f.reason)
+	for _, e := range taken {
+		s.count(err, e)
 	}
 }
 
 // flushBehind acks singly what has waited behind the head for at least age ticks.
 func (s *settler) flushBehind(age uint32) {
 	for _, f := range s.window.behind(age) {
-		s.count(s.acker.Ack(f.tag, false), f.action, f.reason)
+		s.count(s.acker.Ack(f.tag, false), f)
 	}
 }
 
 // count counts one settlement. One that failed is stale: its session has ended and the broker delivers the message
 // again.
-func (s *settler) count(err error, a message.Action, r message.Reason) {
+func (s *settler) count(err error, e ending) {
 	if err != nil {
 		s.metrics.stale.Inc()
 		return
 	}
-	s.metrics.settled[a][r].Inc()
+	s.metrics.settled[e.action][e.reason].Inc()
 }

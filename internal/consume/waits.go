@@ -141,10 +141,8 @@ func (s *session) hold(r *record) {
 // wait lets d pass. It returns early, with the reason to give the message back, when the session ends or stop is
 // closed.
 func (s *session) wait(d time.Duration, stop <-chan struct{}) (why message.Reason, over bool) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return 0, true
 	case <-s.done:
 		return message.ReasonSessionLost, false

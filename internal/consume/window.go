@@ -1,9 +1,8 @@
 package consume
 
 import (
+	"math"
 	"math/bits"
-
-	"sidecar/internal/message"
 )
 
 // window knows which delivery tags of one channel are finished, so that one multiple=true ack can take the longest
@@ -19,17 +18,9 @@ type window struct {
 	head     uint64   // the smallest tag that is not finished
 	base     uint64   // tag of bit 0 of words[0]; head is within words[0] or just past the end
 	words    []uint64 // finished tags from base on
-	pending  []finished
+	pending  []ending // may be acked
 	prefetch int
 	tick     uint32 // of the settler's clock
-}
-
-// finished is a delivery that may be acked.
-type finished struct {
-	tag    uint64
-	since  uint32 // the tick in which it finished
-	action message.Action
-	reason message.Reason
 }
 
 func newWindow(prefetch int) *window { return &window{head: 1, base: 1, prefetch: prefetch} }
@@ -47,13 +38,13 @@ func (w *window) finish(tag uint64) {
 }
 
 // ack marks a delivery as finished and to be acked.
-func (w *window) ack(f finished) {
-	if f.tag < w.base {
+func (w *window) ack(e ending) {
+	if e.tag < w.base {
 		return
 	}
-	w.finish(f.tag)
-	f.since = w.tick
-	w.pending = append(w.pending, f)
+	w.finish(e.tag)
+	e.since = w.tick
+	w.pending = append(w.pending, e)
 }
 
 // advance moves the head over everything finished and drops what is before it.
@@ -74,31 +65,28 @@ func (w *window) advance() {
 
 // prefix takes the acks before the head out of pending. last is the tag to ack, multiple whether the ack covers more
 // than it; taken is valid until the next call and empty when there is nothing to ack.
-func (w *window) prefix() (last uint64, multiple bool, taken []finished) {
+func (w *window) prefix() (last uint64, multiple bool, taken []ending) {
 	w.advance()
-	// Partition in place: acks behind the head go to the front, taken ones to the back.
-	p := w.pending
-	i, j := 0, len(p)
-	for i < j {
-		if p[i].tag < w.head {
-			j--
-			p[i], p[j] = p[j], p[i]
-			last = max(last, p[j].tag)
-		} else {
-			i++
-		}
+	taken = w.take(w.head, math.MaxUint32)
+	for i := range taken {
+		last = max(last, taken[i].tag)
 	}
-	w.pending = p[:i]
-	return last, len(p)-j > 1, p[j:]
+	return last, len(taken) > 1, taken
 }
 
 // behind takes the acks that have waited behind the head for at least age ticks; all of them for 0. They are valid
 // until the next call.
-func (w *window) behind(age uint32) []finished {
+func (w *window) behind(age uint32) []ending {
+	return w.take(0, age)
+}
+
+// take takes the acks of tags below a tag, and those that have waited for at least age ticks, out of pending. It
+// partitions in place: those that stay go to the front.
+func (w *window) take(below uint64, age uint32) []ending {
 	p := w.pending
 	i, j := 0, len(p)
 	for i < j {
-		if w.tick-p[i].since >= age {
+		if p[i].tag < below || w.tick-p[i].since >= age {
 			j--
 			p[i], p[j] = p[j], p[i]
 		} else {

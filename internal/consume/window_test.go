@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"sidecar/internal/testkit/must"
+	"sidecar/internal/amqpwire"
+	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
 
@@ -26,7 +29,7 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 		finishedTags := map[uint64]bool{}
 		next := uint64(1)
 		stuck := uint64(r.IntN(2)) // with 1, tag 1 stays open to the end
-		settle := func(f finished) {
+		settle := func(f ending) {
 			if !outstanding[f.tag] || !finishedTags[f.tag] {
 				t.Fatalf("seed %d: acked tag %d which is not finished and outstanding", seed, f.tag)
 			}
@@ -45,7 +48,7 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 					delete(outstanding, tag)
 					w.finish(tag)
 				} else {
-					w.ack(finished{tag: tag})
+					w.ack(ending{tag: tag})
 				}
 			}
 			if r.IntN(3) != 0 && len(open) > int(stuck) {
@@ -85,7 +88,7 @@ func TestWindowStuckHead(t *testing.T) {
 	t.Parallel()
 	w := newWindow(4)
 	for tag := uint64(2); tag <= 4; tag++ {
-		w.ack(finished{tag: tag})
+		w.ack(ending{tag: tag})
 	}
 	if _, _, taken := w.prefix(); len(taken) != 0 {
 		t.Fatalf("took %v although 1 is unfinished", taken)
@@ -96,7 +99,7 @@ func TestWindowStuckHead(t *testing.T) {
 	if got := len(w.behind(0)); got != 3 {
 		t.Fatalf("took %d from behind the head, want 3", got)
 	}
-	w.ack(finished{tag: 1})
+	w.ack(ending{tag: 1})
 	if last, multiple, taken := w.prefix(); last != 1 || multiple || len(taken) != 1 {
 		t.Fatalf("last %d multiple %v taken %v, want a single ack of 1", last, multiple, taken)
 	}
@@ -110,7 +113,7 @@ func TestWindowStuckHead(t *testing.T) {
 func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
 	t.Parallel()
 	a := &recording{}
-	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), "q", func() float64 { return 0 }, func() float64 { return 0 }))
+	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), "q", &Consumer{}))
 	s.timer.Stop()
 	ack := func(tag uint64) {
 		s.take(ending{tag: tag, final: topology.FinalAck})
@@ -169,13 +172,13 @@ func TestWindowForgetsWhatItHasFinished(t *testing.T) {
 	t.Parallel()
 	w := newWindow(64)
 	for tag := uint64(1); tag <= 64; tag++ {
-		w.ack(finished{tag: tag})
+		w.ack(ending{tag: tag})
 	}
 	if last, _, taken := w.prefix(); last != 64 || len(taken) != 64 {
 		t.Fatalf("acks up to %d, %d of them", last, len(taken))
 	}
 	w.finish(1)
-	w.ack(finished{tag: 64})
+	w.ack(ending{tag: 64})
 	if last, _, taken := w.prefix(); last != 0 || len(taken) != 0 || len(w.words) != 0 {
 		t.Errorf("acks up to %d once more, %d of them", last, len(taken))
 	}
@@ -187,20 +190,28 @@ func TestRampIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(benchOptions(t, 4))
 		c.inflight.Store(int64(c.o.Flow.Limit()))
-		offered := make(chan error, 1)
 		r := &session{c: c, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
 		r.plan.Store(c.o.Plan)
 		c.background.Go(r.settler.run)
-		d := benchDelivery(1, nil, time.Now())
-		r.receive(d)
-		go func() { offered <- r.offer(t.Context(), delivery{d, r}, c.o.Flow.Changed()) }()
-		synctest.Wait()
-		if len(offered) != 0 {
-			t.Errorf("%d in flight, the limit is %d", c.Inflight(), c.o.Flow.Limit())
+		deliveries := amqpwire.NewDeliveries(0)
+		deliveries.Add(benchDelivery(1, nil, time.Now()))
+		pumped := make(chan error, 1)
+		go func() { pumped <- r.pump(t.Context(), deliveries) }()
+		wantHandled := func(want float64) {
+			t.Helper()
+			synctest.Wait()
+			if n := testutil.ToFloat64(c.metrics.settled[message.Ack][message.ReasonSuccess]); n != want {
+				t.Errorf("%v handled, %d in flight, the limit is %d; want %v", n, c.Inflight(), c.o.Flow.Limit(), want)
+			}
 		}
+		wantHandled(0)
 		c.inflight.Add(-1)
 		c.freed <- struct{}{}
-		must.Do(t, <-offered)
+		wantHandled(1)
+		c.Stop()
+		if err := <-pumped; !errors.Is(err, errStopping) {
+			t.Error(err)
+		}
 		r.close()
 		c.Drain(t.Context())
 	})

@@ -86,8 +86,8 @@ var further = []mutant{
 	},
 	{
 		name: "counts what was settled twice",
-		edits: []edit{{"internal/consume/settler.go", "	s.metrics.settled[a][r].Inc()\n",
-			"	s.metrics.settled[a][r].Add(2)\n"}},
+		edits: []edit{{"internal/consume/settler.go", "	s.metrics.settled[e.action][e.reason].Inc()\n",
+			"	s.metrics.settled[e.action][e.reason].Add(2)\n"}},
 		caught: []string{"I11"}, flags: flags(storm, "-faults=0"),
 	},
 	{
