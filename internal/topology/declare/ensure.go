@@ -5,7 +5,6 @@ package declare
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -26,8 +25,17 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 	}
 	e := newEnsurer(s, p, mode)
 	defer e.close(ctx)
-	if err := e.each(ctx); err != nil {
-		return nil, err
+	for _, o := range objects(p) {
+		if err := e.object(ctx, &o); err != nil {
+			return nil, err
+		}
+	}
+	if mode == topology.ModeDeclare {
+		for _, b := range p.Bindings {
+			if err := e.binding(ctx, b); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return e.findings, nil
 }
@@ -42,12 +50,17 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 		return true
 	}
 	var questions []question
-	e := newEnsurer(s, p, mode)
-	e.note = func(q question) { questions = append(questions, q) }
-	if err := e.each(ctx); err != nil {
-		return false
+	for _, o := range objects(p) {
+		for _, c := range o.checks(mode) {
+			questions = append(questions, c.question)
+		}
 	}
-	e.note = nil
+	if mode == topology.ModeDeclare {
+		for _, b := range p.Bindings {
+			questions = append(questions, bind(b))
+		}
+	}
+	e := newEnsurer(s, p, mode)
 	// The broker executes the requests of a channel in order, and none after a refusal: the answer to the last request is
 	// the answer to all.
 	refusal, err := e.ask(ctx, "check the topology", func(ch *amqp.Channel, _ bool) error {
@@ -73,71 +86,39 @@ func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
 	return &ensurer{prober: prober{s: s}, p: p, mode: mode}
 }
 
-// each checks every object and binding of the plan.
-func (e *ensurer) each(ctx context.Context) error {
-	for _, o := range objects(e.p) {
-		if err := e.object(ctx, &o); err != nil {
+// object checks whether an object is there, and whether its properties are as wanted.
+func (e *ensurer) object(ctx context.Context, o *object) error {
+	for _, c := range o.checks(e.mode) {
+		refusal, err := e.ask(ctx, c.verb+o.title, c.question)
+		if err != nil {
 			return err
 		}
-	}
-	if e.mode != topology.ModeDeclare {
-		return nil
-	}
-	for _, b := range e.p.Bindings {
-		if err := e.binding(ctx, b); err != nil {
-			return err
+		if refusal != nil {
+			return e.refusal(ctx, o, c.verb == lookFor, refusal)
 		}
 	}
 	return nil
 }
 
-// object checks whether an object is there, and whether its properties are as wanted.
-func (e *ensurer) object(ctx context.Context, o *object) error {
-	if e.mode != topology.ModeDeclare || o.active == nil {
-		refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
-		switch {
-		case err != nil || refusal == nil && o.active == nil:
-			return err
-		case refusal != nil && refusal.Code == amqp.NotFound:
-			e.missing(o)
-			return nil
-		case refusal != nil:
-			return e.refusal(ctx, o, "read", refusal)
-		}
-	}
-	refusal, err := e.ask(ctx, "declare "+o.title, o.active)
-	if err == nil && refusal == nil && o.queue != nil && o.queue.Args[topology.ArgType] == nil {
-		// A virtual host can make quorum queues of declarations that name no type. Asked this way the queue is there
-		// already, and one that was declared without a type is the same as a classic one.
-		typed := amqp.Table{topology.ArgType: topology.TypeClassic}
-		maps.Copy(typed, o.queue.Args)
-		refusal, err = e.ask(ctx, "compare "+o.title, declareQueue(o.name, typed))
-	}
-	if err != nil || refusal == nil {
-		return err
-	}
-	if refusal.Code == amqp.AccessRefused {
-		if e.mode != topology.ModeDeclare {
-			return nil // it exists, as the passive question has shown
-		}
-		if o.spare {
-			absent, err := e.ask(ctx, "look for "+o.title, o.passive)
-			if err != nil || absent == nil {
-				return err
-			}
-		}
-	}
-	return e.refusal(ctx, o, o.needs, refusal)
-}
-
-// refusal makes findings of what the broker said about an object; needs is the right that the request takes.
-func (e *ensurer) refusal(ctx context.Context, o *object, needs string, refusal *amqp.Error) error {
+// refusal makes findings of the broker's answer to a check, which was passive or not.
+func (e *ensurer) refusal(ctx context.Context, o *object, passive bool, refusal *amqp.Error) error {
 	_, _, differs := drifted(refusal)
 	switch {
 	case differs:
 		return e.drift(ctx, o, refusal)
+	case refusal.Code == amqp.NotFound && passive:
+		e.missing(o)
+	case refusal.Code == amqp.AccessRefused && passive:
+		e.forbidden(o.title, o.name, "read", refusal)
+	case refusal.Code == amqp.AccessRefused && e.mode != topology.ModeDeclare:
+		// it exists, as the passive check before has shown
 	case refusal.Code == amqp.AccessRefused:
-		e.forbidden(o.title, o.name, needs, refusal)
+		if o.spare { // another service may declare it
+			if absent, err := e.ask(ctx, lookFor+o.title, o.passive); err != nil || absent == nil {
+				return err
+			}
+		}
+		e.forbidden(o.title, o.name, o.needs, refusal)
 	default:
 		e.refused(o.title, "a durable, shared "+o.kind, refusal)
 	}
@@ -146,9 +127,7 @@ func (e *ensurer) refusal(ctx context.Context, o *object, needs string, refusal 
 
 func (e *ensurer) binding(ctx context.Context, b topology.Binding) error {
 	title := bindingObject(b)
-	refusal, err := e.ask(ctx, "declare "+title, func(ch *amqp.Channel, noWait bool) error {
-		return ch.QueueBind(b.Queue, b.Key, b.Exchange, noWait, b.Args)
-	})
+	refusal, err := e.ask(ctx, "declare "+title, bind(b))
 	if err != nil || refusal == nil {
 		return err
 	}

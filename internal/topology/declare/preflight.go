@@ -128,7 +128,7 @@ func (e *ensurer) mayConfigure(ctx context.Context) error {
 			continue
 		}
 		if o.spare {
-			refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
+			refusal, err := e.ask(ctx, lookFor+o.title, o.passive)
 			if err != nil {
 				return err
 			}

@@ -101,7 +101,7 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 func (e *ensurer) depths(ctx context.Context) (depths []Depth, missing []Finding, err error) {
 	e.findings = nil
 	for _, o := range objects(e.p) {
-		refusal, err := e.ask(ctx, "look for "+o.title, o.passive)
+		refusal, err := e.ask(ctx, lookFor+o.title, o.passive)
 		switch {
 		case err != nil:
 			return nil, nil, err
