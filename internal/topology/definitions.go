@@ -54,19 +54,14 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 		})
 	}
 	for _, q := range p.Queues {
-		args := q.Args
-		if args == nil {
-			args = amqp.Table{}
-		}
-		d.Queues = append(d.Queues, queueDefinition{Name: q.Name, Vhost: vhost, Durable: true, Arguments: args})
+		d.Queues = append(d.Queues, queueDefinition{
+			Name: q.Name, Vhost: vhost, Durable: true, Arguments: notNull(q.Args),
+		})
 	}
 	for _, b := range p.Bindings {
-		args := b.Args
-		if args == nil {
-			args = amqp.Table{}
-		}
 		d.Bindings = append(d.Bindings, bindingDefinition{
-			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: "queue", RoutingKey: b.Key, Arguments: args,
+			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: "queue", RoutingKey: b.Key,
+			Arguments: notNull(b.Args),
 		})
 	}
 	out, err := json.MarshalIndent(d, "", "  ")
@@ -74,4 +69,12 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 		return nil, fmt.Errorf("write definitions of %s: %w", p.Service, err)
 	}
 	return append(out, '\n'), nil
+}
+
+// notNull is args as a JSON object, also when there are none.
+func notNull(args amqp.Table) amqp.Table {
+	if args == nil {
+		return amqp.Table{}
+	}
+	return args
 }

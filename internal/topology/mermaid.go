@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -55,14 +56,9 @@ func (d *drawing) nodes() {
 	for i, e := range d.p.Exchanges {
 		node := fmt.Sprintf("x%d", i)
 		d.exchanges[e.Name] = node
-		kind := "exchange"
-		if e.Type != "" {
-			kind = e.Type
-		}
-		d.line("    %s{{%s}}", node, label(e.Name+" ("+kind+")"))
+		d.line("    %s{{%s}}", node, label(e.Name+" ("+cmp.Or(e.Type, "exchange")+")"))
 	}
-	for i := range d.p.Queues {
-		q := &d.p.Queues[i]
+	for i, q := range d.p.Queues {
 		node := fmt.Sprintf("q%d", i)
 		d.queues[q.Name] = node
 		text := q.Name
@@ -74,8 +70,7 @@ func (d *drawing) nodes() {
 }
 
 func (d *drawing) deadLetters() {
-	for i := range d.p.Queues {
-		q := &d.p.Queues[i]
+	for _, q := range d.p.Queues {
 		exchange, key, ok := q.DeadLetter()
 		if !ok {
 			continue

@@ -33,7 +33,10 @@ const (
 // parkPublication is m on its way to the dead-letter queue, with the reasons of v.
 func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.Publication {
 	h := copyHeaders(m, func(key string) bool {
-		return strings.HasPrefix(key, headerFinalPrefix) || senderSelected(key) || staleRecord(m, key) ||
+		// x-death stays, as the record of the retries, unless it is broken. Delivery counts are about a queue that the
+		// message is leaving.
+		stale := bookkeeping(key) && (m.Malformed || !deathRecord(key))
+		return stale || senderSelected(key) || strings.HasPrefix(key, headerFinalPrefix) ||
 			key == message.HeaderReply || p.StampQueue && key == HeaderRetryQueue
 	})
 	h[message.HeaderOriginalQueue] = m.Queue
@@ -44,15 +47,6 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.P
 	pub := p.Park.publication(broker.KindPark, m, h)
 	shrinkToFrame(&pub.Msg, FrameMax-parkReserve)
 	return pub
-}
-
-// staleRecord: x-death stays, as the record of the retries; when it is broken all of it goes. Delivery counts are
-// about a queue the message is leaving.
-func staleRecord(m *message.Message, key string) bool {
-	if deathRecord(key) {
-		return m.Malformed
-	}
-	return bookkeeping(key)
 }
 
 // describe writes down how the last attempt ended.

@@ -20,21 +20,22 @@ type Permissions struct {
 // asked for in verify mode too: from RabbitMQ 4.3 a user without any right on an object cannot even ask whether it
 // exists.
 func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
-	var objects, targets, bound []string
+	var objects, ours, written, published []string
 	for _, e := range p.Exchanges {
 		objects = append(objects, e.Name)
+		if e.Type != "" {
+			ours = append(ours, e.Name)
+		}
 	}
-	for i := range p.Queues {
-		q := &p.Queues[i]
-		objects = append(objects, q.Name)
+	for _, q := range p.Queues {
+		objects, ours = append(objects, q.Name), append(ours, q.Name)
 		if exchange, _, ok := q.DeadLetter(); ok { // checked when the queue is declared
-			targets = append(targets, cmp.Or(exchange, DefaultExchange))
+			written = append(written, cmp.Or(exchange, DefaultExchange))
 		}
 	}
 	for _, b := range p.Bindings {
-		bound = append(bound, b.Queue)
+		written = append(written, b.Queue)
 	}
-	var published []string
 	for _, r := range p.PublishRoutes() {
 		published = append(published, cmp.Or(r.Exchange, DefaultExchange))
 	}
@@ -43,15 +44,8 @@ func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
 	}
 	switch mode {
 	case ModeDeclare:
-		var ours []string
-		for _, name := range objects {
-			if e := p.exchange(name); e == nil || e.Type != "" || p.queue(name) != nil {
-				ours = append(ours, name)
-			}
-		}
-		return Permissions{
-			Configure: expression(ours), Write: expression(slices.Concat(bound, targets, published)), Read: expression(objects),
-		}
+		written = append(written, published...)
+		return Permissions{Configure: expression(ours), Write: expression(written), Read: expression(objects)}
 	case ModeVerify:
 		return Permissions{Configure: expression(nil), Write: expression(published), Read: expression(objects)}
 	}

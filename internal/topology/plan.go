@@ -162,15 +162,13 @@ func (p *Plan) Foreign(m *message.Message) bool {
 	if !p.StampQueue || m.Exchange == "" {
 		return false
 	}
-	queue, ok := m.Headers[HeaderRetryQueue].(string)
-	return ok && queue != p.Queue && p.returnKey(m.RoutingKey)
-}
-
-// returnKey reports whether a retry of some service with this topology may have this key: it ends in the same word as
-// our own. Wait queues that do not change the key say nothing.
-func (p *Plan) returnKey(key string) bool {
+	if queue, ok := m.Headers[HeaderRetryQueue].(string); !ok || queue == p.Queue {
+		return false
+	}
+	// The retry of any service with this topology ends in the same word as our own. Wait queues that do not change the
+	// key say nothing.
 	back := p.WayBack()
-	return back == nil || back.Key == "" || lastWord(key) == lastWord(back.Key)
+	return back == nil || back.Key == "" || lastWord(m.RoutingKey) == lastWord(back.Key)
 }
 
 // lastWord is what follows the last dot of a routing key.
