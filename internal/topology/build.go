@@ -2,6 +2,8 @@ package topology
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -9,11 +11,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Build makes the plan of a preset. The error joins everything that is wrong, one line each, in the words of the
-// configuration; the plan it returns has passed Validate.
+// Build makes the plan of a preset. The error joins what ValidateOptions says, one line each; the plan it returns has
+// passed Validate.
 func Build(given Options) (*Plan, error) {
-	if err := refusal(&given); err != nil {
-		return nil, err // what Validate would say of such a plan is noise
+	var errs []error
+	for _, m := range ValidateOptions(given) {
+		errs = append(errs, fmt.Errorf("%s: %s", m.Variables[0], m.Reason))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	o := Fill(given)
 	b := builder{o: o, b: blueprints[o.Preset], names: o.names()}
@@ -33,7 +39,7 @@ func Build(given Options) (*Plan, error) {
 	if err := b.p.Validate(); err != nil {
 		return nil, err
 	}
-	b.p.notes = o.notes(&given)
+	b.p.notes = b.notes(&given)
 	return b.p, nil
 }
 
@@ -53,18 +59,11 @@ func Fill(o Options) Options {
 	if o.NoDeadLetter {
 		o.DLX, o.DLQ = "", ""
 	}
-	if o.RetryDelays == nil && len(b.wait.delays) > 0 {
-		o.RetryDelays = slices.Clone(b.wait.delays)
-	}
 	if o.RetryDelays == nil {
-		o.RetryDelay = cmp.Or(o.RetryDelay, b.wait.delay)
+		o.RetryDelay, o.RetryDelays = cmp.Or(o.RetryDelay, b.wait.delay), slices.Clone(b.wait.delays)
 	}
 	if o.MaxRetries == nil {
-		n := b.maxRetries
-		if len(b.wait.delays) > 0 {
-			n = len(o.RetryDelays)
-		}
-		o.MaxRetries = &n
+		o.MaxRetries = new(cmp.Or(b.maxRetries, len(o.RetryDelays)))
 	}
 	return o
 }
@@ -119,15 +118,15 @@ type builder struct {
 
 // feed binds the service's queue to what it listens to.
 func (b *builder) feed() {
-	if len(b.o.Bindings) == 0 {
-		key := ""
+	bindings := b.o.Bindings
+	if len(bindings) == 0 {
+		own := Binding{Exchange: b.o.Exchange}
 		if b.o.ExchangeType == "topic" {
-			key = b.names.Replace(b.b.bindingKey)
+			own.Key = b.names.Replace(b.b.bindingKey)
 		}
-		b.bind(Binding{Exchange: b.o.Exchange, Key: key, Queue: b.o.Queue})
-		return
+		bindings = []Binding{own}
 	}
-	for _, bound := range b.o.Bindings {
+	for _, bound := range bindings {
 		bound.Queue = b.o.Queue
 		b.bind(bound)
 	}
@@ -149,11 +148,8 @@ func (b *builder) bind(bound Binding) {
 // main reports whether an exchange is one that producers publish to. Presets with several have them all, unless one is
 // named.
 func (b *builder) main(exchange string) bool {
-	if exchange == b.o.Exchange {
-		return true
-	}
 	preset := b.b.exchanges
-	return len(preset) > 1 && b.o.Exchange == preset[0] && slices.Contains(preset, exchange)
+	return exchange == b.o.Exchange || b.o.Exchange == preset[0] && slices.Contains(preset, exchange)
 }
 
 // park sets the route to the dead-letter queue: directly, or through an exchange.
@@ -189,9 +185,7 @@ func (b *builder) wait() {
 	}
 	for _, d := range b.o.RetryDelays {
 		queue, key := b.o.tierNames(b.b, d)
-		path := b.waitQueue(queue, key, d)
-		path.Tier = w.tier(d)
-		b.p.Waits = append(b.p.Waits, path)
+		b.p.Waits = append(b.p.Waits, b.waitQueue(queue, key, d))
 	}
 }
 
@@ -201,13 +195,12 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 	b.queue(Queue{Name: queue, Kind: KindRetry, Args: amqp.Table{
 		ArgTTL: delay.Milliseconds(), ArgDLX: b.names.Replace(w.backExchange), ArgDLKey: b.names.Replace(w.backKey),
 	}})
-	r := Route{Exchange: b.o.RetryExchange, Key: cmp.Or(key, queue), Queue: queue}
-	if r.Exchange == "" {
-		r.Key = queue
-	} else {
-		b.p.Bindings = append(b.p.Bindings, Binding{Exchange: r.Exchange, Key: r.Key, Queue: r.Queue})
+	r := Route{Key: queue, Queue: queue}
+	if b.o.RetryExchange != "" {
+		r.Exchange, r.Key = b.o.RetryExchange, cmp.Or(key, queue)
+		b.p.Bindings = append(b.p.Bindings, Binding{Exchange: r.Exchange, Key: r.Key, Queue: queue})
 	}
-	return WaitPath{Tier: TierLabel(delay), Delay: delay, Route: r}
+	return WaitPath{Tier: w.tier(delay), Delay: delay, Route: r}
 }
 
 // service adds the service's queue.

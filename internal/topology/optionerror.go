@@ -2,7 +2,6 @@ package topology
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,26 +36,6 @@ func ValidateOptions(given Options) []OptionError {
 	c.checkClashes("exchanges", c.exchanges())
 	c.checkBindings()
 	return c.mistakes
-}
-
-// refusal joins what ValidateOptions says, one line each, without what may be a consequence. It is nil when there is
-// nothing to say.
-func refusal(o *Options) error {
-	var errs []error
-	var blamed []string
-	values := o.Values()
-	for _, p := range ValidateOptions(*o) {
-		if slices.ContainsFunc(p.Variables, func(v string) bool { return slices.Contains(blamed, v) }) {
-			continue
-		}
-		name := p.Variables[0]
-		blamed = append(blamed, name)
-		if v := values[name]; v != "" {
-			name += fmt.Sprintf("=%q", v)
-		}
-		errs = append(errs, fmt.Errorf("%s: %s", name, p.Reason))
-	}
-	return errors.Join(errs...)
 }
 
 const (

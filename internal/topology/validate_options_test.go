@@ -64,15 +64,19 @@ func TestCheckBlames(t *testing.T) {
 	}
 }
 
-// TestConsequencesAreLeftOut: the name made from a bad one is as bad, and says nothing new.
-func TestConsequencesAreLeftOut(t *testing.T) {
+// TestConsequencesNameTheirCause: the name made from a bad one is as bad, and says nothing new. By the variable that both
+// rest on the caller can leave it out.
+func TestConsequencesNameTheirCause(t *testing.T) {
 	t.Parallel()
 	o := Options{Preset: PresetPerQueue, Service: "x", Queue: "a\n", Bindings: []Binding{{Exchange: "e", Key: "k"}}}
-	if n := len(ValidateOptions(o)); n < 2 {
-		t.Errorf("%d mistakes: the test shows nothing", n)
+	mistakes := ValidateOptions(o)
+	if len(mistakes) < 2 {
+		t.Errorf("%d mistakes: the test shows nothing", len(mistakes))
 	}
-	if _, err := Build(o); err == nil || strings.Contains(err.Error(), "\n") {
-		t.Errorf("not one line: %v", err)
+	for _, m := range mistakes {
+		if !slices.Contains(m.Variables, "SIDECAR_QUEUE") {
+			t.Errorf("%+v does not name its cause", m)
+		}
 	}
 }
 

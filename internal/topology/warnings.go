@@ -35,38 +35,25 @@ func (p *Plan) Warnings() []string {
 	return append(w, p.notes...)
 }
 
-// notes says what settings come to that may surprise; o is filled.
-func (o *Options) notes(given *Options) []string {
-	notes := o.idle(given)
-	if given.Prefix == "" && given.Exchange == "" && strings.Contains(blueprints[o.Preset].exchanges[0], "{prefix}") &&
-		!strings.Contains(o.Service, "-") {
+// notes says what settings come to that may surprise.
+func (b *builder) notes(given *Options) []string {
+	var notes []string
+	if !slices.ContainsFunc(b.p.Exchanges, func(x Exchange) bool { return b.main(x.Name) }) {
+		if given.ExchangeType != "" {
+			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name "+
+				"exchange %s", given.ExchangeType, b.o.Exchange))
+		}
+		makesNames := strings.Contains(b.b.wait.exchange+b.b.wait.backExchange+b.b.park.exchange, "{exchange}")
+		if given.Exchange != "" && !makesNames {
+			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE=%s is not used: SIDECAR_BINDINGS does not name it",
+				given.Exchange))
+		}
+	}
+	if given.Prefix == "" && given.Exchange == "" && strings.Contains(b.b.exchanges[0], "{prefix}") &&
+		!strings.Contains(b.o.Service, "-") {
 		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main "+
 			"exchange with every other service without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it "+
-			"another", o.Service, o.Prefix))
+			"another", b.o.Service, b.o.Prefix))
 	}
 	return notes
-}
-
-// idle names the settings that nothing is made from.
-func (o *Options) idle(given *Options) []string {
-	b := blueprints[o.Preset]
-	bound := o.declaresMain(b)
-	for _, main := range b.exchanges[1:] { // they are of the same type
-		bound = bound || o.Exchange == b.exchanges[0] && slices.ContainsFunc(o.Bindings,
-			func(x Binding) bool { return x.Exchange == main })
-	}
-	if bound {
-		return nil
-	}
-	var idle []string
-	if given.ExchangeType != "" {
-		idle = append(idle, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name exchange %s",
-			given.ExchangeType, o.Exchange))
-	}
-	makesNames := strings.Contains(b.wait.exchange+b.wait.backExchange, "{exchange}") ||
-		strings.Contains(b.park.exchange, "{exchange}")
-	if given.Exchange != "" && !makesNames {
-		idle = append(idle, fmt.Sprintf("SIDECAR_EXCHANGE=%s is not used: SIDECAR_BINDINGS does not name it", given.Exchange))
-	}
-	return idle
 }
