@@ -104,10 +104,7 @@ func (c *outboxCall) connected(ctx context.Context, do func(*outbox.Conn) error)
 // table is connected with a table to which nothing is missing.
 func (c *outboxCall) table(ctx context.Context, do func(*outbox.Conn, *outbox.Table) error) error {
 	return c.connected(ctx, func(conn *outbox.Conn) error {
-		t, err := outbox.Look(ctx, conn, c.names)
-		if err == nil {
-			err = t.Check()
-		}
+		t, err := outbox.Ready(ctx, conn, c.names)
 		if err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *in
 
 // messageID returns the id of a message without one: always the same for a row, and not used by another publisher.
 func (t *Table) messageID(id string) string {
-	if t.columns[colID].Type == "uuid" {
+	if t.Found[colID].Type == "uuid" {
 		return id
 	}
 	return t.Database + "." + t.Schema + "." + t.Table + "." + id

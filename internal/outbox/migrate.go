@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/sethvargo/go-retry"
 )
 
 // ErrBusy says that others held the table, or migrated it, for as long as one waits for them.
@@ -27,35 +28,31 @@ const (
 
 // Codes of PostgreSQL's errors.
 const (
+	codeDenied      = "42501"
 	codeLockTimeout = "55P03"
 	codeDeadlock    = "40P01"
 )
 
 // Migrate creates the outbox, or adds to an existing table what the relay needs. It is idempotent, and several at a
-// time run one after the other. before, which may be nil, is called with each statement.
+// time run one after the other. before is called with each statement.
 //
 // The app can go on inserting: it waits at most a second for changes of the table, and not for indexes. conn is for
 // this alone: the settings of its session are changed, and it must be a connection to the server itself, not to a
 // pooler that uses another one for every transaction.
-func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(sql string)) (*Migration,
-	error) {
-	if before == nil {
-		before = func(string) {}
-	}
+func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(sql string)) (m *Migration,
+	err error) {
 	if err := migrateLock(ctx, conn); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("migrate: %w", err)
 	}
 	defer func() { _ = exec(ctx, conn, "SELECT pg_advisory_unlock("+migrateKey+")") }()
-	m, err := migrateInside(ctx, conn, n, notify, before)
-	for i := 1; i < migrateTries && isCode(err, codeLockTimeout, codeDeadlock); i++ {
-		if sleep(ctx, migratePause); ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	tries := retry.WithMaxRetries(migrateTries-1, retry.NewConstant(migratePause))
+	err = retry.Do(ctx, tries, func(ctx context.Context) error {
+		if m, err = migrateInside(ctx, conn, n, notify, before); isCode(err, codeLockTimeout, codeDeadlock) {
+			return retry.RetryableError(fmt.Errorf("the table is %w: a transaction holds it; nothing was changed: %w",
+				ErrBusy, err))
 		}
-		m, err = migrateInside(ctx, conn, n, notify, before)
-	}
-	if isCode(err, codeLockTimeout, codeDeadlock) {
-		return nil, fmt.Errorf("the table is %w: a transaction holds it; nothing was changed: %w", ErrBusy, err)
-	}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -69,40 +66,33 @@ func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, bef
 			return nil, fmt.Errorf("build an index (run migrate again, which cleans up): %w", rights(err))
 		}
 	}
-	t, err := Look(ctx, conn, m.Table)
-	if err != nil {
-		return nil, err
-	}
-	return m, t.Check()
+	_, err = Ready(ctx, conn, m.Table)
+	return m, err
 }
 
 // migrateLock waits for its turn. It asks again and again: one statement that waited would hold a snapshot, for which
 // the other's index would wait, for ever.
 func migrateLock(ctx context.Context, conn *pgconn.PgConn) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, migrateWait, ErrBusy)
+	another := fmt.Errorf("another process migrates: %w", ErrBusy)
+	ctx, cancel := context.WithTimeoutCause(ctx, migrateWait, another)
 	defer cancel()
 	if err := exec(ctx, conn, "SET statement_timeout = 0"); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return err
 	}
-	for {
+	return retry.Do(ctx, retry.NewConstant(migratePoll), func(ctx context.Context) error {
 		rows, err := query(ctx, conn, "SELECT pg_try_advisory_lock("+migrateKey+")")
-		if err != nil {
-			return fmt.Errorf("migrate: %w", err)
+		if err == nil && string(rows[0][0]) == "f" {
+			return retry.RetryableError(another)
 		}
-		if string(rows[0][0]) == "t" {
-			return nil
-		}
-		if sleep(ctx, migratePoll); ctx.Err() != nil {
-			return fmt.Errorf("another one migrates: %w", context.Cause(ctx))
-		}
-	}
+		return err
+	})
 }
 
 // migrateInside does what one transaction can do.
 func migrateInside(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(string)) (*Migration,
 	error) {
-	if err := exec(ctx, conn, fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d",
-		migrateLockTimeout.Milliseconds())); err != nil {
+	begin := fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d", migrateLockTimeout.Milliseconds())
+	if err := exec(ctx, conn, begin); err != nil {
 		return nil, err
 	}
 	m, err := PlanMigration(ctx, conn, n, notify)
@@ -114,11 +104,11 @@ func migrateInside(ctx context.Context, conn *pgconn.PgConn, n Names, notify boo
 			}
 		}
 	}
+	if err == nil {
+		err = exec(ctx, conn, "COMMIT")
+	}
 	if err != nil {
 		return nil, errors.Join(rights(err), exec(ctx, conn, "ROLLBACK"))
-	}
-	if err := exec(ctx, conn, "COMMIT"); err != nil {
-		return nil, err
 	}
 	return m, nil
 }
@@ -126,4 +116,12 @@ func migrateInside(ctx context.Context, conn *pgconn.PgConn, n Names, notify boo
 func isCode(err error, codes ...string) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && slices.Contains(codes, e.Code)
+}
+
+// rights explains an error that says that the role may not.
+func rights(err error) error {
+	if isCode(err, codeDenied) {
+		return fmt.Errorf("%w; do it as the owner of the table, e.g. with the SQL of 'sidecar outbox migrate --print'", err)
+	}
+	return err
 }

@@ -33,10 +33,13 @@ func openAs(t testing.TB, dsn string) *pgconn.PgConn {
 func migrate(t testing.TB, db *postgrestest.Database, n Names, notify bool) (*Table, *Migration) {
 	t.Helper()
 	conn := open(t, db)
-	m := must.Get(Migrate(t.Context(), conn, n, notify, nil))(t)
+	m := must.Get(Migrate(t.Context(), conn, n, notify, silent))(t)
 	table := must.Get(Look(t.Context(), conn, n))(t)
 	return table, m
 }
+
+// silent is for the statements of a migration.
+func silent(string) {}
 
 // planned is what migrate would do, in one line for each statement.
 func planned(t testing.TB, db *postgrestest.Database, n Names, notify bool) (inside, outside []string) {
@@ -198,9 +201,8 @@ func TestMigrateNotify(t *testing.T) {
 		if err != nil || got.OID != table.OID {
 			t.Errorf("the table is now %v, %v", got, err)
 		}
-		_, trigger, err := findNotify(t.Context(), conn, &table.Names, table.OID)
-		if err != nil || trigger != notify {
-			t.Errorf("notify %v: the trigger is there: %v, %v", notify, trigger, err)
+		if x, err := findAround(t.Context(), conn, table); err != nil || x.Trigger != notify {
+			t.Errorf("notify %v: the trigger is there: %+v, %v", notify, x, err)
 		}
 	}
 	db.Exec(`CREATE OR REPLACE FUNCTION outbox_notify() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
@@ -313,7 +315,7 @@ func TestMigrateTogether(t *testing.T) {
 		for range 5 {
 			conn := open(t, db)
 			wg.Go(func() {
-				m, err := Migrate(t.Context(), conn, ParseTable(name, nil), true, nil)
+				m, err := Migrate(t.Context(), conn, ParseTable(name, nil), true, silent)
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 					return
@@ -356,7 +358,7 @@ func TestMigrateWhileInserting(t *testing.T) {
 			inserted++
 		}
 	})
-	_, err := Migrate(t.Context(), open(t, db), ParseTable("outbox", nil), true, nil)
+	_, err := Migrate(t.Context(), open(t, db), ParseTable("outbox", nil), true, silent)
 	close(done)
 	wg.Wait()
 	if err != nil {
@@ -410,7 +412,7 @@ func TestMigrateGivesUp(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		defer time.AfterFunc(300*time.Millisecond, func() { cancel(stop) }).Stop()
-		_, err := Migrate(ctx, open(t, db), ParseTable("outbox", nil), true, nil)
+		_, err := Migrate(ctx, open(t, db), ParseTable("outbox", nil), true, silent)
 		return err
 	}
 	on(t, holder, "SELECT pg_advisory_lock("+migrateKey+")")

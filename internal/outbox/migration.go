@@ -1,18 +1,20 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// minVersion is the oldest server that makes uuids by itself, as server_version_num says it.
-const minVersion = 130000
+// minVersion is the oldest server that makes uuids by itself.
+const minVersion = 13
 
 // Migration is what a database lacks for its outbox.
 type Migration struct {
@@ -33,175 +35,142 @@ func (m *Migration) Print(w io.Writer) error {
 		fmt.Fprintf(&b, "-- Nothing to do: %s is complete.\n", &m.Table)
 	}
 	if len(m.Inside) > 0 {
-		b.WriteString("BEGIN;\n\n")
-		for _, s := range m.Inside {
-			b.WriteString(s + ";\n\n")
-		}
-		b.WriteString("COMMIT;\n")
+		b.WriteString("BEGIN;\n\n" + strings.Join(m.Inside, ";\n\n") + ";\n\nCOMMIT;\n")
 	}
 	if len(m.Outside) > 0 {
-		b.WriteString("\n-- Outside a transaction: the app goes on inserting meanwhile.\n")
-		for _, s := range m.Outside {
-			b.WriteString(s + ";\n")
-		}
+		b.WriteString("\n-- Outside a transaction: the app goes on inserting meanwhile.\n" +
+			strings.Join(m.Outside, ";\n") + ";\n")
 	}
-	table := m.Table.Quoted()
-	fmt.Fprintf(&b, `
+	b.WriteString(m.Table.expand(`
 -- What the sidecar's role needs, if it is not the owner:
---   GRANT USAGE ON SCHEMA %s TO …;
---   GRANT SELECT, UPDATE (%s) ON %s TO …;
+--   GRANT USAGE ON SCHEMA {schema} TO …;
+--   GRANT SELECT, UPDATE ({sent_at}, {send_after}, {attempts}, {last_error}, {quarantined_at}) ON {table} TO …;
 -- and for prune, and with SIDECAR_OUTBOX_RETENTION:
---   GRANT DELETE ON %[3]s TO …;
-`, Quote(m.Table.Schema), strings.Join(m.marked(), ", "), table)
+--   GRANT DELETE ON {table} TO …;
+`, "{schema}", Quote(m.Table.Schema)))
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// marked are the columns that the relay writes to, in SQL.
-func (m *Migration) marked() []string {
-	columns := []string{Quote(m.Table.Column(colSentAt))}
-	for _, c := range bookkeepingColumns {
-		columns = append(columns, Quote(m.Table.Column(c)))
-	}
-	return columns
 }
 
 // PlanMigration returns what is missing. It only reads the catalogue, which every role may do. notify says whether
 // inserts are to notify the relays. The error is ErrNotOutbox when the table cannot become an outbox.
 func PlanMigration(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (*Migration, error) {
-	if err := checkVersion(ctx, conn); err != nil {
-		return nil, err
+	version, major := conn.ParameterStatus("server_version"), 0
+	if _, err := fmt.Sscanf(version, "%d", &major); err != nil || major < minVersion {
+		return nil, fmt.Errorf("PostgreSQL %s is too old: %d or later is needed", version, minVersion)
 	}
+	m := &Migration{}
 	t, err := Look(ctx, conn, n)
-	if errors.Is(err, ErrNoTable) {
-		return planTable(ctx, conn, n, notify)
+	if m.Create = errors.Is(err, ErrNoTable); m.Create {
+		t = &Table{Names: n}
+		t.Schema, err = newSchema(ctx, conn, &n)
 	}
 	if err != nil {
 		return nil, rights(err)
 	}
-	m := &Migration{Table: t.Names}
-	if err := t.CheckApp(); err != nil {
-		return nil, err
+	m.Table = t.Names
+	if m.Create {
+		m.Inside = append(m.Inside, "CREATE TABLE "+t.Quoted()+" (\n"+t.definitions(allColumns, "")+"\n)")
+	} else {
+		if err := cmp.Or(t.CheckApp(), t.adoptable()); err != nil {
+			return nil, err
+		}
+		if missing := t.missing(bookkeepingColumns); len(missing) > 0 {
+			m.Inside = append(m.Inside, "ALTER TABLE "+t.Quoted()+"\n"+t.definitions(missing, "ADD COLUMN "))
+		}
 	}
-	kind, err := checkAdopted(ctx, conn, t)
+	x, err := findAround(ctx, conn, t)
 	if err != nil {
 		return nil, err
 	}
-	if missing := t.Missing(); len(missing) > 0 {
-		m.Inside = append(m.Inside, addColumns(m.Table, missing))
-	}
-	if err := m.planIndexes(ctx, conn, t, kind); err != nil {
+	if err := m.planIndexes(t, x); err != nil {
 		return nil, err
 	}
-	return m, m.planNotify(ctx, conn, t.OID, notify)
+	return m, m.planNotify(x, notify)
 }
 
-func checkVersion(ctx context.Context, conn *pgconn.PgConn) error {
-	rows, err := query(ctx, conn, `SELECT current_setting('server_version_num'), current_setting('server_version')`)
-	if err != nil {
-		return fmt.Errorf("ask for the server's version: %w", err)
-	}
-	if v, err := strconv.Atoi(string(rows[0][0])); err != nil || v < minVersion {
-		return fmt.Errorf("PostgreSQL %s is too old: 13 or later is needed", rows[0][1])
-	}
-	return nil
-}
-
-// planTable plans a new table.
-func planTable(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (*Migration, error) {
-	const look = `SELECT c.relkind FROM pg_class c WHERE c.oid = to_regclass($1)`
-	rows, err := query(ctx, conn, look, []byte(n.Quoted()))
-	if err != nil {
-		return nil, rights(err)
-	}
-	if len(rows) > 0 {
-		return nil, fmt.Errorf("%s is %w: it is %s, and only a table can be claimed from", &n, ErrNotOutbox,
-			kinds[string(rows[0][0])])
-	}
-	rows, err = query(ctx, conn, `SELECT COALESCE(NULLIF($1, ''), current_schema()), EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, []byte(n.Schema))
+// newSchema returns the schema of a table that is to be made.
+func newSchema(ctx context.Context, conn *pgconn.PgConn, n *Names) (string, error) {
+	const look = `SELECT nspname FROM pg_namespace WHERE nspname = COALESCE(NULLIF($1, ''), current_schema())`
+	rows, err := query(ctx, conn, look, []byte(n.Schema))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the schema: %w", err)
-	case n.Schema != "" && string(rows[0][1]) == "f":
-		return nil, fmt.Errorf("table %s: %w, and no schema %s either, which migrate does not make", &n, ErrNoTable, n.Schema)
-	case rows[0][0] == nil:
-		return nil, fmt.Errorf("table %s: %w, and the role's search_path leads to no schema to make it in: name one in "+
-			"SIDECAR_OUTBOX_TABLE", &n, ErrNoTable)
+		return "", fmt.Errorf("read the schema: %w", err)
+	case len(rows) > 0:
+		return string(rows[0][0]), nil
+	case n.Schema != "":
+		return "", fmt.Errorf("table %s: %w, and no schema %s either, which migrate does not make", n, ErrNoTable, n.Schema)
 	}
-	n.Schema = string(rows[0][0])
-	m := &Migration{Table: n, Create: true, Inside: []string{createTable(n)}}
-	for _, i := range []index{pendingIndex, orderingIndex, quarantinedIndex} {
-		m.Inside = append(m.Inside, i.create(n, false))
-	}
-	return m, m.planNotify(ctx, conn, 0, notify)
+	return "", fmt.Errorf("table %s: %w, and the role's search_path leads to no schema to make it in: name one in "+
+		"SIDECAR_OUTBOX_TABLE", n, ErrNoTable)
 }
 
-// kinds are what may have the table's name.
-var kinds = map[string]string{
-	"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "i": "an index",
-	"I": "an index", "c": "a composite type", "t": "a TOAST table",
+// around is what belongs to a table. The zero value is that of a table which does not exist.
+type around struct {
+	Filled  bool // it or a partition of it has pages
+	Indexes []struct {
+		Name, Definition string
+		Whole            bool // not the remains of an interrupted build, which no query uses
+	}
+	Source  string // of the notifying function, "" if it does not exist
+	Trigger bool   // the table has its trigger
+}
+
+// findAround reads what belongs to a table. A function may be there before its table.
+func findAround(ctx context.Context, conn *pgconn.PgConn, t *Table) (*around, error) {
+	const look = `SELECT json_build_object(
+		'Filled', COALESCE(pg_relation_size($1::oid), 0)
+			+ COALESCE((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree($1::oid::regclass)), 0) > 0,
+		'Indexes', (SELECT json_agg(json_build_object('Name', c.relname, 'Definition', pg_get_indexdef(i.indexrelid),
+				'Whole', i.indisvalid AND i.indisready))
+			FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::oid),
+		'Source', (SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure($2)),
+		'Trigger', EXISTS (SELECT FROM pg_trigger WHERE tgfoid = to_regprocedure($2) AND tgrelid = $1::oid))`
+	x := &around{}
+	oid := strconv.AppendUint(nil, uint64(t.OID), 10)
+	if err := readJSON(ctx, conn, x, look, oid, []byte(t.notifier().Quoted()+"()")); err != nil {
+		return nil, fmt.Errorf("read the indexes and the trigger of table %s: %w", &t.Names, err)
+	}
+	return x, nil
 }
 
 // planIndexes builds what is missing concurrently where there is something to build: an index on an empty table is
 // there at once, and with the table's other changes.
-func (m *Migration) planIndexes(ctx context.Context, conn *pgconn.PgConn, t *Table, kind string) error {
-	const size = `SELECT pg_relation_size($1::oid) + COALESCE((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree($1::oid::regclass)), 0)`
-	rows, err := query(ctx, conn, size, oidParam(t.OID))
-	if err != nil {
-		return fmt.Errorf("ask for the size of table %s: %w", &t.Names, err)
-	}
-	filled := string(rows[0][0]) != "0"
+func (m *Migration) planIndexes(t *Table, x *around) error {
 	wanted := []index{pendingIndex, quarantinedIndex}
-	if t.Has(colOrderingKey) {
+	if m.Create || t.Has(colOrderingKey) {
 		wanted = append(wanted, orderingIndex)
 	}
 	for _, i := range wanted {
-		valid, broken, err := findIndex(ctx, conn, t, &i)
-		if err != nil {
+		valid, broken, err := i.find(t, x)
+		switch {
+		case err != nil:
 			return err
-		}
-		if valid {
+		case valid:
+			continue
+		case x.Filled && t.Kind == "p":
+			return fmt.Errorf("table %s has partitions with rows, and lacks an index, which PostgreSQL cannot build there "+
+				"while rows are inserted. Build it on each partition, then on the table:\n%s", &t.Names, i.create(&t.Names, ""))
+		case !x.Filled && !broken:
+			m.Inside = append(m.Inside, i.create(&t.Names, ""))
 			continue
 		}
-		if filled && kind == "p" {
-			return fmt.Errorf("table %s has partitions with rows, and lacks an index, which PostgreSQL cannot build there "+
-				"while rows are inserted. Build it on each partition, then on the table:\n%s", &t.Names, i.create(t.Names, false))
-		}
 		if broken {
-			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+(&Names{Schema: t.Schema,
-				Table: derived(t.Table, i.suffix)}).Quoted())
+			old := Names{Schema: t.Schema, Table: derived(t.Table, i.suffix)}
+			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+old.Quoted())
 		}
-		if filled || broken {
-			m.Outside = append(m.Outside, i.create(t.Names, true))
-		} else {
-			m.Inside = append(m.Inside, i.create(t.Names, false))
-		}
+		m.Outside = append(m.Outside, i.create(&t.Names, "CONCURRENTLY "))
 	}
 	return nil
 }
 
-// findIndex finds an index that does the work, with any name. broken is true for one of our name that an interrupted
-// build has left, and that no query uses.
-func findIndex(ctx context.Context, conn *pgconn.PgConn, t *Table, i *index) (valid, broken bool, err error) {
-	const look = `SELECT c.relname, i.indisvalid AND i.indisready,
-			pg_get_expr(i.indpred, i.indrelid) = format($2, VARIADIC $3::text[])
-			AND ARRAY(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k(n, o)
-				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.n ORDER BY k.o) = $4::text[]
-		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::oid`
-	format, columns := i.predicate(t.Names)
-	keys := make([]string, len(i.columns))
-	for k, c := range i.columns {
-		keys[k] = t.Column(c)
-	}
-	rows, err := query(ctx, conn, look, oidParam(t.OID), []byte(format), texts(columns), texts(keys))
-	if err != nil {
-		return false, false, fmt.Errorf("read the indexes of table %s: %w", &t.Names, err)
-	}
+// find reports whether an index of any name does the work, or one of our name would if its build had ended.
+func (i *index) find(t *Table, x *around) (valid, broken bool, err error) {
 	name := derived(t.Table, i.suffix)
-	for _, row := range rows {
-		ours, whole, same := string(row[0]) == name, string(row[1]) == "t", string(row[2]) == "t"
+	for _, other := range x.Indexes {
+		ours, same := other.Name == name, i.matches(&t.Names, other.Definition)
 		switch {
-		case whole && same:
+		case same && other.Whole:
 			return true, false, nil
 		case ours && same:
 			broken = true
@@ -213,51 +182,86 @@ func findIndex(ctx context.Context, conn *pgconn.PgConn, t *Table, i *index) (va
 	return false, broken, nil
 }
 
-// planNotify adds or removes the trigger; oid is the table's, 0 if it does not exist yet.
-func (m *Migration) planNotify(ctx context.Context, conn *pgconn.PgConn, oid uint32, notify bool) error {
-	name := derived(m.Table.Table, notifySuffix)
-	source, trigger, err := findNotify(ctx, conn, &m.Table, oid)
-	if err != nil {
-		return err
-	}
-	foreign := source != "" && !strings.Contains(source, notifyMark)
+// planNotify adds or removes the trigger.
+func (m *Migration) planNotify(x *around, notify bool) error {
+	f := m.Table.notifier()
+	foreign := x.Source != "" && !strings.Contains(x.Source, notifyMark)
 	switch {
 	case notify && foreign:
-		return fmt.Errorf("there is a function %s.%s that migrate did not make: rename it, or use --no-notify",
-			m.Table.Schema, name)
-	case notify && source != notifySource:
-		m.Inside = append(m.Inside, createFunction(m.Table))
-	case !notify && !foreign && source != "":
-		if trigger {
-			m.Inside = append(m.Inside, "DROP TRIGGER "+Quote(name)+" ON "+m.Table.Quoted())
+		return fmt.Errorf("there is a function %s that migrate did not make: rename it, or use --no-notify", f)
+	case notify && x.Source != notifySource:
+		m.Inside = append(m.Inside, m.Table.createFunction())
+	case !notify && !foreign && x.Source != "":
+		if x.Trigger {
+			m.Inside = append(m.Inside, "DROP TRIGGER "+Quote(f.Table)+" ON "+m.Table.Quoted())
 		}
-		m.Inside = append(m.Inside, "DROP FUNCTION "+function(m.Table)+"()")
+		m.Inside = append(m.Inside, "DROP FUNCTION "+f.Quoted()+"()")
 	}
-	if notify && !trigger {
-		m.Inside = append(m.Inside, createTrigger(m.Table))
+	if notify && !x.Trigger {
+		m.Inside = append(m.Inside, m.Table.createTrigger())
 	}
 	return nil
 }
 
-// findNotify returns the source of the notifying function, "" if it does not exist, and whether the table has its
-// trigger.
-func findNotify(ctx context.Context, conn *pgconn.PgConn, n *Names, oid uint32) (source string, trigger bool,
-	err error) {
-	const look = `SELECT f.prosrc, EXISTS (SELECT FROM pg_trigger t WHERE t.tgfoid = f.oid AND t.tgrelid = $3::oid)
-		FROM pg_proc f JOIN pg_namespace s ON s.oid = f.pronamespace WHERE s.nspname = $1 AND f.proname = $2 AND f.pronargs = 0`
-	rows, err := query(ctx, conn, look, []byte(n.Schema), []byte(derived(n.Table, notifySuffix)), oidParam(oid))
-	if err != nil {
-		return "", false, fmt.Errorf("read the trigger of table %s: %w", n, err)
-	}
-	if len(rows) == 0 {
-		return "", false, nil
-	}
-	return string(rows[0][0]), string(rows[0][1]) == "t", nil
+// want is what a column of an existing table has to be.
+type want struct {
+	types    []string // as format_type says them, without a length; none: a text of any kind, or an enum
+	writable bool     // the relay writes to it
+	null     bool     // it is null before
+	unbound  bool     // a text of any length has to fit
 }
 
-func oidParam(oid uint32) []byte { return strconv.AppendUint(nil, uint64(oid), 10) }
+// adopted is what columns of an existing table may be. What is not here may be of any type.
+var adopted = map[string]want{
+	colExchange:      {},
+	colRoutingKey:    {},
+	colHeaders:       {types: jsonTypes},
+	colProperties:    {types: jsonTypes},
+	colTrackingIDs:   {types: jsonTypes},
+	colCreatedAt:     {types: timeTypes},
+	colSendAfter:     {types: timeTypes, writable: true},
+	colSentAt:        {types: timeTypes, writable: true, null: true},
+	colAttempts:      {types: []string{"integer", "bigint"}, writable: true},
+	colLastError:     {types: []string{"text", "character varying"}, writable: true, null: true, unbound: true},
+	colQuarantinedAt: {types: timeTypes, writable: true, null: true},
+}
 
-// texts is an array of texts as a parameter.
-func texts(values []string) []byte {
-	return array(len(values), func(i int) (string, bool) { return values[i], false })
+var (
+	jsonTypes = []string{"jsonb", "json", "text"}
+	timeTypes = []string{"timestamp with time zone", "timestamp without time zone"}
+)
+
+// adoptable says why an existing table that has all the columns cannot be an outbox: ErrNotOutbox.
+func (t *Table) adoptable() error {
+	if !t.Logged {
+		return t.unusable("it is not logged, so a crash of the server would empty it (ALTER TABLE … SET LOGGED)")
+	}
+	for _, name := range allColumns {
+		c, found := t.Found[name]
+		w, bounded := adopted[name]
+		if !found || !bounded {
+			continue
+		}
+		if wrong := w.wrong(c); wrong != "" {
+			return t.unusable("column %s %s", c.Name, wrong)
+		}
+	}
+	return nil
+}
+
+// wrong says what is wrong with a column, "" if nothing is.
+func (w *want) wrong(c Column) string {
+	switch {
+	case w.types != nil && !slices.Contains(w.types, c.Base):
+		return "is " + c.Base + " and has to be " + strings.Join(w.types, " or ")
+	case w.types == nil && (!c.Text || c.Base == "character"): // char(n) comes with blanks at its end
+		return "is " + c.Base + " and has to be text, character varying or an enum"
+	case w.writable && c.Generated:
+		return "is generated, and the relay has to write to it"
+	case w.null && c.NotNull:
+		return "is NOT NULL and has to be null until the relay writes to it"
+	case w.unbound && c.Bounded:
+		return "has a length, and errors may be longer"
+	}
+	return ""
 }

@@ -56,7 +56,7 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 
 // mayDelete explains an error that says that the role may not: it has to be given what the relay does without.
 func mayDelete(err error, n *Names) error {
-	if !denied(err) {
+	if !isCode(err, codeDenied) {
 		return err
 	}
 	return fmt.Errorf("%w; this needs the right to DELETE besides those of the relay: as the owner of the table, GRANT "+

@@ -225,10 +225,7 @@ func late(ctx context.Context, after time.Duration) (context.Context, context.Ca
 func (s *session) open(ctx context.Context) (err error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	if s.table, err = Look(ctx, s.conn, s.r.o.Names); err != nil {
-		return err
-	}
-	if err := s.table.Check(); err != nil {
+	if s.table, err = Ready(ctx, s.conn, s.r.o.Names); err != nil {
 		return err
 	}
 	if err := prepare(ctx, s.conn, s.table); err != nil {

@@ -41,10 +41,7 @@ func (r *Relay) retainOnce(ctx context.Context) (Pruned, error) {
 		return Pruned{}, err
 	}
 	defer Close(conn)
-	t, err := Look(ctx, conn, r.o.Names)
-	if err == nil {
-		err = t.Check()
-	}
+	t, err := Ready(ctx, conn, r.o.Names)
 	if err != nil {
 		return Pruned{}, err
 	}

@@ -95,8 +95,7 @@ func (t *Table) since() string {
 // hasLowWater reports whether claims may start at a low-water mark: not where send_after may be null, because such rows
 // are last in the index, and are due.
 func (t *Table) hasLowWater() bool {
-	c, _ := t.Get(colSendAfter)
-	return c.NotNull
+	return t.Found[colSendAfter].NotNull
 }
 
 // claimSQL locks rows that no other relay has locked, except keys in $2 and ids in $5. It returns the sizes of the body
@@ -117,7 +116,7 @@ func (t *Table) claimSQL(on bool) string {
 		key = fmt.Sprintf(`CASE WHEN %s <= %d THEN {ordering_key} END`, keySize, maxKey)
 		others = `({ordering_key} IS NULL OR {ordering_key}::text <> ALL($2::text[]))`
 	}
-	if !slices.Contains([]string{"smallint", "integer", "bigint", "uuid"}, t.columns[colID].Type) {
+	if !slices.Contains([]string{"smallint", "integer", "bigint", "uuid"}, t.Found[colID].Type) {
 		others += fmt.Sprintf(` AND octet_length({id}::text) <= %d`, maxKey)
 	}
 	sizes := make([]string, len(fetched))
@@ -133,12 +132,12 @@ func (t *Table) claimSQL(on bool) string {
 // sizeSQL is the size of a column's text: exact for texts and bytes, where the database knows it; for others a guess,
 // which is larger for a text that is not compressed.
 func (t *Table) sizeSQL(column string) string {
-	switch c, found := t.Get(column); {
-	case !found:
+	switch base := t.Found[column].Base; {
+	case base == "":
 		return `0`
 	case t.exact(column):
 		return `COALESCE(octet_length({` + column + `}), 0)::bigint`
-	case c.OID == oidJSON || c.OID == oidJSONB: // compressed, or with blanks and names that jsonb does not keep
+	case isJSON(base): // compressed, or with blanks and names that jsonb does not keep
 		return `4 * COALESCE(pg_column_size({` + column + `}), 0)::bigint`
 	}
 	return `COALESCE(octet_length({` + column + `}::text), 0)::bigint`
@@ -146,8 +145,7 @@ func (t *Table) sizeSQL(column string) string {
 
 // exact reports whether the database knows the size of a column's text without making it.
 func (t *Table) exact(column string) bool {
-	c, _ := t.Get(column)
-	return slices.Contains([]uint32{oidBytea, oidText, oidVarchar, oidBpchar}, c.OID)
+	return slices.Contains([]string{"bytea", "text", "character varying", "character"}, t.Found[column].Base)
 }
 
 // orderSQL returns, for claimed rows with keys in the order of their ids, whether an unclaimed earlier row of the key
@@ -179,15 +177,8 @@ func (t *Table) measureSQL() string {
 
 // expand puts the table, its columns and their types into SQL.
 func (t *Table) expand(sql string) string {
-	replace := []string{"{table}", t.Quoted(), "{idtype}", t.columns[colID].Type, "{duetype}",
-		t.columns[colSendAfter].Type}
-	for _, c := range allColumns {
-		replace = append(replace, "{"+c+"}", t.Ref(c))
-	}
-	if c, found := t.Get(colOrderingKey); found {
-		replace = append(replace, "{keytype}", c.Type)
-	}
-	return strings.NewReplacer(replace...).Replace(sql)
+	return t.Names.expand(sql, "{idtype}", t.Found[colID].Type, "{duetype}", t.Found[colSendAfter].Type,
+		"{keytype}", t.Found[colOrderingKey].Type)
 }
 
 // prepare prepares the statements, and executes those that change rows on no rows: a missing right shows before
@@ -235,4 +226,9 @@ func array(n int, text func(int) (s string, null bool)) []byte {
 		b = append(b, '"')
 	}
 	return append(b, '}')
+}
+
+// texts is an array of texts as a parameter.
+func texts(values []string) []byte {
+	return array(len(values), func(i int) (string, bool) { return values[i], false })
 }

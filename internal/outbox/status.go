@@ -43,18 +43,16 @@ type Quarantined struct {
 // ReadStatus reads the state of an outbox. It needs the right to SELECT from the table and changes nothing. The errors
 // are those of Look and Check, and the database's.
 func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, error) {
-	t, err := Look(ctx, conn, n)
+	t, err := Ready(ctx, conn, n)
 	if err != nil {
 		return nil, rights(err)
 	}
-	if err := t.Check(); err != nil {
+	x, err := findAround(ctx, conn, t)
+	if err != nil {
 		return nil, err
 	}
-	s := &Status{Table: t.String(), Missing: []string{}, Rows: []Quarantined{}}
-	if _, s.Notify, err = findNotify(ctx, conn, &t.Names, t.OID); err != nil {
-		return nil, err
-	}
-	rows, err := query(ctx, conn, `SELECT row_security_active($1::oid)`, oidParam(t.OID))
+	s := &Status{Table: t.String(), Notify: x.Trigger, Missing: []string{}, Rows: []Quarantined{}}
+	rows, err := query(ctx, conn, `SELECT row_security_active($1::oid)`, strconv.AppendUint(nil, uint64(t.OID), 10))
 	if err != nil {
 		return nil, fmt.Errorf("read the policies of table %s: %w", &t.Names, err)
 	}

@@ -2,9 +2,9 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +20,7 @@ var (
 	ErrNotOutbox = errors.New("not usable as an outbox")
 )
 
-// Columns of an outbox, by the names that Names.Columns may change.
+// Columns of an outbox, by their own names, which Names.Rename may change.
 const (
 	colID, colExchange, colRoutingKey, colBody, colHeaders = "id", "exchange", "routing_key", "body", "headers"
 	colProperties, colMessageID, colTrackingIDs            = "properties", "message_id", "tracking_ids"
@@ -42,34 +42,34 @@ var (
 
 // Names say which table is the outbox and what its columns are called there.
 type Names struct {
-	Schema  string // "" = the first of the role's search_path that has the table
-	Table   string
-	Columns map[string]string // by the column's own name, where the table's differs
+	Schema string // "" = the first of the role's search_path that has the table
+	Table  string
+	Rename func(column string) string // what a column is called in the table; nil: by its own name
 }
 
-// ParseTable splits 'table' or 'schema.table'. column says what a column is called; nil = by its own name.
-func ParseTable(text string, column func(string) string) Names {
-	schema, table, found := strings.Cut(text, ".")
-	if !found {
-		schema, table = "", text
+// ParseTable splits 'table' or 'schema.table'.
+func ParseTable(text string, rename func(column string) string) Names {
+	if schema, table, found := strings.Cut(text, "."); found {
+		return Names{schema, table, rename}
 	}
-	n := Names{Schema: schema, Table: table, Columns: map[string]string{}}
-	if column != nil {
-		for _, c := range allColumns {
-			if name := column(c); name != c {
-				n.Columns[c] = name
-			}
-		}
-	}
-	return n
+	return Names{"", text, rename}
 }
 
 // Column is what the column is called in the table, unquoted.
 func (n *Names) Column(column string) string {
-	if name, found := n.Columns[column]; found {
-		return name
+	if n.Rename == nil {
+		return column
 	}
-	return column
+	return n.Rename(column)
+}
+
+// columns are what the columns are called in the table.
+func (n *Names) columns(columns []string) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = n.Column(c)
+	}
+	return names
 }
 
 // Quoted is the table in SQL.
@@ -88,16 +88,33 @@ func (n *Names) String() string {
 	return n.Schema + "." + n.Table
 }
 
+// expand puts the table and its columns into SQL, and more: pairs of a placeholder and what replaces it.
+func (n *Names) expand(sql string, more ...string) string {
+	replace := []string{"{table}", n.Quoted()}
+	for _, c := range allColumns {
+		replace = append(replace, "{"+c+"}", Quote(n.Column(c)))
+	}
+	return strings.NewReplacer(append(replace, more...)...).Replace(sql)
+}
+
+// unusable returns an ErrNotOutbox.
+func (n *Names) unusable(format string, args ...any) error {
+	return fmt.Errorf("table %s is %w: %s", n, ErrNotOutbox, fmt.Sprintf(format, args...))
+}
+
 // Quote makes an identifier of any name.
 func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // Column is one of an outbox's columns as the catalogue has it.
 type Column struct {
-	Name    string // in the table, unquoted
-	Type    string // as format_type says it: "bigint", "character varying(36)"
-	OID     uint32 // of the type, and of its base for a domain
-	NotNull bool
-	Default bool // has a default, or is an identity
+	Name      string // in the table, unquoted
+	Type      string // as format_type says it: "bigint", "character varying(36)"
+	Base      string // the same without a length, and of its base for a domain
+	Text      bool   // the type is a text of any kind, or an enum
+	Bounded   bool   // the type has a length
+	NotNull   bool
+	Generated bool
+	Unique    bool // it has a unique index of its own
 }
 
 // Table is an outbox as the catalogue has it. Its schema is the one where it was found.
@@ -106,82 +123,59 @@ type Table struct {
 
 	Database string
 	OID      uint32
-	UniqueID bool // id has a unique index of its own, and is never null
-
-	columns map[string]Column // by their own names
+	Kind     string // pg_class.relkind
+	Logged   bool
+	Found    map[string]Column // by their own names
 }
 
-// Look reads the table from the catalogue. The error is ErrNoTable when it does not exist.
+// kinds are what else than a table may have its name, by Table.Kind.
+var kinds = map[string]string{
+	"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "i": "an index",
+	"I": "an index", "c": "a composite type", "t": "a TOAST table",
+}
+
+// Look reads the table from the catalogue. The error is ErrNoTable when it does not exist, and ErrNotOutbox when it is
+// not a table.
 func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
-	const find = `SELECT c.oid, s.nspname, current_database() FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-		WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')`
-	rows, err := query(ctx, conn, find, []byte(n.Quoted()))
-	if err != nil {
-		return nil, fmt.Errorf("find table %s: %w", &n, err)
-	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("table %s: %w", &n, ErrNoTable)
-	}
-	oid, err := strconv.ParseUint(string(rows[0][0]), 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("find table %s: %w", &n, err)
-	}
-	t := &Table{Names: n, Database: string(rows[0][2]), OID: uint32(oid), columns: map[string]Column{}}
-	t.Schema = string(rows[0][1])
-	t.Columns = maps.Clone(n.Columns)
-	if err := t.lookColumns(ctx, conn); err != nil {
+	// An index identifies a row by one column when it is unique, whole, valid now and has no other column.
+	const look = `SELECT json_build_object('OID', c.oid::bigint, 'Schema', s.nspname, 'Database', current_database(),
+		'Kind', c.relkind, 'Logged', c.relpersistence = 'p', 'Found', (
+			SELECT json_object_agg(own, json_build_object('Name', a.attname, 'Type', format_type(a.atttypid, a.atttypmod),
+				'Base', format_type(y.oid, NULL), 'Text', y.typcategory IN ('S', 'E'), 'Bounded', a.atttypmod <> -1,
+				'NotNull', a.attnotnull, 'Generated', a.attgenerated <> '', 'Unique', EXISTS (
+					SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate
+						AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum AND i.indpred IS NULL)))
+			FROM unnest($2::text[], $3::text[]) AS w(own, name) JOIN pg_attribute a ON a.attname = w.name
+			JOIN pg_type d ON d.oid = a.atttypid JOIN pg_type y ON y.oid = COALESCE(NULLIF(d.typbasetype, 0), d.oid)
+			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
+		FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
+	t := &Table{Names: n}
+	err := readJSON(ctx, conn, t, look, []byte(n.Quoted()), texts(allColumns), texts(n.columns(allColumns)))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("read table %s: %w", &n, err)
+	case t.OID == 0:
+		return nil, fmt.Errorf("table %s: %w", &n, ErrNoTable)
+	case kinds[t.Kind] != "":
+		return nil, t.unusable("it is %s, and only a table can be claimed from", kinds[t.Kind])
 	}
 	return t, nil
 }
 
-func (t *Table) lookColumns(ctx context.Context, conn *pgconn.PgConn) error {
-	// An index identifies a row by one column when it is unique, whole, valid now and has no other column.
-	const look = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), COALESCE(NULLIF(y.typbasetype, 0), y.oid), a.attnotnull,
-		a.atthasdef OR a.attidentity <> '',
-		EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid AND i.indimmediate
-			AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum AND i.indpred IS NULL)
-		FROM pg_attribute a JOIN pg_type y ON y.oid = a.atttypid
-		WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped`
-	rows, err := query(ctx, conn, look, strconv.AppendUint(nil, uint64(t.OID), 10))
+// Ready reads the table, and checks that the relay can work with it. The errors are those of Look and Check.
+func Ready(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
+	t, err := Look(ctx, conn, n)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, row := range rows {
-		oid, err := strconv.ParseUint(string(row[2]), 10, 32)
-		if err != nil {
-			return err
-		}
-		c := Column{
-			Name: string(row[0]), Type: string(row[1]), OID: uint32(oid),
-			NotNull: string(row[3]) == "t", Default: string(row[4]) == "t",
-		}
-		i := slices.IndexFunc(allColumns, func(column string) bool { return t.Column(column) == c.Name })
-		if i < 0 {
-			continue
-		}
-		t.columns[allColumns[i]] = c
-		if allColumns[i] == colID {
-			t.UniqueID = c.NotNull && string(row[5]) == "t"
-		}
-	}
-	return nil
+	return t, t.Check()
 }
 
 // Has reports whether the table has the column.
 func (t *Table) Has(column string) bool {
-	_, found := t.columns[column]
+	_, found := t.Found[column]
 	return found
 }
-
-// Get is the column as the catalogue has it.
-func (t *Table) Get(column string) (c Column, found bool) {
-	c, found = t.columns[column]
-	return c, found
-}
-
-// Ref is the column in SQL.
-func (t *Table) Ref(column string) string { return Quote(t.Column(column)) }
 
 // Channel is what a trigger on the table notifies: the prefix and TG_RELID. It holds the table's OID
 // and not its name, which may be longer than a channel's, and be there in two schemas.
@@ -189,39 +183,26 @@ func (t *Table) Channel() string { return channelPrefix + strconv.FormatUint(uin
 
 const channelPrefix = "sidecar_outbox_"
 
-// Types of a body, by their OIDs, which are the same in every database.
-const (
-	oidBytea, oidText, oidVarchar, oidBpchar uint32 = 17, 25, 1043, 1042
-	oidJSON, oidJSONB                        uint32 = 114, 3802
-)
-
 // BodyJSON reports whether bodies are JSON by the type of their column.
-func (t *Table) BodyJSON() bool {
-	oid := t.columns[colBody].OID
-	return oid == oidJSON || oid == oidJSONB
-}
+func (t *Table) BodyJSON() bool { return isJSON(t.Found[colBody].Base) }
+
+func isJSON(base string) bool { return base == "json" || base == "jsonb" }
 
 // CheckApp says what makes the table no outbox at all: ErrNotOutbox, nil if nothing does. Bookkeeping may be missing.
 func (t *Table) CheckApp() error {
+	id, body := t.Found[colID], t.Found[colBody]
 	if missing := t.missing(requiredColumns); len(missing) > 0 {
-		return fmt.Errorf("table %s is %w: it has no column %s (SIDECAR_OUTBOX_COLUMNS says what columns are called)",
-			&t.Names, ErrNotOutbox, strings.Join(missing, ", "))
+		return t.unusable("it has no column %s (SIDECAR_OUTBOX_COLUMNS says what columns are called)",
+			strings.Join(t.columns(missing), ", "))
 	}
-	if !t.UniqueID {
-		return fmt.Errorf("table %s is %w: column %s needs NOT NULL and a unique index of its own, else one row could not "+
-			"be marked without another", &t.Names, ErrNotOutbox, t.columns[colID].Name)
+	if !id.NotNull || !id.Unique {
+		return t.unusable("column %s needs NOT NULL and a unique index of its own, else one row could not be marked "+
+			"without another", id.Name)
 	}
-	body := t.columns[colBody]
-	if !slices.Contains([]uint32{oidBytea, oidText, oidVarchar, oidBpchar, oidJSON, oidJSONB}, body.OID) {
-		return fmt.Errorf("table %s is %w: column %s is %s and has to be bytea, text, json or jsonb",
-			&t.Names, ErrNotOutbox, body.Name, body.Type)
+	if !isJSON(body.Base) && !t.exact(colBody) {
+		return t.unusable("column %s is %s and has to be bytea, text, json or jsonb", body.Name, body.Type)
 	}
 	return nil
-}
-
-// Missing are the bookkeeping columns that the table lacks, by their own names.
-func (t *Table) Missing() []string {
-	return slices.DeleteFunc(slices.Clone(bookkeepingColumns), t.Has)
 }
 
 // Check says what keeps the relay from working with the table: ErrNotOutbox, nil if nothing does.
@@ -230,25 +211,28 @@ func (t *Table) Check() error {
 		return err
 	}
 	if missing := t.missing(bookkeepingColumns); len(missing) > 0 {
-		return fmt.Errorf("table %s is %w: it has no column %s; 'sidecar outbox migrate' adds what is missing",
-			&t.Names, ErrNotOutbox, strings.Join(missing, ", "))
+		return t.unusable("it has no column %s; 'sidecar outbox migrate' adds what is missing",
+			strings.Join(t.columns(missing), ", "))
 	}
 	return nil
 }
 
-// missing gives what those of the columns that are not there would be called.
+// missing gives those of the columns that the table lacks, by their own names.
 func (t *Table) missing(columns []string) []string {
-	var names []string
-	for _, c := range columns {
-		if !t.Has(c) {
-			names = append(names, t.Column(c))
-		}
-	}
-	return names
+	return slices.DeleteFunc(slices.Clone(columns), t.Has)
 }
 
 // query runs one statement with text parameters and reads all of its rows, as text. nil is NULL.
 func query(ctx context.Context, conn *pgconn.PgConn, sql string, params ...[]byte) ([][][]byte, error) {
 	r := conn.ExecParams(ctx, sql, params, nil, nil, nil).Read()
 	return r.Rows, r.Err
+}
+
+// readJSON runs one statement that gives at most one row, and decodes the JSON in it. Without a row it changes nothing.
+func readJSON(ctx context.Context, conn *pgconn.PgConn, into any, sql string, params ...[]byte) error {
+	rows, err := query(ctx, conn, sql, params...)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	return json.Unmarshal(rows[0][0], into)
 }

@@ -25,18 +25,18 @@ func TestTableOfOthers(t *testing.T) {
 	if err := table.CheckApp(); err != nil {
 		t.Errorf("the app's part: %v", err)
 	}
-	if got := table.Missing(); !slices.Equal(got, []string{"send_after", "attempts", "last_error", "quarantined_at"}) {
+	if got := table.missing(bookkeepingColumns); !slices.Equal(got, []string{"send_after", "attempts", "last_error", "quarantined_at"}) {
 		t.Errorf("missing %q", got)
 	}
 	if err := table.Check(); !errors.Is(err, ErrNotOutbox) || !strings.Contains(err.Error(), "send_after, attempts, last_error, quarantined_at; 'sidecar outbox migrate'") {
 		t.Errorf("check: %v", err)
 	}
-	id, _ := table.Get("id")
+	id := table.Found["id"]
 	if id.Name != "Id" || id.Type != "character varying(36)" || !id.NotNull || !table.BodyJSON() || !table.Has("ordering_key") || table.Has("headers") {
 		t.Errorf("id %+v, JSON %t, ordering_key %t, headers %t", id, table.BodyJSON(), table.Has("ordering_key"), table.Has("headers"))
 	}
-	if table.Quoted() != `"My-Shop"."Out-Box"` || table.Ref("ordering_key") != `"order"` || !strings.HasPrefix(table.Channel(), "sidecar_outbox_") {
-		t.Errorf("%s %s %s", table.Quoted(), table.Ref("ordering_key"), table.Channel())
+	if table.Quoted() != `"My-Shop"."Out-Box"` || table.expand("{ordering_key}") != `"order"` || !strings.HasPrefix(table.Channel(), "sidecar_outbox_") {
+		t.Errorf("%s %s %s", table.Quoted(), table.expand("{ordering_key}"), table.Channel())
 	}
 }
 

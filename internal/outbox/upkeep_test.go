@@ -200,7 +200,7 @@ func TestLeastRights(t *testing.T) {
 	if m, err := PlanMigration(ctx, stranger, table.Names, true); err != nil || len(m.Outside) != 1 {
 		t.Errorf("a plan without rights: %+v, %v", m, err)
 	}
-	_, err := Migrate(ctx, relay, table.Names, true, nil)
+	_, err := Migrate(ctx, relay, table.Names, true, silent)
 	denied("migrate", err)
 	_, err = ReadStatus(ctx, stranger, table.Names)
 	denied("status", err)
