@@ -131,8 +131,6 @@ func pipelined(p *pgconn.Pipeline, each func(values [][]byte) error) (err error)
 	}
 }
 
-func interval(d time.Duration) []byte { return fmt.Appendf(nil, "%d ms", d.Milliseconds()) }
-
 func ids(rows []*row) []byte {
 	return array(len(rows), func(i int) (string, bool) { return rows[i].id, false })
 }

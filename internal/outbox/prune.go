@@ -3,14 +3,22 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pruneRows is how many rows one statement reads, so that it ends soon even if it deletes few.
-const pruneRows = 1000
+const (
+	// pruneRows is how many rows one statement reads, so that it ends soon even if it deletes few.
+	pruneRows = 1000
+
+	// A relay deletes old rows ten times within the retention time, but not more often than limits.retain.
+	retainSeldom = time.Hour
+	// retainPause is between two steps of a run: relays and the app come first.
+	retainPause = 20 * time.Millisecond
+	// retainKey and the table's OID are the advisory lock of the one relay that deletes.
+	retainKey = 1700976
+)
 
 // Pruned is what a Prune has done.
 type Pruned struct {
@@ -25,30 +33,29 @@ type Pruned struct {
 func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Duration, after func(Pruned) error) (Pruned,
 	error) {
 	var done Pruned
-	rows, err := query(ctx, conn, `SELECT (clock_timestamp() - $1::float8 * interval '1 second')::text`,
-		strconv.AppendFloat(nil, older.Seconds(), 'f', -1, 64))
+	before, err := query(ctx, conn, `SELECT clock_timestamp() - $1::interval`, interval(older))
 	if err != nil {
 		return done, fmt.Errorf("ask for the time: %w", err)
 	}
-	cutoff := rows[0][0]
 	var last []byte // all rows up to this id have been read
 	for {
-		rows, err := query(ctx, conn, t.pruneSQL(), last, cutoff, strconv.AppendInt(nil, pruneRows, 10))
+		var step struct {
+			Pruned
+
+			Last string
+		}
+		err := readJSON(ctx, conn, &step, t.pruneSQL(), last, before[0][0], number(pruneRows))
 		if err != nil {
 			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, mayDelete(err, &t.Names))
 		}
-		scanned, deleted, err := counts(rows[0])
-		if err != nil {
-			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, err)
-		}
-		done.Scanned += scanned
-		done.Deleted += deleted
+		done.Scanned += step.Scanned
+		done.Deleted += step.Deleted
 		if after != nil {
 			if err := after(done); err != nil {
 				return done, err
 			}
 		}
-		if last = rows[0][0]; scanned < pruneRows {
+		if last = []byte(step.Last); step.Scanned < pruneRows {
 			return done, nil
 		}
 	}
@@ -72,13 +79,51 @@ func (t *Table) pruneSQL() string {
 		locked AS MATERIALIZED (SELECT {id} AS id FROM {table} WHERE {id} IN (SELECT id FROM next WHERE old) AND ` + old + `
 			ORDER BY {id} FOR UPDATE SKIP LOCKED),
 		gone AS (DELETE FROM {table} WHERE {id} IN (SELECT id FROM locked) RETURNING 1)
-		SELECT (SELECT id FROM next ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM next), (SELECT count(*) FROM gone)`)
+		SELECT json_build_object('last', (SELECT id::text FROM next ORDER BY id DESC LIMIT 1),
+			'scanned', (SELECT count(*) FROM next), 'deleted', (SELECT count(*) FROM gone))`)
 }
 
-func counts(row [][]byte) (scanned, deleted int64, err error) {
-	if scanned, err = strconv.ParseInt(string(row[1]), 10, 64); err != nil {
-		return 0, 0, err
+// retain deletes rows that were sent longer ago than they are to be kept, now and then, until ctx ends. It works on a
+// connection of its own, so that no row waits for it to be published.
+func (r *Relay) retain(ctx context.Context) {
+	for {
+		if sleep(ctx, min(max(r.o.Retention/10, r.o.limits.retain), retainSeldom)); ctx.Err() != nil {
+			return
+		}
+		done, err := r.retainOnce(ctx)
+		if done.Deleted > 0 {
+			r.o.Logger.Info("sent rows deleted", "table", r.o.Names.String(), "rows", done.Deleted)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.o.Logger.Warn("sent rows not deleted", "table", r.o.Names.String(), "error", err)
+		}
 	}
-	deleted, err = strconv.ParseInt(string(row[2]), 10, 64)
-	return scanned, deleted, err
+}
+
+func (r *Relay) retainOnce(ctx context.Context) (Pruned, error) {
+	conn, err := r.o.Database.Connect(ctx, nil)
+	if err != nil {
+		return Pruned{}, err
+	}
+	defer Close(conn)
+	t, err := Ready(ctx, conn, r.o.Names)
+	if err != nil {
+		return Pruned{}, err
+	}
+	if mine, err := retainLock(ctx, conn, t); err != nil || !mine {
+		return Pruned{}, err
+	}
+	return Prune(ctx, conn, t, r.o.Retention, func(Pruned) error {
+		sleep(ctx, retainPause)
+		return ctx.Err()
+	})
+}
+
+// retainLock reports whether this is the only relay that deletes. The lock ends with the connection.
+func retainLock(ctx context.Context, conn *pgconn.PgConn, t *Table) (bool, error) {
+	rows, err := query(ctx, conn, `SELECT pg_try_advisory_lock($1::bigint)`, number(retainKey<<32|int64(t.OID)))
+	if err != nil {
+		return false, fmt.Errorf("ask whether another relay deletes rows: %w", err)
+	}
+	return string(rows[0][0]) == "t", nil
 }

@@ -48,7 +48,7 @@ func Retry(ctx context.Context, conn *pgconn.PgConn, t *Table, ids []string) (Re
 func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, error) {
 	done := Released{Missing: []string{}}
 	// A row that fails every time is in quarantine again soon, and must not be released for ever.
-	start, err := query(ctx, conn, `SELECT clock_timestamp()::text`)
+	start, err := query(ctx, conn, `SELECT clock_timestamp()`)
 	if err != nil {
 		return done, fmt.Errorf("ask for the time: %w", err)
 	}
@@ -57,13 +57,9 @@ func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, err
 		released AS (UPDATE {table} SET ` + release + ` WHERE {id} IN (SELECT id FROM chosen) RETURNING 1)
 		SELECT count(*) FROM released`)
 	for {
-		rows, err := query(ctx, conn, sql, start[0][0], fmt.Append(nil, retryRows))
-		if err != nil {
-			return done, fmt.Errorf("release rows of table %s: %w", &t.Names, rights(err))
-		}
 		var n int64
-		if _, err := fmt.Sscan(string(rows[0][0]), &n); err != nil {
-			return done, fmt.Errorf("release rows of table %s: %w", &t.Names, err)
+		if err := readJSON(ctx, conn, &n, sql, start[0][0], number(retryRows)); err != nil {
+			return done, fmt.Errorf("release rows of table %s: %w", &t.Names, rights(err))
 		}
 		if n == 0 {
 			return done, notifyRelays(ctx, conn, t)
@@ -72,11 +68,8 @@ func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, err
 	}
 }
 
-const (
-	inQuarantine = `{sent_at} IS NULL AND {quarantined_at} IS NOT NULL`
-	// The error stays readable until the next one replaces it.
-	release = `{quarantined_at} = NULL, {attempts} = 0, {send_after} = clock_timestamp()`
-)
+// The error stays readable until the next one replaces it.
+const release = `{quarantined_at} = NULL, {attempts} = 0, {send_after} = clock_timestamp()`
 
 // notifyRelays sends NOTIFY, so that idle relays claim the released rows.
 func notifyRelays(ctx context.Context, conn *pgconn.PgConn, t *Table) error {

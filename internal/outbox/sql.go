@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -73,8 +75,11 @@ func (t *Table) statements() map[string]string {
 	return all
 }
 
-// unsent is what is still to be published.
-const unsent = `{sent_at} IS NULL AND {quarantined_at} IS NULL`
+const (
+	// unsent is what is still to be published.
+	unsent       = `{sent_at} IS NULL AND {quarantined_at} IS NULL`
+	inQuarantine = `{sent_at} IS NULL AND {quarantined_at} IS NOT NULL`
+)
 
 // due leaves plain what the index can do with; where send_after may be null, such rows are due.
 func (t *Table) due() string {
@@ -165,15 +170,16 @@ func (t *Table) orderSQL() string {
 }
 
 // measureSQL counts pending and quarantined rows up to a limit, and returns the age of the row that has been due
-// longest: in the order of the index, so that this row is among the counted ones and the index is read once. A row due
-// at '-infinity' has no age.
+// longest: in the order of the index, so that this row is among the counted ones and the index is read once.
 func (t *Table) measureSQL() string {
-	return t.expand(fmt.Sprintf(`SELECT p.n, (SELECT count(*) FROM (SELECT FROM {table} WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL LIMIT %[1]d) c),
-		COALESCE(extract(epoch FROM now() - p.first), 0)
-		FROM (SELECT count(*) AS n, min(GREATEST(since, 'epoch'))
-			FILTER (WHERE since <= now() AND since > '-infinity') AS first
-			FROM (SELECT `+t.since()+` AS since FROM {table} WHERE %[2]s ORDER BY {send_after}, {id} LIMIT %[1]d) c) p`, countLimit, unsent))
+	return t.expand(fmt.Sprintf(`SELECT count(*), (SELECT count(*) FROM (SELECT FROM {table} WHERE %[2]s LIMIT %[1]d) q), `+lag+`
+		FROM (SELECT `+t.since()+` AS since FROM {table} WHERE `+unsent+` ORDER BY {send_after}, {id} LIMIT %[1]d) p`,
+		countLimit, inQuarantine))
 }
+
+// lag is for how many seconds the row has been due that has been due longest. A row due at '-infinity' has no age.
+const lag = `COALESCE(extract(epoch FROM now() - min(GREATEST(since, 'epoch'))
+	FILTER (WHERE since <= now() AND since > '-infinity')), 0)`
 
 // expand puts the table, its columns and their types into SQL.
 func (t *Table) expand(sql string) string {
@@ -232,3 +238,7 @@ func array(n int, text func(int) (s string, null bool)) []byte {
 func texts(values []string) []byte {
 	return array(len(values), func(i int) (string, bool) { return values[i], false })
 }
+
+func number[N int | int64 | uint32](n N) []byte { return strconv.AppendInt(nil, int64(n), 10) }
+
+func interval(d time.Duration) []byte { return fmt.Appendf(nil, "%d ms", d.Milliseconds()) }

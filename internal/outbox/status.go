@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -51,66 +50,29 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Table: t.String(), Notify: x.Trigger, Missing: []string{}, Rows: []Quarantined{}}
-	rows, err := query(ctx, conn, `SELECT row_security_active($1::oid)`, strconv.AppendUint(nil, uint64(t.OID), 10))
-	if err != nil {
-		return nil, fmt.Errorf("read the policies of table %s: %w", &t.Names, err)
-	}
-	s.Hidden = string(rows[0][0]) == "t"
+	s := &Status{Table: t.String(), Notify: x.Trigger, Missing: []string{}}
 	if m, err := PlanMigration(ctx, conn, t.Names, s.Notify); err != nil {
 		s.Missing = append(s.Missing, err.Error())
 	} else {
 		s.Missing = append(append(s.Missing, m.Inside...), m.Outside...)
 	}
-	if err := s.count(ctx, conn, t); err != nil {
-		return nil, fmt.Errorf("count the rows of table %s: %w", &t.Names, rights(err))
-	}
-	if err := s.list(ctx, conn, t); err != nil {
+	err = readJSON(ctx, conn, s, t.statusSQL(), number(StatusLimit), number(statusRows), number(t.OID))
+	if err != nil {
 		return nil, fmt.Errorf("read the rows of table %s: %w", &t.Names, rights(err))
 	}
 	return s, nil
 }
 
-func (s *Status) count(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
-	rows, err := query(ctx, conn, t.expand(`SELECT p.pending, p.waiting, p.failing, q.quarantined,
-		COALESCE(extract(epoch FROM now() - p.first), 0)
-		FROM (SELECT count(*) AS pending, count(*) FILTER (WHERE due > now()) AS waiting,
-			count(*) FILTER (WHERE attempts > 0) AS failing,
-				min(GREATEST(since, 'epoch')) FILTER (WHERE since <= now() AND since > '-infinity') AS first
-			FROM (SELECT {send_after} AS due, `+t.since()+` AS since, {attempts} AS attempts FROM {table}
-				WHERE {sent_at} IS NULL AND {quarantined_at} IS NULL ORDER BY {send_after}, {id} LIMIT $1::int) c) p,
-		(SELECT count(*) AS quarantined FROM (SELECT FROM {table} WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL LIMIT $1::int) c) q`),
-		strconv.AppendInt(nil, StatusLimit, 10))
-	if err != nil {
-		return err
-	}
-	for i, n := range []*int{&s.Pending, &s.Waiting, &s.Failing, &s.Quarantined} {
-		if *n, err = strconv.Atoi(string(rows[0][i])); err != nil {
-			return err
-		}
-	}
-	s.Lag, err = strconv.ParseFloat(string(rows[0][4]), 64)
-	return err
-}
-
-func (s *Status) list(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
-	rows, err := query(ctx, conn, t.expand(`SELECT {id}, COALESCE({attempts}, 0), COALESCE({last_error}, ''),
-		(extract(epoch FROM GREATEST('epoch', LEAST({quarantined_at}, '9999-01-01'))) * 1000)::bigint FROM {table}
-		WHERE {sent_at} IS NULL AND {quarantined_at} IS NOT NULL ORDER BY {id} LIMIT $1::int`), strconv.AppendInt(nil, statusRows, 10))
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		attempts, err := strconv.Atoi(string(row[1]))
-		if err != nil {
-			return err
-		}
-		since, err := strconv.ParseInt(string(row[3]), 10, 64)
-		if err != nil {
-			return err
-		}
-		s.Rows = append(s.Rows, Quarantined{ID: string(row[0]), Attempts: attempts, Error: string(row[2]),
-			Since: time.UnixMilli(since).UTC()})
-	}
-	return nil
+// statusSQL counts rows up to $1 and reads $2 of those in quarantine, as the JSON of a Status. $3 is the table's OID.
+func (t *Table) statusSQL() string {
+	return t.expand(`SELECT json_build_object('pending', count(*), 'waiting', count(*) FILTER (WHERE due > now()),
+		'failing', count(*) FILTER (WHERE attempts > 0), 'lag_seconds', ` + lag + `, 'row_security', row_security_active($3::oid),
+		'quarantined', (SELECT count(*) FROM (SELECT FROM {table} WHERE ` + inQuarantine + ` LIMIT $1::int) c),
+		'quarantined_rows', (SELECT COALESCE(json_agg(q), '[]') FROM (
+			SELECT {id}::text AS id, COALESCE({attempts}, 0) AS attempts, COALESCE({last_error}, '') AS last_error,
+				to_char(to_timestamp(extract(epoch FROM GREATEST('epoch', LEAST({quarantined_at}, '9999-01-01')))) AT TIME ZONE 'UTC',
+					'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS quarantined_at
+			FROM {table} WHERE ` + inQuarantine + ` ORDER BY {id} LIMIT $2::int) q))
+		FROM (SELECT {send_after} AS due, ` + t.since() + ` AS since, {attempts} AS attempts FROM {table}
+			WHERE ` + unsent + ` ORDER BY {send_after}, {id} LIMIT $1::int) p`)
 }
