@@ -1,10 +1,9 @@
 package outbox
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -28,17 +27,15 @@ type row struct {
 	size, others int   // bytes of the body and of the columns in fetched: at most so many are fetched
 	exact        bool  // the sizes are those of the texts
 	held         int64 // bytes of memory that it has taken
-	again        bool  // it has to be fetched once more
 	away         bool  // it is, or was, on its way to the broker
 
-	attempts int
-	exchange string
-	alone    bool // published outside the stream
-	body     []byte
-	pub      broker.Publication
-	span     telemetry.Span
-	result   result
-	err      error
+	alone   bool // published outside the stream
+	body    []byte
+	pub     broker.Publication
+	receipt *broker.Receipt // of one in the stream
+	span    telemetry.Span
+	result  result
+	err     error
 
 	marked, quarantined bool
 	lost                bool  // another relay locked it before it was marked
@@ -79,7 +76,7 @@ func (s *session) runBatch(ctx context.Context) (*batch, error) {
 		return nil, err
 	}
 	s.rows = rd.rows
-	defer s.forget(rd)
+	defer clear(rd.rows) // their memory is used again
 	start := time.Now()
 	if len(rd.rows) > 0 {
 		if err := s.arrange(ctx, rd); err != nil {
@@ -95,7 +92,6 @@ func (s *session) runBatch(ctx context.Context) (*batch, error) {
 	if s.table.hasLowWater() {
 		s.lowWater.advance(rd)
 	}
-	rd.moved = slices.ContainsFunc(rd.rows, func(x row) bool { return !x.left() })
 	if len(rd.rows) > 0 {
 		s.r.metrics.duration.Observe(time.Since(start).Seconds())
 	}
@@ -107,23 +103,10 @@ func (x *row) left() bool {
 	return x.until == "" && (x.result == untouched || x.result == unknown)
 }
 
-// forget clears the rows, whose memory is used again.
-func (s *session) forget(rd *batch) { clear(rd.rows) }
-
-// bounded is the time that one statement may take, for the client: a little more than for the server.
-func (s *session) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, s.r.o.Database.timeout()+cmp.Or(s.r.o.Database.margin, defaultMargin), errSlow)
-}
-
-var errSlow = errors.New("the database does not answer")
-
 // claim begins the transaction and locks rows.
 func (s *session) claim(ctx context.Context, rd *batch) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	start := time.Now()
-	stmt, held := stmtClaim, s.heldKeys()
-	f := &s.lowWater
+	start, f := time.Now(), &s.lowWater
+	stmt, held := stmtClaim, s.heldKeys(start)
 	if rd.front = f.fullScanDue(start); !rd.front {
 		stmt = stmtClaimOn
 	} else if start.Sub(f.fullHeldAt) > unheldInterval {
@@ -131,18 +114,12 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 	}
 	hidden, published := s.r.unmarked.held(start)
 	s.published = published
-	from := [2][]byte{}
+	var due, id []byte
 	if f.sendAfter != "" {
-		from = [2][]byte{[]byte(f.sendAfter), []byte(f.id)}
+		due, id = []byte(f.sendAfter), []byte(f.id)
 	}
 	exact, limit := s.table.exact(colBody), s.r.o.Memory.Limit()
-	p := s.conn.StartPipeline(ctx)
-	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	p.SendQueryPrepared(stmt, [][]byte{
-		strconv.AppendInt(nil, int64(s.r.o.Batch), 10),
-		array(len(held), func(i int) (string, bool) { return held[i], false }), from[0], from[1], texts(hidden),
-	}, nil, nil)
-	err := pipelined(p, func(values [][]byte) error {
+	err := s.execute(ctx, func(values [][]byte) error {
 		x := row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, due: string(values[5]),
 			above: string(values[6]) == "t"}
 		x.keySize, _ = strconv.Atoi(string(values[2])) // 0 for NULL
@@ -154,7 +131,9 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 		x.guess(size, others, exact, limit)
 		rd.rows = append(rd.rows, x)
 		return err
-	})
+	}, call{name: stmtBegin}, call{name: stmt, params: [][]byte{
+		number(s.r.o.Batch), texts(held), due, id, texts(hidden),
+	}})
 	if err != nil {
 		return fmt.Errorf("claim rows: %w", err)
 	}
@@ -168,10 +147,15 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 // arrange puts the rows that may be published into their order: the first of each key, then the second of each, so that
 // waiting for the confirm of one leaves others to be published.
 func (s *session) arrange(ctx context.Context, rd *batch) error {
-	keyed := slices.ContainsFunc(rd.rows, func(r row) bool { return r.keyed })
-	if keyed {
-		if err := s.findBlocked(ctx, rd); err != nil {
-			return err
+	var keyed []*row
+	for i := range rd.rows {
+		if rd.rows[i].keyed {
+			keyed = append(keyed, &rd.rows[i])
+		}
+	}
+	if len(keyed) > 0 {
+		if err := s.findBlocked(ctx, rd, keyed); err != nil {
+			return fmt.Errorf("find earlier rows: %w", err)
 		}
 	}
 	rd.order = s.order[:0]
@@ -180,7 +164,7 @@ func (s *session) arrange(ctx context.Context, rd *batch) error {
 			rd.order = append(rd.order, &rd.rows[i])
 		}
 	}
-	if keyed {
+	if len(keyed) > 0 {
 		slices.SortStableFunc(rd.order, func(a, b *row) int { return a.rank - b.rank })
 	}
 	s.order = rd.order
@@ -188,63 +172,53 @@ func (s *session) arrange(ctx context.Context, rd *batch) error {
 }
 
 // findBlocked finds the rows that have to wait for an earlier row of their key, and the rank of the others.
-func (s *session) findBlocked(ctx context.Context, rd *batch) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	var keyed []*row
-	for i := range rd.rows {
-		if rd.rows[i].keyed {
-			keyed = append(keyed, &rd.rows[i])
-		}
-	}
-	ids := array(len(keyed), func(i int) (string, bool) { return keyed[i].id, false })
-	keys := array(len(keyed), func(i int) (string, bool) { return keyed[i].key, false })
+func (s *session) findBlocked(ctx context.Context, rd *batch, keyed []*row) error {
+	keys := array(keyed, func(x *row) string { return x.key })
 	ranks := make(map[string]int, len(keyed))
-	r := s.conn.ExecPrepared(ctx, stmtOrder, [][]byte{ids, keys, texts(s.published)}, nil, nil)
-	for r.NextRow() {
-		v := r.Values()
-		n, err := strconv.Atoi(string(v[0]))
-		if err != nil || n < 1 || n > len(keyed) {
-			return fmt.Errorf("find earlier rows: row %q", v[0])
+	return s.execute(ctx, func(v [][]byte) error {
+		n, err := place(v[0], keyed)
+		if err != nil {
+			return err
 		}
 		x := keyed[n-1]
 		if x.blocked = string(v[1]) == "t"; !x.blocked {
 			x.rank = ranks[x.key]
 			ranks[x.key]++
-			continue
+			return nil
 		}
 		if x.until = string(v[2]); x.until == "" {
 			rd.held = true
-			s.hold(x.key)
+			remember(s.held, x.key, heldTime)
 		}
-	}
-	if _, err := r.Close(); err != nil {
-		return fmt.Errorf("find earlier rows: %w", err)
-	}
-	return nil
+		return nil
+	}, call{name: stmtOrder, params: [][]byte{ids(keyed), keys, texts(s.published)}})
 }
 
-// Keys whose first row another relay has are left out for a while: their rows must not fill every batch.
+// place reads a row's place in the list that a statement was given, from 1.
+func place(text []byte, rows []*row) (int, error) {
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < 1 || n > len(rows) {
+		return 0, fmt.Errorf("row %q", text)
+	}
+	return n, nil
+}
+
 const (
-	maxHeld  = 1000
+	// heldTime is how long a key is left out whose first row another relay has: its rows must not fill every batch.
 	heldTime = 200 * time.Millisecond
+	// maxNames bounds how many keys, or exchanges, a session remembers: rows may name anything.
+	maxNames = 1000
 )
 
-func (s *session) hold(key string) {
-	if len(s.held) < maxHeld {
-		s.held[key] = time.Now().Add(heldTime)
-	}
+func (s *session) heldKeys(now time.Time) []string {
+	maps.DeleteFunc(s.held, func(_ string, until time.Time) bool { return now.After(until) })
+	return slices.Collect(maps.Keys(s.held))
 }
 
-func (s *session) heldKeys() []string {
-	now := time.Now()
-	var keys []string
-	for key, until := range s.held {
-		if now.After(until) {
-			delete(s.held, key)
-			continue
-		}
-		keys = append(keys, key)
+// remember notes a name for a while.
+func remember(names map[string]time.Time, name string, d time.Duration) {
+	if len(names) >= maxNames {
+		clear(names)
 	}
-	return keys
+	names[name] = time.Now().Add(d)
 }

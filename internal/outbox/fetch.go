@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pieceBytes is how much memory the rows of one statement take, unless one alone takes more.
-const pieceBytes = 12 << 20
+const (
+	// pieceBytes is how much memory the rows of one statement take, unless one alone takes more.
+	pieceBytes = 12 << 20
+
+	freeBuffer = 8 << 10 // a larger one is not kept; kept buffers are not counted in the memory budget
+	maxFree    = 512
+)
 
 // fetched are the columns of fetchSQL after the place in the list and the body, and before the number of attempts.
 var fetched = []string{colExchange, colRoutingKey, colHeaders, colProperties, colMessageID, colTrackingIDs}
@@ -46,6 +50,20 @@ func (t *Table) fetchSQL() string {
 			JOIN {table} t ON t.{id} = w.id ORDER BY w.n OFFSET 0) r OFFSET 0) q`)
 }
 
+// refuse lets rows fail that cannot be fetched, and returns the others.
+func (f *publishing) refuse(order []*row) []*row {
+	limit := f.s.r.o.Memory.Limit()
+	rows := make([]*row, 0, len(order))
+	for _, x := range order {
+		if err := x.check(limit); err != nil {
+			f.settle(x, err)
+		} else {
+			rows = append(rows, x)
+		}
+	}
+	return rows
+}
+
 // piece is how many of the rows are fetched together.
 func (f *publishing) piece(rows []*row) int {
 	if f.careful {
@@ -75,7 +93,7 @@ func (f *publishing) reserve(rows []*row) bool {
 	if !taken && f.out == 0 && !f.over() { // only then: it would wait for what it holds itself
 		ctx, cancel := context.WithDeadline(f.s.stop, f.until)
 		defer cancel()
-		if taken = memory.Wait(sum, ctx.Done()); !taken && !f.s.stopping() {
+		if taken = memory.Wait(sum, ctx.Done()); !taken && f.s.stop.Err() == nil {
 			f.rd.trouble = fmt.Errorf("%w: %d rows need %d bytes", errMemory, len(rows), sum)
 		}
 	}
@@ -98,108 +116,56 @@ func (f *publishing) give(x *row, keep int64) {
 	}
 }
 
-// fetch reads the contents of rows and sends them, in their order. It returns how many of them are done with. The
-// others have to be fetched again, and are then at the end of rows.
-func (f *publishing) fetch(ctx context.Context, rows []*row) (done int, err error) {
+// fetch reads the contents of rows and sends them, in their order. Those in f.again have to be fetched once more.
+func (f *publishing) fetch(ctx context.Context, rows []*row) error {
 	read := 0
-	err = f.s.read(ctx, rows, func(v [][]byte) error {
-		n, err := strconv.Atoi(string(v[0]))
-		if err != nil || n < 1 || n > len(rows) {
-			return fmt.Errorf("row %q", v[0])
+	err := f.s.read(ctx, rows, func(v [][]byte) (err error) {
+		if read, err = place(v[0], rows); err == nil {
+			f.send(rows[read-1], v[1:])
 		}
-		read = n
-		f.send(rows[n-1], v[1:])
-		return nil
+		return err
 	})
 	f.s.flush()
 	if ofContents(err) {
 		f.unread(rows[read:], len(rows) == 1, err)
 		err = f.s.back(ctx)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("read rows: %w", err)
-	}
 	for _, x := range rows {
 		if !x.away {
 			f.give(x, 0)
 		}
 	}
-	return f.setAside(rows), nil
+	return err
 }
 
 // unread are rows that a failed statement was to read: each is read by a statement of its own, in this batch and in the
 // next one, so that only the row at fault fails.
 func (f *publishing) unread(rows []*row, alone bool, err error) {
 	f.careful, f.s.careful = true, true
+	if !alone {
+		f.again = append(f.again, rows...)
+		return
+	}
 	for _, x := range rows {
-		if alone {
-			f.settle(x, errRow("read the row: %w", err))
-		} else {
-			f.later(x)
-		}
+		f.settle(x, errRow("read the row: %w", err))
 	}
-}
-
-// later has a row fetched once more, and those of its key after it.
-func (f *publishing) later(x *row) {
-	x.again = true
-	f.again++
-	if x.keyed {
-		f.after[x.key] = true
-	}
-}
-
-// setAside moves rows that have to be fetched again to the end and returns how many the others are.
-func (f *publishing) setAside(rows []*row) int {
-	if f.again == 0 {
-		return len(rows)
-	}
-	slices.SortStableFunc(rows, func(a, b *row) int {
-		switch {
-		case a.again == b.again:
-			return 0
-		case a.again:
-			return 1
-		}
-		return -1
-	})
-	done := len(rows) - f.again
-	for _, x := range rows[done:] {
-		x.again = false
-	}
-	f.again = 0
-	clear(f.after)
-	return done
 }
 
 // read fetches rows under a savepoint, to which s.back returns after an error.
 func (s *session) read(ctx context.Context, rows []*row, each func(values [][]byte) error) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	number := func(of func(x *row) int) []byte {
-		return array(len(rows), func(i int) (string, bool) { return strconv.Itoa(of(rows[i])), false })
-	}
+	size := array(rows, func(x *row) string { return strconv.Itoa(x.size) })
+	others := array(rows, func(x *row) string { return strconv.Itoa(x.others) })
 	formats := make([]int16, 4+len(fetched))
 	if !s.table.BodyJSON() {
 		formats[1] = 1 // bytes as they are
 	}
-	p := s.conn.StartPipeline(ctx)
-	p.SendQueryPrepared(stmtSave, nil, nil, nil)
-	p.SendQueryPrepared(stmtFetch, [][]byte{
-		ids(rows), number(func(x *row) int { return x.size }), number(func(x *row) int { return x.others }),
-	}, nil, formats)
-	p.SendQueryPrepared(stmtRelease, nil, nil, nil)
-	return pipelined(p, each)
+	return s.execute(ctx, each, call{name: stmtSave},
+		call{name: stmtFetch, params: [][]byte{ids(rows), size, others}, formats: formats}, call{name: stmtRelease})
 }
 
 // back undoes what a statement did that failed under the savepoint.
 func (s *session) back(ctx context.Context) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	p := s.conn.StartPipeline(ctx)
-	p.SendQueryPrepared(stmtBack, nil, nil, nil)
-	p.SendQueryPrepared(stmtRelease, nil, nil, nil)
-	return pipelined(p, nil)
+	return s.execute(ctx, nil, call{name: stmtBack}, call{name: stmtRelease})
 }
 
 // ofContents reports whether an error may be one of the contents of a row: a text that is too long to be made, damaged
@@ -207,4 +173,20 @@ func (s *session) back(ctx context.Context) error {
 func ofContents(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return isRowError(err) || ok && e.SeverityUnlocalized == "ERROR" && strings.HasPrefix(e.Code, "XX")
+}
+
+// buffer is memory for a body.
+func (s *session) buffer(size int) []byte {
+	if n := len(s.free); n > 0 && cap(s.free[n-1]) >= size {
+		b := s.free[n-1]
+		s.free = s.free[:n-1]
+		return b[:0]
+	}
+	return make([]byte, 0, size)
+}
+
+func (s *session) reuse(b []byte) {
+	if b != nil && cap(b) <= freeBuffer && len(s.free) < maxFree {
+		s.free = append(s.free, b)
+	}
 }

@@ -40,7 +40,7 @@ const (
 // logBatch counts a batch and logs what failed in it, in a few lines however many rows there are.
 func (r *Relay) logBatch(rd *batch) {
 	var failures, given, sentBack reasons
-	unmarked := 0
+	unmarked, counts := 0, map[string]int{}
 	for i := range rd.rows {
 		x := &rd.rows[i]
 		what := x.result.String()
@@ -61,7 +61,10 @@ func (r *Relay) logBatch(rd *batch) {
 		case x.result == untouched:
 			continue
 		}
-		r.metrics.rows[what].Inc()
+		counts[what]++
+	}
+	for what, n := range counts {
+		r.metrics.rows.WithLabelValues(what).Add(float64(n))
 	}
 	if unmarked > maxLogged {
 		r.o.Logger.Error("more outbox marks failed", "table", r.o.Names.String(), "rows", unmarked-maxLogged)

@@ -2,13 +2,10 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // maxError bounds what is written into last_error, in bytes.
@@ -27,7 +24,8 @@ func (s *session) mark(ctx context.Context, rd *batch) error {
 			rows = append(rows, x)
 		}
 	}
-	err := s.markTogether(ctx, rows, nil, stmtCommit)
+	rd.moved = len(rows) > 0
+	err := s.markTogether(ctx, rows, nil, call{name: stmtCommit})
 	if err != nil && isRowError(err) {
 		err = s.markSingly(ctx, rows)
 	}
@@ -41,27 +39,17 @@ func (s *session) mark(ctx context.Context, rd *batch) error {
 
 // markTogether marks rows by one statement for each kind, and notes which of them were: a trigger or a policy may keep
 // some. Other statements are run before and after. With an error none is marked.
-func (s *session) markTogether(ctx context.Context, rows []*row, before []string, after ...string) (err error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	p := s.conn.StartPipeline(ctx)
-	for _, stmt := range before {
-		p.SendQueryPrepared(stmt, nil, nil, nil)
-	}
-	s.sendMarks(p, rows)
-	for _, stmt := range after {
-		p.SendQueryPrepared(stmt, nil, nil, nil)
-	}
+func (s *session) markTogether(ctx context.Context, rows []*row, before []call, after ...call) error {
 	byID := make(map[string]*row, len(rows))
 	for _, x := range rows {
 		byID[x.id] = x
 	}
-	err = pipelined(p, func(values [][]byte) error {
+	err := s.execute(ctx, func(values [][]byte) error {
 		if x := byID[string(values[0])]; x != nil {
 			x.marked, x.quarantined = string(values[1]) == "t", string(values[2]) == "t"
 		}
 		return nil
-	})
+	}, slices.Concat(before, s.marks(rows), after)...)
 	if err != nil {
 		for _, x := range rows {
 			x.marked = false
@@ -70,9 +58,9 @@ func (s *session) markTogether(ctx context.Context, rows []*row, before []string
 	return err
 }
 
-// sendMarks sends the statements that mark rows. Each of them gives an id, whether that row was marked, and whether it
-// is in quarantine.
-func (s *session) sendMarks(p *pgconn.Pipeline, rows []*row) {
+// marks are the statements that mark rows. Each of them gives an id, whether that row was marked, and whether it is in
+// quarantine.
+func (s *session) marks(rows []*row) (calls []call) {
 	var sentRows, failedRows, deferred []*row
 	for _, x := range rows {
 		switch x.result {
@@ -85,54 +73,19 @@ func (s *session) sendMarks(p *pgconn.Pipeline, rows []*row) {
 		}
 	}
 	if len(sentRows) > 0 {
-		p.SendQueryPrepared(stmtSent, [][]byte{ids(sentRows)}, nil, nil)
+		calls = append(calls, call{name: stmtSent, params: [][]byte{ids(sentRows)}})
 	}
 	if len(failedRows) > 0 {
-		errs := array(len(failedRows), func(i int) (string, bool) { return errorText(failedRows[i].err), false })
-		p.SendQueryPrepared(stmtFailed, [][]byte{ids(failedRows), errs, strconv.AppendInt(nil, int64(s.r.o.MaxAttempts), 10),
-			interval(s.r.o.limits.failed)}, nil, nil)
+		errs := array(failedRows, func(x *row) string { return errorText(x.err) })
+		calls = append(calls, call{name: stmtFailed, params: [][]byte{
+			ids(failedRows), errs, number(s.r.o.MaxAttempts), interval(s.r.o.limits.failed),
+		}})
 	}
 	if len(deferred) > 0 {
-		until := array(len(deferred), func(i int) (string, bool) { return deferred[i].until, deferred[i].until == "" })
-		p.SendQueryPrepared(stmtDeferred, [][]byte{ids(deferred), until, interval(s.nackPause)}, nil, nil)
+		until := array(deferred, func(x *row) string { return x.until })
+		calls = append(calls, call{name: stmtDeferred, params: [][]byte{ids(deferred), until, interval(s.nackPause)}})
 	}
-}
-
-// pipelined sends what is in the pipeline, and gives all of its rows to each, which may be nil.
-func pipelined(p *pgconn.Pipeline, each func(values [][]byte) error) (err error) {
-	if err := p.Sync(); err != nil {
-		return errors.Join(err, p.Close())
-	}
-	defer func() {
-		if e := p.Close(); err == nil {
-			err = e
-		}
-	}()
-	for {
-		results, err := p.GetResults()
-		if err != nil {
-			return err
-		}
-		r, ok := results.(*pgconn.ResultReader)
-		if !ok { // the end of the pipeline
-			return nil
-		}
-		for r.NextRow() {
-			if each == nil {
-				continue
-			}
-			if err := each(r.Values()); err != nil {
-				return err
-			}
-		}
-		if _, err := r.Close(); err != nil {
-			return err
-		}
-	}
-}
-
-func ids(rows []*row) []byte {
-	return array(len(rows), func(i int) (string, bool) { return rows[i].id, false })
+	return calls
 }
 
 // errorText is what PostgreSQL can keep of an error.
@@ -146,13 +99,10 @@ func errorText(err error) string {
 
 // pace makes the pause of rows that the broker does not want longer while it does not.
 func (s *session) pace(rd *batch) {
-	for i := range rd.rows {
-		if rd.rows[i].result == nacked {
-			s.nackPause = min(max(2*s.nackPause, s.r.o.limits.nacked), maxNackPause)
-			return
-		}
-	}
-	if len(rd.order) > 0 {
+	switch {
+	case slices.ContainsFunc(rd.order, func(x *row) bool { return x.result == nacked }):
+		s.nackPause = min(max(2*s.nackPause, s.r.o.limits.nacked), maxNackPause)
+	case len(rd.order) > 0:
 		s.nackPause = 0
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,30 +24,22 @@ func (s *session) markSingly(ctx context.Context, rows []*row) error {
 	if err != nil {
 		return err
 	}
-	until := time.Now().Add(s.r.o.Database.timeout())
-	if err := s.markHalves(ctx, mine, until); err != nil {
+	if err := s.markHalves(ctx, mine, time.Now().Add(s.r.o.Database.timeout())); err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	return s.conn.ExecPrepared(ctx, stmtCommit, nil, nil, nil).Read().Err
+	return s.execute(ctx, nil, call{name: stmtCommit})
 }
 
 // relock ends the transaction that failed and begins another one with the same rows.
 func (s *session) relock(ctx context.Context, rows []*row) (mine []*row, err error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	p := s.conn.StartPipeline(ctx)
-	p.SendQueryPrepared(stmtRollback, nil, nil, nil)
-	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	p.SendQueryPrepared(stmtRelock, [][]byte{ids(rows)}, nil, nil)
-	p.SendQueryPrepared(stmtHurry, [][]byte{strconv.AppendInt(nil,
-		s.r.o.Database.timeout().Milliseconds()/markSingleShare, 10)}, nil, nil)
 	locked := map[string]bool{}
-	if err := pipelined(p, func(values [][]byte) error {
+	hurry := number(s.r.o.Database.timeout().Milliseconds() / markSingleShare)
+	err = s.execute(ctx, func(values [][]byte) error {
 		locked[string(values[0])] = true
 		return nil
-	}); err != nil {
+	}, call{name: stmtRollback}, call{name: stmtBegin}, call{name: stmtRelock, params: [][]byte{ids(rows)}},
+		call{name: stmtHurry, params: [][]byte{hurry}})
+	if err != nil {
 		return nil, fmt.Errorf("lock rows again: %w", err)
 	}
 	for _, x := range rows {
@@ -71,7 +62,7 @@ func (s *session) markHalves(ctx context.Context, rows []*row, until time.Time) 
 		return nil
 	}
 	// What the database would check at the commit it has to check here.
-	err := s.markTogether(ctx, rows, []string{stmtSave}, stmtConstraints, stmtRelease)
+	err := s.markTogether(ctx, rows, []call{{name: stmtSave}}, call{name: stmtConstraints}, call{name: stmtRelease})
 	if err == nil || !isRowError(err) {
 		return err
 	}

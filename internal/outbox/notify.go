@@ -66,22 +66,14 @@ func (s *session) listen(ctx, work context.Context, rd *batch) error {
 	return nil
 }
 
-// leaveIdle lets inserts go on without notifying.
-func (s *session) leaveIdle(ctx context.Context) error {
-	if !s.idle {
-		return nil
-	}
-	return s.setIdle(ctx, stmtLeaveIdle)
-}
-
 // setIdle tries to take the lock, or lets it go.
 func (s *session) setIdle(ctx context.Context, stmt string) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	r := s.conn.ExecPrepared(ctx, stmt, nil, nil, nil).Read()
-	if r.Err != nil {
-		return fmt.Errorf("%s: %w", stmt, r.Err)
+	err := s.execute(ctx, func(values [][]byte) error {
+		s.idle = stmt == stmtEnterIdle && string(values[0]) == "t"
+		return nil
+	}, call{name: stmt})
+	if err != nil {
+		return fmt.Errorf("%s: %w", stmt, err)
 	}
-	s.idle = stmt == stmtEnterIdle && string(r.Rows[0][0]) == "t"
 	return nil
 }

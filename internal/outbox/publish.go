@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,9 +20,6 @@ const (
 	// are published to outside the stream for so long, each message on a channel of its own: the refusal then hits its
 	// cause.
 	suspicion = 30 * time.Second
-
-	freeBuffer = 8 << 10 // a larger one is not kept; kept buffers are not counted in the memory budget
-	maxFree    = 512
 )
 
 // publishing publishes the rows of one batch. It belongs to one goroutine; others wait for confirms and hand the rows
@@ -30,21 +29,38 @@ type publishing struct {
 	rd      *batch
 	ctx     context.Context
 	until   time.Time // nothing more is sent after that
-	flights chan flight
+	flights chan *row // in the stream
 	done    chan *row // never full
 	waiting sync.WaitGroup
 
 	broken       bool // the stream has to be given up
 	out, singles int  // on their way
-	again        int  // have to be fetched once more
 	careful      bool // rows are fetched one at a time
-	// Keys with a row on its way, with one that was not sent, and with one that has to be fetched once more.
-	busy, lost, after map[string]bool
+	keys         map[string]keyState
+	again        []*row // have to be fetched once more
 }
 
-type flight struct {
-	x       *row
-	receipt *broker.Receipt
+// keyState says whether rows of an ordering key can be sent.
+type keyState uint8
+
+const (
+	keyFree  keyState = iota
+	keyBusy           // one is on its way
+	keyLost           // one was not sent: the others wait for the next batch
+	keyAgain          // one has to be fetched once more, and so have the others after it
+)
+
+func (f *publishing) key(x *row) keyState {
+	if !x.keyed {
+		return keyFree
+	}
+	return f.keys[x.key]
+}
+
+func (f *publishing) setKey(x *row, state keyState) {
+	if x.keyed {
+		f.keys[x.key] = state
+	}
 }
 
 // publish sends the rows that may be sent, and returns when the outcome of each is known, or is known to stay unknown.
@@ -61,15 +77,14 @@ func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 	pctx, cancel := context.WithTimeout(s.publishing, t+t/2+time.Duration(largest/slowest)*time.Second)
 	defer cancel()
 	f := &publishing{
-		s: s, rd: rd, ctx: pctx, until: time.Now().Add(t / 2), careful: s.careful,
-		flights: make(chan flight, len(rd.order)), done: make(chan *row, len(rd.order)),
-		busy: map[string]bool{}, lost: map[string]bool{}, after: map[string]bool{},
+		s: s, rd: rd, ctx: pctx, until: time.Now().Add(t / 2), careful: s.careful, keys: map[string]keyState{},
+		flights: make(chan *row, len(rd.order)), done: make(chan *row, len(rd.order)),
 	}
 	s.careful = false
 	f.waiting.Go(func() {
-		for fl := range f.flights {
-			fl.x.err = fl.receipt.Wait(pctx)
-			f.done <- fl.x
+		for x := range f.flights {
+			x.err = x.receipt.Wait(pctx)
+			f.done <- x
 		}
 	})
 	defer f.waiting.Wait()
@@ -77,9 +92,6 @@ func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 	close(f.flights)
 	for f.out > 0 {
 		f.wait()
-	}
-	for _, x := range rd.order {
-		f.give(x, 0)
 	}
 	if f.broken { // not before: what is on its way may still be confirmed
 		s.dropStream()
@@ -90,70 +102,68 @@ func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 // work fetches rows and sends them, in pieces for which there is memory. The error is the database's.
 func (f *publishing) work(ctx context.Context, rows []*row) error {
 	for len(rows) > 0 && !f.over() {
-		piece := rows[:f.piece(rows)]
-		if !f.reserve(piece) {
+		n := f.piece(rows)
+		if !f.reserve(rows[:n]) {
 			return nil
 		}
-		done, err := f.fetch(ctx, piece)
-		if err != nil {
-			return err
+		if err := f.fetch(ctx, rows[:n]); err != nil {
+			return fmt.Errorf("read rows: %w", err)
 		}
-		rows = rows[done:]
+		if rows = rows[n:]; len(f.again) > 0 {
+			rows = slices.Concat(f.again, rows)
+			for _, x := range f.again {
+				if f.key(x) == keyAgain {
+					f.setKey(x, keyFree)
+				}
+			}
+			f.again = nil
+		}
 	}
 	return nil
 }
 
-// refuse lets rows fail that cannot be fetched, and returns the others.
-func (f *publishing) refuse(order []*row) []*row {
-	limit := f.s.r.o.Memory.Limit()
-	rows := make([]*row, 0, len(order))
-	for _, x := range order {
-		if err := x.check(limit); err != nil {
-			f.settle(x, err)
-		} else {
-			rows = append(rows, x)
-		}
-	}
-	return rows
-}
-
 // over reports whether nothing more is to be sent in this batch.
 func (f *publishing) over() bool {
-	return f.rd.trouble != nil || f.s.stopping() || f.ctx.Err() != nil || time.Now().After(f.until)
+	return f.rd.trouble != nil || f.s.stop.Err() != nil || f.ctx.Err() != nil || time.Now().After(f.until)
 }
 
 // send publishes a row by what fetchSQL gives after its place. It waits for the row's predecessor of the same key.
 func (f *publishing) send(x *row, columns [][]byte) {
 	f.collect()
-	for x.keyed && f.busy[x.key] {
+	for f.key(x) == keyBusy {
 		f.wait()
 	}
-	if f.over() || x.keyed && f.lost[x.key] {
+	if f.over() || f.key(x) == keyLost {
 		return
 	}
-	if x.keyed && f.after[x.key] {
-		f.later(x)
+	if f.key(x) == keyAgain {
+		f.again = append(f.again, x)
 		return
 	}
-	if err := f.fill(x, columns); err != nil {
+	var err error
+	if sizes := columns[len(fetched)+2]; sizes != nil { // the row is larger than was thought
+		if err = x.measured(string(sizes), f.s.r.o.Memory.Limit()); err == nil {
+			f.again = append(f.again, x)
+			f.setKey(x, keyAgain)
+			return
+		}
+	} else {
+		err = f.fill(x, columns)
+	}
+	if err != nil {
 		f.settle(x, err)
-	} else if !x.again {
-		f.publish(x)
+		return
+	}
+	f.s.r.begin(x)
+	if x.alone {
+		f.single(x)
+	} else {
+		f.streamed(x)
 	}
 }
 
-// fill makes the message of a row. Where the row is larger than was thought, it has to be fetched once more.
+// fill makes the message of a row.
 func (f *publishing) fill(x *row, columns [][]byte) error {
-	if sizes := columns[len(fetched)+2]; sizes != nil {
-		err := x.measured(string(sizes))
-		if err == nil {
-			err = x.check(f.s.r.o.Memory.Limit())
-		}
-		if err == nil {
-			f.later(x)
-		}
-		return err
-	}
 	others := 0
 	for i, name := range fetched {
 		n := len(columns[1+i])
@@ -164,35 +174,32 @@ func (f *publishing) fill(x *row, columns [][]byte) error {
 	}
 	f.give(x, cost(len(columns[0]), others))
 	x.body = append(f.s.buffer(len(columns[0])), columns[0]...)
-	x.attempts, _ = strconv.Atoi(string(columns[len(fetched)+1])) // 0 for NULL
-	return f.s.table.publication(x, columns[1:], f.s.r.o.Exchange, &f.s.texts)
-}
-
-// publish sends the message of a row.
-func (f *publishing) publish(x *row) {
-	x.exchange = x.pub.Exchange
-	f.s.r.begin(x)
-	if x.attempts > 0 || f.s.suspected(x.pub.Exchange) {
-		f.single(x)
-	} else {
-		f.streamed(x)
+	if err := f.s.table.publication(x, columns[1:], f.s.r.o.Exchange, &f.s.texts); err != nil {
+		return err
 	}
+	attempts, _ := strconv.Atoi(string(columns[len(fetched)+1])) // 0 for NULL
+	x.alone = attempts > 0 || time.Now().Before(f.s.suspects[x.pub.Exchange])
+	return nil
 }
 
 // streamed puts a row into the stream.
 func (f *publishing) streamed(x *row) {
-	stream, err := f.s.openStream(f.ctx)
-	if err != nil {
-		f.settle(x, err)
-		return
+	if f.s.stream == nil {
+		stream, err := f.s.r.o.Publisher.Stream(f.ctx)
+		if err != nil {
+			f.settle(x, err)
+			return
+		}
+		stream.Gather()
+		f.s.stream = stream
 	}
-	receipt, err := stream.Send(f.ctx, &x.pub)
-	if err != nil {
+	var err error
+	if x.receipt, err = f.s.stream.Send(f.ctx, &x.pub); err != nil {
 		f.settle(x, err)
 		return
 	}
 	f.sent(x)
-	f.flights <- flight{x, receipt}
+	f.flights <- x
 }
 
 // single publishes a row on a channel of its own.
@@ -202,7 +209,6 @@ func (f *publishing) single(x *row) {
 	}
 	f.sent(x)
 	f.singles++
-	x.alone = true
 	f.waiting.Go(func() {
 		x.err = f.s.r.o.Publisher.Publish(f.ctx, &x.pub)
 		f.done <- x
@@ -212,9 +218,7 @@ func (f *publishing) single(x *row) {
 func (f *publishing) sent(x *row) {
 	f.out++
 	x.away = true
-	if x.keyed {
-		f.busy[x.key] = true
-	}
+	f.setKey(x, keyBusy)
 }
 
 // collect takes back the rows that are known about by now.
@@ -240,9 +244,7 @@ func (f *publishing) confirmed(x *row) {
 	if x.alone {
 		f.singles--
 	}
-	if x.keyed {
-		delete(f.busy, x.key)
-	}
+	f.setKey(x, keyFree)
 	f.settle(x, x.err)
 }
 
@@ -250,18 +252,16 @@ func (f *publishing) confirmed(x *row) {
 func (f *publishing) settle(x *row, err error) {
 	x.err, x.result = err, resultOf(err)
 	x.span.Produced(x.result.String(), err)
+	if errors.Is(err, broker.ErrRefused) {
+		remember(f.s.suspects, x.pub.Exchange, suspicion)
+	}
 	f.s.reuse(x.body)
 	f.give(x, 0)
 	x.body, x.pub = nil, broker.Publication{}
 	if x.result == sent {
 		return
 	}
-	if x.keyed {
-		f.lost[x.key] = true
-	}
-	if errors.Is(err, broker.ErrRefused) {
-		f.s.suspect(x.exchange)
-	}
+	f.setKey(x, keyLost)
 	if x.result == unknown || x.result == untouched {
 		f.broken = f.broken || !x.alone
 		f.rd.trouble = err

@@ -1,3 +1,9 @@
+// Package outbox publishes what an app has written into a table of its own database: it claims rows, publishes them,
+// waits for the broker's confirm of each and only then marks it as sent, all in one transaction. A row that was
+// committed is published at least once; one that was rolled back never is.
+//
+// It keeps no cursor, because rows are committed in another order than that of their ids. It refuses to read the app's
+// own tables, to change rows that it has not claimed, and to hold a transaction open while the broker is away.
 package outbox
 
 import (
@@ -23,10 +29,6 @@ const (
 
 	// brokerPoll is how often a relay checks whether the broker is connected again.
 	brokerPoll = 50 * time.Millisecond
-
-	// Measuring takes no more than one part in so many of the time.
-	measureInterval = 15 * time.Second
-	measureShare    = 20
 )
 
 // Options are what a relay works with.
@@ -163,6 +165,7 @@ type session struct {
 	pollAfter  time.Duration   // how long it last waited because it could not become idle
 	lowWater   lowWater
 	published  []string // ids of rows that could not be marked as sent
+	worked     bool     // it published something
 	measureDue time.Time
 
 	stream    *broker.Stream
@@ -195,29 +198,18 @@ func (r *Relay) session(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	defer s.dropStream()
-	s.works()
 	r.o.Logger.Info("outbox connected", "table", s.table.String(), "database", s.table.Database)
-	published, err := s.loop(ctx, work)
-	return published || time.Since(start) > r.o.limits.backoffMost(), err
+	err = s.loop(ctx, work)
+	return s.worked || time.Since(start) > r.o.limits.backoffMost(), err
 }
 
 // late is a context that ends so long after ctx has.
 func late(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	stop := make(chan struct{})
-	wg.Go(func() {
-		select {
-		case <-ctx.Done():
-			sleep(later, after)
-			cancel()
-		case <-stop:
-		}
-	})
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(after, cancel) })
 	return later, func() {
+		stop()
 		cancel()
-		close(stop)
-		wg.Wait()
 	}
 }
 
@@ -228,26 +220,24 @@ func (s *session) open(ctx context.Context) (err error) {
 	if s.table, err = Ready(ctx, s.conn, s.r.o.Names); err != nil {
 		return err
 	}
-	if err := prepare(ctx, s.conn, s.table); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return err
 	}
 	return exec(ctx, s.conn, "LISTEN "+Quote(s.table.Channel()))
 }
 
-func (s *session) stopping() bool { return s.stop.Err() != nil }
-
 // loop runs one batch after the other while there are rows, and waits for a notification otherwise.
-func (s *session) loop(ctx, work context.Context) (published bool, err error) {
+func (s *session) loop(ctx, work context.Context) error {
 	pause := s.r.newBackoff()
 	for ctx.Err() == nil {
+		s.setState()
 		if err := s.measure(work); err != nil {
-			return published, err
+			return err
 		}
-		s.works()
 		ready := s.ready()
-		if !ready || s.notified {
-			if err := s.leaveIdle(work); err != nil {
-				return published, err
+		if s.idle && (!ready || s.notified) {
+			if err := s.setIdle(work, stmtLeaveIdle); err != nil {
+				return err
 			}
 		}
 		if !ready { // no transaction, and no claim, is held while nothing can be published
@@ -257,12 +247,11 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		s.notified = false
 		rd, err := s.runBatch(work)
 		if err != nil {
-			return published, err
+			return err
 		}
-		published = published || rd.moved
 		if rd.moved {
 			pause = s.r.newBackoff()
-			s.pollAfter = 0
+			s.worked, s.pollAfter = true, 0
 		}
 		switch {
 		case rd.trouble != nil && !errors.Is(rd.trouble, broker.ErrRefused):
@@ -273,11 +262,11 @@ func (s *session) loop(ctx, work context.Context) (published bool, err error) {
 		case rd.trouble != nil, rd.full && (rd.moved || rd.held), rd.moved && rd.held:
 		default:
 			if err := s.listen(ctx, work, rd); err != nil {
-				return published, err
+				return err
 			}
 		}
 	}
-	return published, nil
+	return nil
 }
 
 // ready reports whether the broker accepts messages, and the database accepts marks.
@@ -286,41 +275,10 @@ func (s *session) ready() bool {
 	return p.Connected() && !p.Blocked() && !s.r.unmarked.full(time.Now(), s.r.o.limits.maxUnmarked)
 }
 
-// works sets the state to connected, with the rows that cannot be marked.
-func (s *session) works() {
+// setState sets the relay's state to connected, with the rows that cannot be marked.
+func (s *session) setState() {
 	s.r.unmarked.forget(time.Now())
 	s.r.setState(State{Table: s.table.String(), Connected: true, Problem: s.r.unmarked.problem(s.r.o.limits.maxUnmarked)})
-}
-
-// measure updates the figures about pending rows, now and then.
-func (s *session) measure(ctx context.Context) error {
-	start := time.Now()
-	if start.Before(s.measureDue) {
-		return nil
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	r := s.conn.ExecPrepared(ctx, stmtMeasure, nil, nil, nil).Read()
-	if r.Err != nil {
-		return r.Err
-	}
-	s.r.metrics.setBacklog(r.Rows[0])
-	// It reads all index entries of sent rows that VACUUM has not removed: see lowWater.
-	s.measureDue = start.Add(max(measureInterval, measureShare*time.Since(start)))
-	return nil
-}
-
-// openStream returns the current stream, or a new one.
-func (s *session) openStream(ctx context.Context) (*broker.Stream, error) {
-	if s.stream == nil {
-		stream, err := s.r.o.Publisher.Stream(ctx)
-		if err != nil {
-			return nil, err
-		}
-		stream.Gather()
-		s.stream = stream
-	}
-	return s.stream, nil
 }
 
 // dropStream ends the stream: the outcome of messages in it is unknown.
@@ -335,43 +293,5 @@ func (s *session) dropStream() {
 func (s *session) flush() {
 	if s.stream != nil {
 		s.stream.Flush()
-	}
-}
-
-// maxSuspects bounds what is remembered: rows may name anything.
-const maxSuspects = 1000
-
-func (s *session) suspect(exchange string) {
-	if len(s.suspects) >= maxSuspects {
-		clear(s.suspects)
-	}
-	s.suspects[exchange] = time.Now().Add(suspicion)
-}
-
-func (s *session) suspected(exchange string) bool {
-	if len(s.suspects) == 0 {
-		return false
-	}
-	until, found := s.suspects[exchange]
-	if found && time.Now().After(until) {
-		delete(s.suspects, exchange)
-		return false
-	}
-	return found
-}
-
-// buffer is memory for a body.
-func (s *session) buffer(size int) []byte {
-	if n := len(s.free); n > 0 && cap(s.free[n-1]) >= size {
-		b := s.free[n-1]
-		s.free = s.free[:n-1]
-		return b[:0]
-	}
-	return make([]byte, 0, size)
-}
-
-func (s *session) reuse(b []byte) {
-	if b != nil && cap(b) <= freeBuffer && len(s.free) < maxFree {
-		s.free = append(s.free, b)
 	}
 }

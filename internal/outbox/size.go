@@ -58,8 +58,8 @@ func (x *row) check(limit int64) error {
 }
 
 // measured takes over the sizes that the database has found when it made the texts: of the body and of each column in
-// fetched.
-func (x *row) measured(sizes string) error {
+// fetched. The error says why the row cannot be fetched with them.
+func (x *row) measured(sizes string, limit int64) error {
 	if x.exact {
 		return errRow("larger each time that it is read, last %s bytes", sizes)
 	}
@@ -75,7 +75,7 @@ func (x *row) measured(sizes string) error {
 		}
 		x.others += n
 	}
-	return nil
+	return x.check(limit)
 }
 
 // checkColumn says that a column of a row is too large.

@@ -1,7 +1,9 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -59,10 +61,10 @@ func (t *Table) statements() map[string]string {
 			{quarantined_at} = CASE WHEN COALESCE(t.{attempts}, 0) >= $3::int - 1 THEN clock_timestamp() END
 			FROM unnest($1::{idtype}[], $2::text[]) AS f(id, error) WHERE t.{id} = f.id
 			RETURNING t.{id}, t.{quarantined_at} IS NOT NULL OR t.{send_after} > now(), t.{quarantined_at} IS NOT NULL`),
-		// Rows are due at the time given for each, or else after the pause.
+		// Rows are due at the time given for each, or after the pause where it is ''.
 		stmtDeferred: t.expand(`UPDATE {table} t SET {send_after} = COALESCE(d.until, clock_timestamp() + $3::interval)
-			FROM unnest($1::{idtype}[], $2::timestamptz[]) AS d(id, until) WHERE t.{id} = d.id
-			RETURNING t.{id}, t.{send_after} >= LEAST(d.until, now()), false`),
+			FROM (SELECT id, NULLIF(until, '')::timestamptz AS until FROM unnest($1::{idtype}[], $2::text[]) AS u(id, until)) d
+			WHERE t.{id} = d.id RETURNING t.{id}, t.{send_after} >= LEAST(d.until, now()), false`),
 		stmtRollback: `ROLLBACK`, stmtSave: `SAVEPOINT marks`, stmtRelease: `RELEASE SAVEPOINT marks`,
 		stmtBack:        `ROLLBACK TO SAVEPOINT marks`,
 		stmtConstraints: `SET CONSTRAINTS ALL IMMEDIATE`, stmtHurry: `SELECT set_config('statement_timeout', $1, true)`,
@@ -99,9 +101,7 @@ func (t *Table) since() string {
 
 // hasLowWater reports whether claims may start at a low-water mark: not where send_after may be null, because such rows
 // are last in the index, and are due.
-func (t *Table) hasLowWater() bool {
-	return t.Found[colSendAfter].NotNull
-}
+func (t *Table) hasLowWater() bool { return t.Found[colSendAfter].NotNull }
 
 // claimSQL locks rows that no other relay has locked, except keys in $2 and ids in $5. It returns the sizes of the body
 // and of the other columns, estimated where the database would have to make a text to know. Of an ordering key that is
@@ -189,55 +189,93 @@ func (t *Table) expand(sql string) string {
 
 // prepare prepares the statements, and executes those that change rows on no rows: a missing right shows before
 // anything is published that could not be marked.
-func prepare(ctx context.Context, conn *pgconn.PgConn, t *Table) error {
-	for name, sql := range t.statements() {
-		if _, err := conn.Prepare(ctx, name, sql, nil); err != nil {
-			return fmt.Errorf("prepare to %s rows of table %s: %w", name, &t.Names, err)
+func (s *session) prepare(ctx context.Context) error {
+	for name, sql := range s.table.statements() {
+		if _, err := s.conn.Prepare(ctx, name, sql, nil); err != nil {
+			return fmt.Errorf("prepare to %s rows of table %s: %w", name, &s.table.Names, err)
 		}
 	}
 	none := []byte("{}")
-	for _, try := range []struct {
-		name   string
-		params [][]byte
-	}{
-		{stmtSent, [][]byte{none}}, {stmtFailed, [][]byte{none, none, []byte("1"), []byte("1 second")}},
-		{stmtDeferred, [][]byte{none, none, []byte("1 second")}}, {stmtClaim, [][]byte{[]byte("0"), none, nil, nil, none}},
-	} {
-		if r := conn.ExecPrepared(ctx, try.name, try.params, nil, nil).Read(); r.Err != nil {
-			return fmt.Errorf("rows of table %s could not be marked: %w", &t.Names, r.Err)
-		}
+	err := s.execute(ctx, nil,
+		call{name: stmtSent, params: [][]byte{none}},
+		call{name: stmtFailed, params: [][]byte{none, none, number(1), interval(0)}},
+		call{name: stmtDeferred, params: [][]byte{none, none, interval(0)}},
+		call{name: stmtClaim, params: [][]byte{number(0), none, nil, nil, none}})
+	if err != nil {
+		return fmt.Errorf("rows of table %s could not be marked: %w", &s.table.Names, err)
 	}
 	return nil
 }
 
-// array is the text form of an array of n texts, some of which may be null.
-func array(n int, text func(int) (s string, null bool)) []byte {
+// call is the execution of a prepared statement.
+type call struct {
+	name    string
+	params  [][]byte
+	formats []int16 // of the columns that it returns; nil: all are texts
+}
+
+// execute runs statements in one round trip, and gives the rows of all to each, which may be nil.
+func (s *session) execute(ctx context.Context, each func(values [][]byte) error, calls ...call) (err error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	p := s.conn.StartPipeline(ctx)
+	defer func() { err = cmp.Or(err, p.Close()) }()
+	for _, c := range calls {
+		p.SendQueryPrepared(c.name, c.params, nil, c.formats)
+	}
+	if err := p.Sync(); err != nil {
+		return err
+	}
+	for {
+		results, err := p.GetResults()
+		if err != nil {
+			return err
+		}
+		r, ok := results.(*pgconn.ResultReader)
+		if !ok { // the end of the pipeline
+			return nil
+		}
+		for each != nil && r.NextRow() {
+			if err := each(r.Values()); err != nil {
+				return err
+			}
+		}
+		if _, err := r.Close(); err != nil {
+			return err
+		}
+	}
+}
+
+// bounded is the time that one statement may take, for the client: a little more than for the server.
+func (s *session) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := &s.r.o.Database
+	return context.WithTimeoutCause(ctx, d.timeout()+cmp.Or(d.margin, defaultMargin), errSlow)
+}
+
+var errSlow = errors.New("the database does not answer")
+
+// array is the text form of an array of texts, one for each of the values.
+func array[T any](values []T, text func(T) string) []byte {
 	b := []byte{'{'}
-	for i := range n {
+	for i, v := range values {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		s, null := text(i)
-		if null {
-			b = append(b, "NULL"...)
-			continue
-		}
 		b = append(b, '"')
-		for j := range len(s) {
-			if s[j] == '"' || s[j] == '\\' {
+		for _, c := range []byte(text(v)) {
+			if c == '"' || c == '\\' {
 				b = append(b, '\\')
 			}
-			b = append(b, s[j])
+			b = append(b, c)
 		}
 		b = append(b, '"')
 	}
 	return append(b, '}')
 }
 
-// texts is an array of texts as a parameter.
-func texts(values []string) []byte {
-	return array(len(values), func(i int) (string, bool) { return values[i], false })
-}
+func texts(values []string) []byte { return array(values, func(s string) string { return s }) }
+
+func ids(rows []*row) []byte { return array(rows, func(x *row) string { return x.id }) }
 
 func number[N int | int64 | uint32](n N) []byte { return strconv.AppendInt(nil, int64(n), 10) }
 

@@ -63,8 +63,8 @@ var outward = []mutant{
 	},
 	{
 		name: "marks rows as sent before the confirm",
-		edits: []edit{{"internal/outbox/publish.go", "	f.sent(x)\n	f.flights <- flight{x, receipt}",
-			"	_ = receipt\n	f.settle(x, nil)"}},
+		edits: []edit{{"internal/outbox/publish.go", "	f.sent(x)\n	f.flights <- x",
+			"	f.settle(x, nil)"}},
 		caught: []string{"I13"}, flags: flags(undisturbed),
 	},
 	{
