@@ -35,8 +35,7 @@ type Options struct {
 	Grace       time.Duration // of a drain; bounds /drained
 	State       State
 	Topology    Topology
-	DeadLetters *dlq.API          // what the control listener does with dead letters
-	Console     map[string]Static // the console's files by their exact paths
+	DeadLetters *dlq.API // what the control listener does with dead letters
 
 	Memory   *budget.Account // asked before bytes of a request are held; nil bounds nothing
 	Gatherer prometheus.Gatherer
@@ -50,17 +49,25 @@ type Addrs struct{ Admin, Control string }
 type Server struct {
 	o Options
 
-	admin, control             *http.Server
-	adminLn, controlLn         net.Listener
-	hosts                      httpguard.Hosts
-	refusals                   telemetry.Throttle
-	adminBounds, controlBounds *httpguard.Bounds
-	scrapes, busy, streams     httpguard.Slots
-	waits                      waits
-	flow                       flowCache
+	admin, control         *listener
+	hosts                  httpguard.Hosts
+	refusals               telemetry.Throttle
+	scrapes, busy, streams httpguard.Slots
+	waits                  waits
+	flow                   flowCache
+	files                  map[string]string // of the console, by their exact paths
 
 	stopping chan struct{} // closed by Shutdown: waiting requests end
 	stopOnce sync.Once
+}
+
+// listener is one of the two.
+type listener struct {
+	*http.Server
+
+	name, addr string
+	bounds     *httpguard.Bounds
+	ln         net.Listener // nil before Listen
 }
 
 // Bounds of both listeners. None of their requests is large or slow, except waiting on /drained.
@@ -75,22 +82,17 @@ const (
 
 // New prepares a server; it binds nothing yet.
 func New(o Options) *Server {
-	if o.DeadLetters == nil {
-		o.DeadLetters = dlq.New(dlq.Options{Logger: o.Logger})
-	}
 	s := &Server{
-		o: o, stopping: make(chan struct{}),
+		o: o, files: consoleFiles(), stopping: make(chan struct{}),
 		scrapes: make(httpguard.Slots, 4), busy: make(httpguard.Slots, 32), streams: make(httpguard.Slots, 8),
 	}
-	s.admin = s.server(s.adminRoutes())
-	s.control = s.server(s.guard(s.receive(s.busy.Limit(s.controlRoutes().ServeHTTP))))
-	s.adminBounds = httpguard.Bound(s.admin, maxConns, o.Memory)
-	s.controlBounds = httpguard.Bound(s.control, maxConns, o.Memory)
+	s.admin = s.listener("admin", o.AdminAddr, s.adminRoutes())
+	s.control = s.listener("control", o.ControlAddr, s.guard(s.receive(s.busy.Limit(s.controlRoutes().ServeHTTP))))
 	return s
 }
 
-func (s *Server) server(h http.Handler) *http.Server {
-	return &http.Server{
+func (s *Server) listener(name, addr string, h http.Handler) *listener {
+	l := &listener{name: name, addr: addr, Server: &http.Server{
 		Handler:           s.common(h),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
@@ -100,28 +102,30 @@ func (s *Server) server(h http.Handler) *http.Server {
 		// "OPTIONS *" would be answered without asking the handler.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     telemetry.LibraryLog(s.o.Logger, "http"),
-	}
+	}}
+	l.bounds = httpguard.Bound(l.Server, maxConns, s.o.Memory)
+	return l
 }
+
+func (s *Server) listeners() []*listener { return []*listener{s.admin, s.control} }
 
 // Listen binds both addresses. It refuses a control address that other machines can reach unless a token is set.
 func (s *Server) Listen() (Addrs, error) {
-	var err error
-	if s.adminLn, err = listen(s.o.AdminAddr); err != nil {
-		return Addrs{}, fmt.Errorf("listen for admin: %w", err)
+	for _, l := range s.listeners() {
+		ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", l.addr)
+		if err != nil {
+			s.close()
+			return Addrs{}, fmt.Errorf("listen for %s: %w", l.name, err)
+		}
+		l.ln = ln
 	}
-	if s.controlLn, err = listen(s.o.ControlAddr); err != nil {
-		return Addrs{}, errors.Join(fmt.Errorf("listen for control: %w", err), s.adminLn.Close())
-	}
-	s.hosts = httpguard.NewHosts(s.o.ControlAddr, s.controlLn.Addr(), s.o.Token != nil)
+	control := s.control.ln.Addr()
+	s.hosts = httpguard.NewHosts(s.o.ControlAddr, control, s.o.Token != nil)
 	if !s.hosts.Loopback() && s.o.Token == nil {
-		err = fmt.Errorf("listen for control: %s is not a loopback address and no token is set", s.controlLn.Addr())
-		return Addrs{}, errors.Join(err, s.adminLn.Close(), s.controlLn.Close())
+		s.close()
+		return Addrs{}, fmt.Errorf("listen for control: %s is not a loopback address and no token is set", control)
 	}
-	return Addrs{Admin: s.adminLn.Addr().String(), Control: s.controlLn.Addr().String()}, nil
-}
-
-func listen(addr string) (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
+	return Addrs{Admin: s.admin.ln.Addr().String(), Control: control.String()}, nil
 }
 
 // Serve answers until Shutdown, then returns nil. It also ends, without waiting for requests, with ctx. When one
@@ -129,36 +133,35 @@ func listen(addr string) (net.Listener, error) {
 func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.close)()
 	ended := make(chan error, 2)
-	serve := func(name string, srv *http.Server, l net.Listener) {
-		err := srv.Serve(l)
-		if errors.Is(err, http.ErrServerClosed) {
-			err = nil
-		}
-		if err != nil {
-			err = fmt.Errorf("serve %s: %w", name, err)
+	for _, l := range s.listeners() {
+		go func() {
+			err := l.Serve(l.bounds.Listener(l.ln))
+			if errors.Is(err, http.ErrServerClosed) {
+				ended <- nil
+				return
+			}
 			s.close()
-		}
-		ended <- err
+			ended <- fmt.Errorf("serve %s: %w", l.name, err)
+		}()
 	}
-	go serve("admin", s.admin, s.adminBounds.Listener(s.adminLn))
-	go serve("control", s.control, s.controlBounds.Listener(s.controlLn))
 	return errors.Join(<-ended, <-ended)
 }
 
-// Shutdown lets running requests finish until ctx ends, then cuts them off; that is not an error. Requests waiting on
-// /drained are answered at once. An operation on the dead-letter queue ends at a safe point.
-func (s *Server) Shutdown(ctx context.Context) error {
+// Shutdown lets running requests finish until ctx ends, then cuts them off. Requests waiting on /drained are answered
+// at once. An operation on the dead-letter queue ends at a safe point.
+func (s *Server) Shutdown(ctx context.Context) {
 	s.stop()
 	s.o.DeadLetters.Wait(ctx) // before the requests: one of them may wait for it
-	done := make(chan error, 2)
-	for _, srv := range []*http.Server{s.admin, s.control} {
-		go func() { done <- srv.Shutdown(ctx) }()
+	var stops sync.WaitGroup
+	for _, l := range s.listeners() {
+		stops.Go(func() {
+			if err := l.Shutdown(ctx); err != nil {
+				s.o.Logger.Debug("admin requests cut off", "error", err)
+			}
+		})
 	}
-	if err := errors.Join(<-done, <-done); err != nil {
-		s.o.Logger.Debug("admin requests cut off", "error", err)
-	}
+	stops.Wait()
 	s.close()
-	return nil
 }
 
 func (s *Server) stop() {
@@ -171,10 +174,20 @@ func (s *Server) stop() {
 // close ends everything now. The listeners are closed here too because a server that never served does not know its.
 func (s *Server) close() {
 	s.stop()
-	_, _ = s.admin.Close(), s.control.Close()
-	for _, l := range []net.Listener{s.adminLn, s.controlLn} {
-		if l != nil {
-			_ = l.Close()
+	for _, l := range s.listeners() {
+		_ = l.Close()
+		if l.ln != nil {
+			_ = l.ln.Close()
 		}
 	}
+}
+
+// refuse answers with a problem document. Of the request, its detail repeats nothing but names and values of a filter,
+// quoted and cut.
+func refuse(w http.ResponseWriter, status int, detail string) {
+	httpguard.Refuse(w, httpguard.NewProblem(status, "", detail))
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	httpguard.Write(w, status, "application/json", v)
 }

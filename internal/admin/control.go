@@ -1,6 +1,8 @@
 package admin
 
 import (
+	_ "embed"
+	"io"
 	"maps"
 	"net/http"
 	"time"
@@ -8,15 +10,20 @@ import (
 	"sidecar/internal/httpguard"
 )
 
+// openAPIDocument describes the control listener. The tests check every request and every answer of theirs against it.
+//
+//go:embed openapi.json
+var openAPIDocument string
+
 // controlRoutes is all that the control listener has behind guard, beside the console.
 func (s *Server) controlRoutes() httpguard.Routes {
 	t := httpguard.Routes{
-		"/status": httpguard.Get(s.status),
+		"/status": httpguard.Get(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.o.State.Status()) }),
 		"/drain":  httpguard.Post(s.change("drain", s.drain)),
-		"/pause":  httpguard.Post(s.change("pause", s.pause)),
-		"/resume": httpguard.Post(s.change("resume", s.resume)),
+		"/pause":  httpguard.Post(s.change("pause", s.unlessDraining(s.o.State.Pause))),
+		"/resume": httpguard.Post(s.change("resume", s.unlessDraining(s.o.State.Resume))),
 
-		"/topology":     httpguard.Get(s.topology),
+		"/topology":     httpguard.Get(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.o.Topology) }),
 		"/openapi.json": httpguard.Get(openAPI),
 		"/events":       httpguard.Get(s.streams.Limit(s.events)),
 	}
@@ -24,12 +31,9 @@ func (s *Server) controlRoutes() httpguard.Routes {
 	return t
 }
 
-func (s *Server) topology(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.o.Topology)
-}
-
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.o.State.Status())
+func openAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, openAPIDocument) // only a client that is gone can fail this
 }
 
 // drainBegins is how long the answer to POST /drain waits to be able to say "draining".
@@ -41,20 +45,14 @@ func (s *Server) drain(r *http.Request) int {
 	return http.StatusAccepted
 }
 
-func (s *Server) pause(*http.Request) int {
-	if s.isDraining() {
-		return http.StatusConflict
+func (s *Server) unlessDraining(do func()) func(*http.Request) int {
+	return func(*http.Request) int {
+		if closed(s.o.State.Draining()) {
+			return http.StatusConflict
+		}
+		do()
+		return http.StatusOK
 	}
-	s.o.State.Pause()
-	return http.StatusOK
-}
-
-func (s *Server) resume(*http.Request) int {
-	if s.isDraining() {
-		return http.StatusConflict
-	}
-	s.o.State.Resume()
-	return http.StatusOK
 }
 
 // change wraps what changes something: its body is checked first, the change is written down with who asked for it,
@@ -66,7 +64,7 @@ func (s *Server) change(action string, do func(*http.Request) int) http.HandlerF
 			return
 		}
 		status := do(r)
-		s.audit(r, action, status)
+		httpguard.Audit(s.o.Logger, r, action, status)
 		if status == http.StatusConflict {
 			refuse(w, status, "The sidecar is draining and will take no more messages.")
 			return
@@ -74,9 +72,3 @@ func (s *Server) change(action string, do func(*http.Request) int) http.HandlerF
 		answer(w, status, s.o.State.Status())
 	}
 }
-
-func (s *Server) audit(r *http.Request, action string, status int, more ...any) {
-	httpguard.Audit(s.o.Logger, r, action, status, more...)
-}
-
-func (s *Server) isDraining() bool { return closed(s.o.State.Draining()) }

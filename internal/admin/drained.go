@@ -104,17 +104,13 @@ func closed(c <-chan struct{}) bool {
 
 // wait reports whether done was closed within d, while the client is there and the server is not stopping.
 func (s *Server) wait(r *http.Request, done <-chan struct{}, d time.Duration) bool {
-	select {
-	case <-done: // even when the server is stopping as well
+	if closed(done) { // even when the server is stopping as well
 		return true
-	default:
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-done:
 		return true
-	case <-t.C:
+	case <-time.After(d):
 	case <-r.Context().Done():
 	case <-s.stopping:
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -82,4 +83,29 @@ func (t *stream) send(tick int) error {
 func (t *stream) event(name string, data []byte) error {
 	_, err := fmt.Fprintf(t.w, "event: %s\ndata: %s\n\n", name, data)
 	return err
+}
+
+// flowEvent is the data of an event "flow".
+type flowEvent struct {
+	At     time.Time `json:"at"`
+	Status Status    `json:"status"`
+	Flow
+}
+
+// flowCache makes one flow event serve all who listen.
+type flowCache struct {
+	mu   sync.Mutex
+	at   time.Time
+	text []byte
+}
+
+// event returns the event as JSON, at most a second old.
+func (c *flowCache) event(s State) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.at) > flowEvery-streamTick/2 {
+		c.text, _ = json.Marshal(flowEvent{now.UTC(), s.Status(), s.Flow()})
+		c.at = now
+	}
+	return c.text
 }

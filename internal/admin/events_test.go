@@ -203,7 +203,8 @@ func inMemory(t *testing.T, test func(s *Server, f *fakeState, p pipes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFakeState(), make(pipes)
-		s := New(Options{ControlAddr: "127.0.0.1:9091", State: f, Logger: telemetry.NewLogger(new(apptest.Log), "info", "json")})
+		logger := telemetry.NewLogger(new(apptest.Log), "info", "json")
+		s := New(Options{ControlAddr: "127.0.0.1:9091", State: f, DeadLetters: apiOf(nil, logger), Logger: logger})
 		s.hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
 		served := make(chan struct{})
 		go func() {

@@ -5,10 +5,38 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"sidecar/internal/httpguard"
 )
+
+// common is what both listeners do for every request, before its path is routed.
+func (s *Server) common(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.recoverPanic(w)
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		// No client of ours sends a chunked body. Refusing them all, and the connection with them, leaves nothing for
+		// a proxy and this server to disagree about where a request ends.
+		if len(r.TransferEncoding) > 0 {
+			h.Set("Connection", "close")
+			refuse(w, http.StatusLengthRequired, "A body needs a Content-Length.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recoverPanic keeps a bug in one answer from being more than a failed answer, and keeps its trace in our log.
+func (s *Server) recoverPanic(w http.ResponseWriter) {
+	if v := recover(); v != nil {
+		s.o.Logger.Error("admin panic", "panic", v, "stack", string(debug.Stack()))
+		refuse(w, http.StatusInternalServerError, "")
+	}
+}
 
 // guard checks every request to the control listener, for known and unknown paths. A web page in the operator's browser
 // can reach loopback too: by a name of its own that resolves to 127.0.0.1 (Host), or across origins (Origin,
@@ -59,6 +87,23 @@ func (s *Server) checkOrigin(r *http.Request) (status int, detail string) {
 		return http.StatusBadRequest, "Method override headers are refused."
 	}
 	return 0, ""
+}
+
+// scopeOf checks the token of a request. Without tokens, which only a loopback address allows, every request may do
+// everything.
+func (s *Server) scopeOf(r *http.Request) httpguard.Scope {
+	if s.o.Token == nil {
+		return httpguard.Writer
+	}
+	// Both are compared, whatever the result of the first comparison.
+	reads, writes := s.o.ReadToken != nil && httpguard.HasToken(r, s.o.ReadToken()), httpguard.HasToken(r, s.o.Token())
+	switch {
+	case reads: // also when a rotation has made both the same: a right too few is noticed, one too many is not
+		return httpguard.Reader
+	case writes:
+		return httpguard.Writer
+	}
+	return httpguard.NoAccess
 }
 
 // checkRequest checks the form of a request and its token. It returns 0 for one that may go on.

@@ -24,7 +24,7 @@ func TestTokenGuardsEveryPath(t *testing.T) {
 	t.Parallel()
 	r := start(t, withToken)
 	paths := []string{
-		"/status", "/drain", "/pause", "/", "/nowhere", "/livez", "/metrics", "/status/", "//status", "/./status", "/a/../status",
+		"/status", "/drain", "/pause", "/index.html", "/nowhere", "/livez", "/metrics", "/status/", "//status", "/./status", "/a/../status",
 		"/%73tatus", "/%2e%2e/status", "/..%2fstatus", "/status;x", "/status%00", "/status?token=" + token, "/dlq/../status", "/status#x",
 	}
 	for _, method := range []string{"GET", "HEAD", "POST"} {

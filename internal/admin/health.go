@@ -19,8 +19,11 @@ func (s *Server) adminRoutes() httpguard.Routes {
 		DisableCompression: true,
 	})
 	return httpguard.Routes{
-		"/livez":         httpguard.Get(live),
-		"/startupz":      httpguard.Get(started),
+		// Neither depends on anything: restarting the sidecar repairs neither the broker nor the app, and the startup probe
+		// of a native sidecar holds the app's start back, so waiting for the app would wait for ever.
+		"/livez":    httpguard.Get(yes("live")),
+		"/startupz": httpguard.Get(yes("started")),
+
 		"/readyz":        httpguard.Get(s.ready),
 		"/readyz/broker": httpguard.Get(s.connected),
 		"/metrics":       httpguard.Get(s.scrapes.Limit(metrics.ServeHTTP)),
@@ -28,24 +31,13 @@ func (s *Server) adminRoutes() httpguard.Routes {
 	}
 }
 
-// live depends on nothing: restarting the sidecar repairs neither the broker nor the app.
-func live(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]bool{"live": true})
-}
-
-// started depends on nothing either: the startup probe of a native sidecar holds the app's start back, so waiting for
-// the app here would wait for ever.
-func started(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]bool{"started": true})
+func yes(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, map[string]bool{name: true}) }
 }
 
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	r := s.o.State.Ready()
-	status := http.StatusOK
-	if !r.Ready {
-		status = http.StatusServiceUnavailable
-	}
-	answer(w, status, r)
+	answerCheck(w, r.Ready, r)
 }
 
 // connected is one check of readiness alone, for pods that serve while they reach the broker, even if no messages are
@@ -57,9 +49,13 @@ func (s *Server) connected(w http.ResponseWriter, _ *http.Request) {
 			broker = c
 		}
 	}
+	answerCheck(w, broker.OK, broker)
+}
+
+func answerCheck(w http.ResponseWriter, ok bool, v any) {
 	status := http.StatusOK
-	if !broker.OK {
+	if !ok {
 		status = http.StatusServiceUnavailable
 	}
-	answer(w, status, broker)
+	answer(w, status, v)
 }

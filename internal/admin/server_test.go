@@ -39,7 +39,9 @@ func newFakeState() *fakeState {
 		status: Status{
 			State: Consuming, Queue: "wms.queue.a", Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}, RetryDelays: []string{},
 		},
-		flow:     Flow{Settled: map[string]uint64{"ack": 1, "retry": 0, "requeue": 0, "park": 0, "discard": 0, "release": 0}},
+		flow: Flow{Depths: []Depth{}, Totals: Totals{
+			Settled: map[string]uint64{"ack": 1, "retry": 0, "requeue": 0, "park": 0, "discard": 0, "release": 0},
+		}},
 		draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 }
@@ -102,6 +104,7 @@ func start(t *testing.T, edit func(*Options)) *running {
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: r.state, Grace: time.Minute,
 		Gatherer: prometheus.NewRegistry(), Logger: telemetry.NewLogger(r.log, "debug", "json"),
 	}
+	o.DeadLetters = apiOf(nil, o.Logger)
 	if edit != nil {
 		edit(&o)
 	}
@@ -116,9 +119,7 @@ func start(t *testing.T, edit func(*Options)) *running {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := r.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		r.Shutdown(ctx)
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
@@ -160,7 +161,7 @@ func (r *running) do(method, addr, path string, edit func(*http.Request)) reply 
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if _, page := r.o.Console[path]; addr == r.control && !page {
+	if _, page := r.files[path]; addr == r.control && !page {
 		document.d.Check(r.t, &openapitest.Exchange{
 			Method: method, URL: req.URL, Type: req.Header.Get("Content-Type"), Body: sent,
 			Status: resp.StatusCode, Header: resp.Header, Answer: b,
@@ -218,17 +219,16 @@ func (r *running) shutdown() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := r.Shutdown(ctx); err != nil {
-		r.t.Error(err)
-	}
+	r.Shutdown(ctx)
 }
 
 // bound is a server that listens and does not serve yet.
 func bound(t *testing.T, state State) (*Server, Addrs) {
 	t.Helper()
+	logger := telemetry.NewLogger(new(apptest.Log), "info", "json")
 	s := New(Options{
 		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: state, Grace: time.Minute,
-		Logger: telemetry.NewLogger(new(apptest.Log), "info", "json"),
+		DeadLetters: apiOf(nil, logger), Logger: logger,
 	})
 	addrs, err := s.Listen()
 	if err != nil {

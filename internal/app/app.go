@@ -4,7 +4,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -99,9 +98,7 @@ func (a *App) parts() (base, senders, consumers []*part) {
 		{name: "admin", run: a.admin.Serve, stop: func(stopTime) {
 			ctx, cancel := context.WithTimeout(context.Background(), adminStop)
 			defer cancel()
-			if err := a.admin.Shutdown(ctx); err != nil {
-				a.log.Warn("admin requests cut off", "error", err)
-			}
+			a.admin.Shutdown(ctx)
 		}},
 		{name: "memory", run: a.freeMemory},
 	}
@@ -123,7 +120,8 @@ func (a *App) listen() (addrs admin.Addrs, publish string, err error) {
 		return addrs, "", err
 	}
 	if publish, err = a.endpoint.server.Listen(); err != nil {
-		return addrs, "", errors.Join(err, a.admin.Shutdown(context.Background()))
+		a.admin.Shutdown(context.Background())
+		return addrs, "", err
 	}
 	return addrs, publish, nil
 }
@@ -174,7 +172,7 @@ func (a *App) deadLetters() *dlq.API {
 func (a *App) adminOptions() admin.Options {
 	o := admin.Options{
 		AdminAddr: a.cfg.Listen.AdminAddr, ControlAddr: a.cfg.Listen.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
-		State: state{a}, Topology: topologyView(a.plan), DeadLetters: a.deadLetters(), Console: admin.ConsoleFiles(),
+		State: state{a}, Topology: topologyView(a.plan), DeadLetters: a.deadLetters(),
 		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
 	}
 	if a.cfg.Listen.ControlToken.IsSet() {

@@ -45,7 +45,10 @@ func (s state) Flow() admin.Flow {
 	if measure {
 		a.measured.Store(now)
 	}
-	f := admin.Flow{Received: uint64(a.received()), Settled: a.settled()} // #nosec G115 -- counts up
+	f := admin.Flow{
+		Totals: admin.Totals{Received: uint64(a.received()), Settled: a.settled()}, // #nosec G115 -- counts up
+		Depths: []admin.Depth{},
+	}
 	for _, sub := range a.subscriptions {
 		if measure {
 			select {

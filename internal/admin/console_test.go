@@ -1,28 +1,36 @@
 package admin
 
 import (
-	"bytes"
 	"path"
 	"regexp"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
+
+// content is that of an embedded file.
+func content(t *testing.T, name string) string {
+	t.Helper()
+	return string(must.Get(embedded.ReadFile(name))(t))
+}
 
 // TestPageFiles: the page is whole, small, and has nothing that its policy would stop or that would make markup of
 // text.
 func TestPageFiles(t *testing.T) {
 	t.Parallel()
-	files := ConsoleFiles()
+	files := consoleFiles()
 	total := 0
-	for at, f := range files {
-		total += len(f.Read())
-		if f.ContentType == "" {
+	for at, name := range files {
+		body := content(t, name)
+		total += len(body)
+		if contentTypes[path.Ext(name)] == "" {
 			t.Errorf("%s has no type", at)
 		}
-		if n := bytes.Count(f.Read(), []byte("\n")); n > 400 {
+		if n := strings.Count(body, "\n"); n > 400 {
 			t.Errorf("%s has %d lines", at, n)
 		}
-		text := strings.ReplaceAll(string(f.Read()), "http://www.w3.org/2000/svg", "")
+		text := strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "")
 		for _, never := range []string{
 			"://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "srcdoc", "javascript:",
 			"<style", " style=", "<script>", "@import", "setTimeout('", "localStorage", "document.cookie", "DOMParser", "setHTML",
@@ -40,7 +48,7 @@ func TestPageFiles(t *testing.T) {
 			}
 		}
 	}
-	if files["/"].Read == nil || files["/console.js"].Read == nil || files["/console.css"].Read == nil || len(files) < 10 {
+	if files["/"] == "" || files["/console.js"] == "" || files["/console.css"] == "" || len(files) < 10 {
 		t.Errorf("%d files", len(files))
 	}
 	if total > 96<<10 {
@@ -52,8 +60,8 @@ func TestPageFiles(t *testing.T) {
 // TestPageIDs: what the scripts look for by its id is in the page, once.
 func TestPageIDs(t *testing.T) {
 	t.Parallel()
-	files := ConsoleFiles()
-	page := string(files["/"].Read())
+	files := consoleFiles()
+	page := content(t, files["/"])
 	ids := map[string]int{}
 	for _, m := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		ids[m[1]]++
@@ -64,8 +72,8 @@ func TestPageIDs(t *testing.T) {
 		}
 	}
 	asked := 0
-	for at, f := range files {
-		for _, m := range regexp.MustCompile(`byId\('([^']+)'\)`).FindAllStringSubmatch(string(f.Read()), -1) {
+	for at, name := range files {
+		for _, m := range regexp.MustCompile(`byId\('([^']+)'\)`).FindAllStringSubmatch(content(t, name), -1) {
 			if asked++; ids[m[1]] == 0 {
 				t.Errorf("%s searches for %s, which is not in the page", at, m[1])
 			}
