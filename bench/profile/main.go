@@ -46,5 +46,5 @@ func run() (err error) {
 	defer pprof.StopCPUProfile()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	return a.Run(ctx, make(chan struct{}))
+	return a.Run(ctx, context.Background())
 }

@@ -45,7 +45,7 @@ func printConfig(_ context.Context, in invocation) error {
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Origin)
 	}
-	for _, warning := range append(cfg.Warnings(), warnings...) {
+	for _, warning := range warnings {
 		_, _ = fmt.Fprintf(in.stderr, "warning: %s\n", warning)
 	}
 	return w.Flush()

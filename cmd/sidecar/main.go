@@ -60,7 +60,7 @@ func runSidecar(ctx context.Context, in invocation) error {
 		<-signals
 		stopNow()
 	}()
-	return a.Run(ctx, now.Done())
+	return a.Run(ctx, now)
 }
 
 // useOneCore keeps Go's scheduler on one core, unless GOMAXPROCS in environ says how many. A sidecar's work is short

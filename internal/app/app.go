@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +75,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	a.registry.MustRegister(a.budget)
 	a.measured.Store(-int64(measureEvery)) // the first time is at once
 	telemetry.AdoptLibraries(a.log)
-	if a.tracing, err = telemetry.NewTracing(tracingOptions(cfg, build, plan, a.log)); err != nil {
+	if a.tracing, err = telemetry.NewTracing(a.tracingOptions()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if cfg.Service.Consume != config.ConsumeOff {
@@ -93,8 +92,8 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 
 // parts returns the parts of the sidecar in the order of their start. The senders run until the end: an app may publish
 // while it shuts down.
-func (a *App) parts() (base, senders, consumers []*part) {
-	base = []*part{
+func (a *App) parts() (base, senders, consumers []part) {
+	base = []part{
 		{name: "admin", run: a.admin.Serve, stop: func(stopTime) {
 			ctx, cancel := context.WithTimeout(context.Background(), adminStop)
 			defer cancel()
@@ -103,13 +102,13 @@ func (a *App) parts() (base, senders, consumers []*part) {
 		{name: "memory", run: a.freeMemory},
 	}
 	if a.endpoint != nil {
-		senders = append(senders, &part{name: "publish endpoint", run: a.endpoint.run, stop: a.endpoint.stop})
+		senders = append(senders, part{name: "publish endpoint", run: a.endpoint.run, stop: a.endpoint.stop})
 	}
 	if a.relay != nil {
-		senders = append(senders, &part{name: "outbox", run: a.relay.run})
+		senders = append(senders, part{name: "outbox", run: a.relay.run})
 	}
 	for _, s := range a.subscriptions {
-		consumers = append(consumers, &part{name: "subscription to " + s.plan.Queue, run: s.run, stop: s.drain})
+		consumers = append(consumers, part{name: "subscription to " + s.plan.Queue, run: s.run, stop: s.drain})
 	}
 	return base, senders, consumers
 }
@@ -143,7 +142,7 @@ func (a *App) announce(addrs admin.Addrs, publishAddr string) {
 // warnings are about settings that work, and may surprise. Never nil: in JSON they are a list, also when there are
 // none.
 func (a *App) warnings() []string {
-	all := append([]string{}, slices.Concat(a.cfg.Warnings(), planWarnings(a.cfg, a.plan))...)
+	all := append([]string{}, warnings(a.cfg, a.plan)...)
 	for _, s := range a.subscriptions {
 		if text := s.consumer.Oversized(); text != "" {
 			all = append(all, text)
@@ -160,26 +159,16 @@ func (a *App) flushTraces() {
 	}
 }
 
-// deadLetters is what the control listener does with dead letters. Without a subscription there are none.
-func (a *App) deadLetters() *dlq.API {
-	o := dlq.Options{Service: a.cfg.Service.Name, Logger: a.log}
-	if len(a.subscriptions) > 0 {
-		o.Queue, o.Main = a.subscriptions[0].deadLetters, a.subscriptions[0].plan.Queue
-	}
-	return dlq.New(o)
-}
-
 func (a *App) adminOptions() admin.Options {
-	o := admin.Options{
-		AdminAddr: a.cfg.Listen.AdminAddr, ControlAddr: a.cfg.Listen.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
-		State: state{a}, Topology: topologyView(a.plan), DeadLetters: a.deadLetters(),
+	dead := dlq.Options{Service: a.cfg.Service.Name, Logger: a.log}
+	if len(a.subscriptions) > 0 { // without one there are no dead letters
+		dead.Queue, dead.Main = a.subscriptions[0].deadLetters, a.subscriptions[0].plan.Queue
+	}
+	l := &a.cfg.Listen
+	return admin.Options{
+		AdminAddr: l.AdminAddr, ControlAddr: l.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
+		Token: listenerToken(l.ControlToken, a.log), ReadToken: listenerToken(l.ControlReadToken, a.log),
+		State: state{a}, Topology: topologyView(a.plan), DeadLetters: dlq.New(dead),
 		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
 	}
-	if a.cfg.Listen.ControlToken.IsSet() {
-		o.Token = listenerToken(a.cfg.Listen.ControlToken, a.log)
-	}
-	if a.cfg.Listen.ControlReadToken.IsSet() {
-		o.ReadToken = listenerToken(a.cfg.Listen.ControlReadToken, a.log)
-	}
-	return o
 }

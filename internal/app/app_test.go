@@ -63,7 +63,7 @@ func run(t *testing.T, cfg *config.Config, edits ...func(*App)) (*App, *apptest.
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx, make(chan struct{})) }()
+	go func() { ended <- a.Run(ctx, context.Background()) }()
 	stop := sync.OnceValue(func() error { cancel(); return <-ended })
 	t.Cleanup(func() {
 		_ = stop()
@@ -194,7 +194,7 @@ func TestListenFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Run(context.Background(), nil); err == nil || !strings.Contains(err.Error(), addr) {
+	if err := a.Run(t.Context(), context.Background()); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("Run on a taken address: %v", err)
 	}
 }
@@ -231,7 +231,7 @@ func TestListenerThatDies(t *testing.T) {
 	addr := must.Get(proxy.FreeAddr())(t)
 	a := must.Get(New(load(t, "SIDECAR_AMQP_URL=amqp://127.0.0.1:1", "SIDECAR_ADMIN_ADDR="+addr), Build{}, &apptest.Log{}))(t)
 	ended := make(chan error, 1)
-	go func() { ended <- a.Run(context.Background(), nil) }()
+	go func() { ended <- a.Run(t.Context(), context.Background()) }()
 	brokertest.Eventually(t, 20*time.Second, "it listens", func() bool {
 		answer, err := http.Get("http://" + addr + "/livez")
 		return err == nil && answer.Body.Close() == nil

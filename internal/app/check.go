@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -21,6 +22,16 @@ const checkTimeout = 30 * time.Second
 // ErrFindings ends a check that found something: a retried or parked message might be lost.
 var ErrFindings = errors.New("the topology does not fit")
 
+// dial opens the session of a command, which logs nothing.
+func dial(ctx context.Context, cfg *config.Config, use string, build Build) (*broker.Session, error) {
+	telemetry.AdoptLibraries(slog.New(slog.DiscardHandler))
+	s, err := broker.NewDialer(brokerOptions(cfg, use, build)).Dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the broker: %w", err)
+	}
+	return s, nil
+}
+
 // Check connects, checks whether the broker would keep every retried and parked message, and prints findings with their
 // fixes to w. It changes nothing.
 func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
@@ -28,19 +39,14 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range cfg.Warnings() {
-		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
-	}
-	for _, warning := range planWarnings(cfg, plan) {
+	for _, warning := range warnings(cfg, plan) {
 		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	log := telemetry.NewLogger(io.Discard, "error", "text")
-	telemetry.AdoptLibraries(log)
-	s, err := broker.NewDialer(brokerOptions(cfg, "check", Build{}, log, nil)).Dial(ctx)
+	s, err := dial(ctx, cfg, "check", Build{})
 	if err != nil {
-		return fmt.Errorf("connect to the broker: %w", err)
+		return err
 	}
 	defer s.Close()
 	if cfg.Service.Consume == config.ConsumeOff {
@@ -51,7 +57,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	permissions, err := preflight(ctx, s, plan, topology.Mode(cfg.Topology.Mode))
+	permissions, err := preflight(ctx, s, plan, modeOf(cfg))
 	if err != nil {
 		return err
 	}
@@ -108,7 +114,7 @@ func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode
 // unseen turns findings about objects that the user may not read into notes, where the sidecar does not check them
 // either. It returns the rest.
 func unseen(cfg *config.Config, findings []declare.Finding, w io.Writer) []declare.Finding {
-	if cfg.Topology.Mode != string(topology.ModeNone) {
+	if modeOf(cfg) != topology.ModeNone {
 		return findings
 	}
 	return slices.DeleteFunc(findings, func(f declare.Finding) bool {
@@ -121,18 +127,18 @@ func unseen(cfg *config.Config, findings []declare.Finding, w io.Writer) []decla
 	})
 }
 
-// planWarnings are about what works with this topology and these databases, and may surprise.
-func planWarnings(cfg *config.Config, plan *topology.Plan) []string {
+// warnings are about what works with this configuration, topology and database, and may surprise: a sentence each.
+func warnings(cfg *config.Config, plan *topology.Plan) []string {
 	if cfg.Service.Consume == config.ConsumeOff {
-		return outboxWarnings(cfg)
+		return slices.Concat(cfg.Warnings(), outboxWarnings(cfg))
 	}
-	return slices.Concat(plan.Warnings(), unseenWay(cfg, plan), outboxWarnings(cfg))
+	return slices.Concat(cfg.Warnings(), plan.Warnings(), unseenWay(cfg, plan), outboxWarnings(cfg))
 }
 
 // unseenWay warns of a binding that is not declared here and cannot be seen over AMQP.
 func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 	back := plan.WayBack()
-	if back == nil || cfg.Topology.Mode == string(topology.ModeDeclare) {
+	if back == nil || modeOf(cfg) == topology.ModeDeclare {
 		return nil
 	}
 	return []string{fmt.Sprintf("retries return by a binding of %s to exchange %s that matches the key %s; whether it "+
@@ -143,7 +149,7 @@ func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 // withoutBindings says what a missing binding does.
 func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject })
-	declares := cfg.Topology.Mode == string(topology.ModeDeclare)
+	declares := modeOf(cfg) == topology.ModeDeclare
 	lost := "loses"
 	if plan.Quorum { // the broker keeps what it cannot route, and tries it again every three minutes
 		lost = "holds up"

@@ -30,7 +30,7 @@ func DeadLetters(cfg *config.Config, build Build, by string, log *slog.Logger) (
 
 // newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
 func newDeadLetters(sh shared, by string, r prometheus.Registerer) (*deadletter.Queue, error) {
-	o := brokerOptions(sh.cfg, "dlq", sh.build, nil, nil)
+	o := brokerOptions(sh.cfg, "dlq", sh.build)
 	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
 	return deadletter.New(deadletter.Options{Plan: sh.plan, Broker: o, By: by, Logger: sh.log, Registerer: r})
 }

@@ -1,9 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,29 +39,21 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 	}
 	s := p.Settlement(m, newPolicy(cfg).Decide(m, o))
 
-	var b strings.Builder
-	what := fmt.Sprintf("status %d", q.Status)
-	if q.Failure != "" {
-		what = q.Failure
-	}
-	fmt.Fprintf(&b, "%s at retry %d of %d: %s (reason %s)\n", what, q.RetryCount, p.MaxRetries, s.Verdict.Action,
-		s.Verdict.Reason)
+	what := cmp.Or(q.Failure, fmt.Sprintf("status %d", q.Status))
+	lines := []string{fmt.Sprintf("%s at retry %d of %d: %s (reason %s)", what, q.RetryCount, p.MaxRetries,
+		s.Verdict.Action, s.Verdict.Reason)}
 	if o.Detail != "" {
-		fmt.Fprintf(&b, "  detail: %s\n", o.Detail)
+		lines = append(lines, "detail: "+o.Detail)
 	}
 	if o.Err != nil {
-		fmt.Fprintf(&b, "  error: %s\n", o.Err)
+		lines = append(lines, "error: "+o.Err.Error())
 	}
-	for _, line := range explainVerdict(s.Verdict, m) {
-		fmt.Fprintf(&b, "  %s\n", line)
-	}
-	for _, line := range explainSettlement(&s, p) {
-		fmt.Fprintf(&b, "  %s\n", line)
-	}
+	lines = append(lines, explainVerdict(s.Verdict, m))
+	lines = append(lines, explainSettlement(&s, p)...)
 	if proof := proofOfReject(cfg, p); proof != "" && s.Final == topology.FinalReject {
-		fmt.Fprintf(&b, "  %s\n", proof)
+		lines = append(lines, proof)
 	}
-	return b.String(), nil
+	return strings.Join(lines, "\n  ") + "\n", nil
 }
 
 func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
@@ -70,11 +62,11 @@ func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
 		o.RetryAfter = min(q.RetryAfter, cfg.Retry.RetryAfterMax)
 	}
 	if q.Failure != "" {
-		i := slices.IndexFunc(failures, func(f message.Failure) bool { return f.String() == q.Failure })
-		if i < 0 {
+		f, ok := failures[q.Failure]
+		if !ok {
 			return o, fmt.Errorf("failure %q is not one of refused, timeout, reset, malformed, too_large", q.Failure)
 		}
-		o.Failure = failures[i]
+		o.Failure = f
 	}
 	if q.Disposition != "" {
 		d, ok := dispositions[strings.ToLower(q.Disposition)]
@@ -91,9 +83,9 @@ func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
 	return o, nil
 }
 
-var failures = []message.Failure{
-	message.FailureRefused, message.FailureTimeout, message.FailureReset, message.FailureMalformed,
-	message.FailureTooLarge,
+var failures = map[string]message.Failure{
+	"refused": message.FailureRefused, "timeout": message.FailureTimeout, "reset": message.FailureReset,
+	"malformed": message.FailureMalformed, "too_large": message.FailureTooLarge,
 }
 
 var dispositions = map[string]message.Disposition{
@@ -101,25 +93,25 @@ var dispositions = map[string]message.Disposition{
 	"park": message.DispositionPark, "discard": message.DispositionDiscard,
 }
 
-func explainVerdict(v message.Verdict, m *message.Message) []string {
+func explainVerdict(v message.Verdict, m *message.Message) string {
 	switch v.Action {
 	case message.Ack:
-		return []string{"the app took the message: it leaves the queue"}
+		return "the app took the message: it leaves the queue"
 	case message.Discard:
-		return []string{"the app asked for it: the message is gone, and counted"}
+		return "the app asked for it: the message is gone, and counted"
 	case message.Release:
-		return []string{"this says nothing about the message: it goes back unharmed and uncounted, and consumption pauses " +
-			"until the app is back"}
+		return "this says nothing about the message: it goes back unharmed and uncounted, and consumption pauses until " +
+			"the app is back"
 	case message.Requeue:
-		return []string{"not a failed attempt: the retry count stays as it is"}
+		return "not a failed attempt: the retry count stays as it is"
 	case message.Retry:
-		return []string{fmt.Sprintf("a failed attempt: the next delivery is attempt %d with Amqp-Retry-Count %d",
-			m.RetryCount+2, m.RetryCount+1)}
+		return fmt.Sprintf("a failed attempt: the next delivery is attempt %d with Amqp-Retry-Count %d", m.RetryCount+2,
+			m.RetryCount+1)
 	}
 	if v.Reason == message.ReasonMaxRetries {
-		return []string{fmt.Sprintf("attempt %d was the last one: all %d retries are used up", m.RetryCount+1, m.MaxRetries)}
+		return fmt.Sprintf("attempt %d was the last one: all %d retries are used up", m.RetryCount+1, m.MaxRetries)
 	}
-	return []string{"retrying would not help: the message is parked at once"}
+	return "retrying would not help: the message is parked at once"
 }
 
 func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {

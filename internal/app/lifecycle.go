@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,44 +21,42 @@ type part struct {
 	name string
 	run  func(context.Context) error // until its context ends; an error ends the sidecar
 	stop func(stopTime)              // called before that context ends; may be nil
-
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when run has returned
 }
 
 // stopTime says how long a stop may take.
 type stopTime struct {
 	until time.Time       // the shutdown grace is over
-	now   <-chan struct{} // closed to end the stop at once
+	now   context.Context // ends to end the stop at once
 }
 
-// start runs the parts in group.
-func start(group *errgroup.Group, parts []*part) {
-	for _, p := range parts {
+// start runs the parts in group. stop stops them side by side and waits until their runs have ended.
+func start(group *errgroup.Group, parts []part) (stop func(stopTime)) {
+	stops := make([]func(stopTime), len(parts))
+	for i, p := range parts {
 		ctx, cancel := context.WithCancel(context.Background())
-		p.cancel, p.ended = cancel, make(chan struct{})
+		ended := make(chan struct{})
 		group.Go(func() error {
-			defer close(p.ended)
+			defer close(ended)
 			if err := p.run(ctx); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 			return nil
 		})
-	}
-}
-
-// stop stops the parts side by side. It does not wait for the end of their runs.
-func stop(parts []*part, t stopTime) {
-	var stops sync.WaitGroup
-	for _, p := range parts {
-		stops.Go(func() {
+		stops[i] = func(t stopTime) {
 			if p.stop != nil {
 				p.stop(t)
 			}
-			p.cancel()
-		})
+			cancel()
+			<-ended
+		}
 	}
-	stops.Wait()
+	return func(t stopTime) {
+		var all sync.WaitGroup
+		for _, stop := range stops {
+			all.Go(func() { stop(t) })
+		}
+		all.Wait()
+	}
 }
 
 // withoutCancel returns nil for the end of our own context.
@@ -70,9 +67,9 @@ func withoutCancel(err error) error {
 	return err
 }
 
-// Run serves until ctx ends, then drains; now cuts the drain short. It returns nil after a drain, also one whose
-// grace expired: only what the sidecar cannot do without (its listeners) is an error.
-func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
+// Run serves until ctx ends, then drains; the end of now cuts the drain short. It returns nil after a drain, also one
+// whose grace expired: only what the sidecar cannot do without (its listeners) is an error.
+func (a *App) Run(ctx, now context.Context) error {
 	limitMemory(MemoryLimit(), a.budget.Limit())
 	addrs, publishAddr, err := a.listen()
 	if err != nil {
@@ -85,7 +82,7 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 
 	base, senders, consumers := a.parts()
 	group, failed := errgroup.WithContext(context.Background())
-	start(group, slices.Concat(base, senders, consumers))
+	stopBase, stopSenders, stopConsumers := start(group, base), start(group, senders), start(group, consumers)
 	select {
 	case <-ctx.Done():
 	case <-a.drainAsk:
@@ -96,16 +93,11 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	t := stopTime{until: time.Now().Add(grace), now: now}
 	a.log.Info("draining", "inflight", a.inflight(), "grace", grace)
 	close(a.draining)
-	stop(consumers, t)
+	stopConsumers(t)
 	if len(consumers) == 0 {
 		a.log.Info("drained", "returned", 0)
 	}
-	go func() {
-		for _, p := range consumers {
-			<-p.ended
-		}
-		close(a.drained)
-	}()
+	close(a.drained)
 	// A drain that was asked for comes before the app's own end: until then the app may publish.
 	select {
 	case <-ctx.Done():
@@ -114,9 +106,8 @@ func (a *App) Run(ctx context.Context, now <-chan struct{}) error {
 	if asked {
 		t.until = time.Now().Add(grace)
 	}
-	stop(senders, t)
-	<-a.drained
-	stop(base, t)
+	stopSenders(t)
+	stopBase(t)
 	err = group.Wait()
 	a.flushTraces()
 	a.log.Info("stopped")

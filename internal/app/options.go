@@ -6,38 +6,34 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
 	"sidecar/internal/telemetry"
-	"sidecar/internal/topology"
 )
 
 // The functions of this file translate the configuration into the options of one package each.
 
-func tracingOptions(cfg *config.Config, build Build, plan *topology.Plan, log *slog.Logger) telemetry.TracingOptions {
-	t := cfg.Tracing
+func (sh *shared) tracingOptions() telemetry.TracingOptions {
+	t := sh.cfg.Tracing
 	if t == nil {
 		return telemetry.TracingOptions{}
 	}
 	return telemetry.TracingOptions{
-		Enabled: true, Queue: plan.Queue, AppURL: cfg.App.URL, Resource: t.Resource,
-		Version: build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
+		Enabled: true, Queue: sh.plan.Queue, AppURL: sh.cfg.App.URL, Resource: t.Resource,
+		Version: sh.build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
 		Exporter: telemetry.ExporterOptions{
 			Endpoint: t.Endpoint, Headers: t.HeaderValues(), Timeout: t.Timeout, Gzip: t.Compression == "gzip",
 			CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
 		},
-		Logger: log,
+		Logger: sh.log,
 	}
 }
 
-func dispatchOptions(
-	cfg *config.Config, build Build, plan *topology.Plan, memory *budget.Budget, log *slog.Logger, r prometheus.Registerer,
-) dispatch.Options {
+func (sh *shared) dispatchOptions() dispatch.Options {
+	cfg := sh.cfg
 	return dispatch.Options{
 		URL: cfg.App.URL, Timeout: cfg.App.Timeout, RetryAfterMax: cfg.Retry.RetryAfterMax,
 		MaxBody: int64(cfg.Window.MaxBody), HealthPath: cfg.App.HealthPath, HealthTimeout: cfg.App.HealthTimeout,
@@ -45,48 +41,46 @@ func dispatchOptions(
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary,
 		Envelopes:   cfg.Request.CloudEvents == config.CloudEventsStructured,
 		Dapr:        cfg.App.ResponseDialect == config.DialectDapr,
-		Token:       secret(cfg.App.Token, log), Version: build.Version, MaxIdle: cfg.Window.Concurrency,
-		Queue: plan.Queue, Memory: memory.Account(budget.Answers), Logger: log, Registerer: r,
+		Token:       secret(cfg.App.Token, sh.log, "secret not read", true),
+		Version:     sh.build.Version, MaxIdle: cfg.Window.Concurrency, Queue: sh.plan.Queue,
+		Memory: sh.budget.Account(budget.Answers), Logger: sh.log, Registerer: sh.registry,
 	}
 }
 
-// secret reads a secret that the sidecar sends and that may rotate. While its file cannot be read the last good value
-// is used: the app decides about it.
-func secret(s config.Secret, log *slog.Logger) func() string {
+// secret reads a secret that may rotate. While its file is missing, empty or wrong, msg is logged now and then, and the
+// secret is its last good value if that is to be kept, else "".
+func secret(s config.Secret, log *slog.Logger, msg string, keep bool) func() string {
 	failures := telemetry.Throttle{Interval: time.Minute}
 	return func() string {
 		v, err := s.Value()
-		if err != nil {
-			failures.Do(func(suppressed int) { log.Warn("secret not read", "error", err, "suppressed", suppressed) })
+		if err == nil {
+			return v
 		}
-		return v
-	}
-}
-
-// listenerToken reads the token that requests to a listener must carry. While its file is missing, empty or wrong it is
-// "", which no request carries: a token whose file was deleted is revoked.
-func listenerToken(s config.Secret, log *slog.Logger) func() string {
-	failures := telemetry.Throttle{Interval: time.Minute}
-	return func() string {
-		v, err := s.Value()
-		if err != nil {
-			failures.Do(func(suppressed int) {
-				log.Warn("token not read", "error", err, "suppressed", suppressed)
-			})
+		failures.Do(func(suppressed int) { log.Warn(msg, "error", err, "suppressed", suppressed) })
+		if !keep {
 			return ""
 		}
 		return v
 	}
 }
 
-func flowOptions(cfg *config.Config, plan *topology.Plan, target *dispatch.Target, log *slog.Logger,
-	r prometheus.Registerer) flow.Options {
+// listenerToken reads the token that requests to a listener must carry; nil when none is configured. A token whose file
+// was deleted is revoked: no request carries "".
+func listenerToken(s config.Secret, log *slog.Logger) func() string {
+	if !s.IsSet() {
+		return nil
+	}
+	return secret(s, log, "token not read", false)
+}
+
+func (s *subscription) flowOptions() flow.Options {
+	cfg := s.cfg
 	return flow.Options{
-		Queue: plan.Queue, Concurrency: cfg.Window.Concurrency, Probe: target.Probe,
+		Queue: s.plan.Queue, Concurrency: cfg.Window.Concurrency, Probe: s.target.Probe,
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
 		Interval: cfg.App.HealthInterval, Connects: cfg.App.HealthPath == "",
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
-		Logger:       log, Registerer: r,
+		Logger:       s.log, Registerer: s.registry,
 	}
 }
 
@@ -97,9 +91,8 @@ func newSpool(cfg *config.Config) *broker.Spool {
 	return broker.NewSpool(cfg.Window.SpoolDir, spoolBytes)
 }
 
-// brokerOptions are those of one of the two connections; use says which.
-func brokerOptions(cfg *config.Config, use string, build Build, log *slog.Logger,
-	r prometheus.Registerer) broker.Options {
+// brokerOptions are those of a connection without log and metrics; use says which one.
+func brokerOptions(cfg *config.Config, use string, build Build) broker.Options {
 	q := &cfg.AMQP
 	return broker.Options{
 		URLs: q.URLs, Username: q.Username.Value, Password: q.Password.Value,
@@ -108,6 +101,15 @@ func brokerOptions(cfg *config.Config, use string, build Build, log *slog.Logger
 		},
 		External: q.SASL == config.SASLExternal, Heartbeat: q.Heartbeat,
 		Name: fmt.Sprintf("sidecar %s %s", cfg.Service.Name, use), Version: build.Version,
-		Logger: log, Registerer: r,
 	}
+}
+
+func (sh *shared) brokerOptions(use string) broker.Options {
+	o := brokerOptions(sh.cfg, use, sh.build)
+	o.Logger, o.Registerer = sh.log, sh.registry
+	return o
+}
+
+func (sh *shared) newPublisher(use string) *broker.Publisher {
+	return broker.NewPublisher(broker.NewDialer(sh.brokerOptions(use)))
 }

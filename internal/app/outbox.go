@@ -40,22 +40,17 @@ func newRelay(sh shared) *relay {
 	if !cfg.Outbox.DSN.IsSet() {
 		return nil
 	}
-	p := broker.NewPublisher(broker.NewDialer(brokerOptions(cfg, "outbox", sh.build, sh.log, sh.registry)))
+	p := sh.newPublisher("outbox")
 	return &relay{publisher: p, Relay: outbox.New(outbox.Options{
-		Database: outboxDatabase(cfg), Names: outboxNames(cfg),
+		Database: outbox.Database{
+			DSN: cfg.Outbox.DSN.Value, Name: fmt.Sprintf("sidecar %s outbox", cfg.Service.Name),
+		},
+		Names:    outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column),
 		Exchange: cmp.Or(cfg.Outbox.Exchange, sh.plan.Exchanges[0].Name),
 		Batch:    cfg.Outbox.Batch, PollInterval: cfg.Outbox.PollInterval, MaxAttempts: cfg.Outbox.MaxAttempts,
 		Retention: cfg.Outbox.Retention, Publisher: p, Memory: sh.budget.Account(budget.Outbox),
 		Tracing: sh.tracing, Logger: sh.log, Registerer: sh.registry,
 	})}
-}
-
-func outboxDatabase(cfg *config.Config) outbox.Database {
-	return outbox.Database{DSN: cfg.Outbox.DSN.Value, Name: fmt.Sprintf("sidecar %s outbox", cfg.Service.Name)}
-}
-
-func outboxNames(cfg *config.Config) outbox.Names {
-	return outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column)
 }
 
 // outboxWarnings returns warnings about a usable connection string.

@@ -33,12 +33,14 @@ func newPlan(cfg *config.Config) (*topology.Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if cfg.Topology.Mode == string(topology.ModeNone) {
+	if modeOf(cfg) == topology.ModeNone {
 		p = p.WithoutReject()
 		p.Unverified = true
 	}
 	return p, nil
 }
+
+func modeOf(cfg *config.Config) topology.Mode { return topology.Mode(cfg.Topology.Mode) }
 
 func planOptions(cfg *config.Config) topology.Options {
 	t, r := &cfg.Topology, &cfg.Retry
@@ -56,8 +58,8 @@ func planOptions(cfg *config.Config) topology.Options {
 }
 
 // PresetValues returns the values that the topology preset gives to variables that are not set, by variable; empty for
-// an object that the topology does not have. The warnings are the plan's, a sentence each.
-func PresetValues(cfg *config.Config) (values map[string]string, warnings []string, err error) {
+// an object that the topology does not have. The warnings are about the whole configuration, a sentence each.
+func PresetValues(cfg *config.Config) (values map[string]string, warned []string, err error) {
 	p, err := newPlan(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +74,7 @@ func PresetValues(cfg *config.Config) (values map[string]string, warnings []stri
 		}
 	}
 	v["SIDECAR_BINDINGS"] = strings.Join(bindings, ",")
-	return v, planWarnings(cfg, p), nil
+	return v, warnings(cfg, p), nil
 }
 
 func newPolicy(cfg *config.Config) retry.Policy {
@@ -109,7 +111,7 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 		b, err := p.Definitions(vhost(cfg))
 		return string(b), err
 	case "permissions":
-		return p.Permissions(topology.Mode(cfg.Topology.Mode), published(cfg)...).Text(vhost(cfg)), nil
+		return p.Permissions(modeOf(cfg), published(cfg)...).Text(vhost(cfg)), nil
 	}
 	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
 }
@@ -133,7 +135,7 @@ func renderNoPlan(cfg *config.Config, format string) (string, error) {
 
 // proofOfReject describes the retries that are published although the plan says reject; "" if there are none.
 func proofOfReject(cfg *config.Config, p *topology.Plan) string {
-	if cfg.Topology.Mode != string(topology.ModeVerify) {
+	if modeOf(cfg) != topology.ModeVerify {
 		return ""
 	}
 	for _, w := range p.Waits {

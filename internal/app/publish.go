@@ -30,16 +30,12 @@ func newEndpoint(sh shared) *endpoint {
 	if c.Addr == "" {
 		return nil
 	}
-	p := broker.NewPublisher(broker.NewDialer(brokerOptions(sh.cfg, "publish endpoint", sh.build, sh.log, sh.registry)))
-	o := publish.Options{
+	p := sh.newPublisher("publish endpoint")
+	return &endpoint{publisher: p, server: publish.New(publish.Options{
 		Addr: c.Addr, Exchanges: publishAliases(sh.cfg), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
-		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Publisher: p, Memory: sh.budget.Account(budget.Publish),
-		Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
-	}
-	if c.Token.IsSet() {
-		o.Token = listenerToken(c.Token, sh.log)
-	}
-	return &endpoint{publisher: p, server: publish.New(o)}
+		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
+		Memory: sh.budget.Account(budget.Publish), Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
+	})}
 }
 
 // run serves until ctx ends; stop comes first, to finish the requests.
@@ -58,15 +54,7 @@ const leastStop = time.Second
 func (e *endpoint) stop(t stopTime) {
 	ctx, cancel := context.WithTimeout(context.Background(), max(time.Until(t.until), leastStop))
 	defer cancel()
-	finished := make(chan struct{})
-	defer close(finished)
-	go func() {
-		select {
-		case <-t.now:
-			cancel()
-		case <-finished:
-		}
-	}()
+	defer context.AfterFunc(t.now, cancel)()
 	e.server.Shutdown(ctx)
 }
 

@@ -16,7 +16,6 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/config"
 	"sidecar/internal/message"
-	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
 )
 
@@ -41,21 +40,19 @@ func RoundTrip(ctx context.Context, cfg *config.Config, build Build, w io.Writer
 	if cfg.Service.Consume == config.ConsumeOff {
 		return fmt.Errorf("%w: SIDECAR_CONSUME=off, so no message can be delivered", ErrRoundTrip)
 	}
-	if cfg.Topology.Mode != string(topology.ModeDeclare) {
+	if modeOf(cfg) != topology.ModeDeclare {
 		return fmt.Errorf("%w: it declares queues of its own, and SIDECAR_TOPOLOGY_MODE=%s does not allow that",
 			ErrRoundTrip, cfg.Topology.Mode)
 	}
 	ctx, cancel := context.WithTimeout(ctx, roundTripTimeout)
 	defer cancel()
-	log := telemetry.NewLogger(io.Discard, "error", "text")
-	telemetry.AdoptLibraries(log)
 	// Removing has a connection of its own, open from the start: without a login nothing must be declared.
-	s, err := broker.NewDialer(brokerOptions(cfg, "roundtrip", build, log, nil)).Dial(ctx)
+	s, err := dial(ctx, cfg, "roundtrip", build)
 	if err != nil {
-		return fmt.Errorf("connect to the broker: %w", err)
+		return err
 	}
 	defer s.Close()
-	app := newProbeApp()
+	app := probeApp{id: "roundtrip-" + rand.Text()}
 	url, stop, err := app.listen()
 	if err != nil {
 		return err
@@ -65,8 +62,7 @@ func RoundTrip(ctx context.Context, cfg *config.Config, build Build, w io.Writer
 	if err != nil {
 		return err
 	}
-	err = errors.Join(app.travel(ctx, a), remove(s, a.plan))
-	if err != nil {
+	if err := errors.Join(app.travel(ctx, a), remove(s, a.plan)); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(w, "ok       round trip: %s was published to %s, failed with 503, waited %s, succeeded with 200 "+
@@ -103,26 +99,15 @@ func roundTripConfig(cfg *config.Config, plan *topology.Plan, url string) *confi
 }
 
 // probeApp is the app of a round trip. It accepts every message but its own at once: a killed round trip may have left
-// a message.
+// a message. It fails the first POST of its own.
 type probeApp struct {
-	id        string // of its message
-	posts     atomic.Int32
-	succeeded chan struct{} // closed at the second POST
-}
-
-func newProbeApp() *probeApp {
-	return &probeApp{id: "roundtrip-" + rand.Text(), succeeded: make(chan struct{})}
+	id    string // of its message
+	posts atomic.Int32
 }
 
 func (p *probeApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Amqp-Message-Id") != p.id {
-		return
-	}
-	switch p.posts.Add(1) {
-	case 1:
+	if r.Header.Get("Amqp-Message-Id") == p.id && p.posts.Add(1) == 1 {
 		w.WriteHeader(http.StatusServiceUnavailable)
-	case 2:
-		close(p.succeeded)
 	}
 }
 
@@ -149,7 +134,7 @@ func (p *probeApp) listen() (url string, stop func(), err error) {
 func (p *probeApp) travel(ctx context.Context, a *App) error {
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- a.Run(running, nil) }()
+	go func() { ended <- a.Run(running, context.Background()) }()
 	err := p.retryOnce(ctx, a)
 	end()
 	return errors.Join(err, <-ended)
@@ -168,15 +153,7 @@ func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRoundTrip, err)
 	}
-	acked := func() bool {
-		select {
-		case <-p.succeeded:
-			return a.settled()[message.Ack.String()] > 0
-		default:
-			return false
-		}
-	}
-	if !until(ctx, acked) {
+	if !until(ctx, func() bool { return p.posts.Load() > 1 && a.settled()[message.Ack.String()] > 0 }) {
 		return fmt.Errorf("%w: %s was published to %s, POSTed %d times within %s, and not acked",
 			ErrRoundTrip, p.id, a.plan.Queue, p.posts.Load(), roundTripTimeout)
 	}

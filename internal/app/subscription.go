@@ -51,16 +51,16 @@ func newSubscription(sh shared) (*subscription, error) {
 	}
 	cfg, plan := s.cfg, s.plan
 	var err error
-	if s.target, err = dispatch.New(dispatchOptions(cfg, s.build, plan, s.budget, s.log, s.registry)); err != nil {
+	if s.target, err = dispatch.New(sh.dispatchOptions()); err != nil {
 		return nil, err
 	}
-	s.flow = flow.New(flowOptions(cfg, plan, s.target, s.log, s.registry))
+	s.flow = flow.New(s.flowOptions())
 	// Publishing has a connection of its own: the broker does not read from a connection that publishes during a memory
 	// alarm, and would not see the acks.
-	consuming := brokerOptions(cfg, "consume", s.build, s.log, s.registry)
+	consuming := sh.brokerOptions("consume")
 	consuming.Memory, consuming.Spool = s.budget.Account(budget.Deliveries), s.spool
 	s.dialer = broker.NewDialer(consuming)
-	s.publisher = broker.NewPublisher(broker.NewDialer(brokerOptions(cfg, "publish", s.build, s.log, s.registry)))
+	s.publisher = sh.newPublisher("publish")
 	s.publisher.OnConnect(s.mayPublish)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Plan: plan, Logger: s.log, Registerer: s.registry, Report: s.missing, Ask: s.measure,
@@ -80,7 +80,7 @@ func newSubscription(sh shared) (*subscription, error) {
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Unproven: cfg.Topology.Mode != string(topology.ModeDeclare), Unroutable: s.unroutable,
+		Unproven: modeOf(cfg) != topology.ModeDeclare, Unroutable: s.unroutable,
 		ProofLasts: declare.DefaultEvery, // declared bindings are declared again as often
 		Dispatcher: dispatcher, Publisher: s.publisher, Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.registry,
@@ -133,15 +133,7 @@ func (s *subscription) drain(t stopTime) {
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-t.now:
-			interrupt(consume.ErrNow)
-		case <-stop:
-		}
-	}()
+	defer context.AfterFunc(t.now, func() { interrupt(consume.ErrNow) })()
 	d := s.consumer.Drain(ctx)
 	switch {
 	case d.Interrupted == 0:

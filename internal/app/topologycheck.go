@@ -57,7 +57,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 
 // missing takes the watcher's findings: objects that have gone since the last check.
 func (s *subscription) missing(findings []declare.Finding) {
-	if len(findings) == 0 || s.cfg.Topology.Mode == string(topology.ModeNone) {
+	if len(findings) == 0 || modeOf(s.cfg) == topology.ModeNone {
 		return
 	}
 	s.flow.Hold(flow.Topology, findings[0].String())
@@ -83,7 +83,7 @@ func (s *subscription) askForCheck() {
 func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 	t := time.NewTicker(s.checkEvery)
 	defer t.Stop()
-	declares := s.cfg.Topology.Mode == string(topology.ModeDeclare)
+	declares := modeOf(s.cfg) == topology.ModeDeclare
 	for {
 		again := declares
 		select {
@@ -110,7 +110,7 @@ func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 // time.
 func (s *subscription) ensureFirst(ctx context.Context, link *broker.Session) error {
 	if !s.oneByOne {
-		if declare.EnsureAtOnce(ctx, link, s.plan, topology.Mode(s.cfg.Topology.Mode)) {
+		if declare.EnsureAtOnce(ctx, link, s.plan, modeOf(s.cfg)) {
 			s.take(objects, nil)
 			return nil
 		}
@@ -124,7 +124,7 @@ func (s *subscription) ensureFirst(ctx context.Context, link *broker.Session) er
 
 // ensure declares or verifies the topology, and keeps the gate shut while there are findings.
 func (s *subscription) ensure(ctx context.Context, link declare.Session) error {
-	findings, err := declare.Ensure(ctx, link, s.plan, topology.Mode(s.cfg.Topology.Mode))
+	findings, err := declare.Ensure(ctx, link, s.plan, modeOf(s.cfg))
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s *subscription) take(of aspect, findings []declare.Finding) {
 // mayPublish checks on every connection that publishes whether the user may publish retries and parked messages. While
 // the user may not, nothing is consumed: a message could not leave.
 func (s *subscription) mayPublish(ctx context.Context, link *broker.Session) (beside func(), err error) {
-	mode := topology.Mode(s.cfg.Topology.Mode)
+	mode := modeOf(s.cfg)
 	check, err := declare.NewPublishPreflight(ctx, link, s.plan, mode)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
@@ -16,7 +14,7 @@ import (
 func isolated(t *testing.T, proxy *brokertest.Proxy) func(*App) {
 	url := proxy.URL(t, brokertest.URL(t))
 	return func(a *App) {
-		o := brokerOptions(a.cfg, "consume", a.build, a.log, prometheus.NewRegistry())
+		o := brokerOptions(a.cfg, "consume", a.build)
 		o.URLs = func() ([]string, error) { return []string{url}, nil }
 		a.subscriptions[0].dialer = broker.NewDialer(o)
 	}
