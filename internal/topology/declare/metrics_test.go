@@ -14,7 +14,7 @@ import (
 func TestDepthsHaveNoGap(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m := newMetrics(registry, build(t, topology.Options{Service: "wms-cincout"}))
+	m := NewWatcher(WatchOptions{Registerer: registry, Plan: build(t, topology.Options{Service: "wms-cincout"})})
 	depths := []Depth{{"main", topology.KindMain, 1}, {"retry", topology.KindRetry, 2}, {"dlq", topology.KindDLQ, 3}}
 	m.set(depths)
 	var looks sync.WaitGroup

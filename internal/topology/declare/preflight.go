@@ -89,28 +89,21 @@ func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	for _, a := range c.probes {
+		var refusal *amqp.Error
 		select {
-		case refusal := <-a.closed:
-			if err := c.result(a.route.Exchange, refusal); err != nil {
-				return nil, err
-			}
+		case refusal = <-a.closed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+		if refusal == nil || !answers(refusal) {
+			return nil, fmt.Errorf("publish to exchange %q: the connection ended before the broker answered", a.route.Exchange)
+		}
+		if refusal.Code == amqp.AccessRefused { // anything else that the broker dislikes about a probe is intended
+			name := cmp.Or(a.route.Exchange, topology.DefaultExchange)
+			c.e.forbidden("publishing to "+exchangeObject(name), name, "write", refusal)
+		}
 	}
 	return c.e.findings, nil
-}
-
-// result reads the answer: of all that the broker may dislike about a probe only the user's rights matter.
-func (c *PublishPreflight) result(exchange string, refusal *amqp.Error) error {
-	if refusal == nil || !answers(refusal) {
-		return fmt.Errorf("publish to exchange %q: the connection ended before the broker answered", exchange)
-	}
-	if refusal.Code == amqp.AccessRefused {
-		name := cmp.Or(exchange, topology.DefaultExchange)
-		c.e.forbidden("publishing to "+exchangeObject(name), name, "write", refusal)
-	}
-	return nil
 }
 
 func (e *ensurer) mayConsume(ctx context.Context) error {

@@ -3,6 +3,7 @@ package declare
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,9 +39,9 @@ type WatchOptions struct {
 // Watcher measures the queues of a plan and notices when a part of it is deleted under the running sidecar. There is
 // one per process; it watches one session at a time.
 type Watcher struct {
-	o       WatchOptions
-	metrics *metrics
-	last    atomic.Pointer[[]Depth]
+	o     WatchOptions
+	ready *prometheus.GaugeVec
+	last  atomic.Pointer[[]Depth]
 }
 
 // NewWatcher registers the metrics of a watcher. It does not check yet.
@@ -48,7 +49,7 @@ func NewWatcher(o WatchOptions) *Watcher {
 	if o.Every <= 0 {
 		o.Every = DefaultEvery
 	}
-	return &Watcher{o: o, metrics: newMetrics(o.Registerer, o.Plan)}
+	return &Watcher{o: o, ready: newMetrics(o.Registerer, o.Plan)}
 }
 
 // Depths are the last ones measured, in the plan's order; nil while Watch does not run. They must not be changed.
@@ -64,8 +65,7 @@ func (w *Watcher) Depths() []Depth {
 func (w *Watcher) Watch(ctx context.Context, s Session) error {
 	e := newEnsurer(s, w.o.Plan, topology.ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
-	defer w.metrics.set(nil)
-	defer w.last.Store(nil)
+	defer w.set(nil)
 	t := time.NewTicker(w.o.Every)
 	defer t.Stop()
 	missing := 0
@@ -77,8 +77,7 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 		if err != nil {
 			return err
 		}
-		w.metrics.set(depths)
-		w.last.Store(&depths)
+		w.set(depths)
 		if len(findings) > 0 && len(findings) != missing {
 			for _, f := range findings {
 				w.o.Logger.Error("topology broken", "object", f.Object, "problem", string(f.Problem), "fix", f.Fix)
@@ -93,6 +92,20 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 		case <-w.o.Ask:
 		}
 	}
+}
+
+// set replaces all depths: a queue that is gone has none. Those that stay are never absent in between, because a scrape
+// that comes just then would end every alert that has waited for its time.
+func (w *Watcher) set(depths []Depth) {
+	for _, d := range depths {
+		w.ready.WithLabelValues(d.Queue, string(d.Kind)).Set(float64(d.Ready))
+	}
+	for _, old := range w.Depths() {
+		if !slices.ContainsFunc(depths, func(d Depth) bool { return d.Queue == old.Queue }) {
+			w.ready.DeleteLabelValues(old.Queue, string(old.Kind))
+		}
+	}
+	w.last.Store(&depths)
 }
 
 // depths returns the number of ready messages in every queue of the plan, and the missing objects that a retried or
