@@ -9,26 +9,18 @@ import (
 
 // The part of a RabbitMQ definitions file that a plan needs.
 type definitions struct {
-	Exchanges []exchangeDefinition `json:"exchanges"`
-	Queues    []queueDefinition    `json:"queues"`
-	Bindings  []bindingDefinition  `json:"bindings"`
+	Exchanges []objectDefinition  `json:"exchanges"`
+	Queues    []objectDefinition  `json:"queues"`
+	Bindings  []bindingDefinition `json:"bindings"`
 }
 
-type exchangeDefinition struct {
+type objectDefinition struct {
 	Name       string     `json:"name"`
 	Vhost      string     `json:"vhost"`
-	Type       string     `json:"type"`
+	Type       string     `json:"type,omitempty"` // of an exchange
 	Durable    bool       `json:"durable"`
 	AutoDelete bool       `json:"auto_delete"`
-	Internal   bool       `json:"internal"`
-	Arguments  amqp.Table `json:"arguments"`
-}
-
-type queueDefinition struct {
-	Name       string     `json:"name"`
-	Vhost      string     `json:"vhost"`
-	Durable    bool       `json:"durable"`
-	AutoDelete bool       `json:"auto_delete"`
+	Internal   *bool      `json:"internal,omitempty"` // of an exchange
 	Arguments  amqp.Table `json:"arguments"`
 }
 
@@ -44,17 +36,17 @@ type bindingDefinition struct {
 // Definitions is the plan as a RabbitMQ definitions file for a virtual host, which has to exist: what
 // `rabbitmqctl import_definitions` takes. Exchanges of others are not in it and have to exist too.
 func (p *Plan) Definitions(vhost string) ([]byte, error) {
-	d := definitions{Exchanges: []exchangeDefinition{}, Queues: []queueDefinition{}, Bindings: []bindingDefinition{}}
+	d := definitions{Exchanges: []objectDefinition{}, Queues: []objectDefinition{}, Bindings: []bindingDefinition{}}
 	for _, e := range p.Exchanges {
 		if e.Type == "" || predeclared[e.Name] != "" {
 			continue
 		}
-		d.Exchanges = append(d.Exchanges, exchangeDefinition{
-			Name: e.Name, Vhost: vhost, Type: e.Type, Durable: true, Arguments: amqp.Table{},
+		d.Exchanges = append(d.Exchanges, objectDefinition{
+			Name: e.Name, Vhost: vhost, Type: e.Type, Durable: true, Internal: new(false), Arguments: amqp.Table{},
 		})
 	}
 	for _, q := range p.Queues {
-		d.Queues = append(d.Queues, queueDefinition{
+		d.Queues = append(d.Queues, objectDefinition{
 			Name: q.Name, Vhost: vhost, Durable: true, Arguments: notNull(q.Args),
 		})
 	}

@@ -7,6 +7,7 @@ package topology
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,10 +147,9 @@ type WaitPath struct {
 // trace, a publish is returned.
 func (p *Plan) WithoutReject() *Plan {
 	c := *p
-	c.Waits = make([]WaitPath, len(p.Waits))
-	for i, w := range p.Waits {
-		w.ByReject = false
-		c.Waits[i] = w
+	c.Waits = slices.Clone(p.Waits)
+	for i := range c.Waits {
+		c.Waits[i].ByReject = false
 	}
 	return &c
 }

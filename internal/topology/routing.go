@@ -8,27 +8,21 @@ import (
 // reach lists the queues of the plan that a message published to exchange with key ends in. Exchanges of others are
 // not followed: what is bound to them is not ours to know.
 func (p *Plan) reach(exchange, key string) []string {
-	if exchange == "" {
-		if p.queue(key) == nil {
-			return nil
-		}
+	if exchange == "" && p.queue(key) != nil {
 		return []string{key}
 	}
+	x := p.exchange(exchange)
 	var queues []string
 	for _, b := range p.Bindings {
-		if b.Exchange == exchange && p.matches(b, key) && !slices.Contains(queues, b.Queue) {
+		if x != nil && b.Exchange == exchange && x.matches(b, key) && !slices.Contains(queues, b.Queue) {
 			queues = append(queues, b.Queue)
 		}
 	}
 	return queues
 }
 
-func (p *Plan) matches(b Binding, key string) bool {
-	e := p.exchange(b.Exchange)
-	if e == nil {
-		return false
-	}
-	switch e.Type {
+func (x *Exchange) matches(b Binding, key string) bool {
+	switch x.Type {
 	case "fanout":
 		return true
 	case "headers": // without arguments it matches everything, with them it depends on the message

@@ -86,26 +86,22 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 	if !covered {
 		s.Pause = max(s.Pause, s.Verdict.Delay)
 	}
-	if nearFrameMax(m) {
-		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
-		return
-	}
 	onlyByReject := w.Key == "" && w.Exchange == ""
-	if w.ByReject && rejectable(m) && (onlyByReject || !m.NewCrash()) { // a reject cannot write the crash down
-		s.Final = FinalReject
-		return
-	}
-	if onlyByReject {
-		p.parkInstead(s, m, message.ReasonMalformedDeath)
-		return
-	}
-	s.Publish = p.retryPublication(m, w, m.RetryCount+1)
-	if overweight(&s.Publish.Msg, RetryReserve) {
-		s.Publish = nil
+	switch {
+	case nearFrameMax(m):
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
-		return
+	case w.ByReject && rejectable(m) && (onlyByReject || !m.NewCrash()): // a reject cannot write the crash down
+		s.Final = FinalReject
+	case onlyByReject:
+		p.parkInstead(s, m, message.ReasonMalformedDeath)
+	default:
+		pub := p.retryPublication(m, w, m.RetryCount+1)
+		if overweight(&pub.Msg, RetryReserve) {
+			p.parkInstead(s, m, message.ReasonHeadersTooLarge)
+			return
+		}
+		s.Publish, s.Final = pub, FinalAck
 	}
-	s.Final = FinalAck
 }
 
 func (p *Plan) parkInstead(s *Settlement, m *message.Message, r message.Reason) {

@@ -5,7 +5,7 @@ var further = []mutant{
 	{
 		name: "gives back what it should let wait",
 		edits: []edit{{
-			"internal/topology/settlement.go", "		s.Final = FinalReject\n		return\n", "		s.Final = FinalRequeue\n		return\n",
+			"internal/topology/settlement.go", "		s.Final = FinalReject\n", "		s.Final = FinalRequeue\n",
 		}},
 		caught: []string{"I5"}, flags: flags(parks, "-faults=0"),
 	},
