@@ -19,24 +19,24 @@ import (
 type Properties amqp.Publishing
 
 type property struct {
-	name string
-	text func(*Properties) *string // nil for a number and a time
+	name  string
+	field func(*Properties) any // a pointer
 }
 
 // properties are all properties, in the order of an export.
 var properties = []property{
-	{"content_type", func(p *Properties) *string { return &p.ContentType }},
-	{"content_encoding", func(p *Properties) *string { return &p.ContentEncoding }},
-	{"delivery_mode", nil},
-	{"priority", nil},
-	{"correlation_id", func(p *Properties) *string { return &p.CorrelationId }},
-	{"reply_to", func(p *Properties) *string { return &p.ReplyTo }},
-	{"expiration", func(p *Properties) *string { return &p.Expiration }},
-	{"message_id", func(p *Properties) *string { return &p.MessageId }},
-	{"timestamp", nil},
-	{"type", func(p *Properties) *string { return &p.Type }},
-	{"user_id", func(p *Properties) *string { return &p.UserId }},
-	{"app_id", func(p *Properties) *string { return &p.AppId }},
+	{"content_type", func(p *Properties) any { return &p.ContentType }},
+	{"content_encoding", func(p *Properties) any { return &p.ContentEncoding }},
+	{"delivery_mode", func(p *Properties) any { return &p.DeliveryMode }},
+	{"priority", func(p *Properties) any { return &p.Priority }},
+	{"correlation_id", func(p *Properties) any { return &p.CorrelationId }},
+	{"reply_to", func(p *Properties) any { return &p.ReplyTo }},
+	{"expiration", func(p *Properties) any { return &p.Expiration }},
+	{"message_id", func(p *Properties) any { return &p.MessageId }},
+	{"timestamp", func(p *Properties) any { return &p.Timestamp }},
+	{"type", func(p *Properties) any { return &p.Type }},
+	{"user_id", func(p *Properties) any { return &p.UserId }},
+	{"app_id", func(p *Properties) any { return &p.AppId }},
 }
 
 // PropertiesOf returns the properties of a delivery.
@@ -54,15 +54,13 @@ func (p *Properties) All() iter.Seq2[string, any] {
 		for _, x := range properties {
 			var v any
 			var present bool
-			switch {
-			case x.text != nil:
-				v, present = *x.text(p), *x.text(p) != ""
-			case x.name == "delivery_mode":
-				v, present = p.DeliveryMode, p.DeliveryMode != 0
-			case x.name == "priority":
-				v, present = p.Priority, p.Priority != 0
-			default:
-				v, present = p.Timestamp, !p.Timestamp.IsZero()
+			switch field := x.field(p).(type) {
+			case *string:
+				v, present = *field, *field != ""
+			case *uint8:
+				v, present = *field, *field != 0
+			case *time.Time:
+				v, present = *field, !field.IsZero()
 			}
 			if present && !yield(x.name, v) {
 				return
@@ -114,7 +112,7 @@ func (p *Properties) UnmarshalJSON(b []byte) error {
 
 // The errors of SetProperty continue the sentence that a property's name begins.
 var (
-	ErrNoProperty = errors.New("is not a property")
+	errNoProperty = errors.New("is not a property")
 	errText       = errors.New("is not a string")
 	errOctet      = errors.New("must be an integer from 0 to 255")
 	errExpiration = errors.New("must be milliseconds, an integer from 0 to 4294967295")
@@ -129,42 +127,40 @@ func indexOf(name string) int {
 // IsProperty reports whether a property has this name in JSON.
 func IsProperty(name string) bool { return indexOf(name) >= 0 }
 
-// SetProperty sets the property of m that has this name in JSON, or returns ErrNoProperty. v is as ParseValue returns
-// it; nil and "" are an absent property. Text that is not UTF-8 is {"base64":"…"}, a number may be text, the timestamp
-// is RFC 3339 or seconds since 1970.
+// SetProperty sets the property of m that has this name in JSON, or returns an error. v is as ParseValue returns it; nil
+// and "" are an absent property. Text that is not UTF-8 is {"base64":"…"}, a number may be text, the timestamp is
+// RFC 3339 or seconds since 1970.
 func SetProperty(m *amqp.Publishing, name string, v any) error {
 	i := indexOf(name)
 	switch {
 	case i < 0:
-		return ErrNoProperty
+		return errNoProperty
 	case v == nil || v == "":
 		return nil
-	case name == "timestamp":
-		return setTimestamp(&m.Timestamp, v)
 	}
 	n, isNumber := v.(int64)
 	if s, isText := v.(string); isText {
 		u, err := strconv.ParseUint(s, 10, 32)
 		n, isNumber = int64(u), err == nil // #nosec G115 -- 32 bits
 	}
-	switch name {
-	case "priority", "delivery_mode":
+	switch field := properties[i].field((*Properties)(m)).(type) {
+	case *time.Time:
+		return setTimestamp(field, v)
+	case *uint8:
 		if !isNumber || n < 0 || n > math.MaxUint8 {
 			return errOctet
 		}
-		if name == "priority" {
-			m.Priority = uint8(n)
-		} else {
-			m.DeliveryMode = uint8(n)
+		*field = uint8(n)
+	case *string:
+		if name != "expiration" {
+			return setText(field, v)
 		}
-		return nil
-	case "expiration":
 		if !isNumber || n < 0 || n > math.MaxUint32 {
 			return errExpiration
 		}
-		v = fmt.Sprint(v)
+		*field = strconv.FormatInt(n, 10)
 	}
-	return setText(properties[i].text((*Properties)(m)), v)
+	return nil
 }
 
 // setTimestamp sets the time in whole seconds: AMQP does not have parts of them.

@@ -2,9 +2,11 @@ package amqpvalue
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,10 +37,10 @@ func AppendText(dst []byte, v any, limit int) (text []byte, ok bool) {
 	case string:
 		return append(dst, v[:min(len(v), limit)]...), len(v) <= limit
 	case []byte:
-		if len(v) <= limit {
-			w.bytes(v)
+		if len(v) > limit || utf8.Valid(v) {
+			return append(dst, v[:min(len(v), limit)]...), len(v) <= limit
 		}
-		return w.out, len(v) <= limit
+		return base64.StdEncoding.AppendEncode(dst, v), true
 	case amqp.Table, []any:
 		ok = w.value(v, 0)
 	default:
@@ -68,39 +70,22 @@ func (w *jsonWriter) value(v any, depth int) bool {
 		w.quoted(v)
 		return true
 	case []byte:
-		if utf8.Valid(v) {
-			w.quoted(string(v))
-			return true
+		if !utf8.Valid(v) {
+			v = base64.StdEncoding.AppendEncode(nil, v[:min(len(v), w.limit)])
 		}
-		w.out = append(w.out, '"')
-		w.bytes(v[:min(len(v), w.limit)])
-		w.out = append(w.out, '"')
+		w.quoted(string(v))
 		return true
 	case amqp.Table:
 		return w.table(v, depth)
 	case []any:
 		return w.array(v, depth)
 	}
-	if !needsQuotes(v) {
-		return w.scalar(v)
-	}
-	w.out = append(w.out, '"')
+	start := len(w.out)
 	ok := w.scalar(v)
-	w.out = append(w.out, '"')
-	return ok
-}
-
-// needsQuotes reports whether the text of a scalar is neither a JSON number nor a truth value.
-func needsQuotes(v any) bool {
-	switch v := v.(type) {
-	case float32:
-		return math.IsNaN(float64(v)) || math.IsInf(float64(v), 0)
-	case float64:
-		return math.IsNaN(v) || math.IsInf(v, 0)
-	case time.Time:
-		return inRFC3339(v)
+	if ok && !json.Valid(w.out[start:]) { // a time, or a float that JSON does not have
+		w.out = append(slices.Insert(w.out, start, '"'), '"')
 	}
-	return false
+	return ok
 }
 
 func (w *jsonWriter) table(t amqp.Table, depth int) bool {
@@ -157,33 +142,25 @@ func (w *jsonWriter) quoted(s string) {
 	w.out = append(w.out, '"')
 }
 
-func (w *jsonWriter) bytes(b []byte) {
-	if utf8.Valid(b) {
-		w.out = append(w.out, b...)
-	} else {
-		w.out = base64.StdEncoding.AppendEncode(w.out, b)
-	}
-}
-
 // scalar writes a number, a truth value or a time. It returns false for any other type.
 func (w *jsonWriter) scalar(v any) bool {
-	if n, ok := integer(v); ok {
-		w.out = strconv.AppendInt(w.out, n, 10)
-		return true
-	}
 	switch v := v.(type) {
-	case bool:
-		w.out = strconv.AppendBool(w.out, v)
-	case uint64:
-		w.out = strconv.AppendUint(w.out, v, 10)
-	case float32:
-		w.out = appendFloat(w.out, float64(v), 32)
-	case float64:
-		w.out = appendFloat(w.out, v, 64)
 	case amqp.Decimal:
 		w.out = appendDecimal(w.out, v)
+		return true
 	case time.Time:
 		w.out = appendTime(w.out, v)
+		return true
+	}
+	switch v := reflect.ValueOf(v); {
+	case v.CanInt():
+		w.out = strconv.AppendInt(w.out, v.Int(), 10)
+	case v.CanUint():
+		w.out = strconv.AppendUint(w.out, v.Uint(), 10)
+	case v.CanFloat():
+		w.out = appendFloat(w.out, v.Float(), v.Type().Bits())
+	case v.Kind() == reflect.Bool:
+		w.out = strconv.AppendBool(w.out, v.Bool())
 	default:
 		return false
 	}

@@ -37,7 +37,7 @@ type ShortString string
 type typedJSON struct {
 	Type   string          `json:"type,omitempty"`
 	Value  json.RawMessage `json:"value,omitempty"`
-	Base64 *[]byte         `json:"base64,omitempty"`
+	Base64 []byte          `json:"base64,omitempty"`
 }
 
 // namePrefix begins a name that is written in base64.
@@ -48,19 +48,14 @@ const maxExact = 1 << 53
 
 // MarshalJSON writes v with its type. A value that no broker can have sent becomes its text.
 func (v Typed) MarshalJSON() ([]byte, error) {
+	if s, ok := v.V.(string); ok && !utf8.ValidString(s) {
+		return json.Marshal(typedJSON{Type: "string", Base64: []byte(s)})
+	}
 	kind, plain := describe(v.V)
-	if s, ok := plain.(string); ok && kind == "string" && !utf8.ValidString(s) {
-		b := []byte(s)
-		return json.Marshal(typedJSON{Type: kind, Base64: &b})
-	}
-	if plain == nil {
-		return json.Marshal(typedJSON{Type: kind})
-	}
-	raw, err := json.Marshal(plain)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(typedJSON{Type: kind, Value: raw})
+	return json.Marshal(struct {
+		Type  string `json:"type"`
+		Value any    `json:"value,omitempty"`
+	}{kind, plain})
 }
 
 // describe returns the name of v's type and the value that represents v in JSON.
@@ -120,7 +115,7 @@ func (v *Typed) UnmarshalJSON(b []byte) (err error) {
 	case j.Base64 != nil && (j.Type != "string" || j.Value != nil):
 		return errors.New("base64 is for strings without a value")
 	case j.Base64 != nil:
-		v.V = string(*j.Base64)
+		v.V = string(j.Base64)
 		return nil
 	case (j.Value == nil) != (j.Type == "void"):
 		return fmt.Errorf("a value of type %.40q needs a value, unless it is void", j.Type)
@@ -219,8 +214,7 @@ func (s ShortString) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(s)) {
 		return json.Marshal(string(s))
 	}
-	b := []byte(s)
-	return json.Marshal(typedJSON{Base64: &b})
+	return json.Marshal(typedJSON{Base64: []byte(s)})
 }
 
 // UnmarshalJSON is the reverse of MarshalJSON.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -64,6 +65,17 @@ func fieldSize(v any) (int, error) {
 		return size, nil
 	}
 	return 0, fmt.Errorf("%w: type %T", ErrInvalid, v)
+}
+
+// Count returns v as a count, clamped to 2^31-1. ok is false if v is not an integer or is negative.
+func Count(v any) (n int, ok bool) {
+	switch v := reflect.ValueOf(v); {
+	case v.CanInt() && v.Int() >= 0:
+		return int(min(v.Int(), math.MaxInt32)), true
+	case v.CanUint():
+		return int(min(v.Uint(), math.MaxInt32)), true // #nosec G115 -- clamped
+	}
+	return 0, false
 }
 
 // Decode reads the entries of a header table, without its length prefix, into the types that the client library uses.

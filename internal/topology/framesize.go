@@ -65,13 +65,9 @@ func HeaderFrameSize(pub *amqp.Publishing) int {
 	return n
 }
 
-// tableSize is the size of t on the wire, its length prefix included. What cannot be written as it is counts as what
-// it becomes.
+// tableSize is the size of t on the wire, its length prefix included. All that was received can be written.
 func tableSize(t amqp.Table) int {
-	n, err := amqpvalue.TableSize(t)
-	if err != nil {
-		n, _ = amqpvalue.TableSize(amqpvalue.CopyTable(t)) // which knows no other types
-	}
+	n, _ := amqpvalue.TableSize(t)
 	return n
 }
 

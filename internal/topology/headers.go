@@ -42,7 +42,7 @@ func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
 	h := make(amqp.Table, len(m.Headers)+ownHeaders)
 	for k, v := range m.Headers {
 		if len(k) <= amqpvalue.ShortMax && !drop(k) {
-			h[k] = amqpvalue.Copy(v)
+			h[k] = v
 		}
 	}
 	return h
@@ -84,10 +84,10 @@ func keepDropped(h amqp.Table, m *message.Message) {
 		h[headerOriginalReplyTo] = m.ReplyTo
 	}
 	if cc, ok := m.Headers["CC"]; ok {
-		h[headerOriginalCC] = amqpvalue.Copy(cc)
+		h[headerOriginalCC] = cc
 	}
 	if bcc, ok := m.Headers["BCC"]; ok {
-		h[headerOriginalBCC] = amqpvalue.Copy(bcc)
+		h[headerOriginalBCC] = bcc
 	}
 }
 
@@ -100,7 +100,7 @@ func keepDead(h amqp.Table, m *message.Message) {
 			h[headerOriginalExpiration] = s
 		}
 		if keys, _ := death["routing-keys"].([]any); len(keys) > 1 && h[headerOriginalCC] == nil {
-			h[headerOriginalCC] = amqpvalue.CopyArray(keys[1:]) // up to 3.x, where CC itself goes
+			h[headerOriginalCC] = keys[1:] // up to 3.x, where CC itself goes
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
@@ -59,7 +58,7 @@ func TestParkedMessage(t *testing.T) {
 	want := &broker.Publication{
 		Kind: "park", Exchange: "", Key: "wms.dlq.wms-cincout",
 		Msg: wholePublishing(amqp.Table{
-			"x-a": "1", "x-death": amqpvalue.Copy(death), "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
+			"x-a": "1", "x-death": death, "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
 			"x-original-queue": "wms.queue.wms-cincout", "x-original-exchange": "wms.main-exchange",
 			"x-original-routing-key": "orders.new", "x-original-expiration": "60000", "x-original-user-id": "guest",
 			"x-original-cc": []any{"elsewhere"}, "x-original-bcc": []any{"hidden"},
