@@ -31,15 +31,21 @@ func (t Routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if route.Method == http.MethodGet {
 		allowed = append(allowed, http.MethodHead)
 	}
-	switch {
-	case !found:
+	if !found {
 		Refuse(w, NewProblem(http.StatusNotFound, "", ""))
-	case !slices.Contains(allowed, r.Method):
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		Refuse(w, NewProblem(http.StatusMethodNotAllowed, "", ""))
-	default:
+	} else if Allows(w, r, "", allowed...) {
 		route.Handler(w, r)
 	}
+}
+
+// Allows reports whether the method is one of these, and otherwise answers with 405.
+func Allows(w http.ResponseWriter, r *http.Request, code string, methods ...string) bool {
+	if slices.Contains(methods, r.Method) {
+		return true
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	Refuse(w, NewProblem(http.StatusMethodNotAllowed, code, ""))
+	return false
 }
 
 // find uses the escaped form of the path: "/%64rain" must not be "/drain". In that form no path has braces.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -64,11 +63,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, start time.Time) 
 	case path == readyPath:
 		s.readiness(w, r)
 	case path == batchPath:
-		if allows(w, r, http.MethodPost) {
+		if httpguard.Allows(w, r, string(badMethod), http.MethodPost) {
 			s.batch(w, r)
 		}
 	case strings.HasPrefix(path, publishPath):
-		if allows(w, r, http.MethodPost) {
+		if httpguard.Allows(w, r, string(badMethod), http.MethodPost) {
 			s.publish(w, r, path[len(publishPath):], start)
 		}
 	default:
@@ -96,18 +95,8 @@ func (s *Server) guard(r *http.Request, path string) *failure {
 	return nil
 }
 
-// allows reports whether the method is one of these, and otherwise answers with 405.
-func allows(w http.ResponseWriter, r *http.Request, methods ...string) bool {
-	if slices.Contains(methods, r.Method) {
-		return true
-	}
-	w.Header().Set("Allow", strings.Join(methods, ", "))
-	httpguard.Refuse(w, httpguard.NewProblem(http.StatusMethodNotAllowed, string(badMethod), ""))
-	return false
-}
-
 func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
-	if !allows(w, r, http.MethodGet, http.MethodHead) {
+	if !httpguard.Allows(w, r, string(badMethod), http.MethodGet, http.MethodHead) {
 		return
 	}
 	if f := s.ready(); f != nil {

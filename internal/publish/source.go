@@ -94,63 +94,40 @@ func (j *jsonLines) line(r *room) (line []byte, f *failure) {
 
 // parts is a batch whose parts are messages with headers, as a request is one.
 type parts struct {
-	server *Server
-	in     *multipart.Reader
-	tail   *tail
-	part   *multipart.Part // the last one, whose body may not have been read
-	last   []byte          // the line that ends the batch
-	trace  telemetry.Carrier
-}
-
-func newParts(s *Server, in io.Reader, boundary string, trace telemetry.Carrier) *parts {
-	t := &tail{in: in}
-	last := []byte("--" + boundary + "--")
-	return &parts{server: s, in: multipart.NewReader(t, boundary), tail: t, last: last, trace: trace}
-}
-
-// tail keeps the last bytes that were read: package multipart does not distinguish an end behind the last part from one
-// before the first header of another part. It also bounds the headers of a part.
-type tail struct {
-	in   io.Reader
-	end  []byte
-	left int // bytes that may be read
+	server  *Server
+	in      *multipart.Reader
+	headers *io.LimitedReader // what in reads: it bounds the headers of a part
+	part    *multipart.Part   // the last one, whose body may not have been read
+	trace   telemetry.Carrier
 }
 
 // costOfPartHeaders is the memory of a part's headers until they are counted, in bytes: package multipart reads up to
 // 10,000.
 const costOfPartHeaders = maxHeaderBytes + 10_000*costOfHeader
 
-// maxTail is more than that package reads ahead, in bytes.
-const maxTail = 16 << 10
-
-func (t *tail) Read(b []byte) (int, error) {
-	if t.left == 0 {
-		return 0, errPartHeaders
-	}
-	n, err := t.in.Read(b[:min(len(b), t.left)])
-	t.left -= n
-	t.end = append(t.end, b[:n]...)
-	if over := len(t.end) - maxTail; over > 0 {
-		t.end = append(t.end[:0], t.end[over:]...)
-	}
-	return n, err
+func newParts(s *Server, in io.Reader, boundary string, trace telemetry.Carrier) *parts {
+	// Package multipart does not distinguish an end behind the last part from one in the headers of another part. With
+	// empty lines behind the batch these headers are complete, and the body of that part is missing.
+	headers := &io.LimitedReader{R: io.MultiReader(in, strings.NewReader("\r\n\r\n"))}
+	return &parts{server: s, in: multipart.NewReader(headers, boundary), headers: headers, trace: trace}
 }
 
 func (p *parts) next(r *room) (outgoing, *failure) {
 	if p.part != nil && p.part.Close() != nil { // reads the rest of a body
 		return outgoing{}, errBroken
 	}
-	p.tail.left = maxHeaderBytes
+	p.headers.N = maxHeaderBytes
 	part, err := p.in.NextRawPart()
 	switch {
-	case errors.Is(err, errPartHeaders):
+	case err == nil:
+	case p.headers.N == 0:
 		return outgoing{}, errPartHeaders
-	case errors.Is(err, io.EOF) && bytes.Contains(p.tail.end, p.last):
+	case err == io.EOF: //nolint:errorlint // a wrapped one is not the regular end
 		return outgoing{}, errEnd
-	case err != nil:
+	default:
 		return outgoing{}, errBroken
 	}
-	p.part, p.tail.left = part, math.MaxInt
+	p.part, p.headers.N = part, math.MaxInt64
 	if f := r.reserve(costOfHeaders(part.Header)); f != nil {
 		return outgoing{}, f
 	}
