@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"sidecar/internal/app"
-	"sidecar/internal/config"
 )
 
 func check(ctx context.Context, in invocation) error {
@@ -40,7 +39,7 @@ func printConfig(_ context.Context, in invocation) error {
 	}
 	w := tabwriter.NewWriter(in.stdout, 0, 0, 2, ' ', 0)
 	for _, s := range cfg.Effective() {
-		if s.Origin == config.OriginPreset && s.Value == "" {
+		if s.Value == "" { // what the topology makes of the others
 			s.Value = preset[s.Name]
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Origin)

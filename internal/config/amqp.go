@@ -2,7 +2,9 @@ package config
 
 import (
 	"errors"
-	"net/netip"
+	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,76 +58,49 @@ func (a *AMQP) URLs() ([]string, error) {
 	return splitURLs(list), nil
 }
 
+// checkAMQP refuses TLS settings that would not be used: with them set the link would be taken for encrypted.
 func (l *loader) checkAMQP() {
+	const name, sasl, cert, key = "SIDECAR_AMQP_URL", "SIDECAR_AMQP_SASL", "SIDECAR_AMQP_TLS_CERT_FILE",
+		"SIDECAR_AMQP_TLS_KEY_FILE"
 	a := &l.cfg.AMQP
-	l.checkAMQPTLS()
-	if !l.ok("SIDECAR_AMQP_URL") {
+	l.checkKeyPair(l.byName[cert], l.byName[key])
+	if !l.ok(name) {
 		return
 	}
 	list, _ := a.URL.Value() // checked a moment ago, and what is returned even with an error has passed the check
-	var tls, plain, remotePlain, remoteGuest int
-	for _, u := range splitURLs(list) {
-		e, _ := parseAMQPURL(u)
-		remote := !loopbackHost(e.host)
-		switch {
-		case e.tls:
-			tls++
-		case remote:
-			plain, remotePlain = plain+1, remotePlain+1
-		default:
-			plain++
-		}
-		if remote && e.user == "guest" && !a.Username.IsSet() && a.SASL == SASLPlain {
-			remoteGuest++
-		}
+	var encrypted, plain, exposed, guest bool
+	for _, raw := range splitURLs(list) {
+		u, _ := parseAMQPURL(raw)
+		tls, remote := u.Scheme == "amqps", !loopbackHost(u.Hostname())
+		encrypted = encrypted || tls
+		plain = plain || !tls
+		exposed = exposed || remote && !tls
+		guest = guest || remote && (u.User == nil || u.User.Username() == "guest") // the client library assumes guest
 	}
-	if remotePlain > 0 {
-		l.warn("SIDECAR_AMQP_URL", "the link to the broker is not encrypted and leaves this machine: use amqps")
+	if exposed {
+		l.warn(name, "the link to the broker is not encrypted and leaves this machine: use amqps")
 	}
-	if remoteGuest > 0 {
-		l.warn("SIDECAR_AMQP_URL", "the user guest is refused by brokers on other machines unless they are configured "+
-			"otherwise: give the sidecar a user of its own")
+	if guest && !a.Username.IsSet() && a.SASL == SASLPlain {
+		l.warn(name, "the user guest is refused by brokers on other machines unless they are configured otherwise: give the "+
+			"sidecar a user of its own")
 	}
-	l.checkTLSUse(tls, plain)
-}
-
-// checkTLSUse refuses TLS settings that would not be used: with them set the link would be taken for encrypted.
-func (l *loader) checkTLSUse(tls, plain int) {
-	a := &l.cfg.AMQP
-	if tls == 0 {
-		for name, value := range map[string]string{
-			"SIDECAR_AMQP_TLS_CA_FILE": a.TLSCAFile, "SIDECAR_AMQP_TLS_CERT_FILE": a.TLSCertFile,
-			"SIDECAR_AMQP_TLS_KEY_FILE": a.TLSKeyFile, "SIDECAR_AMQP_TLS_SERVER_NAME": a.TLSServerName,
-		} {
-			if value != "" && l.ok(name) {
-				l.reject(name, "needs an amqps:// URL in SIDECAR_AMQP_URL: without one it would not be used")
-			}
+	for _, unused := range []string{"SIDECAR_AMQP_TLS_CA_FILE", cert, key, "SIDECAR_AMQP_TLS_SERVER_NAME"} {
+		if !encrypted && l.isSet(unused) && l.ok(unused) {
+			l.reject(unused, "needs an amqps:// URL in SIDECAR_AMQP_URL: without one it would not be used")
 		}
 	}
 	if a.SASL != SASLExternal {
 		return
 	}
 	switch {
-	case plain > 0:
-		l.reject("SIDECAR_AMQP_SASL", "external needs TLS: every URL in SIDECAR_AMQP_URL must be amqps://")
+	case plain:
+		l.reject(sasl, "external needs TLS: every URL in SIDECAR_AMQP_URL must be amqps://")
 	case a.TLSCertFile == "" || a.TLSKeyFile == "":
-		l.reject("SIDECAR_AMQP_SASL", "external needs a client certificate: set SIDECAR_AMQP_TLS_CERT_FILE and "+
-			"SIDECAR_AMQP_TLS_KEY_FILE")
+		l.reject(sasl, "external needs a client certificate: set %s and %s", cert, key)
 	}
 	if a.Username.IsSet() || a.Password.IsSet() {
-		l.warn("SIDECAR_AMQP_SASL", "external takes the user from the certificate: SIDECAR_AMQP_USERNAME and "+
-			"SIDECAR_AMQP_PASSWORD are not used")
-	}
-}
-
-func (l *loader) checkAMQPTLS() {
-	const ca, cert, key, server = "SIDECAR_AMQP_TLS_CA_FILE", "SIDECAR_AMQP_TLS_CERT_FILE", "SIDECAR_AMQP_TLS_KEY_FILE",
-		"SIDECAR_AMQP_TLS_SERVER_NAME"
-	a := &l.cfg.AMQP
-	l.checkCAFile(ca, a.TLSCAFile)
-	l.checkKeyPair(cert, a.TLSCertFile, key, a.TLSKeyFile)
-	if a.TLSServerName != "" && !validHost(a.TLSServerName) {
-		l.reject(server, "not a host name")
+		l.warn(sasl, "external takes the user from the certificate: SIDECAR_AMQP_USERNAME and SIDECAR_AMQP_PASSWORD are not "+
+			"used")
 	}
 }
 
@@ -137,10 +112,89 @@ func checkCredential(v string) error {
 	return nil
 }
 
-func loopbackHost(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
+// splitURLs splits at commas and drops blanks around the items. An empty item stays in: it is an error.
+func splitURLs(list string) []string {
+	urls := strings.Split(list, ",")
+	for i, u := range urls {
+		urls[i] = strings.Trim(u, " \t")
 	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
+	return urls
+}
+
+func checkAMQPURLs(list string) error {
+	urls := splitURLs(list)
+	for i, u := range urls {
+		_, err := parseAMQPURL(u)
+		if err == nil && slices.Contains(urls[:i], u) {
+			err = errors.New("is there twice")
+		}
+		if err != nil && len(urls) > 1 {
+			err = fmt.Errorf("URL %d of %d: %w", i+1, len(urls), err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const encodeHint = ": a reserved character in user or password must be percent-encoded, or use SIDECAR_AMQP_USERNAME " +
+	"and SIDECAR_AMQP_PASSWORD, which take any"
+
+// parseAMQPURL is stricter than the client library, which would let query parameters override our settings (a heartbeat
+// of 0 there even turns heartbeats off).
+//
+// A password with a reserved character in it is cut in the wrong place, so the apparent port, path or query may be half
+// a password: no error repeats any part of the URL, and a raw '@' behind the host is refused.
+func parseAMQPURL(raw string) (*url.URL, error) {
+	if raw == "" {
+		return nil, errors.New("is empty")
+	}
+	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return nil, errors.New("holds a space or a control character")
+	}
+	u, err := parseURL(raw, encodeHint, "amqp", "amqps")
+	switch {
+	case err != nil:
+		return nil, err
+	case strings.Contains(raw, "#"):
+		return nil, errors.New("holds a fragment" + encodeHint)
+	case u.RawQuery != "" || u.ForceQuery:
+		return nil, queryError(u.Query())
+	case strings.ContainsAny(strings.TrimPrefix(u.EscapedPath(), "/"), "/@"):
+		return nil, errors.New("holds a '/' or '@' in the vhost (write %2f or %40 there)" + encodeHint)
+	}
+	return u, nil
+}
+
+// queryError names what to use instead of a query parameter that the client library would read.
+func queryError(q url.Values) error {
+	for _, p := range [][2]string{
+		{"heartbeat", "SIDECAR_AMQP_HEARTBEAT"},
+		{"cacertfile", "SIDECAR_AMQP_TLS_CA_FILE"},
+		{"certfile", "SIDECAR_AMQP_TLS_CERT_FILE"},
+		{"keyfile", "SIDECAR_AMQP_TLS_KEY_FILE"},
+		{"server_name_indication", "SIDECAR_AMQP_TLS_SERVER_NAME"},
+		{"auth_mechanism", "SIDECAR_AMQP_SASL"},
+	} {
+		if q.Has(p[0]) {
+			return fmt.Errorf("has the query parameter %s: use %s instead", p[0], p[1])
+		}
+	}
+	return errors.New("has query parameters, which are not read" + encodeHint)
+}
+
+// redactURLs shows where the URLs lead and hides who goes there.
+func redactURLs(list string) string {
+	urls := splitURLs(list)
+	for i, raw := range urls {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return masked
+		}
+		if u.User != nil {
+			urls[i] = u.Scheme + "://" + masked + "@" + u.Host + u.EscapedPath()
+		}
+	}
+	return strings.Join(urls, ",")
 }

@@ -1,9 +1,13 @@
 package config
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -45,46 +49,31 @@ type App struct {
 	ResponseDialect string `env:"RESPONSE_DIALECT" envDefault:"off" oneof:"off|dapr"`
 }
 
+// checkApp warns about an app on another machine, and catches the sidecar POSTing to itself: its listener would answer
+// 404 to every message.
 func (l *loader) checkApp() {
-	const name, health = "SIDECAR_APP_URL", "SIDECAR_APP_HEALTH_PATH"
-	a := l.cfg.App
-	if a.HealthPath != "" {
-		if err := checkHTTPPath(a.HealthPath); err != nil {
-			l.reject(health, "%v", err)
-		}
-	}
-	t, err := parseAppURL(a.URL)
-	if err != nil {
-		l.reject(name, "%v", err)
+	const name, token = "SIDECAR_APP_URL", "SIDECAR_APP_TOKEN"
+	if !l.ok(name) {
 		return
 	}
-	if !t.local() {
-		l.warn(name, "the app is not on this machine: messages leave it%s", unencrypted(t.scheme))
-		if t.scheme == "http" && a.Token.IsSet() {
-			l.warn("SIDECAR_APP_TOKEN", "goes over an unencrypted link")
+	u, _ := parseAppURL(l.cfg.App.URL)
+	switch {
+	case u.Scheme == "unix":
+		return
+	case !loopbackHost(u.Hostname()) && u.Scheme == "http":
+		l.warn(name, "the app is not on this machine: messages leave it, unencrypted")
+		if l.isSet(token) {
+			l.warn(token, "goes over an unencrypted link")
 		}
-	}
-	l.checkOwnPort(name, t)
-}
-
-func unencrypted(scheme string) string {
-	if scheme == "http" {
-		return ", unencrypted"
-	}
-	return ""
-}
-
-// checkOwnPort catches the sidecar POSTing to itself: its listener would answer 404 to every message.
-func (l *loader) checkOwnPort(name string, t appTarget) {
-	if t.scheme == schemeUnix || !t.local() {
+		return
+	case !loopbackHost(u.Hostname()):
+		l.warn(name, "the app is not on this machine: messages leave it")
 		return
 	}
-	for _, own := range []struct{ name, addr string }{
-		{"SIDECAR_ADMIN_ADDR", l.cfg.Listen.AdminAddr}, {"SIDECAR_CONTROL_ADDR", l.cfg.Listen.ControlAddr},
-		{"SIDECAR_PUBLISH_ADDR", l.cfg.Publish.Addr},
-	} {
-		host, port, err := parseAddr(own.addr)
-		if err == nil && port == t.port && (anyHost(host) || loopbackHost(host)) {
+	appPort, _ := strconv.Atoi(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+	for _, own := range listeners {
+		host, port, err := parseAddr(l.byName[own.name].value.String())
+		if err == nil && port == appPort && (anyHost(host) || loopbackHost(host)) {
 			l.reject(name, "is the sidecar's own %s: the app needs a port of its own", own.name)
 		}
 	}
@@ -92,10 +81,8 @@ func (l *loader) checkOwnPort(name string, t appTarget) {
 
 // checkToken holds for tokens that travel in an Authorization header.
 func checkToken(v string) error {
-	for _, b := range []byte(v) {
-		if b <= ' ' || b >= 0x7f {
-			return errToken
-		}
+	if !visibleASCII(v) {
+		return errors.New("holds a space, a control character or a character outside ASCII")
 	}
 	return nil
 }
@@ -111,11 +98,11 @@ const (
 type Request struct {
 	// Headers of the message that are sent as `Amqp-Header-<Name>`. `*` stands for any characters, `?` for one; upper
 	// and lower case are the same: `x-tenant,app-*`.
-	ForwardHeaders List `env:"FORWARD_HEADERS" envDefault:"*" allowed:"distinct header names or patterns separated by commas; not 'Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Expect', 'Authorization', 'Cookie' or 'X-Forwarded-…'"`
+	ForwardHeaders []string `env:"FORWARD_HEADERS" envDefault:"*" allowed:"distinct header names or patterns separated by commas; not 'Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Expect', 'Authorization', 'Cookie' or 'X-Forwarded-…'"`
 
 	// Headers of the message that are sent under their own name. A pattern that would match a header with a meaning in
 	// HTTP, such as `Authorization` or `X-Forwarded-For`, is refused, so `*` and `x-*` are.
-	PassthroughHeaders List `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
+	PassthroughHeaders []string `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
 
 	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, and required attributes that are missing
 	// are made up. `structured`: every body is a CloudEvents envelope in JSON, as Dapr publishes them, and is sent as
@@ -143,25 +130,41 @@ var (
 		"ce-"}
 )
 
-func (l *loader) checkRequest() {
-	const forward, through = "SIDECAR_FORWARD_HEADERS", "SIDECAR_PASSTHROUGH_HEADERS"
-	r := l.cfg.Request
-	if l.ok(forward) && l.checkPatterns(forward, r.ForwardHeaders) {
-		for _, p := range r.ForwardHeaders {
-			if slices.Contains(neverSet, mapped(p)) {
-				l.reject(forward, "no header of a message sets %s", shown(p))
-				return
-			}
+func checkForwarded(list string) error {
+	patterns, err := headerPatterns(list)
+	for _, p := range patterns {
+		if slices.Contains(neverSet, mapped(p)) {
+			return fmt.Errorf("no header of a message sets %s", shown(p))
 		}
 	}
-	if l.ok(through) && l.checkPatterns(through, r.PassthroughHeaders) {
-		for _, p := range r.PassthroughHeaders {
-			if h := wouldSet(mapped(p)); h != "" {
-				l.reject(through, "%s would let a message set the header %s", shown(p), h)
-				return
-			}
+	return err
+}
+
+func checkPassedThrough(list string) error {
+	patterns, err := headerPatterns(list)
+	for _, p := range patterns {
+		if h := wouldSet(mapped(p)); h != "" {
+			return fmt.Errorf("%s would let a message set the header %s", shown(p), h)
 		}
 	}
+	return err
+}
+
+// headerPatterns returns the items of a list of header names and patterns, none of them with an error.
+func headerPatterns(list string) ([]string, error) {
+	patterns, err := split(list)
+	seen := map[string]bool{}
+	for _, p := range patterns {
+		key := strings.ToLower(p)
+		if !headerPattern.MatchString(p) {
+			return nil, fmt.Errorf("%s is not a header name or pattern", shown(p))
+		}
+		if seen[key] {
+			return nil, fmt.Errorf("%s is there twice: upper and lower case are the same", shown(p))
+		}
+		seen[key] = true
+	}
+	return patterns, err
 }
 
 // mapped is a pattern as servers see the names: WSGI and CGI read X_Forwarded_For as X-Forwarded-For.
@@ -177,30 +180,11 @@ func wouldSet(pattern string) string {
 			return prefix + "…"
 		}
 	}
-	for _, list := range [][]string{neverSet, neverBare} {
-		for _, h := range list {
-			// headerPattern lets no other metacharacter of path.Match through, and no header name holds a '/'.
-			if ok, err := path.Match(pattern, h); ok && err == nil {
-				return h
-			}
+	for _, h := range slices.Concat(neverSet, neverBare) {
+		// headerPattern lets no other metacharacter of path.Match through, and no header name holds a '/'.
+		if ok, err := path.Match(pattern, h); ok && err == nil {
+			return h
 		}
 	}
 	return ""
-}
-
-func (l *loader) checkPatterns(name string, patterns List) bool {
-	seen := map[string]bool{}
-	for _, p := range patterns {
-		switch key := strings.ToLower(p); {
-		case !headerPattern.MatchString(p):
-			l.reject(name, "%s is not a header name or pattern", shown(p))
-			return false
-		case seen[key]:
-			l.reject(name, "%s is there twice: upper and lower case are the same", shown(p))
-			return false
-		default:
-			seen[key] = true
-		}
-	}
-	return true
 }

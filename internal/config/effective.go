@@ -1,72 +1,39 @@
 package config
 
 import (
-	"strconv"
-	"strings"
+	"fmt"
+	"slices"
 )
 
 // Setting is one variable as it is in effect.
 type Setting struct {
 	Name   string
-	Value  string // secrets and the query of a URL are masked; "" when nothing is set, or when the preset decides
-	Origin string // OriginDefault, OriginEnvironment, OriginDerived, OriginPreset, or "file:" and a path
+	Value  string // secrets and the query of a URL are masked; "" when nothing is set, or when the topology decides
+	Origin string // default, environment, derived, preset, or "file:" and a path
 }
-
-// The origins of a setting. A secret from a file has OriginFile followed by the path.
-const (
-	OriginDefault     = "default"
-	OriginEnvironment = "environment"
-	OriginDerived     = "derived"
-	OriginPreset      = "preset"
-	OriginFile        = "file:"
-)
 
 // Effective lists every variable in the order of the documentation.
-func (c *Config) Effective() []Setting { return append([]Setting(nil), c.settings...) }
-
-func (l *loader) settings() []Setting {
-	var all []Setting
-	for _, s := range l.sections {
-		for _, v := range s.variables {
-			all = append(all, l.setting(v))
-		}
-	}
-	return all
-}
+func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *variable) Setting {
-	s := Setting{Name: v.name, Value: v.public(), Origin: OriginEnvironment}
+	s := Setting{Name: v.name, Value: v.public(), Origin: "environment"}
 	_, byPreset := v.tag.Lookup("preset")
 	_, derived := v.tag.Lookup("derived")
 	switch {
 	case v.file != "":
-		s.Origin = OriginFile + v.file
+		s.Origin = "file:" + v.file
 	case v.text != "":
 	case byPreset:
-		s.Origin = OriginPreset
+		s.Origin = "preset"
 	case derived:
-		s.Origin, s.Value = OriginDerived, l.derived(v.name)
+		s.Origin, s.Value = "derived", fmt.Sprint(v.value)
 	default:
-		s.Origin, s.Value = OriginDefault, v.tag.Get("envDefault")
+		s.Origin, s.Value = "default", v.tag.Get("envDefault")
 	}
 	if v.secret() && (s.Value != "" || v.file != "") {
 		s.Value = l.disguised(v)
 	}
 	return s
-}
-
-// derived returns the value that follows from another variable for one that is not set; "" where only the preset
-// defines it.
-func (l *loader) derived(name string) string {
-	switch name {
-	case "SIDECAR_PREFETCH":
-		return strconv.Itoa(l.cfg.Window.Prefetch)
-	case "SIDECAR_MEMORY":
-		return l.cfg.Window.Memory.String()
-	case "SIDECAR_PREFIX":
-		return l.cfg.Service.Prefix()
-	}
-	return ""
 }
 
 // disguised shows of the broker's URLs what is not secret, and of other secrets nothing.
@@ -111,20 +78,15 @@ func Describe(code func(string) string) []Section {
 
 // otherwise says what counts when the variable is not set.
 func (v *variable) otherwise(code func(string) string) string {
+	for _, tag := range []struct{ name, before string }{
+		{"preset", "by preset: "}, {"derived", ""}, {"otherwise", ""},
+	} {
+		if text, found := v.tag.Lookup(tag.name); found {
+			return tag.before + text
+		}
+	}
 	if d, found := v.tag.Lookup("envDefault"); found {
 		return code(d)
-	}
-	if _, options, _ := strings.Cut(v.tag.Get("env"), ","); options == "required" {
-		return "required"
-	}
-	if p, found := v.tag.Lookup("preset"); found {
-		return "by preset: " + p
-	}
-	if d, found := v.tag.Lookup("derived"); found {
-		return d
-	}
-	if o, found := v.tag.Lookup("otherwise"); found {
-		return o
 	}
 	return "–"
 }

@@ -54,21 +54,21 @@ func TestEffective(t *testing.T) {
 		got[s.Name] = s
 	}
 	for _, want := range []Setting{
-		{"SIDECAR_SERVICE", "wms-cincout", OriginEnvironment},
-		{"SIDECAR_AMQP_URL", "amqps://***@rabbit:5671/prod%2Fa,amqp://127.0.0.1", OriginEnvironment},
-		{"SIDECAR_AMQP_PASSWORD", "", OriginDefault},
-		{"SIDECAR_AMQP_HEARTBEAT", "10s", OriginDefault},
-		{"SIDECAR_APP_TIMEOUT", "90s", OriginEnvironment},
-		{"SIDECAR_APP_TOKEN", "***", OriginEnvironment},
-		{"SIDECAR_CONTROL_TOKEN", "***", OriginFile + file},
-		{"SIDECAR_PREFETCH", "16", OriginDerived},
-		{"SIDECAR_PREFIX", "wms", OriginDerived},
-		{"SIDECAR_MAX_RETRIES", "3", OriginEnvironment},
-		{"SIDECAR_RETRY_DELAY", "", OriginPreset},
-		{"SIDECAR_QUEUE", "", OriginPreset},
-		{"SIDECAR_OUTBOX_EXCHANGE", "", OriginDerived},
-		{"SIDECAR_MESSAGE_TTL", "", OriginDefault},
-		{"OTEL_EXPORTER_OTLP_TIMEOUT", "10000", OriginDefault},
+		{"SIDECAR_SERVICE", "wms-cincout", "environment"},
+		{"SIDECAR_AMQP_URL", "amqps://***@rabbit:5671/prod%2Fa,amqp://127.0.0.1", "environment"},
+		{"SIDECAR_AMQP_PASSWORD", "", "default"},
+		{"SIDECAR_AMQP_HEARTBEAT", "10s", "default"},
+		{"SIDECAR_APP_TIMEOUT", "90s", "environment"},
+		{"SIDECAR_APP_TOKEN", "***", "environment"},
+		{"SIDECAR_CONTROL_TOKEN", "***", "file:" + file},
+		{"SIDECAR_PREFETCH", "16", "derived"},
+		{"SIDECAR_PREFIX", "", "derived"},
+		{"SIDECAR_MAX_RETRIES", "3", "environment"},
+		{"SIDECAR_RETRY_DELAY", "", "preset"},
+		{"SIDECAR_QUEUE", "", "preset"},
+		{"SIDECAR_OUTBOX_EXCHANGE", "", "derived"},
+		{"SIDECAR_MESSAGE_TTL", "", "default"},
+		{"OTEL_EXPORTER_OTLP_TIMEOUT", "10000", "default"},
 	} {
 		if got[want.Name] != want {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)

@@ -27,31 +27,36 @@ type Listen struct {
 	ControlReadToken Secret `env:"CONTROL_READ_TOKEN" allowed:"at least 16 visible ASCII characters, no spaces"`
 }
 
+// listeners are the sidecar's own. One without a token can be reached from anywhere.
+var listeners = []struct{ name, token, example, shows string }{
+	{name: "SIDECAR_ADMIN_ADDR"},
+	{"SIDECAR_CONTROL_ADDR", "SIDECAR_CONTROL_TOKEN", "127.0.0.1:9091", "all messages it shows"},
+	{"SIDECAR_PUBLISH_ADDR", "SIDECAR_PUBLISH_TOKEN", "127.0.0.1:9092", "all messages"},
+}
+
 func (l *loader) checkListen() {
-	const admin, control, token = "SIDECAR_ADMIN_ADDR", "SIDECAR_CONTROL_ADDR", "SIDECAR_CONTROL_TOKEN"
-	n := l.cfg.Listen
 	l.checkReadToken()
-	_, adminPort, err := parseAddr(n.AdminAddr)
-	if err != nil {
-		l.reject(admin, "%v", err)
+	used := map[int]string{}
+	for _, n := range listeners {
+		addr := l.byName[n.name].value.String()
+		if addr == "" || !l.ok(n.name) {
+			continue
+		}
+		host, port, _ := parseAddr(addr)
+		if other := used[port]; other != "" && port != 0 {
+			l.reject(n.name, "has the same port as %s", other)
+		} else {
+			used[port] = n.name
+		}
+		switch {
+		case n.token == "" || loopbackHost(host) || !l.ok(n.token):
+		case l.isSet(n.token):
+			l.warn(n.name, "can be reached from other machines, and its token and %s travel unencrypted", n.shows)
+		default:
+			l.reject(n.name, "can be reached from other machines, which needs %s; without one only loopback addresses such as "+
+				"%s are allowed", n.token, n.example)
+		}
 	}
-	host, controlPort, err := parseAddr(n.ControlAddr)
-	if err != nil {
-		l.reject(control, "%v", err)
-		return
-	}
-	if l.ok(admin) && adminPort == controlPort && adminPort != 0 {
-		l.reject(control, "has the same port as %s", admin)
-	}
-	if loopbackHost(host) || !l.ok(token) {
-		return
-	}
-	if !n.ControlToken.IsSet() {
-		l.reject(control, "can be reached from other machines, which needs %s; without one only loopback addresses such as "+
-			"127.0.0.1:9091 are allowed", token)
-		return
-	}
-	l.warn(control, "can be reached from other machines, and its token and all messages it shows travel unencrypted")
 }
 
 // checkReadToken refuses a token that would be the only one, so that nothing could be changed, or that equals the other
@@ -78,13 +83,16 @@ func checkControlToken(v string) error {
 	return checkToken(v)
 }
 
-var errAddr = errors.New("is not host:port")
+func checkAddr(addr string) error {
+	_, _, err := parseAddr(addr)
+	return err
+}
 
 // parseAddr reads an address to listen on. Names of ports are refused: what they mean depends on the image.
 func parseAddr(addr string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil || strings.Contains(text, "/") { // a URL or the path of a socket
-		return "", 0, errAddr
+		return "", 0, errors.New("is not host:port")
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {

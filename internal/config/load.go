@@ -1,13 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/caarlos0/env/v11"
 )
 
 // prefix starts the name of every variable that is ours.
@@ -43,20 +40,18 @@ func Load(environ []string, options ...Option) (*Config, error) {
 	for _, o := range options {
 		o(l)
 	}
-	l.parse()
-	l.readSecrets()
-	l.checkRules()
-	l.checkService()
+	for _, v := range l.variables {
+		if err := v.read(); err != nil {
+			l.reject(v.name, "%v", err)
+		}
+	}
 	l.checkAMQP()
 	l.checkListen()
 	l.checkPublish()
-	l.checkOutbox()
 	l.checkPurpose()
 	l.checkApp()
 	l.checkWindow()
 	l.checkRetry()
-	l.checkTopology()
-	l.checkRequest()
 	l.checkOTel()
 	l.checkUnknown()
 	for _, judge := range l.rules {
@@ -66,19 +61,21 @@ func Load(environ []string, options ...Option) (*Config, error) {
 		return nil, &Errors{Problems: l.sorted()}
 	}
 	l.cfg.warnings = l.warnings
-	l.cfg.settings = l.settings()
+	for _, v := range l.variables {
+		l.cfg.settings = append(l.cfg.settings, l.setting(v))
+	}
 	return l.cfg, nil
 }
 
 // loader collects while it goes: no check ends the load.
 type loader struct {
-	cfg      *Config
-	env      map[string]string // without empty values: an empty value means unset
-	sections []*section
-	byName   map[string]*variable
-	order    []string // names of variables, file variants included, as documented
-	memory   int64    // bytes, 0 = unknown
-	rules    []func() // from outside
+	cfg       *Config
+	env       map[string]string // without empty values: an empty value means unset
+	variables []*variable       // as documented
+	byName    map[string]*variable
+	order     []string // names of variables, file variants included, as documented
+	memory    int64    // bytes, 0 = unknown
+	rules     []func() // from outside
 
 	problems []Problem
 	warnings []string
@@ -92,99 +89,28 @@ func newLoader(environ []string) *loader {
 			l.env[name] = value
 		}
 	}
-	l.sections = sections(l.cfg)
-	for _, s := range l.sections {
-		for _, v := range s.variables {
-			v.text = l.env[v.name]
-			l.byName[v.name] = v
-			l.order = append(l.order, v.name)
-			if variant := v.fileVariant(); variant != "" {
-				v.file = l.env[variant]
-				l.order = append(l.order, variant)
-			}
+	for _, s := range sections(l.cfg) {
+		l.variables = append(l.variables, s.variables...)
+	}
+	for _, v := range l.variables {
+		v.text = l.env[v.name]
+		l.byName[v.name] = v
+		l.order = append(l.order, v.name)
+		if variant := v.fileVariant(); variant != "" {
+			v.file = l.env[variant]
+			l.order = append(l.order, variant)
 		}
 	}
 	return l
-}
-
-// parse fills the structs, one at a time: the library's errors name the field, which is unique in a struct only.
-func (l *loader) parse() {
-	for _, s := range l.sections {
-		// Never nil, and nothing in it that is not ours: with a nil map the library reads the process's environment.
-		environment := map[string]string{}
-		for _, v := range s.variables {
-			if v.text != "" {
-				environment[v.name] = v.text
-			}
-		}
-		err := env.ParseWithOptions(s.target, env.Options{Environment: environment, Prefix: s.prefix, FuncMap: parsers})
-		var all env.AggregateError
-		if !errors.As(err, &all) {
-			continue
-		}
-		for _, err := range all.Errors {
-			l.parseProblem(s, err)
-		}
-	}
-}
-
-func (l *loader) parseProblem(s *section, err error) {
-	var missing env.VarIsNotSetError
-	var wrong env.ParseError
-	switch {
-	case errors.As(err, &missing):
-		l.reject(missing.Key, "required and not set")
-	case errors.As(err, &wrong):
-		i := slices.IndexFunc(s.variables, func(v *variable) bool { return v.field == wrong.Name })
-		l.reject(s.variables[i].name, "%v", wrong.Err)
-	default: // a struct this package got wrong; its tests find that
-		panic(err)
-	}
-}
-
-// readSecrets puts a handle on its file into every secret whose file variant is set, and reads every secret once.
-func (l *loader) readSecrets() {
-	for _, v := range l.byName {
-		if !v.secret() {
-			continue
-		}
-		if v.file != "" && v.text != "" {
-			l.reject(v.name, "set together with %s: only one of them can count", v.fileVariant())
-			continue
-		}
-		s, _ := reflect.TypeAssert[Secret](v.value)
-		if v.file != "" {
-			s = newSecret(&source{name: v.fileVariant(), path: v.file})
-			v.value.Set(reflect.ValueOf(s))
-		}
-		if !s.IsSet() {
-			continue
-		}
-		from := s.from()
-		from.check = secretChecks[v.name]
-		value, err := from.current()
-		if err == nil && v.file == "" && from.check != nil {
-			err = from.check(value)
-		}
-		if err != nil {
-			l.reject(v.name, "%v", err)
-		}
-	}
-}
-
-// secretChecks hold for every value of a secret, also for those read later. Their errors repeat no part of it.
-var secretChecks = map[string]func(string) error{
-	"SIDECAR_AMQP_URL": checkAMQPURLs, "SIDECAR_AMQP_USERNAME": checkCredential, "SIDECAR_AMQP_PASSWORD": checkCredential,
-	"SIDECAR_APP_TOKEN": checkToken, "SIDECAR_CONTROL_TOKEN": checkControlToken,
-	"SIDECAR_CONTROL_READ_TOKEN": checkControlToken, "SIDECAR_PUBLISH_TOKEN": checkControlToken,
 }
 
 // reject records a problem with a variable, whose value it adds.
 func (l *loader) reject(name, format string, args ...any) {
 	v := l.byName[name]
 	v.bad = true
-	p := Problem{Variable: v.key(), Value: v.shown(), Reason: fmt.Sprintf(format, args...), Allowed: v.allowed(plain)}
-	l.problems = append(l.problems, p)
+	l.problems = append(l.problems, Problem{
+		Variable: v.key(), Value: v.shown(), Reason: fmt.Sprintf(format, args...), Allowed: v.allowed(plain),
+	})
 }
 
 // demoteOTel turns problems with OpenTelemetry variables into warnings.
@@ -222,4 +148,53 @@ func (l *loader) sorted() []Problem {
 	}
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return place(a) - place(b) })
 	return l.problems
+}
+
+// Problem is one thing wrong with the configuration.
+type Problem struct {
+	Variable string
+	Value    string // as it may be shown: quoted, cut, "***" for secrets; "" when the variable is not set
+	Reason   string
+	Allowed  string // "" when the reason says it
+}
+
+// String returns one line.
+func (p Problem) String() string {
+	line := p.Variable
+	if p.Value != "" {
+		line += "=" + p.Value
+	}
+	line += ": " + p.Reason
+	if p.Allowed != "" {
+		line += "; allowed: " + p.Allowed
+	}
+	return line
+}
+
+// Errors is everything wrong with the configuration, in the order of the documentation.
+type Errors struct{ Problems []Problem }
+
+// Error returns one line per problem.
+func (e *Errors) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Has reports whether there is a problem with the variable.
+func (e *Errors) Has(variable string) bool {
+	return slices.ContainsFunc(e.Problems, func(p Problem) bool { return p.Variable == variable })
+}
+
+// maxShown is how much of a value a problem repeats, in bytes.
+const maxShown = 100
+
+// shown makes a value fit to be printed on one line of a terminal or a log.
+func shown(v string) string {
+	if len(v) > maxShown {
+		return strconv.QuoteToASCII(v[:maxShown]) + "…"
+	}
+	return strconv.QuoteToASCII(v)
 }

@@ -100,7 +100,7 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 		r.AppDown != AppDownRetry || r.RetryAfterMax != 90*time.Second || r.CrashLimit != 3 {
 		t.Errorf("Retry: %+v", r)
 	}
-	want := Bindings{{"a", "b.*"}, {"a", "c:d"}, {"e", ""}}
+	want := []Binding{{"a", "b.*"}, {"a", "c:d"}, {"e", ""}}
 	if b := c.Topology.Bindings; len(b) != 3 || b[0] != want[0] || b[1] != want[1] || b[2] != want[2] {
 		t.Errorf("Bindings: %+v", b)
 	}

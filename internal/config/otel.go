@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"regexp"
 	"strings"
@@ -90,8 +89,7 @@ type Tracing struct {
 
 	CAFile, CertFile, KeyFile string // PEM; "" = the system's certificates, no client certificate
 
-	ServiceName string
-	Resource    map[string]string // resource attributes, service.name included
+	Resource map[string]string // resource attributes, service.name included
 
 	Sampler    string // one of the values of OTEL_TRACES_SAMPLER
 	SamplerArg float64
@@ -106,146 +104,108 @@ func (t *Tracing) HeaderValues() map[string]string {
 	return values
 }
 
-func (o *OTel) on() bool {
-	return cmp.Or(o.TracesEndpoint, o.Endpoint) != "" && !o.Disabled && o.Exporter != "none"
+// otlp returns the variable that counts: the one for traces alone when it is set, else the general one.
+func (l *loader) otlp(name string) *variable {
+	if v := l.byName["OTEL_EXPORTER_OTLP_TRACES_"+name]; v.text != "" {
+		return v
+	}
+	return l.byName["OTEL_EXPORTER_OTLP_"+name]
 }
 
 // checkOTel fills Config.Tracing. Problems are kept only when tracing is on.
 func (l *loader) checkOTel() {
 	o := &l.cfg.OTel
-	if !o.on() {
+	if l.otlp("ENDPOINT").text == "" || o.Disabled || o.Exporter == "none" {
 		l.demoteOTel()
 		return
 	}
-	t := &Tracing{
-		Timeout: time.Duration(cmp.Or(o.TracesTimeout, o.Timeout)), Compression: cmp.Or(o.TracesCompression, o.Compression),
-		Sampler: o.Sampler, SamplerArg: o.SamplerArg,
+	ca, cert, key := l.otlp("CERTIFICATE"), l.otlp("CLIENT_CERTIFICATE"), l.otlp("CLIENT_KEY")
+	if ca.text != "" {
+		if err := checkCertificateFile(ca.text); err != nil {
+			l.reject(ca.name, "%v", err)
+		}
 	}
-	t.Endpoint = l.otelEndpoint()
-	t.Headers = l.otelHeaders()
-	t.Resource, t.ServiceName = l.otelResource()
-	t.CAFile, t.CertFile, t.KeyFile = l.otelTLS()
+	l.checkKeyPair(cert, key)
 	l.checkOTelProtocol()
-	if math.IsNaN(o.SamplerArg) || o.SamplerArg < 0 || o.SamplerArg > 1 {
-		l.reject("OTEL_TRACES_SAMPLER_ARG", "out of range")
+	resource, err := parseOTelPairs(o.ResourceAttributes)
+	if err != nil {
+		l.reject("OTEL_RESOURCE_ATTRIBUTES", "%v", err)
 	}
-	l.cfg.Tracing = t
+	resource["service.name"] = cmp.Or(o.ServiceName, resource["service.name"], l.cfg.Service.Name)
+	l.cfg.Tracing = &Tracing{
+		Endpoint: l.otelEndpoint(), Headers: l.otelHeaders(), Resource: resource,
+		Timeout: time.Duration(l.otlp("TIMEOUT").value.Int()), Compression: l.otlp("COMPRESSION").value.String(),
+		CAFile: ca.text, CertFile: cert.text, KeyFile: key.text, Sampler: o.Sampler, SamplerArg: o.SamplerArg,
+	}
 }
 
 // checkOTelProtocol lets the variable for traces overrule the general one: a whole namespace may be set to grpc.
 func (l *loader) checkOTelProtocol() {
-	const general, traces, only = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"
-	o := &l.cfg.OTel
-	switch {
-	case o.TracesProtocol != "" && o.TracesProtocol != only:
+	const traces, only = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"
+	switch v := l.otlp("PROTOCOL"); {
+	case v.value.String() == only:
+	case v.name == traces:
 		l.reject(traces, "spans can be sent in one way only, usually to port 4318")
-	case o.TracesProtocol == "" && o.Protocol != only:
-		l.reject(general, "spans can be sent in one way only, usually to port 4318; set %s=%s if this variable is for "+
-			"others", traces, only)
+	default:
+		l.reject(v.name, "spans can be sent in one way only, usually to port 4318; set %s=%s if this variable is for others",
+			traces, only)
 	}
 }
 
 func (l *loader) otelEndpoint() string {
-	o := &l.cfg.OTel
-	name, raw := "OTEL_EXPORTER_OTLP_ENDPOINT", o.Endpoint
-	if o.TracesEndpoint != "" {
-		name, raw = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", o.TracesEndpoint
+	v := l.otlp("ENDPOINT")
+	u, err := parseURL(v.text, "", "http", "https")
+	if err == nil {
+		err = checkURLChars(v.text)
 	}
-	u, err := url.Parse(raw)
 	switch {
-	case err != nil || checkURLChars(raw) != nil || (u.Scheme != "http" && u.Scheme != "https") ||
-		!validHost(u.Hostname()):
-		l.reject(name, "not the URL of an OTLP/HTTP receiver")
+	case err != nil:
+		l.reject(v.name, "not the URL of an OTLP/HTTP receiver: %v", err)
 		return ""
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery:
-		l.reject(name, "holds a user or a query: use OTEL_EXPORTER_OTLP_HEADERS for credentials")
+		l.reject(v.name, "holds a user or a query: use OTEL_EXPORTER_OTLP_HEADERS for credentials")
 		return ""
-	case u.Port() != "" && checkPort(u.Port()) != nil:
-		l.reject(name, "has a port outside 1 to 65535")
-		return ""
-	}
-	if o.TracesEndpoint == "" {
+	case v.name == "OTEL_EXPORTER_OTLP_ENDPOINT":
 		u = u.JoinPath("v1/traces")
-	} else if u.Path == "" {
-		u.Path = "/"
 	}
+	u.Path = cmp.Or(u.Path, "/")
 	return u.String()
 }
 
 func (l *loader) otelHeaders() map[string]Secret {
-	o := &l.cfg.OTel
-	name, list := "OTEL_EXPORTER_OTLP_HEADERS", o.Headers
-	if o.TracesHeaders.IsSet() {
-		name, list = "OTEL_EXPORTER_OTLP_TRACES_HEADERS", o.TracesHeaders
-	}
-	text, err := list.Value()
-	if err != nil || text == "" {
-		return nil
-	}
-	pairs, err := parsePairs(text)
-	if err != nil {
-		l.reject(name, "%v", err)
-		return nil
-	}
+	v := l.otlp("HEADERS")
+	pairs, err := parseOTelPairs(v.text)
 	headers := make(map[string]Secret, len(pairs))
-	for k, v := range pairs {
-		if !headerName.MatchString(k) || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			l.reject(name, "holds a name or value that is not allowed in a header")
-			return nil
+	for name, value := range pairs {
+		if !headerName.MatchString(name) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			err = errors.New("holds a name or value that is not allowed in a header")
 		}
-		headers[k] = literal(name, v)
+		headers[name] = newSecret(&source{value: value})
+	}
+	if err != nil {
+		l.reject(v.name, "%v", err)
 	}
 	return headers
 }
 
-func (l *loader) otelResource() (attributes map[string]string, service string) {
-	const name = "OTEL_RESOURCE_ATTRIBUTES"
-	o := &l.cfg.OTel
-	attributes = map[string]string{}
-	if o.ResourceAttributes != "" {
-		pairs, err := parsePairs(o.ResourceAttributes)
-		if err != nil {
-			l.reject(name, "%v", err)
-		} else {
-			attributes = pairs
-		}
-	}
-	service = cmp.Or(o.ServiceName, attributes["service.name"], l.cfg.Service.Name)
-	attributes["service.name"] = service
-	return attributes, service
-}
-
-func (l *loader) otelTLS() (ca, cert, key string) {
-	o := &l.cfg.OTel
-	pick := func(general, traces, suffix string) (name, value string) {
-		if traces != "" {
-			return "OTEL_EXPORTER_OTLP_TRACES_" + suffix, traces
-		}
-		return "OTEL_EXPORTER_OTLP_" + suffix, general
-	}
-	caName, ca := pick(o.Certificate, o.TracesCertificate, "CERTIFICATE")
-	certName, cert := pick(o.ClientCertificate, o.TracesClientCertificate, "CLIENT_CERTIFICATE")
-	keyName, key := pick(o.ClientKey, o.TracesClientKey, "CLIENT_KEY")
-	l.checkCAFile(caName, ca)
-	l.checkKeyPair(certName, cert, keyName, key)
-	return ca, cert, key
-}
-
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_|~`-]+$")
 
-// parsePairs reads name=value pairs as the OpenTelemetry specification writes them. Errors repeat no part of v, which
-// may be a secret.
-func parsePairs(v string) (map[string]string, error) {
+// parseOTelPairs reads name=value pairs as the OpenTelemetry specification writes them, with an error those before the
+// wrong one. Errors repeat no part of v, which may be a secret.
+func parseOTelPairs(v string) (map[string]string, error) {
 	pairs := map[string]string{}
+	if v == "" {
+		return pairs, nil
+	}
 	for i, item := range strings.Split(v, ",") {
 		name, value, found := strings.Cut(item, "=")
 		name = strings.TrimSpace(name)
 		if !found || name == "" {
-			return nil, fmt.Errorf("item %d is not name=value", i+1)
+			return pairs, fmt.Errorf("item %d is not name=value", i+1)
 		}
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if err != nil {
-			return nil, errors.New("holds a '%' that encodes nothing")
+			return pairs, errors.New("holds a '%' that encodes nothing")
 		}
 		pairs[name] = value
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +19,7 @@ type Outbox struct {
 	Table string `env:"OUTBOX_TABLE" envDefault:"outbox" allowed:"'table' or 'schema.table' of letters, digits, '_', '-' and '$', each at most 63 bytes"`
 
 	// What the columns of an existing table are called, where that differs: `body=payload,routing_key=topic`.
-	Columns Pairs `env:"OUTBOX_COLUMNS" allowed:"'column=name', separated by commas; the columns are 'id', 'exchange', 'routing_key', 'body', 'headers', 'properties', 'message_id', 'tracking_ids', 'ordering_key', 'created_at', 'send_after', 'sent_at', 'attempts', 'last_error' and 'quarantined_at'"`
+	Columns []Pair `env:"OUTBOX_COLUMNS" allowed:"'column=name', separated by commas; the columns are 'id', 'exchange', 'routing_key', 'body', 'headers', 'properties', 'message_id', 'tracking_ids', 'ordering_key', 'created_at', 'send_after', 'sent_at', 'attempts', 'last_error' and 'quarantined_at'"`
 
 	// The exchange of rows that name none.
 	Exchange string `env:"OUTBOX_EXCHANGE" derived:"the service's main exchange" allowed:"at most 255 bytes, no control characters"`
@@ -53,43 +55,34 @@ func isIdentifier(name string) bool {
 	return len(name) <= maxIdentifier && identifierPattern.MatchString(name)
 }
 
-func (l *loader) checkOutbox() {
-	const dsn, table, columns, exchange = "SIDECAR_OUTBOX_DSN", "SIDECAR_OUTBOX_TABLE", "SIDECAR_OUTBOX_COLUMNS",
-		"SIDECAR_OUTBOX_EXCHANGE"
-	o := l.cfg.Outbox
-	parts := strings.Split(o.Table, ".")
+func checkTable(v string) error {
+	parts := strings.Split(v, ".")
 	if len(parts) > 2 || slices.ContainsFunc(parts, func(p string) bool { return !isIdentifier(p) }) {
-		l.reject(table, "is not the name of a table")
+		return errors.New("is not the name of a table")
 	}
-	names := map[string]string{}
-	for _, c := range OutboxColumns {
-		names[c] = c
-	}
+	return nil
+}
+
+func checkColumns(v string) error {
+	pairs, _ := parsePairs(v)
+	o := Outbox{Columns: pairs}
 	for _, c := range o.Columns {
 		switch {
 		case !slices.Contains(OutboxColumns, c.Name):
-			l.reject(columns, "an outbox has no column %s", shown(c.Name))
-			return
+			return fmt.Errorf("an outbox has no column %s", shown(c.Name))
 		case !isIdentifier(c.Value):
-			l.reject(columns, "%s is not the name of a column", shown(c.Value))
-			return
+			return fmt.Errorf("%s is not the name of a column", shown(c.Value))
 		}
-		names[c.Name] = c.Value
 	}
 	seen := map[string]bool{}
 	for _, c := range OutboxColumns {
-		if seen[names[c]] {
-			l.reject(columns, "two columns would be %s", shown(names[c]))
-			return
+		name := o.Column(c)
+		if seen[name] {
+			return fmt.Errorf("two columns would be %s", shown(name))
 		}
-		seen[names[c]] = true
+		seen[name] = true
 	}
-	if err := checkShortString(o.Exchange); err != nil {
-		l.reject(exchange, "%v", err)
-	}
-	if !l.isSet(dsn) {
-		l.warnUnused("SIDECAR_OUTBOX_", dsn, "there is no outbox")
-	}
+	return nil
 }
 
 // Column is what the column of an outbox is called in the table.

@@ -7,48 +7,44 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/caarlos0/env/v11"
 )
 
-// parsers replace the library's own wherever it is too generous (booleans like "1", numbers with a sign) or says too
-// much (its errors repeat the value, which a problem's line does already).
-var parsers = map[reflect.Type]env.ParserFunc{
-	reflect.TypeFor[int]():           parser(parseInt),
-	reflect.TypeFor[float64]():       parser(parseFloat),
-	reflect.TypeFor[bool]():          parser(parseBool),
-	reflect.TypeFor[time.Duration](): parser(parseDuration),
-	reflect.TypeFor[Millis]():        parser(parseMillis),
-	reflect.TypeFor[Size]():          parser(parseSize),
-	reflect.TypeFor[List]():          parser(parseList),
-	reflect.TypeFor[Statuses]():      parser(parseStatuses),
-	reflect.TypeFor[Delays]():        parser(parseDelays),
-	reflect.TypeFor[Bindings]():      parser(parseBindings),
-	reflect.TypeFor[Pairs]():         parser(parseAssignments),
-	reflect.TypeFor[Secret]():        parser(parseSecret),
+// parsers has one for the type of every field but Secret. Their errors do not repeat the value: a problem's line does.
+var parsers = map[reflect.Type]func(string) (any, error){
+	reflect.TypeFor[string]():          parser(func(v string) (string, error) { return v, nil }),
+	reflect.TypeFor[int]():             parser(parseInt),
+	reflect.TypeFor[*int]():            parser(func(v string) (*int, error) { n, err := parseInt(v); return &n, err }),
+	reflect.TypeFor[float64]():         parser(parseShare),
+	reflect.TypeFor[bool]():            parser(parseBool),
+	reflect.TypeFor[time.Duration]():   parser(parseDuration),
+	reflect.TypeFor[Millis]():          parser(parseMillis),
+	reflect.TypeFor[Size]():            parser(parseSize),
+	reflect.TypeFor[[]string]():        parser(split),
+	reflect.TypeFor[[]int]():           parser(parseStatuses),
+	reflect.TypeFor[[]time.Duration](): parser(parseDelays),
+	reflect.TypeFor[[]Binding]():       parser(parseBindings),
+	reflect.TypeFor[[]Pair]():          parser(parsePairs),
 }
 
-func parser[T any](parse func(string) (T, error)) env.ParserFunc {
+func parser[T any](parse func(string) (T, error)) func(string) (any, error) {
 	return func(v string) (any, error) { return parse(v) }
 }
-
-var (
-	errInt  = errors.New("not a whole number")
-	errBool = errors.New("neither true nor false")
-)
 
 func parseInt(v string) (int, error) {
 	n, err := strconv.Atoi(v)
 	if err != nil || v[0] == '+' {
-		return 0, errInt
+		return 0, errors.New("not a whole number")
 	}
 	return n, nil
 }
 
-func parseFloat(v string) (float64, error) {
+func parseShare(v string) (float64, error) {
 	f, err := strconv.ParseFloat(v, 64)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, errors.New("not a number")
+	case !(f >= 0 && f <= 1): // not "f < 0 || f > 1": NaN must fail too
+		return 0, errors.New("out of range")
 	}
 	return f, nil
 }
@@ -61,13 +57,8 @@ func parseBool(v string) (bool, error) {
 	case strings.EqualFold(v, "false"):
 		return false, nil
 	}
-	return false, errBool
+	return false, errors.New("neither true nor false")
 }
-
-func parseSecret(v string) (Secret, error) { return literal("", v), nil }
-
-// literal is a secret whose value is in the environment itself.
-func literal(name, v string) Secret { return newSecret(&source{name: name, value: v}) }
 
 var errDuration = errors.New("not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m")
 
@@ -86,12 +77,10 @@ func parseDuration(v string) (time.Duration, error) {
 // Millis is a duration that the OpenTelemetry variables write as a bare number of milliseconds.
 type Millis time.Duration
 
-var errMillis = errors.New("not a whole number of milliseconds")
-
 func parseMillis(v string) (Millis, error) {
 	n, err := strconv.ParseUint(v, 10, 31)
 	if err != nil {
-		return 0, errMillis
+		return 0, errors.New("not a whole number of milliseconds")
 	}
 	return Millis(time.Duration(n) * time.Millisecond), nil
 }
@@ -104,8 +93,6 @@ var sizeUnits = []struct {
 	bytes  int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-var errSize = errors.New("not a size: a whole number of bytes, or one followed by KiB, MiB or GiB")
-
 // parseSize reads "16MiB" or "1048576". MB and friends are refused rather than taken for one of their two meanings.
 func parseSize(v string) (Size, error) {
 	unit := int64(1)
@@ -116,11 +103,8 @@ func parseSize(v string) (Size, error) {
 		}
 	}
 	n, err := strconv.ParseUint(v, 10, 63)
-	if err != nil {
-		return 0, errSize
-	}
-	if int64(n) > math.MaxInt64/unit {
-		return 0, errSize
+	if err != nil || int64(n) > math.MaxInt64/unit {
+		return 0, errors.New("not a size: a whole number of bytes, or one followed by KiB, MiB or GiB")
 	}
 	return Size(int64(n) * unit), nil
 }

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // DefaultAlias is the alias of the exchange that requests reach without any configuration: the plan's main exchange.
 const DefaultAlias = "default"
@@ -20,11 +17,11 @@ type Publish struct {
 	// Exchanges that may be published to besides the service's main exchange, which is `default` unless that is in the
 	// list: `orders=shop.orders,audit=audit.events`. The path holds the first part, the alias. `amq.default` is the
 	// broker's default exchange, whose routing keys are names of queues.
-	Exchanges Pairs `env:"PUBLISH_EXCHANGES" allowed:"'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'"`
+	Exchanges []Pair `env:"PUBLISH_EXCHANGES" allowed:"'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'"`
 
 	// Routing keys that may be published with. `*` stands for any characters, `?` for one. An empty value means
 	// unset here, too: all keys. To publish nothing, leave `SIDECAR_PUBLISH_ADDR` unset.
-	RoutingKeys List `env:"PUBLISH_ROUTING_KEYS" envDefault:"*" allowed:"distinct routing keys or patterns separated by commas"`
+	RoutingKeys []string `env:"PUBLISH_ROUTING_KEYS" envDefault:"*" allowed:"distinct routing keys or patterns separated by commas"`
 
 	// A larger body is answered with 413. Reading one takes up to three times its size, of half of `SIDECAR_MEMORY` at
 	// most.
@@ -39,54 +36,17 @@ type Publish struct {
 }
 
 func (l *loader) checkPublish() {
-	const addr, token, exchanges, keys = "SIDECAR_PUBLISH_ADDR", "SIDECAR_PUBLISH_TOKEN", "SIDECAR_PUBLISH_EXCHANGES",
-		"SIDECAR_PUBLISH_ROUTING_KEYS"
-	p := l.cfg.Publish
-	for _, e := range p.Exchanges {
+	const exchanges, keys = "SIDECAR_PUBLISH_EXCHANGES", "SIDECAR_PUBLISH_ROUTING_KEYS"
+	for _, e := range l.cfg.Publish.Exchanges {
 		if len(e.Name) > maxIdentifier || !aliasPattern.MatchString(e.Name) {
 			l.reject(exchanges, "%s is not an alias", shown(e.Name))
 		} else if err := checkShortString(e.Value); err != nil {
 			l.reject(exchanges, "%s %v", shown(e.Value), err)
 		}
 	}
-	for _, key := range p.RoutingKeys {
+	for _, key := range l.cfg.Publish.RoutingKeys {
 		if err := checkShortString(key); err != nil {
 			l.reject(keys, "%s %v", shown(key), err)
-		}
-	}
-	if p.Addr == "" {
-		l.warnUnused("SIDECAR_PUBLISH_", addr, "there is no listener to publish on")
-		return
-	}
-	host, port, err := parseAddr(p.Addr)
-	if err != nil {
-		l.reject(addr, "%v", err)
-		return
-	}
-	for _, other := range []struct{ name, addr string }{
-		{"SIDECAR_ADMIN_ADDR", l.cfg.Listen.AdminAddr}, {"SIDECAR_CONTROL_ADDR", l.cfg.Listen.ControlAddr},
-	} {
-		if _, n, err := parseAddr(other.addr); err == nil && n == port && port != 0 {
-			l.reject(addr, "has the same port as %s", other.name)
-			return
-		}
-	}
-	if loopbackHost(host) || !l.ok(token) {
-		return
-	}
-	if !p.Token.IsSet() {
-		l.reject(addr, "can be reached from other machines, which needs %s; without one only loopback addresses such as "+
-			"127.0.0.1:9092 are allowed", token)
-		return
-	}
-	l.warn(addr, "can be reached from other machines, and its token and all messages travel unencrypted")
-}
-
-// warnUnused warns about every variable with the prefix that is set although the one that switches it on is not.
-func (l *loader) warnUnused(prefix, on, why string) {
-	for _, name := range l.order {
-		if v, found := l.byName[name]; found && name != on && strings.HasPrefix(name, prefix) && l.isSet(name) && !v.bad {
-			l.warn(name, "not used: %s, because %s is not set", why, on)
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"path/filepath"
-	"time"
-)
+import "time"
 
 // The values of SIDECAR_APP_DOWN.
 const (
@@ -28,10 +25,10 @@ type Retry struct {
 	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. `none`, only
 	// with `delay-ladder`: straight to the dead-letter queue.
 	// nil = the preset's own, empty = none
-	Delays Delays `env:"RETRY_DELAYS" preset:"30s,5m,30m for topic-tiers; 2s,5s,15s for delay-ladder; none for the others" range:"1ms..1193h2m47.295s" unit:"1ms" allowed:"at most 32 ascending durations separated by commas, or 'none'"`
+	Delays []time.Duration `env:"RETRY_DELAYS" preset:"30s,5m,30m for topic-tiers; 2s,5s,15s for delay-ladder; none for the others" range:"1ms..1193h2m47.295s" unit:"1ms" allowed:"at most 32 ascending durations separated by commas, or 'none'"`
 
 	// Answers that park a message at once.
-	ParkOnStatus Statuses `env:"PARK_ON_STATUS" allowed:"distinct status codes from 300 to 599 separated by commas"`
+	ParkOnStatus []int `env:"PARK_ON_STATUS" allowed:"distinct status codes from 300 to 599 separated by commas"`
 
 	// What a connection that could not be opened means. `hold`: it is not about the message, so it is not an attempt and
 	// the sidecar pauses until the app is up again. `retry`: it is a failed attempt like any other and may park.
@@ -57,11 +54,8 @@ type Retry struct {
 }
 
 func (l *loader) checkRetry() {
-	const (
-		low, high, after, timeout = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX", "SIDECAR_RETRY_AFTER_MAX",
-			"SIDECAR_APP_TIMEOUT"
-		delay, delays = "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS"
-	)
+	const low, high, after, timeout, delay, delays = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX",
+		"SIDECAR_RETRY_AFTER_MAX", "SIDECAR_APP_TIMEOUT", "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS"
 	r := l.cfg.Retry
 	if l.ok(low, high) && r.RequeueDelayMin > r.RequeueDelayMax {
 		l.reject(low, "must not be larger than %s, which is %v", high, r.RequeueDelayMax)
@@ -71,9 +65,6 @@ func (l *loader) checkRetry() {
 			l.reject(name, "together with %s, which is %v, it must not be more than 25m: after 30 minutes the broker takes an "+
 				"unsettled message away", timeout, l.cfg.App.Timeout)
 		}
-	}
-	if dir := "SIDECAR_CRASH_DIR"; l.ok(dir) && !filepath.IsAbs(r.CrashDir) {
-		l.reject(dir, "not an absolute path")
 	}
 	if l.isSet(delay) && l.isSet(delays) {
 		l.reject(delay, "cannot be combined with %s", delays)

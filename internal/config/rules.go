@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,89 +11,59 @@ import (
 // The tags range, unit and oneof are rules: they are enforced here, and the documentation says them as they are
 // enforced. The tag allowed is a text for what a function checks.
 
-// checkRules applies the tags to every value that could be parsed.
-func (l *loader) checkRules() {
-	for _, name := range l.order {
-		v, found := l.byName[name]
-		if !found || v.bad || v.text == "" { // defaults are within the rules; a test says so
-			continue
-		}
-		if reason := v.breaks(); reason != "" {
-			l.reject(name, "%s", reason)
-		}
-	}
-}
-
-// breaks says which rule the value breaks, "" if none.
-func (v *variable) breaks() string {
+// breaks returns the rule that the value breaks, nil if none.
+func (v *variable) breaks() error {
 	if words, found := v.tag.Lookup("oneof"); found && !slices.Contains(strings.Split(words, "|"), v.value.String()) {
-		return "not one of the words"
+		return errors.New("not one of the words")
 	}
 	bounds, found := v.tag.Lookup("range")
 	if !found {
-		return ""
+		return nil
 	}
 	low, high := v.bounds(bounds)
-	unit := v.number(v.tag.Get("unit"))
+	unit := v.tag.Get("unit")
 	for _, n := range v.numbers() {
 		switch {
 		case n < low || n > high:
-			return "out of range"
-		case unit > 0 && n%unit != 0:
-			return "not a whole number of " + map[string]string{"1s": "seconds", "1ms": "milliseconds"}[v.tag.Get("unit")]
+			return errors.New("out of range")
+		case unit != "" && n%v.number(unit) != 0:
+			return errors.New("not a whole number of " + units[unit])
 		}
 	}
-	return ""
+	return nil
 }
+
+var units = map[string]string{"1s": "seconds", "1ms": "milliseconds"}
 
 func (v *variable) bounds(text string) (low, high int64) {
 	a, b, _ := strings.Cut(text, "..")
 	return v.number(a), v.number(b)
 }
 
-// number reads a bound in the variable's own notation; 0 for "".
+// number parses a bound as the variable's own values, or as items of them.
 func (v *variable) number(text string) int64 {
-	if text == "" {
-		return 0
+	t := v.value.Type()
+	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
 	}
-	var n int64
-	var err error
-	switch v.value.Interface().(type) {
-	case time.Duration, Delays:
-		var d time.Duration
-		if d, err = time.ParseDuration(text); err == nil {
-			n = int64(d)
-		}
-	case Millis:
-		var m Millis
-		if m, err = parseMillis(text); err == nil {
-			n = int64(m)
-		}
-	default:
-		var s Size
-		if s, err = parseSize(text); err == nil {
-			n = int64(s)
-		}
-	}
+	n, err := parsers[t](text)
 	if err != nil { // a tag this package got wrong; its tests find that
 		panic(v.name + ": " + text)
 	}
-	return n
+	return reflect.ValueOf(n).Int()
 }
 
 // numbers returns the numbers that a range bounds: the value, or each of its items.
 func (v *variable) numbers() []int64 {
-	switch value := v.value.Interface().(type) {
-	case Delays:
-		all := make([]int64, len(value))
-		for i, d := range value {
-			all[i] = int64(d)
-		}
-		return all
-	case *int:
-		return []int64{int64(*value)}
+	value := reflect.Indirect(v.value)
+	if value.Kind() != reflect.Slice {
+		return []int64{value.Int()}
 	}
-	return []int64{v.value.Int()}
+	all := make([]int64, value.Len())
+	for i := range all {
+		all[i] = value.Index(i).Int()
+	}
+	return all
 }
 
 // plain leaves a word as it is, for texts without markup.
@@ -119,9 +90,10 @@ func (v *variable) allowed(code func(string) string) string {
 		return text + "; each " + limits
 	case v.value.Type() == reflect.TypeFor[Size]():
 		return "a size from " + limits
-	case v.value.Type() == reflect.TypeFor[time.Duration]():
-		return "a duration from " + limits + map[string]string{"1s": ", whole seconds",
-			"1ms": ", whole milliseconds"}[v.tag.Get("unit")]
+	case v.value.Type() != reflect.TypeFor[time.Duration]():
+		return limits
+	case v.tag.Get("unit") != "":
+		limits += ", whole " + units[v.tag.Get("unit")]
 	}
-	return limits
+	return "a duration from " + limits
 }

@@ -11,14 +11,16 @@ func TestTagsAreSound(t *testing.T) {
 	names := map[string]bool{}
 	known := map[string]bool{}
 	for _, s := range sections(&Config{}) {
-		if s.title == "" || s.prefix == "" {
+		f, _ := reflect.TypeFor[Config]().FieldByName(s.field)
+		prefix := f.Tag.Get("prefix")
+		if s.title == "" || prefix == "" {
 			t.Errorf("%s has no title or no prefix", s.field)
 		}
-		if target := reflect.TypeOf(s.target).Elem().Name(); target != s.field {
-			t.Errorf("Config.%s has the type %s: Describe takes them for the same", s.field, target)
+		if f.Type.Name() != s.field {
+			t.Errorf("Config.%s has the type %s: Describe takes them for the same", s.field, f.Type.Name())
 		}
 		for _, v := range s.variables {
-			if v.name == s.prefix || names[v.name] {
+			if v.name == prefix || names[v.name] {
 				t.Errorf("%s.%s: no name, or one that is taken: %q", s.field, v.field, v.name)
 			}
 			names[v.name] = true
@@ -36,6 +38,11 @@ func TestTagsAreSound(t *testing.T) {
 			if d, found := v.tag.Lookup("envDefault"); found {
 				known[v.name+"="+d] = true
 			}
+		}
+	}
+	for name := range checks {
+		if !names[name] {
+			t.Errorf("the check of %s judges no variable", name)
 		}
 	}
 	// A default must be as good as a value: everything set to its default loads.

@@ -37,7 +37,7 @@ func must(t testing.TB, err error) {
 func TestSecretIsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	wantValue(t, Secret{}, "")
-	s := literal("X", canary)
+	s := newSecret(&source{value: canary})
 	type holder struct {
 		Exported   Secret
 		unexported Secret

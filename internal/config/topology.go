@@ -1,13 +1,14 @@
 package config
 
 import (
+	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
-
-// DefaultPrefix is the prefix of a service whose name has no hyphen.
-const DefaultPrefix = "default"
 
 // The values of SIDECAR_CONSUME.
 const (
@@ -19,41 +20,45 @@ const (
 type Service struct {
 	// Name of the service, e.g. `wms-cincout`. The part before its first hyphen is the prefix (`wms`) that all services
 	// of one family share; a name without a hyphen gets the prefix `default`. `{service}` in names is the whole name.
-	Name string `env:"SERVICE,required" allowed:"letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'"`
+	Name string `env:"SERVICE" otherwise:"required" allowed:"letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'"`
 
 	// `off` is for a service that only sends: no queue is declared, checked or consumed, the app gets neither probes nor
 	// messages, and the sidecar is ready when it can publish. Needs `SIDECAR_PUBLISH_ADDR` or `SIDECAR_OUTBOX_DSN`.
 	Consume string `env:"CONSUME" envDefault:"on" oneof:"on|off"`
 }
 
-// Prefix returns the part before the first hyphen, DefaultPrefix without one.
-func (s Service) Prefix() string {
-	if prefix, _, found := strings.Cut(s.Name, "-"); found {
-		return prefix
-	}
-	return DefaultPrefix
-}
-
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
 
-func (l *loader) checkService() {
-	const name = "SIDECAR_SERVICE"
-	s := l.cfg.Service.Name
-	switch {
-	case !l.ok(name):
-		return
-	case !serviceName.MatchString(s):
-		l.reject(name, "not a service name")
-	case strings.HasPrefix(s, "amq."):
-		l.reject(name, "names that start with amq. are reserved by the broker")
+func checkService(name string) error {
+	if !serviceName.MatchString(name) {
+		return errors.New("not a service name")
 	}
+	return checkReserved(name)
 }
 
-// checkPurpose refuses a sidecar that would do nothing at all.
+func checkReserved(name string) error {
+	if strings.HasPrefix(name, "amq.") {
+		return errors.New("names that start with amq. are reserved by the broker")
+	}
+	return nil
+}
+
+// checkPurpose refuses a sidecar that would do nothing at all, and warns about what is set and not used.
 func (l *loader) checkPurpose() {
 	const name, addr, dsn = "SIDECAR_CONSUME", "SIDECAR_PUBLISH_ADDR", "SIDECAR_OUTBOX_DSN"
 	if l.ok(name, addr, dsn) && l.cfg.Service.Consume == ConsumeOff && !l.isSet(addr) && !l.isSet(dsn) {
 		l.reject(name, "leaves nothing to do: set %s or %s", addr, dsn)
+	}
+	l.warnUnused("SIDECAR_PUBLISH_", addr, "there is no listener to publish on")
+	l.warnUnused("SIDECAR_OUTBOX_", dsn, "there is no outbox")
+}
+
+// warnUnused warns about every variable with the prefix that is set while the one that switches it on is not.
+func (l *loader) warnUnused(prefix, on, why string) {
+	for _, v := range l.variables {
+		if !l.isSet(on) && strings.HasPrefix(v.name, prefix) && l.isSet(v.name) && !v.bad {
+			l.warn(v.name, "not used: %s, because %s is not set", why, on)
+		}
 	}
 }
 
@@ -89,7 +94,7 @@ type Topology struct {
 	Queue string `env:"QUEUE" preset:"see above; required for dead-letter" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
 
 	// What the queue is bound to, e.g. `orders.events:order.*,orders.events:invoice.#`.
-	Bindings Bindings `env:"BINDINGS" preset:"see above; required for per-queue, delay-ladder and dead-letter" allowed:"'exchange:key', separated by commas; the key may be empty"`
+	Bindings []Binding `env:"BINDINGS" preset:"see above; required for per-queue, delay-ladder and dead-letter" allowed:"'exchange:key', separated by commas; the key may be empty"`
 
 	// The exchange that leads to the retry queue.
 	RetryExchange string `env:"RETRY_EXCHANGE" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
@@ -111,13 +116,38 @@ type Topology struct {
 	DeadLetter string `env:"DEAD_LETTER" envDefault:"enabled" oneof:"enabled|disabled"`
 }
 
-// checkTopology checks the names alone. A Rule judges what the preset makes of them.
-func (l *loader) checkTopology() {
-	t := l.cfg.Topology
-	for name, value := range map[string]string{
-		"SIDECAR_PREFIX": t.Prefix, "SIDECAR_QUEUE": t.Queue, "SIDECAR_RETRY_EXCHANGE": t.RetryExchange,
-		"SIDECAR_RETRY_QUEUE": t.RetryQueue, "SIDECAR_DLX": t.DLX, "SIDECAR_DLQ": t.DLQ, "SIDECAR_EXCHANGE": t.Exchange,
-	} {
-		l.checkName(name, value)
+// maxName is the longest name that AMQP can carry, in bytes. The client library answers a longer one by closing the
+// whole connection, so such names are refused here.
+const maxName = 255
+
+// checkShortString holds for everything AMQP sends as a short string: names and routing keys.
+func checkShortString(v string) error {
+	switch {
+	case len(v) > maxName:
+		return errors.New("is longer than 255 bytes")
+	case !utf8.ValidString(v):
+		return errors.New("is not UTF-8")
+	case strings.ContainsFunc(v, unicode.IsControl):
+		return errors.New("holds a control character")
 	}
+	return nil
+}
+
+// checkName checks the name of something the sidecar declares. A Rule judges what the preset makes of the names.
+func checkName(v string) error {
+	if err := checkShortString(v); err != nil {
+		return err
+	}
+	if strings.TrimSpace(v) != v {
+		return errors.New("starts or ends with a space")
+	}
+	return checkReserved(v)
+}
+
+// checkExchange allows the main exchange to be one of those that every vhost has.
+func checkExchange(v string) error {
+	if slices.Contains([]string{"amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"}, v) {
+		return nil
+	}
+	return checkName(v)
 }

@@ -13,7 +13,7 @@ func TestTracing(t *testing.T) {
 	t.Parallel()
 	c := load(t, collector).Tracing
 	if c.Endpoint != "http://127.0.0.1:4318/v1/traces" || c.Timeout != 10*time.Second || c.Compression != "none" || len(c.Headers) != 0 ||
-		c.ServiceName != "wms-cincout" || c.Resource["service.name"] != "wms-cincout" || c.Sampler != "parentbased_always_on" || c.SamplerArg != 1 {
+		c.Resource["service.name"] != "wms-cincout" || c.Sampler != "parentbased_always_on" || c.SamplerArg != 1 {
 		t.Errorf("got %+v", c)
 	}
 	c = load(
@@ -21,7 +21,7 @@ func TestTracing(t *testing.T) {
 		"OTEL_RESOURCE_ATTRIBUTES=service.name=named,deployment.environment.name=prod%2C1", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.25",
 	).Tracing
 	if c.Endpoint != "http://127.0.0.1:4318/base/v1/traces" || c.Timeout != 500*time.Millisecond || c.Compression != "gzip" ||
-		c.ServiceName != "named" || c.Resource["deployment.environment.name"] != "prod,1" || c.SamplerArg != 0.25 {
+		c.Resource["service.name"] != "named" || c.Resource["deployment.environment.name"] != "prod,1" || c.SamplerArg != 0.25 {
 		t.Errorf("got %+v", c)
 	}
 	if h := c.HeaderValues(); len(h) != 2 || h["Api-Key"] != "x y=" || h["a"] != "1" {

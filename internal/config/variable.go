@@ -1,6 +1,9 @@
 package config
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 )
@@ -10,10 +13,8 @@ const fileSuffix = "_FILE"
 
 // section is one struct of Config and the variables that fill it.
 type section struct {
-	title, prefix string
-	field         string // of Config
-	target        any    // pointer to the struct
-	variables     []*variable
+	title, field string // field of Config
+	variables    []*variable
 }
 
 // variable is one environment variable: its tags, the value that was set, and the field for it.
@@ -85,23 +86,99 @@ func shownPath(path string) string {
 }
 
 // sections lists what the struct says, in order.
-func sections(c *Config) []*section {
-	var all []*section
-	v := reflect.ValueOf(c).Elem()
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
+func sections(c *Config) []section {
+	var all []section
+	for f, target := range reflect.ValueOf(c).Elem().Fields() {
 		title, found := f.Tag.Lookup("section")
 		if !found {
 			continue
 		}
-		s := &section{title: title, prefix: f.Tag.Get("prefix"), field: f.Name, target: v.Field(i).Addr().Interface()}
-		for j := range f.Type.NumField() {
-			g := f.Type.Field(j)
-			name, _, _ := strings.Cut(g.Tag.Get("env"), ",")
-			s.variables = append(s.variables, &variable{name: s.prefix + name, field: g.Name, tag: g.Tag,
-				value: v.Field(i).Field(j)})
+		s := section{title: title, field: f.Name}
+		for g, value := range target.Fields() {
+			s.variables = append(s.variables, &variable{
+				name: f.Tag.Get("prefix") + g.Tag.Get("env"), field: g.Name, tag: g.Tag, value: value,
+			})
 		}
 		all = append(all, s)
 	}
 	return all
+}
+
+// read parses the text that was set, or the default, into the field.
+func (v *variable) read() error {
+	text := cmp.Or(v.text, v.tag.Get("envDefault"))
+	switch {
+	case v.secret():
+		return v.readSecret(text)
+	case text == "" && v.tag.Get("otherwise") == "required":
+		return errors.New("required and not set")
+	case text == "":
+		return nil
+	}
+	value, err := parsers[v.value.Type()](text)
+	if err != nil {
+		return err
+	}
+	v.value.Set(reflect.ValueOf(value))
+	if v.text == "" { // defaults are within the rules; a test says so
+		return nil
+	}
+	if err := v.breaks(); err != nil {
+		return err
+	}
+	if check := checks[v.name]; check != nil {
+		return check(text)
+	}
+	return nil
+}
+
+// readSecret puts a handle on the text or on the file into the field, and reads the file once.
+func (v *variable) readSecret(text string) error {
+	if v.file != "" && v.text != "" {
+		return fmt.Errorf("set together with %s: only one of them can count", v.fileVariant())
+	}
+	if v.file == "" && text == "" {
+		return nil
+	}
+	s := &source{name: v.fileVariant(), path: v.file, value: text, check: checks[v.name]}
+	v.value.Set(reflect.ValueOf(newSecret(s)))
+	value, err := s.current()
+	if v.file == "" && s.check != nil {
+		err = s.check(value)
+	}
+	return err
+}
+
+// checks judge the text of single variables, where tags cannot. Those of secrets also judge values that are read later:
+// their errors repeat no part of the text.
+var checks = map[string]func(text string) error{
+	"SIDECAR_SERVICE":              checkService,
+	"SIDECAR_AMQP_URL":             checkAMQPURLs,
+	"SIDECAR_AMQP_USERNAME":        checkCredential,
+	"SIDECAR_AMQP_PASSWORD":        checkCredential,
+	"SIDECAR_AMQP_TLS_CA_FILE":     checkCertificateFile,
+	"SIDECAR_AMQP_TLS_SERVER_NAME": checkHost,
+	"SIDECAR_APP_URL":              checkAppURL,
+	"SIDECAR_APP_TOKEN":            checkToken,
+	"SIDECAR_APP_HEALTH_PATH":      checkHTTPPath,
+	"SIDECAR_SPOOL_DIR":            checkDirectory,
+	"SIDECAR_CRASH_DIR":            checkDirectory,
+	"SIDECAR_PREFIX":               checkName,
+	"SIDECAR_EXCHANGE":             checkExchange,
+	"SIDECAR_QUEUE":                checkName,
+	"SIDECAR_RETRY_EXCHANGE":       checkName,
+	"SIDECAR_RETRY_QUEUE":          checkName,
+	"SIDECAR_DLX":                  checkName,
+	"SIDECAR_DLQ":                  checkName,
+	"SIDECAR_FORWARD_HEADERS":      checkForwarded,
+	"SIDECAR_PASSTHROUGH_HEADERS":  checkPassedThrough,
+	"SIDECAR_ADMIN_ADDR":           checkAddr,
+	"SIDECAR_CONTROL_ADDR":         checkAddr,
+	"SIDECAR_CONTROL_TOKEN":        checkControlToken,
+	"SIDECAR_CONTROL_READ_TOKEN":   checkControlToken,
+	"SIDECAR_PUBLISH_ADDR":         checkAddr,
+	"SIDECAR_PUBLISH_TOKEN":        checkControlToken,
+	"SIDECAR_OUTBOX_TABLE":         checkTable,
+	"SIDECAR_OUTBOX_COLUMNS":       checkColumns,
+	"SIDECAR_OUTBOX_EXCHANGE":      checkShortString,
 }

@@ -1,6 +1,9 @@
 package config
 
-import "path/filepath"
+import (
+	"errors"
+	"path/filepath"
+)
 
 // maxPrefetch is the largest prefetch AMQP can say: 16 bits, and 0 means without limit.
 const maxPrefetch = 65535
@@ -46,9 +49,13 @@ func (l *loader) checkWindow() {
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
 	}
 	l.checkMemory()
-	if !filepath.IsAbs(w.SpoolDir) {
-		l.reject("SIDECAR_SPOOL_DIR", "not an absolute path")
+}
+
+func checkDirectory(path string) error {
+	if !filepath.IsAbs(path) {
+		return errors.New("not an absolute path")
 	}
+	return nil
 }
 
 // checkMemory derives SIDECAR_MEMORY, and refuses bodies that could never be held.

@@ -26,7 +26,7 @@ func TestAMQPURLMeansTheSameToTheClient(t *testing.T) {
 		if u.Vhost != vhost {
 			t.Errorf("%s: vhost %q, documented is %q", raw, u.Vhost, vhost)
 		}
-		if u.Host != e.host || u.Username != e.user || (u.Scheme == "amqps") != e.tls {
+		if u.Host != e.Hostname() || u.Scheme != e.Scheme || e.User != nil && u.Username != e.User.Username() || e.User == nil && u.Username != "guest" {
 			t.Errorf("%s: the client reads %+v, the checks %+v", raw, u, e)
 		}
 	}
