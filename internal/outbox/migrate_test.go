@@ -70,9 +70,9 @@ func TestMigrateCreates(t *testing.T) {
 		t.Errorf("migrated: %+v", m)
 	}
 	must.Do(t, table.Check())
-	for _, c := range allColumns {
-		if !table.Has(c) {
-			t.Errorf("the table has no %s", c)
+	for _, c := range columns {
+		if !table.Has(c.name) {
+			t.Errorf("the table has no %s", c.name)
 		}
 	}
 	db.Exec(insertRow)

@@ -70,13 +70,13 @@ func PlanMigration(ctx context.Context, conn *pgconn.PgConn, n Names, notify boo
 	}
 	m.Table = t.Names
 	if m.Create {
-		m.Inside = append(m.Inside, "CREATE TABLE "+t.Quoted()+" (\n"+t.definitions(allColumns, "")+"\n)")
+		m.Inside = append(m.Inside, "CREATE TABLE "+t.Quoted()+" (\n"+t.definitions("", nil)+"\n)")
 	} else {
 		if err := cmp.Or(t.CheckApp(), t.adoptable()); err != nil {
 			return nil, err
 		}
-		if missing := t.missing(bookkeepingColumns); len(missing) > 0 {
-			m.Inside = append(m.Inside, "ALTER TABLE "+t.Quoted()+"\n"+t.definitions(missing, "ADD COLUMN "))
+		if missing, _ := t.missing(bookkeepingColumns); missing != nil {
+			m.Inside = append(m.Inside, "ALTER TABLE "+t.Quoted()+"\n"+t.definitions("ADD COLUMN ", missing))
 		}
 	}
 	x, err := findAround(ctx, conn, t)
@@ -205,57 +205,20 @@ func (m *Migration) planNotify(x *around, notify bool) error {
 
 // want is what a column of an existing table has to be.
 type want struct {
-	types    []string // as format_type says them, without a length; none: a text of any kind, or an enum
+	types    []string // as format_type says them, without a length; none: any
+	text     bool     // a text of any kind, or an enum
 	writable bool     // the relay writes to it
 	null     bool     // it is null before
 	unbound  bool     // a text of any length has to fit
 }
 
-// adopted is what columns of an existing table may be. What is not here may be of any type.
-var adopted = map[string]want{
-	colExchange:      {},
-	colRoutingKey:    {},
-	colHeaders:       {types: jsonTypes},
-	colProperties:    {types: jsonTypes},
-	colTrackingIDs:   {types: jsonTypes},
-	colCreatedAt:     {types: timeTypes},
-	colSendAfter:     {types: timeTypes, writable: true},
-	colSentAt:        {types: timeTypes, writable: true, null: true},
-	colAttempts:      {types: []string{"integer", "bigint"}, writable: true},
-	colLastError:     {types: []string{"text", "character varying"}, writable: true, null: true, unbound: true},
-	colQuarantinedAt: {types: timeTypes, writable: true, null: true},
-}
-
-var (
-	jsonTypes = []string{"jsonb", "json", "text"}
-	timeTypes = []string{"timestamp with time zone", "timestamp without time zone"}
-)
-
-// adoptable says why an existing table that has all the columns cannot be an outbox: ErrNotOutbox.
-func (t *Table) adoptable() error {
-	if !t.Logged {
-		return t.unusable("it is not logged, so a crash of the server would empty it (ALTER TABLE … SET LOGGED)")
-	}
-	for _, name := range allColumns {
-		c, found := t.Found[name]
-		w, bounded := adopted[name]
-		if !found || !bounded {
-			continue
-		}
-		if wrong := w.wrong(c); wrong != "" {
-			return t.unusable("column %s %s", c.Name, wrong)
-		}
-	}
-	return nil
-}
-
 // wrong says what is wrong with a column, "" if nothing is.
 func (w *want) wrong(c Column) string {
 	switch {
+	case w.text && (!c.Text || c.Base == "character"): // char(n) comes with blanks at its end
+		return "is " + c.Base + " and has to be text, character varying or an enum"
 	case w.types != nil && !slices.Contains(w.types, c.Base):
 		return "is " + c.Base + " and has to be " + strings.Join(w.types, " or ")
-	case w.types == nil && (!c.Text || c.Base == "character"): // char(n) comes with blanks at its end
-		return "is " + c.Base + " and has to be text, character varying or an enum"
 	case w.writable && c.Generated:
 		return "is generated, and the relay has to write to it"
 	case w.null && c.NotNull:
@@ -264,4 +227,19 @@ func (w *want) wrong(c Column) string {
 		return "has a length, and errors may be longer"
 	}
 	return ""
+}
+
+// adoptable says why an existing table that has all the columns cannot be an outbox: ErrNotOutbox.
+func (t *Table) adoptable() error {
+	if !t.Logged {
+		return t.unusable("it is not logged, so a crash of the server would empty it (ALTER TABLE … SET LOGGED)")
+	}
+	for _, c := range columns {
+		if found, has := t.Found[c.name]; has {
+			if wrong := c.want.wrong(found); wrong != "" {
+				return t.unusable("column %s %s", found.Name, wrong)
+			}
+		}
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -29,11 +28,6 @@ const (
 )
 
 var (
-	// allColumns are in the order in which they are created.
-	allColumns = []string{
-		colID, colMessageID, colExchange, colRoutingKey, colBody, colHeaders, colProperties, colTrackingIDs, colOrderingKey,
-		colCreatedAt, colSendAfter, colSentAt, colAttempts, colLastError, colQuarantinedAt,
-	}
 	// requiredColumns are the app's: an existing table without them is not an outbox.
 	requiredColumns = []string{colID, colRoutingKey, colBody, colSentAt}
 	// bookkeepingColumns are the relay's, and are added to a table that was made by others.
@@ -63,15 +57,6 @@ func (n *Names) Column(column string) string {
 	return n.Rename(column)
 }
 
-// columns are what the columns are called in the table.
-func (n *Names) columns(columns []string) []string {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = n.Column(c)
-	}
-	return names
-}
-
 // Quoted is the table in SQL.
 func (n *Names) Quoted() string {
 	if n.Schema == "" {
@@ -81,18 +66,13 @@ func (n *Names) Quoted() string {
 }
 
 // String is the table in text for people.
-func (n *Names) String() string {
-	if n.Schema == "" {
-		return n.Table
-	}
-	return n.Schema + "." + n.Table
-}
+func (n *Names) String() string { return strings.TrimPrefix(n.Schema+"."+n.Table, ".") }
 
 // expand puts the table and its columns into SQL, and more: pairs of a placeholder and what replaces it.
 func (n *Names) expand(sql string, more ...string) string {
 	replace := []string{"{table}", n.Quoted()}
-	for _, c := range allColumns {
-		replace = append(replace, "{"+c+"}", Quote(n.Column(c)))
+	for _, c := range columns {
+		replace = append(replace, "{"+c.name+"}", Quote(n.Column(c.name)))
 	}
 	return strings.NewReplacer(append(replace, more...)...).Replace(sql)
 }
@@ -149,8 +129,12 @@ func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 			JOIN pg_type d ON d.oid = a.atttypid JOIN pg_type y ON y.oid = COALESCE(NULLIF(d.typbasetype, 0), d.oid)
 			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
 		FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
+	var own, called []string
+	for _, c := range columns {
+		own, called = append(own, c.name), append(called, n.Column(c.name))
+	}
 	t := &Table{Names: n}
-	err := readJSON(ctx, conn, t, look, []byte(n.Quoted()), texts(allColumns), texts(n.columns(allColumns)))
+	err := readJSON(ctx, conn, t, look, []byte(n.Quoted()), texts(own), texts(called))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read table %s: %w", &n, err)
@@ -191,9 +175,8 @@ func isJSON(base string) bool { return base == "json" || base == "jsonb" }
 // CheckApp says what makes the table no outbox at all: ErrNotOutbox, nil if nothing does. Bookkeeping may be missing.
 func (t *Table) CheckApp() error {
 	id, body := t.Found[colID], t.Found[colBody]
-	if missing := t.missing(requiredColumns); len(missing) > 0 {
-		return t.unusable("it has no column %s (SIDECAR_OUTBOX_COLUMNS says what columns are called)",
-			strings.Join(t.columns(missing), ", "))
+	if _, missing := t.missing(requiredColumns); missing != "" {
+		return t.unusable("it has no column %s (SIDECAR_OUTBOX_COLUMNS says what columns are called)", missing)
 	}
 	if !id.NotNull || !id.Unique {
 		return t.unusable("column %s needs NOT NULL and a unique index of its own, else one row could not be marked "+
@@ -210,16 +193,21 @@ func (t *Table) Check() error {
 	if err := t.CheckApp(); err != nil {
 		return err
 	}
-	if missing := t.missing(bookkeepingColumns); len(missing) > 0 {
-		return t.unusable("it has no column %s; 'sidecar outbox migrate' adds what is missing",
-			strings.Join(t.columns(missing), ", "))
+	if _, missing := t.missing(bookkeepingColumns); missing != "" {
+		return t.unusable("it has no column %s; 'sidecar outbox migrate' adds what is missing", missing)
 	}
 	return nil
 }
 
-// missing gives those of the columns that the table lacks, by their own names.
-func (t *Table) missing(columns []string) []string {
-	return slices.DeleteFunc(slices.Clone(columns), t.Has)
+// missing gives those of the columns that the table lacks, and what they would be called.
+func (t *Table) missing(wanted []string) (own []string, called string) {
+	var names []string
+	for _, c := range wanted {
+		if !t.Has(c) {
+			own, names = append(own, c), append(names, t.Column(c))
+		}
+	}
+	return own, strings.Join(names, ", ")
 }
 
 // query runs one statement with text parameters and reads all of its rows, as text. nil is NULL.

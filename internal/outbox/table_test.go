@@ -25,7 +25,7 @@ func TestTableOfOthers(t *testing.T) {
 	if err := table.CheckApp(); err != nil {
 		t.Errorf("the app's part: %v", err)
 	}
-	if got := table.missing(bookkeepingColumns); !slices.Equal(got, []string{"send_after", "attempts", "last_error", "quarantined_at"}) {
+	if got, _ := table.missing(bookkeepingColumns); !slices.Equal(got, []string{"send_after", "attempts", "last_error", "quarantined_at"}) {
 		t.Errorf("missing %q", got)
 	}
 	if err := table.Check(); !errors.Is(err, ErrNotOutbox) || !strings.Contains(err.Error(), "send_after, attempts, last_error, quarantined_at; 'sidecar outbox migrate'") {
