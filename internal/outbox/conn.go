@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,12 +33,7 @@ type Database struct {
 	margin time.Duration // for which the client waits longer than the server; 0 = 5 s
 }
 
-func (d *Database) timeout() time.Duration {
-	if d.Timeout > 0 {
-		return d.Timeout
-	}
-	return defaultTimeout
-}
+func (d *Database) timeout() time.Duration { return cmp.Or(d.Timeout, defaultTimeout) }
 
 // Connect opens a connection. Its statements are bounded by Timeout on the server; notice takes the notifications and
 // may be nil. The error shows no password.
@@ -119,10 +115,8 @@ func PlaintextHost(dsn string) string {
 	if err != nil {
 		return ""
 	}
-	if cfg.TLSConfig == nil && !local(cfg.Host) {
-		return cfg.Host
-	}
-	for _, f := range cfg.Fallbacks {
+	first := &pgconn.FallbackConfig{Host: cfg.Host, TLSConfig: cfg.TLSConfig}
+	for _, f := range append([]*pgconn.FallbackConfig{first}, cfg.Fallbacks...) {
 		if f.TLSConfig == nil && !local(f.Host) {
 			return f.Host
 		}
@@ -158,35 +152,23 @@ var dsnProblems = []struct{ begin, say string }{
 const sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every " +
 	"special character of the password percent-encoded"
 
-// loosePassword reports whether a URI has an '@' that is not percent-encoded besides the one before the host: what is
-// left of the password would become the name of a host, or of a database, and be shown, and asked for in the network.
-func loosePassword(dsn string) bool {
-	scheme, rest, found := strings.Cut(dsn, "://")
-	if !found || scheme != "postgres" && scheme != "postgresql" {
-		return false
-	}
-	if i := strings.IndexAny(rest, "?#"); i >= 0 {
-		rest = rest[:i]
-	}
-	authority, path, _ := strings.Cut(rest, "/")
-	return strings.Count(authority, "@") > 1 || strings.Contains(path, "@")
-}
-
 func parseDSN(dsn string) (*pgconn.Config, error) {
-	if loosePassword(dsn) {
+	scheme, rest, found := strings.Cut(dsn, "://")
+	known := scheme == "postgres" || scheme == "postgresql"
+	if found && known && loosePassword(rest) {
 		return nil, fmt.Errorf("%w: %s", ErrDSN, sayURI)
 	}
 	cfg, err := pgconn.ParseConfig(dsn)
-	if err == nil {
+	switch {
+	case err == nil:
 		return cfg, nil
+	case found && !known && !strings.ContainsAny(scheme, " ='"):
+		return nil, fmt.Errorf("%w: a URI of it begins with postgres:// or postgresql://", ErrDSN)
 	}
-	if scheme, _, found := strings.Cut(dsn, "://"); found && !strings.ContainsAny(scheme, " ='") {
-		if scheme != "postgres" && scheme != "postgresql" {
-			return nil, fmt.Errorf("%w: a URI of it begins with postgres:// or postgresql://", ErrDSN)
-		}
+	text := err.Error() // begins with the connection string
+	if i := strings.LastIndex(text, "`: "); i >= 0 {
+		text = text[i+len("`: "):]
 	}
-	text := err.Error()
-	_, text, _ = cutLast(text, "`: ")
 	for _, p := range dsnProblems {
 		if !strings.HasPrefix(text, p.begin) {
 			continue
@@ -199,10 +181,12 @@ func parseDSN(dsn string) (*pgconn.Config, error) {
 	return nil, ErrDSN
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return "", s, false
+// loosePassword reports whether a URI has an '@' that is not percent-encoded besides the one before the host: what is
+// left of the password would become the name of a host, or of a database, and be shown, and asked for in the network.
+func loosePassword(afterScheme string) bool {
+	if i := strings.IndexAny(afterScheme, "?#"); i >= 0 {
+		afterScheme = afterScheme[:i]
 	}
-	return s[:i], s[i+len(sep):], true
+	authority, path, _ := strings.Cut(afterScheme, "/")
+	return strings.Count(authority, "@") > 1 || strings.Contains(path, "@")
 }
