@@ -78,16 +78,10 @@ func (s *session) runBatch(ctx context.Context) (*batch, error) {
 	s.rows = rd.rows
 	defer clear(rd.rows) // their memory is used again
 	start := time.Now()
-	if len(rd.rows) > 0 {
-		if err := s.arrange(ctx, rd); err != nil {
+	for _, step := range []func(context.Context, *batch) error{s.arrange, s.publish, s.mark} {
+		if err := step(ctx, rd); err != nil {
 			return nil, err
 		}
-		if err := s.publish(ctx, rd); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.mark(ctx, rd); err != nil {
-		return nil, err
 	}
 	if s.table.hasLowWater() {
 		s.lowWater.advance(rd)

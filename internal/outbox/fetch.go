@@ -64,44 +64,38 @@ func (f *publishing) refuse(order []*row) []*row {
 	return rows
 }
 
-// piece is how many of the rows are fetched together.
-func (f *publishing) piece(rows []*row) int {
-	if f.careful {
-		return 1
+// piece is how many of the rows are fetched together, and what memory they take.
+func (f *publishing) piece(rows []*row) (n int, memory int64) {
+	most := min(pieceBytes, f.s.r.o.Memory.Limit()/8)
+	for n < len(rows) && (n == 0 || !f.careful && memory+rows[n].cost() <= most) {
+		memory += rows[n].cost()
+		n++
 	}
-	most, sum := min(pieceBytes, f.s.r.o.Memory.Limit()/8), int64(0)
-	for i, x := range rows {
-		if sum += cost(x.size, x.others); i > 0 && sum > most {
-			return i
-		}
-	}
-	return len(rows)
+	return n, memory
 }
 
 // reserve reserves memory for rows. While none is free, confirmed rows give theirs back; when no row of this relay is
 // on its way, it waits for other users of the memory.
-func (f *publishing) reserve(rows []*row) bool {
-	sum, memory := int64(0), f.s.r.o.Memory
-	for _, x := range rows {
-		sum += cost(x.size, x.others)
-	}
-	taken := memory.Take(sum)
-	for !taken && f.out > 0 && !f.over() {
-		f.wait()
-		taken = memory.Take(sum)
-	}
-	if !taken && f.out == 0 && !f.over() { // only then: it would wait for what it holds itself
+func (f *publishing) reserve(rows []*row, memory int64) bool {
+	account := f.s.r.o.Memory
+	for taken := account.Take(memory); !taken; {
+		if f.over() {
+			return false
+		}
+		if f.out > 0 {
+			f.wait()
+			taken = account.Take(memory)
+			continue
+		}
 		ctx, cancel := context.WithDeadline(f.s.stop, f.until)
-		defer cancel()
-		if taken = memory.Wait(sum, ctx.Done()); !taken && f.s.stop.Err() == nil {
-			f.rd.trouble = fmt.Errorf("%w: %d rows need %d bytes", errMemory, len(rows), sum)
+		taken = account.Wait(memory, ctx.Done())
+		cancel()
+		if !taken && f.s.stop.Err() == nil {
+			f.rd.trouble = fmt.Errorf("%w: %d rows need %d bytes", errMemory, len(rows), memory)
 		}
 	}
-	if !taken {
-		return false
-	}
 	for _, x := range rows {
-		x.held = cost(x.size, x.others)
+		x.held = x.cost()
 	}
 	return true
 }

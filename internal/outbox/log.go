@@ -87,17 +87,19 @@ type reason struct {
 	ids  []string // of the first rows
 }
 
+// otherErrors is the text of the rows behind maxReasons: as many errors as rows are possible.
+const otherErrors = "other errors: see last_error of each row"
+
 func (s *reasons) add(x *row) {
 	text := errorText(x.err)
-	i := slices.IndexFunc(*s, func(r reason) bool { return r.text == text })
-	switch {
-	case i >= 0:
-	case len(*s) < maxReasons:
+	same := func(r reason) bool { return r.text == text }
+	i := slices.IndexFunc(*s, same)
+	if i < 0 && len(*s) >= maxReasons {
+		text = otherErrors
+		i = slices.IndexFunc(*s, same)
+	}
+	if i < 0 {
 		*s, i = append(*s, reason{text: text}), len(*s)
-	case len(*s) == maxReasons: // as many errors as rows are possible: the rest shares a line without a text
-		*s, i = append(*s, reason{}), maxReasons
-	default:
-		i = maxReasons
 	}
 	r := &(*s)[i]
 	if r.rows++; len(r.ids) < maxLogged {
@@ -108,9 +110,6 @@ func (s *reasons) add(x *row) {
 // log writes a line for each of them.
 func (s reasons) log(r *Relay, level slog.Level, event string) {
 	for _, why := range s {
-		if why.text == "" {
-			why.text = "other errors: see last_error of each row"
-		}
 		r.o.Logger.Log(context.Background(), level, event, "table", r.o.Names.String(), "rows", why.rows, "ids", why.ids,
 			"error", why.text)
 	}

@@ -38,24 +38,18 @@ func (s *session) mark(ctx context.Context, rd *batch) error {
 }
 
 // markTogether marks rows by one statement for each kind, and notes which of them were: a trigger or a policy may keep
-// some. Other statements are run before and after. With an error none is marked.
+// some. Other statements are run before and after. With an error none was, whatever has been noted.
 func (s *session) markTogether(ctx context.Context, rows []*row, before []call, after ...call) error {
 	byID := make(map[string]*row, len(rows))
 	for _, x := range rows {
-		byID[x.id] = x
+		byID[x.id], x.marked = x, false
 	}
-	err := s.execute(ctx, func(values [][]byte) error {
+	return s.execute(ctx, func(values [][]byte) error {
 		if x := byID[string(values[0])]; x != nil {
 			x.marked, x.quarantined = string(values[1]) == "t", string(values[2]) == "t"
 		}
 		return nil
 	}, slices.Concat(before, s.marks(rows), after)...)
-	if err != nil {
-		for _, x := range rows {
-			x.marked = false
-		}
-	}
-	return err
 }
 
 // marks are the statements that mark rows. Each of them gives an id, whether that row was marked, and whether it is in

@@ -3,13 +3,15 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
 // markFailures are rows whose outcome could not be written to the table, by id: a constraint or a trigger refuses it.
 // They look unpublished, and the next batch would publish them again. So this relay leaves them out of claims for a
 // time that doubles. Used by the goroutine of Run only.
-type markFailures map[string]*markFailure
+type markFailures map[string]markFailure
 
 type markFailure struct {
 	published bool // later rows of its key need not wait for it
@@ -32,31 +34,22 @@ func (u markFailures) note(rows []*row, now time.Time, first time.Duration) {
 	for _, x := range rows {
 		switch {
 		case x.lost:
-		case x.marked:
+		case x.marked && x.unmarked == nil:
 			delete(u, x.id)
 		default:
 			if x.unmarked == nil {
 				x.unmarked = errKept
 			}
-			r := u[x.id]
-			if r == nil {
-				r = &markFailure{}
-				u[x.id] = r
-			}
-			r.pause = min(max(2*r.pause, first), maxUnmarkedPause)
-			r.until, r.err = now.Add(r.pause), x.unmarked
-			r.published = r.published || x.result == sent
+			before := u[x.id]
+			pause := min(max(2*before.pause, first), maxUnmarkedPause)
+			u[x.id] = markFailure{before.published || x.result == sent, now.Add(pause), pause, x.unmarked}
 		}
 	}
 }
 
 // forget removes rows that were not claimed for a while.
 func (u markFailures) forget(now time.Time) {
-	for id, r := range u {
-		if now.After(r.until.Add(unmarkedMemory)) {
-			delete(u, id)
-		}
-	}
+	maps.DeleteFunc(u, func(_ string, r markFailure) bool { return now.After(r.until.Add(unmarkedMemory)) })
 }
 
 // full reports that so many rows are left out that nothing is to be claimed now.
@@ -83,15 +76,10 @@ func (u markFailures) held(now time.Time) (held, published []string) {
 
 // problem says what is wrong, for people; "" if nothing is.
 func (u markFailures) problem(most int) string {
-	first := ""
-	for id := range u {
-		if first == "" || id < first {
-			first = id
-		}
-	}
-	if first == "" {
+	if len(u) == 0 {
 		return ""
 	}
+	first := slices.Min(slices.Collect(maps.Keys(u)))
 	text := fmt.Sprintf("%d rows cannot be marked, row %s: %s", len(u), first, errorText(u[first].err))
 	if len(u) >= most {
 		text = "no more are claimed: " + text

@@ -102,8 +102,8 @@ func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 // work fetches rows and sends them, in pieces for which there is memory. The error is the database's.
 func (f *publishing) work(ctx context.Context, rows []*row) error {
 	for len(rows) > 0 && !f.over() {
-		n := f.piece(rows)
-		if !f.reserve(rows[:n]) {
+		n, memory := f.piece(rows)
+		if !f.reserve(rows[:n], memory) {
 			return nil
 		}
 		if err := f.fetch(ctx, rows[:n]); err != nil {

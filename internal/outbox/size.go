@@ -35,6 +35,9 @@ func cost(body, others int) int64 {
 	return rowCost + copies*int64(body+others) + 3*amqpvalue.JSONCost((others+2)/3)
 }
 
+// cost is how many bytes of memory the row takes at most.
+func (x *row) cost() int64 { return cost(x.size, x.others) }
+
 // guess sets the sizes of a row by what the claim gave: exact is false for a body whose text the database has not made.
 func (x *row) guess(body, others int, exact bool, limit int64) {
 	x.size, x.others = body, min(others, maxGuess)
@@ -50,9 +53,9 @@ func (x *row) check(limit int64) error {
 		return errRow("%s of %d bytes: at most %d are possible", colOrderingKey, x.keySize, maxKey)
 	case x.size > maxBody:
 		return errRow("a body of %d bytes: no broker takes more than %d", x.size, maxBody)
-	case cost(x.size, x.others) > limit:
+	case x.cost() > limit:
 		return errRow("a body of %d bytes and other columns of %d take %d bytes of memory while they are sent: "+
-			"SIDECAR_MEMORY is %d", x.size, x.others, cost(x.size, x.others), limit)
+			"SIDECAR_MEMORY is %d", x.size, x.others, x.cost(), limit)
 	}
 	return nil
 }
@@ -81,8 +84,7 @@ func (x *row) measured(sizes string, limit int64) error {
 // checkColumn says that a column of a row is too large.
 func checkColumn(name string, size int) error {
 	most := maxColumn
-	switch name {
-	case colExchange, colRoutingKey, colMessageID:
+	if name == colExchange || name == colRoutingKey || name == colMessageID {
 		most = maxText
 	}
 	if size > most {
