@@ -24,17 +24,18 @@ const askTimeout = 3 * time.Second
 // adminClient asks the sidecar that runs beside this process.
 type adminClient struct {
 	variable string // that holds the address, for errors
-	address  string
+	address  string // as configured
 	token    string
 }
 
-func newAdminClient(variable, address, token string) (*adminClient, error) {
-	host, port, err := net.SplitHostPort(address)
+// ask returns the answer's status and body.
+func (a *adminClient) ask(ctx context.Context, method, path string) (int, []byte, error) {
+	host, port, err := net.SplitHostPort(a.address)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", variable, err)
+		return 0, nil, fmt.Errorf("%s: %w", a.variable, err)
 	}
 	if port == "0" {
-		return nil, fmt.Errorf("%s has port 0: a port chosen at start cannot be found from here", variable)
+		return 0, nil, fmt.Errorf("%s has port 0: a port chosen at start cannot be found from here", a.variable)
 	}
 	switch ip, _ := netip.ParseAddr(host); {
 	case host == "", ip == netip.IPv4Unspecified():
@@ -42,12 +43,8 @@ func newAdminClient(variable, address, token string) (*adminClient, error) {
 	case ip == netip.IPv6Unspecified():
 		host = "::1"
 	}
-	return &adminClient{variable, net.JoinHostPort(host, port), token}, nil
-}
-
-// ask returns the answer's status and body.
-func (a *adminClient) ask(ctx context.Context, method, path string) (int, []byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+a.address+path, nil)
+	address := net.JoinHostPort(host, port)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("%s: %w", a.variable, err)
 	}
@@ -61,7 +58,7 @@ func (a *adminClient) ask(ctx context.Context, method, path string) (int, []byte
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return 0, nil, fmt.Errorf("ask the sidecar at %s (%s): %w", a.address, a.variable, err)
+		return 0, nil, fmt.Errorf("ask the sidecar at %s (%s): %w", address, a.variable, err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // nothing is left to do about it
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
@@ -87,10 +84,7 @@ func drain(ctx context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
-	a, err := newAdminClient("SIDECAR_CONTROL_ADDR", cfg.Listen.ControlAddr, token)
-	if err != nil {
-		return err
-	}
+	a := adminClient{"SIDECAR_CONTROL_ADDR", cfg.Listen.ControlAddr, token}
 	status, body, err := a.ask(ctx, http.MethodPost, "/drain")
 	if err != nil {
 		return err
@@ -158,10 +152,7 @@ func health(ctx context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
-	a, err := newAdminClient("SIDECAR_ADMIN_ADDR", cfg.Listen.AdminAddr, "")
-	if err != nil {
-		return err
-	}
+	a := adminClient{"SIDECAR_ADMIN_ADDR", cfg.Listen.AdminAddr, ""}
 	status, body, err := a.ask(ctx, http.MethodGet, path)
 	if err != nil {
 		return err

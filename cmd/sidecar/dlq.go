@@ -128,20 +128,11 @@ func (c *call) open() (*deadletter.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return app.DeadLetters(cfg, app.Build{Version: version, Commit: commit}, actor(), nil)
-}
-
-// actor is who acts, as user@host.
-func actor() string {
 	name := strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil {
 		name = cmp.Or(u.Username, name)
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return name
-	}
-	return name + "@" + host
+	return app.DeadLetters(cfg, app.Build{Version: version, Commit: commit}, name)
 }
 
 // note writes one line to standard error, unless that is to stay quiet.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,14 +18,6 @@ const (
 	streamWrite = 10 * time.Second
 )
 
-// stream is one client of /events.
-type stream struct {
-	s       *Server
-	w       http.ResponseWriter
-	control *http.ResponseController
-	version uint64 // of the operations that were sent
-}
-
 // events sends server-sent events until the client is gone, does not read, or the server stops. Every event holds the
 // state of a thing and not its change, so a client that missed some has missed nothing.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
@@ -34,11 +27,16 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	t := stream{s: s, w: w, control: http.NewResponseController(w)}
+	control := http.NewResponseController(w)
 	tick := time.NewTicker(streamTick)
 	defer tick.Stop()
+	var version uint64 // of the operations that were sent
 	for n := 0; ; n++ {
-		if err := t.send(n); err != nil {
+		var text []byte
+		text, version = s.due(n, version)
+		_ = control.SetWriteDeadline(time.Now().Add(streamWrite))
+		_, err := w.Write(text)
+		if err = errors.Join(err, control.Flush()); err != nil {
 			return
 		}
 		select {
@@ -51,38 +49,21 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send writes what is due at a tick.
-func (t *stream) send(tick int) error {
-	due := func(every time.Duration) bool { return tick%int(every/streamTick) == 0 }
-	_ = t.control.SetWriteDeadline(time.Now().Add(streamWrite))
-	list, version := t.s.o.DeadLetters.Operations.Since(t.version)
+// due returns the events of a tick, and the version of the operations that they include; since is the last one. JSON
+// without indentation has no line break.
+func (s *Server) due(tick int, since uint64) (text []byte, version uint64) {
+	list, version := s.o.DeadLetters.Operations.Since(since)
 	for _, op := range slices.Backward(list) {
-		text, err := json.Marshal(op)
-		if err != nil {
-			return err
-		}
-		if err := t.event("operation", text); err != nil {
-			return err
-		}
+		data, _ := json.Marshal(op) // it came as JSON, or is made of numbers and texts
+		text = fmt.Appendf(text, "event: operation\ndata: %s\n\n", data)
 	}
-	t.version = version
-	if due(flowEvery) {
-		if err := t.event("flow", t.s.flow.event(t.s.o.State)); err != nil {
-			return err
-		}
+	if tick%int(flowEvery/streamTick) == 0 {
+		text = fmt.Appendf(text, "event: flow\ndata: %s\n\n", s.flow.event(s.o.State))
 	}
-	if due(idleEvery) {
-		if _, err := fmt.Fprint(t.w, ": here\n\n"); err != nil {
-			return err
-		}
+	if tick%int(idleEvery/streamTick) == 0 {
+		text = append(text, ": here\n\n"...)
 	}
-	return t.control.Flush()
-}
-
-// event writes one event; JSON without indentation has no line break.
-func (t *stream) event(name string, data []byte) error {
-	_, err := fmt.Fprintf(t.w, "event: %s\ndata: %s\n\n", name, data)
-	return err
+	return text, version
 }
 
 // flowEvent is the data of an event "flow".

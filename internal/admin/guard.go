@@ -14,7 +14,12 @@ import (
 // common is what both listeners do for every request, before its path is routed.
 func (s *Server) common(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer s.recoverPanic(w)
+		defer func() { // a bug in one answer is no more than a failed answer, and its trace is in our log
+			if v := recover(); v != nil {
+				s.o.Logger.Error("admin panic", "panic", v, "stack", string(debug.Stack()))
+				refuse(w, http.StatusInternalServerError, "")
+			}
+		}()
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
@@ -30,14 +35,6 @@ func (s *Server) common(next http.Handler) http.Handler {
 	})
 }
 
-// recoverPanic keeps a bug in one answer from being more than a failed answer, and keeps its trace in our log.
-func (s *Server) recoverPanic(w http.ResponseWriter) {
-	if v := recover(); v != nil {
-		s.o.Logger.Error("admin panic", "panic", v, "stack", string(debug.Stack()))
-		refuse(w, http.StatusInternalServerError, "")
-	}
-}
-
 // guard checks every request to the control listener, for known and unknown paths. A web page in the operator's browser
 // can reach loopback too: by a name of its own that resolves to 127.0.0.1 (Host), or across origins (Origin,
 // Sec-Fetch-Site, the content types a form can send).
@@ -46,12 +43,12 @@ func (s *Server) recoverPanic(w http.ResponseWriter) {
 // GET.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var may httpguard.Scope
 		status, detail := s.checkOrigin(r)
-		if status == 0 && s.console(w, r) {
-			return
-		}
-		may := httpguard.NoAccess
 		if status == 0 {
+			if s.console(w, r) {
+				return
+			}
 			may = s.scopeOf(r)
 			status, detail = checkRequest(r, may)
 		}

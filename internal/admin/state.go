@@ -127,7 +127,7 @@ type Topology struct {
 
 	Exchanges []Exchange `json:"exchanges"`
 	Queues    []Queue    `json:"queues"`
-	Bindings  []Binding  `json:"bindings"`
+	Bindings  []Route    `json:"bindings"`
 	Waits     []Wait     `json:"waits"`             // the shortest first
 	Park      *Route     `json:"park,omitempty"`    // absent: what is not tried again is discarded
 	Redrive   *Route     `json:"redrive,omitempty"` // absent when Park is
@@ -147,24 +147,17 @@ type Queue struct {
 	Shared bool   `json:"shared"` // with other services
 }
 
-// Binding ties a queue to an exchange.
-type Binding struct {
-	Exchange string `json:"exchange"`
-	Key      string `json:"key"`
-	Queue    string `json:"queue"`
-}
-
-// Route is where to publish so that a message ends in Queue. An empty Exchange is the default exchange.
+// Route is where to publish so that a message ends in Queue, or a binding. An empty Exchange is the default exchange.
 type Route struct {
 	Exchange string `json:"exchange"`
 	Key      string `json:"key"`
 	Queue    string `json:"queue"`
 }
 
-// Wait is a queue that gives its messages back to the service's queue after Delay, a Go duration.
+// Wait is a queue that gives its messages back to the service's queue after Delay, a Go duration; the Route leads into
+// it.
 type Wait struct {
-	Queue    string `json:"queue"`
-	Delay    string `json:"delay"`
-	Exchange string `json:"exchange"` // the step that leads into it
-	Key      string `json:"key"`
+	Route
+
+	Delay string `json:"delay"`
 }

@@ -168,7 +168,7 @@ func (a *App) adminOptions() admin.Options {
 	return admin.Options{
 		AdminAddr: l.AdminAddr, ControlAddr: l.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
 		Token: listenerToken(l.ControlToken, a.log), ReadToken: listenerToken(l.ControlReadToken, a.log),
-		State: state{a}, Topology: topologyView(a.plan), DeadLetters: dlq.New(dead),
+		State: a, Topology: topologyView(a.plan), DeadLetters: dlq.New(dead),
 		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
 	}
 }

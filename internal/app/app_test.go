@@ -37,7 +37,7 @@ func load(t *testing.T, more ...string) *config.Config {
 	// Of two equal names the first one counts.
 	environ := append(more, "SIDECAR_SERVICE=demo-orders",
 		"SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0", "SIDECAR_SHUTDOWN_GRACE=5s")
-	cfg, err := config.Load(environ, TopologyRule())
+	cfg, err := config.Load(environ, Rule())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 	})
 	a, log, stop := run(t, cfg)
 	brokertest.Eventually(t, 20*time.Second, "the finding", func() bool { return a.subscriptions[0].status.bad() })
-	s := state{a}
+	s := a
 	if r := s.Ready(); r.Ready {
 		t.Errorf("ready with a topology that does not fit: %+v", r)
 	}
@@ -153,7 +153,7 @@ func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
 	cfg := live(t, "SIDECAR_TOPOLOGY_MODE=verify")
 	a, _, stop := run(t, cfg)
 	brokertest.Eventually(t, 20*time.Second, "a pause because of what is missing", func() bool {
-		st := state{a}.Status()
+		st := a.Status()
 		return st.State == "paused" && len(st.Findings) > 0 && st.Findings[0].Problem == "missing"
 	})
 	var out bytes.Buffer

@@ -11,7 +11,7 @@ import (
 
 // judged loads a configuration as the sidecar does.
 func judged(environ ...string) (*config.Config, error) {
-	return config.Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), TopologyRule(), OutboxRule())
+	return config.Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), Rule())
 }
 
 // refused demands that environ is refused with exactly one problem, with the variable, whose line contains says.

@@ -82,25 +82,14 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 var errBlocked = errors.New("the broker blocks publishers (memory or disk alarm), so publishing cannot be tried: " +
 	"check again when the alarm is over")
 
-// blockedPoll is how often a check polls whether the broker has blocked its connection.
-const blockedPoll = 100 * time.Millisecond
-
 // preflight is declare.Preflight, which waits as long as an alarm lasts, for people who do not want to.
 func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode topology.Mode) ([]declare.Finding,
 	error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		for t := time.NewTicker(blockedPoll); ; {
-			select {
-			case <-t.C:
-				if s.Blocked() {
-					cancel(errBlocked)
-				}
-			case <-ctx.Done():
-				t.Stop()
-				return
-			}
+		if until(ctx, s.Blocked) {
+			cancel(errBlocked)
 		}
 	}()
 	findings, err := declare.Preflight(ctx, s, plan, mode)

@@ -93,25 +93,24 @@ var dispositions = map[string]message.Disposition{
 	"park": message.DispositionPark, "discard": message.DispositionDiscard,
 }
 
+var verdictTexts = map[message.Action]string{
+	message.Ack:     "the app took the message: it leaves the queue",
+	message.Discard: "the app asked for it: the message is gone, and counted",
+	message.Park:    "retrying would not help: the message is parked at once",
+	message.Requeue: "not a failed attempt: the retry count stays as it is",
+	message.Release: "this says nothing about the message: it goes back unharmed and uncounted, and consumption pauses " +
+		"until the app is back",
+}
+
 func explainVerdict(v message.Verdict, m *message.Message) string {
-	switch v.Action {
-	case message.Ack:
-		return "the app took the message: it leaves the queue"
-	case message.Discard:
-		return "the app asked for it: the message is gone, and counted"
-	case message.Release:
-		return "this says nothing about the message: it goes back unharmed and uncounted, and consumption pauses until " +
-			"the app is back"
-	case message.Requeue:
-		return "not a failed attempt: the retry count stays as it is"
-	case message.Retry:
+	switch {
+	case v.Action == message.Retry:
 		return fmt.Sprintf("a failed attempt: the next delivery is attempt %d with Amqp-Retry-Count %d", m.RetryCount+2,
 			m.RetryCount+1)
-	}
-	if v.Reason == message.ReasonMaxRetries {
+	case v.Reason == message.ReasonMaxRetries:
 		return fmt.Sprintf("attempt %d was the last one: all %d retries are used up", m.RetryCount+1, m.MaxRetries)
 	}
-	return "retrying would not help: the message is parked at once"
+	return verdictTexts[v.Action]
 }
 
 func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {

@@ -19,7 +19,7 @@ const (
 // part is one piece of the running sidecar.
 type part struct {
 	name string
-	run  func(context.Context) error // until its context ends; an error ends the sidecar
+	run  func(context.Context) error // until its context ends; another error than that ends the sidecar
 	stop func(stopTime)              // called before that context ends; may be nil
 }
 
@@ -37,7 +37,7 @@ func start(group *errgroup.Group, parts []part) (stop func(stopTime)) {
 		ended := make(chan struct{})
 		group.Go(func() error {
 			defer close(ended)
-			if err := p.run(ctx); err != nil {
+			if err := p.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 			return nil
@@ -57,14 +57,6 @@ func start(group *errgroup.Group, parts []part) (stop func(stopTime)) {
 		}
 		all.Wait()
 	}
-}
-
-// withoutCancel returns nil for the end of our own context.
-func withoutCancel(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // Run serves until ctx ends, then drains; the end of now cuts the drain short. It returns nil after a drain, also one

@@ -14,30 +14,21 @@ import (
 // MemoryLimit returns how many bytes this process may use: the limit of its cgroup or GOMEMLIMIT, whichever is smaller;
 // 0 when there is no limit or it is unknown.
 func MemoryLimit() int64 {
-	limits := []int64{cgroupLimit("/sys/fs/cgroup", "/proc/self/cgroup")}
-	if n := debug.SetMemoryLimit(-1); n != math.MaxInt64 {
-		limits = append(limits, n)
-	}
-	return smallest(limits)
-}
-
-// smallest takes 0 for no limit.
-func smallest(limits []int64) int64 {
-	limits = slices.DeleteFunc(limits, func(n int64) bool { return n <= 0 })
-	if len(limits) == 0 {
+	limit := min(cgroupLimit("/sys/fs/cgroup", "/proc/self/cgroup"), debug.SetMemoryLimit(-1))
+	if limit == math.MaxInt64 {
 		return 0
 	}
-	return slices.Min(limits)
+	return limit
 }
 
-// cgroupLimit returns the smallest limit of the cgroup of the process and of those above it, of versions 1 and 2. In a
-// container the root of the mount is often the cgroup itself, even if the path of the process says otherwise. own is
-// the list of the process's cgroups as in cgroups(7).
+// cgroupLimit returns the smallest limit of the cgroup of the process and of those above it, of versions 1 and 2, and
+// math.MaxInt64 when there is none. In a container the root of the mount is often the cgroup itself, even if the path
+// of the process says otherwise. own is the list of the process's cgroups as in cgroups(7).
 func cgroupLimit(root, own string) int64 {
-	files := map[string]bool{}
-	add := func(dir, below, name string) {
+	limit := int64(math.MaxInt64)
+	read := func(dir, below, name string) {
 		for p := path.Clean("/" + below); ; p = path.Dir(p) {
-			files[path.Join(dir, p, name)] = true
+			limit = min(limit, readLimit(path.Join(dir, p, name)))
 			if p == "/" {
 				return
 			}
@@ -49,27 +40,20 @@ func cgroupLimit(root, own string) int64 {
 		switch {
 		case len(fields) < 3:
 		case fields[1] == "":
-			add(root, fields[2], "memory.max")
+			read(root, fields[2], "memory.max")
 		case slices.Contains(strings.Split(fields[1], ","), "memory"):
-			add(path.Join(root, "memory"), fields[2], "memory.limit_in_bytes")
+			read(path.Join(root, "memory"), fields[2], "memory.limit_in_bytes")
 		}
 	}
-	limits := make([]int64, 0, len(files))
-	for name := range files {
-		limits = append(limits, readLimit(name))
-	}
-	return smallest(limits)
+	return limit
 }
 
-// readLimit returns 0 for a file that does not exist or names no limit.
+// readLimit returns math.MaxInt64 for a file that does not exist or names no limit.
 func readLimit(name string) int64 {
-	b, err := os.ReadFile(name) // #nosec G304 -- below the mount of the cgroups
-	if err != nil {
-		return 0
-	}
+	b, _ := os.ReadFile(name) // #nosec G304 -- below the mount of the cgroups
 	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil || n >= 1<<60 { // "max", and what version 1 writes for it
-		return 0
+	if err != nil || n <= 0 || n >= 1<<60 { // "max", and what version 1 writes for it
+		return math.MaxInt64
 	}
 	return n
 }

@@ -21,19 +21,6 @@ type relay struct {
 	publisher *broker.Publisher
 }
 
-// OutboxRule makes config.Load report an unusable connection string with the other mistakes.
-func OutboxRule() config.Option {
-	return config.Rule(func(cfg *config.Config, reject func(reason string, variables ...string)) {
-		dsn, err := cfg.Outbox.DSN.Value()
-		if err != nil || dsn == "" {
-			return // reported already, or no outbox
-		}
-		if err := outbox.CheckDSN(dsn); err != nil {
-			reject(err.Error(), "SIDECAR_OUTBOX_DSN")
-		}
-	})
-}
-
 // newRelay returns nil without an outbox.
 func newRelay(sh shared) *relay {
 	cfg := sh.cfg

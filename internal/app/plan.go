@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/config"
+	"sidecar/internal/outbox"
 	"sidecar/internal/retry"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
@@ -18,11 +19,19 @@ import (
 // ErrConfig is a mistake of the configuration that shows only when a part is built from it.
 var ErrConfig = errors.New("configuration")
 
-// TopologyRule makes config.Load report the mistakes of the topology with the other mistakes.
-func TopologyRule() config.Option {
+// Rule makes config.Load report the mistakes of the topology, and an unusable connection string of the outbox, with the
+// other mistakes.
+func Rule() config.Option {
 	return config.Rule(func(cfg *config.Config, reject func(reason string, variables ...string)) {
 		for _, m := range topology.ValidateOptions(planOptions(cfg)) {
 			reject(m.Reason, m.Variables...)
+		}
+		dsn, err := cfg.Outbox.DSN.Value()
+		if err != nil || dsn == "" {
+			return // reported already, or no outbox
+		}
+		if err := outbox.CheckDSN(dsn); err != nil {
+			reject(err.Error(), "SIDECAR_OUTBOX_DSN")
 		}
 	})
 }

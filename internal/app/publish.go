@@ -42,7 +42,7 @@ func newEndpoint(sh shared) *endpoint {
 func (e *endpoint) run(ctx context.Context) error {
 	defer e.server.Wait()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return withoutCancel(e.publisher.Run(ctx)) })
+	group.Go(func() error { return e.publisher.Run(ctx) })
 	group.Go(func() error { return e.server.Serve(ctx) })
 	return group.Wait()
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 const (
 	roundTripTimeout = 60 * time.Second
 	roundTripDelay   = time.Second // of its one retry
-	roundTripPoll    = 50 * time.Millisecond
+	untilPoll        = 50 * time.Millisecond
 	removeTimeout    = 10 * time.Second
 )
 
@@ -52,13 +53,17 @@ func RoundTrip(ctx context.Context, cfg *config.Config, build Build, w io.Writer
 		return err
 	}
 	defer s.Close()
-	app := probeApp{id: "roundtrip-" + rand.Text()}
-	url, stop, err := app.listen()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return err
+		return fmt.Errorf("listen for the message: %w", err)
 	}
-	defer stop()
-	a, err := New(roundTripConfig(cfg, plan, url), build, io.Discard)
+	app := probeApp{id: "roundtrip-" + rand.Text()}
+	server := &http.Server{Handler: &app, ReadHeaderTimeout: time.Second}
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer server.Close()                       //nolint:errcheck // nothing is left to do about it
+	serving.Go(func() { _ = server.Serve(l) }) // ends by Close
+	a, err := New(roundTripConfig(cfg, plan, "http://"+l.Addr().String()+"/"), build, io.Discard)
 	if err != nil {
 		return err
 	}
@@ -111,25 +116,6 @@ func (p *probeApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listen serves the app until stop.
-func (p *probeApp) listen() (url string, stop func(), err error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, fmt.Errorf("listen for the message: %w", err)
-	}
-	server := &http.Server{Handler: p, ReadHeaderTimeout: time.Second}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(l) // ends by stop
-	}()
-	return "http://" + l.Addr().String() + "/", func() {
-		_ = server.Close()
-		<-done
-	}, nil
-}
-
 // travel runs the sidecar until the message was acked, or an error.
 func (p *probeApp) travel(ctx context.Context, a *App) error {
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -164,7 +150,7 @@ func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 func (a *App) awaitReady(ctx context.Context) error {
 	var why error
 	ready := until(ctx, func() bool {
-		r := state{a}.Ready()
+		r := a.Ready()
 		if findings, _ := a.subscriptions[0].status.last(); len(findings) > 0 {
 			f := findings[0]
 			why = fmt.Errorf("%w: %s: %s: wanted %s, found %s; %s", ErrRoundTrip, f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
@@ -179,7 +165,7 @@ func (a *App) awaitReady(ctx context.Context) error {
 
 // until reports whether done became true before ctx ended.
 func until(ctx context.Context, done func() bool) bool {
-	t := time.NewTicker(roundTripPoll)
+	t := time.NewTicker(untilPoll)
 	defer t.Stop()
 	for {
 		if done() {

@@ -11,33 +11,39 @@ import (
 	"sidecar/internal/flow"
 )
 
-// state shows the app to its two HTTP listeners.
-type state struct{ a *App }
+// The methods of admin.State: what the two HTTP listeners show and change.
+var _ admin.State = (*App)(nil)
 
-func (s state) Drain()                    { s.a.drainOnce.Do(func() { close(s.a.drainAsk) }) }
-func (s state) Draining() <-chan struct{} { return s.a.draining }
-func (s state) Drained() <-chan struct{}  { return s.a.drained }
+// Drain begins a drain; later calls change nothing.
+func (a *App) Drain() { a.drainOnce.Do(func() { close(a.drainAsk) }) }
 
-func (s state) Pause() {
-	for _, sub := range s.a.subscriptions {
+// Draining is closed when a drain has begun.
+func (a *App) Draining() <-chan struct{} { return a.draining }
+
+// Drained is closed when the drain has ended.
+func (a *App) Drained() <-chan struct{} { return a.drained }
+
+// Pause takes no more messages until Resume.
+func (a *App) Pause() {
+	for _, sub := range a.subscriptions {
 		if sub.flow.Hold(flow.Operator, "POST /pause") {
-			s.a.log.Info("paused", "reason", string(flow.Operator), "queue", sub.plan.Queue)
+			a.log.Info("paused", "reason", string(flow.Operator), "queue", sub.plan.Queue)
 		}
 	}
 }
 
-func (s state) Resume() {
-	for _, sub := range s.a.subscriptions {
+// Resume ends Pause, and no other reason to pause.
+func (a *App) Resume() {
+	for _, sub := range a.subscriptions {
 		if sub.flow.Lift(flow.Operator) {
-			s.a.log.Info("resumed", "reason", string(flow.Operator), "queue", sub.plan.Queue)
+			a.log.Info("resumed", "reason", string(flow.Operator), "queue", sub.plan.Queue)
 		}
 	}
 }
 
 // Ready reports ready while messages are consumed, or are not consumed on purpose: an app that is down or asked for
 // time, an open breaker and an operator are purpose. No broker, a topology with findings and a drain are not.
-func (s state) Ready() admin.Readiness {
-	a := s.a
+func (a *App) Ready() admin.Readiness {
 	var checks []admin.Check
 	for _, sub := range a.subscriptions {
 		checks = mergeChecks(checks, sub.checks())
@@ -97,10 +103,9 @@ func mergeChecks(all, more []admin.Check) []admin.Check {
 }
 
 // Status returns the state of the moment; its fields may be read a moment after one another.
-func (s state) Status() admin.Status {
-	a := s.a
+func (a *App) Status() admin.Status {
 	st := admin.Status{
-		State: s.name(), Version: a.build.Version, Commit: a.build.Commit, Started: a.started,
+		State: a.state(), Version: a.build.Version, Commit: a.build.Commit, Started: a.started,
 		Service: a.cfg.Service.Name, Queue: a.plan.Queue, Topology: a.plan.Preset,
 		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, RetryDelays: []string{}, Warnings: a.warnings(),
 		Consume: admin.Connection{Connected: a.connected()}, Publish: a.publishing(),
@@ -127,8 +132,7 @@ func (s state) Status() admin.Status {
 	return st
 }
 
-func (s state) name() string {
-	a := s.a
+func (a *App) state() string {
 	switch {
 	case closed(a.drained):
 		return admin.Drained
@@ -150,7 +154,7 @@ func (a *App) publishing() admin.Connection {
 	for _, s := range a.subscriptions {
 		publishers = append(publishers, s.publisher)
 	}
-	if len(publishers) == 0 && a.endpoint != nil {
+	if len(a.subscriptions) == 0 && a.endpoint != nil {
 		publishers = append(publishers, a.endpoint.publisher)
 	}
 	if len(a.subscriptions) == 0 && a.relay != nil {
@@ -164,17 +168,19 @@ func (a *App) publishing() admin.Connection {
 	return c
 }
 
-// connected reports whether every subscription has a session; false without subscriptions.
-func (a *App) connected() bool {
-	down := func(s *subscription) bool { return !s.connected.Load() }
-	return len(a.subscriptions) > 0 && !slices.ContainsFunc(a.subscriptions, down)
+// all reports whether is holds for every subscription; false without subscriptions.
+func (a *App) all(is func(*subscription) bool) bool {
+	return len(a.subscriptions) > 0 &&
+		!slices.ContainsFunc(a.subscriptions, func(s *subscription) bool { return !is(s) })
 }
 
-// appUp reports whether the app is up for every subscription; false without subscriptions.
-func (a *App) appUp() bool {
-	return len(a.subscriptions) > 0 && !slices.ContainsFunc(a.subscriptions,
-		func(s *subscription) bool { return !s.flow.AppUp() })
+// connected reports whether every subscription has a session.
+func (a *App) connected() bool {
+	return a.all(func(s *subscription) bool { return s.connected.Load() })
 }
+
+// appUp reports whether the app is up for every subscription.
+func (a *App) appUp() bool { return a.all(func(s *subscription) bool { return s.flow.AppUp() }) }
 
 // inflight returns how many messages are in flight.
 func (a *App) inflight() (n int) {

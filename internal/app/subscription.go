@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"sidecar/internal/broker"
@@ -65,18 +66,13 @@ func newSubscription(sh shared) (*subscription, error) {
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Plan: plan, Logger: s.log, Registerer: s.registry, Report: s.missing, Ask: s.measure,
 	})
-	s.deadLetters, err = newDeadLetters(sh, apiActor(), sh.registry)
+	s.deadLetters, err = newDeadLetters(sh, "api", sh.registry) // the log has the client
 	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
 		return nil, err
 	}
-	var dispatcher consume.Dispatcher = s.target
-	if s.crashes, err = newCrashGuard(cfg, plan, s.log); err != nil {
+	dispatcher, err := s.countCrashes()
+	if err != nil {
 		return nil, err
-	}
-	if s.crashes != nil {
-		dispatcher = s.crashes.Around(s.target, func(ctx context.Context) bool {
-			return errors.Is(s.target.Probe(ctx), dispatch.ErrRefused)
-		})
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
@@ -88,20 +84,23 @@ func newSubscription(sh shared) (*subscription, error) {
 	return s, nil
 }
 
-// newCrashGuard opens the crash journal; nil, and no file is touched, when crashes are not counted.
-func newCrashGuard(cfg *config.Config, plan *topology.Plan, log *slog.Logger) (*crash.Guard, error) {
-	r := &cfg.Retry
+// countCrashes returns the dispatcher, with a journal around it when crashes are counted. No file is touched otherwise.
+func (s *subscription) countCrashes() (consume.Dispatcher, error) {
+	r := &s.cfg.Retry
 	if r.CrashLimit == 0 {
-		return nil, nil //nolint:nilnil // none is wanted
+		return s.target, nil
 	}
-	g, err := crash.Open(crash.Options{
-		Dir: r.CrashDir, Queue: plan.Queue, Limit: r.CrashLimit, Workers: cfg.Window.Concurrency, Logger: log,
+	var err error
+	s.crashes, err = crash.Open(crash.Options{
+		Dir: r.CrashDir, Queue: s.plan.Queue, Limit: r.CrashLimit, Workers: s.cfg.Window.Concurrency, Logger: s.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("SIDECAR_CRASH_DIR=%s cannot be used for SIDECAR_CRASH_LIMIT=%d: %w: it must be a directory "+
 			"that this user may write to, for example a mounted emptyDir", r.CrashDir, r.CrashLimit, err)
 	}
-	return g, nil
+	return s.crashes.Around(s.target, func(ctx context.Context) bool {
+		return errors.Is(s.target.Probe(ctx), dispatch.ErrRefused)
+	}), nil
 }
 
 // run probes the app and keeps both connections up until ctx ends.
@@ -109,8 +108,8 @@ func (s *subscription) run(ctx context.Context) error {
 	defer s.close()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.flow.Run(ctx) })
-	group.Go(func() error { return withoutCancel(s.publisher.Run(ctx)) })
-	group.Go(func() error { return withoutCancel(broker.Supervise(ctx, s.dialer, s.serve)) })
+	group.Go(func() error { return s.publisher.Run(ctx) })
+	group.Go(func() error { return broker.Supervise(ctx, s.dialer, s.serve) })
 	return group.Wait()
 }
 
@@ -143,4 +142,34 @@ func (s *subscription) drain(t stopTime) {
 	default:
 		s.log.Warn("grace expired", "released", d.Interrupted, "returned", d.Returned)
 	}
+}
+
+// DeadLetters builds the dead-letter queue of the configured topology for a command that user runs. It opens no
+// connection and logs nothing. A topology without such a queue is ErrConfig and deadletter.ErrNoQueue.
+func DeadLetters(cfg *config.Config, build Build, user string) (*deadletter.Queue, error) {
+	plan, err := newPlan(cfg)
+	if err != nil {
+		return nil, err
+	}
+	memory := int64(cfg.Window.Memory)
+	if MemoryLimit() > 0 { // perhaps of a container with a sidecar, whose budget leaves a quarter for everything else
+		memory /= 8
+	}
+	sh := shared{cfg: cfg, build: build, budget: budget.New(memory), spool: newSpool(cfg), plan: plan}
+	q, err := newDeadLetters(sh, user, nil)
+	if errors.Is(err, deadletter.ErrNoQueue) {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return q, err
+}
+
+// newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
+// Messages record that user acted, on this host.
+func newDeadLetters(sh shared, user string, r prometheus.Registerer) (*deadletter.Queue, error) {
+	o := brokerOptions(sh.cfg, "dlq", sh.build)
+	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
+	if host, err := os.Hostname(); err == nil {
+		user += "@" + host
+	}
+	return deadletter.New(deadletter.Options{Plan: sh.plan, Broker: o, By: user, Logger: sh.log, Registerer: r})
 }

@@ -68,7 +68,7 @@ func newSessionForgets(t *testing.T, mode string) {
 	}
 	proxy.Restore(t)
 	brokertest.Eventually(t, patience, "the new session", sub.connected.Load)
-	s := state{a}
+	s := a
 	if st := s.Status(); len(st.Findings) > 0 || len(st.Pauses) > 0 {
 		t.Errorf("the new session stands: findings %+v, pauses %+v", st.Findings, st.Pauses)
 	}

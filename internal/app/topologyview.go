@@ -12,7 +12,7 @@ import (
 func topologyView(p *topology.Plan) admin.Topology {
 	t := admin.Topology{
 		Preset: p.Preset, Service: p.Service, Queue: p.Queue,
-		Exchanges: []admin.Exchange{}, Queues: []admin.Queue{}, Bindings: []admin.Binding{}, Waits: []admin.Wait{},
+		Exchanges: []admin.Exchange{}, Queues: []admin.Queue{}, Bindings: []admin.Route{}, Waits: []admin.Wait{},
 	}
 	for _, x := range p.Exchanges {
 		t.Exchanges = append(t.Exchanges, admin.Exchange{Name: x.Name, Type: x.Type, Shared: x.Shared})
@@ -22,10 +22,10 @@ func topologyView(p *topology.Plan) admin.Topology {
 		t.Queues = append(t.Queues, admin.Queue{Name: q.Name, Kind: string(q.Kind), Shared: q.Shared})
 	}
 	for _, b := range p.Bindings {
-		t.Bindings = append(t.Bindings, admin.Binding{Exchange: b.Exchange, Key: b.Key, Queue: b.Queue})
+		t.Bindings = append(t.Bindings, admin.Route{Exchange: b.Exchange, Key: b.Key, Queue: b.Queue})
 	}
 	for _, w := range p.Waits {
-		t.Waits = append(t.Waits, admin.Wait{Queue: w.Queue, Delay: w.Delay.String(), Exchange: w.Exchange, Key: w.Key})
+		t.Waits = append(t.Waits, admin.Wait{Route: admin.Route(w.Route), Delay: w.Delay.String()})
 	}
 	if p.Park.Queue != "" {
 		park, redrive := admin.Route(p.Park), admin.Route(p.Redrive)
@@ -38,8 +38,7 @@ func topologyView(p *topology.Plan) admin.Topology {
 const measureEvery = 2 * time.Second
 
 // Flow returns the counters of the moment, and asks for new depths of the queues for the next call.
-func (s state) Flow() admin.Flow {
-	a := s.a
+func (a *App) Flow() admin.Flow {
 	now := int64(time.Since(a.started))
 	measure := now-a.measured.Load() >= int64(measureEvery)
 	if measure {

@@ -29,11 +29,11 @@ func TestPicture(t *testing.T) {
 		Queues: []admin.Queue{
 			{Name: "wms.dlq.wms-cincout", Kind: "dlq"}, {Name: "wms.retry-queue.wms-cincout", Kind: "retry"}, {Name: "wms.queue.wms-cincout", Kind: "main"},
 		},
-		Bindings: []admin.Binding{
+		Bindings: []admin.Route{
 			{Exchange: "wms.main-exchange", Queue: "wms.queue.wms-cincout"},
 			{Exchange: "wms.retry-exchange.wms-cincout", Key: "retry", Queue: "wms.retry-queue.wms-cincout"},
 		},
-		Waits:   []admin.Wait{{Queue: "wms.retry-queue.wms-cincout", Delay: "5s", Exchange: "wms.retry-exchange.wms-cincout", Key: "retry"}},
+		Waits:   []admin.Wait{{Route: admin.Route{Exchange: "wms.retry-exchange.wms-cincout", Key: "retry", Queue: "wms.retry-queue.wms-cincout"}, Delay: "5s"}},
 		Park:    &admin.Route{Key: "wms.dlq.wms-cincout", Queue: "wms.dlq.wms-cincout"},
 		Redrive: &admin.Route{Key: "wms.queue.wms-cincout", Queue: "wms.queue.wms-cincout"},
 	}
@@ -49,10 +49,10 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	if p := topologyView(a.plan); a.subscriptions[0].deadLetters != nil || p.Park != nil || p.Redrive != nil || p.Waits == nil {
 		t.Errorf("%+v", p)
 	}
-	if _, err := DeadLetters(cfg, Build{}, "operator", nil); !errors.Is(err, ErrConfig) || !errors.Is(err, deadletter.ErrNoQueue) {
+	if _, err := DeadLetters(cfg, Build{}, "operator"); !errors.Is(err, ErrConfig) || !errors.Is(err, deadletter.ErrNoQueue) {
 		t.Errorf("%v", err)
 	}
-	q, err := DeadLetters(load(t, "SIDECAR_SERVICE=wms-cincout"), Build{}, "operator", nil)
+	q, err := DeadLetters(load(t, "SIDECAR_SERVICE=wms-cincout"), Build{}, "operator")
 	if err != nil || q.Name() != "wms.dlq.wms-cincout" {
 		t.Errorf("%v %v", q, err)
 	}
@@ -68,7 +68,7 @@ func TestFlow(t *testing.T) {
 	}))
 	t.Cleanup(app.Close)
 	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_PARK_ON_STATUS=409"))
-	s := state{a}
+	s := a
 	brokertest.Eventually(t, 20*time.Second, "depths are known", func() bool { return len(s.Flow().Depths) == 3 })
 	url := brokertest.URL(t)
 	brokertest.Send(t, url, a.plan.Queue, "1", "2", "3")
@@ -94,7 +94,7 @@ func TestFlow(t *testing.T) {
 func TestDepthsAreMeasuredAtAnInterval(t *testing.T) {
 	t.Parallel()
 	a := fresh(t, load(t))
-	s, measure := state{a}, a.subscriptions[0].measure
+	s, measure := a, a.subscriptions[0].measure
 	for range 3 {
 		s.Flow()
 	}
