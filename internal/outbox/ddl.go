@@ -62,18 +62,18 @@ var (
 )
 
 // create makes the index. how is "" or "CONCURRENTLY ".
-func (i *index) create(n *Names, how string) string {
+func (i *index) create(t *Table, how string) string {
 	where := strings.NewReplacer("(", "", ")", "").Replace(i.where)
-	return n.expand("CREATE INDEX "+how+"{index} ON {table} "+i.columns+"\n  WHERE "+where,
-		"{index}", Quote(derived(n.Table, i.suffix)))
+	return t.Names.expand("CREATE INDEX "+how+"{index} ON {table} "+i.columns+"\n  WHERE "+where,
+		"{index}", Quote(derived(t.Table, i.suffix)))
 }
 
-// matches reports whether an index by pg_get_indexdef does the work, whatever its name. PostgreSQL quotes fewer names.
-func (i *index) matches(n *Names, definition string) bool {
+// matches reports whether an index does the work, whatever its name. PostgreSQL quotes fewer names.
+func (i *index) matches(t *Table, other definedIndex) bool {
 	bare := func(sql string) string { return strings.ReplaceAll(sql, `"`, "") }
-	definition = bare(definition)
-	return strings.Contains(definition, bare(n.expand(" USING btree "+i.columns))) &&
-		strings.HasSuffix(definition, bare(n.expand(" WHERE "+i.where)))
+	definition := bare(other.Definition)
+	return strings.Contains(definition, bare(t.expand(" USING btree "+i.columns))) &&
+		strings.HasSuffix(definition, bare(t.expand(" WHERE "+i.where)))
 }
 
 // maxName is how long an identifier may be, in bytes. PostgreSQL cuts what is longer without an error.
@@ -107,15 +107,4 @@ END
 // notifier is the notifying function, which has the name of its trigger, in the table's schema.
 func (n *Names) notifier() *Names {
 	return &Names{Schema: n.Schema, Table: derived(n.Table, "_notify")}
-}
-
-func (n *Names) createFunction() string {
-	return "CREATE OR REPLACE FUNCTION " + n.notifier().Quoted() + "() RETURNS trigger LANGUAGE plpgsql AS $$" +
-		notifySource + "$$"
-}
-
-func (n *Names) createTrigger() string {
-	f := n.notifier()
-	return "CREATE TRIGGER " + Quote(f.Table) + " AFTER INSERT ON " + n.Quoted() +
-		"\n  FOR EACH STATEMENT EXECUTE FUNCTION " + f.Quoted() + "()"
 }

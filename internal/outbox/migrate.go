@@ -11,9 +11,6 @@ import (
 	"github.com/sethvargo/go-retry"
 )
 
-// ErrBusy says that others held the table, or migrated it, for as long as one waits for them.
-var ErrBusy = errors.New("busy")
-
 const (
 	// migrateKey is the advisory lock of migrations, the same for every table.
 	migrateKey = "7305804402566652271"
@@ -48,8 +45,8 @@ func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, bef
 	tries := retry.WithMaxRetries(migrateTries-1, retry.NewConstant(migratePause))
 	err = retry.Do(ctx, tries, func(ctx context.Context) error {
 		if m, err = migrateInside(ctx, conn, n, notify, before); isCode(err, codeLockTimeout, codeDeadlock) {
-			return retry.RetryableError(fmt.Errorf("the table is %w: a transaction holds it; nothing was changed: %w",
-				ErrBusy, err))
+			err = fmt.Errorf("the table is busy: a transaction holds it; nothing was changed: %w", err)
+			return retry.RetryableError(err)
 		}
 		return err
 	})
@@ -73,7 +70,7 @@ func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, bef
 // migrateLock waits for its turn. It asks again and again: one statement that waited would hold a snapshot, for which
 // the other's index would wait, for ever.
 func migrateLock(ctx context.Context, conn *pgconn.PgConn) error {
-	another := fmt.Errorf("another process migrates: %w", ErrBusy)
+	another := errors.New("another process migrates")
 	ctx, cancel := context.WithTimeoutCause(ctx, migrateWait, another)
 	defer cancel()
 	if err := exec(ctx, conn, "SET statement_timeout = 0"); err != nil {

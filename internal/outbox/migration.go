@@ -108,12 +108,14 @@ func newSchema(ctx context.Context, conn *pgconn.PgConn, n *Names) (string, erro
 // around is what belongs to a table. The zero value is that of a table which does not exist.
 type around struct {
 	Filled  bool // it or a partition of it has pages
-	Indexes []struct {
-		Name, Definition string
-		Whole            bool // not the remains of an interrupted build, which no query uses
-	}
+	Indexes []definedIndex
 	Source  string // of the notifying function, "" if it does not exist
 	Trigger bool   // the table has its trigger
+}
+
+type definedIndex struct {
+	Name, Definition string // by pg_get_indexdef
+	Whole            bool   // not the remains of an interrupted build, which no query uses
 }
 
 // findAround reads what belongs to a table. A function may be there before its table.
@@ -142,63 +144,50 @@ func (m *Migration) planIndexes(t *Table, x *around) error {
 		wanted = append(wanted, orderingIndex)
 	}
 	for _, i := range wanted {
-		valid, broken, err := i.find(t, x)
-		switch {
-		case err != nil:
-			return err
-		case valid:
+		same := func(other definedIndex) bool { return other.Whole && i.matches(t, other) }
+		if slices.ContainsFunc(x.Indexes, same) {
 			continue
+		}
+		name := derived(t.Table, i.suffix)
+		ours := slices.IndexFunc(x.Indexes, func(other definedIndex) bool { return other.Name == name })
+		switch {
+		case ours >= 0 && !i.matches(t, x.Indexes[ours]):
+			return fmt.Errorf("index %s of table %s is another than migrate would make: drop or rename it, then run migrate "+
+				"again", name, &t.Names)
 		case x.Filled && t.Kind == "p":
 			return fmt.Errorf("table %s has partitions with rows, and lacks an index, which PostgreSQL cannot build there "+
-				"while rows are inserted. Build it on each partition, then on the table:\n%s", &t.Names, i.create(&t.Names, ""))
-		case !x.Filled && !broken:
-			m.Inside = append(m.Inside, i.create(&t.Names, ""))
-			continue
+				"while rows are inserted. Build it on each partition, then on the table:\n%s", &t.Names, i.create(t, ""))
+		case ours >= 0:
+			broken := Names{Schema: t.Schema, Table: name}
+			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+broken.Quoted(), i.create(t, "CONCURRENTLY "))
+		case x.Filled:
+			m.Outside = append(m.Outside, i.create(t, "CONCURRENTLY "))
+		default:
+			m.Inside = append(m.Inside, i.create(t, ""))
 		}
-		if broken {
-			old := Names{Schema: t.Schema, Table: derived(t.Table, i.suffix)}
-			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+old.Quoted())
-		}
-		m.Outside = append(m.Outside, i.create(&t.Names, "CONCURRENTLY "))
 	}
 	return nil
 }
 
-// find reports whether an index of any name does the work, or one of our name would if its build had ended.
-func (i *index) find(t *Table, x *around) (valid, broken bool, err error) {
-	name := derived(t.Table, i.suffix)
-	for _, other := range x.Indexes {
-		ours, same := other.Name == name, i.matches(&t.Names, other.Definition)
-		switch {
-		case same && other.Whole:
-			return true, false, nil
-		case ours && same:
-			broken = true
-		case ours:
-			return false, false, fmt.Errorf("index %s of table %s is another than migrate would make: drop or rename it, then "+
-				"run migrate again", name, &t.Names)
-		}
-	}
-	return false, broken, nil
-}
-
-// planNotify adds or removes the trigger.
+// planNotify adds or removes the trigger, and the function that it calls.
 func (m *Migration) planNotify(x *around, notify bool) error {
-	f := m.Table.notifier()
+	f, table := m.Table.notifier(), m.Table.Quoted()
 	foreign := x.Source != "" && !strings.Contains(x.Source, notifyMark)
 	switch {
 	case notify && foreign:
 		return fmt.Errorf("there is a function %s that migrate did not make: rename it, or use --no-notify", f)
 	case notify && x.Source != notifySource:
-		m.Inside = append(m.Inside, m.Table.createFunction())
+		m.Inside = append(m.Inside, "CREATE OR REPLACE FUNCTION "+f.Quoted()+"() RETURNS trigger LANGUAGE plpgsql AS $$"+
+			notifySource+"$$")
 	case !notify && !foreign && x.Source != "":
 		if x.Trigger {
-			m.Inside = append(m.Inside, "DROP TRIGGER "+Quote(f.Table)+" ON "+m.Table.Quoted())
+			m.Inside = append(m.Inside, "DROP TRIGGER "+Quote(f.Table)+" ON "+table)
 		}
 		m.Inside = append(m.Inside, "DROP FUNCTION "+f.Quoted()+"()")
 	}
 	if notify && !x.Trigger {
-		m.Inside = append(m.Inside, m.Table.createTrigger())
+		m.Inside = append(m.Inside, "CREATE TRIGGER "+Quote(f.Table)+" AFTER INSERT ON "+table+
+			"\n  FOR EACH STATEMENT EXECUTE FUNCTION "+f.Quoted()+"()")
 	}
 	return nil
 }
