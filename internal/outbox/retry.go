@@ -23,22 +23,16 @@ type Released struct {
 // Retry releases rows with these ids, as the database writes them, from quarantine. They are due at once and have all
 // their attempts again. The error is ErrID when the table cannot have such an id.
 func Retry(ctx context.Context, conn *pgconn.PgConn, t *Table, ids []string) (Released, error) {
-	done := Released{Missing: []string{}}
-	rows, err := query(ctx, conn, t.expand(`WITH ids AS MATERIALIZED (SELECT DISTINCT id FROM unnest($1::{idtype}[]) AS w(id)),
+	var done Released
+	err := readJSON(ctx, conn, &done, t.expand(`WITH ids AS MATERIALIZED (SELECT DISTINCT id FROM unnest($1::{idtype}[]) AS w(id)),
 		released AS (UPDATE {table} SET `+release+` WHERE {id} IN (SELECT id FROM ids) AND `+inQuarantine+` RETURNING {id} AS id)
-		SELECT id, id IN (SELECT id FROM released) FROM ids ORDER BY id`), texts(ids))
+		SELECT json_build_object('released', (SELECT count(*) FROM released), 'missing', (
+			SELECT COALESCE(json_agg(id::text ORDER BY id), '[]') FROM ids WHERE id NOT IN (SELECT id FROM released)))`), texts(ids))
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code[:2] == "22" { // data exception
 		return done, fmt.Errorf("%w: %s", ErrID, e.Message)
 	}
 	if err != nil {
 		return done, fmt.Errorf("release rows of table %s: %w", &t.Names, rights(err))
-	}
-	for _, row := range rows {
-		if string(row[1]) == "t" {
-			done.Released++
-		} else {
-			done.Missing = append(done.Missing, string(row[0]))
-		}
 	}
 	return done, notifyRelays(ctx, conn, t)
 }
