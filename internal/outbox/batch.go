@@ -37,9 +37,8 @@ type row struct {
 	result  result
 	err     error
 
-	marked, quarantined bool
-	lost                bool  // another relay locked it before it was marked
-	unmarked            error // why it could not be marked
+	quarantined bool
+	unmarked    error // why it could not be marked
 }
 
 // result is the outcome of a row.
@@ -116,15 +115,16 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 	err := s.execute(ctx, func(values [][]byte) error {
 		x := row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, due: string(values[5]),
 			above: string(values[6]) == "t"}
-		x.keySize, _ = strconv.Atoi(string(values[2])) // 0 for NULL
-		size, err := strconv.Atoi(string(values[3]))
-		if err != nil {
-			return err
+		for i, size := range []*int{&x.keySize, &x.size, &x.others} {
+			n, err := strconv.Atoi(string(values[2+i]))
+			if err != nil {
+				return err
+			}
+			*size = n
 		}
-		others, err := strconv.Atoi(string(values[4]))
-		x.guess(size, others, exact, limit)
+		x.guess(exact, limit)
 		rd.rows = append(rd.rows, x)
-		return err
+		return nil
 	}, call{name: stmtBegin}, call{name: stmt, params: [][]byte{
 		number(s.r.o.Batch), texts(held), due, id, texts(hidden),
 	}})
@@ -142,26 +142,21 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 // waiting for the confirm of one leaves others to be published.
 func (s *session) arrange(ctx context.Context, rd *batch) error {
 	var keyed []*row
+	rd.order = make([]*row, len(rd.rows))
 	for i := range rd.rows {
+		rd.order[i] = &rd.rows[i]
 		if rd.rows[i].keyed {
 			keyed = append(keyed, &rd.rows[i])
 		}
 	}
-	if len(keyed) > 0 {
-		if err := s.findBlocked(ctx, rd, keyed); err != nil {
-			return fmt.Errorf("find earlier rows: %w", err)
-		}
+	if len(keyed) == 0 {
+		return nil
 	}
-	rd.order = s.order[:0]
-	for i := range rd.rows {
-		if !rd.rows[i].blocked {
-			rd.order = append(rd.order, &rd.rows[i])
-		}
+	if err := s.findBlocked(ctx, rd, keyed); err != nil {
+		return fmt.Errorf("find earlier rows: %w", err)
 	}
-	if len(keyed) > 0 {
-		slices.SortStableFunc(rd.order, func(a, b *row) int { return a.rank - b.rank })
-	}
-	s.order = rd.order
+	rd.order = slices.DeleteFunc(rd.order, func(x *row) bool { return x.blocked })
+	slices.SortStableFunc(rd.order, func(a, b *row) int { return a.rank - b.rank })
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (f *publishing) reserve(rows []*row, memory int64) bool {
 		taken = account.Wait(memory, ctx.Done())
 		cancel()
 		if !taken && f.s.stop.Err() == nil {
-			f.rd.trouble = fmt.Errorf("%w: %d rows need %d bytes", errMemory, len(rows), memory)
+			f.rd.trouble = fmt.Errorf("no memory is free (SIDECAR_MEMORY): %d rows need %d bytes", len(rows), memory)
 		}
 	}
 	for _, x := range rows {
@@ -99,8 +99,6 @@ func (f *publishing) reserve(rows []*row, memory int64) bool {
 	}
 	return true
 }
-
-var errMemory = errors.New("no memory is free (SIDECAR_MEMORY)")
 
 // give gives back what a row has taken but for so many bytes.
 func (f *publishing) give(x *row, keep int64) {
@@ -121,7 +119,12 @@ func (f *publishing) fetch(ctx context.Context, rows []*row) error {
 	})
 	f.s.flush()
 	if ofContents(err) {
-		f.unread(rows[read:], len(rows) == 1, err)
+		f.careful = true // so that only the row at fault fails
+		if len(rows) > 1 {
+			f.again = append(f.again, rows[read:]...)
+		} else if read == 0 {
+			f.settle(rows[0], errRow("read the row: %w", err))
+		}
 		err = f.s.back(ctx)
 	}
 	for _, x := range rows {
@@ -130,19 +133,6 @@ func (f *publishing) fetch(ctx context.Context, rows []*row) error {
 		}
 	}
 	return err
-}
-
-// unread are rows that a failed statement was to read: each is read by a statement of its own, in this batch and in the
-// next one, so that only the row at fault fails.
-func (f *publishing) unread(rows []*row, alone bool, err error) {
-	f.careful, f.s.careful = true, true
-	if !alone {
-		f.again = append(f.again, rows...)
-		return
-	}
-	for _, x := range rows {
-		f.settle(x, errRow("read the row: %w", err))
-	}
 }
 
 // read fetches rows under a savepoint, to which s.back returns after an error.

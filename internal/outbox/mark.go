@@ -27,7 +27,7 @@ func (s *session) mark(ctx context.Context, rd *batch) error {
 	rd.moved = len(rows) > 0
 	err := s.markTogether(ctx, rows, nil, call{name: stmtCommit})
 	if err != nil && isRowError(err) {
-		err = s.markSingly(ctx, rows)
+		rows, err = s.markSingly(ctx, rows)
 	}
 	if err != nil {
 		return fmt.Errorf("mark rows: %w", err)
@@ -37,19 +37,27 @@ func (s *session) mark(ctx context.Context, rd *batch) error {
 	return nil
 }
 
-// markTogether marks rows by one statement for each kind, and notes which of them were: a trigger or a policy may keep
-// some. Other statements are run before and after. With an error none was, whatever has been noted.
+// markTogether marks rows by one statement for each kind, and notes which of them were not: a trigger or a policy may
+// keep some. Other statements are run before and after. With an error none is marked.
 func (s *session) markTogether(ctx context.Context, rows []*row, before []call, after ...call) error {
-	byID := make(map[string]*row, len(rows))
+	kept := make(map[string]*row, len(rows))
 	for _, x := range rows {
-		byID[x.id], x.marked = x, false
+		kept[x.id] = x
 	}
-	return s.execute(ctx, func(values [][]byte) error {
-		if x := byID[string(values[0])]; x != nil {
-			x.marked, x.quarantined = string(values[1]) == "t", string(values[2]) == "t"
+	err := s.execute(ctx, func(values [][]byte) error {
+		if x := kept[string(values[0])]; x != nil && string(values[1]) == "t" {
+			x.quarantined = string(values[2]) == "t"
+			delete(kept, x.id)
 		}
 		return nil
 	}, slices.Concat(before, s.marks(rows), after)...)
+	if err != nil {
+		return err
+	}
+	for _, x := range kept {
+		x.unmarked = errKept
+	}
+	return nil
 }
 
 // marks are the statements that mark rows. Each of them gives an id, whether that row was marked, and whether it is in

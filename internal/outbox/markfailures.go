@@ -32,18 +32,13 @@ var errKept = errors.New("the UPDATE left it as it was: a trigger or a policy of
 // note records the outcome of marking rows. The first pause of a row that could not be marked is first.
 func (u markFailures) note(rows []*row, now time.Time, first time.Duration) {
 	for _, x := range rows {
-		switch {
-		case x.lost:
-		case x.marked && x.unmarked == nil:
+		if x.unmarked == nil {
 			delete(u, x.id)
-		default:
-			if x.unmarked == nil {
-				x.unmarked = errKept
-			}
-			before := u[x.id]
-			pause := min(max(2*before.pause, first), maxUnmarkedPause)
-			u[x.id] = markFailure{before.published || x.result == sent, now.Add(pause), pause, x.unmarked}
+			continue
 		}
+		before := u[x.id]
+		pause := min(max(2*before.pause, first), maxUnmarkedPause)
+		u[x.id] = markFailure{before.published || x.result == sent, now.Add(pause), pause, x.unmarked}
 	}
 }
 

@@ -157,11 +157,14 @@ func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
 	s := bench(t, r)
 	r.on(r.db.Conn(), `BEGIN; SELECT FROM outbox WHERE body = 'm 1' FOR UPDATE`)
 	r.on(s.conn, `BEGIN`)
-	rows := []*row{{id: "1", result: sent}, {id: "2", result: sent}}
-	if err := s.markSingly(t.Context(), rows); err != nil || !rows[0].lost || rows[0].marked || !rows[1].marked {
-		t.Errorf("%+v, %+v, %v", rows[0], rows[1], err)
+	mine, err := s.markSingly(t.Context(), []*row{{id: "1", result: sent}, {id: "2", result: sent}})
+	if err != nil || len(mine) != 1 || mine[0].id != "2" || mine[0].unmarked != nil {
+		t.Errorf("%+v, %v", mine, err)
 	}
-	s.r.unmarked.note(rows, time.Now(), time.Second)
+	if n := r.rows(`sent_at IS NOT NULL`); n != "1" {
+		t.Errorf("%s rows are marked", n)
+	}
+	s.r.unmarked.note(mine, time.Now(), time.Second)
 	if len(s.r.unmarked) != 0 {
 		t.Errorf("%v", s.r.unmarked)
 	}
@@ -171,7 +174,7 @@ func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
 func TestUnmarkedPauses(t *testing.T) {
 	t.Parallel()
 	u, now := markFailures{}, time.Now()
-	x := &row{id: "1", result: sent}
+	x := &row{id: "1", result: sent, unmarked: errKept}
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		u.note([]*row{x}, now, defaultLimits.unmarked)
 		if held, published := u.held(now.Add(want*time.Second - 1)); len(held) != 1 || len(published) != 1 {
@@ -212,7 +215,7 @@ func TestUnmarkedStaysPublished(t *testing.T) {
 	t.Parallel()
 	u, now := markFailures{}, time.Now()
 	for _, r := range []result{sent, nacked} {
-		u.note([]*row{{id: "1", result: r}}, now, time.Second)
+		u.note([]*row{{id: "1", result: r, unmarked: errKept}}, now, time.Second)
 	}
 	if _, published := u.held(now); len(published) != 1 {
 		t.Errorf("published %q, want row 1", published)

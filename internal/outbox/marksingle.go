@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,39 +16,30 @@ const markSingleShare = 16
 
 // markSingly marks rows that cannot be marked together, because the database does not let one of them: halves of them,
 // and halves of these, under savepoints, until it is known which. It ends the transaction, and begins with a new one,
-// which has to lock the rows again. Rows that another relay has locked in between are left to it.
+// which has to lock the rows again. It returns those that it got: another relay may have the others.
 //
 // Savepoints around every mark would spare that, and cost each row an entry in pg_multixact: PostgreSQL needs one where
 // a subtransaction changes what its transaction has locked.
-func (s *session) markSingly(ctx context.Context, rows []*row) error {
-	mine, err := s.relock(ctx, rows)
-	if err != nil {
-		return err
+func (s *session) markSingly(ctx context.Context, rows []*row) (mine []*row, err error) {
+	if mine, err = s.relock(ctx, rows); err != nil {
+		return nil, fmt.Errorf("lock rows again: %w", err)
 	}
 	if err := s.markHalves(ctx, mine, time.Now().Add(s.r.o.Database.timeout())); err != nil {
-		return err
+		return nil, err
 	}
-	return s.execute(ctx, nil, call{name: stmtCommit})
+	return mine, s.execute(ctx, nil, call{name: stmtCommit})
 }
 
-// relock ends the transaction that failed and begins another one with the same rows.
-func (s *session) relock(ctx context.Context, rows []*row) (mine []*row, err error) {
+// relock ends the transaction that failed and begins another one with the same rows, but for those that are lost.
+func (s *session) relock(ctx context.Context, rows []*row) ([]*row, error) {
 	locked := map[string]bool{}
 	hurry := number(s.r.o.Database.timeout().Milliseconds() / markSingleShare)
-	err = s.execute(ctx, func(values [][]byte) error {
+	err := s.execute(ctx, func(values [][]byte) error {
 		locked[string(values[0])] = true
 		return nil
 	}, call{name: stmtRollback}, call{name: stmtBegin}, call{name: stmtRelock, params: [][]byte{ids(rows)}},
 		call{name: stmtHurry, params: [][]byte{hurry}})
-	if err != nil {
-		return nil, fmt.Errorf("lock rows again: %w", err)
-	}
-	for _, x := range rows {
-		if x.lost = !locked[x.id]; !x.lost {
-			mine = append(mine, x)
-		}
-	}
-	return mine, nil
+	return slices.DeleteFunc(rows, func(x *row) bool { return !locked[x.id] }), err
 }
 
 // markHalves notes of each row that cannot be marked why. The error is the connection's.

@@ -35,7 +35,7 @@ type publishing struct {
 
 	broken       bool // the stream has to be given up
 	out, singles int  // on their way
-	careful      bool // rows are fetched one at a time
+	careful      bool // a statement failed over a row that it read: rows are fetched one at a time
 	keys         map[string]keyState
 	again        []*row // have to be fetched once more
 }
@@ -69,18 +69,14 @@ func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 	if len(rd.order) == 0 {
 		return nil
 	}
-	largest := 0
-	for _, x := range rd.order {
-		largest = max(largest, x.size)
-	}
+	largest := slices.MaxFunc(rd.order, func(a, b *row) int { return a.size - b.size })
 	t := s.r.o.Database.timeout()
-	pctx, cancel := context.WithTimeout(s.publishing, t+t/2+time.Duration(largest/slowest)*time.Second)
+	pctx, cancel := context.WithTimeout(s.publishing, t+t/2+time.Duration(largest.size/slowest)*time.Second)
 	defer cancel()
 	f := &publishing{
-		s: s, rd: rd, ctx: pctx, until: time.Now().Add(t / 2), careful: s.careful, keys: map[string]keyState{},
+		s: s, rd: rd, ctx: pctx, until: time.Now().Add(t / 2), keys: map[string]keyState{},
 		flights: make(chan *row, len(rd.order)), done: make(chan *row, len(rd.order)),
 	}
-	s.careful = false
 	f.waiting.Go(func() {
 		for x := range f.flights {
 			x.err = x.receipt.Wait(pctx)

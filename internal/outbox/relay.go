@@ -82,7 +82,6 @@ type Relay struct {
 
 // State is how the relay is.
 type State struct {
-	Table     string // with its schema, if known
 	Connected bool   // to the database, and the table can be used
 	Problem   string // why not, or which rows cannot be marked; "" otherwise
 }
@@ -95,7 +94,7 @@ func New(o Options) *Relay {
 	if o.limits == (limits{}) {
 		o.limits = defaultLimits
 	}
-	return &Relay{o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer), state: State{Table: o.Names.String()}}
+	return &Relay{o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer)}
 }
 
 // State returns the relay's state. It may be called at any time.
@@ -128,13 +127,13 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		if err != nil && ctx.Err() == nil {
 			pause, _ := backoff.Next()
-			r.setState(State{Table: r.o.Names.String(), Problem: err.Error()})
+			r.setState(State{Problem: err.Error()})
 			r.o.Logger.Warn("outbox session over", "table", r.o.Names.String(), "error", err, "retry_in",
 				pause.Round(time.Millisecond).String())
 			sleep(ctx, pause)
 		}
 	}
-	r.setState(State{Table: r.o.Names.String()})
+	r.setState(State{})
 	return nil
 }
 
@@ -172,11 +171,9 @@ type session struct {
 	suspects  map[string]time.Time // exchanges, and until when they are
 	held      map[string]time.Time // keys, and until when they are
 	nackPause time.Duration
-	careful   bool // a statement failed over a row that it read: rows are read one at a time
 
 	// Memory that every batch uses again.
 	rows  []row
-	order []*row
 	free  [][]byte
 	texts interner
 }
@@ -278,7 +275,7 @@ func (s *session) ready() bool {
 // setState sets the relay's state to connected, with the rows that cannot be marked.
 func (s *session) setState() {
 	s.r.unmarked.forget(time.Now())
-	s.r.setState(State{Table: s.table.String(), Connected: true, Problem: s.r.unmarked.problem(s.r.o.limits.maxUnmarked)})
+	s.r.setState(State{Connected: true, Problem: s.r.unmarked.problem(s.r.o.limits.maxUnmarked)})
 }
 
 // dropStream ends the stream: the outcome of messages in it is unknown.

@@ -38,11 +38,11 @@ func cost(body, others int) int64 {
 // cost is how many bytes of memory the row takes at most.
 func (x *row) cost() int64 { return cost(x.size, x.others) }
 
-// guess sets the sizes of a row by what the claim gave: exact is false for a body whose text the database has not made.
-func (x *row) guess(body, others int, exact bool, limit int64) {
-	x.size, x.others = body, min(others, maxGuess)
+// guess bounds the sizes that the claim gave: exact is false for a body whose text the database has not made.
+func (x *row) guess(exact bool, limit int64) {
+	x.others = min(x.others, maxGuess)
 	if !exact {
-		x.size = int(min(int64(body), maxBody, max(0, (limit-cost(0, x.others))/copies)))
+		x.size = int(min(int64(x.size), maxBody, max(0, (limit-cost(0, x.others))/copies)))
 	}
 }
 

@@ -114,10 +114,9 @@ func (t *Table) claimSQL(on bool) string {
 	if on {
 		above, where = `true`, ` AND ({send_after}, {id}) >= ($3::{duetype}, $4::{idtype})`
 	}
-	keySize, others := `NULL::int`, `$2::text[] IS NOT NULL`
-	key := keySize
+	key, keySize, others := `NULL`, `0`, `$2::text[] IS NOT NULL`
 	if t.Has(colOrderingKey) {
-		keySize = `octet_length({ordering_key}::text)`
+		keySize = `COALESCE(octet_length({ordering_key}::text), 0)`
 		key = fmt.Sprintf(`CASE WHEN %s <= %d THEN {ordering_key} END`, keySize, maxKey)
 		others = `({ordering_key} IS NULL OR {ordering_key}::text <> ALL($2::text[]))`
 	}
