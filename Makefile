@@ -124,7 +124,7 @@ bench: build ## the figures of docs/performance.md on a private broker and a pri
 	@scripts/bench.sh $(ARGS)
 
 .PHONY: bench-deadletter
-bench-deadletter: build ## how long the dlq commands take and what memory they need (ARGS='-n 20000,1000000 -queue-type quorum')
+bench-deadletter: build ## how long the dlq commands take and what CPU and memory they need (ARGS='-n 20000,1000000 -queue-type quorum', -against old=BINARY compares)
 	@scripts/bench-deadletter.sh $(ARGS)
 
 .PHONY: bench-micro

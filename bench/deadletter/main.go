@@ -20,10 +20,14 @@ import (
 )
 
 type options struct {
-	sidecar, kind string
-	messages      []int
-	runs, body    int
+	sidecars   []binary // the one to measure, and further ones to compare with
+	kind       string
+	messages   []int
+	runs, body int
 }
+
+// binary is one sidecar.
+type binary struct{ name, path string }
 
 func main() {
 	if err := run(os.Args[1:], os.Getenv("AMQP_URL"), os.Stdout); err != nil {
@@ -33,9 +37,17 @@ func main() {
 }
 
 func run(args []string, url string, out io.Writer) error {
-	o := options{messages: []int{}}
+	o := options{messages: []int{}, sidecars: []binary{{name: "sidecar"}}}
 	f := flag.NewFlagSet("deadletter", flag.ContinueOnError)
-	f.StringVar(&o.sidecar, "sidecar", "bin/sidecar", "the binary to measure")
+	f.StringVar(&o.sidecars[0].path, "sidecar", "bin/sidecar", "the binary to measure")
+	f.Func("against", "NAME=PATH of another sidecar to run interleaved with it; repeatable", func(v string) error {
+		name, path, ok := strings.Cut(v, "=")
+		if !ok || name == "" || path == "" {
+			return errors.New("want NAME=PATH")
+		}
+		o.sidecars = append(o.sidecars, binary{name, path})
+		return nil
+	})
 	f.StringVar(&o.kind, "queue-type", "classic,quorum", "types of queues, separated by commas")
 	f.IntVar(&o.runs, "runs", 3, "runs of each command")
 	f.IntVar(&o.body, "body", 1024, "bytes of a body")
@@ -53,8 +65,8 @@ func run(args []string, url string, out io.Writer) error {
 	if url == "" {
 		return errors.New("AMQP_URL is unset: run it below scripts/broker.sh run 0 …")
 	}
-	fmt.Fprintf(out, "| queue | messages of %d bytes | command | seconds | messages per second | peak RSS MiB "+
-		"|\n|---|---|---|---|---|---|\n", o.body)
+	fmt.Fprintf(out, "| queue | messages of %d bytes | command | binary | seconds | messages per second | CPU s | peak RSS MiB "+
+		"|\n|---|---|---|---|---|---|---|---|\n", o.body)
 	for kind := range strings.SplitSeq(o.kind, ",") {
 		for _, n := range o.messages {
 			if err := measure(&o, url, kind, n, out); err != nil {
@@ -70,7 +82,8 @@ var commands = [][]string{
 	{"list"}, {"groups"}, {"list", "--limit", "1", "--error", "occurs nowhere"}, {"export", "-"}, {"redrive", "--all"},
 }
 
-// measure runs every command on a queue of n messages and prints the median of each.
+// measure runs every command of every binary on a queue of n messages, the binaries in turn, and prints the median of
+// each.
 func measure(o *options, url, kind string, n int, out io.Writer) error {
 	b, err := newBroker(url, kind)
 	if err != nil {
@@ -78,39 +91,52 @@ func measure(o *options, url, kind string, n int, out io.Writer) error {
 	}
 	defer b.close()
 	results := map[string][]result{}
-	for range o.runs {
-		if err := b.fill(n, o.body); err != nil {
-			return err
-		}
-		for _, args := range commands {
-			r, err := b.command(o.sidecar, args)
-			if err != nil {
+	for round := range o.runs {
+		for i := range o.sidecars {
+			s := o.sidecars[(round+i)%len(o.sidecars)] // no binary is always the first
+			if err := b.fill(n, o.body); err != nil {
 				return err
 			}
-			name := strings.Join(args, " ")
-			results[name] = append(results[name], r)
-		}
-		if err := b.moved(n); err != nil {
-			return err
+			for _, args := range commands {
+				r, err := b.command(s.path, args)
+				if err != nil {
+					return fmt.Errorf("%s: %w", s.name, err)
+				}
+				key := s.name + " " + strings.Join(args, " ")
+				results[key] = append(results[key], r)
+			}
+			if err := b.moved(n); err != nil {
+				return err
+			}
 		}
 	}
 	for _, args := range commands {
-		list := results[strings.Join(args, " ")]
-		slices.SortFunc(list, func(a, b result) int { return int(a.took - b.took) })
-		m := list[len(list)/2]
-		rate := fmt.Sprintf("%.0f", float64(n)/m.took.Seconds())
-		if len(args) == 1 && args[0] == "list" {
-			rate = "–" // it checks twenty
+		for _, s := range o.sidecars {
+			command := strings.Join(args, " ")
+			report(out, fmt.Sprintf("| %s | %d | `dlq %s` | %s", kind, n, command, s.name), results[s.name+" "+command],
+				n, command != "list") // that reads twenty messages
 		}
-		fmt.Fprintf(out, "| %s | %d | `dlq %s` | %.2f (%.2f–%.2f) | %s | %.1f |\n", kind, n, strings.Join(args, " "),
-			m.took.Seconds(), list[0].took.Seconds(), list[len(list)-1].took.Seconds(), rate, float64(m.memory)/1024)
 	}
 	return nil
 }
 
+// report prints the rest of one row.
+func report(out io.Writer, row string, list []result, n int, all bool) {
+	slices.SortFunc(list, func(a, b result) int { return int(a.cpu - b.cpu) })
+	cpu := list[len(list)/2].cpu
+	slices.SortFunc(list, func(a, b result) int { return int(a.took - b.took) })
+	m := list[len(list)/2]
+	rate := "–"
+	if all {
+		rate = fmt.Sprintf("%.0f", float64(n)/m.took.Seconds())
+	}
+	fmt.Fprintf(out, "%s | %.2f (%.2f–%.2f) | %s | %.2f | %.1f |\n", row, m.took.Seconds(), list[0].took.Seconds(),
+		list[len(list)-1].took.Seconds(), rate, cpu.Seconds(), float64(m.memory)/1024)
+}
+
 type result struct {
-	took   time.Duration
-	memory int64 // KiB at most
+	took, cpu time.Duration // cpu: user and system
+	memory    int64         // KiB at most
 }
 
 // broker is a topology of its own.
@@ -207,7 +233,7 @@ func (b *broker) command(sidecar string, args []string) (result, error) {
 	if err := cmd.Run(); err != nil {
 		return result{}, fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, problems.String())
 	}
-	r := result{took: time.Since(begun)}
+	r := result{took: time.Since(begun), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		r.memory = u.Maxrss
 	}
