@@ -99,19 +99,19 @@ func refusedByTheSidecar(t *testing.T, args, said []string) {
 func TestTheLibraryRefuses(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{
-		"topolgy.queueType=quorum":           "topolgy: nothing reads it",
-		"topology.queuType=quorum":           "topology.queuType: nothing reads it",
-		"service=x":                          "service: nothing reads it",
-		"app.prot=3000":                      "app.prot: nothing reads it",
-		"app.image=x":                        "app.image: nothing reads it, because the app's container is yours",
-		"app.port=99999":                     "app.port: 99999 is no port",
-		"sidecar.adminPort=70000":            "sidecar.adminPort: 70000 is no port",
-		"replicaCount=2":                     "replicaCount: nothing reads it",
-		"dispatch=x":                         `dispatch: "x" is no section`,
+		"topolgy.queueType=quorum":           "topolgy: unknown key",
+		"topology.queuType=quorum":           "topology.queuType: unknown key",
+		"service=x":                          "service: unknown key",
+		"app.prot=3000":                      "app.prot: unknown key",
+		"app.image=x":                        "app.image: unknown key, because the container of the app is yours",
+		"app.port=99999":                     "app.port: 99999 is not a port",
+		"sidecar.adminPort=70000":            "sidecar.adminPort: 70000 is not a port",
+		"replicaCount=2":                     "replicaCount: unknown key",
+		"dispatch=x":                         `dispatch: "x" is not a section`,
 		"extraEnv=x":                         `extraEnv: "x" is not a list`,
-		"extraVolumes[0]=x":                  `extraVolumes: "x" is no item of such a list`,
-		"terminationGracePeriodSeconds=abc":  `terminationGracePeriodSeconds: "abc" is no whole number of seconds`,
-		"terminationGracePeriodSeconds=1e+9": "is no whole number of seconds",
+		"extraVolumes[0]=x":                  `extraVolumes: "x" is not an item of this list`,
+		"terminationGracePeriodSeconds=abc":  `terminationGracePeriodSeconds: "abc" is not a whole number of seconds`,
+		"terminationGracePeriodSeconds=1e+9": "is not a whole number of seconds",
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()

@@ -99,7 +99,7 @@ func TestLibraryExample(t *testing.T) {
 		t.Errorf("the pod mounts another Secret than %s", name)
 	}
 	if _, err := run(helm3, "template", release, example, "--kube-version", kubernetes, "--set", "messages.topology.presett=x"); err == nil ||
-		!strings.Contains(err.Error(), "topology.presett: nothing reads it") {
+		!strings.Contains(err.Error(), "topology.presett: unknown key") {
 		t.Errorf("a mistyped key gives %v", err)
 	}
 }

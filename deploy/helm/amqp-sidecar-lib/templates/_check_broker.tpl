@@ -57,9 +57,9 @@
 - broker.tls.serverName: broker.url is amqp://, so no certificate would be checked. Write amqps:// (port 5671)
 {{- end }}
 {{- if and $t.certKey (not $t.keyKey) }}
-- broker.tls.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) is of no use without its private key. Name the key that holds it, tls.key in a Secret of type kubernetes.io/tls
+- broker.tls.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) needs its private key. Name the key that holds it, tls.key in a Secret of type kubernetes.io/tls
 {{- else if and $t.keyKey (not $t.certKey) }}
-- broker.tls.certKey: is empty, and a private key (keyKey {{ $t.keyKey }}) is of no use without its certificate. Name the key that holds it, tls.crt in a Secret of type kubernetes.io/tls
+- broker.tls.certKey: is empty, and a private key (keyKey {{ $t.keyKey }}) needs its certificate. Name the key that holds it, tls.crt in a Secret of type kubernetes.io/tls
 {{- end }}
 {{- if and (or $t.certKey $t.keyKey) (not $t.existingSecret) }}
 - broker.tls.existingSecret: is empty, and certKey and keyKey name keys of it. Set the name of the Secret with the certificate

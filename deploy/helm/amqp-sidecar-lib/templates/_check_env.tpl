@@ -4,36 +4,36 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- $given := .values | default dict -}}
 {{- $defaults := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
 {{- if not (kindIs "map" $given) }}
-- values: {{ toJson $given }} is no map with the sidecar's values
+- values: {{ toJson $given }} is not a map with the sidecar's values
 {{- else -}}
 {{- range $key, $default := $defaults -}}
 {{- $value := get $given $key -}}
 {{- if not (or (not (hasKey $given $key)) (kindIs "invalid" $value)) -}}
 {{- if and (kindIs "map" $default) (not (kindIs "map" $value)) }}
-- {{ $key }}: {{ toJson $value }} is no section. It has the keys {{ keys $default | sortAlpha | join ", " | default "of the chart amqp-sidecar" }}
+- {{ $key }}: {{ toJson $value }} is not a section. It has the keys {{ keys $default | sortAlpha | join ", " | default "of the chart amqp-sidecar" }}
 {{- else if and (kindIs "slice" $default) (not (kindIs "slice" $value)) }}
 - {{ $key }}: {{ toJson $value }} is not a list
 {{- else if kindIs "slice" $default -}}
 {{- range $value -}}
 {{- if not (kindIs "map" .) }}
-- {{ $key }}: {{ toJson . }} is no item of such a list, which has keys of its own{{ if eq $key "extraEnv" }}: {name: SIDECAR_…, value: "…"}{{ end }}
+- {{ $key }}: {{ toJson . }} is not an item of this list: an item is a map{{ if eq $key "extraEnv" }}: {name: SIDECAR_…, value: "…"}{{ end }}
 {{- end }}
 {{- end -}}
 {{- else if and (kindIs "float64" $default) (not (regexMatch "^[0-9]+$" (include "amqp-sidecar-lib.text" $value))) }}
-- {{ $key }}: {{ toJson $value }} is no whole number of seconds
+- {{ $key }}: {{ toJson $value }} is not a whole number of seconds
 {{- end }}
 {{- end -}}
 {{- end -}}
 {{- if ne (toJson $given) (toJson .root.Values) -}}
 {{- range $key := keys $given | sortAlpha -}}
 {{- if not (or (hasKey $defaults $key) (eq $key "global") (hasPrefix "x-" $key)) }}
-- {{ $key }}: nothing reads it. Known are {{ keys $defaults | sortAlpha | join ", " }}
+- {{ $key }}: unknown key. Known are {{ keys $defaults | sortAlpha | join ", " }}
 {{- end }}
 {{- end -}}
 {{- if kindIs "map" $given.app -}}
 {{- range $key := keys $given.app | sortAlpha -}}
 {{- if not (or (hasKey $defaults.app $key) (eq $key "port")) }}
-- app.{{ $key }}: nothing reads it, because the app's container is yours. Known are port, {{ keys $defaults.app | sortAlpha | join ", " }}
+- app.{{ $key }}: unknown key, because the container of the app is yours. Known are port, {{ keys $defaults.app | sortAlpha | join ", " }}
 {{- end }}
 {{- end -}}
 {{- end -}}
@@ -44,7 +44,7 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- if kindIs "map" $section -}}
 {{- with include "amqp-sidecar-lib.text" (get $section (last $parts)) -}}
 {{- if not (include "amqp-sidecar-lib.isPort" .) }}
-- {{ $path }}: {{ . }} is no port. Take 1 to 65535
+- {{ $path }}: {{ . }} is not a port. Use 1 to 65535
 {{- end }}
 {{- end -}}
 {{- end -}}
@@ -66,7 +66,7 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- $section := get $.v $name -}}
 {{- range $key := keys $section | sortAlpha }}
 {{- if not (hasKey (get $known $name) $key) }}
-- {{ $name }}.{{ $key }}: nothing reads it. Known are {{ get $known $name | keys | sortAlpha | join ", " }}
+- {{ $name }}.{{ $key }}: unknown key. Known are {{ get $known $name | keys | sortAlpha | join ", " }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -75,7 +75,7 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- $inner := get (get $known (first $parts)) (last $parts) -}}
 {{- range $key := keys (get (get $.v (first $parts)) (last $parts) | default dict) | sortAlpha }}
 {{- if not (hasKey $inner $key) }}
-- {{ $path }}.{{ $key }}: nothing reads it. Known are {{ keys $inner | sortAlpha | join ", " }}
+- {{ $path }}.{{ $key }}: unknown key. Known are {{ keys $inner | sortAlpha | join ", " }}
 {{- end }}
 {{- end }}
 {{- end -}}

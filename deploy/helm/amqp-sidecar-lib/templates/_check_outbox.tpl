@@ -16,9 +16,9 @@
 {{- if and (or $t.certKey $t.keyKey) (not $t.existingSecret) }}
 - outbox.tls.existingSecret: is empty, and certKey and keyKey name keys of it. Set the name of the Secret with the certificate
 {{- else if and $t.certKey (not $t.keyKey) }}
-- outbox.tls.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) is of no use without its private key. Name the key that holds it, e.g. tls.key
+- outbox.tls.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) needs its private key. Name the key that holds it, e.g. tls.key
 {{- else if and $t.keyKey (not $t.certKey) }}
-- outbox.tls.certKey: is empty, and a private key (keyKey {{ $t.keyKey }}) is of no use without its certificate. Name the key that holds it, e.g. tls.crt
+- outbox.tls.certKey: is empty, and a private key (keyKey {{ $t.keyKey }}) needs its certificate. Name the key that holds it, e.g. tls.crt
 {{- else if and $t.existingSecret (not $t.caKey) (not $t.certKey) }}
 - outbox.tls: existingSecret is set and no key of it is taken. Set caKey, or certKey and keyKey, or leave existingSecret empty
 {{- end }}

@@ -41,7 +41,7 @@
 {{- define "amqp-sidecar-lib.check.pod" -}}
 {{- $v := .v -}}
 {{- if not (has $v.sidecar.readiness (list "none" "broker" "consuming")) }}
-- sidecar.readiness: {{ toString $v.sidecar.readiness | quote }} is none of none, broker, consuming
+- sidecar.readiness: {{ toString $v.sidecar.readiness | quote }} is not none, broker or consuming
 {{- end }}
 {{- range $key := list "native" "preStop" "configCheck" }}
 {{- if not (kindIs "bool" (get $v.sidecar $key)) }}

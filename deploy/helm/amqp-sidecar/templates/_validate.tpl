@@ -14,7 +14,7 @@
 {{- define "amqp-sidecar.check.slips" -}}
 {{- range $key, $meant := include "amqp-sidecar.slips" . | fromYaml -}}
 {{- if hasKey $.root.Values $key }}
-- {{ $key }}: nothing reads it. Did you mean {{ $meant }}?
+- {{ $key }}: unknown key. Did you mean {{ $meant }}?
 {{- end }}
 {{- end -}}
 {{- if kindIs "string" (.root.Values.app | default dict).image }}

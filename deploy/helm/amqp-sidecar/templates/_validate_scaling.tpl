@@ -31,7 +31,7 @@
 {{- if regexMatch "^amqps?://" . }}
 - autoscaling.keda.managementUrl: this is an AMQP URL, over which KEDA would see ready messages only and remove pods with messages in flight. Write that of the management API, http://user:password@rabbitmq:15672/vhost
 {{- else if not (regexMatch "^https?://[^/]+" .) }}
-- autoscaling.keda.managementUrl: is no http:// or https:// URL. Write http://user:password@rabbitmq:15672/vhost
+- autoscaling.keda.managementUrl: is not an http:// or https:// URL. Write http://user:password@rabbitmq:15672/vhost
 {{- end }}
 {{- end }}
 {{- if or ($a.hpa | default dict).targetCPU ($a.hpa | default dict).targetMemory ($a.hpa | default dict).metrics }}
