@@ -18,15 +18,8 @@ func (r *Relay) begin(x *row) {
 		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key,
 		BodySize: len(m.Body),
 	})
-	out := x.span.Carrier()
-	if out == in {
-		return
-	}
-	for name, value := range map[string]string{"traceparent": out.Traceparent, "tracestate": out.Tracestate,
-		"baggage": out.Baggage} {
-		if delete(m.Headers, name); value != "" {
-			m.Headers[name] = value
-		}
+	if out := x.span.Carrier(); out != in {
+		m.Headers = out.Inject(m.Headers)
 	}
 }
 

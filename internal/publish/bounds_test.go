@@ -55,7 +55,7 @@ func (r *rig) line(line string) (outgoing, int64) {
 	j := &jsonLines{server: r.server, in: bufio.NewReaderSize(strings.NewReader(line), batchBuffer)}
 	m, f := j.next(x)
 	if f != nil && f.ends {
-		r.Error(f)
+		r.Error(f.detail)
 	}
 	taken := x.taken
 	x.free()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"sidecar/internal/httpguard"
 )
@@ -17,12 +18,17 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer, aliases map[string]string, inflight httpguard.Slots) *metrics {
+	create := promauto.With(r)
+	create.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sidecar_publish_inflight",
+		Help: "Messages of the app that wait for the broker's confirm.",
+	}, func() float64 { return float64(len(inflight)) })
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: create.NewCounterVec(prometheus.CounterOpts{
 			Name: "sidecar_publish_requests_total",
 			Help: "Messages that the app wanted to publish over HTTP, by result.",
 		}, []string{"exchange", "result"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: create.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "sidecar_publish_duration_seconds",
 			Help:    "Time from the arrival of a message to the answer, for messages that were read and allowed.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
@@ -35,17 +41,6 @@ func newMetrics(r prometheus.Registerer, aliases map[string]string, inflight htt
 			m.requests.WithLabelValues(alias, string(o.code))
 		}
 		m.duration.WithLabelValues(alias)
-	}
-	if r == nil {
-		return m
-	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "sidecar_publish_inflight",
-		Help: "Messages of the app that wait for the broker's confirm.",
-	}, func() float64 { return float64(len(inflight)) })} {
-		if err := r.Register(c); err != nil {
-			panic(err) // two metrics of one name: a mistake in this program
-		}
 	}
 	return m
 }

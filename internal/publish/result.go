@@ -71,13 +71,8 @@ type failure struct {
 	code   code
 	status int
 	detail string
-	err    error // from the broker; may be nil
-	ends   bool  // the batch: the items behind cannot be read
+	ends   bool // the batch: the items behind cannot be read
 }
-
-func (f *failure) Error() string { return string(f.code) + ": " + f.detail }
-
-func (f *failure) Unwrap() error { return f.err }
 
 // fail returns a failure with a code of outcomes.
 func fail(c code, format string, args ...any) *failure {
@@ -99,12 +94,6 @@ var (
 
 // failureOf returns the failure of an error of package broker. After an unknown error the message may have been sent.
 func failureOf(err error) *failure {
-	f := explained(err)
-	f.err = err
-	return f
-}
-
-func explained(err error) *failure {
 	refused, isRefused := errors.AsType[*broker.RefusedError](err)
 	reason := httpguard.Sentence(err)
 	switch {

@@ -53,7 +53,7 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId,
 		Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
 	})
-	carry(&m.msg, span.Carrier())
+	m.msg.Headers = span.Carrier().Inject(m.msg.Headers)
 	confirmed, err := s.lanes[m.exchange].Begin(ctx, &broker.Publication{Kind: broker.KindPublish, Key: m.key, Msg: m.msg})
 	return func() *failure {
 		if err == nil {
@@ -79,17 +79,4 @@ func prefer(a, b telemetry.Carrier) telemetry.Carrier {
 		return b
 	}
 	return a
-}
-
-// carry sets the headers of the trace context and removes those that it does not have.
-func carry(m *amqp.Publishing, c telemetry.Carrier) {
-	for _, h := range [...]struct{ name, value string }{
-		{"traceparent", c.Traceparent}, {"tracestate", c.Tracestate}, {"baggage", c.Baggage},
-	} {
-		if h.value != "" {
-			put(m, h.name, h.value)
-		} else {
-			delete(m.Headers, h.name)
-		}
-	}
 }

@@ -72,8 +72,8 @@ func (j *jsonLines) next(r *room) (outgoing, *failure) {
 	}
 }
 
-// line reads the current line; one that arrives at once gets a buffer of its size. A line that is too long, or for which
-// no memory is free, is skipped as a whole and holds no memory.
+// line reads the current line; one that arrives at once gets a buffer of its size. A line that is too long, or for
+// which no memory is free, is skipped as a whole and holds no memory.
 func (j *jsonLines) line(r *room) (line []byte, f *failure) {
 	size := int64(len(j.chunk))
 	if f = r.reserve(costOfMessage + size); f == nil {

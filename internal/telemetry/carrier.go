@@ -36,6 +36,22 @@ func CarrierFrom(h amqp.Table) Carrier {
 	}
 }
 
+// Inject sets the headers of c in h, which may be nil, and removes those that c does not have.
+func (c Carrier) Inject(h amqp.Table) amqp.Table {
+	for _, x := range [...]struct{ name, value string }{
+		{"traceparent", c.Traceparent}, {"tracestate", c.Tracestate}, {"baggage", c.Baggage},
+	} {
+		delete(h, x.name)
+		if x.value != "" && h == nil {
+			h = amqp.Table{}
+		}
+		if x.value != "" {
+			h[x.name] = x.value
+		}
+	}
+	return h
+}
+
 func text(v any, limit int) string {
 	switch v := v.(type) {
 	case string:
