@@ -170,8 +170,6 @@ func (w *jsonWriter) scalar(v any) bool {
 // appendFloat writes the shortest text that reads back as f, in JSON's notation.
 func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
-	case math.IsNaN(f):
-		return append(dst, "NaN"...)
 	case math.IsInf(f, 1):
 		return append(dst, "Infinity"...)
 	case math.IsInf(f, -1):
@@ -200,10 +198,8 @@ func appendDecimal(dst []byte, d amqp.Decimal) []byte {
 
 // appendTime writes RFC 3339 in UTC, or seconds since 1970 for a year that RFC 3339 has no room for.
 func appendTime(dst []byte, t time.Time) []byte {
-	if inRFC3339(t) {
-		return t.UTC().AppendFormat(dst, time.RFC3339)
+	if t = t.UTC(); t.Year() < 0 || t.Year() > 9999 {
+		return strconv.AppendInt(dst, t.Unix(), 10)
 	}
-	return strconv.AppendInt(dst, t.Unix(), 10)
+	return t.AppendFormat(dst, time.RFC3339)
 }
-
-func inRFC3339(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }

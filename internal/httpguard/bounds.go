@@ -45,18 +45,15 @@ func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 		}
 	}
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := connOf(r)
-		if c == nil {
-			next.ServeHTTP(w, r)
-			return
-		}
-		twoLengths := c.begin(r)
-		defer c.end()
-		if twoLengths {
-			w.Header().Set("Connection", "close")
-			Refuse(w, NewProblem(http.StatusBadRequest, "invalid", "A request has a Content-Length or a Transfer-Encoding, "+
-				"not both."))
-			return
+		if c := connOf(r); c != nil {
+			twoLengths := c.begin(r)
+			defer c.end()
+			if twoLengths {
+				w.Header().Set("Connection", "close")
+				Refuse(w, NewProblem(http.StatusBadRequest, "invalid",
+					"A request has a Content-Length or a Transfer-Encoding, not both."))
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

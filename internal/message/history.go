@@ -65,8 +65,8 @@ func (m *Message) readHistory() {
 }
 
 type death struct {
-	count         int
-	exchange, key string
+	count                        int
+	reason, queue, exchange, key string
 }
 
 // findRejected returns the queue's own "rejected" entry at any position: the order of a third entry differs between
@@ -85,14 +85,14 @@ func (m *Message) findRejected() (own death, found bool) {
 			m.Malformed = true
 			continue
 		}
-		d, reason, from, ok := readDeath(t)
+		d, ok := readDeath(t)
 		m.Malformed = m.Malformed || !ok
 		switch {
-		case from != m.Queue:
-			if reason == "expired" {
+		case d.queue != m.Queue:
+			if d.reason == "expired" {
 				returns = min(returns+d.count, maxCount)
 			}
-		case reason != "rejected":
+		case d.reason != "rejected":
 			m.Looped = true
 		default:
 			if !found || d.count > own.count {
@@ -106,11 +106,11 @@ func (m *Message) findRejected() (own death, found bool) {
 }
 
 // readDeath reads one x-death entry; ok is false when a field the broker relies on is missing or of a foreign type.
-func readDeath(t amqp.Table) (d death, reason, queue string, ok bool) {
-	var counted, reasoned, queued, routed bool
+func readDeath(t amqp.Table) (d death, ok bool) {
+	var counted, queued, routed bool
 	d.count, counted = amqpvalue.Count(t["count"])
-	reason, reasoned = t["reason"].(string)
-	queue, queued = t["queue"].(string)
+	d.reason, _ = t["reason"].(string)
+	d.queue, queued = t["queue"].(string)
 	d.exchange, routed = t["exchange"].(string)
 	keys, keyed := t["routing-keys"].([]any)
 	for i, k := range keys {
@@ -120,7 +120,7 @@ func readDeath(t amqp.Table) (d death, reason, queue string, ok bool) {
 			d.key = s
 		}
 	}
-	return d, reason, queue, counted && reasoned && queued && routed && keyed && slices.Contains(deathReasons, reason)
+	return d, counted && queued && routed && keyed && slices.Contains(deathReasons, d.reason)
 }
 
 // deathReasons are the reasons that a broker writes.

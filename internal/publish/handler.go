@@ -107,10 +107,12 @@ func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) refuse(w http.ResponseWriter, f *failure) {
-	switch f.status {
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", retryAfter(f.code))
-	case http.StatusUnauthorized:
+	switch {
+	case f.code == blocked || f.code == disconnected || f.code == stopping:
+		w.Header().Set("Retry-After", "5")
+	case f.status == http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	case f.status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	httpguard.Refuse(w, httpguard.NewProblem(f.status, string(f.code), f.detail))

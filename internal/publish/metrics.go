@@ -14,7 +14,6 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	aliases  map[string]string // those of Options
 }
 
 func newMetrics(r prometheus.Registerer, aliases map[string]string, inflight httpguard.Slots) *metrics {
@@ -33,7 +32,6 @@ func newMetrics(r prometheus.Registerer, aliases map[string]string, inflight htt
 			Help:    "Time from the arrival of a message to the answer, for messages that were read and allowed.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"exchange"}),
-		aliases: aliases,
 	}
 	for alias := range aliases {
 		m.requests.WithLabelValues(alias, string(internal))
@@ -45,12 +43,10 @@ func newMetrics(r prometheus.Registerer, aliases map[string]string, inflight htt
 	return m
 }
 
-// count records the result of a message. An alias that is not in the configuration counts as empty.
+// count records the result of a message. Only messages with a valid alias have a duration.
 func (m *metrics) count(alias string, c code, d time.Duration) {
-	if _, known := m.aliases[alias]; known {
-		m.duration.WithLabelValues(alias).Observe(d.Seconds())
-	} else {
-		alias = ""
-	}
 	m.requests.WithLabelValues(alias, string(c)).Inc()
+	if alias != "" {
+		m.duration.WithLabelValues(alias).Observe(d.Seconds())
+	}
 }

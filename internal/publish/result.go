@@ -124,11 +124,3 @@ func failureOf(err error) *failure {
 	}
 	return fail(unknown, "The message may have been published. (%s)", reason)
 }
-
-// retryAfter returns how many seconds a client should wait.
-func retryAfter(c code) string {
-	if c == blocked || c == disconnected || c == stopping {
-		return "5"
-	}
-	return "1"
-}
