@@ -19,13 +19,11 @@ const (
 	maxJSON = 6 * maxWire
 	// maxMemory is how much memory a value may take, in bytes, by the estimates below.
 	maxMemory = 1 << 20
-	// memoryRatio is how many bytes of memory a byte of JSON takes at most: each of nested tables takes a map with one
-	// entry, and five bytes, {"":}.
+	// memoryRatio is how many bytes of memory a byte of JSON takes at most: a map with one entry for the five of {"":}.
 	memoryRatio = 100
 )
 
-// The memory of a value, in bytes, with the overhead of the allocator and of growing maps and slices.
-// TestCostOfDecodedJSON measures it.
+// The memory of a value, in bytes, with what the allocator adds. TestCostOfDecodedJSON measures it.
 const (
 	costOfTable   = 48
 	costOfEntries = 304 // the first entry of a map makes room for eight

@@ -127,9 +127,8 @@ func indexOf(name string) int {
 // IsProperty reports whether a property has this name in JSON.
 func IsProperty(name string) bool { return indexOf(name) >= 0 }
 
-// SetProperty sets the property of m that has this name in JSON. v is as ParseValue returns it; nil and "" are an absent
-// property. Text that is not UTF-8 is {"base64":"…"}, a number may be text, the timestamp is RFC 3339 or seconds since
-// 1970.
+// SetProperty sets the property of m that has this name in JSON to a value of ParseValue, of which nil and "" are no
+// property. Text that is not UTF-8 is {"base64":"…"}, a number may be text, a time is RFC 3339 or seconds since 1970.
 func SetProperty(m *amqp.Publishing, name string, v any) error {
 	i := indexOf(name)
 	switch {

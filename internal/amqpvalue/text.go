@@ -16,8 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Text returns v for people to read: as AppendText has it, without a limit. Bytes of a string that are not UTF-8 become
-// U+FFFD.
+// Text returns v for people to read, as AppendText has it; bytes of a string that are not UTF-8 become U+FFFD.
 func Text(v any) string {
 	b, ok := AppendText(nil, v, math.MaxInt)
 	if !ok {
@@ -122,8 +121,7 @@ func (w *jsonWriter) array(a []any, depth int) bool {
 	return !w.full()
 }
 
-// quoted writes a JSON string; bytes that are not UTF-8 become U+FFFD. It stops beyond the limit, where the caller
-// gives up.
+// quoted writes a JSON string; bytes that are not UTF-8 become U+FFFD. It stops beyond the limit.
 func (w *jsonWriter) quoted(s string) {
 	const hex = "0123456789ABCDEF"
 	w.out = append(w.out, '"')

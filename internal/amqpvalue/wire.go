@@ -139,8 +139,7 @@ var sizes = [256]uint8{
 	't': 1, 'b': 1, 'B': 1, 's': 2, 'u': 2, 'I': 4, 'i': 4, 'f': 4, 'D': 5, 'l': 8, 'd': 8, 'T': 8,
 }
 
-// count returns the number of entries in the next n bytes, at most 64, to make room for them. With containers it may be
-// any.
+// count returns how many entries the next n bytes have, at most 64, to make room for them; it may be wrong.
 func (r *wireReader) count(n int) (entries int) {
 	for c := (wireReader{rest: r.rest[:n]}); c.rest != "" && entries < 64; entries++ {
 		c.text(int(c.number(1))) // #nosec G115 -- one byte

@@ -113,8 +113,7 @@ func inspectValue(d *json.Decoder, depth int) error {
 	return nil
 }
 
-// checkField adds a name to the fields of an object. Our names have only these letters; encoding/json would take others
-// for them.
+// checkField adds a name to the fields of an object. encoding/json would take other letters for those of our names.
 func checkField(fields map[string]bool, name string) error {
 	switch {
 	case strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_-") != "":

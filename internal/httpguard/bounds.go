@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// freeHeader is the memory for a request's header that is not counted, in bytes: probes have to be answered also while
-	// others use up the budget.
+	// freeHeader is how many bytes of a header are not counted: probes are answered even while others use up the budget.
 	freeHeader = 8 << 10
 	// lineCost is the memory of a header line in package net/http beside its bytes, which it has twice: an entry of a map.
 	lineCost = 160
@@ -86,8 +85,7 @@ type listener struct {
 	b *Bounds
 }
 
-// Accept waits for a connection for which there is room. Where every other one has a complete request, the new one is
-// closed.
+// Accept waits for a connection for which there is room. If no other one may be closed, the new one is.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -108,8 +106,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// evict closes the oldest connection but c that has no complete request and holds so many bytes at least. b.mu is
-// locked.
+// evict closes the oldest connection but c without a complete request that holds that many bytes. b.mu is locked.
 func (b *Bounds) evict(c *conn, held int64) bool {
 	var oldest *conn
 	for other := range b.conns {
@@ -168,8 +165,7 @@ func (c *conn) header(p []byte) bool {
 	return true
 }
 
-// begin notes that a handler runs, and reports whether the request names its length twice. Package net/http has removed
-// the Content-Length from such a request.
+// begin notes that a handler runs. It reports whether there is a Content-Length that package net/http has removed.
 func (c *conn) begin(r *http.Request) (twoLengths bool) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()

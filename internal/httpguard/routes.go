@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Routes maps an exact path to its route. It is not an http.ServeMux, which cleans and redirects: here a path that is not
-// spelled as in the table does not exist. The one exception is a segment {id}, which matches what IsID does.
+// Routes maps an exact path to its route. It is not an http.ServeMux, which cleans and redirects: here a path that is
+// not spelled as in the table does not exist. The one exception is a segment {id}, which matches what IsID does.
 type Routes map[string]Route
 
 // Route is the handler of a path for one method; that of GET is for HEAD, too.

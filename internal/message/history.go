@@ -20,8 +20,7 @@ const (
 	HeaderOriginalRoutingKey = "x-original-routing-key"
 )
 
-// maxCount bounds every count read from a message. A publisher can forge headers: a huge number must not overflow the
-// sum.
+// maxCount bounds every count that is read from a message: a forged one must not overflow the sum.
 const maxCount = math.MaxInt32
 
 // Deliveries returns a quorum queue's count of deliveries without an ack, 0 elsewhere. Use it for caution, never to

@@ -8,8 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Message is one delivery as the app will see it. Body and header table belong to the broker client: never write to
-// them.
+// Message is one delivery as the app will see it. Body and headers belong to the broker client: never write to them.
 type Message struct {
 	Body    []byte
 	Headers amqp.Table
@@ -49,8 +48,7 @@ type Message struct {
 	// moved manually, or its history is forged: from RabbitMQ 4.0 the next reject would start to count at one again.
 	Moved bool
 
-	// Crashes of app or sidecar while they had the message, if they are counted. It differs from the count in the headers
-	// after another crash.
+	// Crashes of app or sidecar while they had the message, if they are counted: those in the headers and newer ones.
 	Crashes int
 
 	Lost <-chan struct{} // closed when the delivery cannot be settled any more; may be nil

@@ -6,8 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// HeaderReply asks for the verdict on a redriven message: an address, replySeparator, and a token that names the
-// message.
+// HeaderReply asks for the verdict on a redriven message: an address, replySeparator and a token for the message.
 const HeaderReply = "x-redriven-reply-to"
 
 // DirectReply is the broker's name for direct reply-to. As a reply-to it is only valid on a channel that consumes from

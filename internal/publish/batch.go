@@ -31,8 +31,7 @@ const (
 	costOfResult = 3
 )
 
-// batch publishes many messages in their order, and answers when each has its result: a client may not read before it
-// has sent everything.
+// batch publishes messages in their order. It answers at the end: a client may not read before it has sent everything.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	room := room{server: s, w: w}
 	defer room.free()
@@ -152,8 +151,7 @@ func (b *batch) patience(now time.Time) {
 	_ = b.rc.SetWriteDeadline(now.Add(2*b.server.o.Timeout + answerTimeout + more))
 }
 
-// begin writes one message when there is room for it; a goroutine waits for its result. After a failure nothing is
-// pending.
+// begin writes one message when there is room for it; unless that fails, a goroutine waits for its result.
 func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *failure {
 	s := b.server
 	b.window <- struct{}{} // a slot comes free: every message under way has a deadline
@@ -177,8 +175,7 @@ func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *fai
 	return nil
 }
 
-// grow makes room for the result of one more item, which is unknown until it is settled. It needs the lock: earlier
-// items are settled meanwhile, and a result stored in the old slice would be lost.
+// grow makes room for the result of one more item, unknown at first. Earlier items are settled at the same time.
 func (b *batch) grow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

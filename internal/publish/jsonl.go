@@ -16,8 +16,7 @@ import (
 	"sidecar/internal/telemetry"
 )
 
-// item is one line of a batch. Its properties have the names that records of dead letters and rows of an outbox use
-// too.
+// item is one line of a batch. Its properties are named as in records of dead letters and rows of an outbox.
 type item struct {
 	exchange   any    // an alias
 	routingKey any    // required, and may be empty
@@ -193,8 +192,7 @@ func (in *item) decodeBase64(r *room, line []byte) (f *failure) {
 	return nil
 }
 
-// unescapeJSON returns the content of a JSON string, which must be valid. The content replaces the string in memory: it
-// is never longer.
+// unescapeJSON returns the content of a valid JSON string, which it replaces in memory: it is never longer.
 func unescapeJSON(quoted []byte) []byte {
 	in := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(in, '\\') < 0 {
@@ -212,8 +210,7 @@ func unescapeJSON(quoted []byte) []byte {
 	}
 }
 
-// hasLoneSurrogate reports whether valid JSON has an escape of half a character, which package json would replace
-// silently.
+// hasLoneSurrogate reports whether valid JSON has half of a surrogate pair, which package json would replace.
 func hasLoneSurrogate(raw []byte) bool {
 	for {
 		i := bytes.IndexByte(raw, '\\')
@@ -228,8 +225,7 @@ func hasLoneSurrogate(raw []byte) bool {
 	}
 }
 
-// decodeEscape returns the character of the escape at the beginning of b, and the escape's size. c is negative for half
-// of a surrogate pair.
+// decodeEscape returns the character and the size of an escape; c is negative for half of a surrogate pair.
 func decodeEscape(b []byte) (c rune, size int) {
 	if b[1] != 'u' {
 		if i := strings.IndexByte("bfnrt", b[1]); i >= 0 {

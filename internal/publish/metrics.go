@@ -9,8 +9,7 @@ import (
 	"sidecar/internal/httpguard"
 )
 
-// metrics counts messages, those of a batch one by one. The label exchange is an alias of the configuration, or empty
-// for a message without a valid one.
+// metrics counts messages, those of a batch one by one. The label exchange is the alias, or empty without a valid one.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec

@@ -102,8 +102,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Listen binds the address and returns it as host:port. Without a token it refuses an address that other machines can
-// reach.
+// Listen binds the address and returns it as host:port. Without a token only loopback is allowed.
 func (s *Server) Listen() (string, error) {
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.o.Addr)
 	if err != nil {

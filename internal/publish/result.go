@@ -55,8 +55,7 @@ var outcomes = []struct {
 	{http.StatusServiceUnavailable, stopping},
 }
 
-// indexOf returns the index of a code in outcomes. Any other code counts as unknown, so that it does not pass for a
-// refusal.
+// indexOf returns the index of a code in outcomes. Any other code is unknown: it must not pass for a refusal.
 func indexOf(c code) uint8 {
 	for i, o := range outcomes {
 		if o.code == c {

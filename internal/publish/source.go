@@ -101,8 +101,7 @@ type parts struct {
 	trace   telemetry.Carrier
 }
 
-// costOfPartHeaders is the memory of a part's headers until they are counted, in bytes: package multipart reads up to
-// 10,000.
+// costOfPartHeaders is the memory, in bytes, of a part's headers until they are counted: up to 10,000 are read.
 const costOfPartHeaders = maxHeaderBytes + 10_000*costOfHeader
 
 func newParts(s *Server, in io.Reader, boundary string, trace telemetry.Carrier) *parts {
