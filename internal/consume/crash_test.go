@@ -278,7 +278,7 @@ func TestWaitingForATurnOutlastsTheSession(t *testing.T) {
 	var s seen
 	r, let, warm := hanging(t, &s)
 	r.proxy.Cut()
-	r.eventually("the same two again", func() bool { return r.Inflight() == 4 })
+	r.eventually("the same two again, without the old second", func() bool { return r.Inflight() == 3 })
 	close(let)
 	r.acked(warm + 2)
 	if s.Of("second") != 1 {

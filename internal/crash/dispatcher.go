@@ -48,13 +48,17 @@ func (d *Dispatcher) Dispatch(ctx context.Context, m *message.Message) (o messag
 	s := <-d.slots
 	defer func() { d.slots <- s }()
 	s.identify(m)
-	if s.claimed && !s.claim.unwritable {
-		o = crashed(ErrEnded)
-		o.CrashProven = s.proven
-		o.Suspect = s.takeOver()
+	if s.suspect != nil && !s.suspect.unwritable {
+		o = failed(message.FailureCrash, ErrEnded)
+		o.CrashProven, o.Suspect = s.proven, s.suspect
 		return o
 	}
-	if o, ok := s.begin(ctx, m); !ok {
+	if err := s.begin(ctx, m); err != nil {
+		o = failed(message.FailureInterrupted, err)
+		if errors.Is(err, errLost) {
+			o.Failure = message.FailureUndispatched
+		}
+		o.Suspect = s.unsettled()
 		return o
 	}
 	defer func() {
@@ -64,10 +68,11 @@ func (d *Dispatcher) Dispatch(ctx context.Context, m *message.Message) (o messag
 			m.Crashes++
 			s.now.crashes++
 			s.proven = true
-			o = crashed(ErrFailed)
-			o.Failure, o.CrashProven = message.FailurePanic, true
+			o = failed(message.FailurePanic, ErrFailed)
+			o.CrashProven = true
 		}
-		o.Suspect = s.end()
+		s.end()
+		o.Suspect = s.unsettled()
 	}()
 	o = d.next.Dispatch(ctx, m)
 	if o.Failure == message.FailureReset && d.gone(ctx) {
@@ -78,8 +83,8 @@ func (d *Dispatcher) Dispatch(ctx context.Context, m *message.Message) (o messag
 	return o
 }
 
-func crashed(err error) message.Outcome {
-	return message.Outcome{Failure: message.FailureCrash, Err: err, RetryAfter: -1, At: time.Now()}
+func failed(f message.Failure, err error) message.Outcome {
+	return message.Outcome{Failure: f, Err: err, RetryAfter: -1, At: time.Now()}
 }
 
 // probePauses are the pauses before the probes of an app that broke a connection: a process that dies closes its
@@ -88,11 +93,9 @@ var probePauses = []time.Duration{0, 50 * time.Millisecond, 200 * time.Milliseco
 
 func (d *Dispatcher) gone(ctx context.Context) bool {
 	for _, pause := range probePauses {
-		t := time.NewTimer(pause)
 		select {
-		case <-t.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			t.Stop()
 			return false
 		}
 		if d.appGone(ctx) {
@@ -109,78 +112,56 @@ type slot struct {
 	hasher hasher
 	buf    [unit]byte
 
-	now     entry // the journal's entry for the message, written or not
-	turn    turn
-	proven  bool // the last crash was caused by this message: it was alone
-	claim   suspect
-	claimed bool
+	now     entry    // the journal's entry for the message, written or not
+	turn    uint64   // of the attempt
+	proven  bool     // the last crash was caused by this message: it was alone
+	suspect *suspect // the journal's further entry for the message; nil without one
 }
 
 // identify finds a message that was delivered just now, and sets m.Crashes: those in its headers and those that only
 // the journal counts. Only a message that the broker has delivered before, or that has a count, can be a suspect.
 func (s *slot) identify(m *message.Message) {
 	s.now = entry{state: inHand, id: s.hasher.identify(m)}
-	s.claimed, s.proven = false, false
+	s.suspect, s.proven = nil, false
 	m.Crashes = message.Crashes(m.Headers)
 	if !m.Redelivered && m.Crashes == 0 {
 		return
 	}
-	if s.claim, s.claimed = s.g.take(s.now.id); s.claimed {
-		s.now.crashes, s.proven = s.claim.crashes, s.claim.alone
-		m.Crashes += int(s.claim.crashes)
+	if s.suspect = s.g.take(s.now.id); s.suspect != nil {
+		s.now.crashes, s.proven = s.suspect.crashes, s.suspect.alone
+		m.Crashes += int(s.suspect.crashes)
 	}
 }
 
-// begin waits for the message's turn and writes it down. When it returns false nothing was begun.
-func (s *slot) begin(ctx context.Context, m *message.Message) (o message.Outcome, ok bool) {
-	t, err := s.g.exclusive.enter(ctx, m.Lost, m.Crashes > 0)
-	if err != nil {
-		o = message.Outcome{Failure: message.FailureInterrupted, Err: err, RetryAfter: -1, At: time.Now(),
-			Suspect: s.takeOver()}
-		if errors.Is(err, errLost) {
-			o.Failure = message.FailureUndispatched
-		}
-		return o, false
+// begin waits for the message's turn and writes it down. After an error nothing was begun.
+func (s *slot) begin(ctx context.Context, m *message.Message) (err error) {
+	if s.turn, err = s.g.exclusive.enter(ctx, m.Lost, m.Crashes > 0); err != nil {
+		return err
 	}
-	s.turn = t
 	s.now.at = now()
 	s.g.report(s.g.journal.write(s.number, &s.now, &s.buf))
-	if s.claimed { // the slot says it now
-		s.claimed = false
-		s.g.resolve(s.claim, true)
+	if s.suspect != nil { // the slot says it now
+		s.g.forget(s.suspect)
+		s.suspect = nil
 	}
-	return o, true
+	return nil
 }
 
 // end ends the message's turn: the outcome is known. What only the journal counts stays in it until the message is
 // settled.
-func (s *slot) end() message.Suspect {
+func (s *slot) end() {
 	if s.now.crashes > 0 {
 		s.now.alone, s.now.at = s.proven, now()
-		s.claim, s.claimed = s.g.suspect(s.now)
+		s.suspect = s.g.add(s.now)
 	}
 	s.g.report(s.g.journal.free(s.number))
 	s.g.exclusive.leave()
-	return s.takeOver()
 }
 
-// takeOver gives the suspect to the one that settles its message; nil when the message is not a suspect.
-func (s *slot) takeOver() message.Suspect {
-	if !s.claimed {
+// unsettled is the suspect for whoever settles its message, and no interface that holds a nil pointer.
+func (s *slot) unsettled() message.Suspect {
+	if s.suspect == nil {
 		return nil
 	}
-	s.claimed = false
-	return &claim{s.g, s.claim}
-}
-
-// claim is a suspect whose message is being settled.
-type claim struct {
-	g *Guard
-	s suspect
-}
-
-// Settled ends the claim. A message that stays in its queue as it is keeps its crashes in the journal.
-func (c *claim) Settled(stays bool) {
-	c.s.unwritable = true // of a message that stays: its count could not be published
-	c.g.resolve(c.s, !stays)
+	return s.suspect
 }

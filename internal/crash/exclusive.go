@@ -14,20 +14,15 @@ type exclusive struct {
 	inHand  int
 	waiting int           // suspects that wait for their turn
 	alone   bool          // a suspect is being POSTed
-	begun   uint64        // turns that have begun
+	begun   uint64        // turns that have begun: the number of the last one
+	shared  uint64        // the last turn that began while another attempt was under way
 	changed chan struct{} // closed when a turn may have become free; nil while none is waited for
-}
-
-// turn is one attempt.
-type turn struct {
-	number uint64
-	first  bool // no other attempt was under way when it began
 }
 
 var errLost = errors.New("the delivery's session has ended")
 
-// enter waits for a turn. The error is the cause of ctx, or errLost when lost is closed.
-func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool) (turn, error) {
+// enter waits for a turn and returns its number. The error is the cause of ctx, or errLost when lost is closed.
+func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool) (turn uint64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if alone {
@@ -40,24 +35,25 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 		}
 		changed := t.changed
 		t.mu.Unlock()
-		var err error
 		select {
 		case <-changed:
+		case <-lost:
+			err = errLost
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
 		t.mu.Lock()
-		if err == nil && closed(lost) {
-			err = errLost
-		}
 		if err != nil {
-			return turn{}, fmt.Errorf("wait for a turn: %w", err)
+			return 0, fmt.Errorf("wait for a turn: %w", err)
 		}
 	}
 	t.begun++
 	t.inHand++
 	t.alone = alone
-	return turn{number: t.begun, first: t.inHand == 1}, nil
+	if t.inHand > 1 {
+		t.shared = t.begun
+	}
+	return t.begun, nil
 }
 
 func (t *exclusive) free(alone bool) bool {
@@ -76,24 +72,15 @@ func (t *exclusive) leave() {
 }
 
 // solitary reports whether no other attempt was under way at any time since the turn began.
-func (t *exclusive) solitary(x turn) bool {
+func (t *exclusive) solitary(turn uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return x.first && t.begun == x.number
+	return turn > t.shared
 }
 
 func (t *exclusive) wake() {
 	if t.changed != nil {
 		close(t.changed)
 		t.changed = nil
-	}
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

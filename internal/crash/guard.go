@@ -39,14 +39,29 @@ type Guard struct {
 	failed    telemetry.Throttle // log lines about failed writes
 
 	mu       sync.Mutex
-	suspects []suspect // oldest first
-	room     []int     // slots of the journal for further suspects
+	suspects []*suspect // whose messages are not being handled, oldest first
+	room     []int      // slots of the journal for further suspects
 }
 
+// suspect is a message with crashes that its headers do not say. It implements message.Suspect.
 type suspect struct {
 	entry
+	g          *Guard
 	slot       int
 	unwritable bool // its message was delivered without the new count: the count cannot be published
+}
+
+// Settled ends the settlement of the message. One that stays in its queue as it is keeps its crashes in the journal: the
+// count could not be published.
+func (s *suspect) Settled(stays bool) {
+	if !stays {
+		s.g.forget(s)
+		return
+	}
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	s.unwritable = true
+	s.g.suspects = append(s.g.suspects, s)
 }
 
 // Open opens a journal and reads what the last process left in it. A journal that cannot be written later, as on a full
@@ -60,7 +75,7 @@ func Open(o Options) (*Guard, error) {
 	room := min(max(4*o.Workers, 64), maxSlots-o.Workers)
 	left := suspectsOf(said, room)
 	for i := range left {
-		g.suspects = append(g.suspects, suspect{entry: left[i], slot: o.Workers + i})
+		g.suspects = append(g.suspects, &suspect{entry: left[i], g: g, slot: o.Workers + i})
 	}
 	for slot := o.Workers + len(left); slot < o.Workers+room; slot++ {
 		g.room = append(g.room, slot)
@@ -106,46 +121,43 @@ func (g *Guard) Close() {
 	_ = g.journal.f.Close()
 }
 
-// take takes a suspect out of the list; its slot stays written until it is resolved.
-func (g *Guard) take(id identity) (suspect, bool) {
+// take takes a suspect out of the list; its slot stays written until its message is POSTed or settled. nil means that
+// the message is not a suspect.
+func (g *Guard) take(id identity) *suspect {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, s := range g.suspects {
-		if s.id == id && now()-s.at < forgetAfter {
-			g.suspects = slices.Delete(g.suspects, i, i+1)
-			return s, true
-		}
+	i := slices.IndexFunc(g.suspects, func(s *suspect) bool { return s.id == id && now()-s.at < forgetAfter })
+	if i < 0 {
+		return nil
 	}
-	return suspect{}, false
+	s := g.suspects[i]
+	g.suspects = slices.Delete(g.suspects, i, i+1)
+	return s
 }
 
-// suspect writes e into a slot for suspects, in place of the oldest when none is free. It returns false when all of
-// them are taken.
-func (g *Guard) suspect(e entry) (suspect, bool) {
+// add writes e into a slot for suspects, in place of the oldest when none is free; nil means that all of them belong to
+// messages that are being handled. The suspect is not in the list before its message is settled.
+func (g *Guard) add(e entry) *suspect {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.room) == 0 {
 		if len(g.suspects) == 0 {
-			return suspect{}, false
+			return nil
 		}
 		g.room = append(g.room, g.suspects[0].slot)
 		g.suspects = slices.Delete(g.suspects, 0, 1)
 	}
 	e.state = suspected
-	s := suspect{entry: e, slot: g.room[len(g.room)-1]}
+	s := &suspect{entry: e, g: g, slot: g.room[len(g.room)-1]}
 	g.room = g.room[:len(g.room)-1]
 	g.report(g.journal.write(s.slot, &s.entry, new([unit]byte)))
-	return s, true
+	return s
 }
 
-// resolve removes a suspect that was taken, or puts it back into the list.
-func (g *Guard) resolve(s suspect, forget bool) {
+// forget frees the slot of a suspect that was taken.
+func (g *Guard) forget(s *suspect) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !forget {
-		g.suspects = append(g.suspects, s)
-		return
-	}
 	g.room = append(g.room, s.slot)
 	g.report(g.journal.free(s.slot))
 }

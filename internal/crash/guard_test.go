@@ -19,8 +19,8 @@ const limit = 2
 func met(p process, m *message.Message) (crashes int, due bool) {
 	s := &slot{g: p.Guard, hasher: newHasher()}
 	s.identify(m)
-	if s.claimed {
-		p.resolve(s.claim, false)
+	if s.suspect != nil {
+		p.suspects = append(p.suspects, s.suspect)
 	}
 	return m.Crashes, s.proven && m.Crashes >= limit
 }
@@ -182,11 +182,11 @@ func TestAPanicIsACrash(t *testing.T) {
 // add makes a message a suspect.
 func (p process) add(t *testing.T, e entry) {
 	t.Helper()
-	s, ok := p.suspect(e)
-	if !ok {
+	s := p.Guard.add(e)
+	if s == nil {
 		t.Fatal("no slot")
 	}
-	p.resolve(s, false)
+	s.Settled(true)
 }
 
 func TestTheOldestSuspectIsForgotten(t *testing.T) {
@@ -256,7 +256,7 @@ func TestAloneMeansAlone(t *testing.T) {
 	if err != nil || !turns.solitary(first) {
 		t.Fatalf("the first turn: %v", err)
 	}
-	alone := make(chan turn)
+	alone := make(chan uint64)
 	go func() {
 		x, _ := turns.enter(context.Background(), nil, true)
 		alone <- x

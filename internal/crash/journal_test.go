@@ -54,8 +54,8 @@ func TestWhatIsNotAJournalIsLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := begin(t, dir)
-			if p.journal.path != filepath.Join(dir, fileName("q", 1)) {
-				t.Errorf("uses %s", p.journal.path)
+			if p.journal.f.Name() != filepath.Join(dir, fileName("q", 1)) {
+				t.Errorf("uses %s", p.journal.f.Name())
 			}
 			after, err := os.Lstat(file(dir))
 			if err != nil || after.Size() != before.Size() || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) {
@@ -98,7 +98,7 @@ func TestDamagedJournals(t *testing.T) {
 			}
 			p := begin(t, dir)
 			if c.want < 0 { // no journal of ours by its looks
-				if p.journal.path == file(dir) {
+				if p.journal.f.Name() == file(dir) {
 					t.Error("used all the same")
 				}
 				return
@@ -118,7 +118,7 @@ func TestReplicasShareADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a, b := begin(t, dir), begin(t, dir)
-	if a.journal.path == b.journal.path {
+	if a.journal.f.Name() == b.journal.f.Name() {
 		t.Fatal("one journal for two")
 	}
 	a.begin(t, 0, arrived("a"))

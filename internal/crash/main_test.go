@@ -54,15 +54,16 @@ func (p process) begin(t *testing.T, n int, m *message.Message) attempt {
 	t.Helper()
 	s := &slot{g: p.Guard, number: n, hasher: newHasher()}
 	s.identify(m)
-	if _, ok := s.begin(t.Context(), m); !ok {
-		t.Fatal("not begun")
+	if err := s.begin(t.Context(), m); err != nil {
+		t.Fatal(err)
 	}
 	return attempt{s}
 }
 
 // settle ends the attempt; stays means that its message stays in the queue as it is.
 func (a attempt) settle(stays bool) {
-	if s := a.end(); s != nil {
+	a.end()
+	if s := a.unsettled(); s != nil {
 		s.Settled(stays)
 	}
 }
