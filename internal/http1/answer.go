@@ -39,6 +39,7 @@ type Answer struct {
 	minor  byte // of HTTP/1.minor
 	fields fields
 	use    Use
+	left   budgets
 }
 
 // fields are the header fields that say where the answer ends and how long its connection lives.

@@ -1,9 +1,11 @@
 package http1
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync/atomic"
@@ -99,4 +101,38 @@ func (c *conn) close() {
 		c.unbind()
 	}
 	c.raw.Close()
+}
+
+// clientTLS is the configuration for https.
+func clientTLS(base *tls.Config, serverName string) *tls.Config {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if base != nil {
+		cfg = base.Clone()
+	}
+	// Offering h2 would let the server choose a protocol that this client does not have.
+	cfg.NextProtos = []string{"http/1.1"}
+	cfg.ServerName = cmp.Or(cfg.ServerName, serverName)
+	if cfg.ClientSessionCache == nil {
+		cfg.ClientSessionCache = tls.NewLRUClientSessionCache(8)
+	}
+	return cfg
+}
+
+// dial connects, TLS handshake included, before deadline. Whatever it fails with, no byte of a request was sent.
+func (c *Client) dial(ctx context.Context, deadline time.Time, cfg *tls.Config) (*conn, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	raw, err := c.connect(ctx, c.endpoint.network, c.endpoint.address)
+	if err != nil {
+		return nil, err
+	}
+	if cfg == nil {
+		return newConn(raw, nil), nil
+	}
+	secure := tls.Client(raw, cfg)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("tls handshake: %w", err)
+	}
+	return newConn(raw, secure), nil
 }

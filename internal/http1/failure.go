@@ -31,30 +31,25 @@ const (
 	errNoMemory   = MalformedError("larger than 4 KiB while SIDECAR_MEMORY is used up")
 )
 
-// of returns r as Do returns it: an interruption is recognised by the cause of ctx.
-func (r result) of(ctx context.Context) (message.Failure, error) {
-	if r.failure == message.FailureInterrupted {
+// classify returns the failure of an exchange that had a connection.
+func classify(ctx context.Context, c *conn, err error) (message.Failure, error) {
+	malformed, isMalformed := errors.AsType[MalformedError](err)
+	switch {
+	case c.interrupted.Load():
 		return Interrupted(ctx)
+	case isMalformed:
+		return message.FailureMalformed, malformed
+	case timedOut(err):
+		return message.FailureTimeout, errNoAnswer
+	case errors.Is(err, io.EOF):
+		return message.FailureReset, errClosed
 	}
-	return r.failure, r.cause
+	return message.FailureReset, fmt.Errorf("reset: %w", err)
 }
 
-// classify returns the failure of an exchange that had a connection.
-func classify(c *conn, err error) result {
-	if c.interrupted.Load() {
-		return result{message.FailureInterrupted, err}
-	}
-	var malformed MalformedError
-	var timeout net.Error
-	switch {
-	case errors.As(err, &malformed):
-		return result{message.FailureMalformed, malformed}
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return result{message.FailureTimeout, errNoAnswer}
-	case errors.Is(err, io.EOF):
-		return result{message.FailureReset, errClosed}
-	}
-	return result{message.FailureReset, fmt.Errorf("reset: %w", err)}
+func timedOut(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
 }
 
 // notConnected names the failure of an exchange that never had a connection.
@@ -62,9 +57,7 @@ func notConnected(ctx context.Context, err error) (message.Failure, error) {
 	if ctx.Err() != nil {
 		return Interrupted(ctx)
 	}
-	var dns *net.DNSError
-	var timeout net.Error
-	if !errors.As(err, &dns) && errors.As(err, &timeout) && timeout.Timeout() {
+	if _, unresolved := errors.AsType[*net.DNSError](err); !unresolved && timedOut(err) {
 		return message.FailureRefused, fmt.Errorf("dial timeout: %w", err)
 	}
 	return message.FailureRefused, fmt.Errorf("connect to the app: %w", err)

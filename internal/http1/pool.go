@@ -2,6 +2,7 @@ package http1
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -68,17 +69,14 @@ func (p *pool) reap() {
 	p.mu.Lock()
 	now := time.Now()
 	var old []*conn
-	kept := p.idle[:0]
-	for _, c := range p.idle {
-		if now.Before(c.expires) {
-			kept = append(kept, c)
-		} else {
+	p.idle = slices.DeleteFunc(p.idle, func(c *conn) bool {
+		expired := !now.Before(c.expires)
+		if expired {
 			old = append(old, c)
 		}
-	}
-	clear(p.idle[len(kept):])
-	p.idle = kept
-	if len(kept) > 0 {
+		return expired
+	})
+	if len(p.idle) > 0 {
 		p.timer.Reset(p.ttl)
 	} else {
 		p.timer = nil

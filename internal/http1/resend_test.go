@@ -103,7 +103,7 @@ func TestFreshConnectionThatTakesNothingIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, inlineBody + 1} {
 		client := newClient(t, "http://127.0.0.1:1/", 16, time.Hour)
-		client.dialer.connect = func(context.Context, string, string) (net.Conn, error) { return dead(t, "tcp"), nil }
+		client.connect = func(context.Context, string, string) (net.Conn, error) { return dead(t, "tcp"), nil }
 		_, f, err := do(t.Context(), client, size, time.Minute)
 		wantFailure(t, f, err, message.FailureRefused, "refused")
 	}
@@ -114,7 +114,7 @@ func TestNothingWrittenForAnotherReason(t *testing.T) {
 	t.Run("time is up", func(t *testing.T) {
 		client := newClient(t, "http://127.0.0.1:1/", 16, time.Hour)
 		near, _ := pair(t, "tcp")
-		client.dialer.connect = func(context.Context, string, string) (net.Conn, error) { return near, nil }
+		client.connect = func(context.Context, string, string) (net.Conn, error) { return near, nil }
 		_, f, err := do(t.Context(), client, 7, 1)
 		wantFailure(t, f, err, message.FailureTimeout, "timeout")
 	})
@@ -122,7 +122,7 @@ func TestNothingWrittenForAnotherReason(t *testing.T) {
 		client := newClient(t, "http://127.0.0.1:1/", 16, time.Hour)
 		ctx, cancel := context.WithCancel(context.Background())
 		near, far := pair(t, "tcp")
-		client.dialer.connect = func(context.Context, string, string) (net.Conn, error) {
+		client.connect = func(context.Context, string, string) (net.Conn, error) {
 			cancel()
 			return near, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
 )
 
 // MaxBody bounds what is read of an answer's body, and the framing of its chunks has the same bound of its own: how an
@@ -18,13 +19,16 @@ var (
 
 const errChunk = MalformedError("bad chunk")
 
+// budgets are how many more bytes may be read: of the body, and of the framing of its chunks.
+type budgets struct{ body, framing int64 }
+
 // body reads the body. Without an error it was read to its end, and clean reports whether nothing follows on the
 // connection, which may then be used again; in doubt it is false.
 func (a *Answer) body() (clean bool, err error) {
 	f := &a.fields
 	// A length beside a transfer coding, or HTTP/1.0, whose connections mean what each server likes: not again.
 	clean = a.minor != '0' && !f.close && (!f.coded || f.length < 0)
-	left := int64(MaxBody)
+	a.left = budgets{body: MaxBody, framing: MaxBody}
 	switch {
 	case a.Status == 101:
 		return false, nil
@@ -32,14 +36,14 @@ func (a *Answer) body() (clean bool, err error) {
 		// These have no body. One that is announced may come all the same.
 		return clean && f.length <= 0 && !f.coded, nil
 	case f.chunked && a.minor != '0':
-		trailers, err := a.chunks(left)
+		trailers, err := a.chunks()
 		return clean && !trailers, err
 	case f.length > MaxBody && !f.coded && a.use != Need: // nothing in it matters
 		return false, errLongBody
 	case f.length >= 0 && !f.coded:
-		return clean, a.discard(f.length, &left)
+		return clean, a.discard(f.length)
 	}
-	return false, a.rest(&left)
+	return false, a.rest()
 }
 
 // more reads on within a body.
@@ -54,18 +58,10 @@ func (a *Answer) more() error {
 	return err
 }
 
-// allowance is how many more bytes of framing may be used.
-type allowance int64
-
-func (l *allowance) spend(n int64) bool {
-	*l -= allowance(n)
-	return *l >= 0
-}
-
 // discard removes n bytes from the window, and keeps as many as are needed of the body.
-func (a *Answer) discard(n int64, left *int64) error {
+func (a *Answer) discard(n int64) error {
 	for n > 0 {
-		if *left == 0 {
+		if a.left.body == 0 {
 			return errLongBody
 		}
 		b := a.in.buffered()
@@ -75,13 +71,13 @@ func (a *Answer) discard(n int64, left *int64) error {
 			}
 			continue
 		}
-		b = b[:min(int64(len(b)), n, *left)]
+		b = b[:min(int64(len(b)), n, a.left.body)]
 		if err := a.keepBytes(b); err != nil {
 			return err
 		}
 		a.in.pos += len(b)
 		n -= int64(len(b))
-		*left -= int64(len(b))
+		a.left.body -= int64(len(b))
 	}
 	return nil
 }
@@ -103,9 +99,9 @@ func (a *Answer) keepBytes(b []byte) error {
 }
 
 // rest reads to the end of the connection, or until nothing is left.
-func (a *Answer) rest(left *int64) error {
+func (a *Answer) rest() error {
 	for {
-		if err := a.discard(int64(len(a.in.buffered())), left); err != nil {
+		if err := a.discard(int64(len(a.in.buffered()))); err != nil {
 			return err
 		}
 		if err := a.more(); errors.Is(err, errCutShort) { // this body has no other end
@@ -117,54 +113,45 @@ func (a *Answer) rest(left *int64) error {
 }
 
 // chunks reads a chunked body. Trailers are read and forgotten, but end the connection's life: nothing here needs them.
-func (a *Answer) chunks(left int64) (trailers bool, err error) {
-	framing := allowance(MaxBody)
+func (a *Answer) chunks() (trailers bool, err error) {
 	for {
-		line, err := a.chunkLine(&framing)
-		if err != nil {
-			return false, err
-		}
-		size, ok := chunkSize(line)
+		size, err := a.chunkSize()
 		switch {
-		case !ok:
-			return false, errChunk
+		case err != nil:
+			return false, err
+		case size == 0:
+			for {
+				line, err := a.chunkLine()
+				if err != nil || len(line) == 0 {
+					return trailers, err
+				}
+				trailers = true
+			}
 		case size > MaxBody && a.use != Need:
 			return false, errLongBody
-		case size == 0:
-			return a.trailers(&framing)
 		}
-		if err := a.discard(size, &left); err != nil {
+		if err := a.discard(size); err != nil {
 			return false, err
 		}
-		if line, err = a.chunkLine(&framing); err != nil {
+		switch line, err := a.chunkLine(); {
+		case err != nil:
 			return false, err
-		}
-		if len(line) > 0 {
+		case len(line) > 0:
 			return false, errChunk
 		}
-	}
-}
-
-// trailers reads to the blank line and reports whether there was anything before it.
-func (a *Answer) trailers(left *allowance) (found bool, err error) {
-	for {
-		line, err := a.chunkLine(left)
-		if err != nil || len(line) == 0 {
-			return found, err
-		}
-		found = true
 	}
 }
 
 // chunkLine takes a line that ends in CRLF, without it. A bare LF or CR does not end a line here: peers that disagree
 // about that disagree about where the next chunk starts.
-func (a *Answer) chunkLine(left *allowance) ([]byte, error) {
+func (a *Answer) chunkLine() ([]byte, error) {
 	for {
 		b := a.in.buffered()
 		if i := bytes.IndexByte(b, '\n'); i >= 0 {
 			a.in.pos += i + 1
+			a.left.framing -= int64(i + 1)
 			switch {
-			case !left.spend(int64(i + 1)):
+			case a.left.framing < 0:
 				return nil, errLongBody
 			case i == 0, bytes.IndexByte(b[:i], '\r') != i-1:
 				return nil, errChunk
@@ -177,29 +164,19 @@ func (a *Answer) chunkLine(left *allowance) ([]byte, error) {
 	}
 }
 
-// chunkSize reads the hexadecimal size; an extension after ';' is ignored.
-func chunkSize(line []byte) (int64, bool) {
-	line, _, _ = bytes.Cut(bytes.TrimRight(line, " \t"), []byte{';'})
-	if len(line) == 0 || len(line) > 15 {
-		return 0, false
+// chunkSize reads the line of a chunk: its size is hexadecimal, and an extension after ';' is ignored.
+func (a *Answer) chunkSize() (int64, error) {
+	line, err := a.chunkLine()
+	if err != nil {
+		return 0, err
 	}
-	var n int64
-	for _, c := range line {
-		d, ok := hexDigit(c)
-		if !ok {
-			return 0, false
-		}
-		n = n<<4 | d
+	digits, _, _ := bytes.Cut(bytes.TrimRight(line, " \t"), []byte{';'})
+	if len(digits) > 15 {
+		return 0, errChunk
 	}
-	return n, true
-}
-
-func hexDigit(c byte) (int64, bool) {
-	switch {
-	case digit(c):
-		return int64(c - '0'), true
-	case 'a' <= Lower(c) && Lower(c) <= 'f':
-		return int64(Lower(c)-'a') + 10, true
+	n, err := strconv.ParseUint(string(digits), 16, 60)
+	if err != nil {
+		return 0, errChunk
 	}
-	return 0, false
+	return int64(n), nil // #nosec G115 -- 60 bits
 }

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"math"
 	"time"
 )
 
@@ -44,23 +45,16 @@ func cutField(b []byte) (name, value []byte, ok bool) {
 
 // set reads the fields that this package needs itself; false means that the answer is malformed.
 func (f *fields) set(name, value []byte) bool {
-	switch len(name) {
-	case 10:
-		switch {
-		case FoldEqual(name, "connection"):
-			f.close = f.close || hasToken(value, "close")
-		case FoldEqual(name, "keep-alive"):
-			f.keepAlive = keepAlive(value)
-		}
-	case 14:
-		if FoldEqual(name, "content-length") {
-			return f.setLength(value)
-		}
-	case 17:
-		if FoldEqual(name, "transfer-encoding") {
-			f.chunked = !f.coded && FoldEqual(value, "chunked")
-			f.coded = true
-		}
+	switch {
+	case FoldEqual(name, "connection"):
+		f.close = f.close || hasToken(value, "close")
+	case FoldEqual(name, "keep-alive"):
+		f.keepAlive = keepAlive(value)
+	case FoldEqual(name, "content-length"):
+		return f.setLength(value)
+	case FoldEqual(name, "transfer-encoding"):
+		f.chunked = !f.coded && FoldEqual(value, "chunked")
+		f.coded = true
 	}
 	return true
 }
@@ -96,21 +90,59 @@ func keepAlive(b []byte) time.Duration {
 		var item []byte
 		item, b, _ = bytes.Cut(b, []byte{','})
 		item = bytes.Trim(item, " \t")
-		if !FoldPrefix(item, "timeout=") || len(item) > len("timeout=")+6 {
+		if !FoldPrefix(item, "timeout=") {
 			continue
 		}
-		var n time.Duration
-		for _, c := range item[len("timeout="):] {
-			if !digit(c) {
-				return noLimit
-			}
-			n = n*10 + time.Duration(c-'0')
+		if n, ok := ParseDigits(item[len("timeout="):]); ok && n < 1e6 {
+			timeout := time.Duration(n) * time.Second
+			return max(timeout-time.Second, timeout/2)
 		}
-		n *= time.Second
-		return max(n-time.Second, n/2)
 	}
 	return noLimit
 }
 
 // noLimit is what an app without a Keep-Alive header promises.
-const noLimit = time.Duration(1<<63 - 1)
+const noLimit = time.Duration(math.MaxInt64)
+
+// Lower is the lower case of an ASCII letter, and c for any other byte.
+func Lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
+}
+
+// FoldEqual reports whether b is s, which is lower case, in any case.
+func FoldEqual(b []byte, s string) bool { return len(b) == len(s) && FoldPrefix(b, s) }
+
+// FoldPrefix reports whether b begins with prefix, which is lower case, in any case.
+func FoldPrefix(b []byte, prefix string) bool {
+	if len(b) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		if Lower(b[i]) != prefix[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// ParseDigits reads a decimal number without sign or space; one beyond int64 is as large as any.
+func ParseDigits(b []byte) (int64, bool) {
+	if len(b) == 0 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range b {
+		if !digit(c) {
+			return 0, false
+		}
+		if n < (math.MaxInt64-9)/10 {
+			n = n*10 + int64(c-'0')
+		} else {
+			n = math.MaxInt64
+		}
+	}
+	return n, true
+}

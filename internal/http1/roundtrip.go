@@ -3,6 +3,7 @@ package http1
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"time"
 
 	"sidecar/internal/message"
@@ -21,14 +22,20 @@ const (
 
 // Client is one app and the idle connections to it. It is safe for concurrent use.
 type Client struct {
-	dialer dialer
-	pool   *pool
+	endpoint *Endpoint
+	tls      *tls.Config // nil = plain
+	connect  func(ctx context.Context, network, address string) (net.Conn, error)
+	pool     *pool
 }
 
 // NewClient returns a Client for ep that keeps up to maxIdle connections open for at most idle. base is the
-// configuration for https; nil means the system's roots.
+// configuration for https; nil means the system's roots. It never consults the environment for a proxy.
 func NewClient(ep *Endpoint, base *tls.Config, maxIdle int, idle time.Duration) *Client {
-	return &Client{dialer: newDialer(ep, base), pool: &pool{limit: maxIdle, ttl: idle}}
+	c := &Client{endpoint: ep, connect: new(net.Dialer).DialContext, pool: &pool{limit: maxIdle, ttl: idle}}
+	if ep.secure {
+		c.tls = clientTLS(base, ep.serverName)
+	}
+	return c
 }
 
 // Close closes the idle connections. Exchanges under way finish, and then their connections are closed.
@@ -40,28 +47,28 @@ func (c *Client) Close() { c.pool.close() }
 func (c *Client) Do(ctx context.Context, x *Exchange, body []byte) (message.Failure, error) {
 	x.body = body
 	if idle := c.pool.get(ctx, time.Now()); idle != nil {
-		if r, sent := c.over(idle, x); sent {
-			return r.of(ctx)
+		if f, sent, err := c.over(ctx, idle, x); sent {
+			return f, err
 		}
 	}
 	// Either there was no idle connection, or the one taken died before it accepted a single byte: only then may the
 	// request go out on another.
-	fresh, err := c.dialer.dial(ctx, x.deadline)
+	fresh, err := c.dial(ctx, x.deadline, c.tls)
 	if err != nil {
 		return notConnected(ctx, err)
 	}
 	fresh.bind(ctx)
-	r, sent := c.over(fresh, x)
+	f, sent, err := c.over(ctx, fresh, x)
 	if !sent {
 		return message.FailureRefused, errRefusedByReset
 	}
-	return r.of(ctx)
+	return f, err
 }
 
 // Once is Do without a body on a connection of its own, which is closed: its answer can never be taken for the answer
 // to another request.
 func (c *Client) Once(ctx context.Context, x *Exchange) (message.Failure, error) {
-	conn, err := c.dialer.dial(ctx, x.deadline)
+	conn, err := c.dial(ctx, x.deadline, c.tls)
 	if err != nil {
 		return notConnected(ctx, err)
 	}
@@ -70,16 +77,14 @@ func (c *Client) Once(ctx context.Context, x *Exchange) (message.Failure, error)
 	conn.rw.SetDeadline(x.deadline)
 	_, _ = conn.rw.Write(x.Head) // an app may answer before it has read everything; if it does not, the read says why
 	if err := x.Answer.Read(conn.rw, x.Header); err != nil {
-		return classify(conn, err).of(ctx)
+		return classify(ctx, conn, err)
 	}
 	return message.FailureNone, nil
 }
 
 // Connect reports whether the app accepts a connection before deadline. It sends nothing, not even a TLS handshake.
 func (c *Client) Connect(ctx context.Context, deadline time.Time) (message.Failure, error) {
-	d := c.dialer
-	d.tls = nil
-	conn, err := d.dial(ctx, deadline)
+	conn, err := c.dial(ctx, deadline, nil)
 	if err != nil {
 		return notConnected(ctx, err)
 	}
@@ -88,54 +93,37 @@ func (c *Client) Connect(ctx context.Context, deadline time.Time) (message.Failu
 }
 
 // over runs the exchange over conn and disposes of conn. sent is false only if provably not one byte of the request
-// was written.
-func (c *Client) over(conn *conn, x *Exchange) (r result, sent bool) {
+// was written, because the connection was dead already: another may do better.
+func (c *Client) over(ctx context.Context, conn *conn, x *Exchange) (f message.Failure, sent bool, err error) {
 	conn.rw.SetDeadline(x.deadline) // on a connection that has gone the write says so
-	if len(x.body) > inlineBody {
-		return c.large(conn, x)
+	w, err := c.exchange(conn, x)
+	if err == nil && w.err == nil && x.Answer.Reusable {
+		c.pool.put(conn, time.Now(), x.Answer.fields.keepAlive)
+		return message.FailureNone, true, nil
 	}
-	w := x.write(conn)
-	if w.nothing(conn) {
-		return unsent(conn, w.err)
+	defer conn.close()
+	if err == nil {
+		return message.FailureNone, true, nil
 	}
-	// A failed write does not end the exchange: an app may answer before it has read everything, and close.
-	err := x.Answer.Read(conn.rw, x.Header)
-	return c.finish(conn, x, err, w.err == nil), true
+	f, err = classify(ctx, conn, err)
+	return f, f != message.FailureReset || !w.nothing(conn), err
 }
 
-// large writes from a goroutine of its own and reads at the same time.
-func (c *Client) large(conn *conn, x *Exchange) (r result, sent bool) {
+// exchange sends the request and reads the answer. Without a byte of the request there is no answer, but an error.
+func (c *Client) exchange(conn *conn, x *Exchange) (w write, err error) {
+	if len(x.body) <= inlineBody {
+		if w = x.write(conn); w.nothing(conn) {
+			return w, w.err
+		}
+		// A failed write does not end the exchange: an app may answer before it has read everything, and close.
+		return w, x.Answer.Read(conn.rw, x.Header)
+	}
 	written := make(chan write, 1)
 	go func() { written <- x.write(conn) }()
-	err := x.Answer.Read(conn.rw, x.Header)
-	w := join(conn, written, err == nil)
-	if w.nothing(conn) {
-		if err == nil {
-			err = errUnasked
-		}
-		return unsent(conn, err) // join may have stopped the writer itself: its error says nothing
+	err = x.Answer.Read(conn.rw, x.Header)
+	w = join(conn, written, err == nil)
+	if err == nil && w.nothing(conn) { // join may have stopped the writer itself: its error says nothing
+		err = errUnasked
 	}
-	return c.finish(conn, x, err, w.err == nil), true
-}
-
-// finish returns conn to the pool, or closes it, and names what went wrong.
-func (c *Client) finish(conn *conn, x *Exchange, err error, wrote bool) result {
-	switch {
-	case err != nil:
-		conn.close()
-		return classify(conn, err)
-	case x.Answer.Reusable && wrote:
-		c.pool.put(conn, time.Now(), x.Answer.fields.keepAlive)
-	default:
-		conn.close()
-	}
-	return result{}
-}
-
-// unsent ends an exchange of which nothing was written. sent is false if the reason is that the connection was dead
-// already: another may do better.
-func unsent(conn *conn, err error) (r result, sent bool) {
-	defer conn.close()
-	r = classify(conn, err)
-	return r, r.failure != message.FailureReset
+	return w, err
 }
