@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,19 +16,23 @@ const (
 	breakerTrial     = 5 // messages risked after each pause
 )
 
-// breaker notices an app that fails everything. Shut, it costs one atomic load per message. Tripped, it pauses, then
+// States of the breaker.
+const (
+	closed int32 = iota
+	pausing
+	onTrial
+)
+
+// breaker notices an app that fails everything. Shut, it costs two atomic loads per message. Tripped, it pauses, then
 // risks a few messages: one answer closes it again, a full trial of failures pauses for twice as long.
 type breaker struct {
 	threshold int32
 	trial     int32
 	trip      func(pause time.Duration) // starts a pause that ends in endPause
 
-	failures atomic.Int32 // failed first attempts in a row; in a trial, failures of the trial
-	tripped  atomic.Bool
-
-	mu      sync.Mutex
-	pause   time.Duration // of the last trip
-	inPause bool
+	state    atomic.Int32
+	failures atomic.Int32  // failed first attempts in a row; in a trial, failures of the trial
+	pause    time.Duration // the last one; it belongs to the goroutine that begins a pause
 }
 
 func newBreaker(concurrency int, trip func(time.Duration)) *breaker {
@@ -40,55 +43,36 @@ func newBreaker(concurrency int, trip func(time.Duration)) *breaker {
 	}
 }
 
-// success counts an answer below 500. It returns true if that closed a tripped breaker.
+// success counts an answer below 500. It returns true if that closed a tripped breaker. A straggler from before the
+// pause proves that the app is back, but the pause is already running.
 func (b *breaker) success() bool {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
-	if !b.tripped.Load() {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.inPause { // a straggler from before the pause proves that the app is back, but the pause is already running
-		return false
-	}
-	b.pause = 0
-	return b.tripped.CompareAndSwap(true, false)
+	return b.state.Load() == onTrial && b.state.CompareAndSwap(onTrial, closed)
 }
 
 // failure counts a 5xx, timeout or reset. first is true for a message's first attempt.
 func (b *breaker) failure(first bool) {
-	if !b.tripped.Load() {
-		if first && b.failures.Add(1) >= b.threshold {
-			b.open()
-		}
+	state, limit := b.state.Load(), b.trial
+	if state == closed {
+		limit = b.threshold
+	}
+	if state == pausing || state == closed && !first || b.failures.Add(1) < limit {
 		return
 	}
-	if b.failures.Add(1) >= b.trial {
-		b.open()
-	}
-}
-
-func (b *breaker) open() {
-	b.mu.Lock()
-	if b.inPause {
-		b.mu.Unlock()
+	if !b.state.CompareAndSwap(state, pausing) {
 		return
+	}
+	if state == closed {
+		b.pause = 0
 	}
 	b.pause = min(max(2*b.pause, breakerPauseMin), breakerPauseMax)
-	b.inPause = true
-	b.tripped.Store(true)
-	b.failures.Store(0)
-	pause := b.pause
-	b.mu.Unlock()
-	b.trip(pause) // locks the gate, which locks this breaker when the pause ends
+	b.trip(b.pause)
 }
 
 // endPause begins a trial.
 func (b *breaker) endPause() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.inPause = false
 	b.failures.Store(0)
+	b.state.Store(onTrial)
 }

@@ -33,6 +33,8 @@ type Hold struct {
 	Detail string
 	Since  time.Time
 	Until  time.Time // zero when no time is set
+
+	timer *time.Timer // fires at Until
 }
 
 // Gate is open when no reason holds it. Any goroutine may hold or lift; one consumer follows Changed.
@@ -40,18 +42,13 @@ type Gate struct {
 	open atomic.Bool
 
 	mu      sync.Mutex
-	holds   map[Reason]*hold
+	holds   map[Reason]*Hold
 	changed chan struct{}
 	metrics *metrics
 }
 
-type hold struct {
-	Hold
-	timer *time.Timer
-}
-
 func newGate(m *metrics) *Gate {
-	g := &Gate{holds: make(map[Reason]*hold), changed: make(chan struct{}), metrics: m}
+	g := &Gate{holds: make(map[Reason]*Hold), changed: make(chan struct{}), metrics: m}
 	g.open.Store(true)
 	return g
 }
@@ -67,50 +64,48 @@ func (g *Gate) Changed() <-chan struct{} {
 }
 
 // Hold shuts the gate for r until Lift(r). It reports whether r was not held before.
-func (g *Gate) Hold(r Reason, detail string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if h := g.holds[r]; h != nil {
-		h.stop()
-		h.Detail, h.Until = detail, time.Time{}
-		return false
-	}
-	g.add(r, &hold{Hold: Hold{Reason: r, Detail: detail, Since: time.Now()}})
-	return true
-}
+func (g *Gate) Hold(r Reason, detail string) bool { return g.HoldFor(r, 0, detail, nil) }
 
-// HoldFor shuts the gate for r for d and calls lifted (may be nil) right before it opens, while it is locked: lifted
-// must not use the gate. A hold that already lasts longer wins. It reports whether r was not held before.
+// HoldFor shuts the gate for r for d, without an end for 0, and calls lifted (may be nil) right before it opens, while it
+// is locked: lifted must not use the gate. A hold that already lasts longer wins. It reports whether r was not held
+// before.
 func (g *Gate) HoldFor(r Reason, d time.Duration, detail string, lifted func()) bool {
-	until := time.Now().Add(d)
+	var until time.Time
+	if d > 0 {
+		until = time.Now().Add(d)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.holds[r]
-	if h != nil && (h.Until.IsZero() || h.Until.After(until)) {
+	if h != nil && d > 0 && (h.Until.IsZero() || h.Until.After(until)) {
 		return false
 	}
 	fresh := h == nil
 	if fresh {
-		h = &hold{Hold: Hold{Reason: r, Since: time.Now()}}
-		g.add(r, h)
+		h = &Hold{Reason: r, Since: time.Now()}
+		g.holds[r] = h
+		g.metrics.paused[r].Set(1)
+		g.announce()
 	}
 	h.stop()
 	h.Detail, h.Until = detail, until
-	h.timer = time.AfterFunc(d, func() { g.expire(r, h, until, lifted) })
+	if d > 0 {
+		h.timer = time.AfterFunc(d, func() { g.expire(h, until, lifted) })
+	}
 	return fresh
 }
 
 // expire ends a timed hold, unless it has been lifted or prolonged meanwhile.
-func (g *Gate) expire(r Reason, h *hold, until time.Time, lifted func()) {
+func (g *Gate) expire(h *Hold, until time.Time, lifted func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.holds[r] != h || !h.Until.Equal(until) {
+	if g.holds[h.Reason] != h || !h.Until.Equal(until) {
 		return
 	}
 	if lifted != nil {
 		lifted()
 	}
-	g.remove(r)
+	g.remove(h.Reason)
 }
 
 // Lift takes r away. It reports whether r was held.
@@ -139,7 +134,7 @@ func (g *Gate) Holds() []Hold {
 	defer g.mu.Unlock()
 	out := make([]Hold, 0, len(g.holds))
 	for _, h := range g.holds {
-		out = append(out, h.Hold)
+		out = append(out, *h)
 	}
 	slices.SortFunc(out, func(a, b Hold) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Reason, b.Reason))
@@ -156,33 +151,22 @@ func (g *Gate) stop() {
 	}
 }
 
-func (g *Gate) add(r Reason, h *hold) {
-	g.holds[r] = h
-	g.metrics.paused[r].Set(1)
-	g.announce()
-}
-
 // announce publishes the state and closes the channel of Changed. The caller holds mu.
 func (g *Gate) announce() {
 	g.open.Store(len(g.holds) == 0)
-	g.wake()
+	close(g.changed)
+	g.changed = make(chan struct{})
 }
 
 // nudge closes the channel of Changed although the gate has not changed.
 func (g *Gate) nudge() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.wake()
+	g.announce()
 }
 
-func (g *Gate) wake() {
-	close(g.changed)
-	g.changed = make(chan struct{})
-}
-
-func (h *hold) stop() {
+func (h *Hold) stop() {
 	if h.timer != nil {
 		h.timer.Stop()
-		h.timer = nil
 	}
 }
