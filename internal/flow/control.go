@@ -40,7 +40,6 @@ type Control struct {
 	o       Options
 	ramp    *ramp
 	breaker *breaker
-	metrics *metrics
 
 	appUp    atomic.Bool
 	answered atomic.Bool // since the last probe
@@ -53,10 +52,10 @@ const probeFailures = 2
 
 // New returns a Control whose gate is shut until the first probe succeeds.
 func New(o Options) *Control {
-	m := newMetrics(o.Registerer, o.Queue)
-	c := &Control{Gate: newGate(m), o: o, metrics: m}
-	c.ramp = newRamp(o.Concurrency, m, c.nudge)
+	c := &Control{Gate: newGate(), o: o}
+	c.ramp = newRamp(o.Concurrency, c.Nudge)
 	c.breaker = newBreaker(o.Concurrency, c.trip)
+	register(o.Registerer, o.Queue, c)
 	if !o.CountRefused {
 		c.Hold(AppDown, "the app has not answered yet")
 	}
@@ -159,7 +158,6 @@ func (c *Control) judge(ctx context.Context, err error) {
 
 func (c *Control) up() {
 	if !c.appUp.Swap(true) {
-		c.metrics.appUp.Set(1)
 		c.ramp.restart()
 		c.o.Logger.Info("app up", "queue", c.o.Queue)
 	}
@@ -168,7 +166,6 @@ func (c *Control) up() {
 
 func (c *Control) down(err error) {
 	was := c.appUp.Swap(false)
-	c.metrics.appUp.Set(0)
 	if c.o.CountRefused && c.o.Refused(err) {
 		return
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"sidecar/internal/message"
 )
@@ -80,6 +79,23 @@ func wantOpen(t *testing.T, c *Control, want bool, wrong string) {
 	}
 }
 
+// gauge is the sum of the gauges of that name.
+func (c *Control) gauge(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	families, err := c.o.Registerer.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 func (c *Control) answer(status, retries int) {
 	c.Report(&message.Message{RetryCount: retries}, &message.Outcome{Status: status})
 }
@@ -101,7 +117,7 @@ func TestNothingIsTakenBeforeTheAppAnswers(t *testing.T) {
 		changed := c.Changed()
 		a.set(nil)
 		<-changed
-		if !c.Open() || !c.AppUp() || testutil.ToFloat64(c.metrics.appUp) != 1 {
+		if !c.Open() || !c.AppUp() || c.gauge(t, "sidecar_app_up") != 1 {
 			t.Fatalf("still shut: %v", c.Holds())
 		}
 	})
@@ -207,7 +223,7 @@ func TestRampDoublesEachRound(t *testing.T) {
 			c.answer(200, 0)
 		}
 		c.answer(200, 0)
-		if c.Limit() != 10 || testutil.ToFloat64(c.metrics.limit) != 10 {
+		if c.Limit() != 10 || c.gauge(t, "sidecar_concurrency_limit") != 10 {
 			t.Fatalf("limit %d, want the full concurrency", c.Limit())
 		}
 	})
@@ -344,7 +360,7 @@ func TestHoldsAddUp(t *testing.T) {
 		}
 		wantOpen(t, c, false, "open although Retry-After still holds")
 		time.Sleep(31 * time.Second)
-		if !c.Open() || testutil.ToFloat64(c.metrics.paused[RetryAfter]) != 0 {
+		if !c.Open() || c.gauge(t, "sidecar_paused") != 0 {
 			t.Fatalf("holds %v after the pause", c.Holds())
 		}
 	})

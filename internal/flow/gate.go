@@ -44,11 +44,10 @@ type Gate struct {
 	mu      sync.Mutex
 	holds   map[Reason]*Hold
 	changed chan struct{}
-	metrics *metrics
 }
 
-func newGate(m *metrics) *Gate {
-	g := &Gate{holds: make(map[Reason]*Hold), changed: make(chan struct{}), metrics: m}
+func newGate() *Gate {
+	g := &Gate{holds: make(map[Reason]*Hold), changed: make(chan struct{})}
 	g.open.Store(true)
 	return g
 }
@@ -84,7 +83,6 @@ func (g *Gate) HoldFor(r Reason, d time.Duration, detail string, lifted func()) 
 	if fresh {
 		h = &Hold{Reason: r, Since: time.Now()}
 		g.holds[r] = h
-		g.metrics.paused[r].Set(1)
 		g.announce()
 	}
 	h.stop()
@@ -105,7 +103,8 @@ func (g *Gate) expire(h *Hold, until time.Time, lifted func()) {
 	if lifted != nil {
 		lifted()
 	}
-	g.remove(h.Reason)
+	delete(g.holds, h.Reason)
+	g.announce()
 }
 
 // Lift takes r away. It reports whether r was held.
@@ -117,15 +116,15 @@ func (g *Gate) Lift(r Reason) bool {
 		return false
 	}
 	h.stop()
-	g.remove(r)
+	delete(g.holds, r)
+	g.announce()
 	return true
 }
 
-// remove takes r away. The caller holds mu.
-func (g *Gate) remove(r Reason) {
-	delete(g.holds, r)
-	g.metrics.paused[r].Set(0)
-	g.announce()
+func (g *Gate) held(r Reason) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.holds[r] != nil
 }
 
 // Holds returns what keeps the gate shut, oldest first.
@@ -158,8 +157,8 @@ func (g *Gate) announce() {
 	g.changed = make(chan struct{})
 }
 
-// nudge closes the channel of Changed although the gate has not changed.
-func (g *Gate) nudge() {
+// Nudge closes the channel of Changed although the gate has not changed.
+func (g *Gate) Nudge() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.announce()

@@ -1,30 +1,31 @@
 package flow
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
-type metrics struct {
-	limit  prometheus.Gauge
-	appUp  prometheus.Gauge
-	paused map[Reason]prometheus.Gauge
+// register registers the gauges of c, which are read when they are scraped.
+func register(r prometheus.Registerer, queue string, c *Control) {
+	metrics := promauto.With(r)
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sidecar_concurrency_limit",
+		Help: "Messages that may be in flight right now; below SIDECAR_CONCURRENCY while ramping up.",
+	}, func() float64 { return float64(c.Limit()) })
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sidecar_app_up", Help: "1 while the app answers its health check.",
+	}, func() float64 { return oneIf(c.AppUp()) })
+	for _, reason := range Reasons {
+		metrics.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sidecar_paused", Help: "1 while consumption is paused for this reason.",
+			ConstLabels: prometheus.Labels{"queue": queue, "reason": string(reason)},
+		}, func() float64 { return oneIf(c.held(reason)) })
+	}
 }
 
-func newMetrics(r prometheus.Registerer, queue string) *metrics {
-	paused := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sidecar_paused", Help: "1 while consumption is paused for this reason.",
-	}, []string{"queue", "reason"})
-	m := &metrics{
-		limit: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "sidecar_concurrency_limit",
-			Help: "Messages that may be in flight right now; below SIDECAR_CONCURRENCY while ramping up.",
-		}),
-		appUp: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "sidecar_app_up", Help: "1 while the app answers its health check.",
-		}),
-		paused: make(map[Reason]prometheus.Gauge, len(Reasons)),
+func oneIf(is bool) float64 {
+	if is {
+		return 1
 	}
-	for _, reason := range Reasons {
-		m.paused[reason] = paused.WithLabelValues(queue, string(reason))
-	}
-	r.MustRegister(m.limit, m.appUp, paused)
-	return m
+	return 0
 }

@@ -13,36 +13,30 @@ const rampStep = 100 * time.Millisecond
 // ramp bounds how many messages may be in flight. After an outage it starts at one and grows by one with every answer,
 // so that a cold app does not get the whole window at once.
 type ramp struct {
-	full    int32
-	limit   atomic.Int32
-	metrics *metrics
-	grown   func() // called when time let the limit grow
+	full  int32
+	limit atomic.Int32
+	grown func() // called when time let the limit grow
 
 	mu    sync.Mutex
 	timer *time.Timer
 }
 
-func newRamp(full int, m *metrics, grown func()) *ramp {
-	r := &ramp{full: int32(full), metrics: m, grown: grown} // #nosec G115 -- configuration bounds it to 10000
-	r.set(1)
+func newRamp(full int, grown func()) *ramp {
+	r := &ramp{full: int32(full), grown: grown} // #nosec G115 -- configuration bounds it to 10000
+	r.limit.Store(1)
 	return r
-}
-
-func (r *ramp) set(n int32) {
-	r.limit.Store(n)
-	r.metrics.limit.Set(float64(n))
 }
 
 // restart begins again at one.
 func (r *ramp) restart() {
-	r.set(1)
+	r.limit.Store(1)
 	r.resume()
 }
 
 // hold begins a trial of at most n, which only answers end.
 func (r *ramp) hold(n int32) {
 	r.stop()
-	r.set(min(n, r.full))
+	r.limit.Store(min(n, r.full))
 }
 
 // resume lets time grow the limit.
@@ -70,7 +64,7 @@ func (r *ramp) step() {
 		return
 	}
 	n := min(2*r.limit.Load(), r.full)
-	r.set(n)
+	r.limit.Store(n)
 	if n < r.full {
 		r.timer.Reset(rampStep)
 	} else {
@@ -82,14 +76,6 @@ func (r *ramp) step() {
 
 // grow lets one more in flight.
 func (r *ramp) grow() {
-	for {
-		n := r.limit.Load()
-		if n >= r.full {
-			return
-		}
-		if r.limit.CompareAndSwap(n, n+1) {
-			r.metrics.limit.Set(float64(n + 1))
-			return
-		}
+	for n := r.limit.Load(); n < r.full && !r.limit.CompareAndSwap(n, n+1); n = r.limit.Load() {
 	}
 }
