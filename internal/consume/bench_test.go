@@ -86,7 +86,7 @@ func pumped(tb testing.TB, concurrency int) (next func()) {
 	r := benchSession(tb, c)
 	deliveries := amqpwire.NewDeliveries(0)
 	pumping := make(chan error)
-	go func() { pumping <- r.pump(context.Background(), deliveries) }()
+	go func() { pumping <- r.pump(deliveries) }()
 	tb.Cleanup(func() {
 		c.Stop()
 		if err := <-pumping; !errors.Is(err, errStopping) {

@@ -175,7 +175,7 @@ type Drained struct {
 // returns when no message is in flight. A drain dead-letters, parks and counts nothing.
 func (c *Consumer) Drain(ctx context.Context) Drained {
 	c.Stop()
-	before := c.returned.Load()
+	before, stuck := c.returned.Load(), int64(0)
 	idle := make(chan struct{})
 	go func() {
 		c.sessions.Wait()
@@ -191,12 +191,12 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 		select {
 		case <-idle:
 		case <-time.After(interruptBound): // an attempt ignores the interruption; its message goes back to the queue with the connection
-			c.o.Logger.Error("drain stuck", "inflight", c.Inflight())
-			return Drained{Interrupted: c.cut.Load() + c.Inflight(), Returned: c.returned.Load() - before}
+			stuck = c.Inflight()
+			c.o.Logger.Error("drain stuck", "inflight", stuck)
 		}
 	}
 	c.cancel(nil)
-	return Drained{Interrupted: c.cut.Load(), Returned: c.returned.Load() - before}
+	return Drained{Interrupted: c.cut.Load() + stuck, Returned: c.returned.Load() - before}
 }
 
 // Inflight is how many messages are being POSTed.
@@ -210,3 +210,8 @@ func (c *Consumer) Received() int64 { return c.received.Load() }
 
 // Active reports whether a consumer is registered with the broker.
 func (c *Consumer) Active() bool { return c.active.Load() }
+
+func (c *Consumer) setActive(active bool) {
+	c.active.Store(active)
+	c.o.Flow.Nudge() // releases may wait for it, see retreat
+}

@@ -8,7 +8,6 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
-	"sidecar/internal/topology"
 )
 
 // worker POSTs one message after the other. Its record is reused: the healthy path allocates nothing of its own.
@@ -74,11 +73,7 @@ func (c *Consumer) panicked(r *record, p any) {
 	if r.ended {
 		return
 	}
-	r.s = topology.Settlement{
-		Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonPanic},
-		Final:   topology.FinalRequeue, Hold: c.o.PanicHold,
-	}
-	r.session.settle(r)
+	r.requeue(message.ReasonPanic, c.o.PanicHold)
 }
 
 // missingHold delays the requeue of a message whose body fitted neither into memory nor into a file: each delivery
@@ -95,14 +90,10 @@ func (c *Consumer) holdMissing(d delivery) {
 		"there is no memory for a message of %d bytes (SIDECAR_MEMORY), and no file for it either: %v; it is tried again "+
 			"every %v",
 		d.Missing, d.MissingWhy, c.o.MissingHold)})
-	r := &record{}
+	var r record
 	r.begin(d)
 	r.read(c.o.Plan)
-	r.s = topology.Settlement{
-		Verdict: message.Verdict{Action: message.Requeue, Reason: message.ReasonTooLarge},
-		Final:   topology.FinalRequeue, Hold: c.o.MissingHold,
-	}
-	r.session.settle(r)
+	r.requeue(message.ReasonTooLarge, c.o.MissingHold)
 }
 
 // oversized is the warning about such a message until its next delivery.

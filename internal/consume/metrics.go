@@ -74,6 +74,11 @@ func newMetrics(r prometheus.Registerer, queue string, c *Consumer) *metrics {
 	return m
 }
 
+var parkReasons = []message.Reason{
+	message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
+	message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
+}
+
 // possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.
 var possibleReasons = [message.Actions][]message.Reason{
 	message.Ack: {message.ReasonSuccess, message.ReasonDisposition, message.ReasonForeignRetry},
@@ -85,14 +90,8 @@ var possibleReasons = [message.Actions][]message.Reason{
 	message.Requeue: {
 		message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic, message.ReasonCrash, message.ReasonTooLarge,
 	},
-	message.Park: {
-		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
-		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
-	},
-	message.Discard: { // with the reasons of a park, when the plan has no dead-letter queue
-		message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
-		message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
-	},
+	message.Park:    parkReasons,
+	message.Discard: parkReasons, // when the plan has no dead-letter queue
 	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched,
 		message.ReasonSessionLost},
 }

@@ -65,6 +65,14 @@ func (r *record) release(why message.Reason) {
 	r.s.Verdict.Action, r.s.Verdict.Reason, r.s.Final = message.Release, why, topology.FinalRequeue
 }
 
+// requeue settles the message so that it is tried again after a while.
+func (r *record) requeue(why message.Reason, hold time.Duration) {
+	r.s = topology.Settlement{
+		Verdict: message.Verdict{Action: message.Requeue, Reason: why}, Final: topology.FinalRequeue, Hold: hold,
+	}
+	r.session.settle(r)
+}
+
 // write writes the record of a message whose delivery ends.
 func (c *Consumer) write(r *record) {
 	v := &r.s.Verdict

@@ -39,10 +39,6 @@ type session struct {
 
 	batch   []*broker.Delivery // memory of the deliveries that were taken last
 	pending []*broker.Delivery // those of them that no worker has taken
-
-	mu        sync.Mutex
-	active    bool     // the broker may deliver: a message that is requeued would be delivered again at once
-	postponed []ending // releases that wait until it may not
 }
 
 func newSession(c *Consumer, sub *broker.Subscription, kill func()) *session {
@@ -71,7 +67,7 @@ func (s *session) markProven() {
 // consume takes messages whenever the gate is open, until the consumer stops (errStopping) or the session ends.
 func (s *session) consume(ctx context.Context) error {
 	for {
-		if err := s.awaitOpen(ctx); err != nil {
+		if err := s.awaitOpen(); err != nil {
 			return err
 		}
 		unbind := context.AfterFunc(s.c.interrupt, s.kill)
@@ -80,14 +76,14 @@ func (s *session) consume(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("consume from %q: %w", s.c.o.Plan.Queue, err)
 		}
-		s.setActive(true)
-		why := s.pump(ctx, deliveries)
+		s.c.setActive(true)
+		why := s.pump(deliveries)
 		if errors.Is(why, errPaused) || errors.Is(why, errStopping) {
 			if err := s.cancel(ctx, deliveries); err != nil {
 				why = err
 			}
 		}
-		s.setActive(false)
+		s.c.setActive(false)
 		if !errors.Is(why, errPaused) {
 			deliveries.Drop() // the broker delivers again what no worker has taken
 			s.freePending()
@@ -105,7 +101,7 @@ func (s *session) freePending() {
 }
 
 // awaitOpen waits until the gate is open. The error says why the session need not wait any more.
-func (s *session) awaitOpen(ctx context.Context) error {
+func (s *session) awaitOpen() error {
 	flow := s.c.o.Flow
 	for changed := flow.Changed(); !flow.Open(); changed = flow.Changed() {
 		select {
@@ -113,7 +109,7 @@ func (s *session) awaitOpen(ctx context.Context) error {
 		case <-s.c.stopping:
 			return errStopping
 		case <-s.done:
-			return s.lost(ctx)
+			return s.sub.Err()
 		}
 	}
 	select {
@@ -134,17 +130,9 @@ func (s *session) gone() bool {
 	}
 }
 
-// lost returns why the subscription ended.
-func (s *session) lost(ctx context.Context) error {
-	if err := s.sub.Err(); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
 // pump hands deliveries to the workers, each as one becomes free, until the gate is closed (errPaused), the consumer
 // stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more message in flight.
-func (s *session) pump(ctx context.Context, deliveries *broker.Deliveries) error {
+func (s *session) pump(deliveries *broker.Deliveries) error {
 	var next *broker.Delivery // received, and offered to the workers
 	defer func() {
 		if next != nil {
@@ -177,21 +165,15 @@ func (s *session) pump(ctx context.Context, deliveries *broker.Deliveries) error
 		case <-freed:
 		case <-ready:
 			if ended := s.fetch(deliveries); ended { // the server cancelled the consumer, or the channel is closing
-				select {
-				case <-s.done:
-				case <-ctx.Done():
-				}
-				return s.lost(ctx)
+				<-s.done
+				return s.sub.Err()
 			}
 		case <-changed:
 			changed = flow.Changed()
-			if flow.Open() { // perhaps closed and opened again meanwhile: then the consumer is not cancelled
-				s.handPostponed()
-			}
 		case <-s.c.stopping:
 			return errStopping
 		case <-s.done:
-			return s.lost(ctx)
+			return s.sub.Err()
 		}
 	}
 	return errPaused

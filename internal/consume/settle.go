@@ -17,6 +17,8 @@ func (s *session) settle(r *record) {
 			r.release(message.ReasonSessionLost)
 		}
 		s.end(r)
+	case r.s.Verdict.Reason == message.ReasonAppDown:
+		s.beside(r.retain(), s.retreat)
 	case r.s.Publish != nil:
 		s.beside(r.retain(), s.replace)
 	case r.s.Hold > 0 || r.s.Jitter > 0:
@@ -40,51 +42,10 @@ func (s *session) end(r *record) {
 	}
 	r.ended = true
 	r.recycle()
-	e := ending{tag: r.tag, action: v.Action, reason: v.Reason, final: r.s.Final}
-	if v.Reason == message.ReasonAppDown && s.postpone(e) {
-		return
-	}
-	s.hand(e)
+	s.hand(ending{tag: r.tag, action: v.Action, reason: v.Reason, final: r.s.Final})
 }
 
 func (s *session) hand(e ending) {
 	s.settler.endings <- e
 	s.outstanding.Done()
-}
-
-// postpone keeps the release of a message whose app is down: while the consumer is registered the broker would deliver
-// the message again at once. The closed gate cancels the consumer, and then the release is sent.
-func (s *session) postpone(e ending) bool {
-	s.mu.Lock()
-	if !s.active {
-		s.mu.Unlock()
-		return false
-	}
-	s.postponed = append(s.postponed, e)
-	s.mu.Unlock()
-	if s.c.o.Flow.Open() { // closed and opened again meanwhile: there may be no cancel
-		s.handPostponed()
-	}
-	return true
-}
-
-func (s *session) handPostponed() {
-	s.mu.Lock()
-	list := s.postponed
-	s.postponed = nil
-	s.mu.Unlock()
-	for _, e := range list {
-		s.hand(e)
-	}
-}
-
-// setActive records whether the broker may deliver. Once it may not, what was postponed is sent.
-func (s *session) setActive(active bool) {
-	s.mu.Lock()
-	s.active = active
-	s.mu.Unlock()
-	s.c.active.Store(active)
-	if !active {
-		s.handPostponed()
-	}
 }

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -61,7 +62,7 @@ func (s *session) publish(r *record, p *broker.Publication) error {
 	}
 	ctx, cancel := context.WithTimeout(s.c.interrupt, publishTimeout)
 	defer cancel()
-	r.span.Send(destination(p))
+	r.span.Send(cmp.Or(p.Exchange, p.Key)) // the queue when it goes there directly
 	err := s.c.o.Publisher.Publish(ctx, p)
 	r.span.SendEnd(err)
 	switch {
@@ -84,14 +85,6 @@ func (c *Consumer) publishFailed(r *record, p *broker.Publication, err error) {
 	if c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
 		c.o.Unroutable(p.Exchange, p.Key)
 	}
-}
-
-// destination names where a publication goes: its exchange, or the queue when it goes there directly.
-func destination(p *broker.Publication) string {
-	if p.Exchange != "" {
-		return p.Exchange
-	}
-	return p.Key
 }
 
 // delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the
@@ -117,6 +110,20 @@ func (s *session) delay(r *record) {
 			s.end(r)
 		})
 	}
+}
+
+// retreat releases a message whose app is down. While the consumer is registered the broker would deliver the message
+// again at once: the closed gate cancels the consumer, unless it opens again before.
+func (s *session) retreat(r *record) {
+	r.recycle()
+	flow := s.c.o.Flow
+	for changed := flow.Changed(); s.c.Active() && !flow.Open() && !s.gone(); changed = flow.Changed() {
+		select {
+		case <-changed:
+		case <-s.done:
+		}
+	}
+	s.end(r)
 }
 
 // detour publishes the message to where it waits in the broker. When that fails it is held here, without a slot.
