@@ -15,7 +15,6 @@ import (
 var mayStrip = []string{
 	"internal/dispatch/cloudevents.go", // the message's timestamp, into a digest
 	"internal/amqpwire/fingerprint.go", // the message's timestamp, into a digest
-	"internal/crash/identity.go",       // the message's timestamp, into a digest
 	"internal/crash/journal.go",        // outlives the process, as no monotonic reading does
 	"internal/amqpvalue/typed.go",      // a header's value, into an export
 	"internal/amqpvalue/properties.go", // the message's timestamp, into an export

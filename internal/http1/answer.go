@@ -75,11 +75,10 @@ func (a *Answer) Read(src io.Reader, h Header) error {
 	if a.use, err = h.Body(a.Status); err != nil {
 		return err
 	}
-	needed := a.use == Need
 	clean, err := a.body()
 	a.Whole = err == nil
 	a.Reusable = a.Whole && clean && a.in.pos == a.in.end
-	if needed && !errors.Is(err, errLongBody) {
+	if a.use == Need && !errors.Is(err, errLongBody) {
 		return err
 	}
 	return nil

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -30,18 +31,11 @@ func ParseEndpoint(raw string) (Endpoint, error) {
 		}
 		return Endpoint{}, fmt.Errorf("parse: %w", err)
 	}
-	var ep Endpoint
-	port := "80"
-	switch u.Scheme {
-	case "http":
-	case "https":
-		ep.secure, port = true, "443"
-	default:
+	port, known := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if !known {
 		return Endpoint{}, errors.New("scheme must be http, https or unix")
 	}
-	if p := u.Port(); p != "" {
-		port = p
-	}
+	port = cmp.Or(u.Port(), port)
 	switch n, err := strconv.ParseUint(port, 10, 16); {
 	case u.User != nil:
 		return Endpoint{}, errors.New("user and password are not allowed")
@@ -52,15 +46,16 @@ func ParseEndpoint(raw string) (Endpoint, error) {
 	case err != nil || n == 0:
 		return Endpoint{}, errors.New("port must be 1 to 65535")
 	}
-	ep.network, ep.address = "tcp", net.JoinHostPort(u.Hostname(), port)
-	ep.serverName, ep.Host = u.Hostname(), u.Host
-	ep.Target, err = RequestTarget(u.RequestURI())
-	return ep, err
+	target, err := RequestTarget(u.RequestURI())
+	return Endpoint{
+		network: "tcp", address: net.JoinHostPort(u.Hostname(), port), secure: u.Scheme == "https",
+		serverName: u.Hostname(), Host: u.Host, Target: target,
+	}, err
 }
 
 // parseUnix reads "/path/to.sock:/http/path"; the HTTP path starts at the first ":/" and may be missing.
 func parseUnix(rest string) (Endpoint, error) {
-	socket, path, found := strings.Cut(rest, ":/")
+	socket, path, _ := strings.Cut(rest, ":/")
 	if !strings.HasPrefix(socket, "/") {
 		return Endpoint{}, errors.New("a unix URL needs an absolute socket path: unix:///path/to.sock:/http/path")
 	}
@@ -68,14 +63,8 @@ func parseUnix(rest string) (Endpoint, error) {
 	if len(socket) > 107 {
 		return Endpoint{}, errors.New("the socket path is longer than 107 bytes")
 	}
-	ep := Endpoint{network: "unix", address: socket, Host: "localhost"}
-	if !found {
-		ep.Target = "/"
-		return ep, nil
-	}
-	var err error
-	ep.Target, err = RequestTarget("/" + path)
-	return ep, err
+	target, err := RequestTarget("/" + path)
+	return Endpoint{network: "unix", address: socket, Host: "localhost", Target: target}, err
 }
 
 // RequestTarget checks that s is allowed in a request line as it is.

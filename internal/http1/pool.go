@@ -22,29 +22,22 @@ type pool struct {
 // get returns a connection that was open and silent a moment ago, bound to ctx, or nil.
 func (p *pool) get(ctx context.Context, now time.Time) *conn {
 	for {
-		c := p.pop()
-		if c == nil {
+		p.mu.Lock()
+		last := len(p.idle) - 1
+		if last < 0 {
+			p.mu.Unlock()
 			return nil
 		}
+		c := p.idle[last]
+		p.idle[last] = nil
+		p.idle = p.idle[:last]
+		p.mu.Unlock()
 		// The check comes last: every instruction after it widens the window in which the app may close the connection.
 		if now.Before(c.expires) && c.bind(ctx) && c.quiet() {
 			return c
 		}
 		c.close()
 	}
-}
-
-func (p *pool) pop() *conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := len(p.idle)
-	if n == 0 {
-		return nil
-	}
-	c := p.idle[n-1]
-	p.idle[n-1] = nil
-	p.idle = p.idle[:n-1]
-	return c
 }
 
 // put takes c back for at most keep, and never longer than the pool's own limit.

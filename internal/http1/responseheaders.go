@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// What a byte may be part of in a header line.
-const (
-	inName = 1 << iota
-	inValue
-)
-
-var headerByte = func() (t [256]byte) {
-	for c := range t {
-		if c >= 0x20 && c != 0x7f || c == '\t' {
-			t[c] |= inValue
-		}
-	}
-	// A name must not contain a space, but net/http lets it pass and so do we: it is then a header that is ignored.
+// nameByte says which bytes a name may contain. A space is not among those of the standard, but net/http lets it pass and
+// so do we: it is then a header that is ignored.
+var nameByte = func() (t [256]bool) {
 	for _, c := range []byte("!#$%&'*+-.^_`|~ 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		t[c] |= inName
+		t[c] = true
 	}
 	return t
 }()
 
-func consistsOf(b []byte, class byte) bool {
+func isName(b []byte) bool {
 	for _, c := range b {
-		if headerByte[c]&class == 0 {
+		if !nameByte[c] {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+func isValue(b []byte) bool {
+	for _, c := range b {
+		if c < 0x20 && c != '\t' || c == 0x7f {
 			return false
 		}
 	}
@@ -36,11 +35,8 @@ func consistsOf(b []byte, class byte) bool {
 
 // cutField splits a header line; false means that the answer is malformed.
 func cutField(b []byte) (name, value []byte, ok bool) {
-	i := bytes.IndexByte(b, ':')
-	if i <= 0 || !consistsOf(b[:i], inName) || !consistsOf(b[i+1:], inValue) {
-		return nil, nil, false
-	}
-	return b[:i], bytes.Trim(b[i+1:], " \t"), true
+	name, value, found := bytes.Cut(b, []byte{':'})
+	return name, bytes.Trim(value, " \t"), found && isName(name) && isValue(value)
 }
 
 // set reads the fields that this package needs itself; false means that the answer is malformed.
