@@ -65,30 +65,27 @@ func (r *request) synthesise(m *message.Message) {
 		exchange, key = m.OriginalExchange, m.OriginalRoutingKey
 	}
 	if !r.hasAttribute("ce-specversion") {
-		r.out = append(r.out, "ce-specversion: 1.0\r\n"...)
+		r.line("ce-specversion: ", "1.0", escapeAttribute)
 	}
 	if !r.hasAttribute("ce-id") {
-		r.out = append(r.out, "ce-id: "...)
-		if m.MessageID != "" && len(m.MessageID) <= maxValue {
-			r.out = appendEscaped(r.out, m.MessageID, escapeAttribute)
-		} else {
-			r.out = appendDigest(r.out, m, exchange, key)
+		id := m.MessageID
+		if id == "" || len(id) > maxValue {
+			id = digest(m, exchange, key)
 		}
-		r.out = append(r.out, '\r', '\n')
+		r.line("ce-id: ", id, escapeAttribute)
 	}
 	if !r.hasAttribute("ce-source") {
-		if exchange == "" {
-			exchange = "amq.default"
-		}
-		r.out = append(r.out, "ce-source: /exchanges/"...)
-		r.out = appendEscaped(r.out, exchange, escapePath)
-		r.out = append(r.out, '\r', '\n')
+		r.line("ce-source: /exchanges/", cmp.Or(exchange, "amq.default"), escapePath)
 	}
 	if !r.hasAttribute("ce-type") {
-		r.out = append(r.out, "ce-type: "...)
-		r.out = appendEscaped(r.out, cmp.Or(m.Type, key, "amqp.message"), escapeAttribute)
-		r.out = append(r.out, '\r', '\n')
+		r.line("ce-type: ", cmp.Or(m.Type, key, "amqp.message"), escapeAttribute)
 	}
+}
+
+func (r *request) line(name, value string, e *escapes) {
+	r.out = append(r.out, name...)
+	r.out = appendEscaped(r.out, value, e)
+	r.out = append(r.out, '\r', '\n')
 }
 
 // hasAttribute reports whether the message has the attribute: their names are in lower case.
@@ -96,14 +93,14 @@ func (r *request) hasAttribute(name string) bool {
 	return slices.ContainsFunc(r.names, func(n written) bool { return string(r.out[n.start:n.end]) == name })
 }
 
-// appendDigest names an event without an id by its content. Two publications that agree in all of this get the same
+// digest names an event without an id by its content. Two publications that agree in all of this get the same
 // id: a publisher that needs to distinguish them sets a message id.
-func appendDigest(dst []byte, m *message.Message, exchange, key string) []byte {
+func digest(m *message.Message, exchange, key string) string {
 	h := sha256.New()
 	for _, s := range [...]string{exchange, key, m.CorrelationID, m.Type, m.AppID,
 		strconv.FormatInt(m.Timestamp.Unix(), 10)} {
 		h.Write(strconv.AppendQuote(nil, s))
 	}
 	h.Write(m.Body)
-	return hex.AppendEncode(dst, h.Sum(nil)[:16])
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
