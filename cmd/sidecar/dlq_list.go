@@ -108,9 +108,9 @@ func dlqGroups(ctx context.Context, c *call) error {
 	return c.look(ctx, func(q *deadletter.Queue) error {
 		groups, s, err := q.Groups(ctx, c.filter, scan)
 		t, now := c.table(groupColumns), time.Now()
-		for i := range groups {
+		for _, g := range groups {
 			if err == nil {
-				err = c.line(t, &groups[i], groupRow(&groups[i], now))
+				err = c.line(t, g, groupRow(g, now))
 			}
 		}
 		return c.endTable(t, err, grouped(len(groups), &s))

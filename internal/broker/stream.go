@@ -57,6 +57,11 @@ func (p *Publisher) Stream(ctx context.Context) (*Stream, error) {
 	if s == nil {
 		return nil, ErrDisconnected
 	}
+	return s.Stream(ctx)
+}
+
+// Stream opens a stream on the session, which ends with it.
+func (s *Session) Stream(ctx context.Context) (*Stream, error) {
 	return openStream(s, streamWindow, func(name string, fn func() error) error { return s.Do(ctx, name, fn) })
 }
 

@@ -12,73 +12,63 @@ import (
 // Browse calls visit for every matching message from the head of the queue on, foreign ones included, and requeues all
 // of them in their order. The message is valid until visit returns. An error of visit ends the read and is returned.
 func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (Summary, error) {
-	ctx, stop := withoutDeadline(ctx)
-	defer stop()
-	unlock, err := q.lock(ctx, true)
-	if err != nil {
-		return Summary{Queue: q.name}, err
-	}
-	defer unlock()
-	return q.browse(ctx, f, s, func(int) {}, visit)
+	var t tally
+	err := q.browse(ctx, &t, f, s, visit)
+	return Summary{q.name, t.p.Total, t.p.Scanned, t.p.Matched}, err
 }
 
-// browse is Browse under the lock. begun is called with the number of messages.
-func (q *Queue) browse(ctx context.Context, f Filter, s Scan, begun func(total int),
-	visit func(*Message) error) (sum Summary, err error) {
-	sum.Queue = q.name
+// browse is Browse. It counts in t what it reads.
+func (q *Queue) browse(ctx context.Context, t *tally, f Filter, s Scan, visit func(*Message) error) (err error) {
+	ctx, stop := withoutDeadline(ctx)
+	defer stop()
 	w, err := q.openRecycled(ctx)
 	if err != nil {
-		return sum, err
+		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	sum.Total = w.ready
-	begun(w.ready)
-	w.bound(s, f.Empty())
-	for (s.Limit == 0 || sum.Matched < s.Limit) && (s.Depth == 0 || sum.Scanned < s.Depth) {
+	t.add(func(p *Progress) { p.Total = w.ready })
+	if s.Depth > 0 {
+		w.total = min(w.total, s.Depth)
+	}
+	if s.Limit > 0 && f.Empty() {
+		w.total = min(w.total, s.Limit)
+	}
+	for s.Limit == 0 || t.p.Matched < s.Limit {
 		d, err := w.next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return sum, fmt.Errorf("read queue %q: %w", q.name, err)
+			return fmt.Errorf("read queue %q: %w", q.name, err)
 		}
-		sum.Scanned++
-		m := q.read(d, sum.Scanned)
-		if f.Match(&m) {
-			sum.Matched++
+		m := q.read(d, w.seen)
+		chosen := f.Match(&m)
+		t.add(func(p *Progress) {
+			p.Scanned++
+			if chosen {
+				p.Matched++
+			}
+		})
+		if chosen {
 			err = visit(&m)
 		}
 		w.keep(d)
 		if err != nil {
-			return sum, err
+			return err
 		}
 	}
-	return sum, nil
-}
-
-// bound keeps the reader from taking messages that will not be shown.
-func (w *reader) bound(s Scan, all bool) {
-	if s.Depth > 0 {
-		w.total = min(w.total, s.Depth)
-	}
-	if s.Limit > 0 && all {
-		w.total = min(w.total, s.Limit)
-	}
+	return nil
 }
 
 // Groups counts what fails in the same way, the largest group first.
-func (q *Queue) Groups(ctx context.Context, f Filter, s Scan) ([]Group, Summary, error) {
-	var g grouping
+func (q *Queue) Groups(ctx context.Context, f Filter, s Scan) ([]*Group, Summary, error) {
+	g := grouping{byID: map[string]*Group{}, all: []*Group{}}
 	sum, err := q.Browse(ctx, f, s, func(m *Message) error {
 		g.add(m)
 		return nil
 	})
-	groups := make([]Group, len(g.all))
-	for i, one := range g.all {
-		groups[i] = *one
-	}
-	slices.SortStableFunc(groups, func(a, b Group) int { return cmp.Compare(b.Count, a.Count) })
-	return groups, sum, err
+	slices.SortStableFunc(g.all, func(a, b *Group) int { return cmp.Compare(b.Count, a.Count) })
+	return g.all, sum, err
 }
 
 // findMore is the least number of messages that Find reads to count others with the same message id.

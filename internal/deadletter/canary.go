@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -35,25 +34,16 @@ type canary struct {
 	address  string
 	replies  <-chan amqp.Delivery
 	closes   <-chan *amqp.Error // of the channel they come on
-	sent     int
-
-	mu  sync.Mutex
-	p   CanaryProgress
-	met map[string]bool // tokens of those whose verdict is in
+	good     map[string]bool    // tokens of the messages with a good verdict
 }
 
 // newCanary connects. Its session must be closed.
-func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error) {
+func (q *Queue) newCanary(ctx context.Context, r *Redrive) (*canary, error) {
 	s, err := q.dialer.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			s.Close()
-		}
-	}()
-	c := &canary{s: s, size: r.Canary, timeout: r.CanaryTimeout, met: map[string]bool{}}
+	c := &canary{s: s, size: r.Canary, timeout: r.CanaryTimeout, good: map[string]bool{}}
 	if c.timeout <= 0 {
 		c.timeout = canaryTimeout
 	}
@@ -62,152 +52,125 @@ func (q *Queue) newCanary(ctx context.Context, r *Redrive) (_ *canary, err error
 			c.timeout += w.Delay // redriven messages go through a queue that delays them
 		}
 	}
-	ch, err := s.Channel(ctx)
+	if err := c.listen(ctx, q.name); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("ask for verdicts: %w", err)
+	}
+	return c, nil
+}
+
+// listen learns the address. The broker writes it into every message that is published on this channel with the name
+// amq.rabbitmq.reply-to. The message below is routed to no queue, so it is returned, with the address.
+func (c *canary) listen(ctx context.Context, queue string) error {
+	ch, err := c.s.Channel(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
 	c.closes = ch.NotifyClose(make(chan *amqp.Error, 1))
-	err = s.Do(ctx, "ask for verdicts", func() (err error) {
+	err = c.s.Do(ctx, "consume "+message.DirectReply, func() (err error) {
 		if c.replies, err = ch.Consume(message.DirectReply, "", true, false, false, false, nil); err != nil {
 			return err
 		}
-		// The broker writes our address into every message that we publish on this channel with the name
-		// amq.rabbitmq.reply-to. This message is routed to no queue, so it is returned, with the address.
-		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- a unique name, no secret
+		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", queue, rand.Uint64()) // #nosec G404 -- a unique name, no secret
 		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: message.DirectReply})
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case back, ok := <-returns:
 		if !ok { // without the right to publish to the default exchange
-			return nil, fmt.Errorf("ask for verdicts: %w", c.replyError(s))
+			return c.replyError()
 		}
 		c.address = back.ReplyTo
-		return c, nil
+		return nil
 	case <-time.After(confirming):
-		return nil, errors.New("ask for verdicts: no answer from the broker")
+		return errors.New("no answer from the broker")
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
 // cut makes a routing key of s that is not too long.
 func cut(s string) string { return s[max(0, len(s)-255):] }
 
-// next is the address that the next message carries; "" when enough have been sent.
-func (c *canary) next(*Message) string {
-	if c.full() {
-		return ""
-	}
-	c.sent++
-	c.mu.Lock()
-	c.p.Sent = c.sent
-	c.mu.Unlock()
-	return message.ReplyTo(c.address, strconv.Itoa(c.sent))
-}
-
-// unsend takes the last next back.
-func (c *canary) unsend() {
-	c.sent--
-	c.mu.Lock()
-	c.p.Sent = c.sent
-	c.mu.Unlock()
-}
-
-// full reports whether all have been sent and none has been waited for.
-func (c *canary) full() bool { return c.sent >= c.size }
-
-func (c *canary) progress() CanaryProgress {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.p
-}
-
 // awaitVerdicts waits for the verdicts on the canary messages. Afterwards the rest is sent.
 func (v *operation) awaitVerdicts(ctx context.Context) error {
 	c := v.canary
-	if c.progress().Done {
-		return nil
-	}
 	if c.deadline.IsZero() {
 		c.deadline = time.Now().Add(c.timeout)
 	}
-	over := time.NewTimer(time.Until(c.deadline))
-	defer over.Stop()
+	over := time.After(time.Until(c.deadline))
 	var held <-chan time.Time
 	if v.hold > 0 {
-		t := time.NewTimer(max(v.hold-time.Since(v.w.since), time.Second))
-		defer t.Stop()
-		held = t.C
+		held = time.After(max(v.hold-time.Since(v.w.since), time.Second))
 	}
-	for c.progress().Good < c.sent {
+	for v.p.Canary.Good < v.p.Canary.Sent {
 		select {
 		case d, ok := <-c.replies:
 			if !ok {
-				return fmt.Errorf("verdicts cannot be received any more: %w", c.replyError(c.s))
+				return fmt.Errorf("verdicts cannot be received any more: %w", c.replyError())
 			}
-			if err := c.onReply(&d); err != nil {
+			if err := v.onReply(&d); err != nil {
 				return err
 			}
-		case <-v.failed:
+		case <-v.failed.Done():
 			return nil
 		case <-v.w.s.Done():
 			return v.w.s.Err()
 		case <-held:
 			return errHoldLimit
-		case <-over.C:
-			p := c.progress()
+		case <-over:
 			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not "+
-				"paused?", ErrCanary, p.Sent-p.Good, p.Sent, c.timeout)
+				"paused?", ErrCanary, v.p.Canary.Sent-v.p.Canary.Good, v.p.Canary.Sent, c.timeout)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	c.mu.Lock()
-	c.p.Done = true
-	c.mu.Unlock()
+	v.add(func(p *Progress) { p.Canary.Done = true })
+	v.canary = nil
 	return nil
 }
 
 // replyError is why no more replies can arrive. It is never nil: without a known reason the redrive must stop, too.
-func (c *canary) replyError(s *broker.Session) error {
+func (c *canary) replyError() error {
 	if e, ok := <-c.closes; ok && e.Server && e.Recover { // the library sends this before it closes replies, or closes it
 		return &broker.RefusedError{Code: e.Code, Text: e.Reason}
 	}
-	return cmp.Or(s.Err(), broker.ErrDisconnected)
+	return cmp.Or(c.s.Err(), broker.ErrDisconnected)
 }
 
 // onReply takes one verdict. There may be more than one for the same message.
-func (c *canary) onReply(d *amqp.Delivery) error {
+func (v *operation) onReply(d *amqp.Delivery) error {
 	n, err := strconv.Atoi(d.CorrelationId)
-	if err != nil || n < 1 || n > c.sent {
+	if err != nil || n < 1 || n > v.p.Canary.Sent {
 		return nil // not an answer to anything we asked
 	}
-	var v message.VerdictReply
-	if err := json.Unmarshal(d.Body, &v); err != nil {
+	var verdict message.VerdictReply
+	if err := json.Unmarshal(d.Body, &verdict); err != nil {
 		return nil //nolint:nilerr // a reply to another redrive
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.p.Last = &v
-	if v.Outcome == "ack" || v.Outcome == "discard" {
-		if !c.met[d.CorrelationId] {
-			c.met[d.CorrelationId] = true
-			c.p.Good++
+	good := verdict.Outcome == "ack" || verdict.Outcome == "discard"
+	if good {
+		v.canary.good[d.CorrelationId] = true
+	}
+	v.add(func(p *Progress) {
+		p.Canary.Last, p.Canary.Good = &verdict, len(v.canary.good)
+		if !good {
+			p.Canary.Bad++
 		}
+	})
+	if good {
 		return nil
 	}
-	c.p.Bad++
-	what := v.Reason
-	if v.Status != 0 {
-		what = fmt.Sprintf("%s, status %d", v.Reason, v.Status)
+	what := verdict.Reason
+	if verdict.Status != 0 {
+		what = fmt.Sprintf("%s, status %d", verdict.Reason, verdict.Status)
 	}
 	who := "a message without an id"
-	if v.MessageID != "" {
-		who = fmt.Sprintf("message %q", v.MessageID)
+	if verdict.MessageID != "" {
+		who = fmt.Sprintf("message %q", verdict.MessageID)
 	}
-	return fmt.Errorf("%w: %s failed again: %s (%s); the rest stays parked", ErrCanary, who, v.Outcome, what)
+	return fmt.Errorf("%w: %s failed again: %s (%s); the rest stays parked", ErrCanary, who, verdict.Outcome, what)
 }

@@ -6,14 +6,13 @@
 // that: a crash at any point leaves a message where it was, or where it was to go, or in both places, never nowhere. An
 // operation is bounded by the number of messages at its start, so it ends also when all it moves returns.
 //
-// Two operations at a time on one queue would hide messages from each other. They exclude each other: within a process
-// by a mutex, between processes by an exclusive queue, and other consumers by checking the queue's consumer count.
+// Two operations at a time on one queue would hide messages from each other. They exclude each other by an exclusive
+// queue, and other consumers by checking the queue's consumer count.
 package deadletter
 
 import (
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,7 +64,6 @@ type Queue struct {
 	metrics *metrics
 	hold    time.Duration
 	pause   time.Duration // between two attempts to claim the queue, varied at random
-	mu      sync.Mutex    // held by the operation that runs
 }
 
 // New returns the queue that the plan parks in; ErrNoQueue when it parks in none. It does not connect.

@@ -17,10 +17,10 @@ const waiting = 2 * time.Minute
 // errHoldLimit ends a pass: everything has to be requeued before the operation goes on.
 var errHoldLimit = errors.New("messages have been held for long enough")
 
-// holdLimitReached reports whether the pass has to end before something that is due in that time. It returns false
-// until the pass has read a new message.
-func (v *operation) holdLimitReached(ahead time.Duration) bool {
-	return v.hold > 0 && v.newly > 0 && time.Since(v.w.since)+ahead > v.hold
+// holdLimitReached reports whether the pass has to end before the next message may go. It returns false until the pass
+// has read a new message.
+func (v *operation) holdLimitReached() bool {
+	return v.hold > 0 && v.newly && time.Since(v.w.since)+v.rate.due() > v.hold
 }
 
 // reopen begins another pass. Messages that were read and stay are at the head of the queue again. Messages that were
@@ -30,7 +30,7 @@ func (v *operation) reopen(ctx context.Context) error {
 	if err := v.putBack(); err != nil {
 		return err
 	}
-	if err := v.pace.rest(ctx); err != nil {
+	if err := pause(ctx, v.rate.due()); err != nil {
 		return err
 	}
 	w, err := v.q.openRecycled(ctx)
@@ -42,7 +42,7 @@ func (v *operation) reopen(ctx context.Context) error {
 		return err
 	}
 	p := v.progress()
-	v.w, v.known, v.newly = w, p.Scanned-p.Done, 0
+	v.w, v.known, v.newly = w, p.Scanned-p.Done, false
 	w.total = min(w.total, p.Total-p.Done)
 	return nil
 }
@@ -65,35 +65,21 @@ type rateLimit struct {
 	next  time.Time
 }
 
-func newRateLimit(perSecond float64) rateLimit {
-	if perSecond <= 0 {
-		return rateLimit{}
-	}
-	return rateLimit{every: time.Duration(float64(time.Second) / perSecond), next: time.Now()}
-}
-
 // due is how long it takes until the next message may go.
-func (p *rateLimit) due() time.Duration { return max(0, time.Until(p.next)) }
+func (r *rateLimit) due() time.Duration { return max(0, time.Until(r.next)) }
 
-// rest returns when the next message may go.
-func (p *rateLimit) rest(ctx context.Context) error {
-	if d := p.due(); d > 0 {
-		return pause(ctx, d)
-	}
-	return nil
-}
-
-// wait is rest for a message that goes then. Time that was lost is not made up for: a limit is a limit.
-func (p *rateLimit) wait(ctx context.Context) error {
-	if p.every == 0 {
+// wait returns when the next message may go, which goes then. Time that was lost is not made up for: a limit is a
+// limit.
+func (r *rateLimit) wait(ctx context.Context) error {
+	if r.every == 0 {
 		return nil
 	}
-	if now := time.Now(); p.next.Before(now) {
-		p.next = now
+	if now := time.Now(); r.next.Before(now) {
+		r.next = now
 	}
-	if err := p.rest(ctx); err != nil {
+	if err := pause(ctx, r.due()); err != nil {
 		return err
 	}
-	p.next = p.next.Add(p.every)
+	r.next = r.next.Add(r.every)
 	return nil
 }

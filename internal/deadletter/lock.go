@@ -17,9 +17,6 @@ const (
 	lockTries = 4
 	lockPause = 400 * time.Millisecond
 
-	// lockWait is how long a read waits for the running operation of this process.
-	lockWait = 5 * time.Second
-
 	// closeTimeout bounds what has to be done at the end, also when the operation was asked to end.
 	closeTimeout = 30 * time.Second
 	// consumerLeaves bounds the wait for the own cancelled consumer to leave the queue; another consumer may stay for
@@ -27,20 +24,6 @@ const (
 	consumerLeaves      = 5 * time.Second
 	closeTimePerMessage = 200 * time.Microsecond // more, for every message of the queue
 )
-
-// lock excludes the other operations of this process. patient: wait for the end of the one that runs.
-func (q *Queue) lock(ctx context.Context, patient bool) (unlock func(), err error) {
-	limit := time.Now().Add(lockWait)
-	for !q.mu.TryLock() {
-		if !patient || time.Now().After(limit) {
-			return nil, fmt.Errorf("%w: another operation runs on %q", ErrInUse, q.name)
-		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
-	return q.mu.Unlock, nil
-}
 
 // lockSuffix makes the name of the lock: an empty exclusive queue. The broker gives it to one connection at a time and
 // deletes it with that connection.
@@ -52,17 +35,10 @@ func (w *reader) takeLock(ctx context.Context) (free bool, err error) {
 	if w.locked {
 		return true, nil
 	}
-	ch, err := w.s.Channel(ctx) // a channel of its own: the broker closes it over a refusal
-	if err != nil {
-		return false, err
-	}
-	err = w.s.Do(ctx, fmt.Sprintf("lock queue %q", w.q.name), func() error {
+	err = onChannel(ctx, w.s, fmt.Sprintf("lock queue %q", w.q.name), func(ch *amqp.Channel) error {
 		// The type is named because a virtual host may have another default, and that one cannot be exclusive.
-		if _, err := ch.QueueDeclare(w.q.lockName(), false, false, true, false,
-			amqp.Table{"x-queue-type": "classic"}); err != nil {
-			return err
-		}
-		return ch.Close()
+		_, err := ch.QueueDeclare(w.q.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"})
+		return err
 	})
 	refused, ok := errors.AsType[*broker.RefusedError](err)
 	switch {
@@ -81,15 +57,9 @@ func (w *reader) release(ctx context.Context) error {
 		return nil
 	}
 	w.locked = false
-	ch, err := w.s.Channel(ctx)
-	if err != nil {
+	return onChannel(ctx, w.s, fmt.Sprintf("unlock queue %q", w.q.name), func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(w.q.lockName(), false, false, false)
 		return err
-	}
-	return w.s.Do(ctx, fmt.Sprintf("unlock queue %q", w.q.name), func() error {
-		if _, err := ch.QueueDelete(w.q.lockName(), false, false, false); err != nil {
-			return err
-		}
-		return ch.Close()
 	})
 }
 
@@ -124,7 +94,11 @@ func (w *reader) tryClaimQueue(ctx context.Context) (alone bool, err error) {
 	if err != nil || before.Consumers > 0 {
 		return false, err
 	}
-	w.ready = before.Ready
+	if before.Ready > 0 {
+		if err := w.checkSuitable(ctx); err != nil {
+			return false, err
+		}
+	}
 	if w.guard, err = w.sub.Consume(ctx, 1); err != nil {
 		return false, w.q.missing(err)
 	}
@@ -138,12 +112,12 @@ func (w *reader) tryClaimQueue(ctx context.Context) (alone bool, err error) {
 	case d.Consumers == 0:
 		// A quorum queue without a leader reports neither messages nor consumers.
 		return false, fmt.Errorf("%w: queue %q does not say what it holds", ErrStopped, w.q.name)
-	case d.Consumers == 1:
-		if before.Ready+d.Ready > 0 {
-			w.ready = d.Ready + 1 // the guard's
-		}
+	case d.Consumers == 1 && before.Ready > 0:
+		w.ready = d.Ready + 1 // the guard's
 		w.total = w.ready
 		return true, nil
+	case d.Consumers == 1 && d.Ready == 0:
+		return true, nil // empty
 	}
 	if err := w.guard.Stop(ctx); err != nil {
 		return false, err
@@ -197,18 +171,26 @@ func (q *Queue) Depth(ctx context.Context) (Depth, error) {
 }
 
 func (q *Queue) depth(ctx context.Context, s *broker.Session) (Depth, error) {
-	ch, err := s.Channel(ctx) // a channel of its own: the broker closes it over a queue that is missing
-	if err != nil {
-		return Depth{}, err
-	}
 	var state amqp.Queue
-	err = s.Do(ctx, fmt.Sprintf("read the depth of queue %q", q.name), func() (err error) {
-		if state, err = ch.QueueDeclarePassive(q.name, true, false, false, false, nil); err != nil {
+	err := onChannel(ctx, s, fmt.Sprintf("read the depth of queue %q", q.name), func(ch *amqp.Channel) (err error) {
+		state, err = ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
+		return err
+	})
+	return Depth{Ready: state.Messages, Consumers: state.Consumers}, q.missing(err)
+}
+
+// onChannel calls fn with a channel of its own: the broker closes a channel over a refusal.
+func onChannel(ctx context.Context, s *broker.Session, name string, fn func(*amqp.Channel) error) error {
+	ch, err := s.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Do(ctx, name, func() error {
+		if err := fn(ch); err != nil {
 			return err
 		}
 		return ch.Close()
 	})
-	return Depth{Ready: state.Messages, Consumers: state.Consumers}, q.missing(err)
 }
 
 // missing makes ErrMissing of the broker's 404.

@@ -50,7 +50,8 @@ func TestOneAtATime(t *testing.T) {
 	}, "classic", "quorum without a limit")
 }
 
-// TestInUse: an operation of this process is refused at once, one elsewhere after some tries; a look waits a while.
+// TestInUse: an operation beside another one, here or in another process, is refused after some tries; a look waits a
+// while.
 func TestInUse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -21,32 +21,35 @@ const underway = 256
 //	read ──> choose, act, send ──> todo ──> finish: confirm, ack
 //	                in order                  in order
 type operation struct {
+	tally
 	q      *Queue
 	w      *reader
 	s      Selection
 	all    bool // also what is another service's
-	dry    bool
-	pace   rateLimit
-	canary *canary // nil: none is sent ahead
-	// act makes what has to happen before the message is acked; ok is false when this message cannot go. What it returns
-	// begins it, and what that returns waits for its end; both may be nil.
-	act func(m *Message) (begin func() (end func() error, err error), ok bool)
-	log *slog.Logger
+	rate   rateLimit
+	canary *canary // nil: none is sent ahead, or all their verdicts are in
+	// act begins what has to happen before the message may be acked; end, which may be nil, waits for that. The message
+	// stays after an error, which ends the operation unless it is alone. Without act messages are only counted.
+	act func(m *Message) (end func() error, err error)
 
-	hold  time.Duration // how long messages may be held at a time; 0: until the end
-	known int           // messages at the head of the queue that were read in an earlier pass and stay
-	newly int           // messages read in this pass for the first time
-	todo  chan pending
-
-	mu      sync.Mutex
-	p       Progress
-	failure error         // that would meet the next message too
-	failed  chan struct{} // closed with the first one
+	hold   time.Duration // how long messages may be held at a time; 0: until the end
+	known  int           // messages at the head of the queue that were read in an earlier pass and stay
+	newly  bool          // this pass has read a message for the first time
+	todo   chan pending
+	failed context.Context // ends with the first failure that would meet the next message too
+	fail   context.CancelCauseFunc
 }
 
 type pending struct {
 	d   *broker.Delivery
 	end func() error
+}
+
+// operate returns an operation on the messages of w that s selects.
+func (q *Queue) operate(w *reader, s Selection) *operation {
+	v := &operation{q: q, w: w, s: s, tally: tally{p: Progress{Total: w.ready}}}
+	v.failed, v.fail = context.WithCancelCause(context.Background())
+	return v
 }
 
 // run reads the queue, in as many passes as it takes, and closes the reader. The Progress returned with an error is
@@ -72,40 +75,33 @@ func (v *operation) run(ctx context.Context, report Report) (Progress, error) {
 
 // pass goes through the queue once. Nothing is under way any more when it returns.
 func (v *operation) pass(ctx context.Context) error {
-	v.begin()
-	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && !v.dry
+	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && v.act != nil
 	v.todo = make(chan pending, underway)
 	var work sync.WaitGroup
 	work.Go(v.finishAll)
 	err := v.read(ctx)
 	close(v.todo)
 	work.Wait()
-	if v.failure != nil {
-		err = v.failure
+	if failure := context.Cause(v.failed); failure != nil {
+		return failure
 	}
 	return err
 }
 
-func (v *operation) begin() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.failed == nil { // neither a report nor an earlier pass
-		v.failed = make(chan struct{})
-		v.p.Total = v.w.ready
-	}
-}
-
 func (v *operation) read(ctx context.Context) error {
 	for v.s.Limit == 0 || v.p.Matched < v.s.Limit {
-		if v.canary != nil && v.canary.full() {
+		if v.canary != nil && v.p.Canary.Sent >= v.canary.size {
 			if err := v.awaitVerdicts(ctx); err != nil {
 				return err
 			}
 		}
-		if v.holdLimitReached(0) {
+		if v.holdLimitReached() {
 			return errHoldLimit
 		}
-		d, err := v.next(ctx)
+		if v.failed.Err() != nil {
+			return nil
+		}
+		d, err := v.w.next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -116,7 +112,7 @@ func (v *operation) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if v.canary != nil && v.canary.sent > 0 { // there were fewer than asked for
+	if v.canary != nil && v.p.Canary.Sent > 0 { // there were fewer than asked for
 		return v.awaitVerdicts(ctx)
 	}
 	return nil
@@ -131,77 +127,38 @@ func (v *operation) handle(ctx context.Context, d *broker.Delivery) error {
 	}
 	m := v.q.read(d, v.w.seen)
 	chosen := v.s.Filter.Match(&m)
-	if chosen && !v.dry && (v.all || !m.Foreign) {
-		if v.holdLimitReached(v.pace.due()) {
-			v.w.keep(d) // it comes again
-			return errHoldLimit
-		}
-		if err := v.pace.wait(ctx); err != nil {
+	ours := v.all || !m.Foreign
+	moves := chosen && ours && v.act != nil
+	if moves {
+		if err := v.rate.wait(ctx); err != nil {
 			v.w.keep(d)
 			return err
 		}
 	}
-	v.newly++
-	if m.Unread != nil && chosen && !v.dry && (v.all || !m.Foreign) {
-		v.skip()
-		v.count(d, m.Unread)
-		return nil
-	}
-	ok, begin := v.choose(&m, chosen)
-	if !ok {
+	v.newly = true
+	v.add(func(p *Progress) {
+		p.Scanned++
+		switch {
+		case chosen && ours:
+			p.Matched++
+		case chosen:
+			p.Skipped++
+		}
+	})
+	if !moves {
 		v.w.keep(d)
 		return nil
 	}
-	var end func() error
-	if begin != nil {
-		var err error
-		if end, err = begin(); err != nil {
-			v.count(d, err)
-			return nil
-		}
+	end, err := (func() error)(nil), m.Unread
+	if err == nil {
+		end, err = v.act(&m)
+	}
+	if err != nil {
+		v.count(d, err)
+		return nil
 	}
 	v.todo <- pending{d, end}
 	return nil
-}
-
-// skip counts a message that cannot be moved.
-func (v *operation) skip() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.p.Scanned++
-	v.p.Matched++
-}
-
-// next ends with the first failure.
-func (v *operation) next(ctx context.Context) (*broker.Delivery, error) {
-	select {
-	case <-v.failed:
-		return nil, io.EOF
-	default:
-		return v.w.next(ctx)
-	}
-}
-
-// choose counts a message and makes what has to happen to it; ok is false when it stays.
-func (v *operation) choose(m *Message, chosen bool) (ok bool, begin func() (func() error, error)) {
-	foreign := m.Foreign && !v.all
-	if chosen && !foreign && !v.dry {
-		begin, ok = v.act(m)
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.p.Scanned++
-	switch {
-	case !chosen:
-	case foreign:
-		v.p.Skipped++
-	default:
-		v.p.Matched++
-		if !v.dry && !ok {
-			v.p.Failed++
-		}
-	}
-	return ok, begin
 }
 
 // finishAll waits for one message after the other and acks it.
@@ -225,63 +182,64 @@ func (v *operation) finishAll() {
 func (v *operation) count(d *broker.Delivery, err error) {
 	if err == nil {
 		d.Free()
-	} else {
-		v.log.Warn("parked message not moved", "queue", v.q.name, "message_id", d.MessageId, "error", err)
-		v.w.keep(d)
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if err == nil {
-		v.p.Done++
+		v.add(func(p *Progress) { p.Done++ })
 		return
 	}
-	v.p.Failed++
-	if v.failure == nil && !alone(err) {
-		v.failure = err
-		close(v.failed)
+	why := slog.Any("error", err)
+	if errors.Is(err, errNoRoom) {
+		why = slog.Any("reason", err)
+	}
+	v.q.o.Logger.Warn("parked message not moved", "queue", v.q.name, "message_id", d.MessageId, why)
+	v.w.keep(d)
+	v.add(func(p *Progress) { p.Failed++ })
+	if !alone(err) {
+		v.fail(err)
 	}
 }
 
-func (v *operation) progress() Progress {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	p := v.p
-	if v.canary != nil {
-		p.Canary = v.canary.progress()
-	}
-	return p
+// tally is the progress of an operation, for all its goroutines.
+type tally struct {
+	mu sync.Mutex
+	p  Progress
 }
 
-// reporting calls report with the progress, a few times per second and at the end.
-func (v *operation) reporting(report Report) (stop func()) {
-	v.begin()
-	return reporting(report, v.progress)
+func (t *tally) add(change func(*Progress)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.p)
+}
+
+func (t *tally) progress() Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.p
 }
 
 const reportEvery = 250 * time.Millisecond
 
-func reporting(report Report, progress func() Progress) (stop func()) {
+// reporting calls report with the progress, a few times per second and at the end.
+func (t *tally) reporting(report Report) (stop func()) {
 	if report == nil {
 		return func() {}
 	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		t := time.NewTicker(reportEvery)
-		defer t.Stop()
+	done := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		tick := time.NewTicker(reportEvery)
+		defer tick.Stop()
 		for {
-			report(progress())
+			report(t.progress())
 			select {
-			case <-t.C:
+			case <-tick.C:
 			case <-done:
-				report(progress())
+				report(t.progress())
 				return
 			}
 		}
-	}()
+	})
 	return func() {
 		close(done)
-		<-ended
+		work.Wait()
 	}
 }
 
@@ -289,18 +247,13 @@ func reporting(report Report, progress func() Progress) (stop func()) {
 func (q *Queue) Discard(ctx context.Context, s Selection, dry bool, report Report) (Progress, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
-	unlock, err := q.lock(ctx, false)
-	if err != nil {
-		return Progress{}, err
-	}
-	defer unlock()
 	w, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	v := operation{
-		q: q, w: w, s: s, dry: dry, log: q.o.Logger,
-		act: func(*Message) (func() (func() error, error), bool) { return nil, true },
+	v := q.operate(w, s)
+	if !dry {
+		v.act = func(*Message) (func() error, error) { return nil, nil }
 	}
 	return v.run(ctx, report)
 }

@@ -3,47 +3,28 @@ package deadletter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"sidecar/internal/broker"
 )
 
-const (
-	// connecting bounds the wait for the connection that publishes; the reader's session is up by then.
-	connecting = 15 * time.Second
-	// confirming bounds the wait for one confirm.
-	confirming = 30 * time.Second
-)
+// confirming bounds the wait for one confirm.
+const confirming = 30 * time.Second
 
-// stream connects to publish. It lives until stop is called.
+// errNoRoom: the headers of a message leave no room for those that it needs to be published again.
+var errNoRoom = errors.New("no room in its headers")
+
+// stream connects to publish. The connection is closed by stop.
 func (q *Queue) stream(ctx context.Context) (stream *broker.Stream, stop func(), err error) {
-	p := broker.NewPublisher(q.dialer)
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = p.Run(run) // ends with run and in no other way
-	}()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	for limit := time.Now().Add(connecting); !p.Connected(); {
-		if time.Now().After(limit) {
-			stop()
-			return nil, nil, fmt.Errorf("%w: no connection to publish on", broker.ErrDisconnected)
-		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
-			stop()
-			return nil, nil, err
-		}
-	}
-	if stream, err = p.Stream(ctx); err != nil {
-		stop()
+	s, err := q.dialer.Dial(ctx)
+	if err != nil {
 		return nil, nil, err
 	}
-	return stream, stop, nil
+	if stream, err = s.Stream(ctx); err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	return stream, s.Close, nil
 }
 
 // send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has
@@ -64,5 +45,6 @@ func send(p *broker.Stream, pub *broker.Publication) (confirmed func() error, er
 
 // alone reports whether a publish failed for a reason of this message only.
 func alone(err error) bool {
-	return errors.Is(err, broker.ErrInvalid) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, ErrUnread)
+	return errors.Is(err, broker.ErrInvalid) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, ErrUnread) ||
+		errors.Is(err, errNoRoom)
 }

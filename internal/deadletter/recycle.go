@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"sidecar/internal/message"
 	"sidecar/internal/topology/declare"
@@ -30,16 +29,21 @@ func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 	}
 	ctx = context.WithoutCancel(ctx) // every requeue raises the delivery count
 	count, limit, err := w.deliveryCount(ctx)
-	if err == nil && count < min(careful, max(limit/2, 1)) {
+	if err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	if count < min(careful, max(limit/2, 1)) {
 		return w, nil
 	}
 	last := count >= max(limit/2, 1) // what is left is for operations that are killed
-	if err == nil {
-		err = q.recycle(ctx, w, last)
-	}
+	err = q.recycle(ctx, w)
 	switch {
 	case err == nil:
 	case last || w.s.Err() != nil:
+		if last {
+			err = fmt.Errorf("%w: the delivery limit of queue %q would soon drop its messages when they are requeued once "+
+				"more, and its messages cannot be published again to begin their count anew: %w", ErrUnsafe, q.name, err)
+		}
 		// If no message could be moved, requeue no more than has been taken, even if the order is lost. Otherwise the moved
 		// messages have a fresh count.
 		w.unfinished(last && w.seen == 0)
@@ -78,13 +82,8 @@ func (w *reader) deliveryCount(ctx context.Context) (count, limit int, err error
 	if w.kept.Known && (!w.kept.Quorum || w.kept.Limit < 0 || w.kept.Limit == declare.Unlimited) {
 		return 0, declare.Unlimited, nil
 	}
-	for quiet := time.Duration(0); len(w.waiting) == 0; quiet += idle {
-		if _, err := w.receive(ctx, w.guard, idle); err != nil {
-			return 0, 0, err
-		}
-		if quiet > stalled {
-			return 0, 0, w.stalled()
-		}
+	if err := w.awaitGuard(ctx); err != nil {
+		return 0, 0, err
 	}
 	switch {
 	case !w.kept.Known && w.kept.Quorum:
@@ -99,20 +98,8 @@ func (w *reader) deliveryCount(ctx context.Context) (count, limit int, err error
 }
 
 // recycle moves every message of w to the tail of its own queue, one after the other. An error with no message of w
-// seen means that none can be moved. last: none may be requeued any more.
-func (q *Queue) recycle(ctx context.Context, w *reader, last bool) error {
-	err := q.recycleAll(ctx, w)
-	switch {
-	case err == nil:
-		return nil
-	case last:
-		return fmt.Errorf("%w: the delivery limit of queue %q would soon drop its messages when they are requeued once "+
-			"more, and its messages cannot be published again to begin their count anew: %w", ErrUnsafe, q.name, err)
-	}
-	return fmt.Errorf("renew queue %q: %w", q.name, err)
-}
-
-func (q *Queue) recycleAll(ctx context.Context, w *reader) error {
+// seen means that none can be moved.
+func (q *Queue) recycle(ctx context.Context, w *reader) error {
 	stream, stop, err := q.stream(ctx)
 	if err != nil {
 		return err
@@ -125,12 +112,14 @@ func (q *Queue) recycleAll(ctx context.Context, w *reader) error {
 	}
 	w.exact = true // a moved copy that is delivered again would be requeued at the end
 	q.o.Logger.Info("dead-letter queue recycled", "reason", "delivery limit", "queue", q.name, "messages", w.ready)
-	v := operation{
-		q: q, w: w, log: q.o.Logger, all: true,
-		act: func(m *Message) (func() (func() error, error), bool) {
-			pub, fits := q.o.Plan.RestorePublication(&m.Properties)
-			return func() (func() error, error) { return send(stream, pub) }, fits
-		},
+	v := q.operate(w, Selection{})
+	v.all = true
+	v.act = func(m *Message) (func() error, error) {
+		pub, fits := q.o.Plan.RestorePublication(&m.Properties)
+		if !fits {
+			return nil, errNoRoom
+		}
+		return send(stream, pub)
 	}
 	err = v.pass(ctx)
 	if p := v.progress(); err == nil && p.Failed > 0 {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
@@ -21,22 +23,19 @@ import (
 func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return Progress{}, err
 	}
-	unlock, err := q.lock(ctx, false)
-	if err != nil {
-		return Progress{}, err
-	}
-	defer unlock()
 	w, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	v := operation{q: q, w: w, s: r.Selection, dry: r.DryRun, pace: newRateLimit(r.Rate), log: q.o.Logger}
+	v := q.operate(w, r.Selection)
 	if r.DryRun || w.total == 0 {
-		v.dry = true
 		return v.run(ctx, report)
+	}
+	if r.Rate > 0 {
+		v.rate.every = time.Duration(float64(time.Second) / r.Rate)
 	}
 	stream, stop, err := q.stream(ctx)
 	if err != nil {
@@ -44,14 +43,19 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	}
 	defer stop()
 	if r.Canary > 0 {
-		if v.canary, err = q.newCanary(ctx, &r); err != nil {
+		c, err := q.newCanary(ctx, &r)
+		if err != nil {
 			return Progress{}, errors.Join(err, w.close())
 		}
-		defer v.canary.s.Close()
+		defer c.s.Close()
+		v.canary = c
 	}
-	v.act = func(m *Message) (func() (func() error, error), bool) {
-		pub, ok := q.redriven(&r, v.canary, m)
-		return func() (func() error, error) { return send(stream, pub) }, ok
+	v.act = func(m *Message) (func() error, error) {
+		pub, err := v.redriven(m, r.Reset)
+		if err != nil {
+			return nil, err
+		}
+		return send(stream, pub)
 	}
 	progress, err := v.run(ctx, report)
 	q.metrics.ok.Add(float64(progress.Done))
@@ -59,27 +63,26 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	return progress, err
 }
 
-// redriven makes the publication of one message.
-func (q *Queue) redriven(r *Redrive, c *canary, m *Message) (pub *broker.Publication, ok bool) {
-	how := topology.Redriving{By: q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset}
-	if c != nil {
-		how.Reply = c.next(m)
+// redriven makes the publication of one message, with the address for its verdict when it is one of the canary.
+func (v *operation) redriven(m *Message, reset bool) (*broker.Publication, error) {
+	how := topology.Redriving{By: v.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: reset}
+	if v.canary != nil {
+		how.Reply = message.ReplyTo(v.canary.address, strconv.Itoa(v.p.Canary.Sent+1))
 	}
 	var received message.Message
-	received.FromDelivery(&m.Properties, q.o.Plan.Queue, q.o.Plan.MaxRetries)
-	pub, fits := q.o.Plan.RedrivePublication(&received, how)
+	received.FromDelivery(&m.Properties, v.q.o.Plan.Queue, v.q.o.Plan.MaxRetries)
+	pub, fits := v.q.o.Plan.RedrivePublication(&received, how)
 	if !fits {
-		q.o.Logger.Warn("parked message not moved", "reason", "no room in its headers", "queue", q.name,
-			"message_id", m.MessageID)
-		if how.Reply != "" {
-			c.unsend()
-		}
-		return nil, false
+		return nil, errNoRoom
 	}
-	return pub, true
+	if v.canary != nil {
+		v.add(func(p *Progress) { p.Canary.Sent++ })
+	}
+	return pub, nil
 }
 
-func (r *Redrive) check() error {
+// Check returns ErrInvalid, with the reason, for options that make no sense.
+func (r *Redrive) Check() error {
 	switch {
 	case r.Limit < 0:
 		return fmt.Errorf("%w: limit %d is negative", ErrInvalid, r.Limit)
@@ -105,4 +108,19 @@ func ParseRate(s string) (perSecond float64, err error) {
 		return 0, fmt.Errorf("%w: rate %.40q: want messages per second, minute or hour, such as 20/s or 100/m", ErrInvalid, s)
 	}
 	return n / per, nil
+}
+
+type metrics struct{ ok, failed prometheus.Counter }
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_redriven_total",
+		Help: "Parked messages moved back into the flow (ok) or left parked because the move failed (failed).",
+	}, []string{"result"})
+	if r != nil {
+		if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](r.Register(v)); ok {
+			v, _ = already.ExistingCollector.(*prometheus.CounterVec) // the registry has the series from the start
+		}
+	}
+	return &metrics{ok: v.WithLabelValues("ok"), failed: v.WithLabelValues("failed")}
 }

@@ -10,6 +10,57 @@ import (
 	"sidecar/internal/broker"
 )
 
+// span is what one consumer has taken.
+type span struct {
+	first   uint64   // delivery tag; 0 until something came
+	held    int      // taken and not acked
+	kept    uint64   // the last that stays; 0: none
+	staying int      // how many stay
+	stays   []uint64 // all that stay, if the window is too large to requeue them at once
+}
+
+// of finds the span of a delivery: one of the last.
+func (w *reader) of(tag uint64) *span {
+	for i := len(w.spans) - 1; i > 0; i-- {
+		if s := &w.spans[i]; s.first != 0 && tag >= s.first {
+			return s
+		}
+	}
+	return &w.spans[0]
+}
+
+// last is the span of the window. It is called with mu.
+func (w *reader) last() *span { return &w.spans[len(w.spans)-1] }
+
+// keep says that d stays where it is. Its memory is given back.
+func (w *reader) keep(d *broker.Delivery) {
+	tag := d.DeliveryTag
+	d.Free()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.of(tag)
+	s.staying++
+	s.kept = max(s.kept, tag)
+	if w.size > orderedWindow && w.unordered() {
+		s.stays = append(s.stays, tag)
+	}
+}
+
+// ack removes a message from the queue. The guard's goes last: it holds the place of the guard, which would take
+// another one out of its order.
+func (w *reader) ack(tag uint64) error {
+	w.acks.Lock()
+	defer w.acks.Unlock()
+	w.mu.Lock()
+	w.of(tag).held--
+	guard := tag == w.spans[0].first
+	w.mu.Unlock()
+	if guard {
+		return nil
+	}
+	return w.sub.Ack(tag, false)
+}
+
 // close requeues everything that has not been acked, in order, and waits until the broker has it. Nothing may be under
 // way any more. When the session has ended the broker requeues by itself; the guard's message is then requeued although
 // it may have been moved.
@@ -28,9 +79,8 @@ func (w *reader) close() error {
 		return err
 	}
 	w.collect(w.guard)
-	if w.drop {
-		w.spans[0].held, w.spans[0].kept = 0, 0
-		if err := w.sub.Ack(w.guardTag, false); err != nil {
+	if g := w.spans[0]; g.first != 0 && g.held == 0 {
+		if err := w.sub.Ack(g.first, false); err != nil {
 			return err
 		}
 	}
@@ -118,25 +168,21 @@ func (s *span) parts(last bool) (parts []part) {
 // back all of it leaves its order.
 func (w *reader) restore(ctx context.Context) error {
 	w.total, w.empty = w.ready, false
-	if w.guardTag == 0 && w.ready > 0 { // it may be the first of the returned messages
-		d, err := w.fromGuard(ctx)
-		if err != nil {
+	if w.seen == 0 && w.ready > 0 { // it may be the first of the returned messages
+		if err := w.awaitGuard(ctx); err != nil {
 			return err
 		}
-		w.keep(d)
 	}
 	for {
 		for len(w.waiting) > 0 {
-			w.keep(w.waiting[0])
-			w.waiting = w.waiting[1:]
-			w.seen++
+			w.keep(w.pop())
 		}
 		if w.window != nil {
 			if err := w.endWindow(ctx); err != nil {
 				return err
 			}
 			w.collect(w.window)
-			w.window, w.size = nil, max(w.size, 1)
+			w.window = nil
 		}
 		if len(w.waiting) > 0 {
 			continue

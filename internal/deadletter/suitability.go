@@ -12,15 +12,8 @@ import (
 )
 
 // checkSuitable reads how the queue handles requeued messages, and refuses a queue in which reading loses messages.
-func (w *reader) checkSuitable(ctx context.Context) error {
-	d, err := w.q.depth(ctx, w.s)
-	if err != nil || d.Ready == 0 && w.ready == 0 {
-		return err // a queue that is not there must not be declared
-	}
-	if d.Consumers > 0 && w.guard == nil {
-		return nil // it is in use, and will be refused
-	}
-	w.asked = true
+// The queue has to exist: a missing one would be declared.
+func (w *reader) checkSuitable(ctx context.Context) (err error) {
 	if w.kept, err = declare.Keeping(ctx, w.s, w.q.name); err != nil {
 		return err
 	}
@@ -73,11 +66,7 @@ func (q *Queue) countsReturns(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer s.Close()
-	ch, err := s.Channel(ctx)
-	if err != nil {
-		return false, err
-	}
-	err = s.Do(ctx, fmt.Sprintf("ask for the type of queue %q", q.name), func() error {
+	err = onChannel(ctx, s, fmt.Sprintf("ask for the type of queue %q", q.name), func(ch *amqp.Channel) error {
 		if err := ch.Qos(1, 0, true); err != nil {
 			return err
 		}
@@ -88,4 +77,22 @@ func (q *Queue) countsReturns(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	return false, q.missing(err)
+}
+
+// firstCost is what a first message may take in memory without its body.
+const firstCost = 1 << 20
+
+// hasMemory waits for the memory that a first message takes without its body. Its headers say how often it has been
+// given back: without them the queue could not be read safely, because each read requeues the message once more,
+// until the delivery limit of the queue drops it.
+func (q *Queue) hasMemory(ctx context.Context) error {
+	m := q.o.Broker.Memory
+	n := min(firstCost, m.Limit()/2)
+	ctx, cancel := context.WithTimeout(ctx, q.o.Broker.MemoryPatience)
+	defer cancel()
+	if !m.Wait(n, ctx.Done()) {
+		return fmt.Errorf("%w now: other messages use all of SIDECAR_MEMORY", ErrUnsafe)
+	}
+	m.Give(n)
+	return nil
 }

@@ -7,38 +7,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"sidecar/internal/broker"
 )
 
 // Export writes what s selects to w, one Record per line, and leaves it where it is.
 func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Report) (Progress, error) {
-	ctx, stop := withoutDeadline(ctx)
-	defer stop()
-	unlock, err := q.lock(ctx, true)
-	if err != nil {
-		return Progress{}, err
-	}
-	defer unlock()
 	buffered := bufio.NewWriterSize(w, 64<<10)
-	tally := newTally(report)
-	sum, err := q.browse(ctx, s.Filter, Scan{Limit: s.Limit}, func(total int) {
-		tally.add(func(p *Progress) { p.Total = total })
-	}, func(m *Message) error {
+	var t tally
+	stop := t.reporting(report)
+	err := q.browse(ctx, &t, s.Filter, Scan{Limit: s.Limit}, func(m *Message) error {
 		if m.Unread != nil {
 			return fmt.Errorf("message %d: %w", m.Position, m.Unread)
 		}
 		if err := m.Record().write(buffered); err != nil {
 			return fmt.Errorf("write message %d: %w", m.Position, err)
 		}
-		tally.add(func(p *Progress) { p.Scanned, p.Matched, p.Done = m.Position, p.Matched+1, p.Done+1 })
+		t.add(func(p *Progress) { p.Done++ })
 		return nil
 	})
 	if ferr := buffered.Flush(); err == nil && ferr != nil {
 		err = fmt.Errorf("write the export: %w", ferr)
 	}
-	tally.add(func(p *Progress) { p.Scanned = sum.Scanned })
-	return tally.stop(), err
+	stop()
+	return t.progress(), err
 }
 
 // maxLine bounds one line of an import, in bytes: a body of 128 MiB, which no broker takes, is less.
@@ -61,11 +54,6 @@ func (e *LineError) Unwrap() error { return e.Err }
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
-	unlock, err := q.lock(ctx, false)
-	if err != nil {
-		return Progress{}, err
-	}
-	defer unlock()
 	if _, err := q.Depth(ctx); err != nil {
 		return Progress{}, err // before the first line is read: the queue may be missing
 	}
@@ -74,30 +62,29 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 		return Progress{}, err
 	}
 	defer stop()
-	i := importer{q: q, stream: stream, tally: newTally(report), skip: skip, sent: make(chan sentLine, underway),
-		failed: make(chan struct{})}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		i.confirmAll()
-	}()
+	i := importer{q: q, stream: stream, skip: skip, sent: make(chan sentLine, underway)}
+	i.failed, i.fail = context.WithCancelCause(context.Background())
+	stopReports := i.reporting(report)
+	var work sync.WaitGroup
+	work.Go(i.confirmAll)
 	err = eachLine(r, func(n int, line []byte) error { return i.line(ctx, n, line) })
 	close(i.sent)
-	<-ended
-	if i.failure != nil {
-		err = i.failure
+	work.Wait()
+	if failure := context.Cause(i.failed); failure != nil {
+		err = failure
 	}
-	return i.tally.stop(), err
+	stopReports()
+	return i.progress(), err
 }
 
 type importer struct {
-	q       *Queue
-	stream  *broker.Stream
-	tally   *tally
-	skip    int
-	sent    chan sentLine
-	failed  chan struct{} // closed with failure
-	failure error
+	tally
+	q      *Queue
+	stream *broker.Stream
+	skip   int
+	sent   chan sentLine
+	failed context.Context // ends with the first line that was not confirmed
+	fail   context.CancelCauseFunc
 }
 
 type sentLine struct {
@@ -107,13 +94,13 @@ type sentLine struct {
 
 func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	select {
-	case <-i.failed:
-		return ErrStopped // failure says more
+	case <-i.failed.Done():
+		return ErrStopped // its cause says more
 	case <-ctx.Done():
 		return &LineError{n, context.Cause(ctx)}
 	default:
 	}
-	i.tally.add(func(p *Progress) { p.Scanned = n })
+	i.add(func(p *Progress) { p.Scanned = n })
 	line = bytes.TrimSpace(line)
 	if n <= i.skip || len(line) == 0 {
 		return nil
@@ -127,29 +114,27 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	if !fits {
 		return &LineError{n, fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)}
 	}
-	i.tally.add(func(p *Progress) { p.Matched++ })
+	i.add(func(p *Progress) { p.Matched++ })
 	end, err := send(i.stream, pub)
-	if err != nil && alone(err) {
+	switch {
+	case err == nil:
+		i.sent <- sentLine{n, end}
+		return nil
+	case alone(err):
 		return &LineError{n, fmt.Errorf("%w: %w", ErrInvalid, err)}
 	}
-	if err != nil {
-		return &LineError{n, fmt.Errorf("%w: %w", ErrStopped, err)}
-	}
-	i.sent <- sentLine{n, end}
-	return nil
+	return &LineError{n, fmt.Errorf("%w: %w", ErrStopped, err)}
 }
 
 // confirmAll waits for the confirms in the order of the lines.
 func (i *importer) confirmAll() {
 	for s := range i.sent {
-		switch err := s.end(); {
-		case err == nil:
-			i.tally.add(func(p *Progress) { p.Done++ })
-		case i.failure == nil:
-			i.failure = &LineError{s.n,
-				fmt.Errorf("%w: this message and all after it may or may not be parked: %w", ErrStopped, err)}
-			close(i.failed)
+		if err := s.end(); err != nil {
+			i.fail(&LineError{s.n,
+				fmt.Errorf("%w: this message and all after it may or may not be parked: %w", ErrStopped, err)})
+			continue
 		}
+		i.add(func(p *Progress) { p.Done++ })
 	}
 }
 

@@ -156,12 +156,9 @@ func (a *API) list(ctx context.Context, _ *http.Request, l readParams) (any, err
 
 func (a *API) groups(ctx context.Context, _ *http.Request, l readParams) (any, error) {
 	groups, sum, err := a.o.Queue.Groups(ctx, l.filter, l.scan)
-	if groups == nil {
-		groups = []deadletter.Group{}
-	}
 	return struct {
-		Summary summary            `json:"summary"`
-		Groups  []deadletter.Group `json:"groups"`
+		Summary summary             `json:"summary"`
+		Groups  []*deadletter.Group `json:"groups"`
 	}{summarise(sum), groups}, err
 }
 
