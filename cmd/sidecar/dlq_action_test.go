@@ -51,7 +51,7 @@ func reported(t *testing.T, args []string, p deadletter.Progress, err error) (st
 		t.Fatal(err)
 	}
 	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs)) { // as many as the operation says to have found
-		c.filter.Match(&deadletter.Message{MessageID: c.filter.IDs[i]})
+		c.filter.Match(&deadletter.Message{Facts: deadletter.Facts{MessageID: c.filter.IDs[i]}})
 	}
 	failed = c.report(t.Context(), anyQueue(t), action{name: "redrive", done: "redriven", rest: stays}, &p, err)
 	return out.String(), failed

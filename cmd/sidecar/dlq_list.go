@@ -64,17 +64,14 @@ func listRow(v *deadletter.View, now time.Time) []string {
 		id += " (of " + v.OriginalQueue + ", another service's)"
 	}
 	return []string{
-		v.Ref, ago(v.ParkedAt, now), v.Reason, failureText(v), strconv.Itoa(v.RetryCount), strconv.Itoa(v.RedriveCount),
+		v.Ref, ago(v.ParkedAt, now), v.Reason, failureText(&v.Facts), strconv.Itoa(v.RetryCount), strconv.Itoa(v.RedriveCount),
 		v.RoutingKey, bytesText(v.Size), id,
 	}
 }
 
 // failureText is the status of the last answer with its problem, or the error.
-func failureText(v *deadletter.View) string {
-	text := cmp.Or(v.Error, v.Detail)
-	if v.Problem != nil {
-		text = cmp.Or(v.Problem.Title, v.Problem.Type, v.Problem.Detail, text)
-	}
+func failureText(v *deadletter.Facts) string {
+	text := cmp.Or(v.Problem.Title, v.Problem.Type, v.Problem.Detail, v.Error, v.Detail)
 	if v.Status != 0 {
 		text = strings.TrimSpace(strconv.Itoa(v.Status) + " " + text)
 	}

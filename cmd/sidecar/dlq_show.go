@@ -94,11 +94,9 @@ func (c *call) showFacts(m *deadletter.Full, now time.Time) {
 	}
 	c.row("error", m.Error)
 	c.row("detail", m.Detail)
-	if p := m.Problem; p != nil {
-		c.row("problem type", p.Type)
-		c.row("problem title", p.Title)
-		c.row("problem detail", p.Detail)
-	}
+	c.row("problem type", m.Problem.Type)
+	c.row("problem title", m.Problem.Title)
+	c.row("problem detail", m.Problem.Detail)
 	c.row("retries", strconv.Itoa(m.RetryCount))
 	c.row("redriven", number(m.RedriveCount, "time"))
 	c.row("service's queue", m.OriginalQueue)

@@ -28,9 +28,11 @@ func TestShow(t *testing.T) {
 	t.Parallel()
 	got := shown(t, &deadletter.Full{
 		View: deadletter.View{
-			Ref: "0123456789abcdef", Position: 3, MessageID: "m-1", Reason: "max_retries", Status: 503, Error: "e", Detail: "d",
-			Problem: &deadletter.Problem{Type: "urn:t", Title: "Closed", Detail: "on Sundays"}, RetryCount: 10, RedriveCount: 1,
-			ParkedAt: time.Unix(1e9-60, 0), OriginalQueue: "q", OriginalExchange: "x", RoutingKey: "k", Foreign: true, Group: "abc",
+			Ref: "0123456789abcdef", Group: "abc", Facts: deadletter.Facts{
+				Position: 3, MessageID: "m-1", Reason: "max_retries", Status: 503, Error: "e", Detail: "d",
+				Problem: deadletter.Problem{Type: "urn:t", Title: "Closed", Detail: "on Sundays"}, RetryCount: 10, RedriveCount: 1,
+				ParkedAt: time.Unix(1e9-60, 0), OriginalQueue: "q", OriginalExchange: "x", RoutingKey: "k", Foreign: true,
+			},
 		},
 		Properties: amqpvalue.Properties{
 			ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4, CorrelationId: "c", ReplyTo: "r",

@@ -28,9 +28,11 @@ func drawn(t *testing.T, width int, views ...deadletter.View) []string {
 }
 
 var aView = deadletter.View{
-	Ref: "0123456789abcdef", MessageID: "0f3c1e9a-7f1d-4b1e-9a55-000000000001", Reason: "max_retries", Status: 503,
-	Problem: &deadletter.Problem{Title: "The warehouse has closed"}, RetryCount: 10, RedriveCount: 2,
-	ParkedAt: time.Unix(1e9-190, 0), RoutingKey: "warehouse.order.created", Size: 2048,
+	Ref: "0123456789abcdef", Facts: deadletter.Facts{
+		MessageID: "0f3c1e9a-7f1d-4b1e-9a55-000000000001", Reason: "max_retries", Status: 503,
+		Problem: deadletter.Problem{Title: "The warehouse has closed"}, RetryCount: 10, RedriveCount: 2,
+		ParkedAt: time.Unix(1e9-190, 0), RoutingKey: "warehouse.order.created", Size: 2048,
+	},
 }
 
 func TestListFitsTheTerminal(t *testing.T) {
@@ -61,10 +63,10 @@ func TestListFitsTheTerminal(t *testing.T) {
 
 func TestListRows(t *testing.T) {
 	t.Parallel()
-	foreign := deadletter.View{Ref: "r", MessageID: "m", Foreign: true, OriginalQueue: "their.queue", Error: "timeout"}
+	foreign := deadletter.View{Ref: "r", Facts: deadletter.Facts{MessageID: "m", Foreign: true, OriginalQueue: "their.queue", Error: "timeout"}}
 	hostile := aView
 	hostile.MessageID, hostile.RoutingKey = "\x1b[2Jm\nn", "\u202ek\r"
-	hostile.Problem = &deadletter.Problem{Title: "\u009b31m"}
+	hostile.Problem = deadletter.Problem{Title: "\u009b31m"}
 	lines := drawn(t, 0, foreign, hostile, deadletter.View{})
 	if !strings.Contains(lines[1], "timeout") || !strings.HasSuffix(lines[1], "m (of their.queue, another service's)") {
 		t.Errorf("%q", lines[1])
@@ -81,14 +83,14 @@ func TestListRows(t *testing.T) {
 
 func TestFailureText(t *testing.T) {
 	t.Parallel()
-	for want, v := range map[string]deadletter.View{
+	for want, v := range map[string]deadletter.Facts{
 		"":            {},
 		"503":         {Status: 503},
 		"timeout":     {Error: "timeout"},
 		"422 no sku":  {Status: 422, Detail: "no sku"},
-		"422 Closed":  {Status: 422, Detail: "x", Problem: &deadletter.Problem{Title: "Closed", Type: "t"}},
-		"422 urn:t":   {Status: 422, Problem: &deadletter.Problem{Type: "urn:t"}},
-		"500 no luck": {Status: 500, Problem: &deadletter.Problem{Detail: "no luck"}},
+		"422 Closed":  {Status: 422, Detail: "x", Problem: deadletter.Problem{Title: "Closed", Type: "t"}},
+		"422 urn:t":   {Status: 422, Problem: deadletter.Problem{Type: "urn:t"}},
+		"500 no luck": {Status: 500, Problem: deadletter.Problem{Detail: "no luck"}},
 	} {
 		if got := failureText(&v); got != want {
 			t.Errorf("%q, want %q", got, want)

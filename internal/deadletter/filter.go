@@ -29,11 +29,8 @@ type Filter struct {
 	Before, After time.Time // of ParkedAt; zero = any. A message without that time matches neither
 }
 
-// HeaderMatch is a header and a pattern for its value as text, or only the header.
-type HeaderMatch struct {
-	Name, Pattern string
-	Any           bool // whatever its value
-}
+// HeaderMatch is a header and a pattern for its value as text.
+type HeaderMatch struct{ Name, Pattern string }
 
 // Conditions are the names that Set knows, with what they mean to people.
 var Conditions = [][2]string{
@@ -83,7 +80,10 @@ func (f *Filter) set(name, value string) (problem string) {
 		if key == "" {
 			return "want NAME=VALUE or NAME"
 		}
-		f.Headers = append(f.Headers, HeaderMatch{key, pattern, !valued})
+		if !valued {
+			pattern = "*"
+		}
+		f.Headers = append(f.Headers, HeaderMatch{key, pattern})
 	case "error":
 		return setOnce(&f.Error, value)
 	case "group":
@@ -164,26 +164,21 @@ func (f *Filter) Unmet() []string {
 }
 
 func (m *Message) hasStatus(s string) bool {
-	switch {
-	case s == "none":
+	if s == "none" {
 		return m.Status == 0
-	case strings.HasSuffix(s, "xx"):
-		return m.Status/100 == int(s[0]-'0')
 	}
-	return strconv.Itoa(m.Status) == s
+	return glob(strings.ReplaceAll(s, "x", "?"), strconv.Itoa(m.Status))
 }
 
 func (m *Message) mentions(part string) bool {
 	part = strings.ToLower(part)
-	return slices.ContainsFunc([]string{m.Error, m.Detail, m.ProblemType, m.ProblemTitle, m.ProblemDetail},
-		func(s string) bool {
-			return strings.Contains(strings.ToLower(s), part)
-		})
+	return slices.ContainsFunc([]string{m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail},
+		func(s string) bool { return strings.Contains(strings.ToLower(s), part) })
 }
 
 func (m *Message) hasHeader(h HeaderMatch) bool {
 	v, ok := m.Properties.Headers[h.Name]
-	return ok && (h.Any || glob(h.Pattern, amqpvalue.Text(v)))
+	return ok && glob(h.Pattern, amqpvalue.Text(v))
 }
 
 func isStatus(s string) bool {

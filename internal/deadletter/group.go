@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
@@ -31,22 +32,13 @@ type Group struct {
 
 // Group is the key of the group that m belongs to.
 func (m *Message) Group() GroupKey {
-	k := GroupKey{Reason: m.Reason, Status: m.Status, Problem: m.ProblemType, RoutingKey: m.RoutingKey}
+	k := GroupKey{Reason: m.Reason, Status: m.Status, Problem: m.Problem.Type, RoutingKey: m.RoutingKey}
 	if k.Problem == "" || k.Problem == "about:blank" {
-		k.Problem = normalise(firstOf(m.ProblemTitle, m.Error, m.Detail))
+		k.Problem = normalise(cmp.Or(m.Problem.Title, m.Error, m.Detail))
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{k.Reason, strconv.Itoa(k.Status), k.Problem, k.RoutingKey}, "\x00")))
 	k.ID = hex.EncodeToString(sum[:6])
 	return k
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // variable finds what differs between two reports of one error: quoted texts, addresses, identifiers and numbers.
@@ -69,19 +61,14 @@ func normalise(s string) string {
 // maxGroups bounds the number of groups: a routing key may be different in every message.
 const maxGroups = 10_000
 
-// grouping collects groups.
+// grouping collects groups, in the order of their first messages.
 type grouping struct {
 	byID map[string]*Group
 	all  []*Group
-	rest *Group // those after maxGroups
 }
 
 func (g *grouping) add(m *Message) {
-	k := m.Group()
-	one := g.byID[k.ID]
-	if one == nil {
-		one = g.open(k, m)
-	}
+	one := g.find(m)
 	one.Count++
 	if m.Foreign {
 		one.Foreign++
@@ -97,19 +84,21 @@ func (g *grouping) add(m *Message) {
 	}
 }
 
-func (g *grouping) open(k GroupKey, m *Message) *Group {
-	if len(g.all) >= maxGroups {
-		if g.rest == nil {
-			g.rest = &Group{GroupKey: GroupKey{Problem: "(all further groups)"}}
-			g.all = append(g.all, g.rest)
+// find returns the group of m. After maxGroups it is one without an id for all further groups.
+func (g *grouping) find(m *Message) *Group {
+	k := m.Group()
+	full := len(g.all) >= maxGroups
+	if g.byID[k.ID] == nil && full {
+		k = GroupKey{Problem: "(all further groups)"}
+	}
+	one := g.byID[k.ID]
+	if one == nil {
+		one = &Group{GroupKey: k}
+		if !full {
+			one.Example = m.Ref()
 		}
-		return g.rest
+		g.byID[k.ID] = one
+		g.all = append(g.all, one)
 	}
-	if g.byID == nil {
-		g.byID = map[string]*Group{}
-	}
-	one := &Group{GroupKey: k, Example: m.Ref()}
-	g.byID[k.ID] = one
-	g.all = append(g.all, one)
 	return one
 }

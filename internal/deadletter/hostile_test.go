@@ -33,8 +33,8 @@ func TestUnmet(t *testing.T) {
 	t.Parallel()
 	f := filter(t, "id", "a", "id", "b", "id", "c", "status", "503")
 	again := f // what was met is known to all copies
-	again.Match(&Message{MessageID: "a", Status: 503})
-	again.Match(&Message{MessageID: "b", Status: 200})
+	again.Match(&Message{Facts: Facts{MessageID: "a", Status: 503}})
+	again.Match(&Message{Facts: Facts{MessageID: "b", Status: 200}})
 	if got := strings.Join(f.Unmet(), ","); got != "b,c" {
 		t.Errorf("unmet %s", got)
 	}

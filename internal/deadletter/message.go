@@ -14,30 +14,43 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Message is a parked message as people ask for it. Everything but Body and Headers is text and numbers of its own;
-// those two are the delivery's memory and valid until the visit that was given the message returns.
+// Facts are what people ask first about a parked message. All texts are valid UTF-8 and hold none of the message's
+// memory.
+type Facts struct {
+	Position  int    `json:"position"` // from 1, from the head of the queue
+	MessageID string `json:"message_id"`
+	// x-final-reason; for what the broker has dead-lettered itself: "broker:" and its own reason; else ""
+	Reason string `json:"reason"`
+	Status int    `json:"status,omitempty"` // x-final-status-code; 0 when absent
+	Error  string `json:"error,omitempty"`  // x-final-error
+	Detail string `json:"detail,omitempty"` // x-final-detail
+
+	Problem Problem `json:"problem,omitzero"`
+
+	RetryCount   int       `json:"retry_count"`        // x-final-retry-count, or what the history says
+	RedriveCount int       `json:"redrive_count"`      // x-redriven-count
+	ParkedAt     time.Time `json:"parked_at,omitzero"` // x-final-at, or the broker's last dead-lettering, in UTC
+
+	OriginalQueue    string `json:"original_queue"`
+	OriginalExchange string `json:"original_exchange"`
+	RoutingKey       string `json:"routing_key"` // of its first publish, if known
+	ContentType      string `json:"content_type,omitempty"`
+	Size             int    `json:"size"`              // of the body, in bytes
+	Foreign          bool   `json:"foreign,omitempty"` // another service's, in a shared queue: never acted on
+}
+
+// Problem is what the app said in an RFC 9457 answer: x-final-problem-*.
+type Problem struct {
+	Type   string `json:"type,omitempty"`
+	Title  string `json:"title,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Message is a parked message. Its properties, with headers and body, are the delivery's memory and valid until the
+// visit that was given the message returns.
 type Message struct {
-	Position  int    // from 1, from the head of the queue
-	MessageID string // the property; "" when absent
-	Reason    string // x-final-reason; for what the broker has dead-lettered itself: "broker:" and its own reason; else ""
-	Status    int    // x-final-status-code; 0 when absent
-	Error     string // x-final-error
-	Detail    string // x-final-detail
-
-	ProblemType, ProblemTitle, ProblemDetail string // x-final-problem-*
-
-	RetryCount   int       // x-final-retry-count, or what the history says
-	RedriveCount int       // x-redriven-count
-	ParkedAt     time.Time // x-final-at, or the broker's last dead-lettering; zero if unknown
-
-	OriginalQueue, OriginalExchange string
-	RoutingKey                      string // of its first publish, if known
-	ContentType                     string
-	Size                            int  // of the body, in bytes
-	Foreign                         bool // another service's, in a queue that services share: never acted on
-
-	Unread error // ErrUnread: neither memory nor a file could take its body; headers may be missing, too
-
+	Facts
+	Unread     error         // ErrUnread: neither memory nor a file could take its body; headers may be missing, too
 	Properties amqp.Delivery // all of it as delivered; Headers and Body included
 }
 
@@ -47,22 +60,24 @@ func (q *Queue) read(d *broker.Delivery, position int) Message {
 	h := d.Headers
 	var m message.Message
 	m.FromDelivery(&d.Delivery, q.o.Plan.Queue, q.o.Plan.MaxRetries)
-	p := Message{
-		Position: position, MessageID: d.MessageId,
+	if !m.HasOriginal {
+		m.OriginalExchange, m.OriginalRoutingKey = d.Exchange, d.RoutingKey
+	}
+	p := Message{Properties: d.Delivery, Facts: Facts{
+		Position: position, MessageID: valid(d.MessageId),
 		Reason: text(h, topology.HeaderFinalReason), Status: number(h, topology.HeaderFinalStatusCode),
 		Error: text(h, topology.HeaderFinalError), Detail: text(h, topology.HeaderFinalDetail),
-		ProblemType: text(h, topology.HeaderFinalProblemType), ProblemTitle: text(h, topology.HeaderFinalProblemTitle),
-		ProblemDetail: text(h, topology.HeaderFinalProblemDetail),
-		RetryCount:    m.RetryCount, RedriveCount: number(h, topology.HeaderRedrivenCount),
+		Problem: Problem{
+			text(h, topology.HeaderFinalProblemType), text(h, topology.HeaderFinalProblemTitle),
+			text(h, topology.HeaderFinalProblemDetail),
+		},
+		RetryCount: m.RetryCount, RedriveCount: number(h, topology.HeaderRedrivenCount),
 		OriginalQueue:    cmp.Or(text(h, message.HeaderOriginalQueue), text(h, "x-first-death-queue")),
-		OriginalExchange: m.OriginalExchange, RoutingKey: m.OriginalRoutingKey,
-		ContentType: d.ContentType, Size: max(len(d.Body), int(d.Missing)), Properties: d.Delivery,
-	}
+		OriginalExchange: valid(m.OriginalExchange), RoutingKey: valid(m.OriginalRoutingKey),
+		ContentType: valid(d.ContentType), Size: max(len(d.Body), int(d.Missing)),
+	}}
 	if d.Missing > 0 {
 		p.Unread = fmt.Errorf("%w: %d bytes: %w", ErrUnread, d.Missing, d.MissingWhy)
-	}
-	if !m.HasOriginal {
-		p.OriginalExchange, p.RoutingKey = d.Exchange, d.RoutingKey
 	}
 	if at, err := time.Parse(time.RFC3339, text(h, topology.HeaderFinalAt)); err == nil {
 		p.ParkedAt = sensible(at)
@@ -88,7 +103,7 @@ type Step struct {
 // out.
 func (m *Message) Journey() []Step {
 	entries, _ := m.Properties.Headers[message.HeaderDeath].([]any)
-	var steps []Step
+	steps := []Step{}
 	for _, e := range entries {
 		t, ok := e.(amqp.Table)
 		if !ok {
@@ -125,18 +140,17 @@ func (m *Message) is(id string) bool {
 func text(h amqp.Table, key string) string {
 	switch v := h[key].(type) {
 	case string:
-		return v
+		return valid(v)
 	case []byte:
-		return strings.ToValidUTF8(string(v), "\uFFFD")
+		return valid(string(v))
 	}
 	return ""
 }
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // number reads any integer that fits an int32; 0 for everything else.
 func number(h amqp.Table, key string) int {
 	n, _ := amqpvalue.Count(h[key])
 	return n
 }
-
-// refLength is the length of a Ref: 64 bits of a digest, in hexadecimal.
-const refLength = 16

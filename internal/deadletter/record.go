@@ -97,6 +97,9 @@ func readRecord(line []byte) (*Record, error) {
 	return &r, nil
 }
 
+// refLength is the length of a Ref: 64 bits of a digest, in hexadecimal.
+const refLength = 16
+
 // Ref returns a hash of the whole message: two messages with the same Ref are copies of each other. An export and an
 // import do not change it.
 func (m *Message) Ref() string {

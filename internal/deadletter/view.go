@@ -4,45 +4,17 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"sidecar/internal/amqpvalue"
 )
 
-// View is one line of a list: what people ask first about a parked message, without its body. It holds none of the
-// message's memory.
+// View is one line of a list: a parked message without its body. It holds none of the message's memory.
 type View struct {
-	Ref       string `json:"ref"`
-	Position  int    `json:"position"`
-	MessageID string `json:"message_id"`
-	Reason    string `json:"reason"`
-	Status    int    `json:"status,omitempty"`
-	Error     string `json:"error,omitempty"`
-	Detail    string `json:"detail,omitempty"`
-
-	Problem *Problem `json:"problem,omitempty"`
-
-	RetryCount   int       `json:"retry_count"`
-	RedriveCount int       `json:"redrive_count"`
-	ParkedAt     time.Time `json:"parked_at,omitzero"`
-
-	OriginalQueue    string `json:"original_queue"`
-	OriginalExchange string `json:"original_exchange"`
-	RoutingKey       string `json:"routing_key"`
-	ContentType      string `json:"content_type,omitempty"`
-	Size             int    `json:"size"` // of the body, in bytes
-	Foreign          bool   `json:"foreign,omitempty"`
-	Group            string `json:"group"`
-}
-
-// Problem is what the app said in an RFC 9457 answer.
-type Problem struct {
-	Type   string `json:"type,omitempty"`
-	Title  string `json:"title,omitempty"`
-	Detail string `json:"detail,omitempty"`
+	Ref string `json:"ref"`
+	Facts
+	Group string `json:"group"` // id
 }
 
 // Full is a message with everything in it.
@@ -65,19 +37,7 @@ type Body struct {
 }
 
 // View returns what a list shows of m.
-func (m *Message) View() View {
-	v := View{
-		Ref: m.Ref(), Position: m.Position, MessageID: valid(m.MessageID), Reason: valid(m.Reason), Status: m.Status,
-		Error: valid(m.Error), Detail: valid(m.Detail), RetryCount: m.RetryCount, RedriveCount: m.RedriveCount,
-		ParkedAt: m.ParkedAt.UTC(), OriginalQueue: valid(m.OriginalQueue), OriginalExchange: valid(m.OriginalExchange),
-		RoutingKey: valid(m.RoutingKey), ContentType: valid(m.ContentType), Size: m.Size, Foreign: m.Foreign,
-		Group: m.Group().ID,
-	}
-	if m.ProblemType != "" || m.ProblemTitle != "" || m.ProblemDetail != "" {
-		v.Problem = &Problem{valid(m.ProblemType), valid(m.ProblemTitle), valid(m.ProblemDetail)}
-	}
-	return v
-}
+func (m *Message) View() View { return View{m.Ref(), m.Facts, m.Group().ID} }
 
 // Full returns all of m, with at most maxBody bytes of its body; 0 or less leaves the body out.
 func (m *Message) Full(maxBody int) *Full {
@@ -89,16 +49,11 @@ func (m *Message) Full(maxBody int) *Full {
 	if f.Headers == nil {
 		f.Headers = amqpvalue.TypedTable{}
 	}
-	if f.Journey == nil {
-		f.Journey = []Step{}
-	}
 	if maxBody > 0 {
 		f.Body = showBody(m.Properties.Body, maxBody)
 	}
 	return f
 }
-
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // showBody makes text of a body: indented when it is JSON, as it is when it is text, a dump of bytes otherwise.
 func showBody(b []byte, limit int) *Body {
@@ -109,7 +64,7 @@ func showBody(b []byte, limit int) *Body {
 	var indented bytes.Buffer
 	// Indenting can multiply the size: JSON that becomes too large is shown unchanged.
 	if len(b) <= limit && json.Valid(b) && json.Indent(&indented, b, "", "  ") == nil && indented.Len() <= 4*limit {
-		s.Format, s.Text = "json", strings.ToValidUTF8(indented.String(), "\uFFFD")
+		s.Format, s.Text = "json", valid(indented.String())
 		return s
 	}
 	s.Truncated = len(b) > limit
