@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,8 +12,8 @@ import (
 	"sidecar/internal/httpguard"
 )
 
-// Bounds of an action.
 const (
+	// maxActionLimit bounds the limit of an action.
 	maxActionLimit = 1_000_000
 
 	// beginTime is how long the answer to a request that begins an operation waits to be able to say that it could not:
@@ -21,6 +22,9 @@ const (
 
 	// maxEcho bounds what of a request is repeated with its operation, in bytes.
 	maxEcho = 4 << 10
+
+	// defaultRedriveLimit is the limit of a redrive that is answered at its end.
+	defaultRedriveLimit = 10
 )
 
 // choice says which messages an action is for: those of a filter, or all.
@@ -57,13 +61,12 @@ func (q *redriveRequest) read() (d deadletter.Redrive, err error) {
 	if d.Selection, err = q.choice.read(); err != nil {
 		return d, err
 	}
-	if q.Canary < 0 || q.Canary > deadletter.MaxCanary {
-		return d, fmt.Errorf("%w: canary must be an integer from 0 to %d", deadletter.ErrInvalid, deadletter.MaxCanary)
-	}
 	if q.Rate != "" {
-		d.Rate, err = deadletter.ParseRate(q.Rate)
+		if d.Rate, err = deadletter.ParseRate(q.Rate); err != nil {
+			return d, err
+		}
 	}
-	return d, err
+	return d, d.Check()
 }
 
 type discardRequest struct {
@@ -83,6 +86,29 @@ func (a *API) redrive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (a *API) redriving(d deadletter.Redrive) action {
+	return func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
+		return a.o.Queue.Redrive(ctx, d, report)
+	}
+}
+
+func (a *API) discard(w http.ResponseWriter, r *http.Request) {
+	var q discardRequest
+	var s deadletter.Selection
+	ok := a.read(w, r, "discard", &q, func() (err error) {
+		if s, err = q.read(); err == nil && !q.DryRun && q.Confirm != a.o.Queue.Name() {
+			err = fmt.Errorf("%w: confirm must be the name of the dead-letter queue", deadletter.ErrInvalid)
+		}
+		return err
+	})
+	if ok {
+		op := Operation{Kind: "discard", DryRun: q.DryRun, Request: echo(q)}
+		a.operate(w, r, op, func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
+			return a.o.Queue.Discard(ctx, s, q.DryRun, report)
+		})
+	}
+}
+
 // echo is what is repeated of a request.
 func echo(q any) any {
 	b, err := json.Marshal(q)
@@ -92,45 +118,14 @@ func echo(q any) any {
 	return json.RawMessage(b)
 }
 
-func (a *API) redriving(d deadletter.Redrive) action {
-	return func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
-		return a.o.Queue.Redrive(ctx, d, report)
-	}
-}
-
-func (a *API) discard(w http.ResponseWriter, r *http.Request) {
-	var q discardRequest
-	var sel deadletter.Selection
-	ok := a.read(w, r, "discard", &q, func() (err error) {
-		if sel, err = q.read(); err == nil && !q.DryRun {
-			err = a.confirmed(q.Confirm)
-		}
-		return err
-	})
-	if ok {
-		a.operate(w, r, Operation{Kind: "discard", DryRun: q.DryRun, Request: echo(q)}, a.discarding(sel, q.DryRun))
-	}
-}
-
-func (a *API) discarding(sel deadletter.Selection, dry bool) action {
-	return func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
-		return a.o.Queue.Discard(ctx, sel, dry, report)
-	}
-}
-
-// confirmed asks for the name of the queue before messages are deleted.
-func (a *API) confirmed(name string) error {
-	if name != a.o.Queue.Name() {
-		return fmt.Errorf("%w: confirm must be the name of the dead-letter queue", deadletter.ErrInvalid)
-	}
-	return nil
-}
-
-// read reads the body of an action into q and checks it. A refused request is logged, too: it was meant to change
-// something.
+// read reads the body of an action into q and checks it; no body is an empty object. A refused request is logged, too:
+// it was meant to change something.
 func (a *API) read(w http.ResponseWriter, r *http.Request, action string, q any, check func() error) bool {
 	b, status, detail := httpguard.ReadBody(w, r)
 	if status == 0 {
+		if len(bytes.Trim(b, httpguard.JSONSpace)) == 0 {
+			b = []byte("{}")
+		}
 		err := decode(b, q)
 		if err == nil {
 			err = check()
@@ -157,14 +152,12 @@ func decode(b []byte, into any) error {
 func (a *API) operate(w http.ResponseWriter, r *http.Request, op Operation, do action) {
 	t, err := a.begin(r, op, do)
 	if err == nil {
-		begun := time.NewTimer(beginTime)
-		defer begun.Stop()
 		select {
 		case <-t.begun:
-		case <-begun.C:
+		case <-time.After(beginTime):
 		case <-r.Context().Done():
 		}
-		op = a.Operations.Copy(t)
+		op = a.Copy(t)
 		if op.State == opFailed && op.Progress == (deadletter.Progress{}) {
 			err = t.err
 		}
@@ -178,25 +171,66 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request, op Operation, do a
 	answer(w, http.StatusAccepted, op)
 }
 
-// begin starts an operation, which first waits for the reads that are under way; later reads are refused.
+// begin starts an operation, which first waits for the read that is under way; later reads are refused.
 func (a *API) begin(r *http.Request, op Operation, do action) (*Tracked, error) {
 	op.By = r.RemoteAddr
-	return a.Operations.Begin(op, func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
-		for n := range cap(a.Looks) {
-			select {
-			case a.Looks <- struct{}{}:
-			case <-ctx.Done():
-				a.giveBack(n)
-				return deadletter.Progress{}, context.Cause(ctx)
-			}
+	return a.Begin(op, func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
+		select {
+		case a.Looks <- struct{}{}:
+			<-a.Looks
+		case <-ctx.Done():
+			return deadletter.Progress{}, context.Cause(ctx)
 		}
-		a.giveBack(cap(a.Looks))
 		return do(ctx, report)
 	})
 }
 
-func (a *API) giveBack(turns int) {
-	for range turns {
-		<-a.Looks
+// redriven is how a redrive ended.
+type redriven struct {
+	Queue     string `json:"queue"`
+	Requested int    `json:"requested"`
+	Redriven  int    `json:"redriven"`
+	Failed    int    `json:"failed"`
+	Remaining int    `json:"remaining"` // of the messages at the start
+}
+
+// redriveNow answers when the redrive has ended, as an existing admin interface does. It goes on when the client is
+// gone.
+func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
+	q := struct {
+		Limit int `json:"limit"`
+	}{defaultRedriveLimit}
+	ok := a.read(w, r, "redrive", &q, func() error {
+		if q.Limit < 1 || q.Limit > maxList {
+			return fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
+		}
+		return nil
+	})
+	if !ok {
+		return
 	}
+	op := Operation{Kind: "redrive", Request: echo(redriveRequest{choice: choice{All: true, Limit: q.Limit}})}
+	t, err := a.begin(r, op, a.redriving(deadletter.Redrive{Selection: deadletter.Selection{Limit: q.Limit}}))
+	if err != nil {
+		a.audit(r, "redrive", refuseError(w, err))
+		return
+	}
+	answerBy(w, time.Time{})
+	select {
+	case <-t.Done:
+	case <-r.Context().Done():
+		a.audit(r, "redrive", http.StatusAccepted, "operation", t.ID) // the client is gone, and the operation goes on
+		return
+	}
+	answerBy(w, time.Now().Add(answerTime))
+	p, err := a.Copy(t).Progress, t.err
+	if err != nil && p.Done > 0 {
+		err = fmt.Errorf("%w; %d messages were redriven before", err, p.Done)
+	}
+	if err != nil {
+		a.audit(r, "redrive", refuseError(w, err), "operation", t.ID)
+		return
+	}
+	a.audit(r, "redrive", http.StatusOK, "operation", t.ID)
+	answer(w, http.StatusOK, redriven{a.o.Queue.Name(), q.Limit, p.Done, p.Failed, max(0, p.Total-p.Done)})
 }

@@ -3,11 +3,10 @@
 package dlq
 
 import (
-	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"time"
 
 	"sidecar/internal/deadletter"
 	"sidecar/internal/httpguard"
@@ -23,29 +22,21 @@ type Options struct {
 
 // API serves one dead-letter queue. It is safe for concurrent use.
 type API struct {
-	o          Options
-	Depths     httpguard.Slots // of questions for the depth
-	Looks      chan struct{}   // holds one value for each read that is under way
-	Operations *Operations
+	*Operations
+
+	o      Options
+	Depths httpguard.Slots // of questions for the depth
+	Looks  chan struct{}   // holds a value while a read is under way
 }
 
 // New returns the API of a queue.
 func New(o Options) *API {
-	return &API{o: o, Depths: make(httpguard.Slots, 4), Looks: make(chan struct{}, 2), Operations: newOperations(o.Logger)}
+	return &API{o: o, Depths: make(httpguard.Slots, 4), Looks: make(chan struct{}, 1), Operations: newOperations(o.Logger)}
 }
-
-// Stop refuses new operations and ends the running one at a safe point. Reads end.
-func (a *API) Stop() { a.Operations.stop() }
-
-// Wait returns when the operation has ended that ran at Stop, or with ctx.
-func (a *API) Wait(ctx context.Context) { a.Operations.wait(ctx) }
 
 func (a *API) audit(r *http.Request, action string, status int, more ...any) {
 	httpguard.Audit(a.o.Logger, r, action, status, more...)
 }
-
-// answerTime is how long a client may take for an answer that may be long.
-const answerTime = time.Minute
 
 // Routes returns the routes of the dead-letter queue. Some contain the name of the queue as url.PathEscape writes it,
 // so that another name is an unknown path, and the broker is not asked about it.
@@ -78,3 +69,38 @@ func (a *API) Routes() httpguard.Routes {
 }
 
 func noQueue(w http.ResponseWriter, _ *http.Request) { refuseError(w, deadletter.ErrNoQueue) }
+
+// statusOf says what an error of package deadletter is in HTTP. What it does not name is trouble with the broker, which
+// passes.
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, deadletter.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, deadletter.ErrNoQueue), errors.Is(err, deadletter.ErrMissing),
+		errors.Is(err, deadletter.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, deadletter.ErrInUse), errors.Is(err, deadletter.ErrUnsafe):
+		return http.StatusConflict
+	}
+	return http.StatusServiceUnavailable
+}
+
+// refuseError answers with the problem that err is and returns its status.
+func refuseError(w http.ResponseWriter, err error) int {
+	status := statusOf(err)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	refuse(w, status, httpguard.Sentence(err))
+	return status
+}
+
+// refuse answers with a problem document. Of the request, its detail repeats nothing but names and values of a filter,
+// quoted and cut.
+func refuse(w http.ResponseWriter, status int, detail string) {
+	httpguard.Refuse(w, httpguard.NewProblem(status, "", detail))
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	httpguard.Write(w, status, "application/json", v)
+}

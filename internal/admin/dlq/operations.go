@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -57,19 +58,18 @@ type Tracked struct {
 	err     error // what it ended with
 	version uint64
 	cancel  context.CancelCauseFunc
-	begun   chan struct{} // closed with the first report: it is alone with the queue; or when it has ended
+	begin   func()
+	begun   chan struct{} // closed by begin, with the first report: it is alone with the queue; or when it has ended
 	Done    chan struct{} // closed when it has ended
 }
 
 // Operations runs one operation at a time and keeps the last ones.
 type Operations struct {
 	log    *slog.Logger
-	ctx    context.Context
+	ctx    context.Context // ends at Stop
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	closed  bool
 	kept    []*Tracked // the oldest first
 	version uint64     // counts the changes of all
 }
@@ -84,37 +84,32 @@ func newOperations(log *slog.Logger) *Operations {
 func (o *Operations) Begin(op Operation, do action) (*Tracked, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
-		return nil, errStopping
+	if err := context.Cause(o.ctx); err != nil {
+		return nil, err
 	}
 	if now := o.current(); now != nil {
-		return nil, inUse(now)
+		return nil, inUse(&now.Operation)
 	}
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails
 	op.ID, op.State, op.Started = hex.EncodeToString(id), opRunning, time.Now().UTC()
 	ctx, cancel := context.WithCancelCause(o.ctx)
 	t := &Tracked{Operation: op, cancel: cancel, begun: make(chan struct{}), Done: make(chan struct{})}
+	t.begin = sync.OnceFunc(func() { close(t.begun) })
 	o.changed(t)
 	o.kept = append(o.kept, t)
 	o.kept = slices.Delete(o.kept, 0, max(0, len(o.kept)-keptOperations))
-	o.wg.Go(func() { o.run(ctx, t, do) })
+	go o.run(ctx, t, do) // until Done
 	return t, nil
 }
 
-func inUse(t *Tracked) error {
-	return fmt.Errorf("%w: %s %s runs", deadletter.ErrInUse, t.Kind, t.ID)
+func inUse(op *Operation) error {
+	return fmt.Errorf("%w: %s %s runs", deadletter.ErrInUse, op.Kind, op.ID)
 }
 
 func (o *Operations) run(ctx context.Context, t *Tracked, do action) {
 	defer t.cancel(nil)
-	begin := sync.OnceFunc(func() { close(t.begun) })
-	p, err := o.guarded(t, func(report deadletter.Report) (deadletter.Progress, error) {
-		return do(ctx, func(p deadletter.Progress) {
-			report(p)
-			begin()
-		})
-	})
+	p, err := o.guarded(ctx, t, do)
 	o.mu.Lock()
 	t.Progress, t.err, t.Ended = p, err, time.Now().UTC()
 	switch {
@@ -128,7 +123,7 @@ func (o *Operations) run(ctx context.Context, t *Tracked, do action) {
 	o.changed(t)
 	op := t.Operation
 	o.mu.Unlock()
-	begin()
+	t.begin()
 	o.record(&op) // before done: a caller that waits for the end finds the line
 	close(t.Done)
 }
@@ -150,9 +145,7 @@ func (o *Operations) record(op *Operation) {
 }
 
 // guarded keeps a bug in one operation from ending the process, and keeps its last report.
-func (o *Operations) guarded(
-	t *Tracked, do func(deadletter.Report) (deadletter.Progress, error),
-) (p deadletter.Progress, err error) {
+func (o *Operations) guarded(ctx context.Context, t *Tracked, do action) (p deadletter.Progress, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			o.log.Error("admin panic", "panic", v, "stack", string(debug.Stack()))
@@ -161,11 +154,12 @@ func (o *Operations) guarded(
 			o.mu.Unlock()
 		}
 	}()
-	return do(func(p deadletter.Progress) {
+	return do(ctx, func(p deadletter.Progress) {
 		o.mu.Lock()
-		defer o.mu.Unlock()
 		t.Progress = p
 		o.changed(t)
+		o.mu.Unlock()
+		t.begin()
 	})
 }
 
@@ -185,22 +179,22 @@ func (o *Operations) current() *Tracked {
 
 // busy returns deadletter.ErrInUse while an operation runs.
 func (o *Operations) busy() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if now := o.current(); now != nil {
+	if now := o.Now(); now != nil {
 		return inUse(now)
 	}
 	return nil
 }
 
-// Now is a picture of the operation that runs.
-func (o *Operations) Now() (op Operation, runs bool) {
+// Now is a picture of the operation that runs, nil when none does.
+func (o *Operations) Now() *Operation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now := o.current(); now != nil {
-		return now.Operation, true
+	now := o.current()
+	if now == nil {
+		return nil
 	}
-	return op, false
+	op := now.Operation
+	return &op
 }
 
 // Since returns copies of all operations that have changed after version, the newest first, and the version they have
@@ -236,24 +230,53 @@ func (o *Operations) Copy(t *Tracked) Operation {
 	return t.Operation
 }
 
-// stop ends the running operation at a safe point, and refuses new ones.
-func (o *Operations) stop() {
-	o.mu.Lock()
-	o.closed = true
-	o.mu.Unlock()
-	o.cancel(errStopping)
-}
+// Stop refuses new operations and ends the running one at a safe point. Reads end.
+func (o *Operations) Stop() { o.cancel(errStopping) }
 
-// wait returns when the operation has ended that ran at stop, or with ctx.
-func (o *Operations) wait(ctx context.Context) {
-	ended := make(chan struct{})
-	go func() {
-		o.wg.Wait()
-		close(ended)
-	}()
+// Wait returns when the operation has ended that ran at Stop, or with ctx.
+func (o *Operations) Wait(ctx context.Context) {
+	o.mu.Lock()
+	kept := o.kept
+	o.mu.Unlock()
+	if len(kept) == 0 {
+		return
+	}
 	select {
-	case <-ended:
+	case <-kept[len(kept)-1].Done:
 	case <-ctx.Done():
 		o.log.Warn("dead-letter operation did not end in time")
 	}
+}
+
+func (a *API) listOperations(w http.ResponseWriter, _ *http.Request) {
+	list, _ := a.Since(0)
+	answer(w, http.StatusOK, map[string][]Operation{"operations": list})
+}
+
+func (a *API) showOperation(w http.ResponseWriter, r *http.Request) {
+	t := a.Find(r.PathValue("id"))
+	if t == nil {
+		refuse(w, http.StatusNotFound, noOperation)
+		return
+	}
+	answer(w, http.StatusOK, a.Copy(t))
+}
+
+const noOperation = "There is no such operation, or it is too long ago."
+
+// cancelOperation changes nothing about an operation that has ended.
+func (a *API) cancelOperation(w http.ResponseWriter, r *http.Request) {
+	if status, detail := httpguard.CheckEmpty(w, r); status != 0 {
+		refuse(w, status, detail)
+		return
+	}
+	id := r.PathValue("id")
+	t := a.Find(id)
+	if t == nil {
+		refuse(w, http.StatusNotFound, noOperation)
+		return
+	}
+	t.cancel(errCancelled)
+	a.audit(r, "cancel", http.StatusAccepted, "operation", id)
+	answer(w, http.StatusAccepted, a.Copy(t))
 }

@@ -122,14 +122,14 @@ func TestStopWaitsForTheOperationAndNotForEver(t *testing.T) {
 		<-release
 		return deadletter.Progress{}, nil
 	})
-	o.stop()
+	o.Stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	o.wait(ctx)
+	o.Wait(ctx)
 	if !strings.Contains(log.String(), "did not end in time") {
 		t.Errorf("log: %s", log)
 	}
 	close(release)
-	o.wait(t.Context())
+	o.Wait(t.Context())
 	<-op.Done
 }

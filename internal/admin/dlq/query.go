@@ -1,6 +1,8 @@
 package dlq
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -70,4 +72,44 @@ func one(name string, list []string, limit int) (int, error) {
 		return 0, fmt.Errorf("%w: %s must be an integer from 1 to %d", deadletter.ErrInvalid, name, limit)
 	}
 	return int(n), nil // #nosec G115 -- 31 bits
+}
+
+// maxConditions bounds how many values a filter has.
+const maxConditions = 1000
+
+// conditions are those of a deadletter.Filter by their names, as a request gives them.
+type conditions map[string]texts
+
+// texts is a JSON string, or an array of them.
+type texts []string
+
+// UnmarshalJSON reads either form. An empty array is refused: it could be taken for any value, or for none.
+func (t *texts) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) == nil {
+		*t = texts{s}
+		return nil
+	}
+	var list []string
+	if json.Unmarshal(b, &list) != nil || len(list) == 0 {
+		return errors.New("a condition is a text or a list of texts")
+	}
+	*t = list
+	return nil
+}
+
+// read makes a filter. An error is deadletter.ErrInvalid.
+func (c conditions) read() (f deadletter.Filter, err error) {
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if total += len(c[name]); total > maxConditions {
+			return f, fmt.Errorf("%w: there are more than %d conditions", deadletter.ErrInvalid, maxConditions)
+		}
+		for _, value := range c[name] {
+			if err := f.Set(name, value); err != nil {
+				return f, err
+			}
+		}
+	}
+	return f, nil
 }

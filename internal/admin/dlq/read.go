@@ -17,6 +17,8 @@ const (
 	// readTime bounds a read: a million messages take minutes. A client that cannot wait closes the connection, or sets
 	// scan.
 	readTime = 10 * time.Minute
+	// answerTime is how long a client may take for an answer that may be long.
+	answerTime = time.Minute
 	// turnWait is how long a read waits for its turn.
 	turnWait = 5 * time.Second
 
@@ -64,11 +66,25 @@ func (a *API) queueState(w http.ResponseWriter, r *http.Request) {
 		Ready     int        `json:"ready"`
 		Consumers int        `json:"consumers"`
 		Operation *Operation `json:"operation,omitempty"`
-	}{a.o.Queue.Name(), d.Ready, d.Consumers, nil}
-	if op, runs := a.Operations.Now(); runs {
-		state.Operation = &op
-	}
+	}{a.o.Queue.Name(), d.Ready, d.Consumers, a.Now()}
 	answer(w, http.StatusOK, state)
+}
+
+func (a *API) queues(w http.ResponseWriter, r *http.Request) {
+	d, ok := a.depth(w, r)
+	if !ok {
+		return
+	}
+	type queue struct {
+		Name      string `json:"name"`
+		Messages  int    `json:"messages"` // ready
+		Consumers int    `json:"consumers"`
+		Service   string `json:"service"`
+		Queue     string `json:"queue"` // whose dead letters they are
+	}
+	answer(w, http.StatusOK, map[string][]queue{"queues": {{
+		a.o.Queue.Name(), d.Ready, d.Consumers, a.o.Service, a.o.Main,
+	}}})
 }
 
 var (
@@ -91,17 +107,17 @@ func (a *API) reading(
 			refuse(w, http.StatusForbidden, "This token is shown no message bodies.")
 			return
 		}
-		a.unhurried(w)
+		answerBy(w, time.Time{})
 		ctx, cancel := context.WithTimeoutCause(r.Context(), readTime, errTooLong)
 		defer cancel()
 		ctx, stop := context.WithCancelCause(ctx)
 		defer stop(nil)
-		defer context.AfterFunc(a.Operations.ctx, func() { stop(errStopping) })()
+		defer context.AfterFunc(a.ctx, func() { stop(errStopping) })()
 		v, err := a.inTurn(ctx, func() (any, error) { return do(ctx, r, l) })
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		a.hurried(w)
+		answerBy(w, time.Now().Add(answerTime))
 		status := http.StatusOK
 		if err != nil {
 			status = refuseError(w, err)
@@ -115,23 +131,21 @@ func (a *API) reading(
 	}
 }
 
-// inTurn waits for one of the turns, unless that is for an operation to end.
+// inTurn waits for the end of another read, unless an operation runs.
 func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
-	if err := a.Operations.busy(); err != nil {
+	if err := a.busy(); err != nil {
 		return nil, err
 	}
-	wait := time.NewTimer(turnWait)
-	defer wait.Stop()
 	select {
 	case a.Looks <- struct{}{}:
 		defer func() { <-a.Looks }()
-	case <-wait.C:
+	case <-time.After(turnWait):
 		return nil, fmt.Errorf("%w: too many reads at a time", deadletter.ErrInUse)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	// An operation that begins after this waits for the turns, so none runs beside this read.
-	if err := a.Operations.busy(); err != nil {
+	// An operation that begins after this waits for the turn, so none runs beside this read.
+	if err := a.busy(); err != nil {
 		return nil, err
 	}
 	return do()
@@ -171,13 +185,8 @@ func (a *API) message(ctx context.Context, r *http.Request, l readParams) (any, 
 	return m, err
 }
 
-// unhurried removes the listener's write deadline from an answer that has bounds of its own. Without support for
-// deadlines none was set.
-func (a *API) unhurried(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-}
-
-// hurried bounds the answer: the client has to take it in time.
-func (a *API) hurried(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
+// answerBy bounds the answer: the client has to take it in time. The zero time removes the listener's own bound, for an
+// answer that has others. Without support for deadlines none was set.
+func answerBy(w http.ResponseWriter, at time.Time) {
+	_ = http.NewResponseController(w).SetWriteDeadline(at)
 }
