@@ -45,7 +45,7 @@ func (a *API) Routes() httpguard.Routes {
 	bodies := conditions
 	bodies.body = true
 	t := httpguard.Routes{
-		"/dlq":                        httpguard.Get(a.Depths.Limit(a.queueState)),
+		"/dlq":                        a.depth(a.queueState),
 		"/dlq/messages":               httpguard.Get(a.reading(conditions, a.list)),
 		"/dlq/messages/{id}":          httpguard.Get(a.reading(parameters{body: true}, a.message)),
 		"/dlq/groups":                 httpguard.Get(a.reading(parameters{scan: true, conditions: true}, a.groups)),
@@ -54,7 +54,7 @@ func (a *API) Routes() httpguard.Routes {
 		"/dlq/operations":             httpguard.Get(a.listOperations),
 		"/dlq/operations/{id}":        httpguard.Get(a.showOperation),
 		"/dlq/operations/{id}/cancel": httpguard.Post(a.cancelOperation),
-		"/admin/dlq/queues":           httpguard.Get(a.Depths.Limit(a.queues)),
+		"/admin/dlq/queues":           a.depth(a.queues),
 	}
 	if a.o.Queue == nil {
 		for path, route := range t {

@@ -42,39 +42,34 @@ type listed struct {
 	Body *deadletter.Body `json:"body,omitempty"`
 }
 
-// depth asks the broker, for no longer than the listener gives an answer. It has answered itself when ok is false.
-func (a *API) depth(w http.ResponseWriter, r *http.Request) (d deadletter.Depth, ok bool) {
-	ctx, cancel := context.WithTimeoutCause(r.Context(), depthTime, errNoAnswer)
-	defer cancel()
-	d, err := a.o.Queue.Depth(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		refuseError(w, err)
-	}
-	return d, err == nil
+// depth serves what show makes of the depth of the queue. It asks the broker for no longer than the listener gives an
+// answer.
+func (a *API) depth(show func(deadletter.Depth) any) httpguard.Route {
+	return httpguard.Get(a.Depths.Limit(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeoutCause(r.Context(), depthTime, errNoAnswer)
+		defer cancel()
+		d, err := a.o.Queue.Depth(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			refuseError(w, err)
+			return
+		}
+		answer(w, http.StatusOK, show(d))
+	}))
 }
 
-func (a *API) queueState(w http.ResponseWriter, r *http.Request) {
-	d, ok := a.depth(w, r)
-	if !ok {
-		return
-	}
-	state := struct {
+func (a *API) queueState(d deadletter.Depth) any {
+	return struct {
 		Queue     string     `json:"queue"`
 		Ready     int        `json:"ready"`
 		Consumers int        `json:"consumers"`
 		Operation *Operation `json:"operation,omitempty"`
 	}{a.o.Queue.Name(), d.Ready, d.Consumers, a.Now()}
-	answer(w, http.StatusOK, state)
 }
 
-func (a *API) queues(w http.ResponseWriter, r *http.Request) {
-	d, ok := a.depth(w, r)
-	if !ok {
-		return
-	}
+func (a *API) queues(d deadletter.Depth) any {
 	type queue struct {
 		Name      string `json:"name"`
 		Messages  int    `json:"messages"` // ready
@@ -82,9 +77,7 @@ func (a *API) queues(w http.ResponseWriter, r *http.Request) {
 		Service   string `json:"service"`
 		Queue     string `json:"queue"` // whose dead letters they are
 	}
-	answer(w, http.StatusOK, map[string][]queue{"queues": {{
-		a.o.Queue.Name(), d.Ready, d.Consumers, a.o.Service, a.o.Main,
-	}}})
+	return map[string][]queue{"queues": {{a.o.Queue.Name(), d.Ready, d.Consumers, a.o.Service, a.o.Main}}}
 }
 
 var (
