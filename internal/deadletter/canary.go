@@ -27,7 +27,7 @@ const canaryTimeout = time.Minute
 // one, and ends with the connection. Queue depths would show a message that failed, but would not distinguish one that
 // was consumed from one that still waits.
 type canary struct {
-	s        *broker.Session // of its own: an alarm blocks a connection that publishes, and the acks must go through
+	s        *broker.Session // which publishes
 	size     int
 	timeout  time.Duration
 	deadline time.Time // zero until the wait begins
@@ -37,12 +37,14 @@ type canary struct {
 	good     map[string]bool    // tokens of the messages with a good verdict
 }
 
-// newCanary connects. Its session must be closed.
-func (q *Queue) newCanary(ctx context.Context, r *Redrive) (*canary, error) {
-	s, err := q.dialer.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
+// newCanary asks for an address. The broker writes it into every message that is published on the channel with the name
+// amq.rabbitmq.reply-to. The message below is routed to no queue, so it is returned, with the address.
+func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (_ *canary, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("ask for verdicts: %w", err)
+		}
+	}()
 	c := &canary{s: s, size: r.Canary, timeout: r.CanaryTimeout, good: map[string]bool{}}
 	if c.timeout <= 0 {
 		c.timeout = canaryTimeout
@@ -52,43 +54,33 @@ func (q *Queue) newCanary(ctx context.Context, r *Redrive) (*canary, error) {
 			c.timeout += w.Delay // redriven messages go through a queue that delays them
 		}
 	}
-	if err := c.listen(ctx, q.name); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("ask for verdicts: %w", err)
-	}
-	return c, nil
-}
-
-// listen learns the address. The broker writes it into every message that is published on this channel with the name
-// amq.rabbitmq.reply-to. The message below is routed to no queue, so it is returned, with the address.
-func (c *canary) listen(ctx context.Context, queue string) error {
-	ch, err := c.s.Channel(ctx)
+	ch, err := s.Channel(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
 	c.closes = ch.NotifyClose(make(chan *amqp.Error, 1))
-	err = c.s.Do(ctx, "consume "+message.DirectReply, func() (err error) {
+	err = s.Do(ctx, "consume "+message.DirectReply, func() (err error) {
 		if c.replies, err = ch.Consume(message.DirectReply, "", true, false, false, false, nil); err != nil {
 			return err
 		}
-		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", queue, rand.Uint64()) // #nosec G404 -- a unique name, no secret
+		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- a unique name, no secret
 		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: message.DirectReply})
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	select {
 	case back, ok := <-returns:
 		if !ok { // without the right to publish to the default exchange
-			return c.replyError()
+			return nil, c.replyError()
 		}
 		c.address = back.ReplyTo
-		return nil
+		return c, nil
 	case <-time.After(confirming):
-		return errors.New("no answer from the broker")
+		return nil, errors.New("no answer from the broker")
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 

@@ -91,13 +91,15 @@ func (w *reader) claimQueue(ctx context.Context) error {
 
 func (w *reader) tryClaimQueue(ctx context.Context) (alone bool, err error) {
 	before, err := w.q.depth(ctx, w.s)
-	if err != nil || before.Consumers > 0 {
-		return false, err
-	}
-	if before.Ready > 0 {
+	if err == nil && before.Consumers == 0 && before.Ready > 0 && !w.checked {
+		w.checked = true
 		if err := w.checkSuitable(ctx); err != nil {
 			return false, err
 		}
+		before, err = w.q.depth(ctx, w.s) // again: the check may have taken a message, and has it until its consumer is gone
+	}
+	if err != nil || before.Consumers > 0 {
+		return false, err
 	}
 	if w.guard, err = w.sub.Consume(ctx, 1); err != nil {
 		return false, w.q.missing(err)

@@ -14,17 +14,18 @@ const confirming = 30 * time.Second
 // errNoRoom: the headers of a message leave no room for those that it needs to be published again.
 var errNoRoom = errors.New("no room in its headers")
 
-// stream connects to publish. The connection is closed by stop.
-func (q *Queue) stream(ctx context.Context) (stream *broker.Stream, stop func(), err error) {
+// stream connects to publish, on a session of its own that must be closed: an alarm blocks a connection that publishes,
+// and the acks must go through.
+func (q *Queue) stream(ctx context.Context) (*broker.Session, *broker.Stream, error) {
 	s, err := q.dialer.Dial(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if stream, err = s.Stream(ctx); err != nil {
+	stream, err := s.Stream(ctx)
+	if err != nil {
 		s.Close()
-		return nil, nil, err
 	}
-	return stream, s.Close, nil
+	return s, stream, err
 }
 
 // send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has

@@ -46,24 +46,25 @@ const (
 //
 // next is for one goroutine; ack is for any.
 type reader struct {
-	q      *Queue
-	s      *broker.Session
-	locked bool
-	sub    *broker.Subscription
-	guard  *broker.Consumer
-	kept   declare.Kept
-	since  time.Time // the first message may have been held from then on
+	q       *Queue
+	s       *broker.Session
+	locked  bool
+	sub     *broker.Subscription
+	guard   *broker.Consumer
+	checked bool // kept is what the broker has said
+	kept    declare.Kept
+	since   time.Time // the first message may have been held from then on
 
 	ready int  // messages at the start: later ones are not read
 	total int  // of those, how many to read
 	seen  int  // of those, how many have been given out
-	exact bool // take no message beyond total: a window's consumer is cancelled before the first of it is given out
+	exact bool // take no message beyond total: a window ends before the first message of it is given out
 	empty bool // nothing is expected to stay
 	again bool // the last message taken comes from the returned messages of a quorum queue
 
-	window  *broker.Consumer
-	size    int // of the window; written with mu
-	largest int // body so far, in bytes
+	window  *broker.Consumer // nil: none takes messages
+	size    int              // of the window; written with mu
+	largest int              // body so far, in bytes
 	waiting []*broker.Delivery
 	buffer  []*broker.Delivery
 
@@ -108,11 +109,7 @@ func (w *reader) next(ctx context.Context) (*broker.Delivery, error) {
 		if w.window == nil || w.full() {
 			err = w.nextWindow(ctx)
 		}
-		switch {
-		case err != nil, w.window == nil: // what the last window still had comes first
-		case w.exact:
-			err = w.fillWindow(ctx)
-		default:
+		if err == nil && w.window != nil {
 			err = w.receiveUntil(ctx, w.window, func() bool { return len(w.waiting) > 0 || w.full() })
 		}
 	}
@@ -219,21 +216,9 @@ func (w *reader) requeuesToTail() bool {
 	return w.kept.Quorum && (w.kept.Limit < 0 || !w.kept.Named && w.s.Major() < 4)
 }
 
-// fillWindow waits until the window is full, or the queue empty, and cancels its consumer.
-func (w *reader) fillWindow(ctx context.Context) error {
-	err := w.receiveUntil(ctx, w.window, w.busy)
-	if err != nil && (!errors.Is(err, io.EOF) || len(w.waiting) == 0) {
-		return err
-	}
-	return w.window.Stop(ctx)
-}
-
 // full reports whether the window cannot take more and a new one would help: half of it is messages that stay, or it is
 // smaller than it may be.
 func (w *reader) full() bool {
-	if w.exact {
-		return true // the caller has been given all of it
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.last()
@@ -253,24 +238,23 @@ func (w *reader) nextSize() int {
 func (w *reader) unordered() bool { return w.s.Major() < 4 && (w.kept.Quorum || !w.kept.Known) }
 
 // nextWindow begins the next window. The old consumer goes first, so that the messages come in their order.
-func (w *reader) nextWindow(ctx context.Context) error {
-	if w.window != nil && !w.exact {
-		if err := w.endWindow(ctx); err != nil {
-			return err
-		}
-		came := w.collect(w.window)
-		w.window = nil // a consumer that has ended always has something to say, and never anything new
-		if came {
-			return nil // first those; the next one begins when they have been given out
+func (w *reader) nextWindow(ctx context.Context) (err error) {
+	if w.window != nil {
+		if err := w.endWindow(ctx); err != nil || len(w.waiting) > 0 {
+			return err // what the old one still had comes before the next one begins
 		}
 	}
 	w.mu.Lock()
 	w.spans = append(w.spans, span{})
 	w.size = w.nextSize()
 	w.mu.Unlock()
-	var err error
-	w.window, err = w.sub.Consume(ctx, w.size)
-	return w.q.missing(err)
+	if w.window, err = w.sub.Consume(ctx, w.size); err != nil || !w.exact {
+		return w.q.missing(err)
+	}
+	if err = w.receiveUntil(ctx, w.window, w.busy); err != nil && (!errors.Is(err, io.EOF) || len(w.waiting) == 0) {
+		return err
+	}
+	return w.endWindow(ctx)
 }
 
 // busy reports whether the window waits for us and not for the broker.

@@ -46,34 +46,19 @@ func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 		}
 		// If no message could be moved, requeue no more than has been taken, even if the order is lost. Otherwise the moved
 		// messages have a fresh count.
-		w.unfinished(last && w.seen == 0)
+		w.exact = last && w.seen == 0
 		return nil, errors.Join(err, w.close())
 	default:
 		// A user who may only read can still read, while the count is far from the limit.
 		q.o.Logger.Warn("dead-letter queue not recycled", "queue", q.name, "error", err)
-		if w.seen == 0 {
+		if w.exact = false; w.seen == 0 {
 			return w, nil
 		}
-		w.unfinished(false)
 	}
 	if err = w.close(); err != nil {
 		return nil, err
 	}
 	return q.open(ctx)
-}
-
-// unfinished makes the reader that was to move everything requeue everything in order, or, with noMore, only what it
-// has taken.
-func (w *reader) unfinished(noMore bool) {
-	w.exact = noMore
-	if w.window == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	_ = w.window.Stop(ctx) // most likely it has been; a session that is lost needs none
-	w.collect(w.window)
-	w.window = nil
 }
 
 // deliveryCount returns how often the first message has been requeued, and the limit. That message is then the next
@@ -100,11 +85,11 @@ func (w *reader) deliveryCount(ctx context.Context) (count, limit int, err error
 // recycle moves every message of w to the tail of its own queue, one after the other. An error with no message of w
 // seen means that none can be moved.
 func (q *Queue) recycle(ctx context.Context, w *reader) error {
-	stream, stop, err := q.stream(ctx)
+	s, stream, err := q.stream(ctx)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer s.Close()
 	if pub, fits := q.o.Plan.RestorePublication(&w.waiting[0].Delivery); fits {
 		if err := stream.Try(ctx, pub); err != nil && !alone(err) {
 			return err

@@ -37,18 +37,15 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	if r.Rate > 0 {
 		v.rate.every = time.Duration(float64(time.Second) / r.Rate)
 	}
-	stream, stop, err := q.stream(ctx)
+	s, stream, err := q.stream(ctx)
 	if err != nil {
 		return Progress{}, errors.Join(err, w.close())
 	}
-	defer stop()
+	defer s.Close()
 	if r.Canary > 0 {
-		c, err := q.newCanary(ctx, &r)
-		if err != nil {
+		if v.canary, err = q.newCanary(ctx, s, &r); err != nil {
 			return Progress{}, errors.Join(err, w.close())
 		}
-		defer c.s.Close()
-		v.canary = c
 	}
 	v.act = func(m *Message) (func() error, error) {
 		pub, err := v.redriven(m, r.Reset)

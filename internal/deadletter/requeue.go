@@ -181,8 +181,6 @@ func (w *reader) restore(ctx context.Context) error {
 			if err := w.endWindow(ctx); err != nil {
 				return err
 			}
-			w.collect(w.window)
-			w.window = nil
 		}
 		if len(w.waiting) > 0 {
 			continue
@@ -203,14 +201,19 @@ func (w *reader) restore(ctx context.Context) error {
 
 // endWindow cancels the window's consumer once nothing is on its way to it any more: what a quorum queue has assigned
 // to a consumer that is cancelled before it gets it, it takes back by itself. It counts that against the delivery
-// limit, and puts it before everything that is requeued afterwards.
+// limit, and puts it before everything that is requeued afterwards. What the window still had waits then.
 func (w *reader) endWindow(ctx context.Context) error {
 	w.acks.Lock()
 	defer w.acks.Unlock()
 	if err := w.waitQuiet(ctx); err != nil {
 		return err
 	}
-	return w.window.Stop(ctx)
+	if err := w.window.Stop(ctx); err != nil {
+		return err
+	}
+	w.collect(w.window)
+	w.window = nil
+	return nil
 }
 
 // waitQuiet waits until nothing is on its way to the window. Every ack brings another message, so something is until

@@ -43,11 +43,11 @@ func (w *reader) checkUnknown(ctx context.Context) error {
 		w.kept.Known = w.s.Major() < 4 // newer brokers do not show it
 		return nil
 	}
-	stream, stop, err := w.q.stream(ctx)
+	s, stream, err := w.q.stream(ctx)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer s.Close()
 	pub, _ := w.q.o.Plan.RestorePublication(&amqp.Delivery{})
 	if err = stream.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
 		return fmt.Errorf("%w: every read queue %q counts towards a delivery limit that this user may not see, nor publish "+

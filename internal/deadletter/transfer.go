@@ -57,11 +57,11 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 	if _, err := q.Depth(ctx); err != nil {
 		return Progress{}, err // before the first line is read: the queue may be missing
 	}
-	stream, stop, err := q.stream(ctx)
+	s, stream, err := q.stream(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	defer stop()
+	defer s.Close()
 	i := importer{q: q, stream: stream, skip: skip, sent: make(chan sentLine, underway)}
 	i.failed, i.fail = context.WithCancelCause(context.Background())
 	stopReports := i.reporting(report)
