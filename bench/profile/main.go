@@ -27,7 +27,7 @@ func main() {
 func run() (err error) {
 	cfg, err := config.Load(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "CPUPROFILE=")
-	}), app.Rule())
+	}), 0, app.Rule)
 	if err != nil {
 		return err
 	}

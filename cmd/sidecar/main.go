@@ -144,7 +144,7 @@ func (in invocation) load(f *flag.FlagSet) (*config.Config, error) {
 // loadConfig reads the configuration, with the container's memory limit to measure it against and the topology's
 // judgement.
 func loadConfig(environ []string) (*config.Config, error) {
-	return config.Load(environ, config.MemoryLimit(app.MemoryLimit()), app.Rule())
+	return config.Load(environ, app.MemoryLimit(), app.Rule)
 }
 
 func printVersion(_ context.Context, in invocation) error {

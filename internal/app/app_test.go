@@ -37,7 +37,7 @@ func load(t *testing.T, more ...string) *config.Config {
 	// Of two equal names the first one counts.
 	environ := append(more, "SIDECAR_SERVICE=demo-orders",
 		"SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0", "SIDECAR_SHUTDOWN_GRACE=5s")
-	cfg, err := config.Load(environ, Rule())
+	cfg, err := config.Load(environ, 0, Rule)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // judged loads a configuration as the sidecar does.
 func judged(environ ...string) (*config.Config, error) {
-	return config.Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), Rule())
+	return config.Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), 0, Rule)
 }
 
 // refused demands that environ is refused with exactly one problem, with the variable, whose line contains says.
@@ -142,7 +142,7 @@ func TestTopologiesThatLookBadAndAreNot(t *testing.T) {
 // TestUnjudgedConfiguration: anyone who loads without the rule learns from the plan, and in time.
 func TestUnjudgedConfiguration(t *testing.T) {
 	t.Parallel()
-	cfg, err := config.Load([]string{"SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=per-queue"})
+	cfg, err := config.Load([]string{"SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=per-queue"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,21 +19,19 @@ import (
 // ErrConfig is a mistake of the configuration that shows only when a part is built from it.
 var ErrConfig = errors.New("configuration")
 
-// Rule makes config.Load report the mistakes of the topology, and an unusable connection string of the outbox, with the
-// other mistakes.
-func Rule() config.Option {
-	return config.Rule(func(cfg *config.Config, reject func(reason string, variables ...string)) {
-		for _, m := range topology.ValidateOptions(planOptions(cfg)) {
-			reject(m.Reason, m.Variables...)
-		}
-		dsn, err := cfg.Outbox.DSN.Value()
-		if err != nil || dsn == "" {
-			return // reported already, or no outbox
-		}
-		if err := outbox.CheckDSN(dsn); err != nil {
-			reject(err.Error(), "SIDECAR_OUTBOX_DSN")
-		}
-	})
+// Rule is a config.Rule: Load reports the mistakes of the topology, and an unusable connection string of the outbox,
+// with the other mistakes.
+func Rule(cfg *config.Config, reject func(reason string, variables ...string)) {
+	for _, m := range topology.ValidateOptions(planOptions(cfg)) {
+		reject(m.Reason, m.Variables...)
+	}
+	dsn, err := cfg.Outbox.DSN.Value()
+	if err != nil || dsn == "" {
+		return // reported already, or no outbox
+	}
+	if err := outbox.CheckDSN(dsn); err != nil {
+		reject(err.Error(), "SIDECAR_OUTBOX_DSN")
+	}
 }
 
 // newPlan builds the configured topology. In mode none, which never checks the broker, no retry leaves by reject.

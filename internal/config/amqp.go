@@ -105,12 +105,7 @@ func (l *loader) checkAMQP() {
 }
 
 // checkCredential holds for user name and password: SASL PLAIN separates its fields by NUL.
-func checkCredential(v string) error {
-	if strings.ContainsRune(v, 0) {
-		return errors.New("holds a NUL byte")
-	}
-	return nil
-}
+var checkCredential = require(func(v string) bool { return !strings.ContainsRune(v, 0) }, "holds a NUL byte")
 
 // splitURLs splits at commas and drops blanks around the items. An empty item stays in: it is an error.
 func splitURLs(list string) []string {

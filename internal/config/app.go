@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -12,11 +11,8 @@ import (
 	"time"
 )
 
-// The values of SIDECAR_RESPONSE_DIALECT.
-const (
-	DialectOff  = "off"
-	DialectDapr = "dapr"
-)
+// DialectDapr is a value of SIDECAR_RESPONSE_DIALECT.
+const DialectDapr = "dapr"
 
 // App is where messages are POSTed to, and how it answers.
 type App struct {
@@ -80,16 +76,10 @@ func (l *loader) checkApp() {
 }
 
 // checkToken holds for tokens that travel in an Authorization header.
-func checkToken(v string) error {
-	if !visibleASCII(v) {
-		return errors.New("holds a space, a control character or a character outside ASCII")
-	}
-	return nil
-}
+var checkToken = require(visibleASCII, "holds a space, a control character or a character outside ASCII")
 
-// The values of SIDECAR_CLOUDEVENTS.
+// Values of SIDECAR_CLOUDEVENTS.
 const (
-	CloudEventsOff        = "off"
 	CloudEventsBinary     = "binary"
 	CloudEventsStructured = "structured"
 )

@@ -334,7 +334,7 @@ func TestMemoryBudget(t *testing.T) {
 		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=25MiB"}, 96 * mib, "", 1},
 		{1 * mib, []string{"SIDECAR_MAX_BODY=1KiB"}, 4 * mib, "", 0},
 	} {
-		c, err := Load(append(tc.env, base...), MemoryLimit(tc.limit))
+		c, err := Load(append(tc.env, base...), tc.limit)
 		if tc.refused != "" {
 			if err == nil || !strings.HasPrefix(err.Error(), tc.refused) {
 				t.Errorf("%q: got %v, want %s refused", tc.env, err, tc.refused)

@@ -12,11 +12,11 @@ import (
 // what was put into a secret. A secret's value gets a canary in its middle, and is given once directly and once in a
 // file; so does the value of a name that does not exist, which may be a secret's name mistyped.
 func FuzzLoad(f *testing.F) {
-	known := map[string]*variable{}
+	known := map[string]*Variable{}
 	for _, s := range sections(&Config{}) {
-		for _, v := range s.variables {
-			known[v.name] = v
-			f.Add(v.name, v.tag.Get("envDefault"), "")
+		for _, v := range s.Variables {
+			known[v.Name] = v
+			f.Add(v.Name, v.tag.Get("envDefault"), "")
 		}
 	}
 	dir := f.TempDir()
@@ -35,24 +35,24 @@ func FuzzLoad(f *testing.F) {
 			// "://" behind a comma would begin another URL, and what stands before it would be a host like any other.
 			value = strings.ReplaceAll(before, "://", "") + canary + strings.ReplaceAll(after, "://", "")
 		}
-		if v.name == "SIDECAR_AMQP_URL" {
+		if v.Name == "SIDECAR_AMQP_URL" {
 			value = "amqp://u:" + value + "@h/"
 		}
-		if strings.HasPrefix(v.allowed(plain), "path") { // of a file: the machine's are none of our business
+		if strings.HasPrefix(v.Allowed(plain), "path") { // of a file: the machine's are none of our business
 			value = filepath.Join(dir, "none", fmt.Sprintf("%x", value))
 		}
-		fuzzLoad(t, v.name+"="+value)
-		if v.fileVariant() != "" {
+		fuzzLoad(t, v.Name+"="+value)
+		if v.FileVariant() != "" {
 			file := filepath.Join(dir, "secret")
 			write(t, file, value)
-			fuzzLoad(t, v.fileVariant()+"="+file)
+			fuzzLoad(t, v.FileVariant()+"="+file)
 		}
 	})
 }
 
 func fuzzLoad(t *testing.T, set string) {
 	t.Helper()
-	c, err := Load([]string{set, "SIDECAR_SERVICE=a-b", collector}, MemoryLimit(1<<27))
+	c, err := Load([]string{set, "SIDECAR_SERVICE=a-b", collector}, 1<<27)
 	text := fmt.Sprintf("%v %+v", err, c)
 	if c != nil {
 		text += fmt.Sprintf("%#v %#v %q", c, c.Effective(), c.Warnings())

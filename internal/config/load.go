@@ -10,39 +10,21 @@ import (
 // prefix starts the name of every variable that is ours.
 const prefix = "SIDECAR_"
 
-// Option changes how Load judges.
-type Option func(*loader)
+// Rule judges the configuration as a whole, in a package that knows more about it. It is called when the variables have
+// been judged one by one, with everything that could be understood and the defaults for the rest. reject records a
+// problem with the first of the variables that the reason rests on; it leaves out what may follow from a problem that
+// one of them has already.
+type Rule func(c *Config, reject func(reason string, variables ...string))
 
-// MemoryLimit sets how many bytes the process may use, usually the limit of its cgroup. It bounds SIDECAR_MEMORY; 0
-// means unknown.
-func MemoryLimit(bytes int64) Option { return func(l *loader) { l.memory = bytes } }
-
-// Rule adds a judgement on the configuration as a whole, by a package that knows more about it. It is called when the
-// variables have been judged one by one, with everything that could be understood and the defaults for the rest. reject
-// records a problem with the first of the variables that the reason rests on; it leaves out what may follow from a
-// problem that one of them has already.
-func Rule(judge func(c *Config, reject func(reason string, variables ...string))) Option {
-	return func(l *loader) {
-		l.rules = append(l.rules, func() {
-			judge(l.cfg, func(reason string, variables ...string) {
-				if l.ok(variables...) {
-					l.reject(variables[0], "%s", reason)
-				}
-			})
-		})
-	}
-}
-
-// Load reads environ, a list of NAME=value as os.Environ returns it, and nothing else but the files it names. The error
-// is always *Errors and lists every problem.
-func Load(environ []string, options ...Option) (*Config, error) {
+// Load reads environ, a list of NAME=value as os.Environ returns it, and nothing else but the files it names. memory is
+// how many bytes the process may use, usually the limit of its cgroup; 0 means unknown. The error is always *Errors and
+// lists every problem.
+func Load(environ []string, memory int64, rules ...Rule) (*Config, error) {
 	l := newLoader(environ)
-	for _, o := range options {
-		o(l)
-	}
+	l.memory = memory
 	for _, v := range l.variables {
 		if err := v.read(); err != nil {
-			l.reject(v.name, "%v", err)
+			l.reject(v.Name, "%v", err)
 		}
 	}
 	l.checkAMQP()
@@ -54,8 +36,12 @@ func Load(environ []string, options ...Option) (*Config, error) {
 	l.checkRetry()
 	l.checkOTel()
 	l.checkUnknown()
-	for _, judge := range l.rules {
-		judge()
+	for _, judge := range rules {
+		judge(l.cfg, func(reason string, variables ...string) {
+			if l.ok(variables...) {
+				l.reject(variables[0], "%s", reason)
+			}
+		})
 	}
 	if len(l.problems) > 0 {
 		return nil, &Errors{Problems: l.sorted()}
@@ -71,18 +57,17 @@ func Load(environ []string, options ...Option) (*Config, error) {
 type loader struct {
 	cfg       *Config
 	env       map[string]string // without empty values: an empty value means unset
-	variables []*variable       // as documented
-	byName    map[string]*variable
+	variables []*Variable       // as documented
+	byName    map[string]*Variable
 	order     []string // names of variables, file variants included, as documented
 	memory    int64    // bytes, 0 = unknown
-	rules     []func() // from outside
 
 	problems []Problem
 	warnings []string
 }
 
 func newLoader(environ []string) *loader {
-	l := &loader{cfg: &Config{}, env: map[string]string{}, byName: map[string]*variable{}}
+	l := &loader{cfg: &Config{}, env: map[string]string{}, byName: map[string]*Variable{}}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if _, twice := l.env[name]; !twice && value != "" { // the first one counts, as for os.Getenv
@@ -90,13 +75,13 @@ func newLoader(environ []string) *loader {
 		}
 	}
 	for _, s := range sections(l.cfg) {
-		l.variables = append(l.variables, s.variables...)
+		l.variables = append(l.variables, s.Variables...)
 	}
 	for _, v := range l.variables {
-		v.text = l.env[v.name]
-		l.byName[v.name] = v
-		l.order = append(l.order, v.name)
-		if variant := v.fileVariant(); variant != "" {
+		v.text = l.env[v.Name]
+		l.byName[v.Name] = v
+		l.order = append(l.order, v.Name)
+		if variant := v.FileVariant(); variant != "" {
 			v.file = l.env[variant]
 			l.order = append(l.order, variant)
 		}
@@ -109,7 +94,7 @@ func (l *loader) reject(name, format string, args ...any) {
 	v := l.byName[name]
 	v.bad = true
 	l.problems = append(l.problems, Problem{
-		Variable: v.key(), Value: v.shown(), Reason: fmt.Sprintf(format, args...), Allowed: v.allowed(plain),
+		Variable: v.key(), Value: v.shown(), Reason: fmt.Sprintf(format, args...), Allowed: v.Allowed(plain),
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // load reads a configuration that has a service name and environ on top.
 func load(t testing.TB, environ ...string) *Config {
 	t.Helper()
-	c, err := Load(append(environ, "SIDECAR_SERVICE=wms-cincout"))
+	c, err := Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), 0)
 	if err != nil {
 		t.Fatalf("load %q: %v", environ, err)
 	}
@@ -20,7 +20,7 @@ func load(t testing.TB, environ ...string) *Config {
 // refuse demands that environ is refused with exactly one problem, with the variable, and returns its line.
 func refuse(t testing.TB, variable string, environ ...string) string {
 	t.Helper()
-	c, err := Load(append(environ, "SIDECAR_SERVICE=wms-cincout"))
+	c, err := Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), 0)
 	var problems *Errors
 	if !errors.As(err, &problems) {
 		t.Fatalf("load %q: got error %v", environ, err)
@@ -70,11 +70,11 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 		t.Errorf("Retry: %+v", r)
 	}
 	p := c.Topology
-	if p.Preset != "fanout" || p.Mode != "declare" || p.QueueType != "" || p.DeadLetter != Enabled || p.Bindings != nil || p.MessageTTL != 0 {
+	if p.Preset != "fanout" || p.Mode != "declare" || p.QueueType != "" || p.DeadLetter != "enabled" || p.Bindings != nil || p.MessageTTL != 0 {
 		t.Errorf("Topology: %+v", p)
 	}
 	q := c.Request
-	if strings.Join(q.ForwardHeaders, ",") != "*" || strings.Join(q.PassthroughHeaders, ",") != "traceparent,tracestate,baggage" || q.CloudEvents != CloudEventsOff {
+	if strings.Join(q.ForwardHeaders, ",") != "*" || strings.Join(q.PassthroughHeaders, ",") != "traceparent,tracestate,baggage" || q.CloudEvents != "off" {
 		t.Errorf("Request: %+v", q)
 	}
 	if l := c.Listen; l.AdminAddr != ":9090" || l.ControlAddr != "127.0.0.1:9091" || l.ControlToken.IsSet() || l.ControlReadToken.IsSet() {
@@ -124,7 +124,7 @@ func TestEveryProblemInOneGo(t *testing.T) {
 	_, err := Load([]string{
 		"SIDECAR_CONCURENCY=5", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_APP_TIMEOUT=30", "SIDECAR_AMQP_URL=http://guest:hunter2@h/",
 		"SIDECAR_PREFETCH=0", "SIDECAR_LOG_FORMAT=xml", "SIDECAR_AAA=1",
-	})
+	}, 0)
 	want := []string{
 		`SIDECAR_SERVICE: required and not set; allowed: letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'`,
 		`SIDECAR_AMQP_URL=***: must start with amqp:// or amqps://; allowed: `,
@@ -152,16 +152,16 @@ func TestEveryProblemInOneGo(t *testing.T) {
 func TestEmptyMeansUnset(t *testing.T) {
 	t.Parallel()
 	var environ []string
-	for _, s := range Describe(plain) {
+	for _, s := range Describe() {
 		for _, v := range s.Variables {
 			environ = append(environ, v.Name+"=")
-			if v.FileVariant != "" {
-				environ = append(environ, v.FileVariant+"=")
+			if v.FileVariant() != "" {
+				environ = append(environ, v.FileVariant()+"=")
 			}
 		}
 	}
 	load(t, append(environ[1:], "SIDECAR_NO_SUCH_NAME=")...)
-	if _, err := Load(environ); err == nil || !strings.Contains(err.Error(), "SIDECAR_SERVICE: required") {
+	if _, err := Load(environ, 0); err == nil || !strings.Contains(err.Error(), "SIDECAR_SERVICE: required") {
 		t.Errorf("an empty service name: %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestOnlyTheArgumentIsRead(t *testing.T) {
 	t.Setenv("SIDECAR_SERVICE", "from-process")
 	t.Setenv("SIDECAR_CONCURRENCY", "99")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
-	if _, err := Load(nil); err == nil {
+	if _, err := Load(nil, 0); err == nil {
 		t.Error("the process's environment was read")
 	}
 	if c := load(t, "no equals sign", "=odd", "CONCURRENCY=5"); c.Window.Concurrency != 10 || c.Tracing != nil {

@@ -105,7 +105,7 @@ func (t *Tracing) HeaderValues() map[string]string {
 }
 
 // otlp returns the variable that counts: the one for traces alone when it is set, else the general one.
-func (l *loader) otlp(name string) *variable {
+func (l *loader) otlp(name string) *Variable {
 	if v := l.byName["OTEL_EXPORTER_OTLP_TRACES_"+name]; v.text != "" {
 		return v
 	}
@@ -122,7 +122,7 @@ func (l *loader) checkOTel() {
 	ca, cert, key := l.otlp("CERTIFICATE"), l.otlp("CLIENT_CERTIFICATE"), l.otlp("CLIENT_KEY")
 	if ca.text != "" {
 		if err := checkCertificateFile(ca.text); err != nil {
-			l.reject(ca.name, "%v", err)
+			l.reject(ca.Name, "%v", err)
 		}
 	}
 	l.checkKeyPair(cert, key)
@@ -144,10 +144,10 @@ func (l *loader) checkOTelProtocol() {
 	const traces, only = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"
 	switch v := l.otlp("PROTOCOL"); {
 	case v.value.String() == only:
-	case v.name == traces:
+	case v.Name == traces:
 		l.reject(traces, "spans can be sent in one way only, usually to port 4318")
 	default:
-		l.reject(v.name, "spans can be sent in one way only, usually to port 4318; set %s=%s if this variable is for others",
+		l.reject(v.Name, "spans can be sent in one way only, usually to port 4318; set %s=%s if this variable is for others",
 			traces, only)
 	}
 }
@@ -160,12 +160,12 @@ func (l *loader) otelEndpoint() string {
 	}
 	switch {
 	case err != nil:
-		l.reject(v.name, "not the URL of an OTLP/HTTP receiver: %v", err)
+		l.reject(v.Name, "not the URL of an OTLP/HTTP receiver: %v", err)
 		return ""
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery:
-		l.reject(v.name, "holds a user or a query: use OTEL_EXPORTER_OTLP_HEADERS for credentials")
+		l.reject(v.Name, "holds a user or a query: use OTEL_EXPORTER_OTLP_HEADERS for credentials")
 		return ""
-	case v.name == "OTEL_EXPORTER_OTLP_ENDPOINT":
+	case v.Name == "OTEL_EXPORTER_OTLP_ENDPOINT":
 		u = u.JoinPath("v1/traces")
 	}
 	u.Path = cmp.Or(u.Path, "/")
@@ -183,7 +183,7 @@ func (l *loader) otelHeaders() map[string]Secret {
 		headers[name] = newSecret(&source{value: value})
 	}
 	if err != nil {
-		l.reject(v.name, "%v", err)
+		l.reject(v.Name, "%v", err)
 	}
 	return headers
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -55,12 +54,9 @@ func isIdentifier(name string) bool {
 	return len(name) <= maxIdentifier && identifierPattern.MatchString(name)
 }
 
-func checkTable(v string) error {
-	parts := strings.Split(v, ".")
-	if len(parts) > 2 || slices.ContainsFunc(parts, func(p string) bool { return !isIdentifier(p) }) {
-		return errors.New("is not the name of a table")
-	}
-	return nil
+func isTable(name string) bool {
+	schema, table, found := strings.Cut(name, ".")
+	return isIdentifier(schema) && (!found || isIdentifier(table))
 }
 
 func checkColumns(v string) error {

@@ -10,11 +10,6 @@ import (
 	"time"
 )
 
-var (
-	errEmptyFile  = errors.New("the file is empty")
-	errKernelFile = errors.New("must be a regular file and is one of the kernel's")
-)
-
 // readPatience bounds the read of a file that has nothing to read yet.
 const readPatience = time.Second
 
@@ -42,7 +37,7 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 		err = checkRegular(info)
 	}
 	if err == nil && ofKernel(f) {
-		err = errKernelFile
+		err = errors.New("must be a regular file and is one of the kernel's")
 	}
 	var b []byte
 	if err == nil {

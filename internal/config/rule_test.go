@@ -9,7 +9,7 @@ import (
 // TestRule: what is judged from outside stands among the other problems, unless it may follow from one of them.
 func TestRule(t *testing.T) {
 	t.Parallel()
-	rule := Rule(func(c *Config, reject func(string, ...string)) {
+	rule := func(c *Config, reject func(string, ...string)) {
 		if c.Window.Concurrency != 3 || c.Process.LogFormat != "json" {
 			t.Errorf("the rule sees %+v", c)
 		}
@@ -17,8 +17,8 @@ func TestRule(t *testing.T) {
 		reject("news, at 100 %", "SIDECAR_QUEUE", "SIDECAR_DLX")
 		reject("a consequence of the news", "SIDECAR_DLQ", "SIDECAR_QUEUE")
 		reject("more news", "SIDECAR_LOG_FORMAT")
-	})
-	_, err := Load([]string{"SIDECAR_SERVICE=a-b", "SIDECAR_TOPOLOGY=ring", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_CONCURRENCY=3", "SIDECAR_QUEUE=q", "SIDECAR_X=1"}, rule)
+	}
+	_, err := Load([]string{"SIDECAR_SERVICE=a-b", "SIDECAR_TOPOLOGY=ring", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_CONCURRENCY=3", "SIDECAR_QUEUE=q", "SIDECAR_X=1"}, 0, rule)
 	problems, ok := errors.AsType[*Errors](err)
 	if !ok {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 // enforced. The tag allowed is a text for what a function checks.
 
 // breaks returns the rule that the value breaks, nil if none.
-func (v *variable) breaks() error {
+func (v *Variable) breaks() error {
 	if words, found := v.tag.Lookup("oneof"); found && !slices.Contains(strings.Split(words, "|"), v.value.String()) {
 		return errors.New("not one of the words")
 	}
@@ -35,26 +35,26 @@ func (v *variable) breaks() error {
 
 var units = map[string]string{"1s": "seconds", "1ms": "milliseconds"}
 
-func (v *variable) bounds(text string) (low, high int64) {
+func (v *Variable) bounds(text string) (low, high int64) {
 	a, b, _ := strings.Cut(text, "..")
 	return v.number(a), v.number(b)
 }
 
 // number parses a bound as the variable's own values, or as items of them.
-func (v *variable) number(text string) int64 {
+func (v *Variable) number(text string) int64 {
 	t := v.value.Type()
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	n, err := parsers[t](text)
 	if err != nil { // a tag this package got wrong; its tests find that
-		panic(v.name + ": " + text)
+		panic(v.Name + ": " + text)
 	}
 	return reflect.ValueOf(n).Int()
 }
 
 // numbers returns the numbers that a range bounds: the value, or each of its items.
-func (v *variable) numbers() []int64 {
+func (v *Variable) numbers() []int64 {
 	value := reflect.Indirect(v.value)
 	if value.Kind() != reflect.Slice {
 		return []int64{value.Int()}
@@ -69,8 +69,8 @@ func (v *variable) numbers() []int64 {
 // plain leaves a word as it is, for texts without markup.
 func plain(s string) string { return s }
 
-// allowed says in words what the rules are. Every literal goes through code.
-func (v *variable) allowed(code func(string) string) string {
+// Allowed says in words what the rules are. Literal values go through code, e.g. to be put in backquotes.
+func (v *Variable) Allowed(code func(string) string) string {
 	if words, found := v.tag.Lookup("oneof"); found {
 		all := strings.Split(words, "|")
 		for i, w := range all {
@@ -96,4 +96,19 @@ func (v *variable) allowed(code func(string) string) string {
 		limits += ", whole " + units[v.tag.Get("unit")]
 	}
 	return "a duration from " + limits
+}
+
+// Default says in words what counts when the variable is not set.
+func (v *Variable) Default(code func(string) string) string {
+	for _, tag := range []struct{ name, before string }{
+		{"preset", "by preset: "}, {"derived", ""}, {"otherwise", ""},
+	} {
+		if text, found := v.tag.Lookup(tag.name); found {
+			return tag.before + text
+		}
+	}
+	if d, found := v.tag.Lookup("envDefault"); found {
+		return code(d)
+	}
+	return "–"
 }

@@ -11,32 +11,32 @@ func TestTagsAreSound(t *testing.T) {
 	names := map[string]bool{}
 	known := map[string]bool{}
 	for _, s := range sections(&Config{}) {
-		f, _ := reflect.TypeFor[Config]().FieldByName(s.field)
+		f, _ := reflect.TypeFor[Config]().FieldByName(s.Field)
 		prefix := f.Tag.Get("prefix")
-		if s.title == "" || prefix == "" {
-			t.Errorf("%s has no title or no prefix", s.field)
+		if s.Title == "" || prefix == "" {
+			t.Errorf("%s has no title or no prefix", s.Field)
 		}
-		if f.Type.Name() != s.field {
-			t.Errorf("Config.%s has the type %s: Describe takes them for the same", s.field, f.Type.Name())
+		if f.Type.Name() != s.Field {
+			t.Errorf("Config.%s has the type %s: Describe takes them for the same", s.Field, f.Type.Name())
 		}
-		for _, v := range s.variables {
-			if v.name == prefix || names[v.name] {
-				t.Errorf("%s.%s: no name, or one that is taken: %q", s.field, v.field, v.name)
+		for _, v := range s.Variables {
+			if v.Name == prefix || names[v.Name] {
+				t.Errorf("%s.%s: no name, or one that is taken: %q", s.Field, v.Field, v.Name)
 			}
-			names[v.name] = true
-			if v.allowed(plain) == "" {
-				t.Errorf("%s: nothing says what is allowed", v.name)
+			names[v.Name] = true
+			if v.Allowed(plain) == "" {
+				t.Errorf("%s: nothing says what is allowed", v.Name)
 			}
-			if v.otherwise(plain) == "" {
-				t.Errorf("%s: nothing says what counts when it is not set", v.name)
+			if v.Default(plain) == "" {
+				t.Errorf("%s: nothing says what counts when it is not set", v.Name)
 			}
 			if bounds, found := v.tag.Lookup("range"); found {
 				if low, high := v.bounds(bounds); low >= high {
-					t.Errorf("%s: range %q", v.name, bounds)
+					t.Errorf("%s: range %q", v.Name, bounds)
 				}
 			}
 			if d, found := v.tag.Lookup("envDefault"); found {
-				known[v.name+"="+d] = true
+				known[v.Name+"="+d] = true
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -85,7 +86,7 @@ func readSecret(path string) (string, fs.FileInfo, error) {
 	// Editors and echo end a file with a newline; one, not all, so that a value may still end in one.
 	v := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 	if v == "" {
-		return "", nil, errEmptyFile
+		return "", nil, errors.New("the file is empty")
 	}
 	return v, info, nil
 }

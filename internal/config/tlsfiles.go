@@ -49,22 +49,22 @@ func checkKeyFile(path string) error {
 }
 
 // checkKeyPair checks the files of a client certificate and its key, each of which needs the other.
-func (l *loader) checkKeyPair(cert, key *variable) {
+func (l *loader) checkKeyPair(cert, key *Variable) {
 	switch {
 	case cert.text == "" && key.text == "":
 		return
 	case key.text == "":
-		l.reject(cert.name, "a certificate needs its key: set %s", key.name)
+		l.reject(cert.Name, "a certificate needs its key: set %s", key.Name)
 		return
 	case cert.text == "":
-		l.reject(key.name, "a key needs its certificate: set %s", cert.name)
+		l.reject(key.Name, "a key needs its certificate: set %s", cert.Name)
 		return
 	}
 	if err := checkCertificateFile(cert.text); err != nil {
-		l.reject(cert.name, "%v", err)
+		l.reject(cert.Name, "%v", err)
 	}
 	if err := checkKeyFile(key.text); err != nil {
-		l.reject(key.name, "%v", err)
+		l.reject(key.Name, "%v", err)
 	}
 	if cert.bad || key.bad {
 		return
@@ -72,8 +72,8 @@ func (l *loader) checkKeyPair(cert, key *variable) {
 	pair, err := tls.LoadX509KeyPair(cert.text, key.text)
 	switch {
 	case err != nil:
-		l.reject(key.name, "does not go with %s: %v", cert.name, err)
+		l.reject(key.Name, "does not go with %s: %v", cert.Name, err)
 	case time.Now().After(pair.Leaf.NotAfter):
-		l.reject(cert.name, "the certificate has expired")
+		l.reject(cert.Name, "the certificate has expired")
 	}
 }

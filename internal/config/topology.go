@@ -10,11 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// The values of SIDECAR_CONSUME.
-const (
-	ConsumeOn  = "on"
-	ConsumeOff = "off"
-)
+// ConsumeOff is a value of SIDECAR_CONSUME.
+const ConsumeOff = "off"
 
 // Service is who consumes, or only sends.
 type Service struct {
@@ -56,17 +53,14 @@ func (l *loader) checkPurpose() {
 // warnUnused warns about every variable with the prefix that is set while the one that switches it on is not.
 func (l *loader) warnUnused(prefix, on, why string) {
 	for _, v := range l.variables {
-		if !l.isSet(on) && strings.HasPrefix(v.name, prefix) && l.isSet(v.name) && !v.bad {
-			l.warn(v.name, "not used: %s, because %s is not set", why, on)
+		if !l.isSet(on) && strings.HasPrefix(v.Name, prefix) && l.isSet(v.Name) && !v.bad {
+			l.warn(v.Name, "not used: %s, because %s is not set", why, on)
 		}
 	}
 }
 
-// The values of SIDECAR_DEAD_LETTER.
-const (
-	Enabled  = "enabled"
-	Disabled = "disabled"
-)
+// Disabled is a value of SIDECAR_DEAD_LETTER.
+const Disabled = "disabled"
 
 // Topology is which exchanges, queues and bindings there are. An empty field means the preset's own.
 type Topology struct {

@@ -20,16 +20,15 @@ func (l *loader) checkUnknown() {
 		if !strings.HasPrefix(name, prefix) || slices.Contains(l.order, name) {
 			continue
 		}
-		nearest := l.nearest(name)
-		if serviceLink.MatchString(name) {
-			if !injected(name, l.env[name]) {
-				l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
-					"the nearest name the sidecar knows is "+nearest)
-			}
-			continue
+		switch link := serviceLink.MatchString(name); {
+		case link && injected(name, l.env[name]):
+		case link:
+			l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
+				"the nearest name the sidecar knows is "+l.nearest(name))
+		default:
+			l.problems = append(l.problems, Problem{Variable: shownName(name),
+				Reason: "unknown name; the nearest known one is " + l.nearest(name)})
 		}
-		l.problems = append(l.problems, Problem{Variable: shownName(name),
-			Reason: "unknown name; the nearest known one is " + nearest})
 	}
 }
 
@@ -56,16 +55,9 @@ func shownName(name string) string {
 
 // nearest is the known name that takes the fewest edits.
 func (l *loader) nearest(name string) string {
-	best, fewest := "", int(^uint(0)>>1)
-	for _, known := range l.order {
-		if !strings.HasPrefix(known, prefix) {
-			continue
-		}
-		if n := distance(strings.ToUpper(name[len(prefix):]), known[len(prefix):]); n < fewest {
-			best, fewest = known, n
-		}
-	}
-	return best
+	known := slices.DeleteFunc(slices.Clone(l.order), func(k string) bool { return !strings.HasPrefix(k, prefix) })
+	edits := func(known string) int { return distance(strings.ToUpper(name[len(prefix):]), known[len(prefix):]) }
+	return slices.MinFunc(known, func(a, b string) int { return edits(a) - edits(b) })
 }
 
 // distance counts the insertions, deletions, substitutions and swaps of neighbours between a and b.

@@ -152,10 +152,3 @@ func checkPathSegments(path string) error {
 	}
 	return nil
 }
-
-func checkHost(host string) error {
-	if !validHost(host) {
-		return errors.New("not a host name")
-	}
-	return nil
-}

@@ -4,23 +4,26 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 )
 
 // fileSuffix makes the name of the variable that names a secret's file.
 const fileSuffix = "_FILE"
 
-// section is one struct of Config and the variables that fill it.
-type section struct {
-	title, field string // field of Config
-	variables    []*variable
+// Section is one struct of Config and the variables that fill it.
+type Section struct {
+	Title     string
+	Field     string // of Config; its type has the same name
+	Variables []*Variable
 }
 
-// variable is one environment variable: its tags, the value that was set, and the field for it.
-type variable struct {
-	name  string // in full
-	field string // of the section's struct
+// Variable is one environment variable: its tags, the value that was set, and the field for it.
+type Variable struct {
+	Name  string // in full
+	Field string // of the section's struct
 	tag   reflect.StructTag
 	value reflect.Value // the field itself
 
@@ -29,26 +32,26 @@ type variable struct {
 	bad  bool   // a problem was found
 }
 
-func (v *variable) secret() bool { return v.value.Type() == reflect.TypeFor[Secret]() }
+func (v *Variable) secret() bool { return v.value.Type() == reflect.TypeFor[Secret]() }
 
-// fileVariant returns the name of the variable that may name a file instead, "" if there is none.
-func (v *variable) fileVariant() string {
-	if v.secret() && strings.HasPrefix(v.name, prefix) {
-		return v.name + fileSuffix
+// FileVariant returns the name of the variable that may name a file instead, "" if there is none.
+func (v *Variable) FileVariant() string {
+	if v.secret() && strings.HasPrefix(v.Name, prefix) {
+		return v.Name + fileSuffix
 	}
 	return ""
 }
 
 // key is the name as the problem's line shows it: that of the file variant where the file variant was set.
-func (v *variable) key() string {
+func (v *Variable) key() string {
 	if v.file != "" && v.text == "" {
-		return v.fileVariant()
+		return v.FileVariant()
 	}
-	return v.name
+	return v.Name
 }
 
 // shown is the value as a problem may repeat it.
-func (v *variable) shown() string {
+func (v *Variable) shown() string {
 	switch {
 	case v.file != "" && v.text == "":
 		return shownPath(v.file)
@@ -63,7 +66,7 @@ func (v *variable) shown() string {
 // public is the value of a variable that is not a secret, without what must not be shown even where it does not belong:
 // a URL with a user, and what follows a '?' or '#' in a variable that holds a URL or a path, because keys are passed
 // there.
-func (v *variable) public() string {
+func (v *Variable) public() string {
 	if urlWithUser(v.text) {
 		return masked
 	}
@@ -85,18 +88,21 @@ func shownPath(path string) string {
 	return masked
 }
 
+// Describe lists every variable that Load reads, for the documentation.
+func Describe() []Section { return sections(&Config{}) }
+
 // sections lists what the struct says, in order.
-func sections(c *Config) []section {
-	var all []section
+func sections(c *Config) []Section {
+	var all []Section
 	for f, target := range reflect.ValueOf(c).Elem().Fields() {
 		title, found := f.Tag.Lookup("section")
 		if !found {
 			continue
 		}
-		s := section{title: title, field: f.Name}
+		s := Section{Title: title, Field: f.Name}
 		for g, value := range target.Fields() {
-			s.variables = append(s.variables, &variable{
-				name: f.Tag.Get("prefix") + g.Tag.Get("env"), field: g.Name, tag: g.Tag, value: value,
+			s.Variables = append(s.Variables, &Variable{
+				Name: f.Tag.Get("prefix") + g.Tag.Get("env"), Field: g.Name, tag: g.Tag, value: value,
 			})
 		}
 		all = append(all, s)
@@ -105,7 +111,7 @@ func sections(c *Config) []section {
 }
 
 // read parses the text that was set, or the default, into the field.
-func (v *variable) read() error {
+func (v *Variable) read() error {
 	text := cmp.Or(v.text, v.tag.Get("envDefault"))
 	switch {
 	case v.secret():
@@ -126,27 +132,37 @@ func (v *variable) read() error {
 	if err := v.breaks(); err != nil {
 		return err
 	}
-	if check := checks[v.name]; check != nil {
+	if check := checks[v.Name]; check != nil {
 		return check(text)
 	}
 	return nil
 }
 
 // readSecret puts a handle on the text or on the file into the field, and reads the file once.
-func (v *variable) readSecret(text string) error {
+func (v *Variable) readSecret(text string) error {
 	if v.file != "" && v.text != "" {
-		return fmt.Errorf("set together with %s: only one of them can count", v.fileVariant())
+		return fmt.Errorf("set together with %s: only one of them can count", v.FileVariant())
 	}
 	if v.file == "" && text == "" {
 		return nil
 	}
-	s := &source{name: v.fileVariant(), path: v.file, value: text, check: checks[v.name]}
+	s := &source{name: v.FileVariant(), path: v.file, value: text, check: checks[v.Name]}
 	v.value.Set(reflect.ValueOf(newSecret(s)))
 	value, err := s.current()
 	if v.file == "" && s.check != nil {
 		err = s.check(value)
 	}
 	return err
+}
+
+// require returns a check that ok judges.
+func require(ok func(string) bool, otherwise string) func(string) error {
+	return func(text string) error {
+		if !ok(text) {
+			return errors.New(otherwise)
+		}
+		return nil
+	}
 }
 
 // checks judge the text of single variables, where tags cannot. Those of secrets also judge values that are read later:
@@ -157,12 +173,12 @@ var checks = map[string]func(text string) error{
 	"SIDECAR_AMQP_USERNAME":        checkCredential,
 	"SIDECAR_AMQP_PASSWORD":        checkCredential,
 	"SIDECAR_AMQP_TLS_CA_FILE":     checkCertificateFile,
-	"SIDECAR_AMQP_TLS_SERVER_NAME": checkHost,
+	"SIDECAR_AMQP_TLS_SERVER_NAME": require(validHost, "not a host name"),
 	"SIDECAR_APP_URL":              checkAppURL,
 	"SIDECAR_APP_TOKEN":            checkToken,
 	"SIDECAR_APP_HEALTH_PATH":      checkHTTPPath,
-	"SIDECAR_SPOOL_DIR":            checkDirectory,
-	"SIDECAR_CRASH_DIR":            checkDirectory,
+	"SIDECAR_SPOOL_DIR":            require(filepath.IsAbs, "not an absolute path"),
+	"SIDECAR_CRASH_DIR":            require(filepath.IsAbs, "not an absolute path"),
 	"SIDECAR_PREFIX":               checkName,
 	"SIDECAR_EXCHANGE":             checkExchange,
 	"SIDECAR_QUEUE":                checkName,
@@ -178,7 +194,43 @@ var checks = map[string]func(text string) error{
 	"SIDECAR_CONTROL_READ_TOKEN":   checkControlToken,
 	"SIDECAR_PUBLISH_ADDR":         checkAddr,
 	"SIDECAR_PUBLISH_TOKEN":        checkControlToken,
-	"SIDECAR_OUTBOX_TABLE":         checkTable,
+	"SIDECAR_OUTBOX_TABLE":         require(isTable, "is not the name of a table"),
 	"SIDECAR_OUTBOX_COLUMNS":       checkColumns,
 	"SIDECAR_OUTBOX_EXCHANGE":      checkShortString,
+}
+
+// Setting is one variable as it is in effect.
+type Setting struct {
+	Name   string
+	Value  string // secrets and the query of a URL are masked; "" when nothing is set, or when the topology decides
+	Origin string // default, environment, derived, preset, or "file:" and a path
+}
+
+// Effective lists every variable in the order of the documentation.
+func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
+
+func (l *loader) setting(v *Variable) Setting {
+	s := Setting{Name: v.Name, Value: v.public(), Origin: "environment"}
+	_, byPreset := v.tag.Lookup("preset")
+	_, derived := v.tag.Lookup("derived")
+	switch {
+	case v.file != "":
+		s.Origin = "file:" + v.file
+	case v.text != "":
+	case byPreset:
+		s.Origin = "preset"
+	case derived:
+		s.Origin, s.Value = "derived", fmt.Sprint(v.value)
+	default:
+		s.Origin, s.Value = "default", v.tag.Get("envDefault")
+	}
+	switch {
+	case !v.secret() || s.Value == "" && v.file == "":
+	case v.Name == "SIDECAR_AMQP_URL":
+		list, _ := l.cfg.AMQP.URL.Value() // with an error comes the last good value
+		s.Value = redactURLs(list)
+	default:
+		s.Value = masked
+	}
+	return s
 }

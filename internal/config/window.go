@@ -1,10 +1,5 @@
 package config
 
-import (
-	"errors"
-	"path/filepath"
-)
-
 // maxPrefetch is the largest prefetch AMQP can say: 16 bits, and 0 means without limit.
 const maxPrefetch = 65535
 
@@ -49,13 +44,6 @@ func (l *loader) checkWindow() {
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
 	}
 	l.checkMemory()
-}
-
-func checkDirectory(path string) error {
-	if !filepath.IsAbs(path) {
-		return errors.New("not an absolute path")
-	}
-	return nil
 }
 
 // checkMemory derives SIDECAR_MEMORY, and refuses bodies that could never be held.

@@ -66,7 +66,7 @@ func TestExamplesLoad(t *testing.T) {
 			}
 			environ = append(environ, line)
 		}
-		if _, err := config.Load(environ); err != nil {
+		if _, err := config.Load(environ, 0); err != nil {
 			t.Errorf("%s\n%v", b[1], err)
 		}
 	}

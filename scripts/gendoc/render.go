@@ -20,7 +20,7 @@ func render(dir string) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString(preface)
-	for _, s := range config.Describe(code) {
+	for _, s := range config.Describe() {
 		intro := said["Config."+s.Field]
 		if intro == "" {
 			return "", fmt.Errorf("describe section %q: Config.%s has no comment", s.Title, s.Field)
@@ -33,14 +33,14 @@ func render(dir string) (string, error) {
 				return "", fmt.Errorf("describe %s: %s.%s has no comment", v.Name, s.Field, v.Field)
 			}
 			name := code(v.Name)
-			if v.FileVariant != "" {
+			if v.FileVariant() != "" {
 				name += " †"
 			}
 			short, rest := split(meaning)
 			if rest != "" {
 				fmt.Fprintf(&more, "- %s: %s\n", code(v.Name), rest)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(v.Default), cell(v.Allowed),
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(v.Default(code)), cell(v.Allowed(code)),
 				strings.ReplaceAll(short, "|", `\|`))
 		}
 		if more.Len() > 0 {

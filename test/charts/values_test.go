@@ -29,9 +29,9 @@ func block(t *testing.T, file, name string) object {
 }
 
 // variables are those of the sidecar, and of the file variants, by their names.
-func variables() map[string]config.Variable {
-	all := map[string]config.Variable{}
-	for _, section := range config.Describe(func(text string) string { return text }) {
+func variables() map[string]*config.Variable {
+	all := map[string]*config.Variable{}
+	for _, section := range config.Describe() {
 		for _, v := range section.Variables {
 			all[v.Name] = v
 		}
@@ -39,12 +39,15 @@ func variables() map[string]config.Variable {
 	return all
 }
 
+// plain leaves a literal value as it is.
+func plain(text string) string { return text }
+
 // words are all that a variable may be; nil where that is not a list.
-func words(v config.Variable) []string {
-	if !regexp.MustCompile(`^[a-z-]+(, [a-z-]+)+$`).MatchString(v.Allowed) {
+func words(v *config.Variable) []string {
+	if v == nil || !regexp.MustCompile(`^[a-z-]+(, [a-z-]+)+$`).MatchString(v.Allowed(plain)) {
 		return nil
 	}
-	return strings.Split(v.Allowed, ", ")
+	return strings.Split(v.Allowed(plain), ", ")
 }
 
 func typedValues(t *testing.T) object {
@@ -214,7 +217,7 @@ var beside = map[string]string{
 }
 
 // sample is a text that the sidecar takes for a variable.
-func sample(v config.Variable) string {
+func sample(v *config.Variable) string {
 	texts := map[string]string{
 		"SIDECAR_APP_URL": "http://127.0.0.1:3000/events", "SIDECAR_BINDINGS": "orders.main-exchange:a", "SIDECAR_ADMIN_ADDR": ":9190",
 		"SIDECAR_CONTROL_ADDR": "127.0.0.1:9191", "SIDECAR_PARK_ON_STATUS": "400,422", "SIDECAR_CRASH_DIR": "/tmp/crash", "SIDECAR_SPOOL_DIR": "/tmp/spool",
@@ -231,8 +234,8 @@ func sample(v config.Variable) string {
 	if words := words(v); words != nil {
 		return words[0]
 	}
-	if regexp.MustCompile(`^[0-9]+[a-zA-Z]*$`).MatchString(v.Default) {
-		return v.Default
+	if regexp.MustCompile(`^[0-9]+[a-zA-Z]*$`).MatchString(v.Default(plain)) {
+		return v.Default(plain)
 	}
 	return "text"
 }
@@ -286,7 +289,7 @@ func TestAValueAndItsVariable(t *testing.T) {
 			case path == "publish.exchanges" || path == "outbox.columns":
 				set = "--set=" + path + "." + text
 			case path == "topology.retryDelays" || path == "publish.routingKeys" || path == "topology.bindings" || path == "dispatch.parkOnStatus":
-			case regexp.MustCompile(`^[0-9]+ to [0-9]+$`).MatchString(variables[name].Allowed):
+			case regexp.MustCompile(`^[0-9]+ to [0-9]+$`).MatchString(variables[name].Allowed(plain)):
 				set = "--set=" + path + "=" + text
 			case strings.HasSuffix(path, "Headers"):
 				set = "--set=" + path + "={" + text + "}"

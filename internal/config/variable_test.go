@@ -27,7 +27,7 @@ func TestQueriesAreMasked(t *testing.T) {
 		"SIDECAR_APP_HEALTH_PATH=up?key=" + canary, "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector?key=" + canary,
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=collector/?key=" + canary,
 	} {
-		_, err := Load([]string{"SIDECAR_SERVICE=a-b", wrong})
+		_, err := Load([]string{"SIDECAR_SERVICE=a-b", wrong}, 0)
 		if err == nil || !strings.Contains(err.Error(), masked) {
 			t.Errorf("%s: %v", wrong, err)
 		}
