@@ -26,7 +26,7 @@ func Build(given Options) (*Plan, error) {
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
 		Quorum: o.QueueType == TypeQuorum, Tiered: o.RetryDelays != nil,
-		StampQueue: b.b.stamp, CountHeader: b.b.countHeader, Redrive: Route{Key: o.Queue, Queue: o.Queue},
+		StampQueue: b.b.wait.backExchange != "", CountHeader: b.b.countHeader, Redrive: Route{Key: o.Queue, Queue: o.Queue},
 	}
 	b.feed()
 	if o.RetryExchange != "" {
@@ -167,7 +167,15 @@ func (b *builder) park() {
 	}
 	b.p.Park.Key = b.names.Replace(p.key)
 	b.p.Exchanges = append(b.p.Exchanges, Exchange{Name: b.o.DLX, Type: p.exchangeType, Shared: p.shared})
-	b.p.Bindings = append(b.p.Bindings, Binding{Exchange: b.o.DLX, Key: b.names.Replace(p.bindingKey), Queue: queue})
+	b.p.Bindings = append(b.p.Bindings, Binding{Exchange: b.o.DLX, Key: b.parkKey(), Queue: queue})
+}
+
+// parkKey is the key by which the exchange for parked messages routes; a fanout exchange routes by none.
+func (b *builder) parkKey() string {
+	if b.b.park.exchangeType == "fanout" {
+		return ""
+	}
+	return b.names.Replace(b.b.park.key)
 }
 
 // wait lays the ways to wait.
@@ -211,8 +219,8 @@ func (b *builder) service() {
 		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.b.wait.key
 	case b.o.DLQ != "":
 		args[ArgDLX] = b.o.DLX
-		if b.b.park.keyed {
-			args[ArgDLKey] = b.names.Replace(b.b.park.key)
+		if key := b.parkKey(); key != "" {
+			args[ArgDLKey] = key
 		}
 	}
 	if b.o.MessageTTL != 0 {
@@ -221,8 +229,8 @@ func (b *builder) service() {
 	b.queue(Queue{Name: b.o.Queue, Kind: KindMain, Args: args})
 }
 
-// queue adds a queue, in the durable variant with what keeps its messages: no limit on deliveries, and dead letters that
-// stay until their target has confirmed them, which the broker only does together with reject-publish.
+// queue adds a queue. What keeps the messages of a quorum queue are no limit on deliveries, and dead letters that stay
+// until their target has confirmed them, which the broker only does together with reject-publish.
 func (b *builder) queue(q Queue) {
 	if b.p.Quorum {
 		_, _, deadLetters := q.DeadLetter()
@@ -243,8 +251,30 @@ func (b *builder) queue(q Queue) {
 // back adds the binding that returns retries from an exchange to the service's queue, if no other binding does.
 func (b *builder) back() {
 	exchange, key := b.names.Replace(b.b.wait.backExchange), b.names.Replace(b.b.wait.backKey)
-	if exchange == "" || len(b.p.Waits) == 0 || slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
-		return
+	if exchange != "" && !slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
+		b.bind(Binding{Exchange: exchange, Key: key, Queue: b.o.Queue})
 	}
-	b.bind(Binding{Exchange: exchange, Key: key, Queue: b.o.Queue})
+}
+
+// notes says what settings come to that may surprise.
+func (b *builder) notes(given *Options) []string {
+	var notes []string
+	if !slices.ContainsFunc(b.p.Exchanges, func(x Exchange) bool { return b.main(x.Name) }) {
+		if given.ExchangeType != "" {
+			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name "+
+				"exchange %s", given.ExchangeType, b.o.Exchange))
+		}
+		makesNames := strings.Contains(b.b.wait.exchange+b.b.wait.backExchange+b.b.park.exchange, "{exchange}")
+		if given.Exchange != "" && !makesNames {
+			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE=%s is not used: SIDECAR_BINDINGS does not name it",
+				given.Exchange))
+		}
+	}
+	if given.Prefix == "" && given.Exchange == "" && strings.Contains(b.b.exchanges[0], "{prefix}") &&
+		!strings.Contains(b.o.Service, "-") {
+		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main "+
+			"exchange with every other service without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it "+
+			"another", b.o.Service, b.o.Prefix))
+	}
+	return notes
 }

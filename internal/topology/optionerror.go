@@ -93,10 +93,9 @@ func (c *optionValidator) checkOptions() {
 		on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_BINDINGS"}, "needs SIDECAR_BINDINGS: a direct exchange routes by key")
 
 	const only = "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s"
-	expiring := presetsWith(func(b *blueprint) bool { return b.mayExpire })
-	c.refuse(o.MessageTTL != 0 && !b.mayExpire, on{"SIDECAR_MESSAGE_TTL"}, only, expiring, o.Preset)
-	c.checkDelay("SIDECAR_MESSAGE_TTL", o.MessageTTL)
 	discarding := presetsWith(func(b *blueprint) bool { return b.mayDiscard })
+	c.refuse(o.MessageTTL != 0 && !b.mayDiscard, on{"SIDECAR_MESSAGE_TTL"}, only, discarding, o.Preset)
+	c.checkDelay("SIDECAR_MESSAGE_TTL", o.MessageTTL)
 	c.refuse(o.NoDeadLetter && !b.mayDiscard, on{"SIDECAR_DEAD_LETTER"}, only, discarding, o.Preset)
 	c.refuse(o.NoDeadLetter && (o.DLX != "" || o.DLQ != ""), on{"SIDECAR_DEAD_LETTER", "SIDECAR_DLX", "SIDECAR_DLQ"},
 		"SIDECAR_DLX and SIDECAR_DLQ name what there is not")

@@ -21,11 +21,9 @@ type blueprint struct {
 	parksDeadLetters bool // the service's queue dead-letters to where messages are parked, not to where they wait
 	redrivesToWait   bool // a redriven message goes where retries wait, not straight to the service's queue
 	maxRetries       int  // 0: one for every delay
-	stamp            bool
 	countHeader      string
 
-	mayExpire   bool // MessageTTL has a meaning
-	mayDiscard  bool // NoDeadLetter has a meaning
+	mayDiscard  bool // MessageTTL and NoDeadLetter have a meaning
 	mayNotRetry bool // a list of delays may be empty
 }
 
@@ -49,9 +47,7 @@ type park struct {
 	exchange     string // empty: the default exchange
 	exchangeType string
 	queue        string
-	bindingKey   string
-	key          string // to publish with
-	keyed        bool   // the service's queue names the key in its own dead-letter route
+	key          string // to publish with; a fanout exchange is bound without it
 	shared       bool   // other services declare the exchange too
 	sharedQueue  bool   // and the queue
 }
@@ -67,7 +63,7 @@ var blueprints = map[string]*blueprint{
 			exchange: "{prefix}.retry-exchange.{service}", queue: "{prefix}.retry-queue.{service}", key: "retry",
 			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: TierLabel, backKey: "{queue}", delay: 5 * time.Second,
 		},
-		park:       park{exchangeType: "direct", queue: "{prefix}.dlq.{service}", bindingKey: "{dlq}", key: "{dlq}"},
+		park:       park{exchangeType: "direct", queue: "{prefix}.dlq.{service}", key: "{dlq}"},
 		maxRetries: 10,
 	},
 
@@ -86,7 +82,7 @@ var blueprints = map[string]*blueprint{
 			exchange: "{exchange}.dlx", exchangeType: "fanout", queue: "{exchange}.dlq", key: "{queue}",
 			shared: true, sharedQueue: true,
 		},
-		parksDeadLetters: true, stamp: true,
+		parksDeadLetters: true,
 	},
 
 	// events ─▶ queue ─reject▶ retry.queue ─▶ queue.retry ─ttl▶ queue
@@ -98,8 +94,7 @@ var blueprints = map[string]*blueprint{
 			exchange: "retry.{queue}", queue: "{queue}.retry", key: "retry",
 			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: TierLabel, backKey: "{queue}", delay: 15 * time.Second,
 		},
-		park: park{exchange: "dlq.{queue}", exchangeType: "direct", queue: "{queue}.dlq", bindingKey: "parking",
-			key: "parking"},
+		park:           park{exchange: "dlq.{queue}", exchangeType: "direct", queue: "{queue}.dlq", key: "parking"},
 		redrivesToWait: true, maxRetries: 3,
 	},
 
@@ -112,7 +107,7 @@ var blueprints = map[string]*blueprint{
 			queue: "{queue}.delay", tierQueue: "{retry-queue}_{tier}", tier: secondsLabel, backKey: "{queue}",
 			delays: []time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second},
 		},
-		park:             park{exchangeType: "direct", queue: "{queue}.dlq", bindingKey: "{dlq}", key: "{dlq}", keyed: true},
+		park:             park{exchangeType: "direct", queue: "{queue}.dlq", key: "{dlq}"},
 		parksDeadLetters: true, countHeader: "x-delivery-count", mayNotRetry: true,
 	},
 
@@ -125,10 +120,9 @@ var blueprints = map[string]*blueprint{
 			delay: 5 * time.Second,
 		},
 		park: park{
-			exchange: "{exchange}.dlx", exchangeType: "topic", queue: "{queue}.dlq", bindingKey: "{dlq}", key: "{dlq}",
-			keyed: true, shared: true,
+			exchange: "{exchange}.dlx", exchangeType: "topic", queue: "{queue}.dlq", key: "{dlq}", shared: true,
 		},
-		parksDeadLetters: true, maxRetries: 4, mayExpire: true, mayDiscard: true,
+		parksDeadLetters: true, maxRetries: 4, mayDiscard: true,
 	},
 }
 
@@ -136,7 +130,7 @@ var blueprints = map[string]*blueprint{
 // is written as usual.
 func secondsLabel(d time.Duration) string {
 	if d%time.Second == 0 {
-		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
+		return strconv.Itoa(int(d/time.Second)) + "s"
 	}
 	return TierLabel(d)
 }

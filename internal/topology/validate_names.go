@@ -183,7 +183,7 @@ func (c *optionValidator) checkBindings() {
 		c.refuse(carries, append(on{bindings}, exchanges...),
 			"exchange %s carries retries or parked messages, which the service would receive", brief(bound.Exchange))
 	}
-	c.refuse(o.DLX != "" && c.b.park.keyed && c.b.park.exchangeType == "topic" && pattern(o.DLQ),
+	c.refuse(o.DLX != "" && c.b.park.exchangeType == "topic" && pattern(o.DLQ),
 		append(c.names["SIDECAR_DLQ"].origin(), "SIDECAR_DLX"),
 		"the dead-letter queue is bound by its name %s, in which the words * and # match what others park", brief(o.DLQ))
 	t := predeclared[o.Exchange]

@@ -199,7 +199,7 @@ func (v *planValidator) durable(q Queue) {
 		"queue %q needs %s=%d: the broker's own limit drops messages that were requeued often", q.Name, ArgDeliveryLimit,
 		NoDeliveryLimit)
 	_, _, deadLetters := q.DeadLetter()
-	v.refuse(quorum && deadLetters && (q.Args[ArgStrategy] != strategyAtLeastOnce || q.Args[ArgOverflow] != overflowReject),
-		"queue %q needs %s=%s and %s=%s: otherwise a killed broker loses dead letters", q.Name, ArgStrategy,
+	lossless := q.Args[ArgStrategy] == strategyAtLeastOnce && q.Args[ArgOverflow] == overflowReject
+	v.refuse(quorum && deadLetters && !lossless, "queue %q needs %s=%s and %s=%s: otherwise a killed broker loses dead letters", q.Name, ArgStrategy,
 		strategyAtLeastOnce, ArgOverflow, overflowReject)
 }
