@@ -20,9 +20,6 @@ const (
 	headerOriginalBCC        = "x-original-bcc"
 )
 
-// ownHeaders is room in a copied table for the headers of ours.
-const ownHeaders = 16
-
 // bookkeeping reports whether a header is a broker's own record of where a message has been.
 func bookkeeping(key string) bool {
 	return deathRecord(key) || key == "x-delivery-count" || key == "x-acquired-count"
@@ -39,7 +36,7 @@ func senderSelected(key string) bool { return key == "CC" || key == "BCC" }
 // copyHeaders copies m's header table without what drop names and without what cannot be published again. Nested
 // values are shared with the original: they are not changed.
 func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
-	h := make(amqp.Table, len(m.Headers)+ownHeaders)
+	h := make(amqp.Table, len(m.Headers)+16) // has room for the headers of ours
 	for k, v := range m.Headers {
 		if len(k) <= amqpvalue.ShortMax && !drop(k) {
 			h[k] = v
@@ -83,11 +80,10 @@ func keepDropped(h amqp.Table, m *message.Message) {
 	if m.ReplyTo == message.DirectReply {
 		h[headerOriginalReplyTo] = m.ReplyTo
 	}
-	if cc, ok := m.Headers["CC"]; ok {
-		h[headerOriginalCC] = cc
-	}
-	if bcc, ok := m.Headers["BCC"]; ok {
-		h[headerOriginalBCC] = bcc
+	for _, keys := range [...][2]string{{"CC", headerOriginalCC}, {"BCC", headerOriginalBCC}} {
+		if v, ok := m.Headers[keys[0]]; ok {
+			h[keys[1]] = v
+		}
 	}
 }
 

@@ -49,13 +49,15 @@ type Options struct {
 // Values are what a preset can fill, of filled options, as the configuration writes it, by variable. The bindings are
 // the plan's.
 func (o *Options) Values() map[string]string {
-	return map[string]string{
-		"SIDECAR_PREFIX": o.Prefix, "SIDECAR_EXCHANGE": o.Exchange, "SIDECAR_EXCHANGE_TYPE": o.ExchangeType,
-		"SIDECAR_QUEUE": o.Queue, "SIDECAR_QUEUE_TYPE": o.QueueType,
-		"SIDECAR_RETRY_EXCHANGE": o.RetryExchange, "SIDECAR_RETRY_QUEUE": o.RetryQueue,
-		"SIDECAR_DLX": o.DLX, "SIDECAR_DLQ": o.DLQ, "SIDECAR_MAX_RETRIES": strconv.Itoa(*o.MaxRetries),
+	v := map[string]string{
+		"SIDECAR_EXCHANGE_TYPE": o.ExchangeType, "SIDECAR_QUEUE_TYPE": o.QueueType,
+		"SIDECAR_MAX_RETRIES": strconv.Itoa(*o.MaxRetries),
 		"SIDECAR_RETRY_DELAY": durations(o.RetryDelay), "SIDECAR_RETRY_DELAYS": durations(o.RetryDelays...),
 	}
+	for _, n := range o.settable(blueprints[o.Preset]) {
+		v[n.variable] = *n.value
+	}
+	return v
 }
 
 func durations(list ...time.Duration) string {

@@ -20,9 +20,7 @@ const (
 	HeaderFinalProblemType   = "x-final-problem-type"
 	HeaderFinalProblemTitle  = "x-final-problem-title"
 	HeaderFinalProblemDetail = "x-final-problem-detail"
-
-	// headerFinalDropped counts the message's own headers that did not fit beside ours.
-	headerFinalDropped = "x-final-headers-dropped"
+	headerFinalDropped       = "x-final-headers-dropped" // int32, how many of its own did not fit beside these
 )
 
 const (

@@ -32,10 +32,7 @@ var kept = map[string]bool{
 func shrinkToFrame(pub *amqp.Publishing, frame int) {
 	over := HeaderFrameSize(pub) - frame
 	for _, key := range cuttable {
-		if over <= 0 {
-			return
-		}
-		if text, ok := pub.Headers[key].(string); ok && len(text) > shortText {
+		if text, _ := pub.Headers[key].(string); over > 0 && len(text) > shortText {
 			short := cut(text, max(len(text)-over, shortText))
 			pub.Headers[key] = short
 			over -= len(text) - len(short)

@@ -93,7 +93,9 @@ type Queue struct {
 }
 
 // Queue arguments. x-consumer-timeout and x-delayed-retry-* are missing on purpose: one is refused by some brokers,
-// the other is accepted and ignored by most.
+// the other is accepted and ignored by most. Every integer is an int64. RabbitMQ compares integers by value whatever
+// their width, so a queue that another client declared with 32 bits is the same queue; but it distinguishes integers
+// from texts and floats.
 const (
 	ArgDLX           = "x-dead-letter-exchange"
 	ArgDLKey         = "x-dead-letter-routing-key"
@@ -116,9 +118,6 @@ const (
 	// for a limit that is already reached.
 	NoDeliveryLimit int64 = math.MaxInt32
 )
-
-// Every integer argument is an int64. RabbitMQ compares integers by value whatever their width, so a queue that another
-// client declared with 32 bits is the same queue; but it distinguishes integers from texts and floats.
 
 // Binding ties a queue to an exchange.
 type Binding struct {

@@ -95,12 +95,10 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 	case onlyByReject:
 		p.parkInstead(s, m, message.ReasonMalformedDeath)
 	default:
-		pub := p.retryPublication(m, w, m.RetryCount+1)
-		if overweight(&pub.Msg, RetryReserve) {
+		s.Final = FinalAck
+		if s.Publish = p.retryPublication(m, w, m.RetryCount+1); s.Publish == nil {
 			p.parkInstead(s, m, message.ReasonHeadersTooLarge)
-			return
 		}
-		s.Publish, s.Final = pub, FinalAck
 	}
 }
 
@@ -133,11 +131,8 @@ func (p *Plan) shortest(delay time.Duration) WaitPath {
 // A redriven message carries its count in a header, and one that was moved manually has a count that is not the
 // broker's any more: some versions start their own count again at one, so only a publish continues the count.
 func rejectable(m *message.Message) bool {
-	if m.Malformed || m.Looped || m.Moved {
-		return false
-	}
 	_, redriven := m.Headers[message.HeaderFinalRetryCount]
-	return !redriven
+	return !redriven && !m.Malformed && !m.Looped && !m.Moved
 }
 
 // detour is used when no place to wait here is free: the message waits in the broker, uncounted.
@@ -149,15 +144,12 @@ func (p *Plan) detour(m *message.Message, delay time.Duration) *broker.Publicati
 	if w.Key == "" && w.Exchange == "" {
 		return nil
 	}
-	pub := p.retryPublication(m, w, m.RetryCount)
-	if overweight(&pub.Msg, RetryReserve) {
-		return nil
-	}
-	return pub
+	return p.retryPublication(m, w, m.RetryCount)
 }
 
-// retryPublication is m on its way to a wait queue. retries is its count at the next delivery: it is in x-retry-count,
-// and x-death is left out because brokers differ in whether they continue a copied one.
+// retryPublication is m on its way to a wait queue, nil if it would not fit a frame afterwards. retries is its count at
+// the next delivery: it is in x-retry-count, and x-death is left out because brokers differ in whether they continue a
+// copied one.
 func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *broker.Publication {
 	h := copyHeaders(m, func(key string) bool { return bookkeeping(key) || senderSelected(key) })
 	h[message.HeaderRetryCount] = count(retries)
@@ -168,5 +160,9 @@ func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *br
 	if p.CountHeader != "" {
 		h[p.CountHeader] = strconv.Itoa(int(count(retries)) + 1)
 	}
-	return w.publication(broker.KindRetry, m, h)
+	pub := w.publication(broker.KindRetry, m, h)
+	if overweight(&pub.Msg, RetryReserve) {
+		return nil
+	}
+	return pub
 }

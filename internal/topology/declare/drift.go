@@ -12,9 +12,9 @@ import (
 )
 
 // The broker names the first argument that differs and no more. drift asks again with that one as the broker has it,
-// and so on. Each question holds one argument that no broker takes, so that a queue which is deleted at this very moment
-// is not created anew in a wrong shape. What the broker compares after that argument stays unnamed: the delivery limit
-// and the type, and on quorum queues the TTL.
+// and so on. Each question holds one argument that no broker takes, so that a queue which is deleted at this moment is
+// not created anew in a wrong shape. What the broker compares after that argument stays unnamed: the delivery limit and
+// the type, and on quorum queues the TTL.
 const (
 	argNever   = "x-single-active-consumer" // a boolean
 	valueNever = "never"

@@ -3,6 +3,7 @@ package declare
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -33,13 +34,14 @@ type Finding struct {
 
 // String puts a finding into one line.
 func (f Finding) String() string {
-	s := fmt.Sprintf("%s: %s", f.Object, f.Problem)
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s: %s", f.Object, f.Problem)
 	for _, part := range [][2]string{{", wanted ", f.Wanted}, {", found ", f.Found}, {": ", f.Fix}} {
 		if part[1] != "" {
-			s += part[0] + part[1]
+			s.WriteString(part[0] + part[1])
 		}
 	}
-	return s
+	return s.String()
 }
 
 func queueObject(name string) string    { return fmt.Sprintf("queue %q", name) }

@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -46,9 +47,7 @@ type Watcher struct {
 
 // NewWatcher registers the metrics of a watcher. It does not check yet.
 func NewWatcher(o WatchOptions) *Watcher {
-	if o.Every <= 0 {
-		o.Every = DefaultEvery
-	}
+	o.Every = cmp.Or(o.Every, DefaultEvery)
 	return &Watcher{o: o, ready: newMetrics(o.Registerer, o.Plan)}
 }
 
@@ -109,8 +108,8 @@ func (w *Watcher) set(depths []Depth) {
 }
 
 // depths returns the number of ready messages in every queue of the plan, and the missing objects that a retried or
-// parked message passes through; Ensure has checked the rest. A missing queue has no depth and is a finding; a queue
-// that the user may not read (from RabbitMQ 4.3) has no depth and is not a finding. An error is a failure of the session.
+// parked message passes through; Ensure has checked the rest. A queue that the user may not read (from RabbitMQ 4.3) has
+// no depth and is not a finding. An error is a failure of the session.
 func (e *ensurer) depths(ctx context.Context) (depths []Depth, missing []Finding, err error) {
 	e.findings = nil
 	for _, o := range objects(e.p) {
