@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -76,7 +75,7 @@ const drainPoll = 100 * time.Millisecond
 
 // drain asks the running sidecar to drain and waits until it has: for a preStop hook.
 func drain(ctx context.Context, in invocation) error {
-	cfg, err := in.load(flag.NewFlagSet("drain", flag.ContinueOnError))
+	cfg, err := in.load()
 	if err != nil {
 		return err
 	}
@@ -136,11 +135,10 @@ var healthPaths = map[string]string{"live": "/livez", "ready": "/readyz", "start
 
 // health is the exec probe for images without a shell.
 func health(ctx context.Context, in invocation) error {
-	flags := flag.NewFlagSet("health", flag.ContinueOnError)
-	if err := in.parse(flags, 1); err != nil {
+	if err := in.parse(1); err != nil {
 		return err
 	}
-	probe := flags.Arg(0)
+	probe := in.flags.Arg(0)
 	if probe == "" {
 		probe = "ready"
 	}

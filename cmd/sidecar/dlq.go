@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"os/user"
@@ -17,54 +16,33 @@ import (
 	"sidecar/internal/deadletter"
 )
 
-// dlqCommands in the order of the help text.
-func dlqCommands() []subcommand {
-	return []subcommand{
-		{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
-			"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
+var dlqCommands = []subcommand{
+	{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
+		"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
+	}},
+	{"groups", "[conditions]", "what fails in the same way, and how often, the largest group first", dlqGroups, []string{
+		"", "--reason max_retries --json",
+	}},
+	{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow,
+		[]string{
+			"order-4711", "3f2a90c41b7d6e58 --json",
 		}},
-		{"groups", "[conditions]", "what fails in the same way, and how often, the largest group first", dlqGroups, []string{
-			"", "--reason max_retries --json",
-		}},
-		{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow,
-			[]string{
-				"order-4711", "3f2a90c41b7d6e58 --json",
-			}},
-		{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset", dlqRedrive, []string{
-			"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
-		}},
-		{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
-			"--dry-run --status 422", "--status 422 --older 7d --yes",
-		}},
-		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay " +
-			"parked", dlqExport, []string{
-			"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
-		}},
-		{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
-			"parked.jsonl", "--skip 1200 parked.jsonl",
-		}},
-	}
+	{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset", dlqRedrive, []string{
+		"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
+	}},
+	{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
+		"--dry-run --status 422", "--status 422 --older 7d --yes",
+	}},
+	{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay " +
+		"parked", dlqExport, []string{
+		"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
+	}},
+	{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
+		"parked.jsonl", "--skip 1200 parked.jsonl",
+	}},
 }
 
-// dlq runs a command on the dead-letter queue.
-func dlq(ctx context.Context, in invocation) error {
-	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
-	signal.Ignore(syscall.SIGPIPE)
-	return runBelow(ctx, in, "dlq", dlqCommands(), printDLQHelp)
-}
-
-func printDLQHelp(w io.Writer) {
-	_, _ = fmt.Fprint(w, "usage: sidecar dlq COMMAND\n\nWorks on the dead-letter queue of the configured topology, "+
-		"straight in the broker. "+
-		"The environment is that of sidecar run;\nno sidecar needs to run.\n\n")
-	for _, c := range dlqCommands() {
-		_, _ = fmt.Fprintf(w, "  %-7s  %-22s  %s\n", c.name, c.arguments, c.summary)
-	}
-	_, _ = fmt.Fprint(w, "\nConditions choose messages. All that are given must hold; of several values for one, any:\n\n")
-	for _, c := range deadletter.Conditions {
-		_, _ = fmt.Fprintf(w, "  --%-13s  %s\n", c[0], c[1])
-	}
-	_, _ = fmt.Fprint(w, `
+const dlqHelp = `
 From an alert to a repaired queue:
 
   sidecar dlq groups                                     what fails, and how often
@@ -75,7 +53,21 @@ From an alert to a repaired queue:
 list, groups, show and export change nothing. Only one command at a time can use a queue. Every command takes --json for
 scripts and --help. Exit codes: 0 done, also when nothing matched; 64 wrong command line or configuration; 1 anything
 else.
-`)
+`
+
+// dlq runs a command on the dead-letter queue.
+func dlq(ctx context.Context, in invocation) error {
+	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
+	signal.Ignore(syscall.SIGPIPE)
+	conditions := "\nConditions choose messages. All that are given must hold; of several values for one, any:\n\n"
+	for _, c := range deadletter.Conditions {
+		conditions += fmt.Sprintf("  --%-13s  %s\n", c[0], c[1])
+	}
+	return (&group{
+		name: "dlq", commands: dlqCommands, more: conditions + dlqHelp,
+		about: "Works on the dead-letter queue of the configured topology, straight in the broker. The environment is " +
+			"that of sidecar run;\nno sidecar needs to run.",
+	}).run(ctx, in)
 }
 
 // parseDLQ adds the flags that every command has, and parses.
@@ -90,18 +82,17 @@ func (c *call) parseDLQ(most int) error {
 func (c *call) takesConditions() {
 	for _, known := range deadletter.Conditions {
 		c.flags.Func(known[0], known[1], func(value string) error {
-			c.conditions = append(c.conditions, [2]string{known[0], value})
-			return nil
+			c.condition(known[0], value)
+			return nil // parse reports a mistake
 		})
 	}
 }
 
 // condition adds one condition to the filter.
-func (c *call) condition(name, value string) error {
-	if err := c.filter.Set(name, value); err != nil {
-		return c.misuse("--%w", plainly(err))
+func (c *call) condition(name, value string) {
+	if err := c.filter.Set(name, value); err != nil && c.wrong == nil {
+		c.wrong = c.misuse("--%w", plainly(err))
 	}
-	return nil
 }
 
 // plainly is an error without the mark of what kind it is.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,20 +149,9 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-func TestUnfinishedFile(t *testing.T) {
+func TestWriteFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "parked.jsonl")
-	begin := func(force bool) *unfinished {
-		t.Helper()
-		f, err := newFile(name, force)
-		if err == nil {
-			_, err = f.WriteString("new")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
 	holds := func(want string, files int) {
 		t.Helper()
 		b, _ := os.ReadFile(name)
@@ -170,18 +160,26 @@ func TestUnfinishedFile(t *testing.T) {
 			t.Fatalf("%q in %d files, want %q in %d", b, len(all), want, files)
 		}
 	}
-	f := begin(false)
-	holds("", 1) // under its own name only
-	if err := f.finish(errFull); !errors.Is(err, errFull) {
+	// begin writes "new" while during runs.
+	begin := func(force bool, during func(io.Writer) error) error {
+		return writeFile(name, force, func(w io.Writer) error {
+			_, err := io.WriteString(w, "new")
+			return errors.Join(err, during(w))
+		})
+	}
+	err := begin(false, func(io.Writer) error {
+		holds("", 1) // under a name of its own
+		return errFull
+	})
+	if !errors.Is(err, errFull) {
 		t.Errorf("%v", err)
 	}
 	holds("", 0)
 
-	first, second := begin(false), begin(false)
-	if err := first.finish(nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.finish(nil); err == nil || !strings.Contains(err.Error(), "--force") {
+	err = begin(false, func(io.Writer) error {
+		return begin(false, func(io.Writer) error { return nil })
+	})
+	if err == nil || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("a file that came meanwhile was replaced: %v", err)
 	}
 	holds("new", 1)
@@ -192,26 +190,30 @@ func TestUnfinishedFile(t *testing.T) {
 	if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newFile(name, false); err == nil {
+	if err := vacant(name, false); err == nil {
 		t.Error("an existing file may be replaced without --force")
 	}
-	f = begin(true)
-	holds("old", 2)
-	if err := f.finish(nil); err != nil {
+	err = begin(true, func(io.Writer) error {
+		holds("old", 2)
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	holds("new", 1)
 
-	f = begin(true)
-	_ = f.Close() // so that it cannot be synced
-	if err := f.finish(nil); err == nil {
+	err = begin(true, func(w io.Writer) error {
+		f, _ := w.(*os.File)
+		return f.Close() // so that it cannot be synced
+	})
+	if err == nil {
 		t.Error("what the disk has not taken got its name")
 	}
 	holds("new", 1)
-	if _, err := newFile(filepath.Dir(name), true); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if err := vacant(filepath.Dir(name), true); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a directory: %v", err)
 	}
-	if _, err := newFile(filepath.Join(name, "below"), false); err == nil {
+	if err := vacant(filepath.Join(name, "below"), false); err == nil {
 		t.Error("a file below a file")
 	}
 }

@@ -89,11 +89,11 @@ func (c *call) parseSelection(verb string) (s deadletter.Selection, err error) {
 		return s, err
 	}
 	for _, word := range c.words {
-		if err = c.condition("id", word); err != nil {
-			return s, err
-		}
+		c.condition("id", word)
 	}
 	switch {
+	case c.wrong != nil:
+		return s, c.wrong
 	case c.all && !c.filter.Empty():
 		return s, c.misuse("--all and a condition contradict each other")
 	case !c.all && c.filter.Empty():
@@ -106,19 +106,13 @@ func (c *call) parseSelection(verb string) (s deadletter.Selection, err error) {
 func (c *call) confirm(ctx context.Context, q *deadletter.Queue, p *deadletter.Progress) error {
 	_, _ = fmt.Fprintf(c.stderr, "%d of %s in %s would be discarded permanently. Type the queue's name to go on: ",
 		p.Matched, number(p.Total, "message"), q.Name())
-	typed := make(chan string, 1)
-	go func() { // a terminal cannot be read with a context; the process ends soon after it
-		line, _ := bufio.NewReader(c.stdin).ReadString('\n')
-		typed <- line
-	}()
-	select {
-	case line := <-typed:
-		if strings.TrimSpace(line) == q.Name() {
-			return nil
-		}
-		return c.failed(nil, "wrong queue name: nothing was discarded")
-	case <-ctx.Done():
+	typed, _ := bufio.NewReader(interruptible(ctx, c.stdin)).ReadString('\n')
+	switch {
+	case strings.TrimSpace(typed) == q.Name():
+		return nil
+	case ctx.Err() != nil:
 		_, _ = fmt.Fprintln(c.stderr)
 		return c.failed(ctx.Err(), "stopped by a signal: nothing was discarded")
 	}
+	return c.failed(nil, "wrong queue name: nothing was discarded")
 }

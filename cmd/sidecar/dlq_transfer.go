@@ -37,14 +37,16 @@ func dlqExport(ctx context.Context, c *call) error {
 	if name == "-" {
 		return c.exportToStdout(ctx, q, s)
 	}
-	f, err := newFile(name, *force)
-	if err != nil {
+	if err := vacant(name, *force); err != nil {
 		return c.failed(err, "%v", err)
 	}
 	a := action{name: "export", done: "exported", rest: "no file was written: run the same command again"}
-	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
-		p, err := q.Export(ctx, &escaping{w: f}, s, report)
-		return p, f.finish(err)
+	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (p deadletter.Progress, err error) {
+		err = writeFile(name, *force, func(w io.Writer) error {
+			p, err = q.Export(ctx, &escaping{w: w}, s, report)
+			return err
+		})
+		return p, err
 	})
 }
 
@@ -60,25 +62,6 @@ func (c *call) exportToStdout(ctx context.Context, q *deadletter.Queue, s deadle
 	}
 	c.note("%s", outcome(a, &p))
 	return c.missing(&p)
-}
-
-// unfinished is a file that has its name only once it is complete.
-type unfinished struct {
-	*os.File
-	name  string
-	force bool
-}
-
-// newFile begins a file that only its owner can read. A file of that name is an error unless it may be replaced.
-func newFile(name string, force bool) (*unfinished, error) {
-	if err := vacant(name, force); err != nil {
-		return nil, err
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.part") // with mode 0600
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be written: %w", name, err)
-	}
-	return &unfinished{f, name, force}, nil
 }
 
 // vacant reports why a file cannot have that name.
@@ -97,23 +80,27 @@ func vacant(name string, force bool) error {
 	return nil
 }
 
-// finish gives the file its name once the disk has it: people discard messages after an export. A file that could not
-// be completed because of err is removed.
-func (f *unfinished) finish(err error) error {
+// writeFile writes a file that only its owner can read, and that has its name only once the disk has all of it: people
+// discard messages after an export.
+func writeFile(name string, force bool, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.part") // with mode 0600
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", name, err)
+	}
 	defer os.Remove(f.Name()) //nolint:errcheck // it is not there once it has its name
-	if err == nil {
+	if err = write(f); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := vacant(f.name, f.force); err != nil { // it may have come meanwhile
+	if err := vacant(name, force); err != nil { // it may have come meanwhile
 		return err
 	}
-	if err := os.Rename(f.Name(), f.name); err != nil {
+	if err := os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	d, err := os.Open(filepath.Dir(f.name)) // #nosec G304 -- the directory of the file that was asked for
+	d, err := os.Open(filepath.Dir(name)) // #nosec G304 -- the directory of the file that was asked for
 	if err != nil {
 		return err
 	}
@@ -161,12 +148,16 @@ func (c *call) source(ctx context.Context) (io.ReadCloser, error) {
 	if _, typed := terminalWidth(c.stdin); typed {
 		return nil, c.misuse("give a file, or send one to standard input")
 	}
-	// A read of a pipe without data would not end with ctx.
+	return interruptible(ctx, c.stdin), nil
+}
+
+// interruptible is r until ctx ends: a read of a pipe without data, or of a terminal, would not end otherwise.
+func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
 	out, in := io.Pipe()
 	go func() {
-		_, err := io.Copy(in, c.stdin)
+		_, err := io.Copy(in, r)
 		_ = in.CloseWithError(err)
 	}()
 	context.AfterFunc(ctx, func() { _ = in.CloseWithError(context.Cause(ctx)) })
-	return out, nil
+	return out
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -15,10 +14,9 @@ import (
 )
 
 func check(ctx context.Context, in invocation) error {
-	flags := flag.NewFlagSet("check", flag.ContinueOnError)
-	roundtrip := flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are removed "+
+	roundtrip := in.flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are removed "+
 		"again, to an app of this command's own")
-	cfg, err := in.load(flags)
+	cfg, err := in.load()
 	if err != nil {
 		return err
 	}
@@ -29,7 +27,7 @@ func check(ctx context.Context, in invocation) error {
 }
 
 func printConfig(_ context.Context, in invocation) error {
-	cfg, err := in.load(flag.NewFlagSet("config", flag.ContinueOnError))
+	cfg, err := in.load()
 	if err != nil {
 		return err
 	}
@@ -51,10 +49,9 @@ func printConfig(_ context.Context, in invocation) error {
 }
 
 func plan(_ context.Context, in invocation) error {
-	flags := flag.NewFlagSet("plan", flag.ContinueOnError)
-	format := flags.String("format", "text", "text, mermaid, definitions (a definitions.json for rabbitmqctl "+
+	format := in.flags.String("format", "text", "text, mermaid, definitions (a definitions.json for rabbitmqctl "+
 		"import_definitions) or permissions (the least a broker user needs)")
-	if err := in.parse(flags, 0); err != nil {
+	if err := in.parse(0); err != nil {
 		return err
 	}
 	if !slices.Contains(app.PlanFormats, *format) {
@@ -74,15 +71,14 @@ func plan(_ context.Context, in invocation) error {
 
 // explain needs no service to say what an answer means: without one it explains for an imaginary service.
 func explain(_ context.Context, in invocation) error {
-	flags := flag.NewFlagSet("explain", flag.ContinueOnError)
 	q := app.Question{}
-	flags.IntVar(&q.Status, "status", 0, "HTTP status of the answer")
-	flags.StringVar(&q.Failure, "failure", "", "instead of a status: refused, timeout, reset, malformed or too_large")
-	flags.IntVar(&q.RetryCount, "retry", 0, "retries the message has behind it (Amqp-Retry-Count)")
-	flags.StringVar(&q.Disposition, "disposition", "", "Amqp-Disposition of the answer")
-	flags.StringVar(&q.Body, "body", "", "body of the answer, for SIDECAR_RESPONSE_DIALECT")
-	flags.DurationVar(&q.RetryAfter, "retry-after", -1*time.Second, "Retry-After of the answer")
-	if err := in.parse(flags, 0); err != nil {
+	in.flags.IntVar(&q.Status, "status", 0, "HTTP status of the answer")
+	in.flags.StringVar(&q.Failure, "failure", "", "instead of a status: refused, timeout, reset, malformed or too_large")
+	in.flags.IntVar(&q.RetryCount, "retry", 0, "retries the message has behind it (Amqp-Retry-Count)")
+	in.flags.StringVar(&q.Disposition, "disposition", "", "Amqp-Disposition of the answer")
+	in.flags.StringVar(&q.Body, "body", "", "body of the answer, for SIDECAR_RESPONSE_DIALECT")
+	in.flags.DurationVar(&q.RetryAfter, "retry-after", -1*time.Second, "Retry-After of the answer")
+	if err := in.parse(0); err != nil {
 		return err
 	}
 	switch {

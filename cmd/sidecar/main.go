@@ -42,6 +42,7 @@ type invocation struct {
 	environ        []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	flags          *flag.FlagSet
 }
 
 type command struct {
@@ -61,7 +62,7 @@ func commands() []command {
 		{"config", "print the effective configuration, secrets masked", printConfig},
 		{"dlq", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar", dlq},
 		{"outbox", "migrate, inspect, prune or retry the table of messages to be published; needs no running sidecar and " +
-			"no broker", outboxTable},
+			"no broker", outboxGroup.run},
 		{"drain", "ask the running sidecar to drain and wait until it has", drain},
 		{"health", "ask the running sidecar whether it is live|ready|startup (default ready)", health},
 		{"version", "print version, commit and Go version", printVersion},
@@ -85,7 +86,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	for _, c := range commands() {
 		if c.name == name {
-			return exitCode(c.run(ctx, invocation{args, environ, stdin, stdout, stderr}), stderr)
+			in := invocation{args, environ, stdin, stdout, stderr, flag.NewFlagSet(name, flag.ContinueOnError)}
+			return exitCode(c.run(ctx, in), stderr)
 		}
 	}
 	_, _ = fmt.Fprintf(stderr, "sidecar: no subcommand %q\n", name)
@@ -94,18 +96,17 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 }
 
 func exitCode(err error, stderr io.Writer) int {
-	var problems *config.Errors
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
+	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return exitOK
-	case errors.As(err, &problems):
+	}
+	if problems, ok := errors.AsType[*config.Errors](err); ok {
 		_, _ = fmt.Fprintln(stderr, problems)
-		return exitUsage
-	case errors.Is(err, errUsage), errors.Is(err, app.ErrConfig):
-		_, _ = fmt.Fprintf(stderr, "sidecar: %v\n", err)
 		return exitUsage
 	}
 	_, _ = fmt.Fprintf(stderr, "sidecar: %v\n", err)
+	if errors.Is(err, errUsage) || errors.Is(err, app.ErrConfig) {
+		return exitUsage
+	}
 	return exitFailed
 }
 
@@ -119,23 +120,23 @@ func printHelp(w io.Writer) {
 }
 
 // parse reads a subcommand's flags; positional is how many further words it takes at the most.
-func (in invocation) parse(f *flag.FlagSet, positional int) error {
-	f.SetOutput(in.stderr)
-	if err := f.Parse(in.args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return fmt.Errorf("%w: %s: %w", errUsage, f.Name(), err)
-	}
-	if f.NArg() > positional {
-		return fmt.Errorf("%w: %s: unexpected argument %q", errUsage, f.Name(), f.Arg(positional))
+func (in invocation) parse(positional int) error {
+	in.flags.SetOutput(in.stderr)
+	err := in.flags.Parse(in.args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: %s: %w", errUsage, in.flags.Name(), err)
+	case in.flags.NArg() > positional:
+		return fmt.Errorf("%w: %s: unexpected argument %q", errUsage, in.flags.Name(), in.flags.Arg(positional))
 	}
 	return nil
 }
 
 // load reads a subcommand's flags and the configuration.
-func (in invocation) load(f *flag.FlagSet) (*config.Config, error) {
-	if err := in.parse(f, 0); err != nil {
+func (in invocation) load() (*config.Config, error) {
+	if err := in.parse(0); err != nil {
 		return nil, err
 	}
 	return loadConfig(in.environ)
@@ -148,7 +149,7 @@ func loadConfig(environ []string) (*config.Config, error) {
 }
 
 func printVersion(_ context.Context, in invocation) error {
-	if err := in.parse(flag.NewFlagSet("version", flag.ContinueOnError), 0); err != nil {
+	if err := in.parse(0); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(in.stdout, "sidecar %s (commit %s, %s)\n", version, commit, runtime.Version())
@@ -157,7 +158,7 @@ func printVersion(_ context.Context, in invocation) error {
 
 // runSidecar runs until SIGTERM or SIGINT has drained it. A second signal stops at once. SIGHUP is ignored.
 func runSidecar(ctx context.Context, in invocation) error {
-	cfg, err := in.load(flag.NewFlagSet("run", flag.ContinueOnError))
+	cfg, err := in.load()
 	if err != nil {
 		return err
 	}

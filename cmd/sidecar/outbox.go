@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -14,9 +13,11 @@ import (
 	"sidecar/internal/outbox"
 )
 
-// outboxCommands in the order of the help text.
-func outboxCommands() []subcommand {
-	return []subcommand{
+var outboxGroup = group{
+	name: "outbox",
+	about: "Works on the table of SIDECAR_OUTBOX_TABLE, in the database of SIDECAR_OUTBOX_DSN. The environment is that of " +
+		"sidecar run;\nno sidecar needs to run, and no broker.",
+	commands: []subcommand{
 		{"migrate", "", "make the table, or add to an existing one what the relay needs; the app may go on inserting",
 			outboxMigrate, []string{
 				"", "--print | psql", "--no-notify",
@@ -27,36 +28,23 @@ func outboxCommands() []subcommand {
 			outboxRetry, []string{
 				"4711 4712", "--all",
 			}},
-	}
-}
-
-// outboxTable runs a command on the outbox.
-func outboxTable(ctx context.Context, in invocation) error {
-	return runBelow(ctx, in, "outbox", outboxCommands(), printOutboxHelp)
-}
-
-func printOutboxHelp(w io.Writer) {
-	_, _ = fmt.Fprint(w, "usage: sidecar outbox COMMAND\n\nWorks on the table of SIDECAR_OUTBOX_TABLE, in the database "+
-		"of SIDECAR_OUTBOX_DSN. "+
-		"The environment is that of sidecar run;\nno sidecar needs to run, and no broker.\n\n")
-	for _, c := range outboxCommands() {
-		_, _ = fmt.Fprintf(w, "  %-7s  %-11s  %s\n", c.name, c.arguments, c.summary)
-	}
-	_, _ = fmt.Fprint(w, `
+	},
+	more: `
 migrate needs the owner of the table, or a role that may create it in its schema: set another SIDECAR_OUTBOX_DSN for
 this command.
 
 Every command takes --help. Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or
 configuration; 1 anything else.
-`)
+`,
 }
 
-// outboxCall is one use of a command below `sidecar outbox`, with the configuration.
+// outboxCall is one use of a command below `sidecar outbox`, with a connection to the datac.
 type outboxCall struct {
 	*call
 
 	cfg   *config.Config
 	names outbox.Names
+	conn  *outbox.Conn
 }
 
 // takesJSON adds a flag for output that is one document.
@@ -64,33 +52,27 @@ func (c *call) takesJSON() {
 	c.flags.BoolVar(&c.json, "json", false, "one JSON document on standard output")
 }
 
-// outbox parses, and reads the configuration; most is how many words there may be, -1 for any number.
-func (c *call) outbox(most int) (*outboxCall, error) {
-	if err := c.parse(most); err != nil {
-		return nil, err
-	}
+// onOutbox reads the configuration, connects to the database, runs do, writes the rest of the output and says what
+// failed.
+func (c *call) onOutbox(ctx context.Context, do func(*outboxCall) error) error {
 	cfg, err := loadConfig(c.environ)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if !cfg.Outbox.DSN.IsSet() {
-		return nil, fmt.Errorf("%w: %s: SIDECAR_OUTBOX_DSN is not set", errUsage, c.flags.Name())
+	dsn := &cfg.Outbox.DSN
+	if !dsn.IsSet() {
+		return fmt.Errorf("%w: %s: SIDECAR_OUTBOX_DSN is not set", errUsage, c.flags.Name())
 	}
-	return &outboxCall{c, cfg, outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column)}, nil
-}
-
-// connected runs do with a connection to the database, writes the rest of the output, and says what failed.
-func (c *outboxCall) connected(ctx context.Context, do func(*outbox.Conn) error) error {
-	db := outbox.Database{DSN: c.cfg.Outbox.DSN.Value, Name: "sidecar " + c.flags.Name()}
+	db := outbox.Database{DSN: dsn.Value, Name: "sidecar " + c.flags.Name()}
 	conn, err := db.Connect(ctx, nil)
-	if errors.Is(err, outbox.ErrDSN) {
-		return fmt.Errorf("%w: SIDECAR_OUTBOX_DSN: %w", errUsage, err)
-	}
 	if err == nil {
 		defer outbox.Close(conn)
-		err = errors.Join(do(conn), c.out.Flush())
+		o := outboxCall{c, cfg, outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column), conn}
+		err = errors.Join(do(&o), c.out.Flush())
 	}
 	switch {
+	case errors.Is(err, outbox.ErrDSN):
+		return fmt.Errorf("%w: SIDECAR_OUTBOX_DSN: %w", errUsage, err)
 	case err == nil, errors.Is(err, errUsage):
 		return err
 	case ctx.Err() != nil:
@@ -99,17 +81,6 @@ func (c *outboxCall) connected(ctx context.Context, do func(*outbox.Conn) error)
 		return c.failed(err, "%s; sidecar outbox migrate makes it", oneLine(err))
 	}
 	return c.failed(err, "%s", oneLine(err))
-}
-
-// table is connected with a table to which nothing is missing.
-func (c *outboxCall) table(ctx context.Context, do func(*outbox.Conn, *outbox.Table) error) error {
-	return c.connected(ctx, func(conn *outbox.Conn) error {
-		t, err := outbox.Ready(ctx, conn, c.names)
-		if err != nil {
-			return err
-		}
-		return do(conn, t)
-	})
 }
 
 // result writes v with --json, else a line for people.
@@ -121,21 +92,20 @@ func (c *call) result(v any, format string, args ...any) error {
 	return nil
 }
 
-func outboxStatus(ctx context.Context, base *call) error {
-	base.takesJSON()
-	c, err := base.outbox(0)
-	if err != nil {
+func outboxStatus(ctx context.Context, c *call) error {
+	c.takesJSON()
+	if err := c.parse(0); err != nil {
 		return err
 	}
-	return c.connected(ctx, func(conn *outbox.Conn) error {
-		s, err := outbox.ReadStatus(ctx, conn, c.names)
+	return c.onOutbox(ctx, func(o *outboxCall) error {
+		s, err := outbox.ReadStatus(ctx, o.conn, o.names)
 		if err != nil {
 			return err
 		}
 		if c.json {
 			return c.document(s)
 		}
-		return c.printStatus(s)
+		return o.printStatus(s)
 	})
 }
 
@@ -181,23 +151,25 @@ func atMost(n int) string {
 	return strconv.Itoa(n)
 }
 
-func outboxRetry(ctx context.Context, base *call) error {
-	base.takesJSON()
-	all := base.flags.Bool("all", false, "every row that is in quarantine")
-	c, err := base.outbox(-1)
-	if err != nil {
+func outboxRetry(ctx context.Context, c *call) error {
+	c.takesJSON()
+	all := c.flags.Bool("all", false, "every row that is in quarantine")
+	if err := c.parse(-1); err != nil {
 		return err
 	}
 	if *all == (len(c.words) > 0) {
 		return c.misuse("want the ids of rows, or --all")
 	}
-	return c.table(ctx, func(conn *outbox.Conn, t *outbox.Table) error {
+	return c.onOutbox(ctx, func(o *outboxCall) error {
+		t, err := outbox.Ready(ctx, o.conn, o.names)
+		if err != nil {
+			return err
+		}
 		var done outbox.Released
-		var err error
 		if *all {
-			done, err = outbox.RetryAll(ctx, conn, t)
+			done, err = outbox.RetryAll(ctx, o.conn, t)
 		} else {
-			done, err = outbox.Retry(ctx, conn, t, c.words)
+			done, err = outbox.Retry(ctx, o.conn, t, c.words)
 		}
 		switch {
 		case errors.Is(err, outbox.ErrID):
@@ -216,23 +188,26 @@ func outboxRetry(ctx context.Context, base *call) error {
 // pruneAge is how long sent rows are kept by default: a week to inspect them.
 const pruneAge = 7 * 24 * time.Hour
 
-func outboxPrune(ctx context.Context, base *call) error {
-	base.takesJSON()
+func outboxPrune(ctx context.Context, c *call) error {
+	c.takesJSON()
 	var older time.Duration
-	base.flags.Func("older-than", "`AGE` of the rows to delete, by the time they were sent (default: "+
+	c.flags.Func("older-than", "`AGE` of the rows to delete, by the time they were sent (default: "+
 		"SIDECAR_OUTBOX_RETENTION, else 168h)", func(value string) (err error) {
 		if older, err = time.ParseDuration(value); err != nil || older <= 0 {
 			return errors.New("want a duration such as 168h")
 		}
 		return nil
 	})
-	c, err := base.outbox(0)
-	if err != nil {
+	if err := c.parse(0); err != nil {
 		return err
 	}
-	older = cmp.Or(older, c.cfg.Outbox.Retention, pruneAge)
-	return c.table(ctx, func(conn *outbox.Conn, t *outbox.Table) error {
-		done, err := outbox.Prune(ctx, conn, t, older, nil)
+	return c.onOutbox(ctx, func(o *outboxCall) error {
+		t, err := outbox.Ready(ctx, o.conn, o.names)
+		if err != nil {
+			return err
+		}
+		older = cmp.Or(older, o.cfg.Outbox.Retention, pruneAge)
+		done, err := outbox.Prune(ctx, o.conn, t, older, nil)
 		if err != nil && done.Deleted == 0 {
 			return err
 		}
@@ -241,24 +216,23 @@ func outboxPrune(ctx context.Context, base *call) error {
 	})
 }
 
-func outboxMigrate(ctx context.Context, base *call) error {
-	dry := base.flags.Bool("print", false, "write the SQL to standard output and change nothing; needs no right but to "+
+func outboxMigrate(ctx context.Context, c *call) error {
+	dry := c.flags.Bool("print", false, "write the SQL to standard output and change nothing; needs no right but to "+
 		"connect")
-	quiet := base.flags.Bool("no-notify", false, "without the trigger that wakes the relay up, which then checks every "+
+	quiet := c.flags.Bool("no-notify", false, "without the trigger that wakes the relay up, which then checks every "+
 		"SIDECAR_OUTBOX_POLL_INTERVAL; removes it where it is")
-	c, err := base.outbox(0)
-	if err != nil {
+	if err := c.parse(0); err != nil {
 		return err
 	}
-	return c.connected(ctx, func(conn *outbox.Conn) error {
+	return c.onOutbox(ctx, func(o *outboxCall) error {
 		if *dry {
-			m, err := outbox.PlanMigration(ctx, conn, c.names, !*quiet)
+			m, err := outbox.PlanMigration(ctx, o.conn, o.names, !*quiet)
 			if err != nil {
 				return err
 			}
 			return m.Print(c.out)
 		}
-		m, err := outbox.Migrate(ctx, conn, c.names, !*quiet, func(sql string) {
+		m, err := outbox.Migrate(ctx, o.conn, o.names, !*quiet, func(sql string) {
 			first, _, _ := strings.Cut(sql, "\n")
 			_, _ = fmt.Fprintln(c.stderr, printable(strings.TrimSuffix(first, " (")))
 		})

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 
 	"sidecar/internal/deadletter"
 )
@@ -24,55 +25,71 @@ type subcommand struct {
 	examples                 []string // what follows the command, without its name
 }
 
+// group is all commands below one.
+type group struct {
+	name, about string
+	commands    []subcommand
+	more        string // at the end of the help
+}
+
 // call is one use of a subcommand.
 type call struct {
 	invocation
 	subcommand
 
-	flags       *flag.FlagSet
 	words       []string      // arguments that are not flags, in order
 	out         *bufio.Writer // stdout; the end of a command flushes it
 	json, quiet bool
 
-	conditions [][2]string       // of dlq, by name, as given
-	filter     deadletter.Filter // the conditions, once parsed
-	limit      int               // of an action; 0 = all
-	all        bool
+	filter deadletter.Filter // of dlq: the conditions
+	wrong  error             // the first mistake in a condition
+	limit  int               // of an action; 0 = all
+	all    bool
 }
 
-// runBelow runs the subcommand that the first argument names. The first SIGINT or SIGTERM ends it at a safe point, the
+// run runs the subcommand that the first argument names. The first SIGINT or SIGTERM ends it at a safe point, the
 // second at once.
-func runBelow(ctx context.Context, in invocation, above string, all []subcommand, help func(io.Writer)) error {
+func (g *group) run(ctx context.Context, in invocation) error {
 	if len(in.args) == 0 {
-		help(in.stderr)
-		return fmt.Errorf("%w: %s: a command is missing", errUsage, above)
+		g.help(in.stderr)
+		return fmt.Errorf("%w: %s: a command is missing", errUsage, g.name)
 	}
 	name := in.args[0]
 	if slices.Contains([]string{"-h", "-help", "--help", "help"}, name) {
-		help(in.stdout)
+		g.help(in.stdout)
 		return flag.ErrHelp
 	}
-	names := make([]string, len(all))
-	for i, s := range all {
+	names := make([]string, len(g.commands))
+	for i, s := range g.commands {
 		names[i] = s.name
 		if s.name == name {
 			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			context.AfterFunc(ctx, stop)
 			in.args = in.args[1:]
-			return s.run(ctx, newCall(in, above, s))
+			return s.run(ctx, newCall(in, g.name, s))
 		}
 	}
-	return fmt.Errorf("%w: %s: no command %q; there are %s", errUsage, above, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w: %s: no command %q; there are %s", errUsage, g.name, name, strings.Join(names, ", "))
+}
+
+func (g *group) help(w io.Writer) {
+	_, _ = fmt.Fprintf(w, "usage: sidecar %s COMMAND\n\n%s\n\n", g.name, g.about)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range g.commands {
+		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\n", s.name, s.arguments, s.summary)
+	}
+	_ = t.Flush()
+	_, _ = fmt.Fprint(w, g.more)
 }
 
 func newCall(in invocation, above string, s subcommand) *call {
-	flags := flag.NewFlagSet(strings.TrimSpace(above+" "+s.name), flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // its words are not ours
-	return &call{invocation: in, subcommand: s, flags: flags, out: bufio.NewWriter(in.stdout)}
+	in.flags = flag.NewFlagSet(strings.TrimSpace(above+" "+s.name), flag.ContinueOnError)
+	in.flags.SetOutput(io.Discard) // its words are not ours
+	return &call{invocation: in, subcommand: s, out: bufio.NewWriter(in.stdout)}
 }
 
-// parse reads flags and words in any order, and the conditions; most is how many words there may be, -1 for any number.
+// parse reads flags and words in any order; most is how many words there may be, -1 for any number.
 func (c *call) parse(most int) (err error) {
 	c.words, err = interleaved(c.flags, c.args)
 	switch {
@@ -84,12 +101,7 @@ func (c *call) parse(most int) (err error) {
 	case most >= 0 && len(c.words) > most:
 		return c.misuse("unexpected argument %q", c.words[most])
 	}
-	for _, given := range c.conditions {
-		if err := c.condition(given[0], given[1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.wrong
 }
 
 // interleaved reads flags and words in any order; after -- there are only words.

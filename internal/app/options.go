@@ -84,11 +84,9 @@ func (s *subscription) flowOptions() flow.Options {
 	}
 }
 
-// spoolBytes is how much disk bodies larger than the memory budget may use.
-const spoolBytes = 1 << 30
-
 func newSpool(cfg *config.Config) *broker.Spool {
-	return broker.NewSpool(cfg.Window.SpoolDir, spoolBytes)
+	const most = 1 << 30 // bytes of disk for bodies larger than the memory budget
+	return broker.NewSpool(cfg.Window.SpoolDir, most)
 }
 
 // brokerOptions are those of a connection without log and metrics; use says which one.

@@ -102,42 +102,33 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if cfg.Service.Consume == config.ConsumeOff {
-		return renderNoPlan(cfg, format)
+	mode, proof := modeOf(cfg), proofOfReject(cfg, p)
+	onlySends := cfg.Service.Consume == config.ConsumeOff
+	if onlySends {
+		p, mode = &topology.Plan{}, topology.ModeNone
 	}
-	switch format {
-	case "text":
-		text := p.Text()
-		if proof := proofOfReject(cfg, p); proof != "" {
-			text += "\n" + proof + "\n"
+	switch {
+	case format == "permissions":
+		return p.Permissions(mode, published(cfg)...).Text(vhost(cfg)), nil
+	case format == "text" && onlySends:
+		text := "SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is published to\n"
+		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(published(cfg)))) {
+			text += fmt.Sprintf("  exchange %s\n", cmp.Or(exchange, "amq.default"))
 		}
 		return text, nil
-	case "mermaid":
+	case onlySends:
+		return "", fmt.Errorf("format %q is not one of text, permissions: SIDECAR_CONSUME=off declares nothing", format)
+	case format == "text" && proof != "":
+		return p.Text() + "\n" + proof + "\n", nil
+	case format == "text":
+		return p.Text(), nil
+	case format == "mermaid":
 		return p.Mermaid(), nil
-	case "definitions":
+	case format == "definitions":
 		b, err := p.Definitions(vhost(cfg))
 		return string(b), err
-	case "permissions":
-		return p.Permissions(modeOf(cfg), published(cfg)...).Text(vhost(cfg)), nil
 	}
 	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
-}
-
-// renderNoPlan is RenderPlan for a sidecar that only publishes.
-func renderNoPlan(cfg *config.Config, format string) (string, error) {
-	switch format {
-	case "text":
-		var text strings.Builder
-		text.WriteString("SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is " +
-			"published to\n")
-		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(published(cfg)))) {
-			_, _ = fmt.Fprintf(&text, "  exchange %s\n", cmp.Or(exchange, "amq.default"))
-		}
-		return text.String(), nil
-	case "permissions":
-		return new(topology.Plan).Permissions(topology.ModeNone, published(cfg)...).Text(vhost(cfg)), nil
-	}
-	return "", fmt.Errorf("format %q is not one of text, permissions: SIDECAR_CONSUME=off declares nothing", format)
 }
 
 // proofOfReject describes the retries that are published although the plan says reject; "" if there are none.

@@ -41,8 +41,7 @@ type subscription struct {
 	check      chan struct{} // asks for a check of the topology; capacity 1
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
-	oneByOne   bool        // ask the broker for one object at a time, see ensureFirst
-	atOnce     int         // how often asking for all of them at once has failed
+	atOnce     int         // how often asking for all objects at once has failed, see ensureFirst
 	connected  atomic.Bool // the consume connection is up
 }
 

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,9 +16,6 @@ import (
 // again: a deleted binding shows in no other way.
 const checkInterval = 15 * time.Second
 
-// errSessionDone ends the checks beside a consumer that has ended.
-var errSessionDone = errors.New("session done")
-
 // serve is one broker session: first the topology, then messages, because a message rejected without a binding for it
 // is lost.
 func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
@@ -31,28 +27,23 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	s.take(routes, nil)
 	s.connected.Store(true)
 	defer s.connected.Store(false)
+	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
-	beside := func(watch func(context.Context, declare.Session) error) {
+	for _, check := range []func(context.Context, declare.Session) error{s.watcher.Watch, s.repair} {
 		group.Go(func() error {
-			err := watch(ctx, link)
-			if ctx.Err() == nil {
-				link.Kill() // without its checks the session must not go on
+			err := check(ctx, link)
+			if ctx.Err() != nil {
+				return nil
 			}
+			link.Kill() // without its checks the session must not go on
 			return err
 		})
 	}
-	beside(s.watcher.Watch)
-	beside(s.repair)
 	group.Go(func() error {
-		if err := s.consumer.Serve(ctx, link); err != nil {
-			return err
-		}
-		return errSessionDone
+		defer cancel()
+		return s.consumer.Serve(ctx, link)
 	})
-	if err := group.Wait(); !errors.Is(err, errSessionDone) {
-		return err
-	}
-	return nil
+	return group.Wait()
 }
 
 // missing takes the watcher's findings: objects that have gone since the last check.
@@ -109,15 +100,15 @@ func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 // broker has refused an object once, or has taken too long over all of them together, the objects are checked one at a
 // time.
 func (s *subscription) ensureFirst(ctx context.Context, link *broker.Session) error {
-	if !s.oneByOne {
+	const tries = 2 // a session that ended may have had no time, or no network: one more try decides
+	if s.atOnce < tries {
 		if declare.EnsureAtOnce(ctx, link, s.plan, modeOf(s.cfg)) {
 			s.take(objects, nil)
 			return nil
 		}
-		// The session is still open: the broker has refused an object. If it ended, the reason may be the network or the
-		// time: one more attempt decides.
-		s.atOnce++
-		s.oneByOne = link.Err() == nil || s.atOnce > 1
+		if s.atOnce++; link.Err() == nil { // the broker has refused an object
+			s.atOnce = tries
+		}
 	}
 	return s.ensure(ctx, link)
 }
@@ -150,8 +141,7 @@ func (s *subscription) take(of aspect, findings []declare.Finding) {
 // mayPublish checks on every connection that publishes whether the user may publish retries and parked messages. While
 // the user may not, nothing is consumed: a message could not leave.
 func (s *subscription) mayPublish(ctx context.Context, link *broker.Session) (beside func(), err error) {
-	mode := modeOf(s.cfg)
-	check, err := declare.NewPublishPreflight(ctx, link, s.plan, mode)
+	check, err := declare.NewPublishPreflight(ctx, link, s.plan, modeOf(s.cfg))
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +159,7 @@ func (s *subscription) mayPublish(ctx context.Context, link *broker.Session) (be
 			case <-ctx.Done():
 				return
 			}
-			if check, err = declare.NewPublishPreflight(ctx, link, s.plan, mode); err != nil {
+			if check, err = declare.NewPublishPreflight(ctx, link, s.plan, modeOf(s.cfg)); err != nil {
 				return
 			}
 		}
