@@ -95,11 +95,12 @@ func inspectValue(d *json.Decoder, depth int) error {
 	fields := map[string]bool{}
 	for d.More() {
 		if opened == '{' {
-			t, err := d.Token()
-			if err != nil {
+			t, _ := d.Token()
+			name, isName := t.(string)
+			if !isName {
 				return errNotJSON
 			}
-			if err := checkField(fields, t.(string)); err != nil {
+			if err := checkField(fields, name); err != nil {
 				return err
 			}
 		}

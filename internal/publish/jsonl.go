@@ -18,12 +18,12 @@ import (
 
 // item is one line of a batch. Its properties are named as in records of dead letters and rows of an outbox.
 type item struct {
-	exchange   any    // an alias
-	routingKey any    // required, and may be empty
-	body       []byte // JSON: a string is published as its text, anything else as the JSON itself
-	bodyBase64 []byte // JSON, in the place of body
-	headers    []byte // JSON
-	typed      bool   // there is a content_type
+	exchange   string  // an alias
+	routingKey *string // required, and may be empty
+	body       []byte  // JSON: a string is published as its text, anything else as the JSON itself
+	bodyBase64 []byte  // JSON, in the place of body
+	headers    []byte  // JSON
+	typed      bool    // there is a content_type
 	msg        amqp.Publishing
 	failed     *failure // of the first property that is invalid
 }
@@ -35,7 +35,7 @@ func (s *Server) readLine(line []byte, request telemetry.Carrier, r *room) (outg
 	if f := in.decode(line); f != nil {
 		return outgoing{}, f
 	}
-	m, f := s.address(in.exchange.(string), in.routingKey.(string))
+	m, f := s.address(in.exchange, *in.routingKey)
 	if f == nil {
 		f = in.failed
 	}
@@ -117,7 +117,7 @@ func (in *item) set(name string, value []byte) *failure {
 		return bad("The field %.100s has %d bytes of JSON; AMQP allows %d bytes.", name, len(value), amqpvalue.ShortMax)
 	}
 	v, err := amqpvalue.ParseValue(value)
-	_, isText := v.(string)
+	text, isText := v.(string)
 	switch {
 	case err != nil:
 		return bad("The field %.100s cannot be read: %s.", name, err)
@@ -132,9 +132,9 @@ func (in *item) set(name string, value []byte) *failure {
 	case !isText:
 		return bad("The field %s cannot be read: it is not a string.", name)
 	case name == "exchange":
-		in.exchange = v
+		in.exchange = text
 	default:
-		in.routingKey = v
+		in.routingKey = &text
 	}
 	return nil
 }
