@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,15 +54,13 @@ func (t *Table) fetchSQL() string {
 // refuse lets rows fail that cannot be fetched, and returns the others.
 func (f *publishing) refuse(order []*row) []*row {
 	limit := f.s.r.o.Memory.Limit()
-	rows := make([]*row, 0, len(order))
-	for _, x := range order {
-		if err := x.check(limit); err != nil {
+	return slices.DeleteFunc(slices.Clone(order), func(x *row) bool {
+		err := x.check(limit)
+		if err != nil {
 			f.settle(x, err)
-		} else {
-			rows = append(rows, x)
 		}
-	}
-	return rows
+		return err != nil
+	})
 }
 
 // piece is how many of the rows are fetched together, and what memory they take.

@@ -25,33 +25,32 @@ const (
 // metrics count the outcomes of rows.
 type metrics struct {
 	connected prometheus.Gauge
-	// Figures that come from the database, without labels: absent while it cannot be reached, because an old figure would
-	// look current.
-	pending, quarantined, lag *prometheus.GaugeVec
-	rows                      *prometheus.CounterVec
-	duration                  prometheus.Histogram
+	// backlog is what stmtMeasure returns, without labels. It is absent while the database cannot be reached, because an
+	// old figure would look current.
+	backlog  []*prometheus.GaugeVec
+	rows     *prometheus.CounterVec
+	duration prometheus.Histogram
 }
 
 // newMetrics panics when another metric has one of the names: a mistake in this program.
 func newMetrics(r prometheus.Registerer) *metrics {
 	create := promauto.With(r)
+	figure := func(name, help string) *prometheus.GaugeVec {
+		return create.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, nil)
+	}
 	m := &metrics{
 		connected: create.NewGauge(prometheus.GaugeOpts{
 			Name: "sidecar_outbox_connected",
 			Help: "1 while the relay is connected to the outbox's database and the table can be used.",
 		}),
-		pending: create.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sidecar_outbox_pending_rows",
-			Help: "Rows that are to be published, those that are due later included. Counted up to 100000.",
-		}, nil),
-		quarantined: create.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sidecar_outbox_quarantined_rows",
-			Help: "Rows that failed too often and are not tried any more. Counted up to 100000.",
-		}, nil),
-		lag: create.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sidecar_outbox_lag_seconds",
-			Help: "How long the row that has been due longest has been due; 0 when none is.",
-		}, nil),
+		backlog: []*prometheus.GaugeVec{
+			figure("sidecar_outbox_pending_rows",
+				"Rows that are to be published, those that are due later included. Counted up to 100000."),
+			figure("sidecar_outbox_quarantined_rows",
+				"Rows that failed too often and are not tried any more. Counted up to 100000."),
+			figure("sidecar_outbox_lag_seconds",
+				"How long the row that has been due longest has been due; 0 when none is."),
+		},
 		rows: create.NewCounterVec(prometheus.CounterOpts{
 			Name: "sidecar_outbox_rows_total",
 			Help: "Rows by the outcome of a try to publish them.",
@@ -75,14 +74,14 @@ func (m *metrics) setConnected(connected bool) {
 		return
 	}
 	m.connected.Set(0)
-	for _, figure := range []*prometheus.GaugeVec{m.pending, m.quarantined, m.lag} {
+	for _, figure := range m.backlog {
 		figure.Reset()
 	}
 }
 
 // setBacklog takes the row of the statement that measures.
 func (m *metrics) setBacklog(values [][]byte) error {
-	for i, figure := range []*prometheus.GaugeVec{m.pending, m.quarantined, m.lag} {
+	for i, figure := range m.backlog {
 		n, err := strconv.ParseFloat(string(values[i]), 64)
 		if err != nil {
 			return err

@@ -174,7 +174,8 @@ func (f *publishing) fill(x *row, columns [][]byte) error {
 		return err
 	}
 	attempts, _ := strconv.Atoi(string(columns[len(fetched)+1])) // 0 for NULL
-	x.alone = attempts > 0 || time.Now().Before(f.s.suspects[x.pub.Exchange])
+	until, suspected := f.s.suspects[x.pub.Exchange]
+	x.alone = attempts > 0 || suspected && time.Now().Before(until)
 	return nil
 }
 
