@@ -52,9 +52,8 @@ func (d *Database) Connect(ctx context.Context, notice func()) (*pgconn.PgConn, 
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second,
 		Interval: 5 * time.Second, Count: 3}}
 	cfg.DialFunc = dialer.DialContext
-	if cfg.RuntimeParams["application_name"] == "" && d.Name != "" {
-		cfg.RuntimeParams["application_name"] = d.Name
-	}
+	cfg.RuntimeParams["application_name"] = cmp.Or(cfg.RuntimeParams["application_name"], d.Name)
+	cfg.AfterConnect = d.prepare
 	if notice != nil {
 		cfg.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { notice() }
 	}
@@ -62,10 +61,6 @@ func (d *Database) Connect(ctx context.Context, notice func()) (*pgconn.PgConn, 
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
-	}
-	if err := d.prepare(ctx, conn); err != nil {
-		Close(conn)
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	return conn, nil

@@ -57,11 +57,8 @@ func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, bef
 	if err := exec(ctx, conn, "SET lock_timeout = 0"); err != nil {
 		return nil, err
 	}
-	for _, sql := range m.Outside {
-		before(sql)
-		if err := exec(ctx, conn, sql); err != nil {
-			return nil, fmt.Errorf("build an index (run migrate again, which cleans up): %w", rights(err))
-		}
+	if err := execAll(ctx, conn, m.Outside, before); err != nil {
+		return nil, fmt.Errorf("build an index (run migrate again, which cleans up): %w", rights(err))
 	}
 	_, err = Ready(ctx, conn, m.Table)
 	return m, err
@@ -94,12 +91,7 @@ func migrateInside(ctx context.Context, conn *pgconn.PgConn, n Names, notify boo
 	}
 	m, err := PlanMigration(ctx, conn, n, notify)
 	if err == nil {
-		for _, sql := range m.Inside {
-			before(sql)
-			if err = exec(ctx, conn, sql); err != nil {
-				break
-			}
-		}
+		err = execAll(ctx, conn, m.Inside, before)
 	}
 	if err == nil {
 		err = exec(ctx, conn, "COMMIT")
@@ -108,6 +100,16 @@ func migrateInside(ctx context.Context, conn *pgconn.PgConn, n Names, notify boo
 		return nil, errors.Join(rights(err), exec(ctx, conn, "ROLLBACK"))
 	}
 	return m, nil
+}
+
+func execAll(ctx context.Context, conn *pgconn.PgConn, statements []string, before func(string)) error {
+	for _, sql := range statements {
+		before(sql)
+		if err := exec(ctx, conn, sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func isCode(err error, codes ...string) bool {
