@@ -65,7 +65,7 @@ type batch struct {
 	front   bool   // it was a full scan
 	held    bool   // rows of some keys wait for rows that another relay has
 	moved   bool   // a row was sent or marked: the next claim starts at another row
-	trouble error  // why outbox batch not published that may be
+	trouble error  // why rows were not published that may be
 }
 
 // runBatch claims rows, publishes them and marks what was confirmed, in one transaction.

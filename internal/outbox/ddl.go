@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// columns are those of an outbox, in the order in which they are created: what each is made as, and what it has to be in
-// a table that is adopted. Defaults are the same for all rows, so adding a column rewrites none.
+// columns are those of an outbox in the order of their creation: what each is made as, and what it has to be in a table
+// that is adopted. Defaults are the same for all rows, so adding a column rewrites none.
 var columns = []struct {
 	name, made string
 	want       want

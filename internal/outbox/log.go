@@ -39,11 +39,11 @@ func (r *Relay) logBatch(rd *batch) {
 		what := x.result.String()
 		switch {
 		case x.unmarked != nil:
-			what = resultUnmarked
 			if unmarked++; unmarked <= maxLogged {
-				r.o.Logger.Error("outbox mark failed", "table", r.o.Names.String(), "id", x.id, "became", x.result.String(),
-					"error", errorText(x.unmarked), "retry_in", r.unmarked[x.id].pause.String())
+				r.log.Error("outbox mark failed", "id", x.id, "became", what, "error", errorText(x.unmarked),
+					"retry_in", r.unmarked[x.id].pause.String())
 			}
+			what = resultUnmarked
 		case x.result == failed && x.quarantined:
 			what = resultQuarantined
 			given.add(x)
@@ -60,7 +60,7 @@ func (r *Relay) logBatch(rd *batch) {
 		r.metrics.rows.WithLabelValues(what).Add(float64(n))
 	}
 	if unmarked > maxLogged {
-		r.o.Logger.Error("more outbox marks failed", "table", r.o.Names.String(), "rows", unmarked-maxLogged)
+		r.log.Error("more outbox marks failed", "rows", unmarked-maxLogged)
 	}
 	failures.log(r, slog.LevelWarn, "outbox rows not published")
 	given.log(r, slog.LevelError, "outbox rows quarantined")
@@ -103,7 +103,6 @@ func (s *reasons) add(x *row) {
 // log writes a line for each of them.
 func (s reasons) log(r *Relay, level slog.Level, event string) {
 	for _, why := range s {
-		r.o.Logger.Log(context.Background(), level, event, "table", r.o.Names.String(), "rows", why.rows, "ids", why.ids,
-			"error", why.text)
+		r.log.Log(context.Background(), level, event, "rows", why.rows, "ids", why.ids, "error", why.text)
 	}
 }

@@ -5,15 +5,11 @@ import "time"
 // lowWater is the (send_after, id) at which claim queries start. It only skips dead index entries; correctness never
 // depends on it.
 //
-// A sent row leaves an entry in the index of pending rows until VACUUM removes it, which it cannot do while any older
-// transaction of the database is open. A claim that starts at the front of the index reads all of them: half a second
-// for half a million. A claim that starts where the last one ended reads none.
-//
-// Rows below the mark are found by full scans, which start at the front: rows of long transactions, rows with an old
-// send_after, rows of a relay that died, rows that were released for another one. A full scan is due when ten times its
-// own duration has passed since the last one. So while full scans are cheap nearly every claim is one, they take a
-// tenth of the time at most, and a row below the mark waits at most ten times the duration of a full scan, besides the
-// poll interval and the rows before it. A new session has no mark.
+// A sent row leaves an entry in the index of pending rows until VACUUM removes it. A claim that starts at the front of
+// the index reads all of them, and one that starts where the last claim ended reads none. Rows below the mark, as those
+// of long transactions or of a relay that died, are found by full scans, which start at the front. One is due when ten
+// times its own duration has passed since the last one: full scans take a tenth of the time at most, and while they are
+// cheap nearly every claim is one. A new session has no mark.
 type lowWater struct {
 	sendAfter, id string // "" and "": not set
 	due           time.Time

@@ -92,10 +92,10 @@ func (r *Relay) retain(ctx context.Context) {
 		}
 		done, err := r.retainOnce(ctx)
 		if done.Deleted > 0 {
-			r.o.Logger.Info("sent rows deleted", "table", r.o.Names.String(), "rows", done.Deleted)
+			r.log.Info("sent rows deleted", "rows", done.Deleted)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.o.Logger.Warn("sent rows not deleted", "table", r.o.Names.String(), "error", err)
+			r.log.Warn("sent rows not deleted", "error", err)
 		}
 	}
 }

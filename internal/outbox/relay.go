@@ -7,6 +7,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -52,8 +53,7 @@ type Options struct {
 
 // limits are the pauses of a relay in trouble, and how many rows it leaves out. Only tests change them.
 type limits struct {
-	// first pause after a session failed or outbox batch not published; it doubles up to twenty times as long
-	backoff     time.Duration
+	backoff     time.Duration // first pause after a session or a publish failed; it doubles up to backoffMost
 	failed      time.Duration // first pause of a row that failed
 	nacked      time.Duration // first pause of a row that the broker did not accept
 	unmarked    time.Duration // first pause of a row that cannot be marked
@@ -72,6 +72,7 @@ var defaultLimits = limits{
 type Relay struct {
 	o       Options
 	metrics *metrics
+	log     *slog.Logger
 
 	unmarked     markFailures
 	nackedLogged time.Time // when a line about rows that were sent back was logged
@@ -88,13 +89,13 @@ type State struct {
 
 // New returns a relay that works when Run does.
 func New(o Options) *Relay {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.limits == (limits{}) {
 		o.limits = defaultLimits
 	}
-	return &Relay{o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer)}
+	return &Relay{
+		o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer), log: o.Logger.With("table", o.Names.String()),
+	}
 }
 
 // State returns the relay's state. It may be called at any time.
@@ -128,8 +129,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			pause, _ := backoff.Next()
 			r.setState(State{Problem: err.Error()})
-			r.o.Logger.Warn("outbox session over", "table", r.o.Names.String(), "error", err, "retry_in",
-				pause.Round(time.Millisecond).String())
+			r.log.Warn("outbox session over", "error", err, "retry_in", pause.Round(time.Millisecond).String())
 			sleep(ctx, pause)
 		}
 	}

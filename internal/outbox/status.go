@@ -70,8 +70,8 @@ func (t *Table) statusSQL() string {
 		'quarantined', (SELECT count(*) FROM (SELECT FROM {table} WHERE ` + inQuarantine + ` LIMIT $1::int) c),
 		'quarantined_rows', (SELECT COALESCE(json_agg(q), '[]') FROM (
 			SELECT {id}::text AS id, COALESCE({attempts}, 0) AS attempts, COALESCE({last_error}, '') AS last_error,
-				to_char(to_timestamp(extract(epoch FROM GREATEST('epoch', LEAST({quarantined_at}, '9999-01-01')))) AT TIME ZONE 'UTC',
-					'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS quarantined_at
+				to_char(to_timestamp(extract(epoch FROM GREATEST('epoch', LEAST({quarantined_at}, '9999-01-01'))))
+					AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS quarantined_at
 			FROM {table} WHERE ` + inQuarantine + ` ORDER BY {id} LIMIT $2::int) q))
 		FROM (SELECT {send_after} AS due, ` + t.since() + ` AS since, {attempts} AS attempts FROM {table}
 			WHERE ` + unsent + ` ORDER BY {send_after}, {id} LIMIT $1::int) p`)
