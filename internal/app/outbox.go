@@ -46,8 +46,8 @@ func outboxWarnings(cfg *config.Config) []string {
 	if err != nil || dsn == "" {
 		return nil
 	}
-	host := outbox.PlaintextHost(dsn)
-	if host == "" {
+	host, err := outbox.CheckDSN(dsn)
+	if err != nil || host == "" {
 		return nil
 	}
 	return []string{fmt.Sprintf("SIDECAR_OUTBOX_DSN: its password and all messages may travel to %s unencrypted; "+

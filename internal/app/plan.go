@@ -29,7 +29,7 @@ func Rule(cfg *config.Config, reject func(reason string, variables ...string)) {
 	if err != nil || dsn == "" {
 		return // reported already, or no outbox
 	}
-	if err := outbox.CheckDSN(dsn); err != nil {
+	if _, err := outbox.CheckDSN(dsn); err != nil {
 		reject(err.Error(), "SIDECAR_OUTBOX_DSN")
 	}
 }

@@ -97,26 +97,20 @@ func exec(ctx context.Context, conn *pgconn.PgConn, sql string) error {
 	return conn.Exec(ctx, sql).Close()
 }
 
-// CheckDSN says what is wrong with a connection string: ErrDSN. It connects to nothing.
-func CheckDSN(dsn string) error {
-	_, err := parseDSN(dsn)
-	return err
-}
-
-// PlaintextHost returns a host of the connection string, other than this machine, to which passwords and messages could
-// travel unencrypted; "" otherwise.
-func PlaintextHost(dsn string) string {
+// CheckDSN says what is wrong with a connection string: ErrDSN. It connects to nothing. plaintext is a host, other than
+// this machine, to which passwords and messages could travel unencrypted; "" if there is none.
+func CheckDSN(dsn string) (plaintext string, err error) {
 	cfg, err := parseDSN(dsn)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	first := &pgconn.FallbackConfig{Host: cfg.Host, TLSConfig: cfg.TLSConfig}
 	for _, f := range append([]*pgconn.FallbackConfig{first}, cfg.Fallbacks...) {
 		if f.TLSConfig == nil && !local(f.Host) {
-			return f.Host
+			return f.Host, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 func local(host string) bool {
