@@ -63,29 +63,22 @@ func (s *session) markTogether(ctx context.Context, rows []*row, before []call, 
 // marks are the statements that mark rows. Each of them gives an id, whether that row was marked, and whether it is in
 // quarantine.
 func (s *session) marks(rows []*row) (calls []call) {
-	var sentRows, failedRows, deferred []*row
+	of := map[result][]*row{}
 	for _, x := range rows {
-		switch x.result {
-		case sent:
-			sentRows = append(sentRows, x)
-		case failed:
-			failedRows = append(failedRows, x)
-		default:
-			deferred = append(deferred, x)
-		}
+		of[x.result] = append(of[x.result], x)
 	}
-	if len(sentRows) > 0 {
-		calls = append(calls, call{name: stmtSent, params: [][]byte{ids(sentRows)}})
+	if rows := of[sent]; len(rows) > 0 {
+		calls = append(calls, call{name: stmtSent, params: [][]byte{ids(rows)}})
 	}
-	if len(failedRows) > 0 {
-		errs := array(failedRows, func(x *row) string { return errorText(x.err) })
+	if rows := of[failed]; len(rows) > 0 {
+		errs := array(rows, func(x *row) string { return errorText(x.err) })
 		calls = append(calls, call{name: stmtFailed, params: [][]byte{
-			ids(failedRows), errs, number(s.r.o.MaxAttempts), interval(s.r.o.limits.failed),
+			ids(rows), errs, number(s.r.o.MaxAttempts), interval(s.r.o.limits.failed),
 		}})
 	}
-	if len(deferred) > 0 {
-		until := array(deferred, func(x *row) string { return x.until })
-		calls = append(calls, call{name: stmtDeferred, params: [][]byte{ids(deferred), until, interval(s.nackPause)}})
+	if rows := append(of[nacked], of[untouched]...); len(rows) > 0 {
+		until := array(rows, func(x *row) string { return x.until })
+		calls = append(calls, call{name: stmtDeferred, params: [][]byte{ids(rows), until, interval(s.nackPause)}})
 	}
 	return calls
 }
