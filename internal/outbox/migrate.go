@@ -54,9 +54,6 @@ func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, bef
 		return nil, err
 	}
 	// Building an index takes as long as it takes, waits for every transaction that is older, and blocks no statement.
-	if err := exec(ctx, conn, "SET lock_timeout = 0"); err != nil {
-		return nil, err
-	}
 	if err := execAll(ctx, conn, m.Outside, before); err != nil {
 		return nil, fmt.Errorf("build an index (run migrate again, which cleans up): %w", rights(err))
 	}
@@ -70,7 +67,7 @@ func migrateLock(ctx context.Context, conn *pgconn.PgConn) error {
 	another := errors.New("another process migrates")
 	ctx, cancel := context.WithTimeoutCause(ctx, migrateWait, another)
 	defer cancel()
-	if err := exec(ctx, conn, "SET statement_timeout = 0"); err != nil {
+	if err := exec(ctx, conn, "SET statement_timeout = 0; SET lock_timeout = 0"); err != nil {
 		return err
 	}
 	return retry.Do(ctx, retry.NewConstant(migratePoll), func(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -77,8 +78,7 @@ type Relay struct {
 	unmarked     markFailures
 	nackedLogged time.Time // when a line about rows that were sent back was logged
 
-	mu    sync.Mutex
-	state State
+	state atomic.Pointer[State]
 }
 
 // State is how the relay is.
@@ -93,22 +93,17 @@ func New(o Options) *Relay {
 	if o.limits == (limits{}) {
 		o.limits = defaultLimits
 	}
-	return &Relay{
-		o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer), log: o.Logger.With("table", o.Names.String()),
-	}
+	r := &Relay{o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer)}
+	r.log = o.Logger.With("table", o.Names.String())
+	r.setState(State{})
+	return r
 }
 
 // State returns the relay's state. It may be called at any time.
-func (r *Relay) State() State {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state
-}
+func (r *Relay) State() State { return *r.state.Load() }
 
 func (r *Relay) setState(s State) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state = s
+	r.state.Store(&s)
 	r.metrics.setConnected(s.Connected)
 }
 
@@ -143,10 +138,8 @@ func (r *Relay) newBackoff() retry.Backoff {
 }
 
 func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
