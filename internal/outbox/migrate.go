@@ -114,10 +114,14 @@ func isCode(err error, codes ...string) bool {
 	return ok && slices.Contains(codes, e.Code)
 }
 
-// rights explains an error that says that the role may not.
-func rights(err error) error {
+// explainDenied adds what to do to an error that says that the role may not.
+func explainDenied(err error, what string) error {
 	if isCode(err, codeDenied) {
-		return fmt.Errorf("%w; do it as the owner of the table, e.g. with the SQL of 'sidecar outbox migrate --print'", err)
+		return fmt.Errorf("%w; %s", err, what)
 	}
 	return err
+}
+
+func rights(err error) error {
+	return explainDenied(err, "do it as the owner of the table, e.g. with the SQL of 'sidecar outbox migrate --print'")
 }

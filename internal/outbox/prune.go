@@ -46,7 +46,8 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 		}
 		err := readJSON(ctx, conn, &step, t.pruneSQL(), last, before[0][0], number(pruneRows))
 		if err != nil {
-			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, mayDelete(err, &t.Names))
+			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, explainDenied(err, "this needs the right to "+
+				"DELETE besides those of the relay: as the owner of the table, GRANT DELETE ON "+t.String()+" TO the role"))
 		}
 		done.Scanned += step.Scanned
 		done.Deleted += step.Deleted
@@ -59,15 +60,6 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 			return done, nil
 		}
 	}
-}
-
-// mayDelete explains an error that says that the role may not: it has to be given what the relay does without.
-func mayDelete(err error, n *Names) error {
-	if !isCode(err, codeDenied) {
-		return err
-	}
-	return fmt.Errorf("%w; this needs the right to DELETE besides those of the relay: as the owner of the table, GRANT "+
-		"DELETE ON %s TO the role", err, n)
 }
 
 // pruneSQL deletes old sent rows among the next rows by id. It returns the last id, how many it read and how many it

@@ -71,8 +71,9 @@ func (s *session) publish(ctx context.Context, rd *batch) (err error) {
 	}
 	largest := slices.MaxFunc(rd.order, func(a, b *row) int { return a.size - b.size })
 	t := s.r.o.Database.timeout()
-	pctx, cancel := context.WithTimeout(s.publishing, t+t/2+time.Duration(largest.size/slowest)*time.Second)
+	pctx, cancel := context.WithTimeout(ctx, t+t/2+time.Duration(largest.size/slowest)*time.Second)
 	defer cancel()
+	defer context.AfterFunc(s.stop, func() { time.AfterFunc(stopPublishing, cancel) })()
 	f := &publishing{
 		s: s, rd: rd, ctx: pctx, until: time.Now().Add(t / 2), keys: map[string]keyState{},
 		flights: make(chan *row, len(rd.order)), done: make(chan *row, len(rd.order)),

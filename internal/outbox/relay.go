@@ -151,7 +151,6 @@ type session struct {
 	table *Table
 
 	stop       context.Context // ends when the relay is to stop
-	publishing context.Context // ends a little later
 	notified   bool            // a notification arrived since the last claim
 	idle       bool            // inserts notify
 	pollAfter  time.Duration   // how long it last waited because it could not become idle
@@ -179,11 +178,9 @@ func (r *Relay) session(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	defer Close(s.conn)
-	work, stopWork := late(ctx, stopBatch)
-	defer stopWork()
-	publishing, stopPublishing := late(ctx, stopPublishing)
-	defer stopPublishing()
-	s.publishing = publishing
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopBatch, cancel) })()
 	if err := s.open(work); err != nil {
 		return false, err
 	}
@@ -191,16 +188,6 @@ func (r *Relay) session(ctx context.Context) (worked bool, err error) {
 	r.o.Logger.Info("outbox connected", "table", s.table.String(), "database", s.table.Database)
 	err = s.loop(ctx, work)
 	return s.worked || time.Since(start) > r.o.limits.backoffMost(), err
-}
-
-// late is a context that ends so long after ctx has.
-func late(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
-	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(after, cancel) })
-	return later, func() {
-		stop()
-		cancel()
-	}
 }
 
 // open reads the table and prepares the connection for it.
