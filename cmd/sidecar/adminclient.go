@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,40 +96,31 @@ func drain(ctx context.Context, in invocation) error {
 	defer cancel()
 	t := time.NewTicker(drainPoll)
 	defer t.Stop()
-	for state := "draining"; ; {
+	for s := struct{ State string }{"draining"}; ; {
 		status, body, err := a.ask(ctx, http.MethodGet, "/status")
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED): // it has drained and ended meanwhile
-			state = "stopped"
+			s.State = "stopped"
 		case err != nil:
 			// No answer says nothing: the process may be ending at this moment, or have no CPU. A hook that fails ends the
 			// pod early.
+		case status != http.StatusOK:
+			return fmt.Errorf("status refused with status %d: %s", status, body)
 		default:
-			if state, err = drainState(status, body); err != nil {
-				return err
+			if err := json.Unmarshal(body, &s); err != nil {
+				return fmt.Errorf("read the sidecar's status: %w", err)
 			}
 		}
-		if state == "stopped" || state == "drained" {
-			_, err := fmt.Fprintln(in.stdout, state)
+		if s.State == "stopped" || s.State == "drained" {
+			_, err := fmt.Fprintln(in.stdout, s.State)
 			return err
 		}
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return fmt.Errorf("still %s after the grace", state)
+			return fmt.Errorf("still %s after the grace", s.State)
 		}
 	}
-}
-
-func drainState(status int, body []byte) (string, error) {
-	if status != http.StatusOK {
-		return "", fmt.Errorf("status refused with status %d: %s", status, body)
-	}
-	var s struct{ State string }
-	if err := json.Unmarshal(body, &s); err != nil {
-		return "", fmt.Errorf("read the sidecar's status: %w", err)
-	}
-	return s.State, nil
 }
 
 var healthPaths = map[string]string{"live": "/livez", "ready": "/readyz", "startup": "/startupz"}
@@ -138,10 +130,7 @@ func health(ctx context.Context, in invocation) error {
 	if err := in.parse(1); err != nil {
 		return err
 	}
-	probe := in.flags.Arg(0)
-	if probe == "" {
-		probe = "ready"
-	}
+	probe := cmp.Or(in.flags.Arg(0), "ready")
 	path, ok := healthPaths[probe]
 	if !ok {
 		return fmt.Errorf("%w: health: %q is not one of live, ready, startup", errUsage, probe)

@@ -67,7 +67,10 @@ func parseBytes(v string) (int, error) {
 // show writes all of m for people.
 func (c *call) show(m *deadletter.Full, now time.Time) {
 	c.showFacts(m, now)
-	c.showProperties(&m.Properties)
+	c.say("\nproperties")
+	for name, value := range m.Properties.All() {
+		c.row(strings.ReplaceAll(name, "_", " "), amqpvalue.Text(value))
+	}
 	c.showHeaders(m.Headers)
 	c.showJourney(m)
 	if m.Body != nil {
@@ -87,7 +90,9 @@ func (c *call) showFacts(m *deadletter.Full, now time.Time) {
 	c.row("message id", cmp.Or(m.MessageID, "-"))
 	c.row("reference", m.Ref)
 	c.row("position", strconv.Itoa(m.Position)+" from the head of the queue")
-	c.row("parked", stamp(m.ParkedAt, now))
+	if t := m.ParkedAt; !t.IsZero() {
+		c.row("parked", fmt.Sprintf("%s (%s)", t.UTC().Format(time.RFC3339), ago(t, now)))
+	}
 	c.row("reason", cmp.Or(m.Reason, "-"))
 	if m.Status != 0 {
 		c.row("status", strconv.Itoa(m.Status))
@@ -107,13 +112,6 @@ func (c *call) showFacts(m *deadletter.Full, now time.Time) {
 	c.row("group", m.Group)
 }
 
-func (c *call) showProperties(p *amqpvalue.Properties) {
-	c.say("\nproperties")
-	for name, value := range p.All() {
-		c.row(strings.ReplaceAll(name, "_", " "), amqpvalue.Text(value))
-	}
-}
-
 func (c *call) showHeaders(h amqpvalue.TypedTable) {
 	if len(h) == 0 {
 		return
@@ -128,15 +126,11 @@ func (c *call) showHeaders(h amqpvalue.TypedTable) {
 	}
 }
 
-// typeName is the AMQP type of a header value.
+// typeName is the AMQP type of a header value; "?" for one that has no JSON.
 func typeName(v any) string {
-	var typed struct{ Type string }
-	b, err := json.Marshal(amqpvalue.Typed{V: v})
-	if err == nil {
-		err = json.Unmarshal(b, &typed)
-	}
-	if err != nil {
-		return "?"
+	typed := struct{ Type string }{"?"}
+	if b, err := json.Marshal(amqpvalue.Typed{V: v}); err == nil {
+		_ = json.Unmarshal(b, &typed) // it has the field
 	}
 	return typed.Type
 }
@@ -170,12 +164,4 @@ func (c *call) showBody(b *deadletter.Body) {
 	if b.Text != "" {
 		c.say("%s", strings.TrimSuffix(printableLines(b.Text), "\n"))
 	}
-}
-
-// stamp is a time for people, with its age.
-func stamp(t, now time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339) + " (" + ago(t, now) + ")"
 }

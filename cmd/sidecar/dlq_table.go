@@ -138,14 +138,10 @@ func (t *table) write(cells []string) error {
 		case i < last: // a row behind the sample may be wider: a file has room
 			cell = cut(cell, widestCell)
 		}
-		pad := strings.Repeat(" ", max(w-utf8.RuneCountInString(cell), 0))
-		if t.columns[i].right {
-			cell = pad + cell
-		} else {
-			cell += pad
+		if !t.columns[i].right {
+			w = -w
 		}
-		b.WriteString(cell)
-		b.WriteString(columnGap)
+		_, _ = fmt.Fprintf(&b, "%*s%s", w, cell, columnGap)
 	}
 	_, err := io.WriteString(t.w, strings.TrimRight(b.String(), " ")+"\n")
 	return err

@@ -118,27 +118,20 @@ func (t *waits) leave(address string) {
 
 // drained answers when nothing is left in flight, or at once when nothing is draining, or when too many wait.
 func (s *Server) drained(w http.ResponseWriter, r *http.Request) {
-	address, _, _ := net.SplitHostPort(r.RemoteAddr)
-	if !s.waits.enter(address) {
-		s.answerDrained(w, closed(s.o.State.Draining()), closed(s.o.State.Drained()))
-		return
+	draining, drained := closed(s.o.State.Draining()), closed(s.o.State.Drained())
+	if address, _, _ := net.SplitHostPort(r.RemoteAddr); s.waits.enter(address) {
+		defer s.waits.leave(address)
+		appears := drainAppears
+		if strings.HasPrefix(r.UserAgent(), hookAgent) {
+			appears = hookAppears
+		}
+		// The listener's own bounds are for requests that do not wait. Where deadlines are not supported there are none.
+		end := time.Now().Add(appears + s.o.Grace + drainMargin + requestTimeout)
+		c := http.NewResponseController(w)
+		_, _ = c.SetReadDeadline(end), c.SetWriteDeadline(end)
+		draining = s.wait(r, s.o.State.Draining(), appears)
+		drained = draining && s.wait(r, s.o.State.Drained(), s.o.Grace+drainMargin)
 	}
-	defer s.waits.leave(address)
-	appears := drainAppears
-	if strings.HasPrefix(r.UserAgent(), hookAgent) {
-		appears = hookAppears
-	}
-	bound := appears + s.o.Grace + drainMargin
-	c := http.NewResponseController(w)
-	// The listener's own bounds are for requests that do not wait. Where deadlines are not supported there are none.
-	_ = c.SetReadDeadline(time.Now().Add(bound + requestTimeout))
-	_ = c.SetWriteDeadline(time.Now().Add(bound + requestTimeout))
-
-	draining := s.wait(r, s.o.State.Draining(), appears)
-	s.answerDrained(w, draining, draining && s.wait(r, s.o.State.Drained(), s.o.Grace+drainMargin))
-}
-
-func (s *Server) answerDrained(w http.ResponseWriter, draining, drained bool) {
 	switch {
 	case !draining:
 		answer(w, http.StatusOK, map[string]string{"state": "not draining"})

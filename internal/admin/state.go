@@ -6,7 +6,7 @@ import "time"
 type State interface {
 	Ready() Readiness
 	Status() Status
-	Flow() Flow                // asked for about once a second while a client reads /events
+	Flow() Flow                // asked for about once a second while a client reads /events, and not twice at a time
 	Drain()                    // begins a drain; later calls change nothing
 	Draining() <-chan struct{} // closed when a drain has begun, by a signal or a request
 	Drained() <-chan struct{}  // closed when it has ended, in the grace or not

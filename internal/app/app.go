@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,7 +47,7 @@ type App struct {
 	endpoint      *endpoint       // nil without a listener for messages of the app
 	admin         *admin.Server
 
-	measured atomic.Int64 // when the depths of the queues were last asked for, in nanoseconds since the start
+	measured time.Time // when Flow last asked for the depths of the queues
 
 	drainAsk  chan struct{} // closed by the first request to drain
 	drainOnce sync.Once
@@ -73,7 +72,6 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	a.registry.MustRegister(a.budget)
-	a.measured.Store(-int64(measureEvery)) // the first time is at once
 	telemetry.AdoptLibraries(a.log)
 	if a.tracing, err = telemetry.NewTracing(a.tracingOptions()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -113,30 +111,28 @@ func (a *App) parts() (base, senders, consumers []part) {
 	return base, senders, consumers
 }
 
-// listen binds every address.
-func (a *App) listen() (addrs admin.Addrs, publish string, err error) {
-	if addrs, err = a.admin.Listen(); err != nil || a.endpoint == nil {
-		return addrs, "", err
-	}
-	if publish, err = a.endpoint.server.Listen(); err != nil {
-		a.admin.Shutdown(context.Background())
-		return addrs, "", err
-	}
-	return addrs, publish, nil
-}
-
-// announce logs what is started, and where it listens.
-func (a *App) announce(addrs admin.Addrs, publishAddr string) {
-	for _, w := range a.warnings() {
-		a.log.Warn("configuration", "warning", w)
+// open binds every address, and logs what is started and where it listens.
+func (a *App) open() error {
+	addrs, err := a.admin.Listen()
+	if err != nil {
+		return err
 	}
 	listening := []any{"admin", addrs.Admin, "control", addrs.Control}
-	if publishAddr != "" {
-		listening = append(listening, "publish", publishAddr)
+	if a.endpoint != nil {
+		addr, err := a.endpoint.server.Listen()
+		if err != nil {
+			a.admin.Shutdown(context.Background())
+			return err
+		}
+		listening = append(listening, "publish", addr)
+	}
+	for _, w := range a.warnings() {
+		a.log.Warn("configuration", "warning", w)
 	}
 	a.log.Info("listening", listening...)
 	a.log.Info("started", "version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name,
 		"queue", a.plan.Queue, "topology", a.plan.Preset)
+	return nil
 }
 
 // warnings are about settings that work, and may surprise. Never nil: in JSON they are a list, also when there are

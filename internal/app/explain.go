@@ -122,25 +122,21 @@ func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 	if s.Publish != nil {
 		lines = append(lines, fmt.Sprintf("published to %s, confirmed by the broker, then acked",
 			place(s.Publish.Exchange, s.Publish.Key)))
-		for _, w := range p.Waits {
-			if w.Exchange == s.Publish.Exchange && w.Key == s.Publish.Key {
-				lines = append(lines, fmt.Sprintf("waits %s in %s, then returns to %s", w.Delay, w.Queue, p.Queue))
-			}
+	}
+	for _, w := range p.Waits {
+		what := fmt.Sprintf("waits %s in %s, then returns to %s", w.Delay, w.Queue, p.Queue)
+		switch {
+		case s.Publish != nil && w.Exchange == s.Publish.Exchange && w.Key == s.Publish.Key:
+			lines = append(lines, what)
+		case s.Final == topology.FinalReject && w.ByReject:
+			lines = append(lines, "rejected: "+what)
 		}
 	}
-	switch s.Final {
-	case topology.FinalReject:
-		for _, w := range p.Waits {
-			if w.ByReject {
-				lines = append(lines, fmt.Sprintf("rejected: waits %s in %s, then returns to %s", w.Delay, w.Queue, p.Queue))
-			}
-		}
-	case topology.FinalRequeue:
+	switch {
+	case s.Final == topology.FinalRequeue:
 		lines = append(lines, "requeued by basic.nack: returns to the head of "+p.Queue)
-	case topology.FinalAck:
-		if s.Publish == nil {
-			lines = append(lines, "acked")
-		}
+	case s.Final == topology.FinalAck && s.Publish == nil:
+		lines = append(lines, "acked")
 	}
 	if pause := max(s.Pause, s.Verdict.Pause); pause > 0 {
 		lines = append(lines, fmt.Sprintf("this replica takes nothing for %s, as the app asked", pause))

@@ -63,15 +63,12 @@ func start(group *errgroup.Group, parts []part) (stop func(stopTime)) {
 // whose grace expired: only what the sidecar cannot do without (its listeners) is an error.
 func (a *App) Run(ctx, now context.Context) error {
 	limitMemory(MemoryLimit(), a.budget.Limit())
-	addrs, publishAddr, err := a.listen()
-	if err != nil {
+	if err := a.open(); err != nil {
 		for _, s := range a.subscriptions {
 			s.abandon()
 		}
 		return err
 	}
-	a.announce(addrs, publishAddr)
-
 	base, senders, consumers := a.parts()
 	group, failed := errgroup.WithContext(context.Background())
 	stopBase, stopSenders, stopConsumers := start(group, base), start(group, senders), start(group, consumers)
@@ -100,7 +97,7 @@ func (a *App) Run(ctx, now context.Context) error {
 	}
 	stopSenders(t)
 	stopBase(t)
-	err = group.Wait()
+	err := group.Wait()
 	a.flushTraces()
 	a.log.Info("stopped")
 	return err

@@ -53,12 +53,11 @@ func secret(s config.Secret, log *slog.Logger, msg string, keep bool) func() str
 	failures := telemetry.Throttle{Interval: time.Minute}
 	return func() string {
 		v, err := s.Value()
-		if err == nil {
-			return v
-		}
-		failures.Do(func(suppressed int) { log.Warn(msg, "error", err, "suppressed", suppressed) })
-		if !keep {
-			return ""
+		if err != nil {
+			failures.Do(func(suppressed int) { log.Warn(msg, "error", err, "suppressed", suppressed) })
+			if !keep {
+				return ""
+			}
 		}
 		return v
 	}

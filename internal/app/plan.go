@@ -148,13 +148,10 @@ func proofOfReject(cfg *config.Config, p *topology.Plan) string {
 
 // vhost returns the virtual host of the first URL, for the definitions.
 func vhost(cfg *config.Config) string {
-	urls, err := cfg.AMQP.URLs()
-	if err != nil || len(urls) == 0 {
-		return "/"
+	if urls, err := cfg.AMQP.URLs(); err == nil && len(urls) > 0 {
+		if u, err := amqp.ParseURI(urls[0]); err == nil {
+			return u.Vhost
+		}
 	}
-	u, err := amqp.ParseURI(urls[0])
-	if err != nil {
-		return "/"
-	}
-	return u.Vhost
+	return "/"
 }

@@ -39,10 +39,9 @@ const measureEvery = 2 * time.Second
 
 // Flow returns the counters of the moment, and asks for new depths of the queues for the next call.
 func (a *App) Flow() admin.Flow {
-	now := int64(time.Since(a.started))
-	measure := now-a.measured.Load() >= int64(measureEvery)
+	measure := time.Since(a.measured) >= measureEvery
 	if measure {
-		a.measured.Store(now)
+		a.measured = time.Now()
 	}
 	f := admin.Flow{
 		Totals: admin.Totals{Received: uint64(a.received()), Settled: a.settled()}, // #nosec G115 -- counts up
