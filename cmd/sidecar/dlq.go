@@ -43,6 +43,9 @@ var dlqCommands = []subcommand{
 }
 
 const dlqHelp = `
+Conditions choose messages. All that are given must hold; of several values for one, any:
+
+%s
 From an alert to a repaired queue:
 
   sidecar dlq groups                                     what fails, and how often
@@ -59,12 +62,12 @@ else.
 func dlq(ctx context.Context, in invocation) error {
 	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
 	signal.Ignore(syscall.SIGPIPE)
-	conditions := "\nConditions choose messages. All that are given must hold; of several values for one, any:\n\n"
+	var conditions strings.Builder
 	for _, c := range deadletter.Conditions {
-		conditions += fmt.Sprintf("  --%-13s  %s\n", c[0], c[1])
+		_, _ = fmt.Fprintf(&conditions, "  --%-13s  %s\n", c[0], c[1])
 	}
 	return (&group{
-		name: "dlq", commands: dlqCommands, more: conditions + dlqHelp,
+		name: "dlq", commands: dlqCommands, more: fmt.Sprintf(dlqHelp, conditions.String()),
 		about: "Works on the dead-letter queue of the configured topology, straight in the broker. The environment is " +
 			"that of sidecar run;\nno sidecar needs to run.",
 	}).run(ctx, in)

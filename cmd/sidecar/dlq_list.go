@@ -64,8 +64,8 @@ func listRow(v *deadletter.View, now time.Time) []string {
 		id += " (of " + v.OriginalQueue + ", another service's)"
 	}
 	return []string{
-		v.Ref, ago(v.ParkedAt, now), v.Reason, failureText(&v.Facts), strconv.Itoa(v.RetryCount), strconv.Itoa(v.RedriveCount),
-		v.RoutingKey, bytesText(v.Size), id,
+		v.Ref, ago(v.ParkedAt, now), v.Reason, failureText(&v.Facts), strconv.Itoa(v.RetryCount),
+		strconv.Itoa(v.RedriveCount), v.RoutingKey, bytesText(v.Size), id,
 	}
 }
 

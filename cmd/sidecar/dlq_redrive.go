@@ -55,7 +55,7 @@ func dlqDiscard(ctx context.Context, c *call) error {
 	ask := !*dry && !*yes
 	_, readsTerminal := terminalWidth(c.stdin)
 	_, showsTerminal := terminalWidth(c.stderr)
-	if ask && !(readsTerminal && showsTerminal) {
+	if ask && (!readsTerminal || !showsTerminal) {
 		return c.misuse("deletes messages permanently: say so with --yes, or see with --dry-run how many; sidecar dlq " +
 			"export keeps a copy")
 	}

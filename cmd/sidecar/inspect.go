@@ -14,8 +14,8 @@ import (
 )
 
 func check(ctx context.Context, in invocation) error {
-	roundtrip := in.flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are removed "+
-		"again, to an app of this command's own")
+	roundtrip := in.flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are "+
+		"removed again, to an app of this command's own")
 	cfg, err := in.load()
 	if err != nil {
 		return err

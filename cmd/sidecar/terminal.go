@@ -56,8 +56,8 @@ func printableBut(s, stay string) string {
 	return b.String()
 }
 
-// escaping writes JSON with \u… for what printable would escape: the same JSON, harmless for a terminal. Line ends stay.
-// Such a character can only be inside a string. It may come in two pieces.
+// escaping writes JSON with \u… for what printable would escape: the same JSON, harmless for a terminal. Line ends
+// stay. Such a character can only be inside a string. It may come in two pieces.
 type escaping struct {
 	w    io.Writer
 	half []byte

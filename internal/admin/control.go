@@ -21,17 +21,21 @@ var openAPIDocument string
 // controlRoutes is all that the control listener has behind guard, beside the console.
 func (s *Server) controlRoutes() httpguard.Routes {
 	t := httpguard.Routes{
-		"/status": httpguard.Get(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.o.State.Status()) }),
+		"/status": httpguard.Get(show(s.o.State.Status)),
 		"/drain":  httpguard.Post(s.change("drain", s.drain)),
 		"/pause":  httpguard.Post(s.change("pause", s.unlessDraining(s.o.State.Pause))),
 		"/resume": httpguard.Post(s.change("resume", s.unlessDraining(s.o.State.Resume))),
 
-		"/topology":     httpguard.Get(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.o.Topology) }),
+		"/topology":     httpguard.Get(show(func() Topology { return s.o.Topology })),
 		"/openapi.json": httpguard.Get(openAPI),
 		"/events":       httpguard.Get(s.streams.Limit(s.events)),
 	}
 	maps.Copy(t, s.o.DeadLetters.Routes())
 	return t
+}
+
+func show[T any](what func() T) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, what()) }
 }
 
 func openAPI(w http.ResponseWriter, _ *http.Request) {

@@ -113,7 +113,7 @@ func TestBadActions(t *testing.T) {
 		}
 	}
 	r.wantProblem("cancel", r.post("/dlq/operations/0123456789abcdef/cancel", `{"x":1}`), http.StatusBadRequest)
-	if list, _ := r.o.DeadLetters.Operations.Since(0); len(list) != 0 {
+	if list, _ := r.o.DeadLetters.Since(0); len(list) != 0 {
 		t.Errorf("%d operations have begun", len(list))
 	}
 }
@@ -347,7 +347,7 @@ func TestAClientThatLeaves(t *testing.T) {
 	conn := p.send(p.control, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"limit\":15}")
 	var list []dlq.Operation
 	brokertest.Eventually(t, time.Minute, "it has begun", func() bool {
-		list, _ = p.o.DeadLetters.Operations.Since(0)
+		list, _ = p.o.DeadLetters.Since(0)
 		return len(list) == 1
 	})
 	conn.Close()
@@ -370,13 +370,13 @@ func TestShutdownEndsAnOperation(t *testing.T) {
 	op := p.begin("/dlq/redrive", `{"all":true,"rate":"1/s"}`)
 	p.begun(op.ID)
 	p.shutdown()
-	got := p.o.DeadLetters.Operations.Copy(p.o.DeadLetters.Operations.Find(op.ID))
+	got := p.o.DeadLetters.Copy(p.o.DeadLetters.Find(op.ID))
 	moved := brokertest.Ready(t, p.url, p.plan.Queue)
 	if got.State != "cancelled" || got.Error != "the sidecar stops" || got.Progress.Done != moved {
 		t.Errorf("%+v, %d moved", got, moved)
 	}
 	brokertest.WaitReady(t, p.url, p.dlq(), 30-moved)
-	if _, err := p.o.DeadLetters.Operations.Begin(dlq.Operation{}, nil); err == nil {
+	if _, err := p.o.DeadLetters.Begin(dlq.Operation{}, nil); err == nil {
 		t.Errorf("another one: %v", err)
 	}
 }
@@ -388,7 +388,7 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 	p.o.DeadLetters.Looks <- struct{}{} // a look that does not end
 	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
 	conn := p.send(p.control, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
-	brokertest.Eventually(t, time.Minute, "it has begun", func() bool { return p.o.DeadLetters.Operations.Now() != nil })
+	brokertest.Eventually(t, time.Minute, "it has begun", func() bool { return p.o.DeadLetters.Now() != nil })
 	p.shutdown()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

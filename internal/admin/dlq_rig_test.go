@@ -176,7 +176,7 @@ func (r *running) begin(path, body string) dlq.Operation {
 func (r *running) begun(id string) {
 	r.t.Helper()
 	brokertest.Eventually(r.t, time.Minute, "the first message of operation "+id, func() bool {
-		return r.o.DeadLetters.Operations.Copy(r.o.DeadLetters.Operations.Find(id)).Progress.Done > 0
+		return r.o.DeadLetters.Copy(r.o.DeadLetters.Find(id)).Progress.Done > 0
 	})
 }
 

@@ -52,7 +52,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 // due returns the events of a tick, and the version of the operations that they include; since is the last one. JSON
 // without indentation has no line break.
 func (s *Server) due(tick int, since uint64) (text []byte, version uint64) {
-	list, version := s.o.DeadLetters.Operations.Since(since)
+	list, version := s.o.DeadLetters.Since(since)
 	for _, op := range slices.Backward(list) {
 		data, _ := json.Marshal(op) // it came as JSON, or is made of numbers and texts
 		text = fmt.Appendf(text, "event: operation\ndata: %s\n\n", data)

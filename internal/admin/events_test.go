@@ -68,7 +68,7 @@ func TestEvents(t *testing.T) {
 	one := func(context.Context, deadletter.Report) (deadletter.Progress, error) {
 		return deadletter.Progress{Done: 1}, nil
 	}
-	before, _ := r.o.DeadLetters.Operations.Begin(dlq.Operation{Kind: "redrive", Request: map[string]bool{"all": true}}, one)
+	before, _ := r.o.DeadLetters.Begin(dlq.Operation{Kind: "redrive", Request: map[string]bool{"all": true}}, one)
 	<-before.Done
 	_, in := r.listen()
 	release := make(chan struct{})
@@ -83,11 +83,11 @@ func TestEvents(t *testing.T) {
 		case "flow":
 			document.d.Schema(t, "FlowEvent", []byte(e.data))
 			var f flowEvent
-			if err := json.Unmarshal([]byte(e.data), &f); err != nil || f.Status.State != Consuming || f.Totals.Settled["ack"] != 1 || f.Depths[0].Ready != 7 {
+			if err := json.Unmarshal([]byte(e.data), &f); err != nil || f.Status.State != Consuming || f.Settled["ack"] != 1 || f.Depths[0].Ready != 7 {
 				t.Errorf("%v %s", err, e.data)
 			}
 			if flows++; flows == 1 {
-				now, _ = r.o.DeadLetters.Operations.Begin(dlq.Operation{Kind: "discard", Request: map[string]bool{"all": true}}, func(_ context.Context, report deadletter.Report) (deadletter.Progress, error) {
+				now, _ = r.o.DeadLetters.Begin(dlq.Operation{Kind: "discard", Request: map[string]bool{"all": true}}, func(_ context.Context, report deadletter.Report) (deadletter.Progress, error) {
 					report(deadletter.Progress{Done: 1})
 					<-release
 					return deadletter.Progress{Done: 2}, nil

@@ -111,11 +111,11 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	case format == "permissions":
 		return p.Permissions(mode, published(cfg)...).Text(vhost(cfg)), nil
 	case format == "text" && onlySends:
-		text := "SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is published to\n"
+		lines := []string{"SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is published to"}
 		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(published(cfg)))) {
-			text += fmt.Sprintf("  exchange %s\n", cmp.Or(exchange, "amq.default"))
+			lines = append(lines, "  exchange "+cmp.Or(exchange, "amq.default"))
 		}
-		return text, nil
+		return strings.Join(lines, "\n") + "\n", nil
 	case onlySends:
 		return "", fmt.Errorf("format %q is not one of text, permissions: SIDECAR_CONSUME=off declares nothing", format)
 	case format == "text" && proof != "":

@@ -120,7 +120,7 @@ func (p *probeApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *probeApp) travel(ctx context.Context, a *App) error {
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- a.Run(running, context.Background()) }()
+	go func() { ended <- a.Run(running, context.WithoutCancel(ctx)) }()
 	err := p.retryOnce(ctx, a)
 	end()
 	return errors.Join(err, <-ended)

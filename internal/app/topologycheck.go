@@ -32,11 +32,11 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	for _, check := range []func(context.Context, declare.Session) error{s.watcher.Watch, s.repair} {
 		group.Go(func() error {
 			err := check(ctx, link)
-			if ctx.Err() != nil {
-				return nil
+			if ctx.Err() == nil {
+				link.Kill() // without its checks the session must not go on
+				return err
 			}
-			link.Kill() // without its checks the session must not go on
-			return err
+			return nil
 		})
 	}
 	group.Go(func() error {
