@@ -111,7 +111,8 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	case format == "permissions":
 		return p.Permissions(mode, published(cfg)...).Text(vhost(cfg)), nil
 	case format == "text" && onlySends:
-		lines := []string{"SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is published to"}
+		lines := []string{"SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is " +
+			"published to"}
 		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(published(cfg)))) {
 			lines = append(lines, "  exchange "+cmp.Or(exchange, "amq.default"))
 		}
