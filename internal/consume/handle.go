@@ -27,15 +27,10 @@ func (w *worker) run() {
 	}
 }
 
-// guarded handles a message. A panic over it does not end the process: the message is requeued after a while.
+// guarded handles a message.
 func (w *worker) guarded(d delivery) {
 	w.rec.begin(d)
-	defer func() {
-		if p := recover(); p != nil {
-			w.c.panicked(&w.rec, p)
-		}
-	}()
-	w.handle(&w.rec)
+	w.c.guard(&w.rec, w.handle)
 }
 
 // handle is the line every message takes. The record is written when the settlement is carried out, see session.end.
@@ -66,14 +61,21 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	return o
 }
 
-// panicked logs a panic of the sidecar over a message, and requeues the message if it has not been settled.
-func (c *Consumer) panicked(r *record, p any) {
-	c.o.Logger.Error("panic", "queue", c.o.Plan.Queue, "message_id", r.m.MessageID,
-		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	if r.ended {
-		return
-	}
-	r.requeue(message.ReasonPanic, c.o.PanicHold)
+// guard runs a step of a message. A panic of the sidecar over it does not end the process: it is logged, and the message
+// is requeued after a while if it has not been settled.
+func (c *Consumer) guard(r *record, step func(*record)) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		c.o.Logger.Error("panic", "queue", c.o.Plan.Queue, "message_id", r.m.MessageID,
+			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		if !r.ended {
+			r.requeue(message.ReasonPanic, c.o.PanicHold)
+		}
+	}()
+	step(r)
 }
 
 // missingHold delays the requeue of a message whose body fitted neither into memory nor into a file: each delivery

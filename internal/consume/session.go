@@ -248,22 +248,17 @@ func (s *session) giveBack(d *broker.Delivery) {
 // close ends the session's consumer. On a live session it waits until every delivery has ended and is settled; on a
 // lost one it leaves the rest to the settler, which counts late settlements as stale.
 func (s *session) close() {
-	finished := make(chan struct{})
 	s.c.background.Go(func() {
 		s.outstanding.Wait()
 		close(s.settler.endings)
-		<-s.settler.done
-		close(finished)
 	})
 	select {
-	case <-finished:
+	case <-s.settler.done:
 	case <-s.done:
 		return
 	}
-	t := time.NewTimer(nackGrace)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(nackGrace):
 	case <-s.done:
 	}
 }

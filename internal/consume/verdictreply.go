@@ -23,9 +23,7 @@ const (
 // its queue has no verdict yet.
 func (c *Consumer) replyVerdict(r *record) {
 	v := &r.s.Verdict
-	switch v.Action {
-	case message.Ack, message.Retry, message.Park, message.Discard:
-	default:
+	if v.Action == message.Requeue || v.Action == message.Release {
 		return
 	}
 	select {

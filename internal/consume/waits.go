@@ -24,16 +24,9 @@ const (
 	publishPauseMax = 10 * time.Second
 )
 
-// beside runs wait on a goroutine of its own. A panic there is handled as one of a worker.
+// beside runs wait on a goroutine of its own.
 func (s *session) beside(r *record, wait func(*record)) {
-	s.c.background.Go(func() {
-		defer func() {
-			if p := recover(); p != nil {
-				s.c.panicked(r, p)
-			}
-		}()
-		wait(r)
-	})
+	s.c.background.Go(func() { s.c.guard(r, wait) })
 }
 
 // replace publishes the message that takes the original's place, then settles the original. Until the broker has

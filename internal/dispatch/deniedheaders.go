@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"strings"
 
 	"sidecar/internal/http1"
@@ -10,7 +11,7 @@ import (
 // these names are never taken from a message: the ones that frame or route a request, that carry credentials, that
 // identify the client, and the prefixes of the sidecar's own headers.
 var (
-	deniedNames = newNameSet(`
+	deniedNames = strings.Fields(`
 		host connection keep-alive te trailer trailers transfer-encoding upgrade expect http2-settings
 		authorization www-authenticate cookie cookie2 set-cookie set-cookie2
 		forwarded via x-real-ip true-client-ip cf-connecting-ip fastly-client-ip x-client-ip x-cluster-client-ip
@@ -21,24 +22,9 @@ var (
 		"ce-"}
 )
 
-type nameSet map[string]struct{}
-
-func newNameSet(words string) nameSet {
-	s := nameSet{}
-	for w := range strings.FieldsSeq(words) {
-		s[w] = struct{}{}
-	}
-	return s
-}
-
 // deniedBare reports whether a message header may never become the bare HTTP header name. It is asked about the mapped
 // name: WSGI and CGI read X_Forwarded_For and X-Forwarded-For as the same variable.
 func deniedBare(name []byte) bool {
-	for _, p := range deniedPrefixes {
-		if http1.FoldPrefix(name, p) {
-			return true
-		}
-	}
-	_, denied := deniedNames[strings.ToLower(string(name))]
-	return denied
+	return slices.ContainsFunc(deniedPrefixes, func(p string) bool { return http1.FoldPrefix(name, p) }) ||
+		slices.Contains(deniedNames, strings.ToLower(string(name)))
 }

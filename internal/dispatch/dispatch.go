@@ -23,16 +23,16 @@ import (
 	"sidecar/internal/message"
 )
 
-// Options configure a Target. The zero value of a field means the default given with it.
+// Options configure a Target.
 type Options struct {
 	URL           string        // http://…, https://… or unix:///path/to.sock:/http/path
-	Timeout       time.Duration // whole attempt, from connect to the end of the bounded body; default 30s
-	RetryAfterMax time.Duration // what an app may ask for at most; default 5m
-	MaxBody       int64         // bytes; a larger message is not sent; default 16 MiB
+	Timeout       time.Duration // whole attempt, from connect to the end of the bounded body
+	RetryAfterMax time.Duration // what an app may ask for at most
+	MaxBody       int64         // bytes; a larger message is not sent
 	HealthPath    string        // what Probe GETs; "" = Probe only connects
-	HealthTimeout time.Duration // of one Probe; default 1s
+	HealthTimeout time.Duration // of one Probe
 
-	Forward     []string // globs over message header names to send as Amqp-Header-*; nil = every name
+	Forward     []string // globs over message header names to send as Amqp-Header-*
 	Passthrough []string // globs over names to send as bare headers, within the limits of deniedBare
 	CloudEvents bool     // binary content mode: cloudEvents_* and cloudEvents:* headers become ce-*
 	Envelopes   bool     // structured content mode: bodies are CloudEvents in JSON, whatever their content type
@@ -42,30 +42,14 @@ type Options struct {
 	Token   func() string // bearer token, asked for every request; nil or "" = none
 	Version string        // for User-Agent
 
-	MaxIdle     int           // connections kept open between messages; default 16
-	IdleTimeout time.Duration // default 4s: below the 5s after which common app servers hang up
+	MaxIdle     int           // connections kept open between messages
+	IdleTimeout time.Duration // 0 = 4s: below the 5s after which common app servers hang up
 	TLS         *tls.Config   // for https; nil = the system's roots
 
 	Queue      string          // label of the metrics
 	Memory     *budget.Account // asked before bytes of an answer are held; nil bounds nothing
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-}
-
-func (o *Options) setDefaults() {
-	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
-	o.RetryAfterMax = cmp.Or(o.RetryAfterMax, 5*time.Minute)
-	o.MaxBody = cmp.Or(o.MaxBody, 16<<20)
-	o.HealthTimeout = cmp.Or(o.HealthTimeout, time.Second)
-	o.MaxIdle = cmp.Or(o.MaxIdle, 16)
-	o.IdleTimeout = cmp.Or(o.IdleTimeout, 4*time.Second)
-	o.Version = cmp.Or(o.Version, "dev")
-	if o.Forward == nil {
-		o.Forward = []string{"*"}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 }
 
 // Target is the app. It is safe for concurrent use.
@@ -79,7 +63,6 @@ type Target struct {
 
 // New returns a Target for o.URL without connecting. It fails on a URL, health path or header glob that cannot work.
 func New(o Options) (*Target, error) {
-	o.setDefaults()
 	ep, err := http1.ParseEndpoint(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("app URL: %w", err)
@@ -89,7 +72,7 @@ func New(o Options) (*Target, error) {
 		return nil, fmt.Errorf("health path: %w", err)
 	}
 	return &Target{
-		o: o, client: http1.NewClient(&ep, o.TLS, o.MaxIdle, o.IdleTimeout), encoding: newEncoding(&ep, &o),
+		o: o, client: http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)), encoding: newEncoding(&ep, &o),
 		metrics: newMetrics(o.Registerer, o.Queue), health: health,
 	}, nil
 }
@@ -115,7 +98,17 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	}
 	x := newAttempt(t, start.Add(t.o.Timeout))
 	defer x.release()
-	x.post(ctx, t, m)
+	x.out.RetryAfter = -1
+	if ctx.Err() != nil {
+		x.out.Failure, x.out.Err = http1.Interrupted(ctx)
+		return x.out
+	}
+	x.out.Truncated = x.request.encode(t.encoding, m)
+	x.exchange.Head = x.request.out
+	x.out.Failure, x.out.Err = t.client.Do(ctx, x.exchange, m.Body)
+	if x.out.Failure == message.FailureNone {
+		x.answer.report(&x.exchange.Answer, &x.out, t.o.RetryAfterMax)
+	}
 	return x.out
 }
 
@@ -151,21 +144,6 @@ func (x *attempt) release() {
 	x.answer = answer{}
 	if x.exchange.End() {
 		attempts.Put(x)
-	}
-}
-
-// post sends m and leaves what happened in out.
-func (x *attempt) post(ctx context.Context, t *Target, m *message.Message) {
-	x.out.RetryAfter = -1
-	if ctx.Err() != nil {
-		x.out.Failure, x.out.Err = http1.Interrupted(ctx)
-		return
-	}
-	x.out.Truncated = x.request.encode(t.encoding, m)
-	x.exchange.Head = x.request.out
-	x.out.Failure, x.out.Err = t.client.Do(ctx, x.exchange, m.Body)
-	if x.out.Failure == message.FailureNone {
-		x.answer.report(&x.exchange.Answer, &x.out, t.o.RetryAfterMax)
 	}
 }
 

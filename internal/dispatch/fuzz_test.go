@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"slices"
@@ -122,7 +123,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, contentType, id, key, name, value string, body, tree []byte, flags uint8) {
 		o := Options{
 			URL: "http://app.example/in", CloudEvents: flags&1 != 0, Envelopes: flags&8 != 0, Token: func() string { return id },
-			Passthrough: []string{}, Version: value,
+			Forward: []string{"*"}, Passthrough: []string{}, Version: value, Logger: slog.New(slog.DiscardHandler),
 		}
 		if flags&2 != 0 {
 			o.Passthrough = []string{"*"}

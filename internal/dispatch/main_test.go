@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -26,7 +27,10 @@ func TestMain(m *testing.M) {
 // newTarget returns a Target for url with a generous timeout; each change may alter the options.
 func newTarget(tb testing.TB, url string, changes ...func(*Options)) *Target {
 	tb.Helper()
-	o := Options{URL: url, Timeout: 20 * time.Second, Version: "test", Queue: "q"}
+	o := Options{
+		URL: url, Timeout: 20 * time.Second, RetryAfterMax: 5 * time.Minute, MaxBody: 16 << 20, HealthTimeout: time.Second,
+		Forward: []string{"*"}, Version: "test", MaxIdle: 16, Queue: "q", Logger: slog.New(slog.DiscardHandler),
+	}
 	for _, c := range changes {
 		c(&o)
 	}

@@ -102,7 +102,9 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 		}
 		c.ramp.grow()
 	case o.Failure == message.FailureRefused && !c.o.CountRefused:
-		c.refused(o.Err)
+		c.probing.Lock()
+		c.down(o.Err) // at once
+		c.probing.Unlock()
 	case o.Failure == message.FailureNone && o.Status > 599, o.Failure == message.FailureMalformed,
 		o.Failure == message.FailureTooLarge, o.Failure == message.FailureInterrupted, o.Failure == message.FailurePanic,
 		!o.Posted():
@@ -129,13 +131,6 @@ func (c *Control) trip(pause time.Duration) {
 		c.ramp.hold(c.breaker.trial)
 		c.breaker.endPause()
 	})
-}
-
-// refused shuts the gate at once: a POST was refused.
-func (c *Control) refused(err error) {
-	c.probing.Lock()
-	defer c.probing.Unlock()
-	c.down(err)
 }
 
 // judge takes a probe's result.

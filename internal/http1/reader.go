@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -70,17 +71,12 @@ func (r *reader) more(limit int) error {
 		copy(grown, r.buf[:r.end])
 		r.buf = grown
 	}
-	for range 100 {
-		n, err := r.src.Read(r.buf[r.end:])
-		r.end += n
-		switch {
-		case n > 0:
-			return nil // an error that came with bytes will come again
-		case err != nil:
-			return err
-		}
+	n, err := r.src.Read(r.buf[r.end:])
+	r.end += n
+	if n > 0 {
+		return nil // an error that came with bytes will come again
 	}
-	return io.ErrNoProgress
+	return cmp.Or(err, io.ErrNoProgress) // a connection never reads nothing without an error
 }
 
 // head returns the next header block up to and including the blank line that ends it, and takes it out of the window.

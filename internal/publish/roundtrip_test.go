@@ -27,7 +27,9 @@ func mirror(t testing.TB, read func(http.Header)) (post func(*message.Message)) 
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	t.Cleanup(srv.Close)
-	target := must.Get(dispatch.New(dispatch.Options{URL: srv.URL, CloudEvents: true}))(t)
+	target := must.Get(dispatch.New(dispatch.Options{
+		URL: srv.URL, Timeout: 30 * time.Second, MaxBody: 16 << 20, Forward: []string{"*"}, CloudEvents: true,
+	}))(t)
 	t.Cleanup(target.Close)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

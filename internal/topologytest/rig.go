@@ -94,7 +94,9 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 			Registerer: r.registry})
 	}
 	target, err := dispatch.New(dispatch.Options{
-		URL: r.app.URL, MaxIdle: concurrency, Queue: plan.Queue, Logger: log, Registerer: r.registry,
+		URL: r.app.URL, Timeout: 30 * time.Second, RetryAfterMax: 5 * time.Minute, MaxBody: 16 << 20,
+		HealthTimeout: time.Second, Forward: []string{"*"}, MaxIdle: concurrency, Queue: plan.Queue, Logger: log,
+		Registerer: r.registry,
 	})
 	if err != nil {
 		t.Fatal(err)
