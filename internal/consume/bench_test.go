@@ -67,13 +67,14 @@ func line(tb testing.TB, headers amqp.Table) (next func()) {
 	c := New(benchOptions(tb, 1))
 	tb.Cleanup(func() { c.Drain(context.Background()) })
 	r := benchSession(tb, c)
-	w := &worker{c: c} // one of our own: no hand-over
+	var rec record // no hand-over to a worker
 	tag, now := uint64(0), time.Now()
 	return func() {
 		tag++
 		d := benchDelivery(tag, headers, now)
 		r.receive(d)
-		w.guarded(delivery{d, r})
+		rec.begin(delivery{d, r})
+		c.guard(&rec, c.handle)
 	}
 }
 

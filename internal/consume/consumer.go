@@ -69,8 +69,8 @@ type Consumer struct {
 	o       Options
 	metrics *metrics
 
-	work  chan delivery // unbuffered: a delivery is either with the broker's client or with a worker
-	freed chan struct{} // a worker finished; capacity 1
+	offered chan delivery // unbuffered: a delivery is either with the broker's client or with a worker
+	freed   chan struct{} // a worker finished; capacity 1
 
 	inflight  atomic.Int64 // being POSTed
 	delayed   atomic.Int64 // held before a requeue
@@ -117,7 +117,7 @@ func New(o Options) *Consumer {
 	o.MissingHold = cmp.Or(o.MissingHold, missingHold)
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
-		o: o, work: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
+		o: o, offered: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
 		replying: make(chan struct{}, maxReplying),
 		replies:  make(chan struct{}, maxReplies),
 		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
@@ -125,7 +125,7 @@ func New(o Options) *Consumer {
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, o.Plan.Queue, c)
 	for range o.Concurrency {
-		c.workers.Go((&worker{c: c}).run)
+		c.workers.Go(c.work)
 	}
 	return c
 }
@@ -179,7 +179,7 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	idle := make(chan struct{})
 	go func() {
 		c.sessions.Wait()
-		close(c.work)
+		close(c.offered)
 		c.workers.Wait()    // also attempts of a session that is gone: the app should be allowed to finish them
 		c.background.Wait() // also publications of a session that is gone: an interruption ends them
 		close(idle)

@@ -105,7 +105,9 @@ func TestAPanicAfterTheAttempt(t *testing.T) {
 	r.plan.Store(nil)
 	d := benchDelivery(1, nil, time.Now())
 	r.receive(d)
-	(&worker{c: c}).guarded(delivery{d, r})
+	var rec record
+	rec.begin(delivery{d, r})
+	c.guard(&rec, c.handle)
 	r.outstanding.Wait()
 	if !strings.Contains(log.String(), `"msg":"panic"`) || !strings.Contains(log.String(), `"reason":"panic"`) {
 		t.Errorf("log: %s", log)

@@ -10,34 +10,25 @@ import (
 	"sidecar/internal/telemetry"
 )
 
-// worker POSTs one message after the other. Its record is reused: the healthy path allocates nothing of its own.
-type worker struct {
-	c   *Consumer
-	rec record
-}
-
-func (w *worker) run() {
-	for d := range w.c.work {
-		w.guarded(d)
-		w.c.inflight.Add(-1)
+// work handles one message after the other. Its record is reused: the healthy path allocates nothing of its own.
+func (c *Consumer) work() {
+	var r record
+	for d := range c.offered {
+		r.begin(d)
+		c.guard(&r, c.handle)
+		c.inflight.Add(-1)
 		select {
-		case w.c.freed <- struct{}{}:
+		case c.freed <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// guarded handles a message.
-func (w *worker) guarded(d delivery) {
-	w.rec.begin(d)
-	w.c.guard(&w.rec, w.handle)
-}
-
 // handle is the line every message takes. The record is written when the settlement is carried out, see session.end.
-func (w *worker) handle(r *record) {
-	m := r.read(w.c.o.Plan)
-	o := w.c.dispatch(r, m)
-	v := w.c.o.Policy.Decide(m, o)
+func (c *Consumer) handle(r *record) {
+	m := r.read(c.o.Plan)
+	o := c.dispatch(r, m)
+	v := c.o.Policy.Decide(m, o)
 	r.s = r.session.plan.Load().Settlement(m, v)
 	r.session.settle(r)
 }

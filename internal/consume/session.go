@@ -149,7 +149,7 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 				continue
 			}
 		}
-		ready, work, freed := deliveries.Ready(), s.c.work, s.c.freed
+		ready, work, freed := deliveries.Ready(), s.c.offered, s.c.freed
 		switch { // a nil channel is never ready
 		case next == nil:
 			work, freed = nil, nil

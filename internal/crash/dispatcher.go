@@ -21,32 +21,19 @@ type Next interface {
 	Dispatch(ctx context.Context, m *message.Message) message.Outcome
 }
 
-// Dispatcher counts the crashes around the attempts of another dispatcher. A crash is a fact of the outcome: what
-// happens to the message is decided by the retry policy, as for every other outcome. At most Options.Workers calls at a
-// time.
-type Dispatcher struct {
-	guard   *Guard
-	next    Next
-	appGone func(ctx context.Context) bool
-	slots   chan *slot
-}
-
-// Around returns a Dispatcher that counts the crashes during the attempts of next. appGone reports, after a broken
-// connection, that the app does not accept connections any more.
-func (g *Guard) Around(next Next, appGone func(ctx context.Context) bool) *Dispatcher {
-	d := &Dispatcher{guard: g, next: next, appGone: appGone, slots: make(chan *slot, g.o.Workers)}
-	for n := range g.o.Workers {
-		d.slots <- &slot{g: g, number: n, hasher: newHasher()}
-	}
-	return d
+// Around makes g count the crashes during the attempts of next, and returns g. appGone reports, after a broken connection,
+// that the app does not accept connections any more.
+func (g *Guard) Around(next Next, appGone func(ctx context.Context) bool) *Guard {
+	g.next, g.appGone = next, appGone
+	return g
 }
 
 // Dispatch makes the attempt with the message written down in the journal, and sets m.Crashes. A message that ended an
 // earlier process is not POSTed before its crash is counted: the outcome is a crash, whose settlement publishes the
 // message with the new count. When the settlement cannot, the next delivery is POSTed and the journal keeps the count.
-func (d *Dispatcher) Dispatch(ctx context.Context, m *message.Message) (o message.Outcome) {
-	s := <-d.slots
-	defer func() { d.slots <- s }()
+func (g *Guard) Dispatch(ctx context.Context, m *message.Message) (o message.Outcome) {
+	s := <-g.slots
+	defer func() { g.slots <- s }()
 	s.identify(m)
 	if s.suspect != nil && !s.suspect.unwritable {
 		o = failed(message.FailureCrash, ErrEnded)
@@ -63,7 +50,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, m *message.Message) (o messag
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			d.guard.o.Logger.Error("panic", "queue", d.guard.o.Queue, "message_id", m.MessageID,
+			g.o.Logger.Error("panic", "queue", g.o.Queue, "message_id", m.MessageID,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			m.Crashes++
 			s.now.crashes++
@@ -74,10 +61,10 @@ func (d *Dispatcher) Dispatch(ctx context.Context, m *message.Message) (o messag
 		s.end()
 		o.Suspect = s.unsettled()
 	}()
-	o = d.next.Dispatch(ctx, m)
-	if o.Failure == message.FailureReset && d.gone(ctx) {
+	o = g.next.Dispatch(ctx, m)
+	if o.Failure == message.FailureReset && g.gone(ctx) {
 		m.Crashes++
-		s.proven = d.guard.exclusive.solitary(s.turn)
+		s.proven = g.exclusive.solitary(s.turn)
 		o.CrashProven = s.proven
 	}
 	return o
@@ -91,14 +78,14 @@ func failed(f message.Failure, err error) message.Outcome {
 // sockets one after the other.
 var probePauses = []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond}
 
-func (d *Dispatcher) gone(ctx context.Context) bool {
+func (g *Guard) gone(ctx context.Context) bool {
 	for _, pause := range probePauses {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return false
 		}
-		if d.appGone(ctx) {
+		if g.appGone(ctx) {
 			return true
 		}
 	}

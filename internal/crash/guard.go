@@ -8,6 +8,7 @@
 package crash
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,9 +32,14 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Guard is the journal of one process, and its suspects.
+// Guard is the journal of one process, and its suspects. It counts the crashes around the attempts of another dispatcher,
+// at most Options.Workers at a time. A crash is a fact of the outcome: what happens to the message is decided by the
+// retry policy, as for every other outcome.
 type Guard struct {
 	o         Options
+	next      Next
+	appGone   func(ctx context.Context) bool
+	slots     chan *slot // free ones
 	journal   *journal
 	exclusive exclusive
 	failed    telemetry.Throttle // log lines about failed writes
@@ -71,7 +77,12 @@ func Open(o Options) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a crash journal: %w", err)
 	}
-	g := &Guard{o: o, journal: j, failed: telemetry.Throttle{Interval: time.Minute}}
+	g := &Guard{
+		o: o, journal: j, slots: make(chan *slot, o.Workers), failed: telemetry.Throttle{Interval: time.Minute},
+	}
+	for n := range o.Workers {
+		g.slots <- &slot{g: g, number: n, hasher: newHasher()}
+	}
 	room := min(max(4*o.Workers, 64), maxSlots-o.Workers)
 	left := suspectsOf(said, room)
 	for i := range left {

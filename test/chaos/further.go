@@ -42,8 +42,8 @@ var further = []mutant{
 	{
 		name: "loses a worker now and then",
 		edits: []edit{
-			{"internal/consume/handle.go", "		w.c.inflight.Add(-1)\n",
-				"		w.c.inflight.Add(-1)\n		if rand.IntN(150) == 0 && w.c.returned.Add(1) < 13 {\n			return\n		}\n"},
+			{"internal/consume/handle.go", "		c.inflight.Add(-1)\n",
+				"		c.inflight.Add(-1)\n		if rand.IntN(150) == 0 && c.returned.Add(1) < 13 {\n			return\n		}\n"},
 			{"internal/consume/handle.go", "	\"fmt\"\n", "	\"fmt\"\n	\"math/rand/v2\"\n"},
 		},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
@@ -51,7 +51,7 @@ var further = []mutant{
 	{
 		name: "keeps a goroutine for every failure",
 		edits: []edit{{
-			"internal/consume/handle.go", "	v := w.c.o.Policy.Decide(m, o)\n", "	v := w.c.o.Policy.Decide(m, o)\n	if !o.OK() " +
+			"internal/consume/handle.go", "	v := c.o.Policy.Decide(m, o)\n", "	v := c.o.Policy.Decide(m, o)\n	if !o.OK() " +
 				"{\n		go func() { select {} }()\n	}\n",
 		}},
 		caught: []string{"I10"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
@@ -59,8 +59,8 @@ var further = []mutant{
 	{
 		name: "logs what it sends",
 		edits: []edit{{
-			"internal/consume/handle.go", "	v := w.c.o.Policy.Decide(m, o)\n", "	v := w.c.o.Policy.Decide(m, o)\n	if !o.OK() " +
-				"{\n		w.c.o.Logger.Info(\"failed\", \"body\", string(m.Body))\n	}\n",
+			"internal/consume/handle.go", "	v := c.o.Policy.Decide(m, o)\n", "	v := c.o.Policy.Decide(m, o)\n	if !o.OK() " +
+				"{\n		c.o.Logger.Info(\"failed\", \"body\", string(m.Body))\n	}\n",
 		}},
 		caught: []string{"I15"}, flags: flags(storm, "-faults=0"),
 	},

@@ -37,8 +37,8 @@ var mutants = []mutant{
 	{
 		name: "acks before the POST",
 		edits: []edit{{
-			"internal/consume/handle.go", "	o := w.c.dispatch(r, m)\n",
-			"	r.session.hand(ending{tag: r.tag, final: topology.FinalAck})\n	o := w.c.dispatch(r, m)\n" +
+			"internal/consume/handle.go", "	o := c.dispatch(r, m)\n",
+			"	r.session.hand(ending{tag: r.tag, final: topology.FinalAck})\n	o := c.dispatch(r, m)\n" +
 				"	if r.ended = true; r.ended {\n		r.recycle()\n		return\n	}\n",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=3 -kinds=sidecar-kill"),
