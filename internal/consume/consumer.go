@@ -190,7 +190,8 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 		c.cancel(context.Cause(ctx))
 		select {
 		case <-idle:
-		case <-time.After(interruptBound): // an attempt ignores the interruption; its message goes back to the queue with the connection
+		case <-time.After(interruptBound):
+			// An attempt ignores the interruption; its message goes back to the queue with the connection.
 			stuck = c.Inflight()
 			c.o.Logger.Error("drain stuck", "inflight", stuck)
 		}

@@ -52,8 +52,8 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	return o
 }
 
-// guard runs a step of a message. A panic of the sidecar over it does not end the process: it is logged, and the message
-// is requeued after a while if it has not been settled.
+// guard runs a step of a message. A panic over it does not end the process: it is logged, and the message is requeued
+// after a while if it has not been settled.
 func (c *Consumer) guard(r *record, step func(*record)) {
 	defer func() {
 		p := recover()

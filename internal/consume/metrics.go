@@ -2,6 +2,7 @@ package consume
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"sidecar/internal/message"
 )
@@ -15,8 +16,7 @@ type metrics struct {
 	stale        prometheus.Counter
 }
 
-// newMetrics registers the metrics of c. Its gauges are read when they are scraped, so that keeping them costs the hot
-// path one atomic addition.
+// newMetrics registers the metrics of c.
 func newMetrics(r prometheus.Registerer, queue string, c *Consumer) *metrics {
 	received := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_messages_received_total", Help: "Deliveries received from the broker.",
@@ -55,23 +55,29 @@ func newMetrics(r prometheus.Registerer, queue string, c *Consumer) *metrics {
 			m.settled[action][reason] = settled.WithLabelValues(queue, action.String(), reason.String())
 		}
 	}
-	r.MustRegister(received, settled, age, retries, parkFailures, m.stale,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sidecar_consumer_active", Help: "1 while a consumer is registered with the broker.",
-			ConstLabels: prometheus.Labels{"queue": queue},
-		}, func() float64 {
-			if c.Active() {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sidecar_inflight_messages", Help: "Messages being POSTed.",
-		}, func() float64 { return float64(c.Inflight()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sidecar_delayed_messages", Help: "Messages delayed locally before a requeue.",
-		}, func() float64 { return float64(c.Delayed()) }))
+	r.MustRegister(received, settled, age, retries, parkFailures, m.stale)
+	registerGauges(r, queue, c)
 	return m
+}
+
+// registerGauges registers what is read when it is scraped, so that keeping it costs the hot path one atomic addition.
+func registerGauges(r prometheus.Registerer, queue string, c *Consumer) {
+	gauges := promauto.With(r)
+	gauges.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sidecar_consumer_active", Help: "1 while a consumer is registered with the broker.",
+		ConstLabels: prometheus.Labels{"queue": queue},
+	}, func() float64 {
+		if c.Active() {
+			return 1
+		}
+		return 0
+	})
+	gauges.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sidecar_inflight_messages", Help: "Messages being POSTed.",
+	}, func() float64 { return float64(c.Inflight()) })
+	gauges.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sidecar_delayed_messages", Help: "Messages delayed locally before a requeue.",
+	}, func() float64 { return float64(c.Delayed()) })
 }
 
 var parkReasons = []message.Reason{

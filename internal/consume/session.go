@@ -131,7 +131,7 @@ func (s *session) gone() bool {
 }
 
 // pump hands deliveries to the workers, each as one becomes free, until the gate is closed (errPaused), the consumer
-// stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more message in flight.
+// stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more in flight.
 func (s *session) pump(deliveries *broker.Deliveries) error {
 	var next *broker.Delivery // received, and offered to the workers
 	defer func() {

@@ -32,7 +32,7 @@ func (c *Consumer) replyVerdict(r *record) {
 		return
 	}
 	id := r.m.MessageID // the worker may reuse the record before this is over
-	body, err := json.Marshal(message.VerdictReply{
+	body, _ := json.Marshal(message.VerdictReply{
 		MessageID: strings.ToValidUTF8(id, "\uFFFD"), Outcome: v.Action.String(), Reason: v.Reason.String(),
 		Status: v.Cause.Status,
 	})
@@ -43,12 +43,11 @@ func (c *Consumer) replyVerdict(r *record) {
 		defer func() { <-c.replies }()
 		ctx, cancel := context.WithTimeout(c.interrupt, publishTimeout)
 		defer cancel()
+		var err error
 		select {
 		case c.replying <- struct{}{}:
-			defer func() { <-c.replying }()
-			if err == nil {
-				err = c.o.Publisher.Publish(ctx, pub)
-			}
+			err = c.o.Publisher.Publish(ctx, pub)
+			<-c.replying
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

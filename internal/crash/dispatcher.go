@@ -21,8 +21,8 @@ type Next interface {
 	Dispatch(ctx context.Context, m *message.Message) message.Outcome
 }
 
-// Around makes g count the crashes during the attempts of next, and returns g. appGone reports, after a broken connection,
-// that the app does not accept connections any more.
+// Around makes g count the crashes during the attempts of next, and returns g. appGone reports, after a broken
+// connection, that the app does not accept connections any more.
 func (g *Guard) Around(next Next, appGone func(ctx context.Context) bool) *Guard {
 	g.next, g.appGone = next, appGone
 	return g
@@ -145,7 +145,7 @@ func (s *slot) end() {
 	s.g.exclusive.leave()
 }
 
-// unsettled is the suspect for whoever settles its message, and no interface that holds a nil pointer.
+// unsettled is the suspect for the settlement of its message: nil without one, and not an interface with a nil pointer.
 func (s *slot) unsettled() message.Suspect {
 	if s.suspect == nil {
 		return nil

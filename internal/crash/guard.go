@@ -32,9 +32,9 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Guard is the journal of one process, and its suspects. It counts the crashes around the attempts of another dispatcher,
-// at most Options.Workers at a time. A crash is a fact of the outcome: what happens to the message is decided by the
-// retry policy, as for every other outcome.
+// Guard is the journal of one process, and its suspects. It counts the crashes around the attempts of another
+// dispatcher, at most Options.Workers at a time. A crash is a fact of the outcome: what happens to the message is
+// decided by the retry policy, as for every other outcome.
 type Guard struct {
 	o         Options
 	next      Next
@@ -57,8 +57,8 @@ type suspect struct {
 	unwritable bool // its message was delivered without the new count: the count cannot be published
 }
 
-// Settled ends the settlement of the message. One that stays in its queue as it is keeps its crashes in the journal: the
-// count could not be published.
+// Settled ends the settlement of the message. One that stays in its queue as it is keeps its crashes in the journal:
+// the count could not be published.
 func (s *suspect) Settled(stays bool) {
 	if !stays {
 		s.g.forget(s)

@@ -72,8 +72,11 @@ func New(o Options) (*Target, error) {
 		return nil, fmt.Errorf("health path: %w", err)
 	}
 	return &Target{
-		o: o, client: http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)), encoding: newEncoding(&ep, &o),
-		metrics: newMetrics(o.Registerer, o.Queue), health: health,
+		o:        o,
+		client:   http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)),
+		encoding: newEncoding(&ep, &o),
+		metrics:  newMetrics(o.Registerer, o.Queue),
+		health:   health,
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,13 +29,9 @@ func (r *request) headers(e *encoding, table amqp.Table) {
 	if len(table) == 0 {
 		return
 	}
-	keys := r.keys[:0]
-	for k := range table {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	r.keys = keys
-	for _, k := range keys {
+	r.keys = slices.AppendSeq(r.keys[:0], maps.Keys(table))
+	slices.Sort(r.keys)
+	for _, k := range r.keys {
 		r.header(e, k, table[k])
 	}
 }
@@ -71,30 +68,25 @@ func (r *request) header(e *encoding, key string, v any) {
 	r.value(mark, v, escapeValue)
 }
 
-// value completes the line whose name is at out[mark:]. It removes the line and returns false if the name is taken or
-// the budget does not allow it.
-func (r *request) value(mark int, v any, e *escapes) bool {
+// value completes the line whose name is at out[mark:]. It removes the line if the name is taken or the budget does not
+// allow it.
+func (r *request) value(mark int, v any, e *escapes) {
 	name := newWritten(mark, r.out[mark:])
-	if len(r.names) == maxHeaders || r.has(&name) {
-		return r.takeBack(mark)
-	}
+	refused := len(r.names) == maxHeaders || r.has(&name)
 	r.out = append(r.out, ':', ' ')
 	start := len(r.out)
-	if !r.text(v, e) || len(r.out)-start > maxValue {
-		return r.takeBack(mark)
-	}
+	refused = refused || !r.text(v, e) || len(r.out)-start > maxValue
 	r.out = append(r.out, '\r', '\n')
-	size := len(r.out) - mark
-	if r.spent+size > maxHeaderBytes {
-		return r.takeBack(mark)
+	if refused || r.spent+len(r.out)-mark > maxHeaderBytes {
+		r.takeBack(mark)
+		return
 	}
-	r.spent += size
+	r.spent += len(r.out) - mark
 	r.names = append(r.names, name)
-	return true
 }
 
-// text appends the header value v as text, percent-encoded by e. It returns false for a value that is too long, too deep
-// or of a type that AMQP does not have.
+// text appends the header value v as text, percent-encoded by e. It returns false for a value that is too long, too
+// deep or of a type that AMQP does not have.
 func (r *request) text(v any, e *escapes) bool {
 	if s, isText := v.(string); isText { // most values are, and need no copy
 		if len(s) > maxValue {
@@ -136,10 +128,9 @@ func (r *request) has(n *written) bool {
 }
 
 // takeBack removes out[mark:] and counts it as left out.
-func (r *request) takeBack(mark int) bool {
+func (r *request) takeBack(mark int) {
 	r.out = r.out[:mark]
 	r.leftOut++
-	return false
 }
 
 // appendName appends key as the contract maps it: letters, digits and hyphens stay, '_', '.' and space become a

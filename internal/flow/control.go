@@ -18,7 +18,7 @@ type Options struct {
 	Queue       string // metric label
 	Concurrency int
 
-	// Probe asks the app whether it is there; nil means yes. It bounds its own time.
+	// Probe asks the app whether it is there. It bounds its own time.
 	Probe    func(ctx context.Context) error
 	Refused  func(error) bool // whether a probe's error means that nothing listens
 	Interval time.Duration    // between two probes

@@ -65,8 +65,8 @@ func (g *Gate) Changed() <-chan struct{} {
 // Hold shuts the gate for r until Lift(r). It reports whether r was not held before.
 func (g *Gate) Hold(r Reason, detail string) bool { return g.HoldFor(r, 0, detail, nil) }
 
-// HoldFor shuts the gate for r for d, without an end for 0, and calls lifted (may be nil) right before it opens, while it
-// is locked: lifted must not use the gate. A hold that already lasts longer wins. It reports whether r was not held
+// HoldFor shuts the gate for r for d, without an end for 0, and calls lifted (may be nil) right before it opens, while
+// it is locked: lifted must not use the gate. A hold that already lasts longer wins. It reports whether r was not held
 // before.
 func (g *Gate) HoldFor(r Reason, d time.Duration, detail string, lifted func()) bool {
 	var until time.Time

@@ -30,11 +30,9 @@ type conn struct {
 	interrupted atomic.Bool
 }
 
-func newConn(raw net.Conn, secure *tls.Conn) *conn {
-	c := &conn{rw: raw, raw: raw}
-	if secure != nil {
-		c.rw, c.secure = secure, true
-	}
+// newConn returns a connection over the socket raw; secure is the TLS connection above it, nil without TLS.
+func newConn(raw, secure net.Conn) *conn {
+	c := &conn{raw: raw, rw: cmp.Or(secure, raw), secure: secure != nil}
 	if s, ok := raw.(syscall.Conn); ok {
 		c.sys, _ = s.SyscallConn()
 	}

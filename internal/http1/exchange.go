@@ -75,12 +75,10 @@ func (x *Exchange) write(c *conn) write {
 // join waits for the writer: the body is the caller's memory again as soon as Do returns.
 func join(c *conn, written <-chan write, answered bool) write {
 	if answered {
-		grace := time.NewTimer(writeGrace)
-		defer grace.Stop()
 		select {
 		case w := <-written:
 			return w
-		case <-grace.C:
+		case <-time.After(writeGrace):
 		}
 	}
 	c.raw.SetWriteDeadline(time.Unix(1, 0))

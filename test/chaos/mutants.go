@@ -118,8 +118,8 @@ var mutants = []mutant{
 	{
 		name: "POSTs again when the connection breaks",
 		edits: []edit{{
-			"internal/http1/roundtrip.go", "f, sent, err := c.over(ctx, idle, x); sent {", "f, sent, err := c.over(ctx, idle, x); sent && " +
-				"f != message.FailureReset {",
+			"internal/http1/roundtrip.go", "f, sent, err := c.over(ctx, idle, x); sent {",
+			"f, sent, err := c.over(ctx, idle, x); sent && f != message.FailureReset {",
 		}},
 		caught: []string{"I5", "I6"}, flags: flags(storm, "-faults=0"),
 	},
