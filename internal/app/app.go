@@ -73,8 +73,10 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	}
 	a.registry.MustRegister(a.budget)
 	telemetry.AdoptLibraries(a.log)
-	if a.tracing, err = telemetry.NewTracing(a.tracingOptions()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	if cfg.Tracing != nil {
+		if a.tracing, err = telemetry.NewTracing(a.tracingOptions()); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
 	}
 	if cfg.Service.Consume != config.ConsumeOff {
 		s, err := newSubscription(a.shared)

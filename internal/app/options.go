@@ -18,11 +18,8 @@ import (
 
 func (sh *shared) tracingOptions() telemetry.TracingOptions {
 	t := sh.cfg.Tracing
-	if t == nil {
-		return telemetry.TracingOptions{}
-	}
 	return telemetry.TracingOptions{
-		Enabled: true, Queue: sh.plan.Queue, AppURL: sh.cfg.App.URL, Resource: t.Resource,
+		Queue: sh.plan.Queue, AppURL: sh.cfg.App.URL, Resource: t.Resource,
 		Version: sh.build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
 		Exporter: telemetry.ExporterOptions{
 			Endpoint: t.Endpoint, Headers: t.HeaderValues(), Timeout: t.Timeout, Gzip: t.Compression == "gzip",

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 func startTracing(t *testing.T, o TracingOptions) *Tracing {
 	t.Helper()
-	o.Enabled = true
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	tracing, err := NewTracing(o)
 	if err != nil {
 		t.Fatal(err)

@@ -19,10 +19,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TracingOptions says whether, where and how to send spans. Everything but Enabled may stay zero when it is off.
+// TracingOptions says where and how to send spans.
 type TracingOptions struct {
-	Enabled bool
-
 	Queue  string // the queue of every message; part of span names
 	AppURL string // where messages are POSTed: http, https or unix://socket:/path
 
@@ -35,10 +33,10 @@ type TracingOptions struct {
 	Logger   *slog.Logger
 }
 
-// Tracing makes the spans of one sidecar. A nil or switched-off Tracing works too: it costs nothing per message except
-// the traceparent of a message that brought none.
+// Tracing makes the spans of one sidecar. A nil Tracing is one that is off: it costs nothing per message except the
+// traceparent of a message that brought none.
 type Tracing struct {
-	tracer   trace.Tracer // nil when off
+	tracer   trace.Tracer
 	provider *sdktrace.TracerProvider
 	exporter *exporter
 
@@ -47,15 +45,9 @@ type Tracing struct {
 	process, client, send, settle []trace.SpanStartOption
 }
 
-// NewTracing starts the batching exporter when o.Enabled, else it returns a Tracing that is off. Errors name what is
-// wrong with the TLS files; a collector that is away is not an error.
+// NewTracing starts the batching exporter. Errors name what is wrong with the TLS files; a collector that is away is not
+// an error.
 func NewTracing(o TracingOptions) (*Tracing, error) {
-	if !o.Enabled {
-		return &Tracing{}, nil
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	x, err := newExporter(o.Exporter, o.Version)
 	if err != nil {
 		return nil, err
@@ -159,7 +151,7 @@ func appAttrs(raw string) []attribute.KeyValue {
 // Shutdown sends what is queued and stops the exporter, at most until ctx ends; what is unsent then is dropped. With
 // a dead collector each queued batch is tried once, without backoff.
 func (t *Tracing) Shutdown(ctx context.Context) error {
-	if t == nil || t.tracer == nil {
+	if t == nil {
 		return nil
 	}
 	t.exporter.finish()
