@@ -19,7 +19,7 @@ func refused(t *testing.T, says, variable string, environ ...string) {
 	t.Helper()
 	_, err := judged(environ...)
 	problems, ok := errors.AsType[*config.Errors](err)
-	if !ok || len(problems.Problems) != 1 || !problems.Has(variable) || strings.Contains(err.Error(), "\n") {
+	if !ok || len(problems.Problems) != 1 || problems.Problems[0].Variable != variable || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("load %q: want one problem with %s, got:\n%v", environ, variable, err)
 	}
 	if !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cr3t") {

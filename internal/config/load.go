@@ -168,11 +168,6 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Has reports whether there is a problem with the variable.
-func (e *Errors) Has(variable string) bool {
-	return slices.ContainsFunc(e.Problems, func(p Problem) bool { return p.Variable == variable })
-}
-
 // maxShown is how much of a value a problem repeats, in bytes.
 const maxShown = 100
 

@@ -28,7 +28,7 @@ func refuse(t testing.TB, variable string, environ ...string) string {
 	if c != nil {
 		t.Errorf("load %q: a configuration and an error", environ)
 	}
-	if len(problems.Problems) != 1 || !problems.Has(variable) {
+	if len(problems.Problems) != 1 || problems.Problems[0].Variable != variable {
 		t.Fatalf("load %q: want one problem with %s, got:\n%v", environ, variable, err)
 	}
 	if strings.Contains(err.Error(), "\n") {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -97,8 +96,5 @@ func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(masked)) }
 // String returns "***".
 func (Secret) String() string { return masked }
 
-// MarshalText makes encoders print "***".
+// MarshalText makes encoders and slog print "***".
 func (Secret) MarshalText() ([]byte, error) { return []byte(masked), nil }
-
-// LogValue makes slog print "***".
-func (Secret) LogValue() slog.Value { return slog.StringValue(masked) }
