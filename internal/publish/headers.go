@@ -18,6 +18,7 @@ const (
 	headerPrefix    = "Amqp-Header-"
 	attributePrefix = "Ce-"
 	ceSpecVersion   = "Ce-Specversion"
+	ceContentType   = "Ce-Datacontenttype"
 	cloudEvent      = "cloudEvents_" // as the CloudEvents binding for AMQP names its headers
 	contentType     = "Content-Type"
 )
@@ -43,19 +44,29 @@ func readHeaders(h map[string][]string) (amqp.Publishing, *failure) {
 	var m amqp.Publishing
 	_, event := h[ceSpecVersion]
 	for name, values := range h {
-		var f *failure
+		property, key := propertyHeaders[name], ""
 		switch {
-		case propertyHeaders[name] != "":
-			var value string
-			if value, f = decoded(name, values); f == nil {
-				f = setProperty(&m, name, propertyHeaders[name], value)
-			}
+		case property != "":
 		case strings.HasPrefix(name, headerPrefix):
-			f = readHeader(&m, name, values)
+			if key = strings.ToLower(name[len(headerPrefix):]); message.Reserved(key) {
+				continue
+			}
+		case event && name == ceContentType: // it is the content type
+			continue
 		case event && strings.HasPrefix(name, attributePrefix):
-			f = readAttribute(&m, name, values)
+			key = cloudEvent + strings.ToLower(name[len(attributePrefix):])
 		case strings.HasPrefix(name, propertyPrefix) && !deliveryHeaders[name]:
-			f = bad("%.100s is not a property. A header of the message's own is Amqp-Header-<name>.", name)
+			return m, bad("%.100s is not a property. A header of the message's own is Amqp-Header-<name>.", name)
+		default:
+			continue
+		}
+		value, f := decoded(name, values)
+		switch {
+		case f != nil:
+		case property != "":
+			f = setProperty(&m, name, property, value)
+		default:
+			put(&m, key, value)
 		}
 		if f != nil {
 			return m, f
@@ -95,37 +106,6 @@ func setProperty(m *amqp.Publishing, name, property string, value any) *failure 
 	return nil
 }
 
-func readHeader(m *amqp.Publishing, name string, values []string) *failure {
-	key := strings.ToLower(name[len(headerPrefix):])
-	if message.Reserved(key) {
-		return nil
-	}
-	value, f := decoded(name, values)
-	if f == nil {
-		put(m, key, value)
-	}
-	return f
-}
-
-// readAttribute reads an attribute of a CloudEvent in binary mode. The content type is the attribute datacontenttype.
-func readAttribute(m *amqp.Publishing, name string, values []string) *failure {
-	attribute := strings.ToLower(name[len(attributePrefix):])
-	if attribute == "datacontenttype" {
-		return nil
-	}
-	v, f := single(name, values)
-	if f != nil {
-		return f
-	}
-	if len(v) > 1 && v[0] == '"' && v[len(v)-1] == '"' { // the binding allows a quoted string
-		v = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(v[1 : len(v)-1])
-	}
-	if v, f = unescape(name, v); f == nil {
-		put(m, cloudEvent+attribute, v)
-	}
-	return f
-}
-
 func put(m *amqp.Publishing, key string, value any) {
 	if m.Headers == nil {
 		m.Headers = amqp.Table{}
@@ -133,29 +113,24 @@ func put(m *amqp.Publishing, key string, value any) {
 	m.Headers[key] = value
 }
 
-func single(name string, values []string) (string, *failure) {
+// decoded returns the one value of a header, percent-decoded unless it is the content type.
+func decoded(name string, values []string) (string, *failure) {
 	if len(values) != 1 {
 		return "", bad("%.100s is there %d times; it must be there once.", name, len(values))
 	}
-	return values[0], nil
-}
-
-// decoded returns the one value of a header, percent-decoded unless it is the content type.
-func decoded(name string, values []string) (string, *failure) {
-	v, f := single(name, values)
-	if f != nil || name == contentType {
-		return v, f
+	v := values[0]
+	if name == contentType {
+		return v, nil
 	}
-	return unescape(name, v)
-}
-
-// unescape decodes %XX; no other character is special.
-func unescape(name, v string) (string, *failure) {
-	decoded, err := url.PathUnescape(v)
+	if strings.HasPrefix(name, attributePrefix) && len(v) > 1 && v[0] == '"' && v[len(v)-1] == '"' {
+		// The binding of CloudEvents allows a quoted string.
+		v = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(v[1 : len(v)-1])
+	}
+	v, err := url.PathUnescape(v) // of %XX; no other character is special
 	if err != nil {
 		return "", bad("%.100s is not percent-encoded correctly: a '%%' itself is %%25.", name)
 	}
-	return decoded, nil
+	return v, nil
 }
 
 // carrierOf returns the trace context of a request. The W3C allows tracestate and baggage in several lines; two
