@@ -142,27 +142,16 @@ func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	select {
 	case <-w.granted:
 	case <-stop:
-		if !a.b.leave(w) {
-			return false
-		}
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
+	if i := slices.Index(a.b.waiting, w); i >= 0 { // not granted before stop
+		a.b.waiting = slices.Delete(a.b.waiting, i, i+1)
+		a.b.grant() // w may have blocked others
+		return false
+	}
 	a.b.collect(n)
 	return true
-}
-
-// leave ends a wait and reports whether the bytes were taken meanwhile.
-func (b *Budget) leave(w *waiter) (granted bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := slices.Index(b.waiting, w)
-	if i < 0 {
-		return true
-	}
-	b.waiting = slices.Delete(b.waiting, i, i+1)
-	b.grant() // w may have blocked others
-	return false
 }
 
 // Give gives n bytes back.

@@ -23,30 +23,26 @@ const maxToken = 4096
 // still sends that name, so names are refused unless they are known. Off loopback, where any name may be right, the
 // token takes over: a rebound page does not have it.
 type Hosts struct {
-	loopback bool       // the listener is bound to a loopback address
-	any      bool       // bound elsewhere, and a token is asked for
-	bound    netip.Addr // the listener's address
-	name     string     // the configured host, lower case
+	bound netip.Addr // the listener's address
+	name  string     // the configured host, lower case
+	token bool       // is asked for
 }
 
 // NewHosts is for a listener that was configured as host:port and is bound to an address. token says that every request
 // needs one.
 func NewHosts(configured string, bound net.Addr, token bool) Hosts {
-	var h Hosts
+	h := Hosts{token: token}
 	if t, ok := bound.(*net.TCPAddr); ok {
 		h.bound = t.AddrPort().Addr().Unmap().WithZone("")
 	}
-	h.loopback = h.bound.IsLoopback()
-	h.any = token && !h.loopback
-	name, _, err := net.SplitHostPort(configured)
-	if err == nil {
+	if name, _, err := net.SplitHostPort(configured); err == nil {
 		h.name = strings.ToLower(name)
 	}
 	return h
 }
 
 // Loopback reports whether only this machine reaches the listener.
-func (h Hosts) Loopback() bool { return h.loopback }
+func (h Hosts) Loopback() bool { return h.bound.IsLoopback() }
 
 // Allow checks a Host header. Its port is not compared: a port-forward has another one.
 func (h Hosts) Allow(host string) bool {
@@ -54,7 +50,7 @@ func (h Hosts) Allow(host string) bool {
 	if !ok {
 		return false
 	}
-	if h.any || name == "localhost" || name == h.name {
+	if h.token && !h.Loopback() || name == "localhost" || name == h.name {
 		return true
 	}
 	ip, err := netip.ParseAddr(name)
