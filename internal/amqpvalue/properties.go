@@ -110,16 +110,6 @@ func (p *Properties) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// The errors of SetProperty continue the sentence that a property's name begins.
-var (
-	errNoProperty = errors.New("is not a property")
-	errText       = errors.New("is not a string")
-	errOctet      = errors.New("must be an integer from 0 to 255")
-	errExpiration = errors.New("must be milliseconds, an integer from 0 to 4294967295")
-	errTimestamp  = errors.New("must be a time such as 2026-01-31T12:00:00Z or seconds since 1970")
-	errZeroTime   = errors.New("is a time that AMQP cannot carry") // the client library takes it for an absent one
-)
-
 func indexOf(name string) int {
 	return slices.IndexFunc(properties, func(x property) bool { return x.name == name })
 }
@@ -127,58 +117,67 @@ func indexOf(name string) int {
 // IsProperty reports whether a property has this name in JSON.
 func IsProperty(name string) bool { return indexOf(name) >= 0 }
 
-// SetProperty sets the property of m that has this name in JSON to a value of ParseValue, of which nil and "" are no
-// property. Text that is not UTF-8 is {"base64":"…"}, a number may be text, a time is RFC 3339 or seconds since 1970.
+// SetProperty sets the property of m that has this name in JSON. v is as ParseValue returns it; nil and "" leave the
+// property absent. Text that is not UTF-8 is {"base64":"…"}, a number may be text, a time is RFC 3339 or seconds since
+// 1970. An error continues the sentence that the property's name begins.
 func SetProperty(m *amqp.Publishing, name string, v any) error {
 	i := indexOf(name)
 	switch {
 	case i < 0:
-		return errNoProperty
+		return errors.New("is not a property")
 	case v == nil || v == "":
 		return nil
-	}
-	n, isNumber := v.(int64)
-	if s, isText := v.(string); isText {
-		u, err := strconv.ParseUint(s, 10, 32)
-		n, isNumber = int64(u), err == nil // #nosec G115 -- 32 bits
 	}
 	switch field := properties[i].field((*Properties)(m)).(type) {
 	case *time.Time:
 		return setTimestamp(field, v)
 	case *uint8:
-		if !isNumber || n < 0 || n > math.MaxUint8 {
-			return errOctet
+		n, ok := integer(v, math.MaxUint8)
+		if !ok {
+			return errors.New("must be an integer from 0 to 255")
 		}
-		*field = uint8(n)
+		*field = uint8(n) // #nosec G115 -- bounded
 	case *string:
 		if name != "expiration" {
 			return setText(field, v)
 		}
-		if !isNumber || n < 0 || n > math.MaxUint32 {
-			return errExpiration
+		n, ok := integer(v, math.MaxUint32)
+		if !ok {
+			return errors.New("must be milliseconds, an integer from 0 to 4294967295")
 		}
 		*field = strconv.FormatInt(n, 10)
 	}
 	return nil
 }
 
+// integer returns a number or the text of one; ok is false for any other value and for one that is not from 0 to most.
+func integer(v any, most int64) (n int64, ok bool) {
+	n, ok = v.(int64)
+	if s, isText := v.(string); isText {
+		u, err := strconv.ParseUint(s, 10, 32)
+		n, ok = int64(u), err == nil // #nosec G115 -- 32 bits
+	}
+	return n, ok && n >= 0 && n <= most
+}
+
 // setTimestamp sets the time in whole seconds: AMQP does not have parts of them.
 func setTimestamp(to *time.Time, v any) error {
 	var at time.Time
+	valid := true
 	switch v := v.(type) {
 	case int64:
 		at = time.Unix(v, 0)
 	case string:
-		var err error
-		if at, err = time.Parse(time.RFC3339, v); err != nil {
-			return errTimestamp
-		}
-		at = at.UTC().Truncate(time.Second)
+		t, err := time.Parse(time.RFC3339, v)
+		at, valid = t.UTC().Truncate(time.Second), err == nil
 	default:
-		return errTimestamp
+		valid = false
 	}
-	if at.IsZero() {
-		return errZeroTime
+	switch {
+	case !valid:
+		return errors.New("must be a time such as 2026-01-31T12:00:00Z or seconds since 1970")
+	case at.IsZero(): // the client library takes it for an absent one
+		return errors.New("is a time that AMQP cannot carry")
 	}
 	*to = at
 	return nil
@@ -199,7 +198,7 @@ func setText(to *string, v any) error {
 	}
 	switch {
 	case !ok:
-		return errText
+		return errors.New("is not a string")
 	case len(s) > ShortMax:
 		return fmt.Errorf("has %d bytes; AMQP allows %d", len(s), ShortMax)
 	}
