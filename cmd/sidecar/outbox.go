@@ -19,15 +19,11 @@ var outboxGroup = group{
 		"of sidecar run;\nno sidecar needs to run, and no broker.",
 	commands: []subcommand{
 		{"migrate", "", "make the table, or add to an existing one what the relay needs; the app may go on inserting",
-			outboxMigrate, []string{
-				"", "--print | psql", "--no-notify",
-			}},
+			outboxMigrate, []string{"", "--print | psql", "--no-notify"}},
 		{"status", "", "how many rows wait, for how long, and which were given up", outboxStatus, []string{"", "--json"}},
 		{"prune", "", "delete rows that were sent, and no others", outboxPrune, []string{"", "--older-than 24h"}},
 		{"retry", "ID...|--all", "release rows from the quarantine: they are due at once, with all attempts before them",
-			outboxRetry, []string{
-				"4711 4712", "--all",
-			}},
+			outboxRetry, []string{"4711 4712", "--all"}},
 	},
 	more: `
 migrate needs the owner of the table, or a role that may create it in its schema: set another SIDECAR_OUTBOX_DSN for
@@ -38,7 +34,7 @@ configuration; 1 anything else.
 `,
 }
 
-// outboxCall is one use of a command below `sidecar outbox`, with a connection to the datac.
+// outboxCall is one use of a command below `sidecar outbox`, with a connection to the database.
 type outboxCall struct {
 	*call
 

@@ -15,9 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultWidth is taken for the width of a terminal that does not report it.
-const defaultWidth = 80
-
 // terminalWidth returns how many columns the terminal of a stream has. ok is false when it is not a terminal: /dev/null
 // is a character device too, but has no size.
 func terminalWidth(stream any) (columns int, ok bool) {
@@ -29,7 +26,7 @@ func terminalWidth(stream any) (columns int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	return cmp.Or(int(size.Col), defaultWidth), true
+	return cmp.Or(int(size.Col), 80), true // some do not report their width
 }
 
 // printable makes a message's own text harmless for a terminal: a character that is not a letter, mark, number,
