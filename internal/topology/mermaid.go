@@ -3,98 +3,81 @@ package topology
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // Mermaid draws the plan as a Mermaid flowchart: solid arrows are publishes and deliveries, dotted ones are what the
 // broker does by itself.
 func (p *Plan) Mermaid() string {
-	d := drawing{p: p, exchanges: map[string]string{}, queues: map[string]string{}}
-	d.line("flowchart TD")
-	d.nodes()
-	d.line("    sidecar([sidecar])")
-	d.line("    app([%s])", label(p.Service))
-	d.line("")
-	for _, b := range p.Bindings {
-		d.arrow(d.exchanges[b.Exchange], d.queues[b.Queue], "-->", b.Key)
+	var d drawing
+	d.WriteString("flowchart TD\n")
+	for _, x := range p.Exchanges {
+		d.line("%s{{%s}}", p.node(x.Name, ""), label(x.Name+" ("+cmp.Or(x.Type, "exchange")+")"))
 	}
-	d.deadLetters()
-	d.line("")
-	d.line("    %s -->|consume| sidecar", d.queues[p.Queue])
-	d.line("    sidecar <-->|POST, answer| app")
-	d.line("    sidecar -->|425: requeue| %s", d.queues[p.Queue])
-	for _, w := range p.Waits {
-		if w.ByReject {
-			d.line("    sidecar -->|failed: reject| %s", d.queues[p.Queue])
-			continue
-		}
-		d.publish(w.Route, fmt.Sprintf("failed: publish, wait %s", w.Tier))
-	}
-	if p.Park != (Route{}) {
-		d.publish(p.Park, fmt.Sprintf("retry >= %d: publish", p.MaxRetries))
-	}
-	return d.b.String()
-}
-
-type drawing struct {
-	p                 *Plan
-	b                 strings.Builder
-	exchanges, queues map[string]string // name → node
-}
-
-func (d *drawing) line(format string, args ...any) { fmt.Fprintf(&d.b, format+"\n", args...) }
-
-func (d *drawing) arrow(from, to, kind, text string) {
-	if text == "" {
-		d.line("    %s %s %s", from, kind, to)
-		return
-	}
-	d.line("    %s %s|%s| %s", from, kind, label(text), to)
-}
-
-func (d *drawing) nodes() {
-	for i, e := range d.p.Exchanges {
-		node := fmt.Sprintf("x%d", i)
-		d.exchanges[e.Name] = node
-		d.line("    %s{{%s}}", node, label(e.Name+" ("+cmp.Or(e.Type, "exchange")+")"))
-	}
-	for i, q := range d.p.Queues {
-		node := fmt.Sprintf("q%d", i)
-		d.queues[q.Name] = node
+	for _, q := range p.Queues {
 		text := q.Name
 		if ttl, ok := q.Args[ArgTTL]; ok {
 			text += fmt.Sprintf(" (TTL %v ms)", ttl)
 		}
-		d.line("    %s[(%s)]", node, label(text))
+		d.line("%s[(%s)]", p.node("", q.Name), label(text))
 	}
+	d.line("sidecar([sidecar])")
+	d.line("app([%s])\n", label(p.Service))
+	for _, b := range p.Bindings {
+		d.arrow(p.node(b.Exchange, ""), "-->", b.Key, p.node("", b.Queue))
+	}
+	for _, q := range p.Queues {
+		if exchange, key, ok := q.DeadLetter(); ok {
+			why := "dead-letter"
+			if _, waits := q.Args[ArgTTL]; waits {
+				why = "after TTL"
+			}
+			d.arrow(p.node("", q.Name), "-.->", why, p.node(exchange, key))
+		}
+	}
+	own := p.node("", p.Queue)
+	d.WriteString("\n")
+	d.line("%s -->|consume| sidecar", own)
+	d.line("sidecar <-->|POST, answer| app")
+	d.line("sidecar -->|425: requeue| %s", own)
+	for _, w := range p.Waits {
+		if w.ByReject {
+			d.line("sidecar -->|failed: reject| %s", own)
+		} else {
+			p.drawPublish(&d, w.Route, "failed: publish, wait "+w.Tier)
+		}
+	}
+	if p.Park != (Route{}) {
+		p.drawPublish(&d, p.Park, fmt.Sprintf("retry >= %d: publish", p.MaxRetries))
+	}
+	return d.String()
 }
 
-func (d *drawing) deadLetters() {
-	for _, q := range d.p.Queues {
-		exchange, key, ok := q.DeadLetter()
-		if !ok {
-			continue
-		}
-		why := "dead-letter"
-		if _, waits := q.Args[ArgTTL]; waits {
-			why = "after TTL"
-		}
-		to := d.exchanges[exchange]
-		if exchange == "" {
-			to = d.queues[key]
-		}
-		d.arrow(d.queues[q.Name], to, "-.->", why)
-	}
-}
-
-func (d *drawing) publish(r Route, text string) {
-	to := d.exchanges[r.Exchange]
-	if r.Exchange == "" {
-		to = d.queues[r.Queue]
-	} else {
+func (p *Plan) drawPublish(d *drawing, r Route, text string) {
+	if r.Exchange != "" {
 		text += ", key " + r.Key
 	}
-	d.arrow("sidecar", to, "-->", text)
+	d.arrow("sidecar", "-->", text, p.node(r.Exchange, r.Queue))
+}
+
+// node names an exchange in a drawing, or a queue where there is no exchange.
+func (p *Plan) node(exchange, queue string) string {
+	if exchange == "" {
+		return fmt.Sprintf("q%d", slices.IndexFunc(p.Queues, func(q Queue) bool { return q.Name == queue }))
+	}
+	return fmt.Sprintf("x%d", slices.IndexFunc(p.Exchanges, func(x Exchange) bool { return x.Name == exchange }))
+}
+
+type drawing struct{ strings.Builder }
+
+func (d *drawing) line(format string, args ...any) { fmt.Fprintf(d, "    "+format+"\n", args...) }
+
+func (d *drawing) arrow(from, kind, text, to string) {
+	if text != "" {
+		kind += "|" + label(text) + "|"
+	}
+	d.line("%s %s %s", from, kind, to)
 }
 
 // label quotes a text for Mermaid, which takes it for Markdown and knows no escape but character codes.
