@@ -150,7 +150,7 @@ func (v *planValidator) parking() {
 		"parking: the key %q is a pattern to topic exchange %q: it would match what others park", r.Key, r.Exchange)
 }
 
-// arguments: only those whose effect is known on every supported version, and none that loses messages.
+// arguments: only those whose effect is known on every supported version, and only those that keep all messages.
 func (v *planValidator) arguments() {
 	const maxLength, maxBytes, expires = "x-max-length", "x-max-length-bytes", "x-expires"
 	known := []string{
@@ -200,6 +200,7 @@ func (v *planValidator) durable(q Queue) {
 		NoDeliveryLimit)
 	_, _, deadLetters := q.DeadLetter()
 	lossless := q.Args[ArgStrategy] == strategyAtLeastOnce && q.Args[ArgOverflow] == overflowReject
-	v.refuse(quorum && deadLetters && !lossless, "queue %q needs %s=%s and %s=%s: otherwise a killed broker loses dead letters", q.Name, ArgStrategy,
+	v.refuse(quorum && deadLetters && !lossless,
+		"queue %q needs %s=%s and %s=%s: otherwise a killed broker loses dead letters", q.Name, ArgStrategy,
 		strategyAtLeastOnce, ArgOverflow, overflowReject)
 }

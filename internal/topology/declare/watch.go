@@ -108,8 +108,8 @@ func (w *Watcher) set(depths []Depth) {
 }
 
 // depths returns the number of ready messages in every queue of the plan, and the missing objects that a retried or
-// parked message passes through; Ensure has checked the rest. A queue that the user may not read (from RabbitMQ 4.3) has
-// no depth and is not a finding. An error is a failure of the session.
+// parked message passes through; Ensure has checked the rest. A queue that the user may not read (from RabbitMQ 4.3)
+// has no depth and is not a finding. An error is a failure of the session.
 func (e *ensurer) depths(ctx context.Context) (depths []Depth, missing []Finding, err error) {
 	e.findings = nil
 	for _, o := range objects(e.p) {
