@@ -69,7 +69,7 @@ func (i *index) create(t *Table, how string) string {
 }
 
 // matches reports whether an index does the work, whatever its name. PostgreSQL quotes fewer names.
-func (i *index) matches(t *Table, other definedIndex) bool {
+func (i *index) matches(t *Table, other Index) bool {
 	bare := func(sql string) string { return strings.ReplaceAll(sql, `"`, "") }
 	definition := bare(other.Definition)
 	return strings.Contains(definition, bare(t.expand(" USING btree "+i.columns))) &&

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -61,17 +60,17 @@ func PlanMigration(ctx context.Context, conn *pgconn.PgConn, n Names, notify boo
 	}
 	m := &Migration{}
 	t, err := Look(ctx, conn, n)
-	if m.Create = errors.Is(err, ErrNoTable); m.Create {
-		t = &Table{Names: n}
-		t.Schema, err = newSchema(ctx, conn, &n)
-	}
-	if err != nil {
-		return nil, rights(err)
-	}
-	m.Table = t.Names
-	if m.Create {
+	switch m.Create = errors.Is(err, ErrNoTable); {
+	case m.Create && t.Schema == "" && n.Schema == "":
+		return nil, fmt.Errorf("%w, and the role's search_path leads to no schema to make it in: name one in "+
+			"SIDECAR_OUTBOX_TABLE", err)
+	case m.Create && t.Schema == "":
+		return nil, fmt.Errorf("%w, and no schema %s either, which migrate does not make", err, n.Schema)
+	case m.Create:
 		m.Inside = append(m.Inside, "CREATE TABLE "+t.Quoted()+" (\n"+t.definitions("", nil)+"\n)")
-	} else {
+	case err != nil:
+		return nil, rights(err)
+	default:
 		if err := cmp.Or(t.CheckApp(), t.adoptable()); err != nil {
 			return nil, err
 		}
@@ -79,88 +78,38 @@ func PlanMigration(ctx context.Context, conn *pgconn.PgConn, n Names, notify boo
 			m.Inside = append(m.Inside, "ALTER TABLE "+t.Quoted()+"\n"+t.definitions("ADD COLUMN ", missing))
 		}
 	}
-	x, err := findAround(ctx, conn, t)
-	if err != nil {
+	m.Table = t.Names
+	if err := m.planIndexes(t); err != nil {
 		return nil, err
 	}
-	if err := m.planIndexes(t, x); err != nil {
-		return nil, err
-	}
-	return m, m.planNotify(x, notify)
-}
-
-// newSchema returns the schema of a table that is to be made.
-func newSchema(ctx context.Context, conn *pgconn.PgConn, n *Names) (string, error) {
-	const look = `SELECT nspname FROM pg_namespace WHERE nspname = COALESCE(NULLIF($1, ''), current_schema())`
-	rows, err := query(ctx, conn, look, []byte(n.Schema))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("read the schema: %w", err)
-	case len(rows) > 0:
-		return string(rows[0][0]), nil
-	case n.Schema != "":
-		return "", fmt.Errorf("table %s: %w, and no schema %s either, which migrate does not make", n, ErrNoTable, n.Schema)
-	}
-	return "", fmt.Errorf("table %s: %w, and the role's search_path leads to no schema to make it in: name one in "+
-		"SIDECAR_OUTBOX_TABLE", n, ErrNoTable)
-}
-
-// around is what belongs to a table. The zero value is that of a table which does not exist.
-type around struct {
-	Filled  bool // it or a partition of it has pages
-	Indexes []definedIndex
-	Source  string // of the notifying function, "" if it does not exist
-	Trigger bool   // the table has its trigger
-}
-
-type definedIndex struct {
-	Name, Definition string // by pg_get_indexdef
-	Whole            bool   // not the remains of an interrupted build, which no query uses
-}
-
-// findAround reads what belongs to a table. A function may be there before its table.
-func findAround(ctx context.Context, conn *pgconn.PgConn, t *Table) (*around, error) {
-	const look = `SELECT json_build_object(
-		'Filled', COALESCE(pg_relation_size($1::oid), 0)
-			+ COALESCE((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree($1::oid::regclass)), 0) > 0,
-		'Indexes', (SELECT json_agg(json_build_object('Name', c.relname, 'Definition', pg_get_indexdef(i.indexrelid),
-				'Whole', i.indisvalid AND i.indisready))
-			FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::oid),
-		'Source', (SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure($2)),
-		'Trigger', EXISTS (SELECT FROM pg_trigger WHERE tgfoid = to_regprocedure($2) AND tgrelid = $1::oid))`
-	x := &around{}
-	oid := strconv.AppendUint(nil, uint64(t.OID), 10)
-	if err := readJSON(ctx, conn, x, look, oid, []byte(t.notifier().Quoted()+"()")); err != nil {
-		return nil, fmt.Errorf("read the indexes and the trigger of table %s: %w", &t.Names, err)
-	}
-	return x, nil
+	return m, m.planNotify(t, notify)
 }
 
 // planIndexes builds what is missing concurrently where there is something to build: an index on an empty table is
 // there at once, and with the table's other changes.
-func (m *Migration) planIndexes(t *Table, x *around) error {
+func (m *Migration) planIndexes(t *Table) error {
 	wanted := []index{pendingIndex, quarantinedIndex}
 	if m.Create || t.Has(colOrderingKey) {
 		wanted = append(wanted, orderingIndex)
 	}
 	for _, i := range wanted {
-		same := func(other definedIndex) bool { return other.Whole && i.matches(t, other) }
-		if slices.ContainsFunc(x.Indexes, same) {
+		same := func(other Index) bool { return other.Whole && i.matches(t, other) }
+		if slices.ContainsFunc(t.Indexes, same) {
 			continue
 		}
 		name := derived(t.Table, i.suffix)
-		ours := slices.IndexFunc(x.Indexes, func(other definedIndex) bool { return other.Name == name })
+		ours := slices.IndexFunc(t.Indexes, func(other Index) bool { return other.Name == name })
 		switch {
-		case ours >= 0 && !i.matches(t, x.Indexes[ours]):
+		case ours >= 0 && !i.matches(t, t.Indexes[ours]):
 			return fmt.Errorf("index %s of table %s is another than migrate would make: drop or rename it, then run migrate "+
 				"again", name, &t.Names)
-		case x.Filled && t.Kind == "p":
+		case t.Filled && t.Kind == "p":
 			return fmt.Errorf("table %s has partitions with rows, and lacks an index, which PostgreSQL cannot build there "+
 				"while rows are inserted. Build it on each partition, then on the table:\n%s", &t.Names, i.create(t, ""))
 		case ours >= 0:
 			broken := Names{Schema: t.Schema, Table: name}
 			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+broken.Quoted(), i.create(t, "CONCURRENTLY "))
-		case x.Filled:
+		case t.Filled:
 			m.Outside = append(m.Outside, i.create(t, "CONCURRENTLY "))
 		default:
 			m.Inside = append(m.Inside, i.create(t, ""))
@@ -170,22 +119,22 @@ func (m *Migration) planIndexes(t *Table, x *around) error {
 }
 
 // planNotify adds or removes the trigger, and the function that it calls.
-func (m *Migration) planNotify(x *around, notify bool) error {
-	f, table := m.Table.notifier(), m.Table.Quoted()
-	foreign := x.Source != "" && !strings.Contains(x.Source, notifyMark)
+func (m *Migration) planNotify(t *Table, notify bool) error {
+	f, table := t.notifier(), t.Quoted()
+	foreign := t.Source != "" && !strings.Contains(t.Source, notifyMark)
 	switch {
 	case notify && foreign:
 		return fmt.Errorf("there is a function %s that migrate did not make: rename it, or use --no-notify", f)
-	case notify && x.Source != notifySource:
+	case notify && t.Source != notifySource:
 		m.Inside = append(m.Inside, "CREATE OR REPLACE FUNCTION "+f.Quoted()+"() RETURNS trigger LANGUAGE plpgsql AS $$"+
 			notifySource+"$$")
-	case !notify && !foreign && x.Source != "":
-		if x.Trigger {
+	case !notify && !foreign && t.Source != "":
+		if t.Trigger {
 			m.Inside = append(m.Inside, "DROP TRIGGER "+Quote(f.Table)+" ON "+table)
 		}
 		m.Inside = append(m.Inside, "DROP FUNCTION "+f.Quoted()+"()")
 	}
-	if notify && !x.Trigger {
+	if notify && !t.Trigger {
 		m.Inside = append(m.Inside, "CREATE TRIGGER "+Quote(f.Table)+" AFTER INSERT ON "+table+
 			"\n  FOR EACH STATEMENT EXECUTE FUNCTION "+f.Quoted()+"()")
 	}

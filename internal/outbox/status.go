@@ -46,11 +46,7 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 	if err != nil {
 		return nil, rights(err)
 	}
-	x, err := findAround(ctx, conn, t)
-	if err != nil {
-		return nil, err
-	}
-	s := &Status{Table: t.String(), Notify: x.Trigger, Missing: []string{}}
+	s := &Status{Table: t.String(), Notify: t.Trigger, Missing: []string{}}
 	if m, err := PlanMigration(ctx, conn, t.Names, s.Notify); err != nil {
 		s.Missing = append(s.Missing, err.Error())
 	} else {

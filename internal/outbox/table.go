@@ -105,7 +105,17 @@ type Table struct {
 	OID      uint32
 	Kind     string // pg_class.relkind
 	Logged   bool
+	Filled   bool              // it or a partition of it has pages
 	Found    map[string]Column // by their own names
+	Indexes  []Index
+	Trigger  bool   // inserts notify
+	Source   string // of the trigger's function, "" if it does not exist; it may be there without the trigger
+}
+
+// Index is an index of the table.
+type Index struct {
+	Name, Definition string // by pg_get_indexdef
+	Whole            bool   // not the remains of an interrupted build, which no query uses
 }
 
 // kinds are what else than a table may have its name, by Table.Kind.
@@ -114,32 +124,44 @@ var kinds = map[string]string{
 	"I": "an index", "c": "a composite type", "t": "a TOAST table",
 }
 
-// Look reads the table from the catalogue. The error is ErrNoTable when it does not exist, and ErrNotOutbox when it is
-// not a table.
+// Look reads the table from the catalogue. The error is ErrNotOutbox when it is not a table, and ErrNoTable when it does
+// not exist: the result then has the schema where it would be made, "" if there is none, and what is there without it.
 func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 	// An index identifies a row by one column when it is unique, whole, valid now and has no other column.
-	const look = `SELECT json_build_object('OID', c.oid::bigint, 'Schema', s.nspname, 'Database', current_database(),
-		'Kind', c.relkind, 'Logged', c.relpersistence = 'p', 'Found', (
+	const look = `SELECT json_build_object('OID', COALESCE(c.oid, 0)::bigint, 'Schema', COALESCE(s.nspname, ''),
+		'Database', current_database(), 'Kind', c.relkind, 'Logged', c.relpersistence = 'p',
+		'Filled', pg_relation_size(c.oid)
+			+ COALESCE((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree(c.oid::regclass)), 0) > 0,
+		'Found', (
 			SELECT json_object_agg(own, json_build_object('Name', a.attname, 'Type', format_type(a.atttypid, a.atttypmod),
 				'Base', format_type(y.oid, NULL), 'Text', y.typcategory IN ('S', 'E'), 'Bounded', a.atttypmod <> -1,
 				'NotNull', a.attnotnull, 'Generated', a.attgenerated <> '', 'Unique', EXISTS (
 					SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate
 						AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum AND i.indpred IS NULL)))
-			FROM unnest($2::text[], $3::text[]) AS w(own, name) JOIN pg_attribute a ON a.attname = w.name
+			FROM unnest($3::text[], $4::text[]) AS w(own, name) JOIN pg_attribute a ON a.attname = w.name
 			JOIN pg_type d ON d.oid = a.atttypid JOIN pg_type y ON y.oid = COALESCE(NULLIF(d.typbasetype, 0), d.oid)
-			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
-		FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
+			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+		'Indexes', (
+			SELECT json_agg(json_build_object('Name', x.relname, 'Definition', pg_get_indexdef(x.oid),
+				'Whole', i.indisvalid AND i.indisready))
+			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid WHERE i.indrelid = c.oid),
+		'Trigger', EXISTS (SELECT FROM pg_trigger WHERE tgfoid = f.oid AND tgrelid = c.oid), 'Source', f.prosrc)
+		FROM (SELECT to_regclass($1) AS oid) r LEFT JOIN pg_class c ON c.oid = r.oid
+		LEFT JOIN pg_namespace s ON CASE WHEN c.oid IS NULL THEN s.nspname = COALESCE(NULLIF($2, ''), current_schema())
+			ELSE s.oid = c.relnamespace END
+		LEFT JOIN pg_proc f ON f.pronamespace = s.oid AND f.proname = $5 AND f.pronargs = 0`
 	var own, called []string
 	for _, c := range columns {
 		own, called = append(own, c.name), append(called, n.Column(c.name))
 	}
 	t := &Table{Names: n}
-	err := readJSON(ctx, conn, t, look, []byte(n.Quoted()), texts(own), texts(called))
+	err := readJSON(ctx, conn, t, look, []byte(n.Quoted()), []byte(n.Schema), texts(own), texts(called),
+		[]byte(n.notifier().Table))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read table %s: %w", &n, err)
 	case t.OID == 0:
-		return nil, fmt.Errorf("table %s: %w", &n, ErrNoTable)
+		return t, fmt.Errorf("table %s: %w", &n, ErrNoTable)
 	case kinds[t.Kind] != "":
 		return nil, t.unusable("it is %s, and only a table can be claimed from", kinds[t.Kind])
 	}
@@ -216,10 +238,10 @@ func query(ctx context.Context, conn *pgconn.PgConn, sql string, params ...[]byt
 	return r.Rows, r.Err
 }
 
-// readJSON runs one statement that gives at most one row, and decodes the JSON in it. Without a row it changes nothing.
+// readJSON runs one statement that gives one row, and decodes the JSON in it.
 func readJSON(ctx context.Context, conn *pgconn.PgConn, into any, sql string, params ...[]byte) error {
 	rows, err := query(ctx, conn, sql, params...)
-	if err != nil || len(rows) == 0 {
+	if err != nil {
 		return err
 	}
 	return json.Unmarshal(rows[0][0], into)
