@@ -48,7 +48,7 @@ type App struct {
 // checkApp warns about an app on another machine, and catches the sidecar POSTing to itself: its listener would answer
 // 404 to every message.
 func (l *loader) checkApp() {
-	const name, token = "SIDECAR_APP_URL", "SIDECAR_APP_TOKEN"
+	const name = "SIDECAR_APP_URL"
 	if !l.ok(name) {
 		return
 	}
@@ -58,8 +58,8 @@ func (l *loader) checkApp() {
 		return
 	case !loopbackHost(u.Hostname()) && u.Scheme == "http":
 		l.warn(name, "the app is not on this machine: messages leave it, unencrypted")
-		if l.isSet(token) {
-			l.warn(token, "goes over an unencrypted link")
+		if l.cfg.App.Token.IsSet() {
+			l.warn("SIDECAR_APP_TOKEN", "goes over an unencrypted link")
 		}
 		return
 	case !loopbackHost(u.Hostname()):

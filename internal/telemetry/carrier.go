@@ -167,6 +167,7 @@ func parseTraceparent(s, state string) trace.SpanContext {
 	// An unreadable tracestate is dropped alone: the parent stays good without it.
 	ts, _ := trace.ParseTraceState(state)
 	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: traceID, SpanID: spanID, TraceFlags: trace.TraceFlags(flags) & trace.FlagsSampled, TraceState: ts, Remote: true,
+		TraceID: traceID, SpanID: spanID, TraceFlags: trace.TraceFlags(flags) & trace.FlagsSampled, TraceState: ts,
+		Remote: true,
 	})
 }

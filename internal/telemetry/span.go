@@ -13,8 +13,8 @@ import (
 )
 
 // Span follows one message: the span around all of it and the one child that is open at a time. It is a value, meant to
-// live in the caller's own per-message memory, and is used by one goroutine at a time. The zero Span, like any Span made
-// while tracing is off, takes every call and does nothing.
+// live in the caller's own per-message memory, and is used by one goroutine at a time. The zero Span, like any that was
+// made while tracing is off, takes every call and does nothing.
 type Span struct {
 	tracing *Tracing // nil when off
 	root    trace.Span
@@ -32,8 +32,8 @@ type Attrs struct {
 	Redelivered bool // of a delivery
 }
 
-// Process begins the span of a delivered message, a CONSUMER. Its parent is the message's own trace context when that is
-// valid; otherwise a new trace begins. While tracing is off nothing is recorded and the context to pass on is the
+// Process begins the span of a delivered message, a CONSUMER. Its parent is the message's own trace context when that
+// is valid; otherwise a new trace begins. While tracing is off nothing is recorded and the context to pass on is the
 // message's own, unchanged, or a new one with the sampled flag off.
 func (t *Tracing) Process(in Carrier, a Attrs) Span {
 	in = in.valid()

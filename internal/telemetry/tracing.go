@@ -45,8 +45,8 @@ type Tracing struct {
 	process, client, send, settle []trace.SpanStartOption
 }
 
-// NewTracing starts the batching exporter. Errors name what is wrong with the TLS files; a collector that is away is not
-// an error.
+// NewTracing starts the batching exporter. Errors name what is wrong with the TLS files; a collector that is away is
+// not an error.
 func NewTracing(o TracingOptions) (*Tracing, error) {
 	x, err := newExporter(o.Exporter, o.Version)
 	if err != nil {
