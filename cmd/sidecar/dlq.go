@@ -237,7 +237,7 @@ func (c *call) confirm(ctx context.Context, q *deadletter.Queue, p *deadletter.P
 		return nil
 	case ctx.Err() != nil:
 		_, _ = fmt.Fprintln(c.stderr)
-		return c.failed(ctx.Err(), "stopped by a signal: nothing was discarded")
+		return c.failed("stopped by a signal: nothing was discarded")
 	}
-	return c.failed(nil, "wrong queue name: nothing was discarded")
+	return c.failed("wrong queue name: nothing was discarded")
 }

@@ -49,7 +49,7 @@ func (c *call) report(ctx context.Context, q *deadletter.Queue, a action, p *dea
 	}
 	failed := c.explain(ctx, q, err, rest)
 	if failed == nil && p.Failed > 0 {
-		failed = c.failed(nil, "%s could not be %s, still parked: sidecar dlq show says why",
+		failed = c.failed("%s could not be %s, still parked: sidecar dlq show says why",
 			number(p.Failed, "message"), a.done)
 	}
 	if failed == nil {
@@ -67,7 +67,7 @@ func (c *call) report(ctx context.Context, q *deadletter.Queue, a action, p *dea
 		c.say("%s", outcome(a, p))
 	}
 	if err := c.out.Flush(); err != nil && failed == nil {
-		return c.failed(err, "%d %s, but the output could not be written: %v", p.Done, a.done, err)
+		return c.failed("%d %s, but the output could not be written: %v", p.Done, a.done, err)
 	}
 	return failed
 }
@@ -105,10 +105,10 @@ func (c *call) missing(p *deadletter.Progress) error {
 	case len(unmet) == 0, c.limit > 0 && found >= c.limit:
 		return nil
 	case len(unmet) == 1:
-		return c.failed(deadletter.ErrNotFound, "no parked message %q, or it does not meet the other conditions: sidecar "+
+		return c.failed("no parked message %q, or it does not meet the other conditions: sidecar "+
 			"dlq list prints those there are", unmet[0])
 	}
-	return c.failed(deadletter.ErrNotFound, "%d of the messages asked for were not found, %q the first: sidecar dlq "+
+	return c.failed("%d of the messages asked for were not found, %q the first: sidecar dlq "+
 		"list prints those there are", len(unmet), unmet[0])
 }
 
@@ -119,23 +119,23 @@ func (c *call) explain(ctx context.Context, q *deadletter.Queue, err error, rest
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return c.failed(err, "stopped by a signal: %s", rest)
+		return c.failed("stopped by a signal: %s", rest)
 	case errors.Is(err, deadletter.ErrMissing):
-		return c.failed(err, "the dead-letter queue %s does not exist: sidecar plan prints what should, sidecar run "+
+		return c.failed("the dead-letter queue %s does not exist: sidecar plan prints what should, sidecar run "+
 			"declares it", q.Name())
 	case errors.Is(err, deadletter.ErrInUse):
-		return c.failed(err, "%s is in use: another operation runs on it or something else consumes it; try again when "+
+		return c.failed("%s is in use: another operation runs on it or something else consumes it; try again when "+
 			"that has ended", q.Name())
 	case errors.Is(err, deadletter.ErrInvalid):
 		return c.misuse("%w", plainly(err))
 	case errors.Is(err, deadletter.ErrNotFound):
-		return c.failed(err, "%s; sidecar dlq list prints the references and ids of those there are", oneLine(err))
+		return c.failed("%s; sidecar dlq list prints the references and ids of those there are", oneLine(err))
 	case errors.Is(err, deadletter.ErrCanary):
-		return c.failed(err, "%s", oneLine(err))
+		return c.failed("%s", oneLine(err))
 	case unreachable:
-		return c.failed(err, "the broker cannot be reached (%s): %s", oneLine(err), rest)
+		return c.failed("the broker cannot be reached (%s): %s", oneLine(err), rest)
 	}
-	return c.failed(err, "%s: %s", oneLine(err), rest)
+	return c.failed("%s: %s", oneLine(err), rest)
 }
 
 // look runs a command that changes nothing, writes the rest of its output and explains its error. A reader that has

@@ -38,7 +38,7 @@ func dlqExport(ctx context.Context, c *call) error {
 		return c.exportToStdout(ctx, q, s)
 	}
 	if err := vacant(name, *force); err != nil {
-		return c.failed(err, "%v", err)
+		return c.failed("%v", err)
 	}
 	a := action{name: "export", done: "exported", rest: "no file was written: run the same command again"}
 	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (p deadletter.Progress, err error) {
@@ -141,7 +141,7 @@ func (c *call) source(ctx context.Context) (io.ReadCloser, error) {
 	if len(c.words) > 0 && c.words[0] != "-" {
 		f, err := os.Open(c.words[0]) // #nosec G304 -- it was asked for
 		if err != nil {
-			return nil, c.failed(err, "%v", err)
+			return nil, c.failed("%v", err)
 		}
 		return f, nil
 	}

@@ -72,11 +72,11 @@ func (c *call) onOutbox(ctx context.Context, do func(*outboxCall) error) error {
 	case err == nil, errors.Is(err, errUsage):
 		return err
 	case ctx.Err() != nil:
-		return c.failed(err, "stopped by a signal: %s", oneLine(err))
+		return c.failed("stopped by a signal: %s", oneLine(err))
 	case errors.Is(err, outbox.ErrNoTable) && c.name != "migrate":
-		return c.failed(err, "%s; sidecar outbox migrate makes it", oneLine(err))
+		return c.failed("%s; sidecar outbox migrate makes it", oneLine(err))
 	}
-	return c.failed(err, "%s", oneLine(err))
+	return c.failed("%s", oneLine(err))
 }
 
 // result writes v with --json, else a line for people.

@@ -126,18 +126,9 @@ func (c *call) misuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %w (sidecar %[2]s --help)", errUsage, c.flags.Name(), fmt.Errorf(format, args...))
 }
 
-// failure is how a command ends badly: a sentence that says what to do next, and the error behind it.
-type failure struct {
-	text string
-	err  error
-}
-
-func (f *failure) Error() string { return f.text }
-func (f *failure) Unwrap() error { return f.err }
-
-// failed makes a failure of what is behind it, which may be nil.
-func (c *call) failed(err error, format string, args ...any) error {
-	return &failure{c.flags.Name() + ": " + printable(fmt.Sprintf(format, args...)), err}
+// failed is how a command ends badly: a sentence that says what to do next.
+func (c *call) failed(format string, args ...any) error {
+	return errors.New(c.flags.Name() + ": " + printable(fmt.Sprintf(format, args...)))
 }
 
 // oneLine is the text of an error, which may be several joined ones.

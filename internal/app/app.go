@@ -95,7 +95,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 func (a *App) parts() (base, senders, consumers []part) {
 	base = []part{
 		{name: "admin", run: a.admin.Serve, stop: func(stopTime) {
-			ctx, cancel := context.WithTimeout(context.Background(), adminStop)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
 			a.admin.Shutdown(ctx)
 		}},
@@ -150,7 +150,7 @@ func (a *App) warnings() []string {
 }
 
 func (a *App) flushTraces() {
-	ctx, cancel := context.WithTimeout(context.Background(), flushStop)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	if err := a.tracing.Shutdown(ctx); err != nil { // spans are not worth an exit code
 		a.log.Warn("traces not flushed", "error", err)

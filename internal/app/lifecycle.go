@@ -10,12 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of the steps after the drain.
-const (
-	adminStop = 2 * time.Second
-	flushStop = 3 * time.Second
-)
-
 // part is one piece of the running sidecar.
 type part struct {
 	name string

@@ -11,9 +11,6 @@ import (
 	"sidecar/internal/flow"
 )
 
-// The methods of admin.State: what the two HTTP listeners show and change.
-var _ admin.State = (*App)(nil)
-
 // Drain begins a drain; later calls change nothing.
 func (a *App) Drain() { a.drainOnce.Do(func() { close(a.drainAsk) }) }
 
