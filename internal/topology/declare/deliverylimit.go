@@ -34,9 +34,9 @@ func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 	k := Kept{Quorum: true, Named: true, Limit: Unlimited}
 	args := amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: topology.NoDeliveryLimit}
 	for range most {
-		refusal, err := p.ask(ctx, "ask for the type of "+queueObject(queue), declareQueue(queue, args))
-		if err != nil {
-			return Kept{}, err
+		refusal := p.ask(ctx, "ask for the type of "+queueObject(queue), declareQueue(queue, args))
+		if p.err != nil {
+			return Kept{}, p.err
 		}
 		if refusal == nil {
 			k.Known = true

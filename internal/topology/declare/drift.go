@@ -24,7 +24,7 @@ const (
 const absentValue = "none"
 
 // drift reports the properties of an object that differ: the one that the refusal names and, of a queue, others.
-func (e *ensurer) drift(ctx context.Context, o *object, refusal *amqp.Error) error {
+func (e *ensurer) drift(ctx context.Context, o *object, refusal *amqp.Error) {
 	args := amqp.Table{}
 	if o.queue != nil {
 		maps.Copy(args, o.queue.Args)
@@ -32,7 +32,7 @@ func (e *ensurer) drift(ctx context.Context, o *object, refusal *amqp.Error) err
 	for range 9 {
 		property, found, ok := drifted(refusal)
 		if !ok || property == argNever {
-			return nil
+			return
 		}
 		if property == topology.ArgType && found == absentValue {
 			found = topology.TypeClassic // what older brokers call none
@@ -42,15 +42,13 @@ func (e *ensurer) drift(ctx context.Context, o *object, refusal *amqp.Error) err
 			Fix: o.fix(property, found, first(inVhost, refusal.Reason)),
 		})
 		if o.queue == nil || !adopt(args, property, found) {
-			return nil
+			return
 		}
 		args[argNever] = valueNever
-		var err error
-		if refusal, err = e.ask(ctx, "compare "+o.title, declareQueue(o.name, args)); err != nil || refusal == nil {
-			return err
+		if refusal = e.ask(ctx, "compare "+o.title, declareQueue(o.name, args)); refusal == nil {
+			return
 		}
 	}
-	return nil
 }
 
 // textArgs are the arguments whose values are texts; all others that a broker compares are integers.

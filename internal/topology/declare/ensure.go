@@ -26,18 +26,14 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 	e := newEnsurer(s, p, mode)
 	defer e.close(ctx)
 	for _, o := range objects(p) {
-		if err := e.object(ctx, &o); err != nil {
-			return nil, err
-		}
+		e.object(ctx, &o)
 	}
 	if mode == topology.ModeDeclare {
 		for _, b := range p.Bindings {
-			if err := e.binding(ctx, b); err != nil {
-				return nil, err
-			}
+			e.binding(ctx, b)
 		}
 	}
-	return e.findings, nil
+	return e.findings, e.err
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
@@ -63,7 +59,7 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 	e := newEnsurer(s, p, mode)
 	// The broker executes the requests of a channel in order, and none after a refusal: the answer to the last request is
 	// the answer to all.
-	refusal, err := e.ask(ctx, "check the topology", func(ch *amqp.Channel, _ bool) error {
+	refusal := e.ask(ctx, "check the topology", func(ch *amqp.Channel, _ bool) error {
 		for i, q := range questions {
 			if err := q(ch, i < len(questions)-1); err != nil {
 				return err
@@ -72,7 +68,7 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 		return nil
 	})
 	go e.close(context.WithoutCancel(ctx)) // it ends with the session at the latest: no caller has to wait for it
-	return refusal == nil && err == nil
+	return refusal == nil && e.err == nil
 }
 
 type ensurer struct {
@@ -87,49 +83,41 @@ func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
 }
 
 // object checks whether an object is there, and whether its properties are as wanted.
-func (e *ensurer) object(ctx context.Context, o *object) error {
+func (e *ensurer) object(ctx context.Context, o *object) {
 	for _, c := range o.checks(e.mode) {
-		refusal, err := e.ask(ctx, c.verb+o.title, c.question)
-		if err != nil {
-			return err
-		}
-		if refusal != nil {
-			return e.refusal(ctx, o, c.verb == lookFor, refusal)
+		if refusal := e.ask(ctx, c.verb+o.title, c.question); refusal != nil {
+			e.refusal(ctx, o, c.verb == lookFor, refusal)
+			return
 		}
 	}
-	return nil
 }
 
 // refusal makes findings of the broker's answer to a check, which was passive or not.
-func (e *ensurer) refusal(ctx context.Context, o *object, passive bool, refusal *amqp.Error) error {
+func (e *ensurer) refusal(ctx context.Context, o *object, passive bool, refusal *amqp.Error) {
 	_, _, differs := drifted(refusal)
 	switch {
 	case differs:
-		return e.drift(ctx, o, refusal)
+		e.drift(ctx, o, refusal)
 	case refusal.Code == amqp.NotFound && passive:
 		e.missing(o)
 	case refusal.Code == amqp.AccessRefused && passive:
 		e.forbidden(o.title, o.name, "read", refusal)
 	case refusal.Code == amqp.AccessRefused && e.mode != topology.ModeDeclare:
 		// it exists, as the passive check before has shown
+	case refusal.Code == amqp.AccessRefused && o.spare && e.ask(ctx, lookFor+o.title, o.passive) == nil:
+		// it exists, and another service may have declared it
 	case refusal.Code == amqp.AccessRefused:
-		if o.spare { // another service may declare it
-			if absent, err := e.ask(ctx, lookFor+o.title, o.passive); err != nil || absent == nil {
-				return err
-			}
-		}
 		e.forbidden(o.title, o.name, o.needs, refusal)
 	default:
 		e.refused(o.title, "a durable, shared "+o.kind, refusal)
 	}
-	return nil
 }
 
-func (e *ensurer) binding(ctx context.Context, b topology.Binding) error {
+func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
 	title := bindingObject(b)
-	refusal, err := e.ask(ctx, "declare "+title, bind(b))
-	if err != nil || refusal == nil {
-		return err
+	refusal := e.ask(ctx, "declare "+title, bind(b))
+	if refusal == nil {
+		return
 	}
 	known := slices.ContainsFunc(e.findings, func(f Finding) bool {
 		return f.Object == queueObject(b.Queue) || f.Object == exchangeObject(b.Exchange)
@@ -147,5 +135,4 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) error {
 	default:
 		e.refused(title, "the binding", refusal)
 	}
-	return nil
 }

@@ -26,28 +26,33 @@ type question func(ch *amqp.Channel, noWait bool) error
 // prober asks the broker one thing at a time. The broker answers a refused question by closing the channel, so
 // channels are thrown away; the connection stays.
 type prober struct {
-	s  Session
-	ch *amqp.Channel
+	s   Session
+	ch  *amqp.Channel
+	err error // trouble with the connection, which answers nothing: no question after it is asked
 }
 
-// ask runs one question. refusal is the broker's answer when it closed the channel over it; err is trouble with the
-// connection, which answers nothing.
-func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amqp.Error, err error) {
-	if p.ch == nil || p.ch.IsClosed() {
-		if p.ch, err = p.s.Channel(ctx); err != nil {
-			return nil, fmt.Errorf("%s: open channel: %w", name, err)
+// ask runs one question and returns the broker's answer when it closed the channel over it. Without an answer the
+// question was answered well, or p.err says why it was not.
+func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amqp.Error) {
+	if p.err == nil && (p.ch == nil || p.ch.IsClosed()) {
+		if p.ch, p.err = p.s.Channel(ctx); p.err != nil {
+			p.err = fmt.Errorf("%s: open channel: %w", name, p.err)
 		}
 	}
+	if p.err != nil {
+		return nil
+	}
 	ch := p.ch
-	err = p.s.Do(ctx, name, func() error { return q(ch, false) })
+	err := p.s.Do(ctx, name, func() error { return q(ch, false) })
 	if err == nil {
-		return nil, nil
+		return nil
 	}
 	p.ch = nil
 	if answer, ok := errors.AsType[*amqp.Error](err); ok && answers(answer) {
-		return answer, nil
+		return answer
 	}
-	return nil, fmt.Errorf("%s: %w", name, err)
+	p.err = fmt.Errorf("%s: %w", name, err)
+	return nil
 }
 
 // answers reports whether e is the broker's answer to a request: it closes the channel only. All others close the

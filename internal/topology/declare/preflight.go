@@ -28,14 +28,13 @@ const (
 func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
 	e := newEnsurer(s, p, mode)
 	defer e.close(context.WithoutCancel(ctx))
-	rights := []func(context.Context) error{e.mayConsume}
+	e.mayConsume(ctx)
 	if mode == topology.ModeDeclare {
-		rights = append(rights, e.mayConfigure, e.mayBind)
+		e.mayConfigure(ctx)
+		e.mayBind(ctx)
 	}
-	for _, ask := range rights {
-		if err := ask(ctx); err != nil {
-			return nil, err
-		}
+	if e.err != nil {
+		return nil, e.err
 	}
 	publishing, err := NewPublishPreflight(ctx, s, p, mode)
 	if err != nil {
@@ -106,8 +105,8 @@ func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 	return c.e.findings, nil
 }
 
-func (e *ensurer) mayConsume(ctx context.Context) error {
-	return e.may(ctx, "consuming from "+queueObject(e.p.Queue), e.p.Queue, "read", func(ch *amqp.Channel, _ bool) error {
+func (e *ensurer) mayConsume(ctx context.Context) {
+	e.may(ctx, "consuming from "+queueObject(e.p.Queue), e.p.Queue, "read", func(ch *amqp.Channel, _ bool) error {
 		_, err := ch.Consume(e.p.Queue, "", false, false, false, false, amqp.Table{"x-priority": noPriority})
 		return err
 	})
@@ -115,29 +114,22 @@ func (e *ensurer) mayConsume(ctx context.Context) error {
 
 // mayConfigure asks for the objects that are this service's own. Where others declare one too, being there is enough:
 // Ensure reports one that the user may not read.
-func (e *ensurer) mayConfigure(ctx context.Context) error {
+func (e *ensurer) mayConfigure(ctx context.Context) {
 	for _, o := range objects(e.p) {
 		if o.active == nil {
 			continue
 		}
 		if o.spare {
-			refusal, err := e.ask(ctx, lookFor+o.title, o.passive)
-			if err != nil {
-				return err
-			}
-			if refusal == nil || refusal.Code != amqp.NotFound {
+			if absent := e.ask(ctx, lookFor+o.title, o.passive); absent == nil || absent.Code != amqp.NotFound {
 				continue
 			}
 		}
-		if err := e.may(ctx, "declaring "+o.title, o.name, o.needs, o.impossible); err != nil {
-			return err
-		}
+		e.may(ctx, "declaring "+o.title, o.name, o.needs, o.impossible)
 	}
-	return nil
 }
 
 // mayBind deletes a binding that does not exist, which takes the same rights as making one.
-func (e *ensurer) mayBind(ctx context.Context) error {
+func (e *ensurer) mayBind(ctx context.Context) {
 	asked := map[topology.Route]bool{}
 	for _, b := range e.p.Bindings {
 		pair := topology.Route{Exchange: b.Exchange, Queue: b.Queue}
@@ -145,25 +137,20 @@ func (e *ensurer) mayBind(ctx context.Context) error {
 			continue
 		}
 		asked[pair] = true
-		err := e.may(ctx, bindingObject(b), b.Queue, "write", func(ch *amqp.Channel, _ bool) error {
+		e.may(ctx, bindingObject(b), b.Queue, "write", func(ch *amqp.Channel, _ bool) error {
 			return ch.QueueUnbind(b.Queue, probeKey, b.Exchange, nil)
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // may asks something that the broker refuses in any case, and reports it when the user is the reason.
-func (e *ensurer) may(ctx context.Context, title, name, needs string, q question) error {
-	refusal, err := e.ask(ctx, title, q)
-	if err != nil || refusal == nil || refusal.Code != amqp.AccessRefused {
-		return err
+func (e *ensurer) may(ctx context.Context, title, name, needs string, q question) {
+	refusal := e.ask(ctx, title, q)
+	if refusal == nil || refusal.Code != amqp.AccessRefused {
+		return
 	}
 	if d := denied(refusal); needs == "write" && d.resource != "" && d.resource != name {
 		name, needs = d.resource, "read" // of the exchange in a binding
 	}
 	e.forbidden(title, name, needs, refusal)
-	return nil
 }

@@ -42,15 +42,15 @@ func TestSessionTrouble(t *testing.T) {
 func TestOneQuestionTooMany(t *testing.T) {
 	t.Parallel()
 	p := prober{s: session(t, brokertest.URL(t))}
-	refusal, err := p.ask(context.Background(), "ask for the impossible", func(ch *amqp.Channel, _ bool) error {
+	refusal := p.ask(context.Background(), "ask for the impossible", func(ch *amqp.Channel, _ bool) error {
 		if err := ch.Publish("", "x", false, true, amqp.Publishing{}); err != nil { // immediate: NOT_IMPLEMENTED
 			return err
 		}
 		_, err := ch.QueueDeclarePassive("x", true, false, false, false, nil)
 		return err
 	})
-	if refusal != nil || err == nil {
-		t.Errorf("%v, %v", refusal, err)
+	if refusal != nil || p.err == nil {
+		t.Errorf("%v, %v", refusal, p.err)
 	}
 }
 

@@ -113,15 +113,13 @@ func (w *Watcher) set(depths []Depth) {
 func (e *ensurer) depths(ctx context.Context) (depths []Depth, missing []Finding, err error) {
 	e.findings = nil
 	for _, o := range objects(e.p) {
-		refusal, err := e.ask(ctx, lookFor+o.title, o.passive)
+		refusal := e.ask(ctx, lookFor+o.title, o.passive)
 		switch {
-		case err != nil:
-			return nil, nil, err
 		case refusal != nil && refusal.Code == amqp.NotFound:
 			e.missing(&o)
-		case refusal == nil && o.queue != nil:
+		case refusal == nil && e.err == nil && o.queue != nil:
 			depths = append(depths, Depth{Queue: o.name, Kind: o.queue.Kind, Ready: *o.ready})
 		}
 	}
-	return depths, e.findings, nil
+	return depths, e.findings, e.err
 }
