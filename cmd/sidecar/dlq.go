@@ -64,7 +64,7 @@ func dlq(ctx context.Context, in invocation) error {
 	signal.Ignore(syscall.SIGPIPE)
 	var conditions strings.Builder
 	for _, c := range deadletter.Conditions {
-		_, _ = fmt.Fprintf(&conditions, "  --%-13s  %s\n", c[0], c[1])
+		_, _ = fmt.Fprintf(&conditions, "  --%-13s  %s\n", c.Name, c.Help)
 	}
 	return (&group{
 		name: "dlq", commands: dlqCommands, more: fmt.Sprintf(dlqHelp, conditions.String()),
@@ -84,8 +84,8 @@ func (c *call) parseDLQ(most int) error {
 // takesConditions adds a flag for every condition of a filter.
 func (c *call) takesConditions() {
 	for _, known := range deadletter.Conditions {
-		c.flags.Func(known[0], known[1], func(value string) error {
-			c.condition(known[0], value)
+		c.flags.Func(known.Name, known.Help, func(value string) error {
+			c.condition(known.Name, value)
 			return nil // parse reports a mistake
 		})
 	}

@@ -142,7 +142,7 @@ func (c *call) printUsage(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "usage: %s [flags]\n\n%s%s.\n\n", usage, strings.ToUpper(c.summary[:1]), c.summary[1:])
 	var conditions []*flag.Flag
 	for _, known := range deadletter.Conditions {
-		if f := c.flags.Lookup(known[0]); f != nil {
+		if f := c.flags.Lookup(known.Name); f != nil {
 			conditions = append(conditions, f)
 		}
 	}

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -12,40 +13,47 @@ import (
 	"sidecar/internal/message"
 )
 
-// Filter chooses messages. A message has to meet every condition that is set; of values given to one condition, any.
-// The zero Filter chooses all.
+// Filter chooses messages. A message has to meet every condition that is set. The zero Filter chooses all.
 type Filter struct {
-	IDs      []string // message ids or Refs
-	Statuses []string // "503" or a class: "5xx"; "none": no answer at all
-	Reasons  []string
-	Group    string // id of a Group
-	Error    string // part of the error, detail or problem texts, case ignored
-
-	RoutingKeys []string // patterns with * and ?
-	Headers     []HeaderMatch
-
-	met map[string]bool // of IDs, those that a message has had; shared by copies of the filter
-
-	Before, After time.Time // of ParkedAt; zero = any. A message without that time matches neither
+	IDs   []string          // message ids or Refs
+	tests map[string][]test // of each condition that is set, one for each value
+	met   map[string]bool   // of IDs, those that a message has had; shared by copies of the filter
 }
 
-// HeaderMatch is a header and a pattern for its value as text.
-type HeaderMatch struct{ Name, Pattern string }
+// test reports whether a message meets a condition with one value.
+type test func(*Message) bool
 
-// Conditions are the names that Set knows, with what they mean to people.
-var Conditions = [][2]string{
-	{"status", "status of the last answer: 503, 5xx, or none for those without one"},
-	{"reason", "why it was parked: max_retries, park_status, disposition, too_large, crash, ..."},
-	{"older", "parked longer ago than this: 90s, 15m, 2h, 7d"},
-	{"newer", "parked less long ago than this"},
-	{"routing-key", "routing key it was first published with; * stands for anything"},
-	{"header", "a header and its value, NAME=VALUE; * stands for anything, NAME alone for any value"},
-	{"error", "part of the error or problem text"},
-	{"group", "id of a group, as groups prints it"},
-	{"id", "message id, or the reference that list prints"},
+// Condition is one that Set knows.
+type Condition struct {
+	Name   string
+	Help   string // what it means to people
+	values values
+	parse  func(value string) (t test, problem string)
 }
 
-// Set adds a condition by its name as in Conditions. An error is ErrInvalid and names condition and value.
+// values says how several values of a condition are taken.
+type values int
+
+const (
+	anyOf values = iota
+	allOf
+	once // a second one is refused instead of replacing the first: people discard messages by this condition
+)
+
+// Conditions are all conditions, those that cost most last: a Ref is a digest of everything.
+var Conditions = []Condition{
+	{"status", "status of the last answer: 503, 5xx, or none for those without one", anyOf, testStatus},
+	{"reason", "why it was parked: max_retries, park_status, disposition, too_large, crash, ...", anyOf, testReason},
+	{"older", "parked longer ago than this: 90s, 15m, 2h, 7d", once, testOlder},
+	{"newer", "parked less long ago than this", once, testNewer},
+	{"routing-key", "routing key it was first published with; * stands for anything", anyOf, testRoutingKey},
+	{"header", "a header and its value, NAME=VALUE; * stands for anything, NAME alone for any value", allOf, testHeader},
+	{"error", "part of the error or problem text", once, testError},
+	{"group", "id of a group, as groups prints it", once, testGroup},
+	{"id", "message id, or the reference that list prints", anyOf, testID},
+}
+
+// Set adds a value of a condition. An error is ErrInvalid and names both.
 func (f *Filter) Set(name, value string) error {
 	problem := "must not be empty"
 	if value != "" {
@@ -58,104 +66,47 @@ func (f *Filter) Set(name, value string) error {
 }
 
 func (f *Filter) set(name, value string) (problem string) {
-	switch name {
-	case "status":
-		if !isStatus(value) {
-			return "want a status such as 503, a class such as 5xx, or none"
-		}
-		f.Statuses = append(f.Statuses, value)
-	case "reason":
-		if !isReason(value) {
-			return "is not a reason that a message is parked for"
-		}
-		f.Reasons = append(f.Reasons, value)
-	case "older":
-		return setAge(&f.Before, value)
-	case "newer":
-		return setAge(&f.After, value)
-	case "routing-key":
-		f.RoutingKeys = append(f.RoutingKeys, value)
-	case "header":
-		key, pattern, valued := strings.Cut(value, "=")
-		if key == "" {
-			return "want NAME=VALUE or NAME"
-		}
-		if !valued {
-			pattern = "*"
-		}
-		f.Headers = append(f.Headers, HeaderMatch{key, pattern})
-	case "error":
-		return setOnce(&f.Error, value)
-	case "group":
-		return setOnce(&f.Group, value)
-	case "id":
-		f.IDs = append(f.IDs, value)
-		if f.met == nil {
-			f.met = map[string]bool{}
-		}
-	default:
+	i := slices.IndexFunc(Conditions, func(c Condition) bool { return c.Name == name })
+	if i < 0 {
 		return "is not a condition"
 	}
-	return ""
-}
-
-const givenTwice = "is given twice"
-
-func setAge(at *time.Time, value string) (problem string) {
-	d, err := parseAge(value)
+	t, problem := Conditions[i].parse(value)
 	switch {
-	case err != nil:
-		return "want a duration such as 90s, 15m, 2h or 7d"
-	case !at.IsZero():
-		return givenTwice
+	case problem != "":
+		return problem
+	case Conditions[i].values == once && f.tests[name] != nil:
+		return "is given twice"
+	case f.tests == nil:
+		f.tests, f.met = map[string][]test{}, map[string]bool{}
 	}
-	*at = time.Now().Add(-d)
-	return ""
-}
-
-// setOnce refuses a second value instead of replacing the first: people discard messages by this condition.
-func setOnce(text *string, value string) (problem string) {
-	if *text != "" {
-		return givenTwice
+	f.tests[name] = append(f.tests[name], t)
+	if name == "id" {
+		f.IDs = append(f.IDs, value)
 	}
-	*text = value
 	return ""
 }
 
 // Empty reports whether the filter chooses every message.
-func (f *Filter) Empty() bool {
-	return len(f.IDs)+len(f.Statuses)+len(f.Reasons)+len(f.RoutingKeys)+len(f.Headers) == 0 &&
-		f.Group == "" && f.Error == "" && f.Before.IsZero() && f.After.IsZero()
-}
+func (f *Filter) Empty() bool { return len(f.tests) == 0 }
 
 // Match reports whether the filter chooses m.
 func (f *Filter) Match(m *Message) bool {
-	anyOf := func(values []string, fits func(string) bool) bool {
-		return len(values) == 0 || slices.ContainsFunc(values, fits)
-	}
-	return anyOf(f.Statuses, m.hasStatus) &&
-		anyOf(f.Reasons, func(r string) bool { return r == m.Reason }) &&
-		anyOf(f.RoutingKeys, func(p string) bool { return glob(p, m.RoutingKey) }) &&
-		(f.Before.IsZero() || !m.ParkedAt.IsZero() && m.ParkedAt.Before(f.Before)) &&
-		(f.After.IsZero() || !m.ParkedAt.IsZero() && m.ParkedAt.After(f.After)) &&
-		(f.Error == "" || m.mentions(f.Error)) &&
-		!slices.ContainsFunc(f.Headers, func(h HeaderMatch) bool { return !m.hasHeader(h) }) &&
-		(f.Group == "" || m.Group().ID == f.Group) &&
-		f.matchID(m) // last: a Ref is a digest of everything
-}
-
-// matchID compares with every id, so that Unmet knows which ids no message has.
-func (f *Filter) matchID(m *Message) bool {
-	found := len(f.IDs) == 0
-	for _, id := range f.IDs {
-		if m.is(id) {
-			found = true
-			if f.met != nil {
-				f.met[id] = true
+	for _, c := range Conditions {
+		tests, met := f.tests[c.Name], 0
+		for i, t := range tests {
+			if !t(m) {
+				continue
+			}
+			met++
+			if c.Name == "id" { // every one is compared, so that Unmet knows which ids no message has
+				f.met[f.IDs[i]] = true
 			}
 		}
+		if met < len(tests) && (met == 0 || c.values == allOf) {
+			return false
+		}
 	}
-	return found
+	return true
 }
 
 // Unmet returns the ids that no message has had among those matched since the filter was made.
@@ -163,43 +114,84 @@ func (f *Filter) Unmet() []string {
 	return slices.DeleteFunc(slices.Clone(f.IDs), func(id string) bool { return f.met[id] })
 }
 
-func (m *Message) hasStatus(s string) bool {
-	if s == "none" {
-		return m.Status == 0
+func testStatus(value string) (test, string) {
+	class, _ := path.Match("[1-9]xx", value)
+	number, _ := path.Match("[0-9][0-9][0-9]", value)
+	switch {
+	case value == "none":
+		return func(m *Message) bool { return m.Status == 0 }, ""
+	case class || number:
+		pattern := strings.ReplaceAll(value, "x", "?")
+		return func(m *Message) bool { return glob(pattern, strconv.Itoa(m.Status)) }, ""
 	}
-	return glob(strings.ReplaceAll(s, "x", "?"), strconv.Itoa(m.Status))
+	return nil, "want a status such as 503, a class such as 5xx, or none"
 }
 
-func (m *Message) mentions(part string) bool {
-	part = strings.ToLower(part)
-	return slices.ContainsFunc([]string{m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail},
-		func(s string) bool { return strings.Contains(strings.ToLower(s), part) })
-}
-
-func (m *Message) hasHeader(h HeaderMatch) bool {
-	v, ok := m.Properties.Headers[h.Name]
-	return ok && glob(h.Pattern, amqpvalue.Text(v))
-}
-
-func isStatus(s string) bool {
-	if s == "none" || len(s) == 3 && s[0] >= '1' && s[0] <= '9' && s[1:] == "xx" {
-		return true
-	}
-	n, err := strconv.ParseUint(s, 10, 16)
-	return err == nil && len(s) == 3 && n <= 999
-}
-
-// isReason: ours are a closed set, the broker's own are not.
-func isReason(s string) bool {
-	if strings.HasPrefix(s, "broker:") {
-		return true
-	}
+// testReason: our reasons are a closed set, the broker's own are not.
+func testReason(value string) (test, string) {
+	known := strings.HasPrefix(value, "broker:")
 	for r := range message.Reasons {
-		if message.Reason(r).String() == s { //nolint:gosec // the reasons are the integers below Reasons
-			return true
-		}
+		known = known || message.Reason(r).String() == value //nolint:gosec // the reasons are the integers below Reasons
 	}
-	return false
+	if !known {
+		return nil, "is not a reason that a message is parked for"
+	}
+	return func(m *Message) bool { return m.Reason == value }, ""
+}
+
+// testOlder, like testNewer, is not met by a message without a time.
+func testOlder(value string) (test, string) {
+	at, problem := before(value)
+	return func(m *Message) bool { return !m.ParkedAt.IsZero() && m.ParkedAt.Before(at) }, problem
+}
+
+func testNewer(value string) (test, string) {
+	at, problem := before(value)
+	return func(m *Message) bool { return m.ParkedAt.After(at) }, problem
+}
+
+func testRoutingKey(value string) (test, string) {
+	return func(m *Message) bool { return glob(value, m.RoutingKey) }, ""
+}
+
+func testHeader(value string) (test, string) {
+	name, pattern, valued := strings.Cut(value, "=")
+	if name == "" {
+		return nil, "want NAME=VALUE or NAME"
+	}
+	if !valued {
+		pattern = "*"
+	}
+	return func(m *Message) bool {
+		v, ok := m.Properties.Headers[name]
+		return ok && glob(pattern, amqpvalue.Text(v))
+	}, ""
+}
+
+// testError ignores case.
+func testError(value string) (test, string) {
+	part := strings.ToLower(value)
+	return func(m *Message) bool {
+		texts := []string{m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail}
+		return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), part) })
+	}, ""
+}
+
+func testGroup(value string) (test, string) {
+	return func(m *Message) bool { return m.Group().ID == value }, ""
+}
+
+func testID(value string) (test, string) {
+	return func(m *Message) bool { return m.is(value) }, ""
+}
+
+// before is the time that was so long ago.
+func before(age string) (at time.Time, problem string) {
+	d, err := parseAge(age)
+	if err != nil {
+		problem = "want a duration such as 90s, 15m, 2h or 7d"
+	}
+	return time.Now().Add(-d), problem
 }
 
 // parseAge is time.ParseDuration with days.
@@ -209,13 +201,10 @@ func parseAge(s string) (time.Duration, error) {
 		s, unit = days+"h", 24
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil {
-		return 0, err
+	if err == nil && (d < 0 || d > time.Duration(1<<62)/unit) {
+		err = errors.New("out of range")
 	}
-	if d < 0 || d > time.Duration(1<<62)/unit {
-		return 0, fmt.Errorf("out of range")
-	}
-	return d * unit, nil
+	return d * unit, err
 }
 
 // glob matches * and ? against all of s, slashes included. Every pattern is valid: other characters match themselves.

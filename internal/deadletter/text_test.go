@@ -42,12 +42,12 @@ func TestConditionsThatMakeNoSense(t *testing.T) {
 	}
 	for _, c := range Conditions {
 		var f Filter
-		value := map[string]string{"status": "5xx", "reason": "crash", "older": "7d", "newer": "90s"}[c[0]]
+		value := map[string]string{"status": "5xx", "reason": "crash", "older": "7d", "newer": "90s"}[c.Name]
 		if value == "" {
 			value = "x"
 		}
-		if err := f.Set(c[0], value); err != nil || f.Empty() {
-			t.Errorf("%s: %v", c[0], err)
+		if err := f.Set(c.Name, value); err != nil || f.Empty() {
+			t.Errorf("%s: %v", c.Name, err)
 		}
 	}
 }
