@@ -16,9 +16,6 @@ import (
 	"sidecar/internal/message"
 )
 
-// MaxCanary is how many messages a redrive may send first.
-const MaxCanary = message.MaxCanary
-
 // canaryTimeout is the default time for all verdicts together.
 const canaryTimeout = time.Minute
 
@@ -45,10 +42,7 @@ func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (_
 			err = fmt.Errorf("ask for verdicts: %w", err)
 		}
 	}()
-	c := &canary{s: s, size: r.Canary, timeout: r.CanaryTimeout, good: map[string]bool{}}
-	if c.timeout <= 0 {
-		c.timeout = canaryTimeout
-	}
+	c := &canary{s: s, size: r.Canary, timeout: cmp.Or(r.CanaryTimeout, canaryTimeout), good: map[string]bool{}}
 	for _, w := range q.o.Plan.Waits {
 		if w.Route == q.o.Plan.Redrive {
 			c.timeout += w.Delay // redriven messages go through a queue that delays them

@@ -85,8 +85,8 @@ func (r *Redrive) Check() error {
 		return fmt.Errorf("%w: limit %d is negative", ErrInvalid, r.Limit)
 	case r.Canary < 0:
 		return fmt.Errorf("%w: canary %d is negative", ErrInvalid, r.Canary)
-	case r.Canary > MaxCanary:
-		return fmt.Errorf("%w: canary %d is more than %d", ErrInvalid, r.Canary, MaxCanary)
+	case r.Canary > message.MaxCanary:
+		return fmt.Errorf("%w: canary %d is more than %d", ErrInvalid, r.Canary, message.MaxCanary)
 	case r.Rate < 0 || math.IsNaN(r.Rate) || math.IsInf(r.Rate, 0) || r.Rate > 0 && r.Rate < minRate:
 		return fmt.Errorf("%w: rate %v per second is not one", ErrInvalid, r.Rate)
 	}

@@ -79,21 +79,9 @@ func showBody(b []byte, limit int) *Body {
 
 // textOf returns b as text when it is some; a cut may have gone through its last rune.
 func textOf(b []byte, cut bool) (string, bool) {
-	if cut {
-		for n := 1; n < utf8.UTFMax && n <= len(b) && !utf8.Valid(b); n++ {
-			if utf8.RuneStart(b[len(b)-n]) {
-				b = b[:len(b)-n]
-				break
-			}
-		}
+	for n := 1; cut && n < utf8.UTFMax && !utf8.Valid(b); n++ {
+		b = b[:len(b)-1]
 	}
-	if !utf8.Valid(b) {
-		return "", false
-	}
-	for _, r := range string(b) {
-		if unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' {
-			return "", false
-		}
-	}
-	return string(b), true
+	binary := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' }
+	return string(b), utf8.Valid(b) && !bytes.ContainsFunc(b, binary)
 }

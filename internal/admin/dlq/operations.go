@@ -189,12 +189,11 @@ func (o *Operations) busy() error {
 func (o *Operations) Now() *Operation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := o.current()
-	if now == nil {
-		return nil
+	if now := o.current(); now != nil {
+		op := now.Operation
+		return &op
 	}
-	op := now.Operation
-	return &op
+	return nil
 }
 
 // Since returns copies of all operations that have changed after version, the newest first, and the version they have
@@ -254,15 +253,19 @@ func (a *API) listOperations(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *API) showOperation(w http.ResponseWriter, r *http.Request) {
-	t := a.Find(r.PathValue("id"))
-	if t == nil {
-		refuse(w, http.StatusNotFound, noOperation)
-		return
+	if t := a.known(w, r); t != nil {
+		answer(w, http.StatusOK, a.Copy(t))
 	}
-	answer(w, http.StatusOK, a.Copy(t))
 }
 
-const noOperation = "There is no such operation, or it is too long ago."
+// known is the operation of the path. Without one it has answered itself, and returns nil.
+func (a *API) known(w http.ResponseWriter, r *http.Request) *Tracked {
+	t := a.Find(r.PathValue("id"))
+	if t == nil {
+		refuse(w, http.StatusNotFound, "There is no such operation, or it is too long ago.")
+	}
+	return t
+}
 
 // cancelOperation changes nothing about an operation that has ended.
 func (a *API) cancelOperation(w http.ResponseWriter, r *http.Request) {
@@ -270,13 +273,9 @@ func (a *API) cancelOperation(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status, detail)
 		return
 	}
-	id := r.PathValue("id")
-	t := a.Find(id)
-	if t == nil {
-		refuse(w, http.StatusNotFound, noOperation)
-		return
+	if t := a.known(w, r); t != nil {
+		t.cancel(errCancelled)
+		a.audit(r, "cancel", http.StatusAccepted, "operation", t.ID)
+		answer(w, http.StatusAccepted, a.Copy(t))
 	}
-	t.cancel(errCancelled)
-	a.audit(r, "cancel", http.StatusAccepted, "operation", id)
-	answer(w, http.StatusAccepted, a.Copy(t))
 }
