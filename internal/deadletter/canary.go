@@ -102,7 +102,7 @@ func (v *operation) awaitVerdicts(ctx context.Context) error {
 				return err
 			}
 		case <-v.failed.Done():
-			return nil
+			return context.Cause(v.failed)
 		case <-v.w.s.Done():
 			return v.w.s.Err()
 		case <-held:
@@ -129,8 +129,8 @@ func (c *canary) replyError() error {
 
 // onReply takes one verdict. There may be more than one for the same message.
 func (v *operation) onReply(d *amqp.Delivery) error {
-	n, err := strconv.Atoi(d.CorrelationId)
-	if err != nil || n < 1 || n > v.p.Canary.Sent {
+	n, _ := strconv.Atoi(d.CorrelationId)
+	if n < 1 || n > v.p.Canary.Sent {
 		return nil // not an answer to anything we asked
 	}
 	var verdict message.VerdictReply

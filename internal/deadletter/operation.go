@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -89,7 +88,7 @@ func (v *operation) pass(ctx context.Context) error {
 }
 
 func (v *operation) read(ctx context.Context) error {
-	for v.s.Limit == 0 || v.p.Matched < v.s.Limit {
+	for v.failed.Err() == nil && (v.s.Limit == 0 || v.p.Matched < v.s.Limit) {
 		if v.canary != nil && v.p.Canary.Sent >= v.canary.size {
 			if err := v.awaitVerdicts(ctx); err != nil {
 				return err
@@ -97,9 +96,6 @@ func (v *operation) read(ctx context.Context) error {
 		}
 		if v.holdLimitReached() {
 			return errHoldLimit
-		}
-		if v.failed.Err() != nil {
-			return nil
 		}
 		d, err := v.w.next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -185,11 +181,11 @@ func (v *operation) count(d *broker.Delivery, err error) {
 		v.add(func(p *Progress) { p.Done++ })
 		return
 	}
-	why := slog.Any("error", err)
+	key := "error"
 	if errors.Is(err, errNoRoom) {
-		why = slog.Any("reason", err)
+		key = "reason"
 	}
-	v.q.o.Logger.Warn("parked message not moved", "queue", v.q.name, "message_id", d.MessageId, why)
+	v.q.o.Logger.Warn("parked message not moved", "queue", v.q.name, "message_id", d.MessageId, key, err)
 	v.w.keep(d)
 	v.add(func(p *Progress) { p.Failed++ })
 	if !alone(err) {

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -47,7 +47,7 @@ func (m *Message) Record() *Record {
 
 // write writes r as one line. The body is the last field and is encoded while it is written: it may be larger than
 // memory.
-func (r *Record) write(w io.Writer) error {
+func (r *Record) write(w *bufio.Writer) error {
 	head := *r
 	head.Body = []byte{}
 	var b bytes.Buffer
@@ -57,17 +57,11 @@ func (r *Record) write(w io.Writer) error {
 		return err
 	}
 	const end = "\"}\n"
-	if _, err := w.Write(b.Bytes()[:b.Len()-len(end)]); err != nil {
-		return err
-	}
+	_, _ = w.Write(b.Bytes()[:b.Len()-len(end)]) // w keeps its first error
 	body := base64.NewEncoder(base64.StdEncoding, w)
-	if _, err := body.Write(r.Body); err != nil {
-		return err
-	}
-	if err := body.Close(); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, end)
+	_, _ = body.Write(r.Body)
+	_ = body.Close()
+	_, err := w.WriteString(end)
 	return err
 }
 

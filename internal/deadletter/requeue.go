@@ -113,32 +113,29 @@ func (w *reader) requeueAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ready, waiting := d.Ready, 0
+	held := 0
+	var parts []part
 	for i := range w.spans {
-		s := &w.spans[i]
-		if w.kept.Known && !w.kept.Quorum {
-			break
-		}
-		for _, part := range s.parts(i == len(w.spans)-1) {
-			if err := w.sub.RequeueUpTo(ctx, part.last); err != nil {
-				return err
-			}
-			ready += part.held
-			s.held -= part.held
-			if waiting++; waiting%patient == 0 {
-				if err := w.waitRequeued(ctx, ready, false); err != nil {
-					return err
-				}
-			}
+		held += w.spans[i].held
+		if !w.kept.Known || w.kept.Quorum {
+			parts = append(parts, w.spans[i].parts(i == len(w.spans)-1)...)
 		}
 	}
-	for i := range w.spans {
-		ready += w.spans[i].held
+	ready := d.Ready
+	for i, part := range parts {
+		if err := w.sub.RequeueUpTo(ctx, part.last); err != nil {
+			return err
+		}
+		if ready += part.held; (i+1)%patient == 0 {
+			if err := w.waitRequeued(ctx, ready, false); err != nil {
+				return err
+			}
+		}
 	}
 	if err := w.sub.RequeueUpTo(ctx, 0); err != nil { // also when nothing is held: the acks are with the broker then
 		return err
 	}
-	return w.waitRequeued(ctx, ready, true)
+	return w.waitRequeued(ctx, d.Ready+held, true)
 }
 
 // part is what is requeued at once.

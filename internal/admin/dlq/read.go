@@ -34,8 +34,6 @@ type summary struct {
 	Complete bool `json:"complete"` // nothing was left out by the bounds
 }
 
-func summarise(s deadletter.Summary) summary { return summary{s, s.Complete()} }
-
 // listed is a message of a list.
 type listed struct {
 	deadletter.View
@@ -101,11 +99,9 @@ func (a *API) reading(
 			return
 		}
 		answerBy(w, time.Time{})
-		ctx, cancel := context.WithTimeoutCause(r.Context(), readTime, errTooLong)
+		ctx, cancel := context.WithTimeoutCause(a.ctx, readTime, errTooLong)
 		defer cancel()
-		ctx, stop := context.WithCancelCause(ctx)
-		defer stop(nil)
-		defer context.AfterFunc(a.ctx, func() { stop(errStopping) })()
+		defer context.AfterFunc(r.Context(), cancel)()
 		v, err := a.inTurn(ctx, func() (any, error) { return do(ctx, r, l) })
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -158,7 +154,7 @@ func (a *API) list(ctx context.Context, _ *http.Request, l readParams) (any, err
 	return struct {
 		Summary  summary  `json:"summary"`
 		Messages []listed `json:"messages"`
-	}{summarise(sum), messages}, err
+	}{summary{sum, sum.Complete()}, messages}, err
 }
 
 func (a *API) groups(ctx context.Context, _ *http.Request, l readParams) (any, error) {
@@ -166,7 +162,7 @@ func (a *API) groups(ctx context.Context, _ *http.Request, l readParams) (any, e
 	return struct {
 		Summary summary             `json:"summary"`
 		Groups  []*deadletter.Group `json:"groups"`
-	}{summarise(sum), groups}, err
+	}{summary{sum, sum.Complete()}, groups}, err
 }
 
 func (a *API) message(ctx context.Context, r *http.Request, l readParams) (any, error) {
