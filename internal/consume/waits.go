@@ -58,16 +58,13 @@ func (s *session) publish(r *record, p *broker.Publication) error {
 	r.span.Send(cmp.Or(p.Exchange, p.Key)) // the queue when it goes there directly
 	err := s.c.o.Publisher.Publish(ctx, p)
 	r.span.SendEnd(err)
-	switch {
-	case err == nil && p.Kind == broker.KindRetry:
-		s.markProven()
-	case err != nil:
-		s.c.publishFailed(r, p, err)
+	if err == nil {
+		if p.Kind == broker.KindRetry {
+			s.markProven()
+		}
+		return nil
 	}
-	return err
-}
-
-func (c *Consumer) publishFailed(r *record, p *broker.Publication, err error) {
+	c := s.c
 	if p.Kind == broker.KindPark {
 		c.metrics.parkFailures.Inc()
 	}
@@ -78,6 +75,7 @@ func (c *Consumer) publishFailed(r *record, p *broker.Publication, err error) {
 	if c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
 		c.o.Unroutable(p.Exchange, p.Key)
 	}
+	return err
 }
 
 // delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the

@@ -106,10 +106,7 @@ func ownFile(f *os.File) error {
 		return err
 	}
 	sys, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.Mode().IsRegular():
-		return errForeign
-	case ok && (int(sys.Uid) != os.Geteuid() || sys.Nlink > 1):
+	if !info.Mode().IsRegular() || ok && (int(sys.Uid) != os.Geteuid() || sys.Nlink > 1) {
 		return errForeign
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -126,11 +123,10 @@ func read(f *os.File) ([]entry, error) {
 		return nil, err
 	}
 	head := string(b[:min(len(b), len(magic))])
-	switch {
-	case head == magic:
-	case head == string(make([]byte, len(head))):
+	if head == string(make([]byte, len(head))) {
 		return nil, nil
-	default:
+	}
+	if head != magic {
 		return nil, errForeign
 	}
 	var said []entry

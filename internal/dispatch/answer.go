@@ -17,7 +17,9 @@ type answer struct {
 
 	isProblem   bool
 	retryAfter  time.Duration // -1 without one that is understood
-	disposition disposition
+	disposition message.Disposition
+	asked       bool // for a disposition, known or not
+	conflicting bool // two headers ask for different things
 	reason      string
 }
 
@@ -34,7 +36,7 @@ func (a *answer) Field(name, value []byte) {
 	case http1.FoldEqual(name, "content-type"):
 		a.isProblem = isProblem(value)
 	case http1.FoldEqual(name, "amqp-disposition"):
-		a.disposition.set(value)
+		a.setDisposition(value)
 	}
 }
 
@@ -42,7 +44,7 @@ func (a *answer) Field(name, value []byte) {
 // the status must not decide, for it may be a 2xx.
 func (a *answer) Body(status int) (http1.Use, error) {
 	switch {
-	case a.disposition.conflicting:
+	case a.conflicting:
 		return http1.Skip, errDispositions
 	case a.dapr && status/100 == 2:
 		return http1.Need, nil
@@ -56,7 +58,7 @@ func (a *answer) Body(status int) (http1.Use, error) {
 func (a *answer) report(in *http1.Answer, o *message.Outcome, retryAfterMax time.Duration) {
 	o.Status = in.Status
 	o.RetryAfter = min(a.retryAfter, retryAfterMax)
-	o.Disposition, o.Unknown = a.disposition.value, a.disposition.unknown()
+	o.Disposition, o.Unknown = a.disposition, a.asked && a.disposition == message.DispositionNone
 	o.Detail = a.reason
 	if a.isProblem {
 		o.Problem = parseProblem(in.Body)

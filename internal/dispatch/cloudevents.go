@@ -42,16 +42,14 @@ func (r *request) attribute(name string, v any) {
 	for i, c := range attr {
 		attr[i] = http1.Lower(c)
 	}
-	if len(attr) == 0 {
+	switch string(attr) {
+	case "":
 		r.takeBack(mark)
-		return
-	}
-	// In binary mode Content-Type is this attribute.
-	if string(attr) == "datacontenttype" {
+	case "datacontenttype": // in binary mode Content-Type is this attribute
 		r.out = r.out[:mark]
-		return
+	default:
+		r.value(mark, v, escapeAttribute)
 	}
-	r.value(mark, v, escapeAttribute)
 }
 
 // synthesise appends the required attributes that the message lacks, made from what stays the same in a retry. A

@@ -56,6 +56,7 @@ type Options struct {
 type Target struct {
 	o        Options
 	client   *http1.Client
+	prober   *http1.Client // keeps no connection: an answer to a probe is never taken for the answer to a message
 	encoding *encoding
 	metrics  *metrics
 	health   []byte // the whole health request; nil = connect only
@@ -74,6 +75,7 @@ func New(o Options) (*Target, error) {
 	return &Target{
 		o:        o,
 		client:   http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)),
+		prober:   http1.NewClient(&ep, o.TLS, 0, 0),
 		encoding: newEncoding(&ep, &o),
 		metrics:  newMetrics(o.Registerer, o.Queue),
 		health:   health,
@@ -167,8 +169,7 @@ func healthRequest(ep *http1.Endpoint, o *Options) ([]byte, error) {
 var ErrRefused = errors.New("app refused the connection")
 
 // Probe asks whether the app is there: a GET of the health path must give a 2xx; without a health path the app must
-// accept a connection. Each probe has a connection of its own, so that it proves that the app still accepts, and an
-// answer to a probe can never be taken for the answer to a message.
+// accept a connection. Each probe has a connection of its own, so that it proves that the app still accepts.
 //
 // errors.Is(err, ErrRefused) when no connection came about.
 func (t *Target) Probe(ctx context.Context) error {
@@ -177,9 +178,15 @@ func (t *Target) Probe(ctx context.Context) error {
 	var failure message.Failure
 	var err error
 	if t.health == nil {
-		failure, err = t.client.Connect(ctx, deadline)
+		failure, err = t.prober.Connect(ctx, deadline)
 	} else {
-		status, failure, err = t.probeHealth(ctx, deadline)
+		x := newAttempt(t, deadline)
+		defer x.release()
+		x.answer.dapr = false
+		head := t.encoding.authorization(append(x.exchange.Head[:0], t.health...))
+		x.exchange.Head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
+		failure, err = t.prober.Do(ctx, x.exchange, nil)
+		status = x.exchange.Answer.Status
 	}
 	switch {
 	case failure == message.FailureRefused:
@@ -190,14 +197,4 @@ func (t *Target) Probe(ctx context.Context) error {
 		return fmt.Errorf("probe: the app answered %d", status)
 	}
 	return nil
-}
-
-func (t *Target) probeHealth(ctx context.Context, deadline time.Time) (int, message.Failure, error) {
-	x := newAttempt(t, deadline)
-	defer x.release()
-	x.answer.dapr = false
-	head := t.encoding.authorization(append(x.exchange.Head[:0], t.health...))
-	x.exchange.Head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
-	failure, err := t.client.Once(ctx, x.exchange)
-	return x.exchange.Answer.Status, failure, err
 }

@@ -18,14 +18,13 @@ const (
 	maxProblem = 1 << 10 // bytes of each field of a problem document
 )
 
-// disposition collects the Amqp-Disposition headers of one answer.
-type disposition struct {
-	value       message.Disposition // None also for a word that is not known
-	seen        bool
-	conflicting bool // two headers ask for different things
+var dispositions = [...]string{
+	message.DispositionAck: "ack", message.DispositionRetry: "retry", message.DispositionRequeue: "requeue",
+	message.DispositionPark: "park", message.DispositionDiscard: "discard",
 }
 
-func (d *disposition) set(b []byte) {
+// setDisposition reads an Amqp-Disposition header. A word that is not known asks for nothing.
+func (a *answer) setDisposition(b []byte) {
 	if len(b) == 0 {
 		return
 	}
@@ -35,15 +34,8 @@ func (d *disposition) set(b []byte) {
 			v = message.Disposition(d) // #nosec G115 -- a handful
 		}
 	}
-	d.conflicting = d.conflicting || d.seen && v != d.value
-	d.value, d.seen = v, true
-}
-
-func (d *disposition) unknown() bool { return d.seen && d.value == message.DispositionNone }
-
-var dispositions = [...]string{
-	message.DispositionAck: "ack", message.DispositionRetry: "retry", message.DispositionRequeue: "requeue",
-	message.DispositionPark: "park", message.DispositionDiscard: "discard",
+	a.conflicting = a.conflicting || a.asked && v != a.disposition
+	a.disposition, a.asked = v, true
 }
 
 func isProblem(contentType []byte) bool {

@@ -62,7 +62,11 @@ func (m *metrics) count(o *message.Outcome) {
 		return
 	}
 	m.requestsOf(o).Inc()
-	m.durations[outcomeIndex(o)].Observe(o.Elapsed.Seconds())
+	outcome := len(outcomes) - 1
+	if o.Failure == message.FailureNone && usual(o.Status) {
+		outcome = o.Status/100 - 2
+	}
+	m.durations[outcome].Observe(o.Elapsed.Seconds())
 }
 
 // requestsOf finds the counter of an outcome once and keeps it. A series exists from its first attempt on: 400 zeros
@@ -84,10 +88,3 @@ func (m *metrics) requestsOf(o *message.Outcome) prometheus.Counter {
 }
 
 func usual(status int) bool { return 200 <= status && status <= 599 }
-
-func outcomeIndex(o *message.Outcome) int {
-	if o.Failure != message.FailureNone || !usual(o.Status) {
-		return len(outcomes) - 1
-	}
-	return o.Status/100 - 2
-}

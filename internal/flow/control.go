@@ -142,21 +142,17 @@ func (c *Control) judge(ctx context.Context, err error) {
 	defer c.probing.Unlock()
 	if err == nil {
 		c.failures = 0
-		c.up()
+		if !c.appUp.Swap(true) {
+			c.ramp.restart()
+			c.o.Logger.Info("app up", "queue", c.o.Queue)
+		}
+		c.Lift(AppDown)
 		return
 	}
 	c.failures++
 	if !c.appUp.Load() || c.o.Refused(err) || c.failures >= probeFailures {
 		c.down(err)
 	}
-}
-
-func (c *Control) up() {
-	if !c.appUp.Swap(true) {
-		c.ramp.restart()
-		c.o.Logger.Info("app up", "queue", c.o.Queue)
-	}
-	c.Lift(AppDown)
 }
 
 func (c *Control) down(err error) {

@@ -86,19 +86,16 @@ func (c *conn) drained() bool {
 }
 
 // retire closes an idle connection politely: a TLS peer gets a close_notify.
-func (c *conn) retire() {
-	if c.unbind != nil {
-		c.unbind()
-	}
-	c.rw.Close()
-}
+func (c *conn) retire() { c.end(c.rw) }
 
 // close gives the connection up below TLS: saying goodbye could block on a peer that no longer reads.
-func (c *conn) close() {
+func (c *conn) close() { c.end(c.raw) }
+
+func (c *conn) end(rw net.Conn) {
 	if c.unbind != nil {
 		c.unbind()
 	}
-	c.raw.Close()
+	rw.Close()
 }
 
 // clientTLS is the configuration for https.

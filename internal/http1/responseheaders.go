@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// nameByte says which bytes a name may contain. The standard has no space, but net/http lets it pass and so do we: it is
-// then a header that is ignored.
+// nameByte says which bytes a name may contain. The standard has no space, but net/http lets it pass and so do we: it
+// is then a header that is ignored.
 var nameByte = func() (t [256]bool) {
 	for _, c := range []byte("!#$%&'*+-.^_`|~ 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		t[c] = true

@@ -65,23 +65,6 @@ func (c *Client) Do(ctx context.Context, x *Exchange, body []byte) (message.Fail
 	return f, err
 }
 
-// Once is Do without a body on a connection of its own, which is closed: its answer can never be taken for the answer
-// to another request.
-func (c *Client) Once(ctx context.Context, x *Exchange) (message.Failure, error) {
-	conn, err := c.dial(ctx, x.deadline, c.tls)
-	if err != nil {
-		return notConnected(ctx, err)
-	}
-	defer conn.close()
-	conn.bind(ctx)
-	conn.rw.SetDeadline(x.deadline)
-	_, _ = conn.rw.Write(x.Head) // an app may answer before it has read everything; if it does not, the read says why
-	if err := x.Answer.Read(conn.rw, x.Header); err != nil {
-		return classify(ctx, conn, err)
-	}
-	return message.FailureNone, nil
-}
-
 // Connect reports whether the app accepts a connection before deadline. It sends nothing, not even a TLS handshake.
 func (c *Client) Connect(ctx context.Context, deadline time.Time) (message.Failure, error) {
 	conn, err := c.dial(ctx, deadline, nil)

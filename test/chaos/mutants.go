@@ -126,8 +126,8 @@ var mutants = []mutant{
 	{
 		name: "lets a header value end its line",
 		edits: []edit{{
-			"internal/dispatch/escape.go", "e[c] = c < 0x20 || c > 0x7e", "e[c] = c < 0x20 && c != '\\r' && c != '\\n' || c > " +
-				"0x7e",
+			"internal/dispatch/properties.go", "e[c] = c < 0x20 || c > 0x7e",
+			"e[c] = c < 0x20 && c != '\\r' && c != '\\n' || c > 0x7e",
 		}},
 		caught: []string{"I3"}, flags: flags(storm, "-faults=0"),
 	},
