@@ -28,7 +28,7 @@ const (
 	stmtEnterIdle = "sleep"
 	stmtLeaveIdle = "wake"
 
-	// To mark each row on its own.
+	// To mark halves of the rows, and the savepoint of these and of reads.
 	stmtRollback    = "rollback"
 	stmtRelock      = "relock"
 	stmtHurry       = "hurry"
