@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// parseURL parses raw, which must begin with one of the schemes and name a host. No error repeats any part of raw, and
-// those of net/url, which do, are dropped. hint is added where a reserved character may have cut raw in the wrong place.
+// parseURL parses raw, which must begin with one of the schemes and name a host. No error repeats any part of raw; the
+// errors of net/url do, so they are dropped. hint is added where a reserved character may have cut raw in the wrong
+// place.
 func parseURL(raw, hint string, schemes ...string) (*url.URL, error) {
 	if scheme, _, found := strings.Cut(raw, "://"); !found || !slices.Contains(schemes, scheme) {
 		return nil, errors.New("must start with " + strings.Join(schemes, ":// or ") + "://")
