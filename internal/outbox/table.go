@@ -125,7 +125,7 @@ var kinds = map[string]string{
 }
 
 // Look reads the table from the catalogue. The error is ErrNotOutbox when it is not a table, and ErrNoTable when it
-// does not exist: the result then has the schema where it would be made, "" if there is none, and what is there already.
+// does not exist: the result then has the schema where it would be made, "" if there is none, and what is there.
 func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 	// An index identifies a row by one column when it is unique, whole, valid now and has no other column.
 	const look = `SELECT json_build_object('OID', COALESCE(c.oid, 0)::bigint, 'Schema', COALESCE(s.nspname, ''),
