@@ -35,14 +35,15 @@ type prober struct {
 // question was answered well, or p.err says why it was not.
 func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amqp.Error) {
 	if p.err == nil && (p.ch == nil || p.ch.IsClosed()) {
-		if p.ch, p.err = p.s.Channel(ctx); p.err != nil {
-			p.err = fmt.Errorf("%s: open channel: %w", name, p.err)
+		ch, err := p.s.Channel(ctx)
+		if p.ch = ch; err != nil {
+			p.ch, p.err = nil, fmt.Errorf("%s: open channel: %w", name, err)
 		}
 	}
-	if p.err != nil {
-		return nil
-	}
 	ch := p.ch
+	if ch == nil {
+		return nil // p.err says why
+	}
 	err := p.s.Do(ctx, name, func() error { return q(ch, false) })
 	if err == nil {
 		return nil
