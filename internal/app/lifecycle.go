@@ -23,14 +23,15 @@ type stopTime struct {
 	now   context.Context // ends to end the stop at once
 }
 
-// start runs the parts in group. stop stops them side by side and waits until their runs have ended.
-func start(group *errgroup.Group, parts []part) (stop func(stopTime)) {
+// start runs the parts in group. stop stops them side by side; wait waits until their runs have ended.
+func start(group *errgroup.Group, parts []part) (stop func(stopTime), wait func()) {
+	var runs sync.WaitGroup
 	stops := make([]func(stopTime), len(parts))
 	for i, p := range parts {
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan struct{})
+		runs.Add(1)
 		group.Go(func() error {
-			defer close(ended)
+			defer runs.Done()
 			if err := p.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
@@ -41,16 +42,16 @@ func start(group *errgroup.Group, parts []part) (stop func(stopTime)) {
 				p.stop(t)
 			}
 			cancel()
-			<-ended
 		}
 	}
-	return func(t stopTime) {
+	stop = func(t stopTime) {
 		var all sync.WaitGroup
 		for _, stop := range stops {
 			all.Go(func() { stop(t) })
 		}
 		all.Wait()
 	}
+	return stop, runs.Wait
 }
 
 // Run serves until ctx ends, then drains; the end of now cuts the drain short. It returns nil after a drain, also one
@@ -65,7 +66,9 @@ func (a *App) Run(ctx, now context.Context) error {
 	}
 	base, senders, consumers := a.parts()
 	group, failed := errgroup.WithContext(context.Background())
-	stopBase, stopSenders, stopConsumers := start(group, base), start(group, senders), start(group, consumers)
+	stopBase, _ := start(group, base)
+	stopSenders, _ := start(group, senders)
+	stopConsumers, waitConsumers := start(group, consumers)
 	select {
 	case <-ctx.Done():
 	case <-a.drainAsk:
@@ -80,7 +83,11 @@ func (a *App) Run(ctx, now context.Context) error {
 	if len(consumers) == 0 {
 		a.log.Info("drained", "returned", 0)
 	}
-	close(a.drained)
+	// The ends of connections to a broker that does not answer must not add up.
+	go func() {
+		waitConsumers()
+		close(a.drained)
+	}()
 	// A drain that was asked for comes before the app's own end: until then the app may publish.
 	select {
 	case <-ctx.Done():
@@ -90,6 +97,7 @@ func (a *App) Run(ctx, now context.Context) error {
 		t.until = time.Now().Add(grace)
 	}
 	stopSenders(t)
+	<-a.drained
 	stopBase(t)
 	err := group.Wait()
 	a.flushTraces()
