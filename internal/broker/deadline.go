@@ -65,6 +65,58 @@ func (s *Session) call(name string, fn func() error) error {
 	return nil
 }
 
+// await receives from c. An alarm, the end of the session or of ctx ends the wait with ErrBlocked, ErrDisconnected or
+// ErrBusy.
+func await[T any](ctx context.Context, s *Session, c <-chan T) (v T, err error) {
+	for {
+		blocked, changed := s.watchBlocked()
+		if blocked {
+			return v, ErrBlocked
+		}
+		select {
+		case v = <-c:
+			return v, nil
+		default:
+		}
+		select {
+		case v = <-c:
+			return v, nil
+		case <-changed:
+		case <-s.Done():
+			return v, s.Err()
+		case <-ctx.Done():
+			return v, fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
+		}
+	}
+}
+
+// ask returns the result of fn, which waits for the broker's answer and is run by start. A caller that leaves before,
+// for the reasons of await, does not end fn and does not cost the connection: late gets the result. No answer may be
+// the sign of an alarm, and the next connection would have to find the alarm again.
+func ask[T any](ctx context.Context, s *Session, start func(func()), fn func() (T, error), late func(T)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	answer, left := make(chan result), make(chan struct{})
+	defer close(left)
+	start(func() {
+		v, err := fn()
+		select {
+		case answer <- result{v, err}:
+		case <-left:
+			if err == nil {
+				late(v)
+			}
+		}
+	})
+	r, err := await(ctx, s, answer)
+	if err == nil {
+		err = r.err
+	}
+	return r.value, err
+}
+
 // endError turns what the library returned into why: a channel the broker closed, or a session that ended, of which the
 // library says "channel/connection is not open" or what its own write met.
 func (s *Session) endError(err error) error {

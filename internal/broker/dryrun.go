@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -18,22 +16,23 @@ import (
 // cause would affect other messages too, such as a missing right; ErrBlocked, which may have cost the connection; and
 // those of the connection.
 func (c *Stream) Try(ctx context.Context, pub *Publication) error {
-	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, c.session.FrameMax()); err != nil {
+	s := c.session
+	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, s.FrameMax()); err != nil {
 		return err
 	}
-	if c.session.Blocked() {
+	if s.Blocked() {
 		return ErrBlocked
 	}
-	// it would not answer until the alarm is over
-	stop := c.whileBlocked(c.session.options.blockedPatience, func() { c.session.fail(ErrBlocked) })
-	defer stop()
-	return c.try(pub, func(name string, fn func() error) error { return c.session.Do(ctx, name, fn) })
+	s.trying.Add(1)
+	defer s.trying.Add(-1)
+	return s.dryRun(pub, func(name string, fn func() error) error { return s.Do(ctx, name, fn) })
 }
 
-func (c *Stream) try(pub *Publication, do caller) error {
+// dryRun is Try without its checks. do makes a blocking call of the client library within its bounds.
+func (s *Session) dryRun(pub *Publication, do func(name string, fn func() error) error) error {
 	var ch *amqp.Channel // of its own: the broker closes it over a refusal
 	err := do("open a channel", func() (err error) {
-		ch, err = c.session.conn.Channel()
+		ch, err = s.conn.Channel()
 		return err
 	})
 	if err != nil {
@@ -55,38 +54,38 @@ func (c *Stream) try(pub *Publication, do caller) error {
 	})
 	if errors.Is(err, amqp.ErrClosed) { // the refusal came before the next call
 		if e := <-closes; e != nil {
-			err = c.session.endError(e)
+			err = s.endError(e)
 		}
 	}
-	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Code == amqp.PreconditionFailed {
+	refused, ok := errors.AsType[*RefusedError](err)
+	if err == nil || ok {
+		s.markAnswered()
+	}
+	if ok && refused.Code == amqp.PreconditionFailed {
 		return fmt.Errorf("%w: %w", ErrInvalid, refused)
 	}
 	return err
 }
 
-// whileBlocked calls then, once, when the connection has been blocked for so long.
-func (c *Stream) whileBlocked(patience time.Duration, then func()) (stop func()) {
-	ended := make(chan struct{})
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
-			blocked, changed := c.session.watchBlocked()
-			var over <-chan time.Time
-			if blocked {
-				over = time.After(patience)
-			}
-			select {
-			case <-changed:
-			case <-over:
-				then()
-				return
-			case <-ended:
-				return
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		work.Wait()
+// admit waits until the broker has answered a dry run on this connection; an alarm refuses the message at once.
+//
+// During a resource alarm the broker stops reading from a connection in the middle of its first message, and takes that
+// message when the alarm is over. Without a dry run before it, each reconnect during an alarm would leave as many
+// messages behind as there are publishes under way, each to be published once more when the alarm ends.
+func (s *Session) admit(ctx context.Context, pub *Publication) error {
+	select {
+	case <-s.answered:
+	default:
+		s.probe.Do(func() {
+			question := &Publication{Exchange: pub.Exchange, Key: pub.Key} // it may outlive the message
+			go func() {
+				_ = s.dryRun(question, s.doPatiently) // any answer will do
+				if s.Err() == nil {
+					s.markAnswered()
+				}
+			}()
+		})
 	}
+	_, err := await(ctx, s, s.answered)
+	return err
 }

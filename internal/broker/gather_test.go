@@ -39,7 +39,7 @@ func TestStreamGathers(t *testing.T) {
 			t.Errorf("%d bytes of %d messages are pending", b, n)
 		}
 	}
-	for range 2 { // the first goes alone: see Send
+	for range 2 { // the first is tried: see Send
 		r := many(1)
 		c.Flush()
 		wait(r)

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/amqpwire"
 )
 
@@ -29,8 +27,7 @@ type Lane struct {
 	publisher *Publisher
 	exchange  string
 
-	turn     chan struct{} // held by the goroutine that writes
-	stream   *Stream       // with turn; nil: none was opened yet
+	turn     chan *Stream // holds the stream while no goroutine writes; nil: none was opened yet
 	made     time.Time
 	isolated atomic.Int64 // until when each message goes on its own channel, in nanoseconds after made
 	work     sync.WaitGroup
@@ -38,23 +35,17 @@ type Lane struct {
 
 // NewLane returns a lane that opens its channel with the first message.
 func (p *Publisher) NewLane(exchange string) *Lane {
-	return &Lane{publisher: p, exchange: exchange, turn: make(chan struct{}, 1), made: time.Now()}
-}
-
-// Publish is Publisher.Publish for a message to the lane's exchange; ctx needs a deadline. It returns ErrBlocked during
-// a resource alarm, even if connection.blocked has not arrived: a dry run that the broker does not answer is not a
-// message.
-func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
-	wait, err := l.Begin(ctx, pub)
-	if err != nil {
-		return err
-	}
-	return wait()
+	l := &Lane{publisher: p, exchange: exchange, turn: make(chan *Stream, 1), made: time.Now()}
+	l.turn <- nil
+	return l
 }
 
 // Begin sends a message, behind those that were begun before, and returns the function that waits for its confirm: wait
-// must be called once, and ctx must not end before. The message may only leave then, in one write with others. The
-// message must not be changed before wait returns. After an error wait is nil.
+// must be called once, and ctx, which needs a deadline, must not end before. The message may only leave then, in one
+// write with others. It must not be changed before wait returns. After an error wait is nil.
+//
+// The errors are those of Publisher.Publish. ErrBlocked is returned during a resource alarm, even if connection.blocked
+// has not arrived: a dry run that the broker does not answer is not a message.
 func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
 	for again := false; ; again = true {
@@ -81,7 +72,7 @@ func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, 
 		case errors.Is(err, ErrRefused) && !errors.Is(err, ErrInvalid):
 			l.isolate()
 		}
-		return nil, fmt.Errorf("publish to exchange %q with key %q: %w", pub.Exchange, pub.Key, err)
+		return nil, pub.failed(err)
 	}
 }
 
@@ -99,120 +90,64 @@ func (l *Lane) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, s.FrameMax()); err != nil {
 		return nil, err
 	}
-	if err := l.enter(ctx, s); err != nil {
+	c, err := await(ctx, s, l.turn)
+	if err != nil {
 		return nil, err
 	}
-	if !l.takes(s, pub) {
-		if err := l.prepare(ctx, s, pub); err != nil {
+	if !c.usable(s) || len(pub.Msg.Body) > c.tried {
+		if c, err = l.prepare(ctx, s, c, pub); err != nil {
 			return nil, err
 		}
 	}
-	defer l.leave()
-	r, err := l.stream.send(ctx, pub)
-	if l.stream.ended() && errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrUnknown) {
+	defer func() { l.turn <- c }()
+	r, err := c.send(ctx, pub)
+	if c.ended() && errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrUnknown) {
 		err = fmt.Errorf("%w: %w", errEnded, err)
 	}
 	return r, err
 }
 
-// enter waits for the turn; an alarm refuses it at once.
-func (l *Lane) enter(ctx context.Context, s *Session) error {
-	for {
-		blocked, changed := s.watchBlocked()
-		if blocked {
-			return ErrBlocked
-		}
-		select {
-		case l.turn <- struct{}{}:
-			return nil
-		default:
-		}
-		select {
-		case l.turn <- struct{}{}:
-			return nil
-		case <-changed:
-		case <-s.Done():
-			return s.Err()
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
-		}
-	}
-}
+// usable reports whether c is an open stream of the session.
+func (c *Stream) usable(s *Session) bool { return c != nil && c.session == s && !c.ended() }
 
-func (l *Lane) leave() { <-l.turn }
-
-// takes reports whether the stream can be used for a message.
-func (l *Lane) takes(s *Session, pub *Publication) bool {
-	c := l.stream
-	return c != nil && c.session == s && !c.ended() && len(pub.Msg.Body) <= c.tried
-}
-
-// prepare makes the stream usable for a message. It keeps the turn when it returns nil. Otherwise the turn may stay
-// taken until the broker answers: a dry run without an answer is the sign of an alarm, and not a reason to give the
-// connection up, because the next one would have to find the alarm again.
-func (l *Lane) prepare(ctx context.Context, s *Session, pub *Publication) error {
-	answer, left := make(chan error), make(chan struct{})
-	defer close(left)
+// prepare returns a stream for the message. After an error the next message has the turn, when the broker has answered.
+func (l *Lane) prepare(ctx context.Context, s *Session, c *Stream, pub *Publication) (*Stream, error) {
 	question := *pub // it may outlive the request
-	l.work.Go(func() {
-		err := l.open(s, &question)
+	open := func() (*Stream, error) {
+		c, err := l.open(s, c, &question)
 		if err != nil {
-			l.leave()
+			l.turn <- c
 		}
-		select {
-		case answer <- err:
-		case <-left:
-			if err == nil {
-				l.leave()
-			}
-		}
-	})
-	for {
-		blocked, changed := s.watchBlocked()
-		if blocked {
-			return ErrBlocked
-		}
-		select {
-		case err := <-answer:
-			return err
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
-		}
+		return c, err
 	}
+	return ask(ctx, s, l.work.Go, open, func(c *Stream) { l.turn <- c })
 }
 
-// open opens the stream, unless one can be used, and finds out whether the broker takes a body of that size.
-func (l *Lane) open(s *Session, pub *Publication) error {
-	if old := l.stream; old == nil || old.session != s || old.ended() {
-		l.close(old)
-		l.stream = nil
-		c, err := openStream(s, streamWindow, s.doPatiently)
+// open returns c, or another stream if c cannot be used, and finds out whether the broker takes a body of that size.
+func (l *Lane) open(s *Session, c *Stream, pub *Publication) (*Stream, error) {
+	if !c.usable(s) {
+		l.close(c)
+		fresh, err := openStream(s, streamWindow)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		c.Gather()
-		l.stream = c
+		fresh.Gather()
+		c = fresh
 	}
-	c, size := l.stream, len(pub.Msg.Body)
+	size := len(pub.Msg.Body)
 	for padded := padding(size); ; padded = size {
 		trial := *pub
 		if padded > size {
 			trial.Msg.Body = make([]byte, padded)
 		}
-		err := c.try(&trial, s.doPatiently)
-		if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Code == amqp.PreconditionFailed {
-			if padded > size {
-				continue
-			}
-			return fmt.Errorf("%w: %w", ErrInvalid, refused)
+		err := s.dryRun(&trial, s.doPatiently)
+		switch {
+		case err == nil:
+			c.tried = padded
+			return c, nil
+		case padded == size || !errors.Is(err, ErrInvalid):
+			return c, err
 		}
-		if err != nil {
-			return err
-		}
-		c.tried = padded
-		s.publishAnswered()
-		return nil
 	}
 }
 

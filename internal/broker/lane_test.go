@@ -26,6 +26,22 @@ func lane(t testing.TB, o Options, exchange string) (l *Lane) {
 	return publisher(t, o).NewLane(exchange)
 }
 
+// Publish is Publisher.Publish for a message to the lane's exchange.
+func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
+	wait, err := l.Begin(ctx, pub)
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+// current is the stream of a lane on which no goroutine writes.
+func (l *Lane) current() *Stream {
+	c := <-l.turn
+	l.turn <- c
+	return c
+}
+
 // publish publishes to the lane, with enough time.
 func publish(l *Lane, key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -63,8 +79,8 @@ func TestLaneIsShared(t *testing.T) {
 	}
 	clients.Wait()
 	brokertest.WaitReady(t, brokertest.URL(t), queue, 40*20)
-	if l.stream.tried != leastTry {
-		t.Errorf("%d bytes were tried", l.stream.tried)
+	if l.current().tried != leastTry {
+		t.Errorf("%d bytes were tried", l.current().tried)
 	}
 }
 
@@ -81,7 +97,7 @@ func TestLaneGathers(t *testing.T) {
 		must.Do(t, err)
 		waits = append(waits, wait)
 	}
-	w := l.stream.session.wire
+	w := l.current().session.wire
 	if kept := w.Pending(); kept < 3*len("together") {
 		t.Errorf("only %d bytes of 3 messages are pending", kept)
 	}
@@ -182,9 +198,9 @@ func TestLaneReplacesAStream(t *testing.T) {
 	queue := queue(t)
 	l := lane(t, options(t), "")
 	wait := must.Get(l.Begin(within(t, 30*time.Second), publication(queue, "x")))(t)
-	old := l.stream
-	old.retire.Do(func() { close(old.retired) })
-	if err := publish(l, queue); err != nil || l.stream == old {
+	old := l.current()
+	old.retired.Store(true)
+	if err := publish(l, queue); err != nil || l.current() == old {
 		t.Errorf("%v", err)
 	}
 	if err := wait(); err != nil {
@@ -205,11 +221,11 @@ func TestLaneBounds(t *testing.T) {
 	if err := l.Publish(within(t, 30*time.Second), publication(strings.Repeat("k", 256), "")); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a long key: %v", err)
 	}
-	l.turn <- struct{}{}
+	c := <-l.turn
 	if err := l.Publish(within(t, 100*time.Millisecond), publication(queue, "x")); !errors.Is(err, ErrBusy) {
 		t.Errorf("no turn: %v", err)
 	}
-	l.leave()
+	l.turn <- c
 	proxy.Stall(brokertest.Down)
 	if err := l.Publish(within(t, 100*time.Millisecond), publication(queue, "x")); !errors.Is(err, ErrBusy) {
 		t.Errorf("no answer to the question: %v", err)
@@ -222,9 +238,10 @@ func TestLaneBounds(t *testing.T) {
 	brokertest.Eventually(t, 60*time.Second, "published again", func() bool {
 		return l.Publish(within(t, 5*time.Second), publication(queue, "x")) == nil
 	})
-	l.stream.tried = 32 << 20
+	c = l.current()
+	c.tried = 32 << 20
 	proxy.Stall(brokertest.Both)
-	huge := publication(queue, strings.Repeat("x", l.stream.tried)) // more than the sockets hold
+	huge := publication(queue, strings.Repeat("x", c.tried)) // more than the sockets hold
 	if err := l.Publish(within(t, time.Second), huge); !errors.Is(err, ErrUnknown) {
 		t.Errorf("stuck in the write: %v", err)
 	}
@@ -239,10 +256,11 @@ func TestLaneBounds(t *testing.T) {
 func full(t testing.TB, l *Lane, queue string) (free func()) {
 	t.Helper()
 	must.Do(t, l.Publish(within(t, 30*time.Second), publication(queue, "first")))
+	c := l.current()
 	for range streamWindow {
-		l.stream.slots <- struct{}{}
+		<-c.slots
 	}
-	return func() { <-l.stream.slots }
+	return func() { c.slots <- struct{}{} }
 }
 
 // TestLaneMeetsAnEndedChannel: one that ends while a message waits for room on it. Nothing was sent, so another channel
@@ -252,10 +270,10 @@ func TestLaneMeetsAnEndedChannel(t *testing.T) {
 	queue := queue(t)
 	l := lane(t, options(t), "")
 	free := full(t, l, queue)
-	old := l.stream
+	old := l.current()
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
-	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 1 })
+	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 0 })
 	must.Do(t, old.ch.Close())
 	free()
 	if err := <-sent; err != nil {
@@ -272,7 +290,7 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 	free := full(t, l, queue)
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
-	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 1 })
+	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 0 })
 	behind := make(chan error)
 	go func() { behind <- l.Publish(within(t, 30*time.Second), publication(queue, "third")) }()
 	select {
@@ -297,8 +315,8 @@ func TestLaneAndTheEndOfItsConnection(t *testing.T) {
 	l := lane(t, options(t), "")
 	full(t, l, queue)
 	p := l.publisher.current()
-	l.close(l.stream) // never has all its room
-	l.turn <- struct{}{}
+	c := <-l.turn
+	l.close(c) // never has all its room
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
 	select {
@@ -310,8 +328,8 @@ func TestLaneAndTheEndOfItsConnection(t *testing.T) {
 	if err := <-sent; !errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnknown) {
 		t.Errorf("%v", err)
 	}
-	l.leave()
-	if err := l.open(p, publication(queue, "third")); !errors.Is(err, ErrDisconnected) {
+	l.turn <- c
+	if _, err := l.open(p, c, publication(queue, "third")); !errors.Is(err, ErrDisconnected) {
 		t.Errorf("a question to a connection that has ended: %v", err)
 	}
 	l.Wait()

@@ -1,6 +1,10 @@
 package broker
 
-import amqp "github.com/rabbitmq/amqp091-go"
+import (
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
 
 // Kinds of publications: what a message is sent somewhere for. They are the values of the metric label "kind".
 const (
@@ -19,4 +23,9 @@ type Publication struct {
 	Kind          string
 	Exchange, Key string
 	Msg           amqp.Publishing
+}
+
+// failed adds to an error where the message was sent.
+func (p *Publication) failed(err error) error {
+	return fmt.Errorf("publish to exchange %q with key %q: %w", p.Exchange, p.Key, err)
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"sync"
 )
 
@@ -13,8 +12,8 @@ const maxChannels = 32
 // and acks must not wait behind that.
 type Publisher struct {
 	dialer    *Dialer
-	slots     chan struct{}
-	onConnect ConnectHook // may be nil
+	slots     chan struct{} // a value for each call of Publish that may still begin
+	onConnect ConnectHook   // may be nil
 
 	mu      sync.Mutex
 	session *Session  // nil while there is none
@@ -23,7 +22,11 @@ type Publisher struct {
 
 // NewPublisher returns a Publisher that connects when Run does.
 func NewPublisher(d *Dialer) *Publisher {
-	return &Publisher{dialer: d, slots: make(chan struct{}, maxChannels)}
+	p := &Publisher{dialer: d, slots: make(chan struct{}, maxChannels)}
+	for range maxChannels {
+		p.slots <- struct{}{}
+	}
+	return p
 }
 
 // ConnectHook is called with every new connection before anything is published on it: during a resource alarm the
@@ -93,25 +96,20 @@ func (p *Publisher) Publish(ctx context.Context, pub *Publication) error {
 		defer cancel()
 	}
 	if err := p.publish(ctx, pub); err != nil {
-		return fmt.Errorf("publish to exchange %q with key %q: %w", pub.Exchange, pub.Key, err)
+		return pub.failed(err)
 	}
 	return nil
 }
 
 func (p *Publisher) publish(ctx context.Context, pub *Publication) error {
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
-	}
 	s := p.current()
 	if s == nil {
 		return ErrDisconnected
 	}
-	if s.Blocked() {
-		return ErrBlocked
+	if _, err := await(ctx, s, p.slots); err != nil {
+		return err
 	}
+	defer func() { p.slots <- struct{}{} }()
 	c, err := p.acquire(ctx, s)
 	if err != nil {
 		return err
@@ -124,36 +122,30 @@ func (p *Publisher) publish(ctx context.Context, pub *Publication) error {
 	return err
 }
 
-// acquire returns an idle channel or opens one. It waits no longer than ctx; a channel that opens later is kept.
+// acquire returns an idle channel or opens one. A channel that opens too late is kept.
 func (p *Publisher) acquire(ctx context.Context, s *Session) (*Stream, error) {
 	if c := p.pop(s); c != nil {
 		return c, nil
 	}
-	type result struct {
-		c   *Stream
-		err error
-	}
-	opened := make(chan result) // unbuffered: the channel is taken here, or becomes an idle one
-	go func() {
-		c, err := openStream(s, 1, s.doPatiently)
-		select {
-		case opened <- result{c, err}:
-		case <-ctx.Done():
-			if err == nil {
-				p.put(c)
-			}
-		}
-	}()
-	select {
-	case r := <-opened:
-		return r.c, r.err
-	case <-ctx.Done():
-		if s.Blocked() {
-			return nil, ErrBlocked
-		}
-		return nil, fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
-	}
+	return ask(ctx, s, background, func() (*Stream, error) { return openStream(s, 1) }, p.put)
 }
+
+// Stream opens a stream on the current connection. It ends with that connection, or when it is closed.
+func (p *Publisher) Stream(ctx context.Context) (*Stream, error) {
+	s := p.current()
+	if s == nil {
+		return nil, ErrDisconnected
+	}
+	return s.Stream(ctx)
+}
+
+// Stream opens a stream on the session, which ends with it.
+func (s *Session) Stream(ctx context.Context) (*Stream, error) {
+	open := func() (*Stream, error) { return openStream(s, streamWindow) }
+	return ask(ctx, s, background, open, (*Stream).Close)
+}
+
+func background(fn func()) { go fn() }
 
 func (p *Publisher) pop(s *Session) *Stream {
 	p.mu.Lock()
@@ -175,7 +167,7 @@ func (p *Publisher) put(c *Stream) {
 	defer p.mu.Unlock()
 	switch {
 	case c.closed():
-	case c.isRetired() || c.session != p.session:
+	case c.retired.Load() || c.session != p.session:
 		go c.Close()
 	default:
 		p.idle = append(p.idle, c)

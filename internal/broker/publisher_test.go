@@ -320,7 +320,7 @@ func TestPublishWaitsForAChannelNoLongerThanItsContext(t *testing.T) {
 	t.Parallel()
 	p := publisher(t, options(t))
 	for range maxChannels {
-		p.slots <- struct{}{}
+		<-p.slots
 	}
 	if err := p.Publish(within(t, 50*time.Millisecond), parked("q", "")); !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)

@@ -1,54 +1,75 @@
 package broker
 
-import "sidecar/internal/amqpwire"
+import (
+	"fmt"
+	"slices"
 
-// returns are messages that the broker returned on a channel, until the confirm of each has come too. basic.return
-// carries no delivery tag, so a return is matched by content. Among identical messages the first confirmed is reported
-// unroutable; as many are reported as were returned, no matter whose confirm comes first, or never.
-type returns map[amqpwire.Fingerprint]*equalReturns
+	"sidecar/internal/amqpwire"
+)
 
-type equalReturns struct {
-	n   int
-	why *ReturnedError // of the last one
+// returned is a message that the broker returned and whose confirm has not come yet. basic.return carries no delivery
+// tag, so a return is matched by content. Among identical messages the first confirmed is reported unroutable; as many
+// are reported as were returned, no matter whose confirm comes first, or never.
+type returned struct {
+	print amqpwire.Fingerprint
+	why   *ReturnedError
 }
 
-func (r *returns) add(f amqpwire.Fingerprint, why *ReturnedError) {
-	if *r == nil {
-		*r = returns{}
+// returnOf is why a message that is confirmed was returned; nil if it was not. The broker returns a message before it
+// confirms it, and the intake reports a return before the library gets the confirm.
+func (c *Stream) returnOf(r *Receipt) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.back) > 0 {
+		print := r.fingerprint()
+		if i := slices.IndexFunc(c.back, func(b returned) bool { return b.print == print }); i >= 0 {
+			why := c.back[i].why
+			c.back = slices.Delete(c.back, i, i+1)
+			return why
+		}
 	}
-	equal := (*r)[f]
-	if equal == nil {
-		equal = &equalReturns{}
-		(*r)[f] = equal
-	}
-	equal.n++
-	equal.why = why
+	return r.back
 }
 
-func (r *returns) count(f amqpwire.Fingerprint) int {
-	if equal := (*r)[f]; equal != nil {
-		return equal.n
+// returned keeps a return until a message that equals it is confirmed. After a return that equals none of the messages
+// under way the outcome of each of them is unknown.
+func (c *Stream) returned(print amqpwire.Fingerprint, why *ReturnedError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	unmatched := 0
+	for r := range c.inflight {
+		if c.window == 1 {
+			r.back = why
+			return
+		}
+		if r.fingerprint() == print {
+			unmatched++
+		}
 	}
-	return 0
+	for _, b := range c.back {
+		if b.print == print {
+			unmatched--
+		}
+	}
+	if unmatched > 0 {
+		c.back = append(c.back, returned{print, why})
+		return
+	}
+	for r := range c.inflight {
+		r.back = fmt.Errorf("%w: another message than those under way was returned: %w", ErrUnknown, &strayReturn{why})
+	}
 }
 
-// match returns why an equal message was returned, once for each that was; nil when none was.
-func (r *returns) match(f *amqpwire.Fingerprint) error {
-	equal := (*r)[*f]
-	if equal == nil {
-		return nil
-	}
-	if equal.n--; equal.n == 0 {
-		delete(*r, *f)
-	}
-	return equal.why
-}
+// strayReturn hides that a message was unroutable: it is not known which.
+type strayReturn struct{ why *ReturnedError }
+
+func (e *strayReturn) Error() string { return e.why.Error() }
 
 // fingerprint returns the fingerprint of the message. The caller holds the stream's lock.
-func (r *Receipt) fingerprint() *amqpwire.Fingerprint {
+func (r *Receipt) fingerprint() amqpwire.Fingerprint {
 	if r.print == nil {
 		f := amqpwire.FingerprintOf(r.pub.Exchange, r.pub.Key, &r.pub.Msg)
 		r.print = &f
 	}
-	return r.print
+	return *r.print
 }

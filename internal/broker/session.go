@@ -29,7 +29,11 @@ type Session struct {
 	timeout    time.Duration
 	options    *Options // of its dialer
 	metrics    *metrics // of its dialer
-	first      firstPublish
+
+	probe        sync.Once     // sends the dry run of admit
+	answered     chan struct{} // closed when the broker has answered a dry run
+	markAnswered func()
+	trying       atomic.Int32 // calls of Stream.Try
 
 	alarm     sync.Mutex
 	blocked   bool
@@ -45,10 +49,9 @@ type Session struct {
 func newSession(c *amqp.Connection, w *amqpwire.Wire, d *Dialer) *Session {
 	s := &Session{
 		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), options: &d.o,
-		done:    make(chan struct{}),
-		metrics: d.metrics, first: newFirstPublish(),
-		unchanged: make(chan struct{}),
+		metrics: d.metrics, answered: make(chan struct{}), unchanged: make(chan struct{}), done: make(chan struct{}),
 	}
+	s.markAnswered = sync.OnceFunc(func() { close(s.answered) })
 	w.OnAlarm(s.setBlocked)
 	go s.watch(c.NotifyClose(make(chan *amqp.Error, 1))) // buffered: the library sends from its reading goroutine
 	return s
@@ -67,10 +70,19 @@ func (s *Session) watch(closes <-chan *amqp.Error) {
 func (s *Session) setBlocked(b bool) {
 	s.alarm.Lock()
 	defer s.alarm.Unlock()
-	if s.blocked != b {
-		s.blocked, s.changedAt = b, time.Now()
-		close(s.unchanged)
-		s.unchanged = make(chan struct{})
+	if s.blocked == b {
+		return
+	}
+	s.blocked, s.changedAt = b, time.Now()
+	close(s.unchanged)
+	s.unchanged = make(chan struct{})
+	if b {
+		// A dry run of Stream.Try has no answer before the alarm is over, and must not outlive its message.
+		time.AfterFunc(s.options.blockedPatience, func() {
+			if s.trying.Load() > 0 && s.patience() <= 0 && s.Blocked() {
+				s.fail(ErrBlocked)
+			}
+		})
 	}
 }
 

@@ -31,18 +31,17 @@ var outward = []mutant{
 	{
 		name: "has no room for returns behind those of messages that it gave up",
 		edits: []edit{
-			{"internal/broker/stream.go", "	c.retire.Do(func() { close(c.retired) })\n", ""},
-			{"internal/broker/stream.go", "	if r.givenUp {\n		return\n", "	if r.givenUp {\n		<-c.slots\n		return\n"},
-			{"internal/broker/stream.go", "	if equal > c.back.count(f) {\n",
-				"	if len(c.back) >= streamWindow {\n		return\n	}\n	if equal > c.back.count(f) {\n"},
+			{"internal/broker/receipt.go", "	c.retired.Store(true)\n", ""},
+			{"internal/broker/returnmatch.go", "	if unmatched > 0 {\n",
+				"	if len(c.back) >= streamWindow {\n		return\n	}\n	if unmatched > 0 {\n"},
 		},
 		caught: []string{"I12"}, flags: flags(frozenReturns),
 	},
 	{
 		name: "takes the end of a connection for a return",
 		edits: []edit{{
-			"internal/broker/stream.go", "	return cmp.Or(r.back, r.stray)\n",
-			"	if c.closed() {\n		return &ReturnedError{Code: 312, Text: \"NO_ROUTE\"}\n	}\n	return cmp.Or(r.back, r.stray)\n",
+			"internal/broker/returnmatch.go", "	return r.back\n",
+			"	if c.closed() {\n		return &ReturnedError{Code: 312, Text: \"NO_ROUTE\"}\n	}\n	return r.back\n",
 		}},
 		caught: []string{"I12"}, flags: flags(cutsBehind),
 	},

@@ -18,6 +18,7 @@ type channel struct {
 	unacked   []*delivery // the lowest tag first
 	consumers map[string]*consumer
 	confirm   bool
+	tx        bool // what is published is rolled back: a client that commits is not modelled
 	sent      uint64
 	pub       *publication // being received
 }
@@ -189,6 +190,9 @@ func (ch *channel) published() {
 	ch.pub = nil
 	if b.exchanges[p.exchange] == nil {
 		ch.refuse(404, fmt.Sprintf("NOT_FOUND - no exchange '%s' in vhost '/'", p.exchange), 60, 40)
+		return
+	}
+	if ch.tx {
 		return
 	}
 	ch.sent++

@@ -39,9 +39,21 @@ func (s *server) channel(id, class, method uint16, r *reader) error {
 		if r.u8() == 0 {
 			ch.method(85, 11)
 		}
+	case 90:
+		return ch.transaction(method)
 	default:
 		return errProtocol
 	}
+	return nil
+}
+
+// transaction carries out tx.select and tx.rollback.
+func (ch *channel) transaction(method uint16) error {
+	if method == 20 { // commit
+		return errProtocol
+	}
+	ch.tx = true
+	ch.method(90, method+1)
 	return nil
 }
 

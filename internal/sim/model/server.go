@@ -130,9 +130,10 @@ func (s *server) frame(kind byte, id uint16, payload []byte) error {
 	return errProtocol
 }
 
-// around asks the hook before and after a step. A publish is a step when its content is complete.
+// around asks the hook before and after a step. A publish is a step when its content is complete, and outside of a
+// transaction.
 func (s *server) around(ch *channel, class, method uint16, do func() error) error {
-	if class == 60 && method == 40 && (ch == nil || ch.pub == nil) {
+	if class == 60 && method == 40 && (ch == nil || ch.pub == nil || ch.tx) {
 		return do()
 	}
 	step := Step{Connection: s.name, Class: class, Method: method}

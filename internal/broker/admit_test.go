@@ -47,19 +47,17 @@ func TestSilenceWithoutAnAlarmEndsThePublishersSession(t *testing.T) {
 	connected(t, p)
 }
 
-// Behind the message that goes alone no other waits longer than its own context, the session or the alarm allows.
+// Before the first answer no message waits longer than its own context, the session or the alarm allows.
 func TestWaitingForTheFirstAnswer(t *testing.T) {
 	t.Parallel()
-	alone := func(t *testing.T) *Session {
+	silent := func(t *testing.T) *Session {
 		t.Helper()
 		s := dial(t, options(t))
-		if !must.Get(s.enter(t.Context()))(t) {
-			t.Error("not alone")
-		}
+		s.probe.Do(func() {}) // nothing asks
 		return s
 	}
-	s := alone(t)
-	if _, err := s.enter(within(t, 20*time.Millisecond)); !errors.Is(err, ErrBusy) {
+	pub := &Publication{}
+	if err := silent(t).admit(within(t, 20*time.Millisecond), pub); !errors.Is(err, ErrBusy) {
 		t.Errorf("its context ended: %v", err)
 	}
 	for name, tt := range map[string]struct {
@@ -68,22 +66,30 @@ func TestWaitingForTheFirstAnswer(t *testing.T) {
 	}{
 		"the session ends": {func(s *Session) { s.Kill() }, ErrDisconnected},
 		"the alarm begins": {func(s *Session) { s.setBlocked(true) }, ErrBlocked},
-		"an answer comes":  {func(s *Session) { s.publishAnswered() }, nil},
+		"an answer comes":  {func(s *Session) { s.markAnswered() }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := alone(t)
+			s := silent(t)
 			result := make(chan error)
-			go func() {
-				_, err := s.enter(within(t, time.Minute))
-				result <- err
-			}()
+			go func() { result <- s.admit(within(t, time.Minute), pub) }()
 			tt.happens(s)
 			if err := <-result; !errors.Is(err, tt.want) {
 				t.Errorf("got %v", err)
 			}
-			if _, err := s.enter(t.Context()); !errors.Is(err, tt.want) && !errors.Is(err, ErrBusy) {
+			if err := s.admit(t.Context(), pub); !errors.Is(err, tt.want) {
 				t.Errorf("the next got %v", err)
 			}
 		})
 	}
+}
+
+// A dry run that is refused is an answer, too.
+func TestTheFirstAnswerMayBeARefusal(t *testing.T) {
+	t.Parallel()
+	p, q := publisher(t, options(t)), queue(t)
+	missing := &Publication{Kind: KindPark, Exchange: "missing", Key: q}
+	if err := p.Publish(within(t, 30*time.Second), missing); !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v", err)
+	}
+	must.Do(t, p.Publish(within(t, 30*time.Second), parked(q, "")))
 }
