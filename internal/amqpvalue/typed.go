@@ -65,6 +65,8 @@ func describe(v any) (kind string, plain any) {
 		return "void", nil
 	case bool, int8, uint8, int16, uint16, int32, uint32, string:
 		return fmt.Sprintf("%T", v), v
+	case int:
+		return "int32", int32(v) // #nosec G115 -- as the client library writes it
 	case int64:
 		return "int64", exact(v)
 	case float32:

@@ -139,6 +139,9 @@ var sizes = [256]uint8{
 	't': 1, 'b': 1, 'B': 1, 's': 2, 'u': 2, 'I': 4, 'i': 4, 'f': 4, 'D': 5, 'l': 8, 'd': 8, 'T': 8,
 }
 
+// FixedSize returns the number of bytes of a value with this type byte, 0 if that is not the same for all values.
+func FixedSize(kind byte) int { return int(sizes[kind]) }
+
 // count returns how many entries the next n bytes have, at most 64, to make room for them; it may be wrong.
 func (r *wireReader) count(n int) (entries int) {
 	for c := (wireReader{rest: r.rest[:n]}); c.rest != "" && entries < 64; entries++ {

@@ -40,7 +40,7 @@ func (l *loop) Read(p []byte) (n int, err error) {
 func received(tb testing.TB, header []byte) (next func()) {
 	c := &loop{bytes: benchDelivery("sidecar-1-1", header)}
 	w, q := New(c, c, Options{Hidden: func(int) {}}), NewDeliveries(0)
-	w.intake.add("sidecar-1-1", q)
+	w.Consume("sidecar-1-1", q)
 	var batch, rest []*Delivery
 	return func() {
 		for len(rest) == 0 {

@@ -8,43 +8,30 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-const (
-	basicReturn = 60<<16 | 50
-	basicAck    = 60<<16 | 80
-	basicNack   = 60<<16 | 120
-
-	// maxReturn is the size of the longest basic.return: its code and three short strings.
-	maxReturn = 4 + 2 + 3*256
-)
-
 // Confirming is a channel whose messages are confirmed. The reader of the connection handles returned messages itself:
 // the library would keep their bodies, and it drops a return that is not collected within five seconds, after which the
 // message counts as confirmed although it is in no queue.
 type Confirming struct {
 	channel   uint16
 	published atomic.Uint64 // counted before a message is written: the largest tag that the broker may confirm
-	// returned is called by the goroutine that reads the connection, so before the library sees the message's confirm.
-	returned func(f Fingerprint, why *ReturnedError)
+	returned  func(f Fingerprint, why *ReturnedError)
 }
 
 // Publishing counts a message; it must be called before the message is written.
 func (c *Confirming) Publishing() { c.published.Add(1) }
 
-// confirm makes the returns of a channel go to returned, until unconfirm. It has to be called before the first publish.
-func (in *intake) confirm(ch *amqp.Channel, returned func(f Fingerprint, why *ReturnedError)) *Confirming {
+// Confirm makes returned receive the returned messages of a channel until Unconfirm. It must be called before the first
+// publish. returned is called by the goroutine that reads, so before the library sees the confirm of the message.
+func (in *intake) Confirm(ch *amqp.Channel, returned func(f Fingerprint, why *ReturnedError)) *Confirming {
 	c := &Confirming{channel: number(ch), returned: returned}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.confirms == nil {
-		in.confirms = make(map[uint16]*Confirming)
-	}
 	in.confirms[c.channel] = c
-	in.active.Store(true)
 	return c
 }
 
-// unconfirm removes a channel that has been closed. Another channel may have its number already.
-func (in *intake) unconfirm(c *Confirming) {
+// Unconfirm ends Confirm for a channel that has been closed. Another channel may have its number by now.
+func (in *intake) Unconfirm(c *Confirming) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.confirms[c.channel] == c {

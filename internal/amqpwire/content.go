@@ -1,28 +1,30 @@
 package amqpwire
 
+import (
+	"hash"
+
+	"sidecar/internal/amqpvalue"
+)
+
 // content is what is being received on one channel. It stays for the next message.
 type content struct {
-	to     *Deliveries // a delivery to this consumer has begun
-	d      *Delivery   // of to
-	back   *returning  // a returned message has begun
+	d      *Delivery   // has begun; nil: nothing of ours has
+	to     *Deliveries // the consumer that d is for
+	back   *returning  // d is a message that is being returned, and has no consumer
 	headed bool        // the content header is in
 	size   uint64      // of the body
 	got    uint64      // of it so far
 	last   texts
 }
 
-// returning is a message that is being returned. Nothing of it is kept but its digest.
+// returning is a message that is being returned. Nothing of its body is kept but the digest.
 type returning struct {
 	to     *Confirming
 	why    *ReturnedError
-	digest digest
+	digest hash.Hash
 }
 
-// idle reports whether nothing of ours has begun.
-func (c *content) idle() bool { return c.to == nil && c.back == nil }
-
 func (c *content) begin(to *Deliveries, m *deliver) {
-	c.drop()
 	c.to, c.d = to, NewDelivery()
 	c.d.DeliveryTag, c.d.Redelivered = m.tag, m.redelivered
 	c.d.Exchange, c.d.RoutingKey = recall(&c.last.exchange, m.exchange), recall(&c.last.key, m.key)
@@ -36,22 +38,9 @@ func (c *content) drop() {
 	c.to, c.d, c.back, c.headed, c.size, c.got = nil, nil, nil, false, 0, 0
 }
 
-func (r *returning) header(c *content, payload []byte) error {
-	var d Delivery
-	size, ok := readContent(payload, &d, &c.last)
-	switch {
-	case !ok:
-		return errBadContent
-	case size > maxContent:
-		return errContent
-	}
+func (r *returning) begin(d *Delivery) {
 	d.DecodeHeaders()
-	r.digest = digestOfReturn(r.why.Exchange, r.why.Key, &d.Delivery)
-	c.headed, c.size = true, size
-	if size == 0 {
-		c.complete()
-	}
-	return nil
+	r.digest = digestOf(r.why.Exchange, r.why.Key, d.Headers, amqpvalue.PropertiesOf(&d.Delivery))
 }
 
 // write takes a part of the body.
@@ -71,9 +60,76 @@ func (c *content) write(p []byte) {
 func (c *content) complete() {
 	switch {
 	case c.back != nil:
-		c.back.to.returned(c.back.digest.fingerprint(), c.back.why)
+		c.back.to.returned(Fingerprint(c.back.digest.Sum(nil)), c.back.why)
 	case c.to.Add(c.d):
 		c.d = nil
 	}
 	c.drop()
+}
+
+func (in *intake) header(c *content, payload []byte, limit int) error {
+	if c.headed {
+		return errBadContent
+	}
+	payload, lost := sanitize(payload, limit)
+	if lost > 0 {
+		in.o.Hidden(lost)
+	}
+	size, ok := readContent(payload, c.d, &c.last)
+	switch {
+	case !ok:
+		return errBadContent
+	case size > maxContent:
+		return errContent
+	}
+	c.headed, c.size = true, size
+	if c.back != nil {
+		c.back.begin(c.d)
+	} else if err := in.hold(c.d, int64(size)); err != nil { // #nosec G115 -- at most maxContent
+		return err
+	}
+	if size == 0 {
+		c.complete()
+	}
+	return nil
+}
+
+// reading reports whether the next bytes are those of a body frame that frame has accepted.
+func (in *intake) reading() bool { return in.body != nil }
+
+// take uses what b holds of the body frame that is being read, its end mark included.
+func (in *intake) take(b []byte) (n int, err error) {
+	c := in.body
+	n = min(in.left, len(b))
+	c.write(b[:n])
+	in.left -= n
+	if n == len(b) {
+		return n, nil // the end mark, at least, is still to come
+	}
+	if b[n] != frameEnd {
+		return n, errFrameEnd
+	}
+	in.body = nil
+	if c.got == c.size {
+		c.complete()
+	}
+	return n + 1, nil
+}
+
+// space is where the rest of the body frame belongs; fill says how much has been put there. nil: it has to go through
+// take.
+func (in *intake) space() []byte {
+	c := in.body
+	if c.back != nil || cap(c.d.Body)-len(c.d.Body) < in.left {
+		return nil
+	}
+	return c.d.Body[len(c.d.Body) : len(c.d.Body)+in.left]
+}
+
+func (in *intake) fill(n int) {
+	c := in.body
+	c.d.Body = c.d.Body[:len(c.d.Body)+n]
+	c.d.spooled.arrived(len(c.d.Body)-n, len(c.d.Body))
+	c.got += uint64(n) // #nosec G115 -- never negative
+	in.left -= n
 }

@@ -11,19 +11,24 @@ import (
 	"sidecar/internal/amqpvalue"
 )
 
-// Property flags of a content header, in the order of the properties. The first three are in header.go.
+const headerFixed = 14 // class, weight, body size, property flags
+
+// Property flags of a content header, in the order of the properties.
 const (
-	flagDeliveryMode  = 0x1000
-	flagPriority      = 0x0800
-	flagCorrelationID = 0x0400
-	flagReplyTo       = 0x0200
-	flagExpiration    = 0x0100
-	flagMessageID     = 0x0080
-	flagTimestamp     = 0x0040
-	flagType          = 0x0020
-	flagUserID        = 0x0010
-	flagAppID         = 0x0008
-	flagReserved      = 0x0004
+	flagContentType     = 0x8000
+	flagContentEncoding = 0x4000
+	flagHeaders         = 0x2000
+	flagDeliveryMode    = 0x1000
+	flagPriority        = 0x0800
+	flagCorrelationID   = 0x0400
+	flagReplyTo         = 0x0200
+	flagExpiration      = 0x0100
+	flagMessageID       = 0x0080
+	flagTimestamp       = 0x0040
+	flagType            = 0x0020
+	flagUserID          = 0x0010
+	flagAppID           = 0x0008
+	flagReserved        = 0x0004
 )
 
 // cursor reads fields off a payload. The first field that does not fit makes it bad; what it reads then is zero.

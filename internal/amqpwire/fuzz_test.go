@@ -82,8 +82,8 @@ func readStream(raw []byte, step int) (passed []byte, taken string, end error) {
 	memory := budget.New(1 << 20).Account(budget.Deliveries)
 	w := New(conn, conn, Options{Memory: memory, Patience: time.Nanosecond, Hidden: func(int) {}})
 	q := NewDeliveries(0)
-	w.intake.add("ours", q)
-	w.intake.confirms = map[uint16]*Confirming{2: {channel: 2, returned: func(f Fingerprint, why *ReturnedError) {
+	w.Consume("ours", q)
+	w.confirms = map[uint16]*Confirming{2: {channel: 2, returned: func(f Fingerprint, why *ReturnedError) {
 		taken += fmt.Sprintf("%x %v\n", f, why)
 	}}}
 	passed, end = io.ReadAll(w)

@@ -1,11 +1,11 @@
 package amqpwire
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -28,33 +28,31 @@ var errNoMemory = errors.New("other messages use all of the memory")
 func (in *intake) hold(d *Delivery, size int64) error {
 	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces
 	// it.
-	least := min(deliveryCost+2*int64(len(d.table))+2*int64(tableCost(d.table)), in.memory.Limit())
+	least := min(deliveryCost+2*int64(len(d.table))+2*int64(tableCost(d.table)), in.o.Memory.Limit())
 	n := least + size
 	if cap(d.Body) > deliveryCost+2*int(size) {
 		d.Body = nil // its memory is that of a larger message, and would not be counted
 	}
-	if n <= in.memory.Limit() && in.reserve(n) {
-		d.memory, d.held = in.memory, n
+	if n <= in.o.Memory.Limit() && in.reserve(n) {
+		d.memory, d.held = in.o.Memory, n
 		d.Body = slices.Grow(d.Body, int(size))
 		return nil
 	}
 	err := errNoMemory
 	if in.reserve(least) {
-		d.memory, d.held = in.memory, least
+		d.memory, d.held = in.o.Memory, least
 		if size == 0 {
 			return nil
 		}
-		if d.spooled, err = in.spool.create(size); err == nil {
+		if d.spooled, err = in.o.Spool.create(size); err == nil {
 			d.Body = d.spooled.memory[:0]
 			return nil
 		}
 	} else {
 		d.table, d.encoded = d.table[:0], false
 	}
-	select {
-	case <-in.gone:
+	if in.over.Err() != nil {
 		return errGone
-	default:
 	}
 	d.Body, d.Missing, d.MissingWhy = nil, max(size, 1), err
 	return nil
@@ -64,7 +62,7 @@ func (in *intake) hold(d *Delivery, size int64) error {
 // as large as something that waited in vain does not wait again until some of it fits.
 func (in *intake) reserve(n int64) bool {
 	pressed := in.pressed > 0 && n >= in.pressed
-	ok := in.memory.Take(n)
+	ok := in.o.Memory.Take(n)
 	if !ok && !pressed {
 		ok = in.await(n)
 	}
@@ -84,26 +82,13 @@ func (in *intake) await(n int64) bool {
 		in.resumed.Store(&now)
 		in.full.Store(false)
 	}()
-	enough := make(chan struct{})
-	var once sync.Once
-	end := func() { once.Do(func() { close(enough) }) }
-	defer time.AfterFunc(in.patience, end).Stop()
-	if in.gone != nil {
-		stop := make(chan struct{})
-		defer close(stop)
-		go func() {
-			select {
-			case <-in.gone:
-				end()
-			case <-stop:
-			}
-		}()
-	}
-	return in.memory.Wait(n, enough)
+	ctx, cancel := context.WithTimeout(in.over, in.o.Patience)
+	defer cancel()
+	return in.o.Memory.Wait(n, ctx.Done())
 }
 
-// waited reports whether reading has waited for memory at any time since then.
-func (in *intake) waited(since time.Time) bool {
+// Waited reports whether reading has waited for memory at any time since then.
+func (in *intake) Waited(since time.Time) bool {
 	if in.full.Load() {
 		return true
 	}

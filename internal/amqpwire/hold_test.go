@@ -42,7 +42,7 @@ func receive(t *testing.T, o Options, limit int64, stream []byte) *receiving {
 	o.Memory = memory
 	client := inPieces(stream, whole)
 	r := &receiving{Wire: New(client, client, o), q: NewDeliveries(0), memory: memory, ended: make(chan error, 1)}
-	r.intake.add("ours", r.q)
+	r.Consume("ours", r.q)
 	go func() {
 		_, err := io.ReadAll(r.Wire)
 		r.ended <- err
@@ -74,7 +74,7 @@ func TestDeliveriesWaitForMemory(t *testing.T) {
 	body := bytes.Repeat([]byte("b"), 300<<10)
 	r := receive(t, Options{Patience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body), wholeDelivery(3, []byte("small"))))
 	first := r.take(t, 1)
-	brokertest.Eventually(t, 30*time.Second, "it waits", r.intake.full.Load)
+	brokertest.Eventually(t, 30*time.Second, "it waits", r.full.Load)
 	if len(first) != 1 || r.memory.Held() < int64(len(body)) || len(first[0].Body) != len(body) {
 		t.Fatalf("%d deliveries, %d bytes held", len(first), r.memory.Held())
 	}
@@ -164,7 +164,7 @@ func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
 	body := make([]byte, 400<<10)
 	r := receive(t, Options{Patience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body)))
 	first := r.take(t, 1)
-	brokertest.Eventually(t, 30*time.Second, "it waits", r.intake.full.Load)
+	brokertest.Eventually(t, 30*time.Second, "it waits", r.full.Load)
 	r.Kill()
 	if err := <-r.ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("ended with %v", err)
@@ -188,7 +188,7 @@ func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
 // that is missing has none.
 func TestSpareMemoryIsCounted(t *testing.T) {
 	t.Parallel()
-	in := intake{memory: budget.New(100_000).Account(budget.Deliveries)}
+	in := newIntake(t.Context(), Options{Memory: budget.New(100_000).Account(budget.Deliveries)})
 	for _, c := range []struct{ size, most int64 }{{10, 2 << 10}, {0, 2 << 10}, {60_000, 60_000 + 8<<10}, {500_000, 0}} {
 		d := &Delivery{}
 		d.Body = make([]byte, 0, 60_000)
@@ -200,7 +200,7 @@ func TestSpareMemoryIsCounted(t *testing.T) {
 		}
 		d.Free()
 	}
-	if held := in.memory.Held(); held != 0 {
+	if held := in.o.Memory.Held(); held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
 }

@@ -1,23 +1,35 @@
 package amqpwire
 
 import (
+	"context"
 	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"sidecar/internal/budget"
 )
 
 const (
-	typeMethod = 1
-	typeBody   = 3
-	frameEnd   = 0xCE
+	frameHead = 7 // type, channel, size
+	frameTail = 1 // end mark
+	frameEnd  = 0xCE
 
-	basicDeliver = 60<<16 | 60 // class and method
+	typeMethod    = 1
+	typeHeader    = 2
+	typeBody      = 3
+	typeHeartbeat = 8
+
+	// class and method
+	connectionBlocked   = 10<<16 | 60
+	connectionUnblocked = 10<<16 | 61
+	basicReturn         = 60<<16 | 50
+	basicDeliver        = 60<<16 | 60
+	basicAck            = 60<<16 | 80
+	basicNack           = 60<<16 | 120
 
 	// maxDeliver is the size of the longest basic.deliver: three short strings and the fields between them.
 	maxDeliver = 4 + 3*256 + 9
+	// maxReturn is the size of the longest basic.return: its code and three short strings.
+	maxReturn = 4 + 2 + 3*256
 
 	// maxContent is the largest body that any broker can be asked to take, in bytes.
 	maxContent = 512 << 20
@@ -38,19 +50,15 @@ const (
 // A consumer is known by its tag, which we choose and never use twice on a connection. Content that a method frame
 // interrupts is dropped, as the library drops it.
 type intake struct {
-	hidden   func(n int)     // see Options.Hidden
-	memory   *budget.Account // asked before a delivery is held
-	spool    *Spool          // for bodies that do not fit; may be nil
-	patience time.Duration   // to wait for memory
-	gone     <-chan struct{} // closed when the connection has ended
-	// a consumer or a confirming channel has been added: until then every frame is the library's
-	active  atomic.Bool
+	o       Options
+	over    context.Context           // until the connection has ended
 	full    atomic.Bool               // it waits for memory, and reads nothing meanwhile
 	resumed atomic.Pointer[time.Time] // when it last ended such a wait; nil: never
 
 	mu        sync.Mutex
 	consumers map[string]*Deliveries // by tag
 	confirms  map[uint16]*Confirming // by channel
+	alarm     func(blocked bool)     // nil: not set yet
 
 	// What follows belongs to the goroutine that reads.
 	contents map[uint16]*content // by channel
@@ -59,20 +67,23 @@ type intake struct {
 	pressed  int64               // the size of a delivery that waited for memory in vain; 0: none did lately
 }
 
-// add makes deliveries to the consumer tag go to q.
-func (in *intake) add(tag string, q *Deliveries) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.consumers == nil {
-		in.consumers = make(map[string]*Deliveries)
+func newIntake(over context.Context, o Options) *intake {
+	return &intake{
+		o: o, over: over, consumers: map[string]*Deliveries{}, confirms: map[uint16]*Confirming{},
+		contents: map[uint16]*content{},
 	}
-	in.consumers[tag] = q
-	in.active.Store(true)
 }
 
-// remove ends the consumer's deliveries. What comes for the tag afterwards is the library's, which knows it no more
+// Consume makes deliveries for the consumer tag go to q. A tag must not be used twice on a connection.
+func (in *intake) Consume(tag string, q *Deliveries) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.consumers[tag] = q
+}
+
+// Cancel ends the deliveries for the consumer tag. What comes for it afterwards is the library's, which knows it no more
 // than we do.
-func (in *intake) remove(tag string) {
+func (in *intake) Cancel(tag string) {
 	in.mu.Lock()
 	q := in.consumers[tag]
 	delete(in.consumers, tag)
@@ -82,141 +93,154 @@ func (in *intake) remove(tag string) {
 	}
 }
 
-// consumer finds who a delivery is for.
-func (in *intake) consumer(tag []byte) *Deliveries {
+// OnAlarm makes report be called when the broker's resource alarm blocks or unblocks the connection. The client library
+// reports them too, but on a channel that it may have closed meanwhile: when the connection ends at that moment the
+// process panics.
+func (in *intake) OnAlarm(report func(blocked bool)) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.consumers[string(tag)]
+	in.alarm = report
 }
 
-// claim is whose a frame is.
-type claim uint8
+// incomplete is what frame and method return until more of a frame has arrived.
+const incomplete = -1
 
-const (
-	libraries claim = iota
-	ours            // and n bytes of it are used
-	unknown         // until more of it has arrived
-)
-
-// frame inspects the frame that begins b, of which at least the head is there. For a body frame of ours it uses the
-// head alone: take reads the rest. limit is the largest payload.
-func (in *intake) frame(b []byte, size, limit int) (whose claim, n int, err error) {
+// frame inspects the frame that begins b, of which at least the head is there, and returns how many bytes of it are
+// used: 0 if it is the library's. For a body frame of ours it uses the head alone: take reads the rest. limit is the
+// largest payload.
+func (in *intake) frame(b []byte, size, limit int) (n int, err error) {
 	channel := binary.BigEndian.Uint16(b[1:])
 	total := frameHead + size + frameTail
 	c := in.contents[channel]
 	switch {
 	case b[0] == typeMethod:
 		return in.method(b, channel, size)
-	case c == nil || c.idle():
-		return libraries, 0, nil
+	case c == nil || c.d == nil:
+		return 0, nil
 	case b[0] == typeHeader:
 		switch {
 		case size > maxHeaderFrame:
-			return ours, 0, errFrameSize
+			return 0, errFrameSize
 		case len(b) < total:
-			return unknown, 0, nil
+			return incomplete, nil
 		case b[total-1] != frameEnd:
-			return ours, 0, errFrameEnd
+			return 0, errFrameEnd
 		}
-		return ours, total, in.header(c, b[frameHead:frameHead+size], limit)
+		return total, in.header(c, b[frameHead:frameHead+size], limit)
 	case b[0] == typeBody:
 		switch {
 		case size > limit:
-			return ours, 0, errFrameSize
+			return 0, errFrameSize
 		case !c.headed || uint64(size) > c.size-c.got: // #nosec G115 -- a frame size is never negative
-			return ours, 0, errBadBody
+			return 0, errBadBody
 		}
 		in.body, in.left = c, size
-		return ours, frameHead, nil
+		return frameHead, nil
 	}
-	return libraries, 0, nil
+	return 0, nil
 }
 
 // method inspects a method frame: does it begin a content that is ours?
-func (in *intake) method(b []byte, channel uint16, size int) (whose claim, n int, err error) {
+func (in *intake) method(b []byte, channel uint16, size int) (n int, err error) {
 	if size >= 4 && len(b) < frameHead+4 {
-		return unknown, 0, nil
+		return incomplete, nil
 	}
 	var method uint32
 	if size >= 4 {
 		method = binary.BigEndian.Uint32(b[frameHead:])
 	}
+	in.interrupt(channel)
 	longest, malformed := maxDeliver, errBadDeliver
 	switch method {
 	case basicDeliver:
 	case basicReturn:
 		longest, malformed = maxReturn, errBadReturn
 	case basicAck, basicNack:
-		longest, malformed = maxDeliver, errBadConfirm
+		malformed = errBadConfirm
+	case connectionBlocked, connectionUnblocked:
+		if channel == 0 {
+			in.reportAlarm(method == connectionBlocked)
+		}
+		return 0, nil
 	default:
-		in.interrupt(channel)
-		return libraries, 0, nil
+		return 0, nil
 	}
 	total := frameHead + size + frameTail
 	switch {
 	case size > longest:
-		return ours, 0, malformed
+		return 0, malformed
 	case len(b) < total:
-		return unknown, 0, nil
+		return incomplete, nil
 	case b[total-1] != frameEnd:
-		return ours, 0, errFrameEnd
+		return 0, errFrameEnd
 	}
 	payload := b[frameHead+4 : frameHead+size]
+	var claimed bool
 	switch method {
 	case basicDeliver:
-		return in.deliver(channel, payload, total)
+		claimed, err = in.deliver(channel, payload)
 	case basicReturn:
-		return in.goBack(channel, payload, total)
+		claimed, err = in.goBack(channel, payload)
+	default:
+		err = in.checkConfirm(channel, payload)
 	}
-	in.interrupt(channel)
-	if err := in.checkConfirm(channel, payload); err != nil {
-		return ours, 0, err
+	if claimed {
+		n = total
 	}
-	return libraries, 0, nil
+	return n, err
 }
 
-// interrupt drops the content that a method frame of the library's interrupts.
+func (in *intake) reportAlarm(blocked bool) {
+	in.mu.Lock()
+	report := in.alarm
+	in.mu.Unlock()
+	if report != nil {
+		report(blocked)
+	}
+}
+
+// interrupt drops the content that a method frame interrupts, as the library does.
 func (in *intake) interrupt(channel uint16) {
 	if c := in.contents[channel]; c != nil {
 		c.drop()
 	}
 }
 
-func (in *intake) deliver(channel uint16, payload []byte, total int) (whose claim, n int, err error) {
+// deliver begins a delivery if it is for a consumer of ours.
+func (in *intake) deliver(channel uint16, payload []byte) (claimed bool, err error) {
 	m, ok := readDeliver(payload)
 	if !ok {
-		return ours, 0, errBadDeliver
+		return false, errBadDeliver
 	}
-	to := in.consumer(m.consumer)
+	in.mu.Lock()
+	to := in.consumers[string(m.consumer)]
+	in.mu.Unlock()
 	if to == nil {
-		in.interrupt(channel)
-		return libraries, 0, nil
+		return false, nil
 	}
 	if to.channel == 0 {
 		to.channel = channel
 	}
 	if channel == 0 || channel != to.channel {
-		return ours, 0, errBadDeliver
+		return false, errBadDeliver
 	}
 	in.content(channel).begin(to, &m)
-	return ours, total, nil
+	return true, nil
 }
 
-// goBack begins a returned message.
-func (in *intake) goBack(channel uint16, payload []byte, total int) (whose claim, n int, err error) {
+// goBack begins a returned message if it was published on a channel of ours.
+func (in *intake) goBack(channel uint16, payload []byte) (claimed bool, err error) {
 	why, ok := readReturn(payload)
 	if !ok {
-		return ours, 0, errBadReturn
+		return false, errBadReturn
 	}
 	to := in.confirming(channel)
 	if to == nil {
-		in.interrupt(channel)
-		return libraries, 0, nil
+		return false, nil
 	}
 	c := in.content(channel)
-	c.drop()
-	c.back = &returning{to: to, why: &why}
-	return ours, total, nil
+	c.d, c.back = NewDelivery(), &returning{to: to, why: &why}
+	return true, nil
 }
 
 // dropAll frees what is not complete: the connection is over.
@@ -231,79 +255,8 @@ func (in *intake) dropAll() {
 func (in *intake) content(channel uint16) *content {
 	c := in.contents[channel]
 	if c == nil {
-		if in.contents == nil {
-			in.contents = make(map[uint16]*content)
-		}
 		c = &content{}
 		in.contents[channel] = c
 	}
 	return c
-}
-
-func (in *intake) header(c *content, payload []byte, limit int) error {
-	if c.headed {
-		return errBadContent
-	}
-	payload, lost := sanitize(payload, limit)
-	if lost > 0 {
-		in.hidden(lost)
-	}
-	if c.back != nil {
-		return c.back.header(c, payload)
-	}
-	size, ok := readContent(payload, c.d, &c.last)
-	switch {
-	case !ok:
-		return errBadContent
-	case size > maxContent:
-		return errContent
-	}
-	c.headed, c.size = true, size
-	if err := in.hold(c.d, int64(size)); err != nil { // #nosec G115 -- at most maxContent
-		return err
-	}
-	if size == 0 {
-		c.complete()
-	}
-	return nil
-}
-
-// reading reports whether the next bytes are those of a body frame that frame has accepted.
-func (in *intake) reading() bool { return in.body != nil }
-
-// take uses what b holds of the body frame that is being read, its end mark included.
-func (in *intake) take(b []byte) (n int, err error) {
-	c := in.body
-	n = min(in.left, len(b))
-	c.write(b[:n])
-	in.left -= n
-	if n == len(b) {
-		return n, nil // the end mark, at least, is still to come
-	}
-	if b[n] != frameEnd {
-		return n, errFrameEnd
-	}
-	in.body = nil
-	if c.got == c.size {
-		c.complete()
-	}
-	return n + 1, nil
-}
-
-// space is where the rest of the body frame belongs; fill says how much has been put there. nil: it has to go through
-// take.
-func (in *intake) space() []byte {
-	c := in.body
-	if c.d == nil || cap(c.d.Body)-len(c.d.Body) < in.left {
-		return nil
-	}
-	return c.d.Body[len(c.d.Body) : len(c.d.Body)+in.left]
-}
-
-func (in *intake) fill(n int) {
-	c := in.body
-	c.d.Body = c.d.Body[:len(c.d.Body)+n]
-	c.d.spooled.arrived(len(c.d.Body)-n, len(c.d.Body))
-	c.got += uint64(n) // #nosec G115 -- never negative
-	in.left -= n
 }

@@ -112,7 +112,7 @@ func TestIntakeTakesOurDeliveriesHoweverTheBytesArrive(t *testing.T) {
 		w := New(client, client, Options{Hidden: func(int) {}})
 		boxes := map[string]*Deliveries{"ours-1": NewDeliveries(0), "ours-2": NewDeliveries(0)}
 		for tag, q := range boxes {
-			w.intake.add(tag, q)
+			w.Consume(tag, q)
 		}
 		got, err := io.ReadAll(w)
 		if err != nil {
@@ -123,7 +123,7 @@ func TestIntakeTakesOurDeliveriesHoweverTheBytesArrive(t *testing.T) {
 		}
 		for tag, q := range boxes {
 			compareInbox(t, seed, tag, q, c.ours[tag])
-			w.intake.remove(tag)
+			w.Cancel(tag)
 			if _, ended := q.Take(nil); !ended {
 				t.Errorf("seed %d: the deliveries to %s go on", seed, tag)
 			}
@@ -165,20 +165,20 @@ func TestIntakeAfterTheEndOfAConsumer(t *testing.T) {
 	if q.Add(NewDelivery()) {
 		t.Error("a delivery went where no one looks any more")
 	}
-	in := &intake{}
-	in.add("gone", NewDeliveries(0))
+	in := newIntake(t.Context(), Options{Hidden: func(int) {}})
+	in.Consume("gone", NewDeliveries(0))
 	begin := deliverFrame(1, "gone", 1, false, "", "k")
-	if whose, _, err := in.frame(begin, len(begin)-frameHead-frameTail, FrameMax); whose != ours || err != nil {
-		t.Fatalf("claimed %v, %v", whose, err)
+	if n, err := in.frame(begin, len(begin)-frameHead-frameTail, FrameMax); n != len(begin) || err != nil {
+		t.Fatalf("%d of %d bytes are used, %v", n, len(begin), err)
 	}
-	in.remove("gone")
-	in.remove("gone")
+	in.Cancel("gone")
+	in.Cancel("gone")
 	head := contentFrame(1, "1", "", 0)
-	if whose, n, err := in.frame(head, len(head)-frameHead-frameTail, FrameMax); whose != ours || n != len(head) || err != nil {
-		t.Errorf("the rest of a delivery that had begun: %v, %d of %d, %v", whose, n, len(head), err)
+	if n, err := in.frame(head, len(head)-frameHead-frameTail, FrameMax); n != len(head) || err != nil {
+		t.Errorf("the rest of a delivery that had begun: %d of %d, %v", n, len(head), err)
 	}
-	if whose, _, _ := in.frame(begin, len(begin)-frameHead-frameTail, FrameMax); whose != libraries {
-		t.Errorf("a delivery to a consumer that is gone: %v", whose)
+	if n, err := in.frame(begin, len(begin)-frameHead-frameTail, FrameMax); n != 0 || err != nil {
+		t.Errorf("a delivery to a consumer that is gone: %d, %v", n, err)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestIntakeGivesABrokenConnectionUp(t *testing.T) {
 			client := inPieces(bytes.Join(append([][]byte{before}, tt.frames...), nil), whole)
 			w := New(client, client, Options{Hidden: func(int) {}})
 			q := NewDeliveries(0)
-			w.intake.add("ours", q)
+			w.Consume("ours", q)
 			got, err := io.ReadAll(w)
 			_ = client.Close()
 			if !errors.Is(err, tt.want) || !errors.Is(w.Err(), tt.want) {
@@ -241,7 +241,7 @@ func TestDeliveryOnAnotherChannel(t *testing.T) {
 		stream := append(deliverFrame(channels[0], "ours", 1, false, "e", "k"), contentFrame(channels[0], "id", "v", 0)...)
 		client := inPieces(append(stream, deliverFrame(channels[1], "ours", 2, false, "e", "k")...), func() int { return 1 << 20 })
 		w := New(client, client, Options{Hidden: func(int) {}})
-		w.intake.add("ours", NewDeliveries(0))
+		w.Consume("ours", NewDeliveries(0))
 		if _, err := w.Read(make([]byte, 1000)); !errors.Is(err, errBadDeliver) {
 			t.Errorf("%s: %v", name, err)
 		}

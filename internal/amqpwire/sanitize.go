@@ -21,15 +21,7 @@ const (
 // hiddenKey marks header entries that were too many to read: its value holds their bytes.
 const hiddenKey = "x-hidden-headers"
 
-const (
-	headerFixed = 14 // class, weight, body size, property flags
-
-	flagContentType     = 0x8000
-	flagContentEncoding = 0x4000
-	flagHeaders         = 0x2000
-
-	opaque = 'x' // a byte array: same layout as a table or an array, a 32 bit length and that many bytes
-)
+const opaque = 'x' // a byte array: same layout as a table or an array, a 32 bit length and that many bytes
 
 // vital headers decide where a message goes, so they stay readable when others are hidden.
 var vital = map[string]bool{
@@ -72,40 +64,21 @@ func sanitize(payload []byte, limit int) (out []byte, lost int) {
 
 // headerTable finds the entries of the header table; ok is false when there is none.
 func headerTable(payload []byte) (start, end int, ok bool) {
-	if len(payload) < headerFixed {
-		return 0, 0, false
-	}
-	flags := binary.BigEndian.Uint16(payload[headerFixed-2:])
+	c := cursor{b: payload}
+	c.bytes(headerFixed - 2)
+	flags := c.uint16()
 	if flags&flagHeaders == 0 {
 		return 0, 0, false
 	}
-	at := headerFixed
-	for _, flag := range [...]uint16{flagContentType, flagContentEncoding} {
-		if flags&flag == 0 {
-			continue
-		}
-		if at >= len(payload) {
-			return 0, 0, false
-		}
-		at += 1 + int(payload[at])
+	if flags&flagContentType != 0 {
+		c.short()
 	}
-	size, ok := length(payload, at)
-	if !ok {
-		return 0, 0, false
+	if flags&flagContentEncoding != 0 {
+		c.short()
 	}
-	return at + 4, at + 4 + size, true
-}
-
-// length reads the 32 bit length at at; ok is false when it does not fit into b.
-func length(b []byte, at int) (n int, ok bool) {
-	if at < 0 || len(b)-at < 4 {
-		return 0, false
-	}
-	size := binary.BigEndian.Uint32(b[at:])
-	if size > math.MaxInt32 || int(size) > len(b)-at-4 {
-		return 0, false
-	}
-	return int(size), true
+	entries := c.long()
+	end = len(payload) - len(c.b)
+	return end - len(entries), end, !c.bad
 }
 
 // What decoded headers cost in memory, estimated in bytes: a map with room for its first entries, an entry more, an
@@ -146,24 +119,39 @@ func sanitizeTable(table []byte, depth int, t *tally) (n int, whole bool) {
 	if len(table) > 0 {
 		t.cost += mapCost
 	}
-	limit := t.limit
 	for at := 0; at < len(table); n++ {
-		kind := at + 1 + int(table[at])
-		if kind >= len(table) {
-			return n, false
-		}
-		if depth == 0 && vital[string(table[at+1:kind])] {
-			t.limit = 2 * limit
-		}
-		t.cost += entryCost
-		size, ok := sanitizeValue(table, kind, depth, t)
-		t.limit = limit
+		e, ok := sanitizeEntry(table, at, depth, t)
 		if !ok {
 			return n, false
 		}
-		at = kind + 1 + size
+		at = e.end
 	}
 	return n, true
+}
+
+// entry is one well-formed key and value of a table, as offsets.
+type entry struct {
+	start, kind, end int // of the key's length byte, of the type byte, behind the value
+	vital            bool
+}
+
+func (e entry) size() int { return e.end - e.start }
+
+// sanitizeEntry makes the entry that begins at at readable; ok is false when it is not well-formed.
+func sanitizeEntry(table []byte, at, depth int, t *tally) (e entry, ok bool) {
+	e = entry{start: at, kind: at + 1 + int(table[at])}
+	if e.kind >= len(table) {
+		return e, false
+	}
+	limit := t.limit
+	if e.vital = depth == 0 && vital[string(table[at+1:e.kind])]; e.vital {
+		t.limit = 2 * limit
+	}
+	t.cost += entryCost
+	size, ok := sanitizeValue(table, e.kind, depth, t)
+	t.limit = limit
+	e.end = e.kind + 1 + size
+	return e, ok
 }
 
 // sanitizeArray is sanitizeTable for an array, whose elements have no keys.
@@ -184,28 +172,23 @@ func sanitizeArray(array []byte, depth int, t *tally) (n int, whole bool) {
 // of the container the value is in. Inside a container nothing becomes opaque alone: what cannot be read makes the
 // outermost container opaque as a whole, so that a reader never sees half of a structure.
 func sanitizeValue(b []byte, at, depth int, t *tally) (size int, ok bool) {
-	switch b[at] {
+	kind := b[at]
+	switch kind {
 	case 'V':
 		return 0, true
-	case 't', 'b', 'B':
-		size = 1
-	case 's', 'u':
-		size = 2
-	case 'I', 'i', 'f':
-		size = 4
-	case 'D':
-		size = 5
-	case 'l', 'd', 'T':
-		size = 8
 	case 'L':
-		b[at], size = 'l', 8
+		kind, b[at] = 'l', 'l'
 	case 'S', 'x', 'A', 'F':
-		n, fits := length(b, at+1)
-		if !fits {
+		if len(b)-at < 5 {
 			return 0, false
 		}
+		n := binary.BigEndian.Uint32(b[at+1:])
+		if uint64(n) > uint64(len(b)-at-5) { // #nosec G115 -- never negative
+			return 0, false
+		}
+		content := b[at+5 : at+5+int(n)]
 		before := t.cost
-		if (b[at] == 'A' || b[at] == 'F') && !sanitizeContainer(b[at], b[at+5:at+5+n], depth+1, t) {
+		if (kind == 'A' || kind == 'F') && !sanitizeContainer(kind, content, depth+1, t) {
 			if depth > 0 {
 				return 0, false
 			}
@@ -214,14 +197,13 @@ func sanitizeValue(b []byte, at, depth int, t *tally) (size int, ok bool) {
 			t.hidden++
 		}
 		t.cost += boxedCost
-		return 4 + n, true
-	default:
-		return 0, false
+		return 4 + len(content), true
 	}
+	size = amqpvalue.FixedSize(kind)
 	if size > 1 {
 		t.cost += boxedCost
 	}
-	return size, size <= len(b)-at-1
+	return size, size > 0 && size <= len(b)-at-1
 }
 
 func sanitizeContainer(kind byte, content []byte, depth int, t *tally) bool {

@@ -1,34 +1,20 @@
 package amqpwire
 
 import (
+	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
-// entry is one well-formed key and value of a table, as offsets.
-type entry struct {
-	start, kind, end int // of the key's length byte, of the type byte, behind the value
-	vital            bool
-}
-
-func (e entry) size() int { return e.end - e.start }
-
 // entries splits a table up to its first entry that is not well-formed.
-func entries(table []byte) []entry {
-	var list []entry
+func entries(table []byte) (list []entry) {
 	t := newTally(table)
 	for at := 0; at < len(table); {
-		e := entry{start: at, kind: at + 1 + int(table[at])}
-		if e.kind >= len(table) {
-			break
-		}
-		t.cost += entryCost
-		size, ok := sanitizeValue(table, e.kind, 0, t)
+		e, ok := sanitizeEntry(table, at, 0, t)
 		if !ok {
 			break
 		}
-		e.end = e.kind + 1 + size
-		e.vital = vital[string(table[at+1:e.kind])]
 		list = append(list, e)
 		at = e.end
 	}
@@ -78,16 +64,14 @@ func hide(table []byte) int {
 // vital one the key stays, with no value, and only when there is nothing else left.
 func shrink(table []byte, excess int) (kept, dropped int) {
 	list := entries(table)
-	order := slices.Clone(list)
-	slices.SortStableFunc(order, func(a, b entry) int {
-		if a.vital != b.vital {
-			if b.vital {
-				return -1
-			}
-			return 1
+	weight := func(e entry) int {
+		if e.vital {
+			return e.size() - math.MaxInt32
 		}
-		return b.size() - a.size()
-	})
+		return e.size()
+	}
+	order := slices.Clone(list)
+	slices.SortStableFunc(order, func(a, b entry) int { return cmp.Compare(weight(b), weight(a)) })
 	cut := map[int]bool{}
 	for _, e := range order {
 		if excess <= 0 {
