@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpwire"
+	"sidecar/internal/message"
 )
 
 // Try asks the broker whether it would accept a message from this user: it publishes the message in a transaction and
@@ -38,13 +40,17 @@ func (s *Session) dryRun(pub *Publication, do func(name string, fn func() error)
 	if err != nil {
 		return err
 	}
+	key := pub.Key
+	if strings.HasPrefix(key, message.DirectReply) {
+		key = "" // the broker hands a direct reply over at once, also in a transaction
+	}
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = do("try a message", func() error {
 		if err := ch.Tx(); err != nil {
 			return err
 		}
 		// The broker checks a message when it arrives, not only when it is committed.
-		if err := ch.PublishWithContext(context.Background(), pub.Exchange, pub.Key, false, false, pub.Msg); err != nil {
+		if err := ch.PublishWithContext(context.Background(), pub.Exchange, key, false, false, pub.Msg); err != nil {
 			return err
 		}
 		if err := ch.TxRollback(); err != nil {
