@@ -47,8 +47,8 @@ func BenchmarkReceive(b *testing.B) {
 	const batch = 64
 	for _, h := range brokertest.BenchHeaders() {
 		b.Run(h.Name, func(b *testing.B) {
-			sub, deliveries, p := benchSubscription(b)
-			one := brokertest.BenchDelivery(sub.tag, h.Header)
+			_, deliveries, p := benchSubscription(b)
+			one := brokertest.BenchDelivery(deliveries.q.tag, h.Header)
 			var whole []byte
 			for range batch {
 				whole = append(whole, one...)

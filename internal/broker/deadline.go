@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -46,16 +47,12 @@ func (s *Session) bounded(name string, deadline time.Time, patient func(since ti
 				return
 			case <-timer.C:
 				if late || !patient(since) {
-					s.fail(&callTimeout{name})
+					s.fail(callTimeout(name))
 					return
 				}
 			}
 		}
 	}()
-	return s.call(name, fn)
-}
-
-func (s *Session) call(name string, fn func() error) error {
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -125,7 +122,7 @@ func (s *Session) endError(err error) error {
 		return &RefusedError{Code: closed.Code, Text: closed.Reason}
 	}
 	if s.conn.IsClosed() {
-		<-s.done // the library marks itself closed a moment before it notifies watch
+		<-s.Done() // the library marks itself closed a moment before it notifies watch
 	}
 	if ended := s.Err(); ended != nil {
 		return ended
@@ -136,13 +133,8 @@ func (s *Session) endError(err error) error {
 	return err
 }
 
-// callTimeout is the reason of a session that was killed because a call had no answer.
-type callTimeout struct{ call string }
-
-func (e *callTimeout) Error() string { return e.call + ": no answer in time" }
-
-// Timeout makes it a timeout for every reader of net.Error.
-func (e *callTimeout) Timeout() bool { return true }
-
-// Temporary completes net.Error.
-func (e *callTimeout) Temporary() bool { return false }
+// callTimeout is the reason of a session that was killed because a call had no answer; it is a timeout for every reader
+// of net.Error.
+func callTimeout(call string) error {
+	return fmt.Errorf("%s: no answer in time: %w", call, os.ErrDeadlineExceeded)
+}

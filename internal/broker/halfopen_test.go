@@ -67,23 +67,23 @@ func TestHandshakeThatStopsHalfway(t *testing.T) {
 func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
 	t.Parallel()
 	q := queue(t)
-	for name, call := range map[string]func(*Session, *Subscription) error{
-		"open a channel": func(s *Session, _ *Subscription) error { _, err := s.Channel(t.Context()); return err },
-		"subscribe":      func(s *Session, _ *Subscription) error { _, err := s.Subscribe(t.Context(), q, 1); return err },
-		"consume":        func(_ *Session, sub *Subscription) error { _, err := sub.Start(t.Context()); return err },
-		"cancel":         func(_ *Session, sub *Subscription) error { return sub.Stop(t.Context()) },
+	for name, call := range map[string]func(*Session, *Consumer) error{
+		"open a channel": func(s *Session, _ *Consumer) error { _, err := s.Channel(t.Context()); return err },
+		"subscribe":      func(s *Session, _ *Consumer) error { _, err := s.Subscribe(t.Context(), q); return err },
+		"consume":        func(_ *Session, c *Consumer) error { _, err := c.sub.Consume(t.Context(), 1); return err },
+		"cancel":         func(_ *Session, c *Consumer) error { return c.Stop(t.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy, o := proxied(t)
 			s := dial(t, o)
 			s.timeout = time.Second
-			sub := must.Get(s.Subscribe(t.Context(), q, 1))(t)
+			c := &Consumer{sub: must.Get(s.Subscribe(t.Context(), q))(t)}
 			if name == "cancel" {
-				start(t, sub)
+				c = start(t, c.sub, 1).q
 			}
 			proxy.Stall(brokertest.Both)
-			if err := call(s, sub); causeOf(err) != causeTimeout {
+			if err := call(s, c); causeOf(err) != causeTimeout {
 				t.Errorf("%v is %s", err, causeOf(err))
 			}
 			ended(t, s.Done(), "the session")

@@ -50,25 +50,25 @@ func dial(t testing.TB, o Options) *Session {
 
 func subscribe(t testing.TB, s *Session, queue string, prefetch int) (*Subscription, *inbox) {
 	t.Helper()
-	sub, err := s.Subscribe(t.Context(), queue, prefetch)
+	sub, err := s.Subscribe(t.Context(), queue)
 	if err != nil {
 		t.Fatalf("subscribe: %v", err)
 	}
-	return sub, start(t, sub)
+	return sub, start(t, sub, prefetch)
 }
 
-func start(t testing.TB, sub *Subscription) *inbox {
+func start(t testing.TB, sub *Subscription, prefetch int) *inbox {
 	t.Helper()
-	deliveries, err := sub.Start(t.Context())
+	consumer, err := sub.Consume(t.Context(), prefetch)
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	return &inbox{q: deliveries}
+	return &inbox{q: consumer}
 }
 
 // inbox takes deliveries one by one.
 type inbox struct {
-	q     *Deliveries
+	q     *Consumer
 	taken []*Delivery
 	ended bool
 }

@@ -20,7 +20,7 @@ import (
 const closeTimeout = 2 * time.Second
 
 // Session is one connection with its channels. When it ends, it stays ended: deliveries received on it can no longer be
-// settled, and the broker delivers them again.
+// settled, and the broker delivers them again. Its Err is an ErrDisconnected.
 type Session struct {
 	conn       *amqp.Connection
 	wire       *amqpwire.Wire
@@ -41,15 +41,35 @@ type Session struct {
 	unchanged chan struct{} // closed when blocked changes
 
 	closing atomic.Bool // by us
-	once    sync.Once
-	done    chan struct{}
-	err     error // set before done is closed
+	lifetime
+}
+
+// lifetime is the time until something ends, once, with a reason that is not nil.
+type lifetime struct {
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
+func newLifetime() (l lifetime) {
+	l.ctx, l.end = context.WithCancelCause(context.Background())
+	return l
+}
+
+// Done is closed at the end.
+func (l *lifetime) Done() <-chan struct{} { return l.ctx.Done() }
+
+// Err returns nil before the end, and the reason afterwards.
+func (l *lifetime) Err() error {
+	if l.ctx.Err() == nil { // without a lock
+		return nil
+	}
+	return context.Cause(l.ctx)
 }
 
 func newSession(c *amqp.Connection, w *amqpwire.Wire, d *Dialer) *Session {
 	s := &Session{
 		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), options: &d.o,
-		metrics: d.metrics, answered: make(chan struct{}), unchanged: make(chan struct{}), done: make(chan struct{}),
+		metrics: d.metrics, answered: make(chan struct{}), unchanged: make(chan struct{}), lifetime: newLifetime(),
 	}
 	s.markAnswered = sync.OnceFunc(func() { close(s.answered) })
 	w.OnAlarm(s.setBlocked)
@@ -57,14 +77,21 @@ func newSession(c *amqp.Connection, w *amqpwire.Wire, d *Dialer) *Session {
 	return s
 }
 
-// watch ends when the library has torn the connection down.
+// watch ends the session when the library has ended the connection.
 func (s *Session) watch(closes <-chan *amqp.Error) {
-	for e := range closes {
-		s.end(s.reason(e))
+	e := <-closes // nil: our own Close, or a connection that broke before we registered for the notification
+	reason := s.wire.Err()
+	switch {
+	case e == nil && s.closing.Load():
+		reason = nil
+	case e != nil && (e.Server || reason == nil): // of an error of the connection the library keeps only the text
+		reason = e
+	}
+	s.over(reason)
+	if e != nil {
 		// A call that is stuck in a write holds a lock the library's teardown needs; closing the socket frees both.
 		s.cut()
 	}
-	s.gone()
 }
 
 func (s *Session) setBlocked(b bool) {
@@ -108,51 +135,16 @@ func (s *Session) patience() time.Duration {
 	return s.options.blockedPatience - time.Since(s.changedAt)
 }
 
-// reason prefers what the broker said, then the error of the connection, of which the library keeps only the text.
-func (s *Session) reason(e *amqp.Error) error {
-	if cause := s.wire.Err(); cause != nil && !e.Server {
-		return cause
+// over ends the session; a reason of nil is our own Close.
+func (s *Session) over(reason error) {
+	if reason == nil {
+		reason = errors.New("the session was closed")
 	}
-	return e
-}
-
-// gone ends the session when the library reports nothing: our own Close, or a connection that broke before we
-// registered for the notification.
-func (s *Session) gone() {
-	if s.closing.Load() {
-		s.end(nil)
-		return
-	}
-	s.end(s.wire.Err())
-}
-
-// end records why the session ended, the first time; nil is our own Close.
-func (s *Session) end(reason error) {
-	s.once.Do(func() {
-		if reason == nil {
-			s.err = fmt.Errorf("%w: the session was closed", ErrDisconnected)
-		} else {
-			s.err = fmt.Errorf("%w: %w", ErrDisconnected, reason)
-		}
-		close(s.done)
-	})
+	s.end(fmt.Errorf("%w: %w", ErrDisconnected, reason))
 }
 
 // Generation numbers the sessions of a Dialer from 1, rising.
 func (s *Session) Generation() uint64 { return s.generation }
-
-// Done is closed when the session has ended, for whatever reason.
-func (s *Session) Done() <-chan struct{} { return s.done }
-
-// Err returns nil while the session is up, and why it ended afterwards; that is an ErrDisconnected.
-func (s *Session) Err() error {
-	select {
-	case <-s.done:
-		return s.err
-	default:
-		return nil
-	}
-}
 
 // Blocked reports whether the broker's resource alarm blocks this connection. The broker notifies a connection only
 // when it has published during the alarm.
@@ -186,7 +178,7 @@ func (s *Session) Channel(ctx context.Context) (*amqp.Channel, error) {
 }
 
 func (s *Session) fail(reason error) {
-	s.end(reason)
+	s.over(reason)
 	s.cut()
 }
 
@@ -195,17 +187,6 @@ func (s *Session) fail(reason error) {
 func (s *Session) cut() {
 	s.wire.Kill()
 	go func() { _ = s.conn.UpdateSecret("", "") }() // writes a frame
-}
-
-// endWithin kills the session unless it ends within d.
-func (s *Session) endWithin(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-s.done:
-	case <-timer.C:
-		s.Kill()
-	}
 }
 
 // Kill ends the session at once, without a word to the broker.
@@ -217,6 +198,6 @@ func (s *Session) Close() {
 	defer timer.Stop()
 	s.closing.Store(true)
 	_ = s.conn.Close()
-	s.end(nil)
+	s.over(nil)
 	s.wire.Kill()
 }

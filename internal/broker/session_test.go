@@ -55,17 +55,17 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	sub, deliveries := subscribe(t, s, q, 10)
 	brokertest.Send(t, url, q, "one", "two")
 	first := next(t, deliveries)
-	must.Do(t, sub.Stop(t.Context()))
+	must.Do(t, deliveries.q.Stop(t.Context()))
 	drained := deliveries.drain(t)
 	brokertest.Send(t, url, q, "three")
 	brokertest.WaitReady(t, url, q, 1)
 	if err := sub.Ack(first.DeliveryTag, false); err != nil || drained > 1 {
 		t.Errorf("a delivery from before the stop: %v; drained %d", err, drained)
 	}
-	if err := sub.Stop(t.Context()); err != nil {
+	if err := deliveries.q.Stop(t.Context()); err != nil {
 		t.Errorf("stopped twice: %v", err)
 	}
-	deliveries = start(t, sub)
+	deliveries = start(t, sub, 10)
 	if d := next(t, deliveries); string(d.Body) != "three" || d.DeliveryTag != 3 {
 		t.Errorf("got %q as number %d on the same channel", d.Body, d.DeliveryTag)
 	}
@@ -156,7 +156,7 @@ func TestSessionEndsWithTheConnection(t *testing.T) {
 			if _, err := s.Channel(t.Context()); !errors.Is(err, ErrDisconnected) {
 				t.Errorf("a channel on a dead session: %v", err)
 			}
-			if _, err := sub.Start(t.Context()); !errors.Is(err, ErrDisconnected) {
+			if _, err := sub.Consume(t.Context(), 10); !errors.Is(err, ErrDisconnected) {
 				t.Errorf("start on a dead session: %v", err)
 			}
 		})
@@ -284,7 +284,7 @@ func TestDeletedQueueEndsTheSubscription(t *testing.T) {
 		t.Errorf("got %v, %s", err, causeOf(err))
 	}
 	deliveries.drain(t) // it must end
-	if _, err := s.Subscribe(t.Context(), q, 10); err != nil {
+	if _, err := s.Subscribe(t.Context(), q); err != nil {
 		t.Errorf("the session is unusable: %v", err)
 	}
 }
@@ -292,14 +292,14 @@ func TestDeletedQueueEndsTheSubscription(t *testing.T) {
 func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
 	t.Parallel()
 	s := dial(t, options(t))
+	sub := must.Get(s.Subscribe(t.Context(), brokertest.Name(t, "missing")))(t)
 	for _, prefetch := range []int{-1, 0, 65536} {
-		if _, err := s.Subscribe(t.Context(), "any", prefetch); err == nil {
+		if _, err := sub.Consume(t.Context(), prefetch); err == nil || sub.Err() != nil {
 			t.Errorf("prefetch %d was taken", prefetch)
 		}
 	}
-	sub := must.Get(s.Subscribe(t.Context(), brokertest.Name(t, "missing"), 1))(t)
 	var refused *RefusedError
-	if _, err := sub.Start(t.Context()); !errors.As(err, &refused) || refused.Code != 404 {
+	if _, err := sub.Consume(t.Context(), 1); !errors.As(err, &refused) || refused.Code != 404 {
 		t.Errorf("a missing queue: %v", err)
 	}
 	ended(t, sub.Done(), "the subscription")
@@ -331,12 +331,12 @@ func TestConnectCutClose(t *testing.T) {
 		if err != nil {
 			t.Fatalf("round %d: %v", i, err)
 		}
-		sub, err := s.Subscribe(t.Context(), q, 5)
+		sub, err := s.Subscribe(t.Context(), q)
 		if err != nil {
 			t.Fatalf("round %d: %v", i, err)
 		}
 		if i%2 == 0 {
-			if _, err := sub.Start(t.Context()); err != nil {
+			if _, err := sub.Consume(t.Context(), 5); err != nil {
 				t.Fatalf("round %d: %v", i, err)
 			}
 		}
@@ -367,8 +367,8 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 		must.Do(t, p.Publish(within(t, 30*time.Second), &Publication{Kind: KindOther, Key: queue, Msg: amqp.Publishing{Body: body}}))
 	}
 	s := dial(t, o)
-	sub := must.Get(s.Subscribe(t.Context(), queue, 10))(t)
-	q := must.Get(sub.Start(t.Context()))(t)
+	sub := must.Get(s.Subscribe(t.Context(), queue))(t)
+	q := must.Get(sub.Consume(t.Context(), 10))(t)
 	take := func() (batch []*Delivery) {
 		t.Helper()
 		brokertest.Eventually(t, 30*time.Second, "deliveries", func() bool {
@@ -381,7 +381,7 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 	brokertest.Eventually(t, 30*time.Second, "reading waits", func() bool { return s.wire.Waited(time.Now()) })
 	s.timeout = 200 * time.Millisecond
 	stopped := make(chan error, 1)
-	go func() { stopped <- sub.Stop(t.Context()) }()
+	go func() { stopped <- q.Stop(t.Context()) }()
 	select {
 	case err := <-stopped:
 		t.Fatalf("answered before it could be: %v", err)

@@ -106,7 +106,7 @@ func (c *Stream) write(ctx context.Context, r *Receipt) (err error) {
 	pub, msg := r.pub, r.pub.Msg
 	msg.DeliveryMode = amqp.Persistent
 	c.confirms.Publishing()
-	defer context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })()
+	defer context.AfterFunc(ctx, func() { c.session.fail(callTimeout("publish")) })()
 	if c.gathers {
 		c.session.wire.Gather(true)
 		defer c.session.wire.Gather(false)
@@ -155,7 +155,7 @@ func (c *Stream) Gather() { c.gathers = true }
 func (c *Stream) flushWithOthers(ctx context.Context) {
 	runtime.Gosched()
 	if c.session.wire.Pending() > 0 {
-		defer context.AfterFunc(ctx, func() { c.session.fail(&callTimeout{"publish"}) })()
+		defer context.AfterFunc(ctx, func() { c.session.fail(callTimeout("publish")) })()
 		c.Flush()
 	}
 }
@@ -179,14 +179,10 @@ func (c *Stream) reason() error {
 		return c.why
 	}
 	select {
-	case e, ok := <-c.closes:
-		switch {
-		case ok && e.Server && e.Recover:
-			c.why = &RefusedError{Code: e.Code, Text: e.Reason}
-		case ok:
+	case e := <-c.closes:
+		c.why = fmt.Errorf("%w: the channel was closed before the confirm", ErrDisconnected)
+		if e != nil {
 			c.why = c.session.endError(e)
-		default:
-			c.why = fmt.Errorf("%w: the channel was closed before the confirm", ErrDisconnected)
 		}
 	default:
 	}

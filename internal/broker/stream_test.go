@@ -215,7 +215,7 @@ func TestFullPipeDuringAnAlarm(t *testing.T) {
 func TestNoRoomBehindGivenUpMessages(t *testing.T) {
 	t.Parallel()
 	c := &Stream{
-		session: &Session{done: make(chan struct{}), unchanged: make(chan struct{}), options: &Options{}},
+		session: &Session{lifetime: newLifetime(), unchanged: make(chan struct{}), options: &Options{}},
 		slots:   make(chan struct{}, 1), inflight: map[*Receipt]struct{}{},
 	}
 	ended := make(chan error)

@@ -51,11 +51,12 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 		pause := pauseAfter(why, backoff)
 		d.o.Logger.Warn("broker session over", "connection", d.o.Name, "cause", string(why), "error", err,
 			"retry_in", pause.Round(time.Millisecond).String())
-		wait := func() bool { return sleep(ctx, pause) }
 		if why == causeAuth || why == causeConfig {
-			wait = func() bool { return d.sleepUnlessChanged(ctx, pause, credentials) }
+			d.sleepUnlessChanged(ctx, pause, credentials)
+		} else {
+			sleep(ctx, pause)
 		}
-		if !wait() {
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -74,16 +75,13 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link,
 	d.metrics.linkUp(link, s)
 	defer d.metrics.linkDown(link)
 
-	serving, cancel := context.WithCancelCause(ctx)
+	// It has ended whenever an error of the session can be seen: the end of s.ctx is that of its children at once.
+	serving, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
-	go func() { // ends at the latest when Close does
-		select {
-		case <-s.Done():
-			cancel(s.Err())
-		case <-ctx.Done():
-			s.endWithin(d.o.closeTimeout)
-		}
-	}()
+	defer context.AfterFunc(ctx, func() {
+		cancel(context.Cause(ctx))
+		time.AfterFunc(d.o.closeTimeout, s.Kill)
+	})()
 	err = serve(serving, s)
 	if ended := s.Err(); ended != nil {
 		return 0, ended // whatever serve returned
@@ -107,25 +105,19 @@ func pauseAfter(why cause, backoff retry.Backoff) time.Duration {
 }
 
 // sleepUnlessChanged sleeps for at most pause: it ends as soon as the credentials differ from those that were refused.
-// A secret that is rotated a moment too late must not cost the pause that protects the account. It returns false when
-// ctx ended first.
-func (d *Dialer) sleepUnlessChanged(ctx context.Context, pause time.Duration, refused []target) bool {
-	for ; pause > 0 && reflect.DeepEqual(d.credentials(), refused); pause -= d.o.credentialsPoll {
-		if !sleep(ctx, min(pause, d.o.credentialsPoll)) {
-			return false
-		}
+// A secret that is rotated a moment too late must not cost the pause that protects the account.
+func (d *Dialer) sleepUnlessChanged(ctx context.Context, pause time.Duration, refused []target) {
+	for ; pause > 0 && ctx.Err() == nil && reflect.DeepEqual(d.credentials(), refused); pause -= d.o.credentialsPoll {
+		sleep(ctx, min(pause, d.o.credentialsPoll))
 	}
-	return true
 }
 
-// sleep returns false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep ends when ctx does.
+func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }

@@ -45,8 +45,11 @@ func TestReplacedCredentialsEndThePause(t *testing.T) {
 			}
 			d := NewDialer(o)
 			refused := d.credentials()
-			over := make(chan bool, 1)
-			go func() { over <- d.sleepUnlessChanged(t.Context(), 24*time.Hour, refused) }()
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				d.sleepUnlessChanged(t.Context(), 24*time.Hour, refused)
+			}()
 			for range 3 { // once for refused, and twice without having changed
 				<-asked
 			}
@@ -56,9 +59,7 @@ func TestReplacedCredentialsEndThePause(t *testing.T) {
 			default:
 			}
 			password.Store("new")
-			if !<-over {
-				t.Error("said that the context had ended")
-			}
+			ended(t, over, "the pause")
 		})
 	}
 }
@@ -68,9 +69,7 @@ func TestPauseEndsWithTheContext(t *testing.T) {
 	d := NewDialer(options(t, "amqp://127.0.0.1:1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if d.sleepUnlessChanged(ctx, 24*time.Hour, d.credentials()) {
-		t.Error("slept")
-	}
+	d.sleepUnlessChanged(ctx, 24*time.Hour, d.credentials()) // or the test would not end
 }
 
 func TestSuperviseReplacesALostSession(t *testing.T) {

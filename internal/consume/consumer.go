@@ -142,7 +142,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
 	defer c.sessions.Done()
 
 	unbind := context.AfterFunc(c.interrupt, s.Kill) // a broker that does not answer must not outlast the grace
-	sub, err := s.Subscribe(ctx, c.o.Plan.Queue, c.o.Prefetch)
+	sub, err := s.Subscribe(ctx, c.o.Plan.Queue)
 	unbind()
 	if err != nil {
 		return err

@@ -71,21 +71,21 @@ func (s *session) consume(ctx context.Context) error {
 			return err
 		}
 		unbind := context.AfterFunc(s.c.interrupt, s.kill)
-		deliveries, err := s.sub.Start(ctx)
+		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
 		unbind()
 		if err != nil {
 			return fmt.Errorf("consume from %q: %w", s.c.o.Plan.Queue, err)
 		}
 		s.c.setActive(true)
-		why := s.pump(deliveries)
+		why := s.pump(consumer.Deliveries)
 		if errors.Is(why, errPaused) || errors.Is(why, errStopping) {
-			if err := s.cancel(ctx, deliveries); err != nil {
+			if err := s.cancel(ctx, consumer); err != nil {
 				why = err
 			}
 		}
 		s.c.setActive(false)
 		if !errors.Is(why, errPaused) {
-			deliveries.Drop() // the broker delivers again what no worker has taken
+			consumer.Drop() // the broker delivers again what no worker has taken
 			s.freePending()
 			return why
 		}
@@ -220,9 +220,9 @@ func (s *session) receive(d *broker.Delivery) {
 }
 
 // cancel ends the consumer at the broker and gives back, uncounted, the deliveries that no worker has taken.
-func (s *session) cancel(ctx context.Context, deliveries *broker.Deliveries) error {
+func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 	defer context.AfterFunc(s.c.interrupt, s.kill)() // a broker that does not answer must not outlast the grace
-	if err := s.sub.Stop(ctx); err != nil {
+	if err := consumer.Stop(ctx); err != nil {
 		return fmt.Errorf("cancel the consumer of %q: %w", s.c.o.Plan.Queue, err)
 	}
 	for ended := false; ; {
@@ -232,8 +232,8 @@ func (s *session) cancel(ctx context.Context, deliveries *broker.Deliveries) err
 		if ended {
 			return nil
 		}
-		<-deliveries.Ready()
-		ended = s.fetch(deliveries)
+		<-consumer.Ready()
+		ended = s.fetch(consumer.Deliveries)
 	}
 }
 

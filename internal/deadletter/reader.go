@@ -85,7 +85,7 @@ func (q *Queue) open(ctx context.Context) (*reader, error) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	w := &reader{q: q, s: s, since: time.Now(), spans: []span{{}}}
-	if w.sub, err = s.Subscribe(ctx, q.name, 1); err == nil {
+	if w.sub, err = s.Subscribe(ctx, q.name); err == nil {
 		err = w.claimQueue(ctx)
 	}
 	if err != nil {

@@ -45,11 +45,11 @@ func crash(t *testing.T, url string, plan *topology.Plan) {
 	defer cancel()
 	s := dial(t, url)
 	defer s.Kill()
-	sub, err := s.Subscribe(ctx, plan.Queue, crashMessages)
+	sub, err := s.Subscribe(ctx, plan.Queue)
 	if err != nil {
 		t.Fatal(err)
 	}
-	deliveries, err := sub.Start(ctx)
+	deliveries, err := sub.Consume(ctx, crashMessages)
 	if err != nil {
 		t.Fatal(err)
 	}

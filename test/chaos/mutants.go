@@ -75,7 +75,7 @@ var mutants = []mutant{
 	{ // what a client library does that revives connections behind one's back
 		name: "settles on whatever connection stands",
 		edits: []edit{
-			{"internal/broker/subscription.go", "	\"sync\"\n", "	\"sync\"\n	\"sync/atomic\"\n"},
+			{"internal/broker/subscription.go", "	\"fmt\"\n", "	\"fmt\"\n	\"sync/atomic\"\n"},
 			{"internal/broker/subscription.go", "// watch ends when",
 				"var standing atomic.Pointer[amqp.Channel]\n\n// watch ends when"},
 			{"internal/broker/subscription.go", "	sub := &Subscription{", "	standing.Store(ch)\n	sub := &Subscription{"},
