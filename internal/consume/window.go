@@ -1,9 +1,6 @@
 package consume
 
-import (
-	"math"
-	"math/bits"
-)
+import "math/bits"
 
 // window knows which delivery tags of one channel are finished, so that one multiple=true ack can take the longest
 // finished prefix and never passes over an unfinished delivery.
@@ -67,26 +64,29 @@ func (w *window) advance() {
 // than it; taken is valid until the next call and empty when there is nothing to ack.
 func (w *window) prefix() (last uint64, multiple bool, taken []ending) {
 	w.advance()
-	taken = w.take(w.head, math.MaxUint32)
-	for i := range taken {
-		last = max(last, taken[i].tag)
+	// Partition in place: acks behind the head go to the front, taken ones to the back.
+	p := w.pending
+	i, j := 0, len(p)
+	for i < j {
+		if p[i].tag < w.head {
+			j--
+			p[i], p[j] = p[j], p[i]
+			last = max(last, p[j].tag)
+		} else {
+			i++
+		}
 	}
-	return last, len(taken) > 1, taken
+	w.pending = p[:i]
+	return last, len(p)-j > 1, p[j:]
 }
 
 // behind takes the acks that have waited behind the head for at least age ticks; all of them for 0. They are valid
 // until the next call.
 func (w *window) behind(age uint32) []ending {
-	return w.take(0, age)
-}
-
-// take takes the acks of tags below a tag, and those that have waited for at least age ticks, out of pending. It
-// partitions in place: those that stay go to the front.
-func (w *window) take(below uint64, age uint32) []ending {
 	p := w.pending
 	i, j := 0, len(p)
 	for i < j {
-		if p[i].tag < below || w.tick-p[i].since >= age {
+		if w.tick-p[i].since >= age {
 			j--
 			p[i], p[j] = p[j], p[i]
 		} else {

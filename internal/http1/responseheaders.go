@@ -21,7 +21,7 @@ func isName(b []byte) bool {
 			return false
 		}
 	}
-	return len(b) > 0
+	return true
 }
 
 func isValue(b []byte) bool {
@@ -35,8 +35,11 @@ func isValue(b []byte) bool {
 
 // cutField splits a header line; false means that the answer is malformed.
 func cutField(b []byte) (name, value []byte, ok bool) {
-	name, value, found := bytes.Cut(b, []byte{':'})
-	return name, bytes.Trim(value, " \t"), found && isName(name) && isValue(value)
+	i := bytes.IndexByte(b, ':')
+	if i <= 0 || !isName(b[:i]) || !isValue(b[i+1:]) {
+		return nil, nil, false
+	}
+	return b[:i], bytes.Trim(b[i+1:], " \t"), true
 }
 
 // set reads the fields that this package needs itself; false means that the answer is malformed.
