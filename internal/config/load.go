@@ -75,16 +75,17 @@ func newLoader(environ []string) *loader {
 		}
 	}
 	for _, s := range sections(l.cfg) {
-		l.variables = append(l.variables, s.Variables...)
-	}
-	for _, v := range l.variables {
-		v.text = l.env[v.Name]
-		l.byName[v.Name] = v
-		l.order = append(l.order, v.Name)
-		if variant := v.FileVariant(); variant != "" {
-			v.file = l.env[variant]
-			l.order = append(l.order, variant)
+		for _, v := range s.Variables {
+			v.text = l.env[v.Name]
+			l.byName[v.Name] = v
+			l.order = append(l.order, v.Name)
+			if variant := v.FileVariant(); variant != "" {
+				v.file = l.env[variant]
+				l.order = append(l.order, variant)
+			}
 		}
+		s.parse()
+		l.variables = append(l.variables, s.Variables...)
 	}
 	return l
 }

@@ -4,16 +4,18 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caarlos0/env/v11"
 )
 
-// parsers has one for the type of every field but Secret. Their errors do not repeat the value: a problem's line does.
-var parsers = map[reflect.Type]func(string) (any, error){
-	reflect.TypeFor[string]():          parser(func(v string) (string, error) { return v, nil }),
+// parsers replace the library's own wherever it is too generous (booleans like "1", numbers with a sign) or says too
+// much: their errors do not repeat the value, which a problem's line does.
+var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[int]():             parser(parseInt),
-	reflect.TypeFor[*int]():            parser(func(v string) (*int, error) { n, err := parseInt(v); return &n, err }),
 	reflect.TypeFor[float64]():         parser(parseShare),
 	reflect.TypeFor[bool]():            parser(parseBool),
 	reflect.TypeFor[time.Duration]():   parser(parseDuration),
@@ -24,10 +26,33 @@ var parsers = map[reflect.Type]func(string) (any, error){
 	reflect.TypeFor[[]time.Duration](): parser(parseDelays),
 	reflect.TypeFor[[]Binding]():       parser(parseBindings),
 	reflect.TypeFor[[]Pair]():          parser(parsePairs),
+	reflect.TypeFor[Secret]():          parser(func(string) (Secret, error) { return Secret{}, nil }), // see readSecret
 }
 
-func parser[T any](parse func(string) (T, error)) func(string) (any, error) {
+func parser[T any](parse func(string) (T, error)) env.ParserFunc {
 	return func(v string) (any, error) { return parse(v) }
+}
+
+// parse fills the struct of the section, and leaves in each variable why its text could not be parsed. A section at a
+// time: the library's errors name the field, which is unique in one struct only.
+func (s *Section) parse() {
+	// Never nil, and nothing in it that is not ours: with a nil map the library reads the process's environment.
+	environment := map[string]string{}
+	for _, v := range s.Variables {
+		if v.text != "" {
+			environment[v.Name] = v.text
+		}
+	}
+	err := env.ParseWithOptions(s.target, env.Options{Environment: environment, Prefix: s.prefix, FuncMap: parsers})
+	all, _ := errors.AsType[env.AggregateError](err)
+	for _, err := range all.Errors {
+		wrong, ok := errors.AsType[env.ParseError](err)
+		if !ok { // a struct this package got wrong; its tests find that
+			panic(err)
+		}
+		i := slices.IndexFunc(s.Variables, func(v *Variable) bool { return v.Field == wrong.Name })
+		s.Variables[i].wrong = wrong.Err
+	}
 }
 
 func parseInt(v string) (int, error) {

@@ -18,6 +18,9 @@ type Section struct {
 	Title     string
 	Field     string // of Config; its type has the same name
 	Variables []*Variable
+
+	prefix string // of the names
+	target any    // pointer to the struct
 }
 
 // Variable is one environment variable: its tags, the value that was set, and the field for it.
@@ -30,6 +33,8 @@ type Variable struct {
 	text string // as set; "" when it was not
 	file string // path, when the file variant was set instead
 	bad  bool   // a problem was found
+
+	wrong error // why the text could not be parsed
 }
 
 func (v *Variable) secret() bool { return v.value.Type() == reflect.TypeFor[Secret]() }
@@ -99,10 +104,10 @@ func sections(c *Config) []Section {
 		if !found {
 			continue
 		}
-		s := Section{Title: title, Field: f.Name}
+		s := Section{Title: title, Field: f.Name, prefix: f.Tag.Get("prefix"), target: target.Addr().Interface()}
 		for g, value := range target.Fields() {
 			s.Variables = append(s.Variables, &Variable{
-				Name: f.Tag.Get("prefix") + g.Tag.Get("env"), Field: g.Name, tag: g.Tag, value: value,
+				Name: s.prefix + g.Tag.Get("env"), Field: g.Name, tag: g.Tag, value: value,
 			})
 		}
 		all = append(all, s)
@@ -110,30 +115,23 @@ func sections(c *Config) []Section {
 	return all
 }
 
-// read parses the text that was set, or the default, into the field.
+// read checks the text that was set, and makes a secret of it where the field is one.
 func (v *Variable) read() error {
-	text := cmp.Or(v.text, v.tag.Get("envDefault"))
 	switch {
 	case v.secret():
-		return v.readSecret(text)
-	case text == "" && v.tag.Get("otherwise") == "required":
+		return v.readSecret(cmp.Or(v.text, v.tag.Get("envDefault")))
+	case v.wrong != nil:
+		return v.wrong
+	case v.text == "" && v.tag.Get("otherwise") == "required":
 		return errors.New("required and not set")
-	case text == "":
-		return nil
-	}
-	value, err := parsers[v.value.Type()](text)
-	if err != nil {
-		return err
-	}
-	v.value.Set(reflect.ValueOf(value))
-	if v.text == "" { // defaults are within the rules; a test says so
+	case v.text == "": // defaults are within the rules; a test says so
 		return nil
 	}
 	if err := v.breaks(); err != nil {
 		return err
 	}
 	if check := checks[v.Name]; check != nil {
-		return check(text)
+		return check(v.text)
 	}
 	return nil
 }
