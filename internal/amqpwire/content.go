@@ -94,9 +94,6 @@ func (in *intake) header(c *content, payload []byte, limit int) error {
 	return nil
 }
 
-// reading reports whether the next bytes are those of a body frame that frame has accepted.
-func (in *intake) reading() bool { return in.body != nil }
-
 // take uses what b holds of the body frame that is being read, its end mark included.
 func (in *intake) take(b []byte) (n int, err error) {
 	c := in.body

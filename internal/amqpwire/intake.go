@@ -81,8 +81,8 @@ func (in *intake) Consume(tag string, q *Deliveries) {
 	in.consumers[tag] = q
 }
 
-// Cancel ends the deliveries for the consumer tag. What comes for it afterwards is the library's, which knows it no more
-// than we do.
+// Cancel ends the deliveries for the consumer tag. What comes for it afterwards is the library's, which does not know
+// the tag either.
 func (in *intake) Cancel(tag string) {
 	in.mu.Lock()
 	q := in.consumers[tag]
@@ -94,7 +94,7 @@ func (in *intake) Cancel(tag string) {
 }
 
 // OnAlarm makes report be called when the broker's resource alarm blocks or unblocks the connection. The client library
-// reports them too, but on a channel that it may have closed meanwhile: when the connection ends at that moment the
+// reports it, too, but on a channel that it may have closed meanwhile: when the connection ends at that moment the
 // process panics.
 func (in *intake) OnAlarm(report func(blocked bool)) {
 	in.mu.Lock()

@@ -22,7 +22,7 @@ func (w *Wire) Read(p []byte) (int, error) {
 	defer w.use.Unlock()
 	w.reading = false
 	if w.ended || err != nil {
-		w.intake.dropAll()
+		w.dropAll()
 	}
 	return n, err
 }
@@ -46,8 +46,8 @@ func (w *Wire) read(p []byte) (int, error) {
 			n, err := w.receive(p)
 			w.pass -= n
 			return n, err
-		case w.r == w.w && w.intake.reading() && w.intake.left >= wireBuffer/4 && w.intake.space() != nil:
-			n, err := w.receive(w.intake.space())
+		case w.r == w.w && w.body != nil && w.left >= wireBuffer/4 && w.space() != nil:
+			n, err := w.receive(w.space())
 			w.intake.fill(n)
 			if n == 0 && err != nil {
 				return 0, err
@@ -63,8 +63,8 @@ func (w *Wire) read(p []byte) (int, error) {
 // ready reports whether there are bytes that may go to the library. At the beginning of a frame it inspects the frame.
 func (w *Wire) ready() bool {
 	for w.r < w.w && w.pass == 0 && w.broken == nil {
-		if w.intake.reading() {
-			n, err := w.intake.take(w.buf[w.r:w.w])
+		if w.body != nil {
+			n, err := w.take(w.buf[w.r:w.w])
 			w.r, w.broken = w.r+n, err
 		} else if !w.next() {
 			return false
@@ -91,7 +91,7 @@ func (w *Wire) next() bool {
 		w.pass = have
 		return true
 	}
-	n, err := w.intake.frame(w.buf[w.r:w.w], int(size), w.payloadLimit())
+	n, err := w.frame(w.buf[w.r:w.w], int(size), w.payloadLimit())
 	switch {
 	case err != nil:
 		w.broken = err

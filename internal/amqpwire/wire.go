@@ -136,7 +136,7 @@ func (w *Wire) end() {
 	defer w.use.Unlock()
 	w.ended = true
 	if !w.reading {
-		w.intake.dropAll()
+		w.dropAll()
 	}
 }
 

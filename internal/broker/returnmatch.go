@@ -21,8 +21,8 @@ func (c *Stream) returnOf(r *Receipt) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.back) > 0 {
-		print := r.fingerprint()
-		if i := slices.IndexFunc(c.back, func(b returned) bool { return b.print == print }); i >= 0 {
+		f := r.fingerprint()
+		if i := slices.IndexFunc(c.back, func(b returned) bool { return b.print == f }); i >= 0 {
 			why := c.back[i].why
 			c.back = slices.Delete(c.back, i, i+1)
 			return why
@@ -33,7 +33,7 @@ func (c *Stream) returnOf(r *Receipt) error {
 
 // returned keeps a return until a message that equals it is confirmed. After a return that equals none of the messages
 // under way the outcome of each of them is unknown.
-func (c *Stream) returned(print amqpwire.Fingerprint, why *ReturnedError) {
+func (c *Stream) returned(f amqpwire.Fingerprint, why *ReturnedError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unmatched := 0
@@ -42,17 +42,17 @@ func (c *Stream) returned(print amqpwire.Fingerprint, why *ReturnedError) {
 			r.back = why
 			return
 		}
-		if r.fingerprint() == print {
+		if r.fingerprint() == f {
 			unmatched++
 		}
 	}
 	for _, b := range c.back {
-		if b.print == print {
+		if b.print == f {
 			unmatched--
 		}
 	}
 	if unmatched > 0 {
-		c.back = append(c.back, returned{print, why})
+		c.back = append(c.back, returned{f, why})
 		return
 	}
 	for r := range c.inflight {
