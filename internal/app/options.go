@@ -38,24 +38,30 @@ func (sh *shared) dispatchOptions() dispatch.Options {
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary,
 		Envelopes:   cfg.Request.CloudEvents == config.CloudEventsStructured,
 		Dapr:        cfg.App.ResponseDialect == config.DialectDapr,
-		Token:       secret(cfg.App.Token, sh.log, "secret not read", true),
+		Token:       appToken(cfg.App.Token, sh.log),
 		Version:     sh.build.Version, MaxIdle: cfg.Window.Concurrency, Queue: sh.plan.Queue,
 		Memory: sh.budget.Account(budget.Answers), Logger: sh.log, Registerer: sh.registry,
 	}
 }
 
-// secret reads a secret that may rotate. While its file is missing, empty or wrong, msg is logged now and then, and the
-// secret is its last good value if that is to be kept, else "".
-func secret(s config.Secret, log *slog.Logger, msg string, keep bool) func() string {
+// reader reads a secret that may rotate. Errors, of a file that is missing, empty or wrong, are reported at most once a
+// minute; with an error comes the last good value.
+func reader(s config.Secret, report func(err error, suppressed int)) func() (string, error) {
 	failures := telemetry.Throttle{Interval: time.Minute}
-	return func() string {
+	return func() (string, error) {
 		v, err := s.Value()
 		if err != nil {
-			failures.Do(func(suppressed int) { log.Warn(msg, "error", err, "suppressed", suppressed) })
-			if !keep {
-				return ""
-			}
+			failures.Do(func(suppressed int) { report(err, suppressed) })
 		}
+		return v, err
+	}
+}
+
+// appToken reads the token that is sent to the app: the last good one, because the app decides about it.
+func appToken(s config.Secret, log *slog.Logger) func() string {
+	read := reader(s, func(err error, n int) { log.Warn("secret not read", "error", err, "suppressed", n) })
+	return func() string {
+		v, _ := read()
 		return v
 	}
 }
@@ -66,7 +72,13 @@ func listenerToken(s config.Secret, log *slog.Logger) func() string {
 	if !s.IsSet() {
 		return nil
 	}
-	return secret(s, log, "token not read", false)
+	read := reader(s, func(err error, n int) { log.Warn("token not read", "error", err, "suppressed", n) })
+	return func() string {
+		if v, err := read(); err == nil {
+			return v
+		}
+		return ""
+	}
 }
 
 func (s *subscription) flowOptions() flow.Options {
