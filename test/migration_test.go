@@ -104,6 +104,17 @@ func (m *migration) order(name string, n, amount int) (ids []string) {
 	return ids
 }
 
+// unacked counts the messages of the queue that a consumer holds.
+func (m *migration) unacked() (n int) {
+	m.t.Helper()
+	for _, row := range brokertest.Rows(m.t, "queues", "name", "messages_unacknowledged") {
+		if held, ok := row["messages_unacknowledged"].(float64); ok && row["name"] == m.queue {
+			n += int(held)
+		}
+	}
+	return n
+}
+
 // billed counts how often each order was billed, by whomever.
 func (m *migration) billed() map[string]int {
 	counts := map[string]int{}
@@ -153,6 +164,7 @@ func TestTakeOverAQueue(t *testing.T) {
 			eventually(t, "two consumers", func() bool { return m.consumers(m.queue) == 2 })
 			ids = append(ids, m.order("both", 60, 1)...)
 			m.wantBilled(1, ids...)
+			eventually(t, "the consumer's last ack", func() bool { return m.unacked() == 0 }) // it bills before it acks
 			consumer.kill()
 			ids = append(ids, m.order("late", 20, 1)...)
 			m.wantBilled(1, ids...)
