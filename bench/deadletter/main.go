@@ -65,8 +65,8 @@ func run(args []string, url string, out io.Writer) error {
 	if url == "" {
 		return errors.New("AMQP_URL is unset: run it below scripts/broker.sh run 0 …")
 	}
-	fmt.Fprintf(out, "| queue | messages of %d bytes | command | binary | seconds | messages per second | CPU s | peak RSS MiB "+
-		"|\n|---|---|---|---|---|---|---|---|\n", o.body)
+	fmt.Fprintf(out, "| queue | messages of %d bytes | command | binary | seconds | messages per second | CPU s "+
+		"| peak RSS MiB |\n|---|---|---|---|---|---|---|---|\n", o.body)
 	for kind := range strings.SplitSeq(o.kind, ",") {
 		for _, n := range o.messages {
 			if err := measure(&o, url, kind, n, out); err != nil {

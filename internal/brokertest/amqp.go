@@ -166,12 +166,6 @@ func Ready(t testing.TB, url, queue string) int {
 	return inspect(t, url, queue).Messages
 }
 
-// Consumers counts the consumers of queue; -1 when there is no such queue.
-func Consumers(t testing.TB, url, queue string) int {
-	t.Helper()
-	return inspect(t, url, queue).Consumers
-}
-
 // WaitReady waits until queue holds exactly n ready messages.
 func WaitReady(t testing.TB, url, queue string, n int) {
 	t.Helper()

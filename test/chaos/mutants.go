@@ -103,8 +103,8 @@ var mutants = []mutant{
 	{
 		name: "begins to count again when a message is moved back",
 		edits: []edit{{
-			"internal/message/history.go", "	m.HasOriginal = hasOwn ||", "	if hasFinal {\n		m.RetryCount = 0\n	}\n	m.HasOriginal " +
-				"= hasOwn ||",
+			"internal/message/history.go", "	m.HasOriginal = hasOwn ||",
+			"	if hasFinal {\n		m.RetryCount = 0\n	}\n	m.HasOriginal = hasOwn ||",
 		}},
 		caught: []string{"I14"}, flags: flags(parks, "-faults=3 -kinds=redrive"),
 	},

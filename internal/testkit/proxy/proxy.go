@@ -181,13 +181,6 @@ func (p *Proxy) Freeze(d Direction) (thaw func()) {
 	}
 }
 
-// Links returns the number of connections that are open now.
-func (p *Proxy) Links() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links)
-}
-
 // Accepted returns the number of connections so far.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
