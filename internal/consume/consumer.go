@@ -69,7 +69,7 @@ type Consumer struct {
 	o       Options
 	metrics *metrics
 
-	offered chan delivery // unbuffered: a delivery is either with the broker's client or with a worker
+	offered chan delivery // unbuffered: a delivery that no worker has taken is still its session's
 	freed   chan struct{} // a worker finished; capacity 1
 
 	inflight  atomic.Int64 // being POSTed
@@ -78,7 +78,7 @@ type Consumer struct {
 	active    atomic.Bool               // a consumer is registered
 	oversized atomic.Pointer[oversized] // the last message whose body could not be kept
 	returned  atomic.Int64              // deliveries requeued before a POST
-	cut       atomic.Int64              // attempts interrupted by a stop
+	cut       atomic.Int64              // messages whose attempt or publish a stop interrupted
 
 	stopping  chan struct{}   // closed: take no more
 	interrupt context.Context // ends: stop what runs
@@ -167,7 +167,7 @@ func (c *Consumer) Stop() {
 
 // Drained is the result of a drain.
 type Drained struct {
-	Interrupted int64 // attempts cut short because the grace expired; their messages went back uncounted
+	Interrupted int64 // messages whose attempt or publish was cut short when the grace expired; requeued uncounted
 	Returned    int64 // deliveries requeued before a POST
 }
 

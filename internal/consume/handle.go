@@ -8,6 +8,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
 )
 
 // work handles one message after the other. Its record is reused: the healthy path allocates nothing of its own.
@@ -24,7 +25,8 @@ func (c *Consumer) work() {
 	}
 }
 
-// handle is the line every message takes. The record is written when the settlement is carried out, see session.end.
+// handle is the line that every message takes; settle ends in session.end, the last call. A delivery that never reaches
+// a worker (its session is cancelled, there is no memory for its body) and one that made a worker panic end there, too.
 func (c *Consumer) handle(r *record) {
 	m := r.read(c.o.Plan)
 	o := c.dispatch(r, m)
@@ -50,6 +52,51 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	r.span.ClientEnd(o.Status, o.Failure.String())
 	c.o.Flow.Report(m, &o)
 	return o
+}
+
+// settle carries a settlement out: at once where it is a frame to the broker, on a goroutine of its own where it waits
+// for a confirm or for time to pass.
+func (s *session) settle(r *record) {
+	if r.s.Pause > 0 {
+		s.c.o.Flow.PauseFor(r.s.Pause)
+	}
+	switch {
+	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
+		if r.s.Verdict.Action != message.Release {
+			r.release(message.ReasonSessionLost)
+		}
+		s.end(r)
+	case r.s.Verdict.Reason == message.ReasonAppDown:
+		s.beside(r.retain(), s.retreat)
+	case r.s.Publish != nil:
+		s.beside(r.retain(), s.replace)
+	case r.s.Hold > 0 || r.s.Jitter > 0:
+		s.delay(r.retain())
+	default:
+		s.end(r)
+	}
+}
+
+// end ends a delivery: it writes the record, replies the verdict to a canary, and hands the settlement to the settler.
+// Every delivery ends here, once. The record comes first: a requeued message can be delivered and recorded again before
+// this goroutine runs on.
+func (s *session) end(r *record) {
+	v := &r.s.Verdict
+	s.c.write(r)
+	if r.reply != "" {
+		s.c.replyVerdict(r)
+	}
+	if v.Cause.Suspect != nil {
+		v.Cause.Suspect.Settled(r.s.Final == topology.FinalRequeue)
+	}
+	r.ended = true
+	r.recycle()
+	s.hand(ending{tag: r.tag, action: v.Action, reason: v.Reason, final: r.s.Final})
+}
+
+func (s *session) hand(e ending) {
+	s.settler.endings <- e
+	s.outstanding.Done()
 }
 
 // guard runs a step of a message. A panic over it does not end the process: it is logged, and the message is requeued

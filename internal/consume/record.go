@@ -28,10 +28,10 @@ type record struct {
 	reply, token string // of the canary that waits for the verdict, see message.Reply; "" without one
 }
 
-// begin makes r the record of a delivery.
+// begin makes r the record of a delivery. Nothing of the one before may be left: until the headers are read the record
+// has to name this message.
 func (r *record) begin(d delivery) {
-	r.session, r.delivery, r.tag, r.ended = d.session, d.Delivery, d.DeliveryTag, false
-	r.span, r.reply = telemetry.Span{}, ""
+	*r = record{session: d.session, delivery: d.Delivery, tag: d.DeliveryTag, m: message.Message{MessageID: d.MessageId}}
 }
 
 // read makes the delivery's bytes and headers a Message.

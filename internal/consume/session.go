@@ -29,13 +29,13 @@ type session struct {
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
 
-	plan     atomic.Pointer[topology.Plan] // its routes are the ones that have been proven to work on this session
-	unproven *topology.Plan                // the plan before that; nil when the topology has been declared
+	plan     atomic.Pointer[topology.Plan] // in force: the consumer's plan, or unproven until the retry route is proven
+	unproven *topology.Plan                // the plan without rejects; nil when the topology has been declared
 
 	outstanding sync.WaitGroup // deliveries received and not ended
 	delays      chan struct{}  // slots for messages that are held before a requeue
 
-	received uint64 // deliveries, and so the tag of the last one
+	lastTag uint64 // of the deliveries so far, and so their number
 
 	batch   []*broker.Delivery // memory of the deliveries that were taken last
 	pending []*broker.Delivery // those of them that no worker has taken
@@ -185,9 +185,9 @@ func (s *session) fetch(deliveries *broker.Deliveries) (ended bool) {
 	s.batch, ended = deliveries.Take(s.batch)
 	s.pending = s.batch
 	for _, d := range s.batch {
-		if s.received++; d.DeliveryTag != s.received {
+		if s.lastTag++; d.DeliveryTag != s.lastTag {
 			s.c.o.Logger.Error("delivery tag out of order", "queue", s.c.o.Plan.Queue, "tag", d.DeliveryTag, "expected",
-				s.received)
+				s.lastTag)
 			s.freePending()
 			s.kill()
 			return true

@@ -79,7 +79,7 @@ func (s *session) publish(r *record, p *broker.Publication) error {
 }
 
 // delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the
-// broker instead, if the plan has a route for that, so that held messages never starve those behind them.
+// broker instead, if the plan has a route for that: held messages would otherwise starve those behind them.
 func (s *session) delay(r *record) {
 	select {
 	case s.delays <- struct{}{}:

@@ -82,7 +82,7 @@ var mutants = []mutant{
 			{"internal/broker/subscription.go", "s.ch.Ack(tag, multiple)", "standing.Load().Ack(tag, multiple)"},
 			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, true)", "standing.Load().Nack(tag, false, true)"},
 			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, false)", "standing.Load().Nack(tag, false, false)"},
-			{"internal/consume/settle.go", "	case s.gone(): // the message", "	case false: // the message"},
+			{"internal/consume/handle.go", "	case s.gone(): // the message", "	case false: // the message"},
 		},
 		caught: []string{"I1", "I2", "I5", "I6", "I7"}, flags: flags("-messages=6000 -warm-up=100 -liveness=100 -faults=6 " +
 			"-kinds=cut -rate=150 -app-timeout=6s"),
