@@ -14,7 +14,10 @@ import (
 // MemoryLimit returns how many bytes this process may use: the limit of its cgroup or GOMEMLIMIT, whichever is smaller;
 // 0 when there is no limit or it is unknown.
 func MemoryLimit() int64 {
-	limit := min(cgroupLimit("/sys/fs/cgroup", "/proc/self/cgroup"), debug.SetMemoryLimit(-1))
+	limit := cgroupLimit("/sys/fs/cgroup", "/proc/self/cgroup")
+	if own := debug.SetMemoryLimit(-1); own > 0 { // GOMEMLIMIT=0 asks for constant collection, not for no memory
+		limit = min(limit, own)
+	}
 	if limit == math.MaxInt64 {
 		return 0
 	}

@@ -154,7 +154,8 @@ func (l *loader) checkOTelProtocol() {
 
 func (l *loader) otelEndpoint() string {
 	v := l.otlp("ENDPOINT")
-	u, err := parseURL(v.text, "", "http", "https")
+	scheme, rest, _ := strings.Cut(v.text, "://") // other programs that read the variable take HTTP://, too
+	u, err := parseURL(strings.ToLower(scheme)+"://"+rest, "", "http", "https")
 	if err == nil {
 		err = checkURLChars(v.text)
 	}

@@ -40,12 +40,13 @@ func checkCertificateFile(path string) error {
 	return nil
 }
 
-func checkKeyFile(path string) error {
+// readPEM returns the bytes of a file with a PEM block; what names it in the error.
+func readPEM(path, what string) ([]byte, error) {
 	b, _, err := readRegular(path, maxPEM)
 	if block, _ := pem.Decode(b); err == nil && block == nil {
-		return errors.New("holds no PEM key")
+		err = errors.New("holds no PEM " + what)
 	}
-	return err
+	return b, err
 }
 
 // checkKeyPair checks the files of a client certificate and its key, each of which needs the other.
@@ -60,20 +61,22 @@ func (l *loader) checkKeyPair(cert, key *Variable) {
 		l.reject(key.Name, "a key needs its certificate: set %s", cert.Name)
 		return
 	}
-	if err := checkCertificateFile(cert.text); err != nil {
+	chain, err := readPEM(cert.text, "certificate")
+	if err != nil {
 		l.reject(cert.Name, "%v", err)
 	}
-	if err := checkKeyFile(key.text); err != nil {
+	secret, err := readPEM(key.text, "key")
+	if err != nil {
 		l.reject(key.Name, "%v", err)
 	}
 	if cert.bad || key.bad {
 		return
 	}
-	pair, err := tls.LoadX509KeyPair(cert.text, key.text)
+	pair, err := tls.X509KeyPair(chain, secret)
 	switch {
 	case err != nil:
 		l.reject(key.Name, "does not go with %s: %v", cert.Name, err)
-	case time.Now().After(pair.Leaf.NotAfter):
+	case pair.Leaf != nil && time.Now().After(pair.Leaf.NotAfter):
 		l.reject(cert.Name, "the certificate has expired")
 	}
 }

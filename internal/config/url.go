@@ -15,7 +15,8 @@ import (
 // place.
 func parseURL(raw, hint string, schemes ...string) (*url.URL, error) {
 	if scheme, _, found := strings.Cut(raw, "://"); !found || !slices.Contains(schemes, scheme) {
-		return nil, errors.New("must start with " + strings.Join(schemes, ":// or ") + "://")
+		last := len(schemes) - 1
+		return nil, errors.New("must start with " + strings.Join(schemes[:last], "://, ") + ":// or " + schemes[last] + "://")
 	}
 	u, err := url.Parse(raw)
 	switch {

@@ -116,6 +116,9 @@ func (h library) Enabled(ctx context.Context, level slog.Level) bool {
 // Handle logs errors at debug like the rest: permanent failures also reach otel.Handle, and are logged there as a
 // warning.
 func (h library) Handle(ctx context.Context, r slog.Record) error {
+	if !h.Enabled(ctx, r.Level) { // logr does not ask before it logs an error
+		return nil
+	}
 	record := slog.NewRecord(r.Time, slog.LevelDebug, "library", 0)
 	record.AddAttrs(slog.String("library", h.name), slog.String("text", r.Message))
 	r.Attrs(func(a slog.Attr) bool {
