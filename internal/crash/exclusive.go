@@ -29,7 +29,7 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 		t.waiting++
 		defer func() { t.waiting--; t.wake() }()
 	}
-	for !t.free(alone) {
+	for err == nil && !t.free(alone) {
 		if t.changed == nil {
 			t.changed = make(chan struct{})
 		}
@@ -43,9 +43,14 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 			err = context.Cause(ctx)
 		}
 		t.mu.Lock()
-		if err != nil {
-			return 0, fmt.Errorf("wait for a turn: %w", err)
-		}
+	}
+	select {
+	case <-lost: // also when the turn came at the same time: the broker delivers the message again
+		err = errLost
+	default:
+	}
+	if err != nil {
+		return 0, fmt.Errorf("wait for a turn: %w", err)
 	}
 	t.begun++
 	t.inHand++

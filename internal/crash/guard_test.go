@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 const limit = 2
@@ -337,5 +338,28 @@ func TestALostDeliveryIsNotPOSTed(t *testing.T) {
 	first.settle(false)
 	if o := <-got; o.Failure != message.FailureUndispatched {
 		t.Errorf("outcome %+v", o)
+	}
+}
+
+// TestTurnOfALostSession: a suspect whose session ends in the moment of its turn is not POSTed, because the broker
+// delivers it again.
+func TestTurnOfALostSession(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		var turns exclusive
+		must.Get(turns.enter(t.Context(), nil, false))(t)
+		lost, ended := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := turns.enter(context.Background(), lost, true)
+			ended <- err
+		}()
+		for turns.wanted() == 0 {
+			runtime.Gosched()
+		}
+		close(lost)
+		turns.leave()
+		if err := <-ended; !errors.Is(err, errLost) {
+			t.Fatalf("a turn on a lost session: %v", err)
+		}
 	}
 }

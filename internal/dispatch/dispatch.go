@@ -189,7 +189,8 @@ func (t *Target) Probe(ctx context.Context) error {
 		status = x.exchange.Answer.Status
 	}
 	switch {
-	case failure == message.FailureRefused:
+	// A port that takes the connection and resets it does not mean that the app has gone: the next probe decides.
+	case failure == message.FailureRefused && !errors.Is(err, http1.ErrRefusedByReset):
 		return fmt.Errorf("probe: %w: %w", ErrRefused, err)
 	case failure != message.FailureNone:
 		return fmt.Errorf("probe: %w", err)

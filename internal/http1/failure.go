@@ -10,11 +10,13 @@ import (
 	"sidecar/internal/message"
 )
 
+// ErrRefusedByReset is the cause of a message.FailureRefused where the app's port took the connection and reset it.
+var ErrRefusedByReset = errors.New("connection refused: reset before anything was sent")
+
 var (
-	errRefusedByReset = errors.New("connection refused: reset before anything was sent")
-	errUnasked        = errors.New("the app spoke before anything was sent")
-	errNoAnswer       = errors.New("timeout: the app did not answer in time")
-	errClosed         = errors.New("reset: the app closed the connection without an answer")
+	errUnasked  = errors.New("the app spoke before anything was sent")
+	errNoAnswer = errors.New("timeout: the app did not answer in time")
+	errClosed   = errors.New("reset: the app closed the connection without an answer")
 )
 
 // MalformedError is the cause of message.FailureMalformed: the received bytes are not an HTTP answer. Its text never

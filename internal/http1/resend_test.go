@@ -3,6 +3,7 @@ package http1
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"path/filepath"
@@ -106,6 +107,9 @@ func TestFreshConnectionThatTakesNothingIsRefused(t *testing.T) {
 		client.connect = func(context.Context, string, string) (net.Conn, error) { return dead(t, "tcp"), nil }
 		_, f, err := do(t.Context(), client, size, time.Minute)
 		wantFailure(t, f, err, message.FailureRefused, "refused")
+		if !errors.Is(err, ErrRefusedByReset) {
+			t.Errorf("%v is not ErrRefusedByReset", err)
+		}
 	}
 }
 

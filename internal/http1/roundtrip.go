@@ -60,7 +60,7 @@ func (c *Client) Do(ctx context.Context, x *Exchange, body []byte) (message.Fail
 	fresh.bind(ctx)
 	f, sent, err := c.over(ctx, fresh, x)
 	if !sent {
-		return message.FailureRefused, errRefusedByReset
+		return message.FailureRefused, ErrRefusedByReset
 	}
 	return f, err
 }

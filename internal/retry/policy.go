@@ -95,9 +95,10 @@ func (p Policy) judge(o *message.Outcome) message.Verdict {
 // answer judges what the app answered.
 func (p Policy) answer(o *message.Outcome) message.Verdict {
 	var v message.Verdict
+	disposition, asked := byDisposition[o.Disposition]
 	switch {
-	case o.Disposition != message.DispositionNone:
-		v.Action, v.Reason = byDisposition[o.Disposition], message.ReasonDisposition
+	case asked:
+		v.Action, v.Reason = disposition, message.ReasonDisposition
 	case o.OK():
 		v.Action, v.Reason = message.Ack, message.ReasonSuccess
 	case slices.Contains(p.ParkOn, o.Status):
