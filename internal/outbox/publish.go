@@ -242,7 +242,9 @@ func (f *publishing) confirmed(x *row) {
 	if x.alone {
 		f.singles--
 	}
-	f.setKey(x, keyFree)
+	if f.key(x) == keyBusy { // a later row of the key may have failed meanwhile
+		f.setKey(x, keyFree)
+	}
 	f.settle(x, x.err)
 }
 

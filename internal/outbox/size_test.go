@@ -198,18 +198,23 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// TestRowThatCannotBeRead: where the text of a column cannot be made, because it would be too long for the database or
-// the data is damaged, the row fails alone; its neighbours are sent, in the order of their keys.
-func TestRowThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	r := bareRig(t, postgrestest.New(t))
+// damaged makes an outbox in which the rows 3, 13, 23 … cannot be read.
+func (r *rig) damaged() {
 	r.db.Exec(`CREATE TYPE odd AS (n int);
 		CREATE FUNCTION odd_text(o odd) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
 			IF o.n % 10 = 3 AND current_query() LIKE '%concat_ws%' THEN RAISE EXCEPTION 'damaged' USING ERRCODE = 'XX001'; END IF;
 			RETURN 'm' || o.n; END $$;
 		CREATE CAST (odd AS text) WITH FUNCTION odd_text(odd);
 		CREATE TABLE outbox (id bigint PRIMARY KEY, routing_key text, body bytea, message_id odd, ordering_key text, sent_at timestamptz)`)
-	migrate(t, r.db, r.options.Names, false)
+	migrate(r.t, r.db, r.options.Names, false)
+}
+
+// TestRowThatCannotBeRead: where the text of a column cannot be made, because it would be too long for the database or
+// the data is damaged, the row fails alone; its neighbours are sent, in the order of their keys.
+func TestRowThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := bareRig(t, postgrestest.New(t))
+	r.damaged()
 	memory := r.memory(32 << 20)
 	r.options.MaxAttempts = 1
 	r.db.Exec(`INSERT INTO outbox SELECT n, n, 'x', ROW(n)::odd, CASE WHEN n > 10 THEN n % 2 END FROM generate_series(1, 30) n`)
@@ -232,6 +237,24 @@ func TestRowThatCannotBeRead(t *testing.T) {
 	}
 	if len(all) != 27 || memory.Held() != 0 {
 		t.Errorf("%d messages, %d bytes held", len(all), memory.Held())
+	}
+}
+
+// TestOrderBehindARowThatCannotBeRead: while a row waits for its next attempt, no later row of its key is sent, also when
+// an earlier one was on its way when the row failed.
+func TestOrderBehindARowThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := bareRig(t, postgrestest.New(t))
+	r.damaged()
+	r.options.MaxAttempts = 2
+	r.db.Exec(`INSERT INTO outbox SELECT n, n, 'x', ROW(n)::odd, 'k' FROM generate_series(1, 9) n`)
+	r.start()
+	r.settled()
+	if n := r.rows(`id > 3 AND sent_at <= (SELECT quarantined_at FROM outbox WHERE id = 3)`); n != "0" {
+		t.Errorf("%s rows were sent before the row of their key that had failed was given up", n)
+	}
+	if n := r.rows(`sent_at IS NOT NULL`); n != "8" {
+		t.Errorf("%s rows were sent", n)
 	}
 }
 
