@@ -170,6 +170,16 @@ func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
 	}
 }
 
+// TestMarkingSinglyTakesTooLong: rows for which no time is left are not marked, and the reason is not the database's.
+func TestMarkingSinglyTakesTooLong(t *testing.T) {
+	t.Parallel()
+	rows := []*row{{id: "1", result: sent}, {id: "2", result: sent}}
+	err := (&session{}).markHalves(t.Context(), rows, time.Now().Add(-time.Second))
+	if err != nil || rows[0].unmarked == nil || errors.Is(rows[1].unmarked, errSlow) {
+		t.Errorf("%v, %v, %v", err, rows[0].unmarked, rows[1].unmarked)
+	}
+}
+
 // TestUnmarkedPauses: pauses double up to five minutes, and rows that do not come again are forgotten.
 func TestUnmarkedPauses(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,8 @@ import (
 // must not take all of it from the others.
 const markSingleShare = 16
 
+var errMarkTimeout = errors.New("marking the rows one by one took too long")
+
 // markSingly marks rows that cannot be marked together, because the database does not let one of them: halves of them,
 // and halves of these, under savepoints, until it is known which. It ends the transaction, and begins with a new one,
 // which has to lock the rows again. It returns those that it got: another relay may have the others.
@@ -33,12 +35,12 @@ func (s *session) markSingly(ctx context.Context, rows []*row) (mine []*row, err
 // relock ends the transaction that failed and begins another one with the same rows, but for those that are lost.
 func (s *session) relock(ctx context.Context, rows []*row) ([]*row, error) {
 	locked := map[string]bool{}
-	hurry := number(s.r.o.Database.timeout().Milliseconds() / markSingleShare)
+	timeout := number(s.r.o.Database.timeout().Milliseconds() / markSingleShare)
 	err := s.execute(ctx, func(values [][]byte) error {
 		locked[string(values[0])] = true
 		return nil
 	}, call{name: stmtRollback}, call{name: stmtBegin}, call{name: stmtRelock, params: [][]byte{ids(rows)}},
-		call{name: stmtHurry, params: [][]byte{hurry}})
+		call{name: stmtTimeout, params: [][]byte{timeout}})
 	return slices.DeleteFunc(rows, func(x *row) bool { return !locked[x.id] }), err
 }
 
@@ -49,7 +51,7 @@ func (s *session) markHalves(ctx context.Context, rows []*row, until time.Time) 
 	}
 	if time.Now().After(until) {
 		for _, x := range rows {
-			x.unmarked = errSlow
+			x.unmarked = errMarkTimeout
 		}
 		return nil
 	}

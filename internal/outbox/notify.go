@@ -73,7 +73,7 @@ func (s *session) setIdle(ctx context.Context, stmt string) error {
 		return nil
 	}, call{name: stmt})
 	if err != nil {
-		return fmt.Errorf("%s: %w", stmt, err)
+		return fmt.Errorf("statement %q: %w", stmt, err)
 	}
 	return nil
 }

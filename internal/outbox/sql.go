@@ -18,24 +18,24 @@ const (
 	stmtBegin     = "begin"
 	stmtCommit    = "commit"
 	stmtClaim     = "claim"
-	stmtClaimOn   = "claim_on"
-	stmtOrder     = "order"
+	stmtClaimOn   = "claim_from_mark"
+	stmtOrder     = "find_blocked"
 	stmtFetch     = "fetch"
-	stmtSent      = "sent"
-	stmtFailed    = "failed"
-	stmtDeferred  = "deferred"
+	stmtSent      = "mark_sent"
+	stmtFailed    = "mark_failed"
+	stmtDeferred  = "mark_deferred"
 	stmtMeasure   = "measure"
-	stmtEnterIdle = "sleep"
-	stmtLeaveIdle = "wake"
+	stmtEnterIdle = "enter_idle"
+	stmtLeaveIdle = "leave_idle"
 
 	// To mark halves of the rows, and the savepoint of these and of reads.
 	stmtRollback    = "rollback"
 	stmtRelock      = "relock"
-	stmtHurry       = "hurry"
-	stmtSave        = "save"
-	stmtConstraints = "constraints"
-	stmtRelease     = "release"
-	stmtBack        = "back"
+	stmtTimeout     = "set_timeout"
+	stmtSave        = "savepoint"
+	stmtConstraints = "check_constraints"
+	stmtRelease     = "release_savepoint"
+	stmtBack        = "rollback_to_savepoint"
 )
 
 // followLimit is the longest wait of a row for an earlier row of its key: then it is checked again, because the earlier
@@ -67,7 +67,7 @@ func (t *Table) statements() map[string]string {
 			WHERE t.{id} = d.id RETURNING t.{id}, t.{send_after} >= LEAST(d.until, now()), false`),
 		stmtRollback: `ROLLBACK`, stmtSave: `SAVEPOINT marks`, stmtRelease: `RELEASE SAVEPOINT marks`,
 		stmtBack:        `ROLLBACK TO SAVEPOINT marks`,
-		stmtConstraints: `SET CONSTRAINTS ALL IMMEDIATE`, stmtHurry: `SELECT set_config('statement_timeout', $1, true)`,
+		stmtConstraints: `SET CONSTRAINTS ALL IMMEDIATE`, stmtTimeout: `SELECT set_config('statement_timeout', $1, true)`,
 		stmtRelock: t.expand(`SELECT {id} FROM {table} WHERE {id} = ANY($1::{idtype}[]) AND ` + unsent +
 			` FOR NO KEY UPDATE SKIP LOCKED`),
 	}
@@ -191,7 +191,7 @@ func (t *Table) expand(sql string) string {
 func (s *session) prepare(ctx context.Context) error {
 	for name, sql := range s.table.statements() {
 		if _, err := s.conn.Prepare(ctx, name, sql, nil); err != nil {
-			return fmt.Errorf("prepare to %s rows of table %s: %w", name, &s.table.Names, err)
+			return fmt.Errorf("prepare statement %q for table %s: %w", name, &s.table.Names, err)
 		}
 	}
 	none := []byte("{}")
