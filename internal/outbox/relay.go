@@ -3,7 +3,9 @@
 // committed is published at least once; one that was rolled back never is.
 //
 // It keeps no cursor, because rows are committed in another order than that of their ids. It refuses to read the app's
-// own tables, to change rows that it has not claimed, and to hold a transaction open while the broker is away.
+// own tables, and to hold a transaction open while the broker is away. The relay changes no row that it has not
+// claimed, except that it deletes sent rows after the retention time; the commands delete sent rows and release
+// quarantined ones.
 package outbox
 
 import (
