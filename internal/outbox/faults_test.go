@@ -106,8 +106,8 @@ func TestBrokerAway(t *testing.T) {
 }
 
 // TestAlarm: during a resource alarm of the broker rows stay, no transaction is held open, and afterwards all are sent.
-// A relay whose first message meets the alarm loses its connection over it (see Pipe.Try), again and again, and no row
-// either.
+// A relay whose first message meets the alarm loses its connection over it (see broker.Stream.Try), again and again, and
+// no row either.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)

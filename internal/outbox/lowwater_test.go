@@ -20,7 +20,7 @@ func TestFullScansComeAgain(t *testing.T) {
 	now := time.Now()
 	f.fullScanDone(now, now.Add(time.Hour))
 	if !f.fullScanDue(now) {
-		t.Error("without a low-water mark a look does not begin at the front")
+		t.Error("without a low-water mark a claim does not start at the front")
 	}
 	f = lowWater{sendAfter: "2026-01-01 00:00:00+00", id: "1"}
 	ended := now.Add(501 * time.Millisecond)
@@ -29,7 +29,7 @@ func TestFullScansComeAgain(t *testing.T) {
 		t.Errorf("half a second: due after %v", f.due.Sub(ended))
 	}
 	if f.fullScanDone(now, now.Add(time.Millisecond)); !f.fullScanDue(now.Add(time.Millisecond)) {
-		t.Error("a cheap look is not due at once")
+		t.Error("a cheap scan is not due at once")
 	}
 }
 
@@ -47,9 +47,9 @@ func bench(t *testing.T, r *rig) *session {
 	return s
 }
 
-// look claims rows and marks them as sent, but for those whose bodies are left. It gives the routing keys, and whether
-// it began at the front.
-func (r *rig) look(s *session, left ...string) (keys string, front bool) {
+// claimAndMark claims rows and marks them as sent, but for the routing keys in left. It returns the routing keys, and
+// whether the claim started at the front.
+func (r *rig) claimAndMark(s *session, left ...string) (keys string, front bool) {
 	r.t.Helper()
 	rd := &batch{}
 	must.Do(r.t, s.claim(r.t.Context(), rd))
@@ -72,9 +72,9 @@ func (r *rig) look(s *session, left ...string) (keys string, front bool) {
 	return strings.Join(all, " "), rd.front
 }
 
-// TestFloor: claims start where the last one ended, or at a row that was left; rows below are found by a scan from the
-// front, whatever the type of the id. Where send_after may be null each look begins at the front.
-func TestFloor(t *testing.T) {
+// TestLowWater: claims start where the last one ended, or at a row that was left; rows below are found by a scan from the
+// front, whatever the type of the id. Where send_after may be null each claim starts at the front.
+func TestLowWater(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ id, due, begin string }{
 		{"bigint", "timestamptz NOT NULL", ""},
@@ -100,8 +100,8 @@ func TestFloor(t *testing.T) {
 			s := bench(t, r)
 			expect := func(want string, wantFront bool, left ...string) {
 				t.Helper()
-				if got, front := r.look(s, left...); got != want || front != wantFront && s.table.hasLowWater() {
-					t.Errorf("rows %s, from the front: %v; want %s, %v (floor %+v)", got, front, want, wantFront, s.lowWater)
+				if got, front := r.claimAndMark(s, left...); got != want || front != wantFront && s.table.hasLowWater() {
+					t.Errorf("rows %s, from the front: %v; want %s, %v (mark %+v)", got, front, want, wantFront, s.lowWater)
 				}
 				s.lowWater.due = time.Now().Add(time.Hour)
 			}
@@ -130,7 +130,7 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// usesIndex fails the test unless a look above the low-water mark begins there in the index, with a plan for these values and
+// usesIndex fails the test unless a claim above the low-water mark starts there in the index, with a plan for these values and
 // with one for any.
 func (r *rig) usesIndex(s *session) {
 	r.t.Helper()
@@ -149,9 +149,9 @@ func (r *rig) usesIndex(s *session) {
 	}
 }
 
-// TestFloorIsNoCursor: while nothing can be cleaned up, rows that are committed late, with lower ids and times than
+// TestLowWaterIsNotACursor: while nothing can be cleaned up, rows that are committed late, with lower ids and times than
 // thousands that were sent, are sent as well as those at the end.
-func TestFloorIsNoCursor(t *testing.T) {
+func TestLowWaterIsNotACursor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.options.Batch = 500
@@ -170,20 +170,20 @@ func TestFloorIsNoCursor(t *testing.T) {
 	}
 }
 
-// TestHeldKeyBelowTheFloor: a key whose rows are left out is checked again although the row it waits for is below the
-// floor.
-func TestHeldKeyBelowTheFloor(t *testing.T) {
+// TestHeldKeyBelowTheLowWaterMark: a key whose rows are left out is checked again although the row it waits for is below the
+// low-water mark.
+func TestHeldKeyBelowTheLowWaterMark(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := bench(t, r)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key) VALUES ('first', '', 'k')`)
 	s.lowWater = lowWater{sendAfter: "2126-01-01 00:00:00+00", id: "1", fullHeldAt: time.Now()}
 	s.held["k"] = time.Now().Add(time.Hour)
-	if got, front := r.look(s); got != "" || !front {
+	if got, front := r.claimAndMark(s); got != "" || !front {
 		t.Errorf("%q from the front: %v", got, front)
 	}
 	s.lowWater.fullHeldAt, s.lowWater.due = time.Time{}, time.Time{}
-	if got, _ := r.look(s); got != "first" {
+	if got, _ := r.claimAndMark(s); got != "first" {
 		t.Errorf("%q", got)
 	}
 }

@@ -41,8 +41,8 @@ func wakeRig(t *testing.T, relays int) (r *rig, comes func(body string)) {
 	}
 }
 
-// TestNoWakeUpIsLost: rows that are inserted at random moments after the last one was sent, when relays look, and take
-// the lock, and look, and go to sleep, are all sent, although no one polls.
+// TestNoWakeUpIsLost: rows that are inserted at random moments after the last one was sent, when relays claim, take
+// the lock, claim again and become idle, are all sent, although no one polls.
 func TestNoWakeUpIsLost(t *testing.T) {
 	t.Parallel()
 	for relays, rows := range map[int]int{1: 500, 2: 200, 4: 150} {
@@ -78,7 +78,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
-// TestLongTransaction: while a transaction with rows is open no relay can sleep, and other rows are sent; so are its
+// TestLongTransaction: while a transaction with rows is open no relay can become idle, and other rows are sent; so are its
 // own when it ends.
 func TestLongTransaction(t *testing.T) {
 	t.Parallel()

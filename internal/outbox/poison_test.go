@@ -78,8 +78,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestRetryIsOutsideThePipe: a row that has failed before and closes its channel again leaves no row beside it unknown.
-func TestRetryIsOutsideThePipe(t *testing.T) {
+// TestRetryIsOutsideTheStream: a row that has failed before and closes its channel again leaves no row beside it unknown.
+func TestRetryIsOutsideTheStream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.insert("before", 45)
