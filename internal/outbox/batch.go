@@ -26,7 +26,7 @@ type row struct {
 
 	size, others int   // bytes of the body and of the columns in fetched: at most so many are fetched
 	exact        bool  // the sizes are those of the texts
-	held         int64 // bytes of memory that it has taken
+	memory       int64 // bytes of memory that it holds
 	away         bool  // it is, or was, on its way to the broker
 
 	alone   bool // published outside the stream
@@ -38,7 +38,7 @@ type row struct {
 	err     error
 
 	quarantined bool
-	unmarked    error // why it could not be marked
+	markErr     error // why it could not be marked
 }
 
 // result is the outcome of a row.
@@ -59,13 +59,13 @@ func (r result) String() string {
 
 // batch is what one transaction has come to.
 type batch struct {
-	rows    []row  // claimed
-	order   []*row // those that may be published, in the order of publishing
-	full    bool   // there may be more rows
-	front   bool   // it was a full scan
-	held    bool   // rows of some keys wait for rows that another relay has
-	moved   bool   // a row was sent or marked: the next claim starts at another row
-	trouble error  // why rows were not published that may be
+	rows     []row  // claimed
+	order    []*row // those that may be published, in the order of publishing
+	full     bool   // there may be more rows
+	front    bool   // it was a full scan
+	keysHeld bool   // rows of some keys wait for rows that another relay has
+	moved    bool   // a row was sent or marked: the next claim starts at another row
+	trouble  error  // why rows were not published that may be
 }
 
 // runBatch claims rows, publishes them and marks what was confirmed, in one transaction.
@@ -99,14 +99,14 @@ func (x *row) left() bool {
 // claim begins the transaction and locks rows.
 func (s *session) claim(ctx context.Context, rd *batch) error {
 	start, f := time.Now(), &s.lowWater
-	stmt, held := stmtClaim, s.heldKeys(start)
+	stmt, held := stmtClaim, s.keysLeftOut(start)
 	if rd.front = f.fullScanDue(start); !rd.front {
 		stmt = stmtClaimOn
-	} else if start.Sub(f.fullHeldAt) > unheldInterval {
-		held, f.fullHeldAt = nil, start
+	} else if start.Sub(f.allKeysAt) > allKeysInterval {
+		held, f.allKeysAt = nil, start
 	}
-	hidden, published := s.r.unmarked.held(start)
-	s.published = published
+	excluded, sentUnmarked := s.r.markFailures.excluded(start)
+	s.sentUnmarked = sentUnmarked
 	var due, id []byte
 	if f.sendAfter != "" {
 		due, id = []byte(f.sendAfter), []byte(f.id)
@@ -126,7 +126,7 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 		rd.rows = append(rd.rows, x)
 		return nil
 	}, call{name: stmtBegin}, call{name: stmt, params: [][]byte{
-		number(s.r.o.Batch), texts(held), due, id, texts(hidden),
+		number(s.r.o.Batch), texts(held), due, id, texts(excluded),
 	}})
 	if err != nil {
 		return fmt.Errorf("claim rows: %w", err)
@@ -176,11 +176,11 @@ func (s *session) findBlocked(ctx context.Context, rd *batch, keyed []*row) erro
 			return nil
 		}
 		if x.until = string(v[2]); x.until == "" {
-			rd.held = true
-			remember(s.held, x.key, heldTime)
+			rd.keysHeld = true
+			remember(s.heldKeys, x.key, heldTime)
 		}
 		return nil
-	}, call{name: stmtOrder, params: [][]byte{ids(keyed), keys, texts(s.published)}})
+	}, call{name: stmtOrder, params: [][]byte{ids(keyed), keys, texts(s.sentUnmarked)}})
 }
 
 // place reads a row's place in the list that a statement was given, from 1.
@@ -199,9 +199,10 @@ const (
 	maxNames = 1000
 )
 
-func (s *session) heldKeys(now time.Time) []string {
-	maps.DeleteFunc(s.held, func(_ string, until time.Time) bool { return now.After(until) })
-	return slices.Collect(maps.Keys(s.held))
+// keysLeftOut returns the keys that are held now.
+func (s *session) keysLeftOut(now time.Time) []string {
+	maps.DeleteFunc(s.heldKeys, func(_ string, until time.Time) bool { return now.After(until) })
+	return slices.Collect(maps.Keys(s.heldKeys))
 }
 
 // remember notes a name for a while.

@@ -94,16 +94,16 @@ func (f *publishing) reserve(rows []*row, memory int64) bool {
 		}
 	}
 	for _, x := range rows {
-		x.held = x.cost()
+		x.memory = x.cost()
 	}
 	return true
 }
 
 // give gives back what a row has taken but for so many bytes.
 func (f *publishing) give(x *row, keep int64) {
-	if x.held > keep {
-		f.s.r.o.Memory.Give(x.held - keep)
-		x.held = keep
+	if x.memory > keep {
+		f.s.r.o.Memory.Give(x.memory - keep)
+		x.memory = keep
 	}
 }
 

@@ -38,10 +38,10 @@ func (r *Relay) logBatch(rd *batch) {
 		x := &rd.rows[i]
 		what := x.result.String()
 		switch {
-		case x.unmarked != nil:
+		case x.markErr != nil:
 			if unmarked++; unmarked <= maxLogged {
-				r.log.Error("outbox mark failed", "id", x.id, "became", what, "error", errorText(x.unmarked),
-					"retry_in", r.unmarked[x.id].pause.String())
+				r.log.Error("outbox mark failed", "id", x.id, "became", what, "error", errorText(x.markErr),
+					"retry_in", r.markFailures[x.id].pause.String())
 			}
 			what = resultUnmarked
 		case x.result == failed && x.quarantined:

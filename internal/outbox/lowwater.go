@@ -13,15 +13,15 @@ import "time"
 type lowWater struct {
 	sendAfter, id string // "" and "": not set
 	due           time.Time
-	fullHeldAt    time.Time // when the keys that are held were last left aside
+	allKeysAt     time.Time // when a full scan last left no key out
 }
 
 const (
 	fullShare = 10
-	// cheapLook needs no pause.
-	cheapLook = time.Millisecond
+	// Scans shorter than this need no pause.
+	cheapScan = time.Millisecond
 	// Every so often a full scan leaves no key out: the row that a key waits for may be below the mark.
-	unheldInterval = 5 * heldTime
+	allKeysInterval = 5 * heldTime
 )
 
 // fullScanDue reports whether the next claim has to start at the front.
@@ -29,7 +29,7 @@ func (f *lowWater) fullScanDue(now time.Time) bool { return f.sendAfter == "" ||
 
 // fullScanDone records a full scan.
 func (f *lowWater) fullScanDone(began, ended time.Time) {
-	f.due = ended.Add(fullShare * max(0, ended.Sub(began)-cheapLook))
+	f.due = ended.Add(fullShare * max(0, ended.Sub(began)-cheapScan))
 }
 
 // advance sets the mark to the first row that was left unchanged, or else to the last one. A full scan that found all

@@ -37,7 +37,7 @@ func TestFullScansComeAgain(t *testing.T) {
 func bench(t *testing.T, r *rig) *session {
 	t.Helper()
 	relay := New(r.options)
-	s := &session{r: relay, stop: t.Context(), suspects: map[string]time.Time{}, held: map[string]time.Time{}}
+	s := &session{r: relay, stop: t.Context(), suspects: map[string]time.Time{}, heldKeys: map[string]time.Time{}}
 	var err error
 	if s.conn, err = r.options.Database.Connect(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -177,12 +177,12 @@ func TestHeldKeyBelowTheLowWaterMark(t *testing.T) {
 	r := newRig(t)
 	s := bench(t, r)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key) VALUES ('first', '', 'k')`)
-	s.lowWater = lowWater{sendAfter: "2126-01-01 00:00:00+00", id: "1", fullHeldAt: time.Now()}
-	s.held["k"] = time.Now().Add(time.Hour)
+	s.lowWater = lowWater{sendAfter: "2126-01-01 00:00:00+00", id: "1", allKeysAt: time.Now()}
+	s.heldKeys["k"] = time.Now().Add(time.Hour)
 	if got, front := r.claimAndMark(s); got != "" || !front {
 		t.Errorf("%q from the front: %v", got, front)
 	}
-	s.lowWater.fullHeldAt, s.lowWater.due = time.Time{}, time.Time{}
+	s.lowWater.allKeysAt, s.lowWater.due = time.Time{}, time.Time{}
 	if got, _ := r.claimAndMark(s); got != "first" {
 		t.Errorf("%q", got)
 	}

@@ -32,7 +32,7 @@ func (s *session) mark(ctx context.Context, rd *batch) error {
 	if err != nil {
 		return fmt.Errorf("mark rows: %w", err)
 	}
-	s.r.unmarked.note(rows, time.Now(), s.r.o.limits.unmarked)
+	s.r.markFailures.note(rows, time.Now(), s.r.o.limits.unmarked)
 	s.r.logBatch(rd)
 	return nil
 }
@@ -55,7 +55,7 @@ func (s *session) markTogether(ctx context.Context, rows []*row, before []call, 
 		return err
 	}
 	for _, x := range kept {
-		x.unmarked = errKept
+		x.markErr = errKept
 	}
 	return nil
 }

@@ -14,10 +14,10 @@ import (
 type markFailures map[string]markFailure
 
 type markFailure struct {
-	published bool // later rows of its key need not wait for it
-	until     time.Time
-	pause     time.Duration
-	err       error
+	sent  bool // later rows of its key need not wait for it
+	until time.Time
+	pause time.Duration
+	err   error
 }
 
 const (
@@ -30,53 +30,53 @@ const (
 var errKept = errors.New("the UPDATE left it as it was: a trigger or a policy of the table keeps it")
 
 // note records the outcome of marking rows. The first pause of a row that could not be marked is first.
-func (u markFailures) note(rows []*row, now time.Time, first time.Duration) {
+func (m markFailures) note(rows []*row, now time.Time, first time.Duration) {
 	for _, x := range rows {
-		if x.unmarked == nil {
-			delete(u, x.id)
+		if x.markErr == nil {
+			delete(m, x.id)
 			continue
 		}
-		before := u[x.id]
+		before := m[x.id]
 		pause := min(max(2*before.pause, first), maxUnmarkedPause)
-		u[x.id] = markFailure{before.published || x.result == sent, now.Add(pause), pause, x.unmarked}
+		m[x.id] = markFailure{before.sent || x.result == sent, now.Add(pause), pause, x.markErr}
 	}
 }
 
 // forget removes rows that were not claimed for a while.
-func (u markFailures) forget(now time.Time) {
-	maps.DeleteFunc(u, func(_ string, r markFailure) bool { return now.After(r.until.Add(unmarkedMemory)) })
+func (m markFailures) forget(now time.Time) {
+	maps.DeleteFunc(m, func(_ string, r markFailure) bool { return now.After(r.until.Add(unmarkedMemory)) })
 }
 
 // full reports that so many rows are left out that nothing is to be claimed now.
-func (u markFailures) full(now time.Time, most int) bool {
-	if len(u) < most {
+func (m markFailures) full(now time.Time, most int) bool {
+	if len(m) < most {
 		return false
 	}
-	held, _ := u.held(now)
-	return len(held) >= most || len(u) >= 4*most
+	excluded, _ := m.excluded(now)
+	return len(excluded) >= most || len(m) >= 4*most
 }
 
-// held returns the ids that must not be claimed now, and the ids that count as sent for other rows of their key.
-func (u markFailures) held(now time.Time) (held, published []string) {
-	for id, r := range u {
+// excluded returns the ids that must not be claimed now, and the ids that count as sent for other rows of their key.
+func (m markFailures) excluded(now time.Time) (excluded, sent []string) {
+	for id, r := range m {
 		if now.Before(r.until) {
-			held = append(held, id)
+			excluded = append(excluded, id)
 		}
-		if r.published {
-			published = append(published, id)
+		if r.sent {
+			sent = append(sent, id)
 		}
 	}
-	return held, published
+	return excluded, sent
 }
 
 // problem says what is wrong, for people; "" if nothing is.
-func (u markFailures) problem(most int) string {
-	if len(u) == 0 {
+func (m markFailures) problem(most int) string {
+	if len(m) == 0 {
 		return ""
 	}
-	first := slices.Min(slices.Collect(maps.Keys(u)))
-	text := fmt.Sprintf("%d rows cannot be marked, row %s: %s", len(u), first, errorText(u[first].err))
-	if len(u) >= most {
+	first := slices.Min(slices.Collect(maps.Keys(m)))
+	text := fmt.Sprintf("%d rows cannot be marked, row %s: %s", len(m), first, errorText(m[first].err))
+	if len(m) >= most {
 		text = "no more are claimed: " + text
 	}
 	return text

@@ -158,15 +158,15 @@ func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
 	r.on(r.db.Conn(), `BEGIN; SELECT FROM outbox WHERE body = 'm 1' FOR UPDATE`)
 	r.on(s.conn, `BEGIN`)
 	mine, err := s.markSingly(t.Context(), []*row{{id: "1", result: sent}, {id: "2", result: sent}})
-	if err != nil || len(mine) != 1 || mine[0].id != "2" || mine[0].unmarked != nil {
+	if err != nil || len(mine) != 1 || mine[0].id != "2" || mine[0].markErr != nil {
 		t.Errorf("%+v, %v", mine, err)
 	}
 	if n := r.rows(`sent_at IS NOT NULL`); n != "1" {
 		t.Errorf("%s rows are marked", n)
 	}
-	s.r.unmarked.note(mine, time.Now(), time.Second)
-	if len(s.r.unmarked) != 0 {
-		t.Errorf("%v", s.r.unmarked)
+	s.r.markFailures.note(mine, time.Now(), time.Second)
+	if len(s.r.markFailures) != 0 {
+		t.Errorf("%v", s.r.markFailures)
 	}
 }
 
@@ -175,8 +175,8 @@ func TestMarkingSinglyTakesTooLong(t *testing.T) {
 	t.Parallel()
 	rows := []*row{{id: "1", result: sent}, {id: "2", result: sent}}
 	err := (&session{}).markHalves(t.Context(), rows, time.Now().Add(-time.Second))
-	if err != nil || rows[0].unmarked == nil || errors.Is(rows[1].unmarked, errSlow) {
-		t.Errorf("%v, %v, %v", err, rows[0].unmarked, rows[1].unmarked)
+	if err != nil || rows[0].markErr == nil || errors.Is(rows[1].markErr, errSlow) {
+		t.Errorf("%v, %v, %v", err, rows[0].markErr, rows[1].markErr)
 	}
 }
 
@@ -184,14 +184,14 @@ func TestMarkingSinglyTakesTooLong(t *testing.T) {
 func TestUnmarkedPauses(t *testing.T) {
 	t.Parallel()
 	u, now := markFailures{}, time.Now()
-	x := &row{id: "1", result: sent, unmarked: errKept}
+	x := &row{id: "1", result: sent, markErr: errKept}
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		u.note([]*row{x}, now, defaultLimits.unmarked)
-		if held, published := u.held(now.Add(want*time.Second - 1)); len(held) != 1 || len(published) != 1 {
+		if excluded, sent := u.excluded(now.Add(want*time.Second - 1)); len(excluded) != 1 || len(sent) != 1 {
 			t.Errorf("%d: it may be claimed too soon", i)
 		}
 		now = now.Add(want * time.Second)
-		if held, published := u.held(now); len(held) != 0 || len(published) != 1 {
+		if excluded, sent := u.excluded(now); len(excluded) != 0 || len(sent) != 1 {
 			t.Errorf("%d: it is held longer", i)
 		}
 	}
@@ -225,9 +225,9 @@ func TestUnmarkedStaysPublished(t *testing.T) {
 	t.Parallel()
 	u, now := markFailures{}, time.Now()
 	for _, r := range []result{sent, nacked} {
-		u.note([]*row{{id: "1", result: r, unmarked: errKept}}, now, time.Second)
+		u.note([]*row{{id: "1", result: r, markErr: errKept}}, now, time.Second)
 	}
-	if _, published := u.held(now); len(published) != 1 {
-		t.Errorf("published %q, want row 1", published)
+	if _, sent := u.excluded(now); len(sent) != 1 {
+		t.Errorf("published %q, want row 1", sent)
 	}
 }

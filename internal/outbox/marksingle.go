@@ -51,7 +51,7 @@ func (s *session) markHalves(ctx context.Context, rows []*row, until time.Time) 
 	}
 	if time.Now().After(until) {
 		for _, x := range rows {
-			x.unmarked = errMarkTimeout
+			x.markErr = errMarkTimeout
 		}
 		return nil
 	}
@@ -64,7 +64,7 @@ func (s *session) markHalves(ctx context.Context, rows []*row, until time.Time) 
 		return err
 	}
 	if len(rows) == 1 {
-		rows[0].unmarked = err
+		rows[0].markErr = err
 		return nil
 	}
 	half := len(rows) / 2

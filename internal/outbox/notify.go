@@ -47,7 +47,7 @@ func (s *session) listen(ctx, work context.Context, rd *batch) error {
 		s.pollAfter = min(max(2*s.pollAfter, pollFirst), pollLimit)
 		wait = min(wait, s.pollAfter)
 	}
-	if len(s.held) > 0 { // of this batch, or an earlier one: no NOTIFY is sent when they are free
+	if len(s.heldKeys) > 0 { // of this batch, or an earlier one: no NOTIFY is sent when they are free
 		wait = min(wait, heldTime)
 	}
 	if !rd.front {

@@ -77,7 +77,7 @@ type Relay struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	unmarked     markFailures
+	markFailures markFailures
 	nackedLogged time.Time // when a line about rows that were sent back was logged
 
 	state atomic.Pointer[State]
@@ -95,7 +95,7 @@ func New(o Options) *Relay {
 	if o.limits == (limits{}) {
 		o.limits = defaultLimits
 	}
-	r := &Relay{o: o, unmarked: markFailures{}, metrics: newMetrics(o.Registerer)}
+	r := &Relay{o: o, markFailures: markFailures{}, metrics: newMetrics(o.Registerer)}
 	r.log = o.Logger.With("table", o.Names.String())
 	r.setState(State{})
 	return r
@@ -152,18 +152,18 @@ type session struct {
 	conn  *pgconn.PgConn
 	table *Table
 
-	stop       context.Context // ends when the relay is to stop
-	notified   bool            // a notification arrived since the last claim
-	idle       bool            // inserts notify
-	pollAfter  time.Duration   // how long it last waited because it could not become idle
-	lowWater   lowWater
-	published  []string // ids of rows that could not be marked as sent
-	worked     bool     // it published something
-	measureDue time.Time
+	stop         context.Context // ends when the relay is to stop
+	notified     bool            // a notification arrived since the last claim
+	idle         bool            // inserts notify
+	pollAfter    time.Duration   // how long it last waited because it could not become idle
+	lowWater     lowWater
+	sentUnmarked []string // ids of rows that were sent and could not be marked
+	worked       bool     // it published something
+	measureDue   time.Time
 
 	stream    *broker.Stream
 	suspects  map[string]time.Time // exchanges, and until when they are
-	held      map[string]time.Time // keys, and until when they are
+	heldKeys  map[string]time.Time // keys left out of claims, because another relay has their first row, and until when
 	nackPause time.Duration
 
 	// Memory that every batch uses again.
@@ -174,7 +174,7 @@ type session struct {
 
 // session works on one connection until it breaks or ctx ends. worked: it published something, or lasted a while.
 func (r *Relay) session(ctx context.Context) (worked bool, err error) {
-	s := &session{r: r, stop: ctx, suspects: map[string]time.Time{}, held: map[string]time.Time{}}
+	s := &session{r: r, stop: ctx, suspects: map[string]time.Time{}, heldKeys: map[string]time.Time{}}
 	start := time.Now()
 	if s.conn, err = r.o.Database.Connect(ctx, func() { s.notified = true }); err != nil {
 		return false, err
@@ -238,7 +238,7 @@ func (s *session) loop(ctx, work context.Context) error {
 			s.r.o.Logger.Warn("outbox batch not published", "table", s.table.String(), "error", rd.trouble, "retry_in",
 				d.Round(time.Millisecond).String())
 			sleep(ctx, d)
-		case rd.trouble != nil, rd.full && (rd.moved || rd.held), rd.moved && rd.held:
+		case rd.trouble != nil, rd.full && (rd.moved || rd.keysHeld), rd.moved && rd.keysHeld:
 		default:
 			if err := s.listen(ctx, work, rd); err != nil {
 				return err
@@ -251,13 +251,13 @@ func (s *session) loop(ctx, work context.Context) error {
 // ready reports whether the broker accepts messages, and the database accepts marks.
 func (s *session) ready() bool {
 	p := s.r.o.Publisher
-	return p.Connected() && !p.Blocked() && !s.r.unmarked.full(time.Now(), s.r.o.limits.maxUnmarked)
+	return p.Connected() && !p.Blocked() && !s.r.markFailures.full(time.Now(), s.r.o.limits.maxUnmarked)
 }
 
 // setState sets the relay's state to connected, with the rows that cannot be marked.
 func (s *session) setState() {
-	s.r.unmarked.forget(time.Now())
-	s.r.setState(State{Connected: true, Problem: s.r.unmarked.problem(s.r.o.limits.maxUnmarked)})
+	s.r.markFailures.forget(time.Now())
+	s.r.setState(State{Connected: true, Problem: s.r.markFailures.problem(s.r.o.limits.maxUnmarked)})
 }
 
 // dropStream ends the stream: the outcome of messages in it is unknown.
