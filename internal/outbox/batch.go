@@ -70,25 +70,25 @@ type batch struct {
 
 // runBatch claims rows, publishes them and marks what was confirmed, in one transaction.
 func (s *session) runBatch(ctx context.Context) (*batch, error) {
-	rd := &batch{rows: s.rows[:0]}
-	if err := s.claim(ctx, rd); err != nil {
+	b := &batch{rows: s.rows[:0]}
+	if err := s.claim(ctx, b); err != nil {
 		return nil, err
 	}
-	s.rows = rd.rows
-	defer clear(rd.rows) // their memory is used again
+	s.rows = b.rows
+	defer clear(b.rows) // their memory is used again
 	start := time.Now()
 	for _, step := range []func(context.Context, *batch) error{s.arrange, s.publish, s.mark} {
-		if err := step(ctx, rd); err != nil {
+		if err := step(ctx, b); err != nil {
 			return nil, err
 		}
 	}
 	if s.table.hasLowWater() {
-		s.lowWater.advance(rd)
+		s.lowWater.advance(b)
 	}
-	if len(rd.rows) > 0 {
+	if len(b.rows) > 0 {
 		s.r.metrics.duration.Observe(time.Since(start).Seconds())
 	}
-	return rd, nil
+	return b, nil
 }
 
 // left reports whether the row is unchanged: another batch has to publish it.
@@ -97,19 +97,19 @@ func (x *row) left() bool {
 }
 
 // claim begins the transaction and locks rows.
-func (s *session) claim(ctx context.Context, rd *batch) error {
-	start, f := time.Now(), &s.lowWater
+func (s *session) claim(ctx context.Context, b *batch) error {
+	start, l := time.Now(), &s.lowWater
 	stmt, held := stmtClaim, s.keysLeftOut(start)
-	if rd.front = f.fullScanDue(start); !rd.front {
+	if b.front = l.fullScanDue(start); !b.front {
 		stmt = stmtClaimOn
-	} else if start.Sub(f.allKeysAt) > allKeysInterval {
-		held, f.allKeysAt = nil, start
+	} else if start.Sub(l.allKeysAt) > allKeysInterval {
+		held, l.allKeysAt = nil, start
 	}
 	excluded, sentUnmarked := s.r.markFailures.excluded(start)
 	s.sentUnmarked = sentUnmarked
 	var due, id []byte
-	if f.sendAfter != "" {
-		due, id = []byte(f.sendAfter), []byte(f.id)
+	if l.sendAfter != "" {
+		due, id = []byte(l.sendAfter), []byte(l.id)
 	}
 	exact, limit := s.table.exact(colBody), s.r.o.Memory.Limit()
 	err := s.execute(ctx, func(values [][]byte) error {
@@ -123,7 +123,7 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 			*size = n
 		}
 		x.guess(exact, limit)
-		rd.rows = append(rd.rows, x)
+		b.rows = append(b.rows, x)
 		return nil
 	}, call{name: stmtBegin}, call{name: stmt, params: [][]byte{
 		number(s.r.o.Batch), texts(held), due, id, texts(excluded),
@@ -131,37 +131,37 @@ func (s *session) claim(ctx context.Context, rd *batch) error {
 	if err != nil {
 		return fmt.Errorf("claim rows: %w", err)
 	}
-	if rd.front {
-		f.fullScanDone(start, time.Now())
+	if b.front {
+		l.fullScanDone(start, time.Now())
 	}
-	rd.full = len(rd.rows) == s.r.o.Batch
+	b.full = len(b.rows) == s.r.o.Batch
 	return nil
 }
 
 // arrange puts the rows that may be published into their order: the first of each key, then the second of each, so that
 // waiting for the confirm of one leaves others to be published.
-func (s *session) arrange(ctx context.Context, rd *batch) error {
+func (s *session) arrange(ctx context.Context, b *batch) error {
 	var keyed []*row
-	rd.order = make([]*row, len(rd.rows))
-	for i := range rd.rows {
-		rd.order[i] = &rd.rows[i]
-		if rd.rows[i].keyed {
-			keyed = append(keyed, &rd.rows[i])
+	b.order = make([]*row, len(b.rows))
+	for i := range b.rows {
+		b.order[i] = &b.rows[i]
+		if b.rows[i].keyed {
+			keyed = append(keyed, &b.rows[i])
 		}
 	}
 	if len(keyed) == 0 {
 		return nil
 	}
-	if err := s.findBlocked(ctx, rd, keyed); err != nil {
+	if err := s.findBlocked(ctx, b, keyed); err != nil {
 		return fmt.Errorf("find earlier rows: %w", err)
 	}
-	rd.order = slices.DeleteFunc(rd.order, func(x *row) bool { return x.blocked })
-	slices.SortStableFunc(rd.order, func(a, b *row) int { return a.rank - b.rank })
+	b.order = slices.DeleteFunc(b.order, func(x *row) bool { return x.blocked })
+	slices.SortStableFunc(b.order, func(a, b *row) int { return a.rank - b.rank })
 	return nil
 }
 
 // findBlocked finds the rows that have to wait for an earlier row of their key, and the rank of the others.
-func (s *session) findBlocked(ctx context.Context, rd *batch, keyed []*row) error {
+func (s *session) findBlocked(ctx context.Context, b *batch, keyed []*row) error {
 	keys := array(keyed, func(x *row) string { return x.key })
 	ranks := make(map[string]int, len(keyed))
 	return s.execute(ctx, func(v [][]byte) error {
@@ -176,7 +176,7 @@ func (s *session) findBlocked(ctx context.Context, rd *batch, keyed []*row) erro
 			return nil
 		}
 		if x.until = string(v[2]); x.until == "" {
-			rd.keysHeld = true
+			b.keysHeld = true
 			remember(s.heldKeys, x.key, heldTime)
 		}
 		return nil

@@ -52,21 +52,21 @@ func (t *Table) fetchSQL() string {
 }
 
 // refuse lets rows fail that cannot be fetched, and returns the others.
-func (f *publishing) refuse(order []*row) []*row {
-	limit := f.s.r.o.Memory.Limit()
+func (p *publishing) refuse(order []*row) []*row {
+	limit := p.s.r.o.Memory.Limit()
 	return slices.DeleteFunc(slices.Clone(order), func(x *row) bool {
 		err := x.check(limit)
 		if err != nil {
-			f.settle(x, err)
+			p.settle(x, err)
 		}
 		return err != nil
 	})
 }
 
 // piece is how many of the rows are fetched together, and what memory they take.
-func (f *publishing) piece(rows []*row) (n int, memory int64) {
-	most := min(pieceBytes, f.s.r.o.Memory.Limit()/8)
-	for n < len(rows) && (n == 0 || !f.careful && memory+rows[n].cost() <= most) {
+func (p *publishing) piece(rows []*row) (n int, memory int64) {
+	most := min(pieceBytes, p.s.r.o.Memory.Limit()/8)
+	for n < len(rows) && (n == 0 || !p.careful && memory+rows[n].cost() <= most) {
 		memory += rows[n].cost()
 		n++
 	}
@@ -75,22 +75,22 @@ func (f *publishing) piece(rows []*row) (n int, memory int64) {
 
 // reserve reserves memory for rows. While none is free, confirmed rows give theirs back; when no row of this relay is
 // on its way, it waits for other users of the memory.
-func (f *publishing) reserve(rows []*row, memory int64) bool {
-	account := f.s.r.o.Memory
+func (p *publishing) reserve(rows []*row, memory int64) bool {
+	account := p.s.r.o.Memory
 	for taken := account.Take(memory); !taken; {
-		if f.over() {
+		if p.over() {
 			return false
 		}
-		if f.out > 0 {
-			f.wait()
+		if p.out > 0 {
+			p.wait()
 			taken = account.Take(memory)
 			continue
 		}
-		ctx, cancel := context.WithDeadline(f.s.stop, f.until)
+		ctx, cancel := context.WithDeadline(p.s.stop, p.until)
 		taken = account.Wait(memory, ctx.Done())
 		cancel()
-		if !taken && f.s.stop.Err() == nil {
-			f.rd.trouble = fmt.Errorf("no memory is free (SIDECAR_MEMORY): %d rows need %d bytes", len(rows), memory)
+		if !taken && p.s.stop.Err() == nil {
+			p.batch.trouble = fmt.Errorf("no memory is free (SIDECAR_MEMORY): %d rows need %d bytes", len(rows), memory)
 		}
 	}
 	for _, x := range rows {
@@ -100,35 +100,35 @@ func (f *publishing) reserve(rows []*row, memory int64) bool {
 }
 
 // give gives back what a row has taken but for so many bytes.
-func (f *publishing) give(x *row, keep int64) {
+func (p *publishing) give(x *row, keep int64) {
 	if x.memory > keep {
-		f.s.r.o.Memory.Give(x.memory - keep)
+		p.s.r.o.Memory.Give(x.memory - keep)
 		x.memory = keep
 	}
 }
 
-// fetch reads the contents of rows and sends them, in their order. Those in f.again have to be fetched once more.
-func (f *publishing) fetch(ctx context.Context, rows []*row) error {
+// fetch reads the contents of rows and sends them, in their order. Those in p.again have to be fetched once more.
+func (p *publishing) fetch(ctx context.Context, rows []*row) error {
 	read := 0
-	err := f.s.read(ctx, rows, func(v [][]byte) (err error) {
+	err := p.s.read(ctx, rows, func(v [][]byte) (err error) {
 		if read, err = place(v[0], rows); err == nil {
-			f.send(rows[read-1], v[1:])
+			p.send(rows[read-1], v[1:])
 		}
 		return err
 	})
-	f.s.flush()
+	p.s.flush()
 	if ofContents(err) {
-		f.careful = true // so that only the row at fault fails
+		p.careful = true // so that only the row at fault fails
 		if len(rows) > 1 {
-			f.again = append(f.again, rows[read:]...)
+			p.again = append(p.again, rows[read:]...)
 		} else if read == 0 {
-			f.settle(rows[0], errRow("read the row: %w", err))
+			p.settle(rows[0], errRow("read the row: %w", err))
 		}
-		err = f.s.back(ctx)
+		err = p.s.back(ctx)
 	}
 	for _, x := range rows {
 		if !x.away {
-			f.give(x, 0)
+			p.give(x, 0)
 		}
 	}
 	return err

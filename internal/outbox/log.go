@@ -31,11 +31,11 @@ const (
 )
 
 // logBatch counts a batch and logs what failed in it, in a few lines however many rows there are.
-func (r *Relay) logBatch(rd *batch) {
+func (r *Relay) logBatch(b *batch) {
 	var failures, given, sentBack reasons
 	unmarked, counts := 0, map[string]int{}
-	for i := range rd.rows {
-		x := &rd.rows[i]
+	for i := range b.rows {
+		x := &b.rows[i]
 		what := x.result.String()
 		switch {
 		case x.markErr != nil:

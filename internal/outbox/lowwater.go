@@ -25,23 +25,23 @@ const (
 )
 
 // fullScanDue reports whether the next claim has to start at the front.
-func (f *lowWater) fullScanDue(now time.Time) bool { return f.sendAfter == "" || !now.Before(f.due) }
+func (l *lowWater) fullScanDue(now time.Time) bool { return l.sendAfter == "" || !now.Before(l.due) }
 
 // fullScanDone records a full scan.
-func (f *lowWater) fullScanDone(began, ended time.Time) {
-	f.due = ended.Add(fullShare * max(0, ended.Sub(began)-cheapScan))
+func (l *lowWater) fullScanDone(began, ended time.Time) {
+	l.due = ended.Add(fullShare * max(0, ended.Sub(began)-cheapScan))
 }
 
 // advance sets the mark to the first row that was left unchanged, or else to the last one. A full scan that found all
 // rows does not lower it: those below are done. A row whose send_after has changed is due later than the mark.
-func (f *lowWater) advance(rd *batch) {
-	for i := range rd.rows {
-		if x := &rd.rows[i]; x.left() {
-			f.sendAfter, f.id = x.due, x.id
+func (l *lowWater) advance(b *batch) {
+	for i := range b.rows {
+		if x := &b.rows[i]; x.left() {
+			l.sendAfter, l.id = x.due, x.id
 			return
 		}
 	}
-	if n := len(rd.rows); n > 0 && (rd.full || rd.rows[n-1].above) {
-		f.sendAfter, f.id = rd.rows[n-1].due, rd.rows[n-1].id
+	if n := len(b.rows); n > 0 && (b.full || b.rows[n-1].above) {
+		l.sendAfter, l.id = b.rows[n-1].due, b.rows[n-1].id
 	}
 }

@@ -51,11 +51,11 @@ func bench(t *testing.T, r *rig) *session {
 // whether the claim started at the front.
 func (r *rig) claimAndMark(s *session, left ...string) (keys string, front bool) {
 	r.t.Helper()
-	rd := &batch{}
-	must.Do(r.t, s.claim(r.t.Context(), rd))
+	b := &batch{}
+	must.Do(r.t, s.claim(r.t.Context(), b))
 	var all []string
-	for i := range rd.rows {
-		x := &rd.rows[i]
+	for i := range b.rows {
+		x := &b.rows[i]
 		key := r.db.Value(`SELECT routing_key FROM outbox WHERE id::text = $1`, x.id)
 		all = append(all, key)
 		x.result = sent
@@ -65,11 +65,11 @@ func (r *rig) claimAndMark(s *session, left ...string) (keys string, front bool)
 			}
 		}
 	}
-	must.Do(r.t, s.mark(r.t.Context(), rd))
+	must.Do(r.t, s.mark(r.t.Context(), b))
 	if s.table.hasLowWater() {
-		s.lowWater.advance(rd)
+		s.lowWater.advance(b)
 	}
-	return strings.Join(all, " "), rd.front
+	return strings.Join(all, " "), b.front
 }
 
 // TestLowWater: claims start where the last one ended, or at a row that was left; rows below are found by a scan from the

@@ -16,15 +16,15 @@ const maxError = 1024
 const maxNackPause = 30 * time.Second
 
 // mark records the outcome of the rows in the table and commits.
-func (s *session) mark(ctx context.Context, rd *batch) error {
-	s.pace(rd)
+func (s *session) mark(ctx context.Context, b *batch) error {
+	s.pace(b)
 	var rows []*row
-	for i := range rd.rows {
-		if x := &rd.rows[i]; !x.left() {
+	for i := range b.rows {
+		if x := &b.rows[i]; !x.left() {
 			rows = append(rows, x)
 		}
 	}
-	rd.moved = len(rows) > 0
+	b.moved = len(rows) > 0
 	err := s.markTogether(ctx, rows, nil, call{name: stmtCommit})
 	if err != nil && isRowError(err) {
 		rows, err = s.markSingly(ctx, rows)
@@ -33,7 +33,7 @@ func (s *session) mark(ctx context.Context, rd *batch) error {
 		return fmt.Errorf("mark rows: %w", err)
 	}
 	s.r.markFailures.note(rows, time.Now(), s.r.o.limits.unmarked)
-	s.r.logBatch(rd)
+	s.r.logBatch(b)
 	return nil
 }
 
@@ -93,11 +93,11 @@ func errorText(err error) string {
 }
 
 // pace makes the pause of rows that the broker does not want longer while it does not.
-func (s *session) pace(rd *batch) {
+func (s *session) pace(b *batch) {
 	switch {
-	case slices.ContainsFunc(rd.order, func(x *row) bool { return x.result == nacked }):
+	case slices.ContainsFunc(b.order, func(x *row) bool { return x.result == nacked }):
 		s.nackPause = min(max(2*s.nackPause, s.r.o.limits.nacked), maxNackPause)
-	case len(rd.order) > 0:
+	case len(b.order) > 0:
 		s.nackPause = 0
 	}
 }

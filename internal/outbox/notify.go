@@ -33,7 +33,7 @@ func (t *Table) idleSQL(function string) string {
 }
 
 // listen waits for a notification, the poll interval at most.
-func (s *session) listen(ctx, work context.Context, rd *batch) error {
+func (s *session) listen(ctx, work context.Context, b *batch) error {
 	if s.notified {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (s *session) listen(ctx, work context.Context, rd *batch) error {
 	if len(s.heldKeys) > 0 { // of this batch, or an earlier one: no NOTIFY is sent when they are free
 		wait = min(wait, heldTime)
 	}
-	if !rd.front {
+	if !b.front {
 		wait = min(wait, max(0, time.Until(s.lowWater.due)))
 	}
 	if !s.notified {

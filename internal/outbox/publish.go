@@ -26,7 +26,7 @@ const (
 // back.
 type publishing struct {
 	s       *session
-	rd      *batch
+	batch   *batch
 	ctx     context.Context
 	until   time.Time // nothing more is sent after that
 	flights chan *row // in the stream
@@ -50,117 +50,117 @@ const (
 	keyAgain          // one has to be fetched once more, and so have the others after it
 )
 
-func (f *publishing) key(x *row) keyState {
+func (p *publishing) key(x *row) keyState {
 	if !x.keyed {
 		return keyFree
 	}
-	return f.keys[x.key]
+	return p.keys[x.key]
 }
 
-func (f *publishing) setKey(x *row, state keyState) {
+func (p *publishing) setKey(x *row, state keyState) {
 	if x.keyed {
-		f.keys[x.key] = state
+		p.keys[x.key] = state
 	}
 }
 
 // publish sends the rows that may be sent, and returns when the outcome of each is known, or is known to stay unknown.
 // The error is the database's.
-func (s *session) publish(ctx context.Context, rd *batch) (err error) {
-	if len(rd.order) == 0 {
+func (s *session) publish(ctx context.Context, b *batch) (err error) {
+	if len(b.order) == 0 {
 		return nil
 	}
-	largest := slices.MaxFunc(rd.order, func(a, b *row) int { return a.size - b.size })
+	largest := slices.MaxFunc(b.order, func(a, b *row) int { return a.size - b.size })
 	t := s.r.o.Database.timeout()
 	pctx, cancel := context.WithTimeout(ctx, t+t/2+time.Duration(largest.size/slowest)*time.Second)
 	defer cancel()
 	defer context.AfterFunc(s.stop, func() { time.AfterFunc(stopPublishing, cancel) })()
-	f := &publishing{
-		s: s, rd: rd, ctx: pctx, until: time.Now().Add(t / 2), keys: map[string]keyState{},
-		flights: make(chan *row, len(rd.order)), done: make(chan *row, len(rd.order)),
+	p := &publishing{
+		s: s, batch: b, ctx: pctx, until: time.Now().Add(t / 2), keys: map[string]keyState{},
+		flights: make(chan *row, len(b.order)), done: make(chan *row, len(b.order)),
 	}
-	f.waiting.Go(func() {
-		for x := range f.flights {
+	p.waiting.Go(func() {
+		for x := range p.flights {
 			x.err = x.receipt.Wait(pctx)
-			f.done <- x
+			p.done <- x
 		}
 	})
-	defer f.waiting.Wait()
-	err = f.work(ctx, f.refuse(rd.order))
-	close(f.flights)
-	for f.out > 0 {
-		f.wait()
+	defer p.waiting.Wait()
+	err = p.work(ctx, p.refuse(b.order))
+	close(p.flights)
+	for p.out > 0 {
+		p.wait()
 	}
-	if f.broken { // not before: what is on its way may still be confirmed
+	if p.broken { // not before: what is on its way may still be confirmed
 		s.dropStream()
 	}
 	return err
 }
 
 // work fetches rows and sends them, in pieces for which there is memory. The error is the database's.
-func (f *publishing) work(ctx context.Context, rows []*row) error {
-	for len(rows) > 0 && !f.over() {
-		n, memory := f.piece(rows)
-		if !f.reserve(rows[:n], memory) {
+func (p *publishing) work(ctx context.Context, rows []*row) error {
+	for len(rows) > 0 && !p.over() {
+		n, memory := p.piece(rows)
+		if !p.reserve(rows[:n], memory) {
 			return nil
 		}
-		if err := f.fetch(ctx, rows[:n]); err != nil {
+		if err := p.fetch(ctx, rows[:n]); err != nil {
 			return fmt.Errorf("read rows: %w", err)
 		}
-		if rows = rows[n:]; len(f.again) > 0 {
-			rows = slices.Concat(f.again, rows)
-			for _, x := range f.again {
-				if f.key(x) == keyAgain {
-					f.setKey(x, keyFree)
+		if rows = rows[n:]; len(p.again) > 0 {
+			rows = slices.Concat(p.again, rows)
+			for _, x := range p.again {
+				if p.key(x) == keyAgain {
+					p.setKey(x, keyFree)
 				}
 			}
-			f.again = nil
+			p.again = nil
 		}
 	}
 	return nil
 }
 
 // over reports whether nothing more is to be sent in this batch.
-func (f *publishing) over() bool {
-	return f.rd.trouble != nil || f.s.stop.Err() != nil || f.ctx.Err() != nil || time.Now().After(f.until)
+func (p *publishing) over() bool {
+	return p.batch.trouble != nil || p.s.stop.Err() != nil || p.ctx.Err() != nil || time.Now().After(p.until)
 }
 
 // send publishes a row by what fetchSQL gives after its place. It waits for the row's predecessor of the same key.
-func (f *publishing) send(x *row, columns [][]byte) {
-	f.collect()
-	for f.key(x) == keyBusy {
-		f.wait()
+func (p *publishing) send(x *row, columns [][]byte) {
+	p.collect()
+	for p.key(x) == keyBusy {
+		p.wait()
 	}
-	if f.over() || f.key(x) == keyLost {
+	if p.over() || p.key(x) == keyLost {
 		return
 	}
-	if f.key(x) == keyAgain {
-		f.again = append(f.again, x)
+	if p.key(x) == keyAgain {
+		p.again = append(p.again, x)
 		return
 	}
 	var err error
 	if sizes := columns[len(fetched)+2]; sizes != nil { // the row is larger than was thought
-		if err = x.measured(string(sizes), f.s.r.o.Memory.Limit()); err == nil {
-			f.again = append(f.again, x)
-			f.setKey(x, keyAgain)
+		if err = x.measured(string(sizes), p.s.r.o.Memory.Limit()); err == nil {
+			p.again = append(p.again, x)
+			p.setKey(x, keyAgain)
 			return
 		}
 	} else {
-		err = f.fill(x, columns)
+		err = p.fill(x, columns)
 	}
 	if err != nil {
-		f.settle(x, err)
+		p.settle(x, err)
 		return
 	}
-	f.s.r.begin(x)
+	p.s.r.begin(x)
 	if x.alone {
-		f.single(x)
+		p.single(x)
 	} else {
-		f.streamed(x)
+		p.streamed(x)
 	}
 }
 
 // fill makes the message of a row.
-func (f *publishing) fill(x *row, columns [][]byte) error {
+func (p *publishing) fill(x *row, columns [][]byte) error {
 	others := 0
 	for i, name := range fetched {
 		n := len(columns[1+i])
@@ -169,62 +169,62 @@ func (f *publishing) fill(x *row, columns [][]byte) error {
 		}
 		others += n
 	}
-	f.give(x, cost(len(columns[0]), others))
-	x.body = append(f.s.buffer(len(columns[0])), columns[0]...)
-	if err := f.s.table.publication(x, columns[1:], f.s.r.o.Exchange, &f.s.texts); err != nil {
+	p.give(x, cost(len(columns[0]), others))
+	x.body = append(p.s.buffer(len(columns[0])), columns[0]...)
+	if err := p.s.table.publication(x, columns[1:], p.s.r.o.Exchange, &p.s.texts); err != nil {
 		return err
 	}
 	attempts, _ := strconv.Atoi(string(columns[len(fetched)+1])) // 0 for NULL
-	until, suspected := f.s.suspects[x.pub.Exchange]
+	until, suspected := p.s.suspects[x.pub.Exchange]
 	x.alone = attempts > 0 || suspected && time.Now().Before(until)
 	return nil
 }
 
 // streamed puts a row into the stream.
-func (f *publishing) streamed(x *row) {
-	if f.s.stream == nil {
-		stream, err := f.s.r.o.Publisher.Stream(f.ctx)
+func (p *publishing) streamed(x *row) {
+	if p.s.stream == nil {
+		stream, err := p.s.r.o.Publisher.Stream(p.ctx)
 		if err != nil {
-			f.settle(x, err)
+			p.settle(x, err)
 			return
 		}
 		stream.Gather()
-		f.s.stream = stream
+		p.s.stream = stream
 	}
 	var err error
-	if x.receipt, err = f.s.stream.Send(f.ctx, &x.pub); err != nil {
-		f.settle(x, err)
+	if x.receipt, err = p.s.stream.Send(p.ctx, &x.pub); err != nil {
+		p.settle(x, err)
 		return
 	}
-	f.sent(x)
-	f.flights <- x
+	p.sent(x)
+	p.flights <- x
 }
 
 // single publishes a row on a channel of its own.
-func (f *publishing) single(x *row) {
-	for f.singles >= maxSingles {
-		f.wait()
+func (p *publishing) single(x *row) {
+	for p.singles >= maxSingles {
+		p.wait()
 	}
-	f.sent(x)
-	f.singles++
-	f.waiting.Go(func() {
-		x.err = f.s.r.o.Publisher.Publish(f.ctx, &x.pub)
-		f.done <- x
+	p.sent(x)
+	p.singles++
+	p.waiting.Go(func() {
+		x.err = p.s.r.o.Publisher.Publish(p.ctx, &x.pub)
+		p.done <- x
 	})
 }
 
-func (f *publishing) sent(x *row) {
-	f.out++
+func (p *publishing) sent(x *row) {
+	p.out++
 	x.away = true
-	f.setKey(x, keyBusy)
+	p.setKey(x, keyBusy)
 }
 
 // collect takes back the rows that are known about by now.
-func (f *publishing) collect() {
-	for f.out > 0 {
+func (p *publishing) collect() {
+	for p.out > 0 {
 		select {
-		case x := <-f.done:
-			f.confirmed(x)
+		case x := <-p.done:
+			p.confirmed(x)
 		default:
 			return
 		}
@@ -232,39 +232,39 @@ func (f *publishing) collect() {
 }
 
 // wait takes back one row. It ends, because every wait for a confirm does.
-func (f *publishing) wait() {
-	f.s.flush()
-	f.confirmed(<-f.done)
+func (p *publishing) wait() {
+	p.s.flush()
+	p.confirmed(<-p.done)
 }
 
-func (f *publishing) confirmed(x *row) {
-	f.out--
+func (p *publishing) confirmed(x *row) {
+	p.out--
 	if x.alone {
-		f.singles--
+		p.singles--
 	}
-	if f.key(x) == keyBusy { // a later row of the key may have failed meanwhile
-		f.setKey(x, keyFree)
+	if p.key(x) == keyBusy { // a later row of the key may have failed meanwhile
+		p.setKey(x, keyFree)
 	}
-	f.settle(x, x.err)
+	p.settle(x, x.err)
 }
 
 // settle records the outcome of a row.
-func (f *publishing) settle(x *row, err error) {
+func (p *publishing) settle(x *row, err error) {
 	x.err, x.result = err, resultOf(err)
 	x.span.Produced(x.result.String(), err)
 	if errors.Is(err, broker.ErrRefused) {
-		remember(f.s.suspects, x.pub.Exchange, suspicion)
+		remember(p.s.suspects, x.pub.Exchange, suspicion)
 	}
-	f.s.reuse(x.body)
-	f.give(x, 0)
+	p.s.reuse(x.body)
+	p.give(x, 0)
 	x.body, x.pub = nil, broker.Publication{}
 	if x.result == sent {
 		return
 	}
-	f.setKey(x, keyLost)
+	p.setKey(x, keyLost)
 	if x.result == unknown || x.result == untouched {
-		f.broken = f.broken || !x.alone
-		f.rd.trouble = err
+		p.broken = p.broken || !x.alone
+		p.batch.trouble = err
 	}
 }
 

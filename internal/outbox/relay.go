@@ -224,23 +224,23 @@ func (s *session) loop(ctx, work context.Context) error {
 			continue
 		}
 		s.notified = false
-		rd, err := s.runBatch(work)
+		b, err := s.runBatch(work)
 		if err != nil {
 			return err
 		}
-		if rd.moved {
+		if b.moved {
 			pause = s.r.newBackoff()
 			s.worked, s.pollAfter = true, 0
 		}
 		switch {
-		case rd.trouble != nil && !errors.Is(rd.trouble, broker.ErrRefused):
+		case b.trouble != nil && !errors.Is(b.trouble, broker.ErrRefused):
 			d, _ := pause.Next()
-			s.r.o.Logger.Warn("outbox batch not published", "table", s.table.String(), "error", rd.trouble, "retry_in",
+			s.r.o.Logger.Warn("outbox batch not published", "table", s.table.String(), "error", b.trouble, "retry_in",
 				d.Round(time.Millisecond).String())
 			sleep(ctx, d)
-		case rd.trouble != nil, rd.full && (rd.moved || rd.keysHeld), rd.moved && rd.keysHeld:
+		case b.trouble != nil, b.full && (b.moved || b.keysHeld), b.moved && b.keysHeld:
 		default:
-			if err := s.listen(ctx, work, rd); err != nil {
+			if err := s.listen(ctx, work, b); err != nil {
 				return err
 			}
 		}
