@@ -10,6 +10,7 @@ import (
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
+	"sidecar/internal/telemetry"
 )
 
 const (
@@ -124,6 +125,20 @@ func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 		}
 	}
 	return nil
+}
+
+// begin starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own
+// stays.
+func (r *Relay) begin(x *row) {
+	m := &x.pub.Msg
+	in := telemetry.CarrierFrom(m.Headers)
+	x.span = r.o.Tracing.Produce(in, telemetry.Attrs{
+		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key,
+		BodySize: len(m.Body),
+	})
+	if out := x.span.Carrier(); out != in {
+		m.Headers = out.Inject(m.Headers)
+	}
 }
 
 // interner keeps the texts that most rows have in common, so that each is in memory once.

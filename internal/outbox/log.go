@@ -5,23 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"time"
-
-	"sidecar/internal/telemetry"
 )
-
-// begin starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own
-// stays.
-func (r *Relay) begin(x *row) {
-	m := &x.pub.Msg
-	in := telemetry.CarrierFrom(m.Headers)
-	x.span = r.o.Tracing.Produce(in, telemetry.Attrs{
-		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key,
-		BodySize: len(m.Body),
-	})
-	if out := x.span.Carrier(); out != in {
-		m.Headers = out.Inject(m.Headers)
-	}
-}
 
 const (
 	maxLogged  = 10 // ids in one line of the log
