@@ -57,7 +57,7 @@ func (p *publishing) refuse(order []*row) []*row {
 	return slices.DeleteFunc(slices.Clone(order), func(x *row) bool {
 		err := x.check(limit)
 		if err != nil {
-			p.settle(x, err)
+			p.record(x, err)
 		}
 		return err != nil
 	})
@@ -122,7 +122,7 @@ func (p *publishing) fetch(ctx context.Context, rows []*row) error {
 		if len(rows) > 1 {
 			p.again = append(p.again, rows[read:]...)
 		} else if read == 0 {
-			p.settle(rows[0], errRow("read the row: %w", err))
+			p.record(rows[0], errRow("read the row: %w", err))
 		}
 		err = p.s.back(ctx)
 	}

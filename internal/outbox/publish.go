@@ -148,7 +148,7 @@ func (p *publishing) send(x *row, columns [][]byte) {
 		err = p.fill(x, columns)
 	}
 	if err != nil {
-		p.settle(x, err)
+		p.record(x, err)
 		return
 	}
 	p.s.r.begin(x)
@@ -185,7 +185,7 @@ func (p *publishing) streamed(x *row) {
 	if p.s.stream == nil {
 		stream, err := p.s.r.o.Publisher.Stream(p.ctx)
 		if err != nil {
-			p.settle(x, err)
+			p.record(x, err)
 			return
 		}
 		stream.Gather()
@@ -193,7 +193,7 @@ func (p *publishing) streamed(x *row) {
 	}
 	var err error
 	if x.receipt, err = p.s.stream.Send(p.ctx, &x.pub); err != nil {
-		p.settle(x, err)
+		p.record(x, err)
 		return
 	}
 	p.sent(x)
@@ -224,7 +224,7 @@ func (p *publishing) collect() {
 	for p.out > 0 {
 		select {
 		case x := <-p.done:
-			p.confirmed(x)
+			p.finish(x)
 		default:
 			return
 		}
@@ -234,10 +234,11 @@ func (p *publishing) collect() {
 // wait takes back one row. It ends, because every wait for a confirm does.
 func (p *publishing) wait() {
 	p.s.flush()
-	p.confirmed(<-p.done)
+	p.finish(<-p.done)
 }
 
-func (p *publishing) confirmed(x *row) {
+// finish takes back a row whose publish has ended, confirmed or not.
+func (p *publishing) finish(x *row) {
 	p.out--
 	if x.alone {
 		p.singles--
@@ -245,11 +246,11 @@ func (p *publishing) confirmed(x *row) {
 	if p.key(x) == keyBusy { // a later row of the key may have failed meanwhile
 		p.setKey(x, keyFree)
 	}
-	p.settle(x, x.err)
+	p.record(x, x.err)
 }
 
-// settle records the outcome of a row.
-func (p *publishing) settle(x *row, err error) {
+// record stores the outcome of a row.
+func (p *publishing) record(x *row, err error) {
 	x.err, x.result = err, resultOf(err)
 	x.span.Produced(x.result.String(), err)
 	if errors.Is(err, broker.ErrRefused) {

@@ -84,14 +84,14 @@ func (s *Server) open(r *http.Request, room *room) (source, *failure) {
 
 // batch is a batch that is being published.
 type batch struct {
-	server *Server
-	w      http.ResponseWriter
-	r      *http.Request
-	rc     *http.ResponseController
-	room   *room // memory besides that of the messages
-	item   room  // memory of the message that is being read
-	window httpguard.Slots
-	waits  sync.WaitGroup
+	server   *Server
+	w        http.ResponseWriter
+	r        *http.Request
+	rc       *http.ResponseController
+	room     *room // memory besides that of the messages
+	itemRoom room  // memory of the message that is being read
+	window   httpguard.Slots
+	waits    sync.WaitGroup
 
 	patient time.Time // when the deadlines were moved
 
@@ -120,7 +120,7 @@ func (b *batch) run(in source) {
 		}
 		start := time.Now()
 		b.patience(start)
-		r := &b.item
+		r := &b.itemRoom
 		*r = room{server: s, w: b.w, wait: true}
 		m, f := in.next(r)
 		if f != nil && f.ends {
@@ -134,7 +134,7 @@ func (b *batch) run(in source) {
 		}
 		if f != nil {
 			r.free()
-			b.settle(index, m.alias, f, start)
+			b.record(index, m.alias, f, start)
 		}
 	}
 }
@@ -170,20 +170,21 @@ func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *fai
 		s.inflight.Leave()
 		s.o.Memory.Give(taken)
 		b.window.Leave()
-		b.settle(index, m.alias, f, start)
+		b.record(index, m.alias, f, start)
 	})
 	return nil
 }
 
-// grow makes room for the result of one more item, unknown at first. Earlier items are settled at the same time.
+// grow makes room for the result of one more item, unknown at first. Results of earlier items are recorded at the same
+// time.
 func (b *batch) grow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.codes = append(b.codes, 0)
 }
 
-// settle records the result of an item.
-func (b *batch) settle(index int, alias string, f *failure, start time.Time) {
+// record stores the result of an item.
+func (b *batch) record(index int, alias string, f *failure, start time.Time) {
 	c := published
 	if f != nil {
 		c = f.code

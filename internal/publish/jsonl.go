@@ -16,8 +16,8 @@ import (
 	"sidecar/internal/telemetry"
 )
 
-// item is one line of a batch. Its properties are named as in records of dead letters and rows of an outbox.
-type item struct {
+// fields are those of one line of a batch. Properties are named as in records of dead letters and rows of an outbox.
+type fields struct {
 	exchange   string  // an alias
 	routingKey *string // required, and may be empty
 	body       []byte  // JSON: a string is published as its text, anything else as the JSON itself
@@ -31,7 +31,7 @@ type item struct {
 // readLine makes a message of a line of JSON. r holds the capacity of the line. The body of the message may be a part
 // of the line, which is changed where a string in it has escapes.
 func (s *Server) readLine(line []byte, request telemetry.Carrier, r *room) (outgoing, *failure) {
-	in := item{exchange: defaultAlias}
+	in := fields{exchange: defaultAlias}
 	if f := in.decode(line); f != nil {
 		return outgoing{}, f
 	}
@@ -58,7 +58,7 @@ func (s *Server) readLine(line []byte, request telemetry.Carrier, r *room) (outg
 
 // decode reads exactly one JSON object in which every field is known and there once: the value of any other would be
 // lost. Package json would accept names in any case, use the last of several values, and null for an object.
-func (in *item) decode(line []byte) *failure {
+func (in *fields) decode(line []byte) *failure {
 	if !utf8.Valid(line) {
 		return bad("The line is not UTF-8; bytes are for body_base64.")
 	}
@@ -93,7 +93,7 @@ func (in *item) decode(line []byte) *failure {
 const maxQuoted = 6*amqpvalue.ShortMax + 2
 
 // set reads a field. Body and headers, which may be large, stay in the line; all other fields are short.
-func (in *item) set(name string, value []byte) *failure {
+func (in *fields) set(name string, value []byte) *failure {
 	// A body that is not a string is published as its JSON text.
 	if (name != "body" || value[0] == '"') && hasLoneSurrogate(value) {
 		return bad("The field %s holds half of a surrogate pair, which is not text.", name)
@@ -140,7 +140,7 @@ func (in *item) set(name string, value []byte) *failure {
 }
 
 // readHeaders reads the header table.
-func (in *item) readHeaders(r *room) (f *failure) {
+func (in *fields) readHeaders(r *room) (f *failure) {
 	if in.headers == nil {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (in *item) readHeaders(r *room) (f *failure) {
 	return nil
 }
 
-func (in *item) readBody(r *room, line []byte) *failure {
+func (in *fields) readBody(r *room, line []byte) *failure {
 	switch {
 	case in.bodyBase64 != nil && in.body != nil:
 		return bad("There are body and body_base64; one of them is enough.")
@@ -175,7 +175,7 @@ func (in *item) readBody(r *room, line []byte) *failure {
 }
 
 // decodeBase64 sets the body to a buffer of its own and gives back the memory of the line.
-func (in *item) decodeBase64(r *room, line []byte) (f *failure) {
+func (in *fields) decodeBase64(r *room, line []byte) (f *failure) {
 	if in.bodyBase64[0] != '"' {
 		return bad("The field body_base64 is not a string.")
 	}
