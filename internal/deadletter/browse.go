@@ -21,27 +21,27 @@ func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Messag
 func (q *Queue) browse(ctx context.Context, t *tally, f Filter, s Scan, visit func(*Message) error) (err error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
-	w, err := q.openRecycled(ctx)
+	r, err := q.openRecycled(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	t.add(func(p *Progress) { p.Total = w.ready })
+	defer func() { err = errors.Join(err, r.close()) }()
+	t.add(func(p *Progress) { p.Total = r.ready })
 	if s.Depth > 0 {
-		w.total = min(w.total, s.Depth)
+		r.total = min(r.total, s.Depth)
 	}
 	if s.Limit > 0 && f.Empty() {
-		w.total = min(w.total, s.Limit)
+		r.total = min(r.total, s.Limit)
 	}
 	for s.Limit == 0 || t.p.Matched < s.Limit {
-		d, err := w.next(ctx)
+		d, err := r.next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return fmt.Errorf("read queue %q: %w", q.name, err)
 		}
-		m := q.read(d, w.seen)
+		m := q.read(d, r.seen)
 		chosen := f.Match(&m)
 		t.add(func(p *Progress) {
 			p.Scanned++
@@ -52,7 +52,7 @@ func (q *Queue) browse(ctx context.Context, t *tally, f Filter, s Scan, visit fu
 		if chosen {
 			err = visit(&m)
 		}
-		w.keep(d)
+		r.keep(d)
 		if err != nil {
 			return err
 		}

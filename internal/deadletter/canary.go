@@ -59,7 +59,7 @@ func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (_
 			return err
 		}
 		nowhere := fmt.Sprintf("sidecar.nowhere.%s.%016x", q.name, rand.Uint64()) // #nosec G404 -- a unique name, no secret
-		return ch.PublishWithContext(ctx, "", cut(nowhere), true, false, amqp.Publishing{ReplyTo: message.DirectReply})
+		return ch.PublishWithContext(ctx, "", lastBytes(nowhere), true, false, amqp.Publishing{ReplyTo: message.DirectReply})
 	})
 	if err != nil {
 		return nil, err
@@ -78,44 +78,44 @@ func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (_
 	}
 }
 
-// cut makes a routing key of s that is not too long.
-func cut(s string) string { return s[max(0, len(s)-255):] }
+// lastBytes returns the end of s, as much as fits a routing key or a queue name: the end makes these names unique.
+func lastBytes(s string) string { return s[max(0, len(s)-255):] }
 
 // awaitVerdicts waits for the verdicts on the canary messages. Afterwards the rest is sent.
-func (v *operation) awaitVerdicts(ctx context.Context) error {
-	c := v.canary
+func (o *operation) awaitVerdicts(ctx context.Context) error {
+	c := o.canary
 	if c.deadline.IsZero() {
 		c.deadline = time.Now().Add(c.timeout)
 	}
 	over := time.After(time.Until(c.deadline))
 	var held <-chan time.Time
-	if v.hold > 0 {
-		held = time.After(max(v.hold-time.Since(v.w.since), time.Second))
+	if o.hold > 0 {
+		held = time.After(max(o.hold-time.Since(o.reader.since), time.Second))
 	}
-	for v.p.Canary.Good < v.p.Canary.Sent {
+	for o.p.Canary.Good < o.p.Canary.Sent {
 		select {
 		case d, ok := <-c.replies:
 			if !ok {
 				return fmt.Errorf("verdicts cannot be received any more: %w", c.replyError())
 			}
-			if err := v.onReply(&d); err != nil {
+			if err := o.onReply(&d); err != nil {
 				return err
 			}
-		case <-v.failed.Done():
-			return context.Cause(v.failed)
-		case <-v.w.s.Done():
-			return v.w.s.Err()
+		case <-o.failed.Done():
+			return context.Cause(o.failed)
+		case <-o.reader.s.Done():
+			return o.reader.s.Err()
 		case <-held:
 			return errHoldLimit
 		case <-over:
 			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not "+
-				"paused?", ErrCanary, v.p.Canary.Sent-v.p.Canary.Good, v.p.Canary.Sent, c.timeout)
+				"paused?", ErrCanary, o.p.Canary.Sent-o.p.Canary.Good, o.p.Canary.Sent, c.timeout)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	v.add(func(p *Progress) { p.Canary.Done = true })
-	v.canary = nil
+	o.add(func(p *Progress) { p.Canary.Done = true })
+	o.canary = nil
 	return nil
 }
 
@@ -128,9 +128,9 @@ func (c *canary) replyError() error {
 }
 
 // onReply takes one verdict. There may be more than one for the same message.
-func (v *operation) onReply(d *amqp.Delivery) error {
+func (o *operation) onReply(d *amqp.Delivery) error {
 	n, _ := strconv.Atoi(d.CorrelationId)
-	if n < 1 || n > v.p.Canary.Sent {
+	if n < 1 || n > o.p.Canary.Sent {
 		return nil // not an answer to anything we asked
 	}
 	var verdict message.VerdictReply
@@ -139,10 +139,10 @@ func (v *operation) onReply(d *amqp.Delivery) error {
 	}
 	good := verdict.Outcome == "ack" || verdict.Outcome == "discard"
 	if good {
-		v.canary.good[d.CorrelationId] = true
+		o.canary.good[d.CorrelationId] = true
 	}
-	v.add(func(p *Progress) {
-		p.Canary.Last, p.Canary.Good = &verdict, len(v.canary.good)
+	o.add(func(p *Progress) {
+		p.Canary.Last, p.Canary.Good = &verdict, len(o.canary.good)
 		if !good {
 			p.Canary.Bad++
 		}

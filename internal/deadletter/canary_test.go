@@ -55,10 +55,10 @@ func TestCanaryThroughARetryQueue(t *testing.T) {
 func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
 	t.Parallel()
 	q := &Queue{o: Options{Plan: &topology.Plan{}, Logger: slog.New(slog.DiscardHandler)}}
-	v := &operation{q: q, canary: &canary{size: 1, address: message.DirectReply}}
+	o := &operation{q: q, canary: &canary{size: 1, address: message.DirectReply}}
 	m := Message{Properties: amqp.Delivery{Headers: amqp.Table{"large": strings.Repeat("x", topology.FrameMax)}}}
-	if _, err := v.redriven(&m, false); !errors.Is(err, errNoRoom) || v.progress().Canary.Sent != 0 {
-		t.Errorf("moved: %v, %d sent ahead", err, v.progress().Canary.Sent)
+	if _, err := o.redriven(&m, false); !errors.Is(err, errNoRoom) || o.progress().Canary.Sent != 0 {
+		t.Errorf("moved: %v, %d sent ahead", err, o.progress().Canary.Sent)
 	}
 }
 
@@ -83,11 +83,11 @@ func TestCanaryUnheard(t *testing.T) {
 // TestCanaryTwoReplies: a message that was delivered twice has two verdicts, and is one of those sent ahead.
 func TestCanaryTwoReplies(t *testing.T) {
 	t.Parallel()
-	v := &operation{canary: &canary{good: map[string]bool{}}, tally: tally{p: Progress{Canary: CanaryProgress{Sent: 3}}}}
+	o := &operation{canary: &canary{good: map[string]bool{}}, tally: tally{p: Progress{Canary: CanaryProgress{Sent: 3}}}}
 	for _, id := range []string{"1", "1", "2", "x", "4"} {
-		must.Do(t, v.onReply(&amqp.Delivery{CorrelationId: id, Body: []byte(`{"outcome":"ack","message_id":"the same"}`)}))
+		must.Do(t, o.onReply(&amqp.Delivery{CorrelationId: id, Body: []byte(`{"outcome":"ack","message_id":"the same"}`)}))
 	}
-	if n := v.progress().Canary.Good; n != 2 {
+	if n := o.progress().Canary.Good; n != 2 {
 		t.Errorf("%d good, want 2", n)
 	}
 }

@@ -11,50 +11,50 @@ import (
 // its consumer_timeout, 30 minutes by default.
 const holding = 10 * time.Minute
 
-// waiting is how long an operation that has begun waits for another one that came in between.
-const waiting = 2 * time.Minute
+// reopenTimeout is how long an operation that has begun waits for another one that came in between.
+const reopenTimeout = 2 * time.Minute
 
 // errHoldLimit ends a pass: everything has to be requeued before the operation goes on.
 var errHoldLimit = errors.New("messages have been held for long enough")
 
 // holdLimitReached reports whether the pass has to end before the next message may go. It returns false until the pass
 // has read a new message.
-func (v *operation) holdLimitReached() bool {
-	return v.hold > 0 && v.newly && time.Since(v.w.since)+v.rate.due() > v.hold
+func (o *operation) holdLimitReached() bool {
+	return o.hold > 0 && o.newly && time.Since(o.reader.since)+o.rate.due() > o.hold
 }
 
 // reopen begins another pass. Messages that were read and stay are at the head of the queue again. Messages that were
 // published to the queue since the start are behind all others; where requeuesToTail is true they are in front, and are
 // moved again in place of as many others.
-func (v *operation) reopen(ctx context.Context) error {
-	if err := v.putBack(); err != nil {
+func (o *operation) reopen(ctx context.Context) error {
+	if err := o.putBack(); err != nil {
 		return err
 	}
-	if err := pause(ctx, v.rate.due()); err != nil {
+	if err := pause(ctx, o.rate.due()); err != nil {
 		return err
 	}
-	w, err := v.q.openRecycled(ctx)
+	r, err := o.q.openRecycled(ctx)
 	// another read is under way
-	for limit := time.Now().Add(waiting); errors.Is(err, ErrInUse) && time.Now().Before(limit); {
-		w, err = v.q.openRecycled(ctx)
+	for limit := time.Now().Add(reopenTimeout); errors.Is(err, ErrInUse) && time.Now().Before(limit); {
+		r, err = o.q.openRecycled(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	p := v.progress()
-	v.w, v.known, v.newly = w, p.Scanned-p.Done, false
-	w.total = min(w.total, p.Total-p.Done)
+	p := o.progress()
+	o.reader, o.known, o.newly = r, p.Scanned-p.Done, false
+	r.total = min(r.total, p.Total-p.Done)
 	return nil
 }
 
 // putBack closes the reader, once.
-func (v *operation) putBack() error {
-	w := v.w
-	if v.w = nil; w == nil {
+func (o *operation) putBack() error {
+	r := o.reader
+	if o.reader = nil; r == nil {
 		return nil
 	}
-	if err := w.close(); err != nil {
-		return fmt.Errorf("requeue the remaining messages of queue %q: %w", v.q.name, err)
+	if err := r.close(); err != nil {
+		return fmt.Errorf("requeue the remaining messages of queue %q: %w", o.q.name, err)
 	}
 	return nil
 }

@@ -31,13 +31,13 @@ const lockSuffix = ".sidecar-lock"
 
 // takeLock takes the lock. free is false when another process has it. A user who may not declare it goes without: then
 // the guard alone keeps others out.
-func (w *reader) takeLock(ctx context.Context) (free bool, err error) {
-	if w.locked {
+func (r *reader) takeLock(ctx context.Context) (free bool, err error) {
+	if r.locked {
 		return true, nil
 	}
-	err = onChannel(ctx, w.s, fmt.Sprintf("lock queue %q", w.q.name), func(ch *amqp.Channel) error {
+	err = onChannel(ctx, r.s, fmt.Sprintf("lock queue %q", r.q.name), func(ch *amqp.Channel) error {
 		// The type is named because a virtual host may have another default, and that one cannot be exclusive.
-		_, err := ch.QueueDeclare(w.q.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"})
+		_, err := ch.QueueDeclare(r.q.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"})
 		return err
 	})
 	refused, ok := errors.AsType[*broker.RefusedError](err)
@@ -47,23 +47,23 @@ func (w *reader) takeLock(ctx context.Context) (free bool, err error) {
 	case ok:
 		return true, nil
 	}
-	w.locked = err == nil
+	r.locked = err == nil
 	return err == nil, err
 }
 
 // release gives the lock up before the connection ends: the next operation may follow at once.
-func (w *reader) release(ctx context.Context) error {
-	if !w.locked {
+func (r *reader) release(ctx context.Context) error {
+	if !r.locked {
 		return nil
 	}
-	w.locked = false
-	return onChannel(ctx, w.s, fmt.Sprintf("unlock queue %q", w.q.name), func(ch *amqp.Channel) error {
-		_, err := ch.QueueDelete(w.q.lockName(), false, false, false)
+	r.locked = false
+	return onChannel(ctx, r.s, fmt.Sprintf("unlock queue %q", r.q.name), func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(r.q.lockName(), false, false, false)
 		return err
 	})
 }
 
-func (q *Queue) lockName() string { return cut(q.name + lockSuffix) }
+func (q *Queue) lockName() string { return lastBytes(q.name + lockSuffix) }
 
 // claimQueue makes sure that the queue has no other consumer: of two that claim it at the same time, each first becomes
 // a consumer and then counts them, so at most one of them counts itself alone. The consumer, the guard, stays for as
@@ -71,72 +71,72 @@ func (q *Queue) lockName() string { return cut(q.name + lockSuffix) }
 //
 // The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue the one that
 // gives up puts its own behind others; and a guard that ends leaves a moment in which not everything has been requeued.
-func (w *reader) claimQueue(ctx context.Context) error {
+func (r *reader) claimQueue(ctx context.Context) error {
 	for try := 1; ; try++ {
-		alone, err := w.takeLock(ctx)
+		alone, err := r.takeLock(ctx)
 		if alone && err == nil {
-			alone, err = w.tryClaimQueue(ctx)
+			alone, err = r.tryClaimQueue(ctx)
 		}
 		if alone || err != nil {
 			return err
 		}
 		if try == lockTries {
-			return fmt.Errorf("%w: another operation runs on %q, or something else consumes it", ErrInUse, w.q.name)
+			return fmt.Errorf("%w: another operation runs on %q, or something else consumes it", ErrInUse, r.q.name)
 		}
-		if err := pause(ctx, w.q.pause/4+rand.N(w.q.pause)); err != nil { // #nosec G404 -- no secret
+		if err := pause(ctx, r.q.pause/4+rand.N(r.q.pause)); err != nil { // #nosec G404 -- no secret
 			return err
 		}
 	}
 }
 
-func (w *reader) tryClaimQueue(ctx context.Context) (alone bool, err error) {
-	before, err := w.q.depth(ctx, w.s)
-	if err == nil && before.Consumers == 0 && before.Ready > 0 && !w.checked {
-		w.checked = true
-		if err := w.checkSuitable(ctx); err != nil {
+func (r *reader) tryClaimQueue(ctx context.Context) (alone bool, err error) {
+	before, err := r.q.depth(ctx, r.s)
+	if err == nil && before.Consumers == 0 && before.Ready > 0 && !r.checked {
+		r.checked = true
+		if err := r.checkSuitable(ctx); err != nil {
 			return false, err
 		}
-		before, err = w.q.depth(ctx, w.s) // again: the check may have taken a message, and has it until its consumer is gone
+		before, err = r.q.depth(ctx, r.s) // again: the check may have taken a message, and has it until its consumer is gone
 	}
 	if err != nil || before.Consumers > 0 {
 		return false, err
 	}
-	if w.guard, err = w.sub.Consume(ctx, 1); err != nil {
-		return false, w.q.missing(err)
+	if r.guard, err = r.sub.Consume(ctx, 1); err != nil {
+		return false, r.q.missing(err)
 	}
-	d, err := w.q.depth(ctx, w.s)
-	if err == nil && d.Consumers == 1 && !w.locked {
-		d, err = w.waitStable(ctx, d)
+	d, err := r.q.depth(ctx, r.s)
+	if err == nil && d.Consumers == 1 && !r.locked {
+		d, err = r.waitStable(ctx, d)
 	}
 	switch {
 	case err != nil:
 		return false, err
 	case d.Consumers == 0:
 		// A quorum queue without a leader reports neither messages nor consumers.
-		return false, fmt.Errorf("%w: queue %q does not say what it holds", ErrStopped, w.q.name)
+		return false, fmt.Errorf("%w: queue %q does not say what it holds", ErrStopped, r.q.name)
 	case d.Consumers == 1 && before.Ready > 0:
-		w.ready = d.Ready + 1 // the guard's
-		w.total = w.ready
+		r.ready = d.Ready + 1 // the guard's
+		r.total = r.ready
 		return true, nil
 	case d.Consumers == 1 && d.Ready == 0:
 		return true, nil // empty
 	}
-	if err := w.guard.Stop(ctx); err != nil {
+	if err := r.guard.Stop(ctx); err != nil {
 		return false, err
 	}
-	w.guard.Drop() // its messages are requeued now
-	w.guard = nil
-	return false, w.sub.RequeueUpTo(ctx, 0)
+	r.guard.Drop() // its messages are requeued now
+	r.guard = nil
+	return false, r.sub.RequeueUpTo(ctx, 0)
 }
 
 // waitStable waits until the queue does not grow any more: without the lock another process may be giving back
 // messages.
-func (w *reader) waitStable(ctx context.Context, d Depth) (Depth, error) {
+func (r *reader) waitStable(ctx context.Context, d Depth) (Depth, error) {
 	for range 20 {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return d, err
 		}
-		next, err := w.q.depth(ctx, w.s)
+		next, err := r.q.depth(ctx, r.s)
 		if err != nil || next.Ready <= d.Ready {
 			return next, err
 		}

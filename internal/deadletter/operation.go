@@ -22,13 +22,14 @@ const underway = 256
 type operation struct {
 	tally
 	q      *Queue
-	w      *reader
+	reader *reader
 	s      Selection
 	all    bool // also what is another service's
 	rate   rateLimit
 	canary *canary // nil: none is sent ahead, or all their verdicts are in
 	// act begins what has to happen before the message may be acked; end, which may be nil, waits for that. The message
-	// stays after an error, which ends the operation unless it is alone. Without act messages are only counted.
+	// stays after an error, which ends the operation unless it is about this message only. Without act messages are only
+	// counted.
 	act func(m *Message) (end func() error, err error)
 
 	hold   time.Duration // how long messages may be held at a time; 0: until the end
@@ -44,95 +45,95 @@ type pending struct {
 	end func() error
 }
 
-// operate returns an operation on the messages of w that s selects.
-func (q *Queue) operate(w *reader, s Selection) *operation {
-	v := &operation{q: q, w: w, s: s, tally: tally{p: Progress{Total: w.ready}}}
-	v.failed, v.fail = context.WithCancelCause(context.Background())
-	return v
+// operate returns an operation on the messages of r that s selects.
+func (q *Queue) operate(r *reader, s Selection) *operation {
+	o := &operation{q: q, reader: r, s: s, tally: tally{p: Progress{Total: r.ready}}}
+	o.failed, o.fail = context.WithCancelCause(context.Background())
+	return o
 }
 
 // run reads the queue, in as many passes as it takes, and closes the reader. The Progress returned with an error is
 // what was done by then.
-func (v *operation) run(ctx context.Context, report Report) (Progress, error) {
-	v.hold = v.q.hold
-	stop := v.reporting(report)
-	err := v.pass(ctx)
+func (o *operation) run(ctx context.Context, report Report) (Progress, error) {
+	o.hold = o.q.hold
+	stop := o.reporting(report)
+	err := o.pass(ctx)
 	for errors.Is(err, errHoldLimit) {
-		if err = v.reopen(ctx); err == nil {
-			err = v.pass(ctx)
+		if err = o.reopen(ctx); err == nil {
+			err = o.pass(ctx)
 		}
 	}
-	if cerr := v.putBack(); err == nil {
+	if cerr := o.putBack(); err == nil {
 		err = cerr
 	}
 	stop()
 	if err != nil && !errors.Is(err, ErrCanary) && !errors.Is(err, ErrStopped) && !errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w: %w", ErrStopped, err)
 	}
-	return v.progress(), err
+	return o.progress(), err
 }
 
 // pass goes through the queue once. Nothing is under way any more when it returns.
-func (v *operation) pass(ctx context.Context) error {
-	v.w.empty = v.s.Filter.Empty() && v.s.Limit == 0 && v.act != nil
-	v.todo = make(chan pending, underway)
+func (o *operation) pass(ctx context.Context) error {
+	o.reader.empty = o.s.Filter.Empty() && o.s.Limit == 0 && o.act != nil
+	o.todo = make(chan pending, underway)
 	var work sync.WaitGroup
-	work.Go(v.finishAll)
-	err := v.read(ctx)
-	close(v.todo)
+	work.Go(o.finishAll)
+	err := o.read(ctx)
+	close(o.todo)
 	work.Wait()
-	if failure := context.Cause(v.failed); failure != nil {
+	if failure := context.Cause(o.failed); failure != nil {
 		return failure
 	}
 	return err
 }
 
-func (v *operation) read(ctx context.Context) error {
-	for v.failed.Err() == nil && (v.s.Limit == 0 || v.p.Matched < v.s.Limit) {
-		if v.canary != nil && v.p.Canary.Sent >= v.canary.size {
-			if err := v.awaitVerdicts(ctx); err != nil {
+func (o *operation) read(ctx context.Context) error {
+	for o.failed.Err() == nil && (o.s.Limit == 0 || o.p.Matched < o.s.Limit) {
+		if o.canary != nil && o.p.Canary.Sent >= o.canary.size {
+			if err := o.awaitVerdicts(ctx); err != nil {
 				return err
 			}
 		}
-		if v.holdLimitReached() {
+		if o.holdLimitReached() {
 			return errHoldLimit
 		}
-		d, err := v.w.next(ctx)
+		d, err := o.reader.next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		if err := v.handle(ctx, d); err != nil {
+		if err := o.handle(ctx, d); err != nil {
 			return err
 		}
 	}
-	if v.canary != nil && v.p.Canary.Sent > 0 { // there were fewer than asked for
-		return v.awaitVerdicts(ctx)
+	if o.canary != nil && o.p.Canary.Sent > 0 { // there were fewer than asked for
+		return o.awaitVerdicts(ctx)
 	}
 	return nil
 }
 
 // handle judges one message and sends it on its way, or keeps it.
-func (v *operation) handle(ctx context.Context, d *broker.Delivery) error {
-	if v.known > 0 {
-		v.known--
-		v.w.keep(d)
+func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
+	if o.known > 0 {
+		o.known--
+		o.reader.keep(d)
 		return nil
 	}
-	m := v.q.read(d, v.w.seen)
-	chosen := v.s.Filter.Match(&m)
-	ours := v.all || !m.Foreign
-	moves := chosen && ours && v.act != nil
+	m := o.q.read(d, o.reader.seen)
+	chosen := o.s.Filter.Match(&m)
+	ours := o.all || !m.Foreign
+	moves := chosen && ours && o.act != nil
 	if moves {
-		if err := v.rate.wait(ctx); err != nil {
-			v.w.keep(d)
+		if err := o.rate.wait(ctx); err != nil {
+			o.reader.keep(d)
 			return err
 		}
 	}
-	v.newly = true
-	v.add(func(p *Progress) {
+	o.newly = true
+	o.add(func(p *Progress) {
 		p.Scanned++
 		switch {
 		case chosen && ours:
@@ -142,54 +143,54 @@ func (v *operation) handle(ctx context.Context, d *broker.Delivery) error {
 		}
 	})
 	if !moves {
-		v.w.keep(d)
+		o.reader.keep(d)
 		return nil
 	}
 	end, err := (func() error)(nil), m.Unread
 	if err == nil {
-		end, err = v.act(&m)
+		end, err = o.act(&m)
 	}
 	if err != nil {
-		v.count(d, err)
+		o.count(d, err)
 		return nil
 	}
-	v.todo <- pending{d, end}
+	o.todo <- pending{d, end}
 	return nil
 }
 
 // finishAll waits for one message after the other and acks it.
-func (v *operation) finishAll() {
-	for e := range v.todo {
+func (o *operation) finishAll() {
+	for e := range o.todo {
 		var err error
 		if e.end != nil {
 			err = e.end()
 		}
 		if err == nil {
-			if err = v.w.ack(e.d.DeliveryTag); err != nil && e.end != nil {
+			if err = o.reader.ack(e.d.DeliveryTag); err != nil && e.end != nil {
 				// It has arrived, and the broker brings the original back: the message is in both places now.
 				err = fmt.Errorf("message %q is on its way and parked still: %w", e.d.MessageId, err)
 			}
 		}
-		v.count(e.d, err)
+		o.count(e.d, err)
 	}
 }
 
 // count counts the result of a message. One that failed stays.
-func (v *operation) count(d *broker.Delivery, err error) {
+func (o *operation) count(d *broker.Delivery, err error) {
 	if err == nil {
 		d.Free()
-		v.add(func(p *Progress) { p.Done++ })
+		o.add(func(p *Progress) { p.Done++ })
 		return
 	}
 	key := "error"
 	if errors.Is(err, errNoRoom) {
 		key = "reason"
 	}
-	v.q.o.Logger.Warn("parked message not moved", "queue", v.q.name, "message_id", d.MessageId, key, err)
-	v.w.keep(d)
-	v.add(func(p *Progress) { p.Failed++ })
-	if !alone(err) {
-		v.fail(err)
+	o.q.o.Logger.Warn("parked message not moved", "queue", o.q.name, "message_id", d.MessageId, key, err)
+	o.reader.keep(d)
+	o.add(func(p *Progress) { p.Failed++ })
+	if !onlyThisMessage(err) {
+		o.fail(err)
 	}
 }
 
@@ -243,13 +244,13 @@ func (t *tally) reporting(report Report) (stop func()) {
 func (q *Queue) Discard(ctx context.Context, s Selection, dry bool, report Report) (Progress, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
-	w, err := q.openRecycled(ctx)
+	r, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	v := q.operate(w, s)
+	o := q.operate(r, s)
 	if !dry {
-		v.act = func(*Message) (func() error, error) { return nil, nil }
+		o.act = func(*Message) (func() error, error) { return nil, nil }
 	}
-	return v.run(ctx, report)
+	return o.run(ctx, report)
 }

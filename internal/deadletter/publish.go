@@ -44,8 +44,8 @@ func send(p *broker.Stream, pub *broker.Publication) (confirmed func() error, er
 	}, nil
 }
 
-// alone reports whether a publish failed for a reason of this message only.
-func alone(err error) bool {
+// onlyThisMessage reports whether a publish failed for a reason of this message only.
+func onlyThisMessage(err error) bool {
 	return errors.Is(err, broker.ErrInvalid) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, ErrUnread) ||
 		errors.Is(err, errNoRoom)
 }

@@ -84,60 +84,60 @@ func (q *Queue) open(ctx context.Context) (*reader, error) {
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	w := &reader{q: q, s: s, since: time.Now(), spans: []span{{}}}
-	if w.sub, err = s.Subscribe(ctx, q.name); err == nil {
-		err = w.claimQueue(ctx)
+	r := &reader{q: q, s: s, since: time.Now(), spans: []span{{}}}
+	if r.sub, err = s.Subscribe(ctx, q.name); err == nil {
+		err = r.claimQueue(ctx)
 	}
 	if err != nil {
 		s.Close() // which gives back what the guard may have taken
-		w.free()
+		r.free()
 		return nil, err
 	}
-	return w, nil
+	return r, nil
 }
 
 // next returns the next message, which is the caller's until it has reported keep or ack. io.EOF after the last one.
-func (w *reader) next(ctx context.Context) (*broker.Delivery, error) {
-	if w.seen >= w.total {
+func (r *reader) next(ctx context.Context) (*broker.Delivery, error) {
+	if r.seen >= r.total {
 		return nil, io.EOF
 	}
 	err := context.Cause(ctx)
-	if err == nil && w.seen == 0 {
-		err = w.awaitGuard(ctx)
+	if err == nil && r.seen == 0 {
+		err = r.awaitGuard(ctx)
 	}
-	for err == nil && len(w.waiting) == 0 {
-		if w.window == nil || w.full() {
-			err = w.nextWindow(ctx)
+	for err == nil && len(r.waiting) == 0 {
+		if r.window == nil || r.full() {
+			err = r.nextWindow(ctx)
 		}
-		if err == nil && w.window != nil {
-			err = w.receiveUntil(ctx, w.window, func() bool { return len(w.waiting) > 0 || w.full() })
+		if err == nil && r.window != nil {
+			err = r.receiveUntil(ctx, r.window, func() bool { return len(r.waiting) > 0 || r.full() })
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return w.pop(), nil
+	return r.pop(), nil
 }
 
 // awaitGuard waits for the message that the guard takes, the first of the queue. It is then the next one.
-func (w *reader) awaitGuard(ctx context.Context) error {
-	return w.receiveUntil(ctx, w.guard, func() bool { return len(w.waiting) > 0 })
+func (r *reader) awaitGuard(ctx context.Context) error {
+	return r.receiveUntil(ctx, r.guard, func() bool { return len(r.waiting) > 0 })
 }
 
 // pop gives out the first of the messages that wait.
-func (w *reader) pop() *broker.Delivery {
-	d := w.waiting[0]
-	w.waiting = w.waiting[1:]
-	w.seen++
-	w.largest = max(w.largest, len(d.Body)+int(d.Missing))
+func (r *reader) pop() *broker.Delivery {
+	d := r.waiting[0]
+	r.waiting = r.waiting[1:]
+	r.seen++
+	r.largest = max(r.largest, len(d.Body)+int(d.Missing))
 	return d
 }
 
 // receiveUntil receives messages of c until they are enough. It returns io.EOF when none is left although fewer have
 // come than there were: another consumer has taken the rest.
-func (w *reader) receiveUntil(ctx context.Context, c *broker.Consumer, enough func() bool) error {
+func (r *reader) receiveUntil(ctx context.Context, c *broker.Consumer, enough func() bool) error {
 	for quiet := time.Duration(0); !enough(); {
-		came, err := w.receive(ctx, c, idle)
+		came, err := r.receive(ctx, c, idle)
 		if err != nil {
 			return err
 		}
@@ -148,56 +148,56 @@ func (w *reader) receiveUntil(ctx context.Context, c *broker.Consumer, enough fu
 		if quiet += idle; quiet%(4*idle) != 0 {
 			continue
 		}
-		d, err := w.q.depth(ctx, w.s)
+		d, err := r.q.depth(ctx, r.s)
 		switch {
 		case err != nil:
 			return err
 		// the guard is one: without any the queue has no leader, and the count is unknown
-		case c != w.guard && d.Ready == 0 && d.Consumers > 0:
-			if !w.collect(c) {
+		case c != r.guard && d.Ready == 0 && d.Consumers > 0:
+			if !r.collect(c) {
 				return io.EOF
 			}
-		case quiet > stalled && (c == w.guard || !w.busy()):
-			return fmt.Errorf("%w: queue %q delivers nothing although it holds messages", ErrStopped, w.q.name)
+		case quiet > stalled && (c == r.guard || !r.busy()):
+			return fmt.Errorf("%w: queue %q delivers nothing although it holds messages", ErrStopped, r.q.name)
 		}
 	}
 	return nil
 }
 
 // receive waits a moment for messages and appends them to waiting.
-func (w *reader) receive(ctx context.Context, c *broker.Consumer, patience time.Duration) (came bool, err error) {
+func (r *reader) receive(ctx context.Context, c *broker.Consumer, patience time.Duration) (came bool, err error) {
 	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
 	case <-c.Ready():
-	case <-w.sub.Done():
-		return false, w.q.missing(w.sub.Err())
-	case <-w.s.Done():
-		return false, w.s.Err()
+	case <-r.sub.Done():
+		return false, r.q.missing(r.sub.Err())
+	case <-r.s.Done():
+		return false, r.s.Err()
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	case <-t.C:
 		return false, nil
 	}
-	return w.collect(c), nil
+	return r.collect(c), nil
 }
 
-func (w *reader) collect(c *broker.Consumer) (came bool) {
-	w.buffer, _ = c.Take(w.buffer)
-	w.mu.Lock()
-	s := &w.spans[0]
-	if c == w.window {
-		s = w.last()
+func (r *reader) collect(c *broker.Consumer) (came bool) {
+	r.buffer, _ = c.Take(r.buffer)
+	r.mu.Lock()
+	s := &r.spans[0]
+	if c == r.window {
+		s = r.last()
 	}
-	if s.held += len(w.buffer); len(w.buffer) > 0 && s.first == 0 {
-		s.first = w.buffer[0].DeliveryTag
+	if s.held += len(r.buffer); len(r.buffer) > 0 && s.first == 0 {
+		s.first = r.buffer[0].DeliveryTag
 	}
-	w.mu.Unlock()
-	if n := len(w.buffer); n > 0 {
-		w.again = wasReturned(w.buffer[n-1])
+	r.mu.Unlock()
+	if n := len(r.buffer); n > 0 {
+		r.again = wasReturned(r.buffer[n-1])
 	}
-	w.waiting = append(w.waiting, w.buffer...)
-	return len(w.buffer) > 0
+	r.waiting = append(r.waiting, r.buffer...)
+	return len(r.buffer) > 0
 }
 
 // wasReturned reports whether a quorum queue has the message back from a consumer. Classic queues put it in its place
@@ -212,54 +212,54 @@ func wasReturned(d *broker.Delivery) bool {
 // requeuesToTail: a quorum queue without a delivery limit puts requeued messages behind everything else: before
 // RabbitMQ 4.0 one that names none, since then one that names a negative limit. Only giving back all of it leaves its
 // order.
-func (w *reader) requeuesToTail() bool {
-	return w.kept.Quorum && (w.kept.Limit < 0 || !w.kept.Named && w.s.Major() < 4)
+func (r *reader) requeuesToTail() bool {
+	return r.kept.Quorum && (r.kept.Limit < 0 || !r.kept.Named && r.s.Major() < 4)
 }
 
 // full reports whether the window cannot take more and a new one would help: half of it is messages that stay, or it is
 // smaller than it may be.
-func (w *reader) full() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.last()
-	return s.held >= w.size && (2*s.staying >= w.size || w.size < w.nextSize())
+func (r *reader) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.last()
+	return s.held >= r.size && (2*s.staying >= r.size || r.size < r.nextSize())
 }
 
 // nextSize is the size the next window would have.
-func (w *reader) nextSize() int {
+func (r *reader) nextSize() int {
 	most := maxWindow
-	if w.unordered() && !w.empty {
+	if r.unordered() && !r.empty {
 		most = orderedWindow
 	}
-	return max(1, min(max(firstWindow, 4*w.size), most, windowBytes/max(w.largest, 1), w.total-w.seen))
+	return max(1, min(max(firstWindow, 4*r.size), most, windowBytes/max(r.largest, 1), r.total-r.seen))
 }
 
 // unordered reports whether the queue may lose the order of more than orderedWindow messages that are requeued at once.
-func (w *reader) unordered() bool { return w.s.Major() < 4 && (w.kept.Quorum || !w.kept.Known) }
+func (r *reader) unordered() bool { return r.s.Major() < 4 && (r.kept.Quorum || !r.kept.Known) }
 
 // nextWindow begins the next window. The old consumer goes first, so that the messages come in their order.
-func (w *reader) nextWindow(ctx context.Context) (err error) {
-	if w.window != nil {
-		if err := w.endWindow(ctx); err != nil || len(w.waiting) > 0 {
+func (r *reader) nextWindow(ctx context.Context) (err error) {
+	if r.window != nil {
+		if err := r.endWindow(ctx); err != nil || len(r.waiting) > 0 {
 			return err // what the old one still had comes before the next one begins
 		}
 	}
-	w.mu.Lock()
-	w.spans = append(w.spans, span{})
-	w.size = w.nextSize()
-	w.mu.Unlock()
-	if w.window, err = w.sub.Consume(ctx, w.size); err != nil || !w.exact {
-		return w.q.missing(err)
+	r.mu.Lock()
+	r.spans = append(r.spans, span{})
+	r.size = r.nextSize()
+	r.mu.Unlock()
+	if r.window, err = r.sub.Consume(ctx, r.size); err != nil || !r.exact {
+		return r.q.missing(err)
 	}
-	if err = w.receiveUntil(ctx, w.window, w.busy); err != nil && (!errors.Is(err, io.EOF) || len(w.waiting) == 0) {
+	if err = r.receiveUntil(ctx, r.window, r.busy); err != nil && (!errors.Is(err, io.EOF) || len(r.waiting) == 0) {
 		return err
 	}
-	return w.endWindow(ctx)
+	return r.endWindow(ctx)
 }
 
 // busy reports whether the window waits for us and not for the broker.
-func (w *reader) busy() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.last().held >= w.size
+func (r *reader) busy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last().held >= r.size
 }

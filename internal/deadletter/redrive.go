@@ -26,54 +26,54 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	if err := r.Check(); err != nil {
 		return Progress{}, err
 	}
-	w, err := q.openRecycled(ctx)
+	reader, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	v := q.operate(w, r.Selection)
-	if r.DryRun || w.total == 0 {
-		return v.run(ctx, report)
+	o := q.operate(reader, r.Selection)
+	if r.DryRun || reader.total == 0 {
+		return o.run(ctx, report)
 	}
 	if r.Rate > 0 {
-		v.rate.every = time.Duration(float64(time.Second) / r.Rate)
+		o.rate.every = time.Duration(float64(time.Second) / r.Rate)
 	}
 	s, stream, err := q.stream(ctx)
 	if err != nil {
-		return Progress{}, errors.Join(err, w.close())
+		return Progress{}, errors.Join(err, reader.close())
 	}
 	defer s.Close()
 	if r.Canary > 0 {
-		if v.canary, err = q.newCanary(ctx, s, &r); err != nil {
-			return Progress{}, errors.Join(err, w.close())
+		if o.canary, err = q.newCanary(ctx, s, &r); err != nil {
+			return Progress{}, errors.Join(err, reader.close())
 		}
 	}
-	v.act = func(m *Message) (func() error, error) {
-		pub, err := v.redriven(m, r.Reset)
+	o.act = func(m *Message) (func() error, error) {
+		pub, err := o.redriven(m, r.Reset)
 		if err != nil {
 			return nil, err
 		}
 		return send(stream, pub)
 	}
-	progress, err := v.run(ctx, report)
+	progress, err := o.run(ctx, report)
 	q.metrics.ok.Add(float64(progress.Done))
 	q.metrics.failed.Add(float64(progress.Failed))
 	return progress, err
 }
 
 // redriven makes the publication of one message, with the address for its verdict when it is one of the canary.
-func (v *operation) redriven(m *Message, reset bool) (*broker.Publication, error) {
-	how := topology.Redriving{By: v.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: reset}
-	if v.canary != nil {
-		how.Reply = message.ReplyTo(v.canary.address, strconv.Itoa(v.p.Canary.Sent+1))
+func (o *operation) redriven(m *Message, reset bool) (*broker.Publication, error) {
+	how := topology.Redriving{By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: reset}
+	if o.canary != nil {
+		how.Reply = message.ReplyTo(o.canary.address, strconv.Itoa(o.p.Canary.Sent+1))
 	}
 	var received message.Message
-	received.FromDelivery(&m.Properties, v.q.o.Plan.Queue, v.q.o.Plan.MaxRetries)
-	pub, fits := v.q.o.Plan.RedrivePublication(&received, how)
+	received.FromDelivery(&m.Properties, o.q.o.Plan.Queue, o.q.o.Plan.MaxRetries)
+	pub, fits := o.q.o.Plan.RedrivePublication(&received, how)
 	if !fits {
 		return nil, errNoRoom
 	}
-	if v.canary != nil {
-		v.add(func(p *Progress) { p.Canary.Sent++ })
+	if o.canary != nil {
+		o.add(func(p *Progress) { p.Canary.Sent++ })
 	}
 	return pub, nil
 }

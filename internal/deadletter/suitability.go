@@ -13,46 +13,46 @@ import (
 
 // checkSuitable reads how the queue handles requeued messages, and refuses a queue in which reading loses messages.
 // The queue has to exist: a missing one would be declared.
-func (w *reader) checkSuitable(ctx context.Context) (err error) {
-	if w.kept, err = declare.Keeping(ctx, w.s, w.q.name); err != nil {
+func (r *reader) checkSuitable(ctx context.Context) (err error) {
+	if r.kept, err = declare.Keeping(ctx, r.s, r.q.name); err != nil {
 		return err
 	}
 	switch {
-	case !w.kept.Known:
-		return w.checkUnknown(ctx)
-	case w.kept.Vanishes:
-		return fmt.Errorf("%w: queue %q is auto-delete: reading it would delete it, with its messages", ErrUnsafe, w.q.name)
-	case w.kept.Single:
+	case !r.kept.Known:
+		return r.checkUnknown(ctx)
+	case r.kept.Vanishes:
+		return fmt.Errorf("%w: queue %q is auto-delete: reading it would delete it, with its messages", ErrUnsafe, r.q.name)
+	case r.kept.Single:
 		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from other consumers",
-			ErrUnsafe, w.q.name)
-	case w.kept.Named && w.kept.Limit == 0:
+			ErrUnsafe, r.q.name)
+	case r.kept.Named && r.kept.Limit == 0:
 		return fmt.Errorf("%w: queue %q has a delivery limit of 0: every message that is read would be dropped", ErrUnsafe,
-			w.q.name)
+			r.q.name)
 	}
 	return nil
 }
 
 // checkUnknown is for a user who may not ask. What a quorum queue counts and when it drops is then unknown, so its
 // messages must be publishable again before they are touched.
-func (w *reader) checkUnknown(ctx context.Context) error {
-	quorum, err := w.q.countsReturns(ctx)
+func (r *reader) checkUnknown(ctx context.Context) error {
+	quorum, err := r.q.countsReturns(ctx)
 	if err != nil {
 		return err
 	}
-	if w.kept.Quorum = quorum; !quorum {
-		w.kept.Known = w.s.Major() < 4 // newer brokers do not show it
+	if r.kept.Quorum = quorum; !quorum {
+		r.kept.Known = r.s.Major() < 4 // newer brokers do not show it
 		return nil
 	}
-	s, stream, err := w.q.stream(ctx)
+	s, stream, err := r.q.stream(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	pub, _ := w.q.o.Plan.RestorePublication(&amqp.Delivery{})
+	pub, _ := r.q.o.Plan.RestorePublication(&amqp.Delivery{})
 	if err = stream.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
 		return fmt.Errorf("%w: every read queue %q counts towards a delivery limit that this user may not see, nor publish "+
 			"its messages again to begin their count anew; let it configure the queue, or write to exchange %q: %w", ErrUnsafe,
-			w.q.name, pub.Exchange, err)
+			r.q.name, pub.Exchange, err)
 	}
 	return err
 }

@@ -120,7 +120,7 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	case err == nil:
 		i.sent <- sentLine{n, end}
 		return nil
-	case alone(err):
+	case onlyThisMessage(err):
 		return &LineError{n, fmt.Errorf("%w: %w", ErrInvalid, err)}
 	}
 	return &LineError{n, fmt.Errorf("%w: %w", ErrStopped, err)}
