@@ -41,8 +41,8 @@ func (q *Queue) openRecycled(ctx context.Context) (*reader, error) {
 	case err == nil:
 	case last || r.s.Err() != nil:
 		if last {
-			err = fmt.Errorf("%w: the delivery limit of queue %q would soon drop its messages when they are requeued once "+
-				"more, and its messages cannot be published again to begin their count anew: %w", ErrUnsafe, q.name, err)
+			err = fmt.Errorf("%w: further requeues may take the messages of queue %q beyond its delivery limit, and the broker "+
+				"drops them then. They cannot be published again to reset their delivery count: %w", ErrUnsafe, q.name, err)
 		}
 		// If no message could be moved, requeue no more than has been taken, even if the order is lost. Otherwise the moved
 		// messages have a fresh count.

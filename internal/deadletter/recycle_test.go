@@ -102,7 +102,7 @@ func TestWhoMayOnlyRead(t *testing.T) {
 		refused := 0
 		for range 8 {
 			_, err := q.Browse(t.Context(), Filter{}, Scan{Limit: 3}, func(*Message) error { return nil })
-			if errors.Is(err, ErrUnsafe) {
+			if errors.Is(err, ErrUnsafe) && strings.Contains(err.Error(), `write on exchange "amq.default"`) {
 				refused++
 			} else if err != nil {
 				t.Error(err)

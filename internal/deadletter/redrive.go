@@ -130,7 +130,8 @@ func (r *Redrive) Check() error {
 	case r.Canary > message.MaxCanary:
 		return fmt.Errorf("%w: canary %d is more than %d", ErrInvalid, r.Canary, message.MaxCanary)
 	case r.Rate < 0 || math.IsNaN(r.Rate) || math.IsInf(r.Rate, 0) || r.Rate > 0 && r.Rate < minRate:
-		return fmt.Errorf("%w: rate %v per second is not one", ErrInvalid, r.Rate)
+		return fmt.Errorf("%w: rate %v per second: want 0 for no limit, or a finite number, at least one message per hour",
+			ErrInvalid, r.Rate)
 	}
 	return nil
 }

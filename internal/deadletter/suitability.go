@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,16 +51,16 @@ func (r *reader) checkUnknown(ctx context.Context) error {
 	defer s.Close()
 	pub, _ := r.q.o.Plan.RestorePublication(&amqp.Delivery{})
 	if err = stream.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
-		return fmt.Errorf("%w: every read queue %q counts towards a delivery limit that this user may not see, nor publish "+
-			"its messages again to begin their count anew; let it configure the queue, or write to exchange %q: %w", ErrUnsafe,
-			r.q.name, pub.Exchange, err)
+		return fmt.Errorf("%w: each read of queue %q counts towards its delivery limit, which this user may neither see nor "+
+			"reset by publishing the messages again: grant configure on the queue or write on exchange %q: %w", ErrUnsafe,
+			r.q.name, cmp.Or(pub.Exchange, "amq.default"), err)
 	}
 	return err
 }
 
-// countsReturns reports whether the queue is a quorum queue of a broker that counts requeues. Anyone who may
-// read is refused by the refusal of a prefetch that holds for the whole channel, which costs the connection. Newer
-// brokers refuse none, and do not count.
+// countsReturns reports whether the queue is a quorum queue of a broker that counts requeues. Older brokers refuse a
+// consumer of a quorum queue on a channel with a channel-wide prefetch (540, which ends the connection). This needs
+// only the read right. Newer brokers do not refuse it, and do not count requeues.
 func (q *Queue) countsReturns(ctx context.Context) (bool, error) {
 	s, err := q.dialer.Dial(ctx)
 	if err != nil {
