@@ -17,10 +17,10 @@ const reopenTimeout = 2 * time.Minute
 // errHoldLimit ends a pass: everything has to be requeued before the operation goes on.
 var errHoldLimit = errors.New("messages have been held for long enough")
 
-// holdLimitReached reports whether the pass has to end before the next message may go. It returns false until the pass
-// has read a new message.
-func (o *operation) holdLimitReached() bool {
-	return o.hold > 0 && o.newly && time.Since(o.reader.since)+o.rate.due() > o.hold
+// holdLimitReached reports whether the pass has to end before what is due after that time. It returns false until the
+// pass has read a new message.
+func (o *operation) holdLimitReached(due time.Duration) bool {
+	return o.hold > 0 && o.newly && time.Since(o.reader.since)+due > o.hold
 }
 
 // reopen begins another pass. Messages that were read and stay are at the head of the queue again. Messages that were

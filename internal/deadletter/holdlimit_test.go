@@ -117,6 +117,22 @@ func TestNothingIsHeldBetween(t *testing.T) {
 	brokertest.WaitReady(t, r.url, r.name, 1)
 }
 
+// TestNoRoundForNothing: the last message that moves ends an operation, however slow its rate: nothing has to wait for
+// the time of another one.
+func TestNoRoundForNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.park(r.numbered(3)...)
+	r.hold = 2 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var chosen Selection
+	must.Do(t, chosen.Filter.Set("id", "m0001"))
+	if p, err := r.Redrive(ctx, Redrive{Selection: chosen, Rate: 1.0 / 3600}, nil); err != nil || p.Done != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // TestImpatientBroker: it takes back what someone holds for longer than its consumer_timeout, and ends the operation.
 // In rounds that are shorter an operation goes on for any time.
 func TestImpatientBroker(t *testing.T) {

@@ -95,7 +95,7 @@ func (o *operation) read(ctx context.Context) error {
 				return err
 			}
 		}
-		if o.holdLimitReached() {
+		if o.holdLimitReached(0) {
 			return errHoldLimit
 		}
 		d, err := o.reader.next(ctx)
@@ -127,6 +127,10 @@ func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
 	ours := o.all || !m.Foreign
 	moves := chosen && ours && o.act != nil
 	if moves {
+		if o.holdLimitReached(o.rate.due()) { // only now: the rest of the queue may hold no other message to move
+			o.reader.keep(d) // it is read again
+			return errHoldLimit
+		}
 		if err := o.rate.wait(ctx); err != nil {
 			o.reader.keep(d)
 			return err
