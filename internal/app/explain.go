@@ -33,9 +33,10 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	exchange := mainExchange(cfg)
 	m := &message.Message{
 		Queue: p.Queue, RetryCount: q.RetryCount, MaxRetries: p.MaxRetries,
-		Exchange: p.Exchanges[0].Name, HasOriginal: q.RetryCount > 0, OriginalExchange: p.Exchanges[0].Name,
+		Exchange: exchange, HasOriginal: q.RetryCount > 0, OriginalExchange: exchange,
 	}
 	s := p.Settlement(m, newPolicy(cfg).Decide(m, o))
 

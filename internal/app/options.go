@@ -11,6 +11,7 @@ import (
 	"sidecar/internal/config"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
+	"sidecar/internal/outbox"
 	"sidecar/internal/telemetry"
 )
 
@@ -78,6 +79,20 @@ func listenerToken(s config.Secret, log *slog.Logger) func() string {
 			return v
 		}
 		return ""
+	}
+}
+
+func (sh *shared) outboxOptions(p *broker.Publisher) outbox.Options {
+	cfg := sh.cfg
+	return outbox.Options{
+		Database: outbox.Database{
+			DSN: cfg.Outbox.DSN.Value, Name: fmt.Sprintf("sidecar %s outbox", cfg.Service.Name),
+		},
+		Names:    outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column),
+		Exchange: outboxExchange(cfg),
+		Batch:    cfg.Outbox.Batch, PollInterval: cfg.Outbox.PollInterval, MaxAttempts: cfg.Outbox.MaxAttempts,
+		Retention: cfg.Outbox.Retention, Publisher: p, Memory: sh.budget.Account(budget.Outbox),
+		Tracing: sh.tracing, Logger: sh.log, Registerer: sh.registry,
 	}
 }
 

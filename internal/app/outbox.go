@@ -1,14 +1,12 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
 
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
-	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/outbox"
 )
@@ -23,21 +21,11 @@ type relay struct {
 
 // newRelay returns nil without an outbox.
 func newRelay(sh shared) *relay {
-	cfg := sh.cfg
-	if !cfg.Outbox.DSN.IsSet() {
+	if !sh.cfg.Outbox.DSN.IsSet() {
 		return nil
 	}
 	p := sh.newPublisher("outbox")
-	return &relay{publisher: p, Relay: outbox.New(outbox.Options{
-		Database: outbox.Database{
-			DSN: cfg.Outbox.DSN.Value, Name: fmt.Sprintf("sidecar %s outbox", cfg.Service.Name),
-		},
-		Names:    outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column),
-		Exchange: cmp.Or(cfg.Outbox.Exchange, sh.plan.Exchanges[0].Name),
-		Batch:    cfg.Outbox.Batch, PollInterval: cfg.Outbox.PollInterval, MaxAttempts: cfg.Outbox.MaxAttempts,
-		Retention: cfg.Outbox.Retention, Publisher: p, Memory: sh.budget.Account(budget.Outbox),
-		Tracing: sh.tracing, Logger: sh.log, Registerer: sh.registry,
-	})}
+	return &relay{publisher: p, Relay: outbox.New(sh.outboxOptions(p))}
 }
 
 // outboxWarnings returns warnings about a usable connection string.

@@ -89,13 +89,18 @@ func published(cfg *config.Config) []string {
 		list = slices.Collect(maps.Values(publishAliases(cfg)))
 	}
 	if cfg.Outbox.DSN.IsSet() {
-		list = append(list, exchangeName(cmp.Or(cfg.Outbox.Exchange, mainExchange(cfg))))
+		list = append(list, outboxExchange(cfg))
 	}
 	return list
 }
 
-// mainExchange returns the exchange at which the service's own messages arrive.
+// mainExchange returns the service's main exchange: SIDECAR_EXCHANGE or the preset's, whatever SIDECAR_BINDINGS names.
 func mainExchange(cfg *config.Config) string { return topology.Fill(planOptions(cfg)).Exchange }
+
+// outboxExchange returns the exchange of outbox rows that name none.
+func outboxExchange(cfg *config.Config) string {
+	return exchangeName(cmp.Or(cfg.Outbox.Exchange, mainExchange(cfg)))
+}
 
 // exchangeName returns the AMQP name of an exchange of the configuration: the name of the default exchange is empty.
 func exchangeName(name string) string {
