@@ -96,7 +96,7 @@ var dispositions = map[string]message.Disposition{
 
 var verdictTexts = map[message.Action]string{
 	message.Ack:     "the app took the message: it leaves the queue",
-	message.Discard: "the app asked for it: the message is gone, and counted",
+	message.Discard: "there is no dead-letter queue: the message is dropped, and counted",
 	message.Park:    "retrying would not help: the message is parked at once",
 	message.Requeue: "not a failed attempt: the retry count stays as it is",
 	message.Release: "this says nothing about the message: it goes back unharmed and uncounted, and consumption pauses " +
@@ -110,6 +110,8 @@ func explainVerdict(v message.Verdict, m *message.Message) string {
 			m.RetryCount+1)
 	case v.Reason == message.ReasonMaxRetries:
 		return fmt.Sprintf("attempt %d was the last one: all %d retries are used up", m.RetryCount+1, m.MaxRetries)
+	case v.Action == message.Discard && v.Cause.Disposition == message.DispositionDiscard:
+		return "the app asked for it: the message is gone, and counted"
 	}
 	return verdictTexts[v.Action]
 }

@@ -58,6 +58,27 @@ func TestOnlyRejectsAreProven(t *testing.T) {
 	}
 }
 
+// TestDiscardsAreExplained: only an app that asked for it had its message discarded; other messages had no dead-letter
+// queue to be parked in.
+func TestDiscardsAreExplained(t *testing.T) {
+	t.Parallel()
+	const asked, noQueue = "the app asked for it: the message is gone", "there is no dead-letter queue: the message is dropped"
+	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=q", "SIDECAR_BINDINGS=a:b", "SIDECAR_DEAD_LETTER=disabled",
+		"SIDECAR_PARK_ON_STATUS=413")
+	for want, questions := range map[string][]Question{
+		asked:   {{Status: 500, Disposition: "discard"}},
+		noQueue: {{Status: 413}, {Failure: "too_large"}, {Status: 500, Disposition: "park"}},
+	} {
+		for _, q := range questions {
+			q.RetryAfter = -1
+			explained, err := Explain(cfg, q)
+			if err != nil || !strings.Contains(explained, want) || strings.Contains(explained, asked) != (want == asked) {
+				t.Errorf("%+v: %v\n%s", q, err, explained)
+			}
+		}
+	}
+}
+
 // TestPlanKeepsTheTopologyOfEachMode: no one who imports the plan gets another one because of the mode.
 func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
 	t.Parallel()
