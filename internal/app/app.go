@@ -17,6 +17,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
+	"sidecar/internal/deadletter"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
 )
@@ -72,6 +73,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	a.registry.MustRegister(a.budget)
+	deadletter.RegisterMetrics(a.registry)
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
 		if a.tracing, err = telemetry.NewTracing(a.tracingOptions()); err != nil {

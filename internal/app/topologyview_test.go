@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/admin"
@@ -48,6 +49,9 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	a := fresh(t, cfg)
 	if p := topologyView(a.plan); a.subscriptions[0].deadLetters != nil || p.Park != nil || p.Redrive != nil || p.Waits == nil {
 		t.Errorf("%+v", p)
+	}
+	if n, err := testutil.GatherAndCount(a.registry, "sidecar_redriven_total"); err != nil || n != 2 { // alerts need both results
+		t.Errorf("%d series: %v", n, err)
 	}
 	if _, err := DeadLetters(cfg, Build{}, "operator"); !errors.Is(err, ErrConfig) || !errors.Is(err, deadletter.ErrNoQueue) {
 		t.Errorf("%v", err)

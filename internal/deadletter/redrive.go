@@ -150,6 +150,10 @@ func ParseRate(s string) (perSecond float64, err error) {
 	return n / per, nil
 }
 
+// RegisterMetrics registers sidecar_redriven_total, which dashboards and alerts need before anything is redriven, and
+// where there is no dead-letter queue.
+func RegisterMetrics(r prometheus.Registerer) { newMetrics(r) }
+
 type metrics struct{ ok, failed prometheus.Counter }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -159,7 +163,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}, []string{"result"})
 	if r != nil {
 		if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](r.Register(v)); ok {
-			v, _ = already.ExistingCollector.(*prometheus.CounterVec) // the registry has the series from the start
+			v, _ = already.ExistingCollector.(*prometheus.CounterVec) // by RegisterMetrics
 		}
 	}
 	return &metrics{ok: v.WithLabelValues("ok"), failed: v.WithLabelValues("failed")}

@@ -11,7 +11,7 @@ import (
 )
 
 // NewRegistry makes the registry every package registers its metrics with. It already holds the Go and process
-// collectors in their small form, sidecar_build_info and sidecar_redriven_total.
+// collectors in their small form and sidecar_build_info.
 func NewRegistry(version, commit string) *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "sidecar_build_info",
@@ -19,15 +19,7 @@ func NewRegistry(version, commit string) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	redriven := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_redriven_total",
-		Help: "Parked messages moved back into the flow (ok) or left parked because the move failed (failed).",
-	}, []string{"result"})
-	for _, result := range []string{"ok", "failed"} { // dashboards and alerts need both before anything is redriven
-		redriven.WithLabelValues(result)
-	}
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
-		redriven)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
 	return r
 }
