@@ -143,20 +143,19 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	if plan.Quorum { // the broker keeps what it cannot route, and tries it again every three minutes
 		lost = "holds up"
 	}
+	often := fmt.Sprintf("at every connect and every %d seconds", declare.DefaultEvery/time.Second)
 	switch back := plan.WayBack(); {
 	case back != nil && declares:
-		return fmt.Sprintf("sidecar run declares them at every connect and every 15 seconds, also the one that retries "+
-			"return by (%s to exchange %s, key %s), which %s what returns while it is deleted",
-			back.Queue, back.Exchange, back.Key, lost)
+		return fmt.Sprintf("sidecar run declares them %s, also the one that retries return by (%s to exchange %s, key %s), "+
+			"which %s what returns while it is deleted", often, back.Queue, back.Exchange, back.Key, lost)
 	case back != nil:
 		return "no publish can prove the one that retries return by"
 	case !rejects:
 		return "retries and parked messages are published as mandatory: without a binding they are returned, and the " +
 			"original stays"
 	case declares:
-		return "sidecar run declares bindings at every connect and every 15 seconds; one deleted in between " + lost +
-			" what is retried until then"
+		return "sidecar run declares bindings " + often + "; one deleted in between " + lost + " what is retried until then"
 	}
-	return "sidecar run proves the way of retries with a mandatory publish, at every connect and every 15 seconds; a " +
-		"binding deleted in between " + lost + " what is retried until then"
+	return "sidecar run proves the way of retries with a mandatory publish, " + often + "; a binding deleted in " +
+		"between " + lost + " what is retried until then"
 }

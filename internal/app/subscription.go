@@ -37,7 +37,7 @@ type subscription struct {
 	watcher     *declare.Watcher
 	deadLetters *deadletter.Queue // nil: the topology has none
 
-	checkEvery time.Duration // checkInterval; tests shorten it before run
+	checkEvery time.Duration // declare.DefaultEvery; tests shorten it before run
 	check      chan struct{} // asks for a check of the topology; capacity 1
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
@@ -47,7 +47,7 @@ type subscription struct {
 
 func newSubscription(sh shared) (*subscription, error) {
 	s := &subscription{
-		shared: sh, checkEvery: checkInterval, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
+		shared: sh, checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
 	}
 	cfg, plan := s.cfg, s.plan
 	var err error
@@ -76,7 +76,7 @@ func newSubscription(sh shared) (*subscription, error) {
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		Unproven: modeOf(cfg) != topology.ModeDeclare, Unroutable: s.unroutable,
-		ProofLasts: declare.DefaultEvery, // declared bindings are declared again as often
+		ProofLasts: declare.DefaultEvery, // as often as declared bindings are declared again
 		Dispatcher: dispatcher, Publisher: s.publisher, Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.registry,
 	})

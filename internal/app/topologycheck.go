@@ -12,10 +12,6 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-// checkInterval is how often a topology with findings is checked again, and how often a declared topology is declared
-// again: a deleted binding shows in no other way.
-const checkInterval = 15 * time.Second
-
 // serve is one broker session: first the topology, then messages, because a message rejected without a binding for it
 // is lost.
 func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
@@ -69,7 +65,8 @@ func (s *subscription) askForCheck() {
 	}
 }
 
-// repair checks the topology when it is asked to, and every checkEvery. A missing route shows only when it is used:
+// repair checks the topology when it is asked to. Every checkEvery it checks a topology with findings again, and
+// declares a declared one again, because a deleted binding shows in no other way. A missing route shows only when used:
 // unless declaring restores it, messages have to try it again after a while.
 func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 	t := time.NewTicker(s.checkEvery)

@@ -1,6 +1,9 @@
 package declare
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/topology"
@@ -10,8 +13,8 @@ import (
 func newMetrics(r prometheus.Registerer, p *topology.Plan) *prometheus.GaugeVec {
 	ready := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sidecar_queue_messages_ready",
-		Help: "Messages ready in a queue of the topology, updated every 15 seconds: main is the service's queue, retry " +
-			"what waits to be tried again, dlq what is parked.",
+		Help: fmt.Sprintf("Messages ready in a queue of the topology, updated every %d seconds: main is the service's "+
+			"queue, retry what waits to be tried again, dlq what is parked.", DefaultEvery/time.Second),
 	}, []string{"queue", "kind"})
 	limit := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sidecar_max_retries", Help: "Retries a message gets before it is parked, as configured.",

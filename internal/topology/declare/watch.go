@@ -21,7 +21,8 @@ type Depth struct {
 	Ready int
 }
 
-// DefaultEvery is how often a Watcher checks.
+// DefaultEvery is how often a Watcher checks, how often a topology with findings is checked again, and how often a
+// declared topology is declared again.
 const DefaultEvery = 15 * time.Second
 
 // WatchOptions says how to watch.
