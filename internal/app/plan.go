@@ -114,7 +114,7 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 		lines := []string{"SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is " +
 			"published to"}
 		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(published(cfg)))) {
-			lines = append(lines, "  exchange "+cmp.Or(exchange, "amq.default"))
+			lines = append(lines, "  exchange "+cmp.Or(exchange, topology.DefaultExchange))
 		}
 		return strings.Join(lines, "\n") + "\n", nil
 	case onlySends:

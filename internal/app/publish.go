@@ -104,7 +104,7 @@ func outboxExchange(cfg *config.Config) string {
 
 // exchangeName returns the AMQP name of an exchange of the configuration: the name of the default exchange is empty.
 func exchangeName(name string) string {
-	if name == "amq.default" {
+	if name == topology.DefaultExchange {
 		return ""
 	}
 	return name

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
 
@@ -53,7 +54,7 @@ func (r *reader) checkUnknown(ctx context.Context) error {
 	if err = stream.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
 		return fmt.Errorf("%w: each read of queue %q counts towards its delivery limit, which this user may neither see nor "+
 			"reset by publishing the messages again: grant configure on the queue or write on exchange %q: %w", ErrUnsafe,
-			r.q.name, cmp.Or(pub.Exchange, "amq.default"), err)
+			r.q.name, cmp.Or(pub.Exchange, topology.DefaultExchange), err)
 	}
 	return err
 }

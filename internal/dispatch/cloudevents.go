@@ -73,7 +73,7 @@ func (r *request) synthesise(m *message.Message) {
 		r.line("ce-id: ", id, escapeAttribute)
 	}
 	if !r.hasAttribute("ce-source") {
-		r.line("ce-source: /exchanges/", cmp.Or(exchange, "amq.default"), escapePath)
+		r.line("ce-source: /exchanges/", cmp.Or(exchange, message.DefaultExchange), escapePath)
 	}
 	if !r.hasAttribute("ce-type") {
 		r.line("ce-type: ", cmp.Or(m.Type, key, "amqp.message"), escapeAttribute)

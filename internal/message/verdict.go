@@ -94,6 +94,9 @@ type Verdict struct {
 // HeaderReply asks for the verdict on a redriven message: an address, replySeparator and a token for the message.
 const HeaderReply = "x-redriven-reply-to"
 
+// DefaultExchange is what permissions, people and configurations call the default exchange, whose name is empty.
+const DefaultExchange = "amq.default"
+
 // DirectReply is the broker's name for direct reply-to. As a reply-to it is only valid on a channel that consumes from
 // it: on any other one the broker closes the channel over the message.
 const DirectReply = "amq.rabbitmq.reply-to"

@@ -17,9 +17,6 @@ const (
 	// headerTracking carries the ids of the messages that led to this one, its own last.
 	headerTracking = "x-outbox-tracking-ids"
 	maxTracking    = 64
-
-	// defaultExchange is the alias of the broker's default exchange, whose own name is empty.
-	defaultExchange = "amq.default"
 )
 
 // errRow returns an error that is about the row itself, not about the broker.
@@ -34,7 +31,7 @@ func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *in
 	if columns[0] != nil {
 		pub.Exchange = texts.text(columns[0])
 	}
-	if pub.Exchange == defaultExchange {
+	if pub.Exchange == message.DefaultExchange {
 		pub.Exchange = ""
 	}
 	m := &pub.Msg

@@ -6,10 +6,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"sidecar/internal/message"
 )
 
 // DefaultExchange is what permissions call the exchange without a name.
-const DefaultExchange = "amq.default"
+const DefaultExchange = message.DefaultExchange
 
 // Permissions are the least a broker user needs for a plan, as the three regular expressions of set_permissions.
 type Permissions struct {

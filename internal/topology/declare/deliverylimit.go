@@ -2,7 +2,6 @@ package declare
 
 import (
 	"context"
-	"math"
 	"strconv"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -10,8 +9,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Unlimited is a delivery limit that no message reaches.
-const Unlimited = math.MaxInt32
+// Unlimited is topology.NoDeliveryLimit as a Kept.Limit.
+const Unlimited = int(topology.NoDeliveryLimit)
 
 // Kept is how a queue handles requeued messages.
 type Kept struct {
