@@ -125,7 +125,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 		t.Error("the log does not say what is wrong")
 	}
 	var out bytes.Buffer
-	if err := Check(context.Background(), cfg, &out); !errors.Is(err, ErrFindings) || !strings.Contains(out.String(), "1234") {
+	if err := Check(context.Background(), cfg, &out); !errors.Is(err, errFindings) || !strings.Contains(out.String(), "1234") {
 		t.Errorf("check: %v\n%s", err, out.String())
 	}
 
@@ -157,7 +157,7 @@ func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
 		return st.State == "paused" && len(st.Findings) > 0 && st.Findings[0].Problem == "missing"
 	})
 	var out bytes.Buffer
-	if err := Check(context.Background(), cfg, &out); !errors.Is(err, ErrFindings) || !strings.Contains(out.String(), "note ") {
+	if err := Check(context.Background(), cfg, &out); !errors.Is(err, errFindings) || !strings.Contains(out.String(), "note ") {
 		t.Errorf("check: %v\n%s", err, out.String())
 	}
 	if err := stop(); err != nil {

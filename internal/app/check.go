@@ -19,8 +19,8 @@ import (
 // checkTimeout bounds a whole check: dialling every URL once and asking for every object.
 const checkTimeout = 30 * time.Second
 
-// ErrFindings ends a check that found something: a retried or parked message might be lost.
-var ErrFindings = errors.New("the topology does not fit")
+// errFindings ends a check that found something: a retried or parked message might be lost.
+var errFindings = errors.New("the topology does not fit")
 
 // dial opens the session of a command, which logs nothing.
 func dial(ctx context.Context, cfg *config.Config, use string, build Build) (*broker.Session, error) {
@@ -68,7 +68,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	}
 	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", withoutBindings(cfg, plan))
 	if len(findings) > 0 {
-		return fmt.Errorf("%w: %d problems", ErrFindings, len(findings))
+		return fmt.Errorf("%w: %d problems", errFindings, len(findings))
 	}
 	kept := "parked ones go to " + plan.Park.Queue
 	if plan.Park.Queue == "" {

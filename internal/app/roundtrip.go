@@ -27,8 +27,8 @@ const (
 	removeTimeout    = 10 * time.Second
 )
 
-// ErrRoundTrip is a round trip whose message was not delivered a second time, or that could not begin.
-var ErrRoundTrip = errors.New("the round trip failed")
+// errRoundTrip is a round trip whose message was not delivered a second time, or that could not begin.
+var errRoundTrip = errors.New("the round trip failed")
 
 // RoundTrip sends one message through the broker and a whole sidecar to an app of its own, which fails once and then
 // accepts it: publish, consume, POST, retry, second delivery, ack. Its objects are named after the service's queue with
@@ -39,11 +39,11 @@ func RoundTrip(ctx context.Context, cfg *config.Config, build Build, w io.Writer
 		return err
 	}
 	if cfg.Service.Consume == config.ConsumeOff {
-		return fmt.Errorf("%w: SIDECAR_CONSUME=off, so no message can be delivered", ErrRoundTrip)
+		return fmt.Errorf("%w: SIDECAR_CONSUME=off, so no message can be delivered", errRoundTrip)
 	}
 	if modeOf(cfg) != topology.ModeDeclare {
 		return fmt.Errorf("%w: it declares queues of its own, and SIDECAR_TOPOLOGY_MODE=%s does not allow that",
-			ErrRoundTrip, cfg.Topology.Mode)
+			errRoundTrip, cfg.Topology.Mode)
 	}
 	ctx, cancel := context.WithTimeout(ctx, roundTripTimeout)
 	defer cancel()
@@ -137,11 +137,11 @@ func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrRoundTrip, err)
+		return fmt.Errorf("%w: %w", errRoundTrip, err)
 	}
 	if !until(ctx, func() bool { return p.posts.Load() > 1 && a.settled()[message.Ack.String()] > 0 }) {
 		return fmt.Errorf("%w: %s was published to %s, POSTed %d times within %s, and not acked",
-			ErrRoundTrip, p.id, a.plan.Queue, p.posts.Load(), roundTripTimeout)
+			errRoundTrip, p.id, a.plan.Queue, p.posts.Load(), roundTripTimeout)
 	}
 	return nil
 }
@@ -153,12 +153,12 @@ func (a *App) awaitReady(ctx context.Context) error {
 		r := a.Ready()
 		if findings, _ := a.subscriptions[0].status.last(); len(findings) > 0 {
 			f := findings[0]
-			why = fmt.Errorf("%w: %s: %s: wanted %s, found %s; %s", ErrRoundTrip, f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
+			why = fmt.Errorf("%w: %s: %s: wanted %s, found %s; %s", errRoundTrip, f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
 		}
 		return why != nil || r.Ready
 	})
 	if why == nil && !ready {
-		why = fmt.Errorf("%w: no messages were consumed from %s within %s", ErrRoundTrip, a.plan.Queue, roundTripTimeout)
+		why = fmt.Errorf("%w: no messages were consumed from %s within %s", errRoundTrip, a.plan.Queue, roundTripTimeout)
 	}
 	return why
 }
@@ -191,7 +191,7 @@ func remove(s *broker.Session, plan *topology.Plan) error {
 			err = s.Do(ctx, "delete", func() error { return fn(ch) })
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%w: remove the %s %s: %w", ErrRoundTrip, what, name, err))
+			errs = append(errs, fmt.Errorf("%w: remove the %s %s: %w", errRoundTrip, what, name, err))
 		}
 	}
 	for _, q := range plan.Queues {

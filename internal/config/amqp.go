@@ -11,7 +11,7 @@ import (
 
 // The values of SIDECAR_AMQP_SASL.
 const (
-	SASLPlain    = "plain"
+	saslPlain    = "plain"
 	SASLExternal = "external"
 )
 
@@ -80,7 +80,7 @@ func (l *loader) checkAMQP() {
 	if exposed {
 		l.warn(name, "the link to the broker is not encrypted and leaves this machine: use amqps")
 	}
-	if guest && !a.Username.IsSet() && a.SASL == SASLPlain {
+	if guest && !a.Username.IsSet() && a.SASL == saslPlain {
 		l.warn(name, "the user guest is refused by brokers on other machines unless they are configured otherwise: give the "+
 			"sidecar a user of its own")
 	}

@@ -37,8 +37,8 @@ type Outbox struct {
 	Retention time.Duration `env:"OUTBOX_RETENTION" otherwise:"kept" range:"1m..87600h"` // 0 = kept
 }
 
-// OutboxColumns are what the columns of an outbox are called unless SIDECAR_OUTBOX_COLUMNS says otherwise.
-var OutboxColumns = strings.Fields(`id exchange routing_key body headers properties message_id tracking_ids ordering_key
+// outboxColumns are what the columns of an outbox are called unless SIDECAR_OUTBOX_COLUMNS says otherwise.
+var outboxColumns = strings.Fields(`id exchange routing_key body headers properties message_id tracking_ids ordering_key
 	created_at send_after sent_at attempts last_error quarantined_at`)
 
 var (
@@ -64,14 +64,14 @@ func checkColumns(v string) error {
 	o := Outbox{Columns: pairs}
 	for _, c := range o.Columns {
 		switch {
-		case !slices.Contains(OutboxColumns, c.Name):
+		case !slices.Contains(outboxColumns, c.Name):
 			return fmt.Errorf("an outbox has no column %s", shown(c.Name))
 		case !isIdentifier(c.Value):
 			return fmt.Errorf("%s is not the name of a column", shown(c.Value))
 		}
 	}
 	seen := map[string]bool{}
-	for _, c := range OutboxColumns {
+	for _, c := range outboxColumns {
 		name := o.Column(c)
 		if seen[name] {
 			return fmt.Errorf("two columns would be %s", shown(name))

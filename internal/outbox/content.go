@@ -36,7 +36,7 @@ func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *in
 	}
 	m := &pub.Msg
 	m.Body = r.body
-	if t.BodyJSON() {
+	if t.bodyJSON() {
 		m.ContentType = "application/json"
 	}
 	var headers amqp.Table

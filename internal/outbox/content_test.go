@@ -97,7 +97,7 @@ func TestAdopted(t *testing.T) {
 			r.start()
 			sentAt := r.options.Names.Column("sent_at")
 			r.eventually("the row is marked", func() bool {
-				return r.db.Value(`SELECT count(*) FROM `+r.options.Names.Quoted()+` WHERE `+Quote(sentAt)+` IS NULL`) == "0"
+				return r.db.Value(`SELECT count(*) FROM `+r.options.Names.quoted()+` WHERE `+Quote(sentAt)+` IS NULL`) == "0"
 			})
 			all := r.take()
 			if len(all) != 1 {

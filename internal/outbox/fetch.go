@@ -28,7 +28,7 @@ var fetched = []string{colExchange, colRoutingKey, colHeaders, colProperties, co
 // texts to sort them.
 func (t *Table) fetchSQL() string {
 	body, attempts := "t.{body}", "NULL::text"
-	if t.BodyJSON() {
+	if t.bodyJSON() {
 		body += "::text"
 	}
 	if t.Has(colAttempts) {
@@ -139,7 +139,7 @@ func (s *session) read(ctx context.Context, rows []*row, each func(values [][]by
 	size := array(rows, func(x *row) string { return strconv.Itoa(x.size) })
 	others := array(rows, func(x *row) string { return strconv.Itoa(x.others) })
 	formats := make([]int16, 4+len(fetched))
-	if !s.table.BodyJSON() {
+	if !s.table.bodyJSON() {
 		formats[1] = 1 // bytes as they are
 	}
 	return s.execute(ctx, each, call{name: stmtSave},

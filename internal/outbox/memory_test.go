@@ -60,7 +60,7 @@ func TestCostOfABody(t *testing.T) { //nolint:paralleltest // it measures what t
 	const size = 8<<20 + 1
 	r.db.Exec(`INSERT INTO outbox (routing_key, body) SELECT 'k', convert_to(repeat('x', $1), 'UTF8')`, size)
 	conn := r.db.Conn()
-	s := &session{r: New(r.options), conn: conn, table: must.Get(Look(t.Context(), conn, r.options.Names))(t)}
+	s := &session{r: New(r.options), conn: conn, table: must.Get(readTable(t.Context(), conn, r.options.Names))(t)}
 	must.Do(t, s.prepare(t.Context()))
 	r.on(conn, `BEGIN`)
 	rows := []*row{{id: "1", size: size, others: 100}}

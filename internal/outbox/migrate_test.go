@@ -34,7 +34,7 @@ func migrate(t testing.TB, db *postgrestest.Database, n Names, notify bool) (*Ta
 	t.Helper()
 	conn := open(t, db)
 	m := must.Get(Migrate(t.Context(), conn, n, notify, silent))(t)
-	table := must.Get(Look(t.Context(), conn, n))(t)
+	table := must.Get(readTable(t.Context(), conn, n))(t)
 	return table, m
 }
 
@@ -197,7 +197,7 @@ func TestMigrateNotify(t *testing.T) {
 		if got := heard(); got != notify {
 			t.Errorf("notify %v: notified: %v", notify, got)
 		}
-		got, err := Look(t.Context(), conn, n)
+		got, err := readTable(t.Context(), conn, n)
 		if err != nil || got.OID != table.OID || got.Trigger != notify {
 			t.Errorf("notify %v: the table is now %+v, %v", notify, got, err)
 		}
@@ -265,15 +265,15 @@ func TestMigrateRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%s: %v, and the plan is %+v", name, err, m)
 		}
-		if known := errors.Is(err, ErrNotOutbox) || errors.Is(err, ErrNoTable); !known && name != "parts" {
+		if known := errors.Is(err, errNotOutbox) || errors.Is(err, ErrNoTable); !known && name != "parts" {
 			t.Errorf("%s: the error is of no known kind: %v", name, err)
 		}
 		// The relay refuses the same tables.
-		table, err := Look(t.Context(), open(t, db), ParseTable(name, nil))
+		table, err := readTable(t.Context(), open(t, db), ParseTable(name, nil))
 		if err == nil {
 			err = table.Check()
 		}
-		if !errors.Is(err, ErrNotOutbox) && !errors.Is(err, ErrNoTable) && name != "parts" {
+		if !errors.Is(err, errNotOutbox) && !errors.Is(err, ErrNoTable) && name != "parts" {
 			t.Errorf("%s: the relay takes it: %v", name, err)
 		}
 	}

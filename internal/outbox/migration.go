@@ -52,14 +52,14 @@ func (m *Migration) Print(w io.Writer) error {
 }
 
 // PlanMigration returns what is missing. It only reads the catalogue, which every role may do. notify says whether
-// inserts are to notify the relays. The error is ErrNotOutbox when the table cannot become an outbox.
+// inserts are to notify the relays. The error is errNotOutbox when the table cannot become an outbox.
 func PlanMigration(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool) (*Migration, error) {
 	version, major := conn.ParameterStatus("server_version"), 0
 	if _, err := fmt.Sscanf(version, "%d", &major); err != nil || major < minVersion {
 		return nil, fmt.Errorf("PostgreSQL %s is too old: %d or later is needed", version, minVersion)
 	}
 	m := &Migration{}
-	t, err := Look(ctx, conn, n)
+	t, err := readTable(ctx, conn, n)
 	switch m.Create = errors.Is(err, ErrNoTable); {
 	case m.Create && t.Schema == "" && n.Schema == "":
 		return nil, fmt.Errorf("%w, and the role's search_path leads to no schema to make it in: name one in "+
@@ -67,15 +67,15 @@ func PlanMigration(ctx context.Context, conn *pgconn.PgConn, n Names, notify boo
 	case m.Create && t.Schema == "":
 		return nil, fmt.Errorf("%w, and no schema %s either, which migrate does not make", err, n.Schema)
 	case m.Create:
-		m.Inside = append(m.Inside, "CREATE TABLE "+t.Quoted()+" (\n"+t.definitions("", nil)+"\n)")
+		m.Inside = append(m.Inside, "CREATE TABLE "+t.quoted()+" (\n"+t.definitions("", nil)+"\n)")
 	case err != nil:
 		return nil, rights(err)
 	default:
-		if err := cmp.Or(t.CheckApp(), t.adoptable()); err != nil {
+		if err := cmp.Or(t.checkApp(), t.adoptable()); err != nil {
 			return nil, err
 		}
 		if missing, _ := t.missing(bookkeepingColumns); missing != nil {
-			m.Inside = append(m.Inside, "ALTER TABLE "+t.Quoted()+"\n"+t.definitions("ADD COLUMN ", missing))
+			m.Inside = append(m.Inside, "ALTER TABLE "+t.quoted()+"\n"+t.definitions("ADD COLUMN ", missing))
 		}
 	}
 	m.Table = t.Names
@@ -108,7 +108,7 @@ func (m *Migration) planIndexes(t *Table) error {
 				"while rows are inserted. Build it on each partition, then on the table:\n%s", &t.Names, i.create(t, ""))
 		case ours >= 0:
 			broken := Names{Schema: t.Schema, Table: name}
-			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+broken.Quoted(), i.create(t, "CONCURRENTLY "))
+			m.Outside = append(m.Outside, "DROP INDEX CONCURRENTLY "+broken.quoted(), i.create(t, "CONCURRENTLY "))
 		case t.Filled:
 			m.Outside = append(m.Outside, i.create(t, "CONCURRENTLY "))
 		default:
@@ -120,23 +120,23 @@ func (m *Migration) planIndexes(t *Table) error {
 
 // planNotify adds or removes the trigger, and the function that it calls.
 func (m *Migration) planNotify(t *Table, notify bool) error {
-	f, table := t.notifier(), t.Quoted()
+	f, table := t.notifier(), t.quoted()
 	foreign := t.Source != "" && !strings.Contains(t.Source, notifyMark)
 	switch {
 	case notify && foreign:
 		return fmt.Errorf("there is a function %s that migrate did not make: rename it, or use --no-notify", f)
 	case notify && t.Source != notifySource:
-		m.Inside = append(m.Inside, "CREATE OR REPLACE FUNCTION "+f.Quoted()+"() RETURNS trigger LANGUAGE plpgsql AS $$"+
+		m.Inside = append(m.Inside, "CREATE OR REPLACE FUNCTION "+f.quoted()+"() RETURNS trigger LANGUAGE plpgsql AS $$"+
 			notifySource+"$$")
 	case !notify && !foreign && t.Source != "":
 		if t.Trigger {
 			m.Inside = append(m.Inside, "DROP TRIGGER "+Quote(f.Table)+" ON "+table)
 		}
-		m.Inside = append(m.Inside, "DROP FUNCTION "+f.Quoted()+"()")
+		m.Inside = append(m.Inside, "DROP FUNCTION "+f.quoted()+"()")
 	}
 	if notify && !t.Trigger {
 		m.Inside = append(m.Inside, "CREATE TRIGGER "+Quote(f.Table)+" AFTER INSERT ON "+table+
-			"\n  FOR EACH STATEMENT EXECUTE FUNCTION "+f.Quoted()+"()")
+			"\n  FOR EACH STATEMENT EXECUTE FUNCTION "+f.quoted()+"()")
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (w *want) wrong(c Column) string {
 	return ""
 }
 
-// adoptable says why an existing table that has all the columns cannot be an outbox: ErrNotOutbox.
+// adoptable says why an existing table that has all the columns cannot be an outbox: errNotOutbox.
 func (t *Table) adoptable() error {
 	if !t.Logged {
 		return t.unusable("it is not logged, so a crash of the server would empty it (ALTER TABLE … SET LOGGED)")

@@ -69,7 +69,7 @@ func TestRetentionOfOne(t *testing.T) {
 		t.Errorf("without a table: %v", err)
 	}
 	none.Exec(`CREATE TABLE outbox (id int)`)
-	if _, err := relay(none.DSN).retainOnce(t.Context()); !errors.Is(err, ErrNotOutbox) {
+	if _, err := relay(none.DSN).retainOnce(t.Context()); !errors.Is(err, errNotOutbox) {
 		t.Errorf("no outbox: %v", err)
 	}
 	if _, err := relay("postgres://127.0.0.1:1/").retainOnce(t.Context()); err == nil || !strings.Contains(err.Error(), "connect to the database") {

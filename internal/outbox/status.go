@@ -40,7 +40,7 @@ type Quarantined struct {
 }
 
 // ReadStatus reads the state of an outbox. It needs the right to SELECT from the table and changes nothing. The errors
-// are those of Look and Check, and the database's.
+// are those of readTable and Check, and the database's.
 func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, error) {
 	t, err := Ready(ctx, conn, n)
 	if err != nil {

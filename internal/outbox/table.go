@@ -15,8 +15,8 @@ import (
 var (
 	// ErrNoTable: the table does not exist, or is not in the role's search_path.
 	ErrNoTable = errors.New("no such table")
-	// ErrNotOutbox: the table cannot be used as an outbox as it is.
-	ErrNotOutbox = errors.New("not usable as an outbox")
+	// errNotOutbox: the table cannot be used as an outbox as it is.
+	errNotOutbox = errors.New("not usable as an outbox")
 )
 
 // Columns of an outbox, by their own names, which Names.Rename may change.
@@ -57,8 +57,8 @@ func (n *Names) Column(column string) string {
 	return n.Rename(column)
 }
 
-// Quoted is the table in SQL.
-func (n *Names) Quoted() string {
+// quoted is the table in SQL.
+func (n *Names) quoted() string {
 	if n.Schema == "" {
 		return Quote(n.Table)
 	}
@@ -70,16 +70,16 @@ func (n *Names) String() string { return strings.TrimPrefix(n.Schema+"."+n.Table
 
 // expand puts the table and its columns into SQL, and more: pairs of a placeholder and what replaces it.
 func (n *Names) expand(sql string, more ...string) string {
-	replace := []string{"{table}", n.Quoted()}
+	replace := []string{"{table}", n.quoted()}
 	for _, c := range columns {
 		replace = append(replace, "{"+c.name+"}", Quote(n.Column(c.name)))
 	}
 	return strings.NewReplacer(append(replace, more...)...).Replace(sql)
 }
 
-// unusable returns an ErrNotOutbox.
+// unusable returns an errNotOutbox.
 func (n *Names) unusable(format string, args ...any) error {
-	return fmt.Errorf("table %s is %w: %s", n, ErrNotOutbox, fmt.Sprintf(format, args...))
+	return fmt.Errorf("table %s is %w: %s", n, errNotOutbox, fmt.Sprintf(format, args...))
 }
 
 // Quote makes an identifier of any name.
@@ -124,9 +124,9 @@ var kinds = map[string]string{
 	"I": "an index", "c": "a composite type", "t": "a TOAST table",
 }
 
-// Look reads the table from the catalogue. The error is ErrNotOutbox when it is not a table, and ErrNoTable when it
-// does not exist: the result then has the schema where it would be made, "" if there is none, and what is there.
-func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
+// readTable reads the table from the catalogue. The error is errNotOutbox when it is not a table, and ErrNoTable when
+// it does not exist: the result then has the schema where it would be made, "" if there is none, and what is there.
+func readTable(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 	// An index identifies a row by one column when it is unique, whole, valid now and has no other column.
 	const look = `SELECT json_build_object('OID', COALESCE(c.oid, 0)::bigint, 'Schema', COALESCE(s.nspname, ''),
 		'Database', current_database(), 'Kind', c.relkind, 'Logged', c.relpersistence = 'p',
@@ -155,7 +155,7 @@ func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 		own, called = append(own, c.name), append(called, n.Column(c.name))
 	}
 	t := &Table{Names: n}
-	err := readJSON(ctx, conn, t, look, []byte(n.Quoted()), []byte(n.Schema), texts(own), texts(called),
+	err := readJSON(ctx, conn, t, look, []byte(n.quoted()), []byte(n.Schema), texts(own), texts(called),
 		[]byte(n.notifier().Table))
 	switch {
 	case err != nil:
@@ -168,9 +168,9 @@ func Look(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
 	return t, nil
 }
 
-// Ready reads the table, and checks that the relay can work with it. The errors are those of Look and Check.
+// Ready reads the table, and checks that the relay can work with it. The errors are those of readTable and Check.
 func Ready(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error) {
-	t, err := Look(ctx, conn, n)
+	t, err := readTable(ctx, conn, n)
 	if err != nil {
 		return nil, err
 	}
@@ -189,13 +189,13 @@ func (t *Table) Channel() string { return channelPrefix + strconv.FormatUint(uin
 
 const channelPrefix = "sidecar_outbox_"
 
-// BodyJSON reports whether bodies are JSON by the type of their column.
-func (t *Table) BodyJSON() bool { return isJSON(t.Found[colBody].Base) }
+// bodyJSON reports whether bodies are JSON by the type of their column.
+func (t *Table) bodyJSON() bool { return isJSON(t.Found[colBody].Base) }
 
 func isJSON(base string) bool { return base == "json" || base == "jsonb" }
 
-// CheckApp says what makes the table no outbox at all: ErrNotOutbox, nil if nothing does. Bookkeeping may be missing.
-func (t *Table) CheckApp() error {
+// checkApp says what makes the table no outbox at all: errNotOutbox, nil if nothing does. Bookkeeping may be missing.
+func (t *Table) checkApp() error {
 	id, body := t.Found[colID], t.Found[colBody]
 	if _, missing := t.missing(requiredColumns); missing != "" {
 		return t.unusable("it has no column %s (SIDECAR_OUTBOX_COLUMNS says what columns are called)", missing)
@@ -210,9 +210,9 @@ func (t *Table) CheckApp() error {
 	return nil
 }
 
-// Check says what keeps the relay from working with the table: ErrNotOutbox, nil if nothing does.
+// Check says what keeps the relay from working with the table: errNotOutbox, nil if nothing does.
 func (t *Table) Check() error {
-	if err := t.CheckApp(); err != nil {
+	if err := t.checkApp(); err != nil {
 		return err
 	}
 	if _, missing := t.missing(bookkeepingColumns); missing != "" {

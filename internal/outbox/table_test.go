@@ -21,22 +21,22 @@ func TestTableOfOthers(t *testing.T) {
 			gone int, "order" text); ALTER TABLE "My-Shop"."Out-Box" DROP COLUMN gone`)
 	renamed := map[string]string{"id": "Id", "routing_key": "topic", "body": "payload", "ordering_key": "order"}
 	names := ParseTable("My-Shop.Out-Box", func(column string) string { return cmp.Or(renamed[column], column) })
-	table := must.Get(Look(t.Context(), conn, names))(t)
-	if err := table.CheckApp(); err != nil {
+	table := must.Get(readTable(t.Context(), conn, names))(t)
+	if err := table.checkApp(); err != nil {
 		t.Errorf("the app's part: %v", err)
 	}
 	if got, _ := table.missing(bookkeepingColumns); !slices.Equal(got, []string{"send_after", "attempts", "last_error", "quarantined_at"}) {
 		t.Errorf("missing %q", got)
 	}
-	if err := table.Check(); !errors.Is(err, ErrNotOutbox) || !strings.Contains(err.Error(), "send_after, attempts, last_error, quarantined_at; 'sidecar outbox migrate'") {
+	if err := table.Check(); !errors.Is(err, errNotOutbox) || !strings.Contains(err.Error(), "send_after, attempts, last_error, quarantined_at; 'sidecar outbox migrate'") {
 		t.Errorf("check: %v", err)
 	}
 	id := table.Found["id"]
-	if id.Name != "Id" || id.Type != "character varying(36)" || !id.NotNull || !table.BodyJSON() || !table.Has("ordering_key") || table.Has("headers") {
-		t.Errorf("id %+v, JSON %t, ordering_key %t, headers %t", id, table.BodyJSON(), table.Has("ordering_key"), table.Has("headers"))
+	if id.Name != "Id" || id.Type != "character varying(36)" || !id.NotNull || !table.bodyJSON() || !table.Has("ordering_key") || table.Has("headers") {
+		t.Errorf("id %+v, JSON %t, ordering_key %t, headers %t", id, table.bodyJSON(), table.Has("ordering_key"), table.Has("headers"))
 	}
-	if table.Quoted() != `"My-Shop"."Out-Box"` || table.expand("{ordering_key}") != `"order"` || !strings.HasPrefix(table.Channel(), "sidecar_outbox_") {
-		t.Errorf("%s %s %s", table.Quoted(), table.expand("{ordering_key}"), table.Channel())
+	if table.quoted() != `"My-Shop"."Out-Box"` || table.expand("{ordering_key}") != `"order"` || !strings.HasPrefix(table.Channel(), "sidecar_outbox_") {
+		t.Errorf("%s %s %s", table.quoted(), table.expand("{ordering_key}"), table.Channel())
 	}
 }
 
@@ -47,7 +47,7 @@ func TestTableBySearchPath(t *testing.T) {
 	conn := db.Conn()
 	db.Exec(`CREATE SCHEMA shop; CREATE TABLE shop.outbox (id int)`)
 	must.Do(t, exec(t.Context(), conn, `SET search_path = shop`))
-	table, err := Look(t.Context(), conn, ParseTable("outbox", nil))
+	table, err := readTable(t.Context(), conn, ParseTable("outbox", nil))
 	if err != nil || table.Schema != "shop" {
 		t.Fatalf("%+v, %v", table, err)
 	}

@@ -175,7 +175,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("no table: %v", err)
 	}
 	db.Exec(`ALTER TABLE outbox DROP COLUMN attempts`)
-	if _, err := ReadStatus(t.Context(), conn, table.Names); !errors.Is(err, ErrNotOutbox) || !strings.Contains(err.Error(), "migrate") {
+	if _, err := ReadStatus(t.Context(), conn, table.Names); !errors.Is(err, errNotOutbox) || !strings.Contains(err.Error(), "migrate") {
 		t.Errorf("not migrated: %v", err)
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 // Headers of a message that was moved from the dead-letter queue back into the flow.
 const (
-	HeaderRedrivenAt    = "x-redriven-at"    // RFC 3339, UTC
-	HeaderRedrivenBy    = "x-redriven-by"    // who asked for it
+	headerRedrivenAt    = "x-redriven-at"    // RFC 3339, UTC
+	headerRedrivenBy    = "x-redriven-by"    // who asked for it
 	HeaderRedrivenCount = "x-redriven-count" // int32, this time included
-	HeaderRedrivenFrom  = "x-redriven-from"  // the dead-letter queue
+	headerRedrivenFrom  = "x-redriven-from"  // the dead-letter queue
 )
 
 // Redriving says who moves a message back, and how.
@@ -46,10 +46,10 @@ func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *broker.
 	if r.Reset {
 		h[message.HeaderRetryCount] = int32(0) // the origin is only used of messages that have been tried
 	}
-	h[HeaderRedrivenAt] = r.At.UTC().Format(finalAtFmt)
-	h[HeaderRedrivenBy] = plainText(r.By, maxName)
+	h[headerRedrivenAt] = r.At.UTC().Format(finalAtFmt)
+	h[headerRedrivenBy] = plainText(r.By, maxName)
 	h[HeaderRedrivenCount] = count(max(r.Count, 0) + 1)
-	h[HeaderRedrivenFrom] = p.Park.Queue
+	h[headerRedrivenFrom] = p.Park.Queue
 	if r.Reply != "" {
 		h[message.HeaderReply] = r.Reply
 	}
