@@ -61,7 +61,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	findings = append(unseen(cfg, findings, w), permissions...)
+	findings = append(noteUnseen(cfg, findings, w), permissions...)
 	for _, f := range findings {
 		_, _ = fmt.Fprintf(w, "problem  %s: %s\n         wanted  %s\n         found   %s\n         fix     %s\n",
 			f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
@@ -100,9 +100,9 @@ func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode
 	return findings, err
 }
 
-// unseen turns findings about objects that the user may not read into notes, where the sidecar does not check them
-// either. It returns the rest.
-func unseen(cfg *config.Config, findings []declare.Finding, w io.Writer) []declare.Finding {
+// noteUnseen prints a note for each finding about an object that the user may not read, if the sidecar does not check
+// it either, and returns the other findings.
+func noteUnseen(cfg *config.Config, findings []declare.Finding, w io.Writer) []declare.Finding {
 	if modeOf(cfg) != topology.ModeNone {
 		return findings
 	}

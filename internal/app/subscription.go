@@ -41,8 +41,9 @@ type subscription struct {
 	check      chan struct{} // asks for a check of the topology; capacity 1
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
-	atOnce     int         // how often asking for all objects at once has failed, see ensureFirst
-	connected  atomic.Bool // the consume connection is up
+
+	atOnceFailures int         // see ensureFirst
+	connected      atomic.Bool // the consume connection is up
 }
 
 func newSubscription(sh shared) (*subscription, error) {
@@ -61,7 +62,7 @@ func newSubscription(sh shared) (*subscription, error) {
 	consuming.Memory, consuming.Spool = s.budget.Account(budget.Deliveries), s.spool
 	s.dialer = broker.NewDialer(consuming)
 	s.publisher = sh.newPublisher("publish")
-	s.publisher.OnConnect(s.mayPublish)
+	s.publisher.OnConnect(s.checkPublishing)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Plan: plan, Logger: s.log, Registerer: s.registry, Report: s.missing, Ask: s.measure,
 	})

@@ -20,7 +20,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	}
 	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
 	// route that it did not repair shows again at the next publication.
-	s.take(routes, nil)
+	s.report(routes, nil)
 	s.connected.Store(true)
 	defer s.connected.Store(false)
 	ctx, cancel := context.WithCancel(ctx)
@@ -53,7 +53,7 @@ func (s *subscription) missing(findings []declare.Finding) {
 
 // unroutable pauses consuming after a publication that reached no queue: the next one would not reach it either.
 func (s *subscription) unroutable(exchange, key string) {
-	s.take(routes, []declare.Finding{declare.Unroutable(s.plan, exchange, key)})
+	s.report(routes, []declare.Finding{declare.Unroutable(s.plan, exchange, key)})
 	s.askForCheck()
 }
 
@@ -88,7 +88,7 @@ func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 			return err
 		}
 		if again {
-			s.take(routes, nil)
+			s.report(routes, nil)
 		}
 	}
 }
@@ -98,13 +98,13 @@ func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 // time.
 func (s *subscription) ensureFirst(ctx context.Context, link *broker.Session) error {
 	const tries = 2 // a session that ended may have had no time, or no network: one more try decides
-	if s.atOnce < tries {
+	if s.atOnceFailures < tries {
 		if declare.EnsureAtOnce(ctx, link, s.plan, modeOf(s.cfg)) {
-			s.take(objects, nil)
+			s.report(objects, nil)
 			return nil
 		}
-		if s.atOnce++; link.Err() == nil { // the broker has refused an object
-			s.atOnce = tries
+		if s.atOnceFailures++; link.Err() == nil { // the broker has refused an object
+			s.atOnceFailures = tries
 		}
 	}
 	return s.ensure(ctx, link)
@@ -116,12 +116,12 @@ func (s *subscription) ensure(ctx context.Context, link declare.Session) error {
 	if err != nil {
 		return err
 	}
-	s.take(objects, findings)
+	s.report(objects, findings)
 	return nil
 }
 
-// take logs the findings of a check and opens or shuts the gate.
-func (s *subscription) take(of aspect, findings []declare.Finding) {
+// report logs the findings of a check and opens or shuts the gate.
+func (s *subscription) report(of aspect, findings []declare.Finding) {
 	if s.status.set(of, findings) {
 		for _, f := range findings {
 			s.log.Error("topology does not fit", "object", f.Object, "problem", string(f.Problem), "wanted", f.Wanted,
@@ -135,9 +135,9 @@ func (s *subscription) take(of aspect, findings []declare.Finding) {
 	}
 }
 
-// mayPublish checks on every connection that publishes whether the user may publish retries and parked messages. While
-// the user may not, nothing is consumed: a message could not leave.
-func (s *subscription) mayPublish(ctx context.Context, link *broker.Session) (beside func(), err error) {
+// checkPublishing checks on every connection that publishes whether the user may publish retries and parked messages.
+// While the user may not, nothing is consumed: a message could not leave.
+func (s *subscription) checkPublishing(ctx context.Context, link *broker.Session) (beside func(), err error) {
 	check, err := declare.NewPublishPreflight(ctx, link, s.plan, modeOf(s.cfg))
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (s *subscription) mayPublish(ctx context.Context, link *broker.Session) (be
 			if err != nil {
 				return // the session has ended
 			}
-			if s.take(publishing, findings); len(findings) == 0 {
+			if s.report(publishing, findings); len(findings) == 0 {
 				return
 			}
 			select {

@@ -22,15 +22,18 @@ func Build(given Options) (*Plan, error) {
 		return nil, errors.Join(errs...)
 	}
 	o := Fill(given)
-	b := builder{o: o, b: blueprints[o.Preset], names: o.names()}
+	b := builder{o: o, preset: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
 		Quorum: o.QueueType == TypeQuorum, Tiered: o.RetryDelays != nil,
-		StampQueue: b.b.wait.backExchange != "", CountHeader: b.b.countHeader, Redrive: Route{Key: o.Queue, Queue: o.Queue},
+		StampQueue: b.preset.wait.backExchange != "", CountHeader: b.preset.countHeader,
+		Redrive: Route{Key: o.Queue, Queue: o.Queue},
 	}
+	// The order of these steps is the order of declaration that Plan.Queues needs: dead-letter queue, retry queues,
+	// service's queue.
 	b.feed()
 	if o.RetryExchange != "" {
-		b.p.Exchanges = append(b.p.Exchanges, Exchange{Name: o.RetryExchange, Type: "direct", Shared: b.b.wait.shared})
+		b.p.Exchanges = append(b.p.Exchanges, Exchange{Name: o.RetryExchange, Type: "direct", Shared: b.preset.wait.shared})
 	}
 	b.park()
 	b.wait()
@@ -70,7 +73,7 @@ func Fill(o Options) Options {
 
 // settable is a name that can be set alone.
 type settable struct {
-	what     string // it is for
+	purpose  string
 	variable string
 	value    *string
 	template string // that it is made from otherwise; empty: nothing
@@ -110,10 +113,10 @@ func (o *Options) tierNames(b *blueprint, d time.Duration) (queue, key string) {
 }
 
 type builder struct {
-	o     Options // filled
-	b     *blueprint
-	names *strings.Replacer
-	p     *Plan
+	o      Options // filled
+	preset *blueprint
+	names  *strings.Replacer
+	p      *Plan
 }
 
 // feed binds the service's queue to what it listens to.
@@ -122,7 +125,7 @@ func (b *builder) feed() {
 	if len(bindings) == 0 {
 		own := Binding{Exchange: b.o.Exchange}
 		if b.o.ExchangeType == "topic" {
-			own.Key = b.names.Replace(b.b.bindingKey)
+			own.Key = b.names.Replace(b.preset.bindingKey)
 		}
 		bindings = []Binding{own}
 	}
@@ -148,13 +151,13 @@ func (b *builder) bind(bound Binding) {
 // main reports whether an exchange is one that producers publish to. Presets with several have them all, unless one is
 // named.
 func (b *builder) main(exchange string) bool {
-	preset := b.b.exchanges
-	return exchange == b.o.Exchange || b.o.Exchange == preset[0] && slices.Contains(preset, exchange)
+	all := b.preset.exchanges
+	return exchange == b.o.Exchange || b.o.Exchange == all[0] && slices.Contains(all, exchange)
 }
 
 // park sets the route to the dead-letter queue: directly, or through an exchange.
 func (b *builder) park() {
-	queue, p := b.o.DLQ, b.b.park
+	queue, p := b.o.DLQ, b.preset.park
 	if queue == "" {
 		return
 	}
@@ -172,34 +175,34 @@ func (b *builder) park() {
 
 // parkKey is the key by which the exchange for parked messages routes; a fanout exchange routes by none.
 func (b *builder) parkKey() string {
-	if b.b.park.exchangeType == "fanout" {
+	if b.preset.park.exchangeType == "fanout" {
 		return ""
 	}
-	return b.names.Replace(b.b.park.key)
+	return b.names.Replace(b.preset.park.key)
 }
 
 // wait lays the ways to wait.
 func (b *builder) wait() {
-	w := &b.b.wait
-	if b.o.plainRetryQueue(b.b) {
+	w := &b.preset.wait
+	if b.o.plainRetryQueue(b.preset) {
 		one := b.waitQueue(b.o.RetryQueue, w.key, cmp.Or(b.o.RetryDelay, w.delay))
-		one.ByReject = !b.p.Tiered && !b.b.parksDeadLetters
+		one.ByReject = !b.p.Tiered && !b.preset.parksDeadLetters
 		if !b.p.Tiered {
 			b.p.Waits = append(b.p.Waits, one)
 		}
-		if b.b.redrivesToWait {
+		if b.preset.redrivesToWait {
 			b.p.Redrive = one.Route
 		}
 	}
 	for _, d := range b.o.RetryDelays {
-		queue, key := b.o.tierNames(b.b, d)
+		queue, key := b.o.tierNames(b.preset, d)
 		b.p.Waits = append(b.p.Waits, b.waitQueue(queue, key, d))
 	}
 }
 
 // waitQueue adds a queue that gives its messages back after delay.
 func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
-	w := &b.b.wait
+	w := &b.preset.wait
 	b.queue(Queue{Name: queue, Kind: KindRetry, Args: amqp.Table{
 		ArgTTL: delay.Milliseconds(), ArgDLX: b.names.Replace(w.backExchange), ArgDLKey: b.names.Replace(w.backKey),
 	}})
@@ -215,8 +218,8 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 func (b *builder) service() {
 	args := amqp.Table{}
 	switch {
-	case !b.b.parksDeadLetters:
-		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.b.wait.key
+	case !b.preset.parksDeadLetters:
+		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.preset.wait.key
 	case b.o.DLQ != "":
 		args[ArgDLX] = b.o.DLX
 		if key := b.parkKey(); key != "" {
@@ -250,7 +253,7 @@ func (b *builder) queue(q Queue) {
 
 // back adds the binding that returns retries from an exchange to the service's queue, if no other binding does.
 func (b *builder) back() {
-	exchange, key := b.names.Replace(b.b.wait.backExchange), b.names.Replace(b.b.wait.backKey)
+	exchange, key := b.names.Replace(b.preset.wait.backExchange), b.names.Replace(b.preset.wait.backKey)
 	if exchange != "" && !slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
 		b.bind(Binding{Exchange: exchange, Key: key, Queue: b.o.Queue})
 	}
@@ -264,13 +267,14 @@ func (b *builder) notes(given *Options) []string {
 			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name "+
 				"exchange %s", given.ExchangeType, b.o.Exchange))
 		}
-		makesNames := strings.Contains(b.b.wait.exchange+b.b.wait.backExchange+b.b.park.exchange, "{exchange}")
+		w := &b.preset.wait
+		makesNames := strings.Contains(w.exchange+w.backExchange+b.preset.park.exchange, "{exchange}")
 		if given.Exchange != "" && !makesNames {
 			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE=%s is not used: SIDECAR_BINDINGS does not name it",
 				given.Exchange))
 		}
 	}
-	if given.Prefix == "" && given.Exchange == "" && strings.Contains(b.b.exchanges[0], "{prefix}") &&
+	if given.Prefix == "" && given.Exchange == "" && strings.Contains(b.preset.exchanges[0], "{prefix}") &&
 		!strings.Contains(b.o.Service, "-") {
 		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main "+
 			"exchange with every other service without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it "+

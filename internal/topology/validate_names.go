@@ -62,7 +62,7 @@ var holes = map[string]string{
 func (c *optionValidator) collectNames() {
 	filled := c.o.settable(c.b)
 	for i, s := range c.given.settable(c.b) {
-		n := name{what: s.what, variable: s.variable, value: *filled[i].value, given: *s.value != ""}
+		n := name{what: s.purpose, variable: s.variable, value: *filled[i].value, given: *s.value != ""}
 		n.parts = []part{{n.variable, len(n.value)}}
 		if !n.given {
 			n.parts = c.parts(s.template)
