@@ -12,8 +12,8 @@ const prefix = "SIDECAR_"
 
 // Rule judges the configuration as a whole, in a package that knows more about it. It is called when the variables have
 // been judged one by one, with everything that could be understood and the defaults for the rest. reject records a
-// problem with the first of the variables that the reason rests on; it leaves out what may follow from a problem that
-// one of them has already.
+// problem with the first of the variables that the reason rests on; if one of these variables already has a problem,
+// the reason is not reported.
 type Rule func(c *Config, reject func(reason string, variables ...string))
 
 // Load reads environ, a list of NAME=value as os.Environ returns it, and nothing else but the files it names. memory is

@@ -30,7 +30,8 @@ type Outbox struct {
 	// wait at most this long.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"1s" range:"10ms..1h"`
 
-	// A row that the broker does not take is tried so often, with growing pauses, and then quarantined with the error.
+	// A row that the broker does not take is tried this many times, with growing pauses, and then quarantined with the
+	// error.
 	MaxAttempts int `env:"OUTBOX_MAX_ATTEMPTS" envDefault:"10" range:"1..1000"`
 
 	// Rows that were sent longer ago are deleted. Unset: none are.
