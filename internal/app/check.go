@@ -68,7 +68,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	}
 	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", withoutBindings(cfg, plan))
 	if len(findings) > 0 {
-		return fmt.Errorf("%w: %d problems", errFindings, len(findings))
+		return fmt.Errorf("%w: problems found: %d", errFindings, len(findings))
 	}
 	kept := "parked ones go to " + plan.Park.Queue
 	if plan.Park.Queue == "" {
@@ -82,7 +82,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 var errBlocked = errors.New("the broker blocks publishers (memory or disk alarm), so publishing cannot be tried: " +
 	"check again when the alarm is over")
 
-// preflight is declare.Preflight, which waits as long as an alarm lasts, for people who do not want to.
+// preflight is declare.Preflight, but gives up at once during an alarm.
 func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode topology.Mode) ([]declare.Finding,
 	error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -149,7 +149,7 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 		return fmt.Sprintf("sidecar run declares them %s, also the one that retries return by (%s to exchange %s, key %s), "+
 			"which %s what returns while it is deleted", often, back.Queue, back.Exchange, back.Key, lost)
 	case back != nil:
-		return "no publish can prove the one that retries return by"
+		return "the binding by which retries return cannot be tested by publishing"
 	case !rejects:
 		return "retries and parked messages are published as mandatory: without a binding they are returned, and the " +
 			"original stays"

@@ -88,7 +88,7 @@ func (a *App) Run(ctx, now context.Context) error {
 		waitConsumers()
 		close(a.drained)
 	}()
-	// A drain that was asked for comes before the app's own end: until then the app may publish.
+	// After POST /drain the app still runs and may publish, so the senders stop only at SIGTERM.
 	select {
 	case <-ctx.Done():
 	case <-failed.Done():

@@ -62,7 +62,7 @@ func readLimit(name string) int64 {
 }
 
 // limitMemory lets the garbage collector work harder before the kernel ends the process: from nine tenths of the memory
-// limit on, or of what makes the budget three quarters where no limit is known. A limit that GOMEMLIMIT has set stays.
+// limit on. If no limit is known, the limit is taken to be 4/3 of the budget. A limit that GOMEMLIMIT has set stays.
 func limitMemory(limit, budget int64) {
 	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return

@@ -114,7 +114,7 @@ func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
 		{[]string{"SIDECAR_RETRY_DELAYS=1s"}, "are published as mandatory"},
 		{tiers, "(freeflow.user to exchange freeflow.events, key user.retry), which loses what returns while it is deleted"},
 		{append([]string{"SIDECAR_QUEUE_TYPE=quorum"}, tiers...), "which holds up what returns"},
-		{append([]string{"SIDECAR_TOPOLOGY_MODE=verify"}, tiers...), "no publish can prove"},
+		{append([]string{"SIDECAR_TOPOLOGY_MODE=verify"}, tiers...), "cannot be tested by publishing"},
 	} {
 		cfg := load(t, tc.env...)
 		plan, err := newPlan(cfg)
