@@ -1,5 +1,6 @@
-// Command sidecar consumes a service's RabbitMQ queue and POSTs every message to the local app. It only chooses the
-// subcommand; everything else is in internal packages.
+// Command sidecar consumes a service's RabbitMQ queue and POSTs every message to the local app. This package has the
+// subcommands: their flags, their tables and other output, and the client of the running sidecar's listeners. It does
+// not use the broker and decides nothing about messages: internal packages do.
 package main
 
 import (

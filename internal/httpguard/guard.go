@@ -1,7 +1,8 @@
 // Package httpguard checks requests to every listener that can change something, before their paths are routed: where a
 // request comes from and whether its sender has the token. A web page in a user's browser can reach loopback too: by a
 // name of its own that resolves to 127.0.0.1 (Host), or across origins (Origin, Sec-Fetch-Site). It also writes the
-// refusals of such a listener, RFC 9457 problem documents.
+// refusals of such a listener, RFC 9457 problem documents. It does not act on a request that it lets pass, does not
+// know what a path means, and does not read configuration.
 package httpguard
 
 import (

@@ -2,7 +2,8 @@
 // declare, the ways a message waits before its retry, and the place where it is parked. A topology is a value (Plan),
 // never a code path. Only Settlement turns a verdict into broker operations.
 //
-// It judges no message, publishes none and settles none. It does not use the broker, see topology/declare.
+// It does not judge attempts; Settlement changes a verdict only where the topology cannot carry it out safely. It
+// publishes and settles no message. It does not use the broker, see topology/declare.
 package topology
 
 import (

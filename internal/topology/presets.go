@@ -52,7 +52,7 @@ type park struct {
 	sharedQueue  bool   // and the queue
 }
 
-// blueprints are the presets. Nothing but this table knows them.
+// blueprints are the presets. Code that builds, validates, settles or prints a plan has no branch for one of them.
 var blueprints = map[string]*blueprint{
 	// main-exchange ─▶ queue ─reject▶ retry-exchange ─▶ retry-queue ─ttl▶ queue
 	//                    └─publish▶ dlq

@@ -80,7 +80,7 @@ func TestConsequencesNameTheirCause(t *testing.T) {
 	}
 }
 
-// FuzzCheck: what Check lets pass, Build builds; the rules of Validate are never the first to say no to what someone
+// FuzzCheck: what ValidateOptions accepts, Build builds; the rules of Validate are never the first to say no to what someone
 // has set.
 func FuzzCheck(f *testing.F) {
 	presets := slices.Sorted(slices.Values([]string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter}))
