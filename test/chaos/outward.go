@@ -62,8 +62,8 @@ var outward = []mutant{
 	},
 	{
 		name: "marks rows as sent before the confirm",
-		edits: []edit{{"internal/outbox/publish.go", "	f.sent(x)\n	f.flights <- x",
-			"	f.settle(x, nil)"}},
+		edits: []edit{{"internal/outbox/publish.go", "	p.sent(x)\n	p.flights <- x",
+			"	p.record(x, nil)"}},
 		caught: []string{"I13"}, flags: flags(undisturbed),
 	},
 	{
