@@ -109,7 +109,7 @@ func consumeSent(conn *amqp.Connection) (<-chan amqp.Delivery, error) {
 	return ch.Consume(sentQueue, "latency", true, true, false, false, nil)
 }
 
-// alternate commits a row, publishes a message, and so on. Each has its time, whatever became of those before it. It
+// alternate commits a row, publishes a message, and so on. Each has its time, also when one before it failed. It
 // returns when each was sent.
 func (b *bench) alternate(n int) ([]time.Time, error) {
 	db, err := pgconn.Connect(b.ctx, b.db.dsn)

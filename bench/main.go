@@ -40,7 +40,7 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	f.SetOutput(problems)
 	single := false // a scenario was named
 	f.StringVar(&o.sidecar, "sidecar", "bin/sidecar", "the binary to measure")
-	f.BoolVar(&o.quick, "quick", false, "a tenth of the messages: a first look, no figures to quote")
+	f.BoolVar(&o.quick, "quick", false, "a tenth of the messages: a first impression, no figures to quote")
 	f.IntVar(&o.runs, "runs", 5, "measured runs of each candidate")
 	f.IntVar(&o.messages, "n", 30_000, "messages of a drained run")
 	f.StringVar(&o.out, "out", "bench/out", "directory for result.json, result.md, plot.svg and cpu.pprof")

@@ -70,7 +70,7 @@ func newBench(o *options, r *rig) *bench {
 	return b
 }
 
-// size is a number of messages, or a tenth of it for a first look.
+// size is a number of messages, or a tenth of it for a first impression.
 func (b *bench) size(n int) int {
 	if b.o.quick {
 		return max(n/10, 1)

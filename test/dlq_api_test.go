@@ -273,7 +273,7 @@ func TestDeadLetterAPIOneAtATime(t *testing.T) {
 		}
 	}
 	if code, _, text := c.ask("GET", "/dlq/messages", ""); code != 409 || !strings.Contains(text, op.ID) {
-		t.Errorf("a look meanwhile: %d %s", code, text)
+		t.Errorf("a read meanwhile: %d %s", code, text)
 	}
 	o := start(t, sc.env).api("")      // a second replica
 	eventually(t, "409", func() bool { // 202 when it has not found out within two seconds

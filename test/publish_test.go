@@ -309,7 +309,7 @@ func TestPublishLeastPrivilege(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestPublishBatch: a line for each item, whatever became of the others.
+// TestPublishBatch: a line for each item, also when others fail.
 func TestPublishBatch(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t)

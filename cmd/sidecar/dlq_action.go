@@ -87,7 +87,7 @@ func outcome(a action, p *deadletter.Progress) string {
 		text = fmt.Sprintf("nothing to %s: none of %s was chosen", a.name, total)
 	}
 	if p.Failed > 0 {
-		text += fmt.Sprintf(", %d could not be and still parked", p.Failed)
+		text += fmt.Sprintf(", %d failed and still parked", p.Failed)
 	}
 	if p.Skipped > 0 {
 		text += fmt.Sprintf(", %d of other services left alone", p.Skipped)
@@ -140,7 +140,7 @@ func (c *call) explain(ctx context.Context, q *deadletter.Queue, err error, rest
 
 // look runs a command that changes nothing, writes the rest of its output and explains its error. A reader that has
 // closed the pipe, as head does, is not a failure.
-func (c *call) look(ctx context.Context, command func(*deadletter.Queue) error) error {
+func (c *call) read(ctx context.Context, command func(*deadletter.Queue) error) error {
 	q, err := c.open()
 	if err != nil {
 		return err

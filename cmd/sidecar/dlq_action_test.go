@@ -23,15 +23,15 @@ func TestOutcome(t *testing.T) {
 		dry bool
 		p   deadletter.Progress
 	}{
-		"the queue is empty: nothing to redrive":                    {redrive, false, deadletter.Progress{}},
-		"nothing to redrive: none of 7 messages was chosen":         {redrive, false, deadletter.Progress{Total: 7, Scanned: 7}},
-		"5 of 7 messages redriven":                                  {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 5}},
-		"5 of 7 messages would be redriven; nothing was changed":    {redrive, true, deadletter.Progress{Total: 7, Matched: 5}},
-		"4 of 7 messages redriven, 1 could not be and still parked": {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 4, Failed: 1}},
-		"5 of 7 messages redriven, 2 of other services left alone":  {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 5, Skipped: 2}},
-		"3 of 7 messages redriven; canary: 3 sent, 2 good, 1 bad":   {redrive, false, deadletter.Progress{Total: 7, Matched: 3, Done: 3, Canary: deadletter.CanaryProgress{Sent: 3, Good: 2, Bad: 1}}},
-		"1 message imported":                                        {imports, false, deadletter.Progress{Matched: 1, Done: 1}},
-		"0 messages imported":                                       {imports, false, deadletter.Progress{}},
+		"the queue is empty: nothing to redrive":                   {redrive, false, deadletter.Progress{}},
+		"nothing to redrive: none of 7 messages was chosen":        {redrive, false, deadletter.Progress{Total: 7, Scanned: 7}},
+		"5 of 7 messages redriven":                                 {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 5}},
+		"5 of 7 messages would be redriven; nothing was changed":   {redrive, true, deadletter.Progress{Total: 7, Matched: 5}},
+		"4 of 7 messages redriven, 1 failed and still parked":      {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 4, Failed: 1}},
+		"5 of 7 messages redriven, 2 of other services left alone": {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 5, Skipped: 2}},
+		"3 of 7 messages redriven; canary: 3 sent, 2 good, 1 bad":  {redrive, false, deadletter.Progress{Total: 7, Matched: 3, Done: 3, Canary: deadletter.CanaryProgress{Sent: 3, Good: 2, Bad: 1}}},
+		"1 message imported":                                       {imports, false, deadletter.Progress{Matched: 1, Done: 1}},
+		"0 messages imported":                                      {imports, false, deadletter.Progress{}},
 	} {
 		c.a.dry = c.dry
 		if got := outcome(c.a, &c.p); got != want {
@@ -75,7 +75,7 @@ func TestReport(t *testing.T) {
 		{[]string{"a\x1b"}, deadletter.Progress{Total: 7, Scanned: 7}, nil, "nothing to redrive", `no parked message "a\x1b"`},
 		{[]string{"a"}, deadletter.Progress{Total: 7, Scanned: 7, Skipped: 1}, nil, "1 of other services left alone", ""},
 		{[]string{"a"}, deadletter.Progress{}, nil, "", `no parked message "a"`},
-		{nil, deadletter.Progress{Total: 7, Scanned: 7, Matched: 3, Done: 2, Failed: 1}, nil, "1 could not be", "1 message could not be redriven, still parked"},
+		{nil, deadletter.Progress{Total: 7, Scanned: 7, Matched: 3, Done: 2, Failed: 1}, nil, "1 failed and still parked", "1 message could not be redriven, still parked"},
 		{nil, all, deadletter.ErrStopped, "2 of 7 messages redriven\n", "stopped: 2 redriven, the rest is still in the queue: run the same command again"},
 		{nil, deadletter.Progress{}, deadletter.ErrStopped, "", "stopped: nothing was changed"},
 	} {
@@ -110,7 +110,7 @@ func TestReportNobodyCanRead(t *testing.T) {
 		}
 	}
 	c := newCall(invocation{environ: nowhere, stdout: full{}}, "dlq", subcommand{name: "list"})
-	err := c.look(t.Context(), func(*deadletter.Queue) error {
+	err := c.read(t.Context(), func(*deadletter.Queue) error {
 		c.say("x")
 		return nil
 	})

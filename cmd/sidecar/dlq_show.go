@@ -32,7 +32,7 @@ func dlqShow(ctx context.Context, c *call) error {
 	if *noBody {
 		maxBody = 0
 	}
-	return c.look(ctx, func(q *deadletter.Queue) error {
+	return c.read(ctx, func(q *deadletter.Queue) error {
 		m, more, err := q.Find(ctx, c.words[0], maxBody)
 		if err != nil {
 			return err
@@ -142,7 +142,7 @@ func (c *call) showJourney(m *deadletter.Full) {
 	}
 	c.say("\njourney (x-death, from its beginning)")
 	for i, s := range slices.Backward(m.Journey) {
-		by := fmt.Sprintf("come by exchange %q", s.Exchange)
+		by := fmt.Sprintf("arrived by exchange %q", s.Exchange)
 		if len(s.RoutingKeys) > 0 {
 			by += " with key " + strconv.Quote(strings.Join(s.RoutingKeys, ", "))
 		}

@@ -160,7 +160,7 @@ func TestDrainWaits(t *testing.T) {
 	}
 }
 
-// accepted takes a drain and answers each look with status.
+// accepted takes a drain and answers each read with status.
 func accepted(status func(http.ResponseWriter)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {

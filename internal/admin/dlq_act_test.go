@@ -162,12 +162,12 @@ func TestOneOperationAtATime(t *testing.T) {
 	p.wantLogged(1, `"state":"cancelled"`, op.ID)
 }
 
-// TestAnOperationWaitsForLooks: an operation that begins during a look is not refused for it.
+// TestAnOperationWaitsForLooks: an operation that begins during a read is not refused for it.
 func TestAnOperationWaitsForLooks(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, "{}")
-	p.o.DeadLetters.Looks <- struct{}{} // a look is under way
+	p.o.DeadLetters.Looks <- struct{}{} // a read is under way
 	op := p.begin("/dlq/redrive", `{"all":true}`)
 	if op.State != "running" {
 		t.Errorf("%+v", op)
@@ -342,7 +342,7 @@ func TestAClientThatLeaves(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.parkMany(20)
-	p.o.DeadLetters.Looks <- struct{}{} // the redrive waits for a look, so that the client is gone before it begins
+	p.o.DeadLetters.Looks <- struct{}{} // the redrive waits for a read, so that the client is gone before it begins
 	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
 	conn := p.send(p.control, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"limit\":15}")
 	var list []dlq.Operation
@@ -385,7 +385,7 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, "{}")
-	p.o.DeadLetters.Looks <- struct{}{} // a look that does not end
+	p.o.DeadLetters.Looks <- struct{}{} // a read that does not end
 	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
 	conn := p.send(p.control, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
 	brokertest.Eventually(t, time.Minute, "it has begun", func() bool { return p.o.DeadLetters.Now() != nil })

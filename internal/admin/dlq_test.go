@@ -203,7 +203,7 @@ func TestAMissingQueue(t *testing.T) {
 	}
 }
 
-// TestAnUnfitQueue: a queue that a look would harm is a conflict, not trouble that passes.
+// TestAnUnfitQueue: a queue that a read would harm is a conflict, not trouble that passes.
 func TestAnUnfitQueue(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)

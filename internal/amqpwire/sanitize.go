@@ -51,7 +51,7 @@ func sanitize(payload []byte, limit int) (out []byte, lost int) {
 	n, whole := sanitizeTable(table, 0, t)
 	lost = t.hidden
 	if !whole || n > maxElements {
-		lost += hide(table)
+		lost += replaceEntries(table)
 	}
 	if len(payload) <= limit {
 		return payload, lost

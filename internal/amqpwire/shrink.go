@@ -21,9 +21,10 @@ func entries(table []byte) (list []entry) {
 	return list
 }
 
-// hide rewrites a table with too many or with unreadable entries: the vital ones and the first others stay, the rest
-// becomes the bytes of one opaque entry. The table keeps its length. It returns how many well-formed entries it hid.
-func hide(table []byte) int {
+// replaceEntries rewrites a table with too many or with unreadable entries: the vital ones and the first others stay,
+// the rest becomes the bytes of one opaque entry. The table keeps its length. It returns how many well-formed entries
+// that entry holds.
+func replaceEntries(table []byte) int {
 	const marker = 1 + len(hiddenKey) + 1 + 4
 	list := entries(table)
 	room := len(table) - marker

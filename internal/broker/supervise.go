@@ -52,7 +52,7 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 		d.o.Logger.Warn("broker session over", "connection", d.o.Name, "cause", string(why), "error", err,
 			"retry_in", pause.Round(time.Millisecond).String())
 		if why == causeAuth || why == causeConfig {
-			d.sleepUnlessChanged(ctx, pause, credentials)
+			d.waitUnlessChanged(ctx, pause, credentials)
 		} else {
 			sleep(ctx, pause)
 		}
@@ -104,9 +104,9 @@ func pauseAfter(why cause, backoff retry.Backoff) time.Duration {
 	return pause
 }
 
-// sleepUnlessChanged sleeps for at most pause: it ends as soon as the credentials differ from those that were refused.
+// waitUnlessChanged waits for at most pause: it ends as soon as the credentials differ from those that were refused.
 // A secret that is rotated a moment too late must not cost the pause that protects the account.
-func (d *Dialer) sleepUnlessChanged(ctx context.Context, pause time.Duration, refused []target) {
+func (d *Dialer) waitUnlessChanged(ctx context.Context, pause time.Duration, refused []target) {
 	for ; pause > 0 && ctx.Err() == nil && reflect.DeepEqual(d.credentials(), refused); pause -= d.o.credentialsPoll {
 		sleep(ctx, min(pause, d.o.credentialsPoll))
 	}

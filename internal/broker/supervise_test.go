@@ -48,7 +48,7 @@ func TestReplacedCredentialsEndThePause(t *testing.T) {
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
-				d.sleepUnlessChanged(t.Context(), 24*time.Hour, refused)
+				d.waitUnlessChanged(t.Context(), 24*time.Hour, refused)
 			}()
 			for range 3 { // once for refused, and twice without having changed
 				<-asked
@@ -69,7 +69,7 @@ func TestPauseEndsWithTheContext(t *testing.T) {
 	d := NewDialer(options(t, "amqp://127.0.0.1:1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d.sleepUnlessChanged(ctx, 24*time.Hour, d.credentials()) // or the test would not end
+	d.waitUnlessChanged(ctx, 24*time.Hour, d.credentials()) // or the test would not end
 }
 
 func TestSuperviseReplacesALostSession(t *testing.T) {

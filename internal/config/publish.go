@@ -7,7 +7,7 @@ const DefaultAlias = "default"
 
 // Publish is the listener that takes messages from the app.
 type Publish struct {
-	// Where the app POSTs messages that it wants to publish: `127.0.0.1:9092`. Unset: no such listener. Needs
+	// Where the app POSTs messages to be published: `127.0.0.1:9092`. Unset: no such listener. Needs
 	// `SIDECAR_PUBLISH_TOKEN` when it can be reached from other machines.
 	Addr string `env:"PUBLISH_ADDR" otherwise:"off" allowed:"'host:port', the port is 0 to 65535"`
 

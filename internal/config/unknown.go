@@ -24,7 +24,7 @@ func (l *loader) checkUnknown() {
 		case link && injected(name, l.env[name]):
 		case link:
 			l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
-				"the nearest name the sidecar knows is "+l.nearest(name))
+				"the nearest known name is "+l.nearest(name))
 		default:
 			l.problems = append(l.problems, Problem{Variable: shownName(name),
 				Reason: "unknown name; the nearest known one is " + l.nearest(name)})

@@ -68,7 +68,7 @@ func TestAMessageLargerThanMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryComesBack: whatever becomes of messages, their memory does: the rig checks the end. More arrive at once
+// TestMemoryComesBack: the memory of messages is free at the end, which the rig checks. More arrive at once
 // than there is memory for, and the connection is cut.
 func TestMemoryComesBack(t *testing.T) {
 	t.Parallel()

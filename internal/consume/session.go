@@ -136,7 +136,7 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 	var next *broker.Delivery // received, and offered to the workers
 	defer func() {
 		if next != nil {
-			s.giveBack(next)
+			s.releaseUnstarted(next)
 		}
 	}()
 	flow := s.c.o.Flow
@@ -227,7 +227,7 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 	}
 	for ended := false; ; {
 		for len(s.pending) > 0 {
-			s.giveBack(s.next())
+			s.releaseUnstarted(s.next())
 		}
 		if ended {
 			return nil
@@ -237,8 +237,8 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 	}
 }
 
-// giveBack requeues a delivery that no worker has taken.
-func (s *session) giveBack(d *broker.Delivery) {
+// releaseUnstarted requeues a delivery that no worker has taken.
+func (s *session) releaseUnstarted(d *broker.Delivery) {
 	r := &record{}
 	r.begin(delivery{d, s})
 	r.release(message.ReasonUndispatched)

@@ -15,7 +15,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// kinds are dead-letter queues that a look must leave as they are: as the sidecar declares them, and as others do, with
+// kinds are dead-letter queues that a read must leave as they are: as the sidecar declares them, and as others do, with
 // delivery limits that looking would soon use up.
 var kinds = map[string]amqp.Table{
 	"classic":                nil,

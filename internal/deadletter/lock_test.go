@@ -50,7 +50,7 @@ func TestOneAtATime(t *testing.T) {
 	}, "classic", "quorum without a limit")
 }
 
-// TestInUse: an operation beside another one, here or in another process, is refused after some tries; a look waits a
+// TestInUse: an operation beside another one, here or in another process, is refused after some tries; a read waits a
 // while.
 func TestInUse(t *testing.T) {
 	t.Parallel()
@@ -70,10 +70,10 @@ func TestInUse(t *testing.T) {
 	}()
 	<-holding
 	if _, err := r.Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
-		t.Errorf("redrive beside a look: %v", err)
+		t.Errorf("redrive beside a read: %v", err)
 	}
 	if _, err := r.Discard(t.Context(), Selection{}, false, nil); !errors.Is(err, ErrInUse) {
-		t.Errorf("discard beside a look: %v", err)
+		t.Errorf("discard beside a read: %v", err)
 	}
 	if _, err := r.impatient().Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("redrive beside another process: %v", err)
@@ -86,7 +86,7 @@ func TestInUse(t *testing.T) {
 	close(release)
 	must.Do(t, <-ended)
 	if err := <-waiting; err != nil {
-		t.Errorf("a look that waited: %v", err)
+		t.Errorf("a read that waited: %v", err)
 	}
 	brokertest.WaitReady(t, r.url, r.name, 10)
 }

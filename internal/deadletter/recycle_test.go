@@ -163,7 +163,7 @@ func TestTooLargeForTheBroker(t *testing.T) {
 	brokertest.WaitReady(t, r.url, r.name, 20)
 }
 
-// TestUnfitQueues: where a look would lose messages there is none.
+// TestUnfitQueues: where a read would lose messages there is none.
 func TestUnfitQueues(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]amqp.Table{

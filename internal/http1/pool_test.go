@@ -23,7 +23,7 @@ func TestReapLeavesTheFreshOnes(t *testing.T) {
 	}
 }
 
-// TestReapComesBackForTheFreshOnes: what one look leaves alone a later one closes, without another message.
+// TestReapComesBackForTheFreshOnes: what one check leaves alone a later one closes, without another message.
 func TestReapComesBackForTheFreshOnes(t *testing.T) {
 	t.Parallel()
 	p := &pool{limit: 10, ttl: 10 * time.Millisecond}

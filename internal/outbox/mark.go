@@ -17,7 +17,7 @@ const maxNackPause = 30 * time.Second
 
 // mark records the outcome of the rows in the table and commits.
 func (s *session) mark(ctx context.Context, b *batch) error {
-	s.pace(b)
+	s.growNackPause(b)
 	var rows []*row
 	for i := range b.rows {
 		if x := &b.rows[i]; !x.left() {
@@ -92,8 +92,8 @@ func errorText(err error) string {
 	return text
 }
 
-// pace makes the pause of rows that the broker does not want longer while it does not.
-func (s *session) pace(b *batch) {
+// growNackPause makes the pause of nacked rows longer while the broker goes on nacking.
+func (s *session) growNackPause(b *batch) {
 	switch {
 	case slices.ContainsFunc(b.order, func(x *row) bool { return x.result == nacked }):
 		s.nackPause = min(max(2*s.nackPause, s.r.o.limits.nacked), maxNackPause)

@@ -219,7 +219,7 @@ func TestErrorsOfRows(t *testing.T) {
 	}
 }
 
-// TestUnmarkedStaysPublished: what was sent once is sent, whatever becomes of it when it is tried again: rows behind it
+// TestUnmarkedStaysPublished: what was sent once is sent, also when it is tried again: rows behind it
 // need not wait.
 func TestUnmarkedStaysPublished(t *testing.T) {
 	t.Parallel()

@@ -160,9 +160,9 @@ func TestPaceBeginsAnew(t *testing.T) {
 		result result
 		want   time.Duration
 	}{{nacked, time.Second}, {nacked, 2 * time.Second}, {sent, 0}, {nacked, time.Second}} {
-		s.pace(&batch{}) // one without rows says nothing
+		s.growNackPause(&batch{}) // one without rows says nothing
 		x := row{result: c.result}
-		if s.pace(&batch{rows: []row{x}, order: []*row{&x}}); s.nackPause != c.want {
+		if s.growNackPause(&batch{rows: []row{x}, order: []*row{&x}}); s.nackPause != c.want {
 			t.Errorf("round %d: %v, want %v", i, s.nackPause, c.want)
 		}
 	}

@@ -9,7 +9,7 @@ import { messageView, why } from './message.js';
 const STEPS = [20, 100, 1000]; // messages listed, one step more with each demand
 
 let conditions = []; // [name, value] of the filter
-let place = null; // what is shown: {level: 'groups' | 'list' | 'message', group, ref, step}; null before the first look
+let place = null; // what is shown: {level: 'groups' | 'list' | 'message', group, ref, step}; null before the first read
 let reading = null; // the AbortController of the running read
 
 export function startParked() {

@@ -81,7 +81,7 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- end -}}
 {{- end -}}
 
-{{- /* A variable that is said twice. Which variables there are the sidecar knows, see the init container sidecar-config. */ -}}
+{{- /* A variable that is set twice. The sidecar checks the names of variables, see the init container sidecar-config. */ -}}
 {{- define "amqp-sidecar-lib.check.extraEnv" -}}
 {{- $seen := dict -}}
 {{- range $entry := .v.extraEnv -}}
