@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,16 +19,17 @@ import (
 // halfway is a connection whose peer goes silent after left bytes. What is written still arrives there.
 type halfway struct {
 	net.Conn
-	left int
+	left atomic.Int64 // the goroutine that reads may still be about to end when a test asks
 }
 
 func (h *halfway) Read(p []byte) (int, error) {
-	if h.left == 0 {
+	left := int(h.left.Load())
+	if left == 0 {
 		_, err := io.Copy(io.Discard, h.Conn) // until it is closed
 		return 0, cmp.Or(err, net.ErrClosed)
 	}
-	n, err := h.Conn.Read(p[:min(len(p), h.left)])
-	h.left -= n
+	n, err := h.Conn.Read(p[:min(len(p), left)])
+	h.left.Add(int64(-n))
 	return n, err
 }
 
@@ -37,7 +39,8 @@ func TestHandshakeThatStopsHalfway(t *testing.T) {
 	t.Parallel()
 	const unlimited = 1 << 20
 	link := func(o *Options, left int) *halfway {
-		h := &halfway{left: left}
+		h := &halfway{}
+		h.left.Store(int64(left))
 		o.Connect = func(ctx context.Context, addr string) (c net.Conn, err error) {
 			h.Conn, err = dialTCP(ctx, addr)
 			return h, err
@@ -49,7 +52,7 @@ func TestHandshakeThatStopsHalfway(t *testing.T) {
 	s := dial(t, o)
 	s.Kill() // a goodbye would be answered, and counted
 	ended(t, s.conn.NotifyClose(make(chan *amqp.Error)), "the reading")
-	n := unlimited - whole.left
+	n := unlimited - int(whole.left.Load())
 	for _, n := range []int{0, 1, 7, 8, n / 4, n / 2, n - 15, n - 1} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			t.Parallel()

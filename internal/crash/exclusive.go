@@ -44,10 +44,12 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 		}
 		t.mu.Lock()
 	}
-	select {
-	case <-lost: // also when the turn came at the same time: the broker delivers the message again
-		err = errLost
-	default:
+	if err == nil {
+		select {
+		case <-lost: // also when the turn came at the same time: the broker delivers the message again
+			err = errLost
+		default:
+		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("wait for a turn: %w", err)
