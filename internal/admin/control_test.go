@@ -20,7 +20,7 @@ func TestStatus(t *testing.T) {
 		State: Paused, Version: "1.2.3", Started: since, Service: "wms-a", Queue: "wms.queue.a", Topology: "fanout",
 		Pauses:   []Pause{{Reason: "app_down", Detail: "connection refused", Since: since}, {Reason: "retry_after", Since: since, Until: since.Add(time.Minute)}},
 		Findings: []Finding{{Object: "queue \"wms.dlq.a\"", Problem: "missing", Fix: "declare it"}},
-		Consume:  Connection{Connected: true}, Publish: Connection{Error: "refused"}, App: App{URL: "http://127.0.0.1:8080/"},
+		Consume:  Connection{Connected: true}, Publish: Connection{Blocked: true}, App: App{URL: "http://127.0.0.1:8080/"},
 		Inflight: 3, Delayed: 1, Concurrency: 10, Prefetch: 20, MaxRetries: 10, RetryDelays: []string{"5s"}, Warnings: []string{},
 	}
 	got := r.do(http.MethodGet, r.control, "/status", nil)

@@ -89,14 +89,12 @@ type Finding struct {
 type Connection struct {
 	Connected bool   `json:"connected"`
 	Blocked   bool   `json:"blocked,omitempty"` // the broker has an alarm and takes no publishes
-	Error     string `json:"error,omitempty"`   // why it is down; no secrets
 }
 
 // App is the app beside the sidecar.
 type App struct {
-	Up    bool   `json:"up"`
-	URL   string `json:"url"` // without user and query
-	Error string `json:"error,omitempty"`
+	Up  bool   `json:"up"`
+	URL string `json:"url"` // without user and query
 }
 
 // Flow counts the outcomes of messages since the start, and those that wait.

@@ -68,7 +68,7 @@ function showFacts({ status: s, depths }) {
   put(facts['Waiting for a retry'], ready('retry'));
   put(facts['With the app'], `${number(s.inflight)} of ${number(s.concurrency)}`);
   put(facts['Delayed here'], number(s.delayed));
-  put(facts.App, s.app.up ? 'answers' : s.app.error ? `away: ${visible(s.app.error)}` : 'does not answer');
+  put(facts.App, s.app.up ? 'answers' : 'does not answer');
   facts.App.dataset.tone = s.app.up ? '' : 'bad';
   const down = [!s.consume.connected && 'consuming', !s.publish.connected && 'publishing'].filter(Boolean);
   put(facts.Broker, down.length > 0 ? `no connection for ${down.join(' and ')}` : s.publish.blocked ? 'resource alarm' : 'connected');

@@ -20,10 +20,7 @@ function judge(s) {
   if (s.state === 'draining') return ['Draining', 'hold', [`Takes no more messages. ${hand} in flight.`]];
   if (s.state === 'publishing') return ['Publishing', 'good', ['It consumes nothing, because SIDECAR_CONSUME is off.']];
   if (!s.consume.connected) {
-    return ['Broker away', 'bad', [
-      s.consume.error && `The broker connection: ${visible(s.consume.error)}`,
-      'It dials again by itself; no restart is needed. The messages wait in the broker.',
-    ]];
+    return ['Broker away', 'bad', ['It dials again by itself; no restart is needed. The messages wait in the broker.']];
   }
   if (s.findings.length > 0) return ['Topology does not fit', 'bad', ['Nothing is taken, because a message would be lost. It checks again every 15 s.']];
   if (s.state === 'paused') {
