@@ -47,6 +47,14 @@ func TestMetrics(t *testing.T) {
 		t.Error("a label holds something from a message")
 	}
 	queue := `queue="` + sc.queue() + `"`
+	for _, name := range []string{
+		"sidecar_inflight_messages", "sidecar_delayed_messages", "sidecar_concurrency_limit", "sidecar_app_up", "sidecar_stale_deliveries_total",
+		"sidecar_headers_truncated_total",
+	} {
+		if !strings.Contains(text, "\n"+name+"{"+queue+"} ") {
+			t.Errorf("%s does not name its queue", name)
+		}
+	}
 	for _, c := range []struct {
 		want   float64
 		name   string

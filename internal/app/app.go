@@ -22,6 +22,7 @@ import (
 	"sidecar/internal/deadletter"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 // Build says which build this is.
@@ -35,7 +36,7 @@ type shared struct {
 	registry *prometheus.Registry
 	budget   *budget.Budget // memory for everything that is received
 	spool    *broker.Spool  // disk for bodies that do not fit into it
-	plan     *topology.Plan
+	ready    *prometheus.GaugeVec
 	tracing  *telemetry.Tracing
 }
 
@@ -44,6 +45,7 @@ type App struct {
 	shared
 
 	started time.Time
+	plan    *topology.Plan // what the listeners show: of cfg, also when nothing is consumed
 
 	subscriptions []*subscription // none when the sidecar only publishes
 	relay         *relay          // nil without an outbox
@@ -60,21 +62,30 @@ type App struct {
 
 // New builds a sidecar that logs to w. It opens no connection. An error of the configuration is ErrConfig.
 func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
+	if cfg.Service.Consume == config.ConsumeOff {
+		return newApp(cfg, nil, build, w)
+	}
+	return newApp(cfg, []*config.Config{cfg}, build, w)
+}
+
+// newApp builds a sidecar with a subscription for each of subscribed. What belongs to the process is taken from cfg.
+func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.Writer) (*App, error) {
 	plan, err := newPlan(cfg)
 	if err != nil {
 		return nil, err
 	}
 	a := &App{
 		shared: shared{
-			cfg: cfg, build: build, plan: plan,
+			cfg: cfg, build: build,
 			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
 			registry: telemetry.NewRegistry(build.Version, build.Commit),
 			budget:   budget.New(int64(cfg.Window.Memory)), spool: newSpool(cfg),
 		},
-		started:  time.Now(),
+		started: time.Now(), plan: plan,
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	a.registry.MustRegister(a.budget)
+	a.ready = declare.NewReady(a.registry)
 	deadletter.RegisterMetrics(a.registry)
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
@@ -82,8 +93,8 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
 	}
-	if cfg.Service.Consume != config.ConsumeOff {
-		s, err := newSubscription(a.shared)
+	for _, c := range subscribed {
+		s, err := newSubscription(a.shared, c)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
@@ -163,7 +174,7 @@ func (a *App) flushTraces() {
 
 func (a *App) adminOptions() admin.Options {
 	dead := dlq.Options{Service: a.cfg.Service.Name, Logger: a.log}
-	if len(a.subscriptions) > 0 { // without one there are no dead letters
+	if len(a.subscriptions) > 0 { // they name one queue: of the first
 		dead.Queue, dead.Main = a.subscriptions[0].deadLetters, a.subscriptions[0].plan.Queue
 	}
 	l := &a.cfg.Listen

@@ -61,17 +61,23 @@ func run(t *testing.T, cfg *config.Config, edits ...func(*App)) (*App, *apptest.
 	for _, edit := range edits {
 		edit(a)
 	}
+	return a, log, serve(t, a, log)
+}
+
+// serve runs a, which logs to log, until the test stops it.
+func serve(t *testing.T, a *App, log *apptest.Log) (stop func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx, context.Background()) }()
-	stop := sync.OnceValue(func() error { cancel(); return <-ended })
+	stop = sync.OnceValue(func() error { cancel(); return <-ended })
 	t.Cleanup(func() {
 		_ = stop()
 		if t.Failed() {
 			t.Logf("log:\n%s", log)
 		}
 	})
-	return a, log, stop
+	return stop
 }
 
 // fresh is an app that does not run.

@@ -20,8 +20,7 @@ import (
 func (sh *shared) tracingOptions() telemetry.TracingOptions {
 	t := sh.cfg.Tracing
 	return telemetry.TracingOptions{
-		Queue: sh.plan.Queue, AppURL: sh.cfg.App.URL, Resource: t.Resource,
-		Version: sh.build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
+		Resource: t.Resource, Version: sh.build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
 		Exporter: telemetry.ExporterOptions{
 			Endpoint: t.Endpoint, Headers: t.HeaderValues(), Timeout: t.Timeout, Gzip: t.Compression == "gzip",
 			CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
@@ -30,8 +29,8 @@ func (sh *shared) tracingOptions() telemetry.TracingOptions {
 	}
 }
 
-func (sh *shared) dispatchOptions() dispatch.Options {
-	cfg := sh.cfg
+func (s *subscription) dispatchOptions() dispatch.Options {
+	cfg := s.cfg
 	return dispatch.Options{
 		URL: cfg.App.URL, Timeout: cfg.App.Timeout, RetryAfterMax: cfg.Retry.RetryAfterMax,
 		MaxBody: int64(cfg.Window.MaxBody), HealthPath: cfg.App.HealthPath, HealthTimeout: cfg.App.HealthTimeout,
@@ -39,9 +38,9 @@ func (sh *shared) dispatchOptions() dispatch.Options {
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary,
 		Envelopes:   cfg.Request.CloudEvents == config.CloudEventsStructured,
 		Dapr:        cfg.App.ResponseDialect == config.DialectDapr,
-		Token:       appToken(cfg.App.Token, sh.log),
-		Version:     sh.build.Version, MaxIdle: cfg.Window.Concurrency, Queue: sh.plan.Queue,
-		Memory: sh.budget.Account(budget.Answers), Logger: sh.log, Registerer: sh.registry,
+		Token:       appToken(cfg.App.Token, s.log),
+		Version:     s.build.Version, MaxIdle: cfg.Window.Concurrency,
+		Memory: s.budget.Account(budget.Answers), Logger: s.log, Registerer: s.metrics,
 	}
 }
 
@@ -103,7 +102,7 @@ func (s *subscription) flowOptions() flow.Options {
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
 		Interval: cfg.App.HealthInterval, Connects: cfg.App.HealthPath == "",
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
-		Logger:       s.log, Registerer: s.registry,
+		Logger:       s.log, Registerer: s.metrics,
 	}
 }
 

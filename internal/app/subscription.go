@@ -28,6 +28,9 @@ import (
 type subscription struct {
 	shared
 
+	plan    *topology.Plan
+	metrics prometheus.Registerer // adds the label queue
+
 	target      *dispatch.Target
 	flow        *flow.Control
 	crashes     *crash.Guard // nil when crashes are not counted
@@ -46,13 +49,18 @@ type subscription struct {
 	connected      atomic.Bool // the consume connection is up
 }
 
-func newSubscription(sh shared) (*subscription, error) {
-	s := &subscription{
-		shared: sh, checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
+// newSubscription builds the subscription that cfg describes, with what it shares with others. It opens no connection.
+func newSubscription(sh shared, cfg *config.Config) (*subscription, error) {
+	plan, err := newPlan(cfg)
+	if err != nil {
+		return nil, err
 	}
-	cfg, plan := s.cfg, s.plan
-	var err error
-	if s.target, err = dispatch.New(sh.dispatchOptions()); err != nil {
+	sh.cfg, sh.tracing = cfg, sh.tracing.Of(plan.Queue, cfg.App.URL)
+	s := &subscription{
+		shared: sh, plan: plan, metrics: prometheus.WrapRegistererWith(prometheus.Labels{"queue": plan.Queue}, sh.registry),
+		checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
+	}
+	if s.target, err = dispatch.New(s.dispatchOptions()); err != nil {
 		return nil, err
 	}
 	s.flow = flow.New(s.flowOptions())
@@ -64,9 +72,9 @@ func newSubscription(sh shared) (*subscription, error) {
 	s.publisher = sh.newPublisher("publish")
 	s.publisher.OnConnect(s.checkPublishing)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: plan, Logger: s.log, Registerer: s.registry, Report: s.missing, Ask: s.measure,
+		Plan: plan, Logger: s.log, Ready: s.ready, Report: s.missing, Ask: s.measure,
 	})
-	s.deadLetters, err = newDeadLetters(sh, "api", sh.registry) // the log has the client
+	s.deadLetters, err = newDeadLetters(sh, plan, "api", sh.registry) // the log has the client
 	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
 		return nil, err
 	}
@@ -79,7 +87,7 @@ func newSubscription(sh shared) (*subscription, error) {
 		Unproven: modeOf(cfg) != topology.ModeDeclare, Unroutable: s.unroutable,
 		ProofLasts: declare.DefaultEvery, // as often as declared bindings are declared again
 		Dispatcher: dispatcher, Publisher: s.publisher, Flow: s.flow, Tracing: s.tracing,
-		Logger: s.log, Registerer: s.registry,
+		Logger: s.log, Registerer: s.metrics,
 	})
 	return s, nil
 }
@@ -136,11 +144,11 @@ func (s *subscription) drain(t stopTime) {
 	d := s.consumer.Drain(ctx)
 	switch {
 	case d.Interrupted == 0:
-		s.log.Info("drained", "returned", d.Returned)
+		s.log.Info("drained", "queue", s.plan.Queue, "returned", d.Returned)
 	case errors.Is(context.Cause(ctx), consume.ErrNow):
-		s.log.Warn("stopped at once", "released", d.Interrupted, "returned", d.Returned)
+		s.log.Warn("stopped at once", "queue", s.plan.Queue, "released", d.Interrupted, "returned", d.Returned)
 	default:
-		s.log.Warn("grace expired", "released", d.Interrupted, "returned", d.Returned)
+		s.log.Warn("grace expired", "queue", s.plan.Queue, "released", d.Interrupted, "returned", d.Returned)
 	}
 }
 
@@ -155,8 +163,8 @@ func DeadLetters(cfg *config.Config, build Build, user string) (*deadletter.Queu
 	if MemoryLimit() > 0 { // perhaps of a container with a sidecar, whose budget leaves a quarter for everything else
 		memory /= 8
 	}
-	sh := shared{cfg: cfg, build: build, budget: budget.New(memory), spool: newSpool(cfg), plan: plan}
-	q, err := newDeadLetters(sh, user, nil)
+	sh := shared{cfg: cfg, build: build, budget: budget.New(memory), spool: newSpool(cfg)}
+	q, err := newDeadLetters(sh, plan, user, nil)
 	if errors.Is(err, deadletter.ErrNoQueue) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -165,11 +173,11 @@ func DeadLetters(cfg *config.Config, build Build, user string) (*deadletter.Queu
 
 // newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
 // Messages record that user acted, on this host.
-func newDeadLetters(sh shared, user string, r prometheus.Registerer) (*deadletter.Queue, error) {
+func newDeadLetters(sh shared, plan *topology.Plan, user string, r prometheus.Registerer) (*deadletter.Queue, error) {
 	o := brokerOptions(sh.cfg, "dlq", sh.build)
 	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
 	if host, err := os.Hostname(); err == nil {
 		user += "@" + host
 	}
-	return deadletter.New(deadletter.Options{Plan: sh.plan, Broker: o, By: user, Logger: sh.log, Registerer: r})
+	return deadletter.New(deadletter.Options{Plan: plan, Broker: o, By: user, Logger: sh.log, Registerer: r})
 }

@@ -257,7 +257,7 @@ func TestWindowAllocatesNothing(t *testing.T) {
 func settling(tb testing.TB, a arrival) (finish func(), frames func() int) {
 	tb.Helper()
 	acker := &counting{}
-	m := newMetrics(prometheus.NewRegistry(), "q", &Consumer{})
+	m := newMetrics(prometheus.NewRegistry(), &Consumer{})
 	s, next := newSettler(acker, benchPrefetch, m), a.next()
 	go s.run()
 	return func() { s.endings <- ending{tag: next(), final: topology.FinalAck} },

@@ -59,7 +59,7 @@ type Options struct {
 	Flow        *flow.Control
 	Tracing     *telemetry.Tracing
 	Logger      *slog.Logger
-	Registerer  prometheus.Registerer
+	Registerer  prometheus.Registerer // adds the label queue
 }
 
 // Consumer serves one broker session after the other with one pool of workers. The pool outlives sessions: an attempt
@@ -123,7 +123,7 @@ func New(o Options) *Consumer {
 		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
-	c.metrics = newMetrics(o.Registerer, o.Plan.Queue, c)
+	c.metrics = newMetrics(o.Registerer, c)
 	for range o.Concurrency {
 		c.workers.Go(c.work)
 	}

@@ -16,34 +16,33 @@ type metrics struct {
 	stale        prometheus.Counter
 }
 
-// newMetrics registers the metrics of c.
-func newMetrics(r prometheus.Registerer, queue string, c *Consumer) *metrics {
+// newMetrics registers the metrics of c. They have no label for the queue: r adds it.
+func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
 	received := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_messages_received_total", Help: "Deliveries received from the broker.",
-	}, []string{"queue", "redelivered"})
+	}, []string{"redelivered"})
 	settled := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_messages_settled_total", Help: "Deliveries settled, by the outcome of the message and why.",
-	}, []string{"queue", "outcome", "reason"})
-	age := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	}, []string{"outcome", "reason"})
+	age := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sidecar_message_age_seconds",
 		Help:    "Age of a message when it is received, by its timestamp property (whole seconds).",
 		Buckets: []float64{1, 5, 15, 60, 300, 1800, 7200, 43200, 259200},
-	}, []string{"queue"})
-	retries := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	})
+	retries := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sidecar_message_retries",
 		Help:    "Retries a message had behind it when it left the queue permanently.",
 		Buckets: []float64{0, 1, 2, 3, 5, 10, 20, 50},
-	}, []string{"queue"})
-	parkFailures := prometheus.NewCounterVec(prometheus.CounterOpts{
+	})
+	parkFailures := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sidecar_park_failures_total",
 		Help: "Publishes to the dead-letter queue that failed; the message stays unacked and is tried again.",
-	}, []string{"queue"})
+	})
 	m := &metrics{
 		received: [2]prometheus.Counter{
-			received.WithLabelValues(queue, "false"), received.WithLabelValues(queue, "true"),
+			received.WithLabelValues("false"), received.WithLabelValues("true"),
 		},
-		age: age.WithLabelValues(queue), retries: retries.WithLabelValues(queue),
-		parkFailures: parkFailures.WithLabelValues(queue),
+		age: age, retries: retries, parkFailures: parkFailures,
 		stale: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sidecar_stale_deliveries_total",
 			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
@@ -52,26 +51,28 @@ func newMetrics(r prometheus.Registerer, queue string, c *Consumer) *metrics {
 	for a, reasons := range possibleReasons {
 		action := message.Action(a) // #nosec G115 -- a handful
 		for _, reason := range reasons {
-			m.settled[action][reason] = settled.WithLabelValues(queue, action.String(), reason.String())
+			m.settled[action][reason] = settled.WithLabelValues(action.String(), reason.String())
 		}
 	}
 	r.MustRegister(received, settled, age, retries, parkFailures, m.stale)
-	registerGauges(r, queue, c)
+	registerGauges(r, c)
 	return m
 }
 
 // registerGauges registers what is read when it is scraped, so that keeping it costs the hot path one atomic addition.
-func registerGauges(r prometheus.Registerer, queue string, c *Consumer) {
+func registerGauges(r prometheus.Registerer, c *Consumer) {
 	gauges := promauto.With(r)
 	gauges.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sidecar_consumer_active", Help: "1 while a consumer is registered with the broker.",
-		ConstLabels: prometheus.Labels{"queue": queue},
 	}, func() float64 {
 		if c.Active() {
 			return 1
 		}
 		return 0
 	})
+	gauges.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sidecar_max_retries", Help: "Retries a message gets before it is parked, as configured.",
+	}, func() float64 { return float64(c.o.Plan.MaxRetries) })
 	gauges.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sidecar_inflight_messages", Help: "Messages being POSTed.",
 	}, func() float64 { return float64(c.Inflight()) })

@@ -113,7 +113,7 @@ func TestWindowStuckHead(t *testing.T) {
 func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
 	t.Parallel()
 	a := &recording{}
-	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), "q", &Consumer{}))
+	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}))
 	s.timer.Stop()
 	ack := func(tag uint64) {
 		s.take(ending{tag: tag, final: topology.FinalAck})

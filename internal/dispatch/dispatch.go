@@ -46,10 +46,9 @@ type Options struct {
 	IdleTimeout time.Duration // 0 = 4s: below the 5s after which common app servers hang up
 	TLS         *tls.Config   // for https; nil = the system's roots
 
-	Queue      string          // label of the metrics
 	Memory     *budget.Account // asked before bytes of an answer are held; nil bounds nothing
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	Registerer prometheus.Registerer // adds the label queue
 }
 
 // Target is the app. It is safe for concurrent use.
@@ -77,7 +76,7 @@ func New(o Options) (*Target, error) {
 		client:   http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)),
 		prober:   http1.NewClient(&ep, o.TLS, 0, 0),
 		encoding: newEncoding(&ep, &o),
-		metrics:  newMetrics(o.Registerer, o.Queue),
+		metrics:  newMetrics(o.Registerer),
 		health:   health,
 	}, nil
 }

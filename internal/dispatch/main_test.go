@@ -29,7 +29,7 @@ func newTarget(tb testing.TB, url string, changes ...func(*Options)) *Target {
 	tb.Helper()
 	o := Options{
 		URL: url, Timeout: 20 * time.Second, RetryAfterMax: 5 * time.Minute, MaxBody: 16 << 20, HealthTimeout: time.Second,
-		Forward: []string{"*"}, Version: "test", MaxIdle: 16, Queue: "q", Logger: slog.New(slog.DiscardHandler),
+		Forward: []string{"*"}, Version: "test", MaxIdle: 16, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range changes {
 		c(&o)

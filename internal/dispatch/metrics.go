@@ -12,7 +12,7 @@ import (
 
 // metrics count attempts. Every label comes from a closed set: the statuses 200 to 599, "invalid", the failures' names.
 type metrics struct {
-	requests  *prometheus.CounterVec // by code; queue is curried
+	requests  *prometheus.CounterVec // by code
 	codes     [firstFailure + int(message.FailureInterrupted) + 1]atomic.Pointer[prometheus.Counter]
 	durations [len(outcomes)]prometheus.Observer
 	truncated prometheus.Counter
@@ -26,25 +26,25 @@ const (
 
 var outcomes = [...]string{"2xx", "3xx", "4xx", "5xx", "error"}
 
-func newMetrics(r prometheus.Registerer, queue string) *metrics {
+func newMetrics(r prometheus.Registerer) *metrics {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_http_requests_total",
 		Help: "Attempts to POST a message to the app, by status code or failure.",
-	}, []string{"queue", "code"})
+	}, []string{"code"})
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sidecar_http_request_duration_seconds",
 		Help:    "Duration of an attempt, from connect to the end of the answer.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-	}, []string{"queue", "outcome"})
+	}, []string{"outcome"})
 	m := &metrics{
-		requests: requests.MustCurryWith(prometheus.Labels{"queue": queue}),
+		requests: requests,
 		truncated: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sidecar_headers_truncated_total",
 			Help: "Message headers left out of requests because they did not fit or could not be said.",
 		}),
 	}
 	for i, o := range outcomes {
-		m.durations[i] = durations.WithLabelValues(queue, o)
+		m.durations[i] = durations.WithLabelValues(o)
 	}
 	m.requests.WithLabelValues("200") // the name exists before the first message does
 	if r != nil {

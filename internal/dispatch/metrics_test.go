@@ -40,17 +40,17 @@ func TestMetrics(t *testing.T) {
 	dispatch(t, target, m) // refused
 
 	want := map[string]float64{
-		"sidecar_http_requests_total{code=200,queue=q,}": 2, "sidecar_http_requests_total{code=204,queue=q,}": 1,
-		"sidecar_http_requests_total{code=302,queue=q,}": 1, "sidecar_http_requests_total{code=404,queue=q,}": 1,
-		"sidecar_http_requests_total{code=503,queue=q,}": 1, "sidecar_http_requests_total{code=invalid,queue=q,}": 2,
-		"sidecar_http_requests_total{code=reset,queue=q,}": 1, "sidecar_http_requests_total{code=interrupted,queue=q,}": 1,
-		"sidecar_http_requests_total{code=refused,queue=q,}":            1,
-		"sidecar_http_request_duration_seconds{outcome=2xx,queue=q,}":   3,
-		"sidecar_http_request_duration_seconds{outcome=3xx,queue=q,}":   1,
-		"sidecar_http_request_duration_seconds{outcome=4xx,queue=q,}":   1,
-		"sidecar_http_request_duration_seconds{outcome=5xx,queue=q,}":   1,
-		"sidecar_http_request_duration_seconds{outcome=error,queue=q,}": 5,
-		"sidecar_headers_truncated_total{}":                             2,
+		"sidecar_http_requests_total{code=200,}": 2, "sidecar_http_requests_total{code=204,}": 1,
+		"sidecar_http_requests_total{code=302,}": 1, "sidecar_http_requests_total{code=404,}": 1,
+		"sidecar_http_requests_total{code=503,}": 1, "sidecar_http_requests_total{code=invalid,}": 2,
+		"sidecar_http_requests_total{code=reset,}": 1, "sidecar_http_requests_total{code=interrupted,}": 1,
+		"sidecar_http_requests_total{code=refused,}":            1,
+		"sidecar_http_request_duration_seconds{outcome=2xx,}":   3,
+		"sidecar_http_request_duration_seconds{outcome=3xx,}":   1,
+		"sidecar_http_request_duration_seconds{outcome=4xx,}":   1,
+		"sidecar_http_request_duration_seconds{outcome=5xx,}":   1,
+		"sidecar_http_request_duration_seconds{outcome=error,}": 5,
+		"sidecar_headers_truncated_total{}":                     2,
 	}
 	got := gather(t, r)
 	for name, v := range want {

@@ -31,7 +31,7 @@ type Options struct {
 	CountRefused bool
 
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	Registerer prometheus.Registerer // adds the label queue
 }
 
 // Control is the gate together with what moves it: the probe, the breaker and the ramp.
@@ -55,7 +55,7 @@ func New(o Options) *Control {
 	c := &Control{Gate: newGate(), o: o}
 	c.ramp = newRamp(o.Concurrency, c.Nudge)
 	c.breaker = newBreaker(o.Concurrency, c.trip)
-	register(o.Registerer, o.Queue, c)
+	register(o.Registerer, c)
 	if !o.CountRefused {
 		c.Hold(AppDown, "the app has not answered yet")
 	}

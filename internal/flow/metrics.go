@@ -6,7 +6,7 @@ import (
 )
 
 // register registers the gauges of c, which are read when they are scraped.
-func register(r prometheus.Registerer, queue string, c *Control) {
+func register(r prometheus.Registerer, c *Control) {
 	metrics := promauto.With(r)
 	metrics.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sidecar_concurrency_limit",
@@ -18,7 +18,7 @@ func register(r prometheus.Registerer, queue string, c *Control) {
 	for _, reason := range Reasons {
 		metrics.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sidecar_paused", Help: "1 while consumption is paused for this reason.",
-			ConstLabels: prometheus.Labels{"queue": queue, "reason": string(reason)},
+			ConstLabels: prometheus.Labels{"reason": string(reason)},
 		}, func() float64 { return oneIf(c.held(reason)) })
 	}
 }

@@ -25,7 +25,7 @@ func TestTrace(t *testing.T) {
 			if enabled {
 				var err error
 				tracing, err = telemetry.NewTracing(telemetry.TracingOptions{
-					Queue: "q", AppURL: "http://127.0.0.1/", Logger: slog.New(slog.DiscardHandler),
+					Logger:   slog.New(slog.DiscardHandler),
 					Exporter: telemetry.ExporterOptions{Endpoint: "http://127.0.0.1:1/v1/traces"},
 				})
 				if err != nil {

@@ -22,7 +22,7 @@ import (
 func TestExportRequest(t *testing.T) {
 	t.Parallel()
 	for _, zip := range []bool{false, true} {
-		c := traced(t, TracingOptions{Queue: "q", Version: "1.2.3", Exporter: ExporterOptions{
+		c := traced(t, TracingOptions{Version: "1.2.3", Exporter: ExporterOptions{
 			Endpoint: "/in", Gzip: zip, Headers: map[string]string{"authorization": "Bearer canary"},
 		}}, record)
 		if len(c.requests) != 1 || len(c.spans) != 1 {
@@ -52,7 +52,7 @@ func TestExportOverTLS(t *testing.T) {
 	}
 	writePEM(t, key, "PRIVATE KEY", der)
 
-	tracing := startTracing(t, TracingOptions{Queue: "q", Exporter: ExporterOptions{
+	tracing := startTracing(t, TracingOptions{Exporter: ExporterOptions{
 		Endpoint: c.URL, CAFile: ca, CertFile: ca, KeyFile: key,
 	}})
 	record(tracing)

@@ -28,14 +28,14 @@ func traced(t *testing.T, o TracingOptions, f func(*Tracing)) *collector {
 	c := newCollector(t)
 	o.Exporter.Endpoint = c.URL + o.Exporter.Endpoint
 	tracing := startTracing(t, o)
-	f(tracing)
+	f(tracing.Of("q", "http://127.0.0.1/"))
 	flush(t, tracing)
 	return c
 }
 
 // record makes one span.
 func record(tracing *Tracing) {
-	s := tracing.Process(Carrier{}, Attrs{})
+	s := tracing.Of("q", "http://127.0.0.1/").Process(Carrier{}, Attrs{})
 	s.End("ack", "success")
 }
 
@@ -50,11 +50,11 @@ func TestSpansOfOneMessage(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
 	tracing := startTracing(t, TracingOptions{
-		Queue: "wms.queue.a", AppURL: "http://user:secret@127.0.0.1:8080/in?key=secret", Version: "1.2.3",
-		Resource: map[string]string{"service.name": "wms-a", "deployment.environment.name": "test"},
+		Version: "1.2.3", Resource: map[string]string{"service.name": "wms-a", "deployment.environment.name": "test"},
 		Exporter: ExporterOptions{Endpoint: c.URL},
 	})
-	s := tracing.Process(Carrier{parent, "a=1", "k=v"}, Attrs{
+	of := tracing.Of("wms.queue.a", "http://user:secret@127.0.0.1:8080/in?key=secret")
+	s := of.Process(Carrier{parent, "a=1", "k=v"}, Attrs{
 		MessageID: "m-1", CorrelationID: "c-\xff", Exchange: "wms.main-exchange", RoutingKey: "\xfe", BodySize: 12, RetryCount: 10,
 	})
 	out := s.Client()
@@ -127,7 +127,7 @@ func check(t *testing.T, name string, got, want span) {
 func TestSpanWithoutParentStartsATrace(t *testing.T) {
 	t.Parallel()
 	id := ""
-	c := traced(t, TracingOptions{Queue: "q"}, func(tracing *Tracing) {
+	c := traced(t, TracingOptions{}, func(tracing *Tracing) {
 		s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, Attrs{RoutingKey: "q"})
 		id = s.TraceID()
 		s.Client()
@@ -151,7 +151,7 @@ func TestSpanWithoutParentStartsATrace(t *testing.T) {
 
 func TestFailuresAreMarked(t *testing.T) {
 	t.Parallel()
-	c := traced(t, TracingOptions{Queue: "q"}, func(tracing *Tracing) {
+	c := traced(t, TracingOptions{}, func(tracing *Tracing) {
 		cause := errors.New("no confirm \xff" + strings.Repeat("x", 1000))
 		s := tracing.Process(Carrier{}, Attrs{})
 		s.Client()
@@ -187,7 +187,7 @@ func TestFailuresAreMarked(t *testing.T) {
 func TestUnsampledContextStillTravels(t *testing.T) {
 	t.Parallel()
 	var out Carrier
-	c := traced(t, TracingOptions{Queue: "q", Sampler: "always_off"}, func(tracing *Tracing) {
+	c := traced(t, TracingOptions{Sampler: "always_off"}, func(tracing *Tracing) {
 		s := tracing.Process(Carrier{Traceparent: parent}, Attrs{})
 		out = s.Client()
 		s.ClientEnd(500, "")

@@ -21,9 +21,6 @@ import (
 
 // TracingOptions says where and how to send spans.
 type TracingOptions struct {
-	Queue  string // the queue of every message; part of span names
-	AppURL string // where messages are POSTed: http, https or unix://socket:/path
-
 	Resource   map[string]string // resource attributes, service.name included
 	Version    string
 	Sampler    string  // a value of OTEL_TRACES_SAMPLER; "" is parentbased_always_on
@@ -40,7 +37,7 @@ type Tracing struct {
 	provider *sdktrace.TracerProvider
 	exporter *exporter
 
-	queue, processName string
+	queue string // see Of
 	// What is the same in every span of a kind.
 	process, client, send, settle []trace.SpanStartOption
 }
@@ -64,7 +61,11 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 		),
 	}
 	t.tracer = t.provider.Tracer("amqp-sidecar", trace.WithInstrumentationVersion(o.Version))
-	t.prepare(o.Queue, o.AppURL)
+	t.send = []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
+			semconv.MessagingOperationName("send")),
+	}
 	return t, nil
 }
 
@@ -101,28 +102,29 @@ func exportErrors(logger *slog.Logger) otel.ErrorHandler {
 	})
 }
 
-// prepare builds once what is the same in every span.
-func (t *Tracing) prepare(queue, appURL string) {
-	t.queue, t.processName = queue, "process "+queue
-	t.process = []trace.SpanStartOption{
+// Of returns a Tracing of the same sidecar for the messages of queue, which are POSTed to appURL: http, https or
+// unix://socket:/path. Process and the spans that follow it need one; Produce does not.
+func (t *Tracing) Of(queue, appURL string) *Tracing {
+	if t == nil {
+		return nil
+	}
+	of := *t
+	of.queue = queue
+	of.process = []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeProcess,
 			semconv.MessagingOperationName("process")),
 	}
-	t.settle = []trace.SpanStartOption{
+	of.settle = []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSettle,
 			semconv.MessagingDestinationName(queue)),
 	}
-	t.send = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
-			semconv.MessagingOperationName("send")),
-	}
-	t.client = []trace.SpanStartOption{
+	of.client = []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(append(appAttrs(appURL), semconv.HTTPRequestMethodPost)...),
 	}
+	return &of
 }
 
 // appAttrs describes the app's address. User information and query are left out: either may be a secret. An address

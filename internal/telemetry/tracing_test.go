@@ -84,7 +84,7 @@ func TestShutdownWithAHungCollectorIsBounded(t *testing.T) { //nolint:parallelte
 	}()
 	var out apptest.Log
 	tracing := startTracing(t, TracingOptions{
-		Queue: "q", Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: srv.URL},
+		Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: srv.URL},
 	})
 	// More than the queue holds, with no one taking them: none of this may block.
 	for range 3000 {
@@ -126,7 +126,7 @@ func TestTracingErrorsReachTheLog(t *testing.T) { //nolint:paralleltest // repla
 	c := newCollector(t)
 	c.answer = func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusUnauthorized) }
 	tracing := startTracing(t, TracingOptions{
-		Queue: "q", Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: c.URL},
+		Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: c.URL},
 	})
 	record(tracing)
 	flush(t, tracing)

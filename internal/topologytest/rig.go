@@ -95,7 +95,7 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 	}
 	target, err := dispatch.New(dispatch.Options{
 		URL: r.app.URL, Timeout: 30 * time.Second, RetryAfterMax: 5 * time.Minute, MaxBody: 16 << 20,
-		HealthTimeout: time.Second, Forward: []string{"*"}, MaxIdle: concurrency, Queue: plan.Queue, Logger: log,
+		HealthTimeout: time.Second, Forward: []string{"*"}, MaxIdle: concurrency, Logger: log,
 		Registerer: r.registry,
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
 	})
 	r.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: plan, Every: watchEvery, Logger: log, Registerer: r.registry, Report: r.report,
+		Plan: plan, Every: watchEvery, Logger: log, Ready: declare.NewReady(r.registry), Report: r.report,
 	})
 	r.publishing = brokertest.NewProxy(t, r.url)
 	publisher := broker.NewPublisher(dialer("publish", r.publishing.URL(t, r.url)))

@@ -27,11 +27,11 @@ const DefaultEvery = 15 * time.Second
 
 // WatchOptions says how to watch.
 type WatchOptions struct {
-	Plan       *topology.Plan
-	Every      time.Duration   // DefaultEvery when zero
-	Ask        <-chan struct{} // asks for a check between two others; may be nil
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	Plan   *topology.Plan
+	Every  time.Duration   // DefaultEvery when zero
+	Ask    <-chan struct{} // asks for a check between two others; may be nil
+	Logger *slog.Logger
+	Ready  *prometheus.GaugeVec // by NewReady: takes the depths
 
 	// Report is called after every check with the missing objects, also when there are none. It must not block. While an
 	// object is missing a rejected message would be lost without a trace, so consumption has to pause.
@@ -39,17 +39,16 @@ type WatchOptions struct {
 }
 
 // Watcher measures the queues of a plan and notices when a part of it is deleted under the running sidecar. There is
-// one per process; it watches one session at a time.
+// one for each plan; it watches one session at a time.
 type Watcher struct {
-	o     WatchOptions
-	ready *prometheus.GaugeVec
-	last  atomic.Pointer[[]Depth]
+	o    WatchOptions
+	last atomic.Pointer[[]Depth]
 }
 
-// NewWatcher registers the metrics of a watcher. It does not check yet.
+// NewWatcher returns a watcher that does not check yet.
 func NewWatcher(o WatchOptions) *Watcher {
 	o.Every = cmp.Or(o.Every, DefaultEvery)
-	return &Watcher{o: o, ready: newMetrics(o.Registerer, o.Plan)}
+	return &Watcher{o: o}
 }
 
 // Depths are the last ones measured, in the plan's order; nil while Watch does not run. They must not be changed.
@@ -98,11 +97,11 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 // that comes just then would end every alert that has waited for its time.
 func (w *Watcher) set(depths []Depth) {
 	for _, d := range depths {
-		w.ready.WithLabelValues(d.Queue, string(d.Kind)).Set(float64(d.Ready))
+		w.o.Ready.WithLabelValues(d.Queue, string(d.Kind)).Set(float64(d.Ready))
 	}
 	for _, old := range w.Depths() {
 		if !slices.ContainsFunc(depths, func(d Depth) bool { return d.Queue == old.Queue }) {
-			w.ready.DeleteLabelValues(old.Queue, string(old.Kind))
+			w.o.Ready.DeleteLabelValues(old.Queue, string(old.Kind))
 		}
 	}
 	w.last.Store(&depths)

@@ -58,7 +58,7 @@ func TestWatch(t *testing.T) {
 	reports := make(chan []Finding)
 	log := &strings.Builder{}
 	w := NewWatcher(WatchOptions{
-		Plan: p, Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: registry,
+		Plan: p, Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)), Ready: NewReady(registry),
 		Report: func(f []Finding) { reports <- f },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -117,7 +117,7 @@ func TestWatchOnRequest(t *testing.T) {
 	fits(t, url, p, topology.ModeDeclare)
 	ask, looked := make(chan struct{}), make(chan struct{})
 	w := NewWatcher(WatchOptions{
-		Plan: p, Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Plan: p, Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Ready: NewReady(prometheus.NewRegistry()),
 		Report: func([]Finding) { looked <- struct{}{} },
 	})
 	if d := w.Depths(); d != nil {
@@ -148,7 +148,7 @@ func TestWatchEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	w := NewWatcher(WatchOptions{
 		Plan: build(t, topology.Options{Service: "wms-cincout"}), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Registerer: prometheus.NewRegistry(), Report: func([]Finding) {},
+		Ready: NewReady(prometheus.NewRegistry()), Report: func([]Finding) {},
 	})
 	s := session(t, brokertest.URL(t))
 	s.Kill()
