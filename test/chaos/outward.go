@@ -15,8 +15,12 @@ const (
 // outward are the deliberate bugs of the publish endpoint and of the relay.
 var outward = []mutant{
 	{
-		name:   "answers a POST before the confirm",
-		edits:  []edit{{"internal/publish/send.go", "			err = confirmed()\n", "			go func() { _ = confirmed() }()\n"}},
+		// The end of the request must not end the publish: its connection would be cut at every answer.
+		name: "answers a POST before the confirm",
+		edits: []edit{
+			{"internal/publish/send.go", "			err = confirmed()\n", "			go func() { _ = confirmed() }()\n"},
+			{"internal/publish/send.go", "].Begin(ctx, ", "].Begin(context.WithoutCancel(ctx), "},
+		},
 		caught: []string{"I1"}, flags: flags(rough),
 	},
 	{
