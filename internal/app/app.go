@@ -30,13 +30,13 @@ type Build struct{ Version, Commit string }
 
 // shared is what the parts are built from.
 type shared struct {
-	cfg      *config.Config
+	cfg      *config.Config // of a subscription: its own
 	build    Build
 	log      *slog.Logger
 	registry *prometheus.Registry
 	budget   *budget.Budget // memory for everything that is received
 	spool    *broker.Spool  // disk for bodies that do not fit into it
-	ready    *prometheus.GaugeVec
+	depths   *declare.Depths
 	tracing  *telemetry.Tracing
 }
 
@@ -45,7 +45,7 @@ type App struct {
 	shared
 
 	started time.Time
-	plan    *topology.Plan // what the listeners show: of cfg, also when nothing is consumed
+	plan    *topology.Plan // of cfg: what the listeners show, also when nothing is consumed
 
 	subscriptions []*subscription // none when the sidecar only publishes
 	relay         *relay          // nil without an outbox
@@ -68,7 +68,8 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	return newApp(cfg, []*config.Config{cfg}, build, w)
 }
 
-// newApp builds a sidecar with a subscription for each of subscribed. What belongs to the process is taken from cfg.
+// newApp builds a sidecar with a subscription for each of subscribed. What belongs to the process is taken from cfg,
+// which is the first of them if there are any.
 func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.Writer) (*App, error) {
 	plan, err := newPlan(cfg)
 	if err != nil {
@@ -85,7 +86,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	a.registry.MustRegister(a.budget)
-	a.ready = declare.NewReady(a.registry)
+	a.depths = declare.NewDepths(a.registry)
 	deadletter.RegisterMetrics(a.registry)
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
@@ -94,15 +95,35 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		}
 	}
 	for _, c := range subscribed {
-		s, err := newSubscription(a.shared, c)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		if err := a.subscribe(c); err != nil {
+			a.abandon()
+			return nil, err
 		}
-		a.subscriptions = append(a.subscriptions, s)
 	}
 	a.relay, a.endpoint = newRelay(a.shared), newEndpoint(a.shared)
 	a.admin = admin.New(a.adminOptions())
 	return a, nil
+}
+
+func (a *App) subscribe(cfg *config.Config) error {
+	plan, err := newPlan(cfg)
+	if err != nil {
+		return err
+	}
+	s, err := newSubscription(a.shared, cfg, plan)
+	if err != nil {
+		return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)
+	}
+	a.subscriptions = append(a.subscriptions, s)
+	return nil
+}
+
+// abandon ends a sidecar that has not run.
+func (a *App) abandon() {
+	for _, s := range a.subscriptions {
+		s.abandon()
+	}
+	a.flushTraces()
 }
 
 // parts returns the parts of the sidecar in the order of their start. The senders run until the end: an app may publish
@@ -155,13 +176,14 @@ func (a *App) open() error {
 // warnings are about settings that work, and may surprise. Never nil: in JSON they are a list, also when there are
 // none.
 func (a *App) warnings() []string {
-	all := append([]string{}, warnings(a.cfg, a.plan)...)
+	all := append([]string{}, a.cfg.Warnings()...)
 	for _, s := range a.subscriptions {
+		all = append(all, topologyWarnings(s.cfg, s.plan)...)
 		if text := s.consumer.Oversized(); text != "" {
 			all = append(all, text)
 		}
 	}
-	return all
+	return append(all, outboxWarnings(a.cfg)...)
 }
 
 func (a *App) flushTraces() {

@@ -87,11 +87,7 @@ func fresh(t *testing.T, cfg *config.Config) *App {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		for _, s := range a.subscriptions {
-			s.abandon()
-		}
-	})
+	t.Cleanup(a.abandon)
 	return a
 }
 

@@ -121,7 +121,11 @@ func warnings(cfg *config.Config, plan *topology.Plan) []string {
 	if cfg.Service.Consume == config.ConsumeOff {
 		return slices.Concat(cfg.Warnings(), outboxWarnings(cfg))
 	}
-	return slices.Concat(cfg.Warnings(), plan.Warnings(), unseenWay(cfg, plan), outboxWarnings(cfg))
+	return slices.Concat(cfg.Warnings(), topologyWarnings(cfg, plan), outboxWarnings(cfg))
+}
+
+func topologyWarnings(cfg *config.Config, plan *topology.Plan) []string {
+	return slices.Concat(plan.Warnings(), unseenWay(cfg, plan))
 }
 
 // unseenWay warns of a binding that is not declared here and cannot be seen over AMQP.

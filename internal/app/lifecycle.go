@@ -59,9 +59,7 @@ func start(group *errgroup.Group, parts []part) (stop func(stopTime), wait func(
 func (a *App) Run(ctx, now context.Context) error {
 	limitMemory(MemoryLimit(), a.budget.Limit())
 	if err := a.open(); err != nil {
-		for _, s := range a.subscriptions {
-			s.abandon()
-		}
+		a.abandon()
 		return err
 	}
 	base, senders, consumers := a.parts()
@@ -69,12 +67,13 @@ func (a *App) Run(ctx, now context.Context) error {
 	stopBase, _ := start(group, base)
 	stopSenders, _ := start(group, senders)
 	stopConsumers, waitConsumers := start(group, consumers)
+	asked := false
 	select {
 	case <-ctx.Done():
 	case <-a.drainAsk:
+		asked = true
 	case <-failed.Done(): // a listener broke: drain, then report it
 	}
-	asked := ctx.Err() == nil
 	grace := a.cfg.Process.ShutdownGrace
 	t := stopTime{until: time.Now().Add(grace), now: now}
 	a.log.Info("draining", "inflight", a.inflight(), "grace", grace)

@@ -98,7 +98,7 @@ func (sh *shared) outboxOptions(p *broker.Publisher) outbox.Options {
 func (s *subscription) flowOptions() flow.Options {
 	cfg := s.cfg
 	return flow.Options{
-		Queue: s.plan.Queue, Concurrency: cfg.Window.Concurrency, Probe: s.target.Probe,
+		Concurrency: cfg.Window.Concurrency, Probe: s.target.Probe,
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
 		Interval: cfg.App.HealthInterval, Connects: cfg.App.HealthPath == "",
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,

@@ -24,7 +24,7 @@ func (a *App) Drained() <-chan struct{} { return a.drained }
 func (a *App) Pause() {
 	for _, sub := range a.subscriptions {
 		if sub.flow.Hold(flow.Operator, "POST /pause") {
-			a.log.Info("paused", "reason", string(flow.Operator), "queue", sub.plan.Queue)
+			sub.log.Info("paused", "reason", string(flow.Operator))
 		}
 	}
 }
@@ -33,7 +33,7 @@ func (a *App) Pause() {
 func (a *App) Resume() {
 	for _, sub := range a.subscriptions {
 		if sub.flow.Lift(flow.Operator) {
-			a.log.Info("resumed", "reason", string(flow.Operator), "queue", sub.plan.Queue)
+			sub.log.Info("resumed", "reason", string(flow.Operator))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type subscription struct {
 	shared
 
 	plan    *topology.Plan
+	log     *slog.Logger          // adds the field queue
 	metrics prometheus.Registerer // adds the label queue
 
 	target      *dispatch.Target
@@ -50,16 +52,14 @@ type subscription struct {
 }
 
 // newSubscription builds the subscription that cfg describes, with what it shares with others. It opens no connection.
-func newSubscription(sh shared, cfg *config.Config) (*subscription, error) {
-	plan, err := newPlan(cfg)
-	if err != nil {
-		return nil, err
-	}
-	sh.cfg, sh.tracing = cfg, sh.tracing.Of(plan.Queue, cfg.App.URL)
+func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan) (*subscription, error) {
+	sh.cfg, sh.tracing = cfg, sh.tracing.ForQueue(plan.Queue, cfg.App.URL)
 	s := &subscription{
-		shared: sh, plan: plan, metrics: prometheus.WrapRegistererWith(prometheus.Labels{"queue": plan.Queue}, sh.registry),
+		shared: sh, plan: plan, log: sh.log.With("queue", plan.Queue),
+		metrics:    prometheus.WrapRegistererWith(prometheus.Labels{"queue": plan.Queue}, sh.registry),
 		checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
 	}
+	var err error
 	if s.target, err = dispatch.New(s.dispatchOptions()); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func newSubscription(sh shared, cfg *config.Config) (*subscription, error) {
 	s.publisher = sh.newPublisher("publish")
 	s.publisher.OnConnect(s.checkPublishing)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: plan, Logger: s.log, Ready: s.ready, Report: s.missing, Ask: s.measure,
+		Plan: plan, Logger: s.log, Depths: s.depths, Report: s.missing, Ask: s.measure,
 	})
 	s.deadLetters, err = newDeadLetters(sh, plan, "api", sh.registry) // the log has the client
 	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
@@ -144,11 +144,11 @@ func (s *subscription) drain(t stopTime) {
 	d := s.consumer.Drain(ctx)
 	switch {
 	case d.Interrupted == 0:
-		s.log.Info("drained", "queue", s.plan.Queue, "returned", d.Returned)
+		s.log.Info("drained", "returned", d.Returned)
 	case errors.Is(context.Cause(ctx), consume.ErrNow):
-		s.log.Warn("stopped at once", "queue", s.plan.Queue, "released", d.Interrupted, "returned", d.Returned)
+		s.log.Warn("stopped at once", "released", d.Interrupted, "returned", d.Returned)
 	default:
-		s.log.Warn("grace expired", "queue", s.plan.Queue, "released", d.Interrupted, "returned", d.Returned)
+		s.log.Warn("grace expired", "released", d.Interrupted, "returned", d.Returned)
 	}
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -40,12 +41,17 @@ func TestTwoSubscriptions(t *testing.T) {
 		t.Errorf("%d messages were POSTed to the app of the other queue", n)
 	}
 	brokertest.WaitReady(t, brokertest.URL(t), "demo.dlq.demo-refunds", 1)
-	for _, name := range []string{"sidecar_consumer_active", "sidecar_app_up", "sidecar_max_retries"} {
+	for name, want := range map[string]float64{
+		"sidecar_consumer_active": 1, "sidecar_app_up": 1, "sidecar_max_retries": 10, "sidecar_http_requests_total": 1,
+	} {
 		for _, queue := range queues {
-			if brokertest.Metric(t, a.registry, name, "queue", queue) == 0 {
-				t.Errorf("no %s of %s", name, queue)
+			if got := brokertest.Metric(t, a.registry, name, "queue", queue); got != want {
+				t.Errorf("%s of %s is %v, want %v", name, queue, got, want)
 			}
 		}
+	}
+	if f := a.Flow(); len(f.Depths) != 6 || f.Received != 2 {
+		t.Errorf("%+v", f)
 	}
 
 	refunds.Shut()
@@ -65,10 +71,43 @@ func TestTwoSubscriptions(t *testing.T) {
 	if slices.ContainsFunc(a.subscriptions, func(s *subscription) bool { return s.consumer.Active() }) {
 		t.Error("drained, and a consumer is still there")
 	}
-	if err := stop(); err != nil || strings.Count(log.String(), `"msg":"drained"`) != 2 {
+	if err := stop(); err != nil {
 		t.Errorf("Run: %v", err)
+	}
+	for _, queue := range queues {
+		if n := len(log.Lines(`"msg":"drained"`, `"queue":"`+queue+`"`)); n != 1 {
+			t.Errorf("%d lines say that %s is drained", n, queue)
+		}
 	}
 	if n := brokertest.Ready(t, brokertest.URL(t), queues[1]); n != 1 {
 		t.Errorf("%d messages wait for the app that is down", n)
+	}
+}
+
+// TestLaterSubscriptionFails: its error names its queue, and nothing that was built before it is left.
+func TestLaterSubscriptionFails(t *testing.T) {
+	t.Parallel()
+	first := load(t)
+	second := load(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_CRASH_LIMIT=3", "SIDECAR_CRASH_DIR="+t.TempDir()+"/none")
+	_, err := newApp(first, []*config.Config{first, second}, Build{}, &apptest.Log{})
+	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "queue demo.queue.demo-refunds: SIDECAR_CRASH_DIR=") {
+		t.Error(err)
+	}
+}
+
+// TestWarningsOfEverySubscription: each topology is warned of, and what concerns the process once.
+func TestWarningsOfEverySubscription(t *testing.T) {
+	t.Parallel()
+	first := load(t)
+	second := load(t, "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_SERVICE=demo-refunds", "SIDECAR_TOPOLOGY_MODE=verify")
+	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, &apptest.Log{}))(t)
+	t.Cleanup(a.abandon)
+	all := a.warnings()
+	for _, cfg := range []*config.Config{first, second} {
+		for _, want := range topologyWarnings(cfg, must.Get(newPlan(cfg))(t)) {
+			if !slices.Contains(all, want) {
+				t.Errorf("%q is not among %q", want, all)
+			}
+		}
 	}
 }

@@ -131,7 +131,7 @@ func (s *subscription) report(of aspect, findings []declare.Finding) {
 	if all, _ := s.status.last(); len(all) > 0 {
 		s.flow.Hold(flow.Topology, all[0].String())
 	} else if s.flow.Lift(flow.Topology) {
-		s.log.Info("topology fits", "queue", s.plan.Queue)
+		s.log.Info("topology fits")
 	}
 }
 

@@ -54,9 +54,9 @@ func (a *App) Flow() admin.Flow {
 			default:
 			}
 		}
-		for _, d := range sub.watcher.Depths() {
-			f.Depths = append(f.Depths, admin.Depth{Queue: d.Queue, Kind: string(d.Kind), Ready: d.Ready})
-		}
+	}
+	for _, d := range a.depths.All() {
+		f.Depths = append(f.Depths, admin.Depth{Queue: d.Queue, Kind: string(d.Kind), Ready: d.Ready})
 	}
 	return f
 }

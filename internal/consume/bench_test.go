@@ -45,7 +45,7 @@ func benchOptions(tb testing.TB, concurrency int) Options {
 		Plan: plan, Concurrency: concurrency, Prefetch: 2 * concurrency, Dispatcher: ok{}, Registerer: registry,
 		Logger: telemetry.NewLogger(io.Discard, "info", "json"),
 		Flow: flow.New(flow.Options{
-			Queue: plan.Queue, Concurrency: concurrency, Registerer: registry,
+			Concurrency: concurrency, Registerer: registry,
 			CountRefused: true, // open without a probe
 		}),
 	}

@@ -59,7 +59,7 @@ type Options struct {
 	Flow        *flow.Control
 	Tracing     *telemetry.Tracing
 	Logger      *slog.Logger
-	Registerer  prometheus.Registerer // adds the label queue
+	Registerer  prometheus.Registerer // must add the label queue: the metrics here have none
 }
 
 // Consumer serves one broker session after the other with one pool of workers. The pool outlives sessions: an attempt

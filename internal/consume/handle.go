@@ -107,7 +107,7 @@ func (c *Consumer) guard(r *record, step func(*record)) {
 		if p == nil {
 			return
 		}
-		c.o.Logger.Error("panic", "queue", c.o.Plan.Queue, "message_id", r.m.MessageID,
+		c.o.Logger.Error("panic", "message_id", r.m.MessageID,
 			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		if !r.ended {
 			r.requeue(message.ReasonPanic, c.o.PanicHold)
@@ -123,7 +123,7 @@ const missingHold = 30 * time.Second
 // holdMissing requeues such a message after a while, and reports it.
 func (c *Consumer) holdMissing(d delivery) {
 	c.missing.Do(func(suppressed int) {
-		c.o.Logger.Error("no memory for a message", "queue", c.o.Plan.Queue, "message_id", d.MessageId, "size", d.Missing,
+		c.o.Logger.Error("no memory for a message", "message_id", d.MessageId, "size", d.Missing,
 			"error", d.MissingWhy, "retry_after", c.o.MissingHold, "suppressed", suppressed)
 	})
 	c.oversized.Store(&oversized{until: time.Now().Add(2 * c.o.MissingHold), text: fmt.Sprintf(

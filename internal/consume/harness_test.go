@@ -133,7 +133,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		})
 	}
 	r.flow = flow.New(flow.Options{
-		Queue: plan.Queue, Concurrency: s.concurrency, CountRefused: s.opens, Probe: s.probe, Interval: 50 * time.Millisecond,
+		Concurrency: s.concurrency, CountRefused: s.opens, Probe: s.probe, Interval: 50 * time.Millisecond,
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: registry,
 	})
 	real := broker.NewPublisher(dial("publish"))

@@ -10,10 +10,10 @@ func (c *Consumer) addUnpublished(change int) {
 	c.unpublished += change
 	if c.unpublished >= c.o.Prefetch {
 		if c.o.Flow.Hold(flow.Publishing, "every message in flight waits to be parked or republished") {
-			c.o.Logger.Error("paused", "reason", string(flow.Publishing), "queue", c.o.Plan.Queue, "waiting", c.unpublished)
+			c.o.Logger.Error("paused", "reason", string(flow.Publishing), "waiting", c.unpublished)
 		}
 	} else if c.o.Flow.Lift(flow.Publishing) {
-		c.o.Logger.Info("resumed", "reason", string(flow.Publishing), "queue", c.o.Plan.Queue)
+		c.o.Logger.Info("resumed", "reason", string(flow.Publishing))
 	}
 }
 

@@ -118,7 +118,6 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	o := &v.Cause
 	a := make([]slog.Attr, 0, 16)
 	a = append(a,
-		slog.String("queue", r.m.Queue),
 		slog.String("message_id", r.m.MessageID),
 		slog.String("correlation_id", r.m.CorrelationID),
 		slog.String("routing_key", r.m.RoutingKey),

@@ -186,7 +186,7 @@ func (s *session) fetch(deliveries *broker.Deliveries) (ended bool) {
 	s.pending = s.batch
 	for _, d := range s.batch {
 		if s.lastTag++; d.DeliveryTag != s.lastTag {
-			s.c.o.Logger.Error("delivery tag out of order", "queue", s.c.o.Plan.Queue, "tag", d.DeliveryTag, "expected",
+			s.c.o.Logger.Error("delivery tag out of order", "tag", d.DeliveryTag, "expected",
 				s.lastTag)
 			s.freePending()
 			s.kill()

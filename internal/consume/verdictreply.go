@@ -52,7 +52,7 @@ func (c *Consumer) replyVerdict(r *record) {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			c.o.Logger.Debug("canary reply failed", "queue", c.o.Plan.Queue, "message_id", id, "error", err)
+			c.o.Logger.Debug("canary reply failed", "message_id", id, "error", err)
 		}
 	})
 }

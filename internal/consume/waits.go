@@ -69,7 +69,7 @@ func (s *session) publish(r *record, p *broker.Publication) error {
 		c.metrics.parkFailures.Inc()
 	}
 	c.failures.Do(func(suppressed int) { // during an alarm every try of every message fails
-		c.o.Logger.Warn("publish failed", "queue", c.o.Plan.Queue, "kind", p.Kind,
+		c.o.Logger.Warn("publish failed", "kind", p.Kind,
 			"exchange", p.Exchange, "key", p.Key, "message_id", r.m.MessageID, "error", err, "suppressed", suppressed)
 	})
 	if c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {

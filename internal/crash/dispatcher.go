@@ -50,7 +50,7 @@ func (g *Guard) Dispatch(ctx context.Context, m *message.Message) (o message.Out
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			g.o.Logger.Error("panic", "queue", g.o.Queue, "message_id", m.MessageID,
+			g.o.Logger.Error("panic", "message_id", m.MessageID,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			m.Crashes++
 			s.now.crashes++

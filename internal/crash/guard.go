@@ -93,7 +93,7 @@ func Open(o Options) (*Guard, error) {
 	}
 	g.report(j.begin(o.Workers, room, left))
 	if n := inHandOf(said); n > 0 {
-		o.Logger.Warn("crash", "queue", o.Queue, "suspects", n, "limit", o.Limit)
+		o.Logger.Warn("crash", "suspects", n, "limit", o.Limit)
 	}
 	return g, nil
 }
@@ -179,6 +179,6 @@ func (g *Guard) report(err error) {
 		return
 	}
 	g.failed.Do(func(suppressed int) {
-		g.o.Logger.Error("crash journal not written", "queue", g.o.Queue, "error", err, "suppressed", suppressed)
+		g.o.Logger.Error("crash journal not written", "error", err, "suppressed", suppressed)
 	})
 }

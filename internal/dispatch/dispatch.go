@@ -48,7 +48,7 @@ type Options struct {
 
 	Memory     *budget.Account // asked before bytes of an answer are held; nil bounds nothing
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer // adds the label queue
+	Registerer prometheus.Registerer // must add the label queue: the metrics here have none
 }
 
 // Target is the app. It is safe for concurrent use.

@@ -9,7 +9,7 @@ import (
 )
 
 func benchControl() *Control {
-	return New(Options{Queue: "q", Concurrency: 1, Registerer: prometheus.NewRegistry()})
+	return New(Options{Concurrency: 1, Registerer: prometheus.NewRegistry()})
 }
 
 func BenchmarkReportHealthy(b *testing.B) {

@@ -15,7 +15,6 @@ import (
 
 // Options of a Control.
 type Options struct {
-	Queue       string // metric label
 	Concurrency int
 
 	// Probe asks the app whether it is there. It bounds its own time.
@@ -31,7 +30,7 @@ type Options struct {
 	CountRefused bool
 
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer // adds the label queue
+	Registerer prometheus.Registerer // must add the label queue: the metrics here have none
 }
 
 // Control is the gate together with what moves it: the probe, the breaker and the ramp.
@@ -97,7 +96,7 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 	switch {
 	case o.Failure == message.FailureNone && o.Status < 500:
 		if c.breaker.success() {
-			c.o.Logger.Info("breaker closed", "queue", c.o.Queue)
+			c.o.Logger.Info("breaker closed")
 			c.ramp.resume()
 		}
 		c.ramp.grow()
@@ -120,12 +119,12 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 // PauseFor holds the gate because the app asked for it.
 func (c *Control) PauseFor(d time.Duration) {
 	if c.HoldFor(RetryAfter, d, "the app sent Retry-After", nil) {
-		c.o.Logger.Info("paused", "reason", string(RetryAfter), "queue", c.o.Queue, "for", d.String())
+		c.o.Logger.Info("paused", "reason", string(RetryAfter), "for", d.String())
 	}
 }
 
 func (c *Control) trip(pause time.Duration) {
-	c.o.Logger.Warn("paused", "reason", string(Breaker), "queue", c.o.Queue, "for", pause.String(),
+	c.o.Logger.Warn("paused", "reason", string(Breaker), "for", pause.String(),
 		"detail", "the app fails everything")
 	c.HoldFor(Breaker, pause, "the app fails everything", func() {
 		c.ramp.hold(c.breaker.trial)
@@ -144,7 +143,7 @@ func (c *Control) judge(ctx context.Context, err error) {
 		c.failures = 0
 		if !c.appUp.Swap(true) {
 			c.ramp.restart()
-			c.o.Logger.Info("app up", "queue", c.o.Queue)
+			c.o.Logger.Info("app up")
 		}
 		c.Lift(AppDown)
 		return
@@ -161,6 +160,6 @@ func (c *Control) down(err error) {
 		return
 	}
 	if c.Hold(AppDown, fmt.Sprintf("the app does not answer: %v", err)) || was {
-		c.o.Logger.Warn("paused", "reason", string(AppDown), "queue", c.o.Queue, "error", err)
+		c.o.Logger.Warn("paused", "reason", string(AppDown), "error", err)
 	}
 }

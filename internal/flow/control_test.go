@@ -38,7 +38,7 @@ func (a *app) probe(context.Context) error {
 func start(t *testing.T, a *app, change func(*Options)) *Control {
 	t.Helper()
 	o := Options{
-		Queue: "q", Concurrency: 10, Probe: a.probe, Interval: time.Second,
+		Concurrency: 10, Probe: a.probe, Interval: time.Second,
 		Refused: func(err error) bool { return errors.Is(err, errRefused) },
 		Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: prometheus.NewRegistry(),
 	}

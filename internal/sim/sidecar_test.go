@@ -60,11 +60,11 @@ func (w *world) startSidecar() *sidecar {
 		})
 	}
 	s.flow = flow.New(flow.Options{
-		Queue: w.plan.Queue, Concurrency: w.concurrency, Probe: w.app.probe, Interval: time.Second, Connects: true,
+		Concurrency: w.concurrency, Probe: w.app.probe, Interval: time.Second, Connects: true,
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: s.registry,
 	})
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: w.used, Every: lookEvery, Logger: log, Ready: declare.NewReady(s.registry), Report: s.report,
+		Plan: w.used, Every: lookEvery, Logger: log, Depths: declare.NewDepths(s.registry), Report: s.report,
 	})
 	real := broker.NewPublisher(dialer(publishing))
 	var publisher consume.Publisher = real

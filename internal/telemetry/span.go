@@ -43,7 +43,7 @@ func (t *Tracing) Process(in Carrier, a Attrs) Span {
 		}
 		return Span{out: in}
 	}
-	s := t.begin("process "+t.queue, t.process, in, &a)
+	s := t.begin(t.processName, t.process, in, &a)
 	if s.root.IsRecording() {
 		s.root.SetAttributes(
 			semconv.MessagingDestinationName(validText(destinationName(a.Exchange, a.RoutingKey, t.queue))),

@@ -28,14 +28,14 @@ func traced(t *testing.T, o TracingOptions, f func(*Tracing)) *collector {
 	c := newCollector(t)
 	o.Exporter.Endpoint = c.URL + o.Exporter.Endpoint
 	tracing := startTracing(t, o)
-	f(tracing.Of("q", "http://127.0.0.1/"))
+	f(tracing.ForQueue("q", "http://127.0.0.1/"))
 	flush(t, tracing)
 	return c
 }
 
 // record makes one span.
 func record(tracing *Tracing) {
-	s := tracing.Of("q", "http://127.0.0.1/").Process(Carrier{}, Attrs{})
+	s := tracing.Process(Carrier{}, Attrs{})
 	s.End("ack", "success")
 }
 
@@ -53,7 +53,7 @@ func TestSpansOfOneMessage(t *testing.T) {
 		Version: "1.2.3", Resource: map[string]string{"service.name": "wms-a", "deployment.environment.name": "test"},
 		Exporter: ExporterOptions{Endpoint: c.URL},
 	})
-	of := tracing.Of("wms.queue.a", "http://user:secret@127.0.0.1:8080/in?key=secret")
+	of := tracing.ForQueue("wms.queue.a", "http://user:secret@127.0.0.1:8080/in?key=secret")
 	s := of.Process(Carrier{parent, "a=1", "k=v"}, Attrs{
 		MessageID: "m-1", CorrelationID: "c-\xff", Exchange: "wms.main-exchange", RoutingKey: "\xfe", BodySize: 12, RetryCount: 10,
 	})

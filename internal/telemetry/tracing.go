@@ -37,7 +37,7 @@ type Tracing struct {
 	provider *sdktrace.TracerProvider
 	exporter *exporter
 
-	queue string // see Of
+	queue, processName string // see ForQueue
 	// What is the same in every span of a kind.
 	process, client, send, settle []trace.SpanStartOption
 }
@@ -61,6 +61,11 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 		),
 	}
 	t.tracer = t.provider.Tracer("amqp-sidecar", trace.WithInstrumentationVersion(o.Version))
+	t.process = []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeProcess,
+			semconv.MessagingOperationName("process")),
+	}
 	t.send = []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
@@ -102,29 +107,24 @@ func exportErrors(logger *slog.Logger) otel.ErrorHandler {
 	})
 }
 
-// Of returns a Tracing of the same sidecar for the messages of queue, which are POSTed to appURL: http, https or
+// ForQueue returns a Tracing of the same sidecar for the messages of queue, which are POSTed to appURL: http, https or
 // unix://socket:/path. Process and the spans that follow it need one; Produce does not.
-func (t *Tracing) Of(queue, appURL string) *Tracing {
+func (t *Tracing) ForQueue(queue, appURL string) *Tracing {
 	if t == nil {
 		return nil
 	}
-	of := *t
-	of.queue = queue
-	of.process = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeProcess,
-			semconv.MessagingOperationName("process")),
-	}
-	of.settle = []trace.SpanStartOption{
+	q := *t
+	q.queue, q.processName = queue, "process "+queue
+	q.settle = []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSettle,
 			semconv.MessagingDestinationName(queue)),
 	}
-	of.client = []trace.SpanStartOption{
+	q.client = []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(append(appAttrs(appURL), semconv.HTTPRequestMethodPost)...),
 	}
-	return &of
+	return &q
 }
 
 // appAttrs describes the app's address. User information and query are left out: either may be a secret. An address

@@ -102,11 +102,11 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 		t.Fatal(err)
 	}
 	r.flow = flow.New(flow.Options{
-		Queue: plan.Queue, Concurrency: concurrency, Probe: target.Probe, Interval: time.Second, Connects: true,
+		Concurrency: concurrency, Probe: target.Probe, Interval: time.Second, Connects: true,
 		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
 	})
 	r.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: plan, Every: watchEvery, Logger: log, Ready: declare.NewReady(r.registry), Report: r.report,
+		Plan: plan, Every: watchEvery, Logger: log, Depths: declare.NewDepths(r.registry), Report: r.report,
 	})
 	r.publishing = brokertest.NewProxy(t, r.url)
 	publisher := broker.NewPublisher(dialer("publish", r.publishing.URL(t, r.url)))

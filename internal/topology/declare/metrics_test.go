@@ -1,7 +1,8 @@
 package declare
 
 import (
-	"sync"
+	"log/slog"
+	"maps"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,35 +10,26 @@ import (
 	"sidecar/internal/topology"
 )
 
-// TestDepthsHaveNoGap: a scrape between two looks, or in the middle of one, sees every queue that is there.
-func TestDepthsHaveNoGap(t *testing.T) {
+// TestDepthsOfSeveralWatchers: a queue that two plans have is one series, which stays while one of them is watched.
+func TestDepthsOfSeveralWatchers(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m := NewWatcher(WatchOptions{Ready: NewReady(registry), Plan: build(t, topology.Options{Service: "wms-cincout"})})
-	depths := []Depth{{"main", topology.KindMain, 1}, {"retry", topology.KindRetry, 2}, {"dlq", topology.KindDLQ, 3}}
-	m.set(depths)
-	var looks sync.WaitGroup
-	stop := make(chan struct{})
-	looks.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				m.set(depths)
+	all := NewDepths(registry)
+	var watchers [2]*Watcher
+	for i, queue := range []string{"first", "second"} {
+		watchers[i] = NewWatcher(WatchOptions{Depths: all, Logger: slog.New(slog.DiscardHandler)})
+		watchers[i].last.Store(&[]Depth{{queue, topology.KindMain, 1}, {"dlq", topology.KindDLQ, 3}})
+	}
+	for _, want := range []map[string]float64{
+		{"first main": 1, "second main": 1, "dlq dlq": 3}, {"second main": 1, "dlq dlq": 3}, {},
+	} {
+		if got := gauges(t, registry); !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		for _, w := range watchers {
+			if w.last.Swap(nil) != nil {
+				break
 			}
 		}
-	})
-	for range 500 {
-		if got := gauges(t, registry); len(got) != len(depths) {
-			t.Errorf("a scrape sees only %v", got)
-			break
-		}
-	}
-	close(stop)
-	looks.Wait()
-	m.set(depths[:2])
-	if got := gauges(t, registry); len(got) != 2 || got["dlq dlq"] != 0 {
-		t.Errorf("a queue that is gone is still shown: %v", got)
 	}
 }

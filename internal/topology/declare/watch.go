@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/topology"
@@ -31,7 +29,7 @@ type WatchOptions struct {
 	Every  time.Duration   // DefaultEvery when zero
 	Ask    <-chan struct{} // asks for a check between two others; may be nil
 	Logger *slog.Logger
-	Ready  *prometheus.GaugeVec // by NewReady: takes the depths
+	Depths *Depths // shows what the watcher measures
 
 	// Report is called after every check with the missing objects, also when there are none. It must not block. While an
 	// object is missing a rejected message would be lost without a trace, so consumption has to pause.
@@ -48,11 +46,13 @@ type Watcher struct {
 // NewWatcher returns a watcher that does not check yet.
 func NewWatcher(o WatchOptions) *Watcher {
 	o.Every = cmp.Or(o.Every, DefaultEvery)
-	return &Watcher{o: o}
+	w := &Watcher{o: o}
+	o.Depths.add(w)
+	return w
 }
 
-// Depths are the last ones measured, in the plan's order; nil while Watch does not run. They must not be changed.
-func (w *Watcher) Depths() []Depth {
+// depths are the last ones measured, in the plan's order; nil while Watch does not run. They must not be changed.
+func (w *Watcher) depths() []Depth {
 	if last := w.last.Load(); last != nil {
 		return *last
 	}
@@ -64,19 +64,19 @@ func (w *Watcher) Depths() []Depth {
 func (w *Watcher) Watch(ctx context.Context, s Session) error {
 	e := newEnsurer(s, w.o.Plan, topology.ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
-	defer w.set(nil)
+	defer w.last.Store(nil)
 	t := time.NewTicker(w.o.Every)
 	defer t.Stop()
 	missing := 0
 	for {
-		depths, findings, err := e.depths(ctx)
+		depths, findings, err := e.measure(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		w.set(depths)
+		w.last.Store(&depths)
 		if len(findings) > 0 && len(findings) != missing {
 			for _, f := range findings {
 				w.o.Logger.Error("topology broken", "object", f.Object, "problem", string(f.Problem), "fix", f.Fix)
@@ -93,24 +93,10 @@ func (w *Watcher) Watch(ctx context.Context, s Session) error {
 	}
 }
 
-// set replaces all depths: a queue that is gone has none. Those that stay are never absent in between, because a scrape
-// that comes just then would end every alert that has waited for its time.
-func (w *Watcher) set(depths []Depth) {
-	for _, d := range depths {
-		w.o.Ready.WithLabelValues(d.Queue, string(d.Kind)).Set(float64(d.Ready))
-	}
-	for _, old := range w.Depths() {
-		if !slices.ContainsFunc(depths, func(d Depth) bool { return d.Queue == old.Queue }) {
-			w.o.Ready.DeleteLabelValues(old.Queue, string(old.Kind))
-		}
-	}
-	w.last.Store(&depths)
-}
-
-// depths returns the number of ready messages in every queue of the plan, and the missing objects that a retried or
+// measure returns the number of ready messages in every queue of the plan, and the missing objects that a retried or
 // parked message passes through; Ensure has checked the rest. A queue that the user may not read (from RabbitMQ 4.3)
 // has no depth and is not a finding. An error is a failure of the session.
-func (e *ensurer) depths(ctx context.Context) (depths []Depth, missing []Finding, err error) {
+func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Finding, err error) {
 	e.findings = nil
 	for _, o := range objects(e.p) {
 		refusal := e.ask(ctx, lookFor+o.title, o.passive)

@@ -58,7 +58,7 @@ func TestWatch(t *testing.T) {
 	reports := make(chan []Finding)
 	log := &strings.Builder{}
 	w := NewWatcher(WatchOptions{
-		Plan: p, Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)), Ready: NewReady(registry),
+		Plan: p, Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)), Depths: NewDepths(registry),
 		Report: func(f []Finding) { reports <- f },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -117,29 +117,29 @@ func TestWatchOnRequest(t *testing.T) {
 	fits(t, url, p, topology.ModeDeclare)
 	ask, looked := make(chan struct{}), make(chan struct{})
 	w := NewWatcher(WatchOptions{
-		Plan: p, Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Ready: NewReady(prometheus.NewRegistry()),
+		Plan: p, Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Depths: NewDepths(prometheus.NewRegistry()),
 		Report: func([]Finding) { looked <- struct{}{} },
 	})
-	if d := w.Depths(); d != nil {
+	if d := w.depths(); d != nil {
 		t.Errorf("no one watches, and yet: %v", d)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- w.Watch(ctx, session(t, url)) }()
 	<-looked
-	if d := w.Depths(); len(d) != 3 || d[2] != (Depth{p.Queue, topology.KindMain, 0}) {
+	if d := w.depths(); len(d) != 3 || d[2] != (Depth{p.Queue, topology.KindMain, 0}) {
 		t.Errorf("%v", d)
 	}
 	brokertest.Send(t, url, p.Queue, "x")
 	brokertest.WaitReady(t, url, p.Queue, 1)
 	ask <- struct{}{}
 	<-looked
-	if d := w.Depths(); len(d) != 3 || d[2].Ready != 1 {
+	if d := w.depths(); len(d) != 3 || d[2].Ready != 1 {
 		t.Errorf("%v", d)
 	}
 	cancel()
 	must.Do(t, <-ended)
-	if d := w.Depths(); d != nil {
+	if d := w.depths(); d != nil {
 		t.Errorf("no one watches any more, and yet: %v", d)
 	}
 }
@@ -148,7 +148,7 @@ func TestWatchEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	w := NewWatcher(WatchOptions{
 		Plan: build(t, topology.Options{Service: "wms-cincout"}), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Ready: NewReady(prometheus.NewRegistry()), Report: func([]Finding) {},
+		Depths: NewDepths(prometheus.NewRegistry()), Report: func([]Finding) {},
 	})
 	s := session(t, brokertest.URL(t))
 	s.Kill()
@@ -165,9 +165,6 @@ func gauges(t testing.TB, r *prometheus.Registry) map[string]float64 {
 	families := must.Get(r.Gather())(t)
 	got := map[string]float64{}
 	for _, f := range families {
-		if f.GetName() == "sidecar_max_retries" {
-			continue
-		}
 		if f.GetName() != "sidecar_queue_messages_ready" {
 			t.Errorf("metric %s", f.GetName())
 		}
@@ -186,5 +183,5 @@ func gauges(t testing.TB, r *prometheus.Registry) map[string]float64 {
 func depthsOf(ctx context.Context, s Session, p *topology.Plan) ([]Depth, []Finding, error) {
 	e := newEnsurer(s, p, topology.ModeVerify)
 	defer e.close(ctx)
-	return e.depths(ctx)
+	return e.measure(ctx)
 }
