@@ -43,7 +43,7 @@ var dlqCommands = []subcommand{
 }
 
 const dlqHelp = `
-Conditions choose messages. All that are given must hold; of several values for one, any:
+Conditions choose messages. All that are given must hold; of several values for one any, of several headers all:
 
 %s
 From an alert to a repaired queue:

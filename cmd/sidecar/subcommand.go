@@ -152,7 +152,7 @@ func (c *call) printUsage(w io.Writer) {
 		}
 	})
 	if len(conditions) > 0 {
-		_, _ = fmt.Fprint(w, "\nConditions, which may be repeated: all of them must hold, of several values for one any.\n\n")
+		_, _ = fmt.Fprint(w, "\nConditions. All must hold; of several values for one any, of several headers all.\n\n")
 	}
 	for _, f := range conditions {
 		printFlag(w, f)

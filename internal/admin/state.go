@@ -87,8 +87,8 @@ type Finding struct {
 
 // Connection is one of the two connections to the broker.
 type Connection struct {
-	Connected bool   `json:"connected"`
-	Blocked   bool   `json:"blocked,omitempty"` // the broker has an alarm and takes no publishes
+	Connected bool `json:"connected"`
+	Blocked   bool `json:"blocked,omitempty"` // the broker has an alarm and takes no publishes
 }
 
 // App is the app beside the sidecar.
