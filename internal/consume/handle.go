@@ -31,8 +31,8 @@ func (c *Consumer) handle(r *record) {
 	m := r.read(c.o.Plan)
 	o := c.dispatch(r, m)
 	v := c.o.Policy.Decide(m, o)
-	r.s = r.session.plan.Load().Settlement(m, v)
-	r.session.settle(r)
+	s := r.session.plan.Load().Settlement(m, v)
+	r.session.settle(r, s)
 }
 
 // dispatch POSTs the message, unless it must not be POSTed: then the outcome says why.
@@ -56,42 +56,42 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 
 // settle carries a settlement out: at once where it is a frame to the broker, on a goroutine of its own where it waits
 // for a confirm or for time to pass.
-func (s *session) settle(r *record) {
-	if r.s.Pause > 0 {
-		s.c.o.Flow.PauseFor(r.s.Pause)
+func (s *session) settle(r *record, by topology.Settlement) {
+	if by.Pause > 0 {
+		s.c.o.Flow.PauseFor(by.Pause)
 	}
 	switch {
 	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
-		if r.s.Verdict.Action != message.Release {
-			r.release(message.ReasonSessionLost)
+		if by.Verdict.Action != message.Release {
+			by = by.Released(message.ReasonSessionLost)
 		}
-		s.end(r)
-	case r.s.Verdict.Reason == message.ReasonAppDown:
-		s.beside(r.retain(), s.retreat)
-	case r.s.Publish != nil:
-		s.beside(r.retain(), s.replace)
-	case r.s.Hold > 0 || r.s.Jitter > 0:
-		s.delay(r.retain())
+		s.end(r, by)
+	case by.Verdict.Reason == message.ReasonAppDown:
+		s.beside(r.retain(), by, s.retreat)
+	case by.Publish != nil:
+		s.beside(r.retain(), by, s.replace)
+	case by.Hold > 0 || by.Jitter > 0:
+		s.delay(r.retain(), by)
 	default:
-		s.end(r)
+		s.end(r, by)
 	}
 }
 
 // end ends a delivery: it writes the record, replies the verdict to a canary, and hands the settlement to the settler.
 // Every delivery ends here, once. The record comes first: a requeued message can be delivered and recorded again before
 // this goroutine runs on.
-func (s *session) end(r *record) {
-	v := &r.s.Verdict
-	s.c.write(r)
+func (s *session) end(r *record, by topology.Settlement) {
+	v := &by.Verdict
+	s.c.write(r, v, by.Final)
 	if r.reply != "" {
-		s.c.replyVerdict(r)
+		s.c.replyVerdict(r, v)
 	}
 	if v.Cause.Suspect != nil {
-		v.Cause.Suspect.Settled(r.s.Final == topology.FinalRequeue)
+		v.Cause.Suspect.Settled(by.Final == topology.FinalRequeue)
 	}
-	r.ended = true
+	r.done = true
 	r.recycle()
-	s.hand(ending{tag: r.tag, action: v.Action, reason: v.Reason, final: r.s.Final})
+	s.hand(ending{tag: r.tag, action: v.Action, reason: v.Reason, final: by.Final})
 }
 
 func (s *session) hand(e ending) {
@@ -109,11 +109,18 @@ func (c *Consumer) guard(r *record, step func(*record)) {
 		}
 		c.o.Logger.Error("panic", "message_id", r.m.MessageID,
 			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		if !r.ended {
-			r.requeue(message.ReasonPanic, c.o.PanicHold)
+		if !r.done {
+			r.session.settle(r, requeued(message.ReasonPanic, c.o.PanicHold))
 		}
 	}()
 	step(r)
+}
+
+// requeued is the settlement of a message that was not judged: it is tried again after hold.
+func requeued(why message.Reason, hold time.Duration) topology.Settlement {
+	return topology.Settlement{
+		Verdict: message.Verdict{Action: message.Requeue, Reason: why}, Final: topology.FinalRequeue, Hold: hold,
+	}
 }
 
 // missingHold delays the requeue of a message whose body fitted neither into memory nor into a file: each delivery
@@ -133,7 +140,7 @@ func (c *Consumer) holdMissing(d delivery) {
 	var r record
 	r.begin(d)
 	r.read(c.o.Plan)
-	r.requeue(message.ReasonTooLarge, c.o.MissingHold)
+	d.session.settle(&r, requeued(message.ReasonTooLarge, c.o.MissingHold))
 }
 
 // oversized is the warning about such a message until its next delivery.

@@ -20,10 +20,9 @@ type record struct {
 	session  *session
 	delivery *broker.Delivery // nil when its memory has been given back
 	tag      uint64
-	ended    bool // the delivery has ended, or another goroutine has the record
+	done     bool // for this goroutine: the delivery has ended, or another goroutine has the record
 
 	m            message.Message
-	s            topology.Settlement
 	span         telemetry.Span
 	reply, token string // of the canary that waits for the verdict, see message.Reply; "" without one
 }
@@ -46,36 +45,22 @@ func (r *record) read(plan *topology.Plan) *message.Message {
 // retain returns a copy for a goroutine that ends the delivery later: the worker reuses its record.
 func (r *record) retain() *record {
 	kept := *r
-	r.ended, r.delivery = true, nil
+	r.done, r.delivery = true, nil
 	kept.m.Body, kept.m.Headers = nil, nil // only publications are still made of the message
 	return &kept
 }
 
-// recycle gives the memory of the delivery back: it is not used after this.
+// recycle gives the memory of the delivery back: neither the message nor a publication of it is used after this.
 func (r *record) recycle() {
 	if r.delivery != nil {
-		r.m.Body, r.s.Publish, r.s.Detour = nil, nil, nil
+		r.m.Body = nil
 		r.delivery.Free()
 		r.delivery = nil
 	}
 }
 
-// release makes the settlement one that gives the message back, uncounted.
-func (r *record) release(why message.Reason) {
-	r.s.Verdict.Action, r.s.Verdict.Reason, r.s.Final = message.Release, why, topology.FinalRequeue
-}
-
-// requeue settles the message so that it is tried again after a while.
-func (r *record) requeue(why message.Reason, hold time.Duration) {
-	r.s = topology.Settlement{
-		Verdict: message.Verdict{Action: message.Requeue, Reason: why}, Final: topology.FinalRequeue, Hold: hold,
-	}
-	r.session.settle(r)
-}
-
 // write writes the record of a message whose delivery ends.
-func (c *Consumer) write(r *record) {
-	v := &r.s.Verdict
+func (c *Consumer) write(r *record, v *message.Verdict, final topology.Final) {
 	switch v.Action {
 	case message.Ack, message.Park, message.Discard:
 		c.metrics.retries.Observe(float64(r.m.RetryCount))
@@ -89,7 +74,7 @@ func (c *Consumer) write(r *record) {
 	default:
 		c.log(r, v)
 	}
-	r.span.Settle(finalNames[r.s.Final])
+	r.span.Settle(finalNames[final])
 	r.span.End(v.Action.String(), v.Reason.String())
 }
 

@@ -241,8 +241,7 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 func (s *session) releaseUnstarted(d *broker.Delivery) {
 	r := &record{}
 	r.begin(delivery{d, s})
-	r.release(message.ReasonUndispatched)
-	s.end(r)
+	s.end(r, topology.Settlement{}.Released(message.ReasonUndispatched))
 }
 
 // close ends the session's consumer. On a live session it waits until every delivery has ended and is settled; on a

@@ -21,8 +21,7 @@ const (
 // replyVerdict publishes the verdict on a redriven message to the canary that waits for it. Nothing depends on it: it
 // happens beside the settlement, and the broker drops a reply whose canary has ended. A message that only goes back to
 // its queue has no verdict yet.
-func (c *Consumer) replyVerdict(r *record) {
-	v := &r.s.Verdict
+func (c *Consumer) replyVerdict(r *record, v *message.Verdict) {
 	if v.Action == message.Requeue || v.Action == message.Release {
 		return
 	}

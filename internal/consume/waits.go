@@ -25,15 +25,15 @@ const (
 )
 
 // beside runs wait on a goroutine of its own.
-func (s *session) beside(r *record, wait func(*record)) {
-	s.c.background.Go(func() { s.c.guard(r, wait) })
+func (s *session) beside(r *record, by topology.Settlement, wait func(*record, topology.Settlement)) {
+	s.c.background.Go(func() { s.c.guard(r, func(r *record) { wait(r, by) }) })
 }
 
 // replace publishes the message that takes the original's place, then settles the original. Until the broker has
 // confirmed the copy the original stays unacked, however long that takes.
-func (s *session) replace(r *record) {
+func (s *session) replace(r *record, by topology.Settlement) {
 	pauses := goretry.WithCappedDuration(publishPauseMax, goretry.NewExponential(s.c.o.PublishPause))
-	for failed := false; s.publish(r, r.s.Publish) != nil; {
+	for failed := false; s.publish(r, by.Publish) != nil; {
 		if !failed {
 			failed = true
 			s.c.addUnpublished(1)
@@ -41,11 +41,11 @@ func (s *session) replace(r *record) {
 		}
 		pause, _ := pauses.Next()
 		if why, over := s.wait(pause, s.c.interrupt.Done()); !over {
-			r.release(why)
+			by = by.Released(why)
 			break
 		}
 	}
-	s.end(r)
+	s.end(r, by)
 }
 
 // publish publishes once. When the session has ended it fails: the message is delivered again.
@@ -80,32 +80,33 @@ func (s *session) publish(r *record, p *broker.Publication) error {
 
 // delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the
 // broker instead, if the plan has a route for that: held messages would otherwise starve those behind them.
-func (s *session) delay(r *record) {
+func (s *session) delay(r *record, by topology.Settlement) {
 	select {
 	case s.delays <- struct{}{}:
 		r.recycle()
-		s.beside(r, func(r *record) {
-			s.hold(r)
+		by.Detour = nil
+		s.beside(r, by, func(r *record, by topology.Settlement) {
+			s.hold(by)
 			<-s.delays
-			s.end(r)
+			s.end(r, by)
 		})
 	default:
-		if r.s.Detour == nil {
+		if by.Detour == nil {
 			r.recycle()
 		}
-		s.beside(r, func(r *record) {
+		s.beside(r, by, func(r *record, by topology.Settlement) {
 			// Spaced out, or messages that are not due would circulate as fast as the app answers.
 			if _, over := s.wait(s.c.overflow.reserve(), s.c.stopping); over {
-				s.detour(r)
+				by = s.detour(r, by)
 			}
-			s.end(r)
+			s.end(r, by)
 		})
 	}
 }
 
 // retreat releases a message whose app is down. While the consumer is registered the broker would deliver the message
 // again at once: the closed gate cancels the consumer, unless it opens again before.
-func (s *session) retreat(r *record) {
+func (s *session) retreat(r *record, by topology.Settlement) {
 	r.recycle()
 	flow := s.c.o.Flow
 	for changed := flow.Changed(); s.c.Active() && !flow.Open() && !s.gone(); changed = flow.Changed() {
@@ -114,22 +115,24 @@ func (s *session) retreat(r *record) {
 		case <-s.done:
 		}
 	}
-	s.end(r)
+	s.end(r, by)
 }
 
-// detour publishes the message to where it waits in the broker. When that fails it is held here, without a slot.
-func (s *session) detour(r *record) {
-	if p := r.s.Detour; p == nil || s.publish(r, p) != nil {
-		s.hold(r)
-		return
+// detour publishes the message to where it waits in the broker, and returns the settlement by which the copy takes the
+// original's place. When that fails the message is held here, without a slot.
+func (s *session) detour(r *record, by topology.Settlement) topology.Settlement {
+	if by.Detour == nil || s.publish(r, by.Detour) != nil {
+		s.hold(by)
+		return by
 	}
-	r.s.Final = topology.FinalAck // the copy takes the original's place
+	by.Final = topology.FinalAck
+	return by
 }
 
-func (s *session) hold(r *record) {
-	d := r.s.Hold
-	if r.s.Jitter > 0 {
-		d += rand.N(r.s.Jitter) // #nosec G404 -- spreads load, guards nothing
+func (s *session) hold(by topology.Settlement) {
+	d := by.Hold
+	if by.Jitter > 0 {
+		d += rand.N(by.Jitter) // #nosec G404 -- spreads load, guards nothing
 	}
 	s.c.delayed.Add(1)
 	defer s.c.delayed.Add(-1)

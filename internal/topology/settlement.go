@@ -39,6 +39,12 @@ type Settlement struct {
 	Detour *broker.Publication
 }
 
+// Released returns s without a publish: it gives the message back, uncounted, because of why.
+func (s Settlement) Released(why message.Reason) Settlement {
+	s.Verdict.Action, s.Verdict.Reason, s.Final, s.Publish, s.Detour = message.Release, why, FinalRequeue, nil, nil
+	return s
+}
+
 // safeRequeues is how often a message may be requeued on a queue whose delivery limit is unknown. The smallest in use
 // is the broker's own, 20; a message that reaches it is dropped or dead-lettered without a reason.
 const safeRequeues = 10

@@ -39,7 +39,7 @@ var mutants = []mutant{
 		edits: []edit{{
 			"internal/consume/handle.go", "	o := c.dispatch(r, m)\n",
 			"	r.session.hand(ending{tag: r.tag, final: topology.FinalAck})\n	o := c.dispatch(r, m)\n" +
-				"	if r.ended = true; r.ended {\n		r.recycle()\n		return\n	}\n",
+				"	if r.done = true; r.done {\n		r.recycle()\n		return\n	}\n",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=3 -kinds=sidecar-kill"),
 	},
@@ -51,8 +51,8 @@ var mutants = []mutant{
 	{
 		name: "dead-letters what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/session.go", "	r.release(message.ReasonUndispatched)\n",
-			"	r.release(message.ReasonUndispatched)\n	r.s.Final = topology.FinalReject\n",
+			"internal/consume/session.go", "	s.end(r, topology.Settlement{}.Released(message.ReasonUndispatched))\n",
+			"	by := topology.Settlement{}.Released(message.ReasonUndispatched)\n	by.Final = topology.FinalReject\n	s.end(r, by)\n",
 		}},
 		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 "+
 			"-prefetch=64"),
@@ -95,8 +95,8 @@ var mutants = []mutant{
 	{
 		name: "acks what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/session.go", "	r.release(message.ReasonUndispatched)\n",
-			"	r.release(message.ReasonUndispatched)\n	r.s.Final = topology.FinalAck\n",
+			"internal/consume/session.go", "	s.end(r, topology.Settlement{}.Released(message.ReasonUndispatched))\n",
+			"	by := topology.Settlement{}.Released(message.ReasonUndispatched)\n	by.Final = topology.FinalAck\n	s.end(r, by)\n",
 		}},
 		caught: []string{"I1"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
 	},
