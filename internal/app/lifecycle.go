@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -23,25 +24,34 @@ type stopTime struct {
 	now   context.Context // ends to end the stop at once
 }
 
-// start runs the parts in group. stop stops them side by side; wait waits until their runs have ended.
-func start(group *errgroup.Group, parts []part) (stop func(stopTime), wait func()) {
+// start runs the parts in group. stop stops them side by side and logs each part whose stop and run have both ended;
+// wait waits until their runs have ended.
+func start(group *errgroup.Group, parts []part, log *slog.Logger) (stop func(stopTime), wait func()) {
 	var runs sync.WaitGroup
 	stops := make([]func(stopTime), len(parts))
 	for i, p := range parts {
 		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
 		runs.Add(1)
 		group.Go(func() error {
 			defer runs.Done()
+			defer close(ended)
 			if err := p.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 			return nil
 		})
 		stops[i] = func(t stopTime) {
+			begun := time.Now()
 			if p.stop != nil {
 				p.stop(t)
 			}
 			cancel()
+			group.Go(func() error {
+				<-ended
+				log.Debug("part stopped", "part", p.name, "took", time.Since(begun))
+				return nil
+			})
 		}
 	}
 	stop = func(t stopTime) {
@@ -64,9 +74,9 @@ func (a *App) Run(ctx, now context.Context) error {
 	}
 	base, senders, consumers := a.parts()
 	group, failed := errgroup.WithContext(context.Background())
-	stopBase, _ := start(group, base)
-	stopSenders, _ := start(group, senders)
-	stopConsumers, waitConsumers := start(group, consumers)
+	stopBase, _ := start(group, base, a.log)
+	stopSenders, _ := start(group, senders, a.log)
+	stopConsumers, waitConsumers := start(group, consumers, a.log)
 	asked := false
 	select {
 	case <-ctx.Done():
