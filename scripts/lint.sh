@@ -11,6 +11,12 @@ go vet -tags charts,kubernetes ./...
 go -C examples/outbox/go vet ./...
 echo "lint: golangci-lint"
 scripts/golangci.sh run
+echo "lint: dead code"
+deadcode=$(scripts/gotool.sh golang.org/x/tools/cmd/deadcode@v0.52.0)
+# First without tests: a function of a program that only tests call is a finding, too. Then all code, that of the tests
+# included. deadcode exits with 0 whatever it prints.
+dead=$("$deadcode" ./cmd/... ./scripts/... ./bench/... && "$deadcode" -tags charts,kubernetes -test ./...)
+if [ -n "$dead" ]; then printf '%s\n' "$dead" >&2; exit 1; fi
 echo "lint: links in the documentation"
 scripts/links.sh
 echo "lint: words (scripts/words.tsv says what to write instead)"
