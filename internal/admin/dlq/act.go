@@ -35,9 +35,10 @@ type choice struct {
 	DryRun bool       `json:"dry_run,omitempty"`
 }
 
-// read never returns a selection of everything that was not asked for in so many words.
-func (c *choice) read() (s deadletter.Selection, err error) {
-	if s.Filter, err = c.Filter.read(); err != nil {
+// selection refuses a request for everything that does not say so with "all". Only redriveNow, whose interface exists
+// elsewhere, selects without a condition: a limited number of messages.
+func (c *choice) selection() (s deadletter.Selection, err error) {
+	if s.Filter, err = c.Filter.parse(); err != nil {
 		return s, err
 	}
 	if c.Limit < 0 || c.Limit > maxActionLimit {
@@ -56,9 +57,9 @@ type redriveRequest struct {
 	Canary int    `json:"canary,omitempty"`
 }
 
-func (q *redriveRequest) read() (d deadletter.Redrive, err error) {
+func (q *redriveRequest) options() (d deadletter.Redrive, err error) {
 	d = deadletter.Redrive{DryRun: q.DryRun, Reset: q.Reset, Canary: q.Canary}
-	if d.Selection, err = q.choice.read(); err != nil {
+	if d.Selection, err = q.selection(); err != nil {
 		return d, err
 	}
 	if q.Rate != "" {
@@ -77,8 +78,8 @@ type discardRequest struct {
 func (a *API) redrive(w http.ResponseWriter, r *http.Request) {
 	var q redriveRequest
 	var d deadletter.Redrive
-	ok := a.read(w, r, "redrive", &q, func() (err error) {
-		d, err = q.read()
+	ok := a.readRequest(w, r, "redrive", &q, func() (err error) {
+		d, err = q.options()
 		return err
 	})
 	if ok {
@@ -95,8 +96,8 @@ func (a *API) redriving(d deadletter.Redrive) action {
 func (a *API) discard(w http.ResponseWriter, r *http.Request) {
 	var q discardRequest
 	var s deadletter.Selection
-	ok := a.read(w, r, "discard", &q, func() (err error) {
-		if s, err = q.read(); err == nil && !q.DryRun && q.Confirm != a.o.Queue.Name() {
+	ok := a.readRequest(w, r, "discard", &q, func() (err error) {
+		if s, err = q.selection(); err == nil && !q.DryRun && q.Confirm != a.o.Queue.Name() {
 			err = fmt.Errorf("%w: confirm must be the name of the dead-letter queue", deadletter.ErrInvalid)
 		}
 		return err
@@ -118,9 +119,9 @@ func echo(q any) any {
 	return json.RawMessage(b)
 }
 
-// read reads the body of an action into q and checks it; no body is an empty object. A refused request is logged, too:
+// readRequest reads the body of an action into q and checks it; no body is an empty object. A refused request is logged, too:
 // it was meant to change something.
-func (a *API) read(w http.ResponseWriter, r *http.Request, action string, q any, check func() error) bool {
+func (a *API) readRequest(w http.ResponseWriter, r *http.Request, action string, q any, check func() error) bool {
 	b, status, detail := httpguard.ReadBody(w, r)
 	if status == 0 {
 		if len(bytes.Trim(b, httpguard.JSONSpace)) == 0 {
@@ -194,13 +195,14 @@ type redriven struct {
 	Remaining int    `json:"remaining"` // of the messages at the start
 }
 
-// redriveNow answers when the redrive has ended, as an existing admin interface does. It goes on when the client is
-// gone.
+// redriveNow redrives the first messages of the queue, without a condition, and answers when the redrive has ended:
+// that is the shape of an existing admin interface, which clients already use. The redrive continues when the client
+// disconnects.
 func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 	q := struct {
 		Limit int `json:"limit"`
 	}{defaultRedriveLimit}
-	ok := a.read(w, r, "redrive", &q, func() error {
+	ok := a.readRequest(w, r, "redrive", &q, func() error {
 		if q.Limit < 1 || q.Limit > maxList {
 			return fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
 		}

@@ -46,9 +46,9 @@ func (a *API) Routes() httpguard.Routes {
 	bodies.body = true
 	t := httpguard.Routes{
 		"/dlq":                        a.depth(a.queueState),
-		"/dlq/messages":               httpguard.Get(a.reading(conditions, a.list)),
-		"/dlq/messages/{id}":          httpguard.Get(a.reading(parameters{body: true}, a.message)),
-		"/dlq/groups":                 httpguard.Get(a.reading(parameters{scan: true, conditions: true}, a.groups)),
+		"/dlq/messages":               httpguard.Get(a.readHandler(conditions, a.list)),
+		"/dlq/messages/{id}":          httpguard.Get(a.readHandler(parameters{body: true}, a.message)),
+		"/dlq/groups":                 httpguard.Get(a.readHandler(parameters{scan: true, conditions: true}, a.groups)),
 		"/dlq/redrive":                httpguard.Post(a.redrive),
 		"/dlq/discard":                httpguard.Post(a.discard),
 		"/dlq/operations":             httpguard.Get(a.listOperations),
@@ -63,7 +63,7 @@ func (a *API) Routes() httpguard.Routes {
 		return t
 	}
 	queue := "/admin/dlq/queues/" + url.PathEscape(a.o.Queue.Name())
-	t[queue+"/messages"] = httpguard.Get(a.reading(bodies, a.list))
+	t[queue+"/messages"] = httpguard.Get(a.readHandler(bodies, a.list))
 	t[queue+"/re-drive"] = httpguard.Post(a.redriveNow)
 	return t
 }

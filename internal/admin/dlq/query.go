@@ -61,7 +61,7 @@ func readQuery(r *http.Request, known parameters) (readParams, error) {
 			return l, err
 		}
 	}
-	l.filter, err = filter.read()
+	l.filter, err = filter.parse()
 	return l, err
 }
 
@@ -98,8 +98,8 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// read makes a filter. An error is deadletter.ErrInvalid.
-func (c conditions) read() (f deadletter.Filter, err error) {
+// parse returns the filter of the conditions. An error is deadletter.ErrInvalid.
+func (c conditions) parse() (f deadletter.Filter, err error) {
 	total := 0
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if total += len(c[name]); total > maxConditions {

@@ -83,9 +83,9 @@ var (
 	errTooLong  = errors.New("it took too long: read fewer messages, with scan, or try again later")
 )
 
-// reading wraps a handler that reads messages: it waits for its turn, is bounded in time, ends with the client, and
+// readHandler wraps a handler that reads messages: it waits for its turn, is bounded in time, ends with the client, and
 // does not run beside an operation.
-func (a *API) reading(
+func (a *API) readHandler(
 	known parameters, do func(context.Context, *http.Request, readParams) (any, error),
 ) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -36,7 +36,7 @@ func FuzzAction(f *testing.F) {
 		}
 		var redrive redriveRequest
 		if decode(body, &redrive) == nil {
-			if d, err := redrive.read(); err == nil {
+			if d, err := redrive.options(); err == nil {
 				document.Body(t, "/dlq/redrive", body)
 				meansIt(t, body, d.Selection, redrive.All)
 				if d.Rate < 0 || math.IsNaN(d.Rate) || math.IsInf(d.Rate, 0) || d.Canary < 0 {
@@ -46,7 +46,7 @@ func FuzzAction(f *testing.F) {
 		}
 		var discard discardRequest
 		if decode(body, &discard) == nil {
-			if s, err := discard.read(); err == nil && (discard.DryRun || discard.Confirm != "") {
+			if s, err := discard.selection(); err == nil && (discard.DryRun || discard.Confirm != "") {
 				document.Body(t, "/dlq/discard", body)
 				meansIt(t, body, s, discard.All)
 			}
@@ -145,7 +145,7 @@ func TestLargeRequestsAreNotRepeated(t *testing.T) {
 	if got, ok := echo(q).(map[string]int); !ok || got["omitted_bytes"] < maxEcho {
 		t.Errorf("%v", echo(q))
 	}
-	if d, err := q.read(); err != nil || len(d.Filter.IDs) != 100 {
+	if d, err := q.options(); err != nil || len(d.Filter.IDs) != 100 {
 		t.Errorf("%v %d", err, len(d.Filter.IDs))
 	}
 }
