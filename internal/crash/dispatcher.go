@@ -114,7 +114,7 @@ func (s *slot) identify(m *message.Message) {
 	if !m.Redelivered && m.Crashes == 0 {
 		return
 	}
-	if s.suspect = s.g.take(s.now.id); s.suspect != nil {
+	if s.suspect = s.g.takeSuspect(s.now.id); s.suspect != nil {
 		s.now.crashes, s.proven = s.suspect.crashes, s.suspect.alone
 		m.Crashes += int(s.suspect.crashes)
 	}
@@ -141,7 +141,7 @@ func (s *slot) end() {
 		s.now.alone, s.now.at = s.proven, now()
 		s.suspect = s.g.add(s.now)
 	}
-	s.g.report(s.g.journal.free(s.number))
+	s.g.report(s.g.journal.clear(s.number))
 	s.g.exclusive.leave()
 }
 

@@ -16,7 +16,7 @@ type exclusive struct {
 	alone   bool          // a suspect is being POSTed
 	begun   uint64        // turns that have begun: the number of the last one
 	shared  uint64        // the last turn that began while another attempt was under way
-	changed chan struct{} // closed when a turn may have become free; nil while none is waited for
+	changed chan struct{} // closed when a turn may begin; nil while none is waited for
 }
 
 var errLost = errors.New("the delivery's session has ended")
@@ -29,7 +29,7 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 		t.waiting++
 		defer func() { t.waiting--; t.wake() }()
 	}
-	for err == nil && !t.free(alone) {
+	for err == nil && !t.mayEnter(alone) {
 		if t.changed == nil {
 			t.changed = make(chan struct{})
 		}
@@ -63,7 +63,8 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 	return t.begun, nil
 }
 
-func (t *exclusive) free(alone bool) bool {
+// mayEnter is called with mu.
+func (t *exclusive) mayEnter(alone bool) bool {
 	if alone {
 		return t.inHand == 0
 	}

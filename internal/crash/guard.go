@@ -39,7 +39,7 @@ type Guard struct {
 	o         Options
 	next      Next
 	appGone   func(ctx context.Context) bool
-	slots     chan *slot // free ones
+	slots     chan *slot // that no dispatch uses
 	journal   *journal
 	exclusive exclusive
 	failed    telemetry.Throttle // log lines about failed writes
@@ -91,7 +91,7 @@ func Open(o Options) (*Guard, error) {
 	for slot := o.Workers + len(left); slot < o.Workers+room; slot++ {
 		g.room = append(g.room, slot)
 	}
-	g.report(j.begin(o.Workers, room, left))
+	g.report(j.reset(o.Workers, room, left))
 	if n := inHandOf(said); n > 0 {
 		o.Logger.Warn("crash", "suspects", n, "limit", o.Limit)
 	}
@@ -127,14 +127,14 @@ func suspectsOf(said []entry, room int) []entry {
 // Close ends the journal of a process that stops in good order: no message is a suspect because of it.
 func (g *Guard) Close() {
 	for slot := range g.o.Workers {
-		g.report(g.journal.free(slot))
+		g.report(g.journal.clear(slot))
 	}
 	_ = g.journal.f.Close()
 }
 
-// take takes a suspect out of the list; its slot stays written until its message is POSTed or settled. nil means that
-// the message is not a suspect.
-func (g *Guard) take(id identity) *suspect {
+// takeSuspect takes a suspect out of the list; its slot stays written until its message is POSTed or settled. nil means
+// that the message is not a suspect.
+func (g *Guard) takeSuspect(id identity) *suspect {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.IndexFunc(g.suspects, func(s *suspect) bool { return s.id == id && now()-s.at < forgetAfter })
@@ -146,7 +146,7 @@ func (g *Guard) take(id identity) *suspect {
 	return s
 }
 
-// add writes e into a slot for suspects, in place of the oldest when none is free; nil means that all of them belong to
+// add writes e into a slot for suspects, in place of the oldest when none is left; nil means that all of them belong to
 // messages that are being handled. The suspect is not in the list before its message is settled.
 func (g *Guard) add(e entry) *suspect {
 	g.mu.Lock()
@@ -165,12 +165,12 @@ func (g *Guard) add(e entry) *suspect {
 	return s
 }
 
-// forget frees the slot of a suspect that was taken.
+// forget clears the slot of a suspect that was taken.
 func (g *Guard) forget(s *suspect) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.room = append(g.room, s.slot)
-	g.report(g.journal.free(s.slot))
+	g.report(g.journal.clear(s.slot))
 }
 
 // report logs a failed write. The message is handled all the same: a crash over it is not counted.

@@ -35,7 +35,7 @@ const (
 
 // States of a slot.
 const (
-	free      byte = 0
+	empty     byte = 0
 	inHand    byte = 'F'
 	suspected byte = 'S'
 )
@@ -71,7 +71,7 @@ func openJournal(dir, queue string) (*journal, []entry, error) {
 		f, err := openLocked(path)
 		if err == nil {
 			var said []entry
-			if said, err = read(f); err == nil {
+			if said, err = readEntries(f); err == nil {
 				return &journal{f}, said, nil
 			}
 			_ = f.Close()
@@ -116,8 +116,9 @@ func ownFile(f *os.File) error {
 	return err
 }
 
-// read returns what a journal says. An empty file, and one of zeros as a crash of the machine can leave it, is new.
-func read(f *os.File) ([]entry, error) {
+// readEntries returns what a journal says. An empty file, and one of zeros as a crash of the machine can leave it, is
+// new.
+func readEntries(f *os.File) ([]entry, error) {
 	b, err := io.ReadAll(io.LimitReader(f, (maxSlots+1)*unit))
 	if err != nil {
 		return nil, err
@@ -163,9 +164,9 @@ func checksum(b []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(b[1:2]), crc32.IEEETable, b[8:36])
 }
 
-// begin writes the whole file anew: no attempt under way, and the suspects. It reserves all the space that the file
+// reset writes the whole file anew: no attempt under way, and the suspects. It reserves all the space that the file
 // will ever need, so that a full disk later does no harm.
-func (j *journal) begin(workers, room int, suspects []entry) error {
+func (j *journal) reset(workers, room int, suspects []entry) error {
 	image := make([]byte, (1+workers+room)*unit)
 	copy(image, magic)
 	for i := range suspects {
@@ -184,10 +185,11 @@ func (j *journal) write(slot int, e *entry, buf *[unit]byte) error {
 	return err
 }
 
-var freed = []byte{free}
+var emptySlot = []byte{empty}
 
-func (j *journal) free(slot int) error {
-	_, err := j.f.WriteAt(freed, int64(1+slot)*unit)
+// clear makes a slot empty.
+func (j *journal) clear(slot int) error {
+	_, err := j.f.WriteAt(emptySlot, int64(1+slot)*unit)
 	return err
 }
 
