@@ -41,7 +41,7 @@ func (q *Queue) browse(ctx context.Context, t *tally, f Filter, s Scan, visit fu
 		if err != nil {
 			return fmt.Errorf("read queue %q: %w", q.name, err)
 		}
-		m := q.read(d, r.seen)
+		m := q.parse(d, r.seen)
 		chosen := f.Match(&m)
 		t.add(func(p *Progress) {
 			p.Scanned++

@@ -121,7 +121,7 @@ func TestFilters(t *testing.T) {
 			amqp.Table{"queue": r.plan.Queue, "reason": "expired", "count": int64(1), "exchange": "orders", "routing-keys": []any{"order/x.deleted"}, "time": now.Add(-30 * time.Minute)},
 		}}),
 	} {
-		list = append(list, q.read(&broker.Delivery{Delivery: amqp.Delivery{MessageId: m.MessageId, Headers: m.Headers, Body: m.Body}}, len(list)+1))
+		list = append(list, q.parse(&broker.Delivery{Delivery: amqp.Delivery{MessageId: m.MessageId, Headers: m.Headers, Body: m.Body}}, len(list)+1))
 	}
 	for _, c := range [][2]string{
 		{"a b c d", ""},

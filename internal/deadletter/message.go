@@ -54,8 +54,8 @@ type Message struct {
 	Properties amqp.Delivery // all of it as delivered; Headers and Body included
 }
 
-// read makes a Message of a delivery.
-func (q *Queue) read(d *broker.Delivery, position int) Message {
+// parse returns the Message of a delivery.
+func (q *Queue) parse(d *broker.Delivery, position int) Message {
 	d.DecodeHeaders()
 	h := d.Headers
 	var m message.Message

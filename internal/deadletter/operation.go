@@ -79,7 +79,7 @@ func (o *operation) pass(ctx context.Context) error {
 	o.todo = make(chan pending, underway)
 	var work sync.WaitGroup
 	work.Go(o.finishAll)
-	err := o.read(ctx)
+	err := o.handleAll(ctx)
 	close(o.todo)
 	work.Wait()
 	if failure := context.Cause(o.failed); failure != nil {
@@ -88,7 +88,8 @@ func (o *operation) pass(ctx context.Context) error {
 	return err
 }
 
-func (o *operation) read(ctx context.Context) error {
+// handleAll handles one message of the queue after the other, up to the limit or the end.
+func (o *operation) handleAll(ctx context.Context) error {
 	for o.failed.Err() == nil && (o.s.Limit == 0 || o.p.Matched < o.s.Limit) {
 		if o.canary != nil && o.p.Canary.Sent >= o.canary.size {
 			if err := o.awaitVerdicts(ctx); err != nil {
@@ -122,7 +123,7 @@ func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
 		o.reader.keep(d)
 		return nil
 	}
-	m := o.q.read(d, o.reader.seen)
+	m := o.q.parse(d, o.reader.seen)
 	chosen := o.s.Filter.Match(&m)
 	ours := o.all || !m.Foreign
 	moves := chosen && ours && o.act != nil
