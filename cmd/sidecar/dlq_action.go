@@ -47,7 +47,7 @@ func (c *call) report(ctx context.Context, q *deadletter.Queue, a action, p *dea
 	if p.Scanned == 0 {
 		rest = "nothing was changed"
 	}
-	failed := c.explain(ctx, q, err, rest)
+	failed := c.explainError(ctx, q, err, rest)
 	if failed == nil && p.Failed > 0 {
 		failed = c.failed("%s could not be %s, still parked: sidecar dlq show says why",
 			number(p.Failed, "message"), a.done)
@@ -112,8 +112,8 @@ func (c *call) missing(p *deadletter.Progress) error {
 		"list prints those there are", len(unmet), unmet[0])
 }
 
-// explain makes a sentence of an error. rest says what has been done, and what to do about what has not.
-func (c *call) explain(ctx context.Context, q *deadletter.Queue, err error, rest string) error {
+// explainError makes a sentence of an error. rest says what has been done, and what to do about what has not.
+func (c *call) explainError(ctx context.Context, q *deadletter.Queue, err error, rest string) error {
 	_, unreachable := errors.AsType[*net.OpError](err)
 	switch {
 	case err == nil:
@@ -138,9 +138,9 @@ func (c *call) explain(ctx context.Context, q *deadletter.Queue, err error, rest
 	return c.failed("%s: %s", oneLine(err), rest)
 }
 
-// look runs a command that changes nothing, writes the rest of its output and explains its error. A reader that has
+// readOnly runs a command that changes nothing, writes the rest of its output and explains its error. A reader that has
 // closed the pipe, as head does, is not a failure.
-func (c *call) read(ctx context.Context, command func(*deadletter.Queue) error) error {
+func (c *call) readOnly(ctx context.Context, command func(*deadletter.Queue) error) error {
 	q, err := c.open()
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (c *call) read(ctx context.Context, command func(*deadletter.Queue) error) 
 	if errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
-	return c.explain(ctx, q, err, "nothing was changed")
+	return c.explainError(ctx, q, err, "nothing was changed")
 }
 
 const (

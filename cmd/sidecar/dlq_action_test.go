@@ -110,7 +110,7 @@ func TestReportNobodyCanRead(t *testing.T) {
 		}
 	}
 	c := newCall(invocation{environ: nowhere, stdout: full{}}, "dlq", subcommand{name: "list"})
-	err := c.read(t.Context(), func(*deadletter.Queue) error {
+	err := c.readOnly(t.Context(), func(*deadletter.Queue) error {
 		c.say("x")
 		return nil
 	})

@@ -26,7 +26,7 @@ func dlqList(ctx context.Context, c *call) error {
 	if err := c.parseDLQ(0); err != nil {
 		return err
 	}
-	return c.read(ctx, func(q *deadletter.Queue) error {
+	return c.readOnly(ctx, func(q *deadletter.Queue) error {
 		t, now := c.table(listColumns), time.Now()
 		s, err := q.Browse(ctx, c.filter, scan, func(m *deadletter.Message) error {
 			v := m.View()
@@ -102,7 +102,7 @@ func dlqGroups(ctx context.Context, c *call) error {
 	if err := c.parseDLQ(0); err != nil {
 		return err
 	}
-	return c.read(ctx, func(q *deadletter.Queue) error {
+	return c.readOnly(ctx, func(q *deadletter.Queue) error {
 		groups, s, err := q.Groups(ctx, c.filter, scan)
 		t, now := c.table(groupColumns), time.Now()
 		for _, g := range groups {

@@ -32,7 +32,7 @@ func dlqShow(ctx context.Context, c *call) error {
 	if *noBody {
 		maxBody = 0
 	}
-	return c.read(ctx, func(q *deadletter.Queue) error {
+	return c.readOnly(ctx, func(q *deadletter.Queue) error {
 		m, more, err := q.Find(ctx, c.words[0], maxBody)
 		if err != nil {
 			return err

@@ -205,7 +205,7 @@ func TestExplain(t *testing.T) {
 		"the broker cannot be reached (dial: refused): 5":                       {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
 		"usage: dlq redrive: rate 7 is not one (sidecar dlq":                    {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
 	} {
-		err := newCall(invocation{}, "dlq", subcommand{name: "redrive"}).explain(c.ctx, q, c.err, "5 redriven")
+		err := newCall(invocation{}, "dlq", subcommand{name: "redrive"}).explainError(c.ctx, q, c.err, "5 redriven")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%v: %v, want %s", c.err, err, want)
 		}
@@ -213,7 +213,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v became %#v", c.err, err)
 		}
 	}
-	if err := newCall(invocation{}, "dlq", subcommand{name: ""}).explain(t.Context(), q, nil, ""); err != nil {
+	if err := newCall(invocation{}, "dlq", subcommand{name: ""}).explainError(t.Context(), q, nil, ""); err != nil {
 		t.Error(err)
 	}
 }

@@ -57,7 +57,7 @@ func (c *call) exportToStdout(ctx context.Context, q *deadletter.Queue, s deadle
 	p, err := q.Export(ctx, &escaping{w: c.stdout}, s, m.report)
 	m.stop()
 	rest := fmt.Sprintf("%d exported, which is not all: run the same command again", p.Done)
-	if failed := c.explain(ctx, q, err, rest); failed != nil {
+	if failed := c.explainError(ctx, q, err, rest); failed != nil {
 		return failed
 	}
 	c.note("%s", outcome(a, &p))

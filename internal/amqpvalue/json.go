@@ -89,8 +89,8 @@ func CheckJSON(raw []byte) error {
 // jsonReader reads valid JSON and counts the bytes of its values.
 type jsonReader struct{ wire, cost int }
 
-// take counts a value on the wire and in memory.
-func (r *jsonReader) take(wire, cost int) error {
+// charge adds the size of a value, on the wire and in memory, and returns an error when a sum is too large.
+func (r *jsonReader) charge(wire, cost int) error {
 	r.wire += wire
 	r.cost += cost
 	switch {
@@ -114,13 +114,13 @@ func (r *jsonReader) value(raw []byte, depth int) (any, error) {
 		return r.list(raw, depth+1)
 	case '"':
 		s := unquote(raw)
-		return s, r.take(5+len(s), costOfText+len(s)*5/4)
+		return s, r.charge(5+len(s), costOfText+len(s)*5/4)
 	case 't', 'f':
-		return c == 't', r.take(2, 0)
+		return c == 't', r.charge(2, 0)
 	case 'n':
-		return nil, r.take(1, 0)
+		return nil, r.charge(1, 0)
 	}
-	if err := r.take(9, costOfNumber); err != nil {
+	if err := r.charge(9, costOfNumber); err != nil {
 		return nil, err
 	}
 	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
@@ -134,7 +134,7 @@ func (r *jsonReader) value(raw []byte, depth int) (any, error) {
 }
 
 func (r *jsonReader) table(raw []byte, depth int) (any, error) {
-	if err := r.take(5, costOfTable); err != nil {
+	if err := r.charge(5, costOfTable); err != nil {
 		return nil, err
 	}
 	t := amqp.Table{}
@@ -155,7 +155,7 @@ func (r *jsonReader) entry(t amqp.Table, name string, raw []byte, depth int) err
 	if len(t) == 0 {
 		cost += costOfEntries
 	}
-	if err := r.take(1+len(name), cost); err != nil {
+	if err := r.charge(1+len(name), cost); err != nil {
 		return err
 	}
 	value, err := r.value(raw, depth)
@@ -164,12 +164,12 @@ func (r *jsonReader) entry(t amqp.Table, name string, raw []byte, depth int) err
 }
 
 func (r *jsonReader) list(raw []byte, depth int) (any, error) {
-	if err := r.take(5, costOfList); err != nil {
+	if err := r.charge(5, costOfList); err != nil {
 		return nil, err
 	}
 	list := []any{}
 	for _, element := range JSONFields(raw) {
-		if err := r.take(0, costOfElement); err != nil {
+		if err := r.charge(0, costOfElement); err != nil {
 			return nil, err
 		}
 		value, err := r.value(element, depth)

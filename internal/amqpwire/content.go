@@ -94,8 +94,8 @@ func (in *intake) header(c *content, payload []byte, limit int) error {
 	return nil
 }
 
-// take uses what b holds of the body frame that is being read, its end mark included.
-func (in *intake) take(b []byte) (n int, err error) {
+// readBody uses what b holds of the body frame that is being read, its end mark included.
+func (in *intake) readBody(b []byte) (n int, err error) {
 	c := in.body
 	n = min(in.left, len(b))
 	c.write(b[:n])
@@ -114,7 +114,7 @@ func (in *intake) take(b []byte) (n int, err error) {
 }
 
 // space is where the rest of the body frame belongs; fill says how much has been put there. nil: it has to go through
-// take.
+// readBody.
 func (in *intake) space() []byte {
 	c := in.body
 	if c.back != nil || cap(c.d.Body)-len(c.d.Body) < in.left {

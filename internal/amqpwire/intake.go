@@ -106,8 +106,8 @@ func (in *intake) OnAlarm(report func(blocked bool)) {
 const incomplete = -1
 
 // frame inspects the frame that begins b, of which at least the head is there, and returns how many bytes of it are
-// used: 0 if it is the library's. For a body frame of ours it uses the head alone: take reads the rest. limit is the
-// largest payload.
+// used: 0 if it is the library's. For a body frame of ours it uses the head alone: readBody reads the rest. limit is
+// the largest payload.
 func (in *intake) frame(b []byte, size, limit int) (n int, err error) {
 	channel := binary.BigEndian.Uint16(b[1:])
 	total := frameHead + size + frameTail

@@ -64,7 +64,7 @@ func (w *Wire) read(p []byte) (int, error) {
 func (w *Wire) ready() bool {
 	for w.r < w.w && w.pass == 0 && w.broken == nil {
 		if w.body != nil {
-			n, err := w.take(w.buf[w.r:w.w])
+			n, err := w.readBody(w.buf[w.r:w.w])
 			w.r, w.broken = w.r+n, err
 		} else if !w.next() {
 			return false

@@ -149,8 +149,8 @@ func (a *App) parts() (base, senders, consumers []part) {
 	return base, senders, consumers
 }
 
-// open binds every address, and logs what is started and where it listens.
-func (a *App) open() error {
+// listen binds every address, and logs what is started and where it listens.
+func (a *App) listen() error {
 	addrs, err := a.admin.Listen()
 	if err != nil {
 		return err

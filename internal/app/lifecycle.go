@@ -68,7 +68,7 @@ func start(group *errgroup.Group, parts []part, log *slog.Logger) (stop func(sto
 // whose grace expired: only what the sidecar cannot do without (its listeners) is an error.
 func (a *App) Run(ctx, now context.Context) error {
 	limitMemory(MemoryLimit(), a.budget.Limit())
-	if err := a.open(); err != nil {
+	if err := a.listen(); err != nil {
 		a.abandon()
 		return err
 	}

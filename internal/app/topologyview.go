@@ -44,7 +44,7 @@ func (a *App) Flow() admin.Flow {
 		a.measured = time.Now()
 	}
 	f := admin.Flow{
-		Totals: admin.Totals{Received: uint64(a.received()), Settled: a.settled()}, // #nosec G115 -- counts up
+		Totals: admin.Totals{Received: uint64(a.received()), Settled: a.settledByOutcome()}, // #nosec G115 -- counts up
 		Depths: []admin.Depth{},
 	}
 	for _, sub := range a.subscriptions {
@@ -69,8 +69,8 @@ func (a *App) received() (n int64) {
 	return n
 }
 
-// settled returns the settled messages by outcome, summed over the reasons of the metric.
-func (a *App) settled() map[string]uint64 {
+// settledByOutcome returns the settled messages by outcome, summed over the reasons of the metric.
+func (a *App) settledByOutcome() map[string]uint64 {
 	sums := map[string]uint64{}
 	for action := range message.Actions {
 		sums[message.Action(action).String()] = 0 // #nosec G115 -- a few

@@ -124,13 +124,13 @@ func (c *Consumer) Stop(ctx context.Context) error {
 
 // Ack removes the delivery from the queue; multiple: and every unsettled one before it on this subscription.
 func (s *Subscription) Ack(tag uint64, multiple bool) error {
-	return s.settled("ack", s.ch.Ack(tag, multiple))
+	return s.settleError("ack", s.ch.Ack(tag, multiple))
 }
 
 // Requeue returns the delivery to its queue. It is a nack and never basic.reject, which newer brokers count against the
 // message's delivery limit.
 func (s *Subscription) Requeue(tag uint64) error {
-	return s.settled("requeue", s.ch.Nack(tag, false, true))
+	return s.settleError("requeue", s.ch.Nack(tag, false, true))
 }
 
 // RequeueUpTo returns the unsettled delivery tag and every unsettled one before it to the queue, and waits until the
@@ -142,18 +142,18 @@ func (s *Subscription) RequeueUpTo(ctx context.Context, tag uint64) error {
 		}
 		return s.ch.Qos(1, 0, false) // a nack has no answer: the next answer comes after it
 	})
-	return s.settled("requeue", err)
+	return s.settleError("requeue", err)
 }
 
 // Reject removes the delivery from its queue along the queue's dead-letter route; without a route, or when it leads to
 // no queue, the message is lost.
 func (s *Subscription) Reject(tag uint64) error {
-	return s.settled("reject", s.ch.Nack(tag, false, false))
+	return s.settleError("reject", s.ch.Nack(tag, false, false))
 }
 
-// settled turns an error of the library into one that says that the broker delivers the message again. A settlement has
-// no answer: nil means it was written.
-func (s *Subscription) settled(verb string, err error) error {
+// settleError turns an error of the library into one that says that the broker delivers the message again. A settlement
+// has no answer: nil means it was written.
+func (s *Subscription) settleError(verb string, err error) error {
 	if err == nil {
 		return nil
 	}

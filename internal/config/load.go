@@ -23,7 +23,7 @@ func Load(environ []string, memory int64, rules ...Rule) (*Config, error) {
 	l := newLoader(environ)
 	l.memory = memory
 	for _, v := range l.variables {
-		if err := v.read(); err != nil {
+		if err := v.check(); err != nil {
 			l.reject(v.Name, "%v", err)
 		}
 	}

@@ -115,8 +115,8 @@ func sections(c *Config) []Section {
 	return all
 }
 
-// read checks the text that was set, and makes a secret of it where the field is one.
-func (v *Variable) read() error {
+// check checks the text that was set, and makes a secret of it where the field is one.
+func (v *Variable) check() error {
 	switch {
 	case v.secret():
 		return v.readSecret(cmp.Or(v.text, v.tag.Get("envDefault")))

@@ -69,7 +69,7 @@ func (c *Control) Run(ctx context.Context) error {
 	defer t.Stop()
 	for {
 		if !c.answered.Swap(false) || !c.o.Connects || !c.appUp.Load() {
-			c.judge(ctx, c.o.Probe(ctx))
+			c.reportProbe(ctx, c.o.Probe(ctx))
 		}
 		select {
 		case <-ctx.Done():
@@ -132,8 +132,8 @@ func (c *Control) trip(pause time.Duration) {
 	})
 }
 
-// judge takes a probe's result.
-func (c *Control) judge(ctx context.Context, err error) {
+// reportProbe takes a probe's result.
+func (c *Control) reportProbe(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}

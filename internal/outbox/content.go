@@ -124,9 +124,9 @@ func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 	return nil
 }
 
-// begin starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own
+// startSpan starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own
 // stays.
-func (r *Relay) begin(x *row) {
+func (r *Relay) startSpan(x *row) {
 	m := &x.pub.Msg
 	in := telemetry.CarrierFrom(m.Headers)
 	x.span = r.o.Tracing.Produce(in, telemetry.Attrs{

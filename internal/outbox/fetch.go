@@ -110,7 +110,7 @@ func (p *publishing) give(x *row, keep int64) {
 // fetch reads the contents of rows and sends them, in their order. Those in p.again have to be fetched once more.
 func (p *publishing) fetch(ctx context.Context, rows []*row) error {
 	read := 0
-	err := p.s.read(ctx, rows, func(v [][]byte) (err error) {
+	err := p.s.readRows(ctx, rows, func(v [][]byte) (err error) {
 		if read, err = place(v[0], rows); err == nil {
 			p.send(rows[read-1], v[1:])
 		}
@@ -134,8 +134,8 @@ func (p *publishing) fetch(ctx context.Context, rows []*row) error {
 	return err
 }
 
-// read fetches rows under a savepoint, to which s.back returns after an error.
-func (s *session) read(ctx context.Context, rows []*row, each func(values [][]byte) error) error {
+// readRows fetches rows under a savepoint, to which s.back returns after an error.
+func (s *session) readRows(ctx context.Context, rows []*row, each func(values [][]byte) error) error {
 	size := array(rows, func(x *row) string { return strconv.Itoa(x.size) })
 	others := array(rows, func(x *row) string { return strconv.Itoa(x.others) })
 	formats := make([]int16, 4+len(fetched))

@@ -67,7 +67,7 @@ func TestCostOfABody(t *testing.T) { //nolint:paralleltest // it measures what t
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	f := &publishing{s: s}
-	must.Do(t, s.read(t.Context(), rows, func(v [][]byte) error { return f.fill(rows[0], v[1:]) }))
+	must.Do(t, s.readRows(t.Context(), rows, func(v [][]byte) error { return f.fill(rows[0], v[1:]) }))
 	runtime.ReadMemStats(&after)
 	const statement = 64 << 10 // what any statement allocates
 	if took := after.TotalAlloc - before.TotalAlloc; len(rows[0].body) != size || took > uint64(cost(size, 100))+statement || took < 2*size {

@@ -151,7 +151,7 @@ func (p *publishing) send(x *row, columns [][]byte) {
 		p.record(x, err)
 		return
 	}
-	p.s.r.begin(x)
+	p.s.r.startSpan(x)
 	if x.alone {
 		p.single(x)
 	} else {

@@ -130,7 +130,7 @@ func (b *batch) run(in source) {
 		}
 		b.grow()
 		if f == nil {
-			f = b.begin(index, &m, r.taken, start)
+			f = b.sendItem(index, &m, r.taken, start)
 		}
 		if f != nil {
 			r.free()
@@ -151,8 +151,8 @@ func (b *batch) patience(now time.Time) {
 	_ = b.rc.SetWriteDeadline(now.Add(2*b.server.o.Timeout + answerTimeout + more))
 }
 
-// begin writes one message when there is room for it; unless that fails, a goroutine waits for its result.
-func (b *batch) begin(index int, m *outgoing, taken int64, start time.Time) *failure {
+// sendItem writes one message when there is room for it; unless that fails, a goroutine waits for its result.
+func (b *batch) sendItem(index int, m *outgoing, taken int64, start time.Time) *failure {
 	s := b.server
 	b.window <- struct{}{} // a slot comes free: every message under way has a deadline
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)

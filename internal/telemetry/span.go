@@ -43,7 +43,7 @@ func (t *Tracing) Process(in Carrier, a Attrs) Span {
 		}
 		return Span{out: in}
 	}
-	s := t.begin(t.processName, t.process, in, &a)
+	s := t.startSpan(t.processName, t.process, in, &a)
 	if s.root.IsRecording() {
 		s.root.SetAttributes(
 			semconv.MessagingDestinationName(validText(destinationName(a.Exchange, a.RoutingKey, t.queue))),
@@ -63,12 +63,12 @@ func (t *Tracing) Produce(in Carrier, a Attrs) Span {
 		return Span{out: in}
 	}
 	to := validText(cmp.Or(a.Exchange, "amq.default"))
-	s := t.begin("send "+to, t.send, in, &a)
+	s := t.startSpan("send "+to, t.send, in, &a)
 	s.root.SetAttributes(semconv.MessagingDestinationName(to))
 	return s
 }
 
-func (t *Tracing) begin(name string, o []trace.SpanStartOption, in Carrier, a *Attrs) Span {
+func (t *Tracing) startSpan(name string, o []trace.SpanStartOption, in Carrier, a *Attrs) Span {
 	ctx := context.Background()
 	if in.Traceparent != "" {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parseTraceparent(in.Traceparent, in.Tracestate))

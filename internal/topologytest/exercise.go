@@ -23,7 +23,7 @@ import (
 // before.
 func Exercise(t *testing.T, plan *topology.Plan) {
 	t.Helper()
-	fit(t, plan)
+	requireTestable(t, plan)
 	t.Run("together", func(t *testing.T) {
 		t.Parallel()
 		r := share(t, plan)
@@ -88,8 +88,8 @@ func alone(plan *topology.Plan) map[string]func(*testing.T, *topology.Plan) {
 	return tests
 }
 
-// fit refuses a plan that could not show what the tests look for.
-func fit(t *testing.T, plan *topology.Plan) {
+// requireTestable refuses a plan that could not show what the tests look for.
+func requireTestable(t *testing.T, plan *topology.Plan) {
 	t.Helper()
 	if err := plan.Validate(); err != nil {
 		t.Fatal(err)
