@@ -130,8 +130,8 @@ func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 	if err := a.awaitReady(ctx); err != nil {
 		return err
 	}
-	err := a.subscriptions[0].publisher.Publish(ctx, &broker.Publication{
-		Kind: broker.KindOther, Key: a.plan.Queue,
+	err := a.subscriptions[0].publisher.Publish(ctx, &message.Publication{
+		Kind: message.KindOther, Key: a.plan.Queue,
 		Msg: amqp.Publishing{
 			MessageId: p.id, ContentType: "text/plain", DeliveryMode: amqp.Persistent, Body: []byte("round trip"),
 		},

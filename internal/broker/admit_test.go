@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 )
 
@@ -56,7 +57,7 @@ func TestWaitingForTheFirstAnswer(t *testing.T) {
 		s.probe.Do(func() {}) // nothing asks
 		return s
 	}
-	pub := &Publication{}
+	pub := &message.Publication{}
 	if err := silent(t).admit(within(t, 20*time.Millisecond), pub); !errors.Is(err, ErrBusy) {
 		t.Errorf("its context ended: %v", err)
 	}
@@ -87,7 +88,7 @@ func TestWaitingForTheFirstAnswer(t *testing.T) {
 func TestTheFirstAnswerMayBeARefusal(t *testing.T) {
 	t.Parallel()
 	p, q := publisher(t, options(t)), queue(t)
-	missing := &Publication{Kind: KindPark, Exchange: "missing", Key: q}
+	missing := &message.Publication{Kind: message.KindPark, Exchange: "missing", Key: q}
 	if err := p.Publish(within(t, 30*time.Second), missing); !errors.Is(err, ErrRefused) {
 		t.Errorf("got %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 // are ErrInvalid when the cause is in the message, such as a body larger than the broker accepts; ErrRefused when the
 // cause would affect other messages too, such as a missing right; ErrBlocked, which may have cost the connection; and
 // those of the connection.
-func (c *Stream) Try(ctx context.Context, pub *Publication) error {
+func (c *Stream) Try(ctx context.Context, pub *message.Publication) error {
 	s := c.session
 	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, s.FrameMax()); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (c *Stream) Try(ctx context.Context, pub *Publication) error {
 }
 
 // dryRun is Try without its checks. do makes a blocking call of the client library within its bounds.
-func (s *Session) dryRun(pub *Publication, do func(name string, fn func() error) error) error {
+func (s *Session) dryRun(pub *message.Publication, do func(name string, fn func() error) error) error {
 	var ch *amqp.Channel // of its own: the broker closes it over a refusal
 	err := do("open a channel", func() (err error) {
 		ch, err = s.conn.Channel()
@@ -78,12 +78,12 @@ func (s *Session) dryRun(pub *Publication, do func(name string, fn func() error)
 // During a resource alarm the broker stops reading from a connection in the middle of its first message, and takes that
 // message when the alarm is over. Without a dry run before it, each reconnect during an alarm would leave as many
 // messages behind as there are publishes under way, each to be published once more when the alarm ends.
-func (s *Session) admit(ctx context.Context, pub *Publication) error {
+func (s *Session) admit(ctx context.Context, pub *message.Publication) error {
 	select {
 	case <-s.answered:
 	default:
 		s.probe.Do(func() {
-			question := &Publication{Exchange: pub.Exchange, Key: pub.Key} // it may outlive the message
+			question := &message.Publication{Exchange: pub.Exchange, Key: pub.Key} // it may outlive the message
 			go func() {
 				_ = s.dryRun(question, s.doPatiently) // any answer will do
 				if s.Err() == nil {

@@ -20,10 +20,10 @@ func TestTry(t *testing.T) {
 	c := newStream(t, publisher(t, options(t)))
 	msg := numbered(queue, 1)
 	must.Do(t, c.Try(t.Context(), msg))
-	for what, change := range map[string]func(*Publication){
-		"a missing exchange":         func(p *Publication) { p.Exchange = "missing" },
-		"another user's id":          func(p *Publication) { p.Msg.UserId = "another" },
-		"an expiration of no number": func(p *Publication) { p.Msg.Expiration = "soon" },
+	for what, change := range map[string]func(*message.Publication){
+		"a missing exchange":         func(p *message.Publication) { p.Exchange = "missing" },
+		"another user's id":          func(p *message.Publication) { p.Msg.UserId = "another" },
+		"an expiration of no number": func(p *message.Publication) { p.Msg.Expiration = "soon" },
 	} {
 		other := *msg
 		change(&other)

@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpwire"
+	"sidecar/internal/message"
 )
 
 // ReturnedError is a message that the broker returned; it is an ErrUnroutable.
@@ -56,4 +57,9 @@ func (e *RefusedError) Unwrap() error {
 // Is makes a RefusedError an ErrRefused and, for a missing exchange, an ErrUnroutable.
 func (e *RefusedError) Is(target error) bool {
 	return target == ErrRefused || target == ErrUnroutable && e.Code == amqp.NotFound
+}
+
+// failed adds to an error where the message was sent.
+func failed(p *message.Publication, err error) error {
+	return fmt.Errorf("publish to exchange %q with key %q: %w", p.Exchange, p.Key, err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sidecar/internal/amqpwire"
+	"sidecar/internal/message"
 )
 
 const (
@@ -46,7 +47,7 @@ func (p *Publisher) NewLane(exchange string) *Lane {
 //
 // The errors are those of Publisher.Publish. ErrBlocked is returned during a resource alarm, even if connection.blocked
 // has not arrived: a dry run that the broker does not answer is not a message.
-func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, err error) {
+func (l *Lane) Begin(ctx context.Context, pub *message.Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
 	for again := false; ; again = true {
 		if int64(time.Since(l.made)) < l.isolated.Load() {
@@ -72,7 +73,7 @@ func (l *Lane) Begin(ctx context.Context, pub *Publication) (wait func() error, 
 		case errors.Is(err, ErrRefused) && !errors.Is(err, ErrInvalid):
 			l.isolate()
 		}
-		return nil, pub.failed(err)
+		return nil, failed(pub, err)
 	}
 }
 
@@ -82,7 +83,7 @@ func (l *Lane) isolate() { l.isolated.Store(int64(time.Since(l.made) + isolation
 var errEnded = errors.New("the channel has ended")
 
 // send writes one message, in its turn.
-func (l *Lane) send(ctx context.Context, pub *Publication) (*Receipt, error) {
+func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, error) {
 	s := l.publisher.current()
 	if s == nil {
 		return nil, ErrDisconnected
@@ -111,7 +112,7 @@ func (l *Lane) send(ctx context.Context, pub *Publication) (*Receipt, error) {
 func (c *Stream) usable(s *Session) bool { return c != nil && c.session == s && !c.ended() }
 
 // prepare returns a stream for the message. After an error the next message has the turn, when the broker has answered.
-func (l *Lane) prepare(ctx context.Context, s *Session, c *Stream, pub *Publication) (*Stream, error) {
+func (l *Lane) prepare(ctx context.Context, s *Session, c *Stream, pub *message.Publication) (*Stream, error) {
 	question := *pub // it may outlive the request
 	open := func() (*Stream, error) {
 		c, err := l.open(s, c, &question)
@@ -124,7 +125,7 @@ func (l *Lane) prepare(ctx context.Context, s *Session, c *Stream, pub *Publicat
 }
 
 // open returns c, or another stream if c cannot be used, and finds out whether the broker takes a body of that size.
-func (l *Lane) open(s *Session, c *Stream, pub *Publication) (*Stream, error) {
+func (l *Lane) open(s *Session, c *Stream, pub *message.Publication) (*Stream, error) {
 	if !c.usable(s) {
 		l.close(c)
 		fresh, err := openStream(s, streamWindow)

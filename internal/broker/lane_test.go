@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 )
 
@@ -27,7 +28,7 @@ func lane(t testing.TB, o Options, exchange string) (l *Lane) {
 }
 
 // Publish is Publisher.Publish for a message to the lane's exchange.
-func (l *Lane) Publish(ctx context.Context, pub *Publication) error {
+func (l *Lane) Publish(ctx context.Context, pub *message.Publication) error {
 	wait, err := l.Begin(ctx, pub)
 	if err != nil {
 		return err
@@ -58,8 +59,8 @@ func bound(t testing.TB, exchange, queue string) *amqp.Channel {
 	return ch
 }
 
-func publication(key, body string) *Publication {
-	return &Publication{Kind: KindPublish, Key: key, Msg: amqp.Publishing{Body: []byte(body)}}
+func publication(key, body string) *message.Publication {
+	return &message.Publication{Kind: message.KindPublish, Key: key, Msg: amqp.Publishing{Body: []byte(body)}}
 }
 
 // TestLaneIsShared: many goroutines, one channel, every message confirmed.

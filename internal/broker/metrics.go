@@ -6,7 +6,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/message"
 )
+
+// kinds are the values of the label "kind" that are there from the start; any other one counts as message.KindOther.
+var kinds = []string{
+	message.KindPark, message.KindRetry, message.KindRedrive, message.KindPublish, message.KindOutbox, message.KindOther,
+}
 
 // metrics is shared by the dialers of one Registerer: connected and blocked are about the whole process.
 type metrics struct {
@@ -59,7 +66,7 @@ func (m *metrics) reconnect(c cause) { m.reconnects.WithLabelValues(string(c)).I
 func (m *metrics) confirmed(kind string, d time.Duration) {
 	o, ok := m.confirm[kind]
 	if !ok {
-		o = m.confirm[KindOther]
+		o = m.confirm[message.KindOther]
 	}
 	o.Observe(d.Seconds())
 }

@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"sync"
+
+	"sidecar/internal/message"
 )
 
 // maxChannels bounds the calls of Publish under way at once: each has a channel to itself.
@@ -89,19 +91,19 @@ func (p *Publisher) Blocked() bool {
 //
 // When ctx ends during the write, the connection is killed: a write the broker does not read cannot be taken back in
 // any other way. When ctx ends before the confirm, only the channel is given up.
-func (p *Publisher) Publish(ctx context.Context, pub *Publication) error {
+func (p *Publisher) Publish(ctx context.Context, pub *message.Publication) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.dialer.o.Timeout)
 		defer cancel()
 	}
 	if err := p.publish(ctx, pub); err != nil {
-		return pub.failed(err)
+		return failed(pub, err)
 	}
 	return nil
 }
 
-func (p *Publisher) publish(ctx context.Context, pub *Publication) error {
+func (p *Publisher) publish(ctx context.Context, pub *message.Publication) error {
 	s := p.current()
 	if s == nil {
 		return ErrDisconnected

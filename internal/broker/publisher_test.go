@@ -62,8 +62,8 @@ func wantBodies(t testing.TB, q string, want ...string) {
 	}
 }
 
-func parked(key string, body string) *Publication {
-	return &Publication{Kind: KindPark, Key: key, Msg: amqp.Publishing{
+func parked(key string, body string) *message.Publication {
+	return &message.Publication{Kind: message.KindPark, Key: key, Msg: amqp.Publishing{
 		Headers: amqp.Table{"x-final-reason": "max_retries"}, Body: []byte(body), MessageId: "id",
 	}}
 }
@@ -80,11 +80,11 @@ func TestPublishConfirmed(t *testing.T) {
 	if string(d.Body) != "hello" || d.DeliveryMode != amqp.Persistent || d.MessageId != "id" || d.Headers["x-final-reason"] != "max_retries" {
 		t.Errorf("got %+v", d)
 	}
-	if n := value(t, r, "sidecar_publish_confirm_duration_seconds", "kind", KindPark); n != 1 {
+	if n := value(t, r, "sidecar_publish_confirm_duration_seconds", "kind", message.KindPark); n != 1 {
 		t.Errorf("%v confirms observed", n)
 	}
-	must.Do(t, p.Publish(t.Context(), &Publication{Kind: "unheard of", Key: q}))
-	if n := value(t, r, "sidecar_publish_confirm_duration_seconds", "kind", KindOther); n != 1 {
+	must.Do(t, p.Publish(t.Context(), &message.Publication{Kind: "unheard of", Key: q}))
+	if n := value(t, r, "sidecar_publish_confirm_duration_seconds", "kind", message.KindOther); n != 1 {
 		t.Errorf("%v confirms of an unknown kind observed", n)
 	}
 }
@@ -125,24 +125,24 @@ func TestPublishFailures(t *testing.T) {
 	huge := strings.Repeat("x", amqpwire.FrameMax)
 	long := strings.Repeat("x", 256)
 	tests := map[string]struct {
-		pub  Publication
+		pub  message.Publication
 		want error
 		code int
 	}{
-		"no queue":            {Publication{Key: q + "-missing"}, ErrUnroutable, 0},
-		"no exchange":         {Publication{Exchange: q + "-missing", Key: q}, ErrUnroutable, 404},
-		"full":                {Publication{Key: full}, ErrNacked, 0},
-		"another's user id":   {Publication{Key: q, Msg: amqp.Publishing{UserId: "someone"}}, ErrRefused, 406},
-		"bad expiration":      {Publication{Key: q, Msg: amqp.Publishing{Expiration: "soon"}}, ErrInvalid, 0},
-		"direct reply-to":     {Publication{Key: q, Msg: amqp.Publishing{ReplyTo: message.DirectReply}}, ErrInvalid, 0},
-		"long key":            {Publication{Key: long}, ErrInvalid, 0},
-		"long exchange":       {Publication{Exchange: long}, ErrInvalid, 0},
-		"long message id":     {Publication{Key: q, Msg: amqp.Publishing{MessageId: long}}, ErrInvalid, 0},
-		"long header name":    {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{long: 1}}}, ErrInvalid, 0},
-		"long name below":     {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": []any{amqp.Table{long: 1}}}}}, ErrInvalid, 0},
-		"no AMQP type":        {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": struct{}{}}}}, ErrInvalid, 0},
-		"no AMQP type below":  {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": []any{uint64(1)}}}}, ErrInvalid, 0},
-		"headers above frame": {Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": huge}}}, ErrTooLarge, 0},
+		"no queue":            {message.Publication{Key: q + "-missing"}, ErrUnroutable, 0},
+		"no exchange":         {message.Publication{Exchange: q + "-missing", Key: q}, ErrUnroutable, 404},
+		"full":                {message.Publication{Key: full}, ErrNacked, 0},
+		"another's user id":   {message.Publication{Key: q, Msg: amqp.Publishing{UserId: "someone"}}, ErrRefused, 406},
+		"bad expiration":      {message.Publication{Key: q, Msg: amqp.Publishing{Expiration: "soon"}}, ErrInvalid, 0},
+		"direct reply-to":     {message.Publication{Key: q, Msg: amqp.Publishing{ReplyTo: message.DirectReply}}, ErrInvalid, 0},
+		"long key":            {message.Publication{Key: long}, ErrInvalid, 0},
+		"long exchange":       {message.Publication{Exchange: long}, ErrInvalid, 0},
+		"long message id":     {message.Publication{Key: q, Msg: amqp.Publishing{MessageId: long}}, ErrInvalid, 0},
+		"long header name":    {message.Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{long: 1}}}, ErrInvalid, 0},
+		"long name below":     {message.Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": []any{amqp.Table{long: 1}}}}}, ErrInvalid, 0},
+		"no AMQP type":        {message.Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": struct{}{}}}}, ErrInvalid, 0},
+		"no AMQP type below":  {message.Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": []any{uint64(1)}}}}, ErrInvalid, 0},
+		"headers above frame": {message.Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": huge}}}, ErrTooLarge, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -169,8 +169,8 @@ func TestPublishFailures(t *testing.T) {
 func TestPublishHeadersThatJustFit(t *testing.T) {
 	t.Parallel()
 	p, q := publisher(t, options(t)), queue(t)
-	room := func(n int) *Publication {
-		return &Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": strings.Repeat("x", n)}}}
+	room := func(n int) *message.Publication {
+		return &message.Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": strings.Repeat("x", n)}}}
 	}
 	largest := 0
 	for lo, hi := 1, amqpwire.FrameMax; lo < hi; {
@@ -215,7 +215,7 @@ func channelOf(t *testing.T, p *Publisher) *Stream {
 // time: not when its time is over, not when the connection is lost, and not on the next connection.
 func TestUnknownIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	type publish func(context.Context, *Publication) error
+	type publish func(context.Context, *message.Publication) error
 	for name, way := range map[string]func(*testing.T, *Publisher) publish{
 		"publisher": func(t *testing.T, p *Publisher) publish {
 			for _, c := range []*Stream{channelOf(t, p), channelOf(t, p)} { // one more for a second attempt
@@ -226,7 +226,7 @@ func TestUnknownIsNotSentAgain(t *testing.T) {
 		"lane": func(_ *testing.T, p *Publisher) publish { return p.NewLane("").Publish },
 		"stream": func(t *testing.T, p *Publisher) publish {
 			c := newStream(t, p)
-			return func(ctx context.Context, pub *Publication) error {
+			return func(ctx context.Context, pub *message.Publication) error {
 				r, err := c.Send(ctx, pub)
 				if err != nil {
 					return err
@@ -352,4 +352,6 @@ func TestPublisherStopsUnderLoad(t *testing.T) {
 	}
 }
 
-func fits(p *Publication) error { return amqpwire.Fits(p.Exchange, p.Key, &p.Msg, amqpwire.FrameMax) }
+func fits(p *message.Publication) error {
+	return amqpwire.Fits(p.Exchange, p.Key, &p.Msg, amqpwire.FrameMax)
+}

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpwire"
+	"sidecar/internal/message"
 )
 
 // blockedPatience is how long a confirm is waited for while an alarm blocks the connection: what the broker had read by
@@ -18,7 +19,7 @@ const blockedPatience = 2 * time.Second
 // Receipt is one message under way. Wait has to be called once for each.
 type Receipt struct {
 	stream  *Stream
-	pub     *Publication
+	pub     *message.Publication
 	confirm *amqp.DeferredConfirmation
 	sent    time.Time
 	print   *amqpwire.Fingerprint // nil until it is needed
@@ -31,7 +32,7 @@ type Receipt struct {
 // way unknown.
 func (r *Receipt) Wait(ctx context.Context) error {
 	if err := r.await(ctx); err != nil {
-		return r.pub.failed(err)
+		return failed(r.pub, err)
 	}
 	return nil
 }
@@ -101,7 +102,7 @@ func (c *Stream) giveUp(r *Receipt) {
 	defer c.mu.Unlock()
 	r.givenUp = true
 	r.fingerprint() // now: its owner may change the message from here on
-	r.pub = &Publication{Exchange: r.pub.Exchange, Key: r.pub.Key}
+	r.pub = &message.Publication{Exchange: r.pub.Exchange, Key: r.pub.Key}
 }
 
 // forget ends the wait for a message. One that was given up is still under way: it may be returned.

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
 )
 
 // TestReturnsAfterAFreeze: the broker stands still while many unroutable messages wait, for longer than the client
@@ -63,12 +64,12 @@ func TestCutBehindConfirms(t *testing.T) {
 	l := p.NewLane("")
 	t.Cleanup(l.Wait)
 	sent := 0
-	for name, publish := range map[string]func(context.Context, *Publication) error{"alone": p.Publish, "lane": l.Publish} {
+	for name, publish := range map[string]func(context.Context, *message.Publication) error{"alone": p.Publish, "lane": l.Publish} {
 		for i := range 4 {
 			proxy.CutBehindAcks()
 			confirmed := false
 			brokertest.Eventually(t, 30*time.Second, "a confirm", func() bool {
-				err := publish(within(t, 5*time.Second), &Publication{Kind: KindOther, Key: queue, Msg: amqp.Publishing{Body: fmt.Append(nil, i)}})
+				err := publish(within(t, 5*time.Second), &message.Publication{Kind: message.KindOther, Key: queue, Msg: amqp.Publishing{Body: fmt.Append(nil, i)}})
 				if errors.Is(err, ErrUnroutable) || errors.Is(err, ErrNacked) {
 					t.Fatalf("%s %d: %v", name, i, err)
 				}

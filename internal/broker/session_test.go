@@ -13,6 +13,7 @@ import (
 	"sidecar/internal/amqpwire"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
+	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 )
 
@@ -364,7 +365,7 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 	body := make([]byte, 400<<10)
 	p := publisher(t, options(t))
 	for range 3 {
-		must.Do(t, p.Publish(within(t, 30*time.Second), &Publication{Kind: KindOther, Key: queue, Msg: amqp.Publishing{Body: body}}))
+		must.Do(t, p.Publish(within(t, 30*time.Second), &message.Publication{Kind: message.KindOther, Key: queue, Msg: amqp.Publishing{Body: body}}))
 	}
 	s := dial(t, o)
 	sub := must.Get(s.Subscribe(t.Context(), queue))(t)

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpwire"
+	"sidecar/internal/message"
 )
 
 // streamWindow is how many messages of a Stream may wait for their confirms.
@@ -64,7 +65,7 @@ func openStream(s *Session, window int) (*Stream, error) {
 //
 // The broker closes the channel over a message that is too large for it, and leaves all that are under way unknown. So
 // a message that is larger than all before it is tried first.
-func (c *Stream) Send(ctx context.Context, pub *Publication) (r *Receipt, err error) {
+func (c *Stream) Send(ctx context.Context, pub *message.Publication) (r *Receipt, err error) {
 	if size := len(pub.Msg.Body); size > c.tried {
 		if err = c.Try(ctx, pub); err == nil {
 			c.tried = size
@@ -74,12 +75,12 @@ func (c *Stream) Send(ctx context.Context, pub *Publication) (r *Receipt, err er
 		r, err = c.send(ctx, pub)
 	}
 	if err != nil {
-		return nil, pub.failed(err)
+		return nil, failed(pub, err)
 	}
 	return r, nil
 }
 
-func (c *Stream) send(ctx context.Context, pub *Publication) (*Receipt, error) {
+func (c *Stream) send(ctx context.Context, pub *message.Publication) (*Receipt, error) {
 	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, c.session.FrameMax()); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 )
 
@@ -23,7 +24,7 @@ func newStream(t testing.TB, p *Publisher) *Stream {
 	return c
 }
 
-func send(t testing.TB, c *Stream, pub *Publication) *Receipt {
+func send(t testing.TB, c *Stream, pub *message.Publication) *Receipt {
 	t.Helper()
 	return must.Get(c.Send(within(t, 30*time.Second), pub))(t)
 }
@@ -36,8 +37,8 @@ func confirmed(t testing.TB, r *Receipt, returned bool, what ...any) {
 	}
 }
 
-func numbered(key string, n int) *Publication {
-	return &Publication{Kind: KindRedrive, Key: key, Msg: amqp.Publishing{MessageId: fmt.Sprint(n), Body: fmt.Append(nil, n)}}
+func numbered(key string, n int) *message.Publication {
+	return &message.Publication{Kind: message.KindRedrive, Key: key, Msg: amqp.Publishing{MessageId: fmt.Sprint(n), Body: fmt.Append(nil, n)}}
 }
 
 // TestStreamKeepsOrder: many messages under way at once arrive in their order, each confirmed.
@@ -70,19 +71,19 @@ func TestStreamReportsReturns(t *testing.T) {
 	table := func(i int) amqp.Table {
 		return amqp.Table{"n": int32(i), "at": time.Unix(int64(i), 0), "list": []any{int64(1), "x"}, "t": amqp.Table{"b": []byte{1}}} //nolint:gosec // small
 	}
-	for name, message := range map[string]func(i int) *Publication{
-		"other headers": func(i int) *Publication {
+	for name, build := range map[string]func(i int) *message.Publication{
+		"other headers": func(i int) *message.Publication {
 			pub := numbered(q, i%10) // the same id and body many times
 			pub.Msg.Headers = table(i)
 			return pub
 		},
-		"all the same":               func(int) *Publication { return &Publication{Key: q} },
-		"the returned ones the same": func(i int) *Publication { return numbered(q, i*(i%4/3)) },
+		"all the same":               func(int) *message.Publication { return &message.Publication{Key: q} },
+		"the returned ones the same": func(i int) *message.Publication { return numbered(q, i*(i%4/3)) },
 	} {
 		for _, inOrder := range []bool{true, false, false} {
 			var receipts []*Receipt
 			for i := range 200 {
-				pub := message(i)
+				pub := build(i)
 				if i%4 != 3 {
 					pub.Key = "missing"
 				}
@@ -124,12 +125,12 @@ func TestStreamDoesNotGuess(t *testing.T) {
 	pub := numbered("q", 1)
 	why := &ReturnedError{Code: 312, Key: "q"}
 	c := &Stream{inflight: map[*Receipt]struct{}{}, window: streamWindow}
-	under := func(pub *Publication) *Receipt {
+	under := func(pub *message.Publication) *Receipt {
 		r := &Receipt{stream: c, pub: pub}
 		c.inflight[r] = struct{}{}
 		return r
 	}
-	r, given := under(pub), under(&Publication{Exchange: "e", Key: "k", Msg: amqp.Publishing{Body: []byte("given up")}})
+	r, given := under(pub), under(&message.Publication{Exchange: "e", Key: "k", Msg: amqp.Publishing{Body: []byte("given up")}})
 	c.giveUp(given)
 	if !c.ended() {
 		t.Error("more would be sent behind a message that was given up")
@@ -150,11 +151,11 @@ func TestStreamEnds(t *testing.T) {
 	proxy, o := proxied(t)
 	p := publisher(t, o)
 	c := newStream(t, p)
-	if _, err := c.Send(t.Context(), &Publication{Key: queue, Msg: amqp.Publishing{Headers: amqp.Table{"x": struct{}{}}}}); !errors.Is(err, ErrInvalid) {
+	if _, err := c.Send(t.Context(), &message.Publication{Key: queue, Msg: amqp.Publishing{Headers: amqp.Table{"x": struct{}{}}}}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a header of no AMQP type: %v", err)
 	}
 	confirmed(t, send(t, c, numbered(queue, 1)), false, "the first")
-	r := must.Get(c.Send(t.Context(), &Publication{Exchange: "missing", Key: queue}))(t)
+	r := must.Get(c.Send(t.Context(), &message.Publication{Exchange: "missing", Key: queue}))(t)
 	if err := r.Wait(within(t, 30*time.Second)); !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnknown) {
 		t.Errorf("a missing exchange: %v", err)
 	}
@@ -220,7 +221,7 @@ func TestNoRoomBehindGivenUpMessages(t *testing.T) {
 	}
 	ended := make(chan error)
 	go func() { ended <- c.room(t.Context()) }()
-	r := &Receipt{stream: c, pub: &Publication{}}
+	r := &Receipt{stream: c, pub: &message.Publication{}}
 	c.waits.Add(1)
 	c.giveUp(r)
 	c.forget(r)

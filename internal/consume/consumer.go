@@ -29,7 +29,7 @@ type Dispatcher interface {
 
 // Publisher publishes with confirmation: nil means the broker has the message and routed it.
 type Publisher interface {
-	Publish(ctx context.Context, p *broker.Publication) error
+	Publish(ctx context.Context, p *message.Publication) error
 }
 
 // Options of a Consumer.

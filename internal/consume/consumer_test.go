@@ -158,7 +158,7 @@ type failing struct {
 	failed atomic.Int64
 }
 
-func (f *failing) Publish(ctx context.Context, p *broker.Publication) error {
+func (f *failing) Publish(ctx context.Context, p *message.Publication) error {
 	if f.works.Load() {
 		return f.Publisher.Publish(ctx, p)
 	}

@@ -15,7 +15,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
-	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/crash"
 	"sidecar/internal/message"
@@ -119,7 +118,7 @@ func TestAPanicBesideTheWorkers(t *testing.T) {
 	t.Parallel()
 	var once sync.Once
 	r := start(t, always(500), settings{publisher: func(p Publisher) Publisher {
-		return publisher(func(ctx context.Context, pub *broker.Publication) error {
+		return publisher(func(ctx context.Context, pub *message.Publication) error {
 			once.Do(func() { panic("a bug") })
 			return p.Publish(ctx, pub)
 		})
@@ -131,9 +130,9 @@ func TestAPanicBesideTheWorkers(t *testing.T) {
 }
 
 // publisher stands before the real one.
-type publisher func(ctx context.Context, p *broker.Publication) error
+type publisher func(ctx context.Context, p *message.Publication) error
 
-func (p publisher) Publish(ctx context.Context, pub *broker.Publication) error { return p(ctx, pub) }
+func (p publisher) Publish(ctx context.Context, pub *message.Publication) error { return p(ctx, pub) }
 
 var errReset = errors.New("reset: the app closed the connection without an answer")
 

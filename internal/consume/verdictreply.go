@@ -7,7 +7,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -35,7 +34,7 @@ func (c *Consumer) replyVerdict(r *record, v *message.Verdict) {
 		MessageID: strings.ToValidUTF8(id, "\uFFFD"), Outcome: v.Action.String(), Reason: v.Reason.String(),
 		Status: v.Cause.Status,
 	})
-	pub := &broker.Publication{Kind: broker.KindOther, Key: r.reply, Msg: amqp.Publishing{
+	pub := &message.Publication{Kind: message.KindOther, Key: r.reply, Msg: amqp.Publishing{
 		ContentType: "application/json", CorrelationId: r.token, Body: body,
 	}}
 	c.background.Go(func() {

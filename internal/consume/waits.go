@@ -49,7 +49,7 @@ func (s *session) replace(r *record, by topology.Settlement) {
 }
 
 // publish publishes once. When the session has ended it fails: the message is delivered again.
-func (s *session) publish(r *record, p *broker.Publication) error {
+func (s *session) publish(r *record, p *message.Publication) error {
 	if s.gone() {
 		return broker.ErrDisconnected
 	}
@@ -59,13 +59,13 @@ func (s *session) publish(r *record, p *broker.Publication) error {
 	err := s.c.o.Publisher.Publish(ctx, p)
 	r.span.SendEnd(err)
 	if err == nil {
-		if p.Kind == broker.KindRetry {
+		if p.Kind == message.KindRetry {
 			s.markProven()
 		}
 		return nil
 	}
 	c := s.c
-	if p.Kind == broker.KindPark {
+	if p.Kind == message.KindPark {
 		c.metrics.parkFailures.Inc()
 	}
 	c.failures.Do(func(suppressed int) { // during an alarm every try of every message fails

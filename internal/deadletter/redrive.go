@@ -61,7 +61,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 }
 
 // redriven makes the publication of one message, with the address for its verdict when it is one of the canary.
-func (o *operation) redriven(m *Message, reset bool) (*broker.Publication, error) {
+func (o *operation) redriven(m *Message, reset bool) (*message.Publication, error) {
 	how := topology.Redriving{By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: reset}
 	if o.canary != nil {
 		how.Reply = message.ReplyTo(o.canary.address, strconv.Itoa(o.p.Canary.Sent+1))
@@ -100,7 +100,7 @@ func (q *Queue) stream(ctx context.Context) (*broker.Session, *broker.Stream, er
 
 // send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has
 // arrived must be known. The function it returns waits for the confirm.
-func send(p *broker.Stream, pub *broker.Publication) (confirmed func() error, err error) {
+func send(p *broker.Stream, pub *message.Publication) (confirmed func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirming)
 	defer cancel()
 	r, err := p.Send(ctx, pub)

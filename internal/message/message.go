@@ -1,5 +1,6 @@
 // Package message holds the values between a delivery and its settlement: the delivery (Message), the app's answer
-// (Outcome) and the decision (Verdict). It does not do I/O, read configuration or decide.
+// (Outcome), the decision (Verdict) and a message to publish (Publication). It does not do I/O, read configuration or
+// decide.
 package message
 
 import (

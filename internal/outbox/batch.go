@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
 
@@ -31,7 +32,7 @@ type row struct {
 
 	alone   bool // published outside the stream
 	body    []byte
-	pub     broker.Publication
+	pub     message.Publication
 	receipt *broker.Receipt // of one in the stream
 	span    telemetry.Span
 	result  result

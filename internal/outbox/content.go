@@ -27,7 +27,7 @@ func errRow(format string, args ...any) error {
 // publication makes the message of a row from its columns, in the order of fetched.
 func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *interner) error {
 	pub := &r.pub
-	*pub = broker.Publication{Kind: broker.KindOutbox, Exchange: exchange, Key: texts.text(columns[1])}
+	*pub = message.Publication{Kind: message.KindOutbox, Exchange: exchange, Key: texts.text(columns[1])}
 	if columns[0] != nil {
 		pub.Exchange = texts.text(columns[0])
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/message"
 )
 
 const (
@@ -258,7 +259,7 @@ func (p *publishing) record(x *row, err error) {
 	}
 	p.s.reuse(x.body)
 	p.give(x, 0)
-	x.body, x.pub = nil, broker.Publication{}
+	x.body, x.pub = nil, message.Publication{}
 	if x.result == sent {
 		return
 	}

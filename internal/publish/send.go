@@ -7,6 +7,7 @@ import (
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
+	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
 
@@ -54,7 +55,8 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 		Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
 	})
 	m.msg.Headers = span.Carrier().Inject(m.msg.Headers)
-	confirmed, err := s.lanes[m.exchange].Begin(ctx, &broker.Publication{Kind: broker.KindPublish, Key: m.key, Msg: m.msg})
+	pub := message.Publication{Kind: message.KindPublish, Key: m.key, Msg: m.msg}
+	confirmed, err := s.lanes[m.exchange].Begin(ctx, &pub)
 	return func() *failure {
 		if err == nil {
 			err = confirmed()

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/consume"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
@@ -72,9 +71,9 @@ func (d dispatcher) Dispatch(ctx context.Context, m *message.Message) message.Ou
 	return d(ctx, m)
 }
 
-type publisher func(context.Context, *broker.Publication) error
+type publisher func(context.Context, *message.Publication) error
 
-func (p publisher) Publish(ctx context.Context, pub *broker.Publication) error { return p(ctx, pub) }
+func (p publisher) Publish(ctx context.Context, pub *message.Publication) error { return p(ctx, pub) }
 
 func dispatches(change func(*message.Outcome)) func(consume.Dispatcher) consume.Dispatcher {
 	return func(real consume.Dispatcher) consume.Dispatcher {
@@ -108,9 +107,9 @@ func postAgain(real consume.Dispatcher) consume.Dispatcher {
 	})
 }
 
-func publishes(change func(*broker.Publication)) func(consume.Publisher) consume.Publisher {
+func publishes(change func(*message.Publication)) func(consume.Publisher) consume.Publisher {
 	return func(real consume.Publisher) consume.Publisher {
-		return publisher(func(ctx context.Context, p *broker.Publication) error {
+		return publisher(func(ctx context.Context, p *message.Publication) error {
 			c := *p
 			c.Msg.Headers = maps.Clone(p.Msg.Headers)
 			change(&c)
@@ -119,23 +118,23 @@ func publishes(change func(*broker.Publication)) func(consume.Publisher) consume
 	}
 }
 
-func wrongStatus(p *broker.Publication) {
+func wrongStatus(p *message.Publication) {
 	if p.Msg.Headers["x-final-status-code"] != nil {
 		p.Msg.Headers["x-final-status-code"] = int32(200)
 	}
 }
 
-func otherBody(p *broker.Publication) { p.Msg.Body = append([]byte("x"), p.Msg.Body...) }
+func otherBody(p *message.Publication) { p.Msg.Body = append([]byte("x"), p.Msg.Body...) }
 
-func uncounted(p *broker.Publication) {
-	if p.Kind == broker.KindRetry {
+func uncounted(p *message.Publication) {
+	if p.Kind == message.KindRetry {
 		delete(p.Msg.Headers, message.HeaderRetryCount)
 	}
 }
 
 // unconfirmed is content when it has sent the message off.
 func unconfirmed(real consume.Publisher) consume.Publisher {
-	return publisher(func(ctx context.Context, p *broker.Publication) error {
+	return publisher(func(ctx context.Context, p *message.Publication) error {
 		_ = real.Publish(ctx, p)
 		return nil
 	})

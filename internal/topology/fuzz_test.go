@@ -10,7 +10,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpvalue"
-	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 )
@@ -45,12 +44,12 @@ func FuzzSettlement(f *testing.F) {
 		if s.Final == FinalAck && s.Publish == nil && v.Action != message.Ack && v.Action != message.Discard {
 			t.Fatalf("acked without an answer that says so or a copy: %+v", s)
 		}
-		for _, pub := range []*broker.Publication{s.Publish, s.Detour} {
+		for _, pub := range []*message.Publication{s.Publish, s.Detour} {
 			if pub != nil {
 				wantHarmless(t, p, &pub.Msg)
 			}
 		}
-		if s.Publish != nil && s.Publish.Kind == broker.KindPark {
+		if s.Publish != nil && s.Publish.Kind == message.KindPark {
 			wantParked(t, m, &s.Publish.Msg, &v.Cause)
 		}
 	})

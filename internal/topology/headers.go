@@ -7,7 +7,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpvalue"
-	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -102,8 +101,8 @@ func keepDead(h amqp.Table, m *message.Message) {
 }
 
 // publication is m with other headers, on a route.
-func (r Route) publication(kind string, m *message.Message, h amqp.Table) *broker.Publication {
-	return &broker.Publication{Kind: kind, Exchange: r.Exchange, Key: r.Key, Msg: publishing(m, h)}
+func (r Route) publication(kind string, m *message.Message, h amqp.Table) *message.Publication {
+	return &message.Publication{Kind: kind, Exchange: r.Exchange, Key: r.Key, Msg: publishing(m, h)}
 }
 
 // publishing copies m's properties and body. user-id is left out because the broker only accepts our own, expiration

@@ -5,7 +5,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -29,7 +28,7 @@ const (
 )
 
 // parkPublication is m on its way to the dead-letter queue, with the reasons of v.
-func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.Publication {
+func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *message.Publication {
 	h := copyHeaders(m, func(key string) bool {
 		// x-death stays, as the record of the retries, unless it is broken. Delivery counts are about a queue that the
 		// message is leaving.
@@ -42,7 +41,7 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *broker.P
 	h[HeaderFinalReason] = v.Reason.String()
 	setHistory(h, m)
 	describe(h, &v.Cause)
-	pub := p.Park.publication(broker.KindPark, m, h)
+	pub := p.Park.publication(message.KindPark, m, h)
 	shrinkToFrame(&pub.Msg, FrameMax-parkReserve)
 	return pub
 }

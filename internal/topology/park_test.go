@@ -11,7 +11,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -55,7 +54,7 @@ func TestParkedMessage(t *testing.T) {
 		Problem: &message.Problem{Type: "urn:stock", Title: "No stock", Detail: "none left"},
 	}}
 	got := p.Settlement(m, v).Publish
-	want := &broker.Publication{
+	want := &message.Publication{
 		Kind: "park", Exchange: "", Key: "wms.dlq.wms-cincout",
 		Msg: wholePublishing(amqp.Table{
 			"x-a": "1", "x-death": death, "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
@@ -113,7 +112,7 @@ func TestDirectReplyTo(t *testing.T) {
 	m := arrived(func(m *message.Message) { m.ReplyTo = message.DirectReply })
 	redriven, _ := p.RedrivePublication(m, Redriving{})
 	restored, _ := p.RestorePublication(&amqp.Delivery{ReplyTo: message.DirectReply, Headers: amqp.Table{"x-a": "1"}})
-	for name, pub := range map[string]*broker.Publication{
+	for name, pub := range map[string]*message.Publication{
 		"parked":   p.Settlement(m, verdict(message.Park, message.ReasonParkStatus)).Publish,
 		"retried":  p.WithoutReject().Settlement(m, verdict(message.Retry, message.ReasonServerError)).Publish,
 		"redriven": redriven, "restored": restored,

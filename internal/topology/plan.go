@@ -3,7 +3,7 @@
 // never a code path. Only Settlement turns a verdict into broker operations.
 //
 // It does not judge attempts; Settlement changes a verdict only where the topology cannot carry it out safely. It
-// publishes and settles no message. It does not use the broker, see topology/declare.
+// publishes and settles no message. It does not talk to the broker, topology/declare does.
 package topology
 
 import (

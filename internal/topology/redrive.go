@@ -6,7 +6,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -33,7 +32,7 @@ type Redriving struct {
 //
 // Without Reset it goes on counting: x-final-retry-count says what it has used up, also to brokers that ignore the
 // x-death of a publisher.
-func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *broker.Publication, fits bool) {
+func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *message.Publication, fits bool) {
 	h := copyHeaders(m, func(key string) bool {
 		return bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
 			r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || key == message.HeaderCrashes || key == HeaderRetryQueue)
@@ -53,19 +52,19 @@ func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *broker.
 	if r.Reply != "" {
 		h[message.HeaderReply] = r.Reply
 	}
-	pub = p.Redrive.publication(broker.KindRedrive, m, h)
+	pub = p.Redrive.publication(message.KindRedrive, m, h)
 	return pub, !overweight(&pub.Msg, 0)
 }
 
 // RestorePublication is d on its way into the dead-letter queue as it is: one that was taken out of it before. What
 // would act on the broker becomes a header.
-func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *broker.Publication, fits bool) {
+func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *message.Publication, fits bool) {
 	var m message.Message
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
 	h := copyHeaders(&m, func(key string) bool { return bookkeeping(key) && !deathRecord(key) || senderSelected(key) })
 	m.Expiration = "" // it stays a property, and x-death is about queues that the message left long ago
 	keepDropped(h, &m)
-	pub = p.Park.publication(broker.KindOther, &m, h)
+	pub = p.Park.publication(message.KindOther, &m, h)
 	pub.Msg.Expiration = d.Expiration
 	if len(h) == 0 {
 		pub.Msg.Headers = nil

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -24,7 +23,7 @@ type Settlement struct {
 	Verdict message.Verdict
 
 	// Publish goes first and must be confirmed before the original is settled; nil when there is nothing to publish.
-	Publish *broker.Publication
+	Publish *message.Publication
 	Final   Final
 
 	// Hold and Jitter belong to a requeue: wait Hold plus a random part of Jitter here before settling.
@@ -36,7 +35,7 @@ type Settlement struct {
 	// Detour belongs to a requeue too: when no place to wait here is free the message waits in the broker instead. It is
 	// published and confirmed, then the original is acked; the retry count does not change. nil when the topology has no
 	// such queue.
-	Detour *broker.Publication
+	Detour *message.Publication
 }
 
 // Released returns s without a publish: it gives the message back, uncounted, because of why.
@@ -142,7 +141,7 @@ func rejectable(m *message.Message) bool {
 }
 
 // detour is used when no place to wait here is free: the message waits in the broker, uncounted.
-func (p *Plan) detour(m *message.Message, delay time.Duration) *broker.Publication {
+func (p *Plan) detour(m *message.Message, delay time.Duration) *message.Publication {
 	if len(p.Waits) == 0 || nearFrameMax(m) {
 		return nil
 	}
@@ -156,7 +155,7 @@ func (p *Plan) detour(m *message.Message, delay time.Duration) *broker.Publicati
 // retryPublication is m on its way to a wait queue, nil if it would not fit a frame afterwards. retries is its count at
 // the next delivery: it is in x-retry-count, and x-death is left out because brokers differ in whether they continue a
 // copied one.
-func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *broker.Publication {
+func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *message.Publication {
 	h := copyHeaders(m, func(key string) bool { return bookkeeping(key) || senderSelected(key) })
 	h[message.HeaderRetryCount] = count(retries)
 	setHistory(h, m)
@@ -166,7 +165,7 @@ func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *br
 	if p.CountHeader != "" {
 		h[p.CountHeader] = strconv.Itoa(int(count(retries)) + 1)
 	}
-	pub := w.publication(broker.KindRetry, m, h)
+	pub := w.publication(message.KindRetry, m, h)
 	if overweight(&pub.Msg, RetryReserve) {
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
 
@@ -127,7 +126,7 @@ func TestRetryLeavesByPublish(t *testing.T) {
 			if s.Final != FinalAck || s.Publish == nil || s.Verdict.Action != message.Retry {
 				t.Fatalf("%+v", s)
 			}
-			if s.Publish.Kind != broker.KindRetry || s.Publish.Exchange != "wms.retry-exchange.wms-cincout" || s.Publish.Key != "retry" {
+			if s.Publish.Kind != message.KindRetry || s.Publish.Exchange != "wms.retry-exchange.wms-cincout" || s.Publish.Key != "retry" {
 				t.Errorf("goes to %+v", s.Publish)
 			}
 			h := s.Publish.Msg.Headers
@@ -215,7 +214,7 @@ func TestRetryThatCannotLeaveParks(t *testing.T) {
 			if s.Verdict.Action != message.Park || s.Verdict.Reason != c.reason || s.Final != FinalAck {
 				t.Fatalf("%+v", s.Verdict)
 			}
-			if s.Publish == nil || s.Publish.Kind != broker.KindPark || s.Publish.Msg.Headers["x-final-reason"] != c.reason.String() {
+			if s.Publish == nil || s.Publish.Kind != message.KindPark || s.Publish.Msg.Headers["x-final-reason"] != c.reason.String() {
 				t.Errorf("publishes %+v", s.Publish)
 			}
 			if s.Publish.Msg.Headers["x-final-status-code"] != int32(503) {
@@ -240,7 +239,7 @@ func TestRequeueAndItsDetour(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	d := s.Detour
-	if d == nil || d.Kind != broker.KindRetry || d.Key != "30s" || d.Msg.Headers["x-retry-count"] != int32(4) {
+	if d == nil || d.Kind != message.KindRetry || d.Key != "30s" || d.Msg.Headers["x-retry-count"] != int32(4) {
 		t.Fatalf("detour %+v: it waits at least as long as asked and is not counted", d)
 	}
 	if _, there := d.Msg.Headers["x-death"]; there {
@@ -361,7 +360,7 @@ func TestRetryPublicationKeepsTheMessage(t *testing.T) {
 	p := otherShapes(t)["topic-tiers"]
 	p.CountHeader = "x-delivery-count"
 	got := p.Settlement(m, verdict(message.Retry, message.ReasonServerError)).Publish
-	want := &broker.Publication{
+	want := &message.Publication{
 		Kind: "retry", Exchange: "freeflow.events.retry", Key: "user.5m",
 		Msg: wholePublishing(amqp.Table{
 			"x-a": "1", "cc": "mine", "x-retry-count": int32(3),
