@@ -229,7 +229,7 @@ func TestBenchWithoutServers(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithItsCandidate: no one waits for the messages of a process that is gone.
+// TestWaitEndsWithItsCandidate: nothing waits for the messages of a process that is gone.
 func TestWaitEndsWithItsCandidate(t *testing.T) {
 	t.Parallel()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -87,7 +87,7 @@ func (r *result) drainedBars(b *strings.Builder, top float64) {
 	}
 }
 
-// draw is one growth curve; the points stand at equal distances, because their values span decades.
+// draw is one growth curve; the points have equal distances, because their values span decades.
 func (c *curve) draw(b *strings.Builder, left, top, width, height float64) {
 	const marginLeft, marginRight, marginTop, marginBottom = 60.0, 20.0, 34.0, 40.0
 	x0, x1 := left+marginLeft, left+width-marginRight

@@ -111,7 +111,7 @@ func TestBrokersProcess(t *testing.T) {
 	}
 	write("container", "another\n")
 	if _, err := serverPID(t.Context(), dir); err == nil {
-		t.Error("docker failed and no one says so")
+		t.Error("docker failed without an error")
 	}
 }
 

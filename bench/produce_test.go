@@ -95,10 +95,10 @@ func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
 	}
 	must.Do(t, b.purgeSent())
 	must.Do(t, b.ch.Publish(sentQueue, sentQueue, true, false, amqp.Publishing{}))
-	if err := b.sentOnce("someone", 2); err == nil || !strings.Contains(err.Error(), "1 of 2 messages") {
+	if err := b.sentOnce("client", 2); err == nil || !strings.Contains(err.Error(), "1 of 2 messages") {
 		t.Errorf("one message is missing: %v", err)
 	}
-	if err := b.sentOnce("someone", 1); err != nil {
+	if err := b.sentOnce("client", 1); err != nil {
 		t.Errorf("all are there: %v", err)
 	}
 }

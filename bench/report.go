@@ -145,7 +145,7 @@ func (r *result) markdown(figures []figure) string {
 			"are named.**\n")
 	}
 	if !m.BrokerCPU {
-		fmt.Fprintf(&b, "\nThe broker's processes cannot be seen from here: its CPU time is unknown and stands as 0.\n")
+		fmt.Fprintf(&b, "\nThe broker's processes cannot be seen from here: its CPU time is unknown and shown as 0.\n")
 	}
 	if len(figures) > 0 {
 		table(&b, []string{"figure", "measured", "bar", "stretch", ""}, func(row func(...string)) {

@@ -78,7 +78,7 @@ func publishSection(section, text string) error {
 	return os.WriteFile(page, []byte(fresh), 0o644)
 }
 
-// replaceSection replaces what stands between the two marks of a section.
+// replaceSection replaces the text between the two marks of a section.
 func replaceSection(page, section, text string) (string, error) {
 	begin, end := "<!-- "+section+":begin -->", "<!-- "+section+":end -->"
 	head, rest, found := strings.Cut(page, begin)

@@ -5,13 +5,13 @@
 #   broker.sh start DIR PORT          boot and leave running; prints the export lines to eval
 #   broker.sh stop DIR                stop, keep the data (start DIR PORT boots the same node again)
 #   broker.sh kill DIR                the same without warning (SIGKILL)
-#   broker.sh freeze DIR, thaw DIR    stand still (SIGSTOP) and go on
+#   broker.sh freeze DIR, thaw DIR    suspend (SIGSTOP) and resume
 #   broker.sh rm DIR                  stop and remove DIR
 #   broker.sh ctl DIR ARG...          rabbitmqctl for that node
 #   broker.sh get                     only fetches what a start would fetch, for a place without a network
-#   broker.sh port                    prints a port that is free and that the system hands out to no one
+#   broker.sh port                    prints a port that is free and that the system does not hand out
 #
-# PORT 0 chooses a free port. CMD, and anyone who evals the lines of start, sees
+# PORT 0 chooses a free port. CMD, and a shell that evals the lines of start, sees
 #   AMQP_URL        amqp://guest:guest@127.0.0.1:PORT/
 #   BROKER_CTL      path of an executable rabbitmqctl for this node
 #   BROKER_VERSION  what the node itself says, e.g. 4.0.5
@@ -428,8 +428,8 @@ native_stop() { # DIR SIGNAL
     kill -KILL -- "-$pid" 2>/dev/null || true
   fi
   rm -f "$dir/pid"
-  # A killed node keeps its epmd: it is the one that will be started again. epmd refuses to end while it still knows a
-  # node, which it forgets a moment after the node's end.
+  # A killed node keeps its epmd: it is the one that will be started again. epmd refuses to end while it still lists a
+  # node, which it drops a moment after the node's end.
   if [[ $signal = TERM && -s $dir/ports ]]; then
     read -r _ epmd _ <"$dir/ports"
     for ((i = 0; i < 50; i++)); do

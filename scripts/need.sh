@@ -25,7 +25,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "installing $* (for $cmd)" >&2
 # The package lists of a fresh image are empty, those of an old machine name files that are gone: refresh, then install.
-# invoke-rc.d asks policy-rc.d whether a service may start; where there is one already its word stands. One installation at a time,
+# invoke-rc.d asks policy-rc.d whether a service may start; where there is one already it decides. One installation at a time,
 # also with broker.sh, which does the same: none may take the policy away from another.
 # shellcheck disable=SC2016 # the inner script expands its own variables
 if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive flock /tmp/.sidecar-broker-apt.lock bash -euc '

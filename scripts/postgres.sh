@@ -6,12 +6,12 @@
 #   postgres.sh stop DIR                end its sessions and stop, keep the data (start DIR PORT boots the same server again)
 #   postgres.sh immediate DIR           stop without a checkpoint (SIGQUIT): the next start recovers
 #   postgres.sh kill DIR                every process at once without warning (SIGKILL)
-#   postgres.sh freeze DIR, thaw DIR    stand still (SIGSTOP), every process of it, and go on
+#   postgres.sh freeze DIR, thaw DIR    suspend (SIGSTOP) and resume every process of it
 #   postgres.sh rm DIR                  stop and remove DIR
 #   postgres.sh psql DIR ARG...         psql for that server, as its superuser
 #   postgres.sh get                     only installs what a start would install, for a place without a network
 #
-# PORT 0 chooses a free port. CMD, and anyone who evals the lines of start, sees
+# PORT 0 chooses a free port. CMD, and a shell that evals the lines of start, sees
 #   POSTGRES_DSN      postgres://postgres@127.0.0.1:PORT/postgres?sslmode=disable
 #   POSTGRES_VERSION  what the server itself says, e.g. 15.14
 #   POSTGRES_DIR      DIR
@@ -86,7 +86,7 @@ make_data() { # DIR BIN
 # boot starts the server without waiting for it.
 boot() { # DIR PORT BIN
   local dir=$1 port=$2 bin=$3 former
-  # A first process that was killed and that no one has asked for yet passes for a running server.
+  # A first process that was killed and that its parent has not waited for yet passes for a running server.
   if read -r former 2>/dev/null <"$dir/data/postmaster.pid" && dead "$former"; then rm -f "$dir/data/postmaster.pid"; fi
   {
     echo "listen_addresses = '127.0.0.1'"
@@ -139,9 +139,9 @@ members() {
   done
 }
 
-# everyone sends a signal to each process of the server. The first stands still meanwhile, so that it neither starts another
+# signal_all sends a signal to each process of the server. The first is stopped meanwhile, so that it neither starts another
 # nor answers the death of one.
-everyone() { # DIR SIGNAL
+signal_all() { # DIR SIGNAL
   local pid member
   pid=$(cat "$1/pid")
   kill -STOP "$pid" 2>/dev/null || true
@@ -155,9 +155,9 @@ stop() { # DIR INT|QUIT|KILL
   if alive "$dir"; then
     pid=$(cat "$dir/pid")
     if [[ $signal = KILL ]]; then
-      everyone "$dir" KILL
+      signal_all "$dir" KILL
     else
-      everyone "$dir" CONT
+      signal_all "$dir" CONT
       kill "-$signal" "$pid" 2>/dev/null || true
     fi
     # What was killed may live on for a moment, and holds the memory that all of them share: no other could start.
@@ -165,14 +165,14 @@ stop() { # DIR INT|QUIT|KILL
       gone "$pid" $MEMBERS && break
       sleep 0.02
     done
-    dead "$pid" || everyone "$dir" KILL
+    dead "$pid" || signal_all "$dir" KILL
   fi
   rm -f "$dir/pid"
 }
 
 freeze() { # DIR STOP|CONT
   alive "$1" || die "no server runs in $1"
-  everyone "$1" "$2"
+  signal_all "$1" "$2"
 }
 
 ask() { # PORT ARG...; psql as the superuser, untouched by the caller's environment and files

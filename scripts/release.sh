@@ -22,7 +22,7 @@ goreleaser() {
   syft=$(scripts/gotool.sh github.com/anchore/syft/cmd/syft@v1.52.0)
   # The compiler of the image, so that both have the same binary.
   version=$(sed -n 's/^FROM .*golang:\([0-9.]*\).*/\1/p' Dockerfile)
-  # It wants to know where the repository is at home. A clone without a remote has no home, and publishes nothing either.
+  # It needs the repository's URL. A clone without a remote has none, and publishes nothing either.
   if [ -z "$(git remote)" ]; then
     export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/owner/amqp-sidecar
   fi

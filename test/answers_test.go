@@ -223,7 +223,7 @@ func TestRetryAfterOn425(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestRetryAfterWithoutTiersPausesTheReplica: no one is POSTed to before the app wants it.
+// TestRetryAfterWithoutTiersPausesTheReplica: nothing is POSTed before the time that the app asked for.
 func TestRetryAfterWithoutTiersPausesTheReplica(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{429, 503} {

@@ -199,7 +199,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// TestWarnings: allowed, but someone should know.
+// TestWarnings: allowed, but worth a warning.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	warned := func(change map[string]string, word string) {

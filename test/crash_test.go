@@ -146,7 +146,7 @@ func TestCrashesOfReplicasAddUp(t *testing.T) {
 	sc.app.await("bad", 1)
 	a.kill()
 	b := start(t, other)
-	sc.app.await("bad", 2) // b knows of nothing
+	sc.app.await("bad", 2) // b has no journal of it
 	b.kill()
 	a = sc.run() // writes its crash down
 	sc.app.await("bad", 3)

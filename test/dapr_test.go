@@ -54,7 +54,7 @@ func TestDaprDialect(t *testing.T) {
 	sc := newScene(t).with("RESPONSE_DIALECT", "dapr").seed()
 	s := daprSettles(t, sc, func(c daprCase) string { return c.on })
 	for id, c := range daprCases {
-		// With the dialect on, a 2xx that is malformed is one whose verdict no one has read.
+		// With the dialect on, a 2xx that is malformed is one whose verdict was not read.
 		if c.reason == "malformed" && !s.log.mentions(id, `"level":"WARN"`, "over 64 KiB") {
 			t.Errorf("%s: no warning of the size", id)
 		}

@@ -71,7 +71,7 @@ func (m *mover) publish(queue string, d *amqp.Delivery) {
 	}
 }
 
-// TestMoverKilledInEveryGap: anyone who moves parked messages back in the safe order may die at any point. The message
+// TestMoverKilledInEveryGap: a tool that moves parked messages back in the safe order may die at any point. The message
 // is then in the dead-letter queue as before, or there and on its way, never nowhere; and each copy is tried once, not
 // for ever.
 func TestMoverKilledInEveryGap(t *testing.T) {

@@ -80,7 +80,7 @@ func TestDLQCanaryOfNobody(t *testing.T) {
 			if got := sc.listedIDs(); !slices.Equal(got, ids[3:]) {
 				t.Errorf("%q", got)
 			}
-			s := sc.run() // no one receives its verdicts
+			s := sc.run() // no redrive receives its verdicts
 			sc.app.awaitAll(ids[:3]...)
 			sc.settledAll(s, len(ids)-3)
 		})

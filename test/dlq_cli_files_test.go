@@ -17,7 +17,7 @@ func TestDLQDiscard(t *testing.T) {
 		sc.cli(64, args...)
 	}
 	if n := sc.ready(sc.dlq()); n != 5 {
-		t.Fatalf("%d are left without anyone having said so", n)
+		t.Fatalf("%d are left without an error", n)
 	}
 	if d := sc.acted("discard", "--status", "422", "--limit", "1", "--yes"); d.Done != 1 {
 		t.Errorf("%+v", d)

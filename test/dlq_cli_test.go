@@ -178,7 +178,7 @@ func TestDLQShowsWhatIsParked(t *testing.T) {
 	if len(full) != 1 || full[0].Headers["x-final-status-code"].Type != "int32" || full[0].Body.Format != "json" || full[0].Ref != c.Ref {
 		t.Errorf("%+v", full)
 	}
-	if r = sc.cli(1, "show", "no one"); !strings.Contains(r.stderr, `"no one"`) || strings.Count(r.stderr, "\n") != 1 {
+	if r = sc.cli(1, "show", "absent"); !strings.Contains(r.stderr, `"absent"`) || strings.Count(r.stderr, "\n") != 1 {
 		t.Errorf("%q", r.stderr)
 	}
 	sc.park(parked("c", 500))
@@ -267,7 +267,7 @@ func TestDLQReaderGoesAway(t *testing.T) {
 		}
 	}
 	if _, code := headOf(t, sc.env, "dlq", "export"); code != 1 {
-		t.Errorf("an export that no one reads: exit %d", code)
+		t.Errorf("an export that is not read: exit %d", code)
 	}
 	eventually(t, "everything is back", func() bool { return sc.ready(sc.dlq()) == len(list) })
 	if got := sc.listedIDs(); len(got) != len(list) || got[0] != list[0].MessageId || got[1999] != list[1999].MessageId {

@@ -15,7 +15,7 @@ import (
 var dlqLine = regexp.MustCompile(`(?m)^(?:\$ )?(sidecar dlq .*)$`)
 
 // TestDLQDocsAreTypedRight: every `sidecar dlq …` that README.md and docs/dead-letters.md give to be typed is
-// understood. There is no broker, so each gets as far as that; what deletes asks first, and there is no one to ask.
+// understood. There is no broker, so each gets as far as that; what deletes asks first, and there is no terminal to ask.
 func TestDLQDocsAreTypedRight(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()

@@ -14,8 +14,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// everyType is a header table with all that AMQP knows, at its limits. NaN and the infinities are not in it: RabbitMQ
-// ends the connection of anyone who sends them.
+// everyType is a header table with every type of AMQP, at its limits. NaN and the infinities are not in it: RabbitMQ
+// ends the connection of a client that sends them.
 func everyType() amqp.Table {
 	scalars := amqp.Table{
 		"void": nil, "true": true, "false": false,

@@ -34,7 +34,7 @@ func TestDLQSharedByTwoServices(t *testing.T) {
 				return ours, theirs
 			}
 			_, theirs := fail("a", 15)
-			sc.publish("", shared, message("no one's")) // without a word where it comes from
+			sc.publish("", shared, message("of no service")) // without a word where it comes from
 			all++
 			before := audit.foreign(false)
 			if len(before) != 15 {
@@ -50,7 +50,7 @@ func TestDLQSharedByTwoServices(t *testing.T) {
 			}
 			all -= 15
 			ours, more := fail("b", 10)
-			if d := sc.acted("discard", "--yes", ours[3], more[3], "no one's"); d.Done != 1 || d.Skipped != 2 {
+			if d := sc.acted("discard", "--yes", ours[3], more[3], "of no service"); d.Done != 1 || d.Skipped != 2 {
 				t.Errorf("discard by id: %+v", d)
 			}
 			if d := sc.acted("discard", "--all", "--yes"); d.Done != 9 || d.Skipped != 26 {
@@ -63,7 +63,7 @@ func TestDLQSharedByTwoServices(t *testing.T) {
 			if got := audit.foreign(false); !slices.Equal(got[:15], before) || len(got) != 25 {
 				t.Errorf("theirs: %q, before: %q", got, before)
 			}
-			if got := sc.foreign(true); len(got) != 26 || !slices.Contains(got, "no one's") {
+			if got := sc.foreign(true); len(got) != 26 || !slices.Contains(got, "of no service") {
 				t.Errorf("left: %q", got)
 			}
 			for _, id := range append(theirs, more...) {

@@ -49,7 +49,7 @@ func TestDLQReadsTogether(t *testing.T) {
 	}
 }
 
-// TestDLQRedrivesTogether: four that redrive at the same time, again and again until nothing is left. No one has been
+// TestDLQRedrivesTogether: four that redrive at the same time, again and again until nothing is left. No client has been
 // killed, so every message comes once.
 func TestDLQRedrivesTogether(t *testing.T) {
 	t.Parallel()

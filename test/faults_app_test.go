@@ -34,7 +34,7 @@ func TestAppSuspended(t *testing.T) {
 	eventually(t, "a pause for the app's sake", func() bool {
 		return s.metric("sidecar_paused", `reason="breaker"`)+s.metric("sidecar_paused", `reason="app_down"`) > 0
 	})
-	// Longer than four attempts and their delays take: anyone who went on would park now.
+	// Longer than four attempts and their delays take: a sidecar that went on would park now.
 	stays(t, 5*time.Second, "up, and nothing parked", func() bool { return !s.ended() && sc.ready(sc.dlq()) == 0 })
 	app.signal(syscall.SIGCONT)
 	brokertest.Eventually(t, 90*time.Second, "everything acked", func() bool {

@@ -103,7 +103,7 @@ func TestAlarmWhileEverythingFails(t *testing.T) {
 }
 
 // TestUserLosesAccess: the password changes under a running sidecar, then the user is gone. It never ends for it, it
-// says why, and it needs no restart once someone has repaired it.
+// says why, and it needs no restart once an operator has repaired it.
 func TestUserLosesAccess(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()

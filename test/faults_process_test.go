@@ -46,7 +46,7 @@ func TestFiftyStopsUnderLoad(t *testing.T) {
 	checkUncounted(t, sc, ids)
 }
 
-// TestSidecarSuspended: a sidecar that stands still longer than its heartbeats allow wakes up to a dead session. The
+// TestSidecarSuspended: a sidecar that is suspended for longer than its heartbeats allow resumes with a dead session. The
 // app's answer that arrived meanwhile settles nothing, and the message comes again.
 func TestSidecarSuspended(t *testing.T) {
 	t.Parallel()

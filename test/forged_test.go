@@ -12,7 +12,7 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// forgedHistories are x-death and count headers that no broker wrote. Anyone who may publish can send them.
+// forgedHistories are x-death and count headers that no broker wrote. Any client that may publish can send them.
 func forgedHistories(sc *scene) map[string]amqp.Table {
 	entry := func(edit amqp.Table) amqp.Table {
 		e := amqp.Table{"queue": sc.queue(), "reason": "rejected", "count": int64(1), "exchange": sc.exchange(), "routing-keys": []any{"k"}}
@@ -160,7 +160,7 @@ func TestTablesTheClientLibraryRefuses(t *testing.T) {
 }
 
 // TestMessageThatDiedBeforeForAnotherReason: a message that once expired from this very queue, or was pushed out of it,
-// or ran into its delivery limit, carries that in x-death for ever, also when someone moves it back. When it is
+// or ran into its delivery limit, carries that in x-death for ever, also when a user moves it back. When it is
 // rejected, a broker of the 3.x line takes its way through the retry queue for an automatic cycle and drops it without
 // a word.
 func TestMessageThatDiedBeforeForAnotherReason(t *testing.T) {

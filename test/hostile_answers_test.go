@@ -48,7 +48,7 @@ func drip(s string) func(net.Conn) bool {
 	}
 }
 
-// hostileAnswers is one of each kind; all there are stand in package dispatch.
+// hostileAnswers is one of each kind; all of them are in package dispatch.
 func hostileAnswers() []hostile {
 	long := strings.Repeat("x", 1<<20)
 	return []hostile{

@@ -111,7 +111,7 @@ func answers() []mode {
 		{name: "a delivery on channel 0", on: basicConsume, act: func(l *link, _ uint16) bool {
 			return l.send(deliver(0, l.consumer, 1), content(0, 0))
 		}},
-		{name: "an answer no one asked for", on: basicConsume, act: func(l *link, ch uint16) bool {
+		{name: "an answer without a request", on: basicConsume, act: func(l *link, ch uint16) bool {
 			l.reply(ch, basicConsume+1, short(l.consumer))
 			l.reply(ch, setQos+1)
 			return true

@@ -14,7 +14,7 @@ import (
 )
 
 // hostilePeer accepts connections as a broker and misbehaves in one way. Otherwise it answers each method
-// with the success of AMQP 0-9-1 and confirms each publish. It knows no queues and no messages: it shows what a peer
+// with the success of AMQP 0-9-1 and confirms each publish. It has no queues and no messages: it shows what a peer
 // can do to the sidecar, and nothing about how a broker behaves.
 type hostilePeer struct {
 	addr    string

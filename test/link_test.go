@@ -59,7 +59,7 @@ func TestReconnectsAfterEveryCut(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestHalfOpenConnection: no one says goodbye, the heartbeat notices.
+// TestHalfOpenConnection: the connection is not closed, the heartbeat notices.
 func TestHalfOpenConnection(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("AMQP_HEARTBEAT", "1s").seed()
@@ -184,7 +184,7 @@ func TestRetryQueueGoneBeforeAReconnect(t *testing.T) {
 	}
 }
 
-// TestRetryQueueGoneAtRunTime: it is checked from time to time, and so is its exchange. Once the sidecar knows, it
+// TestRetryQueueGoneAtRunTime: it is checked from time to time, and so is its exchange. Once the sidecar has noticed, it
 // repairs the chain or stops taking messages; in no case does it go on rejecting.
 func TestRetryQueueGoneAtRunTime(t *testing.T) {
 	t.Parallel()
@@ -246,7 +246,7 @@ func TestUnboundRetryQueueLosesNothing(t *testing.T) {
 	}
 }
 
-// TestUnboundAtRunTime: no one can see that a binding has gone, so in declare mode it is made again now and then.
+// TestUnboundAtRunTime: AMQP cannot show that a binding has gone, so in declare mode it is made again now and then.
 func TestUnboundAtRunTime(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t)
@@ -326,7 +326,7 @@ func TestCredentialsRotateWithoutRestart(t *testing.T) {
 	sc.with("AMQP_URL_FILE", file)
 	put(right)
 	s := sc.run()
-	put(brokerURLWith(t, func(u *url.URL) { u.Host = p.addr; u.User = url.UserPassword("no one", "canary-secret") }))
+	put(brokerURLWith(t, func(u *url.URL) { u.Host = p.addr; u.User = url.UserPassword("absent", "canary-secret") }))
 	p.cut()
 	eventually(t, "not ready with the wrong user", func() bool { return !s.ready() })
 	put(right)

@@ -64,7 +64,7 @@ func (o *outgoing) post() int {
 	return res.StatusCode
 }
 
-// use is the usual day, with a row that no one takes and one for a queue that is full.
+// use is the usual day, with a row that no queue takes and one for a queue that is full.
 func (o *outgoing) use() {
 	o.t.Helper()
 	full := o.sc.prefix + ".full"
@@ -73,7 +73,7 @@ func (o *outgoing) use() {
 	}
 	o.insert("amq.default", full, 0)
 	o.insert("amq.default", full, 0)
-	o.insert("amq.default", o.sc.prefix+".no one", 0)
+	o.insert("amq.default", o.sc.prefix+".absent", 0)
 	eventually(o.t, "messages and rows are published", func() bool {
 		if code := o.post(); code != http.StatusNoContent {
 			o.t.Fatalf("status %d", code)

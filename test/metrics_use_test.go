@@ -221,7 +221,7 @@ func backlog(t *testing.T, p *prometheusServer) string {
 	return sc.queue()
 }
 
-// drain is a sidecar that someone has drained and left so, outside Kubernetes.
+// drain is a sidecar that was drained and left so, outside Kubernetes.
 func drain(t *testing.T, p *prometheusServer) string {
 	sc := newScene(t)
 	s := sc.run()

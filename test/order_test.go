@@ -84,7 +84,7 @@ func TestRedeliveredAfterACrash(t *testing.T) {
 	}
 }
 
-// TestStuckHead: one message that takes for ever holds back no one behind it, and when the sidecar dies everything that
+// TestStuckHead: one message that takes for ever holds back no message behind it, and when the sidecar dies everything that
 // was answered is gone from the queue and the stuck one, only it, is still there.
 func TestStuckHead(t *testing.T) {
 	t.Parallel()

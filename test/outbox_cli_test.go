@@ -56,7 +56,7 @@ func TestOutboxCommands(t *testing.T) {
 	r := outboxRun(t, db.DSN, 0, "status")
 	for _, want := range []string{
 		"table        public.outbox\n", "pending      2, 1 of them due later, 0 failed before\n", "lag          1m3", "quarantined  1\n",
-		"inserts wake the relay up", "25               ", `unroutable\x1b[31m`, "3h ago",
+		"inserts notify an idle relay", "25               ", `unroutable\x1b[31m`, "3h ago",
 	} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("status does not say %q:\n%s", want, r.stdout)
@@ -251,7 +251,7 @@ func TestOutboxSecrets(t *testing.T) {
 		code int
 	}{
 		"no rights":     {db.Role(canary), 1},
-		"no such role":  {as(func(u *url.URL) { u.User = url.UserPassword("no one", canary) }), 1},
+		"no such role":  {as(func(u *url.URL) { u.User = url.UserPassword("absent", canary) }), 1},
 		"no server":     {as(func(u *url.URL) { u.User, u.Host = url.UserPassword("postgres", canary), "127.0.0.1:1" }), 1},
 		"no database":   {as(func(u *url.URL) { u.User, u.Path = url.UserPassword("postgres", canary), "/nowhere" }), 1},
 		"TLS, not here": {as(func(u *url.URL) { u.User, u.RawQuery = url.UserPassword("postgres", canary), "sslmode=verify-full" }), 1},
@@ -310,7 +310,7 @@ func TestOutboxInterrupted(t *testing.T) {
 	if code := s.exitCode(); code != 1 || !strings.Contains(s.log.String(), "stopped by a signal") {
 		t.Errorf("exit %d: %s", code, s.log.String())
 	}
-	eventually(t, "no one builds it any more", func() bool {
+	eventually(t, "no session builds it any more", func() bool {
 		return db.Value(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'virtualxid'`) == "0"
 	})
 	if _, err := old.Exec(t.Context(), `COMMIT`).ReadAll(); err != nil {

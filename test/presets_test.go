@@ -88,7 +88,7 @@ func presets(p string) []preset {
 }
 
 // TestEveryPreset keeps the same promises: a good message once, a late one as often as it takes, a bad one parked with
-// its reason after exactly its attempts, each wait at least as long as its tier; classic and quorum.
+// its reason after exactly its attempts, no wait shorter than its tier; classic and quorum.
 func TestEveryPreset(t *testing.T) {
 	t.Parallel()
 	for i, name := range []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {

@@ -104,7 +104,7 @@ func withSecrets(t *testing.T, sc *scene, otlp string) {
 		t.Fatal(err)
 	}
 	sc.with(
-		"AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.User = url.UserPassword("no one", "canary-url-password") }),
+		"AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.User = url.UserPassword("absent", "canary-url-password") }),
 		"AMQP_USERNAME", user, "AMQP_PASSWORD_FILE", file,
 		"APP_URL", sc.app.url()+"?key=canary-query", "APP_TOKEN", "canary-app-token", "CONTROL_TOKEN", "canary-control-token", "MAX_RETRIES", "1",
 	)

@@ -138,7 +138,7 @@ func TestConfirm(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	r, w, err := os.Pipe() // no one types anything
+	r, w, err := os.Pipe() // nothing is typed
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -176,7 +176,7 @@ func TestDLQFlagsStandAnywhere(t *testing.T) {
 	}
 }
 
-// anyQueue is a queue that no one connects to.
+// anyQueue is a queue that no client connects to.
 func anyQueue(t *testing.T) *deadletter.Queue {
 	t.Helper()
 	q, err := newCall(invocation{environ: nowhere}, "dlq", subcommand{name: "x"}).open()

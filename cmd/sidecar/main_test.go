@@ -83,12 +83,12 @@ func TestCommandLine(t *testing.T) {
 		{"check without a broker", append(service, "SIDECAR_AMQP_URL=amqp://user:hunter2@127.0.0.1:1/"), []string{"check"}, 1, "", "connect to the broker"},
 		{"check without a service", nil, []string{"check"}, 64, "", "SIDECAR_SERVICE"},
 		{"check of a preset without what it needs", append(service, "SIDECAR_TOPOLOGY=dead-letter"), []string{"check"}, 64, "", "SIDECAR_QUEUE"},
-		{"health of no one", append(service, "SIDECAR_ADMIN_ADDR=127.0.0.1:1"), []string{"health"}, 1, "", "SIDECAR_ADMIN_ADDR"},
+		{"health without a sidecar", append(service, "SIDECAR_ADMIN_ADDR=127.0.0.1:1"), []string{"health"}, 1, "", "SIDECAR_ADMIN_ADDR"},
 		{"health of what", service, []string{"health", "wealth"}, 64, "", `"wealth"`},
 		{"health at a random port", append(service, "SIDECAR_ADMIN_ADDR=:0"), []string{"health"}, 1, "", "port 0"},
 		{"health without a service", nil, []string{"health"}, 64, "", "SIDECAR_SERVICE"},
 		{"health with two arguments", service, []string{"health", "live", "ready"}, 64, "", `"ready"`},
-		{"drain no one", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:1"), []string{"drain"}, 1, "", "SIDECAR_CONTROL_ADDR"},
+		{"drain without a sidecar", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:1"), []string{"drain"}, 1, "", "SIDECAR_CONTROL_ADDR"},
 		{"drain at a random port", append(service, "SIDECAR_CONTROL_ADDR=127.0.0.1:0"), []string{"drain"}, 1, "", "port 0"},
 		{"drain without a service", nil, []string{"drain"}, 64, "", "SIDECAR_SERVICE"},
 	} {
@@ -96,7 +96,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// at starts a server that stands for a running sidecar and returns its address.
+// at starts a server that imitates a running sidecar and returns its address.
 func at(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -208,7 +208,7 @@ func TestDrainOfASidecarThatEnds(t *testing.T) {
 	}
 	go func() {
 		c, err := l.Accept()
-		_ = l.Close() // before the answer: anyone who comes next is refused
+		_ = l.Close() // before the answer: the next connection is refused
 		if err != nil {
 			return
 		}

@@ -106,7 +106,7 @@ func outboxStatus(ctx context.Context, c *call) error {
 }
 
 func (c *outboxCall) printStatus(s *outbox.Status) error {
-	notify := "inserts wake the relay up"
+	notify := "inserts notify an idle relay"
 	if !s.Notify {
 		notify = "off: the relay checks every " + c.cfg.Outbox.PollInterval.String()
 	}
@@ -215,7 +215,7 @@ func outboxPrune(ctx context.Context, c *call) error {
 func outboxMigrate(ctx context.Context, c *call) error {
 	dry := c.flags.Bool("print", false, "write the SQL to standard output and change nothing; needs no right but to "+
 		"connect")
-	quiet := c.flags.Bool("no-notify", false, "without the trigger that wakes the relay up, which then checks every "+
+	quiet := c.flags.Bool("no-notify", false, "without the trigger that notifies an idle relay, which then checks every "+
 		"SIDECAR_OUTBOX_POLL_INTERVAL; removes it where it is")
 	if err := c.parse(0); err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Package admin serves the sidecar's two HTTP listeners. The admin listener only reads: health, metrics, and whether a
-// drain has ended; anyone who reaches the port may. The control listener changes things (drain, pause, resume, the
+// drain has ended; any client that reaches the port may. The control listener changes things (drain, pause, resume, the
 // dead-letter queue) and shows messages. It does not use the broker or the app and decides nothing about messages: it
 // calls a State and a dlq.API. It serves no profiles, no variables and no CORS.
 package admin

@@ -435,7 +435,7 @@ func TestCanary(t *testing.T) {
 	if n := brokertest.Ready(t, p.url, p.plan.Queue); n != 2 {
 		t.Errorf("%d in the queue", n)
 	}
-	p.post("/dlq/operations/"+op.ID+"/cancel", "") // no one consumes, so no verdict comes
+	p.post("/dlq/operations/"+op.ID+"/cancel", "") // there is no consumer, so no verdict comes
 	if op = p.ended(op.ID); op.State != "cancelled" || op.Progress.Done != 2 {
 		t.Errorf("%+v", op)
 	}

@@ -18,7 +18,7 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-// parking is a server over a topology of its own in a real broker. No one consumes: what is redriven stays in the
+// parking is a server over a topology of its own in a real broker. There is no consumer: what is redriven stays in the
 // service's queue.
 type parking struct {
 	*running

@@ -218,7 +218,7 @@ func TestAnUnfitQueue(t *testing.T) {
 	brokertest.WaitReady(t, p.url, p.dlq(), 1)
 }
 
-// TestQueueNames: the one that is known is known by its percent-encoded form alone, and no one asks the broker about
+// TestQueueNames: a queue is found by its percent-encoded name alone, and the broker is not asked about
 // another one: this one is away, which would be a 503.
 func TestQueueNames(t *testing.T) {
 	t.Parallel()

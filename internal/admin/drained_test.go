@@ -99,7 +99,7 @@ func (r *running) waiting(n int) bool {
 	return r.waits.all == n
 }
 
-// TestWaitersAreBounded: anyone who waits too often is answered with the state at once, and takes no place from another
+// TestWaitersAreBounded: a client that waits too often is answered with the state at once, and takes no place from another
 // address.
 func TestWaitersAreBounded(t *testing.T) {
 	t.Parallel()

@@ -123,7 +123,7 @@ func TestEventsAreForGET(t *testing.T) {
 		t.Errorf("HEAD: %d %v", got.StatusCode, got.Header)
 	}
 	if r.state.flows != 0 {
-		t.Error("the flow was asked for, and no one listens")
+		t.Error("the flow was asked for without a listener")
 	}
 }
 

@@ -62,7 +62,7 @@ func TestScopes(t *testing.T) {
 	r.wantLogged(2, `"action":"show bodies"`, `"scope":"write","status":503`)
 }
 
-// TestTokensThatRotate: a token that has become empty lets no one in, and two that have become the same one only read.
+// TestTokensThatRotate: a token that has become empty lets no client in, and two that have become the same one only read.
 func TestTokensThatRotate(t *testing.T) {
 	t.Parallel()
 	write, read := token, readToken

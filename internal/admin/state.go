@@ -20,7 +20,7 @@ type Readiness struct {
 	Checks []Check `json:"checks"`
 }
 
-// Check is one condition of readiness. Detail is shown to anyone who reaches the admin port: no secrets.
+// Check is one condition of readiness. Detail is shown to any client that reaches the admin port: no secrets.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`

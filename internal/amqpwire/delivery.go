@@ -11,7 +11,7 @@ import (
 // Delivery is one message as the broker handed it over. It is settled through its Subscription, never through the
 // embedded type's own methods, which know no channel here.
 //
-// Anyone who takes a Delivery owns it, body included, and has to call Free when nothing refers to either any more: the
+// The goroutine that takes a Delivery owns it and its body, and has to call Free when nothing refers to either: the
 // memory budget counts it until then.
 type Delivery struct {
 	amqp.Delivery // without Headers until DecodeHeaders

@@ -1,4 +1,4 @@
-// Package amqpwire is the part of an AMQP 0-9-1 connection that knows frames. It sits between the socket and the client
+// Package amqpwire handles the frames of an AMQP 0-9-1 connection. It sits between the socket and the client
 // library: it takes deliveries and returned messages off the stream before the library sees them, sanitizes the header
 // tables of everything else, keeps the deadlines, and bounds the memory of received bodies.
 //

@@ -101,7 +101,7 @@ func TestIntakeTakesOurDeliveriesHoweverTheBytesArrive(t *testing.T) {
 		for range 1 + r.IntN(60) {
 			switch r.IntN(5) {
 			case 0:
-				c.message(3, "someone")
+				c.message(3, "consumer")
 			case 1:
 				c.message(2, "ours-2")
 			default:
@@ -163,7 +163,7 @@ func TestIntakeAfterTheEndOfAConsumer(t *testing.T) {
 	q := NewDeliveries(0)
 	q.End()
 	if q.Add(NewDelivery()) {
-		t.Error("a delivery went where no one looks any more")
+		t.Error("a delivery went to a consumer that was gone")
 	}
 	in := newIntake(t.Context(), Options{Hidden: func(int) {}})
 	in.Consume("gone", NewDeliveries(0))

@@ -35,7 +35,7 @@ var vital = map[string]bool{
 //
 //   - A value that nests too deep, holds too many elements, would cost too much memory or cannot be read becomes
 //     opaque: its type byte says byte array from now on. Everything behind it stays where it was.
-//   - Type 'L', which some brokers let through and the library does not know, becomes 'l', as long.
+//   - Type 'L', which some brokers let through and the library does not support, becomes 'l', as long.
 //   - Of a table with too many entries some are hidden in one opaque entry at its end, of the same length together.
 //   - A payload longer than limit loses its largest values until it fits; it is the only case that changes the length.
 //     A broker makes such frames when dead-lettering adds x-death to a table that just fitted.

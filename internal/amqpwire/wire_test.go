@@ -131,7 +131,7 @@ func TestWireEndsAConnectionThatTakesNothing(t *testing.T) {
 	w := New(client, client, Options{Hidden: func(int) {}})
 	w.stuck = 20 * time.Millisecond
 	must.Do(t, w.Established(time.Hour, 4096))
-	if _, err := w.Write([]byte("no one reads this")); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(w.Err(), err) {
+	if _, err := w.Write([]byte("this is not read")); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(w.Err(), err) {
 		t.Errorf("got %v, kept %v", err, w.Err())
 	}
 }

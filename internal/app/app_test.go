@@ -227,7 +227,7 @@ func TestDefinitionsNameTheVhost(t *testing.T) {
 	}
 }
 
-// TestListenerThatDies: a sidecar no one can ask any more drains, and ends with the reason.
+// TestListenerThatDies: a sidecar that does not answer any more drains, and ends with the reason.
 func TestListenerThatDies(t *testing.T) {
 	t.Parallel()
 	addr := must.Get(proxy.FreeAddr())(t)

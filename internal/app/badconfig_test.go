@@ -92,7 +92,7 @@ func TestOneProblemEach(t *testing.T) {
 	refused(t, "", "SIDECAR_TOPOLOGY", "SIDECAR_TOPOLOGY=ring", "SIDECAR_QUEUE=q", "SIDECAR_DLQ=q", "SIDECAR_DEAD_LETTER=disabled")
 }
 
-// TestAllInOneGo: variables that are wrong alone and those that the topology cannot do with stand in one list.
+// TestAllInOneGo: variables that are wrong alone and those that the topology cannot do with are in one list.
 func TestAllInOneGo(t *testing.T) {
 	t.Parallel()
 	_, err := judged("SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_QUEUE=a\nb", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_RETRY_DELAYS=none", "SIDECAR_APP_TIMEOUT=5")
@@ -139,7 +139,7 @@ func TestTopologiesThatLookBadAndAreNot(t *testing.T) {
 	}
 }
 
-// TestUnjudgedConfiguration: anyone who loads without the rule learns from the plan, and in time.
+// TestUnjudgedConfiguration: a caller that loads without the rule gets the error from the plan, and in time.
 func TestUnjudgedConfiguration(t *testing.T) {
 	t.Parallel()
 	cfg, err := config.Load([]string{"SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=per-queue"}, 0)

@@ -79,7 +79,7 @@ func TestDiscardsAreExplained(t *testing.T) {
 	}
 }
 
-// TestPlanKeepsTheTopologyOfEachMode: no one who imports the plan gets another one because of the mode.
+// TestPlanKeepsTheTopologyOfEachMode: the imported plan is the same in each mode.
 func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
 	t.Parallel()
 	want := rendered(t, "definitions", "SIDECAR_SERVICE=wms-cincout")

@@ -70,10 +70,10 @@ func newSessionForgets(t *testing.T, mode string) {
 	brokertest.Eventually(t, patience, "the new session", sub.connected.Load)
 	s := a
 	if st := s.Status(); len(st.Findings) > 0 || len(st.Pauses) > 0 {
-		t.Errorf("the new session stands: findings %+v, pauses %+v", st.Findings, st.Pauses)
+		t.Errorf("the new session is up: findings %+v, pauses %+v", st.Findings, st.Pauses)
 	}
 	if c := s.Ready().Checks[1]; c.Name != "topology" || !c.OK {
-		t.Errorf("the new session stands: %+v", c)
+		t.Errorf("the new session is up: %+v", c)
 	}
 	if d := brokertest.Get(t, url, park.Queue, patience); string(d.Body) != "homeless" {
 		t.Errorf("parked %q", d.Body)

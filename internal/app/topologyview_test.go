@@ -62,7 +62,7 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	}
 }
 
-// TestFlow: the totals are those of the metrics, whatever the reason; and depths are asked for while someone listens.
+// TestFlow: the totals are those of the metrics, whatever the reason; and depths are asked for while a client listens.
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

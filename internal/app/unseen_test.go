@@ -86,7 +86,7 @@ func TestWarnedOnce(t *testing.T) {
 	}
 }
 
-// TestUnseenWayIsWarnedOf: where retries return through an exchange and no one declares, people must know.
+// TestUnseenWayIsWarnedOf: where retries return through an exchange and nothing declares it, a warning says so.
 func TestUnseenWayIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"declare": false, "verify": true, "none": true} {

@@ -149,7 +149,7 @@ func (s *Server) Close() {
 // Shut stops listening and closes every connection, as a crash would.
 func (s *Server) Shut() { s.stop(func(*Conn) bool { return true }) }
 
-// Shutdown stops listening and waits until every request that has begun is answered, at most as long as limit.
+// Shutdown stops listening and waits until every request that has begun is answered, for at most limit.
 func (s *Server) Shutdown(limit time.Duration) {
 	defer time.AfterFunc(limit, s.Shut).Stop()
 	s.stop(func(c *Conn) bool { return c.idle })

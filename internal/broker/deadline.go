@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Do runs a blocking call of the client library, which knows no deadline. When fn has not returned after the call
+// Do runs a blocking call of the client library, which has no deadline. When fn has not returned after the call
 // timeout, or at the deadline of ctx if that is earlier, the session is killed, which makes fn return. The mere
 // cancellation of ctx does not interrupt a call: it would cost the session, and with it every unsettled delivery. While
 // the connection is not read because no memory is free, the answer may take longer; only the deadline of ctx ends that.

@@ -14,7 +14,7 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// Each of these, published by anyone, makes an unprotected client lose its connection with every delivery, for ever:
+// Each of these, published by any client, makes an unprotected client lose its connection with every delivery, for ever:
 // the message goes back to the head of the queue, and nothing behind it is ever seen.
 func TestHostileHeadersDoNotBlockTheQueue(t *testing.T) {
 	t.Parallel()

@@ -162,8 +162,8 @@ func (p *Publisher) pop(s *Session) *Stream {
 	return nil
 }
 
-// put makes c available again. One that must not be used again is closed in the background, because the answer may take
-// as long as the confirm did; that ends at the latest when the session does.
+// put makes c available again. One that must not be used again is closed in the background: the answer may be late, but
+// comes at the latest when the session ends.
 func (p *Publisher) put(c *Stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -132,7 +132,7 @@ func TestPublishFailures(t *testing.T) {
 		"no queue":            {message.Publication{Key: q + "-missing"}, ErrUnroutable, 0},
 		"no exchange":         {message.Publication{Exchange: q + "-missing", Key: q}, ErrUnroutable, 404},
 		"full":                {message.Publication{Key: full}, ErrNacked, 0},
-		"another's user id":   {message.Publication{Key: q, Msg: amqp.Publishing{UserId: "someone"}}, ErrRefused, 406},
+		"another's user id":   {message.Publication{Key: q, Msg: amqp.Publishing{UserId: "stranger"}}, ErrRefused, 406},
 		"bad expiration":      {message.Publication{Key: q, Msg: amqp.Publishing{Expiration: "soon"}}, ErrInvalid, 0},
 		"direct reply-to":     {message.Publication{Key: q, Msg: amqp.Publishing{ReplyTo: message.DirectReply}}, ErrInvalid, 0},
 		"long key":            {message.Publication{Key: long}, ErrInvalid, 0},
@@ -285,7 +285,7 @@ func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
 	}
 }
 
-// A broker that stops reading fills the socket, and the write stands still for as long as the broker likes.
+// A broker that stops reading fills the socket, and the write blocks while the broker does not read.
 func TestPublishStuckInTheWrite(t *testing.T) {
 	t.Parallel()
 	proxy, o := proxied(t)

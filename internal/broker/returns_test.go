@@ -14,7 +14,7 @@ import (
 	"sidecar/internal/message"
 )
 
-// TestReturnsAfterAFreeze: the broker stands still while many unroutable messages wait, for longer than the client
+// TestReturnsAfterAFreeze: the broker is suspended while many unroutable messages wait, for longer than the client
 // library keeps a return that is not collected, which is five seconds. Those under way are unknown, none is confirmed,
 // and afterwards each message gets its own answer.
 func TestReturnsAfterAFreeze(t *testing.T) {

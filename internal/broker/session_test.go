@@ -72,7 +72,7 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	}
 }
 
-// Two consumers on one connection, each on a channel of its own: the intake knows them by their tags alone.
+// Two consumers on one connection, each on a channel of its own: the intake identifies them by their tags alone.
 func TestTwoSubscriptionsOfOneSession(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

@@ -36,7 +36,7 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 	backoff := newBackoff(d.o.Backoff)
 	for {
 		credentials := d.credentials()
-		stood, err := superviseOnce(ctx, d, link, serve)
+		lasted, err := superviseOnce(ctx, d, link, serve)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -45,7 +45,7 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 		}
 		why := causeOf(err)
 		d.metrics.reconnect(why)
-		if stood > d.o.steady {
+		if lasted > d.o.steady {
 			backoff = newBackoff(d.o.Backoff)
 		}
 		pause := pauseAfter(why, backoff)
@@ -62,16 +62,16 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 	}
 }
 
-// superviseOnce returns nil only when serve returned nil on a session that was still up. stood is how long the session
+// superviseOnce returns nil only when serve returned nil on a session that was still up. lasted is how long the session
 // was up.
 func superviseOnce(ctx context.Context, d *Dialer, link *link,
-	serve func(context.Context, *Session) error) (stood time.Duration, err error) {
+	serve func(context.Context, *Session) error) (lasted time.Duration, err error) {
 	s, err := d.Dial(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer s.Close()
-	defer func(since time.Time) { stood = time.Since(since) }(time.Now())
+	defer func(since time.Time) { lasted = time.Since(since) }(time.Now())
 	d.metrics.linkUp(link, s)
 	defer d.metrics.linkDown(link)
 

@@ -137,7 +137,7 @@ func TestSuperviseTakesACorrectedPassword(t *testing.T) {
 	password.Store("right")
 	s := <-sessions
 
-	// Rotated while the session stands: nothing happens until it is lost, and then the new one is used.
+	// Rotated while the session is up: nothing happens until it is lost, and then the new one is used.
 	brokertest.Ctl(t, "change_password", user, "rotated")
 	password.Store("rotated")
 	if s.Err() != nil {
@@ -237,7 +237,7 @@ func TestPauseIsLongerAfterARefusedPassword(t *testing.T) {
 }
 
 // TestBackoffBeginsAnew: after nine failures the next pause may be up to a quarter of a second, and after a session
-// that stood a millisecond at most.
+// that was up for a millisecond at most.
 func TestBackoffBeginsAnew(t *testing.T) {
 	t.Parallel()
 	var out brokertest.Log

@@ -124,7 +124,7 @@ func TestClientCertificateRotatesBetweenDials(t *testing.T) {
 	}
 }
 
-// TestCertificatesRotateUnderARunningSession: the authority of both sides is replaced while a session stands. It stays;
+// TestCertificatesRotateUnderARunningSession: the authority of both sides is replaced while a session is up. It stays;
 // the next one is made with the new files. In between, when only one of a pair has been written, the dialer goes on
 // trying.
 func TestCertificatesRotateUnderARunningSession(t *testing.T) {

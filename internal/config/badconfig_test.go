@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBadValues is the list of bad configurations: each is refused with one line that names the variable. (What stands
-// in files is in secret_test.go and tls_test.go, what a preset cannot do anything with in internal/app.)
+// TestBadValues is the list of bad configurations: each is refused with one line that names the variable. (What is
+// read from files is in secret_test.go and tls_test.go, what a preset cannot do anything with in internal/app.)
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 300)

@@ -32,7 +32,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		value := before + after
 		if v.secret() {
-			// "://" behind a comma would begin another URL, and what stands before it would be a host like any other.
+			// "://" behind a comma would begin another URL, and the text before it would be a host like any other.
 			value = strings.ReplaceAll(before, "://", "") + canary + strings.ReplaceAll(after, "://", "")
 		}
 		if v.Name == "SIDECAR_AMQP_URL" {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRule: what is judged from outside stands among the other problems, unless it may follow from one of them.
+// TestRule: a problem that the rule reports is listed among the others, unless it may follow from one of them.
 func TestRule(t *testing.T) {
 	t.Parallel()
 	rule := func(c *Config, reject func(string, ...string)) {

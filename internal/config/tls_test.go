@@ -82,7 +82,7 @@ func TestTLSFiles(t *testing.T) {
 		}
 		refuseSaying(t, tc.says, tc.variable, env...)
 	}
-	// TLS settings next to plaintext URLs: anyone who wrote them believes the link to be encrypted.
+	// TLS settings next to plaintext URLs: the user who wrote them believes the link to be encrypted.
 	refuse(t, ca, ca+"="+good)
 	load(t, ca+"="+good, "SIDECAR_AMQP_URL=amqp://127.0.0.1,amqps://me@rabbit")
 

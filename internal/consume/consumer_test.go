@@ -281,7 +281,7 @@ func TestAppThatIsAwayCostsNothing(t *testing.T) {
 		}
 		return answer(200)
 	}), settings{probe: func(context.Context) error {
-		if away.Load() && attempts.Load() > 0 { // up at the start, away once someone has noticed
+		if away.Load() && attempts.Load() > 0 { // up at the start, away once an attempt was counted
 			return errRefused
 		}
 		return nil

@@ -129,7 +129,7 @@ func TestAPanicBesideTheWorkers(t *testing.T) {
 	}
 }
 
-// publisher stands before the real one.
+// publisher wraps the real one.
 type publisher func(ctx context.Context, p *message.Publication) error
 
 func (p publisher) Publish(ctx context.Context, pub *message.Publication) error { return p(ctx, pub) }

@@ -29,7 +29,7 @@ import (
 
 const soon = 20 * time.Second
 
-// dispatcher stands where the HTTP client stands: what the app answers is the test's to say.
+// dispatcher takes the place of the HTTP client: what the app answers is the test's to say.
 type dispatcher func(ctx context.Context, m *message.Message) message.Outcome
 
 func (d dispatcher) Dispatch(ctx context.Context, m *message.Message) message.Outcome {

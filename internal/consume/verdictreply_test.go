@@ -26,7 +26,7 @@ func (r *rig) asking() (address string, replies <-chan amqp.Delivery) {
 		r.t.Fatal(err)
 	}
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
-	if err := ch.PublishWithContext(r.t.Context(), "", brokertest.Name(r.t, "no one"), true, false, amqp.Publishing{ReplyTo: "amq.rabbitmq.reply-to"}); err != nil {
+	if err := ch.PublishWithContext(r.t.Context(), "", brokertest.Name(r.t, "absent"), true, false, amqp.Publishing{ReplyTo: "amq.rabbitmq.reply-to"}); err != nil {
 		r.t.Fatal(err)
 	}
 	return (<-returns).ReplyTo, replies

@@ -143,7 +143,7 @@ func TestASuspectIsNotPOSTedBeforeItsCrashIsWritten(t *testing.T) {
 	wantCrashes(t, "crashes after it was acked", begin(t, dir), redelivered("a"), 0)
 }
 
-// answers stands for the app.
+// answers takes the place of the app.
 type answers func(m *message.Message) message.Outcome
 
 func (a answers) Dispatch(_ context.Context, m *message.Message) message.Outcome { return a(m) }

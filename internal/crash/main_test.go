@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process stands for a sidecar with two workers on dir.
+// process imitates a sidecar with two workers on dir.
 type process struct {
 	*Guard
 	log *brokertest.Log

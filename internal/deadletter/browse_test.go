@@ -49,7 +49,7 @@ func TestLookingChangesNothing(t *testing.T) {
 		r.park(r.numbered(60)...)
 		looks := 8
 		if kind == "quorum with 20" || kind == "quorum that names none" {
-			looks = 22 // which a limit of 20 would not stand
+			looks = 22 // more than a limit of 20 allows
 		}
 		for look := range looks {
 			want := 60
@@ -201,7 +201,7 @@ func TestFind(t *testing.T) {
 	if f, _, err := r.Find(t.Context(), views[3].Ref, 0); err != nil || f.Position != 4 || f.Error != "no id" {
 		t.Errorf("%+v %v", f, err)
 	}
-	for _, id := range []string{"no one", "", "0123456789abcdef"} {
+	for _, id := range []string{"absent", "", "0123456789abcdef"} {
 		if _, _, err := r.Find(t.Context(), id, 0); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%q: %v", id, err)
 		}

@@ -62,7 +62,7 @@ func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
 	}
 }
 
-// TestCanaryUnheard: anyone who cannot hear the verdicts any more moves nothing else.
+// TestCanaryUnheard: a redrive that does not receive the verdicts any more moves nothing else.
 func TestCanaryUnheard(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -23,7 +23,7 @@ type Filter struct {
 // test reports whether a message meets a condition with one value.
 type test func(*Message) bool
 
-// Condition is one that Set knows.
+// Condition is one that Set accepts.
 type Condition struct {
 	Name   string
 	Help   string // what it means to people
@@ -98,7 +98,7 @@ func (f *Filter) Match(m *Message) bool {
 				continue
 			}
 			met++
-			if c.Name == "id" { // every one is compared, so that Unmet knows which ids no message has
+			if c.Name == "id" { // every one is compared, for Unmet
 				f.met[f.IDs[i]] = true
 			}
 		}
@@ -209,7 +209,7 @@ func parseAge(s string) (time.Duration, error) {
 
 // glob matches * and ? against all of s, slashes included. Every pattern is valid: other characters match themselves.
 func glob(pattern, s string) bool {
-	// path.Match stops at slashes, of which a routing key may have some, and knows more special bytes.
+	// path.Match stops at slashes, of which a routing key may have some, and has more special bytes.
 	const slash = "\x00"
 	quoted := strings.NewReplacer(`\`, `\\`, `[`, `\[`, "/", slash).Replace(pattern)
 	ok, err := path.Match(quoted, strings.ReplaceAll(s, "/", slash))

@@ -74,7 +74,7 @@ func TestRounds(t *testing.T) {
 	}, "classic", "quorum without a limit", "quorum that names none", "quorum with 20")
 }
 
-// TestNothingIsHeldBetween: with a rate so slow that the broker would lose its patience between two messages, no one
+// TestNothingIsHeldBetween: with a rate so slow that the broker would lose its patience between two messages, nothing
 // holds anything until the next may go, and others may look. The canary goes on through all of it.
 func TestNothingIsHeldBetween(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 	var looks sync.WaitGroup
 	looks.Go(func() {
 		q := r.another()
-		<-begun.Done() // an operation is refused while someone looks
+		<-begun.Done() // an operation is refused while the queue is read
 		brokertest.Eventually(t, 30*time.Second, "a read in between", func() bool {
 			sum, err := q.Browse(ctx, Filter{}, Scan{}, func(*Message) error { return nil })
 			if err == nil {
@@ -133,7 +133,7 @@ func TestNoRoundForNothing(t *testing.T) {
 	}
 }
 
-// TestImpatientBroker: it takes back what someone holds for longer than its consumer_timeout, and ends the operation.
+// TestImpatientBroker: it takes back a message that is held for longer than its consumer_timeout, and ends the operation.
 // In rounds that are shorter an operation goes on for any time.
 func TestImpatientBroker(t *testing.T) {
 	t.Parallel()

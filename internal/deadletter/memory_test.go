@@ -26,7 +26,7 @@ func (r *rig) small(spool *broker.Spool) *Queue {
 	})
 	o := r.broker()
 	o.Spool = spool
-	return must.Get(New(Options{Plan: r.plan, Broker: o, By: "someone"}))(r.t)
+	return must.Get(New(Options{Plan: r.plan, Broker: o, By: "operator"}))(r.t)
 }
 
 // TestMessagesLargerThanMemory: with a file for them they are shown, exported and redriven like all others.

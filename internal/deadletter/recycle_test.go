@@ -48,7 +48,7 @@ func (r *rig) looksInOrder(q *Queue, list []amqp.Publishing, most int) (looks in
 	return looks, nil
 }
 
-// TestRenewalFails: who may not move the messages round can look as long as that does no harm, and not longer; being
+// TestRenewalFails: who may not move the messages round can read while that does no harm, and not longer; being
 // refused does none either.
 func TestRenewalFails(t *testing.T) {
 	t.Parallel()

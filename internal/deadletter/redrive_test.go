@@ -82,7 +82,7 @@ func TestWayBack(t *testing.T) {
 				if at, err := time.Parse(time.RFC3339, fmt.Sprint(h["x-redriven-at"])); err != nil || time.Since(at) > time.Hour {
 					t.Errorf("x-redriven-at %v", h["x-redriven-at"])
 				}
-				if h["x-redriven-by"] != "someone" || h["x-redriven-count"] != int32(2) || h["x-redriven-from"] != r.name || h["x-redriven-reply-to"] != nil {
+				if h["x-redriven-by"] != "operator" || h["x-redriven-count"] != int32(2) || h["x-redriven-from"] != r.name || h["x-redriven-reply-to"] != nil {
 					t.Errorf("%v", h)
 				}
 				var m message.Message
@@ -339,7 +339,7 @@ func TestCanary(t *testing.T) {
 			}
 			return &message.VerdictReply{Outcome: "ack"}
 		}, 20, CanaryProgress{Sent: 3, Bad: 1}, 3, "failed again: park (max_retries, status 503)"},
-		{"no one says anything", func(int, *amqp.Delivery) *message.VerdictReply { return nil }, 20, CanaryProgress{Sent: 3}, 3, "3 of 3 messages have no verdict after 200ms"},
+		{"no verdict at all", func(int, *amqp.Delivery) *message.VerdictReply { return nil }, 20, CanaryProgress{Sent: 3}, 3, "3 of 3 messages have no verdict after 200ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

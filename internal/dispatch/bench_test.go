@@ -17,7 +17,7 @@ import (
 	"sidecar/internal/message"
 )
 
-// bodyEnd is how the bare server below knows that it has all of a body, without parsing anything.
+// bodyEnd is how the bare server below finds the end of a body, without parsing anything.
 const bodyEnd = "the end\n"
 
 func benchMessage(headers int) *message.Message {
@@ -254,7 +254,7 @@ func postNetHTTP(tb testing.TB, transport *http.Transport, url string, m *messag
 	answer.Body.Close()
 }
 
-// A whole attempt over a connection that stands allocates nothing. The least of many rounds counts: memory comes from a
+// A whole attempt over an open connection allocates nothing. The least of many rounds counts: memory comes from a
 // sync.Pool, which forgets at every collection, and at random under the race detector.
 func TestDispatchAllocatesNothing(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {

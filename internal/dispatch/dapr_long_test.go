@@ -81,7 +81,7 @@ func TestDaprLongBody(t *testing.T) {
 	}
 }
 
-// Chunks of any size say the same, as long as there are not more bytes of framing than the bound.
+// Chunks of any size say the same, while the framing is within its bound.
 func TestDaprChunksOfALongBody(t *testing.T) {
 	t.Parallel()
 	chunked := func(body string, size int) string {
@@ -103,7 +103,7 @@ func TestDaprChunksOfALongBody(t *testing.T) {
 	wantLong(t, "more framing than the bound", o, heardTooLong)
 }
 
-// Anyone who sends the header has said everything, and other statuses are not asked for a body.
+// An app that sends the header has said everything, and other statuses are not asked for a body.
 func TestDaprLongBodyThatDoesNotCount(t *testing.T) {
 	t.Parallel()
 	long := `{"pad":"` + strings.Repeat("p", http1.MaxBody) + `"}`

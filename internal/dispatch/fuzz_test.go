@@ -188,7 +188,7 @@ var bareAllowed = []string{
 	"User-Agent", "Authorization", "Content-Type", "Content-Length", "Content-Encoding", "Traceparent", "Tracestate", "Baggage",
 }
 
-// allowed says whether the contract knows a header, as net/http spells it.
+// allowed says whether the contract has a header, as net/http spells it.
 func allowed(name string, o *Options) bool {
 	switch {
 	case strings.HasPrefix(name, "Amqp-"), slices.Contains(bareAllowed, name):

@@ -16,7 +16,7 @@ import (
 //
 // What can be promised is that no message arrives twice and that none fails which the app has taken. What cannot is
 // that none fails at all: once the app has made up its mind to close, its kernel still takes bytes until the close is
-// done, and no one can distinguish those bytes from bytes that were read. Such a message fails as a reset. The test checks
+// done, and the app cannot distinguish those bytes from bytes that were read. Such a message fails as a reset. The test checks
 // that every failure is one of these: the app took fewer requests by exactly that many.
 func TestAppThatHangsUpAfterOneMillisecond(t *testing.T) {
 	t.Parallel()

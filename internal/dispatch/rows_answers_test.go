@@ -167,7 +167,7 @@ func TestBrokenBodyDoesNotChangeTheStatus(t *testing.T) {
 	}
 }
 
-// Row 110: an answer that comes when no one asked must not be taken for the next message's.
+// Row 110: an answer that comes without a request must not be taken for the next message's.
 func TestUnsolicitedBytesPoisonTheConnection(t *testing.T) {
 	t.Parallel()
 	sent := make(chan struct{}, 10)

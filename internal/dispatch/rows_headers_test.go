@@ -200,7 +200,7 @@ func TestHeaderBudget(t *testing.T) {
 	}
 }
 
-// hostile are rows 80 to 83: names that mean something to a server when they stand bare.
+// hostile are rows 80 to 83: names that mean something to a server when they have no prefix.
 var hostile = []string{
 	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Trailer", "Connection", "Expect",
 	"Upgrade", "TE", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Authorization", "Cookie", "Set-Cookie",
@@ -227,7 +227,7 @@ func TestNoMessageHeaderBecomesABareOne(t *testing.T) {
 			r, _ := post(t, m, change)
 			for k, values := range r.Header {
 				if !strings.HasPrefix(k, headerPrefix) && len(values) > 0 && values[0] == "999" {
-					t.Errorf("%s: 999 stands bare", k)
+					t.Errorf("%s: 999 has no prefix", k)
 				}
 				if len(values) != 1 {
 					t.Errorf("%s came %d times", k, len(values))

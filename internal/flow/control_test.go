@@ -257,7 +257,7 @@ func TestTrialDoesNotGrowWithTime(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if !c.Open() || c.Limit() != breakerTrial {
-			t.Fatalf("open %v limit %d, want a trial of %d for as long as nothing is answered", c.Open(), c.Limit(), breakerTrial)
+			t.Fatalf("open %v limit %d, want a trial of %d while nothing is answered", c.Open(), c.Limit(), breakerTrial)
 		}
 		c.answer(200, 0)
 		time.Sleep(2 * rampStep)

@@ -1,6 +1,6 @@
 // Package http1 is the HTTP/1.1 client of the dispatcher: connections to one app, one request and one answer at a time.
 //
-// It hands over the status, the header fields and a bounded body, and knows no verdict. It never sends a request a
+// It hands over the status, the header fields and a bounded body, and decides no verdict. It never sends a request a
 // second time once a byte of it may have left, never follows a redirect, never asks the environment for a proxy, keeps
 // no cookie and inflates no body. It does not pipeline, does not speak HTTP/2 and does not retry.
 //

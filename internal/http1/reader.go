@@ -36,7 +36,7 @@ func (r *reader) reserve() bool {
 	return r.large
 }
 
-// await is reserve for what an attempt needs to know its result: it waits for memory as long as the attempt may take.
+// await is reserve for the bytes that decide an attempt's result: it waits for memory until the attempt's deadline.
 func (r *reader) await() bool {
 	if !r.reserve() {
 		ctx, cancel := context.WithDeadline(context.Background(), r.deadline)

@@ -78,7 +78,7 @@ func TestHasToken(t *testing.T) {
 		}
 	}
 	if HasToken(request("Authorization", "Bearer "), "") || HasToken(request(), "") || HasToken(request("Authorization", "Bearer s", "Authorization", "Bearer s"), "s") {
-		t.Error("someone has the empty token, or two")
+		t.Error("the empty token is accepted, or two tokens are")
 	}
 	if !OverridesMethod(request("X-HTTP-Method", "GET")) || OverridesMethod(request()) {
 		t.Error("method override")

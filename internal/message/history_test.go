@@ -149,7 +149,7 @@ func TestOriginal(t *testing.T) {
 		{"rejected elsewhere", amqp.Table{"x-death": []any{rejected("other", int64(1))}}, "", "", false},
 		{"republished", amqp.Table{"x-retry-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k", true},
 		{"parked and moved back", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": "e", "x-original-routing-key": "k", "x-death": []any{rejected(q, int64(10))}}, "e", "k", true},
-		{"parked and moved back by someone who dropped the origin", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": int32(1), "x-death": []any{rejected(q, int64(10))}}, "wms.main-exchange", "order.created", true},
+		{"parked and moved back by a tool that dropped the origin", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": int32(1), "x-death": []any{rejected(q, int64(10))}}, "wms.main-exchange", "order.created", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var m Message

@@ -14,7 +14,7 @@ func TestReply(t *testing.T) {
 		value          any
 		address, token string
 	}{
-		"no one asked":       {nil, "", ""},
+		"not asked for":      {nil, "", ""},
 		"asked":              {ReplyTo(address, "7"), address, "7"},
 		"another queue":      {ReplyTo("victim", "7"), "", ""},
 		"no text":            {int32(1), "", ""},

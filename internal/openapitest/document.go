@@ -1,4 +1,4 @@
-// Package openapitest checks requests and answers against an OpenAPI 3.1 document. It is for tests only, and knows as
+// Package openapitest checks requests and answers against an OpenAPI 3.1 document. For tests only. It supports as
 // much of OpenAPI as our document uses: JSON bodies, parameters in path and query, answers by exact status or default.
 package openapitest
 

@@ -12,7 +12,7 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// holdMarking makes the relay's UPDATE wait for as long as the test has a lock, and returns what lets it go on.
+// holdMarking makes the relay's UPDATE wait while the test has a lock, and returns what lets it go on.
 func (r *rig) holdMarking() (release func()) {
 	r.t.Helper()
 	r.db.Exec(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NEW; END $$;

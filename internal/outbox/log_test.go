@@ -32,7 +32,7 @@ func TestTrace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			t.Cleanup(func() { _ = tracing.Shutdown(context.Background()) }) // no one takes the spans
+			t.Cleanup(func() { _ = tracing.Shutdown(context.Background()) }) // no collector takes the spans
 			r := newRig(t)
 			r.db.Exec(`INSERT INTO outbox (routing_key, body, headers) VALUES ('k', 'x', jsonb_build_object('traceparent', $1::text, 'tracestate', 'a=b', 'baggage', 'c=d'))`, parent)
 			r.options.Tracing = tracing
@@ -45,7 +45,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestMetrics: each row is counted by its outcome, and what only the database knows is absent without it.
+// TestMetrics: each row is counted by its outcome, and figures of the database are absent without it.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

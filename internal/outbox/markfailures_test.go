@@ -76,7 +76,7 @@ func TestOneRowCannotBeMarked(t *testing.T) {
 	}
 }
 
-// TestFailureCannotBeMarked: a row that fails and cannot be marked as failed holds up no one, and is published nowhere.
+// TestFailureCannotBeMarked: a row that fails and cannot be marked as failed holds up no other, and is published nowhere.
 func TestFailureCannotBeMarked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -95,7 +95,7 @@ func TestFailureCannotBeMarked(t *testing.T) {
 	}
 }
 
-// TestPutOffCannotBeMarked: rows that wait for an earlier one of their key, and cannot be put off, hold up no one.
+// TestPutOffCannotBeMarked: rows that wait for an earlier one of their key, and cannot be put off, hold up no other.
 func TestPutOffCannotBeMarked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

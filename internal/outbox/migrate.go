@@ -53,7 +53,7 @@ func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, bef
 	if err != nil {
 		return nil, err
 	}
-	// Building an index takes as long as it takes, waits for every transaction that is older, and blocks no statement.
+	// Building an index may take hours, waits for every transaction that is older, and blocks no statement.
 	if err := execAll(ctx, conn, m.Outside, before); err != nil {
 		return nil, fmt.Errorf("build an index (run migrate again, which cleans up): %w", rights(err))
 	}

@@ -177,7 +177,7 @@ func TestMigrateFindsIndexes(t *testing.T) {
 	}
 }
 
-// TestMigrateNotify: with the trigger, a commit of rows wakes up who sleeps; without, no one is, and it is removed
+// TestMigrateNotify: with the trigger, a commit of rows notifies an idle relay; without, it does not, and the trigger is removed
 // again.
 func TestMigrateNotify(t *testing.T) {
 	t.Parallel()
@@ -370,7 +370,7 @@ func TestMigrateWhileInserting(t *testing.T) {
 	}
 }
 
-// TestMigrateBehindATransaction: a transaction that holds the table keeps migrate waiting, and anyone who wants to
+// TestMigrateBehindATransaction: a transaction that holds the table keeps migrate waiting, and a session that wants to
 // insert waits no longer than one try of it. When it ends, the table is migrated.
 func TestMigrateBehindATransaction(t *testing.T) {
 	t.Parallel()
@@ -418,7 +418,7 @@ func TestMigrateGivesUp(t *testing.T) {
 	}
 	on(t, holder, "SELECT pg_advisory_unlock_all(); BEGIN; "+insertRow)
 	if err := try(); err == nil {
-		t.Error("migrated a table that someone holds")
+		t.Error("migrated a table that a transaction holds")
 	}
 	on(t, holder, "ROLLBACK")
 	if v := db.Value(`SELECT count(*) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = 'send_after'`); v != "0" {

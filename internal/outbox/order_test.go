@@ -56,7 +56,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderBehindPoison: rows behind one that fails wait for it, do not stand in the way of other keys, and go when it
+// TestOrderBehindPoison: rows behind one that fails wait for it, do not delay other keys, and go when it
 // is quarantined.
 func TestOrderBehindPoison(t *testing.T) {
 	t.Parallel()

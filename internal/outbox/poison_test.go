@@ -133,7 +133,7 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestJudge: an outcome that is not known is no one's failure, whatever the text beside it says.
+// TestJudge: an unknown outcome is not a failure, whatever the text beside it says.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	refused := &broker.RefusedError{Code: 404, Text: "NOT_FOUND"}

@@ -89,7 +89,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestHeldKeyIsLookedAtAgain: no one notifies when another session lets go of a row of which others of its key wait.
+// TestHeldKeyIsLookedAtAgain: there is no notification when another session lets go of a row of which others of its key wait.
 func TestHeldKeyIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

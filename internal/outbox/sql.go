@@ -133,7 +133,7 @@ func (t *Table) claimSQL(on bool) string {
 		ORDER BY {send_after}, {id} LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED`)
 }
 
-// sizeSQL is the size of a column's text: exact for texts and bytes, where the database knows it; for others a guess,
+// sizeSQL is the size of a column's text: exact for texts and bytes, where the database stores it; for others a guess,
 // which is larger for a text that is not compressed.
 func (t *Table) sizeSQL(column string) string {
 	switch base := t.Found[column].Base; {
@@ -147,7 +147,7 @@ func (t *Table) sizeSQL(column string) string {
 	return `COALESCE(octet_length({` + column + `}::text), 0)::bigint`
 }
 
-// exact reports whether the database knows the size of a column's text without making it.
+// exact reports whether the database has the size of a column's text without making the text.
 func (t *Table) exact(column string) bool {
 	return slices.Contains([]string{"bytea", "text", "character varying", "character"}, t.Found[column].Base)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// StatusLimit is up to where rows are counted: more take as long as they are many.
+	// StatusLimit is up to where rows are counted: to count more takes longer.
 	StatusLimit = 1_000_000
 	// statusRows is how many rows in quarantine a Status has.
 	statusRows = 10

@@ -87,7 +87,7 @@ func TestPruneOtherIDs(t *testing.T) {
 	}
 }
 
-// TestRetry releases the rows that were asked for, says which are not there, and wakes the relays up.
+// TestRetry releases the rows that were asked for, says which are not there, and notifies the relays.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 4000)
@@ -105,7 +105,7 @@ func TestRetry(t *testing.T) {
 	}
 	db.Exec(`SELECT pg_notify('` + table.Channel() + `', 'end')`)
 	if !heard() {
-		t.Error("no one was woken up")
+		t.Error("no listener was notified")
 	}
 	for _, bad := range []string{"seven", "", `7"`, "9223372036854775808"} {
 		if _, err := Retry(t.Context(), conn, table, []string{"2002", bad}); !errors.Is(err, ErrID) || !strings.Contains(err.Error(), bad) {

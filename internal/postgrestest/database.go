@@ -41,7 +41,7 @@ type Database struct {
 	conn  *pgconn.PgConn
 }
 
-// New makes an empty database on the server of POSTGRES_DSN. It is dropped when the test ends, anyone who uses it.
+// New makes an empty database on the server of POSTGRES_DSN. It is dropped when the test ends, also while it is used.
 func New(t testing.TB) *Database {
 	t.Helper()
 	d := newDatabase(t, DSN(t))

@@ -253,7 +253,7 @@ func TestSlowestEnds(t *testing.T) {
 		r.want(fmt.Sprint(i), reply{a, string(b)}, http.StatusRequestTimeout, errSlowest.code, "too slowly")
 		c.Close()
 	}
-	// The batch is the next that someone needs the memory of.
+	// The batch is the next whose memory is needed.
 	brokertest.Eventually(t, 30*time.Second, "another one", func() bool {
 		return r.post("/publish/default/k", strings.Repeat("x", 15*mib)).StatusCode == http.StatusNoContent
 	})

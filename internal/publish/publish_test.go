@@ -413,7 +413,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// A client that goes away has no say in the outcome of its message, and costs no one the connection.
+// A client that goes away does not change the outcome of its message, and does not close the connection of others.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)

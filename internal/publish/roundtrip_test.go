@@ -98,7 +98,7 @@ func TestRoundTrip(t *testing.T) {
 		var m message.Message
 		d := amqp.Delivery{
 			Headers: want.Headers, ContentType: want.ContentType, ContentEncoding: want.ContentEncoding, MessageId: want.MessageId, CorrelationId: want.CorrelationId,
-			ReplyTo: want.ReplyTo, Type: want.Type, AppId: want.AppId, UserId: "someone", Expiration: want.Expiration, Timestamp: want.Timestamp, Priority: want.Priority,
+			ReplyTo: want.ReplyTo, Type: want.Type, AppId: want.AppId, UserId: "stranger", Expiration: want.Expiration, Timestamp: want.Timestamp, Priority: want.Priority,
 			Exchange: "x", RoutingKey: "k%",
 		}
 		m.FromDelivery(&d, "q", 3)

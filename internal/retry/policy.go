@@ -1,5 +1,5 @@
 // Package retry judges: given a message and the outcome of an attempt, Decide returns the verdict. It is pure: it has
-// no clock and no network, and does not know how a topology carries a verdict out.
+// no clock and no network, and does not depend on how a topology carries a verdict out.
 package retry
 
 import (

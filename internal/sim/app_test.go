@@ -15,8 +15,8 @@ var (
 	errReset   = errors.New("connection reset by peer")
 )
 
-// app is the service beside the sidecar: it does with each message what its parcel says. It stands where the HTTP
-// client stands.
+// app is the service beside the sidecar: it does with each message what its parcel says. It takes the place of the HTTP
+// client.
 type app struct {
 	ledger  *ledger
 	held    func(id string) bool // whether the broker still counts on the sidecar for a message
@@ -76,7 +76,7 @@ func (a *app) Dispatch(ctx context.Context, m *message.Message) message.Outcome 
 	p := a.parcels[m.MessageID]
 	switch {
 	case p == nil:
-		a.ledger.odd("I3 message %q is no one's", m.MessageID)
+		a.ledger.odd("I3 message %q is of no publisher", m.MessageID)
 		return outcome(step{status: 200})
 	case sha256.Sum256(m.Body) != p.sum:
 		a.ledger.odd("I3 %s came with another body", p.id)

@@ -76,7 +76,7 @@ func (f *fault) reason(from, to time.Time) bool {
 	return f.explains() && !f.at.After(to) && !f.at.Add(f.window()).Before(from)
 }
 
-// hides reports whether the sidecar may not know yet that its session is gone.
+// hides reports whether the sidecar may not have noticed yet that its session is gone.
 func (f *fault) hides(at time.Time) bool {
 	if f.what == freeze {
 		return f.reason(at, at)

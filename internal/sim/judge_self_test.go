@@ -22,7 +22,7 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		"thrown away":            {"I1", func(l *ledger, id, _ string) { l.dropped = []model.Dropped{{MessageID: id}} }},
 		"gone without a yes":     {"I2", func(l *ledger, id, _ string) { lastOf(l, id).step.status = 500 }},
 		"not in the DLQ":         {"I2", func(l *ledger, _, id string) { l.parked = without(l.parked, id) }},
-		"no one's":               {"I3", func(l *ledger, _, _ string) { l.odd("I3 message %q is no one's", "x") }},
+		"of no publisher":        {"I3", func(l *ledger, _, _ string) { l.odd("I3 message %q is of no publisher", "x") }},
 		"parked, and not sent":   {"I3", func(l *ledger, _, _ string) { l.parked = append(l.parked, model.Message{}) }},
 		"another retry count":    {"I5", func(l *ledger, _, id string) { l.receipts[id][0].retries++ }},
 		"another body":           {"I3", func(l *ledger, _, id string) { parcelOf(l, id).Body = []byte("other") }},
@@ -43,7 +43,7 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		"POSTed from a dead session": {"I6", func(l *ledger, id, _ string) { lastOf(l, id).stale = true }},
 		"not at rest":                {"I9", func(l *ledger, _, _ string) { l.idle = false }},
 		"never sent":                 {"I9", func(l *ledger, id, _ string) { delete(l.sent, id) }},
-		"a delivery no one settled":  {"I11", func(l *ledger, _, _ string) { l.books[0].received++ }},
+		"a delivery left unsettled":  {"I11", func(l *ledger, _, _ string) { l.books[0].received++ }},
 		"an ack too many":            {"I11", func(l *ledger, _, _ string) { l.books[0].received++; l.books[0].settled["ack"]++ }},
 		"twice, and no fault then": {"I6", func(l *ledger, id, _ string) {
 			l.struck = []*fault{{what: cut, at: l.began.Add(-time.Hour)}}

@@ -151,7 +151,7 @@ func deadEnd(p *topology.Plan) {
 	}
 }
 
-// Frames end with their mark; the flags of these methods stand right before it, or after two short strings.
+// Frames end with their mark; the flags of these methods are right before it, or after two short strings.
 func flags(frame []byte) *byte { return &frame[len(frame)-2] }
 
 func autoAck(frame []byte) []byte {

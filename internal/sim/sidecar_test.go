@@ -40,7 +40,7 @@ type sidecar struct {
 	consumer *consume.Consumer
 	watcher  *declare.Watcher
 	look     chan struct{}
-	severed  atomic.Bool // killed: whatever it still does, no one receives it
+	severed  atomic.Bool // killed: whatever it still sends, the broker does not receive it
 
 	cancel context.CancelFunc
 	links  sync.WaitGroup
@@ -100,7 +100,7 @@ func (s *sidecar) connect(ctx context.Context, name string) (net.Conn, error) {
 	return &tampered{Conn: conn, change: s.w.tamper}, nil
 }
 
-// serve is one session, as in app: first the topology, then messages, and someone who manages it.
+// serve is one session, as in app: first the topology, then messages, and the manager.
 func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
 	if !declare.EnsureAtOnce(ctx, session, s.w.used, s.w.mode) {
 		if err := s.ensure(ctx, session); err != nil {

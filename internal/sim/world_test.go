@@ -96,7 +96,7 @@ func run(s *settings, b bug, log *slog.Logger) *ledger {
 	w.sidecar.stop(2 * time.Minute)
 	w.ledger.park(w.broker.Take(w.plan.Park.Queue))
 	w.ledger.dropped = w.broker.Dropped()
-	w.broker.Stop() // a half-open connection may still stand
+	w.broker.Stop() // a half-open connection may still be there
 	return w.ledger
 }
 

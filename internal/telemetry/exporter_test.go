@@ -101,7 +101,7 @@ func TestGRPCStaysOut(t *testing.T) {
 	}
 }
 
-// roundTrip stands in for the network: real sockets and virtual time do not mix.
+// roundTrip takes the place of the network: real sockets and virtual time do not mix.
 type roundTrip func(n int, r *http.Request) (*http.Response, error)
 
 type script struct {

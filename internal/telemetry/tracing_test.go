@@ -86,7 +86,7 @@ func TestShutdownWithAHungCollectorIsBounded(t *testing.T) { //nolint:parallelte
 	tracing := startTracing(t, TracingOptions{
 		Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: srv.URL},
 	})
-	// More than the queue holds, with no one taking them: none of this may block.
+	// More than the queue holds, with no collector taking them: none of this may block.
 	for range 3000 {
 		s := tracing.Process(Carrier{}, Attrs{})
 		s.Client()

@@ -38,7 +38,7 @@ func TestACrashIsWrittenDown(t *testing.T) {
 		{"a new one, a requeue without a way", nowhere, requeue, nil, 1, FinalRequeue, nil},
 		{"a new one, parked", fanout, park, int32(2), 3, FinalAck, int32(3)},
 		{"forged", fanout, requeue, "many", 1, FinalAck, int32(1)},
-		{"no one counts", fanout, park, int32(7), 0, FinalAck, int32(7)},
+		{"nothing counts", fanout, park, int32(7), 0, FinalAck, int32(7)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.p.Settlement(arrived(func(m *message.Message) {

@@ -15,7 +15,7 @@ import (
 
 const docs = "../../docs/topologies.md"
 
-// TestDocs keeps what the documentation shows equal to what the code makes. Generated blocks stand between
+// TestDocs keeps what the documentation shows equal to what the code makes. Generated blocks are between
 // <!-- generated: name --> and <!-- end -->; -update rewrites them.
 func TestDocs(t *testing.T) {
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestOwnTopology(t *testing.T) {
 	}
 }
 
-// source is a function as it stands in a file of this package.
+// source is the source of a function of this package.
 func source(t *testing.T, file, begin string) string {
 	t.Helper()
 	raw := must.Get(os.ReadFile(file))(t)

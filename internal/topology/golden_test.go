@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// shown are the services that stand for the presets in docs/topologies and in examples/topologies.
+// shown are the services that show the presets in docs/topologies and in examples/topologies.
 var shown = map[string]Options{
 	PresetFanout:     {Service: "wms-cincout"},
 	PresetTopicTiers: {Service: "freeflow-user"},
@@ -89,7 +89,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// mermaidLines are the few forms of Mermaid's grammar that a picture is made of. Texts stand in quotes, unless they are
+// mermaidLines are the few forms of Mermaid's grammar that a picture is made of. Texts are in quotes, unless they are
 // ours; a quote inside one would end it.
 var mermaidLines = []*regexp.Regexp{
 	regexp.MustCompile(`^flowchart TD$`),

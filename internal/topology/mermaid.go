@@ -80,7 +80,7 @@ func (d *drawing) arrow(from, kind, text, to string) {
 	d.line("%s %s %s", from, kind, to)
 }
 
-// label quotes a text for Mermaid, which takes it for Markdown and knows no escape but character codes.
+// label quotes a text for Mermaid, which takes it for Markdown and has no escape but character codes.
 func label(s string) string {
 	return `"` + strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;", "#", "#35;", "*", "#42;").Replace(s) + `"`
 }

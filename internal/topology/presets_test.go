@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// TestPresetsToTheLetter spells out the names and arguments of systems that exist: anyone who declares the same objects
+// TestPresetsToTheLetter spells out the names and arguments of systems that exist: a service that declares the same objects
 // must not see a difference.
 func TestPresetsToTheLetter(t *testing.T) {
 	t.Parallel()

@@ -154,7 +154,7 @@ func TestRetryChoosesATier(t *testing.T) {
 		{"second", 1, 0, "30s", 0},
 		{"third", 2, 0, "5m", 0},
 		{"the last one repeats", 9, 0, "5m", 0},
-		{"a count no one wrote", -1, 0, "1s", 0},
+		{"a count out of nowhere", -1, 0, "1s", 0},
 		{"smallest that covers", 0, 20 * time.Second, "30s", 0},
 		{"covers exactly", 2, time.Second, "1s", 0},
 		{"nothing covers", 1, time.Hour, "30s", time.Hour},
@@ -240,7 +240,7 @@ func TestRequeueAndItsDetour(t *testing.T) {
 	}
 	d := s.Detour
 	if d == nil || d.Kind != message.KindRetry || d.Key != "30s" || d.Msg.Headers["x-retry-count"] != int32(4) {
-		t.Fatalf("detour %+v: it waits at least as long as asked and is not counted", d)
+		t.Fatalf("detour %+v: it waits at least the time that was asked for and is not counted", d)
 	}
 	if _, there := d.Msg.Headers["x-death"]; there {
 		t.Error("a copied x-death would be counted once more")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCheckBlames: of a name that no one has written down, the variable is named that has to change.
+// TestCheckBlames: of a name that is not set, the variable is named that has to change.
 func TestCheckBlames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 250)
@@ -19,7 +19,7 @@ func TestCheckBlames(t *testing.T) {
 		says   string   // of the first mistake
 	}{
 		{"nothing", Options{Service: "x-y"}, nil, ""},
-		{"as long as can be", Options{Service: "w-" + strings.Repeat("n", 236)}, nil, ""},
+		{"the longest name", Options{Service: "w-" + strings.Repeat("n", 236)}, nil, ""},
 		{"one more", Options{Service: "w-" + strings.Repeat("n", 237)}, []string{"SIDECAR_SERVICE"}, "has 256 bytes and may have 255"},
 		{"a tier", Options{Service: "w-" + strings.Repeat("n", 230), RetryDelays: []time.Duration{time.Second, 11*time.Minute + 22333*time.Millisecond}},
 			[]string{"SIDECAR_SERVICE"}, "retry queue for 11m22.333s"},
@@ -80,7 +80,7 @@ func TestConsequencesNameTheirCause(t *testing.T) {
 	}
 }
 
-// FuzzCheck: what ValidateOptions accepts, Build builds; the rules of Validate are never the first to say no to what someone
+// FuzzCheck: what ValidateOptions accepts, Build builds; the rules of Validate are never the first to refuse what a user
 // has set.
 func FuzzCheck(f *testing.F) {
 	presets := slices.Sorted(slices.Values([]string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter}))

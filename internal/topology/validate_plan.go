@@ -66,7 +66,7 @@ func (v *planValidator) ownQueue() {
 	v.refuse(v.MaxRetries > 0 && len(v.Waits) == 0, "max retries is %d, but there is no queue to wait in", v.MaxRetries)
 }
 
-// references: nothing is bound or dead-lettered to something the plan does not know.
+// references: nothing is bound or dead-lettered to something that is not in the plan.
 func (v *planValidator) references() {
 	for _, b := range v.Bindings {
 		v.refuse(b.Exchange == "", "queue %q cannot be bound to the default exchange", b.Queue)

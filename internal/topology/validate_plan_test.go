@@ -140,7 +140,7 @@ func TestReach(t *testing.T) {
 		exchange, pattern, key string
 		want                   bool
 	}{
-		{"", "", "q", true}, {"", "", "no one", false},
+		{"", "", "q", true}, {"", "", "absent", false},
 		{"t", "a.*", "a.b", true}, {"t", "a.*", "a.b.c", false}, {"t", "a.*", "a", false},
 		{"t", "#", "", true}, {"t", "#", "a.b", true}, {"t", "a.#", "a", true}, {"t", "a.#", "a.b.c", true}, {"t", "a.#.z", "a.b.c.z", true},
 		{"t", "a.#.z", "a.b.c", false}, {"t", "", "", true}, {"t", "a", "b", false},

@@ -15,7 +15,7 @@ const (
 )
 
 // crashes: a consumer that dies over and over with messages in flight costs none of them. A delivery limit of the
-// broker's own would drop all of them on the way, or send them round without anyone having failed.
+// broker's own would drop all of them on the way, or send them round although no attempt failed.
 func crashes(t *testing.T, plan *topology.Plan) {
 	url := brokertest.URL(t)
 	declareTopology(t, url, plan)

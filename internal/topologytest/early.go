@@ -129,7 +129,7 @@ func takenOff(t *testing.T, d *amqp.Delivery, user, aside string) {
 		t.Errorf("%s: x-original-user-id %v, x-original-expiration %v", d.MessageId, d.Headers["x-original-user-id"],
 			d.Headers["x-original-expiration"])
 	}
-	// There is no x-original-bcc: the broker itself takes BCC off before anyone receives the message.
+	// There is no x-original-bcc: the broker itself takes BCC off before a consumer receives the message.
 	if !strings.Contains(fmt.Sprint(d.Headers["x-original-cc"]), aside) {
 		t.Errorf("%s: x-original-cc %v", d.MessageId, d.Headers["x-original-cc"])
 	}

@@ -49,7 +49,7 @@ func foreignRetries(t *testing.T, plan *topology.Plan) {
 			t.Errorf("%s: the other app received it %d times", id, n)
 		}
 	}
-	// What someone puts into the queue by its name is meant for it, whatever the stamp says.
+	// A message published to the queue by its name is meant for it, whatever the stamp says.
 	m := message("by-name")
 	m.Headers = amqp.Table{topology.HeaderRetryQueue: plan.Queue}
 	everything.put(t, m)

@@ -95,7 +95,7 @@ func accepted(t *testing.T, ch *amqp.Channel, queue string, m amqp.Publishing) b
 	return ok && err == nil
 }
 
-// forged are x-death and count headers that no broker wrote. Anyone who may publish can send them.
+// forged are x-death and count headers that no broker wrote. Any client that may publish can send them.
 func forged(p *topology.Plan) map[string]amqp.Table {
 	exchange, key, _ := front(p)
 	entry := func(edit ...any) amqp.Table {
@@ -122,7 +122,7 @@ func forged(p *topology.Plan) map[string]amqp.Table {
 		"retry-nan":  {"x-retry-count": math.NaN()},
 		"retry-huge": {"x-retry-count": int64(math.MaxInt64)}, "final-text": {"x-final-retry-count": "7"},
 		"final-huge":  {"x-final-retry-count": int64(99)},
-		"final-table": {"x-final-retry-count": amqp.Table{}}, "stamped": {topology.HeaderRetryQueue: "someone.else"},
+		"final-table": {"x-final-retry-count": amqp.Table{}}, "stamped": {topology.HeaderRetryQueue: "other.queue"},
 		"final-forged": {"x-final-reason": "forged", "x-final-status-code": "forged", "x-final-error": "forged",
 			"x-original-queue": "forged"},
 	}

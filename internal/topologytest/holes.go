@@ -85,7 +85,7 @@ func (r *rig) keeps(t *testing.T, id string) {
 	}
 }
 
-// bindingDeleted: AMQP cannot show bindings, so no one sees that one has gone before a message returns. It stays the
+// bindingDeleted: AMQP cannot show bindings, so a missing one is noticed only when a message returns. It stays the
 // sidecar's until the binding has been made again. (Rejects without the binding are lost, which is why they are not
 // here.)
 func bindingDeleted(t *testing.T, plan *topology.Plan) {
@@ -144,7 +144,7 @@ func (r *rig) pauses(t *testing.T) {
 	})
 }
 
-// resumes waits until the queues are there again, by no one's doing but the sidecar's, and it takes messages.
+// resumes waits until the queues are there again, declared by the sidecar alone, and it takes messages.
 func (r *rig) resumes(t *testing.T, queues ...string) {
 	t.Helper()
 	brokertest.Eventually(t, patience, "the queues are there again", func() bool {

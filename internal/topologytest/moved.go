@@ -15,7 +15,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// movedByHand: a parked message that someone publishes to the service's queue as it is has its one try, and is parked
+// movedByHand: a parked message that a user publishes to the service's queue as it is has its one try, and is parked
 // again. It goes on counting where it was, whatever the broker makes of the x-death it brings along.
 func movedByHand(t *testing.T, r *shared) {
 	const id = "by-hand"
@@ -65,7 +65,7 @@ func movedBeforeItsTime(t *testing.T, r *shared) {
 	}
 }
 
-// movedOutOfWaiting: a message that someone takes out of a retry queue and puts into the service's queue brings a count
+// movedOutOfWaiting: a message that a user takes out of a retry queue and puts into the service's queue brings a count
 // along that is no broker's any more. From RabbitMQ 4.0 a reject would begin at one again.
 func movedOutOfWaiting(t *testing.T, r *shared) {
 	const id = "out-of-waiting"

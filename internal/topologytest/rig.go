@@ -54,7 +54,7 @@ type rig struct {
 	stop     func()
 }
 
-// watchEvery of the sidecar itself is 15 s, which no one wants to wait for.
+// watchEvery of the sidecar itself is 15 s, too long for a test.
 const watchEvery = 500 * time.Millisecond
 
 // declareTopology makes the plan's objects through a session of its own.
@@ -147,7 +147,7 @@ func (r *rig) run(consuming *broker.Dialer, publisher *broker.Publisher, target 
 
 var errServed = errors.New("served")
 
-// serve is one session, as in app: the topology before any message, then someone who manages it beside the
+// serve is one session, as in app: the topology before any message, then the manager beside the
 // consumer.
 func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	if err := r.ensure(ctx, s); err != nil {

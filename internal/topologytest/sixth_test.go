@@ -12,7 +12,7 @@ import (
 )
 
 // sixth is a topology that no preset builds, written as the data it is: a headers exchange, retries by confirmed
-// publish through an exchange of their own, and rejects by no one.
+// publish through an exchange of their own, and never rejects.
 //
 //	shop ─kind=order▶ orders ─publish▶ orders.later ─┬▶ orders.soon ─ttl▶ orders
 //	                    └─publish▶ orders.dead         └▶ orders.late ─ttl▶ orders

@@ -53,7 +53,7 @@ func render(chart string) (string, error) {
 	return before + begin + tables(sections) + end + after, nil
 }
 
-// tables are one for every section, and one at the end for the keys of the top level that stand alone.
+// tables are one for every section, and one at the end for the keys of the top level that are not maps.
 func tables(sections []section) string {
 	var b strings.Builder
 	var alone []key

@@ -17,7 +17,7 @@ type key struct{ path, value, text string }
 
 var line = regexp.MustCompile(`^( *)([A-Za-z0-9_-]+):(?: (.*))?$`)
 
-// reader goes through values.yaml line by line. It knows the YAML that a values file needs: maps, and values on one
+// reader goes through values.yaml line by line. It reads the YAML that a values file needs: maps, and values on one
 // line or indented below their key.
 type reader struct {
 	sections []section

@@ -42,7 +42,7 @@ func TestFilesAreUpToDate(t *testing.T) {
 	}
 }
 
-// TestExamplesLoad reads the page as its reader does: what stands in its sh blocks must be a valid configuration.
+// TestExamplesLoad reads the page as its reader does: its sh blocks must be a valid configuration.
 func TestExamplesLoad(t *testing.T) {
 	t.Parallel()
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(preface, -1)

@@ -10,7 +10,7 @@ import (
 )
 
 // presets writes what the charts have to know of each preset, as a template: the plan that the sidecar makes of made-up
-// names, in which those names are holes again.
+// names, in which those names are placeholders again.
 func presets() (string, error) {
 	var b strings.Builder
 	b.WriteString("{{- /* Generated from what `sidecar plan` makes by \"go generate ./...\". Do not edit. The placeholders are " +

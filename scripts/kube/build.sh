@@ -69,7 +69,7 @@ parts() {
 # The main package of etcd's server is at the root of its module.
 binary() { case $1 in go.etcd.io/*) echo etcd ;; *) echo "${1##*/}" ;; esac; }
 
-# A binary that does not know its version is v0.0.0 to charts, which ask for the version of the API server.
+# A binary without a version is v0.0.0 to charts, which ask for the version of the API server.
 minor=${KUBERNETES#v1.} minor=${minor%%.*} ldflags=
 for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
   ldflags+=" -X $p.gitVersion=$KUBERNETES -X $p.gitMajor=1 -X $p.gitMinor=$minor -X $p.gitTreeState=clean"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # image.sh NAME BINARY FILE.tar: an image of nothing but one static binary, as a docker archive; needs no tool for images.
-# It runs as /BINARY, as no one's user.
+# It runs as /BINARY, as a user without a name.
 set -euo pipefail
 
 name=$1 binary=$2 out=$3

@@ -24,7 +24,7 @@ network() {
   ip link add node0 type bridge
   ip addr add "$IP/32" dev node0
   ip link set node0 up
-  # There is no one behind Service addresses: say so at once.
+  # Service addresses have no backend: refuse connections at once.
   ip route add unreachable 10.96.0.0/16
   echo 1 >/proc/sys/net/ipv4/ip_forward
 }

@@ -52,7 +52,7 @@ func (d *database) addr() string {
 	return u.Host
 }
 
-// behind is how a sidecar reaches it: by the wire at an address, with a password that no one checks and that must
+// behind is how a sidecar reaches it: by the wire at an address, with a password that is not checked and that must
 // turn up in no log.
 func (d *database) behind(addr, password string) string {
 	u, err := url.Parse(d.dsn)

@@ -56,15 +56,15 @@ func terminated(ctx context.Context, r *rig, _ time.Duration) error {
 // freezeReturns is a kind that needs messages which are POSTed.
 const freezeReturns = "freeze-returns"
 
-// Messages that wait while the broker stands still: as many as the sidecar lets wait. It has given all of them up when
-// the broker returns them, so no one waits for a return then. And those that come behind them.
+// Messages that wait while the broker is suspended: as many as the sidecar lets wait. It has given all of them up when
+// the broker returns them, so nothing waits for a return then. And those that come behind them.
 const (
 	givenUp   = 256
 	afterward = 20
 )
 
 // returnsFrozen suspends the broker while POSTs wait of which it will return each one, until the sidecar has given them
-// up. Its client library drops a return that no one takes within five seconds: the sidecar waits for a confirm for
+// up. Its client library drops a return that is not taken within five seconds: the sidecar waits for a confirm for
 // longer than that.
 func returnsFrozen(ctx context.Context, r *rig, d time.Duration) error {
 	// The sidecar may be opening a channel: then all but the first message of it would wait for that one, and not be sent.

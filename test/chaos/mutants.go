@@ -18,7 +18,7 @@ type mutant struct {
 	flags  []string // of the run that shows it
 }
 
-// edit replaces a text that stands in a file exactly once. When it does not any more the mutant is out of date, and
+// edit replaces a text that is in a file exactly once. When it does not any more the mutant is out of date, and
 // that is an error.
 type edit struct{ file, old, new string }
 
@@ -74,7 +74,7 @@ var mutants = []mutant{
 		caught: []string{"I1", "I2"}, flags: flags(lasting, "-faults=3 -kinds=dlq-delete"),
 	},
 	{ // what a client library does that revives connections behind one's back
-		name: "settles on whatever connection stands",
+		name: "settles on whatever connection is open",
 		edits: []edit{
 			{"internal/broker/subscription.go", "	\"fmt\"\n", "	\"fmt\"\n	\"sync/atomic\"\n"},
 			{"internal/broker/subscription.go", "// watch ends when",

@@ -6,7 +6,7 @@ const (
 		"-faults=6 -kinds=broker-kill,cut,broker-stop -rate=1000"
 )
 
-// A broker that stands still while it has messages to return, and connections that end behind confirms.
+// A broker that is suspended while it has messages to return, and connections that end behind confirms.
 const (
 	frozenReturns = "-messages=1200 -warm-up=200 -liveness=100 -publish=1000 -batches=5 -faults=1 -kinds=freeze-returns"
 	cutsBehind    = "-messages=1200 -warm-up=200 -liveness=100 -publish=2000 -batches=5 -faults=2 -kinds=cut-behind"
@@ -59,7 +59,7 @@ var outward = []mutant{
 		caught: []string{"I13"}, flags: flags(undisturbed),
 	},
 	{
-		name: "marks rows as sent of which it knows nothing",
+		name: "marks rows as sent without a result",
 		edits: []edit{{"internal/outbox/publish.go", "which was of another message\n		return unknown",
 			"which was of another message\n		return sent"}},
 		caught: []string{"I1", "I13"}, flags: flags(rough),

@@ -107,7 +107,7 @@ func (p *process) stop(patience time.Duration) {
 	case <-p.done:
 	case <-time.After(patience):
 		p.mu.Lock()
-		_ = p.cmd.Process.Kill() // no one asked for this end: the judge must see it
+		_ = p.cmd.Process.Kill() // this end was not asked for: the judge must see it
 		p.mu.Unlock()
 		<-p.done
 	}

@@ -110,7 +110,7 @@ func (u *supply) allowed() int {
 
 func (u *supply) idle() bool { return int(u.done.Load()) >= u.allowed() }
 
-// failed is an error when it has ended although no one told it to.
+// failed is an error when it has ended although it was not asked to.
 func (u *supply) failed() error {
 	select {
 	case <-u.ended:
@@ -160,7 +160,7 @@ func (r *rig) unroutable(n int) error {
 			return nil
 		}
 	}
-	return errors.New("no one POSTs messages in this run")
+	return errors.New("no client POSTs messages in this run")
 }
 
 // trickle lets one more message of a source come.

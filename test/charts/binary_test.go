@@ -69,7 +69,7 @@ func environment(t *testing.T, c object) []string {
 		if c.at("env", i, "valueFrom") != nil {
 			value = map[string]string{"SIDECAR_AMQP_URL": "amqp://user:password@rabbit/", "OTEL_EXPORTER_OTLP_HEADERS": "key=value"}[name]
 			if value == "" {
-				t.Fatalf("%s: what stands in the Secret?", name)
+				t.Fatalf("%s: what is in the Secret?", name)
 			}
 		}
 		if file, found := strings.CutPrefix(value, mounted); found {
@@ -165,7 +165,7 @@ func wantNames(t *testing.T, where, text string, want []string) {
 			if name, found := strings.CutPrefix(line, start); found && (start != "  bound to   " || strings.Contains(line, "(")) {
 				name = strings.Trim(strings.Fields(name)[0], ",")
 				if !slices.Contains(want, name) && name != "nothing:" {
-					t.Errorf("%s: the sidecar knows no %s:\n%s", where, name, text)
+					t.Errorf("%s: the sidecar has no %s:\n%s", where, name, text)
 				}
 			}
 		}

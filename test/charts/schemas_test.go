@@ -56,7 +56,7 @@ func readSchemas(t *testing.T) schemas {
 	return s
 }
 
-// strict refuses unknown fields, and knows the types that Swagger cannot say.
+// strict refuses unknown fields, and has the types that Swagger cannot express.
 func strict(name string, v any) any {
 	switch {
 	case strings.HasSuffix(name, "util.intstr.IntOrString"):

@@ -17,7 +17,7 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// block is what stands in a named template that holds a YAML map.
+// block is the content of a named template that holds a YAML map.
 func block(t *testing.T, file, name string) object {
 	t.Helper()
 	_, rest, found := strings.Cut(read(t, file), `define "`+name+`" -}}`+"\n")
@@ -79,7 +79,7 @@ func TestSchemaKnowsEveryValue(t *testing.T) {
 	}
 }
 
-// slips are keys that the schema knows only so that the templates can say what is meant.
+// slips are keys that are in the schema only so that the templates can say what is meant.
 var slips = []string{
 	".replicas", ".resources", ".service", ".env", ".ports", ".command", ".securityContext", ".volumes", ".volumeMounts", ".initContainers",
 	".sidecars",
@@ -120,7 +120,7 @@ func TestCommentsNameTheVariables(t *testing.T) {
 	}
 }
 
-// TestDefaultsAgree: what stands in for a null is what values.yaml says, key by key, in the chart and in the library.
+// TestDefaultsAgree: the default for a null is that of values.yaml, key by key, in the chart and in the library.
 func TestDefaultsAgree(t *testing.T) {
 	t.Parallel()
 	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]

@@ -71,7 +71,7 @@ func (sc *scene) listen() (end func(), ok bool) {
 	return end, res.StatusCode == http.StatusOK
 }
 
-// TestHiddenPage: a page that no one sees leaves its stream to others after a while, and takes one again when it is
+// TestHiddenPage: a hidden page leaves its stream to others after a while, and takes one again when it is
 // seen.
 func TestHiddenPage(t *testing.T) {
 	t.Parallel()

@@ -155,7 +155,7 @@ func TestPauseResumeDrain(t *testing.T) {
 		t.Errorf("the focus went to %q", got)
 	}
 	if s := sc.state(); s != "consuming" {
-		t.Fatalf("it is %s although no one confirmed", s)
+		t.Fatalf("it is %s although the user did not confirm", s)
 	}
 	b.click("Drain …")
 	b.click("Drain")

@@ -44,7 +44,7 @@ func TestKeyboard(t *testing.T) {
 	b.until("#view", "Database is away")
 	b.until("#view", "x-final-status-code")
 	if strings.Contains(b.text("#view"), `"id"`) {
-		t.Error("the body is shown to someone who has not asked for it")
+		t.Error("the body is shown although the user has not asked for it")
 	}
 	b.tabTo("#show-body")
 	b.keys(kb.Enter)

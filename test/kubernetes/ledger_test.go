@@ -24,7 +24,7 @@ type collector struct {
 	of map[string]*ledger
 }
 
-// event is what an app reports. Events stand in the order in which they came: an app waits for the answer before it
+// event is what an app reports. Events are in the order in which they came: an app waits for the answer before it
 // goes on.
 type event struct {
 	Kind     string    `json:"kind"`
@@ -136,7 +136,7 @@ func (l *ledger) exactlyOnce(t testing.TB, ids ...string) {
 		delete(begun, id)
 	}
 	for id, n := range begun {
-		t.Errorf("message %s, which no one published, came %d times", id, n)
+		t.Errorf("message %s, which was never published, came %d times", id, n)
 	}
 	for _, e := range l.all("begin") {
 		if e.Retries != "0" {

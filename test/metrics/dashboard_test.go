@@ -90,7 +90,7 @@ func TestDashboardLinks(t *testing.T) {
 }
 
 // TestDashboardVariables: each filter begins with everything, and works where a label is missing, as outside
-// Kubernetes. The instances are listed by name instead, because they stand for the choice of queue and pod: most
+// Kubernetes. The instances are listed by name instead, because they represent the choice of queue and pod: most
 // metrics have no such label.
 func TestDashboardVariables(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ var client = http.Client{Timeout: 15 * time.Second}
 
 // publish returns nil when the broker has confirmed the message, whose message id is key. After a broken connection, a
 // timeout or a 504 it is unknown whether it has. The message is sent again with the same key, and may be there twice:
-// consumers know it by that.
+// consumers recognize it by that.
 func publish(ctx context.Context, address, body, key string) error {
 	for {
 		pause, again, err := try(ctx, address, body, key)

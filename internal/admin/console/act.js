@@ -68,7 +68,7 @@ async function countFirst() {
   label();
 }
 
-// No one waits for a count any more: the queue is wanted back.
+// No view waits for a count any more: the queue is wanted back.
 const cancel = (id) => post(`dlq/operations/${encodeURIComponent(id)}/cancel`).catch(() => {});
 
 const limit = () => byId('act-limit').value ? Math.max(0, Math.floor(byId('act-limit').valueAsNumber) || 0) : 0;

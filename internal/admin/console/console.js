@@ -12,7 +12,7 @@ import { deadLetterQueue, hasTopology, loadTopology, showDepths, startTopology }
 const STALE = 5; // seconds without an event
 const DEAD = 20; // seconds without anything: the connection is taken for lost. A comment comes every 15 s
 const LONGEST = 15; // seconds between two attempts
-const HIDDEN = 5 * 60; // seconds that a page no one sees keeps its stream: the sidecar serves a few only
+const HIDDEN = 5 * 60; // seconds that a hidden page keeps its stream: the sidecar serves a few only
 const OTHER_TOKEN = 'another token';
 const HIDDEN_PAGE = 'page hidden';
 

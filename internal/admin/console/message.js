@@ -1,4 +1,4 @@
-// One parked message in full. Its body is fetched only by an explicit click: it may be what no one should read over a
+// One parked message in full. Its body is fetched only by an explicit click: it may be private, and readable over a
 // shoulder.
 
 import { get } from './api.js';

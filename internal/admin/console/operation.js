@@ -55,7 +55,7 @@ export function showOperation(o, mine) {
   earlier();
 }
 
-// A new stream begins with every operation that the sidecar knows. One that is not among them ended with its process.
+// A new stream begins with every operation of the sidecar. One that is not among them ended with its process.
 export const listen = () => seen.clear();
 
 export function complete() {

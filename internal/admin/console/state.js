@@ -72,7 +72,7 @@ export function showStatus(s) {
 
 const byOperator = (s) => s.pauses.some((p) => p.reason === 'operator');
 
-// lost replaces the state while nothing is heard: an old state must not look like the present one.
+// lost replaces the state while nothing is received: an old state must not look like the present one.
 export function lost(since) {
   if (!last) return put(byId('state-title'), 'No news from the sidecar');
   const word = judge(last)[0];

@@ -59,7 +59,7 @@ func (s *script) republished() {
 	s.must(s.get(s.ch, q).Ack(false))
 }
 
-// automaticCycle: "a" would return without anyone having rejected it; "marker", which went into the wait queue
+// automaticCycle: "a" would return although no consumer rejected it; "marker", which went into the wait queue
 // after it, does come.
 func (s *script) automaticCycle() {
 	q, wait := s.pair("cycle", findableTTL, nil)

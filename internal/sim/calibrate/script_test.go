@@ -24,7 +24,7 @@ type script struct {
 
 const (
 	shortTTL    = 60   // ms that a message waits in a wait queue
-	findableTTL = 1500 // ms, for a scene that takes it out of there: a busy machine may stand still for long
+	findableTTL = 1500 // ms, for a scene that takes it out of there: a busy machine may stall
 	patience    = 60 * time.Second
 )
 

@@ -39,7 +39,7 @@ func (b *Broker) deadLetter(q *queue, e *entry, reason string) {
 		b.drop(q, m, reason+", unroutable")
 	}
 	for _, t := range to {
-		// A message that returns to a queue it has been in is an automatic cycle, unless someone rejected it since.
+		// A message that returns to a queue it has been in is an automatic cycle, unless a consumer rejected it since.
 		// Being rejected now is reason enough to let it go anywhere.
 		if reason != "rejected" && cycle(dead.deaths, t.name) {
 			b.drop(q, m, reason+", automatic cycle")
@@ -71,7 +71,7 @@ func cycle(deaths []death, target string) bool {
 	return at >= 0 && !slices.ContainsFunc(deaths[:at+1], func(d death) bool { return d.reason == "rejected" })
 }
 
-// dead is a copy of a message that has died once more. The latest death stands first.
+// dead is a copy of a message that has died once more. The latest death is the first.
 func (m *stored) dead(v Version, queue, reason string) *stored {
 	c := *m
 	c.keys = m.keys
@@ -81,7 +81,7 @@ func (m *stored) dead(v Version, queue, reason string) *stored {
 		expiration: m.p.Expiration,
 	}
 	if v < V40 {
-		slices.Reverse(c.deaths) // what stood behind the latest death changes its order each time
+		slices.Reverse(c.deaths) // the order of the earlier deaths changes each time
 	}
 	if i := slices.IndexFunc(c.deaths, func(d death) bool { return d.queue == queue && d.reason == reason }); i >= 0 {
 		old := c.deaths[i]

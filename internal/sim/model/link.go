@@ -11,7 +11,7 @@ import (
 )
 
 // conn is one end of a connection in memory. A write never waits, as if the system's buffers had no end: under virtual
-// time nothing may hold a lock while it waits for a peer, because time would stand still with it.
+// time nothing may hold a lock while it waits for a peer, because time would stop with it.
 type conn struct {
 	in, out *half
 }

@@ -2,7 +2,7 @@
 // out. It speaks AMQP 0-9-1 over connections that are a pair of buffers, so that the real client runs against it under
 // virtual time, and it breaks on demand, frame by frame.
 //
-// It is a model and knows it: nothing is on disk, there is one virtual host, every login is right, and what no test
+// It is a model: nothing is on disk, there is one virtual host, every login is right, and what no test
 // needs (transactions, priorities, streams, policies, exchange bindings) is missing. What it does claim is compared
 // with real brokers step by step, see package sim.
 package model
@@ -71,7 +71,7 @@ type Broker struct {
 	dropped   []Dropped
 }
 
-// Dropped is a message that left the broker without anyone having taken it.
+// Dropped is a message that left the broker although no consumer took it.
 type Dropped struct {
 	MessageID, Queue, Why string
 }
@@ -136,7 +136,7 @@ func (b *Broker) Count(queue string) (ready, unacked int) {
 	return 0, 0
 }
 
-// Held reports whether someone has a message from a queue that is not settled.
+// Held reports whether a consumer has an unsettled message of a queue.
 func (b *Broker) Held(queue, id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +158,7 @@ func (b *Broker) Dropped() []Dropped {
 	return slices.Clone(b.dropped)
 }
 
-// Connections counts what stands, by name.
+// Connections counts the open connections, by name.
 func (b *Broker) Connections() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -108,7 +108,7 @@ func TestFreezeIsNoticedByBothEnds(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := len(b.Connections()); n != 0 {
-			t.Errorf("%d connections stand", n)
+			t.Errorf("%d connections are open", n)
 		}
 		if ready, unacked := b.Count("q"); unacked != 0 || ready != 2 {
 			t.Errorf("%d ready, %d unacked", ready, unacked)
@@ -116,7 +116,7 @@ func TestFreezeIsNoticedByBothEnds(t *testing.T) {
 	})
 }
 
-// TestStop: no one gets in, and what was unacked comes again with its first tag.
+// TestStop: no client gets in, and what was unacked comes again with its first tag.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

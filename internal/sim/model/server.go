@@ -222,7 +222,7 @@ func (s *server) tick() {
 	s.beat.Reset(s.interval / 2)
 }
 
-// waitForAlarm is where a connection that publishes stands still while an alarm lasts: in the middle of its message.
+// waitForAlarm blocks a connection that publishes during an alarm: in the middle of its message.
 func (s *server) waitForAlarm() {
 	if s.b.alarm && !s.blocked {
 		s.blocked = true

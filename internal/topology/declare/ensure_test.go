@@ -194,7 +194,7 @@ func remove(t testing.TB, ch *amqp.Channel, p *topology.Plan) {
 	}
 }
 
-// TestExclusiveQueueIsRefused: someone's connection holds the name.
+// TestExclusiveQueueIsRefused: another connection holds the name.
 func TestExclusiveQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

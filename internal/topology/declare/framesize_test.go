@@ -25,7 +25,7 @@ func filled(size int) amqp.Publishing {
 	return pub
 }
 
-// TestHeadersNearFrameMax: rejected, such a message would return in a frame no one can read. It is parked, and can
+// TestHeadersNearFrameMax: rejected, such a message would return in a frame that is too large to read. It is parked, and can
 // be read there.
 func TestHeadersNearFrameMax(t *testing.T) {
 	t.Parallel()

@@ -193,7 +193,7 @@ func TestMovedBackEarlyGoesOnCounting(t *testing.T) {
 	})
 }
 
-// moveBack is a shovel: it knows nothing of our headers.
+// moveBack is a shovel: it ignores our headers.
 func (j *journey) moveBack(d amqp.Delivery) {
 	j.t.Helper()
 	brokertest.Publish(j.t, j.ch, j.plan.Redrive.Exchange, j.plan.Redrive.Key, amqp.Publishing{

@@ -187,7 +187,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestOthersMayOwnWhatIsShared: the dead-letter queue of topic-tiers is declared by anyone who comes first, perhaps
+// TestOthersMayOwnWhatIsShared: the dead-letter queue of topic-tiers is declared by the service that comes first, perhaps
 // under another user.
 func TestOthersMayOwnWhatIsShared(t *testing.T) {
 	t.Parallel()
@@ -198,7 +198,7 @@ func TestOthersMayOwnWhatIsShared(t *testing.T) {
 	u := with(topology.Permissions{Configure: `^freeflow\.user.*`, Write: `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, Read: `^freeflow\.(user.*|events.*)`})
 	fits(t, u, p, topology.ModeDeclare)
 	u = with(topology.Permissions{Configure: `^freeflow\.user.*`, Write: `^(freeflow\.user.*|freeflow\.events(\.retry|\.dlx)?|amq\.default)$`, Read: `^freeflow\.(user.*|events|events\.retry)$`})
-	if !atLeast43(t) { // which lets no one see what he has no right on
+	if !atLeast43(t) { // which shows no user an object without a right on it
 		fits(t, u, p, topology.ModeDeclare)
 	}
 	if f, err := Preflight(context.Background(), session(t, u), p, topology.ModeDeclare); err != nil || f != nil {

@@ -75,7 +75,7 @@ func NewPublishPreflight(ctx context.Context, s Session, p *topology.Plan, mode 
 	return c, nil
 }
 
-// Run tries each exchange once, with a message the broker refuses in any case. It takes as long as an alarm lasts: only
+// Run tries each exchange once, with a message the broker refuses in any case. It waits until an alarm is over: only
 // the end of ctx or of the session ends the wait. A check runs once.
 func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 	for _, a := range c.probes {

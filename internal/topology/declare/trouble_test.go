@@ -55,7 +55,7 @@ func TestOneQuestionTooMany(t *testing.T) {
 }
 
 // TestPublishPreflightOutlastsAnAlarm: the broker answers when the alarm is over, however long that takes, and the
-// connection stands all the while.
+// connection stays up all the while.
 func TestPublishPreflightOutlastsAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)

@@ -109,7 +109,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchOnRequest: anyone who checks the depths can have newer ones.
+// TestWatchOnRequest: a reader of the depths can have newer ones.
 func TestWatchOnRequest(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
@@ -121,7 +121,7 @@ func TestWatchOnRequest(t *testing.T) {
 		Report: func([]Finding) { looked <- struct{}{} },
 	})
 	if d := w.depths(); d != nil {
-		t.Errorf("no one watches, and yet: %v", d)
+		t.Errorf("there is no watcher, and yet: %v", d)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -140,7 +140,7 @@ func TestWatchOnRequest(t *testing.T) {
 	cancel()
 	must.Do(t, <-ended)
 	if d := w.depths(); d != nil {
-		t.Errorf("no one watches any more, and yet: %v", d)
+		t.Errorf("there is no watcher any more, and yet: %v", d)
 	}
 }
 

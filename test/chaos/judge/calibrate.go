@@ -44,7 +44,7 @@ func (j *judge) keepsUp() {
 		}
 		j.v.Rates = append(j.v.Rates, float64(len(g))/max(time.Duration(to-from).Seconds(), 1e-9))
 		slices.Sort(begun)
-		for i := j.run.Concurrency; i < len(begun); i++ { // each is surely under way for as long as the app takes
+		for i := j.run.Concurrency; i < len(begun); i++ { // each is surely under way while the app works
 			if begun[i]-begun[i-j.run.Concurrency] < int64(plan.SlowAnswer) {
 				j.violated("I10", "more than %d requests were under way", j.run.Concurrency)
 			}
@@ -52,7 +52,7 @@ func (j *judge) keepsUp() {
 	}
 	switch r := j.v.Rates; {
 	case len(r) < 2:
-		j.violated("I9", "no one measured how fast a slow app is served before and after the faults")
+		j.violated("I9", "it was not measured how fast a slow app is served before and after the faults")
 	case r[len(r)-1] < r[0]/2:
 		j.violated("I9", "a slow app answered %.0f messages per second before the faults and %.0f after", r[0], r[len(r)-1])
 	}
@@ -66,7 +66,7 @@ const promptly = time.Second
 func (j *judge) inTime() {
 	all := j.groups(plan.Prompt)
 	if len(all) < 2 {
-		j.violated("I5", "no one measured how soon retries come before and after the faults")
+		j.violated("I5", "it was not measured how soon retries come before and after the faults")
 	}
 	for _, g := range all {
 		var late []time.Duration
@@ -85,7 +85,7 @@ func (j *judge) inTime() {
 // counts is a part of I11: until the faults begin the metrics say exactly what the app's ledger says.
 func (j *judge) counts() error {
 	if j.stormAt == 0 {
-		j.violated("I11", "no one wrote down when the faults began")
+		j.violated("I11", "it is not recorded when the faults began")
 		return nil
 	}
 	got, err := j.read(ledger.WarmUpMetrics)
@@ -115,7 +115,7 @@ func (j *judge) counts() error {
 	}
 	for outcome, n := range want {
 		if m := got["sidecar_messages_settled_total "+outcome]; m != n {
-			j.violated("I11", "until the faults began %v deliveries were counted as %s, and the app knows of %v", m, outcome, n)
+			j.violated("I11", "until the faults began %v deliveries were counted as %s, and the app counted %v", m, outcome, n)
 		}
 	}
 	return nil

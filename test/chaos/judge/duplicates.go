@@ -119,7 +119,7 @@ func (d *duplicates) room(f *ledger.Fault) int {
 }
 
 // successes are the faults that explain receipt n although receipt done was answered with success: the ack was lost,
-// the message is there twice, or the app was stopped and answered a request that no one waited for any more.
+// the message is there twice, or the app was stopped and answered a request after its client had gone.
 func (b *books) successes(m *message, n, done int) []*ledger.Fault {
 	r := &m.Receipts[done]
 	faults := append(b.during(r.At, r.Done+settling, ClassSidecar+ClassBroker), b.doubled(m, n)...)

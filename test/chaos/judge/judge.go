@@ -84,7 +84,7 @@ var statements = []Invariant{
 		"under way than allowed"},
 	{ID: "I11", Statement: "what the metrics count adds up"},
 	{ID: "I12", Statement: "what the publish endpoint answered with 2xx is in the broker, what it answered with 4xx " +
-		"never is, and without a fault it always knows"},
+		"never is, and without a fault the result is always known"},
 	{ID: "I13", Statement: "a committed row of the outbox is sent, once it is marked so it was, and one that was rolled " +
 		"back never is"},
 	{ID: "I14", Statement: "a redriven message goes on counting: one try, then it is parked again"},
@@ -227,7 +227,7 @@ func (j *judge) delay(before, r *kit.Receipt) time.Duration {
 		return 0
 	case 425:
 		for _, f := range j.during(before.At, r.At, ClassNone) {
-			if f.Kind == SidecarEnded { // wakes who sleeps
+			if f.Kind == SidecarEnded { // resumes a stopped one
 				return 0
 			}
 		}

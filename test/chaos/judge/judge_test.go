@@ -19,11 +19,11 @@ func TestJudge(t *testing.T) {
 		{"never received, never parked", func(s *story) { s.drop(okay, true, false) }, []string{"I1"}},
 		{"received, never answered with 2xx", func(s *story) { s.of(okay, 1).Status = 500 }, []string{"I2"}},
 		{"received and gone", func(s *story) { s.drop(given, false, true) }, []string{"I2"}},
-		{"an answer that no one wrote down cannot have been 2xx", func(s *story) {
+		{"an answer that is not recorded cannot have been 2xx", func(s *story) {
 			s.published[okay].Plan = plan.Plan{Kind: plan.Timeout}.String()
 			s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq == okay && r.Status != 0 })
 		}, []string{"I2"}},
-		{"an answer that no one wrote down may have been 2xx", func(s *story) {
+		{"an answer that is not recorded may have been 2xx", func(s *story) {
 			s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq == okay && r.Status != 0 })
 		}, nil},
 		{"unknown and never seen", func(s *story) { s.published[okay].Result = ledger.Unknown; s.drop(okay, true, false) }, nil},
@@ -76,7 +76,7 @@ func TestJudge(t *testing.T) {
 			s.run.Concurrency = 1
 			s.of(slow+4, 0).At = s.of(slow+3, 0).At + int64(50*time.Millisecond)
 		}, []string{"I10"}},
-		{"no one looked how fast", func(s *story) {
+		{"the speed was not measured", func(s *story) {
 			for n := range 5 {
 				s.published[slow+n].Plan = plan.Plan{Kind: plan.OK}.String()
 			}
@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 			s.receive(okay, 8*time.Second, 0, 200)
 			s.receive(okay, 50*time.Second, 0, 200)
 		}, nil},
-		{"answered when no one waited any more", func(s *story) {
+		{"answered after the client had gone", func(s *story) {
 			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: AppStopped, Class: ClassApp, Start: at(time.Second / 2), End: at(time.Second), Recovered: at(time.Second + 1)})
 			s.receive(okay, 10*time.Second, 1, 200)
 		}, nil},
@@ -140,7 +140,7 @@ func TestJudge(t *testing.T) {
 			s.of(prompt, 2).At += int64(5 * time.Second)
 			s.of(prompt, 3).At += int64(5 * time.Second)
 		}, []string{"I5"}},
-		{"no one looked how soon", func(s *story) {
+		{"the delay was not measured", func(s *story) {
 			for _, n := range []int{prompt, prompt + 2} {
 				s.published[n].Plan = plan.Plan{Kind: plan.Fail, K: 1, Status: 503}.String()
 			}
@@ -162,7 +162,7 @@ func TestJudge(t *testing.T) {
 		{"metrics that do not add up", func(s *story) { s.metrics += "sidecar_messages_received_total{x=\"y\"} 1\n" }, []string{"I11"}},
 		{"in flight for ever", func(s *story) { s.metrics += "sidecar_inflight_messages 1\n" }, []string{"I11"}},
 		{"count restarted after a move", func(s *story) { s.of(moved, 6).Count, s.of(moved, 6).Attempt = 0, 1 }, []string{"I5", "I14"}},
-		{"a secret in the log", func(s *story) { s.log += "the canary sings\n" }, []string{"I15"}},
+		{"a secret in the log", func(s *story) { s.log += "the canary is logged\n" }, []string{"I15"}},
 	})
 }
 

@@ -15,7 +15,7 @@ var (
 	outcome = regexp.MustCompile(`outcome="(\w+)"`)
 )
 
-// read returns metrics, summed over their labels, and once more by name and outcome. nil, and a violation, when no one
+// read returns metrics, summed over their labels, and once more by name and outcome. nil, and a violation, when nothing
 // scraped them.
 func (j *judge) read(file string) (map[string]float64, error) {
 	text, err := os.ReadFile(filepath.Join(j.dir, file))

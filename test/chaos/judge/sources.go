@@ -15,7 +15,7 @@ type Figures struct {
 	Source      string        `json:"source"`
 	Messages    int           `json:"messages"`
 	Confirmed   int           `json:"confirmed"`             // or committed
-	Unknown     int           `json:"unknown"`               // of a row: until someone checked the table
+	Unknown     int           `json:"unknown"`               // of a row: until the table was checked
 	Refused     int           `json:"refused,omitempty"`     // with 4xx
 	Nacked      int           `json:"nacked,omitempty"`      // the broker did not want them
 	RolledBack  int           `json:"rolled_back,omitempty"` // rows
@@ -62,7 +62,7 @@ func (j *judge) figuresOf(s plan.Source) Figures {
 		if len(m.Receipts) > 0 {
 			from := m.pub.Sent
 			if s == plan.Outbox {
-				from = m.pub.Done // no one sees the row before
+				from = m.pub.Done // the row is invisible before
 			}
 			delays = append(delays, time.Duration(max(0, m.Receipts[0].At-from)))
 		}
@@ -174,11 +174,11 @@ func (j *judge) outbox() {
 			j.by["I13"].Idle = false
 			j.row(m)
 		case m.stored != nil:
-			j.violated("I13", "row %d is in the table, and no one wrote it", m.stored.Row)
+			j.violated("I13", "row %d is in the table, and was never inserted", m.stored.Row)
 		}
 	}
 	if !j.by["I13"].Idle && !j.looked {
-		j.violated("I13", "no one checked the table in the end")
+		j.violated("I13", "the table was not checked in the end")
 	}
 	j.keys()
 }
@@ -194,7 +194,7 @@ func (j *judge) row(m *message) {
 		if s != nil {
 			wrong("rolled back, and is in the table")
 		}
-	case m.pub.Result == ledger.Unknown: // no one looked
+	case m.pub.Result == ledger.Unknown: // not checked
 	case s == nil:
 		wrong("committed, and is gone from the table")
 	case w.Poison:
@@ -230,7 +230,7 @@ func (j *judge) committed() []*message {
 // keys is the part of I13 about ordering keys: rows of one key, each committed before the next was written, are sent in
 // their order.
 //
-// Rows that one statement marks have times of their own, in an order that no one promises.
+// Rows that one statement marks have times of their own, in an order that is not promised.
 func (j *judge) keys() {
 	const together = int64(20 * time.Millisecond)
 

@@ -90,7 +90,7 @@ func TestJudgeOfOtherSources(t *testing.T) {
 			s.fault(SidecarEnded, ClassNone, 40*time.Second, 41*time.Second)
 		}, nil},
 		{"no answer for no reason", func(s *story) { s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504 }, []string{"I12"}},
-		{"no answer long after the broker stood still", func(s *story) {
+		{"no answer long after the broker was suspended", func(s *story) {
 			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
 			s.fault("broker-freeze", ClassSidecar, 20*time.Second, 30*time.Second)
 		}, []string{"I12"}},
@@ -112,7 +112,7 @@ func TestJudgeOfOtherSources(t *testing.T) {
 		}, []string{"I12"}},
 		{"POSTed once, there twice", func(s *story) { s.receive(plan.HTTP.Seq(posted), 43*time.Second, 0, 200) }, []string{"I5", "I6"}},
 		{"never POSTed", func(s *story) { s.requests = s.requests[:posted] }, []string{"I3"}},
-		{"a number that no one had", func(s *story) { s.run.HTTP = 0; s.requests = nil }, []string{"I3"}},
+		{"a number that no message had", func(s *story) { s.run.HTTP = 0; s.requests = nil }, []string{"I3"}},
 
 		{"committed and never sent", func(s *story) { s.row(late).SentAt = 0; s.drop(plan.Outbox.Seq(late), true, false) }, []string{"I1", "I13"}},
 		{"marked and never sent", func(s *story) { s.drop(plan.Outbox.Seq(late), true, false) }, []string{"I1", "I13"}},
@@ -124,8 +124,8 @@ func TestJudgeOfOtherSources(t *testing.T) {
 		}, []string{"I13"}},
 		{"no answer to a commit that did not happen, and sent", func(s *story) { s.receive(plan.Outbox.Seq(vanish), 46*time.Second, 0, 200) }, []string{"I13"}},
 		{"no answer to a commit that happened, and not sent", func(s *story) { s.drop(plan.Outbox.Seq(unsure), true, false) }, []string{"I1", "I13"}},
-		{"no one looked", func(s *story) { s.table = nil }, []string{"I13"}},
-		{"a row that no one wrote", func(s *story) { s.rows = s.rows[:keyed+1]; s.drop(plan.Outbox.Seq(keyed+1), true, false) }, []string{"I13"}},
+		{"the table was not checked", func(s *story) { s.table = nil }, []string{"I13"}},
+		{"a row that was never inserted", func(s *story) { s.rows = s.rows[:keyed+1]; s.drop(plan.Outbox.Seq(keyed+1), true, false) }, []string{"I13"}},
 		{"quarantined for nothing", func(s *story) { s.row(passed).Quarantined, s.row(passed).Error = true, "why" }, []string{"I13"}},
 		{"charged with an attempt for nothing", func(s *story) { s.row(passed).Attempts = 1 }, []string{"I13"}},
 		{"poison that was sent", func(s *story) { s.receive(plan.Outbox.Seq(poison), 46*time.Second, 0, 200) }, []string{"I13"}},

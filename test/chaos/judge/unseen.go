@@ -8,7 +8,7 @@ import (
 // The judge sees attempts in the app's ledger. Some are counted that are not there: the request was lost on its way, or
 // waited in the kernel for an app that did not run. Only faults explain them, and each only so many.
 
-// Kinds of faults in which someone does not run, but lives. Attempts then time out, one after the other.
+// Kinds of faults in which a process does not run, but lives. Attempts then time out, one after the other.
 const (
 	SidecarStopped = "sidecar-stop"
 	AppStopped     = "app-stop"

@@ -40,7 +40,7 @@ const (
 	longestRecord = 16 << 20
 )
 
-// Run says what was run, for the report and for anyone who wants to run it again.
+// Run says what was run, for the report and to run it again.
 type Run struct {
 	ID            string        `json:"id"`
 	Seed          uint64        `json:"seed"`

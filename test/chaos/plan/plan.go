@@ -1,5 +1,5 @@
 // Package plan says what the app does with a message: which answers it gives, in which order. A plan travels in the
-// message itself, so that an app that was killed knows what to do with it.
+// message itself, so that an app that was killed can still follow it.
 package plan
 
 import (

@@ -25,7 +25,7 @@ const (
 	answerWithin = 45 * time.Second
 )
 
-// Aliases of exchanges that a run's sidecar knows, and one that it does not.
+// Aliases of exchanges that a run's sidecar has, and an unknown one.
 const (
 	Main    = "default"
 	Lonely  = "lonely"  // an exchange without bindings
@@ -207,7 +207,7 @@ func (c *client) settle(ctx context.Context, messages []*message, batch bool) {
 
 // Codes of this client's own, where there was no answer.
 const (
-	unsent = "unsent" // no one took the connection
+	unsent = "unsent" // the connection was not accepted
 	broken = "broken" // it is unknown
 )
 

@@ -41,7 +41,7 @@ type Publisher struct {
 
 	mu      sync.Mutex
 	ordered []span                       // messages whose plan is not drawn
-	waiting map[uint64]*ledger.Published // by delivery tag of the channel that stands
+	waiting map[uint64]*ledger.Published // by delivery tag of the open channel
 	byID    map[string]*ledger.Published
 	slots   chan struct{}
 }
@@ -246,7 +246,7 @@ func (p *Publisher) confirmed(c amqp.Confirmation) {
 	p.write(m)
 }
 
-// abandon writes down what no one will ever say anything about.
+// abandon writes down the messages that will never have an outcome.
 func (p *Publisher) abandon() {
 	p.mu.Lock()
 	left := p.waiting

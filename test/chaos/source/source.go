@@ -41,7 +41,7 @@ type Gate struct {
 // Span is the messages from one to another, without that one.
 type Span struct{ From, To int }
 
-// AtOnce stands behind a limit: the messages between the limit before and this one are sent at once, whatever else is
+// AtOnce follows a limit: the messages between the limit before and this one are sent at once, whatever else is
 // under way.
 const AtOnce = "at-once"
 
@@ -65,7 +65,7 @@ func (g *Gate) allow(limit int64, what string) {
 // AtOnce are the messages that are to be sent at once.
 func (g *Gate) AtOnce() <-chan Span { return g.atOnce }
 
-// Follow is Open for a source that counts by itself: allow gets each limit, and what stands behind it in its line.
+// Follow is Open for a source that counts by itself: allow gets each limit, and the rest of its line.
 func Follow(in io.Reader, out io.Writer, log Syncer, done *atomic.Int64,
 	allow func(limit int64, what string)) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())

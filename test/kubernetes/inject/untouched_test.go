@@ -12,7 +12,7 @@ import (
 // quiet is a pod without the volume of the service account, whose name is random.
 const quiet = `{"automountServiceAccountToken": false, "containers": [{"name": "app", "image": "a"}]}`
 
-// TestUntouched sends pods that are no one's business here, whatever else is on them. They pass as they would without
+// TestUntouched sends pods that no policy is for, whatever else is on them. They pass as they would without
 // the policies, of which the namespace that is left alone is the proof.
 func TestUntouched(t *testing.T) {
 	const port = `"ports": [{"name": "sidecar-admin", "containerPort": 9090}], "env": [{"name": "SIDECAR_SERVICE", "value": "x"}]`

@@ -87,7 +87,7 @@ func TestWorkloads(t *testing.T) {
 }
 
 // TestOldWorkload has a Deployment that was there before the policies, and is wrong by them: it can be scaled and gets
-// its status, and is refused only when someone changes its pods.
+// its status, and is refused only when a user changes its pods.
 func TestOldWorkload(t *testing.T) {
 	w := workloads[0]
 	path := fmt.Sprintf(w.path, space) + "/old"

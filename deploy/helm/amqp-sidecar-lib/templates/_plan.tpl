@@ -6,7 +6,7 @@
 {{- $text -}}
 {{- end -}}
 
-{{- /* What the sidecar will declare, as JSON; {} where only the cluster knows a variable that decides it. */ -}}
+{{- /* What the sidecar will declare, as JSON; {} where it depends on a variable that is read in the cluster. */ -}}
 {{- define "amqp-sidecar-lib.plan" -}}
 {{- $env := (include "amqp-sidecar-lib.settings" . | fromJson).env -}}
 {{- $known := true -}}
@@ -72,7 +72,7 @@
 {{- if eq ($s.env.SIDECAR_CONSUME | default "") "off" -}}
 consumes     nothing, and declares nothing ({{ $s.at.SIDECAR_CONSUME }} is off)
 {{- else if not $p -}}
-decided by variables that only the cluster knows; `sidecar plan` in the container prints it
+decided by variables that are read in the cluster; `sidecar plan` in the container prints it
 {{- else -}}
 preset       {{ $p.preset }}, {{ $p.queueType }} queues
 consumes     {{ $p.queue }}

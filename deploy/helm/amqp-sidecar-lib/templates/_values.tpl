@@ -4,7 +4,7 @@ it, so the library cannot ask its own Chart.yaml; scripts/charts.sh compares the
 0.1.0
 {{- end -}}
 
-{{- /* What is not given. A library has no values of its own in the caller's subtree, and someone may set a section to
+{{- /* What is not given. A library has no values of its own in the caller's subtree, and a user may set a section to
 null: whatever reads values reads them through amqp-sidecar-lib.values. */ -}}
 {{- define "amqp-sidecar-lib.defaults" -}}
 image: {registry: "", repository: amqp-sidecar, tag: "", digest: "", pullPolicy: IfNotPresent}

@@ -36,7 +36,7 @@ func Run(t testing.TB, run func(in io.Reader, out io.Writer) error) *Source {
 			if n, err := strconv.Atoi(c.Text()); err == nil {
 				select {
 				case s.done <- n:
-				default: // no one asks
+				default: // no client asks
 				}
 			}
 		}
