@@ -12,6 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
@@ -79,7 +80,7 @@ func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (_
 }
 
 // lastBytes returns the end of s, as much as fits a routing key or a queue name: the end makes these names unique.
-func lastBytes(s string) string { return s[max(0, len(s)-255):] }
+func lastBytes(s string) string { return s[max(0, len(s)-amqpvalue.ShortMax):] }
 
 // awaitVerdicts waits for the verdicts on the canary messages. Afterwards the rest is sent.
 func (o *operation) awaitVerdicts(ctx context.Context) error {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpvalue"
 )
 
 // Action is the decision about a message.
@@ -129,7 +131,7 @@ func Reply(h amqp.Table) (address, token string) {
 		return "", ""
 	}
 	at := strings.LastIndex(v, replySeparator)
-	if at < 0 || at > 255 || len(v)-at > 64 {
+	if at < 0 || at > amqpvalue.ShortMax || len(v)-at > 64 {
 		return "", ""
 	}
 	return v[:at], v[at+1:]

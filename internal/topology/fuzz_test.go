@@ -97,7 +97,7 @@ func wantHarmless(t *testing.T, p *Plan, pub *amqp.Publishing) {
 		t.Fatalf("user %q, expiration %q, mode %d", pub.UserId, pub.Expiration, pub.DeliveryMode)
 	}
 	for key := range pub.Headers {
-		if senderSelected(key) || len(key) > maxName {
+		if senderSelected(key) || len(key) > amqpvalue.ShortMax {
 			t.Fatalf("header %q", key)
 		}
 	}

@@ -8,11 +8,9 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-)
 
-// maxName is what fits an AMQP short string. A longer one does not fail alone: the client library gives up the whole
-// connection.
-const maxName = 255
+	"sidecar/internal/amqpvalue"
+)
 
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
 
@@ -46,8 +44,8 @@ var predeclared = map[string]string{
 // for nothing.
 func nameFault(name string) string {
 	switch {
-	case len(name) > maxName:
-		return fmt.Sprintf("has %d bytes and may have %d", len(name), maxName)
+	case len(name) > amqpvalue.ShortMax:
+		return fmt.Sprintf("has %d bytes and may have %d", len(name), amqpvalue.ShortMax)
 	case !utf8.ValidString(name):
 		return "is not UTF-8"
 	case strings.ContainsFunc(name, unicode.IsControl): // the broker strips line ends from the names of queues

@@ -15,6 +15,8 @@ const (
 	headerRedrivenBy    = "x-redriven-by"    // who asked for it
 	HeaderRedrivenCount = "x-redriven-count" // int32, this time included
 	headerRedrivenFrom  = "x-redriven-from"  // the dead-letter queue
+
+	maxActor = 255 // bytes of x-redriven-by
 )
 
 // Redriving says who moves a message back, and how.
@@ -46,7 +48,7 @@ func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *message
 		h[message.HeaderRetryCount] = int32(0) // the origin is only used of messages that have been tried
 	}
 	h[headerRedrivenAt] = r.At.UTC().Format(finalAtFmt)
-	h[headerRedrivenBy] = plainText(r.By, maxName)
+	h[headerRedrivenBy] = plainText(r.By, maxActor)
 	h[HeaderRedrivenCount] = count(max(r.Count, 0) + 1)
 	h[headerRedrivenFrom] = p.Park.Queue
 	if r.Reply != "" {

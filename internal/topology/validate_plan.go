@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"sidecar/internal/amqpvalue"
 )
 
 // Validate reports everything in the plan by which a broker of any version could lose messages, joined. Each rule was
@@ -55,7 +57,8 @@ func (v *planValidator) names() {
 		check("queue", q.Name)
 	}
 	for _, b := range v.Bindings {
-		v.refuse(len(b.Key) > maxName, "binding key %q is %d bytes long: at most %d", b.Key, len(b.Key), maxName)
+		v.refuse(len(b.Key) > amqpvalue.ShortMax, "binding key %q is %d bytes long: at most %d", b.Key, len(b.Key),
+			amqpvalue.ShortMax)
 	}
 }
 
