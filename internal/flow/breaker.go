@@ -3,6 +3,8 @@ package flow
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/sethvargo/go-retry"
 )
 
 // Constants of the breaker.
@@ -32,7 +34,7 @@ type breaker struct {
 
 	state    atomic.Int32
 	failures atomic.Int32  // failed first attempts in a row; in a trial, failures of the trial
-	pause    time.Duration // the last one; it belongs to the goroutine that begins a pause
+	pauses   retry.Backoff // until it closes; it belongs to the goroutine that begins a pause
 }
 
 func newBreaker(concurrency int, trip func(time.Duration)) *breaker {
@@ -65,10 +67,10 @@ func (b *breaker) failure(first bool) {
 		return
 	}
 	if state == closed {
-		b.pause = 0
+		b.pauses = retry.WithCappedDuration(breakerPauseMax, retry.NewExponential(breakerPauseMin))
 	}
-	b.pause = min(max(2*b.pause, breakerPauseMin), breakerPauseMax)
-	b.trip(b.pause)
+	pause, _ := b.pauses.Next()
+	b.trip(pause)
 }
 
 // endPause begins a trial.
