@@ -46,11 +46,12 @@ func (r *Relay) logBatch(b *batch) {
 	if unmarked > maxLogged {
 		r.log.Error("more outbox marks failed", "rows", unmarked-maxLogged)
 	}
-	failures.log(r, slog.LevelWarn, "outbox rows not published")
-	given.log(r, slog.LevelError, "outbox rows quarantined")
-	if now := time.Now(); len(sentBack) > 0 && now.Sub(r.nackedLogged) >= nackedInterval {
-		r.nackedLogged = now
-		sentBack.log(r, slog.LevelWarn, "outbox rows nacked")
+	failures.log(r.log, slog.LevelWarn, "outbox rows not published")
+	given.log(r.log, slog.LevelError, "outbox rows quarantined")
+	if len(sentBack) > 0 {
+		r.nacks.Do(func(suppressed int) {
+			sentBack.log(r.log.With("suppressed", suppressed), slog.LevelWarn, "outbox rows nacked")
+		})
 	}
 }
 
@@ -85,8 +86,8 @@ func (s *reasons) add(x *row) {
 }
 
 // log writes a line for each of them.
-func (s reasons) log(r *Relay, level slog.Level, event string) {
+func (s reasons) log(l *slog.Logger, level slog.Level, event string) {
 	for _, why := range s {
-		r.log.Log(context.Background(), level, event, "rows", why.rows, "ids", why.ids, "error", why.text)
+		l.Log(context.Background(), level, event, "rows", why.rows, "ids", why.ids, "error", why.text)
 	}
 }

@@ -78,7 +78,7 @@ type Relay struct {
 	log     *slog.Logger
 
 	markFailures markFailures
-	nackedLogged time.Time // when a line about rows that were sent back was logged
+	nacks        telemetry.Throttle // log lines about rows that the broker nacks
 
 	state atomic.Pointer[State]
 }
@@ -96,6 +96,7 @@ func New(o Options) *Relay {
 		o.limits = defaultLimits
 	}
 	r := &Relay{o: o, markFailures: markFailures{}, metrics: newMetrics(o.Registerer)}
+	r.nacks.Interval = nackedInterval
 	r.log = o.Logger.With("table", o.Names.String())
 	r.setState(State{})
 	return r
