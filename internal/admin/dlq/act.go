@@ -119,8 +119,8 @@ func echo(q any) any {
 	return json.RawMessage(b)
 }
 
-// readRequest reads the body of an action into q and checks it; no body is an empty object. A refused request is logged, too:
-// it was meant to change something.
+// readRequest reads the body of an action into q and checks it; no body is an empty object. A refused request is
+// logged, too: it was meant to change something.
 func (a *API) readRequest(w http.ResponseWriter, r *http.Request, action string, q any, check func() error) bool {
 	b, status, detail := httpguard.ReadBody(w, r)
 	if status == 0 {
