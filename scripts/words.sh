@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# words.sh [FILE...]: no text that a person reads has a word of scripts/words.tsv; the error names a better one. Each line of
-# that file is an extended regular expression of whole words, a tab, and what to say instead.
+# words.sh [FILE...]: no text that a person reads, and no name of a file, has a word of scripts/words.tsv; the error names a
+# better one. Each line of that file is an extended regular expression of whole words, a tab, and what to say instead.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,6 +18,11 @@ while IFS=$'\t' read -r pattern better; do
   case $pattern in '' | '#'*) continue ;; esac
   if found=$(grep -nHIwE -e "$pattern" -- "${files[@]}"); then
     printf '%s\n' "$found" | sed "s|^|$better: |" >&2
+    bad=1
+  fi
+  # The words of a file's name are separated by -, _, / and dots.
+  if found=$(printf '%s\n' "${files[@]//[-_.\/]/ }" | grep -wE -e "$pattern"); then
+    printf '%s\n' "$found" | sed "s|^|$better: the file name |" >&2
     bad=1
   fi
 done <scripts/words.tsv

@@ -20,7 +20,7 @@ import (
 // appProcessEnv makes the test binary an app instead: its value is the address to listen on.
 const appProcessEnv = "TEST_APP_PROCESS"
 
-// appProcess plays the user's service in a process of its own, so that it can be stopped, killed and told to end as the
+// appProcess plays the user's service in a process of its own, so that it can be stopped, killed and ended as the
 // kubelet does it.
 type appProcess struct {
 	t    testing.TB

@@ -203,7 +203,7 @@ func TestCheck(t *testing.T) {
 }
 
 // TestCheckInVerifyMode finds what is missing, and a broken chain.
-func TestCheckFindsAHole(t *testing.T) {
+func TestCheckFindsAMissingQueue(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("TOPOLOGY_MODE", "verify").seed()
 	sc.deleteQueue(sc.dlq())

@@ -132,7 +132,7 @@ func parkedFor(queue string, n int) []amqp.Publishing {
 	return list
 }
 
-// TestDeadLetterAPIOfTheSeed: list the queues, look, redrive some and then the rest, in the words of the existing admin
+// TestDeadLetterAPIOfTheSeed: list the queues, read, redrive some and then the rest, in the words of the existing admin
 // interface; the app was repaired meanwhile.
 func TestDeadLetterAPIOfTheSeed(t *testing.T) {
 	t.Parallel()

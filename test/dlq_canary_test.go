@@ -61,9 +61,9 @@ func TestDLQCanaryWhileTheAppFails(t *testing.T) {
 	}
 }
 
-// TestDLQCanaryOfNobody: no sidecar runs, so there are no verdicts; the rest stays, and so does its order. What was
+// TestDLQCanaryWithoutConsumer: no sidecar runs, so there are no verdicts; the rest stays, and so does its order. What was
 // sent ahead waits for a sidecar.
-func TestDLQCanaryOfNobody(t *testing.T) {
+func TestDLQCanaryWithoutConsumer(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {
 		t.Run(queueType, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// TestDLQLookingChangesNothing in queues as the sidecar declares them, and in quorum queues as another service has
-// declared them, with a delivery limit that looking would soon use up and with the broker's own. Neither places nor
+// TestDLQReadingChangesNothing in queues as the sidecar declares them, and in quorum queues as another service has
+// declared them, with a delivery limit that reads would soon use up and with the broker's own. Neither places nor
 // content nor count change, whether a part or all of it is read.
-func TestDLQLookingChangesNothing(t *testing.T) {
+func TestDLQReadingChangesNothing(t *testing.T) {
 	t.Parallel()
 	quorum := func(limit any) amqp.Table {
 		args := amqp.Table{"x-queue-type": "quorum"}
@@ -45,7 +45,7 @@ func TestDLQLookingChangesNothing(t *testing.T) {
 			unchanged := func() {
 				t.Helper()
 				if now := sc.cli(0, "export", "-").stdout; now != before {
-					t.Fatalf("after looking:\n%s\nbefore:\n%s", now, before)
+					t.Fatalf("after reading:\n%s\nbefore:\n%s", now, before)
 				}
 			}
 			for range 5 { // of which each command reads all: more often than the broker's own limit of 20

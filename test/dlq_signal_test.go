@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestDLQRedriveToldToEnd: the first SIGINT or SIGTERM ends a redrive at a safe point, whenever it comes. The command
+// TestDLQRedriveEnded: the first SIGINT or SIGTERM ends a redrive at a safe point, whenever it comes. The command
 // says how far it has come, and that is exactly what has been moved.
-func TestDLQRedriveToldToEnd(t *testing.T) {
+func TestDLQRedriveEnded(t *testing.T) {
 	t.Parallel()
 	for queueType, sig := range map[string]syscall.Signal{"classic": syscall.SIGINT, "quorum": syscall.SIGTERM} {
 		t.Run(queueType, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestDLQRedriveToldToEnd(t *testing.T) {
 	}
 }
 
-// TestDLQRedriveToldToEndAtAnyTime: also while it connects, locks, or has just begun. Every message is in one place.
-func TestDLQRedriveToldToEndAtAnyTime(t *testing.T) {
+// TestDLQRedriveEndedAtAnyTime: also while it connects, locks, or has just begun. Every message is in one place.
+func TestDLQRedriveEndedAtAnyTime(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {
 		t.Run(queueType, func(t *testing.T) {

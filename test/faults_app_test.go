@@ -61,7 +61,7 @@ func TestAppKilledInTheHandler(t *testing.T) {
 		sc.send(waiting...)
 		eventually(t, "the app found down", func() bool { return s.metric("sidecar_app_up") == 0 })
 		app.start()
-		eventually(t, "both attempts told", func() bool { return slices.Contains(s.log.outcomes(hanging), "ack") && app.got.Of(hanging) >= 2 })
+		eventually(t, "both attempts settled", func() bool { return slices.Contains(s.log.outcomes(hanging), "ack") && app.got.Of(hanging) >= 2 })
 		list := slices.DeleteFunc(s.log.outcomes(hanging), func(o string) bool { return o == "release" }) // its retry may find the app down
 		if !slices.Equal(list, []string{"retry", "ack"}) || app.got.Of(hanging) != 2 {
 			t.Errorf("round %d: %s settled as %v after %d receipts", round, hanging, list, app.got.Of(hanging))

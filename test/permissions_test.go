@@ -44,7 +44,7 @@ func (a account) least(env map[string]string) {
 }
 
 // TestLeastPrivilege runs the sidecar of every preset as a user who may do exactly what the plan says, first declaring,
-// then only verifying, then not even looking; messages are retried and parked in each.
+// then only verifying, then not even checking; messages are retried and parked in each.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	for i, name := range []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {

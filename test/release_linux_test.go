@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestReleaseBinaryStandsAlone: what `make build` makes needs no libc, loads no library, and reveals nothing about the
+// TestReleaseBinaryNeedsNoLibrary: what `make build` makes needs no libc, loads no library, and reveals nothing about the
 // machine it was built on.
-func TestReleaseBinaryStandsAlone(t *testing.T) {
+func TestReleaseBinaryNeedsNoLibrary(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("make", "-C", "..", "build").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -74,8 +74,8 @@ func TestTooEarlyWithoutRetries(t *testing.T) {
 	}
 }
 
-// TestSleepersBlockNobody: more messages that are always too early than the prefetch holds, ahead of good ones.
-func TestSleepersBlockNobody(t *testing.T) {
+// TestDelayedMessagesDoNotBlock: more messages that are always too early than the prefetch holds, ahead of good ones.
+func TestDelayedMessagesDoNotBlock(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {
 		t.Run(queueType, func(t *testing.T) {

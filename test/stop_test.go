@@ -97,9 +97,9 @@ func TestStopWithABacklog(t *testing.T) {
 	}
 }
 
-// TestStopWakesSleepers: a delayed 425 is given back at once, uncounted. Nothing but the signal can end its delay
+// TestStopEndsDelays: a delayed 425 is given back at once, uncounted. Nothing but the signal can end its delay
 // within the patience of the test: the grace, at whose end it is given back in any case, is longer, too.
-func TestStopWakesSleepers(t *testing.T) {
+func TestStopEndsDelays(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("REQUEUE_DELAY_MIN", "9m", "REQUEUE_DELAY_MAX", "10m", "SHUTDOWN_GRACE", "1h").seed()
 	ids := numbered("m", 3)

@@ -97,8 +97,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportNobodyCanRead: what has been done is said on the other stream then.
-func TestReportNobodyCanRead(t *testing.T) {
+// TestUnreadableReport: what has been done is said on the other stream then.
+func TestUnreadableReport(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
 		c := newCall(invocation{stdout: full{}}, "dlq", subcommand{name: "redrive"})

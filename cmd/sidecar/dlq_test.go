@@ -153,7 +153,7 @@ func TestDLQFailureAsJSON(t *testing.T) {
 	}
 }
 
-func TestDLQFlagsStandAnywhere(t *testing.T) {
+func TestDLQFlagsAnywhere(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string][]string{
 		"a b":                        {"a", "b"},

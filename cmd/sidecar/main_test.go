@@ -156,7 +156,7 @@ func TestDrainWaits(t *testing.T) {
 	})
 	wantCall(t, append(service, "SIDECAR_CONTROL_ADDR="+addr, "SIDECAR_CONTROL_TOKEN=0123456789abcdef"), []string{"drain"}, 0, "drained", "")
 	if asked != 3 {
-		t.Errorf("%d looks, want 3", asked)
+		t.Errorf("%d reads, want 3", asked)
 	}
 }
 
@@ -183,19 +183,19 @@ func TestDrainFails(t *testing.T) {
 	}
 }
 
-// TestDrainOutlivesALookWithoutAnswer: a preStop hook that fails would end the container while messages are in flight.
-func TestDrainOutlivesALookWithoutAnswer(t *testing.T) {
+// TestDrainOutlivesAReadWithoutAnswer: a preStop hook that fails would end the container while messages are in flight.
+func TestDrainOutlivesAReadWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	looks := 0
+	reads := 0
 	addr := at(t, accepted(func(w http.ResponseWriter) {
-		if looks++; looks <= 2 {
+		if reads++; reads <= 2 {
 			panic(http.ErrAbortHandler) // the connection breaks
 		}
 		_, _ = w.Write([]byte(`{"state":"drained"}`))
 	}))
 	wantCall(t, append(service, "SIDECAR_CONTROL_ADDR="+addr), []string{"drain"}, 0, "drained", "")
-	if looks != 3 {
-		t.Errorf("%d looks, want 3", looks)
+	if reads != 3 {
+		t.Errorf("%d reads, want 3", reads)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestBadActions(t *testing.T) {
 	}
 }
 
-// TestOneOperationAtATime: the second is refused at once, whatever it is and wherever it comes from, and so are looks.
+// TestOneOperationAtATime: the second is refused at once, whatever it is and wherever it comes from, and so are reads.
 func TestOneOperationAtATime(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
@@ -162,33 +162,33 @@ func TestOneOperationAtATime(t *testing.T) {
 	p.wantLogged(1, `"state":"cancelled"`, op.ID)
 }
 
-// TestAnOperationWaitsForLooks: an operation that begins during a read is not refused for it.
-func TestAnOperationWaitsForLooks(t *testing.T) {
+// TestAnOperationWaitsForReads: an operation that begins during a read is not refused for it.
+func TestAnOperationWaitsForReads(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, "{}")
-	p.o.DeadLetters.Looks <- struct{}{} // a read is under way
+	p.o.DeadLetters.Reads <- struct{}{} // a read is under way
 	op := p.begin("/dlq/redrive", `{"all":true}`)
 	if op.State != "running" {
 		t.Errorf("%+v", op)
 	}
-	p.wantProblem("look", p.do(http.MethodGet, p.control, "/dlq/messages", nil), http.StatusConflict)
-	<-p.o.DeadLetters.Looks
+	p.wantProblem("read", p.do(http.MethodGet, p.control, "/dlq/messages", nil), http.StatusConflict)
+	<-p.o.DeadLetters.Reads
 	if op = p.ended(op.ID); op.State != "succeeded" || op.Progress.Done != 1 {
 		t.Errorf("%+v", op)
 	}
-	p.o.DeadLetters.Looks <- struct{}{}
+	p.o.DeadLetters.Reads <- struct{}{}
 	op = p.begin("/dlq/redrive", `{"all":true}`)
 	p.post("/dlq/operations/"+op.ID+"/cancel", "")
-	if op = p.ended(op.ID); op.State != "cancelled" || len(p.o.DeadLetters.Looks) != 1 {
-		t.Errorf("%+v, %d turns", op, len(p.o.DeadLetters.Looks))
+	if op = p.ended(op.ID); op.State != "cancelled" || len(p.o.DeadLetters.Reads) != 1 {
+		t.Errorf("%+v, %d turns", op, len(p.o.DeadLetters.Reads))
 	}
 }
 
-func TestLooksAreBounded(t *testing.T) {
+func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *Options) { o.DeadLetters = away(t, o.Logger) })
-	fill(r.o.DeadLetters.Looks)
+	fill(r.o.DeadLetters.Reads)
 	r.wantProblem("no turn", r.do(http.MethodGet, r.control, "/dlq/messages", nil), http.StatusConflict, "too many reads")
 	fill(r.o.DeadLetters.Depths)
 	for _, path := range []string{"/dlq", "/admin/dlq/queues"} {
@@ -342,7 +342,7 @@ func TestAClientThatLeaves(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.parkMany(20)
-	p.o.DeadLetters.Looks <- struct{}{} // the redrive waits for a read, so that the client is gone before it begins
+	p.o.DeadLetters.Reads <- struct{}{} // the redrive waits for a read, so that the client is gone before it begins
 	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
 	conn := p.send(p.control, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"limit\":15}")
 	var list []dlq.Operation
@@ -352,7 +352,7 @@ func TestAClientThatLeaves(t *testing.T) {
 	})
 	conn.Close()
 	brokertest.Eventually(t, time.Minute, "the request has ended", func() bool { return len(p.busy) == 0 })
-	<-p.o.DeadLetters.Looks
+	<-p.o.DeadLetters.Reads
 	if op := p.ended(list[0].ID); op.State != "succeeded" || op.Progress.Done != 15 {
 		t.Errorf("%+v", op)
 	}
@@ -385,7 +385,7 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	p.park("a", 503, "{}")
-	p.o.DeadLetters.Looks <- struct{}{} // a read that does not end
+	p.o.DeadLetters.Reads <- struct{}{} // a read that does not end
 	path := "/admin/dlq/queues/" + p.dlq() + "/re-drive"
 	conn := p.send(p.control, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
 	brokertest.Eventually(t, time.Minute, "it has begun", func() bool { return p.o.DeadLetters.Now() != nil })
@@ -403,8 +403,8 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 	}
 }
 
-// TestShutdownEndsALook that waits for a broker.
-func TestShutdownEndsALook(t *testing.T) {
+// TestShutdownEndsARead that waits for a broker.
+func TestShutdownEndsARead(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
 	proxy := brokertest.NewProxy(t, p.url)
@@ -417,9 +417,9 @@ func TestShutdownEndsALook(t *testing.T) {
 	})
 	answered := make(chan reply)
 	go func() { answered <- r.do(http.MethodGet, r.control, "/dlq/messages", nil) }()
-	brokertest.Eventually(t, time.Minute, "it looks", func() bool { return len(r.o.DeadLetters.Looks) == 1 })
+	brokertest.Eventually(t, time.Minute, "it reads", func() bool { return len(r.o.DeadLetters.Reads) == 1 })
 	r.shutdown()
-	r.wantProblem("look", <-answered, http.StatusServiceUnavailable, "the sidecar stops")
+	r.wantProblem("read", <-answered, http.StatusServiceUnavailable, "the sidecar stops")
 }
 
 func TestCanary(t *testing.T) {

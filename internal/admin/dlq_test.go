@@ -76,7 +76,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 	}
 	p.get("/dlq/groups?status=500", &groups) // an empty list is one
 	if log := p.log.String(); strings.Contains(log, `"msg":"control"`) {
-		t.Errorf("looking is written down: %s", log)
+		t.Errorf("a read is written down: %s", log)
 	}
 }
 

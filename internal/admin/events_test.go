@@ -259,8 +259,8 @@ func TestAStreamIsNotTakenForGone(t *testing.T) {
 	})
 }
 
-// TestAStreamThatNobodyReadsEnds: what it holds is free again.
-func TestAStreamThatNobodyReadsEnds(t *testing.T) {
+// TestAStreamThatIsNotReadEnds: what it holds is free again.
+func TestAStreamThatIsNotReadEnds(t *testing.T) {
 	t.Parallel()
 	inMemory(t, func(s *Server, _ *fakeState, p pipes) {
 		conn := p.stream(t)

@@ -74,7 +74,7 @@ func TestToken(t *testing.T) {
 }
 
 // The file behind the token may be emptied while we run: that closes the door, it does not open it.
-func TestAnEmptyTokenLetsNobodyIn(t *testing.T) {
+func TestAnEmptyTokenLetsNoClientIn(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *Options) { o.Token = func() string { return "" } })
 	for _, v := range []string{"", "Bearer", "Bearer "} {

@@ -313,10 +313,10 @@ func TestBrokerClosesTheConnection(t *testing.T) {
 	o.Username, o.Password = text(user), text("secret")
 	s := dial(t, o)
 	brokertest.Eventually(t, 30*time.Second, "the end of the session", func() bool { // the broker lists a connection some time after it was made
-		brokertest.Ctl(t, "close_all_user_connections", user, "told to")
+		brokertest.Ctl(t, "close_all_user_connections", user, "asked to")
 		return s.Err() != nil
 	})
-	if err := s.Err(); causeOf(err) != causeBroker || !strings.Contains(err.Error(), "told to") {
+	if err := s.Err(); causeOf(err) != causeBroker || !strings.Contains(err.Error(), "asked to") {
 		t.Errorf("%v is %s", err, causeOf(err))
 	}
 }

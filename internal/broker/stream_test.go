@@ -101,8 +101,8 @@ func TestStreamReportsReturns(t *testing.T) {
 	}
 }
 
-// TestStreamKnowsEveryHeader: what a header value is does not matter for whose return it is.
-func TestStreamKnowsEveryHeader(t *testing.T) {
+// TestStreamHasEveryHeader: what a header value is does not matter for whose return it is.
+func TestStreamHasEveryHeader(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
 	c := newStream(t, publisher(t, options(t)))

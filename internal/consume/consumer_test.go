@@ -131,8 +131,8 @@ func TestRequeueIsNotCounted(t *testing.T) {
 // refused is what the app that is away answers.
 var refused = message.Outcome{Failure: message.FailureRefused, Err: errRefused, RetryAfter: -1}
 
-// TestTooEarlyMessagesStarveNobody puts many times the window of messages that are never due before others that are.
-func TestTooEarlyMessagesStarveNobody(t *testing.T) {
+// TestTooEarlyMessagesDoNotBlockOthers puts many times the window of messages that are never due before others that are.
+func TestTooEarlyMessagesDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
 		if strings.HasPrefix(m.MessageID, "early") {
@@ -320,7 +320,7 @@ func TestRetryAfterPausesTheReplica(t *testing.T) {
 	})
 }
 
-func TestAPanicTakesNobodyAlong(t *testing.T) {
+func TestAPanicKeepsTheProcess(t *testing.T) {
 	t.Parallel()
 	var s seen
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {

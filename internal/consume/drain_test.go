@@ -63,8 +63,8 @@ func TestDrainInterruptsWhenTheGraceExpires(t *testing.T) {
 	r.holds(r.dlq(), 0)
 }
 
-// TestDrainWakesSleepers: nothing but the drain itself can end their hour, nor its own grace.
-func TestDrainWakesSleepers(t *testing.T) {
+// TestDrainEndsWaits: nothing but the drain itself can end their hour, nor its own grace.
+func TestDrainEndsWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t, inAnHour(425), settings{})
 	t.Cleanup(r.proxy.Refuse) // ends what the drain did not

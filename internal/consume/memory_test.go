@@ -68,9 +68,9 @@ func TestAMessageLargerThanMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryComesBack: the memory of messages is free at the end, which the rig checks. More arrive at once
+// TestMemoryIsReleased: the memory of messages is free at the end, which the rig checks. More arrive at once
 // than there is memory for, and the connection is cut.
-func TestMemoryComesBack(t *testing.T) {
+func TestMemoryIsReleased(t *testing.T) {
 	t.Parallel()
 	body := []byte(strings.Repeat("y", 200<<10))
 	statuses := map[string]int{"ok": 200, "parked": 503, "later": 425}

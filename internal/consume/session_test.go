@@ -96,7 +96,7 @@ func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
 	})
 }
 
-func TestSleepersAndParksOfALostSessionEnd(t *testing.T) {
+func TestDelaysAndParksOfALostSessionEnd(t *testing.T) {
 	t.Parallel()
 	f := &failing{}
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {

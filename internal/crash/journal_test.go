@@ -97,7 +97,7 @@ func TestDamagedJournals(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := begin(t, dir)
-			if c.want < 0 { // no journal of ours by its looks
+			if c.want < 0 { // no journal of ours by its first bytes
 				if p.journal.f.Name() == file(dir) {
 					t.Error("used all the same")
 				}

@@ -16,7 +16,7 @@ import (
 )
 
 // kinds are dead-letter queues that a read must leave as they are: as the sidecar declares them, and as others do, with
-// delivery limits that looking would soon use up.
+// delivery limits that reads would soon use up.
 var kinds = map[string]amqp.Table{
 	"classic":                nil,
 	"quorum without a limit": {"x-queue-type": "quorum", "x-delivery-limit": int64(1<<31 - 1)},
@@ -43,22 +43,22 @@ func each(t *testing.T, do func(t *testing.T, r *rig, kind string), names ...str
 	}
 }
 
-func TestLookingChangesNothing(t *testing.T) {
+func TestReadingChangesNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, kind string) {
 		r.park(r.numbered(60)...)
-		looks := 8
+		reads := 8
 		if kind == "quorum with 20" || kind == "quorum that names none" {
-			looks = 22 // more than a limit of 20 allows
+			reads = 22 // more than a limit of 20 allows
 		}
-		for look := range looks {
+		for i := range reads {
 			want := 60
 			s := Scan{}
-			if look%2 == 0 {
+			if i%2 == 0 {
 				want, s.Limit = 5, 5
 			}
 			if views, sum := r.browse(Filter{}, s); len(views) != want || sum.Total != 60 || views[0].MessageID != "m0001" {
-				t.Fatalf("look %d: %d messages, %+v", look, len(views), sum)
+				t.Fatalf("read %d: %d messages, %+v", i, len(views), sum)
 			}
 		}
 		left := r.drain(r.name)

@@ -75,7 +75,7 @@ func TestRounds(t *testing.T) {
 }
 
 // TestNothingIsHeldBetween: with a rate so slow that the broker would lose its patience between two messages, nothing
-// holds anything until the next may go, and others may look. The canary goes on through all of it.
+// holds anything until the next may go, and others may read. The canary goes on through all of it.
 func TestNothingIsHeldBetween(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -112,7 +112,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 			moved.Do(cancel)
 		}
 	}); !errors.Is(err, context.Canceled) || p.Done != 1 {
-		t.Errorf("told to end between two messages: %+v, %v", p, err)
+		t.Errorf("ended between two messages: %+v, %v", p, err)
 	}
 	brokertest.WaitReady(t, r.url, r.name, 1)
 }

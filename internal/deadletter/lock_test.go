@@ -105,7 +105,7 @@ func TestAStrangerConsumes(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	if _, err := r2.Browse(ctx, Filter{}, Scan{}, nil); err == nil || errors.Is(err, ErrInUse) {
-		t.Errorf("told to end: %v", err)
+		t.Errorf("ended: %v", err)
 	}
 }
 

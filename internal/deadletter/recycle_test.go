@@ -28,10 +28,10 @@ func (r *rig) kept(list []amqp.Publishing) {
 	r.holds(r.name, list)
 }
 
-// looksInOrder looks until that is refused, at the most so often, and says how often it was not.
-func (r *rig) looksInOrder(q *Queue, list []amqp.Publishing, most int) (looks int, err error) {
+// readsInOrder reads until a read is refused, at most so often, and returns how often it was not.
+func (r *rig) readsInOrder(q *Queue, list []amqp.Publishing, most int) (reads int, err error) {
 	r.t.Helper()
-	for ; looks < most; looks++ {
+	for ; reads < most; reads++ {
 		sum, err := q.Browse(r.t.Context(), Filter{}, Scan{Limit: 3}, func(m *Message) error {
 			if m.MessageID != list[m.Position-1].MessageId {
 				return errors.New(m.MessageID + " is first")
@@ -39,13 +39,13 @@ func (r *rig) looksInOrder(q *Queue, list []amqp.Publishing, most int) (looks in
 			return nil
 		})
 		if err != nil {
-			return looks, err
+			return reads, err
 		}
 		if sum.Total != len(list) {
-			r.t.Fatalf("look %d: %+v", looks, sum)
+			r.t.Fatalf("read %d: %+v", reads, sum)
 		}
 	}
-	return looks, nil
+	return reads, nil
 }
 
 // TestRenewalFails: who may not move the messages round can read while that does no harm, and not longer; being
@@ -60,13 +60,13 @@ func TestRenewalFails(t *testing.T) {
 	plan.Park.Exchange = "no.such.exchange"
 	r.plan = &plan
 	q := r.another()
-	looks, err := r.looksInOrder(q, list, 20)
-	if err != nil && (looks < 7 || !errors.Is(err, ErrUnsafe)) {
-		t.Errorf("look %d: %v", looks, err)
+	reads, err := r.readsInOrder(q, list, 20)
+	if err != nil && (reads < 7 || !errors.Is(err, ErrUnsafe)) {
+		t.Errorf("read %d: %v", reads, err)
 	}
-	for ; err != nil && looks < 20; looks++ { // newer brokers do not count what is given back
+	for ; err != nil && reads < 20; reads++ { // newer brokers do not count what is given back
 		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); !errors.Is(err, ErrUnsafe) && err != nil {
-			t.Errorf("look %d: %v", looks, err)
+			t.Errorf("read %d: %v", reads, err)
 		}
 	}
 	if got := r.drain(r.name); len(got) != len(list) {
@@ -84,8 +84,8 @@ func TestNegativeLimit(t *testing.T) {
 	r.redeclare(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(-1)})
 	list := r.numbered(30)
 	r.park(list...)
-	if looks, err := r.looksInOrder(r.Queue, list, 3); err != nil {
-		t.Errorf("look %d: %v", looks, err)
+	if reads, err := r.readsInOrder(r.Queue, list, 3); err != nil {
+		t.Errorf("read %d: %v", reads, err)
 	}
 	r.redrive(Redrive{Selection: Selection{Limit: 2}})
 	r.kept(list[2:])
@@ -109,7 +109,7 @@ func TestWhoMayOnlyRead(t *testing.T) {
 			}
 		}
 		if got := r.drain(r.name); len(got) != len(list) || kind == "classic" && refused > 0 || refused > 0 && got[0].Redelivered {
-			t.Errorf("%d left, %d looks refused", len(got), refused)
+			t.Errorf("%d left, %d reads refused", len(got), refused)
 		}
 	}, "classic", "quorum that names none", "quorum with 3")
 }
@@ -121,8 +121,8 @@ func TestWhoMayNotConfigure(t *testing.T) {
 	each(t, func(t *testing.T, r *rig, _ string) {
 		list := r.numbered(30)
 		r.park(list...)
-		if looks, err := r.looksInOrder(r.as("", ".*", ".*"), list, 6); err != nil {
-			t.Errorf("look %d: %v", looks, err)
+		if reads, err := r.readsInOrder(r.as("", ".*", ".*"), list, 6); err != nil {
+			t.Errorf("read %d: %v", reads, err)
 		}
 		r.kept(list)
 	}, "classic", "quorum that names none", "quorum with 1")
@@ -143,7 +143,7 @@ func TestTooLargeForTheBroker(t *testing.T) {
 	node.MaxSize(50_000)
 	for i := range 12 {
 		if _, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil && !errors.Is(err, ErrUnsafe) {
-			t.Errorf("look %d: %v", i, err)
+			t.Errorf("read %d: %v", i, err)
 		}
 	}
 	brokertest.WaitReady(t, r.url, r.name, 61)
@@ -180,7 +180,7 @@ func TestUnfitQueues(t *testing.T) {
 			r.park(r.numbered(5)...)
 			_, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil })
 			if !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), name) {
-				t.Errorf("look: %v", err)
+				t.Errorf("read: %v", err)
 			}
 			if p, err := r.Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrUnsafe) || p.Done != 0 {
 				t.Errorf("redrive: %+v %v", p, err)

@@ -38,9 +38,9 @@ func TestWhatStaysKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// TestToldToEndAtAnyTime: whenever it comes, what is under way is finished and what stays is in its order, also when
+// TestEndedAtAnyTime: whenever it comes, what is under way is finished and what stays is in its order, also when
 // hardly anything had been taken, or much at once.
-func TestToldToEndAtAnyTime(t *testing.T) {
+func TestEndedAtAnyTime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {
 		list := r.numbered(400)

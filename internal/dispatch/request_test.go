@@ -125,7 +125,7 @@ func TestTLSOfAnUnknownAuthorityIsNoAttempt(t *testing.T) {
 	}
 }
 
-func TestTokenThatCannotStandInAHeaderIsLeftOut(t *testing.T) {
+func TestTokenThatCannotBeInAHeaderIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"a\r\nX: y", "a b", "ü", ""} {
 		r, _ := post(t, sample(), func(o *Options) { o.Token = func() string { return token } })
@@ -149,7 +149,7 @@ func TestTokenIsAskedForEveryRequest(t *testing.T) {
 	}
 }
 
-func TestTraceContextThatCannotStandInAHeaderIsLeftOutAndCounted(t *testing.T) {
+func TestTraceContextThatCannotBeInAHeaderIsLeftOutAndCounted(t *testing.T) {
 	t.Parallel()
 	m := sample()
 	m.Trace = message.TraceContext{

@@ -151,7 +151,7 @@ func TestAppGoesAway(t *testing.T) {
 	}
 }
 
-func TestAnswersStandInForProbes(t *testing.T) {
+func TestAnswersReplaceProbes(t *testing.T) {
 	t.Parallel()
 	for _, connects := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

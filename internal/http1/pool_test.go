@@ -23,13 +23,13 @@ func TestReapLeavesTheFreshOnes(t *testing.T) {
 	}
 }
 
-// TestReapComesBackForTheFreshOnes: what one check leaves alone a later one closes, without another message.
-func TestReapComesBackForTheFreshOnes(t *testing.T) {
+// TestReapClosesTheFreshOnesLater: what one check leaves alone a later one closes, without another message.
+func TestReapClosesTheFreshOnesLater(t *testing.T) {
 	t.Parallel()
 	p := &pool{limit: 10, ttl: 10 * time.Millisecond}
 	defer p.close()
 	client, server := pair(t, "tcp")
-	p.put(newConn(client, nil), time.Now().Add(200*time.Millisecond), noLimit) // fresh for many looks
+	p.put(newConn(client, nil), time.Now().Add(200*time.Millisecond), noLimit) // fresh for many checks
 	server.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := server.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("%v, want the end of the connection", err)

@@ -36,7 +36,7 @@ func pair(tb testing.TB, network string) (client, server net.Conn) {
 	return client, server
 }
 
-// blind makes c pass for quiet whatever happened to it: the app hung up between the look and the write.
+// blind makes c pass for quiet whatever happened to it: the app hung up between the check and the write.
 func blind(c *conn) *conn {
 	c.look = func(uintptr) { c.idle = true }
 	return c

@@ -26,8 +26,8 @@ func TestOneRowCannotBeMarked(t *testing.T) {
 		"old":      {keep(`RETURN OLD;`) + before, drop, "the UPDATE left it as it was"},
 		"conflict": {keep(`RAISE 'again' USING ERRCODE = 'serialization_failure';`) + before, drop, "40001"},
 		"unique": {
-			`CREATE TABLE told (body bytea PRIMARY KEY); INSERT INTO told VALUES ('bad');` + keep(`INSERT INTO told VALUES (NEW.body);`) + before,
-			drop, "told_pkey",
+			`CREATE TABLE marked (body bytea PRIMARY KEY); INSERT INTO marked VALUES ('bad');` + keep(`INSERT INTO marked VALUES (NEW.body);`) + before,
+			drop, "marked_pkey",
 		},
 		"deferred": {
 			keep(`RAISE 'not at the commit';`) + `CREATE CONSTRAINT TRIGGER keep AFTER UPDATE ON outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION keep()`,

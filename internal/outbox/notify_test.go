@@ -41,9 +41,9 @@ func wakeRig(t *testing.T, relays int) (r *rig, comes func(body string)) {
 	}
 }
 
-// TestNoWakeUpIsLost: rows that are inserted at random moments after the last one was sent, when relays claim, take
+// TestNoNotificationIsLost: rows that are inserted at random moments after the last one was sent, when relays claim, take
 // the lock, claim again and become idle, are all sent, although nothing polls.
-func TestNoWakeUpIsLost(t *testing.T) {
+func TestNoNotificationIsLost(t *testing.T) {
 	t.Parallel()
 	for relays, rows := range map[int]int{1: 500, 2: 200, 4: 150} {
 		t.Run(strconv.Itoa(relays), func(t *testing.T) {

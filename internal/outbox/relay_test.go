@@ -89,8 +89,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestHeldKeyIsLookedAtAgain: there is no notification when another session lets go of a row of which others of its key wait.
-func TestHeldKeyIsLookedAtAgain(t *testing.T) {
+// TestHeldKeyIsClaimedAgain: there is no notification when another session lets go of a row of which others of its key wait.
+func TestHeldKeyIsClaimedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.options.PollInterval = time.Hour

@@ -55,7 +55,7 @@ func TestGuard(t *testing.T) {
 }
 
 // The file behind the token may be emptied while we run: that closes the door, it does not open it.
-func TestAnEmptyTokenLetsNobodyIn(t *testing.T) {
+func TestAnEmptyTokenLetsNoClientIn(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Token = func() string { return "" } })
 	r.want("empty", r.post("/publish/default/k", "", "Authorization", "Bearer "), http.StatusUnauthorized, unauthorized, "token")

@@ -16,7 +16,7 @@ const (
 	freeze     trouble = "freeze"      // the connection is half open from a frame on
 	withhold   trouble = "withhold"    // a publish is taken and not confirmed, then the connection breaks
 	refuse     trouble = "nack"        // a publish is not taken
-	holed      trouble = "dlq deleted" // the dead-letter queue is deleted and returns
+	dlqGone    trouble = "dlq deleted" // the dead-letter queue is deleted and returns
 	alarm      trouble = "alarm"       // publishers are blocked
 	restart    trouble = "restart"     // the broker goes away and returns
 	unconsumed trouble = "cancel"      // the broker cancels the consumer
@@ -54,7 +54,7 @@ func (f *fault) timed() bool {
 // explains reports whether a message may be delivered or published twice because of the fault.
 func (f *fault) explains() bool {
 	switch f.what {
-	case refuse, holed, sigterm, appAway:
+	case refuse, dlqGone, sigterm, appAway:
 		return false
 	}
 	return true
@@ -85,7 +85,7 @@ func (f *fault) hides(at time.Time) bool {
 }
 
 var troubles = []trouble{
-	cut, cut, cut, cut, freeze, withhold, withhold, refuse, holed, alarm, restart, unconsumed, sigterm, stopNow, kill, appAway,
+	cut, cut, cut, cut, freeze, withhold, withhold, refuse, dlqGone, alarm, restart, unconsumed, sigterm, stopNow, kill, appAway,
 }
 
 func drawFaults(r *rand.Rand, messages int) []*fault {
@@ -98,7 +98,7 @@ func drawFaults(r *rand.Rand, messages int) []*fault {
 		switch f.what {
 		case withhold, refuse:
 			f.connection, f.n, f.after = publishing, 1+r.IntN(15), false
-		case holed, alarm, restart, unconsumed:
+		case dlqGone, alarm, restart, unconsumed:
 			f.connection = consuming
 		}
 		faults = append(faults, f)
@@ -151,7 +151,7 @@ func (w *world) strike(f *fault) model.Effect {
 		return model.Withhold
 	case refuse:
 		return model.Nack
-	case holed:
+	case dlqGone:
 		soon(w.deleteDLQ)
 		later(w.restoreDLQ)
 	case alarm:

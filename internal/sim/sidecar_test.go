@@ -76,7 +76,7 @@ func (w *world) startSidecar() *sidecar {
 		target = w.bug.dispatcher(w.app)
 	}
 	s.consumer = consume.New(consume.Options{
-		Plan: w.used, Policy: w.policy, Unproven: w.mode != topology.ModeDeclare, Unroutable: func(_, _ string) { s.askForLook() },
+		Plan: w.used, Policy: w.policy, Unproven: w.mode != topology.ModeDeclare, Unroutable: func(_, _ string) { s.requestCheck() },
 		Concurrency: w.concurrency, Prefetch: w.prefetch, Dispatcher: target, Publisher: publisher, Flow: s.flow,
 		Logger: log, Registerer: s.registry,
 	})
@@ -156,11 +156,11 @@ func (s *sidecar) ensure(ctx context.Context, session *broker.Session) error {
 func (s *sidecar) report(findings []declare.Finding) {
 	if len(findings) > 0 {
 		s.flow.Hold(flow.Topology, findings[0].String())
-		s.askForLook()
+		s.requestCheck()
 	}
 }
 
-func (s *sidecar) askForLook() {
+func (s *sidecar) requestCheck() {
 	select {
 	case s.look <- struct{}{}:
 	default:

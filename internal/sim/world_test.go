@@ -45,7 +45,7 @@ type world struct {
 	counts  map[string]*count
 	waiting []*fault // for a frame
 
-	holes sync.Mutex
+	dlq   sync.Mutex
 	saved *model.Saved // the deleted dead-letter queue
 }
 
@@ -180,8 +180,8 @@ func (w *world) rest() {
 
 // deleteDLQ deletes the dead-letter queue; what it held has been seen.
 func (w *world) deleteDLQ() {
-	w.holes.Lock()
-	defer w.holes.Unlock()
+	w.dlq.Lock()
+	defer w.dlq.Unlock()
 	if w.saved != nil || w.healed.Load() {
 		return
 	}
@@ -191,8 +191,8 @@ func (w *world) deleteDLQ() {
 }
 
 func (w *world) restoreDLQ() {
-	w.holes.Lock()
-	defer w.holes.Unlock()
+	w.dlq.Lock()
+	defer w.dlq.Unlock()
 	if w.saved != nil {
 		w.broker.Restore(*w.saved)
 		w.saved = nil

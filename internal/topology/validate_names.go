@@ -47,10 +47,10 @@ func (n name) largestFirst() name {
 	return n
 }
 
-var hole = regexp.MustCompile(`\{[a-z-]+\}`)
+var placeholder = regexp.MustCompile(`\{[a-z-]+\}`)
 
-// holes says which variable fills a placeholder of a template.
-var holes = map[string]string{
+// fills is the variable that fills each placeholder of a template.
+var fills = map[string]string{
 	"{first}": "SIDECAR_SERVICE", "{service}": "SIDECAR_SERVICE", "{rest}": "SIDECAR_SERVICE",
 	"{prefix}":   "SIDECAR_PREFIX",
 	"{exchange}": "SIDECAR_EXCHANGE", "{queue}": "SIDECAR_QUEUE", "{retry-queue}": "SIDECAR_RETRY_QUEUE",
@@ -74,11 +74,11 @@ func (c *optionValidator) collectNames() {
 // parts returns the variables that were set behind the placeholders of a template.
 func (c *optionValidator) parts(template string) []part {
 	var all []part
-	for _, h := range hole.FindAllString(template, -1) {
-		if n, named := c.names[holes[h]]; named {
+	for _, h := range placeholder.FindAllString(template, -1) {
+		if n, named := c.names[fills[h]]; named {
 			all = append(all, n.parts...)
 		} else {
-			all = append(all, part{holes[h], len(c.o.names().Replace(h))})
+			all = append(all, part{fills[h], len(c.o.names().Replace(h))})
 		}
 	}
 	return all

@@ -113,7 +113,7 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 	r.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: retry.Policy{RequeueMin: requeueMin, RequeueMax: requeueMax}, Concurrency: concurrency,
 		Prefetch: prefetch, Dispatcher: target, Publisher: publisher, Flow: r.flow, Logger: log, Registerer: r.registry,
-		Unroutable: func(_, _ string) { r.unroutable.Add(1); r.askForLook() },
+		Unroutable: func(_, _ string) { r.unroutable.Add(1); r.requestCheck() },
 	})
 	r.run(dialer("consume", r.url), publisher, target)
 	return r
@@ -200,10 +200,10 @@ func (r *rig) report(findings []declare.Finding) {
 	}
 	r.missing.Add(1)
 	r.flow.Hold(flow.Topology, findings[0].String())
-	r.askForLook()
+	r.requestCheck()
 }
 
-func (r *rig) askForLook() {
+func (r *rig) requestCheck() {
 	select {
 	case r.look <- struct{}{}:
 	default:

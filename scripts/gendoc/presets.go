@@ -28,8 +28,8 @@ func presets() (string, error) {
 	return b.String(), nil
 }
 
-// holes are the made-up names with their placeholders. The service's name is found before its two halves.
-var holes = strings.NewReplacer(
+// placeholders are the made-up names with their placeholders. The service's name is found before its two halves.
+var placeholders = strings.NewReplacer(
 	"hp-hr", "{service}", "hp", "{prefix}", "hr", "{rest}", "hx", "{exchange}", "hq", "{queue}", "hw", "{retry-queue}",
 	"1m30s", "{tier}", "90s", "{seconds}",
 )
@@ -49,14 +49,14 @@ func preset(b *strings.Builder, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "%s:\n  exchange: %q\n  exchangeType: %s\n  queueType: %s\n", name, holes.Replace(own.Exchange),
+	fmt.Fprintf(b, "%s:\n  exchange: %q\n  exchangeType: %s\n  queueType: %s\n", name, placeholders.Replace(own.Exchange),
 		own.ExchangeType, own.QueueType)
 	for _, n := range [][2]string{
 		{"queue", own.Queue}, {"bindingKey", bindingKey(name)}, {"retryExchange", of.RetryExchange},
 		{"retryQueue", of.RetryQueue}, {"tierQueue", tiers.Waits[0].Queue}, {"dlx", of.DLX}, {"dlq", of.DLQ},
 	} {
 		if n[1] != "" {
-			fmt.Fprintf(b, "  %s: %q\n", n[0], holes.Replace(n[1]))
+			fmt.Fprintf(b, "  %s: %q\n", n[0], placeholders.Replace(n[1]))
 		}
 	}
 	delays := "[]"

@@ -91,8 +91,8 @@ func TestNullInAPart(t *testing.T) {
 	}
 }
 
-// TestNamesThatLookLikeSomethingElse: YAML takes these for a number, a boolean or nothing, unless they are quoted.
-func TestNamesThatLookLikeSomethingElse(t *testing.T) {
+// TestNamesLikeOtherYAMLTypes: YAML takes these for a number, a boolean or nothing, unless they are quoted.
+func TestNamesLikeOtherYAMLTypes(t *testing.T) {
 	t.Parallel()
 	s := readSchemas(t)
 	for _, name := range []string{"no", "on", "y", "true", "null", "123", "1e3", "0x1f", "1.5"} {

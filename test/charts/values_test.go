@@ -55,9 +55,9 @@ func typedValues(t *testing.T) object {
 	return block(t, filepath.Join(library, "templates/_env.tpl"), "amqp-sidecar-lib.typed")
 }
 
-// TestSchemaKnowsEveryValue compares values.yaml with the schema, both ways, and the schema's words with those of the
+// TestSchemaHasEveryValue compares values.yaml with the schema, both ways, and the schema's words with those of the
 // sidecar.
-func TestSchemaKnowsEveryValue(t *testing.T) {
+func TestSchemaHasEveryValue(t *testing.T) {
 	t.Parallel()
 	var schema object
 	must.Do(t, json.Unmarshal([]byte(read(t, filepath.Join(chart, "values.schema.json"))), &schema))

@@ -234,8 +234,8 @@ func TestFilter(t *testing.T) {
 	b.until("#view", "25 messages of this group")
 }
 
-// TestSomebodyElseHasTheQueue: 409 is said where it was met, and going on works when the queue is free again.
-func TestSomebodyElseHasTheQueue(t *testing.T) {
+// TestAnotherConsumerHasTheQueue: 409 is shown where it was met, and going on works when the queue is free again.
+func TestAnotherConsumerHasTheQueue(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).run()
 	sc.park(500, "order.created", "order-1")

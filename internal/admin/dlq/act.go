@@ -177,8 +177,8 @@ func (a *API) begin(r *http.Request, op Operation, do action) (*Tracked, error) 
 	op.By = r.RemoteAddr
 	return a.Begin(op, func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
 		select {
-		case a.Looks <- struct{}{}:
-			<-a.Looks
+		case a.Reads <- struct{}{}:
+			<-a.Reads
 		case <-ctx.Done():
 			return deadletter.Progress{}, context.Cause(ctx)
 		}

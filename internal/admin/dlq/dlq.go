@@ -26,12 +26,12 @@ type API struct {
 
 	o      Options
 	Depths httpguard.Slots // of questions for the depth
-	Looks  chan struct{}   // holds a value while a read is under way
+	Reads  chan struct{}   // holds a value while a read is under way
 }
 
 // New returns the API of a queue.
 func New(o Options) *API {
-	return &API{o: o, Depths: make(httpguard.Slots, 4), Looks: make(chan struct{}, 1), Operations: newOperations(o.Logger)}
+	return &API{o: o, Depths: make(httpguard.Slots, 4), Reads: make(chan struct{}, 1), Operations: newOperations(o.Logger)}
 }
 
 func (a *API) audit(r *http.Request, action string, status int, more ...any) {

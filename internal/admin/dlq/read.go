@@ -126,8 +126,8 @@ func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
 		return nil, err
 	}
 	select {
-	case a.Looks <- struct{}{}:
-		defer func() { <-a.Looks }()
+	case a.Reads <- struct{}{}:
+		defer func() { <-a.Reads }()
 	case <-time.After(turnWait):
 		return nil, fmt.Errorf("%w: too many reads at a time", deadletter.ErrInUse)
 	case <-ctx.Done():

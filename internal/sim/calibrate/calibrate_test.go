@@ -109,8 +109,8 @@ func difference(golden, said string) string {
 	return ""
 }
 
-// TestVersionsAreToldApart: the script shows where the versions differ, so a model of the wrong one does not pass.
-func TestVersionsAreToldApart(t *testing.T) {
+// TestVersionsAreDistinguished: the script shows where the versions differ, so a model of the wrong one does not pass.
+func TestVersionsAreDistinguished(t *testing.T) {
 	t.Parallel()
 	said := map[model.Version]string{}
 	for _, v := range model.Versions {

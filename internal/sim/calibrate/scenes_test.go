@@ -107,9 +107,9 @@ func (s *script) headOfLine() {
 	s.get(s.ch, out)
 }
 
-func (s *script) hole() {
-	out := s.queue("hole.out", nil)
-	q := s.queue("hole", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "hole.none"})
+func (s *script) missing() {
+	out := s.queue("missing.out", nil)
+	q := s.queue("missing", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "missing.none"})
 	s.put(q, amqp.Publishing{}, "a")
 	s.must(s.get(s.ch, q).Nack(false, false))
 	s.put(out, amqp.Publishing{}, "marker")

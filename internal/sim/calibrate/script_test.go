@@ -48,7 +48,7 @@ func play(t testing.TB, dial func() (*amqp.Connection, error)) string {
 		{"expired once, moved by hand, then rejected", s.movedByHand},
 		{"three entries of x-death", s.threeDeaths},
 		{"a time to live behind a longer one", s.headOfLine},
-		{"rejected to a missing queue", s.hole},
+		{"rejected to a missing queue", s.missing},
 		{"requeued, classic", func() { s.requeued("oc", nil) }},
 		{"requeued, quorum", func() { s.requeued("oq", amqp.Table{"x-queue-type": "quorum"}) }},
 		{"returned to a quorum queue", s.returned},

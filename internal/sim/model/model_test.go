@@ -68,7 +68,7 @@ func TestAlarmBlocksPublishers(t *testing.T) {
 		b.Alarm(true)
 		confirm := publish(t, out, "during")
 		if s := <-blocked; !s.Active {
-			t.Error("told that it is not blocked")
+			t.Error("got connection.unblocked")
 		}
 		d, ok, err := in.Get("q", false)
 		if err != nil || !ok || d.MessageId != "before" {

@@ -73,7 +73,7 @@ func TestEnsure(t *testing.T) {
 				}
 			}
 			if f := ensure(t, url, p, topology.ModeNone); f != nil || !atOnce(topology.ModeNone) {
-				t.Errorf("looked although told not to: %v", f)
+				t.Errorf("checked although it must not: %v", f)
 			}
 			if !atOnce(topology.ModeDeclare) {
 				t.Error("cannot be declared")

@@ -96,7 +96,7 @@ func TestPublishPreflightEndsWithItsConnection(t *testing.T) {
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	for name, end := range map[string]func(*broker.Session, context.CancelFunc){
 		"before it publishes": func(s *broker.Session, _ context.CancelFunc) { s.Kill() },
-		"told to":             func(_ *broker.Session, cancel context.CancelFunc) { cancel() },
+		"cancelled":           func(_ *broker.Session, cancel context.CancelFunc) { cancel() },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := session(t, brokertest.URL(t))

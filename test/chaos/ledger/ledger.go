@@ -109,7 +109,7 @@ type Receipt struct {
 	ID      string `json:"id,omitempty"`
 	Sum     string `json:"sum,omitempty"` // empty: the body was not read
 	Attempt int    `json:"attempt,omitempty"`
-	Count   int    `json:"count,omitempty"` // the retry count the sidecar told
+	Count   int    `json:"count,omitempty"` // the retry count the sidecar sent
 	Mark    string `json:"mark,omitempty"`  // the header that every message carries
 	Odd     string `json:"odd,omitempty"`   // a header that no message may cause, or a property that changed
 	At      int64  `json:"at"`

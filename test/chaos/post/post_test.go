@@ -132,8 +132,8 @@ func TestWhatIsWrittenDown(t *testing.T) {
 	}
 }
 
-// TestNobodyListens: what could not be sent is sent again, and what broke is not.
-func TestNobodyListens(t *testing.T) {
+// TestAppDoesNotListen: what could not be sent is sent again, and what broke is not.
+func TestAppDoesNotListen(t *testing.T) {
 	t.Parallel()
 	c := &client{http: &http.Client{}}
 	l := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))

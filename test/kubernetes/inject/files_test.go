@@ -27,7 +27,7 @@ func TestAnnotationsOfReadme(t *testing.T) {
 	if list == nil {
 		t.Fatal("settings.yaml has no list of what is known")
 	}
-	var known, told []string
+	var known, named []string
 	for _, m := range regexp.MustCompile(`'([a-z-]+)'`).FindAllStringSubmatch(list[1], -1) {
 		known = append(known, m[1])
 	}
@@ -35,11 +35,11 @@ func TestAnnotationsOfReadme(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n\n")
 	for row := range strings.Lines(table) {
 		for _, m := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
-			told = append(told, m[1])
+			named = append(named, m[1])
 		}
 	}
-	if !sameSet(known, told) {
-		t.Errorf("the policies know %v\nREADME.md names %v", known, told)
+	if !sameSet(known, named) {
+		t.Errorf("the policies know %v\nREADME.md names %v", known, named)
 	}
 	rules := regexp.MustCompile(`(?m)^ +\['([a-z-]+)', (?:'\^|variables\.)`).FindAllStringSubmatch(read(t, deploy+"/problems.yaml"), -1)
 	var checked []string

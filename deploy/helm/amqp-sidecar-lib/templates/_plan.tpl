@@ -1,7 +1,7 @@
 {{- define "amqp-sidecar-lib.fill" -}}
 {{- $text := .text -}}
-{{- range $hole, $value := .names -}}
-{{- $text = replace $hole $value $text -}}
+{{- range $placeholder, $value := .names -}}
+{{- $text = replace $placeholder $value $text -}}
 {{- end -}}
 {{- $text -}}
 {{- end -}}
