@@ -75,8 +75,8 @@ const drainMargin = 10 * time.Second
 const drainPoll = 100 * time.Millisecond
 
 // drain asks the running sidecar to drain and waits until it has: for a preStop hook.
-func drain(ctx context.Context, in invocation) error {
-	cfg, err := in.load()
+func drain(ctx context.Context, c *call) error {
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func drain(ctx context.Context, in invocation) error {
 			}
 		}
 		if s.State == "stopped" || s.State == "drained" {
-			_, err := fmt.Fprintln(in.stdout, s.State)
+			_, err := fmt.Fprintln(c.stdout, s.State)
 			return err
 		}
 		select {
@@ -126,16 +126,16 @@ func drain(ctx context.Context, in invocation) error {
 var healthPaths = map[string]string{"live": "/livez", "ready": "/readyz", "startup": "/startupz"}
 
 // health is the exec probe for images without a shell.
-func health(ctx context.Context, in invocation) error {
-	if err := in.parse(1); err != nil {
+func health(ctx context.Context, c *call) error {
+	if err := c.parse(1); err != nil {
 		return err
 	}
-	probe := cmp.Or(in.flags.Arg(0), "ready")
+	probe := cmp.Or(append(c.words, "ready")...)
 	path, ok := healthPaths[probe]
 	if !ok {
-		return fmt.Errorf("%w: health: %q is not one of live, ready, startup", errUsage, probe)
+		return c.misuse("%q is not one of live, ready, startup", probe)
 	}
-	cfg, err := loadConfig(in.environ)
+	cfg, err := loadConfig(c.environ)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func health(ctx context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintln(in.stdout, strings.TrimSpace(string(body)))
+	_, _ = fmt.Fprintln(c.stdout, strings.TrimSpace(string(body)))
 	if status != http.StatusOK {
 		return fmt.Errorf("not %s: status %d", probe, status)
 	}

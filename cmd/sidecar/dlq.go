@@ -59,18 +59,18 @@ else.
 `
 
 // dlq runs a command on the dead-letter queue.
-func dlq(ctx context.Context, in invocation) error {
+func dlq(ctx context.Context, c *call) error {
 	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
 	signal.Ignore(syscall.SIGPIPE)
 	var conditions strings.Builder
-	for _, c := range deadletter.Conditions {
-		_, _ = fmt.Fprintf(&conditions, "  --%-13s  %s\n", c.Name, c.Help)
+	for _, known := range deadletter.Conditions {
+		_, _ = fmt.Fprintf(&conditions, "  --%-13s  %s\n", known.Name, known.Help)
 	}
 	return (&group{
-		name: "dlq", commands: dlqCommands, more: fmt.Sprintf(dlqHelp, conditions.String()),
+		commands: dlqCommands, more: fmt.Sprintf(dlqHelp, conditions.String()),
 		about: "Works on the dead-letter queue of the configured topology, straight in the broker. The environment is " +
 			"that of sidecar run;\nno sidecar needs to run.",
-	}).run(ctx, in)
+	}).run(ctx, c)
 }
 
 // parseDLQ adds the flags that every command has, and parses.

@@ -44,7 +44,7 @@ func TestOutcome(t *testing.T) {
 func reported(t *testing.T, args []string, p deadletter.Progress, err error) (stdout string, failed error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := newCall(invocation{args: args, stdout: &out}, "dlq", subcommand{name: "redrive"})
+	c := newCall(invocation{args: args, stdout: &out}, "sidecar dlq", subcommand{name: "redrive"})
 	if !slices.ContainsFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }) {
 		c.args = append(c.args, "--all")
 	}
@@ -101,7 +101,7 @@ func TestReport(t *testing.T) {
 func TestUnreadableReport(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
-		c := newCall(invocation{stdout: full{}}, "dlq", subcommand{name: "redrive"})
+		c := newCall(invocation{stdout: full{}}, "sidecar dlq", subcommand{name: "redrive"})
 		c.json = asJSON
 		p := deadletter.Progress{Total: 2, Matched: 2, Done: 2}
 		err := c.report(t.Context(), anyQueue(t), action{name: "redrive", done: "redriven", rest: stays}, &p, nil)
@@ -109,7 +109,7 @@ func TestUnreadableReport(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	c := newCall(invocation{environ: nowhere, stdout: full{}}, "dlq", subcommand{name: "list"})
+	c := newCall(invocation{environ: nowhere, stdout: full{}}, "sidecar dlq", subcommand{name: "list"})
 	err := c.readOnly(t.Context(), func(*deadletter.Queue) error {
 		c.say("x")
 		return nil
@@ -124,7 +124,7 @@ func TestConfirm(t *testing.T) {
 	q := anyQueue(t)
 	ask := func(ctx context.Context, in string) (string, error) {
 		var errs bytes.Buffer
-		c := newCall(invocation{stdin: strings.NewReader(in), stderr: &errs}, "dlq", subcommand{name: "discard"})
+		c := newCall(invocation{stdin: strings.NewReader(in), stderr: &errs}, "sidecar dlq", subcommand{name: "discard"})
 		err := c.confirm(ctx, q, &deadletter.Progress{Total: 9, Matched: 3})
 		return errs.String(), err
 	}
@@ -143,7 +143,7 @@ func TestConfirm(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = w.Close() }()
-	c := newCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, "dlq", subcommand{name: "discard"})
+	c := newCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, "sidecar dlq", subcommand{name: "discard"})
 	if err := c.confirm(ctx, q, &deadletter.Progress{}); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%v", err)
 	}

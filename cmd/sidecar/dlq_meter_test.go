@@ -16,7 +16,7 @@ func metered(t *testing.T, width, limit int, quiet bool, seconds int) (text stri
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		c := newCall(invocation{stderr: &out}, "dlq", subcommand{name: "redrive"})
+		c := newCall(invocation{stderr: &out}, "sidecar dlq", subcommand{name: "redrive"})
 		m := c.meter("redriven", limit, quiet) // it finds no terminal
 		if width > 0 {
 			m.stop()

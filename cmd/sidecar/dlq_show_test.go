@@ -16,7 +16,7 @@ import (
 func shown(t *testing.T, f *deadletter.Full) string {
 	t.Helper()
 	var out bytes.Buffer
-	c := newCall(invocation{stdout: &out}, "dlq", subcommand{name: "show"})
+	c := newCall(invocation{stdout: &out}, "sidecar dlq", subcommand{name: "show"})
 	c.show(f, time.Unix(1e9, 0))
 	if err := c.out.Flush(); err != nil {
 		t.Fatal(err)

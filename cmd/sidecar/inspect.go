@@ -13,21 +13,21 @@ import (
 	"sidecar/internal/app"
 )
 
-func check(ctx context.Context, in invocation) error {
-	roundtrip := in.flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are "+
+func check(ctx context.Context, c *call) error {
+	roundtrip := c.flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are "+
 		"removed again, to an app of this command's own")
-	cfg, err := in.load()
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
 	if *roundtrip {
-		err = app.RoundTrip(ctx, cfg, app.Build{Version: version, Commit: commit}, in.stdout)
+		err = app.RoundTrip(ctx, cfg, app.Build{Version: version, Commit: commit}, c.stdout)
 	}
-	return errors.Join(err, app.Check(ctx, cfg, in.stdout))
+	return errors.Join(err, app.Check(ctx, cfg, c.stdout))
 }
 
-func printConfig(_ context.Context, in invocation) error {
-	cfg, err := in.load()
+func printConfig(_ context.Context, c *call) error {
+	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func printConfig(_ context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(in.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	for _, s := range cfg.Effective() {
 		if s.Value == "" { // what the topology makes of the others
 			s.Value = preset[s.Name]
@@ -43,21 +43,21 @@ func printConfig(_ context.Context, in invocation) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Origin)
 	}
 	for _, warning := range warnings {
-		_, _ = fmt.Fprintf(in.stderr, "warning: %s\n", warning)
+		_, _ = fmt.Fprintf(c.stderr, "warning: %s\n", warning)
 	}
 	return w.Flush()
 }
 
-func plan(_ context.Context, in invocation) error {
-	format := in.flags.String("format", "text", "text, mermaid, definitions (a definitions.json for rabbitmqctl "+
-		"import_definitions) or permissions (the least a broker user needs)")
-	if err := in.parse(0); err != nil {
+func plan(_ context.Context, c *call) error {
+	format := c.flags.String("format", "text", "text (the default), mermaid, definitions (a definitions.json for "+
+		"rabbitmqctl import_definitions) or permissions (the least a broker user needs)")
+	if err := c.parse(0); err != nil {
 		return err
 	}
 	if !slices.Contains(app.PlanFormats, *format) {
-		return fmt.Errorf("%w: plan: --format %q is not one of %s", errUsage, *format, strings.Join(app.PlanFormats, ", "))
+		return c.misuse("--format %q is not one of %s", *format, strings.Join(app.PlanFormats, ", "))
 	}
-	cfg, err := loadConfig(in.environ)
+	cfg, err := loadConfig(c.environ)
 	if err != nil {
 		return err
 	}
@@ -65,39 +65,41 @@ func plan(_ context.Context, in invocation) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(in.stdout, out)
+	_, err = io.WriteString(c.stdout, out)
 	return err
 }
 
 // explain needs no service to say what an answer means: without one it explains for an imaginary service.
-func explain(_ context.Context, in invocation) error {
+func explain(_ context.Context, c *call) error {
 	q := app.Question{}
-	in.flags.IntVar(&q.Status, "status", 0, "HTTP status of the answer")
-	in.flags.StringVar(&q.Failure, "failure", "", "instead of a status: refused, timeout, reset, malformed or too_large")
-	in.flags.IntVar(&q.RetryCount, "retry", 0, "retries the message has behind it (Amqp-Retry-Count)")
-	in.flags.StringVar(&q.Disposition, "disposition", "", "Amqp-Disposition of the answer")
-	in.flags.StringVar(&q.Body, "body", "", "body of the answer, for SIDECAR_RESPONSE_DIALECT")
-	in.flags.DurationVar(&q.RetryAfter, "retry-after", -1*time.Second, "Retry-After of the answer")
-	if err := in.parse(0); err != nil {
+	c.flags.IntVar(&q.Status, "status", 0, "HTTP status `N` of the answer")
+	c.flags.StringVar(&q.Failure, "failure", "", "`KIND` of failure instead of a status: refused, timeout, reset, "+
+		"malformed or too_large")
+	c.flags.IntVar(&q.RetryCount, "retry", 0, "retries `N` the message has behind it (Amqp-Retry-Count)")
+	c.flags.StringVar(&q.Disposition, "disposition", "", "Amqp-Disposition of the answer: ack, retry, requeue, park or "+
+		"discard")
+	c.flags.StringVar(&q.Body, "body", "", "body of the answer, for SIDECAR_RESPONSE_DIALECT")
+	c.flags.DurationVar(&q.RetryAfter, "retry-after", -1*time.Second, "Retry-After of the answer, as in 30s")
+	if err := c.parse(0); err != nil {
 		return err
 	}
 	switch {
 	case (q.Status == 0) == (q.Failure == ""):
-		return fmt.Errorf("%w: explain: give either --status or --failure", errUsage)
+		return c.misuse("give either --status or --failure")
 	case q.Status < 0 || q.Status > 999:
-		return fmt.Errorf("%w: explain: --status %d is not between 0 and 999", errUsage, q.Status)
+		return c.misuse("--status %d is not between 0 and 999", q.Status)
 	case q.RetryCount < 0:
-		return fmt.Errorf("%w: explain: --retry %d is negative", errUsage, q.RetryCount)
+		return c.misuse("--retry %d is negative", q.RetryCount)
 	}
 	// Of two equal names the first one counts.
-	cfg, err := loadConfig(append(slices.Clone(in.environ), "SIDECAR_SERVICE=example-service"))
+	cfg, err := loadConfig(append(slices.Clone(c.environ), "SIDECAR_SERVICE=example-service"))
 	if err != nil {
 		return err
 	}
 	text, err := app.Explain(cfg, q)
 	if err != nil {
-		return fmt.Errorf("%w: explain: %w", errUsage, err)
+		return c.misuse("%w", err)
 	}
-	_, err = fmt.Fprint(in.stdout, text)
+	_, err = fmt.Fprint(c.stdout, text)
 	return err
 }

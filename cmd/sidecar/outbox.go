@@ -14,7 +14,6 @@ import (
 )
 
 var outboxGroup = group{
-	name: "outbox",
 	about: "Works on the table of SIDECAR_OUTBOX_TABLE, in the database of SIDECAR_OUTBOX_DSN. The environment is that " +
 		"of sidecar run;\nno sidecar needs to run, and no broker.",
 	commands: []subcommand{
@@ -57,9 +56,9 @@ func (c *call) onOutbox(ctx context.Context, do func(*outboxCall) error) error {
 	}
 	dsn := &cfg.Outbox.DSN
 	if !dsn.IsSet() {
-		return fmt.Errorf("%w: %s: SIDECAR_OUTBOX_DSN is not set", errUsage, c.flags.Name())
+		return fmt.Errorf("%w: SIDECAR_OUTBOX_DSN is not set", errUsage)
 	}
-	db := outbox.Database{DSN: dsn.Value, Name: "sidecar " + c.flags.Name()}
+	db := outbox.Database{DSN: dsn.Value, Name: c.flags.Name()}
 	conn, err := db.Connect(ctx, nil)
 	if err == nil {
 		defer outbox.Close(conn)

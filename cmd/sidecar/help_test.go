@@ -1,0 +1,85 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// helps has for each command its usage line, a word of its summary and its flags.
+var helps = map[string]struct{ usage, summary, flags string }{
+	"":               {"[COMMAND]", "POSTs", ""},
+	"run":            {"", "Consume", ""},
+	"check":          {"[flags]", "prove", "--roundtrip"},
+	"plan":           {"[flags]", "declared", "--format"},
+	"explain":        {"--status N|--failure KIND [flags]", "verdict", "--body --disposition --failure --retry --retry-after --status"},
+	"config":         {"", "configuration", ""},
+	"drain":          {"", "drain", ""},
+	"health":         {"[live|ready|startup]", "ready", ""},
+	"version":        {"", "commit", ""},
+	"dlq":            {"COMMAND", "dead-letter", conditionFlags},
+	"dlq list":       {"[conditions] [flags]", "parked", "--json --limit --quiet --scan" + conditionFlags},
+	"dlq groups":     {"[conditions] [flags]", "largest", "--json --quiet --scan" + conditionFlags},
+	"dlq show":       {"ID [flags]", "reference", "--json --max-body --no-body --quiet"},
+	"dlq redrive":    {"ID...|conditions|--all [flags]", "flow", "--all --canary --canary-timeout --dry-run --json --limit --quiet --rate --reset" + conditionFlags},
+	"dlq discard":    {"ID...|conditions|--all [flags]", "permanently", "--all --dry-run --json --limit --quiet --yes" + conditionFlags},
+	"dlq export":     {"[FILE|-] [conditions] [flags]", "JSON Lines", "--force --json --limit --quiet" + conditionFlags},
+	"dlq import":     {"[FILE|-] [flags]", "exported", "--json --quiet --skip"},
+	"outbox":         {"COMMAND", "SIDECAR_OUTBOX_TABLE", ""},
+	"outbox migrate": {"[flags]", "table", "--no-notify --print"},
+	"outbox status":  {"[flags]", "wait", "--json"},
+	"outbox prune":   {"[flags]", "Delete", "--json --older-than"},
+	"outbox retry":   {"ID...|--all [flags]", "quarantine", "--all --json"},
+}
+
+const conditionFlags = " --status --reason --older --newer --routing-key --header --error --group --id"
+
+// TestHelp: every command has the same form of help, on both flags, without a configuration.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for name, want := range helps {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, out, errs := callSidecar(t, nil, append(strings.Fields(name), "--help")...)
+			if code != 0 || errs != "" {
+				t.Fatalf("exit %d: %s", code, errs)
+			}
+			if _, short, _ := callSidecar(t, nil, append(strings.Fields(name), "-h")...); short != out {
+				t.Errorf("-h prints %s", short)
+			}
+			line := strings.Join(strings.Fields("usage: sidecar "+name+" "+want.usage), " ")
+			_, body, found := strings.Cut(out, line+"\n\n")
+			summary, _, _ := strings.Cut(body, "\n\n")
+			if !found || !strings.Contains(summary, want.summary) {
+				t.Errorf("no %q, or no %q below it:\n%s", line, want.summary, out)
+			}
+			var flags []string
+			for _, m := range regexp.MustCompile(`(?m)^  (--?[a-z-]+).*  [^ ]`).FindAllStringSubmatch(out, -1) {
+				flags = append(flags, m[1])
+			}
+			if !slices.Equal(flags, strings.Fields(want.flags)) {
+				t.Errorf("flags %q, want %s", flags, want.flags)
+			}
+			if !strings.Contains(want.usage, "COMMAND") && !strings.Contains(out, "\nExamples:\n\n  sidecar "+name) {
+				t.Errorf("no example:\n%s", out)
+			}
+		})
+	}
+}
+
+// TestHelpOfEveryCommand: helps has every command, and the help of the commands above it names it.
+func TestHelpOfEveryCommand(t *testing.T) {
+	t.Parallel()
+	for above, below := range map[string][]subcommand{"": commands, "dlq": dlqCommands, "outbox": outboxGroup.commands} {
+		_, help, _ := callSidecar(t, nil, append(strings.Fields(above), "help")...)
+		for _, s := range below {
+			if name := strings.TrimSpace(above + " " + s.name); helps[name].summary == "" {
+				t.Errorf("no test of the help of %s", name)
+			}
+			if !regexp.MustCompile(`(?m)^  ` + s.name + ` .*  ` + regexp.QuoteMeta(s.summary) + "$").MatchString(help) {
+				t.Errorf("the help of %q does not have %s:\n%s", above, s.name, help)
+			}
+		}
+	}
+}
