@@ -35,7 +35,7 @@ const (
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	room := room{server: s, w: w}
 	defer room.free()
-	in, f := s.open(r, &room)
+	in, f := s.admitBatch(r, &room)
 	if f != nil {
 		s.metrics.count("", f.code, 0)
 		s.refuse(w, f)
@@ -51,8 +51,8 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	b.answer()
 }
 
-// open admits a batch, whose form its content type says, and takes its own memory.
-func (s *Server) open(r *http.Request, room *room) (source, *failure) {
+// admitBatch admits a batch, whose form its content type says, and takes its own memory.
+func (s *Server) admitBatch(r *http.Request, room *room) (source, *failure) {
 	t, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	cost, boundary := costOfBatch+costOfHeaders(r.Header), parameters["boundary"]
 	switch {

@@ -107,7 +107,7 @@ func (s *Span) Client() Carrier {
 	if s.tracing == nil {
 		return s.out
 	}
-	s.open("POST", s.tracing.client)
+	s.startChild("POST", s.tracing.client)
 	return carrierOf(s.child.SpanContext(), s.out.Baggage)
 }
 
@@ -134,7 +134,7 @@ func (s *Span) ClientEnd(status int, failure string) {
 // Send begins the span of a publish that moves the message to dest, an exchange or queue name.
 func (s *Span) Send(dest string) {
 	if s.tracing != nil {
-		s.open("send "+dest, s.tracing.send)
+		s.startChild("send "+dest, s.tracing.send)
 		s.child.SetAttributes(semconv.MessagingDestinationName(dest))
 	}
 }
@@ -150,13 +150,13 @@ func (s *Span) SendEnd(err error) {
 // Settle makes the span of the settlement; op is ack, nack or reject.
 func (s *Span) Settle(op string) {
 	if s.tracing != nil {
-		s.open("settle "+s.tracing.queue, s.tracing.settle)
+		s.startChild("settle "+s.tracing.queue, s.tracing.settle)
 		s.child.SetAttributes(semconv.MessagingOperationName(op))
 		s.closeChild()
 	}
 }
 
-func (s *Span) open(name string, o []trace.SpanStartOption) {
+func (s *Span) startChild(name string, o []trace.SpanStartOption) {
 	s.closeChild()
 	ctx := trace.ContextWithSpan(context.Background(), s.root)
 	_, s.child = s.tracing.tracer.Start(ctx, name, o...) //nolint:spancheck // closeChild ends it
