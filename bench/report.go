@@ -179,7 +179,7 @@ func (r *result) ceilingText() string {
 	return fmt.Sprintf(" (ceiling %s msg/s)", spreadOf(r.Ceilings))
 }
 
-// candidates are the names in the order of their first run.
+// candidatesOf returns the names of the runs in the order of their first run.
 func candidatesOf(runs []*run) (out []string) {
 	seen := map[string]bool{}
 	for _, r := range runs {

@@ -39,7 +39,7 @@ func TestMemoryAlarm(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestConnectionClosedByAnOperator: both connections, one after the other.
+// TestConnectionsClosedByAnOperator: both connections, one after the other.
 func TestConnectionsClosedByAnOperator(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()

@@ -202,7 +202,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckInVerifyMode finds what is missing, and a broken chain.
+// TestCheckFindsAMissingQueue finds what is missing, and a broken chain.
 func TestCheckFindsAMissingQueue(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("TOPOLOGY_MODE", "verify").seed()

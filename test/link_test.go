@@ -157,8 +157,8 @@ func TestQueueDeletedWhileConsuming(t *testing.T) {
 	}
 }
 
-// TestRetryQueueGone: a reject to a missing queue loses the message without a word, so the chain is checked before that. A
-// short time in which the sidecar cannot know is unavoidable; after a reconnect there is no excuse.
+// TestRetryQueueGoneBeforeAReconnect: a reject to a missing queue loses the message without an error, so the chain is
+// checked before that. A short time in which the sidecar has not noticed is unavoidable, but not after a reconnect.
 func TestRetryQueueGoneBeforeAReconnect(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"declare", "verify"} {

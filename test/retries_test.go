@@ -193,7 +193,7 @@ func TestOnlyTheFailedServiceSeesTheRetry(t *testing.T) {
 	}
 }
 
-// TestEachCountedStatusRetries by reject, counted by the broker alone: nothing of ours is on the message.
+// TestRetriedMessageCarriesNothingOfOurs: a retry by reject, counted by the broker alone: nothing of ours is on the message.
 func TestRetriedMessageCarriesNothingOfOurs(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1").seed()

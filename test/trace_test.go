@@ -147,7 +147,7 @@ func TestSpansLeave(t *testing.T) {
 	}
 }
 
-// TestCollectorAwayIsNoProblem: messages flow, the stop is clean.
+// TestCollectorAway: messages flow, the stop is clean.
 func TestCollectorAway(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()

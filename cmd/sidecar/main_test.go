@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// call runs the command line in this process.
+// callSidecar runs the command line in this process.
 func callSidecar(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -78,7 +78,7 @@ func (t *Throttle) Do(log func(suppressed int)) {
 }
 
 // AdoptLibraries sends what libraries print on their own (the standard log package, the AMQP client, the
-// OpenTelemetry SDK) to l as debug records of event "library", so that nothing but l writes to stdout or stderr.
+// OpenTelemetry SDK) to l as debug records with msg "library", so that nothing but l writes to stdout or stderr.
 // Call it before any connection is made: the AMQP client's logger is an unguarded package variable. It may be called
 // again at any time: the last logger counts.
 func AdoptLibraries(l *slog.Logger) {

@@ -71,8 +71,8 @@ func TestOutOfMemory(t *testing.T) {
 	s.broker.empty(queueOf(s.service))
 }
 
-// The app's own liveness probe fails: only the app is restarted, and its preStop hook does not wait for a drain that no
-// one has begun.
+// The app's own liveness probe fails: only the app is restarted, and its preStop hook does not wait for a drain that has
+// not begun.
 func TestLivenessOfApp(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// Order is the body of a message.
+// order is the body of a message.
 type order struct {
 	ID        string `json:"id"`
 	Collector string `json:"collector"`
