@@ -68,7 +68,7 @@ func TestBadValues(t *testing.T) {
 		{"CONCURRENCY", "0"}, {"CONCURRENCY", "-1"}, {"CONCURRENCY", "10001"}, {"CONCURRENCY", "ten"}, {"CONCURRENCY", "1.5"},
 		{"PREFETCH", "0"}, {"PREFETCH", "-1"}, {"PREFETCH", "65536"}, {"PREFETCH", "ten"}, {"PREFETCH", "1e3"}, {"PREFETCH", "5"},
 		{"TOPOLOGY", "ring"}, {"TOPOLOGY_MODE", "force"}, {"QUEUE_TYPE", "stream"}, {"DEAD_LETTER", "maybe"},
-		{"CONCURENCY", "CONCURRENCY"}, // the line of an unknown name shows the nearest known one
+		{"CONCURENCY", "CONCURRENCY"}, // the line of an unknown name shows the nearest known name
 		{"MAX_RETRIES", "-1"}, {"MAX_RETRIES", "1e9"}, {"MAX_RETRIES", "x"}, {"MAX_RETRIES", "99999999999999999999"},
 		{"RETRY_DELAY", "0"}, {"RETRY_DELAY", "0s"}, {"RETRY_DELAY", "5"}, {"RETRY_DELAY", "-1s"}, {"RETRY_DELAY", "4294967296ms"},
 		{"RETRY_DELAYS", "5s,2s"}, {"RETRY_DELAYS", "5s,,10s"}, {"RETRY_DELAYS", "5s,x"}, {"RETRY_DELAYS", "5s,5s"}, {"MESSAGE_TTL", "-1s"}, {"CRASH_LIMIT", "-1"},
@@ -176,7 +176,7 @@ func TestSecretFiles(t *testing.T) {
 	}
 }
 
-// TestUnknownNames get the nearest known one; what Kubernetes injects for a Service called sidecar is not ours.
+// TestUnknownNames get the nearest known name; what Kubernetes injects for a Service called sidecar is not ours.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	wrong, named := map[string]string{}, []string{}

@@ -97,7 +97,7 @@ func exitCode(err error, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, problems)
 		return exitUsage
 	}
-	_, _ = fmt.Fprintf(stderr, "sidecar: %v\n", err)
+	_, _ = fmt.Fprintf(stderr, "sidecar: %s\n", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
 	if errors.Is(err, errUsage) || errors.Is(err, app.ErrConfig) {
 		return exitUsage
 	}

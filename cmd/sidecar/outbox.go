@@ -21,7 +21,7 @@ var outboxGroup = group{
 			outboxMigrate, []string{"", "--print | psql", "--no-notify"}},
 		{"status", "", "how many rows wait, for how long, and which were given up", outboxStatus, []string{"", "--json"}},
 		{"prune", "", "delete rows that were sent, and no others", outboxPrune, []string{"", "--older-than 24h"}},
-		{"retry", "ID...|--all", "release rows from the quarantine: they are due at once, with all attempts before them",
+		{"retry", "ID...|--all", "release rows from the quarantine: they are due at once, attempts count from zero again",
 			outboxRetry, []string{"4711 4712", "--all"}},
 	},
 	more: `

@@ -132,8 +132,8 @@ func TestEveryProblemInOneGo(t *testing.T) {
 		`SIDECAR_PREFETCH="0": out of range; allowed: 1 to 65535`,
 		`SIDECAR_LOG_LEVEL="loud": not one of the words; allowed: debug, info, warn, error`,
 		`SIDECAR_LOG_FORMAT="xml": not one of the words; allowed: json, text`,
-		`SIDECAR_AAA: unknown name; the nearest known one is `,
-		`SIDECAR_CONCURENCY: unknown name; the nearest known one is SIDECAR_CONCURRENCY`,
+		`SIDECAR_AAA: unknown name; docs/configuration.md lists the known names`,
+		`SIDECAR_CONCURENCY: unknown name; the nearest known name is SIDECAR_CONCURRENCY`,
 	}
 	if err == nil {
 		t.Fatal("no error")

@@ -24,10 +24,9 @@ func (l *loader) checkUnknown() {
 		case link && injected(name, l.env[name]):
 		case link:
 			l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
-				"the nearest known name is "+l.nearest(name))
+				l.suggestion(name))
 		default:
-			l.problems = append(l.problems, Problem{Variable: shownName(name),
-				Reason: "unknown name; the nearest known one is " + l.nearest(name)})
+			l.problems = append(l.problems, Problem{Variable: shownName(name), Reason: "unknown name; " + l.suggestion(name)})
 		}
 	}
 }
@@ -53,11 +52,15 @@ func shownName(name string) string {
 	return name
 }
 
-// nearest is the known name that takes the fewest edits.
-func (l *loader) nearest(name string) string {
+// suggestion names the known name that takes the fewest edits, unless most of the name would have to change.
+func (l *loader) suggestion(name string) string {
 	known := slices.DeleteFunc(slices.Clone(l.order), func(k string) bool { return !strings.HasPrefix(k, prefix) })
 	edits := func(known string) int { return distance(strings.ToUpper(name[len(prefix):]), known[len(prefix):]) }
-	return slices.MinFunc(known, func(a, b string) int { return edits(a) - edits(b) })
+	nearest := slices.MinFunc(known, func(a, b string) int { return edits(a) - edits(b) })
+	if 2*edits(nearest) > max(len(name), len(nearest))-len(prefix) {
+		return "docs/configuration.md lists the known names"
+	}
+	return "the nearest known name is " + nearest
 }
 
 // distance counts the insertions, deletions, substitutions and swaps of neighbours between a and b.

@@ -74,7 +74,7 @@ func (s *screen) event(e event) {
 		s.line(e.message, "sidecar", fmt.Sprintf("retry %d of %d (%s): waits %v in %s",
 			e.retries+1, maxRetries, e.reason, retryDelay, retryQueue), warn)
 	case "requeue":
-		s.line(e.message, "sidecar", fmt.Sprintf("requeue (%s): back to its queue after a short sleep, not counted",
+		s.line(e.message, "sidecar", fmt.Sprintf("requeue (%s): back to its queue after a short delay, not counted",
 			e.reason), warn)
 	case "park":
 		s.line(e.message, "sidecar", fmt.Sprintf("park (%s): confirmed publish to %s, then ack", e.reason, dlq), bad)
