@@ -48,8 +48,8 @@ type App struct {
 	plan    *topology.Plan // of cfg: what the listeners show, also when nothing is consumed
 
 	subscriptions []*subscription // none when the sidecar only publishes
-	relay         *relay          // nil without an outbox
-	endpoint      *endpoint       // nil without a listener for messages of the app
+	senders       []sender        // of what the app publishes
+	endpoint      *endpoint       // one of them; nil without a listener for messages of the app
 	admin         *admin.Server
 
 	measured time.Time // when Flow last asked for the depths of the queues
@@ -100,7 +100,13 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 			return nil, err
 		}
 	}
-	a.relay, a.endpoint = newRelay(a.shared), newEndpoint(a.shared)
+	if cfg.Outbox.DSN.IsSet() {
+		a.senders = append(a.senders, newRelay(a.shared))
+	}
+	if cfg.Publish.Addr != "" {
+		a.endpoint = newEndpoint(a.shared)
+		a.senders = append(a.senders, a.endpoint)
+	}
 	a.admin = admin.New(a.adminOptions())
 	return a, nil
 }
@@ -137,11 +143,8 @@ func (a *App) parts() (base, senders, consumers []part) {
 		}},
 		{name: "memory", run: a.freeMemory},
 	}
-	if a.endpoint != nil {
-		senders = append(senders, part{name: "publish endpoint", run: a.endpoint.run, stop: a.endpoint.stop})
-	}
-	if a.relay != nil {
-		senders = append(senders, part{name: "outbox", run: a.relay.run})
+	for _, s := range a.senders {
+		senders = append(senders, s.part())
 	}
 	for _, s := range a.subscriptions {
 		consumers = append(consumers, part{name: "subscription to " + s.plan.Queue, run: s.run, stop: s.drain})

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/admin"
+	"sidecar/internal/broker"
 )
 
 // part is one piece of the running sidecar.
@@ -16,6 +19,13 @@ type part struct {
 	name string
 	run  func(context.Context) error // until its context ends; another error than that ends the sidecar
 	stop func(stopTime)              // called before that context ends; may be nil
+}
+
+// sender publishes for the app. It is not needed to consume.
+type sender interface {
+	part() part
+	check() admin.Check
+	connection() *broker.Publisher
 }
 
 // stopTime says how long a stop may take.

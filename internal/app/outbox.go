@@ -19,11 +19,7 @@ type relay struct {
 	publisher *broker.Publisher
 }
 
-// newRelay returns nil without an outbox.
 func newRelay(sh shared) *relay {
-	if !sh.cfg.Outbox.DSN.IsSet() {
-		return nil
-	}
 	p := sh.newPublisher("outbox")
 	return &relay{publisher: p, Relay: outbox.New(sh.outboxOptions(p))}
 }
@@ -41,6 +37,10 @@ func outboxWarnings(cfg *config.Config) []string {
 	return []string{fmt.Sprintf("SIDECAR_OUTBOX_DSN: its password and all messages may travel to %s unencrypted; "+
 		"sslmode=verify-full does not allow that", host)}
 }
+
+func (r *relay) part() part { return part{name: "outbox", run: r.run} }
+
+func (r *relay) connection() *broker.Publisher { return r.publisher }
 
 // run relays until ctx ends. The connection to the broker ends after the last batch.
 func (r *relay) run(ctx context.Context) error {

@@ -24,12 +24,8 @@ type endpoint struct {
 	publisher *broker.Publisher
 }
 
-// newEndpoint returns nil when there is no such listener.
 func newEndpoint(sh shared) *endpoint {
 	c := &sh.cfg.Publish
-	if c.Addr == "" {
-		return nil
-	}
 	p := sh.newPublisher("publish endpoint")
 	return &endpoint{publisher: p, server: publish.New(publish.Options{
 		Addr: c.Addr, Exchanges: publishAliases(sh.cfg), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
@@ -37,6 +33,10 @@ func newEndpoint(sh shared) *endpoint {
 		Memory: sh.budget.Account(budget.Publish), Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
 	})}
 }
+
+func (e *endpoint) part() part { return part{name: "publish endpoint", run: e.run, stop: e.stop} }
+
+func (e *endpoint) connection() *broker.Publisher { return e.publisher }
 
 // run serves until ctx ends; stop comes first, to finish the requests.
 func (e *endpoint) run(ctx context.Context) error {

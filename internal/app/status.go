@@ -55,11 +55,8 @@ func (a *App) Ready() admin.Readiness {
 	if len(a.subscriptions) > 0 {
 		r.Checks = append(r.Checks, admin.Check{Name: "app", OK: a.appUp()})
 	}
-	if a.relay != nil {
-		r.Checks = append(r.Checks, a.relay.check())
-	}
-	if a.endpoint != nil {
-		r.Checks = append(r.Checks, a.endpoint.check())
+	for _, s := range a.senders {
+		r.Checks = append(r.Checks, s.check())
 	}
 	return r
 }
@@ -151,11 +148,10 @@ func (a *App) publishing() admin.Connection {
 	for _, s := range a.subscriptions {
 		publishers = append(publishers, s.publisher)
 	}
-	if len(a.subscriptions) == 0 && a.endpoint != nil {
-		publishers = append(publishers, a.endpoint.publisher)
-	}
-	if len(a.subscriptions) == 0 && a.relay != nil {
-		publishers = append(publishers, a.relay.publisher)
+	if len(a.subscriptions) == 0 {
+		for _, s := range a.senders {
+			publishers = append(publishers, s.connection())
+		}
 	}
 	c := admin.Connection{Connected: true}
 	for _, p := range publishers {
