@@ -245,7 +245,7 @@ func (r *rig) inSentAtRest() (n int, err error) {
 	return n, nil
 }
 
-// spending is the CPU time of everybody so far, in seconds.
+// spending is the CPU time of all processes so far, in seconds.
 type spending struct{ candidates, broker, client, database float64 }
 
 func (s spending) minus(o spending) spending {

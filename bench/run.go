@@ -94,7 +94,7 @@ func (r *rig) account(out *run) (err error) {
 	return out.balance()
 }
 
-// usage is the CPU time of everybody so far.
+// usage is the CPU time of all processes so far.
 type usage struct{ candidate, broker, app time.Duration }
 
 func (r *rig) usage(p *process) (u usage, err error) {

@@ -71,7 +71,7 @@ make_data() { # DIR BIN
   if [[ $(id -u) = 0 ]]; then
     id postgres >/dev/null 2>&1 || die "there is no user postgres, and PostgreSQL refuses to run as root: useradd -r postgres"
     chown postgres: "$dir"
-    (as_server test -w "$dir") || die "the user postgres cannot reach $dir: choose a place that everybody may enter"
+    (as_server test -w "$dir") || die "the user postgres cannot reach $dir: choose a place that all users may enter"
   fi
   rm -rf "$dir/data.tmp"
   (as_server "$bin/initdb" --no-sync --auth=trust --username=postgres --encoding=UTF8 --locale=C.UTF-8 "$dir/data.tmp") \

@@ -22,8 +22,8 @@ var mayStrip = []string{
 
 // TestTimeIsMeasuredMonotonically: a machine's clock is set while sidecars run. Go's times carry a monotonic reading
 // that survives it, unless it is stripped, and these calls strip it: a difference, deadline or order computed after
-// them would jump with the clock. No clock can be set in a test without setting everybody's, so the source is looked
-// at.
+// them would jump with the clock. No clock can be set in a test without setting it for all processes, so the source is
+// read.
 func TestTimeIsMeasuredMonotonically(t *testing.T) {
 	t.Parallel()
 	strips := []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "AppendFormat", "MarshalText", "MarshalBinary"}

@@ -1,6 +1,6 @@
 // Command baseline is the consumer that a good engineer writes by hand in an afternoon: amqp091-go, N workers, a tuned
-// net/http client, one ack per message. It is what the sidecar is compared with, so it must stay honest: if you can
-// make it faster within its rules, do.
+// net/http client, one ack per message. The sidecar is compared with it, so it must stay honest: if you can make it
+// faster within its rules, do.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command deadletter measures what it costs to read a dead-letter queue and to move what is parked there: how long
-// each command takes and how much memory it has at most. It needs AMQP_URL (scripts/broker.sh run 0 …); make
-// bench-deadletter runs it.
+// Command deadletter measures the cost of reading a dead-letter queue and of moving its messages: the time and the
+// largest memory of each command. It needs AMQP_URL (scripts/broker.sh run 0 …); make bench-deadletter runs it.
 package main
 
 import (

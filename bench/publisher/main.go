@@ -1,5 +1,5 @@
-// Command publisher is what the sidecar's publish endpoint is compared with: the service that a good engineer writes by
-// hand, net/http in front of amqp091-go, a pool of channels in confirm mode, one message on each at a time. It must
+// Command publisher is compared with the sidecar's publish endpoint. It is the service that a good engineer writes by
+// hand: net/http in front of amqp091-go, a pool of channels in confirm mode, one message on each at a time. It must
 // stay honest: if you can make it faster within its rules, do.
 package main
 

@@ -1,6 +1,6 @@
-// Command relay is what the sidecar's outbox is compared with: the loop that people write by hand. Select a hundred
-// rows, publish each and wait for its confirm, mark them, commit. It must stay honest: if you can make it faster within
-// its rules, do.
+// Command relay is compared with the sidecar's outbox. It is the loop that people write by hand: select a hundred rows,
+// publish each and wait for its confirm, mark them, commit. It must stay honest: if you can make it faster within its
+// rules, do.
 package main
 
 import (

@@ -112,7 +112,7 @@ const consolePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 	"data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // console serves the file at the path as it is written, and reports whether there is one. The files are the same for
-// everybody and hold no data, so they need no token: the page has to be there before it can ask for one. Hardly any
+// all clients and hold no data, so they need no token: the page has to be there before it can ask for one. Hardly any
 // process is ever asked for them, so nothing is kept in memory.
 func (s *Server) console(w http.ResponseWriter, r *http.Request) bool {
 	name, found := s.files[r.URL.EscapedPath()]

@@ -1,6 +1,6 @@
 // Package amqpvalue is the one place for the values in AMQP header tables and for a message's properties. It reads them
-// from the wire, measures them, and converts them to text and JSON in two forms: plain (what an app writes
-// and reads, a whole number is an int64) and typed (every value names its AMQP type, so that an export loses nothing).
+// from the wire, measures them, and converts them to text and JSON in two forms: plain (for apps: a whole number is an
+// int64) and typed (every value names its AMQP type, so that an export loses nothing).
 //
 // It does not do I/O, does not decide which headers may be published (package message does), and does not repair
 // hostile frames (package amqpwire does, before Decode).

@@ -1,7 +1,7 @@
 // Package app is the composition root: it builds every part of the sidecar from the configuration, starts the parts in
-// order and stops them in the opposite order. It also has what subcommands do with the same parts: Check, RoundTrip,
-// Explain, RenderPlan, PresetValues and DeadLetters. It does not judge, route or settle messages: it sets the options
-// of the packages that do.
+// order and stops them in the opposite order. It also has functions for the subcommands: Check, RoundTrip, Explain,
+// RenderPlan, PresetValues and DeadLetters. It does not judge, route or settle messages: it sets the options of the
+// packages that do.
 package app
 
 import (

@@ -1,5 +1,5 @@
-// Package apptest is an app for tests, scripted down to the byte: it answers over real sockets what a test sets,
-// however wrong that is. It is not an HTTP server and must not be used by production code.
+// Package apptest is an app for tests, scripted down to the byte: it answers over real sockets with the bytes that a
+// test sets, valid or not. It is not an HTTP server and must not be used by production code.
 package apptest
 
 import (

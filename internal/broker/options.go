@@ -1,7 +1,7 @@
-// Package broker keeps connections to RabbitMQ. A Session is one connection and its channels and is never revived: what
-// was received on it can only be settled on it. Supervise replaces a lost session by a new one, for ever; a Publisher
-// publishes on a connection of its own and reports success only for messages that the broker confirmed and did not
-// return.
+// Package broker keeps connections to RabbitMQ. A Session is one connection and its channels and is never revived: a
+// delivery can only be settled on the session that received it. Supervise replaces a lost session by a new one, for
+// ever; a Publisher publishes on a connection of its own and reports success only for messages that the broker
+// confirmed and did not return.
 //
 // It declares nothing, decides nothing about messages, and never uses the client library's own recovery, which acks by
 // a bare tag across reconnects and so settles messages it never saw.

@@ -22,7 +22,7 @@ type OTel struct {
 	// How spans are sent. There is one way.
 	Protocol string `env:"EXPORTER_OTLP_PROTOCOL" envDefault:"http/protobuf" allowed:"'http/protobuf'"`
 
-	// The same for traces alone. Useful where the one above is set to `grpc` for everybody.
+	// The same for traces alone. Useful where the one above is set to `grpc` for all signals.
 	TracesProtocol string `env:"EXPORTER_OTLP_TRACES_PROTOCOL" allowed:"'http/protobuf'"`
 
 	// Headers for the collector, e.g. an API key: `name=value,name2=value2`, values percent-encoded. Kept secret.

@@ -2,9 +2,9 @@
 // outlives the process. It is a decorator of the dispatcher: it adds facts to the outcome of an attempt and decides
 // nothing. It does not talk to the broker.
 //
-// The journal holds the messages that are being POSTed. Those that it still holds at the next start were being POSTed
-// when the process died: they are suspects. When a suspect is delivered again its crash is counted, and from then on it
-// is POSTed alone, so that the next crash has one suspect only.
+// The journal holds the messages that are being POSTed. A message that it still holds at the next start was being
+// POSTed when the process died: it is a suspect. When a suspect is delivered again its crash is counted, and from then
+// on it is POSTed alone, so that the next crash has one suspect only.
 package crash
 
 import (

@@ -84,7 +84,7 @@ func openJournal(dir, queue string) (*journal, []entry, error) {
 	return nil, nil, first
 }
 
-// openLocked opens or makes a journal that no other process has open. The directory may be open to everybody: links are
+// openLocked opens or makes a journal that no other process has open. The directory may be open to all users: links are
 // not followed, and what is not a file of our own is refused. The lock goes with the process, however it ends.
 func openLocked(path string) (*os.File, error) {
 	const flags = os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW | syscall.O_NONBLOCK // a FIFO must not block

@@ -1,10 +1,10 @@
-// Package deadletter reads a dead-letter queue and acts on what is parked there: list, group, show, redrive,
-// discard, export, import. It speaks AMQP and nothing else: no management API, no plugin, no database.
+// Package deadletter reads a dead-letter queue and acts on its messages: list, group, show, redrive, discard, export,
+// import. It speaks AMQP and nothing else: no management API, no plugin, no database.
 //
-// Every operation takes messages unacked on a session of its own, decides, and gives back what it has not moved or
-// discarded in a way that keeps the place of each. What is moved is published, mandatory and confirmed, and acked after
-// that: a crash at any point leaves a message where it was, or where it was to go, or in both places, never nowhere. An
-// operation is bounded by the number of messages at its start, so it ends also when all it moves returns.
+// Every operation takes messages unacked on a session of its own, decides, and requeues the messages that it has not
+// moved or discarded in a way that keeps their places. A moved message is published, mandatory and confirmed, and acked
+// after that: a crash at any point leaves it in its old place, in its new place, or in both. An operation is bounded by
+// the number of messages at its start, so it ends also when every moved message returns.
 //
 // Two operations at a time on one queue would hide messages from each other. They exclude each other by an exclusive
 // queue, and other consumers by checking the queue's consumer count.

@@ -1,5 +1,5 @@
-// Package outbox publishes what an app has written into a table of its own database: it claims rows, publishes them,
-// waits for the broker's confirm of each and only then marks it as sent, all in one transaction. A row that was
+// Package outbox publishes the rows that an app has written into a table of its database: it claims rows, publishes
+// them, waits for the broker's confirm of each and only then marks it as sent, all in one transaction. A row that was
 // committed is published at least once; one that was rolled back never is.
 //
 // It keeps no cursor, because rows are committed in another order than that of their ids. It refuses to read the app's

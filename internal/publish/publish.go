@@ -1,5 +1,5 @@
 // Package publish takes messages from the app over HTTP and publishes them. It answers 204 when the broker has
-// confirmed a message and routed it; every other answer says what is known. The mapping of headers to properties is the
+// confirmed a message and routed it; every other answer names the cause. The mapping of headers to properties is the
 // inverse of the one in package dispatch. It does not consume.
 package publish
 

@@ -170,7 +170,7 @@ func (j *judgement) order() {
 	}
 }
 
-// metrics: what each sidecar counted adds up, and without faults it is what everybody else saw.
+// metrics: what each sidecar counted adds up, and without faults it is what all others saw.
 func (j *judgement) metrics() {
 	sum := map[string]int{}
 	for i, b := range j.books {

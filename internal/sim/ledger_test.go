@@ -9,7 +9,7 @@ import (
 	"sidecar/internal/testkit/judge"
 )
 
-// ledger is what everybody but the sidecar has seen: all that is judged.
+// ledger holds the records of every part but the sidecar. Only they are judged.
 type ledger struct {
 	mu       sync.Mutex
 	began    time.Time

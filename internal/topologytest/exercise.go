@@ -1,6 +1,6 @@
 // Package topologytest runs a topology through the whole sidecar: a real broker, the real parts from session to
-// settlement, and an app behind a real socket. What it asks is the same for every plan, because a topology is data:
-// the author of a new one passes it to Exercise, which fails if it loses a message.
+// settlement, and an app behind a real socket. The checks are the same for every plan, because a topology is data: the
+// author of a new one passes it to Exercise, which fails if it loses a message.
 //
 // It judges no time but lower bounds: a wait may be longer than its tier, never shorter.
 package topologytest

@@ -15,7 +15,7 @@ const (
 	argDLKey = "x-dead-letter-routing-key"
 )
 
-// foreignRetries: a retry that returns through an exchange reaches everybody who is bound to it. A sidecar that it
+// foreignRetries: a retry that returns through an exchange reaches every queue that is bound to it. A sidecar that it
 // is not meant for acks it without asking its app, which has had the message already.
 func foreignRetries(t *testing.T, plan *topology.Plan) {
 	url := brokertest.URL(t)

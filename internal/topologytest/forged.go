@@ -161,7 +161,7 @@ func hundred() []any {
 }
 
 // largeHeaders: one x-death entry more, and no client could read the message any more, which would then kill the
-// connection of everybody who tries. So it is parked for its size while it still can be.
+// connection of every consumer that tries. So it is parked for its size while it still can be.
 func largeHeaders(t *testing.T, r *shared) {
 	ids := map[string]string{} // the reason that is wanted, empty when it depends on names
 	for _, size := range []int{100_000, 126_000, 127_000, 127_500, 129_000, 130_000, 130_600} {

@@ -22,7 +22,7 @@ func main() {
 	}
 	readme, err := render(os.Args[1])
 	if err == nil {
-		// #nosec G306 G703 -- documentation is for everybody, and goes where "go generate" says
+		// #nosec G306 G703 -- documentation is for all users, and goes where "go generate" says
 		err = os.WriteFile(filepath.Join(os.Args[1], "README.md"), []byte(readme), 0o644)
 	}
 	if err != nil {

@@ -1,9 +1,9 @@
 // Command demo shows what the sidecar does with messages whose app succeeds, fails for a while, is too early, fails for
-// too long or is away, how what was parked returns, and the outcomes of messages that are written into a database or
+// too long or is away, how a parked message returns, and the outcomes of messages that are written into a database or
 // published over HTTP. It prints every message's journey as it happens, and fails if one of them is not as promised: it
 // is not a test of the sidecar, but it does not show anything that is not true either.
 //
-// It is started by scripts/demo.sh, which provides broker, database, binary, and what the examples run with.
+// It is started by scripts/demo.sh, which provides broker, database, binary, and the runtimes of the examples.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Command gendoc writes docs/configuration.md from the structs of package config (names, defaults and rules come from
-// their tags, explanations from their comments), and what the Helm charts have to know of the presets from package
+// their tags, explanations from their comments), and the values of the presets for the Helm charts from package
 // topology. It is run by go generate and is not part of the sidecar.
 package main
 

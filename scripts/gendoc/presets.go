@@ -9,7 +9,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// presets writes what the charts have to know of each preset, as a template: the plan that the sidecar makes of made-up
+// presets writes the values of each preset for the charts, as a template: the plan that the sidecar makes of made-up
 // names, in which those names are placeholders again.
 func presets() (string, error) {
 	var b strings.Builder

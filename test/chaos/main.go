@@ -1,6 +1,6 @@
 // Command chaos proves that the sidecar loses nothing: a real broker, the unmodified binary, an app and a publisher
-// that write down everything, faults by the dozen, and a judge that reads what was written down. scripts/chaos.sh boots
-// the broker around it.
+// that write down everything, faults by the dozen, and a judge that reads these ledgers. scripts/chaos.sh boots the
+// broker around it.
 //
 //	chaos run      a whole run; exits with 1 when the judge finds something
 //	chaos selftest builds sidecars with deliberate bugs and shows that the judge finds each

@@ -1,4 +1,4 @@
-// Package billing is what a service does with a message, from either source.
+// Package billing handles a message of the service, from either source.
 package billing
 
 import (

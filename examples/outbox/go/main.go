@@ -1,5 +1,5 @@
-// Command orders writes orders and their messages in one transaction. The sidecar sends the messages of what was
-// committed.
+// Command orders writes orders and their messages in one transaction. The sidecar sends the messages of committed
+// transactions.
 //
 //	usage: DATABASE_URL=postgres://… go run . [TRACKING-IDS]
 //

@@ -1,5 +1,5 @@
 // What is parked: groups, the messages of one, and one message. Nothing here is fetched by itself: a read takes the queue
-// from everybody else while it runs.
+// from all other readers while it runs.
 
 import { act } from './act.js';
 import { get, mayWrite } from './api.js';

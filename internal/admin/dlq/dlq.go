@@ -1,5 +1,5 @@
-// Package dlq is what the control listener does with the dead-letter queue: it lists, counts and shows messages, and
-// runs redrives and discards one at a time. It decides nothing about messages: that is package deadletter.
+// Package dlq serves the paths of the control listener for the dead-letter queue: it lists, counts and shows messages,
+// and runs redrives and discards one at a time. It decides nothing about messages: package deadletter does.
 package dlq
 
 import (

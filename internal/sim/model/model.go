@@ -2,9 +2,9 @@
 // out. It speaks AMQP 0-9-1 over connections that are a pair of buffers, so that the real client runs against it under
 // virtual time, and it breaks on demand, frame by frame.
 //
-// It is a model: nothing is on disk, there is one virtual host, every login is right, and what no test
-// needs (transactions, priorities, streams, policies, exchange bindings) is missing. What it does claim is compared
-// with real brokers step by step, see package sim.
+// It is a model: nothing is on disk, there is one virtual host, every login is right, and features that no test needs
+// (transactions, priorities, streams, policies, exchange bindings) are missing. Its other behaviour is compared with
+// real brokers step by step, see package sim.
 package model
 
 import (

@@ -1,13 +1,13 @@
 // Package judge holds the invariants that every run of a whole sidecar has to keep, in the simulation (internal/sim)
-// and with real processes (test/chaos/judge). They are about one message: what was published, how often the app
-// received it and what it answered, and what is in the dead-letter queue.
+// and with real processes (test/chaos/judge). They are about one message: its publication, its receipts by the app with
+// the answers, and its copies in the dead-letter queue.
 //
-// What stays with the two callers needs something that the other one does not have:
+// Each caller keeps the checks that need something that the other one does not have:
 //
 //   - Which faults explain a duplicate, a failed attempt that the app did not see or a lost message. The simulation
 //     records the frame at which a fault happened and allows one prefetch per fault. A fault between real processes has
 //     a window and a class, and each has a room of its own for duplicates and hidden attempts.
-//   - What a message has to end as. The simulation has dispositions, 422 and an app that dies inside an attempt, and
+//   - The required end of a message. The simulation has dispositions, 422 and an app that dies inside an attempt, and
 //     works out one fate. A chaos plan is drawn for a process and has neither.
 //   - The part of I6 about a failed attempt that is repeated without being counted. The simulation compares the number
 //     of attempts with the fate, the chaos run compares the retry counts of two receipts.

@@ -1,6 +1,6 @@
-// Package declare makes and watches the objects of a topology.Plan in the broker: what is there and fits (Ensure), what
-// the user may do (Preflight), how many messages wait (Depths, Watcher). It never changes or deletes an object that
-// exists, and handles no messages.
+// Package declare makes and watches the objects of a topology.Plan in the broker. Ensure declares or compares them,
+// Preflight checks the user's permissions, and Depths and Watcher count the messages that wait. None of them changes or
+// deletes an object that exists, and handles no messages.
 package declare
 
 import (

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command pause holds the namespaces of a pod of scripts/kube.sh: it is idle, reaps what the other containers leave
-// behind when they share its process namespace, and ends on SIGTERM.
+// Command pause holds the namespaces of a pod of scripts/kube.sh: it is idle, reaps the zombies of the other containers
+// when they share its process namespace, and ends on SIGTERM.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Package app is the HTTP app of a chaos run. It runs in a process of its own, so that killing it is real. It does what
-// the plan of each message says, and writes every receipt down before it acts and every answer after it was written.
-// What it has seen it reads from its own ledger, so a killed app goes on where it was.
+// the plan of each message says, and writes every receipt down before it acts and every answer after it was written. It
+// reads its past from its own ledger, so a killed app goes on where it was.
 package app
 
 import (

@@ -1,6 +1,6 @@
-// Package ledger is what a chaos run writes down: who published, received, answered, broke or drained what, and when.
-// The judge reads nothing else. Every file holds one JSON object per line and is only ever appended to, each line by
-// one write, so that a process that is killed leaves at most its last line out.
+// Package ledger holds the records of a chaos run: publications, receipts, answers, faults and drains, each with its
+// time. The judge reads nothing else. Every file holds one JSON object per line and is only ever appended to, each line
+// by one write, so that a process that is killed leaves at most its last line out.
 package ledger
 
 import (

@@ -1,6 +1,6 @@
 // Package post is the client of the sidecar's publish listener in a chaos run, in a process of its own. It POSTs every
-// message once, alone or in a batch, and writes down what it was answered. It repeats what was answered with 503, or
-// could not be sent, and nothing else: what was unknown stays unknown.
+// message once, alone or in a batch, and records the answer. It repeats a request that was answered with 503 or could
+// not be sent, and no other: an unknown outcome stays unknown.
 package post
 
 import (

@@ -1,6 +1,5 @@
 // Package publish is the publisher of a chaos run, in a process of its own. It publishes every message once, mandatory
-// and persistent, and writes down what the broker said of it. It never publishes one again: what was unknown stays
-// unknown.
+// and persistent, and records the broker's answer. It never publishes one again: an unknown outcome stays unknown.
 package publish
 
 import (

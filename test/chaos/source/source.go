@@ -1,5 +1,5 @@
-// Package source is what the sources of a chaos run have in common: each is a process of its own that is given how far
-// it may go, and reports how far it has come.
+// Package source is the common part of the sources of a chaos run: each is a process of its own that gets the number of
+// messages it may send, and reports the number it has sent.
 package source
 
 import (

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command app is the application of the tests on a cluster. It does with every message what the message says, and
-// reports to the collector of the test, which outlives the pod.
+// Command app is the application of the tests on a cluster. It does with every message as the message says, and reports
+// to the collector of the test, which outlives the pod.
 //
 //	app                    serves HTTP on PORT, default 8080
 //	app kill CONTAINER-ID  kills that container's processes, in a pod that sees those of the node

@@ -139,7 +139,7 @@ terminationGracePeriodSeconds: {{ (include "amqp-sidecar-lib.values" . | fromJso
 
 {{- /* Annotations of the pod: the name of the service, and a checksum of where broker.url leads. The sidecar reads a changed Secret
 again by itself, but dials another broker only when the link to this one breaks: a new address rolls the pods, a new password does
-not. The credentials are not in the checksum, which everybody who sees the pod can read. */ -}}
+not. The credentials are not in the checksum, which every user who sees the pod can read. */ -}}
 {{- define "amqp-sidecar-lib.podAnnotations" -}}
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- with $s.env.SIDECAR_SERVICE }}
