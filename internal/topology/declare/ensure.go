@@ -1,6 +1,6 @@
 // Package declare makes and watches the objects of a topology.Plan in the broker. Ensure declares or compares them,
 // Preflight checks the user's permissions, and Depths and Watcher count the messages that wait. None of them changes or
-// deletes an object that exists, and handles no messages.
+// deletes an object that exists, or handles messages.
 package declare
 
 import (
