@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -52,12 +53,15 @@ func shownName(name string) string {
 	return name
 }
 
-// suggestion names the known name that takes the fewest edits, unless most of the name would have to change.
+// suggestion names the known name of which the smallest share has to be edited, unless that is more than half.
 func (l *loader) suggestion(name string) string {
 	known := slices.DeleteFunc(slices.Clone(l.order), func(k string) bool { return !strings.HasPrefix(k, prefix) })
-	edits := func(known string) int { return distance(strings.ToUpper(name[len(prefix):]), known[len(prefix):]) }
-	nearest := slices.MinFunc(known, func(a, b string) int { return edits(a) - edits(b) })
-	if 2*edits(nearest) > max(len(name), len(nearest))-len(prefix) {
+	share := func(known string) float64 {
+		edits := distance(strings.ToUpper(name[len(prefix):]), known[len(prefix):])
+		return float64(edits) / float64(max(len(name), len(known))-len(prefix))
+	}
+	nearest := slices.MinFunc(known, func(a, b string) int { return cmp.Compare(share(a), share(b)) })
+	if share(nearest) > 0.5 {
 		return "docs/configuration.md lists the known names"
 	}
 	return "the nearest known name is " + nearest
