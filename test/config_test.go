@@ -176,7 +176,7 @@ func TestSecretFiles(t *testing.T) {
 	}
 }
 
-// TestUnknownNames get the nearest known name; what Kubernetes injects for a Service called sidecar is not ours.
+// TestUnknownNames get a similar known name; what Kubernetes injects for a Service called sidecar is not ours.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	wrong, named := map[string]string{}, []string{}
@@ -217,7 +217,7 @@ func TestWarnings(t *testing.T) {
 	warned(map[string]string{"SIDECAR_SERVICE": "noprefix"}, "no hyphen")
 }
 
-// TestUnhealthyEnvironmentIsNoReasonToExit: neither broker nor app is there.
+// TestNeitherBrokerNorApp: a sidecar starts, and stays, without both.
 func TestNeitherBrokerNorApp(t *testing.T) {
 	t.Parallel()
 	s := start(t, valid())

@@ -73,9 +73,9 @@ func plan(_ context.Context, c *call) error {
 func explain(_ context.Context, c *call) error {
 	q := app.Question{}
 	c.flags.IntVar(&q.Status, "status", 0, "HTTP status `N` of the answer")
-	c.flags.StringVar(&q.Failure, "failure", "", "`KIND` of failure instead of a status: refused, timeout, reset, "+
+	c.flags.StringVar(&q.Failure, "failure", "", "failure of this `KIND` instead of a status: refused, timeout, reset, "+
 		"malformed or too_large")
-	c.flags.IntVar(&q.RetryCount, "retry", 0, "retries `N` the message has behind it (Amqp-Retry-Count)")
+	c.flags.IntVar(&q.RetryCount, "retry", 0, "number `N` of retries before this attempt (Amqp-Retry-Count)")
 	c.flags.StringVar(&q.Disposition, "disposition", "", "Amqp-Disposition of the answer: ack, retry, requeue, park or "+
 		"discard")
 	c.flags.StringVar(&q.Body, "body", "", "body of the answer, for SIDECAR_RESPONSE_DIALECT")

@@ -214,7 +214,7 @@ func TestAnUnfitQueue(t *testing.T) {
 	brokertest.Queue(t, p.url, p.dlq(), amqp.Table{"x-single-active-consumer": true})
 	brokertest.Send(t, p.url, p.dlq(), "kept")
 	brokertest.WaitReady(t, p.url, p.dlq(), 1)
-	p.wantProblem("look", p.do(http.MethodGet, p.control, "/dlq/messages", nil), http.StatusConflict, "x-single-active-consumer")
+	p.wantProblem("read", p.do(http.MethodGet, p.control, "/dlq/messages", nil), http.StatusConflict, "x-single-active-consumer")
 	brokertest.WaitReady(t, p.url, p.dlq(), 1)
 }
 

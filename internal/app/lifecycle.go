@@ -91,7 +91,7 @@ func (a *App) Run(ctx, now context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-a.drainAsk:
-		asked = true
+		asked = ctx.Err() == nil
 	case <-failed.Done(): // a listener broke: drain, then report it
 	}
 	grace := a.cfg.Process.ShutdownGrace

@@ -84,7 +84,7 @@ func TestTwoSubscriptions(t *testing.T) {
 	}
 }
 
-// TestLaterSubscriptionFails: its error names its queue, and nothing that was built before it is left.
+// TestLaterSubscriptionFails: its error names its queue, and no worker of the first is left.
 func TestLaterSubscriptionFails(t *testing.T) {
 	t.Parallel()
 	first := load(t)
@@ -95,7 +95,7 @@ func TestLaterSubscriptionFails(t *testing.T) {
 	}
 }
 
-// TestWarningsOfEverySubscription: each topology is warned of, and what concerns the process once.
+// TestWarningsOfEverySubscription: each topology is warned of.
 func TestWarningsOfEverySubscription(t *testing.T) {
 	t.Parallel()
 	first := load(t)

@@ -10,10 +10,10 @@ import (
 // prefix starts the name of every variable that is ours.
 const prefix = "SIDECAR_"
 
-// Rule judges the configuration as a whole, in a package that makes something of it, such as the topology. It is called when the variables have
-// been judged one by one, with everything that could be understood and the defaults for the rest. reject records a
-// problem with the first of the variables that the reason rests on; if one of these variables already has a problem,
-// the reason is not reported.
+// Rule judges the configuration as a whole, in a package that makes something of it, such as the topology. It is called
+// when the variables have been judged one by one, with everything that could be understood and the defaults for the
+// rest. reject records a problem with the first of the variables that the reason rests on; if one of these variables
+// already has a problem, the reason is not reported.
 type Rule func(c *Config, reject func(reason string, variables ...string))
 
 // Load reads environ, a list of NAME=value as os.Environ returns it, and nothing else but the files it names. memory is

@@ -42,7 +42,7 @@ func TestExportPurgeImport(t *testing.T) {
 				brokertest.Publish(t, ch, r.plan.Park.Exchange, r.plan.Park.Key, m)
 			}
 			brokertest.WaitReady(t, r.url, r.name, len(list))
-			before := r.look(len(list))
+			before := r.peek(len(list))
 			refs, _ := r.browse(Filter{}, Scan{})
 
 			var file bytes.Buffer
@@ -62,7 +62,7 @@ func TestExportPurgeImport(t *testing.T) {
 			if !reflect.DeepEqual(refs, again) {
 				t.Errorf("%v\n%v", refs, again)
 			}
-			after := r.look(len(list))
+			after := r.peek(len(list))
 			for i := range before {
 				if !reflect.DeepEqual(before[i], after[i]) {
 					t.Errorf("message %d was\n%#v, is\n%#v", i, before[i], after[i])
@@ -81,8 +81,8 @@ func (r *rig) foreign(list []View) (n int) {
 	return n
 }
 
-// look reads n messages with a plain client and leaves them as they are. What the queue itself counts is left out.
-func (r *rig) look(n int) (list []amqp.Delivery) {
+// peek reads n messages with a plain client and leaves them as they are. What the queue itself counts is left out.
+func (r *rig) peek(n int) (list []amqp.Delivery) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
 	come := must.Get(ch.Consume(r.name, "", false, false, false, false, nil))(r.t)

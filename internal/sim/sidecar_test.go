@@ -29,8 +29,8 @@ const (
 // stays open a moment for the last settlements.
 const stopLate = time.Second
 
-// lookEvery is how often the topology is checked, as in app.
-const lookEvery = 15 * time.Second
+// checkEvery is how often the topology is checked, as in app.
+const checkEvery = 15 * time.Second
 
 // sidecar is one process: the parts in the order of app, without configuration, HTTP and signals.
 type sidecar struct {
@@ -39,7 +39,7 @@ type sidecar struct {
 	flow     *flow.Control
 	consumer *consume.Consumer
 	watcher  *declare.Watcher
-	look     chan struct{}
+	checkNow chan struct{}
 	severed  atomic.Bool // killed: whatever it still sends, the broker does not receive it
 
 	cancel context.CancelFunc
@@ -50,7 +50,7 @@ type sidecar struct {
 var errServed = errors.New("served")
 
 func (w *world) startSidecar() *sidecar {
-	s := &sidecar{w: w, registry: prometheus.NewRegistry(), look: make(chan struct{}, 1)}
+	s := &sidecar{w: w, registry: prometheus.NewRegistry(), checkNow: make(chan struct{}, 1)}
 	log := w.log
 	dialer := func(name string) *broker.Dialer {
 		return broker.NewDialer(broker.Options{
@@ -64,7 +64,7 @@ func (w *world) startSidecar() *sidecar {
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: s.registry,
 	})
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: w.used, Every: lookEvery, Logger: log, Depths: declare.NewDepths(s.registry), Report: s.report,
+		Plan: w.used, Every: checkEvery, Logger: log, Depths: declare.NewDepths(s.registry), Report: s.report,
 	})
 	real := broker.NewPublisher(dialer(publishing))
 	var publisher consume.Publisher = real
@@ -125,11 +125,11 @@ func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
 }
 
 func (s *sidecar) repair(ctx context.Context, session *broker.Session) error {
-	t := time.NewTicker(lookEvery)
+	t := time.NewTicker(checkEvery)
 	defer t.Stop()
 	for {
 		select {
-		case <-s.look:
+		case <-s.checkNow:
 		case <-t.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -162,7 +162,7 @@ func (s *sidecar) report(findings []declare.Finding) {
 
 func (s *sidecar) requestCheck() {
 	select {
-	case s.look <- struct{}{}:
+	case s.checkNow <- struct{}{}:
 	default:
 	}
 }

@@ -28,7 +28,7 @@ func presets() (string, error) {
 	return b.String(), nil
 }
 
-// placeholders are the made-up names with their placeholders. The service's name is found before its two halves.
+// placeholders replaces each made-up name by its placeholder. The service's name is found before its two halves.
 var placeholders = strings.NewReplacer(
 	"hp-hr", "{service}", "hp", "{prefix}", "hr", "{rest}", "hx", "{exchange}", "hq", "{queue}", "hw", "{retry-queue}",
 	"1m30s", "{tier}", "90s", "{seconds}",

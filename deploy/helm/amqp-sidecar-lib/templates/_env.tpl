@@ -139,7 +139,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
   typed   {variable: {value or valueFrom, from}} of the values that are set
   given   {variable: {value or valueFrom}} of extraEnv
   at      {variable: where it is set, for messages}
-  env     {variable: text} as the sidecar will see it, defaults that the chart makes included; null where it is read in the cluster
+  env     {variable: text} as the sidecar will see it, defaults that the chart makes included; null where the value comes from the cluster (valueFrom)
 */ -}}
 {{- define "amqp-sidecar-lib.settings" -}}
 {{- include "amqp-sidecar-lib.refuse" (include "amqp-sidecar-lib.check.shape" .) -}}
@@ -184,7 +184,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- dict "values" $v "typed" $typed "given" $given "env" $env "at" $at | toJson -}}
 {{- end -}}
 
-{{- /* {variable: address} of what the sidecar listens on; null where it is read in the cluster. */ -}}
+{{- /* {variable: address} of what the sidecar listens on; null where the value comes from the cluster. */ -}}
 {{- define "amqp-sidecar-lib.listeners" -}}
 {{- $all := dict "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_CONTROL_ADDR" "127.0.0.1:9091" -}}
 {{- range $variable := list "SIDECAR_ADMIN_ADDR" "SIDECAR_CONTROL_ADDR" "SIDECAR_PUBLISH_ADDR" -}}
