@@ -90,6 +90,7 @@ func stormy(d *delivery) answer {
 // storm publishes messages of every fate and breaks everything around them n times, then waits until they are settled.
 func (sc *scene) storm(s *sidecar, p *proxy, name string, n int) {
 	sc.t.Helper()
+	parked := sc.ready(sc.dlq())
 	for i := range n {
 		part := fmt.Sprintf("%s-%d", name, i)
 		for kind, count := range map[string]int{"good": 150, "late": 40, "bad": 20, "early": 40} {
@@ -118,10 +119,10 @@ func (sc *scene) storm(s *sidecar, p *proxy, name string, n int) {
 		eventually(sc.t, "everything settled", func() bool {
 			ready, waiting := sc.ready(sc.queue()), sc.ready(sc.retryQueue())
 			inflight, delayed := s.metric("sidecar_inflight_messages"), s.metric("sidecar_delayed_messages")
-			seen := len(sc.app.seen(fmt.Sprintf("%s-bad-%d", part, 19)))
-			left = fmt.Sprintf("%d ready, %d in the retry queue, %v in flight, %v delayed, %d attempts of the last",
-				ready, waiting, inflight, delayed, seen)
-			return ready == 0 && waiting == 0 && inflight == 0 && delayed == 0 && seen >= 4
+			bad := sc.ready(sc.dlq()) - parked // not by attempts: the app may have gone in the middle of one
+			left = fmt.Sprintf("%d ready, %d in the retry queue, %v in flight, %v delayed, %d parked",
+				ready, waiting, inflight, delayed, bad)
+			return ready == 0 && waiting == 0 && inflight == 0 && delayed == 0 && bad >= 20*(i+1)
 		})
 	}
 }
