@@ -61,8 +61,8 @@ func TestDLQCanaryWhileTheAppFails(t *testing.T) {
 	}
 }
 
-// TestDLQCanaryWithoutConsumer: no sidecar runs, so there are no verdicts; the rest stays, and so does its order. What was
-// sent ahead waits for a sidecar.
+// TestDLQCanaryWithoutConsumer: no sidecar runs, so there are no verdicts. The other messages stay parked, in their order; the
+// canaries wait in the queue for a sidecar.
 func TestDLQCanaryWithoutConsumer(t *testing.T) {
 	t.Parallel()
 	for _, queueType := range []string{"classic", "quorum"} {

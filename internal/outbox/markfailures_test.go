@@ -219,8 +219,8 @@ func TestErrorsOfRows(t *testing.T) {
 	}
 }
 
-// TestUnmarkedStaysPublished: what was sent once is sent, also when it is tried again: rows behind it
-// need not wait.
+// TestUnmarkedStaysPublished: a row that was published counts as published also when its mark fails and it is tried
+// again: rows behind it need not wait.
 func TestUnmarkedStaysPublished(t *testing.T) {
 	t.Parallel()
 	u, now := markFailures{}, time.Now()

@@ -87,7 +87,7 @@ func FuzzLine(f *testing.F) {
 		line = bytes.Clone(line) // it may be changed
 		r := &room{server: s}
 		if failed := r.reserve(int64(cap(line))); failed != nil {
-			t.Skip("larger than the memory")
+			return // larger than the memory: nothing is read of it
 		}
 		defer r.free()
 		m, failed := s.readLine(line, telemetry.Carrier{}, r)

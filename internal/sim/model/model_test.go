@@ -116,7 +116,7 @@ func TestFreezeIsNoticedByBothEnds(t *testing.T) {
 	})
 }
 
-// TestStop: no client gets in, and what was unacked comes again with its first tag.
+// TestStop: clients cannot connect, and unacked messages are delivered again, with the first tag.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

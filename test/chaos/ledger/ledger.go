@@ -40,7 +40,7 @@ const (
 	longestRecord = 16 << 20
 )
 
-// Run says what was run, for the report and to run it again.
+// Run holds the settings of one run, for the report and to repeat the run.
 type Run struct {
 	ID            string        `json:"id"`
 	Seed          uint64        `json:"seed"`
