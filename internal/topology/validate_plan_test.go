@@ -158,3 +158,31 @@ func TestReach(t *testing.T) {
 		}
 	}
 }
+
+// TestValidateSaysWhere: every refusal begins with the JSON path of what is wrong.
+func TestValidateSaysWhere(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-cincout"})
+	p.Queue, p.MaxRetries = "x", -1
+	p.Exchanges[0].Type, p.Bindings[0].Exchange, p.Waits[0].Key = "x", "", "x"
+	p.Queues[1].Args = amqp.Table{"a b": int64(1)}
+	want := []string{
+		`$.exchanges[0].type: exchange "wms.main-exchange" has type "x"`,
+		`$.queue: the service's queue "x" is not in the plan`,
+		`$.max_retries: max retries is -1`,
+		`$.bindings[0].exchange: queue "wms.queue.wms-cincout" cannot be bound to the default exchange`,
+		`$.queues[1].arguments.x-message-ttl: wait path 5s: queue "wms.retry-queue.wms-cincout" holds messages for 0 ms`,
+		`$.waits[0]: wait path 5s: exchange "wms.retry-exchange.wms-cincout" with key "x" does not reach`,
+		`$.queues[1].arguments.x-dead-letter-exchange: wait path 5s: queue "wms.retry-queue.wms-cincout" does not lead back`,
+		`$.queues[1].arguments["a b"]: queue "wms.retry-queue.wms-cincout": argument a b is not used`,
+	}
+	got := strings.Split(p.Validate().Error(), "\n")
+	if len(got) != len(want) {
+		t.Fatalf("%d problems, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+	}
+	for i, w := range want {
+		if !strings.HasPrefix(got[i], w) {
+			t.Errorf("%s\nwant %s", got[i], w)
+		}
+	}
+}
