@@ -52,6 +52,8 @@ func play(t testing.TB, dial func() (*amqp.Connection, error)) string {
 		{"requeued, classic", func() { s.requeued("oc", nil) }},
 		{"requeued, quorum", func() { s.requeued("oq", amqp.Table{"x-queue-type": "quorum"}) }},
 		{"returned to a quorum queue", s.returned},
+		{"a count that a publisher wrote as text, classic", func() { s.writtenCount("wc", nil) }},
+		{"a count that a publisher wrote as text, quorum", func() { s.writtenCount("wq", amqp.Table{"x-queue-type": "quorum"}) }},
 		{"delivery limit", s.deliveryLimit},
 		{"unroutable", s.unroutable},
 		{"confirms", s.confirms},

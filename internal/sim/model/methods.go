@@ -261,6 +261,9 @@ func (ch *channel) get(r *reader) {
 	head = appendShort(appendShort(head, e.m.exchange), e.m.keys[0])
 	head = binary.BigEndian.AppendUint32(head, uint32(len(q.ready)))
 	p := ch.s.b.render(q, e)
+	if q.quorum && q.b.o.Version < V40 { // a consumer gets the count only of what was delivered in vain
+		p.Headers["x-delivery-count"] = int64(e.deliveries)
+	}
 	ch.s.out = appendMessage(appendFrame(ch.s.out[:0], frameMethod, ch.id, head), ch.id, &p, e.m.body)
 	_, _ = ch.s.conn.Write(ch.s.out)
 	q.wake()

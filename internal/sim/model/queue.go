@@ -228,7 +228,7 @@ func (b *Broker) render(q *queue, e *entry) Properties {
 func (q *queue) writeCounts(h Table, e *entry) {
 	v := q.b.o.Version
 	switch {
-	case e.deliveries > 0 || v < V40:
+	case e.deliveries > 0:
 		h["x-delivery-count"] = int64(e.deliveries)
 	case e.m.carried > 0:
 		h["x-delivery-count"] = int64(e.m.carried)
