@@ -43,7 +43,7 @@ func forgedHistories(sc *scene) map[string]amqp.Table {
 		"expired-only":  death([]any{entry(amqp.Table{"reason": "expired", "count": int64(99)})}),
 		"thousand":      death(thousand),
 		"delivery-text": {"x-delivery-count": "zzz"}, "delivery-huge": {"x-delivery-count": int64(math.MaxInt64)}, "acquired": {"x-acquired-count": "zzz"},
-		"retry-text": {"x-retry-count": "7"}, "retry-negative": {"x-retry-count": int64(-7)}, "retry-nan": {"x-retry-count": math.NaN()},
+		"retry-text": {"x-retry-count": "7 "}, "attempt-text": {"x-delivery-count": "+7"}, "retry-negative": {"x-retry-count": int64(-7)}, "retry-nan": {"x-retry-count": math.NaN()},
 		"final-text": {"x-final-retry-count": "7"}, "final-table": {"x-final-retry-count": amqp.Table{}}, "retry-bytes": {"x-retry-count": []byte{9}},
 		"overflow":    {"x-retry-count": int64(math.MaxInt64), "x-death": []any{entry(amqp.Table{"count": int64(math.MaxInt64)})}},
 		"ninety-nine": death([]any{entry(amqp.Table{"count": int64(99)})}),
@@ -70,7 +70,7 @@ func TestForgedHistoryIsStillTriedOnce(t *testing.T) {
 			t.Errorf("%s: Amqp-Retry-Count %q, Amqp-Delivery-Attempt %q", id, d.header.Get("Amqp-Retry-Count"), d.header.Get("Amqp-Delivery-Attempt"))
 		}
 	}
-	for _, id := range []string{"other-queue", "expired-only", "retry-text", "retry-negative", "final-text", "negative", "text-count", "string", "empty"} {
+	for _, id := range []string{"other-queue", "expired-only", "retry-text", "attempt-text", "delivery-huge", "retry-negative", "final-text", "negative", "text-count", "string", "empty"} {
 		if n := sc.app.seen(id)[0].number("Amqp-Retry-Count"); n != 0 {
 			t.Errorf("%s: Amqp-Retry-Count %d, want 0", id, n)
 		}

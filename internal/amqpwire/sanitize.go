@@ -26,6 +26,7 @@ const opaque = 'x' // a byte array: same layout as a table or an array, a 32 bit
 // vital headers decide where a message goes, so they stay readable when others are hidden.
 var vital = map[string]bool{
 	message.HeaderDeath: true, message.HeaderRetryCount: true, message.HeaderFinalRetryCount: true,
+	message.HeaderDeliveryCount: true,
 	message.HeaderOriginalQueue: true, message.HeaderOriginalExchange: true, message.HeaderOriginalRoutingKey: true,
 	"x-retry-queue": true,
 }

@@ -68,6 +68,7 @@ func TestSanitizeMakesHostileTablesReadable(t *testing.T) {
 func TestSanitizeHidesEntriesBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	vitals := append(field("x-death", 'A', container()...), field("x-retry-count", 'I', 0, 0, 0, 3)...)
+	vitals = append(vitals, field("x-delivery-count", 'S', 0, 0, 0, 1, '4')...)
 	for name, entries := range map[string][][]byte{
 		"8193 small":   {many(8193-2, func(int) []byte { return field("", 'V') }), vitals},
 		"20000":        {many(20000, func(i int) []byte { return field(fmt.Sprint(i), 'V') }), vitals},
@@ -84,8 +85,8 @@ func TestSanitizeHidesEntriesBeyondTheLimit(t *testing.T) {
 			if !ok {
 				t.Fatal("the library could not read it")
 			}
-			if d.Headers["x-retry-count"] != int32(3) || d.DeliveryMode != 2 {
-				t.Error("the retry count or a property is gone")
+			if d.Headers["x-retry-count"] != int32(3) || d.Headers["x-delivery-count"] != "4" || d.DeliveryMode != 2 {
+				t.Error("a count or a property is gone")
 			}
 			if _, there := d.Headers["x-death"]; !there {
 				t.Error("x-death is gone")

@@ -3,6 +3,7 @@ package message
 import (
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -108,7 +109,23 @@ func reference(h amqp.Table) int {
 			}
 		}
 	}
-	return int(min(max(natural(h[HeaderRetryCount])+own, natural(h[HeaderFinalRetryCount])), math.MaxInt32))
+	published := max(natural(h[HeaderRetryCount]), written(h[HeaderRetryCount]), max(written(h["x-delivery-count"]), 1)-1)
+	return int(min(max(min(published, math.MaxInt32)+own, natural(h[HeaderFinalRetryCount])), math.MaxInt32))
+}
+
+var decimal = regexp.MustCompile(`^[0-9]{1,10}$`)
+
+// written is the number that a text stands for; 0 for everything that is not a plain decimal.
+func written(v any) uint64 {
+	s, _ := v.(string)
+	if !decimal.MatchString(s) {
+		return 0
+	}
+	n := uint64(0)
+	for _, c := range s {
+		n = 10*n + uint64(c-'0')
+	}
+	return n
 }
 
 // natural is v as a count; 0 for everything that is none.

@@ -3,16 +3,20 @@ package message
 import (
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpvalue"
 )
 
-// Names of the headers with a message's history. The broker writes x-death, the sidecar the others.
+// Names of the headers with a message's history. The broker writes x-death, the sidecar the others. Both
+// write x-delivery-count, see Deliveries and countPublished.
 const (
 	HeaderDeath              = "x-death"
 	HeaderRetryCount         = "x-retry-count"
+	HeaderDeliveryCount      = "x-delivery-count"
 	HeaderCrashes            = "x-retry-crashes"
 	HeaderFinalRetryCount    = "x-final-retry-count"
 	HeaderOriginalQueue      = "x-original-queue"
@@ -23,10 +27,13 @@ const (
 // maxCount bounds every count that is read from a message: a forged one must not overflow the sum.
 const maxCount = math.MaxInt32
 
+// maxDigits is the length of the longest text that is read as a count: maxCount and its successor have so many digits.
+const maxDigits = 10
+
 // Deliveries returns a quorum queue's count of deliveries without an ack, 0 elsewhere. Use it for caution, never to
 // count attempts: brokers count differently, and a publisher can write it.
 func Deliveries(h amqp.Table) int {
-	n, _ := amqpvalue.Count(h["x-delivery-count"])
+	n, _ := amqpvalue.Count(h[HeaderDeliveryCount])
 	return n
 }
 
@@ -39,12 +46,13 @@ func Crashes(h amqp.Table) int {
 
 // readHistory reads from the headers of m what happened to it before. RetryCount, how many attempts failed, is
 //
-//	max( x-retry-count + x-death[reason=rejected, queue].count , x-final-retry-count )
+//	max( max( x-retry-count , x-delivery-count - 1 ) + x-death[reason=rejected, queue].count , x-final-retry-count )
 //
-// A term that is absent or not a non-negative integer is 0; terms are clamped to 2^31-1. It never panics.
+// x-delivery-count is only read as decimal text, x-retry-count as an integer or decimal text, the others as integers.
+// A term that is anything else is 0; terms are clamped to 2^31-1. It never panics.
 func (m *Message) readHistory() {
 	own, hasOwn := m.findRejected()
-	published, hasPublished := amqpvalue.Count(m.Headers[HeaderRetryCount])
+	published, hasPublished := countPublished(m.Headers)
 	final, hasFinal := amqpvalue.Count(m.Headers[HeaderFinalRetryCount])
 	m.RetryCount = min(max(published+own.count, final), maxCount)
 
@@ -61,6 +69,28 @@ func (m *Message) readHistory() {
 	if m.OriginalExchange == "" && m.OriginalRoutingKey == "" && m.Exchange != "" { // the first origin that is known
 		m.OriginalExchange, m.OriginalRoutingKey = m.Exchange, m.RoutingKey
 	}
+}
+
+// countPublished returns how many failed attempts ended with a publish to a retry queue, by this sidecar or by another
+// consumer. Other consumers may write text, and may count attempts, which are one more than retries. An integer in
+// x-delivery-count is the broker's and counts no attempts, see Deliveries.
+func countPublished(h amqp.Table) (n int, found bool) {
+	retries, hasRetries := amqpvalue.Count(h[HeaderRetryCount])
+	if !hasRetries {
+		retries, hasRetries = countText(h[HeaderRetryCount])
+	}
+	attempt, hasAttempt := countText(h[HeaderDeliveryCount])
+	return min(max(retries, attempt-1), maxCount), hasRetries || hasAttempt
+}
+
+// countText reads a count that is written as decimal text: 1 to maxDigits digits and nothing else.
+func countText(v any) (n int, ok bool) {
+	s, _ := v.(string)
+	if s == "" || len(s) > maxDigits || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	n, _ = strconv.Atoi(s)
+	return n, true
 }
 
 type death struct {

@@ -21,7 +21,7 @@ const (
 
 // bookkeeping reports whether a header is a broker's own record of where a message has been.
 func bookkeeping(key string) bool {
-	return deathRecord(key) || key == "x-delivery-count" || key == "x-acquired-count"
+	return deathRecord(key) || key == message.HeaderDeliveryCount || key == "x-acquired-count"
 }
 
 func deathRecord(key string) bool {

@@ -123,6 +123,37 @@ func TestDirectReplyTo(t *testing.T) {
 	}
 }
 
+// TestRedriveOfAnotherConsumersMessage: a message that a consumer with a count of its own gave up goes on counting, or
+// begins anew.
+func TestRedriveOfAnotherConsumersMessage(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-cincout"})
+	for name, c := range map[string]struct {
+		headers amqp.Table
+		retries int
+	}{
+		"attempts as text":       {amqp.Table{"x-delivery-count": "4"}, 3},
+		"retries as text":        {amqp.Table{"x-retry-count": "3"}, 3},
+		"not a number":           {amqp.Table{"x-delivery-count": "four"}, 0},
+		"the broker's own count": {amqp.Table{"x-delivery-count": int64(4)}, 0},
+	} {
+		var m message.Message
+		m.FromDelivery(&amqp.Delivery{Headers: c.headers}, p.Queue, 10)
+		for _, reset := range []bool{false, true} {
+			pub, _ := p.RedrivePublication(&m, Redriving{Reset: reset})
+			want := c.retries
+			if reset {
+				want = 0
+			}
+			var again message.Message
+			again.FromDelivery(&amqp.Delivery{Headers: pub.Msg.Headers}, p.Queue, 10)
+			if again.RetryCount != want || message.Deliveries(pub.Msg.Headers) != 0 {
+				t.Errorf("%s, reset %t: %d retries, want %d: %v", name, reset, again.RetryCount, want, pub.Msg.Headers)
+			}
+		}
+	}
+}
+
 func TestHowTheAttemptEnded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

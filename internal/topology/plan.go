@@ -54,8 +54,8 @@ type Plan struct {
 	// reject leads to may be gone at any time.
 	Unverified bool
 
-	// CountHeader is a header that also carries the number of the coming attempt, as text, for other readers. It is
-	// written, and no attempt is counted by it. Empty means none.
+	// CountHeader is a header that also carries the number of the coming attempt, as text, for other consumers. It is
+	// redundant beside x-retry-count. Empty means none.
 	CountHeader string
 
 	notes []string // what its settings came to that may surprise, a sentence each

@@ -3,6 +3,8 @@ package topology
 import (
 	"strconv"
 	"time"
+
+	"sidecar/internal/message"
 )
 
 // blueprint is a preset: names with placeholders, and defaults. {service} and {rest} are the service's name and the
@@ -108,7 +110,7 @@ var blueprints = map[string]*blueprint{
 			delays: []time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second},
 		},
 		park:             park{exchangeType: "direct", queue: "{queue}.dlq", key: "{dlq}"},
-		parksDeadLetters: true, countHeader: "x-delivery-count", mayNotRetry: true,
+		parksDeadLetters: true, countHeader: message.HeaderDeliveryCount, mayNotRetry: true,
 	},
 
 	// exchange ─▶ queue ─publish▶ queue.retry ─ttl▶ queue

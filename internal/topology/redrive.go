@@ -44,6 +44,9 @@ func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *message
 	}
 	keepDropped(h, m)
 	keepDead(h, m)
+	if attempts, ok := m.Headers[message.HeaderDeliveryCount].(string); ok && !r.Reset {
+		h[message.HeaderDeliveryCount] = attempts // the count of another consumer, not the broker's
+	}
 	if r.Reset {
 		h[message.HeaderRetryCount] = int32(0) // the origin is only used of messages that have been tried
 	}

@@ -3,6 +3,7 @@ package topologytest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -54,7 +55,8 @@ func forgedHistory(t *testing.T, r *shared) {
 		}
 	}
 	r.uncounted(t, ids)
-	for _, name := range []string{"max", "overflow", "retry-huge", "final-huge"} { // no retry is left, but the try is
+	// No retry is left, but the try is.
+	for _, name := range []string{"max", "overflow", "retry-huge", "retry-decimal", "attempt-decimal", "final-huge"} {
 		if list := r.app.Seen("forged-" + name + "-false"); len(list) > 1 {
 			t.Errorf("%s: %d attempts, want one", name, len(list))
 		}
@@ -65,7 +67,7 @@ func forgedHistory(t *testing.T, r *shared) {
 func (r *shared) uncounted(t *testing.T, ids map[string]bool) {
 	t.Helper()
 	for _, name := range []string{"string", "empty", "negative", "text-count", "foreign", "expired", "maxlen",
-		"delivery_limit", "retry-text", "retry-negative"} {
+		"delivery_limit", "retry-text", "retry-negative", "attempt-text", "delivery-huge"} {
 		id := "forged-" + name + "-false"
 		if _, sent := ids[id]; !sent {
 			continue
@@ -112,16 +114,10 @@ func forged(p *topology.Plan) map[string]amqp.Table {
 		return e
 	}
 	cases := map[string]amqp.Table{
-		"max":           {"x-death": []any{entry("count", int64(math.MaxInt64))}},
-		"overflow":      {"x-retry-count": int64(math.MaxInt64), "x-death": []any{entry()}},
-		"first-death":   {"x-first-death-queue": int64(1), "x-first-death-reason": amqp.Table{}},
-		"last-death":    {"x-last-death-queue": true},
-		"delivery-text": {"x-delivery-count": "zzz"}, "delivery-huge": {"x-delivery-count": int64(math.MaxInt64)},
-		"acquired":   {"x-acquired-count": "zzz"},
-		"retry-text": {"x-retry-count": "7"}, "retry-negative": {"x-retry-count": int64(-7)},
-		"retry-nan":  {"x-retry-count": math.NaN()},
-		"retry-huge": {"x-retry-count": int64(math.MaxInt64)}, "final-text": {"x-final-retry-count": "7"},
-		"final-huge":  {"x-final-retry-count": int64(99)},
+		"max":         {"x-death": []any{entry("count", int64(math.MaxInt64))}},
+		"overflow":    {"x-retry-count": int64(math.MaxInt64), "x-death": []any{entry()}},
+		"first-death": {"x-first-death-queue": int64(1), "x-first-death-reason": amqp.Table{}},
+		"last-death":  {"x-last-death-queue": true},
 		"final-table": {"x-final-retry-count": amqp.Table{}}, "stamped": {topology.HeaderRetryQueue: "other.queue"},
 		"final-forged": {"x-final-reason": "forged", "x-final-status-code": "forged", "x-final-error": "forged",
 			"x-original-queue": "forged"},
@@ -146,7 +142,24 @@ func forged(p *topology.Plan) map[string]amqp.Table {
 	} {
 		cases[name] = amqp.Table{"x-death": death}
 	}
+	maps.Copy(cases, forgedCounts)
 	return cases
+}
+
+// forgedCounts are counts in a header, as a publisher writes them.
+var forgedCounts = map[string]amqp.Table{
+	"delivery-text":   {"x-delivery-count": "zzz"},
+	"delivery-huge":   {"x-delivery-count": int64(math.MaxInt64)},
+	"attempt-decimal": {"x-delivery-count": "9999999999"},
+	"attempt-text":    {"x-delivery-count": "-7"},
+	"acquired":        {"x-acquired-count": "zzz"},
+	"retry-text":      {"x-retry-count": "7 "},
+	"retry-decimal":   {"x-retry-count": "9999999999"},
+	"retry-negative":  {"x-retry-count": int64(-7)},
+	"retry-nan":       {"x-retry-count": math.NaN()},
+	"retry-huge":      {"x-retry-count": int64(math.MaxInt64)},
+	"final-text":      {"x-final-retry-count": "7"},
+	"final-huge":      {"x-final-retry-count": int64(99)},
 }
 
 // hundred are entries of as many queues.
