@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
+	"sidecar/internal/message"
 	"sidecar/internal/topology/declare"
 )
 
@@ -204,8 +206,8 @@ func (r *reader) collect(c *broker.Consumer) (came bool) {
 // again.
 func wasReturned(d *broker.Delivery) bool {
 	d.DecodeHeaders()
-	_, counted := d.Headers["x-delivery-count"]
-	_, acquired := d.Headers["x-acquired-count"] // all that newer brokers count
+	_, counted := amqpvalue.Count(d.Headers[message.HeaderDeliveryCount]) // a text is another consumer's
+	_, acquired := d.Headers["x-acquired-count"]                          // all that newer brokers count
 	return d.Redelivered && (counted || acquired)
 }
 

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpvalue"
+	"sidecar/internal/message"
 )
 
 // recordFormat is the version of Record.
@@ -37,7 +38,7 @@ func (m *Message) Record() *Record {
 		Format: recordFormat, Exchange: amqpvalue.ShortString(d.Exchange), RoutingKey: amqpvalue.ShortString(d.RoutingKey),
 		Properties: amqpvalue.PropertiesOf(d), Headers: amqpvalue.TypedTable(maps.Clone(d.Headers)), Body: d.Body,
 	}
-	delete(r.Headers, "x-delivery-count")
+	delete(r.Headers, message.HeaderDeliveryCount)
 	delete(r.Headers, "x-acquired-count")
 	if r.Body == nil { // an empty body comes as either, and is one thing in JSON
 		r.Body = []byte{}
