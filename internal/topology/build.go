@@ -211,7 +211,7 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 		r.Exchange, r.Key = b.o.RetryExchange, cmp.Or(key, queue)
 		b.p.Bindings = append(b.p.Bindings, Binding{Exchange: r.Exchange, Key: r.Key, Queue: queue})
 	}
-	return WaitPath{Tier: w.tier(delay), Delay: delay, Route: r}
+	return WaitPath{Delay: delay, Route: r}
 }
 
 // service adds the service's queue.

@@ -43,7 +43,7 @@ func TestFanoutToTheLetter(t *testing.T) {
 		},
 		Queue: "wms.queue.wms-cincout",
 		Waits: []WaitPath{{
-			Tier: "5s", Delay: 5 * time.Second, ByReject: true,
+			Delay: 5 * time.Second, ByReject: true,
 			Route: Route{"wms.retry-exchange.wms-cincout", "retry", "wms.retry-queue.wms-cincout"},
 		}},
 		Park:       Route{"", "wms.dlq.wms-cincout", "wms.dlq.wms-cincout"},
@@ -86,9 +86,9 @@ func TestFanoutTiers(t *testing.T) {
 	var got []string
 	for _, w := range p.Waits {
 		if w.ByReject {
-			t.Errorf("tier %s leaves by reject", w.Tier)
+			t.Errorf("tier %s leaves by reject", w.Tier())
 		}
-		got = append(got, w.Tier, w.Key, w.Queue)
+		got = append(got, w.Tier(), w.Key, w.Queue)
 	}
 	want := []string{
 		"30s", "30s", "default.retry-queue.svc.30s",
@@ -153,7 +153,7 @@ func TestOverridesFillOverThePreset(t *testing.T) {
 		{"retry queue", func(o *Options) { o.RetryQueue = "r" }, func(p *Plan) string { return p.Waits[0].Queue }, "r"},
 		{"retry queue of tiers", func(o *Options) { o.RetryQueue, o.RetryDelays = "r", []time.Duration{time.Second} },
 			func(p *Plan) string { return p.Waits[0].Queue }, "r.1s"},
-		{"retry delay", func(o *Options) { o.RetryDelay = time.Minute }, func(p *Plan) string { return p.Waits[0].Tier }, "1m"},
+		{"retry delay", func(o *Options) { o.RetryDelay = time.Minute }, func(p *Plan) string { return p.Waits[0].Tier() }, "1m"},
 		{"dlq", func(o *Options) { o.DLQ = "d" }, func(p *Plan) string { return p.Park.Exchange + p.Park.Key + p.Park.Queue }, "dd"},
 		{"dlx", func(o *Options) { o.DLX = "x" }, func(p *Plan) string { return strings.Join(p.reach("x", p.Park.Key), " ") }, "wms.dlq.wms-cincout"},
 		{"bindings replace", func(o *Options) {

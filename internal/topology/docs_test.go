@@ -63,8 +63,8 @@ func ownTopology() (*Plan, error) {
 		},
 		Bindings: []Binding{{Exchange: "mail", Key: "send", Queue: "mail.outbox"}},
 		Waits: []WaitPath{
-			{Tier: "1m", Delay: time.Minute, Route: Route{Key: "mail.later", Queue: "mail.later"}},
-			{Tier: "24h", Delay: 24 * time.Hour, Route: Route{Key: "mail.tomorrow", Queue: "mail.tomorrow"}},
+			{Delay: time.Minute, Route: Route{Key: "mail.later", Queue: "mail.later"}},
+			{Delay: 24 * time.Hour, Route: Route{Key: "mail.tomorrow", Queue: "mail.tomorrow"}},
 		},
 		Park:    Route{Key: "mail.dead", Queue: "mail.dead"},
 		Redrive: Route{Key: "mail.outbox", Queue: "mail.outbox"},

@@ -45,7 +45,7 @@ func (p *Plan) Mermaid() string {
 		if w.ByReject {
 			d.line("sidecar -->|failed: reject| %s", own)
 		} else {
-			p.drawPublish(&d, w.Route, "failed: publish, wait "+w.Tier)
+			p.drawPublish(&d, w.Route, "failed: publish, wait "+w.Tier())
 		}
 	}
 	if p.Park != (Route{}) {

@@ -54,6 +54,9 @@ type Plan struct {
 	// reject leads to may be gone at any time.
 	Unverified bool
 
+	// FromFile says that the plan comes from SIDECAR_PLAN_FILE: no other variable can change it.
+	FromFile bool
+
 	// CountHeader is a header that also carries the number of the coming attempt, as text, for other consumers. It is
 	// redundant beside x-retry-count. Empty means none.
 	CountHeader string
@@ -66,11 +69,15 @@ const HeaderRetryQueue = "x-retry-queue"
 
 // Exchange is an exchange of the plan. All exchanges are durable.
 type Exchange struct {
-	Name string
-	Type string // fanout, direct, topic or headers; empty: of another service, it only has to exist
+	// Name of the exchange.
+	Name string `json:"name"`
+
+	// Type is fanout, direct, topic or headers. Absent: the exchange belongs to another service; it is not declared and
+	// has to exist.
+	Type string `json:"type,omitempty" oneof:"fanout|direct|topic|headers"`
 
 	// Shared marks an exchange that other services declare too: a user who may not declare it is fine if it exists.
-	Shared bool
+	Shared bool `json:"shared,omitempty"`
 }
 
 // Kind says what a queue is for. Its text is the value of the metric label "kind".
@@ -85,12 +92,17 @@ const (
 
 // Queue is a queue of the plan. All queues are durable and non-exclusive.
 type Queue struct {
-	Name string
-	Kind Kind
-	Args amqp.Table // exactly the arguments of the declaration; nil for none
+	// Name of the queue.
+	Name string `json:"name"`
 
-	// Shared marks a queue that other services declare too, see Exchange.Shared.
-	Shared bool
+	// Kind is what the queue is for: main (the service's queue), retry (messages wait in it) or dlq (parked messages).
+	Kind Kind `json:"kind" oneof:"main|retry|dlq"`
+
+	// Args are exactly the arguments of the declaration, by their AMQP names.
+	Args amqp.Table `json:"arguments,omitempty"` // nil for none
+
+	// Shared marks a queue that other services declare too: a user who may not declare it is fine if it exists.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // Queue arguments. x-consumer-timeout and x-delayed-retry-* are missing on purpose: one is refused by some brokers,
@@ -122,25 +134,42 @@ const (
 
 // Binding ties a queue to an exchange.
 type Binding struct {
-	Exchange, Key, Queue string
+	// Exchange that the queue is bound to, one of the plan's.
+	Exchange string `json:"exchange"`
 
-	Args amqp.Table // what a headers exchange compares; nil for none
+	// Key is the binding key. A fanout or headers exchange has no use for it.
+	Key string `json:"key,omitempty"`
+
+	// Queue that gets the messages, one of the plan's.
+	Queue string `json:"queue"`
+
+	// Args are what a headers exchange compares: x-match and the headers of a message.
+	Args amqp.Table `json:"arguments,omitempty"` // nil for none
 }
 
 // Route is where to publish so that a message ends in Queue. An empty Exchange is the default exchange.
 type Route struct {
-	Exchange, Key, Queue string
+	// Exchange to publish to. Empty: the default exchange.
+	Exchange string `json:"exchange"`
+
+	// Key to publish with. For the default exchange it is the name of the queue.
+	Key string `json:"key"`
+
+	// Queue that the message is in afterwards, one of the plan's.
+	Queue string `json:"queue"`
 }
 
 // WaitPath is one way to wait: a queue that gives its messages back to the service's queue after Delay.
 type WaitPath struct {
-	Tier  string // Delay as it appears in names
 	Delay time.Duration
 	Route
 
 	// ByReject says that rejecting a message on the service's queue takes it here too. At most one path can say so.
 	ByReject bool
 }
+
+// Tier returns the delay as it appears in names and texts.
+func (w *WaitPath) Tier() string { return TierLabel(w.Delay) }
 
 // WithoutReject returns a copy of p in which every retry leaves by a confirmed, mandatory publish. It is used while the
 // binding behind the dead-letter route is not proven: a reject into a missing binding loses the message without a

@@ -49,9 +49,9 @@ func TestPresetsToTheLetter(t *testing.T) {
 			},
 			Queue: "freeflow.user", Tiered: true, StampQueue: true, MaxRetries: 3,
 			Waits: []WaitPath{
-				{Tier: "30s", Delay: 30 * time.Second, Route: Route{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"}},
-				{Tier: "5m", Delay: 5 * time.Minute, Route: Route{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"}},
-				{Tier: "30m", Delay: 30 * time.Minute, Route: Route{"freeflow.events.retry", "user.30m", "freeflow.user.retry.30m"}},
+				{Delay: 30 * time.Second, Route: Route{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"}},
+				{Delay: 5 * time.Minute, Route: Route{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"}},
+				{Delay: 30 * time.Minute, Route: Route{"freeflow.events.retry", "user.30m", "freeflow.user.retry.30m"}},
 			},
 			Park: Route{"freeflow.events.dlx", "freeflow.user", "freeflow.events.dlq"}, Redrive: Route{"", "freeflow.user", "freeflow.user"},
 		}},
@@ -76,7 +76,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 			},
 			Queue: "q.upload.commands", MaxRetries: 3,
 			Waits: []WaitPath{{
-				Tier: "15s", Delay: 15 * time.Second, ByReject: true, Route: Route{"retry.q.upload.commands", "retry", "q.upload.commands.retry"},
+				Delay: 15 * time.Second, ByReject: true, Route: Route{"retry.q.upload.commands", "retry", "q.upload.commands.retry"},
 			}},
 			Park:    Route{"dlq.q.upload.commands", "parking", "q.upload.commands.dlq"},
 			Redrive: Route{"retry.q.upload.commands", "retry", "q.upload.commands.retry"},
@@ -97,9 +97,9 @@ func TestPresetsToTheLetter(t *testing.T) {
 			Bindings: []Binding{{Exchange: "demo.events", Key: "order.process", Queue: "demo.order_processor"}},
 			Queue:    "demo.order_processor", Tiered: true, Quorum: true, MaxRetries: 3, CountHeader: "x-delivery-count",
 			Waits: []WaitPath{
-				{Tier: "2s", Delay: 2 * time.Second, Route: Route{"", "demo.order_processor.delay_2s", "demo.order_processor.delay_2s"}},
-				{Tier: "5s", Delay: 5 * time.Second, Route: Route{"", "demo.order_processor.delay_5s", "demo.order_processor.delay_5s"}},
-				{Tier: "15s", Delay: 15 * time.Second, Route: Route{"", "demo.order_processor.delay_15s", "demo.order_processor.delay_15s"}},
+				{Delay: 2 * time.Second, Route: Route{"", "demo.order_processor.delay_2s", "demo.order_processor.delay_2s"}},
+				{Delay: 5 * time.Second, Route: Route{"", "demo.order_processor.delay_5s", "demo.order_processor.delay_5s"}},
+				{Delay: 15 * time.Second, Route: Route{"", "demo.order_processor.delay_15s", "demo.order_processor.delay_15s"}},
 			},
 			Park: Route{"", "demo.order_processor.dlq", "demo.order_processor.dlq"}, Redrive: Route{"", "demo.order_processor", "demo.order_processor"},
 		}},
@@ -122,7 +122,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 			},
 			Queue: "order-service.order-placed", MaxRetries: 4,
 			Waits: []WaitPath{{
-				Tier: "5s", Delay: 5 * time.Second,
+				Delay: 5 * time.Second,
 				Route: Route{"", "order-service.order-placed.retry", "order-service.order-placed.retry"},
 			}},
 			Park:    Route{"foodies.dlx", "order-service.order-placed.dlq", "order-service.order-placed.dlq"},

@@ -44,12 +44,12 @@ func (p *Plan) Text() string {
 }
 
 func (w *WaitPath) sentence(attempt, retries, of int) string {
-	when := "a failure waits " + w.Tier
+	when := "a failure waits " + w.Tier()
 	if of > 1 {
-		when = fmt.Sprintf("failure %d waits %s", attempt, w.Tier)
+		when = fmt.Sprintf("failure %d waits %s", attempt, w.Tier())
 	}
 	if of > 1 && attempt == of && retries > of {
-		when = fmt.Sprintf("failure %d and later wait %s", attempt, w.Tier)
+		when = fmt.Sprintf("failure %d and later wait %s", attempt, w.Tier())
 	}
 	if w.ByReject {
 		return when + "\treject\t" + w.Queue

@@ -14,33 +14,76 @@ import (
 // docs/topologies.md has the stories. It talks to no broker: a valid plan can still meet objects that do not fit, see
 // declare.Ensure.
 func (p *Plan) Validate() error {
-	v := planValidator{Plan: p}
+	return errors.Join(p.problems(nil)...)
+}
+
+// problems lists what Validate joins, without what may follow from values that could not be read.
+func (p *Plan) problems(unread []string) []error {
+	v := planValidator{Plan: p, unread: unread}
 	v.names()
 	v.ownQueue()
-	v.references()
+	v.counts()
+	v.bindings()
+	v.deadLetters()
 	v.waits()
+	v.rejects()
 	v.parking()
+	v.redriving()
 	v.arguments()
-	return errors.Join(v.errs...)
+	return v.errs
 }
 
 // planValidator collects while it goes: no rule ends the others.
 type planValidator struct {
 	*Plan
-	errs []error
+	errs   []error
+	unread []string // JSON paths of values that could not be read or cannot be used: nothing else is said about them
 }
 
-// refuse records what is wrong at a JSON path of the plan.
+// refuse records what is wrong at a JSON path of the plan, unless a value there could not be read.
 func (v *planValidator) refuse(wrong bool, path, format string, args ...any) {
-	if wrong {
+	if wrong && v.read(path) {
 		v.errs = append(v.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
 	}
 }
 
+// unusable is refuse for a value that other rules rest on.
+func (v *planValidator) unusable(wrong bool, path, format string, args ...any) {
+	v.refuse(wrong, path, format, args...)
+	if wrong {
+		v.unread = append(v.unread, path)
+	}
+}
+
+// misrouted is refuse for what is wrong with a route. It records nothing while names, bindings or dead-letter routes
+// are unknown: the route might be right.
+func (v *planValidator) misrouted(wrong bool, path, format string, args ...any) {
+	unknown := slices.ContainsFunc(v.unread, func(u string) bool {
+		_, arg, isArg := strings.Cut(u, ".arguments.")
+		listed := within(u, at("exchanges")) || within(u, at("queues")) || within(u, at("bindings"))
+		return listed && (!isArg || arg == ArgDLX || arg == ArgDLKey)
+	})
+	v.refuse(wrong && !unknown, path, format, args...)
+}
+
+// read reports whether every value at and below a JSON path could be read and can be used.
+func (v *planValidator) read(path string) bool {
+	return !slices.ContainsFunc(v.unread, func(u string) bool { return within(u, path) || within(path, u) })
+}
+
+// within reports whether a JSON path is another one or leads into it.
+func within(path, outer string) bool {
+	rest, ok := strings.CutPrefix(path, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
 // at returns the JSON path of these steps: a number is an index, a text the name of a field.
-func at(steps ...any) string {
+func at(steps ...any) string { return below("$", steps...) }
+
+// below is at, from another path on.
+func below(base string, steps ...any) string {
 	var path strings.Builder
-	path.WriteString("$")
+	path.WriteString(base)
 	for _, step := range steps {
 		switch name, isName := step.(string); {
 		case !isName:
@@ -55,12 +98,6 @@ func at(steps ...any) string {
 }
 
 var plainField = regexp.MustCompile(`^[$\w-]+$`)
-
-// argument returns the JSON path of an argument of the queue with that name.
-func (v *planValidator) argument(queue, arg string) string {
-	i := slices.IndexFunc(v.Queues, func(q Queue) bool { return q.Name == queue })
-	return at("queues", i, "arguments", arg)
-}
 
 func (v *planValidator) names() {
 	seen := map[string]bool{}
@@ -83,108 +120,18 @@ func (v *planValidator) names() {
 	for i, q := range v.Queues {
 		check("queues", i, "queue", q.Name)
 	}
+	key := func(path, key string) {
+		fault := nameFault(key)
+		v.unusable(fault != "", path, "routing key %s %s", brief(key), fault)
+	}
 	for i, b := range v.Bindings {
-		fault := nameFault(b.Key)
-		v.refuse(fault != "", at("bindings", i, "key"), "binding key %s %s", brief(b.Key), fault)
+		key(at("bindings", i, "key"), b.Key)
 	}
-}
-
-func (v *planValidator) ownQueue() {
-	q := v.queue(v.Queue)
-	v.refuse(q == nil || q.Kind != KindMain, at("queue"), "the service's queue %q is not in the plan", v.Queue)
-	v.refuse(v.MaxRetries < 0, at("max_retries"), "max retries is %d: at least 0", v.MaxRetries)
-	v.refuse(v.MaxRetries > 0 && len(v.Waits) == 0, at("max_retries"),
-		"max retries is %d, but there is no queue to wait in", v.MaxRetries)
-}
-
-// references: nothing is bound or dead-lettered to something that is not in the plan.
-func (v *planValidator) references() {
-	for i, b := range v.Bindings {
-		exchange, queue := at("bindings", i, "exchange"), at("bindings", i, "queue")
-		v.refuse(b.Exchange == "", exchange, "queue %q cannot be bound to the default exchange", b.Queue)
-		v.refuse(b.Exchange != "" && v.exchange(b.Exchange) == nil, exchange,
-			"queue %q is bound to exchange %q, which is not in the plan", b.Queue, b.Exchange)
-		v.refuse(v.queue(b.Queue) == nil, queue, "binding of %q: queue %q is not in the plan", b.Exchange, b.Queue)
-	}
-	for _, q := range v.Queues {
-		exchange, key, ok := q.DeadLetter()
-		v.refuse(ok && len(v.reach(exchange, key)) == 0, v.argument(q.Name, ArgDLX), "queue %q dead-letters to "+
-			"exchange %q with key %q, which reaches no queue: its dead letters would be lost", q.Name, exchange, key)
-	}
-}
-
-// waits: one queue per delay, because in a queue of mixed delays the message in front holds up the others; each one
-// is reached by its route alone and leads back to the service's queue.
-func (v *planValidator) waits() {
-	seen := map[string]bool{}
 	for i, w := range v.Waits {
-		path := at("waits", i)
-		q := v.queue(w.Queue)
-		if q == nil {
-			v.refuse(true, path+".queue", "wait path %s: queue %q is not in the plan", w.Tier, w.Queue)
-			continue
-		}
-		v.refuse(seen[w.Queue], path+".queue", "wait path %s shares queue %q: every delay needs a queue of its own", w.Tier,
-			w.Queue)
-		seen[w.Queue] = true
-		if i > 0 {
-			before := v.Waits[i-1]
-			v.refuse(w.Delay <= before.Delay, path+".delay", "wait path %s follows %s: delays must be ascending", w.Tier,
-				before.Tier)
-		}
-		ttl, _ := q.Args[ArgTTL].(int64)
-		v.refuse(ttl != w.Delay.Milliseconds() || ttl <= 0, v.argument(w.Queue, ArgTTL),
-			"wait path %s: queue %q holds messages for %d ms, not %d", w.Tier, w.Queue, ttl, w.Delay.Milliseconds())
-		v.refuse(!v.reachesOnly(w.Route), path, "wait path %s: exchange %q with key %q does not reach %q alone", w.Tier,
-			w.Exchange, w.Key, w.Queue)
-		exchange, key, ok := q.DeadLetter()
-		v.refuse(!ok || !slices.Contains(v.reach(exchange, key), v.Queue), v.argument(w.Queue, ArgDLX),
-			"wait path %s: queue %q does not lead back to %q", w.Tier, w.Queue, v.Queue)
-		// Other listeners of the exchange get the retry too. By the stamp their sidecars recognise that it is not for them.
-		v.refuse(exchange != "" && !v.StampQueue, at("stamp_queue"), "wait path %s returns through exchange %q, which "+
-			"others may be bound to: the plan has to stamp its retries", w.Tier, exchange)
+		key(at("waits", i, "key"), w.Key)
 	}
-	v.rejects()
-}
-
-// rejects: a queue has one dead-letter route, so one path at most can be taken by rejecting.
-func (v *planValidator) rejects() {
-	q := v.queue(v.Queue)
-	if q == nil {
-		return
-	}
-	exchange, key, ok := q.DeadLetter()
-	rejects := 0
-	for i, w := range v.Waits {
-		if !w.ByReject {
-			continue
-		}
-		rejects++
-		v.refuse(rejects > 1, at("waits", i, "by"),
-			"wait path %s: a second path cannot leave by reject, a queue has one dead-letter route", w.Tier)
-		v.refuse(!ok || !v.reachesOnly(Route{exchange, key, w.Queue}), at("waits", i, "by"),
-			"wait path %s leaves by reject, but queue %q does not dead-letter to %q alone", w.Tier, q.Name, w.Queue)
-	}
-}
-
-func (v *planValidator) reachesOnly(r Route) bool {
-	return slices.Equal(v.reach(r.Exchange, r.Key), []string{r.Queue})
-}
-
-// parking: what is parked stays alone.
-func (v *planValidator) parking() {
-	r := v.Park
-	if r == (Route{}) {
-		return
-	}
-	q := v.queue(r.Queue)
-	v.refuse(q == nil || q.Kind != KindDLQ, at("park", "queue"), "parking: dead-letter queue %q is not in the plan",
-		r.Queue)
-	v.refuse(!v.reachesOnly(r), at("park"), "parking: exchange %q with key %q does not reach %q alone", r.Exchange, r.Key,
-		r.Queue)
-	x := v.exchange(r.Exchange)
-	v.refuse(x != nil && x.Type == "topic" && pattern(r.Key), at("park", "key"),
-		"parking: the key %q is a pattern to topic exchange %q: it would match what others park", r.Key, r.Exchange)
+	key(at("park", "key"), v.Park.Key)
+	key(at("redrive", "key"), v.Redrive.Key)
 }
 
 // arguments: only those whose effect is known on every supported version, and only those that keep all messages.
@@ -193,7 +140,10 @@ func (v *planValidator) arguments() {
 	known := []string{
 		ArgDLX, ArgDLKey, ArgTTL, ArgType, ArgStrategy, ArgOverflow, ArgDeliveryLimit, maxLength, maxBytes, expires,
 	}
-	for _, q := range v.Queues {
+	for i, q := range v.Queues {
+		if !v.read(at("queues", i, "kind")) {
+			continue
+		}
 		for _, arg := range slices.Sorted(maps.Keys(q.Args)) {
 			v.refuse(!slices.Contains(known, arg), v.argument(q.Name, arg),
 				"queue %q: argument %s is not used: brokers refuse, ignore or differ on it", q.Name, arg)

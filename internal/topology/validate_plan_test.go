@@ -61,13 +61,13 @@ func TestValidateRefuses(t *testing.T) {
 			w.Delay, w.ByReject = time.Second, false
 			p.Waits = append(p.Waits, w)
 		}, "ascending"},
-		{"wait queue without ttl", set(wait, ArgTTL, nil), "holds messages for 0 ms"},
-		{"wait queue with another ttl", set(wait, ArgTTL, int64(6000)), "holds messages for 6000 ms"},
+		{"wait queue without ttl", set(wait, ArgTTL, nil), "must be the number 5000 and is not set"},
+		{"wait queue with another ttl", set(wait, ArgTTL, int64(6000)), "must be the number 5000 and is 6000"},
 		{"wait route to nowhere", func(p *Plan) { p.Waits[0].Key = "x" }, "does not reach"},
 		{"wait queue leads elsewhere", set(wait, ArgDLKey, dlq), "does not lead back"},
 		{"wait queue without a way back", set(wait, ArgDLX, nil), "does not lead back"},
 		{"parks in no queue", func(p *Plan) { p.Park.Queue = "x" }, `dead-letter queue "x" is not in the plan`},
-		{"parks in the service's queue", func(p *Plan) { p.Park.Queue = own }, "is not in the plan"},
+		{"parks in the service's queue", func(p *Plan) { p.Park.Queue = own }, "use dlq"},
 		{"park route to nowhere", func(p *Plan) { p.Park.Key = "x" }, "does not reach"},
 		{"park key is a pattern", func(p *Plan) {
 			p.Exchanges = append(p.Exchanges, Exchange{Name: "x", Type: "topic"})
@@ -171,9 +171,8 @@ func TestValidateSaysWhere(t *testing.T) {
 		`$.queue: the service's queue "x" is not in the plan`,
 		`$.max_retries: max retries is -1`,
 		`$.bindings[0].exchange: queue "wms.queue.wms-cincout" cannot be bound to the default exchange`,
-		`$.queues[1].arguments.x-message-ttl: wait path 5s: queue "wms.retry-queue.wms-cincout" holds messages for 0 ms`,
 		`$.waits[0]: wait path 5s: exchange "wms.retry-exchange.wms-cincout" with key "x" does not reach`,
-		`$.queues[1].arguments.x-dead-letter-exchange: wait path 5s: queue "wms.retry-queue.wms-cincout" does not lead back`,
+		`$.queues[1].arguments.x-message-ttl: wait path 5s: x-message-ttl of queue "wms.retry-queue.wms-cincout" must be`,
 		`$.queues[1].arguments["a b"]: queue "wms.retry-queue.wms-cincout": argument a b is not used`,
 	}
 	got := strings.Split(p.Validate().Error(), "\n")

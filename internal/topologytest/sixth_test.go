@@ -34,7 +34,7 @@ func sixth(prefix string, quorum bool) *topology.Plan {
 		name := orders + "." + tier
 		return queue(name, topology.KindRetry, amqp.Table{"x-message-ttl": delay.Milliseconds(), argDLX: "", argDLKey: orders}),
 			topology.Binding{Exchange: later, Key: tier, Queue: name},
-			topology.WaitPath{Tier: tier, Delay: delay, Route: topology.Route{Exchange: later, Key: tier, Queue: name}}
+			topology.WaitPath{Delay: delay, Route: topology.Route{Exchange: later, Key: tier, Queue: name}}
 	}
 	soonQueue, soonBinding, soon := wait("soon", 200*time.Millisecond)
 	lateQueue, lateBinding, late := wait("late", time.Second)

@@ -1,0 +1,139 @@
+package topology
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// planFile is a plan as JSON: what `sidecar plan --format json` prints and SIDECAR_PLAN_FILE reads. Its schema,
+// docs/plan.schema.json, is generated from it: a field without omitempty is required, and the comments of the fields
+// are descriptions.
+type planFile struct {
+	// Where the schema of this file is. Editors use it, the sidecar does not.
+	Schema string `json:"$schema,omitempty"`
+
+	// Name of the topology, as `sidecar plan` and the console show it.
+	Name string `json:"name,omitempty"`
+
+	// Exchanges that are declared, and exchanges of other services that queues are bound to.
+	Exchanges []Exchange `json:"exchanges"`
+
+	// Queues that are declared, in this order. A queue that others dead-letter to comes first.
+	Queues []Queue `json:"queues"`
+
+	// Bindings of the queues to the exchanges.
+	Bindings []Binding `json:"bindings"`
+
+	// Name of the queue that is consumed: the one of kind main.
+	Queue string `json:"queue"`
+
+	// Where messages wait before a retry, the shortest delay first. An empty list: no retries.
+	Waits []planWait `json:"waits"`
+
+	// A Retry-After chooses the shortest delay that covers it. Without this the number of the attempt alone chooses.
+	Tiered bool `json:"tiered,omitempty"`
+
+	// Where messages are published that are not retried any more. null: they are discarded.
+	Park *Route `json:"park"`
+
+	// Where messages from the dead-letter queue are published to be tried again. Absent: the service's queue itself.
+	Redrive *Route `json:"redrive,omitempty"`
+
+	// Retries after the first attempt. With 10 the eleventh failed attempt parks the message.
+	MaxRetries int `json:"max_retries"`
+
+	// Marks republished messages with the service's queue in the header x-retry-queue, so that other sidecars that get
+	// the retry ack it. Required when a retry returns through an exchange.
+	StampQueue bool `json:"stamp_queue,omitempty"`
+
+	// A header that also carries the number of the coming attempt, as text, for other consumers.
+	CountHeader string `json:"count_header,omitempty"`
+}
+
+// planWait is a WaitPath as JSON.
+type planWait struct {
+	// How long the message waits, such as 500ms, 30s or 1h30m. The queue's x-message-ttl is the same in milliseconds.
+	Delay planDelay `json:"delay"`
+
+	Route
+
+	// How a message gets there: publish, or reject where the service's queue dead-letters to this queue. Messages that
+	// must not be rejected are published there too.
+	By string `json:"by" oneof:"publish|reject"`
+}
+
+const (
+	byPublish = "publish"
+	byReject  = "reject"
+)
+
+// planDelay is a duration that JSON writes as text.
+type planDelay time.Duration
+
+// MarshalText writes the duration the short way.
+func (d planDelay) MarshalText() ([]byte, error) { return []byte(TierLabel(time.Duration(d))), nil }
+
+// JSON returns the plan as a file that ParsePlan reads.
+func (p *Plan) JSON() ([]byte, error) {
+	f := planFile{
+		Name: p.Preset, Exchanges: append([]Exchange{}, p.Exchanges...), Queues: append([]Queue{}, p.Queues...),
+		Bindings: append([]Binding{}, p.Bindings...), Queue: p.Queue, Waits: []planWait{},
+		Tiered: p.Tiered, Redrive: &p.Redrive, MaxRetries: p.MaxRetries, StampQueue: p.StampQueue, CountHeader: p.CountHeader,
+	}
+	for _, w := range p.Waits {
+		wait := planWait{Delay: planDelay(w.Delay), Route: w.Route, By: byPublish}
+		if w.ByReject {
+			wait.By = byReject
+		}
+		f.Waits = append(f.Waits, wait)
+	}
+	if p.Park != (Route{}) {
+		f.Park = &p.Park
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(f); err != nil {
+		return nil, fmt.Errorf("write the plan of %s: %w", p.Service, err)
+	}
+	return b.Bytes(), nil
+}
+
+// ParsePlan reads a plan for a service from JSON. The error joins all problems, each with its JSON path: what cannot be
+// read and what Validate refuses in the rest. A problem that may follow from another one is left out.
+func ParsePlan(raw []byte, service string) (*Plan, error) {
+	var f planFile
+	d, err := decodeStrict(raw, &f)
+	if err != nil {
+		return nil, err
+	}
+	p := f.plan(service)
+	if problems := append(d.problems, p.problems(d.unread)...); len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return p, nil
+}
+
+func (f *planFile) plan(service string) *Plan {
+	p := &Plan{
+		Preset: f.Name, Service: service, FromFile: true, Exchanges: f.Exchanges, Queues: f.Queues, Bindings: f.Bindings,
+		Queue: f.Queue, Tiered: f.Tiered, MaxRetries: f.MaxRetries, StampQueue: f.StampQueue, CountHeader: f.CountHeader,
+		Redrive: Route{Key: f.Queue, Queue: f.Queue},
+		Quorum:  slices.ContainsFunc(f.Queues, func(q Queue) bool { return q.Args[ArgType] == TypeQuorum }),
+	}
+	for _, w := range f.Waits {
+		p.Waits = append(p.Waits, WaitPath{Delay: time.Duration(w.Delay), Route: w.Route, ByReject: w.By == byReject})
+	}
+	if f.Park != nil {
+		p.Park = *f.Park
+	}
+	if f.Redrive != nil {
+		p.Redrive = *f.Redrive
+	}
+	return p
+}

@@ -1,0 +1,149 @@
+package topology
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
+)
+
+// everyPlan are plans of every preset in every variant: both types of queue, one delay, several and none, with a TTL
+// and without a dead-letter queue.
+func everyPlan(t *testing.T) map[string]*Plan {
+	plans := goldens(t)
+	maps.Copy(plans, otherShapes(t))
+	for preset := range shown {
+		for _, queueType := range []string{TypeClassic, TypeQuorum} {
+			plans[preset+" "+queueType+" with seconds"] = show(t, preset, func(o *Options) {
+				o.QueueType, o.RetryDelays = queueType, []time.Duration{time.Millisecond, 300 * time.Second, 90 * time.Minute}
+			})
+			plans[preset+" "+queueType+" without retries"] = show(t, preset, func(o *Options) {
+				o.QueueType, o.MaxRetries = queueType, new(0)
+			})
+		}
+	}
+	for name, queueType := range map[string]string{"classic": TypeClassic, "quorum": TypeQuorum} {
+		plans["none "+name] = show(t, PresetDelayLadder, func(o *Options) { o.QueueType, o.RetryDelays = queueType, []time.Duration{} })
+		plans["ttl "+name] = show(t, PresetDeadLetter, func(o *Options) { o.QueueType, o.MessageTTL = queueType, time.Minute })
+		plans["disabled "+name] = show(t, PresetDeadLetter, func(o *Options) { o.QueueType, o.NoDeadLetter = queueType, true })
+	}
+	return plans
+}
+
+// TestPlanFileRoundTrip: a plan that was printed and read again is the same plan.
+func TestPlanFileRoundTrip(t *testing.T) {
+	t.Parallel()
+	for name, p := range everyPlan(t) {
+		file := must.Get(p.JSON())(t)
+		read, err := ParsePlan(file, p.Service)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, file)
+			continue
+		}
+		again := must.Get(read.JSON())(t)
+		want := *p
+		want.FromFile, want.notes = true, nil // notes are about variables
+		if !reflect.DeepEqual(*read, want) || string(again) != string(file) {
+			t.Errorf("%s: read %+v\nwant %+v\n%s", name, *read, want, file)
+		}
+		if read.Text() != p.Text() || read.Mermaid() != p.Mermaid() {
+			t.Errorf("%s: drawn otherwise:\n%s", name, read.Text())
+		}
+		if got := must.Get(read.Definitions("/"))(t); string(got) != string(must.Get(p.Definitions("/"))(t)) {
+			t.Errorf("%s: other definitions:\n%s", name, got)
+		}
+		for _, mode := range []Mode{ModeDeclare, ModeVerify, ModeNone} {
+			if read.Permissions(mode) != p.Permissions(mode) {
+				t.Errorf("%s: other permissions in mode %s", name, mode)
+			}
+		}
+	}
+}
+
+// TestPlanFileTypes: RabbitMQ distinguishes integers, texts and booleans.
+func TestPlanFileTypes(t *testing.T) {
+	t.Parallel()
+	file := strings.Replace(smallPlan, `"bindings": []`, `"bindings": [{"exchange": "h", "queue": "q", "arguments": {
+		"x-match": "any", "text": "1", "number": 1, "low": -9223372036854775808, "yes": true, "no": false, "empty": ""}}]`, 1)
+	file = strings.Replace(file, `"exchanges": []`, `"exchanges": [{"name": "h", "type": "headers"}]`, 1)
+	p := must.Get(ParsePlan([]byte(file), "s"))(t)
+	want := amqp.Table{"x-match": "any", "text": "1", "number": int64(1), "low": int64(-1 << 63), "yes": true, "no": false, "empty": ""}
+	if !reflect.DeepEqual(p.Bindings[0].Args, want) {
+		t.Errorf("read %#v", p.Bindings[0].Args)
+	}
+	if q := p.queue("q"); q.Args != nil {
+		t.Errorf("no arguments became %#v", q.Args)
+	}
+	if p.Redrive != (Route{Key: "q", Queue: "q"}) || p.Park != (Route{}) || !p.FromFile || p.Service != "s" {
+		t.Errorf("read %+v", p)
+	}
+}
+
+// smallPlan is the smallest plan: a queue whose failed messages are discarded.
+const smallPlan = `{
+	"exchanges": [],
+	"queues": [{"name": "q", "kind": "main", "arguments": {}}],
+	"bindings": [],
+	"queue": "q",
+	"waits": [],
+	"park": null,
+	"redrive": null,
+	"max_retries": 0
+}`
+
+// TestBrokenPlans: testdata/brokenplans holds plan files and, beside each, every line of its error.
+func TestBrokenPlans(t *testing.T) {
+	t.Parallel()
+	files := must.Get(filepath.Glob("testdata/brokenplans/*.json"))(t)
+	if len(files) < 30 {
+		t.Errorf("%d broken plans", len(files))
+	}
+	for _, file := range files {
+		p, err := ParsePlan(must.Get(os.ReadFile(file))(t), "shop-orders")
+		if err == nil || p != nil {
+			t.Errorf("%s: accepted", file)
+			continue
+		}
+		golden(t, filepath.Join("brokenplans", strings.TrimSuffix(filepath.Base(file), ".json")+".errors"), err.Error()+"\n")
+	}
+}
+
+func TestPlanThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	p := &Plan{Service: "wms-cincout", Queues: []Queue{{Args: amqp.Table{"x": make(chan int)}}}}
+	if b, err := p.JSON(); err == nil || b != nil || !strings.Contains(err.Error(), "wms-cincout") {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// FuzzParsePlan: whatever the file holds, there is a plan that survives another round trip or an error with a place.
+func FuzzParsePlan(f *testing.F) {
+	f.Add([]byte(smallPlan))
+	f.Add([]byte(`{"queues":[{"name":1.5,"arguments":{"a":[],"a":{}}}],"park":{}`))
+	for _, o := range shown {
+		file, _ := build(f, o).JSON()
+		f.Add(file)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		p, err := ParsePlan(raw, "s")
+		if err != nil {
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				if !strings.HasPrefix(line, "$") && !strings.HasPrefix(line, "line ") {
+					t.Fatalf("%q does not say where", line)
+				}
+			}
+			return
+		}
+		again := must.Get(ParsePlan(must.Get(p.JSON())(t), "s"))(t)
+		if !reflect.DeepEqual(p, again) {
+			t.Fatalf("%+v\n%+v", p, again)
+		}
+	})
+}
