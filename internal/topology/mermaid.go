@@ -25,7 +25,7 @@ func (p *Plan) Mermaid() string {
 	d.line("sidecar([sidecar])")
 	d.line("app([%s])\n", label(p.Service))
 	for _, b := range p.Bindings {
-		d.arrow(p.node(b.Exchange, ""), "-->", b.Key, p.node("", b.Queue))
+		d.arrow(p.node(b.Exchange, ""), "-->", strings.TrimSpace(b.Key+" "+arguments(b.Args)), p.node("", b.Queue))
 	}
 	for _, q := range p.Queues {
 		if exchange, key, ok := q.DeadLetter(); ok {

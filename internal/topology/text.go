@@ -3,9 +3,12 @@ package topology
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // Text describes the plan for people: the declared objects, and the routes of a message.
@@ -23,12 +26,9 @@ func (p *Plan) Text() string {
 	}
 	fmt.Fprint(w, "\nQUEUE\tKIND\tARGUMENTS\n")
 	for _, q := range p.Queues {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", q.Name, q.Kind, cmp.Or(q.arguments(), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", q.Name, q.Kind, cmp.Or(arguments(q.Args), "-"))
 	}
-	fmt.Fprint(w, "\nBINDING\tKEY\tQUEUE\n")
-	for _, x := range p.Bindings {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", x.Exchange, quoteKey(x.Key), x.Queue)
-	}
+	p.bindingsText(w)
 	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", p.Queue)
 	waits := min(len(p.Waits), p.MaxRetries) // others only serve messages that ask for their delay
 	for i, path := range p.Waits[:waits] {
@@ -41,6 +41,18 @@ func (p *Plan) Text() string {
 	fmt.Fprintf(w, "nothing is left to try\t%s\n", last)
 	_ = w.Flush() // writes to memory
 	return b.String()
+}
+
+// bindingsText writes the bindings, with a column for arguments only if there are any.
+func (p *Plan) bindingsText(w io.Writer) {
+	title, args := "QUEUE", func(amqp.Table) string { return "" }
+	if slices.ContainsFunc(p.Bindings, func(b Binding) bool { return len(b.Args) > 0 }) {
+		title, args = "QUEUE\tARGUMENTS", func(t amqp.Table) string { return "\t" + cmp.Or(arguments(t), "-") }
+	}
+	fmt.Fprintf(w, "\nBINDING\tKEY\t%s\n", title)
+	for _, x := range p.Bindings {
+		fmt.Fprintf(w, "%s\t%s\t%s%s\n", x.Exchange, quoteKey(x.Key), x.Queue, args(x.Args))
+	}
 }
 
 func (w *WaitPath) sentence(attempt, retries, of int) string {
@@ -61,10 +73,10 @@ func (r *Route) sentence() string {
 	return fmt.Sprintf("publish to %s, key %s\t%s", cmp.Or(r.Exchange, "the default exchange"), quoteKey(r.Key), r.Queue)
 }
 
-// arguments lists a queue's arguments by name.
-func (q *Queue) arguments() string {
-	args := make([]string, 0, len(q.Args))
-	for k, v := range q.Args {
+// arguments lists the arguments of a queue or a binding by name.
+func arguments(t amqp.Table) string {
+	args := make([]string, 0, len(t))
+	for k, v := range t {
 		if v == "" {
 			v = `""`
 		}
@@ -79,9 +91,15 @@ func quoteKey(key string) string { return cmp.Or(key, `""`) }
 // Warnings says what people should know about a plan that works, one sentence each.
 func (p *Plan) Warnings() []string {
 	var w []string
+	// Only the variables of a preset can change it.
+	lossless, ownDLX, discards := "SIDECAR_QUEUE_TYPE=quorum loses none", "set SIDECAR_DLX as well as SIDECAR_DLQ",
+		"SIDECAR_DEAD_LETTER"
+	if p.FromFile {
+		lossless, ownDLX, discards = "quorum queues lose none", "park through another exchange", at("park")
+	}
 	if !p.Quorum {
-		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is killed; "+
-			"SIDECAR_QUEUE_TYPE=quorum loses none", p.Queue))
+		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is "+
+			"killed; %s", p.Queue, lossless))
 	}
 	if back := p.WayBack(); back != nil {
 		w = append(w, fmt.Sprintf("retries return through exchange %s: every other queue they match there gets them again; "+
@@ -89,15 +107,15 @@ func (p *Plan) Warnings() []string {
 	}
 	if x, q := p.exchange(p.Park.Exchange), p.queue(p.Park.Queue); x != nil && x.Shared && x.Type == "fanout" &&
 		!q.Shared {
-		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: set "+
-			"SIDECAR_DLX as well as SIDECAR_DLQ", x.Name, q.Name))
+		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: %s",
+			x.Name, q.Name, ownDLX))
 	}
 	if q := p.queue(p.Queue); q != nil && q.Args[ArgTTL] != nil {
 		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death "+
 			"does", p.Queue, q.Args[ArgTTL]))
 	}
 	if p.Park == (Route{}) {
-		w = append(w, "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded: nothing keeps it")
+		w = append(w, discards+": a message that has used up its retries is discarded: nothing keeps it")
 	}
 	if p.Unverified {
 		w = append(w, "SIDECAR_TOPOLOGY_MODE=none: whether retried and parked messages are kept is not checked")
