@@ -50,7 +50,7 @@ func printConfig(_ context.Context, c *call) error {
 
 func plan(_ context.Context, c *call) error {
 	format := c.flags.String("format", "text", "text (the default), mermaid, definitions (a definitions.json for "+
-		"rabbitmqctl import_definitions) or permissions (the least a broker user needs)")
+		"rabbitmqctl import_definitions), permissions (the least a broker user needs) or json (a file for SIDECAR_PLAN_FILE)")
 	if err := c.parse(0); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ var commands = []subcommand{
 	{"check", "", "connect and prove that retried and parked messages would be kept; changes nothing without " +
 		"--roundtrip", check, []string{"", "--roundtrip"}},
 	{"plan", "", "print what would be declared; needs no broker", plan, []string{
-		"", "--format definitions > definitions.json",
+		"", "--format definitions > definitions.json", "--format json > plan.json",
 	}},
 	{"explain", "--status N|--failure KIND", "print the verdict on an answer and why; needs no broker", explain, []string{
 		"--status 503 --retry 10", "--failure timeout",

@@ -22,8 +22,14 @@ var ErrConfig = errors.New("configuration")
 // Rule is a config.Rule: Load reports the mistakes of the topology, and an unusable connection string of the outbox,
 // with the other mistakes.
 func Rule(cfg *config.Config, reject func(reason string, variables ...string)) {
-	for _, m := range topology.ValidateOptions(planOptions(cfg)) {
-		reject(m.Reason, m.Variables...)
+	if cfg.Topology.PlanFile != "" {
+		if _, err := topology.ParsePlan(cfg.Plan, cfg.Service.Name); err != nil {
+			reject(err.Error(), "SIDECAR_PLAN_FILE")
+		}
+	} else {
+		for _, m := range topology.ValidateOptions(planOptions(cfg)) {
+			reject(m.Reason, m.Variables...)
+		}
 	}
 	dsn, err := cfg.Outbox.DSN.Value()
 	if err != nil || dsn == "" {
@@ -34,11 +40,24 @@ func Rule(cfg *config.Config, reject func(reason string, variables ...string)) {
 	}
 }
 
-// newPlan builds the configured topology. In mode none, which never checks the broker, no retry leaves by reject.
-func newPlan(cfg *config.Config) (*topology.Plan, error) {
-	p, err := topology.Build(planOptions(cfg))
+// declaredPlan is the topology of the configured preset or file, as it is declared.
+func declaredPlan(cfg *config.Config) (p *topology.Plan, err error) {
+	if cfg.Plan != nil {
+		p, err = topology.ParsePlan(cfg.Plan, cfg.Service.Name)
+	} else {
+		p, err = topology.Build(planOptions(cfg))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return p, nil
+}
+
+// newPlan returns the configured topology. In mode none, which never checks the broker, no retry leaves by reject.
+func newPlan(cfg *config.Config) (*topology.Plan, error) {
+	p, err := declaredPlan(cfg)
+	if err != nil {
+		return nil, err
 	}
 	if modeOf(cfg) == topology.ModeNone {
 		p = p.WithoutReject()
@@ -71,6 +90,9 @@ func PresetValues(cfg *config.Config) (values map[string]string, warned []string
 	if err != nil {
 		return nil, nil, err
 	}
+	if p.FromFile {
+		return nil, warnings(cfg, p), nil
+	}
 	o := topology.Fill(planOptions(cfg))
 	v := o.Values()
 	v["SIDECAR_RETRY_DELAYS"] = cmp.Or(v["SIDECAR_RETRY_DELAYS"], "none")
@@ -94,7 +116,7 @@ func newPolicy(cfg *config.Config) retry.Policy {
 }
 
 // PlanFormats are the formats of RenderPlan.
-var PlanFormats = []string{"text", "mermaid", "definitions", "permissions"}
+var PlanFormats = []string{"text", "mermaid", "definitions", "permissions", "json"}
 
 // RenderPlan returns the configured topology in one of PlanFormats. The permissions are for the configured mode.
 func RenderPlan(cfg *config.Config, format string) (string, error) {
@@ -128,8 +150,20 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	case format == "definitions":
 		b, err := p.Definitions(vhost(cfg))
 		return string(b), err
+	case format == "json":
+		return planJSON(cfg)
 	}
 	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
+}
+
+// planJSON returns the topology as SIDECAR_PLAN_FILE takes it: the same in every mode.
+func planJSON(cfg *config.Config) (string, error) {
+	p, err := declaredPlan(cfg)
+	if err != nil {
+		return "", err
+	}
+	b, err := p.JSON()
+	return string(b), err
 }
 
 // proofOfReject describes the retries that are published although the plan says reject; "" if there are none.

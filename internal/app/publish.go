@@ -95,7 +95,20 @@ func published(cfg *config.Config) []string {
 }
 
 // mainExchange returns the service's main exchange: SIDECAR_EXCHANGE or the preset's, whatever SIDECAR_BINDINGS names.
-func mainExchange(cfg *config.Config) string { return topology.Fill(planOptions(cfg)).Exchange }
+// In a plan from a file it is the exchange of the first binding of the service's queue.
+func mainExchange(cfg *config.Config) string {
+	if cfg.Plan == nil {
+		return topology.Fill(planOptions(cfg)).Exchange
+	}
+	if p, err := declaredPlan(cfg); err == nil {
+		for _, b := range p.Bindings {
+			if b.Queue == p.Queue {
+				return b.Exchange
+			}
+		}
+	}
+	return ""
+}
 
 // outboxExchange returns the exchange of outbox rows that name none.
 func outboxExchange(cfg *config.Config) string {

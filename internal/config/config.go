@@ -56,6 +56,9 @@ type Config struct {
 	// `OTEL_SPAN_*`) are read by the OpenTelemetry SDK itself.
 	OTel OTel `section:"Tracing" prefix:"OTEL_"`
 
+	// Plan is the content of SIDECAR_PLAN_FILE.
+	Plan []byte
+
 	// Tracing is what the OTel variables come to; nil when tracing is off.
 	Tracing *Tracing
 

@@ -62,10 +62,16 @@ func (l *loader) warnUnused(prefix, on, why string) {
 // Disabled is a value of SIDECAR_DEAD_LETTER.
 const Disabled = "disabled"
 
-// Topology is which exchanges, queues and bindings there are. An empty field means the preset's own.
+// Topology is which exchanges, queues and bindings there are. An empty field means the preset's own. The tag plan is
+// where a plan's file says the same.
 type Topology struct {
+	// A file with the whole topology as JSON, instead of a preset: `sidecar plan --format json` prints one to begin with.
+	// It cannot be combined with the variables below except `SIDECAR_TOPOLOGY_MODE`, nor with `SIDECAR_MAX_RETRIES`,
+	// `SIDECAR_RETRY_DELAY` and `SIDECAR_RETRY_DELAYS`. It has at most 1 MiB and is read once, at the start.
+	PlanFile string `env:"PLAN_FILE"`
+
 	// The arrangement of exchanges and queues; see the table of presets above.
-	Preset string `env:"TOPOLOGY" envDefault:"fanout" oneof:"fanout|topic-tiers|per-queue|delay-ladder|dead-letter"`
+	Preset string `env:"TOPOLOGY" envDefault:"fanout" oneof:"fanout|topic-tiers|per-queue|delay-ladder|dead-letter" plan:"$.name"`
 
 	// `declare`: create missing objects. `verify`: only check them, which needs no configure permission, and consume
 	// nothing while one is missing. `none`: do not check.
@@ -73,41 +79,61 @@ type Topology struct {
 
 	// `quorum` loses no message even when the broker is killed and is recommended for new installations; `classic` can
 	// lose messages that wait for their retry at that moment. Queues cannot change their type once they exist.
-	QueueType string `env:"QUEUE_TYPE" preset:"quorum for delay-ladder, classic for the others" oneof:"classic|quorum"`
+	QueueType string `env:"QUEUE_TYPE" preset:"quorum for delay-ladder, classic for the others" oneof:"classic|quorum" plan:"$.queues[].arguments.x-queue-type"`
 
 	// First part of all names.
-	Prefix string `env:"PREFIX" derived:"part of SIDECAR_SERVICE before its first hyphen" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+	Prefix string `env:"PREFIX" derived:"part of SIDECAR_SERVICE before its first hyphen" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queues[].name"`
 
 	// The exchange that producers publish to.
-	Exchange string `env:"EXCHANGE" preset:"see above" allowed:"at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it"`
+	Exchange string `env:"EXCHANGE" preset:"see above" allowed:"at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it" plan:"$.exchanges"`
 
 	// Type of that exchange.
-	ExchangeType string `env:"EXCHANGE_TYPE" preset:"fanout for fanout, topic for the others" oneof:"direct|fanout|topic|headers"`
+	ExchangeType string `env:"EXCHANGE_TYPE" preset:"fanout for fanout, topic for the others" oneof:"direct|fanout|topic|headers" plan:"$.exchanges[].type"`
 
 	// The queue that is consumed.
-	Queue string `env:"QUEUE" preset:"see above; required for dead-letter" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+	Queue string `env:"QUEUE" preset:"see above; required for dead-letter" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queue"`
 
 	// What the queue is bound to, e.g. `orders.events:order.*,orders.events:invoice.#`.
-	Bindings []Binding `env:"BINDINGS" preset:"see above; required for per-queue, delay-ladder and dead-letter" allowed:"'exchange:key', separated by commas; the key may be empty"`
+	Bindings []Binding `env:"BINDINGS" preset:"see above; required for per-queue, delay-ladder and dead-letter" allowed:"'exchange:key', separated by commas; the key may be empty" plan:"$.bindings"`
 
 	// The exchange that leads to the retry queue.
-	RetryExchange string `env:"RETRY_EXCHANGE" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+	RetryExchange string `env:"RETRY_EXCHANGE" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.waits[].exchange"`
 
 	// The queue where messages wait for their retry; with several delays the first part of the queues' names.
-	RetryQueue string `env:"RETRY_QUEUE" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+	RetryQueue string `env:"RETRY_QUEUE" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.waits[].queue"`
 
 	// The exchange that parked messages go through.
-	DLX string `env:"DLX" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+	DLX string `env:"DLX" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.park.exchange"`
 
 	// The queue where parked messages end.
-	DLQ string `env:"DLQ" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'"`
+	DLQ string `env:"DLQ" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.park.queue"`
 
 	// Messages older than this leave the service's queue. Only with `dead-letter`.
-	MessageTTL time.Duration `env:"MESSAGE_TTL" otherwise:"none" range:"1ms..1193h2m47.295s" unit:"1ms"` // 0 = none
+	MessageTTL time.Duration `env:"MESSAGE_TTL" otherwise:"none" range:"1ms..1193h2m47.295s" unit:"1ms" plan:"$.queues[].arguments.x-message-ttl"` // 0 = none
 
 	// `disabled`: without a dead-letter queue, a message that has used up its retries is discarded, logged and counted.
 	// Only with `dead-letter`.
-	DeadLetter string `env:"DEAD_LETTER" envDefault:"enabled" oneof:"enabled|disabled"`
+	DeadLetter string `env:"DEAD_LETTER" envDefault:"enabled" oneof:"enabled|disabled" plan:"$.park"`
+}
+
+// maxPlan bounds a plan's file, in bytes.
+const maxPlan = 1 << 20
+
+// checkPlanFile reads the plan's file into Config.Plan, and refuses variables that say what the file says.
+func (l *loader) checkPlanFile() {
+	const name = "SIDECAR_PLAN_FILE"
+	if !l.isSet(name) {
+		return
+	}
+	plan, _, err := readRegular(l.cfg.Topology.PlanFile, maxPlan)
+	if l.cfg.Plan = plan; err != nil {
+		l.reject(name, "%v", err)
+	}
+	for _, v := range l.variables {
+		if path := v.tag.Get("plan"); path != "" && l.isSet(v.Name) {
+			l.reject(v.Name, "cannot be combined with %s: the file says it in %s", name, path)
+		}
+	}
 }
 
 // maxName is the longest name that AMQP can carry, in bytes. The client library answers a longer one by closing the

@@ -214,6 +214,8 @@ func (l *loader) setting(v *Variable) Setting {
 	switch {
 	case v.file != "":
 		s.Origin = "file:" + v.file
+	case l.cfg.Plan != nil && v.tag.Get("plan") != "":
+		s.Origin, s.Value = "file:"+l.cfg.Topology.PlanFile, v.tag.Get("plan")
 	case v.text != "":
 	case byPreset:
 		s.Origin = "preset"

@@ -27,7 +27,8 @@ func (v *planValidator) ownQueue() {
 	}
 	for i, q := range v.Queues {
 		own, path := q.Name == v.Queue, at("queues", i, "kind")
-		v.refuse(own && q.Kind != KindMain, path, "queue %q is the service's: its kind is %s, not %s", q.Name, KindMain, q.Kind)
+		v.refuse(own && q.Kind != KindMain, path, "queue %q is the service's: its kind is %s, not %s", q.Name, KindMain,
+			q.Kind)
 		v.refuse(!own && q.Kind == KindMain, path, "queue %q is not the service's: only %q is of kind %s", q.Name, v.Queue,
 			q.Kind)
 	}
@@ -63,8 +64,9 @@ func (v *planValidator) bindings() {
 		v.misrouted(v.queue(b.Queue) == nil, at("bindings", i, "queue"), "binding of %q: queue %q is not in the plan",
 			b.Exchange, b.Queue)
 		match := b.Args[argMatch]
-		v.refuse(x != nil && x.Type == "headers" && !slices.Contains(matches, match), at("bindings", i, "arguments", argMatch),
-			"binding of %q: %v is not one of all, any, all-with-x, any-with-x", b.Exchange, match)
+		v.refuse(x != nil && x.Type == "headers" && !slices.Contains(matches, match),
+			at("bindings", i, "arguments", argMatch), "binding of %q: %v is not one of all, any, all-with-x, "+
+				"any-with-x", b.Exchange, match)
 	}
 }
 
@@ -113,8 +115,8 @@ func (v *planValidator) waits() {
 
 // waitQueue checks the queue of one way to wait.
 func (v *planValidator) waitQueue(path string, w *WaitPath, q *Queue) {
-	v.refuse(q.Kind != KindRetry, v.field(q.Name, "kind"), "queue %q is of kind %s, but messages wait in it: use %s", q.Name,
-		q.Kind, KindRetry)
+	v.refuse(q.Kind != KindRetry, v.field(q.Name, "kind"), "queue %q is of kind %s, but messages wait in it: use %s",
+		q.Name, q.Kind, KindRetry)
 	v.refuse(q.Args[ArgTTL] != w.Delay.Milliseconds() && v.read(path+".delay"), v.argument(w.Queue, ArgTTL),
 		"wait path %s: %s of queue %q must be the number %d and is %s", w.Tier(), ArgTTL, w.Queue, w.Delay.Milliseconds(),
 		argumentText(q.Args[ArgTTL]))
@@ -172,8 +174,8 @@ func (v *planValidator) parking() {
 	}
 	v.refuse(q.Kind != KindDLQ, v.field(q.Name, "kind"), "queue %q is of kind %s, but messages are parked in it: use %s",
 		q.Name, q.Kind, KindDLQ)
-	v.misrouted(!v.reachesOnly(r), at("park"), "parking: exchange %q with key %q does not reach %q alone", r.Exchange, r.Key,
-		r.Queue)
+	v.misrouted(!v.reachesOnly(r), at("park"), "parking: exchange %q with key %q does not reach %q alone", r.Exchange,
+		r.Key, r.Queue)
 	x := v.exchange(r.Exchange)
 	v.refuse(x != nil && x.Type == "topic" && pattern(r.Key), at("park", "key"),
 		"parking: the key %q is a pattern to topic exchange %q: it would match what others park", r.Key, r.Exchange)
@@ -182,8 +184,8 @@ func (v *planValidator) parking() {
 // redriving: what is taken out of the dead-letter queue reaches the service's queue, at once or after a wait.
 func (v *planValidator) redriving() {
 	r := v.Redrive
-	v.misrouted(!v.reachesOnly(r) && v.read(at("queue")), at("redrive"), "redriving: exchange %q with key %q does not reach "+
-		"%q alone", r.Exchange, r.Key, r.Queue)
+	v.misrouted(!v.reachesOnly(r) && v.read(at("queue")), at("redrive"), "redriving: exchange %q with key %q does not "+
+		"reach %q alone", r.Exchange, r.Key, r.Queue)
 	q := v.queue(r.Queue)
 	if q == nil || q.Name == v.Queue {
 		return
