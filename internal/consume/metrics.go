@@ -83,7 +83,7 @@ func registerGauges(r prometheus.Registerer, c *Consumer) {
 
 var parkReasons = []message.Reason{
 	message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
-	message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonMalformedDeath,
+	message.ReasonCrash, message.ReasonHeadersTooLarge,
 }
 
 // possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.

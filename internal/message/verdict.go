@@ -55,7 +55,6 @@ const (
 	ReasonTooLarge
 	ReasonCrash           // park: the message crashes app or sidecar again and again; requeue: it may have
 	ReasonHeadersTooLarge // park: a reject would push the header table over the frame size
-	ReasonMalformedDeath  // park: x-death is broken and the plan cannot retry by publish
 	ReasonAppDown         // release
 	ReasonShutdown        // release
 	ReasonUndispatched    // release: the consumer or its session ended before the message was dispatched
@@ -70,7 +69,7 @@ const Reasons = len(reasonNames)
 var reasonNames = [...]string{
 	"success", "disposition", "conflict", "rate_limited", "too_early", "server_error", "client_error", "redirect",
 	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large", "crash",
-	"headers_too_large", "malformed_death", "app_down", "shutdown", "undispatched", "session_lost", "panic",
+	"headers_too_large", "app_down", "shutdown", "undispatched", "session_lost", "panic",
 	"foreign_retry",
 }
 

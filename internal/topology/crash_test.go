@@ -14,8 +14,6 @@ func TestACrashIsWrittenDown(t *testing.T) {
 	fanout := build(t, Options{Service: "wms-cincout"})
 	nowhere := build(t, Options{Service: "wms-cincout"})
 	nowhere.Waits = nil
-	rejecting := build(t, Options{Service: "wms-cincout"})
-	rejecting.Waits[0].Exchange, rejecting.Waits[0].Key = "", ""
 	retry, requeue := verdict(message.Retry, message.ReasonReset), verdict(message.Requeue, message.ReasonCrash)
 	park := verdict(message.Park, message.ReasonCrash)
 	for _, c := range []struct {
@@ -32,7 +30,6 @@ func TestACrashIsWrittenDown(t *testing.T) {
 		{"a new one, a retry", fanout, retry, nil, 1, FinalAck, int32(1)},
 		{"another one, a retry", fanout, retry, int32(1), 2, FinalAck, int32(2)},
 		{"an old one, a retry", fanout, retry, int32(2), 2, FinalReject, nil},
-		{"a new one, a retry that only a reject can take", rejecting, retry, nil, 1, FinalReject, nil},
 		{"a new one, a requeue", fanout, requeue, nil, 1, FinalAck, int32(1)},
 		{"an old one, a requeue", fanout, requeue, int32(1), 1, FinalRequeue, nil},
 		{"a new one, a requeue without a way", nowhere, requeue, nil, 1, FinalRequeue, nil},

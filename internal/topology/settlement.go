@@ -91,14 +91,11 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 	if !covered {
 		s.Pause = max(s.Pause, s.Verdict.Delay)
 	}
-	onlyByReject := w.Key == "" && w.Exchange == ""
 	switch {
 	case nearFrameMax(m):
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
-	case w.ByReject && rejectable(m) && (onlyByReject || !m.NewCrash()): // a reject cannot write the crash down
+	case w.ByReject && rejectable(m) && !m.NewCrash(): // a reject cannot write the crash down
 		s.Final = FinalReject
-	case onlyByReject:
-		p.parkInstead(s, m, message.ReasonMalformedDeath)
 	default:
 		s.Final = FinalAck
 		if s.Publish = p.retryPublication(m, w, m.RetryCount+1); s.Publish == nil {
@@ -145,11 +142,7 @@ func (p *Plan) detour(m *message.Message, delay time.Duration) *message.Publicat
 	if len(p.Waits) == 0 || nearFrameMax(m) {
 		return nil
 	}
-	w := p.shortest(delay)
-	if w.Key == "" && w.Exchange == "" {
-		return nil
-	}
-	return p.retryPublication(m, w, m.RetryCount)
+	return p.retryPublication(m, p.shortest(delay), m.RetryCount)
 }
 
 // retryPublication is m on its way to a wait queue, nil if it would not fit a frame afterwards. retries is its count at

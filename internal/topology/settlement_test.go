@@ -189,8 +189,6 @@ func TestRetryThatCannotLeaveParks(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	tiered := build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second}})
-	onlyReject := build(t, Options{Service: "wms-cincout"})
-	onlyReject.Waits[0].Route = Route{Queue: onlyReject.Waits[0].Queue}
 	big := func(n int) func(*message.Message) {
 		return func(m *message.Message) { m.Headers["big"] = strings.Repeat("x", n) }
 	}
@@ -206,7 +204,6 @@ func TestRetryThatCannotLeaveParks(t *testing.T) {
 		{"copy keys that the broker would double", p, func(m *message.Message) {
 			m.Headers["CC"] = []any{strings.Repeat("k", 200), strings.Repeat("k", 70000)}
 		}, message.ReasonHeadersTooLarge},
-		{"no way but reject", onlyReject, func(m *message.Message) { m.Malformed = true }, message.ReasonMalformedDeath},
 		{"no way to wait", otherShapes(t)["straight to the dlq"], nil, message.ReasonMaxRetries},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -254,10 +251,8 @@ func TestRequeueAndItsDetour(t *testing.T) {
 	if s := fanout.Settlement(arrived(nil), v); s.Detour == nil || s.Detour.Key != "retry" {
 		t.Errorf("the retry queue is a detour too: %+v", s.Detour)
 	}
-	fanout.Waits[0].Route = Route{Queue: "x"}
 	for name, s := range map[string]Settlement{
 		"no queue to wait in":         otherShapes(t)["straight to the dlq"].Settlement(arrived(nil), v),
-		"no way but reject":           fanout.Settlement(arrived(nil), v),
 		"headers near the frame size": tiered.Settlement(arrived(func(m *message.Message) { m.Headers["b"] = strings.Repeat("x", 127500) }), v),
 		"headers that would not fit":  tiered.Settlement(arrived(func(m *message.Message) { m.Headers["b"] = strings.Repeat("x", 126900) }), v),
 	} {

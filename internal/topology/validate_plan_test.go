@@ -63,6 +63,7 @@ func TestValidateRefuses(t *testing.T) {
 		}, "ascending"},
 		{"wait queue without ttl", set(wait, ArgTTL, nil), "must be the number 5000 and is not set"},
 		{"wait queue with another ttl", set(wait, ArgTTL, int64(6000)), "must be the number 5000 and is 6000"},
+		{"wait path without a route", func(p *Plan) { p.Waits[0].Route = Route{Queue: wait} }, `exchange "" with key "" does not reach`},
 		{"wait route to nowhere", func(p *Plan) { p.Waits[0].Key = "x" }, "does not reach"},
 		{"wait queue leads elsewhere", set(wait, ArgDLKey, dlq), "does not lead back"},
 		{"wait queue without a way back", set(wait, ArgDLX, nil), "does not lead back"},
