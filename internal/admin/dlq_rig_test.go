@@ -44,9 +44,9 @@ func startParking(t *testing.T, change func(*topology.Options), edit func(*Optio
 		t.Fatal(err)
 	}
 	defer s.Close()
-	findings, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
-	if err != nil || len(findings) > 0 {
-		t.Fatal(findings, err)
+	report, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	if err != nil || len(report.Findings) > 0 {
+		t.Fatal(report.Findings, err)
 	}
 	p.running = start(t, func(o *Options) {
 		o.DeadLetters = queueOf(t, o.Logger, plan, p.url)

@@ -182,6 +182,11 @@ func (a *App) warnings() []string {
 	all := append([]string{}, a.cfg.Warnings()...)
 	for _, s := range a.subscriptions {
 		all = append(all, topologyWarnings(s.cfg, s.plan)...)
+		for _, f := range s.status.tolerated() {
+			if f.Judgement == topology.Weaker {
+				all = append(all, f.String())
+			}
+		}
 		if text := s.consumer.Oversized(); text != "" {
 			all = append(all, text)
 		}

@@ -53,7 +53,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 		_, _ = fmt.Fprintf(w, "ok       connected to the broker; nothing is consumed, so no topology is needed\n")
 		return nil
 	}
-	findings, err := declare.Ensure(ctx, s, plan, topology.ModeVerify)
+	report, err := declare.Ensure(ctx, s, plan, topology.ModeVerify)
 	if err != nil {
 		return err
 	}
@@ -61,14 +61,14 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	findings = append(noteUnseen(cfg, findings, w), permissions...)
+	findings := append(noteUnseen(cfg, report.Findings, w), permissions...)
 	for _, f := range findings {
-		_, _ = fmt.Fprintf(w, "problem  %s: %s\n         wanted  %s\n         found   %s\n         fix     %s\n",
-			f.Object, f.Problem, f.Wanted, f.Found, f.Fix)
+		printFinding(w, f)
 	}
+	blocking := declare.Blocking(findings)
 	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", withoutBindings(cfg, plan))
-	if len(findings) > 0 {
-		return fmt.Errorf("%w: problems found: %d", errFindings, len(findings))
+	if len(blocking) > 0 {
+		return fmt.Errorf("%w: problems found: %d", errFindings, len(blocking))
 	}
 	kept := "parked ones go to " + plan.Park.Queue
 	if plan.Park.Queue == "" {
@@ -76,6 +76,16 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	}
 	_, _ = fmt.Fprintf(w, "ok       %s fits: retried messages wait and return, %s\n", plan.Queue, kept)
 	return nil
+}
+
+// printFinding prints what is not empty, a line each.
+func printFinding(w io.Writer, f declare.Finding) {
+	_, _ = fmt.Fprintf(w, "%-8s %s: %s\n", f.Judgement, f.Object, f.Problem)
+	for _, line := range [][2]string{{"wanted", f.Wanted}, {"found", f.Found}, {"means", f.Reason}, {"fix", f.Fix}} {
+		if line[1] != "" {
+			_, _ = fmt.Fprintf(w, "         %-7s %s\n", line[0], line[1])
+		}
+	}
 }
 
 // errBlocked ends a check that the broker does not answer.
@@ -125,7 +135,11 @@ func warnings(cfg *config.Config, plan *topology.Plan) []string {
 }
 
 func topologyWarnings(cfg *config.Config, plan *topology.Plan) []string {
-	return slices.Concat(plan.Warnings(), unseenWay(cfg, plan))
+	var unchecked []string
+	if modeOf(cfg) == topology.ModeNone {
+		unchecked = []string{"SIDECAR_TOPOLOGY_MODE=none: whether retried and parked messages are kept is not checked"}
+	}
+	return slices.Concat(plan.Warnings(), unchecked, unseenWay(cfg, plan))
 }
 
 // unseenWay warns of a binding that is not declared here and cannot be seen over AMQP.
@@ -157,9 +171,6 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	case !rejects:
 		return "retries and parked messages are published as mandatory: without a binding they are returned, and the " +
 			"original stays"
-	case declares:
-		return "sidecar run declares bindings " + often + "; one deleted in between " + lost + " what is retried until then"
 	}
-	return "sidecar run proves the way of retries with a mandatory publish, " + often + "; a binding deleted in " +
-		"between " + lost + " what is retried until then"
+	return "sidecar run declares bindings " + often + "; one deleted in between " + lost + " what is retried until then"
 }

@@ -51,9 +51,6 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 	}
 	lines = append(lines, explainVerdict(s.Verdict, m))
 	lines = append(lines, explainSettlement(&s, p)...)
-	if proof := proofOfReject(cfg, p); proof != "" && s.Final == topology.FinalReject {
-		lines = append(lines, proof)
-	}
 	return strings.Join(lines, "\n  ") + "\n", nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -13,7 +14,6 @@ import (
 	"sidecar/internal/outbox"
 	"sidecar/internal/retry"
 	"sidecar/internal/topology"
-	"sidecar/internal/topology/declare"
 )
 
 // ErrConfig is a mistake of the configuration that shows only when a part is built from it.
@@ -53,15 +53,19 @@ func declaredPlan(cfg *config.Config) (p *topology.Plan, err error) {
 	return p, nil
 }
 
-// newPlan returns the configured topology. In mode none, which never checks the broker, no retry leaves by reject.
+// newPlan returns the configured topology as it runs. Only in declare mode, which makes the bindings, a retry leaves by
+// reject: bindings cannot be seen over AMQP.
 func newPlan(cfg *config.Config) (*topology.Plan, error) {
 	p, err := declaredPlan(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if modeOf(cfg) == topology.ModeNone {
+	p.Attempt = cfg.App.Timeout + max(cfg.Retry.RetryAfterMax, cfg.Retry.RequeueDelayMax)
+	switch modeOf(cfg) {
+	case topology.ModeVerify:
 		p = p.WithoutReject()
-		p.Unverified = true
+	case topology.ModeNone:
+		p = p.Cautious()
 	}
 	return p, nil
 }
@@ -79,8 +83,23 @@ func planOptions(cfg *config.Config) topology.Options {
 		ExchangeType: t.ExchangeType, Queue: t.Queue, RetryExchange: t.RetryExchange, RetryQueue: t.RetryQueue,
 		DLX: t.DLX, DLQ: t.DLQ, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
 		RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
-		NoDeadLetter: t.DeadLetter == config.Disabled,
+		NoDeadLetter: t.DeadLetter == config.Disabled, QueueArguments: queueArguments(t.QueueArguments),
 	}
+}
+
+// queueArguments gives each value the type that a broker compares it by: an integer, true or false, or a text.
+func queueArguments(pairs []config.Pair) amqp.Table {
+	args := make(amqp.Table, len(pairs))
+	for _, p := range pairs {
+		if n, err := strconv.ParseInt(p.Value, 10, 64); err == nil {
+			args[p.Name] = n
+		} else if b, err := strconv.ParseBool(p.Value); err == nil {
+			args[p.Name] = b
+		} else {
+			args[p.Name] = p.Value
+		}
+	}
+	return args
 }
 
 // PresetValues returns the values that the topology preset gives to variables that are not set, by variable; empty for
@@ -124,7 +143,7 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mode, proof := modeOf(cfg), proofOfReject(cfg, p)
+	mode := modeOf(cfg)
 	onlySends := cfg.Service.Consume == config.ConsumeOff
 	if onlySends {
 		p, mode = &topology.Plan{}, topology.ModeNone
@@ -141,8 +160,6 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 		return strings.Join(lines, "\n") + "\n", nil
 	case onlySends:
 		return "", fmt.Errorf("format %q is not one of text, permissions: SIDECAR_CONSUME=off declares nothing", format)
-	case format == "text" && proof != "":
-		return p.Text() + "\n" + proof + "\n", nil
 	case format == "text":
 		return p.Text(), nil
 	case format == "mermaid":
@@ -164,21 +181,6 @@ func planJSON(cfg *config.Config) (string, error) {
 	}
 	b, err := p.JSON()
 	return string(b), err
-}
-
-// proofOfReject describes the retries that are published although the plan says reject; "" if there are none.
-func proofOfReject(cfg *config.Config, p *topology.Plan) string {
-	if modeOf(cfg) != topology.ModeVerify {
-		return ""
-	}
-	for _, w := range p.Waits {
-		if w.ByReject {
-			return fmt.Sprintf("with SIDECAR_TOPOLOGY_MODE=verify the first retry, and one every %s, is published to %s "+
-				"instead, mandatory and confirmed: it proves the way to %s", declare.DefaultEvery, place(w.Exchange, w.Key),
-				w.Queue)
-		}
-	}
-	return ""
 }
 
 // vhost returns the virtual host of the first URL, for the definitions.

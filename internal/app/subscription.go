@@ -30,6 +30,7 @@ type subscription struct {
 	shared
 
 	plan    *topology.Plan
+	found   *topology.Plan        // plan as the broker was found; nil: not yet, or it does not fit. Of the consume connection
 	log     *slog.Logger          // adds the field queue
 	metrics prometheus.Registerer // adds the label queue
 
@@ -72,7 +73,7 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan) (*subsc
 	s.publisher = sh.newPublisher("publish")
 	s.publisher.OnConnect(s.checkPublishing)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: plan, Logger: s.log, Depths: s.depths, Report: s.missing, Ask: s.measure,
+		Logger: s.log, Depths: s.depths, Report: s.missing, Ask: s.measure,
 	})
 	s.deadLetters, err = newDeadLetters(sh, plan, "api", sh.registry) // the log has the client
 	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
@@ -84,8 +85,7 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan) (*subsc
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Unproven: modeOf(cfg) != topology.ModeDeclare, Unroutable: s.unroutable,
-		ProofLasts: declare.DefaultEvery, // as often as declared bindings are declared again
+		Unroutable: s.unroutable,
 		Dispatcher: dispatcher, Publisher: s.publisher, Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})

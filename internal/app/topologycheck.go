@@ -1,7 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"log/slog"
+	"reflect"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,9 +19,10 @@ import (
 // serve is one broker session: first the topology, then messages, because a message rejected without a binding for it
 // is lost.
 func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
-	if err := s.ensureFirst(ctx, link); err != nil {
+	if err := s.ensure(ctx, link); err != nil {
 		return err
 	}
+	plan := cmp.Or(s.found, s.plan)
 	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
 	// route that it did not repair shows again at the next publication.
 	s.report(routes, nil)
@@ -25,9 +30,13 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	defer s.connected.Store(false)
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
-	for _, check := range []func(context.Context, declare.Session) error{s.watcher.Watch, s.repair} {
+	checks := []func() error{
+		func() error { return s.watcher.Watch(ctx, link, plan) },
+		func() error { return s.repair(ctx, link, plan) },
+	}
+	for _, check := range checks {
 		group.Go(func() error {
-			err := check(ctx, link)
+			err := check()
 			if ctx.Err() == nil {
 				link.Kill() // without its checks the session must not go on
 				return err
@@ -37,7 +46,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	}
 	group.Go(func() error {
 		defer cancel()
-		return s.consumer.Serve(ctx, link)
+		return s.consumer.Serve(ctx, link, plan)
 	})
 	return group.Wait()
 }
@@ -67,8 +76,9 @@ func (s *subscription) askForCheck() {
 
 // repair checks the topology when it is asked to. Every checkEvery it checks a topology with findings again, and
 // declares a declared one again, because a deleted binding shows in no other way. A missing route shows only when used:
-// unless declaring restores it, messages have to try it again after a while.
-func (s *subscription) repair(ctx context.Context, link declare.Session) error {
+// unless declaring restores it, messages have to try it again after a while. A session settles by the plan that it began
+// with, so it ends when another one fits.
+func (s *subscription) repair(ctx context.Context, link *broker.Session, plan *topology.Plan) error {
 	t := time.NewTicker(s.checkEvery)
 	defer t.Stop()
 	declares := modeOf(s.cfg) == topology.ModeDeclare
@@ -90,33 +100,38 @@ func (s *subscription) repair(ctx context.Context, link declare.Session) error {
 		if again {
 			s.report(routes, nil)
 		}
+		if s.found != nil && !reflect.DeepEqual(s.found, plan) {
+			return errFoundOtherwise
+		}
 	}
 }
 
-// ensureFirst is ensure at the start of a session: one round trip for a correct topology, whatever its size. After the
-// broker has refused an object once, or has taken too long over all of them together, the objects are checked one at a
-// time.
-func (s *subscription) ensureFirst(ctx context.Context, link *broker.Session) error {
+// errFoundOtherwise ends a session because objects of the topology are not any more what they were at its start.
+var errFoundOtherwise = errors.New("the topology has changed in the broker")
+
+// ensure declares or verifies the topology, and keeps the gate shut while something blocks. What was found before is
+// asked for in one round trip, whatever the size of the topology. After the broker has refused that once, or has taken
+// too long over it, the objects are checked one at a time.
+func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	const tries = 2 // a session that ended may have had no time, or no network: one more try decides
 	if s.atOnceFailures < tries {
-		if declare.EnsureAtOnce(ctx, link, s.plan, modeOf(s.cfg)) {
-			s.report(objects, nil)
+		if declare.EnsureAtOnce(ctx, link, cmp.Or(s.found, s.plan), modeOf(s.cfg)) {
+			s.report(objects, s.status.tolerated())
+			s.found = cmp.Or(s.found, s.plan)
 			return nil
 		}
 		if s.atOnceFailures++; link.Err() == nil { // the broker has refused an object
 			s.atOnceFailures = tries
 		}
 	}
-	return s.ensure(ctx, link)
-}
-
-// ensure declares or verifies the topology, and keeps the gate shut while there are findings.
-func (s *subscription) ensure(ctx context.Context, link declare.Session) error {
-	findings, err := declare.Ensure(ctx, link, s.plan, modeOf(s.cfg))
+	r, err := declare.Ensure(ctx, link, s.plan, modeOf(s.cfg))
 	if err != nil {
 		return err
 	}
-	s.report(objects, findings)
+	if s.found = nil; len(r.Blocking()) == 0 {
+		s.found, s.atOnceFailures = r.Plan, 0
+	}
+	s.report(objects, r.Findings)
 	return nil
 }
 
@@ -124,8 +139,15 @@ func (s *subscription) ensure(ctx context.Context, link declare.Session) error {
 func (s *subscription) report(of aspect, findings []declare.Finding) {
 	if s.status.set(of, findings) {
 		for _, f := range findings {
-			s.log.Error("topology does not fit", "object", f.Object, "problem", string(f.Problem), "wanted", f.Wanted,
-				"found", f.Found, "fix", f.Fix)
+			level, message := slog.LevelError, "topology does not fit"
+			if f.Judgement != topology.Breaks {
+				level, message = slog.LevelWarn, "topology differs"
+			}
+			if f.Judgement == topology.Harmless {
+				level = slog.LevelInfo
+			}
+			s.log.Log(context.Background(), level, message, "object", f.Object, "problem", string(f.Problem),
+				"wanted", f.Wanted, "found", f.Found, "reason", f.Reason, "fix", f.Fix)
 		}
 	}
 	if all, _ := s.status.last(); len(all) > 0 {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
 
@@ -39,9 +40,18 @@ func (t *topologyStatus) bad() bool {
 	return len(all) > 0
 }
 
-// last returns the findings of all aspects, and whether the objects have been checked yet.
+// last returns the findings of all aspects by which nothing is consumed, and whether the objects have been checked yet.
 func (t *topologyStatus) last() (findings []declare.Finding, checked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Concat(t.findings[:]...), t.checked
+	return declare.Blocking(slices.Concat(t.findings[:]...)), t.checked
+}
+
+// tolerated returns what is not as planned and is used all the same.
+func (t *topologyStatus) tolerated() []declare.Finding {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(t.findings[objects]), func(f declare.Finding) bool {
+		return f.Judgement == topology.Breaks
+	})
 }

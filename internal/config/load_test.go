@@ -70,7 +70,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 		t.Errorf("Retry: %+v", r)
 	}
 	p := c.Topology
-	if p.Preset != "fanout" || p.Mode != "declare" || p.QueueType != "" || p.DeadLetter != "enabled" || p.Bindings != nil || p.MessageTTL != 0 {
+	if p.Preset != "fanout" || p.Mode != "declare" || p.QueueType != "auto" || p.QueueArguments != nil || p.DeadLetter != "enabled" || p.Bindings != nil || p.MessageTTL != 0 {
 		t.Errorf("Topology: %+v", p)
 	}
 	q := c.Request

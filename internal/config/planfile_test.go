@@ -60,7 +60,7 @@ func TestPlanFileReplacesVariables(t *testing.T) {
 		"SIDECAR_TOPOLOGY=per-queue", "SIDECAR_PREFIX=p", "SIDECAR_EXCHANGE=e", "SIDECAR_EXCHANGE_TYPE=topic", "SIDECAR_QUEUE=q",
 		"SIDECAR_BINDINGS=e:k", "SIDECAR_RETRY_EXCHANGE=r", "SIDECAR_RETRY_QUEUE=r", "SIDECAR_DLX=d", "SIDECAR_DLQ=d",
 		"SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_MESSAGE_TTL=1h", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_MAX_RETRIES=1",
-		"SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s",
+		"SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s", "SIDECAR_QUEUE_ARGUMENTS=x-max-priority=5",
 	}
 	for _, v := range variables {
 		name, _, _ := strings.Cut(v, "=")

@@ -17,8 +17,8 @@ type Retry struct {
 	// does.
 	MaxRetries *int `env:"MAX_RETRIES" preset:"10 for fanout; 3 for topic-tiers, per-queue and delay-ladder; 4 for dead-letter" range:"0..1000000" plan:"$.max_retries"` // nil = the preset's own
 
-	// How long a message waits in the retry queue. It is an argument of that queue: to change it later, delete the queue
-	// first. Not together with `SIDECAR_RETRY_DELAYS`.
+	// How long a message waits in the retry queue. It may be changed: where the retry queue exists with another delay,
+	// messages wait in a queue beside it that is named with the new one. Not together with `SIDECAR_RETRY_DELAYS`.
 	Delay time.Duration `env:"RETRY_DELAY" preset:"5s for fanout and dead-letter, 15s for per-queue" range:"1ms..1193h2m47.295s" unit:"1ms" plan:"$.waits[].delay"`
 
 	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. `none`, only

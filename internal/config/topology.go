@@ -68,7 +68,7 @@ type Topology struct {
 	// A file with the whole topology as JSON, instead of a preset: `sidecar plan --format json` prints one to begin with.
 	// It cannot be combined with the variables below except `SIDECAR_TOPOLOGY_MODE`, nor with `SIDECAR_MAX_RETRIES`,
 	// `SIDECAR_RETRY_DELAY` and `SIDECAR_RETRY_DELAYS`. It has at most 1 MiB and is read once, at the start.
-	PlanFile string `env:"PLAN_FILE"`
+	PlanFile string `env:"PLAN_FILE" allowed:"a file of at most 1 MiB"`
 
 	// The arrangement of exchanges and queues; see the table of presets above.
 	Preset string `env:"TOPOLOGY" envDefault:"fanout" oneof:"fanout|topic-tiers|per-queue|delay-ladder|dead-letter" plan:"$.name"`
@@ -77,9 +77,14 @@ type Topology struct {
 	// nothing while one is missing. `none`: do not check.
 	Mode string `env:"TOPOLOGY_MODE" envDefault:"declare" oneof:"declare|verify|none"`
 
+	// `auto`: the type of the service's queue, where it exists, else quorum for `delay-ladder` and classic for the others.
 	// `quorum` loses no message even when the broker is killed and is recommended for new installations; `classic` can
 	// lose messages that wait for their retry at that moment. Queues cannot change their type once they exist.
-	QueueType string `env:"QUEUE_TYPE" preset:"quorum for delay-ladder, classic for the others" oneof:"classic|quorum" plan:"$.queues[].arguments.x-queue-type"`
+	QueueType string `env:"QUEUE_TYPE" envDefault:"auto" oneof:"auto|classic|quorum" plan:"$.queues[].arguments.x-queue-type"`
+
+	// More arguments that the service's queue is declared with, e.g. `x-max-priority=10,x-max-length=100000`. An existing
+	// queue is used with those it has.
+	QueueArguments []Pair `env:"QUEUE_ARGUMENTS" allowed:"'name=value' of arguments of classic or quorum queues, separated by commas" plan:"$.queues[].arguments"`
 
 	// First part of all names.
 	Prefix string `env:"PREFIX" derived:"part of SIDECAR_SERVICE before its first hyphen" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queues[].name"`

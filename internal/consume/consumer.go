@@ -37,13 +37,6 @@ type Options struct {
 	Plan   *topology.Plan
 	Policy retry.Policy
 
-	// Unproven means that the sidecar has not declared the bindings of the retry exchange: bindings cannot be read over
-	// AMQP, and a reject without the binding loses the message without a trace. The first retry of each session then
-	// leaves by a mandatory publish, which is returned when the binding is missing; after one that was routed, rejects are
-	// used until ProofLasts is over.
-	Unproven   bool
-	ProofLasts time.Duration
-
 	// Unroutable is called when a publication found no queue: a missing binding shows in no other way. It must not block.
 	Unroutable func(exchange, key string)
 
@@ -130,8 +123,9 @@ func New(o Options) *Consumer {
 	return c
 }
 
-// Serve consumes on s until Stop (nil) or until the session is lost (its error). One call at a time.
-func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
+// Serve consumes on s until Stop (nil) or until the session is lost (its error), and settles by plan: the consumer's own
+// as it was found in the broker. One call at a time.
+func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan *topology.Plan) error {
 	c.mu.Lock()
 	if c.stopped {
 		c.mu.Unlock()
@@ -147,7 +141,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session) error {
 	if err != nil {
 		return err
 	}
-	served := newSession(c, sub, s.Kill)
+	served := newSession(c, sub, s.Kill, plan)
 	defer served.close()
 	if err := served.consume(ctx); !errors.Is(err, errStopping) {
 		return err

@@ -101,7 +101,7 @@ func TestAPanicAfterTheAttempt(t *testing.T) {
 	c := New(o)
 	t.Cleanup(func() { c.Drain(context.Background()) })
 	r := benchSession(t, c)
-	r.plan.Store(nil)
+	r.plan = nil
 	d := benchDelivery(1, nil, time.Now())
 	r.receive(d)
 	var rec record

@@ -140,7 +140,7 @@ func TestDrainWithoutABroker(t *testing.T) {
 	r.eventually("the link is down", func() bool { return !r.Active() })
 	c := r.Consumer
 	r.drain(time.Second) // returns, which is the test
-	if err := c.Serve(t.Context(), nil); err != nil {
+	if err := c.Serve(t.Context(), nil, nil); err != nil {
 		t.Errorf("Serve after a drain: %v", err)
 	}
 }

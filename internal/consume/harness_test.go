@@ -84,9 +84,6 @@ type rig struct {
 type settings struct {
 	concurrency, prefetch int
 	maxRetries            int
-	unproven              bool
-	unverified            bool // as in mode none: unproven, and it stays so
-	proofLasts            time.Duration
 	publisher             func(Publisher) Publisher
 	probe                 func(context.Context) error
 	change                func(*topology.Plan)
@@ -116,7 +113,6 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan.Unverified = s.unverified
 	if s.change != nil {
 		s.change(plan)
 	}
@@ -147,7 +143,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
 	}
 	r.Consumer = New(Options{
-		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unproven: s.unproven || s.unverified, ProofLasts: s.proofLasts, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
+		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
 		Plan: plan, Policy: policy,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
@@ -159,10 +155,10 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	running.Go(func() { _ = real.Run(ctx) })
 	running.Go(func() {
 		r.ended <- broker.Supervise(ctx, dial("consume"), func(ctx context.Context, s *broker.Session) error {
-			if findings, err := declare.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(findings) > 0) {
-				t.Errorf("declare: %v %v", findings, err)
+			if report, err := declare.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(report.Findings) > 0) {
+				t.Errorf("declare: %v %v", report.Findings, err)
 			}
-			return consumer.Serve(ctx, s)
+			return consumer.Serve(ctx, s, plan)
 		})
 	})
 	t.Cleanup(func() {

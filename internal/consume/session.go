@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sidecar/internal/broker"
@@ -29,8 +28,7 @@ type session struct {
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
 
-	plan     atomic.Pointer[topology.Plan] // in force: the consumer's plan, or unproven until the retry route is proven
-	unproven *topology.Plan                // the plan without rejects; nil when the topology has been declared
+	plan *topology.Plan // what settles: the consumer's plan as the broker was found
 
 	outstanding sync.WaitGroup // deliveries received and not ended
 	delays      chan struct{}  // slots for messages that are held before a requeue
@@ -41,27 +39,14 @@ type session struct {
 	pending []*broker.Delivery // those of them that no worker has taken
 }
 
-func newSession(c *Consumer, sub *broker.Subscription, kill func()) *session {
+func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan *topology.Plan) *session {
 	s := &session{
-		c: c, sub: sub, kill: kill, done: sub.Done(), settler: newSettler(sub, c.o.Prefetch, c.metrics),
+		c: c, plan: plan, sub: sub, kill: kill, done: sub.Done(), settler: newSettler(sub, c.o.Prefetch, c.metrics),
 		// At least one, also when the window leaves no room beside the workers.
 		delays: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),
 	}
-	s.plan.Store(c.o.Plan)
-	if c.o.Unproven {
-		s.unproven = c.o.Plan.WithoutReject()
-		s.plan.Store(s.unproven)
-	}
 	c.background.Go(s.settler.run)
 	return s
-}
-
-// markProven records that a retry was published and routed: until ProofLasts is over, retries may use basic.reject.
-func (s *session) markProven() {
-	if s.unproven == nil || s.c.o.Plan.Unverified || !s.plan.CompareAndSwap(s.unproven, s.c.o.Plan) {
-		return
-	}
-	time.AfterFunc(s.c.o.ProofLasts, func() { s.plan.Store(s.unproven) })
 }
 
 // consume takes messages whenever the gate is open, until the consumer stops (errStopping) or the session ends.

@@ -59,9 +59,6 @@ func (s *session) publish(r *record, p *message.Publication) error {
 	err := s.c.o.Publisher.Publish(ctx, p)
 	r.span.SendEnd(err)
 	if err == nil {
-		if p.Kind == message.KindRetry {
-			s.markProven()
-		}
 		return nil
 	}
 	c := s.c

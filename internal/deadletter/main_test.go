@@ -45,9 +45,9 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 	})
 	s := must.Get(broker.NewDialer(r.broker()).Dial(t.Context()))(t)
 	defer s.Close()
-	findings, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
-	if err != nil || len(findings) > 0 {
-		t.Fatal(findings, err)
+	report, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	if err != nil || len(report.Findings) > 0 {
+		t.Fatal(report.Findings, err)
 	}
 	r.Queue = r.another()
 	return r

@@ -56,7 +56,12 @@ func draw(seed uint64) *settings {
 		s.latency, s.confirm = between(r, 0, 30*time.Millisecond), between(r, 0, 50*time.Millisecond)
 	}
 	s.preset, s.plan = drawPlan(r)
-	s.plan.Unverified = s.mode == topology.ModeNone
+	switch s.mode { // as in app
+	case topology.ModeVerify:
+		s.plan = s.plan.WithoutReject()
+	case topology.ModeNone:
+		s.plan = s.plan.Cautious()
+	}
 	fifo := chance(r, 5) // the only order that is promised
 	if fifo {
 		s.concurrency, s.prefetch = 1, 1

@@ -15,7 +15,6 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/consume"
 	"sidecar/internal/flow"
-	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
 
@@ -64,7 +63,7 @@ func (w *world) startSidecar() *sidecar {
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: s.registry,
 	})
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: w.used, Every: checkEvery, Logger: log, Depths: declare.NewDepths(s.registry), Report: s.report,
+		Every: checkEvery, Logger: log, Depths: declare.NewDepths(s.registry), Report: s.report,
 	})
 	real := broker.NewPublisher(dialer(publishing))
 	var publisher consume.Publisher = real
@@ -76,7 +75,7 @@ func (w *world) startSidecar() *sidecar {
 		target = w.bug.dispatcher(w.app)
 	}
 	s.consumer = consume.New(consume.Options{
-		Plan: w.used, Policy: w.policy, Unproven: w.mode != topology.ModeDeclare, Unroutable: func(_, _ string) { s.requestCheck() },
+		Plan: w.used, Policy: w.policy, Unroutable: func(_, _ string) { s.requestCheck() },
 		Concurrency: w.concurrency, Prefetch: w.prefetch, Dispatcher: target, Publisher: publisher, Flow: s.flow,
 		Logger: log, Registerer: s.registry,
 	})
@@ -110,10 +109,10 @@ func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
 		s.flow.Lift(flow.Topology)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.watcher.Watch(ctx, session) })
+	group.Go(func() error { return s.watcher.Watch(ctx, session, s.w.used) })
 	group.Go(func() error { return s.repair(ctx, session) })
 	group.Go(func() error {
-		if err := s.consumer.Serve(ctx, session); err != nil {
+		if err := s.consumer.Serve(ctx, session, s.w.used); err != nil {
 			return err
 		}
 		return errServed
@@ -141,11 +140,11 @@ func (s *sidecar) repair(ctx context.Context, session *broker.Session) error {
 }
 
 func (s *sidecar) ensure(ctx context.Context, session *broker.Session) error {
-	findings, err := declare.Ensure(ctx, session, s.w.used, s.w.mode)
+	report, err := declare.Ensure(ctx, session, s.w.used, s.w.mode)
 	if err != nil {
 		return err
 	}
-	if len(findings) > 0 {
+	if findings := report.Blocking(); len(findings) > 0 {
 		s.flow.Hold(flow.Topology, findings[0].String())
 	} else {
 		s.flow.Lift(flow.Topology)

@@ -26,7 +26,7 @@ func everyStep(t *testing.T, what trouble, steps int) {
 			for _, after := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
 					s := draw(1)
-					s.mode, s.plan.Unverified = topology.ModeDeclare, false
+					s.mode = topology.ModeDeclare
 					s.messages = s.messages[:min(10, len(s.messages))]
 					s.concurrency, s.prefetch, s.latency, s.confirm = 2, 4, 0, 0
 					s.faults = []*fault{

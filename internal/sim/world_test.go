@@ -111,8 +111,8 @@ func (w *world) declare() {
 		panic(err)
 	}
 	defer session.Close()
-	if findings, err := declare.Ensure(context.Background(), session, w.used, topology.ModeDeclare); err != nil || len(findings) > 0 {
-		panic(findings)
+	if report, err := declare.Ensure(context.Background(), session, w.used, topology.ModeDeclare); err != nil || len(report.Findings) > 0 {
+		panic(report.Findings)
 	}
 }
 

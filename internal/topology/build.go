@@ -25,9 +25,9 @@ func Build(given Options) (*Plan, error) {
 	b := builder{o: o, preset: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
-		Quorum: o.QueueType == TypeQuorum, Tiered: o.RetryDelays != nil,
+		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType(), Tiered: o.RetryDelays != nil,
 		StampQueue: b.preset.wait.backExchange != "", CountHeader: b.preset.countHeader,
-		Redrive: Route{Key: o.Queue, Queue: o.Queue},
+		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
 	}
 	// The order of these steps is the order of declaration that Plan.Queues needs: dead-letter queue, retry queues,
 	// service's queue.
@@ -54,7 +54,9 @@ func Fill(o Options) Options {
 	if b == nil {
 		return o
 	}
-	o.QueueType = cmp.Or(o.QueueType, b.queueType, TypeClassic)
+	if o.autoType() {
+		o.QueueType = cmp.Or(b.queueType, TypeClassic)
+	}
 	o.ExchangeType = cmp.Or(o.ExchangeType, b.exchangeType)
 	for _, n := range o.settable(b) {
 		*n.value = cmp.Or(*n.value, o.names().Replace(n.template))
@@ -230,20 +232,13 @@ func (b *builder) service() {
 		args[ArgTTL] = b.o.MessageTTL.Milliseconds()
 	}
 	b.queue(Queue{Name: b.o.Queue, Kind: KindMain, Args: args})
+	b.p.queue(b.o.Queue).addArguments(b.o.QueueArguments)
 }
 
-// queue adds a queue. What keeps the messages of a quorum queue are no limit on deliveries, and dead letters that stay
-// until their target has confirmed them, which the broker only does together with reject-publish.
+// queue adds a queue.
 func (b *builder) queue(q Queue) {
 	if b.p.Quorum {
-		_, _, deadLetters := q.DeadLetter()
-		q.Args[ArgType] = TypeQuorum
-		if q.Kind != KindRetry {
-			q.Args[ArgDeliveryLimit] = NoDeliveryLimit
-		}
-		if deadLetters {
-			q.Args[ArgStrategy], q.Args[ArgOverflow] = strategyAtLeastOnce, overflowReject
-		}
+		q.makeQuorum()
 	}
 	if len(q.Args) == 0 {
 		q.Args = nil

@@ -48,7 +48,7 @@ func TestFanoutToTheLetter(t *testing.T) {
 		}},
 		Park:       Route{"", "wms.dlq.wms-cincout", "wms.dlq.wms-cincout"},
 		Redrive:    Route{"", "wms.queue.wms-cincout", "wms.queue.wms-cincout"},
-		MaxRetries: 10,
+		MaxRetries: 10, AutoType: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -31,6 +31,7 @@ func ValidateOptions(given Options) []OptionError {
 	c.collectNames()
 	c.checkOptions()
 	c.checkRetries()
+	c.checkQueueArguments()
 	c.checkNames()
 	c.checkClashes("queues", c.queues())
 	c.checkClashes("exchanges", c.exchanges())
@@ -82,8 +83,8 @@ func (c *optionValidator) checkOptions() {
 		on{"SIDECAR_SERVICE", "SIDECAR_QUEUE"},
 		"%s names the queue after what follows the first hyphen, and nothing does", o.Preset)
 
-	c.refuse(o.QueueType != "" && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"},
-		"%s or %s", TypeClassic, TypeQuorum)
+	c.refuse(!o.autoType() && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"},
+		"%s, %s or %s", TypeAuto, TypeClassic, TypeQuorum)
 	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
 		"use one of %s", strings.Join(exchangeTypes, ", "))
 	c.refuse(o.Queue == "" && b.queue == "", on{"SIDECAR_QUEUE"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
@@ -129,4 +130,27 @@ func (c *optionValidator) checkRetries() {
 func (c *optionValidator) checkDelay(variable string, d time.Duration) {
 	c.refuse(d != 0 && (d < time.Millisecond || d > maxTTL), on{variable}, "1ms to %s", maxTTL)
 	c.refuse(d%time.Millisecond != 0, on{variable}, "the broker counts whole milliseconds")
+}
+
+// checkQueueArguments refuses what the topology sets itself, what loses messages, and what no broker knows.
+func (c *optionValidator) checkQueueArguments() {
+	args := c.given.QueueArguments
+	variable := on{"SIDECAR_QUEUE_ARGUMENTS"}
+	q := Queue{Kind: KindMain, Args: args}
+	f := finding{plan: &Plan{Quorum: c.o.QueueType == TypeQuorum}, queue: &q, all: q.Properties()}
+	for _, f.property = range slices.Sorted(maps.Keys(args)) {
+		f.value, f.wanted = args[f.property], args[f.property]
+		switch r := f.rule(); {
+		case slices.Contains([]string{ArgDLX, ArgDLKey, ArgStrategy, ArgType}, f.property):
+			c.refuse(true, variable, "%s is set by the topology", f.property)
+		case f.property == ArgTTL && c.o.MessageTTL != 0:
+			c.refuse(true, append(variable, "SIDECAR_MESSAGE_TTL"), "%s is set by SIDECAR_MESSAGE_TTL", f.property)
+		case f.property == ArgOverflow:
+			c.refuse(f.value != overflowReject, variable, "%s=%v: only %s loses nothing", f.property, f.value, overflowReject)
+		case r == nil:
+			c.refuse(true, variable, "%s is not an argument of classic or quorum queues", f.property)
+		default:
+			c.refuse(r.judgement == Breaks, variable, "%s=%v: %s", f.property, f.value, fill(r.reason, f.value))
+		}
+	}
 }

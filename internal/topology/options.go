@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // The presets.
@@ -34,8 +36,11 @@ type Options struct {
 	// not a main exchange has to exist: its type is its owner's.
 	Bindings []Binding
 
-	QueueType  string // "classic" or "quorum"
+	QueueType  string // "classic" or "quorum"; "auto" or empty: that of the service's queue, where it exists
 	MaxRetries *int
+
+	// QueueArguments are declared with the service's queue beside those of the preset. Integers are int64.
+	QueueArguments amqp.Table
 
 	RetryDelay time.Duration // one wait queue
 	// RetryDelays are tiers, ascending. nil means the preset's own, empty but not nil means no waiting at all.
@@ -46,13 +51,16 @@ type Options struct {
 	NoDeadLetter bool
 }
 
+// autoType reports whether the type of the queues is left to what exists.
+func (o *Options) autoType() bool { return o.QueueType == "" || o.QueueType == TypeAuto }
+
 // Values are what a preset can fill, of filled options, as the configuration writes it, by variable. The bindings are
 // the plan's.
 func (o *Options) Values() map[string]string {
 	v := map[string]string{
-		"SIDECAR_EXCHANGE_TYPE": o.ExchangeType, "SIDECAR_QUEUE_TYPE": o.QueueType,
-		"SIDECAR_MAX_RETRIES": strconv.Itoa(*o.MaxRetries),
-		"SIDECAR_RETRY_DELAY": durations(o.RetryDelay), "SIDECAR_RETRY_DELAYS": durations(o.RetryDelays...),
+		"SIDECAR_EXCHANGE_TYPE": o.ExchangeType,
+		"SIDECAR_MAX_RETRIES":   strconv.Itoa(*o.MaxRetries),
+		"SIDECAR_RETRY_DELAY":   durations(o.RetryDelay), "SIDECAR_RETRY_DELAYS": durations(o.RetryDelays...),
 	}
 	for _, n := range o.settable(blueprints[o.Preset]) {
 		v[n.variable] = *n.value

@@ -45,14 +45,18 @@ type Plan struct {
 
 	MaxRetries int  // failed attempts after the first delivery: the one after these parks
 	Quorum     bool // the durable variant: quorum queues with at-least-once dead-lettering
+	AutoType   bool // the type of the queues is that of the service's queue, where it exists
+
+	// Attempt is the longest time that a delivery stays unsettled; 0 = unknown.
+	Attempt time.Duration
 
 	// StampQueue marks what is republished for a retry with the service's queue (HeaderRetryQueue), for topologies
 	// whose wait queues lead back through an exchange that other queues are bound to.
 	StampQueue bool
 
-	// Unverified says that the objects in the broker are not checked: the queues' delivery limit may be finite, and what a
-	// reject leads to may be gone at any time.
-	Unverified bool
+	// RequeueLimit is how often a message may be given back to the service's queue before it has to take another way,
+	// because the queue has a delivery limit or may have one; 0 = no limit.
+	RequeueLimit int
 
 	// FromFile says that the plan comes from SIDECAR_PLAN_FILE: no other variable can change it.
 	FromFile bool
@@ -60,6 +64,8 @@ type Plan struct {
 	// CountHeader is a header that also carries the number of the coming attempt, as text, for other consumers. It is
 	// redundant beside x-retry-count. Empty means none.
 	CountHeader string
+
+	arguments amqp.Table // Options.QueueArguments
 
 	notes []string // what its settings came to that may surprise, a sentence each
 }
@@ -78,6 +84,9 @@ type Exchange struct {
 
 	// Shared marks an exchange that other services declare too: a user who may not declare it is fine if it exists.
 	Shared bool `json:"shared,omitempty"`
+
+	// Found are the properties of one that exists and differs from this; nil: none was found that differs.
+	Found amqp.Table `json:"-"`
 }
 
 // Kind says what a queue is for. Its text is the value of the metric label "kind".
@@ -103,6 +112,10 @@ type Queue struct {
 
 	// Shared marks a queue that other services declare too: a user who may not declare it is fine if it exists.
 	Shared bool `json:"shared,omitempty"`
+
+	// Found are the properties of one that exists and differs from this, arguments and durable, auto_delete; nil: none was
+	// found that differs.
+	Found amqp.Table `json:"-"`
 }
 
 // Queue arguments. x-consumer-timeout and x-delayed-retry-* are missing on purpose: one is refused by some brokers,
@@ -121,6 +134,7 @@ const (
 
 // Queue types, as the argument x-queue-type says them, and other values of arguments.
 const (
+	TypeAuto    = "auto" // of options: decided by what exists
 	TypeClassic = "classic"
 	TypeQuorum  = "quorum"
 
@@ -171,16 +185,27 @@ type WaitPath struct {
 // Tier returns the delay as it appears in names and texts.
 func (w *WaitPath) Tier() string { return TierLabel(w.Delay) }
 
-// WithoutReject returns a copy of p in which every retry leaves by a confirmed, mandatory publish. It is used while the
-// binding behind the dead-letter route is not proven: a reject into a missing binding loses the message without a
-// trace, a publish is returned.
+// WithoutReject returns a copy of p in which every retry leaves by a confirmed, mandatory publish. It is used where the
+// way behind the dead-letter route is not proven: a reject into a missing binding loses the message without a trace, a
+// publish is returned.
 func (p *Plan) WithoutReject() *Plan {
+	c := p.clone()
+	c.publishRetries()
+	return c
+}
+
+// clone copies what the methods that change a plan replace.
+func (p *Plan) clone() *Plan {
 	c := *p
-	c.Waits = slices.Clone(p.Waits)
-	for i := range c.Waits {
-		c.Waits[i].ByReject = false
-	}
+	c.Exchanges, c.Queues = slices.Clone(p.Exchanges), slices.Clone(p.Queues)
+	c.Bindings, c.Waits = slices.Clone(p.Bindings), slices.Clone(p.Waits)
 	return &c
+}
+
+func (p *Plan) publishRetries() {
+	for i := range p.Waits {
+		p.Waits[i].ByReject = false
+	}
 }
 
 // Foreign reports whether m is the retry of another service that was routed here because it returns through an exchange

@@ -124,7 +124,9 @@ func (f *planFile) plan(service string) *Plan {
 		Preset: f.Name, Service: service, FromFile: true, Exchanges: f.Exchanges, Queues: f.Queues, Bindings: f.Bindings,
 		Queue: f.Queue, Tiered: f.Tiered, MaxRetries: f.MaxRetries, StampQueue: f.StampQueue, CountHeader: f.CountHeader,
 		Redrive: Route{Key: f.Queue, Queue: f.Queue},
-		Quorum:  slices.ContainsFunc(f.Queues, func(q Queue) bool { return q.Args[ArgType] == TypeQuorum }),
+		Quorum: slices.ContainsFunc(f.Queues, func(q Queue) bool {
+			return q.Name == f.Queue && q.Args[ArgType] == TypeQuorum
+		}),
 	}
 	for _, w := range f.Waits {
 		p.Waits = append(p.Waits, WaitPath{Delay: time.Duration(w.Delay), Route: w.Route, ByReject: w.By == byReject})

@@ -49,7 +49,7 @@ func TestPlanFileRoundTrip(t *testing.T) {
 		}
 		again := must.Get(read.JSON())(t)
 		want := *p
-		want.FromFile, want.notes = true, nil // notes are about variables
+		want.FromFile, want.AutoType, want.notes = true, false, nil // a file says each type; notes are about variables
 		if !reflect.DeepEqual(*read, want) || string(again) != string(file) {
 			t.Errorf("%s: read %+v\nwant %+v\n%s", name, *read, want, file)
 		}

@@ -31,7 +31,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 	}{
 		{"topic-tiers", Options{Preset: "topic-tiers", Service: "freeflow-user"}, &Plan{
 			Exchanges: []Exchange{
-				{"freeflow.events", "topic", true}, {"freeflow.events.retry", "direct", true}, {"freeflow.events.dlx", "fanout", true},
+				{Name: "freeflow.events", Type: "topic", Shared: true}, {Name: "freeflow.events.retry", Type: "direct", Shared: true}, {Name: "freeflow.events.dlx", Type: "fanout", Shared: true},
 			},
 			Queues: []Queue{
 				{Name: "freeflow.events.dlq", Kind: dlq, Shared: true},
@@ -59,7 +59,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 			{Exchange: "domain.commands", Key: "commands.upload.#"}, {Exchange: "domain.commands", Key: "commands.file.reprocess.*"},
 		}}, &Plan{
 			Exchanges: []Exchange{
-				{"domain.commands", "topic", true}, {"retry.q.upload.commands", "direct", false}, {"dlq.q.upload.commands", "direct", false},
+				{Name: "domain.commands", Type: "topic", Shared: true}, {Name: "retry.q.upload.commands", Type: "direct", Shared: false}, {Name: "dlq.q.upload.commands", Type: "direct", Shared: false},
 			},
 			Queues: []Queue{
 				{Name: "q.upload.commands.dlq", Kind: dlq},
@@ -84,7 +84,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 		{"delay-ladder", Options{
 			Preset: "delay-ladder", Service: "demo-order_processor", Bindings: []Binding{{Exchange: "demo.events", Key: "order.process"}},
 		}, &Plan{
-			Exchanges: []Exchange{{"demo.events", "topic", true}},
+			Exchanges: []Exchange{{Name: "demo.events", Type: "topic", Shared: true}},
 			Queues: []Queue{
 				{Name: "demo.order_processor.dlq", Kind: dlq, Args: limited(amqp.Table{})},
 				{Name: "demo.order_processor.delay_2s", Kind: retry, Args: durable(waits(2_000, "", "demo.order_processor"))},
@@ -107,7 +107,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 			Preset: "dead-letter", Service: "foodies-order", Queue: "order-service.order-placed",
 			Bindings: []Binding{{Exchange: "foodies", Key: "order.placed"}}, MessageTTL: 5 * time.Minute,
 		}, &Plan{
-			Exchanges: []Exchange{{"foodies", "topic", true}, {"foodies.dlx", "topic", true}},
+			Exchanges: []Exchange{{Name: "foodies", Type: "topic", Shared: true}, {Name: "foodies.dlx", Type: "topic", Shared: true}},
 			Queues: []Queue{
 				{Name: "order-service.order-placed.dlq", Kind: dlq},
 				{Name: "order-service.order-placed.retry", Kind: retry, Args: waits(5_000, "", "order-service.order-placed")},
@@ -130,7 +130,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.want.Preset, c.want.Service = c.name, c.o.Service
+			c.want.Preset, c.want.Service, c.want.AutoType = c.name, c.o.Service, true
 			got := build(t, c.o)
 			for _, part := range [][2]any{
 				{got.Exchanges, c.want.Exchanges}, {got.Queues, c.want.Queues}, {got.Bindings, c.want.Bindings}, {got.Waits, c.want.Waits},

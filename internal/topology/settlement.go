@@ -44,10 +44,6 @@ func (s Settlement) Released(why message.Reason) Settlement {
 	return s
 }
 
-// safeRequeues is how often a message may be requeued on a queue whose delivery limit is unknown. The smallest in use
-// is the broker's own, 20; a message that reaches it is dropped or dead-lettered without a reason.
-const safeRequeues = 10
-
 // Settlement turns a verdict on m into what has to be done in this topology. It is total and pure: it never fails,
 // changes neither m nor its header table, and the publications it returns do not refer to m. A verdict it does not
 // know gives the message back.
@@ -63,7 +59,7 @@ func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
 	case message.Requeue:
 		s.Hold, s.Jitter = v.Delay, v.Jitter
 		s.Detour = p.detour(m, v.Delay)
-		if s.Detour != nil && (m.NewCrash() || p.Unverified && message.Deliveries(m.Headers) >= safeRequeues) {
+		if s.Detour != nil && (m.NewCrash() || p.RequeueLimit > 0 && message.Deliveries(m.Headers) >= p.RequeueLimit) {
 			s.Publish, s.Final, s.Hold, s.Jitter, s.Detour = s.Detour, FinalAck, 0, 0, nil
 		}
 	}

@@ -273,7 +273,7 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 	if s := p.Settlement(delivered(int64(1000)), v); s.Final != FinalRequeue || s.Publish != nil {
 		t.Errorf("a queue without a limit: %+v", s)
 	}
-	p.Unverified = true
+	p.RequeueLimit = 10
 	if s := p.Settlement(delivered(int64(9)), v); s.Final != FinalRequeue || s.Publish != nil || s.Detour == nil {
 		t.Errorf("far from any limit: %+v", s)
 	}
@@ -290,7 +290,7 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 		}
 	}
 	straight := otherShapes(t)["straight to the dlq"]
-	straight.Unverified = true
+	straight.RequeueLimit = 10
 	if s := straight.Settlement(delivered(int64(19)), v); s.Final != FinalRequeue {
 		t.Errorf("without a queue to wait in: %+v", s)
 	}

@@ -213,7 +213,7 @@ type field struct {
 func fieldsOf(t reflect.Type) []field {
 	var all []field
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Anonymous {
+		if f.Anonymous || f.Tag.Get("json") == "-" {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -110,15 +110,14 @@ func (p *Plan) Warnings() []string {
 		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: %s",
 			x.Name, q.Name, ownDLX))
 	}
-	if q := p.queue(p.Queue); q != nil && q.Args[ArgTTL] != nil {
-		w = append(w, fmt.Sprintf("messages leave %s after %v ms, tried or not; x-final-* headers do not say so, x-death "+
-			"does", p.Queue, q.Args[ArgTTL]))
+	own, _ := p.ownProperties()
+	for _, d := range own {
+		if d.Judgement == Weaker {
+			w = append(w, fmt.Sprintf("%s: %s: %s", d.Object, d.Property, d.Reason))
+		}
 	}
 	if p.Park == (Route{}) {
 		w = append(w, discards+": a message that has used up its retries is discarded: nothing keeps it")
-	}
-	if p.Unverified {
-		w = append(w, "SIDECAR_TOPOLOGY_MODE=none: whether retried and parked messages are kept is not checked")
 	}
 	return append(w, p.notes...)
 }

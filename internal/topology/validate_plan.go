@@ -3,7 +3,6 @@ package topology
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -134,61 +133,15 @@ func (v *planValidator) names() {
 	key(at("redrive", "key"), v.Redrive.Key)
 }
 
-// arguments: only those whose effect is known on every supported version, and only those that keep all messages.
+// arguments: only those whose effect is known, and none that loses messages.
 func (v *planValidator) arguments() {
-	const maxLength, maxBytes, expires = "x-max-length", "x-max-length-bytes", "x-expires"
-	known := []string{
-		ArgDLX, ArgDLKey, ArgTTL, ArgType, ArgStrategy, ArgOverflow, ArgDeliveryLimit, maxLength, maxBytes, expires,
+	own, unknown := v.ownProperties()
+	for _, f := range unknown {
+		v.refuse(true, v.argument(f.queue.Name, f.property), "%s: %s is not an argument of classic or quorum queues",
+			f.queue.Title(), f.property)
 	}
-	for i, q := range v.Queues {
-		if !v.read(at("queues", i, "kind")) {
-			continue
-		}
-		for _, arg := range slices.Sorted(maps.Keys(q.Args)) {
-			v.refuse(!slices.Contains(known, arg), v.argument(q.Name, arg),
-				"queue %q: argument %s is not used: brokers refuse, ignore or differ on it", q.Name, arg)
-		}
-		if q.Kind == KindDLQ {
-			v.without(q, "parked messages stay until they are taken out", ArgTTL, ArgDLX, maxLength, maxBytes, expires)
-		} else {
-			v.without(q, "the queue would go away with its messages", expires)
-		}
-		if q.Name == v.Queue && v.deadLettersToWait(q) {
-			v.without(q, "its dead letters go round to itself, and the broker drops what takes that way without a reject",
-				ArgTTL, maxLength, maxBytes)
-		}
-		v.durable(q)
+	for _, d := range own {
+		v.refuse(d.Judgement == Breaks, v.argument(d.Name, d.Property), "%s: %s=%v: %s", d.Object, d.Property, d.Found,
+			d.Reason)
 	}
-}
-
-func (v *planValidator) without(q Queue, why string, args ...string) {
-	for _, arg := range args {
-		_, has := q.Args[arg]
-		v.refuse(has, v.argument(q.Name, arg), "queue %q must not have %s: %s", q.Name, arg, why)
-	}
-}
-
-// deadLettersToWait reports whether dead letters of q go round to itself. The broker drops a message that goes round
-// without a reject, so only a reject may move a message out of such a queue.
-func (v *planValidator) deadLettersToWait(q Queue) bool {
-	exchange, key, ok := q.DeadLetter()
-	return ok && slices.ContainsFunc(v.reach(exchange, key), func(name string) bool {
-		target := v.queue(name)
-		return target != nil && target.Kind == KindRetry
-	})
-}
-
-// durable: quorum queues lose nothing, and all queues are quorum queues or none is.
-func (v *planValidator) durable(q Queue) {
-	quorum := q.Args[ArgType] == TypeQuorum
-	v.refuse(quorum != v.Quorum, v.argument(q.Name, ArgType), "queue %q: quorum is %t in a plan where it is %t", q.Name,
-		quorum, v.Quorum)
-	v.refuse(quorum && q.Kind != KindRetry && q.Args[ArgDeliveryLimit] != NoDeliveryLimit,
-		v.argument(q.Name, ArgDeliveryLimit), "queue %q needs %s=%d: the broker's own limit drops messages that "+
-			"were requeued often", q.Name, ArgDeliveryLimit, NoDeliveryLimit)
-	_, _, deadLetters := q.DeadLetter()
-	lossless := q.Args[ArgStrategy] == strategyAtLeastOnce && q.Args[ArgOverflow] == overflowReject
-	v.refuse(quorum && deadLetters && !lossless, v.argument(q.Name, ArgStrategy),
-		"queue %q needs %s=%s and %s=%s: otherwise a killed broker loses dead letters", q.Name, ArgStrategy,
-		strategyAtLeastOnce, ArgOverflow, overflowReject)
 }

@@ -75,23 +75,14 @@ func TestValidateRefuses(t *testing.T) {
 			p.Bindings = append(p.Bindings, Binding{Exchange: "x", Key: "a.*", Queue: dlq})
 			p.Park = Route{Exchange: "x", Key: "a.*", Queue: dlq}
 		}, "is a pattern"},
-		{"parked messages expire", set(dlq, ArgTTL, int64(1)), "must not have x-message-ttl"},
-		{"parked messages overflow", set(dlq, "x-max-length", int64(1)), "must not have x-max-length"},
-		{"parked messages overflow by size", set(dlq, "x-max-length-bytes", int64(1)), "must not have x-max-length-bytes"},
-		{"the dead-letter queue expires", set(dlq, "x-expires", int64(1)), "must not have x-expires"},
-		{"the dead-letter queue dead-letters", func(p *Plan) { set(dlq, ArgDLX, "")(p); set(dlq, ArgDLKey, own)(p) }, "must not have x-dead-letter-exchange"},
-		{"service queue with ttl", set(own, ArgTTL, int64(1)), "without a reject"},
-		{"service queue with max length", set(own, "x-max-length", int64(1)), "without a reject"},
-		{"service queue expires", set(own, "x-expires", int64(1)), "go away"},
-		{"consumer timeout", set(own, "x-consumer-timeout", int64(1)), "x-consumer-timeout is not used"},
-		{"native delayed retry", set(own, "x-delayed-retry-type", "all"), "x-delayed-retry-type is not used"},
-		{"classic among quorum", quorum(set(dlq, ArgType, nil)), "quorum is false"},
-		{"quorum among classic", set(dlq, ArgType, TypeQuorum), "quorum is true"},
-		{"quorum with the broker's limit", quorum(set(own, ArgDeliveryLimit, nil)), "x-delivery-limit=2147483647"},
-		{"quorum with limit -1", quorum(set(own, ArgDeliveryLimit, int64(-1))), "x-delivery-limit=2147483647"},
-		{"quorum dlq with a limit", quorum(set(dlq, ArgDeliveryLimit, int64(20))), "x-delivery-limit=2147483647"},
-		{"quorum at most once", quorum(set(wait, ArgStrategy, nil)), "at-least-once"},
-		{"quorum drops its head", quorum(set(own, ArgOverflow, nil)), "reject-publish"},
+		{"parked messages expire", set(dlq, ArgTTL, int64(1)), "parked messages are dropped after 1 ms"},
+		{"the dead-letter queue expires", set(dlq, "x-expires", int64(1)), "deletes the queue with its messages"},
+		{"service queue expires", set(own, "x-expires", int64(1)), "deletes the queue with its messages"},
+		{"a stream", set(own, ArgType, "stream"), "not taken out one by one"},
+		{"an argument of streams", set(own, "x-max-age", "1D"), "not an argument of classic or quorum queues"},
+		{"a misspelled argument", set(own, "x-max-lenght", int64(1)), "not an argument of classic or quorum queues"},
+		{"quorum with limit -1", quorum(set(own, ArgDeliveryLimit, int64(-1))), "already reached"},
+		{"quorum with a limit that a lost connection reaches", quorum(set(own, ArgDeliveryLimit, int64(2))), "a lost connection is enough"},
 		{"returns through a shared exchange", func(p *Plan) {
 			p.Exchanges = append(p.Exchanges, Exchange{Name: "events", Type: "topic"})
 			p.Bindings = append(p.Bindings, Binding{Exchange: "events", Key: "rest.*", Queue: own})
@@ -174,7 +165,7 @@ func TestValidateSaysWhere(t *testing.T) {
 		`$.bindings[0].exchange: queue "wms.queue.wms-cincout" cannot be bound to the default exchange`,
 		`$.waits[0]: wait path 5s: exchange "wms.retry-exchange.wms-cincout" with key "x" does not reach`,
 		`$.queues[1].arguments.x-message-ttl: wait path 5s: x-message-ttl of queue "wms.retry-queue.wms-cincout" must be`,
-		`$.queues[1].arguments["a b"]: queue "wms.retry-queue.wms-cincout": argument a b is not used`,
+		`$.queues[1].arguments["a b"]: queue "wms.retry-queue.wms-cincout": a b is not an argument of classic or quorum queues`,
 	}
 	got := strings.Split(p.Validate().Error(), "\n")
 	if len(got) != len(want) {

@@ -7,8 +7,6 @@ import (
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	unverified := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
-	unverified.Unverified = true
 	shapes := otherShapes(t)
 	for _, c := range []struct {
 		name string
@@ -20,7 +18,7 @@ func TestWarnings(t *testing.T) {
 		{"shared way back", shapes["topic-tiers"], []string{"classic queue", "retries return through exchange freeflow.events"}},
 		{"a queue of its own behind a shared fanout", build(t, Options{Preset: PresetTopicTiers, Service: "x-y", DLQ: "y.dlq", QueueType: "quorum"}),
 			[]string{"retries return", "x.events.dlx copies what any service parks"}},
-		{"messages expire", shapes["dead-letter disabled"], []string{"classic queue", "messages leave orders after 300000 ms", "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded"}},
+		{"messages expire", shapes["dead-letter disabled"], []string{"classic queue", `queue "orders": x-message-ttl: messages leave the queue after 300000 ms`, "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded"}},
 		{"an exchange that nothing is bound to", build(t, Options{Service: "x-y", Exchange: "e", ExchangeType: "topic", QueueType: "quorum",
 			Bindings: []Binding{{Exchange: "others", Key: "k"}}}),
 			[]string{"SIDECAR_EXCHANGE_TYPE=topic is not used: SIDECAR_BINDINGS does not name exchange e", "SIDECAR_EXCHANGE=e is not used"}},
@@ -34,7 +32,6 @@ func TestWarnings(t *testing.T) {
 		{"no hyphen where nothing is named after the prefix", build(t, Options{Preset: PresetPerQueue, Service: "noprefix", QueueType: "quorum",
 			Bindings: []Binding{{Exchange: "domain.events", Key: "k"}}}), nil},
 		{"a prefix that is the default", build(t, Options{Service: "default-x", QueueType: "quorum"}), nil},
-		{"not checked", unverified, []string{"SIDECAR_TOPOLOGY_MODE=none"}},
 	} {
 		got := c.p.Warnings()
 		if len(got) != len(c.want) {

@@ -62,9 +62,9 @@ func declareTopology(t testing.TB, url string, plan *topology.Plan) {
 	t.Helper()
 	s := dial(t, url)
 	defer s.Close()
-	findings, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
-	if err != nil || len(findings) > 0 {
-		t.Fatalf("declare: %v %v", findings, err)
+	report, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
+	if err != nil || len(report.Findings) > 0 {
+		t.Fatalf("declare: %v %v", report.Findings, err)
 	}
 }
 
@@ -106,7 +106,7 @@ func start(t testing.TB, plan *topology.Plan) *rig {
 		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
 	})
 	r.watcher = declare.NewWatcher(declare.WatchOptions{
-		Plan: plan, Every: watchEvery, Logger: log, Depths: declare.NewDepths(r.registry), Report: r.report,
+		Every: watchEvery, Logger: log, Depths: declare.NewDepths(r.registry), Report: r.report,
 	})
 	r.publishing = brokertest.NewProxy(t, r.url)
 	publisher := broker.NewPublisher(dialer("publish", r.publishing.URL(t, r.url)))
@@ -154,7 +154,7 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.watcher.Watch(ctx, s) })
+	group.Go(func() error { return r.watcher.Watch(ctx, s, r.plan) })
 	group.Go(func() error {
 		for {
 			select {
@@ -168,7 +168,7 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 		}
 	})
 	group.Go(func() error {
-		if err := r.consumer.Serve(ctx, s); err != nil {
+		if err := r.consumer.Serve(ctx, s, r.plan); err != nil {
 			return err
 		}
 		return errServed
@@ -182,11 +182,11 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 func (r *rig) ensure(ctx context.Context, s *broker.Session) error {
 	r.repairing.Lock()
 	defer r.repairing.Unlock()
-	findings, err := declare.Ensure(ctx, s, r.plan, topology.ModeDeclare)
+	report, err := declare.Ensure(ctx, s, r.plan, topology.ModeDeclare)
 	if err != nil {
 		return err
 	}
-	if len(findings) > 0 {
+	if findings := report.Blocking(); len(findings) > 0 {
 		r.flow.Hold(flow.Topology, findings[0].String())
 		return nil
 	}

@@ -2,37 +2,73 @@ package declare
 
 import (
 	"regexp"
+	"strconv"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/topology"
 )
 
 // The broker's answers are texts of at most 255 bytes, cut without mercy: with long names the end is missing. So
 // every part is optional and what is known from the plan is never read from here.
 var (
 	inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)'`)
-	current      = regexp.MustCompile(` but current is (?:the value )?'?(.*?)'?(?: of type '\w+')?$`)
+	current      = regexp.MustCompile(` but current is (?:(none)|the value '(.*)' of type '(\w+)'|'(.*)')$`)
 	refused      = regexp.MustCompile(`(?:(configure|write|read) )?access to (?:queue|exchange|topic) '([^']*)'`)
 	inVhost      = regexp.MustCompile(`in vhost '([^']*)'`)
 	forUser      = regexp.MustCompile(`refused for user '([^']*)'`)
 )
 
-// unknown is printed for a value that the broker did not name.
-const unknown = "unknown"
+// drift is what a 406 says about a property that differs.
+type drift struct {
+	property string
+	value    any  // that the broker has; nil: none
+	cut      bool // the answer ends before the value
+}
 
-// drifted reads a 406: the property that differs and the value it has ("… but current is 'x'", "… is none", "… is the
-// value 'x' of type 't'"). ok is false for a 406 about something else.
-func drifted(e *amqp.Error) (property, found string, ok bool) {
+// drifted reads a 406; ok is false for one about something else.
+func drifted(e *amqp.Error) (d drift, ok bool) {
 	if e.Code != amqp.PreconditionFailed {
-		return "", "", false
+		return d, false
 	}
 	m := inequivalent.FindStringSubmatch(e.Reason)
 	if m == nil {
-		return "", "", false
+		return d, false
 	}
-	if value := current.FindStringSubmatch(e.Reason); value != nil {
-		return m[1], value[1], true
+	d.property = m[1]
+	value := current.FindStringSubmatch(e.Reason)
+	switch {
+	case value == nil:
+		d.cut = true
+	case value[1] != "":
+		// RabbitMQ 3.10 calls the type of a classic queue so, too
+		if d.property == topology.ArgType {
+			d.value = topology.TypeClassic
+		}
+	case value[3] != "":
+		d.value = typed(value[2], value[3])
+	default:
+		d.value = typed(value[4], "")
 	}
-	return m[1], unknown, true
+	return d, true
+}
+
+// typed returns a value that the broker wrote as text, by the name of its type; without one, true and false are
+// booleans and all else is text.
+func typed(text, kind string) any {
+	switch kind {
+	case "longstr":
+		return text
+	case "", "bool":
+		if b, err := strconv.ParseBool(text); err == nil {
+			return b
+		}
+		return text
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	return text
 }
 
 // denial is what a 403 says.

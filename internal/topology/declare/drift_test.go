@@ -1,7 +1,8 @@
 package declare
 
 import (
-	"context"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,8 +14,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// TestEnsureFindsDrift declares one object differently at a time. Whatever it is, it is named with its value, and
-// nothing of it is touched.
+// TestEnsureFindsDrift declares one object differently at a time. Whatever it is, it is named with its value and with
+// what that comes to, and nothing of it is touched.
 func TestEnsureFindsDrift(t *testing.T) {
 	t.Parallel()
 	p := build(t, topology.Options{Service: "wms-cincout"})
@@ -65,7 +66,7 @@ func TestEnsureFindsDrift(t *testing.T) {
 			for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
 				f := ensure(t, url, c.plan, mode)
 				f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
-				if len(f) != 1 || f[0].Problem != ProblemDrift || !strings.Contains(f[0].Object, `"`+c.object+`"`) || f[0].Fix == "" {
+				if len(f) != 1 || f[0].Problem != ProblemDrift || !strings.Contains(f[0].Object, `"`+c.object+`"`) || f[0].Reason == "" {
 					t.Fatalf("%s: %v", mode, f)
 				}
 				if f[0].Wanted != c.wanted || f[0].Found != c.found {
@@ -79,71 +80,51 @@ func TestEnsureFindsDrift(t *testing.T) {
 	}
 }
 
-// TestEnsureFindsAllDrift: the broker names one difference, we name all that it compares before the queue's type. The
-// queue that is checked so closely is not touched, and one that goes away meanwhile is not made anew.
-func TestEnsureFindsAllDrift(t *testing.T) {
+// TestLookMakesNothing: a queue that goes away while it is looked at is not made anew, and every property is read.
+func TestLookMakesNothing(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	ch := channel(t, url)
-	for _, quorum := range []bool{false, true} {
-		o, args := topology.Options{Service: "wms-cincout"}, amqp.Table{topology.ArgDLX: "amq.direct", "x-max-length": 7, "x-expires": 3600000}
-		want := map[string]string{
-			"x-dead-letter-exchange wms.retry-exchange.wms-cincout": "amq.direct", "x-dead-letter-routing-key retry": "none",
-			"x-max-length none": "7", "x-expires none": "3600000",
+	for _, kind := range []string{topology.TypeClassic, topology.TypeQuorum} {
+		args := amqp.Table{
+			topology.ArgType: kind, topology.ArgTTL: int64(60000), topology.ArgDLX: "amq.direct", topology.ArgDLKey: "", topology.ArgOverflow: "reject-publish",
+			"x-max-length": int64(7), "x-max-length-bytes": int64(70), "x-expires": int64(3600000), topology.ArgSingleConsumer: true,
 		}
-		if quorum {
-			o.QueueType, args[topology.ArgType] = topology.TypeQuorum, topology.TypeQuorum
-			want["x-overflow reject-publish"], want["x-dead-letter-strategy at-least-once"] = "none", "none"
+		if kind == topology.TypeQuorum {
+			args[topology.ArgDeliveryLimit], args[topology.ArgStrategy], args["x-quorum-initial-group-size"] = int64(5), "at-least-once", int64(1)
+		} else {
+			args["x-max-priority"], args["x-queue-mode"] = int64(3), "lazy"
 		}
-		p := build(t, o)
-		must.Get(ch.QueueDeclare(p.Queue, true, false, false, false, args))(t)
-		for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
-			got := map[string]string{}
-			for _, f := range ensure(t, url, p, mode) {
-				if f.Problem == ProblemDrift {
-					got[f.Wanted] = f.Found
-				}
+		must.Get(ch.QueueDeclare(kind, true, false, false, false, args))(t)
+		p := prober{s: session(t, url)}
+		planned := amqp.Table{topology.PropertyDurable: true, topology.PropertyAutoDelete: false, topology.ArgType: topology.TypeQuorum}
+		found := p.lookAtQueue(t.Context(), kind, planned).properties
+		want := maps.Clone(args)
+		want[topology.PropertyDurable], want[topology.PropertyAutoDelete] = true, false
+		if !reflect.DeepEqual(found, want) {
+			t.Errorf("%s:\ngot  %v\nwant %v", kind, found, want)
+		}
+		must.Get(ch.QueueDelete(kind, false, false, false))(t)
+		for _, ask := range []amqp.Table{planned, want} {
+			if found := p.lookAtQueue(t.Context(), kind, ask); found.properties != nil || found.refusal != nil || p.err != nil {
+				t.Errorf("%s: %+v, %v", kind, found, p.err)
 			}
-			for wanted, found := range want {
-				if got[wanted] != found {
-					t.Errorf("%s, quorum %t: wanted %s, found %q: %v", mode, quorum, wanted, found, got)
-				}
-			}
 		}
-		if _, err := ch.QueueDeclare(p.Queue, true, false, false, false, args); err != nil {
-			t.Errorf("the queue was changed: %v", err)
+		if _, err := channel(t, url).QueueDeclarePassive(kind, true, false, false, false, nil); err == nil {
+			t.Error("a queue that had gone was declared by a look")
 		}
-		must.Get(ch.QueueDelete(p.Queue, false, false, false))(t)
-		e := newEnsurer(session(t, url), p, topology.ModeDeclare)
-		own := queueOf(queue(p, p.Queue))
-		e.drift(context.Background(), &own, &amqp.Error{
-			Code: amqp.PreconditionFailed, Reason: "inequivalent arg 'x-max-length' for queue 'q': received none but current is '7'",
-		})
-		must.Do(t, e.err)
-		if _, err := channel(t, url).QueueDeclarePassive(p.Queue, true, false, false, false, nil); err == nil {
-			t.Error("a queue that had gone was declared by a check")
-		}
-		remove(t, ch, p)
 	}
 }
 
-func TestAdopt(t *testing.T) {
+// TestNamesTooLongToCompare: the broker's answer ends before the value that it has.
+func TestNamesTooLongToCompare(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		property, found string
-		want            any
-		ok              bool
-	}{
-		{"x-message-ttl", "6000", int64(6000), true}, {"x-message-ttl", "none", nil, true}, {"x-overflow", "drop-head", "drop-head", true},
-		{"x-max-length", "none", nil, false}, {"x-max-length", "many", int64(0), false}, {"x-max-length", unknown, nil, false},
-		{"durable", "false", int64(0), false},
-	} {
-		args := amqp.Table{"x-message-ttl": int64(5000)}
-		if c.property != "x-message-ttl" {
-			delete(args, "x-message-ttl")
-		}
-		if ok := adopt(args, c.property, c.found); ok != c.ok || args[c.property] != c.want {
-			t.Errorf("%s %s: %t, %v", c.property, c.found, ok, args)
-		}
+	url := brokertest.URL(t)
+	name := strings.Repeat("q", 200)
+	p := build(t, topology.Options{Service: "wms-cincout", Queue: name})
+	must.Get(channel(t, url).QueueDeclare(name, true, false, false, false, amqp.Table{"x-max-length": int64(7)}))(t)
+	f := Blocking(ensure(t, url, p, topology.ModeDeclare))
+	if len(f) != 1 || f[0].Found != "unknown" || !strings.Contains(f[0].Fix, "SIDECAR_TOPOLOGY_MODE=none") {
+		t.Errorf("%v", f)
 	}
 }

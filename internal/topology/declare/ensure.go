@@ -12,28 +12,44 @@ import (
 	"sidecar/internal/topology"
 )
 
+// Report is what Ensure found.
+type Report struct {
+	// Plan uses what exists as it is, see topology.Plan.AsFound. It is the plan that was asked for where nothing differs.
+	Plan *topology.Plan
+
+	// Findings are everything that is not as planned. While one is Blocking, messages must not be consumed.
+	Findings []Finding
+}
+
+// Blocking are the findings by which a retried or parked message might be lost.
+func (r *Report) Blocking() []Finding { return Blocking(r.Findings) }
+
 // Ensure checks whether the broker would keep every message that the plan retries or parks, and in ModeDeclare creates
-// missing objects. Existing objects are never changed and never deleted: a difference is a Finding, and with findings
-// messages must not be consumed. An error is a failure of the session and says nothing about the topology.
+// missing objects. Existing objects are never changed and never deleted: they are used as they are, or a finding is
+// Blocking. An error is a failure of the session and says nothing about the topology.
 //
-// In ModeVerify it declares passively, and compares properties where the user's rights allow; bindings cannot be
-// seen over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a memory or disk
-// alarm is not read any more.
-func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
+// In ModeVerify it compares properties where the user's rights allow, and else looks whether the objects are there;
+// bindings cannot be seen over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a
+// memory or disk alarm is not read any more.
+func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (Report, error) {
 	if mode == topology.ModeNone {
-		return nil, nil
+		return Report{Plan: p}, nil
 	}
 	e := newEnsurer(s, p, mode)
 	defer e.close(ctx)
-	for _, o := range objects(p) {
-		e.object(ctx, &o)
+	plan := e.lookAtAll(ctx)
+	for _, o := range objects(plan) {
+		e.make(ctx, &o)
 	}
 	if mode == topology.ModeDeclare {
-		for _, b := range p.Bindings {
+		for _, b := range plan.Bindings {
 			e.binding(ctx, b)
 		}
 	}
-	return e.findings, e.err
+	if e.unseen[queueObject(p.Queue)] {
+		plan = plan.Cautious()
+	}
+	return Report{Plan: plan, Findings: together(e.findings)}, e.err
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
@@ -47,9 +63,7 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 	}
 	var questions []question
 	for _, o := range objects(p) {
-		for _, c := range o.checks(mode) {
-			questions = append(questions, c.question)
-		}
+		questions = append(questions, o.questions(mode)...)
 	}
 	if mode == topology.ModeDeclare {
 		for _, b := range p.Bindings {
@@ -75,41 +89,119 @@ type ensurer struct {
 	prober
 	p        *topology.Plan
 	mode     topology.Mode
+	found    topology.Found
+	missing  map[string]bool // objects that do not exist, by title
+	unseen   map[string]bool // those that exist and cannot be compared
 	findings []Finding
 }
 
 func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
-	return &ensurer{prober: prober{s: s}, p: p, mode: mode}
+	return &ensurer{
+		prober: prober{s: s}, p: p, mode: mode, missing: map[string]bool{}, unseen: map[string]bool{},
+		found: topology.Found{
+			Exchanges: map[string]amqp.Table{}, Queues: map[string]amqp.Table{}, Major: s.Major(),
+		},
+	}
 }
 
-// object checks whether an object is there, and whether its properties are as wanted.
-func (e *ensurer) object(ctx context.Context, o *object) {
-	for _, c := range o.checks(e.mode) {
-		if refusal := e.ask(ctx, c.verb+o.title, c.question); refusal != nil {
-			e.refusal(ctx, o, c.verb == lookFor, refusal)
-			return
+// lookAtAll looks at the objects of the plan, and at those that the plan needs beside what exists. It returns the plan
+// that uses what exists.
+func (e *ensurer) lookAtAll(ctx context.Context) *topology.Plan {
+	plan, looked := e.p, map[string]bool{}
+	for {
+		var differences []topology.Difference
+		before := len(looked)
+		for _, o := range objects(plan) {
+			if !looked[o.title] {
+				looked[o.title] = true
+				e.look(ctx, &o)
+			}
+		}
+		if plan, differences = e.p.AsFound(e.found); len(looked) == before || e.err != nil {
+			for _, d := range differences {
+				e.findings = append(e.findings, differs(d))
+			}
+			return plan
 		}
 	}
 }
 
-// refusal makes findings of the broker's answer to a check, which was passive or not.
-func (e *ensurer) refusal(ctx context.Context, o *object, passive bool, refusal *amqp.Error) {
-	_, _, differs := drifted(refusal)
+// look asks for an object and its properties.
+func (e *ensurer) look(ctx context.Context, o *object) {
+	var found seen
+	switch {
+	case o.active == nil:
+		found.refusal = e.ask(ctx, lookFor+o.title, o.passive)
+		e.unseen[o.title] = found.refusal == nil
+	case o.queue != nil:
+		if found = e.lookAtQueue(ctx, o.name, o.properties); found.properties != nil {
+			e.found.Queues[o.name] = found.properties
+		}
+	default:
+		if found = e.lookAtExchange(ctx, o.name, o.properties); found.properties != nil {
+			e.found.Exchanges[o.name] = found.properties
+		}
+	}
+	switch refusal := found.refusal; {
+	case refusal != nil:
+		e.refusal(ctx, o, refusal)
+	case found.properties == nil:
+		e.missing[o.title] = !e.unseen[o.title]
+	}
+}
+
+// refusal is about an object whose properties the broker does not tell.
+func (e *ensurer) refusal(ctx context.Context, o *object, refusal *amqp.Error) {
+	d, differs := drifted(refusal)
 	switch {
 	case differs:
-		e.drift(ctx, o, refusal)
-	case refusal.Code == amqp.NotFound && passive:
-		e.missing(o)
-	case refusal.Code == amqp.AccessRefused && passive:
+		e.findings = append(e.findings, tooLong(o, d))
+	case refusal.Code == amqp.NotFound:
+		e.missing[o.title] = true
+	case refusal.Code != amqp.AccessRefused:
+		e.refused(o.title, "a durable, shared "+o.kind, refusal)
+	case o.active == nil:
 		e.forbidden(o.title, o.name, "read", refusal)
-	case refusal.Code == amqp.AccessRefused && e.mode != topology.ModeDeclare:
-		// it exists, as the passive check before has shown
-	case refusal.Code == amqp.AccessRefused && o.spare && e.ask(ctx, lookFor+o.title, o.passive) == nil:
-		// it exists, and another service may have declared it
+	case e.mode == topology.ModeDeclare && !o.spare:
+		e.forbidden(o.title, o.name, o.needs, refusal)
+	default:
+		e.lookWithoutRights(ctx, o, refusal)
+	}
+}
+
+// lookWithoutRights asks whether an object is there that the user may not compare.
+func (e *ensurer) lookWithoutRights(ctx context.Context, o *object, first *amqp.Error) {
+	refusal := e.ask(ctx, lookFor+o.title, o.passive)
+	switch {
+	case refusal == nil:
+		e.unseen[o.title] = true
+	case refusal.Code == amqp.NotFound && e.mode == topology.ModeDeclare:
+		e.forbidden(o.title, o.name, o.needs, first)
+	case refusal.Code == amqp.NotFound:
+		e.missing[o.title] = true
+	case refusal.Code == amqp.AccessRefused:
+		e.forbidden(o.title, o.name, "read", refusal)
+	default:
+		e.refused(o.title, "a durable, shared "+o.kind, refusal)
+	}
+}
+
+// make declares an object that is missing, or reports it.
+func (e *ensurer) make(ctx context.Context, o *object) {
+	if !e.missing[o.title] {
+		return
+	}
+	if e.mode != topology.ModeDeclare || o.active == nil {
+		e.absent(o)
+		return
+	}
+	refusal := e.ask(ctx, "declare "+o.title, o.active)
+	switch {
+	case refusal == nil:
 	case refusal.Code == amqp.AccessRefused:
 		e.forbidden(o.title, o.name, o.needs, refusal)
 	default:
-		e.refused(o.title, "a durable, shared "+o.kind, refusal)
+		e.refused(o.title, "a durable "+o.kind, refusal)
 	}
 }
 
@@ -131,7 +223,7 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
 			needs = "read"
 		}
 		e.forbidden(title, resource, needs, refusal)
-	case refusal.Code == amqp.NotFound && known: // the finding of the object says it
+	case refusal.Code == amqp.NotFound && known: // the finding of the object tells it
 	default:
 		e.refused(title, "the binding", refusal)
 	}

@@ -98,9 +98,7 @@ func TestEnsure(t *testing.T) {
 			}
 			remove(t, ch, p)
 			for range 2 { // declaring again changes nothing
-				if f, err := Ensure(context.Background(), session(t, url), p, topology.ModeDeclare); err != nil || f != nil {
-					t.Errorf("%v, %v", f, err)
-				}
+				fits(t, url, p, topology.ModeDeclare)
 				travels(t, url, p)
 			}
 			if !atOnce(topology.ModeVerify) || !atOnce(topology.ModeDeclare) {
@@ -213,9 +211,11 @@ func TestVhostThatMakesQuorumQueues(t *testing.T) {
 	t.Parallel()
 	brokertest.DefaultQueueType(t, "quorum")
 	url := brokertest.URL(t)
-	f := ensure(t, url, build(t, topology.Options{Service: "wms-cincout"}), topology.ModeDeclare)
-	if len(f) != 3 || f[0].Found != "quorum" || !strings.Contains(f[0].Fix, "SIDECAR_QUEUE_TYPE=quorum") {
-		t.Errorf("%v", f)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
+	r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
+	if len(r.Blocking()) > 0 || len(r.Findings) == 0 || !r.Plan.Quorum || r.Plan.Waits[0].ByReject {
+		t.Errorf("%v", r.Findings)
 	}
 }
 

@@ -3,8 +3,8 @@ package declare
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -17,31 +17,92 @@ type Problem string
 // The problems.
 const (
 	ProblemMissing    Problem = "missing"    // the object is not there, and may not be created or could not be
-	ProblemDrift      Problem = "drift"      // it is there with other properties
+	ProblemDrift      Problem = "drift"      // it is there with another property
 	ProblemPermission Problem = "permission" // we may not do what is needed
 	ProblemRefused    Problem = "refused"    // the broker refuses for another reason
 )
 
-// Finding is an object in the broker that differs from the plan. While there is a finding, a retried or parked message
-// might be lost: messages must not be consumed. It is text for people; it holds no secret.
+// Finding is something in the broker that is not as planned. It is text for people; it holds no secret.
 type Finding struct {
-	Object  string // e.g. `queue "wms.queue.wms-cincout"`
-	Problem Problem
-	Wanted  string // what the plan needs
-	Found   string // what the broker has, or said
-	Fix     string // what to do about it
+	Judgement topology.Judgement // whether messages may be consumed all the same
+	Object    string             // e.g. `queue "wms.queue.wms-cincout"`
+	Problem   Problem
+	Property  string // of ProblemDrift: the argument or property that differs
+	Wanted    string // what the plan needs
+	Found     string // what the broker has, or said
+	Reason    string // of ProblemDrift: what the difference comes to
+	Fix       string // what to do about it; empty: nothing has to be done
 }
 
 // String puts a finding into one line.
 func (f Finding) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s: %s", f.Object, f.Problem)
-	for _, part := range [][2]string{{", wanted ", f.Wanted}, {", found ", f.Found}, {": ", f.Fix}} {
+	for _, part := range [][2]string{{", wanted ", f.Wanted}, {", found ", f.Found}, {": ", f.Reason}, {": ", f.Fix}} {
 		if part[1] != "" {
 			s.WriteString(part[0] + part[1])
 		}
 	}
 	return s.String()
+}
+
+// Blocking are the findings by which a retried or parked message might be lost: messages must not be consumed.
+func Blocking(all []Finding) []Finding {
+	var blocking []Finding
+	for _, f := range all {
+		if f.Judgement == topology.Breaks {
+			blocking = append(blocking, f)
+		}
+	}
+	return blocking
+}
+
+// differs is the finding of a property.
+func differs(d topology.Difference) Finding {
+	return Finding{
+		Judgement: d.Judgement, Object: d.Object, Problem: ProblemDrift, Property: d.Property,
+		Wanted: d.Property + " " + written(d.Wanted), Found: written(d.Found), Reason: d.Reason, Fix: d.Fix,
+	}
+}
+
+// written is the value of a property in the broker's words.
+func written(value any) string {
+	switch value {
+	case nil:
+		return "none"
+	case "":
+		return `""`
+	}
+	return fmt.Sprint(value)
+}
+
+// tooLong is the finding of a property whose value the broker does not tell, because its answers have 255 bytes.
+func tooLong(o *object, d drift) Finding {
+	return Finding{
+		Object: o.title, Problem: ProblemDrift, Property: d.property,
+		Wanted: d.property + " " + written(o.properties[d.property]), Found: "unknown", Reason: "the names are too long for the broker's answer to tell the value",
+		Fix: "SIDECAR_TOPOLOGY_MODE=none consumes without comparing, or use shorter names",
+	}
+}
+
+// together tells a missing permission once: the line that grants it is the same for all objects.
+func together(all []Finding) []Finding {
+	var merged []Finding
+	for _, f := range all {
+		i := slices.IndexFunc(merged, func(m Finding) bool {
+			return f.Problem == ProblemPermission && m.Problem == f.Problem && m.Fix == f.Fix
+		})
+		if i < 0 {
+			merged = append(merged, f)
+			continue
+		}
+		m := &merged[i]
+		m.Object += ", " + f.Object
+		if !strings.Contains(m.Wanted, f.Wanted) {
+			m.Wanted += ", " + f.Wanted
+		}
+	}
+	return merged
 }
 
 func queueObject(name string) string    { return fmt.Sprintf("queue %q", name) }
@@ -72,8 +133,8 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 	return f
 }
 
-// missing reports an object that is not there.
-func (e *ensurer) missing(o *object) {
+// absent reports an object that is not there.
+func (e *ensurer) absent(o *object) {
 	f := Finding{
 		Object: o.title, Problem: ProblemMissing, Wanted: "a durable " + o.kind, Found: "nothing", Fix: fixMissing,
 	}
@@ -107,32 +168,4 @@ func (e *ensurer) forbidden(title, name, needs string, refusal *amqp.Error) {
 		Object: title, Problem: ProblemPermission, Found: "access refused", Fix: fix,
 		Wanted: fmt.Sprintf("%s permission on %q", needs, cmp.Or(d.resource, name)),
 	})
-}
-
-// fix is what to do about a property that differs. The sidecar never deletes a queue. Where a setting can follow the
-// broker, it is named first.
-func (o *object) fix(property, found, vhost string) string {
-	q := o.queue
-	switch {
-	case q == nil && property == "type" && o.spare:
-		return fmt.Sprintf("set SIDECAR_EXCHANGE_TYPE=%s, or use another SIDECAR_EXCHANGE", found)
-	case q == nil:
-		return "delete the exchange, or use another name: an exchange cannot be changed"
-	case property == topology.ArgType && q.Args[topology.ArgType] == nil && found == topology.TypeQuorum:
-		return "set SIDECAR_QUEUE_TYPE=quorum; this virtual host may turn declarations without a type into quorum queues, " +
-			"then delete the ones that were declared so"
-	}
-	again := fmt.Sprintf("empty the queue and delete it (rabbitmqctl delete_queue -p %s %s --if-empty --if-unused): it "+
-		"is then declared as wanted", cmp.Or(vhost, "VHOST"), q.Name)
-	delay, err := time.ParseDuration(found + "ms")
-	switch {
-	case q.Kind == topology.KindRetry && property == topology.ArgTTL && err == nil:
-		return fmt.Sprintf("set the delay to %s, or %s", topology.TierLabel(delay), again)
-	case property == topology.ArgType:
-		return fmt.Sprintf("set SIDECAR_QUEUE_TYPE=%s, or %s", found, again)
-	// the error of 3.10 for a classic queue
-	case property == topology.ArgOverflow && q.Args[topology.ArgType] != nil && found == absentValue:
-		return "set SIDECAR_QUEUE_TYPE=classic if it is a classic queue, or " + again
-	}
-	return again
 }

@@ -18,6 +18,8 @@ type Session interface {
 	Channel(ctx context.Context) (*amqp.Channel, error)
 	// Do runs a blocking client call under a deadline.
 	Do(ctx context.Context, name string, fn func() error) error
+	// Major is the first part of the broker's version, 0 if unknown.
+	Major() int
 }
 
 // question asks the broker one thing. With noWait the broker answers only when it refuses.
@@ -84,14 +86,15 @@ type object struct {
 	impossible question // a declaration that every broker refuses
 
 	queue *topology.Queue // nil: an exchange
+	found amqp.Table      // properties of one that is used as it is; nil: as planned
 	ready *int            // messages ready in the queue at the last passive question
 }
 
 // objects lists the exchanges and queues of a plan, each behind those that it needs.
 func objects(p *topology.Plan) []object {
 	all := make([]object, 0, len(p.Exchanges)+len(p.Queues))
-	for _, x := range p.Exchanges {
-		all = append(all, exchangeOf(x))
+	for i := range p.Exchanges {
+		all = append(all, exchangeOf(&p.Exchanges[i]))
 	}
 	for i := range p.Queues {
 		all = append(all, queueOf(&p.Queues[i]))
@@ -99,10 +102,10 @@ func objects(p *topology.Plan) []object {
 	return all
 }
 
-func exchangeOf(x topology.Exchange) object {
+func exchangeOf(x *topology.Exchange) object {
 	o := object{
-		name: x.Name, title: exchangeObject(x.Name), kind: "exchange", spare: x.Shared, needs: "configure",
-		properties: amqp.Table{"type": x.Type, "durable": true, "auto_delete": false, "internal": false},
+		name: x.Name, title: x.Title(), kind: "exchange", spare: x.Shared, needs: "configure", found: x.Found,
+		properties: x.Properties(),
 		passive: func(ch *amqp.Channel, noWait bool) error { // the protocol wants a type, the broker ignores it
 			return ch.ExchangeDeclarePassive(x.Name, "direct", true, false, false, noWait, nil)
 		},
@@ -110,25 +113,18 @@ func exchangeOf(x topology.Exchange) object {
 	if x.Type == "" {
 		return o
 	}
-	declare := func(args amqp.Table) question {
-		return func(ch *amqp.Channel, noWait bool) error {
-			return ch.ExchangeDeclare(x.Name, x.Type, true, false, false, noWait, args)
-		}
-	}
+	impossible := maps.Clone(o.properties)
+	impossible[topology.ArgAlternate] = noTTL
 	o.kind = x.Type + " exchange"
-	o.active, o.impossible = declare(nil), declare(amqp.Table{"alternate-exchange": noTTL})
+	o.active, o.impossible = declareExchange(x.Name, o.properties), declareExchange(x.Name, impossible)
 	return o
 }
 
 func queueOf(q *topology.Queue) object {
 	o := object{
-		name: q.Name, title: queueObject(q.Name), kind: "queue", spare: q.Shared, needs: "configure",
-		properties: amqp.Table{
-			"durable": true, "auto_delete": false, "exclusive": false, topology.ArgType: topology.TypeClassic,
-		},
-		queue: q, ready: new(int),
+		name: q.Name, title: q.Title(), kind: "queue", spare: q.Shared, needs: "configure", found: q.Found,
+		properties: q.Properties(), queue: q, ready: new(int),
 	}
-	maps.Copy(o.properties, q.Args)
 	o.passive = func(ch *amqp.Channel, noWait bool) error {
 		state, err := ch.QueueDeclarePassive(q.Name, true, false, false, noWait, nil)
 		*o.ready = state.Messages
@@ -143,30 +139,25 @@ func queueOf(q *topology.Queue) object {
 	return o
 }
 
-// check is one of the questions about an object. After a refusal the others are not asked.
-type check struct {
-	verb     string
-	question question
-}
-
-// lookFor is the verb of a passive check.
+// lookFor is the verb of a passive question.
 const lookFor = "look for "
 
-// checks are the questions whether an object is there and as wanted.
-func (o *object) checks(mode topology.Mode) []check {
-	var all []check
-	if mode != topology.ModeDeclare || o.active == nil {
-		all = append(all, check{lookFor, o.passive})
+// questions are those that the broker answers well for an object that is as it was found or planned.
+func (o *object) questions(mode topology.Mode) []question {
+	var all []question
+	switch {
+	case o.active == nil, o.found != nil && o.queue == nil:
+		return []question{o.passive}
+	case o.found != nil:
+		return []question{compareQueue(o.name, o.found)}
+	case mode == topology.ModeDeclare:
+		all = append(all, o.active)
+	case o.queue == nil:
+		all = append(all, o.passive, o.active)
 	}
-	if o.active != nil {
-		all = append(all, check{"declare ", o.active})
-	}
-	if o.queue != nil && o.queue.Args[topology.ArgType] == nil {
-		// A virtual host can make quorum queues of declarations that name no type. Asked this way the queue is there
-		// already, and one that was declared without a type is the same as a classic one.
-		typed := amqp.Table{topology.ArgType: topology.TypeClassic}
-		maps.Copy(typed, o.queue.Args)
-		all = append(all, check{"compare ", declareQueue(o.name, typed)})
+	if o.queue != nil && (mode != topology.ModeDeclare || o.queue.Args[topology.ArgType] == nil) {
+		// A virtual host can make quorum queues of declarations that name no type.
+		all = append(all, compareQueue(o.name, o.properties))
 	}
 	return all
 }
@@ -182,13 +173,4 @@ func declareQueue(name string, args amqp.Table) question {
 		_, err := ch.QueueDeclare(name, true, false, false, noWait, args)
 		return err
 	}
-}
-
-// wanted is a property in the plan, with its value in the broker's words.
-func (o *object) wanted(property string) string {
-	value, ok := o.properties[property]
-	if !ok {
-		value = absentValue
-	}
-	return fmt.Sprint(property, " ", value)
 }

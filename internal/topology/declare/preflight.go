@@ -41,7 +41,7 @@ func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.M
 		return nil, err
 	}
 	findings, err := publishing.Run(ctx)
-	return append(e.findings, findings...), err
+	return together(append(e.findings, findings...)), err
 }
 
 // PublishPreflight is the part of Preflight about publishing retries, parked and redriven messages.

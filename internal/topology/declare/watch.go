@@ -25,7 +25,6 @@ const DefaultEvery = 15 * time.Second
 
 // WatchOptions says how to watch.
 type WatchOptions struct {
-	Plan   *topology.Plan
 	Every  time.Duration   // DefaultEvery when zero
 	Ask    <-chan struct{} // asks for a check between two others; may be nil
 	Logger *slog.Logger
@@ -37,7 +36,7 @@ type WatchOptions struct {
 }
 
 // Watcher measures the queues of a plan and notices when a part of it is deleted under the running sidecar. There is
-// one for each plan; it watches one session at a time.
+// one for each subscription; it watches one session at a time.
 type Watcher struct {
 	o    WatchOptions
 	last atomic.Pointer[[]Depth]
@@ -59,10 +58,10 @@ func (w *Watcher) depths() []Depth {
 	return nil
 }
 
-// Watch checks at once and then periodically, on a channel of its own, until ctx ends or the session fails. It returns
-// the session's error, or nil when ctx ended. The measured depths are removed then: old numbers would look current.
-func (w *Watcher) Watch(ctx context.Context, s Session) error {
-	e := newEnsurer(s, w.o.Plan, topology.ModeVerify)
+// Watch checks the objects of a plan at once and then periodically, on a channel of its own, until ctx ends or the
+// session fails. It returns the session's error, or nil when ctx ended. The measured depths are removed then: old numbers would look current.
+func (w *Watcher) Watch(ctx context.Context, s Session, p *topology.Plan) error {
+	e := newEnsurer(s, p, topology.ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
 	defer w.last.Store(nil)
 	t := time.NewTicker(w.o.Every)
@@ -102,7 +101,7 @@ func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Findin
 		refusal := e.ask(ctx, lookFor+o.title, o.passive)
 		switch {
 		case refusal != nil && refusal.Code == amqp.NotFound:
-			e.missing(&o)
+			e.absent(&o)
 		case refusal == nil && e.err == nil && o.queue != nil:
 			depths = append(depths, Depth{Queue: o.name, Kind: o.queue.Kind, Ready: *o.ready})
 		}

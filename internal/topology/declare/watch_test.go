@@ -58,12 +58,12 @@ func TestWatch(t *testing.T) {
 	reports := make(chan []Finding)
 	log := &strings.Builder{}
 	w := NewWatcher(WatchOptions{
-		Plan: p, Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)), Depths: NewDepths(registry),
+		Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)), Depths: NewDepths(registry),
 		Report: func(f []Finding) { reports <- f },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- w.Watch(ctx, session(t, url)) }()
+	go func() { ended <- w.Watch(ctx, session(t, url), p) }()
 
 	if f := <-reports; f != nil {
 		t.Errorf("all is there, but %v", f)
@@ -117,7 +117,7 @@ func TestWatchOnRequest(t *testing.T) {
 	fits(t, url, p, topology.ModeDeclare)
 	ask, looked := make(chan struct{}), make(chan struct{})
 	w := NewWatcher(WatchOptions{
-		Plan: p, Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Depths: NewDepths(prometheus.NewRegistry()),
+		Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Depths: NewDepths(prometheus.NewRegistry()),
 		Report: func([]Finding) { looked <- struct{}{} },
 	})
 	if d := w.depths(); d != nil {
@@ -125,7 +125,7 @@ func TestWatchOnRequest(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- w.Watch(ctx, session(t, url)) }()
+	go func() { ended <- w.Watch(ctx, session(t, url), p) }()
 	<-looked
 	if d := w.depths(); len(d) != 3 || d[2] != (Depth{p.Queue, topology.KindMain, 0}) {
 		t.Errorf("%v", d)
@@ -147,12 +147,12 @@ func TestWatchOnRequest(t *testing.T) {
 func TestWatchEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	w := NewWatcher(WatchOptions{
-		Plan: build(t, topology.Options{Service: "wms-cincout"}), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Depths: NewDepths(prometheus.NewRegistry()), Report: func([]Finding) {},
 	})
 	s := session(t, brokertest.URL(t))
 	s.Kill()
-	if err := w.Watch(context.Background(), s); err == nil {
+	if err := w.Watch(context.Background(), s, build(t, topology.Options{Service: "wms-cincout"})); err == nil {
 		t.Error("a lost session is not a reason to end well")
 	}
 	if w.o.Every != DefaultEvery {

@@ -33,9 +33,9 @@ func TestKeeping(t *testing.T) {
 		{"nothing at all", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: int32(0)}, limited(0)},
 		{"with a dead-letter exchange", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: int64(7), topology.ArgDLX: "elsewhere"}, limited(7)},
 		{"with a size", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgDeliveryLimit: int64(3), "x-quorum-initial-group-size": int64(1), "x-max-length": int64(10)}, limited(3)},
-		{"all consumers, expressly", amqp.Table{topology.ArgType: topology.TypeQuorum, argNever: false, topology.ArgDeliveryLimit: int64(3)}, limited(3)},
-		{"one consumer", amqp.Table{argNever: true}, Kept{Known: true, Single: true}},
-		{"quorum, one consumer", amqp.Table{topology.ArgType: topology.TypeQuorum, argNever: true, topology.ArgDeliveryLimit: int64(3)}, Kept{Known: true, Single: true}},
+		{"all consumers, expressly", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgSingleConsumer: false, topology.ArgDeliveryLimit: int64(3)}, limited(3)},
+		{"one consumer", amqp.Table{topology.ArgSingleConsumer: true}, Kept{Known: true, Single: true}},
+		{"quorum, one consumer", amqp.Table{topology.ArgType: topology.TypeQuorum, topology.ArgSingleConsumer: true, topology.ArgDeliveryLimit: int64(3)}, Kept{Known: true, Quorum: true, Named: true, Limit: 3, Single: true}},
 		{"auto-delete", nil, Kept{Known: true, Vanishes: true}},
 	}
 	if !strings.HasPrefix(brokertest.Version(t), "3.") {

@@ -1,0 +1,185 @@
+package topology
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Found is what a broker has of a plan: the properties of the exchanges and queues that exist and could be compared, by
+// name. Arguments keep their AMQP names, see the Property constants for the others.
+type Found struct {
+	Exchanges, Queues map[string]amqp.Table
+
+	Major int // version of the broker; 0: unknown
+}
+
+// cautiousRequeues is how often a message may be given back to a queue whose delivery limit is the broker's own, which
+// is 20, or unknown. A message that reaches the limit is dropped or dead-lettered without a reason.
+const cautiousRequeues = brokersLimit / 2
+
+// AsFound returns the plan that uses what exists as it is, and how that differs from p. It is p, without a copy, where
+// nothing differs. Objects that do not exist stay as planned, and only these may be declared.
+//
+// A retry queue with another delay is left alone: it goes on returning what waits in it, and retries wait in a queue
+// beside it that is named with the delay. So that queue may have to be looked up too: call AsFound again with it.
+func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
+	c := p.clone()
+	own := f.Queues[p.Queue]
+	if own != nil && p.AutoType {
+		c.setType(own[ArgType] == TypeQuorum)
+	}
+	all := c.besideOtherDelays(f)
+	for i := range c.Exchanges {
+		x := &c.Exchanges[i]
+		if seen := f.Exchanges[x.Name]; seen != nil {
+			all = append(all, c.compareExchange(x, seen)...)
+		}
+	}
+	for i := range c.Queues {
+		q := &c.Queues[i]
+		if seen := f.Queues[q.Name]; seen != nil && q.Found == nil {
+			all = append(all, c.compareQueue(q, seen, f.Major)...)
+		}
+	}
+	c.RequeueLimit = c.requeueLimit(own, f.Major)
+	if len(all) == 0 && c.Quorum == p.Quorum && c.RequeueLimit == p.RequeueLimit {
+		return p, nil
+	}
+	return c, all
+}
+
+func (p *Plan) compareExchange(x *Exchange, seen amqp.Table) []Difference {
+	f := finding{plan: p, exchange: x, all: seen}
+	differences := f.differences(x.Properties())
+	if len(differences) > 0 {
+		x.Found = seen
+	}
+	return differences
+}
+
+func (p *Plan) compareQueue(q *Queue, seen amqp.Table, major int) []Difference {
+	f := finding{plan: p, queue: q, all: seen, major: major}
+	differences := f.differences(q.Properties())
+	if len(differences) == 0 {
+		return nil
+	}
+	q.Found = seen
+	if q.Name == p.Queue && !q.rejectsAsPlanned() || q.Kind == KindRetry && q.full() {
+		p.publishRetries()
+	}
+	return differences
+}
+
+// rejectsAsPlanned reports whether a reject on the queue as it was found goes where it was planned, and as safely.
+func (q *Queue) rejectsAsPlanned() bool {
+	f := q.Found
+	safely := q.Args[ArgStrategy] == nil || f[ArgType] != TypeQuorum ||
+		f[ArgStrategy] == strategyAtLeastOnce && f[ArgOverflow] == overflowReject
+	return safely && f[ArgDLX] == q.Args[ArgDLX] && f[ArgDLKey] == q.Args[ArgDLKey]
+}
+
+// full reports whether the queue, as it was found, can be full and then drop what is dead-lettered to it.
+func (q *Queue) full() bool { return q.Found[argMaxLength] != nil || q.Found[argMaxBytes] != nil }
+
+// besideOtherDelays lays a way beside every retry queue that has another delay than its messages shall wait.
+func (p *Plan) besideOtherDelays(f Found) []Difference {
+	var all []Difference
+	for i := range p.Waits {
+		w := &p.Waits[i]
+		old := p.queue(w.Queue)
+		seen := f.Queues[w.Queue]
+		name := w.Queue + "." + w.Tier()
+		if seen == nil || seen[ArgTTL] == old.Args[ArgTTL] || nameFault(name) != "" || p.queue(name) != nil {
+			continue
+		}
+		beside := *old
+		beside.Name, beside.Args = name, maps.Clone(old.Args)
+		old.Found = seen
+		all = append(all, Difference{
+			Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: seen[ArgTTL], Judgement: Harmless,
+			Reason: "it stays and returns what waits in it; retries wait in " + name + " instead",
+		})
+		if w.Exchange != "" {
+			p.Bindings = append(p.Bindings, Binding{Exchange: w.Exchange, Key: name, Queue: name})
+		}
+		w.Queue, w.Key, w.ByReject = name, name, false
+		p.Queues = slices.Insert(p.Queues, 0, beside)
+	}
+	return all
+}
+
+// requeueLimit is Plan.RequeueLimit for the service's queue as it was found; nil: it is missing or could not be
+// compared.
+func (p *Plan) requeueLimit(own amqp.Table, major int) int {
+	limit, finite := own[ArgDeliveryLimit].(int64)
+	switch {
+	case own == nil, own[ArgType] != TypeQuorum:
+		return p.RequeueLimit
+	case finite && limit >= 0 && limit < NoDeliveryLimit:
+		return int(min(max(limit/2, 1), cautiousRequeues))
+	case own[ArgDeliveryLimit] == nil && major != 3: // the broker's own
+		return cautiousRequeues
+	}
+	return 0
+}
+
+// Cautious returns a copy of p for a service's queue of which nothing is known: it may have a delivery limit, and what a
+// reject on it leads to may not be there.
+func (p *Plan) Cautious() *Plan {
+	c := p.WithoutReject()
+	c.RequeueLimit = cautiousRequeues
+	return c
+}
+
+// setType makes all queues quorum queues, or classic ones.
+func (p *Plan) setType(quorum bool) {
+	p.Quorum = quorum
+	for i := range p.Queues {
+		q := &p.Queues[i]
+		q.Args = maps.Clone(q.Args)
+		for _, arg := range []string{ArgType, ArgDeliveryLimit, ArgStrategy, ArgOverflow} {
+			delete(q.Args, arg)
+		}
+		if quorum {
+			q.makeQuorum()
+		}
+		if q.Name == p.Queue {
+			q.addArguments(p.arguments)
+		}
+	}
+}
+
+// makeQuorum adds what keeps the messages of a quorum queue: no limit on deliveries, and dead letters that stay until
+// their target has confirmed them, which the broker only does together with reject-publish.
+func (q *Queue) makeQuorum() {
+	if q.Args == nil {
+		q.Args = amqp.Table{}
+	}
+	q.Args[ArgType] = TypeQuorum
+	if q.Kind != KindRetry {
+		q.Args[ArgDeliveryLimit] = NoDeliveryLimit
+	}
+	if _, _, deadLetters := q.DeadLetter(); deadLetters {
+		q.Args[ArgStrategy], q.Args[ArgOverflow] = strategyAtLeastOnce, overflowReject
+	}
+}
+
+// anotherName fills in how an object of a plan gets another name.
+func (p *Plan) anotherName(fix, variable string) string {
+	way := "set " + variable + " to another name"
+	if p.FromFile {
+		way = "give it another name in the plan file"
+	}
+	return strings.ReplaceAll(fix, "{another}", way)
+}
+
+// addArguments adds what the user wants beside the plan's own arguments.
+func (q *Queue) addArguments(more amqp.Table) {
+	if q.Args == nil && len(more) > 0 {
+		q.Args = amqp.Table{}
+	}
+	maps.Copy(q.Args, more)
+}

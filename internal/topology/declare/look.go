@@ -1,0 +1,110 @@
+package declare
+
+import (
+	"context"
+	"maps"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/topology"
+)
+
+// A queue is looked up by declaring it with an argument of streams and a value that no stream takes. Classic and quorum
+// queues are not compared by that argument, and no queue can be declared with it: so the broker compares everything else
+// and never makes anything. It names the first property that differs, with the value it has; with that one as it is, it
+// is asked again.
+const (
+	argGuard   = "x-max-age"
+	valueGuard = "never"
+)
+
+// mostProperties is how many properties are read one after the other.
+const mostProperties = 32
+
+// seen is the answer to a look at a queue or exchange.
+type seen struct {
+	properties amqp.Table  // nil: it is not there, or the broker refused
+	refusal    *amqp.Error // not a matter of what differs
+}
+
+// compareQueue asks whether a queue with exactly these properties is there.
+func compareQueue(name string, properties amqp.Table) question {
+	args := maps.Clone(properties)
+	durable, autoDelete := args[topology.PropertyDurable] == true, args[topology.PropertyAutoDelete] == true
+	delete(args, topology.PropertyDurable)
+	delete(args, topology.PropertyAutoDelete)
+	args[argGuard] = valueGuard
+	return func(ch *amqp.Channel, noWait bool) error {
+		_, err := ch.QueueDeclare(name, durable, autoDelete, false, noWait, args)
+		return err
+	}
+}
+
+// lookAtQueue reads all properties of a queue that is not as planned.
+func (p *prober) lookAtQueue(ctx context.Context, name string, planned amqp.Table) seen {
+	title := "look at " + queueObject(name)
+	refusal := p.ask(ctx, title, compareQueue(name, planned))
+	if p.err != nil || refusal == nil {
+		return seen{properties: planned}
+	}
+	properties := amqp.Table{
+		topology.PropertyDurable: true, topology.PropertyAutoDelete: false, topology.ArgType: topology.TypeClassic,
+	}
+	return p.adoptAll(ctx, title, properties, func(properties amqp.Table) question {
+		return compareQueue(name, properties)
+	})
+}
+
+// lookAtExchange is lookAtQueue for an exchange: every one has another alternate exchange than a number.
+func (p *prober) lookAtExchange(ctx context.Context, name string, planned amqp.Table) seen {
+	properties := maps.Clone(planned)
+	properties[topology.ArgAlternate] = noTTL
+	found := p.adoptAll(ctx, "look at "+exchangeObject(name), properties, func(properties amqp.Table) question {
+		return declareExchange(name, properties)
+	})
+	if found.properties[topology.ArgAlternate] == noTTL {
+		delete(found.properties, topology.ArgAlternate)
+	}
+	return found
+}
+
+func declareExchange(name string, properties amqp.Table) question {
+	kind, _ := properties[topology.PropertyType].(string)
+	var args amqp.Table
+	if alternate := properties[topology.ArgAlternate]; alternate != nil {
+		args = amqp.Table{topology.ArgAlternate: alternate}
+	}
+	return func(ch *amqp.Channel, noWait bool) error {
+		return ch.ExchangeDeclare(name, kind, properties[topology.PropertyDurable] == true,
+			properties[topology.PropertyAutoDelete] == true, properties[topology.PropertyInternal] == true, noWait, args)
+	}
+}
+
+// adoptAll asks until nothing differs from properties, each time with one more of them as the broker has it.
+func (p *prober) adoptAll(ctx context.Context, title string, properties amqp.Table,
+	ask func(amqp.Table) question) seen {
+	var refusal *amqp.Error
+	for range mostProperties {
+		refusal = p.ask(ctx, title, ask(properties))
+		if p.err != nil || refusal == nil {
+			return seen{properties: properties}
+		}
+		d, ok := drifted(refusal)
+		switch {
+		case !ok && refusal.Code == amqp.PreconditionFailed: // it would have been made, were the argument not refused
+			return seen{}
+		case !ok, d.cut:
+			return seen{refusal: refusal}
+		case d.property == topology.ArgAlternate && d.value == nil:
+			return seen{properties: properties}
+		case d.value == nil:
+			delete(properties, d.property)
+		default:
+			properties[d.property] = d.value
+		}
+		if t := properties[topology.ArgType]; t != nil && t != topology.TypeClassic && t != topology.TypeQuorum {
+			return seen{properties: properties} // a stream is compared by the argument that guards
+		}
+	}
+	return seen{refusal: refusal}
+}

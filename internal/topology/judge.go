@@ -1,0 +1,210 @@
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Judgement says whether an object that exists keeps the promises of the plan with a property as it is. The zero value
+// is the worst.
+type Judgement uint8
+
+// The judgements.
+const (
+	Breaks   Judgement = iota // messages would be lost, looped or misdirected: nothing is consumed
+	Weaker                    // used; what can be lost, and when, is told
+	Harmless                  // used as it is
+)
+
+// String is the word of `sidecar check` for a judgement.
+func (j Judgement) String() string { return [...]string{"problem", "warning", "note"}[j] }
+
+// Difference is a property of an object in the broker that the plan would have otherwise.
+type Difference struct {
+	Object   string // as Queue.Title and Exchange.Title write it
+	Name     string // of the object
+	Property string // an argument's AMQP name, or durable, auto_delete, internal, type
+	Wanted   any    // nil: not set
+	Found    any    // nil: not set
+
+	Judgement Judgement
+	Reason    string // what it comes to
+	Fix       string // what to do about it, the smallest change first; empty: nothing has to be done
+}
+
+// Title names the queue for people.
+func (q *Queue) Title() string { return fmt.Sprintf("queue %q", q.Name) }
+
+// Title names the exchange for people.
+func (x *Exchange) Title() string { return fmt.Sprintf("exchange %q", x.Name) }
+
+// Properties of queues and exchanges that are not arguments, by the broker's names.
+const (
+	PropertyDurable    = "durable"
+	PropertyAutoDelete = "auto_delete"
+	PropertyInternal   = "internal"
+	PropertyType       = "type" // of an exchange
+	ArgAlternate       = "alternate-exchange"
+)
+
+// finding is one property that is to be judged.
+type finding struct {
+	plan     *Plan
+	queue    *Queue    // nil: an exchange
+	exchange *Exchange // nil: a queue
+	all      amqp.Table
+	property string
+	wanted   any
+	value    any // found; nil: not set
+	major    int // version of the broker; 0: unknown
+}
+
+// rule judges a property. Of the rules that apply the first one counts.
+type rule struct {
+	on         role
+	properties []string
+	when       func(*finding) bool // nil: always
+	judgement  Judgement
+	reason     string   // %v is the value found
+	fix        string   // "{another}" stands for the way to another name
+	explains   []string // properties whose differences need not be told beside this one
+}
+
+// role is what an object is for, as a set.
+type role uint8
+
+const (
+	mainQueue role = 1 << iota
+	retryQueue
+	deadLetterQueue
+	mainExchange
+	retryExchange // retries are published to it
+	parkExchange
+
+	anyQueue    = mainQueue | retryQueue | deadLetterQueue
+	anyExchange = mainExchange | retryExchange | parkExchange
+)
+
+// role of what is judged, and the variable that gives it another name.
+func (f *finding) role() (of role, variable string) {
+	switch {
+	case f.queue != nil && f.queue.Kind == KindMain:
+		return mainQueue, "SIDECAR_QUEUE"
+	case f.queue != nil && f.queue.Kind == KindRetry:
+		return retryQueue, "SIDECAR_RETRY_QUEUE"
+	case f.queue != nil:
+		return deadLetterQueue, "SIDECAR_DLQ"
+	case f.exchange.Name == f.plan.Park.Exchange:
+		return parkExchange, "SIDECAR_DLX"
+	case slices.ContainsFunc(f.plan.Waits, func(w WaitPath) bool { return w.Exchange == f.exchange.Name }):
+		return retryExchange, "SIDECAR_RETRY_EXCHANGE"
+	}
+	return mainExchange, "SIDECAR_EXCHANGE"
+}
+
+// rule returns the rule for f; nil when there is none, which is an argument that nothing is known of.
+func (f *finding) rule() *rule {
+	of, _ := f.role()
+	for i := range rules {
+		r := &rules[i]
+		if r.on&of != 0 && slices.Contains(r.properties, f.property) && (r.when == nil || r.when(f)) {
+			return r
+		}
+	}
+	return nil
+}
+
+// judge judges f by its rule.
+func (f *finding) judge() (d Difference, explains []string) {
+	d = Difference{Property: f.property, Wanted: f.wanted, Found: f.value}
+	if f.queue != nil {
+		d.Object, d.Name = f.queue.Title(), f.queue.Name
+	} else {
+		d.Object, d.Name = f.exchange.Title(), f.exchange.Name
+	}
+	r := f.rule()
+	switch {
+	case r == nil && f.value == nil:
+		d.Judgement, d.Reason = Harmless, "it works without"
+	case r == nil:
+		d.Judgement, d.Reason = Weaker, "it is not known here what this argument does"
+	default:
+		_, variable := f.role()
+		d.Judgement, d.Reason, explains = r.judgement, fill(r.reason, f.value), r.explains
+		d.Fix = f.plan.anotherName(fill(r.fix, f.value), variable)
+	}
+	return d, explains
+}
+
+func fill(text string, value any) string {
+	if !strings.Contains(text, "%v") {
+		return text
+	}
+	return fmt.Sprintf(text, value)
+}
+
+// differences compares an object with what was found of it. What one difference explains is not told.
+func (f finding) differences(wanted amqp.Table) []Difference {
+	var all []Difference
+	var explained []string
+	names := maps.Clone(wanted)
+	maps.Copy(names, f.all)
+	for _, f.property = range slices.Sorted(maps.Keys(names)) {
+		f.wanted, f.value = wanted[f.property], f.all[f.property]
+		if f.wanted == f.value {
+			continue
+		}
+		d, explains := f.judge()
+		all = append(all, d)
+		for _, other := range explains {
+			if other != f.property {
+				explained = append(explained, other)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(d Difference) bool { return slices.Contains(explained, d.Property) })
+}
+
+// ownProperties judges the properties that the plan itself gives to its queues.
+func (p *Plan) ownProperties() (all []Difference, unknown []finding) {
+	for i := range p.Queues {
+		q := &p.Queues[i]
+		f := finding{plan: p, queue: q, all: q.Properties()}
+		names := slices.Collect(maps.Keys(f.all))
+		if f.all[ArgType] == TypeQuorum {
+			names = append(names, ArgDeliveryLimit, ArgStrategy)
+		}
+		slices.Sort(names)
+		for _, f.property = range slices.Compact(names) {
+			f.value = f.all[f.property]
+			f.wanted = f.value
+			switch d, _ := f.judge(); {
+			case f.property == ArgType && f.value == TypeClassic, f.value == true, f.value == false:
+				// classic queues have a warning of their own, and true and false are what every queue has
+			case f.rule() == nil:
+				unknown = append(unknown, f)
+			default:
+				all = append(all, d)
+			}
+		}
+	}
+	return all, unknown
+}
+
+// Properties are those that the queue is declared with: durable, auto_delete and its arguments.
+func (q *Queue) Properties() amqp.Table {
+	all := amqp.Table{PropertyDurable: true, PropertyAutoDelete: false, ArgType: TypeClassic}
+	maps.Copy(all, q.Args)
+	return all
+}
+
+// Properties are those that the exchange is declared with.
+func (x *Exchange) Properties() amqp.Table {
+	return amqp.Table{
+		PropertyType: x.Type, PropertyDurable: true, PropertyAutoDelete: false, PropertyInternal: false,
+	}
+}

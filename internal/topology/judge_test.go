@@ -1,0 +1,242 @@
+package topology
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// asFound returns what a broker has where everything is as planned but for one queue or exchange.
+func asFound(p *Plan, name string, change amqp.Table) Found {
+	f := Found{Queues: map[string]amqp.Table{}, Exchanges: map[string]amqp.Table{}, Major: 4}
+	put := func(all map[string]amqp.Table, other string, properties amqp.Table) {
+		if all[other] = properties; other == name {
+			maps.Copy(properties, change)
+			maps.DeleteFunc(properties, func(_ string, v any) bool { return v == nil })
+		}
+	}
+	for i := range p.Queues {
+		put(f.Queues, p.Queues[i].Name, p.Queues[i].Properties())
+	}
+	for i := range p.Exchanges {
+		put(f.Exchanges, p.Exchanges[i].Name, p.Exchanges[i].Properties())
+	}
+	return f
+}
+
+// TestJudgements is the table: one property at a time, on one kind of object.
+func TestJudgements(t *testing.T) {
+	t.Parallel()
+	const own, wait, dlq, main, back = "wms.queue.wms-in", "wms.retry-queue.wms-in", "wms.dlq.wms-in", "wms.main-exchange", "wms.retry-exchange.wms-in"
+	classic, quorum := Options{Service: "wms-in", QueueType: TypeClassic}, Options{Service: "wms-in", QueueType: TypeQuorum}
+	for _, c := range []struct {
+		o         Options
+		name      string
+		found     amqp.Table
+		judgement Judgement
+		reason    string
+	}{
+		{classic, own, amqp.Table{"x-max-priority": int64(10)}, Harmless, "do not depend on it"},
+		{classic, own, amqp.Table{"x-queue-mode": "lazy"}, Harmless, "do not depend"},
+		{classic, own, amqp.Table{"x-queue-version": int64(2)}, Harmless, "do not depend"},
+		{classic, own, amqp.Table{ArgSingleConsumer: true}, Harmless, "one replica gets all"},
+		{classic, own, amqp.Table{ArgType: TypeQuorum}, Harmless, "more than was asked for"},
+		{classic, own, amqp.Table{ArgDLX: nil, ArgDLKey: nil}, Harmless, "they are published"},
+		{classic, own, amqp.Table{ArgDLX: "elsewhere"}, Harmless, "they are published"},
+		{classic, own, amqp.Table{argMaxLength: int64(9), ArgOverflow: overflowReject}, Weaker, "a retry that returns meanwhile is lost"},
+		{classic, own, amqp.Table{argMaxLength: int64(9)}, Weaker, "drops or dead-letters its oldest"},
+		{classic, own, amqp.Table{ArgTTL: int64(9)}, Weaker, "go round"},
+		{classic, own, amqp.Table{"x-from-the-future": int64(9)}, Weaker, "not known here"},
+		{classic, own, amqp.Table{PropertyDurable: false}, Weaker, "restarts"},
+		{classic, own, amqp.Table{PropertyAutoDelete: true}, Breaks, "a sidecar that pauses"},
+		{classic, own, amqp.Table{argExpires: int64(9)}, Breaks, "after 9 ms without a consumer"},
+		{classic, own, amqp.Table{ArgType: "stream"}, Breaks, "stream queue"},
+		{quorum, own, amqp.Table{ArgType: TypeClassic, ArgStrategy: nil, ArgOverflow: nil, ArgDeliveryLimit: nil}, Weaker, "can be lost when the broker is killed"},
+		{quorum, own, amqp.Table{ArgDeliveryLimit: nil}, Weaker, "after 20 deliveries"},
+		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(20)}, Weaker, "after 20 deliveries"},
+		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(2)}, Breaks, "a lost connection is enough"},
+		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(-1)}, Harmless, "no message reaches it"},
+		{quorum, own, amqp.Table{ArgStrategy: nil, ArgOverflow: nil}, Harmless, "do not depend"},
+		{quorum, own, amqp.Table{argMaxLength: int64(9)}, Harmless, "producers notice"},
+		{quorum, own, amqp.Table{"x-quorum-initial-group-size": int64(3)}, Harmless, "do not depend"},
+		{quorum, own, amqp.Table{argConsumerTimeout: int64(3_600_000)}, Harmless, "longer than any attempt"},
+		{quorum, own, amqp.Table{argConsumerTimeout: int64(1000)}, Breaks, "again and again"},
+		{quorum, own, amqp.Table{"x-delayed-retry-type": "all"}, Weaker, "waits in the broker once more"},
+		{classic, wait, amqp.Table{ArgTTL: int64(9)}, Harmless, "retries wait in wms.retry-queue.wms-in.5s instead"},
+		{classic, wait, amqp.Table{ArgTTL: nil}, Harmless, "retries wait in wms.retry-queue.wms-in.5s instead"},
+		{classic, wait, amqp.Table{ArgDLKey: "elsewhere"}, Breaks, "does not return"},
+		{classic, wait, amqp.Table{argExpires: int64(9)}, Breaks, "deletes the queue"},
+		{classic, wait, amqp.Table{PropertyDurable: false}, Breaks, "restarts"},
+		{classic, wait, amqp.Table{argMaxLength: int64(9)}, Weaker, "before its delay"},
+		{classic, wait, amqp.Table{argMaxLength: int64(9), ArgOverflow: overflowReject}, Harmless, "stay in the service's queue"},
+		{quorum, wait, amqp.Table{ArgStrategy: nil, ArgOverflow: nil}, Weaker, "at most once"},
+		{quorum, wait, amqp.Table{ArgDeliveryLimit: int64(1)}, Harmless, "no message reaches it"},
+		{classic, dlq, amqp.Table{ArgTTL: int64(9)}, Breaks, "dropped after 9 ms"},
+		{classic, dlq, amqp.Table{argMaxLength: int64(9)}, Weaker, "drops its oldest parked"},
+		{classic, dlq, amqp.Table{argMaxLength: int64(9), ArgOverflow: overflowReject}, Harmless, "nothing is parked"},
+		{classic, dlq, amqp.Table{ArgDLX: "elsewhere"}, Harmless, "not used"},
+		{classic, dlq, amqp.Table{ArgSingleConsumer: true}, Weaker, "cannot read it"},
+		{quorum, dlq, amqp.Table{ArgType: TypeClassic, ArgDeliveryLimit: nil}, Weaker, "one node"},
+		{classic, main, amqp.Table{PropertyType: "topic"}, Breaks, "do not route"},
+		{classic, main, amqp.Table{PropertyInternal: true}, Harmless, "all the same"},
+		{classic, main, amqp.Table{ArgAlternate: "x"}, Harmless, "all the same"},
+		{classic, main, amqp.Table{PropertyDurable: false}, Weaker, "restarts"},
+		{classic, back, amqp.Table{PropertyInternal: true}, Breaks, "nothing can be published"},
+		{classic, back, amqp.Table{PropertyAutoDelete: true}, Weaker, "last binding"},
+		{classic, back, amqp.Table{ArgAlternate: "x"}, Weaker, "instead of being returned"},
+	} {
+		p := build(t, c.o)
+		p.Attempt = time.Minute
+		_, all := p.AsFound(asFound(p, c.name, c.found))
+		worst := Difference{Judgement: Harmless}
+		for _, d := range all {
+			if d.Judgement <= worst.Judgement {
+				worst = d
+			}
+			if d.Judgement == Breaks && (d.Fix == "" || strings.Contains(d.Fix, "delete")) {
+				t.Errorf("%s %v: fix %q", c.name, c.found, d.Fix)
+			}
+		}
+		if worst.Judgement != c.judgement || !strings.Contains(worst.Reason, c.reason) {
+			t.Errorf("%s %v: %v", c.name, c.found, all)
+		}
+	}
+}
+
+// TestOneDifferenceIsToldOnce: what another difference explains is not told.
+func TestOneDifferenceIsToldOnce(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
+	f := asFound(p, p.Queue, amqp.Table{ArgDLX: nil, ArgDLKey: nil, ArgStrategy: nil, ArgOverflow: nil})
+	if _, all := p.AsFound(f); len(all) != 1 || all[0].Property != ArgDLX {
+		t.Errorf("no dead-lettering: %v", all)
+	}
+	f = asFound(p, p.Queue, amqp.Table{ArgType: TypeClassic, ArgStrategy: nil, ArgOverflow: nil, ArgDeliveryLimit: nil})
+	if _, all := p.AsFound(f); len(all) != 1 || all[0].Property != ArgType {
+		t.Errorf("classic: %v", all)
+	}
+}
+
+// TestAsFoundIsThePlanItself: nothing differs, nothing changes.
+func TestAsFoundIsThePlanItself(t *testing.T) {
+	t.Parallel()
+	for name, p := range otherShapes(t) {
+		if got, all := p.AsFound(asFound(p, "", nil)); got != p || all != nil {
+			t.Errorf("%s: %v", name, all)
+		}
+		if got, all := p.AsFound(Found{}); got != p || all != nil {
+			t.Errorf("%s, nothing there: %v", name, all)
+		}
+	}
+}
+
+// TestTypeOfWhatExists: a service's queue of the other type decides the type of what is missing, unless a type was asked
+// for.
+func TestTypeOfWhatExists(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		o      Options
+		found  string
+		quorum bool
+	}{
+		{Options{Service: "wms-in"}, TypeQuorum, true}, {Options{Service: "wms-in", QueueType: TypeAuto}, TypeClassic, false},
+		{Options{Service: "wms-in", QueueType: TypeClassic}, TypeQuorum, false}, {Options{Service: "wms-in", QueueType: TypeQuorum}, TypeClassic, true},
+	} {
+		p := build(t, c.o)
+		got, _ := p.AsFound(Found{Queues: map[string]amqp.Table{p.Queue: {PropertyDurable: true, PropertyAutoDelete: false, ArgType: c.found}}})
+		for _, q := range got.Queues {
+			if q.Name != p.Queue && (q.Args[ArgType] == TypeQuorum) != c.quorum {
+				t.Errorf("%+v beside a %s queue: %+v", c.o, c.found, q)
+			}
+		}
+		if got.Quorum != c.quorum || got.Waits[0].ByReject {
+			t.Errorf("%+v beside a %s queue: %+v", c.o, c.found, got)
+		}
+		if again := build(t, c.o); !reflect.DeepEqual(p, again) {
+			t.Error("the plan itself was changed")
+		}
+	}
+}
+
+// TestAnotherDelay: the queue with the old delay stays, and retries wait beside it.
+func TestAnotherDelay(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{
+		"by reject, through an exchange": {Service: "wms-in", RetryDelay: time.Second},
+		"by publish, to the queue":       {Preset: PresetDeadLetter, Service: "wms-in", Queue: "q", RetryDelay: time.Second, Bindings: []Binding{{Exchange: "e", Key: "k"}}},
+		"quorum":                         {Service: "wms-in", RetryDelay: time.Second, QueueType: TypeQuorum},
+	} {
+		p := build(t, o)
+		old := p.Waits[0].Queue
+		f := asFound(p, old, amqp.Table{ArgTTL: int64(5000)})
+		got, all := p.AsFound(f)
+		w := got.Waits[0]
+		if w.Queue != old+".1s" || w.ByReject || w.Delay != time.Second || len(all) != 1 || all[0].Judgement != Harmless {
+			t.Errorf("%s: %+v, %v", name, w, all)
+		}
+		if err := got.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		f.Queues[w.Queue] = got.queue(w.Queue).Properties()
+		if again, all := p.AsFound(f); !reflect.DeepEqual(again, got) || len(all) != 1 {
+			t.Errorf("%s, second look: %v", name, all)
+		}
+		f.Queues[w.Queue][ArgTTL] = int64(7)
+		if _, all := p.AsFound(f); len(all) != 2 || all[1].Judgement != Breaks {
+			t.Errorf("%s, the name is taken: %v", name, all)
+		}
+	}
+}
+
+// TestRequeueLimit: a message does not come near a limit of deliveries.
+func TestRequeueLimit(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
+	for _, c := range []struct {
+		limit any
+		major int
+		want  int
+	}{
+		{nil, 3, 0}, {nil, 4, 10}, {nil, 0, 10}, {int64(3), 4, 1}, {int64(20), 4, 10}, {int64(1000), 4, 10}, {NoDeliveryLimit, 4, 0}, {int64(-1), 4, 0},
+	} {
+		f := asFound(p, p.Queue, amqp.Table{ArgDeliveryLimit: c.limit})
+		f.Major = c.major
+		if got, _ := p.AsFound(f); got.RequeueLimit != c.want {
+			t.Errorf("limit %v on %d: %d, want %d", c.limit, c.major, got.RequeueLimit, c.want)
+		}
+	}
+	if c := p.Cautious(); c.RequeueLimit != 10 || c.Waits[0].ByReject {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestQueueArguments: declared with the service's queue, also when its type is another one than planned.
+func TestQueueArguments(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-in", QueueArguments: amqp.Table{"x-max-length": int64(5), ArgOverflow: overflowReject}})
+	if q := p.queue(p.Queue); q.Args["x-max-length"] != int64(5) || q.Args[ArgOverflow] != overflowReject {
+		t.Errorf("%v", q.Args)
+	}
+	f := asFound(p, p.Queue, amqp.Table{ArgType: TypeQuorum})
+	if got, _ := p.AsFound(f); got.queue(p.Queue).Args["x-max-length"] != int64(5) {
+		t.Errorf("%v", got.queue(p.Queue).Args)
+	}
+	for _, c := range []struct {
+		args amqp.Table
+		ttl  time.Duration
+		want string
+	}{
+		{amqp.Table{ArgDLX: "x"}, 0, "is set by the topology"}, {amqp.Table{ArgType: TypeQuorum}, 0, "is set by the topology"},
+		{amqp.Table{ArgOverflow: "drop-head"}, 0, "only reject-publish"}, {amqp.Table{"x-max-lenght": int64(1)}, 0, "not an argument"},
+		{amqp.Table{argExpires: int64(1)}, 0, "deletes the queue"}, {amqp.Table{ArgTTL: int64(1)}, time.Second, "SIDECAR_MESSAGE_TTL"},
+	} {
+		o := Options{Preset: PresetDeadLetter, Service: "a-b", Queue: "q", Bindings: []Binding{{Exchange: "e", Key: "k"}}, QueueArguments: c.args, MessageTTL: c.ttl}
+		if _, err := Build(o); err == nil || !strings.Contains(err.Error(), "SIDECAR_QUEUE_ARGUMENTS: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v", c.args, err)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package topology
+
+import (
+	"math"
+	"slices"
+
+	"sidecar/internal/amqpvalue"
+)
+
+// Arguments of queues that no preset sets.
+const (
+	argExpires         = "x-expires"
+	argMaxLength       = "x-max-length"
+	argMaxBytes        = "x-max-length-bytes"
+	ArgSingleConsumer  = "x-single-active-consumer"
+	argConsumerTimeout = "x-consumer-timeout"
+
+	// safeLimit is the least delivery limit that is no danger: a smaller one is reached by redeliveries alone.
+	safeLimit = 3
+	// brokersLimit is the delivery limit from RabbitMQ 4.0 of a quorum queue that names none.
+	brokersLimit = 20
+)
+
+// rules judge every property and argument that RabbitMQ 3.10 to 4.3 knows of classic and quorum queues, and those of
+// exchanges. An argument without a rule is one that this program does not know.
+//
+// Read a row as: on these objects, this property, when this holds, is judged so, because. docs/topologies.md has the
+// same table for people.
+var rules = []rule{
+	{on: mainQueue, properties: []string{PropertyDurable}, judgement: Weaker,
+		reason: "a broker that restarts deletes the queue with its messages", fix: "{another}"},
+	{on: anyQueue, properties: []string{PropertyDurable}, judgement: Breaks,
+		reason: "a broker that restarts deletes the queue with the messages that are kept in it", fix: "{another}"},
+	{on: anyQueue, properties: []string{PropertyAutoDelete}, judgement: Breaks,
+		reason: "the broker deletes the queue with its messages when its last consumer goes, and a sidecar that pauses is " +
+			"no consumer", fix: "{another}"},
+	{on: anyQueue, properties: []string{argExpires}, when: set, judgement: Breaks,
+		reason: "the broker deletes the queue with its messages after %v ms without a consumer", fix: "{another}"},
+
+	{on: anyQueue, properties: []string{ArgType}, when: value(TypeQuorum), judgement: Harmless,
+		reason: "a quorum queue keeps more than was asked for"},
+	{on: mainQueue | retryQueue, properties: []string{ArgType}, when: value(TypeClassic), judgement: Weaker,
+		reason: "messages on their way to or from a retry can be lost when the broker is killed",
+		fix:    "SIDECAR_QUEUE_TYPE=auto accepts it", explains: []string{ArgStrategy, ArgOverflow, ArgDeliveryLimit}},
+	{on: deadLetterQueue, properties: []string{ArgType}, when: value(TypeClassic), judgement: Weaker,
+		reason: "a classic queue is kept by one node of the broker", fix: "SIDECAR_QUEUE_TYPE=auto accepts it",
+		explains: []string{ArgDeliveryLimit}},
+	{on: anyQueue, properties: []string{ArgType}, judgement: Breaks,
+		reason: "messages of a %v queue are not taken out one by one", fix: "{another}"},
+
+	{on: mainQueue, properties: []string{ArgDLX}, judgement: Harmless,
+		reason:   "retries do not need it: they are published, with confirmation, before the original is acked",
+		explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
+	{on: mainQueue, properties: []string{ArgDLKey}, judgement: Harmless,
+		reason:   "retries do not need it: they are published, with confirmation, before the original is acked",
+		explains: []string{ArgStrategy, ArgOverflow}},
+	{on: retryQueue, properties: []string{ArgDLX, ArgDLKey}, when: differs, judgement: Breaks,
+		reason: "what has waited there does not return to the service's queue", fix: "{another}",
+		explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
+	{on: anyQueue, properties: []string{ArgDLX, ArgDLKey}, judgement: Harmless,
+		reason: "it is not used"},
+
+	{on: retryQueue, properties: []string{ArgStrategy, ArgOverflow}, when: mostOnce, judgement: Weaker,
+		reason:   "what returns from it can be lost when the broker is killed: its dead-lettering is at most once",
+		fix:      "set a policy with dead-letter-strategy=at-least-once and overflow=reject-publish on it, or {another}",
+		explains: []string{ArgOverflow}},
+	{on: anyQueue, properties: []string{ArgStrategy}, judgement: Harmless,
+		reason:   "retries that leave by publish do not depend on it",
+		explains: []string{ArgOverflow}},
+	{on: anyQueue, properties: []string{ArgOverflow}, judgement: Harmless,
+		reason: "it only says what a full queue does"},
+
+	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: both(rejecting, returnsSafely),
+		judgement: Harmless, reason: "a full queue refuses new messages: producers notice, and retries wait",
+		explains: []string{ArgOverflow}},
+	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: rejecting, judgement: Weaker,
+		reason:   "a full queue refuses new messages, and a retry that returns meanwhile is lost",
+		fix:      "SIDECAR_QUEUE_TYPE=quorum, where retries wait until there is room",
+		explains: []string{ArgOverflow}},
+	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: set, judgement: Weaker,
+		reason:   "a full queue drops or dead-letters its oldest message, tried or not",
+		fix:      "set a policy with overflow=reject-publish on it",
+		explains: []string{ArgOverflow}},
+	{on: retryQueue, properties: []string{argMaxLength, argMaxBytes}, when: rejecting, judgement: Harmless,
+		reason:   "while it is full, retries are refused and their messages stay in the service's queue",
+		explains: []string{ArgOverflow}},
+	{on: retryQueue, properties: []string{argMaxLength, argMaxBytes}, when: set, judgement: Weaker,
+		reason: "while it is full, the oldest message returns before its delay is over", fix: "{another}",
+		explains: []string{ArgOverflow}},
+	{on: deadLetterQueue, properties: []string{argMaxLength, argMaxBytes}, when: rejecting, judgement: Harmless,
+		reason:   "while it is full, nothing is parked and the message stays in the service's queue",
+		explains: []string{ArgOverflow}},
+	{on: deadLetterQueue, properties: []string{argMaxLength, argMaxBytes}, when: set, judgement: Weaker,
+		reason: "a full queue drops its oldest parked message", fix: "set a policy with overflow=reject-publish on it, " +
+			"or {another}",
+		explains: []string{ArgOverflow}},
+
+	{on: mainQueue, properties: []string{ArgTTL}, when: both(set, goesRound), judgement: Weaker,
+		reason: "messages that are not taken within %v ms are lost: they go round through the retry queue, and the broker " +
+			"drops what comes back without a reject"},
+	{on: mainQueue, properties: []string{ArgTTL}, when: set, judgement: Weaker,
+		reason: "messages leave the queue after %v ms, tried or not: x-death says so, x-final-* headers do not"},
+	{on: mainQueue, properties: []string{ArgTTL}, judgement: Harmless, reason: "messages do not expire"},
+	{on: retryQueue, properties: []string{ArgTTL}, when: notWaitedIn, judgement: Harmless,
+		reason: "no retry waits there: only what the broker itself dead-letters"},
+	{on: retryQueue, properties: []string{ArgTTL}, when: differs, judgement: Breaks,
+		reason: "its messages do not wait for the delay that was asked for", fix: "set the delay to what it has, or {another}"},
+	{on: deadLetterQueue, properties: []string{ArgTTL}, when: set, judgement: Breaks,
+		reason: "parked messages are dropped after %v ms", fix: "{another}"},
+
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(0, 4), judgement: Breaks,
+		reason: "before RabbitMQ 4.0 a negative limit is one that is already reached: the first message that is given " +
+			"back is lost", fix: "{another}"},
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(safeLimit, math.MaxInt), judgement: Breaks,
+		reason: "after %v deliveries without an answer the broker takes the message away: a lost connection is enough",
+		fix:    "{another}"},
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limited, judgement: Weaker,
+		reason: "the broker takes a message away after %v deliveries that ended without an answer, by crashes or lost " +
+			"connections", fix: "{another}"},
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: brokersOwnLimit, judgement: Weaker,
+		reason: "from RabbitMQ 4.0 the broker takes a message away after 20 deliveries that ended without an answer, by " +
+			"crashes or lost connections", fix: "set a policy with delivery-limit=2147483647 on it"},
+	{on: anyQueue, properties: []string{ArgDeliveryLimit}, judgement: Harmless,
+		reason: "no message reaches it"},
+
+	{on: mainQueue, properties: []string{ArgSingleConsumer}, when: set, judgement: Harmless,
+		reason: "one replica gets all messages, and the others wait"},
+	{on: deadLetterQueue, properties: []string{ArgSingleConsumer}, when: value(true), judgement: Weaker,
+		reason: "while one consumer is connected, the commands and the console cannot read it", fix: "{another}"},
+	{on: mainQueue, properties: []string{argConsumerTimeout}, when: shorterThanAttempt, judgement: Breaks,
+		reason: "an attempt can take longer than %v ms: the broker then delivers the message again and again",
+		fix:    "set SIDECAR_APP_TIMEOUT, SIDECAR_RETRY_AFTER_MAX and SIDECAR_REQUEUE_DELAY_MAX below that, or {another}"},
+	{on: anyQueue, properties: []string{argConsumerTimeout}, judgement: Harmless,
+		reason: "it is longer than any attempt"},
+	{on: mainQueue, properties: []string{"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"},
+		when: set, judgement: Weaker, reason: "what is given back waits in the broker once more"},
+	{on: anyQueue, properties: []string{ArgTTL, argExpires, argMaxLength, argMaxBytes, ArgSingleConsumer,
+		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max", "x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-leader-locator",
+		"x-queue-master-locator", "x-quorum-initial-group-size", "x-quorum-target-group-size", "x-max-in-memory-length",
+		"x-max-in-memory-bytes"}, judgement: Harmless, reason: "retries, parking and counting do not depend on it"},
+
+	{on: mainExchange, properties: []string{PropertyType}, judgement: Breaks,
+		reason: "its bindings do not route as the plan needs", fix: "set SIDECAR_EXCHANGE_TYPE=%v, or {another}"},
+	{on: anyExchange, properties: []string{PropertyType}, judgement: Breaks,
+		reason: "its bindings do not route as the plan needs", fix: "{another}"},
+	{on: anyExchange, properties: []string{PropertyDurable}, judgement: Weaker,
+		reason: "a broker that restarts deletes the exchange with its bindings", fix: "{another}"},
+	{on: anyExchange, properties: []string{PropertyAutoDelete}, judgement: Weaker,
+		reason: "the broker deletes the exchange with its last binding", fix: "{another}"},
+	{on: mainExchange, properties: []string{PropertyInternal, ArgAlternate}, judgement: Harmless,
+		reason: "the service's queue gets its messages all the same"},
+	{on: anyExchange, properties: []string{PropertyInternal}, judgement: Breaks,
+		reason: "nothing can be published to it", fix: "{another}"},
+	{on: anyExchange, properties: []string{ArgAlternate}, judgement: Weaker,
+		reason: "what finds no queue there goes to another exchange instead of being returned", fix: "{another}"},
+}
+
+func differs(f *finding) bool { return f.value != f.wanted }
+
+func set(f *finding) bool { return f.value != nil }
+
+func value(v any) func(*finding) bool { return func(f *finding) bool { return f.value == v } }
+
+func both(a, b func(*finding) bool) func(*finding) bool {
+	return func(f *finding) bool { return a(f) && b(f) }
+}
+
+// rejecting reports whether the queue refuses messages when it is full. A limit that is not set cannot fill it.
+func rejecting(f *finding) bool {
+	overflow, _ := f.all[ArgOverflow].(string)
+	return f.value == nil || overflow == overflowReject || overflow == "reject-publish-dlx"
+}
+
+// goesRound reports whether dead letters of the queue come back to it by a retry queue.
+func goesRound(f *finding) bool {
+	q := Queue{Args: f.all}
+	exchange, key, ok := q.DeadLetter()
+	return ok && slices.ContainsFunc(f.plan.reach(exchange, key), func(name string) bool {
+		q := f.plan.queue(name)
+		return q != nil && q.Kind == KindRetry
+	})
+}
+
+// returnsSafely reports whether what waits stays where it is until the service's queue takes it.
+func returnsSafely(f *finding) bool { return f.plan.Quorum }
+
+// mostOnce reports whether a quorum queue dead-letters at most once: the broker falls back to that without
+// reject-publish.
+func mostOnce(f *finding) bool {
+	return f.all[ArgType] == TypeQuorum && (f.all[ArgStrategy] != strategyAtLeastOnce || f.all[ArgOverflow] != overflowReject)
+}
+
+func notWaitedIn(f *finding) bool {
+	for _, w := range f.plan.Waits {
+		if w.Queue == f.queue.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// limitBelow reports whether the delivery limit is set and smaller than n, on brokers before the given major version.
+func limitBelow(n, major int) func(*finding) bool {
+	return func(f *finding) bool {
+		limit, ok := f.value.(int64)
+		return ok && f.major < major && limit < int64(n) && (limit >= 0 || n == 0)
+	}
+}
+
+func limited(f *finding) bool {
+	limit, ok := f.value.(int64)
+	return ok && limit >= 0 && limit < NoDeliveryLimit
+}
+
+func brokersOwnLimit(f *finding) bool {
+	return f.value == nil && f.all[ArgType] == TypeQuorum && (f.major == 0 || f.major >= 4)
+}
+
+// shorterThanAttempt compares with the longest time that a delivery stays unsettled.
+func shorterThanAttempt(f *finding) bool {
+	ms, ok := amqpvalue.Count(f.value)
+	return ok && int64(ms) < f.plan.Attempt.Milliseconds()
+}
