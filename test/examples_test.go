@@ -15,8 +15,8 @@ import (
 
 const examples = "../examples/topologies"
 
-// TestExamples: every environment file in examples/topologies comes to exactly the objects of its table, and there is
-// a file for every table and a table for every file.
+// TestExamples: every environment file in examples/topologies comes to exactly the objects and routes of its table, and
+// there is a file for every table and a table for every file.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	if files, tables := exampleFiles(t), slices.Sorted(maps.Keys(exampleTables)); !slices.Equal(files, tables) {
@@ -25,12 +25,15 @@ func TestExamples(t *testing.T) {
 	for name, table := range exampleTables {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := command(t, envFile(t, name), "plan", "--format", "definitions")
-			if r.code != 0 {
-				t.Fatalf("exit %d: %s", r.code, r.all())
+			planned := func(format string) string {
+				r := command(t, envFile(t, name), "plan", "--format", format)
+				if r.code != 0 {
+					t.Fatalf("exit %d: %s", r.code, r.all())
+				}
+				return r.stdout
 			}
-			got, want := objects(t, r.stdout), strings.Split(strings.TrimSpace(table), "\n")
-			slices.Sort(want)
+			got := append(objects(t, planned("definitions")), routes(t, planned("json"))...)
+			want := strings.Split(strings.TrimSpace(table), "\n")
 			for _, line := range want {
 				if !slices.Contains(got, line) {
 					t.Errorf("missing  %s", line)
@@ -42,7 +45,7 @@ func TestExamples(t *testing.T) {
 				}
 			}
 			if len(got) != len(want) {
-				t.Errorf("%d objects, want %d", len(got), len(want))
+				t.Errorf("%d lines, want %d", len(got), len(want))
 			}
 		})
 	}
@@ -108,7 +111,46 @@ func envFile(t *testing.T, name string) map[string]string {
 	return env
 }
 
-// objects writes a definitions file down as lines, sorted. All objects are durable and belong to the vhost /.
+// routes writes a plan down as lines: where its messages come from and where they go.
+func routes(t *testing.T, plan string) []string {
+	t.Helper()
+	type route struct{ Delay, By, Exchange, Key, Queue string }
+	var p struct {
+		Queue         string
+		Waits         []route
+		Park, Redrive *route
+		MaxRetries    int    `json:"max_retries"`
+		CountHeader   string `json:"count_header"`
+	}
+	if err := json.Unmarshal([]byte(plan), &p); err != nil {
+		t.Fatalf("%v in %s", err, plan)
+	}
+	lines := []string{"consume " + p.Queue, fmt.Sprintf("retries %d", p.MaxRetries)}
+	add := func(what string, r *route) {
+		if r != nil {
+			lines = append(lines, fmt.Sprintf("%s %s %s %s", what, visible(r.Exchange), r.Key, r.Queue))
+		}
+	}
+	for i, w := range p.Waits {
+		add(fmt.Sprintf("wait %d %s %s", i+1, w.Delay, w.By), &w)
+	}
+	add("park", p.Park)
+	add("redrive", p.Redrive)
+	if p.CountHeader != "" {
+		lines = append(lines, "count "+p.CountHeader)
+	}
+	return lines
+}
+
+// visible is a name that may be empty.
+func visible(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return name
+}
+
+// objects writes a definitions file down as lines. All objects are durable and belong to the vhost /.
 func objects(t *testing.T, definitions string) []string {
 	t.Helper()
 	type object struct {
@@ -144,14 +186,9 @@ func objects(t *testing.T, definitions string) []string {
 				}
 				lines = append(lines, line)
 			case "bindings":
-				key := o.RoutingKey
-				if key == "" {
-					key = `""`
-				}
-				lines = append(lines, fmt.Sprintf("binding %s %s %s", o.Source, key, o.Destination))
+				lines = append(lines, fmt.Sprintf("binding %s %s %s", o.Source, visible(o.RoutingKey), o.Destination))
 			}
 		}
 	}
-	slices.Sort(lines)
 	return lines
 }
