@@ -18,7 +18,8 @@
 #   BROKER_DIR      DIR
 #   BROKER_SCRIPT   this script
 #
-# The shovel plugin is enabled wherever the server ships it.
+# The shovel plugin is enabled wherever the server ships it. A test enables the management plugin when it needs it
+# (brokertest.Management); its HTTP API then listens on the loopback port in DIR/management.
 #
 # Where RabbitMQ comes from, the first that works: a docker engine, an installed rabbitmq-server, the
 # distribution's package (apt-get, as root or through sudo -n). Another version than the machine's own, without docker:
@@ -240,13 +241,14 @@ docker_start() { # DIR PORT
   name=sidecar-broker-$port-$$
   # The image listens on all interfaces of the container; only the published port decides who can reach it.
   write_conf "listeners.tcp.default = 5672" >"$dir/90-extra.conf"
-  docker create --name "$name" -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=${BROKER_ERL_ARGS:-}" -p "$LISTEN:$port:5672" "$IMAGE" >/dev/null
+  docker create --name "$name" -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=${BROKER_ERL_ARGS:-}" -p "$LISTEN:$port:5672" \
+    -p "127.0.0.1:$(cat "$dir/management"):15672" "$IMAGE" >/dev/null
   echo "$name" >"$dir/container"
   docker cp "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null 2>&1
   docker cp "$name:/etc/rabbitmq/enabled_plugins" "$dir/image_plugins" >/dev/null 2>&1 || echo "[]." >"$dir/image_plugins"
   plugins=$(tr -d '[]. \n' <"$dir/image_plugins")
   echo "[${plugins:+$plugins,}rabbitmq_shovel]." >"$dir/enabled_plugins"
-  chmod 644 "$dir/enabled_plugins"
+  chmod 666 "$dir/enabled_plugins" # the server's user enables more
   docker cp "$dir/enabled_plugins" "$name:/etc/rabbitmq/enabled_plugins" >/dev/null 2>&1
   docker start "$name" >/dev/null
   printf '#!/usr/bin/env bash\nexec docker exec -i %q rabbitmqctl "$@"\n' "$name" >"$dir/rabbitmqctl"
@@ -344,7 +346,7 @@ write_inside() { # DIR PORT
     "ERL_CRASH_DUMP=$home/erl_crash.dump"
     "SIDECAR_CONSOLE_PORT=$(cat "$dir/console")"
     # The server's own script splits this at spaces and ignores quotes.
-    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} -eval file:eval(\"$home/console.erl\"). ${BROKER_ERL_ARGS:-}")
+    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} -eval file:eval(\"$home/console.erl\"). -rabbitmq_management tcp_config [{port,$(cat "$dir/management")},{ip,\"127.0.0.1\"}] ${BROKER_ERL_ARGS:-}")
   {
     echo '#!/usr/bin/env bash'
     # shellcheck disable=SC2016 # of the script that is written
@@ -399,7 +401,7 @@ native_start() { # DIR PORT
   echo $! >"$dir/pid"
   disown
   local p
-  for p in "$port" $(cat "$dir/ports" "$dir/console"); do echo $! >"$RESERVED/$p"; done
+  for p in "$port" $(cat "$dir/ports" "$dir/console" "$dir/management"); do echo $! >"$RESERVED/$p"; done
 }
 
 # native_alive DIR: the recorded group is still there and still a RabbitMQ; after a reboot the number may be another's.
@@ -486,6 +488,7 @@ start() { # DIR PORT
   if [[ $source = root && ! -s $dir/root ]]; then echo "$CACHE/$WANTED" >"$dir/root"; fi
   echo "$port" >"$dir/port"
   mkdir -p "$RESERVED"
+  [[ -s $dir/management ]] || free_port >"$dir/management"
   if [[ $source = docker ]]; then docker_start "$dir" "$port"; else native_start "$dir" "$port"; fi
   version=$(wait_ready "$dir" "$port")
   is_wanted "$version" || {
@@ -530,7 +533,7 @@ remove() ( # DIR
   if [[ -e $dir/own/source ]]; then remove "$dir/own"; fi
   stop "$dir" TERM
   if [[ -s $dir/container ]]; then docker rm -f -v "$(cat "$dir/container")" >/dev/null 2>&1 || true; fi
-  cat "$dir/port" "$dir/ports" "$dir/console" 2>/dev/null | tr " " "\n" | while read -r p; do rm -f "$RESERVED/$p"; done || true
+  cat "$dir/port" "$dir/ports" "$dir/console" "$dir/management" 2>/dev/null | tr " " "\n" | while read -r p; do rm -f "$RESERVED/$p"; done || true
   rm -rf "$dir"
 )
 

@@ -1,0 +1,31 @@
+package brokertest
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Management returns the URL of the management HTTP API of the test's node, without a user. The first call enables the
+// plugin in the running node, which takes half a second: no other test pays for it.
+func Management(t testing.TB) string {
+	t.Helper()
+	p := placeOf(t)
+	port, err := os.ReadFile(filepath.Join(p.node.Dir, "management"))
+	if err != nil {
+		t.Fatalf("read the port of the management API: %v", err)
+	}
+	p.node.must(t, enableManagement)
+	u := url.URL{Scheme: "http", Host: "127.0.0.1:" + strings.TrimSpace(string(port))}
+	return u.String()
+}
+
+// Calls of several tests at a time are serialised.
+const enableManagement = `global:trans({sidecar_management, self()}, fun() ->
+  {ok, File} = application:get_env(rabbit, enabled_plugins_file),
+  {ok, [Enabled]} = file:consult(File),
+  ok = file:write_file(File, io_lib:format("~p.~n", [lists:usort([rabbitmq_management | Enabled])])),
+  {ok, _, _} = rabbit_plugins:ensure(File)
+end)`
