@@ -123,7 +123,7 @@ func TestCrossChecks(t *testing.T) {
 		t.Errorf("a secret was printed:\n%s", same.all())
 	}
 	both, names := map[string]string{}, []string{}
-	for _, n := range []string{"AMQP_URL", "AMQP_PASSWORD", "APP_TOKEN", "CONTROL_TOKEN", "CONTROL_READ_TOKEN"} {
+	for _, n := range []string{"AMQP_URL", "AMQP_PASSWORD", "APP_TOKEN", "CONTROL_TOKEN", "CONTROL_READ_TOKEN", "MANAGEMENT_URL"} {
 		both["SIDECAR_"+n], both["SIDECAR_"+n+"_FILE"] = "amqp://u:canary-env-secret@h/", file
 		names = append(names, "SIDECAR_"+n+"_FILE")
 	}

@@ -47,6 +47,12 @@ type AMQP struct {
 
 	// A link on which nothing was received for about twice this long is dead.
 	Heartbeat time.Duration `env:"AMQP_HEARTBEAT" envDefault:"10s" range:"1s..5m" unit:"1s"`
+
+	// RabbitMQ's management HTTP API: `http://user:password@host:15672`, or `https://…`, checked with the certificates of
+	// `SIDECAR_AMQP_TLS_CA_FILE`. `sidecar check` reads there what AMQP does not show: bindings, policies and old retry
+	// queues. `sidecar run` never connects to it. A URL without a user takes the user and password of AMQP. The user needs
+	// the tag `management`.
+	ManagementURL Secret `env:"MANAGEMENT_URL" allowed:"an 'http://' or 'https://' URL with a host, without query and fragment"`
 }
 
 // URLs returns the broker's URLs in order, read again if they come from a file that has changed. They hold passwords.
@@ -60,8 +66,8 @@ func (a *AMQP) URLs() ([]string, error) {
 
 // checkAMQP refuses TLS settings that would not be used: with them set the link would be taken for encrypted.
 func (l *loader) checkAMQP() {
-	const name, sasl, cert, key = "SIDECAR_AMQP_URL", "SIDECAR_AMQP_SASL", "SIDECAR_AMQP_TLS_CERT_FILE",
-		"SIDECAR_AMQP_TLS_KEY_FILE"
+	const name, sasl, ca, cert, key = "SIDECAR_AMQP_URL", "SIDECAR_AMQP_SASL", "SIDECAR_AMQP_TLS_CA_FILE",
+		"SIDECAR_AMQP_TLS_CERT_FILE", "SIDECAR_AMQP_TLS_KEY_FILE"
 	a := &l.cfg.AMQP
 	l.checkKeyPair(l.byName[cert], l.byName[key])
 	if !l.ok(name) {
@@ -84,8 +90,9 @@ func (l *loader) checkAMQP() {
 		l.warn(name, "the user guest is refused by brokers on other machines unless they are configured otherwise: give the "+
 			"sidecar a user of its own")
 	}
-	for _, unused := range []string{"SIDECAR_AMQP_TLS_CA_FILE", cert, key, "SIDECAR_AMQP_TLS_SERVER_NAME"} {
-		if !encrypted && l.isSet(unused) && l.ok(unused) {
+	for _, unused := range []string{ca, cert, key, "SIDECAR_AMQP_TLS_SERVER_NAME"} {
+		used := encrypted || unused == ca && l.managementTLS()
+		if !used && l.isSet(unused) && l.ok(unused) {
 			l.reject(unused, "needs an amqps:// URL in SIDECAR_AMQP_URL: without one it would not be used")
 		}
 	}
@@ -183,13 +190,18 @@ func queryError(q url.Values) error {
 func redactURLs(list string) string {
 	urls := splitURLs(list)
 	for i, raw := range urls {
-		u, err := url.Parse(raw)
-		if err != nil {
-			return masked
-		}
-		if u.User != nil {
-			urls[i] = u.Scheme + "://" + masked + "@" + u.Host + u.EscapedPath()
-		}
+		urls[i] = redactURL(raw)
 	}
 	return strings.Join(urls, ",")
+}
+
+func redactURL(raw string) string {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return masked
+	case u.User != nil:
+		return u.Scheme + "://" + masked + "@" + u.Host + u.EscapedPath()
+	}
+	return raw
 }

@@ -55,6 +55,18 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_AMQP_HEARTBEAT=0s", "1s to 5m"},
 		{"SIDECAR_AMQP_HEARTBEAT=1500ms", "whole number of seconds"},
 		{"SIDECAR_AMQP_HEARTBEAT=1h", "1s to 5m"},
+		{"SIDECAR_MANAGEMENT_URL=rabbit:15672", "must start with http:// or https://"},
+		{"SIDECAR_MANAGEMENT_URL=amqp://rabbit", "must start with http:// or https://"},
+		{"SIDECAR_MANAGEMENT_URL=http://", "names no host"},
+		{"SIDECAR_MANAGEMENT_URL=http://:15672/", "names no host"},
+		{"SIDECAR_MANAGEMENT_URL=http://rabbit:0/", "port"},
+		{"SIDECAR_MANAGEMENT_URL=http://@rabbit/", "empty user"},
+		{"SIDECAR_MANAGEMENT_URL=http://rabbit/?x=1", "has a query"},
+		{"SIDECAR_MANAGEMENT_URL=http://rabbit/#/queues", "fragment"},
+		{"SIDECAR_MANAGEMENT_URL=http://rabbit/../x", "with '.' or '..'"},
+		{"SIDECAR_MANAGEMENT_URL=http://u:p%zz@h/", "percent-encoded"},
+		{"SIDECAR_MANAGEMENT_URL=http://u:1/w@h/", "percent-encoded"}, // reads as host u, port 1, path w@h
+		{"SIDECAR_MANAGEMENT_URL=http://u:p w@h/", "percent-encoded"},
 
 		// Window.
 		{"SIDECAR_PREFETCH=0", "1 to 65535"},
@@ -295,6 +307,10 @@ func TestBadCombinations(t *testing.T) {
 		{"SIDECAR_AMQP_SASL", "every URL", []string{"SIDECAR_AMQP_SASL=external"}},
 		{"SIDECAR_AMQP_SASL", "client certificate", []string{"SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://127.0.0.1"}},
 		{"SIDECAR_AMQP_TLS_SERVER_NAME", "needs an amqps:// URL", []string{"SIDECAR_AMQP_TLS_SERVER_NAME=rabbit"}},
+		{
+			"SIDECAR_AMQP_TLS_SERVER_NAME", "needs an amqps:// URL",
+			[]string{"SIDECAR_AMQP_TLS_SERVER_NAME=rabbit", "SIDECAR_MANAGEMENT_URL=https://rabbit"},
+		},
 		{"SIDECAR_AMQP_PASSWORD", "set together with SIDECAR_AMQP_PASSWORD_FILE", []string{"SIDECAR_AMQP_PASSWORD=x", "SIDECAR_AMQP_PASSWORD_FILE=/dev/null"}},
 		{"SIDECAR_CONTROL_READ_TOKEN", "same as SIDECAR_CONTROL_TOKEN", []string{"SIDECAR_CONTROL_TOKEN=0123456789abcdef", "SIDECAR_CONTROL_READ_TOKEN=0123456789abcdef"}},
 		{"SIDECAR_CONTROL_ADDR", "same port", []string{"SIDECAR_ADMIN_ADDR=0.0.0.0:9091"}},
@@ -363,7 +379,8 @@ func TestValuesThatLookBadAndAreNot(t *testing.T) {
 		"SIDECAR_RETRY_DELAY=1193h2m47.295s", "SIDECAR_SHUTDOWN_GRACE=0s", "SIDECAR_MAX_BODY=1048576", "SIDECAR_PREFETCH=10",
 		"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_CONTROL_TOKEN=0123456789abcdef", "SIDECAR_ADMIN_ADDR=localhost:9090", "SIDECAR_FORWARD_HEADERS=x-*",
 		"SIDECAR_PASSTHROUGH_HEADERS=x-tenant-*,idempotency-key", "SIDECAR_DEAD_LETTER=enabled", "SIDECAR_FORWARD_HEADERS=*,date,user-agent",
-		"SIDECAR_SERVICE=w-" + strings.Repeat("n", 236),
+		"SIDECAR_SERVICE=w-" + strings.Repeat("n", 236), "SIDECAR_MANAGEMENT_URL=http://rabbit",
+		"SIDECAR_MANAGEMENT_URL=https://u@[::1]:15671/rabbit/", "SIDECAR_MANAGEMENT_URL=http://u:p%40%2f@h:1/",
 	} {
 		load(t, env)
 	}

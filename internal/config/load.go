@@ -28,6 +28,7 @@ func Load(environ []string, memory int64, rules ...Rule) (*Config, error) {
 		}
 	}
 	l.checkAMQP()
+	l.checkManagement()
 	l.checkListen()
 	l.checkPublish()
 	l.checkPurpose()

@@ -192,6 +192,7 @@ func TestWarnings(t *testing.T) {
 		{"SIDECAR_APP_URL=http://app.example:80/", "SIDECAR_APP_URL: the app is not on this machine: messages leave it, unencrypted"},
 		{"SIDECAR_APP_URL=https://app.example/", "SIDECAR_APP_URL: the app is not on this machine: messages leave it"},
 		{"SIDECAR_AMQP_URL=amqp://me:pw@rabbit/", "SIDECAR_AMQP_URL: the link to the broker is not encrypted"},
+		{"SIDECAR_MANAGEMENT_URL=http://rabbit/", "SIDECAR_MANAGEMENT_URL: the password is sent unencrypted"},
 		{"SIDECAR_AMQP_URL=amqps://guest:pw@rabbit/", "SIDECAR_AMQP_URL: the user guest is refused"},
 		{"SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_URL: the user guest is refused"},
 		{"SIDECAR_ADMIN_PORT=9090", "SIDECAR_ADMIN_PORT: ignored, because Kubernetes"},

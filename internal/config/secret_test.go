@@ -79,6 +79,7 @@ func TestConfigPrintsNoSecret(t *testing.T) {
 	write(t, file, "0123456789"+canary)
 	c := load(
 		t, "SIDECAR_AMQP_URL=amqp://u:"+canary+"@h/", "SIDECAR_AMQP_USERNAME="+canary, "SIDECAR_AMQP_PASSWORD="+canary, "SIDECAR_APP_TOKEN="+canary,
+		"SIDECAR_MANAGEMENT_URL=https://u:"+canary+"@h/",
 		"SIDECAR_CONTROL_TOKEN_FILE="+file, "OTEL_EXPORTER_OTLP_HEADERS=key="+canary, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318",
 	)
 	text := fmt.Sprintf("%v %+v %#v %+v %+v %q", c, *c, *c, c.Tracing, c.Effective(), c.Warnings())

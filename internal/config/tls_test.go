@@ -85,6 +85,12 @@ func TestTLSFiles(t *testing.T) {
 	// TLS settings next to plaintext URLs: the user who wrote them believes the link to be encrypted.
 	refuse(t, ca, ca+"="+good)
 	load(t, ca+"="+good, "SIDECAR_AMQP_URL=amqp://127.0.0.1,amqps://me@rabbit")
+	load(t, ca+"="+good, "SIDECAR_MANAGEMENT_URL=https://rabbit")
+	refuse(t, ca, ca+"="+good, "SIDECAR_MANAGEMENT_URL=http://rabbit")
+
+	external := []string{crt + "=" + good, k + "=" + goodKey, "SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://rabbit"}
+	refuseSaying(t, "needs a user and a password", managementURL, append(external, "SIDECAR_MANAGEMENT_URL=https://rabbit")...)
+	load(t, append(external, "SIDECAR_MANAGEMENT_URL=https://me:pw@rabbit")...)
 
 	c := load(t, crt+"="+good, k+"="+goodKey, "SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_USERNAME=me")
 	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "not used") {

@@ -172,6 +172,7 @@ var checks = map[string]func(text string) error{
 	"SIDECAR_AMQP_PASSWORD":        checkCredential,
 	"SIDECAR_AMQP_TLS_CA_FILE":     checkCertificateFile,
 	"SIDECAR_AMQP_TLS_SERVER_NAME": require(validHost, "not a host name"),
+	managementURL:                  checkManagementURL,
 	"SIDECAR_APP_URL":              checkAppURL,
 	"SIDECAR_APP_TOKEN":            checkToken,
 	"SIDECAR_APP_HEALTH_PATH":      checkHTTPPath,
@@ -229,6 +230,9 @@ func (l *loader) setting(v *Variable) Setting {
 	case v.Name == "SIDECAR_AMQP_URL":
 		list, _ := l.cfg.AMQP.URL.Value() // with an error comes the last good value
 		s.Value = redactURLs(list)
+	case v.Name == managementURL:
+		raw, _ := l.cfg.AMQP.ManagementURL.Value()
+		s.Value = redactURL(raw)
 	default:
 		s.Value = masked
 	}

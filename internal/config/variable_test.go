@@ -45,6 +45,7 @@ func TestEffective(t *testing.T) {
 	c := load(
 		t, "SIDECAR_AMQP_URL=amqps://me:"+canary+"@rabbit:5671/prod%2Fa, amqp://127.0.0.1", "SIDECAR_CONCURRENCY=8", "SIDECAR_APP_TIMEOUT=90s",
 		"SIDECAR_CONTROL_TOKEN_FILE="+file, "SIDECAR_APP_TOKEN="+canary, "SIDECAR_MAX_RETRIES=3",
+		"SIDECAR_MANAGEMENT_URL=https://me:"+canary+"%2Ca@rabbit:15671/x",
 	)
 	got := map[string]Setting{}
 	for _, s := range c.Effective() {
@@ -58,6 +59,7 @@ func TestEffective(t *testing.T) {
 		{"SIDECAR_AMQP_URL", "amqps://***@rabbit:5671/prod%2Fa,amqp://127.0.0.1", "environment"},
 		{"SIDECAR_AMQP_PASSWORD", "", "default"},
 		{"SIDECAR_AMQP_HEARTBEAT", "10s", "default"},
+		{"SIDECAR_MANAGEMENT_URL", "https://***@rabbit:15671/x", "environment"},
 		{"SIDECAR_APP_TIMEOUT", "90s", "environment"},
 		{"SIDECAR_APP_TOKEN", "***", "environment"},
 		{"SIDECAR_CONTROL_TOKEN", "***", "file:" + file},
@@ -82,6 +84,9 @@ func TestEffective(t *testing.T) {
 	}
 	if got := redactURLs("amqp://u:" + canary + "%zz@h"); got != masked {
 		t.Errorf("got %q for what is no URL", got)
+	}
+	if got := redactURL("https://u,v:p,w@h"); got != "https://***@h" {
+		t.Errorf("got %q for a URL with commas", got)
 	}
 	if got := load(t, "SIDECAR_AMQP_URL=amqp://h").Effective()[2]; got.Value != "amqp://h" {
 		t.Errorf("got %+v", got)
