@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 read -r -a versions <<<"${VERSIONS:-3.10 4.0 4.3}"
 packages=${PKG:-}
 if [[ -z $packages ]]; then
-  for p in ./internal/amqpwire ./internal/broker ./internal/consume ./internal/deadletter ./internal/publish ./internal/outbox ./internal/topology ./internal/topologytest ./internal/sim/calibrate ./internal/app ./test; do
+  for p in ./internal/amqpwire ./internal/broker ./internal/consume ./internal/deadletter ./internal/publish ./internal/outbox ./internal/management ./internal/topology ./internal/topologytest ./internal/sim/calibrate ./internal/app ./test; do
     if [[ -d $p ]]; then packages+="$p "; fi
   done
 fi

@@ -143,6 +143,11 @@ func Command(vhost string, args ...string) (string, error) {
 	case name == "set_policy" && len(texts) == 3:
 		return "rabbit_policy:parse_set(" + Binary(vhost) + ", " + Binary(texts[0]) + ", " + Binary(texts[1]) + ", " +
 			Binary(texts[2]) + `, "0", <<"all">>, ` + Binary(Actor) + ")", nil
+	case name == "set_operator_policy" && len(texts) == 3:
+		return "rabbit_policy:parse_set_op(" + Binary(vhost) + ", " + Binary(texts[0]) + ", " + Binary(texts[1]) + ", " +
+			Binary(texts[2]) + `, "0", <<"all">>, ` + Binary(Actor) + ")", nil
+	case name == "set_user_tags" && len(texts) == 2:
+		return users + "set_tags(" + Binary(texts[0]) + ", [" + texts[1] + "], " + Binary(Actor) + ")", nil
 	case name == "set_vm_memory_high_watermark" && len(texts) == 1:
 		return "vm_memory_monitor:set_vm_memory_high_watermark(" + texts[0] + ")", nil
 	case name == "stop_app" && len(texts) == 0:

@@ -1,0 +1,98 @@
+package management
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/topology"
+)
+
+// MissingBindings returns the bindings of the plan in whose place the broker has none. Those of an exchange or a queue
+// that does not exist are not among them.
+func (s *Seen) MissingBindings(p *topology.Plan) []topology.Binding {
+	var missing []topology.Binding
+	for _, wanted := range p.Bindings {
+		x, found := s.Exchanges[wanted.Exchange]
+		if _, both := s.Queues[wanted.Queue]; !found || !both {
+			continue
+		}
+		if !slices.ContainsFunc(s.Bindings, func(b topology.Binding) bool { return x.covers(b, wanted) }) {
+			missing = append(missing, wanted)
+		}
+	}
+	return missing
+}
+
+// Instead describes the bindings that the broker has between the exchange and the queue of a missing binding.
+func (s *Seen) Instead(missing topology.Binding) string {
+	var all []string
+	for _, b := range s.Bindings {
+		if b.Exchange == missing.Exchange && b.Queue == missing.Queue {
+			all = append(all, fmt.Sprintf("key %q%s", b.Key, arguments(b.Args)))
+		}
+	}
+	if len(all) == 0 {
+		return "nothing"
+	}
+	return strings.Join(all, ", ")
+}
+
+func arguments(t amqp.Table) string {
+	if len(t) == 0 {
+		return ""
+	}
+	return " and arguments " + canonical(t)
+}
+
+// covers reports whether the exchange routes by the binding b everything that it would route by wanted.
+func (x Exchange) covers(b, wanted topology.Binding) bool {
+	if b.Exchange != wanted.Exchange || b.Queue != wanted.Queue {
+		return false
+	}
+	switch x.Type {
+	case "fanout":
+		return true
+	case "headers":
+		return canonical(b.Args) == canonical(wanted.Args)
+	case "topic":
+		return covers(strings.Split(b.Key, "."), strings.Split(wanted.Key, "."))
+	case "direct":
+		return b.Key == wanted.Key
+	}
+	return b.Key == wanted.Key && canonical(b.Args) == canonical(wanted.Args)
+}
+
+// covers reports whether a pattern of a topic exchange matches every key that the pattern wanted matches.
+func covers(pattern, wanted []string) bool {
+	covered := make([]bool, len(wanted)+1) // [i]: the pattern up to here covers the first i words of wanted
+	covered[0] = true
+	for _, word := range pattern {
+		next := make([]bool, len(covered))
+		for i := range next {
+			switch {
+			case word == "#":
+				next[i] = covered[i] || i > 0 && next[i-1]
+			case i > 0:
+				next[i] = covered[i-1] && wanted[i-1] != "#" && (word == "*" || word == wanted[i-1])
+			}
+		}
+		covered = next
+	}
+	return covered[len(wanted)]
+}
+
+// canonical is the same text for equal tables.
+func canonical(t amqp.Table) string {
+	if len(t) == 0 {
+		return "{}"
+	}
+	b, err := json.Marshal(t)
+	if err != nil {
+		return err.Error() // a value that JSON has no form for, which no binding from the API equals
+	}
+	return string(b)
+}

@@ -1,0 +1,197 @@
+package management
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+)
+
+const canary = "canary-5f3a"
+
+// fails wants an error that says all of these, without the password.
+func fails(t *testing.T, o Options, says ...string) {
+	t.Helper()
+	s, err := Read(t.Context(), o, &topology.Plan{Queue: "q", Queues: []topology.Queue{{Name: "q"}}})
+	if err == nil {
+		t.Fatalf("no error: %+v", s)
+	}
+	for _, part := range append(says, "management API") {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v\ndoes not say %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), canary) {
+		t.Errorf("%v holds the password", err)
+	}
+}
+
+// What RabbitMQ refuses.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	user := brokertest.User(t, canary)
+	for _, tc := range []struct {
+		name, user, password, vhost string
+		tags                        string
+		says                        []string
+	}{
+		{"password", "guest", canary, o.Vhost, "", []string{o.URL + "/api/overview", "401", "the right password"}},
+		{"user", "nonesuch", canary, o.Vhost, "", []string{"401", "the right password"}},
+		{"tag", user, canary, o.Vhost, "", []string{"401", "Not management user", "the tag management"}},
+		{"permissions", user, canary, "/", "management", []string{"/api/queues/%2F", "permissions in"}},
+		{"virtual host", "guest", "guest", "none/such", "", []string{"/api/queues/none%2Fsuch?", `virtual host "none/such" does not exist`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.tags != "" {
+				brokertest.Ctl(t, "set_user_tags", user, tc.tags)
+			}
+			fails(t, Options{URL: o.URL, User: tc.user, Password: tc.password, Vhost: tc.vhost}, tc.says...)
+		})
+	}
+}
+
+// A user with the tag management and without any permission on objects sees them.
+func TestTheTagIsEnough(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	queue := brokertest.Queue(t, brokertest.URL(t), "q", nil)
+	o.User, o.Password = brokertest.User(t, canary), canary
+	brokertest.Ctl(t, "set_user_tags", o.User, "management")
+	brokertest.Ctl(t, "set_permissions", o.User, "^$", "^$", "^$")
+	p := &topology.Plan{Queue: queue, Queues: []topology.Queue{{Name: queue}}}
+	if s, err := Read(t.Context(), o, p); err != nil || len(s.Queues) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Servers that are not RabbitMQ's management API.
+func TestWrongServers(t *testing.T) {
+	t.Parallel()
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	for name, tc := range map[string]struct {
+		handler http.HandlerFunc
+		says    []string
+	}{
+		"html":         {answer(200, "<html>hello</html>"), []string{"is not the JSON"}},
+		"empty":        {answer(200, ""), []string{"is not the JSON"}},
+		"another JSON": {answer(200, `{"status": "ok"}`), []string{"is not RabbitMQ's management API"}},
+		"another path": {answer(404, "no such page"), []string{"is not RabbitMQ's management API", "before /api"}},
+		"forbidden":    {answer(403, `{"error":"x","reason":"not from there"}`), []string{"403 Forbidden", `"not from there"`, "tag management"}},
+		"down":         {answer(503, "<html>"), []string{"503 Service Unavailable"}},
+		"long reason":  {answer(500, `{"reason":"`+strings.Repeat("x", 5000)+`"}`), []string{"500 Internal Server Error", "xxx"}},
+		"too large":    {answer(200, strings.Repeat(" ", maxAnswer+1)), []string{"larger than 4 MiB"}},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://me:"+canary+"@other.test/"+canary, http.StatusFound)
+		}, []string{"302 Found to https://other.test", "not followed"}},
+		"silent":    {func(http.ResponseWriter, *http.Request) { <-hang }, []string{"no complete answer within 100ms"}},
+		"slow body": {slowly(hang), []string{"no complete answer within 100ms"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(tc.handler)
+			t.Cleanup(server.CloseClientConnections)
+			o := Options{URL: server.URL, User: "me", Password: canary, Vhost: "v"}
+			if name == "silent" || name == "slow body" {
+				o.Timeout = 100 * time.Millisecond
+			}
+			fails(t, o, append(tc.says, server.URL)...)
+		})
+	}
+}
+
+// slowly begins an answer that never ends.
+func slowly(end chan struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"management_version":`))
+		_ = http.NewResponseController(w).Flush()
+		<-end
+	}
+}
+
+// An answer that is wrong after some that were right: nothing is made of a part.
+func TestErrorsOnTheWay(t *testing.T) {
+	t.Parallel()
+	const overview, queue, bindings, exchange = "/api/overview", "/api/queues/v/q", "/api/queues/v/q/bindings", "/api/exchanges/v/x"
+	good := map[string]string{
+		overview: `{"management_version":"4"}`, queue: `{"type":"classic"}`, bindings: "[]", exchange: `{"type":"topic"}`,
+		"/api/queues/v": `{"page_count":1}`,
+	}
+	p := &topology.Plan{Queue: "q", Queues: []topology.Queue{{Name: "q"}}, Exchanges: []topology.Exchange{{Name: "x"}}}
+	type request struct{ path, query string }
+	for _, wrong := range []request{
+		{overview, ""}, {queue, ""}, {queue, "disable_stats=true"}, {bindings, ""}, {exchange, ""}, {"/api/queues/v", ""},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer := good[r.URL.Path]
+			if r.URL.Path == wrong.path && strings.Contains(r.URL.RawQuery, wrong.query) {
+				answer = "<html>"
+			}
+			_, _ = w.Write([]byte(answer))
+		}))
+		_, err := Read(t.Context(), Options{URL: server.URL, Vhost: "v"}, p)
+		server.Close()
+		if err == nil || !strings.Contains(err.Error(), wrong.path) {
+			t.Errorf("a wrong answer to %v: %v", wrong, err)
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	_ = l.Close()
+	fails(t, Options{URL: "http://" + l.Addr().String(), Password: canary}, "connection refused", "/api/overview")
+	fails(t, Options{URL: "http://none.invalid:15672", Password: canary}, "none.invalid")
+	fails(t, Options{URL: "http://%zz", Password: canary}, "invalid URL escape")
+}
+
+// proxy passes requests on to the broker's API, with TLS.
+func proxy(t *testing.T, ca *brokertest.Authority) string {
+	t.Helper()
+	to := must.Get(url.Parse(brokertest.Management(t)))(t)
+	server := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(to))
+	server.TLS = ca.ServerConfig(t, "127.0.0.1")
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ca, other := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
+	o := options(t)
+	o.URL, o.CAFile = proxy(t, ca), ca.CAFile()
+	if _, err := Read(t.Context(), o, &topology.Plan{}); err != nil {
+		t.Error(err)
+	}
+	o.CAFile = other.CAFile()
+	fails(t, o, "certificate")
+	o.CAFile = ""
+	fails(t, o, "certificate")
+	o.CAFile = filepath.Join(t.TempDir(), "none")
+	fails(t, o, "read the CA file")
+	must.Do(t, os.WriteFile(o.CAFile, []byte("text"), 0o600))
+	fails(t, o, "holds no certificate")
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	o.URL, o.CAFile = strings.Replace(plain.URL, "http", "https", 1), ca.CAFile()
+	fails(t, o, "HTTP response to HTTPS client")
+}

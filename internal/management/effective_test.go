@@ -1,0 +1,180 @@
+package management
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+)
+
+func TestProperties(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		queue    Queue
+		argument string
+		want     any
+	}{
+		{Queue{Arguments: amqp.Table{"x-message-ttl": int64(5)}}, "x-message-ttl", int64(5)},
+		{Queue{Settings: amqp.Table{"message-ttl": int64(5)}}, "x-message-ttl", int64(5)},
+		{Queue{Settings: amqp.Table{"ha-mode": "all"}}, "x-ha-mode", nil},
+		{both("x-max-length", int64(5), "max-length", int64(3), ""), "x-max-length", int64(3)},
+		{both("x-max-length", int64(3), "max-length", int64(5), ""), "x-max-length", int64(3)},
+		{both("x-max-length", "3", "max-length", int64(5), ""), "x-max-length", int64(5)},
+		{both("x-max-length-bytes", int64(5), "max-length-bytes", int64(3), ""), "x-max-length-bytes", int64(3)},
+		{both("x-expires", int64(5), "expires", int64(3), ""), "x-expires", int64(3)},
+		{both("x-overflow", "drop-head", "overflow", "reject-publish", "classic"), "x-overflow", "drop-head"},
+		{both("x-overflow", "drop-head", "overflow", "reject-publish", "quorum"), "x-overflow", "reject-publish"},
+		{both("x-dead-letter-exchange", "own", "dead-letter-exchange", "other", "quorum"), "x-dead-letter-exchange", "own"},
+		{both("x-dead-letter-routing-key", "a", "dead-letter-routing-key", "b", ""), "x-dead-letter-routing-key", "a"},
+		{both("x-dead-letter-strategy", "a", "dead-letter-strategy", "b", "quorum"), "x-dead-letter-strategy", "a"},
+		{Queue{Type: "classic", Settings: amqp.Table{"dead-letter-strategy": "a"}}, "x-dead-letter-strategy", nil},
+		{Queue{Type: "classic", Settings: amqp.Table{"delivery-limit": int64(3)}}, "x-delivery-limit", nil},
+		{Queue{Type: "quorum", Settings: amqp.Table{"delivery-limit": int64(3)}}, "x-delivery-limit", int64(3)},
+		{both("x-delivery-limit", int64(5), "delivery-limit", int64(3), "quorum"), "x-delivery-limit", int64(3)},
+		{both("x-delivery-limit", int64(5), "delivery-limit", int64(-1), "quorum"), "x-delivery-limit", int64(5)},
+		{both("x-delivery-limit", int64(-1), "delivery-limit", int64(5), "quorum"), "x-delivery-limit", int64(5)},
+		{both("x-delayed-retry-type", "all", "delayed-retry-type", "failed", "quorum"), "x-delayed-retry-type", "failed"},
+		{both("x-delayed-retry-min", int64(5), "delayed-retry-min", int64(3), "quorum"), "x-delayed-retry-min", int64(3)},
+		{both("x-delayed-retry-max", int64(5), "delayed-retry-max", int64(3), "quorum"), "x-delayed-retry-max", int64(3)},
+		{Queue{Type: "stream"}, "x-queue-type", "stream"},
+		{Queue{Durable: true}, "durable", true},
+		{Queue{AutoDelete: true}, "auto_delete", true},
+		{Queue{Arguments: amqp.Table{"list": []any{int64(1), amqp.Table{"a": true}}}}, "list", `[1,{"a":true}]`},
+		{Queue{Arguments: amqp.Table{"table": map[string]any{"a": 1.5}}}, "table", `{"a":1.5}`},
+	} {
+		if got := tc.queue.Properties()[tc.argument]; got != tc.want {
+			t.Errorf("%+v: %s is %v, want %v", tc.queue, tc.argument, got, tc.want)
+		}
+	}
+}
+
+// both is a queue with an argument and a setting.
+func both(argument string, value any, key string, setting any, queueType string) Queue {
+	return Queue{Type: queueType, Arguments: amqp.Table{argument: value}, Settings: amqp.Table{key: setting}}
+}
+
+func TestPolicyOf(t *testing.T) {
+	t.Parallel()
+	q := both("x-max-length", int64(5), "max-length", int64(3), "classic")
+	for _, tc := range []struct{ policy, operator, want string }{
+		{"a b", "", `policy "a b"`}, {"", "o", `operator policy "o"`}, {"a", "o", `policy "a" and operator policy "o"`},
+	} {
+		q.Policy, q.OperatorPolicy = tc.policy, tc.operator
+		if got := q.PolicyOf("x-max-length"); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+		if got := q.PolicyOf("x-message-ttl"); got != "" {
+			t.Errorf("%q sets no TTL", got)
+		}
+	}
+	q.Settings["max-length"] = int64(9)
+	if got := q.PolicyOf("x-max-length"); got != "" {
+		t.Errorf("%q changes nothing: the argument is smaller", got)
+	}
+}
+
+// TestBrokerMergesLikeProperties compares what the broker does with a queue that has an argument and a policy with what
+// Properties says of it.
+func TestBrokerMergesLikeProperties(t *testing.T) {
+	t.Parallel()
+	const hour, soon = int64(3600000), int64(1)
+	one := func(args amqp.Table) amqp.Table { args["x-max-length"] = int64(1); return args }
+	for i, tc := range []struct {
+		kind     string
+		args     amqp.Table
+		settings string
+		argument string
+		want     any
+		holds    func(t *testing.T, queue string) bool
+	}{
+		{"classic", amqp.Table{"x-message-ttl": hour}, `{"message-ttl": 1}`, "x-message-ttl", soon, expires},
+		{"classic", amqp.Table{"x-message-ttl": soon}, `{"message-ttl": 3600000}`, "x-message-ttl", soon, expires},
+		{"quorum", amqp.Table{"x-message-ttl": hour}, `{"message-ttl": 1}`, "x-message-ttl", soon, expires},
+		{"quorum", amqp.Table{"x-message-ttl": soon}, `{"message-ttl": 3600000}`, "x-message-ttl", soon, expires},
+		{"classic", one(amqp.Table{"x-overflow": "reject-publish"}), `{"overflow": "drop-head"}`, "x-overflow", "reject-publish", rejects},
+		{"quorum", one(amqp.Table{"x-overflow": "drop-head"}), `{"overflow": "reject-publish"}`, "x-overflow", "reject-publish", rejects},
+		{"quorum", amqp.Table{"x-delivery-limit": int64(9)}, `{"delivery-limit": 0}`, "x-delivery-limit", int64(0), drops},
+		{"quorum", amqp.Table{"x-delivery-limit": int64(0)}, `{"delivery-limit": 9}`, "x-delivery-limit", int64(0), drops},
+		{"classic", deadLetters("own"), `{"dead-letter-routing-key": "other"}`, "x-dead-letter-routing-key", "own", arrives},
+		{"quorum", deadLetters("own"), `{"dead-letter-routing-key": "other"}`, "x-dead-letter-routing-key", "own", arrives},
+		{"classic", amqp.Table{}, `{"dead-letter-exchange": "", "dead-letter-routing-key": "own"}`, "x-dead-letter-exchange", "", arrives},
+	} {
+		t.Run(fmt.Sprint(tc.kind, " ", tc.args, " ", tc.settings), func(t *testing.T) {
+			t.Parallel()
+			url := brokertest.URL(t)
+			brokertest.Ctl(t, "set_policy", "p", "^q", tc.settings)
+			queue := fmt.Sprint("q", i)
+			tc.args["x-queue-type"] = tc.kind
+			brokertest.Queue(t, url, queue, tc.args)
+			brokertest.Queue(t, url, "own", nil)
+			p := &topology.Plan{Queue: queue, Queues: []topology.Queue{{Name: queue}}}
+			var seen Queue
+			brokertest.Eventually(t, 30*time.Second, "the policy is reported", func() bool {
+				seen = read(t, p).Queues[queue]
+				return len(seen.Settings) > 0
+			})
+			if got := seen.Properties()[tc.argument]; !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("%s is %v, want %v", tc.argument, got, tc.want)
+			}
+			brokertest.Eventually(t, 30*time.Second, "the broker does so", func() bool { return tc.holds(t, queue) })
+		})
+	}
+}
+
+func deadLetters(key string) amqp.Table {
+	return amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": key}
+}
+
+// publish reports whether the queue has taken a message.
+func publish(t *testing.T, queue string) bool {
+	t.Helper()
+	ch := brokertest.Channel(t, brokertest.URL(t))
+	defer func() { _ = ch.Close() }()
+	confirm := must.Get(ch.PublishWithDeferredConfirm("", queue, false, false, amqp.Publishing{Body: []byte("x")}))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	return must.Get(confirm.WaitContext(ctx))(t)
+}
+
+// deliver publishes a message and takes one from the queue, which must be there.
+func deliver(t *testing.T, queue string) amqp.Delivery {
+	t.Helper()
+	publish(t, queue)
+	ch := brokertest.Channel(t, brokertest.URL(t))
+	var d amqp.Delivery
+	brokertest.Eventually(t, 30*time.Second, "a message is in the queue", func() (ok bool) {
+		d, ok, _ = ch.Get(queue, false)
+		return ok
+	})
+	return d
+}
+
+func expires(t *testing.T, queue string) bool {
+	t.Helper()
+	publish(t, queue)
+	time.Sleep(50 * time.Millisecond)
+	return brokertest.Ready(t, brokertest.URL(t), queue) == 0
+}
+
+func rejects(t *testing.T, queue string) bool { t.Helper(); return !publish(t, queue) }
+
+func drops(t *testing.T, queue string) bool {
+	t.Helper()
+	must.Do(t, deliver(t, queue).Reject(true)) // from 4.3 on a nack does not count
+	time.Sleep(50 * time.Millisecond)
+	return brokertest.Ready(t, brokertest.URL(t), queue) == 0
+}
+
+func arrives(t *testing.T, queue string) bool {
+	t.Helper()
+	must.Do(t, deliver(t, queue).Reject(false))
+	time.Sleep(50 * time.Millisecond)
+	return brokertest.Ready(t, brokertest.URL(t), "own") > 0
+}

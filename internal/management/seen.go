@@ -1,0 +1,207 @@
+package management
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/topology"
+)
+
+// Seen is what the broker has of a plan, and what it has besides that the plan has to do with.
+type Seen struct {
+	Queues    map[string]Queue    // those of the plan that exist, by name
+	Exchanges map[string]Exchange // those of the plan that exist, by name
+	Bindings  []topology.Binding  // of these queues to any exchange but the default one
+
+	// Leftover are queues that the plan does not name and whose messages return to the service's queue by the default
+	// exchange: retry queues of an earlier delay.
+	Leftover []Leftover
+
+	// Unread counts the queues of the virtual host that were not searched for leftovers, because there are too many.
+	Unread int
+}
+
+// Queue is a queue in the broker. Integers in its tables are int64, as those of a plan.
+type Queue struct {
+	Type       string     `json:"type"`
+	Durable    bool       `json:"durable"`
+	AutoDelete bool       `json:"auto_delete"`
+	Arguments  amqp.Table `json:"arguments"`
+
+	Policy         string `json:"policy"`
+	OperatorPolicy string `json:"operator_policy"`
+
+	// Settings are those of both policies together; empty: none apply; nil: the broker does not say (yet). Up to 4.2 they
+	// are part of its statistics, which are some seconds late and can be turned off.
+	Settings amqp.Table `json:"effective_policy_definition"`
+}
+
+// Exchange is an exchange in the broker.
+type Exchange struct {
+	Type      string     `json:"type"`
+	Arguments amqp.Table `json:"arguments"`
+	Policy    string     `json:"policy"`
+}
+
+// Leftover is a queue that nothing but its own content needs.
+type Leftover struct {
+	Name     string
+	Messages int
+}
+
+const (
+	pageSize = 500 // the most that the API gives
+	maxPages = 20
+)
+
+// Read asks the API about the plan's objects. Objects that do not exist are missing in what it returns. An error says
+// that the API cannot be used; it holds no password.
+func Read(ctx context.Context, o Options, p *topology.Plan) (*Seen, error) {
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	c, err := newClient(o)
+	if err != nil {
+		return nil, fmt.Errorf("management API: %w", err)
+	}
+	defer c.http.CloseIdleConnections()
+	if err := c.recognize(ctx); err != nil {
+		return nil, err
+	}
+	s := &Seen{Queues: map[string]Queue{}, Exchanges: map[string]Exchange{}}
+	if err := s.readQueues(ctx, c, p); err != nil {
+		return nil, err
+	}
+	for _, x := range p.Exchanges {
+		var found Exchange
+		switch err := c.get(ctx, &found, "columns=type,arguments,policy", "exchanges", o.Vhost, x.Name); {
+		case errors.Is(err, errNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			found.Arguments = numbers(found.Arguments)
+			s.Exchanges[x.Name] = found
+		}
+	}
+	return s, s.readLeftovers(ctx, c, p, pageSize, maxPages)
+}
+
+// recognize returns an error unless RabbitMQ's API answers.
+func (c *client) recognize(ctx context.Context) error {
+	var overview struct {
+		Version string `json:"management_version"`
+	}
+	err := c.get(ctx, &overview, "disable_stats=true&columns=management_version", "overview")
+	if errors.Is(err, errNotFound) || err == nil && overview.Version == "" {
+		return fmt.Errorf("%s is not RabbitMQ's management API: set SIDECAR_MANAGEMENT_URL to what comes before /api",
+			c.o.URL)
+	}
+	return err
+}
+
+func (s *Seen) readQueues(ctx context.Context, c *client, p *topology.Plan) error {
+	const columns = "columns=type,durable,auto_delete,arguments,policy,operator_policy,effective_policy_definition"
+	for _, q := range p.Queues {
+		var found, now Queue
+		err := c.get(ctx, &found, columns, "queues", c.o.Vhost, q.Name)
+		if errors.Is(err, errNotFound) {
+			continue
+		}
+		// From 4.3 on policies are there without statistics too, and are not late.
+		if err := cmp.Or(err, c.get(ctx, &now, columns+"&disable_stats=true", "queues", c.o.Vhost, q.Name)); err != nil {
+			return err
+		}
+		if now.Settings != nil {
+			found.Policy, found.OperatorPolicy, found.Settings = now.Policy, now.OperatorPolicy, now.Settings
+		}
+		found.Arguments, found.Settings = numbers(found.Arguments), numbers(found.Settings)
+		s.Queues[q.Name] = found
+		if err := s.readBindings(ctx, c, q.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Seen) readBindings(ctx context.Context, c *client, queue string) error {
+	var found []struct {
+		Source    string     `json:"source"`
+		Key       string     `json:"routing_key"`
+		Arguments amqp.Table `json:"arguments"`
+	}
+	if err := c.get(ctx, &found, "", "queues", c.o.Vhost, queue, "bindings"); err != nil {
+		return err
+	}
+	for _, b := range found {
+		if b.Source != "" {
+			bound := topology.Binding{Exchange: b.Source, Key: b.Key, Queue: queue, Args: numbers(b.Arguments)}
+			s.Bindings = append(s.Bindings, bound)
+		}
+	}
+	return nil
+}
+
+func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, size, pages int) error {
+	for page := 1; ; page++ {
+		var found struct {
+			Pages int `json:"page_count"`
+			Total int `json:"total_count"`
+			Items []struct {
+				Name      string     `json:"name"`
+				Arguments amqp.Table `json:"arguments"`
+				Messages  int        `json:"messages"`
+			} `json:"items"`
+		}
+		err := c.get(ctx, &found, fmt.Sprintf("disable_stats=true&enable_queue_totals=true&sort=name&"+
+			"columns=name,arguments,messages&page=%d&page_size=%d", page, size), "queues", c.o.Vhost)
+		if errors.Is(err, errNotFound) {
+			return fmt.Errorf("%w: virtual host %q does not exist, or the user has no permissions in it", err, c.o.Vhost)
+		}
+		if err != nil {
+			return err
+		}
+		for _, q := range found.Items {
+			planned := slices.ContainsFunc(p.Queues, func(own topology.Queue) bool { return own.Name == q.Name })
+			exchange, key, ok := (&topology.Queue{Args: q.Arguments}).DeadLetter()
+			if !planned && ok && exchange == "" && key == p.Queue {
+				s.Leftover = append(s.Leftover, Leftover{q.Name, q.Messages})
+			}
+		}
+		if page >= found.Pages || page == pages {
+			s.Unread = max(found.Total-page*size, 0)
+			return nil
+		}
+	}
+}
+
+// numbers makes the integers of decoded JSON int64 and all other numbers float64.
+func numbers(t amqp.Table) amqp.Table {
+	for k, v := range t {
+		t[k] = number(v)
+	}
+	return t
+}
+
+func number(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		return f
+	case map[string]any:
+		return map[string]any(numbers(v))
+	case []any:
+		for i := range v {
+			v[i] = number(v[i])
+		}
+	}
+	return v
+}
