@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 func TestVersion(t *testing.T) {
@@ -246,21 +247,24 @@ func TestHealthCommand(t *testing.T) {
 	}
 }
 
-// TestDrift: another service declared the retry queue with another TTL. The sidecar stays up, is not ready, says what
-// and how to fix it, consumes nothing, deletes nothing, and goes on when it is fixed.
+// TestDrift: another service declared a retry queue that goes away when nothing uses it. The sidecar stays up, is not
+// ready, says what and how to fix it, consumes nothing, deletes nothing, and goes on when it is fixed.
 func TestDrift(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).seedTTL(1000)
+	sc := newScene(t)
+	vanishes := waitArgs(sc, 300)
+	vanishes["x-expires"] = int32(3_600_000)
+	must.Do(t, sc.declare(sc.retryQueue(), vanishes))
 	s := start(t, sc.env).listen()
-	eventually(t, "a log line with queue, argument, both values", func() bool {
-		return s.log.mentions(sc.retryQueue(), "x-message-ttl", "1000", "300")
+	eventually(t, "a log line with queue, argument, both values, and the way out", func() bool {
+		return s.log.mentions(sc.retryQueue(), "x-expires", "3600000", "none", "SIDECAR_RETRY_QUEUE")
 	})
 	sc.send("m")
 	stays(t, 2*time.Second, "up, not ready, consuming nothing", func() bool { return !s.ended() && !s.ready() && sc.app.total() == 0 })
 	if status, body := s.get(s.admin, "/readyz"); status != 503 || !strings.Contains(body, "topology") {
 		t.Errorf("GET /readyz: %d %s", status, body)
 	}
-	if err := sc.declare(sc.retryQueue(), waitArgs(sc, 1000)); err != nil {
+	if err := sc.declare(sc.retryQueue(), vanishes); err != nil {
 		t.Errorf("the sidecar changed the foreign queue: %v", err)
 	}
 	sc.deleteQueue(sc.retryQueue())

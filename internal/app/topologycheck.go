@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"reflect"
 	"time"
 
@@ -139,15 +138,16 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 func (s *subscription) report(of aspect, findings []declare.Finding) {
 	if s.status.set(of, findings) {
 		for _, f := range findings {
-			level, message := slog.LevelError, "topology does not fit"
-			if f.Judgement != topology.Breaks {
-				level, message = slog.LevelWarn, "topology differs"
+			log := s.log.With("object", f.Object, "problem", string(f.Problem), "wanted", f.Wanted, "found", f.Found,
+				"reason", f.Reason, "fix", f.Fix)
+			switch f.Judgement {
+			case topology.Breaks:
+				log.Error("topology does not fit")
+			case topology.Weaker:
+				log.Warn("topology differs")
+			default:
+				log.Info("topology differs")
 			}
-			if f.Judgement == topology.Harmless {
-				level = slog.LevelInfo
-			}
-			s.log.Log(context.Background(), level, message, "object", f.Object, "problem", string(f.Problem),
-				"wanted", f.Wanted, "found", f.Found, "reason", f.Reason, "fix", f.Fix)
 		}
 	}
 	if all, _ := s.status.last(); len(all) > 0 {
