@@ -33,6 +33,7 @@ func TestJudgements(t *testing.T) {
 	t.Parallel()
 	const own, wait, dlq, main, back = "wms.queue.wms-in", "wms.retry-queue.wms-in", "wms.dlq.wms-in", "wms.main-exchange", "wms.retry-exchange.wms-in"
 	classic, quorum := Options{Service: "wms-in", QueueType: TypeClassic}, Options{Service: "wms-in", QueueType: TypeQuorum}
+	bounded := Options{Service: "wms-in", QueueType: TypeClassic, QueueArguments: amqp.Table{argMaxLength: int64(9)}}
 	for _, c := range []struct {
 		o         Options
 		name      string
@@ -49,6 +50,7 @@ func TestJudgements(t *testing.T) {
 		{classic, own, amqp.Table{ArgDLX: "elsewhere"}, Harmless, "they are published"},
 		{classic, own, amqp.Table{argMaxLength: int64(9), ArgOverflow: overflowReject}, Weaker, "a retry that returns meanwhile is lost"},
 		{classic, own, amqp.Table{argMaxLength: int64(9)}, Weaker, "drops or dead-letters its oldest"},
+		{bounded, own, amqp.Table{argMaxLength: nil}, Harmless, "do not depend"},
 		{classic, own, amqp.Table{ArgTTL: int64(9)}, Weaker, "go round"},
 		{classic, own, amqp.Table{"x-from-the-future": int64(9)}, Weaker, "not known here"},
 		{classic, own, amqp.Table{PropertyDurable: false}, Weaker, "restarts"},

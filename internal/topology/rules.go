@@ -165,10 +165,10 @@ func both(a, b func(*finding) bool) func(*finding) bool {
 	return func(f *finding) bool { return a(f) && b(f) }
 }
 
-// rejecting reports whether the queue refuses messages when it is full. A limit that is not set cannot fill it.
+// rejecting reports whether the queue has a limit and refuses messages when it is full.
 func rejecting(f *finding) bool {
 	overflow, _ := f.all[ArgOverflow].(string)
-	return f.value == nil || overflow == overflowReject || overflow == "reject-publish-dlx"
+	return f.value != nil && (overflow == overflowReject || overflow == "reject-publish-dlx")
 }
 
 // goesRound reports whether dead letters of the queue come back to it by a retry queue.
