@@ -116,6 +116,20 @@ func TestLookMakesNothing(t *testing.T) {
 	}
 }
 
+// TestLongNamesAreCompared: the broker's answer ends before a value that is as planned.
+func TestLongNamesAreCompared(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout", RetryExchange: strings.Repeat("x", 200)})
+	args := maps.Clone(queue(p, p.Queue).Args)
+	args["x-single-active-consumer"] = true
+	must.Get(channel(t, url).QueueDeclare(p.Queue, true, false, false, false, args))(t)
+	f := ensure(t, url, p, topology.ModeDeclare)
+	if len(f) != 1 || f[0].Property != "x-single-active-consumer" || f[0].Judgement != topology.Harmless {
+		t.Errorf("%v", f)
+	}
+}
+
 // TestNamesTooLongToCompare: the broker's answer ends before the value that it has.
 func TestNamesTooLongToCompare(t *testing.T) {
 	t.Parallel()

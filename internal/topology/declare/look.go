@@ -50,7 +50,7 @@ func (p *prober) lookAtQueue(ctx context.Context, name string, planned amqp.Tabl
 	properties := amqp.Table{
 		topology.PropertyDurable: true, topology.PropertyAutoDelete: false, topology.ArgType: topology.TypeClassic,
 	}
-	return p.adoptAll(ctx, title, properties, func(properties amqp.Table) question {
+	return p.adoptAll(ctx, title, properties, planned, func(properties amqp.Table) question {
 		return compareQueue(name, properties)
 	})
 }
@@ -59,7 +59,8 @@ func (p *prober) lookAtQueue(ctx context.Context, name string, planned amqp.Tabl
 func (p *prober) lookAtExchange(ctx context.Context, name string, planned amqp.Table) seen {
 	properties := maps.Clone(planned)
 	properties[topology.ArgAlternate] = noTTL
-	found := p.adoptAll(ctx, "look at "+exchangeObject(name), properties, func(properties amqp.Table) question {
+	title := "look at " + exchangeObject(name)
+	found := p.adoptAll(ctx, title, properties, planned, func(properties amqp.Table) question {
 		return declareExchange(name, properties)
 	})
 	if found.properties[topology.ArgAlternate] == noTTL {
@@ -80,8 +81,9 @@ func declareExchange(name string, properties amqp.Table) question {
 	}
 }
 
-// adoptAll asks until nothing differs from properties, each time with one more of them as the broker has it.
-func (p *prober) adoptAll(ctx context.Context, title string, properties amqp.Table,
+// adoptAll asks until nothing differs from properties, each time with one more of them as the broker has it. Where the
+// broker's answer ends before the value, it asks with the planned value.
+func (p *prober) adoptAll(ctx context.Context, title string, properties, planned amqp.Table,
 	ask func(amqp.Table) question) seen {
 	var refusal *amqp.Error
 	for range mostProperties {
@@ -93,6 +95,8 @@ func (p *prober) adoptAll(ctx context.Context, title string, properties amqp.Tab
 		switch {
 		case !ok && refusal.Code == amqp.PreconditionFailed: // it would have been made, were the argument not refused
 			return seen{}
+		case d.cut && planned[d.property] != properties[d.property]:
+			properties[d.property] = planned[d.property]
 		case !ok, d.cut:
 			return seen{refusal: refusal}
 		case d.property == topology.ArgAlternate && d.value == nil:
