@@ -247,6 +247,23 @@ func TestHealthCommand(t *testing.T) {
 	}
 }
 
+// TestAnotherRetryDelay: the retry queue exists with another delay. It stays as it is, and retries wait beside it.
+func TestAnotherRetryDelay(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seedTTL(3_600_000)
+	sc.app.on("m", status(500), status(200))
+	sc.send("m")
+	s := sc.run()
+	sc.app.await("m", 2)
+	if !s.log.mentions("topology differs", sc.retryQueue(), "3600000", sc.retryQueue()+".300ms") {
+		t.Error("the log does not say where retries wait")
+	}
+	if err := sc.declare(sc.retryQueue(), waitArgs(sc, 3_600_000)); err != nil {
+		t.Errorf("the sidecar changed the queue: %v", err)
+	}
+	sc.settledAll(s, 0)
+}
+
 // TestDrift: another service declared a retry queue that goes away when nothing uses it. The sidecar stays up, is not
 // ready, says what and how to fix it, consumes nothing, deletes nothing, and goes on when it is fixed.
 func TestDrift(t *testing.T) {

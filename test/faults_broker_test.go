@@ -195,11 +195,10 @@ func TestQueueInExclusiveUse(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestSingleActiveConsumer: the replica that gets nothing is as healthy as the one that gets all. (Such a queue is not
-// the one the plan wants, so only mode none takes it.)
+// TestSingleActiveConsumer: the replica that gets nothing is as healthy as the one that gets all.
 func TestSingleActiveConsumer(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("TOPOLOGY_MODE", "none").seed()
+	sc := newScene(t).seed()
 	sc.deleteQueue(sc.queue())
 	args := serviceArgs(sc)
 	args["x-single-active-consumer"] = true

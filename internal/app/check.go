@@ -66,7 +66,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 		printFinding(w, f)
 	}
 	blocking := declare.Blocking(findings)
-	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", withoutBindings(cfg, plan))
+	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", withoutBindings(cfg, report.Plan))
 	if len(blocking) > 0 {
 		return fmt.Errorf("%w: problems found: %d", errFindings, len(blocking))
 	}
