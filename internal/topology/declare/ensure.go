@@ -223,7 +223,8 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
 			needs = "read"
 		}
 		e.forbidden(title, resource, needs, refusal)
-	case refusal.Code == amqp.NotFound && known: // the finding of the object tells it
+	case known && (refusal.Code == amqp.NotFound || refusal.Code == amqp.ResourceLocked):
+		// the finding of the object tells it
 	default:
 		e.refused(title, "the binding", refusal)
 	}

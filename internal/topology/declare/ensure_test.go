@@ -198,10 +198,13 @@ func TestExclusiveQueueIsRefused(t *testing.T) {
 	url := brokertest.URL(t)
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	must.Get(channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil))(t)
-	f := ensure(t, url, p, topology.ModeVerify)
-	f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
-	if len(f) != 1 || f[0].Problem != ProblemRefused || !strings.Contains(f[0].Found, "405") {
-		t.Errorf("%v", f)
+	for _, mode := range []topology.Mode{topology.ModeVerify, topology.ModeDeclare} {
+		f := ensure(t, url, p, mode)
+		f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
+		if len(f) != 1 || f[0].Problem != ProblemRefused || !strings.Contains(f[0].Found, "405") ||
+			!strings.Contains(f[0].Fix, "not exclusive") {
+			t.Errorf("%s: %v", mode, f)
+		}
 	}
 }
 

@@ -146,9 +146,14 @@ func (e *ensurer) absent(o *object) {
 
 // refused reports a refusal that is neither "missing" nor a matter of permissions.
 func (e *ensurer) refused(title, wanted string, refusal *amqp.Error) {
+	fix := "see the broker's log"
+	if refusal.Code == amqp.ResourceLocked {
+		fix = "use a queue that is not exclusive: another connection holds this one, and the broker deletes it with that " +
+			"connection"
+	}
 	e.findings = append(e.findings, Finding{
 		Object: title, Problem: ProblemRefused, Wanted: wanted,
-		Found: fmt.Sprintf("%d %s", refusal.Code, refusal.Reason), Fix: "see the broker's log",
+		Found: fmt.Sprintf("%d %s", refusal.Code, refusal.Reason), Fix: fix,
 	})
 }
 
