@@ -121,6 +121,10 @@ func TestOneDifferenceIsToldOnce(t *testing.T) {
 	if _, all := p.AsFound(f); len(all) != 1 || all[0].Property != ArgType {
 		t.Errorf("classic: %v", all)
 	}
+	f.Queues[p.Queue] = amqp.Table{PropertyDurable: true, PropertyAutoDelete: false, ArgType: "stream"}
+	if _, all := p.AsFound(f); len(all) != 1 || all[0].Property != ArgType {
+		t.Errorf("stream: %v", all)
+	}
 }
 
 // TestAsFoundIsThePlanItself: nothing differs, nothing changes.

@@ -46,7 +46,8 @@ var rules = []rule{
 		reason: "a classic queue is kept by one node of the broker", fix: "SIDECAR_QUEUE_TYPE=auto accepts it",
 		explains: []string{ArgDeliveryLimit}},
 	{on: anyQueue, properties: []string{ArgType}, judgement: Breaks,
-		reason: "messages of a %v queue are not taken out one by one", fix: "{another}"},
+		reason: "messages of a %v queue are not taken out one by one", fix: "{another}",
+		explains: []string{ArgDLX, ArgDLKey, ArgTTL, ArgStrategy, ArgOverflow, ArgDeliveryLimit}},
 
 	{on: mainQueue, properties: []string{ArgDLX}, judgement: Harmless,
 		reason:   "retries do not need it: they are published, with confirmation, before the original is acked",
