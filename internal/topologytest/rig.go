@@ -1,8 +1,10 @@
 package topologytest
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,6 +37,7 @@ const (
 type rig struct {
 	t    testing.TB
 	plan *topology.Plan
+	mode topology.Mode
 	url  string
 	app  *apptest.App
 	log  *journal
@@ -44,6 +47,7 @@ type rig struct {
 	consumer *consume.Consumer
 	watcher  *declare.Watcher
 	look     chan struct{}
+	found    atomic.Pointer[topology.Plan] // uses what exists; nil: something blocks
 
 	publishing *brokertest.Proxy // before the broker, for what the sidecar publishes
 	repairing  sync.Mutex        // who holds it keeps the sidecar from declaring again
@@ -84,9 +88,14 @@ func urls(url string) func() ([]string, error) {
 // start runs a sidecar on the plan, which has to be declared, until the test ends.
 func start(t testing.TB, plan *topology.Plan) *rig {
 	t.Helper()
+	return startIn(t, plan, topology.ModeDeclare)
+}
+
+func startIn(t testing.TB, plan *topology.Plan, mode topology.Mode) *rig {
+	t.Helper()
 	r := &rig{
-		t: t, plan: plan, url: brokertest.URL(t), app: apptest.NewApp(t), log: &journal{}, registry: prometheus.NewRegistry(),
-		look: make(chan struct{}, 1),
+		t: t, plan: plan, mode: mode, url: brokertest.URL(t), app: apptest.NewApp(t), log: &journal{},
+		registry: prometheus.NewRegistry(), look: make(chan struct{}, 1),
 	}
 	log := telemetry.NewLogger(r.log, "debug", "json")
 	dialer := func(name, url string) *broker.Dialer {
@@ -145,7 +154,10 @@ func (r *rig) run(consuming *broker.Dialer, publisher *broker.Publisher, target 
 	})
 }
 
-var errServed = errors.New("served")
+var (
+	errServed         = errors.New("served")
+	errFoundOtherwise = errors.New("the topology has changed in the broker")
+)
 
 // serve is one session, as in app: the topology before any message, then the manager beside the
 // consumer.
@@ -153,8 +165,9 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	if err := r.ensure(ctx, s); err != nil {
 		return err
 	}
+	plan := cmp.Or(r.found.Load(), r.plan)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.watcher.Watch(ctx, s, r.plan) })
+	group.Go(func() error { return r.watcher.Watch(ctx, s, plan) })
 	group.Go(func() error {
 		for {
 			select {
@@ -165,10 +178,13 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 			if err := r.ensure(ctx, s); err != nil {
 				return err
 			}
+			if found := r.found.Load(); found != nil && !reflect.DeepEqual(found, plan) {
+				return errFoundOtherwise
+			}
 		}
 	})
 	group.Go(func() error {
-		if err := r.consumer.Serve(ctx, s, r.plan); err != nil {
+		if err := r.consumer.Serve(ctx, s, plan); err != nil {
 			return err
 		}
 		return errServed
@@ -182,14 +198,16 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 func (r *rig) ensure(ctx context.Context, s *broker.Session) error {
 	r.repairing.Lock()
 	defer r.repairing.Unlock()
-	report, err := declare.Ensure(ctx, s, r.plan, topology.ModeDeclare)
+	report, err := declare.Ensure(ctx, s, r.plan, r.mode)
 	if err != nil {
 		return err
 	}
 	if findings := report.Blocking(); len(findings) > 0 {
+		r.found.Store(nil)
 		r.flow.Hold(flow.Topology, findings[0].String())
 		return nil
 	}
+	r.found.Store(report.Plan)
 	r.flow.Lift(flow.Topology)
 	return nil
 }
