@@ -76,8 +76,7 @@ func (p *Plan) compareQueue(q *Queue, seen amqp.Table, major int) []Difference {
 // rejectsAsPlanned reports whether a reject on the queue as it was found goes where it was planned, and as safely.
 func (q *Queue) rejectsAsPlanned() bool {
 	f := q.Found
-	safely := q.Args[ArgStrategy] == nil || f[ArgType] != TypeQuorum ||
-		f[ArgStrategy] == strategyAtLeastOnce && f[ArgOverflow] == overflowReject
+	safely := q.Args[ArgStrategy] == nil || f[ArgType] != TypeQuorum || atLeastOnce(f)
 	return safely && f[ArgDLX] == q.Args[ArgDLX] && f[ArgDLKey] == q.Args[ArgDLKey]
 }
 

@@ -3,6 +3,7 @@ package topology
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,9 +59,9 @@ func TestJudgements(t *testing.T) {
 		{classic, own, amqp.Table{argExpires: int64(9)}, Breaks, "after 9 ms without a consumer"},
 		{classic, own, amqp.Table{ArgType: "stream"}, Breaks, "stream queue"},
 		{quorum, own, amqp.Table{ArgType: TypeClassic, ArgStrategy: nil, ArgOverflow: nil, ArgDeliveryLimit: nil}, Weaker, "can be lost when the broker is killed"},
-		{quorum, own, amqp.Table{ArgDeliveryLimit: nil}, Weaker, "after 20 deliveries"},
-		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(20)}, Weaker, "after 20 deliveries"},
-		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(2)}, Breaks, "a lost connection is enough"},
+		{quorum, own, amqp.Table{ArgDeliveryLimit: nil}, Weaker, "more than 20 times"},
+		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(20)}, Weaker, "more than 20 times"},
+		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(2)}, Breaks, "lost connections are enough"},
 		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(-1)}, Harmless, "no message reaches it"},
 		{quorum, own, amqp.Table{ArgStrategy: nil, ArgOverflow: nil}, Harmless, "do not depend"},
 		{quorum, own, amqp.Table{argMaxLength: int64(9)}, Harmless, "producers notice"},
@@ -73,6 +74,8 @@ func TestJudgements(t *testing.T) {
 		{classic, wait, amqp.Table{ArgDLKey: "elsewhere"}, Breaks, "does not return"},
 		{classic, wait, amqp.Table{argExpires: int64(9)}, Breaks, "deletes the queue"},
 		{classic, wait, amqp.Table{PropertyDurable: false}, Breaks, "restarts"},
+		{classic, wait, amqp.Table{PropertyAutoDelete: true}, Weaker, "ever consumes from it"},
+		{classic, dlq, amqp.Table{PropertyAutoDelete: true}, Breaks, "a sidecar that pauses"},
 		{classic, wait, amqp.Table{argMaxLength: int64(9)}, Weaker, "before its delay"},
 		{classic, wait, amqp.Table{argMaxLength: int64(9), ArgOverflow: overflowReject}, Harmless, "stay in the service's queue"},
 		{quorum, wait, amqp.Table{ArgStrategy: nil, ArgOverflow: nil}, Weaker, "at most once"},
@@ -105,6 +108,33 @@ func TestJudgements(t *testing.T) {
 		}
 		if worst.Judgement != c.judgement || !strings.Contains(worst.Reason, c.reason) {
 			t.Errorf("%s %v: %v", c.name, c.found, all)
+		}
+	}
+}
+
+// TestFullQueue: what waits in a classic queue, or dead-letters at most once, is lost when the service's classic queue is
+// full.
+func TestFullQueue(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
+	limited := amqp.Table{argMaxLength: int64(9), ArgType: TypeClassic, ArgStrategy: nil, ArgOverflow: overflowReject, ArgDeliveryLimit: nil}
+	for _, c := range []struct {
+		wait amqp.Table
+		own  string
+		want Judgement
+	}{
+		{nil, TypeClassic, Harmless}, {amqp.Table{ArgStrategy: nil}, TypeClassic, Weaker},
+		{amqp.Table{ArgType: TypeClassic}, TypeClassic, Weaker}, {amqp.Table{ArgType: TypeClassic}, TypeQuorum, Harmless},
+	} {
+		f := asFound(p, p.Queue, limited)
+		f.Queues[p.Queue][ArgType] = c.own
+		wait := f.Queues[p.Waits[0].Queue]
+		maps.Copy(wait, c.wait)
+		maps.DeleteFunc(wait, func(_ string, v any) bool { return v == nil })
+		_, all := p.AsFound(f)
+		i := slices.IndexFunc(all, func(d Difference) bool { return d.Property == argMaxLength })
+		if i < 0 || all[i].Judgement != c.want {
+			t.Errorf("%s, %v: %v", c.own, c.wait, all)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/amqpvalue"
 )
 
@@ -31,6 +33,9 @@ var rules = []rule{
 		reason: "a broker that restarts deletes the queue with its messages", fix: "{another}"},
 	{on: anyQueue, properties: []string{PropertyDurable}, judgement: Breaks,
 		reason: "a broker that restarts deletes the queue with the messages that are kept in it", fix: "{another}"},
+	{on: retryQueue, properties: []string{PropertyAutoDelete}, judgement: Weaker,
+		reason: "if anything ever consumes from it and stops, the broker deletes the queue with its messages",
+		fix:    "{another}"},
 	{on: anyQueue, properties: []string{PropertyAutoDelete}, judgement: Breaks,
 		reason: "the broker deletes the queue with its messages when its last consumer goes, and a sidecar that pauses is " +
 			"no consumer", fix: "{another}"},
@@ -72,7 +77,7 @@ var rules = []rule{
 		reason: "it only says what a full queue does"},
 
 	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: both(rejecting, returnsSafely),
-		judgement: Harmless, reason: "a full queue refuses new messages: producers notice, and retries wait",
+		judgement: Harmless, reason: "a full queue refuses new messages: producers notice, and no retry is lost",
 		explains: []string{ArgOverflow}},
 	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: rejecting, judgement: Weaker,
 		reason:   "a full queue refuses new messages, and a retry that returns meanwhile is lost",
@@ -98,7 +103,7 @@ var rules = []rule{
 
 	{on: mainQueue, properties: []string{ArgTTL}, when: both(set, goesRound), judgement: Weaker,
 		reason: "messages that are not taken within %v ms are lost: they go round through the retry queue, and the broker " +
-			"drops what comes back without a reject"},
+			"drops what comes back without a reject, or keeps it in a quorum queue and never delivers it"},
 	{on: mainQueue, properties: []string{ArgTTL}, when: set, judgement: Weaker,
 		reason: "messages leave the queue after %v ms, tried or not: x-death says so, x-final-* headers do not"},
 	{on: mainQueue, properties: []string{ArgTTL}, judgement: Harmless, reason: "messages do not expire"},
@@ -113,13 +118,14 @@ var rules = []rule{
 		reason: "before RabbitMQ 4.0 a negative limit is one that is already reached: the first message that is given " +
 			"back is lost", fix: "{another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(safeLimit, math.MaxInt), judgement: Breaks,
-		reason: "after %v deliveries without an answer the broker takes the message away: a lost connection is enough",
-		fix:    "{another}"},
+		reason: "the broker takes a message away that returns more than %v times without an answer: a few lost " +
+			"connections are enough",
+		fix: "{another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limited, judgement: Weaker,
-		reason: "the broker takes a message away after %v deliveries that ended without an answer, by crashes or lost " +
+		reason: "the broker takes a message away that returns more than %v times without an answer, by crashes or lost " +
 			"connections", fix: "{another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: brokersOwnLimit, judgement: Weaker,
-		reason: "from RabbitMQ 4.0 the broker takes a message away after 20 deliveries that ended without an answer, by " +
+		reason: "from RabbitMQ 4.0 the broker takes a message away that returns more than 20 times without an answer, by " +
 			"crashes or lost connections", fix: "set a policy with delivery-limit=2147483647 on it"},
 	{on: anyQueue, properties: []string{ArgDeliveryLimit}, judgement: Harmless,
 		reason: "no message reaches it"},
@@ -182,14 +188,26 @@ func goesRound(f *finding) bool {
 	})
 }
 
-// returnsSafely reports whether what waits stays where it is until the service's queue takes it.
-func returnsSafely(f *finding) bool { return f.plan.Quorum }
-
-// mostOnce reports whether a quorum queue dead-letters at most once: the broker falls back to that without
-// reject-publish.
-func mostOnce(f *finding) bool {
-	return f.all[ArgType] == TypeQuorum && (f.all[ArgStrategy] != strategyAtLeastOnce || f.all[ArgOverflow] != overflowReject)
+// returnsSafely reports whether a retry reaches the service's queue although that is full: a quorum queue refuses
+// publishers only, and at-least-once dead-lettering keeps what a classic queue refuses.
+func returnsSafely(f *finding) bool {
+	return f.all[ArgType] == TypeQuorum || !slices.ContainsFunc(f.plan.Queues, func(q Queue) bool {
+		args := q.Args
+		if q.Found != nil {
+			args = q.Found
+		}
+		return q.Kind == KindRetry && !atLeastOnce(args)
+	})
 }
+
+// atLeastOnce reports whether a queue keeps a dead letter until its target has taken it: the broker does so only for
+// quorum queues, and only together with reject-publish.
+func atLeastOnce(args amqp.Table) bool {
+	return args[ArgType] == TypeQuorum && args[ArgStrategy] == strategyAtLeastOnce && args[ArgOverflow] == overflowReject
+}
+
+// mostOnce reports whether a quorum queue dead-letters at most once.
+func mostOnce(f *finding) bool { return f.all[ArgType] == TypeQuorum && !atLeastOnce(f.all) }
 
 func notWaitedIn(f *finding) bool {
 	for _, w := range f.plan.Waits {

@@ -82,7 +82,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"an argument of streams", set(own, "x-max-age", "1D"), "not an argument of classic or quorum queues"},
 		{"a misspelled argument", set(own, "x-max-lenght", int64(1)), "not an argument of classic or quorum queues"},
 		{"quorum with limit -1", quorum(set(own, ArgDeliveryLimit, int64(-1))), "already reached"},
-		{"quorum with a limit that a lost connection reaches", quorum(set(own, ArgDeliveryLimit, int64(2))), "a lost connection is enough"},
+		{"quorum with a limit that a lost connection reaches", quorum(set(own, ArgDeliveryLimit, int64(2))), "lost connections are enough"},
 		{"returns through a shared exchange", func(p *Plan) {
 			p.Exchanges = append(p.Exchanges, Exchange{Name: "events", Type: "topic"})
 			p.Bindings = append(p.Bindings, Binding{Exchange: "events", Key: "rest.*", Queue: own})
