@@ -30,7 +30,7 @@ type subscription struct {
 	shared
 
 	plan    *topology.Plan
-	found   *topology.Plan        // plan as the broker was found; nil: not yet, or it does not fit. Of the consume connection
+	found   *topology.Plan        // plan as the broker was found; nil: not yet, or it does not fit
 	log     *slog.Logger          // adds the field queue
 	metrics prometheus.Registerer // adds the label queue
 

@@ -75,8 +75,8 @@ func (s *subscription) askForCheck() {
 
 // repair checks the topology when it is asked to. Every checkEvery it checks a topology with findings again, and
 // declares a declared one again, because a deleted binding shows in no other way. A missing route shows only when used:
-// unless declaring restores it, messages have to try it again after a while. A session settles by the plan that it began
-// with, so it ends when another one fits.
+// unless declaring restores it, messages have to try it again after a while. A session settles by the plan that it
+// began with, so it ends when another one fits.
 func (s *subscription) repair(ctx context.Context, link *broker.Session, plan *topology.Plan) error {
 	t := time.NewTicker(s.checkEvery)
 	defer t.Stop()

@@ -98,8 +98,8 @@ func (p *Plan) besideOtherDelays(f Found) []Difference {
 		beside.Name, beside.Args = name, maps.Clone(old.Args)
 		old.Found = seen
 		all = append(all, Difference{
-			Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: seen[ArgTTL], Judgement: Harmless,
-			Reason: "it stays and returns what waits in it; retries wait in " + name + " instead",
+			Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: seen[ArgTTL],
+			Judgement: Harmless, Reason: "it stays and returns what waits in it; retries wait in " + name + " instead",
 		})
 		if w.Exchange != "" {
 			p.Bindings = append(p.Bindings, Binding{Exchange: w.Exchange, Key: name, Queue: name})
@@ -125,8 +125,8 @@ func (p *Plan) requeueLimit(own amqp.Table, major int) int {
 	return 0
 }
 
-// Cautious returns a copy of p for a service's queue of which nothing is known: it may have a delivery limit, and what a
-// reject on it leads to may not be there.
+// Cautious returns a copy of p for a service's queue of which nothing is known: it may have a delivery limit, and what
+// a reject on it leads to may not be there.
 func (p *Plan) Cautious() *Plan {
 	c := p.WithoutReject()
 	c.RequeueLimit = cautiousRequeues

@@ -16,7 +16,7 @@ type Judgement uint8
 // The judgements.
 const (
 	Breaks   Judgement = iota // messages would be lost, looped or misdirected: nothing is consumed
-	Weaker                    // used; what can be lost, and when, is told
+	Weaker                    // used; what can be lost, and when, is reported
 	Harmless                  // used as it is
 )
 
@@ -71,7 +71,7 @@ type rule struct {
 	judgement  Judgement
 	reason     string   // %v is the value found
 	fix        string   // "{another}" stands for the way to another name
-	explains   []string // properties whose differences need not be told beside this one
+	explains   []string // properties whose differences need not be reported beside this one
 }
 
 // role is what an object is for, as a set.
@@ -147,7 +147,7 @@ func fill(text string, value any) string {
 	return fmt.Sprintf(text, value)
 }
 
-// differences compares an object with what was found of it. What one difference explains is not told.
+// differences compares an object with what was found of it. What one difference explains is not reported.
 func (f finding) differences(wanted amqp.Table) []Difference {
 	var all []Difference
 	var explained []string

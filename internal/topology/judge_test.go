@@ -139,8 +139,8 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestOneDifferenceIsToldOnce: what another difference explains is not told.
-func TestOneDifferenceIsToldOnce(t *testing.T) {
+// TestExplainedDifferences: what another difference explains is not reported.
+func TestExplainedDifferences(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
 	f := asFound(p, p.Queue, amqp.Table{ArgDLX: nil, ArgDLKey: nil, ArgStrategy: nil, ArgOverflow: nil})
@@ -267,7 +267,7 @@ func TestQueueArguments(t *testing.T) {
 		want string
 	}{
 		{amqp.Table{ArgDLX: "x"}, 0, "is set by the topology"}, {amqp.Table{ArgType: TypeQuorum}, 0, "is set by the topology"},
-		{amqp.Table{ArgOverflow: "drop-head"}, 0, "only reject-publish"}, {amqp.Table{"x-max-lenght": int64(1)}, 0, "not an argument"},
+		{amqp.Table{ArgOverflow: "drop-head"}, 0, "only reject-publish"}, {amqp.Table{"x-max-lengths": int64(1)}, 0, "not an argument"},
 		{amqp.Table{argExpires: int64(1)}, 0, "deletes the queue"}, {amqp.Table{ArgTTL: int64(1)}, time.Second, "SIDECAR_MESSAGE_TTL"},
 	} {
 		o := Options{Preset: PresetDeadLetter, Service: "a-b", Queue: "q", Bindings: []Binding{{Exchange: "e", Key: "k"}}, QueueArguments: c.args, MessageTTL: c.ttl}

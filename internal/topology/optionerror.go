@@ -132,7 +132,7 @@ func (c *optionValidator) checkDelay(variable string, d time.Duration) {
 	c.refuse(d%time.Millisecond != 0, on{variable}, "the broker counts whole milliseconds")
 }
 
-// checkQueueArguments refuses what the topology sets itself, what loses messages, and what no broker knows.
+// checkQueueArguments refuses what the topology sets itself, what loses messages, and unknown arguments.
 func (c *optionValidator) checkQueueArguments() {
 	args := c.given.QueueArguments
 	variable := on{"SIDECAR_QUEUE_ARGUMENTS"}

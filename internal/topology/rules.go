@@ -23,8 +23,8 @@ const (
 	brokersLimit = 20
 )
 
-// rules judge every property and argument that RabbitMQ 3.10 to 4.3 knows of classic and quorum queues, and those of
-// exchanges. An argument without a rule is one that this program does not know.
+// rules judge every property and argument that RabbitMQ 3.10 to 4.3 has for classic and quorum queues, and those of
+// exchanges. An argument without a rule is unknown here.
 //
 // Read a row as: on these objects, this property, when this holds, is judged so, because. docs/topologies.md has the
 // same table for people.
@@ -103,14 +103,15 @@ var rules = []rule{
 
 	{on: mainQueue, properties: []string{ArgTTL}, when: both(set, goesRound), judgement: Weaker,
 		reason: "messages that are not taken within %v ms are lost: they go round through the retry queue, and the broker " +
-			"drops what comes back without a reject, or keeps it in a quorum queue and never delivers it"},
+			"drops what returns without a reject, or keeps it in a quorum queue and never delivers it"},
 	{on: mainQueue, properties: []string{ArgTTL}, when: set, judgement: Weaker,
 		reason: "messages leave the queue after %v ms, tried or not: x-death says so, x-final-* headers do not"},
 	{on: mainQueue, properties: []string{ArgTTL}, judgement: Harmless, reason: "messages do not expire"},
 	{on: retryQueue, properties: []string{ArgTTL}, when: notWaitedIn, judgement: Harmless,
 		reason: "no retry waits there: only what the broker itself dead-letters"},
 	{on: retryQueue, properties: []string{ArgTTL}, when: differs, judgement: Breaks,
-		reason: "its messages do not wait for the delay that was asked for", fix: "set the delay to what it has, or {another}"},
+		reason: "its messages do not wait for the delay that was asked for",
+		fix:    "set the delay to what it has, or {another}"},
 	{on: deadLetterQueue, properties: []string{ArgTTL}, when: set, judgement: Breaks,
 		reason: "parked messages are dropped after %v ms", fix: "{another}"},
 
@@ -142,7 +143,8 @@ var rules = []rule{
 	{on: mainQueue, properties: []string{"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"},
 		when: set, judgement: Weaker, reason: "what is given back waits in the broker once more"},
 	{on: anyQueue, properties: []string{ArgTTL, argExpires, argMaxLength, argMaxBytes, ArgSingleConsumer,
-		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max", "x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-leader-locator",
+		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max", "x-max-priority", "x-queue-mode",
+		"x-queue-version", "x-queue-leader-locator",
 		"x-queue-master-locator", "x-quorum-initial-group-size", "x-quorum-target-group-size", "x-max-in-memory-length",
 		"x-max-in-memory-bytes"}, judgement: Harmless, reason: "retries, parking and counting do not depend on it"},
 
@@ -178,7 +180,7 @@ func rejecting(f *finding) bool {
 	return f.value != nil && (overflow == overflowReject || overflow == "reject-publish-dlx")
 }
 
-// goesRound reports whether dead letters of the queue come back to it by a retry queue.
+// goesRound reports whether dead letters of the queue return to it through a retry queue.
 func goesRound(f *finding) bool {
 	q := Queue{Args: f.all}
 	exchange, key, ok := q.DeadLetter()

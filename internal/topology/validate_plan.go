@@ -133,7 +133,7 @@ func (v *planValidator) names() {
 	key(at("redrive", "key"), v.Redrive.Key)
 }
 
-// arguments: only those whose effect is known, and none that loses messages.
+// arguments: only those whose effect is known, and no argument that loses messages.
 func (v *planValidator) arguments() {
 	own, unknown := v.ownProperties()
 	for _, f := range unknown {

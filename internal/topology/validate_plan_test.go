@@ -80,7 +80,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"service queue expires", set(own, "x-expires", int64(1)), "deletes the queue with its messages"},
 		{"a stream", set(own, ArgType, "stream"), "not taken out one by one"},
 		{"an argument of streams", set(own, "x-max-age", "1D"), "not an argument of classic or quorum queues"},
-		{"a misspelled argument", set(own, "x-max-lenght", int64(1)), "not an argument of classic or quorum queues"},
+		{"a misspelled argument", set(own, "x-max-lengths", int64(1)), "not an argument of classic or quorum queues"},
 		{"quorum with limit -1", quorum(set(own, ArgDeliveryLimit, int64(-1))), "already reached"},
 		{"quorum with a limit that a lost connection reaches", quorum(set(own, ArgDeliveryLimit, int64(2))), "lost connections are enough"},
 		{"returns through a shared exchange", func(p *Plan) {

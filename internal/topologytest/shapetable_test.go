@@ -140,7 +140,7 @@ func quorumQueues(limit string) map[string]shape {
 	}
 }
 
-// newest are shapes that a broker knows from version 4.3.
+// newest are shapes that only a broker from version 4.3 on takes.
 func newest() map[string]shape {
 	quorum := func(more ...any) []object {
 		return queue(ownQueue, append([]any{"x-queue-type", "quorum"}, more...)...)

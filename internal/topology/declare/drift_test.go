@@ -80,8 +80,8 @@ func TestEnsureFindsDrift(t *testing.T) {
 	}
 }
 
-// TestLookMakesNothing: a queue that goes away while it is looked at is not made anew, and every property is read.
-func TestLookMakesNothing(t *testing.T) {
+// TestInspectingMakesNothing: a queue that goes away while it is inspected is not made anew, and every property is read.
+func TestInspectingMakesNothing(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	ch := channel(t, url)
@@ -98,7 +98,7 @@ func TestLookMakesNothing(t *testing.T) {
 		must.Get(ch.QueueDeclare(kind, true, false, false, false, args))(t)
 		p := prober{s: session(t, url)}
 		planned := amqp.Table{topology.PropertyDurable: true, topology.PropertyAutoDelete: false, topology.ArgType: topology.TypeQuorum}
-		found := p.lookAtQueue(t.Context(), kind, planned).properties
+		found := p.inspectQueue(t.Context(), kind, planned).properties
 		want := maps.Clone(args)
 		want[topology.PropertyDurable], want[topology.PropertyAutoDelete] = true, false
 		if !reflect.DeepEqual(found, want) {
@@ -106,12 +106,12 @@ func TestLookMakesNothing(t *testing.T) {
 		}
 		must.Get(ch.QueueDelete(kind, false, false, false))(t)
 		for _, ask := range []amqp.Table{planned, want} {
-			if found := p.lookAtQueue(t.Context(), kind, ask); found.properties != nil || found.refusal != nil || p.err != nil {
+			if found := p.inspectQueue(t.Context(), kind, ask); found.properties != nil || found.refusal != nil || p.err != nil {
 				t.Errorf("%s: %+v, %v", kind, found, p.err)
 			}
 		}
 		if _, err := channel(t, url).QueueDeclarePassive(kind, true, false, false, false, nil); err == nil {
-			t.Error("a queue that had gone was declared by a look")
+			t.Error("a queue that had gone was declared by an inspection")
 		}
 	}
 }

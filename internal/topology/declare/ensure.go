@@ -37,7 +37,7 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 	}
 	e := newEnsurer(s, p, mode)
 	defer e.close(ctx)
-	plan := e.lookAtAll(ctx)
+	plan := e.inspectAll(ctx)
 	for _, o := range objects(plan) {
 		e.make(ctx, &o)
 	}
@@ -104,20 +104,20 @@ func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
 	}
 }
 
-// lookAtAll looks at the objects of the plan, and at those that the plan needs beside what exists. It returns the plan
+// inspectAll inspects the objects of the plan, and those that it needs beside what exists. It returns the plan
 // that uses what exists.
-func (e *ensurer) lookAtAll(ctx context.Context) *topology.Plan {
-	plan, looked := e.p, map[string]bool{}
+func (e *ensurer) inspectAll(ctx context.Context) *topology.Plan {
+	plan, inspected := e.p, map[string]bool{}
 	for {
 		var differences []topology.Difference
-		before := len(looked)
+		before := len(inspected)
 		for _, o := range objects(plan) {
-			if !looked[o.title] {
-				looked[o.title] = true
-				e.look(ctx, &o)
+			if !inspected[o.title] {
+				inspected[o.title] = true
+				e.inspect(ctx, &o)
 			}
 		}
-		if plan, differences = e.p.AsFound(e.found); len(looked) == before || e.err != nil {
+		if plan, differences = e.p.AsFound(e.found); len(inspected) == before || e.err != nil {
 			for _, d := range differences {
 				e.findings = append(e.findings, differs(d))
 			}
@@ -126,19 +126,19 @@ func (e *ensurer) lookAtAll(ctx context.Context) *topology.Plan {
 	}
 }
 
-// look asks for an object and its properties.
-func (e *ensurer) look(ctx context.Context, o *object) {
+// inspect asks for an object and its properties.
+func (e *ensurer) inspect(ctx context.Context, o *object) {
 	var found seen
 	switch {
 	case o.active == nil:
 		found.refusal = e.ask(ctx, lookFor+o.title, o.passive)
 		e.unseen[o.title] = found.refusal == nil
 	case o.queue != nil:
-		if found = e.lookAtQueue(ctx, o.name, o.properties); found.properties != nil {
+		if found = e.inspectQueue(ctx, o.name, o.properties); found.properties != nil {
 			e.found.Queues[o.name] = found.properties
 		}
 	default:
-		if found = e.lookAtExchange(ctx, o.name, o.properties); found.properties != nil {
+		if found = e.inspectExchange(ctx, o.name, o.properties); found.properties != nil {
 			e.found.Exchanges[o.name] = found.properties
 		}
 	}
@@ -150,7 +150,7 @@ func (e *ensurer) look(ctx context.Context, o *object) {
 	}
 }
 
-// refusal is about an object whose properties the broker does not tell.
+// refusal is about an object whose properties the broker does not return.
 func (e *ensurer) refusal(ctx context.Context, o *object, refusal *amqp.Error) {
 	d, differs := drifted(refusal)
 	switch {
@@ -165,12 +165,12 @@ func (e *ensurer) refusal(ctx context.Context, o *object, refusal *amqp.Error) {
 	case e.mode == topology.ModeDeclare && !o.spare:
 		e.forbidden(o.title, o.name, o.needs, refusal)
 	default:
-		e.lookWithoutRights(ctx, o, refusal)
+		e.findWithoutRights(ctx, o, refusal)
 	}
 }
 
-// lookWithoutRights asks whether an object is there that the user may not compare.
-func (e *ensurer) lookWithoutRights(ctx context.Context, o *object, first *amqp.Error) {
+// findWithoutRights asks whether an object is there that the user may not compare.
+func (e *ensurer) findWithoutRights(ctx context.Context, o *object, first *amqp.Error) {
 	refusal := e.ask(ctx, lookFor+o.title, o.passive)
 	switch {
 	case refusal == nil:
@@ -224,7 +224,7 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
 		}
 		e.forbidden(title, resource, needs, refusal)
 	case known && (refusal.Code == amqp.NotFound || refusal.Code == amqp.ResourceLocked):
-		// the finding of the object tells it
+		// the finding of the object reports it
 	default:
 		e.refused(title, "the binding", refusal)
 	}

@@ -76,16 +76,17 @@ func written(value any) string {
 	return fmt.Sprint(value)
 }
 
-// tooLong is the finding of a property whose value the broker does not tell, because its answers have 255 bytes.
+// tooLong is the finding of a property whose value is cut off, because the broker's answers have 255 bytes.
 func tooLong(o *object, d drift) Finding {
 	return Finding{
 		Object: o.title, Problem: ProblemDrift, Property: d.property,
-		Wanted: d.property + " " + written(o.properties[d.property]), Found: "unknown", Reason: "the names are too long for the broker's answer to tell the value",
-		Fix: "SIDECAR_TOPOLOGY_MODE=none consumes without comparing, or use shorter names",
+		Wanted: d.property + " " + written(o.properties[d.property]), Found: "unknown",
+		Reason: "the names are so long that the broker's answer ends before the value",
+		Fix:    "SIDECAR_TOPOLOGY_MODE=none consumes without comparing, or use shorter names",
 	}
 }
 
-// together tells a missing permission once: the line that grants it is the same for all objects.
+// together reports a missing permission once: the line that grants it is the same for all objects.
 func together(all []Finding) []Finding {
 	var merged []Finding
 	for _, f := range all {

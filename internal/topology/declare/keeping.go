@@ -27,7 +27,7 @@ type Kept struct {
 func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 	p := prober{s: s}
 	defer p.close(ctx)
-	found := p.lookAtQueue(ctx, queue, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
+	found := p.inspectQueue(ctx, queue, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
 	if found.properties == nil || p.err != nil {
 		return Kept{}, p.err
 	}

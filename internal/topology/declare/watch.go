@@ -59,7 +59,8 @@ func (w *Watcher) depths() []Depth {
 }
 
 // Watch checks the objects of a plan at once and then periodically, on a channel of its own, until ctx ends or the
-// session fails. It returns the session's error, or nil when ctx ended. The measured depths are removed then: old numbers would look current.
+// session fails. It returns the session's error, or nil when ctx ended. The measured depths are removed then: old
+// numbers would look current.
 func (w *Watcher) Watch(ctx context.Context, s Session, p *topology.Plan) error {
 	e := newEnsurer(s, p, topology.ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))

@@ -9,10 +9,10 @@ import (
 	"sidecar/internal/topology"
 )
 
-// A queue is looked up by declaring it with an argument of streams and a value that no stream takes. Classic and quorum
-// queues are not compared by that argument, and no queue can be declared with it: so the broker compares everything else
-// and never makes anything. It names the first property that differs, with the value it has; with that one as it is, it
-// is asked again.
+// A queue is inspected by declaring it with an argument of streams and a value that no stream takes. Classic and quorum
+// queues are not compared by that argument, and no queue can be declared with it: so the broker compares everything
+// else and never makes anything. It names the first property that differs, with the value it has; with that one as it
+// is, it is asked again.
 const (
 	argGuard   = "x-max-age"
 	valueGuard = "never"
@@ -21,7 +21,7 @@ const (
 // mostProperties is how many properties are read one after the other.
 const mostProperties = 32
 
-// seen is the answer to a look at a queue or exchange.
+// seen is what was found of a queue or exchange.
 type seen struct {
 	properties amqp.Table  // nil: it is not there, or the broker refused
 	refusal    *amqp.Error // not a matter of what differs
@@ -40,9 +40,9 @@ func compareQueue(name string, properties amqp.Table) question {
 	}
 }
 
-// lookAtQueue reads all properties of a queue that is not as planned.
-func (p *prober) lookAtQueue(ctx context.Context, name string, planned amqp.Table) seen {
-	title := "look at " + queueObject(name)
+// inspectQueue reads all properties of a queue that is not as planned.
+func (p *prober) inspectQueue(ctx context.Context, name string, planned amqp.Table) seen {
+	title := "inspect " + queueObject(name)
 	refusal := p.ask(ctx, title, compareQueue(name, planned))
 	if p.err != nil || refusal == nil {
 		return seen{properties: planned}
@@ -55,11 +55,11 @@ func (p *prober) lookAtQueue(ctx context.Context, name string, planned amqp.Tabl
 	})
 }
 
-// lookAtExchange is lookAtQueue for an exchange: every one has another alternate exchange than a number.
-func (p *prober) lookAtExchange(ctx context.Context, name string, planned amqp.Table) seen {
+// inspectExchange is inspectQueue for an exchange: every one has another alternate exchange than a number.
+func (p *prober) inspectExchange(ctx context.Context, name string, planned amqp.Table) seen {
 	properties := maps.Clone(planned)
 	properties[topology.ArgAlternate] = noTTL
-	title := "look at " + exchangeObject(name)
+	title := "inspect " + exchangeObject(name)
 	found := p.adoptAll(ctx, title, properties, planned, func(properties amqp.Table) question {
 		return declareExchange(name, properties)
 	})
