@@ -11,7 +11,7 @@ import (
 var helps = map[string]struct{ usage, summary, flags string }{
 	"":               {"[COMMAND]", "POSTs", ""},
 	"run":            {"", "Consume", ""},
-	"check":          {"[flags]", "prove", "--roundtrip"},
+	"check":          {"[flags]", "prove", "--json --roundtrip"},
 	"plan":           {"[flags]", "declared", "--format"},
 	"explain":        {"--status N|--failure KIND [flags]", "verdict", "--body --disposition --failure --retry --retry-after --status"},
 	"config":         {"", "configuration", ""},

@@ -16,14 +16,19 @@ import (
 func check(ctx context.Context, c *call) error {
 	roundtrip := c.flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are "+
 		"removed again, to an app of this command's own")
+	asJSON := c.flags.Bool("json", false, "one JSON object on standard output")
 	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
 	if *roundtrip {
-		err = app.RoundTrip(ctx, cfg, app.Build{Version: version, Commit: commit}, c.stdout)
+		w := c.stdout
+		if *asJSON {
+			w = c.stderr
+		}
+		err = app.RoundTrip(ctx, cfg, app.Build{Version: version, Commit: commit}, w)
 	}
-	return errors.Join(err, app.Check(ctx, cfg, c.stdout))
+	return errors.Join(err, app.Check(ctx, cfg, c.stdout, *asJSON))
 }
 
 func printConfig(_ context.Context, c *call) error {

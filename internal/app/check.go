@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,16 +33,66 @@ func dial(ctx context.Context, cfg *config.Config, use string, build Build) (*br
 	return s, nil
 }
 
+// CheckResult is what a check has found, as its JSON.
+type CheckResult struct {
+	Service  string         `json:"service"`
+	Queue    string         `json:"queue"` // empty: nothing is consumed
+	Fits     bool           `json:"fits"`  // no finding is a problem
+	Bindings sight          `json:"bindings"`
+	Policies sight          `json:"policies"`
+	Findings []CheckFinding `json:"findings"`
+	Warnings []string       `json:"warnings"`
+
+	notes []string // for people: what the fields above say too
+	ok    string
+}
+
+// sight says whether the check could see something.
+type sight string
+
+const (
+	seen    sight = "seen"
+	notSeen sight = "not seen"
+)
+
+// CheckFinding is something in the broker that is not as planned.
+type CheckFinding struct {
+	Severity string `json:"severity"` // note, warning or problem
+	Object   string `json:"object"`
+	Problem  string `json:"problem"`
+	Property string `json:"property"`
+	Wanted   string `json:"wanted"`
+	Found    string `json:"found"`
+	Reason   string `json:"reason"`
+	Fix      string `json:"fix"`
+}
+
 // Check connects, checks whether the broker would keep every retried and parked message, and prints findings with their
-// fixes to w. It changes nothing.
-func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
+// fixes to w, for people or as one JSON object. It changes nothing. An error that is not a finding leaves JSON away.
+func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool) error {
 	plan, err := newPlan(cfg)
 	if err != nil {
 		return err
 	}
-	for _, warning := range warnings(cfg, plan) {
-		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
+	r := &CheckResult{
+		Service: cfg.Service.Name, Bindings: notSeen, Policies: notSeen, Findings: []CheckFinding{},
+		Warnings: append([]string{}, warnings(cfg, plan)...),
 	}
+	err = r.check(ctx, cfg, plan)
+	switch {
+	case !asJSON:
+		r.print(w)
+	case err == nil:
+		err = json.NewEncoder(w).Encode(r)
+	}
+	if err != nil || r.Fits {
+		return err
+	}
+	problems := slices.DeleteFunc(r.Findings, func(f CheckFinding) bool { return f.Severity != topology.Breaks.String() })
+	return fmt.Errorf("%w: problems found: %d", errFindings, len(problems))
+}
+
+func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topology.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	s, err := dial(ctx, cfg, "check", Build{})
@@ -50,41 +101,75 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer) error {
 	}
 	defer s.Close()
 	if cfg.Service.Consume == config.ConsumeOff {
-		_, _ = fmt.Fprintf(w, "ok       connected to the broker; nothing is consumed, so no topology is needed\n")
+		r.Fits, r.ok = true, "connected to the broker; nothing is consumed, so no topology is needed"
 		return nil
 	}
+	r.Queue = plan.Queue
 	report, err := declare.Ensure(ctx, s, plan, topology.ModeVerify)
 	if err != nil {
 		return err
 	}
+	findings := unreadable(report.Findings, modeOf(cfg))
 	permissions, err := preflight(ctx, s, plan, modeOf(cfg))
 	if err != nil {
 		return err
 	}
-	findings := append(noteUnseen(cfg, report.Findings, w), permissions...)
+	findings = append(findings, permissions...)
 	for _, f := range findings {
-		printFinding(w, f)
+		r.Findings = append(r.Findings, CheckFinding{
+			f.Judgement.String(), f.Object, string(f.Problem), f.Property, f.Wanted, f.Found, f.Reason, f.Fix,
+		})
 	}
-	blocking := declare.Blocking(findings)
-	_, _ = fmt.Fprintf(w, "note     bindings and policies cannot be seen over AMQP; %s\n", withoutBindings(cfg, report.Plan))
-	if len(blocking) > 0 {
-		return fmt.Errorf("%w: problems found: %d", errFindings, len(blocking))
+	r.Fits = len(declare.Blocking(findings)) == 0
+	r.conclude(cfg, report.Plan)
+	return nil
+}
+
+// conclude says for people what was seen.
+func (r *CheckResult) conclude(cfg *config.Config, plan *topology.Plan) {
+	if r.Bindings == notSeen {
+		r.notes = append(r.notes, "bindings and policies cannot be seen over AMQP; "+
+			withoutBindings(cfg, plan))
+	} else if r.Policies == notSeen {
+		r.notes = append(r.notes, "the broker does not report the policies of every queue: it has no statistics of it, or "+
+			"not yet")
 	}
 	kept := "parked ones go to " + plan.Park.Queue
 	if plan.Park.Queue == "" {
 		kept = "those that have used up their retries are discarded"
 	}
-	_, _ = fmt.Fprintf(w, "ok       %s fits: retried messages wait and return, %s\n", plan.Queue, kept)
-	return nil
+	fits := plan.Queue + " fits: retried messages wait and return, " + kept
+	switch {
+	case r.Bindings == notSeen && modeOf(cfg) != topology.ModeDeclare:
+		fits = plan.Queue + ": its objects fit; bindings and policies not seen"
+	case r.Bindings == notSeen:
+		fits += "; sidecar run declares its bindings; policies not seen"
+	case r.Policies == notSeen:
+		fits += "; policies not seen"
+	}
+	if r.Fits {
+		r.ok = fits
+	}
 }
 
-// printFinding prints what is not empty, a line each.
-func printFinding(w io.Writer, f declare.Finding) {
-	_, _ = fmt.Fprintf(w, "%-8s %s: %s\n", f.Judgement, f.Object, f.Problem)
-	for _, line := range [][2]string{{"wanted", f.Wanted}, {"found", f.Found}, {"means", f.Reason}, {"fix", f.Fix}} {
-		if line[1] != "" {
-			_, _ = fmt.Fprintf(w, "         %-7s %s\n", line[0], line[1])
+// print writes r for people.
+func (r *CheckResult) print(w io.Writer) {
+	for _, warning := range r.Warnings {
+		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
+	}
+	for _, f := range r.Findings {
+		_, _ = fmt.Fprintf(w, "%-8s %s: %s\n", f.Severity, f.Object, f.Problem)
+		for _, line := range [][2]string{{"wanted", f.Wanted}, {"found", f.Found}, {"means", f.Reason}, {"fix", f.Fix}} {
+			if line[1] != "" { // an empty part is left away
+				_, _ = fmt.Fprintf(w, "         %-7s %s\n", line[0], line[1])
+			}
 		}
+	}
+	for _, note := range r.notes {
+		_, _ = fmt.Fprintf(w, "note     %s\n", note)
+	}
+	if r.ok != "" {
+		_, _ = fmt.Fprintf(w, "ok       %s\n", r.ok)
 	}
 }
 
@@ -110,20 +195,17 @@ func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode
 	return findings, err
 }
 
-// noteUnseen prints a note for each finding about an object that the user may not read, if the sidecar does not check
-// it either, and returns the other findings.
-func noteUnseen(cfg *config.Config, findings []declare.Finding, w io.Writer) []declare.Finding {
-	if modeOf(cfg) != topology.ModeNone {
-		return findings
-	}
-	return slices.DeleteFunc(findings, func(f declare.Finding) bool {
-		if f.Problem != declare.ProblemPermission {
-			return false
+// unreadable makes notes of findings about objects that the user may not read, if the sidecar does not check them
+// either.
+func unreadable(findings []declare.Finding, mode topology.Mode) []declare.Finding {
+	for i := range findings {
+		if f := &findings[i]; f.Problem == declare.ProblemPermission && mode == topology.ModeNone {
+			f.Judgement, f.Fix = topology.Harmless, ""
+			f.Reason = "it cannot be seen with this user's permissions, which are enough to run with " +
+				"SIDECAR_TOPOLOGY_MODE=none"
 		}
-		_, _ = fmt.Fprintf(w, "note     %s cannot be seen with this user's permissions, which are enough to run with "+
-			"SIDECAR_TOPOLOGY_MODE=none\n", f.Object)
-		return true
-	})
+	}
+	return findings
 }
 
 // warnings are about what works with this configuration, topology and database, and may surprise: a sentence each.

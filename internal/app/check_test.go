@@ -1,0 +1,87 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"sidecar/internal/config"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
+)
+
+// declared declares the topology of cfg as sidecar run does, and returns it.
+func declared(t *testing.T, cfg *config.Config) *topology.Plan {
+	t.Helper()
+	plan := must.Get(newPlan(cfg))(t)
+	s := must.Get(dial(t.Context(), cfg, "test", Build{}))(t)
+	defer s.Close()
+	if r := must.Get(declare.Ensure(t.Context(), s, plan, topology.ModeDeclare))(t); len(r.Blocking()) > 0 {
+		t.Fatalf("the topology cannot be declared: %v", r.Findings)
+	}
+	return plan
+}
+
+// checked runs a check that prints JSON.
+func checked(t *testing.T, cfg *config.Config) (r CheckResult, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	err = Check(t.Context(), cfg, &out, true)
+	if err != nil && !errors.Is(err, errFindings) {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	d := json.NewDecoder(&out)
+	d.DisallowUnknownFields()
+	if jerr := d.Decode(&r); jerr != nil || d.More() {
+		t.Fatalf("not one JSON object: %v", jerr)
+	}
+	if r.Fits != (err == nil) {
+		t.Errorf("fits is %v, and the error %v", r.Fits, err)
+	}
+	return r, err
+}
+
+// printed runs a check that prints for people.
+func printed(t *testing.T, cfg *config.Config) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Check(t.Context(), cfg, &out, false); err != nil && !errors.Is(err, errFindings) {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	return out.String()
+}
+
+// TestCheckSaysWhatItHasNotSeen: over AMQP alone a check never says that all fits.
+func TestCheckSaysWhatItHasNotSeen(t *testing.T) {
+	t.Parallel()
+	plan := declared(t, live(t))
+	for mode, want := range map[string]string{
+		"declare": "ok       " + plan.Queue + " fits: retried messages wait and return, parked ones go to " + plan.Park.Queue +
+			"; sidecar run declares its bindings; policies not seen\n",
+		"verify": "ok       " + plan.Queue + ": its objects fit; bindings and policies not seen\n",
+		"none":   "ok       " + plan.Queue + ": its objects fit; bindings and policies not seen\n",
+	} {
+		cfg := live(t, "SIDECAR_TOPOLOGY_MODE="+mode)
+		if out := printed(t, cfg); !strings.HasSuffix(out, want) || !strings.Contains(out, "note     bindings and policies cannot be seen") {
+			t.Errorf("%s: printed\n%swant at the end\n%s", mode, out, want)
+		}
+		r, _ := checked(t, cfg)
+		if r.Service != "demo-orders" || r.Queue != plan.Queue || r.Bindings != notSeen || r.Policies != notSeen || !r.Fits {
+			t.Errorf("%s: %+v", mode, r)
+		}
+	}
+}
+
+// TestCheckJSONHasLists: a script finds lists where there is nothing.
+func TestCheckJSONHasLists(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	must.Do(t, Check(t.Context(), live(t, "SIDECAR_CONSUME=off", "SIDECAR_PUBLISH_ADDR=127.0.0.1:0", "SIDECAR_PUBLISH_TOKEN=0123456789abcdef"), &out, true))
+	want := `{"service":"demo-orders","queue":"","fits":true,"bindings":"not seen","policies":"not seen","findings":[],"warnings":[]}` + "\n"
+	if out.String() != want {
+		t.Errorf("got  %swant %s", out.String(), want)
+	}
+}
