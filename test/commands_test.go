@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -200,6 +201,30 @@ func TestCheck(t *testing.T) {
 	}
 	if err := sc.declare(sc.retryQueue(), waitArgs(sc, 6000)); err != nil {
 		t.Errorf("check changed the queue: %v", err)
+	}
+}
+
+// TestCheckJSON: one object on standard output, also beside a round trip, and the same exit codes.
+func TestCheckJSON(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).seed()
+	sc.with("MANAGEMENT_URL", brokertest.Management(t))
+	run := func(code int, args ...string) (answer map[string]any) {
+		t.Helper()
+		r := command(t, sc.env, append([]string{"check", "--json"}, args...)...)
+		if err := json.Unmarshal([]byte(r.stdout), &answer); err != nil || r.code != code {
+			t.Errorf("exit %d, want %d; %v:\n%s", r.code, code, err, r.all())
+		}
+		return answer
+	}
+	if got := run(0, "--roundtrip"); got["queue"] != sc.queue() || got["fits"] != true || got["bindings"] != "seen" {
+		t.Errorf("%v", got)
+	}
+	sc.deleteQueue(sc.dlq())
+	got := run(1)
+	findings, _ := got["findings"].([]any)
+	if text := fmt.Sprint(findings...); got["fits"] != false || !strings.Contains(text, sc.dlq()) || !strings.Contains(text, "severity:problem") {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -110,6 +110,11 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 		return err
 	}
 	findings := unreadable(report.Findings, modeOf(cfg))
+	if cfg.AMQP.ManagementURL.IsSet() {
+		if findings, err = r.manage(ctx, cfg, report.Plan, s.Major(), findings); err != nil {
+			return err
+		}
+	}
 	permissions, err := preflight(ctx, s, plan, modeOf(cfg))
 	if err != nil {
 		return err
@@ -128,7 +133,7 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 // conclude says for people what was seen.
 func (r *CheckResult) conclude(cfg *config.Config, plan *topology.Plan) {
 	if r.Bindings == notSeen {
-		r.notes = append(r.notes, "bindings and policies cannot be seen over AMQP; "+
+		r.notes = append(r.notes, "bindings and policies cannot be seen over AMQP, but with SIDECAR_MANAGEMENT_URL; "+
 			withoutBindings(cfg, plan))
 	} else if r.Policies == notSeen {
 		r.notes = append(r.notes, "the broker does not report the policies of every queue: it has no statistics of it, or "+

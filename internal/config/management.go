@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"strings"
@@ -30,6 +31,46 @@ func parseManagementURL(raw string) (*url.URL, error) {
 func checkManagementURL(raw string) error {
 	_, err := parseManagementURL(raw)
 	return err
+}
+
+// Management returns the URL of the management API without its user, and the user and password to use there: those of
+// the URL, else those of AMQP. All are empty without SIDECAR_MANAGEMENT_URL.
+func (a *AMQP) Management() (address, user, password string, err error) {
+	raw, err := a.ManagementURL.Value()
+	if raw == "" || err != nil {
+		return "", "", "", err
+	}
+	if user, password, err = a.login(); err != nil {
+		return "", "", "", err
+	}
+	u, _ := parseManagementURL(raw) // checked when it was read
+	if u.User != nil {
+		user = u.User.Username()
+		if p, ok := u.User.Password(); ok {
+			password = p
+		}
+	}
+	u.User = nil
+	return u.String(), user, password, nil
+}
+
+// login returns the user and password of AMQP, with the first URL.
+func (a *AMQP) login() (user, password string, err error) {
+	urls, err := a.URLs()
+	if err != nil {
+		return "", "", err
+	}
+	user, password = "guest", "guest"                 // what the client library assumes
+	if u, _ := parseAMQPURL(urls[0]); u.User != nil { // checked when it was read
+		user = u.User.Username()
+		password, _ = u.User.Password()
+	}
+	name, err := a.Username.Value()
+	if err != nil {
+		return "", "", err
+	}
+	secret, err := a.Password.Value()
+	return cmp.Or(name, user), cmp.Or(secret, password), err
 }
 
 // checkManagement judges the URL together with the settings of AMQP, which it takes its user from.

@@ -90,9 +90,18 @@ func (q *Queue) Properties() amqp.Table {
 	return all
 }
 
+// Changed reports whether policies give the queue other arguments than it was declared with.
+func (q *Queue) Changed() bool { return !maps.Equal(q.Properties(), q.declared()) }
+
+func (q *Queue) declared() amqp.Table {
+	plain := *q
+	plain.Settings = nil
+	return plain.Properties()
+}
+
 // PolicyOf names the policies that give the queue another argument than it was declared with; "" if none does.
 func (q *Queue) PolicyOf(argument string) string {
-	if q.Properties()[argument] == (&Queue{Type: q.Type, Arguments: q.Arguments}).Properties()[argument] {
+	if q.Properties()[argument] == q.declared()[argument] {
 		return ""
 	}
 	var names []string

@@ -169,6 +169,18 @@ func (f finding) differences(wanted amqp.Table) []Difference {
 	return slices.DeleteFunc(all, func(d Difference) bool { return slices.Contains(explained, d.Property) })
 }
 
+// Compare returns how the queues that exist differ from those of the plan, and nothing about exchanges.
+func (p *Plan) Compare(f Found) []Difference {
+	var all []Difference
+	for i := range p.Queues {
+		q := &p.Queues[i]
+		if seen := f.Queues[q.Name]; seen != nil {
+			all = append(all, finding{plan: p, queue: q, all: seen, major: f.Major}.differences(q.Properties())...)
+		}
+	}
+	return all
+}
+
 // ownProperties judges the properties that the plan itself gives to its queues.
 func (p *Plan) ownProperties() (all []Difference, unknown []finding) {
 	for i := range p.Queues {

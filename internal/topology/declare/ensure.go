@@ -119,7 +119,7 @@ func (e *ensurer) inspectAll(ctx context.Context) *topology.Plan {
 		}
 		if plan, differences = e.p.AsFound(e.found); len(inspected) == before || e.err != nil {
 			for _, d := range differences {
-				e.findings = append(e.findings, differs(d))
+				e.findings = append(e.findings, Differs(d))
 			}
 			return plan
 		}

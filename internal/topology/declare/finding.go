@@ -20,6 +20,8 @@ const (
 	ProblemDrift      Problem = "drift"      // it is there with another property
 	ProblemPermission Problem = "permission" // we may not do what is needed
 	ProblemRefused    Problem = "refused"    // the broker refuses for another reason
+	ProblemLeftover   Problem = "leftover"   // no setting names it any more
+	ProblemUnseen     Problem = "unseen"     // whether it is as planned cannot be seen
 )
 
 // Finding is something in the broker that is not as planned. It is text for people; it holds no secret.
@@ -57,8 +59,8 @@ func Blocking(all []Finding) []Finding {
 	return blocking
 }
 
-// differs is the finding of a property.
-func differs(d topology.Difference) Finding {
+// Differs is the finding of a property.
+func Differs(d topology.Difference) Finding {
 	return Finding{
 		Judgement: d.Judgement, Object: d.Object, Problem: ProblemDrift, Property: d.Property,
 		Wanted: d.Property + " " + written(d.Wanted), Found: written(d.Found), Reason: d.Reason, Fix: d.Fix,
@@ -130,6 +132,19 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 		default:
 			f.Object, f.Wanted = bindingObject(topology.Binding{Exchange: exchange, Key: key, Queue: r.Queue}), "the binding"
 		}
+	}
+	return f
+}
+
+// MissingBinding is the finding of a binding that was looked for and is not there. instead describes what the broker has
+// in its place.
+func MissingBinding(b topology.Binding, instead string, mode topology.Mode) Finding {
+	f := Finding{
+		Object: bindingObject(b), Problem: ProblemMissing, Wanted: "the binding", Found: instead, Fix: fixMissing,
+		Reason: "messages that it would route do not arrive",
+	}
+	if mode == topology.ModeDeclare {
+		f.Judgement, f.Reason, f.Fix = topology.Harmless, "sidecar run declares it", ""
 	}
 	return f
 }
