@@ -16,13 +16,17 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// Queues as others have declared them, and what Dapr's component for RabbitMQ makes of its metadata.
+// Queues as others have declared them, and what Dapr's component for RabbitMQ makes of its metadata. In mode verify the
+// plan is imported first.
 var foreignQueues = map[string]struct {
 	args       amqp.Table
 	autoDelete bool
+	verify     bool
 }{
 	"by hand":                 {args: amqp.Table{"x-max-priority": int32(5), "x-dead-letter-exchange": "dead.by.hand"}},
+	"by hand, verify":         {args: amqp.Table{"x-max-priority": int32(5), "x-dead-letter-exchange": "dead.by.hand"}, verify: true},
 	"quorum by hand":          {args: amqp.Table{"x-queue-type": "quorum"}},
+	"dapr maxPriority":        {args: amqp.Table{"x-max-priority": int32(9), "x-single-active-consumer": false}, verify: true},
 	"dapr":                    {args: amqp.Table{"x-queue-type": "classic"}},
 	"dapr enableDeadLetter":   {args: amqp.Table{"x-queue-type": "classic", "x-dead-letter-exchange": "dlx-billing-orders"}},
 	"dapr maxLen":             {args: amqp.Table{"x-max-length": int64(3000)}},
@@ -152,8 +156,11 @@ func TestTakeOverAQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMigration(t, q.args, false)
-			m.with("QUEUE", m.queue, "TOPOLOGY_MODE", "none", "RETRY_DELAY", "500ms")
-			m.importPlan()
+			m.with("QUEUE", m.queue, "RETRY_DELAY", "500ms")
+			if q.verify {
+				m.with("TOPOLOGY_MODE", "verify")
+				m.importPlan()
+			}
 			if err := m.declare(m.queue, q.args); err != nil {
 				t.Errorf("the import changed the queue: %v", err)
 			}
@@ -242,12 +249,17 @@ func (b *broker) unbind(queue, key, exchange string) {
 	}
 }
 
-// TestAutoDeleteQueueIsNotToBeTakenOver: such a queue goes with its last consumer, and a sidecar that pauses is none.
+// TestAutoDeleteQueueIsNotToBeTakenOver: such a queue goes with its last consumer, and a sidecar that pauses is none. It
+// is refused where the queue is checked, and does go where it is not.
 func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
 	t.Parallel()
 	m := newMigration(t, foreignQueues["dapr deletedWhenUnused"].args, true)
-	m.with("QUEUE", m.queue, "TOPOLOGY_MODE", "none")
+	m.with("QUEUE", m.queue)
 	m.importPlan()
+	if r := command(t, m.env, "check"); r.code != 1 || !strings.Contains(r.stdout, "auto_delete") || !strings.Contains(r.stdout, "set SIDECAR_QUEUE to another name") {
+		t.Errorf("check: exit %d\n%s", r.code, r.all())
+	}
+	m.with("TOPOLOGY_MODE", "none")
 	m.start(m.after, "", "-addr", m.appAddr)
 	s := m.run()
 	m.wantBilled(1, m.order("first", 1, 1)...)
