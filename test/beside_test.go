@@ -168,7 +168,7 @@ func settled(t *testing.T, output string) string {
 		return output
 	}
 	var kept []string
-	for _, finding := range strings.Split("\n"+output, "\n") {
+	for finding := range strings.SplitSeq("\n"+output, "\n") {
 		if strings.HasPrefix(finding, " ") && len(kept) > 0 {
 			kept[len(kept)-1] += "\n" + finding
 			continue
