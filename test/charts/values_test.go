@@ -227,6 +227,7 @@ func sample(v *config.Variable) string {
 		"SIDECAR_DEAD_LETTER": "disabled", "SIDECAR_REQUEUE_DELAY_MAX": "2s", "SIDECAR_EXCHANGE_TYPE": "topic",
 		"SIDECAR_MAX_RETRIES": "2", "OTEL_TRACES_SAMPLER": "always_on",
 		"SIDECAR_PUBLISH_ADDR": "127.0.0.1:9192", "SIDECAR_PUBLISH_EXCHANGES": "audit=audit.events", "SIDECAR_OUTBOX_COLUMNS": "body=payload",
+		"SIDECAR_QUEUE_ARGUMENTS": "x-max-priority=10",
 	}
 	if text := texts[v.Name]; text != "" {
 		return text
@@ -286,7 +287,7 @@ func TestAValueAndItsVariable(t *testing.T) {
 			switch {
 			case path == "tracing.resourceAttributes":
 				set, text = "--set="+path+".a=b", "a=b"
-			case path == "publish.exchanges" || path == "outbox.columns":
+			case path == "publish.exchanges" || path == "outbox.columns" || path == "topology.queueArguments":
 				set = "--set=" + path + "." + text
 			case path == "topology.retryDelays" || path == "publish.routingKeys" || path == "topology.bindings" || path == "dispatch.parkOnStatus":
 			case regexp.MustCompile(`^[0-9]+ to [0-9]+$`).MatchString(variables[name].Allowed(plain)):

@@ -44,6 +44,7 @@ SIDECAR_PUBLISH_MAX_INFLIGHT: publish.maxInflight
 SIDECAR_PUBLISH_ROUTING_KEYS: publish.routingKeys
 SIDECAR_PUBLISH_TIMEOUT: publish.timeout
 SIDECAR_QUEUE: topology.queue
+SIDECAR_QUEUE_ARGUMENTS: topology.queueArguments
 SIDECAR_QUEUE_TYPE: topology.queueType
 SIDECAR_REQUEUE_DELAY_MAX: dispatch.requeueDelayMax
 SIDECAR_REQUEUE_DELAY_MIN: dispatch.requeueDelayMin

@@ -22,7 +22,8 @@
 {{- $hyphen := contains "-" $service -}}
 {{- $prefix := $env.SIDECAR_PREFIX | default (ternary $cut._0 "default" $hyphen) -}}
 {{- $names := dict "{service}" $service "{rest}" (ternary $cut._1 $service $hyphen) "{prefix}" $prefix -}}
-{{- $plan := dict "preset" $preset "exchangeType" ($env.SIDECAR_EXCHANGE_TYPE | default $p.exchangeType) "queueType" ($env.SIDECAR_QUEUE_TYPE | default $p.queueType | default "classic") -}}
+{{- $type := $env.SIDECAR_QUEUE_TYPE | default "auto" -}}
+{{- $plan := dict "preset" $preset "exchangeType" ($env.SIDECAR_EXCHANGE_TYPE | default $p.exchangeType) "queueType" (ternary $p.queueType $type (eq $type "auto")) -}}
 {{- range tuple (list "exchange" "EXCHANGE" $p.exchange) (list "queue" "QUEUE" $p.queue) (list "retryExchange" "RETRY_EXCHANGE" $p.retryExchange) (list "retryQueue" "RETRY_QUEUE" $p.retryQueue) (list "dlx" "DLX" $p.dlx) (list "dlq" "DLQ" $p.dlq) -}}
 {{- $value := get $env (printf "SIDECAR_%s" (index . 1)) | default (include "amqp-sidecar-lib.fill" (dict "text" (index . 2 | default "") "names" $names)) -}}
 {{- $_ := set $plan (index . 0) $value -}}
