@@ -137,5 +137,8 @@ func (f *planFile) plan(service string) *Plan {
 	if f.Redrive != nil {
 		p.Redrive = *f.Redrive
 	}
+	if own := p.queue(p.Queue); own != nil {
+		p.RequeueLimit = p.requeueLimit(own.Properties(), 0)
+	}
 	return p
 }

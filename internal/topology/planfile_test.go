@@ -86,6 +86,21 @@ func TestPlanFileTypes(t *testing.T) {
 	}
 }
 
+// TestPlanFileDeliveryLimit: a queue that a file declares with a delivery limit, or with the broker's own, is treated as
+// one that was found with it, from the first message on.
+func TestPlanFileDeliveryLimit(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]int{
+		`{}`: 0, `{"x-queue-type": "quorum", "x-delivery-limit": 2147483647}`: 0,
+		`{"x-queue-type": "quorum"}`: cautiousRequeues, `{"x-queue-type": "quorum", "x-delivery-limit": 12}`: 6,
+	} {
+		file := strings.Replace(smallPlan, `"arguments": {}`, `"arguments": `+arguments, 1)
+		if p := must.Get(ParsePlan([]byte(file), "s"))(t); p.RequeueLimit != want {
+			t.Errorf("%s: %d requeues, want %d", arguments, p.RequeueLimit, want)
+		}
+	}
+}
+
 // smallPlan is the smallest plan: a queue whose failed messages are discarded.
 const smallPlan = `{
 	"exchanges": [],

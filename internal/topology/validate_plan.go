@@ -141,7 +141,7 @@ func (v *planValidator) arguments() {
 			f.queue.Title(), f.property)
 	}
 	for _, d := range own {
-		v.refuse(d.Judgement == Breaks, v.argument(d.Name, d.Property), "%s: %s=%v: %s", d.Object, d.Property, d.Found,
-			d.Reason)
+		breaks := d.Judgement == Breaks && v.read(v.field(d.Name, "kind"))
+		v.refuse(breaks, v.argument(d.Name, d.Property), "%s: %s=%v: %s", d.Object, d.Property, d.Found, d.Reason)
 	}
 }
