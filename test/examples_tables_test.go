@@ -28,8 +28,45 @@ var exampleTables = map[string]string{
 	// The document has these two listeners without the names of their queues.
 	"delay-ladder/demo.task-two-delays.env": delayLadder("task", "task", 2, 5),
 	"delay-ladder/demo.task-no-delays.env":  delayLadder("task", "task"),
-	"dead-letter/order-placed.env":          deadLetter(""),
-	"dead-letter/order-placed-ttl.env":      deadLetter(" x-message-ttl=300000"),
+	// The arguments of the delay queues are those of the document, and no more. It leaves open those of the other two
+	// queues: they are quorum queues as well, and a reject of the last attempt leads from the one to the other.
+	"delay-ladder/demo.order_processor.json": `
+exchange demo.events topic
+queue demo.order_processor x-dead-letter-exchange="" x-dead-letter-routing-key="demo.order_processor.dlq" x-queue-type="quorum"
+queue demo.order_processor.delay_2s x-dead-letter-exchange="" x-dead-letter-routing-key="demo.order_processor" x-message-ttl=2000 x-queue-type="quorum"
+queue demo.order_processor.delay_5s x-dead-letter-exchange="" x-dead-letter-routing-key="demo.order_processor" x-message-ttl=5000 x-queue-type="quorum"
+queue demo.order_processor.delay_15s x-dead-letter-exchange="" x-dead-letter-routing-key="demo.order_processor" x-message-ttl=15000 x-queue-type="quorum"
+queue demo.order_processor.dlq x-queue-type="quorum"
+binding demo.events order.process demo.order_processor
+consume demo.order_processor
+wait 1 2s publish "" demo.order_processor.delay_2s demo.order_processor.delay_2s
+wait 2 5s publish "" demo.order_processor.delay_5s demo.order_processor.delay_5s
+wait 3 15s publish "" demo.order_processor.delay_15s demo.order_processor.delay_15s
+park "" demo.order_processor.dlq demo.order_processor.dlq
+redrive "" demo.order_processor demo.order_processor
+retries 3
+count x-delivery-count
+`,
+	"headers/billing.json": `
+exchange documents headers
+exchange billing.later direct
+queue billing x-dead-letter-exchange="" x-dead-letter-routing-key="billing.dead" x-dead-letter-strategy="at-least-once" x-delivery-limit=2147483647 x-overflow="reject-publish" x-queue-type="quorum"
+queue billing.later.30s x-dead-letter-exchange="" x-dead-letter-routing-key="billing" x-dead-letter-strategy="at-least-once" x-message-ttl=30000 x-overflow="reject-publish" x-queue-type="quorum"
+queue billing.later.10m x-dead-letter-exchange="" x-dead-letter-routing-key="billing" x-dead-letter-strategy="at-least-once" x-message-ttl=600000 x-overflow="reject-publish" x-queue-type="quorum"
+queue billing.dead x-delivery-limit=2147483647 x-queue-type="quorum"
+binding documents "" billing kind="invoice" version=2 x-match="all"
+binding documents "" billing chargeback=true refund=true x-match="any"
+binding billing.later 30s billing.later.30s
+binding billing.later 10m billing.later.10m
+consume billing
+wait 1 30s publish billing.later 30s billing.later.30s
+wait 2 10m publish billing.later 10m billing.later.10m
+park "" billing.dead billing.dead
+redrive "" billing billing
+retries 5
+`,
+	"dead-letter/order-placed.env":     deadLetter(""),
+	"dead-letter/order-placed-ttl.env": deadLetter(" x-message-ttl=300000"),
 	// Without a dead-letter exchange no queue keeps a message after its last attempt, so the route of redrives is not used.
 	"dead-letter/order-placed-disabled.env": `
 exchange foodies topic

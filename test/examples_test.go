@@ -15,7 +15,7 @@ import (
 
 const examples = "../examples/topologies"
 
-// TestExamples: every environment file in examples/topologies comes to exactly the objects and routes of its table, and
+// TestExamples: every file in examples/topologies comes to exactly the objects and routes of its table, and
 // there is a file for every table and a table for every file.
 func TestExamples(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			planned := func(format string) string {
-				r := command(t, envFile(t, name), "plan", "--format", format)
+				r := command(t, exampleEnviron(t, name), "plan", "--format", format)
 				if r.code != 0 {
 					t.Fatalf("exit %d: %s", r.code, r.all())
 				}
@@ -55,6 +55,9 @@ func TestExamples(t *testing.T) {
 func TestExamplesInAShell(t *testing.T) {
 	t.Parallel()
 	for _, name := range exampleFiles(t) {
+		if isPlan(name) {
+			continue
+		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", `set -a; . "$1"; set +a; env`, "sh", filepath.Join(examples, name))
 		cmd.Env = environ(nil)
 		out, err := cmd.Output()
@@ -68,6 +71,36 @@ func TestExamplesInAShell(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestExamplePlanFiles: a plan file is as `sidecar plan` prints it, and points to its schema.
+func TestExamplePlanFiles(t *testing.T) {
+	t.Parallel()
+	for _, name := range exampleFiles(t) {
+		if !isPlan(name) {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(examples, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := command(t, exampleEnviron(t, name), "plan", "--format", "json")
+		want := strings.Replace(string(raw), "  \"$schema\": \"../../../docs/plan.schema.json\",\n", "", 1)
+		if r.code != 0 || r.stdout != want || want == string(raw) {
+			t.Errorf("%s: exit %d, printed\n%s", name, r.code, r.all())
+		}
+	}
+}
+
+func isPlan(name string) bool { return strings.HasSuffix(name, ".json") }
+
+// exampleEnviron is the environment of an example: that of its file, or one that names the plan.
+func exampleEnviron(t *testing.T, name string) map[string]string {
+	t.Helper()
+	if isPlan(name) {
+		return map[string]string{"SIDECAR_SERVICE": "example", "SIDECAR_PLAN_FILE": filepath.Join(examples, name)}
+	}
+	return envFile(t, name)
 }
 
 // exampleFiles lists the files, without the text that explains them.
@@ -173,22 +206,28 @@ func objects(t *testing.T, definitions string) []string {
 	for kind, list := range doc {
 		for _, o := range list {
 			if o.Vhost != "/" || o.AutoDelete || o.Internal || o.Durable == (kind == "bindings") ||
-				kind != "queues" && len(o.Arguments) > 0 || kind == "bindings" && o.DestinationType != "queue" {
+				kind == "exchanges" && len(o.Arguments) > 0 || kind == "bindings" && o.DestinationType != "queue" {
 				t.Errorf("%s: %+v", kind, o)
 			}
 			switch kind {
 			case "exchanges":
 				lines = append(lines, fmt.Sprintf("exchange %s %s", o.Name, o.Type))
 			case "queues":
-				line := "queue " + o.Name
-				for _, arg := range slices.Sorted(maps.Keys(o.Arguments)) {
-					line += fmt.Sprintf(" %s=%s", arg, o.Arguments[arg])
-				}
-				lines = append(lines, line)
+				lines = append(lines, "queue "+o.Name+arguments(o.Arguments))
 			case "bindings":
-				lines = append(lines, fmt.Sprintf("binding %s %s %s", o.Source, visible(o.RoutingKey), o.Destination))
+				lines = append(lines, fmt.Sprintf("binding %s %s %s%s", o.Source, visible(o.RoutingKey), o.Destination,
+					arguments(o.Arguments)))
 			}
 		}
 	}
 	return lines
+}
+
+// arguments writes arguments down in the order of their names.
+func arguments(all map[string]json.RawMessage) string {
+	var line strings.Builder
+	for _, arg := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&line, " %s=%s", arg, all[arg])
+	}
+	return line.String()
 }

@@ -6,9 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
@@ -20,7 +17,7 @@ const docs = "../../docs/topologies.md"
 // <!-- generated: name --> and <!-- end -->; -update rewrites them.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	text := generated(t, docs, map[string]string{"own": "```go\n" + source(t, "docs_test.go", "func ownTopology") + "```\n"})
+	text := generated(t, docs, nil)
 	if len(shown) != len(blueprints) {
 		t.Errorf("%d presets are shown, want %d", len(shown), len(blueprints))
 	}
@@ -128,53 +125,35 @@ func TestDocsListEveryRule(t *testing.T) {
 	}
 }
 
-// ownTopology is the example of docs/topologies.md.
-func ownTopology() (*Plan, error) {
-	waits := func(ms int64) amqp.Table {
-		return amqp.Table{"x-message-ttl": ms, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "mail.outbox"}
+// documentedPlan is the example of docs/topologies.md.
+func documentedPlan(t *testing.T) *Plan {
+	t.Helper()
+	_, rest, _ := strings.Cut(string(must.Get(os.ReadFile(docs))(t)), "```json\n")
+	file, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatalf("%s has no plan", docs)
 	}
-	p := &Plan{
-		Preset: "mail", Service: "mail-sender", Queue: "mail.outbox", MaxRetries: 5, Tiered: true,
-		Exchanges: []Exchange{{Name: "mail", Type: "direct"}},
-		Queues: []Queue{
-			{Name: "mail.dead", Kind: KindDLQ},
-			{Name: "mail.later", Kind: KindRetry, Args: waits(60_000)},
-			{Name: "mail.tomorrow", Kind: KindRetry, Args: waits(86_400_000)},
-			{Name: "mail.outbox", Kind: KindMain},
-		},
-		Bindings: []Binding{{Exchange: "mail", Key: "send", Queue: "mail.outbox"}},
-		Waits: []WaitPath{
-			{Delay: time.Minute, Route: Route{Key: "mail.later", Queue: "mail.later"}},
-			{Delay: 24 * time.Hour, Route: Route{Key: "mail.tomorrow", Queue: "mail.tomorrow"}},
-		},
-		Park:    Route{Key: "mail.dead", Queue: "mail.dead"},
-		Redrive: Route{Key: "mail.outbox", Queue: "mail.outbox"},
-	}
-	return p, p.Validate()
+	return must.Get(ParsePlan([]byte(file), "mail-sender"))(t)
 }
 
-// TestOwnTopology: a plan that no preset made is as good as any.
-func TestOwnTopology(t *testing.T) {
+// TestDocumentedPlan: a plan that no preset made is as good as any, and every field of a file is explained.
+func TestDocumentedPlan(t *testing.T) {
 	t.Parallel()
-	p := must.Get(ownTopology())(t)
+	p := documentedPlan(t)
 	for retries, key := range []string{"mail.later", "mail.tomorrow", "mail.tomorrow"} {
 		s := p.Settlement(&message.Message{Queue: p.Queue, RetryCount: retries}, message.Verdict{Action: message.Retry})
 		if s.Publish == nil || s.Publish.Key != key || s.Final != FinalAck {
 			t.Errorf("retry %d: %+v", retries, s)
 		}
 	}
-}
-
-// source is the source of a function of this package.
-func source(t *testing.T, file, begin string) string {
-	t.Helper()
-	raw := must.Get(os.ReadFile(file))(t)
-	_, rest, _ := strings.Cut(string(raw), "\n"+begin)
-	body, _, ok := strings.Cut(rest, "\n}\n")
-	if !ok {
-		t.Fatalf("%s has no %s", file, begin)
+	text := string(must.Get(os.ReadFile(docs))(t))
+	for _, of := range []any{planFile{}, planWait{}, Exchange{}, Queue{}, Binding{}} {
+		for _, f := range fieldsOf(reflect.TypeOf(of)) {
+			if !strings.Contains(text, "`"+f.name+"`") {
+				t.Errorf("%s does not mention %s", docs, f.name)
+			}
+		}
 	}
-	return begin + body + "\n}\n"
 }
 
 // generated compares the blocks of a page with what they have to be, or rewrites them, and returns the page.

@@ -55,6 +55,7 @@ func goldens(t *testing.T) map[string]*Plan {
 		"delay-ladder-none":    show(t, PresetDelayLadder, func(o *Options) { o.RetryDelays = []time.Duration{} }),
 		"dead-letter-ttl":      show(t, PresetDeadLetter, func(o *Options) { o.MessageTTL = 5 * time.Minute }),
 		"dead-letter-disabled": show(t, PresetDeadLetter, func(o *Options) { o.NoDeadLetter = true }),
+		"headers":              examplePlan(t, "headers/billing.json"),
 	}
 	for preset := range shown {
 		plans[preset] = show(t, preset, nil)
@@ -104,7 +105,7 @@ func TestMermaidIsWellFormed(t *testing.T) {
 	t.Parallel()
 	plans := goldens(t)
 	maps.Copy(plans, otherShapes(t))
-	plans["own"], _ = ownTopology()
+	plans["own"] = documentedPlan(t)
 	for name, p := range plans {
 		nodes := map[string]bool{}
 		for line := range strings.Lines(p.Mermaid()) {
@@ -127,6 +128,13 @@ func TestMermaidIsWellFormed(t *testing.T) {
 			t.Errorf("%s: %d nodes", name, len(nodes))
 		}
 	}
+}
+
+// examplePlan reads a plan of examples/topologies.
+func examplePlan(t *testing.T, name string) *Plan {
+	t.Helper()
+	raw := must.Get(os.ReadFile(filepath.Join("../../examples/topologies", name)))(t)
+	return must.Get(ParsePlan(raw, "example"))(t)
 }
 
 func golden(t *testing.T, name, got string) {
