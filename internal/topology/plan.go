@@ -78,11 +78,11 @@ type Exchange struct {
 	// Name of the exchange.
 	Name string `json:"name"`
 
-	// Type is fanout, direct, topic or headers. Absent: the exchange belongs to another service; it is not declared and
-	// has to exist.
+	// Type of the exchange: fanout, direct, topic or headers. Absent: the exchange belongs to another service; it is not
+	// declared and has to exist.
 	Type string `json:"type,omitempty" oneof:"fanout|direct|topic|headers"`
 
-	// Shared marks an exchange that other services declare too: a user who may not declare it is fine if it exists.
+	// Marks an exchange that other services declare too: a user who may not declare it is fine if it exists.
 	Shared bool `json:"shared,omitempty"`
 
 	// Found are the properties of one that exists and differs from this; nil: none was found that differs.
@@ -104,13 +104,13 @@ type Queue struct {
 	// Name of the queue.
 	Name string `json:"name"`
 
-	// Kind is what the queue is for: main (the service's queue), retry (messages wait in it) or dlq (parked messages).
+	// What the queue is for: main (the service's queue), retry (messages wait in it) or dlq (parked messages).
 	Kind Kind `json:"kind" oneof:"main|retry|dlq"`
 
-	// Args are exactly the arguments of the declaration, by their AMQP names.
+	// All arguments of the declaration, by their AMQP names.
 	Args amqp.Table `json:"arguments,omitempty"` // nil for none
 
-	// Shared marks a queue that other services declare too: a user who may not declare it is fine if it exists.
+	// Marks a queue that other services declare too: a user who may not declare it is fine if it exists.
 	Shared bool `json:"shared,omitempty"`
 
 	// Found are the properties of one that exists and differs from this, arguments and durable, auto_delete; nil: none was
@@ -151,13 +151,13 @@ type Binding struct {
 	// Exchange that the queue is bound to, one of the plan's.
 	Exchange string `json:"exchange"`
 
-	// Key is the binding key. A fanout or headers exchange has no use for it.
+	// Binding key. A fanout or headers exchange has no use for it.
 	Key string `json:"key,omitempty"`
 
 	// Queue that gets the messages, one of the plan's.
 	Queue string `json:"queue"`
 
-	// Args are what a headers exchange compares: x-match and the headers of a message.
+	// What a headers exchange compares: x-match and the headers of a message.
 	Args amqp.Table `json:"arguments,omitempty"` // nil for none
 }
 
