@@ -203,3 +203,34 @@ func TestNotesOfServicesThatExist(t *testing.T) {
 		wantNames(t, file, notes(t, chart, args...), names(t, environment(t, sidecar(t, pod(d)))))
 	}
 }
+
+// TestDocumentedPlanFile: the sidecar takes the plan that docs/kubernetes.md mounts, at the place where the chart mounts it.
+func TestDocumentedPlanFile(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(read(t, filepath.Join(root, "docs/kubernetes.md")), "### A plan from a file")
+	_, values, _ := strings.Cut(section, "```yaml\n")
+	values, _, _ = strings.Cut(values, "```")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "values.yaml")
+	must.Do(t, os.WriteFile(file, []byte(values), 0o600))
+	args := append([]string{"-f", file}, twoValues...)
+	objects := template(t, helm4, chart, args...)
+	c := sidecar(t, pod(find(t, objects, "Deployment")))
+	plan := filepath.Join(dir, "plan.json")
+	must.Do(t, os.WriteFile(plan, []byte(find(t, objects, "ConfigMap").text("data", "plan.json")), 0o600))
+	environ := environment(t, c)
+	i := slices.IndexFunc(environ, func(v string) bool { return strings.HasPrefix(v, "SIDECAR_PLAN_FILE=") })
+	if i < 0 {
+		t.Fatalf("no plan in %q", environ)
+	}
+	mounted := strings.TrimPrefix(environ[i], "SIDECAR_PLAN_FILE=")
+	if environ[i] = "SIDECAR_PLAN_FILE=" + plan; !mounts(c, filepath.Dir(mounted)) {
+		t.Errorf("nothing is mounted at %s", mounted)
+	}
+	if all := names(t, environ); !slices.Equal(all, []string{"documents", "billing.dead", "billing.later", "billing"}) {
+		t.Errorf("the plan has %q", all)
+	}
+	if text := notes(t, chart, args...); !strings.Contains(text, "decided by the plan in "+mounted) {
+		t.Errorf("the notes say\n%s", text)
+	}
+}

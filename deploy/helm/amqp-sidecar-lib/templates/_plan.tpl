@@ -6,10 +6,10 @@
 {{- $text -}}
 {{- end -}}
 
-{{- /* What the sidecar will declare, as JSON; {} where it depends on a variable that is read in the cluster. */ -}}
+{{- /* What the sidecar will declare, as JSON; {} where it depends on a file or on a variable that is read in the cluster. */ -}}
 {{- define "amqp-sidecar-lib.plan" -}}
 {{- $env := (include "amqp-sidecar-lib.settings" . | fromJson).env -}}
-{{- $known := true -}}
+{{- $known := not (hasKey $env "SIDECAR_PLAN_FILE") -}}
 {{- range tuple "SERVICE" "TOPOLOGY" "PREFIX" "EXCHANGE" "EXCHANGE_TYPE" "QUEUE" "BINDINGS" "RETRY_EXCHANGE" "RETRY_QUEUE" "DLX" "DLQ" "RETRY_DELAY" "RETRY_DELAYS" "MAX_RETRIES" "QUEUE_TYPE" "DEAD_LETTER" -}}
 {{- $name := printf "SIDECAR_%s" . -}}
 {{- if and (hasKey $env $name) (kindIs "invalid" (get $env $name)) -}}{{- $known = false -}}{{- end -}}
@@ -72,6 +72,8 @@
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- if eq ($s.env.SIDECAR_CONSUME | default "") "off" -}}
 consumes     nothing, and declares nothing ({{ $s.at.SIDECAR_CONSUME }} is off)
+{{- else if hasKey $s.env "SIDECAR_PLAN_FILE" -}}
+decided by the plan in {{ $s.env.SIDECAR_PLAN_FILE | default "a file" }}; `sidecar plan` in the container prints it
 {{- else if not $p -}}
 decided by variables that are read in the cluster; `sidecar plan` in the container prints it
 {{- else -}}

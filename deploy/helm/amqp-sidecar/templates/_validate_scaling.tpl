@@ -43,6 +43,8 @@
 {{- end }}
 {{- if eq (get .env "SIDECAR_CONSUME" | default "") "off" }}
 - autoscaling.type: keda goes by the length of the queue that is consumed, and nothing is ({{ .at.SIDECAR_CONSUME }}=off). Set autoscaling.type=hpa
+{{- else if hasKey .env "SIDECAR_PLAN_FILE" }}
+- autoscaling.keda: KEDA has to know the queue's name, and it is in a file (SIDECAR_PLAN_FILE). Set autoscaling.type=hpa, or put a ScaledObject of your own into extraObjects
 {{- else if not (include "amqp-sidecar-lib.plan" .lib | fromJson) }}
 - autoscaling.keda: KEDA has to know the queue's name, and it is made from a variable that is read in the cluster (valueFrom). Set sidecar.service or topology.queue as a value
 {{- end }}
