@@ -43,8 +43,9 @@ type CheckResult struct {
 	Findings []CheckFinding `json:"findings"`
 	Warnings []string       `json:"warnings"`
 
-	notes []string // for people: what the fields above say too
-	ok    string
+	problems int
+	notes    []string // for people: what the fields above say too
+	ok       string
 }
 
 // sight says whether the check could see something.
@@ -88,8 +89,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool) er
 	if err != nil || r.Fits {
 		return err
 	}
-	problems := slices.DeleteFunc(r.Findings, func(f CheckFinding) bool { return f.Severity != topology.Breaks.String() })
-	return fmt.Errorf("%w: problems found: %d", errFindings, len(problems))
+	return fmt.Errorf("%w: problems found: %d", errFindings, r.problems)
 }
 
 func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topology.Plan) error {
@@ -125,7 +125,8 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 			f.Judgement.String(), f.Object, string(f.Problem), f.Property, f.Wanted, f.Found, f.Reason, f.Fix,
 		})
 	}
-	r.Fits = len(declare.Blocking(findings)) == 0
+	r.problems = len(declare.Blocking(findings))
+	r.Fits = r.problems == 0
 	r.conclude(cfg, report.Plan)
 	return nil
 }

@@ -136,8 +136,7 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 	return f
 }
 
-// MissingBinding is the finding of a binding that was looked for and is not there. instead describes what the broker has
-// in its place.
+// MissingBinding is the finding of a binding that the broker does not have. instead describes what it has in its place.
 func MissingBinding(b topology.Binding, instead string, mode topology.Mode) Finding {
 	f := Finding{
 		Object: bindingObject(b), Problem: ProblemMissing, Wanted: "the binding", Found: instead, Fix: fixMissing,
