@@ -166,13 +166,17 @@ func (q *Queue) makeQuorum() {
 	}
 }
 
-// anotherName fills in how an object of a plan gets another name.
-func (p *Plan) anotherName(fix, variable string) string {
-	way := "set " + variable + " to another name"
+// fixOf fills in a rule's fix what it takes here: variables, or changes of the plan file.
+func (p *Plan) fixOf(fix, variable string) string {
+	ways := strings.NewReplacer("{another}", "set "+variable+" to another name",
+		"{any type}", "SIDECAR_QUEUE_TYPE=auto accepts it", "{quorum}", "SIDECAR_QUEUE_TYPE=quorum",
+		"{exchange type}", "set SIDECAR_EXCHANGE_TYPE")
 	if p.FromFile {
-		way = "give it another name in the plan file"
+		ways = strings.NewReplacer("{another}", "give it another name in the plan file",
+			"{any type}", "give it this x-queue-type in the plan file", "{quorum}", "quorum queues",
+			"{exchange type}", "give it this type in the plan file: type")
 	}
-	return strings.ReplaceAll(fix, "{another}", way)
+	return ways.Replace(fix)
 }
 
 // addArguments adds what the user wants beside the plan's own arguments.

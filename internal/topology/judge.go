@@ -70,7 +70,7 @@ type rule struct {
 	when       func(*finding) bool // nil: always
 	judgement  Judgement
 	reason     string   // %v is the value found
-	fix        string   // "{another}" stands for the way to another name
+	fix        string   // with what Plan.fixOf fills in
 	explains   []string // properties whose differences need not be reported beside this one
 }
 
@@ -135,7 +135,7 @@ func (f *finding) judge() (d Difference, explains []string) {
 	default:
 		_, variable := f.role()
 		d.Judgement, d.Reason, explains = r.judgement, fill(r.reason, f.value), r.explains
-		d.Fix = f.plan.anotherName(fill(r.fix, f.value), variable)
+		d.Fix = f.plan.fixOf(fill(r.fix, f.value), variable)
 	}
 	return d, explains
 }
