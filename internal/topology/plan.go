@@ -186,7 +186,7 @@ type WaitPath struct {
 func (w *WaitPath) Tier() string { return TierLabel(w.Delay) }
 
 // WithoutReject returns a copy of p in which every retry leaves by a confirmed, mandatory publish. It is used where the
-// way behind the dead-letter route is not proven: a reject into a missing binding loses the message without a trace, a
+// way behind the dead-letter route may be missing: a reject into a missing binding loses the message without a trace, a
 // publish is returned.
 func (p *Plan) WithoutReject() *Plan {
 	c := p.clone()
