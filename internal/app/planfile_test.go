@@ -2,11 +2,18 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 	"sidecar/internal/config"
 	"sidecar/internal/topology"
 )
@@ -157,5 +164,52 @@ func TestPlanFileWithoutBindings(t *testing.T) {
 	}
 	if p, err := newPlan(fromFile); err != nil || p.Preset != topology.PresetDelayLadder || p.Service != "wms-cincout" {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestRunAPlanFromAFile: the objects of a file are declared, judged and used, by the commands and by the sidecar.
+func TestRunAPlanFromAFile(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Amqp-Message-Id") == "bad" {
+			w.WriteHeader(http.StatusConflict)
+		}
+	}))
+	t.Cleanup(app.Close)
+	const file = "SIDECAR_PLAN_FILE=../../examples/topologies/headers/billing.json"
+	cfg := live(t, file, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_PARK_ON_STATUS=409")
+	out := &strings.Builder{}
+	if err := Check(t.Context(), cfg, out, false); !errors.Is(err, errFindings) || !strings.Contains(out.String(), `queue "billing": missing`) {
+		t.Errorf("a check before anything was declared: %v\n%s", err, out)
+	}
+	a, _, stop := run(t, cfg)
+	url := brokertest.URL(t)
+	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return a.Ready().Ready })
+	ch := brokertest.Channel(t, url)
+	for id, headers := range map[string]amqp.Table{
+		"good": {"kind": "invoice", "version": int64(2)}, "bad": {"refund": true},
+	} {
+		brokertest.Publish(t, ch, "documents", "", amqp.Publishing{MessageId: id, Headers: headers})
+	}
+	brokertest.Eventually(t, 20*time.Second, "one acked, one parked", func() bool {
+		f := a.Flow()
+		return f.Settled["ack"] == 1 && f.Settled["park"] == 1
+	})
+	q, err := DeadLetters(cfg, Build{}, "operator")
+	if err != nil || q.Name() != "billing.dead" {
+		t.Errorf("%v %v", q, err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	for _, mode := range []string{"declare", "verify", "none"} {
+		out.Reset()
+		if err := Check(t.Context(), live(t, file, "SIDECAR_TOPOLOGY_MODE="+mode), out, false); err != nil || !strings.Contains(out.String(), "ok       billing") {
+			t.Errorf("check in mode %s: %v\n%s", mode, err, out)
+		}
+	}
+	out.Reset()
+	if err := RoundTrip(t.Context(), cfg, Build{}, out); err != nil || !strings.Contains(out.String(), "billing.roundtrip") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
