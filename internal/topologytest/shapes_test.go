@@ -164,7 +164,9 @@ func (s *shape) handled(t *testing.T, r *rig) {
 		if slices.ContainsFunc(s.given, func(o object) bool { return o.internal }) {
 			exchange, key = "", r.plan.Queue
 		}
-		brokertest.Publish(t, channel, exchange, key, message(id))
+		m := message(id)
+		m.Priority = priority
+		brokertest.Publish(t, channel, exchange, key, m)
 	}
 	for name := range scripts {
 		id := name + " " + string(r.mode)
@@ -215,15 +217,18 @@ func (s *shape) received(t *testing.T, r *rig, id string, attempts int, counts b
 		if counts {
 			want = i
 		}
-		if list[i].Number("Amqp-Retry-Count") != want || list[i].Number("Amqp-Delivery-Attempt") != want+1 {
-			t.Errorf("%s, receipt %d: Amqp-Retry-Count %q, Amqp-Delivery-Attempt %q", id, i,
-				list[i].Header.Get("Amqp-Retry-Count"), list[i].Header.Get("Amqp-Delivery-Attempt"))
+		if list[i].Number("Amqp-Retry-Count") != want || list[i].Number("Amqp-Delivery-Attempt") != want+1 ||
+			list[i].Number("Amqp-Priority") != priority {
+			t.Errorf("%s, receipt %d: %v", id, i, list[i].Header)
 		}
 		if i > 0 && counts && !s.hasty && list[i].At.Sub(list[i-1].At) < tier(r.plan, i-1) {
 			t.Errorf("%s: receipt %d came after %v", id, i, list[i].At.Sub(list[i-1].At))
 		}
 	}
 }
+
+// priority of every message, which it keeps.
+const priority = 7
 
 // parked: the dead-letter queue has the two messages that end there, with their counts, and no queue has anything else.
 func (s *shape) parked(t *testing.T, r *rig, scripts map[string][]apptest.Reply) {
@@ -235,7 +240,8 @@ func (s *shape) parked(t *testing.T, r *rig, scripts map[string][]apptest.Reply)
 	}
 	for len(want) > 0 {
 		d := brokertest.Get(t, r.url, r.plan.Park.Queue, patience)
-		if got := [2]any{d.Headers["x-final-reason"], d.Headers["x-final-retry-count"]}; got != want[d.MessageId] {
+		got := [2]any{d.Headers["x-final-reason"], d.Headers["x-final-retry-count"]}
+		if got != want[d.MessageId] || d.Priority != priority {
 			t.Errorf("%s is parked with %v, want %v", d.MessageId, got, want[d.MessageId])
 		}
 		delete(want, d.MessageId)

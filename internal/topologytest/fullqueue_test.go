@@ -1,0 +1,138 @@
+package topologytest
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
+)
+
+// TestReturnToFullQueue: a retry that returns to a full queue which refuses messages is lost where the finding is a
+// warning, and is received once there is room where it is a note.
+func TestReturnToFullQueue(t *testing.T) {
+	t.Parallel()
+	classic, quorum := topology.TypeClassic, topology.TypeQuorum
+	for _, c := range []struct{ own, wait, strategy string }{
+		{classic, classic, ""}, {classic, quorum, "at-most-once"}, {classic, quorum, "at-least-once"},
+		{quorum, classic, ""}, {quorum, quorum, "at-most-once"}, {quorum, quorum, "at-least-once"},
+	} {
+		t.Run(c.own+" from "+c.wait+" "+c.strategy, func(t *testing.T) {
+			t.Parallel()
+			args := amqp.Table{argDLX: "", argDLKey: ownQueue, argTTL: brief.Milliseconds()}
+			if c.wait == quorum {
+				args = with(args, "x-queue-type", quorum, "x-dead-letter-strategy", c.strategy, "x-overflow", "reject-publish")
+			}
+			limited := queue(ownQueue, "x-queue-type", c.own, "x-max-length", 2, "x-overflow", "reject-publish")
+			s := shape{options: topology.Options{QueueType: c.wait}, given: append(limited, object{name: waitQueue, args: args})}
+			s.full(t)
+		})
+	}
+}
+
+func (s *shape) full(t *testing.T) {
+	plan, url := s.plan(t), brokertest.URL(t)
+	s.declare(t, brokertest.Conn(t, url))
+	kept := judgementOf(t, url, plan, "x-max-length") == topology.Harmless
+	fillers := fill(t, url)
+	retried := message("returns")
+	retried.Headers = amqp.Table{"x-retry-count": 1}
+	brokertest.Publish(t, brokertest.Channel(t, url), "", waitQueue, retried)
+	brokertest.WaitReady(t, url, waitQueue, 0)
+	time.Sleep(500 * time.Millisecond) // what is refused cannot be waited for
+
+	r := start(t, plan)
+	for _, id := range fillers {
+		r.acked(t, id)
+	}
+	if kept {
+		r.acked(t, retried.MessageId)
+	}
+	r.stop()
+	list := r.app.Seen(retried.MessageId)
+	if (len(list) == 1) != kept || kept && list[0].Number("Amqp-Retry-Count") != 1 {
+		t.Errorf("received %d times, kept: %v", len(list), kept)
+	}
+	brokertest.WaitReady(t, url, ownQueue, 0)
+}
+
+// judgementOf returns how a property of the service's queue is judged.
+func judgementOf(t *testing.T, url string, plan *topology.Plan, property string) topology.Judgement {
+	t.Helper()
+	link := dial(t, url)
+	defer link.Close()
+	report, err := declare.Ensure(t.Context(), link, plan, topology.ModeDeclare)
+	i := slices.IndexFunc(report.Findings, func(f declare.Finding) bool { return f.Property == property })
+	if err != nil || i < 0 || len(report.Blocking()) > 0 {
+		t.Fatalf("%v, %v", report.Findings, err)
+	}
+	return report.Findings[i].Judgement
+}
+
+// fill publishes to the service's queue until it refuses a message, and returns the ids of what it has taken.
+func fill(t *testing.T, url string) (ids []string) {
+	t.Helper()
+	ch := brokertest.Channel(t, url)
+	for {
+		id := "filler-" + strconv.Itoa(len(ids))
+		confirm, err := ch.PublishWithDeferredConfirm("", ownQueue, true, false, message(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken, err := confirm.WaitContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !taken {
+			return ids
+		}
+		ids = append(ids, id)
+	}
+}
+
+// TestSingleActiveConsumer: of two sidecars on one queue the first gets every message, also those that return, and the
+// second takes over when the first stops.
+func TestSingleActiveConsumer(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{topology.TypeClassic, topology.TypeQuorum} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := shape{given: queue(ownQueue, "x-queue-type", kind, "x-single-active-consumer", true)}
+			plan, url := s.plan(t), brokertest.URL(t)
+			s.declare(t, brokertest.Conn(t, url))
+			var rigs []*rig
+			for range 2 {
+				r := start(t, plan)
+				brokertest.Eventually(t, patience, "the sidecar consumes", r.consumer.Active)
+				rigs = append(rigs, r)
+			}
+			for i, r := range rigs {
+				ids := named("to "+strconv.Itoa(i), 10)
+				for _, id := range ids {
+					r.app.On(id, failing(), status(http.StatusTooEarly), status(http.StatusOK))
+				}
+				r.send(t, ids...)
+				for _, id := range ids {
+					r.acked(t, id)
+				}
+				r.stop()
+				for _, id := range ids {
+					if n := len(r.app.Seen(id)); n != 3 {
+						t.Errorf("%s was received %d times by sidecar %d, want 3", id, n, i)
+					}
+				}
+			}
+			for i, r := range rigs {
+				if n := r.app.Messages(); n != 10 {
+					t.Errorf("sidecar %d received %d messages, want 10", i, n)
+				}
+			}
+		})
+	}
+}
