@@ -12,10 +12,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
+	"sidecar/internal/topology"
 )
 
 func bodies(n int) []string {
@@ -264,6 +267,36 @@ func TestPauseReturnsWhatHadNoTurn(t *testing.T) {
 	}
 	r.flow.Lift(flow.Operator)
 	r.acked(20)
+}
+
+// TestNearADeliveryLimit: what a pause gives back waits in the retry queue instead, uncounted, when the broker has
+// counted as many deliveries as the plan allows.
+func TestNearADeliveryLimit(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	var posted atomic.Int64
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if posted.Add(1) == 1 {
+			<-hold
+			return refused
+		}
+		if _, waited := m.Headers["x-death"]; !waited || m.RetryCount != 0 {
+			t.Errorf("%s has retry count %d, headers %v", m.MessageID, m.RetryCount, m.Headers)
+		}
+		return answer(200)
+	}), settings{concurrency: 1, prefetch: 10, change: func(p *topology.Plan) { p.RequeueLimit = 1 }})
+	r.eventuallyDeclared()
+	for _, id := range bodies(5) {
+		brokertest.Publish(t, r.ch, "", r.plan.Queue, amqp.Publishing{MessageId: id, Headers: amqp.Table{"x-delivery-count": 1}})
+	}
+	r.eventually("one in flight", func() bool { return r.Inflight() == 1 })
+	r.holds(r.plan.Queue, 0)
+	r.flow.Hold(flow.Operator, "test")
+	r.holds(r.plan.Queue, 4)
+	close(hold)
+	r.holds(r.plan.Queue, 5)
+	r.flow.Lift(flow.Operator)
+	r.acked(5)
 }
 
 func TestAppThatIsAwayCostsNothing(t *testing.T) {

@@ -62,14 +62,15 @@ func (s *session) settle(r *record, by topology.Settlement) {
 	}
 	switch {
 	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
-		if by.Verdict.Action != message.Release {
-			by = by.Released(message.ReasonSessionLost)
+		why := message.ReasonSessionLost
+		if by.Verdict.Action == message.Release {
+			why = by.Verdict.Reason
 		}
-		s.end(r, by)
-	case by.Verdict.Reason == message.ReasonAppDown:
-		s.beside(r.retain(), by, s.retreat)
+		s.end(r, by.Released(why))
 	case by.Publish != nil:
 		s.beside(r.retain(), by, s.replace)
+	case by.Verdict.Reason == message.ReasonAppDown:
+		s.beside(r.retain(), by, s.retreat)
 	case by.Hold > 0 || by.Jitter > 0:
 		s.delay(r.retain(), by)
 	default:

@@ -222,11 +222,15 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 	}
 }
 
-// releaseUnstarted requeues a delivery that no worker has taken.
+// releaseUnstarted requeues a delivery that no worker has taken. The broker may count that against its delivery limit.
 func (s *session) releaseUnstarted(d *broker.Delivery) {
 	r := &record{}
 	r.begin(delivery{d, s})
-	s.end(r, topology.Settlement{}.Released(message.ReasonUndispatched))
+	by := topology.Settlement{}.Released(message.ReasonUndispatched)
+	if s.plan.RequeueLimit > 0 && d.Missing == 0 { // else the headers need not be read
+		by = s.plan.Settlement(r.read(s.plan), by.Verdict)
+	}
+	s.settle(r, by)
 }
 
 // close ends the session's consumer. On a live session it waits until every delivery has ended and is settled; on a

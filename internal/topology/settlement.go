@@ -59,11 +59,23 @@ func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
 	case message.Requeue:
 		s.Hold, s.Jitter = v.Delay, v.Jitter
 		s.Detour = p.detour(m, v.Delay)
-		if s.Detour != nil && (m.NewCrash() || p.RequeueLimit > 0 && message.Deliveries(m.Headers) >= p.RequeueLimit) {
+		if s.Detour != nil && (m.NewCrash() || p.nearLimit(m)) {
 			s.Publish, s.Final, s.Hold, s.Jitter, s.Detour = s.Detour, FinalAck, 0, 0, nil
+		}
+	case message.Release:
+		if p.nearLimit(m) {
+			if s.Publish = p.detour(m, 0); s.Publish != nil {
+				s.Final = FinalAck
+			}
 		}
 	}
 	return s
+}
+
+// nearLimit reports whether m has been given back so often that one more time may be too many for the broker. It waits
+// in a retry queue instead, where there is one: uncounted, and the broker counts its deliveries anew.
+func (p *Plan) nearLimit(m *message.Message) bool {
+	return p.RequeueLimit > 0 && message.Deliveries(m.Headers) >= p.RequeueLimit
 }
 
 // settlePark publishes the message to the dead-letter queue. Without one it is discarded.

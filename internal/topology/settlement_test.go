@@ -289,10 +289,23 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 			t.Errorf("%v: %+v", forged, s)
 		}
 	}
+	release := message.Verdict{Action: message.Release, Reason: message.ReasonUndispatched}
+	if s := p.Settlement(delivered(int64(9)), release); s.Final != FinalRequeue || s.Publish != nil {
+		t.Errorf("released, far from any limit: %+v", s)
+	}
+	s = p.Settlement(delivered(int64(10)), release)
+	if s.Final != FinalAck || s.Publish == nil || s.Publish.Msg.Headers["x-retry-count"] != int32(3) || s.Verdict != release {
+		t.Errorf("released near the limit: %+v", s)
+	}
+	if s = s.Released(message.ReasonShutdown); s.Final != FinalRequeue || s.Publish != nil {
+		t.Errorf("released without a publish: %+v", s)
+	}
 	straight := otherShapes(t)["straight to the dlq"]
 	straight.RequeueLimit = 10
-	if s := straight.Settlement(delivered(int64(19)), v); s.Final != FinalRequeue {
-		t.Errorf("without a queue to wait in: %+v", s)
+	for _, v := range []message.Verdict{v, release} {
+		if s := straight.Settlement(delivered(int64(19)), v); s.Final != FinalRequeue {
+			t.Errorf("without a queue to wait in: %+v", s)
+		}
 	}
 }
 

@@ -51,9 +51,7 @@ var mutants = []mutant{
 	{
 		name: "dead-letters what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/session.go", "	s.end(r, topology.Settlement{}.Released(message.ReasonUndispatched))\n",
-			"	by := topology.Settlement{}.Released(message.ReasonUndispatched)\n	by.Final = topology.FinalReject\n" +
-				"	s.end(r, by)\n",
+			"internal/consume/session.go", "	s.settle(r, by)\n", "	by.Final = topology.FinalReject\n	s.end(r, by)\n",
 		}},
 		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 "+
 			"-prefetch=64"),
@@ -96,9 +94,7 @@ var mutants = []mutant{
 	{
 		name: "acks what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/session.go", "	s.end(r, topology.Settlement{}.Released(message.ReasonUndispatched))\n",
-			"	by := topology.Settlement{}.Released(message.ReasonUndispatched)\n	by.Final = topology.FinalAck\n" +
-				"	s.end(r, by)\n",
+			"internal/consume/session.go", "	s.settle(r, by)\n", "	by.Final = topology.FinalAck\n	s.end(r, by)\n",
 		}},
 		caught: []string{"I1"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
 	},
