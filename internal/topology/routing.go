@@ -35,15 +35,29 @@ func (x *Exchange) matches(b Binding, key string) bool {
 	return false
 }
 
-// topicMatch: "*" is one word, "#" any number of words.
+// topicMatch: "*" is one word, "#" any number of words. After a mismatch only the last "#" takes one word more: a key of
+// many "#" costs no more than its length times the words.
 func topicMatch(pattern, words []string) bool {
-	if len(pattern) == 0 {
-		return len(words) == 0
+	p, w, hash, taken := 0, 0, -1, 0
+	for w < len(words) {
+		switch {
+		case p < len(pattern) && pattern[p] == "#":
+			hash, taken = p, w
+			p++
+		case p < len(pattern) && (pattern[p] == "*" || pattern[p] == words[w]):
+			p++
+			w++
+		case hash >= 0:
+			taken++
+			p, w = hash+1, taken
+		default:
+			return false
+		}
 	}
-	if pattern[0] == "#" {
-		return topicMatch(pattern[1:], words) || len(words) > 0 && topicMatch(pattern, words[1:])
+	for p < len(pattern) && pattern[p] == "#" {
+		p++
 	}
-	return len(words) > 0 && (pattern[0] == "*" || pattern[0] == words[0]) && topicMatch(pattern[1:], words[1:])
+	return p == len(pattern)
 }
 
 // WayBack returns the binding by which retries return to the service's queue, nil if they return through the default

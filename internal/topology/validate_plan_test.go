@@ -135,7 +135,8 @@ func TestReach(t *testing.T) {
 		{"", "", "q", true}, {"", "", "absent", false},
 		{"t", "a.*", "a.b", true}, {"t", "a.*", "a.b.c", false}, {"t", "a.*", "a", false},
 		{"t", "#", "", true}, {"t", "#", "a.b", true}, {"t", "a.#", "a", true}, {"t", "a.#", "a.b.c", true}, {"t", "a.#.z", "a.b.c.z", true},
-		{"t", "a.#.z", "a.b.c", false}, {"t", "", "", true}, {"t", "a", "b", false},
+		{"t", "a.#.z", "a.b.c", false}, {"t", "#.b.#.c", "a.b.x.b.c", true}, {"t", "a.#.*", "a", false},
+		{"t", strings.Repeat("#.", 120) + "z", strings.Repeat("a.", 120) + "y", false}, {"t", "", "", true}, {"t", "a", "b", false},
 		{"d", "k", "k", true}, {"d", "k", "l", false}, {"f", "k", "l", true}, {"h", "", "x", true},
 		{"foreign", "", "", false}, {"unknown", "", "", false},
 	} {

@@ -55,7 +55,7 @@ func TestOverlay(t *testing.T) {
 	}
 	const patch = `[{"op": "replace", "path": "/spec/variables/0/expression", "value": "{'image': 'x', 'queue-type': 'both', 'typo': ''}"}]`
 	must.Get(kubectl("", "patch", "validatingadmissionpolicy", "amqp-sidecar-check", "--type=json", "-p", patch))(t)
-	refused(t, pod(settings{"service": "a-b"}, one), `amqp-sidecar/queue-type="both" (a default of the policies): allowed: classic or quorum`)
+	refused(t, pod(settings{"service": "a-b"}, one), `amqp-sidecar/queue-type="both" (a default of the policies): allowed: auto, classic or quorum`)
 	refused(t, pod(settings{"service": "a-b"}, one), "typo (a default of the policies): unknown")
 }
 
