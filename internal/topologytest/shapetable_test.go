@@ -213,6 +213,7 @@ func bareQueues(limit string) map[string]shape {
 	ladder := topology.Options{Preset: topology.PresetDelayLadder, RetryDelays: tiers[:1], Prefix: "shop", Bindings: bound("shop.events", "order.*")}
 	letter := topology.Options{Preset: topology.PresetDeadLetter, RetryDelay: brief, Prefix: "shop", Queue: "shop.orders", Bindings: bound("shop", "order.created")}
 	demo := topology.Options{Preset: topology.PresetDelayLadder, Prefix: "demo", Queue: "demo.order_processor", Bindings: bound("demo.events", "order.process")}
+	topic := topology.Options{Preset: topology.PresetTopicTiers, RetryDelays: tiers[:1]}
 	quorum := amqp.Table{"x-queue-type": "quorum"}
 	given := []object{
 		{name: "demo.order_processor", args: with(quorum, argDLX, "", argDLKey, "demo.order_processor.dlq")}, {name: "demo.order_processor.dlq", args: quorum},
@@ -227,6 +228,8 @@ func bareQueues(limit string) map[string]shape {
 		"per queue, quorum":    {options: perQueue, given: queue("q.orders-svc", "x-queue-type", "quorum"), finds: []string{bare, limit}},
 		"delay ladder":         {options: ladder, given: queue("shop.svc"), finds: []string{bare}},
 		"delay ladder, quorum": {options: ladder, given: queue("shop.svc", "x-queue-type", "quorum"), finds: []string{bare, limit}},
+		"topic tiers":          {options: topic, given: queue("orders.svc"), finds: []string{bare}},
+		"topic tiers, quorum":  {options: topic, given: queue("orders.svc", "x-queue-type", "quorum"), finds: []string{bare, limit}},
 		"dead letter":          {options: letter, given: queue("shop.orders"), finds: []string{bare}},
 		"dead letter, quorum":  {options: letter, given: queue("shop.orders", "x-queue-type", "quorum"), finds: []string{bare, limit}},
 		"literal ladder": {
