@@ -35,8 +35,8 @@ func (x *Exchange) matches(b Binding, key string) bool {
 	return false
 }
 
-// topicMatch: "*" is one word, "#" any number of words. After a mismatch only the last "#" takes one word more: a key of
-// many "#" costs no more than its length times the words.
+// topicMatch: "*" is one word, "#" any number of words. After a mismatch only the last "#" takes one word more: a key
+// of many "#" costs no more than its length times the words.
 func topicMatch(pattern, words []string) bool {
 	p, w, hash, taken := 0, 0, -1, 0
 	for w < len(words) {
