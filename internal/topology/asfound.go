@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -13,7 +14,8 @@ import (
 type Found struct {
 	Exchanges, Queues map[string]amqp.Table
 
-	Major int // version of the broker; 0: unknown
+	Unseen map[string]bool // titles of those that exist and that the user may not compare
+	Major  int             // version of the broker; 0: unknown
 }
 
 // cautiousRequeues is how often a message may be given back to a queue whose delivery limit is the broker's own, which
@@ -27,25 +29,33 @@ const cautiousRequeues = brokersLimit / 2
 // beside it that is named with the delay. So that queue may have to be looked up too: call AsFound again with it.
 func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	c := p.clone()
+	c.Adopts = true
 	own := f.Queues[p.Queue]
 	if own != nil && p.AutoType {
 		c.setType(own[ArgType] == TypeQuorum)
 	}
-	all := c.besideOtherDelays(f)
+	all, unseen := c.besideOtherDelays(f), false
 	for i := range c.Exchanges {
 		x := &c.Exchanges[i]
 		if seen := f.Exchanges[x.Name]; seen != nil {
 			all = append(all, c.compareExchange(x, seen)...)
 		}
+		x.Unseen = x.Type != "" && f.Unseen[x.Title()]
+		unseen = unseen || x.Unseen
 	}
 	for i := range c.Queues {
 		q := &c.Queues[i]
 		if seen := f.Queues[q.Name]; seen != nil && q.Found == nil {
 			all = append(all, c.compareQueue(q, seen, f.Major)...)
 		}
+		q.Unseen = f.Unseen[q.Title()]
+		unseen = unseen || q.Unseen
 	}
 	c.RequeueLimit = c.requeueLimit(own, f.Major)
-	if len(all) == 0 && c.Quorum == p.Quorum && c.RequeueLimit == p.RequeueLimit {
+	if c.queue(c.Queue).Unseen {
+		c = c.Cautious()
+	}
+	if len(all) == 0 && !unseen && c.Quorum == p.Quorum && c.RequeueLimit == p.RequeueLimit {
 		return p, nil
 	}
 	return c, all
@@ -95,12 +105,16 @@ func (p *Plan) besideOtherDelays(f Found) []Difference {
 			continue
 		}
 		beside := *old
-		beside.Name, beside.Args = name, maps.Clone(old.Args)
+		beside.Name, beside.Args, beside.Unneeded = name, maps.Clone(old.Args), p.sameDelay(seen)
 		old.Found = seen
-		all = append(all, Difference{
+		d := Difference{
 			Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: seen[ArgTTL],
 			Judgement: Harmless, Reason: "it stays and returns what waits in it; retries wait in " + name + " instead",
-		})
+		}
+		if !old.returnsAll() {
+			d.Judgement, d.Reason = Weaker, "retries wait in "+name+" instead; what was in it before may not return"
+		}
+		all = append(all, d)
 		if w.Exchange != "" {
 			p.Bindings = append(p.Bindings, Binding{Exchange: w.Exchange, Key: name, Queue: name})
 		}
@@ -108,6 +122,22 @@ func (p *Plan) besideOtherDelays(f Found) []Difference {
 		p.Queues = slices.Insert(p.Queues, 0, beside)
 	}
 	return all
+}
+
+// sameDelay is the setting by which retries wait in a queue as it was found; empty: there is none.
+func (p *Plan) sameDelay(seen amqp.Table) string {
+	ttl, ok := seen[ArgTTL].(int64)
+	if !ok || ttl < 1 || p.Tiered || p.FromFile {
+		return ""
+	}
+	return "SIDECAR_RETRY_DELAY=" + TierLabel(time.Duration(ttl)*time.Millisecond)
+}
+
+// returnsAll reports whether the retry queue as it was found returns everything to where it was planned.
+func (q *Queue) returnsAll() bool {
+	f := q.Found
+	return f[ArgTTL] != nil && f[ArgDLX] == q.Args[ArgDLX] && f[ArgDLKey] == q.Args[ArgDLKey] && f[argExpires] == nil &&
+		f[PropertyAutoDelete] == false
 }
 
 // requeueLimit is Plan.RequeueLimit for the service's queue as it was found; nil: it is missing or could not be

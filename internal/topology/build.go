@@ -42,6 +42,7 @@ func Build(given Options) (*Plan, error) {
 	if err := b.p.Validate(); err != nil {
 		return nil, err
 	}
+	b.p.RequeueLimit = b.p.requeueLimit(b.p.queue(b.p.Queue).Properties(), 0)
 	b.p.notes = b.notes(&given)
 	return b.p, nil
 }

@@ -70,7 +70,7 @@ func TestJudgements(t *testing.T) {
 		{quorum, own, amqp.Table{argConsumerTimeout: int64(1000)}, Breaks, "again and again"},
 		{quorum, own, amqp.Table{"x-delayed-retry-type": "all"}, Weaker, "waits in the broker once more"},
 		{classic, wait, amqp.Table{ArgTTL: int64(9)}, Harmless, "retries wait in wms.retry-queue.wms-in.5s instead"},
-		{classic, wait, amqp.Table{ArgTTL: nil}, Harmless, "retries wait in wms.retry-queue.wms-in.5s instead"},
+		{classic, wait, amqp.Table{ArgTTL: nil}, Weaker, "retries wait in wms.retry-queue.wms-in.5s instead"},
 		{classic, wait, amqp.Table{ArgDLKey: "elsewhere"}, Breaks, "does not return"},
 		{classic, wait, amqp.Table{argExpires: int64(9)}, Breaks, "deletes the queue"},
 		{classic, wait, amqp.Table{PropertyDurable: false}, Breaks, "restarts"},
@@ -217,6 +217,14 @@ func TestAnotherDelay(t *testing.T) {
 		if err := got.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+		if beside := got.queue(w.Queue); beside.Unneeded != "SIDECAR_RETRY_DELAY=5s" || !got.Adopts {
+			t.Errorf("%s: %+v", name, beside)
+		}
+		f.Queues[old][argExpires] = int64(60000)
+		if _, all := p.AsFound(f); len(all) != 1 || all[0].Judgement != Weaker {
+			t.Errorf("%s, what waits there may go: %v", name, all)
+		}
+		delete(f.Queues[old], argExpires)
 		f.Queues[w.Queue] = got.queue(w.Queue).Properties()
 		if again, all := p.AsFound(f); !reflect.DeepEqual(again, got) || len(all) != 1 {
 			t.Errorf("%s, second look: %v", name, all)

@@ -58,6 +58,9 @@ type Plan struct {
 	// because the queue has a delivery limit or may have one; 0 = no limit.
 	RequeueLimit int
 
+	// Adopts says that the plan uses objects as they were found, see AsFound: they may be others tomorrow.
+	Adopts bool
+
 	// FromFile says that the plan comes from SIDECAR_PLAN_FILE: no other variable can change it.
 	FromFile bool
 
@@ -87,6 +90,9 @@ type Exchange struct {
 
 	// Found are the properties of one that exists and differs from this; nil: none was found that differs.
 	Found amqp.Table `json:"-"`
+
+	// Unseen says that it exists and that the user may not compare it.
+	Unseen bool `json:"-"`
 }
 
 // Kind says what a queue is for. Its text is the value of the metric label "kind".
@@ -116,6 +122,12 @@ type Queue struct {
 	// Found are the properties of one that exists and differs from this, arguments and durable, auto_delete; nil: none was
 	// found that differs.
 	Found amqp.Table `json:"-"`
+
+	// Unseen says that it exists and that the user may not compare it.
+	Unseen bool `json:"-"`
+
+	// Unneeded is a setting with which the plan does not need this queue; empty: there is none.
+	Unneeded string `json:"-"`
 }
 
 // Queue arguments. x-consumer-timeout and x-delayed-retry-* are missing on purpose: one is refused by some brokers,

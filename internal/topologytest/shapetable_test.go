@@ -160,7 +160,7 @@ func retryQueues() map[string]shape {
 	const hour = 3_600_000
 	return map[string]shape{
 		"another delay":            {given: waits(argTTL, hour), finds: []string{"note x-message-ttl"}},
-		"no delay":                 {given: queue(waitQueue, argDLX, "", argDLKey, ownQueue), finds: []string{"note x-message-ttl"}},
+		"no delay":                 {given: queue(waitQueue, argDLX, "", argDLKey, ownQueue), finds: []string{"warning x-message-ttl"}},
 		"retries limited":          {given: waits("x-max-length", 1), finds: []string{"warning x-max-length"}, hasty: true},
 		"retries limited, rejects": {given: waits("x-max-length", 1, "x-overflow", "reject-publish"), finds: []string{"note x-max-length"}},
 		"returns elsewhere":        {given: waits(argDLKey, "elsewhere"), finds: []string{"problem x-dead-letter-routing-key"}},

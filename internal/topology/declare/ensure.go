@@ -35,26 +35,35 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 	if mode == topology.ModeNone {
 		return Report{Plan: p}, nil
 	}
-	e := newEnsurer(s, p, mode)
-	defer e.close(ctx)
-	plan := e.inspectAll(ctx)
-	for _, o := range objects(plan) {
+	const tries = 3 // replicas that declare at the same moment disturb each other once, or twice
+	for try := 1; ; try++ {
+		e := newEnsurer(s, p, mode)
+		e.ensure(ctx)
+		e.close(ctx)
+		if !e.overtaken || try == tries {
+			return Report{Plan: e.plan, Findings: together(e.findings)}, e.err
+		}
+	}
+}
+
+func (e *ensurer) ensure(ctx context.Context) {
+	e.inspectAll(ctx)
+	for _, o := range objects(e.plan) {
 		e.make(ctx, &o)
 	}
-	if mode == topology.ModeDeclare {
-		for _, b := range plan.Bindings {
+	if e.mode == topology.ModeDeclare {
+		for _, b := range e.plan.Bindings {
 			e.binding(ctx, b)
 		}
 	}
-	if e.unseen[queueObject(p.Queue)] {
-		plan = plan.Cautious()
-	}
-	return Report{Plan: plan, Findings: together(e.findings)}, e.err
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
-// it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings.
-// False says nothing: Ensure then finds which object was refused, and why.
+// it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings,
+// or those it had when it returned p. False says nothing: Ensure then finds which object was refused, and why.
+//
+// In ModeDeclare it creates what is missing, but nothing of a plan that adopts what exists: where that is gone, such as
+// on a broker that lost its data, the plan that was asked for is the one to declare.
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
@@ -63,7 +72,7 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 	}
 	var questions []question
 	for _, o := range objects(p) {
-		questions = append(questions, o.questions(mode)...)
+		questions = append(questions, o.questions(mode == topology.ModeDeclare && !p.Adopts)...)
 	}
 	if mode == topology.ModeDeclare {
 		for _, b := range p.Bindings {
@@ -87,41 +96,41 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 
 type ensurer struct {
 	prober
-	p        *topology.Plan
-	mode     topology.Mode
-	found    topology.Found
-	missing  map[string]bool // objects that do not exist, by title
-	unseen   map[string]bool // those that exist and cannot be compared
-	findings []Finding
+	p         *topology.Plan
+	mode      topology.Mode
+	found     topology.Found
+	plan      *topology.Plan  // p as the objects were found
+	missing   map[string]bool // objects that do not exist, by title
+	overtaken bool            // an object is not any more what it was when it was inspected
+	findings  []Finding
 }
 
 func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
 	return &ensurer{
-		prober: prober{s: s}, p: p, mode: mode, missing: map[string]bool{}, unseen: map[string]bool{},
+		prober: prober{s: s}, p: p, plan: p, mode: mode, missing: map[string]bool{},
 		found: topology.Found{
-			Exchanges: map[string]amqp.Table{}, Queues: map[string]amqp.Table{}, Major: s.Major(),
+			Exchanges: map[string]amqp.Table{}, Queues: map[string]amqp.Table{}, Unseen: map[string]bool{}, Major: s.Major(),
 		},
 	}
 }
 
-// inspectAll inspects the objects of the plan, and those that it needs beside what exists. It returns the plan
-// that uses what exists.
-func (e *ensurer) inspectAll(ctx context.Context) *topology.Plan {
-	plan, inspected := e.p, map[string]bool{}
+// inspectAll inspects the objects of the plan, and those that it needs beside what exists.
+func (e *ensurer) inspectAll(ctx context.Context) {
+	inspected := map[string]bool{}
 	for {
 		var differences []topology.Difference
 		before := len(inspected)
-		for _, o := range objects(plan) {
+		for _, o := range objects(e.plan) {
 			if !inspected[o.title] {
 				inspected[o.title] = true
 				e.inspect(ctx, &o)
 			}
 		}
-		if plan, differences = e.p.AsFound(e.found); len(inspected) == before || e.err != nil {
+		if e.plan, differences = e.p.AsFound(e.found); len(inspected) == before || e.err != nil {
 			for _, d := range differences {
 				e.findings = append(e.findings, Differs(d))
 			}
-			return plan
+			return
 		}
 	}
 }
@@ -132,7 +141,7 @@ func (e *ensurer) inspect(ctx context.Context, o *object) {
 	switch {
 	case o.active == nil:
 		found.refusal = e.ask(ctx, lookFor+o.title, o.passive)
-		e.unseen[o.title] = found.refusal == nil
+		e.found.Unseen[o.title] = found.refusal == nil
 	case o.queue != nil:
 		if found = e.inspectQueue(ctx, o.name, o.properties); found.properties != nil {
 			e.found.Queues[o.name] = found.properties
@@ -146,7 +155,7 @@ func (e *ensurer) inspect(ctx context.Context, o *object) {
 	case refusal != nil:
 		e.refusal(ctx, o, refusal)
 	case found.properties == nil:
-		e.missing[o.title] = !e.unseen[o.title]
+		e.missing[o.title] = !e.found.Unseen[o.title]
 	}
 }
 
@@ -174,7 +183,7 @@ func (e *ensurer) findWithoutRights(ctx context.Context, o *object, first *amqp.
 	refusal := e.ask(ctx, lookFor+o.title, o.passive)
 	switch {
 	case refusal == nil:
-		e.unseen[o.title] = true
+		e.found.Unseen[o.title] = true
 	case refusal.Code == amqp.NotFound && e.mode == topology.ModeDeclare:
 		e.forbidden(o.title, o.name, o.needs, first)
 	case refusal.Code == amqp.NotFound:
@@ -201,6 +210,7 @@ func (e *ensurer) make(ctx context.Context, o *object) {
 	case refusal.Code == amqp.AccessRefused:
 		e.forbidden(o.title, o.name, o.needs, refusal)
 	default:
+		e.overtaken = true
 		e.refused(o.title, "a durable "+o.kind, refusal)
 	}
 }
@@ -226,6 +236,7 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
 	case known && (refusal.Code == amqp.NotFound || refusal.Code == amqp.ResourceLocked):
 		// the finding of the object reports it
 	default:
+		e.overtaken = true
 		e.refused(title, "the binding", refusal)
 	}
 }

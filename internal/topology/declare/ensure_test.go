@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -238,4 +239,130 @@ func TestForeignExchange(t *testing.T) {
 	must.Do(t, channel(t, url).ExchangeDeclare("foreign", "topic", true, false, false, false, nil))
 	fits(t, url, p, topology.ModeDeclare)
 	publish(t, url, "foreign", "k", amqp.Publishing{})
+}
+
+// overtaking does something right before a question of that name is asked, as often as it is asked.
+type overtaking struct {
+	Session
+	name  string
+	first func()
+}
+
+func (o overtaking) Do(ctx context.Context, name string, fn func() error) error {
+	if name == o.name {
+		o.first()
+	}
+	return o.Session.Do(ctx, name, fn)
+}
+
+// TestEnsureIsOvertaken: between the inspection of an object and its declaration another process makes it otherwise, or
+// deletes it. What it did is used, at once.
+func TestEnsureIsOvertaken(t *testing.T) {
+	t.Parallel()
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	w := p.Waits[0]
+	t.Run("by a replica with another delay", func(t *testing.T) {
+		t.Parallel()
+		url := brokertest.URL(t)
+		other := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second})
+		s := overtaking{session(t, url), "declare " + queueObject(w.Queue), func() { fits(t, url, other, topology.ModeDeclare) }}
+		r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
+		if len(r.Findings) != 1 || len(r.Blocking()) > 0 || r.Plan.Waits[0].Queue != w.Queue+".5s" {
+			t.Errorf("%v, %+v", r.Findings, r.Plan.Waits)
+		}
+		travels(t, url, r.Plan)
+	})
+	t.Run("by a deletion", func(t *testing.T) {
+		t.Parallel()
+		url := brokertest.URL(t)
+		fits(t, url, p, topology.ModeDeclare)
+		ch := channel(t, url)
+		once := sync.OnceFunc(func() { must.Get(ch.QueueDelete(w.Queue, false, false, false))(t) })
+		s := overtaking{session(t, url), "declare " + bindingObject(topology.Binding{Exchange: w.Exchange, Key: w.Key, Queue: w.Queue}), once}
+		if r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t); len(r.Findings) > 0 {
+			t.Errorf("%v", r.Findings)
+		}
+		fits(t, url, p, topology.ModeVerify)
+	})
+	t.Run("always", func(t *testing.T) {
+		t.Parallel()
+		url, n := brokertest.URL(t), 0
+		ch := channel(t, url)
+		s := overtaking{session(t, url), "declare " + bindingObject(topology.Binding{Exchange: w.Exchange, Key: w.Key, Queue: w.Queue}), func() {
+			n++
+			must.Get(ch.QueueDelete(w.Queue, false, false, false))(t)
+		}}
+		if r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t); len(r.Blocking()) != 1 || n != 3 {
+			t.Errorf("after %d tries: %v", n, r.Findings)
+		}
+	})
+}
+
+// TestFoundPlanOnAnEmptyBroker: what was found is gone with everything else, such as after a broker lost its data. It is
+// not a plan for new objects.
+func TestFoundPlanOnAnEmptyBroker(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	ch := channel(t, url)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	asked := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second, QueueType: topology.TypeQuorum})
+	fits(t, url, asked, topology.ModeDeclare)
+	r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
+	if len(r.Blocking()) > 0 || !r.Plan.Quorum || !EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+		t.Fatalf("%v", r.Findings)
+	}
+	remove(t, ch, r.Plan)
+	if EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+		t.Error("nothing of it is there")
+	}
+	for _, q := range r.Plan.Queues {
+		if brokertest.Ready(t, url, q.Name) >= 0 {
+			t.Errorf("%s was declared", q.Name)
+		}
+	}
+	fits(t, url, p, topology.ModeDeclare)
+}
+
+// TestMissingQueueOfAnotherDelay: the fix that changes least comes first.
+func TestMissingQueueOfAnotherDelay(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	old := build(t, topology.Options{Service: "wms-cincout"})
+	fits(t, url, old, topology.ModeDeclare)
+	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second})
+	check := func(url string, mode topology.Mode, problem Problem) {
+		t.Helper()
+		f := Blocking(ensure(t, url, p, mode))
+		if len(f) == 0 || f[0].Problem != problem || !strings.Contains(f[0].Object, p.Waits[0].Queue+".1s") || !strings.HasPrefix(f[0].Fix, "set SIDECAR_RETRY_DELAY=5s, ") {
+			t.Errorf("%v", f)
+		}
+	}
+	check(url, topology.ModeVerify, ProblemMissing)
+	with := oneUser(t)
+	u := with(old.Permissions(topology.ModeDeclare))
+	check(u, topology.ModeDeclare, ProblemPermission)
+	f := Blocking(ensure(t, u, p, topology.ModeDeclare))
+	if !strings.Contains(f[0].Fix, `\.1s`) {
+		t.Errorf("the rights it asks for are not enough: %v", f)
+	}
+}
+
+// TestUnseenIsAskedForOnce: what the user may not compare costs one round trip from then on, and no refusal.
+func TestUnseenIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Preset: topology.PresetTopicTiers, Service: "freeflow-user"})
+	fits(t, url, p, topology.ModeDeclare)
+	with := oneUser(t)
+	declares := topology.Permissions{Configure: `^freeflow\.user.*`, Write: `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, Read: `^freeflow\.(user.*|events.*)$`}
+	for mode, rights := range map[topology.Mode]topology.Permissions{topology.ModeDeclare: declares, topology.ModeVerify: p.Permissions(topology.ModeVerify)} {
+		u := with(rights)
+		r := must.Get(Ensure(t.Context(), session(t, u), p, mode))(t)
+		if len(r.Findings) > 0 || (r.Plan.RequeueLimit > 0) != (mode == topology.ModeVerify) {
+			t.Errorf("%s: %v, %d", mode, r.Findings, r.Plan.RequeueLimit)
+		}
+		if EnsureAtOnce(t.Context(), session(t, u), p, mode) || !EnsureAtOnce(t.Context(), session(t, u), r.Plan, mode) {
+			t.Errorf("%s: what was found does not fit", mode)
+		}
+	}
 }

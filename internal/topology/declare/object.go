@@ -85,9 +85,10 @@ type object struct {
 	active     question // nil: of another service, it is never declared
 	impossible question // a declaration that every broker refuses
 
-	queue *topology.Queue // nil: an exchange
-	found amqp.Table      // properties of one that is used as it is; nil: as planned
-	ready *int            // messages ready in the queue at the last passive question
+	queue  *topology.Queue // nil: an exchange
+	unseen bool            // it exists and cannot be compared
+	found  amqp.Table      // properties of one that is used as it is; nil: as planned
+	ready  *int            // messages ready in the queue at the last passive question
 }
 
 // objects lists the exchanges and queues of a plan, each behind those that it needs.
@@ -105,6 +106,7 @@ func objects(p *topology.Plan) []object {
 func exchangeOf(x *topology.Exchange) object {
 	o := object{
 		name: x.Name, title: x.Title(), kind: "exchange", spare: x.Shared, needs: "configure", found: x.Found,
+		unseen:     x.Unseen,
 		properties: x.Properties(),
 		passive: func(ch *amqp.Channel, noWait bool) error { // the protocol wants a type, the broker ignores it
 			return ch.ExchangeDeclarePassive(x.Name, "direct", true, false, false, noWait, nil)
@@ -123,6 +125,7 @@ func exchangeOf(x *topology.Exchange) object {
 func queueOf(q *topology.Queue) object {
 	o := object{
 		name: q.Name, title: q.Title(), kind: "queue", spare: q.Shared, needs: "configure", found: q.Found,
+		unseen:     q.Unseen,
 		properties: q.Properties(), queue: q, ready: new(int),
 	}
 	o.passive = func(ch *amqp.Channel, noWait bool) error {
@@ -142,20 +145,21 @@ func queueOf(q *topology.Queue) object {
 // lookFor is the verb of a passive question.
 const lookFor = "look for "
 
-// questions are those that the broker answers well for an object that is as it was found or planned.
-func (o *object) questions(mode topology.Mode) []question {
+// questions are those that the broker answers well for an object that is as it was found or planned. declare is whether
+// they create one that is missing.
+func (o *object) questions(declare bool) []question {
 	var all []question
 	switch {
-	case o.active == nil, o.found != nil && o.queue == nil:
+	case o.active == nil, o.unseen, o.found != nil && o.queue == nil:
 		return []question{o.passive}
 	case o.found != nil:
 		return []question{compareQueue(o.name, o.found)}
-	case mode == topology.ModeDeclare:
+	case declare:
 		all = append(all, o.active)
 	case o.queue == nil:
 		all = append(all, o.passive, o.active)
 	}
-	if o.queue != nil && (mode != topology.ModeDeclare || o.queue.Args[topology.ArgType] == nil) {
+	if o.queue != nil && (!declare || o.queue.Args[topology.ArgType] == nil) {
 		// A virtual host can make quorum queues of declarations that name no type.
 		all = append(all, compareQueue(o.name, o.properties))
 	}
