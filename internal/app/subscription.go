@@ -30,9 +30,10 @@ type subscription struct {
 	shared
 
 	plan    *topology.Plan
-	found   *topology.Plan        // plan as the broker was found; nil: not yet, or it does not fit
-	log     *slog.Logger          // adds the field queue
-	metrics prometheus.Registerer // adds the label queue
+	found   *topology.Plan                // plan as the broker was found; nil: not yet, or it does not fit
+	current atomic.Pointer[topology.Plan] // what settles: the last one found, and plan before that
+	log     *slog.Logger                  // adds the field queue
+	metrics prometheus.Registerer         // adds the label queue
 
 	target      *dispatch.Target
 	flow        *flow.Control
@@ -60,6 +61,7 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan) (*subsc
 		metrics:    prometheus.WrapRegistererWith(prometheus.Labels{"queue": plan.Queue}, sh.registry),
 		checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
 	}
+	s.current.Store(plan)
 	var err error
 	if s.target, err = dispatch.New(s.dispatchOptions()); err != nil {
 		return nil, err

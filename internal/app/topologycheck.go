@@ -3,8 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"errors"
-	"reflect"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,7 +19,6 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	if err := s.ensure(ctx, link); err != nil {
 		return err
 	}
-	plan := cmp.Or(s.found, s.plan)
 	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
 	// route that it did not repair shows again at the next publication.
 	s.report(routes, nil)
@@ -30,8 +27,8 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	checks := []func() error{
-		func() error { return s.watcher.Watch(ctx, link, plan) },
-		func() error { return s.repair(ctx, link, plan) },
+		func() error { return s.watcher.Watch(ctx, link, s.current.Load) },
+		func() error { return s.repair(ctx, link) },
 	}
 	for _, check := range checks {
 		group.Go(func() error {
@@ -45,7 +42,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	}
 	group.Go(func() error {
 		defer cancel()
-		return s.consumer.Serve(ctx, link, plan)
+		return s.consumer.Serve(ctx, link, s.current.Load)
 	})
 	return group.Wait()
 }
@@ -61,7 +58,7 @@ func (s *subscription) missing(findings []declare.Finding) {
 
 // unroutable pauses consuming after a publication that reached no queue: the next one would not reach it either.
 func (s *subscription) unroutable(exchange, key string) {
-	s.report(routes, []declare.Finding{declare.Unroutable(s.plan, exchange, key)})
+	s.report(routes, []declare.Finding{declare.Unroutable(s.current.Load(), exchange, key)})
 	s.askForCheck()
 }
 
@@ -75,9 +72,8 @@ func (s *subscription) askForCheck() {
 
 // repair checks the topology when it is asked to. Every checkEvery it checks a topology with findings again, and
 // declares a declared one again, because a deleted binding shows in no other way. A missing route shows only when used:
-// unless declaring restores it, messages have to try it again after a while. A session settles by the plan that it
-// began with, so it ends when another one fits.
-func (s *subscription) repair(ctx context.Context, link *broker.Session, plan *topology.Plan) error {
+// unless declaring restores it, messages have to try it again after a while.
+func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 	t := time.NewTicker(s.checkEvery)
 	defer t.Stop()
 	declares := modeOf(s.cfg) == topology.ModeDeclare
@@ -99,14 +95,8 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session, plan *t
 		if again {
 			s.report(routes, nil)
 		}
-		if s.found != nil && !reflect.DeepEqual(s.found, plan) {
-			return errFoundOtherwise
-		}
 	}
 }
-
-// errFoundOtherwise ends a session because objects of the topology are not any more what they were at its start.
-var errFoundOtherwise = errors.New("the topology has changed in the broker")
 
 // ensure declares or verifies the topology, and keeps the gate shut while something blocks. What was found before is
 // asked for in one round trip, whatever the size of the topology. After the broker has refused that once, or has taken
@@ -115,8 +105,9 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	const tries = 2 // a session that ended may have had no time, or no network: one more try decides
 	if s.atOnceFailures < tries {
 		if declare.EnsureAtOnce(ctx, link, cmp.Or(s.found, s.plan), modeOf(s.cfg)) {
-			s.report(objects, s.status.tolerated())
 			s.found = cmp.Or(s.found, s.plan)
+			s.current.Store(s.found)
+			s.report(objects, s.status.tolerated())
 			return nil
 		}
 		if s.atOnceFailures++; link.Err() == nil { // the broker has refused an object
@@ -129,6 +120,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	}
 	if s.found = nil; len(r.Blocking()) == 0 {
 		s.found, s.atOnceFailures = r.Plan, 0
+		s.current.Store(r.Plan)
 	}
 	s.report(objects, r.Findings)
 	return nil

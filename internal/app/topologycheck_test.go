@@ -1,13 +1,18 @@
 package app
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
 )
 
 // isolated sends the connection that consumes, and only that one, through the proxy.
@@ -96,4 +101,78 @@ func TestSessionEndsWithItsChecks(t *testing.T) {
 	must.Do(t, s.Err())
 	sub.askForCheck()
 	brokertest.Eventually(t, 20*time.Second, "the session has ended", func() bool { return len(ended) > 0 && s.Err() != nil })
+}
+
+// remade deletes a queue and declares it otherwise, as an operator does. The sidecar may be faster.
+func remade(t *testing.T, queue string, args amqp.Table) {
+	t.Helper()
+	brokertest.Eventually(t, 20*time.Second, queue+" as an operator wants it", func() bool {
+		ch := brokertest.Channel(t, brokertest.URL(t))
+		must.Get(ch.QueueDelete(queue, false, false, false))(t)
+		_, err := ch.QueueDeclare(queue, true, false, false, false, args)
+		return err == nil
+	})
+}
+
+// TestQueueMadeAsWanted: the retry queue has another delay, and an operator makes it anew with the wanted one while a
+// message is in flight. The message is settled by what is there then, and the session goes on.
+func TestQueueMadeAsWanted(t *testing.T) {
+	t.Parallel()
+	gate, app := make(chan struct{}), apptest.NewApp(t)
+	fail := apptest.Say(apptest.Status(500))
+	app.On("", fail, apptest.Held(gate, fail), apptest.Say(apptest.Status(200)))
+	cfg := live(t, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=300ms")
+	plan := must.Get(newPlan(cfg))(t)
+	wait, url := plan.Waits[0].Queue, brokertest.URL(t)
+	delay := func(ms int64) amqp.Table {
+		return amqp.Table{topology.ArgTTL: ms, topology.ArgDLX: "", topology.ArgDLKey: plan.Queue}
+	}
+	brokertest.Queue(t, url, wait, delay(5000))
+	a, log, _ := run(t, cfg, func(a *App) { a.subscriptions[0].checkEvery = 300 * time.Millisecond })
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+	brokertest.Send(t, url, plan.Queue, "m")
+	brokertest.Eventually(t, 20*time.Second, "the second attempt", func() bool { return len(app.Requests()) > 1 })
+	if len(sub.status.tolerated()) != 1 || brokertest.Ready(t, url, wait+".300ms") != 0 {
+		t.Errorf("the retry did not wait beside the old queue: %v", sub.status.tolerated())
+	}
+	remade(t, wait, delay(300))
+	brokertest.Eventually(t, 20*time.Second, "what was found is used", func() bool { return len(sub.status.tolerated()) == 0 })
+	must.Get(brokertest.Channel(t, url).QueueDelete(wait+".300ms", false, false, false))(t)
+	close(gate)
+	brokertest.Eventually(t, 20*time.Second, "the third attempt", func() bool { return len(app.Requests()) > 2 })
+	var counts []string
+	for _, r := range app.Requests() {
+		counts = append(counts, r.Header.Get("Amqp-Retry-Count"))
+	}
+	if !slices.Equal(counts, []string{"0", "1", "2"}) {
+		t.Errorf("retry counts %q", counts)
+	}
+	if n := strings.Count(log.String(), "broker session over"); n > 0 || brokertest.Ready(t, url, wait+".300ms") >= 0 {
+		t.Errorf("%d sessions have ended", n)
+	}
+}
+
+// TestToleratedBreaksAndReturns: what is weaker than planned is made anew so that parked messages would be lost, and then
+// as it was.
+func TestToleratedBreaksAndReturns(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/")
+	plan, url := must.Get(newPlan(cfg))(t), brokertest.URL(t)
+	weaker := amqp.Table{"x-max-length": int64(7)}
+	brokertest.Queue(t, url, plan.Park.Queue, weaker)
+	a, log, _ := run(t, cfg, func(a *App) { a.subscriptions[0].checkEvery = 300 * time.Millisecond })
+	sub := a.subscriptions[0]
+	for range 2 {
+		brokertest.Eventually(t, 20*time.Second, "consuming", func() bool {
+			return sub.consumer.Active() && len(sub.status.tolerated()) == 1 && !sub.status.bad()
+		})
+		remade(t, plan.Park.Queue, amqp.Table{topology.ArgTTL: int64(1000)})
+		brokertest.Eventually(t, 20*time.Second, "a pause", func() bool { return sub.status.bad() && !sub.consumer.Active() })
+		remade(t, plan.Park.Queue, weaker)
+	}
+	brokertest.Eventually(t, 20*time.Second, "consuming at last", sub.consumer.Active)
+	if n := strings.Count(log.String(), "broker session over"); n > 0 {
+		t.Errorf("%d sessions have ended, for a topology that is what it was", n)
+	}
 }

@@ -107,7 +107,7 @@ func pumped(tb testing.TB, concurrency int) (next func()) {
 // benchSession is a session that settles into nothing.
 func benchSession(tb testing.TB, c *Consumer) *session {
 	tb.Helper()
-	r := &session{c: c, plan: c.o.Plan, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics)}
+	r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics)}
 	c.background.Go(r.settler.run)
 	tb.Cleanup(func() {
 		r.outstanding.Wait()

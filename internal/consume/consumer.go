@@ -123,9 +123,9 @@ func New(o Options) *Consumer {
 	return c
 }
 
-// Serve consumes on s until Stop (nil) or until the session is lost (its error), and settles by plan: the consumer's
-// own as it was found in the broker. One call at a time.
-func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan *topology.Plan) error {
+// Serve consumes on s until Stop (nil) or until the session is lost (its error). Each message is settled by what plan
+// returns: the consumer's own as the broker is found. One call at a time.
+func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *topology.Plan) error {
 	c.mu.Lock()
 	if c.stopped {
 		c.mu.Unlock()

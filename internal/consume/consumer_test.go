@@ -379,7 +379,7 @@ func TestSubscribeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Kill()
-	if err := r.Serve(context.Background(), s, r.plan); !errors.Is(err, broker.ErrDisconnected) {
+	if err := r.Serve(context.Background(), s, func() *topology.Plan { return r.plan }); !errors.Is(err, broker.ErrDisconnected) {
 		t.Errorf("Serve on a dead session: %v", err)
 	}
 	s.Close()

@@ -31,7 +31,7 @@ func (c *Consumer) handle(r *record) {
 	m := r.read(c.o.Plan)
 	o := c.dispatch(r, m)
 	v := c.o.Policy.Decide(m, o)
-	s := r.session.plan.Settlement(m, v)
+	s := r.session.plan().Settlement(m, v)
 	r.session.settle(r, s)
 }
 

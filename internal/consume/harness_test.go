@@ -158,7 +158,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 			if report, err := declare.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(report.Findings) > 0) {
 				t.Errorf("declare: %v %v", report.Findings, err)
 			}
-			return consumer.Serve(ctx, s, plan)
+			return consumer.Serve(ctx, s, func() *topology.Plan { return plan })
 		})
 	})
 	t.Cleanup(func() {

@@ -28,7 +28,7 @@ type session struct {
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
 
-	plan *topology.Plan // what settles: the consumer's plan as the broker was found
+	plan func() *topology.Plan // what settles: the consumer's plan as the broker is found
 
 	outstanding sync.WaitGroup // deliveries received and not ended
 	delays      chan struct{}  // slots for messages that are held before a requeue
@@ -39,7 +39,7 @@ type session struct {
 	pending []*broker.Delivery // those of them that no worker has taken
 }
 
-func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan *topology.Plan) *session {
+func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() *topology.Plan) *session {
 	s := &session{
 		c: c, plan: plan, sub: sub, kill: kill, done: sub.Done(), settler: newSettler(sub, c.o.Prefetch, c.metrics),
 		// At least one, also when the window leaves no room beside the workers.

@@ -190,7 +190,7 @@ func TestRampIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(benchOptions(t, 4))
 		c.inflight.Store(int64(c.o.Flow.Limit()))
-		r := &session{c: c, plan: c.o.Plan, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
+		r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
 		c.background.Go(r.settler.run)
 		deliveries := amqpwire.NewDeliveries(0)
 		deliveries.Add(benchDelivery(1, nil, time.Now()))

@@ -15,6 +15,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/consume"
 	"sidecar/internal/flow"
+	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
 
@@ -108,11 +109,12 @@ func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
 	} else {
 		s.flow.Lift(flow.Topology)
 	}
+	used := func() *topology.Plan { return s.w.used }
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.watcher.Watch(ctx, session, s.w.used) })
+	group.Go(func() error { return s.watcher.Watch(ctx, session, used) })
 	group.Go(func() error { return s.repair(ctx, session) })
 	group.Go(func() error {
-		if err := s.consumer.Serve(ctx, session, s.w.used); err != nil {
+		if err := s.consumer.Serve(ctx, session, used); err != nil {
 			return err
 		}
 		return errServed

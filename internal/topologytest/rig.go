@@ -167,7 +167,7 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	}
 	plan := cmp.Or(r.found.Load(), r.plan)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.watcher.Watch(ctx, s, plan) })
+	group.Go(func() error { return r.watcher.Watch(ctx, s, func() *topology.Plan { return plan }) })
 	group.Go(func() error {
 		for {
 			select {
@@ -184,7 +184,7 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 		}
 	})
 	group.Go(func() error {
-		if err := r.consumer.Serve(ctx, s, plan); err != nil {
+		if err := r.consumer.Serve(ctx, s, func() *topology.Plan { return plan }); err != nil {
 			return err
 		}
 		return errServed

@@ -58,17 +58,18 @@ func (w *Watcher) depths() []Depth {
 	return nil
 }
 
-// Watch checks the objects of a plan at once and then periodically, on a channel of its own, until ctx ends or the
+// Watch checks the objects of the plan at once and then periodically, on a channel of its own, until ctx ends or the
 // session fails. It returns the session's error, or nil when ctx ended. The measured depths are removed then: old
 // numbers would look current.
-func (w *Watcher) Watch(ctx context.Context, s Session, p *topology.Plan) error {
-	e := newEnsurer(s, p, topology.ModeVerify)
+func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Plan) error {
+	e := newEnsurer(s, plan(), topology.ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
 	defer w.last.Store(nil)
 	t := time.NewTicker(w.o.Every)
 	defer t.Stop()
 	missing := 0
 	for {
+		e.plan = plan()
 		depths, findings, err := e.measure(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -98,7 +99,7 @@ func (w *Watcher) Watch(ctx context.Context, s Session, p *topology.Plan) error 
 // has no depth and is not a finding. An error is a failure of the session.
 func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Finding, err error) {
 	e.findings = nil
-	for _, o := range objects(e.p) {
+	for _, o := range objects(e.plan) {
 		refusal := e.ask(ctx, lookFor+o.title, o.passive)
 		switch {
 		case refusal != nil && refusal.Code == amqp.NotFound:

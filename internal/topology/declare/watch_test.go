@@ -63,7 +63,7 @@ func TestWatch(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- w.Watch(ctx, session(t, url), p) }()
+	go func() { ended <- w.Watch(ctx, session(t, url), func() *topology.Plan { return p }) }()
 
 	if f := <-reports; f != nil {
 		t.Errorf("all is there, but %v", f)
@@ -125,7 +125,7 @@ func TestWatchOnRequest(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- w.Watch(ctx, session(t, url), p) }()
+	go func() { ended <- w.Watch(ctx, session(t, url), func() *topology.Plan { return p }) }()
 	<-looked
 	if d := w.depths(); len(d) != 3 || d[2] != (Depth{p.Queue, topology.KindMain, 0}) {
 		t.Errorf("%v", d)
@@ -150,9 +150,9 @@ func TestWatchEndsWithItsSession(t *testing.T) {
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Depths: NewDepths(prometheus.NewRegistry()), Report: func([]Finding) {},
 	})
-	s := session(t, brokertest.URL(t))
+	s, p := session(t, brokertest.URL(t)), build(t, topology.Options{Service: "wms-cincout"})
 	s.Kill()
-	if err := w.Watch(context.Background(), s, build(t, topology.Options{Service: "wms-cincout"})); err == nil {
+	if err := w.Watch(context.Background(), s, func() *topology.Plan { return p }); err == nil {
 		t.Error("a lost session is not a reason to end well")
 	}
 	if w.o.Every != DefaultEvery {
