@@ -227,8 +227,8 @@ func (s *session) releaseUnstarted(d *broker.Delivery) {
 	r := &record{}
 	r.begin(delivery{d, s})
 	by := topology.Settlement{}.Released(message.ReasonUndispatched)
-	if s.plan.RequeueLimit > 0 && d.Missing == 0 { // else the headers need not be read
-		by = s.plan.Settlement(r.read(s.plan), by.Verdict)
+	if p := s.plan(); p.RequeueLimit > 0 && d.Missing == 0 { // else the headers need not be read
+		by = p.Settlement(r.read(p), by.Verdict)
 	}
 	s.settle(r, by)
 }
