@@ -105,7 +105,7 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 		return nil
 	}
 	r.Queue = plan.Queue
-	report, err := declare.Ensure(ctx, s, plan, topology.ModeVerify)
+	report, err := declare.Inspect(ctx, s, plan, modeOf(cfg))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -104,10 +103,14 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	const tries = 2 // a session that ended may have had no time, or no network: one more try decides
 	if s.atOnceFailures < tries {
-		if declare.EnsureAtOnce(ctx, link, cmp.Or(s.found, s.plan), modeOf(s.cfg)) {
-			s.found = cmp.Or(s.found, s.plan)
-			s.current.Store(s.found)
-			s.report(objects, s.status.tolerated())
+		plan, tolerated := s.found, s.status.tolerated()
+		if plan == nil {
+			plan, tolerated = s.plan, nil
+		}
+		if declare.EnsureAtOnce(ctx, link, plan, modeOf(s.cfg)) {
+			s.found = plan
+			s.current.Store(plan)
+			s.report(objects, tolerated)
 			return nil
 		}
 		if s.atOnceFailures++; link.Err() == nil { // the broker has refused an object

@@ -15,6 +15,7 @@ type Found struct {
 	Exchanges, Queues map[string]amqp.Table
 
 	Unseen map[string]bool // titles of those that exist and that the user may not compare
+	Barred map[string]bool // names of queues that do not exist and cannot be declared
 	Major  int             // version of the broker; 0: unknown
 }
 
@@ -26,7 +27,8 @@ const cautiousRequeues = brokersLimit / 2
 // nothing differs. Objects that do not exist stay as planned, and only these may be declared.
 //
 // A retry queue with another delay is left alone: it goes on returning what waits in it, and retries wait in a queue
-// beside it that is named with the delay. So that queue may have to be looked up too: call AsFound again with it.
+// beside it that is named with the delay. So that queue may have to be inspected too: call AsFound again with it. Where
+// it cannot be declared, retries wait as long as the existing queue has it.
 func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	c := p.clone()
 	c.Adopts = true
@@ -104,8 +106,12 @@ func (p *Plan) besideOtherDelays(f Found) []Difference {
 		if seen == nil || seen[ArgTTL] == old.Args[ArgTTL] || nameFault(name) != "" || p.queue(name) != nil {
 			continue
 		}
+		if ttl, ok := seen[ArgTTL].(int64); ok && ttl > 0 && f.Barred[name] {
+			all = append(all, p.keepDelay(w, old, ttl, name))
+			continue
+		}
 		beside := *old
-		beside.Name, beside.Args, beside.Unneeded = name, maps.Clone(old.Args), p.sameDelay(seen)
+		beside.Name, beside.Args, beside.Beside = name, maps.Clone(old.Args), true
 		old.Found = seen
 		d := Difference{
 			Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: seen[ArgTTL],
@@ -124,13 +130,21 @@ func (p *Plan) besideOtherDelays(f Found) []Difference {
 	return all
 }
 
-// sameDelay is the setting by which retries wait in a queue as it was found; empty: there is none.
-func (p *Plan) sameDelay(seen amqp.Table) string {
-	ttl, ok := seen[ArgTTL].(int64)
-	if !ok || ttl < 1 || p.Tiered || p.FromFile {
-		return ""
+// keepDelay lets retries wait in an existing queue as long as that queue has it, in ms, because the one for the planned
+// delay cannot be declared.
+func (p *Plan) keepDelay(w *WaitPath, old *Queue, ttl int64, beside string) Difference {
+	d := Difference{
+		Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: ttl, Judgement: Weaker,
+		Reason: "retries wait that long, because " + beside + " does not exist and this user may not declare it",
+		Fix:    "let " + beside + " be declared",
 	}
-	return "SIDECAR_RETRY_DELAY=" + TierLabel(time.Duration(ttl)*time.Millisecond)
+	w.Delay = time.Duration(ttl) * time.Millisecond
+	old.Args = maps.Clone(old.Args)
+	old.Args[ArgTTL] = ttl
+	if !p.Tiered && !p.FromFile {
+		d.Fix = "set SIDECAR_RETRY_DELAY=" + w.Tier() + ", or " + d.Fix
+	}
+	return d
 }
 
 // returnsAll reports whether the retry queue as it was found returns everything to where it was planned.

@@ -217,9 +217,14 @@ func TestAnotherDelay(t *testing.T) {
 		if err := got.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if beside := got.queue(w.Queue); beside.Unneeded != "SIDECAR_RETRY_DELAY=5s" || !got.Adopts {
+		if beside := got.queue(w.Queue); !beside.Beside || !got.Adopts {
 			t.Errorf("%s: %+v", name, beside)
 		}
+		f.Barred = map[string]bool{w.Queue: true}
+		if got, all := p.AsFound(f); got.Waits[0].Queue != old || got.Waits[0].Delay != 5*time.Second || len(all) != 1 || all[0].Judgement != Weaker {
+			t.Errorf("%s, the queue cannot be declared: %+v, %v", name, got.Waits[0], all)
+		}
+		f.Barred = nil
 		f.Queues[old][argExpires] = int64(60000)
 		if _, all := p.AsFound(f); len(all) != 1 || all[0].Judgement != Weaker {
 			t.Errorf("%s, what waits there may go: %v", name, all)

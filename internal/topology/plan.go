@@ -126,8 +126,8 @@ type Queue struct {
 	// Unseen says that it exists and that the user may not compare it.
 	Unseen bool `json:"-"`
 
-	// Unneeded is a setting with which the plan does not need this queue; empty: there is none.
-	Unneeded string `json:"-"`
+	// Beside says that messages wait here because the queue of the plan has another delay.
+	Beside bool `json:"-"`
 }
 
 // Queue arguments. x-consumer-timeout and x-delayed-retry-* are missing on purpose: one is refused by some brokers,

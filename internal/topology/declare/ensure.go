@@ -46,6 +46,15 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 	}
 }
 
+// Inspect is Ensure for what shall run in a mode, and declares nothing.
+func Inspect(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (Report, error) {
+	e := newEnsurer(s, p, topology.ModeVerify)
+	e.later = mode == topology.ModeDeclare
+	defer e.close(ctx)
+	e.ensure(ctx)
+	return Report{Plan: e.plan, Findings: together(e.findings)}, e.err
+}
+
 func (e *ensurer) ensure(ctx context.Context) {
 	e.inspectAll(ctx)
 	for _, o := range objects(e.plan) {
@@ -98,6 +107,7 @@ type ensurer struct {
 	prober
 	p         *topology.Plan
 	mode      topology.Mode
+	later     bool // what is missing can be declared afterwards
 	found     topology.Found
 	plan      *topology.Plan  // p as the objects were found
 	missing   map[string]bool // objects that do not exist, by title
@@ -109,7 +119,8 @@ func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
 	return &ensurer{
 		prober: prober{s: s}, p: p, plan: p, mode: mode, missing: map[string]bool{},
 		found: topology.Found{
-			Exchanges: map[string]amqp.Table{}, Queues: map[string]amqp.Table{}, Unseen: map[string]bool{}, Major: s.Major(),
+			Exchanges: map[string]amqp.Table{}, Queues: map[string]amqp.Table{}, Unseen: map[string]bool{}, Barred: map[string]bool{},
+			Major: s.Major(),
 		},
 	}
 }
@@ -151,11 +162,15 @@ func (e *ensurer) inspect(ctx context.Context, o *object) {
 			e.found.Exchanges[o.name] = found.properties
 		}
 	}
-	switch refusal := found.refusal; {
+	refusal, absent := found.refusal, found.properties == nil && !e.found.Unseen[o.title]
+	mayNot := refusal != nil && refusal.Code == amqp.AccessRefused
+	switch {
+	case o.queue != nil && o.queue.Beside && !e.later && (mayNot || absent && e.mode != topology.ModeDeclare):
+		e.found.Barred[o.name] = true
 	case refusal != nil:
 		e.refusal(ctx, o, refusal)
-	case found.properties == nil:
-		e.missing[o.title] = !e.found.Unseen[o.title]
+	default:
+		e.missing[o.title] = absent
 	}
 }
 

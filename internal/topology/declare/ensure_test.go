@@ -323,27 +323,36 @@ func TestFoundPlanOnAnEmptyBroker(t *testing.T) {
 	fits(t, url, p, topology.ModeDeclare)
 }
 
-// TestMissingQueueOfAnotherDelay: the fix that changes least comes first.
-func TestMissingQueueOfAnotherDelay(t *testing.T) {
+// TestBarredQueueOfAnotherDelay: where the queue of a new delay cannot be declared, nothing stops: retries wait as long as
+// the existing queue has it.
+func TestBarredQueueOfAnotherDelay(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	old := build(t, topology.Options{Service: "wms-cincout"})
 	fits(t, url, old, topology.ModeDeclare)
 	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second})
-	check := func(url string, mode topology.Mode, problem Problem) {
+	waitsFiveSeconds := func(r Report, mode topology.Mode) {
 		t.Helper()
-		f := Blocking(ensure(t, url, p, mode))
-		if len(f) == 0 || f[0].Problem != problem || !strings.Contains(f[0].Object, p.Waits[0].Queue+".1s") || !strings.HasPrefix(f[0].Fix, "set SIDECAR_RETRY_DELAY=5s, ") {
-			t.Errorf("%v", f)
+		w := r.Plan.Waits[0]
+		if len(r.Findings) != 1 || r.Findings[0].Judgement != topology.Weaker || !strings.HasPrefix(r.Findings[0].Fix, "set SIDECAR_RETRY_DELAY=5s, or") {
+			t.Errorf("%s: %v", mode, r.Findings)
+		}
+		if w.Delay != 5*time.Second || w.Queue != old.Waits[0].Queue {
+			t.Errorf("%s: %+v", mode, w)
 		}
 	}
-	check(url, topology.ModeVerify, ProblemMissing)
-	with := oneUser(t)
-	u := with(old.Permissions(topology.ModeDeclare))
-	check(u, topology.ModeDeclare, ProblemPermission)
-	f := Blocking(ensure(t, u, p, topology.ModeDeclare))
-	if !strings.Contains(f[0].Fix, `\.1s`) {
-		t.Errorf("the rights it asks for are not enough: %v", f)
+	u := oneUser(t)(old.Permissions(topology.ModeDeclare))
+	for mode, as := range map[topology.Mode]string{topology.ModeVerify: url, topology.ModeDeclare: u} {
+		r := must.Get(Ensure(t.Context(), session(t, as), p, mode))(t)
+		waitsFiveSeconds(r, mode)
+		if !EnsureAtOnce(t.Context(), session(t, as), r.Plan, mode) {
+			t.Errorf("%s: does not fit when asked again", mode)
+		}
+	}
+	waitsFiveSeconds(must.Get(Inspect(t.Context(), session(t, url), p, topology.ModeVerify))(t), "inspected for verify")
+	r := must.Get(Inspect(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
+	if f := r.Blocking(); len(f) != 1 || f[0].Problem != ProblemMissing || !strings.Contains(f[0].Fix, "sidecar run") {
+		t.Errorf("inspected for declare: %v", r.Findings)
 	}
 }
 

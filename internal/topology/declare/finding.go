@@ -156,18 +156,7 @@ func (e *ensurer) absent(o *object) {
 	if o.active == nil {
 		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"
 	}
-	f.Fix = e.unneeded(o.title) + f.Fix
 	e.findings = append(e.findings, f)
-}
-
-// unneeded is the beginning of a fix: the setting with which the plan does not need the queue.
-func (e *ensurer) unneeded(title string) string {
-	for _, q := range e.plan.Queues {
-		if q.Title() == title && q.Unneeded != "" {
-			return "set " + q.Unneeded + ", for which there is a queue; or "
-		}
-	}
-	return ""
 }
 
 // refused reports a refusal that is neither "missing" nor a matter of permissions.
@@ -190,8 +179,7 @@ func (e *ensurer) forbidden(title, name, needs string, refusal *amqp.Error) {
 	if d.permission == "" && d.resource != "" && d.resource != name {
 		needs = "write" // to the exchange that the declared queue dead-letters to
 	}
-	fix := e.unneeded(title) + "widen the user's permissions, at least to: " +
-		e.plan.Permissions(e.mode).Command(d.vhost, d.user)
+	fix := "widen the user's permissions, at least to: " + e.plan.Permissions(e.mode).Command(d.vhost, d.user)
 	if e.mode == topology.ModeDeclare {
 		needs = cmp.Or(d.permission, needs)
 		fix += "; or declare the objects some other way and set SIDECAR_TOPOLOGY_MODE=verify"
