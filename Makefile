@@ -119,6 +119,11 @@ chaos-selftest: build ## shows that the judge finds each of 20 deliberate bugs; 
 soak: build ## what is too long for each change: all seeds and deliberate bugs of simulation and storm, a million messages; two hours (PARTS='sim bugs storm')
 	@scripts/soak.sh $(ARGS)
 
+.PHONY: rolling
+rolling: build ## SIDECAR_RETRY_DELAY is 5 s, 1 s, 10 s, 1 s and 5 s again, in rolling updates of two replicas at 200 messages a second; 6 minutes
+	@ROLLING_DELAYS=5s,1s,10s ROLLING_RATE=200 ROLLING_STAY=10s TEST_PARALLEL=1 RACE=none FORMAT=standard-verbose PKG=./test \
+	  ARGS='-run ^TestRollingDelay$$/^fanout$$ -v' scripts/test.sh
+
 .PHONY: bench
 bench: build ## the figures of docs/performance.md on a private broker and a private PostgreSQL, beside programs written by hand (ARGS='-quick' for a first look, ARGS=-h for all)
 	@scripts/bench.sh $(ARGS)
