@@ -119,8 +119,8 @@ func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
 	return &ensurer{
 		prober: prober{s: s}, p: p, plan: p, mode: mode, missing: map[string]bool{},
 		found: topology.Found{
-			Exchanges: map[string]amqp.Table{}, Queues: map[string]amqp.Table{}, Unseen: map[string]bool{}, Barred: map[string]bool{},
-			Major: s.Major(),
+			Exchanges: map[string]amqp.Table{}, Queues: map[string]amqp.Table{},
+			Unseen: map[string]bool{}, Barred: map[string]bool{}, Major: s.Major(),
 		},
 	}
 }
