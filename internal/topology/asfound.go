@@ -28,7 +28,7 @@ const cautiousRequeues = brokersLimit / 2
 //
 // A retry queue with another delay is left alone: it goes on returning what waits in it, and retries wait in a queue
 // beside it that is named with the delay. So that queue may have to be inspected too: call AsFound again with it. Where
-// it cannot be declared, retries wait as long as the existing queue has it.
+// it cannot be declared, retries wait with the delay of the existing queue.
 func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	c := p.clone()
 	c.Adopts = true
@@ -130,8 +130,8 @@ func (p *Plan) besideOtherDelays(f Found) []Difference {
 	return all
 }
 
-// keepDelay lets retries wait in an existing queue as long as that queue has it, in ms, because the one for the planned
-// delay cannot be declared.
+// keepDelay lets retries wait with the delay of an existing queue, ttl in ms, because the queue for the planned delay
+// cannot be declared.
 func (p *Plan) keepDelay(w *WaitPath, old *Queue, ttl int64, beside string) Difference {
 	d := Difference{
 		Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: ttl, Judgement: Weaker,

@@ -323,8 +323,8 @@ func TestFoundPlanOnAnEmptyBroker(t *testing.T) {
 	fits(t, url, p, topology.ModeDeclare)
 }
 
-// TestBarredQueueOfAnotherDelay: where the queue of a new delay cannot be declared, nothing stops: retries wait as long as
-// the existing queue has it.
+// TestBarredQueueOfAnotherDelay: where the queue of a new delay cannot be declared, nothing stops: retries wait with
+// the delay of the existing queue.
 func TestBarredQueueOfAnotherDelay(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
