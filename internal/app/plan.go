@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -23,7 +24,7 @@ var ErrConfig = errors.New("configuration")
 // with the other mistakes.
 func Rule(cfg *config.Config, reject func(reason string, variables ...string)) {
 	if cfg.Topology.PlanFile != "" {
-		if _, err := topology.ParsePlan(cfg.Plan, cfg.Service.Name); err != nil {
+		if _, err := topology.ParsePlan(cfg.Plan, cfg.Service.Name, longestAttempt(cfg)); err != nil {
 			reject(err.Error(), "SIDECAR_PLAN_FILE")
 		}
 	} else {
@@ -43,7 +44,7 @@ func Rule(cfg *config.Config, reject func(reason string, variables ...string)) {
 // declaredPlan is the topology of the configured preset or file, as it is declared.
 func declaredPlan(cfg *config.Config) (p *topology.Plan, err error) {
 	if cfg.Plan != nil {
-		p, err = topology.ParsePlan(cfg.Plan, cfg.Service.Name)
+		p, err = topology.ParsePlan(cfg.Plan, cfg.Service.Name, longestAttempt(cfg))
 	} else {
 		p, err = topology.Build(planOptions(cfg))
 	}
@@ -60,7 +61,6 @@ func newPlan(cfg *config.Config) (*topology.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Attempt = cfg.App.Timeout + max(cfg.Retry.RetryAfterMax, cfg.Retry.RequeueDelayMax)
 	switch modeOf(cfg) {
 	case topology.ModeVerify:
 		p = p.WithoutReject()
@@ -84,7 +84,13 @@ func planOptions(cfg *config.Config) topology.Options {
 		DLX: t.DLX, DLQ: t.DLQ, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
 		RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
 		NoDeadLetter: t.DeadLetter == config.Disabled, QueueArguments: queueArguments(t.QueueArguments),
+		Attempt: longestAttempt(cfg),
 	}
+}
+
+// longestAttempt is how long a delivery stays unsettled at most: a POST, and a wait before a requeue.
+func longestAttempt(cfg *config.Config) time.Duration {
+	return cfg.App.Timeout + max(cfg.Retry.RetryAfterMax, cfg.Retry.RequeueDelayMax)
 }
 
 // queueArguments gives each value the type that a broker compares it by: an integer, true or false, or a text.

@@ -49,7 +49,7 @@ type subscription struct {
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
 
-	atOnceFailures int         // see ensureFirst
+	atOnceFailures int         // see ensure
 	connected      atomic.Bool // the consume connection is up
 }
 

@@ -46,7 +46,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	return group.Wait()
 }
 
-// missing takes the watcher's findings: objects that have gone since the last check.
+// missing pauses consuming when the watcher finds that objects are gone.
 func (s *subscription) missing(findings []declare.Finding) {
 	if len(findings) == 0 || modeOf(s.cfg) == topology.ModeNone {
 		return

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -14,9 +15,10 @@ import (
 type Found struct {
 	Exchanges, Queues map[string]amqp.Table
 
-	Unseen map[string]bool // titles of those that exist and that the user may not compare
-	Barred map[string]bool // names of queues that do not exist and cannot be declared
-	Major  int             // version of the broker; 0: unknown
+	// By title: Unseen exist, and the user may not compare them; Barred do not exist and cannot be declared.
+	Unseen, Barred map[string]bool
+
+	Major int // version of the broker; 0: unknown
 }
 
 // cautiousRequeues is how often a message may be given back to a queue whose delivery limit is the broker's own, which
@@ -36,7 +38,7 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	if own != nil && p.AutoType {
 		c.setType(own[ArgType] == TypeQuorum)
 	}
-	all, unseen := c.besideOtherDelays(f), false
+	all, unseen := c.besideChangedDelays(f), false
 	for i := range c.Exchanges {
 		x := &c.Exchanges[i]
 		if seen := f.Exchanges[x.Name]; seen != nil {
@@ -64,7 +66,7 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 }
 
 func (p *Plan) compareExchange(x *Exchange, seen amqp.Table) []Difference {
-	f := finding{plan: p, exchange: x, all: seen}
+	f := property{plan: p, exchange: x, all: seen}
 	differences := f.differences(x.Properties())
 	if len(differences) > 0 {
 		x.Found = seen
@@ -73,7 +75,7 @@ func (p *Plan) compareExchange(x *Exchange, seen amqp.Table) []Difference {
 }
 
 func (p *Plan) compareQueue(q *Queue, seen amqp.Table, major int) []Difference {
-	f := finding{plan: p, queue: q, all: seen, major: major}
+	f := property{plan: p, queue: q, all: seen, major: major}
 	differences := f.differences(q.Properties())
 	if len(differences) == 0 {
 		return nil
@@ -95,18 +97,22 @@ func (q *Queue) rejectsAsPlanned() bool {
 // full reports whether the queue, as it was found, can be full and then drop what is dead-lettered to it.
 func (q *Queue) full() bool { return q.Found[argMaxLength] != nil || q.Found[argMaxBytes] != nil }
 
-// besideOtherDelays lays a way beside every retry queue that has another delay than its messages shall wait.
-func (p *Plan) besideOtherDelays(f Found) []Difference {
+// besideChangedDelays adds a queue with the planned delay beside every retry queue that exists with another one. That
+// takes an exchange that can tell the two apart, and a retry queue that nothing else leads to where it returns nothing.
+func (p *Plan) besideChangedDelays(f Found) []Difference {
 	var all []Difference
 	for i := range p.Waits {
 		w := &p.Waits[i]
 		old := p.queue(w.Queue)
 		seen := f.Queues[w.Queue]
 		name := w.Queue + "." + w.Tier()
-		if seen == nil || seen[ArgTTL] == old.Args[ArgTTL] || nameFault(name) != "" || p.queue(name) != nil {
+		x := p.exchange(w.Exchange)
+		switch {
+		case seen == nil || seen[ArgTTL] == old.Args[ArgTTL], x != nil && x.Type != "direct",
+			nameFault(name) != "" || p.queue(name) != nil, p.Redrive.Queue == w.Queue && !returnsAll(old, seen):
 			continue
 		}
-		if ttl, ok := seen[ArgTTL].(int64); ok && ttl > 0 && f.Barred[name] {
+		if ttl, ok := seen[ArgTTL].(int64); ok && ttl > 0 && f.Barred[QueueTitle(name)] {
 			all = append(all, p.keepDelay(w, old, ttl, name))
 			continue
 		}
@@ -117,7 +123,7 @@ func (p *Plan) besideOtherDelays(f Found) []Difference {
 			Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: seen[ArgTTL],
 			Judgement: Harmless, Reason: "it stays and returns what waits in it; retries wait in " + name + " instead",
 		}
-		if !old.returnsAll() {
+		if !returnsAll(old, seen) {
 			d.Judgement, d.Reason = Weaker, "retries wait in "+name+" instead; what was in it before may not return"
 		}
 		all = append(all, d)
@@ -127,6 +133,7 @@ func (p *Plan) besideOtherDelays(f Found) []Difference {
 		w.Queue, w.Key, w.ByReject = name, name, false
 		p.Queues = slices.Insert(p.Queues, 0, beside)
 	}
+	slices.SortStableFunc(p.Waits, func(a, b WaitPath) int { return cmp.Compare(a.Delay, b.Delay) })
 	return all
 }
 
@@ -147,9 +154,8 @@ func (p *Plan) keepDelay(w *WaitPath, old *Queue, ttl int64, beside string) Diff
 	return d
 }
 
-// returnsAll reports whether the retry queue as it was found returns everything to where it was planned.
-func (q *Queue) returnsAll() bool {
-	f := q.Found
+// returnsAll reports whether a retry queue as it was found returns everything to where it was planned.
+func returnsAll(q *Queue, f amqp.Table) bool {
 	return f[ArgTTL] != nil && f[ArgDLX] == q.Args[ArgDLX] && f[ArgDLKey] == q.Args[ArgDLKey] && f[argExpires] == nil &&
 		f[PropertyAutoDelete] == false
 }
@@ -162,7 +168,7 @@ func (p *Plan) requeueLimit(own amqp.Table, major int) int {
 	case own == nil, own[ArgType] != TypeQuorum:
 		return p.RequeueLimit
 	case finite && limit >= 0 && limit < NoDeliveryLimit:
-		return int(min(max(limit/2, 1), cautiousRequeues))
+		return int(min(max(limit/2, 1), cautiousRequeues)) // waiting in the broker costs little after ten returns
 	case own[ArgDeliveryLimit] == nil && major != 3: // the broker's own
 		return cautiousRequeues
 	}
@@ -210,7 +216,7 @@ func (q *Queue) makeQuorum() {
 	}
 }
 
-// fixOf fills in a rule's fix what it takes here: variables, or changes of the plan file.
+// fixOf replaces the placeholders of a fix by variables, or by changes of the plan file.
 func (p *Plan) fixOf(fix, variable string) string {
 	ways := strings.NewReplacer("{another}", "set "+variable+" to another name",
 		"{any type}", "SIDECAR_QUEUE_TYPE=auto accepts it", "{quorum}", "SIDECAR_QUEUE_TYPE=quorum",

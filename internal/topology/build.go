@@ -25,7 +25,7 @@ func Build(given Options) (*Plan, error) {
 	b := builder{o: o, preset: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
-		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType(), Tiered: o.RetryDelays != nil,
+		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType(), Attempt: o.Attempt, Tiered: o.RetryDelays != nil,
 		StampQueue: b.preset.wait.backExchange != "", CountHeader: b.preset.countHeader,
 		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
 	}

@@ -133,7 +133,7 @@ func documentedPlan(t *testing.T) *Plan {
 	if !ok {
 		t.Fatalf("%s has no plan", docs)
 	}
-	return must.Get(ParsePlan([]byte(file), "mail-sender"))(t)
+	return must.Get(ParsePlan([]byte(file), "mail-sender", 0))(t)
 }
 
 // TestDocumentedPlan: a plan that no preset made is as good as any, and every field of a file is explained.

@@ -134,7 +134,7 @@ func TestMermaidIsWellFormed(t *testing.T) {
 func examplePlan(t *testing.T, name string) *Plan {
 	t.Helper()
 	raw := must.Get(os.ReadFile(filepath.Join("../../examples/topologies", name)))(t)
-	return must.Get(ParsePlan(raw, "example"))(t)
+	return must.Get(ParsePlan(raw, "example", 0))(t)
 }
 
 func golden(t *testing.T, name, got string) {

@@ -9,8 +9,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Judgement says whether an object that exists keeps the promises of the plan with a property as it is. The zero value
-// is the worst.
+// Judgement rates one property of an existing object: harmless, weaker, or breaking what the plan promises. The zero
+// value is the worst.
 type Judgement uint8
 
 // The judgements.
@@ -23,9 +23,9 @@ const (
 // String is the word of `sidecar check` for a judgement.
 func (j Judgement) String() string { return [...]string{"problem", "warning", "note"}[j] }
 
-// Difference is a property of an object in the broker that the plan would have otherwise.
+// Difference is a property whose value in the broker is not the planned one.
 type Difference struct {
-	Object   string // as Queue.Title and Exchange.Title write it
+	Object   string // as QueueTitle and ExchangeTitle write it
 	Name     string // of the object
 	Property string // an argument's AMQP name, or durable, auto_delete, internal, type
 	Wanted   any    // nil: not set
@@ -36,11 +36,17 @@ type Difference struct {
 	Fix       string // what to do about it, the smallest change first; empty: nothing has to be done
 }
 
+// QueueTitle names a queue for people.
+func QueueTitle(name string) string { return fmt.Sprintf("queue %q", name) }
+
+// ExchangeTitle names an exchange for people.
+func ExchangeTitle(name string) string { return fmt.Sprintf("exchange %q", name) }
+
 // Title names the queue for people.
-func (q *Queue) Title() string { return fmt.Sprintf("queue %q", q.Name) }
+func (q *Queue) Title() string { return QueueTitle(q.Name) }
 
 // Title names the exchange for people.
-func (x *Exchange) Title() string { return fmt.Sprintf("exchange %q", x.Name) }
+func (x *Exchange) Title() string { return ExchangeTitle(x.Name) }
 
 // Properties of queues and exchanges that are not arguments, by the broker's names.
 const (
@@ -51,13 +57,13 @@ const (
 	ArgAlternate       = "alternate-exchange"
 )
 
-// finding is one property that is to be judged.
-type finding struct {
+// property is one property of an existing object, or of one in a plan, to be judged.
+type property struct {
 	plan     *Plan
 	queue    *Queue    // nil: an exchange
 	exchange *Exchange // nil: a queue
 	all      amqp.Table
-	property string
+	name     string
 	wanted   any
 	value    any // found; nil: not set
 	major    int // version of the broker; 0: unknown
@@ -67,7 +73,7 @@ type finding struct {
 type rule struct {
 	on         role
 	properties []string
-	when       func(*finding) bool // nil: always
+	when       func(*property) bool // nil: always
 	judgement  Judgement
 	reason     string   // %v is the value found
 	fix        string   // with what Plan.fixOf fills in
@@ -90,7 +96,7 @@ const (
 )
 
 // role of what is judged, and the variable that gives it another name.
-func (f *finding) role() (of role, variable string) {
+func (f *property) role() (of role, variable string) {
 	switch {
 	case f.queue != nil && f.queue.Kind == KindMain:
 		return mainQueue, "SIDECAR_QUEUE"
@@ -106,12 +112,12 @@ func (f *finding) role() (of role, variable string) {
 	return mainExchange, "SIDECAR_EXCHANGE"
 }
 
-// rule returns the rule for f; nil when there is none, which is an argument that nothing is known of.
-func (f *finding) rule() *rule {
+// rule returns the first rule that applies to f; nil for an unknown argument.
+func (f *property) rule() *rule {
 	of, _ := f.role()
 	for i := range rules {
 		r := &rules[i]
-		if r.on&of != 0 && slices.Contains(r.properties, f.property) && (r.when == nil || r.when(f)) {
+		if r.on&of != 0 && slices.Contains(r.properties, f.name) && (r.when == nil || r.when(f)) {
 			return r
 		}
 	}
@@ -119,8 +125,8 @@ func (f *finding) rule() *rule {
 }
 
 // judge judges f by its rule.
-func (f *finding) judge() (d Difference, explains []string) {
-	d = Difference{Property: f.property, Wanted: f.wanted, Found: f.value}
+func (f *property) judge() (d Difference, explains []string) {
+	d = Difference{Property: f.name, Wanted: f.wanted, Found: f.value}
 	if f.queue != nil {
 		d.Object, d.Name = f.queue.Title(), f.queue.Name
 	} else {
@@ -148,20 +154,20 @@ func fill(text string, value any) string {
 }
 
 // differences compares an object with what was found of it. What one difference explains is not reported.
-func (f finding) differences(wanted amqp.Table) []Difference {
+func (f property) differences(wanted amqp.Table) []Difference {
 	var all []Difference
 	var explained []string
 	names := maps.Clone(wanted)
 	maps.Copy(names, f.all)
-	for _, f.property = range slices.Sorted(maps.Keys(names)) {
-		f.wanted, f.value = wanted[f.property], f.all[f.property]
+	for _, f.name = range slices.Sorted(maps.Keys(names)) {
+		f.wanted, f.value = wanted[f.name], f.all[f.name]
 		if f.wanted == f.value {
 			continue
 		}
 		d, explains := f.judge()
 		all = append(all, d)
 		for _, other := range explains {
-			if other != f.property {
+			if other != f.name {
 				explained = append(explained, other)
 			}
 		}
@@ -175,28 +181,28 @@ func (p *Plan) Compare(f Found) []Difference {
 	for i := range p.Queues {
 		q := &p.Queues[i]
 		if seen := f.Queues[q.Name]; seen != nil {
-			all = append(all, finding{plan: p, queue: q, all: seen, major: f.Major}.differences(q.Properties())...)
+			all = append(all, property{plan: p, queue: q, all: seen, major: f.Major}.differences(q.Properties())...)
 		}
 	}
 	return all
 }
 
 // ownProperties judges the properties that the plan itself gives to its queues.
-func (p *Plan) ownProperties() (all []Difference, unknown []finding) {
+func (p *Plan) ownProperties() (all []Difference, unknown []property) {
 	for i := range p.Queues {
 		q := &p.Queues[i]
-		f := finding{plan: p, queue: q, all: q.Properties()}
+		f := property{plan: p, queue: q, all: q.Properties()}
 		names := slices.Collect(maps.Keys(f.all))
 		if f.all[ArgType] == TypeQuorum {
 			names = append(names, ArgDeliveryLimit, ArgStrategy)
 		}
 		slices.Sort(names)
-		for _, f.property = range slices.Compact(names) {
-			f.value = f.all[f.property]
+		for _, f.name = range slices.Compact(names) {
+			f.value = f.all[f.name]
 			f.wanted = f.value
 			switch d, _ := f.judge(); {
-			case f.property == ArgType && f.value == TypeClassic, f.value == true, f.value == false:
-				// classic queues have a warning of their own, and true and false are what every queue has
+			case f.name == PropertyDurable, f.name == PropertyAutoDelete: // every queue of a plan has the same
+			case f.name == ArgType && f.value == TypeClassic: // which has a warning of its own
 			case f.rule() == nil:
 				unknown = append(unknown, f)
 			default:

@@ -220,7 +220,7 @@ func TestAnotherDelay(t *testing.T) {
 		if beside := got.queue(w.Queue); !beside.Beside || !got.Adopts {
 			t.Errorf("%s: %+v", name, beside)
 		}
-		f.Barred = map[string]bool{w.Queue: true}
+		f.Barred = map[string]bool{QueueTitle(w.Queue): true}
 		if got, all := p.AsFound(f); got.Waits[0].Queue != old || got.Waits[0].Delay != 5*time.Second || len(all) != 1 || all[0].Judgement != Weaker {
 			t.Errorf("%s, the queue cannot be declared: %+v, %v", name, got.Waits[0], all)
 		}
@@ -281,9 +281,9 @@ func TestQueueArguments(t *testing.T) {
 	}{
 		{amqp.Table{ArgDLX: "x"}, 0, "is set by the topology"}, {amqp.Table{ArgType: TypeQuorum}, 0, "is set by the topology"},
 		{amqp.Table{ArgOverflow: "drop-head"}, 0, "only reject-publish"}, {amqp.Table{"x-max-lengths": int64(1)}, 0, "not an argument"},
-		{amqp.Table{argExpires: int64(1)}, 0, "deletes the queue"}, {amqp.Table{ArgTTL: int64(1)}, time.Second, "SIDECAR_MESSAGE_TTL"},
+		{amqp.Table{argExpires: int64(1)}, 0, "deletes the queue"}, {amqp.Table{argConsumerTimeout: int64(1000)}, 0, "again and again"}, {amqp.Table{"x-nonsense": true}, 0, "not an argument"}, {amqp.Table{ArgTTL: int64(1)}, time.Second, "SIDECAR_MESSAGE_TTL"},
 	} {
-		o := Options{Preset: PresetDeadLetter, Service: "a-b", Queue: "q", Bindings: []Binding{{Exchange: "e", Key: "k"}}, QueueArguments: c.args, MessageTTL: c.ttl}
+		o := Options{Preset: PresetDeadLetter, Service: "a-b", Queue: "q", Bindings: []Binding{{Exchange: "e", Key: "k"}}, QueueArguments: c.args, MessageTTL: c.ttl, Attempt: 30 * time.Second}
 		if _, err := Build(o); err == nil || !strings.Contains(err.Error(), "SIDECAR_QUEUE_ARGUMENTS: ") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.args, err)
 		}
@@ -304,5 +304,39 @@ func TestFixOfAPlanFile(t *testing.T) {
 				t.Errorf("%s: %s: %q", name, d.Property, d.Fix)
 			}
 		}
+	}
+}
+
+// TestAnotherDelayThatCannotBeBeside: a queue beside the old one is no way where the exchange would copy retries into both,
+// or where redriven messages wait in a queue that does not return them.
+func TestAnotherDelayThatCannotBeBeside(t *testing.T) {
+	t.Parallel()
+	fanout := build(t, Options{Service: "wms-in", RetryDelay: time.Second, QueueType: TypeClassic})
+	fanout.exchange(fanout.Waits[0].Exchange).Type = "fanout"
+	redriven := build(t, Options{Preset: PresetPerQueue, Service: "in", RetryDelay: time.Second, Bindings: []Binding{{Exchange: "domain.events", Key: "k"}}})
+	for name, c := range map[string]struct {
+		p     *Plan
+		found amqp.Table
+	}{
+		"an exchange that copies":         {fanout, amqp.Table{ArgTTL: int64(5000)}},
+		"redriven messages do not return": {redriven, amqp.Table{ArgTTL: int64(5000), ArgDLX: nil, ArgDLKey: nil}},
+	} {
+		got, all := c.p.AsFound(asFound(c.p, c.p.Waits[0].Queue, c.found))
+		if got.Waits[0].Queue != c.p.Waits[0].Queue || len(all) == 0 || all[0].Judgement != Breaks {
+			t.Errorf("%s: %+v, %v", name, got.Waits[0], all)
+		}
+	}
+}
+
+// TestKeptDelaysStayAscending: a wait is chosen by its delay.
+func TestKeptDelaysStayAscending(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-in", RetryDelays: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}})
+	second := p.Waits[1].Queue
+	f := asFound(p, second, amqp.Table{ArgTTL: time.Hour.Milliseconds()})
+	f.Barred = map[string]bool{QueueTitle(second + ".5m"): true}
+	got, all := p.AsFound(f)
+	if len(all) != 1 || got.Waits[2].Queue != second || got.Waits[2].Delay != time.Hour || !slices.IsSortedFunc(got.Waits, func(a, b WaitPath) int { return int(a.Delay - b.Delay) }) {
+		t.Errorf("%v, %+v", all, got.Waits)
 	}
 }

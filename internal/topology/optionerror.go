@@ -137,20 +137,20 @@ func (c *optionValidator) checkQueueArguments() {
 	args := c.given.QueueArguments
 	variable := on{"SIDECAR_QUEUE_ARGUMENTS"}
 	q := Queue{Kind: KindMain, Args: args}
-	f := finding{plan: &Plan{Quorum: c.o.QueueType == TypeQuorum}, queue: &q, all: q.Properties()}
-	for _, f.property = range slices.Sorted(maps.Keys(args)) {
-		f.value, f.wanted = args[f.property], args[f.property]
+	f := property{plan: &Plan{Quorum: c.o.QueueType == TypeQuorum, Attempt: c.o.Attempt}, queue: &q, all: q.Properties()}
+	for _, f.name = range slices.Sorted(maps.Keys(args)) {
+		f.value, f.wanted = args[f.name], args[f.name]
 		switch r := f.rule(); {
-		case slices.Contains([]string{ArgDLX, ArgDLKey, ArgStrategy, ArgType}, f.property):
-			c.refuse(true, variable, "%s is set by the topology", f.property)
-		case f.property == ArgTTL && c.o.MessageTTL != 0:
-			c.refuse(true, append(variable, "SIDECAR_MESSAGE_TTL"), "%s is set by SIDECAR_MESSAGE_TTL", f.property)
-		case f.property == ArgOverflow:
-			c.refuse(f.value != overflowReject, variable, "%s=%v: only %s loses nothing", f.property, f.value, overflowReject)
+		case slices.Contains([]string{ArgDLX, ArgDLKey, ArgStrategy, ArgType}, f.name):
+			c.refuse(true, variable, "%s is set by the topology", f.name)
+		case f.name == ArgTTL && c.o.MessageTTL != 0:
+			c.refuse(true, append(variable, "SIDECAR_MESSAGE_TTL"), "%s is set by SIDECAR_MESSAGE_TTL", f.name)
+		case f.name == ArgOverflow:
+			c.refuse(f.value != overflowReject, variable, "%s=%v: only %s loses nothing", f.name, f.value, overflowReject)
 		case r == nil:
-			c.refuse(true, variable, "%s is not an argument of classic or quorum queues", f.property)
+			c.refuse(true, variable, "%s is not an argument of classic or quorum queues", f.name)
 		default:
-			c.refuse(r.judgement == Breaks, variable, "%s=%v: %s", f.property, f.value, fill(r.reason, f.value))
+			c.refuse(r.judgement == Breaks, variable, "%s=%v: %s", f.name, f.value, fill(r.reason, f.value))
 		}
 	}
 }

@@ -46,6 +46,8 @@ type Options struct {
 	// RetryDelays are tiers, ascending. nil means the preset's own, empty but not nil means no waiting at all.
 	RetryDelays []time.Duration
 
+	Attempt time.Duration // see Plan.Attempt
+
 	// MessageTTL and NoDeadLetter belong to PresetDeadLetter.
 	MessageTTL   time.Duration
 	NoDeadLetter bool

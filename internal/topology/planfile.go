@@ -104,15 +104,16 @@ func (p *Plan) JSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ParsePlan reads a plan for a service from JSON. The error joins all problems, each with its JSON path: what cannot be
+// ParsePlan reads a plan for a service, see Plan.Attempt, from JSON. The error joins all problems, each with its JSON path: what cannot be
 // read and what Validate refuses in the rest. A problem that may follow from another one is left out.
-func ParsePlan(raw []byte, service string) (*Plan, error) {
+func ParsePlan(raw []byte, service string, attempt time.Duration) (*Plan, error) {
 	var f planFile
 	d, err := decodeStrict(raw, &f)
 	if err != nil {
 		return nil, err
 	}
 	p := f.plan(service)
+	p.Attempt = attempt
 	if problems := append(d.problems, p.problems(d.unread)...); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}

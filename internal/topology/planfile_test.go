@@ -42,7 +42,7 @@ func TestPlanFileRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, p := range everyPlan(t) {
 		file := must.Get(p.JSON())(t)
-		read, err := ParsePlan(file, p.Service)
+		read, err := ParsePlan(file, p.Service, 0)
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, file)
 			continue
@@ -73,7 +73,7 @@ func TestPlanFileTypes(t *testing.T) {
 	file := strings.Replace(smallPlan, `"bindings": []`, `"bindings": [{"exchange": "h", "queue": "q", "arguments": {
 		"x-match": "any", "text": "1", "number": 1, "low": -9223372036854775808, "yes": true, "no": false, "empty": ""}}]`, 1)
 	file = strings.Replace(file, `"exchanges": []`, `"exchanges": [{"name": "h", "type": "headers"}]`, 1)
-	p := must.Get(ParsePlan([]byte(file), "s"))(t)
+	p := must.Get(ParsePlan([]byte(file), "s", 0))(t)
 	want := amqp.Table{"x-match": "any", "text": "1", "number": int64(1), "low": int64(-1 << 63), "yes": true, "no": false, "empty": ""}
 	if !reflect.DeepEqual(p.Bindings[0].Args, want) {
 		t.Errorf("read %#v", p.Bindings[0].Args)
@@ -95,7 +95,7 @@ func TestPlanFileDeliveryLimit(t *testing.T) {
 		`{"x-queue-type": "quorum"}`: cautiousRequeues, `{"x-queue-type": "quorum", "x-delivery-limit": 12}`: 6,
 	} {
 		file := strings.Replace(smallPlan, `"arguments": {}`, `"arguments": `+arguments, 1)
-		if p := must.Get(ParsePlan([]byte(file), "s"))(t); p.RequeueLimit != want {
+		if p := must.Get(ParsePlan([]byte(file), "s", 0))(t); p.RequeueLimit != want {
 			t.Errorf("%s: %d requeues, want %d", arguments, p.RequeueLimit, want)
 		}
 	}
@@ -121,7 +121,7 @@ func TestBrokenPlans(t *testing.T) {
 		t.Errorf("%d broken plans", len(files))
 	}
 	for _, file := range files {
-		p, err := ParsePlan(must.Get(os.ReadFile(file))(t), "shop-orders")
+		p, err := ParsePlan(must.Get(os.ReadFile(file))(t), "shop-orders", 0)
 		if err == nil || p != nil {
 			t.Errorf("%s: accepted", file)
 			continue
@@ -147,7 +147,7 @@ func FuzzParsePlan(f *testing.F) {
 		f.Add(file)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		p, err := ParsePlan(raw, "s")
+		p, err := ParsePlan(raw, "s", 0)
 		if err != nil {
 			for line := range strings.SplitSeq(err.Error(), "\n") {
 				if !strings.HasPrefix(line, "$") && !strings.HasPrefix(line, "line ") {
@@ -156,7 +156,7 @@ func FuzzParsePlan(f *testing.F) {
 			}
 			return
 		}
-		again := must.Get(ParsePlan(must.Get(p.JSON())(t), "s"))(t)
+		again := must.Get(ParsePlan(must.Get(p.JSON())(t), "s", 0))(t)
 		if !reflect.DeepEqual(p, again) {
 			t.Fatalf("%+v\n%+v", p, again)
 		}

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"math"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -26,8 +25,8 @@ const (
 // rules judge every property and argument that RabbitMQ 3.10 to 4.3 has for classic and quorum queues, and those of
 // exchanges. An argument without a rule is unknown here.
 //
-// Read a row as: on these objects, this property, when this holds, is judged so, because. docs/topologies.md has the
-// same table for people.
+// A row: for the objects in on, a property of that name is judged so where when holds, for this reason.
+// docs/topologies.md has the same table for people.
 var rules = []rule{
 	{on: mainQueue, properties: []string{PropertyDurable}, judgement: Weaker,
 		reason: "a broker that restarts deletes the queue with its messages", fix: "{another}"},
@@ -115,10 +114,10 @@ var rules = []rule{
 	{on: deadLetterQueue, properties: []string{ArgTTL}, when: set, judgement: Breaks,
 		reason: "parked messages are dropped after %v ms", fix: "{another}"},
 
-	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(0, 4), judgement: Breaks,
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: negativeBefore4, judgement: Breaks,
 		reason: "before RabbitMQ 4.0 a negative limit is one that is already reached: the first message that is given " +
 			"back is lost", fix: "{another}"},
-	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(safeLimit, math.MaxInt), judgement: Breaks,
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: belowSafeLimit, judgement: Breaks,
 		reason: "the broker takes a message away that returns more than %v times without an answer: a few lost " +
 			"connections are enough",
 		fix: "{another}"},
@@ -164,24 +163,24 @@ var rules = []rule{
 		reason: "what finds no queue there goes to another exchange instead of being returned", fix: "{another}"},
 }
 
-func differs(f *finding) bool { return f.value != f.wanted }
+func differs(f *property) bool { return f.value != f.wanted }
 
-func set(f *finding) bool { return f.value != nil }
+func set(f *property) bool { return f.value != nil }
 
-func value(v any) func(*finding) bool { return func(f *finding) bool { return f.value == v } }
+func value(v any) func(*property) bool { return func(f *property) bool { return f.value == v } }
 
-func both(a, b func(*finding) bool) func(*finding) bool {
-	return func(f *finding) bool { return a(f) && b(f) }
+func both(a, b func(*property) bool) func(*property) bool {
+	return func(f *property) bool { return a(f) && b(f) }
 }
 
 // rejecting reports whether the queue has a limit and refuses messages when it is full.
-func rejecting(f *finding) bool {
+func rejecting(f *property) bool {
 	overflow, _ := f.all[ArgOverflow].(string)
 	return f.value != nil && (overflow == overflowReject || overflow == "reject-publish-dlx")
 }
 
 // goesRound reports whether dead letters of the queue return to it through a retry queue.
-func goesRound(f *finding) bool {
+func goesRound(f *property) bool {
 	q := Queue{Args: f.all}
 	exchange, key, ok := q.DeadLetter()
 	return ok && slices.ContainsFunc(f.plan.reach(exchange, key), func(name string) bool {
@@ -192,7 +191,7 @@ func goesRound(f *finding) bool {
 
 // returnsSafely reports whether a retry reaches the service's queue although that is full: a quorum queue refuses
 // publishers only, and at-least-once dead-lettering keeps what a classic queue refuses.
-func returnsSafely(f *finding) bool {
+func returnsSafely(f *property) bool {
 	return f.all[ArgType] == TypeQuorum || !slices.ContainsFunc(f.plan.Queues, func(q Queue) bool {
 		args := q.Args
 		if q.Found != nil {
@@ -209,9 +208,9 @@ func atLeastOnce(args amqp.Table) bool {
 }
 
 // mostOnce reports whether a quorum queue dead-letters at most once.
-func mostOnce(f *finding) bool { return f.all[ArgType] == TypeQuorum && !atLeastOnce(f.all) }
+func mostOnce(f *property) bool { return f.all[ArgType] == TypeQuorum && !atLeastOnce(f.all) }
 
-func notWaitedIn(f *finding) bool {
+func notWaitedIn(f *property) bool {
 	for _, w := range f.plan.Waits {
 		if w.Queue == f.queue.Name {
 			return false
@@ -220,25 +219,27 @@ func notWaitedIn(f *finding) bool {
 	return true
 }
 
-// limitBelow reports whether the delivery limit is set and smaller than n, on brokers before the given major version.
-func limitBelow(n, major int) func(*finding) bool {
-	return func(f *finding) bool {
-		limit, ok := f.value.(int64)
-		return ok && f.major < major && limit < int64(n) && (limit >= 0 || n == 0)
-	}
+func negativeBefore4(f *property) bool {
+	limit, ok := f.value.(int64)
+	return ok && limit < 0 && f.major < 4
 }
 
-func limited(f *finding) bool {
+func belowSafeLimit(f *property) bool {
+	limit, ok := f.value.(int64)
+	return ok && limit >= 0 && limit < safeLimit
+}
+
+func limited(f *property) bool {
 	limit, ok := f.value.(int64)
 	return ok && limit >= 0 && limit < NoDeliveryLimit
 }
 
-func brokersOwnLimit(f *finding) bool {
+func brokersOwnLimit(f *property) bool {
 	return f.value == nil && f.all[ArgType] == TypeQuorum && (f.major == 0 || f.major >= 4)
 }
 
 // shorterThanAttempt compares with the longest time that a delivery stays unsettled.
-func shorterThanAttempt(f *finding) bool {
+func shorterThanAttempt(f *property) bool {
 	ms, ok := amqpvalue.Count(f.value)
 	return ok && int64(ms) < f.plan.Attempt.Milliseconds()
 }

@@ -43,7 +43,13 @@ func checkSyntax(raw []byte) error {
 	}
 	if !utf8.Valid(raw) {
 		fault = "the file is not UTF-8"
-		at = strings.IndexFunc(string(raw), func(r rune) bool { return r == utf8.RuneError })
+		for at = 0; utf8.FullRune(raw[at:]); {
+			r, size := utf8.DecodeRune(raw[at:])
+			if r == utf8.RuneError && size == 1 {
+				break
+			}
+			at += size
+		}
 	}
 	if fault == "" {
 		return nil

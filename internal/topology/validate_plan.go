@@ -137,8 +137,8 @@ func (v *planValidator) names() {
 func (v *planValidator) arguments() {
 	own, unknown := v.ownProperties()
 	for _, f := range unknown {
-		v.refuse(true, v.argument(f.queue.Name, f.property), "%s: %s is not an argument of classic or quorum queues",
-			f.queue.Title(), f.property)
+		v.refuse(true, v.argument(f.queue.Name, f.name), "%s: %s is not an argument of classic or quorum queues",
+			f.queue.Title(), f.name)
 	}
 	for _, d := range own {
 		breaks := d.Judgement == Breaks && v.read(v.field(d.Name, "kind"))

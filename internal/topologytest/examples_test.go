@@ -22,7 +22,7 @@ func examplePlan(t *testing.T, path string) *topology.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := topology.ParsePlan(raw, "example")
+	p, err := topology.ParsePlan(raw, "example", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// The broker's answers are texts of at most 255 bytes, cut without mercy: with long names the end is missing. So
+// The broker's answers are texts of at most 255 bytes, truncated: with long names the end is missing. So
 // every part is optional and what is known from the plan is never read from here.
 var (
 	inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)'`)

@@ -28,7 +28,7 @@ func (r *Report) Blocking() []Finding { return Blocking(r.Findings) }
 // missing objects. Existing objects are never changed and never deleted: they are used as they are, or a finding is
 // Blocking. An error is a failure of the session and says nothing about the topology.
 //
-// In ModeVerify it compares properties where the user's rights allow, and else looks whether the objects are there;
+// In ModeVerify it compares properties where the user's rights allow, and otherwise checks that the objects exist;
 // bindings cannot be seen over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a
 // memory or disk alarm is not read any more.
 func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (Report, error) {
@@ -41,7 +41,7 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 		e.ensure(ctx)
 		e.close(ctx)
 		if !e.overtaken || try == tries {
-			return Report{Plan: e.plan, Findings: together(e.findings)}, e.err
+			return Report{Plan: e.plan, Findings: mergePermissions(e.findings)}, e.err
 		}
 	}
 }
@@ -52,7 +52,7 @@ func Inspect(ctx context.Context, s Session, p *topology.Plan, mode topology.Mod
 	e.later = mode == topology.ModeDeclare
 	defer e.close(ctx)
 	e.ensure(ctx)
-	return Report{Plan: e.plan, Findings: together(e.findings)}, e.err
+	return Report{Plan: e.plan, Findings: mergePermissions(e.findings)}, e.err
 }
 
 func (e *ensurer) ensure(ctx context.Context) {
@@ -166,7 +166,7 @@ func (e *ensurer) inspect(ctx context.Context, o *object) {
 	mayNot := refusal != nil && refusal.Code == amqp.AccessRefused
 	switch {
 	case o.queue != nil && o.queue.Beside && !e.later && (mayNot || absent && e.mode != topology.ModeDeclare):
-		e.found.Barred[o.name] = true
+		e.found.Barred[o.title] = true
 	case refusal != nil:
 		e.refusal(ctx, o, refusal)
 	default:
@@ -237,7 +237,7 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
 		return
 	}
 	known := slices.ContainsFunc(e.findings, func(f Finding) bool {
-		return f.Object == queueObject(b.Queue) || f.Object == exchangeObject(b.Exchange)
+		return f.Object == topology.QueueTitle(b.Queue) || f.Object == topology.ExchangeTitle(b.Exchange)
 	})
 	switch {
 	case refusal.Code == amqp.AccessRefused && e.p.SpareBinding(b):

@@ -265,7 +265,7 @@ func TestEnsureIsOvertaken(t *testing.T) {
 		t.Parallel()
 		url := brokertest.URL(t)
 		other := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second})
-		s := overtaking{session(t, url), "declare " + queueObject(w.Queue), func() { fits(t, url, other, topology.ModeDeclare) }}
+		s := overtaking{session(t, url), "declare " + topology.QueueTitle(w.Queue), func() { fits(t, url, other, topology.ModeDeclare) }}
 		r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
 		if len(r.Findings) != 1 || len(r.Blocking()) > 0 || r.Plan.Waits[0].Queue != w.Queue+".5s" {
 			t.Errorf("%v, %+v", r.Findings, r.Plan.Waits)

@@ -88,8 +88,8 @@ func tooLong(o *object, d drift) Finding {
 	}
 }
 
-// together reports a missing permission once: the line that grants it is the same for all objects.
-func together(all []Finding) []Finding {
+// mergePermissions reports a missing permission once: the line that grants it is the same for all objects.
+func mergePermissions(all []Finding) []Finding {
 	var merged []Finding
 	for _, f := range all {
 		i := slices.IndexFunc(merged, func(m Finding) bool {
@@ -108,9 +108,6 @@ func together(all []Finding) []Finding {
 	return merged
 }
 
-func queueObject(name string) string    { return fmt.Sprintf("queue %q", name) }
-func exchangeObject(name string) string { return fmt.Sprintf("exchange %q", name) }
-
 func bindingObject(b topology.Binding) string {
 	return fmt.Sprintf("binding of queue %q to exchange %q with key %q", b.Queue, b.Exchange, b.Key)
 }
@@ -128,7 +125,7 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 		switch {
 		case r.Exchange != exchange || r.Key != key:
 		case exchange == "":
-			f.Object, f.Wanted = queueObject(r.Queue), "a durable queue"
+			f.Object, f.Wanted = topology.QueueTitle(r.Queue), "a durable queue"
 		default:
 			f.Object, f.Wanted = bindingObject(topology.Binding{Exchange: exchange, Key: key, Queue: r.Queue}), "the binding"
 		}

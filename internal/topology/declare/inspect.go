@@ -16,6 +16,8 @@ import (
 const (
 	argGuard   = "x-max-age"
 	valueGuard = "never"
+
+	notAName = int64(-1) // guards an exchange, as its alternate exchange
 )
 
 // mostProperties is how many properties are read one after the other.
@@ -42,7 +44,7 @@ func compareQueue(name string, properties amqp.Table) question {
 
 // inspectQueue reads all properties of a queue that is not as planned.
 func (p *prober) inspectQueue(ctx context.Context, name string, planned amqp.Table) seen {
-	title := "inspect " + queueObject(name)
+	title := "inspect " + topology.QueueTitle(name)
 	refusal := p.ask(ctx, title, compareQueue(name, planned))
 	if p.err != nil || refusal == nil {
 		return seen{properties: planned}
@@ -55,15 +57,15 @@ func (p *prober) inspectQueue(ctx context.Context, name string, planned amqp.Tab
 	})
 }
 
-// inspectExchange is inspectQueue for an exchange: every one has another alternate exchange than a number.
+// inspectExchange is inspectQueue for an exchange. It asks with a number as alternate exchange, which never matches.
 func (p *prober) inspectExchange(ctx context.Context, name string, planned amqp.Table) seen {
 	properties := maps.Clone(planned)
-	properties[topology.ArgAlternate] = noTTL
-	title := "inspect " + exchangeObject(name)
+	properties[topology.ArgAlternate] = notAName
+	title := "inspect " + topology.ExchangeTitle(name)
 	found := p.adoptAll(ctx, title, properties, planned, func(properties amqp.Table) question {
 		return declareExchange(name, properties)
 	})
-	if found.properties[topology.ArgAlternate] == noTTL {
+	if found.properties[topology.ArgAlternate] == notAName {
 		delete(found.properties, topology.ArgAlternate)
 	}
 	return found

@@ -13,7 +13,7 @@ const Unlimited = int(topology.NoDeliveryLimit)
 
 // Kept is how a queue handles requeued messages.
 type Kept struct {
-	Known  bool // false: the user may not ask, or the broker does not say; of what follows nothing is known
+	Known  bool // false: the user may not ask, or the broker does not say; no other field is valid
 	Quorum bool
 	Named  bool // a quorum queue names a delivery limit
 	Limit  int  // that limit: how often a message may be requeued before the queue drops it; negative: no end

@@ -81,9 +81,9 @@ type object struct {
 	spare      bool       // without the right to declare it, being there is enough
 	needs      string     // the permission that declaring takes, where the broker does not say which
 
-	passive    question
-	active     question // nil: of another service, it is never declared
-	impossible question // a declaration that every broker refuses
+	passive question
+	active  question // nil: of another service, it is never declared
+	guarded question // compares it, and never makes it
 
 	queue  *topology.Queue // nil: an exchange
 	unseen bool            // it exists and cannot be compared
@@ -115,10 +115,10 @@ func exchangeOf(x *topology.Exchange) object {
 	if x.Type == "" {
 		return o
 	}
-	impossible := maps.Clone(o.properties)
-	impossible[topology.ArgAlternate] = noTTL
+	guarded := maps.Clone(o.properties)
+	guarded[topology.ArgAlternate] = notAName
 	o.kind = x.Type + " exchange"
-	o.active, o.impossible = declareExchange(x.Name, o.properties), declareExchange(x.Name, impossible)
+	o.active, o.guarded = declareExchange(x.Name, o.properties), declareExchange(x.Name, guarded)
 	return o
 }
 
@@ -133,12 +133,10 @@ func queueOf(q *topology.Queue) object {
 		*o.ready = state.Messages
 		return err
 	}
-	impossible := amqp.Table{topology.ArgTTL: noTTL}
-	if exchange, _, ok := q.DeadLetter(); ok {
+	if _, _, ok := q.DeadLetter(); ok {
 		o.needs = "configure and read" // reading, because its messages are published on
-		impossible[topology.ArgDLX] = exchange
 	}
-	o.active, o.impossible = declareQueue(q.Name, q.Args), declareQueue(q.Name, impossible)
+	o.active, o.guarded = declareQueue(q.Name, q.Args), compareQueue(q.Name, o.properties)
 	return o
 }
 
@@ -161,7 +159,7 @@ func (o *object) questions(declare bool) []question {
 	}
 	if o.queue != nil && (!declare || o.queue.Args[topology.ArgType] == nil) {
 		// A virtual host can make quorum queues of declarations that name no type.
-		all = append(all, compareQueue(o.name, o.properties))
+		all = append(all, o.guarded)
 	}
 	return all
 }

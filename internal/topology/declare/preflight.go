@@ -12,13 +12,12 @@ import (
 )
 
 // The broker checks permissions before anything else. So a request that it would refuse anyway shows whether a user has
-// the right, and leaves nothing behind: a declaration with an argument that no broker accepts, a message with an
+// the right, and leaves nothing behind: a declaration that makes nothing (see argGuard), a message with an
 // expiration that is not a number, a consumer with a priority that is not a number, the removal of a binding that does
 // not exist.
 const (
 	noExpiration = "never"
 	noPriority   = "none"
-	noTTL        = int64(-1)
 	probeKey     = "sidecar.permission-probe.no-binding-has-this-key"
 )
 
@@ -41,7 +40,7 @@ func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.M
 		return nil, err
 	}
 	findings, err := publishing.Run(ctx)
-	return together(append(e.findings, findings...)), err
+	return mergePermissions(append(e.findings, findings...)), err
 }
 
 // PublishPreflight is the part of Preflight about publishing retries, parked and redriven messages.
@@ -99,14 +98,14 @@ func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 		}
 		if refusal.Code == amqp.AccessRefused { // anything else that the broker dislikes about a probe is intended
 			name := cmp.Or(a.route.Exchange, topology.DefaultExchange)
-			c.e.forbidden("publishing to "+exchangeObject(name), name, "write", refusal)
+			c.e.forbidden("publishing to "+topology.ExchangeTitle(name), name, "write", refusal)
 		}
 	}
 	return c.e.findings, nil
 }
 
 func (e *ensurer) mayConsume(ctx context.Context) {
-	e.may(ctx, "consuming from "+queueObject(e.p.Queue), e.p.Queue, "read", func(ch *amqp.Channel, _ bool) error {
+	e.may(ctx, "consuming from "+topology.QueueTitle(e.p.Queue), e.p.Queue, "read", func(ch *amqp.Channel, _ bool) error {
 		_, err := ch.Consume(e.p.Queue, "", false, false, false, false, amqp.Table{"x-priority": noPriority})
 		return err
 	})
@@ -124,7 +123,7 @@ func (e *ensurer) mayConfigure(ctx context.Context) {
 				continue
 			}
 		}
-		e.may(ctx, "declaring "+o.title, o.name, o.needs, o.impossible)
+		e.may(ctx, "declaring "+o.title, o.name, o.needs, o.guarded)
 	}
 }
 
