@@ -97,8 +97,8 @@ func (q *Queue) rejectsAsPlanned() bool {
 // full reports whether the queue, as it was found, can be full and then drop what is dead-lettered to it.
 func (q *Queue) full() bool { return q.Found[argMaxLength] != nil || q.Found[argMaxBytes] != nil }
 
-// besideChangedDelays adds a queue with the planned delay beside every retry queue that exists with another one. That
-// takes an exchange that can tell the two apart, and a retry queue that nothing else leads to where it returns nothing.
+// besideChangedDelays adds a queue with the planned delay beside every retry queue that exists with another one. The
+// exchange must route by key, and an old queue that does not return its messages must not be where redriven ones wait.
 func (p *Plan) besideChangedDelays(f Found) []Difference {
 	var all []Difference
 	for i := range p.Waits {

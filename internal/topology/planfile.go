@@ -104,8 +104,9 @@ func (p *Plan) JSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ParsePlan reads a plan for a service, see Plan.Attempt, from JSON. The error joins all problems, each with its JSON path: what cannot be
-// read and what Validate refuses in the rest. A problem that may follow from another one is left out.
+// ParsePlan reads a plan for a service, see Plan.Attempt, from JSON. The error joins all problems, each with its JSON
+// path: what cannot be read and what Validate refuses in the rest. A problem that may follow from another one is
+// omitted.
 func ParsePlan(raw []byte, service string, attempt time.Duration) (*Plan, error) {
 	var f planFile
 	d, err := decodeStrict(raw, &f)
