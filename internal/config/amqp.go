@@ -50,8 +50,8 @@ type AMQP struct {
 
 	// RabbitMQ's management HTTP API: `http://user:password@host:15672`, or `https://…`, checked with the certificates of
 	// `SIDECAR_AMQP_TLS_CA_FILE`. `sidecar check` reads there what AMQP does not show: bindings, policies and old retry
-	// queues. `sidecar run` never connects to it. A URL without a user takes the user and password of AMQP. The user needs
-	// the tag `management`.
+	// queues. `sidecar run` never connects to it. A URL without user and password takes those of AMQP. The user needs the
+	// tag `management`.
 	ManagementURL Secret `env:"MANAGEMENT_URL" allowed:"an 'http://' or 'https://' URL with a host, without query and fragment"`
 }
 

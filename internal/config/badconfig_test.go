@@ -60,7 +60,9 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_MANAGEMENT_URL=http://", "names no host"},
 		{"SIDECAR_MANAGEMENT_URL=http://:15672/", "names no host"},
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit:0/", "port"},
-		{"SIDECAR_MANAGEMENT_URL=http://@rabbit/", "empty user"},
+		{"SIDECAR_MANAGEMENT_URL=http://@rabbit/", "both a user and a password"},
+		{"SIDECAR_MANAGEMENT_URL=http://u@rabbit/", "both a user and a password"},
+		{"SIDECAR_MANAGEMENT_URL=http://u:@rabbit/", "both a user and a password"},
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit/?x=1", "has a query"},
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit/#/queues", "fragment"},
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit/../x", "with '.' or '..'"},
@@ -380,7 +382,7 @@ func TestValuesThatLookBadAndAreNot(t *testing.T) {
 		"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_CONTROL_TOKEN=0123456789abcdef", "SIDECAR_ADMIN_ADDR=localhost:9090", "SIDECAR_FORWARD_HEADERS=x-*",
 		"SIDECAR_PASSTHROUGH_HEADERS=x-tenant-*,idempotency-key", "SIDECAR_DEAD_LETTER=enabled", "SIDECAR_FORWARD_HEADERS=*,date,user-agent",
 		"SIDECAR_SERVICE=w-" + strings.Repeat("n", 236), "SIDECAR_MANAGEMENT_URL=http://rabbit",
-		"SIDECAR_MANAGEMENT_URL=https://u@[::1]:15671/rabbit/", "SIDECAR_MANAGEMENT_URL=http://u:p%40%2f@h:1/",
+		"SIDECAR_MANAGEMENT_URL=https://u:p@[::1]:15671/rabbit/", "SIDECAR_MANAGEMENT_URL=http://u:p%40%2f@h:1/",
 	} {
 		load(t, env)
 	}

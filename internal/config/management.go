@@ -20,10 +20,11 @@ func parseManagementURL(raw string) (*url.URL, error) {
 		return nil, err
 	case u.RawQuery != "" || u.ForceQuery:
 		return nil, errors.New("has a query" + hint)
-	case u.User != nil && u.User.Username() == "":
-		return nil, errors.New("has an empty user")
 	case strings.Contains(u.EscapedPath(), "@"):
 		return nil, errors.New("has a '@' in the path" + hint)
+	}
+	if password, _ := u.User.Password(); u.User != nil && (u.User.Username() == "" || password == "") {
+		return nil, errors.New("needs both a user and a password, or neither")
 	}
 	return u, checkPathSegments(u.EscapedPath())
 }
@@ -40,37 +41,34 @@ func (a *AMQP) Management() (address, user, password string, err error) {
 	if raw == "" || err != nil {
 		return "", "", "", err
 	}
-	if user, password, err = a.login(); err != nil {
-		return "", "", "", err
-	}
 	u, _ := parseManagementURL(raw) // checked when it was read
-	if u.User != nil {
-		user = u.User.Username()
-		if p, ok := u.User.Password(); ok {
-			password = p
+	login := u.User
+	if login == nil {
+		if login, err = a.login(); err != nil {
+			return "", "", "", err
 		}
 	}
 	u.User = nil
-	return u.String(), user, password, nil
+	password, _ = login.Password()
+	return u.String(), login.Username(), password, nil
 }
 
 // login returns the user and password of AMQP, with the first URL.
-func (a *AMQP) login() (user, password string, err error) {
+func (a *AMQP) login() (*url.Userinfo, error) {
 	urls, err := a.URLs()
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
-	user, password = "guest", "guest"                 // what the client library assumes
-	if u, _ := parseAMQPURL(urls[0]); u.User != nil { // checked when it was read
-		user = u.User.Username()
-		password, _ = u.User.Password()
-	}
+	first, _ := parseAMQPURL(urls[0]) // checked when it was read
+	// Without a user the client library takes this one.
+	user := cmp.Or(first.User, url.UserPassword("guest", "guest"))
+	password, _ := user.Password()
 	name, err := a.Username.Value()
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
 	secret, err := a.Password.Value()
-	return cmp.Or(name, user), cmp.Or(secret, password), err
+	return url.UserPassword(cmp.Or(name, user.Username()), cmp.Or(secret, password)), err
 }
 
 // checkManagement judges the URL together with the settings of AMQP, which it takes its user from.

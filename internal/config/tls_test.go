@@ -90,6 +90,7 @@ func TestTLSFiles(t *testing.T) {
 
 	external := []string{crt + "=" + good, k + "=" + goodKey, "SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://rabbit"}
 	refuseSaying(t, "needs a user and a password", managementURL, append(external, "SIDECAR_MANAGEMENT_URL=https://rabbit")...)
+	refuseSaying(t, "both a user and a password", managementURL, append(external, "SIDECAR_MANAGEMENT_URL=https://me@rabbit")...)
 	load(t, append(external, "SIDECAR_MANAGEMENT_URL=https://me:pw@rabbit")...)
 
 	c := load(t, crt+"="+good, k+"="+goodKey, "SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_USERNAME=me")
