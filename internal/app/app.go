@@ -101,10 +101,10 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		}
 	}
 	if cfg.Outbox.DSN.IsSet() {
-		a.senders = append(a.senders, newRelay(a.shared))
+		a.senders = append(a.senders, newRelay(a.shared, plan))
 	}
 	if cfg.Publish.Addr != "" {
-		a.endpoint = newEndpoint(a.shared)
+		a.endpoint = newEndpoint(a.shared, plan)
 		a.senders = append(a.senders, a.endpoint)
 	}
 	a.admin = admin.New(a.adminOptions())

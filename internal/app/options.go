@@ -13,6 +13,7 @@ import (
 	"sidecar/internal/flow"
 	"sidecar/internal/outbox"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
 )
 
 // The functions of this file translate the configuration into the options of one package each.
@@ -81,14 +82,14 @@ func listenerToken(s config.Secret, log *slog.Logger) func() string {
 	}
 }
 
-func (sh *shared) outboxOptions(p *broker.Publisher) outbox.Options {
+func (sh *shared) outboxOptions(p *broker.Publisher, plan *topology.Plan) outbox.Options {
 	cfg := sh.cfg
 	return outbox.Options{
 		Database: outbox.Database{
 			DSN: cfg.Outbox.DSN.Value, Name: fmt.Sprintf("sidecar %s outbox", cfg.Service.Name),
 		},
 		Names:    outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column),
-		Exchange: outboxExchange(cfg),
+		Exchange: outboxExchange(cfg, plan),
 		Batch:    cfg.Outbox.Batch, PollInterval: cfg.Outbox.PollInterval, MaxAttempts: cfg.Outbox.MaxAttempts,
 		Retention: cfg.Outbox.Retention, Publisher: p, Memory: sh.budget.Account(budget.Outbox),
 		Tracing: sh.tracing, Logger: sh.log, Registerer: sh.registry,

@@ -9,6 +9,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/config"
 	"sidecar/internal/outbox"
+	"sidecar/internal/topology"
 )
 
 // relay is the outbox's relay with a connection of its own: neither a channel that the broker closes nor a write that
@@ -19,9 +20,9 @@ type relay struct {
 	publisher *broker.Publisher
 }
 
-func newRelay(sh shared) *relay {
+func newRelay(sh shared, plan *topology.Plan) *relay {
 	p := sh.newPublisher("outbox")
-	return &relay{publisher: p, Relay: outbox.New(sh.outboxOptions(p))}
+	return &relay{publisher: p, Relay: outbox.New(sh.outboxOptions(p, plan))}
 }
 
 // outboxWarnings returns warnings about a usable connection string.

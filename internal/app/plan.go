@@ -22,14 +22,14 @@ var ErrConfig = errors.New("configuration")
 
 // Rule is a config.Rule: Load reports the mistakes of the topology, and an unusable connection string of the outbox,
 // with the other mistakes.
-func Rule(cfg *config.Config, reject func(reason string, variables ...string)) {
+func Rule(cfg *config.Config, reject func(variables []string, reasons ...string)) {
 	if cfg.Topology.PlanFile != "" {
 		if _, err := topology.ParsePlan(cfg.Plan, cfg.Service.Name, longestAttempt(cfg)); err != nil {
-			reject(err.Error(), "SIDECAR_PLAN_FILE")
+			reject([]string{"SIDECAR_PLAN_FILE"}, reasons(err)...)
 		}
 	} else {
 		for _, m := range topology.ValidateOptions(planOptions(cfg)) {
-			reject(m.Reason, m.Variables...)
+			reject(m.Variables, m.Reason)
 		}
 	}
 	dsn, err := cfg.Outbox.DSN.Value()
@@ -37,8 +37,20 @@ func Rule(cfg *config.Config, reject func(reason string, variables ...string)) {
 		return // reported already, or no outbox
 	}
 	if _, err := outbox.CheckDSN(dsn); err != nil {
-		reject(err.Error(), "SIDECAR_OUTBOX_DSN")
+		reject([]string{"SIDECAR_OUTBOX_DSN"}, err.Error())
 	}
+}
+
+// reasons returns the texts of the errors that err joins.
+func reasons(err error) (all []string) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []string{err.Error()}
+	}
+	for _, e := range joined.Unwrap() {
+		all = append(all, e.Error())
+	}
+	return all
 }
 
 // declaredPlan is the topology of the configured preset or file, as it is declared.
@@ -54,20 +66,25 @@ func declaredPlan(cfg *config.Config) (p *topology.Plan, err error) {
 	return p, nil
 }
 
-// newPlan returns the configured topology as it runs. Only in declare mode, which makes the bindings, a retry leaves by
-// reject: bindings cannot be seen over AMQP.
+// newPlan returns the configured topology as it runs.
 func newPlan(cfg *config.Config) (*topology.Plan, error) {
 	p, err := declaredPlan(cfg)
 	if err != nil {
 		return nil, err
 	}
+	return running(cfg, p), nil
+}
+
+// running returns a declared plan as it runs. Only in declare mode, which makes the bindings, a retry leaves by reject:
+// bindings cannot be seen over AMQP.
+func running(cfg *config.Config, p *topology.Plan) *topology.Plan {
 	switch modeOf(cfg) {
 	case topology.ModeVerify:
-		p = p.WithoutReject()
+		return p.WithoutReject()
 	case topology.ModeNone:
-		p = p.Cautious()
+		return p.Cautious()
 	}
-	return p, nil
+	return p
 }
 
 func modeOf(cfg *config.Config) topology.Mode { return topology.Mode(cfg.Topology.Mode) }
@@ -145,22 +162,22 @@ var PlanFormats = []string{"text", "mermaid", "definitions", "permissions", "jso
 
 // RenderPlan returns the configured topology in one of PlanFormats. The permissions are for the configured mode.
 func RenderPlan(cfg *config.Config, format string) (string, error) {
-	p, err := newPlan(cfg)
+	declared, err := declaredPlan(cfg)
 	if err != nil {
 		return "", err
 	}
-	mode := modeOf(cfg)
+	p, mode, exchanges := running(cfg, declared), modeOf(cfg), published(cfg, declared)
 	onlySends := cfg.Service.Consume == config.ConsumeOff
 	if onlySends {
 		p, mode = &topology.Plan{}, topology.ModeNone
 	}
 	switch {
 	case format == "permissions":
-		return p.Permissions(mode, published(cfg)...).Text(vhost(cfg)), nil
+		return p.Permissions(mode, exchanges...).Text(vhost(cfg)), nil
 	case format == "text" && onlySends:
 		lines := []string{"SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is " +
 			"published to"}
-		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(published(cfg)))) {
+		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(exchanges))) {
 			lines = append(lines, "  exchange "+cmp.Or(exchange, topology.DefaultExchange))
 		}
 		return strings.Join(lines, "\n") + "\n", nil
@@ -174,19 +191,10 @@ func RenderPlan(cfg *config.Config, format string) (string, error) {
 		b, err := p.Definitions(vhost(cfg))
 		return string(b), err
 	case format == "json":
-		return planJSON(cfg)
+		b, err := declared.JSON() // the same in every mode
+		return string(b), err
 	}
 	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
-}
-
-// planJSON returns the topology as SIDECAR_PLAN_FILE takes it: the same in every mode.
-func planJSON(cfg *config.Config) (string, error) {
-	p, err := declaredPlan(cfg)
-	if err != nil {
-		return "", err
-	}
-	b, err := p.JSON()
-	return string(b), err
 }
 
 // vhost returns the virtual host of the first URL, for the definitions.

@@ -24,11 +24,11 @@ type endpoint struct {
 	publisher *broker.Publisher
 }
 
-func newEndpoint(sh shared) *endpoint {
+func newEndpoint(sh shared, plan *topology.Plan) *endpoint {
 	c := &sh.cfg.Publish
 	p := sh.newPublisher("publish endpoint")
 	return &endpoint{publisher: p, server: publish.New(publish.Options{
-		Addr: c.Addr, Exchanges: publishAliases(sh.cfg), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
+		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
 		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
 		Memory: sh.budget.Account(budget.Publish), Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
 	})}
@@ -74,8 +74,8 @@ func (e *endpoint) check() admin.Check {
 }
 
 // publishAliases returns the exchanges that the app may publish to, by alias.
-func publishAliases(cfg *config.Config) map[string]string {
-	aliases := map[string]string{config.DefaultAlias: mainExchange(cfg)}
+func publishAliases(cfg *config.Config, plan *topology.Plan) map[string]string {
+	aliases := map[string]string{config.DefaultAlias: mainExchange(cfg, plan)}
 	for _, e := range cfg.Publish.Exchanges {
 		aliases[e.Name] = exchangeName(e.Value)
 	}
@@ -83,36 +83,34 @@ func publishAliases(cfg *config.Config) map[string]string {
 }
 
 // published returns the exchanges of the configuration that the app publishes to through the sidecar.
-func published(cfg *config.Config) []string {
+func published(cfg *config.Config, plan *topology.Plan) []string {
 	var list []string
 	if cfg.Publish.Addr != "" {
-		list = slices.Collect(maps.Values(publishAliases(cfg)))
+		list = slices.Collect(maps.Values(publishAliases(cfg, plan)))
 	}
 	if cfg.Outbox.DSN.IsSet() {
-		list = append(list, outboxExchange(cfg))
+		list = append(list, outboxExchange(cfg, plan))
 	}
 	return list
 }
 
 // mainExchange returns the service's main exchange: SIDECAR_EXCHANGE or the preset's, whatever SIDECAR_BINDINGS names.
 // In a plan from a file it is the exchange of the first binding of the service's queue.
-func mainExchange(cfg *config.Config) string {
-	if cfg.Plan == nil {
+func mainExchange(cfg *config.Config, plan *topology.Plan) string {
+	if !plan.FromFile {
 		return topology.Fill(planOptions(cfg)).Exchange
 	}
-	if p, err := declaredPlan(cfg); err == nil {
-		for _, b := range p.Bindings {
-			if b.Queue == p.Queue {
-				return b.Exchange
-			}
+	for _, b := range plan.Bindings {
+		if b.Queue == plan.Queue {
+			return b.Exchange
 		}
 	}
 	return ""
 }
 
 // outboxExchange returns the exchange of outbox rows that name none.
-func outboxExchange(cfg *config.Config) string {
-	return exchangeName(cmp.Or(cfg.Outbox.Exchange, mainExchange(cfg)))
+func outboxExchange(cfg *config.Config, plan *topology.Plan) string {
+	return exchangeName(cmp.Or(cfg.Outbox.Exchange, mainExchange(cfg, plan)))
 }
 
 // exchangeName returns the AMQP name of an exchange of the configuration: the name of the default exchange is empty.

@@ -12,9 +12,9 @@ const prefix = "SIDECAR_"
 
 // Rule judges the configuration as a whole, in a package that makes something of it, such as the topology. It is called
 // when the variables have been judged one by one, with everything that could be understood and the defaults for the
-// rest. reject records a problem with the first of the variables that the reason rests on, one for each line of the
-// reason; if one of these variables already has a problem, the reason is not reported.
-type Rule func(c *Config, reject func(reason string, variables ...string))
+// rest. reject records a problem for each reason, with the first of the variables that they rest on; if one of these
+// variables already has a problem, nothing is reported.
+type Rule func(c *Config, reject func(variables []string, reasons ...string))
 
 // Load reads environ, a list of NAME=value as os.Environ returns it, and nothing else but the files it names. memory is
 // how many bytes the process may use, usually the limit of its cgroup; 0 means unknown. The error is always *Errors and
@@ -39,12 +39,12 @@ func Load(environ []string, memory int64, rules ...Rule) (*Config, error) {
 	l.checkOTel()
 	l.checkUnknown()
 	for _, judge := range rules {
-		judge(l.cfg, func(reason string, variables ...string) {
+		judge(l.cfg, func(variables []string, reasons ...string) {
 			if !l.ok(variables...) {
 				return
 			}
-			for line := range strings.SplitSeq(reason, "\n") {
-				l.reject(variables[0], "%s", line)
+			for _, reason := range reasons {
+				l.reject(variables[0], "%s", reason)
 			}
 		})
 	}
