@@ -35,17 +35,16 @@ func dial(ctx context.Context, cfg *config.Config, use string, build Build) (*br
 
 // CheckResult is what a check has found, as its JSON.
 type CheckResult struct {
-	Service  string         `json:"service"`
-	Queue    string         `json:"queue"` // empty: nothing is consumed
-	Fits     bool           `json:"fits"`  // no finding is a problem
-	Bindings sight          `json:"bindings"`
-	Policies sight          `json:"policies"`
-	Findings []CheckFinding `json:"findings"`
-	Warnings []string       `json:"warnings"`
+	Service  string            `json:"service"`
+	Queue    string            `json:"queue"` // empty: nothing is consumed
+	Fits     bool              `json:"fits"`  // no finding is a problem
+	Bindings sight             `json:"bindings"`
+	Policies sight             `json:"policies"`
+	Findings []declare.Finding `json:"findings"`
+	Warnings []string          `json:"warnings"`
 
-	problems int
-	notes    []string // for people: what the fields above say too
-	ok       string
+	notes []string // for people: what the fields above say too
+	ok    string
 }
 
 // sight says whether the check could see something.
@@ -56,27 +55,15 @@ const (
 	notSeen sight = "not seen"
 )
 
-// CheckFinding is something in the broker that is not as planned.
-type CheckFinding struct {
-	Severity string `json:"severity"` // note, warning or problem
-	Object   string `json:"object"`
-	Problem  string `json:"problem"`
-	Property string `json:"property"`
-	Wanted   string `json:"wanted"`
-	Found    string `json:"found"`
-	Reason   string `json:"reason"`
-	Fix      string `json:"fix"`
-}
-
 // Check connects, checks whether the broker would keep every retried and parked message, and prints findings with their
-// fixes to w, for people or as one JSON object. It changes nothing. An error that is not a finding leaves JSON away.
+// fixes to w, for people or as one JSON object. It changes nothing. On any other error no JSON is printed.
 func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool) error {
 	plan, err := newPlan(cfg)
 	if err != nil {
 		return err
 	}
 	r := &CheckResult{
-		Service: cfg.Service.Name, Bindings: notSeen, Policies: notSeen, Findings: []CheckFinding{},
+		Service: cfg.Service.Name, Bindings: notSeen, Policies: notSeen, Findings: []declare.Finding{},
 		Warnings: append([]string{}, warnings(cfg, plan)...),
 	}
 	err = r.check(ctx, cfg, plan)
@@ -89,7 +76,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool) er
 	if err != nil || r.Fits {
 		return err
 	}
-	return fmt.Errorf("%w: problems found: %d", errFindings, r.problems)
+	return fmt.Errorf("%w: problems found: %d", errFindings, len(declare.Blocking(r.Findings)))
 }
 
 func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topology.Plan) error {
@@ -111,7 +98,7 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	}
 	findings := unreadable(report.Findings, modeOf(cfg))
 	if cfg.AMQP.ManagementURL.IsSet() {
-		if findings, err = r.manage(ctx, cfg, report.Plan, s.Major(), findings); err != nil {
+		if findings, err = r.readManagement(ctx, cfg, report.Plan, s.Major(), findings); err != nil {
 			return err
 		}
 	}
@@ -119,14 +106,8 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	if err != nil {
 		return err
 	}
-	findings = append(findings, permissions...)
-	for _, f := range findings {
-		r.Findings = append(r.Findings, CheckFinding{
-			f.Judgement.String(), f.Object, string(f.Problem), f.Property, f.Wanted, f.Found, f.Reason, f.Fix,
-		})
-	}
-	r.problems = len(declare.Blocking(findings))
-	r.Fits = r.problems == 0
+	r.Findings = append(append(r.Findings, findings...), permissions...)
+	r.Fits = len(declare.Blocking(r.Findings)) == 0
 	r.conclude(cfg, report.Plan)
 	return nil
 }
@@ -164,9 +145,9 @@ func (r *CheckResult) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
 	}
 	for _, f := range r.Findings {
-		_, _ = fmt.Fprintf(w, "%-8s %s: %s\n", f.Severity, f.Object, f.Problem)
+		_, _ = fmt.Fprintf(w, "%-8s %s: %s\n", f.Judgement, f.Object, f.Problem)
 		for _, line := range [][2]string{{"wanted", f.Wanted}, {"found", f.Found}, {"means", f.Reason}, {"fix", f.Fix}} {
-			if line[1] != "" { // an empty part is left away
+			if line[1] != "" { // an empty part is omitted
 				_, _ = fmt.Fprintf(w, "         %-7s %s\n", line[0], line[1])
 			}
 		}

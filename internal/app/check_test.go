@@ -25,8 +25,19 @@ func declared(t *testing.T, cfg *config.Config) *topology.Plan {
 	return plan
 }
 
+// checkJSON is what a script reads of a check.
+type checkJSON struct {
+	CheckResult
+
+	Findings []findingJSON `json:"findings"`
+}
+
+type findingJSON struct {
+	Severity, Object, Problem, Property, Wanted, Found, Reason, Fix string
+}
+
 // checked runs a check that prints JSON.
-func checked(t *testing.T, cfg *config.Config) (r CheckResult, err error) {
+func checked(t *testing.T, cfg *config.Config) (r checkJSON, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	err = Check(t.Context(), cfg, &out, true)
@@ -83,5 +94,23 @@ func TestCheckJSONHasLists(t *testing.T) {
 	want := `{"service":"demo-orders","queue":"","fits":true,"bindings":"not seen","policies":"not seen","findings":[],"warnings":[]}` + "\n"
 	if out.String() != want {
 		t.Errorf("got  %swant %s", out.String(), want)
+	}
+}
+
+// TestCheckJSONOfAFinding: a script finds every part of a finding by its name.
+func TestCheckJSONOfAFinding(t *testing.T) {
+	t.Parallel()
+	for judgement, severity := range map[topology.Judgement]string{
+		topology.Breaks: "problem", topology.Weaker: "warning", topology.Harmless: "note",
+	} {
+		got := must.Get(json.Marshal(declare.Finding{
+			Judgement: judgement, Object: "o", Problem: declare.ProblemDrift, Property: "p", Wanted: "w", Found: "f",
+			Reason: "r", Fix: "x",
+		}))(t)
+		want := `{"severity":"` + severity + `","object":"o","problem":"drift","property":"p","wanted":"w","found":"f",` +
+			`"reason":"r","fix":"x"}`
+		if string(got) != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }

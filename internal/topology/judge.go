@@ -23,6 +23,9 @@ const (
 // String is the word of `sidecar check` for a judgement.
 func (j Judgement) String() string { return [...]string{"problem", "warning", "note"}[j] }
 
+// MarshalText is String, for JSON.
+func (j Judgement) MarshalText() ([]byte, error) { return []byte(j.String()), nil }
+
 // Difference is a property whose value in the broker is not the planned one.
 type Difference struct {
 	Object   string // as QueueTitle and ExchangeTitle write it

@@ -26,14 +26,14 @@ const (
 
 // Finding is something in the broker that is not as planned. It is text for people; it holds no secret.
 type Finding struct {
-	Judgement topology.Judgement // whether messages may be consumed all the same
-	Object    string             // e.g. `queue "wms.queue.wms-cincout"`
-	Problem   Problem
-	Property  string // of ProblemDrift: the argument or property that differs
-	Wanted    string // what the plan needs
-	Found     string // what the broker has, or said
-	Reason    string // of ProblemDrift: what the difference comes to
-	Fix       string // what to do about it; empty: nothing has to be done
+	Judgement topology.Judgement `json:"severity"` // whether messages may be consumed all the same
+	Object    string             `json:"object"`   // e.g. `queue "wms.queue.wms-cincout"`
+	Problem   Problem            `json:"problem"`
+	Property  string             `json:"property"` // of ProblemDrift: the argument or property that differs
+	Wanted    string             `json:"wanted"`   // what the plan needs
+	Found     string             `json:"found"`    // what the broker has, or said
+	Reason    string             `json:"reason"`   // of ProblemDrift: what the difference comes to
+	Fix       string             `json:"fix"`      // what to do about it; empty: nothing has to be done
 }
 
 // String puts a finding into one line.

@@ -15,8 +15,9 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-// manage adds to the findings what only the management API shows, and judges the queues that policies change anew.
-func (r *CheckResult) manage(ctx context.Context, cfg *config.Config, plan *topology.Plan, major int,
+// readManagement adds to the findings what only the management API shows, and judges the queues that policies change
+// anew.
+func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, plan *topology.Plan, major int,
 	findings []declare.Finding) ([]declare.Finding, error) {
 	address, user, password, err := cfg.AMQP.Management()
 	if err != nil {

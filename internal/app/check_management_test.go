@@ -27,10 +27,10 @@ func managed(t *testing.T, more ...string) *config.Config {
 }
 
 // find returns the finding about an object; a zero one if there is none.
-func (r *CheckResult) find(object string) CheckFinding {
-	i := slices.IndexFunc(r.Findings, func(f CheckFinding) bool { return strings.Contains(f.Object, object) })
+func (r *checkJSON) find(object string) findingJSON {
+	i := slices.IndexFunc(r.Findings, func(f findingJSON) bool { return strings.Contains(f.Object, object) })
 	if i < 0 {
-		return CheckFinding{}
+		return findingJSON{}
 	}
 	return r.Findings[i]
 }
@@ -65,7 +65,7 @@ func TestCheckSeesTheWayBack(t *testing.T) {
 	env := []string{"SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers"}
 	declared(t, live(t, env...))
 	env = append(env, "SIDECAR_TOPOLOGY_MODE=verify")
-	warned := func(r CheckResult) bool { return strings.Contains(strings.Join(r.Warnings, "\n"), "cannot be checked") }
+	warned := func(r checkJSON) bool { return strings.Contains(strings.Join(r.Warnings, "\n"), "cannot be checked") }
 	if r, err := checked(t, live(t, env...)); err != nil || !warned(r) {
 		t.Errorf("%v: %+v", err, r)
 	}
@@ -97,12 +97,12 @@ func TestCheckJudgesPolicies(t *testing.T) {
 			brokertest.Ctl(t, "set_policy", "the policy", "^demo[.]"+tc.queue+"[.]", tc.policy)
 			env := []string{"SIDECAR_QUEUE_TYPE=" + tc.kind, "SIDECAR_DLQ=demo.dlq.orders", "SIDECAR_QUEUE=demo.queue.orders", "SIDECAR_RETRY_QUEUE=demo.retry-queue.orders"}
 			declared(t, live(t, env...))
-			var r CheckResult
+			var r checkJSON
 			brokertest.Eventually(t, 30*time.Second, "the policies are seen", func() bool {
 				r, _ = checked(t, managed(t, env...))
 				return r.Policies == seen
 			})
-			i := slices.IndexFunc(r.Findings, func(f CheckFinding) bool {
+			i := slices.IndexFunc(r.Findings, func(f findingJSON) bool {
 				return f.Object == fmt.Sprintf("queue %q", name) && f.Property == tc.property
 			})
 			if tc.property == "" {
@@ -137,7 +137,7 @@ func TestCheckWithAPolicyThatHelps(t *testing.T) {
 	}
 	brokertest.Eventually(t, 30*time.Second, "the limit is harmless", func() bool {
 		r, _ := checked(t, managed(t, env...))
-		return r.Policies == seen && !slices.ContainsFunc(r.Findings, func(f CheckFinding) bool { return f.Severity != "note" })
+		return r.Policies == seen && !slices.ContainsFunc(r.Findings, func(f findingJSON) bool { return f.Severity != "note" })
 	})
 }
 
@@ -192,6 +192,12 @@ func TestCheckCannotReadTheAPI(t *testing.T) {
 	cfg = live(t, "SIDECAR_MANAGEMENT_URL_FILE="+file)
 	must.Do(t, os.Remove(file))
 	if err := Check(t.Context(), cfg, &out, false); err == nil || !strings.Contains(err.Error(), "SIDECAR_MANAGEMENT_URL_FILE") {
+		t.Errorf("%v", err)
+	}
+	ca := brokertest.NewAuthority(t).CAFile()
+	cfg = live(t, "SIDECAR_MANAGEMENT_URL=https://127.0.0.1:1", "SIDECAR_AMQP_TLS_CA_FILE="+ca)
+	must.Do(t, os.Remove(ca))
+	if err := Check(t.Context(), cfg, &out, false); err == nil || !strings.Contains(err.Error(), "management API: read the CA file") {
 		t.Errorf("%v", err)
 	}
 }
