@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/config"
 	"sidecar/internal/management"
 	"sidecar/internal/topology"
@@ -23,9 +24,11 @@ func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, pl
 	if err != nil {
 		return nil, err
 	}
-	o := management.Options{
-		URL: address, User: user, Password: password, CAFile: cfg.AMQP.TLSCAFile, Vhost: vhost(cfg),
+	tls, err := broker.TLSConfig(broker.TLSOptions{CAFile: cfg.AMQP.TLSCAFile}, "")
+	if err != nil {
+		return nil, fmt.Errorf("management API: %w", err)
 	}
+	o := management.Options{URL: address, User: user, Password: password, TLS: tls, Vhost: vhost(cfg)}
 	s, err := management.Read(ctx, o, plan)
 	if err != nil {
 		return nil, err
@@ -47,20 +50,20 @@ func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, pl
 
 // withPolicies judges queues that policies change by what is in effect, in place of what they were declared with.
 func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings []declare.Finding) []declare.Finding {
-	changed, titles := topology.Found{Queues: map[string]amqp.Table{}, Major: major}, map[string]bool{}
+	changed := topology.Found{Queues: map[string]amqp.Table{}, Major: major}
+	policies := map[string]map[string]string{} // by title and argument
 	for name, q := range s.Queues {
-		if q.Changed() {
-			changed.Queues[name], titles[(&topology.Queue{Name: name}).Title()] = q.Properties(), true
+		if all, by := q.Effective(); len(by) > 0 {
+			changed.Queues[name], policies[topology.QueueTitle(name)] = all, by
 		}
 	}
 	findings = slices.DeleteFunc(findings, func(f declare.Finding) bool {
-		return f.Problem == declare.ProblemDrift && titles[f.Object]
+		return f.Problem == declare.ProblemDrift && policies[f.Object] != nil
 	})
 	for _, d := range plan.Compare(changed) {
-		q := s.Queues[d.Name]
-		by := q.PolicyOf(d.Property)
-		if unseen := notAdapted(plan, &d, changed.Queues[d.Name]); unseen != "" && by != "" {
-			d.Judgement, d.Reason = min(d.Judgement, topology.Weaker), unseen
+		by := policies[d.Object][d.Property]
+		if risk := policyRisk(plan, &d, changed.Queues[d.Name]); risk != "" && by != "" {
+			d.Judgement, d.Reason = min(d.Judgement, topology.Weaker), risk
 		}
 		f := declare.Differs(d)
 		if by != "" {
@@ -74,9 +77,9 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 	return findings
 }
 
-// notAdapted says what a difference comes to that sidecar run adapts to when it sees it, and does not because a policy
-// makes it; "" if it does not adapt to it anyway.
-func notAdapted(plan *topology.Plan, d *topology.Difference, found amqp.Table) string {
+// policyRisk says what can happen by a difference that sidecar run adapts to, but does not see where a policy makes it;
+// "" for one that it does not adapt to anyway.
+func policyRisk(plan *topology.Plan, d *topology.Difference, found amqp.Table) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject })
 	own, full := d.Name == plan.Queue, found[topology.ArgOverflow] != "drop-head" && found[topology.ArgOverflow] != nil
 	waits := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject && w.Queue == d.Name })
@@ -97,11 +100,12 @@ func leftovers(s *management.Seen, vhost string) []declare.Finding {
 	var all []declare.Finding
 	for _, q := range s.Leftover {
 		all = append(all, declare.Finding{
-			Judgement: topology.Harmless, Object: (&topology.Queue{Name: q.Name}).Title(), Problem: declare.ProblemLeftover,
+			Judgement: topology.Harmless, Object: topology.QueueTitle(q.Name), Problem: declare.ProblemLeftover,
 			Found: fmt.Sprintf("%d messages", q.Messages),
 			Reason: "its messages return to the service's queue, and the configuration does not name it: an earlier " +
 				"SIDECAR_RETRY_DELAY has made it, or another program uses it",
-			Fix: "leave it while it holds messages; if nothing publishes to it: " + deleteQueue(vhost, q.Name),
+			Fix: fmt.Sprintf("leave it while it holds messages; if nothing publishes to it: rabbitmqctl delete_queue -p %s "+
+				"%s --if-empty --if-unused", quoted(vhost), quoted(q.Name)),
 		})
 	}
 	if s.Unread > 0 {
@@ -112,11 +116,6 @@ func leftovers(s *management.Seen, vhost string) []declare.Finding {
 		})
 	}
 	return all
-}
-
-// deleteQueue is the command that deletes a queue, unless it holds messages or has a consumer.
-func deleteQueue(vhost, name string) string {
-	return fmt.Sprintf("rabbitmqctl delete_queue -p %s %s --if-empty --if-unused", quoted(vhost), quoted(name))
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:][A-Za-z0-9_./:-]*$`)

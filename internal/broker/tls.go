@@ -13,7 +13,7 @@ import (
 // startTLS makes the TLS handshake with host. The files are read here, on every dial, so that a rotated certificate is
 // used by the next connection.
 func startTLS(ctx context.Context, raw net.Conn, o TLSOptions, host string) (net.Conn, error) {
-	config, err := tlsConfig(o, host)
+	config, err := TLSConfig(o, host)
 	if err != nil {
 		return nil, &tlsError{err}
 	}
@@ -27,7 +27,8 @@ func startTLS(ctx context.Context, raw net.Conn, o TLSOptions, host string) (net
 	return c, nil
 }
 
-func tlsConfig(o TLSOptions, host string) (*tls.Config, error) {
+// TLSConfig is for connections to a host; an empty one is left to the client.
+func TLSConfig(o TLSOptions, host string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
 	if c.ServerName == "" {
 		c.ServerName = host

@@ -32,20 +32,17 @@ func (s *Seen) Instead(missing topology.Binding) string {
 	var all []string
 	for _, b := range s.Bindings {
 		if b.Exchange == missing.Exchange && b.Queue == missing.Queue {
-			all = append(all, fmt.Sprintf("key %q%s", b.Key, arguments(b.Args)))
+			text := fmt.Sprintf("key %q", b.Key)
+			if len(b.Args) > 0 {
+				text += " and arguments " + canonical(b.Args)
+			}
+			all = append(all, text)
 		}
 	}
 	if len(all) == 0 {
 		return "nothing"
 	}
 	return strings.Join(all, ", ")
-}
-
-func arguments(t amqp.Table) string {
-	if len(t) == 0 {
-		return ""
-	}
-	return " and arguments " + canonical(t)
 }
 
 // covers reports whether the exchange routes by the binding b everything that it would route by wanted.

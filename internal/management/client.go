@@ -7,14 +7,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 )
@@ -23,15 +21,14 @@ import (
 type Options struct {
 	URL            string // http or https, without user; a path comes before /api
 	User, Password string
-	CAFile         string        // PEM file that certificates are checked against; empty: those of the system
-	Vhost          string        // the virtual host of the topology
-	Timeout        time.Duration // for all requests together; 0 is 10 s
+	TLS            *tls.Config // nil: the certificates of the system
+	Vhost          string      // the virtual host of the topology
 }
 
 const (
-	defaultTimeout = 10 * time.Second
-	maxAnswer      = 4 << 20 // bytes
-	maxReason      = 200     // bytes of the API's own text in an error
+	timeout   = 10 * time.Second // for all requests together
+	maxAnswer = 4 << 20          // bytes
+	maxReason = 200              // bytes of the API's own text in an error
 )
 
 var errNotFound = errors.New("not found")
@@ -41,23 +38,12 @@ type client struct {
 	http http.Client
 }
 
-func newClient(o Options) (*client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the CA file: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("the CA file %s holds no certificate", o.CAFile)
-		}
-	}
-	c := &client{o: o}
-	c.http.Transport = &http.Transport{TLSClientConfig: config, DisableCompression: true}
-	// A redirect may lead to another host, which must not get the password.
-	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return c, nil
+func newClient(o Options) *client {
+	return &client{o, http.Client{
+		Transport: &http.Transport{TLSClientConfig: o.TLS, DisableCompression: true},
+		// A redirect may lead to another host, which must not get the password.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // get decodes the answer to a GET of /api/SEGMENT/SEGMENT… into a value. Its errors name the URL, which holds no
@@ -93,13 +79,13 @@ func (c *client) fetch(ctx context.Context, target string) ([]byte, error) {
 	r.SetBasicAuth(c.o.User, c.o.Password)
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return nil, c.cause(err)
+		return nil, cause(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, c.cause(err)
+		return nil, cause(err)
 	case len(body) > maxAnswer:
 		return nil, fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
 	case answer.StatusCode == http.StatusOK:
@@ -109,9 +95,9 @@ func (c *client) fetch(ctx context.Context, target string) ([]byte, error) {
 }
 
 // cause is why a request had no answer. The URL, which the client library adds, is already in the error.
-func (c *client) cause(err error) error {
+func cause(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no complete answer within %v", c.o.Timeout)
+		return errors.New("no complete answer in time")
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
@@ -139,17 +125,7 @@ func refusal(answer *http.Response, body []byte) error {
 	return fmt.Errorf("%s%s", answer.Status, said.Reason)
 }
 
-// escape encodes a segment of a path: every byte but letters, digits, '-' and '_', because servers differ in how they
-// read "." and "+".
-func escape(s string) string {
-	var b strings.Builder
-	for _, c := range []byte(s) {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
-}
+var escapes = strings.NewReplacer("+", "%20", ".", "%2E")
+
+// escape encodes a segment of a path, also what servers differ in how they read: "." and "+".
+func escape(s string) string { return escapes.Replace(url.QueryEscape(s)) }

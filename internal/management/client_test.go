@@ -1,14 +1,17 @@
 package management
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +25,12 @@ const canary = "canary-5f3a"
 // fails wants an error that says all of these, without the password.
 func fails(t *testing.T, o Options, says ...string) {
 	t.Helper()
-	s, err := Read(t.Context(), o, &topology.Plan{Queue: "q", Queues: []topology.Queue{{Name: "q"}}})
+	failsWithin(t.Context(), t, o, says...)
+}
+
+func failsWithin(ctx context.Context, t *testing.T, o Options, says ...string) {
+	t.Helper()
+	s, err := Read(ctx, o, &topology.Plan{Queue: "q", Queues: []topology.Queue{{Name: "q"}}})
 	if err == nil {
 		t.Fatalf("no error: %+v", s)
 	}
@@ -101,18 +109,21 @@ func TestWrongServers(t *testing.T) {
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://me:"+canary+"@other.test/"+canary, http.StatusFound)
 		}, []string{"302 Found to https://other.test", "not followed"}},
-		"silent":    {func(http.ResponseWriter, *http.Request) { <-hang }, []string{"no complete answer within 100ms"}},
-		"slow body": {slowly(hang), []string{"no complete answer within 100ms"}},
+		"silent":    {func(http.ResponseWriter, *http.Request) { <-hang }, []string{"no complete answer in time"}},
+		"slow body": {slowly(hang), []string{"no complete answer in time"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(tc.handler)
 			t.Cleanup(server.CloseClientConnections)
-			o := Options{URL: server.URL, User: "me", Password: canary, Vhost: "v"}
+			ctx := t.Context()
 			if name == "silent" || name == "slow body" {
-				o.Timeout = 100 * time.Millisecond
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
 			}
-			fails(t, o, append(tc.says, server.URL)...)
+			o := Options{URL: server.URL, User: "me", Password: canary, Vhost: "v"}
+			failsWithin(ctx, t, o, append(tc.says, server.URL)...)
 		})
 	}
 }
@@ -129,29 +140,59 @@ func slowly(end chan struct{}) http.HandlerFunc {
 // An answer that is wrong after some that were right: nothing is made of a part.
 func TestErrorsOnTheWay(t *testing.T) {
 	t.Parallel()
-	const overview, queue, bindings, exchange = "/api/overview", "/api/queues/v/q", "/api/queues/v/q/bindings", "/api/exchanges/v/x"
-	good := map[string]string{
-		overview: `{"management_version":"4"}`, queue: `{"type":"classic"}`, bindings: "[]", exchange: `{"type":"topic"}`,
-		"/api/queues/v": `{"page_count":1}`,
-	}
-	p := &topology.Plan{Queue: "q", Queues: []topology.Queue{{Name: "q"}}, Exchanges: []topology.Exchange{{Name: "x"}}}
-	type request struct{ path, query string }
 	for _, wrong := range []request{
-		{overview, ""}, {queue, ""}, {queue, "disable_stats=true"}, {bindings, ""}, {exchange, ""}, {"/api/queues/v", ""},
+		{overview, ""}, {queue, ""}, {queue, late}, {bindings, ""}, {exchange, ""}, {"/api/queues/v", ""},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			answer := good[r.URL.Path]
-			if r.URL.Path == wrong.path && strings.Contains(r.URL.RawQuery, wrong.query) {
-				answer = "<html>"
-			}
-			_, _ = w.Write([]byte(answer))
-		}))
-		_, err := Read(t.Context(), Options{URL: server.URL, Vhost: "v"}, p)
-		server.Close()
-		if err == nil || !strings.Contains(err.Error(), wrong.path) {
+		if _, _, err := readFrom(t, http.StatusOK, wrong); err == nil || !strings.Contains(err.Error(), wrong.path) {
 			t.Errorf("a wrong answer to %v: %v", wrong, err)
 		}
 	}
+}
+
+// TestDeletedMeanwhile: a queue that is deleted between two requests about it is missing, and the rest is seen.
+func TestDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for gone, want := range map[request]int64{{queue, ""}: 1, {queue, late}: 2, {bindings, ""}: 3} {
+		s, asked, err := readFrom(t, http.StatusNotFound, gone)
+		if err != nil || len(s.Queues)+len(s.Bindings) > 0 || len(s.Exchanges) != 1 {
+			t.Errorf("not found at %v: %+v, %v", gone, s, err)
+		}
+		if asked != want {
+			t.Errorf("not found at %v: %d requests about the queue, want %d", gone, asked, want)
+		}
+	}
+}
+
+const overview, queue, bindings, exchange = "/api/overview", "/api/queues/v/q", "/api/queues/v/q/bindings", "/api/exchanges/v/x"
+
+// late is part of the query of the second request about a queue.
+const late = "disable_stats=true"
+
+type request struct{ path, query string }
+
+// readFrom reads from a server that answers one request with a status and HTML, and counts those about the queue.
+func readFrom(t *testing.T, status int, wrong request) (s *Seen, asked int64, err error) {
+	t.Helper()
+	good := map[string]string{
+		overview: `{"management_version":"4"}`, queue: `{"type":"classic"}`, bindings: `[{"source":"x"}]`,
+		exchange: `{"type":"topic"}`, "/api/queues/v": `{"page_count":1}`,
+	}
+	var count atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, queue) {
+			count.Add(1)
+		}
+		answer := good[r.URL.Path]
+		if r.URL.Path == wrong.path && strings.Contains(r.URL.RawQuery, wrong.query) {
+			w.WriteHeader(status)
+			answer = "<html>"
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer server.Close()
+	p := &topology.Plan{Queue: "q", Queues: []topology.Queue{{Name: "q"}}, Exchanges: []topology.Exchange{{Name: "x"}}}
+	s, err = Read(t.Context(), Options{URL: server.URL, Vhost: "v"}, p)
+	return s, count.Load(), err
 }
 
 func TestUnreachable(t *testing.T) {
@@ -174,24 +215,27 @@ func proxy(t *testing.T, ca *brokertest.Authority) string {
 	return server.URL
 }
 
+func trusting(t *testing.T, ca *brokertest.Authority) *tls.Config {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(must.Get(os.ReadFile(ca.CAFile()))(t))
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+}
+
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca, other := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
 	o := options(t)
-	o.URL, o.CAFile = proxy(t, ca), ca.CAFile()
+	o.URL, o.TLS = proxy(t, ca), trusting(t, ca)
 	if _, err := Read(t.Context(), o, &topology.Plan{}); err != nil {
 		t.Error(err)
 	}
-	o.CAFile = other.CAFile()
+	o.TLS = trusting(t, other)
 	fails(t, o, "certificate")
-	o.CAFile = ""
+	o.TLS = nil
 	fails(t, o, "certificate")
-	o.CAFile = filepath.Join(t.TempDir(), "none")
-	fails(t, o, "read the CA file")
-	must.Do(t, os.WriteFile(o.CAFile, []byte("text"), 0o600))
-	fails(t, o, "holds no certificate")
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
-	o.URL, o.CAFile = strings.Replace(plain.URL, "http", "https", 1), ca.CAFile()
+	o.URL, o.TLS = strings.Replace(plain.URL, "http", "https", 1), trusting(t, ca)
 	fails(t, o, "HTTP response to HTTPS client")
 }

@@ -3,7 +3,6 @@ package management
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -14,96 +13,82 @@ import (
 // setting is a key of policies that changes how a queue keeps its messages.
 type setting struct {
 	key      string
-	argument string // that has the same meaning
-	quorum   bool   // classic queues ignore it
-
-	// merge returns what is in effect where a queue has both.
-	merge func(policy, argument any, quorum bool) any
+	argument string                         // that has the same meaning
+	only     string                         // the type of the queues that take it; empty: all
+	merge    func(policy, argument any) any // what is in effect where a queue has both
 }
 
-// settings are as the queues of RabbitMQ 3.10, 4.0 and 4.3 merge them; 3.10 lets a policy alone decide when a quorum
-// queue expires.
+// settings are as the queues of RabbitMQ 3.10, 4.0 and 4.3 merge them, with one exception: when a quorum queue of 3.10
+// expires is decided by the policy alone.
 var settings = []setting{
-	{"message-ttl", topology.ArgTTL, false, smaller},
-	{"max-length", "x-max-length", false, smaller},
-	{"max-length-bytes", "x-max-length-bytes", false, smaller},
-	{"expires", "x-expires", false, smaller},
-	{"overflow", topology.ArgOverflow, false, policyOfQuorum},
-	{"dead-letter-exchange", topology.ArgDLX, false, argumentWins},
-	{"dead-letter-routing-key", topology.ArgDLKey, false, argumentWins},
-	{"dead-letter-strategy", topology.ArgStrategy, true, argumentWins},
-	{"delivery-limit", topology.ArgDeliveryLimit, true, smallerLimit},
-	{"delayed-retry-type", "x-delayed-retry-type", true, policyOfQuorum},
-	{"delayed-retry-min", "x-delayed-retry-min", true, smaller},
-	{"delayed-retry-max", "x-delayed-retry-max", true, smaller},
+	{"message-ttl", topology.ArgTTL, "", smaller},
+	{"max-length", "x-max-length", "", smaller},
+	{"max-length-bytes", "x-max-length-bytes", "", smaller},
+	{"expires", "x-expires", "", smaller},
+	{"overflow", topology.ArgOverflow, topology.TypeClassic, argumentWins},
+	{"overflow", topology.ArgOverflow, topology.TypeQuorum, policyWins},
+	{"dead-letter-exchange", topology.ArgDLX, "", argumentWins},
+	{"dead-letter-routing-key", topology.ArgDLKey, "", argumentWins},
+	{"dead-letter-strategy", topology.ArgStrategy, topology.TypeQuorum, argumentWins},
+	{"delivery-limit", topology.ArgDeliveryLimit, topology.TypeQuorum, smaller},
+	{"delayed-retry-type", "x-delayed-retry-type", topology.TypeQuorum, policyWins},
+	{"delayed-retry-min", "x-delayed-retry-min", topology.TypeQuorum, smaller},
+	{"delayed-retry-max", "x-delayed-retry-max", topology.TypeQuorum, smaller},
 }
 
-func argumentWins(_, argument any, _ bool) any { return argument }
+func argumentWins(_, argument any) any { return argument }
 
-func policyOfQuorum(policy, argument any, quorum bool) any {
-	if quorum {
+func policyWins(policy, _ any) any { return policy }
+
+// smaller returns the smaller limit; a negative one is no limit at all.
+func smaller(policy, argument any) any {
+	p, ok := policy.(int64)
+	a, both := argument.(int64)
+	switch {
+	case !ok || !both:
 		return policy
-	}
-	return argument
-}
-
-func smaller(policy, argument any, _ bool) any {
-	p, ok := policy.(int64)
-	a, both := argument.(int64)
-	if ok && both {
-		return min(p, a)
-	}
-	return policy
-}
-
-// smallerLimit is smaller for a limit that may be negative, which is no limit at all.
-func smallerLimit(policy, argument any, quorum bool) any {
-	p, ok := policy.(int64)
-	a, both := argument.(int64)
-	if ok && both && (p < 0 || a < 0) {
+	case p < 0 || a < 0:
 		return max(p, a)
 	}
-	return smaller(policy, argument, quorum)
+	return min(p, a)
 }
 
-// Properties are durable, auto_delete, the type as x-queue-type, and the arguments as they are in effect together with
-// the policies. Lists and tables are in it as JSON: no argument that RabbitMQ reads is one.
-func (q *Queue) Properties() amqp.Table {
-	all := amqp.Table{}
-	maps.Copy(all, q.Arguments)
-	for _, s := range settings {
-		if value, ok := q.Settings[s.key]; ok && (q.Type == topology.TypeQuorum || !s.quorum) {
-			if argument, both := q.Arguments[s.argument]; both {
-				value = s.merge(value, argument, q.Type == topology.TypeQuorum)
-			}
-			all[s.argument] = value
-		}
+// Effective returns durable, auto_delete, the type as x-queue-type, and the arguments as they are in effect together
+// with the policies. by names the policies for each argument that they give another value than it was declared with.
+func (q *Queue) Effective() (all amqp.Table, by map[string]string) {
+	all, by = amqp.Table{}, map[string]string{}
+	for name, value := range q.Arguments {
+		all[name] = scalar(value)
 	}
-	for name, value := range all {
-		switch value.(type) {
-		case map[string]any, []any:
-			b, _ := json.Marshal(value) // it was JSON
-			all[name] = string(b)
+	for _, s := range settings {
+		value, ok := q.Settings[s.key]
+		if !ok || s.only != "" && s.only != q.Type {
+			continue
+		}
+		value = scalar(value)
+		argument, both := all[s.argument]
+		if both {
+			value = s.merge(value, argument)
+		}
+		if value != argument {
+			all[s.argument], by[s.argument] = value, q.policies()
 		}
 	}
 	all["durable"], all["auto_delete"], all[topology.ArgType] = q.Durable, q.AutoDelete, q.Type
-	return all
+	return all, by
 }
 
-// Changed reports whether policies give the queue other arguments than it was declared with.
-func (q *Queue) Changed() bool { return !maps.Equal(q.Properties(), q.declared()) }
-
-func (q *Queue) declared() amqp.Table {
-	plain := *q
-	plain.Settings = nil
-	return plain.Properties()
-}
-
-// PolicyOf names the policies that give the queue another argument than it was declared with; "" if none does.
-func (q *Queue) PolicyOf(argument string) string {
-	if q.Properties()[argument] == q.declared()[argument] {
-		return ""
+// scalar makes JSON of lists and tables: no argument that RabbitMQ reads is one.
+func scalar(value any) any {
+	switch value.(type) {
+	case map[string]any, []any:
+		b, _ := json.Marshal(value) // it was JSON
+		return string(b)
 	}
+	return value
+}
+
+func (q *Queue) policies() string {
 	var names []string
 	if q.Policy != "" {
 		names = append(names, fmt.Sprintf("policy %q", q.Policy))

@@ -14,7 +14,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-func TestProperties(t *testing.T) {
+func TestEffective(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		queue    Queue
@@ -49,8 +49,8 @@ func TestProperties(t *testing.T) {
 		{Queue{Arguments: amqp.Table{"list": []any{int64(1), amqp.Table{"a": true}}}}, "list", `[1,{"a":true}]`},
 		{Queue{Arguments: amqp.Table{"table": map[string]any{"a": 1.5}}}, "table", `{"a":1.5}`},
 	} {
-		if got := tc.queue.Properties()[tc.argument]; got != tc.want {
-			t.Errorf("%+v: %s is %v, want %v", tc.queue, tc.argument, got, tc.want)
+		if got, _ := tc.queue.Effective(); got[tc.argument] != tc.want {
+			t.Errorf("%+v: %s is %v, want %v", tc.queue, tc.argument, got[tc.argument], tc.want)
 		}
 	}
 }
@@ -60,29 +60,26 @@ func both(argument string, value any, key string, setting any, queueType string)
 	return Queue{Type: queueType, Arguments: amqp.Table{argument: value}, Settings: amqp.Table{key: setting}}
 }
 
-func TestPolicyOf(t *testing.T) {
+func TestPoliciesThatChangeAnArgument(t *testing.T) {
 	t.Parallel()
 	q := both("x-max-length", int64(5), "max-length", int64(3), "classic")
 	for _, tc := range []struct{ policy, operator, want string }{
 		{"a b", "", `policy "a b"`}, {"", "o", `operator policy "o"`}, {"a", "o", `policy "a" and operator policy "o"`},
 	} {
 		q.Policy, q.OperatorPolicy = tc.policy, tc.operator
-		if got := q.PolicyOf("x-max-length"); got != tc.want {
-			t.Errorf("got %q, want %q", got, tc.want)
-		}
-		if got := q.PolicyOf("x-message-ttl"); got != "" {
-			t.Errorf("%q sets no TTL", got)
+		if _, by := q.Effective(); len(by) != 1 || by["x-max-length"] != tc.want {
+			t.Errorf("got %q, want %q", by, tc.want)
 		}
 	}
 	q.Settings["max-length"] = int64(9)
-	if got := q.PolicyOf("x-max-length"); got != "" {
-		t.Errorf("%q changes nothing: the argument is smaller", got)
+	if _, by := q.Effective(); len(by) > 0 {
+		t.Errorf("%q changes nothing: the argument is smaller", by)
 	}
 }
 
-// TestBrokerMergesLikeProperties compares what the broker does with a queue that has an argument and a policy with what
-// Properties says of it.
-func TestBrokerMergesLikeProperties(t *testing.T) {
+// TestBrokerMergesLikeEffective compares what the broker does with a queue that has an argument and a policy with what
+// Effective says of it.
+func TestBrokerMergesLikeEffective(t *testing.T) {
 	t.Parallel()
 	const hour, soon = int64(3600000), int64(1)
 	one := func(args amqp.Table) amqp.Table { args["x-max-length"] = int64(1); return args }
@@ -120,8 +117,8 @@ func TestBrokerMergesLikeProperties(t *testing.T) {
 				seen = read(t, p).Queues[queue]
 				return len(seen.Settings) > 0
 			})
-			if got := seen.Properties()[tc.argument]; !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("%s is %v, want %v", tc.argument, got, tc.want)
+			if got, _ := seen.Effective(); !reflect.DeepEqual(got[tc.argument], tc.want) {
+				t.Errorf("%s is %v, want %v", tc.argument, got[tc.argument], tc.want)
 			}
 			brokertest.Eventually(t, 30*time.Second, "the broker does so", func() bool { return tc.holds(t, queue) })
 		})

@@ -1,7 +1,6 @@
 package management
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Seen is what the broker has of a plan, and what it has besides that the plan has to do with.
+// Seen holds the plan's objects in the broker and related leftover queues.
 type Seen struct {
 	Queues    map[string]Queue    // those of the plan that exist, by name
 	Exchanges map[string]Exchange // those of the plan that exist, by name
@@ -49,7 +48,7 @@ type Exchange struct {
 	Policy    string     `json:"policy"`
 }
 
-// Leftover is a queue that nothing but its own content needs.
+// Leftover is a queue outside the plan that dead-letters to the service's queue.
 type Leftover struct {
 	Name     string
 	Messages int
@@ -63,20 +62,18 @@ const (
 // Read asks the API about the plan's objects. Objects that do not exist are missing in what it returns. An error says
 // that the API cannot be used; it holds no password.
 func Read(ctx context.Context, o Options, p *topology.Plan) (*Seen, error) {
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	c, err := newClient(o)
-	if err != nil {
-		return nil, fmt.Errorf("management API: %w", err)
-	}
+	c := newClient(o)
 	defer c.http.CloseIdleConnections()
 	if err := c.recognize(ctx); err != nil {
 		return nil, err
 	}
 	s := &Seen{Queues: map[string]Queue{}, Exchanges: map[string]Exchange{}}
-	if err := s.readQueues(ctx, c, p); err != nil {
-		return nil, err
+	for _, q := range p.Queues {
+		if err := s.readQueue(ctx, c, q.Name); err != nil && !errors.Is(err, errNotFound) {
+			return nil, err
+		}
 	}
 	for _, x := range p.Exchanges {
 		var found Exchange
@@ -105,40 +102,31 @@ func (c *client) recognize(ctx context.Context) error {
 	return err
 }
 
-func (s *Seen) readQueues(ctx context.Context, c *client, p *topology.Plan) error {
+// readQueue reads a queue with its bindings. With errNotFound, at whichever request, nothing is seen of it.
+func (s *Seen) readQueue(ctx context.Context, c *client, queue string) error {
 	const columns = "columns=type,durable,auto_delete,arguments,policy,operator_policy,effective_policy_definition"
-	for _, q := range p.Queues {
-		var found, now Queue
-		err := c.get(ctx, &found, columns, "queues", c.o.Vhost, q.Name)
-		if errors.Is(err, errNotFound) {
-			continue
-		}
-		// From 4.3 on policies are there without statistics too, and are not late.
-		if err := cmp.Or(err, c.get(ctx, &now, columns+"&disable_stats=true", "queues", c.o.Vhost, q.Name)); err != nil {
-			return err
-		}
-		if now.Settings != nil {
-			found.Policy, found.OperatorPolicy, found.Settings = now.Policy, now.OperatorPolicy, now.Settings
-		}
-		found.Arguments, found.Settings = numbers(found.Arguments), numbers(found.Settings)
-		s.Queues[q.Name] = found
-		if err := s.readBindings(ctx, c, q.Name); err != nil {
-			return err
-		}
+	var found, now Queue
+	if err := c.get(ctx, &found, columns, "queues", c.o.Vhost, queue); err != nil {
+		return err
 	}
-	return nil
-}
-
-func (s *Seen) readBindings(ctx context.Context, c *client, queue string) error {
-	var found []struct {
+	// From 4.3 on policies are there without statistics too, and are not late.
+	if err := c.get(ctx, &now, columns+"&disable_stats=true", "queues", c.o.Vhost, queue); err != nil {
+		return err
+	}
+	var bindings []struct {
 		Source    string     `json:"source"`
 		Key       string     `json:"routing_key"`
 		Arguments amqp.Table `json:"arguments"`
 	}
-	if err := c.get(ctx, &found, "", "queues", c.o.Vhost, queue, "bindings"); err != nil {
+	if err := c.get(ctx, &bindings, "", "queues", c.o.Vhost, queue, "bindings"); err != nil {
 		return err
 	}
-	for _, b := range found {
+	if now.Settings != nil {
+		found.Policy, found.OperatorPolicy, found.Settings = now.Policy, now.OperatorPolicy, now.Settings
+	}
+	found.Arguments, found.Settings = numbers(found.Arguments), numbers(found.Settings)
+	s.Queues[queue] = found
+	for _, b := range bindings {
 		if b.Source != "" {
 			bound := topology.Binding{Exchange: b.Source, Key: b.Key, Queue: queue, Args: numbers(b.Arguments)}
 			s.Bindings = append(s.Bindings, bound)

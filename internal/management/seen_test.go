@@ -137,7 +137,7 @@ func TestManyQueues(t *testing.T) {
 		{3, 9, 7, 0}, {7, 1, 7, 0}, {3, 2, 6, 1}, {2, 1, 2, 5},
 	} {
 		s := &Seen{}
-		c := must.Get(newClient(options(t)))(t)
+		c := newClient(options(t))
 		must.Do(t, s.readLeftovers(context.WithoutCancel(t.Context()), c, &topology.Plan{Queue: "own"}, tc.size, tc.most))
 		if len(s.Leftover) != tc.leftover || s.Unread != tc.unread {
 			t.Errorf("%d pages of %d: %d queues, %d unread", tc.most, tc.size, len(s.Leftover), s.Unread)
