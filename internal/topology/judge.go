@@ -190,8 +190,10 @@ func (p *Plan) Compare(f Found) []Difference {
 	return all
 }
 
-// ownProperties judges the properties that the plan itself gives to its queues.
-func (p *Plan) ownProperties() (all []Difference, unknown []property) {
+// ownProperties judges the properties that the plan itself gives to its queues. Unknown arguments and values that no
+// broker takes are Breaks.
+func (p *Plan) ownProperties() []Difference {
+	var all []Difference
 	for i := range p.Queues {
 		q := &p.Queues[i]
 		f := property{plan: p, queue: q, all: q.Properties()}
@@ -203,17 +205,46 @@ func (p *Plan) ownProperties() (all []Difference, unknown []property) {
 		for _, f.name = range slices.Compact(names) {
 			f.value = f.all[f.name]
 			f.wanted = f.value
-			switch d, _ := f.judge(); {
-			case f.name == PropertyDurable, f.name == PropertyAutoDelete: // every queue of a plan has the same
-			case f.name == ArgType && f.value == TypeClassic: // which has a warning of its own
-			case f.rule() == nil:
-				unknown = append(unknown, f)
-			default:
-				all = append(all, d)
+			if f.name == PropertyDurable || f.name == PropertyAutoDelete || f.name == ArgType && f.value == TypeClassic {
+				continue // as in every plan; classic queues have a warning of their own
 			}
+			d, _ := f.judge()
+			if fault := f.fault(); fault != "" {
+				d.Judgement, d.Reason = Breaks, fault
+			}
+			all = append(all, d)
 		}
 	}
-	return all, unknown
+	return all
+}
+
+// fault says what a broker does not take in an argument; "" for nothing.
+func (f *property) fault() string {
+	n, integer := f.value.(int64)
+	_, text := f.value.(string)
+	_, truth := f.value.(bool)
+	switch {
+	case f.value == nil, f.name == ArgTTL && f.queue.Kind == KindRetry: // the waits say what it must be
+		return ""
+	case f.rule() == nil:
+		return "not an argument of classic or quorum queues"
+	case f.name == ArgSingleConsumer:
+		return unless(truth, "must be true or false")
+	case slices.Contains(textArguments, f.name):
+		return unless(text, "must be a text")
+	case f.name == argMaxPriority:
+		return unless(integer && n >= 0 && n <= 255, "must be a number from 0 to 255")
+	case f.name == ArgDeliveryLimit:
+		return unless(integer, "must be a number")
+	}
+	return unless(integer && n >= 0, "must be a number of at least 0")
+}
+
+func unless(good bool, fault string) string {
+	if good {
+		return ""
+	}
+	return fault
 }
 
 // Properties are those that the queue is declared with: durable, auto_delete and its arguments.

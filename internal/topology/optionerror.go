@@ -132,25 +132,24 @@ func (c *optionValidator) checkDelay(variable string, d time.Duration) {
 	c.refuse(d%time.Millisecond != 0, on{variable}, "the broker counts whole milliseconds")
 }
 
-// checkQueueArguments refuses what the topology sets itself, what loses messages, and unknown arguments.
+// checkQueueArguments refuses what the topology sets itself, what loses messages, and what no broker takes.
 func (c *optionValidator) checkQueueArguments() {
 	args := c.given.QueueArguments
 	variable := on{"SIDECAR_QUEUE_ARGUMENTS"}
-	q := Queue{Kind: KindMain, Args: args}
-	f := property{plan: &Plan{Quorum: c.o.QueueType == TypeQuorum, Attempt: c.o.Attempt}, queue: &q, all: q.Properties()}
-	for _, f.name = range slices.Sorted(maps.Keys(args)) {
-		f.value, f.wanted = args[f.name], args[f.name]
-		switch r := f.rule(); {
-		case slices.Contains([]string{ArgDLX, ArgDLKey, ArgStrategy, ArgType}, f.name):
-			c.refuse(true, variable, "%s is set by the topology", f.name)
-		case f.name == ArgTTL && c.o.MessageTTL != 0:
-			c.refuse(true, append(variable, "SIDECAR_MESSAGE_TTL"), "%s is set by SIDECAR_MESSAGE_TTL", f.name)
-		case f.name == ArgOverflow:
-			c.refuse(f.value != overflowReject, variable, "%s=%v: only %s loses nothing", f.name, f.value, overflowReject)
-		case r == nil:
-			c.refuse(true, variable, "%s is not an argument of classic or quorum queues", f.name)
-		default:
-			c.refuse(r.judgement == Breaks, variable, "%s=%v: %s", f.name, f.value, fill(r.reason, f.value))
-		}
+	for _, name := range []string{ArgDLX, ArgDLKey, ArgStrategy, ArgType} {
+		_, set := args[name]
+		c.refuse(set, variable, "%s is set by the topology", name)
+	}
+	overflow, set := args[ArgOverflow]
+	c.refuse(set && overflow != overflowReject, variable, "%s=%v: only %s loses nothing", ArgOverflow, overflow,
+		overflowReject)
+	_, expires := args[ArgTTL]
+	c.refuse(expires && c.o.MessageTTL != 0, append(variable, "SIDECAR_MESSAGE_TTL"), "%s is set by SIDECAR_MESSAGE_TTL",
+		ArgTTL)
+	alone := Plan{
+		Quorum: c.o.QueueType == TypeQuorum, Attempt: c.o.Attempt, Queues: []Queue{{Kind: KindMain, Args: args}},
+	}
+	for _, d := range alone.ownProperties() {
+		c.refuse(d.Judgement == Breaks, variable, "%s=%v: %s", d.Property, d.Found, d.Reason)
 	}
 }

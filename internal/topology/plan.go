@@ -250,6 +250,9 @@ func (p *Plan) queue(name string) *Queue {
 	return nil
 }
 
+// OwnQueue is the service's own queue.
+func (p *Plan) OwnQueue() *Queue { return p.queue(p.Queue) }
+
 // exchange finds an exchange of the plan by its name; nil when the plan does not hold it.
 func (p *Plan) exchange(name string) *Exchange {
 	for i := range p.Exchanges {

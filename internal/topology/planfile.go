@@ -104,6 +104,9 @@ func (p *Plan) JSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// maxObjects bounds each list of a plan file, and with it the time that checking the plan takes.
+const maxObjects = 1000
+
 // ParsePlan reads a plan for a service, see Plan.Attempt, from JSON. The error joins all problems, each with its JSON
 // path: what cannot be read and what Validate refuses in the rest. A problem that may follow from another one is
 // omitted.
@@ -112,6 +115,9 @@ func ParsePlan(raw []byte, service string, attempt time.Duration) (*Plan, error)
 	d, err := decodeStrict(raw, &f)
 	if err != nil {
 		return nil, err
+	}
+	if most := max(len(f.Exchanges), len(f.Queues), len(f.Bindings), len(f.Waits)); most > maxObjects {
+		return nil, fmt.Errorf("$: a list has %d entries and may have %d", most, maxObjects)
 	}
 	p := f.plan(service)
 	p.Attempt = attempt

@@ -162,3 +162,12 @@ func FuzzParsePlan(f *testing.F) {
 		}
 	})
 }
+
+// TestPlanFileIsBounded: a list that no service needs would take long to check.
+func TestPlanFileIsBounded(t *testing.T) {
+	t.Parallel()
+	raw := `{"queues": [` + strings.Repeat("{},", maxObjects) + `{}]}`
+	if _, err := ParsePlan([]byte(raw), "s", 0); err == nil || err.Error() != "$: a list has 1001 entries and may have 1000" {
+		t.Errorf("%.200v", err)
+	}
+}

@@ -15,12 +15,17 @@ const (
 	argMaxBytes        = "x-max-length-bytes"
 	ArgSingleConsumer  = "x-single-active-consumer"
 	argConsumerTimeout = "x-consumer-timeout"
+	argMaxPriority     = "x-max-priority"
 
 	// safeLimit is the least delivery limit that is no danger: a smaller one is reached by redeliveries alone.
 	safeLimit = 3
 	// brokersLimit is the delivery limit from RabbitMQ 4.0 of a quorum queue that names none.
 	brokersLimit = 20
 )
+
+// textArguments are those whose values are texts; all others are numbers, but for ArgSingleConsumer.
+var textArguments = []string{ArgDLX, ArgDLKey, ArgType, ArgStrategy, ArgOverflow, "x-queue-mode",
+	"x-queue-leader-locator", "x-queue-master-locator", "x-delayed-retry-type"}
 
 // rules judge every property and argument that RabbitMQ 3.10 to 4.3 has for classic and quorum queues, and those of
 // exchanges. An argument without a rule is unknown here.
@@ -80,7 +85,7 @@ var rules = []rule{
 		explains: []string{ArgOverflow}},
 	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: rejecting, judgement: Weaker,
 		reason:   "a full queue refuses new messages, and a retry that returns meanwhile is lost",
-		fix:      "{quorum}, where retries wait until there is room",
+		fix:      "{quorum}, with new retry queues (SIDECAR_RETRY_QUEUE): retries then wait until there is room",
 		explains: []string{ArgOverflow}},
 	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: set, judgement: Weaker,
 		reason:   "a full queue drops or dead-letters its oldest message, tried or not",
@@ -136,13 +141,15 @@ var rules = []rule{
 		reason: "while one consumer is connected, the commands and the console cannot read it", fix: "{another}"},
 	{on: mainQueue, properties: []string{argConsumerTimeout}, when: shorterThanAttempt, judgement: Breaks,
 		reason: "an attempt can take longer than %v ms: the broker then delivers the message again and again",
-		fix:    "set SIDECAR_APP_TIMEOUT, SIDECAR_RETRY_AFTER_MAX and SIDECAR_REQUEUE_DELAY_MAX below that, or {another}"},
+		fix: "lower SIDECAR_APP_TIMEOUT, and the larger of SIDECAR_RETRY_AFTER_MAX and SIDECAR_REQUEUE_DELAY_MAX, until " +
+			"their sum is below that, or {another}"},
 	{on: anyQueue, properties: []string{argConsumerTimeout}, judgement: Harmless,
 		reason: "it is longer than any attempt"},
 	{on: mainQueue, properties: []string{"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"},
-		when: set, judgement: Weaker, reason: "what is given back waits in the broker once more"},
+		when: set, judgement: Weaker, reason: "what is given back waits in the broker once more",
+		explains: []string{"x-delayed-retry-min", "x-delayed-retry-max"}},
 	{on: anyQueue, properties: []string{ArgTTL, argExpires, argMaxLength, argMaxBytes, ArgSingleConsumer,
-		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max", "x-max-priority", "x-queue-mode",
+		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max", argMaxPriority, "x-queue-mode",
 		"x-queue-version", "x-queue-leader-locator",
 		"x-queue-master-locator", "x-quorum-initial-group-size", "x-quorum-target-group-size", "x-max-in-memory-length",
 		"x-max-in-memory-bytes"}, judgement: Harmless, reason: "retries, parking and counting do not depend on it"},

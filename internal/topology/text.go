@@ -110,8 +110,7 @@ func (p *Plan) Warnings() []string {
 		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: %s",
 			x.Name, q.Name, ownDLX))
 	}
-	own, _ := p.ownProperties()
-	for _, d := range own {
+	for _, d := range p.ownProperties() {
 		if d.Judgement == Weaker {
 			w = append(w, fmt.Sprintf("%s: %s: %s", d.Object, d.Property, d.Reason))
 		}

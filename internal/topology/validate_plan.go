@@ -135,12 +135,7 @@ func (v *planValidator) names() {
 
 // arguments: only those whose effect is known, and no argument that loses messages.
 func (v *planValidator) arguments() {
-	own, unknown := v.ownProperties()
-	for _, f := range unknown {
-		v.refuse(true, v.argument(f.queue.Name, f.name), "%s: %s is not an argument of classic or quorum queues",
-			f.queue.Title(), f.name)
-	}
-	for _, d := range own {
+	for _, d := range v.ownProperties() {
 		breaks := d.Judgement == Breaks && v.read(v.field(d.Name, "kind"))
 		v.refuse(breaks, v.argument(d.Name, d.Property), "%s: %s=%v: %s", d.Object, d.Property, d.Found, d.Reason)
 	}

@@ -166,7 +166,7 @@ func TestValidateSaysWhere(t *testing.T) {
 		`$.bindings[0].exchange: queue "wms.queue.wms-cincout" cannot be bound to the default exchange`,
 		`$.waits[0]: wait path 5s: exchange "wms.retry-exchange.wms-cincout" with key "x" does not reach`,
 		`$.queues[1].arguments.x-message-ttl: wait path 5s: x-message-ttl of queue "wms.retry-queue.wms-cincout" must be`,
-		`$.queues[1].arguments["a b"]: queue "wms.retry-queue.wms-cincout": a b is not an argument of classic or quorum queues`,
+		`$.queues[1].arguments["a b"]: queue "wms.retry-queue.wms-cincout": a b=1: not an argument of classic or quorum queues`,
 	}
 	got := strings.Split(p.Validate().Error(), "\n")
 	if len(got) != len(want) {

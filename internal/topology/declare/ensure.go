@@ -72,7 +72,8 @@ func (e *ensurer) ensure(ctx context.Context) {
 // or those it had when it returned p. False says nothing: Ensure then finds which object was refused, and why.
 //
 // In ModeDeclare it creates what is missing, but nothing of a plan that adopts what exists: where that is gone, such as
-// on a broker that lost its data, the plan that was asked for is the one to declare.
+// on a broker that lost its data, the plan that was asked for is the one to declare. Nor of one whose type is decided by
+// the service's queue, where that is missing: Ensure has to look first.
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
@@ -80,6 +81,9 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 		return true
 	}
 	var questions []question
+	if p.AutoType && mode == topology.ModeDeclare { // the type of a service's queue that exists decides what is declared
+		questions = append(questions, compareQueue(p.Queue, p.OwnQueue().Properties()))
+	}
 	for _, o := range objects(p) {
 		questions = append(questions, o.questions(mode == topology.ModeDeclare && !p.Adopts)...)
 	}
@@ -128,6 +132,12 @@ func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
 // inspectAll inspects the objects of the plan, and those that it needs beside what exists.
 func (e *ensurer) inspectAll(ctx context.Context) {
 	inspected := map[string]bool{}
+	if e.p.AutoType { // its type decides how the others are planned
+		own := queueOf(e.p.OwnQueue())
+		inspected[own.title] = true
+		e.inspect(ctx, &own)
+		e.plan, _ = e.p.AsFound(e.found)
+	}
 	for {
 		var differences []topology.Difference
 		before := len(inspected)

@@ -39,14 +39,14 @@ func variants(t testing.TB) map[string]*topology.Plan {
 
 func fanouts(t testing.TB, tiers []time.Duration) map[string]*topology.Plan {
 	return map[string]*topology.Plan{
-		"classic":       build(t, topology.Options{Service: "a-x", RetryDelay: 50 * time.Millisecond}),
+		"classic":       build(t, topology.Options{Service: "a-x", RetryDelay: 50 * time.Millisecond, QueueType: "classic"}),
 		"quorum":        build(t, topology.Options{Service: "b-x", RetryDelay: 50 * time.Millisecond, QueueType: "quorum"}),
-		"classic tiers": build(t, topology.Options{Service: "c-x", RetryDelays: tiers}),
+		"classic tiers": build(t, topology.Options{Service: "c-x", RetryDelays: tiers, QueueType: "classic"}),
 		"quorum tiers":  build(t, topology.Options{Service: "d-x", RetryDelays: tiers, QueueType: "quorum"}),
 		"every override": build(t, topology.Options{
 			Service: "wms-cincout", Prefix: "p", Exchange: "x", ExchangeType: "topic", Queue: "q", RetryExchange: "rx",
 			RetryQueue: "rq", DLX: "dx", DLQ: "d", Bindings: []topology.Binding{{Exchange: "x", Key: "a.#"}, {Exchange: "amq.direct", Key: "k"}},
-			RetryDelay: 50 * time.Millisecond,
+			RetryDelay: 50 * time.Millisecond, QueueType: "classic",
 		}),
 	}
 }
@@ -373,5 +373,40 @@ func TestUnseenIsAskedForOnce(t *testing.T) {
 		if EnsureAtOnce(t.Context(), session(t, u), p, mode) || !EnsureAtOnce(t.Context(), session(t, u), r.Plan, mode) {
 			t.Errorf("%s: what was found does not fit", mode)
 		}
+	}
+}
+
+// TestTypeIsDecidedByWhatExists: beside a quorum service queue nothing is declared as a classic queue, not even by the
+// first request of a process.
+func TestTypeIsDecidedByWhatExists(t *testing.T) {
+	t.Parallel()
+	for _, o := range []topology.Options{
+		{Service: "wms-cincout"}, {Preset: topology.PresetPerQueue, Service: "in", Bindings: []topology.Binding{{Exchange: "domain.events", Key: "k"}}},
+		{Preset: topology.PresetDelayLadder, Service: "demo-in", Bindings: []topology.Binding{{Exchange: "demo.events", Key: "k"}}},
+	} {
+		p := build(t, o)
+		own := topology.TypeQuorum
+		if p.Quorum {
+			own = topology.TypeClassic
+		}
+		t.Run(p.Preset+" beside "+own, func(t *testing.T) {
+			t.Parallel()
+			url := brokertest.URL(t)
+			must.Get(channel(t, url).QueueDeclare(p.Queue, true, false, false, false, amqp.Table{topology.ArgType: own}))(t)
+			if EnsureAtOnce(t.Context(), session(t, url), p, topology.ModeDeclare) {
+				t.Error("the type is not seen")
+			}
+			r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
+			if len(r.Blocking()) > 0 || !EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+				t.Fatalf("%v", r.Findings)
+			}
+			s := prober{s: session(t, url)}
+			for _, q := range r.Plan.Queues {
+				found := s.inspectQueue(t.Context(), q.Name, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
+				if found.properties[topology.ArgType] != own {
+					t.Errorf("%s: %v", q.Name, found.properties)
+				}
+			}
+		})
 	}
 }

@@ -153,6 +153,9 @@ func (e *ensurer) absent(o *object) {
 	if o.active == nil {
 		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"
 	}
+	if o.queue != nil && o.queue.Beside { // which sidecar plan cannot print: it has not seen the queue beside it
+		f.Fix = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it"
+	}
 	e.findings = append(e.findings, f)
 }
 
