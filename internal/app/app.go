@@ -181,7 +181,7 @@ func (a *App) listen() error {
 func (a *App) warnings() []string {
 	all := append([]string{}, a.cfg.Warnings()...)
 	for _, s := range a.subscriptions {
-		all = append(all, topologyWarnings(s.cfg, s.plan)...)
+		all = append(all, topologyWarnings(s.cfg, s.current.Load())...)
 		for _, f := range s.status.tolerated() {
 			if f.Judgement == topology.Weaker {
 				all = append(all, f.String())

@@ -96,6 +96,7 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	if err != nil {
 		return err
 	}
+	r.Warnings = warnings(cfg, report.Plan) // a quorum queue that exists has none of those of a classic plan
 	findings := unreadable(report.Findings, modeOf(cfg))
 	if cfg.AMQP.ManagementURL.IsSet() {
 		if findings, err = r.readManagement(ctx, cfg, report.Plan, s.Major(), findings); err != nil {

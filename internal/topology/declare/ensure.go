@@ -72,8 +72,8 @@ func (e *ensurer) ensure(ctx context.Context) {
 // or those it had when it returned p. False says nothing: Ensure then finds which object was refused, and why.
 //
 // In ModeDeclare it creates what is missing, but nothing of a plan that adopts what exists: where that is gone, such as
-// on a broker that lost its data, the plan that was asked for is the one to declare. Nor of one whose type is decided by
-// the service's queue, where that is missing: Ensure has to look first.
+// on a broker that lost its data, the plan that was asked for is the one to declare. Nor of one whose type is decided
+// by the service's queue, where that queue is missing: Ensure inspects first.
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
@@ -81,7 +81,7 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 		return true
 	}
 	var questions []question
-	if p.AutoType && mode == topology.ModeDeclare { // the type of a service's queue that exists decides what is declared
+	if p.AutoType && !p.Adopts && mode == topology.ModeDeclare { // a service queue of another type decides
 		questions = append(questions, compareQueue(p.Queue, p.OwnQueue().Properties()))
 	}
 	for _, o := range objects(p) {
