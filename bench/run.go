@@ -174,7 +174,7 @@ func (r *rig) drained(p *process, c candidate, l load) (*run, error) {
 	}, nil
 }
 
-// declare lets a sidecar make its queues.
+// declare lets a sidecar make its queues, the service's queue last.
 func (r *rig) declare(c candidate) error {
 	if err := r.ask("POST", "/reset", appPlan{}, nil); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (r *rig) declare(c candidate) error {
 		if err != nil {
 			return err
 		}
-		_, err = ch.QueueDeclarePassive(deadQueue, true, false, false, false, nil)
+		_, err = ch.QueueDeclarePassive(mainQueue, true, false, false, false, nil)
 		_ = ch.Close()
 		if err == nil {
 			return errors.Join(r.pause(r.settled), p.stop())
