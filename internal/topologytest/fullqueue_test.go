@@ -15,7 +15,7 @@ import (
 )
 
 // TestReturnToFullQueue: a retry that returns to a full queue which refuses messages is lost where the finding is a
-// warning, and is received once there is room where it is a note.
+// warning, and is received once there is room, or kept until then, where it is a note.
 func TestReturnToFullQueue(t *testing.T) {
 	t.Parallel()
 	classic, quorum := topology.TypeClassic, topology.TypeQuorum
@@ -51,12 +51,15 @@ func (s *shape) full(t *testing.T) {
 	for _, id := range fillers {
 		r.acked(t, id)
 	}
-	if kept {
-		r.acked(t, retried.MessageId)
-	}
+	// What the queue refused once waits for the broker's next try, which newer versions make after three minutes.
+	var received, waiting int
+	brokertest.Eventually(t, 20*time.Second, "the retry is received, waits, or is lost as judged", func() bool {
+		received, waiting = len(r.app.Seen(retried.MessageId)), inQueue(t, waitQueue)
+		return !kept || received+waiting == 1
+	})
 	r.stop()
-	list := r.app.Seen(retried.MessageId)
-	if (len(list) == 1) != kept || kept && list[0].Number("Amqp-Retry-Count") != 1 {
+	if list := r.app.Seen(retried.MessageId); !kept && len(list)+waiting > 0 || len(list) > 1 ||
+		len(list) == 1 && list[0].Number("Amqp-Retry-Count") != 1 {
 		t.Errorf("received %d times, kept: %v", len(list), kept)
 	}
 	brokertest.WaitReady(t, url, ownQueue, 0)
