@@ -113,7 +113,7 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	return nil
 }
 
-// conclude says for people what was seen.
+// conclude adds the notes and the last line, which describe what was seen.
 func (r *CheckResult) conclude(cfg *config.Config, plan *topology.Plan) {
 	if r.Bindings == notSeen {
 		r.notes = append(r.notes, "bindings and policies cannot be seen over AMQP, but with SIDECAR_MANAGEMENT_URL; "+

@@ -97,9 +97,9 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 	}
 }
 
-// ensure declares or verifies the topology, and keeps the gate shut while something blocks. What was found before is
-// asked for in one round trip, whatever the size of the topology. After the broker has refused that once, or has taken
-// too long over it, the objects are checked one at a time.
+// ensure declares or verifies the topology, and keeps the gate shut while something blocks. The plan of the last check
+// is compared in one round trip, whatever the size of the topology. After the broker has refused that once, or has
+// taken too long over it, the objects are checked one at a time.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	const tries = 2 // a session that ended may have had no time, or no network: one more try decides
 	if s.atOnceFailures < tries {

@@ -124,7 +124,7 @@ func (p *Plan) besideChangedDelays(f Found) []Difference {
 			Judgement: Harmless, Reason: "it stays and returns what waits in it; retries wait in " + name + " instead",
 		}
 		if !returnsAll(old, seen) {
-			d.Judgement, d.Reason = Weaker, "retries wait in "+name+" instead; what was in it before may not return"
+			d.Judgement, d.Reason = Weaker, "retries wait in "+name+" instead; messages that are in it may not return"
 		}
 		all = append(all, d)
 		if w.Exchange != "" {
