@@ -44,11 +44,12 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 		}
 		t.mu.Lock()
 	}
-	if err == nil {
+	if err == nil { // the turn may have come at the same time as the reason not to take it
 		select {
-		case <-lost: // also when the turn came at the same time: the broker delivers the message again
+		case <-lost: // the broker delivers the message again
 			err = errLost
 		default:
+			err = context.Cause(ctx)
 		}
 	}
 	if err != nil {

@@ -341,25 +341,34 @@ func TestALostDeliveryIsNotPOSTed(t *testing.T) {
 	}
 }
 
-// TestTurnOfALostSession: a suspect whose session ends in the moment of its turn is not POSTed, because the broker
-// delivers it again.
-func TestTurnOfALostSession(t *testing.T) {
+// TestNoTurnForNothing: a suspect whose session or process ends in the moment of its turn is not POSTed, because the
+// broker delivers it again.
+func TestNoTurnForNothing(t *testing.T) {
 	t.Parallel()
-	for range 100 {
+	for _, want := range []error{errLost, errors.New("stop")} {
 		var turns exclusive
 		must.Get(turns.enter(t.Context(), nil, false))(t)
 		lost, ended := make(chan struct{}), make(chan error)
+		ctx, cancel := context.WithCancelCause(context.Background())
 		go func() {
-			_, err := turns.enter(context.Background(), lost, true)
+			_, err := turns.enter(ctx, lost, true)
 			ended <- err
 		}()
 		for turns.wanted() == 0 {
 			runtime.Gosched()
 		}
-		close(lost)
-		turns.leave()
-		if err := <-ended; !errors.Is(err, errLost) {
-			t.Fatalf("a turn on a lost session: %v", err)
+		turns.mu.Lock() // what leave does; the turn can begin only after the end
+		turns.inHand--
+		turns.wake()
+		if errors.Is(want, errLost) {
+			close(lost)
+		} else {
+			cancel(want)
 		}
+		turns.mu.Unlock()
+		if err := <-ended; !errors.Is(err, want) {
+			t.Errorf("a turn after %q: %v", want, err)
+		}
+		cancel(nil)
 	}
 }
