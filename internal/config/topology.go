@@ -68,7 +68,7 @@ type Topology struct {
 	// A file with the whole topology as JSON, instead of a preset: `sidecar plan --format json` prints one to begin with.
 	// It cannot be combined with the variables below except `SIDECAR_TOPOLOGY_MODE`, nor with `SIDECAR_MAX_RETRIES`,
 	// `SIDECAR_RETRY_DELAY` and `SIDECAR_RETRY_DELAYS`. It has at most 1 MiB and is read once, at the start.
-	PlanFile string `env:"PLAN_FILE" allowed:"a file of at most 1 MiB"`
+	PlanFile string `env:"PLAN_FILE" allowed:"a plan in JSON of at most 1 MiB, as sidecar plan --format json prints it"`
 
 	// The arrangement of exchanges and queues; see the table of presets above.
 	Preset string `env:"TOPOLOGY" envDefault:"fanout" oneof:"fanout|topic-tiers|per-queue|delay-ladder|dead-letter" plan:"$.name"`
