@@ -68,7 +68,9 @@ func queueOf(t testing.TB, log *slog.Logger, plan *topology.Plan, url string) *d
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dlq.New(dlq.Options{Queue: q, Service: plan.Service, Main: plan.Queue, Logger: log})
+	api := dlq.New(dlq.Options{Queue: q, Service: plan.Service, Main: plan.Queue, Logger: log})
+	api.BeginTime = 8 * time.Second // less than the listener gives an answer
+	return api
 }
 
 // apiOf serves q; nil stands for a topology without dead letters.

@@ -155,7 +155,7 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request, op Operation, do a
 	if err == nil {
 		select {
 		case <-t.begun:
-		case <-time.After(beginTime):
+		case <-time.After(a.BeginTime):
 		case <-r.Context().Done():
 		}
 		op = a.Copy(t)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"sidecar/internal/deadletter"
 	"sidecar/internal/httpguard"
@@ -24,14 +25,18 @@ type Options struct {
 type API struct {
 	*Operations
 
-	o      Options
-	Depths httpguard.Slots // of questions for the depth
-	Reads  chan struct{}   // holds a value while a read is under way
+	o         Options
+	Depths    httpguard.Slots // of questions for the depth
+	Reads     chan struct{}   // holds a value while a read is under way
+	BeginTime time.Duration   // see beginTime
 }
 
 // New returns the API of a queue.
 func New(o Options) *API {
-	return &API{o: o, Depths: make(httpguard.Slots, 4), Reads: make(chan struct{}, 1), Operations: newOperations(o.Logger)}
+	return &API{
+		o: o, Depths: make(httpguard.Slots, 4), Reads: make(chan struct{}, 1), BeginTime: beginTime,
+		Operations: newOperations(o.Logger),
+	}
 }
 
 func (a *API) audit(r *http.Request, action string, status int, more ...any) {
