@@ -50,7 +50,8 @@ var commands = []subcommand{
 	{"run", "", "consume the queue and POST to the app; publish what the app POSTs or has written into its outbox (the " +
 		"default)", runSidecar, []string{""}},
 	{"check", "", "connect and prove that retried and parked messages would be kept; SIDECAR_MANAGEMENT_URL adds " +
-		"bindings and policies to what it sees; changes nothing without --roundtrip", check, []string{"", "--roundtrip", "--json"}},
+		"bindings and policies to what it sees; changes nothing without --roundtrip", check,
+		[]string{"", "--roundtrip", "--json"}},
 	{"plan", "", "print what would be declared; needs no broker", plan, []string{
 		"", "--format definitions > definitions.json", "--format json > plan.json",
 	}},
