@@ -157,10 +157,21 @@ func (s *Session) Blocked() bool {
 func (s *Session) FrameMax() int { return s.conn.Config.FrameSize }
 
 // Major is the first number of the broker's version, 0 when it does not say.
-func (s *Session) Major() int {
+func (s *Session) Major() int { return s.versionPart(0) }
+
+// AtLeast reports whether the broker says that its version is this one or a newer one.
+func (s *Session) AtLeast(major, minor int) bool {
+	is := s.Major()
+	return is > major || is == major && s.versionPart(1) >= minor
+}
+
+func (s *Session) versionPart(i int) int {
 	version, _ := s.conn.Properties["version"].(string)
-	major, _, _ := strings.Cut(version, ".")
-	n, err := strconv.Atoi(major)
+	parts := strings.Split(version, ".")
+	if i >= len(parts) {
+		return 0
+	}
+	n, err := strconv.Atoi(parts[i])
 	if err != nil {
 		return 0
 	}

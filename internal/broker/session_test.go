@@ -48,6 +48,26 @@ func TestSessionConsumesAndSettles(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	s := dial(t, options(t))
+	if is := s.conn.Properties["version"]; s.Major() < 3 || is != brokertest.Version(t) {
+		t.Errorf("major %d of %v", s.Major(), is)
+	}
+	for version, want := range map[string]bool{
+		"3.13.7": false, "4.2.9": false, "4.3.0": true, "4.10": true, "5": true, "4": false, "": false, "x.9": false, "4.x": false,
+	} {
+		s.conn.Properties["version"] = version
+		if got := s.AtLeast(4, 3); got != want {
+			t.Errorf("%q: at least 4.3: %v", version, got)
+		}
+	}
+	delete(s.conn.Properties, "version")
+	if s.Major() != 0 || s.AtLeast(4, 3) {
+		t.Error("a version without one")
+	}
+}
+
 func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

@@ -37,6 +37,9 @@ func (r *reader) checkSuitable(ctx context.Context) (err error) {
 // checkUnknown is for a user who may not ask. What a quorum queue counts and when it drops is then unknown, so its
 // messages must be publishable again before they are touched.
 func (r *reader) checkUnknown(ctx context.Context) error {
+	if r.s.AtLeast(4, 3) { // it does not count what is given back
+		return nil
+	}
 	quorum, err := r.q.countsReturns(ctx)
 	if err != nil {
 		return err
@@ -59,9 +62,9 @@ func (r *reader) checkUnknown(ctx context.Context) error {
 	return err
 }
 
-// countsReturns reports whether the queue is a quorum queue of a broker that counts requeues. Older brokers refuse a
-// consumer of a quorum queue on a channel with a channel-wide prefetch (540, which ends the connection). This needs
-// only the read right. Newer brokers do not refuse it, and do not count requeues.
+// countsReturns reports whether the queue is a quorum queue, on a broker before 4.3: that refuses a consumer of one on
+// a channel with a channel-wide prefetch (540, which ends the connection). This needs only the read right. RabbitMQ 4.3
+// does not refuse it, and the message that the consumer is given would count as returned by a broken connection.
 func (q *Queue) countsReturns(ctx context.Context) (bool, error) {
 	s, err := q.dialer.Dial(ctx)
 	if err != nil {
