@@ -92,6 +92,7 @@ boot() { # DIR PORT BIN
     echo "listen_addresses = '127.0.0.1'"
     # A socket in the usual directory could be taken for that of the machine's own server.
     echo "unix_socket_directories = ''"
+    echo "max_connections = 400" # tests that run side by side on a busy machine have more than the usual 100
     if [[ ${POSTGRES_FSYNC:-on} = off ]]; then printf '%s = off\n' fsync full_page_writes; fi
     printf '%s\n' "${POSTGRES_EXTRA_CONF:-}"
   } >"$dir/extra.conf"
