@@ -77,7 +77,7 @@ func (o *output) find(match func(entry) bool) []entry {
 // settled returns the lines that record a settlement of the message, oldest first.
 func (o *output) settled(id string) []entry {
 	return o.find(func(e entry) bool {
-		return e.text("message_id") == id && e["outcome"] != nil && e["duration_ms"] != nil
+		return e.is("settled") && e.text("message_id") == id
 	})
 }
 

@@ -63,8 +63,9 @@ func TestElevenAttemptsThenParked(t *testing.T) {
 	if rejected := deathCount(d.Headers, sc.queue(), "rejected"); rejected != 10 {
 		t.Errorf("x-death counts %d rejections, want 10: %v", rejected, d.Headers["x-death"])
 	}
-	eventually(t, "log event RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED", func() bool {
-		return len(s.log.find(func(e entry) bool { return e.is("RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED") })) > 0
+	eventually(t, "settled with the event RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED", func() bool {
+		events := s.log.find(func(e entry) bool { return e["event"] == "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED" })
+		return len(events) == 1 && events[0].is("settled") && events[0].text("message_id") == "bad"
 	})
 	want := append(slices.Repeat([]string{"retry"}, 10), "park")
 	if got := s.log.outcomes("bad"); !slices.Equal(got, want) {

@@ -283,7 +283,7 @@ func TestRefusalsAreWrittenDownButCannotFillTheLog(t *testing.T) {
 	if n == 0 || n > 25 {
 		t.Errorf("%d lines for 50 refusals", n)
 	}
-	if !strings.Contains(log, `"level":"warn","msg":"control refused","peer":"127.0.0.1:`) || strings.Contains(log, "203.0.113.9") {
+	if !strings.Contains(log, `"level":"warn","msg":"control refused","peer":"127.0.0.1:`) || !strings.Contains(log, `"status":401,"reason":"`) || strings.Contains(log, "203.0.113.9") {
 		t.Errorf("log: %s", log)
 	}
 }

@@ -59,7 +59,7 @@ func start(group *errgroup.Group, parts []part, log *slog.Logger) (stop func(sto
 			cancel()
 			group.Go(func() error {
 				<-ended
-				log.Debug("part stopped", "part", p.name, "took", time.Since(begun))
+				log.Debug("part stopped", "part", p.name, "duration_ms", float64(time.Since(begun))/float64(time.Millisecond))
 				return nil
 			})
 		}

@@ -132,7 +132,7 @@ const missingHold = 30 * time.Second
 func (c *Consumer) holdMissing(d delivery) {
 	c.missing.Do(func(suppressed int) {
 		c.o.Logger.Error("no memory for a message", "message_id", d.MessageId, "size", d.Missing,
-			"error", d.MissingWhy, "retry_after", c.o.MissingHold, "suppressed", suppressed)
+			"error", d.MissingWhy, "retry_in", c.o.MissingHold, "suppressed", suppressed)
 	})
 	c.oversized.Store(&oversized{until: time.Now().Add(2 * c.o.MissingHold), text: fmt.Sprintf(
 		"there is no memory for a message of %d bytes (SIDECAR_MEMORY), and no file for it either: %v; it is tried again "+

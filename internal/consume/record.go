@@ -11,7 +11,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// eventMaxRetries is the log message for a message that has used up its retries.
+// eventMaxRetries is the field "event" in the log line of a message that has used up its retries.
 const eventMaxRetries = "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"
 
 // record is one message from its delivery to its settlement, and what is written down about it at the end: one log
@@ -81,7 +81,7 @@ func (c *Consumer) write(r *record, v *message.Verdict, final topology.Final) {
 var finalNames = [...]string{topology.FinalAck: "ack", topology.FinalRequeue: "nack", topology.FinalReject: "reject"}
 
 func (c *Consumer) log(r *record, v *message.Verdict) {
-	level, msg := slog.LevelInfo, "settled"
+	level := slog.LevelInfo
 	switch v.Action {
 	case message.Ack:
 		if v.Reason != message.ReasonForeignRetry { // acked without a POST: an operator may ask why
@@ -89,9 +89,6 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 		}
 	case message.Park, message.Discard:
 		level = slog.LevelWarn
-		if v.Reason == message.ReasonMaxRetries {
-			msg = eventMaxRetries
-		}
 	}
 	if v.Cause.Unknown {
 		level = max(level, slog.LevelWarn)
@@ -111,6 +108,9 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 		slog.String("outcome", v.Action.String()),
 		slog.String("reason", v.Reason.String()),
 		slog.Float64("duration_ms", float64(o.Elapsed)/float64(time.Millisecond)), slog.String("trace_id", r.span.TraceID()))
+	if v.Reason == message.ReasonMaxRetries {
+		a = append(a, slog.String("event", eventMaxRetries))
+	}
 	if o.Failure != message.FailureNone {
 		a = append(a, slog.String("failure", o.Failure.String()))
 	}
@@ -123,5 +123,5 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	if o.Unknown {
 		a = append(a, slog.Bool("unknown_disposition", true))
 	}
-	c.o.Logger.LogAttrs(ctx, level, msg, a...)
+	c.o.Logger.LogAttrs(ctx, level, "settled", a...)
 }

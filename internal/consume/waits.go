@@ -66,8 +66,8 @@ func (s *session) publish(r *record, p *message.Publication) error {
 		c.metrics.parkFailures.Inc()
 	}
 	c.failures.Do(func(suppressed int) { // during an alarm every try of every message fails
-		c.o.Logger.Warn("publish failed", "kind", p.Kind,
-			"exchange", p.Exchange, "key", p.Key, "message_id", r.m.MessageID, "error", err, "suppressed", suppressed)
+		c.o.Logger.Warn("publish failed", "kind", p.Kind, "exchange", p.Exchange, "routing_key", p.Key,
+			"message_id", r.m.MessageID, "error", err, "trace_id", r.span.TraceID(), "suppressed", suppressed)
 	})
 	if c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
 		c.o.Unroutable(p.Exchange, p.Key)

@@ -187,11 +187,7 @@ func (o *operation) count(d *broker.Delivery, err error) {
 		o.add(func(p *Progress) { p.Done++ })
 		return
 	}
-	key := "error"
-	if errors.Is(err, errNoRoom) {
-		key = "reason"
-	}
-	o.q.o.Logger.Warn("parked message not moved", "queue", o.q.name, "message_id", d.MessageId, key, err)
+	o.q.o.Logger.Warn("parked message not moved", "queue", o.q.name, "message_id", d.MessageId, "error", err)
 	o.reader.keep(d)
 	o.add(func(p *Progress) { p.Failed++ })
 	if !onlyThisMessage(err) {

@@ -24,7 +24,7 @@ func (r *Relay) logBatch(b *batch) {
 		switch {
 		case x.markErr != nil:
 			if unmarked++; unmarked <= maxLogged {
-				r.log.Error("outbox mark failed", "id", x.id, "became", what, "error", errorText(x.markErr),
+				r.log.Error("outbox mark failed", "id", x.id, "result", what, "error", errorText(x.markErr),
 					"retry_in", r.markFailures[x.id].pause.String())
 			}
 			what = resultUnmarked

@@ -52,7 +52,7 @@ func TestOneRowCannotBeMarked(t *testing.T) {
 			if s := relay.State(); !s.Connected || !strings.Contains(s.Problem, "1 rows cannot be marked, row "+id+": ") || !strings.Contains(s.Problem, c.says) {
 				t.Errorf("%+v", s)
 			}
-			if log := r.log.String(); !strings.Contains(log, `"msg":"outbox mark failed"`) || !strings.Contains(log, `"id":"`+id+`"`) || strings.Contains(log, "session over") {
+			if log := r.log.String(); !strings.Contains(log, `"msg":"outbox mark failed"`) || !strings.Contains(log, `"id":"`+id+`","result":"`) || strings.Contains(log, "session over") {
 				t.Errorf("the log:\n%s", log)
 			}
 			r.db.Exec(c.drop)

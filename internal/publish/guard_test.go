@@ -46,7 +46,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	log := r.log.String()
-	if strings.Contains(log, token) || !strings.Contains(log, `"msg":"publish refused"`) {
+	if strings.Contains(log, token) || !strings.Contains(log, `"msg":"publish refused","peer":"127.0.0.1:`) || !strings.Contains(log, `"status":401,"reason":"`) {
 		t.Errorf("%s", log)
 	}
 	if n := r.metric("sidecar_publish_requests_total", "exchange", "", "result", "unauthorized"); n == 0 {

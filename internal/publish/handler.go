@@ -53,7 +53,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, start time.Time) 
 		s.metrics.count("", f.code, 0)
 		s.refusals.Do(func(suppressed int) {
 			s.o.Logger.Warn("publish refused",
-				"peer", r.RemoteAddr, "status", f.status, "why", f.detail, "suppressed", suppressed)
+				"peer", r.RemoteAddr, "status", f.status, "reason", f.detail, "suppressed", suppressed)
 		})
 		w.Header()["Connection"] = closing
 		s.refuse(w, f)
