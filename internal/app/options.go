@@ -103,7 +103,8 @@ func (s *subscription) flowOptions() flow.Options {
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
 		Interval: cfg.App.HealthInterval, Connects: cfg.App.HealthPath == "",
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
-		Logger:       s.log, Registerer: s.metrics,
+		URL:          shownURL(cfg.App.URL), ParkOn: cfg.Retry.ParkOnStatus,
+		Logger: s.log, Registerer: s.metrics,
 	}
 }
 

@@ -13,7 +13,6 @@ const (
 	// a few poison messages that are retried again and again must not stop the rest; many different messages that fail one
 	// after the other are an outage.
 	breakerThreshold = 25
-	breakerPauseMin  = time.Second
 	breakerPauseMax  = 10 * time.Second
 	breakerTrial     = 5 // messages risked after each pause
 )
@@ -67,7 +66,7 @@ func (b *breaker) failure(first bool) {
 		return
 	}
 	if state == closed {
-		b.pauses = retry.WithCappedDuration(breakerPauseMax, retry.NewExponential(breakerPauseMin))
+		b.pauses = pausesUpTo(breakerPauseMax)
 	}
 	pause, _ := b.pauses.Next()
 	b.trip(pause)
@@ -77,4 +76,9 @@ func (b *breaker) failure(first bool) {
 func (b *breaker) endPause() {
 	b.failures.Store(0)
 	b.state.Store(onTrial)
+}
+
+// pausesUpTo returns pauses that double from a second on.
+func pausesUpTo(most time.Duration) retry.Backoff {
+	return retry.WithCappedDuration(most, retry.NewExponential(time.Second))
 }

@@ -29,6 +29,9 @@ type Options struct {
 	// is tried and counted, and only the breaker limits the damage.
 	CountRefused bool
 
+	URL    string // of the app, without secrets, for the log and for a pause's detail
+	ParkOn []int  // statuses of single messages: never a sign that the app refuses everything
+
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // must add the label queue: the metrics here have none
 }
@@ -39,6 +42,7 @@ type Control struct {
 	o       Options
 	ramp    *ramp
 	breaker *breaker
+	rejects *rejects
 
 	appUp    atomic.Bool
 	answered atomic.Bool // since the last probe
@@ -54,6 +58,7 @@ func New(o Options) *Control {
 	c := &Control{Gate: newGate(), o: o}
 	c.ramp = newRamp(o.Concurrency, c.Nudge)
 	c.breaker = newBreaker(o.Concurrency, c.trip)
+	c.rejects = &rejects{c: c, epoch: time.Now().Add(-rejectsQuiet)}
 	register(o.Registerer, c)
 	if !o.CountRefused {
 		c.Hold(AppDown, "the app has not answered yet")
@@ -94,6 +99,8 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 		c.answered.Store(true)
 	}
 	switch {
+	case c.rejects.report(m, o):
+		// Whatever the app answers: one message at a time is enough, and the breaker need not count them, too.
 	case o.Failure == message.FailureNone && o.Status < 500:
 		if c.breaker.success() {
 			c.o.Logger.Info("breaker closed")
@@ -143,6 +150,7 @@ func (c *Control) reportProbe(ctx context.Context, err error) {
 		c.failures = 0
 		if !c.appUp.Swap(true) {
 			c.ramp.restart()
+			c.rejects.restart()
 			c.o.Logger.Info("app up")
 		}
 		c.Lift(AppDown)

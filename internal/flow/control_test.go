@@ -97,7 +97,7 @@ func (c *Control) gauge(t *testing.T, name string) (sum float64) {
 }
 
 func (c *Control) answer(status, retries int) {
-	c.Report(&message.Message{RetryCount: retries}, &message.Outcome{Status: status})
+	c.Report(&message.Message{RetryCount: retries}, &message.Outcome{Status: status, At: time.Now()})
 }
 
 func (c *Control) fail(f message.Failure) {

@@ -22,10 +22,12 @@ const (
 	Operator   Reason = "operator"    // POST /pause
 	Topology   Reason = "topology"    // a retried or parked message would be lost
 	Publishing Reason = "publishing"  // every message in flight waits for a park or retry publish that keeps failing
+
+	AppRejectsAll Reason = "app_rejects_all" // the app answers every message with the same status: path or token is wrong
 )
 
 // Reasons lists the closed set.
-var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publishing}
+var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publishing, AppRejectsAll}
 
 // Hold is one reason that currently keeps the gate shut.
 type Hold struct {

@@ -10,6 +10,7 @@ const reasons = {
   retry_after: ['the app asked for time', 'It goes on by itself.'],
   operator: ['by an operator', 'It stays so until it is resumed or restarted.'],
   topology: ['a message would be lost', 'It checks again every 15 s.'],
+  app_rejects_all: ['the app refuses every message', 'Check the path and the token. One message is tried from time to time. It goes on when one gets another answer.'],
   publishing: ['parking and retrying fail', 'Every message in flight waits for that.'],
 };
 

@@ -1,0 +1,208 @@
+package flow
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sidecar/internal/message"
+)
+
+// refuse answers n first attempts with status.
+func (c *Control) refuse(n, status int) {
+	for range n {
+		c.answer(status, 0)
+	}
+}
+
+func TestAppThatRejectsAllIsHeld(t *testing.T) {
+	t.Parallel()
+	for _, status := range rejectsStatuses {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Control) {
+				c.refuse(rejectsThreshold-1, status)
+				wantOpen(t, c, true, "shut below the threshold")
+				c.refuse(1, status)
+				if !slices.Equal(reasons(c), []Reason{AppRejectsAll}) || c.gauge(t, "sidecar_paused") != 1 {
+					t.Fatalf("holds %v after %d refused messages", reasons(c), rejectsThreshold)
+				}
+				c.refuse(9, status) // in flight while the gate shut
+				for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+					time.Sleep(pause*time.Second - time.Millisecond)
+					wantOpen(t, c, false, fmt.Sprintf("open before %ds had passed", pause))
+					time.Sleep(time.Second) // without an answer, time does not let the limit grow
+					if !c.Open() || c.Limit() != 1 {
+						t.Fatalf("after %ds: open %v, limit %d, want one message on trial", pause, c.Open(), c.Limit())
+					}
+					c.answer(status, 3)
+				}
+				time.Sleep(31 * time.Second)
+				c.answer(200, 0)
+				time.Sleep(5 * rampStep)
+				if !c.Open() || c.Limit() != 10 {
+					t.Fatalf("open %v limit %d after a 200", c.Open(), c.Limit())
+				}
+			})
+		})
+	}
+}
+
+func TestAppThatDoesNotRejectAllIsNotHeld(t *testing.T) {
+	t.Parallel()
+	one := &message.Message{MessageID: "one", RetryCount: 1}
+	refused := func(m *message.Message) func(*Control) {
+		return func(c *Control) { c.Report(m, &message.Outcome{Status: 404, At: time.Now()}) }
+	}
+	for name, report := range map[string]func(*Control){
+		"a 200 within five minutes": func(c *Control) { c.answer(200, 0); c.refuse(100, 404) },
+		"one that was accepted":     func(c *Control) { c.refuse(9, 404); c.answer(200, 0) },
+		"another status":            func(c *Control) { c.refuse(9, 404); c.answer(422, 0) },
+		"another of the statuses":   func(c *Control) { c.refuse(9, 404); c.refuse(9, 401) },
+		"a status that parks":       func(c *Control) { c.answer(403, 0) },
+		"a status of no wrong path": func(c *Control) { c.answer(400, 0) },
+		"one message":               refused(one),
+		"one message without an id": refused(&message.Message{Body: []byte("one"), RetryCount: 1}),
+		"no answer":                 func(c *Control) { c.fail(message.FailureTooLarge) },
+		"an app that steers": func(c *Control) {
+			c.Report(&message.Message{}, &message.Outcome{Status: 404, Disposition: message.DispositionPark, At: time.Now()})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t, &app{}, func(o *Options) { o.ParkOn = []int{403, 422} })
+				synctest.Wait()
+				for range 20 {
+					report(c)
+					wantOpen(t, c, true, "held")
+				}
+			})
+		})
+	}
+}
+
+func TestDifferentMessagesAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, message := range map[string]func(i int) *message.Message{
+		"retried ones, by id":   func(i int) *message.Message { return &message.Message{MessageID: fmt.Sprint(i / 3), RetryCount: 1} },
+		"retried ones, by body": func(i int) *message.Message { return &message.Message{Body: fmt.Append(nil, i/3), RetryCount: 1} },
+		"equal ones, and their retries": func(i int) *message.Message {
+			return &message.Message{Body: []byte("equal"), RetryCount: min(1, i%3)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Control) {
+				var shut []int
+				for i := range 3 * rejectsThreshold {
+					if c.Report(message(i), &outcome404); !c.Open() {
+						shut = append(shut, i)
+					}
+				}
+				if want := 3 * (rejectsThreshold - 1); len(shut) == 0 || shut[0] != want {
+					t.Fatalf("shut after the answers %v, want from %d on", shut, want)
+				}
+			})
+		})
+	}
+}
+
+var outcome404 = message.Outcome{Status: 404, At: time.Now().Add(24 * time.Hour)}
+
+func TestRejectsAllAgainAfterFiveMinutes(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		c.answer(200, 0)
+		c.refuse(50, 404)
+		time.Sleep(rejectsQuiet - time.Second)
+		c.refuse(1, 404)
+		wantOpen(t, c, true, "a 200 was seen within five minutes")
+		time.Sleep(time.Second)
+		c.refuse(1, 404)
+		wantOpen(t, c, false, "open although the last 200 is five minutes old")
+	})
+}
+
+func TestAnyOtherAnswerEndsTheRejection(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 302, 401, 422, 429, 500} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Control) {
+				c.refuse(rejectsThreshold, 404)
+				c.fail(message.FailureTimeout) // no answer
+				wantOpen(t, c, false, "open after a timeout")
+				c.answer(status, 0) // it was in flight
+				time.Sleep(5 * rampStep)
+				if !c.Open() || c.Limit() != 10 {
+					t.Fatalf("open %v limit %d after a %d", c.Open(), c.Limit(), status)
+				}
+				c.refuse(rejectsThreshold-1, 404)
+				wantOpen(t, c, true, "messages of the earlier run were counted again")
+			})
+		})
+	}
+}
+
+// TestRestartOfTheAppIsTriedAtOnce: the 200s of the app that ended prove nothing about the next one, and neither do its
+// rejections: one message is tried at once, and the pauses begin with the shortest.
+func TestRestartOfTheAppIsTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &app{}
+		c := start(t, a, nil)
+		synctest.Wait()
+		restart := func() {
+			a.set(errRefused)
+			time.Sleep(1500 * time.Millisecond)
+			a.set(nil)
+			time.Sleep(time.Second)
+		}
+		c.answer(200, 0)
+		c.refuse(5, 404)
+		restart()
+		c.refuse(rejectsThreshold-1, 404)
+		wantOpen(t, c, true, "messages of the earlier app were counted")
+		c.refuse(1, 404)
+		wantOpen(t, c, false, "open although this app never answered 200")
+		for _, pause := range []time.Duration{1, 2, 4, 8} {
+			time.Sleep(pause*time.Second + time.Millisecond)
+			c.answer(404, 0)
+		}
+		restart()
+		if !c.Open() || c.Limit() != 1 {
+			t.Fatalf("open %v limit %d after a restart, want one message on trial", c.Open(), c.Limit())
+		}
+		c.answer(404, 0)
+		wantOpen(t, c, false, "the trial failed")
+		time.Sleep(1001 * time.Millisecond)
+		wantOpen(t, c, true, "the pause after a restart is not the shortest")
+	})
+}
+
+func TestRejectionIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		c := start(t, &app{}, func(o *Options) {
+			o.URL, o.Logger = "http://127.0.0.1/wrong", slog.New(slog.NewTextHandler(&log, nil))
+		})
+		synctest.Wait()
+		c.refuse(15, 405)
+		if h := c.Holds(); h[0].Detail != "http://127.0.0.1/wrong answers every message with status 405" {
+			t.Errorf("detail %q", h[0].Detail)
+		}
+		time.Sleep(1001 * time.Millisecond)
+		c.refuse(1, 405)
+		c.answer(204, 0)
+		for _, line := range []string{
+			"msg=paused reason=app_rejects_all url=http://127.0.0.1/wrong status=405",
+			"msg=resumed reason=app_rejects_all status=204",
+		} {
+			if strings.Count(log.String(), line) != 1 {
+				t.Errorf("want one %q in\n%s", line, log.String())
+			}
+		}
+	})
+}
