@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sidecar/internal/app"
+	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
 )
 
@@ -42,35 +43,18 @@ var dlqCommands = []subcommand{
 	}},
 }
 
-const dlqHelp = `
-Conditions choose messages. All that are given must hold; of several values for one any, of several headers all:
+var dlqGroup = group{
+	about: "Works on the dead-letter queue of the configured topology, straight in the broker. The environment is that " +
+		"of sidecar run; no sidecar needs to run.",
+	commands: dlqCommands,
+	notes: "list, groups, show and export change nothing. Only one command at a time can use a queue. Every command " +
+		"takes --json for scripts and --help. " + exitCodes,
+}
 
-%s
-From an alert to a repaired queue:
-
-  sidecar dlq groups                                     what fails, and how often
-  sidecar dlq list --group 5b7c0d1e9f24                  which messages
-  sidecar dlq show order-4711                            all about one, with its body
-  sidecar dlq redrive --group 5b7c0d1e9f24 --canary 3    three first; the rest when they went well
-
-list, groups, show and export change nothing. Only one command at a time can use a queue. Every command takes --json for
-scripts and --help. Exit codes: 0 done, also when nothing matched; 64 wrong command line or configuration; 1 anything
-else.
-`
-
-// dlq runs a command on the dead-letter queue.
+// dlq runs a command on the dead-letter queue. Its help has the conditions.
 func dlq(ctx context.Context, c *call) error {
-	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
-	signal.Ignore(syscall.SIGPIPE)
-	var conditions strings.Builder
-	for _, known := range deadletter.Conditions {
-		_, _ = fmt.Fprintf(&conditions, "  --%-13s  %s\n", known.Name, known.Help)
-	}
-	return (&group{
-		commands: dlqCommands, more: fmt.Sprintf(dlqHelp, conditions.String()),
-		about: "Works on the dead-letter queue of the configured topology, straight in the broker. The environment is " +
-			"that of sidecar run;\nno sidecar needs to run.",
-	}).run(ctx, c)
+	c.takesConditions()
+	return dlqGroup.run(ctx, c)
 }
 
 // parseDLQ adds the flags that every command has, and parses.
@@ -81,21 +65,32 @@ func (c *call) parseDLQ(most int) error {
 	return c.parse(most)
 }
 
+// usualValues of conditions, for completion. There are others.
+var usualValues = map[string][]string{
+	"status": {"4xx", "5xx", "none"},
+	"reason": {"max_retries", "park_status", "disposition", "too_large", "headers_too_large", "crash"},
+}
+
 // takesConditions adds a flag for every condition of a filter.
 func (c *call) takesConditions() {
 	for _, known := range deadletter.Conditions {
-		c.flags.Func(known.Name, known.Help, func(value string) error {
+		c.flags.Var(&words{usualValues[known.Name], func(value string) error {
 			c.condition(known.Name, value)
 			return nil // parse reports a mistake
-		})
+		}}, known.Name, known.Help)
 	}
 }
 
 // condition adds one condition to the filter.
 func (c *call) condition(name, value string) {
-	if err := c.filter.Set(name, value); err != nil && c.wrong == nil {
-		c.wrong = c.misuse("--%w", plainly(err))
+	err := plainly(c.filter.Set(name, value))
+	if err == nil || c.wrong != nil {
+		return
 	}
+	if near := config.Nearest(value, usualValues[name]); near != "" {
+		err = fmt.Errorf("%w; did you mean %s?", err, near)
+	}
+	c.wrong = c.misuse("--%w", err)
 }
 
 // plainly is an error without the mark of what kind it is.
@@ -118,6 +113,8 @@ func (c *call) count(n *int, name, usage string) {
 
 // open reads the configuration. The queue it returns connects when it is used.
 func (c *call) open() (*deadletter.Queue, error) {
+	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
+	signal.Ignore(syscall.SIGPIPE)
 	cfg, err := loadConfig(c.environ)
 	if err != nil {
 		return nil, err
@@ -145,17 +142,12 @@ func dlqRedrive(ctx context.Context, c *call) error {
 	c.flags.BoolVar(&r.DryRun, "dry-run", false, "count what would be moved, move nothing")
 	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked "+
 		"again")
-	c.flags.Func("rate", "at most so many per second, minute or hour: 20/s, 100/m", func(v string) (err error) {
+	c.flags.Func("rate", "at most `RATE` messages per second, minute or hour: 20/s, 100/m", func(v string) (err error) {
 		r.Rate, err = deadletter.ParseRate(v)
 		return plainly(err)
 	})
-	c.flags.Func("canary-timeout", "how long to wait for all verdicts together, beside the time a retry waits (default "+
-		"1m)", func(v string) (err error) {
-		if r.CanaryTimeout, err = time.ParseDuration(v); err != nil || r.CanaryTimeout <= 0 {
-			return errors.New("want a duration such as 90s or 5m")
-		}
-		return nil
-	})
+	c.duration(&r.CanaryTimeout, "canary-timeout", "`TIME` to wait for all verdicts together, beside the time a retry "+
+		"waits (default 1m)", 1)
 	var err error
 	if r.Selection, err = c.parseSelection("move"); err != nil {
 		return err

@@ -26,10 +26,15 @@ func TestDLQCommandLine(t *testing.T) {
 		stderr string // must contain
 	}{
 		{"dlq", 64, "", "a command is missing; there are list, groups, "},
-		{"dlq --help", 0, "From an alert to a repaired queue", ""},
+		{"dlq --help", 0, "sidecar dlq redrive --canary 3", ""},
 		{"dlq -h", 0, "usage: sidecar dlq COMMAND", ""},
 		{"dlq help", 0, "--routing-key", ""},
-		{"dlq explode", 64, "", `no command "explode"; there are list, groups, show, redrive, discard, export, import`},
+		{"dlq relay-all", 64, "", `no command "relay-all"; there are list, groups, show, redrive, discard, export, import`},
+		{"dlq redirve", 64, "", `no command "redirve"; did you mean redrive? (sidecar dlq --help)`},
+		{"dlq help redirve", 64, "", `no command "redirve"; did you mean redrive?`},
+		{"dlq list --jsno", 64, "", "no flag --jsno; did you mean --json? (sidecar dlq list --help)"},
+		{"dlq list --x\n", 64, "", `no flag --x\n (sidecar dlq list --help)`},
+		{"dlq list --reason max_retires", 64, "", `--reason "max_retires": is not a reason that a message is parked for; did you mean max_retries?`},
 		{"dlq list -h", 0, "--scan N", ""},
 		{"dlq list --help", 0, "sidecar dlq list --status 5xx", ""},
 		{"dlq redrive -h", 0, "--canary-timeout", ""},

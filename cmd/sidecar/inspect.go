@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
-	"time"
 
 	"sidecar/internal/app"
 )
@@ -54,19 +52,18 @@ func printConfig(_ context.Context, c *call) error {
 }
 
 func plan(_ context.Context, c *call) error {
-	format := c.flags.String("format", "text", "text (the default), mermaid, definitions (a definitions.json for "+
-		"rabbitmqctl import_definitions), permissions (the least a broker user needs) or json (a file for SIDECAR_PLAN_FILE)")
+	format := "text"
+	c.choice(&format, "format", "`FORMAT`: text (the default), mermaid, definitions (a definitions.json for rabbitmqctl "+
+		"import_definitions), permissions (the least a broker user needs) or json (a file for SIDECAR_PLAN_FILE)",
+		app.PlanFormats)
 	if err := c.parse(0); err != nil {
 		return err
-	}
-	if !slices.Contains(app.PlanFormats, *format) {
-		return c.misuse("--format %q is not one of %s", *format, strings.Join(app.PlanFormats, ", "))
 	}
 	cfg, err := loadConfig(c.environ)
 	if err != nil {
 		return err
 	}
-	out, err := app.RenderPlan(cfg, *format)
+	out, err := app.RenderPlan(cfg, format)
 	if err != nil {
 		return err
 	}
@@ -76,25 +73,23 @@ func plan(_ context.Context, c *call) error {
 
 // explain needs no service to say what an answer means: without one it explains for an imaginary service.
 func explain(_ context.Context, c *call) error {
-	q := app.Question{}
-	c.flags.IntVar(&q.Status, "status", 0, "HTTP status `N` of the answer")
-	c.flags.StringVar(&q.Failure, "failure", "", "failure of this `KIND` instead of a status: refused, timeout, reset, "+
-		"malformed or too_large")
-	c.flags.IntVar(&q.RetryCount, "retry", 0, "number `N` of retries before this attempt (Amqp-Retry-Count)")
-	c.flags.StringVar(&q.Disposition, "disposition", "", "Amqp-Disposition of the answer: ack, retry, requeue, park or "+
-		"discard")
-	c.flags.StringVar(&q.Body, "body", "", "body of the answer, for SIDECAR_RESPONSE_DIALECT")
-	c.flags.DurationVar(&q.RetryAfter, "retry-after", -1*time.Second, "Retry-After of the answer, as in 30s")
+	q := app.Question{RetryAfter: -1}
+	c.count(&q.Status, "status", "HTTP status `N` of the answer")
+	c.choice(&q.Failure, "failure", "failure of this `KIND` instead of a status: refused, timeout, reset, malformed or "+
+		"too_large", app.Failures)
+	c.count(&q.RetryCount, "retry", "number `N` of retries before this attempt (Amqp-Retry-Count)")
+	c.choice(&q.Disposition, "disposition", "`WORD` of Amqp-Disposition in the answer: ack, retry, requeue, park or discard",
+		app.Dispositions)
+	c.flags.StringVar(&q.Body, "body", "", "`BODY` of the answer, for SIDECAR_RESPONSE_DIALECT")
+	c.duration(&q.RetryAfter, "retry-after", "`TIME` in Retry-After of the answer, as in 30s", 0)
 	if err := c.parse(0); err != nil {
 		return err
 	}
 	switch {
 	case (q.Status == 0) == (q.Failure == ""):
 		return c.misuse("give either --status or --failure")
-	case q.Status < 0 || q.Status > 999:
+	case q.Status > 999:
 		return c.misuse("--status %d is not between 0 and 999", q.Status)
-	case q.RetryCount < 0:
-		return c.misuse("--retry %d is negative", q.RetryCount)
 	}
 	// Of two equal names the first one counts.
 	cfg, err := loadConfig(append(slices.Clone(c.environ), "SIDECAR_SERVICE=example-service"))

@@ -37,8 +37,12 @@ const (
 	exitUsage  = 64 // the configuration or the command line is wrong: EX_USAGE
 )
 
+const exitCodes = "Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or configuration; 1 " +
+	"anything else."
+
 // invocation is what a command gets from the process.
 type invocation struct {
+	root           *subcommand // all commands
 	args           []string
 	environ        []string
 	stdin          io.Reader
@@ -61,13 +65,19 @@ var commands = []subcommand{
 	{"config", "", "print the effective configuration and where each value comes from, secrets masked", printConfig,
 		[]string{""}},
 	{"dlq", "COMMAND", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar",
-		dlq, nil},
+		dlq, []string{ // from an alert to a repaired queue
+			"groups                                    # what fails, how often",
+			"list --group 5b7c0d1e9f24                 # which messages",
+			"show order-4711                           # one with its body",
+			"redrive --canary 3 --group 5b7c0d1e9f24   # three first, then all",
+		}},
 	{"outbox", "COMMAND", "migrate, inspect, prune or retry the table of messages to be published; needs no running " +
-		"sidecar and no broker", outboxGroup.run, nil},
+		"sidecar and no broker", outboxGroup.run, []string{"migrate", "status --json"}},
 	{"drain", "", "ask the running sidecar to drain and wait until it has", drain, []string{""}},
 	{"health", "[live|ready|startup]", "ask the running sidecar whether it is live, ready (the default) or started",
 		health, []string{"", "live"}},
-	{"version", "", "print version, commit and Go version", printVersion, []string{""}},
+	{"version", "", "print version, commit and Go version; --version is the same", printVersion, []string{""}},
+	{"help", "[COMMAND]", "print the help of a command", help, []string{"dlq redrive"}},
 }
 
 // errUsage marks errors of the command line.
@@ -77,17 +87,24 @@ var errUsage = errors.New("usage")
 // wrong, 1 anything else.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	app.DisableCoreDumps() // before the first secret is read
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"run"}
+	case args[0] == "--version", args[0] == "-V":
+		args = append([]string{"version"}, args[1:]...)
 	}
 	all := group{
 		commands: commands, about: "Consumes a service's RabbitMQ queue and POSTs every message to the local app.",
-		more: "\nEvery command takes --help. Configured by environment variables only, see docs/configuration.md; " +
-			"SIDECAR_SERVICE is\nrequired.\n",
+		notes: "Every command takes --help. Configured by environment variables only, see docs/configuration.md; " +
+			"SIDECAR_SERVICE is required. " + exitCodes,
 	}
-	in := invocation{args, environ, stdin, stdout, stderr}
-	return exitCode(all.choose(ctx, newCall(in, "", subcommand{name: "sidecar", arguments: "[COMMAND]"})), stderr)
+	root := &subcommand{"sidecar", "[COMMAND]", "", all.choose, []string{"check", "dlq groups", "help dlq redrive"}}
+	in := invocation{root, args, environ, stdin, stdout, stderr}
+	return exitCode(root.run(ctx, newCall(in, "", *root)), stderr)
 }
+
+// help is for its own help: choose has made another command line of the rest.
+func help(_ context.Context, c *call) error { return c.parse(-1) }
 
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {

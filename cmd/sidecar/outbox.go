@@ -15,7 +15,7 @@ import (
 
 var outboxGroup = group{
 	about: "Works on the table of SIDECAR_OUTBOX_TABLE, in the database of SIDECAR_OUTBOX_DSN. The environment is that " +
-		"of sidecar run;\nno sidecar needs to run, and no broker.",
+		"of sidecar run; no sidecar needs to run, and no broker.",
 	commands: []subcommand{
 		{"migrate", "", "make the table, or add to an existing one what the relay needs; the app may go on inserting",
 			outboxMigrate, []string{"", "--print | psql", "--no-notify"}},
@@ -24,13 +24,8 @@ var outboxGroup = group{
 		{"retry", "ID...|--all", "release rows from the quarantine: they are due at once, attempts count from zero again",
 			outboxRetry, []string{"4711 4712", "--all"}},
 	},
-	more: `
-migrate needs the owner of the table, or a role that may create it in its schema: set another SIDECAR_OUTBOX_DSN for
-this command.
-
-Every command takes --help. Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or
-configuration; 1 anything else.
-`,
+	notes: "migrate needs the owner of the table, or a role that may create it in its schema: set another " +
+		"SIDECAR_OUTBOX_DSN for this command. Every command takes --help. " + exitCodes,
 }
 
 // outboxCall is one use of a command below `sidecar outbox`, with a connection to the database.
@@ -186,13 +181,8 @@ const pruneAge = 7 * 24 * time.Hour
 func outboxPrune(ctx context.Context, c *call) error {
 	c.takesJSON()
 	var older time.Duration
-	c.flags.Func("older-than", "`AGE` of the rows to delete, by the time they were sent (default: "+
-		"SIDECAR_OUTBOX_RETENTION, else 168h)", func(value string) (err error) {
-		if older, err = time.ParseDuration(value); err != nil || older <= 0 {
-			return errors.New("want a duration such as 168h")
-		}
-		return nil
-	})
+	c.duration(&older, "older-than", "`AGE` of the rows to delete, by the time they were sent (default: "+
+		"SIDECAR_OUTBOX_RETENTION, else 168h)", 1)
 	if err := c.parse(0); err != nil {
 		return err
 	}

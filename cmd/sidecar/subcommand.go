@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
+	"time"
 
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
@@ -30,7 +30,7 @@ type subcommand struct {
 type group struct {
 	about    string
 	commands []subcommand
-	more     string // at the end of the help
+	notes    string // at the end of the help
 }
 
 // call is one use of a subcommand.
@@ -38,6 +38,7 @@ type call struct {
 	invocation
 	subcommand
 
+	group       *group // of a command that has commands below it
 	flags       *flag.FlagSet
 	words       []string      // arguments that are not flags, in order
 	out         *bufio.Writer // stdout; the end of a command flushes it
@@ -57,38 +58,39 @@ func (g *group) run(ctx context.Context, c *call) error {
 	return g.choose(ctx, c)
 }
 
-// choose runs the command that the first argument names.
+// choose runs the command that the first argument names. "help COMMAND" is "COMMAND --help".
 func (g *group) choose(ctx context.Context, c *call) error {
 	names := make([]string, len(g.commands))
 	for i, s := range g.commands {
 		names[i] = s.name
 	}
-	known := strings.Join(names, ", ")
+	c.group = g
+	if len(c.args) > 0 && c.args[0] == "help" {
+		c.args = append(slices.Clone(c.args[1:]), "--help")
+	}
 	if len(c.args) == 0 {
-		return c.misuse("a command is missing; there are %s", known)
+		return c.misuse("a command is missing; there are %s", strings.Join(names, ", "))
 	}
 	name := c.args[0]
-	if slices.Contains([]string{"-h", "-help", "--help", "help"}, name) {
-		g.help(c)
+	if slices.Contains([]string{"-h", "-help", "--help"}, name) {
+		c.printUsage()
 		return flag.ErrHelp
 	}
 	i := slices.Index(names, name)
 	if i < 0 {
-		return c.misuse("no command %q; there are %s", name, known)
+		return c.misuse("no command %q; %s", name, meant(name, names))
 	}
 	in := c.invocation
 	in.args = in.args[1:]
 	return g.commands[i].run(ctx, newCall(in, c.flags.Name(), g.commands[i]))
 }
 
-func (g *group) help(c *call) {
-	_, _ = fmt.Fprintf(c.stdout, "usage: %s %s\n\n%s\n\n", c.flags.Name(), c.arguments, g.about)
-	t := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	for _, s := range g.commands {
-		_, _ = fmt.Fprintf(t, "  %s\t%s\t%s\n", s.name, s.arguments, s.summary)
+// meant names the known word that was probably meant, else all known words.
+func meant(word string, known []string) string {
+	if nearest := config.Nearest(word, known); nearest != "" {
+		return "did you mean " + nearest + "?"
 	}
-	_ = t.Flush()
-	_, _ = fmt.Fprint(c.stdout, g.more)
+	return "there are " + strings.Join(known, ", ")
 }
 
 func newCall(in invocation, above string, s subcommand) *call {
@@ -106,8 +108,8 @@ func (c *call) load() (*config.Config, error) {
 }
 
 // twoDashes rewrites the errors of package flag.
-var twoDashes = strings.NewReplacer("flag provided but not defined: -", "no flag --", "needs an argument: -",
-	"needs an argument: --", "\" for flag -", "\" for flag --", "\" for -", "\" for --")
+var twoDashes = strings.NewReplacer("needs an argument: -", "needs an argument: --", "\" for flag -",
+	"\" for flag --", "\" for -", "\" for --")
 
 // parse reads flags and words in any order; most is how many words there may be, -1 for any number.
 func (c *call) parse(most int) (err error) {
@@ -117,11 +119,25 @@ func (c *call) parse(most int) (err error) {
 		c.printUsage()
 		return err
 	case err != nil:
-		return c.misuse("%s", twoDashes.Replace(err.Error()))
+		return c.misuse("%s", c.flagError(err.Error()))
 	case most >= 0 && len(c.words) > most:
 		return c.misuse("unexpected argument %q", c.words[most])
 	}
 	return c.wrong
+}
+
+// flagError is an error of package flag in our words.
+func (c *call) flagError(text string) string {
+	name, unknown := strings.CutPrefix(text, "flag provided but not defined: -")
+	if !unknown {
+		return twoDashes.Replace(text)
+	}
+	known := []string{"help"}
+	c.flags.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+	if nearest := config.Nearest(name, known); nearest != "" {
+		return fmt.Sprintf("no flag --%s; did you mean --%s?", printable(name), nearest)
+	}
+	return "no flag --" + printable(name)
 }
 
 // interleaved reads flags and words in any order; after -- there are only words.
@@ -156,45 +172,33 @@ func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
-// printUsage prints the summary, the flags, the conditions where there are any, and the examples.
-func (c *call) printUsage() {
-	var flags, conditions []*flag.Flag
-	for _, known := range deadletter.Conditions {
-		if f := c.flags.Lookup(known.Name); f != nil && f.Usage == known.Help { // explain has another --status
-			conditions = append(conditions, f)
+// duration adds a flag for a duration of at least least.
+func (c *call) duration(d *time.Duration, name, usage string, least time.Duration) {
+	c.flags.Func(name, usage, func(value string) (err error) {
+		if *d, err = time.ParseDuration(value); err != nil || *d < least {
+			return errors.New("want a duration such as 90s or 5m")
 		}
-	}
-	usage := c.flags.Name() + strings.TrimRight(" "+c.arguments, " ")
-	c.flags.VisitAll(func(f *flag.Flag) {
-		if f.Usage != "" && !slices.Contains(conditions, f) {
-			flags = append(flags, f)
-		}
+		return nil
 	})
-	if len(flags) > 0 {
-		usage += " [flags]"
-	}
-	_, _ = fmt.Fprintf(c.stdout, "usage: %s\n\n%s%s.\n", usage, strings.ToUpper(c.summary[:1]), c.summary[1:])
-	c.printFlags("\n", flags)
-	c.printFlags("\nConditions. All must hold; of several values for one any, of several headers all.\n\n", conditions)
-	_, _ = fmt.Fprint(c.stdout, "\nExamples:\n\n")
-	for _, e := range c.examples {
-		_, _ = fmt.Fprintln(c.stdout, strings.TrimRight("  "+c.flags.Name()+" "+e, " "))
-	}
 }
 
-// printFlags prints flags, if there are any, below a title.
-func (c *call) printFlags(title string, flags []*flag.Flag) {
-	for _, f := range flags {
-		value, usage := flag.UnquoteUsage(f)
-		name := "--" + f.Name
-		if f.Name == "quiet" {
-			name += ", -q"
-		} else if value != "" {
-			name += " " + strings.ToUpper(value)
+// words is the value of a flag for which there are known words.
+type words struct {
+	known []string
+	set   func(string) error
+}
+
+func (w *words) String() string         { return "" }
+func (w *words) Set(value string) error { return w.set(value) }
+
+// choice adds a flag whose value is one of known.
+func (c *call) choice(value *string, name, usage string, known []string) {
+	c.flags.Var(&words{known, func(v string) error {
+		if *value = strings.ToLower(v); !slices.Contains(known, *value) {
+			return errors.New(meant(*value, known))
 		}
-		_, _ = fmt.Fprintf(c.stdout, "%s  %-25s  %s\n", title, name, usage)
-		title = ""
-	}
+		return nil
+	}}, name, usage)
 }
 
 // document writes v as one line of JSON that does no harm to a terminal.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,9 +18,9 @@ import (
 // Question asks what would become of a message.
 type Question struct {
 	Status      int
-	Failure     string // name of a message.Failure, instead of Status
+	Failure     string // one of Failures, instead of Status
 	RetryCount  int
-	Disposition string
+	Disposition string        // one of Dispositions, or empty
 	Body        string        // of the answer
 	RetryAfter  time.Duration // negative: none
 }
@@ -55,23 +57,12 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 }
 
 func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
-	o := message.Outcome{Status: q.Status, RetryAfter: -1, At: time.Now()}
+	o := message.Outcome{
+		Status: q.Status, Failure: failures[q.Failure], Disposition: dispositions[q.Disposition], RetryAfter: -1,
+		At: time.Now(),
+	}
 	if q.RetryAfter >= 0 {
 		o.RetryAfter = min(q.RetryAfter, cfg.Retry.RetryAfterMax)
-	}
-	if q.Failure != "" {
-		f, ok := failures[q.Failure]
-		if !ok {
-			return o, fmt.Errorf("failure %q is not one of refused, timeout, reset, malformed, too_large", q.Failure)
-		}
-		o.Failure = f
-	}
-	if q.Disposition != "" {
-		d, ok := dispositions[strings.ToLower(q.Disposition)]
-		if !ok {
-			return o, fmt.Errorf("disposition %q is not one of ack, retry, requeue, park, discard", q.Disposition)
-		}
-		o.Disposition = d
 	}
 	if cfg.App.ResponseDialect == config.DialectDapr {
 		dispatch.DaprAnswer([]byte(q.Body), &o)
@@ -90,6 +81,12 @@ var dispositions = map[string]message.Disposition{
 	"ack": message.DispositionAck, "retry": message.DispositionRetry, "requeue": message.DispositionRequeue,
 	"park": message.DispositionPark, "discard": message.DispositionDiscard,
 }
+
+// Words of a Question.
+var (
+	Failures     = slices.Sorted(maps.Keys(failures))
+	Dispositions = slices.Sorted(maps.Keys(dispositions))
+)
 
 var verdictTexts = map[message.Action]string{
 	message.Ack:     "the app took the message: it leaves the queue",

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -53,18 +52,31 @@ func shownName(name string) string {
 	return name
 }
 
-// suggestion names the known name of which the smallest share has to be edited, unless that is more than half.
+// suggestion names the nearest known name.
 func (l *loader) suggestion(name string) string {
-	known := slices.DeleteFunc(slices.Clone(l.order), func(k string) bool { return !strings.HasPrefix(k, prefix) })
-	share := func(known string) float64 {
-		edits := distance(strings.ToUpper(name[len(prefix):]), known[len(prefix):])
-		return float64(edits) / float64(max(len(name), len(known))-len(prefix))
+	var known []string
+	for _, k := range l.order {
+		if short, ours := strings.CutPrefix(k, prefix); ours {
+			known = append(known, short)
+		}
 	}
-	nearest := slices.MinFunc(known, func(a, b string) int { return cmp.Compare(share(a), share(b)) })
-	if share(nearest) > 0.5 {
-		return "docs/configuration.md lists the known names"
+	if nearest := Nearest(strings.ToUpper(name[len(prefix):]), known); nearest != "" {
+		return "the nearest known name is " + prefix + nearest
 	}
-	return "the nearest known name is " + nearest
+	return "docs/configuration.md lists the known names"
+}
+
+// Nearest returns the known name of which the smallest share has to be edited to get name, "" if that is more than half
+// of each.
+func Nearest(name string, known []string) (nearest string) {
+	least := 0.5
+	for _, k := range known {
+		share := float64(distance(name, k)) / float64(max(len(name), len(k), 1))
+		if share < least || share == least && nearest == "" {
+			least, nearest = share, k
+		}
+	}
+	return nearest
 }
 
 // distance counts the insertions, deletions, substitutions and swaps of neighbours between a and b.
