@@ -128,8 +128,8 @@ func exercise(t *testing.T, sc *scene, p preset, queueType string) {
 			t.Errorf("retry %d after %v, its queue holds for %v", i, gap, least)
 		}
 		h := list[i].header
-		if list[i].number("Amqp-Retry-Count") != i || h.Get("Amqp-Original-Exchange") != p.exchange || h.Get("Amqp-Original-Routing-Key") != p.key {
-			t.Errorf("retry %d: count %s, from %q key %q", i, h.Get("Amqp-Retry-Count"), h.Get("Amqp-Original-Exchange"), h.Get("Amqp-Original-Routing-Key"))
+		if list[i].number("Amqp-Retry-Count") != i || h.Get("Amqp-Exchange") != p.exchange || h.Get("Amqp-Routing-Key") != p.key {
+			t.Errorf("retry %d: count %s, from %q key %q", i, h.Get("Amqp-Retry-Count"), h.Get("Amqp-Exchange"), h.Get("Amqp-Routing-Key"))
 		}
 	}
 	sc.app.await("late", 2)
@@ -143,6 +143,7 @@ func exercise(t *testing.T, sc *scene, p preset, queueType string) {
 	sc.publish("", p.queue, again)
 	d = sc.take(p.dlq, 1)[0]
 	if seen := sc.app.seen("moved"); len(seen) != 1 || seen[0].header.Get("Amqp-Last-Attempt") != "true" || seen[0].number("Amqp-Retry-Count") != p.retries ||
+		seen[0].header.Get("Amqp-Exchange") != p.exchange || seen[0].header.Get("Amqp-Routing-Key") != p.key ||
 		d.MessageId != "moved" || asInt(d.Headers["x-final-retry-count"]) != p.retries || d.Headers["x-original-exchange"] != p.exchange {
 		t.Errorf("%q parked after %d attempts, want one, with %v", d.MessageId, len(seen), d.Headers)
 	}

@@ -35,10 +35,9 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	exchange := mainExchange(cfg, p)
 	m := &message.Message{
 		Queue: p.Queue, RetryCount: q.RetryCount, MaxRetries: p.MaxRetries,
-		Exchange: exchange, HasOriginal: q.RetryCount > 0, OriginalExchange: exchange,
+		Exchange: mainExchange(cfg, p),
 	}
 	s := p.Settlement(m, newPolicy(cfg).Decide(m, o))
 

@@ -44,7 +44,7 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 		MessageID: m.MessageID, CorrelationID: m.CorrelationID, Exchange: m.Exchange, RoutingKey: m.RoutingKey,
 		BodySize: len(m.Body), RetryCount: m.RetryCount, Redelivered: m.Redelivered,
 	})
-	if c.o.Plan.Foreign(m) {
+	if c.o.Plan.Foreign(&r.delivery.Delivery) {
 		return message.Outcome{Failure: message.FailureForeign}
 	}
 	m.Trace = message.TraceContext(r.span.Client())

@@ -36,7 +36,7 @@ func (r *record) begin(d delivery) {
 // read makes the delivery's bytes and headers a Message.
 func (r *record) read(plan *topology.Plan) *message.Message {
 	r.delivery.DecodeHeaders()
-	r.m.FromDelivery(&r.delivery.Delivery, plan.Queue, plan.MaxRetries)
+	plan.Read(&r.m, &r.delivery.Delivery)
 	r.m.Lost = r.session.done
 	r.reply, r.token = message.Reply(r.m.Headers)
 	return &r.m

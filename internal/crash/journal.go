@@ -212,12 +212,8 @@ type hasher struct {
 func newHasher() hasher { return hasher{h: sha256.New(), buf: make([]byte, 0, 512)} }
 
 func (x *hasher) identify(m *message.Message) (id identity) {
-	exchange, key := m.Exchange, m.RoutingKey
-	if m.HasOriginal {
-		exchange, key = m.OriginalExchange, m.OriginalRoutingKey
-	}
 	b := x.buf[:0]
-	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.AppID, m.ContentType, exchange, key} {
+	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.AppID, m.ContentType, m.Exchange, m.RoutingKey} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}

@@ -60,9 +60,6 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 	h := d.Headers
 	var m message.Message
 	m.FromDelivery(&d.Delivery, q.o.Plan.Queue, q.o.Plan.MaxRetries)
-	if !m.HasOriginal {
-		m.OriginalExchange, m.OriginalRoutingKey = d.Exchange, d.RoutingKey
-	}
 	p := Message{Properties: d.Delivery, Facts: Facts{
 		Position: position, MessageID: valid(d.MessageId),
 		Reason: text(h, topology.HeaderFinalReason), Status: number(h, topology.HeaderFinalStatusCode),
@@ -73,7 +70,7 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 		},
 		RetryCount: m.RetryCount, RedriveCount: number(h, topology.HeaderRedrivenCount),
 		OriginalQueue:    cmp.Or(text(h, message.HeaderOriginalQueue), text(h, "x-first-death-queue")),
-		OriginalExchange: valid(m.OriginalExchange), RoutingKey: valid(m.OriginalRoutingKey),
+		OriginalExchange: valid(m.Exchange), RoutingKey: valid(m.RoutingKey),
 		ContentType: valid(d.ContentType), Size: max(len(d.Body), int(d.Missing)),
 	}}
 	if d.Missing > 0 {

@@ -66,9 +66,7 @@ func (o *operation) redriven(m *Message, reset bool) (*message.Publication, erro
 	if o.canary != nil {
 		how.Reply = message.ReplyTo(o.canary.address, strconv.Itoa(o.p.Canary.Sent+1))
 	}
-	var received message.Message
-	received.FromDelivery(&m.Properties, o.q.o.Plan.Queue, o.q.o.Plan.MaxRetries)
-	pub, fits := o.q.o.Plan.RedrivePublication(&received, how)
+	pub, fits := o.q.o.Plan.RedrivePublication(&m.Properties, how)
 	if !fits {
 		return nil, errNoRoom
 	}

@@ -87,8 +87,8 @@ func TestWayBack(t *testing.T) {
 				}
 				var m message.Message
 				m.FromDelivery(&d, r.plan.Queue, r.plan.MaxRetries)
-				if m.OriginalExchange != "orders" || m.OriginalRoutingKey != "order.created" {
-					t.Errorf("%d comes from %q with %q", i, m.OriginalExchange, m.OriginalRoutingKey)
+				if m.Exchange != "orders" || m.RoutingKey != "order.created" {
+					t.Errorf("%d comes from %q with %q", i, m.Exchange, m.RoutingKey)
 				}
 				if i == 0 && (m.RetryCount != 10 || h["x-death"] == nil || h["x-final-reason"] != "max_retries" || m.Malformed) {
 					t.Errorf("does not go on counting: %d %v", m.RetryCount, h)

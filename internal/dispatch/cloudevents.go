@@ -58,25 +58,21 @@ func (r *request) synthesise(m *message.Message) {
 	if isEnvelope(m.ContentType) {
 		return
 	}
-	exchange, key := m.Exchange, m.RoutingKey
-	if m.HasOriginal {
-		exchange, key = m.OriginalExchange, m.OriginalRoutingKey
-	}
 	if !r.hasAttribute("ce-specversion") {
 		r.line("ce-specversion: ", "1.0", escapeAttribute)
 	}
 	if !r.hasAttribute("ce-id") {
 		id := m.MessageID
 		if id == "" || len(id) > maxValue {
-			id = digest(m, exchange, key)
+			id = digest(m)
 		}
 		r.line("ce-id: ", id, escapeAttribute)
 	}
 	if !r.hasAttribute("ce-source") {
-		r.line("ce-source: /exchanges/", cmp.Or(exchange, message.DefaultExchange), escapePath)
+		r.line("ce-source: /exchanges/", cmp.Or(m.Exchange, message.DefaultExchange), escapePath)
 	}
 	if !r.hasAttribute("ce-type") {
-		r.line("ce-type: ", cmp.Or(m.Type, key, "amqp.message"), escapeAttribute)
+		r.line("ce-type: ", cmp.Or(m.Type, m.RoutingKey, "amqp.message"), escapeAttribute)
 	}
 }
 
@@ -93,9 +89,9 @@ func (r *request) hasAttribute(name string) bool {
 
 // digest names an event without an id by its content. Two publications that agree in all of this get the same
 // id: a publisher that needs to distinguish them sets a message id.
-func digest(m *message.Message, exchange, key string) string {
+func digest(m *message.Message) string {
 	h := sha256.New()
-	for _, s := range [...]string{exchange, key, m.CorrelationID, m.Type, m.AppID,
+	for _, s := range [...]string{m.Exchange, m.RoutingKey, m.CorrelationID, m.Type, m.AppID,
 		strconv.FormatInt(m.Timestamp.Unix(), 10)} {
 		h.Write(strconv.AppendQuote(nil, s))
 	}

@@ -133,8 +133,7 @@ func FuzzRequest(f *testing.F) {
 		m := &message.Message{
 			Body: body, ContentType: contentType, ContentEncoding: value, MessageID: id, CorrelationID: value, ReplyTo: key,
 			Type: value, AppID: name, UserID: key, Expiration: value, Priority: flags, Queue: name, Exchange: value,
-			RoutingKey: key, HasOriginal: flags&4 != 0, OriginalExchange: key, OriginalRoutingKey: value,
-			Timestamp: time.Unix(int64(len(tree))*math.MaxInt32*int64(flags), 0), RetryCount: int(flags), MaxRetries: 3,
+			RoutingKey: key, Timestamp: time.Unix(int64(len(tree))*math.MaxInt32*int64(flags), 0), RetryCount: int(flags), MaxRetries: 3,
 			Trace:   message.TraceContext{Traceparent: id, Tracestate: value, Baggage: key},
 			Headers: amqp.Table{name: value, key: v, value: id, "t": []any{v, value}, "cloudEvents:" + name: v},
 		}

@@ -30,10 +30,6 @@ func (r *request) delivery(m *message.Message) {
 	r.property("Amqp-Queue: ", m.Queue)
 	r.property("Amqp-Exchange: ", m.Exchange)
 	r.property("Amqp-Routing-Key: ", m.RoutingKey)
-	if m.HasOriginal {
-		r.property("Amqp-Original-Exchange: ", m.OriginalExchange)
-		r.property("Amqp-Original-Routing-Key: ", m.OriginalRoutingKey)
-	}
 	r.number("Amqp-Delivery-Attempt: ", int64(m.RetryCount)+1)
 	r.number("Amqp-Retry-Count: ", int64(m.RetryCount))
 	r.number("Amqp-Max-Retries: ", int64(m.MaxRetries))

@@ -17,13 +17,13 @@ func TestRequestBytes(t *testing.T) {
 		Body: []byte("hello"), ContentType: "text/plain", ContentEncoding: "identity", MessageID: "id-1",
 		CorrelationID: "corr", ReplyTo: "reply", Type: "order", AppID: "shop", UserID: "guest", Expiration: "60000",
 		Timestamp: time.Date(2026, 7, 1, 12, 0, 0, 0, time.FixedZone("CEST", 7200)), Priority: 5,
-		Queue: "q", Exchange: "ex", RoutingKey: "a.b", Redelivered: true,
-		HasOriginal: true, OriginalExchange: "first", OriginalRoutingKey: "x.y", RetryCount: 3, MaxRetries: 3,
+		Queue: "q", Exchange: "ex", RoutingKey: "a.b", Redelivered: true, RetryCount: 3, MaxRetries: 3,
 		Trace: message.TraceContext{
 			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 			Tracestate:  "a=b", Baggage: "k=v%20w",
 		},
-		Headers: amqp.Table{"tenant": "acme", "n": int32(7), "x-death": []any{}},
+		Headers: amqp.Table{"tenant": "acme", "n": int32(7), "x-death": []any{}, "x-original-exchange": "e", "x-original-routing-key": "k",
+			"x-original-queue": "q"},
 	}
 	r, _ := post(t, m, func(o *Options) { o.Token = func() string { return "s3cret" } })
 	wantRequest(t, r,
@@ -46,8 +46,6 @@ func TestRequestBytes(t *testing.T) {
 		"Amqp-Queue: q",
 		"Amqp-Exchange: ex",
 		"Amqp-Routing-Key: a.b",
-		"Amqp-Original-Exchange: first",
-		"Amqp-Original-Routing-Key: x.y",
 		"Amqp-Delivery-Attempt: 4",
 		"Amqp-Retry-Count: 3",
 		"Amqp-Max-Retries: 3",

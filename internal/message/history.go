@@ -50,24 +50,22 @@ func Crashes(h amqp.Table) int {
 //
 // x-delivery-count is only read as decimal text, x-retry-count as an integer or decimal text, the others as integers.
 // A term that is anything else is 0; terms are clamped to 2^31-1. It never panics.
+//
+// Exchange and RoutingKey become those of the first publish: x-original-* of a message with a count, else the oldest
+// x-death entry of the queue.
 func (m *Message) readHistory() {
-	own, hasOwn := m.findRejected()
+	rejected := m.readDeaths()
 	published, hasPublished := countPublished(m.Headers)
 	final, hasFinal := amqpvalue.Count(m.Headers[HeaderFinalRetryCount])
-	m.RetryCount = min(max(published+own.count, final), maxCount)
-
-	m.HasOriginal = hasOwn || hasPublished || hasFinal
-	m.OriginalExchange, m.OriginalRoutingKey = own.exchange, own.key
-	if hasPublished || hasFinal {
-		if s, ok := m.Headers[HeaderOriginalExchange].(string); ok {
-			m.OriginalExchange = s
-		}
-		if s, ok := m.Headers[HeaderOriginalRoutingKey].(string); ok {
-			m.OriginalRoutingKey = s
-		}
+	m.RetryCount = min(max(published+rejected, final), maxCount)
+	if !hasPublished && !hasFinal {
+		return
 	}
-	if m.OriginalExchange == "" && m.OriginalRoutingKey == "" && m.Exchange != "" { // the first origin that is known
-		m.OriginalExchange, m.OriginalRoutingKey = m.Exchange, m.RoutingKey
+	if s, ok := m.Headers[HeaderOriginalExchange].(string); ok {
+		m.Exchange = s
+	}
+	if s, ok := m.Headers[HeaderOriginalRoutingKey].(string); ok {
+		m.RoutingKey = s
 	}
 }
 
@@ -98,12 +96,13 @@ type death struct {
 	reason, queue, exchange, key string
 }
 
-// findRejected returns the queue's own "rejected" entry at any position: the order of a third entry differs between
-// broker versions. Of forged duplicates the larger count wins. It sets Malformed, Looped and Moved.
-func (m *Message) findRejected() (own death, found bool) {
+// readDeaths returns the count of the queue's own "rejected" entry at any position: the order of a third entry differs
+// between broker versions. Of forged duplicates the larger count wins. It sets Malformed, Looped and Moved, and where
+// the message was published before it came to the queue for the first time.
+func (m *Message) readDeaths() (rejected int) {
 	raw, present := m.Headers[HeaderDeath]
 	if !present {
-		return death{}, false
+		return 0
 	}
 	entries, ok := raw.([]any)
 	m.Malformed = !ok || len(entries) == 0
@@ -121,17 +120,18 @@ func (m *Message) findRejected() (own death, found bool) {
 			if d.reason == "expired" {
 				returns = min(returns+d.count, maxCount)
 			}
+			continue
 		case d.reason != "rejected":
 			m.Looped = true
 		default:
-			if !found || d.count > own.count {
-				own = d
-			}
-			found = true
+			rejected = max(rejected, d.count)
+		}
+		if d.exchange != "" || d.key != "" && d.key != m.Queue { // else it may have returned from a retry
+			m.Exchange, m.RoutingKey = d.exchange, d.key
 		}
 	}
-	m.Moved = own.count > returns
-	return own, found
+	m.Moved = rejected > returns
+	return rejected
 }
 
 // readDeath reads one x-death entry; ok is false when a field the broker relies on is missing or of a foreign type.

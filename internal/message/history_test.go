@@ -115,16 +115,6 @@ func TestRetryCount(t *testing.T) {
 	}
 }
 
-// TestOriginOfAMadeUpHistory: a count without an origin must not hide where this delivery came from.
-func TestOriginOfAMadeUpHistory(t *testing.T) {
-	t.Parallel()
-	var m Message
-	m.FromDelivery(&amqp.Delivery{Headers: amqp.Table{"x-retry-count": int32(2)}, Exchange: "demo.events", RoutingKey: "order.process"}, "q", 10)
-	if m.OriginalExchange != "demo.events" || m.OriginalRoutingKey != "order.process" {
-		t.Errorf("%q %q", m.OriginalExchange, m.OriginalRoutingKey)
-	}
-}
-
 // TestMoved: a message that was rejected more often than it returned was moved by hand, or its history is made up.
 func TestMoved(t *testing.T) {
 	t.Parallel()
@@ -158,31 +148,43 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-func TestOriginal(t *testing.T) {
+// TestOrigin: the exchange and the key are those of the first publish if the history says it, else those of the delivery,
+// which is a return from a retry here.
+func TestOrigin(t *testing.T) {
 	t.Parallel()
 	const q = "q"
+	entry := func(reason, exchange, key string) amqp.Table {
+		return amqp.Table{"count": int64(1), "reason": reason, "queue": q, "exchange": exchange, "routing-keys": []any{key}}
+	}
 	for _, c := range []struct {
 		name          string
 		headers       amqp.Table
 		exchange, key string
-		returned      bool
 	}{
-		{"first delivery", amqp.Table{"a": "b"}, "", "", false},
-		{"first delivery with forged origin", amqp.Table{"x-original-exchange": "evil", "x-original-routing-key": "evil"}, "", "", false},
-		{"rejected by this queue", amqp.Table{"x-death": []any{rejected(q, int64(1))}}, "wms.main-exchange", "order.created", true},
-		{"rejected elsewhere", amqp.Table{"x-death": []any{rejected("other", int64(1))}}, "", "", false},
-		{"republished", amqp.Table{"x-retry-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k", true},
-		{"republished by another consumer", amqp.Table{"x-retry-count": "1", "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k", true},
-		{"republished by a delay ladder's consumer", amqp.Table{"x-delivery-count": "2", "x-original-routing-key": "k"}, "", "k", true},
-		{"counted by the broker", amqp.Table{"x-delivery-count": int64(2), "x-original-routing-key": "k"}, "", "", false},
-		{"parked and moved back", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": "e", "x-original-routing-key": "k", "x-death": []any{rejected(q, int64(10))}}, "e", "k", true},
-		{"parked and moved back by a tool that dropped the origin", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": int32(1), "x-death": []any{rejected(q, int64(10))}}, "wms.main-exchange", "order.created", true},
+		{"first delivery", amqp.Table{"a": "b"}, "", q},
+		{"first delivery with a forged origin", amqp.Table{"x-original-exchange": "evil", "x-original-routing-key": "evil"}, "", q},
+		{"a count without an origin", amqp.Table{"x-retry-count": int32(2)}, "", q},
+		{"rejected by this queue", amqp.Table{"x-death": []any{rejected(q, int64(1))}}, "wms.main-exchange", "order.created"},
+		{"expired in this queue", amqp.Table{"x-death": []any{expired(q)}}, "wms.main-exchange", "order.created"},
+		{"expired in this queue, later rejected", amqp.Table{"x-death": []any{entry("rejected", "", q), entry("expired", "x", "k")}}, "x", "k"},
+		{"rejected, later expired in this queue", amqp.Table{"x-death": []any{entry("expired", "", q), entry("rejected", "x", "k")}}, "x", "k"},
+		{"rejected, in another order", amqp.Table{"x-death": []any{entry("rejected", "x", "k"), entry("expired", "", q)}}, "x", "k"},
+		{"published without a key", amqp.Table{"x-death": []any{entry("rejected", "x", "")}}, "x", ""},
+		{"rejected elsewhere", amqp.Table{"x-death": []any{rejected("other", int64(1))}}, "", q},
+		{"an entry without fields", amqp.Table{"x-death": []any{amqp.Table{"queue": q}}}, "", q},
+		{"republished", amqp.Table{"x-retry-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k"},
+		{"published without a key, republished", amqp.Table{"x-retry-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": ""}, "e", ""},
+		{"republished by another consumer", amqp.Table{"x-retry-count": "1", "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k"},
+		{"republished by a delay ladder's consumer", amqp.Table{"x-delivery-count": "2", "x-original-routing-key": "k"}, "", "k"},
+		{"counted by the broker", amqp.Table{"x-delivery-count": int64(2), "x-original-routing-key": "k"}, "", q},
+		{"parked and moved back", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": "e", "x-original-routing-key": "k", "x-death": []any{rejected(q, int64(10))}}, "e", "k"},
+		{"parked and moved back by a tool that dropped the origin", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": int32(1), "x-death": []any{rejected(q, int64(10))}}, "wms.main-exchange", "order.created"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var m Message
-			m.FromDelivery(&amqp.Delivery{Headers: c.headers}, q, 10) // from the default exchange
-			if m.OriginalExchange != c.exchange || m.OriginalRoutingKey != c.key || m.HasOriginal != c.returned {
-				t.Errorf("%q %q %v, want %q %q %v", m.OriginalExchange, m.OriginalRoutingKey, m.HasOriginal, c.exchange, c.key, c.returned)
+			m.FromDelivery(&amqp.Delivery{Headers: c.headers, RoutingKey: q}, q, 10)
+			if m.Exchange != c.exchange || m.RoutingKey != c.key {
+				t.Errorf("%q %q, want %q %q", m.Exchange, m.RoutingKey, c.exchange, c.key)
 			}
 		})
 	}

@@ -27,15 +27,12 @@ type Message struct {
 	Priority        uint8     // 0 also when absent: the client library does not distinguish the two
 
 	Queue       string // the queue this delivery came from
-	Exchange    string // of this delivery
-	RoutingKey  string // of this delivery
 	Redelivered bool
 
-	// OriginalExchange and OriginalRoutingKey are the first publication of a message that was retried. HasOriginal is
-	// false for a first delivery.
-	OriginalExchange   string
-	OriginalRoutingKey string
-	HasOriginal        bool
+	// Exchange and RoutingKey are those of the first publish, by the message's history; without one they are those of
+	// this delivery. See topology.Plan.Read, which does not believe the history of a message that was just published.
+	Exchange   string
+	RoutingKey string
 
 	RetryCount int  // failed attempts before this one; 0 on the first delivery
 	MaxRetries int  // of the topology plan
@@ -46,7 +43,8 @@ type Message struct {
 	Looped bool
 
 	// Moved means that the message was rejected here more often than it returned from a delay, by its x-death. It was
-	// moved manually, or its history is forged: from RabbitMQ 4.0 the next reject would start to count at one again.
+	// moved manually, or its history is forged: from RabbitMQ 4.0 the next reject would start to count at one again. A
+	// history of another message, which topology.Plan.Read does not believe, is Moved too.
 	Moved bool
 
 	// Crashes of app or sidecar while they had the message, if they are counted: those in the headers and newer ones.

@@ -67,7 +67,8 @@ func Bookkeeping[T string | []byte](name T) bool {
 	}
 	return begins(name, HeaderDeath) || begins(name, "x-first-death") || begins(name, "x-last-death") ||
 		begins(name, "x-final-") || begins(name, "x-redriven-") || begins(name, "x-retry-") ||
-		is(name, "x-delivery-count") || is(name, "x-acquired-count")
+		is(name, HeaderDeliveryCount) || is(name, "x-acquired-count") || is(name, HeaderOriginalQueue) ||
+		is(name, HeaderOriginalExchange) || is(name, HeaderOriginalRoutingKey)
 }
 
 // Reserved reports whether an app must not publish a header of this name: it is Bookkeeping, or CC or BCC, which would

@@ -32,7 +32,7 @@ func TestMessage(t *testing.T) {
 	r := newRig(t)
 	id := r.db.Value(`INSERT INTO outbox (routing_key, body, headers, properties, tracking_ids) VALUES ('a.b', '\x00ff',
 		'{"text": "é", "whole": 7, "large": 9007199254740993, "beyond": 18446744073709551616, "part": 1.5, "yes": true, "none": null, "list": [1, "b", []], "table": {"x": {}},
-		  "CC": ["q"], "BCC": ["q"], "x-death": [], "x-first-death-queue": "q", "x-last-death-queue": "q", "x-delivery-count": 3, "x-retry-count": 3, "x-final-error": "e",
+		  "CC": ["q"], "BCC": ["q"], "x-death": [], "x-first-death-queue": "q", "x-last-death-queue": "q", "x-delivery-count": 3, "x-retry-count": 3, "x-original-queue": "q", "x-original-exchange": "e", "x-original-routing-key": "k", "x-final-error": "e",
 		  "x-redriven-at": "t", "x-outbox-tracking-ids": ["not this"]}',
 		'{"content_type": "text/plain", "content_encoding": "gzip", "correlation_id": "c", "reply_to": "r", "type": "t", "app_id": "a", "priority": 9,
 		  "expiration": 60000, "timestamp": "2026-01-31T12:00:00.9+01:00", "message_id": "not this", "delivery_mode": 1}', '["a", "b"]') RETURNING message_id`)

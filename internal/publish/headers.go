@@ -33,9 +33,9 @@ var propertyHeaders = map[string]string{
 // deliveryHeaders describe the delivery of another message and are ignored. The user id is that of the sidecar's own
 // connection, or absent.
 var deliveryHeaders = map[string]bool{
-	"Amqp-Queue": true, "Amqp-Exchange": true, "Amqp-Routing-Key": true, "Amqp-Original-Exchange": true,
-	"Amqp-Original-Routing-Key": true, "Amqp-Delivery-Attempt": true, "Amqp-Retry-Count": true, "Amqp-Max-Retries": true,
-	"Amqp-Redelivered": true, "Amqp-Last-Attempt": true, "Amqp-Headers-Truncated": true, "Amqp-User-Id": true,
+	"Amqp-Queue": true, "Amqp-Exchange": true, "Amqp-Routing-Key": true, "Amqp-Delivery-Attempt": true,
+	"Amqp-Retry-Count": true, "Amqp-Max-Retries": true, "Amqp-Redelivered": true, "Amqp-Last-Attempt": true,
+	"Amqp-Headers-Truncated": true, "Amqp-User-Id": true,
 }
 
 // readHeaders returns the message of these headers, whose names are in the canonical form of net/http. Headers of the

@@ -156,7 +156,7 @@ func TestLeftOut(t *testing.T) {
 	}
 	for _, name := range []string{
 		"X-Death", "X-Death-Count", "X-First-Death-Queue", "X-Last-Death-Reason", "X-Delivery-Count", "X-Acquired-Count", "X-Final-Error", "X-Redriven-At",
-		"X-Retry-Count", "x_retry.queue", "Cc", "Bcc",
+		"X-Retry-Count", "x_retry.queue", "X-Original-Queue", "X-Original-Exchange", "X-Original-Routing-Key", "Cc", "Bcc",
 	} {
 		headers = append(headers, "Amqp-Header-"+name, r.queue)
 	}

@@ -60,11 +60,7 @@ func setHistory(h amqp.Table, m *message.Message) {
 
 // setOrigin writes down where the message was first published.
 func setOrigin(h amqp.Table, m *message.Message) {
-	exchange, key := m.Exchange, m.RoutingKey
-	if m.HasOriginal {
-		exchange, key = m.OriginalExchange, m.OriginalRoutingKey
-	}
-	h[message.HeaderOriginalExchange], h[message.HeaderOriginalRoutingKey] = exchange, key
+	h[message.HeaderOriginalExchange], h[message.HeaderOriginalRoutingKey] = m.Exchange, m.RoutingKey
 }
 
 // keepDropped writes down what publishing and copyHeaders leave out. What an earlier republish wrote stays when the

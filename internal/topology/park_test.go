@@ -24,8 +24,8 @@ func whole(headers amqp.Table) *message.Message {
 	return &message.Message{
 		Body: []byte("body"), ContentType: "a/b", ContentEncoding: "gzip", MessageID: "id", CorrelationID: "c", ReplyTo: "r",
 		Type: "t", AppID: "app", UserID: "guest", Expiration: "60000", Timestamp: time.Unix(1700000000, 0), Priority: 7,
-		Queue: "wms.queue.wms-cincout", Exchange: "", RoutingKey: "wms.queue.wms-cincout", RetryCount: 2, MaxRetries: 10,
-		HasOriginal: true, OriginalExchange: "wms.main-exchange", OriginalRoutingKey: "orders.new", Headers: headers,
+		Queue: "wms.queue.wms-cincout", Exchange: "wms.main-exchange", RoutingKey: "orders.new", RetryCount: 2, MaxRetries: 10,
+		Headers: headers,
 	}
 }
 
@@ -110,7 +110,7 @@ func TestDirectReplyTo(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
 	m := arrived(func(m *message.Message) { m.ReplyTo = message.DirectReply })
-	redriven, _ := p.RedrivePublication(m, Redriving{})
+	redriven, _ := p.RedrivePublication(&amqp.Delivery{ReplyTo: message.DirectReply}, Redriving{})
 	restored, _ := p.RestorePublication(&amqp.Delivery{ReplyTo: message.DirectReply, Headers: amqp.Table{"x-a": "1"}})
 	for name, pub := range map[string]*message.Publication{
 		"parked":   p.Settlement(m, verdict(message.Park, message.ReasonParkStatus)).Publish,
@@ -137,10 +137,8 @@ func TestRedriveOfAnotherConsumersMessage(t *testing.T) {
 		"not a number":           {amqp.Table{"x-delivery-count": "four"}, 0},
 		"the broker's own count": {amqp.Table{"x-delivery-count": int64(4)}, 0},
 	} {
-		var m message.Message
-		m.FromDelivery(&amqp.Delivery{Headers: c.headers}, p.Queue, 10)
 		for _, reset := range []bool{false, true} {
-			pub, _ := p.RedrivePublication(&m, Redriving{Reset: reset})
+			pub, _ := p.RedrivePublication(&amqp.Delivery{Headers: c.headers}, Redriving{Reset: reset})
 			want := c.retries
 			if reset {
 				want = 0

@@ -224,17 +224,33 @@ func (p *Plan) publishRetries() {
 // that this service is bound to. This service got the first delivery as well, so an ack loses nothing. The stamp alone
 // is not enough: producers copy headers. A message that was published to the queue by its name, or with a key that no
 // retry has, is for this service.
-func (p *Plan) Foreign(m *message.Message) bool {
-	if !p.StampQueue || m.Exchange == "" {
+func (p *Plan) Foreign(d *amqp.Delivery) bool {
+	if !p.StampQueue || d.Exchange == "" {
 		return false
 	}
-	if queue, ok := m.Headers[HeaderRetryQueue].(string); !ok || queue == p.Queue {
+	if queue, ok := d.Headers[HeaderRetryQueue].(string); !ok || queue == p.Queue {
 		return false
 	}
-	// The retry of any service with this topology ends in the same word as our own. Wait queues that do not change the
-	// key say nothing.
 	back := p.WayBack()
-	return back == nil || back.Key == "" || lastWord(m.RoutingKey) == lastWord(back.Key)
+	return back == nil || back.brings(d.RoutingKey)
+}
+
+// brings reports whether a message with that routing key can be a retry that returned by this binding. The retry of any
+// service with this topology ends in the same word as our own. Wait queues that do not change the key say nothing.
+func (b *Binding) brings(key string) bool { return b.Key == "" || lastWord(key) == lastWord(b.Key) }
+
+// Read makes m the message of a delivery from the service's queue. Only what came the way by which retries and redriven
+// messages return has a history of its own. Anything else was just published, with headers that its publisher may have
+// copied from another message: it is from where it was delivered, and a reject would not correct these headers.
+func (p *Plan) Read(m *message.Message, d *amqp.Delivery) {
+	m.FromDelivery(d, p.Queue, p.MaxRetries)
+	if m.Exchange == d.Exchange && m.RoutingKey == d.RoutingKey || d.Exchange == "" ||
+		d.Exchange == p.Redrive.Exchange && d.RoutingKey == p.Redrive.Key {
+		return
+	}
+	if back := p.WayBack(); back == nil || d.Exchange != back.Exchange || !back.brings(d.RoutingKey) {
+		m.Exchange, m.RoutingKey, m.Moved = d.Exchange, d.RoutingKey, true
+	}
 }
 
 // lastWord is what follows the last dot of a routing key.

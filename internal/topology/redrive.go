@@ -29,26 +29,28 @@ type Redriving struct {
 	Reset bool
 }
 
-// RedrivePublication is m, a message that was parked, on its way back into the flow. fits is false when its headers do
+// RedrivePublication is d, a message that was parked, on its way back into the flow. fits is false when its headers do
 // not fit a frame any more.
 //
 // Without Reset it goes on counting: x-final-retry-count says what it has used up, also to brokers that ignore the
 // x-death of a publisher.
-func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *message.Publication, fits bool) {
-	h := copyHeaders(m, func(key string) bool {
+func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.Publication, fits bool) {
+	var m message.Message
+	m.FromDelivery(d, p.Queue, p.MaxRetries)
+	h := copyHeaders(&m, func(key string) bool {
 		return bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
 			r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || key == message.HeaderCrashes || key == HeaderRetryQueue)
 	})
-	if m.HasOriginal {
-		setOrigin(h, m)
-	}
-	keepDropped(h, m)
-	keepDead(h, m)
+	keepDropped(h, &m)
+	keepDead(h, &m)
 	if attempts, ok := m.Headers[message.HeaderDeliveryCount].(string); ok && !r.Reset {
 		h[message.HeaderDeliveryCount] = attempts // the count of another consumer, not the broker's
 	}
 	if r.Reset {
-		h[message.HeaderRetryCount] = int32(0) // the origin is only used of messages that have been tried
+		h[message.HeaderRetryCount] = int32(0)                        // the origin is only read from messages with a count
+		if m.Exchange != d.Exchange || m.RoutingKey != d.RoutingKey { // else it is not known
+			setOrigin(h, &m)
+		}
 	}
 	h[headerRedrivenAt] = r.At.UTC().Format(finalAtFmt)
 	h[headerRedrivenBy] = plainText(r.By, maxActor)
@@ -57,7 +59,7 @@ func (p *Plan) RedrivePublication(m *message.Message, r Redriving) (pub *message
 	if r.Reply != "" {
 		h[message.HeaderReply] = r.Reply
 	}
-	pub = p.Redrive.publication(message.KindRedrive, m, h)
+	pub = p.Redrive.publication(message.KindRedrive, &m, h)
 	return pub, !overweight(&pub.Msg, 0)
 }
 

@@ -313,14 +313,10 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})
-	keyed := func(exchange, key string, stamp any) *message.Message {
-		return arrived(func(m *message.Message) {
-			if m.Exchange, m.RoutingKey = exchange, key; stamp != nil {
-				m.Headers[HeaderRetryQueue] = stamp
-			}
-		})
+	keyed := func(exchange, key string, stamp any) *amqp.Delivery {
+		return &amqp.Delivery{Exchange: exchange, RoutingKey: key, Headers: amqp.Table{HeaderRetryQueue: stamp}}
 	}
-	from := func(exchange string, stamp any) *message.Message { return keyed(exchange, "audit.retry", stamp) }
+	from := func(exchange string, stamp any) *amqp.Delivery { return keyed(exchange, "audit.retry", stamp) }
 	keep := *tiers
 	keep.Queues = slices.Clone(tiers.Queues)
 	for i := range keep.Queues {
@@ -332,7 +328,7 @@ func TestForeign(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		p    *Plan
-		m    *message.Message
+		d    *amqp.Delivery
 		want bool
 	}{
 		{"another service's", tiers, from("freeflow.events", "freeflow.audit"), true},
@@ -346,13 +342,64 @@ func TestForeign(t *testing.T) {
 		{"put here by name", tiers, from("", "freeflow.audit"), false},
 		{"a topology without stamps", fanout, from("wms.main-exchange", "freeflow.audit"), false},
 	} {
-		if got := c.p.Foreign(c.m); got != c.want {
+		if got := c.p.Foreign(c.d); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}
-	parked := tiers.Settlement(from("freeflow.events", "freeflow.user"), verdict(message.Park, message.ReasonMaxRetries)).Publish
+	parked := tiers.Settlement(arrived(func(m *message.Message) { m.Headers[HeaderRetryQueue] = "freeflow.user" }), verdict(message.Park, message.ReasonMaxRetries)).Publish
 	if _, there := parked.Msg.Headers[HeaderRetryQueue]; there {
 		t.Error("a parked message is still on its way to a queue")
+	}
+}
+
+// TestRead: the origin in a message's history counts where retries and redriven messages return. What was just published
+// is from where it was published, whatever its headers say, and its retry is a publish that corrects them.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})
+	redriving := *fanout
+	redriving.Redrive.Exchange, redriving.Redrive.Key = "redrive", "all"
+	claims := amqp.Table{"x-retry-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": "k"}
+	rejects := func(p *Plan) amqp.Table {
+		return amqp.Table{"x-death": []any{amqp.Table{"queue": p.Queue, "reason": "rejected", "count": int64(1), "exchange": "e",
+			"routing-keys": []any{"k"}}}}
+	}
+	for _, c := range []struct {
+		name          string
+		p             *Plan
+		exchange, key string
+		headers       amqp.Table
+		believed      bool
+	}{
+		{"through the default exchange", fanout, "", fanout.Queue, claims, true},
+		{"counted by the broker", fanout, "", fanout.Queue, rejects(fanout), true},
+		{"just published with copied headers", fanout, "wms.main-exchange", "order.created", claims, false},
+		{"just published with a copied x-death", fanout, "wms.main-exchange", "order.created", rejects(fanout), false},
+		{"redriven through an exchange", &redriving, "redrive", "all", claims, true},
+		{"with another key through that exchange", &redriving, "redrive", "none", claims, false},
+		{"the way back of the retries", tiers, "freeflow.events", "user.retry", claims, true},
+		{"of another consumer's retries", tiers, "freeflow.events", "audit.retry", claims, true},
+		{"just published to the exchange of the way back", tiers, "freeflow.events", "user.created", claims, false},
+		{"just published elsewhere", tiers, "other", "user.retry", claims, false},
+	} {
+		var m message.Message
+		c.p.Read(&m, &amqp.Delivery{Exchange: c.exchange, RoutingKey: c.key, Headers: c.headers})
+		want := [2]string{c.exchange, c.key}
+		if c.believed {
+			want = [2]string{"e", "k"}
+		}
+		s := c.p.Settlement(&m, verdict(message.Retry, message.ReasonServerError))
+		if got := [2]string{m.Exchange, m.RoutingKey}; got != want || !c.believed && s.Publish == nil {
+			t.Errorf("%s: from %q, want %q; settled by %+v", c.name, got, want, s)
+		}
+		if s.Publish == nil {
+			continue
+		}
+		var again message.Message
+		c.p.Read(&again, &amqp.Delivery{RoutingKey: c.p.Queue, Headers: s.Publish.Msg.Headers})
+		if got := [2]string{again.Exchange, again.RoutingKey}; got != want {
+			t.Errorf("%s: from %q after a retry, want %q", c.name, got, want)
+		}
 	}
 }
 

@@ -52,6 +52,7 @@ func together(plan *topology.Plan) map[string]func(*testing.T, *shared) {
 		"every attempt":       everyAttempt,
 		"no answer":           noAnswer,
 		"forged history":      forgedHistory,
+		"copied history":      copiedHistory,
 		"large headers":       largeHeaders,
 		"too early":           tooEarly,
 		"sender's properties": senderProperties,

@@ -63,6 +63,40 @@ func forgedHistory(t *testing.T, r *shared) {
 	}
 }
 
+// copiedHistory: a producer that copies the headers of a message it has received publishes a message of its own, whose
+// exchange and key they do not change on any attempt. Retries that return through the same exchange with the key they
+// have cannot be distinguished from it.
+func copiedHistory(t *testing.T, r *shared) {
+	exchange, key, headers := front(r.plan)
+	if back := r.plan.WayBack(); back != nil && back.Exchange == exchange && back.Key == "" {
+		return
+	}
+	copies := map[string]amqp.Table{
+		"counted": {"x-retry-count": int32(0)}, "parked": {"x-final-retry-count": int32(0)}, "uncounted": {},
+		"rejected": {"x-death": []any{amqp.Table{"queue": r.plan.Queue, "reason": "rejected", "count": int64(0),
+			"exchange": "another", "routing-keys": []any{"another.key"}, "time": time.Now()}}},
+	}
+	ch := brokertest.Channel(t, r.url)
+	for name, h := range copies {
+		m := message("copied-" + name)
+		r.app.On(m.MessageId, failing())
+		m.Headers = amqp.Table{"x-original-exchange": "another", "x-original-routing-key": "another.key",
+			"x-original-queue": "another.queue"}
+		maps.Copy(m.Headers, headers)
+		maps.Copy(m.Headers, h)
+		brokertest.Publish(t, ch, exchange, key, m)
+	}
+	for name := range copies {
+		id := "copied-" + name
+		d := r.givenUp(t, id, "max_retries")
+		counted(t, r.rig, id, r.app.Seen(id))
+		if d != nil && (d.Headers["x-original-exchange"] != exchange || d.Headers["x-original-routing-key"] != key ||
+			d.Headers["x-original-queue"] != r.plan.Queue) {
+			t.Errorf("%s is parked with %v", id, d.Headers)
+		}
+	}
+}
+
 // uncounted: what is no count of this queue's rejects is none, so these have all their attempts.
 func (r *shared) uncounted(t *testing.T, ids map[string]bool) {
 	t.Helper()

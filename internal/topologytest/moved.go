@@ -98,6 +98,11 @@ func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, list []*apptest.Reques
 		t.Fatalf("%d attempts after %d moves, want %d", len(list), moves, n)
 	}
 	last := list[len(list)-1]
+	exchange, key, _ := front(r.plan)
+	if last.Header.Get("Amqp-Exchange") != exchange || last.Header.Get("Amqp-Routing-Key") != key {
+		t.Errorf("after %d moves: Amqp-Exchange %q, Amqp-Routing-Key %q, want %q and %q", moves,
+			last.Header.Get("Amqp-Exchange"), last.Header.Get("Amqp-Routing-Key"), exchange, key)
+	}
 	if last.Number("Amqp-Retry-Count") != r.plan.MaxRetries || last.Header.Get("Amqp-Last-Attempt") != "true" {
 		t.Errorf("after %d moves: Amqp-Retry-Count %q, Amqp-Last-Attempt %q", moves, last.Header.Get("Amqp-Retry-Count"),
 			last.Header.Get("Amqp-Last-Attempt"))

@@ -91,6 +91,9 @@ func takenOver(t *testing.T, plan *topology.Plan, c otherConsumer) {
 		if list[i].Number("Amqp-Retry-Count") != retries+i {
 			t.Errorf("receipt %d: Amqp-Retry-Count %q", i, list[i].Header.Get("Amqp-Retry-Count"))
 		}
+		if key := list[i].Header.Get("Amqp-Routing-Key"); key != c.key {
+			t.Errorf("receipt %d: Amqp-Routing-Key %q, want %q", i, key, c.key)
+		}
 	}
 	d := brokertest.Get(t, url, plan.Park.Queue, patience)
 	for name, want := range map[string]any{

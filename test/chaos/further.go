@@ -66,8 +66,8 @@ var further = []mutant{
 	},
 	{
 		name: "takes a message that comes again for done",
-		edits: []edit{{"internal/consume/handle.go", "	if c.o.Plan.Foreign(m) {\n",
-			"	if c.o.Plan.Foreign(m) || m.Redelivered {\n"}},
+		edits: []edit{{"internal/consume/handle.go", "	if c.o.Plan.Foreign(&r.delivery.Delivery) {\n",
+			"	if c.o.Plan.Foreign(&r.delivery.Delivery) || m.Redelivered {\n"}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=sidecar-kill,cut -rate=1500 -concurrency=2 "+
 			"-prefetch=64"),
 	},

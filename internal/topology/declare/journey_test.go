@@ -247,7 +247,7 @@ func TestDetourIsNotCounted(t *testing.T) {
 			t.Errorf("retry counts %v", counts)
 		}
 		d, m := j.next()
-		if !m.HasOriginal || m.OriginalExchange != p.Exchanges[0].Name || m.OriginalRoutingKey != "orders.new" {
+		if m.Exchange != p.Exchanges[0].Name || m.RoutingKey != "orders.new" {
 			t.Errorf("the origin is lost: %+v", m)
 		}
 		j.settle(d, topology.Settlement{})
